@@ -1,0 +1,82 @@
+/* Reverse-mode differentiation. An op computes at once and, when an input's gradient is wanted, records a node. Backward
+ * visits the nodes from the newest to the oldest, without recursion, and leaves gradients in the leaves.
+ *
+ * Values that backward still needs are saved by the tape. When a storage has been written since (an optimiser's step, a
+ * load), backward through it is CT_ERR_GRAD, not a wrong number. There are no gradients of gradients. */
+#ifndef CT_AUTOGRAD_H
+#define CT_AUTOGRAD_H
+
+#include <cotangent/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes a leaf collect its gradient, or stop. Only f32 and f64 tensors that no recorded op made. Returns its argument. */
+CT_API ct_tensor *ct_set_requires_grad(ct_tensor *tensor, bool requires_grad);
+CT_API bool ct_requires_grad(const ct_tensor *tensor); /* a leaf that collects, or what was computed from one */
+
+/* Keeps an intermediate's gradient for ct_grad. Call it before backward. Returns its argument. */
+CT_API ct_tensor *ct_retain_grad(ct_tensor *tensor);
+
+/* Adds d loss / d leaf to the gradient of every leaf that loss was computed from. loss has one element. The recorded
+ * graph is released as backward passes: a second backward through it is CT_ERR_GRAD. */
+CT_API bool ct_backward(ct_tensor *loss);
+
+typedef struct {
+    bool retain_graph; /* keep what was recorded for another backward */
+} ct_backward_opts;
+
+/* Adds sum_i <cotangents[i], d outs[i] / d leaf> to every leaf's gradient. A cotangent has its output's shape and dtype;
+ * NULL means 1 for an output of one element. */
+CT_API bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int n, ct_backward_opts opts);
+
+/* The gradient: shape and dtype of the tensor, contiguous, owned by it; it ends with ct_zero_grad. NULL, with no error,
+ * where no backward has reached the tensor since. */
+CT_API ct_tensor *ct_grad(ct_tensor *tensor);
+CT_API bool ct_zero_grad(ct_tensor *tensor);
+
+CT_API ct_tensor *ct_detach(ct_tensor *tensor); /* the same values, cut off from what made them; a view */
+
+/* ---- Ops of your own. The library's are made the same way: see ops/ and docs/ops.md. ---- */
+
+/* One call of an op. */
+typedef struct {
+    ct_context *context;
+    const struct ct_op *op;
+    const void *attrs;          /* the call's own copy */
+    ct_tensor *const *in;       /* contiguous, unless the op has CT_OP_STRIDED */
+    int n;
+    const bool *wants;          /* whose gradient is wanted */
+    ct_tensor *out, *saved[4];  /* forward sets saved; backward reads both */
+    unsigned drop;              /* forward may say whose values backward does not read: CT_DROP_IN(i), CT_DROP_INPUTS,
+                                   CT_DROP_OUT. They are not kept; their shapes and dtypes are. */
+} ct_call;
+
+#define CT_DROP_IN(i) (1u << (i)) /* i up to 29 */
+#define CT_DROP_INPUTS (1u << 30)
+#define CT_DROP_OUT (1u << 31)
+
+#define CT_OP_STRIDED 1u  /* takes inputs and cotangents with any strides */
+#define CT_OP_OPTIONAL 2u /* inputs may be NULL */
+
+typedef struct ct_op {
+    const char *name;
+    size_t attrs_size;
+    ct_tensor *(*forward)(ct_call *call); /* a new tensor, or a view of an input; NULL with an error recorded. Not differentiated itself */
+    bool (*backward)(const ct_call *call, ct_tensor *cotangent, ct_tensor **grad); /* sets grad[i] where wants[i]: shape and dtype of
+                                                                                      in[i]. The engine adds. NULL: no input has a gradient */
+    unsigned flags;
+} ct_op;
+
+/* Runs the op and records it when a gradient is wanted. `op` must outlive the graph; attrs is copied. All inputs are of one
+ * context. A forward or backward that returns nothing, or a gradient of another shape or dtype, is an error that names the op. */
+CT_API ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs);
+
+/* For a forward or backward of your own: record an error, in printf's manner, unless one is pending. Returns NULL. */
+CT_API void *ct_fail(ct_context *context, ct_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+#ifdef __cplusplus
+}
+#endif
+#endif

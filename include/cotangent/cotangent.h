@@ -1,0 +1,17 @@
+/* cotangent: tensors, reverse-mode differentiation and transformers for C, on the CPU. This header is the whole library. */
+#ifndef CT_COTANGENT_H
+#define CT_COTANGENT_H
+
+#include <cotangent/types.h>
+#include <cotangent/context.h>
+#include <cotangent/scope.h>
+#include <cotangent/tensor.h>
+#include <cotangent/autograd.h>
+#include <cotangent/gradcheck.h>
+#include <cotangent/ops.h>
+#include <cotangent/init.h>
+#include <cotangent/nn.h>
+#include <cotangent/optim.h>
+#include <cotangent/io.h>
+
+#endif

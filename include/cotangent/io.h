@@ -1,0 +1,39 @@
+/* Files: parameters as safetensors, and checkpoints to resume from. Writing is atomic: a temporary file beside the target,
+ * fsync, rename, fsync of the folder. A reader sees the old file or the new one; a failed load changes nothing. */
+#ifndef CT_IO_H
+#define CT_IO_H
+
+#include <cotangent/types.h>
+#include <cotangent/context.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Writes every parameter under the name that ct_module_get takes. metadata: key, value, ..., NULL, or NULL. */
+CT_API bool ct_save(ct_module *module, const char *path, const char *const *metadata);
+
+typedef struct {
+    bool partial; /* take what fits by name, and leave the rest of the module and of the file alone */
+} ct_load_opts;
+
+/* Reads parameters by name. Shapes must be equal; f16 and bf16 are widened, f32 and f64 converted. Without .partial every
+ * parameter must be there and nothing else; each mismatch is named. CT_ERR_IO or CT_ERR_FORMAT with the path and the fault. */
+CT_API bool ct_load(ct_module *module, const char *path, ct_load_opts opts);
+
+/* The value of one metadata key, with its NUL, into out. No such key, or longer than size - 1: CT_ERR_ARGUMENT. */
+CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *key, char *out, size_t size);
+
+/* All that training needs to go on to the same bits: load fills the module, the optimiser, the generator, and step. */
+typedef struct {
+    ct_module *module;
+    ct_optim *optim;
+    int64_t step;
+} ct_checkpoint;
+CT_API bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint);
+CT_API bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

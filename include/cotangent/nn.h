@@ -1,0 +1,159 @@
+/* Modules: trees of named parameters with a forward. Names, layouts and initialisation are torch.nn's, so a state dict
+ * loads unchanged. A module belongs to its parent, the outermost to the context. Every module starts in training mode; a
+ * forward is checked to be handed its own kind. A forward opens a scope of its own and hands out its result alone. */
+#ifndef CT_NN_H
+#define CT_NN_H
+
+#include <cotangent/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { CT_RELU, CT_GELU, CT_GELU_TANH, CT_SILU } ct_activation;
+
+/* Runs any module with one input. */
+CT_API ct_tensor *ct_forward(ct_module *module, ct_tensor *x);
+
+/* ---- linear: y = x W^T + b. weight (out, in), bias (out): both U(-1/sqrt in, 1/sqrt in) ---- */
+typedef struct {
+    int64_t in_features, out_features;
+    bool no_bias;
+    ct_dtype dtype;
+} ct_linear_opts;
+CT_API ct_module *ct_linear_new(ct_context *context, ct_linear_opts opts);
+
+/* ---- embedding: rows of weight (num_embeddings, embedding_dim), N(0, 1). Its input is i64 ---- */
+typedef struct {
+    int64_t num_embeddings, embedding_dim;
+    ct_dtype dtype;
+} ct_embedding_opts;
+CT_API ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts opts);
+
+/* ---- norms over the last dim: weight ones, bias zeros ---- */
+typedef struct {
+    int64_t dim;
+    double eps; /* 0: 1e-5 */
+    bool no_bias;
+    ct_dtype dtype;
+} ct_layer_norm_opts;
+CT_API ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts opts);
+
+typedef struct {
+    int64_t dim;
+    double eps; /* 0: 1e-5 */
+    ct_dtype dtype;
+} ct_rms_norm_opts;
+CT_API ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts opts);
+
+CT_API ct_module *ct_dropout_new(ct_context *context, double p);
+
+/* ---- mlp: proj(dropout(activation(fc(x)))); children fc (hidden, dim) and proj (dim, hidden) ---- */
+typedef struct {
+    int64_t dim, hidden; /* hidden 0: 4 dim */
+    ct_activation activation;
+    double dropout;
+    bool no_bias;
+    ct_dtype dtype;
+} ct_mlp_opts;
+CT_API ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts opts);
+
+/* ---- positions: x (B, T, E) + table (T, E). Sinusoidal: sin and cos of p / 10000^(2j/E), interleaved, no parameters
+ * (Vaswani et al. 2017); learned: weight (max_length, E), N(0, 0.02^2). T over max_length: CT_ERR_SHAPE ---- */
+typedef struct {
+    int64_t max_length, embed_dim;
+    bool learned;
+    double dropout; /* after the sum */
+    ct_dtype dtype;
+} ct_positions_opts;
+CT_API ct_module *ct_positions_new(ct_context *context, ct_positions_opts opts);
+
+/* ---- multi-head attention: torch.nn.MultiheadAttention, batch first ---- */
+typedef enum {
+    CT_INIT_TORCH, /* in_proj xavier_uniform as one (3E, E) matrix, out_proj U(-1/sqrt E, 1/sqrt E), biases zero */
+    CT_INIT_XAVIER /* each of the four matrices xavier_uniform on its own, biases zero */
+} ct_init_kind;
+
+typedef struct {
+    int64_t embed_dim, num_heads;
+    int64_t num_kv_heads; /* 0: num_heads; else a divisor of it: grouped queries */
+    int64_t kdim, vdim;   /* 0: embed_dim */
+    double dropout;       /* of the weights, in training */
+    double out_dropout;   /* of the output, in training */
+    bool no_bias, add_bias_kv, add_zero_attn;
+    ct_init_kind init;
+    ct_dtype dtype;
+} ct_mha_opts;
+CT_API ct_module *ct_mha_new(ct_context *context, ct_mha_opts opts);
+
+typedef struct {
+    ct_tensor *mask;     /* bool, true = may attend, or float, added: (T, S) or what broadcasts to (B, H, T, S) */
+    ct_tensor *key_mask; /* bool (B, S), true = a real token */
+    bool causal, need_weights, per_head;
+    ct_kv_cache *cache;
+} ct_mha_call;
+
+typedef struct {
+    ct_tensor *out;     /* (B, T, E) */
+    ct_tensor *weights; /* (B, T, S), or per_head (B, H, T, S), where asked for; after dropout */
+} ct_mha_out;
+
+/* q (B, T, E), k (B, S, kdim), v (B, S, vdim); k and v both NULL: self-attention. With a cache of n keys query i stands at
+ * n + i, for causality and rotary alike; else masks are top-left. */
+CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call);
+
+CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
+CT_API void ct_kv_cache_free(ct_kv_cache *cache);
+
+/* ---- torch's TransformerEncoderLayer and TransformerDecoderLayer, batch first ---- */
+typedef struct {
+    int64_t embed_dim, num_heads;
+    int64_t hidden; /* 0: 4 embed_dim */
+    ct_activation activation;
+    double dropout; /* of the weights, after each block and inside the feed-forward */
+    bool norm_first;
+    double eps; /* 0: 1e-5 */
+    bool no_bias;
+    ct_dtype dtype;
+} ct_layer_opts;
+CT_API ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts); /* self_attn, linear1, linear2, norm1, norm2 */
+CT_API ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts); /* and multihead_attn, norm3 */
+
+typedef struct {
+    ct_tensor *out, *self_weights, *cross_weights;
+} ct_layer_out;
+CT_API ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self);
+CT_API ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory, ct_mha_call self, ct_mha_call cross);
+
+CT_API ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads); /* (B, T, E) -> (B, H, T, E/H), a view */
+CT_API ct_tensor *ct_combine_heads(ct_tensor *x);                  /* (B, H, T, d) -> (B, T, H d) */
+
+/* ---- modules of your own ---- */
+CT_API ct_module *ct_module_new(ct_context *context, const char *kind);
+CT_API ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x), void *self);
+CT_API ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor); /* takes it over and sets requires_grad; one tensor
+                                                                may have several names: it is counted, stepped and saved once */
+CT_API ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child);  /* takes it over; returns the child */
+CT_API ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child);     /* "h": h.0, h.1, ... */
+CT_API ct_module *ct_module_child(ct_module *module, const char *name);                        /* "encoder.0"; no such child: CT_ERR_ARGUMENT */
+CT_API ct_tensor *ct_module_get(ct_module *module, const char *name);                          /* "layers.0.self_attn.in_proj_weight" */
+
+typedef struct {
+    const char *name;  /* the full name under the module iterated over; good until the next call */
+    ct_tensor *tensor;
+    ct_module *owner;  /* the module that holds it */
+    uint64_t position[2];
+    char buffer[256];
+} ct_param;
+CT_API bool ct_module_next(const ct_module *module, ct_param *param); /* from a zeroed ct_param; false, with no error, after the last */
+
+CT_API int64_t ct_module_count(const ct_module *module); /* elements of all parameters, a shared one once */
+CT_API void ct_module_train(ct_module *module, bool training);
+CT_API bool ct_module_training(const ct_module *module);
+CT_API void ct_module_print(const ct_module *module, FILE *file); /* the tree, in the manner of torch's repr */
+CT_API void ct_module_free(ct_module *module);                    /* with its children; ct_context_free does it too */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

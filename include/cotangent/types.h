@@ -1,0 +1,66 @@
+/* The words that every header uses: shapes, dtypes, errors and the names of the objects.
+ *
+ * Every function that can fail returns NULL, false or NaN and records why in its context; see context.h. */
+#ifndef CT_TYPES_H
+#define CT_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define CT_VERSION_MAJOR 0
+#define CT_VERSION_MINOR 1
+#define CT_VERSION_PATCH 0
+
+#define CT_API __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_context ct_context;     /* allocator, tape, generator, threads, kernels, pending error */
+typedef struct ct_tensor ct_tensor;       /* a handle: owned by the scope it was made in */
+typedef struct ct_module ct_module;       /* a tree of parameters with a forward */
+typedef struct ct_optim ct_optim;         /* an optimiser of one module's parameters */
+typedef struct ct_kv_cache ct_kv_cache;   /* keys and values of earlier positions */
+
+typedef enum { CT_F32, CT_F64, CT_I64, CT_BOOL } ct_dtype;
+
+typedef enum {
+    CT_OK,
+    CT_ERR_SHAPE,    /* shapes or dims that do not fit together */
+    CT_ERR_DTYPE,    /* a dtype the op does not take, or two that differ */
+    CT_ERR_ARGUMENT, /* any other argument: NULL, a range, an index */
+    CT_ERR_MEMORY,   /* the allocator or the memory limit said no, or a size overflows */
+    CT_ERR_IO,       /* the operating system said no; the message carries its words */
+    CT_ERR_FORMAT,   /* a file that is not what it should be; the message names the fault */
+    CT_ERR_GRAD      /* backward where there is nothing to go back through, or values that have changed since */
+} ct_status;
+
+#define CT_MAX_DIMS 8
+
+/* The sizes of a tensor's dims, or a list of dims. */
+typedef struct {
+    int ndim;
+    int64_t dim[CT_MAX_DIMS];
+} ct_shape;
+
+#ifdef __cplusplus
+}
+template <typename... D> inline ct_shape ct_shape_pack(D... d) {
+    static_assert(sizeof...(D) <= CT_MAX_DIMS, "at most 8 dims");
+    return ct_shape{int(sizeof...(D)), {int64_t(d)...}};
+}
+#define CT_SHAPE(...) ct_shape_pack(__VA_ARGS__)
+#define CT_SCALAR ct_shape_pack()
+#else
+/* CT_SHAPE(2, 10, 512) is the shape (2, 10, 512). */
+#define CT_SHAPE(...) ((ct_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+#define CT_SCALAR ((ct_shape){0, {0}})
+#endif
+
+#define CT_DIMS(...) CT_SHAPE(__VA_ARGS__) /* CT_DIMS(0, -1): a list of dims; negative ones count from the end */
+#define CT_ALL CT_SCALAR                   /* no dim named, which for a reduction means every dim, as in torch */
+
+#endif

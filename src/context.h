@@ -1,0 +1,65 @@
+/* The context's insides. */
+#ifndef CT_SRC_CONTEXT_H
+#define CT_SRC_CONTEXT_H
+
+#include <cotangent/context.h>
+#include <cotangent/scope.h>
+
+#include "kernels/kernels.h"
+#include "memory.h"
+#include "parallel.h"
+#include "tensor.h"
+
+/* An open scope: a list of the handles it owns. The outermost is the context's own. */
+struct ct_frame {
+    ct_frame *outer;
+    uint64_t id;
+    bool no_grad;
+    bool pooled;          /* from ct_take, not on the C stack */
+    ct_tensor *tensors;
+};
+
+/* The memory of a context. */
+enum { CT_SIZE_CLASSES = 8 * 64 };
+typedef struct ct_block ct_block;
+typedef struct {
+    ct_allocator allocator;
+    int64_t limit, held, live, peak, calls;
+    ct_block *blocks;                  /* all that came from the allocator: what ct_context_free hands back */
+    void *free[CT_SIZE_CLASSES];       /* lists of free blocks by class */
+    char *slab, *slab_end;             /* what is not yet carved of the newest slab */
+} ct_pool;
+
+enum { CT_MESSAGE_SIZE = 1024 };
+
+struct ct_context {
+    ct_pool pool;
+    ct_status status;
+    char message[CT_MESSAGE_SIZE];
+    ct_error_fn on_error;
+    void *on_error_data;
+    const ct_isa *isa;                 /* the kernels */
+    ct_rng rng;
+    int threads;
+    ct_workers *workers;               /* made when first needed; NULL: none yet */
+    ct_frame *frame, root;             /* the innermost scope, and the outermost */
+    uint64_t scopes;                   /* ids given so far */
+    ct_node *tape_first, *tape_last;   /* live nodes in the order they were recorded */
+    ct_node *dying;                    /* nodes whose count fell to zero, waiting to be freed: no recursion */
+    uint64_t sequence;
+    bool freeing;
+    bool debug;
+};
+
+/* Enters and leaves a scope kept on the C stack. What is left in it ends. */
+void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad);
+void ct_frame_close(ct_context *context, ct_frame *frame);
+ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor);   /* hands the tensor out and closes */
+
+/* Takes the generator's next stream. */
+ct_rng ct_rng_next(ct_context *context);
+
+/* Is no error pending? What computes or changes something asks first. */
+static inline bool ct_ready(const ct_context *context) { return context && context->status == CT_OK; }
+
+#endif

@@ -1,0 +1,131 @@
+/* The table of kernels: loops over raw memory, one table for each ISA and dtype. A kernel knows no tensor, no error and no
+ * thread. The same source (real.c) is compiled once for each ISA and each of f32 and f64; the scalar tables are the
+ * specification that the others are tested against. i64 and bool have what makes sense for them; the rest is NULL, which
+ * an op reports as a dtype it does not take.
+ *
+ * Arrays are contiguous unless a stride is given; strides are in elements. An output may be one of the inputs of the
+ * same dtype (the same address), else they do not overlap. void * points to the table's dtype, `bool *` and `int64_t *`
+ * are themselves. n is any length, also 0. */
+#ifndef CT_KERNELS_H
+#define CT_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* y[i] = f(x[i]) */
+typedef void ct_map(int64_t n, const void *x, void *y);
+/* dx[i] = g[i] f'(...), from the op's input x or its output y, as the field's comment says */
+typedef void ct_map_backward(int64_t n, const void *xy, const void *g, void *dx);
+/* y[i] = f(a[i sa], b[i sb]); sa and sb are 0 or 1. For the comparisons y is bool */
+typedef void ct_zip(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y);
+/* da[i] = g[i] df/da */
+typedef void ct_zip_backward(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, const void *g, void *da);
+/* y[i] = f(x[i], a) */
+typedef void ct_map_scalar(int64_t n, const void *x, double a, void *y);
+/* y[j] = reduction over i of x[i stride + j], i < n, j < inner. n = 0 gives 0 (sum). inner = 1 with stride 1 is a row */
+typedef void ct_reduce(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
+
+typedef struct {
+    uint64_t seed, stream;
+} ct_random;
+
+/* One optimiser step's numbers. */
+typedef struct {
+    double lr, beta1, beta2, eps, weight_decay, bias1, bias2, grad_scale;   /* bias: 1 - beta^t */
+    bool decoupled;                                                           /* AdamW's decay; else Adam's */
+} ct_adam_numbers;
+typedef struct {
+    double lr, momentum, dampening, weight_decay, grad_scale;
+    bool nesterov, first;
+} ct_sgd_numbers;
+
+/* C (+)= A B in blocks; src/gemm.c drives them. */
+typedef struct {
+    int64_t mr, nr;   /* the register block */
+    int64_t kc;       /* the block along K: a constant, so that sums do not depend on caches or threads */
+    /* packs an m x k block of A (m <= mr) as k columns of mr, zero-padded; a k x n block of B (n <= nr) as k rows of nr */
+    void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
+    void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
+    /* C[m x n] = alpha AB, or += with add; m <= mr, n <= nr; the columns of C are col_stride apart */
+    void (*tile)(int64_t m, int64_t n, int64_t k, const void *packed_a, const void *packed_b, double alpha, bool add, void *c,
+                 int64_t row_stride, int64_t col_stride);
+} ct_gemm_kernels;
+
+typedef struct ct_kernels {
+    /* ---- elementwise ---- */
+    ct_map *neg, *exp, *log, *sqrt, *abs, *tanh, *sigmoid, *relu, *silu, *gelu, *gelu_tanh;
+    ct_map_backward *exp_backward, *sqrt_backward, *tanh_backward, *sigmoid_backward, *relu_backward;   /* from y */
+    ct_map_backward *log_backward, *abs_backward, *silu_backward, *gelu_backward, *gelu_tanh_backward; /* from x */
+    ct_zip *add, *sub, *mul, *div, *maximum, *minimum;
+    ct_zip_backward *maximum_backward, *minimum_backward;   /* a tie takes g / 2; NaN passes g */
+    ct_zip *eq, *ne, *lt, *le, *gt, *ge;
+    ct_zip *logical_and, *logical_or;                        /* bool's table only */
+    ct_map *logical_not;
+    ct_map_scalar *scale, *add_scalar, *pow;
+    void (*pow_backward)(int64_t n, const void *x, double e, const void *g, void *dx);   /* e x^(e-1) g; 0 for e = 0 */
+    void (*where)(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa, const void *b, int64_t sb, void *y);
+    void (*fill)(int64_t n, double value, void *y);
+    void (*arange)(int64_t n, int64_t begin, double start, double step, void *y);   /* y[i] = start + (begin + i) step */
+    void (*axpy)(int64_t n, double a, const void *x, void *y);                      /* y += a x */
+    /* y = x, or y += x; an m x n block, element (i, j) at i row + j col */
+    void (*copy2d)(int64_t m, int64_t n, const void *x, int64_t x_row, int64_t x_col, void *y, int64_t y_row, int64_t y_col, bool add);
+    void (*cast[4])(int64_t n, const void *x, void *y);   /* from this dtype to the ct_dtype of the index, as in C; to bool: != 0 */
+
+    /* ---- reductions; sums keep the error of a pairwise sum or better ---- */
+    ct_reduce *sum;      /* of bool: the count of true, int64_t */
+    ct_reduce *max;      /* n >= 1; NaN wins */
+    ct_reduce *argmax;   /* n >= 1; int64_t; the first of equals; the first NaN wins */
+    /* share[i stride + j] = g[j] / count where x[i stride + j] == y[j] (both NaN counts as equal), count over i; else 0 */
+    void (*max_backward)(int64_t n, int64_t inner, const void *x, int64_t stride, const void *y, const void *g, void *dx);
+    double (*sum_squares)(int64_t n, const void *x);   /* accumulated in f64 */
+    bool (*has_nan)(int64_t n, const void *x);
+
+    /* ---- one row of length n ---- */
+    ct_map *softmax, *log_softmax;                                     /* a row of all -inf gives NaN, as torch */
+    ct_map_backward *softmax_backward, *log_softmax_backward;          /* from y: y (g - <g, y>);  g - e^y sum g */
+    void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);   /* sk 0 or 1; nothing kept, or all -inf: zeros.
+                                                                                                  x is not read where keep is false */
+    void (*logsumexp)(int64_t n, const void *x, void *y);              /* one value; all -inf: -inf */
+    void (*logsumexp_backward)(int64_t n, const void *x, const void *y, const void *g, void *dx);   /* g e^(x - y); y -inf: 0 */
+    /* y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one value each */
+    void (*layer_norm)(int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd);
+    /* dx and gx = g xhat (whose sum over rows is dw); either may be NULL */
+    void (*layer_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd, void *dx, void *gx);
+    void (*rms_norm)(int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
+    void (*rms_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *rstd, void *dx, void *gx);
+    /* loss = lse - (1 - s) x[target] - s mean(x); lse is one value */
+    void (*cross_entropy)(int64_t n, const void *x, int64_t target, double smoothing, void *loss, void *lse);
+    /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
+    void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing, const void *lse, double scale, void *dx);
+    /* pairs (j, j + n/2) or interleaved (2j, 2j + 1) turned by the angle whose cos and sin are given, n/2 each; sign -1 turns back */
+    void (*rope)(int64_t n, const void *x, const void *cos, const void *sin, bool interleaved, double sign, void *y);
+
+    /* ---- random: element start + i of the stream. The same bits on every ISA ---- */
+    void (*uniform)(int64_t n, int64_t start, ct_random, double low, double high, void *y);
+    void (*normal)(int64_t n, int64_t start, ct_random, double mean, double std, void *y);
+    void (*dropout)(int64_t n, int64_t start, ct_random, double p, const void *x, void *y);   /* 0 with probability p, else x / (1 - p) */
+
+    /* ---- optimisers, in place; g is multiplied by grad_scale first ---- */
+    void (*adam)(int64_t n, void *p, const void *g, void *m, void *v, const ct_adam_numbers *);
+    void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const ct_sgd_numbers *);   /* buffer may be NULL without momentum */
+
+    ct_gemm_kernels gemm;
+} ct_kernels;
+
+/* The tables of one instruction set. */
+typedef struct {
+    const char *name;
+    const ct_kernels *of[4];   /* by ct_dtype */
+} ct_isa;
+
+/* The ISA of that name, or the best for NULL. NULL: no such name in this build, or this machine lacks it. */
+const ct_isa *ct_isa_find(const char *name);
+
+/* Every ISA that this machine runs, the scalar first; NULL past the last. */
+const ct_isa *ct_isa_at(int index);
+
+/* Names in this build that this machine may lack, for messages: "scalar, avx2, avx512". */
+const char *ct_isa_names(void);
+
+#endif

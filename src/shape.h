@@ -1,0 +1,38 @@
+/* Shapes: what ops ask of them. The functions that can fail record the error under the op's name. */
+#ifndef CT_SRC_SHAPE_H
+#define CT_SRC_SHAPE_H
+
+#include <cotangent/context.h>
+
+/* "(2, 10, 512)" in a buffer that lives as long as the enclosing block: ct_fail(c, CT_ERR_SHAPE, "%s", SHAPE(s)) */
+enum { CT_SHAPE_TEXT = CT_MAX_DIMS * 22 + 4 };
+const char *ct_shape_text(ct_shape shape, char text[CT_SHAPE_TEXT]);
+#define SHAPE(shape) ct_shape_text((shape), (char[CT_SHAPE_TEXT]){0})
+
+const char *ct_dtype_name(ct_dtype dtype);   /* "f32" */
+size_t ct_dtype_size(ct_dtype dtype);
+
+bool ct_shape_equal(ct_shape a, ct_shape b);
+int64_t ct_shape_numel(ct_shape shape);      /* of a shape that passed ct_shape_check */
+
+/* Is it a shape: 0 to 8 dims, no negative size, a product whose bytes fit? */
+bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
+
+/* dim, negative from the end, as 0 ... ndim - 1; -1 with an error recorded where there is no such dim */
+int ct_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);
+
+/* The set of dims as a bit mask (bit d: dim d; no dim named: all of them). False with an error: out of range, or twice. */
+bool ct_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, unsigned *set);
+
+ct_shape ct_shape_reduced(ct_shape shape, unsigned set, bool keepdim);   /* without the dims of the set, or with size 1 */
+
+/* The shape that a and b broadcast to, by torch's rules. False with "op: shapes do not broadcast: (2, 3) and (4)". */
+bool ct_shape_broadcast(ct_context *context, const char *op, ct_shape a, ct_shape b, ct_shape *out);
+
+/* Does `from` broadcast to exactly `to`? */
+bool ct_shape_broadcasts_to(ct_shape from, ct_shape to);
+
+/* Row-major strides, in elements. */
+void ct_shape_strides(ct_shape shape, int64_t stride[CT_MAX_DIMS]);
+
+#endif

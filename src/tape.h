@@ -1,0 +1,32 @@
+/* The tape: nodes in the order they were recorded. A node notes one call of an op: what backward may read, and which nodes its
+ * inputs came from. A leaf has a node too, with no op: the slot where its gradient gathers. */
+#ifndef CT_SRC_TAPE_H
+#define CT_SRC_TAPE_H
+
+#include "context.h"
+
+struct ct_node {
+    ct_call call;             /* what backward is handed; first, so that a call is its node */
+    ct_node *prev, *next;     /* on the tape; a leaf is not on it */
+    uint64_t sequence;
+    int64_t refs;
+    size_t bytes;             /* of this block */
+    ct_tensor *grad;          /* of a leaf, or retained: what ct_grad returns */
+    ct_tensor *incoming;      /* the running sum of this backward's gradients */
+    bool pending;             /* has incoming, waits for its turn; holds a reference */
+    bool retain;              /* ct_retain_grad */
+    bool released;            /* backward has passed, its values are gone */
+    ct_dtype dtype;           /* of the output, and of its gradient */
+    ct_shape shape;
+    ct_node **edge;           /* [n] the node of each input whose gradient is wanted, else NULL */
+};
+
+void ct_node_ref(ct_node *node);
+void ct_node_unref(ct_node *node);   /* frees what is left without an owner, without recursion */
+
+/* For a backward that can write or add its gradient in place: the tensor where in[i]'s gradient gathers, contiguous, of in[i]'s
+ * shape. *add says whether to add to what is there; else every element must be written. Hand it back as grad[i]. NULL: out of
+ * memory, recorded. */
+ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add);
+
+#endif

@@ -1,0 +1,57 @@
+/* What a tensor is inside: a handle (owned by a scope) on a strided part of a counted storage. */
+#ifndef CT_SRC_TENSOR_H
+#define CT_SRC_TENSOR_H
+
+#include <cotangent/autograd.h>
+#include <cotangent/tensor.h>
+
+#include "shape.h"
+
+typedef struct ct_node ct_node;
+typedef struct ct_frame ct_frame;
+
+/* Counted memory. A context is used by one thread at a time, so the count is a plain integer. */
+typedef struct {
+    int64_t refs;
+    uint64_t writes;   /* how often the library has changed it in place: what backward saved must not have changed */
+    void *data;        /* right behind this header, or the caller's (ct_wrap) */
+    size_t bytes;      /* of the block, header and all */
+} ct_storage;
+
+struct ct_tensor {
+    ct_context *context;
+    ct_storage *storage;   /* NULL in the tape's note of an input whose values are not kept */
+    char *data;            /* of the first element */
+    ct_node *node;         /* what made it, or the slot of a leaf's gradient; NULL: it has no gradient */
+    int64_t numel;
+    ct_shape shape;
+    int64_t stride[CT_MAX_DIMS];   /* in elements */
+    uint64_t writes;       /* in the tape's note: the storage's when it was saved */
+    ct_dtype dtype;
+    bool contiguous;       /* row-major without gaps */
+    bool parameter;        /* a module's: another owner may not take it */
+    ct_frame *frame;       /* the scope that owns it; NULL: a module, a node or a leaf does */
+    ct_tensor *prev, *next;   /* in that scope */
+};
+
+/* New handles in the innermost scope; NULL with an error recorded. They check nothing but memory: shapes are the caller's
+ * (ct_shape_check). */
+ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape);   /* row-major, values undefined */
+ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);   /* shares of's storage; stride NULL: row-major */
+
+static inline bool ct_is_real(ct_dtype dtype) { return dtype == CT_F32 || dtype == CT_F64; }
+
+/* Says that the tensor's values have been changed in place. Every in-place update calls it. */
+static inline void ct_tensor_wrote(ct_tensor *tensor) { tensor->storage->writes++; }
+
+/* The tensor itself where it is row-major, else a row-major copy that no tape knows. */
+ct_tensor *ct_tensor_dense(ct_tensor *tensor);
+
+/* to = from, or to += from, element by element, any strides; the same shape and dtype. */
+void ct_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
+
+/* Takes a handle out of its scope (its owner is then the caller), or ends it. */
+void ct_tensor_disown(ct_tensor *tensor);
+void ct_tensor_free(ct_tensor *tensor);
+
+#endif
