@@ -15,12 +15,12 @@ ISAS  = scalar
 scalar_FLAGS = -DCT_VECTOR_BYTES=0
 ifneq (,$(findstring x86_64,$(ARCH)))
 ISAS += avx2 avx512
-avx2_FLAGS   = -DCT_VECTOR_BYTES=32 -mavx2 -mfma
-avx512_FLAGS = -DCT_VECTOR_BYTES=64 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
+avx2_FLAGS   = -DCT_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma
+avx512_FLAGS = -DCT_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
 endif
 ifneq (,$(findstring aarch64,$(ARCH)))
 ISAS += neon
-neon_FLAGS   = -DCT_VECTOR_BYTES=16
+neon_FLAGS   = -DCT_VECTOR_BYTES=16 -ffp-contract=fast
 endif
 KOBJ = $(foreach i,$(ISAS),$(BUILD)/obj/src/kernels/real_$(i)_f32.o $(BUILD)/obj/src/kernels/real_$(i)_f64.o) \
        $(BUILD)/obj/src/kernels/int.o $(BUILD)/obj/src/kernels/isa.o
