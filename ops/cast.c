@@ -1,0 +1,36 @@
+/* cast: each element as another dtype, as in C; to bool: != 0;   dx = g cast back, between f32 and f64 */
+#include "op.h"
+
+typedef struct {
+    void (*kernel)(int64_t n, const void *x, void *y);
+    const ct_tensor *x, *y;
+} casting;
+
+static void cast_piece(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const casting *t = arg;
+    t->kernel(end - begin, t->x->data + (size_t)begin * ct_dtype_size(t->x->dtype), t->y->data + (size_t)begin * ct_dtype_size(t->y->dtype));
+}
+
+static ct_tensor *cast_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    const ct_dtype dtype = *(const ct_dtype *)c->attrs;
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    if (dtype == x->dtype) return ct_tensor_view(x, x->data, x->shape, x->stride);
+    ct_tensor *y = op_new(c, dtype, x->shape), *dense = y ? ct_tensor_dense(x) : NULL;
+    if (!dense) return NULL;
+    ct_parallel(c->context, y->numel, op_grain(1), cast_piece, &(casting){kernels(c)->cast[dtype], dense, y});
+    return y;
+}
+
+static bool cast_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (grad[0] = ct_cast(g, c->in[0]->dtype)) != NULL; }
+
+static const ct_op cast_to_real = {
+    .name = "cast", .attrs_size = sizeof(ct_dtype), .forward = cast_forward, .backward = cast_backward, .flags = CT_OP_STRIDED};
+static const ct_op cast_to_whole = {.name = "cast", .attrs_size = sizeof(ct_dtype), .forward = cast_forward, .flags = CT_OP_STRIDED};
+
+ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
+    if (!x || !ct_ready(x->context)) return NULL;
+    if ((unsigned)dtype > CT_BOOL) return ct_fail(x->context, CT_ERR_ARGUMENT, "cast: %d is no dtype", (int)dtype);
+    return ct_apply(ct_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1, &dtype);
+}

@@ -1,0 +1,22 @@
+/* contiguous: x itself (another handle) where it is row-major, else a row-major copy;   dx = g */
+#include "op.h"
+
+static ct_tensor *contiguous_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    if (x->contiguous) return ct_tensor_view(x, x->data, x->shape, NULL);
+    ct_tensor *y = op_new(c, x->dtype, x->shape);
+    if (y) ct_tensor_copy(y, x, false);
+    return y;
+}
+
+static bool contiguous_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    (void)c;
+    grad[0] = g;
+    return true;
+}
+
+static const ct_op contiguous = {
+    .name = "contiguous", .forward = contiguous_forward, .backward = contiguous_backward, .flags = CT_OP_STRIDED};
+
+ct_tensor *ct_contiguous(ct_tensor *x) { return ct_apply(&contiguous, (ct_tensor *[]){x}, 1, NULL); }

@@ -1,0 +1,44 @@
+/* select: one index of a dim, which goes; a view;   dx = g there, 0 elsewhere */
+#include "shape_ops.h"
+
+typedef struct {
+    int dim;
+    int64_t index;
+} choice;
+
+/* Makes dim and index count from the front. */
+static bool resolve(ct_context *context, ct_shape shape, choice *s) {
+    const int dim = ct_dim_index(context, "select", s->dim, shape.ndim);
+    if (dim < 0) return false;
+    const int64_t size = shape.dim[dim], index = s->index < 0 ? s->index + size : s->index;
+    if (index < 0 || index >= size)
+        return ct_fail(context, CT_ERR_SHAPE, "select: index %lld is outside dim %d of %s", (long long)s->index, dim, SHAPE(shape));
+    *s = (choice){dim, index};
+    return true;
+}
+
+static ct_tensor *select_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    choice s = *(const choice *)c->attrs;
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    if (!resolve(c->context, x->shape, &s)) return NULL;
+    ct_shape shape = {.ndim = x->shape.ndim - 1};
+    int64_t stride[CT_MAX_DIMS] = {0};
+    for (int d = 0; d < shape.ndim; d++) {
+        shape.dim[d] = x->shape.dim[d < s.dim ? d : d + 1];
+        stride[d] = x->stride[d < s.dim ? d : d + 1];
+    }
+    return ct_tensor_view(x, x->data + s.index * x->stride[s.dim] * (int64_t)ct_dtype_size(x->dtype), shape, stride);
+}
+
+static bool select_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    choice s = *(const choice *)c->attrs;
+    if (!resolve(c->context, c->in[0]->shape, &s)) return false;
+    ct_tensor *slice = ct_unsqueeze(g, s.dim);
+    return slice && op_grad_slice(c, 0, s.dim, s.index, 1, slice, grad);
+}
+
+static const ct_op selection = {
+    .name = "select", .attrs_size = sizeof(choice), .forward = select_forward, .backward = select_backward, .flags = CT_OP_STRIDED};
+
+ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index) { return ct_apply(&selection, (ct_tensor *[]){x}, 1, &(choice){dim, index}); }

@@ -1,0 +1,27 @@
+/* squeeze: without a dim of size 1, a view; x as it is where the size is not 1;   dx = g with the dim again */
+#include "shape_ops.h"
+
+static ct_tensor *squeeze_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    const int dim = op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
+    if (dim < 0) return NULL;
+    if (x->shape.ndim == 0 || x->shape.dim[dim] != 1) return ct_tensor_view(x, x->data, x->shape, x->stride);
+    ct_shape shape = {.ndim = x->shape.ndim - 1};
+    int64_t stride[CT_MAX_DIMS] = {0};
+    for (int d = 0; d < shape.ndim; d++) {
+        shape.dim[d] = x->shape.dim[d < dim ? d : d + 1];
+        stride[d] = x->stride[d < dim ? d : d + 1];
+    }
+    return ct_tensor_view(x, x->data, shape, stride);
+}
+
+static bool squeeze_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const bool whole = g->shape.ndim == c->in[0]->shape.ndim;
+    return (grad[0] = whole ? g : ct_unsqueeze(g, *(const int *)c->attrs)) != NULL;
+}
+
+static const ct_op squeeze = {
+    .name = "squeeze", .attrs_size = sizeof(int), .forward = squeeze_forward, .backward = squeeze_backward, .flags = CT_OP_STRIDED};
+
+ct_tensor *ct_squeeze(ct_tensor *x, int dim) { return ct_apply(&squeeze, (ct_tensor *[]){x}, 1, &dim); }
