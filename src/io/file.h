@@ -1,0 +1,37 @@
+/* Files: whole reads at an offset, and a write that a reader sees all of or nothing. */
+#ifndef CT_SRC_IO_FILE_H
+#define CT_SRC_IO_FILE_H
+
+#include <cotangent/context.h>
+
+/* Every function that fails records "op: path: what" with CT_ERR_IO and the system's words, or CT_ERR_FORMAT for a file that
+ * ended early. op and path are the caller's and must live as long. */
+typedef struct {
+    ct_context *context;
+    const char *op, *path;
+    int fd;
+    int64_t size;
+} ct_file;
+
+bool ct_file_open(ct_context *context, const char *op, const char *path, ct_file *file); /* an ordinary file, to read */
+bool ct_file_read(const ct_file *file, int64_t offset, void *out, size_t size);
+void ct_file_close(ct_file *file); /* twice is harmless */
+
+/* A new content for path: written to a temporary file in the same folder, which takes path's place at commit. Where path is a
+ * symbolic link, the file it points to is replaced. Open it, write, then commit or drop; a failed open, or commit, has dropped. */
+typedef struct {
+    ct_context *context;
+    const char *op, *path;
+    char *target;    /* path without symbolic links */
+    char *temporary; /* in the same folder */
+    size_t room;     /* of each of the two */
+    bool exists;     /* the temporary file does */
+    int fd;
+} ct_file_new;
+
+bool ct_file_new_open(ct_context *context, const char *op, const char *path, ct_file_new *file);
+bool ct_file_new_write(const ct_file_new *file, const void *data, size_t size);
+bool ct_file_new_commit(ct_file_new *file);
+void ct_file_new_drop(ct_file_new *file);
+
+#endif

@@ -1,0 +1,106 @@
+/* The values of a file's tensors in the library's dtypes. A file is little-endian, whatever the machine. */
+#include <string.h>
+
+#include "../memory.h"
+#include "safetensors.h"
+
+enum { CHUNK = 1 << 16 }; /* bytes read at a time, where they are converted */
+
+bool ct_safetensors_fits(ct_file_dtype from, ct_dtype to) {
+    switch (to) {
+    case CT_F32:
+    case CT_F64: return from == CT_FILE_F16 || from == CT_FILE_BF16 || from == CT_FILE_F32 || from == CT_FILE_F64;
+    case CT_I64: return from == CT_FILE_I64;
+    case CT_BOOL: return from == CT_FILE_BOOL;
+    }
+    return false;
+}
+
+static inline uint64_t little(const unsigned char *byte, int size) {
+    uint64_t bits = 0;
+    for (int i = 0; i < size; i++) bits |= (uint64_t)byte[i] << 8 * i;
+    return bits;
+}
+
+/* IEEE binary16 as the bits of the binary32 of the same value; a NaN keeps its payload. */
+static inline uint32_t half(uint32_t h) {
+    uint32_t sign = (h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3FF;
+    if (exponent == 31) return sign | 0x7F800000 | fraction << 13;
+    if (exponent == 0) {
+        if (fraction == 0) return sign;
+        for (exponent = 1; !(fraction & 0x400); exponent--) fraction <<= 1; /* a denormal, normal in the wider format */
+    }
+    return sign | (exponent + 112) << 23 | (fraction & 0x3FF) << 13;
+}
+
+static inline float as_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline double as_double(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static void to_f32(ct_file_dtype from, const unsigned char *in, char *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = 0;
+        float value;
+        switch (from) {
+        case CT_FILE_F16: bits = half((uint32_t)little(in + 2 * i, 2)); break;
+        case CT_FILE_BF16: bits = (uint32_t)little(in + 2 * i, 2) << 16; break;
+        case CT_FILE_F32: bits = (uint32_t)little(in + 4 * i, 4); break;
+        default: value = (float)as_double(little(in + 8 * i, 8)); memcpy(&bits, &value, 4);
+        }
+        memcpy(out + 4 * i, &bits, 4);
+    }
+}
+
+static void to_f64(ct_file_dtype from, const unsigned char *in, char *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        double value;
+        switch (from) {
+        case CT_FILE_F16: value = as_float(half((uint32_t)little(in + 2 * i, 2))); break;
+        case CT_FILE_BF16: value = as_float((uint32_t)little(in + 2 * i, 2) << 16); break;
+        case CT_FILE_F32: value = as_float((uint32_t)little(in + 4 * i, 4)); break;
+        default: value = as_double(little(in + 8 * i, 8));
+        }
+        memcpy(out + 8 * i, &value, 8);
+    }
+}
+
+static void to_i64(const unsigned char *in, char *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bits = little(in + 8 * i, 8);
+        memcpy(out + 8 * i, &bits, 8);
+    }
+}
+
+static void to_bool(const unsigned char *in, char *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++) out[i] = in[i] != 0;
+}
+
+bool ct_safetensors_read(const ct_safetensors *header, const ct_file_tensor *from, ct_tensor *to) {
+    if (from->numel == 0) return true;
+    unsigned char *chunk = ct_take(header->file.context, CHUNK);
+    if (!chunk) return false;
+    int64_t wide = (from->end - from->begin) / from->numel, narrow = (int64_t)ct_dtype_size(to->dtype), step = CHUNK / wide;
+    bool ok = true;
+    for (int64_t i = 0; ok && i < from->numel; i += step) {
+        int64_t n = from->numel - i < step ? from->numel - i : step;
+        char *out = to->data + i * narrow;
+        ok = ct_file_read(&header->file, header->data + from->begin + i * wide, chunk, (size_t)(n * wide));
+        if (!ok) break;
+        switch (to->dtype) {
+        case CT_F32: to_f32(from->dtype, chunk, out, n); break;
+        case CT_F64: to_f64(from->dtype, chunk, out, n); break;
+        case CT_I64: to_i64(chunk, out, n); break;
+        case CT_BOOL: to_bool(chunk, out, n); break;
+        }
+    }
+    ct_give(header->file.context, chunk, CHUNK);
+    return ok;
+}
