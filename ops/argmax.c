@@ -1,0 +1,15 @@
+/* argmax: where along dim the largest is, i64; the first of equals, and NaN is larger than all; no gradient.   i64 too */
+#include "reduce.h"
+
+static ct_tensor *argmax_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    int dim = ct_dim_index(c->context, "argmax", *(const int *)c->attrs, x->shape.ndim);
+    if (dim < 0) return NULL;
+    if (x->shape.ndim && !x->shape.dim[dim])
+        return ct_fail(c->context, CT_ERR_SHAPE, "argmax: dim %d of %s has no element", dim, SHAPE(x->shape));
+    return reduce(c, kernels(c)->argmax, NULL, CT_I64, x, 1u << dim, false);
+}
+
+static const ct_op argmax = {.name = "argmax", .attrs_size = sizeof(int), .forward = argmax_forward};
+
+ct_tensor *ct_argmax(ct_tensor *x, int dim) { return ct_apply(&argmax, (ct_tensor *[]){x}, 1, &dim); }

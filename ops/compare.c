@@ -1,0 +1,23 @@
+/* eq, ne, lt, le, gt, ge: y = (a = b), ..., broadcast; of any one dtype to bool; no gradient. NaN equals nothing. */
+#include "op.h"
+
+static ct_tensor *eq_forward(ct_call *c) { return op_zip(c, kernels(c)->eq, CT_BOOL); }
+static ct_tensor *ne_forward(ct_call *c) { return op_zip(c, kernels(c)->ne, CT_BOOL); }
+static ct_tensor *lt_forward(ct_call *c) { return op_zip(c, kernels(c)->lt, CT_BOOL); }
+static ct_tensor *le_forward(ct_call *c) { return op_zip(c, kernels(c)->le, CT_BOOL); }
+static ct_tensor *gt_forward(ct_call *c) { return op_zip(c, kernels(c)->gt, CT_BOOL); }
+static ct_tensor *ge_forward(ct_call *c) { return op_zip(c, kernels(c)->ge, CT_BOOL); }
+
+static const ct_op eq = {.name = "eq", .forward = eq_forward};
+static const ct_op ne = {.name = "ne", .forward = ne_forward};
+static const ct_op lt = {.name = "lt", .forward = lt_forward};
+static const ct_op le = {.name = "le", .forward = le_forward};
+static const ct_op gt = {.name = "gt", .forward = gt_forward};
+static const ct_op ge = {.name = "ge", .forward = ge_forward};
+
+ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b) { return ct_apply(&eq, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b) { return ct_apply(&ne, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b) { return ct_apply(&lt, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_le(ct_tensor *a, ct_tensor *b) { return ct_apply(&le, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_gt(ct_tensor *a, ct_tensor *b) { return ct_apply(&gt, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b) { return ct_apply(&ge, (ct_tensor *[]){a, b}, 2, NULL); }

@@ -1,0 +1,15 @@
+/* relu: y = max(x, 0);   dx = g where y > 0, else 0 */
+#include "op.h"
+
+static ct_tensor *relu_forward(ct_call *c) {
+    c->drop = CT_DROP_INPUTS;
+    return op_map(c, c->in[0], kernels(c)->relu);
+}
+
+static bool relu_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    return op_map_backward(c, c->out, g, kernels(c)->relu_backward, &grad[0]);
+}
+
+static const ct_op relu_op = {.name = "relu", .forward = relu_forward, .backward = relu_backward};
+
+ct_tensor *ct_relu(ct_tensor *x) { return ct_apply(&relu_op, (ct_tensor *[]){x}, 1, NULL); }

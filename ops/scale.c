@@ -1,0 +1,20 @@
+/* scale: y = a x;   dx = a g.   i64 too, for a whole a */
+#include "op.h"
+
+#include <math.h>
+
+static ct_tensor *scale_forward(ct_call *c) {
+    double a = *(const double *)c->attrs;
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    if (c->in[0]->dtype == CT_I64 && !(fabs(a) < 0x1p63 && a == floor(a)))
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "scale: i64 needs a whole number, not %g", a);
+    return op_map_scalar(c, c->in[0], kernels(c)->scale, a);
+}
+
+static bool scale_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    return (grad[0] = ct_scale(g, *(const double *)c->attrs));
+}
+
+static const ct_op scale_op = {.name = "scale", .attrs_size = sizeof(double), .forward = scale_forward, .backward = scale_backward};
+
+ct_tensor *ct_scale(ct_tensor *x, double a) { return ct_apply(&scale_op, (ct_tensor *[]){x}, 1, &a); }

@@ -1,0 +1,18 @@
+/* sub: y = a - b, broadcast;   da = g, db = -g, each summed to its input's shape.   i64 too */
+#include "op.h"
+
+static ct_tensor *sub_forward(ct_call *c) {
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    return op_zip(c, kernels(c)->sub, c->in[0]->dtype);
+}
+
+static bool sub_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    ct_tensor *sum;
+    if (c->wants[0] && !op_sum_to_input(c, 0, g, &grad[0])) return false;
+    if (c->wants[1] && !(op_sum_to_input(c, 1, g, &sum) && (grad[1] = ct_neg(sum)))) return false;   /* the sum first: it is smaller */
+    return true;
+}
+
+static const ct_op sub_op = {.name = "sub", .forward = sub_forward, .backward = sub_backward};
+
+ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b) { return ct_apply(&sub_op, (ct_tensor *[]){a, b}, 2, NULL); }

@@ -1,0 +1,34 @@
+/* sum_to: x summed down to a shape that broadcasts to x's;   dx = g, broadcast back (a view). Where nothing is summed, y is a view */
+#include "reduce.h"
+
+/* The dims that go: those that `to` lacks or has as 1. */
+static unsigned summed(ct_shape from, ct_shape to) {
+    int new = from.ndim - to.ndim;
+    unsigned set = 0;
+    for (int d = 0; d < from.ndim; d++)
+        if (d < new || to.dim[d - new] != from.dim[d]) set |= 1u << d;
+    return set;
+}
+
+static ct_tensor *sum_to_forward(ct_call *c) {
+    ct_shape to = *(const ct_shape *)c->attrs;
+    ct_tensor *x = c->in[0];
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    if (!op_is_real(c, 0) || !ct_shape_check(c->context, "sum_to", to, ct_dtype_size(x->dtype))) return NULL;
+    if (!ct_shape_broadcasts_to(to, x->shape))
+        return ct_fail(c->context, CT_ERR_SHAPE, "sum_to: %s does not broadcast to %s", SHAPE(to), SHAPE(x->shape));
+    unsigned set = summed(x->shape, to);
+    if (!set) return ct_tensor_view(x, x->data, to, x->stride);
+    x = ct_tensor_dense(x);
+    ct_tensor *y = x ? reduce_sum(c, x, set, true) : NULL;   /* 1 at every dim of the set, of which the leading ones go */
+    return y ? ct_tensor_view(y, y->data, to, NULL) : NULL;
+}
+
+static bool sum_to_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    return (grad[0] = ct_expand(g, c->in[0]->shape));
+}
+
+static const ct_op sum_to = {.name = "sum_to", .attrs_size = sizeof(ct_shape), .forward = sum_to_forward, .backward = sum_to_backward,
+                             .flags = CT_OP_STRIDED};
+
+ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape) { return ct_apply(&sum_to, (ct_tensor *[]){x}, 1, &shape); }
