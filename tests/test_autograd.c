@@ -1,0 +1,533 @@
+/* The tape: what backward adds up, what it keeps and lets go, and which mistakes it names. */
+#include <check.h>
+#include <cotangent/cotangent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ct_context *context;
+
+static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
+static void teardown(void) { ct_context_free(context); }
+
+static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
+
+/* The error that is pending names these words; it is cleared. */
+static void expect(ct_status status, const char *word1, const char *word2) {
+    const char *message = ct_error_message(context);
+    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
+    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" names neither %s nor %s", message, word1, word2);
+    ct_error_clear(context);
+}
+
+static ct_tensor *leaf(int64_t n, const double *value) {
+    return ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(n), value), true);
+}
+#define LEAF(...) leaf(sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+#define VECTOR(...) ct_from_f64(context, CT_SHAPE(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]){__VA_ARGS__})
+
+static void is(ct_tensor *t, int64_t n, const double *value) {
+    no_error();
+    ck_assert_ptr_nonnull(t);
+    ck_assert_int_eq(ct_numel(t), n);
+    for (int64_t i = 0; i < n; i++)
+        ck_assert_msg(fabs(ct_data_f64(t)[i] - value[i]) < 1e-14, "[%d]: %.17g, not %.17g", (int)i, ct_data_f64(t)[i], value[i]);
+}
+#define IS(t, ...) is(t, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+
+static ct_tensor *sum(ct_tensor *x) { return ct_sum(x, CT_ALL, false); }
+
+/* ---- what is added up ---- */
+
+START_TEST(gradients_accumulate_until_zeroed) {
+    ct_tensor *x = LEAF(1, 2, 3);
+    ck_assert_ptr_null(ct_grad(x));
+    ck_assert(ct_backward(sum(ct_mul(x, x))));
+    IS(ct_grad(x), 2, 4, 6);
+    ck_assert(ct_backward(sum(ct_scale(x, 10))));
+    IS(ct_grad(x), 12, 14, 16);
+    ck_assert(ct_zero_grad(x));
+    ck_assert_ptr_null(ct_grad(x));
+    ck_assert(ct_backward(sum(x)));
+    IS(ct_grad(x), 1, 1, 1);
+    no_error();
+}
+END_TEST
+
+START_TEST(one_tensor_used_many_times) {
+    ct_tensor *x = LEAF(1.5, -2), *y = ct_zeros(context, CT_F64, CT_SHAPE(2));
+    for (int i = 1; i <= 100; i++) y = ct_add(y, ct_scale(x, i));
+    y = ct_mul(y, ct_mul(x, x));   /* 5050 x^3 */
+    ct_backward(sum(y));
+    IS(ct_grad(x), 3 * 5050 * 2.25, 3 * 5050 * 4.0);
+}
+END_TEST
+
+START_TEST(same_tensor_twice_in_one_call) {
+    ct_tensor *x = LEAF(3, 5);
+    ct_backward(sum(ct_div(ct_mul(x, x), x)));
+    IS(ct_grad(x), 1, 1);
+}
+END_TEST
+
+START_TEST(the_gradient_handed_out_is_not_a_cotangent_of_mine) {
+    ct_tensor *x = LEAF(1, 2), *g = VECTOR(3, 4);
+    ct_tensor *y = ct_add_scalar(x, 1);
+    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+    y = ct_add_scalar(x, 1);
+    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+    IS(ct_grad(x), 6, 8);
+    IS(g, 3, 4);
+}
+END_TEST
+
+START_TEST(two_leaves_of_one_sum_do_not_share_a_gradient) {
+    ct_tensor *a = LEAF(1, 2), *b = LEAF(3, 4);
+    ct_backward(sum(ct_add(a, b)));
+    ck_assert_ptr_ne(ct_data_f64(ct_grad(a)), ct_data_f64(ct_grad(b)));
+    ct_backward(sum(a));
+    IS(ct_grad(a), 2, 2);
+    IS(ct_grad(b), 1, 1);
+}
+END_TEST
+
+START_TEST(several_outputs_with_cotangents) {
+    ct_tensor *x = LEAF(1, 2, 3), *square = ct_mul(x, x), *outs[] = {square, sum(square), ct_neg(x)};
+    ct_tensor *cotangents[] = {VECTOR(1, 0, 2), NULL, VECTOR(5, 6, 7)};
+    ck_assert(ct_backward_with(outs, cotangents, 3, (ct_backward_opts){0}));
+    IS(ct_grad(x), 2 * (1 + 1) - 5, 4 * (0 + 1) - 6, 6 * (2 + 1) - 7);
+}
+END_TEST
+
+START_TEST(an_output_may_be_a_leaf_or_come_twice) {
+    ct_tensor *x = LEAF(1, 2), *y = ct_scale(x, 3), *outs[] = {x, y, y};
+    ct_tensor *cotangents[] = {VECTOR(1, 1), VECTOR(1, 0), VECTOR(1, 0)};
+    ck_assert(ct_backward_with(outs, cotangents, 3, (ct_backward_opts){0}));
+    IS(ct_grad(x), 7, 1);
+}
+END_TEST
+
+START_TEST(through_views_and_broadcasts) {
+    ct_tensor *x = LEAF(1, 2, 3, 4, 5, 6);
+    ct_tensor *m = ct_transpose(ct_view(x, CT_SHAPE(2, 3)), 0, 1);                 /* (3, 2) */
+    ct_tensor *row = ct_narrow(m, 0, 1, 1);                                       /* 2, 5 */
+    ct_tensor *y = ct_mul(m, ct_expand(row, CT_SHAPE(3, 2)));
+    ct_backward(sum(y));
+    IS(ct_grad(x), 2, 2 + 1 + 2 + 3, 2, 5, 5 + 4 + 5 + 6, 5);
+}
+END_TEST
+
+START_TEST(f32_and_zero_sizes) {
+    ct_tensor *x = ct_set_requires_grad(ct_from_f32(context, CT_SHAPE(2), (float[]){1, 2}), true);
+    ct_backward(ct_sum(ct_mul(x, x), CT_ALL, false));
+    ck_assert_int_eq(ct_dtype_of(ct_grad(x)), CT_F32);
+    ck_assert(ct_data_f32(ct_grad(x))[1] == 4);
+    ct_tensor *none = ct_set_requires_grad(ct_zeros(context, CT_F64, CT_SHAPE(0, 3)), true);
+    ck_assert(ct_backward(sum(ct_exp(none))));
+    ck_assert_int_eq(ct_numel(ct_grad(none)), 0);
+    ck_assert_int_eq(ct_dim(ct_grad(none), 1), 3);
+}
+END_TEST
+
+/* ---- what is kept ---- */
+
+START_TEST(retain_graph_lets_backward_run_again) {
+    ct_tensor *x = LEAF(1, 2), *loss = sum(ct_exp(ct_mul(x, x)));
+    ck_assert(ct_backward_with(&loss, (ct_tensor *[]){NULL}, 1, (ct_backward_opts){.retain_graph = true}));
+    double a = ct_data_f64(ct_grad(x))[1];
+    ck_assert(fabs(a - 4 * exp(4)) < 1e-12);
+    ck_assert(ct_backward(loss));
+    ck_assert(ct_data_f64(ct_grad(x))[1] == 2 * a);
+    ck_assert(!ct_backward(loss));
+    expect(CT_ERR_GRAD, "backward", "retain_graph");
+    ck_assert(ct_data_f64(ct_grad(x))[1] == 2 * a);
+}
+END_TEST
+
+START_TEST(a_second_backward_is_an_error) {
+    ct_tensor *x = LEAF(1, 2), *y = ct_mul(x, x), *a = sum(y), *b = sum(ct_neg(y));
+    ck_assert(ct_backward(a));
+    ck_assert(!ct_backward(b));   /* through y, which is gone */
+    expect(CT_ERR_GRAD, "backward", "retain_graph");
+    IS(ct_grad(x), 2, 4);         /* and nothing was added half-way */
+}
+END_TEST
+
+START_TEST(retained_gradients_of_intermediates) {
+    ct_tensor *x = LEAF(1, 2), *y = ct_retain_grad(ct_mul(x, x)), *z = ct_scale(y, 3);
+    ct_backward(sum(z));
+    IS(ct_grad(y), 3, 3);
+    IS(ct_grad(x), 6, 12);
+    ck_assert_ptr_null(ct_grad(z));
+    no_error();
+    ck_assert(ct_zero_grad(y));
+    ck_assert_ptr_null(ct_grad(y));
+    ck_assert_ptr_null(ct_retain_grad(ct_zeros(context, CT_F64, CT_SHAPE(1))));   /* nothing to retain */
+    expect(CT_ERR_GRAD, "retain_grad", "");
+}
+END_TEST
+
+START_TEST(detach_cuts_and_shares) {
+    ct_tensor *x = LEAF(1, 2), *y = ct_mul(x, x), *d = ct_detach(y);
+    ck_assert(!ct_requires_grad(d) && ct_requires_grad(y));
+    ck_assert_ptr_eq(ct_data_f64(d), ct_data_f64(y));
+    ct_backward(sum(ct_mul(y, d)));
+    IS(ct_grad(x), 2 * 1 * 1, 2 * 2 * 4);
+}
+END_TEST
+
+START_TEST(no_grad_scopes_record_nothing) {
+    ct_tensor *x = LEAF(1, 2);
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *y = ct_scope_keep(scope, ct_mul(x, x));
+    ck_assert(!ct_requires_grad(y));
+    ct_scope inner = ct_scope_open(context);
+    ck_assert(!ct_requires_grad(ct_mul(x, x)));   /* an ordinary scope inside does not switch it on */
+    ct_scope_close(inner);
+    ct_scope_close(scope);
+    ct_tensor *z = ct_mul(x, y);
+    ck_assert(ct_requires_grad(z));
+    ct_backward(sum(z));
+    IS(ct_grad(x), 1, 4);
+}
+END_TEST
+
+START_TEST(closed_scopes_under_a_live_tape) {
+    ct_tensor *x = LEAF(1, 2), *loss;
+    ct_scope outer = ct_scope_open(context);
+    {
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *y = ct_mul(x, ct_exp(ct_mul(x, VECTOR(3, 4))));
+        loss = ct_scope_return(scope, sum(y));
+    }
+    ct_scope other = ct_scope_open(context);
+    for (int i = 0; i < 20; i++) ct_full(context, CT_F64, CT_SHAPE(2), NAN);   /* what was let go may be used again */
+    ct_scope_close(other);
+    ck_assert(ct_backward(loss));
+    ck_assert(fabs(ct_data_f64(ct_grad(x))[1] - exp(8) * (1 + 2 * 4)) < 1e-9);
+    ct_scope_close(outer);
+    ck_assert(fabs(ct_data_f64(ct_grad(x))[0] - exp(3) * (1 + 3)) < 1e-12);   /* the gradient is the leaf's */
+}
+END_TEST
+
+START_TEST(a_leaf_may_end_before_backward) {
+    ct_tensor *x = LEAF(1, 2);
+    ct_scope scope = ct_scope_open(context);
+    ct_tensor *y = LEAF(3, 4), *loss = ct_scope_keep(scope, sum(ct_mul(x, y)));
+    ct_scope_close(scope);
+    ck_assert(ct_backward(loss));
+    IS(ct_grad(x), 3, 4);
+}
+END_TEST
+
+static int64_t live(void) { return ct_memory(context).live; }
+
+START_TEST(a_million_nodes) {
+    ct_tensor *x = LEAF(2);
+    ct_scope warm = ct_scope_open(context);
+    ct_backward(sum(ct_neg(x)));
+    ct_scope_close(warm);
+    ct_zero_grad(x);
+    int64_t before = live();
+    ct_scope scope = ct_scope_open(context);
+    ct_tensor *y = x;
+    for (int i = 0; i < 1000000; i++) {
+        ct_tensor *next = ct_neg(y);
+        if (y != x) ct_release(y);
+        y = next;
+    }
+    ck_assert(ct_backward(sum(y)));
+    ct_scope_close(scope);
+    IS(ct_grad(x), 1);
+    ct_zero_grad(x);
+    ck_assert_int_eq(live(), before);
+
+    scope = ct_scope_open(context);   /* never gone through, all handles open: closing it must not recurse either */
+    y = x;
+    for (int i = 0; i < 1000000; i++) y = ct_add_scalar(y, 1);
+    ck_assert(ct_item(y) == 1000002);
+    ct_scope_close(scope);
+    ck_assert_int_eq(live(), before);
+}
+END_TEST
+
+START_TEST(backward_lets_go_what_it_has_passed) {
+    ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F64, CT_SHAPE(1000)), true);
+    ct_backward(sum(x));
+    int64_t before = live();
+    ct_scope scope = ct_scope_open(context);
+    ct_tensor *y = x;
+    for (int i = 0; i < 50; i++) {
+        ct_tensor *next = ct_tanh(y);
+        if (y != x) ct_release(y);
+        y = next;
+    }
+    ct_tensor *loss = sum(y);
+    ct_release(y);
+    ck_assert(live() - before > 50 * 8000);
+    ck_assert(ct_backward(loss));
+    ck_assert_msg(live() - before < 3 * 8000, "%ld bytes are still held", (long)(live() - before));
+    ct_scope_close(scope);
+    ck_assert_int_eq(live(), before);
+}
+END_TEST
+
+/* ---- mistakes ---- */
+
+START_TEST(a_loss_of_several_elements) {
+    ct_tensor *x = LEAF(1, 2), *y = ct_mul(x, x);
+    ck_assert(!ct_backward(y));
+    expect(CT_ERR_GRAD, "backward", "(2)");
+    ck_assert(!ct_backward_with(&y, (ct_tensor *[]){NULL}, 1, (ct_backward_opts){0}));
+    expect(CT_ERR_GRAD, "backward", "(2)");
+    ck_assert(ct_backward(ct_view(sum(y), CT_SHAPE(1, 1))));   /* one element of any shape */
+    IS(ct_grad(x), 2, 4);
+}
+END_TEST
+
+START_TEST(nothing_to_go_back_through) {
+    ck_assert(!ct_backward(sum(VECTOR(1, 2))));
+    expect(CT_ERR_GRAD, "backward", "");
+    ck_assert(!ct_backward(NULL));   /* no tensor at all: no context to record in */
+    no_error();
+}
+END_TEST
+
+START_TEST(cotangents_that_do_not_fit) {
+    ct_tensor *x = LEAF(1, 2), *y = ct_mul(x, x), *g = VECTOR(1, 2, 3);
+    ck_assert(!ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+    expect(CT_ERR_SHAPE, "(3)", "(2)");
+    g = ct_ones(context, CT_F32, CT_SHAPE(2));
+    ck_assert(!ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+    expect(CT_ERR_DTYPE, "f32", "f64");
+    ck_assert_ptr_null(ct_grad(x));
+    g = VECTOR(1, 1);
+    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));   /* a refused backward has used nothing up */
+    IS(ct_grad(x), 2, 4);
+}
+END_TEST
+
+START_TEST(saved_values_that_changed) {
+    ct_tensor *x = LEAF(1, 2), *loss = sum(ct_mul(x, x));
+    ck_assert(ct_init_constant(x, 5));
+    ck_assert(!ct_backward(loss));
+    expect(CT_ERR_GRAD, "mul", "changed");
+    ck_assert_ptr_null(ct_grad(x));
+
+    ct_module *module = ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2, .dtype = CT_F64});
+    ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){.lr = 0.1});
+    ct_tensor *in = ct_set_requires_grad(ct_ones(context, CT_F64, CT_SHAPE(1, 2)), true);
+    ct_tensor *early = sum(ct_forward(module, in));
+    ct_backward(sum(ct_forward(module, in)));
+    ck_assert(ct_optim_step(optim));
+    ck_assert(!ct_backward(early));
+    expect(CT_ERR_GRAD, "changed", "");
+}
+END_TEST
+
+START_TEST(values_that_nobody_saved_may_change) {
+    ct_tensor *x = LEAF(1, 2), *loss = sum(ct_add(x, x));
+    ck_assert(ct_init_constant(x, 5));
+    ck_assert(ct_backward(loss));
+    IS(ct_grad(x), 2, 2);
+}
+END_TEST
+
+START_TEST(only_real_leaves_collect) {
+    ck_assert_ptr_null(ct_set_requires_grad(ct_zeros(context, CT_I64, CT_SHAPE(2)), true));
+    expect(CT_ERR_DTYPE, "requires_grad", "i64");
+    ck_assert_ptr_null(ct_set_requires_grad(ct_zeros(context, CT_BOOL, CT_SHAPE(2)), true));
+    expect(CT_ERR_DTYPE, "requires_grad", "bool");
+    ct_tensor *x = LEAF(1, 2), *y = ct_neg(x);
+    ck_assert_ptr_null(ct_set_requires_grad(y, false));
+    expect(CT_ERR_GRAD, "requires_grad", "");
+    ck_assert(!ct_requires_grad(NULL) && !ct_grad(NULL));
+
+    ck_assert_ptr_eq(ct_set_requires_grad(x, false), x);
+    ck_assert(!ct_requires_grad(ct_neg(x)));
+    ct_tensor *z = VECTOR(1);
+    ck_assert_ptr_eq(ct_set_requires_grad(z, true), z);
+    ck_assert_ptr_eq(ct_set_requires_grad(z, true), z);
+    ck_assert(ct_requires_grad(z));
+    no_error();
+}
+END_TEST
+
+START_TEST(a_pending_error_stops_backward) {
+    ct_tensor *x = LEAF(1, 2), *loss = sum(ct_mul(x, x));
+    ct_fail(context, CT_ERR_IO, "first");
+    ck_assert(!ct_backward(loss));
+    ck_assert(!ct_zero_grad(x));
+    ck_assert_ptr_null(ct_detach(x));
+    ck_assert_ptr_null(ct_set_requires_grad(x, false));
+    ck_assert_str_eq(ct_error_message(context), "first");
+    ct_error_clear(context);
+    ck_assert_ptr_null(ct_grad(x));
+    ck_assert(ct_backward(loss));
+    IS(ct_grad(x), 2, 4);
+}
+END_TEST
+
+/* ---- ops of one's own ---- */
+
+typedef struct {
+    double factor;
+    int fault;
+} times_attrs;
+
+static ct_tensor *times_forward(ct_call *c) {
+    const times_attrs *a = c->attrs;
+    if (a->fault == 5) return NULL;
+    if (a->fault == 6) return ct_fail(c->context, CT_ERR_ARGUMENT, "times: no");
+    c->saved[0] = ct_full(c->context, ct_dtype_of(c->in[0]), CT_SCALAR, a->factor);
+    return ct_mul(c->in[0], c->saved[0]);
+}
+
+static bool times_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const times_attrs *a = c->attrs;
+    switch (a->fault) {
+    case 1: return true;                                                            /* no gradient */
+    case 2: grad[0] = ct_sum(g, CT_ALL, false); return true;                        /* another shape */
+    case 3: grad[0] = ct_cast(g, CT_F32); return true;                              /* another dtype */
+    case 4: return false;                                                           /* no reason */
+    default: grad[0] = ct_mul(g, c->saved[0]); return grad[0] != NULL;
+    }
+}
+
+static const ct_op times = {.name = "times", .attrs_size = sizeof(times_attrs), .forward = times_forward, .backward = times_backward};
+
+static ct_tensor *apply_times(ct_tensor *x, double factor, int fault) {
+    times_attrs attrs = {factor, fault};
+    ct_tensor *y = ct_apply(&times, &x, 1, &attrs);
+    memset(&attrs, 0x55, sizeof attrs);   /* the call keeps its own copy */
+    return y;
+}
+
+static ct_tensor *times_three(ct_tensor *const *in, int n, void *arg) {
+    (void)n, (void)arg;
+    return apply_times(in[0], 3, 0);
+}
+
+START_TEST(an_op_of_ones_own) {
+    ct_tensor *x = LEAF(1, 2), *y = apply_times(apply_times(x, 3, 0), 4, 0);
+    IS(y, 12, 24);
+    ct_backward(sum(y));
+    IS(ct_grad(x), 12, 12);
+    ck_assert(!ct_requires_grad(apply_times(VECTOR(1), 2, 0)));
+    ct_gradcheck_result r = ct_gradcheck(times_three, NULL, &x, 1, (ct_gradcheck_opts){0});
+    ck_assert(r.ran && r.ok);
+    IS(ct_grad(x), 12, 12);   /* the check leaves no trace */
+}
+END_TEST
+
+START_TEST(a_wrong_backward_is_named) {
+    const char *word[] = {"", "no gradient", "(3)", "f32", "times"};
+    for (int fault = 1; fault <= 4; fault++) {
+        ct_tensor *x = LEAF(1, 2, 3), *loss = sum(apply_times(x, 3, fault));
+        ck_assert(!ct_backward(loss));
+        ck_assert_msg(strstr(ct_error_message(context), "times") && strstr(ct_error_message(context), word[fault]), "fault %d: \"%s\"", fault,
+                      ct_error_message(context));
+        ct_error_clear(context);
+        ck_assert_ptr_null(ct_grad(x));
+    }
+}
+END_TEST
+
+START_TEST(a_wrong_forward_is_named) {
+    ct_tensor *x = LEAF(1, 2);
+    ck_assert_ptr_null(apply_times(x, 1, 5));
+    ck_assert_msg(ct_error(context) != CT_OK && strstr(ct_error_message(context), "times"), "\"%s\"", ct_error_message(context));
+    ct_error_clear(context);
+    ck_assert_ptr_null(apply_times(x, 1, 6));
+    expect(CT_ERR_ARGUMENT, "times: no", "");
+    ck_assert_ptr_null(ct_apply(&times, (ct_tensor *[]){NULL}, 1, &(times_attrs){0}));
+    ck_assert_ptr_null(ct_apply(NULL, &x, 1, NULL));
+    ct_error_clear(context);
+}
+END_TEST
+
+static ct_tensor *wrong_square(ct_tensor *const *in, int n, void *arg) {
+    (void)n, (void)arg;
+    return ct_mul(in[0], ct_detach(in[0]));   /* x^2 with half its gradient */
+}
+
+static ct_tensor *broken(ct_tensor *const *in, int n, void *arg) {
+    (void)n, (void)arg;
+    return ct_add(in[0], ct_zeros(context, CT_F64, CT_SHAPE(7, 7)));
+}
+
+START_TEST(gradcheck_finds_what_is_wrong) {
+    ct_tensor *x = VECTOR(0.1, -3, 0.2);
+    for (int fast = 0; fast < 2; fast++) {
+        ct_gradcheck_result r = ct_gradcheck(wrong_square, NULL, &x, 1, (ct_gradcheck_opts){.fast = fast, .seed = 4});
+        no_error();
+        ck_assert(r.ran && !r.ok && *r.diagnosis);
+        ck_assert_int_eq(r.input, 0);
+        ck_assert_int_eq(r.index, fast ? -1 : r.index);
+        if (!fast) ck_assert_msg(fabs(r.numeric - 2 * r.analytic) < 1e-5 * fabs(r.numeric), "%g %g", r.numeric, r.analytic);
+    }
+    ck_assert(!ct_requires_grad(x) && !ct_grad(x));
+    IS(x, 0.1, -3, 0.2);
+    ct_gradcheck_result r = ct_gradcheck(broken, NULL, &x, 1, (ct_gradcheck_opts){0});
+    ck_assert(!r.ran && !r.ok);
+    ck_assert_int_eq(ct_error(context), CT_ERR_SHAPE);
+    ct_error_clear(context);
+}
+END_TEST
+
+/* ---- contexts that are not the same ---- */
+
+START_TEST(two_contexts_do_not_mix) {
+    ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
+    ct_tensor *a = VECTOR(1, 2), *b = ct_ones(other, CT_F64, CT_SHAPE(2));
+    ck_assert_ptr_null(ct_add(a, b));
+    expect(CT_ERR_ARGUMENT, "add", "context");
+    ct_tensor *x = LEAF(1, 2), *y = ct_mul(x, x);
+    ck_assert(!ct_backward_with(&y, &b, 1, (ct_backward_opts){0}));
+    expect(CT_ERR_ARGUMENT, "backward", "context");
+    ct_context_free(other);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("autograd");
+    TCase *tcase = tcase_create("autograd");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, gradients_accumulate_until_zeroed);
+    tcase_add_test(tcase, one_tensor_used_many_times);
+    tcase_add_test(tcase, same_tensor_twice_in_one_call);
+    tcase_add_test(tcase, the_gradient_handed_out_is_not_a_cotangent_of_mine);
+    tcase_add_test(tcase, two_leaves_of_one_sum_do_not_share_a_gradient);
+    tcase_add_test(tcase, several_outputs_with_cotangents);
+    tcase_add_test(tcase, an_output_may_be_a_leaf_or_come_twice);
+    tcase_add_test(tcase, through_views_and_broadcasts);
+    tcase_add_test(tcase, f32_and_zero_sizes);
+    tcase_add_test(tcase, retain_graph_lets_backward_run_again);
+    tcase_add_test(tcase, a_second_backward_is_an_error);
+    tcase_add_test(tcase, retained_gradients_of_intermediates);
+    tcase_add_test(tcase, detach_cuts_and_shares);
+    tcase_add_test(tcase, no_grad_scopes_record_nothing);
+    tcase_add_test(tcase, closed_scopes_under_a_live_tape);
+    tcase_add_test(tcase, a_leaf_may_end_before_backward);
+    tcase_add_test(tcase, a_million_nodes);
+    tcase_add_test(tcase, backward_lets_go_what_it_has_passed);
+    tcase_add_test(tcase, a_loss_of_several_elements);
+    tcase_add_test(tcase, nothing_to_go_back_through);
+    tcase_add_test(tcase, cotangents_that_do_not_fit);
+    tcase_add_test(tcase, saved_values_that_changed);
+    tcase_add_test(tcase, values_that_nobody_saved_may_change);
+    tcase_add_test(tcase, only_real_leaves_collect);
+    tcase_add_test(tcase, a_pending_error_stops_backward);
+    tcase_add_test(tcase, an_op_of_ones_own);
+    tcase_add_test(tcase, a_wrong_backward_is_named);
+    tcase_add_test(tcase, a_wrong_forward_is_named);
+    tcase_add_test(tcase, gradcheck_finds_what_is_wrong);
+    tcase_add_test(tcase, two_contexts_do_not_mix);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
