@@ -30,6 +30,9 @@ typedef struct {
     char *slab, *slab_end;             /* what is not yet carved of the newest slab */
 } ct_pool;
 
+void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit);   /* an allocator of NULLs is malloc and free */
+void ct_pool_free(ct_pool *pool);
+
 enum { CT_MESSAGE_SIZE = 1024 };
 
 struct ct_context {
@@ -38,6 +41,7 @@ struct ct_context {
     char message[CT_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
+    const char *op;                    /* what is being computed, for messages about memory; NULL: nothing */
     const ct_isa *isa;                 /* the kernels */
     ct_rng rng;
     int threads;

@@ -15,4 +15,14 @@ typedef struct {
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, ct_matrix a, ct_matrix b,
              bool add, ct_matrix c);
 
+/* A dim of a product, with the step it makes in A, B and C, in elements; 0 where it does not appear or repeats. */
+typedef struct {
+    int64_t size, step[3];
+} ct_contract_dim;
+
+/* C = A B, or C += A B: m steps in A and C, n in B and C, k in A and B; a batch dim in any of them. What does not step in C is
+ * summed over, in a fixed order. At most 8 batch dims. False: CT_ERR_MEMORY. */
+bool ct_contract(ct_context *context, ct_dtype dtype, ct_contract_dim m, ct_contract_dim n, ct_contract_dim k, const ct_contract_dim *batch,
+                 int dims, void *a, void *b, bool add, void *c);
+
 #endif

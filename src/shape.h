@@ -24,6 +24,8 @@ int ct_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);
 /* The set of dims as a bit mask (bit d: dim d; no dim named: all of them). False with an error: out of range, or twice. */
 bool ct_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, unsigned *set);
 
+bool ct_dtype_check(ct_context *context, const char *op, ct_dtype dtype);   /* is it one of the four? */
+
 ct_shape ct_shape_reduced(ct_shape shape, unsigned set, bool keepdim);   /* without the dims of the set, or with size 1 */
 
 /* The shape that a and b broadcast to, by torch's rules. False with "op: shapes do not broadcast: (2, 3) and (4)". */

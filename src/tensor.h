@@ -29,7 +29,7 @@ struct ct_tensor {
     uint64_t writes;       /* in the tape's note: the storage's when it was saved */
     ct_dtype dtype;
     bool contiguous;       /* row-major without gaps */
-    bool parameter;        /* a module's: another owner may not take it */
+    int parameter;         /* how many modules and optimisers hold it; not 0: no scope may take it */
     ct_frame *frame;       /* the scope that owns it; NULL: a module, a node or a leaf does */
     ct_tensor *prev, *next;   /* in that scope */
 };
@@ -50,8 +50,14 @@ ct_tensor *ct_tensor_dense(ct_tensor *tensor);
 /* to = from, or to += from, element by element, any strides; the same shape and dtype. */
 void ct_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
 
-/* Takes a handle out of its scope (its owner is then the caller), or ends it. */
+/* Gives a handle to a scope, takes it out of its own (the owner is then the caller), or ends it. */
+void ct_tensor_own(ct_tensor *tensor);      /* to the innermost scope */
 void ct_tensor_disown(ct_tensor *tensor);
 void ct_tensor_free(ct_tensor *tensor);
+
+/* Does nothing else hold the tensor's memory, and is it row-major? Then its owner may write to it. */
+bool ct_tensor_is_sole(const ct_tensor *tensor);
+
+void ct_storage_unref(ct_context *context, ct_storage *storage);
 
 #endif

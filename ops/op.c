@@ -1,0 +1,164 @@
+#include "op.h"
+
+ct_tensor *op_new(const ct_call *c, ct_dtype dtype, ct_shape shape) { return ct_tensor_new(c->context, dtype, shape); }
+
+/* ---- checks ---- */
+
+static bool refuse(const ct_call *c, ct_dtype dtype) {
+    ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name, ct_dtype_name(dtype));
+    return false;
+}
+
+bool op_is_real(const ct_call *c, int i) { return ct_is_real(c->in[i]->dtype) || refuse(c, c->in[i]->dtype); }
+
+bool op_is(const ct_call *c, int i, ct_dtype dtype) {
+    if (c->in[i]->dtype == dtype) return true;
+    ct_fail(c->context, CT_ERR_DTYPE, "%s: input %d must be %s and is %s", c->op->name, i, ct_dtype_name(dtype), ct_dtype_name(c->in[i]->dtype));
+    return false;
+}
+
+bool op_same_dtype(const ct_call *c) {
+    for (int i = 1; i < c->n; i++)
+        if (c->in[i] && c->in[i]->dtype != c->in[0]->dtype) {
+            ct_fail(c->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s; ct_cast converts", c->op->name, ct_dtype_name(c->in[0]->dtype),
+                    ct_dtype_name(c->in[i]->dtype));
+            return false;
+        }
+    return true;
+}
+
+bool op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad) {
+    *grad = g && !ct_shape_equal(g->shape, c->in[i]->shape) ? ct_sum_to(g, c->in[i]->shape) : g;
+    return *grad != NULL;
+}
+
+/* ---- elementwise loops ---- */
+
+typedef struct {
+    ct_map *map;
+    ct_map_backward *backward;
+    ct_map_scalar *scalar;
+    const char *x, *g;
+    char *y;
+    double a;
+    int64_t size, length;   /* of an element; of a row, 1 for an elementwise loop */
+} loop;
+
+static void map_range(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const loop *l = arg;
+    int64_t at = begin * l->size;
+    if (l->map) l->map(end - begin, l->x + at, l->y + at);
+    else if (l->scalar) l->scalar(end - begin, l->x + at, l->a, l->y + at);
+    else l->backward(end - begin, l->x + at, l->g + at, l->y + at);
+}
+
+static void row_range(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const loop *l = arg;
+    for (int64_t row = begin; row < end; row++) {
+        int64_t at = row * l->length * l->size;
+        if (l->map) l->map(l->length, l->x + at, l->y + at);
+        else l->backward(l->length, l->x + at, l->g + at, l->y + at);
+    }
+}
+
+/* Makes the output and runs the loop over elements, or over rows of the last dim. */
+static ct_tensor *run(const ct_call *c, ct_tensor *x, loop l, bool rows) {
+    if (!l.map && !l.backward && !l.scalar) {
+        refuse(c, x->dtype);
+        return NULL;
+    }
+    ct_tensor *y = op_new(c, x->dtype, x->shape);
+    if (!y || y->numel == 0) return y;
+    l.x = x->data;
+    l.y = y->data;
+    l.size = (int64_t)ct_dtype_size(x->dtype);
+    l.length = rows && x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
+    if (rows) ct_parallel(c->context, x->numel / l.length, op_grain(l.length), row_range, &l);
+    else ct_parallel(c->context, x->numel, op_grain(1), map_range, &l);
+    return y;
+}
+
+ct_tensor *op_map(const ct_call *c, ct_tensor *x, ct_map *f) { return run(c, x, (loop){.map = f}, false); }
+ct_tensor *op_rows(const ct_call *c, ct_tensor *x, ct_map *f) { return run(c, x, (loop){.map = f}, true); }
+ct_tensor *op_map_scalar(const ct_call *c, ct_tensor *x, ct_map_scalar *f, double a) { return run(c, x, (loop){.scalar = f, .a = a}, false); }
+
+bool op_map_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, ct_map_backward *f, ct_tensor **dx) {
+    return (*dx = run(c, xy, (loop){.backward = f, .g = g->data}, false)) != NULL;
+}
+
+bool op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, ct_map_backward *f, ct_tensor **dx) {
+    return (*dx = run(c, xy, (loop){.backward = f, .g = g->data}, true)) != NULL;
+}
+
+/* ---- two inputs that broadcast. Dims along which both inputs go on in one stride are merged, so that the inner loop is as long as
+ * it can be; in it an input stands still or moves by one. ---- */
+
+typedef struct {
+    ct_zip *f;
+    int ndim;
+    int64_t dim[CT_MAX_DIMS + 1], a_stride[CT_MAX_DIMS + 1], b_stride[CT_MAX_DIMS + 1];
+    const char *a, *b;
+    char *y;
+    int64_t size, out_size;
+} zip;
+
+static int64_t broadcast_stride(const ct_tensor *t, int from_end) {
+    int d = t->shape.ndim - from_end;
+    return d < 0 || t->shape.dim[d] == 1 ? 0 : t->stride[d];
+}
+
+static void zip_merge(zip *z, const ct_tensor *a, const ct_tensor *b, ct_shape shape) {
+    for (int d = 0; d < shape.ndim; d++) {
+        int64_t n = shape.dim[d], sa = broadcast_stride(a, shape.ndim - d), sb = broadcast_stride(b, shape.ndim - d);
+        int last = z->ndim - 1;
+        if (n == 1) continue;
+        if (last >= 0 && z->a_stride[last] == n * sa && z->b_stride[last] == n * sb) {
+            z->dim[last] *= n;
+            z->a_stride[last] = sa;
+            z->b_stride[last] = sb;
+        } else {
+            z->dim[z->ndim] = n;
+            z->a_stride[z->ndim] = sa;
+            z->b_stride[z->ndim++] = sb;
+        }
+    }
+    if (z->ndim == 0) z->dim[z->ndim++] = 1;
+}
+
+static void zip_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const zip *z = arg;
+    int last = z->ndim - 1;
+    int64_t n = z->dim[last];
+    for (int64_t row = begin; row < end; row++) {
+        int64_t at_a = 0, at_b = 0, index = row;
+        for (int d = last - 1; d >= 0; index /= z->dim[d--]) {
+            at_a += index % z->dim[d] * z->a_stride[d];
+            at_b += index % z->dim[d] * z->b_stride[d];
+        }
+        z->f(n, z->a + at_a * z->size, z->a_stride[last], z->b + at_b * z->size, z->b_stride[last], z->y + row * n * z->out_size);
+    }
+}
+
+/* One long row, in pieces. */
+static void zip_range(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const zip *z = arg;
+    int64_t sa = z->a_stride[0], sb = z->b_stride[0];
+    z->f(end - begin, z->a + begin * sa * z->size, sa, z->b + begin * sb * z->size, sb, z->y + begin * z->out_size);
+}
+
+ct_tensor *op_zip(const ct_call *c, ct_zip *f, ct_dtype out) {
+    ct_tensor *a = c->in[0], *b = c->in[1];
+    ct_shape shape;
+    if (!op_same_dtype(c) || (!f && !refuse(c, a->dtype)) || !ct_shape_broadcast(c->context, c->op->name, a->shape, b->shape, &shape)) return NULL;
+    ct_tensor *y = op_new(c, out, shape);
+    if (!y || y->numel == 0) return y;
+    zip z = {.f = f, .a = a->data, .b = b->data, .y = y->data, .size = (int64_t)ct_dtype_size(a->dtype), .out_size = (int64_t)ct_dtype_size(out)};
+    zip_merge(&z, a, b, shape);
+    if (z.ndim == 1) ct_parallel(c->context, z.dim[0], op_grain(1), zip_range, &z);
+    else ct_parallel(c->context, y->numel / z.dim[z.ndim - 1], op_grain(z.dim[z.ndim - 1]), zip_rows, &z);
+    return y;
+}

@@ -1,0 +1,190 @@
+/* Running an op, and recording it. */
+#include "context.h"
+#include "tape.h"
+
+#include <string.h>
+
+/* ---- nodes: one block each, laid out as  node | attrs | notes | in | edge | wants ---- */
+
+static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
+
+/* The tape's own handle on a tensor: with its values, or only its shape and dtype. */
+static void note(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
+    *to = *tensor;
+    to->node = NULL;
+    to->frame = NULL;
+    to->parameter = false;
+    to->writes = tensor->storage->writes;
+    if (with_values) {
+        to->storage->refs++;
+    } else {
+        to->storage = NULL;
+        to->data = NULL;
+    }
+}
+
+static ct_node *record(const ct_call *c, ct_tensor *const *given) {
+    ct_context *context = c->context;
+    size_t n = (size_t)c->n, notes = n + 1, attrs = aligned(c->attrs ? c->op->attrs_size : 0);
+    for (int k = 0; k < 4; k++) notes += c->saved[k] != NULL;
+    size_t bytes = aligned(sizeof(ct_node)) + attrs + notes * sizeof(ct_tensor) + n * (sizeof(ct_tensor *) + sizeof(ct_node *) + sizeof(bool));
+    ct_node *node = ct_take(context, bytes);
+    if (!node) return NULL;
+    char *at = (char *)node + aligned(sizeof *node);
+    void *attrs_copy = at;
+    ct_tensor *tensor = (ct_tensor *)(at + attrs);
+    ct_tensor **in = (ct_tensor **)(tensor + notes);
+    ct_node **edge = (ct_node **)(in + n);
+    bool *wants = (bool *)(edge + n);
+
+    *node = (ct_node){.call = *c, .bytes = bytes, .refs = 1, .edge = edge, .dtype = c->out->dtype, .shape = c->out->shape, .notes = tensor, .note_count = (int)notes};
+    if (c->attrs) node->call.attrs = memcpy(attrs_copy, c->attrs, c->op->attrs_size);
+    node->call.in = in;
+    node->call.wants = wants;
+    for (int i = 0; i < c->n; i++) {
+        bool drop = c->drop & CT_DROP_INPUTS || (i < 30 && c->drop & CT_DROP_IN(i));
+        in[i] = NULL;
+        if (c->in[i]) note(in[i] = tensor++, c->in[i], !drop);
+        else (tensor++)->storage = NULL;
+        wants[i] = c->wants[i];
+        edge[i] = wants[i] ? given[i]->node : NULL;
+        if (edge[i]) ct_node_ref(edge[i]);
+    }
+    note(node->call.out = tensor++, c->out, !(c->drop & CT_DROP_OUT));
+    for (int k = 0; k < 4; k++)
+        if (c->saved[k]) note(node->call.saved[k] = tensor++, c->saved[k], true);
+
+    node->sequence = ++context->sequence;
+    node->prev = context->tape_last;
+    *(node->prev ? &node->prev->next : &context->tape_first) = node;
+    context->tape_last = node;
+    return node;
+}
+
+void ct_node_ref(ct_node *node) { node->refs++; }
+
+/* Lets go of what backward would have read, and of the nodes below. */
+void ct_node_release(ct_node *node) {
+    node->released = true;
+    ct_context *context = node->call.context;
+    for (int i = 0; i < node->note_count; i++) {
+        ct_storage_unref(context, node->notes[i].storage);
+        node->notes[i].storage = NULL;
+    }
+    node->note_count = 0;
+    for (int i = 0; i < node->call.n; i++)
+        if (node->edge[i]) {
+            ct_node *edge = node->edge[i];
+            node->edge[i] = NULL;
+            ct_node_unref(edge);
+        }
+    node->call.n = 0;
+}
+
+/* A chain of nodes ends one by one from a list, not one inside the other. */
+void ct_node_unref(ct_node *node) {
+    if (--node->refs) return;
+    ct_context *context = node->call.context;
+    if (node->sequence) {
+        if (node->next) node->next->prev = node->prev;
+        else context->tape_last = node->prev;
+        *(node->prev ? &node->prev->next : &context->tape_first) = node->next;
+    }
+    node->next = context->dying;
+    context->dying = node;
+    if (context->freeing) return;
+    context->freeing = true;
+    while ((node = context->dying)) {
+        context->dying = node->next;
+        ct_node_release(node);
+        if (node->grad) ct_tensor_free(node->grad);
+        if (node->incoming) ct_tensor_free(node->incoming);
+        ct_give(context, node, node->bytes);
+    }
+    context->freeing = false;
+}
+
+/* ---- ct_apply ---- */
+
+/* Checks the inputs, fills in dense copies where the op wants them, and says whose gradient is wanted. */
+static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants, bool recording) {
+    const ct_op *op = c->op;
+    for (int i = 0; i < c->n; i++) {
+        ct_tensor *t = given[i];
+        in[i] = t;
+        wants[i] = false;
+        if (!t) {
+            if (i && op->flags & CT_OP_OPTIONAL) continue;
+            ct_fail(c->context, CT_ERR_ARGUMENT, "%s: input %d is NULL", op->name, i);
+            return false;
+        }
+        if (t->context != c->context) {
+            ct_fail(c->context, CT_ERR_ARGUMENT, "%s: inputs 0 and %d are of different contexts", op->name, i);
+            return false;
+        }
+        wants[i] = recording && t->node;
+        if (!t->contiguous && !(op->flags & CT_OP_STRIDED) && !(in[i] = ct_tensor_dense(t))) return false;
+    }
+    return true;
+}
+
+/* The result as a handle of its own: a forward may hand back an input, or a tensor from outside. */
+static ct_tensor *own_result(ct_call *c, const ct_frame *frame, ct_tensor *out) {
+    if (!out) {
+        ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned nothing", c->op->name);
+        return NULL;
+    }
+    if (out->context != c->context) {
+        ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned a tensor of another context", c->op->name);
+        return NULL;
+    }
+    bool own = out->frame == frame;
+    for (int i = 0; own && i < c->n; i++) own = out != c->in[i];
+    return own ? out : ct_tensor_view(out, out->data, out->shape, out->stride);
+}
+
+static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants) {
+    ct_context *context = c->context;
+    bool recording = !context->frame->no_grad && c->op->backward;
+    const char *outer_op = context->op;
+    ct_frame frame;
+    ct_frame_open(context, &frame, true);
+    context->op = c->op->name;
+    ct_tensor *out = NULL;
+    if (prepare(c, given, in, wants, recording)) out = own_result(c, &frame, c->op->forward(c));
+    if (context->status) out = NULL;
+    bool wanted = false;
+    for (int i = 0; out && i < c->n; i++) wanted |= wants[i];
+    if (wanted && ct_is_real(out->dtype)) {
+        c->out = out;
+        out->node = record(c, given);
+        if (!out->node) out = NULL;
+    }
+    out = ct_frame_return(context, &frame, out);
+    context->op = outer_op;
+    return out;
+}
+
+ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
+    ct_context *context = NULL;
+    for (int i = 0; in && i < n && !context; i++)
+        if (in[i]) context = in[i]->context;
+    if (!ct_ready(context)) return NULL;
+    if (!op || !op->forward || !op->name) return ct_fail(context, CT_ERR_ARGUMENT, "apply: the op has no forward or no name");
+    if (op->attrs_size && !attrs) return ct_fail(context, CT_ERR_ARGUMENT, "%s: attrs is NULL", op->name);
+    enum { FEW = 8 };
+    ct_tensor *few_in[FEW];
+    bool few_wants[FEW];
+    ct_call call = {.context = context, .op = op, .attrs = op->attrs_size ? attrs : NULL, .in = few_in, .n = n, .wants = few_wants};
+    if (n <= FEW) return run(&call, in, few_in, few_wants);
+
+    size_t bytes = (size_t)n * (sizeof *in + 1);
+    ct_tensor **many_in = ct_take(context, bytes);
+    if (!many_in) return NULL;
+    bool *many_wants = (bool *)(many_in + n);
+    call.in = many_in;
+    call.wants = many_wants;
+    ct_tensor *out = run(&call, in, many_in, many_wants);
+    ct_give(context, many_in, bytes);
+    return out;
+}

@@ -1,0 +1,277 @@
+/* Backward: from the newest node to the oldest, along the tape. A node that has a gradient coming in is pending; each in its turn
+ * hands gradients to the nodes of its inputs, which are all older. So the walk ends when nothing is pending, and takes no
+ * memory of its own. */
+#include "context.h"
+#include "tape.h"
+
+#include <string.h>
+
+/* ---- the slots where gradients gather ---- */
+
+static ct_tensor **slot_of(ct_node *node) { return node->call.op ? &node->incoming : &node->grad; }
+
+/* The slot's own handle, out of every scope. A tensor of the frame of this backward is taken over as it is, unless it must be
+ * row-major memory of its own (what ct_grad shows) and is not; any other tensor is viewed or copied. */
+static ct_tensor *adopt(ct_tensor *grad, const ct_frame *frame, bool shown) {
+    if (grad->frame != frame || grad->node || (shown && !ct_tensor_is_sole(grad))) {
+        ct_tensor *from = grad;
+        grad = shown ? ct_tensor_new(from->context, from->dtype, from->shape) : ct_tensor_view(from, from->data, from->shape, from->stride);
+        if (!grad) return NULL;
+        if (shown) ct_tensor_copy(grad, from, false);
+    }
+    ct_tensor_disown(grad);
+    return grad;
+}
+
+/* Puts the sum of the slot's tensor and grad into the slot: in place where nothing else holds its memory. */
+static bool add_to(ct_tensor **slot, const ct_tensor *grad) {
+    if (!ct_tensor_is_sole(*slot)) {
+        ct_tensor *sum = ct_tensor_new(grad->context, grad->dtype, grad->shape);
+        if (!sum) return false;
+        ct_tensor_copy(sum, *slot, false);
+        ct_storage *storage = (*slot)->storage;   /* the handle stays: a caller of ct_grad may hold it */
+        (*slot)->storage = sum->storage;
+        (*slot)->data = sum->data;
+        (*slot)->contiguous = true;
+        memcpy((*slot)->stride, sum->stride, sizeof sum->stride);
+        sum->storage = storage;
+        ct_tensor_free(sum);
+    }
+    ct_tensor_copy(*slot, grad, true);
+    return true;
+}
+
+/* Hands a gradient to a node. */
+static bool receive(ct_node *node, ct_tensor *grad, const ct_frame *frame, int *pending) {
+    ct_tensor **slot = slot_of(node);
+    node->placed = false;
+    if (*slot && *slot != grad && !add_to(slot, grad)) return false;
+    if (!*slot && !(*slot = adopt(grad, frame, !node->call.op))) return false;
+    if (node->call.op && !node->pending) {
+        node->pending = true;
+        ct_node_ref(node);
+        ++*pending;
+    }
+    return true;
+}
+
+ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add) {
+    ct_tensor *in = call->in[i];
+    *add = false;
+    ct_node *node = ((const ct_node *)call)->edge[i];
+    ct_tensor **slot = node ? slot_of(node) : NULL;
+    if (slot && *slot && ct_tensor_is_sole(*slot)) {
+        *add = !node->placed;
+        return *slot;
+    }
+    ct_tensor *place = ct_tensor_new(call->context, in->dtype, in->shape);
+    if (place && slot && !*slot) {
+        ct_tensor_disown(place);
+        *slot = place;
+        node->placed = true;
+    }
+    return place;
+}
+
+/* ---- one node ---- */
+
+static bool values_are_unchanged(const ct_node *node) {
+    for (int i = 0; i < node->note_count; i++) {
+        const ct_tensor *t = &node->notes[i];
+        if (!t->storage || t->storage->writes == t->writes) continue;
+        ct_fail(node->call.context, CT_ERR_GRAD, "backward: %s: a value of shape %s that was saved for backward has been changed in place since",
+                node->call.op->name, SHAPE(t->shape));
+        return false;
+    }
+    return true;
+}
+
+static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
+    const ct_tensor *in = c->in[i];
+    if (!grad)
+        ct_fail(c->context, CT_ERR_GRAD, "%s: backward set no gradient for input %d", c->op->name, i);
+    else if (grad->context != c->context)
+        ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is of another context", c->op->name, i);
+    else if (!ct_shape_equal(grad->shape, in->shape))
+        ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d has shape %s, the input %s", c->op->name, i, SHAPE(grad->shape), SHAPE(in->shape));
+    else if (grad->dtype != in->dtype)
+        ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is %s, the input %s", c->op->name, i, ct_dtype_name(grad->dtype), ct_dtype_name(in->dtype));
+    else return true;
+    return false;
+}
+
+/* Runs the op's backward on what has come in. grad has room for a gradient of each input. */
+static bool run(ct_node *node, ct_tensor **grad, ct_frame *frame, int *pending) {
+    const ct_call *c = &node->call;
+    ct_tensor *g = node->incoming;
+    if (node->retain && node->grad && !add_to(&node->grad, g)) return false;
+    if (node->retain && !node->grad && !(node->grad = adopt(g, frame, true))) return false;
+    if (!(c->op->flags & CT_OP_STRIDED) && !(g = ct_tensor_dense(g))) return false;
+    if (!c->op->backward(c, g, grad) || c->context->status) {
+        ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
+        return false;
+    }
+    if (g == node->incoming) {   /* so that a gradient handed on as it came has one holder, and is added to in place */
+        ct_tensor_own(g);
+        node->incoming = NULL;
+    }
+    for (int i = 0; i < c->n; i++)
+        if (c->wants[i] && (!is_gradient_of(c, i, grad[i]) || !receive(node->edge[i], grad[i], frame, pending))) return false;
+    return true;
+}
+
+/* A place that was handed out but not handed back holds no gradient. */
+static void forget_places(ct_node *node) {
+    for (int i = 0; i < node->call.n; i++) {
+        ct_node *edge = node->edge[i];
+        if (!edge || !edge->placed) continue;
+        edge->placed = false;
+        ct_tensor **slot = slot_of(edge);
+        ct_tensor_free(*slot);
+        *slot = NULL;
+    }
+}
+
+static bool pass(ct_node *node, int *pending, bool retain_graph) {
+    const ct_call *c = &node->call;
+    ct_context *context = c->context;
+    if (node->released) {
+        ct_fail(context, CT_ERR_GRAD, "backward: %s: an earlier backward has released this part of the graph; it can be kept with retain_graph", c->op->name);
+        return false;
+    }
+    if (!values_are_unchanged(node)) return false;
+    enum { FEW = 8 };
+    ct_tensor *few[FEW] = {0}, **grad = few;
+    size_t bytes = (size_t)c->n * sizeof *grad;
+    if (c->n > FEW && !(grad = ct_take_zeroed(context, bytes))) return false;
+    ct_frame frame;
+    ct_frame_open(context, &frame, true);
+    context->op = c->op->name;
+    int n = c->n;
+    bool done = run(node, grad, &frame, pending);
+    if (!done) forget_places(node);
+    context->op = "backward";
+    ct_frame_close(context, &frame);
+    if (n > FEW) ct_give(context, grad, bytes);
+    if (done && !retain_graph) ct_node_release(node);
+    return done;
+}
+
+/* ---- the walk ---- */
+
+static void settle(ct_node *node, int *pending) {
+    node->pending = false;
+    --*pending;
+    if (node->incoming) {
+        ct_tensor_free(node->incoming);
+        node->incoming = NULL;
+    }
+}
+
+/* Goes down the tape from `node` until nothing is pending. After a failure it only clears what is. */
+static bool walk(ct_node *node, int pending, bool retain_graph, bool ok) {
+    while (pending) {
+        ct_node *older;
+        if (node->pending) {
+            ok = ok && pass(node, &pending, retain_graph);
+            settle(node, &pending);
+            older = node->prev;   /* only now: what pass released may have been the next one */
+            ct_node_unref(node);
+        } else {
+            older = node->prev;
+        }
+        node = older;
+    }
+    return ok;
+}
+
+static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tensor *cotangent, int i) {
+    if (!out)
+        ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d is NULL", i);
+    else if (out->context != context || (cotangent && cotangent->context != context))
+        ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d or its cotangent is of another context", i);
+    else if (!out->node)
+        ct_fail(context, CT_ERR_GRAD, "backward: output %d %s was not computed from anything that requires a gradient", i, SHAPE(out->shape));
+    else if (out->node->released)
+        ct_fail(context, CT_ERR_GRAD, "backward: %s: an earlier backward has released this graph; it can be kept with retain_graph", out->node->call.op->name);
+    else if (!cotangent && out->numel != 1)
+        ct_fail(context, CT_ERR_GRAD, "backward: an output of shape %s is not one number; give it a cotangent", SHAPE(out->shape));
+    else if (cotangent && !ct_shape_equal(out->shape, cotangent->shape))
+        ct_fail(context, CT_ERR_SHAPE, "backward: the cotangent of output %d has shape %s, the output %s", i, SHAPE(cotangent->shape), SHAPE(out->shape));
+    else if (cotangent && out->dtype != cotangent->dtype)
+        ct_fail(context, CT_ERR_DTYPE, "backward: the cotangent of output %d is %s, the output %s", i, ct_dtype_name(cotangent->dtype), ct_dtype_name(out->dtype));
+    else return true;
+    return false;
+}
+
+bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int n, ct_backward_opts opts) {
+    ct_context *context = NULL;
+    for (int i = 0; outs && i < n && !context; i++) context = ct_context_of(outs[i]);
+    if (!ct_ready(context)) return false;
+    ct_node *newest = NULL;
+    for (int i = 0; i < n; i++) {
+        if (!check_seed(context, outs[i], cotangents ? cotangents[i] : NULL, i)) return false;
+        if (!newest || outs[i]->node->sequence > newest->sequence) newest = outs[i]->node;
+    }
+    const char *outer_op = context->op;
+    context->op = "backward";
+    ct_frame frame;
+    ct_frame_open(context, &frame, true);
+    int pending = 0;
+    bool ok = true;
+    for (int i = 0; ok && i < n; i++) {
+        ct_tensor *seed = cotangents && cotangents[i] ? cotangents[i] : ct_ones(context, outs[i]->dtype, outs[i]->shape);
+        ok = seed && receive(outs[i]->node, seed, &frame, &pending);
+    }
+    ok = walk(newest, pending, opts.retain_graph, ok);
+    ct_frame_close(context, &frame);
+    context->op = outer_op;
+    return ok;
+}
+
+bool ct_backward(ct_tensor *loss) { return loss && ct_backward_with(&loss, NULL, 1, (ct_backward_opts){0}); }
+
+/* ---- leaves and gradients ---- */
+
+ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
+    if (!t || !ct_ready(t->context)) return NULL;
+    ct_context *context = t->context;
+    if (t->node && t->node->call.op)
+        return ct_fail(context, CT_ERR_GRAD, "set_requires_grad: a result of %s is not a leaf; detach it first", t->node->call.op->name);
+    if (requires_grad && !ct_is_real(t->dtype))
+        return ct_fail(context, CT_ERR_DTYPE, "set_requires_grad: %s has no gradient", ct_dtype_name(t->dtype));
+    if (requires_grad && !t->node) {
+        ct_node *leaf = ct_take(context, sizeof *leaf);
+        if (!leaf) return NULL;
+        *leaf = (ct_node){.call.context = context, .refs = 1, .bytes = sizeof *leaf, .dtype = t->dtype, .shape = t->shape};
+        t->node = leaf;
+    } else if (!requires_grad && t->node) {
+        ct_node_unref(t->node);
+        t->node = NULL;
+    }
+    return t;
+}
+
+bool ct_requires_grad(const ct_tensor *t) { return t && t->node; }
+
+ct_tensor *ct_retain_grad(ct_tensor *t) {
+    if (!t || !ct_ready(t->context)) return NULL;
+    if (!t->node) return ct_fail(t->context, CT_ERR_GRAD, "retain_grad: %s was not computed from anything that requires a gradient", SHAPE(t->shape));
+    t->node->retain = true;
+    return t;
+}
+
+ct_tensor *ct_grad(ct_tensor *t) { return t && t->node ? t->node->grad : NULL; }
+
+bool ct_zero_grad(ct_tensor *t) {
+    if (!t || !ct_ready(t->context)) return false;
+    if (t->node && t->node->grad) {
+        ct_tensor_free(t->node->grad);
+        t->node->grad = NULL;
+    }
+    return true;
+}
+
+ct_tensor *ct_detach(ct_tensor *t) {
+    return t && ct_ready(t->context) ? ct_tensor_view(t, t->data, t->shape, t->stride) : NULL;
+}

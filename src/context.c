@@ -1,0 +1,80 @@
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "context.h"
+#include "tape.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __linux__
+#include <sched.h>
+#else
+#include <unistd.h>
+#endif
+
+enum { MAX_THREADS = 1024 };
+
+/* The cores this process may use, or what CT_NUM_THREADS says. 0 with an error recorded: it says nonsense. */
+static int default_threads(ct_context *context) {
+    const char *text = getenv("CT_NUM_THREADS");
+    if (text && *text) {
+        char *end;
+        errno = 0;
+        long threads = strtol(text, &end, 10);
+        if (!errno && !*end && threads >= 1 && threads <= MAX_THREADS) return (int)threads;
+        ct_fail(context, CT_ERR_ARGUMENT, "context: CT_NUM_THREADS=%s is not a number from 1 to %d", text, MAX_THREADS);
+        return 0;
+    }
+#ifdef __linux__
+    cpu_set_t cores;
+    int count = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+#else
+    int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+    return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : count;
+}
+
+static bool threads_in_range(ct_context *context, int threads) {
+    if (threads >= 1 && threads <= MAX_THREADS) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "context: %d threads; the number is from 1 to %d", threads, MAX_THREADS);
+    return false;
+}
+
+ct_context *ct_context_new(ct_context_opts opts) {
+    bool half_allocator = !opts.allocator.alloc != !opts.allocator.free;
+    ct_pool pool;
+    ct_pool_init(&pool, opts.allocator, opts.memory_limit > 0 ? opts.memory_limit : 0);
+    ct_context *context = pool.allocator.alloc(pool.allocator.data, sizeof *context);
+    if (!context) return NULL;
+    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed}, .threads = 1};
+    context->frame = &context->root;
+    context->isa = ct_isa_at(0);
+    const char *debug = getenv("CT_DEBUG");
+    context->debug = opts.debug || (debug && !strcmp(debug, "1"));
+
+    const char *isa = opts.isa ? opts.isa : getenv("CT_ISA");
+    if (isa && !*isa && !opts.isa) isa = NULL;
+    const ct_isa *kernels = ct_isa_find(isa);
+    if (kernels) context->isa = kernels;
+    else ct_fail(context, CT_ERR_ARGUMENT, "context: isa %s is not in this build or not on this machine; the build has %s", isa, ct_isa_names());
+
+    if (half_allocator) ct_fail(context, CT_ERR_ARGUMENT, "context: an allocator needs both alloc and free");
+    if (opts.memory_limit < 0) ct_fail(context, CT_ERR_ARGUMENT, "context: a memory limit of %lld bytes", (long long)opts.memory_limit);
+    int threads = opts.threads ? opts.threads : default_threads(context);
+    if (threads && threads_in_range(context, threads)) context->threads = threads;
+    return context;
+}
+
+void ct_context_free(ct_context *context) {
+    if (!context) return;
+    ct_workers_free(context);
+    ct_pool pool = context->pool;
+    ct_pool_free(&pool);
+    pool.allocator.free(pool.allocator.data, context, sizeof *context);
+}
+
+bool ct_set_threads(ct_context *context, int threads) {
+    if (!ct_ready(context) || !threads_in_range(context, threads)) return false;
+    ct_workers_free(context);
+    context->threads = threads;
+    return true;
+}

@@ -1,0 +1,87 @@
+/* Products of tensors with any number of batch dims, by as few and as large matrix products as their strides allow.
+ *
+ * A dim is (size, a, b, c): the step it makes in each operand; 0 where it does not appear, or repeats. m, n and k are dims too:
+ * m (a, 0, c), n (0, b, c), k (a, b, 0). Two dims are one where in each operand the outer's step is the inner's times the inner's
+ * size. So the batch of an activation goes into m when the other side is a weight, and into k when that weight's gradient sums over
+ * it. Of the dims that are left one is ct_gemm's batch, and the others are looped over. */
+#include "gemm.h"
+
+enum { A, B, C };
+
+static bool joins(ct_contract_dim outer, ct_contract_dim inner) {
+    for (int x = A; x <= C; x++) {
+        if (outer.step[x] != inner.step[x] * inner.size) return false;
+    }
+    return true;
+}
+
+/* Puts `dim` into `into`, on whichever side it fits. */
+static bool join(ct_contract_dim *into, ct_contract_dim dim) {
+    if (dim.size == 1) return true;
+    if (into->size == 1) {
+        *into = dim;
+    } else if (joins(dim, *into)) {
+        into->size *= dim.size;
+    } else if (joins(*into, dim)) {
+        dim.size *= into->size;
+        *into = dim;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+/* Joins what can be joined; returns how many dims of the batch are left. */
+static int join_all(ct_contract_dim *m, ct_contract_dim *n, ct_contract_dim *k, ct_contract_dim *batch, int dims) {
+    for (int i = 0; i < dims;) {
+        const ct_contract_dim d = batch[i];
+        bool gone = d.size == 1 || (d.step[B] == 0 && d.step[C] != 0 && join(m, d)) || (d.step[A] == 0 && d.step[C] != 0 && join(n, d)) ||
+                    (d.step[C] == 0 && join(k, d));
+        for (int other = 0; other < dims && !gone; other++) gone = other != i && join(&batch[other], d);
+        if (!gone) {
+            i++;
+            continue;
+        }
+        for (dims--, i = i < dims ? i : dims; i < dims; i++) batch[i] = batch[i + 1];
+        i = 0;   /* what has grown may fit another now */
+    }
+    return dims;
+}
+
+bool ct_contract(ct_context *context, ct_dtype dtype, ct_contract_dim m, ct_contract_dim n, ct_contract_dim k, const ct_contract_dim *batch,
+                 int dims, void *a, void *b, bool add, void *c) {
+    ct_contract_dim left[CT_MAX_DIMS], one = {1, {0, 0, 0}};
+    for (int i = 0; i < dims; i++) {
+        left[i] = batch[i];
+        if (left[i].size == 0 && left[i].step[C] != 0) return true;   /* C has no element */
+        if (left[i].size == 0) left[i].size = 1, k.size = 0;          /* a sum of nothing */
+    }
+    dims = join_all(&m, &n, &k, left, dims);
+
+    int widest = -1;   /* the batch of ct_gemm; a dim that is summed over cannot be it: its products go to the same place */
+    for (int i = 0; i < dims; i++) {
+        if (left[i].step[C] != 0 && (widest < 0 || left[i].size > left[widest].size)) widest = i;
+    }
+    if (widest >= 0) {
+        one = left[widest];
+        left[widest] = left[--dims];
+    }
+
+    const int64_t size = dtype == CT_F32 ? 4 : 8;
+    int64_t index[CT_MAX_DIMS] = {0};
+    for (;;) {
+        int64_t at[3] = {0, 0, 0};
+        bool more = add;   /* the first term of a sum writes, later ones add */
+        for (int i = 0; i < dims; i++) {
+            for (int x = A; x <= C; x++) at[x] += index[i] * left[i].step[x] * size;
+            more = more || (left[i].step[C] == 0 && index[i] > 0);
+        }
+        if (!ct_gemm(context, dtype, one.size, m.size, n.size, k.size, 1, (ct_matrix){(char *)a + at[A], m.step[A], k.step[A], one.step[A]},
+                     (ct_matrix){(char *)b + at[B], k.step[B], n.step[B], one.step[B]}, more,
+                     (ct_matrix){(char *)c + at[C], m.step[C], n.step[C], one.step[C]}))
+            return false;
+        int i = dims - 1;
+        while (i >= 0 && ++index[i] == left[i].size) index[i--] = 0;
+        if (i < 0) return true;
+    }
+}

@@ -1,0 +1,36 @@
+/* The pending error of a context: the first one stays until it is cleared. */
+#include "context.h"
+
+#include <cotangent/autograd.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
+    if (!ct_ready(context) || status == CT_OK) return NULL;
+    context->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(context->message, sizeof context->message, format, args);
+    va_end(args);
+    if (context->on_error) context->on_error(context->on_error_data, status, context->message);
+    return NULL;
+}
+
+ct_status ct_error(const ct_context *context) { return context ? context->status : CT_ERR_MEMORY; }
+
+const char *ct_error_message(const ct_context *context) {
+    if (!context) return "no context: out of memory";
+    return context->status ? context->message : "";
+}
+
+void ct_error_clear(ct_context *context) {
+    if (context) context->status = CT_OK;
+}
+
+void ct_error_die(void *data, ct_status status, const char *message) {
+    (void)data, (void)status;
+    fprintf(stderr, "cotangent: %s\n", message);
+    exit(1);
+}

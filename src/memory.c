@@ -1,0 +1,211 @@
+/* Memory by size class. A class is a multiple of 64 bytes; eight classes to a doubling, so a block is at most an eighth larger
+ * than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all are kept for reuse,
+ * so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and that list is
+ * all that ct_context_free has to walk. */
+#include "context.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ct_block {
+    ct_block *prev, *next;
+    void *raw;          /* as the allocator gave it */
+    size_t total;       /* as it was asked for */
+    bool slab;
+    size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
+};
+
+enum { HEADER = CT_ALIGN, SMALL = 2048 };
+_Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
+
+typedef struct free_block {
+    struct free_block *next;
+} free_block;
+
+/* The class of a size, and the bytes of its blocks. 1 ... 8 units of 64 bytes are classes of their own; above, with 2^s units
+ * a step, each doubling has the classes of 9 ... 16 steps. */
+static int class_of(size_t size, size_t *bytes) {
+    size_t units = size ? (size - 1) / CT_ALIGN + 1 : 1;
+    if (units <= 8) {
+        *bytes = units * CT_ALIGN;
+        return (int)units - 1;
+    }
+    int shift = 63 - __builtin_clzll(units - 1) - 3;
+    size_t steps = ((units - 1) >> shift) + 1;
+    *bytes = (steps << shift) * CT_ALIGN;
+    return 8 + 8 * shift + (int)steps - 9;
+}
+
+static void *default_alloc(void *data, size_t size) {
+    (void)data;
+    return malloc(size);
+}
+
+static void default_free(void *data, void *block, size_t size) {
+    (void)data, (void)size;
+    free(block);
+}
+
+void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit) {
+    if (!allocator.alloc || !allocator.free) allocator = (ct_allocator){default_alloc, default_free, NULL};
+    *pool = (ct_pool){.allocator = allocator, .limit = limit};
+}
+
+/* A block from the allocator, with room for `size` bytes behind its header; NULL: it or the limit said no. */
+static ct_block *block_new(ct_pool *pool, size_t size, bool slab) {
+    size_t total = size + HEADER + CT_ALIGN;
+    if (total > INT64_MAX / 2 || (pool->limit && (int64_t)total > pool->limit - pool->held)) return NULL;
+    pool->calls++;
+    void *raw = pool->allocator.alloc(pool->allocator.data, total);
+    if (!raw) return NULL;
+    ct_block *block = (ct_block *)(((uintptr_t)raw + CT_ALIGN - 1) & ~(uintptr_t)(CT_ALIGN - 1));
+    *block = (ct_block){.next = pool->blocks, .raw = raw, .total = total, .slab = slab};
+    if (pool->blocks) pool->blocks->prev = block;
+    pool->blocks = block;
+    pool->held += (int64_t)total;
+    return block;
+}
+
+static void block_free(ct_pool *pool, ct_block *block) {
+    if (block->next) block->next->prev = block->prev;
+    *(block->prev ? &block->prev->next : &pool->blocks) = block->next;
+    pool->held -= (int64_t)block->total;
+    pool->allocator.free(pool->allocator.data, block->raw, block->total);
+}
+
+static char *block_data(ct_block *block) { return (char *)block + HEADER; }
+
+static void push(ct_pool *pool, void *block, int class) {
+    ((free_block *)block)->next = pool->free[class];
+    pool->free[class] = block;
+}
+
+/* A small block, cut from the newest slab or a new one. Slabs grow with the pool: few for the largest, little for the smallest. */
+static void *carve(ct_pool *pool, size_t bytes) {
+    if ((size_t)(pool->slab_end - pool->slab) < bytes) {
+        size_t size = (size_t)(pool->held / 8), least = 64 << 10, most = 16 << 20;
+        size = (size < least ? least : size > most ? most : size) & ~(size_t)(CT_ALIGN - 1);
+        ct_block *slab = block_new(pool, size, true);
+        if (!slab) slab = block_new(pool, size = SMALL * 2, true);
+        if (!slab) return NULL;
+        for (size_t rest, piece; (rest = (size_t)(pool->slab_end - pool->slab)) > 0; pool->slab += piece) {   /* the old slab's rest is not lost */
+            piece = rest < 8 * CT_ALIGN ? rest : 8 * CT_ALIGN;
+            push(pool, pool->slab, class_of(piece, &piece));
+        }
+        pool->slab = block_data(slab);
+        pool->slab_end = pool->slab + size;
+    }
+    void *block = pool->slab;
+    pool->slab += bytes;
+    return block;
+}
+
+static void *fresh(ct_pool *pool, size_t bytes) {
+    if (bytes <= SMALL) return carve(pool, bytes);
+    ct_block *block = block_new(pool, bytes, false);
+    return block ? block_data(block) : NULL;
+}
+
+void *ct_take(ct_context *context, size_t size) {
+    ct_pool *pool = &context->pool;
+    const char *op = context->op ? context->op : "memory";
+    if (size > INT64_MAX / 2) return ct_fail(context, CT_ERR_MEMORY, "%s: a size overflows", op);
+    size_t bytes;
+    int class = class_of(size, &bytes);
+    void *block = pool->free[class];
+    if (block) {
+        pool->free[class] = ((free_block *)block)->next;
+    } else {
+        block = fresh(pool, bytes);
+        if (!block) {   /* what is pooled in other classes may be what is missing */
+            ct_memory_trim(context);
+            block = fresh(pool, bytes);
+        }
+        if (!block && pool->limit)
+            return ct_fail(context, CT_ERR_MEMORY, "%s: %zu bytes more would pass the memory limit of %lld bytes (%lld in use)", op, bytes,
+                           (long long)pool->limit, (long long)pool->live);
+        if (!block) return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory: no %zu bytes (%lld in use)", op, bytes, (long long)pool->live);
+    }
+    pool->live += (int64_t)bytes;
+    if (pool->live > pool->peak) pool->peak = pool->live;
+    return block;
+}
+
+void *ct_take_zeroed(ct_context *context, size_t size) {
+    void *block = ct_take(context, size);
+    return block ? memset(block, 0, size) : NULL;
+}
+
+void ct_give(ct_context *context, void *block, size_t size) {
+    if (!block) return;
+    size_t bytes;
+    int class = class_of(size, &bytes);
+    push(&context->pool, block, class);
+    context->pool.live -= (int64_t)bytes;
+}
+
+size_t ct_bytes(int64_t count, size_t size) {
+    size_t bytes;
+    return count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) ? SIZE_MAX : bytes;
+}
+
+char *ct_take_string(ct_context *context, const char *string) {
+    size_t size = strlen(string) + 1;
+    char *copy = ct_take(context, size);
+    return copy ? memcpy(copy, string, size) : NULL;
+}
+
+ct_memory_stats ct_memory(const ct_context *context) {
+    if (!context) return (ct_memory_stats){0};
+    const ct_pool *pool = &context->pool;
+    return (ct_memory_stats){pool->live, pool->peak, pool->held - pool->live, pool->calls};
+}
+
+void ct_memory_reset_peak(ct_context *context) {
+    if (context) context->pool.peak = context->pool.live;
+}
+
+static ct_block *slab_of(ct_pool *pool, const void *address) {
+    for (ct_block *block = pool->blocks; block; block = block->next)
+        if (block->slab && (const char *)address > (char *)block && (const char *)address < (char *)block->raw + block->total) return block;
+    return NULL;
+}
+
+/* Hands back the large blocks that are free, and the slabs in which everything is. */
+void ct_memory_trim(ct_context *context) {
+    if (!context) return;
+    ct_pool *pool = &context->pool;
+    size_t bytes;
+    int first_large = class_of(SMALL + 1, &bytes);
+    for (int class = first_large; class < CT_SIZE_CLASSES; class++)
+        for (void *next, *free = pool->free[class]; free; pool->free[class] = free = next) {
+            next = ((free_block *)free)->next;
+            block_free(pool, (ct_block *)((char *)free - HEADER));
+        }
+
+    for (ct_block *block = pool->blocks; block; block = block->next) block->idle = 0;
+    ct_block *newest = pool->slab ? slab_of(pool, pool->slab - 1) : NULL;
+    if (newest) newest->idle = (size_t)(pool->slab_end - pool->slab);
+    for (size_t size = CT_ALIGN; size <= SMALL; size = bytes + 1) {
+        int class = class_of(size, &bytes);
+        for (free_block *free = pool->free[class]; free; free = free->next) slab_of(pool, free)->idle += bytes;
+    }
+    for (size_t size = CT_ALIGN; size <= SMALL; size = bytes + 1) {
+        void **link = &pool->free[class_of(size, &bytes)];
+        while (*link) {
+            ct_block *slab = slab_of(pool, *link);
+            if (slab->idle == slab->total - HEADER - CT_ALIGN) *link = ((free_block *)*link)->next;
+            else link = (void **)*link;
+        }
+    }
+    for (ct_block *next, *block = pool->blocks; block; block = next) {
+        next = block->next;
+        if (!block->slab || block->idle != block->total - HEADER - CT_ALIGN) continue;
+        if (block == newest) pool->slab = pool->slab_end = NULL;
+        block_free(pool, block);
+    }
+}
+
+void ct_pool_free(ct_pool *pool) {
+    while (pool->blocks) block_free(pool, pool->blocks);
+}

@@ -1,0 +1,102 @@
+/* Scopes: a stack of frames, each with a list of the handles it owns. */
+#include "context.h"
+#include "tape.h"
+
+void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad) {
+    *frame = (ct_frame){.outer = context->frame, .id = ++context->scopes, .no_grad = no_grad || context->frame->no_grad};
+    context->frame = frame;
+}
+
+/* Closes the innermost frame. */
+static void pop(ct_context *context) {
+    ct_frame *frame = context->frame;
+    while (frame->tensors) ct_tensor_free(frame->tensors);
+    context->frame = frame->outer;
+    if (frame->pooled) ct_give(context, frame, sizeof *frame);
+}
+
+static ct_frame *find(const ct_context *context, uint64_t id) {
+    ct_frame *frame = context->frame;
+    while (frame && frame->id != id) frame = frame->outer;
+    return frame;
+}
+
+void ct_frame_close(ct_context *context, ct_frame *frame) {
+    ct_frame *open = context->frame;
+    while (open && open != frame) open = open->outer;
+    if (!open) return;   /* already closed, from inside */
+    while (context->frame != frame) pop(context);
+    pop(context);
+}
+
+static void own(ct_frame *frame, ct_tensor *tensor) {
+    tensor->frame = frame;
+    tensor->prev = NULL;
+    tensor->next = frame->tensors;
+    if (frame->tensors) frame->tensors->prev = tensor;
+    frame->tensors = tensor;
+}
+
+void ct_tensor_own(ct_tensor *tensor) { own(tensor->context->frame, tensor); }
+
+void ct_tensor_disown(ct_tensor *tensor) {
+    if (!tensor->frame) return;
+    if (tensor->next) tensor->next->prev = tensor->prev;
+    *(tensor->prev ? &tensor->prev->next : &tensor->frame->tensors) = tensor->next;
+    tensor->frame = NULL;
+}
+
+/* Hands the tensor to `frame`, unless its owner is that or one that lives longer. */
+static void lift(ct_tensor *tensor, ct_frame *frame) {
+    if (!tensor || !tensor->frame || tensor->frame->id <= frame->id) return;
+    ct_tensor_disown(tensor);
+    own(frame, tensor);
+}
+
+ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor) {
+    lift(tensor, frame->outer);
+    ct_frame_close(context, frame);
+    return tensor;
+}
+
+static ct_scope open_scope(ct_context *context, bool no_grad) {
+    if (!context) return (ct_scope){0};
+    ct_frame *frame = ct_take(context, sizeof *frame);
+    if (!frame) return (ct_scope){.context = context};
+    ct_frame_open(context, frame, no_grad);
+    frame->pooled = true;
+    return (ct_scope){context, frame->id};
+}
+
+ct_scope ct_scope_open(ct_context *context) { return open_scope(context, false); }
+ct_scope ct_scope_open_no_grad(ct_context *context) { return open_scope(context, true); }
+
+/* The root's id is 0, and so is that of a scope that could not be opened: neither can be closed. */
+static ct_frame *frame_of(ct_scope scope) { return scope.context && scope.id ? find(scope.context, scope.id) : NULL; }
+
+ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor) {
+    ct_frame *frame = frame_of(scope);
+    if (frame) lift(tensor, frame->outer);
+    return tensor;
+}
+
+ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor) {
+    ct_scope_keep(scope, tensor);
+    ct_scope_close(scope);
+    return tensor;
+}
+
+void ct_scope_close(ct_scope scope) {
+    ct_frame *frame = frame_of(scope);
+    if (frame) ct_frame_close(scope.context, frame);
+}
+
+ct_tensor *ct_keep(ct_tensor *tensor) {
+    if (tensor) lift(tensor, &tensor->context->root);
+    return tensor;
+}
+
+/* What no scope owns (a parameter, a gradient) is not the caller's to end. */
+void ct_release(ct_tensor *tensor) {
+    if (tensor && tensor->frame) ct_tensor_free(tensor);
+}
