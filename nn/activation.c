@@ -1,0 +1,23 @@
+/* The activations that a feed-forward may have. */
+#include "module.h"
+
+static const struct {
+    const char *name;
+    ct_tensor *(*apply)(ct_tensor *x);
+} activations[] = {
+    [CT_RELU] = {"relu", ct_relu},
+    [CT_GELU] = {"gelu", ct_gelu},
+    [CT_GELU_TANH] = {"gelu_tanh", ct_gelu_tanh},
+    [CT_SILU] = {"silu", ct_silu},
+};
+
+bool nn_activation_check(ct_context *context, const nn_kind *kind, ct_activation activation) {
+    if (!ct_ready(context)) return false;
+    if ((unsigned)activation < sizeof activations / sizeof *activations) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: no activation %d", kind->name, (int)activation);
+    return false;
+}
+
+const char *nn_activation_name(ct_activation activation) { return activations[activation].name; }
+
+ct_tensor *nn_activate(ct_activation activation, ct_tensor *x) { return x ? activations[activation].apply(x) : NULL; }

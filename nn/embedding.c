@@ -1,0 +1,22 @@
+/* embedding: rows of weight (num_embeddings, embedding_dim), N(0, 1), picked by i64 ids. */
+#include "module.h"
+
+static ct_tensor *forward(ct_module *module, ct_tensor *ids) { return ct_embedding(ids, ct_module_get(module, "weight")); }
+
+static void describe(const ct_module *module, FILE *file) {
+    const ct_embedding_opts *o = nn_data(module);
+    fprintf(file, "%" PRId64 ", %" PRId64, o->num_embeddings, o->embedding_dim);
+}
+
+static const nn_kind embedding_kind = {"Embedding", forward, describe, sizeof(ct_embedding_opts), NULL};
+
+ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts o) {
+    if (!nn_check_size(context, &embedding_kind, "num_embeddings", o.num_embeddings, 0) ||
+        !nn_check_size(context, &embedding_kind, "embedding_dim", o.embedding_dim, 0))
+        return NULL;
+    ct_module *module = nn_new(context, &embedding_kind);
+    if (!module) return NULL;
+    *(ct_embedding_opts *)nn_data(module) = o;
+    ct_init_normal(nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.num_embeddings, o.embedding_dim)), 0, 1);
+    return nn_made(module);
+}

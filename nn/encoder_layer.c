@@ -1,0 +1,18 @@
+/* torch.nn.TransformerEncoderLayer, batch first: self-attention, then the feed-forward. */
+#include "layer.h"
+
+static ct_tensor *forward(ct_module *layer, ct_tensor *x) { return ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out; }
+
+static const nn_kind encoder_kind = {"TransformerEncoderLayer", forward, nn_layer_describe, sizeof(ct_layer_opts), NULL};
+
+ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) { return nn_layer_new(context, &encoder_kind, opts, false); }
+
+ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
+    ct_layer_out y = {0};
+    if (!nn_is(layer, &encoder_kind, "ct_encoder_layer_forward") || !nn_layer_takes(layer, x, "x")) return y;
+    ct_frame frame;
+    ct_frame_open(layer->context, &frame, false);
+    x = nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
+    y.out = nn_layer_feed(layer, "norm2", x);
+    return nn_layer_return(layer->context, &frame, y);
+}

@@ -1,0 +1,57 @@
+/* Initialisation in place. Glorot & Bengio 2010 (Xavier); He et al. 2015, arXiv:1502.01852 (Kaiming). */
+#include "module.h"
+
+#include <math.h>
+
+/* A weight is (out, in, ...): both fans are multiplied by the number of elements behind. */
+static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
+    if (!tensor || !ct_ready(tensor->context)) return false;
+    if (tensor->shape.ndim < 2) {
+        ct_fail(tensor->context, CT_ERR_SHAPE, "%s: needs at least 2 dims, got %s", name, SHAPE(tensor->shape));
+        return false;
+    }
+    double behind = 1;
+    for (int d = 2; d < tensor->shape.ndim; d++) behind *= (double)tensor->shape.dim[d];
+    *in = behind * (double)tensor->shape.dim[1];
+    *out = behind * (double)tensor->shape.dim[0];
+    return true;
+}
+
+static bool number(ct_tensor *tensor, const char *name, const char *option, double value) {
+    return tensor && nn_check_number(tensor->context, name, option, value);
+}
+
+static double per_root(double a, double fan) { return fan > 0 ? sqrt(a / fan) : 0; }   /* no fan: no element either */
+
+bool ct_init_xavier_uniform(ct_tensor *tensor, double gain) {
+    double in, out;
+    if (!number(tensor, "xavier_uniform", "gain", gain) || !fans(tensor, "xavier_uniform", &in, &out)) return false;
+    double a = gain * per_root(6, in + out);
+    return op_fill_uniform(tensor, -a, a);
+}
+
+bool ct_init_xavier_normal(ct_tensor *tensor, double gain) {
+    double in, out;
+    if (!number(tensor, "xavier_normal", "gain", gain) || !fans(tensor, "xavier_normal", &in, &out)) return false;
+    return op_fill_normal(tensor, 0, gain * per_root(2, in + out));
+}
+
+bool ct_init_kaiming_uniform(ct_tensor *tensor, double a) {
+    double in, out;
+    if (!number(tensor, "kaiming_uniform", "a", a) || !fans(tensor, "kaiming_uniform", &in, &out)) return false;
+    double b = per_root(6, (1 + a * a) * in);
+    return op_fill_uniform(tensor, -b, b);
+}
+
+bool ct_init_uniform(ct_tensor *tensor, double low, double high) {
+    if (!tensor || !ct_ready(tensor->context)) return false;
+    if (low <= high && isfinite(high - low)) return op_fill_uniform(tensor, low, high);
+    ct_fail(tensor->context, CT_ERR_ARGUMENT, "init_uniform: no range from %g to %g", low, high);
+    return false;
+}
+
+bool ct_init_normal(ct_tensor *tensor, double mean, double std) {
+    return number(tensor, "init_normal", "std", std) && op_fill_normal(tensor, mean, std);
+}
+
+bool ct_init_constant(ct_tensor *tensor, double value) { return tensor && op_fill(tensor, value); }

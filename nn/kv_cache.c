@@ -1,0 +1,60 @@
+/* kv_cache: room for max_length keys and values, filled in place. */
+#include "mha.h"
+
+static ct_tensor *room(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    ct_tensor *tensor = ct_zeros(context, dtype, shape);
+    if (tensor) ct_tensor_disown(tensor);
+    return tensor;
+}
+
+ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
+    if (!nn_is(mha, &nn_mha_kind, "ct_kv_cache_new")) return NULL;
+    ct_context *context = mha->context;
+    const ct_mha_opts *o = nn_data(mha);
+    if (batch < 0 || max_length < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_cache_new: a batch of %" PRId64 " and a length of %" PRId64, batch, max_length);
+    ct_kv_cache *cache = ct_take(context, sizeof *cache);
+    if (!cache) return NULL;
+    ct_shape shape = CT_SHAPE(batch, o->num_kv_heads, max_length, o->embed_dim / o->num_heads);
+    *cache = (ct_kv_cache){.context = context, .mha = mha, .batch = batch, .max_length = max_length};
+    cache->k = room(context, o->dtype, shape);
+    cache->v = room(context, o->dtype, shape);
+    if (cache->k && cache->v) return cache;
+    ct_kv_cache_free(cache);
+    return NULL;
+}
+
+void ct_kv_cache_free(ct_kv_cache *cache) {
+    if (!cache) return;
+    if (cache->k) ct_tensor_free(cache->k);
+    if (cache->v) ct_tensor_free(cache->v);
+    ct_give(cache->context, cache, sizeof *cache);
+}
+
+bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q, int64_t t) {
+    ct_context *context = mha->context;
+    if (cache->mha != mha || cache->context != context)
+        ct_fail(context, CT_ERR_ARGUMENT, "MultiheadAttention: the cache was made for another module");
+    else if (q->shape.dim[0] != cache->batch)
+        ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: query %s with a cache for a batch of %" PRId64, SHAPE(q->shape), cache->batch);
+    else if (t != q->shape.dim[1])
+        ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: with a cache there is one key for each query, got %" PRId64 " and %" PRId64, t,
+                q->shape.dim[1]);
+    else if (t > cache->max_length - cache->length)
+        ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64 " that the cache has", t,
+                cache->length, cache->max_length);
+    else return true;
+    return false;
+}
+
+static ct_tensor *extend(ct_tensor *room, int64_t length, ct_tensor *x) {
+    int64_t t = ct_dim(x, 2);
+    return op_copy_into(ct_narrow(room, 2, length, t), x) ? ct_narrow(room, 2, 0, length + t) : NULL;
+}
+
+bool nn_cache_extend(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
+    if (!*k || !*v) return false;
+    *k = extend(cache->k, cache->length, *k);
+    *v = extend(cache->v, cache->length, *v);
+    return *k && *v;
+}

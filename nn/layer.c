@@ -1,0 +1,76 @@
+/* The parts of torch's transformer layers. */
+#include "layer.h"
+
+ct_module *nn_layer_new(ct_context *context, const nn_kind *kind, ct_layer_opts o, bool cross) {
+    if (!nn_check_size(context, kind, "embed_dim", o.embed_dim, 1) || !nn_check_size(context, kind, "hidden", o.hidden, 0) ||
+        !nn_check_chance(context, kind, "dropout", o.dropout) || !nn_activation_check(context, kind, o.activation))
+        return NULL;
+    if (!o.hidden && __builtin_mul_overflow(4, o.embed_dim, &o.hidden))
+        return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", kind->name);
+    if (!o.eps) o.eps = 1e-5;
+    ct_module *layer = nn_new(context, kind);
+    if (!layer) return NULL;
+    *(ct_layer_opts *)nn_data(layer) = o;
+
+    ct_mha_opts attention = {.embed_dim = o.embed_dim, .num_heads = o.num_heads, .dropout = o.dropout, .no_bias = o.no_bias, .dtype = o.dtype};
+    ct_layer_norm_opts norm = {o.embed_dim, o.eps, o.no_bias, o.dtype};
+    nn_child_add(layer, "self_attn", ct_mha_new(context, attention));
+    if (cross) nn_child_add(layer, "multihead_attn", ct_mha_new(context, attention));
+    nn_child_add(layer, "linear1", ct_linear_new(context, (ct_linear_opts){o.embed_dim, o.hidden, o.no_bias, o.dtype}));
+    nn_child_add(layer, "linear2", ct_linear_new(context, (ct_linear_opts){o.hidden, o.embed_dim, o.no_bias, o.dtype}));
+    nn_child_add(layer, "norm1", ct_layer_norm_new(context, norm));
+    nn_child_add(layer, "norm2", ct_layer_norm_new(context, norm));
+    if (cross) nn_child_add(layer, "norm3", ct_layer_norm_new(context, norm));
+    return nn_made(layer);
+}
+
+void nn_layer_describe(const ct_module *layer, FILE *file) {
+    const ct_layer_opts *o = nn_data(layer);
+    fprintf(file, "activation=%s, dropout=%g, norm_first=%s", nn_activation_name(o->activation), o->dropout, nn_bool(o->norm_first));
+}
+
+static ct_tensor *before(ct_module *layer, const char *norm, ct_tensor *x) {
+    const ct_layer_opts *o = nn_data(layer);
+    return o->norm_first ? nn_forward(layer, norm, x) : x;
+}
+
+static ct_tensor *after(ct_module *layer, const char *norm, ct_tensor *x, ct_tensor *fx) {
+    const ct_layer_opts *o = nn_data(layer);
+    ct_tensor *sum = fx ? ct_add(x, nn_dropout(layer, fx, o->dropout)) : NULL;
+    return o->norm_first ? sum : nn_forward(layer, norm, sum);
+}
+
+ct_tensor *nn_layer_attend(ct_module *layer, const char *attention, const char *norm, ct_tensor *x, ct_tensor *memory, ct_mha_call call,
+                           ct_tensor **weights) {
+    ct_module *mha = ct_module_child(layer, attention);
+    ct_tensor *q = x ? before(layer, norm, x) : NULL;
+    if (!mha || !q) return NULL;
+    ct_mha_out y = ct_mha_forward(mha, q, memory, memory, call);
+    *weights = y.weights;
+    return after(layer, norm, x, y.out);
+}
+
+ct_tensor *nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
+    const ct_layer_opts *o = nn_data(layer);
+    if (!x) return NULL;
+    ct_tensor *h = nn_activate(o->activation, nn_forward(layer, "linear1", before(layer, norm, x)));
+    return after(layer, norm, x, nn_forward(layer, "linear2", nn_dropout(layer, h, o->dropout)));
+}
+
+bool nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what) {
+    const ct_layer_opts *o = nn_data(layer);
+    const char *name = nn_kind_name(layer);
+    if (!x) ct_fail(layer->context, CT_ERR_ARGUMENT, "%s: %s is NULL", name, what);
+    else if (x->shape.ndim != 3 || x->shape.dim[2] != o->embed_dim)
+        ct_fail(layer->context, CT_ERR_SHAPE, "%s: expected %s (B, T, %" PRId64 "), got %s", name, what, o->embed_dim, SHAPE(x->shape));
+    else return true;
+    return false;
+}
+
+ct_layer_out nn_layer_return(ct_context *context, ct_frame *frame, ct_layer_out y) {
+    if (!ct_ready(context)) y = (ct_layer_out){0};
+    nn_hand_out(context, frame, y.self_weights);
+    nn_hand_out(context, frame, y.cross_weights);
+    ct_frame_return(context, frame, y.out);
+    return y;
+}

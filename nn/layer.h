@@ -1,0 +1,24 @@
+/* What the encoder's and the decoder's layers share: sublayers around a residual. */
+#ifndef CT_NN_LAYER_H
+#define CT_NN_LAYER_H
+
+#include "module.h"
+
+/* A layer of that kind, its data the ct_layer_opts with defaults filled in: self_attn, multihead_attn (with cross), linear1,
+ * linear2, norm1, norm2, norm3 (with cross). */
+ct_module *nn_layer_new(ct_context *context, const nn_kind *kind, ct_layer_opts opts, bool cross);
+void nn_layer_describe(const ct_module *layer, FILE *file);
+
+/* post-norm: norm(x + dropout(f(x)));   norm_first: x + dropout(f(norm(x))).   f is attention (memory NULL: over x itself), or
+ * linear2(dropout(activation(linear1(x)))). */
+ct_tensor *nn_layer_attend(ct_module *layer, const char *attention, const char *norm, ct_tensor *x, ct_tensor *memory, ct_mha_call call,
+                           ct_tensor **weights);
+ct_tensor *nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x);
+
+/* Is it an input for the layer, (B, T, E)? */
+bool nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what);
+
+/* Hands the results out and closes the frame; nothing where there is an error. */
+ct_layer_out nn_layer_return(ct_context *context, ct_frame *frame, ct_layer_out y);
+
+#endif

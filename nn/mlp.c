@@ -1,0 +1,28 @@
+/* mlp: proj(dropout(activation(fc(x)))). */
+#include "module.h"
+
+static ct_tensor *forward(ct_module *module, ct_tensor *x) {
+    const ct_mlp_opts *o = nn_data(module);
+    x = nn_activate(o->activation, nn_forward(module, "fc", x));
+    return nn_forward(module, "proj", nn_dropout(module, x, o->dropout));
+}
+
+static void describe(const ct_module *module, FILE *file) {
+    const ct_mlp_opts *o = nn_data(module);
+    fprintf(file, "activation=%s, dropout=%g", nn_activation_name(o->activation), o->dropout);
+}
+
+static const nn_kind mlp_kind = {"MLP", forward, describe, sizeof(ct_mlp_opts), NULL};
+
+ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts o) {
+    if (!nn_check_size(context, &mlp_kind, "dim", o.dim, 0) || !nn_check_size(context, &mlp_kind, "hidden", o.hidden, 0) ||
+        !nn_check_chance(context, &mlp_kind, "dropout", o.dropout) || !nn_activation_check(context, &mlp_kind, o.activation))
+        return NULL;
+    if (!o.hidden && __builtin_mul_overflow(4, o.dim, &o.hidden)) return ct_fail(context, CT_ERR_MEMORY, "MLP: 4 dim overflows");
+    ct_module *module = nn_new(context, &mlp_kind);
+    if (!module) return NULL;
+    *(ct_mlp_opts *)nn_data(module) = o;
+    nn_child_add(module, "fc", ct_linear_new(context, (ct_linear_opts){o.dim, o.hidden, o.no_bias, o.dtype}));
+    nn_child_add(module, "proj", ct_linear_new(context, (ct_linear_opts){o.hidden, o.dim, o.no_bias, o.dtype}));
+    return nn_made(module);
+}

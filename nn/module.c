@@ -1,0 +1,315 @@
+/* The tree of modules: making, naming, walking, training mode and the end. */
+#include "module.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- making and ending ---- */
+
+ct_module *nn_new(ct_context *context, const nn_kind *kind) {
+    if (!ct_ready(context)) return NULL;
+    ct_module *module = ct_take_zeroed(context, sizeof *module + kind->size);
+    if (!module) return NULL;
+    module->context = context;
+    module->kind = kind;
+    module->training = true;
+    return module;
+}
+
+ct_module *nn_made(ct_module *module) {
+    if (!module || ct_ready(module->context)) return module;
+    ct_module_free(module);
+    return NULL;
+}
+
+static void give_string(ct_context *context, char *string) {
+    if (string) ct_give(context, string, strlen(string) + 1);
+}
+
+static void unlink_child(ct_module *child) {
+    if (!child->parent) return;
+    ct_module **link = &child->parent->children;
+    while (*link != child) link = &(*link)->next;
+    *link = child->next;
+    child->parent = child->next = NULL;
+    give_string(child->context, child->name);
+    child->name = NULL;
+}
+
+void ct_module_free(ct_module *module) {
+    if (!module) return;
+    ct_context *context = module->context;
+    unlink_child(module);
+    while (module->optims) ct_optim_free(module->optims);
+    while (module->children) ct_module_free(module->children);
+    for (nn_entry *next, *entry = module->params; entry; entry = next) {
+        next = entry->next;
+        if (--entry->tensor->parameter == 0) ct_tensor_free(entry->tensor);
+        give_string(context, entry->name);
+        ct_give(context, entry, sizeof *entry);
+    }
+    if (module->kind->end) module->kind->end(module);
+    give_string(context, module->label);
+    ct_give(context, module, sizeof *module + module->kind->size);
+}
+
+/* ---- names ---- */
+
+const char *nn_kind_name(const ct_module *module) { return module->label ? module->label : module->kind->name; }
+
+ct_tensor *nn_param(const ct_module *module, const char *name) {
+    for (nn_entry *entry = module->params; entry; entry = entry->next)
+        if (!strcmp(entry->name, name)) return entry->tensor;
+    return NULL;
+}
+
+ct_module *nn_child(const ct_module *module, const char *name) {
+    for (ct_module *child = module->children; child; child = child->next)
+        if (!strcmp(child->name, name)) return child;
+    return NULL;
+}
+
+/* The child whose name is the first `length` characters of name. */
+static ct_module *child_named(const ct_module *module, const char *name, size_t length) {
+    for (ct_module *child = module->children; child; child = child->next)
+        if (!strncmp(child->name, name, length) && !child->name[length]) return child;
+    return NULL;
+}
+
+/* Bytes that the longest name in the tree under the module takes, without its own: "0.weight" */
+static size_t longest_name(const ct_module *module) {
+    size_t longest = 0;
+    for (nn_entry *entry = module->params; entry; entry = entry->next) {
+        size_t length = strlen(entry->name);
+        if (length > longest) longest = length;
+    }
+    for (ct_module *child = module->children; child; child = child->next) {
+        size_t length = strlen(child->name) + 1 + longest_name(child);
+        if (length > longest) longest = length;
+    }
+    return longest;
+}
+
+/* May the module have something of that name, with names of up to `behind` bytes under it? The full name from the outermost
+ * module has to fit a ct_param, which also bounds how deep a tree can be. */
+static bool name_is_free(const ct_module *module, const char *name, size_t behind) {
+    ct_context *context = module->context;
+    if (!name || !*name || strchr(name, '.')) {
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a name may not be empty or have a dot: \"%s\"", nn_kind_name(module), name ? name : "NULL");
+        return false;
+    }
+    if (nn_param(module, name) || nn_child(module, name)) {
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: there is a \"%s\" already", nn_kind_name(module), name);
+        return false;
+    }
+    size_t length = strlen(name) + 1 + behind;
+    for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
+    if (length < NN_NAME_SIZE) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: a full name with \"%.40s\" takes %zu bytes, more than %d", nn_kind_name(module), name, length,
+            (int)NN_NAME_SIZE - 1);
+    return false;
+}
+
+/* ---- putting together ---- */
+
+ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
+    if (!module || !ct_ready(module->context)) return NULL;
+    ct_context *context = module->context;
+    const char *kind = nn_kind_name(module);
+    if (!tensor) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the parameter \"%s\" is NULL", kind, name ? name : "NULL");
+    if (!name_is_free(module, name, 0)) return NULL;
+    if (tensor->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is of another context", kind, name);
+    if (!ct_is_real(tensor->dtype))
+        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64", kind, name, ct_dtype_name(tensor->dtype));
+    if (!tensor->contiguous) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s %s is not contiguous", kind, name, SHAPE(tensor->shape));
+    if (!tensor->parameter && !tensor->frame)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is a gradient or a saved tensor; a parameter must be of its own", kind, name);
+
+    nn_entry *entry = ct_take(context, sizeof *entry);
+    if (!entry) return NULL;
+    *entry = (nn_entry){.tensor = tensor, .name = ct_take_string(context, name)};
+    if (!entry->name || !ct_set_requires_grad(tensor, true)) {
+        give_string(context, entry->name);
+        ct_give(context, entry, sizeof *entry);
+        return NULL;
+    }
+    if (!tensor->parameter++) ct_tensor_disown(tensor);
+    nn_entry **end = &module->params;
+    while (*end) end = &(*end)->next;
+    *end = entry;
+    return tensor;
+}
+
+ct_tensor *nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape) {
+    if (!module) return NULL;
+    ct_frame frame;
+    ct_frame_open(module->context, &frame, false);
+    ct_tensor *tensor = ct_module_add_param(module, name, ct_empty(module->context, dtype, shape));
+    ct_frame_close(module->context, &frame);
+    return tensor;
+}
+
+ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child) {
+    if (!module || !ct_ready(module->context)) return NULL;
+    ct_context *context = module->context;
+    const char *kind = nn_kind_name(module);
+    if (!child) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child \"%s\" is NULL", kind, name ? name : "NULL");
+    if (child->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child is of another context", kind);
+    if (child->parent) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has a parent already", kind, nn_kind_name(child));
+    const ct_module *outermost = module;
+    while (outermost->parent) outermost = outermost->parent;
+    if (child == outermost) return ct_fail(context, CT_ERR_ARGUMENT, "%s: a module cannot be inside itself", kind);
+    if (!name_is_free(module, name, longest_name(child))) return NULL;
+
+    child->name = ct_take_string(context, name);
+    if (!child->name) return NULL;
+    child->parent = module;
+    ct_module **end = &module->children;
+    while (*end) end = &(*end)->next;
+    *end = child;
+    return child;
+}
+
+ct_module *nn_child_add(ct_module *module, const char *name, ct_module *child) {
+    if (ct_module_add_child(module, name, child)) return child;
+    ct_module_free(child);
+    return NULL;
+}
+
+static const nn_kind list_kind = {.name = "ModuleList"};
+
+ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child) {
+    if (!module || !ct_ready(module->context)) return NULL;
+    ct_module *children = list ? nn_child(module, list) : NULL, *made = NULL;
+    if (!children) children = made = nn_child_add(module, list, nn_new(module->context, &list_kind));
+    if (!children) return NULL;
+    if (children->kind != &list_kind)
+        return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list", nn_kind_name(module), list, nn_kind_name(children));
+    int64_t last = -1;
+    for (ct_module *m = children->children; m; m = m->next)
+        if (sscanf(m->name, "%" SCNd64, &last) != 1) last = -1;
+    char name[24];
+    snprintf(name, sizeof name, "%" PRId64, last + 1);
+    if (ct_module_add_child(children, name, child)) return child;
+    ct_module_free(made);
+    return NULL;
+}
+
+/* ---- finding ---- */
+
+/* The module under which name's last part is to be found; *last: where that part begins. NULL: there is none. */
+static const ct_module *walk_to(const ct_module *module, const char *name, const char **last) {
+    for (const char *dot; module && (dot = strchr(name, '.')); name = dot + 1) module = child_named(module, name, (size_t)(dot - name));
+    *last = name;
+    return module;
+}
+
+ct_module *ct_module_child(ct_module *module, const char *name) {
+    if (!module) return NULL;
+    const char *last;
+    const ct_module *owner = name ? walk_to(module, name, &last) : NULL;
+    ct_module *child = owner ? nn_child(owner, last) : NULL;
+    if (!child) ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", nn_kind_name(module), name ? name : "NULL");
+    return child;
+}
+
+ct_tensor *nn_find(const ct_module *module, const char *name) {
+    const char *last;
+    const ct_module *owner = walk_to(module, name, &last);
+    return owner ? nn_param(owner, last) : NULL;
+}
+
+ct_tensor *ct_module_get(ct_module *module, const char *name) {
+    if (!module) return NULL;
+    ct_tensor *tensor = name ? nn_find(module, name) : NULL;
+    if (!tensor) ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no parameter \"%s\"", nn_kind_name(module), name ? name : "NULL");
+    return tensor;
+}
+
+/* ---- walking: a module's own parameters, then its children's, each in the order of adding, as torch's named_parameters ---- */
+
+static ct_module *module_after(const ct_module *root, ct_module *module) {
+    if (module->children) return module->children;
+    while (module != root && !module->next) module = module->parent;
+    return module == root ? NULL : module->next;
+}
+
+/* The entry behind `entry` of *owner (NULL: its first one) in the tree under root, and its owner. */
+static nn_entry *entry_after(const ct_module *root, nn_entry *entry, ct_module **owner) {
+    nn_entry *next = entry ? entry->next : (*owner)->params;
+    while (!next && (*owner = module_after(root, *owner))) next = (*owner)->params;
+    return next;
+}
+
+/* Has the tensor of `entry` another name before it? */
+static bool named_before(const ct_module *root, const nn_entry *entry) {
+    if (entry->tensor->parameter == 1) return false;
+    ct_module *owner = (ct_module *)root;
+    nn_entry *before = NULL;
+    do before = entry_after(root, before, &owner);
+    while (before->tensor != entry->tensor);
+    return before != entry;
+}
+
+/* Writes the full name from the back to the front of the buffer; add_param and add_child have seen to it that it fits. */
+static const char *full_name(const ct_module *root, const ct_module *owner, const char *name, char buffer[NN_NAME_SIZE]) {
+    char *at = buffer + NN_NAME_SIZE - 1 - strlen(name);
+    strcpy(at, name);
+    for (; owner != root; owner = owner->parent) {
+        size_t length = strlen(owner->name);
+        *--at = '.';
+        at -= length;
+        memcpy(at, owner->name, length);
+    }
+    return at;
+}
+
+/* position: the entry that was handed out last, and whether all have been. */
+bool ct_module_next(const ct_module *module, ct_param *param) {
+    if (!module || !param || param->position[1]) return false;
+    nn_entry *entry = (nn_entry *)(uintptr_t)param->position[0];
+    if (!entry) param->owner = (ct_module *)module;
+    do entry = entry_after(module, entry, &param->owner);
+    while (entry && named_before(module, entry));
+    param->position[0] = (uintptr_t)entry;
+    param->position[1] = !entry;
+    param->tensor = entry ? entry->tensor : NULL;
+    param->name = entry ? full_name(module, param->owner, entry->name, param->buffer) : NULL;
+    return entry;
+}
+
+int64_t ct_module_count(const ct_module *module) {
+    int64_t count = 0;
+    for (ct_param param = {0}; ct_module_next(module, &param);) count += ct_numel(param.tensor);
+    return count;
+}
+
+void ct_module_train(ct_module *module, bool training) {
+    if (!module || !ct_ready(module->context)) return;
+    for (ct_module *m = module; m; m = module_after(module, m)) m->training = training;
+}
+
+bool ct_module_training(const ct_module *module) { return module && module->training; }
+
+/* ---- options ---- */
+
+bool nn_check_size(ct_context *context, const nn_kind *kind, const char *option, int64_t value, int64_t least) {
+    if (!ct_ready(context)) return false;
+    if (value >= least) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %" PRId64 ", must be at least %" PRId64, kind->name, option, value, least);
+    return false;
+}
+
+bool nn_check_chance(ct_context *context, const nn_kind *kind, const char *option, double value) {
+    if (!ct_ready(context)) return false;
+    if (value >= 0 && value <= 1) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be between 0 and 1", kind->name, option, value);
+    return false;
+}
+
+bool nn_check_number(ct_context *context, const char *owner, const char *option, double value) {
+    if (!ct_ready(context)) return false;
+    if (value >= 0 && isfinite(value)) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be a number of at least 0", owner, option, value);
+    return false;
+}

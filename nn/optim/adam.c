@@ -1,0 +1,44 @@
+/* adam: g += wd p first;  adamw: p *= 1 - lr wd first. Then m += (1 - b1)(g - m);  v = b2 v + (1 - b2) g^2;
+ * p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), t the parameter's own count of steps.
+ * Kingma & Ba 2014, arXiv:1412.6980; Loshchilov & Hutter 2017, arXiv:1711.05101 */
+#include "optim.h"
+
+#include <math.h>
+
+static bool step(ct_optim *optim, nn_slot *slot, ct_tensor *grad) {
+    ct_adam_numbers n = optim->numbers.adam;
+    n.lr = optim->lr;
+    n.weight_decay = nn_decay(optim, slot, n.weight_decay);
+    n.bias1 = 1 - pow(n.beta1, (double)slot->step);
+    n.bias2 = 1 - pow(n.beta2, (double)slot->step);
+    return op_adam_step(slot->param, grad, slot->state[0], slot->state[1], &n);
+}
+
+static const nn_rule adam_rule = {"Adam", {"m", "v"}, step};
+static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, step};
+
+static bool check_beta(ct_context *context, const char *name, const char *option, double beta) {
+    if (!nn_check_number(context, name, option, beta)) return false;
+    if (beta < 1) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be less than 1", name, option, beta);
+    return false;
+}
+
+static ct_optim *make(ct_module *module, const nn_rule *rule, ct_adamw_opts o) {
+    if (!module) return NULL;
+    ct_context *context = module->context;
+    if (o.lr == 0) o.lr = 1e-3;
+    if (o.beta1 == 0) o.beta1 = 0.9;
+    if (o.beta2 == 0) o.beta2 = 0.999;
+    if (o.eps == 0) o.eps = 1e-8;
+    if (!nn_check_number(context, rule->name, "lr", o.lr) || !check_beta(context, rule->name, "beta1", o.beta1) ||
+        !check_beta(context, rule->name, "beta2", o.beta2) || !nn_check_number(context, rule->name, "eps", o.eps) ||
+        !nn_check_number(context, rule->name, "weight_decay", o.weight_decay))
+        return NULL;
+    nn_numbers numbers = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .grad_scale = 1,
+                                   .decoupled = rule == &adamw_rule}};
+    return nn_optim_new(module, rule, o.lr, numbers, o.decay_matrices_only);
+}
+
+ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) { return make(module, &adam_rule, opts); }
+ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts) { return make(module, &adamw_rule, opts); }

@@ -1,0 +1,26 @@
+/* clip_grad_norm: c = max_norm / (norm + 1e-6); gradients *= c where c < 1. As torch's: a norm that is not finite makes them NaN
+ * or zero, and the caller sees it in the result. */
+#include "../module.h"
+
+#include <math.h>
+
+double ct_clip_grad_norm(ct_module *module, double max_norm) {
+    if (!module || !ct_ready(module->context)) return NAN;
+    if (!(max_norm >= 0)) {
+        ct_fail(module->context, CT_ERR_ARGUMENT, "clip_grad_norm: max_norm is %g, must be at least 0", max_norm);
+        return NAN;
+    }
+    double squares = 0;
+    for (ct_param param = {0}; ct_module_next(module, &param);) {
+        ct_tensor *grad = ct_grad(param.tensor);
+        if (grad) squares += op_sum_squares(grad);
+    }
+    if (!ct_ready(module->context)) return NAN;
+    double norm = sqrt(squares), c = max_norm / (norm + 1e-6);
+    if (c >= 1) return norm;
+    for (ct_param param = {0}; ct_module_next(module, &param);) {
+        ct_tensor *grad = ct_grad(param.tensor);
+        if (grad && !op_scale_in_place(grad, c)) return NAN;
+    }
+    return norm;
+}

@@ -1,0 +1,86 @@
+/* What all optimisers do: hold parameters and their state, step those that have a gradient. */
+#include "optim.h"
+
+#include <string.h>
+
+static bool slot_init(ct_optim *optim, nn_slot *slot, const ct_param *param) {
+    ct_context *context = optim->context;
+    slot->param = param->tensor;
+    slot->param->parameter++;
+    slot->name = ct_take_string(context, param->name);
+    for (int i = 0; i < NN_STATES && optim->rule->state[i]; i++) {
+        slot->state[i] = ct_zeros(context, param->tensor->dtype, param->tensor->shape);
+        if (slot->state[i]) ct_tensor_disown(slot->state[i]);
+    }
+    return ct_ready(context);
+}
+
+static void slot_end(ct_context *context, nn_slot *slot) {
+    if (slot->param && --slot->param->parameter == 0) ct_tensor_free(slot->param);
+    for (int i = 0; i < NN_STATES; i++)
+        if (slot->state[i]) ct_tensor_free(slot->state[i]);
+    if (slot->name) ct_give(context, slot->name, strlen(slot->name) + 1);
+}
+
+ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_numbers numbers, bool decay_matrices_only) {
+    ct_context *context = module->context;
+    if (!ct_ready(context)) return NULL;
+    int64_t count = 0;
+    for (ct_param param = {0}; ct_module_next(module, &param);) count++;
+    ct_optim *optim = ct_take(context, sizeof *optim);
+    if (!optim) return NULL;
+    *optim = (ct_optim){
+        .context = context,
+        .module = module,
+        .next = module->optims,
+        .rule = rule,
+        .lr = lr,
+        .numbers = numbers,
+        .decay_matrices_only = decay_matrices_only,
+        .slots = ct_take_zeroed(context, ct_bytes(count, sizeof(nn_slot))),
+        .count = count,
+    };
+    module->optims = optim;
+    int64_t i = 0;
+    for (ct_param param = {0}; optim->slots && ct_module_next(module, &param); i++)
+        if (!slot_init(optim, &optim->slots[i], &param)) break;
+    if (ct_ready(context)) return optim;
+    ct_optim_free(optim);
+    return NULL;
+}
+
+void ct_optim_free(ct_optim *optim) {
+    if (!optim) return;
+    ct_context *context = optim->context;
+    ct_optim **link = &optim->module->optims;
+    while (*link != optim) link = &(*link)->next;
+    *link = optim->next;
+    if (optim->slots) {
+        for (int64_t i = 0; i < optim->count; i++) slot_end(context, &optim->slots[i]);
+        ct_give(context, optim->slots, ct_bytes(optim->count, sizeof(nn_slot)));
+    }
+    ct_give(context, optim, sizeof *optim);
+}
+
+/* Nothing is changed unless all can be: state and parameters have one shape and dtype since the optimiser was made, the engine
+ * gives gradients those too, and an update takes no memory. */
+bool ct_optim_step(ct_optim *optim) {
+    if (!optim || !ct_ready(optim->context)) return false;
+    for (int64_t i = 0; i < optim->count; i++) {
+        nn_slot *slot = &optim->slots[i];
+        ct_tensor *grad = ct_grad(slot->param);
+        if (!grad) continue;
+        slot->step++;
+        if (!optim->rule->step(optim, slot, grad)) return false;
+    }
+    return true;
+}
+
+void ct_optim_zero_grad(ct_optim *optim) {
+    if (!optim || !ct_ready(optim->context)) return;
+    for (int64_t i = 0; i < optim->count; i++) ct_zero_grad(optim->slots[i].param);
+}
+
+void ct_optim_set_lr(ct_optim *optim, double lr) {
+    if (optim && nn_check_number(optim->context, optim->rule->name, "lr", lr)) optim->lr = lr;
+}

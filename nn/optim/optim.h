@@ -1,0 +1,48 @@
+/* What an optimiser is inside: its parameters, each with its state and count of steps, and a rule. */
+#ifndef CT_NN_OPTIM_H
+#define CT_NN_OPTIM_H
+
+#include "../module.h"
+
+enum { NN_STATES = 2 };
+
+/* A parameter. The optimiser holds it: it lives while the optimiser does, also when its module has gone. */
+typedef struct {
+    ct_tensor *param;
+    ct_tensor *state[NN_STATES];   /* of the rule's names; the parameter's shape and dtype; zeros at the start; NULL: not used */
+    int64_t step;                  /* how often it was updated */
+    char *name;                    /* full, under the optimiser's module, when the optimiser was made */
+} nn_slot;
+
+typedef union {
+    ct_adam_numbers adam;
+    ct_sgd_numbers sgd;
+} nn_numbers;
+
+typedef struct {
+    const char *name;                       /* "AdamW" */
+    const char *state[NN_STATES];           /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
+    bool (*step)(ct_optim *optim, nn_slot *slot, ct_tensor *grad);
+} nn_rule;
+
+struct ct_optim {
+    ct_context *context;
+    ct_module *module;
+    ct_optim *next;            /* of the same module */
+    const nn_rule *rule;
+    double lr;
+    nn_numbers numbers;        /* lr and what depends on the step are filled in at each step */
+    bool decay_matrices_only;
+    int64_t count;             /* of slots */
+    nn_slot *slots;
+};
+
+/* An optimiser of the module's parameters, each once, in ct_module_next's order. NULL with an error recorded. */
+ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_numbers numbers, bool decay_matrices_only);
+
+/* The decay for this parameter. */
+static inline double nn_decay(const ct_optim *optim, const nn_slot *slot, double weight_decay) {
+    return optim->decay_matrices_only && slot->param->shape.ndim < 2 ? 0 : weight_decay;
+}
+
+#endif

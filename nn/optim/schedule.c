@@ -1,0 +1,12 @@
+/* The learning rate of a step: a linear warm-up, then half a cosine down to the floor. */
+#include <cotangent/optim.h>
+
+#include <math.h>
+
+double ct_lr_cosine(ct_lr_cosine_opts o, int64_t step) {
+    if (step < 0) step = 0;
+    if (step < o.warmup) return o.peak * ((double)step + 1) / ((double)o.warmup + 1);
+    if (step >= o.total) return o.floor;
+    double u = (double)(step - o.warmup) / (double)(o.total - o.warmup);
+    return o.floor + (o.peak - o.floor) * (1 + cos(3.14159265358979323846 * u)) / 2;
+}

@@ -1,0 +1,27 @@
+/* sgd: g += wd p;  b = momentum b + (1 - dampening) g, the first b = g;  p -= lr (nesterov ? g + momentum b : b). */
+#include "optim.h"
+
+static bool step(ct_optim *optim, nn_slot *slot, ct_tensor *grad) {
+    ct_sgd_numbers n = optim->numbers.sgd;
+    n.lr = optim->lr;
+    n.first = slot->step == 1;
+    return op_sgd_step(slot->param, grad, slot->state[0], &n);
+}
+
+static const nn_rule plain_rule = {"SGD", {NULL}, step};
+static const nn_rule momentum_rule = {"SGD", {"momentum"}, step};
+
+ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
+    if (!module) return NULL;
+    if (o.lr == 0) o.lr = 1e-3;
+    const char *name = plain_rule.name;
+    if (!nn_check_number(module->context, name, "lr", o.lr) || !nn_check_number(module->context, name, "momentum", o.momentum) ||
+        !nn_check_number(module->context, name, "dampening", o.dampening) ||
+        !nn_check_number(module->context, name, "weight_decay", o.weight_decay))
+        return NULL;
+    if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
+        return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: nesterov needs a momentum and no dampening", name);
+    nn_numbers numbers = {.sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .grad_scale = 1,
+                                  .nesterov = o.nesterov}};
+    return nn_optim_new(module, o.momentum > 0 ? &momentum_rule : &plain_rule, o.lr, numbers, false);
+}

@@ -1,0 +1,71 @@
+/* positions: x (..., T, E) + table (T, E).
+ * Sinusoidal: table[p][2j] = sin(p / 10000^(2j/E)), table[p][2j + 1] = cos of the same; a constant, neither trained nor saved
+ * (Vaswani et al. 2017, arXiv:1706.03762, 3.5). Learned: weight (max_length, E), N(0, 0.02^2). */
+#include "module.h"
+
+#include <math.h>
+
+typedef struct {
+    ct_positions_opts opts;
+    ct_tensor *table;   /* NULL: learned */
+} positions_data;
+
+static ct_tensor *forward(ct_module *module, ct_tensor *x) {
+    const positions_data *data = nn_data(module);
+    const ct_positions_opts *o = &data->opts;
+    int n = x->shape.ndim;
+    if (n < 2 || x->shape.dim[n - 1] != o->embed_dim || x->shape.dim[n - 2] > o->max_length)
+        return ct_fail(module->context, CT_ERR_SHAPE, "Positions: expected (..., T, %" PRId64 ") with T up to %" PRId64 ", got %s", o->embed_dim,
+                       o->max_length, SHAPE(x->shape));
+    ct_tensor *table = data->table ? data->table : ct_module_get(module, "weight");
+    return nn_dropout(module, ct_add(x, ct_narrow(table, 0, 0, x->shape.dim[n - 2])), o->dropout);
+}
+
+static void describe(const ct_module *module, FILE *file) {
+    const ct_positions_opts *o = &((positions_data *)nn_data(module))->opts;
+    fprintf(file, "max_length=%" PRId64 ", embed_dim=%" PRId64 ", learned=%s, dropout=%g", o->max_length, o->embed_dim, nn_bool(o->learned),
+            o->dropout);
+}
+
+static void end(ct_module *module) {
+    positions_data *data = nn_data(module);
+    if (data->table) ct_tensor_free(data->table);
+}
+
+static const nn_kind positions_kind = {"Positions", forward, describe, sizeof(positions_data), end};
+
+/* The table, outside every scope. */
+static ct_tensor *sinusoidal(ct_context *context, const ct_positions_opts *o) {
+    int64_t n = o->max_length, e = o->embed_dim;
+    if (!ct_shape_check(context, "Positions", CT_SHAPE(n, e), sizeof(double))) return NULL;
+    size_t bytes = ct_bytes(n * e, sizeof(double));
+    double *values = ct_take(context, bytes);
+    if (!values) return NULL;
+    for (int64_t p = 0; p < n; p++)
+        for (int64_t i = 0; i < e; i++) {
+            double angle = (double)p * pow(10000, -(double)(i - i % 2) / (double)e);
+            values[p * e + i] = i % 2 ? cos(angle) : sin(angle);
+        }
+    ct_frame frame;
+    ct_frame_open(context, &frame, true);
+    ct_tensor *table = ct_cast(ct_from_f64(context, CT_SHAPE(n, e), values), o->dtype);
+    if (table) ct_tensor_disown(table);
+    ct_frame_close(context, &frame);
+    ct_give(context, values, bytes);
+    return table;
+}
+
+ct_module *ct_positions_new(ct_context *context, ct_positions_opts o) {
+    if (!nn_check_size(context, &positions_kind, "max_length", o.max_length, 0) ||
+        !nn_check_size(context, &positions_kind, "embed_dim", o.embed_dim, 0) ||
+        !nn_check_chance(context, &positions_kind, "dropout", o.dropout))
+        return NULL;
+    if (!ct_is_real(o.dtype)) return ct_fail(context, CT_ERR_DTYPE, "Positions: dtype must be f32 or f64");
+    ct_module *module = nn_new(context, &positions_kind);
+    if (!module) return NULL;
+    positions_data *data = nn_data(module);
+    data->opts = o;
+    if (o.learned) ct_init_normal(nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.max_length, o.embed_dim)), 0, 0.02);
+    else data->table = sinusoidal(context, &o);
+    return nn_made(module);
+}

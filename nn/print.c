@@ -1,0 +1,21 @@
+/* A module as torch's repr shows it: the kind, its options, and its children indented by two. */
+#include "module.h"
+
+static void print_at(const ct_module *module, FILE *file, int indent) {
+    fprintf(file, "%s(", nn_kind_name(module));
+    if (module->children) fprintf(file, "\n%*s", indent + 2, "");
+    if (module->kind->describe) module->kind->describe(module, file);
+    for (const ct_module *child = module->children; child; child = child->next) {
+        if (child != module->children || module->kind->describe) fprintf(file, "\n%*s", indent + 2, "");
+        fprintf(file, "(%s): ", child->name);
+        print_at(child, file, indent + 2);
+    }
+    if (module->children) fprintf(file, "\n%*s", indent, "");
+    fputc(')', file);
+}
+
+void ct_module_print(const ct_module *module, FILE *file) {
+    if (!module || !file) return;
+    print_at(module, file, 0);
+    fputc('\n', file);
+}
