@@ -1,0 +1,50 @@
+/* layer_norm: y = xhat w + b,  xhat = (x - mean) rstd,  rstd = 1 / sqrt(var + eps), over the last dim;
+ * dx = rstd (gw - mean(gw) - xhat mean(gw xhat)),  gw = g w;   dw = sum g xhat;   db = sum g.   Ba et al. 2016, arXiv:1607.06450 */
+#include "along.h"
+#include "norm.h"
+
+typedef struct {
+    const ct_kernels *k;
+    int64_t n;
+    size_t size;
+    const char *x, *w, *b;
+    double eps;
+    char *y, *mean, *rstd;
+} norm;
+
+static void forward_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const norm *a = arg;
+    for (int64_t r = begin; r < end; r++) {
+        const size_t one = (size_t)r * a->size, row = one * (size_t)a->n;
+        a->k->layer_norm(a->n, a->x + row, a->w, a->b, a->eps, a->y + row, a->mean + one, a->rstd + one);
+    }
+}
+
+static ct_tensor *layer_norm_forward(ct_call *c) {
+    ct_tensor *x = c->in[0], *w = c->in[1], *b = c->in[2];
+    c->drop = CT_DROP_OUT | CT_DROP_IN(2);
+    if (!op_norm_check(c)) return NULL;
+    const int64_t rows = op_row_count(x->shape), n = x->shape.dim[x->shape.ndim - 1];
+    ct_tensor *y = op_new(c, x->dtype, x->shape);
+    ct_tensor *mean = c->saved[0] = op_new(c, x->dtype, CT_SHAPE(rows)), *rstd = c->saved[1] = op_new(c, x->dtype, CT_SHAPE(rows));
+    if (!y || !mean || !rstd) return NULL;
+    ct_parallel(c->context, rows, op_grain(n), forward_rows,
+                &(norm){kernels(c), n, ct_dtype_size(x->dtype), x->data, w ? w->data : NULL, b ? b->data : NULL, *(const double *)c->attrs,
+                        y->data, mean->data, rstd->data});
+    return y;
+}
+
+static bool layer_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    return op_norm_backward(c, g, c->saved[0], c->saved[1], grad);
+}
+
+static const ct_op layer_norm = {.name = "layer_norm",
+                                 .attrs_size = sizeof(double),
+                                 .forward = layer_norm_forward,
+                                 .backward = layer_norm_backward,
+                                 .flags = CT_OP_OPTIONAL};
+
+ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps) {
+    return ct_apply(&layer_norm, (ct_tensor *[]){x, weight, bias}, 3, &eps);
+}

@@ -1,0 +1,52 @@
+/* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;   dx_i = g e^(x_i - y) */
+#include "along.h"
+
+typedef struct {
+    const ct_kernels *k;
+    int64_t n;
+    size_t size;
+    char *x, *y, *g, *dx;
+} rows;
+
+static void forward_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const rows *a = arg;
+    for (int64_t r = begin; r < end; r++) {
+        const size_t one = (size_t)r * a->size, row = one * (size_t)a->n;
+        a->k->logsumexp(a->n, a->x + row, a->y + one);
+    }
+}
+
+static void backward_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const rows *a = arg;
+    for (int64_t r = begin; r < end; r++) {
+        const size_t one = (size_t)r * a->size, row = one * (size_t)a->n;
+        a->k->logsumexp_backward(a->n, a->x + row, a->y + one, a->g + one, a->dx + row);
+    }
+}
+
+static ct_tensor *logsumexp_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    if (!op_is_real(c, 0)) return NULL;
+    ct_shape shape = x->shape;
+    const int64_t n = shape.dim[--shape.ndim];
+    ct_tensor *y = op_new(c, x->dtype, shape);
+    if (y)
+        ct_parallel(c->context, y->numel, op_grain(n), forward_rows,
+                    &(rows){.k = kernels(c), .n = n, .size = ct_dtype_size(x->dtype), .x = x->data, .y = y->data});
+    return y;
+}
+
+static bool logsumexp_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    ct_tensor *x = c->in[0], *dx = op_new(c, x->dtype, x->shape);
+    const int64_t n = x->shape.dim[x->shape.ndim - 1];
+    if (dx)
+        ct_parallel(c->context, g->numel, op_grain(n), backward_rows,
+                    &(rows){kernels(c), n, ct_dtype_size(x->dtype), x->data, c->out->data, g->data, dx->data});
+    return (grad[0] = dx) != NULL;
+}
+
+static const ct_op logsumexp = {.name = "logsumexp", .forward = logsumexp_forward, .backward = logsumexp_backward};
+
+ct_tensor *ct_logsumexp(ct_tensor *x, int dim) { return op_along(&logsumexp, x, dim); }

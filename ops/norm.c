@@ -1,0 +1,74 @@
+/* The backward of the norms: dx row by row; dw = sum over rows of g xhat, db = sum over rows of g. The rows are summed in blocks of
+ * a fixed size and then the blocks, so that the sums are the same bits for any number of threads. */
+#include "norm.h"
+#include "along.h"
+
+enum { BLOCK = 32 };   /* rows */
+
+typedef struct {
+    const ct_kernels *k;
+    int64_t n, rows;
+    size_t size;
+    const char *x, *w, *g, *mean, *rstd;   /* w, mean may be NULL */
+    char *dx, *dw, *db;                    /* dw, db: one row for each block; any may be NULL */
+    char *scratch;                         /* a block of g xhat for each worker */
+} norm;
+
+bool op_norm_check(const ct_call *c) {
+    static const char *const names[] = {"x", "weight", "bias"};
+    const ct_tensor *x = c->in[0];
+    if (!op_is_real(c, 0) || !op_same_dtype(c)) return false;
+    if (x->shape.ndim == 0) return ct_fail(c->context, CT_ERR_SHAPE, "%s: a scalar has no last dim", c->op->name);
+    for (int i = 1; i < c->n; i++)
+        if (c->in[i] && (c->in[i]->shape.ndim != 1 || c->in[i]->shape.dim[0] != x->shape.dim[x->shape.ndim - 1]))
+            return ct_fail(c->context, CT_ERR_SHAPE, "%s: the %s %s is not the last dim of %s", c->op->name, names[i], SHAPE(c->in[i]->shape),
+                           SHAPE(x->shape));
+    return true;
+}
+
+static void backward_blocks(void *arg, int64_t begin, int64_t end, int worker) {
+    const norm *a = arg;
+    const size_t row = (size_t)a->n * a->size;
+    char *gx = a->dw ? a->scratch + (size_t)worker * BLOCK * row : NULL;
+    for (int64_t b = begin; b < end; b++) {
+        const int64_t first = b * BLOCK, m = a->rows - first < BLOCK ? a->rows - first : BLOCK;
+        for (int64_t i = 0; (a->dx || a->dw) && i < m; i++) {
+            const size_t one = (size_t)(first + i) * a->size, at = one * (size_t)a->n;
+            char *dx = a->dx ? a->dx + at : NULL, *gxi = gx ? gx + (size_t)i * row : NULL;
+            if (a->mean) a->k->layer_norm_backward(a->n, a->x + at, a->w, a->g + at, a->mean + one, a->rstd + one, dx, gxi);
+            else a->k->rms_norm_backward(a->n, a->x + at, a->w, a->g + at, a->rstd + one, dx, gxi);
+        }
+        if (a->dw) a->k->sum(m, a->n, gx, a->n, a->dw + (size_t)b * row);
+        if (a->db) a->k->sum(m, a->n, a->g + (size_t)first * row, a->n, a->db + (size_t)b * row);
+    }
+}
+
+/* A new tensor's data, or NULL where it is not wanted. False: out of memory. */
+static bool scratch(const ct_call *c, bool wanted, int64_t rows, int64_t n, char **data) {
+    ct_tensor *t = wanted ? op_new(c, c->in[0]->dtype, CT_SHAPE(rows, n)) : NULL;
+    *data = t ? t->data : NULL;
+    return t || !wanted;
+}
+
+static bool sum_blocks(const ct_call *c, int i, int64_t blocks, const char *parts, ct_tensor **grad) {
+    ct_tensor *x = c->in[0];
+    const int64_t n = x->shape.dim[x->shape.ndim - 1];
+    if (!(grad[i] = op_new(c, x->dtype, CT_SHAPE(n)))) return false;
+    kernels(c)->sum(blocks, n, parts, n, grad[i]->data);
+    return true;
+}
+
+bool op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd, ct_tensor **grad) {
+    ct_tensor *x = c->in[0], *w = c->in[1];
+    const bool want_w = c->wants[1], want_b = c->n > 2 && c->wants[2];
+    const int64_t rows = op_row_count(x->shape), blocks = rows / BLOCK + (rows % BLOCK != 0);
+    norm a = {.k = kernels(c), .n = x->shape.dim[x->shape.ndim - 1], .rows = rows, .size = ct_dtype_size(x->dtype)};
+    a.x = x->data, a.w = w ? w->data : NULL, a.g = g->data, a.mean = mean ? mean->data : NULL, a.rstd = rstd->data;
+    if (c->wants[0] && !(grad[0] = op_new(c, x->dtype, x->shape))) return false;
+    a.dx = c->wants[0] ? grad[0]->data : NULL;
+    if (!scratch(c, want_w, blocks, a.n, &a.dw) || !scratch(c, want_b, blocks, a.n, &a.db) ||
+        !scratch(c, want_w, BLOCK * (int64_t)ct_parallel_width(c->context), a.n, &a.scratch))
+        return false;
+    ct_parallel(c->context, blocks, op_grain(BLOCK * a.n), backward_blocks, &a);
+    return (!want_w || sum_blocks(c, 1, blocks, a.dw, grad)) && (!want_b || sum_blocks(c, 2, blocks, a.db, grad));
+}

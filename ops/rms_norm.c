@@ -1,0 +1,44 @@
+/* rms_norm: y = xhat w,  xhat = x rstd,  rstd = 1 / sqrt(mean(x^2) + eps), over the last dim;
+ * dx = rstd (gw - xhat mean(gw xhat)),  gw = g w;   dw = sum g xhat.   Zhang & Sennrich 2019, arXiv:1910.07467 */
+#include "along.h"
+#include "norm.h"
+
+typedef struct {
+    const ct_kernels *k;
+    int64_t n;
+    size_t size;
+    const char *x, *w;
+    double eps;
+    char *y, *rstd;
+} norm;
+
+static void forward_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const norm *a = arg;
+    for (int64_t r = begin; r < end; r++) {
+        const size_t one = (size_t)r * a->size, row = one * (size_t)a->n;
+        a->k->rms_norm(a->n, a->x + row, a->w, a->eps, a->y + row, a->rstd + one);
+    }
+}
+
+static ct_tensor *rms_norm_forward(ct_call *c) {
+    ct_tensor *x = c->in[0], *w = c->in[1];
+    c->drop = CT_DROP_OUT;
+    if (!op_norm_check(c)) return NULL;
+    const int64_t rows = op_row_count(x->shape), n = x->shape.dim[x->shape.ndim - 1];
+    ct_tensor *y = op_new(c, x->dtype, x->shape), *rstd = c->saved[0] = op_new(c, x->dtype, CT_SHAPE(rows));
+    if (!y || !rstd) return NULL;
+    ct_parallel(c->context, rows, op_grain(n), forward_rows,
+                &(norm){kernels(c), n, ct_dtype_size(x->dtype), x->data, w ? w->data : NULL, *(const double *)c->attrs, y->data, rstd->data});
+    return y;
+}
+
+static bool rms_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return op_norm_backward(c, g, NULL, c->saved[0], grad); }
+
+static const ct_op rms_norm = {.name = "rms_norm",
+                               .attrs_size = sizeof(double),
+                               .forward = rms_norm_forward,
+                               .backward = rms_norm_backward,
+                               .flags = CT_OP_OPTIONAL};
+
+ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) { return ct_apply(&rms_norm, (ct_tensor *[]){x, weight}, 2, &eps); }
