@@ -1,0 +1,614 @@
+/* The engine under the ops: contexts, scopes, memory, errors, tensors, the generator. */
+#include <check.h>
+#include <cotangent/cotangent.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ct_context *context;
+
+static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
+static void teardown(void) { ct_context_free(context); }
+
+static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
+
+/* The error that is pending names these words; it is cleared. */
+static void expect_in(ct_context *c, ct_status status, const char *word1, const char *word2) {
+    const char *message = ct_error_message(c);
+    ck_assert_msg(ct_error(c) == status, "status %d: %s", (int)ct_error(c), message);
+    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" does not name %s and %s", message, word1, word2);
+    ct_error_clear(c);
+    ck_assert_int_eq(ct_error(c), CT_OK);
+}
+static void expect(ct_status status, const char *word1, const char *word2) { expect_in(context, status, word1, word2); }
+
+static int64_t live(void) { return ct_memory(context).live; }
+
+/* ---- contexts ---- */
+
+START_TEST(a_context_of_another_machine) {
+    ct_context *c = ct_context_new((ct_context_opts){.isa = "z80"});
+    ck_assert_ptr_nonnull(c);
+    expect_in(c, CT_ERR_ARGUMENT, "z80", "scalar");
+    ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(3));   /* and it works, once cleared */
+    ck_assert(ct_item(ct_sum(x, CT_ALL, false)) == 3);
+    ct_context_free(c);
+
+    setenv("CT_ISA", "pdp11", 1);
+    c = ct_context_new((ct_context_opts){0});
+    expect_in(c, CT_ERR_ARGUMENT, "pdp11", "");
+    ct_context_free(c);
+    c = ct_context_new((ct_context_opts){.isa = "scalar"});   /* the option is stronger */
+    ck_assert_int_eq(ct_error(c), CT_OK);
+    ct_context_free(c);
+    setenv("CT_ISA", "scalar", 1);
+    c = ct_context_new((ct_context_opts){0});
+    ck_assert_int_eq(ct_error(c), CT_OK);
+    ct_context_free(c);
+    unsetenv("CT_ISA");
+}
+END_TEST
+
+START_TEST(numbers_of_threads) {
+    int wrong[] = {-1, 1025, INT32_MAX};
+    for (int i = 0; i < 3; i++) {
+        ct_context *c = ct_context_new((ct_context_opts){.threads = wrong[i]});
+        expect_in(c, CT_ERR_ARGUMENT, "thread", "");
+        ct_context_free(c);
+        ck_assert(!ct_set_threads(context, wrong[i]));
+        expect(CT_ERR_ARGUMENT, "thread", "");
+    }
+    ck_assert(!ct_set_threads(context, 0));
+    expect(CT_ERR_ARGUMENT, "thread", "");
+    setenv("CT_NUM_THREADS", "many", 1);
+    ct_context *c = ct_context_new((ct_context_opts){0});
+    expect_in(c, CT_ERR_ARGUMENT, "CT_NUM_THREADS", "many");
+    ct_context_free(c);
+    setenv("CT_NUM_THREADS", "3", 1);
+    c = ct_context_new((ct_context_opts){0});
+    ck_assert_int_eq(ct_error(c), CT_OK);
+    for (int threads = 5; threads > 0; threads--) {
+        ck_assert(ct_set_threads(c, threads));
+        ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(300, 1000));
+        ck_assert(ct_item(ct_sum(x, CT_ALL, false)) == 300000);
+    }
+    ct_context_free(c);
+    unsetenv("CT_NUM_THREADS");
+    ct_context_free(NULL);
+}
+END_TEST
+
+static void *one_thread(void *arg) {
+    double *out = arg;
+    ct_context *c = ct_context_new((ct_context_opts){.seed = 3, .threads = 2});
+    for (int i = 0; i < 20; i++) {
+        ct_scope scope = ct_scope_open(c);
+        ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F64, CT_SHAPE(200, 200)), true);
+        ct_tensor *loss = ct_mean(ct_tanh(ct_matmul(x, x)), CT_ALL, false);
+        ct_backward(loss);
+        *out += ct_item(loss) + ct_item(ct_sum(ct_grad(x), CT_ALL, false));
+        ct_scope_close(scope);
+    }
+    if (ct_error(c)) *out = NAN;
+    ct_context_free(c);
+    return NULL;
+}
+
+START_TEST(two_contexts_in_two_threads_never_meet) {
+    double result[3] = {0};
+    pthread_t thread[2];
+    one_thread(&result[2]);
+    for (int i = 0; i < 2; i++) ck_assert_int_eq(pthread_create(&thread[i], NULL, one_thread, &result[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+    ck_assert(isfinite(result[2]));
+    ck_assert(result[0] == result[2] && result[1] == result[2]);
+}
+END_TEST
+
+/* ---- scopes ---- */
+
+START_TEST(closing_a_scope_ends_what_is_in_it) {
+    ct_scope scope = ct_scope_open(context);   /* what the pool sets up once is not counted */
+    ct_zeros(context, CT_F32, CT_SHAPE(10));
+    ct_scope_close(scope);
+    int64_t before = live();
+    scope = ct_scope_open(context);
+    for (int i = 0; i < 10; i++) ct_zeros(context, CT_F32, CT_SHAPE(1000));
+    ck_assert(live() >= before + 40000);
+    ct_scope inner = ct_scope_open(context), innermost = ct_scope_open(context);
+    ct_zeros(context, CT_F32, CT_SHAPE(1000));
+    ct_scope_close(scope);                      /* and closes the two inside it */
+    ck_assert_int_eq(live(), before);
+    ct_scope_close(innermost), ct_scope_close(inner), ct_scope_close(scope), ct_scope_close(scope);
+    ck_assert_int_eq(live(), before);
+
+    ct_scope a = ct_scope_open(context), b = ct_scope_open(context);
+    ct_scope_close(a);
+    ct_scope c = ct_scope_open(context);
+    ct_zeros(context, CT_F32, CT_SHAPE(1000));
+    ct_scope_close(b);                          /* long closed: closes nothing that came after */
+    ck_assert(live() > before);
+    ct_scope_close(c);
+    ck_assert_int_eq(live(), before);
+    no_error();
+    ct_scope_close((ct_scope){0});
+}
+END_TEST
+
+START_TEST(keeping_returning_releasing) {
+    ct_scope warm = ct_scope_open(context);
+    ct_scope_close(warm);
+    int64_t before = live();
+    ct_scope outer = ct_scope_open(context), inner = ct_scope_open(context);
+    ct_tensor *x = ct_full(context, CT_F64, CT_SHAPE(100), 5), *y = ct_full(context, CT_F64, CT_SHAPE(100), 7);
+    ck_assert_ptr_eq(ct_scope_keep(inner, x), x);
+    ck_assert_ptr_null(ct_scope_keep(inner, NULL));
+    ck_assert_ptr_eq(ct_scope_return(inner, y), y);
+    ck_assert(ct_data_f64(x)[99] == 5 && ct_data_f64(y)[99] == 7);
+    ct_release(y);
+    ct_release(NULL);
+    inner = ct_scope_open(context);
+    ct_scope_keep(inner, x);                    /* x lives longer already: it stays where it is */
+    ck_assert_ptr_null(ct_scope_return(inner, NULL));
+    ck_assert(ct_data_f64(x)[0] == 5);
+    inner = ct_scope_open(context);
+    ct_tensor *z = ct_keep(ct_full(context, CT_F64, CT_SHAPE(100), 9));
+    ck_assert_ptr_null(ct_keep(NULL));
+    ct_scope_close(outer);
+    ck_assert(ct_data_f64(z)[50] == 9);
+    ct_release(z);
+    ck_assert_int_eq(live(), before);
+    no_error();
+}
+END_TEST
+
+START_TEST(a_view_holds_the_memory_it_needs) {
+    ct_scope scope = ct_scope_open(context);
+    ct_tensor *x = ct_full(context, CT_F64, CT_SHAPE(3, 4), 2), *view = ct_transpose(x, 0, 1);
+    ct_release(x);
+    ct_full(context, CT_F64, CT_SHAPE(3, 4), 8);   /* would be where x was */
+    ck_assert(ct_item(ct_sum(view, CT_ALL, false)) == 24);
+    ct_scope_close(scope);
+}
+END_TEST
+
+START_TEST(scopes_close_while_an_error_is_pending) {
+    int64_t before = live();
+    ct_scope scope = ct_scope_open(context);
+    ct_tensor *x = ct_zeros(context, CT_F64, CT_SHAPE(100));
+    ck_assert_ptr_null(ct_matmul(x, ct_zeros(context, CT_F64, CT_SHAPE(7, 7))));
+    ck_assert_int_eq(ct_numel(x), 100);           /* readers work */
+    ck_assert(ct_item(ct_zeros(context, CT_F64, CT_SHAPE(1))) != 0);
+    double values[100];
+    ck_assert(ct_to_f64(x, values, 100) && values[3] == 0);
+    ct_scope inner = ct_scope_open(context);
+    ct_scope_close(inner);
+    ct_scope_close(scope);
+    ck_assert_int_eq(live(), before);
+    expect(CT_ERR_SHAPE, "matmul", "(100)");
+}
+END_TEST
+
+/* ---- memory ---- */
+
+typedef struct {
+    int64_t blocks, bytes, calls, limit;
+} counter;
+
+static void *count_alloc(void *data, size_t size) {
+    counter *c = data;
+    if (c->limit && c->calls >= c->limit) return NULL;
+    c->calls++, c->blocks++, c->bytes += (int64_t)size;
+    return malloc(size);
+}
+
+static void count_free(void *data, void *block, size_t size) {
+    counter *c = data;
+    c->blocks--, c->bytes -= (int64_t)size;
+    free(block);
+}
+
+static void train(ct_context *c, int steps, int64_t calls[]) {
+    ct_module *model = ct_mlp_new(c, (ct_mlp_opts){.dim = 16, .activation = CT_GELU});
+    ct_optim *optim = ct_adamw_new(model, (ct_adamw_opts){.lr = 1e-3});
+    ct_tensor *x = ct_randn(c, CT_F32, CT_SHAPE(32, 16));
+    for (int i = 0; i < steps; i++) {
+        ct_scope scope = ct_scope_open(c);
+        ct_optim_zero_grad(optim);
+        ct_backward(ct_mse_loss(ct_forward(model, x), x));
+        ct_clip_grad_norm(model, 1);
+        ct_optim_step(optim);
+        ct_scope_close(scope);
+        ck_assert_msg(ct_error(c) == CT_OK, "%s", ct_error_message(c));
+        calls[i] = ct_memory(c).allocator_calls;
+    }
+}
+
+START_TEST(a_context_hands_every_byte_back) {
+    for (int threads = 1; threads <= 3; threads += 2) {
+        counter count = {0};
+        ct_context *c = ct_context_new((ct_context_opts){.threads = threads, .allocator = {count_alloc, count_free, &count}});
+        int64_t calls[6];
+        train(c, 6, calls);
+        ct_scope_open(c);
+        ct_zeros(c, CT_F32, CT_SHAPE(1000, 1000));   /* big enough for a block of its own; left open */
+        ct_fail(c, CT_ERR_IO, "still pending");
+        ck_assert(count.blocks > 0);
+        ct_context_free(c);
+        ck_assert_int_eq(count.blocks, 0);
+        ck_assert_int_eq(count.bytes, 0);
+    }
+}
+END_TEST
+
+START_TEST(training_stops_asking_the_allocator) {
+    counter count = {0};
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 2, .allocator = {count_alloc, count_free, &count}});
+    int64_t calls[10];
+    train(c, 10, calls);
+    for (int i = 2; i < 10; i++) ck_assert_msg(calls[i] == calls[1], "step %d asked %d times", i + 1, (int)(calls[i] - calls[i - 1]));
+    ct_context_free(c);
+}
+END_TEST
+
+START_TEST(statistics) {
+    ct_memory_stats s = ct_memory(context);
+    ct_scope scope = ct_scope_open(context);
+    ct_zeros(context, CT_F32, CT_SHAPE(1 << 20));
+    ct_memory_stats t = ct_memory(context);
+    ck_assert(t.live - s.live >= 4 << 20 && t.live - s.live < 5 << 20);
+    ck_assert(t.peak >= t.live && t.allocator_calls > s.allocator_calls);
+    ct_scope_close(scope);
+    t = ct_memory(context);
+    ck_assert_int_eq(t.live, s.live);
+    ck_assert(t.peak >= 4 << 20 && t.pooled >= 4 << 20);
+    ct_memory_reset_peak(context);
+    ck_assert_int_eq(ct_memory(context).peak, t.live);
+    ct_memory_trim(context);
+    ck_assert(ct_memory(context).pooled < 1 << 20);
+    ck_assert(ct_item(ct_sum(ct_ones(context, CT_F32, CT_SHAPE(1 << 20)), CT_ALL, false)) == 1 << 20);
+    ck_assert_int_eq(ct_memory(NULL).live, 0);
+}
+END_TEST
+
+START_TEST(a_memory_limit) {
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = 1 << 20});
+    ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(100, 1000));
+    ck_assert_ptr_nonnull(x);
+    ck_assert_ptr_null(ct_zeros(c, CT_F32, CT_SHAPE(1000, 1000)));
+    expect_in(c, CT_ERR_MEMORY, "zeros", "limit");
+    ck_assert_ptr_null(ct_matmul(ct_reshape(x, CT_SHAPE(1000, 100)), x));
+    expect_in(c, CT_ERR_MEMORY, "matmul", "limit");
+    ck_assert(ct_item(ct_sum(x, CT_ALL, false)) == 100000);
+    for (int i = 0; i < 50; i++) {   /* what is let go does not count */
+        ct_scope scope = ct_scope_open(c);
+        ck_assert_ptr_nonnull(ct_zeros(c, CT_F32, CT_SHAPE(100, 400 + i)));
+        ct_scope_close(scope);
+    }
+    ck_assert_int_eq(ct_error(c), CT_OK);
+    ct_context_free(c);
+    c = ct_context_new((ct_context_opts){.memory_limit = -1});
+    expect_in(c, CT_ERR_ARGUMENT, "limit", "-1");
+    ct_context_free(c);
+}
+END_TEST
+
+START_TEST(an_allocator_with_nothing) {
+    counter count = {.limit = 1, .calls = 1};
+    ck_assert_ptr_null(ct_context_new((ct_context_opts){.allocator = {count_alloc, count_free, &count}}));
+    ck_assert_int_eq(ct_error(NULL), CT_ERR_MEMORY);
+    ck_assert(*ct_error_message(NULL));
+    ct_context *c = ct_context_new((ct_context_opts){.allocator = {.alloc = count_alloc, .data = &count}});
+    if (c) expect_in(c, CT_ERR_ARGUMENT, "alloc", "free");
+    ct_context_free(c);
+}
+END_TEST
+
+/* ---- errors ---- */
+
+typedef struct {
+    int calls;
+    ct_status status;
+    char message[200];
+} heard;
+
+static void hear(void *data, ct_status status, const char *message) {
+    heard *h = data;
+    h->calls++, h->status = status;
+    snprintf(h->message, sizeof h->message, "%s", message);
+}
+
+START_TEST(the_first_error_stays) {
+    heard h = {0};
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .on_error = hear, .on_error_data = &h});
+    ck_assert_str_eq(ct_error_message(c), "");
+    ct_tensor *a = ct_ones(c, CT_F32, CT_SHAPE(2, 3)), *b = ct_ones(c, CT_F32, CT_SHAPE(4, 5));
+    ct_rng rng = ct_rng_get(c);
+    ck_assert_ptr_null(ct_exp(ct_matmul(a, b)));
+    ck_assert_int_eq(h.calls, 1);
+    ck_assert_int_eq(h.status, CT_ERR_SHAPE);
+    ck_assert(strstr(h.message, "matmul") && strstr(h.message, "(2, 3)") && strstr(h.message, "(4, 5)"));
+    ck_assert_ptr_null(ct_zeros(c, CT_F32, CT_SHAPE(-1)));
+    ck_assert_ptr_null(ct_rand(c, CT_F32, CT_SHAPE(2)));
+    ck_assert(!ct_set_threads(c, 2));
+    ck_assert_int_eq(ct_random_below(c, 10), -1);
+    ck_assert_ptr_null(ct_fail(c, CT_ERR_IO, "later"));
+    ck_assert(!ct_init_constant(a, 7));
+    ck_assert_int_eq(h.calls, 1);
+    ck_assert_str_eq(ct_error_message(c), h.message);
+    ck_assert_int_eq(ct_rng_get(c).stream, rng.stream);
+    ct_error_clear(c);
+    ck_assert_str_eq(ct_error_message(c), "");
+    ck_assert(ct_item(ct_sum(a, CT_ALL, false)) == 6);   /* unchanged, and usable */
+    ct_fail(c, CT_ERR_FORMAT, "%d", 17);
+    ck_assert_int_eq(h.calls, 2);
+    ck_assert_str_eq(h.message, "17");
+    ct_context_free(c);
+}
+END_TEST
+
+START_TEST(nothing_to_record_in) {
+    ck_assert_ptr_null(ct_zeros(NULL, CT_F32, CT_SHAPE(1)));
+    ck_assert_ptr_null(ct_add(NULL, NULL));
+    ck_assert_ptr_null(ct_causal_mask(NULL, 1, 1));
+    ck_assert_ptr_null(ct_context_of(NULL));
+    ck_assert_int_eq(ct_shape_of(NULL).ndim, 0);
+    ck_assert_int_eq(ct_numel(NULL), 0);
+    ck_assert(isnan(ct_item(NULL)));
+    ck_assert(!ct_to_f32(NULL, NULL, 0) && !ct_data_f32(NULL));
+    ck_assert_int_eq(ct_random_below(NULL, 5), -1);
+    ct_error_clear(NULL), ct_memory_trim(NULL), ct_memory_reset_peak(NULL), ct_seed(NULL, 1);
+    ct_scope_close(ct_scope_open(NULL));
+    ct_print(NULL, stdout);
+}
+END_TEST
+
+START_TEST(dying_with_a_message) {
+    ct_context *c = ct_context_new((ct_context_opts){.on_error = ct_error_die});
+    ct_zeros(c, CT_F32, CT_SHAPE(-1));
+}
+END_TEST
+
+/* ---- tensors ---- */
+
+START_TEST(shapes_that_cannot_be) {
+    ct_tensor *x = ct_zeros(context, CT_F32, CT_SHAPE(1, 2, 1, 2, 1, 2, 1, 2));
+    ck_assert_int_eq(ct_ndim(x), 8);
+    ck_assert_int_eq(ct_numel(x), 16);
+    ck_assert_ptr_null(ct_zeros(context, CT_F32, (ct_shape){.ndim = 9}));
+    expect(CT_ERR_SHAPE, "zeros", "9");
+    ck_assert_ptr_null(ct_zeros(context, CT_F32, (ct_shape){.ndim = -1}));
+    expect(CT_ERR_SHAPE, "zeros", "-1");
+    ck_assert_ptr_null(ct_unsqueeze(x, 0));
+    expect(CT_ERR_SHAPE, "unsqueeze", "");
+    ck_assert_ptr_null(ct_ones(context, CT_F32, CT_SHAPE(2, -3)));
+    expect(CT_ERR_SHAPE, "ones", "(2, -3)");
+    int64_t huge[] = {INT64_MAX, INT64_C(1) << 62, INT64_C(1) << 40, INT64_C(1) << 32};
+    for (int i = 0; i < 4; i++) {
+        ck_assert_ptr_null(ct_zeros(context, CT_F64, CT_SHAPE(huge[i], huge[i])));
+        expect(CT_ERR_MEMORY, "zeros", "");
+        ck_assert_ptr_null(ct_empty(context, CT_F64, CT_SHAPE(0, huge[0], 3)));   /* strides would overflow */
+        expect(CT_ERR_MEMORY, "empty", "");
+    }
+    ck_assert_ptr_null(ct_empty(context, CT_BOOL, CT_SHAPE(INT64_C(1) << 60)));
+    expect(CT_ERR_MEMORY, "empty", "");
+    ck_assert_ptr_null(ct_zeros(context, (ct_dtype)9, CT_SHAPE(1)));
+    expect(CT_ERR_DTYPE, "zeros", "");
+    ct_tensor *one = ct_ones(context, CT_BOOL, CT_SHAPE(1));
+    ck_assert_ptr_null(ct_contiguous(ct_expand(one, CT_SHAPE(INT64_C(1) << 60))));
+    expect(CT_ERR_MEMORY, "", "");
+    ck_assert_int_eq(ct_dim(x, -1), 2);
+    ck_assert_int_eq(ct_dim(x, 0), 1);
+    ck_assert_int_eq(ct_dim(x, 8), -1);
+    expect(CT_ERR_SHAPE, "dim", "8");
+}
+END_TEST
+
+START_TEST(values_of_new_tensors) {
+    ct_tensor *b = ct_full(context, CT_BOOL, CT_SHAPE(2), 0.5), *i = ct_full(context, CT_I64, CT_SHAPE(2), -2.9);
+    ck_assert(ct_data_bool(b)[1]);
+    ck_assert_int_eq(ct_data_i64(i)[1], -2);
+    ck_assert(ct_data_f32(ct_ones(context, CT_F32, CT_SCALAR))[0] == 1);
+    ct_tensor *r = ct_arange(context, CT_F64, 1, 2, 0.3);
+    ck_assert_int_eq(ct_numel(r), 4);
+    ck_assert(fabs(ct_data_f64(r)[3] - 1.9) < 1e-15);
+    r = ct_arange(context, CT_I64, 5, -1, -2);
+    ck_assert_int_eq(ct_numel(r), 3);
+    ck_assert_int_eq(ct_data_i64(r)[2], 1);
+    ck_assert_int_eq(ct_numel(ct_arange(context, CT_F32, 3, 3, 1)), 0);
+    double bad[][3] = {{0, 1, 0}, {0, 1, -1}, {1, 0, 1}, {0, INFINITY, 1}, {NAN, 1, 1}};
+    for (int k = 0; k < 5; k++) {
+        ck_assert_ptr_null(ct_arange(context, CT_F32, bad[k][0], bad[k][1], bad[k][2]));
+        expect(CT_ERR_ARGUMENT, "arange", "");
+    }
+    ck_assert_ptr_null(ct_arange(context, CT_BOOL, 0, 1, 1));
+    expect(CT_ERR_DTYPE, "arange", "bool");
+    ck_assert_ptr_null(ct_arange(context, CT_F32, 0, 1e30, 1));
+    expect(CT_ERR_MEMORY, "arange", "");
+    ck_assert_ptr_null(ct_from_f32(context, CT_SHAPE(2), NULL));
+    expect(CT_ERR_ARGUMENT, "from_f32", "(2)");
+    ck_assert_int_eq(ct_numel(ct_from_i64(context, CT_SHAPE(2, 0), NULL)), 0);
+    no_error();
+}
+END_TEST
+
+START_TEST(wrapping_with_any_strides) {
+    double data[12];
+    for (int i = 0; i < 12; i++) data[i] = i;
+    double out[12];
+    ct_tensor *x = ct_wrap(context, CT_F64, CT_SHAPE(3, 4), NULL, data);
+    data[0] = 100;   /* borrowed, not copied */
+    ck_assert(ct_data_f64(x) == data && ct_data_f64(x)[0] == 100);
+    data[0] = 0;
+    x = ct_wrap(context, CT_F64, CT_SHAPE(4, 3), (int64_t[]){1, 4}, data);   /* transposed */
+    ck_assert_ptr_null(ct_data_f64(x));
+    expect(CT_ERR_ARGUMENT, "contiguous", "(4, 3)");
+    ck_assert(ct_to_f64(x, out, 12) && out[1] == 4 && out[3] == 1 && out[11] == 11);
+    x = ct_wrap(context, CT_F64, CT_SHAPE(2, 3), (int64_t[]){-4, -1}, data + 11);   /* from the end */
+    ck_assert(ct_to_f64(x, out, 6) && out[0] == 11 && out[2] == 9 && out[3] == 7 && out[5] == 5);
+    x = ct_wrap(context, CT_F64, CT_SHAPE(3, 2), (int64_t[]){0, 2}, data);          /* one row, three times */
+    ck_assert(ct_to_f64(x, out, 6) && out[0] == 0 && out[1] == 2 && out[4] == 0 && out[5] == 2);
+    ck_assert(ct_item(ct_sum(x, CT_ALL, false)) == 6);
+    ck_assert(ct_data_f64(ct_contiguous(x))[5] == 2);
+    x = ct_wrap(context, CT_F64, CT_SHAPE(1, 4), (int64_t[]){77, 1}, data);         /* a stride that is never used */
+    ck_assert_ptr_nonnull(ct_data_f64(x));
+    ck_assert_ptr_null(ct_wrap(context, CT_F64, CT_SHAPE(2), NULL, NULL));
+    expect(CT_ERR_ARGUMENT, "wrap", "(2)");
+    ck_assert_ptr_null(ct_wrap(context, CT_F64, CT_SHAPE(1), NULL, (char *)data + 1));
+    expect(CT_ERR_ARGUMENT, "wrap", "align");
+    ck_assert_ptr_null(ct_wrap(context, CT_F64, CT_SHAPE(1 << 20), (int64_t[]){INT64_MAX / 2}, data));
+    ck_assert_int_ne(ct_error(context), CT_OK);
+    ct_error_clear(context);
+}
+END_TEST
+
+START_TEST(reading_with_a_cast) {
+    ct_tensor *x = ct_from_f64(context, CT_SHAPE(2, 2), (double[]){-1.7, 0, 2.5, 1e10});
+    float f[4];
+    int64_t i[4];
+    bool b[4];
+    double d[4];
+    ck_assert(ct_to_f32(x, f, 4) && f[0] == -1.7f && f[3] == 1e10f);
+    ck_assert(ct_to_i64(ct_transpose(x, 0, 1), i, 4) && i[0] == -1 && i[1] == 2 && i[3] == 10000000000);
+    ck_assert(ct_to_bool(x, b, 4) && b[0] && !b[1] && b[2]);
+    ck_assert(ct_to_f64(ct_from_bool(context, CT_SHAPE(2), (bool[]){true, false}), d, 2) && d[0] == 1 && d[1] == 0);
+    ck_assert(ct_to_f64(ct_from_i64(context, CT_SCALAR, (int64_t[]){-3}), d, 1) && d[0] == -3);
+    ck_assert(!ct_to_f32(x, f, 3));
+    expect(CT_ERR_ARGUMENT, "(2, 2)", "3");
+    ck_assert(ct_item(ct_select(ct_select(x, 0, 1), 0, 0)) == 2.5);
+    ck_assert(isnan(ct_item(x)));
+    expect(CT_ERR_SHAPE, "item", "(2, 2)");
+    ck_assert_ptr_null(ct_data_f32(x));
+    expect(CT_ERR_DTYPE, "f32", "f64");
+    ct_tensor *large = ct_transpose(ct_view(ct_arange(context, CT_I64, 0, 1200, 1), CT_SHAPE(2, 600)), 0, 1);
+    int64_t all[1200];
+    ck_assert(ct_to_i64(large, all, 1200) && all[1] == 600 && all[2] == 1 && all[1199] == 1199);
+}
+END_TEST
+
+static void printed(ct_tensor *x, const char *const *words, int n) {
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    ct_print(x, file);
+    fclose(file);
+    for (int i = 0; i < n; i++) ck_assert_msg(strstr(text, words[i]), "no \"%s\" in:\n%s", words[i], text);
+    ck_assert_msg(size < 4000, "%d characters", (int)size);
+    free(text);
+}
+
+START_TEST(printing) {
+    printed(ct_from_f32(context, CT_SHAPE(2, 2), (float[]){1, 2.5, -3, NAN}), (const char *[]){"1.", "2.5", "-3.", "nan", "f32"}, 5);
+    printed(ct_from_i64(context, CT_SHAPE(3), (int64_t[]){1, -20, 3}), (const char *[]){"1,", "-20", "3", "i64"}, 4);
+    printed(ct_from_bool(context, CT_SHAPE(2), (bool[]){true, false}), (const char *[]){"true", "false", "bool"}, 3);
+    printed(ct_arange(context, CT_F64, 0, 100000, 1), (const char *[]){"0", "...", "99999", "100000"}, 4);
+    printed(ct_zeros(context, CT_F32, CT_SHAPE(300, 200, 4)), (const char *[]){"...", "(300, 200, 4)"}, 2);
+    printed(ct_zeros(context, CT_F32, CT_SHAPE(0, 3)), (const char *[]){"(0, 3)"}, 1);
+    printed(ct_full(context, CT_F64, CT_SCALAR, 0.25), (const char *[]){"0.25"}, 1);
+    printed(ct_transpose(ct_from_f32(context, CT_SHAPE(1, 2), (float[]){1, 2}), 0, 1), (const char *[]){"1", "2", "(2, 1)"}, 3);
+    no_error();
+}
+END_TEST
+
+/* ---- the generator ---- */
+
+START_TEST(streams) {
+    ct_tensor *a = ct_rand(context, CT_F64, CT_SHAPE(1000)), *b = ct_rand(context, CT_F64, CT_SHAPE(1000));
+    ck_assert_int_eq(ct_rng_get(context).stream, 2);
+    ck_assert(memcmp(ct_data_f64(a), ct_data_f64(b), 8000));
+    double mean = 0;
+    for (int i = 0; i < 1000; i++) {
+        double v = ct_data_f64(a)[i];
+        ck_assert(v >= 0 && v < 1);
+        mean += v / 1000;
+    }
+    ck_assert(fabs(mean - 0.5) < 0.05);
+    ct_seed(context, 1);
+    ck_assert(!memcmp(ct_data_f64(a), ct_data_f64(ct_rand(context, CT_F64, CT_SHAPE(1000))), 8000));
+    ct_rng saved = ct_rng_get(context);
+    ct_tensor *c = ct_randn(context, CT_F32, CT_SHAPE(777));
+    ct_rng_set(context, saved);
+    ck_assert(!memcmp(ct_data_f32(c), ct_data_f32(ct_randn(context, CT_F32, CT_SHAPE(777))), 4 * 777));
+    ct_seed(context, 2);
+    ck_assert(memcmp(ct_data_f64(a), ct_data_f64(ct_rand(context, CT_F64, CT_SHAPE(1000))), 8000));
+    ct_seed(context, 1);   /* element i does not depend on how many there are */
+    ck_assert(!memcmp(ct_data_f64(a), ct_data_f64(ct_rand(context, CT_F64, CT_SHAPE(10))), 80));
+    uint64_t before = ct_rng_get(context).stream;
+    ct_tanh(a), ct_dropout(a, 0.5, false), ct_dropout(a, 0, true), ct_zeros(context, CT_F32, CT_SHAPE(3));
+    ck_assert_int_eq(ct_rng_get(context).stream, before);
+    ct_dropout(a, 0.5, true);
+    ck_assert_int_eq(ct_rng_get(context).stream, before + 1);
+    ck_assert_ptr_null(ct_rand(context, CT_I64, CT_SHAPE(1)));
+    expect(CT_ERR_DTYPE, "rand", "i64");
+}
+END_TEST
+
+START_TEST(normal_numbers) {
+    enum { N = 100001 };
+    ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(N));
+    const double *v = ct_data_f64(x);
+    double m1 = 0, m2 = 0, m3 = 0, m4 = 0;
+    for (int i = 0; i < N; i++) m1 += v[i] / N, m2 += v[i] * v[i] / N, m3 += v[i] * v[i] * v[i] / N, m4 += v[i] * v[i] * v[i] * v[i] / N;
+    ck_assert_msg(fabs(m1) < 0.015 && fabs(m2 - 1) < 0.02 && fabs(m3) < 0.05 && fabs(m4 - 3) < 0.15, "moments %g %g %g %g", m1, m2, m3, m4);
+}
+END_TEST
+
+START_TEST(random_integers) {
+    int count[7] = {0};
+    for (int i = 0; i < 7000; i++) {
+        int64_t n = ct_random_below(context, 7);
+        ck_assert(n >= 0 && n < 7);
+        count[n]++;
+    }
+    for (int i = 0; i < 7; i++) ck_assert_msg(abs(count[i] - 1000) < 150, "%d came %d times of 7000", i, count[i]);
+    ck_assert_int_eq(ct_random_below(context, 1), 0);
+    int64_t large = 0;
+    for (int i = 0; i < 200; i++) {
+        int64_t n = ct_random_below(context, INT64_MAX);
+        ck_assert(n >= 0);
+        large |= n;
+    }
+    ck_assert_int_eq(large, INT64_MAX);   /* every bit is drawn */
+    for (int64_t n = 0; n > -3; n--) {
+        ck_assert_int_eq(ct_random_below(context, n), -1);
+        expect(CT_ERR_ARGUMENT, "random_below", "");
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("engine");
+    TCase *tcase = tcase_create("engine");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, a_context_of_another_machine);
+    tcase_add_test(tcase, numbers_of_threads);
+    tcase_add_test(tcase, two_contexts_in_two_threads_never_meet);
+    tcase_add_test(tcase, closing_a_scope_ends_what_is_in_it);
+    tcase_add_test(tcase, keeping_returning_releasing);
+    tcase_add_test(tcase, a_view_holds_the_memory_it_needs);
+    tcase_add_test(tcase, scopes_close_while_an_error_is_pending);
+    tcase_add_test(tcase, a_context_hands_every_byte_back);
+    tcase_add_test(tcase, training_stops_asking_the_allocator);
+    tcase_add_test(tcase, statistics);
+    tcase_add_test(tcase, a_memory_limit);
+    tcase_add_test(tcase, an_allocator_with_nothing);
+    tcase_add_test(tcase, the_first_error_stays);
+    tcase_add_test(tcase, nothing_to_record_in);
+    tcase_add_test(tcase, shapes_that_cannot_be);
+    tcase_add_test(tcase, values_of_new_tensors);
+    tcase_add_test(tcase, wrapping_with_any_strides);
+    tcase_add_test(tcase, reading_with_a_cast);
+    tcase_add_test(tcase, printing);
+    tcase_add_test(tcase, streams);
+    tcase_add_test(tcase, normal_numbers);
+    tcase_add_test(tcase, random_integers);
+    SRunner *runner = srunner_create(suite);
+    if (srunner_fork_status(runner) == CK_FORK) tcase_add_exit_test(tcase, dying_with_a_message, 1);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
