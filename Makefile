@@ -1,49 +1,186 @@
-# cotangent: make help
-CC      ?= cc
-BUILD   ?= build
-OPT     ?= -O3
-WARN     = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla
-CFLAGS  ?= -g
-BASE     = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -pthread $(OPT) $(WARN)
-LDLIBS   = -lm -pthread
+# cotangent. `make help` lists the targets.
 
-SRC  = $(wildcard src/*.c src/io/*.c ops/*.c nn/*.c nn/optim/*.c)
-OBJ  = $(SRC:%.c=$(BUILD)/obj/%.o)
+CC     ?= cc
+AR     ?= ar
+BUILD  ?= build
+PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
+OPT    ?= -O3 -g
+CFLAGS ?=
+SANITIZE ?=
+# What the demo trains on; what `make bench` runs.
+TEXT   ?= $(wildcard include/cotangent/*.h src/*.c src/*.h src/*/*.c src/*/*.h ops/*.c ops/*.h nn/*.c nn/*.h nn/*/*.c examples/*.c)
 
-ARCH := $(shell $(CC) -dumpmachine)
+VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" ? "" : ".") $$3} END {print v}' include/cotangent/types.h)
+SONAME  := libcotangent.so.$(firstword $(subst ., ,$(VERSION)))
+
+WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla
+BASE = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
+ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
+LIBS = -lm -pthread
+
+# Kernels are one source, compiled for each instruction set and each of f32 and f64.
+ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ISAS  = scalar
 scalar_FLAGS = -DCT_VECTOR_BYTES=0
-ifneq (,$(findstring x86_64,$(ARCH)))
+ifeq ($(ARCH),x86_64)
 ISAS += avx2 avx512
 avx2_FLAGS   = -DCT_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma
 avx512_FLAGS = -DCT_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
 endif
-ifneq (,$(findstring aarch64,$(ARCH)))
+ifneq (,$(filter $(ARCH),aarch64 arm64))
 ISAS += neon
 neon_FLAGS   = -DCT_VECTOR_BYTES=16 -ffp-contract=fast
 endif
-KOBJ = $(foreach i,$(ISAS),$(BUILD)/obj/src/kernels/real_$(i)_f32.o $(BUILD)/obj/src/kernels/real_$(i)_f64.o) \
-       $(BUILD)/obj/src/kernels/int.o $(BUILD)/obj/src/kernels/isa.o
+KERNELS = $(BUILD)/obj/src/kernels
+KOBJ = $(foreach i,$(ISAS),$(KERNELS)/real_$(i)_f32.o $(KERNELS)/real_$(i)_f64.o) $(KERNELS)/random_f32.o $(KERNELS)/random_f64.o \
+       $(KERNELS)/int.o $(KERNELS)/isa.o
 
-all: $(BUILD)/libcotangent.a
-$(BUILD)/libcotangent.a: $(OBJ) $(KOBJ)
-	rm -f $@; $(AR) rcs $@ $^
-$(BUILD)/obj/%.o: %.c
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/*.c src/io/*.c ops/*.c nn/*.c nn/optim/*.c)) $(KOBJ)
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c,$(wildcard examples/*.c)))
+TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+STATIC   = $(BUILD)/libcotangent.a
+SHARED   = $(BUILD)/libcotangent.so.$(VERSION)
+
+all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR."
+
+# ---- the library ----
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/obj/src/kernels/isa.o: src/kernels/isa.c
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(BASE) $(CFLAGS) $(ISAS:%=-DCT_HAVE_%) -MMD -MP -c $< -o $@
-define KERNEL
-$(BUILD)/obj/src/kernels/real_$(1)_f32.o: src/kernels/real.c
+	$(CC) $(ALL_CFLAGS) $(ISAS:%=-DCT_HAVE_%) -MMD -MP -c $< -o $@
+
+define real_kernels
+$(KERNELS)/real_$(1)_f32.o: src/kernels/real.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(BASE) $$(CFLAGS) $$($(1)_FLAGS) -DCT_TABLE=ct_kernels_$(1)_f32 -MMD -MP -c $$< -o $$@
-$(BUILD)/obj/src/kernels/real_$(1)_f64.o: src/kernels/real.c
+	$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) -DCT_TABLE=ct_kernels_$(1)_f32 -MMD -MP -c $$< -o $$@
+$(KERNELS)/real_$(1)_f64.o: src/kernels/real.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(BASE) $$(CFLAGS) $$($(1)_FLAGS) -DCT_F64_KERNELS -DCT_TABLE=ct_kernels_$(1)_f64 -MMD -MP -c $$< -o $$@
+	$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) -DCT_F64_KERNELS -DCT_TABLE=ct_kernels_$(1)_f64 -MMD -MP -c $$< -o $$@
 endef
-$(foreach i,$(ISAS),$(eval $(call KERNEL,$(i))))
-clean:
+$(foreach i,$(ISAS),$(eval $(call real_kernels,$(i))))
+
+# What depends on random bits is compiled once for all instruction sets: the same bits everywhere.
+$(KERNELS)/random_f32.o: src/kernels/random.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+$(KERNELS)/random_f64.o: src/kernels/random.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) -DCT_F64_KERNELS -MMD -MP -c $< -o $@
+
+# One object in which only the public names are global, so that a static program sees no other name of ours.
+$(STATIC): $(OBJ)
+	$(CC) -r -nostdlib $(OBJ) -o $(BUILD)/cotangent.o
+	objcopy --localize-hidden $(BUILD)/cotangent.o
+	rm -f $@
+	$(AR) rcs $@ $(BUILD)/cotangent.o
+
+$(SHARED): $(OBJ)
+	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--no-undefined $(SANITIZE) $(OBJ) -o $@ $(LIBS)
+	ln -sf $(@F) $(BUILD)/$(SONAME)
+	ln -sf $(SONAME) $(BUILD)/libcotangent.so
+
+# For our own tests, which also look inside.
+$(BUILD)/obj/inside.a: $(OBJ)
+	rm -f $@
+	$(AR) rcs $@ $(OBJ)
+
+# A change of compiler or flags rebuilds.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(ALL_CFLAGS) $(ISAS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(ISAS)' > $@
+
+# ---- programs ----
+
+$(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
+	$(CC) $(SANITIZE) $^ -o $@ $(LIBS)
+
+demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minute: digits to their reverse, and this project's own source code
+	@mkdir -p $(BUILD)/demo
+	$(BUILD)/seq2seq --out $(BUILD)/demo
+	$(BUILD)/char_lm --steps 400 --out $(BUILD)/demo --save $(BUILD)/demo/char_lm.safetensors $(TEXT)
+	@echo; echo "Open these in a browser:"; ls $(BUILD)/demo/*.svg
+
+# ---- tests ----
+
+CHECK = $(shell pkg-config --cflags --libs check)
+
+$(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
+	$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
+
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(BUILD)/obj/inside.a
+	@mkdir -p $(@D)
+	$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
+
+tests: $(TESTS)
+test: $(TESTS) $(EXAMPLES) layers headers ## the whole suite; needs Check
+	@BUILD=$(BUILD) tests/run $(TESTS)
+
+$(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
+	@mkdir -p $(@D)
+	$(CC) -shared $< -o $@ -L$(BUILD) -lcotangent -Wl,-rpath,'$$ORIGIN/..'
+
+$(BUILD)/venv/ready: tests/torch/requirements.txt
+	python3 -m venv $(BUILD)/venv
+	$(BUILD)/venv/bin/pip install -q -r $<
+	@touch $@
+
+test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## values and gradients against PyTorch, live; makes build/venv
+	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider tests/torch
+
+golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/golden/ anew from PyTorch
+	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py
+
+asan: ## the suite under AddressSanitizer, with leaks
+	$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g" SANITIZE="-fsanitize=address -fno-omit-frame-pointer" test
+ubsan: ## the suite under UndefinedBehaviorSanitizer
+	$(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
+tsan: ## the suite under ThreadSanitizer
+	$(MAKE) BUILD=$(BUILD)/tsan OPT="-O1 -g" SANITIZE="-fsanitize=thread" test
+valgrind: $(TESTS) ## the suite under valgrind (slow)
+	@BUILD=$(BUILD) VALGRIND=1 tests/run $(TESTS)
+
+layers: ## fail on an include that the architecture does not allow
+	@tests/layers
+
+headers: $(BUILD)/flags ## every public header compiles alone, as C and as C++
+	@for h in include/cotangent/*.h; do \
+	    printf '#include <cotangent/%s>\n' $${h##*/} | $(CC) -std=c11 $(WARN) -Wpedantic -Werror -Iinclude -fsyntax-only -x c - || exit 1; \
+	    if command -v c++ >/dev/null; then printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=c++11 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ - || exit 1; fi; \
+	done; echo "headers: each compiles alone"
+
+# ---- the rest ----
+
+install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREFIX, DESTDIR)
+	install -d $(DESTDIR)$(PREFIX)/include/cotangent $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 644 include/cotangent/*.h $(DESTDIR)$(PREFIX)/include/cotangent
+	install -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)
+	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)
+	ln -sf $(notdir $(SHARED)) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libcotangent.so
+	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent' \
+	    'Description: tensors, reverse-mode differentiation and transformers' 'Version: $(VERSION)' \
+	    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lcotangent' 'Libs.private: $(LIBS)' > $(DESTDIR)$(LIBDIR)/pkgconfig/cotangent.pc
+
+bench: $(SHARED) $(EXAMPLES) ## time the toy models, beside PyTorch where build/venv has it
+	@BUILD=$(BUILD) bench/run
+
+format: ## clang-format in place
+	clang-format -i include/cotangent/*.h src/*.[ch] src/*/*.[ch] ops/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] tests/*.[ch]
+
+clean: ## remove build/
 	rm -rf $(BUILD)
+
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
-.PHONY: all clean
+.SECONDARY:
+.PHONY: all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers install bench format clean FORCE
