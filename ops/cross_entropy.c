@@ -1,0 +1,44 @@
+/* cross_entropy: loss_r = lse_r - (1 - s) x_rt - s mean_j(x_rj),  lse = logsumexp(x_r), t the target, s the label smoothing;
+ * y = mean or sum of the loss_r;   dx_rj = g w (softmax(x_r)_j - (1 - s) [j = t] - s / C),  w = 1 or 1 / count.
+ * Kept for backward are the logits and lse, not the softmax. */
+#include "loss.h"
+
+static ct_tensor *cross_entropy_forward(ct_call *c) {
+    ct_tensor *x = c->in[0], *targets = c->in[1];
+    c->drop = CT_DROP_OUT;
+    if (!op_is_real(c, 0)) return NULL;
+    if (x->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "cross_entropy: the logits %s are not (N, C)", SHAPE(x->shape));
+    if (!op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return NULL;
+    ct_tensor *losses = op_new(c, x->dtype, targets->shape), *lse = c->saved[0] = op_new(c, x->dtype, targets->shape);
+    if (!losses || !lse) return NULL;
+    op_loss_rows(c, x->shape.dim[0],
+                 (ct_loss_rows){.classes = x->shape.dim[1],
+                                .target = (const int64_t *)targets->data,
+                                .x = x->data,
+                                .loss = losses->data,
+                                .lse = lse->data});
+    return op_loss_total(c, losses, op_loss_weight(c, targets));
+}
+
+static bool cross_entropy_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    ct_tensor *x = c->in[0], *targets = c->in[1], *dx = op_new(c, x->dtype, x->shape);
+    if (!dx) return false;
+    op_loss_rows(c, x->shape.dim[0],
+                 (ct_loss_rows){.classes = x->shape.dim[1],
+                                .scale = ct_item(g) * op_loss_weight(c, targets),
+                                .target = (const int64_t *)targets->data,
+                                .x = x->data,
+                                .lse = c->saved[0]->data,
+                                .dx = dx->data});
+    grad[0] = dx;
+    return true;
+}
+
+static const ct_op cross_entropy = {.name = "cross_entropy",
+                                    .attrs_size = sizeof(ct_cross_entropy_opts),
+                                    .forward = cross_entropy_forward,
+                                    .backward = cross_entropy_backward};
+
+ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets, ct_cross_entropy_opts opts) {
+    return ct_apply(&cross_entropy, (ct_tensor *[]){logits, targets}, 2, &opts);
+}

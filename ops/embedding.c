@@ -1,0 +1,70 @@
+/* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in their order */
+#include "index.h"
+#include "shape_ops.h"
+
+#include <string.h>
+
+enum { COLUMNS = 64 };   /* the backward's piece of work: each column has one owner, so that tokens may repeat */
+
+typedef struct {
+    const ct_kernels *k;
+    const int64_t *ids;
+    int64_t tokens, n;
+    size_t size;
+    char *weight, *rows;   /* W or dW; y or g */
+} lookup;
+
+static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const lookup *a = arg;
+    const size_t row = (size_t)a->n * a->size;
+    for (int64_t i = begin; i < end; i++) memcpy(a->rows + (size_t)i * row, a->weight + (size_t)a->ids[i] * row, row);
+}
+
+static void add_columns(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const lookup *a = arg;
+    const size_t row = (size_t)a->n * a->size;
+    const int64_t first = begin * COLUMNS, past = end * COLUMNS < a->n ? end * COLUMNS : a->n;
+    for (int64_t i = 0; i < a->tokens; i++)
+        a->k->axpy(past - first, 1, a->rows + (size_t)i * row + (size_t)first * a->size,
+                   a->weight + (size_t)a->ids[i] * row + (size_t)first * a->size);
+}
+
+static ct_tensor *embedding_forward(ct_call *c) {
+    ct_tensor *ids = c->in[0], *weight = c->in[1];
+    c->drop = CT_DROP_IN(1) | CT_DROP_OUT;
+    if (!op_is(c, 0, CT_I64) || !op_is_real(c, 1)) return NULL;
+    if (weight->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "embedding: the weight %s is not (V, D)", SHAPE(weight->shape));
+    if (ids->shape.ndim == CT_MAX_DIMS)
+        return ct_fail(c->context, CT_ERR_SHAPE, "embedding: ids %s have %d dims already", SHAPE(ids->shape), CT_MAX_DIMS);
+    if (!op_indices_inside(c, ids, "index", weight->shape.dim[0], 0)) return NULL;
+    ct_shape shape = ids->shape;
+    shape.dim[shape.ndim++] = weight->shape.dim[1];
+    ct_tensor *y = op_new(c, weight->dtype, shape);
+    if (y)
+        ct_parallel(c->context, ids->numel, op_grain(weight->shape.dim[1]), copy_rows,
+                    &(lookup){.ids = (const int64_t *)ids->data,
+                              .n = weight->shape.dim[1],
+                              .size = ct_dtype_size(weight->dtype),
+                              .weight = weight->data,
+                              .rows = y->data});
+    return y;
+}
+
+static bool embedding_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    ct_tensor *ids = c->in[0], *dw = op_grad_sum(c, 1);
+    if (!dw) return false;
+    lookup a = {.ids = (const int64_t *)ids->data, .tokens = ids->numel, .n = dw->shape.dim[1], .weight = dw->data, .rows = g->data};
+    a.k = c->context->isa->of[dw->dtype];
+    a.size = ct_dtype_size(dw->dtype);
+    const int64_t pieces = a.n / COLUMNS + (a.n % COLUMNS != 0);
+    const int64_t grain = op_grain(a.tokens * COLUMNS);
+    ct_parallel(c->context, pieces, grain, add_columns, &a);
+    grad[1] = dw;
+    return true;
+}
+
+static const ct_op embedding = {.name = "embedding", .forward = embedding_forward, .backward = embedding_backward};
+
+ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight) { return ct_apply(&embedding, (ct_tensor *[]){ids, weight}, 2, NULL); }

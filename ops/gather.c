@@ -1,0 +1,90 @@
+/* gather along dim d: y[.., i, ..] = x[.., index[.., i, ..], ..];   dx[.., j, ..] = sum of g[.., i, ..] where the index is j
+ *
+ * A fibre is what runs along dim at one place of the other dims: each is looked up, and its gradient added up, on its own. */
+#include "index.h"
+#include "shape_ops.h"
+
+#include <string.h>
+
+typedef struct {
+    ct_dtype dtype;
+    ct_shape other;                                        /* the index's shape with dim of size 1 */
+    int64_t x_stride[CT_MAX_DIMS], stride[CT_MAX_DIMS];    /* of x, and of index and y */
+    int64_t n, x_step, step;                               /* a fibre's length, and its strides */
+    const int64_t *index;
+    char *x, *y;   /* or dx, g */
+} fibres;
+
+static void locate(const fibres *a, int64_t fibre, int64_t *x_at, int64_t *at) {
+    *x_at = *at = 0;
+    for (int d = a->other.ndim - 1; d >= 0; d--) {
+        const int64_t i = fibre % a->other.dim[d];
+        fibre /= a->other.dim[d];
+        *x_at += i * a->x_stride[d];
+        *at += i * a->stride[d];
+    }
+}
+
+static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const fibres *a = arg;
+    const size_t size = ct_dtype_size(a->dtype);
+    for (int64_t f = begin, x_at, at; f < end; f++) {
+        locate(a, f, &x_at, &at);
+        for (int64_t i = 0; i < a->n; i++, at += a->step)
+            memcpy(a->y + (size_t)at * size, a->x + (size_t)(x_at + a->index[at] * a->x_step) * size, size);
+    }
+}
+
+static void add_up(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const fibres *a = arg;
+    for (int64_t f = begin, x_at, at; f < end; f++) {
+        locate(a, f, &x_at, &at);
+        for (int64_t i = 0; i < a->n; i++, at += a->step) {
+            const int64_t to = x_at + a->index[at] * a->x_step;
+            if (a->dtype == CT_F32) ((float *)a->x)[to] += ((const float *)a->y)[at];
+            else ((double *)a->x)[to] += ((const double *)a->y)[at];
+        }
+    }
+}
+
+/* A scalar is one fibre of one element. */
+static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data, ct_dtype dtype, ct_task *task) {
+    ct_tensor *index = c->in[1];
+    if (index->numel == 0) return;
+    fibres a = {.dtype = dtype, .other = index->shape, .n = 1, .index = (const int64_t *)index->data, .x = x_data, .y = y_data};
+    ct_shape_strides(x, a.x_stride);
+    ct_shape_strides(index->shape, a.stride);
+    if (x.ndim > 0) {
+        const int64_t asked = *(const int *)c->attrs, dim = asked < 0 ? asked + x.ndim : asked;
+        a.n = a.other.dim[dim], a.x_step = a.x_stride[dim], a.step = a.stride[dim];
+        a.other.dim[dim] = 1;
+    }
+    ct_parallel(c->context, ct_shape_numel(a.other), op_grain(a.n * 4), task, &a);
+}
+
+static ct_tensor *gather_forward(ct_call *c) {
+    ct_tensor *x = c->in[0], *index = c->in[1];
+    c->drop = CT_DROP_IN(0) | CT_DROP_OUT;
+    const int dim = op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
+    if (dim < 0 || !op_is(c, 1, CT_I64)) return NULL;
+    bool fits = index->shape.ndim == x->shape.ndim;
+    for (int d = 0; fits && d < x->shape.ndim; d++) fits = d == dim || index->shape.dim[d] <= x->shape.dim[d];
+    if (!fits)
+        return ct_fail(c->context, CT_ERR_SHAPE, "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape), SHAPE(x->shape), dim);
+    if (!op_indices_inside(c, index, "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1, 0)) return NULL;
+    ct_tensor *y = op_new(c, x->dtype, index->shape);
+    if (y) each_fibre(c, x->shape, x->data, y->data, x->dtype, look_up);
+    return y;
+}
+
+static bool gather_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    ct_tensor *dx = op_grad_sum(c, 0);
+    if (dx) each_fibre(c, dx->shape, dx->data, g->data, dx->dtype, add_up);
+    return (grad[0] = dx) != NULL;
+}
+
+static const ct_op gather = {.name = "gather", .attrs_size = sizeof(int), .forward = gather_forward, .backward = gather_backward};
+
+ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index) { return ct_apply(&gather, (ct_tensor *[]){x, index}, 2, &dim); }

@@ -1,0 +1,50 @@
+#include "loss.h"
+#include "index.h"
+
+bool op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
+    const ct_tensor *targets = c->in[i];
+    const double smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
+    if (!op_is(c, i, CT_I64)) return false;
+    if (targets->shape.ndim != 1 || targets->shape.dim[0] != rows)
+        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s", c->op->name, SHAPE(targets->shape), SHAPE(c->in[0]->shape));
+    if (!(smoothing >= 0 && smoothing <= 1))
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: the label smoothing is %g, not in [0, 1]", c->op->name, smoothing);
+    return op_indices_inside(c, targets, "target", classes, CT_IGNORED);
+}
+
+double op_loss_weight(const ct_call *c, const ct_tensor *targets) {
+    const int64_t *target = (const int64_t *)targets->data;
+    int64_t count = 0;
+    for (int64_t i = 0; i < targets->numel; i++) count += target[i] != CT_IGNORED;
+    if (count == 0) return 0;
+    return ((const ct_cross_entropy_opts *)c->attrs)->sum ? 1 : 1 / (double)count;
+}
+
+ct_tensor *op_loss_total(const ct_call *c, const ct_tensor *losses, double weight) {
+    ct_tensor *y = op_new(c, losses->dtype, CT_SCALAR);
+    if (!y) return NULL;
+    kernels(c)->sum(losses->numel, 1, losses->data, 1, y->data);
+    kernels(c)->scale(1, y->data, weight, y->data);
+    return y;
+}
+
+static void each_row(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const ct_loss_rows *a = arg;
+    for (int64_t r = begin; r < end; r++) {
+        const size_t one = (size_t)r * a->size, row = one * (size_t)a->classes;
+        const bool counts = a->target[r] != CT_IGNORED;
+        if (a->loss && counts) a->k->cross_entropy(a->classes, a->x + row, a->target[r], a->smoothing, a->loss + one, a->lse + one);
+        if (a->loss && !counts) a->k->fill(1, 0, a->loss + one), a->k->fill(1, 0, a->lse + one);
+        if (a->dx && counts)
+            a->k->cross_entropy_backward(a->classes, a->x + row, a->target[r], a->smoothing, a->lse + one, a->scale, a->dx + row);
+        if (a->dx && !counts) a->k->fill(a->classes, 0, a->dx + row);
+    }
+}
+
+void op_loss_rows(const ct_call *c, int64_t rows, ct_loss_rows a) {
+    a.k = kernels(c);
+    a.size = ct_dtype_size(c->in[0]->dtype);
+    a.smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
+    ct_parallel(c->context, rows, op_grain(a.classes), each_row, &a);
+}
