@@ -42,7 +42,7 @@ static int join_all(ct_contract_dim *m, ct_contract_dim *n, ct_contract_dim *k, 
             i++;
             continue;
         }
-        for (dims--, i = i < dims ? i : dims; i < dims; i++) batch[i] = batch[i + 1];
+        for (dims--; i < dims; i++) batch[i] = batch[i + 1];
         i = 0;   /* what has grown may fit another now */
     }
     return dims;

@@ -1,0 +1,93 @@
+/* linear: Y = X W' + b, x (..., in), weight (out, in), bias (out) -> (..., out);   dX = G W,  dW = G' X,  db = sum of G's rows.
+ * As torch.nn.functional.linear; the bias may be NULL. x may have any strides. */
+#include "op.h"
+
+#include "../src/gemm.h"
+
+/* The dims of x but the last, with x's and y's steps at places `x` and `y` of the product; the last of them as m. */
+static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, ct_contract_dim *m, ct_contract_dim batch[CT_MAX_DIMS]) {
+    const int rows = in->shape.ndim - 1;
+    *m = (ct_contract_dim){1, {0}};
+    for (int i = 0; i < rows; i++) {
+        ct_contract_dim d = {in->shape.dim[i], {0}};
+        d.step[x] = in->stride[i];
+        d.step[y] = out->stride[i];
+        if (i < rows - 1) batch[i] = d;
+        else *m = d;
+    }
+    return rows > 1 ? rows - 1 : 0;
+}
+
+typedef struct {
+    const ct_kernels *kernels;
+    const char *bias;
+    char *y;
+    int64_t n, size;
+} bias_args;
+
+static void bias_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const bias_args *a = arg;
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        char *row = a->y + i * a->n * a->size;
+        a->kernels->add(a->n, row, 1, a->bias, 1, row);
+    }
+}
+
+static ct_tensor *linear_forward(ct_call *c) {
+    const ct_tensor *x = c->in[0], *w = c->in[1];
+    ct_tensor *bias = c->in[2];
+    if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "linear: weight is NULL");
+    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
+    if (w->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "linear: weight must be (out, in), not %s", SHAPE(w->shape));
+    if (x->shape.ndim == 0 || x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
+        return ct_fail(c->context, CT_ERR_SHAPE, "linear: inner sizes differ: %s with weight %s", SHAPE(x->shape), SHAPE(w->shape));
+    const int last = x->shape.ndim - 1;
+    const int64_t out_features = w->shape.dim[0];
+    if (bias && (bias->shape.ndim != 1 || bias->shape.dim[0] != out_features))
+        return ct_fail(c->context, CT_ERR_SHAPE, "linear: bias %s does not fit weight %s", SHAPE(bias->shape), SHAPE(w->shape));
+
+    c->drop = CT_DROP_OUT | CT_DROP_IN(2) | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
+    ct_shape shape = x->shape;
+    shape.dim[last] = out_features;
+    ct_tensor *y = op_new(c, x->dtype, shape);
+    if (!y) return NULL;
+    ct_contract_dim m, batch[CT_MAX_DIMS];
+    ct_contract_dim n = {out_features, {0, w->stride[0], 1}}, k = {w->shape.dim[1], {x->stride[last], w->stride[1], 0}};
+    int dims = rows_of(x, y, 0, 2, &m, batch);
+    if (!ct_contract(c->context, x->dtype, m, n, k, batch, dims, x->data, w->data, false, y->data)) return NULL;
+    if (bias && y->numel > 0) {
+        if (!(bias = ct_tensor_dense(bias))) return NULL;
+        bias_args args = {kernels(c), bias->data, y->data, out_features, (int64_t)ct_dtype_size(y->dtype)};
+        ct_parallel(c->context, y->numel / out_features, op_grain(out_features), bias_task, &args);
+    }
+    return y;
+}
+
+static bool linear_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const ct_tensor *x = c->in[0], *w = c->in[1];
+    const int last = x->shape.ndim - 1;
+    const int64_t in = x->shape.dim[last], out = g->shape.dim[last];
+    ct_contract_dim m, batch[CT_MAX_DIMS];
+    bool add;
+    if (c->wants[0]) {   /* (..., out) @ (out, in) */
+        if (!(grad[0] = ct_grad_place(c, 0, &add))) return false;
+        int dims = rows_of(g, grad[0], 0, 2, &m, batch);
+        ct_contract_dim n = {in, {0, w->stride[1], 1}}, k = {out, {g->stride[last], w->stride[0], 0}};
+        if (!ct_contract(c->context, g->dtype, m, n, k, batch, dims, g->data, w->data, add, grad[0]->data)) return false;
+    }
+    if (c->wants[1]) {   /* (out, ...) @ (..., in): rows are summed over */
+        if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
+        int dims = rows_of(g, x, 0, 1, &m, batch);
+        ct_contract_dim of_out = {out, {g->stride[last], 0, in}}, of_in = {in, {0, x->stride[last], 1}};
+        if (!ct_contract(c->context, g->dtype, of_out, of_in, m, batch, dims, g->data, x->data, add, grad[1]->data)) return false;
+    }
+    return !c->in[2] || !c->wants[2] || op_sum_to_input(c, 2, g, &grad[2]);
+}
+
+static const ct_op linear = {
+    .name = "linear", .forward = linear_forward, .backward = linear_backward, .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
+
+ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias) {
+    return ct_apply(&linear, (ct_tensor *[]){x, weight, bias}, 3, NULL);
+}

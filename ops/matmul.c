@@ -1,0 +1,89 @@
+/* matmul: C = A B, (..., M, K) @ (..., K, N) -> (..., M, N);   dA = G B',  dB = A' G, summed over the batch dims that were broadcast.
+ *
+ * A 1-D side is a vector: as A a row (K), as B a column (K), and the result lacks its dim. No side is copied, whatever its strides,
+ * and gradients are added where they gather. */
+#include "op.h"
+
+#include "../src/gemm.h"
+
+typedef struct {
+    ct_contract_dim m, n, k, batch[CT_MAX_DIMS];   /* steps in A, B and C */
+    int dims;                                      /* of the batch */
+} product;
+
+static int batch_dims(const ct_tensor *x) { return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0; }
+
+/* The size of a batch dim, counted from the last one back, and its step: 0 where it repeats. */
+static int64_t batch_size(const ct_tensor *x, int back) { return back < batch_dims(x) ? x->shape.dim[batch_dims(x) - 1 - back] : 1; }
+static int64_t batch_step(const ct_tensor *x, int back) { return batch_size(x, back) == 1 ? 0 : x->stride[batch_dims(x) - 1 - back]; }
+
+static product describe(const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
+    const int a_row = a->shape.ndim > 1, b_col = b->shape.ndim > 1;   /* has it that dim? */
+    const int at_a = batch_dims(a), at_b = batch_dims(b), dims = at_a > at_b ? at_a : at_b;
+    product p = {.m = {1, {0}}, .n = {1, {0}}, .dims = dims};
+    p.k = (ct_contract_dim){a->shape.dim[at_a + a_row], {a->stride[at_a + a_row], b->stride[at_b], 0}};
+    if (a_row) p.m = (ct_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}};
+    if (b_col) p.n = (ct_contract_dim){b->shape.dim[at_b + 1], {0, b->stride[at_b + 1], c->stride[dims + a_row]}};
+    for (int i = 0; i < dims; i++) {
+        const int64_t size = c->shape.dim[dims - 1 - i];
+        p.batch[i] = (ct_contract_dim){size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
+    }
+    return p;
+}
+
+/* The same product seen from another side: operand x, y and z of it take the places of A, B and C. */
+static ct_contract_dim seen(ct_contract_dim d, int x, int y, int z) {
+    return (ct_contract_dim){d.size, {d.step[x], d.step[y], d.step[z]}};
+}
+
+static ct_tensor *matmul_forward(ct_call *c) {
+    const ct_tensor *a = c->in[0], *b = c->in[1];
+    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
+    if (a->shape.ndim == 0 || b->shape.ndim == 0)
+        return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
+    if (a->shape.dim[a->shape.ndim - 1] != b->shape.dim[batch_dims(b)])
+        return ct_fail(c->context, CT_ERR_SHAPE, "matmul: inner sizes differ: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
+
+    const int dims = batch_dims(a) > batch_dims(b) ? batch_dims(a) : batch_dims(b);
+    ct_shape shape = {.ndim = dims};
+    for (int i = 0; i < dims; i++) {
+        const int64_t of_a = batch_size(a, i), of_b = batch_size(b, i);
+        if (of_a != of_b && of_a != 1 && of_b != 1)
+            return ct_fail(c->context, CT_ERR_SHAPE, "matmul: batch dims do not broadcast: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
+        shape.dim[dims - 1 - i] = of_a == 1 ? of_b : of_a;
+    }
+    if (a->shape.ndim > 1) shape.dim[shape.ndim++] = a->shape.dim[a->shape.ndim - 2];
+    if (b->shape.ndim > 1) shape.dim[shape.ndim++] = b->shape.dim[b->shape.ndim - 1];
+
+    c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
+    ct_tensor *out = op_new(c, a->dtype, shape);
+    if (!out) return NULL;
+    product p = describe(a, b, out);
+    return ct_contract(c->context, a->dtype, p.m, p.n, p.k, p.batch, p.dims, a->data, b->data, false, out->data) ? out : NULL;
+}
+
+static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const ct_tensor *a = c->in[0], *b = c->in[1];
+    bool add;
+    if (c->wants[0]) {
+        if (!(grad[0] = ct_grad_place(c, 0, &add))) return false;
+        product p = describe(grad[0], b, g);
+        for (int i = 0; i < p.dims; i++) p.batch[i] = seen(p.batch[i], 2, 1, 0);
+        if (!ct_contract(c->context, g->dtype, seen(p.m, 2, 1, 0), seen(p.k, 2, 1, 0), seen(p.n, 2, 1, 0), p.batch, p.dims, g->data,
+                         b->data, add, grad[0]->data))
+            return false;
+    }
+    if (c->wants[1]) {
+        if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
+        product p = describe(a, grad[1], g);
+        for (int i = 0; i < p.dims; i++) p.batch[i] = seen(p.batch[i], 0, 2, 1);
+        if (!ct_contract(c->context, g->dtype, seen(p.k, 0, 2, 1), seen(p.n, 0, 2, 1), seen(p.m, 0, 2, 1), p.batch, p.dims, a->data,
+                         g->data, add, grad[1]->data))
+            return false;
+    }
+    return true;
+}
+
+static const ct_op matmul = {.name = "matmul", .forward = matmul_forward, .backward = matmul_backward, .flags = CT_OP_STRIDED};
+
+ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b) { return ct_apply(&matmul, (ct_tensor *[]){a, b}, 2, NULL); }
