@@ -1,0 +1,78 @@
+/* attention: out = softmax(q k^T scale + mask) v, over the keys that every mask leaves.   Vaswani et al. 2017, arXiv:1706.03762
+ *
+ * Query heads h G ... h G + G - 1 share key head h. Their queries are one matrix (G T, d) against its keys, which so are never
+ * repeated. */
+#include "op.h"
+
+#include <math.h>
+
+static bool check(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
+    ct_context *context = q->context;
+    if (!k || !v) return ct_fail(context, CT_ERR_ARGUMENT, "attention: %s is NULL", k ? "v" : "k");
+    const int64_t *a = q->shape.dim, *b = k->shape.dim, *e = v->shape.dim;
+    if (q->shape.ndim != 4 || k->shape.ndim != 4 || v->shape.ndim != 4)
+        return ct_fail(context, CT_ERR_SHAPE, "attention: q %s, k %s, v %s are not (B, H, T, d), (B, H_kv, S, d), (B, H_kv, S, d_v)",
+                       SHAPE(q->shape), SHAPE(k->shape), SHAPE(v->shape));
+    if (a[0] != b[0] || a[3] != b[3] || b[0] != e[0] || b[1] != e[1] || b[2] != e[2])
+        return ct_fail(context, CT_ERR_SHAPE, "attention: q %s, k %s and v %s do not fit together", SHAPE(q->shape), SHAPE(k->shape),
+                       SHAPE(v->shape));
+    if (b[1] == 0 ? a[1] != 0 : a[1] % b[1] != 0)
+        return ct_fail(context, CT_ERR_SHAPE, "attention: the key heads of %s do not divide the query heads of %s", SHAPE(k->shape),
+                       SHAPE(q->shape));
+    if (!ct_is_real(q->dtype) || q->dtype != k->dtype || q->dtype != v->dtype)
+        return ct_fail(context, CT_ERR_DTYPE, "attention: q %s, k %s, v %s are not all f32 or all f64", ct_dtype_name(q->dtype),
+                       ct_dtype_name(k->dtype), ct_dtype_name(v->dtype));
+    const ct_tensor *mask = opts->mask, *keys = opts->key_mask;
+    const ct_shape scores = CT_SHAPE(a[0], a[1], a[2], b[2]);
+    if (mask && mask->dtype != CT_BOOL && mask->dtype != q->dtype)
+        return ct_fail(context, CT_ERR_DTYPE, "attention: the mask is %s, not bool or %s", ct_dtype_name(mask->dtype), ct_dtype_name(q->dtype));
+    if (mask && !ct_shape_broadcasts_to(mask->shape, scores))
+        return ct_fail(context, CT_ERR_SHAPE, "attention: the mask %s does not broadcast to the scores %s", SHAPE(mask->shape), SHAPE(scores));
+    if (keys && keys->dtype != CT_BOOL)
+        return ct_fail(context, CT_ERR_DTYPE, "attention: the key mask is %s, not bool", ct_dtype_name(keys->dtype));
+    if (keys && !ct_shape_equal(keys->shape, CT_SHAPE(b[0], b[2])))
+        return ct_fail(context, CT_ERR_SHAPE, "attention: the key mask %s is not (B, S) of k %s", SHAPE(keys->shape), SHAPE(k->shape));
+    if (!(opts->dropout >= 0 && opts->dropout <= 1))
+        return ct_fail(context, CT_ERR_ARGUMENT, "attention: the dropout is %g, not in [0, 1]", opts->dropout);
+    if (isnan(opts->scale)) return ct_fail(context, CT_ERR_ARGUMENT, "attention: the scale is NaN");
+    return true;
+}
+
+/* What every bool mask leaves, of a shape that broadcasts to (B, H, T, S), in *keep; NULL where there is none. False: an error. */
+static bool kept(ct_context *context, const ct_attention_opts *opts, int64_t t, int64_t s, ct_tensor **keep) {
+    *keep = opts->mask && opts->mask->dtype == CT_BOOL ? opts->mask : NULL;
+    if (opts->causal) {
+        ct_tensor *past = ct_causal_mask(context, t, s);
+        *keep = *keep ? ct_logical_and(*keep, past) : past;
+    }
+    if (opts->key_mask) {
+        ct_tensor *real = ct_unsqueeze(ct_unsqueeze(opts->key_mask, 1), 1);   /* (B, S) -> (B, 1, 1, S) */
+        *keep = *keep ? ct_logical_and(*keep, real) : real;
+    }
+    return ct_ready(context);
+}
+
+static ct_attention_out attend(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
+    const int64_t b = q->shape.dim[0], h = q->shape.dim[1], t = q->shape.dim[2], d = q->shape.dim[3];
+    const int64_t h_kv = k->shape.dim[1], s = k->shape.dim[2], d_v = v->shape.dim[3], group = h_kv > 0 ? h / h_kv : 1;
+    const double scale = opts->scale != 0 ? opts->scale : d > 0 ? 1 / sqrt((double)d) : 1;
+    ct_tensor *keep;
+    if (!kept(q->context, opts, t, s, &keep)) return (ct_attention_out){0};
+    q = ct_reshape(ct_scale(q, scale), CT_SHAPE(b, h_kv, group * t, d));
+    ct_tensor *scores = ct_view(ct_matmul(q, ct_transpose(k, -1, -2)), CT_SHAPE(b, h, t, s)); /* (B, H_kv, G T, S) -> (B, H, T, S) */
+    if (opts->mask && opts->mask->dtype != CT_BOOL) scores = ct_add(scores, opts->mask);
+    ct_tensor *weights = ct_masked_softmax(scores, keep, -1);
+    if (opts->dropout > 0) weights = ct_dropout(weights, opts->dropout, true);
+    ct_tensor *out = ct_matmul(ct_view(weights, CT_SHAPE(b, h_kv, group * t, s)), v);
+    return (ct_attention_out){ct_view(out, CT_SHAPE(b, h, t, d_v)), weights};
+}
+
+ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts) {
+    if (!q || !ct_ready(q->context) || !check(q, k, v, &opts)) return (ct_attention_out){0};
+    const ct_scope scope = ct_scope_open(q->context);
+    ct_attention_out y = attend(q, k, v, &opts);
+    y.out = ct_scope_keep(scope, y.out);
+    y.weights = y.out && opts.need_weights ? ct_scope_keep(scope, y.weights) : NULL;
+    ct_scope_close(scope);
+    return y;
+}
