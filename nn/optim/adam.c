@@ -14,8 +14,16 @@ static bool step(ct_optim *optim, nn_slot *slot, ct_tensor *grad) {
     return op_adam_step(slot->param, grad, slot->state[0], slot->state[1], &n);
 }
 
-static const nn_rule adam_rule = {"Adam", {"m", "v"}, step};
-static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, step};
+static const nn_number numbers[] = {
+    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1)},
+    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2)},
+    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps)},
+    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay)},
+    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, decay_matrices_only)},
+    {0},
+};
+static const nn_rule adam_rule = {"Adam", {"m", "v"}, step, numbers};
+static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, step, numbers};
 
 static bool check_beta(ct_context *context, const char *name, const char *option, double beta) {
     if (!nn_check_number(context, name, option, beta)) return false;
@@ -35,9 +43,9 @@ static ct_optim *make(ct_module *module, const nn_rule *rule, ct_adamw_opts o) {
         !check_beta(context, rule->name, "beta2", o.beta2) || !nn_check_number(context, rule->name, "eps", o.eps) ||
         !nn_check_number(context, rule->name, "weight_decay", o.weight_decay))
         return NULL;
-    nn_numbers numbers = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .grad_scale = 1,
+    nn_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .grad_scale = 1,
                                    .decoupled = rule == &adamw_rule}};
-    return nn_optim_new(module, rule, o.lr, numbers, o.decay_matrices_only);
+    return nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only);
 }
 
 ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) { return make(module, &adam_rule, opts); }

@@ -19,10 +19,18 @@ typedef union {
     ct_sgd_numbers sgd;
 } nn_numbers;
 
+/* A number of ct_optim that a checkpoint keeps: f64 or bool. */
+typedef struct {
+    const char *name;
+    ct_dtype dtype;
+    size_t offset;
+} nn_number;
+
 typedef struct {
     const char *name;                       /* "AdamW" */
     const char *state[NN_STATES];           /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
     bool (*step)(ct_optim *optim, nn_slot *slot, ct_tensor *grad);
+    const nn_number *numbers;               /* besides lr; the last one has no name */
 } nn_rule;
 
 struct ct_optim {

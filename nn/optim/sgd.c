@@ -8,8 +8,15 @@ static bool step(ct_optim *optim, nn_slot *slot, ct_tensor *grad) {
     return op_sgd_step(slot->param, grad, slot->state[0], &n);
 }
 
-static const nn_rule plain_rule = {"SGD", {NULL}, step};
-static const nn_rule momentum_rule = {"SGD", {"momentum"}, step};
+static const nn_number numbers[] = {
+    {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum)},
+    {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening)},
+    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay)},
+    {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov)},
+    {0},
+};
+static const nn_rule plain_rule = {"SGD", {NULL}, step, numbers};
+static const nn_rule momentum_rule = {"SGD", {"momentum"}, step, numbers};
 
 ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
     if (!module) return NULL;
@@ -21,7 +28,7 @@ ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
         return NULL;
     if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: nesterov needs a momentum and no dampening", name);
-    nn_numbers numbers = {.sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .grad_scale = 1,
+    nn_numbers all = {.sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .grad_scale = 1,
                                   .nesterov = o.nesterov}};
-    return nn_optim_new(module, o.momentum > 0 ? &momentum_rule : &plain_rule, o.lr, numbers, false);
+    return nn_optim_new(module, o.momentum > 0 ? &momentum_rule : &plain_rule, o.lr, all, false);
 }

@@ -1,5 +1,7 @@
 /* Reading at an offset, and atomic replacement: temporary file, fsync, rename, fsync of the folder. */
+#ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
+#endif
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "file.h"
 

@@ -25,9 +25,8 @@ const char *ct_name_text(ct_text name, char text[CT_NAME_TEXT]) {
     if (name.size > CT_NAME_SHOWN) { /* cut between characters */
         for (shown.size = CT_NAME_SHOWN; shown.size > 0 && (name.at[shown.size] & 0xC0) == 0x80;) shown.size--;
     }
-    ct_write(&out, "\"");
     ct_write_escaped(&out, shown);
-    ct_write(&out, shown.size < name.size ? "...\"" : "\"");
+    if (shown.size < name.size) ct_write(&out, "...");
     text[out.used] = 0;
     return text;
 }
@@ -108,15 +107,15 @@ static bool read_tensor(ct_json *json, ct_file_tensor *tensor) {
 /* Do the offsets lie in the data, and hold the shape? */
 static bool check_tensor(const ct_safetensors *header, const ct_file_tensor *tensor) {
     long long begin = tensor->begin, end = tensor->end;
-    if (end < begin) return refuse(&header->file, "tensor %s: data_offsets [%lld, %lld] end before they begin", NAME(tensor->name), begin, end);
+    if (end < begin) return refuse(&header->file, "tensor \"%s\": data_offsets [%lld, %lld] end before they begin", NAME(tensor->name), begin, end);
     if (end > header->data_size) {
-        return refuse(&header->file, "tensor %s: data_offsets [%lld, %lld] reach beyond the %lld bytes of data", NAME(tensor->name), begin,
+        return refuse(&header->file, "tensor \"%s\": data_offsets [%lld, %lld] reach beyond the %lld bytes of data", NAME(tensor->name), begin,
                       end, (long long)header->data_size);
     }
     int bits = dtypes[tensor->dtype].bits;
-    if (tensor->numel > INT64_MAX / bits) return refuse(&header->file, "tensor %s: the size of its shape overflows", NAME(tensor->name));
+    if (tensor->numel > INT64_MAX / bits) return refuse(&header->file, "tensor \"%s\": the size of its shape overflows", NAME(tensor->name));
     if (tensor->numel * bits % 8 != 0 || tensor->numel * bits / 8 != end - begin) {
-        return refuse(&header->file, "tensor %s: %lld elements of %s are not the %lld bytes of data_offsets [%lld, %lld]",
+        return refuse(&header->file, "tensor \"%s\": %lld elements of %s are not the %lld bytes of data_offsets [%lld, %lld]",
                       NAME(tensor->name), (long long)tensor->numel, dtypes[tensor->dtype].name, end - begin, begin, end);
     }
     return true;
@@ -162,7 +161,7 @@ static bool read_members(ct_safetensors *header) {
             continue;
         }
         if (!read_tensor(&json, &tensor)) {
-            return refuse(&header->file, "header: tensor %s: %s at byte %lld", NAME(tensor.name), json.fault,
+            return refuse(&header->file, "header: tensor \"%s\": %s at byte %lld", NAME(tensor.name), json.fault,
                           (long long)(8 + (json.at - json.text)));
         }
         if (!check_tensor(header, &tensor)) return false;
@@ -191,14 +190,14 @@ static bool check_names(const ct_safetensors *header, const void **order, const 
     ct_sort(order, scratch, header->pairs, by_key);
     for (int64_t i = 1; i < header->pairs; i++) {
         if (by_key(order[i - 1], order[i]) == 0) {
-            return refuse(&header->file, "__metadata__: %s is there twice", NAME(((const ct_file_pair *)order[i])->key));
+            return refuse(&header->file, "__metadata__: \"%s\" is there twice", NAME(((const ct_file_pair *)order[i])->key));
         }
     }
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
     ct_sort(order, scratch, header->tensors, by_name);
     for (int64_t i = 1; i < header->tensors; i++) {
         if (by_name(order[i - 1], order[i]) == 0) {
-            return refuse(&header->file, "tensor %s is there twice", NAME(((const ct_file_tensor *)order[i])->name));
+            return refuse(&header->file, "tensor \"%s\" is there twice", NAME(((const ct_file_tensor *)order[i])->name));
         }
     }
     return true;
@@ -212,11 +211,11 @@ static bool check_places(const ct_safetensors *header, const void **order, const
     for (int64_t i = 0; i < header->tensors; i++) {
         const ct_file_tensor *tensor = order[i];
         if (tensor->begin < end) {
-            return refuse(&header->file, "tensor %s: its data begins at %lld and overlaps what ends at %lld", NAME(tensor->name),
+            return refuse(&header->file, "tensor \"%s\": its data begins at %lld and overlaps what ends at %lld", NAME(tensor->name),
                           (long long)tensor->begin, (long long)end);
         }
         if (tensor->begin > end) {
-            return refuse(&header->file, "tensor %s: its data begins at %lld behind a hole from %lld on", NAME(tensor->name),
+            return refuse(&header->file, "tensor \"%s\": its data begins at %lld behind a hole from %lld on", NAME(tensor->name),
                           (long long)tensor->begin, (long long)end);
         }
         end = tensor->end;

@@ -25,7 +25,7 @@ enum { CT_LARGEST_HEADER = 100 * 1000 * 1000 }; /* bytes */
 
 const char *ct_file_dtype_name(ct_file_dtype dtype);
 
-/* A name out of a file as messages show it, quoted, escaped, the rest of a long one left out: NAME(text) lives as long as the
+/* A name out of a file as messages show it: escaped, the rest of a long one left out: NAME(text) lives as long as the
  * enclosing block. */
 enum { CT_NAME_SHOWN = 100, CT_NAME_TEXT = 6 * CT_NAME_SHOWN + 8 };
 const char *ct_name_text(ct_text name, char text[CT_NAME_TEXT]);
@@ -74,12 +74,21 @@ bool ct_safetensors_fits(ct_file_dtype from, ct_dtype to);
 /* Reads the values into a row-major tensor of the same number of elements, whose dtype fits. f16 and bf16 are widened exactly. */
 bool ct_safetensors_read(const ct_safetensors *header, const ct_file_tensor *from, ct_tensor *to);
 
+/* A tensor and its name in a file. */
+typedef struct {
+    char *name;
+    ct_tensor *tensor;
+    const ct_file_tensor *from; /* for who reads it: where from, */
+    ct_tensor *read;            /* and what was read */
+    void *value;                /* of a number: where it is kept */
+} ct_named;
+
+/* A scalar tensor with the value of a number, and back. It is made also while an error is pending. */
+ct_tensor *ct_number_new(ct_context *context, ct_dtype dtype, const void *value);
+void ct_number_get(const ct_tensor *number, void *value);
+
 /* Writes a file, atomically. Tensors are row-major; those of the largest elements go first, so that all are aligned. metadata is
  * key, value, ..., NULL, or NULL. A name or text that is not UTF-8, one that is there twice: CT_ERR_ARGUMENT. */
-typedef struct {
-    const char *name;
-    ct_tensor *tensor;
-} ct_named;
 bool ct_safetensors_write(ct_context *context, const char *op, const char *path, const char *const *metadata, const ct_named *named,
                           int64_t n);
 

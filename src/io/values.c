@@ -104,3 +104,11 @@ bool ct_safetensors_read(const ct_safetensors *header, const ct_file_tensor *fro
     ct_give(header->file.context, chunk, CHUNK);
     return ok;
 }
+
+ct_tensor *ct_number_new(ct_context *context, ct_dtype dtype, const void *value) {
+    ct_tensor *number = ct_tensor_new(context, dtype, CT_SCALAR);
+    if (number) memcpy(number->data, value, ct_dtype_size(dtype));
+    return number;
+}
+
+void ct_number_get(const ct_tensor *number, void *value) { memcpy(value, number->data, ct_dtype_size(number->dtype)); }

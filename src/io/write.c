@@ -34,7 +34,7 @@ static bool check_twice(ct_context *context, const char *op, const char *path, c
     ct_give(context, scratch, ct_bytes(n, sizeof *scratch));
     for (int64_t i = 1; i < n; i++) {
         if (strcmp(string[i - 1], string[i]) == 0) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s %s is there twice", op, path, what, NAME(ct_text_of(string[i])));
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s \"%s\" is there twice", op, path, what, NAME(ct_text_of(string[i])));
         }
     }
     return true;
@@ -65,7 +65,7 @@ static bool check_named(ct_context *context, const char *op, const char *path, c
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: no tensor can have the name __metadata__", op, path);
         }
         if (!named[i].tensor->contiguous) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s is not contiguous", op, path, NAME(ct_text_of(named[i].name)));
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: tensor \"%s\" is not contiguous", op, path, NAME(ct_text_of(named[i].name)));
         }
     }
     size_t bytes = ct_bytes(n, sizeof(void *));

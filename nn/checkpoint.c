@@ -1,0 +1,130 @@
+/* A checkpoint: one safetensors file with all that training needs to go on to the same bits.
+ *
+ *     model.NAME            the parameters
+ *     optim.STATE.NAME      the optimiser's state of each, as optim.m.weight
+ *     optim.step.NAME       i64 (): how often each was updated
+ *     optim.lr, ...         f64 or bool (): the optimiser's numbers, exact
+ *     __metadata__          the optimiser's name; step, seed and stream as decimals */
+#include <cotangent/io.h>
+
+#include <string.h>
+
+#include "optim/optim.h"
+#include "state.h"
+
+static const char format[] = "cotangent checkpoint 1";
+
+/* Everything but the metadata. */
+static bool gather(nn_state *state, const ct_checkpoint *checkpoint) {
+    ct_optim *optim = checkpoint->optim;
+    if (!nn_state_add_module(state, "model.", checkpoint->module) || !nn_state_add_number(state, "optim.", "lr", CT_F64, &optim->lr))
+        return false;
+    for (const nn_number *number = optim->rule->numbers; number->name; number++)
+        if (!nn_state_add_number(state, "optim.", number->name, number->dtype, (char *)optim + number->offset)) return false;
+    for (int64_t i = 0; i < optim->count; i++) {
+        nn_slot *slot = &optim->slots[i];
+        if (!nn_state_add_number(state, "optim.step.", slot->name, CT_I64, &slot->step)) return false;
+        for (int k = 0; k < NN_STATES && slot->state[k]; k++) {
+            char prefix[32];
+            snprintf(prefix, sizeof prefix, "optim.%s.", optim->rule->state[k]);
+            if (!nn_state_add(state, prefix, slot->name, slot->state[k])) return false;
+        }
+    }
+    return true;
+}
+
+/* The context to work in; NULL: something is missing, and an error recorded where there is a place for it. */
+static ct_context *check(const char *op, const char *path, const ct_checkpoint *checkpoint) {
+    if (!checkpoint) return NULL;
+    ct_context *context = checkpoint->module ? checkpoint->module->context : checkpoint->optim ? checkpoint->optim->context : NULL;
+    if (!context) return NULL;
+    if (!path || !checkpoint->module || !checkpoint->optim)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: path, module or optim is NULL", op);
+    if (checkpoint->optim->context != context)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: module and optim are of two contexts", op);
+    return context;
+}
+
+bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
+    static const char op[] = "checkpoint_save";
+    ct_context *context = check(op, path, checkpoint);
+    if (!context) return false;
+    if (checkpoint->step < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: step is %" PRId64 ", must be at least 0", op, path, checkpoint->step);
+    ct_rng rng = ct_rng_get(context);
+    char step[24], seed[24], stream[24];
+    snprintf(step, sizeof step, "%" PRId64, checkpoint->step);
+    snprintf(seed, sizeof seed, "%" PRIu64, rng.seed);
+    snprintf(stream, sizeof stream, "%" PRIu64, rng.stream);
+    const char *const metadata[] = {"format", format, "optim", checkpoint->optim->rule->name, "step", step, "seed", seed, "stream", stream, NULL};
+
+    nn_state state = {.context = context};
+    ct_frame frame;
+    ct_frame_open(context, &frame, true);
+    bool ok = gather(&state, checkpoint) && ct_safetensors_write(context, op, path, metadata, state.item, state.n);
+    ct_frame_close(context, &frame);
+    nn_state_free(&state);
+    return ok;
+}
+
+/* A decimal in the metadata, up to `most`. */
+static bool read_decimal(const ct_safetensors *file, const char *key, uint64_t most, uint64_t *out) {
+    const ct_text *text = ct_safetensors_metadata(file, ct_text_of(key));
+    bool ok = text && text->size > 0;
+    *out = 0;
+    for (size_t i = 0; ok && i < text->size; i++) {
+        uint64_t digit = (uint64_t)(text->at[i] - '0');
+        ok = text->at[i] >= '0' && text->at[i] <= '9' && *out <= (most - digit) / 10;
+        *out = 10 * *out + digit;
+    }
+    if (!ok) ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: metadata \"%s\" is no whole number", file->file.op, file->file.path, key);
+    return ok;
+}
+
+static bool read_metadata(const ct_safetensors *file, const ct_optim *optim, ct_rng *rng, uint64_t *step) {
+    const ct_file *f = &file->file;
+    const ct_text *kind = ct_safetensors_metadata(file, ct_text_of("format"));
+    if (!kind || ct_text_compare(*kind, ct_text_of(format)) != 0)
+        return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"", f->op, f->path, format);
+    const ct_text *name = ct_safetensors_metadata(file, ct_text_of("optim"));
+    if (!name || ct_text_compare(*name, ct_text_of(optim->rule->name)) != 0)
+        return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: the optimiser is %s, the file's is %s", f->op, f->path, optim->rule->name,
+                       name ? NAME(*name) : "missing");
+    return read_decimal(file, "step", INT64_MAX, step) && read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
+           read_decimal(file, "stream", UINT64_MAX, &rng->stream);
+}
+
+/* No parameter was updated less often than never. */
+static bool check_steps(const nn_state *state, const ct_file *file) {
+    for (int64_t i = 0; i < state->n; i++) {
+        int64_t step = 0;
+        if (state->item[i].tensor->dtype == CT_I64) ct_number_get(state->item[i].read, &step);
+        if (step < 0) return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s is negative", file->op, file->path, state->item[i].name);
+    }
+    return true;
+}
+
+bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
+    static const char op[] = "checkpoint_load";
+    ct_context *context = check(op, path, checkpoint);
+    if (!ct_ready(context)) return false;
+    ct_safetensors file;
+    if (!ct_safetensors_open(context, op, path, &file)) return false;
+    ct_rng rng;
+    uint64_t step;
+    nn_state state = {.context = context};
+    ct_frame frame;
+    ct_frame_open(context, &frame, true);
+    bool ok = read_metadata(&file, checkpoint->optim, &rng, &step) && gather(&state, checkpoint) &&
+              nn_state_match(&state, &file, checkpoint->module, "model.", false) && nn_state_read(&state, &file) &&
+              check_steps(&state, &file.file);
+    if (ok) {
+        nn_state_commit(&state);
+        ct_rng_set(context, rng);
+        checkpoint->step = (int64_t)step;
+    }
+    ct_frame_close(context, &frame);
+    nn_state_free(&state);
+    ct_safetensors_close(&file);
+    return ok;
+}

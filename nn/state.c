@@ -1,0 +1,169 @@
+/* Named tensors: gathered from a module, matched with a file, read, and copied in when all is read. */
+#include "state.h"
+
+#include <string.h>
+
+/* ---- gathering ---- */
+
+static bool make_room(nn_state *state) {
+    if (state->n < state->room) return true;
+    int64_t room = state->room ? 2 * state->room : 64;
+    ct_named *item = ct_take(state->context, ct_bytes(room, sizeof *item));
+    if (!item) return false;
+    if (state->n) memcpy(item, state->item, (size_t)state->n * sizeof *item);
+    ct_give(state->context, state->item, (size_t)state->room * sizeof *item);
+    state->item = item;
+    state->room = room;
+    return true;
+}
+
+bool nn_state_add(nn_state *state, const char *prefix, const char *name, ct_tensor *tensor) {
+    if (!make_room(state)) return false;
+    size_t before = strlen(prefix), length = strlen(name);
+    char *full = ct_take(state->context, before + length + 1);
+    if (!full) return false;
+    memcpy(full, prefix, before);
+    memcpy(full + before, name, length + 1);
+    state->item[state->n++] = (ct_named){.name = full, .tensor = tensor};
+    return true;
+}
+
+bool nn_state_add_number(nn_state *state, const char *prefix, const char *name, ct_dtype dtype, void *value) {
+    ct_tensor *number = ct_number_new(state->context, dtype, value);
+    if (!number || !nn_state_add(state, prefix, name, number)) return false;
+    state->item[state->n - 1].value = value;
+    return true;
+}
+
+bool nn_state_add_module(nn_state *state, const char *prefix, const ct_module *module) {
+    for (ct_param param = {0}; ct_module_next(module, &param);)
+        if (!nn_state_add(state, prefix, param.name, param.tensor)) return false;
+    return true;
+}
+
+void nn_state_free(nn_state *state) {
+    for (int64_t i = 0; i < state->n; i++) ct_give(state->context, state->item[i].name, strlen(state->item[i].name) + 1);
+    ct_give(state->context, state->item, (size_t)state->room * sizeof *state->item);
+    *state = (nn_state){.context = state->context};
+}
+
+/* ---- what does not match, in one message ---- */
+
+typedef struct {
+    ct_writer out;
+    char text[CT_MESSAGE_SIZE - 128];
+    const char *heading;   /* of the last thing said */
+    int64_t unsaid;        /* what there was no room for */
+} report;
+
+enum { REPORT_END = 32 };   /* bytes kept for "; and ... more" */
+
+static void say(report *r, const char *heading, const char *what) {
+    bool same = r->heading && !strcmp(r->heading, heading);
+    const char *before = !r->heading ? "" : same && *heading ? ", " : "; ";
+    size_t more = strlen(before) + (same ? 0 : strlen(heading)) + strlen(what);
+    if (r->unsaid || r->out.used + more + REPORT_END > sizeof r->text) {
+        r->unsaid++;
+        if (!r->heading) r->heading = heading;
+        return;
+    }
+    ct_write(&r->out, before);
+    if (!same) ct_write(&r->out, heading);
+    ct_write(&r->out, what);
+    r->heading = heading;
+}
+
+static bool fits(const ct_tensor *tensor, const ct_file_tensor *from) {
+    return from->ndim <= CT_MAX_DIMS && ct_shape_equal(tensor->shape, from->shape) && ct_safetensors_fits(from->dtype, tensor->dtype);
+}
+
+static void say_misfit(report *r, const ct_tensor *tensor, const ct_file_tensor *from) {
+    char what[CT_NAME_TEXT + 2 * CT_SHAPE_TEXT + 64];
+    const char *name = NAME(from->name);
+    if (from->ndim > CT_MAX_DIMS) {
+        snprintf(what, sizeof what, "%s has shape %s, file has %" PRId64 " dims", name, SHAPE(tensor->shape), from->ndim);
+    } else if (!ct_shape_equal(tensor->shape, from->shape)) {
+        snprintf(what, sizeof what, "%s has shape %s, file has %s", name, SHAPE(tensor->shape), SHAPE(from->shape));
+    } else {
+        snprintf(what, sizeof what, "%s is %s, file has %s", name, ct_dtype_name(tensor->dtype), ct_file_dtype_name(from->dtype));
+    }
+    say(r, "", what);
+}
+
+static bool said(report *r, const ct_file *file) {
+    if (!r->heading) return false;
+    char more[REPORT_END] = "";
+    if (r->unsaid) snprintf(more, sizeof more, "%s%" PRId64 " more", r->out.used ? "; and " : "", r->unsaid);
+    ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, file->path, (int)r->out.used, r->text, more);
+    return true;
+}
+
+/* ---- matching ---- */
+
+/* The item of the parameter that has this name in the module, first or not; NULL: there is none. */
+static ct_named *item_named(const nn_state *state, const ct_module *module, const char *prefix, ct_text name) {
+    size_t before = strlen(prefix);
+    if (name.size < before || memcmp(name.at, prefix, before) || strlen(name.at) != name.size) return NULL;
+    const ct_tensor *tensor = nn_find(module, name.at + before);
+    for (int64_t i = 0; tensor && i < state->n; i++)
+        if (state->item[i].tensor == tensor) return &state->item[i];
+    return NULL;
+}
+
+bool nn_state_match(nn_state *state, const ct_safetensors *file, const ct_module *module, const char *prefix, bool partial) {
+    ct_context *context = state->context;
+    size_t bytes = ct_bytes(file->tensors, sizeof(ct_named *));
+    ct_named **taker = ct_take_zeroed(context, bytes);   /* of each tensor of the file */
+    if (!taker) return false;
+
+    for (int64_t i = 0; i < state->n; i++) {
+        ct_named *item = &state->item[i];
+        item->from = ct_safetensors_find(file, ct_text_of(item->name));
+        if (item->from) taker[item->from - file->tensor] = item;
+    }
+    for (int64_t j = 0; j < file->tensors; j++) {
+        const ct_file_tensor *from = &file->tensor[j];
+        if (!taker[j]) taker[j] = item_named(state, module, prefix, from->name);
+        if (!taker[j]) continue;
+        if (!taker[j]->from || (partial && !fits(taker[j]->tensor, taker[j]->from))) taker[j]->from = from;
+    }
+
+    report r = {.heading = NULL};
+    r.out = (ct_writer){r.text, sizeof r.text, 0};
+    if (!partial) {
+        for (int64_t i = 0; i < state->n; i++)
+            if (!state->item[i].from) say(&r, "missing: ", state->item[i].name);
+        for (int64_t j = 0; j < file->tensors; j++)
+            if (!taker[j]) say(&r, "unexpected: ", NAME(file->tensor[j].name));
+        for (int64_t j = 0; j < file->tensors; j++)
+            if (taker[j] && !fits(taker[j]->tensor, &file->tensor[j])) say_misfit(&r, taker[j]->tensor, &file->tensor[j]);
+    } else {
+        for (int64_t i = 0; i < state->n; i++)
+            if (state->item[i].from && !fits(state->item[i].tensor, state->item[i].from)) state->item[i].from = NULL;
+    }
+    ct_give(context, taker, bytes);
+    return !said(&r, &file->file);
+}
+
+bool nn_state_read(nn_state *state, const ct_safetensors *file) {
+    for (int64_t i = 0; i < state->n; i++) {
+        ct_named *item = &state->item[i];
+        if (!item->from) continue;
+        item->read = ct_tensor_new(state->context, item->tensor->dtype, item->tensor->shape);
+        if (!item->read || !ct_safetensors_read(file, item->from, item->read)) return false;
+    }
+    return true;
+}
+
+void nn_state_commit(nn_state *state) {
+    for (int64_t i = 0; i < state->n; i++) {
+        ct_named *item = &state->item[i];
+        if (!item->read) continue;
+        if (item->value) {
+            ct_number_get(item->read, item->value);
+        } else {
+            ct_tensor_copy(item->tensor, item->read, false);
+            ct_tensor_wrote(item->tensor);
+        }
+    }
+}
