@@ -1,0 +1,389 @@
+/* Matrix products against a sum written out in double: every ISA, orientation, size around the blocks, batch, stride; and the same
+ * bits for any number of threads. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cotangent/cotangent.h>
+
+#include "../src/context.h"
+#include "../src/gemm.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+typedef struct {
+    int64_t batch, m, n, k;
+    bool ta, tb, tc;   /* stored by columns */
+    bool add;
+    double alpha;
+} problem;
+
+static uint64_t state = 1;
+static double noise(void) {   /* in [-1, 1) */
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)state * 0x1p-63;
+}
+
+static double get(const void *data, ct_dtype dtype, int64_t i) {
+    return dtype == CT_F32 ? (double)((const float *)data)[i] : ((const double *)data)[i];
+}
+static void put(void *data, ct_dtype dtype, int64_t i, double x) {
+    if (dtype == CT_F32) ((float *)data)[i] = (float)x;
+    else ((double *)data)[i] = x;
+}
+
+static size_t size_of(ct_dtype dtype) { return dtype == CT_F32 ? 4 : 8; }
+
+/* A block of n elements of noise, and as many bytes of its own as it says: what is read or written past it is valgrind's to find. */
+static void *filled(ct_dtype dtype, int64_t n) {
+    void *data = malloc((size_t)n * size_of(dtype) + 1);
+    for (int64_t i = 0; i < n; i++) put(data, dtype, i, noise());
+    return data;
+}
+
+static ct_context *context_of(const char *isa, int threads) {
+    ct_context *context = ct_context_new((ct_context_opts){.isa = isa, .threads = threads});
+    ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+    return context;
+}
+
+/* The largest error, in units of what rounding may do: the sum of |a b| and of what was there, times eps. */
+static double error_of(const void *got, const void *before, ct_dtype dtype, problem p, ct_matrix a, ct_matrix b, ct_matrix c) {
+    double worst = 0, eps = dtype == CT_F32 ? 0x1p-23 : 0x1p-52;
+    for (int64_t item = 0; item < p.batch; item++) {
+        for (int64_t i = 0; i < p.m; i++) {
+            for (int64_t j = 0; j < p.n; j++) {
+                const int64_t at = item * c.batch + i * c.row + j * c.col;
+                double sum = 0, bound = 0;
+                for (int64_t q = 0; q < p.k; q++) {
+                    double term = get(a.data, dtype, item * a.batch + i * a.row + q * a.col) *
+                                  get(b.data, dtype, item * b.batch + q * b.row + j * b.col);
+                    sum += term;
+                    bound += fabs(term);
+                }
+                const double was = p.add ? get(before, dtype, at) : 0, error = fabs(get(got, dtype, at) - (p.alpha * sum + was));
+                if (!(error == 0)) worst = fmax(worst, isnan(error) ? INFINITY : error / (eps * (fabs(p.alpha) * bound + fabs(was))));
+            }
+        }
+    }
+    return worst;
+}
+
+static ct_matrix laid_out(void *data, int64_t rows, int64_t cols, bool by_columns) {
+    return by_columns ? (ct_matrix){data, 1, rows, rows * cols} : (ct_matrix){data, cols, 1, rows * cols};
+}
+
+/* Elements of C that are not the product's stay as they are: C has a margin of columns. */
+static void check(ct_context *context, ct_dtype dtype, problem p) {
+    enum { MARGIN = 3 };
+    void *a = filled(dtype, p.batch * p.m * p.k), *b = filled(dtype, p.batch * p.k * p.n);
+    const int64_t count = p.batch * (p.tc ? p.n * (p.m + MARGIN) : p.m * (p.n + MARGIN));
+    void *c = filled(dtype, count), *before = malloc((size_t)count * size_of(dtype) + 1);
+    memcpy(before, c, (size_t)count * size_of(dtype));
+    ct_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb);
+    ct_matrix mc = p.tc ? laid_out(c, p.m + MARGIN, p.n, true) : laid_out(c, p.m, p.n + MARGIN, false);
+    ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, ma, mb, p.add, mc));
+    const double error = error_of(c, before, dtype, p, ma, mb, mc);
+    /* a sum in blocks of kc: its error grows with the root of k, with a bound far under k */
+    ck_assert_msg(error <= 4 + sqrt((double)p.k), "%s %s: %d (%d %d %d) t %d%d%d add %d alpha %g: error %g", context->isa->name,
+                  dtype == CT_F32 ? "f32" : "f64", (int)p.batch, (int)p.m, (int)p.n, (int)p.k, p.ta, p.tb, p.tc, p.add, p.alpha, error);
+    for (int64_t item = 0, at = 0; item < p.batch; item++) {
+        for (int64_t row = 0; row < (p.tc ? p.n : p.m); row++) {
+            at += p.tc ? p.m : p.n;
+            ck_assert_msg(!memcmp((char *)c + (size_t)at * size_of(dtype), (char *)before + (size_t)at * size_of(dtype), MARGIN * size_of(dtype)),
+                          "%s writes past C's rows", context->isa->name);
+            at += MARGIN;
+        }
+    }
+    free(a); free(b); free(c); free(before);
+}
+
+static ct_dtype dtype_of(int i) { return i % 2 ? CT_F64 : CT_F32; }
+
+START_TEST(sizes) {
+    static const int64_t size[] = {0, 1, 2, 3, 7, 16, 33, 64, 65};
+    for (int isa = 0; ct_isa_at(isa); isa++) {
+        ct_context *context = context_of(ct_isa_at(isa)->name, 1);
+        int turn = 0;
+        for (int m = 0; m < COUNT(size); m++) {
+            for (int n = 0; n < COUNT(size); n++) {
+                for (int k = 0; k < COUNT(size); k++, turn++) {   /* the rest of a case goes round, in steps without a common factor */
+                    problem p = {1, size[m], size[n], size[k], turn & 1, turn & 2, turn % 5 == 0, turn % 3 == 0, turn % 7 ? 1 : -0.5};
+                    check(context, dtype_of(turn / 4), p);
+                }
+            }
+        }
+        ct_context_free(context);
+    }
+}
+END_TEST
+
+START_TEST(orientations) {
+    static const int64_t size[][3] = {{13, 35, 20}, {1, 70, 400}, {70, 1, 400}, {1, 300, 9}, {130, 150, 400}, {128, 128, 128}, {33, 17, 800}};
+    for (int isa = 0; ct_isa_at(isa); isa++) {
+        ct_context *context = context_of(ct_isa_at(isa)->name, 2);
+        for (int s = 0; s < COUNT(size); s++) {
+            for (int t = 0; t < 16; t++) {
+                problem p = {1, size[s][0], size[s][1], size[s][2], t & 1, t & 2, t & 4, t & 8, 1.5};
+                if (p.m * p.n * p.k > 1000000 && (t & 4)) continue;
+                check(context, dtype_of(s + t / 4), p);
+            }
+        }
+        ct_context_free(context);
+    }
+}
+END_TEST
+
+START_TEST(batches) {
+    static const problem list[] = {
+        {2, 3, 4, 5, .alpha = 1},          {7, 33, 9, 17, true, false, .add = true, .alpha = 2}, {40, 8, 8, 8, false, true, .alpha = 1},
+        {3, 1, 40, 30, .alpha = 1},        {0, 3, 4, 5, .alpha = 1},                             {20, 70, 66, 33, true, true, .alpha = 1},
+        {2, 128, 96, 100, .alpha = 1},     {5, 64, 1, 20, .add = true, .alpha = 1},
+    };
+    for (int isa = 0; ct_isa_at(isa); isa++) {
+        ct_context *context = context_of(ct_isa_at(isa)->name, 2);
+        for (int i = 0; i < COUNT(list); i++) {
+            check(context, CT_F32, list[i]);
+            check(context, CT_F64, list[i]);
+        }
+        ct_context_free(context);
+    }
+}
+END_TEST
+
+/* Steps of 0 and backward, no dim of step 1, one matrix for a whole batch. */
+START_TEST(strides) {
+    enum { M = 19, N = 37, K = 23, BATCH = 3 };
+    for (int isa = 0; ct_isa_at(isa); isa++) {
+        ct_context *context = context_of(ct_isa_at(isa)->name, 1);
+        for (int i = 0; i < 64; i++) {
+            const ct_dtype dtype = dtype_of(isa);
+            const int64_t size = (int64_t)size_of(dtype), space = 3 * BATCH * (M + N + K) * (M + N + K);
+            void *a = filled(dtype, space), *b = filled(dtype, space), *c = filled(dtype, space), *before = malloc((size_t)(space * size));
+            memcpy(before, c, (size_t)(space * size));
+            problem p = {BATCH, i % 16 == 15 ? 1 : M, N, i % 8 == 7 ? 1 : K, .add = i & 1, .alpha = 1};
+            ct_matrix ma[] = {{a, K, 1, 0}, {a, 0, 1, K}, {a, 1, 0, M}, {(char *)a + M * K * 2 * size, -2 * K, 2, 0}, {(char *)a + K * size, 2 * K, -1, 5}};
+            ct_matrix mb[] = {{b, N, 1, 0}, {b, 0, 1, N}, {b, 1, 0, K}, {(char *)b + K * N * 2 * size, -N, 3, 0}, {b, 2, 2 * K, 1}};
+            ct_matrix mc[] = {{c, N, 1, M * N}, {c, 2, 2 * M, 2 * M * N}, {(char *)c + M * N * size, -N, 1, M * N}, {c, N * BATCH, 1, N}};
+            ct_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i % 4];
+            ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, 1, x, y, p.add, z));
+            const int64_t base = ((char *)z.data - (char *)c) / size;
+            const double error = error_of(z.data, (char *)before + base * size, dtype, p, x, y, z);
+            ck_assert_msg(error <= 8, "case %d of %s: error %g", i, context->isa->name, error);
+            free(a); free(b); free(c); free(before);
+        }
+        ct_context_free(context);
+    }
+}
+END_TEST
+
+/* Several slices, blocks and pieces; the same bits for 1, 2, 3 and 7 threads. */
+START_TEST(threads) {
+    static const problem list[] = {{1, 150, 300, 800, .add = true, .alpha = 0.7}, {30, 40, 33, 70, .alpha = 1}, {3, 1, 1100, 500, .alpha = 1},
+                                   {1, 520, 70, 130, true, true, .alpha = 1}, {2, 257, 129, 65, .alpha = 1}};
+    static const int count[] = {1, 2, 3, 7};
+    for (int isa = 0; ct_isa_at(isa); isa++) {
+        for (int i = 0; i < 2 * COUNT(list); i++) {
+            const problem p = list[i / 2];
+            const ct_dtype dtype = dtype_of(i);
+            const size_t bytes = (size_t)(p.batch * p.m * p.n) * size_of(dtype);
+            void *a = filled(dtype, p.batch * p.m * p.k), *b = filled(dtype, p.batch * p.k * p.n), *c = filled(dtype, p.batch * p.m * p.n);
+            void *got[COUNT(count)];
+            for (int t = 0; t < COUNT(count); t++) {
+                ct_context *context = context_of(ct_isa_at(isa)->name, count[t]);
+                got[t] = malloc(bytes);
+                memcpy(got[t], c, bytes);
+                ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, laid_out(a, p.m, p.k, p.ta), laid_out(b, p.k, p.n, p.tb),
+                                  p.add, laid_out(got[t], p.m, p.n, false)));
+                ck_assert_msg(!memcmp(got[0], got[t], bytes), "%s: %d threads change case %d", context->isa->name, count[t], i);
+                ct_context_free(context);
+            }
+            for (int t = 0; t < COUNT(count); t++) free(got[t]);
+            free(a); free(b); free(c);
+        }
+    }
+}
+END_TEST
+
+/* An element does not depend on where in C it lies, nor on how large C is: rows alone are rows of the whole. */
+START_TEST(part_of_whole) {
+    enum { M = 61, N = 83, K = 450 };
+    for (int isa = 0; ct_isa_at(isa); isa++) {
+        ct_context *context = context_of(ct_isa_at(isa)->name, 2);
+        float *a = filled(CT_F32, M * K), *b = filled(CT_F32, K * N), *c = filled(CT_F32, M * N), *part = filled(CT_F32, M * N);
+        ck_assert(ct_gemm(context, CT_F32, 1, M, N, K, 1, laid_out(a, M, K, false), laid_out(b, K, N, false), false, laid_out(c, M, N, false)));
+        for (int m = 2; m < M; m += 13) {
+            ck_assert(ct_gemm(context, CT_F32, 1, m, N - 5, K, 1, laid_out(a, M, K, false), laid_out(b, K, N, false), false,
+                              laid_out(part, M, N, false)));
+            for (int i = 0; i < m; i++) ck_assert(!memcmp(part + i * N, c + i * N, (N - 5) * sizeof(float)));
+        }
+        free(a); free(b); free(c); free(part);
+        ct_context_free(context);
+    }
+}
+END_TEST
+
+/* NaN and infinity of A and B come through, and do not leak out of the padding; old values of C do not come through without add. */
+START_TEST(not_finite) {
+    ct_context *context = context_of(NULL, 1);
+    float a[5 * 5], b[5 * 5], c[5 * 5];
+    for (int i = 0; i < 25; i++) a[i] = b[i] = 1, c[i] = NAN;
+    a[1 * 5 + 2] = NAN;
+    b[3 * 5 + 4] = INFINITY;
+    ck_assert(ct_gemm(context, CT_F32, 1, 5, 5, 5, 1, laid_out(a, 5, 5, false), laid_out(b, 5, 5, false), false, laid_out(c, 5, 5, false)));
+    for (int i = 0; i < 25; i++) {
+        if (i / 5 == 1) ck_assert(isnan(c[i]));
+        else if (i % 5 == 4) ck_assert(isinf(c[i]));
+        else ck_assert(c[i] == 5);
+    }
+    ct_context_free(context);
+}
+END_TEST
+
+/* The second product of a size makes no call to the allocator. */
+START_TEST(steady_memory) {
+    ct_context *context = context_of(NULL, 2);
+    float *a = filled(CT_F32, 300 * 300), *b = filled(CT_F32, 300 * 300), *c = filled(CT_F32, 300 * 300);
+    int64_t calls = 0;
+    for (int i = 0; i < 3; i++) {
+        for (int64_t n = 10; n <= 300; n += 145) {
+            ck_assert(ct_gemm(context, CT_F32, 1, n, n, n, 1, laid_out(a, n, n, false), laid_out(b, n, n, false), false, laid_out(c, n, n, false)));
+        }
+        if (i == 1) calls = ct_memory(context).allocator_calls;
+    }
+    ck_assert_int_eq(calls, ct_memory(context).allocator_calls);
+    ck_assert_int_eq(ct_memory(context).live, 0);
+    free(a); free(b); free(c);
+    ct_context_free(context);
+}
+END_TEST
+
+/* ---- the ops on it ---- */
+
+/* A zero of c's, seen as (..., m, n), by ct_matmul of views against ct_gemm's definition: sums over every index written out. */
+static double at(ct_tensor *x, const int64_t *index) {   /* broadcast: dims from the last one back */
+    int64_t offset = 0;
+    for (int d = 0; d < ct_ndim(x); d++) offset += (ct_dim(x, d) == 1 ? 0 : index[8 - ct_ndim(x) + d]) * x->stride[d];
+    return ((const double *)x->data)[offset];
+}
+
+static void check_matmul(ct_tensor *a, ct_tensor *b) {
+    ct_tensor *c = ct_matmul(a, b), *g = NULL;
+    ck_assert_msg(c, "%s", ct_error_message(ct_context_of(a)));
+    const int64_t m = ct_dim(a, -2), n = ct_dim(b, -1), k = ct_dim(a, -1);
+    ct_tensor *da = ct_zeros(ct_context_of(a), CT_F64, ct_shape_of(a)), *db = ct_zeros(ct_context_of(a), CT_F64, ct_shape_of(b));
+    g = ct_randn(ct_context_of(a), CT_F64, ct_shape_of(c));
+    for (int64_t e = 0; e < ct_numel(c) / (m * n); e++) {
+        int64_t index[8] = {0}, rest = e;
+        for (int d = ct_ndim(c) - 3; d >= 0; d--) {
+            index[8 - ct_ndim(c) + d] = rest % ct_dim(c, d);
+            rest /= ct_dim(c, d);
+        }
+        for (int64_t i = 0; i < m; i++) {
+            for (int64_t j = 0; j < n; j++) {
+                double sum = 0, gij;
+                index[6] = i, index[7] = j;
+                gij = at(g, index);
+                for (int64_t q = 0; q < k; q++) {
+                    int64_t ia[8], ib[8];
+                    memcpy(ia, index, sizeof ia);
+                    memcpy(ib, index, sizeof ib);
+                    ia[7] = q, ib[6] = q;
+                    sum += at(a, ia) * at(b, ib);
+                    int64_t oa = 0, ob = 0;
+                    for (int d = 0; d < ct_ndim(a); d++) oa += (ct_dim(a, d) == 1 ? 0 : ia[8 - ct_ndim(a) + d]) * da->stride[d];
+                    for (int d = 0; d < ct_ndim(b); d++) ob += (ct_dim(b, d) == 1 ? 0 : ib[8 - ct_ndim(b) + d]) * db->stride[d];
+                    ((double *)da->data)[oa] += gij * at(b, ib);
+                    ((double *)db->data)[ob] += gij * at(a, ia);
+                }
+                ck_assert(fabs(sum - at(c, index)) < 1e-12);
+            }
+        }
+    }
+    ck_assert(ct_backward_with(&c, &g, 1, (ct_backward_opts){0}));
+    for (int i = 0; i < 2; i++) {
+        ct_tensor *leaf = i ? b : a, *want = i ? db : da, *got = ct_retain_grad(leaf) ? ct_grad(leaf) : NULL;
+        ck_assert(got != NULL);
+        for (int64_t e = 0; e < ct_numel(want); e++) ck_assert(fabs(((double *)got->data)[e] - ((double *)want->data)[e]) < 1e-11);
+    }
+}
+
+/* A view of a fresh leaf with its dims in another order, of that shape; the gradient of the view is kept. */
+static ct_tensor *permuted(ct_context *context, ct_shape shape, ct_shape order) {
+    ct_shape stored = shape;
+    for (int d = 0; d < shape.ndim; d++) stored.dim[order.dim[d]] = shape.dim[d];
+    return ct_retain_grad(ct_permute(ct_set_requires_grad(ct_randn(context, CT_F64, stored), true), order));
+}
+
+START_TEST(matmul_of_views) {
+    ct_context *context = context_of(NULL, 2);
+    static const int order[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 3, 2}, {3, 2, 1, 0}, {2, 3, 0, 1}};
+    static const int64_t shape[][2][4] = {
+        {{2, 3, 5, 4}, {2, 3, 4, 6}}, {{2, 3, 5, 4}, {1, 3, 4, 6}}, {{2, 1, 5, 4}, {2, 3, 4, 6}}, {{2, 3, 5, 4}, {1, 1, 4, 6}},
+        {{1, 3, 5, 4}, {2, 1, 4, 6}}, {{1, 1, 5, 4}, {2, 3, 4, 6}}, {{2, 3, 1, 4}, {1, 3, 4, 6}}, {{2, 3, 5, 1}, {2, 1, 1, 6}},
+        {{2, 3, 5, 4}, {2, 3, 4, 1}}, {{3, 2, 1, 4}, {3, 1, 4, 1}}};
+    for (int s = 0; s < COUNT(shape); s++) {
+        for (int o = 0; o < COUNT(order) * COUNT(order); o++) {
+            ct_scope scope = ct_scope_open(context);
+            ct_shape x = {4}, y = {4}, ox = {4}, oy = {4};
+            for (int d = 0; d < 4; d++) {
+                x.dim[d] = shape[s][0][d], y.dim[d] = shape[s][1][d];
+                ox.dim[d] = order[o % COUNT(order)][d], oy.dim[d] = order[o / COUNT(order)][d];
+            }
+            check_matmul(permuted(context, x, ox), permuted(context, y, oy));
+            ct_scope_close(scope);
+        }
+    }
+    ct_context_free(context);
+}
+END_TEST
+
+static void refused(ct_context *context, ct_tensor *out, ct_status status, const char *message) {
+    ck_assert(out == NULL);
+    ck_assert_int_eq(ct_error(context), status);
+    ck_assert_str_eq(ct_error_message(context), message);
+    ct_error_clear(context);
+}
+
+START_TEST(refusals) {
+    ct_context *context = context_of(NULL, 1);
+#define ZEROS(...) ct_zeros(context, CT_F32, CT_SHAPE(__VA_ARGS__))
+    refused(context, ct_matmul(ZEROS(2, 10, 512), ZEROS(256, 64)), CT_ERR_SHAPE, "matmul: inner sizes differ: (2, 10, 512) @ (256, 64)");
+    refused(context, ct_matmul(ZEROS(3), ZEROS(4)), CT_ERR_SHAPE, "matmul: inner sizes differ: (3) @ (4)");
+    refused(context, ct_matmul(ZEROS(2, 3, 4), ZEROS(3, 4, 5)), CT_ERR_SHAPE, "matmul: batch dims do not broadcast: (2, 3, 4) @ (3, 4, 5)");
+    refused(context, ct_matmul(ZEROS(2, 3), ct_zeros(context, CT_F32, CT_SCALAR)), CT_ERR_SHAPE, "matmul: a scalar has no inner size: (2, 3) @ ()");
+    refused(context, ct_linear(ZEROS(2, 10), ZEROS(4, 5), NULL), CT_ERR_SHAPE, "linear: inner sizes differ: (2, 10) with weight (4, 5)");
+    refused(context, ct_linear(ZEROS(2, 5), ZEROS(4, 5), ZEROS(5)), CT_ERR_SHAPE, "linear: bias (5) does not fit weight (4, 5)");
+    refused(context, ct_linear(ZEROS(2, 5), ZEROS(5), NULL), CT_ERR_SHAPE, "linear: weight must be (out, in), not (5)");
+    refused(context, ct_linear(ZEROS(2, 5), NULL, NULL), CT_ERR_ARGUMENT, "linear: weight is NULL");
+    ck_assert(!ct_matmul(ZEROS(2, 3), ct_zeros(context, CT_F64, CT_SHAPE(3, 2))) && ct_error(context) == CT_ERR_DTYPE);
+    ct_error_clear(context);
+    ck_assert(!ct_matmul(ct_zeros(context, CT_I64, CT_SHAPE(2, 3)), ct_zeros(context, CT_I64, CT_SHAPE(3, 2))) && ct_error(context) == CT_ERR_DTYPE);
+    ct_error_clear(context);
+    ck_assert(!ct_linear(ZEROS(2, 3), ZEROS(4, 3), ct_zeros(context, CT_F64, CT_SHAPE(4))) && ct_error(context) == CT_ERR_DTYPE);
+    ct_context_free(context);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("gemm");
+    TCase *tcase = tcase_create("gemm");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, sizes);
+    tcase_add_test(tcase, orientations);
+    tcase_add_test(tcase, batches);
+    tcase_add_test(tcase, strides);
+    tcase_add_test(tcase, threads);
+    tcase_add_test(tcase, part_of_whole);
+    tcase_add_test(tcase, not_finite);
+    tcase_add_test(tcase, steady_memory);
+    tcase_add_test(tcase, matmul_of_views);
+    tcase_add_test(tcase, refusals);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
