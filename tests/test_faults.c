@@ -1,0 +1,331 @@
+/* The n-th request for memory fails, once or from then on, for every n: nothing crashes, nothing leaks, nothing is half done, and the
+ * context goes on after ct_error_clear. The pool asks the allocator seldom, so besides the allocator ct_take itself is made to
+ * fail: link with -Wl,--wrap=ct_take -Wl,--wrap=ct_take_zeroed -Wl,--wrap=ct_take_string. */
+#include <check.h>
+#include <cotangent/cotangent.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../src/memory.h"
+
+static struct {
+    int64_t calls, at;   /* requests so far, and which of them fails; at 0: none does, and none is counted */
+    bool forever, take;  /* of ct_take's requests, not the allocator's */
+    int64_t bytes;       /* that the allocator has given and not got back */
+} fault;
+
+static bool fails(void) {
+    if (!fault.at) return false;
+    fault.calls++;
+    return fault.forever ? fault.calls >= fault.at : fault.calls == fault.at;
+}
+
+void *__real_ct_take(ct_context *context, size_t size);
+void *__real_ct_take_zeroed(ct_context *context, size_t size);
+char *__real_ct_take_string(ct_context *context, const char *string);
+void *__wrap_ct_take(ct_context *context, size_t size);
+void *__wrap_ct_take_zeroed(ct_context *context, size_t size);
+char *__wrap_ct_take_string(ct_context *context, const char *string);
+
+#define REFUSED(context) (fault.take && fails() && (ct_fail(context, CT_ERR_MEMORY, "injected: out of memory"), true))
+void *__wrap_ct_take(ct_context *context, size_t size) { return REFUSED(context) ? NULL : __real_ct_take(context, size); }
+void *__wrap_ct_take_zeroed(ct_context *context, size_t size) { return REFUSED(context) ? NULL : __real_ct_take_zeroed(context, size); }
+char *__wrap_ct_take_string(ct_context *context, const char *string) { return REFUSED(context) ? NULL : __real_ct_take_string(context, string); }
+
+static void *allocate(void *data, size_t size) {
+    (void)data;
+    if (!fault.take && fails()) return NULL;
+    void *block = malloc(size);
+    if (block) fault.bytes += (int64_t)size;
+    return block;
+}
+
+static void release(void *data, void *block, size_t size) {
+    (void)data;
+    fault.bytes -= (int64_t)size;
+    free(block);
+}
+
+static ct_context *new_context(int threads) {
+    return ct_context_new((ct_context_opts){.seed = 5, .threads = threads, .allocator = {allocate, release, NULL}});
+}
+
+/* ---- sweeping: a program is run with the n-th request failing, then again without, in the same context ---- */
+
+typedef struct {
+    float value[4096];
+    int64_t count;
+} result;
+
+typedef bool program(ct_context *context, result *out);   /* from the generator's start; true: all of it was done */
+
+static const char *modes[] = {"the allocator, once", "the allocator, for ever", "ct_take, once", "ct_take, for ever"};
+
+static void sweep(program *run, int threads) {
+    static result want, got;
+    fault.at = 0;
+    ct_context *c = new_context(threads);
+    ck_assert_msg(run(c, &want), "without a fault: %s", ct_error_message(c));
+    ct_context_free(c);
+    ck_assert_int_eq(fault.bytes, 0);
+    for (int mode = 0; mode < 4; mode++) {
+        fault.forever = mode & 1, fault.take = mode & 2;
+        int64_t failures = 0;
+        for (int64_t at = 1;; at++) {
+            fault.calls = 0, fault.at = at;
+            c = new_context(threads);
+            if (c) {
+                bool done = run(c, &got);
+                bool failed = fault.calls >= at;
+                failures += !done;
+                ck_assert_msg(done || ct_error(c) == CT_ERR_MEMORY, "%s, %d: status %d: %s", modes[mode], (int)at, (int)ct_error(c), ct_error_message(c));
+                ck_assert_msg(failed || done, "%s, %d: an error without a fault: %s", modes[mode], (int)at, ct_error_message(c));
+                if (done) ck_assert_msg(ct_error(c) == CT_OK, "%s, %d: done, with an error: %s", modes[mode], (int)at, ct_error_message(c));
+                if (done) ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value), "%s, %d: done, with another result", modes[mode], (int)at);
+                fault.at = 0;
+                ct_error_clear(c);
+                ck_assert_msg(run(c, &got), "%s, %d: afterwards: %s", modes[mode], (int)at, ct_error_message(c));
+                ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value), "%s, %d: afterwards the result is another", modes[mode], (int)at);
+                ct_context_free(c);
+                ck_assert_msg(fault.bytes == 0, "%s, %d: %d bytes leak", modes[mode], (int)at, (int)fault.bytes);
+                if (!failed) break;
+            }
+            ck_assert_int_eq(fault.bytes, 0);
+        }
+        ck_assert_msg(failures > 0 || mode == 0, "%s: no fault was ever felt", modes[mode]);
+    }
+}
+
+/* ---- a training step ---- */
+
+static ct_module *model_new(ct_context *c) {
+    ct_module *model = ct_module_new(c, "model");
+    ct_module_add_child(model, "embed", ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 7, .embedding_dim = 8}));
+    ct_module_add_child(model, "positions", ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 8, .learned = true}));
+    ct_module_append(model, "layers", ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .dropout = 0.1, .norm_first = true}));
+    ct_module_append(model, "layers", ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .activation = CT_GELU}));
+    ct_module_add_child(model, "head", ct_linear_new(c, (ct_linear_opts){.in_features = 8, .out_features = 7}));
+    if (!ct_error(c)) return model;
+    ct_module_free(model);
+    return NULL;
+}
+
+static ct_tensor *model_loss(ct_module *model, ct_tensor *ids, ct_tensor *targets) {
+    ct_tensor *x = ct_forward(ct_module_child(model, "positions"), ct_forward(ct_module_child(model, "embed"), ids));
+    ct_tensor *memory = ct_encoder_layer_forward(ct_module_child(model, "layers.0"), x, (ct_mha_call){.causal = true}).out;
+    x = ct_decoder_layer_forward(ct_module_child(model, "layers.1"), x, memory, (ct_mha_call){.causal = true}, (ct_mha_call){.need_weights = true}).out;
+    ct_tensor *logits = ct_forward(ct_module_child(model, "head"), x);
+    return ct_cross_entropy(ct_view(logits, CT_SHAPE(-1, 7)), targets, (ct_cross_entropy_opts){.label_smoothing = 0.1});
+}
+
+static void parameters(ct_module *model, result *out) {
+    memset(out, 0, sizeof *out);
+    for (ct_param p = {0}; ct_module_next(model, &p); out->count += ct_numel(p.tensor))
+        ct_to_f32(p.tensor, out->value + out->count, ct_numel(p.tensor));
+}
+
+static bool train(ct_context *c, result *out) {
+    static const int64_t ids[] = {1, 2, 3, 4, 5, 6, 0, 1, 2, 3}, targets[] = {2, 3, 4, 5, 6, 0, 1, 2, 3, -100};
+    result before;
+    ct_scope scope = ct_scope_open(c);
+    ct_seed(c, 5);
+    ct_module *model = model_new(c);
+    ct_optim *optim = ct_adamw_new(model, (ct_adamw_opts){.lr = 0.01, .weight_decay = 0.1});
+    bool done = optim != NULL;
+    for (int step = 0; step < 2 && done; step++) {
+        ct_scope inner = ct_scope_open(c);
+        ct_optim_zero_grad(optim);
+        bool back = ct_backward(model_loss(model, ct_from_i64(c, CT_SHAPE(2, 5), ids), ct_from_i64(c, CT_SHAPE(10), targets)));
+        ct_clip_grad_norm(model, 1);
+        parameters(model, &before);
+        done = ct_optim_step(optim);
+        parameters(model, out);
+        ck_assert_msg(done || !memcmp(&before, out, sizeof before), "a failed step changed parameters");
+        ck_assert(!done || back);
+        ct_scope_close(inner);
+    }
+    done = done && !ct_error(c);
+    ct_optim_free(optim);
+    ct_module_free(model);
+    ct_scope_close(scope);
+    return done;
+}
+
+START_TEST(a_training_step) { sweep(train, 1); }
+END_TEST
+
+static bool multiply(ct_context *c, result *out) {
+    memset(out, 0, sizeof *out);
+    ct_scope scope = ct_scope_open(c);
+    ct_seed(c, 5);
+    ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(150, 150)), true), *y = ct_tanh(ct_matmul(x, ct_transpose(x, 0, 1)));
+    bool done = ct_backward(ct_sum(y, CT_ALL, false)) && ct_to_f32(ct_narrow(ct_grad(x), 0, 0, 20), out->value, 3000);
+    ct_scope_close(scope);
+    return done;
+}
+
+START_TEST(work_on_three_threads) { sweep(multiply, 3); }
+END_TEST
+
+/* ---- making things: what is not made leaves nothing behind ---- */
+
+static ct_module *make(ct_context *c, int kind) {
+    switch (kind) {
+    case 0: return ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 4});
+    case 1: return ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 3, .embedding_dim = 4});
+    case 2: return ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = 3});
+    case 3: return ct_rms_norm_new(c, (ct_rms_norm_opts){.dim = 3});
+    case 4: return ct_dropout_new(c, 0.5);
+    case 5: return ct_mlp_new(c, (ct_mlp_opts){.dim = 4});
+    case 6: return ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 4});
+    case 7: return ct_mha_new(c, (ct_mha_opts){.embed_dim = 4, .num_heads = 2, .kdim = 3, .add_bias_kv = true});
+    case 8: return ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
+    case 9: return ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
+    default: return ct_module_new(c, "mine");
+    }
+}
+
+START_TEST(a_constructor) {
+    fault.take = true, fault.forever = false;
+    for (int64_t at = 1;; at++) {
+        fault.at = 0;
+        ct_context *c = new_context(1);
+        ct_module_free(make(c, _i));   /* what a context sets up once */
+        int64_t before = ct_memory(c).live;
+        fault.calls = 0, fault.at = at;
+        ct_module *module = make(c, _i);
+        bool failed = fault.calls >= at;
+        fault.at = 0;
+        ck_assert_msg(!module == (ct_error(c) != CT_OK) && !module == failed, "fault %d: %s", (int)at, ct_error_message(c));
+        if (!module) ck_assert_msg(ct_memory(c).live == before, "fault %d: %d bytes are left behind", (int)at, (int)(ct_memory(c).live - before));
+        ct_error_clear(c);
+        ct_module_free(module);
+        ck_assert_msg(ct_memory(c).live == before, "%d bytes are left behind by a module that was freed", (int)(ct_memory(c).live - before));
+        ct_context_free(c);
+        ck_assert_int_eq(fault.bytes, 0);
+        if (!failed) break;
+    }
+}
+END_TEST
+
+/* ---- files ---- */
+
+static char folder[] = "/tmp/cotangent-faults-XXXXXX", path[64];
+
+static void with_folder(void) {
+    strcpy(folder + strlen(folder) - 6, "XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model", folder);
+}
+
+static int files(void) {
+    int n = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; (e = readdir(dir));) n += e->d_name[0] != '.' || strlen(e->d_name) > 2;
+    closedir(dir);
+    return n;
+}
+
+static void without_folder(void) {
+    unlink(path);
+    rmdir(folder);
+}
+
+static ct_module *two_layers(ct_context *c, double value) {
+    ct_module *model = ct_mlp_new(c, (ct_mlp_opts){.dim = 3});
+    for (ct_param p = {0}; model && ct_module_next(model, &p);) ct_init_constant(p.tensor, value);
+    return ct_error(c) ? NULL : model;
+}
+
+/* A module of ones is saved over one of twos. */
+static bool save(ct_context *c, result *out) {
+    static const char *metadata[] = {"author", "a test", NULL};
+    int64_t at = fault.at;
+    fault.at = 0;
+    ct_context *plain = ct_context_new((ct_context_opts){.threads = 1});
+    ct_save(two_layers(plain, 2), path, NULL);
+    fault.at = at;
+
+    bool done = ct_save(two_layers(c, 1), path, metadata);
+    fault.at = 0;
+    ct_module *check = two_layers(plain, 0);
+    ck_assert_msg(ct_load(check, path, (ct_load_opts){0}), "the file is broken: %s", ct_error_message(plain));
+    parameters(check, out);
+    for (int64_t i = 0; i < out->count; i++) ck_assert_msg(out->value[i] == (done ? 1 : 2), "the file is neither the old nor the new one");
+    ct_context_free(plain);
+    ck_assert_int_eq(files(), 1);
+    fault.at = at;
+    return done;
+}
+
+START_TEST(a_save) { sweep(save, 1); }
+END_TEST
+
+static bool load(ct_context *c, result *out) {
+    int64_t at = fault.at;
+    ct_module *model = two_layers(c, 1);
+    bool done = model && ct_load(model, path, (ct_load_opts){0});
+    fault.at = 0;
+    if (model) {
+        parameters(model, out);
+        for (int64_t i = 0; i < out->count; i++) ck_assert_msg(out->value[i] == (done ? 2 : 1), "a failed load changed a parameter");
+    }
+    fault.at = at;
+    return done;
+}
+
+START_TEST(a_load) {
+    fault.at = 0;
+    ct_context *plain = ct_context_new((ct_context_opts){.threads = 1});
+    ck_assert(ct_save(two_layers(plain, 2), path, NULL));
+    ct_context_free(plain);
+    sweep(load, 1);
+}
+END_TEST
+
+static bool checkpoint(ct_context *c, result *out) {
+    memset(out, 0, sizeof *out);
+    ct_module *model = two_layers(c, 1);
+    ct_optim *optim = ct_adam_new(model, (ct_adam_opts){0});
+    ct_scope scope = ct_scope_open(c);
+    ct_backward(ct_sum(ct_forward(model, ct_ones(c, CT_F32, CT_SHAPE(2, 3))), CT_ALL, false));
+    ct_optim_step(optim);
+    bool done = ct_checkpoint_save(path, &(ct_checkpoint){model, optim, 17});
+    for (ct_param p = {0}; model && ct_module_next(model, &p);) ct_init_constant(p.tensor, 9);
+    ct_checkpoint read = {model, optim, 0};
+    bool loaded = done && ct_checkpoint_load(path, &read);
+    if (model) parameters(model, out);
+    ck_assert(!loaded || (read.step == 17 && out->value[0] != 9));
+    if (done && !loaded) {
+        ck_assert_int_eq(read.step, 0);
+        for (int64_t i = 0; i < out->count && !ct_error(c); i++) ck_assert(out->value[i] == 9);
+    }
+    ct_scope_close(scope);
+    return loaded && !ct_error(c);
+}
+
+START_TEST(a_checkpoint) { sweep(checkpoint, 1); }
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("faults");
+    TCase *memory = tcase_create("memory"), *io = tcase_create("files");
+    tcase_set_timeout(memory, 120);
+    tcase_add_test(memory, a_training_step);
+    tcase_add_test(memory, work_on_three_threads);
+    tcase_add_loop_test(memory, a_constructor, 0, 11);
+    suite_add_tcase(suite, memory);
+    tcase_set_timeout(io, 120);
+    tcase_add_checked_fixture(io, with_folder, without_folder);
+    tcase_add_test(io, a_save);
+    tcase_add_test(io, a_load);
+    tcase_add_test(io, a_checkpoint);
+    suite_add_tcase(suite, io);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
