@@ -22,7 +22,8 @@ static ct_tensor *bring_back(ct_tensor *x, int dim, int ndim) {
 
 static ct_tensor *along(const ct_op *op, ct_tensor *const *in, int n, int dim) {
     ct_tensor *x = in[0];
-    if (!x || !ct_ready(x->context)) return NULL;
+    if (!x) return ct_apply(op, in, n, NULL);   /* which says so */
+    if (!ct_ready(x->context)) return NULL;
     const int ndim = x->shape.ndim;
     dim = op_dim_or_scalar(op->name, x, dim);
     if (dim < 0) return NULL;
@@ -38,8 +39,7 @@ static ct_tensor *along(const ct_op *op, ct_tensor *const *in, int n, int dim) {
 ct_tensor *op_along(const ct_op *op, ct_tensor *x, int dim) { return along(op, (ct_tensor *[]){x}, 1, dim); }
 
 ct_tensor *op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim) {
-    if (!x || !ct_ready(x->context)) return NULL;
-    if (mask && !ct_shape_broadcasts_to(mask->shape, x->shape))
+    if (x && mask && !ct_shape_broadcasts_to(mask->shape, x->shape))
         return ct_fail(x->context, CT_ERR_SHAPE, "%s: the mask %s does not broadcast to %s", op->name, SHAPE(mask->shape), SHAPE(x->shape));
     return along(op, (ct_tensor *[]){x, mask}, 2, dim);
 }

@@ -6,9 +6,8 @@
 
 #include <math.h>
 
-static bool check(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
-    ct_context *context = q->context;
-    if (!k || !v) return ct_fail(context, CT_ERR_ARGUMENT, "attention: %s is NULL", k ? "v" : "k");
+static bool check(ct_context *context, ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
+    if (!q || !k || !v) return ct_fail(context, CT_ERR_ARGUMENT, "attention: %s is NULL", !q ? "q" : !k ? "k" : "v");
     const int64_t *a = q->shape.dim, *b = k->shape.dim, *e = v->shape.dim;
     if (q->shape.ndim != 4 || k->shape.ndim != 4 || v->shape.ndim != 4)
         return ct_fail(context, CT_ERR_SHAPE, "attention: q %s, k %s, v %s are not (B, H, T, d), (B, H_kv, S, d), (B, H_kv, S, d_v)",
@@ -68,8 +67,9 @@ static ct_attention_out attend(ct_tensor *q, ct_tensor *k, ct_tensor *v, const c
 }
 
 ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts) {
-    if (!q || !ct_ready(q->context) || !check(q, k, v, &opts)) return (ct_attention_out){0};
-    const ct_scope scope = ct_scope_open(q->context);
+    ct_context *context = ct_context_of(q ? q : k ? k : v);
+    if (!ct_ready(context) || !check(context, q, k, v, &opts)) return (ct_attention_out){0};
+    const ct_scope scope = ct_scope_open(context);
     ct_attention_out y = attend(q, k, v, &opts);
     y.out = ct_scope_keep(scope, y.out);
     y.weights = y.out && opts.need_weights ? ct_scope_keep(scope, y.weights) : NULL;

@@ -31,6 +31,6 @@ static const ct_op cast_to_whole = {.name = "cast", .attrs_size = sizeof(ct_dtyp
 
 ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
     if (!x || !ct_ready(x->context)) return NULL;
-    if ((unsigned)dtype > CT_BOOL) return ct_fail(x->context, CT_ERR_ARGUMENT, "cast: %d is no dtype", (int)dtype);
+    if (!ct_dtype_check(x->context, "cast", dtype)) return NULL;
     return ct_apply(ct_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1, &dtype);
 }
