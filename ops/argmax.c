@@ -3,9 +3,10 @@
 
 static ct_tensor *argmax_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
-    int dim = ct_dim_index(c->context, "argmax", *(const int *)c->attrs, x->shape.ndim);
+    int ndim = x->shape.ndim;
+    int dim = ct_dim_index(c->context, "argmax", *(const int *)c->attrs, ndim ? ndim : 1);   /* a scalar has one too, as in torch */
     if (dim < 0) return NULL;
-    if (x->shape.ndim && !x->shape.dim[dim])
+    if (ndim && !x->shape.dim[dim])
         return ct_fail(c->context, CT_ERR_SHAPE, "argmax: dim %d of %s has no element", dim, SHAPE(x->shape));
     return reduce(c, kernels(c)->argmax, NULL, CT_I64, x, 1u << dim, false);
 }

@@ -1,0 +1,323 @@
+/* Elementwise ops and comparisons, beyond the walk over ops.def: errors and their words, i64 and bool, ties, kinks, NaN, and what the
+ * tape keeps. */
+#include "op_check.h"
+
+/* ---- errors ---- */
+
+START_TEST(dtypes_that_are_refused) {
+    ct_tensor *f = of(CT_F32, CT_SHAPE(3)), *d = of(CT_F64, CT_SHAPE(3)), *i = of(CT_I64, CT_SHAPE(3)), *b = of(CT_BOOL, CT_SHAPE(3));
+    FAILS(ct_add(f, d), CT_ERR_DTYPE, "add");
+    FAILS(ct_mul(f, i), CT_ERR_DTYPE, "mul");
+    FAILS(ct_maximum(i, f), CT_ERR_DTYPE, "maximum");
+    FAILS(ct_eq(f, i), CT_ERR_DTYPE, "eq");
+    FAILS(ct_mse_loss(f, d), CT_ERR_DTYPE, "mse_loss");
+    FAILS(ct_where(b, f, d), CT_ERR_DTYPE, "where: dtypes differ: f32 and f64");
+    FAILS(ct_div(i, i), CT_ERR_DTYPE, "div");
+    FAILS(ct_pow(i, 2), CT_ERR_DTYPE, "pow");
+    FAILS(ct_exp(i), CT_ERR_DTYPE, "exp");
+    FAILS(ct_log(i), CT_ERR_DTYPE, "log");
+    FAILS(ct_sqrt(i), CT_ERR_DTYPE, "sqrt");
+    FAILS(ct_tanh(i), CT_ERR_DTYPE, "tanh");
+    FAILS(ct_sigmoid(i), CT_ERR_DTYPE, "sigmoid");
+    FAILS(ct_relu(i), CT_ERR_DTYPE, "relu");
+    FAILS(ct_silu(i), CT_ERR_DTYPE, "silu");
+    FAILS(ct_gelu(i), CT_ERR_DTYPE, "gelu");
+    FAILS(ct_gelu_tanh(i), CT_ERR_DTYPE, "gelu_tanh");
+    FAILS(ct_mean(i, CT_ALL, false), CT_ERR_DTYPE, "mean");
+    FAILS(ct_sum_to(i, CT_SCALAR), CT_ERR_DTYPE, "sum_to");
+    FAILS(ct_mse_loss(i, i), CT_ERR_DTYPE, "mse_loss");
+    FAILS(ct_add(b, b), CT_ERR_DTYPE, "add");
+    FAILS(ct_neg(b), CT_ERR_DTYPE, "neg");
+    FAILS(ct_scale(b, 2), CT_ERR_DTYPE, "scale");
+    FAILS(ct_max(b, CT_ALL, false), CT_ERR_DTYPE, "max");
+    FAILS(ct_argmax(b, 0), CT_ERR_DTYPE, "argmax");
+    FAILS(ct_logical_and(f, f), CT_ERR_DTYPE, "logical_and");
+    FAILS(ct_logical_or(i, i), CT_ERR_DTYPE, "logical_or");
+    FAILS(ct_logical_not(i), CT_ERR_DTYPE, "logical_not");
+    FAILS(ct_where(f, f, f), CT_ERR_DTYPE, "where");
+    FAILS(ct_masked_fill(f, i, 0), CT_ERR_DTYPE, "masked_fill");
+}
+END_TEST
+
+START_TEST(shapes_that_do_not_fit) {
+    ct_tensor *a = of(CT_F32, CT_SHAPE(2, 3)), *b = of(CT_F32, CT_SHAPE(4));
+    ct_tensor *m = of(CT_BOOL, CT_SHAPE(2, 2, 3)), *n = of(CT_BOOL, CT_SHAPE(4));
+    FAILS(ct_add(a, b), CT_ERR_SHAPE, "add: shapes do not broadcast: (2, 3) and (4)");
+    FAILS(ct_lt(b, a), CT_ERR_SHAPE, "lt: shapes do not broadcast: (4) and (2, 3)");
+    FAILS(ct_where(m, a, b), CT_ERR_SHAPE, "where: shapes do not broadcast: (2, 3) and (4)");
+    FAILS(ct_where(n, a, a), CT_ERR_SHAPE, "where: shapes do not broadcast: (4) and (2, 3)");
+    FAILS(ct_masked_fill(a, m, 0), CT_ERR_SHAPE, "masked_fill: the mask (2, 2, 3) does not broadcast to (2, 3)");
+    FAILS(ct_masked_fill(of(CT_F32, CT_SHAPE(1)), n, 0), CT_ERR_SHAPE, "(4) does not broadcast to (1)");
+    FAILS(ct_mse_loss(a, of(CT_F32, CT_SHAPE(3))), CT_ERR_SHAPE, "mse_loss: shapes differ: (2, 3) and (3)");
+    FAILS(ct_sum_to(a, CT_SHAPE(2)), CT_ERR_SHAPE, "sum_to: (2) does not broadcast to (2, 3)");
+    FAILS(ct_sum_to(b, CT_SHAPE(1, 4)), CT_ERR_SHAPE, "sum_to: (1, 4) does not broadcast to (4)");
+    FAILS(ct_sum_to(b, CT_SHAPE(-1)), CT_ERR_SHAPE, "sum_to");
+    FAILS(ct_sum(a, CT_DIMS(2), false), CT_ERR_SHAPE, "sum: no dim 2");
+    FAILS(ct_mean(a, CT_DIMS(-3), false), CT_ERR_SHAPE, "mean: no dim -3");
+    FAILS(ct_max(a, CT_DIMS(1, -1), false), CT_ERR_SHAPE, "max: dim -1 is named twice");
+    FAILS(ct_argmax(a, 2), CT_ERR_SHAPE, "argmax: no dim 2");
+    FAILS(ct_causal_mask(context, -1, 3), CT_ERR_SHAPE, "causal_mask");
+    FAILS(ct_causal_mask(context, 3, -1), CT_ERR_SHAPE, "causal_mask");
+    FAILS(ct_add(a, NULL), CT_ERR_ARGUMENT, "add");
+    FAILS(ct_where(NULL, a, a), CT_ERR_ARGUMENT, "where");
+    ck_assert_ptr_null(ct_exp(NULL));
+    ck_assert_int_eq(ct_error(context), CT_OK);
+}
+END_TEST
+
+/* ---- i64 and bool ---- */
+
+START_TEST(integers) {
+    int64_t big = ((int64_t)1 << 53) + 1;   /* which no double holds */
+    ct_tensor *a = I64(big, -3, 5), *b = I64(2, -4, 5);
+    ct_tensor *sum = ct_add(a, b), *one = ct_sub(ct_add_scalar(ct_neg(a), 1), ct_scale(a, -1));
+    ck_assert_int_eq(ct_data_i64(sum)[0], big + 2);
+    IS(one, 1, 1, 1);
+    IS(ct_sub(b, I64(1)), 1, -5, 4);
+    IS(ct_mul(b, b), 4, 16, 25);
+    IS(ct_maximum(a, b), (double)(big - 1), -3, 5);
+    ck_assert_int_eq(ct_data_i64(ct_maximum(a, b))[0], big);
+    IS(ct_minimum(a, b), 2, -4, 5);
+    IS(ct_abs(b), 2, 4, 5);
+    ck_assert_int_eq(ct_data_i64(ct_sum(a, CT_ALL, false))[0], big + 2);
+    ck_assert_int_eq(ct_data_i64(ct_max(a, CT_ALL, false))[0], big);
+    IS(ct_eq(a, I64(big - 1)), 0, 0, 0);
+    IS(ct_lt(b, a), 1, 1, 0);
+    IS(ct_argmax(b, 0), 2);
+    FAILS(ct_scale(a, 0.5), CT_ERR_ARGUMENT, "scale: i64 needs a whole number, not 0.5");
+    FAILS(ct_scale(a, INFINITY), CT_ERR_ARGUMENT, "scale");
+    FAILS(ct_add_scalar(a, -1.5), CT_ERR_ARGUMENT, "add_scalar: i64 needs a whole number, not -1.5");
+    FAILS(ct_add_scalar(a, NAN), CT_ERR_ARGUMENT, "add_scalar");
+    IS(ct_masked_fill(b, BOOL(false, true, false), 9), 2, 9, 5);
+    IS(ct_where(BOOL(false, true, true), b, I64(7)), 7, -4, 5);
+
+    ct_tensor *t = BOOL(true, false, true), *f = BOOL(true);
+    ct_tensor *count = ct_sum(t, CT_ALL, false);
+    ck_assert_int_eq(ct_dtype_of(count), CT_I64);
+    IS(count, 2);
+    IS(ct_eq(t, f), 1, 0, 1);
+    IS(ct_ne(t, f), 0, 1, 0);
+    IS(ct_lt(t, f), 0, 1, 0);
+    IS(ct_ge(t, f), 1, 0, 1);
+    IS(ct_where(t, t, f), 1, 1, 1);
+    IS(ct_masked_fill(t, t, 0), 0, 0, 0);
+    ck_assert_int_eq(ct_dtype_of(ct_logical_not(t)), CT_BOOL);
+
+    bool many[1000];
+    memset(many, 1, sizeof many);
+    IS(ct_sum(ct_from_bool(context, CT_SHAPE(500, 2), many), CT_DIMS(0), false), 500, 500);
+    IS(ct_sum(ct_from_bool(context, CT_SHAPE(10, 2, 50), many), CT_DIMS(0, 2), false), 500, 500);
+}
+END_TEST
+
+/* ---- ties, kinks and NaN ---- */
+
+START_TEST(ties_share) {
+    ct_tensor *a = F64(1, 2, 3, NAN, 1), *b = F64(1, 3, 2, 1, NAN);
+    backward(ct_maximum(a, b));
+    IS(ct_grad(a), .5, 0, 3, 4, 5);
+    IS(ct_grad(b), .5, 2, 0, 4, 5);
+    ct_zero_grad(a), ct_zero_grad(b);
+    backward(ct_minimum(a, b));
+    IS(ct_grad(a), .5, 2, 0, 4, 5);
+    IS(ct_grad(b), .5, 0, 3, 4, 5);
+
+    ct_tensor *column = ct_reshape(a, CT_SHAPE(5, 1)), *row = F64(2, 2);   /* both broadcast: (5, 2) */
+    ct_zero_grad(a);
+    backward(ct_maximum(column, row));
+    IS(ct_grad(a), 0, (3 + 4) / 2., 5 + 6, 7 + 8, 0);
+    IS(ct_grad(row), 1 + 3 / 2. + 7 + 9, 2 + 4 / 2. + 8 + 10);
+
+    ct_tensor *x = F64(1, 3, 3, 2, 3, 0, 0, 0);
+    backward(ct_max(ct_reshape(x, CT_SHAPE(2, 4)), CT_DIMS(1), false));
+    IS(ct_grad(x), 0, .5, .5, 0, 2, 0, 0, 0);
+    ct_zero_grad(x);
+    backward(ct_max(ct_reshape(x, CT_SHAPE(2, 4)), CT_DIMS(0), true));
+    IS(ct_grad(x), 0, 2, 3, 4, 1, 0, 0, 0);
+    ct_zero_grad(x);
+    backward(ct_max(x, CT_ALL, false));
+    IS(ct_grad(x), 0, 1 / 3., 1 / 3., 0, 1 / 3., 0, 0, 0);
+    /* dims that take turns: the 3, 3 in row 0 and the 3 in row 1 share as three, not as two halves of which one shares again */
+    ct_tensor *y = F64(3, 3, 0, 1, 3, 2, 1, 1);
+    backward(ct_max(ct_reshape(y, CT_SHAPE(2, 2, 2)), CT_DIMS(0, 2), true));
+    IS(ct_grad(y), 1 / 3., 1 / 3., 0, 2 / 3., 1 / 3., 0, 2 / 3., 2 / 3.);
+}
+END_TEST
+
+START_TEST(kinks) {
+    ct_tensor *x = F64(-1, -0., 0, 2);
+    backward(ct_abs(x));
+    IS(ct_grad(x), -1, 0, 0, 4);
+    ct_zero_grad(x);
+    backward(ct_relu(x));
+    IS(ct_grad(x), 0, 0, 0, 4);
+    ct_tensor *huge = F64(-800, -40, 40, 800);
+    IS(ct_sigmoid(huge), 0, exp(-40) / (1 + exp(-40)), 1, 1);
+    IS(ct_tanh(huge), -1, -1, 1, 1);
+    backward(ct_silu(huge));
+    for (int i = 0; i < 4; i++) ck_assert_msg(fabs(ct_data_f64(ct_grad(huge))[i] - (i < 2 ? 0 : i + 1)) < 1e-12, "silu' far out");
+    ct_zero_grad(huge);
+    backward(ct_gelu_tanh(huge));
+    IS(ct_grad(huge), 0, 0, 3, 4);
+    ct_zero_grad(huge);
+    backward(ct_gelu(huge));
+    IS(ct_grad(huge), 0, 0, 3, 4);
+}
+END_TEST
+
+START_TEST(powers) {
+    ct_tensor *x = F64(0, -2, 3);
+    const struct {
+        double e, y[3], dx[3];
+    } cases[] = {
+        {0, {1, 1, 1}, {0, 0, 0}},
+        {1, {0, -2, 3}, {1, 2, 3}},
+        {2, {0, 4, 9}, {0, -8, 18}},
+        {3, {0, -8, 27}, {0, 24, 81}},
+        {-1, {INFINITY, -.5, 1 / 3.}, {-INFINITY, -.5, -1 / 3.}},
+        {.5, {0, NAN, sqrt(3)}, {INFINITY, NAN, 1.5 / sqrt(3)}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ct_tensor *y = ct_pow(x, cases[i].e);
+        double got[3];
+        ct_zero_grad(x);
+        for (int side = 0; side < 2; side++) {
+            const double *want = side ? cases[i].dx : cases[i].y;
+            if (side) backward(y);
+            ck_assert(ct_to_f64(side ? ct_grad(x) : y, got, 3));
+            for (int j = 0; j < 3; j++)
+                ck_assert_msg(got[j] == want[j] || (isnan(got[j]) && isnan(want[j])) || fabs(got[j] - want[j]) < 1e-14,
+                              "%s of x^%g [%d]: %g, not %g", side ? "gradient" : "value", cases[i].e, j, got[j], want[j]);
+        }
+    }
+}
+END_TEST
+
+START_TEST(nan_in_nan_out) {
+    ct_tensor *x = F64(1, NAN, 2, NAN), *all = ct_detach(x);
+    IS(ct_max(x, CT_ALL, false), NAN);
+    IS(ct_max(ct_reshape(x, CT_SHAPE(2, 2)), CT_DIMS(0), false), 2, NAN);
+    IS(ct_argmax(x, 0), 1);
+    IS(ct_relu(x), 1, NAN, 2, NAN);
+    IS(ct_maximum(x, F64(0)), 1, NAN, 2, NAN);
+    IS(ct_minimum(F64(0), x), 0, NAN, 0, NAN);
+    IS(ct_sum(x, CT_ALL, false), NAN);
+    IS(ct_eq(x, x), 1, 0, 1, 0);
+    IS(ct_ne(x, x), 0, 1, 0, 1);
+    IS(ct_le(x, F64(1.5)), 1, 0, 0, 0);
+    IS(ct_ge(x, F64(1.5)), 0, 0, 1, 0);
+
+    /* a mask removes it, from values and from gradients */
+    ct_tensor *y = ct_masked_fill(x, ct_ne(all, all), -1);
+    IS(y, 1, -1, 2, -1);
+    ct_tensor *g = F64(1, NAN, 1, NAN);
+    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+    IS(ct_grad(x), 1, 0, 1, 0);
+    ct_tensor *b = F64(5);
+    backward(ct_where(ct_eq(all, all), x, b));
+    IS(ct_grad(x), 2, 0, 4, 0);
+    IS(ct_grad(b), 2 + 4);
+
+    float row[130];   /* longer than any vector: found in the middle and in the tail */
+    for (int at = 0; at < 130; at += 43) {
+        for (int i = 0; i < 130; i++) row[i] = (float)(i % 50);
+        IS(ct_argmax(ct_from_f32(context, CT_SHAPE(130), row), 0), 49);
+        row[at] = NAN;
+        ct_tensor *t = ct_from_f32(context, CT_SHAPE(130), row);
+        IS(ct_argmax(t, -1), at);
+        ck_assert(isnan(ct_item(ct_max(t, CT_ALL, false))));
+    }
+}
+END_TEST
+
+START_TEST(causal_masks) {
+    IS(ct_causal_mask(context, 3, 4), 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0);
+    IS(ct_causal_mask(context, 4, 2), 1, 0, 1, 1, 1, 1, 1, 1);
+    ck_assert_ptr_null(ct_causal_mask(NULL, 1, 1));
+    ct_fail(context, CT_ERR_ARGUMENT, "first");
+    ck_assert_ptr_null(ct_causal_mask(context, 2, 2));
+    ck_assert_str_eq(ct_error_message(context), "first");
+    ct_error_clear(context);
+}
+END_TEST
+
+/* ---- what the tape keeps ---- */
+
+static ct_tensor *fixed, *mask;
+
+static ct_tensor *add_fixed(ct_tensor *x) { return ct_add(x, fixed); }
+static ct_tensor *sub_fixed(ct_tensor *x) { return ct_sub(fixed, x); }
+static ct_tensor *mul_fixed(ct_tensor *x) { return ct_mul(x, fixed); }
+static ct_tensor *div_fixed(ct_tensor *x) { return ct_div(x, fixed); }
+static ct_tensor *by_fixed(ct_tensor *x) { return ct_div(fixed, x); }
+static ct_tensor *maximum_fixed(ct_tensor *x) { return ct_maximum(fixed, x); }
+static ct_tensor *squared(ct_tensor *x) { return ct_mul(x, x); }
+static ct_tensor *scaled(ct_tensor *x) { return ct_scale(x, 0.5); }
+static ct_tensor *moved(ct_tensor *x) { return ct_add_scalar(x, 0.5); }
+static ct_tensor *to_power(ct_tensor *x) { return ct_pow(x, 2); }
+static ct_tensor *filled(ct_tensor *x) { return ct_masked_fill(x, mask, 1); }
+static ct_tensor *chosen(ct_tensor *x) { return ct_where(mask, x, fixed); }
+static ct_tensor *summed(ct_tensor *x) { return ct_add(fixed, ct_sum(x, CT_DIMS(0), true)); }
+static ct_tensor *averaged(ct_tensor *x) { return ct_add(fixed, ct_mean(x, CT_DIMS(0), false)); }
+
+/* In a chain of calls whose intermediate handles end, each call leaves so many tensors of its size alive. */
+START_TEST(what_the_tape_keeps) {
+    static const struct {
+        const char *name;
+        ct_tensor *(*call)(ct_tensor *);
+        int kept;
+    } cases[] = {
+        {"add", add_fixed, 0}, {"sub", sub_fixed, 0}, {"mul", mul_fixed, 0}, {"div", div_fixed, 0}, {"scale", scaled, 0},
+        {"add_scalar", moved, 0}, {"neg", ct_neg, 0}, {"where", chosen, 0}, {"masked_fill", filled, 0}, {"sum", summed, 0},
+        {"mean", averaged, 0}, {"1/x", by_fixed, 1}, {"x x", squared, 1}, {"maximum", maximum_fixed, 1}, {"pow", to_power, 1},
+        {"exp", ct_exp, 1}, {"log", ct_log, 1}, {"sqrt", ct_sqrt, 1}, {"abs", ct_abs, 1}, {"tanh", ct_tanh, 1},
+        {"sigmoid", ct_sigmoid, 1}, {"relu", ct_relu, 1}, {"silu", ct_silu, 1}, {"gelu", ct_gelu, 1}, {"gelu_tanh", ct_gelu_tanh, 1},
+    };
+    const int64_t side = 256, empty = ct_memory(context).live;
+    fixed = ct_full(context, CT_F32, CT_SHAPE(side, side), 0.5);
+    const double size = (double)(ct_memory(context).live - empty);
+    mask = ct_causal_mask(context, side, side);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *x = ct_set_requires_grad(ct_full(context, CT_F32, CT_SHAPE(side, side), 0.7), true), *y = cases[i].call(x);
+        int64_t before = ct_memory(context).live;
+        for (int k = 0; k < 4; k++) {
+            ct_scope inner = ct_scope_open(context);
+            ct_tensor *next = ct_scope_return(inner, cases[i].call(y));
+            ct_release(y);
+            y = next;
+        }
+        double grown = (double)(ct_memory(context).live - before) / size / 4;
+        ck_assert_msg(y != NULL, "%s: %s", cases[i].name, ct_error_message(context));
+        ck_assert_msg(fabs(grown - cases[i].kept) < 0.1, "%s: a call keeps %.2f tensors, not %d", cases[i].name, grown, cases[i].kept);
+        ct_scope_close(scope);
+    }
+    /* and nothing at all where no gradient is wanted */
+    ct_tensor *y = ct_exp(fixed);
+    int64_t before = ct_memory(context).live;
+    for (int k = 0; k < 3; k++) {
+        ct_tensor *next = ct_exp(y);
+        ct_release(y);
+        y = next;
+    }
+    ck_assert_int_eq(ct_memory(context).live, before);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("elementwise");
+    TCase *all = tcase_create("all");
+    tcase_add_checked_fixture(all, open_context, close_context);
+    tcase_set_timeout(all, 60);
+    tcase_add_test(all, dtypes_that_are_refused);
+    tcase_add_test(all, shapes_that_do_not_fit);
+    tcase_add_test(all, integers);
+    tcase_add_test(all, ties_share);
+    tcase_add_test(all, kinks);
+    tcase_add_test(all, powers);
+    tcase_add_test(all, nan_in_nan_out);
+    tcase_add_test(all, causal_masks);
+    tcase_add_test(all, what_the_tape_keeps);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
