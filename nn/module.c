@@ -102,7 +102,7 @@ static bool name_is_free(const ct_module *module, const char *name, size_t behin
         ct_fail(context, CT_ERR_ARGUMENT, "%s: there is a \"%s\" already", nn_kind_name(module), name);
         return false;
     }
-    size_t length = strlen(name) + 1 + behind;
+    size_t length = strlen(name) + (behind ? 1 + behind : 0);
     for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
     if (length < NN_NAME_SIZE) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: a full name with \"%.40s\" takes %zu bytes, more than %d", nn_kind_name(module), name, length,
