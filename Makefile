@@ -19,6 +19,10 @@ BASE = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -f
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 LIBS = -lm -pthread
 
+# make V=1 shows whole commands.
+V ?= 0
+if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
+
 # Kernels are one source, compiled for each instruction set and each of f32 and f64.
 ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ISAS  = scalar
@@ -33,8 +37,8 @@ ISAS += neon
 neon_FLAGS   = -DCT_VECTOR_BYTES=16 -ffp-contract=fast
 endif
 KERNELS = $(BUILD)/obj/src/kernels
-KOBJ = $(foreach i,$(ISAS),$(KERNELS)/real_$(i)_f32.o $(KERNELS)/real_$(i)_f64.o) $(KERNELS)/random_f32.o $(KERNELS)/random_f64.o \
-       $(KERNELS)/int.o $(KERNELS)/isa.o
+KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
+       $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/*.c src/io/*.c ops/*.c nn/*.c nn/optim/*.c)) $(KOBJ)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c,$(wildcard examples/*.c)))
@@ -52,46 +56,40 @@ help: ## this list
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 $(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(ISAS:%=-DCT_HAVE_%) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(ISAS:%=-DCT_HAVE_%) -MMD -MP -c $< -o $@
 
+# random.c never makes one instruction of a b + c: its results are the same bits on every ISA.
+f64_FLAGS = -DCT_F64_KERNELS
 define real_kernels
-$(KERNELS)/real_$(1)_f32.o: src/kernels/real.c $(BUILD)/flags
+$(KERNELS)/real_$(1)_$(2).o: src/kernels/real.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) -DCT_TABLE=ct_kernels_$(1)_f32 -MMD -MP -c $$< -o $$@
-$(KERNELS)/real_$(1)_f64.o: src/kernels/real.c $(BUILD)/flags
+	$$(call if_quiet,CC)$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -DCT_TABLE=ct_kernels_$(1)_$(2) -DCT_RANDOM=ct_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
+$(KERNELS)/random_$(1)_$(2).o: src/kernels/random.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) -DCT_F64_KERNELS -DCT_TABLE=ct_kernels_$(1)_f64 -MMD -MP -c $$< -o $$@
+	$$(call if_quiet,CC)$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -ffp-contract=off -DCT_RANDOM=ct_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
 endef
-$(foreach i,$(ISAS),$(eval $(call real_kernels,$(i))))
-
-# What depends on random bits is compiled once for all instruction sets: the same bits everywhere.
-$(KERNELS)/random_f32.o: src/kernels/random.c $(BUILD)/flags
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
-$(KERNELS)/random_f64.o: src/kernels/random.c $(BUILD)/flags
-	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) -DCT_F64_KERNELS -MMD -MP -c $< -o $@
+$(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval $(call real_kernels,$(i),$(t)))))
 
 # One object in which only the public names are global, so that a static program sees no other name of ours.
 $(STATIC): $(OBJ)
-	$(CC) -r -nostdlib $(OBJ) -o $(BUILD)/cotangent.o
-	objcopy --localize-hidden $(BUILD)/cotangent.o
-	rm -f $@
-	$(AR) rcs $@ $(BUILD)/cotangent.o
+	$(call if_quiet,LD)$(CC) -r -nostdlib $(OBJ) -o $(BUILD)/cotangent.o
+	@objcopy --localize-hidden $(BUILD)/cotangent.o
+	@rm -f $@
+	@$(AR) rcs $@ $(BUILD)/cotangent.o
 
 $(SHARED): $(OBJ)
-	$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--no-undefined $(SANITIZE) $(OBJ) -o $@ $(LIBS)
-	ln -sf $(@F) $(BUILD)/$(SONAME)
-	ln -sf $(SONAME) $(BUILD)/libcotangent.so
+	$(call if_quiet,LD)$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--no-undefined $(SANITIZE) $(OBJ) -o $@ $(LIBS)
+	@ln -sf $(@F) $(BUILD)/$(SONAME)
+	@ln -sf $(SONAME) $(BUILD)/libcotangent.so
 
 # For our own tests, which also look inside.
 $(BUILD)/obj/inside.a: $(OBJ)
-	rm -f $@
-	$(AR) rcs $@ $(OBJ)
+	@rm -f $@
+	@$(AR) rcs $@ $(OBJ)
 
 # A change of compiler or flags rebuilds.
 $(BUILD)/flags: FORCE
@@ -101,7 +99,7 @@ $(BUILD)/flags: FORCE
 # ---- programs ----
 
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
-	$(CC) $(SANITIZE) $^ -o $@ $(LIBS)
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(LIBS)
 
 demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minute: digits to their reverse, and this project's own source code
 	@mkdir -p $(BUILD)/demo
@@ -116,11 +114,11 @@ CHECK = $(shell pkg-config --cflags --libs check)
 $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
-	$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
 
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(BUILD)/obj/inside.a
 	@mkdir -p $(@D)
-	$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
 
 tests: $(TESTS)
 test: $(TESTS) $(EXAMPLES) layers headers ## the whole suite; needs Check
@@ -128,7 +126,7 @@ test: $(TESTS) $(EXAMPLES) layers headers ## the whole suite; needs Check
 
 $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
 	@mkdir -p $(@D)
-	$(CC) -shared $< -o $@ -L$(BUILD) -lcotangent -Wl,-rpath,'$$ORIGIN/..'
+	$(call if_quiet,LD)$(CC) -shared $< -o $@ -L$(BUILD) -lcotangent -Wl,-rpath,'$$ORIGIN/..'
 
 $(BUILD)/venv/ready: tests/torch/requirements.txt
 	python3 -m venv $(BUILD)/venv
