@@ -1,0 +1,685 @@
+/* Files: every malformed one is refused with a message that says what and where, and changes nothing; what is written is read back to
+ * the same bits; a target is replaced whole or not at all. */
+#include <check.h>
+#include <cotangent/cotangent.h>
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64];
+static ct_context *context;
+
+static const char *in_folder(const char *name) {
+    static char path[4][512];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
+    return path[turn];
+}
+
+static int files_in_folder(void) {
+    int n = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(dir));) n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+    closedir(dir);
+    return n;
+}
+
+static void setup(void) {
+    strcpy(folder, "/tmp/cotangent-io-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
+    ck_assert_int_eq(ct_error(context), CT_OK);
+}
+
+static void teardown(void) {
+    ct_context_free(context);
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (entry->d_name[0] != '.' || strlen(entry->d_name) > 2) remove(in_folder(entry->d_name));
+    closedir(dir);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+
+/* A file of any bytes; with length < 0 the prefix says the header's true length. */
+static const char *put(const char *header, size_t header_size, int64_t length, const void *data, size_t data_size) {
+    const char *path = in_folder("file.safetensors");
+    FILE *file = fopen(path, "wb");
+    uint64_t n = length < 0 ? header_size : (uint64_t)length;
+    for (int i = 0; i < 8; i++) putc((int)(n >> 8 * i & 255), file);
+    fwrite(header, 1, header_size, file);
+    for (size_t i = 0; i < data_size; i++) putc(data ? ((const unsigned char *)data)[i] : 0, file);
+    fclose(file);
+    return path;
+}
+
+#define GOOD "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}"
+#define W(dtype, shape, offsets) "{\"w\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define TWO(a, b)                                                                                                                      \
+    "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" a "},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" b "}}"
+#define PLUS(members) "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}," members "}"
+
+/* ---- malformed ---- */
+
+static const struct {
+    const char *header;
+    size_t data;
+    const char *says;
+} malformed[] = {
+    {"", 0, "an object is expected at byte 8"},
+    {" " GOOD, 8, "'{' is expected"},
+    {"[]", 0, "'{' is expected"},
+    {"{", 0, "a string is expected at byte 9"},
+    {"{,}", 0, "a string is expected"},
+    {"{\"w\"}", 0, "':' is expected"},
+    {"{\"w\":}", 0, "tensor \"w\": an object is expected at byte 13"},
+    {"{\"w\":[[[[[[[[[[[[[[[[", 0, "an object is expected"},
+    {"{\"w", 0, "the string does not end"},
+    {"{\"\x01\":0}", 0, "control character"},
+    {"{\"\\x\":0}", 0, "unknown escape"},
+    {"{\"\\u12g4\":0}", 0, "hex digits"},
+    {"{\"\\ud800\":0}", 0, "surrogate"},
+    {"{\"\\ud800\\u0041\":0}", 0, "surrogate"},
+    {"{\"\\udc00\":0}", 0, "surrogate"},
+    {"{\"\xff\":0}", 0, "not UTF-8 at byte 10"},
+    {"{\"\xc0\xaf\":0}", 0, "not UTF-8 at byte 10"},
+    {"{\"\xed\xa0\x80\":0}", 0, "not UTF-8"},
+    {"{\"\xf4\x90\x80\x80\":0}", 0, "not UTF-8"},
+    {"{\"\xe2\x82", 0, "not UTF-8"},
+    {GOOD "x", 8, "behind the header at byte 62"},
+    {GOOD "\n", 8, "behind the header"},
+    {GOOD "{}", 8, "behind the header"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},}", 8, "a string is expected"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,],\"data_offsets\":[0,8]}}", 8, "a whole number is expected"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2] \"data_offsets\":[0,8]}}", 8, "',' or '}'"},
+    {W("F32", "[2]", "[-8,0]"), 8, "a number is negative"},
+    {W("F32", "[-2]", "[0,8]"), 8, "tensor \"w\": a number is negative"},
+    {W("F32", "[2.0]", "[0,8]"), 8, "not a whole one"},
+    {W("F32", "[2e0]", "[0,8]"), 8, "not a whole one"},
+    {W("F32", "[02]", "[0,8]"), 8, "begins with 0"},
+    {W("F32", "[\"2\"]", "[0,8]"), 8, "a whole number is expected"},
+    {W("F32", "[null]", "[0,8]"), 8, "a whole number is expected"},
+    {W("F32", "2", "[0,8]"), 8, "an array is expected"},
+    {W("F32", "[9223372036854775808]", "[0,8]"), 8, "too large"},
+    {W("F32", "[99999999999999999999999]", "[0,8]"), 8, "too large"},
+    {W("F32", "[4294967296,4294967296]", "[0,8]"), 8, "product overflows"},
+    {W("F32", "[4611686018427387904]", "[0,8]"), 8, "overflows"},
+    {W("F32", "[2]", "[0,8,8]"), 8, "two numbers"},
+    {W("F32", "[2]", "[8]"), 8, "two numbers"},
+    {W("F32", "[2]", "[]"), 8, "two numbers"},
+    {W("F32", "[2]", "[8,0]"), 8, "tensor \"w\": data_offsets [8, 0] end before they begin"},
+    {W("F32", "[3]", "[0,12]"), 8, "beyond the 8 bytes of data"},
+    {W("F32", "[2]", "[0,9223372036854775807]"), 8, "beyond the 8 bytes of data"},
+    {W("F32", "[3]", "[0,8]"), 8, "3 elements of F32 are not the 8 bytes"},
+    {W("F64", "[2]", "[0,8]"), 8, "2 elements of F64 are not the 8 bytes"},
+    {W("F4", "[3]", "[0,2]"), 2, "3 elements of F4"},
+    {W("F31", "[2]", "[0,8]"), 8, "an unknown dtype"},
+    {W("f32", "[2]", "[0,8]"), 8, "an unknown dtype"},
+    {W("F32\\u0000", "[2]", "[0,8]"), 8, "an unknown dtype"},
+    {W("F32", "[2]", "[0,8]"), 9, "the tensors end at byte 8 of the data, the file at byte 9"},
+    {W("F32", "[2]", "[1,9]"), 9, "tensor \"w\": its data begins at 1 behind a hole from 0"},
+    {TWO("[0,4]", "[5,9]"), 9, "tensor \"b\": its data begins at 5 behind a hole from 4"},
+    {TWO("[0,4]", "[3,7]"), 7, "tensor \"b\": its data begins at 3 and overlaps"},
+    {TWO("[0,4]", "[0,4]"), 4, "overlaps"},
+    {"{}", 1, "the tensors end at byte 0"},
+    {"{\"w\":{}}", 0, "dtype is missing"},
+    {"{\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", 8, "shape is missing"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "data_offsets are missing"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"scale\":1}}", 8, "a key other than"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"sh\\u0061pe\":[2],\"data_offsets\":[0,8]}}", 8, "a key is there twice"},
+    {PLUS("\"\\u0077\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[8,8]}"), 8, "tensor \"w\" is there twice"},
+    {PLUS("\"__metadata__\":{\"a\":\"1\",\"b\":\"2\",\"\\u0061\":\"3\"}"), 8, "__metadata__: \"a\" is there twice"},
+    {PLUS("\"__metadata__\":{},\"__met\\u0061data__\":{}"), 8, "__metadata__ is there twice"},
+    {PLUS("\"__metadata__\":{\"a\":1}"), 8, "a string is expected"},
+    {PLUS("\"__metadata__\":{\"a\":{\"b\":{}}}"), 8, "a string is expected"},
+    {PLUS("\"__metadata__\":null"), 8, "an object is expected"},
+    {PLUS("\"__metadata__\":{\"a\":\"1\""), 8, "',' or '}'"},
+};
+
+static ct_module *two_module(void) { /* w: f32 (2), 5 and 7 */
+    ct_module *module = ct_module_new(context, "Two");
+    ct_module_add_param(module, "w", ct_from_f32(context, CT_SHAPE(2), (float[]){5, 7}));
+    return module;
+}
+
+static void ck_refused(bool done, ct_status status, const char *path, const char *says) {
+    ck_assert_msg(!done, "accepted; it should say \"%s\"", says);
+    ck_assert_msg(ct_error(context) == status, "status %d: %s", ct_error(context), ct_error_message(context));
+    ck_assert_msg(strstr(ct_error_message(context), path) != NULL, "%s", ct_error_message(context));
+    ck_assert_msg(strstr(ct_error_message(context), says) != NULL, "\"%s\" is not in: %s", says, ct_error_message(context));
+    ct_error_clear(context);
+}
+
+START_TEST(malformed_header) {
+    ct_module *module = two_module();
+    int64_t live = ct_memory(context).live;
+    const char *path = put(malformed[_i].header, strlen(malformed[_i].header), -1, NULL, malformed[_i].data);
+    ck_refused(ct_load(module, path, (ct_load_opts){0}), CT_ERR_FORMAT, path, malformed[_i].says);
+    ck_refused(ct_load(module, path, (ct_load_opts){.partial = true}), CT_ERR_FORMAT, path, malformed[_i].says);
+    char value[8] = "before";
+    ck_refused(ct_load_metadata(context, path, "a", value, sizeof value), CT_ERR_FORMAT, path, malformed[_i].says);
+    ck_assert_str_eq(value, "before");
+    ck_assert(ct_data_f32(ct_module_get(module, "w"))[0] == 5 && ct_data_f32(ct_module_get(module, "w"))[1] == 7);
+    ck_assert_int_eq(ct_memory(context).live, live);
+}
+END_TEST
+
+START_TEST(malformed_length) {
+    ct_module *module = two_module();
+    ct_load_opts strict = {0};
+    const char *path = in_folder("file.safetensors");
+    fclose(fopen(path, "wb"));
+    ck_refused(ct_load(module, path, strict), CT_ERR_FORMAT, path, "the file is empty");
+    for (int n = 1; n < 8; n++) {
+        FILE *file = fopen(path, "wb");
+        fwrite("\2\0\0\0\0\0\0", 1, (size_t)n, file);
+        fclose(file);
+        ck_refused(ct_load(module, path, strict), CT_ERR_FORMAT, path, "takes 8");
+    }
+    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), 70, NULL, 8), strict), CT_ERR_FORMAT, path, "a header of 70 bytes does not fit in a file of 70");
+    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), 100000001, NULL, 8), strict), CT_ERR_FORMAT, path, "100000001, over 100000000");
+    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), INT64_MAX, NULL, 8), strict), CT_ERR_FORMAT, path, "over 100000000");
+    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), (int64_t)strlen(GOOD) - 1, NULL, 8), strict), CT_ERR_FORMAT, path, "',' or '}'");
+    /* cut off at every byte: never accepted */
+    for (size_t n = 0; n < strlen(GOOD) + 8; n++) {
+        size_t head = n < strlen(GOOD) ? n : strlen(GOOD);
+        ck_refused(ct_load(module, put(GOOD, head, (int64_t)strlen(GOOD), NULL, n - head), strict), CT_ERR_FORMAT, path, "file");
+        ct_load(module, put(GOOD, head, -1, NULL, n - head), strict);
+        ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
+        ct_error_clear(context);
+    }
+    ck_assert(ct_load(module, put(GOOD, strlen(GOOD), -1, NULL, 8), strict));
+}
+END_TEST
+
+/* A name out of a hostile file does not reach a terminal as it is, nor fills the message. */
+START_TEST(hostile_name) {
+    char header[3000] = "{\"\\u001b[2J";
+    memset(header + strlen(header), 'x', 2000);
+    strcat(header, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,2]}}");
+    ck_refused(ct_load(two_module(), put(header, strlen(header), -1, NULL, 2), (ct_load_opts){0}), CT_ERR_FORMAT, "tensor \"\\u001b[2J", "xxx...\": 1 elements");
+}
+END_TEST
+
+START_TEST(not_an_ordinary_file) {
+    ct_module *module = two_module();
+    ct_load_opts strict = {0};
+    ck_refused(ct_load(module, in_folder("none"), strict), CT_ERR_IO, "none", "No such file");
+    ck_refused(ct_load(module, "", strict), CT_ERR_IO, "load", "No such file");
+    ck_refused(ct_load(module, folder, strict), CT_ERR_IO, folder, "is a folder");
+    ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
+    ck_refused(ct_load(module, in_folder("fifo"), strict), CT_ERR_IO, "fifo", "is not an ordinary file");
+    ck_refused(ct_load(module, "/dev/zero", strict), CT_ERR_IO, "/dev/zero", "is not an ordinary file");
+    ck_refused(ct_load(module, NULL, strict), CT_ERR_ARGUMENT, "load", "NULL");
+    ck_assert(!ct_load(NULL, "x", strict));
+
+    ck_refused(ct_save(module, in_folder("none/file"), NULL), CT_ERR_IO, "none/file", "No such file");
+    ck_refused(ct_save(module, folder, NULL), CT_ERR_IO, folder, "is a folder");
+    ck_refused(ct_save(module, in_folder("fifo"), NULL), CT_ERR_IO, "fifo", "is not an ordinary file");
+    ck_refused(ct_save(module, "/dev/null", NULL), CT_ERR_IO, "/dev/null", "is not an ordinary file");
+    ck_refused(ct_save(module, "", NULL), CT_ERR_IO, "save", "");
+    ck_refused(ct_save(module, NULL, NULL), CT_ERR_ARGUMENT, "save", "NULL");
+    ck_assert(!ct_save(NULL, "x", NULL));
+    ck_assert_int_eq(files_in_folder(), 1);
+}
+END_TEST
+
+/* ---- accepted ---- */
+
+static const struct {
+    const char *header;
+    size_t data;
+} accepted[] = {
+    {"{}", 0},
+    {"{}      ", 0},
+    {GOOD "   ", 8},
+    {"{ \"w\"\t:\n{ \"shape\" : [ 2 ] ,\r\"data_offsets\":[0 , 8],\"dtype\":\"F32\" } }", 8},
+    {W("F32", "[]", "[0,4]"), 4},
+    {W("F32", "[0]", "[0,0]"), 0},
+    {W("F32", "[0,9223372036854775807]", "[0,0]"), 0},
+    {W("F32", "[1,1,1,1,1,1,1,1,2]", "[0,8]"), 8},
+    {W("F4", "[4]", "[0,2]"), 2},
+    {W("F8_E4M3", "[4]", "[0,4]"), 4},
+    {W("C64", "[1]", "[0,8]"), 8},
+    {"{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[3,7]},\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 7},
+    {"{\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[3,3]},\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+     "\"c\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[3,3]},\"d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 3},
+    {"{\"__metadata__\":{}}", 0},
+    {"{\"\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0},
+    {"{\"w\\u0000\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0},
+    {"{\"\\ud83d\\ude00\\/\\\"\xc3\xa9\xf0\x9f\x98\x80\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0},
+};
+
+START_TEST(accepted_header) {
+    const char *path = put(accepted[_i].header, strlen(accepted[_i].header), -1, NULL, accepted[_i].data);
+    ck_assert_msg(ct_load(two_module(), path, (ct_load_opts){.partial = true}), "%s", ct_error_message(context));
+}
+END_TEST
+
+START_TEST(metadata) {
+    static const char header[] = "{\"__metadata__\":{\"k\\u00e9y\":\"\\ud83d\\ude00\\n\\/\\u0041\",\"\":\"empty\",\"none\":\"\"}}";
+    const char *path = put(header, strlen(header), -1, NULL, 0);
+    char out[16] = "";
+    ck_assert(ct_load_metadata(context, path, "k\xc3\xa9y", out, sizeof out));
+    ck_assert_str_eq(out, "\xf0\x9f\x98\x80\n/A");
+    ck_assert(ct_load_metadata(context, path, "k\xc3\xa9y", out, 8));
+    ck_refused(ct_load_metadata(context, path, "k\xc3\xa9y", out, 7), CT_ERR_ARGUMENT, path, "takes 8 bytes");
+    ck_refused(ct_load_metadata(context, path, "k\xc3\xa9y", out, 0), CT_ERR_ARGUMENT, path, "out has 0");
+    ck_assert(ct_load_metadata(context, path, "", out, sizeof out));
+    ck_assert_str_eq(out, "empty");
+    ck_assert(ct_load_metadata(context, path, "none", out, 1));
+    ck_refused(ct_load_metadata(context, path, "other", out, sizeof out), CT_ERR_ARGUMENT, path, "no metadata key \"other\"");
+    ck_refused(ct_load_metadata(context, NULL, "other", out, sizeof out), CT_ERR_ARGUMENT, "load_metadata", "NULL");
+    ck_assert(!ct_load_metadata(NULL, path, "none", out, sizeof out));
+}
+END_TEST
+
+/* 100,000 tensors, in an order that has nothing to do with their places. What is quadratic does not end. */
+START_TEST(many_tensors) {
+    enum { N = 100003 };
+    char *header = malloc(N * 80), *at = header;
+    *at++ = '{';
+    for (int64_t i = 0; i < N; i++) {
+        int64_t k = i * 7919 % N;
+        at += sprintf(at, "%s\"t%lld\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%lld,%lld]}", i ? "," : "", (long long)k, (long long)k, (long long)k + 1);
+    }
+    *at++ = '}';
+    const char *path = put(header, (size_t)(at - header), -1, NULL, N);
+    free(header);
+    ck_assert(ct_load(two_module(), path, (ct_load_opts){.partial = true}));
+    ck_refused(ct_load(two_module(), path, (ct_load_opts){0}), CT_ERR_FORMAT, path, "missing: w; unexpected: t0, t7919, ");
+    ck_refused(ct_load(two_module(), path, (ct_load_opts){0}), CT_ERR_FORMAT, path, " more");
+}
+END_TEST
+
+/* ---- values ---- */
+
+static uint32_t bits_of(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+/* The value of an IEEE float of 1 + e + f bits by its definition. */
+static double by_definition(unsigned bits, int exponent_bits, int fraction_bits) {
+    unsigned fraction = bits & ((1u << fraction_bits) - 1), exponent = bits >> fraction_bits & ((1u << exponent_bits) - 1);
+    double sign = bits >> (exponent_bits + fraction_bits) ? -1 : 1;
+    int bias = (1 << (exponent_bits - 1)) - 1;
+    if (exponent == (1u << exponent_bits) - 1) return fraction ? NAN : sign * INFINITY;
+    if (exponent == 0) return sign * ldexp(fraction, 1 - bias - fraction_bits);
+    return sign * ldexp(1 + ldexp(fraction, -fraction_bits), (int)exponent - bias);
+}
+
+static const struct {
+    const char *name;
+    int exponent, fraction;
+} halves[] = {{"F16", 5, 10}, {"BF16", 8, 7}};
+
+START_TEST(every_half) {
+    enum { N = 65536 };
+    static unsigned char data[2 * N];
+    for (int i = 0; i < N; i++) data[2 * i] = (unsigned char)i, data[2 * i + 1] = (unsigned char)(i >> 8);
+    char header[128];
+    sprintf(header, "{\"w\":{\"dtype\":\"%s\",\"shape\":[65536],\"data_offsets\":[0,131072]}}", halves[_i].name);
+    const char *path = put(header, strlen(header), -1, data, sizeof data);
+    for (int wide = 0; wide < 2; wide++) {
+        ct_module *module = ct_module_new(context, "M");
+        ct_tensor *w = ct_module_add_param(module, "w", ct_zeros(context, wide ? CT_F64 : CT_F32, CT_SHAPE(N)));
+        ck_assert_msg(ct_load(module, path, (ct_load_opts){0}), "%s", ct_error_message(context));
+        for (int i = 0; i < N; i++) {
+            double want = by_definition((unsigned)i, halves[_i].exponent, halves[_i].fraction);
+            double got = wide ? ct_data_f64(w)[i] : (double)ct_data_f32(w)[i];
+            ck_assert_msg(isnan(want) ? isnan(got) : want == got && !signbit(want) == !signbit(got), "%04x: %a, not %a", (unsigned)i, got, want);
+            /* the payload of a NaN moves up with the fraction */
+            if (!wide && isnan(want)) ck_assert_uint_eq(bits_of(ct_data_f32(w)[i]) & 0x7fffff, (uint32_t)(i & ((1 << halves[_i].fraction) - 1)) << (23 - halves[_i].fraction));
+        }
+    }
+}
+END_TEST
+
+START_TEST(between_f32_and_f64) {
+    static const double values[] = {0.1, -0.0, 1e-310, 1e300, -1e39, 3.4028235677973366e38, 1e-46, 5e-45, INFINITY, 1.0000000596046448};
+    enum { N = 10 };
+    unsigned char data[8 * N];
+    memcpy(data, values, sizeof data); /* on a little-endian machine */
+    const char *path = put(W("F64", "[10]", "[0,80]"), strlen(W("F64", "[10]", "[0,80]")), -1, data, sizeof data);
+    ct_module *narrow = ct_module_new(context, "M"), *wide = ct_module_new(context, "M");
+    float *f = ct_data_f32(ct_module_add_param(narrow, "w", ct_zeros(context, CT_F32, CT_SHAPE(N))));
+    double *d = ct_data_f64(ct_module_add_param(wide, "w", ct_zeros(context, CT_F64, CT_SHAPE(N))));
+    ck_assert(ct_load(narrow, path, (ct_load_opts){0}));
+    for (int i = 0; i < N; i++) ck_assert_uint_eq(bits_of(f[i]), bits_of((float)values[i]));
+    ck_assert(ct_save(narrow, path, NULL) && ct_load(wide, path, (ct_load_opts){0}));
+    for (int i = 0; i < N; i++) ck_assert(d[i] == (double)f[i] && !signbit(d[i]) == !signbit(f[i]));
+}
+END_TEST
+
+/* ---- round trips ---- */
+
+static ct_module *zoo(void) {
+    ct_module *zoo = ct_module_new(context, "Zoo"), *child = ct_module_new(context, "Cage");
+    ct_module_add_param(zoo, "odd", ct_randn(context, CT_F32, CT_SHAPE(3, 1, 7)));
+    ct_module_add_param(zoo, "scalar", ct_randn(context, CT_F32, CT_SCALAR));
+    ct_module_add_param(zoo, "none", ct_randn(context, CT_F32, CT_SHAPE(0, 5)));
+    ct_module_add_param(zoo, "wide", ct_randn(context, CT_F64, CT_SHAPE(5)));
+    ct_module_add_param(zoo, "\"q\\\t\xc3\xa9", ct_randn(context, CT_F32, CT_SHAPE(2)));
+    ct_module_add_param(zoo, "large", ct_randn(context, CT_F32, CT_SHAPE(300, 301)));
+    ct_module_add_child(zoo, "child", child);
+    ct_module_add_param(child, "own", ct_randn(context, CT_F64, CT_SHAPE(1, 1, 1, 1, 1, 1, 1, 2)));
+    ct_module_add_param(child, "tied", ct_module_get(zoo, "odd"));
+    ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+    return zoo;
+}
+
+static bool same(const ct_module *a, const ct_module *b) {
+    ct_param p = {0}, q = {0};
+    while (ct_module_next(a, &p)) {
+        if (!ct_module_next(b, &q) || strcmp(p.name, q.name)) return false;
+        bool f32 = ct_dtype_of(p.tensor) == CT_F32;
+        const void *x = f32 ? (void *)ct_data_f32(p.tensor) : (void *)ct_data_f64(p.tensor);
+        const void *y = f32 ? (void *)ct_data_f32(q.tensor) : (void *)ct_data_f64(q.tensor);
+        if (ct_numel(p.tensor) && memcmp(x, y, (size_t)ct_numel(p.tensor) * (f32 ? 4 : 8))) return false;
+    }
+    return !ct_module_next(b, &q);
+}
+
+START_TEST(round_trip) {
+    ct_module *from = zoo(), *to = zoo();
+    float *odd = ct_data_f32(ct_module_get(from, "odd"));
+    uint32_t bits[] = {0x7fc12345, 0x7f800001, 0xff800000, 0x80000000, 0x00000001, 0x807fffff}; /* NaNs, -inf, -0, denormals */
+    memcpy(odd, bits, sizeof bits);
+    ck_assert(!same(from, to));
+    const char *path = in_folder("zoo.safetensors");
+    const char *const pairs[] = {"name", "\"zo\xc3\xb6\"\n\x7f", "", "", NULL};
+    ck_assert_msg(ct_save(from, path, pairs), "%s", ct_error_message(context));
+    ck_assert_int_eq(files_in_folder(), 1);
+    ck_assert_msg(ct_load(to, path, (ct_load_opts){0}), "%s", ct_error_message(context));
+    ck_assert(same(from, to));
+    char value[32];
+    ck_assert(ct_load_metadata(context, path, "name", value, sizeof value));
+    ck_assert_str_eq(value, pairs[1]);
+    ck_assert(ct_load_metadata(context, path, "", value, sizeof value) && !*value);
+
+    /* a header padded to 8 bytes, metadata first, then the largest elements: all are aligned */
+    unsigned char head[40];
+    FILE *file = fopen(path, "rb");
+    ck_assert_uint_eq(fread(head, 1, sizeof head, file), sizeof head);
+    fclose(file);
+    ck_assert_int_eq(head[0] % 8, 0);
+    ck_assert_int_eq(memcmp(head + 8, "{\"__metadata__\":{\"name\":", 24), 0);
+
+    /* a module without parameters is a file too */
+    ct_module *nothing = ct_module_new(context, "Nothing");
+    ck_assert(ct_save(nothing, path, NULL) && ct_load(nothing, path, (ct_load_opts){0}));
+}
+END_TEST
+
+/* Loading is a write: what backward has saved from before is stale. And a load neither needs nor leaves a scope. */
+START_TEST(load_counts_as_a_write) {
+    ct_module *module = two_module();
+    const char *path = put(GOOD, strlen(GOOD), -1, NULL, 8);
+    ct_tensor *w = ct_module_get(module, "w");
+    ct_tensor *loss = ct_sum(ct_mul(w, w), CT_ALL, false);
+    int64_t live = ct_memory(context).live;
+    ck_assert(ct_load(module, path, (ct_load_opts){0}));
+    ck_assert_int_eq(ct_memory(context).live, live);
+    ck_assert(!ct_backward(loss));
+    ck_assert_int_eq(ct_error(context), CT_ERR_GRAD);
+}
+END_TEST
+
+START_TEST(tied_names) {
+    ct_module *module = ct_module_new(context, "M"), *head = ct_module_new(context, "Head");
+    ct_tensor *w = ct_module_add_param(module, "w", ct_zeros(context, CT_F32, CT_SHAPE(2)));
+    ct_module_add_child(module, "head", head);
+    ct_module_add_param(head, "weight", w);
+    float data[] = {1, 2, 3, 4};
+#define TENSOR(name, begin, end) "\"" name "\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" #begin "," #end "]}"
+    static const char other[] = "{" TENSOR("head.weight", 0, 8) "}", both[] = "{" TENSOR("head.weight", 0, 8) "," TENSOR("w", 8, 16) "}";
+    static const char wrong[] = "{\"head.weight\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}," TENSOR("w", 8, 16) "}";
+    static const char nul[] = "{" TENSOR("w\\u0000", 0, 8) "}";
+    ct_load_opts strict = {0};
+    ck_assert_msg(ct_load(module, put(other, strlen(other), -1, data, 8), strict), "%s", ct_error_message(context));
+    ck_assert(ct_data_f32(w)[0] == 1 && ct_data_f32(w)[1] == 2);
+    ck_assert_msg(ct_load(module, put(both, strlen(both), -1, data, 16), strict), "%s", ct_error_message(context));
+    ck_assert(ct_data_f32(w)[0] == 3 && ct_data_f32(w)[1] == 4);
+    ck_refused(ct_load(module, put(wrong, strlen(wrong), -1, data, 16), strict), CT_ERR_FORMAT, "load", "head.weight has shape (2), file has (1, 2)");
+    ck_refused(ct_load(module, put(nul, strlen(nul), -1, data, 8), strict), CT_ERR_FORMAT, "load", "missing: w; unexpected: w\\u0000");
+    ck_assert(ct_data_f32(w)[0] == 3);
+}
+END_TEST
+
+START_TEST(mismatches_are_all_named) {
+    ct_module *module = ct_module_new(context, "M");
+    const char *names[] = {"a", "b", "c", "d", "e"};
+    for (int i = 0; i < 5; i++) ct_module_add_param(module, names[i], ct_zeros(context, CT_F32, CT_SHAPE(2)));
+    static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
+                                 "\"b\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[8,16]},"
+                                 "\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[16,24]},"
+                                 "\"y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]},"
+                                 "\"e\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[32,40]},"
+                                 "\"d\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[40,48]}}";
+    float data[12] = {[10] = 3, [11] = 4};
+    const char *path = put(header, strlen(header), -1, data, 48);
+    ck_refused(ct_load(module, path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
+               ": missing: c; unexpected: x, y; a has shape (2), file has (1, 2); b is f32, file has I32; e has shape (2), file has 9 dims");
+    ck_assert(ct_data_f32(ct_module_get(module, "d"))[0] == 0);
+    ck_assert(ct_load(module, path, (ct_load_opts){.partial = true}));
+    ck_assert(ct_data_f32(ct_module_get(module, "d"))[0] == 3);
+    ck_assert(ct_data_f32(ct_module_get(module, "a"))[0] == 0);
+}
+END_TEST
+
+/* ---- saving ---- */
+
+START_TEST(save_refuses) {
+    ct_module *module = two_module(), *bad = ct_module_new(context, "M");
+    const char *path = in_folder("file");
+    const char *const odd[] = {"a", "1", "b", NULL}, *const twice[] = {"a", "1", "b", "2", "a", "3", NULL}, *const latin[] = {"a", "\xe9", NULL};
+    ck_refused(ct_save(module, path, odd), CT_ERR_ARGUMENT, path, "without a value");
+    ck_refused(ct_save(module, path, twice), CT_ERR_ARGUMENT, path, "\"a\" is there twice");
+    ck_refused(ct_save(module, path, latin), CT_ERR_ARGUMENT, path, "not UTF-8 at byte 0");
+    ct_module_add_param(bad, "\xe9", ct_zeros(context, CT_F32, CT_SHAPE(1)));
+    ck_refused(ct_save(bad, path, NULL), CT_ERR_ARGUMENT, path, "not UTF-8");
+    bad = ct_module_new(context, "M");
+    ct_module_add_param(bad, "__metadata__", ct_zeros(context, CT_F32, CT_SHAPE(1)));
+    ck_refused(ct_save(bad, path, NULL), CT_ERR_ARGUMENT, path, "__metadata__");
+    ck_assert_int_eq(files_in_folder(), 0);
+}
+END_TEST
+
+START_TEST(while_an_error_is_pending) {
+    ct_module *module = two_module();
+    ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){.momentum = 0.5});
+    const char *path = in_folder("file");
+    ct_checkpoint checkpoint = {module, optim, 3};
+    ct_add(ct_module_get(module, "w"), ct_zeros(context, CT_F32, CT_SHAPE(3)));
+    char first[256];
+    snprintf(first, sizeof first, "%s", ct_error_message(context));
+    ck_assert_int_eq(ct_error(context), CT_ERR_SHAPE);
+    ck_assert(ct_save(module, path, (const char *const[]){"a", "b", NULL}));
+    char value[2] = "";
+    ck_assert(ct_load_metadata(context, path, "a", value, sizeof value) && *value == 'b');
+    ck_assert(ct_checkpoint_save(in_folder("checkpoint"), &checkpoint));
+    ck_assert(!ct_save(module, in_folder("none/file"), NULL));
+    ck_assert(!ct_load(module, path, (ct_load_opts){0}));
+    ck_assert(!ct_checkpoint_load(in_folder("checkpoint"), &checkpoint));
+    ck_assert_str_eq(ct_error_message(context), first);
+    ct_error_clear(context);
+    ck_assert(ct_load(module, path, (ct_load_opts){0}));
+    ck_assert(ct_checkpoint_load(in_folder("checkpoint"), &checkpoint));
+}
+END_TEST
+
+START_TEST(target) {
+    ct_module *module = two_module();
+    const char *path = in_folder("file"), *link = in_folder("link");
+    struct stat about;
+    mode_t mask = umask(027);
+    ck_assert(ct_save(module, path, NULL));
+    umask(mask);
+    ck_assert(stat(path, &about) == 0 && (about.st_mode & 0777) == 0640);
+
+    /* a link stays one, and what it points to is replaced */
+    ck_assert_int_eq(symlink("file", link), 0);
+    ct_data_f32(ct_module_get(module, "w"))[0] = 11;
+    ck_assert_msg(ct_save(module, link, NULL), "%s", ct_error_message(context));
+    ck_assert(lstat(link, &about) == 0 && S_ISLNK(about.st_mode));
+    ct_data_f32(ct_module_get(module, "w"))[0] = 0;
+    ck_assert(ct_load(module, path, (ct_load_opts){0}));
+    ck_assert(ct_data_f32(ct_module_get(module, "w"))[0] == 11);
+    ck_assert_int_eq(files_in_folder(), 2);
+
+    /* a bare name is in the working folder; the longest name is not too long for the temporary one */
+    char here[512], name[256];
+    ck_assert_ptr_nonnull(getcwd(here, sizeof here));
+    ck_assert_int_eq(chdir(folder), 0);
+    memset(name, 'n', 255);
+    name[255] = 0;
+    ck_assert_msg(ct_save(module, name, NULL) && ct_load(module, name, (ct_load_opts){0}), "%s", ct_error_message(context));
+    ck_assert_int_eq(chdir(here), 0);
+    ck_assert_int_eq(files_in_folder(), 3);
+}
+END_TEST
+
+/* ---- checkpoints ---- */
+
+typedef struct {
+    ct_module *module;
+    ct_optim *optim;
+} training;
+
+static training begin(ct_context *c, int kind) {
+    training t = {.module = ct_mlp_new(c, (ct_mlp_opts){.dim = 3, .hidden = 5, .dropout = 0.25})};
+    ct_module_add_param(t.module, "unused", ct_zeros(c, CT_F64, CT_SHAPE(2))); /* no gradient ever reaches it */
+    if (kind == 0) t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1});
+    if (kind == 1) t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .nesterov = true});
+    if (kind == 2) t.optim = ct_adam_new(t.module, (ct_adam_opts){.weight_decay = 0.01});
+    if (kind == 3) t.optim = ct_adamw_new(t.module, (ct_adamw_opts){.weight_decay = 0.1, .beta1 = 0.8, .decay_matrices_only = true});
+    return t;
+}
+
+static void train(ct_context *c, training t, int64_t from, int64_t to) {
+    for (int64_t step = from; step < to; step++) {
+        ct_scope scope = ct_scope_open(c);
+        ct_tensor *x = ct_randn(c, CT_F32, CT_SHAPE(4, 3));
+        ct_optim_zero_grad(t.optim);
+        ck_assert_msg(ct_backward(ct_mse_loss(ct_forward(t.module, x), x)), "%s", ct_error_message(c));
+        ck_assert(ct_optim_step(t.optim));
+        ct_scope_close(scope);
+    }
+}
+
+/* Ten steps in one go, and five, then five more in a fresh context after the checkpoint: the same bits. */
+START_TEST(resume_is_bit_identical) {
+    const char *path = in_folder("checkpoint"), *again = in_folder("again");
+    training whole = begin(context, _i);
+    train(context, whole, 0, 5);
+    ct_optim_set_lr(whole.optim, 0.1 / 3);
+    ck_assert_msg(ct_checkpoint_save(path, &(ct_checkpoint){whole.module, whole.optim, 5}), "%s", ct_error_message(context));
+    train(context, whole, 5, 10);
+
+    ct_context *other = ct_context_new((ct_context_opts){.seed = 99, .threads = 1});
+    training resumed = begin(other, _i);
+    train(other, resumed, 0, 2);
+    ct_checkpoint checkpoint = {resumed.module, resumed.optim, -1};
+    ck_assert_msg(ct_checkpoint_load(path, &checkpoint), "%s", ct_error_message(other));
+    ck_assert_int_eq(checkpoint.step, 5);
+    ck_assert(ct_checkpoint_save(again, &checkpoint));
+    train(other, resumed, 5, 10);
+    ck_assert(same(whole.module, resumed.module));
+    ct_rng a = ct_rng_get(context), b = ct_rng_get(other);
+    ck_assert(a.seed == b.seed && a.stream == b.stream);
+    ct_context_free(other);
+
+    /* what was loaded is saved as the same bytes */
+    FILE *x = fopen(path, "rb"), *y = fopen(again, "rb");
+    for (int c; (c = getc(x)) != EOF;) ck_assert_int_eq(c, getc(y));
+    ck_assert_int_eq(getc(y), EOF);
+    fclose(x);
+    fclose(y);
+}
+END_TEST
+
+START_TEST(checkpoint_refuses) {
+    const char *path = in_folder("checkpoint"), *before = in_folder("before"), *after = in_folder("after");
+    training adam = begin(context, 3), momentum = begin(context, 1), plain = begin(context, 0);
+    train(context, adam, 0, 2);
+    train(context, momentum, 0, 2);
+    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 7}));
+    ct_checkpoint to = {momentum.module, momentum.optim, 3};
+    ck_assert(ct_checkpoint_save(before, &to));
+
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "the optimiser is SGD, the file's is AdamW");
+    ct_checkpoint without = {plain.module, plain.optim, 3};
+    ck_refused(ct_checkpoint_load(before, &without), CT_ERR_FORMAT, before, "unexpected: optim.momentum.unused, optim.momentum.fc.weight, ");
+    training small = begin(context, 1);
+    small.module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 4});
+    small.optim = ct_sgd_new(small.module, (ct_sgd_opts){.momentum = 0.9});
+    ck_refused(ct_checkpoint_load(before, &(ct_checkpoint){small.module, small.optim, 0}), CT_ERR_FORMAT, before,
+               "model.fc.weight has shape (4, 3), file has (5, 3)");
+    ck_assert(ct_save(momentum.module, path, NULL));
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "\"format\"");
+    ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
+    ck_refused(ct_checkpoint_load(NULL, &to), CT_ERR_ARGUMENT, "checkpoint_load", "NULL");
+    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, NULL, 3}), CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
+    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, momentum.optim, -3}), CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
+    ck_assert(!ct_checkpoint_save(path, NULL) && !ct_checkpoint_load(path, &(ct_checkpoint){0}));
+
+    /* cut short anywhere: refused, and nothing is changed */
+    FILE *file = fopen(before, "rb");
+    static char bytes[1 << 16];
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    for (size_t n = 0; n < size; n += n < 64 ? 1 : 37) {
+        file = fopen(path, "wb");
+        fwrite(bytes, 1, n, file);
+        fclose(file);
+        ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "file");
+    }
+    ck_assert_int_eq(to.step, 3);
+    ck_assert(ct_checkpoint_save(after, &to));
+    static char now[1 << 16];
+    file = fopen(after, "rb");
+    ck_assert_uint_eq(fread(now, 1, sizeof now, file), size);
+    fclose(file);
+    ck_assert_int_eq(memcmp(now, bytes, size), 0);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("io");
+    TCase *file = tcase_create("files");
+    tcase_add_checked_fixture(file, setup, teardown);
+    tcase_set_timeout(file, 60);
+    tcase_add_loop_test(file, malformed_header, 0, (int)(sizeof malformed / sizeof *malformed));
+    tcase_add_test(file, malformed_length);
+    tcase_add_test(file, hostile_name);
+    tcase_add_test(file, not_an_ordinary_file);
+    tcase_add_loop_test(file, accepted_header, 0, (int)(sizeof accepted / sizeof *accepted));
+    tcase_add_test(file, metadata);
+    tcase_add_test(file, many_tensors);
+    tcase_add_loop_test(file, every_half, 0, 2);
+    tcase_add_test(file, between_f32_and_f64);
+    tcase_add_test(file, round_trip);
+    tcase_add_test(file, load_counts_as_a_write);
+    tcase_add_test(file, tied_names);
+    tcase_add_test(file, mismatches_are_all_named);
+    tcase_add_test(file, save_refuses);
+    tcase_add_test(file, while_an_error_is_pending);
+    tcase_add_test(file, target);
+    suite_add_tcase(suite, file);
+    TCase *checkpoint = tcase_create("checkpoints");
+    tcase_add_checked_fixture(checkpoint, setup, teardown);
+    tcase_set_timeout(checkpoint, 60);
+    tcase_add_loop_test(checkpoint, resume_is_bit_identical, 0, 4);
+    tcase_add_test(checkpoint, checkpoint_refuses);
+    suite_add_tcase(suite, checkpoint);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
