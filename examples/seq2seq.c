@@ -1,0 +1,265 @@
+/* An encoder-decoder that reads 4 to 12 digits and writes them reversed, or sorted (Vaswani et al. 2017, arXiv:1706.03762).
+ *
+ *     source  7 2 9 4 . .           the encoder reads it whole; a key mask hides the padding
+ *     input   > 4 9 2 7 .           what the decoder is given: the answer one place late, so it sees only what is written already
+ *     target  4 9 2 7 < .           what it should say: the next digit, and "<" for the end
+ *
+ * A tenth of all sequences, chosen by a hash, is never trained on; the test draws from that tenth. */
+#include "common.h"
+
+#include <string.h>
+
+enum { START = 10, END = 11, PAD = 12, TOKENS = 13 };              /* 0 ... 9 are the digits */
+enum { SHORTEST = 4, LONGEST = 12, S = LONGEST, T = LONGEST + 1 }; /* lengths of source and target */
+enum { WIDTH = 64, HEADS = 4, LAYERS = 2, BATCH = 64, TESTS = 1000, CHUNK = 250 };
+
+static const char *const token_names[TOKENS] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", ">", "end", "."};
+
+/* ---- the data ---- */
+
+typedef struct {
+    int length;
+    int64_t digits[LONGEST], answer[LONGEST];
+} sequence;
+
+typedef struct {
+    ct_tensor *source, *input, *target; /* i64 (B, S), (B, T), (B, T) */
+    ct_tensor *real;                    /* bool (B, S): where source is no padding */
+} batch;
+
+/* FNV-1a of length and digits: the same tenth of all sequences in every run. */
+static bool held_out(const sequence *s) {
+    uint64_t hash = (14695981039346656037u ^ (uint64_t)s->length) * 1099511628211u;
+    for (int i = 0; i < s->length; i++) hash = (hash ^ (uint64_t)s->digits[i]) * 1099511628211u;
+    return (hash >> 32) % 10 == 0;
+}
+
+static sequence draw(ct_context *context, bool sort, bool test) {
+    sequence s = {0};
+    do {
+        s.length = SHORTEST + (int)ct_random_below(context, LONGEST - SHORTEST + 1);
+        for (int i = 0; i < s.length; i++) s.digits[i] = ct_random_below(context, 10);
+        check(context, EXIT_FAILED);
+    } while (held_out(&s) != test);
+    for (int i = 0; i < s.length && !sort; i++) s.answer[i] = s.digits[s.length - 1 - i];
+    for (int digit = 0, n = 0; digit < 10 && sort; digit++)
+        for (int i = 0; i < s.length; i++)
+            if (s.digits[i] == digit) s.answer[n++] = digit;
+    return s;
+}
+
+static batch make_batch(ct_context *context, const sequence *sequences, int64_t n) {
+    batch b = {ct_full(context, CT_I64, CT_SHAPE(n, S), PAD), ct_full(context, CT_I64, CT_SHAPE(n, T), PAD),
+               ct_full(context, CT_I64, CT_SHAPE(n, T), -100), ct_zeros(context, CT_BOOL, CT_SHAPE(n, S))}; /* -100: counts for no loss */
+    int64_t *source = ct_data_i64(b.source), *input = ct_data_i64(b.input), *target = ct_data_i64(b.target);
+    bool *real = ct_data_bool(b.real);
+    check(context, EXIT_FAILED);
+    for (int64_t i = 0; i < n; i++) {
+        const sequence *s = sequences + i;
+        input[i * T] = START;
+        target[i * T + s->length] = END;
+        for (int j = 0; j < s->length; j++) {
+            source[i * S + j] = s->digits[j];
+            input[i * T + j + 1] = target[i * T + j] = s->answer[j];
+            real[i * S + j] = true;
+        }
+    }
+    return b;
+}
+
+/* ---- the model ---- */
+
+typedef struct {
+    ct_module *root; /* all the others are in its tree: it counts, trains and saves them as one */
+    ct_module *embedding, *positions, *encoder[LAYERS], *encoder_norm, *decoder[LAYERS], *decoder_norm, *head;
+} model;
+
+static model make_model(ct_context *context) {
+    ct_layer_opts layer = {.embed_dim = WIDTH, .num_heads = HEADS, .norm_first = true};
+    ct_layer_norm_opts norm = {.dim = WIDTH};
+    model m = {.root = ct_module_new(context, "Seq2Seq")};
+    m.embedding = ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = TOKENS, .embedding_dim = WIDTH});
+    m.positions = ct_positions_new(context, (ct_positions_opts){.max_length = T, .embed_dim = WIDTH});
+    m.head = ct_linear_new(context, (ct_linear_opts){.in_features = WIDTH, .out_features = TOKENS});
+    ct_module_add_child(m.root, "embedding", m.embedding);
+    ct_module_add_child(m.root, "positions", m.positions);
+    for (int i = 0; i < LAYERS; i++) m.encoder[i] = ct_module_append(m.root, "encoder", ct_encoder_layer_new(context, layer));
+    m.encoder_norm = ct_module_add_child(m.root, "encoder_norm", ct_layer_norm_new(context, norm));
+    for (int i = 0; i < LAYERS; i++) m.decoder[i] = ct_module_append(m.root, "decoder", ct_decoder_layer_new(context, layer));
+    m.decoder_norm = ct_module_add_child(m.root, "decoder_norm", ct_layer_norm_new(context, norm));
+    ct_module_add_child(m.root, "head", m.head);
+    check(context, EXIT_FAILED);
+    return m;
+}
+
+static ct_tensor *embed(const model *m, ct_tensor *tokens) { /* i64 (B, T) -> (B, T, WIDTH) */
+    return ct_forward(m->positions, ct_forward(m->embedding, tokens));
+}
+
+/* What the encoder makes of the source: i64 (B, S) -> (B, S, WIDTH). */
+static ct_tensor *encode(const model *m, ct_tensor *source, ct_tensor *real) {
+    ct_tensor *x = embed(m, source);
+    for (int i = 0; i < LAYERS; i++) x = ct_encoder_layer_forward(m->encoder[i], x, (ct_mha_call){.key_mask = real}).out;
+    return ct_forward(m->encoder_norm, x);
+}
+
+/* For each place of the input the logits of the token that comes next: i64 (B, t) -> (B, t, TOKENS). Where weights is not
+ * NULL it gets the last layer's cross-attention, mean of the heads, (B, t, S). */
+static ct_tensor *decode(const model *m, ct_tensor *input, ct_tensor *memory, ct_tensor *real, ct_tensor **weights) {
+    ct_tensor *y = embed(m, input);
+    for (int i = 0; i < LAYERS; i++) {
+        ct_mha_call self = {.causal = true}, cross = {.key_mask = real, .need_weights = weights && i == LAYERS - 1};
+        ct_layer_out out = ct_decoder_layer_forward(m->decoder[i], y, memory, self, cross);
+        y = out.out;
+        if (cross.need_weights) *weights = out.cross_weights;
+    }
+    return ct_forward(m->head, ct_forward(m->decoder_norm, y)); /* (B, t, WIDTH) -> (B, t, TOKENS) */
+}
+
+/* ---- training ---- */
+
+static bool is_right(const sequence *s, const int64_t *said) {
+    return !memcmp(said, s->answer, (size_t)s->length * sizeof *said) && said[s->length] == END;
+}
+
+/* One step of teacher forcing. Returns the loss; *exact is the share of sequences with every token right. */
+static double train_step(ct_context *context, const model *m, ct_optim *optim, bool sort, double *exact) {
+    sequence sequences[BATCH];
+    int64_t said[BATCH * T];
+    for (int i = 0; i < BATCH; i++) sequences[i] = draw(context, sort, false);
+    ct_scope scope = ct_scope_open(context);
+    batch b = make_batch(context, sequences, BATCH);
+    ct_tensor *logits = decode(m, b.input, encode(m, b.source, b.real), b.real, NULL);
+    ct_tensor *loss = ct_cross_entropy(ct_reshape(logits, CT_SHAPE(BATCH * T, TOKENS)), ct_reshape(b.target, CT_SHAPE(BATCH * T)),
+                                       (ct_cross_entropy_opts){0});
+    ct_optim_zero_grad(optim);
+    ct_backward(loss);
+    ct_clip_grad_norm(m->root, 1);
+    ct_optim_step(optim);
+    ct_to_i64(ct_argmax(logits, -1), said, BATCH * T); /* (B, T, TOKENS) -> (B, T) */
+    double value = ct_item(loss), right = 0;
+    check(context, EXIT_FAILED); /* errors are sticky: one look at the end sees if any of these calls failed */
+    ct_scope_close(scope);
+    for (int i = 0; i < BATCH; i++) right += is_right(sequences + i, said + i * T);
+    *exact = right / BATCH;
+    return value;
+}
+
+/* Trains until all steps are done or Ctrl-C; returns how many were. losses (steps). */
+static int64_t train(ct_context *context, const model *m, bool sort, int64_t steps, double *losses) {
+    ct_optim *optim = ct_adamw_new(m->root, (ct_adamw_opts){.beta2 = 0.98, .weight_decay = 0.01, .decay_matrices_only = true});
+    ct_lr_cosine_opts rate = {.peak = 2e-3, .floor = 1e-4, .warmup = 50, .total = steps};
+    progress bar = progress_begin(steps, 1, "steps/s");
+    int64_t done = 0;
+    for (double mean = 0, exact; done < steps && !interrupted(); done++) {
+        ct_optim_set_lr(optim, ct_lr_cosine(rate, done));
+        losses[done] = train_step(context, m, optim, sort, &exact);
+        mean += (exact - mean) / (double)(done < 20 ? done + 1 : 20); /* steadier than one batch's */
+        progress_show(&bar, done + 1, "loss %.4f  exact %5.1f %%", losses[done], 100 * mean);
+    }
+    progress_end();
+    return done;
+}
+
+/* ---- testing ---- */
+
+/* Greedy decoding: the likeliest token is written and fed back, until every sequence has its end. said (n, T). */
+static void answer(ct_context *context, const model *m, const sequence *tests, int n, int64_t *said) {
+    ct_scope scope = ct_scope_open_no_grad(context);
+    batch b = make_batch(context, tests, n);
+    ct_tensor *memory = encode(m, b.source, b.real), *input = ct_full(context, CT_I64, CT_SHAPE(n, 1), START);
+    for (int t = 0; t < T; t++) {
+        ct_scope inner = ct_scope_open(context);
+        ct_tensor *next = ct_argmax(ct_select(decode(m, input, memory, b.real, NULL), 1, t), -1); /* (n, t + 1, TOKENS) -> (n) */
+        input = ct_scope_return(inner, ct_cat((ct_tensor *[]){input, ct_unsqueeze(next, 1)}, 2, 1));
+    }
+    ct_to_i64(ct_narrow(input, 1, 1, T), said, (int64_t)n * T);
+    check(context, EXIT_FAILED);
+    ct_scope_close(scope);
+}
+
+/* Draws where the decoder looks while it writes the answer to one sequence. */
+static void plot_attention(ct_context *context, const model *m, const sequence *s, const char *path) {
+    double weights[T * S];
+    const char *read[S], *written[T];
+    ct_scope scope = ct_scope_open_no_grad(context);
+    batch b = make_batch(context, s, 1);
+    ct_tensor *cross = NULL;
+    decode(m, b.input, encode(m, b.source, b.real), b.real, &cross);
+    cross = ct_narrow(ct_narrow(ct_select(cross, 0, 0), 0, 0, s->length + 1), 1, 0, s->length); /* (1, T, S) -> without the padding */
+    ct_to_f64(cross, weights, (s->length + 1) * s->length);
+    check(context, EXIT_FAILED);
+    ct_scope_close(scope);
+    for (int j = 0; j < s->length; j++) read[j] = token_names[s->digits[j]];
+    for (int t = 0; t <= s->length; t++) written[t] = token_names[t < s->length ? s->answer[t] : END];
+    plot_map(path, "Where the decoder looks", "digits read", "digits written, from the top", read, s->length, written, s->length + 1, weights);
+}
+
+static void print_tokens(const int64_t *tokens, int n) {
+    int width = 0;
+    for (int i = 0; i < n && tokens[i] != END; i++) width += printf("%s ", token_names[tokens[i]]);
+    printf("%*s", 28 - width, "");
+}
+
+/* Has sequences answered that training never saw, all different; prints how many are exactly right, and some of them. */
+static void test(ct_context *context, const model *m, bool sort, const char *map_path) {
+    static sequence tests[TESTS];
+    static int64_t said[TESTS][T];
+    int right = 0, mapped = 0;
+    for (int i = 0; i < TESTS; i++) {
+        tests[i] = draw(context, sort, true);
+        for (int j = 0; j < i; j++)
+            if (!memcmp(tests + i, tests + j, sizeof *tests)) tests[i] = draw(context, sort, true), j = -1;
+    }
+    ct_module_train(m->root, false);
+    for (int i = 0; i < TESTS; i += CHUNK) answer(context, m, tests + i, CHUNK, said[i]);
+    for (int i = 0; i < TESTS; i++) right += is_right(tests + i, said[i]);
+    printf("\n%d sequences never seen in training: %d exactly right (%.1f %%)\n\n", TESTS, right, 100.0 * right / TESTS);
+    printf("  %-28s%-28s%-28s\n", "input", "expected", "written");
+    for (int i = 0, wrong = 0; i < TESTS; i++) { /* the first eight, and up to four that went wrong */
+        bool good = is_right(tests + i, said[i]);
+        if (i >= 8 && (good || wrong++ >= 4)) continue;
+        printf("  ");
+        print_tokens(tests[i].digits, tests[i].length);
+        print_tokens(tests[i].answer, tests[i].length);
+        print_tokens(said[i], T);
+        printf("%s%s%s\n", !colours() ? "" : good ? "\033[32m" : "\033[31m", good ? "right" : "wrong", colours() ? "\033[0m" : "");
+    }
+    while (mapped + 1 < TESTS && tests[mapped].length != 8) mapped++;
+    plot_attention(context, m, tests + mapped, map_path);
+}
+
+int main(int argc, char **argv) {
+    const char *task = "reverse", *out = ".", *save = NULL;
+    int64_t seed = 1, steps = 600, threads = 0;
+    const flag flags[] = {
+        {NULL, HEADING, NULL, NULL, "Trains an encoder-decoder to reverse or sort 4 to 12 digits, and tests it on sequences it never saw.\n", 0, 0},
+        {"task", TEXT, &task, "reverse|sort", "what to learn", 0, 0},
+        {"steps", INTEGER, &steps, "N", "training steps", 1, 1e6},
+        {"seed", INTEGER, &seed, "N", "of everything random", 0, 1e18},
+        {"threads", INTEGER, &threads, "N", "that compute; 0: every core", 0, 1024},
+        {"out", TEXT, &out, "DIR", "where the pictures go, and the model", 0, 0},
+        {"save", TEXT, &save, "FILE", "where the model goes instead", 0, 0},
+    };
+    if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, "[flags]")) fail(EXIT_USAGE, "takes no file: %s", argv[1]);
+    bool sort = !strcmp(task, "sort");
+    if (!sort && strcmp(task, "reverse")) fail(EXIT_USAGE, "--task is reverse or sort, not '%s'", task);
+    const char *loss_path = output_path(out, "seq2seq_loss.svg"), *map_path = output_path(out, "seq2seq_attention.svg");
+    const char *model_path = save ? output_path(NULL, save) : output_path(out, "seq2seq.safetensors");
+    ct_context *context = new_context(seed, threads);
+    model m = make_model(context);
+    double *losses = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(steps))); /* freed with the context */
+    printf("Learning to %s %d to %d digits: %lld parameters, %lld steps of %d sequences\n", task, SHORTEST, LONGEST,
+           (long long)ct_module_count(m.root), (long long)steps, BATCH);
+    catch_interrupts();
+    int64_t done = train(context, &m, sort, steps, losses);
+    ct_save(m.root, model_path, (const char *[]){"task", task, NULL});
+    check(context, EXIT_FAILED);
+    plot_curves(loss_path, "Training loss", "step", "cross-entropy", &(curve){"loss", "#1f6fb4", NULL, losses, done, true}, 1);
+    if (done == steps) {
+        test(context, &m, sort, map_path);
+        printf("\nThe pictures are %s and %s, the model is %s.\n", loss_path, map_path, model_path);
+    } else printf("Interrupted after %lld steps: saved the model as %s, its loss as %s.\n", (long long)done, model_path, loss_path);
+    ct_context_free(context);
+    return 0;
+}
