@@ -18,6 +18,7 @@ WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -
 BASE = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 LIBS = -lm -pthread
+comma := ,
 
 # make V=1 shows whole commands.
 V ?= 0
@@ -116,6 +117,7 @@ $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
 
+LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open pread write close fsync rename unlink fstat lstat stat realpath ct_take ct_take_zeroed)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(BUILD)/obj/inside.a
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
