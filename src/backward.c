@@ -44,9 +44,9 @@ static bool add_to(ct_tensor **slot, const ct_tensor *grad) {
 /* Hands a gradient to a node. */
 static bool receive(ct_node *node, ct_tensor *grad, const ct_frame *frame, int *pending) {
     ct_tensor **slot = slot_of(node);
-    node->placed = false;
-    if (*slot && *slot != grad && !add_to(slot, grad)) return false;
-    if (!*slot && !(*slot = adopt(grad, frame, !node->call.op))) return false;
+    if (*slot == grad && node->places) node->places--;   /* written where it belongs */
+    else if (*slot && !add_to(slot, grad)) return false;
+    else if (!*slot && !(*slot = adopt(grad, frame, !node->call.op))) return false;
     if (node->call.op && !node->pending) {
         node->pending = true;
         ct_node_ref(node);
@@ -61,14 +61,16 @@ ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add) {
     ct_node *node = ((const ct_node *)call)->edge[i];
     ct_tensor **slot = node ? slot_of(node) : NULL;
     if (slot && *slot && ct_tensor_is_sole(*slot)) {
-        *add = !node->placed;
+        *add = true;
+        node->places++;
         return *slot;
     }
     ct_tensor *place = ct_tensor_new(call->context, in->dtype, in->shape);
     if (place && slot && !*slot) {
         ct_tensor_disown(place);
         *slot = place;
-        node->placed = true;
+        node->places = 1;
+        node->fresh = true;
     }
     return place;
 }
@@ -120,15 +122,18 @@ static bool run(ct_node *node, ct_tensor **grad, ct_frame *frame, int *pending) 
     return true;
 }
 
-/* A place that was handed out but not handed back holds no gradient. */
-static void forget_places(ct_node *node) {
+/* Ends what ct_grad_place began. After a failure a new place that was not handed back holds no gradient. */
+static void end_places(ct_node *node) {
     for (int i = 0; i < node->call.n; i++) {
         ct_node *edge = node->edge[i];
-        if (!edge || !edge->placed) continue;
-        edge->placed = false;
-        ct_tensor **slot = slot_of(edge);
-        ct_tensor_free(*slot);
-        *slot = NULL;
+        if (!edge) continue;
+        if (edge->fresh && edge->places) {
+            ct_tensor **slot = slot_of(edge);
+            ct_tensor_free(*slot);
+            *slot = NULL;
+        }
+        edge->places = 0;
+        edge->fresh = false;
     }
 }
 
@@ -149,7 +154,7 @@ static bool pass(ct_node *node, int *pending, bool retain_graph) {
     context->op = c->op->name;
     int n = c->n;
     bool done = run(node, grad, &frame, pending);
-    if (!done) forget_places(node);
+    end_places(node);
     context->op = "backward";
     ct_frame_close(context, &frame);
     if (n > FEW) ct_give(context, grad, bytes);

@@ -18,7 +18,8 @@ struct ct_node {
     bool released;            /* backward has passed, its values are gone */
     ct_dtype dtype;           /* of the output, and of its gradient */
     ct_shape shape;
-    bool placed;              /* a place for the gradient was handed out and is not yet filled */
+    bool fresh;               /* the slot was made by ct_grad_place in the backward that is running */
+    int places;               /* how often it was handed out and not yet handed back */
     ct_node **edge;           /* [n] the node of each input whose gradient is wanted, else NULL */
     ct_tensor *notes;         /* the tensors that call points to */
     int note_count;
@@ -29,8 +30,8 @@ void ct_node_unref(ct_node *node);     /* frees what is left without an owner, w
 void ct_node_release(ct_node *node);   /* lets go of what backward would have read */
 
 /* For a backward that can write or add its gradient in place: the tensor where in[i]'s gradient gathers, contiguous, of in[i]'s
- * shape. *add says whether to add to what is there; else every element must be written. Hand it back as grad[i]. NULL: out of
- * memory, recorded. */
+ * shape. *add says whether to add to what is there; else every element must be written. Fill it before the next place is asked
+ * for, and hand it back as grad[i]. NULL: out of memory, recorded. */
 ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add);
 
 #endif

@@ -50,6 +50,9 @@ typedef struct {
     /* C[m x n] = alpha AB, or += with add; m <= mr, n <= nr; the columns of C are col_stride apart */
     void (*tile)(int64_t m, int64_t n, int64_t k, const void *packed_a, const void *packed_b, double alpha, bool add, void *c,
                  int64_t row_stride, int64_t col_stride);
+    /* y[j] = alpha sum over p < k <= kc of x[p x_stride] B[p, j], or += with add: a vector times a matrix, nothing packed */
+    void (*row)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b, int64_t b_row, int64_t b_col, double alpha, bool add,
+                void *y, int64_t y_stride);
 } ct_gemm_kernels;
 
 typedef struct ct_kernels {

@@ -1,10 +1,12 @@
 /* The vectors that kernels are written on: GCC's vector extensions, as wide as the ISA this file is compiled for.
  *
  * A translation unit is compiled for one ISA and one dtype: CT_F64_KERNELS picks double, and CT_VECTOR_BYTES the width
- * (of one element in the scalar build). Everything is static: an object exports its table and nothing else. */
+ * (0: one element, the scalar build). Everything is static: an object exports its table and nothing else. Comparing vectors gives 0 or
+ * -1 in each lane; a comparison with NaN is false, and what follows from that is how each select here passes NaN on. */
 #ifndef CT_SIMD_H
 #define CT_SIMD_H
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,10 +16,12 @@
 typedef double real;
 typedef int64_t integer;   /* as wide as real */
 #define REAL(x) x
+#define LIBM(name) name
 #else
 typedef float real;
 typedef int32_t integer;
 #define REAL(x) x##f
+#define LIBM(name) name##f
 #endif
 
 #if CT_VECTOR_BYTES
@@ -35,10 +39,76 @@ INLINE vec splat(real x) { return x - (vec){0}; }
 INLINE vec load(const real *p) { vec v; memcpy(&v, p, sizeof v); return v; }
 INLINE void store(real *p, vec v) { memcpy(p, &v, sizeof v); }
 
-/* The first n lanes, 0 <= n <= LANES; the rest of a loaded vector is zero. */
-INLINE vec load_part(const real *p, int64_t n) { vec v = {0}; memcpy(&v, p, (size_t)n * sizeof(real)); return v; }
-INLINE void store_part(real *p, vec v, int64_t n) { memcpy(p, &v, (size_t)n * sizeof(real)); }
+/* The first n lanes, none for n <= 0, all for n >= LANES; the rest of a loaded vector is zero. */
+INLINE vec load_part(const real *p, int64_t n) {
+    if (n >= LANES) return load(p);
+    vec v = {0};
+    if (n > 0) memcpy(&v, p, (size_t)n * sizeof(real));
+    return v;
+}
+INLINE void store_part(real *p, vec v, int64_t n) {
+    if (n >= LANES) store(p, v);
+    else if (n > 0) memcpy(p, &v, (size_t)n * sizeof(real));
+}
+
+/* -1 where a byte is true */
+INLINE ivec load_mask(const bool *p, int64_t n) {
+    integer lane[LANES] = {0};
+    if (n >= LANES) for (int l = 0; l < LANES; l++) lane[l] = -(integer)p[l];
+    else for (int l = 0; l < n; l++) lane[l] = -(integer)p[l];
+    ivec mask;
+    memcpy(&mask, lane, sizeof mask);
+    return mask;
+}
+
+/* -1 in the first n lanes */
+INLINE ivec first_lanes(int64_t n) {
+    integer lane[LANES];
+    for (int l = 0; l < LANES; l++) lane[l] = -(integer)(l < n);
+    ivec mask;
+    memcpy(&mask, lane, sizeof mask);
+    return mask;
+}
 
 INLINE vec select(ivec mask, vec a, vec b) { return (vec)((mask & (ivec)a) | (~mask & (ivec)b)); } /* mask ? a : b */
+INLINE vec keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }                                /* mask ? a : 0 */
+
+INLINE vec v_max(vec a, vec b) { return select((a > b) | (a != a), a, b); } /* NaN wins */
+INLINE vec v_min(vec a, vec b) { return select((a < b) | (a != a), a, b); }
+INLINE ivec sign_bit(vec x) { return (ivec)x & (ivec)splat(REAL(-0.0)); }
+INLINE vec v_abs(vec x) { return (vec)((ivec)x & ~(ivec)splat(REAL(-0.0))); }
+INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); }   /* of an x >= 0 */
+
+/* f lane by lane. The compiler makes one instruction of it where there is one, as for sqrt. */
+INLINE vec lanes(vec x, real (*f)(real)) {
+    for (int l = 0; l < LANES; l++) x[l] = f(x[l]);
+    return x;
+}
+INLINE vec v_sqrt(vec x) {
+    for (int l = 0; l < LANES; l++) x[l] = LIBM(sqrt)(x[l]);
+    return x;
+}
+
+/* Across the lanes, by halves. */
+INLINE real sum_lanes(vec v) {
+    real lane[LANES];
+    memcpy(lane, &v, sizeof v);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+    return lane[0];
+}
+INLINE real greater(real a, real b) { return a > b || a != a ? a : b; } /* NaN wins */
+INLINE real max_lanes(vec v) {
+    real lane[LANES];
+    memcpy(lane, &v, sizeof v);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int l = 0; l < half; l++) lane[l] = greater(lane[l], lane[l + half]);
+    return lane[0];
+}
+INLINE bool any_lane(ivec mask) {
+    integer any = 0;
+    for (int l = 0; l < LANES; l++) any |= mask[l];
+    return any != 0;
+}
 
 #endif
