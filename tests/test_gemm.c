@@ -17,6 +17,7 @@ typedef struct {
     bool ta, tb, tc;   /* stored by columns */
     bool add;
     double alpha;
+    bool shared;       /* one A and one B for the whole batch */
 } problem;
 
 static uint64_t state = 1;
@@ -83,6 +84,7 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
     memcpy(before, c, (size_t)count * size_of(dtype));
     ct_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb);
     ct_matrix mc = p.tc ? laid_out(c, p.m + MARGIN, p.n, true) : laid_out(c, p.m, p.n + MARGIN, false);
+    if (p.shared) ma.batch = mb.batch = 0;
     ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, ma, mb, p.add, mc));
     const double error = error_of(c, before, dtype, p, ma, mb, mc);
     /* a sum in blocks of kc: its error grows with the root of k, with a bound far under k */
@@ -110,7 +112,7 @@ START_TEST(sizes) {
         for (int m = 0; m < COUNT(size); m++) {
             for (int n = 0; n < COUNT(size); n++) {
                 for (int k = 0; k < COUNT(size); k++, turn++) {   /* the rest of a case goes round, in steps without a common factor */
-                    problem p = {1, size[m], size[n], size[k], turn & 1, turn & 2, turn % 5 == 0, turn % 3 == 0, turn % 7 ? 1 : -0.5};
+                    problem p = {1, size[m], size[n], size[k], turn & 1, turn & 2, turn % 5 == 0, turn % 3 == 0, turn % 7 ? 1 : -0.5, false};
                     check(context, dtype_of(turn / 4), p);
                 }
             }
@@ -127,7 +129,7 @@ START_TEST(orientations) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
         for (int s = 0; s < COUNT(size); s++) {
             for (int t = 0; t < 16; t++) {
-                problem p = {1, size[s][0], size[s][1], size[s][2], t & 1, t & 2, t & 4, t & 8, 1.5};
+                problem p = {1, size[s][0], size[s][1], size[s][2], t & 1, t & 2, t & 4, t & 8, 1.5, false};
                 if (p.m * p.n * p.k > 1000000 && (t & 4)) continue;
                 check(context, dtype_of(s + t / 4), p);
             }
@@ -142,6 +144,9 @@ START_TEST(batches) {
         {2, 3, 4, 5, .alpha = 1},          {7, 33, 9, 17, true, false, .add = true, .alpha = 2}, {40, 8, 8, 8, false, true, .alpha = 1},
         {3, 1, 40, 30, .alpha = 1},        {0, 3, 4, 5, .alpha = 1},                             {20, 70, 66, 33, true, true, .alpha = 1},
         {2, 128, 96, 100, .alpha = 1},     {5, 64, 1, 20, .add = true, .alpha = 1},
+        {4, 9, 8, 800, .alpha = 1, .shared = true},   {4, 600, 9, 20, .alpha = 1, .shared = true},
+        {4, 9, 600, 20, .alpha = 1, .shared = true},  {4, 30, 20, 10, .alpha = 1, .shared = true},
+        {3, 4, 5, 0, .alpha = 1},          {3, 4, 5, 0, .add = true, .alpha = 1},
     };
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
