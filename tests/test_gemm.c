@@ -112,7 +112,8 @@ START_TEST(sizes) {
         for (int m = 0; m < COUNT(size); m++) {
             for (int n = 0; n < COUNT(size); n++) {
                 for (int k = 0; k < COUNT(size); k++, turn++) {   /* the rest of a case goes round, in steps without a common factor */
-                    problem p = {1, size[m], size[n], size[k], turn & 1, turn & 2, turn % 5 == 0, turn % 3 == 0, turn % 7 ? 1 : -0.5, false};
+                    problem p = {1, size[m], size[n], size[k],
+                                 turn & 1, turn & 2, turn % 5 == 0, turn % 3 == 0, turn % 7 ? 1 : -0.5, false};
                     check(context, dtype_of(turn / 4), p);
                 }
             }
