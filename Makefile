@@ -147,6 +147,12 @@ ubsan: ## the suite under UndefinedBehaviorSanitizer
 	$(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer
 	$(MAKE) BUILD=$(BUILD)/tsan OPT="-O1 -g" SANITIZE="-fsanitize=thread" test
+fuzz: ## a minute of hostile headers for the safetensors reader; needs clang
+	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang OPT="-O1 -g" SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" $(BUILD)/fuzz/fuzz_safetensors
+	@mkdir -p $(BUILD)/fuzz/corpus
+	$(BUILD)/fuzz/fuzz_safetensors -max_len=1024 -max_total_time=60 -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/corpus
+$(BUILD)/fuzz_safetensors: tests/fuzz_safetensors.c $(BUILD)/obj/inside.a
+	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer,address,undefined $^ -o $@ $(LIBS)
 valgrind: $(TESTS) ## the suite under valgrind (slow)
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $(TESTS)
 
@@ -183,4 +189,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers install bench format clean FORCE
+.PHONY: fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers install bench format clean FORCE

@@ -10,21 +10,24 @@
 extern "C" {
 #endif
 
-/* Writes every parameter under the name that ct_module_get takes. metadata: key, value, ..., NULL, or NULL. */
+/* Writes every parameter under the name that ct_module_get takes, a shared one once, under its first. metadata: key, value, ...,
+ * NULL, or NULL. Where path is a symbolic link, the file it points to is replaced. */
 CT_API bool ct_save(ct_module *module, const char *path, const char *const *metadata);
 
 typedef struct {
-    bool partial; /* take what fits by name, and leave the rest of the module and of the file alone */
+    bool partial; /* take what fits by name, shape and dtype, and leave the rest of the module and of the file alone */
 } ct_load_opts;
 
 /* Reads parameters by name. Shapes must be equal; f16 and bf16 are widened, f32 and f64 converted. Without .partial every
- * parameter must be there and nothing else; each mismatch is named. CT_ERR_IO or CT_ERR_FORMAT with the path and the fault. */
+ * parameter must be there, a shared one under any of its names, and nothing else; each mismatch is named. CT_ERR_IO or
+ * CT_ERR_FORMAT with the path and the fault. */
 CT_API bool ct_load(ct_module *module, const char *path, ct_load_opts opts);
 
 /* The value of one metadata key, with its NUL, into out. No such key, or longer than size - 1: CT_ERR_ARGUMENT. */
 CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *key, char *out, size_t size);
 
-/* All that training needs to go on to the same bits: load fills the module, the optimiser, the generator, and step. */
+/* All that training needs to go on to the same bits: load fills the module, the optimiser with its numbers (lr, weight decay, ...),
+ * the generator, and step. The optimiser must be of the kind that was saved. */
 typedef struct {
     ct_module *module;
     ct_optim *optim;
