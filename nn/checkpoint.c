@@ -56,7 +56,8 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     snprintf(step, sizeof step, "%" PRId64, checkpoint->step);
     snprintf(seed, sizeof seed, "%" PRIu64, rng.seed);
     snprintf(stream, sizeof stream, "%" PRIu64, rng.stream);
-    const char *const metadata[] = {"format", format, "optim", checkpoint->optim->rule->name, "step", step, "seed", seed, "stream", stream, NULL};
+    const char *const metadata[] = {"format", format, "optim", checkpoint->optim->rule->name, "step", step, "seed", seed,
+                                    "stream", stream, NULL};
 
     nn_state state = {.context = context};
     ct_frame frame;

@@ -43,8 +43,8 @@ bool ct_load_metadata(ct_context *context, const char *path, const char *key, ch
     if (!value) {
         ct_fail(context, CT_ERR_ARGUMENT, "load_metadata: %s: no metadata key \"%s\"", path, NAME(ct_text_of(key)));
     } else if (!ok) {
-        ct_fail(context, CT_ERR_ARGUMENT, "load_metadata: %s: \"%s\" takes %zu bytes with its NUL, out has %zu", path, NAME(ct_text_of(key)),
-                value->size + 1, size);
+        ct_fail(context, CT_ERR_ARGUMENT, "load_metadata: %s: \"%s\" takes %zu bytes with its NUL, out has %zu", path,
+                NAME(ct_text_of(key)), value->size + 1, size);
     } else {
         memcpy(out, value->at, value->size + 1);
     }

@@ -1,48 +1,9 @@
 /* Files: every malformed one is refused with a message that says what and where, and changes nothing; what is written is read back to
  * the same bits; a target is replaced whole or not at all. */
-#include <check.h>
-#include <cotangent/cotangent.h>
-#include <dirent.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-static char folder[64];
-static ct_context *context;
-
-static const char *in_folder(const char *name) {
-    static char path[4][512];
-    static int turn;
-    turn = (turn + 1) % 4;
-    snprintf(path[turn], sizeof path[turn], "%s/%s", folder, name);
-    return path[turn];
-}
-
-static int files_in_folder(void) {
-    int n = 0;
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; (entry = readdir(dir));) n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
-    closedir(dir);
-    return n;
-}
-
-static void setup(void) {
-    strcpy(folder, "/tmp/cotangent-io-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
-    context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
-    ck_assert_int_eq(ct_error(context), CT_OK);
-}
-
-static void teardown(void) {
-    ct_context_free(context);
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; (entry = readdir(dir));)
-        if (entry->d_name[0] != '.' || strlen(entry->d_name) > 2) remove(in_folder(entry->d_name));
-    closedir(dir);
-    ck_assert_int_eq(rmdir(folder), 0);
-}
+#include "files.h"
 
 /* A file of any bytes; with length < 0 the prefix says the header's true length. */
 static const char *put(const char *header, size_t header_size, int64_t length, const void *data, size_t data_size) {
@@ -145,14 +106,6 @@ static ct_module *two_module(void) { /* w: f32 (2), 5 and 7 */
     return module;
 }
 
-static void ck_refused(bool done, ct_status status, const char *path, const char *says) {
-    ck_assert_msg(!done, "accepted; it should say \"%s\"", says);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", ct_error(context), ct_error_message(context));
-    ck_assert_msg(strstr(ct_error_message(context), path) != NULL, "%s", ct_error_message(context));
-    ck_assert_msg(strstr(ct_error_message(context), says) != NULL, "\"%s\" is not in: %s", says, ct_error_message(context));
-    ct_error_clear(context);
-}
-
 START_TEST(malformed_header) {
     ct_module *module = two_module();
     int64_t live = ct_memory(context).live;
@@ -179,7 +132,8 @@ START_TEST(malformed_length) {
         fclose(file);
         ck_refused(ct_load(module, path, strict), CT_ERR_FORMAT, path, "takes 8");
     }
-    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), 70, NULL, 8), strict), CT_ERR_FORMAT, path, "a header of 70 bytes does not fit in a file of 70");
+    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), 70, NULL, 8), strict), CT_ERR_FORMAT, path,
+               "a header of 70 bytes does not fit in a file of 70");
     ck_refused(ct_load(module, put(GOOD, strlen(GOOD), 100000001, NULL, 8), strict), CT_ERR_FORMAT, path, "100000001, over 100000000");
     ck_refused(ct_load(module, put(GOOD, strlen(GOOD), INT64_MAX, NULL, 8), strict), CT_ERR_FORMAT, path, "over 100000000");
     ck_refused(ct_load(module, put(GOOD, strlen(GOOD), (int64_t)strlen(GOOD) - 1, NULL, 8), strict), CT_ERR_FORMAT, path, "',' or '}'");
@@ -200,7 +154,8 @@ START_TEST(hostile_name) {
     char header[3000] = "{\"\\u001b[2J";
     memset(header + strlen(header), 'x', 2000);
     strcat(header, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,2]}}");
-    ck_refused(ct_load(two_module(), put(header, strlen(header), -1, NULL, 2), (ct_load_opts){0}), CT_ERR_FORMAT, "tensor \"\\u001b[2J", "xxx...\": 1 elements");
+    ck_refused(ct_load(two_module(), put(header, strlen(header), -1, NULL, 2), (ct_load_opts){0}), CT_ERR_FORMAT, "tensor \"\\u001b[2J",
+               "xxx...\": 1 elements");
 }
 END_TEST
 
@@ -284,7 +239,8 @@ START_TEST(many_tensors) {
     *at++ = '{';
     for (int64_t i = 0; i < N; i++) {
         int64_t k = i * 7919 % N;
-        at += sprintf(at, "%s\"t%lld\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%lld,%lld]}", i ? "," : "", (long long)k, (long long)k, (long long)k + 1);
+        at += sprintf(at, "%s\"t%lld\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%lld,%lld]}", i ? "," : "", (long long)k,
+                      (long long)k, (long long)k + 1);
     }
     *at++ = '}';
     const char *path = put(header, (size_t)(at - header), -1, NULL, N);
@@ -332,9 +288,12 @@ START_TEST(every_half) {
         for (int i = 0; i < N; i++) {
             double want = by_definition((unsigned)i, halves[_i].exponent, halves[_i].fraction);
             double got = wide ? ct_data_f64(w)[i] : (double)ct_data_f32(w)[i];
-            ck_assert_msg(isnan(want) ? isnan(got) : want == got && !signbit(want) == !signbit(got), "%04x: %a, not %a", (unsigned)i, got, want);
+            ck_assert_msg(isnan(want) ? isnan(got) : want == got && !signbit(want) == !signbit(got), "%04x: %a, not %a", (unsigned)i, got,
+                          want);
             /* the payload of a NaN moves up with the fraction */
-            if (!wide && isnan(want)) ck_assert_uint_eq(bits_of(ct_data_f32(w)[i]) & 0x7fffff, (uint32_t)(i & ((1 << halves[_i].fraction) - 1)) << (23 - halves[_i].fraction));
+            if (!wide && isnan(want))
+                ck_assert_uint_eq(bits_of(ct_data_f32(w)[i]) & 0x7fffff, (uint32_t)(i & ((1 << halves[_i].fraction) - 1))
+                                                                             << (23 - halves[_i].fraction));
         }
     }
 }
@@ -371,18 +330,6 @@ static ct_module *zoo(void) {
     ct_module_add_param(child, "tied", ct_module_get(zoo, "odd"));
     ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
     return zoo;
-}
-
-static bool same(const ct_module *a, const ct_module *b) {
-    ct_param p = {0}, q = {0};
-    while (ct_module_next(a, &p)) {
-        if (!ct_module_next(b, &q) || strcmp(p.name, q.name)) return false;
-        bool f32 = ct_dtype_of(p.tensor) == CT_F32;
-        const void *x = f32 ? (void *)ct_data_f32(p.tensor) : (void *)ct_data_f64(p.tensor);
-        const void *y = f32 ? (void *)ct_data_f32(q.tensor) : (void *)ct_data_f64(q.tensor);
-        if (ct_numel(p.tensor) && memcmp(x, y, (size_t)ct_numel(p.tensor) * (f32 ? 4 : 8))) return false;
-    }
-    return !ct_module_next(b, &q);
 }
 
 START_TEST(round_trip) {
@@ -445,7 +392,8 @@ START_TEST(tied_names) {
     ck_assert(ct_data_f32(w)[0] == 1 && ct_data_f32(w)[1] == 2);
     ck_assert_msg(ct_load(module, put(both, strlen(both), -1, data, 16), strict), "%s", ct_error_message(context));
     ck_assert(ct_data_f32(w)[0] == 3 && ct_data_f32(w)[1] == 4);
-    ck_refused(ct_load(module, put(wrong, strlen(wrong), -1, data, 16), strict), CT_ERR_FORMAT, "load", "head.weight has shape (2), file has (1, 2)");
+    ck_refused(ct_load(module, put(wrong, strlen(wrong), -1, data, 16), strict), CT_ERR_FORMAT, "load",
+               "head.weight has shape (2), file has (1, 2)");
     ck_refused(ct_load(module, put(nul, strlen(nul), -1, data, 8), strict), CT_ERR_FORMAT, "load", "missing: w; unexpected: w\\u0000");
     ck_assert(ct_data_f32(w)[0] == 3);
 }
@@ -463,8 +411,9 @@ START_TEST(mismatches_are_all_named) {
                                  "\"d\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[40,48]}}";
     float data[12] = {[10] = 3, [11] = 4};
     const char *path = put(header, strlen(header), -1, data, 48);
-    ck_refused(ct_load(module, path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
-               ": missing: c; unexpected: x, y; a has shape (2), file has (1, 2); b is f32, file has I32; e has shape (2), file has 9 dims");
+    ck_refused(
+        ct_load(module, path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
+        ": missing: c; unexpected: x, y; a has shape (2), file has (1, 2); b is f32, file has I32; e has shape (2), file has 9 dims");
     ck_assert(ct_data_f32(ct_module_get(module, "d"))[0] == 0);
     ck_assert(ct_load(module, path, (ct_load_opts){.partial = true}));
     ck_assert(ct_data_f32(ct_module_get(module, "d"))[0] == 3);
@@ -477,7 +426,8 @@ END_TEST
 START_TEST(save_refuses) {
     ct_module *module = two_module(), *bad = ct_module_new(context, "M");
     const char *path = in_folder("file");
-    const char *const odd[] = {"a", "1", "b", NULL}, *const twice[] = {"a", "1", "b", "2", "a", "3", NULL}, *const latin[] = {"a", "\xe9", NULL};
+    const char *const odd[] = {"a", "1", "b", NULL}, *const twice[] = {"a", "1", "b", "2", "a", "3", NULL},
+                      *const latin[] = {"a", "\xe9", NULL};
     ck_refused(ct_save(module, path, odd), CT_ERR_ARGUMENT, path, "without a value");
     ck_refused(ct_save(module, path, twice), CT_ERR_ARGUMENT, path, "\"a\" is there twice");
     ck_refused(ct_save(module, path, latin), CT_ERR_ARGUMENT, path, "not UTF-8 at byte 0");
@@ -544,112 +494,6 @@ START_TEST(target) {
 }
 END_TEST
 
-/* ---- checkpoints ---- */
-
-typedef struct {
-    ct_module *module;
-    ct_optim *optim;
-} training;
-
-static training begin(ct_context *c, int kind) {
-    training t = {.module = ct_mlp_new(c, (ct_mlp_opts){.dim = 3, .hidden = 5, .dropout = 0.25})};
-    ct_module_add_param(t.module, "unused", ct_zeros(c, CT_F64, CT_SHAPE(2))); /* no gradient ever reaches it */
-    if (kind == 0) t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1});
-    if (kind == 1) t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .nesterov = true});
-    if (kind == 2) t.optim = ct_adam_new(t.module, (ct_adam_opts){.weight_decay = 0.01});
-    if (kind == 3) t.optim = ct_adamw_new(t.module, (ct_adamw_opts){.weight_decay = 0.1, .beta1 = 0.8, .decay_matrices_only = true});
-    return t;
-}
-
-static void train(ct_context *c, training t, int64_t from, int64_t to) {
-    for (int64_t step = from; step < to; step++) {
-        ct_scope scope = ct_scope_open(c);
-        ct_tensor *x = ct_randn(c, CT_F32, CT_SHAPE(4, 3));
-        ct_optim_zero_grad(t.optim);
-        ck_assert_msg(ct_backward(ct_mse_loss(ct_forward(t.module, x), x)), "%s", ct_error_message(c));
-        ck_assert(ct_optim_step(t.optim));
-        ct_scope_close(scope);
-    }
-}
-
-/* Ten steps in one go, and five, then five more in a fresh context after the checkpoint: the same bits. */
-START_TEST(resume_is_bit_identical) {
-    const char *path = in_folder("checkpoint"), *again = in_folder("again");
-    training whole = begin(context, _i);
-    train(context, whole, 0, 5);
-    ct_optim_set_lr(whole.optim, 0.1 / 3);
-    ck_assert_msg(ct_checkpoint_save(path, &(ct_checkpoint){whole.module, whole.optim, 5}), "%s", ct_error_message(context));
-    train(context, whole, 5, 10);
-
-    ct_context *other = ct_context_new((ct_context_opts){.seed = 99, .threads = 1});
-    training resumed = begin(other, _i);
-    train(other, resumed, 0, 2);
-    ct_checkpoint checkpoint = {resumed.module, resumed.optim, -1};
-    ck_assert_msg(ct_checkpoint_load(path, &checkpoint), "%s", ct_error_message(other));
-    ck_assert_int_eq(checkpoint.step, 5);
-    ck_assert(ct_checkpoint_save(again, &checkpoint));
-    train(other, resumed, 5, 10);
-    ck_assert(same(whole.module, resumed.module));
-    ct_rng a = ct_rng_get(context), b = ct_rng_get(other);
-    ck_assert(a.seed == b.seed && a.stream == b.stream);
-    ct_context_free(other);
-
-    /* what was loaded is saved as the same bytes */
-    FILE *x = fopen(path, "rb"), *y = fopen(again, "rb");
-    for (int c; (c = getc(x)) != EOF;) ck_assert_int_eq(c, getc(y));
-    ck_assert_int_eq(getc(y), EOF);
-    fclose(x);
-    fclose(y);
-}
-END_TEST
-
-START_TEST(checkpoint_refuses) {
-    const char *path = in_folder("checkpoint"), *before = in_folder("before"), *after = in_folder("after");
-    training adam = begin(context, 3), momentum = begin(context, 1), plain = begin(context, 0);
-    train(context, adam, 0, 2);
-    train(context, momentum, 0, 2);
-    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 7}));
-    ct_checkpoint to = {momentum.module, momentum.optim, 3};
-    ck_assert(ct_checkpoint_save(before, &to));
-
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "the optimiser is SGD, the file's is AdamW");
-    ct_checkpoint without = {plain.module, plain.optim, 3};
-    ck_refused(ct_checkpoint_load(before, &without), CT_ERR_FORMAT, before, "unexpected: optim.momentum.unused, optim.momentum.fc.weight, ");
-    training small = begin(context, 1);
-    small.module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 4});
-    small.optim = ct_sgd_new(small.module, (ct_sgd_opts){.momentum = 0.9});
-    ck_refused(ct_checkpoint_load(before, &(ct_checkpoint){small.module, small.optim, 0}), CT_ERR_FORMAT, before,
-               "model.fc.weight has shape (4, 3), file has (5, 3)");
-    ck_assert(ct_save(momentum.module, path, NULL));
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "\"format\"");
-    ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
-    ck_refused(ct_checkpoint_load(NULL, &to), CT_ERR_ARGUMENT, "checkpoint_load", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, NULL, 3}), CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, momentum.optim, -3}), CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
-    ck_assert(!ct_checkpoint_save(path, NULL) && !ct_checkpoint_load(path, &(ct_checkpoint){0}));
-
-    /* cut short anywhere: refused, and nothing is changed */
-    ck_assert(ct_checkpoint_save(before, &to));
-    FILE *file = fopen(before, "rb");
-    static char bytes[1 << 16];
-    size_t size = fread(bytes, 1, sizeof bytes, file);
-    fclose(file);
-    for (size_t n = 0; n < size; n += n < 64 ? 1 : 37) {
-        file = fopen(path, "wb");
-        fwrite(bytes, 1, n, file);
-        fclose(file);
-        ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "");
-    }
-    ck_assert_int_eq(to.step, 3);
-    ck_assert(ct_checkpoint_save(after, &to));
-    static char now[1 << 16];
-    file = fopen(after, "rb");
-    ck_assert_uint_eq(fread(now, 1, sizeof now, file), size);
-    fclose(file);
-    ck_assert_int_eq(memcmp(now, bytes, size), 0);
-}
-END_TEST
-
 int main(void) {
     Suite *suite = suite_create("io");
     TCase *file = tcase_create("files");
@@ -672,12 +516,6 @@ int main(void) {
     tcase_add_test(file, while_an_error_is_pending);
     tcase_add_test(file, target);
     suite_add_tcase(suite, file);
-    TCase *checkpoint = tcase_create("checkpoints");
-    tcase_add_checked_fixture(checkpoint, setup, teardown);
-    tcase_set_timeout(checkpoint, 60);
-    tcase_add_loop_test(checkpoint, resume_is_bit_identical, 0, 4);
-    tcase_add_test(checkpoint, checkpoint_refuses);
-    suite_add_tcase(suite, checkpoint);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
     int failed = srunner_ntests_failed(runner);

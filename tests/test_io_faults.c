@@ -237,7 +237,9 @@ static void sweep(int i, bool memory) {
         bool done = operations[i].run();
         fault.mode = NONE;
         const char *failed = fault.failed, *message = ct_error_message(context);
-#define CK(condition) ck_assert_msg(condition, "%s, fault %lld (%s): %s: %s", operations[i].name, (long long)at, failed ? failed : "none", #condition, message)
+#define CK(condition)                                                                                                                      \
+    ck_assert_msg(condition, "%s, fault %lld (%s): %s: %s", operations[i].name, (long long)at, failed ? failed : "none", #condition,       \
+                  message)
         CK(done == (ct_error(context) == CT_OK));
         CK(ct_memory(context).live == live);
         CK(count_entries("/proc/self/fd") == fds);

@@ -89,7 +89,8 @@ static bool find_target(ct_file_new *file) {
         if (stat(file->target, &about) != 0) return fail(file->context, file->op, file->path, "cannot write");
     }
     if (S_ISREG(about.st_mode)) return true;
-    return ct_fail(file->context, CT_ERR_IO, "%s: %s: %s", file->op, file->path, S_ISDIR(about.st_mode) ? "is a folder" : "is not an ordinary file");
+    return ct_fail(file->context, CT_ERR_IO, "%s: %s: %s", file->op, file->path,
+                   S_ISDIR(about.st_mode) ? "is a folder" : "is not an ordinary file");
 }
 
 /* A number that another process cannot foresee well: O_EXCL makes the name safe, this only makes it free. */

@@ -107,13 +107,15 @@ static bool read_tensor(ct_json *json, ct_file_tensor *tensor) {
 /* Do the offsets lie in the data, and hold the shape? */
 static bool check_tensor(const ct_safetensors *header, const ct_file_tensor *tensor) {
     long long begin = tensor->begin, end = tensor->end;
-    if (end < begin) return refuse(&header->file, "tensor \"%s\": data_offsets [%lld, %lld] end before they begin", NAME(tensor->name), begin, end);
+    if (end < begin)
+        return refuse(&header->file, "tensor \"%s\": data_offsets [%lld, %lld] end before they begin", NAME(tensor->name), begin, end);
     if (end > header->data_size) {
-        return refuse(&header->file, "tensor \"%s\": data_offsets [%lld, %lld] reach beyond the %lld bytes of data", NAME(tensor->name), begin,
-                      end, (long long)header->data_size);
+        return refuse(&header->file, "tensor \"%s\": data_offsets [%lld, %lld] reach beyond the %lld bytes of data", NAME(tensor->name),
+                      begin, end, (long long)header->data_size);
     }
     int bits = dtypes[tensor->dtype].bits;
-    if (tensor->numel > INT64_MAX / bits) return refuse(&header->file, "tensor \"%s\": the size of its shape overflows", NAME(tensor->name));
+    if (tensor->numel > INT64_MAX / bits)
+        return refuse(&header->file, "tensor \"%s\": the size of its shape overflows", NAME(tensor->name));
     if (tensor->numel * bits % 8 != 0 || tensor->numel * bits / 8 != end - begin) {
         return refuse(&header->file, "tensor \"%s\": %lld elements of %s are not the %lld bytes of data_offsets [%lld, %lld]",
                       NAME(tensor->name), (long long)tensor->numel, dtypes[tensor->dtype].name, end - begin, begin, end);
@@ -175,7 +177,9 @@ static bool read_members(ct_safetensors *header) {
     return !json.fault || refuse_json(header, &json);
 }
 
-static int by_name(const void *a, const void *b) { return ct_text_compare(((const ct_file_tensor *)a)->name, ((const ct_file_tensor *)b)->name); }
+static int by_name(const void *a, const void *b) {
+    return ct_text_compare(((const ct_file_tensor *)a)->name, ((const ct_file_tensor *)b)->name);
+}
 static int by_key(const void *a, const void *b) { return ct_text_compare(((const ct_file_pair *)a)->key, ((const ct_file_pair *)b)->key); }
 
 static int by_place(const void *a, const void *b) {
@@ -246,7 +250,9 @@ bool ct_safetensors_parse(ct_safetensors *header) {
 int64_t ct_safetensors_length(const ct_file *file, const unsigned char first[8]) {
     uint64_t length = 0;
     for (int i = 8; i-- > 0;) length = length << 8 | first[i];
-    bool ok = length <= CT_LARGEST_HEADER ? true : refuse(file, "its header's length is %llu, over %d", (unsigned long long)length, CT_LARGEST_HEADER);
+    bool ok = length <= CT_LARGEST_HEADER
+                  ? true
+                  : refuse(file, "its header's length is %llu, over %d", (unsigned long long)length, CT_LARGEST_HEADER);
     if (ok && (int64_t)length > file->size - 8) {
         ok = refuse(file, "a header of %llu bytes does not fit in a file of %lld", (unsigned long long)length, (long long)file->size);
     }
