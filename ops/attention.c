@@ -24,9 +24,11 @@ static bool check(ct_context *context, ct_tensor *q, ct_tensor *k, ct_tensor *v,
     const ct_tensor *mask = opts->mask, *keys = opts->key_mask;
     const ct_shape scores = CT_SHAPE(a[0], a[1], a[2], b[2]);
     if (mask && mask->dtype != CT_BOOL && mask->dtype != q->dtype)
-        return ct_fail(context, CT_ERR_DTYPE, "attention: the mask is %s, not bool or %s", ct_dtype_name(mask->dtype), ct_dtype_name(q->dtype));
+        return ct_fail(context, CT_ERR_DTYPE, "attention: the mask is %s, not bool or %s", ct_dtype_name(mask->dtype),
+                       ct_dtype_name(q->dtype));
     if (mask && !ct_shape_broadcasts_to(mask->shape, scores))
-        return ct_fail(context, CT_ERR_SHAPE, "attention: the mask %s does not broadcast to the scores %s", SHAPE(mask->shape), SHAPE(scores));
+        return ct_fail(context, CT_ERR_SHAPE, "attention: the mask %s does not broadcast to the scores %s", SHAPE(mask->shape),
+                       SHAPE(scores));
     if (keys && keys->dtype != CT_BOOL)
         return ct_fail(context, CT_ERR_DTYPE, "attention: the key mask is %s, not bool", ct_dtype_name(keys->dtype));
     if (keys && !ct_shape_equal(keys->shape, CT_SHAPE(b[0], b[2])))
@@ -45,7 +47,7 @@ static bool kept(ct_context *context, const ct_attention_opts *opts, int64_t t, 
         *keep = *keep ? ct_logical_and(*keep, past) : past;
     }
     if (opts->key_mask) {
-        ct_tensor *real = ct_unsqueeze(ct_unsqueeze(opts->key_mask, 1), 1);   /* (B, S) -> (B, 1, 1, S) */
+        ct_tensor *real = ct_unsqueeze(ct_unsqueeze(opts->key_mask, 1), 1); /* (B, S) -> (B, 1, 1, S) */
         *keep = *keep ? ct_logical_and(*keep, real) : real;
     }
     return ct_ready(context);

@@ -9,7 +9,8 @@ typedef struct {
 static void cast_piece(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const casting *t = arg;
-    t->kernel(end - begin, t->x->data + (size_t)begin * ct_dtype_size(t->x->dtype), t->y->data + (size_t)begin * ct_dtype_size(t->y->dtype));
+    t->kernel(end - begin, t->x->data + (size_t)begin * ct_dtype_size(t->x->dtype),
+              t->y->data + (size_t)begin * ct_dtype_size(t->y->dtype));
 }
 
 static ct_tensor *cast_forward(ct_call *c) {

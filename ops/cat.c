@@ -14,7 +14,8 @@ static ct_tensor *cat_forward(ct_call *c) {
         const int64_t size = dim < other.ndim ? other.dim[dim] : 0;
         if (dim < other.ndim) other.dim[dim] = first->shape.dim[dim];
         if (!ct_shape_equal(other, first->shape))
-            return ct_fail(c->context, CT_ERR_SHAPE, "cat: sizes differ beyond dim %d: %s and %s", dim, SHAPE(first->shape), SHAPE(c->in[i]->shape));
+            return ct_fail(c->context, CT_ERR_SHAPE, "cat: sizes differ beyond dim %d: %s and %s", dim, SHAPE(first->shape),
+                           SHAPE(c->in[i]->shape));
         if (size > INT64_MAX - shape.dim[dim]) return ct_fail(c->context, CT_ERR_MEMORY, "cat: the size of dim %d overflows", dim);
         shape.dim[dim] += size;
     }

@@ -11,12 +11,10 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
     if (!op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return NULL;
     ct_tensor *losses = op_new(c, x->dtype, targets->shape), *lse = c->saved[0] = op_new(c, x->dtype, targets->shape);
     if (!losses || !lse) return NULL;
-    op_loss_rows(c, x->shape.dim[0],
-                 (ct_loss_rows){.classes = x->shape.dim[1],
-                                .target = (const int64_t *)targets->data,
-                                .x = x->data,
-                                .loss = losses->data,
-                                .lse = lse->data});
+    op_loss_rows(
+        c, x->shape.dim[0],
+        (ct_loss_rows){
+            .classes = x->shape.dim[1], .target = (const int64_t *)targets->data, .x = x->data, .loss = losses->data, .lse = lse->data});
     return op_loss_total(c, losses, op_loss_weight(c, targets));
 }
 

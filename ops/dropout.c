@@ -4,7 +4,7 @@
 #include "op.h"
 
 typedef struct {
-    bool active;   /* else y is x itself */
+    bool active; /* else y is x itself */
     double p;
     ct_random random;
 } noise;

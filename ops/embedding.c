@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-enum { COLUMNS = 64 };   /* the backward's piece of work: each column has one owner, so that tokens may repeat */
+enum { COLUMNS = 64 }; /* the backward's piece of work: each column has one owner, so that tokens may repeat */
 
 typedef struct {
     const ct_kernels *k;
     const int64_t *ids;
     int64_t tokens, n;
     size_t size;
-    char *weight, *rows;   /* W or dW; y or g */
+    char *weight, *rows; /* W or dW; y or g */
 } lookup;
 
 static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {

@@ -8,11 +8,11 @@
 
 typedef struct {
     ct_dtype dtype;
-    ct_shape other;                                        /* the index's shape with dim of size 1 */
-    int64_t x_stride[CT_MAX_DIMS], stride[CT_MAX_DIMS];    /* of x, and of index and y */
-    int64_t n, x_step, step;                               /* a fibre's length, and its strides */
+    ct_shape other;                                     /* the index's shape with dim of size 1 */
+    int64_t x_stride[CT_MAX_DIMS], stride[CT_MAX_DIMS]; /* of x, and of index and y */
+    int64_t n, x_step, step;                            /* a fibre's length, and its strides */
     const int64_t *index;
-    char *x, *y;   /* or dx, g */
+    char *x, *y; /* or dx, g */
 } fibres;
 
 static void locate(const fibres *a, int64_t fibre, int64_t *x_at, int64_t *at) {
@@ -72,7 +72,8 @@ static ct_tensor *gather_forward(ct_call *c) {
     bool fits = index->shape.ndim == x->shape.ndim;
     for (int d = 0; fits && d < x->shape.ndim; d++) fits = d == dim || index->shape.dim[d] <= x->shape.dim[d];
     if (!fits)
-        return ct_fail(c->context, CT_ERR_SHAPE, "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape), SHAPE(x->shape), dim);
+        return ct_fail(c->context, CT_ERR_SHAPE, "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape), SHAPE(x->shape),
+                       dim);
     if (!op_indices_inside(c, index, "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1, 0)) return NULL;
     ct_tensor *y = op_new(c, x->dtype, index->shape);
     if (y) each_fibre(c, x->shape, x->data, y->data, x->dtype, look_up);

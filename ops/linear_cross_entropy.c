@@ -7,7 +7,7 @@
 
 #include "../src/gemm.h"
 
-enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 64 };   /* a block has so many logits, but not fewer rows than these */
+enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 64 }; /* a block has so many logits, but not fewer rows than these */
 
 static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
@@ -49,8 +49,9 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
                                     .loss = losses->data + (size_t)at * size,
                                     .lse = lse->data + (size_t)at * size,
                                     .dx = want_x || want_w ? z->data : NULL});
-        if (want_x && !ct_gemm(c->context, x->dtype, 1, m, width, classes, 1, (ct_matrix){z->data, classes, 1, 0},
-                               (ct_matrix){weight->data, width, 1, 0}, false, (ct_matrix){dx->data + (size_t)(at * width) * size, width, 1, 0}))
+        if (want_x &&
+            !ct_gemm(c->context, x->dtype, 1, m, width, classes, 1, (ct_matrix){z->data, classes, 1, 0},
+                     (ct_matrix){weight->data, width, 1, 0}, false, (ct_matrix){dx->data + (size_t)(at * width) * size, width, 1, 0}))
             return NULL;
         if (want_w && !ct_gemm(c->context, x->dtype, 1, classes, width, m, 1, (ct_matrix){z->data, 1, classes, 0}, x_block, at > 0,
                                (ct_matrix){dw->data, width, 1, 0}))

@@ -6,7 +6,8 @@ bool op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
     const double smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
     if (!op_is(c, i, CT_I64)) return false;
     if (targets->shape.ndim != 1 || targets->shape.dim[0] != rows)
-        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s", c->op->name, SHAPE(targets->shape), SHAPE(c->in[0]->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s", c->op->name, SHAPE(targets->shape),
+                       SHAPE(c->in[0]->shape));
     if (!(smoothing >= 0 && smoothing <= 1))
         return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: the label smoothing is %g, not in [0, 1]", c->op->name, smoothing);
     return op_indices_inside(c, targets, "target", classes, CT_IGNORED);

@@ -4,7 +4,7 @@
 
 #include "op.h"
 
-enum { CT_IGNORED = -100 };   /* the target of a row that does not count */
+enum { CT_IGNORED = -100 }; /* the target of a row that does not count */
 
 /* targets, in[i], are i64 (rows), each CT_IGNORED or in [0, classes), and the smoothing is in [0, 1]. */
 bool op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes);

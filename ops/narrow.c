@@ -12,8 +12,8 @@ static bool resolve(ct_context *context, ct_shape shape, part *p) {
     if (dim < 0) return false;
     const int64_t size = shape.dim[dim], start = p->start < 0 ? p->start + size : p->start;
     if (start < 0 || start > size || p->length < 0 || p->length > size - start)
-        return ct_fail(context, CT_ERR_SHAPE, "narrow: %lld from %lld is outside dim %d of %s", (long long)p->length, (long long)p->start, dim,
-                       SHAPE(shape));
+        return ct_fail(context, CT_ERR_SHAPE, "narrow: %lld from %lld is outside dim %d of %s", (long long)p->length, (long long)p->start,
+                       dim, SHAPE(shape));
     *p = (part){dim, start, p->length};
     return true;
 }

@@ -3,15 +3,15 @@
 #include "norm.h"
 #include "along.h"
 
-enum { BLOCK = 32 };   /* rows */
+enum { BLOCK = 32 }; /* rows */
 
 typedef struct {
     const ct_kernels *k;
     int64_t n, rows;
     size_t size;
-    const char *x, *w, *g, *mean, *rstd;   /* w, mean may be NULL */
-    char *dx, *dw, *db;                    /* dw, db: one row for each block; any may be NULL */
-    char *scratch;                         /* a block of g xhat for each worker */
+    const char *x, *w, *g, *mean, *rstd; /* w, mean may be NULL */
+    char *dx, *dw, *db;                  /* dw, db: one row for each block; any may be NULL */
+    char *scratch;                       /* a block of g xhat for each worker */
 } norm;
 
 bool op_norm_check(const ct_call *c) {
@@ -21,8 +21,8 @@ bool op_norm_check(const ct_call *c) {
     if (x->shape.ndim == 0) return ct_fail(c->context, CT_ERR_SHAPE, "%s: a scalar has no last dim", c->op->name);
     for (int i = 1; i < c->n; i++)
         if (c->in[i] && (c->in[i]->shape.ndim != 1 || c->in[i]->shape.dim[0] != x->shape.dim[x->shape.ndim - 1]))
-            return ct_fail(c->context, CT_ERR_SHAPE, "%s: the %s %s is not the last dim of %s", c->op->name, names[i], SHAPE(c->in[i]->shape),
-                           SHAPE(x->shape));
+            return ct_fail(c->context, CT_ERR_SHAPE, "%s: the %s %s is not the last dim of %s", c->op->name, names[i],
+                           SHAPE(c->in[i]->shape), SHAPE(x->shape));
     return true;
 }
 

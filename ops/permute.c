@@ -26,10 +26,7 @@ static bool permute_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     return (grad[0] = ct_permute(g, inverse)) != NULL;
 }
 
-static const ct_op permute = {.name = "permute",
-                              .attrs_size = sizeof(ct_shape),
-                              .forward = permute_forward,
-                              .backward = permute_backward,
-                              .flags = CT_OP_STRIDED};
+static const ct_op permute = {
+    .name = "permute", .attrs_size = sizeof(ct_shape), .forward = permute_forward, .backward = permute_backward, .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_permute(ct_tensor *x, ct_shape dims) { return ct_apply(&permute, (ct_tensor *[]){x}, 1, &dims); }

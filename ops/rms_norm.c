@@ -28,17 +28,15 @@ static ct_tensor *rms_norm_forward(ct_call *c) {
     const int64_t rows = op_row_count(x->shape), n = x->shape.dim[x->shape.ndim - 1];
     ct_tensor *y = op_new(c, x->dtype, x->shape), *rstd = c->saved[0] = op_new(c, x->dtype, CT_SHAPE(rows));
     if (!y || !rstd) return NULL;
-    ct_parallel(c->context, rows, op_grain(n), forward_rows,
-                &(norm){kernels(c), n, ct_dtype_size(x->dtype), x->data, w ? w->data : NULL, *(const double *)c->attrs, y->data, rstd->data});
+    ct_parallel(
+        c->context, rows, op_grain(n), forward_rows,
+        &(norm){kernels(c), n, ct_dtype_size(x->dtype), x->data, w ? w->data : NULL, *(const double *)c->attrs, y->data, rstd->data});
     return y;
 }
 
 static bool rms_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return op_norm_backward(c, g, NULL, c->saved[0], grad); }
 
-static const ct_op rms_norm = {.name = "rms_norm",
-                               .attrs_size = sizeof(double),
-                               .forward = rms_norm_forward,
-                               .backward = rms_norm_backward,
-                               .flags = CT_OP_OPTIONAL};
+static const ct_op rms_norm = {
+    .name = "rms_norm", .attrs_size = sizeof(double), .forward = rms_norm_forward, .backward = rms_norm_backward, .flags = CT_OP_OPTIONAL};
 
 ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) { return ct_apply(&rms_norm, (ct_tensor *[]){x, weight}, 2, &eps); }

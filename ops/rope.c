@@ -27,15 +27,23 @@ static ct_tensor *turn(const ct_call *c, ct_tensor *x, double sign) {
     ct_tensor *y = op_new(c, x->dtype, x->shape);
     if (y && y->numel > 0) {
         const int64_t n = x->shape.dim[x->shape.ndim - 1];
-        turning a = {kernels(c), n, x->shape.dim[x->shape.ndim - 2], ct_dtype_size(x->dtype), x->data, c->saved[0]->data, c->saved[1]->data,
-                     ((const ct_rope_opts *)c->attrs)->interleaved, sign, y->data};
+        turning a = {kernels(c),
+                     n,
+                     x->shape.dim[x->shape.ndim - 2],
+                     ct_dtype_size(x->dtype),
+                     x->data,
+                     c->saved[0]->data,
+                     c->saved[1]->data,
+                     ((const ct_rope_opts *)c->attrs)->interleaved,
+                     sign,
+                     y->data};
         ct_parallel(c->context, y->numel / n, op_grain(n), turn_rows, &a);
     }
     return y;
 }
 
 typedef struct {
-    const double *rate;   /* base^(-2j/d) */
+    const double *rate; /* base^(-2j/d) */
     int64_t half;
     double offset;
     ct_tensor *cos, *sin;

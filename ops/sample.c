@@ -10,9 +10,7 @@ typedef struct {
 } candidate;
 
 /* The larger logit first, of equals the smaller index: an order without ties, so that the draw does not depend on the sort. */
-static bool before(const candidate *a, const candidate *b) {
-    return a->logit > b->logit || (a->logit == b->logit && a->index < b->index);
-}
+static bool before(const candidate *a, const candidate *b) { return a->logit > b->logit || (a->logit == b->logit && a->index < b->index); }
 
 /* A heap: no candidate comes before its parent. */
 static void sift_down(candidate *heap, int64_t n, int64_t i) {
@@ -46,9 +44,9 @@ static int64_t largest(const double *logit, int64_t n) {
 /* The index where the running sum of weights passes u of the whole, u in [0, 1). */
 static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, double u, candidate *c) {
     const double max = logit[largest(logit, n)];
-    for (int64_t i = 0; i < n; i++)   /* equal to max, not only finite: +inf takes all */
+    for (int64_t i = 0; i < n; i++) /* equal to max, not only finite: +inf takes all */
         c[i] = (candidate){logit[i], logit[i] == max ? 1 : exp((logit[i] - max) / opts->temperature), i};
-    const bool some = opts->top_k > 0 && opts->top_k < n, nucleus = opts->top_p > 0 && opts->top_p < 1;
+    const bool some = opts->top_k > 0 && opts->top_k<n, nucleus = opts->top_p> 0 && opts->top_p < 1;
     int64_t begin = 0;
     double total = 0;
     if (some || nucleus) {
@@ -67,7 +65,7 @@ static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, 
     int64_t chosen = n - 1;
     for (int64_t i = n - 1; i >= begin && passed <= u * total; i--) {
         passed += c[i].weight;
-        if (c[i].weight > 0) chosen = i;   /* rounding may leave the sum short of u: then the last that has any weight */
+        if (c[i].weight > 0) chosen = i; /* rounding may leave the sum short of u: then the last that has any weight */
     }
     return c[chosen].index;
 }
@@ -81,7 +79,8 @@ static bool check(const ct_tensor *logits, const ct_sample_opts *opts, const int
     if (!(opts->temperature >= 0) || isinf(opts->temperature))
         return ct_fail(context, CT_ERR_ARGUMENT, "sample: the temperature is %g", opts->temperature);
     if (opts->top_k < 0) return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_k is %lld", (long long)opts->top_k);
-    if (!(opts->top_p >= 0 && opts->top_p <= 1)) return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_p is %g, not in [0, 1]", opts->top_p);
+    if (!(opts->top_p >= 0 && opts->top_p <= 1))
+        return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_p is %g, not in [0, 1]", opts->top_p);
     return true;
 }
 
@@ -95,7 +94,8 @@ static bool check_row(ct_context *context, const double *logit, int64_t n, int64
     return any || ct_fail(context, CT_ERR_ARGUMENT, "sample: every logit of row %lld is -inf", (long long)row);
 }
 
-static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int64_t *out, int64_t n, double *values, candidate *c, double *u) {
+static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int64_t *out, int64_t n, double *values, candidate *c,
+                        double *u) {
     ct_context *context = logits->context;
     const int64_t size = logits->shape.dim[1];
     if (!ct_to_f64(logits, values, logits->numel)) return false;

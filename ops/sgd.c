@@ -11,7 +11,8 @@ static void step_piece(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const stepping *s = arg;
     const size_t at = (size_t)begin * ct_dtype_size(s->p->dtype);
-    s->p->context->isa->of[s->p->dtype]->sgd(end - begin, s->p->data + at, s->g->data + at, s->buffer ? s->buffer->data + at : NULL, s->numbers);
+    s->p->context->isa->of[s->p->dtype]->sgd(end - begin, s->p->data + at, s->g->data + at, s->buffer ? s->buffer->data + at : NULL,
+                                             s->numbers);
 }
 
 bool op_sgd_step(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, const ct_sgd_numbers *numbers) {

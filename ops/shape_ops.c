@@ -16,8 +16,7 @@ bool op_view_shape(const char *name, const ct_tensor *x, ct_shape asked, ct_shap
     if (!ct_shape_check(context, name, *shape, ct_dtype_size(x->dtype))) return false;
     const int64_t rest = ct_shape_numel(*shape);
     if (inferred >= 0) {
-        if (zero)
-            return ct_fail(context, CT_ERR_SHAPE, "%s: the size of -1 is ambiguous: %s as %s", name, SHAPE(x->shape), SHAPE(asked));
+        if (zero) return ct_fail(context, CT_ERR_SHAPE, "%s: the size of -1 is ambiguous: %s as %s", name, SHAPE(x->shape), SHAPE(asked));
         shape->dim[inferred] = x->numel / rest;
     }
     if (ct_shape_numel(*shape) == x->numel) return true;
@@ -42,7 +41,7 @@ bool op_view_strides(const ct_tensor *x, ct_shape shape, int64_t stride[CT_MAX_D
         }
         if (taken != run) return false;
     }
-    return true;   /* what is left of the new shape are sizes of 1 */
+    return true; /* what is left of the new shape are sizes of 1 */
 }
 
 int op_dim_or_scalar(const char *name, const ct_tensor *x, int64_t dim) {

@@ -10,8 +10,8 @@ bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n) {
     if (d < 0) return false;
     const int64_t whole = x->shape.dim[d], parts = whole / size + (whole % size != 0);
     if (parts != n)
-        return ct_fail(x->context, CT_ERR_ARGUMENT, "split: dim %d of %s in parts of %lld gives %lld, not %d", d, SHAPE(x->shape), (long long)size,
-                       (long long)parts, n);
+        return ct_fail(x->context, CT_ERR_ARGUMENT, "split: dim %d of %s in parts of %lld gives %lld, not %d", d, SHAPE(x->shape),
+                       (long long)size, (long long)parts, n);
     for (int i = 0; i < n; i++) {
         const int64_t at = i * size;
         if ((out[i] = ct_narrow(x, d, at, whole - at < size ? whole - at : size))) continue;

@@ -8,12 +8,12 @@
 
 #include "../src/kernels/kernels.h"
 
-bool op_fill(ct_tensor *t, double value);                           /* any dtype */
-bool op_fill_uniform(ct_tensor *t, double low, double high);        /* in [low, high); takes the generator's next stream */
-bool op_fill_normal(ct_tensor *t, double mean, double std);         /* takes the generator's next stream */
-bool op_copy_into(ct_tensor *to, ct_tensor *from);                  /* the same shape; any strides; casts where dtypes differ */
-bool op_scale_in_place(ct_tensor *t, double a);                     /* f32, f64 */
-double op_sum_squares(ct_tensor *t);                                /* in f64, in a fixed order; NaN with an error */
+bool op_fill(ct_tensor *t, double value);                    /* any dtype */
+bool op_fill_uniform(ct_tensor *t, double low, double high); /* in [low, high); takes the generator's next stream */
+bool op_fill_normal(ct_tensor *t, double mean, double std);  /* takes the generator's next stream */
+bool op_copy_into(ct_tensor *to, ct_tensor *from);           /* the same shape; any strides; casts where dtypes differ */
+bool op_scale_in_place(ct_tensor *t, double a);              /* f32, f64 */
+double op_sum_squares(ct_tensor *t);                         /* in f64, in a fixed order; NaN with an error */
 
 /* One step of a parameter p with gradient g; m, v and the buffer are the optimiser's own, of p's shape and dtype. The buffer may
  * be NULL without momentum. */

@@ -1,7 +1,7 @@
 /* Views and copies of shapes, beyond the walk over ops.def: what shares memory, which strides can be viewed, errors and their words. */
 #include "op_check.h"
 
-static ct_tensor *counted(ct_shape shape) {   /* 0, 1, 2, ... with a gradient */
+static ct_tensor *counted(ct_shape shape) { /* 0, 1, 2, ... with a gradient */
     int64_t n = 1;
     for (int d = 0; d < shape.ndim; d++) n *= shape.dim[d];
     return ct_set_requires_grad(ct_contiguous(ct_detach(ct_view(ct_arange(context, CT_F64, 0, (double)n, 1), shape))), true);
@@ -59,8 +59,8 @@ END_TEST
 /* Every shape of 12 elements, of every permutation of a (2, 3, 2) tensor and of a narrowed one: a view, where there is one, holds
  * what reshape holds; and there is one exactly where the row-major order can be walked with one stride a dim. */
 START_TEST(viewed_or_refused) {
-    const ct_shape shapes[] = {CT_SHAPE(12),      CT_SHAPE(1, 12),    CT_SHAPE(2, 6),          CT_SHAPE(6, 2),    CT_SHAPE(3, 4),
-                               CT_SHAPE(4, 3),    CT_SHAPE(2, 3, 2),  CT_SHAPE(3, 2, 2),       CT_SHAPE(2, 2, 3), CT_SHAPE(1, 2, 1, 6),
+    const ct_shape shapes[] = {CT_SHAPE(12),      CT_SHAPE(1, 12),    CT_SHAPE(2, 6),         CT_SHAPE(6, 2),    CT_SHAPE(3, 4),
+                               CT_SHAPE(4, 3),    CT_SHAPE(2, 3, 2),  CT_SHAPE(3, 2, 2),      CT_SHAPE(2, 2, 3), CT_SHAPE(1, 2, 1, 6),
                                CT_SHAPE(2, 6, 1), CT_SHAPE(12, 1, 1), CT_SHAPE(3, 1, 2, 2, 1)};
     const ct_shape orders[] = {CT_DIMS(0, 1, 2), CT_DIMS(0, 2, 1), CT_DIMS(1, 0, 2), CT_DIMS(1, 2, 0), CT_DIMS(2, 0, 1), CT_DIMS(2, 1, 0)};
     int viewed = 0, refused = 0;
@@ -83,7 +83,8 @@ START_TEST(viewed_or_refused) {
                         if (at > 0) regular = regular && want[i] - want[i - inner] == want[inner] - want[0];
                     }
                 ct_tensor *view = ct_view(x, shapes[s]);
-                ck_assert_msg(regular == (view != NULL), "order %d, shape %d: %s", o, (int)s, regular ? ct_error_message(context) : "a view");
+                ck_assert_msg(regular == (view != NULL), "order %d, shape %d: %s", o, (int)s,
+                              regular ? ct_error_message(context) : "a view");
                 if (view) {
                     ct_to_f64(view, place, 12);
                     ck_assert_mem_eq(want, place, sizeof want);
@@ -156,7 +157,8 @@ START_TEST(splitting) {
     IS(ct_grad(x), 0, 0, 2 * 1 * 2, 2 * 2 * 3, 0, 0, 0, 2 * 3 * 7, 2 * 4 * 8, 0);
     ct_tensor *marks[4] = {x, x, x, x};
     ck_assert(!ct_split(x, 2, 1, marks, 2));
-    ck_assert_msg(strstr(ct_error_message(context), "split: dim 1 of (2, 5) in parts of 2 gives 3, not 2"), "%s", ct_error_message(context));
+    ck_assert_msg(strstr(ct_error_message(context), "split: dim 1 of (2, 5) in parts of 2 gives 3, not 2"), "%s",
+                  ct_error_message(context));
     for (int k = 0; k < 4; k++) ck_assert_ptr_eq(marks[k], k < 2 ? NULL : x);
     ct_error_clear(context);
     ck_assert(!ct_split(x, 0, 1, out, 3) && ct_error(context) == CT_ERR_ARGUMENT);
@@ -174,10 +176,10 @@ START_TEST(gradients_of_parts_add_up) {
     y = ct_add(y, ct_scale(ct_sum(ct_select(x, 0, 1), CT_ALL, false), 100));
     ck_assert(ct_backward(ct_add(y, ct_scale(ct_sum(x, CT_ALL, false), 1000))));
     IS(ct_grad(x), 1001, 1011, 1010, 1101, 1111, 1110);
-    ck_assert(ct_backward(ct_sum(ct_narrow(x, 0, 0, 1), CT_ALL, false)));   /* onto what is there */
+    ck_assert(ct_backward(ct_sum(ct_narrow(x, 0, 0, 1), CT_ALL, false))); /* onto what is there */
     IS(ct_grad(x), 1002, 1012, 1011, 1101, 1111, 1110);
     ct_zero_grad(x);
-    backward(ct_narrow(ct_transpose(x, 0, 1), 0, 1, 2));   /* into an intermediate's gradient */
+    backward(ct_narrow(ct_transpose(x, 0, 1), 0, 1, 2)); /* into an intermediate's gradient */
     IS(ct_grad(x), 0, 1, 3, 0, 2, 4);
     ct_zero_grad(x);
     backward(ct_cat((ct_tensor *[]){x, x}, 2, 1));
