@@ -123,7 +123,7 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(BUILD)/obj
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
 
 tests: $(TESTS)
-test: $(TESTS) $(EXAMPLES) layers headers ## the whole suite; needs Check
+test: $(TESTS) $(EXAMPLES) layers headers docs-check ## the whole suite; needs Check
 	@BUILD=$(BUILD) tests/run $(TESTS)
 
 $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
@@ -165,6 +165,13 @@ headers: $(BUILD)/flags ## every public header compiles alone, as C and as C++
 	    if command -v c++ >/dev/null; then printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=c++11 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ - || exit 1; fi; \
 	done; echo "headers: each compiles alone"
 
+docs: ## make docs/ops.md from the headers and the ops
+	docs/make_ops > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
+
+docs-check: $(BUILD)/flags
+	@docs/make_ops > $(BUILD)/ops.md && cmp -s $(BUILD)/ops.md docs/ops.md || { echo "docs/ops.md is out of date: make docs"; exit 1; }
+	@echo "docs: ops.md is up to date"
+
 # ---- the rest ----
 
 install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREFIX, DESTDIR)
@@ -189,4 +196,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers install bench format clean FORCE
+.PHONY: fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench format clean FORCE
