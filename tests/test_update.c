@@ -1,0 +1,155 @@
+/* Updates in place: what they write, in any number of threads, and that backward through what was saved before is an error. */
+#include "op_check.h"
+
+#include "ops/update.h"
+
+static void refused(bool done, ct_status status, const char *message) {
+    ck_assert(!done);
+    ck_assert_msg(ct_error(context) == status && strstr(ct_error_message(context), message), "\"%s\"", ct_error_message(context));
+    ct_error_clear(context);
+}
+
+START_TEST(filling_and_copying) {
+    for (ct_dtype dtype = CT_F32; dtype <= CT_BOOL; dtype++) {
+        ct_tensor *t = of(dtype, CT_SHAPE(3));
+        ck_assert(op_fill(t, 2));
+        if (dtype == CT_BOOL) IS(t, 1, 1, 1);
+        else IS(t, 2, 2, 2);
+    }
+    ct_tensor *to = of(CT_F64, CT_SHAPE(2, 3)), *from = ct_view(I64(1, 2, 3, 4, 5, 6), CT_SHAPE(3, 2));
+    ck_assert(op_copy_into(to, ct_transpose(from, 0, 1)));
+    IS(to, 1, 3, 5, 2, 4, 6);
+    ck_assert(op_copy_into(ct_narrow(to, 1, 1, 2), ct_narrow(ct_transpose(from, 0, 1), 1, 0, 2)));
+    IS(to, 1, 1, 3, 2, 2, 4);
+    ck_assert(op_scale_in_place(to, 10));
+    IS(to, 10, 10, 30, 20, 20, 40);
+    ck_assert_double_eq(op_sum_squares(to), 100 + 100 + 900 + 400 + 400 + 1600);
+    ck_assert_double_eq(op_sum_squares(of(CT_F32, CT_SHAPE(0))), 0);
+    refused(op_copy_into(to, from), CT_ERR_SHAPE, "copy_into: shapes differ: (2, 3) and (3, 2)");
+    refused(op_fill(ct_transpose(to, 0, 1), 0), CT_ERR_ARGUMENT, "fill: the tensor (3, 2) is not contiguous");
+    refused(op_fill_normal(from, 0, 1), CT_ERR_DTYPE, "fill_normal");
+    refused(op_scale_in_place(from, 2), CT_ERR_DTYPE, "scale_in_place");
+    ck_assert(isnan(op_sum_squares(from)));
+    refused(false, CT_ERR_DTYPE, "sum_squares");
+    ck_assert(!op_fill(NULL, 0) && !op_copy_into(NULL, to));
+}
+END_TEST
+
+START_TEST(random_fills) {
+    enum { N = 100000 };
+    ct_tensor *t = of(CT_F64, CT_SHAPE(N));
+    const uint64_t stream = ct_rng_get(context).stream;
+    double sum[2] = {0}, squares[2] = {0};
+    for (int k = 0; k < 2; k++) {
+        ck_assert(k ? op_fill_normal(t, 3, 2) : op_fill_uniform(t, -1, 4));
+        for (int i = 0; i < N; i++) {
+            const double v = ct_data_f64(t)[i];
+            ck_assert(k || (v >= -1 && v < 4));
+            sum[k] += v / N, squares[k] += v * v / N;
+        }
+    }
+    ck_assert_uint_eq(ct_rng_get(context).stream, stream + 2);
+    ck_assert_double_eq_tol(sum[0], 1.5, 5 * sqrt(25. / 12 / N));
+    ck_assert_double_eq_tol(squares[0] - sum[0] * sum[0], 25. / 12, 0.03);
+    ck_assert_double_eq_tol(sum[1], 3, 5 * sqrt(4. / N));
+    ck_assert_double_eq_tol(squares[1] - sum[1] * sum[1], 4, 0.1);
+}
+END_TEST
+
+START_TEST(steps) {
+    ct_tensor *p = F64(1, -2), *g = F64(0.5, 4), *m = F64(0.1, 0.2), *v = F64(0.01, 0.04), *b = F64(1, 1);
+    const double w[] = {1, -2}, d[] = {1, 8}, m0[] = {0.1, 0.2}, v0[] = {0.01, 0.04}; /* d = 2 g */
+    ct_adam_numbers a = {.lr = 0.1,
+                         .beta1 = 0.9,
+                         .beta2 = 0.99,
+                         .eps = 1e-8,
+                         .weight_decay = 0.1,
+                         .bias1 = 0.19,
+                         .bias2 = 0.0199,
+                         .grad_scale = 2,
+                         .decoupled = true};
+    ck_assert(op_adam_step(p, g, m, v, &a));
+    for (int i = 0; i < 2; i++) {
+        const double mi = m0[i] + 0.1 * (d[i] - m0[i]), vi = 0.99 * v0[i] + 0.01 * d[i] * d[i];
+        ck_assert_double_eq_tol(ct_data_f64(m)[i], mi, 1e-15);
+        ck_assert_double_eq_tol(ct_data_f64(v)[i], vi, 1e-15);
+        ck_assert_double_eq_tol(ct_data_f64(p)[i], w[i] * 0.99 - 0.1 / 0.19 * mi / (sqrt(vi) / sqrt(0.0199) + 1e-8), 1e-14);
+    }
+    ck_assert(op_fill(p, 1));
+    ck_assert(op_sgd_step(p, g, NULL, &(ct_sgd_numbers){.lr = 0.5, .grad_scale = 2, .weight_decay = 1}));
+    IS(p, 1 - 0.5 * (1 + 1), 1 - 0.5 * (8 + 1));
+    ck_assert(op_fill(p, 0));
+    ck_assert(op_sgd_step(p, g, b, &(ct_sgd_numbers){.lr = 1, .grad_scale = 1, .momentum = 0.5, .dampening = 0.5, .nesterov = true}));
+    IS(b, 0.5 + 0.25, 0.5 + 2);
+    IS(p, -(0.5 + 0.375), -(4 + 1.25));
+    refused(op_adam_step(p, g, m, of(CT_F64, CT_SHAPE(3)), &a), CT_ERR_SHAPE, "adam_step: shapes differ: (2) and (3)");
+    refused(op_adam_step(p, of(CT_F32, CT_SHAPE(2)), m, v, &a), CT_ERR_DTYPE, "adam_step: dtypes differ: f64 and f32");
+    refused(op_sgd_step(p, g, NULL, &(ct_sgd_numbers){.momentum = 0.5}), CT_ERR_ARGUMENT, "sgd_step: a tensor is NULL");
+}
+END_TEST
+
+START_TEST(threads_write_the_same_bits) {
+    enum { N = 70001 };
+    static float first[N], now[N];
+    double squares = 0;
+    for (int threads = 1; threads <= 7; threads++) {
+        ck_assert(ct_set_threads(context, threads));
+        ct_seed(context, 3);
+        ct_tensor *p = of(CT_F32, CT_SHAPE(N)), *g = of(CT_F32, CT_SHAPE(N)), *m = of(CT_F32, CT_SHAPE(N)), *v = of(CT_F32, CT_SHAPE(N));
+        ck_assert(op_fill_normal(p, 0, 1) && op_fill_uniform(g, -1, 1));
+        ct_adam_numbers a = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .bias1 = 0.1, .bias2 = 0.01, .grad_scale = 1};
+        ck_assert(op_adam_step(p, g, m, v, &a) && op_scale_in_place(p, 3));
+        ck_assert(ct_to_f32(ct_dropout(p, 0.2, true), now, N));
+        const double s = op_sum_squares(p);
+        if (threads == 1) memcpy(first, now, sizeof now), squares = s;
+        ck_assert_mem_eq(first, now, sizeof now);
+        ck_assert(s == squares);
+    }
+}
+END_TEST
+
+static ct_tensor *saved_by(int which, ct_tensor *x, ct_tensor *ids) {
+    switch (which) {
+    case 0:
+        return ct_layer_norm(x, NULL, NULL, 1e-5);
+    case 1:
+        return ct_cross_entropy(x, ids, (ct_cross_entropy_opts){0});
+    case 2:
+        return ct_mul(ct_select(x, 0, 0), ct_select(x, 0, 1)); /* a view of what changes */
+    default:
+        return ct_logsumexp(x, -1);
+    }
+}
+
+/* Writing to what backward will read is an error of that backward; writing to what it does not read is none. */
+START_TEST(values_changed_since) {
+    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(2, 3)), true), *ids = I64(0, 2);
+    for (int which = 0; which < 4; which++) {
+        ct_tensor *y = ct_sum(saved_by(which, x, ids), CT_ALL, false);
+        ck_assert(op_scale_in_place(x, 2));
+        refused(ct_backward(y), CT_ERR_GRAD, "changed");
+    }
+    ct_tensor *y = ct_sum(ct_softmax(ct_transpose(ct_dropout(x, 0.5, true), 0, 1), -1), CT_ALL, false); /* reads its results only */
+    ck_assert(op_fill(x, 7));
+    ck_assert(ct_backward(y));
+    ct_tensor *w = ct_set_requires_grad(of(CT_F64, CT_SHAPE(3, 2)), true), *e = ct_embedding(ids, w);
+    ck_assert(op_fill(w, 7) && ct_backward(ct_sum(e, CT_ALL, false)));
+    e = ct_embedding(ids, w);
+    ck_assert(op_fill(ids, 1));
+    refused(ct_backward(ct_sum(e, CT_ALL, false)), CT_ERR_GRAD, "embedding");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("update");
+    TCase *all = tcase_create("update");
+    tcase_add_checked_fixture(all, open_context, close_context);
+    tcase_set_timeout(all, 30);
+    tcase_add_test(all, filling_and_copying);
+    tcase_add_test(all, random_fills);
+    tcase_add_test(all, steps);
+    tcase_add_test(all, threads_write_the_same_bits);
+    tcase_add_test(all, values_changed_since);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
