@@ -1,0 +1,107 @@
+/* Random numbers: element i of a stream is a function of (seed, stream, i) alone. Elements come in groups of as many as 16 blocks of
+ * Philox give; within a group the blocks' first words come first, then their second words, and so on. */
+#include "random.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "philox.h"
+#include "simd.h"
+
+/* How many elements a group has: an element takes one word, or two. */
+enum { GROUP32 = PHILOX_WORDS, GROUP64 = PHILOX_WORDS / 2 };
+
+/* What of a group's elements is asked for: [from, to) of it go to y + at. */
+typedef struct {
+    uint64_t group;
+    int64_t from, to, at;
+} part;
+
+static bool next_part(part *p, int64_t n, int64_t start, int64_t size) {
+    p->at += p->to - p->from;
+    if (p->at >= n) return false;
+    const uint64_t i = (uint64_t)start + (uint64_t)p->at;
+    p->group = i / (uint64_t)size;
+    p->from = (int64_t)(i % (uint64_t)size);
+    p->to = n - p->at < size - p->from ? p->from + n - p->at : size;
+    return true;
+}
+
+static void words(ct_random r, uint64_t group, uint32_t word[4][PHILOX_BLOCKS]) { philox(r.seed, r.stream, group * PHILOX_BLOCKS, word); }
+
+/* 53 bits of a pair of words, in [0, 1) */
+static inline double unit64(uint32_t high, uint32_t low) {
+    return (double)(int64_t)(((uint64_t)high << 32 | low) >> 11) * 0x1p-53;
+}
+
+/* u in [0, 1) to [low, high): (1 - u) and the ends' products are in range whatever the ends are. Rounding up to high is undone. */
+static inline real between(real u, real low, real high, real last) {
+    const real y = low * (1 - u) + high * u;
+    return y < low ? low : y > last ? last : y;
+}
+
+static void uniform(int64_t n, int64_t start, ct_random r, double from, double to, void *out) {
+    const real low = (real)from, high = (real)to, last = high > low ? LIBM(nextafter)(high, low) : low;
+    const int64_t size = sizeof(real) == 4 ? GROUP32 : GROUP64;
+    real *y = out;
+    uint32_t word[4][PHILOX_BLOCKS];
+    real value[GROUP32];
+    for (part p = {0}; next_part(&p, n, start, size);) {
+        words(r, p.group, word);
+        for (int k = 0; k < size; k++) {
+            const int w = k / PHILOX_BLOCKS, b = k % PHILOX_BLOCKS;
+            const real u = sizeof(real) == 4 ? (real)(int32_t)(word[w][b] >> 8) * (real)0x1p-24 : (real)unit64(word[2 * w % 4][b], word[(2 * w + 1) % 4][b]);
+            value[k] = between(u, low, high, last);
+        }
+        memcpy(y + p.at, value + p.from, (size_t)(p.to - p.from) * sizeof *y);
+    }
+}
+
+/* Box and Muller 1958: sqrt(-2 log u) cos and sin of 2 pi v, u in (0, 1], in f64 for both dtypes. */
+static void normal(int64_t n, int64_t start, ct_random r, double mean, double std, void *out) {
+    real *y = out;
+    uint32_t word[4][PHILOX_BLOCKS];
+    double value[GROUP64];
+    for (part p = {0}; next_part(&p, n, start, GROUP64);) {
+        words(r, p.group, word);
+        for (int b = 0; b < PHILOX_BLOCKS; b++) {
+            const double radius = std * sqrt(-2 * log(1 - unit64(word[0][b], word[1][b])));
+            const double angle = 6.283185307179586 * unit64(word[2][b], word[3][b]);
+            value[b] = mean + radius * cos(angle);
+            value[b + PHILOX_BLOCKS] = mean + radius * sin(angle);
+        }
+        for (int64_t k = p.from; k < p.to; k++) y[p.at + k - p.from] = (real)value[k];
+    }
+}
+
+/* The same mask for both dtypes: dropped where the element's word is below p 2^32. */
+static void dropout(int64_t n, int64_t start, ct_random r, double p, const void *in, void *out) {
+    const real *x = in, scale = (real)(1 / (1 - p));
+    real *y = out;
+    const double threshold = ceil(p * 0x1p32);
+    if (threshold >= 0x1p32) {
+        memset(y, 0, (size_t)n * sizeof *y);
+        return;
+    }
+    const uint32_t below = threshold > 0 ? (uint32_t)threshold : 0;
+    uint32_t word[4][PHILOX_BLOCKS];
+    for (part q = {0}; next_part(&q, n, start, GROUP32);) {
+        words(r, q.group, word);
+        const uint32_t *w = &word[0][0];
+        if (q.to - q.from == GROUP32) {
+            for (int k = 0; k < GROUP32; k++) {
+                const real scaled = x[q.at + k] * scale;
+                y[q.at + k] = w[k] < below ? 0 : scaled;
+            }
+        } else {
+            for (int64_t k = q.from; k < q.to; k++) {
+                const real scaled = x[q.at + k - q.from] * scale;
+                y[q.at + k - q.from] = w[k] < below ? 0 : scaled;
+            }
+        }
+    }
+}
+
+extern const ct_random_kernels CT_RANDOM;
+const ct_random_kernels CT_RANDOM = {.uniform = uniform, .normal = normal, .dropout = dropout};

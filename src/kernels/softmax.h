@@ -1,0 +1,106 @@
+/* softmax and its relatives, one row at a time. All subtract the maximum m:  softmax = e^(x - m) / sum e^(x - m). */
+#ifndef CT_SOFTMAX_H
+#define CT_SOFTMAX_H
+
+#include "reduce.h"
+#include "vmath.h"
+
+INLINE vec t_exp(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return v_exp(a - t->s); }
+INLINE vec t_scale(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return a * t->s; }
+INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return (a - t->s) - t->t; }
+
+static real sum_exp(int64_t n, const real *x, real max) { return sum_terms(n, &(terms){.a = x, .s = splat(max)}, t_exp); }
+
+/* log sum e^(x - max), max being x's. The largest term, which is 1, is left to log1p: the loss of a sure prediction keeps its digits. */
+static double log_sum(int64_t n, const real *x, real *max) {
+    const int64_t k = row_argmax(n, x);
+    *max = x[k];
+    if (isnan(*max) || isinf(*max)) return NAN;
+    return log1p((double)sum_exp(k, x, *max) + (double)sum_exp(n - k - 1, x + k + 1, *max));
+}
+
+static void softmax(int64_t n, const void *x, void *y) {
+    row(n, &(terms){.a = x, .s = splat(row_max(n, x))}, y, t_exp);
+    row(n, &(terms){.a = y, .s = splat(1 / row_sum(n, y))}, y, t_scale);
+}
+
+/* y (g - <g, y>) */
+INLINE vec t_softmax_backward(vec y, vec g, vec c, const terms *t) { (void)c; return y * (g - t->s); }
+static void softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
+    terms t = {.a = y, .b = g};
+    t.s = splat(sum_terms(n, &t, t_dot));
+    row(n, &t, dx, t_softmax_backward);
+}
+
+static void log_softmax(int64_t n, const void *x, void *y) {
+    if (n <= 0) return;
+    real max;
+    const double sum = log_sum(n, x, &max);
+    row(n, &(terms){.a = x, .s = splat(max), .t = splat((real)sum)}, y, t_shift);
+}
+
+/* g - e^y sum g */
+INLINE vec t_log_softmax_backward(vec y, vec g, vec c, const terms *t) { (void)c; return g - v_exp(y) * t->s; }
+static void log_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
+    row(n, &(terms){.a = y, .b = g, .s = splat(row_sum(n, g))}, dx, t_log_softmax_backward);
+}
+
+static void logsumexp(int64_t n, const void *x, void *y) {
+    real max = -(real)INFINITY, *to = y;
+    const double sum = n > 0 ? log_sum(n, x, &max) : 0;
+    *to = isinf(max) ? max : (real)(max + sum);
+}
+
+/* g e^(x - y) */
+INLINE vec t_logsumexp_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->t * v_exp(x - t->s); }
+static void logsumexp_backward(int64_t n, const void *x, const void *y, const void *g, void *dx) {
+    const real lse = *(const real *)y, cotangent = *(const real *)g;
+    if (lse == -(real)INFINITY) memset(dx, 0, (size_t)n * sizeof(real));
+    else row(n, &(terms){.a = x, .s = splat(lse), .t = splat(cotangent)}, dx, t_logsumexp_backward);
+}
+
+/* x where kept, else -inf, which no arithmetic has touched */
+INLINE vec kept(const real *x, const bool *mask, int64_t i, int64_t n) {
+    return select(load_mask(mask + i, n - i), load_part(x + i, n - i), splat(-(real)INFINITY));
+}
+
+static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t sk, void *y) {
+    const real *from = x;
+    real *to = y;
+    vec top = splat(-(real)INFINITY);
+    if (sk) for (int64_t i = 0; i < n; i += LANES) top = v_max(top, kept(from, mask, i, n));
+    else if (n > 0 && *mask) top = splat(row_max(n, from));
+    const real max = max_lanes(top);
+    if (max == -(real)INFINITY) {
+        memset(to, 0, (size_t)n * sizeof(real));
+    } else if (!sk) {
+        softmax(n, x, y);
+    } else {
+        for (int64_t i = 0; i < n; i += LANES) store_part(to + i, v_exp(kept(from, mask, i, n) - max), n - i);
+        const real scale = 1 / row_sum(n, to);
+        for (int64_t i = 0; i < n; i += LANES) store_part(to + i, keep(load_mask(mask + i, n - i), load_part(to + i, n - i) * scale), n - i);
+    }
+}
+
+/* loss = lse - (1 - s) x[target] - s mean(x), with lse = m + log sum e^(x - m):
+ *        log sum e^(x - m) + (1 - s) (m - x[target]) + s mean(m - x), where large logits do not cancel */
+INLINE vec t_below(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return t->s - a; }
+static void cross_entropy(int64_t n, const void *x, int64_t target, double smoothing, void *loss, void *lse) {
+    const real *from = x;
+    real max;
+    const double sum = log_sum(n, from, &max);
+    double y = sum + (1 - smoothing) * ((double)max - from[target]);
+    if (smoothing != 0) y += smoothing * (double)sum_terms(n, &(terms){.a = from, .s = splat(max)}, t_below) / (double)n;
+    *(real *)loss = (real)y;
+    *(real *)lse = (real)(max + sum);
+}
+
+/* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
+INLINE vec t_cross_entropy_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->u * (v_exp(x - t->s) - t->t); }
+static void cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing, const void *lse, double scale, void *dx) {
+    const terms t = {.a = x, .s = splat(*(const real *)lse), .t = splat((real)(smoothing / (double)n)), .u = splat((real)scale)};
+    row(n, &t, dx, t_cross_entropy_backward);
+    ((real *)dx)[target] -= (real)(scale * (1 - smoothing));
+}
+
+#endif

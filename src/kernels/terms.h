@@ -1,0 +1,90 @@
+/* The two loops that reductions and rows are made of: a sum of terms and a row of terms. A term is a vector function of up to three
+ * arrays and a few constants:
+ *
+ *     INLINE vec t_dot(vec a, vec b, vec c, const terms *t) { return a * b; }
+ *
+ * An array that is NULL reads as 1 (b) or as 0 (c). */
+#ifndef CT_TERMS_H
+#define CT_TERMS_H
+
+#include "simd.h"
+
+typedef struct {
+    const real *a, *b, *c;
+    vec s, t, u;   /* the constants */
+} terms;
+
+typedef vec term(vec a, vec b, vec c, const terms *t);
+
+/* The term at element i, of which n are left. */
+INLINE vec term_at(const terms *t, int64_t i, int64_t n, term *f) {
+    return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1), t->c ? load_part(t->c + i, n) : splat(0), t);
+}
+
+/* y[i] = term i. y may be one of the arrays. */
+INLINE void row(int64_t n, const terms *t, real *y, term *f) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) store(y + i, term_at(t, i, LANES, f));
+    if (i < n) store_part(y + i, term_at(t, i, n - i, f), n - i);
+}
+
+/* Four vectors of sums, for independent additions to overlap. */
+typedef struct {
+    vec v0, v1, v2, v3;
+} quad;
+enum { QUAD = 4 * LANES };
+
+INLINE quad quad_add(quad x, quad y) { return (quad){x.v0 + y.v0, x.v1 + y.v1, x.v2 + y.v2, x.v3 + y.v3}; }
+
+/* The terms of elements [i, i + n), n <= QUAD; zero beyond. */
+INLINE quad quad_at(const terms *t, int64_t i, int64_t n, term *f) {
+    if (n >= QUAD)
+        return (quad){term_at(t, i, LANES, f), term_at(t, i + LANES, LANES, f), term_at(t, i + 2 * LANES, LANES, f),
+                      term_at(t, i + 3 * LANES, LANES, f)};
+    vec v[4] = {{0}, {0}, {0}, {0}};
+    for (int k = 0; k < 4 && k * LANES < n; k++)
+        v[k] = keep(first_lanes(n - k * LANES), term_at(t, i + k * LANES, n - k * LANES, f));
+    return (quad){v[0], v[1], v[2], v[3]};
+}
+
+/* Sum over k < count of the n <= QUAD terms at k step, side by side. Runs of 16 are summed in order, then run with run, pair of runs
+ * with pair of runs, as a binary counter carries: the error grows with 16 + log2 count instead of count. */
+INLINE quad sum_quads(int64_t count, int64_t step, int64_t n, const terms *t, term *f) {
+    quad level[64], sum = {0};
+    int depth = 0;
+    for (int64_t k = 0, runs = 0; k < count; runs++) {
+        const int64_t end = count - k < 16 ? count : k + 16;
+        sum = quad_at(t, k++ * step, n, f);
+        for (; k < end; k++) sum = quad_add(sum, quad_at(t, k * step, n, f));
+        for (int64_t carry = runs; carry & 1; carry >>= 1) sum = quad_add(level[--depth], sum);
+        level[depth++] = sum;
+    }
+    if (depth) sum = level[--depth];
+    while (depth) sum = quad_add(level[--depth], sum);
+    return sum;
+}
+
+/* The sum of a row's n terms. */
+INLINE real sum_terms(int64_t n, const terms *t, term *f) {
+    quad s = {0};
+    if (n >= QUAD) s = sum_quads(n / QUAD, QUAD, QUAD, t, f);
+    if (n % QUAD) s = quad_add(s, quad_at(t, n - n % QUAD, n % QUAD, f));
+    return sum_lanes((s.v0 + s.v1) + (s.v2 + s.v3));
+}
+
+/* The largest term; NaN wins; -inf of none. */
+INLINE real max_terms(int64_t n, const terms *t, term *f) {
+    vec top = splat(-INFINITY);
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) top = v_max(top, term_at(t, i, LANES, f));
+    if (i < n) top = v_max(top, select(first_lanes(n - i), term_at(t, i, n - i, f), top));
+    return max_lanes(top);
+}
+
+INLINE vec t_a(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; (void)t; return a; }
+INLINE vec t_dot(vec a, vec b, vec c, const terms *t) { (void)c; (void)t; return a * b; }
+
+static real row_sum(int64_t n, const real *x) { return sum_terms(n, &(terms){.a = x}, t_a); }
+static real row_max(int64_t n, const real *x) { return max_terms(n, &(terms){.a = x}, t_a); }
+
+#endif
