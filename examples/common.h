@@ -14,7 +14,7 @@ void check(const ct_context *context, int exit_code); /* fails with the pending 
 typedef struct {
     const char *name; /* NULL: a heading of --help */
     enum { HEADING, INTEGER, REAL, TEXT, SWITCH } kind;
-    void *value;      /* int64_t, double, const char * or bool: the default, and what the flag sets */
+    void *value;      /* long long, double or const char *: the default, and what the flag sets */
     const char *word; /* what --help calls the value; "one|two": it must be one of these */
     const char *help;
     double low, high; /* of a number, both included */
@@ -24,11 +24,10 @@ typedef struct {
  * anything wrong is a message and exit code 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
 
-ct_context *new_context(int64_t seed, int64_t threads);
-
 /* ---- output ---- */
 
-/* folder/name, or with folder NULL just name; makes the folder where it is missing. What cannot be written is told before the work, not after. */
+/* folder/name, or with folder NULL just name; makes the folder where it is missing. What cannot be written is told before the work, not
+ * after. */
 const char *output_path(const char *folder, const char *name);
 bool colours(void); /* stdout is a terminal, and NO_COLOR is not set */
 double now(void);   /* seconds */
@@ -42,9 +41,8 @@ typedef struct {
     int64_t total;
     double per_step; /* units a step, for the rate */
     const char *unit;
-    double begun, drawn;
+    double begun, drawn; /* begun = now() */
 } progress;
-progress progress_begin(int64_t total, double per_step, const char *unit);
 void progress_show(progress *p, int64_t done, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void progress_end(void);
 

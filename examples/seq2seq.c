@@ -1,21 +1,16 @@
 /* An encoder-decoder that reads 4 to 12 digits and writes them reversed, or sorted (Vaswani et al. 2017, arXiv:1706.03762).
  *
- *     source  7 2 9 4 . .           the encoder reads it whole; a key mask hides the padding
- *     input   > 4 9 2 7 .           what the decoder is given: the answer one place late, so it sees only what is written already
- *     target  4 9 2 7 < .           what it should say: the next digit, and "<" for the end
- *
- * A tenth of all sequences, chosen by a hash, is never trained on; the test draws from that tenth. */
+ *     source  7 2 9 4 . .     read by the encoder; a key mask hides the padding
+ *     input   > 4 9 2 7 .     given to the decoder: the answer one place late, so it sees only what is written already
+ *     target  4 9 2 7 < .     what it should say: the next digit, and the end */
 #include "common.h"
 
 #include <string.h>
 
 enum { START = 10, END = 11, PAD = 12, TOKENS = 13 };              /* 0 ... 9 are the digits */
 enum { SHORTEST = 4, LONGEST = 12, S = LONGEST, T = LONGEST + 1 }; /* lengths of source and target */
-enum { WIDTH = 64, HEADS = 4, LAYERS = 2, BATCH = 64, TESTS = 1000, CHUNK = 250 };
-
+enum { WIDTH = 64, HEADS = 4, LAYERS = 2, BATCH = 64, TESTS = 1000 };
 static const char *const token_names[TOKENS] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", ">", "end", "."};
-
-/* ---- the data ---- */
 
 typedef struct {
     int length;
@@ -23,11 +18,10 @@ typedef struct {
 } sequence;
 
 typedef struct {
-    ct_tensor *source, *input, *target; /* i64 (B, S), (B, T), (B, T) */
-    ct_tensor *real;                    /* bool (B, S): where source is no padding */
+    ct_tensor *source, *input, *target, *real; /* i64 (B, S), (B, T), (B, T); bool (B, S): where source is no padding */
 } batch;
 
-/* FNV-1a of length and digits: the same tenth of all sequences in every run. */
+/* A tenth of all sequences, the same in every run, is never trained on: the test draws from it. FNV-1a of length and digits. */
 static bool held_out(const sequence *s) {
     uint64_t hash = (14695981039346656037u ^ (uint64_t)s->length) * 1099511628211u;
     for (int i = 0; i < s->length; i++) hash = (hash ^ (uint64_t)s->digits[i]) * 1099511628211u;
@@ -80,25 +74,21 @@ static model make_model(ct_context *context) {
     model m = {.root = ct_module_new(context, "Seq2Seq")};
     m.embedding = ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = TOKENS, .embedding_dim = WIDTH});
     m.positions = ct_positions_new(context, (ct_positions_opts){.max_length = T, .embed_dim = WIDTH});
-    m.head = ct_linear_new(context, (ct_linear_opts){.in_features = WIDTH, .out_features = TOKENS});
     ct_module_add_child(m.root, "embedding", m.embedding);
     ct_module_add_child(m.root, "positions", m.positions);
     for (int i = 0; i < LAYERS; i++) m.encoder[i] = ct_module_append(m.root, "encoder", ct_encoder_layer_new(context, layer));
     m.encoder_norm = ct_module_add_child(m.root, "encoder_norm", ct_layer_norm_new(context, norm));
     for (int i = 0; i < LAYERS; i++) m.decoder[i] = ct_module_append(m.root, "decoder", ct_decoder_layer_new(context, layer));
     m.decoder_norm = ct_module_add_child(m.root, "decoder_norm", ct_layer_norm_new(context, norm));
-    ct_module_add_child(m.root, "head", m.head);
+    ct_linear_opts head = {.in_features = WIDTH, .out_features = TOKENS};
+    m.head = ct_module_add_child(m.root, "head", ct_linear_new(context, head));
     check(context, EXIT_FAILED);
     return m;
 }
 
-static ct_tensor *embed(const model *m, ct_tensor *tokens) { /* i64 (B, T) -> (B, T, WIDTH) */
-    return ct_forward(m->positions, ct_forward(m->embedding, tokens));
-}
-
 /* What the encoder makes of the source: i64 (B, S) -> (B, S, WIDTH). */
 static ct_tensor *encode(const model *m, ct_tensor *source, ct_tensor *real) {
-    ct_tensor *x = embed(m, source);
+    ct_tensor *x = ct_forward(m->positions, ct_forward(m->embedding, source));
     for (int i = 0; i < LAYERS; i++) x = ct_encoder_layer_forward(m->encoder[i], x, (ct_mha_call){.key_mask = real}).out;
     return ct_forward(m->encoder_norm, x);
 }
@@ -106,17 +96,14 @@ static ct_tensor *encode(const model *m, ct_tensor *source, ct_tensor *real) {
 /* For each place of the input the logits of the token that comes next: i64 (B, t) -> (B, t, TOKENS). Where weights is not
  * NULL it gets the last layer's cross-attention, mean of the heads, (B, t, S). */
 static ct_tensor *decode(const model *m, ct_tensor *input, ct_tensor *memory, ct_tensor *real, ct_tensor **weights) {
-    ct_tensor *y = embed(m, input);
-    for (int i = 0; i < LAYERS; i++) {
-        ct_mha_call self = {.causal = true}, cross = {.key_mask = real, .need_weights = weights && i == LAYERS - 1};
-        ct_layer_out out = ct_decoder_layer_forward(m->decoder[i], y, memory, self, cross);
-        y = out.out;
-        if (cross.need_weights) *weights = out.cross_weights;
-    }
-    return ct_forward(m->head, ct_forward(m->decoder_norm, y)); /* (B, t, WIDTH) -> (B, t, TOKENS) */
+    ct_mha_call self = {.causal = true}, cross = {.key_mask = real, .need_weights = weights != NULL};
+    ct_layer_out y = {.out = ct_forward(m->positions, ct_forward(m->embedding, input))};
+    for (int i = 0; i < LAYERS; i++) y = ct_decoder_layer_forward(m->decoder[i], y.out, memory, self, cross);
+    if (weights) *weights = y.cross_weights;
+    return ct_forward(m->head, ct_forward(m->decoder_norm, y.out)); /* (B, t, WIDTH) -> (B, t, TOKENS) */
 }
 
-/* ---- training ---- */
+/* ---- training and testing ---- */
 
 static bool is_right(const sequence *s, const int64_t *said) {
     return !memcmp(said, s->answer, (size_t)s->length * sizeof *said) && said[s->length] == END;
@@ -149,7 +136,7 @@ static double train_step(ct_context *context, const model *m, ct_optim *optim, b
 static int64_t train(ct_context *context, const model *m, bool sort, int64_t steps, double *losses) {
     ct_optim *optim = ct_adamw_new(m->root, (ct_adamw_opts){.beta2 = 0.98, .weight_decay = 0.01, .decay_matrices_only = true});
     ct_lr_cosine_opts rate = {.peak = 2e-3, .floor = 1e-4, .warmup = 50, .total = steps};
-    progress bar = progress_begin(steps, 1, "steps/s");
+    progress bar = {steps, 1, "steps/s", now(), 0};
     int64_t done = 0;
     for (double mean = 0, exact; done < steps && !interrupted(); done++) {
         ct_optim_set_lr(optim, ct_lr_cosine(rate, done));
@@ -160,8 +147,6 @@ static int64_t train(ct_context *context, const model *m, bool sort, int64_t ste
     progress_end();
     return done;
 }
-
-/* ---- testing ---- */
 
 /* Greedy decoding: the likeliest token is written and fed back, until every sequence has its end. said (n, T). */
 static void answer(ct_context *context, const model *m, const sequence *tests, int n, int64_t *said) {
@@ -192,11 +177,12 @@ static void plot_attention(ct_context *context, const model *m, const sequence *
     ct_scope_close(scope);
     for (int j = 0; j < s->length; j++) read[j] = token_names[s->digits[j]];
     for (int t = 0; t <= s->length; t++) written[t] = token_names[t < s->length ? s->answer[t] : END];
-    plot_map(path, "Where the decoder looks", "digits read", "digits written, from the top", read, s->length, written, s->length + 1, weights);
+    plot_map(path, "Where the decoder looks", "digits read", "digits written, from the top", read, s->length, written, s->length + 1,
+             weights);
 }
 
 static void print_tokens(const int64_t *tokens, int n) {
-    int width = 0;
+    int width = printf("  ");
     for (int i = 0; i < n && tokens[i] != END; i++) width += printf("%s ", token_names[tokens[i]]);
     printf("%*s", 28 - width, "");
 }
@@ -205,35 +191,33 @@ static void print_tokens(const int64_t *tokens, int n) {
 static void test(ct_context *context, const model *m, bool sort, const char *map_path) {
     static sequence tests[TESTS];
     static int64_t said[TESTS][T];
-    int right = 0, mapped = 0;
+    int right = 0;
     for (int i = 0; i < TESTS; i++) {
         tests[i] = draw(context, sort, true);
         for (int j = 0; j < i; j++)
             if (!memcmp(tests + i, tests + j, sizeof *tests)) tests[i] = draw(context, sort, true), j = -1;
     }
     ct_module_train(m->root, false);
-    for (int i = 0; i < TESTS; i += CHUNK) answer(context, m, tests + i, CHUNK, said[i]);
+    answer(context, m, tests, TESTS, said[0]);
     for (int i = 0; i < TESTS; i++) right += is_right(tests + i, said[i]);
     printf("\n%d sequences never seen in training: %d exactly right (%.1f %%)\n\n", TESTS, right, 100.0 * right / TESTS);
     printf("  %-28s%-28s%-28s\n", "input", "expected", "written");
     for (int i = 0, wrong = 0; i < TESTS; i++) { /* the first eight, and up to four that went wrong */
         bool good = is_right(tests + i, said[i]);
         if (i >= 8 && (good || wrong++ >= 4)) continue;
-        printf("  ");
         print_tokens(tests[i].digits, tests[i].length);
         print_tokens(tests[i].answer, tests[i].length);
         print_tokens(said[i], T);
-        printf("%s%s%s\n", !colours() ? "" : good ? "\033[32m" : "\033[31m", good ? "right" : "wrong", colours() ? "\033[0m" : "");
+        printf("  %s%s%s\n", !colours() ? "" : good ? "\033[32m" : "\033[31m", good ? "right" : "wrong", colours() ? "\033[0m" : "");
     }
-    while (mapped + 1 < TESTS && tests[mapped].length != 8) mapped++;
-    plot_attention(context, m, tests + mapped, map_path);
+    plot_attention(context, m, tests, map_path);
+    printf("\nWhere the decoder looks while it writes the first of them: %s\n", map_path);
 }
 
 int main(int argc, char **argv) {
     const char *task = "reverse", *out = ".", *save = NULL;
-    int64_t seed = 1, steps = 600, threads = 0;
+    long long seed = 1, steps = 600, threads = 0;
     const flag flags[] = {
-        {NULL, HEADING, NULL, NULL, "Trains an encoder-decoder to reverse or sort 4 to 12 digits, and tests it on sequences it never saw.\n", 0, 0},
         {"task", TEXT, &task, "reverse|sort", "what to learn", 0, 0},
         {"steps", INTEGER, &steps, "N", "training steps", 1, 1e6},
         {"seed", INTEGER, &seed, "N", "of everything random", 0, 1e18},
@@ -241,25 +225,24 @@ int main(int argc, char **argv) {
         {"out", TEXT, &out, "DIR", "where the pictures go, and the model", 0, 0},
         {"save", TEXT, &save, "FILE", "where the model goes instead", 0, 0},
     };
-    if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, "[flags]")) fail(EXIT_USAGE, "takes no file: %s", argv[1]);
+    const char *usage = "[flags]\n\nTrains an encoder-decoder to reverse or sort 4 to 12 digits, and tests it on sequences it never saw.\n";
+    if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage)) fail(EXIT_USAGE, "takes flags only, not %s", argv[1]);
     bool sort = !strcmp(task, "sort");
     if (!sort && strcmp(task, "reverse")) fail(EXIT_USAGE, "--task is reverse or sort, not '%s'", task);
     const char *loss_path = output_path(out, "seq2seq_loss.svg"), *map_path = output_path(out, "seq2seq_attention.svg");
     const char *model_path = save ? output_path(NULL, save) : output_path(out, "seq2seq.safetensors");
-    ct_context *context = new_context(seed, threads);
+    ct_context *context = ct_context_new((ct_context_opts){.seed = (uint64_t)seed, .threads = (int)threads});
+    check(context, EXIT_USAGE);
     model m = make_model(context);
     double *losses = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(steps))); /* freed with the context */
-    printf("Learning to %s %d to %d digits: %lld parameters, %lld steps of %d sequences\n", task, SHORTEST, LONGEST,
-           (long long)ct_module_count(m.root), (long long)steps, BATCH);
+    printf("Learning to %s digits: %lld parameters, %lld steps of %d sequences\n", task, (long long)ct_module_count(m.root), steps, BATCH);
     catch_interrupts();
     int64_t done = train(context, &m, sort, steps, losses);
     ct_save(m.root, model_path, (const char *[]){"task", task, NULL});
     check(context, EXIT_FAILED);
     plot_curves(loss_path, "Training loss", "step", "cross-entropy", &(curve){"loss", "#1f6fb4", NULL, losses, done, true}, 1);
-    if (done == steps) {
-        test(context, &m, sort, map_path);
-        printf("\nThe pictures are %s and %s, the model is %s.\n", loss_path, map_path, model_path);
-    } else printf("Interrupted after %lld steps: saved the model as %s, its loss as %s.\n", (long long)done, model_path, loss_path);
+    printf("%s the model as %s, its loss as %s\n", done < steps ? "Interrupted: saved" : "Saved", model_path, loss_path);
+    if (done == steps) test(context, &m, sort, map_path);
     ct_context_free(context);
     return 0;
 }

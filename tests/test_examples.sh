@@ -1,0 +1,127 @@
+#!/bin/sh
+# The examples as a user meets them: exit codes, messages, files, Ctrl-C. Run from the top of the project; BUILD says where they are.
+bin=$(cd "${BUILD:-build}" && pwd) || exit 1
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failed=0
+
+wrong() { failed=1; echo "WRONG: $*"; sed 's/^/    out: /' out; sed 's/^/    err: /' err; }
+
+# expect CODE PATTERN PROGRAM...: the exit code; the pattern is in what it says, on stderr where the code is not 0
+expect() {
+    code=$1 pattern=$2; shift 2
+    timeout 300 "$@" > out 2> err < /dev/null
+    got=$?
+    [ $got = "$code" ] || { wrong "$* ended with $got, not $code"; return; }
+    if [ "$code" = 0 ]; then [ -s err ] && wrong "$* is noisy"; grep -q -e "$pattern" out || wrong "$* does not say '$pattern'"
+    else grep -q -e "$pattern" err || wrong "$* does not say '$pattern'"; fi
+}
+
+is_svg() { head -c 5 "$1" | grep -q '<svg' && tail -n 1 "$1" | grep -q '</svg>' && ! grep -q 'nan\|inf' "$1" || wrong "$1 is no picture"; }
+
+seq2seq=$bin/seq2seq char_lm=$bin/char_lm
+: > empty
+printf 'short' > short
+yes 'the quick brown fox jumps over the lazy dog' | head -n 200 > text
+i=0; while [ $i -lt 256 ]; do printf "\\$(printf %o $i)"; i=$((i + 1)); done > once
+cat once once once once once once > bytes
+small="--layers 1 --heads 2 --width 16 --context 16 --batch 4 --length 40"
+
+# the forty lines: the future and the hidden key are exact zeros, in weights and gradient
+expect 0 'loss' "$bin/mha"
+[ "$(grep -c '\[1.0000, 0.0000, 0.0000, 0.0000, 0.0000\]' out)" = 3 ] || wrong "mha: causal mask or key mask"
+[ "$(grep -c '\[ *0.0000, *0.0000, *0.0000, *0.0000, *0.0000, *0.0000, *0.0000, *0.0000\]' out)" = 5 ] || wrong "mha: gradients of what is not seen"
+
+# flags
+for program in "$seq2seq" "$char_lm"; do
+    expect 0 'usage: ' "$program" --help
+    expect 0 '[-][-]steps N' "$program" -h
+    expect 2 'unknown flag --stepz' "$program" --stepz 3
+    expect 2 'unknown flag -x' "$program" -x
+    expect 2 'unknown flag -- ' "$program" --
+    expect 2 'needs a value' "$program" --steps
+    expect 2 'whole number' "$program" --steps many
+    expect 2 'whole number' "$program" --steps 3.5
+    expect 2 'must lie between' "$program" --steps 0
+    expect 2 'must lie between' "$program" --steps 99999999999999999999
+done
+expect 2 'cannot make the folder' "$seq2seq" --out /dev/null/there
+expect 2 'cannot make the folder' "$char_lm" --out /dev/null/there text
+expect 2 'reverse or sort' "$seq2seq" --task shuffle
+expect 2 'flags only' "$seq2seq" text
+expect 2 'number' "$char_lm" --lr fast text
+expect 2 'must lie between' "$char_lm" --dropout 1 text
+expect 2 'must lie between' "$char_lm" --lr nan text
+expect 2 'takes no value' "$char_lm" --bias=1 text
+expect 2 'cannot write' "$char_lm" --save there/model text
+
+# files that are not what they should be
+expect 2 'no text' "$char_lm"
+expect 2 'missing: No such file' "$char_lm" text missing
+expect 2 'empty is empty' "$char_lm" text empty
+expect 2 'cannot read .: ' "$char_lm" .
+expect 2 'too few' "$char_lm" short
+[ "$(id -u)" = 0 ] || { cp text secret; chmod 0 secret; expect 2 'secret: Permission denied' "$char_lm" secret; }
+expect 2 'num_heads\|heads' "$char_lm" --width 10 --heads 3 text
+expect 2 'missing' "$char_lm" --sample missing
+expect 2 'text' "$char_lm" --sample text
+expect 2 'trains nothing' "$char_lm" --sample text text
+expect 2 '[-][-]prompt' "$char_lm" $small --prompt Z text
+
+# a short run of each: its lines, its files; the same bits for any number of threads
+expect 0 'exactly right' "$seq2seq" --steps 2 --task sort --out new
+grep -q '^step 1/2  loss .* steps/s ' out || wrong "seq2seq has no plain lines"
+grep -q "$(printf '\033')" out && wrong "seq2seq colours a file"
+is_svg new/seq2seq_loss.svg; is_svg new/seq2seq_attention.svg
+expect 2 'new/seq2seq.safetensors' "$char_lm" --sample new/seq2seq.safetensors
+expect 0 'Loss over' "$char_lm" $small --steps 60 --lr 0.01 --warmup 5 --eval-every 20 --threads 1 text
+is_svg char_lm_loss.svg
+awk '/^Loss over/ {exit !($NF < 3)}' out || wrong "char_lm learns nothing"
+expect 0 'Saved' "$char_lm" $small --steps 60 --lr 0.01 --warmup 5 --eval-every 20 --threads 3 --save three text
+cmp three char_lm.safetensors || wrong "three threads give another model than one"
+expect 0 'Saved' "$char_lm" $small --steps 2 --bias --dropout 0.1 --top-k 3 --top-p 0.9 --save biased text
+
+# writing goes on from a file, as often as one likes; every byte survives
+expect 0 'the' "$char_lm" --sample three --prompt 'the ' --length 30 --temperature 0
+[ "$(wc -c < out)" = 35 ] || wrong "the length of what is written"
+cp out before
+expect 0 'the' "$char_lm" --sample three --prompt 'the ' --length 30 --temperature 0 --seed 2
+cmp -s out before || wrong "greedy writing depends on the seed"
+expect 0 'Saved' "$char_lm" $small --steps 2 --save every bytes
+expect 0 '' "$char_lm" --sample every --length 9 --prompt "$(printf '\377\001')"
+expect 2 'not in the text' "$char_lm" --sample three --prompt Z
+head -c 2000 three > cut
+expect 2 'cut' "$char_lm" --sample cut
+
+# a disk that is full: a message, exit code 1, and the old model stays
+cp three kept
+(trap '' XFSZ; ulimit -f 4; "$char_lm" $small --steps 2 --save three text > out 2> err)
+[ $? = 1 ] && [ -s err ] || wrong "a full disk"
+cmp -s three kept || wrong "a failed save harms the old file"
+
+# Ctrl-C, and SIGTERM: a clean end that saves
+interrupt() {
+    signal=$1; shift
+    rm -rf stopped out; "$@" > out 2> err &
+    tries=0; until grep -qs '^step' out || [ $tries = 300 ]; do sleep 0.1; tries=$((tries + 1)); done
+    kill -s "$signal" $!
+    wait $!
+    got=$?
+    [ $got = 0 ] || wrong "$* ended with $got on $signal"
+    grep -q '^Interrupted: saved the model as stopped/' out || wrong "$* does not say what it saved"
+    is_svg stopped/*_loss.svg; [ -s stopped/*.safetensors ] || wrong "$* saved no model"
+}
+interrupt INT "$seq2seq" --steps 1000000 --out stopped
+interrupt TERM "$char_lm" $small --steps 1000000 --out stopped text
+expect 0 '' "$char_lm" --sample stopped/char_lm.safetensors --length 5
+
+# on a terminal: a bar that is drawn over itself, and no colour where none is wanted
+if command -v script > /dev/null && script -qec true /dev/null > /dev/null 2>&1; then
+    TERM=xterm script -qec "$char_lm $small --steps 3 text" /dev/null > out 2> err < /dev/null
+    grep -q "$(printf '\033\\[36m')" out || wrong "no bar on a terminal"
+    NO_COLOR=1 TERM=xterm script -qec "$char_lm $small --steps 3 text" /dev/null > out 2> err < /dev/null
+    grep -q "$(printf '\033')\\[[0-9;]*m" out && wrong "colours in spite of NO_COLOR"
+fi
+[ $failed = 0 ] && echo "the examples keep their word"
+exit $failed
