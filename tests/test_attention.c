@@ -129,7 +129,7 @@ START_TEST(no_row_sees_anything) {
     ct_attention_out y = ct_attention(in.q, in.k, in.v, (ct_attention_opts){.key_mask = nothing, .causal = true});
     ck_assert_ptr_null(y.weights);
     backward(y.out);
-    double zeros[B * H * T * D] = {0};
+    double zeros[B * H * S * D] = {0};
     is(y.out, "out", zeros, B * H * T * DV);
     is(ct_grad(in.q), "dq", zeros, B * H * T * D);
     is(ct_grad(in.k), "dk", zeros, B * H * S * D);
