@@ -365,8 +365,10 @@ START_TEST(null_inputs_are_errors) {
         no_error(context);
         for (int i = 0; i < n; i++) {
             ct_tensor *was = in[i];
-            if (n > 1) in[i] = NULL;   /* with a single input there would be no context to record in */
-            if (n > 1 && was && refused(context, line, in, "NULL", i) == false)
+            int others = 0;   /* without any there would be no context to record in */
+            for (int j = 0; j < n; j++) others += j != i && in[j];
+            if (others) in[i] = NULL;
+            if (others && was && refused(context, line, in, "NULL", i) == false)
                 ck_assert_msg(i > 0, "%s: the first input may not be NULL", what);
             in[i] = was;
         }
