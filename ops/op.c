@@ -1,4 +1,5 @@
 #include "op.h"
+#include "../src/walk.h"
 
 ct_tensor *op_new(const ct_call *c, ct_dtype dtype, ct_shape shape) { return ct_tensor_new(c->context, dtype, shape); }
 
@@ -92,62 +93,26 @@ bool op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, ct_map_back
     return (*dx = run(c, xy, (loop){.backward = f, .g = g->data}, true)) != NULL;
 }
 
-/* ---- two inputs that broadcast. Dims along which both inputs go on in one stride are merged, so that the inner loop is as long as
- * it can be; in it an input stands still or moves by one. ---- */
+/* ---- two inputs that broadcast ---- */
 
 typedef struct {
     ct_zip *f;
-    int ndim;
-    int64_t dim[CT_MAX_DIMS + 1], a_stride[CT_MAX_DIMS + 1], b_stride[CT_MAX_DIMS + 1];
+    ct_walk walk;
     const char *a, *b;
     char *y;
     int64_t size, out_size;
 } zip;
 
-static int64_t broadcast_stride(const ct_tensor *t, int from_end) {
-    int d = t->shape.ndim - from_end;
-    return d < 0 || t->shape.dim[d] == 1 ? 0 : t->stride[d];
-}
-
-static void zip_merge(zip *z, const ct_tensor *a, const ct_tensor *b, ct_shape shape) {
-    for (int d = 0; d < shape.ndim; d++) {
-        int64_t n = shape.dim[d], sa = broadcast_stride(a, shape.ndim - d), sb = broadcast_stride(b, shape.ndim - d);
-        int last = z->ndim - 1;
-        if (n == 1) continue;
-        if (last >= 0 && z->a_stride[last] == n * sa && z->b_stride[last] == n * sb) {
-            z->dim[last] *= n;
-            z->a_stride[last] = sa;
-            z->b_stride[last] = sb;
-        } else {
-            z->dim[z->ndim] = n;
-            z->a_stride[z->ndim] = sa;
-            z->b_stride[z->ndim++] = sb;
-        }
-    }
-    if (z->ndim == 0) z->dim[z->ndim++] = 1;
-}
-
-static void zip_rows(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const zip *z = arg;
-    int last = z->ndim - 1;
-    int64_t n = z->dim[last];
-    for (int64_t row = begin; row < end; row++) {
-        int64_t at_a = 0, at_b = 0, index = row;
-        for (int d = last - 1; d >= 0; index /= z->dim[d--]) {
-            at_a += index % z->dim[d] * z->a_stride[d];
-            at_b += index % z->dim[d] * z->b_stride[d];
-        }
-        z->f(n, z->a + at_a * z->size, z->a_stride[last], z->b + at_b * z->size, z->b_stride[last], z->y + row * n * z->out_size);
-    }
-}
-
-/* One long row, in pieces. */
 static void zip_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const zip *z = arg;
-    int64_t sa = z->a_stride[0], sb = z->b_stride[0];
-    z->f(end - begin, z->a + begin * sa * z->size, sa, z->b + begin * sb * z->size, sb, z->y + begin * z->out_size);
+    const ct_walk *w = &z->walk;
+    while (begin < end) {
+        int64_t left = ct_walk_left(w, begin), n = left < end - begin ? left : end - begin, at[CT_WALK_MOST];
+        ct_walk_at(w, begin, at);
+        z->f(n, z->a + at[0] * z->size, w->step[0], z->b + at[1] * z->size, w->step[1], z->y + begin * z->out_size);
+        begin += n;
+    }
 }
 
 ct_tensor *op_zip(const ct_call *c, ct_zip *f, ct_dtype out) {
@@ -156,9 +121,10 @@ ct_tensor *op_zip(const ct_call *c, ct_zip *f, ct_dtype out) {
     if (!op_same_dtype(c) || (!f && !refuse(c, a->dtype)) || !ct_shape_broadcast(c->context, c->op->name, a->shape, b->shape, &shape)) return NULL;
     ct_tensor *y = op_new(c, out, shape);
     if (!y || y->numel == 0) return y;
-    zip z = {.f = f, .a = a->data, .b = b->data, .y = y->data, .size = (int64_t)ct_dtype_size(a->dtype), .out_size = (int64_t)ct_dtype_size(out)};
-    zip_merge(&z, a, b, shape);
-    if (z.ndim == 1) ct_parallel(c->context, z.dim[0], op_grain(1), zip_range, &z);
-    else ct_parallel(c->context, y->numel / z.dim[z.ndim - 1], op_grain(z.dim[z.ndim - 1]), zip_rows, &z);
+    zip z;
+    z.f = f, z.a = a->data, z.b = b->data, z.y = y->data;
+    z.size = (int64_t)ct_dtype_size(a->dtype), z.out_size = (int64_t)ct_dtype_size(out);
+    ct_walk_over(&z.walk, shape, 2, (const ct_tensor *const[]){a, b});
+    ct_parallel(c->context, y->numel, op_grain(1), zip_range, &z);
     return y;
 }

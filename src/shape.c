@@ -94,6 +94,10 @@ ct_shape ct_shape_reduced(ct_shape shape, unsigned set, bool keepdim) {
 }
 
 bool ct_shape_broadcast(ct_context *context, const char *op, ct_shape a, ct_shape b, ct_shape *out) {
+    if (ct_shape_equal(a, b)) {
+        *out = a;
+        return true;
+    }
     ct_shape shape = {.ndim = a.ndim > b.ndim ? a.ndim : b.ndim};
     for (int i = 1; i <= shape.ndim; i++) {
         int64_t da = i <= a.ndim ? a.dim[a.ndim - i] : 1, db = i <= b.ndim ? b.dim[b.ndim - i] : 1;

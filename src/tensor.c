@@ -1,6 +1,7 @@
 /* Handles and storages; copying between any two layouts. */
 #include "context.h"
 #include "tape.h"
+#include "walk.h"
 
 #include <math.h>
 #include <string.h>
@@ -97,11 +98,12 @@ bool ct_tensor_is_sole(const ct_tensor *tensor) {
     return tensor->contiguous && storage->refs == 1 && storage->data == (const char *)storage + HEADER;
 }
 
-/* ---- copying. Dims that both layouts run through in one stride are merged; what is left is a loop of 2-d blocks. ---- */
+/* ---- copying: rows of the walk over both, and 2-d blocks where there is more than one ---- */
+
+enum { TO, FROM };
 
 typedef struct {
-    int ndim;   /* at least 2: the last two are the block */
-    int64_t dim[CT_MAX_DIMS + 2], to_stride[CT_MAX_DIMS + 2], from_stride[CT_MAX_DIMS + 2];
+    ct_walk walk;
     char *to;
     const char *from;
     int64_t size;
@@ -109,73 +111,41 @@ typedef struct {
     bool add;
 } copy;
 
-static void merge(copy *c, const ct_tensor *to, const ct_tensor *from) {
-    c->ndim = 0;
-    for (int d = 0; d < to->shape.ndim; d++) {
-        int64_t n = to->shape.dim[d], t = to->stride[d], f = from->stride[d];
-        int last = c->ndim - 1;
-        if (n == 1) continue;
-        if (last >= 0 && c->to_stride[last] == n * t && c->from_stride[last] == n * f) {
-            c->dim[last] *= n;
-            c->to_stride[last] = t;
-            c->from_stride[last] = f;
-        } else {
-            c->dim[c->ndim] = n;
-            c->to_stride[c->ndim] = t;
-            c->from_stride[c->ndim++] = f;
-        }
-    }
-    while (c->ndim < 2) {   /* one row, or one element */
-        memmove(c->dim + 1, c->dim, (size_t)c->ndim * sizeof *c->dim);
-        memmove(c->to_stride + 1, c->to_stride, (size_t)c->ndim * sizeof *c->dim);
-        memmove(c->from_stride + 1, c->from_stride, (size_t)c->ndim * sizeof *c->dim);
-        c->dim[0] = 1;
-        c->to_stride[0] = c->from_stride[0] = 0;
-        c->ndim++;
-    }
+/* m rows of n elements from element i on. */
+static void copy_block(const copy *c, int64_t i, int64_t m, int64_t n) {
+    static const int64_t none[CT_WALK_MOST];
+    const ct_walk *w = &c->walk;
+    const int64_t *row = w->ndim ? w->stride[w->ndim - 1] : none;
+    int64_t at[CT_WALK_MOST];
+    ct_walk_at(w, i, at);
+    c->kernels->copy2d(m, n, c->from + at[FROM] * c->size, row[FROM], w->step[FROM], c->to + at[TO] * c->size, row[TO], w->step[TO], c->add);
 }
 
-/* Rows of the outermost loops together, row i: a block of one row, or more that lie in one block. */
+static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    copy_block(arg, begin, 1, end - begin);
+}
+
 static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const copy *c = arg;
-    int r = c->ndim - 2;
-    int64_t rows = c->dim[r], columns = c->dim[r + 1];
+    const ct_walk *w = &((copy *)arg)->walk;
+    int64_t rows = w->dim[w->ndim - 1];   /* of a block */
     while (begin < end) {
-        int64_t row = begin % rows, block = begin / rows, count = rows - row < end - begin ? rows - row : end - begin;
-        int64_t to = row * c->to_stride[r], from = row * c->from_stride[r];
-        for (int d = r - 1; d >= 0; d--) {
-            int64_t i = block % c->dim[d];
-            block /= c->dim[d];
-            to += i * c->to_stride[d];
-            from += i * c->from_stride[d];
-        }
-        c->kernels->copy2d(count, columns, c->from + from * c->size, c->from_stride[r], c->from_stride[r + 1], c->to + to * c->size,
-                           c->to_stride[r], c->to_stride[r + 1], c->add);
-        begin += count;
+        int64_t left = rows - begin % rows, m = left < end - begin ? left : end - begin;
+        copy_block(arg, begin * w->n, m, w->n);
+        begin += m;
     }
 }
 
 void ct_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
+    enum { PIECE = 16384, ROWS = 64 };   /* at least 64 rows, so that a transpose reads whole cache lines */
     if (to->numel == 0) return;
     ct_context *context = to->context;
     copy c = {.to = to->data, .from = from->data, .size = (int64_t)ct_dtype_size(to->dtype), .kernels = context->isa->of[to->dtype], .add = add};
-    merge(&c, to, from);
-    if (c.dim[c.ndim - 2] == 1 && c.ndim == 2) {   /* one long row: cut it into rows of a piece each */
-        int64_t piece = 16384, n = c.dim[1], rows = n / piece;
-        if (rows > 1) {
-            copy rest = c;
-            c.dim[0] = rows, c.dim[1] = piece;
-            c.to_stride[0] = piece * c.to_stride[1], c.from_stride[0] = piece * c.from_stride[1];
-            ct_parallel(context, rows, 1, copy_rows, &c);
-            rest.to += rows * c.to_stride[0] * c.size, rest.from += rows * c.from_stride[0] * c.size;
-            rest.dim[1] = n - rows * piece;
-            copy_rows(&rest, 0, 1, 0);
-            return;
-        }
-    }
-    int64_t rows = to->numel / c.dim[c.ndim - 1], grain = 16384 / c.dim[c.ndim - 1];
-    ct_parallel(context, rows, grain < 64 ? 64 : grain, copy_rows, &c);
+    ct_walk_over(&c.walk, to->shape, 2, (const ct_tensor *const[]){[TO] = to, [FROM] = from});
+    int64_t n = c.walk.n;
+    if (c.walk.ndim == 0) ct_parallel(context, n, PIECE, copy_range, &c);
+    else ct_parallel(context, to->numel / n, PIECE / n > ROWS ? PIECE / n : ROWS, copy_rows, &c);
 }
 
 ct_tensor *ct_tensor_dense(ct_tensor *tensor) {
