@@ -186,7 +186,27 @@ install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREF
 	    'Description: tensors, reverse-mode differentiation and transformers' 'Version: $(VERSION)' \
 	    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lcotangent' 'Libs.private: $(LIBS)' > $(DESTDIR)$(LIBDIR)/pkgconfig/cotangent.pc
 
-bench: $(SHARED) $(EXAMPLES) ## time the toy models, beside PyTorch where build/venv has it
+# Each with what is linked into it besides the library.
+BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak)
+bench_object = $(addprefix $(BUILD)/obj/bench/,$(addsuffix .o,$(1)))
+MACHINE = $(call bench_object,machine $(ISAS:%=fma_%))
+$(BUILD)/bench/rows: $(call bench_object,gpt micro attention)
+$(BUILD)/bench/gemm: $(MACHINE)
+$(BUILD)/bench/ops: $(BUILD)/obj/tests/cases.o
+$(BUILD)/bench/peak: $(MACHINE)
+$(BENCH): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(STATIC)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -ldl
+
+define bench_fma
+$(BUILD)/obj/bench/fma_$(1).o: bench/fma.c $(BUILD)/flags
+	@mkdir -p $$(@D)
+	$$(call if_quiet,CC)$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) -DCT_FMA_F32=fma_$(1)_f32 -DCT_FMA_F64=fma_$(1)_f64 -MMD -MP -c $$< -o $$@
+endef
+$(foreach i,$(ISAS),$(eval $(call bench_fma,$(i))))
+$(BUILD)/obj/bench/machine.o: ALL_CFLAGS += $(ISAS:%=-DCT_HAVE_%)
+
+bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW=toy,gemm THREADS=1 ROUNDS=9; see bench/README.md
 	@BUILD=$(BUILD) bench/run
 
 format: ## clang-format in place

@@ -1,0 +1,158 @@
+/* Matrix products through ct_matmul: every shape as NN, NT and TN, f32 and f64. Rounds in turns of ours, the machine's peak and,
+ * where libopenblas is there, its product: a share or a ratio is the median over rounds of what was measured side by side.
+ *
+ *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.1] [--openblas libopenblas.so.0]                     */
+#include "machine.h"
+
+#include <cotangent/cotangent.h>
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS_MOST = 99, ROUNDS_LEAST = 5 };
+
+typedef enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 } cblas_enum;
+typedef void sgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, float, const float *a, int lda, const float *b, int ldb, float,
+                      float *c, int ldc);
+typedef void dgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, double, const double *a, int lda, const double *b, int ldb,
+                      double, double *c, int ldc);
+typedef void set_threads_fn(int);
+
+static struct {
+    sgemm_fn *sgemm;
+    dgemm_fn *dgemm;
+} openblas;
+
+static ct_context *context;
+static const char *isa;
+static int threads = 1;
+static double budget = 0.1;   /* seconds of each side for a case, as far as ROUNDS_LEAST allows */
+
+static bool open_openblas(const char *path) {
+    void *library = path ? dlopen(path, RTLD_NOW) : NULL;
+    if (!path)
+        for (const char **p = (const char *[]){"libopenblas.so.0", "libopenblas.so", NULL}; *p && !library; p++) library = dlopen(*p, RTLD_NOW);
+    if (!library) return false;
+    set_threads_fn *set_threads;   /* ISO C has no cast from an object's pointer to a function's; POSIX wants this */
+    *(void **)&openblas.sgemm = dlsym(library, "cblas_sgemm");
+    *(void **)&openblas.dgemm = dlsym(library, "cblas_dgemm");
+    *(void **)&set_threads = dlsym(library, "openblas_set_num_threads");
+    if (!openblas.sgemm || !openblas.dgemm || !set_threads) return openblas.sgemm = NULL, false;
+    set_threads(threads);
+    return true;
+}
+
+typedef struct {
+    int64_t m, k, n;
+    bool f64, ta, tb;   /* whether a is stored as (K, M), b as (N, K) */
+    ct_tensor *a, *b, *c;
+} product;
+
+static void ours(const product *p) {
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_matmul(p->ta ? ct_transpose(p->a, 0, 1) : p->a, p->tb ? ct_transpose(p->b, 0, 1) : p->b);
+    ct_scope_close(scope);
+}
+
+static void theirs(const product *p) {
+    int m = (int)p->m, n = (int)p->n, k = (int)p->k, lda = p->ta ? m : k, ldb = p->tb ? k : n;
+    cblas_enum ta = p->ta ? TRANSPOSED : PLAIN, tb = p->tb ? TRANSPOSED : PLAIN;
+    if (p->f64) openblas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1, ct_data_f64(p->a), lda, ct_data_f64(p->b), ldb, 0, ct_data_f64(p->c), n);
+    else openblas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1, ct_data_f32(p->a), lda, ct_data_f32(p->b), ldb, 0, ct_data_f32(p->c), n);
+}
+
+/* The largest difference over the largest value: whether both compute the same product. */
+static double difference(const product *p) {
+    ct_scope scope = ct_scope_open_no_grad(context);
+    ct_tensor *a = p->ta ? ct_transpose(p->a, 0, 1) : p->a, *b = p->tb ? ct_transpose(p->b, 0, 1) : p->b, *c = ct_matmul(a, b);
+    theirs(p);
+    double worst = ct_item(ct_max(ct_abs(ct_sub(c, p->c)), CT_ALL, false)) / ct_item(ct_max(ct_abs(p->c), CT_ALL, false));
+    ct_scope_close(scope);
+    return worst;
+}
+
+/* Operations a second over n products. */
+static double rate(const product *p, void (*multiply)(const product *), int64_t n) {
+    double start = now();
+    for (int64_t i = 0; i < n; i++) multiply(p);
+    return 2 * (double)p->m * (double)p->n * (double)p->k * (double)n / (now() - start);
+}
+
+static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+
+static double median(double *x, int n) {
+    qsort(x, (size_t)n, sizeof *x, by_value);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+static void measure(product *p) {
+    ct_dtype dtype = p->f64 ? CT_F64 : CT_F32;
+    ct_scope scope = ct_scope_open(context);
+    p->a = ct_randn(context, dtype, p->ta ? CT_SHAPE(p->k, p->m) : CT_SHAPE(p->m, p->k));
+    p->b = ct_randn(context, dtype, p->tb ? CT_SHAPE(p->n, p->k) : CT_SHAPE(p->k, p->n));
+    p->c = ct_zeros(context, dtype, CT_SHAPE(p->m, p->n));
+    double worst = openblas.sgemm ? difference(p) : 0;
+    for (int i = 0; i < 2; i++) ours(p);
+
+    double flops = 2 * (double)p->m * (double)p->n * (double)p->k, once = flops / rate(p, ours, 1);
+    int64_t repeat = once < 0.002 ? (int64_t)(0.002 / once) + 1 : 1;
+    int rounds = (int)(budget / (once * (double)repeat));
+    rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
+    double speed[ROUNDS_MOST], share[ROUNDS_MOST], blas[ROUNDS_MOST], ratio[ROUNDS_MOST];
+    for (int i = 0; i < rounds; i++) {
+        if (openblas.sgemm && i % 2) blas[i] = rate(p, theirs, repeat);   /* neither is always first */
+        speed[i] = rate(p, ours, repeat);
+        if (openblas.sgemm && i % 2 == 0) blas[i] = rate(p, theirs, repeat);
+        share[i] = speed[i] / peak_flops(isa, p->f64, threads, 0.001);
+        if (openblas.sgemm) ratio[i] = speed[i] / blas[i];
+    }
+    printf("{\"dtype\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, \"layout\": \"%c%c\", \"threads\": %d, \"rounds\": %d, ",
+           p->f64 ? "f64" : "f32", (long long)p->m, (long long)p->k, (long long)p->n, p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', threads, rounds);
+    printf("\"gflops\": %.5g, \"share\": %.4f", 1e-9 * median(speed, rounds), median(share, rounds));
+    if (openblas.sgemm)
+        printf(", \"openblas\": %.5g, \"ratio\": %.4f, \"difference\": %.2g", 1e-9 * median(blas, rounds), median(ratio, rounds), worst);
+    printf("}\n");
+    fflush(stdout);
+    ct_scope_close(scope);
+}
+
+static int usage(const char *wrong) {
+    fprintf(stderr, "gemm: %s\nusage: gemm [--threads N] [--only MxKxN] [--dtype f32|f64] [--seconds S] [--openblas PATH|none]\n", wrong);
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    static const int64_t shapes[][3] = {
+        {16, 16, 16}, {32, 32, 32}, {64, 64, 64}, {128, 128, 128}, {384, 384, 384}, {768, 768, 768}, {1024, 1024, 1024}, {2048, 2048, 2048},
+        {768, 128, 384}, {768, 128, 512}, {2048, 384, 1152}, {2048, 384, 1536}, {256, 768, 2304}, {256, 768, 50257}};   /* the rows' own */
+    const char *path = NULL, *only = NULL, *dtype = NULL;
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 == argc) return usage(argv[i]);
+        if (!strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--only")) only = argv[i + 1];
+        else if (!strcmp(argv[i], "--dtype")) dtype = argv[i + 1];
+        else if (!strcmp(argv[i], "--seconds")) budget = atof(argv[i + 1]);
+        else if (!strcmp(argv[i], "--openblas")) path = argv[i + 1];
+        else return usage(argv[i]);
+    }
+    isa = isa_in_use();
+    context = ct_context_new((ct_context_opts){.seed = 1, .threads = threads, .on_error = ct_error_die});
+    if (ct_error(context) || !isa) return fprintf(stderr, "gemm: %s\n", context ? ct_error_message(context) : "out of memory"), 1;
+    if ((!path || strcmp(path, "none")) && !open_openblas(path) && path) return fprintf(stderr, "gemm: %s\n", dlerror()), 1;
+
+    int64_t own[3];
+    bool one = only && sscanf(only, "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &own[0], &own[1], &own[2]) == 3;
+    if (only && !one) return usage(only);
+    for (int f64 = 0; f64 < 2; f64++)
+        for (size_t i = 0; i < (one ? 1 : sizeof shapes / sizeof *shapes); i++)
+            for (int layout = 0; layout < 3; layout++) {
+                const int64_t *s = one ? own : shapes[i];
+                if (!dtype || !strcmp(dtype, f64 ? "f64" : "f32"))
+                    measure(&(product){.m = s[0], .k = s[1], .n = s[2], .f64 = f64, .ta = layout == 2, .tb = layout == 1});
+            }
+    ct_context_free(context);
+    return 0;
+}

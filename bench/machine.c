@@ -1,0 +1,131 @@
+#include "machine.h"
+
+#include <cotangent/cotangent.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_THREADS = 64 };
+
+double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool runs(const char *isa) {
+    ct_context *context = ct_context_new((ct_context_opts){.isa = isa, .threads = 1});
+    bool ok = ct_error(context) == CT_OK;
+    ct_context_free(context);
+    return ok;
+}
+
+const char *isa_in_use(void) {
+    static const char *const names[] = {
+#define NAME(isa) #isa,
+        MACHINE_ISAS(NAME)};
+    const char *wanted = getenv("CT_ISA");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if ((!wanted || !*wanted || !strcmp(wanted, names[i])) && runs(names[i])) return names[i];
+    return NULL;
+}
+
+/* Runs work(arg, i) on threads 0 ... threads - 1 at once. */
+typedef struct {
+    void (*work)(void *arg, int thread);
+    void *arg;
+    int thread;
+} task;
+
+static void *run_task(void *p) {
+    const task *t = p;
+    t->work(t->arg, t->thread);
+    return NULL;
+}
+
+static void run_all(void (*work)(void *, int), void *arg, int threads) {
+    task tasks[MAX_THREADS];
+    pthread_t handles[MAX_THREADS];
+    bool started[MAX_THREADS] = {false};
+    for (int i = 0; i < threads; i++) tasks[i] = (task){work, arg, i};
+    for (int i = 1; i < threads; i++) started[i] = !pthread_create(&handles[i], NULL, run_task, &tasks[i]);
+    run_task(&tasks[0]);
+    for (int i = 1; i < threads; i++)
+        if (started[i]) pthread_join(handles[i], NULL);
+}
+
+/* ---- FMA ---- */
+
+typedef struct {
+    double (*loop)(int64_t);
+    double seconds, rate[MAX_THREADS];
+} fma_args;
+
+/* Each thread times itself: starting threads is no part of it. */
+static void fma_work(void *arg, int thread) {
+    fma_args *a = arg;
+    double start = now(), done = 0, seconds = 0;
+    while (seconds < a->seconds) done += a->loop(4000), seconds = now() - start;
+    a->rate[thread] = done / seconds;
+}
+
+static double (*find_loop(const char *isa, bool f64))(int64_t) {
+#define MATCH(name) \
+    if (!strcmp(isa, #name)) return f64 ? fma_##name##_f64 : fma_##name##_f32;
+#if defined(CT_HAVE_avx512)
+    MATCH(avx512)
+#endif
+#if defined(CT_HAVE_avx2)
+    MATCH(avx2)
+#endif
+#if defined(CT_HAVE_neon)
+    MATCH(neon)
+#endif
+    MATCH(scalar)
+    return NULL;
+}
+
+double peak_flops(const char *isa, bool f64, int threads, double seconds) {
+    fma_args a = {find_loop(isa, f64), seconds, {0}};
+    double sum = 0;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
+    if (!a.loop) return 0;
+    run_all(fma_work, &a, threads);
+    for (int i = 0; i < threads; i++) sum += a.rate[i];
+    return sum;
+}
+
+/* ---- memory ---- */
+
+typedef struct {
+    float *a, *b, *c;
+    int64_t count;
+    int threads;
+} triad_args;
+
+static void triad_work(void *arg, int thread) {
+    const triad_args *t = arg;
+    int64_t from = t->count * thread / t->threads, to = t->count * (thread + 1) / t->threads;
+    float *restrict a = t->a;
+    const float *restrict b = t->b, *restrict c = t->c;
+    for (int64_t i = from; i < to; i++) a[i] = b[i] + 3 * c[i];
+}
+
+double peak_bandwidth(int threads, int64_t count, int passes) {
+    float *room = malloc((size_t)count * 3 * sizeof(float));
+    if (!room) return 0;
+    for (int64_t i = 0; i < 3 * count; i++) room[i] = 1;
+    if (threads > MAX_THREADS) threads = MAX_THREADS;
+    triad_args t = {room, room + count, room + 2 * count, count, threads};
+    double best = 0;
+    for (int i = 0; i < passes; i++) {
+        double start = now();
+        run_all(triad_work, &t, threads);
+        double rate = (double)count * 3 * sizeof(float) / (now() - start);
+        if (rate > best) best = rate;
+    }
+    free(room);
+    return best;
+}

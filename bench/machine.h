@@ -1,0 +1,21 @@
+/* What the machine could do, measured: the ceiling that a row's share is of. */
+#ifndef MACHINE_H
+#define MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MACHINE_ISAS(X) X(avx512) X(avx2) X(neon) X(scalar)   /* the best first */
+#define MACHINE_DECLARE(isa) double fma_##isa##_f32(int64_t n), fma_##isa##_f64(int64_t n);
+MACHINE_ISAS(MACHINE_DECLARE)
+
+double now(void);                     /* seconds, from a clock that only goes forward */
+const char *isa_in_use(void);         /* of a context made with isa = NULL here; NULL: none can be made */
+
+/* Operations a second of `threads` threads at once over about `seconds`, an FMA as two. */
+double peak_flops(const char *isa, bool f64, int threads, double seconds);
+
+/* Bytes a second of a[i] = b[i] + s c[i] on arrays larger than most caches, the best of some passes: three moved for each i. */
+double peak_bandwidth(int threads, int64_t count, int passes);
+
+#endif

@@ -1,0 +1,119 @@
+/* Runs one row. Reads from stdin how many steps a round has, a number a line; makes the round, and prints its time as a line of
+ * JSON. At the end of the input, memory. So another program can run two of these in turns:
+ *
+ *     echo 10 | build/bench/rows toy --threads 2                                                                            */
+#include "row.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+uint32_t name_bits(const char *name, uint32_t i) {
+    uint32_t h = 2166136261u;
+    for (; *name; name++) h = (h ^ (uint8_t)*name) * 16777619u;
+    h ^= i * 0x9E3779B9u;
+    h = (h ^ h >> 16) * 0x85EBCA6Bu;
+    h = (h ^ h >> 13) * 0xC2B2AE35u;
+    return h ^ h >> 16;
+}
+
+void fill(ct_tensor *tensor, const char *name, double std) {
+    float *x = ct_data_f32(tensor), a = (float)(sqrt(3) * std);
+    for (int64_t i = 0; i < ct_numel(tensor); i++) x[i] = a * ((float)(name_bits(name, (uint32_t)i) >> 8) * 0x1p-23f - 1);
+}
+
+void fill_module(ct_module *module, double std, double std_residual) {
+    for (ct_param p = {0}; ct_module_next(module, &p);) {
+        bool residual = strstr(p.name, "out_proj.weight") || strstr(p.name, "linear2.weight");
+        if (ct_ndim(p.tensor) == 2) fill(p.tensor, p.name, residual ? std_residual : std);
+        else if (strstr(p.name, "bias")) ct_init_constant(p.tensor, 0);
+    }
+}
+
+double sum_of_sizes(ct_tensor *tensor) {
+    double sum = 0;
+    const float *x = tensor ? ct_data_f32(tensor) : NULL;
+    for (int64_t i = 0; x && i < ct_numel(tensor); i++) sum += fabs((double)x[i]);
+    return x ? sum : NAN;
+}
+
+/* The largest resident memory of this program, in bytes. Linux's ru_maxrss starts from that of the program that started this
+ * one, so the kernel's own line is read where there is one. */
+static long long peak_memory(void) {
+    long long kilobytes = -1;
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && kilobytes < 0 && fgets(line, sizeof line, file)) sscanf(line, "VmHWM: %lld", &kilobytes);
+    if (file) fclose(file);
+    if (kilobytes < 0) {
+        struct rusage usage;
+        getrusage(RUSAGE_SELF, &usage);
+        kilobytes = usage.ru_maxrss;
+    }
+    return kilobytes * 1024;
+}
+
+static const row *find(const char *name, int64_t *number) {
+    const row *all[] = {gpt_rows, micro_rows, attention_rows};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (const row *r = all[i]; r->name; r++) {
+            size_t n = strlen(r->name);
+            char *end = NULL;
+            if (strncmp(name, r->name, n)) continue;
+            if (r->name[n - 1] == '_') *number = strtoll(name + n, &end, 10);
+            if (r->name[n - 1] == '_' ? *number > 0 && end && !*end : !name[n]) return r;
+        }
+    return NULL;
+}
+
+static int usage(const char *wrong) {
+    fprintf(stderr, "rows: %s\nusage: rows ROW [--threads N] [--names FILE]   and on stdin, a line a round: how many steps\n", wrong);
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    const char *names = "bench/names.txt";
+    int threads = 1;
+    int64_t number = 0, steps = 0, calls = 0;
+    for (int i = 2; i < argc; i += 2) {
+        if (i + 1 < argc && !strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
+        else if (i + 1 < argc && !strcmp(argv[i], "--names")) names = argv[i + 1];
+        else return usage(argv[i]);
+    }
+    const row *r = argc > 1 ? find(argv[1], &number) : NULL;
+    if (!r) return usage(argc > 1 ? "no such row" : "which row?");
+
+    ct_context *context = ct_context_new((ct_context_opts){.seed = 1, .threads = threads, .on_error = ct_error_die});
+    if (ct_error(context)) return fprintf(stderr, "rows: %s\n", context ? ct_error_message(context) : "out of memory"), 1;
+    if (!r->make(r, context, number, names)) return 1;
+    r->step(context);
+    printf("{\"row\": \"%s\", \"threads\": %d, \"value\": %.9g}\n", argv[1], threads, r->value());
+    fflush(stdout);
+
+    steps = 1;
+    for (char line[64]; fgets(line, sizeof line, stdin);) {
+        long long n = atoll(line);
+        double start = now();
+        for (long long i = 0; i < n; i++, steps++) {
+            if (steps == 2) calls = ct_memory(context).allocator_calls;
+            r->step(context);
+        }
+        double seconds = now() - start;
+        printf("{\"steps\": %lld, \"seconds\": %.9f, \"value\": %.9g}\n", n, seconds, r->value());
+        fflush(stdout);
+    }
+    ct_memory_stats memory = ct_memory(context);
+    printf("{\"memory\": %lld, \"peak\": %lld, \"pooled\": %lld, ", peak_memory(), (long long)memory.peak, (long long)memory.pooled);
+    if (steps > 2) printf("\"calls_from_third_step\": %lld, ", (long long)(memory.allocator_calls - calls));
+    printf("\"steps\": %lld}\n", (long long)steps);
+    ct_context_free(context);
+    return 0;
+}
