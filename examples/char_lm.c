@@ -18,6 +18,7 @@ static double lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay 
 static const char *out = ".", *save_path = NULL, *sample = NULL, *prompt = NULL;
 static unsigned char *text; /* the ids of its bytes */
 static long long text_length, text_room;
+static uint64_t phase; /* of the last training window: steps of the golden ratio cover the text evenly, which chance does not */
 
 typedef struct {
     ct_context *context;
@@ -82,7 +83,7 @@ static ct_tensor *features(const gpt *m, ct_tensor *ids) {
     return ct_forward(m->ln_f, x);
 }
 
-/* The mean loss over k windows of t ids: in training random ones of ids (n), with their gradients; else consecutive ones. */
+/* The mean loss over k windows of t ids: in training some of ids (n), with their gradients; else consecutive ones. */
 static double window_loss(const gpt *m, const unsigned char *ids, int64_t n, int64_t k, int64_t t) {
     bool training = ct_module_training(m->root);
     ct_scope scope = training ? ct_scope_open(m->context) : ct_scope_open_no_grad(m->context);
@@ -90,7 +91,8 @@ static double window_loss(const gpt *m, const unsigned char *ids, int64_t n, int
     int64_t *in = ct_data_i64(x), *next = ct_data_i64(y);
     check(m->context, EXIT_FAILED);
     for (int64_t i = 0; i < k; i++) {
-        int64_t start = training ? ct_random_below(m->context, n - t) : i * t;
+        int64_t start = i * t;
+        if (training) start = (int64_t)((double)((phase += 0x9e3779b97f4a7c15u) >> 32) / 4294967296.0 * (double)(n - t));
         for (int64_t j = 0; j < t; j++) in[i * t + j] = ids[start + j], next[i * t + j] = ids[start + j + 1];
     }
     ct_tensor *f = ct_reshape(features(m, x), CT_SHAPE(k * t, width)); /* (k, t, E) -> (k t, E) */
@@ -105,9 +107,8 @@ static double window_loss(const gpt *m, const unsigned char *ids, int64_t n, int
 /* The mean loss over ids (n) in consecutive windows, the last one shorter. NaN after Ctrl-C. */
 static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
     double sum = 0;
-    int64_t t = window;
     ct_module_train(m->root, false);
-    for (int64_t from = 0, k; from < n - 1; from += k * t) {
+    for (int64_t from = 0, t = window, k; from < n - 1; from += k * t) {
         if (interrupted()) return NAN;
         k = (n - 1 - from) / t < MEASURED ? (n - 1 - from) / t : MEASURED;
         if (k == 0) k = 1, t = n - 1 - from;
@@ -143,12 +144,12 @@ static void load(gpt *m, const char *path) {
 static void train(gpt *m, const char *path, const char *picture) {
     long long held = text_length / 10, n = text_length - held, some = held < 128 * window ? held : 128 * window, done = 0, points = 0;
     ct_adamw_opts adamw = {.beta1 = beta1, .beta2 = beta2, .weight_decay = weight_decay, .decay_matrices_only = true};
-    ct_lr_cosine_opts rate = {.peak = lr, .floor = min_lr, .warmup = warmup, .total = steps};
     ct_optim *optim = ct_adamw_new(m->root, adamw);
     ct_tensor *room = ct_zeros(m->context, CT_F64, CT_SHAPE(3, steps + 2)); /* the context frees it */
     double *losses = ct_data_f64(room), *at = losses + steps + 2, *values = at + steps + 2, value = NAN;
     check(m->context, EXIT_FAILED);
     printf("%lld parameters; %lld bytes of text, %d different ones\n", (long long)ct_module_count(m->root), text_length, m->letters);
+    phase = (uint64_t)ct_random_below(m->context, INT64_MAX);
     catch_interrupts();
     progress bar = {steps, (double)(batch * window), "tokens/s", now(), 0};
     for (; done < steps && !interrupted(); done++) {
@@ -156,7 +157,7 @@ static void train(gpt *m, const char *path, const char *picture) {
         ct_optim_zero_grad(optim);
         losses[done] = window_loss(m, text, n, batch, window);
         if (clip > 0) ct_clip_grad_norm(m->root, clip);
-        ct_optim_set_lr(optim, ct_lr_cosine(rate, done));
+        ct_optim_set_lr(optim, ct_lr_cosine((ct_lr_cosine_opts){.peak = lr, .floor = min_lr, .warmup = warmup, .total = steps}, done));
         ct_optim_step(optim);
         check(m->context, EXIT_FAILED);
         if (!isfinite(losses[done])) fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr", done + 1);
@@ -228,9 +229,8 @@ int main(int argc, char **argv) {
         {"out", TEXT, &out, "DIR", "where the loss curve goes, and the model", 0, 0},
         {"save", TEXT, &save_path, "FILE", "where the model goes instead", 0, 0},
     };
-    int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags,
-                           "[flags] FILE...\n\n"
-                           "Trains a GPT on the bytes of text files, or with --sample FILE writes text from a trained one.\n\nThe model:");
+    const char *usage = "[flags] FILE...\n\nTrains a GPT on text files, or with --sample writes text from a trained one.\n\nThe model:";
+    int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
     if (sample && files) fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
     if (!sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
     static gpt m;
