@@ -2,7 +2,7 @@
  *
  * Query heads h G ... h G + G - 1 share key head h. Their queries are one matrix (G T, d) against its keys, which so are never
  * repeated. */
-#include "op.h"
+#include "attention.h"
 
 #include <math.h>
 
@@ -53,13 +53,22 @@ static bool kept(ct_context *context, const ct_attention_opts *opts, int64_t t, 
     return ct_ready(context);
 }
 
-static ct_attention_out attend(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
+/* x (B, H, S, d) with zeros for the keys that are hidden, whatever stands there: their gradients are zeros, and no product sees them. */
+static ct_tensor *seen(ct_tensor *x, ct_tensor *keys) {
+    return ct_where(ct_view(ct_contiguous(keys), CT_SHAPE(keys->shape.dim[0], 1, keys->shape.dim[1], 1)), x, ct_zeros(x->context, x->dtype, CT_SCALAR));
+}
+
+/* Written out, so that the weights are a tensor like any other. */
+static ct_attention_out composed(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
     const int64_t b = q->shape.dim[0], h = q->shape.dim[1], t = q->shape.dim[2], d = q->shape.dim[3];
     const int64_t h_kv = k->shape.dim[1], s = k->shape.dim[2], d_v = v->shape.dim[3], group = h_kv > 0 ? h / h_kv : 1;
-    const double scale = opts->scale != 0 ? opts->scale : d > 0 ? 1 / sqrt((double)d) : 1;
     ct_tensor *keep;
     if (!kept(q->context, opts, t, s, &keep)) return (ct_attention_out){0};
-    q = ct_reshape(ct_scale(q, scale), CT_SHAPE(b, h_kv, group * t, d));
+    if (opts->key_mask) {
+        k = seen(k, opts->key_mask);
+        v = seen(v, opts->key_mask);
+    }
+    q = ct_reshape(ct_scale(q, opts->scale), CT_SHAPE(b, h_kv, group * t, d));
     ct_tensor *scores = ct_view(ct_matmul(q, ct_transpose(k, -1, -2)), CT_SHAPE(b, h, t, s)); /* (B, H_kv, G T, S) -> (B, H, T, S) */
     if (opts->mask && opts->mask->dtype != CT_BOOL) scores = ct_add(scores, opts->mask);
     ct_tensor *weights = ct_masked_softmax(scores, keep, -1);
@@ -68,13 +77,25 @@ static ct_attention_out attend(ct_tensor *q, ct_tensor *k, ct_tensor *v, const c
     return (ct_attention_out){ct_view(out, CT_SHAPE(b, h, t, d_v)), weights};
 }
 
+static ct_tensor *fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
+    attention_attrs set = {.causal = opts->causal, .scale = opts->scale, .dropout = opts->dropout};
+    if (opts->dropout > 0) {
+        const ct_rng next = ct_rng_next(q->context);
+        set.random = (ct_random){next.seed, next.stream};
+    }
+    return attention_fused((ct_tensor *[ATTENTION_INPUTS]){q, k, v, opts->mask, opts->key_mask}, &set);
+}
+
 ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts) {
     ct_context *context = ct_context_of(q ? q : k ? k : v);
     if (!ct_ready(context) || !check(context, q, k, v, &opts)) return (ct_attention_out){0};
+    const int64_t d = q->shape.dim[3];
+    if (opts.scale == 0) opts.scale = d > 0 ? 1 / sqrt((double)d) : 1;
+    if (!opts.need_weights) return (ct_attention_out){fused(q, k, v, &opts), NULL};
     const ct_scope scope = ct_scope_open(context);
-    ct_attention_out y = attend(q, k, v, &opts);
+    ct_attention_out y = composed(q, k, v, &opts);
     y.out = ct_scope_keep(scope, y.out);
-    y.weights = y.out && opts.need_weights ? ct_scope_keep(scope, y.weights) : NULL;
+    y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
     ct_scope_close(scope);
     return y;
 }

@@ -162,7 +162,7 @@ START_TEST(heads_of_a_projection) { /* strided q, k, v: views of one (B, T, 3 E)
             if (dense) part[i] = ct_contiguous(part[i]);
         }
         ct_zero_grad(packed);
-        out[dense] = ct_attention(part[0], part[1], part[2], (ct_attention_opts){.causal = true}).out;
+        out[dense] = ct_contiguous(ct_attention(part[0], part[1], part[2], (ct_attention_opts){.causal = true}).out);
         backward(out[dense]);
         grad[dense] = ct_add_scalar(ct_grad(packed), 0);
     }

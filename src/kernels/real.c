@@ -9,6 +9,7 @@ INLINE element element_of(double value) { return (real)value; }
 INLINE int64_t whole(element x) { return whole_of(x); }
 INLINE element plus(element a, element b) { return a + b; }
 
+#include "attention.h"
 #include "compare.h"
 #include "data.h"
 #include "gemm.h"
@@ -56,5 +57,5 @@ const ct_kernels CT_TABLE = {
     .layer_norm = layer_norm, .layer_norm_backward = layer_norm_backward, .rms_norm = rms_norm, .rms_norm_backward = rms_norm_backward,
     .cross_entropy = cross_entropy, .cross_entropy_backward = cross_entropy_backward, .rope = rope,
     .uniform = uniform, .normal = normal, .dropout = dropout, .adam = adam, .sgd = sgd,
-    .gemm = GEMM_KERNELS,
+    .gemm = GEMM_KERNELS, .attention = ATTENTION_KERNELS,
 };

@@ -1,0 +1,77 @@
+/* What the two directions of fused attention share: the operands where they lie, the masks on a panel of scores, scratch. */
+#ifndef CT_OPS_ATTENTION_H
+#define CT_OPS_ATTENTION_H
+
+#include "op.h"
+
+typedef struct {
+    bool causal;
+    double scale, dropout;
+    ct_random random;
+} attention_attrs;
+
+/* A (B, H, T, d) tensor where it lies; also a mask, whose strides are 0 where it repeats. */
+typedef struct {
+    char *data;
+    int64_t stride[4];   /* in elements */
+} attention_part;
+
+typedef struct {
+    attention_attrs set;
+    const ct_kernels *k;
+    int64_t size;                                    /* of an element, in bytes */
+    int64_t batch, heads, kv_heads, group, t, s, d, dv;
+    attention_part q, key, value, out, mask, keys;   /* keys is (B, 1, 1, S); data NULL: no such mask */
+    bool mask_is_bool;
+    char *max, *inverse;                             /* (B, H, T): of each query's scores, and 1 / sum e^(score - max) */
+} attention;
+
+enum { ATTENTION_INPUTS = 5 };   /* q, k, v, mask, key mask */
+
+attention attention_of(const ct_call *c, ct_tensor *out, ct_tensor *stats);
+attention_part attention_part_of(const ct_tensor *x, ct_shape shape);   /* x broadcast to four dims */
+/* A new (B, H, T, n), in memory (B, T, H, n) where x is: heads that were split without moving can then be joined so. */
+ct_tensor *attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n);
+
+ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs);   /* the op; no shape is checked */
+bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad);
+
+static inline int64_t attention_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t attention_pieces(int64_t n, int64_t size) { return n / size + (n % size != 0); }
+static inline int64_t attention_up(int64_t n, int64_t size) { return attention_pieces(n, size) * size; }
+
+/* How many lanes of a panel to compute for n in use. */
+static inline int64_t attention_width(const attention *a, int64_t n) { return n <= a->k->attention.lanes ? a->k->attention.lanes : a->k->gemm.nr; }
+
+static inline char *attention_at(const attention *a, attention_part x, int64_t b, int64_t h, int64_t row, int64_t col) {
+    return x.data + (b * x.stride[0] + h * x.stride[1] + row * x.stride[2] + col * x.stride[3]) * a->size;
+}
+
+/* A place in a worker's scratch: with base NULL only its size is counted. A size that overflows is SIZE_MAX from then on. */
+char *attention_carve(const attention *a, char *base, size_t *used, int64_t rows, int64_t cols);
+
+/* A block of keys or values as it is to be packed: where it lies, or, where the key mask hides some of it, in `stage` with zeros for what
+ * is hidden, so that no product ever sees that. cols is d or dv. */
+typedef struct {
+    const char *data;
+    int64_t row, col;
+} attention_rows;
+attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols, char *stage);
+bool attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n);        /* does the key mask hide some of these? */
+bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n);
+
+/* Panels of `lanes` columns each, packed as a product's B: panel i holds columns i nr on. x is rows x columns with those steps. */
+void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed, int64_t packed_rows);
+/* Panels of mr rows each, packed as a product's A; panel i holds rows i mr on, packed_cols columns each. */
+void attention_pack_a(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed, int64_t packed_cols);
+
+/* c[m][width] = or += alpha A B: A packed as above, B one panel of k rows. c's rows are c_row apart. */
+void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const char *packed_a, int64_t packed_cols, const char *panel,
+                       double alpha, bool add, char *c, int64_t c_row);
+
+/* Hides what the masks hide in the scores of queries q0 ... q0 + nq - 1 and keys k0 ... k0 + nk - 1 of one head, and adds a float mask.
+ * Rows are queries and lanes keys, or, `turned`, rows keys and lanes queries. bias has room for a panel, stage for nr rows of nk. */
+void attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *panel, char *bias,
+                     char *stage);
+
+#endif

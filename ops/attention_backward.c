@@ -1,0 +1,293 @@
+/* attention, fused, backward: for each block of queries and keys, with P from the scores computed again and D_i = <dO_i, O_i>,
+ *
+ *     dV += P^T dO,  dP = dO V^T,  dS = P (dP - D),  dQ += scale dS K,  dK += scale dS^T Q,  dmask += dS
+ *
+ * (with dropout's factors M: dV += (P M)^T dO, dP = (dO V^T) M). Dao et al. 2022, arXiv:2205.14135. Here a key is a lane.
+ *
+ * Queries and keys of a head are cut into n ranges each, and a cell is one range of queries against one of keys: with each block's P
+ * it does all five products. Cells (i, i + s mod n) share no range, so for s = 0, 1, ... n - 1 in turn those of all heads run side by
+ * side, and each gradient is added up in one order, whatever the threads:
+ *
+ *     keys    0 1 2 3          s where a cell runs
+ *     query 0 0 1 2 3          (causal: those above the diagonal have nothing to do)
+ *           1 3 0 1 2
+ *           2 2 3 0 1
+ *           3 1 2 3 0
+ *
+ * The query heads of one key head belong to one cell. Where a mask that wants a gradient repeats over batch or heads, the cells that
+ * share a part of it form one piece of work, or a few with a sum each. */
+#include "attention.h"
+
+#include <string.h>
+
+#include "update.h"
+
+enum {
+    RANGE = 512, RANGE_BYTES = 640 << 10,   /* keys of a cell, and what they may take packed; queries as many */
+    QUERIES = 120, KEYS = 128,              /* a block's; 120 is a multiple of every mr */
+    PARTS = 8,                              /* sums of a shared mask's gradient */
+};
+
+typedef struct {
+    attention a;
+    attention_part g, dq, dk, dv, dmask;
+    int64_t mask_dims[4];               /* of the mask's gradient; 1 where it repeats */
+    int64_t part;                       /* elements from one part of dmask to the next */
+    int64_t n, tr, sr, step, keys;      /* ranges, queries and keys of one; s; keys of a block */
+    int64_t shared_b, shared_h, parts;  /* batches and key heads that share a mask's gradient, in so many pieces */
+    bool shared_cells, add;             /* one piece does all cells of a head; gradients hold something */
+    char *scratch;
+    size_t bytes;
+} backward;
+
+/* A worker's scratch. Packed as A: ..._a, as B: ..._b. */
+typedef struct {
+    char *kt_b, *vt_b, *k_b;            /* keys (d, keys), values (dv, keys), keys (keys, d): of a range */
+    char *dkt, *dvt;                    /* panels of keys: (d, nr), (dv, nr) */
+    char *q_a, *g_a, *qt_a, *gt_a;      /* a block of queries (queries, d), of dO (queries, dv); the same turned */
+    char *dq, *dot;                     /* (queries, d), (queries) */
+    char *s, *dp, *ds_a;                /* panels (queries, nr); dS (queries, keys of a block) */
+    char *bias, *stage, *drop, *ones, *sums;
+} room;
+
+static int64_t columns(const attention *a) { return attention_up(a->d, a->k->gemm.nr); }
+
+static room rooms(const backward *f, char *base, size_t *used) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, keys = attention_up(f->sr, nr), rows = attention_up(attention_min(QUERIES, f->tr), mr);
+    const int64_t d = attention_up(a->d, mr), dv = attention_up(a->dv, mr);
+    const bool dropped = a->set.dropout > 0;
+    room r;
+    r.kt_b = attention_carve(a, base, used, keys, a->d);
+    r.vt_b = attention_carve(a, base, used, keys, a->dv);
+    r.k_b = attention_carve(a, base, used, keys, columns(a));
+    r.dkt = attention_carve(a, base, used, keys, a->d);
+    r.dvt = attention_carve(a, base, used, keys, a->dv);
+    r.q_a = attention_carve(a, base, used, rows, a->d);
+    r.g_a = attention_carve(a, base, used, rows, a->dv);
+    r.qt_a = attention_carve(a, base, used, rows, d);
+    r.gt_a = attention_carve(a, base, used, rows, dv);
+    r.dq = attention_carve(a, base, used, rows, columns(a));
+    r.dot = attention_carve(a, base, used, rows, 1);
+    r.s = attention_carve(a, base, used, rows, nr);
+    r.dp = attention_carve(a, base, used, rows, nr);
+    r.ds_a = attention_carve(a, base, used, rows, f->keys);
+    r.bias = attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
+    r.stage = attention_carve(a, base, used, a->keys.data ? f->sr : 0, a->d > a->dv ? a->d : a->dv);
+    r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->keys);
+    r.ones = attention_carve(a, base, used, dropped ? f->keys : 0, 1);
+    r.sums = attention_carve(a, base, used, nr, 1);
+    return r;
+}
+
+/* ---- one panel of keys ---- */
+
+/* dmask += dS, summed where the mask repeats. */
+static void add_mask(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, const char *ds, int64_t part) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, row = f->dmask.stride[2], col = f->dmask.stride[3];
+    char *to = attention_at(a, f->dmask, b, h, q0, k0) + part * f->part * a->size;
+    if (row != 0) {
+        a->k->copy2d(nq, nk, ds, nr, 1, to, row, col, true);
+    } else {
+        a->k->sum(nq, nk, ds, nr, r->sums);
+        a->k->copy2d(1, nk, r->sums, nk, 1, to, nk, col, true);
+    }
+}
+
+/* x times the factors of dropout, of which r->drop holds a block's. */
+static void multiply(const backward *f, const room *r, int64_t first, int64_t nq, int64_t col, int64_t nk, char *x) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr;
+    for (int64_t i = 0; i < nq; i++) {
+        char *row = x + i * nr * a->size;
+        a->k->mul(nk, row, 1, r->drop + ((first + i) * f->keys + col) * a->size, 1, row);
+    }
+}
+
+/* Queries q0 + first ... q0 + nq - 1 against the panel of keys from k0 on, which is panel `panel` of its range and starts at column col of
+ * its block. Leaves dS packed in ds_a. */
+static void panel_of_keys(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk,
+                          int64_t panel, int64_t col, int64_t part) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
+    const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
+    attention_product(a, rows, width, a->d, r->q_a + first * a->d * a->size, a->d, r->kt_b + at * a->d, a->set.scale, false, r->s, nr);
+    attention_masks(a, b, h, q0 + first, rows, k0, nk, false, r->s, r->bias, NULL);
+    attention_product(a, rows, width, a->dv, r->g_a + first * a->dv * a->size, a->dv, r->vt_b + at * a->dv, 1, false, r->dp, nr);
+    if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->dp);
+    a->k->attention.scores(rows, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size);
+    if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->s);
+    if (f->dmask.data) add_mask(f, r, b, h, q0 + first, rows, k0, nk, r->dp, part);
+    attention_product(a, a->dv, width, rows, r->gt_a + first * mr * a->size, nq, r->s, 1, true, r->dvt + at * a->dv, nr);
+    attention_product(a, a->d, width, rows, r->qt_a + first * mr * a->size, nq, r->dp, a->set.scale, true, r->dkt + at * a->d, nr);
+    attention_pack_a(a, rows, nk, r->dp, nr, 1, r->ds_a + (first * f->keys + col * mr) * a->size, f->keys);
+}
+
+/* ---- a block of queries against a range of keys ---- */
+
+/* dQ += scale dS K for the keys from k0 on, the block's first, which are rows at, ... of the range. */
+static void add_queries(const backward *f, const room *r, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t at) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, wide = columns(a), keys = attention_up(f->sr, nr);
+    for (int64_t i = 0; i < nq; i += mr) {
+        const int64_t seen = a->set.causal ? attention_min(nk, q0 + i + mr - k0) : nk;
+        if (seen <= 0) continue;
+        for (int64_t j = 0; j < a->d; j += nr)
+            a->k->gemm.tile(attention_min(mr, nq - i), attention_width(a, a->d - j), seen, r->ds_a + i * f->keys * a->size,
+                            r->k_b + (j * keys + at * nr) * a->size, a->set.scale, true, r->dq + (i * wide + j) * a->size, wide, 1);
+    }
+}
+
+static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t part) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
+    const attention_part *q = &a->q, *g = &f->g, *o = &a->out;
+    const char *at_q = attention_at(a, *q, b, h, q0, 0), *at_g = attention_at(a, *g, b, h, q0, 0);
+    attention_pack_a(a, nq, a->d, at_q, q->stride[2], q->stride[3], r->q_a, a->d);
+    attention_pack_a(a, a->d, nq, at_q, q->stride[3], q->stride[2], r->qt_a, nq);
+    attention_pack_a(a, nq, a->dv, at_g, g->stride[2], g->stride[3], r->g_a, a->dv);
+    attention_pack_a(a, a->dv, nq, at_g, g->stride[3], g->stride[2], r->gt_a, nq);
+    a->k->attention.dots(nq, a->dv, at_g, g->stride[2], g->stride[3], attention_at(a, *o, b, h, q0, 0), o->stride[2], o->stride[3], r->dot);
+    a->k->fill(nq * columns(a), 0, r->dq);
+    for (int64_t j = 0; j < nk; j += f->keys) {
+        const int64_t n = attention_min(f->keys, nk - j);
+        if (a->set.causal && k0 + j > q0 + nq - 1) break;
+        if (attention_hides_all(a, b, k0 + j, n)) continue;
+        if (a->set.dropout > 0)
+            for (int64_t i = 0; i < nq; i++)
+                a->k->dropout(n, ((b * a->heads + h) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
+                              r->drop + i * f->keys * a->size);
+        for (int64_t p = 0; p < n; p += nr) {   /* queries before the panel's first key see none of it */
+            const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
+            if (first < nq) panel_of_keys(f, r, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
+        }
+        add_queries(f, r, q0, nq, k0 + j, n, j);
+    }
+    if (f->dq.data)
+        a->k->copy2d(nq, a->d, r->dq, columns(a), 1, attention_at(a, f->dq, b, h, q0, 0), f->dq.stride[2], f->dq.stride[3], f->add);
+}
+
+/* ---- a cell ---- */
+
+static void pack_keys(const backward *f, const room *r, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, keys = attention_up(f->sr, nr);
+    attention_rows rows = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->stage);
+    attention_pack_b(a, a->dv, nk, rows.data, rows.col, rows.row, r->vt_b, a->dv);
+    rows = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
+    attention_pack_b(a, a->d, nk, rows.data, rows.col, rows.row, r->kt_b, a->d);
+    attention_pack_b(a, nk, a->d, rows.data, rows.row, rows.col, r->k_b, keys);
+    a->k->fill(attention_up(nk, nr) * a->d, 0, r->dkt);
+    a->k->fill(attention_up(nk, nr) * a->dv, 0, r->dvt);
+}
+
+static void unpack(const backward *f, const char *panels, int64_t n, attention_part to, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr;
+    if (!to.data) return;
+    for (int64_t i = 0; i < nk; i += nr)
+        a->k->attention.transpose(n, attention_min(nr, nk - i), panels + i * n * a->size, attention_at(a, to, b, kv, k0 + i, 0), to.stride[2], f->add);
+}
+
+static void cell(const backward *f, const room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
+    const attention *a = &f->a;
+    const int64_t j = (i + f->step) % f->n, q0 = i * f->tr, k0 = j * f->sr;
+    const int64_t nq = attention_min(f->tr, a->t - q0), nk = attention_min(f->sr, a->s - k0);
+    if (nq <= 0 || nk <= 0 || (f->add && a->set.causal && k0 > q0 + nq - 1)) return;
+    pack_keys(f, r, b, kv, k0, nk);
+    for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)
+        for (int64_t q = 0; q < nq; q += QUERIES) block(f, r, b, h, q0 + q, attention_min(QUERIES, nq - q), k0, nk, part);
+    unpack(f, r->dkt, a->d, f->dk, b, kv, k0, nk);
+    unpack(f, r->dvt, a->dv, f->dv, b, kv, k0, nk);
+}
+
+/* ---- all cells ---- */
+
+/* A piece of work: a cell of those heads that share a mask's gradient, or of a part of them; usually of one head. */
+static void cells_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const backward *f = arg;
+    const attention *a = &f->a;
+    size_t used = 0;
+    const room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
+    const int64_t cells = f->shared_cells ? 1 : f->n, own_h = a->kv_heads / f->shared_h, shared = f->shared_b * f->shared_h;
+    if (a->set.dropout > 0) a->k->fill(f->keys, 1, r.ones);
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t i = item % cells, part = item / cells % f->parts, own = item / cells / f->parts;
+        for (int64_t n = shared * part / f->parts; n < shared * (part + 1) / f->parts; n++) {
+            const int64_t b = f->shared_b > 1 ? n / f->shared_h : own / own_h, kv = f->shared_h > 1 ? n % f->shared_h : own % own_h;
+            if (f->shared_cells) for (int64_t c = 0; c < f->n; c++) cell(f, &r, b, kv, c, part);
+            else cell(f, &r, b, kv, i, part);
+        }
+    }
+}
+
+static void choose(backward *f) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, heads = a->batch * a->kv_heads, wide = 3 * a->d + 2 * a->dv, longest = a->t > a->s ? a->t : a->s;
+    int64_t range = wide <= RANGE_BYTES / a->size / RANGE ? RANGE : RANGE_BYTES / a->size / wide / nr * nr;
+    while (range > 128 && heads * attention_pieces(longest, range) < 8) range /= 2;
+    if (range < nr) range = nr;
+    f->n = attention_pieces(longest, range);
+    f->tr = attention_min(attention_up(attention_pieces(longest, f->n), nr), a->t);
+    f->sr = attention_min(attention_up(attention_pieces(longest, f->n), nr), a->s);
+    f->keys = attention_min(KEYS / nr * nr, attention_up(f->sr, nr));
+    f->add = f->n > 1;
+    f->shared_b = f->shared_h = f->parts = 1;
+    if (f->dmask.data) {
+        if (f->mask_dims[0] == 1) f->shared_b = a->batch;
+        if (f->mask_dims[1] == 1) f->shared_h = a->kv_heads;
+        f->shared_cells = f->mask_dims[2] == 1 && f->mask_dims[3] == 1;
+        f->parts = attention_min(PARTS, f->shared_b * f->shared_h);
+    }
+}
+
+static bool run(ct_context *context, backward *f) {
+    const attention *a = &f->a;
+    const double cost = ((double)f->tr + 8) * (double)(f->sr + 8) * (double)(3 * a->d + 2 * a->dv + 16) * (double)a->group;
+    const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, cells = f->shared_cells ? 1 : f->n;
+    const int64_t items = a->batch / f->shared_b * (a->kv_heads / f->shared_h) * f->parts * cells;
+    rooms(f, NULL, &f->bytes);
+    const size_t bytes = ct_bytes(items > grain ? ct_parallel_width(context) : 1, f->bytes);
+    if (!(f->scratch = ct_take(context, bytes))) return false;
+    for (f->step = 0; f->step < f->n; f->step++) ct_parallel(context, items, grain, cells_task, f);
+    ct_give(context, f->scratch, bytes);
+    return true;
+}
+
+/* A gradient of x's shape, in memory as x is where x's heads were split without moving; zeros if it is to be added to. */
+static ct_tensor *gradient(const ct_call *c, const ct_tensor *x, bool zero) {
+    ct_tensor *y = attention_new_like(c, x, x->shape.dim[3]);
+    return y && (!zero || op_fill(y->contiguous ? y : ct_tensor_view(y, y->data, CT_SHAPE(y->numel), NULL), 0)) ? y : NULL;
+}
+
+bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const ct_tensor *q = c->in[0], *key = c->in[1], *value = c->in[2], *mask = c->in[3];
+    backward f = {.a = attention_of(c, c->out, c->saved[0]), .g = attention_part_of(g, g->shape)};
+    const attention *a = &f.a;
+    const bool empty = a->t == 0 || a->s == 0 || a->batch == 0 || a->heads == 0;
+    ct_tensor *sums = NULL;
+    if (c->wants[3]) {
+        f.mask_dims[0] = f.mask_dims[1] = f.mask_dims[2] = f.mask_dims[3] = 1;
+        for (int d = 0; d < mask->shape.ndim; d++) f.mask_dims[4 - mask->shape.ndim + d] = mask->shape.dim[d];
+        f.dmask.data = a->q.data;   /* there will be one */
+    }
+    if (!empty) choose(&f);
+    for (int i = 0; i < 3; i++)
+        if (c->wants[i] && !(grad[i] = gradient(c, i == 0 ? q : i == 1 ? key : value, empty || f.add))) return false;
+    if (c->wants[3]) {
+        const ct_shape own = CT_SHAPE(f.mask_dims[0], f.mask_dims[1], f.mask_dims[2], f.mask_dims[3]);
+        ct_shape shape = CT_SHAPE(empty ? 1 : f.parts, own.dim[0], own.dim[1], own.dim[2], own.dim[3]);
+        if (!ct_shape_check(c->context, c->op->name, shape, (size_t)a->size)) return false;
+        if (!(sums = ct_zeros(c->context, mask->dtype, shape))) return false;
+        ct_tensor *first = ct_select(sums, 0, 0);
+        if (!first) return false;
+        f.dmask = attention_part_of(first, CT_SHAPE(a->batch, a->heads, a->t, a->s));
+        f.part = sums->stride[0];
+    }
+    if (c->wants[0]) f.dq = attention_part_of(grad[0], grad[0]->shape);
+    if (c->wants[1]) f.dk = attention_part_of(grad[1], grad[1]->shape);
+    if (c->wants[2]) f.dv = attention_part_of(grad[2], grad[2]->shape);
+    if (!empty && !run(c->context, &f)) return false;
+    return !c->wants[3] || (grad[3] = ct_view(ct_sum(sums, CT_DIMS(0), false), mask->shape));
+}

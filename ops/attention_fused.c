@@ -1,0 +1,163 @@
+/* attention, fused:  out = P v,  P = softmax(scale q k^T + mask) with dropout, a block of queries and keys at a time and never whole:
+ *
+ *     for each block of keys:  s = scale k q^T + mask,  m' = max(m, s),  p = e^(s - m'),
+ *                              sum = sum e^(m - m') + 1 p,  o = o e^(m - m') + v^T p
+ *     out = (o / sum)^T
+ *
+ * Saved are out and each query's m and 1 / sum: what backward computes P from again. Dao et al. 2022, arXiv:2205.14135. They are kept
+ * apart, and not as m + log sum, whose rounding would be that of large scores.
+ *
+ * A piece of work is a range of queries of one head. Scores are turned, keys by queries, so that a query is a lane (see
+ * src/kernels/attention.h). Cut by size alone. */
+#include "attention.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { RANGE = 512, RANGE_BYTES = 256 << 10, KEYS = 120 };   /* queries of a piece, what they may take packed; keys of a block */
+
+typedef struct {
+    attention a;
+    int64_t range, ranges, keys;   /* queries in a piece, pieces in a head, keys in a block */
+    char *scratch;
+    size_t bytes;                  /* of one worker */
+} forward;
+
+/* A worker's scratch. */
+typedef struct {
+    char *q, *o, *max, *sum;   /* panels of queries (d, nr), of outputs (dv, nr), and of their lanes (nr) */
+    char *k, *v;               /* a block of keys (keys, d) and of values (dv, keys), each packed as an A */
+    char *s, *bias, *stage, *ones;
+} room;
+
+static room rooms(const forward *f, char *base, size_t *used) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, n = attention_up(f->range, nr), keys = attention_up(f->keys, mr);
+    const bool staged = (a->mask.data && a->mask_is_bool) || a->set.dropout > 0;
+    room r;
+    r.q = attention_carve(a, base, used, n, a->d);
+    r.o = attention_carve(a, base, used, n, a->dv);
+    r.max = attention_carve(a, base, used, n, 1);
+    r.sum = attention_carve(a, base, used, n, 1);
+    r.k = attention_carve(a, base, used, keys, a->d);
+    r.v = attention_carve(a, base, used, attention_up(a->dv, mr), keys);
+    r.s = attention_carve(a, base, used, keys, nr);
+    r.bias = attention_carve(a, base, used, keys, nr);
+    const size_t shared = *used;   /* a block's rows are staged before its scores, whose masks and dropout are */
+    r.stage = attention_carve(a, base, used, a->keys.data ? keys : 0, a->d > a->dv ? a->d : a->dv);
+    size_t other = shared;
+    attention_carve(a, base, &other, staged ? nr : 0, keys);
+    if (other > *used) *used = other;
+    r.ones = attention_carve(a, base, used, a->set.dropout > 0 ? keys : 0, 1);
+    return r;
+}
+
+/* p times dropout's factors: those of one query are next to each other along the keys. */
+static void drop(const forward *f, const room *r, int64_t head, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr;
+    for (int64_t i = 0; i < nq; i++)
+        a->k->dropout(nk, (head * a->t + q0 + i) * a->s + k0, a->set.random, a->set.dropout, r->ones, r->stage + i * nk * a->size);
+    a->k->gemm.pack_b(nk, nq, r->stage, 1, nk, r->bias);
+    a->k->mul(nk * nr, r->s, 1, r->bias, 1, r->s);
+}
+
+/* One block of keys for one panel of queries. */
+static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t panel, int64_t k0, int64_t nk,
+                  int64_t packed) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, width = attention_width(a, nq), at = panel * nr * a->size;
+    char *o = r->o + at * a->dv;
+    attention_product(a, nk, width, a->d, r->k, a->d, r->q + at * a->d, a->set.scale, false, r->s, nr);
+    attention_masks(a, b, h, q0, nq, k0, nk, true, r->s, r->bias, r->stage);
+    a->k->attention.soften(nk, width, r->s, r->max + at, r->sum + at, a->dv, o);
+    if (a->set.dropout > 0) drop(f, r, b * a->heads + h, q0, nq, k0, nk);
+    attention_product(a, a->dv, width, nk, r->v, packed, r->s, 1, true, o, nr);
+}
+
+static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, kv = h / a->group;
+    attention_rows rows = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
+    attention_pack_a(a, nk, a->d, rows.data, rows.row, rows.col, r->k, a->d);
+    rows = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->stage);
+    attention_pack_a(a, a->dv, nk, rows.data, rows.col, rows.row, r->v, nk);
+    for (int64_t i = 0; i < nq; i += nr) {
+        const int64_t n = attention_min(nr, nq - i), seen = a->set.causal ? attention_min(nk, q0 + i + n - k0) : nk;
+        if (seen > 0) block(f, r, b, h, q0 + i, n, i / nr, k0, seen, nk);
+    }
+}
+
+static void attend(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, n = attention_up(nq, nr), end = a->set.causal ? attention_min(a->s, q0 + nq) : a->s;
+    attention_pack_b(a, a->d, nq, attention_at(a, a->q, b, h, q0, 0), a->q.stride[3], a->q.stride[2], r->q, a->d);
+    a->k->fill(n, -INFINITY, r->max);
+    a->k->fill(n, 0, r->sum);
+    a->k->fill(n * a->dv, 0, r->o);
+    for (int64_t k0 = 0; k0 < end; k0 += f->keys) {
+        const int64_t nk = attention_min(f->keys, end - k0);
+        if (!attention_hides_all(a, b, k0, nk)) attend_keys(f, r, b, h, q0, nq, k0, nk);
+    }
+    for (int64_t i = 0; i < nq; i += nr) {
+        const int64_t count = attention_min(nr, nq - i);
+        char *o = r->o + i * a->dv * a->size;
+        a->k->attention.finish(a->dv, attention_width(a, count), r->max + i * a->size, r->sum + i * a->size, o);
+        a->k->attention.transpose(a->dv, count, o, attention_at(a, a->out, b, h, q0 + i, 0), a->out.stride[2], false);
+    }
+    const int64_t stat = ((b * a->heads + h) * a->t + q0) * a->size;
+    memcpy(a->max + stat, r->max, (size_t)(nq * a->size));
+    memcpy(a->inverse + stat, r->sum, (size_t)(nq * a->size));
+}
+
+static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const forward *f = arg;
+    const attention *a = &f->a;
+    size_t used = 0;
+    const room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
+    if (a->set.dropout > 0) a->k->fill(f->keys, 1, r.ones);
+    const int64_t count = a->batch * a->heads;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t head = i % count, q0 = (f->ranges - 1 - i / count) * f->range;   /* causal: the longest first */
+        attend(f, &r, head / a->heads, head % a->heads, q0, attention_min(f->range, a->t - q0));
+    }
+}
+
+static bool run(ct_context *context, forward *f) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, heads = a->batch * a->heads, wide = a->d + a->dv;
+    if (heads * a->t == 0) return true;
+    f->range = wide < RANGE_BYTES / a->size / RANGE ? RANGE : RANGE_BYTES / a->size / wide / nr * nr;
+    while (f->range > 128 && heads * attention_pieces(a->t, f->range) < 16) f->range /= 2;
+    if (f->range < nr) f->range = nr;
+    f->ranges = attention_pieces(a->t, f->range);
+    f->range = attention_min(attention_up(attention_pieces(a->t, f->ranges), nr), a->t);
+    f->ranges = attention_pieces(a->t, f->range);
+    f->keys = attention_min(KEYS, a->s);
+    const double cost = ((double)f->range + 8) * (double)(a->s + 8) * (double)(wide + 16);
+    const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, items = heads * f->ranges;
+    rooms(f, NULL, &f->bytes);
+    const size_t bytes = ct_bytes(items > grain ? ct_parallel_width(context) : 1, f->bytes);
+    if (!(f->scratch = ct_take(context, bytes))) return false;
+    ct_parallel(context, items, grain, attend_task, f);
+    ct_give(context, f->scratch, bytes);
+    return true;
+}
+
+static ct_tensor *attention_forward(ct_call *c) {
+    const ct_tensor *q = c->in[0];
+    ct_tensor *out = attention_new_like(c, q, c->in[2]->shape.dim[3]);
+    ct_tensor *stats = out ? op_new(c, q->dtype, CT_SHAPE(2, q->shape.dim[0], q->shape.dim[1], q->shape.dim[2])) : NULL;
+    if (!stats) return NULL;
+    c->saved[0] = stats;
+    forward f = {.a = attention_of(c, out, stats)};
+    return run(c->context, &f) ? out : NULL;
+}
+
+static const ct_op fused = {.name = "attention",
+                            .attrs_size = sizeof(attention_attrs),
+                            .forward = attention_forward,
+                            .backward = attention_backward,
+                            .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
+
+ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs) { return ct_apply(&fused, in, ATTENTION_INPUTS, attrs); }

@@ -1,0 +1,146 @@
+/* What the two directions of fused attention share. */
+#include "attention.h"
+
+#include <math.h>
+#include <string.h>
+
+attention_part attention_part_of(const ct_tensor *x, ct_shape shape) {
+    attention_part p = {.data = x->data};
+    const int grown = shape.ndim - x->shape.ndim;
+    for (int d = 0; d < x->shape.ndim; d++) p.stride[grown + d] = x->shape.dim[d] == 1 && shape.dim[grown + d] != 1 ? 0 : x->stride[d];
+    return p;
+}
+
+attention attention_of(const ct_call *c, ct_tensor *out, ct_tensor *stats) {
+    const ct_tensor *q = c->in[0], *key = c->in[1], *v = c->in[2], *mask = c->in[3], *keys = c->in[4];
+    attention a = {.set = *(const attention_attrs *)c->attrs, .k = kernels(c), .size = (int64_t)ct_dtype_size(q->dtype)};
+    a.batch = q->shape.dim[0], a.heads = q->shape.dim[1], a.t = q->shape.dim[2], a.d = q->shape.dim[3];
+    a.kv_heads = key->shape.dim[1], a.s = key->shape.dim[2], a.dv = v->shape.dim[3];
+    a.group = a.kv_heads > 0 ? a.heads / a.kv_heads : 1;
+    a.q = attention_part_of(q, q->shape);
+    a.key = attention_part_of(key, key->shape);
+    a.value = attention_part_of(v, v->shape);
+    a.out = attention_part_of(out, out->shape);
+    if (mask) a.mask = attention_part_of(mask, CT_SHAPE(a.batch, a.heads, a.t, a.s));
+    a.mask_is_bool = mask && mask->dtype == CT_BOOL;
+    if (keys) a.keys = (attention_part){keys->data, {keys->stride[0], 0, 0, keys->stride[1]}};
+    a.max = stats->data;
+    a.inverse = stats->data + stats->numel / 2 * a.size;
+    return a;
+}
+
+ct_tensor *attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n) {
+    const ct_shape s = CT_SHAPE(x->shape.dim[0], x->shape.dim[1], x->shape.dim[2], n);
+    const int64_t h = s.dim[1], t = s.dim[2];
+    if (h < 2 || t < 2 || x->stride[1] >= x->stride[2]) return op_new(c, x->dtype, s);
+    ct_tensor *y = op_new(c, x->dtype, CT_SHAPE(s.dim[0], t, h, n));
+    return y ? ct_tensor_view(y, y->data, s, (int64_t[]){t * h * n, n, h * n, 1}) : NULL;
+}
+
+char *attention_carve(const attention *a, char *base, size_t *used, int64_t rows, int64_t cols) {
+    const size_t bytes = ct_bytes(rows, ct_bytes(cols, (size_t)a->size)), at = *used;
+    const bool fits = bytes < SIZE_MAX / 4 && at < SIZE_MAX / 4;
+    *used = fits ? at + (bytes + CT_ALIGN - 1) / CT_ALIGN * CT_ALIGN : SIZE_MAX;
+    return base && fits ? base + at : NULL;
+}
+
+/* ---- the key mask ---- */
+
+static const bool *key_mask(const attention *a, int64_t b, int64_t k0) {
+    return (const bool *)a->keys.data + b * a->keys.stride[0] + k0 * a->keys.stride[3];
+}
+
+bool attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n) {
+    if (!a->keys.data) return false;
+    const bool *seen = key_mask(a, b, k0);
+    for (int64_t i = 0; i < n; i++)
+        if (!seen[i * a->keys.stride[3]]) return true;
+    return false;
+}
+
+bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n) {
+    if (!a->keys.data) return false;
+    const bool *seen = key_mask(a, b, k0);
+    for (int64_t i = 0; i < n; i++)
+        if (seen[i * a->keys.stride[3]]) return false;
+    return true;
+}
+
+attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols, char *stage) {
+    if (!attention_hides(a, b, k0, n)) return (attention_rows){attention_at(a, x, b, h, k0, 0), x.stride[2], x.stride[3]};
+    const bool *seen = key_mask(a, b, k0);
+    for (int64_t i = 0; i < n; i++) {
+        char *to = stage + i * cols * a->size;
+        if (seen[i * a->keys.stride[3]])
+            a->k->copy2d(1, cols, attention_at(a, x, b, h, k0 + i, 0), x.stride[2], x.stride[3], to, cols, 1, false);
+        else memset(to, 0, (size_t)(cols * a->size));
+    }
+    return (attention_rows){stage, cols, 1};
+}
+
+/* ---- packing, products ---- */
+
+void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed, int64_t packed_rows) {
+    const int64_t nr = a->k->gemm.nr;
+    for (int64_t i = 0; i < cols; i += nr)
+        a->k->gemm.pack_b(rows, attention_min(nr, cols - i), x + i * col * a->size, row, col, packed + i * packed_rows * a->size);
+}
+
+void attention_pack_a(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed, int64_t packed_cols) {
+    const int64_t mr = a->k->gemm.mr;
+    for (int64_t i = 0; i < rows; i += mr)
+        a->k->gemm.pack_a(attention_min(mr, rows - i), cols, x + i * row * a->size, row, col, packed + i * packed_cols * a->size);
+}
+
+void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const char *packed_a, int64_t packed_cols, const char *panel,
+                       double alpha, bool add, char *c, int64_t c_row) {
+    const int64_t mr = a->k->gemm.mr;
+    for (int64_t i = 0; i < m; i += mr)
+        a->k->gemm.tile(attention_min(mr, m - i), width, k, packed_a + i * packed_cols * a->size, panel, alpha, add, c + i * c_row * a->size,
+                        c_row, 1);
+}
+
+/* ---- masks on a panel ---- */
+
+static void hide(const attention *a, const char *mask, int64_t stride, int64_t n, char *to) {
+    a->k->attention.hide(n, (const bool *)mask, stride, to);
+}
+
+/* The mask of these queries and keys as a panel of what is to be added. */
+static void mask_panel(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *bias, char *stage) {
+    const int64_t *stride = a->mask.stride, across = stride[2], along = stride[3];
+    const int64_t size = a->mask_is_bool ? 1 : a->size, nr = a->k->gemm.nr;
+    const char *mask = a->mask.data + (b * stride[0] + h * stride[1] + q0 * across + k0 * along) * size;
+    if (!a->mask_is_bool) {
+        if (turned) a->k->gemm.pack_b(nk, nq, mask, along, across, bias);
+        else a->k->gemm.pack_b(nq, nk, mask, across, along, bias);
+    } else if (turned) {
+        for (int64_t i = 0; i < nq; i++) hide(a, mask + i * across, along, nk, stage + i * nk * a->size);
+        a->k->gemm.pack_b(nk, nq, stage, 1, nk, bias);
+    } else {
+        for (int64_t i = 0; i < nq; i++) hide(a, mask + i * across, along, nk, bias + i * nr * a->size);
+    }
+}
+
+void attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *panel, char *bias,
+                     char *stage) {
+    const ct_attention_kernels *f = &a->k->attention;
+    const int64_t rows = turned ? nk : nq, width = attention_width(a, turned ? nq : nk), nr = a->k->gemm.nr;
+    if (a->mask.data) {
+        mask_panel(a, b, h, q0, nq, k0, nk, turned, bias, stage);
+        f->bias(rows, width, panel, bias, nr);
+    }
+    if (a->set.causal && k0 + nk - 1 > q0) {
+        if (turned) f->causal(rows, width, k0 - q0, true, panel);
+        else f->causal(rows, width, q0 - k0 + 1, false, panel);
+    }
+    if (!attention_hides(a, b, k0, nk)) return;
+    if (turned) {
+        const bool *seen = key_mask(a, b, k0);
+        for (int64_t i = 0; i < nk; i++)
+            if (!seen[i * a->keys.stride[3]]) a->k->fill(width, -INFINITY, panel + i * nr * a->size);
+    } else {
+        hide(a, (const char *)key_mask(a, b, k0), a->keys.stride[3], nk, bias);
+        f->bias(rows, width, panel, bias, 0);
+    }
+}

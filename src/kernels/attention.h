@@ -1,0 +1,179 @@
+/* The row work of attention in blocks: what lies between the matrix products that ops/attention_*.c make of gemm.h.
+ *
+ * Scores are computed a panel at a time: rows of NR lanes, the form in which a product reads its B, so that the weights go into the
+ * next product where they stand. Going forward the lanes are queries: the running maximum and sum of each query are a lane, and
+ * nothing is reduced across lanes. Going backward the lanes are keys. `width` says how many lanes are in use: LANES or NR. */
+#ifndef CT_KERNELS_ATTENTION_H
+#define CT_KERNELS_ATTENTION_H
+
+#include "gemm.h"
+#include "terms.h"
+#include "vmath.h"
+
+/* Runs f with the number of vectors in a row as a constant. */
+#define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
+
+/* e^x for x <= 0, where what would be denormal is 0: half the work of v_exp. NaN stays. 1 ulp */
+#if defined CT_F64_KERNELS || !CT_VECTOR_BYTES
+INLINE vec exp_below(vec x) { return v_exp(x); }
+#else
+INLINE vec exp_below(vec x) {
+    const vec magic = splat(0x1.8p23f);   /* adding it rounds to an integer, which stands in the low bits */
+    const vec shifted = x * 1.44269504f + magic, n = shifted - magic;
+    const vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    vec p = splat(1.381459879e-03f);
+    p = p * r + 8.368716575e-03f;
+    p = p * r + 4.166838899e-02f;
+    p = p * r + 1.666652113e-01f;
+    p = p * r + 4.999999404e-01f;
+    p = (p * r) * r + r + 1.0f;
+    return keep(~(x < -87.0f), p * (vec)(((ivec)shifted - (ivec)magic + 127) << 23));
+}
+#endif
+
+INLINE vec higher(vec a, vec b) { return select(a > b, a, b); }   /* NaN does not win: e^(NaN - max) brings it back */
+INLINE vec lane_numbers(void) {
+    real lane[LANES];
+    for (int l = 0; l < LANES; l++) lane[l] = (real)l;
+    return load(lane);
+}
+
+/* ---- what masks do to scores ---- */
+
+INLINE void bias_rows(const int vectors, int64_t rows, real *s, const real *bias, int64_t bias_row) {
+    const vec hidden = splat(-(real)INFINITY);
+    for (int64_t i = 0; i < rows; i++, s += NR, bias += bias_row)
+        for (int j = 0; j < vectors; j++) {
+            const vec b = load(bias + j * LANES);
+            store(s + j * LANES, select(b == hidden, hidden, load(s + j * LANES) + b));
+        }
+}
+
+static void attention_bias(int64_t rows, int64_t width, void *s, const void *bias, int64_t bias_row) {
+    ATTENTION_ROWS(width, bias_rows, rows, s, bias, bias_row);
+}
+
+INLINE void causal_rows(const int vectors, int64_t rows, int64_t first, bool low, real *s) {
+    const vec hidden = splat(-(real)INFINITY), lane = lane_numbers();
+    for (int64_t i = 0; i < rows; i++, s += NR) {
+        const int64_t count = first + i < 0 ? 0 : first + i > NR ? NR : first + i;
+        for (int j = 0; j < vectors; j++) {
+            const ivec below = lane < splat((real)(count - j * LANES));
+            store(s + j * LANES, select(low ? below : ~below, hidden, load(s + j * LANES)));
+        }
+    }
+}
+
+static void attention_causal(int64_t rows, int64_t width, int64_t first, bool low, void *s) {
+    ATTENTION_ROWS(width, causal_rows, rows, first, low, s);
+}
+
+static void attention_hide(int64_t n, const bool *mask, int64_t stride, void *y) {
+    real *to = y;
+    if (stride == 1) for (int64_t i = 0; i < n; i++) to[i] = mask[i] ? 0 : -(real)INFINITY;
+    else for (int64_t i = 0; i < n; i++) to[i] = mask[i * stride] ? 0 : -(real)INFINITY;
+}
+
+/* ---- forward: the online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867) ---- */
+
+INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *sum, int64_t d, real *out) {
+    vec top[NV], base[NV], total[NV], factor[NV];
+    for (int j = 0; j < vectors; j++) top[j] = load(max + j * LANES);
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < vectors; j++) top[j] = higher(load(s + i * NR + j * LANES), top[j]);
+    bool grown = false;
+    for (int j = 0; j < vectors; j++) {
+        const vec old = load(max + j * LANES);
+        grown = grown || any_lane(old != top[j]);
+        base[j] = select(top[j] == -(real)INFINITY, splat(0), top[j]);
+        factor[j] = exp_below(old - base[j]);
+        total[j] = splat(0);
+        store(max + j * LANES, top[j]);
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < vectors; j++) {
+            const vec e = exp_below(load(s + i * NR + j * LANES) - base[j]);
+            store(s + i * NR + j * LANES, e);
+            total[j] += e;
+        }
+    for (int j = 0; j < vectors; j++) store(sum + j * LANES, grown ? load(sum + j * LANES) * factor[j] + total[j] : load(sum + j * LANES) + total[j]);
+    if (!grown) return;
+    for (int64_t i = 0; i < d; i++)
+        for (int j = 0; j < vectors; j++) store(out + i * NR + j * LANES, load(out + i * NR + j * LANES) * factor[j]);
+}
+
+static void attention_soften(int64_t n, int64_t width, void *s, void *max, void *sum, int64_t d, void *out) {
+    ATTENTION_ROWS(width, soften_rows, n, s, max, sum, d, out);
+}
+
+INLINE void finish_rows(const int vectors, int64_t d, real *max, real *sum, real *out) {
+    for (int j = 0; j < vectors; j++) {
+        const vec total = load(sum + j * LANES), top = load(max + j * LANES);
+        const ivec some = ~(total == REAL(0.0));
+        const vec inverse = keep(some, REAL(1.0) / total);
+        store(max + j * LANES, keep(some, top));
+        store(sum + j * LANES, inverse);
+        for (int64_t i = 0; i < d; i++) store(out + i * NR + j * LANES, keep(some, load(out + i * NR + j * LANES) * inverse));
+    }
+}
+
+static void attention_finish(int64_t d, int64_t width, void *max, void *sum, void *out) { ATTENTION_ROWS(width, finish_rows, d, max, sum, out); }
+
+/* ---- backward ---- */
+
+INLINE void scores_rows(const int vectors, int64_t rows, real *s, real *dp, const real *max, const real *inverse, const real *dot) {
+    for (int64_t i = 0; i < rows; i++, s += NR, dp += NR) {
+        const vec m = splat(max[i]), z = splat(inverse[i]), d = splat(dot[i]);
+        for (int j = 0; j < vectors; j++) {
+            const vec p = exp_below(load(s + j * LANES) - m) * z;
+            store(s + j * LANES, p);
+            store(dp + j * LANES, keep(p != REAL(0.0), p * (load(dp + j * LANES) - d)));
+        }
+    }
+}
+
+static void attention_scores(int64_t rows, int64_t width, void *s, void *dp, const void *max, const void *inverse, const void *dot) {
+    ATTENTION_ROWS(width, scores_rows, rows, s, dp, max, inverse, dot);
+}
+
+static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row, int64_t a_col, const void *b_, int64_t b_row, int64_t b_col,
+                           void *y_) {
+    const real *a = a_, *b = b_;
+    real *y = y_;
+    for (int64_t i = 0; i < rows; i++, a += a_row, b += b_row) {
+        if (a_col == 1 && b_col == 1) {
+            y[i] = sum_terms(n, &(terms){.a = a, .b = b}, t_dot);
+        } else {
+            y[i] = 0;
+            for (int64_t j = 0; j < n; j++) y[i] += a[j * a_col] * b[j * b_col];
+        }
+    }
+}
+
+/* ---- a panel's columns as rows ---- */
+
+static void attention_transpose(int64_t m, int64_t n, const void *x_, void *y_, int64_t y_row, bool add) {
+    const real *x = x_;
+    real *y = y_;
+#if CT_VECTOR_BYTES
+    for (int64_t i = 0; i < m; i += LANES)
+        for (int64_t j = 0; j < n; j += LANES) {
+            vec block[LANES];
+            GEMM_UNROLL for (int l = 0; l < LANES; l++) block[l] = i + l < m ? load(x + (i + l) * NR + j) : (vec){0};
+            gemm_transpose(block);
+            for (int l = 0; l < LANES && j + l < n; l++) {
+                real *to = y + (j + l) * y_row + i;
+                store_part(to, add ? load_part(to, m - i) + block[l] : block[l], m - i);
+            }
+        }
+#else
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++) y[j * y_row + i] = add ? y[j * y_row + i] + x[i * NR + j] : x[i * NR + j];
+#endif
+}
+
+#define ATTENTION_KERNELS \
+    {LANES, attention_bias, attention_causal, attention_hide, attention_soften, attention_finish, attention_scores, attention_dots, \
+     attention_transpose}
+
+#endif
