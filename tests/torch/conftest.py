@@ -1,0 +1,30 @@
+"""The table of worst errors at the end."""
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+torch.set_num_threads(1)
+
+
+def pytest_terminal_summary(terminalreporter):
+    import ct
+
+    if not ct.worst:
+        return
+    terminalreporter.write_line(f"\n{'worst error, of the largest value':34} {'f32':>10} {'f64':>10} {'comparisons':>12}")
+    for what, entry in sorted(ct.worst.items()):
+        text = [f"{entry[d]:10.1e}" if d in entry else f"{'-':>10}" for d in (torch.float32, torch.float64)]
+        terminalreporter.write_line(f"{what:34} {text[0]} {text[1]} {entry['count']:12}")
+    total = sum(entry["count"] for entry in ct.worst.values())
+    terminalreporter.write_line(f"{total} tensors compared; the gates are 3e-06 and 1e-12")
+
+
+@pytest.fixture
+def context():
+    import ct
+
+    with ct.Context(threads=2) as context:
+        yield context

@@ -1,0 +1,198 @@
+"""The library through ctypes: as much of it as the comparison with PyTorch needs."""
+import ctypes as C
+import os
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("BUILD", "build")
+lib = C.CDLL(str(BUILD / "libcotangent.so"))
+cases = C.CDLL(str(BUILD / "tests" / "libcases.so"))
+
+P, I, L, D, S, B = C.c_void_p, C.c_int, C.c_int64, C.c_double, C.c_char_p, C.c_bool
+DTYPES = [torch.float32, torch.float64, torch.int64, torch.bool]
+NAMES = ["f32", "f64", "i64", "bool"]
+
+
+def struct(title, /, **fields):
+    return type(title, (C.Structure,), {"_fields_": list(fields.items())})
+
+
+Shape = struct("Shape", ndim=I, dim=L * 8)
+Scope = struct("Scope", context=P, id=C.c_uint64)
+Allocator = struct("Allocator", alloc=P, free=P, data=P)
+ContextOpts = struct("ContextOpts", seed=C.c_uint64, threads=I, isa=S, on_error=P, on_error_data=P, allocator=Allocator, memory_limit=L, debug=B)
+BackwardOpts = struct("BackwardOpts", retain_graph=B)
+Param = struct("Param", name=S, tensor=P, owner=P, position=C.c_uint64 * 2, buffer=C.c_char * 256)
+LoadOpts = struct("LoadOpts", partial=B)
+
+LinearOpts = struct("LinearOpts", in_features=L, out_features=L, no_bias=B, dtype=I)
+EmbeddingOpts = struct("EmbeddingOpts", num_embeddings=L, embedding_dim=L, dtype=I)
+LayerNormOpts = struct("LayerNormOpts", dim=L, eps=D, no_bias=B, dtype=I)
+RmsNormOpts = struct("RmsNormOpts", dim=L, eps=D, dtype=I)
+MlpOpts = struct("MlpOpts", dim=L, hidden=L, activation=I, dropout=D, no_bias=B, dtype=I)
+PositionsOpts = struct("PositionsOpts", max_length=L, embed_dim=L, learned=B, dropout=D, dtype=I)
+MhaOpts = struct("MhaOpts", embed_dim=L, num_heads=L, num_kv_heads=L, kdim=L, vdim=L, dropout=D, out_dropout=D, no_bias=B, add_bias_kv=B,
+                 add_zero_attn=B, init=I, dtype=I)
+MhaCall = struct("MhaCall", mask=P, key_mask=P, causal=B, need_weights=B, per_head=B, cache=P)
+MhaOut = struct("MhaOut", out=P, weights=P)
+LayerOpts = struct("LayerOpts", embed_dim=L, num_heads=L, hidden=L, activation=I, dropout=D, norm_first=B, eps=D, no_bias=B, dtype=I)
+LayerOut = struct("LayerOut", out=P, self_weights=P, cross_weights=P)
+SgdOpts = struct("SgdOpts", lr=D, momentum=D, dampening=D, weight_decay=D, nesterov=B)
+AdamOpts = struct("AdamOpts", lr=D, beta1=D, beta2=D, eps=D, weight_decay=D, decay_matrices_only=B)
+CosineOpts = struct("CosineOpts", peak=D, floor=D, warmup=L, total=L)
+
+CaseLine = struct("CaseLine", name=S, call=S, torch=S, inputs=S, run=P)
+CaseInput = struct("CaseInput", kind=C.c_char, ranged=B, low=D, high=D, shape=Shape)
+BuildOpts = struct("BuildOpts", dtype=I, layout=I, seed=C.c_uint64, single=B)
+CASE_INPUTS = 6
+
+
+def declare(library, **functions):
+    for name, (result, *arguments) in functions.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+
+
+declare(
+    lib,
+    ct_context_new=(P, ContextOpts), ct_context_free=(None, P), ct_error=(I, P), ct_error_message=(S, P), ct_error_clear=(None, P),
+    ct_scope_open=(Scope, P), ct_scope_close=(None, Scope),
+    ct_from_f32=(P, P, Shape, P), ct_from_f64=(P, P, Shape, P), ct_from_i64=(P, P, Shape, P), ct_from_bool=(P, P, Shape, P),
+    ct_to_f32=(B, P, P, L), ct_to_f64=(B, P, P, L), ct_to_i64=(B, P, P, L), ct_to_bool=(B, P, P, L),
+    ct_dtype_of=(I, P), ct_shape_of=(Shape, P), ct_numel=(L, P), ct_requires_grad=(B, P), ct_set_requires_grad=(P, P, B),
+    ct_grad=(P, P), ct_zero_grad=(B, P), ct_backward_with=(B, P, P, I, BackwardOpts),
+    ct_linear_new=(P, P, LinearOpts), ct_embedding_new=(P, P, EmbeddingOpts), ct_layer_norm_new=(P, P, LayerNormOpts),
+    ct_rms_norm_new=(P, P, RmsNormOpts), ct_mlp_new=(P, P, MlpOpts), ct_positions_new=(P, P, PositionsOpts), ct_mha_new=(P, P, MhaOpts),
+    ct_encoder_layer_new=(P, P, LayerOpts), ct_decoder_layer_new=(P, P, LayerOpts), ct_forward=(P, P, P),
+    ct_mha_forward=(MhaOut, P, P, P, P, MhaCall), ct_encoder_layer_forward=(LayerOut, P, P, MhaCall),
+    ct_decoder_layer_forward=(LayerOut, P, P, P, MhaCall, MhaCall),
+    ct_module_next=(B, P, P), ct_module_get=(P, P, S), ct_module_free=(None, P), ct_init_normal=(B, P, D, D),
+    ct_sgd_new=(P, P, SgdOpts), ct_adam_new=(P, P, AdamOpts), ct_adamw_new=(P, P, AdamOpts), ct_optim_step=(B, P),
+    ct_optim_set_lr=(None, P, D), ct_optim_zero_grad=(None, P), ct_clip_grad_norm=(D, P, D), ct_lr_cosine=(D, CosineOpts, L),
+    ct_save=(B, P, S, P), ct_load=(B, P, S, LoadOpts),
+)
+declare(
+    cases,
+    case_count=(I,), case_at=(C.POINTER(CaseLine), I), case_variants=(I, P), case_inputs=(I, P, I, L, P),
+    case_build=(B, P, P, I, BuildOpts, P), case_run=(P, P, P, P),
+)
+
+
+class Error(Exception):
+    """What the context has recorded."""
+
+
+def shape(sizes):
+    return Shape(len(sizes), (L * 8)(*sizes))
+
+
+class Context:
+    """A context with one open scope; all tensors are bare pointers. `with` frees everything."""
+
+    def __init__(self, threads=1, seed=1, isa=None):
+        self.pointer = lib.ct_context_new(ContextOpts(seed=seed, threads=threads, isa=isa))
+        self.check()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        lib.ct_context_free(self.pointer)
+
+    def check(self, result=True):
+        """Hands the result through, or raises what is pending."""
+        if lib.ct_error(self.pointer):
+            message = lib.ct_error_message(self.pointer).decode()
+            lib.ct_error_clear(self.pointer)
+            raise Error(message)
+        return result
+
+    def tensor(self, value, grad=False):
+        if value is None:
+            return None
+        value = value.detach().contiguous()
+        make = getattr(lib, "ct_from_" + NAMES[DTYPES.index(value.dtype)])
+        pointer = self.check(make(self.pointer, shape(value.shape), value.data_ptr()))
+        if grad:
+            lib.ct_set_requires_grad(pointer, True)
+        return self.check(pointer)
+
+    def value(self, pointer):
+        """A copy as a torch tensor of the same dtype; None of NULL."""
+        if not pointer:
+            return None
+        dtype, s = lib.ct_dtype_of(pointer), lib.ct_shape_of(pointer)
+        out = torch.empty(list(s.dim[: s.ndim]), dtype=DTYPES[dtype])
+        getattr(lib, "ct_to_" + NAMES[dtype])(pointer, out.data_ptr(), out.numel())
+        return self.check(out)
+
+    def grad(self, pointer):
+        return self.value(lib.ct_grad(pointer))
+
+    def backward(self, outs, cotangents):
+        n = len(outs)
+        seeds = (P * n)(*[self.tensor(g) for g in cotangents])
+        lib.ct_backward_with((P * n)(*outs), seeds, n, BackwardOpts())
+        self.check()
+
+    def parameters(self, module):
+        """Name to pointer, in the module's order."""
+        found, param = {}, Param()
+        while lib.ct_module_next(module, C.byref(param)):
+            found[param.name.decode()] = param.tensor
+        return self.check(found)
+
+
+def case_lines():
+    return [cases.case_at(i).contents for i in range(cases.case_count())]
+
+
+def case_text(line, variant):
+    return line.inputs.decode().split("|")[variant].strip()
+
+
+def case_inputs(context, line, variant, scale, dtype, seed, single):
+    """The inputs as pointers, and which of them collect a gradient."""
+    specs, pointers = (CaseInput * CASE_INPUTS)(), (P * CASE_INPUTS)()
+    n = cases.case_inputs(C.byref(line), variant, scale, specs)
+    assert n >= 0, "inputs that cannot be read: " + case_text(line, variant)
+    cases.case_build(context.pointer, specs, n, BuildOpts(dtype, 0, seed, single), pointers)
+    context.check()
+    return pointers, [specs[i].kind in b"RD" for i in range(n)]
+
+
+# ---- comparing ----
+
+worst = {}   # by what: the largest error of a dtype, and how many comparisons
+
+GATE = {torch.float32: 3e-6, torch.float64: 1e-12}
+
+
+def distance(got, want, least):
+    """The largest difference over the largest finite value of the reference, or over `least` where that is more: what is zero
+    mathematically has no scale of its own."""
+    same = (got == want) | (got.isnan() & want.isnan())
+    difference = torch.where(same, 0.0, (got - want).abs())
+    largest = torch.where(want.isfinite(), want.abs(), 0.0)
+    return (difference.max() / largest.max().clamp(min=least)).item() if got.numel() else 0.0
+
+
+def compare(what, how, got, want, dtype, least=1e-2, float32=None):
+    """got is ours; want the reference, which for real numbers is f64. float32() is PyTorch's own answer in float32: where a cancellation
+    leaves both far from the reference, ours may be off by twice as much as that."""
+    assert got is not None, f"{what}: {how}: there is none"
+    assert list(got.shape) == list(want.shape), f"{what}: {how}: shape {list(got.shape)}, not {list(want.shape)}"
+    entry = worst.setdefault(what, {"count": 0})
+    entry["count"] += 1
+    if not want.dtype.is_floating_point:
+        assert got.dtype == want.dtype and torch.equal(got, want), f"{what}: {how}: other values"
+        return
+    assert got.dtype.is_floating_point, f"{what}: {how}: is {got.dtype}"
+    error = distance(got.double(), want.double(), least)
+    entry[dtype] = max(entry.get(dtype, 0.0), error)
+    gate = GATE[dtype]
+    if error > gate and dtype == torch.float32 and float32:
+        gate = max(gate, 2 * distance(float32().double(), want.double(), least))
+    assert error <= gate, f"{what}: {how}: off by {error:.2e} of the largest value (gate {gate:.0e})"
