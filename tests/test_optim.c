@@ -1,0 +1,374 @@
+/* Optimisers against their formulas in plain doubles; clipping; the schedule; who owns what. */
+#include <check.h>
+#include <cotangent/cotangent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ct_context *context;
+
+static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
+static void teardown(void) { ct_context_free(context); }
+
+static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
+
+static void expect(ct_status status, const char *word1, const char *word2) {
+    const char *message = ct_error_message(context);
+    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
+    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" names not both %s and %s", message, word1, word2);
+    ct_error_clear(context);
+}
+
+enum { N = 37, STEPS = 6 };
+
+/* One parameter "w" of (N) or (N, 1) with known values. */
+static ct_module *one(ct_dtype dtype, bool matrix) {
+    ct_module *m = ct_module_new(context, "One");
+    double start[N];
+    for (int i = 0; i < N; i++) start[i] = sin(i + 1);
+    ct_shape shape = matrix ? CT_SHAPE(N, 1) : CT_SHAPE(N);
+    ck_assert_ptr_nonnull(ct_module_add_param(m, "w", ct_cast(ct_from_f64(context, shape, start), dtype)));
+    return m;
+}
+
+/* The gradient of step t, from 1. */
+static double gradient(int i, int t) { return cos(3 * i + t) + (i % 5 == 0 ? 0 : 0.1 * t); }
+
+/* Makes the parameter's gradient that: backward of <c, w>. */
+static void give_gradient(ct_tensor *w, int t) {
+    ct_scope scope = ct_scope_open(context);
+    double c[N];
+    for (int i = 0; i < N; i++) c[i] = gradient(i, t);
+    ck_assert(ct_zero_grad(w));
+    ck_assert(ct_backward(ct_sum(ct_mul(w, ct_cast(ct_from_f64(context, ct_shape_of(w), c), ct_dtype_of(w))), CT_ALL, false)));
+    ct_scope_close(scope);
+    no_error();
+}
+
+static void is(ct_tensor *w, const double *p, double gate) {
+    double got[N];
+    ck_assert(ct_to_f64(w, got, N));
+    for (int i = 0; i < N; i++) ck_assert_msg(fabs(got[i] - p[i]) <= gate, "[%d]: %.17g, not %.17g", i, got[i], p[i]);
+}
+
+/* ---- formulas ---- */
+
+static void sgd_is(ct_sgd_opts o, ct_dtype dtype) {
+    ct_module *m = one(dtype, false);
+    ct_tensor *w = ct_module_get(m, "w");
+    ct_optim *optim = ct_sgd_new(m, o);
+    double p[N], b[N] = {0}, lr = o.lr == 0 ? 1e-3 : o.lr;
+    for (int i = 0; i < N; i++) p[i] = sin(i + 1);
+    for (int t = 1; t <= STEPS; t++) {
+        give_gradient(w, t);
+        ck_assert(ct_optim_step(optim));
+        for (int i = 0; i < N; i++) {
+            double g = gradient(i, t) + o.weight_decay * p[i];
+            if (o.momentum != 0) {
+                b[i] = t == 1 ? g : o.momentum * b[i] + (1 - o.dampening) * g;
+                g = o.nesterov ? g + o.momentum * b[i] : b[i];
+            }
+            p[i] -= lr * g;
+        }
+        is(w, p, dtype == CT_F64 ? 1e-14 : 2e-6);
+        if (t == 3) ct_optim_set_lr(optim, lr = 0.03);
+    }
+    ct_module_free(m);
+}
+
+START_TEST(sgd) {
+    for (int dtype = CT_F32; dtype <= CT_F64; dtype++) {
+        sgd_is((ct_sgd_opts){.lr = 0.1}, (ct_dtype)dtype);
+        sgd_is((ct_sgd_opts){0}, (ct_dtype)dtype);
+        sgd_is((ct_sgd_opts){.lr = 0.1, .weight_decay = 0.2}, (ct_dtype)dtype);
+        sgd_is((ct_sgd_opts){.lr = 0.1, .momentum = 0.9}, (ct_dtype)dtype);
+        sgd_is((ct_sgd_opts){.lr = 0.1, .momentum = 0.8, .dampening = 0.3, .weight_decay = 0.1}, (ct_dtype)dtype);
+        sgd_is((ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.05, .nesterov = true}, (ct_dtype)dtype);
+    }
+}
+END_TEST
+
+static void adam_is(ct_adamw_opts o, bool decoupled, bool matrix, ct_dtype dtype) {
+    ct_module *m = one(dtype, matrix);
+    ct_tensor *w = ct_module_get(m, "w");
+    ct_optim *optim = decoupled ? ct_adamw_new(m, o) : ct_adam_new(m, o);
+    double p[N], mean[N] = {0}, square[N] = {0}, lr = o.lr == 0 ? 1e-3 : o.lr, b1 = o.beta1 == 0 ? 0.9 : o.beta1;
+    double b2 = o.beta2 == 0 ? 0.999 : o.beta2, eps = o.eps == 0 ? 1e-8 : o.eps, wd = o.decay_matrices_only && !matrix ? 0 : o.weight_decay;
+    for (int i = 0; i < N; i++) p[i] = sin(i + 1);
+    for (int t = 1; t <= STEPS; t++) {
+        give_gradient(w, t);
+        ck_assert(ct_optim_step(optim));
+        for (int i = 0; i < N; i++) {
+            double g = gradient(i, t);
+            if (decoupled) p[i] *= 1 - lr * wd;
+            else g += wd * p[i];
+            mean[i] = b1 * mean[i] + (1 - b1) * g;
+            square[i] = b2 * square[i] + (1 - b2) * g * g;
+            p[i] -= lr * (mean[i] / (1 - pow(b1, t))) / (sqrt(square[i] / (1 - pow(b2, t))) + eps);
+        }
+        is(w, p, dtype == CT_F64 ? 1e-13 : 3e-6);
+        if (t == 3) ct_optim_set_lr(optim, lr = 0.03);
+    }
+    ct_module_free(m);
+}
+
+START_TEST(adam_and_adamw) {
+    for (int dtype = CT_F32; dtype <= CT_F64; dtype++)
+        for (int decoupled = 0; decoupled < 2; decoupled++)
+            for (int matrix = 0; matrix < 2; matrix++) {
+                adam_is((ct_adamw_opts){0}, decoupled, matrix, (ct_dtype)dtype);
+                adam_is((ct_adamw_opts){.lr = 0.1, .weight_decay = 0.3}, decoupled, matrix, (ct_dtype)dtype);
+                adam_is((ct_adamw_opts){.lr = 0.05, .beta1 = 0.5, .beta2 = 0.8, .eps = 0.1, .weight_decay = 0.3, .decay_matrices_only = true},
+                        decoupled, matrix, (ct_dtype)dtype);
+            }
+}
+END_TEST
+
+/* ---- which parameters ---- */
+
+START_TEST(no_gradient_no_step) {   /* and its own count of steps waits: the first step of a later gradient is a first step */
+    ct_module *m = one(CT_F64, false);
+    ct_tensor *w = ct_module_get(m, "w");
+    ct_tensor *late = ct_module_add_param(m, "late", ct_full(context, CT_F64, CT_SHAPE(N), 2));
+    ct_optim *optim = ct_adamw_new(m, (ct_adamw_opts){.lr = 0.1, .weight_decay = 0.5});
+    for (int t = 1; t <= 3; t++) {
+        give_gradient(w, t);
+        ck_assert(ct_optim_step(optim));
+    }
+    double still[N];
+    for (int i = 0; i < N; i++) still[i] = 2;
+    is(late, still, 0);
+    give_gradient(late, 1);
+    ck_assert(ct_zero_grad(w));
+    ck_assert(ct_optim_step(optim));
+    for (int i = 0; i < N; i++) still[i] = 2 * (1 - 0.1 * 0.5) - 0.1 * gradient(i, 1) / (fabs(gradient(i, 1)) + 1e-8);
+    is(late, still, 1e-13);
+    ct_optim_zero_grad(optim);
+    ck_assert_ptr_null(ct_grad(late));
+    ck_assert_ptr_null(ct_grad(w));
+    no_error();
+}
+END_TEST
+
+START_TEST(a_shared_parameter_steps_once) {
+    ct_module *m = one(CT_F64, false), *other = ct_module_new(context, "Other");
+    ct_tensor *w = ct_module_get(m, "w");
+    ct_module_add_child(m, "other", other);
+    ct_module_add_param(other, "again", w);
+    ct_optim *optim = ct_sgd_new(m, (ct_sgd_opts){.lr = 0.5});
+    give_gradient(w, 1);
+    double p[N], squares = 0;
+    for (int i = 0; i < N; i++) p[i] = sin(i + 1) - 0.5 * gradient(i, 1), squares += pow(gradient(i, 1), 2);
+    ck_assert_double_eq_tol(ct_clip_grad_norm(m, INFINITY), sqrt(squares), 1e-13);
+    ck_assert(ct_optim_step(optim));
+    is(w, p, 1e-15);
+}
+END_TEST
+
+/* ---- who owns what ---- */
+
+START_TEST(everything_goes_back) {
+    int64_t before = ct_memory(context).live;
+    for (int order = 0; order < 4; order++) {
+        ct_scope scope = ct_scope_open(context);
+        ct_module *m = one(CT_F64, false), *inner = ct_module_add_child(m, "inner", ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+        ct_optim *a = ct_adamw_new(m, (ct_adamw_opts){0}), *b = ct_sgd_new(m, (ct_sgd_opts){.momentum = 0.9});
+        ck_assert_ptr_nonnull(ct_adam_new(inner, (ct_adam_opts){0}));
+        ck_assert(ct_backward(ct_sum(ct_forward(inner, ct_ones(context, CT_F64, CT_SHAPE(1, 3))), CT_ALL, false)));
+        ct_scope_close(scope);
+        ck_assert(ct_optim_step(a) && ct_optim_step(b));
+        if (order == 1) ct_optim_free(a), ct_optim_free(b);
+        if (order == 2) ct_optim_free(b);
+        if (order == 3) {   /* a child goes; the optimisers hold what it had and step it on */
+            ct_module_free(inner);
+            ck_assert(ct_optim_step(a) && ct_optim_step(b));
+        }
+        ct_module_free(m);
+        no_error();
+        ck_assert_int_eq(ct_memory(context).live, before);
+    }
+    ct_optim_free(NULL);
+    ck_assert_ptr_nonnull(ct_adamw_new(one(CT_F32, true), (ct_adamw_opts){0}));   /* the context ends these */
+}
+END_TEST
+
+typedef struct {
+    int64_t left;
+} budget;
+
+static void *count_down(void *data, size_t size) { return ((budget *)data)->left-- > 0 ? malloc(size) : NULL; }
+static void give_back(void *data, void *block, size_t size) { (void)data, (void)size, free(block); }
+
+START_TEST(a_failed_optimiser_leaves_nothing) {
+    budget b = {1000000};
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .allocator = {count_down, give_back, &b}});
+    ct_module *m = ct_mlp_new(c, (ct_mlp_opts){.dim = 40});
+    int64_t before = ct_memory(c).live, failures = 0;
+    ct_optim *optim = NULL;
+    for (int64_t n = 0; n < 100 && !optim; n++) {
+        ct_memory_trim(c);
+        b.left = n;
+        optim = ct_adamw_new(m, (ct_adamw_opts){0});
+        if (optim) break;
+        failures++;
+        ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
+        ck_assert_int_eq(ct_memory(c).live, before);
+        ct_error_clear(c);
+    }
+    ck_assert_ptr_nonnull(optim);
+    ck_assert_int_ge(failures, 2);
+    ct_module_free(m);
+    ct_context_free(c);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+START_TEST(options_are_checked) {
+    ct_module *m = one(CT_F64, false);
+    ck_assert_ptr_null(ct_sgd_new(m, (ct_sgd_opts){.lr = -1}));
+    expect(CT_ERR_ARGUMENT, "SGD", "lr");
+    ck_assert_ptr_null(ct_sgd_new(m, (ct_sgd_opts){.momentum = NAN}));
+    expect(CT_ERR_ARGUMENT, "SGD", "momentum");
+    ck_assert_ptr_null(ct_sgd_new(m, (ct_sgd_opts){.nesterov = true}));
+    expect(CT_ERR_ARGUMENT, "SGD", "nesterov");
+    ck_assert_ptr_null(ct_sgd_new(m, (ct_sgd_opts){.nesterov = true, .momentum = 0.9, .dampening = 0.1}));
+    expect(CT_ERR_ARGUMENT, "SGD", "dampening");
+    ck_assert_ptr_null(ct_adam_new(m, (ct_adam_opts){.beta1 = 1}));
+    expect(CT_ERR_ARGUMENT, "Adam", "beta1");
+    ck_assert_ptr_null(ct_adamw_new(m, (ct_adamw_opts){.beta2 = -0.1}));
+    expect(CT_ERR_ARGUMENT, "AdamW", "beta2");
+    ck_assert_ptr_null(ct_adamw_new(m, (ct_adamw_opts){.eps = INFINITY}));
+    expect(CT_ERR_ARGUMENT, "AdamW", "eps");
+    ck_assert_ptr_null(ct_adamw_new(m, (ct_adamw_opts){.weight_decay = -1}));
+    expect(CT_ERR_ARGUMENT, "AdamW", "weight_decay");
+    ck_assert_ptr_null(ct_adamw_new(NULL, (ct_adamw_opts){0}));
+    ck_assert(!ct_optim_step(NULL));
+
+    ct_optim *optim = ct_sgd_new(m, (ct_sgd_opts){.lr = 0.1});
+    ct_optim_set_lr(optim, NAN);
+    expect(CT_ERR_ARGUMENT, "SGD", "lr");
+    ct_tensor *w = ct_module_get(m, "w");
+    double p[N];
+    for (int i = 0; i < N; i++) p[i] = sin(i + 1);
+    give_gradient(w, 1);
+    ct_fail(context, CT_ERR_IO, "pending");
+    ck_assert(!ct_optim_step(optim));   /* while an error is pending nothing changes */
+    ck_assert(isnan(ct_clip_grad_norm(m, 1e-3)));
+    ct_optim_zero_grad(optim);
+    ct_optim_set_lr(optim, 7);
+    expect(CT_ERR_IO, "pending", "");
+    is(w, p, 0);
+    ck_assert(ct_optim_step(optim));
+    for (int i = 0; i < N; i++) p[i] -= 0.1 * gradient(i, 1);
+    is(w, p, 1e-15);
+}
+END_TEST
+
+/* ---- clipping ---- */
+
+START_TEST(clipping) {
+    ct_module *m = one(CT_F64, false);
+    ct_tensor *w = ct_module_get(m, "w"), *v = ct_module_add_param(m, "v", ct_zeros(context, CT_F64, CT_SHAPE(N)));
+    ck_assert_double_eq(ct_clip_grad_norm(m, 1), 0);   /* no gradient yet */
+    give_gradient(w, 1);
+    give_gradient(v, 2);
+    double squares = 0, g[N];
+    for (int i = 0; i < N; i++) squares += pow(gradient(i, 1), 2) + pow(gradient(i, 2), 2);
+    double norm = sqrt(squares);
+    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 2 * norm), norm, 1e-13);   /* small enough: untouched */
+    for (int i = 0; i < N; i++) g[i] = gradient(i, 1);
+    is(ct_grad(w), g, 0);
+    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 0.5), norm, 1e-13);
+    for (int i = 0; i < N; i++) g[i] = gradient(i, 1) * (0.5 / (norm + 1e-6));
+    is(ct_grad(w), g, 1e-15);
+    for (int i = 0; i < N; i++) g[i] = gradient(i, 2) * (0.5 / (norm + 1e-6));
+    is(ct_grad(v), g, 1e-15);
+    ck_assert_double_eq_tol(ct_clip_grad_norm(m, INFINITY), 0.5, 1e-6);
+    ct_data_f64(ct_grad(v))[3] = NAN;
+    ck_assert(isnan(ct_clip_grad_norm(m, 0.5)));
+    ck_assert(isnan(ct_data_f64(ct_grad(w))[0]));
+    no_error();
+    give_gradient(w, 1);
+    give_gradient(v, 1);
+    ct_data_f64(ct_grad(v))[3] = INFINITY;
+    ck_assert(isinf(ct_clip_grad_norm(m, 0.5)));
+    ck_assert_double_eq(ct_data_f64(ct_grad(w))[0], 0);
+    ck_assert(isnan(ct_data_f64(ct_grad(v))[3]));
+    no_error();
+    ck_assert(isnan(ct_clip_grad_norm(m, -1)));
+    expect(CT_ERR_ARGUMENT, "clip_grad_norm", "-1");
+    ck_assert(isnan(ct_clip_grad_norm(m, NAN)));
+    expect(CT_ERR_ARGUMENT, "clip_grad_norm", "nan");
+    ck_assert(isnan(ct_clip_grad_norm(NULL, 1)));
+}
+END_TEST
+
+/* ---- schedule ---- */
+
+START_TEST(schedule) {
+    ct_lr_cosine_opts o = {.peak = 1, .floor = 0.1, .warmup = 4, .total = 14};
+    ck_assert_double_eq_tol(ct_lr_cosine(o, 0), 1.0 / 5, 1e-15);
+    ck_assert_double_eq_tol(ct_lr_cosine(o, 3), 4.0 / 5, 1e-15);
+    ck_assert_double_eq_tol(ct_lr_cosine(o, 4), 1, 1e-15);
+    ck_assert_double_eq_tol(ct_lr_cosine(o, 9), 0.55, 1e-15);
+    ck_assert_double_eq_tol(ct_lr_cosine(o, 13), 0.1 + 0.9 * (1 + cos(acos(-1) * 0.9)) / 2, 1e-15);
+    ck_assert_double_eq(ct_lr_cosine(o, 14), 0.1);
+    ck_assert_double_eq(ct_lr_cosine(o, 1000), 0.1);
+    for (int64_t step = 4; step < 14; step++) ck_assert_double_gt(ct_lr_cosine(o, step), ct_lr_cosine(o, step + 1));
+    o.warmup = o.total = 0;
+    ck_assert_double_eq(ct_lr_cosine(o, 0), 0.1);
+    o.warmup = o.total = 3;
+    ck_assert_double_eq_tol(ct_lr_cosine(o, 2), 0.75, 1e-15);
+    ck_assert_double_eq(ct_lr_cosine(o, 3), 0.1);
+}
+END_TEST
+
+/* ---- all together ---- */
+
+START_TEST(training_asks_the_allocator_nothing_from_the_third_step_on) {
+    ct_module *m = ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 16, .num_heads = 2, .dropout = 0.1});
+    ct_optim *optim = ct_adamw_new(m, (ct_adamw_opts){.lr = 3e-3});
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(4, 6, 16)), *y = ct_randn(context, CT_F32, CT_SHAPE(4, 6, 16));
+    int64_t calls = 0, live = 0;
+    double first = 0, last = 0;
+    for (int step = 0; step < 60; step++) {
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *loss = ct_mse_loss(ct_forward(m, x), y);
+        ck_assert(ct_backward(loss));
+        ct_clip_grad_norm(m, 1);
+        ck_assert(ct_optim_step(optim));
+        ct_optim_zero_grad(optim);
+        last = ct_item(loss);
+        ct_scope_close(scope);
+        if (step == 0) first = last;
+        if (step == 2) calls = ct_memory(context).allocator_calls, live = ct_memory(context).live;
+    }
+    no_error();
+    ck_assert_int_eq(ct_memory(context).allocator_calls, calls);
+    ck_assert_int_eq(ct_memory(context).live, live);
+    ck_assert_double_lt(last, 0.9 * first);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("optim");
+    TCase *tests = tcase_create("optimisers");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_add_test(tests, sgd);
+    tcase_add_test(tests, adam_and_adamw);
+    tcase_add_test(tests, no_gradient_no_step);
+    tcase_add_test(tests, a_shared_parameter_steps_once);
+    tcase_add_test(tests, everything_goes_back);
+    tcase_add_test(tests, a_failed_optimiser_leaves_nothing);
+    tcase_add_test(tests, options_are_checked);
+    tcase_add_test(tests, clipping);
+    tcase_add_test(tests, schedule);
+    tcase_add_test(tests, training_asks_the_allocator_nothing_from_the_third_step_on);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
