@@ -207,6 +207,7 @@ $(foreach i,$(ISAS),$(eval $(call bench_fma,$(i))))
 $(BUILD)/obj/bench/machine.o: ALL_CFLAGS += $(ISAS:%=-DCT_HAVE_%)
 
 bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW=toy,gemm THREADS=1 ROUNDS=9; see bench/README.md
+	@command -v python3 >/dev/null || { echo "make bench needs python3. Without it, try: echo 10 | $(BUILD)/bench/rows toy"; exit 1; }
 	@BUILD=$(BUILD) bench/run
 
 format: ## clang-format in place

@@ -93,6 +93,7 @@ int main(int argc, char **argv) {
 
     ct_context *context = ct_context_new((ct_context_opts){.seed = 1, .threads = threads, .on_error = ct_error_die});
     if (ct_error(context)) return fprintf(stderr, "rows: %s\n", context ? ct_error_message(context) : "out of memory"), 1;
+    long long before = peak_memory();
     if (!r->make(r, context, number, names)) return 1;
     r->step(context);
     printf("{\"row\": \"%s\", \"threads\": %d, \"value\": %.9g}\n", argv[1], threads, r->value());
@@ -111,7 +112,7 @@ int main(int argc, char **argv) {
         fflush(stdout);
     }
     ct_memory_stats memory = ct_memory(context);
-    printf("{\"memory\": %lld, \"peak\": %lld, \"pooled\": %lld, ", peak_memory(), (long long)memory.peak, (long long)memory.pooled);
+    printf("{\"memory\": %lld, \"memory_before\": %lld, \"peak\": %lld, ", peak_memory(), before, (long long)memory.peak);
     if (steps > 2) printf("\"calls_from_third_step\": %lld, ", (long long)(memory.allocator_calls - calls));
     printf("\"steps\": %lld}\n", (long long)steps);
     ct_context_free(context);
