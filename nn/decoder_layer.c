@@ -7,7 +7,8 @@ ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) { retur
 
 ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory, ct_mha_call self, ct_mha_call cross) {
     ct_layer_out y = {0};
-    if (!nn_is(layer, &decoder_kind, "ct_decoder_layer_forward") || !nn_layer_takes(layer, x, "x") || !nn_layer_takes(layer, memory, "memory"))
+    if (!nn_is(layer, &decoder_kind, "ct_decoder_layer_forward") || !nn_layer_takes(layer, x, "x") ||
+        !nn_layer_takes(layer, memory, "memory"))
         return y;
     ct_frame frame;
     ct_frame_open(layer->context, &frame, false);

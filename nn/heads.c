@@ -9,7 +9,7 @@ ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads) {
                        SHAPE(s));
     ct_frame frame;
     ct_frame_open(x->context, &frame, false);
-    ct_tensor *y = ct_reshape(x, CT_SHAPE(s.dim[0], s.dim[1], num_heads, s.dim[2] / num_heads));   /* (B, T, H, d) */
+    ct_tensor *y = ct_reshape(x, CT_SHAPE(s.dim[0], s.dim[1], num_heads, s.dim[2] / num_heads)); /* (B, T, H, d) */
     return ct_frame_return(x->context, &frame, ct_transpose(y, 1, 2));
 }
 
@@ -19,6 +19,6 @@ ct_tensor *ct_combine_heads(ct_tensor *x) {
     if (s.ndim != 4) return ct_fail(x->context, CT_ERR_SHAPE, "combine_heads: expected (B, H, T, d), got %s", SHAPE(s));
     ct_frame frame;
     ct_frame_open(x->context, &frame, false);
-    ct_tensor *y = ct_transpose(x, 1, 2);   /* (B, T, H, d) */
+    ct_tensor *y = ct_transpose(x, 1, 2); /* (B, T, H, d) */
     return ct_frame_return(x->context, &frame, ct_reshape(y, CT_SHAPE(s.dim[0], s.dim[2], s.dim[1] * s.dim[3])));
 }

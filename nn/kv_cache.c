@@ -41,8 +41,9 @@ bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_ten
         ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: with a cache there is one key for each query, got %" PRId64 " and %" PRId64, t,
                 q->shape.dim[1]);
     else if (t > cache->max_length - cache->length)
-        ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64 " that the cache has", t,
-                cache->length, cache->max_length);
+        ct_fail(context, CT_ERR_SHAPE,
+                "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64 " that the cache has", t, cache->length,
+                cache->max_length);
     else return true;
     return false;
 }

@@ -7,12 +7,13 @@ ct_module *nn_layer_new(ct_context *context, const nn_kind *kind, ct_layer_opts 
         return NULL;
     if (!o.hidden && __builtin_mul_overflow(4, o.embed_dim, &o.hidden))
         return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", kind->name);
-    if (!o.eps) o.eps = 1e-5;
+    if (o.eps == 0) o.eps = 1e-5;
     ct_module *layer = nn_new(context, kind);
     if (!layer) return NULL;
     *(ct_layer_opts *)nn_data(layer) = o;
 
-    ct_mha_opts attention = {.embed_dim = o.embed_dim, .num_heads = o.num_heads, .dropout = o.dropout, .no_bias = o.no_bias, .dtype = o.dtype};
+    ct_mha_opts attention = {
+        .embed_dim = o.embed_dim, .num_heads = o.num_heads, .dropout = o.dropout, .no_bias = o.no_bias, .dtype = o.dtype};
     ct_layer_norm_opts norm = {o.embed_dim, o.eps, o.no_bias, o.dtype};
     nn_child_add(layer, "self_attn", ct_mha_new(context, attention));
     if (cross) nn_child_add(layer, "multihead_attn", ct_mha_new(context, attention));

@@ -3,7 +3,9 @@
 
 #include <math.h>
 
-static ct_tensor *forward(ct_module *module, ct_tensor *x) { return ct_linear(x, ct_module_get(module, "weight"), nn_param(module, "bias")); }
+static ct_tensor *forward(ct_module *module, ct_tensor *x) {
+    return ct_linear(x, ct_module_get(module, "weight"), nn_param(module, "bias"));
+}
 
 static void describe(const ct_module *module, FILE *file) {
     const ct_linear_opts *o = nn_data(module);

@@ -46,7 +46,7 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     if (!module) return NULL;
     *(ct_mha_opts *)nn_data(module) = o;
     int64_t e = o.embed_dim, w = kv_width(&o);
-    if (is_packed(&o)) {   /* gain sqrt 2: the bound of three (E, E) matrices instead of one (3E, E) */
+    if (is_packed(&o)) { /* gain sqrt 2: the bound of three (E, E) matrices instead of one (3E, E) */
         ct_tensor *weight = nn_param_new(module, "in_proj_weight", o.dtype, CT_SHAPE(3 * e, e));
         ct_init_xavier_uniform(weight, o.init == CT_INIT_XAVIER ? sqrt(2) : 1);
     } else {
@@ -88,7 +88,7 @@ static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tenso
     int64_t e = o->embed_dim, w = kv_width(o);
     ct_tensor *weight = nn_param(mha, "in_proj_weight"), *bias = nn_param(mha, "in_proj_bias");
     if (weight && *q == *k && *k == *v) {
-        ct_tensor *qkv = ct_linear(*q, weight, bias);   /* (B, T, 3E) */
+        ct_tensor *qkv = ct_linear(*q, weight, bias); /* (B, T, 3E) */
         *q = ct_narrow(qkv, 2, 0, e);
         *k = ct_narrow(qkv, 2, e, e);
         *v = ct_narrow(qkv, 2, 2 * e, e);
@@ -97,7 +97,7 @@ static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tenso
     ct_tensor *wq = weight ? rows(weight, 0, e) : nn_param(mha, "q_proj_weight");
     *q = ct_linear(*q, wq, rows(bias, 0, e));
     if (weight && *k == *v) {
-        ct_tensor *kv = ct_linear(*k, rows(weight, e, 2 * e), rows(bias, e, 2 * e));   /* (B, S, 2E) */
+        ct_tensor *kv = ct_linear(*k, rows(weight, e, 2 * e), rows(bias, e, 2 * e)); /* (B, S, 2E) */
         *k = ct_narrow(kv, 2, 0, e);
         *v = ct_narrow(kv, 2, e, e);
         return;
@@ -153,7 +153,7 @@ static ct_tensor *combine(ct_tensor *bools, ct_tensor *mask) {
 /* The masks over s keys, of which `offset` are from a cache, then the extra ones that no mask hides. */
 static void prepare_masks(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s, int64_t offset) {
     int64_t extra = extra_keys(nn_data(mha));
-    if (call->causal && (extra || offset)) {   /* else ct_attention's own does */
+    if (call->causal && (extra || offset)) { /* else ct_attention's own does */
         if (extra || t > 1) call->mask = combine(causal_mask(mha->context, t, s, offset), call->mask);
         call->causal = false;
     }
@@ -172,11 +172,11 @@ static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tens
     else if (q->shape.ndim != 3 || q->shape.dim[2] != o->embed_dim)
         ct_fail(context, CT_ERR_SHAPE, "%s: expected query (B, T, %" PRId64 "), got %s", name, o->embed_dim, SHAPE(q->shape));
     else if (k->shape.ndim != 3 || k->shape.dim[2] != o->kdim || k->shape.dim[0] != q->shape.dim[0])
-        ct_fail(context, CT_ERR_SHAPE, "%s: expected key (%" PRId64 ", S, %" PRId64 ") with query %s, got %s", name, q->shape.dim[0], o->kdim,
-                SHAPE(q->shape), SHAPE(k->shape));
+        ct_fail(context, CT_ERR_SHAPE, "%s: expected key (%" PRId64 ", S, %" PRId64 ") with query %s, got %s", name, q->shape.dim[0],
+                o->kdim, SHAPE(q->shape), SHAPE(k->shape));
     else if (v->shape.ndim != 3 || v->shape.dim[2] != o->vdim || v->shape.dim[0] != k->shape.dim[0] || v->shape.dim[1] != k->shape.dim[1])
-        ct_fail(context, CT_ERR_SHAPE, "%s: expected value (%" PRId64 ", %" PRId64 ", %" PRId64 ") with key %s, got %s", name, k->shape.dim[0],
-                k->shape.dim[1], o->vdim, SHAPE(k->shape), SHAPE(v->shape));
+        ct_fail(context, CT_ERR_SHAPE, "%s: expected value (%" PRId64 ", %" PRId64 ", %" PRId64 ") with key %s, got %s", name,
+                k->shape.dim[0], k->shape.dim[1], o->vdim, SHAPE(k->shape), SHAPE(v->shape));
     else return true;
     return false;
 }
@@ -185,22 +185,18 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
     const ct_mha_opts *o = nn_data(mha);
     int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache ? call.cache->length : 0;
     project(mha, &q, &k, &v);
-    q = ct_split_heads(q, o->num_heads);      /* (B, H, T, d) */
-    k = ct_split_heads(k, o->num_kv_heads);   /* (B, H_kv, S, d) */
+    q = ct_split_heads(q, o->num_heads);    /* (B, H, T, d) */
+    k = ct_split_heads(k, o->num_kv_heads); /* (B, H_kv, S, d) */
     v = ct_split_heads(v, o->num_kv_heads);
     if (call.cache && !nn_cache_extend(call.cache, &k, &v)) return (ct_mha_out){0};
     k = append(mha, k, "bias_k");
     v = append(mha, v, "bias_v");
     prepare_masks(mha, &call, t, offset + s, offset);
 
-    ct_attention_out a = ct_attention(q, k, v, (ct_attention_opts){
-        .mask = call.mask,
-        .key_mask = call.key_mask,
-        .causal = call.causal,
-        .dropout = mha->training ? o->dropout : 0,
-        .need_weights = call.need_weights,
-    });
-    ct_mha_out y = {.out = nn_forward(mha, "out_proj", ct_combine_heads(a.out))};   /* (B, H, T, d) -> (B, T, E) */
+    ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal, .need_weights = call.need_weights};
+    if (mha->training) opts.dropout = o->dropout;
+    ct_attention_out a = ct_attention(q, k, v, opts);
+    ct_mha_out y = {.out = nn_forward(mha, "out_proj", ct_combine_heads(a.out))}; /* (B, H, T, d) -> (B, T, E) */
     y.out = nn_dropout(mha, y.out, o->out_dropout);
     if (call.need_weights) y.weights = call.per_head ? a.weights : ct_mean(a.weights, CT_DIMS(1), false);
     if (call.cache && ct_ready(mha->context)) call.cache->length += t;
@@ -212,7 +208,7 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     if (!nn_is(mha, &nn_mha_kind, "ct_mha_forward")) return none;
     ct_context *context = mha->context;
     if (!q || !k != !v) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", nn_kind_name(mha), !q ? "query" : k ? "value, but not key," : "key, but not value,");
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", nn_kind_name(mha), !q ? "query" : k ? "value" : "key");
         return none;
     }
     if (!k) k = v = q;

@@ -4,12 +4,12 @@
 
 #include "module.h"
 
-extern const nn_kind nn_mha_kind;   /* its data is the ct_mha_opts, defaults filled in */
+extern const nn_kind nn_mha_kind; /* its data is the ct_mha_opts, defaults filled in */
 
 /* Keys and values of earlier positions, (B, H_kv, max_length, d) each. They are values alone: no gradient goes through them. */
 struct ct_kv_cache {
     ct_context *context;
-    const ct_module *mha;   /* whose they are; only compared */
+    const ct_module *mha; /* whose they are; only compared */
     int64_t batch, length, max_length;
     ct_tensor *k, *v;
 };

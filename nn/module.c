@@ -184,7 +184,8 @@ ct_module *ct_module_append(ct_module *module, const char *list, ct_module *chil
     if (!children) children = made = nn_child_add(module, list, nn_new(module->context, &list_kind));
     if (!children) return NULL;
     if (children->kind != &list_kind)
-        return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list", nn_kind_name(module), list, nn_kind_name(children));
+        return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list", nn_kind_name(module), list,
+                       nn_kind_name(children));
     int64_t last = -1;
     for (ct_module *m = children->children; m; m = m->next)
         if (sscanf(m->name, "%" SCNd64, &last) != 1) last = -1;

@@ -16,10 +16,10 @@
 /* A kind of module: its name, its forward of one input, and what it prints between its parentheses. */
 typedef struct {
     const char *name;
-    ct_tensor *(*forward)(ct_module *module, ct_tensor *x);   /* in a scope of its own; NULL: none of one input */
-    void (*describe)(const ct_module *module, FILE *file);    /* NULL: nothing */
-    size_t size;                                              /* of its data, right behind the module */
-    void (*end)(ct_module *module);                           /* gives back what the data holds; NULL: nothing */
+    ct_tensor *(*forward)(ct_module *module, ct_tensor *x); /* in a scope of its own; NULL: none of one input */
+    void (*describe)(const ct_module *module, FILE *file);  /* NULL: nothing */
+    size_t size;                                            /* of its data, right behind the module */
+    void (*end)(ct_module *module);                         /* gives back what the data holds; NULL: nothing */
 } nn_kind;
 
 /* A name for a parameter. One tensor may have several; the tensor counts its holders. */
@@ -32,13 +32,13 @@ typedef struct nn_entry {
 struct ct_module {
     ct_context *context;
     const nn_kind *kind;
-    ct_module *parent, *next;        /* the next child of the same parent */
-    ct_module *children;             /* in the order of adding, as are the parameters */
+    ct_module *parent, *next; /* the next child of the same parent */
+    ct_module *children;      /* in the order of adding, as are the parameters */
     nn_entry *params;
-    ct_optim *optims;                /* they end with the module */
-    char *name;                      /* under its parent; NULL: outermost */
-    char *label;                     /* what a user's module prints as; NULL: the kind's name */
-    ct_tensor *(*forward)(void *self, ct_tensor *x);   /* a user's */
+    ct_optim *optims;                                /* they end with the module */
+    char *name;                                      /* under its parent; NULL: outermost */
+    char *label;                                     /* what a user's module prints as; NULL: the kind's name */
+    ct_tensor *(*forward)(void *self, ct_tensor *x); /* a user's */
     void *self;
     bool training;
 };
@@ -51,12 +51,12 @@ const char *nn_kind_name(const ct_module *module);
 
 /* A module of that kind with its data zeroed. NULL while an error is pending. */
 ct_module *nn_new(ct_context *context, const nn_kind *kind);
-ct_module *nn_made(ct_module *module);   /* the module; after an error: ends it, NULL */
+ct_module *nn_made(ct_module *module); /* the module; after an error: ends it, NULL */
 static inline void *nn_data(const ct_module *module) { return (void *)(module + 1); }
 
 /* A new parameter, its values undefined. NULL, with an error recorded, also where the module is. */
 ct_tensor *nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape);
-ct_module *nn_child_add(ct_module *module, const char *name, ct_module *child);   /* takes the child also when it fails */
+ct_module *nn_child_add(ct_module *module, const char *name, ct_module *child); /* takes the child also when it fails */
 
 /* Options: is the number at least `least`; is it a probability, 0 ... 1; is it finite and not negative? */
 bool nn_check_size(ct_context *context, const nn_kind *kind, const char *option, int64_t value, int64_t least);
@@ -67,12 +67,12 @@ bool nn_check_number(ct_context *context, const char *owner, const char *option,
 
 /* No error is pending and the module is of that kind? */
 bool nn_is(const ct_module *module, const nn_kind *kind, const char *function);
-ct_tensor *nn_param(const ct_module *module, const char *name);   /* its own; NULL, with no error, where there is none */
-ct_module *nn_child(const ct_module *module, const char *name);   /* likewise */
-ct_tensor *nn_find(const ct_module *module, const char *name);    /* by its full name, any of them; likewise */
+ct_tensor *nn_param(const ct_module *module, const char *name); /* its own; NULL, with no error, where there is none */
+ct_module *nn_child(const ct_module *module, const char *name); /* likewise */
+ct_tensor *nn_find(const ct_module *module, const char *name);  /* by its full name, any of them; likewise */
 
-ct_tensor *nn_forward(ct_module *module, const char *child, ct_tensor *x);   /* runs a child */
-ct_tensor *nn_dropout(const ct_module *module, ct_tensor *x, double p);      /* in training */
+ct_tensor *nn_forward(ct_module *module, const char *child, ct_tensor *x); /* runs a child */
+ct_tensor *nn_dropout(const ct_module *module, ct_tensor *x, double p);    /* in training */
 
 bool nn_activation_check(ct_context *context, const nn_kind *kind, ct_activation activation);
 const char *nn_activation_name(ct_activation activation);

@@ -7,7 +7,7 @@
 
 typedef struct {
     ct_positions_opts opts;
-    ct_tensor *table;   /* NULL: learned */
+    ct_tensor *table; /* NULL: learned */
 } positions_data;
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) {
@@ -15,8 +15,8 @@ static ct_tensor *forward(ct_module *module, ct_tensor *x) {
     const ct_positions_opts *o = &data->opts;
     int n = x->shape.ndim;
     if (n < 2 || x->shape.dim[n - 1] != o->embed_dim || x->shape.dim[n - 2] > o->max_length)
-        return ct_fail(module->context, CT_ERR_SHAPE, "Positions: expected (..., T, %" PRId64 ") with T up to %" PRId64 ", got %s", o->embed_dim,
-                       o->max_length, SHAPE(x->shape));
+        return ct_fail(module->context, CT_ERR_SHAPE, "Positions: expected (..., T, %" PRId64 ") with T up to %" PRId64 ", got %s",
+                       o->embed_dim, o->max_length, SHAPE(x->shape));
     ct_tensor *table = data->table ? data->table : ct_module_get(module, "weight");
     return nn_dropout(module, ct_add(x, ct_narrow(table, 0, 0, x->shape.dim[n - 2])), o->dropout);
 }

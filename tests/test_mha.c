@@ -1,44 +1,5 @@
 /* Multi-head attention: against double loops, its properties, its masks, its cache. */
-#include <check.h>
-#include <cotangent/cotangent.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static ct_context *context;
-
-static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
-static void teardown(void) { ct_context_free(context); }
-
-static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
-
-static void expect(ct_status status, const char *word1, const char *word2) {
-    const char *message = ct_error_message(context);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
-    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" names not both %s and %s", message, word1, word2);
-    ct_error_clear(context);
-}
-
-static double *values(ct_tensor *t) {   /* the caller frees them */
-    no_error();
-    ck_assert_ptr_nonnull(t);
-    double *out = malloc(sizeof(double) * (size_t)(ct_numel(t) + 1));
-    ck_assert(ct_to_f64(t, out, ct_numel(t)));
-    return out;
-}
-
-static double largest(ct_tensor *t) {
-    double *v = values(t), most = 0;
-    for (int64_t i = 0; i < ct_numel(t); i++) most = fmax(most, fabs(v[i]));
-    free(v);
-    return most;
-}
-
-static double distance(ct_tensor *a, ct_tensor *b) {
-    no_error();
-    ck_assert_int_eq(ct_numel(a), ct_numel(b));
-    return largest(ct_sub(a, b));
-}
+#include "nn_check.h"
 
 static bool same_bits(ct_tensor *a, ct_tensor *b) {
     double *x = values(a), *y = values(b);
@@ -47,7 +8,6 @@ static bool same_bits(ct_tensor *a, ct_tensor *b) {
     return same;
 }
 
-static ct_tensor *randn(ct_shape shape) { return ct_randn(context, CT_F64, shape); }
 static double item(ct_tensor *t) { return ct_item(t); }
 
 /* A module whose biases are not zero. */
@@ -63,7 +23,7 @@ static ct_module *make(ct_mha_opts opts) {
 
 typedef struct {
     int64_t b, h, t, s, e, kdim, vdim;
-    double *out, *weights;   /* (B, T, E), (B, H, T, S) */
+    double *out, *weights; /* (B, T, E), (B, H, T, S) */
 } naive;
 
 static void row(const double *x, const double *w, double bias, int64_t n, double *y) {
@@ -71,7 +31,8 @@ static void row(const double *x, const double *w, double bias, int64_t n, double
     for (int64_t i = 0; i < n; i++) *y += x[i] * w[i];
 }
 
-static naive reference(ct_module *mha, ct_tensor *tq, ct_tensor *tk, ct_tensor *tv, int64_t heads, const double *allowed, const double *added) {
+static naive reference(ct_module *mha, ct_tensor *tq, ct_tensor *tk, ct_tensor *tv, int64_t heads, const double *allowed,
+                       const double *added) {
     naive r = {ct_dim(tq, 0), heads, ct_dim(tq, 1), ct_dim(tk, 1), ct_dim(tq, 2), ct_dim(tk, 2), ct_dim(tv, 2), NULL, NULL};
     int64_t d = r.e / r.h, e = r.e;
     bool packed = r.kdim == e && r.vdim == e;
@@ -79,12 +40,14 @@ static naive reference(ct_module *mha, ct_tensor *tq, ct_tensor *tk, ct_tensor *
     bool biased = false;
     while (ct_module_next(mha, &p)) biased |= !strcmp(p.name, "in_proj_bias");
     double *w = packed ? values(ct_module_get(mha, "in_proj_weight")) : NULL;
-    double *wq = packed ? w : values(ct_module_get(mha, "q_proj_weight")), *wk = packed ? w + e * e : values(ct_module_get(mha, "k_proj_weight"));
+    double *wq = packed ? w : values(ct_module_get(mha, "q_proj_weight")),
+           *wk = packed ? w + e * e : values(ct_module_get(mha, "k_proj_weight"));
     double *wv = packed ? w + 2 * e * e : values(ct_module_get(mha, "v_proj_weight")), *wo = values(ct_module_get(mha, "out_proj.weight"));
     double *bias = biased ? values(ct_module_get(mha, "in_proj_bias")) : calloc((size_t)(3 * e), 8);
     double *bo = biased ? values(ct_module_get(mha, "out_proj.bias")) : calloc((size_t)e, 8);
     double *q = values(tq), *k = values(tk), *v = values(tv);
-    double *qq = malloc((size_t)(r.b * r.t * e) * 8), *kk = malloc((size_t)(r.b * r.s * e + 1) * 8), *vv = malloc((size_t)(r.b * r.s * e + 1) * 8);
+    double *qq = malloc((size_t)(r.b * r.t * e) * 8), *kk = malloc((size_t)(r.b * r.s * e + 1) * 8),
+           *vv = malloc((size_t)(r.b * r.s * e + 1) * 8);
     for (int64_t i = 0; i < r.b * r.t; i++)
         for (int64_t j = 0; j < e; j++) row(q + i * e, wq + j * e, bias[j], e, &qq[i * e + j]);
     for (int64_t i = 0; i < r.b * r.s; i++)
@@ -150,13 +113,16 @@ static double *spread(ct_tensor *mask, ct_shape full) { return values(ct_cast(ct
 static ct_tensor *coin(ct_shape shape) { return ct_gt(ct_rand(context, CT_F32, shape), ct_full(context, CT_F32, CT_SCALAR, 0.3)); }
 
 START_TEST(shapes_of_torchs_tests) {
-    static const struct { int64_t b, t, s, e, h; } shape[] = {{3, 4, 0, 8, 2}, {2, 10, 0, 64, 8}, {1, 3, 7, 32, 4}, {2, 8, 12, 64, 8}, {1, 1, 0, 4, 1}};
+    static const struct {
+        int64_t b, t, s, e, h;
+    } shape[] = {{3, 4, 0, 8, 2}, {2, 10, 0, 64, 8}, {1, 3, 7, 32, 4}, {2, 8, 12, 64, 8}, {1, 1, 0, 4, 1}};
     for (int dtype = CT_F32; dtype <= CT_F64; dtype++)
         for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
             for (int no_bias = 0; no_bias < 2; no_bias++) {
                 int64_t b = shape[i].b, t = shape[i].t, s = shape[i].s, e = shape[i].e, h = shape[i].h;
                 ct_module *mha = make((ct_mha_opts){.embed_dim = e, .num_heads = h, .no_bias = no_bias, .dtype = (ct_dtype)dtype});
-                ct_tensor *q = ct_randn(context, (ct_dtype)dtype, CT_SHAPE(b, t, e)), *k = s ? ct_randn(context, (ct_dtype)dtype, CT_SHAPE(b, s, e)) : NULL;
+                ct_tensor *q = ct_randn(context, (ct_dtype)dtype, CT_SHAPE(b, t, e)),
+                          *k = s ? ct_randn(context, (ct_dtype)dtype, CT_SHAPE(b, s, e)) : NULL;
                 double gate = dtype == CT_F32 ? 3e-6 : 1e-12;
                 same(mha, q, k, k, h, (ct_mha_call){0}, NULL, NULL, gate);
                 if (!k) same(mha, q, q, q, h, (ct_mha_call){0}, NULL, NULL, gate);
@@ -175,12 +141,14 @@ START_TEST(every_mask) {
     int64_t b = 2, h = 2, t = 5, s = 7, e = 8;
     ct_module *mha = make((ct_mha_opts){.embed_dim = e, .num_heads = h, .dtype = CT_F64});
     ct_tensor *q = randn(CT_SHAPE(b, t, e)), *k = randn(CT_SHAPE(b, s, e));
-    ct_shape full = CT_SHAPE(b, h, t, s), shape[] = {CT_SHAPE(t, s), CT_SHAPE(b, 1, 1, s), CT_SHAPE(b, 1, t, s), full, CT_SHAPE(s), CT_SHAPE(t, 1)};
+    ct_shape full = CT_SHAPE(b, h, t, s),
+             shape[] = {CT_SHAPE(t, s), CT_SHAPE(b, 1, 1, s), CT_SHAPE(b, 1, t, s), full, CT_SHAPE(s), CT_SHAPE(t, 1)};
     ct_tensor *causal = ct_causal_mask(context, t, s);
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
         ct_tensor *mask = coin(shape[i]), *key = coin(CT_SHAPE(b, s)), *bias = randn(shape[i]);
         ct_tensor *keys = ct_view(key, CT_SHAPE(b, 1, 1, s));
-        double *only = spread(mask, full), *added = spread(bias, full), *both = spread(ct_logical_and(ct_logical_and(mask, keys), causal), full);
+        double *only = spread(mask, full), *added = spread(bias, full),
+               *both = spread(ct_logical_and(ct_logical_and(mask, keys), causal), full);
         double *two = spread(ct_logical_and(keys, causal), full);
         same(mha, q, k, k, h, (ct_mha_call){.mask = mask}, only, NULL, 1e-12);
         same(mha, q, k, k, h, (ct_mha_call){.mask = mask, .key_mask = key, .causal = true}, both, NULL, 1e-12);
@@ -224,8 +192,10 @@ START_TEST(grouped_queries) {
         wb[e + i] = b[e + from];
         wb[2 * e + i] = b[e + kv * d + from];
     }
-    memcpy(ct_data_f64(ct_module_get(whole, "out_proj.weight")), ct_data_f64(ct_module_get(grouped, "out_proj.weight")), sizeof(double) * (size_t)(e * e));
-    memcpy(ct_data_f64(ct_module_get(whole, "out_proj.bias")), ct_data_f64(ct_module_get(grouped, "out_proj.bias")), sizeof(double) * (size_t)e);
+    memcpy(ct_data_f64(ct_module_get(whole, "out_proj.weight")), ct_data_f64(ct_module_get(grouped, "out_proj.weight")),
+           sizeof(double) * (size_t)(e * e));
+    memcpy(ct_data_f64(ct_module_get(whole, "out_proj.bias")), ct_data_f64(ct_module_get(grouped, "out_proj.bias")),
+           sizeof(double) * (size_t)e);
     free(wq), free(wk), free(wv), free(b);
     ct_tensor *x = randn(CT_SHAPE(2, 5, e));
     ct_mha_call call = {.causal = true, .need_weights = true, .per_head = true};
@@ -240,24 +210,30 @@ START_TEST(extra_keys) {
     int64_t b = 2, h = 2, t = 3, s = 4, e = 8;
     ct_module *mha = make((ct_mha_opts){.embed_dim = e, .num_heads = h, .add_bias_kv = true, .add_zero_attn = true, .dtype = CT_F64});
     ct_tensor *q = randn(CT_SHAPE(b, t, e)), *x = randn(CT_SHAPE(b, s, e));
-    ct_tensor *w = ct_module_get(mha, "in_proj_weight"), *bias = ct_module_get(mha, "in_proj_bias"), *zero = ct_zeros(context, CT_F64, CT_SHAPE(b, 1, e));
+    ct_tensor *w = ct_module_get(mha, "in_proj_weight"), *bias = ct_module_get(mha, "in_proj_bias"),
+              *zero = ct_zeros(context, CT_F64, CT_SHAPE(b, 1, e));
     ct_tensor *qq = ct_linear(q, ct_narrow(w, 0, 0, e), ct_narrow(bias, 0, 0, e));
-    ct_tensor *kk = ct_linear(x, ct_narrow(w, 0, e, e), ct_narrow(bias, 0, e, e)), *vv = ct_linear(x, ct_narrow(w, 0, 2 * e, e), ct_narrow(bias, 0, 2 * e, e));
+    ct_tensor *kk = ct_linear(x, ct_narrow(w, 0, e, e), ct_narrow(bias, 0, e, e)),
+              *vv = ct_linear(x, ct_narrow(w, 0, 2 * e, e), ct_narrow(bias, 0, 2 * e, e));
     kk = ct_cat((ct_tensor *[]){kk, ct_expand(ct_module_get(mha, "bias_k"), CT_SHAPE(b, 1, e)), zero}, 3, 1);
     vv = ct_cat((ct_tensor *[]){vv, ct_expand(ct_module_get(mha, "bias_v"), CT_SHAPE(b, 1, e)), zero}, 3, 1);
-    ct_tensor *two = ct_ones(context, CT_BOOL, CT_SHAPE(t, 2)), *causal = ct_causal_mask(context, t, s), *mask = coin(CT_SHAPE(t, s)), *key = coin(CT_SHAPE(b, s));
-    ct_tensor *allowed = ct_logical_and(ct_cat((ct_tensor *[]){ct_logical_and(mask, causal), two}, 2, 1),
-                                        ct_view(ct_cat((ct_tensor *[]){key, ct_ones(context, CT_BOOL, CT_SHAPE(b, 2))}, 2, 1), CT_SHAPE(b, 1, 1, s + 2)));
-    ct_attention_out a = ct_attention(ct_split_heads(qq, h), ct_split_heads(kk, h), ct_split_heads(vv, h), (ct_attention_opts){.mask = allowed, .need_weights = true});
+    ct_tensor *two = ct_ones(context, CT_BOOL, CT_SHAPE(t, 2)), *causal = ct_causal_mask(context, t, s), *mask = coin(CT_SHAPE(t, s)),
+              *key = coin(CT_SHAPE(b, s));
+    ct_tensor *allowed =
+        ct_logical_and(ct_cat((ct_tensor *[]){ct_logical_and(mask, causal), two}, 2, 1),
+                       ct_view(ct_cat((ct_tensor *[]){key, ct_ones(context, CT_BOOL, CT_SHAPE(b, 2))}, 2, 1), CT_SHAPE(b, 1, 1, s + 2)));
+    ct_attention_out a = ct_attention(ct_split_heads(qq, h), ct_split_heads(kk, h), ct_split_heads(vv, h),
+                                      (ct_attention_opts){.mask = allowed, .need_weights = true});
     ct_tensor *out = ct_forward(ct_module_child(mha, "out_proj"), ct_combine_heads(a.out));
-    ct_mha_out y = ct_mha_forward(mha, q, x, x, (ct_mha_call){.mask = mask, .key_mask = key, .causal = true, .need_weights = true, .per_head = true});
+    ct_mha_out y =
+        ct_mha_forward(mha, q, x, x, (ct_mha_call){.mask = mask, .key_mask = key, .causal = true, .need_weights = true, .per_head = true});
     ck_assert_double_lt(distance(y.out, out), 1e-13);
     ck_assert_double_lt(distance(y.weights, a.weights), 1e-13);
     ck_assert_int_eq(ct_dim(y.weights, 3), s + 2);
     ct_tensor *floats = ct_where(mask, ct_zeros(context, CT_F64, CT_SCALAR), ct_full(context, CT_F64, CT_SCALAR, -INFINITY));
     ct_mha_out z = ct_mha_forward(mha, q, x, x, (ct_mha_call){.mask = floats, .key_mask = key, .causal = true});
     ck_assert_double_lt(distance(z.out, out), 1e-13);
-    ct_tensor *column = coin(CT_SHAPE(t, 1));   /* one that has to be widened before it is padded */
+    ct_tensor *column = coin(CT_SHAPE(t, 1)); /* one that has to be widened before it is padded */
     ck_assert_ptr_nonnull(ct_mha_forward(mha, q, x, x, (ct_mha_call){.mask = column}).out);
     ck_assert(ct_backward(ct_sum(ct_mul(y.out, y.out), CT_ALL, false)));
     for (ct_param p = {0}; ct_module_next(mha, &p);) ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
@@ -273,7 +249,7 @@ START_TEST(properties) {
     ck_assert_double_lt(largest(ct_add_scalar(ct_sum(y.weights, CT_DIMS(-1), false), -1)), 1e-6);
     ck_assert_double_eq(largest(ct_masked_fill(y.weights, ct_causal_mask(context, 6, 6), 0)), 0);
 
-    ct_tensor *changed = ct_contiguous(ct_scale(x, 1));   /* a future token does not matter */
+    ct_tensor *changed = ct_contiguous(ct_scale(x, 1)); /* a future token does not matter */
     for (int i = 0; i < 16; i++) ct_data_f32(changed)[5 * 16 + i] += 3, ct_data_f32(changed)[11 * 16 + i] = 1e6f;
     ct_tensor *z = ct_mha_forward(mha, changed, NULL, NULL, (ct_mha_call){.causal = true}).out;
     ct_tensor *before = ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.causal = true}).out;
@@ -295,7 +271,8 @@ END_TEST
 
 START_TEST(heads_may_be_permuted) {
     int64_t e = 12, h = 3, d = 4, to[] = {2, 0, 1};
-    ct_module *a = make((ct_mha_opts){.embed_dim = e, .num_heads = h, .dtype = CT_F64}), *b = make((ct_mha_opts){.embed_dim = e, .num_heads = h, .dtype = CT_F64});
+    ct_module *a = make((ct_mha_opts){.embed_dim = e, .num_heads = h, .dtype = CT_F64}),
+              *b = make((ct_mha_opts){.embed_dim = e, .num_heads = h, .dtype = CT_F64});
     double *w = ct_data_f64(ct_module_get(a, "in_proj_weight")), *w2 = ct_data_f64(ct_module_get(b, "in_proj_weight"));
     double *c = ct_data_f64(ct_module_get(a, "in_proj_bias")), *c2 = ct_data_f64(ct_module_get(b, "in_proj_bias"));
     double *o = ct_data_f64(ct_module_get(a, "out_proj.weight")), *o2 = ct_data_f64(ct_module_get(b, "out_proj.weight"));
@@ -346,7 +323,8 @@ static ct_tensor *cross(ct_tensor *const *in, int n, void *arg) {
 
 START_TEST(gradients) {
     bool real[] = {true, true, false, true, true, true, true, true};
-    checked c = {make((ct_mha_opts){.embed_dim = 6, .num_heads = 2, .kdim = 5, .add_bias_kv = true, .dtype = CT_F64}), ct_from_bool(context, CT_SHAPE(2, 4), real)};
+    checked c = {make((ct_mha_opts){.embed_dim = 6, .num_heads = 2, .kdim = 5, .add_bias_kv = true, .dtype = CT_F64}),
+                 ct_from_bool(context, CT_SHAPE(2, 4), real)};
     ct_tensor *in[] = {randn(CT_SHAPE(2, 3, 6)), randn(CT_SHAPE(2, 4, 5)), randn(CT_SHAPE(2, 4, 6)), randn(CT_SHAPE(3, 4))};
     ct_gradcheck_result r = ct_gradcheck(cross, &c, in, 4, (ct_gradcheck_opts){0});
     no_error();
@@ -394,12 +372,14 @@ static void cached(ct_mha_opts opts, int64_t piece) {
     ct_module_train(mha, false);
     ct_kv_cache *cache = ct_kv_cache_new(mha, b, n);
     ct_tensor *x = randn(CT_SHAPE(b, n, opts.embed_dim)), *rest = coin(CT_SHAPE(b, n));
-    ct_mha_out whole = ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.causal = true, .key_mask = rest, .need_weights = true, .per_head = true});
+    ct_mha_out whole =
+        ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.causal = true, .key_mask = rest, .need_weights = true, .per_head = true});
     int64_t extra = opts.add_bias_kv;
     ct_scope scope = ct_scope_open_no_grad(context);
     for (int64_t at = 0; at < n; at += piece) {
         int64_t t = piece < n - at ? piece : n - at;
-        ct_mha_call call = {.causal = true, .key_mask = ct_narrow(rest, 1, 0, at + t), .cache = cache, .need_weights = true, .per_head = true};
+        ct_mha_call call = {
+            .causal = true, .key_mask = ct_narrow(rest, 1, 0, at + t), .cache = cache, .need_weights = true, .per_head = true};
         ct_mha_out y = ct_mha_forward(mha, ct_narrow(x, 1, at, t), NULL, NULL, call);
         ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, at, t)), 1e-13);
         if (!extra) ck_assert_double_lt(distance(y.weights, ct_narrow(ct_narrow(whole.weights, 2, at, t), 3, 0, at + t)), 1e-13);
@@ -431,7 +411,7 @@ START_TEST(caches_are_checked) {
     expect(CT_ERR_SHAPE, "(1, 3, 8)", "batch of 2");
     ck_assert_ptr_null(ct_mha_forward(mha, x, randn(CT_SHAPE(2, 2, 8)), randn(CT_SHAPE(2, 2, 8)), call).out);
     expect(CT_ERR_SHAPE, "2 and 3", "");
-    call.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 5));   /* a failed call leaves the cache as it was */
+    call.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 5)); /* a failed call leaves the cache as it was */
     ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, call).out);
     expect(CT_ERR_SHAPE, "(3, 5)", "");
     call.mask = NULL;
@@ -445,25 +425,18 @@ START_TEST(caches_are_checked) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("mha");
-    TCase *tests = tcase_create("attention");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, shapes_of_torchs_tests);
-    tcase_add_test(tests, every_mask);
-    tcase_add_test(tests, widths_that_differ);
-    tcase_add_test(tests, grouped_queries);
-    tcase_add_test(tests, extra_keys);
-    tcase_add_test(tests, properties);
-    tcase_add_test(tests, heads_may_be_permuted);
-    tcase_add_test(tests, dropout_in_training_alone);
-    tcase_add_test(tests, gradients);
-    tcase_add_test(tests, inputs_are_checked);
-    tcase_add_test(tests, a_cache_changes_nothing);
-    tcase_add_test(tests, caches_are_checked);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    const TTest *const tests[] = {shapes_of_torchs_tests,
+                                  every_mask,
+                                  widths_that_differ,
+                                  grouped_queries,
+                                  extra_keys,
+                                  properties,
+                                  heads_may_be_permuted,
+                                  dropout_in_training_alone,
+                                  gradients,
+                                  inputs_are_checked,
+                                  a_cache_changes_nothing,
+                                  caches_are_checked,
+                                  NULL};
+    return run_suite("mha", tests);
 }

@@ -1,23 +1,5 @@
 /* Optimisers against their formulas in plain doubles; clipping; the schedule; who owns what. */
-#include <check.h>
-#include <cotangent/cotangent.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-static ct_context *context;
-
-static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
-static void teardown(void) { ct_context_free(context); }
-
-static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
-
-static void expect(ct_status status, const char *word1, const char *word2) {
-    const char *message = ct_error_message(context);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
-    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" names not both %s and %s", message, word1, word2);
-    ct_error_clear(context);
-}
+#include "nn_check.h"
 
 enum { N = 37, STEPS = 6 };
 
@@ -118,15 +100,16 @@ START_TEST(adam_and_adamw) {
             for (int matrix = 0; matrix < 2; matrix++) {
                 adam_is((ct_adamw_opts){0}, decoupled, matrix, (ct_dtype)dtype);
                 adam_is((ct_adamw_opts){.lr = 0.1, .weight_decay = 0.3}, decoupled, matrix, (ct_dtype)dtype);
-                adam_is((ct_adamw_opts){.lr = 0.05, .beta1 = 0.5, .beta2 = 0.8, .eps = 0.1, .weight_decay = 0.3, .decay_matrices_only = true},
-                        decoupled, matrix, (ct_dtype)dtype);
+                adam_is(
+                    (ct_adamw_opts){.lr = 0.05, .beta1 = 0.5, .beta2 = 0.8, .eps = 0.1, .weight_decay = 0.3, .decay_matrices_only = true},
+                    decoupled, matrix, (ct_dtype)dtype);
             }
 }
 END_TEST
 
 /* ---- which parameters ---- */
 
-START_TEST(no_gradient_no_step) {   /* and its own count of steps waits: the first step of a later gradient is a first step */
+START_TEST(no_gradient_no_step) { /* and its own count of steps waits: the first step of a later gradient is a first step */
     ct_module *m = one(CT_F64, false);
     ct_tensor *w = ct_module_get(m, "w");
     ct_tensor *late = ct_module_add_param(m, "late", ct_full(context, CT_F64, CT_SHAPE(N), 2));
@@ -171,7 +154,8 @@ START_TEST(everything_goes_back) {
     int64_t before = ct_memory(context).live;
     for (int order = 0; order < 4; order++) {
         ct_scope scope = ct_scope_open(context);
-        ct_module *m = one(CT_F64, false), *inner = ct_module_add_child(m, "inner", ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+        ct_module *m = one(CT_F64, false),
+                  *inner = ct_module_add_child(m, "inner", ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
         ct_optim *a = ct_adamw_new(m, (ct_adamw_opts){0}), *b = ct_sgd_new(m, (ct_sgd_opts){.momentum = 0.9});
         ck_assert_ptr_nonnull(ct_adam_new(inner, (ct_adam_opts){0}));
         ck_assert(ct_backward(ct_sum(ct_forward(inner, ct_ones(context, CT_F64, CT_SHAPE(1, 3))), CT_ALL, false)));
@@ -179,7 +163,7 @@ START_TEST(everything_goes_back) {
         ck_assert(ct_optim_step(a) && ct_optim_step(b));
         if (order == 1) ct_optim_free(a), ct_optim_free(b);
         if (order == 2) ct_optim_free(b);
-        if (order == 3) {   /* a child goes; the optimisers hold what it had and step it on */
+        if (order == 3) { /* a child goes; the optimisers hold what it had and step it on */
             ct_module_free(inner);
             ck_assert(ct_optim_step(a) && ct_optim_step(b));
         }
@@ -188,20 +172,13 @@ START_TEST(everything_goes_back) {
         ck_assert_int_eq(ct_memory(context).live, before);
     }
     ct_optim_free(NULL);
-    ck_assert_ptr_nonnull(ct_adamw_new(one(CT_F32, true), (ct_adamw_opts){0}));   /* the context ends these */
+    ck_assert_ptr_nonnull(ct_adamw_new(one(CT_F32, true), (ct_adamw_opts){0})); /* the context ends these */
 }
 END_TEST
 
-typedef struct {
-    int64_t left;
-} budget;
-
-static void *count_down(void *data, size_t size) { return ((budget *)data)->left-- > 0 ? malloc(size) : NULL; }
-static void give_back(void *data, void *block, size_t size) { (void)data, (void)size, free(block); }
-
 START_TEST(a_failed_optimiser_leaves_nothing) {
     budget b = {1000000};
-    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .allocator = {count_down, give_back, &b}});
+    ct_context *c = budget_context(&b);
     ct_module *m = ct_mlp_new(c, (ct_mlp_opts){.dim = 40});
     int64_t before = ct_memory(c).live, failures = 0;
     ct_optim *optim = NULL;
@@ -253,7 +230,7 @@ START_TEST(options_are_checked) {
     for (int i = 0; i < N; i++) p[i] = sin(i + 1);
     give_gradient(w, 1);
     ct_fail(context, CT_ERR_IO, "pending");
-    ck_assert(!ct_optim_step(optim));   /* while an error is pending nothing changes */
+    ck_assert(!ct_optim_step(optim)); /* while an error is pending nothing changes */
     ck_assert(isnan(ct_clip_grad_norm(m, 1e-3)));
     ct_optim_zero_grad(optim);
     ct_optim_set_lr(optim, 7);
@@ -270,13 +247,13 @@ END_TEST
 START_TEST(clipping) {
     ct_module *m = one(CT_F64, false);
     ct_tensor *w = ct_module_get(m, "w"), *v = ct_module_add_param(m, "v", ct_zeros(context, CT_F64, CT_SHAPE(N)));
-    ck_assert_double_eq(ct_clip_grad_norm(m, 1), 0);   /* no gradient yet */
+    ck_assert_double_eq(ct_clip_grad_norm(m, 1), 0); /* no gradient yet */
     give_gradient(w, 1);
     give_gradient(v, 2);
     double squares = 0, g[N];
     for (int i = 0; i < N; i++) squares += pow(gradient(i, 1), 2) + pow(gradient(i, 2), 2);
     double norm = sqrt(squares);
-    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 2 * norm), norm, 1e-13);   /* small enough: untouched */
+    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 2 * norm), norm, 1e-13); /* small enough: untouched */
     for (int i = 0; i < N; i++) g[i] = gradient(i, 1);
     is(ct_grad(w), g, 0);
     ck_assert_double_eq_tol(ct_clip_grad_norm(m, 0.5), norm, 1e-13);
@@ -352,23 +329,16 @@ START_TEST(training_asks_the_allocator_nothing_from_the_third_step_on) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("optim");
-    TCase *tests = tcase_create("optimisers");
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, sgd);
-    tcase_add_test(tests, adam_and_adamw);
-    tcase_add_test(tests, no_gradient_no_step);
-    tcase_add_test(tests, a_shared_parameter_steps_once);
-    tcase_add_test(tests, everything_goes_back);
-    tcase_add_test(tests, a_failed_optimiser_leaves_nothing);
-    tcase_add_test(tests, options_are_checked);
-    tcase_add_test(tests, clipping);
-    tcase_add_test(tests, schedule);
-    tcase_add_test(tests, training_asks_the_allocator_nothing_from_the_third_step_on);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    const TTest *const tests[] = {sgd,
+                                  adam_and_adamw,
+                                  no_gradient_no_step,
+                                  a_shared_parameter_steps_once,
+                                  everything_goes_back,
+                                  a_failed_optimiser_leaves_nothing,
+                                  options_are_checked,
+                                  clipping,
+                                  schedule,
+                                  training_asks_the_allocator_nothing_from_the_third_step_on,
+                                  NULL};
+    return run_suite("optim", tests);
 }

@@ -102,6 +102,8 @@ typedef struct {
  * n + i, for causality and rotary alike; else masks are top-left. */
 CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call);
 
+/* Room for the keys and values of max_length positions of this module, filled as it runs: with a cache each query brings one key,
+ * and masks are over all keys so far. What is in it are values alone: no gradient goes through them. */
 CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
 CT_API void ct_kv_cache_free(ct_kv_cache *cache);
 

@@ -43,8 +43,8 @@ static ct_optim *make(ct_module *module, const nn_rule *rule, ct_adamw_opts o) {
         !check_beta(context, rule->name, "beta2", o.beta2) || !nn_check_number(context, rule->name, "eps", o.eps) ||
         !nn_check_number(context, rule->name, "weight_decay", o.weight_decay))
         return NULL;
-    nn_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .grad_scale = 1,
-                                   .decoupled = rule == &adamw_rule}};
+    nn_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .grad_scale = 1}};
+    all.adam.decoupled = rule == &adamw_rule;
     return nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only);
 }
 

@@ -9,9 +9,9 @@ enum { NN_STATES = 2 };
 /* A parameter. The optimiser holds it: it lives while the optimiser does, also when its module has gone. */
 typedef struct {
     ct_tensor *param;
-    ct_tensor *state[NN_STATES];   /* of the rule's names; the parameter's shape and dtype; zeros at the start; NULL: not used */
-    int64_t step;                  /* how often it was updated */
-    char *name;                    /* full, under the optimiser's module, when the optimiser was made */
+    ct_tensor *state[NN_STATES]; /* of the rule's names; the parameter's shape and dtype; zeros at the start; NULL: not used */
+    int64_t step;                /* how often it was updated */
+    char *name;                  /* full, under the optimiser's module, when the optimiser was made */
 } nn_slot;
 
 typedef union {
@@ -27,21 +27,21 @@ typedef struct {
 } nn_number;
 
 typedef struct {
-    const char *name;                       /* "AdamW" */
-    const char *state[NN_STATES];           /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
+    const char *name;             /* "AdamW" */
+    const char *state[NN_STATES]; /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
     bool (*step)(ct_optim *optim, nn_slot *slot, ct_tensor *grad);
-    const nn_number *numbers;               /* besides lr; the last one has no name */
+    const nn_number *numbers; /* besides lr; the last one has no name */
 } nn_rule;
 
 struct ct_optim {
     ct_context *context;
     ct_module *module;
-    ct_optim *next;            /* of the same module */
+    ct_optim *next; /* of the same module */
     const nn_rule *rule;
     double lr;
-    nn_numbers numbers;        /* lr and what depends on the step are filled in at each step */
+    nn_numbers numbers; /* lr and what depends on the step are filled in at each step */
     bool decay_matrices_only;
-    int64_t count;             /* of slots */
+    int64_t count; /* of slots */
     nn_slot *slots;
 };
 

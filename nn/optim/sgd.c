@@ -28,7 +28,7 @@ ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
         return NULL;
     if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: nesterov needs a momentum and no dampening", name);
-    nn_numbers all = {.sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .grad_scale = 1,
-                                  .nesterov = o.nesterov}};
+    nn_numbers all = {
+        .sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .grad_scale = 1, .nesterov = o.nesterov}};
     return nn_optim_new(module, o.momentum > 0 ? &momentum_rule : &plain_rule, o.lr, all, false);
 }

@@ -1,0 +1,75 @@
+/* What the suites of modules share: a context for each test, values and errors asked for in a line, an allocator that runs out. */
+#ifndef NN_CHECK_H
+#define NN_CHECK_H
+
+#include <check.h>
+#include <cotangent/cotangent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ct_context *context;
+
+static inline void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
+static inline void teardown(void) { ct_context_free(context); }
+
+static inline void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
+
+/* The error that is pending names these words; it is cleared. */
+static inline void expect(ct_status status, const char *word1, const char *word2) {
+    const char *message = ct_error_message(context);
+    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
+    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" names not both %s and %s", message, word1, word2);
+    ct_error_clear(context);
+}
+
+static inline double *values(ct_tensor *t) { /* the caller frees them */
+    no_error();
+    ck_assert_ptr_nonnull(t);
+    double *out = malloc(sizeof(double) * (size_t)(ct_numel(t) + 1));
+    ck_assert(ct_to_f64(t, out, ct_numel(t)));
+    return out;
+}
+
+/* NaN is larger than anything. */
+static inline double largest(ct_tensor *t) {
+    double *v = values(t), most = 0;
+    for (int64_t i = 0; i < ct_numel(t); i++) most = isnan(v[i]) ? INFINITY : fmax(most, fabs(v[i]));
+    free(v);
+    return most;
+}
+
+static inline double distance(ct_tensor *a, ct_tensor *b) {
+    no_error();
+    ck_assert_int_eq(ct_numel(a), ct_numel(b));
+    return largest(ct_sub(a, b));
+}
+
+static inline ct_tensor *randn(ct_shape shape) { return ct_randn(context, CT_F64, shape); }
+
+/* An allocator that gives so many blocks more. Large blocks are asked for one by one, so each can be the one refused. */
+typedef struct {
+    int64_t left;
+} budget;
+
+static inline void *count_down(void *data, size_t size) { return ((budget *)data)->left-- > 0 ? malloc(size) : NULL; }
+static inline void give_back(void *data, void *block, size_t size) { (void)data, (void)size, free(block); }
+static inline ct_context *budget_context(budget *b) {
+    return ct_context_new((ct_context_opts){.threads = 1, .allocator = {count_down, give_back, b}});
+}
+
+/* Runs the tests, named in a list that ends with NULL. */
+static inline int run_suite(const char *name, const TTest *const *tests) {
+    Suite *suite = suite_create(name);
+    TCase *all = tcase_create(name);
+    tcase_add_checked_fixture(all, setup, teardown);
+    for (; *tests; tests++) tcase_add_test(all, *tests);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
+
+#endif

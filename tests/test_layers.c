@@ -1,0 +1,184 @@
+/* The layers that modules are made of: mlp, positions, heads, torch's transformer layers written out, and how all are initialised. */
+#include "nn_check.h"
+
+static bool is_named(ct_module *m, const char *name) {
+    ct_param p = {0};
+    return ct_module_next(m, &p) && !strcmp(p.name, name);
+}
+
+START_TEST(mlp_is_its_parts) {
+    for (ct_activation a = CT_RELU; a <= CT_SILU; a++) {
+        ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 7, .activation = a, .dtype = CT_F64});
+        ct_tensor *x = randn(CT_SHAPE(2, 5, 3)), *h = ct_forward(ct_module_child(m, "fc"), x);
+        h = a == CT_RELU ? ct_relu(h) : a == CT_GELU ? ct_gelu(h) : a == CT_SILU ? ct_silu(h) : ct_gelu_tanh(h);
+        ck_assert_double_eq(distance(ct_forward(m, x), ct_forward(ct_module_child(m, "proj"), h)), 0);
+    }
+    ck_assert_ptr_null(ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .activation = (ct_activation)9}));
+    expect(CT_ERR_ARGUMENT, "MLP", "activation");
+}
+END_TEST
+
+START_TEST(positions) {
+    int64_t n = 40, e = 7;
+    ct_module *m = ct_positions_new(context, (ct_positions_opts){.max_length = n, .embed_dim = e, .dtype = CT_F64});
+    ck_assert_int_eq(ct_module_count(m), 0);
+    double *got = values(ct_forward(m, ct_zeros(context, CT_F64, CT_SHAPE(1, n, e))));
+    for (int64_t p = 0; p < n; p++)
+        for (int64_t i = 0; i < e; i++) {
+            double angle = (double)p / pow(10000, (double)(i / 2 * 2) / (double)e);
+            ck_assert_double_eq_tol(got[p * e + i], i % 2 ? cos(angle) : sin(angle), 1e-13);
+        }
+    free(got);
+    ck_assert_ptr_null(ct_forward(m, ct_zeros(context, CT_F64, CT_SHAPE(1, n + 1, e))));
+    expect(CT_ERR_SHAPE, "up to 40", "(1, 41, 7)");
+    ct_module *learned = ct_positions_new(context, (ct_positions_opts){.max_length = 500, .embed_dim = 20, .learned = true});
+    ck_assert(is_named(learned, "weight"));
+    ck_assert_double_eq_tol(ct_item(ct_mean(ct_pow(ct_module_get(learned, "weight"), 2), CT_ALL, false)), 0.02 * 0.02, 2e-5);
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, 3, 20));
+    ct_tensor *y = ct_add(x, ct_narrow(ct_module_get(learned, "weight"), 0, 0, 3));
+    ck_assert_double_eq(distance(ct_forward(learned, x), y), 0);
+}
+END_TEST
+
+START_TEST(heads) {
+    ct_tensor *x = randn(CT_SHAPE(2, 3, 8)), *h = ct_split_heads(x, 4);
+    ck_assert_int_eq(ct_dim(h, 1), 4);
+    ck_assert_int_eq(ct_dim(h, 2), 3);
+    ck_assert_double_eq(distance(ct_select(h, 1, 2), ct_narrow(x, 2, 4, 2)), 0);
+    ck_assert_double_eq(distance(ct_combine_heads(h), x), 0);
+    ck_assert_ptr_null(ct_split_heads(x, 3));
+    expect(CT_ERR_SHAPE, "split_heads", "(2, 3, 8)");
+    ck_assert_ptr_null(ct_split_heads(x, 0));
+    expect(CT_ERR_SHAPE, "split_heads", "(2, 3, 8)");
+    ck_assert_ptr_null(ct_combine_heads(x));
+    expect(CT_ERR_SHAPE, "combine_heads", "(2, 3, 8)");
+}
+END_TEST
+
+/* ---- torch's layers, written out ---- */
+
+static ct_tensor *run(ct_module *layer, const char *child, ct_tensor *x) { return ct_forward(ct_module_child(layer, child), x); }
+
+static ct_tensor *feed(ct_module *layer, ct_tensor *x, bool gelu) {
+    ct_tensor *h = run(layer, "linear1", x);
+    return run(layer, "linear2", gelu ? ct_gelu(h) : ct_relu(h));
+}
+
+START_TEST(layers_are_torchs) {
+    ct_tensor *x = randn(CT_SHAPE(2, 5, 8)), *memory = randn(CT_SHAPE(2, 3, 8));
+    bool real[] = {true, true, false, true, true, true};
+    ct_mha_call self = {.causal = true, .need_weights = true};
+    ct_mha_call cross = {.key_mask = ct_from_bool(context, CT_SHAPE(2, 3), real), .need_weights = true, .per_head = true};
+    for (int first = 0; first < 2; first++) {
+        ct_layer_opts opts = {
+            .embed_dim = 8, .num_heads = 2, .hidden = 12, .norm_first = first, .activation = first ? CT_GELU : CT_RELU, .dtype = CT_F64};
+        ct_module *e = ct_encoder_layer_new(context, opts), *d = ct_decoder_layer_new(context, opts);
+        ct_layer_out y = ct_encoder_layer_forward(e, x, self), z = ct_decoder_layer_forward(d, x, memory, self, cross);
+        no_error();
+
+        ct_tensor *q = first ? run(e, "norm1", x) : x;
+        ct_mha_out a = ct_mha_forward(ct_module_child(e, "self_attn"), q, NULL, NULL, self);
+        ct_tensor *h = ct_add(x, a.out);
+        h = first ? ct_add(h, feed(e, run(e, "norm2", h), true)) : run(e, "norm1", h);
+        if (!first) h = run(e, "norm2", ct_add(h, feed(e, h, false)));
+        ck_assert_double_eq(distance(y.out, h), 0);
+        ck_assert_double_eq(distance(y.self_weights, a.weights), 0);
+        ck_assert_ptr_null(y.cross_weights);
+
+        a = ct_mha_forward(ct_module_child(d, "self_attn"), first ? run(d, "norm1", x) : x, NULL, NULL, self);
+        h = ct_add(x, a.out);
+        if (!first) h = run(d, "norm1", h);
+        ct_mha_out c = ct_mha_forward(ct_module_child(d, "multihead_attn"), first ? run(d, "norm2", h) : h, memory, memory, cross);
+        h = ct_add(h, c.out);
+        if (!first) h = run(d, "norm2", h);
+        h = ct_add(h, feed(d, first ? run(d, "norm3", h) : h, first));
+        if (!first) h = run(d, "norm3", h);
+        ck_assert_double_eq(distance(z.out, h), 0);
+        ck_assert_double_eq(distance(z.self_weights, a.weights), 0);
+        ck_assert_double_eq(distance(z.cross_weights, c.weights), 0);
+        ck_assert_int_eq(ct_ndim(z.cross_weights), 4);
+        ck_assert_double_eq(ct_item(ct_max(ct_select(ct_select(z.cross_weights, 0, 0), -1, 2), CT_ALL, false)), 0); /* hidden */
+
+        ck_assert(ct_backward(ct_sum(ct_mul(z.out, randn(CT_SHAPE(2, 5, 8))), CT_ALL, false)));
+        for (ct_param p = {0}; ct_module_next(d, &p);) ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
+    }
+    ct_module *d = ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64});
+    ck_assert_ptr_null(ct_decoder_layer_forward(d, x, NULL, self, cross).out);
+    expect(CT_ERR_ARGUMENT, "TransformerDecoderLayer", "memory");
+    ck_assert_ptr_null(ct_decoder_layer_forward(d, x, randn(CT_SHAPE(2, 8)), self, cross).self_weights);
+    expect(CT_ERR_SHAPE, "memory (B, T, 8)", "(2, 8)");
+}
+END_TEST
+
+/* ---- initialisation ---- */
+
+static void uniform_within(ct_tensor *t, double bound) { /* fills its range, and has its variance, bound^2 / 3 */
+    double n = (double)ct_numel(t), most = largest(t);
+    ck_assert_msg(most <= bound * (1 + 1e-6) && most > bound * 0.98, "%g of %g", most, bound);
+    double mean = ct_item(ct_mean(t, CT_ALL, false)), square = ct_item(ct_mean(ct_mul(t, t), CT_ALL, false));
+    ck_assert_double_lt(fabs(mean), 5 * bound / sqrt(3 * n));
+    ck_assert_double_eq_tol(square / (bound * bound / 3), 1, 5 / sqrt(n));
+}
+
+static void normal_with(ct_tensor *t, double std) {
+    double n = (double)ct_numel(t);
+    ck_assert_double_lt(fabs(ct_item(ct_mean(t, CT_ALL, false))), 5 * std / sqrt(n));
+    ck_assert_double_eq_tol(ct_item(ct_mean(ct_mul(t, t), CT_ALL, false)) / (std * std), 1, 8 / sqrt(n));
+}
+
+START_TEST(initialisation_is_torchs) {
+    ct_module *linear = ct_linear_new(context, (ct_linear_opts){50, 400, false, 0});
+    uniform_within(ct_module_get(linear, "weight"), 1 / sqrt(50));
+    uniform_within(ct_module_get(linear, "bias"), 1 / sqrt(50));
+    normal_with(ct_module_get(ct_embedding_new(context, (ct_embedding_opts){200, 50, 0}), "weight"), 1);
+    ct_module *mha = ct_mha_new(context, (ct_mha_opts){.embed_dim = 64, .num_heads = 4, .add_bias_kv = true});
+    uniform_within(ct_module_get(mha, "in_proj_weight"), sqrt(6.0 / (4 * 64)));
+    uniform_within(ct_module_get(mha, "out_proj.weight"), 1 / sqrt(64));
+    ck_assert_double_eq(largest(ct_module_get(mha, "in_proj_bias")), 0);
+    ck_assert_double_eq(largest(ct_module_get(mha, "out_proj.bias")), 0);
+    normal_with(ct_module_get(mha, "bias_k"), sqrt(2.0 / (2 * 64)));
+    ct_module *apart = ct_mha_new(context, (ct_mha_opts){.embed_dim = 64, .num_heads = 4, .kdim = 100, .init = CT_INIT_XAVIER});
+    uniform_within(ct_module_get(apart, "q_proj_weight"), sqrt(6.0 / (64 + 64)));
+    uniform_within(ct_module_get(apart, "k_proj_weight"), sqrt(6.0 / (64 + 100)));
+    uniform_within(ct_module_get(apart, "out_proj.weight"), sqrt(6.0 / (64 + 64)));
+    ct_module *xavier = ct_mha_new(context, (ct_mha_opts){.embed_dim = 64, .num_heads = 4, .init = CT_INIT_XAVIER});
+    uniform_within(ct_module_get(xavier, "in_proj_weight"), sqrt(6.0 / (64 + 64)));
+    ct_module *norm = ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 5});
+    ck_assert_double_eq(ct_item(ct_sum(ct_module_get(norm, "weight"), CT_ALL, false)), 5);
+    ck_assert_double_eq(largest(ct_module_get(norm, "bias")), 0);
+    ck_assert_ptr_nonnull(ct_linear_new(context, (ct_linear_opts){0, 3, false, 0})); /* no input, and no division by it */
+    no_error();
+}
+END_TEST
+
+START_TEST(init_functions) {
+    ct_tensor *t = ct_empty(context, CT_F64, CT_SHAPE(30, 10, 4)); /* fan_in 40, fan_out 120 */
+    ck_assert(ct_init_xavier_uniform(t, 2));
+    uniform_within(t, 2 * sqrt(6.0 / 160));
+    ck_assert(ct_init_xavier_normal(t, 1));
+    normal_with(t, sqrt(2.0 / 160));
+    ck_assert(ct_init_kaiming_uniform(t, sqrt(5)));
+    uniform_within(t, 1 / sqrt(40));
+    ck_assert(ct_init_uniform(t, -3, 3) && (uniform_within(t, 3), true));
+    ck_assert(ct_init_normal(t, 0, 0.5) && (normal_with(t, 0.5), true));
+    ck_assert(ct_init_constant(t, -2));
+    ck_assert_double_eq(ct_item(ct_mean(t, CT_ALL, false)), -2);
+    ck_assert(!ct_init_xavier_uniform(randn(CT_SHAPE(3)), 1));
+    expect(CT_ERR_SHAPE, "xavier_uniform", "(3)");
+    ck_assert(!ct_init_xavier_uniform(t, NAN));
+    expect(CT_ERR_ARGUMENT, "xavier_uniform", "gain");
+    ck_assert(!ct_init_uniform(t, 1, 0));
+    expect(CT_ERR_ARGUMENT, "init_uniform", "");
+    ck_assert(!ct_init_normal(t, 0, -1));
+    expect(CT_ERR_ARGUMENT, "init_normal", "std");
+    ck_assert(!ct_init_normal(ct_zeros(context, CT_I64, CT_SHAPE(2)), 0, 1));
+    expect(CT_ERR_DTYPE, "i64", "");
+    ck_assert(ct_init_xavier_uniform(ct_empty(context, CT_F32, CT_SHAPE(0, 0)), 1));
+    ck_assert(!ct_init_constant(NULL, 1));
+}
+END_TEST
+
+int main(void) {
+    const TTest *const tests[] = {mlp_is_its_parts, positions, heads, layers_are_torchs, initialisation_is_torchs, init_functions, NULL};
+    return run_suite("layers", tests);
+}
