@@ -1,0 +1,223 @@
+"""Modules by PyTorch: a case is a flat dict of numbers, from which both sides build the same module and the same call. The live
+comparison and the golden files share these; tests/test_golden.c reads a case from its text."""
+import math
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
+
+ACTIVATIONS = [F.relu, F.gelu, lambda x: F.gelu(x, approximate="tanh"), F.silu]
+
+
+def text(case):
+    return " ".join(f"{key}={value}" for key, value in case.items())
+
+
+class Mlp(nn.Module):
+    def __init__(self, dim, hidden, activation, bias):
+        super().__init__()
+        self.fc, self.proj, self.activation = nn.Linear(dim, hidden, bias), nn.Linear(hidden, dim, bias), ACTIVATIONS[activation]
+
+    def forward(self, x):
+        return self.proj(self.activation(self.fc(x)))
+
+
+class Positions(nn.Module):
+    def __init__(self, length, dim, learned):
+        super().__init__()
+        if learned:
+            self.weight = nn.Parameter(torch.randn(length, dim))
+        else:
+            angle = torch.arange(length).double()[:, None] * 10000.0 ** (-(torch.arange(dim) // 2 * 2).double() / dim)
+            self.weight = torch.where(torch.arange(dim) % 2 == 1, angle.cos(), angle.sin())
+
+    def forward(self, x):
+        return x + self.weight[: x.shape[-2]].to(x)
+
+
+class GroupedAttention(nn.Module):
+    """What torch has no module for: fewer key/value heads than queries'. Parameters as nn.MultiheadAttention with kdim and vdim."""
+
+    def __init__(self, dim, heads, kv_heads, kdim, vdim, bias):
+        super().__init__()
+        self.heads, self.kv_heads, width = heads, kv_heads, dim // heads * kv_heads
+        self.q_proj_weight = nn.Parameter(torch.empty(dim, dim))
+        self.k_proj_weight = nn.Parameter(torch.empty(width, kdim))
+        self.v_proj_weight = nn.Parameter(torch.empty(width, vdim))
+        self.in_proj_bias = nn.Parameter(torch.empty(dim + 2 * width)) if bias else None
+        self.out_proj = nn.Linear(dim, dim, bias)
+
+    def forward(self, q, k, v, attn_mask=None):
+        dim, width = self.q_proj_weight.shape[0], self.k_proj_weight.shape[0]
+        bias = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.split([dim, width, width])
+        split = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)
+        q = split(F.linear(q, self.q_proj_weight, bias[0]), self.heads)
+        k = split(F.linear(k, self.k_proj_weight, bias[1]), self.kv_heads)
+        v = split(F.linear(v, self.v_proj_weight, bias[2]), self.kv_heads)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, enable_gqa=True)
+        return self.out_proj(y.transpose(1, 2).flatten(2))
+
+
+def make(case):
+    g = lambda key, default=0: case.get(key, default)
+    bias = not g("no_bias")
+    match case["kind"]:
+        case "linear":
+            return nn.Linear(g("in_features"), g("out_features"), bias)
+        case "embedding":
+            return nn.Embedding(g("num_embeddings"), g("embedding_dim"))
+        case "layer_norm":
+            return nn.LayerNorm(g("dim"), g("eps") or 1e-5, bias=bias)
+        case "rms_norm":
+            return nn.RMSNorm(g("dim"), g("eps") or 1e-5)
+        case "mlp":
+            return Mlp(g("dim"), g("hidden") or 4 * g("dim"), g("activation"), bias)
+        case "positions":
+            return Positions(g("max_length"), g("embed_dim"), g("learned"))
+        case "mha":
+            dim, heads = g("embed_dim"), g("num_heads")
+            kdim, vdim = g("kdim") or dim, g("vdim") or dim
+            if g("num_kv_heads") not in (0, heads):
+                return GroupedAttention(dim, heads, g("num_kv_heads"), kdim, vdim, bias)
+            return nn.MultiheadAttention(dim, heads, bias=bias, add_bias_kv=bool(g("add_bias_kv")), add_zero_attn=bool(g("add_zero_attn")),
+                                         kdim=kdim, vdim=vdim, batch_first=True)
+        case "encoder_layer" | "decoder_layer" as kind:
+            layer = nn.TransformerEncoderLayer if kind == "encoder_layer" else nn.TransformerDecoderLayer
+            return layer(g("embed_dim"), g("num_heads"), g("hidden") or 4 * g("embed_dim"), 0.0, ACTIVATIONS[g("activation")], g("eps") or 1e-5,
+                         batch_first=True, norm_first=bool(g("norm_first")), bias=bias)
+    raise ValueError(case["kind"])
+
+
+def draw_mask(case, t, s, prefix, generator, open_rows):
+    """The masks of one attention, ours: true = may attend."""
+    b, h = case["B"], case["num_heads"]
+    made = {}
+    shape = {"ts": (t, s), "b11s": (b, 1, 1, s), "b1ts": (b, 1, t, s), "bhts": (b, h, t, s), "": None}[case.get(prefix + "mask", "")]
+    if shape and case.get(prefix + "mask_float"):
+        made["mask"] = torch.randn(shape, generator=generator)
+    elif shape:
+        made["mask"] = torch.rand(shape, generator=generator) < 0.6
+    if case.get(prefix + "key_mask"):
+        made["key_mask"] = torch.rand((b, s), generator=generator) < 0.7
+    if case.get(prefix + "all_masked"):      # every query of the first sequence sees nothing
+        made["key_mask"] = made.get("key_mask", torch.ones(b, s, dtype=torch.bool))
+        made["key_mask"][0] = False
+    elif open_rows:                          # every query sees the first key
+        for mask in made.values():
+            if mask.dtype == torch.bool:
+                mask[..., 0] = True
+    return {prefix + key: value for key, value in made.items()}
+
+
+def draw(case, seed, parameters):
+    """Parameters and inputs: values that a float holds exactly."""
+    generator = torch.Generator().manual_seed(seed)
+    b, t, s = case.get("B", 2), case.get("T", 1), case.get("S", 1)
+    randn = lambda *shape: torch.randn(shape, generator=generator)
+    params = {name: randn(*p.shape) * (0.5 if p.ndim < 2 else 1 / math.sqrt(p.shape[-1])) + ("norm" in name or "norm" in case["kind"]) * (p.ndim < 2)
+              for name, p in parameters}
+    kind = case["kind"]
+    if kind == "embedding":
+        inputs = {"x": torch.randint(case["num_embeddings"], (b, t), generator=generator)}
+    elif kind == "mha":
+        dim = case["embed_dim"]
+        inputs = {"q": randn(b, t, dim)}
+        if case.get("cross"):
+            inputs["k"] = randn(b, s, case.get("kdim") or dim)
+            if not case.get("same_kv"):
+                inputs["v"] = randn(b, s, case.get("vdim") or dim)
+        inputs |= draw_mask(case, t, s if case.get("cross") else t, "", generator, not case.get("causal_hides"))
+    elif kind.endswith("_layer"):
+        dim = case["embed_dim"]
+        inputs = {"x": randn(b, t, dim)}
+        if kind == "decoder_layer":
+            inputs["memory"] = randn(b, s, dim)
+            inputs |= draw_mask(case, t, s, "cross_", generator, True)
+        inputs |= draw_mask(case, t, t, "", generator, True)
+    else:
+        inputs = {"x": randn(b, t, case.get("in_features") or case.get("dim") or case.get("embed_dim"))}
+    return params, inputs
+
+
+def torch_mask(case, inputs, prefix, t, s):
+    """All masks of one attention as torch's one: (T, S) or (B H, T, S), true = ignore, or float."""
+    b, h = case["B"], case["num_heads"]
+    mask, key_mask = inputs.get(prefix + "mask"), inputs.get(prefix + "key_mask")
+    causal = torch.ones(t, s, dtype=torch.bool).tril() if case.get(prefix + "causal") else None
+    keep = causal
+    if key_mask is not None:
+        keep = key_mask[:, None, None, :] if keep is None else keep & key_mask[:, None, None, :]
+    if mask is None and keep is None:
+        return None
+    if mask is None or mask.dtype == torch.bool:
+        keep = mask if keep is None else keep if mask is None else keep & mask
+        whole = ~keep
+    else:
+        whole = mask if keep is None else mask.masked_fill(~keep, -math.inf)
+    return whole.expand(t, s) if whole.ndim == 2 else whole.expand(b, h, t, s).flatten(0, 1)
+
+
+def weights_of(attention, case, prefix, found, key):
+    """Makes the attention of a layer give its weights too."""
+
+    def before(_, args, kwargs):
+        return args, kwargs | {"need_weights": True, "average_attn_weights": not case.get(prefix + "per_head")}
+
+    def after(_, args, kwargs, output):
+        found[key] = output[1]
+
+    if case.get(prefix + "need_weights"):
+        attention.register_forward_pre_hook(before, with_kwargs=True)
+        attention.register_forward_hook(after, with_kwargs=True)
+
+
+def forward(case, params, inputs):
+    """Output name to tensor."""
+    module = make(case).double() if next(iter(inputs.values())).dtype == torch.float64 or case["kind"] == "embedding" else make(case)
+    call = lambda *args, **kwargs: torch.func.functional_call(module, params, args, kwargs)
+    kind, found = case["kind"], {}
+    if kind == "mha":
+        q = inputs["q"]
+        k = inputs.get("k", q)
+        v = inputs.get("v", k)
+        t, s = q.shape[1], k.shape[1]
+        mask = torch_mask(case, inputs, "", t, s)
+        if isinstance(module, GroupedAttention):
+            if mask is not None:
+                mask = ~mask if mask.dtype == torch.bool else mask
+                mask = mask if mask.ndim == 2 else mask.unflatten(0, (case["B"], -1))
+            return {"out": call(q, k, v, attn_mask=mask)}
+        if not case.get("need_weights"):
+            return {"out": call(q, k, v, attn_mask=mask, need_weights=False)[0]}
+        out, weights = call(q, k, v, attn_mask=mask, need_weights=True, average_attn_weights=not case.get("per_head"))
+        if weights.isnan().any():   # of a query that sees nothing: zeros here; torch has them without weights only
+            return {"out": call(q, k, v, attn_mask=mask, need_weights=False)[0], "weights": weights.detach().nan_to_num()}
+        return {"out": out, "weights": weights}
+    if kind == "encoder_layer":
+        x = inputs["x"]
+        weights_of(module.self_attn, case, "", found, "self_weights")
+        return {"out": call(x, src_mask=torch_mask(case, inputs, "", x.shape[1], x.shape[1]))} | found
+    if kind == "decoder_layer":
+        x, memory = inputs["x"], inputs["memory"]
+        t, s = x.shape[1], memory.shape[1]
+        weights_of(module.self_attn, case, "", found, "self_weights")
+        weights_of(module.multihead_attn, case, "cross_", found, "cross_weights")
+        return {"out": call(x, memory, tgt_mask=torch_mask(case, inputs, "", t, t), memory_mask=torch_mask(case, inputs, "cross_", t, s))} | found
+    return {"out": call(inputs["x"])}
+
+
+def answer(case, params, inputs, seed, dtype=torch.float64):
+    """Outputs, cotangents and gradients (of parameters and real inputs, by name), as PyTorch computes them in that dtype."""
+    real = lambda v: v.dtype.is_floating_point
+    params = {k: v.to(dtype).requires_grad_() for k, v in params.items()}
+    inputs = {k: v.to(dtype).requires_grad_() if real(v) else v for k, v in inputs.items()}
+    outputs = forward(case, params, inputs)
+    generator = torch.Generator().manual_seed(seed + 1)
+    cotangents = {k: torch.randn(v.shape, generator=generator) for k, v in outputs.items() if v.requires_grad}
+    leaves = params | {k: v for k, v in inputs.items() if real(v)}
+    grads = torch.autograd.grad([outputs[k] for k in cotangents], list(leaves.values()), [g.to(dtype) for g in cotangents.values()], allow_unused=True)
+    return {k: v.detach() for k, v in outputs.items()}, cotangents, \
+        {k: torch.zeros_like(v) if d is None else d for (k, v), d in zip(leaves.items(), grads)}

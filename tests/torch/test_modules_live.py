@@ -1,0 +1,263 @@
+"""Modules, optimisers and state dicts against PyTorch's, on given and on random sizes."""
+import random
+
+import pytest
+import safetensors.torch
+import torch
+
+import ct
+import modules
+from ct import lib
+
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+
+
+# ---- the cases ----
+
+def given():
+    """The sizes and masks that must be there."""
+    sizes = [dict(B=3, T=4, embed_dim=8, num_heads=2), dict(B=2, T=10, embed_dim=512, num_heads=8),
+             dict(B=1, T=3, S=7, embed_dim=32, num_heads=4, cross=1), dict(B=2, T=8, S=12, embed_dim=512, num_heads=8, cross=1)]
+    calls = [{}, dict(no_bias=1), dict(causal=1), dict(key_mask=1, need_weights=1), dict(key_mask=1, causal=1, mask="ts", need_weights=1, per_head=1),
+             dict(all_masked=1), dict(all_masked=1, need_weights=1)]
+    calls += [dict(mask=mask, mask_float=real, need_weights=1) for mask in ("ts", "b11s", "b1ts", "bhts") for real in (0, 1)]
+    return [dict(kind="mha") | size | call for size in sizes for call in calls]
+
+
+def mask_options(r, prefix=""):
+    mask = r.choice(["", "", "ts", "b11s", "b1ts", "bhts"])
+    return {prefix + "mask": mask, prefix + "mask_float": r.randint(0, 1) if mask else 0, prefix + "key_mask": r.randint(0, 1),
+            prefix + "causal": r.randint(0, 1), prefix + "need_weights": r.randint(0, 1), prefix + "per_head": r.randint(0, 1)}
+
+
+def random_mha(seed):
+    r = random.Random(seed)
+    heads = r.choice([1, 2, 3, 4, 8])
+    case = dict(kind="mha", B=r.randint(1, 4), T=r.randint(1, 17), S=r.randint(1, 17), embed_dim=heads * r.choice([1, 2, 5, 8, 16]), num_heads=heads,
+                cross=r.randint(0, 1), no_bias=r.randint(0, 1)) | mask_options(r)
+    if case["cross"]:
+        case |= dict(kdim=r.choice([0, 0, 5, 24]), vdim=r.choice([0, 0, 7, 33]))
+        case["same_kv"] = int(case["kdim"] == 0 and case["vdim"] == 0 and r.random() < 0.5)
+    if r.random() < 0.3:
+        case |= dict(num_kv_heads=r.choice([d for d in range(1, heads + 1) if heads % d == 0]), need_weights=0)
+    else:
+        case |= dict(add_bias_kv=int(r.random() < 0.3), add_zero_attn=int(r.random() < 0.3), all_masked=int(r.random() < 0.2))
+    if case.get("add_bias_kv") or case.get("add_zero_attn"):
+        case["all_masked"] = 0
+    return case
+
+
+def random_layer(kind, seed):
+    r = random.Random(seed)
+    heads = r.choice([1, 2, 4])
+    case = dict(kind=kind, B=r.randint(1, 3), T=r.randint(1, 11), S=r.randint(1, 11), embed_dim=heads * r.choice([4, 8, 11]), num_heads=heads,
+                hidden=r.choice([0, 7, 40]), activation=r.randint(0, 3), norm_first=r.randint(0, 1), no_bias=int(r.random() < 0.3),
+                eps=r.choice([0, 1e-3])) | mask_options(r)
+    return case | mask_options(r, "cross_") if kind == "decoder_layer" else case
+
+
+def random_small(kind, seed):
+    r = random.Random(seed)
+    case = dict(kind=kind, B=r.randint(1, 4), T=r.randint(1, 9))
+    n, m = r.randint(1, 70), r.randint(1, 70)
+    return case | {
+        "linear": dict(in_features=n, out_features=m, no_bias=seed % 2),
+        "embedding": dict(num_embeddings=n, embedding_dim=m),
+        "layer_norm": dict(dim=n + 1, eps=r.choice([0, 1e-3]), no_bias=seed % 2),
+        "rms_norm": dict(dim=n, eps=r.choice([0, 1e-3])),
+        "mlp": dict(dim=n, hidden=r.choice([0, m]), activation=seed % 4, no_bias=seed // 4 % 2),
+        "positions": dict(max_length=9 + seed, embed_dim=m, learned=seed % 2),
+    }[kind]
+
+
+SMALL = ["linear", "embedding", "layer_norm", "rms_norm", "mlp", "positions"]
+CASES = given() + [random_mha(seed) for seed in range(120)]
+CASES += [random_layer(kind, seed) for kind in ("encoder_layer", "decoder_layer") for seed in range(40)]
+CASES += [random_small(kind, seed) for kind in SMALL for seed in range(8)]
+
+
+# ---- our side ----
+
+OPTS = dict(linear=ct.LinearOpts, embedding=ct.EmbeddingOpts, layer_norm=ct.LayerNormOpts, rms_norm=ct.RmsNormOpts, mlp=ct.MlpOpts,
+            positions=ct.PositionsOpts, mha=ct.MhaOpts, encoder_layer=ct.LayerOpts, decoder_layer=ct.LayerOpts)
+
+
+def ours_new(context, case, dtype):
+    opts = OPTS[case["kind"]]
+    fields = {name: case[name] for name, _ in opts._fields_ if name in case}
+    return context.check(getattr(lib, f"ct_{case['kind']}_new")(context.pointer, opts(**fields, dtype=ct.DTYPES.index(dtype))))
+
+
+def set_parameters(context, module, params, tmp_path):
+    """By way of a file: what torch writes, ct_load reads."""
+    path = str(tmp_path / "torch.safetensors")
+    safetensors.torch.save_file({k: v.contiguous() for k, v in params.items()}, path)
+    lib.ct_load(module, path.encode(), ct.LoadOpts())
+    context.check()
+
+
+def ours_forward(case, module, x):
+    call = lambda prefix: ct.MhaCall(mask=x.get(prefix + "mask"), key_mask=x.get(prefix + "key_mask"), causal=case.get(prefix + "causal", 0),
+                                     need_weights=case.get(prefix + "need_weights", 0), per_head=case.get(prefix + "per_head", 0))
+    if case["kind"] == "mha":
+        k = x.get("k")
+        return lib.ct_mha_forward(module, x["q"], k, x.get("v", k), call(""))
+    if case["kind"] == "encoder_layer":
+        return lib.ct_encoder_layer_forward(module, x["x"], call(""))
+    if case["kind"] == "decoder_layer":
+        return lib.ct_decoder_layer_forward(module, x["x"], x["memory"], call(""), call("cross_"))
+    return ct.struct("Out", out=ct.P)(out=lib.ct_forward(module, x["x"]))
+
+
+@DTYPES
+@pytest.mark.parametrize("case", CASES, ids=modules.text)
+def test_module(context, tmp_path, case, dtype):
+    params, inputs = modules.draw(case, 1, modules.make(case).named_parameters())
+    outputs, cotangents, grads = modules.answer(case, params, inputs, 1)
+    float32 = lambda: modules.answer(case, params, inputs, 1, torch.float32)
+    module = ours_new(context, case, dtype)
+    set_parameters(context, module, params, tmp_path)
+    names = context.parameters(module)
+    assert sorted(names) == sorted(params)
+
+    x = {k: context.tensor(v.to(dtype) if v.is_floating_point() else v, v.is_floating_point()) for k, v in inputs.items()}
+    y = ours_forward(case, module, x)
+    context.check()
+    for name, want in outputs.items():
+        ct.compare(case["kind"], name, context.value(getattr(y, name)), want, dtype, float32=lambda: float32()[0][name])
+    for name, _ in y._fields_:
+        assert name in outputs or not getattr(y, name), f"{name} was not asked for"
+    context.backward([getattr(y, name) for name in cotangents], [g.to(dtype) for g in cotangents.values()])
+    largest = max(g.abs().max().item() for g in grads.values() if g.numel())
+    for name, want in grads.items():
+        got = context.grad(x.get(name) or names[name])
+        zero = want.abs().max() < 1e-9 * largest   # mathematically, as that of K's bias or of the scores of a single key
+        ct.compare(case["kind"], f"gradient of {name}", got, want, dtype, largest if zero else 1e-2, lambda: float32()[2][name])
+
+
+# ---- optimisers ----
+
+def two_layers(context, dtype):
+    case = dict(kind="mlp", B=4, T=3, dim=5, hidden=9, activation=1)
+    params, inputs = modules.draw(case, 3, modules.make(case).named_parameters())
+    return case, params, inputs, ours_new(context, case, dtype)
+
+
+OPTIMISERS = [
+    ("sgd", dict(lr=0.1), {}),
+    ("sgd", dict(lr=0.1, momentum=0.9), {}),
+    ("sgd", dict(lr=0.05, momentum=0.8, dampening=0.3, weight_decay=0.1), {}),
+    ("sgd", dict(lr=0.05, momentum=0.8, nesterov=1, weight_decay=0.01), {}),
+    ("sgd", dict(lr=0.05, weight_decay=0.2), {}),
+    ("adam", dict(lr=0.01), {}),
+    ("adam", dict(lr=0.01, beta1=0.8, beta2=0.95, eps=1e-4, weight_decay=0.1), {}),
+    ("adamw", dict(lr=0.01), {}),
+    ("adamw", dict(lr=0.01, weight_decay=0.1), {}),
+    ("adamw", dict(lr=0.03, beta1=0.5, beta2=0.9, eps=1e-3, weight_decay=0.3), {}),
+    ("adamw", dict(lr=0.01, weight_decay=0.5), dict(matrices_only=True)),
+    ("adamw", dict(lr=0.01, weight_decay=0.1), dict(schedule=True)),
+    ("adam", dict(), {}),
+]
+
+
+def torch_optimiser(kind, opts, params, extra):
+    opts = {"lr": 1e-3} | opts
+    if kind == "sgd":
+        return torch.optim.SGD(params.values(), **(opts | dict(nesterov=bool(opts.get("nesterov")))))
+    betas = (opts.pop("beta1", 0.9), opts.pop("beta2", 0.999))
+    decay = opts.pop("weight_decay", 0)
+    matrices = [p for p in params.values() if p.ndim > 1]
+    rest = [p for p in params.values() if p.ndim <= 1]
+    groups = [dict(params=matrices, weight_decay=decay), dict(params=rest, weight_decay=0 if extra.get("matrices_only") else decay)]
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](groups, betas=betas, **opts)
+
+
+@DTYPES
+@pytest.mark.parametrize("clip", [0, 0.05, 100.0])
+@pytest.mark.parametrize("kind, opts, extra", OPTIMISERS)
+def test_optimiser(context, tmp_path, kind, opts, extra, clip, dtype):
+    case, params, inputs, module = two_layers(context, dtype)
+    set_parameters(context, module, params, tmp_path)
+    leaves = {k: v.double().requires_grad_() for k, v in params.items()}
+    theirs = torch_optimiser(kind, dict(opts), leaves, extra)
+    struct = ct.SgdOpts if kind == "sgd" else ct.AdamOpts
+    fields = dict(opts) | (dict(decay_matrices_only=1) if extra.get("matrices_only") else {})
+    ours = context.check(getattr(lib, f"ct_{kind}_new")(module, struct(**fields)))
+    names = context.parameters(module)
+    generator = torch.Generator().manual_seed(5)
+    for step in range(6):
+        if extra.get("schedule"):
+            cosine = ct.CosineOpts(peak=0.02, floor=0.001, warmup=2, total=6)
+            rate = lib.ct_lr_cosine(cosine, step)
+            lib.ct_optim_set_lr(ours, rate)
+            for group in theirs.param_groups:
+                group["lr"] = rate
+        x = torch.randn(4, 3, 5, generator=generator)
+        g = torch.randn(4, 3, 5, generator=generator)
+        theirs.zero_grad()
+        modules.forward(case, leaves, {"x": x.double()})["out"].backward(g.double())
+        scope = lib.ct_scope_open(context.pointer)
+        lib.ct_optim_zero_grad(ours)
+        context.backward([lib.ct_forward(module, context.tensor(x.to(dtype)))], [g.to(dtype)])
+        if clip:
+            want = torch.nn.utils.clip_grad_norm_(leaves.values(), clip)
+            got = lib.ct_clip_grad_norm(module, clip)
+            ct.compare("clip_grad_norm", "norm", torch.tensor(got, dtype=dtype), want.detach(), dtype)
+            for name, p in leaves.items():
+                ct.compare("clip_grad_norm", name, context.grad(names[name]), p.grad, dtype, clip)
+        theirs.step()
+        assert context.check(lib.ct_optim_step(ours))
+        lib.ct_scope_close(scope)
+    for name, p in leaves.items():
+        ct.compare(kind, name, context.value(names[name]), p.detach(), dtype)
+
+
+def test_cosine_schedule():
+    cosine = ct.CosineOpts(peak=3.0, floor=0.5, warmup=4, total=20)
+    rates = [lib.ct_lr_cosine(cosine, step) for step in range(25)]
+    for step in range(4):
+        assert rates[step] == pytest.approx(3.0 * (step + 1) / 5)
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimiser = torch.optim.SGD([parameter], lr=3.0)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=16, eta_min=0.5)
+    for step in range(4, 20):
+        assert rates[step] == pytest.approx(optimiser.param_groups[0]["lr"], rel=1e-12)
+        optimiser.step()
+        theirs.step()
+    assert rates[20:] == [0.5] * 5
+
+
+# ---- state dicts ----
+
+@DTYPES
+@pytest.mark.parametrize("case", [random_layer("decoder_layer", 5), random_layer("encoder_layer", 2), random_mha(1),
+                                  dict(kind="mha", embed_dim=8, num_heads=2, kdim=3, vdim=5, add_bias_kv=1), random_small("mlp", 3),
+                                  random_small("embedding", 1)], ids=modules.text)
+def test_state_dict_round_trip(context, tmp_path, case, dtype):
+    theirs = modules.make(case).to(dtype)
+    module = ours_new(context, case, dtype)
+    for pointer in context.parameters(module).values():
+        lib.ct_init_normal(pointer, 0, 1)
+    path = str(tmp_path / "ours.safetensors")
+    metadata = (ct.S * 3)(b"epoch", b"7", None)
+    assert context.check(lib.ct_save(module, path.encode(), metadata))
+    with safetensors.safe_open(path, "pt") as file:
+        assert file.metadata() == {"epoch": "7"}
+    theirs.load_state_dict(safetensors.torch.load_file(path))   # strict: the names are torch's
+    for name, p in theirs.named_parameters():
+        assert torch.equal(context.value(lib.ct_module_get(module, name.encode())), p)
+    for p in theirs.parameters():
+        torch.nn.init.normal_(p)
+    set_parameters(context, module, dict(theirs.state_dict()), tmp_path)
+    for name, p in theirs.named_parameters():
+        assert torch.equal(context.value(lib.ct_module_get(module, name.encode())), p)
+
+
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_dtypes_are_converted(context, tmp_path, stored):
+    module = ours_new(context, dict(kind="linear", in_features=33, out_features=5), torch.float32)
+    state = {"weight": (torch.randn(5, 33) * 10.0 ** torch.randint(-7, 4, (5, 33))).to(stored), "bias": torch.tensor([0.0, -0.0, float("inf"), float("nan"), 1]).to(stored)}
+    set_parameters(context, module, state, tmp_path)
+    for name, v in state.items():
+        got = context.value(lib.ct_module_get(module, name.encode()))
+        assert torch.equal(got.view(torch.int32), v.float().view(torch.int32)) or torch.equal(got.nan_to_num(9), v.float().nan_to_num(9))
