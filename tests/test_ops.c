@@ -88,7 +88,7 @@ static outcome run(ct_context *context, int index, int variant, setup s) {
             ck_assert_msg((grad != NULL) == wanted, "%s: input %d %s", what, i, wanted ? "got no gradient" : "got a gradient nobody wants");
             if (!grad) continue;
             ct_shape a = ct_shape_of(grad), b = ct_shape_of(in[i]);
-            ck_assert_msg(a.ndim == b.ndim && !memcmp(a.dim, b.dim, sizeof a.dim) && ct_dtype_of(grad) == ct_dtype_of(in[i]),
+            ck_assert_msg(a.ndim == b.ndim && !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) && ct_dtype_of(grad) == ct_dtype_of(in[i]),
                           "%s: the gradient of input %d has another shape or dtype", what, i);
             o.grad[i] = copy(context, grad, &o.grad_count[i]);
         }
@@ -121,7 +121,7 @@ static double distance(const double *a, const double *b, int64_t n) {
 
 /* Compares b with the reference a; bits: no difference at all. */
 static double compare(const outcome *a, const outcome *b, double tolerance, const char *how) {
-    ck_assert_msg(a->ran && b->ran && a->shape.ndim == b->shape.ndim && !memcmp(a->shape.dim, b->shape.dim, sizeof a->shape.dim),
+    ck_assert_msg(a->ran && b->ran && a->shape.ndim == b->shape.ndim && !memcmp(a->shape.dim, b->shape.dim, (size_t)a->shape.ndim * sizeof *a->shape.dim),
                   "%s: %s: the shape differs", what, how);
     double worst = distance(b->value, a->value, a->count);
     ck_assert_msg(worst <= tolerance, "%s: %s: the value is off by %g of the largest", what, how, worst);

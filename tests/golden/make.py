@@ -1,0 +1,111 @@
+"""Writes the golden files: inputs, outputs, cotangents and gradients of every op and module, as PyTorch computes them in float64.
+`make golden` runs it. Inputs and cotangents are numbers that a float holds exactly and are stored as such; answers are f64.
+
+    ops.safetensors       metadata N: "call | inputs", the column and the list of ops.def;  tensors N.x0 N.x1 ... N.y N.g N.d0 N.d1 ...
+    modules.safetensors   metadata N: "kind=mha embed_dim=8 ...";  tensors N.p.NAME (parameters) N.x.NAME N.y.NAME N.g.NAME N.d.NAME
+"""
+import json
+import struct
+import sys
+from pathlib import Path
+
+import safetensors.torch
+import torch
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent / "torch"))
+import ct
+import modules
+import test_ops_live as live
+
+SEED = 20
+LISTS, ELEMENTS = 4, 60   # of a line of ops.def: how many lists of inputs, and their largest
+
+
+def chosen(line):
+    """Some lists of a line, the small ones: from its first to its last."""
+    def size(variant):
+        specs = (ct.CaseInput * ct.CASE_INPUTS)()
+        n = ct.cases.case_inputs(ct.C.byref(line), variant, 1, specs)
+        shapes = [specs[i].shape for i in range(n) if specs[i].kind != b"N"]
+        return sum(torch.Size(s.dim[: s.ndim]).numel() for s in shapes)
+
+    variants = range(ct.cases.case_variants(ct.C.byref(line)))
+    small = [v for v in variants if size(v) <= ELEMENTS] or [min(variants, key=size)]
+    return [small[i * (len(small) - 1) // max(LISTS - 1, 1)] for i in range(LISTS)] if len(small) > LISTS else small
+
+
+def ops(context):
+    metadata, tensors = {}, {}
+    for line in ct.case_lines():
+        if line.torch == b"NONE":
+            continue
+        for variant in chosen(line):
+            key = str(len(metadata))
+            metadata[key] = f"{line.call.decode()} | {ct.case_text(line, variant)}"
+            pointers, collects = ct.case_inputs(context, line, variant, 1, ct.DTYPES.index(torch.float32), SEED, True)
+            x = [context.value(pointers[i]) for i in range(len(collects))]
+            y, g, grads = live.answers(line, live.cast(x, torch.float64), collects, SEED)
+            tensors |= {f"{key}.x{i}": v for i, v in enumerate(x) if v is not None}
+            tensors[f"{key}.y"] = y
+            if g is not None:
+                tensors[f"{key}.g"] = g
+                wanted = [i for i, w in enumerate(collects) if w and x[i] is not None]
+                tensors |= {f"{key}.d{i}": d for i, d in zip(wanted, grads, strict=True)}
+    return metadata, tensors
+
+
+MHA = dict(kind="mha", B=2, T=4, embed_dim=8, num_heads=2)
+LAYER = dict(B=2, T=3, S=4, embed_dim=6, num_heads=2, hidden=5)
+MODULES = [
+    dict(kind="linear", B=2, T=3, in_features=5, out_features=4), dict(kind="linear", B=2, T=3, in_features=5, out_features=4, no_bias=1),
+    dict(kind="embedding", B=2, T=5, num_embeddings=6, embedding_dim=3),
+    dict(kind="layer_norm", B=2, T=3, dim=9), dict(kind="layer_norm", B=2, T=3, dim=9, eps=0.01, no_bias=1),
+    dict(kind="rms_norm", B=2, T=3, dim=9), dict(kind="rms_norm", B=2, T=3, dim=9, eps=0.01),
+    dict(kind="positions", B=2, T=5, max_length=7, embed_dim=5), dict(kind="positions", B=2, T=5, max_length=7, embed_dim=6, learned=1),
+]
+MODULES += [dict(kind="mlp", B=2, T=3, dim=4, hidden=7, activation=a) for a in range(4)] + [dict(kind="mlp", B=2, T=3, dim=3, no_bias=1)]
+MODULES += [MHA | call for call in (
+    {}, dict(no_bias=1), dict(causal=1), dict(key_mask=1, need_weights=1), dict(all_masked=1), dict(all_masked=1, need_weights=1),
+    dict(mask="ts", causal=1, key_mask=1, need_weights=1, per_head=1), dict(mask="ts", mask_float=1, causal=1, key_mask=1),
+    dict(add_bias_kv=1, need_weights=1), dict(add_zero_attn=1, causal=1, need_weights=1), dict(add_bias_kv=1, add_zero_attn=1, mask="ts", key_mask=1),
+    dict(num_kv_heads=1, causal=1),
+    dict(cross=1, S=6), dict(cross=1, S=6, same_kv=1, causal=1), dict(cross=1, S=6, kdim=3, vdim=5, need_weights=1), dict(cross=1, S=5, vdim=3, no_bias=1),
+    dict(cross=1, S=3, num_kv_heads=1, kdim=5))]
+MODULES += [MHA | dict(cross=1, S=5, mask=mask, mask_float=real, need_weights=1) for mask in ("ts", "b11s", "b1ts", "bhts") for real in (0, 1)]
+for first in (0, 1):
+    MODULES += [LAYER | call | dict(norm_first=first) for call in (
+        dict(kind="encoder_layer", activation=first), dict(kind="encoder_layer", causal=1, key_mask=1, need_weights=1, activation=2),
+        dict(kind="encoder_layer", no_bias=1, activation=3, mask="bhts", mask_float=1, eps=0.001),
+        dict(kind="decoder_layer", causal=1, activation=1, cross_need_weights=1, cross_per_head=1, cross_key_mask=1),
+        dict(kind="decoder_layer", mask="ts", need_weights=1, no_bias=1, cross_mask="b1ts", cross_mask_float=1))]
+
+
+def nn():
+    metadata, tensors = {}, {}
+    for n, case in enumerate(MODULES):
+        params, inputs = modules.draw(case, SEED, modules.make(case).named_parameters())
+        outputs, cotangents, grads = modules.answer(case, params, inputs, SEED)
+        metadata[str(n)] = modules.text(case)
+        for letter, values in dict(p=params, x=inputs, y=outputs, g=cotangents, d=grads).items():
+            tensors |= {f"{n}.{letter}.{name}": v for name, v in values.items()}
+    return metadata, tensors
+
+
+def write(path, metadata, tensors):
+    """The same bytes every time: safetensors writes metadata in any order."""
+    data = safetensors.torch.save({k: v.contiguous().clone() for k, v in tensors.items()}, metadata)
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"] = metadata
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
+
+
+if __name__ == "__main__":
+    with ct.Context() as context:
+        for name, (metadata, tensors) in dict(ops=ops(context), modules=nn()).items():
+            path = FOLDER / f"{name}.safetensors"
+            write(path, metadata, tensors)
+            print(f"{path}: {len(metadata)} cases, {len(tensors)} tensors, {path.stat().st_size} bytes")
