@@ -165,10 +165,9 @@ static void train(gpt *m, const char *path, const char *picture) {
     }
     progress_end();
     save(m, path);
-    if (done == steps && !isnan(value = measure(m, text + n, held))) {
-        at[points] = (double)done, values[points++] = value;
+    if (done == steps && !isnan(value = measure(m, text + n, some))) at[points] = (double)done, values[points++] = value;
+    if (done == steps && !isnan(value = measure(m, text + n, held)))
         printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", window, value);
-    }
     curve curves[] = {{"training", "#1f6fb4", NULL, losses, done, true}, {"validation", "#c0392b", at, values, points, false}};
     plot_curves(picture, "Loss of a GPT", "step", "nats per character", curves, 2);
     printf("%s the model as %s, its loss as %s\n", done < steps ? "Interrupted: saved" : "Saved", path, picture);

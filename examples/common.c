@@ -164,8 +164,8 @@ static FILE *svg_begin(const char *path, int w, int h, const char *title, const 
             w + 110, h + 120);
     fprintf(file, " font-family=\"Helvetica, Arial, sans-serif\" font-size=\"14\" text-anchor=\"middle\" fill=\"#333\">\n"
                   "<rect x=\"-84\" y=\"-58\" width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
-    fprintf(file, "<text x=\"%d\" y=\"-24\" font-size=\"18\" font-weight=\"bold\">%s</text>\n<text x=\"%d\" y=\"%d\">%s</text>\n", w / 2,
-            title, w / 2, h + 48, x_label);
+    fprintf(file, "<text x=\"%d\" y=\"-24\" font-size=\"18\" font-weight=\"bold\">%s</text>\n<text x=\"%d\" y=\"%d\">%s</text>\n",
+            w / 2 - 29, title, w / 2, h + 48, x_label);
     fprintf(file, "<text transform=\"translate(-58 %d) rotate(-90)\">%s</text>\n", h / 2, y_label);
     return file;
 }
