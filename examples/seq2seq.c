@@ -191,7 +191,7 @@ static void print_tokens(const int64_t *tokens, int n) {
 static void test(ct_context *context, const model *m, bool sort, const char *map_path) {
     static sequence tests[TESTS];
     static int64_t said[TESTS][T];
-    int right = 0;
+    int right = 0, long_one = 0; /* which makes the better picture */
     for (int i = 0; i < TESTS; i++) {
         tests[i] = draw(context, sort, true);
         for (int j = 0; j < i; j++)
@@ -210,7 +210,6 @@ static void test(ct_context *context, const model *m, bool sort, const char *map
         print_tokens(said[i], T);
         printf("  %s%s%s\n", !colours() ? "" : good ? "\033[32m" : "\033[31m", good ? "right" : "wrong", colours() ? "\033[0m" : "");
     }
-    int long_one = 0; /* makes the better picture */
     while (long_one + 1 < TESTS && tests[long_one].length < 8) long_one++;
     plot_attention(context, m, tests + long_one, map_path);
     printf("\nWhere the decoder looks while it writes one of them: %s\n", map_path);
