@@ -18,12 +18,13 @@ typedef struct {
 
 typedef struct {
     attention_attrs set;
+    double score_scale;                              /* of q k^T: scale / log 2, as weights are made by 2^score */
     const ct_kernels *k;
     int64_t size;                                    /* of an element, in bytes */
     int64_t batch, heads, kv_heads, group, t, s, d, dv;
     attention_part q, key, value, out, mask, keys;   /* keys is (B, 1, 1, S); data NULL: no such mask */
     bool mask_is_bool;
-    char *max, *inverse;                             /* (B, H, T): of each query's scores, and 1 / sum e^(score - max) */
+    char *max, *inverse;                             /* (B, H, T): of each query's scores, and 1 / sum 2^(score - max) */
 } attention;
 
 enum { ATTENTION_INPUTS = 5 };   /* q, k, v, mask, key mask */

@@ -4,15 +4,13 @@
  *
  * (with dropout's factors M: dV += (P M)^T dO, dP = (dO V^T) M). Dao et al. 2022, arXiv:2205.14135. Here a key is a lane.
  *
- * Queries and keys of a head are cut into n ranges each, and a cell is one range of queries against one of keys: with each block's P
- * it does all five products. Cells (i, i + s mod n) share no range, so for s = 0, 1, ... n - 1 in turn those of all heads run side by
- * side, and each gradient is added up in one order, whatever the threads:
+ * A cell is one range of queries against one of keys: with each block's P it does all five products. Cells in different rows and
+ * columns of the table of cells share no gradient, so those run side by side, of all heads, and each gradient is added up in one
+ * order, whatever the threads:
  *
- *     keys    0 1 2 3          s where a cell runs
- *     query 0 0 1 2 3          (causal: those above the diagonal have nothing to do)
- *           1 3 0 1 2
- *           2 2 3 0 1
- *           3 1 2 3 0
+ *     keys    0 1 2 3          the step in which a cell runs (causal: those above the diagonal have nothing to do)
+ *     query 0 0 1 2 3
+ *           1 2 3 0 1
  *
  * The query heads of one key head belong to one cell. Where a mask that wants a gradient repeats over batch or heads, the cells that
  * share a part of it form one piece of work, or a few with a sum each. */
@@ -23,7 +21,8 @@
 #include "update.h"
 
 enum {
-    RANGE = 512, RANGE_BYTES = 640 << 10,   /* keys of a cell, and what they may take packed; queries as many */
+    RANGE = 512, RANGE_BYTES = 640 << 10,   /* keys of a cell, and what they may take packed */
+    CELLS = 16,                             /* in a step, where that many can be */
     QUERIES = 120, KEYS = 128,              /* a block's; 120 is a multiple of every mr */
     PARTS = 8,                              /* sums of a shared mask's gradient */
 };
@@ -33,7 +32,8 @@ typedef struct {
     attention_part g, dq, dk, dv, dmask;
     int64_t mask_dims[4];               /* of the mask's gradient; 1 where it repeats */
     int64_t part;                       /* elements from one part of dmask to the next */
-    int64_t n, tr, sr, step, keys;      /* ranges, queries and keys of one; s; keys of a block */
+    int64_t tn, sn, tr, sr;             /* ranges of queries and of keys, and their lengths */
+    int64_t step, steps, keys;          /* of all cells; keys of a block */
     int64_t shared_b, shared_h, parts;  /* batches and key heads that share a mask's gradient, in so many pieces */
     bool shared_cells, add;             /* one piece does all cells of a head; gradients hold something */
     char *scratch;
@@ -112,7 +112,7 @@ static void panel_of_keys(const backward *f, const room *r, int64_t b, int64_t h
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
     const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
-    attention_product(a, rows, width, a->d, r->q_a + first * a->d * a->size, a->d, r->kt_b + at * a->d, a->set.scale, false, r->s, nr);
+    attention_product(a, rows, width, a->d, r->q_a + first * a->d * a->size, a->d, r->kt_b + at * a->d, a->score_scale, false, r->s, nr);
     attention_masks(a, b, h, q0 + first, rows, k0, nk, false, r->s, r->bias, NULL);
     attention_product(a, rows, width, a->dv, r->g_a + first * a->dv * a->size, a->dv, r->vt_b + at * a->dv, 1, false, r->dp, nr);
     if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->dp);
@@ -192,7 +192,7 @@ static void unpack(const backward *f, const char *panels, int64_t n, attention_p
 
 static void cell(const backward *f, const room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
     const attention *a = &f->a;
-    const int64_t j = (i + f->step) % f->n, q0 = i * f->tr, k0 = j * f->sr;
+    const int64_t j = (i * (f->steps / f->tn) + f->step) % f->steps, q0 = i * f->tr, k0 = j * f->sr;
     const int64_t nq = attention_min(f->tr, a->t - q0), nk = attention_min(f->sr, a->s - k0);
     if (nq <= 0 || nk <= 0 || (f->add && a->set.causal && k0 > q0 + nq - 1)) return;
     pack_keys(f, r, b, kv, k0, nk);
@@ -210,29 +210,36 @@ static void cells_task(void *arg, int64_t begin, int64_t end, int worker) {
     const attention *a = &f->a;
     size_t used = 0;
     const room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
-    const int64_t cells = f->shared_cells ? 1 : f->n, own_h = a->kv_heads / f->shared_h, shared = f->shared_b * f->shared_h;
+    const int64_t cells = f->shared_cells ? 1 : f->tn, own_h = a->kv_heads / f->shared_h, shared = f->shared_b * f->shared_h;
     if (a->set.dropout > 0) a->k->fill(f->keys, 1, r.ones);
     for (int64_t item = begin; item < end; item++) {
         const int64_t i = item % cells, part = item / cells % f->parts, own = item / cells / f->parts;
         for (int64_t n = shared * part / f->parts; n < shared * (part + 1) / f->parts; n++) {
             const int64_t b = f->shared_b > 1 ? n / f->shared_h : own / own_h, kv = f->shared_h > 1 ? n % f->shared_h : own % own_h;
-            if (f->shared_cells) for (int64_t c = 0; c < f->n; c++) cell(f, &r, b, kv, c, part);
+            if (f->shared_cells) for (int64_t c = 0; c < f->tn; c++) cell(f, &r, b, kv, c, part);
             else cell(f, &r, b, kv, i, part);
         }
     }
 }
 
+/* Ranges of keys as long as a cache likes, shorter where there is else too little to share out; of queries no more than make enough
+ * cells for a step, as what a cell does for its keys it does once for all its queries. */
 static void choose(backward *f) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, heads = a->batch * a->kv_heads, wide = 3 * a->d + 2 * a->dv, longest = a->t > a->s ? a->t : a->s;
+    const int64_t nr = a->k->gemm.nr, heads = a->batch * a->kv_heads, wide = 3 * a->d + 2 * a->dv;
     int64_t range = wide <= RANGE_BYTES / a->size / RANGE ? RANGE : RANGE_BYTES / a->size / wide / nr * nr;
-    while (range > 128 && heads * attention_pieces(longest, range) < 8) range /= 2;
+    while (range > 128 && heads * attention_pieces(a->s, range) < 8) range /= 2;
     if (range < nr) range = nr;
-    f->n = attention_pieces(longest, range);
-    f->tr = attention_min(attention_up(attention_pieces(longest, f->n), nr), a->t);
-    f->sr = attention_min(attention_up(attention_pieces(longest, f->n), nr), a->s);
+    f->sn = attention_pieces(a->s, range);
+    f->sr = attention_min(attention_up(attention_pieces(a->s, f->sn), nr), a->s);
+    f->sn = attention_pieces(a->s, f->sr);
+    const int64_t most = attention_min(f->sn, attention_pieces(a->t, QUERIES)), wanted = attention_pieces(CELLS, heads);
+    f->tn = attention_min(most, wanted);
+    f->tr = attention_pieces(a->t, f->tn);
+    f->tn = attention_pieces(a->t, f->tr);
+    f->steps = f->sn;
     f->keys = attention_min(KEYS / nr * nr, attention_up(f->sr, nr));
-    f->add = f->n > 1;
+    f->add = f->tn > 1 || f->sn > 1;
     f->shared_b = f->shared_h = f->parts = 1;
     if (f->dmask.data) {
         if (f->mask_dims[0] == 1) f->shared_b = a->batch;
@@ -245,12 +252,12 @@ static void choose(backward *f) {
 static bool run(ct_context *context, backward *f) {
     const attention *a = &f->a;
     const double cost = ((double)f->tr + 8) * (double)(f->sr + 8) * (double)(3 * a->d + 2 * a->dv + 16) * (double)a->group;
-    const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, cells = f->shared_cells ? 1 : f->n;
+    const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, cells = f->shared_cells ? 1 : f->tn;
     const int64_t items = a->batch / f->shared_b * (a->kv_heads / f->shared_h) * f->parts * cells;
     rooms(f, NULL, &f->bytes);
     const size_t bytes = ct_bytes(items > grain ? ct_parallel_width(context) : 1, f->bytes);
     if (!(f->scratch = ct_take(context, bytes))) return false;
-    for (f->step = 0; f->step < f->n; f->step++) ct_parallel(context, items, grain, cells_task, f);
+    for (f->step = 0; f->step < f->steps; f->step++) ct_parallel(context, items, grain, cells_task, f);
     ct_give(context, f->scratch, bytes);
     return true;
 }

@@ -5,7 +5,7 @@
  *     out = (o / sum)^T
  *
  * Saved are out and each query's m and 1 / sum: what backward computes P from again. Dao et al. 2022, arXiv:2205.14135. They are kept
- * apart, and not as m + log sum, whose rounding would be that of large scores.
+ * apart, and not as m + log sum, whose rounding would be that of large scores. (Scores are kept in units of log 2, and so is m.)
  *
  * A piece of work is a range of queries of one head. Scores are turned, keys by queries, so that a query is a lane (see
  * src/kernels/attention.h). Cut by size alone. */
@@ -68,7 +68,7 @@ static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nq), at = panel * nr * a->size;
     char *o = r->o + at * a->dv;
-    attention_product(a, nk, width, a->d, r->k, a->d, r->q + at * a->d, a->set.scale, false, r->s, nr);
+    attention_product(a, nk, width, a->d, r->k, a->d, r->q + at * a->d, a->score_scale, false, r->s, nr);
     attention_masks(a, b, h, q0, nq, k0, nk, true, r->s, r->bias, r->stage);
     a->k->attention.soften(nk, width, r->s, r->max + at, r->sum + at, a->dv, o);
     if (a->set.dropout > 0) drop(f, r, b * a->heads + h, q0, nq, k0, nk);

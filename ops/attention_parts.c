@@ -14,6 +14,7 @@ attention_part attention_part_of(const ct_tensor *x, ct_shape shape) {
 attention attention_of(const ct_call *c, ct_tensor *out, ct_tensor *stats) {
     const ct_tensor *q = c->in[0], *key = c->in[1], *v = c->in[2], *mask = c->in[3], *keys = c->in[4];
     attention a = {.set = *(const attention_attrs *)c->attrs, .k = kernels(c), .size = (int64_t)ct_dtype_size(q->dtype)};
+    a.score_scale = a.set.scale * 1.44269504088896340736;
     a.batch = q->shape.dim[0], a.heads = q->shape.dim[1], a.t = q->shape.dim[2], a.d = q->shape.dim[3];
     a.kv_heads = key->shape.dim[1], a.s = key->shape.dim[2], a.dv = v->shape.dim[3];
     a.group = a.kv_heads > 0 ? a.heads / a.kv_heads : 1;

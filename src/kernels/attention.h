@@ -13,25 +13,26 @@
 /* Runs f with the number of vectors in a row as a constant. */
 #define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
 
-/* e^x for x <= 0, where what would be denormal is 0: half the work of v_exp. NaN stays. 1 ulp */
+/* 2^x for x <= 0, where what would be denormal is 0. NaN stays. x = n + r, 2^r a minimax polynomial. 2 ulp, at half the work of v_exp:
+ * scores are kept in units of log 2, which costs nothing, and then r is exact. */
 #if defined CT_F64_KERNELS || !CT_VECTOR_BYTES
-INLINE vec exp_below(vec x) { return v_exp(x); }
+static real libm_exp2(real x) { return LIBM(exp2)(x); }
+INLINE vec exp2_below(vec x) { return lanes(x, libm_exp2); }
 #else
-INLINE vec exp_below(vec x) {
-    const vec magic = splat(0x1.8p23f);   /* adding it rounds to an integer, which stands in the low bits */
-    const vec shifted = x * 1.44269504f + magic, n = shifted - magic;
-    const vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    vec p = splat(1.381459879e-03f);
-    p = p * r + 8.368716575e-03f;
-    p = p * r + 4.166838899e-02f;
-    p = p * r + 1.666652113e-01f;
-    p = p * r + 4.999999404e-01f;
-    p = (p * r) * r + r + 1.0f;
-    return keep(~(x < -87.0f), p * (vec)(((ivec)shifted - (ivec)magic + 127) << 23));
+INLINE vec exp2_below(vec x) {
+    const vec magic = splat(0x1.8p23f + 127);   /* adding it rounds to an integer: n + 127, an exponent, stands in the low bits */
+    const vec shifted = x + magic, r = x - (shifted - magic);
+    vec p = splat(1.326459089e-03f);
+    p = p * r + 9.671619145e-03f;
+    p = p * r + 5.550735033e-02f;
+    p = p * r + 2.402224046e-01f;
+    p = p * r + 6.931469764e-01f;
+    p = p * r + 1.0f;
+    return keep(~(x < -126.0f), p * (vec)((ivec)shifted << 23));
 }
 #endif
 
-INLINE vec higher(vec a, vec b) { return select(a > b, a, b); }   /* NaN does not win: e^(NaN - max) brings it back */
+INLINE vec higher(vec a, vec b) { return select(a > b, a, b); }   /* NaN does not win: 2^(NaN - max) brings it back */
 INLINE vec lane_numbers(void) {
     real lane[LANES];
     for (int l = 0; l < LANES; l++) lane[l] = (real)l;
@@ -40,12 +41,13 @@ INLINE vec lane_numbers(void) {
 
 /* ---- what masks do to scores ---- */
 
+/* The lowest finite value, often used for -inf, stays finite when scaled: a row of nothing else is a row of equals. */
 INLINE void bias_rows(const int vectors, int64_t rows, real *s, const real *bias, int64_t bias_row) {
-    const vec hidden = splat(-(real)INFINITY);
+    const vec hidden = splat(-(real)INFINITY), least = splat(sizeof(real) == 4 ? -FLT_MAX : (real)-DBL_MAX);
     for (int64_t i = 0; i < rows; i++, s += NR, bias += bias_row)
         for (int j = 0; j < vectors; j++) {
-            const vec b = load(bias + j * LANES);
-            store(s + j * LANES, select(b == hidden, hidden, load(s + j * LANES) + b));
+            const vec b = load(bias + j * LANES), scaled = b * REAL(1.44269504088896340736);
+            store(s + j * LANES, select(b == hidden, hidden, load(s + j * LANES) + select(scaled < least, least, scaled)));
         }
 }
 
@@ -86,13 +88,13 @@ INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *
         const vec old = load(max + j * LANES);
         grown = grown || any_lane(old != top[j]);
         base[j] = select(top[j] == -(real)INFINITY, splat(0), top[j]);
-        factor[j] = exp_below(old - base[j]);
+        factor[j] = exp2_below(old - base[j]);
         total[j] = splat(0);
         store(max + j * LANES, top[j]);
     }
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < vectors; j++) {
-            const vec e = exp_below(load(s + i * NR + j * LANES) - base[j]);
+            const vec e = exp2_below(load(s + i * NR + j * LANES) - base[j]);
             store(s + i * NR + j * LANES, e);
             total[j] += e;
         }
@@ -125,7 +127,7 @@ INLINE void scores_rows(const int vectors, int64_t rows, real *s, real *dp, cons
     for (int64_t i = 0; i < rows; i++, s += NR, dp += NR) {
         const vec m = splat(max[i]), z = splat(inverse[i]), d = splat(dot[i]);
         for (int j = 0; j < vectors; j++) {
-            const vec p = exp_below(load(s + j * LANES) - m) * z;
+            const vec p = exp2_below(load(s + j * LANES) - m) * z;
             store(s + j * LANES, p);
             store(dp + j * LANES, keep(p != REAL(0.0), p * (load(dp + j * LANES) - d)));
         }

@@ -90,6 +90,15 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
         for (; p < k; p++) memcpy(packed + p * width, x + p * step, (size_t)width * sizeof(real));
         return;
     }
+    if (along == 1) {   /* an edge: fours, as a loop over n would be a call for each p */
+        memset(packed, 0, (size_t)(k * width) * sizeof(real));
+        for (; p < k; p++) {
+            int64_t i = 0;
+            for (; i + 4 <= n; i += 4) memcpy(packed + p * width + i, x + p * step + i, 4 * sizeof(real));
+            for (; i < n; i++) packed[p * width + i] = x[p * step + i];
+        }
+        return;
+    }
 #if CT_VECTOR_BYTES
     if (step == 1) {
         for (; p + LANES <= k; p += LANES) {

@@ -55,19 +55,20 @@ typedef struct {
                 void *y, int64_t y_stride);
 } ct_gemm_kernels;
 
-/* Attention in blocks; ops/attention_*.c drive them. A panel is rows of gemm.nr lanes, of which `width` (lanes or nr) are in use. */
+/* Attention in blocks; ops/attention_*.c drive them. A panel is rows of gemm.nr lanes, of which `width` (lanes or nr) are in use. Scores
+ * s are in units of log 2: a weight is 2^s. */
 typedef struct {
     int64_t lanes;    /* of a vector */
-    /* panel += bias, and -inf where that is; the bias's rows are bias_row apart: nr, or 0 for one that serves all */
+    /* panel += bias / log 2, and -inf where that is; the bias's rows are bias_row apart: nr, or 0 for one that serves all */
     void (*bias)(int64_t rows, int64_t width, void *panel, const void *bias, int64_t bias_row);
     /* row i hides, by -inf, its lanes from first + i on; with `low` those below */
     void (*causal)(int64_t rows, int64_t width, int64_t first, bool low, void *panel);
     void (*hide)(int64_t n, const bool *mask, int64_t stride, void *y);   /* y[i] = mask[i stride] ? 0 : -inf */
-    /* n keys' scores become e^(s - max), max and sum of each lane (a query) are brought up to date, and out[d][nr] to the new max */
+    /* n keys' scores become 2^(s - max), max and sum of each lane (a query) are brought up to date, and out[d][nr] to the new max */
     void (*soften)(int64_t n, int64_t width, void *panel, void *max, void *sum, int64_t d, void *out);
     /* out /= sum, sum = 1 / sum; a lane whose sum is 0 gets zeros, also for its max */
     void (*finish)(int64_t d, int64_t width, void *max, void *sum, void *out);
-    /* row i: p = e^(s - max[i]) inverse[i] in place of s, and p (dp - dot[i]) in place of dp, 0 where p is */
+    /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and p (dp - dot[i]) in place of dp, 0 where p is */
     void (*scores)(int64_t rows, int64_t width, void *s, void *dp, const void *max, const void *inverse, const void *dot);
     /* y[i] = sum over j < n of a[i a_row + j a_col] b[...] */
     void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, int64_t b_col, void *y);
