@@ -1,8 +1,10 @@
-/* Prints what the machine could do, for one thread and for each number given: build/bench/peak 1 2 */
+/* Prints what the machine could do with each number of threads: build/bench/peak 1 2. As a side of a row, peak --beside 2: for each
+ * line on stdin, the f32 peak of this moment. Clocks and neighbours change; what is measured in turns sees the same of them. */
 #include "machine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { ROUNDS = 9, COUNT = 32 << 20 /* floats an array: three of 128 MB */ };
@@ -19,6 +21,13 @@ static double median_peak(const char *isa, bool f64, int threads) {
 int main(int argc, char **argv) {
     const char *isa = isa_in_use();
     if (!isa) return fprintf(stderr, "peak: no context can be made; is CT_ISA right?\n"), 1;
+    if (argc == 3 && !strcmp(argv[1], "--beside")) {
+        printf("{\"value\": %.4g}\n", peak_flops(isa, false, atoi(argv[2]), 0.02));
+        fflush(stdout);
+        for (char line[64]; fgets(line, sizeof line, stdin); fflush(stdout))
+            printf("{\"seconds\": 0.02, \"value\": %.4g}\n", peak_flops(isa, false, atoi(argv[2]), 0.02));
+        return 0;
+    }
     printf("{\"isa\": \"%s\", \"compiler\": \"%s\", \"cores\": %ld", isa, __VERSION__, sysconf(_SC_NPROCESSORS_ONLN));
     for (int i = 1; i < argc; i++) {
         int threads = atoi(argv[i]);
