@@ -139,9 +139,9 @@ static void add_queries(const backward *f, const room *r, int64_t q0, int64_t nq
     }
 }
 
-static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t part) {
+static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t next, int64_t part) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, panels = attention_pieces(nk, nr);
     const attention_part *q = &a->q, *g = &f->g, *o = &a->out;
     const char *at_q = attention_at(a, *q, b, h, q0, 0), *at_g = attention_at(a, *g, b, h, q0, 0);
     attention_pack_a(a, nq, a->d, at_q, q->stride[2], q->stride[3], r->q_a, a->d);
@@ -161,6 +161,10 @@ static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_
         for (int64_t p = 0; p < n; p += nr) {   /* queries before the panel's first key see none of it */
             const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
             if (first < nq) panel_of_keys(f, r, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
+            attention_fetch(a, *q, b, h, q0 + nq, next, a->d, (j + p) / nr, panels);
+            attention_fetch(a, *g, b, h, q0 + nq, next, a->dv, (j + p) / nr, panels);
+            attention_fetch(a, *o, b, h, q0 + nq, next, a->dv, (j + p) / nr, panels);
+            attention_fetch(a, f->dq, b, h, q0, nq, a->d, (j + p) / nr, panels);
         }
         add_queries(f, r, q0, nq, k0 + j, n, j);
     }
@@ -197,7 +201,10 @@ static void cell(const backward *f, const room *r, int64_t b, int64_t kv, int64_
     if (nq <= 0 || nk <= 0 || (f->add && a->set.causal && k0 > q0 + nq - 1)) return;
     pack_keys(f, r, b, kv, k0, nk);
     for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)
-        for (int64_t q = 0; q < nq; q += QUERIES) block(f, r, b, h, q0 + q, attention_min(QUERIES, nq - q), k0, nk, part);
+        for (int64_t q = 0; q < nq; q += QUERIES) {
+            const int64_t n = attention_min(QUERIES, nq - q);
+            block(f, r, b, h, q0 + q, n, k0, nk, attention_min(QUERIES, nq - q - n), part);
+        }
     unpack(f, r->dkt, a->d, f->dk, b, kv, k0, nk);
     unpack(f, r->dvt, a->dv, f->dv, b, kv, k0, nk);
 }

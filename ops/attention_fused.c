@@ -75,9 +75,9 @@ static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t
     attention_product(a, a->dv, width, nk, r->v, packed, r->s, 1, true, o, nr);
 }
 
-static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
+static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t next) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, kv = h / a->group;
+    const int64_t nr = a->k->gemm.nr, kv = h / a->group, panels = attention_pieces(nq, nr);
     attention_rows rows = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
     attention_pack_a(a, nk, a->d, rows.data, rows.row, rows.col, r->k, a->d);
     rows = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->stage);
@@ -85,6 +85,8 @@ static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, i
     for (int64_t i = 0; i < nq; i += nr) {
         const int64_t n = attention_min(nr, nq - i), seen = a->set.causal ? attention_min(nk, q0 + i + n - k0) : nk;
         if (seen > 0) block(f, r, b, h, q0 + i, n, i / nr, k0, seen, nk);
+        attention_fetch(a, a->key, b, kv, k0 + nk, next, a->d, i / nr, panels);
+        attention_fetch(a, a->value, b, kv, k0 + nk, next, a->dv, i / nr, panels);
     }
 }
 
@@ -97,7 +99,7 @@ static void attend(const forward *f, const room *r, int64_t b, int64_t h, int64_
     a->k->fill(n * a->dv, 0, r->o);
     for (int64_t k0 = 0; k0 < end; k0 += f->keys) {
         const int64_t nk = attention_min(f->keys, end - k0);
-        if (!attention_hides_all(a, b, k0, nk)) attend_keys(f, r, b, h, q0, nq, k0, nk);
+        if (!attention_hides_all(a, b, k0, nk)) attend_keys(f, r, b, h, q0, nq, k0, nk, attention_min(f->keys, end - k0 - nk));
     }
     for (int64_t i = 0; i < nq; i += nr) {
         const int64_t count = attention_min(nr, nq - i);
