@@ -125,13 +125,14 @@ static void distinct(uint64_t *state, double low, double high, int64_t n, double
 static void values(const case_input *input, uint64_t seed, bool single, int64_t n, double *out) {
     uint64_t state = seed;
     double span = input->high - input->low;
+    enum { DRAWN = 4096 };   /* after so many normal numbers, the rest are drawn from among those: a logarithm and a cosine take long */
     if (input->kind == 'D') distinct(&state, input->low, input->high, n, out);
     for (int64_t i = 0; i < n; i++) {
         switch (input->kind) {
         case 'D': break;
         case 'I': out[i] = input->low + (double)(draw(&state) % (uint64_t)span); break;
         case 'B': out[i] = (double)(draw(&state) >> 63); break;
-        default: out[i] = input->ranged ? input->low + span * uniform(&state) : normal(&state);
+        default: out[i] = input->ranged ? input->low + span * uniform(&state) : i < DRAWN ? normal(&state) : out[draw(&state) % DRAWN];
         }
         if (single) out[i] = (double)(float)out[i];
     }
@@ -182,7 +183,8 @@ static ct_tensor *build(ct_context *context, ct_dtype dtype, ct_shape shape, cas
     char *data = t ? data_of(t) : NULL;
     if (!t || (size && !data)) return NULL;
     int64_t index[CT_MAX_DIMS] = {0}, at = first;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n && layout == CASE_DENSE; i++) put(data, dtype, i, value[i]);
+    for (int64_t i = 0; i < n && layout != CASE_DENSE; i++) {
         put(data, dtype, at, value[i]);
         for (int d = shape.ndim - 1; d >= 0; d--) {
             at += stride[d];

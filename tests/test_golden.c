@@ -101,7 +101,7 @@ static case_line find_line(ct_text text, char inputs[200], bool *seen) {
 }
 
 static void check_op(const ct_file_pair *pair, ct_dtype dtype, bool *seen) {
-    char inputs[200], part[8];
+    char inputs[200], part[16];
     case_line line = find_line(pair->value, inputs, seen);
     case_input input[CASE_INPUTS];
     ct_tensor *in[CASE_INPUTS] = {0};

@@ -159,7 +159,7 @@ static int largest_variant(const case_line *line) {
     return best;
 }
 
-/* By how much to multiply sizes for some 100,000 elements of the largest input. */
+/* By how much to multiply sizes for some 60,000 elements of the largest input. */
 static int64_t large_scale(const case_line *line, int variant) {
     case_input input[CASE_INPUTS];
     int n = case_inputs(line, variant, 1, input), dims = 0;
@@ -170,7 +170,7 @@ static int64_t large_scale(const case_line *line, int variant) {
         for (int d = 0; d < input[i].shape.ndim; d++) size *= (double)input[i].shape.dim[d], wide += input[i].shape.dim[d] > 1;
         if (size > most) most = size, dims = wide;
     }
-    return dims ? (int64_t)ceil(pow(100000 / fmax(most, 1), 1.0 / dims)) : 1;
+    return dims ? (int64_t)ceil(pow(60000 / fmax(most, 1), 1.0 / dims)) : 1;
 }
 
 /* ---- the questions ---- */
