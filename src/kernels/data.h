@@ -15,16 +15,28 @@ static void data_fill(int64_t n, double value, void *y) {
     for (int64_t i = 0; i < n; i++) to[i] = e;
 }
 
+/* The condition is read as bytes: of bool the compiler makes no vectors. */
+static inline __attribute__((always_inline)) void where(int64_t n, const unsigned char *cond, const element *a, bool sa, const element *b,
+                                                        bool sb, element *y) {
+    if (n <= 0) return;
+    const element a0 = *a, b0 = *b;
+    for (int64_t i = 0; i < n; i++) {
+        const element u = sa ? a[i] : a0, v = sb ? b[i] : b0;
+        y[i] = cond[i] ? u : v;
+    }
+}
+
 static void data_where(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
-    const element *from_a = a, *from_b = b;
-    element *to = y;
-    if (sc && sa && sb) {
-        for (int64_t i = 0; i < n; i++) {
-            const element u = from_a[i], v = from_b[i];
-            to[i] = cond[i] ? u : v;
-        }
-    } else {
-        for (int64_t i = 0; i < n; i++) to[i] = cond[i * sc] ? from_a[i * sa] : from_b[i * sb];
+    const unsigned char *bytes = (const unsigned char *)cond;
+    if (sc && sa && sb) where(n, bytes, a, true, b, true, y);
+    else if (sc && sa) where(n, bytes, a, true, b, false, y);
+    else if (sc && sb) where(n, bytes, a, false, b, true, y);
+    else if (sc) where(n, bytes, a, false, b, false, y);
+    else if (n > 0) {
+        const element *from = *bytes ? a : b;
+        const int64_t step = *bytes ? sa : sb;
+        element *to = y;
+        for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
     }
 }
 
@@ -41,7 +53,8 @@ static inline void copy_tile(int64_t m, int64_t n, const element *x, int64_t x_r
 
 static inline int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
 
-static void data_copy2d(int64_t m, int64_t n, const void *from, int64_t x_row, int64_t x_col, void *to, int64_t y_row, int64_t y_col, bool add) {
+static void data_copy2d(int64_t m, int64_t n, const void *from, int64_t x_row, int64_t x_col, void *to, int64_t y_row, int64_t y_col,
+                        bool add) {
     const element *x = from;
     element *y = to;
     if (m <= 0 || n <= 0 || (!add && x == y && x_row == y_row && x_col == y_col)) return;

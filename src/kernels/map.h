@@ -58,8 +58,8 @@ INLINE vec d_log(vec x, vec g) { return g / x; }
 INLINE vec d_abs(vec x, vec g) { return select(x > REAL(0.0), g, select(x < REAL(0.0), -g, x * REAL(0.0))); } /* g sign x */
 
 INLINE vec d_silu(vec x, vec g) {
-    vec s = v_sigmoid(x);
-    return g * s * (REAL(1.0) + x * (REAL(1.0) - s));
+    sigmoid_pair p = v_sigmoid_pair(x);
+    return g * (p.s * (REAL(1.0) + x * p.rest));
 }
 
 /* Phi(x) + x phi(x) */
@@ -71,8 +71,9 @@ INLINE vec d_gelu(vec x, vec g) {
 INLINE vec d_gelu_tanh(vec x, vec g) {
     vec c = select(x > REAL(30.0), splat(30), select(x < REAL(-30.0), splat(-30), x));
     vec u2 = REAL(1.5957691216057307) * (c + REAL(0.044715) * c * c * c);
-    vec s = v_sigmoid(u2), slope = REAL(1.5957691216057307) * (REAL(1.0) + REAL(0.134145) * c * c);
-    return g * (s + c * s * (REAL(1.0) - s) * slope);
+    vec slope = REAL(1.5957691216057307) * (REAL(1.0) + REAL(0.134145) * c * c);
+    sigmoid_pair p = v_sigmoid_pair(u2);
+    return g * (p.s + c * p.s * p.rest * slope);
 }
 
 static void exp_backward(int64_t n, const void *y, const void *g, void *dx) { map_backward(n, y, g, dx, d_exp); }

@@ -53,7 +53,8 @@ INLINE void norm_backward_row(int64_t n, const terms *t, vec mean_h, vec mean_hx
     }
 }
 
-static void layer_norm_backward(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd, void *dx, void *gx) {
+static void layer_norm_backward(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd, void *dx,
+                                void *gx) {
     terms t = {.a = x, .b = w, .c = g, .s = splat(*(const real *)mean), .u = splat(*(const real *)rstd)};
     t.t = splat(sum_terms(n, &t, t_centred) / (real)n);
     const real h = dx ? sum_terms(n, &t, t_h) / (real)n : 0, hx = dx ? sum_terms(n, &t, t_hx) / (real)n : 0;

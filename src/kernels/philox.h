@@ -4,28 +4,52 @@
 #define CT_PHILOX_H
 
 #include <stdint.h>
+#include <string.h>
+
+#if defined __AVX512F__ || defined __AVX2__
+#include <immintrin.h>
+#endif
 
 enum { PHILOX_BLOCKS = 16, PHILOX_WORDS = 4 * PHILOX_BLOCKS };
 
-/* The words of PHILOX_BLOCKS blocks from block first on: word w of block b at [w][b]. The blocks stand side by side, so the compiler
- * makes vectors of the loop over b. */
+/* Words in the low halves of 64-bit lanes, one block a lane; what stands in the high halves does not matter. */
+#if CT_VECTOR_BYTES > 16
+typedef uint64_t words __attribute__((vector_size(CT_VECTOR_BYTES)));
+#else
+typedef uint64_t words __attribute__((vector_size(16)));
+#endif
+enum { WORDS = sizeof(words) / 8 };
+
+/* The 64-bit product of the low halves. The compiler does not find the instruction by itself. */
+static inline words multiply(words a, uint32_t b) {
+    const words both = (words){0} + b;
+#if CT_VECTOR_BYTES == 64 && defined __AVX512F__
+    return (words)_mm512_mul_epu32((__m512i)a, (__m512i)both);
+#elif CT_VECTOR_BYTES == 32 && defined __AVX2__
+    return (words)_mm256_mul_epu32((__m256i)a, (__m256i)both);
+#else
+    return (a & 0xffffffff) * both;
+#endif
+}
+
+/* The words of PHILOX_BLOCKS blocks from block first on: word w of block b at [w][b]. first is a multiple of PHILOX_BLOCKS, so that
+ * counting within them carries nothing. */
 static inline void philox(uint64_t seed, uint64_t stream, uint64_t first, uint32_t word[4][PHILOX_BLOCKS]) {
-    const uint32_t stream_low = (uint32_t)stream, stream_high = (uint32_t)(stream >> 32);
-    for (int b = 0; b < PHILOX_BLOCKS; b++) {
-        word[0][b] = (uint32_t)first + (uint32_t)b;   /* first is a multiple of PHILOX_BLOCKS: nothing carries */
-        word[1][b] = (uint32_t)(first >> 32);
-        word[2][b] = stream_low;
-        word[3][b] = stream_high;
-    }
-    uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < 10; round++, key0 += 0x9E3779B9, key1 += 0xBB67AE85)
-        for (int b = 0; b < PHILOX_BLOCKS; b++) {
-            const uint64_t p = (uint64_t)0xD2511F53 * word[0][b], q = (uint64_t)0xCD9E8D57 * word[2][b];
-            word[0][b] = (uint32_t)(q >> 32) ^ word[1][b] ^ key0;
-            word[1][b] = (uint32_t)q;
-            word[2][b] = (uint32_t)(p >> 32) ^ word[3][b] ^ key1;
-            word[3][b] = (uint32_t)p;
+    for (int at = 0; at < PHILOX_BLOCKS; at += WORDS) {
+        words count;
+        for (int l = 0; l < WORDS; l++) count[l] = first + (uint64_t)(at + l);
+        words c[4] = {count, count >> 32, (words){0} + stream, (words){0} + (stream >> 32)};
+        uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+        for (int round = 0; round < 10; round++, key0 += 0x9E3779B9, key1 += 0xBB67AE85) {
+            const words p = multiply(c[0], 0xD2511F53), q = multiply(c[2], 0xCD9E8D57);
+            c[0] = (q >> 32) ^ c[1] ^ key0;
+            c[1] = q;
+            c[2] = (p >> 32) ^ c[3] ^ key1;
+            c[3] = p;
         }
+        for (int w = 0; w < 4; w++)
+            for (int l = 0; l < WORDS; l++) word[w][at + l] = (uint32_t)c[w][l];
+    }
 }
 
 #endif

@@ -9,8 +9,8 @@
 #include "philox.h"
 #include "simd.h"
 
-/* How many elements a group has: an element takes one word, or two. */
-enum { GROUP32 = PHILOX_WORDS, GROUP64 = PHILOX_WORDS / 2 };
+/* How many elements a group has: an element takes one word, or two. GROUP is what uniform takes. */
+enum { GROUP32 = PHILOX_WORDS, GROUP64 = PHILOX_WORDS / 2, GROUP = sizeof(real) == 4 ? GROUP32 : GROUP64 };
 
 /* What of a group's elements is asked for: [from, to) of it go to y + at. */
 typedef struct {
@@ -28,32 +28,43 @@ static bool next_part(part *p, int64_t n, int64_t start, int64_t size) {
     return true;
 }
 
-static void words(ct_random r, uint64_t group, uint32_t word[4][PHILOX_BLOCKS]) { philox(r.seed, r.stream, group * PHILOX_BLOCKS, word); }
-
-/* 53 bits of a pair of words, in [0, 1) */
-static inline double unit64(uint32_t high, uint32_t low) {
-    return (double)(int64_t)(((uint64_t)high << 32 | low) >> 11) * 0x1p-53;
+static void group_words(ct_random r, uint64_t group, uint32_t word[4][PHILOX_BLOCKS]) {
+    philox(r.seed, r.stream, group * PHILOX_BLOCKS, word);
 }
 
-/* u in [0, 1) to [low, high): (1 - u) and the ends' products are in range whatever the ends are. Rounding up to high is undone. */
+/* The upper 53 of the 64 bits of two words, in [0, 1): 31 bits and 22, for which there are vectors; every step is exact. */
+static inline double unit64(uint32_t high, uint32_t low) {
+    return ((double)(int32_t)(high >> 1) * 0x1p22 + (double)(int32_t)((high & 1) << 21 | low >> 11)) * 0x1p-53;
+}
+
+/* As many numbers in [0, 1) as a group has, of 24 or of 53 bits. */
+static void units(const uint32_t word[4][PHILOX_BLOCKS], real unit[GROUP]) {
+#ifdef CT_F64_KERNELS
+    for (int b = 0; b < PHILOX_BLOCKS; b++) {
+        unit[b] = unit64(word[0][b], word[1][b]);
+        unit[b + PHILOX_BLOCKS] = unit64(word[2][b], word[3][b]);
+    }
+#else
+    for (int w = 0; w < 4; w++)
+        for (int b = 0; b < PHILOX_BLOCKS; b++) unit[w * PHILOX_BLOCKS + b] = (float)(int32_t)(word[w][b] >> 8) * 0x1p-24f;
+#endif
+}
+
+/* u in [0, 1) to [low, high), last being the number before high. No product overflows, whatever the ends are. */
 static inline real between(real u, real low, real high, real last) {
-    const real y = low * (1 - u) + high * u;
-    return y < low ? low : y > last ? last : y;
+    const real y = low * (1 - u) + high * u, most = y > last ? last : y;
+    return most < low ? low : most;
 }
 
 static void uniform(int64_t n, int64_t start, ct_random r, double from, double to, void *out) {
     const real low = (real)from, high = (real)to, last = high > low ? LIBM(nextafter)(high, low) : low;
-    const int64_t size = sizeof(real) == 4 ? GROUP32 : GROUP64;
     real *y = out;
     uint32_t word[4][PHILOX_BLOCKS];
-    real value[GROUP32];
-    for (part p = {0}; next_part(&p, n, start, size);) {
-        words(r, p.group, word);
-        for (int k = 0; k < size; k++) {
-            const int w = k / PHILOX_BLOCKS, b = k % PHILOX_BLOCKS;
-            const real u = sizeof(real) == 4 ? (real)(int32_t)(word[w][b] >> 8) * (real)0x1p-24 : (real)unit64(word[2 * w % 4][b], word[(2 * w + 1) % 4][b]);
-            value[k] = between(u, low, high, last);
-        }
+    real value[GROUP];
+    for (part p = {0}; next_part(&p, n, start, GROUP);) {
+        group_words(r, p.group, word);
+        units(word, value);
+        for (int k = 0; k < GROUP; k++) value[k] = between(value[k], low, high, last);
         memcpy(y + p.at, value + p.from, (size_t)(p.to - p.from) * sizeof *y);
     }
 }
@@ -64,7 +75,7 @@ static void normal(int64_t n, int64_t start, ct_random r, double mean, double st
     uint32_t word[4][PHILOX_BLOCKS];
     double value[GROUP64];
     for (part p = {0}; next_part(&p, n, start, GROUP64);) {
-        words(r, p.group, word);
+        group_words(r, p.group, word);
         for (int b = 0; b < PHILOX_BLOCKS; b++) {
             const double radius = std * sqrt(-2 * log(1 - unit64(word[0][b], word[1][b])));
             const double angle = 6.283185307179586 * unit64(word[2][b], word[3][b]);
@@ -87,7 +98,7 @@ static void dropout(int64_t n, int64_t start, ct_random r, double p, const void 
     const uint32_t below = threshold > 0 ? (uint32_t)threshold : 0;
     uint32_t word[4][PHILOX_BLOCKS];
     for (part q = {0}; next_part(&q, n, start, GROUP32);) {
-        words(r, q.group, word);
+        group_words(r, q.group, word);
         const uint32_t *w = &word[0][0];
         if (q.to - q.from == GROUP32) {
             for (int k = 0; k < GROUP32; k++) {

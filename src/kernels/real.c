@@ -33,9 +33,15 @@ static void axpy(int64_t n, double a, const void *x, void *y) {
 }
 
 extern const ct_random_kernels CT_RANDOM;
-static void uniform(int64_t n, int64_t start, ct_random r, double low, double high, void *y) { CT_RANDOM.uniform(n, start, r, low, high, y); }
-static void normal(int64_t n, int64_t start, ct_random r, double mean, double std, void *y) { CT_RANDOM.normal(n, start, r, mean, std, y); }
-static void dropout(int64_t n, int64_t start, ct_random r, double p, const void *x, void *y) { CT_RANDOM.dropout(n, start, r, p, x, y); }
+static void uniform(int64_t n, int64_t start, ct_random r, double low, double high, void *y) {
+    CT_RANDOM.uniform(n, start, r, low, high, y);
+}
+static void normal(int64_t n, int64_t start, ct_random r, double mean, double std, void *y) {
+    CT_RANDOM.normal(n, start, r, mean, std, y);
+}
+static void dropout(int64_t n, int64_t start, ct_random r, double p, const void *x, void *y) {
+    CT_RANDOM.dropout(n, start, r, p, x, y);
+}
 
 extern const ct_kernels CT_TABLE;
 const ct_kernels CT_TABLE = {

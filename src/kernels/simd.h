@@ -15,11 +15,13 @@
 #ifdef CT_F64_KERNELS
 typedef double real;
 typedef int64_t integer;   /* as wide as real */
+typedef uint64_t natural;
 #define REAL(x) x
 #define LIBM(name) name
 #else
 typedef float real;
 typedef int32_t integer;
+typedef uint32_t natural;
 #define REAL(x) x##f
 #define LIBM(name) name##f
 #endif
@@ -32,6 +34,7 @@ enum { LANES = 1 };
 
 typedef real vec __attribute__((vector_size(LANES * sizeof(real))));
 typedef integer ivec __attribute__((vector_size(LANES * sizeof(real)))); /* also masks: 0 or -1 in each lane */
+typedef natural uvec __attribute__((vector_size(LANES * sizeof(real)))); /* bits, for arithmetic that wraps */
 
 #define INLINE static inline __attribute__((always_inline))
 

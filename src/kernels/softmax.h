@@ -9,14 +9,15 @@ INLINE vec t_exp(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return
 INLINE vec t_scale(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return a * t->s; }
 INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return (a - t->s) - t->t; }
 
-static real sum_exp(int64_t n, const real *x, real max) { return sum_terms(n, &(terms){.a = x, .s = splat(max)}, t_exp); }
-
-/* log sum e^(x - max), max being x's. The largest term, which is 1, is left to log1p: the loss of a sure prediction keeps its digits. */
+/* log sum e^(x - max), max being x's. The largest terms, which are 1, are counted, and one of them is left to log1p: the loss of a sure
+ * prediction keeps its digits. */
+INLINE vec t_largest(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a == t->s, splat(1)); }
+INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a != t->s, v_exp(a - t->s)); }
 static double log_sum(int64_t n, const real *x, real *max) {
-    const int64_t k = row_argmax(n, x);
-    *max = x[k];
+    *max = row_max(n, x);
     if (isnan(*max) || isinf(*max)) return NAN;
-    return log1p((double)sum_exp(k, x, *max) + (double)sum_exp(n - k - 1, x + k + 1, *max));
+    const terms t = {.a = x, .s = splat(*max)};
+    return log1p((double)sum_terms(n, &t, t_largest) - 1 + (double)sum_terms(n, &t, t_exp_smaller));
 }
 
 static void softmax(int64_t n, const void *x, void *y) {
@@ -78,7 +79,8 @@ static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t s
     } else {
         for (int64_t i = 0; i < n; i += LANES) store_part(to + i, v_exp(kept(from, mask, i, n) - max), n - i);
         const real scale = 1 / row_sum(n, to);
-        for (int64_t i = 0; i < n; i += LANES) store_part(to + i, keep(load_mask(mask + i, n - i), load_part(to + i, n - i) * scale), n - i);
+        for (int64_t i = 0; i < n; i += LANES)
+            store_part(to + i, keep(load_mask(mask + i, n - i), load_part(to + i, n - i) * scale), n - i);
     }
 }
 

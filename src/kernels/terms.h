@@ -74,11 +74,15 @@ INLINE real sum_terms(int64_t n, const terms *t, term *f) {
 
 /* The largest term; NaN wins; -inf of none. */
 INLINE real max_terms(int64_t n, const terms *t, term *f) {
-    vec top = splat(-INFINITY);
+    const vec least = splat((real)-INFINITY);
+    quad top = {least, least, least, least};
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) top = v_max(top, term_at(t, i, LANES, f));
-    if (i < n) top = v_max(top, select(first_lanes(n - i), term_at(t, i, n - i, f), top));
-    return max_lanes(top);
+    for (; i + QUAD <= n; i += QUAD) {
+        const quad q = quad_at(t, i, QUAD, f);
+        top = (quad){v_max(top.v0, q.v0), v_max(top.v1, q.v1), v_max(top.v2, q.v2), v_max(top.v3, q.v3)};
+    }
+    for (; i < n; i += LANES) top.v0 = v_max(top.v0, select(first_lanes(n - i), term_at(t, i, n - i, f), least));
+    return max_lanes(v_max(v_max(top.v0, top.v1), v_max(top.v2, top.v3)));
 }
 
 INLINE vec t_a(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; (void)t; return a; }

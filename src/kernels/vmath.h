@@ -11,13 +11,17 @@
 static real libm_exp(real x) { return LIBM(exp)(x); }
 static real libm_log(real x) { return LIBM(log)(x); }
 static real libm_tanh(real x) { return LIBM(tanh)(x); }
-static real libm_erfc(real x) { return LIBM(erfc)(x); }
+static real libm_normal_cdf(real x) { return (real)(0.5 * erfc(-(double)x * 0.70710678118654752440)); }
 
 INLINE vec v_exp(vec x) { return lanes(x, libm_exp); }
-INLINE vec v_exp_sum(vec x, vec low) { return lanes(x, libm_exp) * lanes(low, libm_exp); }
+INLINE vec v_exp_sum(vec x, vec low) {
+    vec e = lanes(x, libm_exp);
+    return e * lanes(keep(e != REAL(0.0), low), libm_exp);   /* where e is 0, low may be anything */
+}
 INLINE vec v_log(vec x) { return lanes(x, libm_log); }
 INLINE vec v_tanh(vec x) { return lanes(x, libm_tanh); }
-INLINE vec v_normal_cdf(vec x) { return REAL(0.5) * lanes(x * -REAL(0.70710678118654752440), libm_erfc); }
+/* In f64 the rounding of x / sqrt 2 costs up to 2 x^2 units of the last place in the lower tail. */
+INLINE vec v_normal_cdf(vec x) { return lanes(x, libm_normal_cdf); }
 
 #else
 
@@ -29,7 +33,7 @@ INLINE vec v_exp_sum(vec x, vec low) {
     vec y = keep(live, x);
     y = select(y > 89.0f, splat(89.0f), y);
     vec shifted = y * 1.44269504f + magic, n = shifted - magic;
-    ivec k = (ivec)shifted - (ivec)magic, half = k >> 1;
+    uvec k = (uvec)shifted - (uvec)magic, half = (uvec)((ivec)k >> 1);
     vec r = (y - n * 0.693359375f) + n * 2.12194440e-4f + low;
     vec p = splat(1.381459879e-03f);
     p = p * r + 8.368716575e-03f;
@@ -41,14 +45,14 @@ INLINE vec v_exp_sum(vec x, vec low) {
 }
 
 /* 1 ulp */
-INLINE vec v_exp(vec x) { return v_exp_sum(x, splat(0)); }
+INLINE vec v_exp(vec x) { return v_exp_sum(x, splat(-0.0f)); }   /* -0: what is added costs nothing */
 
 /* x = 2^n m, m in [sqrt 1/2, sqrt 2), f = m - 1:  log x = n ln 2 + f - f^2/2 + f^3 P(f).  1 ulp */
 INLINE vec v_log(vec x) {
     ivec tiny = x < FLT_MIN;
     vec scaled = select(tiny, x * 0x1p23f, x);
-    ivec bits = (ivec)scaled, exponent = (bits - 0x3f3504f3) & (int32_t)0xff800000;
-    vec n = __builtin_convertvector(exponent >> 23, vec) - keep(tiny, splat(23));
+    uvec bits = (uvec)scaled, exponent = (bits - 0x3f3504f3) & 0xff800000;
+    vec n = __builtin_convertvector((ivec)exponent >> 23, vec) - keep(tiny, splat(23));
     vec f = (vec)(bits - exponent) - 1.0f;
     vec p = splat(7.105210423e-02f);
     p = p * f - 1.196254566e-01f;
@@ -79,10 +83,20 @@ INLINE vec v_tanh(vec x) {
 
 #endif
 
-/* 1 / (1 + e^-x), from e^-|x|, so that small values keep their digits.  2 ulp */
+/* 1 / (1 + e^-x), from e^-|x|, so that small values keep their digits.  3 ulp */
 INLINE vec v_sigmoid(vec x) {
     vec e = v_exp(-v_abs(x));
     return select(x < REAL(0.0), e, splat(1)) / (REAL(1.0) + e);
+}
+
+/* s = 1 / (1 + e^-x) with 1 - s, each with all its digits */
+typedef struct {
+    vec s, rest;
+} sigmoid_pair;
+INLINE sigmoid_pair v_sigmoid_pair(vec x) {
+    vec e = v_exp(-v_abs(x)), near = REAL(1.0) / (REAL(1.0) + e), far = e * near;
+    ivec negative = x < REAL(0.0);
+    return (sigmoid_pair){select(negative, far, near), select(negative, near, far)};
 }
 
 /* e^(-x^2/2). x^2 would lose digits that matter in the tail: with x = h + l, h of half the digits,

@@ -37,7 +37,8 @@ INLINE vec d_picked(ivec lost, ivec tie, vec g) { return select(lost, splat(0), 
 INLINE vec d_maximum(vec a, vec b, vec g) { return d_picked(a < b, a == b, g); }
 INLINE vec d_minimum(vec a, vec b, vec g) { return d_picked(a > b, a == b, g); }
 
-INLINE void zip_backward(int64_t n, const real *a, int64_t sa, const real *b, int64_t sb, const real *g, real *da, vec (*f)(vec a, vec b, vec g)) {
+INLINE void zip_backward(int64_t n, const real *a, int64_t sa, const real *b, int64_t sb, const real *g, real *da,
+                         vec (*f)(vec a, vec b, vec g)) {
     for (int64_t i = 0; i < n; i += LANES) {
         vec x = sa ? load_part(a + i, n - i) : splat(a[0]), y = sb ? load_part(b + i, n - i) : splat(b[0]);
         store_part(da + i, f(x, y, load_part(g + i, n - i)), n - i);

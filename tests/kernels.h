@@ -1,0 +1,116 @@
+/* What the kernels' suites share: every table of real kernels that this machine runs, arrays of just their length, and errors
+ * counted in units of the last place against long double. */
+#ifndef TEST_KERNELS_H
+#define TEST_KERNELS_H
+
+#include <check.h>
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../src/kernels/kernels.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+typedef long double wide;
+
+/* As ck_assert_msg, for inner loops: Check notes every assertion that it passes. */
+#define EXPECT(condition, ...)                         \
+    do {                                               \
+        if (!(condition)) ck_abort_msg(__VA_ARGS__);   \
+    } while (0)
+
+typedef struct {
+    const ct_kernels *k;
+    const char *isa;
+    int dtype;          /* 0: f32, 1: f64 */
+    size_t size;
+    double eps, tiny;   /* spacing at 1, smallest normal */
+} table;
+
+/* Table number i, the scalar ones first; false past the last. */
+static inline bool table_at(int i, table *t) {
+    const ct_isa *isa = ct_isa_at(i / 2);
+    if (!isa) return false;
+    const bool single = i % 2 == 0;
+    *t = (table){isa->of[i % 2], isa->name, i % 2, single ? 4 : 8, single ? FLT_EPSILON : DBL_EPSILON, single ? FLT_MIN : DBL_MIN};
+    return true;
+}
+
+static inline double get(table t, const void *p, int64_t i) { return t.dtype ? ((const double *)p)[i] : (double)((const float *)p)[i]; }
+static inline void put(table t, void *p, int64_t i, double x) {
+    if (t.dtype) ((double *)p)[i] = x;
+    else ((float *)p)[i] = (float)x;
+}
+static inline void *at(table t, void *p, int64_t i) { return (char *)p + (size_t)i * t.size; }
+
+/* Numbers of the test's own, the same each run. */
+static uint64_t noise_state = 88172645463325252u;
+static inline uint64_t noise_bits(void) {
+    noise_state = noise_state * 6364136223846793005u + 1442695040888963407u;
+    uint64_t x = noise_state ^ noise_state >> 29;
+    x *= 0xbf58476d1ce4e5b9u;
+    return x ^ x >> 32;
+}
+static inline double noise(double low, double high) { return low + (high - low) * (double)(int64_t)(noise_bits() >> 11) * 0x1p-53; }
+
+/* An array that ends where its block ends, for AddressSanitizer and valgrind to see what reads or writes past it; before it and, where a
+ * kernel writes (guarded), behind it stand bytes that must stay. It starts at an odd element, so no vector is aligned. */
+enum { GUARD = 64 };
+typedef struct {
+    unsigned char *block;
+    size_t before, bytes, behind;
+    void *p;
+} array;
+static inline array array_of_bytes(size_t element, int64_t n, bool guarded) {
+    array a = {.before = GUARD + element, .bytes = (size_t)n * element, .behind = guarded ? GUARD : 0};
+    a.block = malloc(a.before + a.bytes + a.behind);
+    EXPECT(a.block, "out of memory");
+    memset(a.block, 0xA5, a.before + a.bytes + a.behind);
+    a.p = a.block + a.before;
+    return a;
+}
+static inline array filled(table t, int64_t n, double low, double high) {
+    array a = array_of_bytes(t.size, n, false);
+    for (int64_t i = 0; i < n; i++) put(t, a.p, i, noise(low, high));
+    return a;
+}
+static inline array output(table t, int64_t n) { return array_of_bytes(t.size, n, true); }
+static inline void release(array a, const char *what) {
+    for (size_t i = 0; i < a.before; i++) EXPECT(a.block[i] == 0xA5, "%s wrote before its output", what);
+    for (size_t i = 0; i < a.behind; i++) EXPECT(a.block[a.before + a.bytes + i] == 0xA5, "%s wrote behind its output", what);
+    free(a.block);
+}
+
+/* The distance from x to the next number of the table's dtype. */
+static inline wide spacing(table t, wide x) {
+    x = fabsl(x);
+    if (x < (wide)t.tiny) return (wide)t.tiny * (wide)t.eps;
+    return ldexpl((wide)t.eps, ilogbl(x));
+}
+
+/* |got - want| in units of the last place of want, or of magnitude where that is larger. */
+static inline double error_in_ulp(table t, double got, wide want, double magnitude) {
+    if (isnan(want)) return isnan(got) ? 0 : INFINITY;
+    const wide limit = t.dtype ? (wide)DBL_MAX : (wide)FLT_MAX;
+    if (fabsl(want) > limit || isinf(got)) {   /* it overflows, or is so near that rounding may */
+        if (isinf(got) && (wide)got * want > 0 && fabsl(want) >= limit * (1 - (wide)t.eps)) return 0;
+        return INFINITY;
+    }
+    if (isnan(got)) return INFINITY;
+    const wide unit = spacing(t, fabsl(want) > (wide)magnitude ? want : (wide)magnitude);
+    return (double)(fabsl((wide)got - want) / unit);
+}
+
+static inline int run_suite(Suite *suite) {
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
+
+#endif

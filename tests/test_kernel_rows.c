@@ -1,0 +1,367 @@
+/* Kernels of rows and columns, every table against long double: sums of badly conditioned numbers, extrema with NaN and ties, softmax
+ * and its relatives, norms, the loss, rotary positions; every length around the vector's; what masks hide leaves no trace. */
+#include "kernels.h"
+
+/* |got - want| <= ulps units of the last place of want, or of magnitude where that is larger. Where e^(x - m) is what is compared the
+ * rounding of x - m alone costs |x - m| / 2 units. */
+static void near(table t, const char *what, int64_t n, double got, wide want, double magnitude, double ulps) {
+    const double error = error_in_ulp(t, got, want, magnitude);
+    EXPECT(error <= ulps, "%s %s f%d, n = %d: got %.9g, want %.9Lg: %.3g ulp", t.isa, what, 8 * (int)t.size, (int)n, got, want, error);
+}
+
+static const int64_t lengths[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 48, 63, 64, 65, 127, 128, 129, 200, 257, 1000};
+
+/* ---- reductions ---- */
+
+START_TEST(sum_of_bad_condition) {
+    enum { N = 1000003 };
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        array x = filled(t, N, 0.5, 1.5), y = output(t, 1);   /* large of both signs: the sum is a thousandth of what is summed */
+        for (int64_t j = 0; j < N; j++) put(t, x.p, j, get(t, x.p, j) * (j % 2 ? -1000 : 1000) + 1);
+        wide want = 0, size = 0;
+        for (int64_t j = 0; j < N; j++) want += (wide)get(t, x.p, j), size += fabsl((wide)get(t, x.p, j));
+        t.k->sum(N, 1, x.p, 1, y.p);
+        const double bound = (16 + 20) * t.eps / 2 * (double)size;
+        EXPECT(fabsl(get(t, y.p, 0) - want) <= (wide)bound / 8, "%s: sum is %g, want %Lg", t.isa, get(t, y.p, 0), want);
+        const double squares = t.k->sum_squares(N, x.p);
+        want = 0;
+        for (int64_t j = 0; j < N; j++) want += (wide)get(t, x.p, j) * (wide)get(t, x.p, j);
+        EXPECT(fabsl(squares / want - 1) < 1e-12L, "%s: sum of squares", t.isa);
+        for (int64_t j = 0; j < N; j++) put(t, x.p, j, 0.1);   /* in order, f32 would be off by a thousandth */
+        want = (wide)get(t, x.p, 0) * N;
+        t.k->sum(N, 1, x.p, 1, y.p);
+        near(t, "sum of tenths", N, get(t, y.p, 0), want, 0, 8);
+        array columns = output(t, 3);
+        t.k->sum(N / 3, 3, x.p, 3, columns.p);
+        for (int j = 0; j < 3; j++) near(t, "column sum of tenths", N, get(t, columns.p, j), want / N * (N / 3), 0, 8);
+        release(x, "sum"), release(y, "sum"), release(columns, "sum");
+    }
+}
+END_TEST
+
+static double small_whole(bool nan) {
+    const uint64_t k = noise_bits() % 24;
+    return k == 0 && nan ? NAN : (double)(int)(k % 9) - 4;
+}
+
+static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+static void reductions_of(table t, int64_t n, int64_t inner, int64_t stride, bool nan) {
+    const int64_t numel = n ? (n - 1) * stride + inner : 0;
+    array x = filled(t, numel, 0, 0), sum = output(t, inner), max = output(t, inner), place = array_of_bytes(8, inner, true);
+    array g = filled(t, inner, 1, 2), dx = output(t, numel);
+    for (int64_t i = 0; i < numel; i++) put(t, x.p, i, small_whole(nan)), put(t, dx.p, i, 77);
+    t.k->sum(n, inner, x.p, stride, sum.p);
+    if (n) {
+        t.k->max(n, inner, x.p, stride, max.p);
+        t.k->argmax(n, inner, x.p, stride, place.p);
+        t.k->max_backward(n, inner, x.p, stride, max.p, g.p, dx.p);
+    }
+    for (int64_t j = 0; j < inner; j++) {
+        double total = 0, top = -INFINITY;
+        int64_t first = -1, count = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double v = get(t, x.p, i * stride + j);
+            total += v;
+            if (first < 0 || v > top || (isnan(v) && !isnan(top))) top = v, first = i;
+        }
+        for (int64_t i = 0; i < n; i++) count += same(get(t, x.p, i * stride + j), top);
+        EXPECT(same(get(t, sum.p, j), total), "%s: sum of %d x %d is %g, want %g", t.isa, (int)n, (int)inner, get(t, sum.p, j), total);
+        if (!n) continue;
+        EXPECT(same(get(t, max.p, j), top), "%s: max of %d x %d is %g, want %g", t.isa, (int)n, (int)inner, get(t, max.p, j), top);
+        EXPECT(((int64_t *)place.p)[j] == first, "%s: argmax of %d x %d is %d, want %d", t.isa, (int)n, (int)inner,
+               (int)((int64_t *)place.p)[j], (int)first);
+        for (int64_t i = 0; i < n; i++) {
+            const wide share = same(get(t, x.p, i * stride + j), top) ? (wide)get(t, g.p, j) / count : 0;
+            near(t, "max_backward", n, get(t, dx.p, i * stride + j), share, 0, 0.5);
+        }
+    }
+    release(x, "x"), release(sum, "sum"), release(max, "max"), release(place, "argmax"), release(g, "g"), release(dx, "max_backward");
+}
+
+START_TEST(reductions) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int nan = 0; nan < 2; nan++) {
+            for (int64_t n = 0; n <= 70; n++) reductions_of(t, n, 1, 1, nan);
+            for (int64_t n = 200; n < 1200; n += 333) reductions_of(t, n, 1, 1, nan);
+            for (int64_t n = 0; n < 40; n += 3)
+                for (int64_t inner = 0; inner <= 70; inner += inner < 18 ? 1 : 13) reductions_of(t, n, inner, inner + n % 2, nan);
+        }
+}
+END_TEST
+
+START_TEST(finds_nan) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 0; n <= 70; n++) {
+            array x = filled(t, n, -1, 1);
+            EXPECT(!t.k->has_nan(n, x.p), "%s: there is none", t.isa);
+            for (int64_t j = 0; j < n; j++) {
+                const double v = get(t, x.p, j);
+                put(t, x.p, j, INFINITY);
+                EXPECT(!t.k->has_nan(n, x.p), "%s: infinity is a number", t.isa);
+                put(t, x.p, j, NAN);
+                EXPECT(t.k->has_nan(n, x.p), "%s: not found at %d", t.isa, (int)j);
+                put(t, x.p, j, v);
+            }
+            release(x, "has_nan");
+        }
+}
+END_TEST
+
+/* ---- softmax and its relatives ---- */
+
+static wide sum_exp(table t, const void *x, int64_t n, const bool *keep, wide *max) {
+    wide sum = 0;
+    *max = -INFINITY;
+    for (int64_t i = 0; i < n; i++)
+        if ((!keep || keep[i]) && get(t, x, i) > *max) *max = (wide)get(t, x, i);
+    for (int64_t i = 0; i < n; i++)
+        if (!keep || keep[i]) sum += expl((wide)get(t, x, i) - *max);
+    return sum;
+}
+
+START_TEST(softmaxes) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int l = 0; l < COUNT(lengths) * 2; l++) {
+            const int64_t n = lengths[l / 2];
+            const double far = l % 2 ? 1000 : 0;   /* a common part that must cancel */
+            array x = filled(t, n, far - 10, far + 10), y = output(t, n), z = output(t, n), g = filled(t, n, -1, 1), dx = output(t, n);
+            array one = output(t, 1);
+            wide max, dot = 0, total = 0;
+            const wide sum = sum_exp(t, x.p, n, NULL, &max);
+            t.k->softmax(n, x.p, y.p);
+            t.k->log_softmax(n, x.p, z.p);
+            t.k->logsumexp(n, x.p, one.p);
+            near(t, "logsumexp", n, get(t, one.p, 0), max + logl(sum), 0, 1);
+            for (int64_t j = 0; j < n; j++) {
+                const wide p = expl((wide)get(t, x.p, j) - max) / sum;
+                near(t, "softmax", n, get(t, y.p, j), p, 0, 20);
+                near(t, "log_softmax", n, get(t, z.p, j), logl(p), 16, 2);
+                dot += (wide)get(t, y.p, j) * (wide)get(t, g.p, j), total += (wide)get(t, g.p, j);
+            }
+            t.k->softmax_backward(n, y.p, g.p, dx.p);
+            for (int64_t j = 0; j < n; j++)
+                near(t, "softmax_backward", n, get(t, dx.p, j), (wide)get(t, y.p, j) * ((wide)get(t, g.p, j) - dot), get(t, y.p, j), 8);
+            t.k->log_softmax_backward(n, z.p, g.p, dx.p);
+            for (int64_t j = 0; j < n; j++)
+                near(t, "log_softmax_backward", n, get(t, dx.p, j), (wide)get(t, g.p, j) - expl((wide)get(t, z.p, j)) * total,
+                     1 + fabs((double)total), 4);
+            t.k->logsumexp_backward(n, x.p, one.p, g.p, dx.p);
+            for (int64_t j = 0; j < n; j++)
+                near(t, "logsumexp_backward", n, get(t, dx.p, j),
+                     (wide)get(t, g.p, 0) * expl((wide)get(t, x.p, j) - (wide)get(t, one.p, 0)), 0, 20);
+            memcpy(dx.p, x.p, dx.bytes);
+            t.k->softmax(n, dx.p, dx.p);
+            EXPECT(memcmp(dx.p, y.p, y.bytes) == 0, "%s: softmax in place", t.isa);
+            memcpy(dx.p, x.p, dx.bytes);
+            t.k->log_softmax(n, dx.p, dx.p);
+            EXPECT(memcmp(dx.p, z.p, z.bytes) == 0, "%s: log_softmax in place", t.isa);
+            release(x, "x"), release(y, "softmax"), release(z, "log_softmax"), release(g, "g"), release(dx, "dx");
+            release(one, "logsumexp");
+        }
+}
+END_TEST
+
+START_TEST(softmax_of_infinities) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 1; n <= 40; n++) {
+            array x = filled(t, n, -INFINITY, -INFINITY), y = output(t, n), one = output(t, 1), g = filled(t, 1, 1, 1);
+            for (int64_t j = 0; j < n; j++) put(t, x.p, j, -INFINITY);
+            t.k->softmax(n, x.p, y.p);
+            for (int64_t j = 0; j < n; j++) EXPECT(isnan(get(t, y.p, j)), "%s: softmax of -inf", t.isa);
+            t.k->logsumexp(n, x.p, one.p);
+            EXPECT(get(t, one.p, 0) == -INFINITY, "%s: logsumexp of -inf", t.isa);
+            t.k->logsumexp_backward(n, x.p, one.p, g.p, y.p);
+            for (int64_t j = 0; j < n; j++) EXPECT(get(t, y.p, j) == 0, "%s: logsumexp' of -inf", t.isa);
+            put(t, x.p, n - 1, 3);   /* one that counts */
+            t.k->softmax(n, x.p, y.p);
+            for (int64_t j = 0; j < n; j++) EXPECT(get(t, y.p, j) == (j == n - 1), "%s: -inf has weight", t.isa);
+            t.k->logsumexp(n, x.p, one.p);
+            EXPECT(get(t, one.p, 0) == 3, "%s: logsumexp beside -inf", t.isa);
+            put(t, x.p, n / 2, INFINITY);
+            t.k->logsumexp(n, x.p, one.p);
+            EXPECT(get(t, one.p, 0) == INFINITY, "%s: logsumexp of inf", t.isa);
+            put(t, x.p, n / 2, NAN);
+            t.k->logsumexp(n, x.p, one.p);
+            EXPECT(isnan(get(t, one.p, 0)), "%s: logsumexp of NaN", t.isa);
+            release(x, "x"), release(y, "softmax"), release(one, "one"), release(g, "g");
+        }
+    for (int i = 0; table_at(i, &t); i++) {
+        array one = output(t, 1);
+        t.k->logsumexp(0, one.p, one.p);
+        EXPECT(get(t, one.p, 0) == -INFINITY, "%s: logsumexp of nothing", t.isa);
+        release(one, "logsumexp");
+    }
+}
+END_TEST
+
+START_TEST(masked) {
+    const double hidden[] = {NAN, INFINITY, -INFINITY, 1e30, 0};
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int l = 0; l < COUNT(lengths); l++)
+            for (int h = 0; h < COUNT(hidden); h++) {
+                const int64_t n = lengths[l];
+                array x = filled(t, n, -5, 5), y = output(t, n), mask = array_of_bytes(1, n, false);
+                bool *keep = mask.p;
+                for (int64_t j = 0; j < n; j++) keep[j] = noise_bits() % (h == 4 ? 1000 : 3) == 0;
+                for (int64_t j = 0; j < n; j++)
+                    if (!keep[j]) put(t, x.p, j, hidden[h]);
+                wide max;
+                const wide sum = sum_exp(t, x.p, n, keep, &max);
+                t.k->masked_softmax(n, x.p, keep, 1, y.p);
+                for (int64_t j = 0; j < n; j++) {
+                    if (keep[j]) near(t, "masked_softmax", n, get(t, y.p, j), expl((wide)get(t, x.p, j) - max) / sum, 0, 20);
+                    else EXPECT(get(t, y.p, j) == 0 && !signbit(get(t, y.p, j)), "%s: hidden %g has weight", t.isa, hidden[h]);
+                }
+                t.k->masked_softmax(n, x.p, keep, 1, x.p);
+                EXPECT(memcmp(x.p, y.p, y.bytes) == 0, "%s: masked in place", t.isa);
+                for (int64_t j = 0; j < n; j++) keep[j] = true, put(t, x.p, j, -INFINITY);
+                t.k->masked_softmax(n, x.p, keep, 1, y.p);
+                for (int64_t j = 0; j < n; j++) EXPECT(get(t, y.p, j) == 0, "%s: all -inf gives zeros", t.isa);
+                put(t, x.p, n - 1, NAN);
+                if (n > 1) keep[0] = false;
+                t.k->masked_softmax(n, x.p, keep, 1, y.p);
+                for (int64_t j = 0; j < n; j++) EXPECT(keep[j] ? isnan(get(t, y.p, j)) : get(t, y.p, j) == 0, "%s: a kept NaN", t.isa);
+                for (int64_t j = 0; j < n; j++) put(t, x.p, j, 1);
+                const bool one[] = {false, true};   /* a single bool for the row */
+                t.k->masked_softmax(n, x.p, &one[0], 0, y.p);
+                for (int64_t j = 0; j < n; j++) EXPECT(get(t, y.p, j) == 0, "%s: all hidden", t.isa);
+                t.k->masked_softmax(n, x.p, &one[1], 0, y.p);
+                for (int64_t j = 0; j < n; j++) near(t, "masked_softmax", n, get(t, y.p, j), 1 / (wide)n, 0, 2);
+                release(x, "x"), release(y, "masked_softmax"), release(mask, "mask");
+            }
+}
+END_TEST
+
+START_TEST(loss) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int l = 0; l < COUNT(lengths) * 4; l++) {
+            const int64_t n = lengths[l / 4], target = (int64_t)(noise_bits() % (uint64_t)n);
+            const double smoothing = l % 2 ? 0.1 : 0, far = l % 4 / 2 ? 500 : 0;
+            array x = filled(t, n, far - 8, far + 8), dx = output(t, n), one = output(t, 1), lse = output(t, 1);
+            if (l % 3 == 0) put(t, x.p, target, far + 40);   /* sure, and right: the loss is tiny */
+            wide max, mean = 0, rest = 0;
+            const wide sum = sum_exp(t, x.p, n, NULL, &max);
+            for (int64_t j = 0; j < n; j++) mean += ((wide)get(t, x.p, j) - max) / n;
+            for (int64_t j = 0; j < n; j++) rest += j == target ? 0 : expl((wide)get(t, x.p, j) - max);
+            const wide own = (wide)get(t, x.p, target) - max, log_sum = own == 0 ? log1pl(rest) : logl(sum);
+            t.k->cross_entropy(n, x.p, target, smoothing, one.p, lse.p);
+            const wide want_loss = log_sum - (1 - (wide)smoothing) * own - (wide)smoothing * mean;
+            near(t, "cross_entropy", n, get(t, one.p, 0), want_loss, smoothing * 50, 40);
+            near(t, "its lse", n, get(t, lse.p, 0), max + logl(sum), 0, 1);
+            t.k->cross_entropy_backward(n, x.p, target, smoothing, lse.p, 0.25, dx.p);
+            for (int64_t j = 0; j < n; j++) {
+                const wide p = expl((wide)get(t, x.p, j) - (wide)get(t, lse.p, 0));
+                const wide want = (p - (j == target ? 1 - (wide)smoothing : 0) - (wide)smoothing / n) / 4;
+                const bool cancels = j == target || smoothing != 0;
+                near(t, "cross_entropy_backward", n, get(t, dx.p, j), want, cancels ? 0.25 : 0, cancels ? 4 : 40);
+            }
+            t.k->cross_entropy_backward(n, x.p, target, smoothing, lse.p, 0.25, x.p);
+            EXPECT(memcmp(x.p, dx.p, dx.bytes) == 0, "%s: loss in place", t.isa);
+            release(x, "x"), release(dx, "dx"), release(one, "loss"), release(lse, "lse");
+        }
+}
+END_TEST
+
+/* ---- norms ---- */
+
+static void norm_of(table t, int64_t n, double centre, bool weight, bool bias, bool rms) {
+    array x = filled(t, n, centre - 1, centre + 1), w = filled(t, n, 0.5, 2), b = filled(t, n, -1, 1), g = filled(t, n, -1, 1);
+    array y = output(t, n), mean = output(t, 1), rstd = output(t, 1), dx = output(t, n), gx = output(t, n);
+    const double eps = 1e-5;
+    void *wp = weight ? w.p : NULL, *bp = bias ? b.p : NULL;
+    wide m = 0, v = 0, h = 0, hx = 0;
+    for (int64_t j = 0; j < n && !rms; j++) m += ((wide)get(t, x.p, j) - (wide)centre) / n;
+    if (!rms) m += (wide)centre;
+    for (int64_t j = 0; j < n; j++) v += ((wide)get(t, x.p, j) - m) * ((wide)get(t, x.p, j) - m) / n;
+    const wide r = 1 / sqrtl(v + (wide)eps);
+    if (rms) t.k->rms_norm(n, x.p, wp, eps, y.p, rstd.p);
+    else t.k->layer_norm(n, x.p, wp, bp, eps, y.p, mean.p, rstd.p);
+    near(t, "rstd", n, get(t, rstd.p, 0), r, 0, 8);
+    if (!rms) near(t, "mean", n, get(t, mean.p, 0), m, fabs(centre) + 1, 3);
+    wide size = 1;
+    for (int64_t j = 0; j < n; j++) {
+        const wide hat = ((wide)get(t, x.p, j) - m) * r, scale = weight ? (wide)get(t, w.p, j) : 1, c = (wide)get(t, g.p, j);
+        near(t, rms ? "rms_norm" : "layer_norm", n, get(t, y.p, j), hat * scale + (bias && !rms ? (wide)get(t, b.p, j) : 0), 4, 8);
+        h += rms ? 0 : c * scale / n, hx += c * scale * hat / n;
+        if (fabsl(hat) > size) size = fabsl(hat);
+    }
+    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, dx.p, gx.p);
+    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, dx.p, gx.p);
+    for (int64_t j = 0; j < n; j++) {
+        const wide hat = ((wide)get(t, x.p, j) - m) * r, scale = weight ? (wide)get(t, w.p, j) : 1, c = (wide)get(t, g.p, j);
+        near(t, "norm dx", n, get(t, dx.p, j), r * (c * scale - h - hat * hx), (double)(r * 4 * size), 8);
+        near(t, "norm gx", n, get(t, gx.p, j), c * hat, (double)size, 8);
+    }
+    array only = output(t, n);   /* either alone, and dx over g */
+    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, NULL, only.p);
+    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, NULL, only.p);
+    EXPECT(memcmp(only.p, gx.p, gx.bytes) == 0, "%s: gx alone", t.isa);
+    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, g.p, NULL);
+    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, g.p, NULL);
+    EXPECT(memcmp(g.p, dx.p, dx.bytes) == 0, "%s: dx alone, in place", t.isa);
+    if (rms) t.k->rms_norm(n, x.p, wp, eps, x.p, rstd.p);
+    else t.k->layer_norm(n, x.p, wp, bp, eps, x.p, mean.p, rstd.p);
+    EXPECT(memcmp(x.p, y.p, y.bytes) == 0, "%s: norm in place", t.isa);
+    release(x, "x"), release(w, "w"), release(b, "b"), release(g, "g"), release(y, "norm"), release(mean, "mean"), release(rstd, "rstd");
+    release(dx, "dx"), release(gx, "gx"), release(only, "gx");
+}
+
+START_TEST(norms) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int l = 0; l < COUNT(lengths); l++) {
+            for (int k = 0; k < 4; k++) norm_of(t, lengths[l], 0, k & 1, k & 2, false);
+            norm_of(t, lengths[l], 10000, true, true, false);   /* a large mean costs no digits */
+            norm_of(t, lengths[l], 0, true, false, true);
+            norm_of(t, lengths[l], 0, false, false, true);
+        }
+}
+END_TEST
+
+START_TEST(rotary) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t half = 0; half <= 40; half++)
+            for (int interleaved = 0; interleaved < 2; interleaved++) {
+                array x = filled(t, 2 * half, -1, 1), c = filled(t, half, -1, 1), s = filled(t, half, -1, 1), y = output(t, 2 * half);
+                for (int back = -1; back <= 1; back += 2) {
+                    t.k->rope(2 * half, x.p, c.p, s.p, interleaved, back, y.p);
+                    for (int64_t j = 0; j < half; j++) {
+                        const int64_t p = interleaved ? 2 * j : j, q = interleaved ? 2 * j + 1 : j + half;
+                        const wide u = (wide)get(t, x.p, p), v = (wide)get(t, x.p, q);
+                        const wide cosine = (wide)get(t, c.p, j), sine = back * (wide)get(t, s.p, j);
+                        near(t, "rope", half, get(t, y.p, p), u * cosine - v * sine, 1, 1);
+                        near(t, "rope", half, get(t, y.p, q), v * cosine + u * sine, 1, 1);
+                    }
+                }
+                t.k->rope(2 * half, x.p, c.p, s.p, interleaved, 1, x.p);
+                EXPECT(memcmp(x.p, y.p, y.bytes) == 0, "%s: rope in place", t.isa);
+                release(x, "x"), release(c, "cos"), release(s, "sin"), release(y, "rope");
+            }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("kernels of rows");
+    TCase *tcase = tcase_create("rows");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, sum_of_bad_condition);
+    tcase_add_test(tcase, reductions);
+    tcase_add_test(tcase, finds_nan);
+    tcase_add_test(tcase, softmaxes);
+    tcase_add_test(tcase, softmax_of_infinities);
+    tcase_add_test(tcase, masked);
+    tcase_add_test(tcase, loss);
+    tcase_add_test(tcase, norms);
+    tcase_add_test(tcase, rotary);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

@@ -1,0 +1,325 @@
+/* Elementwise kernels of every table, against long double: bounds in units of the last place; NaN, infinities and denormals; every
+ * length around the vector's; in place; nothing written past the end; the same bits wherever an element stands. */
+#include "kernels.h"
+
+/* ---- functions of one array ---- */
+
+static wide id_neg(wide x) { return -x; }
+static wide of_sigmoid(wide x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
+static wide of_relu(wide x) { return x < 0 ? 0 : x; }
+static wide of_silu(wide x) { return x * of_sigmoid(x); }
+static wide cdf(wide x) { return 0.5L * erfcl(-x * sqrtl(0.5L)); }
+static wide of_gelu(wide x) { return x * cdf(x); }
+static const wide root_2_over_pi = 0.79788456080286535588L;
+static wide tanh_u2(wide x) { return 2 * root_2_over_pi * (x + 0.044715L * x * x * x); }
+static wide of_gelu_tanh(wide x) { return x * of_sigmoid(tanh_u2(x)); }
+
+/* Derivatives, from x or from y. */
+static wide d_exp(wide y) { return y; }
+static wide d_sqrt(wide y) { return 1 / (2 * y); }
+static wide d_tanh(wide y) { return 1 - y * y; }
+static wide d_sigmoid(wide y) { return y * (1 - y); }
+static wide d_relu(wide y) { return y > 0; }
+static wide d_log(wide x) { return 1 / x; }
+static wide d_abs(wide x) { return (x > 0) - (x < 0); }
+static wide d_silu(wide x) { return of_sigmoid(x) * (1 + x * of_sigmoid(-x)); }
+static wide d_gelu(wide x) { return cdf(x) + x * expl(-x * x / 2) * 0.39894228040143267794L; }
+static wide d_gelu_tanh(wide x) {
+    if (fabsl(x) > 50) return x > 0;
+    const wide s = of_sigmoid(tanh_u2(x));
+    return s + x * s * of_sigmoid(-tanh_u2(x)) * 2 * root_2_over_pi * (1 + 3 * 0.044715L * x * x);
+}
+
+/* The error allowed: ulp[dtype] of the result or, for what cancels or underflows on the way, of magnitude. */
+typedef struct {
+    const char *name;
+    size_t field;
+    wide (*want)(wide);
+    double ulp[2], low, high, magnitude;
+} function;
+#define FIELD(name) #name, offsetof(ct_kernels, name)
+
+static const function maps[] = {
+    {FIELD(neg), id_neg, {0, 0}, -9, 9, 0},
+    {FIELD(exp), expl, {1, 1}, -110, 95, 0},
+    {FIELD(log), logl, {1, 1}, 0, 9, 0},
+    {FIELD(sqrt), sqrtl, {0.5, 0.5}, 0, 9, 0},
+    {FIELD(abs), fabsl, {0, 0}, -9, 9, 0},
+    {FIELD(tanh), tanhl, {2.5, 2.5}, -10, 10, 0},
+    {FIELD(sigmoid), of_sigmoid, {3, 3}, -95, 20, 0},
+    {FIELD(relu), of_relu, {0, 0}, -9, 9, 0},
+    {FIELD(silu), of_silu, {4, 4}, -80, 20, 1e-35},
+    {FIELD(gelu), of_gelu, {6, 300}, -12, 8, 1e-35},
+    {FIELD(gelu_tanh), of_gelu_tanh, {6, 6}, -10, 8, 0.1},
+};
+static const function derivatives[] = {
+    {FIELD(exp_backward), d_exp, {0.5, 0.5}, 0, 9, 0},
+    {FIELD(sqrt_backward), d_sqrt, {1, 1}, 0, 9, 0},
+    {FIELD(tanh_backward), d_tanh, {2, 2}, -1, 1, 1},
+    {FIELD(sigmoid_backward), d_sigmoid, {2, 2}, 0, 1, 0},
+    {FIELD(relu_backward), d_relu, {0, 0}, -9, 9, 0},
+    {FIELD(log_backward), d_log, {0.5, 0.5}, -9, 9, 0},
+    {FIELD(abs_backward), d_abs, {0, 0}, -9, 9, 0},
+    {FIELD(silu_backward), d_silu, {6, 6}, -30, 30, 1},
+    {FIELD(gelu_backward), d_gelu, {4, 4}, -12, 8, 1},
+    {FIELD(gelu_tanh_backward), d_gelu_tanh, {6, 6}, -10, 8, 1},
+};
+
+static void *field(table t, const function *f, void *pointer, size_t size) {
+    memcpy(pointer, (const char *)t.k + f->field, size);
+    return pointer;
+}
+
+static const double specials[] = {   /* for f32 some become 0 or infinity */
+    NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40, 1e-45, 1e-310, -1e-310, 5e-324, FLT_MIN, -FLT_MIN, FLT_MAX,
+    DBL_MAX, 88.7, 88.8, -87.3, -88.0, -103.5, -104.5, 709.7, 709.8, -745.0, -746.0, 0.625, 0.62499, 1e-8, -1e-8, 20.0, -20.0,
+    1e10, -1e10, 3e38, -3e38, 1e300, -1e300, 0.70710678, 1.41421356, 0.99999994, 1.0000001
+};
+
+/* Specials, then the range, then any bits. */
+static double sample(table t, const function *f, int i) {
+    if (i < COUNT(specials)) return specials[i];
+    if (i % 4) return noise(f->low, f->high);
+    const uint64_t bits = noise_bits();
+    float single;
+    double twice;
+    memcpy(&single, &bits, sizeof single);
+    memcpy(&twice, &bits, sizeof twice);
+    return t.dtype ? twice : (double)single;
+}
+
+static void check(table t, const function *f, double x, double got, wide want) {
+    const double error = error_in_ulp(t, got, want, f->magnitude);
+    EXPECT(error <= f->ulp[t.dtype], "%s %s f%d: of %.9g got %.9g, want %.9Lg: %.3g ulp", t.isa, f->name, 8 * (int)t.size, x, got, want,
+           error);
+}
+
+START_TEST(map_accuracy) {
+    enum { N = 20000 };
+    const function *f = &maps[_i];
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        ct_map *run;
+        field(t, f, &run, sizeof run);
+        array x = array_of_bytes(t.size, N, false), y = output(t, N);
+        for (int j = 0; j < N; j++) put(t, x.p, j, sample(t, f, j));
+        run(N, x.p, y.p);
+        for (int j = 0; j < N; j++) check(t, f, get(t, x.p, j), get(t, y.p, j), f->want((wide)get(t, x.p, j)));
+        release(x, f->name), release(y, f->name);
+    }
+}
+END_TEST
+
+START_TEST(derivative_accuracy) {
+    enum { N = 20000 };
+    const function *f = &derivatives[_i];
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        ct_map_backward *run;
+        field(t, f, &run, sizeof run);
+        array x = filled(t, N, f->low, f->high), g = filled(t, N, 1, 1), dx = output(t, N);
+        put(t, x.p, 0, 0), put(t, x.p, 1, NAN);
+        run(N, x.p, g.p, dx.p);
+        for (int j = 2; j < N; j++) check(t, f, get(t, x.p, j), get(t, dx.p, j), f->want((wide)get(t, x.p, j)));
+        if (f->want != d_relu) EXPECT(isnan(get(t, dx.p, 1)), "%s of NaN", f->name);
+        for (int j = 2; j < N; j++) put(t, g.p, j, -2);   /* and it is a multiple of g */
+        array twice = output(t, N);
+        run(N, x.p, g.p, twice.p);
+        for (int j = 2; j < N; j++) EXPECT(get(t, twice.p, j) == -2 * get(t, dx.p, j), "%s %s is not linear in g", t.isa, f->name);
+        release(x, f->name), release(g, f->name), release(dx, f->name), release(twice, f->name);
+    }
+}
+END_TEST
+
+/* Large arguments, where factors overflow on the way. */
+START_TEST(derivatives_far_out) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        const double far[] = {-3e38, -1e30, -1e10, -200, 200, 1e10, 1e30, 3e38};
+        array x = filled(t, COUNT(far), 0, 0), g = filled(t, COUNT(far), 1, 1), dx = output(t, COUNT(far));
+        for (int j = 0; j < COUNT(far); j++) put(t, x.p, j, far[j]);
+        ct_map_backward *const run[] = {t.k->silu_backward, t.k->gelu_backward, t.k->gelu_tanh_backward};
+        for (int r = 0; r < COUNT(run); r++) {
+            run[r](COUNT(far), x.p, g.p, dx.p);
+            for (int j = 0; j < COUNT(far); j++)
+                EXPECT(fabs(get(t, dx.p, j) - (far[j] > 0)) < 1e-30, "%s %d: slope at %g is %g", t.isa, r, far[j], get(t, dx.p, j));
+        }
+        release(x, "x"), release(g, "g"), release(dx, "dx");
+    }
+}
+END_TEST
+
+/* Every length around the vector's: in place, alone, and within others the same bits. */
+START_TEST(map_lengths) {
+    enum { LONGEST = 70 };
+    const function *f = &maps[_i];
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        ct_map *run;
+        field(t, f, &run, sizeof run);
+        for (int64_t n = 0; n <= LONGEST; n++) {
+            array x = filled(t, n, f->low, f->high), y = output(t, n), z = output(t, n);
+            run(n, x.p, y.p);
+            for (int64_t j = 0; j < n; j++) run(1, at(t, x.p, j), at(t, z.p, j));
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: bits depend on the place, n = %d", t.isa, f->name, (int)n);
+            memcpy(z.p, x.p, z.bytes);
+            run(n, z.p, z.p);
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: in place differs, n = %d", t.isa, f->name, (int)n);
+            release(x, f->name), release(y, f->name), release(z, f->name);
+        }
+    }
+}
+END_TEST
+
+START_TEST(derivative_lengths) {
+    enum { LONGEST = 70 };
+    const function *f = &derivatives[_i];
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        ct_map_backward *run;
+        field(t, f, &run, sizeof run);
+        for (int64_t n = 0; n <= LONGEST; n++) {
+            array x = filled(t, n, f->low, f->high), g = filled(t, n, -1, 1), y = output(t, n), z = output(t, n);
+            run(n, x.p, g.p, y.p);
+            for (int64_t j = 0; j < n; j++) run(1, at(t, x.p, j), at(t, g.p, j), at(t, z.p, j));
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: bits depend on the place, n = %d", t.isa, f->name, (int)n);
+            memcpy(z.p, x.p, z.bytes);
+            run(n, z.p, g.p, z.p);
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: over x differs, n = %d", t.isa, f->name, (int)n);
+            memcpy(z.p, g.p, z.bytes);
+            run(n, x.p, z.p, z.p);
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: over g differs, n = %d", t.isa, f->name, (int)n);
+            release(x, f->name), release(g, f->name), release(y, f->name), release(z, f->name);
+        }
+    }
+}
+END_TEST
+
+/* ---- functions of two arrays ---- */
+
+static double z_add(double a, double b) { return a + b; }
+static double z_sub(double a, double b) { return a - b; }
+static double z_mul(double a, double b) { return a * b; }
+static double z_div(double a, double b) { return a / b; }
+static double z_maximum(double a, double b) { return isnan(a) || isnan(b) ? NAN : a > b ? a : b; }
+static double z_minimum(double a, double b) { return isnan(a) || isnan(b) ? NAN : a < b ? a : b; }
+static double z_eq(double a, double b) { return a == b; }
+static double z_ne(double a, double b) { return a != b; }
+static double z_lt(double a, double b) { return a < b; }
+static double z_le(double a, double b) { return a <= b; }
+static double z_gt(double a, double b) { return a > b; }
+static double z_ge(double a, double b) { return a >= b; }
+static const struct {
+    const char *name;
+    size_t field;
+    double (*want)(double, double);
+    bool compares;
+} zips[] = {{FIELD(add), z_add, 0}, {FIELD(sub), z_sub, 0}, {FIELD(mul), z_mul, 0}, {FIELD(div), z_div, 0}, {FIELD(maximum), z_maximum, 0},
+            {FIELD(minimum), z_minimum, 0}, {FIELD(eq), z_eq, 1}, {FIELD(ne), z_ne, 1}, {FIELD(lt), z_lt, 1}, {FIELD(le), z_le, 1},
+            {FIELD(gt), z_gt, 1}, {FIELD(ge), z_ge, 1}};
+
+static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
+
+/* Small whole numbers, so that ties are common, and now and then NaN or an infinity. */
+static double whole(void) {
+    const uint64_t k = noise_bits() % 16;
+    return k == 0 ? NAN : k == 1 ? INFINITY : k == 2 ? -INFINITY : (double)(int)k - 8;
+}
+
+START_TEST(zip_all) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 0; n <= 70; n++)
+            for (int strides = 0; strides < 4; strides++) {
+                const int64_t sa = strides & 1, sb = strides >> 1, na = sa || !n ? n : 1, nb = sb || !n ? n : 1;
+                array a = filled(t, na, 0, 0), b = filled(t, nb, 0, 0), y = output(t, n), truth = array_of_bytes(1, n, true);
+                for (int64_t j = 0; j < na; j++) put(t, a.p, j, whole());
+                for (int64_t j = 0; j < nb; j++) put(t, b.p, j, whole());
+                ct_zip *run;
+                memcpy(&run, (const char *)t.k + zips[_i].field, sizeof run);
+                run(n, a.p, sa, b.p, sb, zips[_i].compares ? truth.p : y.p);
+                for (int64_t j = 0; j < n; j++) {
+                    const double u = get(t, a.p, j * sa), v = get(t, b.p, j * sb);
+                    const double want = t.dtype ? zips[_i].want(u, v) : (double)(float)zips[_i].want(u, v);
+                    const double got = zips[_i].compares ? (double)((bool *)truth.p)[j] : get(t, y.p, j);
+                    EXPECT(same(got, want), "%s %s(%g, %g) = %g", t.isa, zips[_i].name, u, v, got);
+                }
+                if (sa && !zips[_i].compares) {
+                    run(n, a.p, sa, b.p, sb, a.p);
+                    for (int64_t j = 0; j < n; j++) EXPECT(same(get(t, a.p, j), get(t, y.p, j)), "%s %s in place", t.isa, zips[_i].name);
+                }
+                release(a, zips[_i].name), release(b, zips[_i].name), release(y, zips[_i].name), release(truth, zips[_i].name);
+            }
+}
+END_TEST
+
+START_TEST(picked_backward) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 0; n <= 40; n++)
+            for (int strides = 0; strides < 8; strides++) {
+                const int64_t sa = strides & 1, sb = strides >> 1 & 1, na = sa || !n ? n : 1, nb = sb || !n ? n : 1;
+                const bool least = strides >> 2;
+                array a = filled(t, na, 0, 0), b = filled(t, nb, 0, 0), g = filled(t, n, -1, 1), da = output(t, n);
+                for (int64_t j = 0; j < na; j++) put(t, a.p, j, whole());
+                for (int64_t j = 0; j < nb; j++) put(t, b.p, j, whole());
+                (least ? t.k->minimum_backward : t.k->maximum_backward)(n, a.p, sa, b.p, sb, g.p, da.p);
+                for (int64_t j = 0; j < n; j++) {
+                    const double u = get(t, a.p, j * sa), v = get(t, b.p, j * sb);
+                    const double share = u == v ? 0.5 : isnan(u) || isnan(v) || (least ? u < v : u > v) ? 1 : 0;
+                    EXPECT(get(t, da.p, j) == share * get(t, g.p, j), "%s: (%g, %g)", t.isa, u, v);
+                }
+                release(a, "a"), release(b, "b"), release(g, "g"), release(da, "extremum backward");
+            }
+}
+END_TEST
+
+START_TEST(scalars) {
+    const double exponents[] = {2, 3, 0, 1, -1, 0.5, -2, 2.5, 1.0 / 3};
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 0; n <= 40; n++) {
+            array x = filled(t, n, 0.1, 4), g = filled(t, n, -1, 1), y = output(t, n);
+            t.k->scale(n, x.p, -1.5, y.p);
+            for (int64_t j = 0; j < n; j++) EXPECT(error_in_ulp(t, get(t, y.p, j), -1.5L * (wide)get(t, x.p, j), 0) <= 0.5, "%s", t.isa);
+            t.k->add_scalar(n, x.p, 0.75, y.p);
+            for (int64_t j = 0; j < n; j++) EXPECT(error_in_ulp(t, get(t, y.p, j), 0.75L + (wide)get(t, x.p, j), 0) <= 0.5, "%s", t.isa);
+            for (int e = 0; e < COUNT(exponents); e++) {
+                t.k->pow(n, x.p, exponents[e], y.p);
+                for (int64_t j = 0; j < n; j++) {
+                    const wide want = powl((wide)get(t, x.p, j), (wide)exponents[e]);
+                    EXPECT(error_in_ulp(t, get(t, y.p, j), want, 0) <= 2, "%s pow %g", t.isa, exponents[e]);
+                }
+                t.k->pow_backward(n, x.p, exponents[e], g.p, y.p);
+                for (int64_t j = 0; j < n; j++) {
+                    const wide slope = (wide)exponents[e] * powl((wide)get(t, x.p, j), (wide)exponents[e] - 1);
+                    EXPECT(error_in_ulp(t, get(t, y.p, j), slope * (wide)get(t, g.p, j), 0) <= 3, "%s pow' %g", t.isa, exponents[e]);
+                }
+            }
+            if (n) {   /* 0 ^ 0 = 1, and its slope is 0 */
+                put(t, x.p, 0, 0);
+                t.k->pow(1, x.p, 0, y.p);
+                EXPECT(get(t, y.p, 0) == 1, "%s", t.isa);
+                t.k->pow_backward(1, x.p, 0, g.p, y.p);
+                EXPECT(get(t, y.p, 0) == 0, "%s", t.isa);
+            }
+            release(x, "x"), release(g, "g"), release(y, "scalar");
+        }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("kernels");
+    TCase *tcase = tcase_create("elementwise");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, map_accuracy, 0, COUNT(maps));
+    tcase_add_loop_test(tcase, derivative_accuracy, 0, COUNT(derivatives));
+    tcase_add_test(tcase, derivatives_far_out);
+    tcase_add_loop_test(tcase, map_lengths, 0, COUNT(maps));
+    tcase_add_loop_test(tcase, derivative_lengths, 0, COUNT(derivatives));
+    tcase_add_loop_test(tcase, zip_all, 0, COUNT(zips));
+    tcase_add_test(tcase, picked_backward);
+    tcase_add_test(tcase, scalars);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}
