@@ -189,14 +189,18 @@ install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREF
 # Each with what is linked into it besides the library.
 BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak)
 bench_object = $(addprefix $(BUILD)/obj/bench/,$(addsuffix .o,$(1)))
-MACHINE = $(call bench_object,machine $(ISAS:%=fma_%))
-$(BUILD)/bench/rows: $(call bench_object,gpt micro attention)
+MACHINE = $(call bench_object,machine timing $(ISAS:%=fma_%))
+$(BUILD)/bench/rows: $(call bench_object,timing gpt micro attention)
 $(BUILD)/bench/gemm: $(MACHINE)
-$(BUILD)/bench/ops: $(BUILD)/obj/tests/cases.o
+$(BUILD)/bench/ops: $(call bench_object,timing cases)
 $(BUILD)/bench/peak: $(MACHINE)
 $(BENCH): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -ldl
+
+$(BUILD)/obj/bench/cases.o: tests/cases.c $(BUILD)/flags # without Check, which the rule for tests asks for
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 define bench_fma
 $(BUILD)/obj/bench/fma_$(1).o: bench/fma.c $(BUILD)/flags

@@ -3,6 +3,7 @@
  *
  *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.1] [--openblas libopenblas.so.0]                     */
 #include "machine.h"
+#include "timing.h"
 
 #include <cotangent/cotangent.h>
 
@@ -15,10 +16,10 @@
 enum { ROUNDS_MOST = 99, ROUNDS_LEAST = 5 };
 
 typedef enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 } cblas_enum;
-typedef void sgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, float, const float *a, int lda, const float *b, int ldb, float,
-                      float *c, int ldc);
-typedef void dgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, double, const double *a, int lda, const double *b, int ldb,
-                      double, double *c, int ldc);
+typedef void sgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
+                      int ldb, float beta, float *c, int ldc);
+typedef void dgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, double alpha, const double *a, int lda, const double *b,
+                      int ldb, double beta, double *c, int ldc);
 typedef void set_threads_fn(int);
 
 static struct {
@@ -36,8 +37,8 @@ static bool open_openblas(const char *path) {
     if (!strcmp(isa, "avx512")) setenv("OPENBLAS_CORETYPE", "SKYLAKEX", 0);
     if (!strcmp(isa, "avx2")) setenv("OPENBLAS_CORETYPE", "HASWELL", 0);
     void *library = path ? dlopen(path, RTLD_NOW) : NULL;
-    if (!path)
-        for (const char **p = (const char *[]){"libopenblas.so.0", "libopenblas.so", NULL}; *p && !library; p++) library = dlopen(*p, RTLD_NOW);
+    if (!path) library = dlopen("libopenblas.so.0", RTLD_NOW);
+    if (!path && !library) library = dlopen("libopenblas.so", RTLD_NOW);
     if (!library) return false;
     set_threads_fn *set_threads;   /* ISO C has no cast from an object's pointer to a function's; POSIX wants this */
     *(void **)&openblas.sgemm = dlsym(library, "cblas_sgemm");
@@ -84,13 +85,6 @@ static double rate(const product *p, void (*multiply)(const product *), int64_t 
     return 2 * (double)p->m * (double)p->n * (double)p->k * (double)n / (now() - start);
 }
 
-static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
-
-static double median(double *x, int n) {
-    qsort(x, (size_t)n, sizeof *x, by_value);
-    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
 static void measure(product *p) {
     ct_dtype dtype = p->f64 ? CT_F64 : CT_F32;
     ct_scope scope = ct_scope_open(context);
@@ -104,16 +98,19 @@ static void measure(product *p) {
     int64_t repeat = once < 0.002 ? (int64_t)(0.002 / once) + 1 : 1;
     int rounds = (int)(budget / (once * (double)repeat));
     rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
+    double beside = once * (double)repeat / 2;   /* the peak's part of a round */
+    beside = beside < 0.001 ? 0.001 : beside > 0.02 ? 0.02 : beside;
     double speed[ROUNDS_MOST], share[ROUNDS_MOST], blas[ROUNDS_MOST], ratio[ROUNDS_MOST];
     for (int i = 0; i < rounds; i++) {
         if (openblas.sgemm && i % 2) blas[i] = rate(p, theirs, repeat);   /* neither is always first */
         speed[i] = rate(p, ours, repeat);
         if (openblas.sgemm && i % 2 == 0) blas[i] = rate(p, theirs, repeat);
-        share[i] = speed[i] / peak_flops(isa, p->f64, threads, 0.001);
+        share[i] = speed[i] / peak_flops(isa, p->f64, threads, beside);
         if (openblas.sgemm) ratio[i] = speed[i] / blas[i];
     }
-    printf("{\"dtype\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, \"layout\": \"%c%c\", \"threads\": %d, \"rounds\": %d, ",
-           p->f64 ? "f64" : "f32", (long long)p->m, (long long)p->k, (long long)p->n, p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', threads, rounds);
+    printf("{\"dtype\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, ", p->f64 ? "f64" : "f32", (long long)p->m, (long long)p->k,
+           (long long)p->n);
+    printf("\"layout\": \"%c%c\", \"threads\": %d, \"rounds\": %d, ", p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', threads, rounds);
     printf("\"gflops\": %.5g, \"share\": %.4f", 1e-9 * median(speed, rounds), median(share, rounds));
     if (openblas.sgemm)
         printf(", \"openblas\": %.5g, \"ratio\": %.4f, \"difference\": %.2g", 1e-9 * median(blas, rounds), median(ratio, rounds), worst);

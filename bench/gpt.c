@@ -43,12 +43,12 @@ static bool make(const row *r, ct_context *c, int64_t number, const char *names)
     const gpt_size *s = r->arg;
     size = *s;
     root = ct_module_new(c, "GPT");
-    wte = ct_module_add_child(root, "wte", ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = s->vocabulary, .embedding_dim = s->width}));
-    wpe = ct_module_add_child(
-        root, "wpe", ct_positions_new(c, (ct_positions_opts){.max_length = s->positions, .embed_dim = s->width, .learned = true}));
-    for (int64_t i = 0; i < s->layers; i++)
-        h[i] = ct_module_append(root, "h", ct_encoder_layer_new(c, (ct_layer_opts){
-            .embed_dim = s->width, .num_heads = s->heads, .activation = CT_GELU, .norm_first = true, .no_bias = s->no_bias}));
+    ct_embedding_opts embedding = {.num_embeddings = s->vocabulary, .embedding_dim = s->width};
+    ct_positions_opts positions = {.max_length = s->positions, .embed_dim = s->width, .learned = true};
+    ct_layer_opts layer = {.embed_dim = s->width, .num_heads = s->heads, .activation = CT_GELU, .norm_first = true, .no_bias = s->no_bias};
+    wte = ct_module_add_child(root, "wte", ct_embedding_new(c, embedding));
+    wpe = ct_module_add_child(root, "wpe", ct_positions_new(c, positions));
+    for (int64_t i = 0; i < s->layers; i++) h[i] = ct_module_append(root, "h", ct_encoder_layer_new(c, layer));
     ln_f = ct_module_add_child(root, "ln_f", ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = s->width, .no_bias = s->no_bias}));
     fill_module(root, 0.02, 0.02 / sqrt(2 * (double)s->layers));
     optim = ct_adamw_new(root, (ct_adamw_opts){.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1});

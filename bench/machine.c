@@ -1,19 +1,13 @@
 #include "machine.h"
+#include "timing.h"
 
 #include <cotangent/cotangent.h>
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MAX_THREADS = 64 };
-
-double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool runs(const char *isa) {
     ct_context *context = ct_context_new((ct_context_opts){.isa = isa, .threads = 1});

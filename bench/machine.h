@@ -9,7 +9,6 @@
 #define MACHINE_DECLARE(isa) double fma_##isa##_f32(int64_t n), fma_##isa##_f64(int64_t n);
 MACHINE_ISAS(MACHINE_DECLARE)
 
-double now(void);                     /* seconds, from a clock that only goes forward */
 const char *isa_in_use(void);         /* of a context made with isa = NULL here; NULL: none can be made */
 
 /* Operations a second of `threads` threads at once over about `seconds`, an FMA as two. */

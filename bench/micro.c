@@ -40,11 +40,14 @@ static bool make(const row *r, ct_context *c, int64_t number, const char *names)
     (void)r, (void)number;
     if (!read_names(c, names)) return false;
     root = ct_module_new(c, "microgpt");
-    wte = ct_module_add_child(root, "wte", ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = LETTERS + 1, .embedding_dim = WIDTH}));
-    wpe = ct_module_add_child(root, "wpe", ct_positions_new(c, (ct_positions_opts){.max_length = BLOCK, .embed_dim = WIDTH, .learned = true}));
+    ct_embedding_opts embedding = {.num_embeddings = LETTERS + 1, .embedding_dim = WIDTH};
+    ct_positions_opts positions = {.max_length = BLOCK, .embed_dim = WIDTH, .learned = true};
+    ct_linear_opts letters = {.in_features = WIDTH, .out_features = LETTERS + 1, .no_bias = true};
+    wte = ct_module_add_child(root, "wte", ct_embedding_new(c, embedding));
+    wpe = ct_module_add_child(root, "wpe", ct_positions_new(c, positions));
     attention = ct_module_add_child(root, "attention", ct_mha_new(c, (ct_mha_opts){.embed_dim = WIDTH, .num_heads = 4, .no_bias = true}));
     mlp = ct_module_add_child(root, "mlp", ct_mlp_new(c, (ct_mlp_opts){.dim = WIDTH, .activation = CT_RELU, .no_bias = true}));
-    head = ct_module_add_child(root, "head", ct_linear_new(c, (ct_linear_opts){.in_features = WIDTH, .out_features = LETTERS + 1, .no_bias = true}));
+    head = ct_module_add_child(root, "head", ct_linear_new(c, letters));
     fill_module(root, 0.08, 0.08);
     optim = ct_adam_new(root, (ct_adam_opts){.lr = 0.01, .beta1 = 0.85, .beta2 = 0.99});
     return optim;

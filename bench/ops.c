@@ -2,23 +2,16 @@
  * inputs of about 64 K elements: each list of inputs grows by the largest factor that its call still takes.
  *
  *     build/bench/ops --threads 2 [--only gelu]                                                                              */
+#include "timing.h"
+
 #include "../tests/cases.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { CHAIN = 64, ROUNDS = 15, ELEMENTS = 1 << 16 };
 
 static ct_context *context;
-
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
 
 /* The median over rounds, in ns a call, of as many calls as take half a millisecond; the first round is not counted. */
 static double median_ns(void (*call)(void *), void *arg) {
@@ -30,8 +23,7 @@ static double median_ns(void (*call)(void *), void *arg) {
         for (int64_t j = 0; j < n; j++) call(arg);
         ns[i] = 1e9 * (now() - start) / (double)n;
     }
-    qsort(ns + 1, ROUNDS, sizeof *ns, by_value);
-    return ns[1 + ROUNDS / 2];
+    return median(ns + 1, ROUNDS);
 }
 
 /* ---- eight floats ---- */
@@ -66,9 +58,16 @@ static void run_chain(void *arg) {
 }
 
 static void small_ops(const char *only) {
-    chain chains[] = {{.name = "add", .run = run_add},         {.name = "mul", .run = run_mul},   {.name = "scale", .run = run_scale},
-                      {.name = "relu", .run = run_relu},       {.name = "tanh", .run = run_tanh}, {.name = "transpose", .run = run_transpose},
-                      {.name = "softmax", .run = run_softmax}, {.name = "rms_norm", .run = run_rms_norm}};
+    chain chains[] = {
+        {.name = "add", .run = run_add},
+        {.name = "mul", .run = run_mul},
+        {.name = "scale", .run = run_scale},
+        {.name = "relu", .run = run_relu},
+        {.name = "tanh", .run = run_tanh},
+        {.name = "transpose", .run = run_transpose},
+        {.name = "softmax", .run = run_softmax},
+        {.name = "rms_norm", .run = run_rms_norm},
+    };
     for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
         chain *a = &chains[i];
         if (only && strcmp(only, a->name)) continue;
@@ -155,7 +154,7 @@ static void time_line(const case_line *line) {
     for (int i = 1; i < case_variants(line); i++)
         if (elements(line, i, 1) > elements(line, variant, 1)) variant = i;
     int64_t scale = 1;
-    while (elements(line, variant, 2 * scale) <= ELEMENTS && elements(line, variant, 2 * scale) > elements(line, variant, scale)) scale *= 2;
+    for (int64_t most = 0, next; (next = elements(line, variant, 2 * scale)) <= ELEMENTS && next > most; most = next) scale *= 2;
     ct_scope scope = ct_scope_open(context);
     while (!prepare(&t, variant, scale, inputs) && scale > 1) ct_scope_close(scope), scope = ct_scope_open(context), scale /= 2;
     printf("{\"op\": \"%s\"", line->name);

@@ -1,6 +1,7 @@
 /* Prints what the machine could do with each number of threads: build/bench/peak 1 2. As a side of a row, peak --beside 2: for each
  * line on stdin, the f32 peak of this moment. Clocks and neighbours change; what is measured in turns sees the same of them. */
 #include "machine.h"
+#include "timing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +10,10 @@
 
 enum { ROUNDS = 9, COUNT = 32 << 20 /* floats an array: three of 128 MB */ };
 
-static int by_value(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
-
 static double median_peak(const char *isa, bool f64, int threads) {
     double rate[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) rate[i] = peak_flops(isa, f64, threads, 0.02);
-    qsort(rate, ROUNDS, sizeof *rate, by_value);
-    return rate[ROUNDS / 2];
+    return median(rate, ROUNDS);
 }
 
 int main(int argc, char **argv) {

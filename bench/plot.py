@@ -18,7 +18,8 @@ class Picture:
 
     def line(self, points, color, width=1.0, dash=""):
         at = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self.parts.append(f'<polyline points="{at}" fill="none" stroke="{color}" stroke-width="{width}"' + (f' stroke-dasharray="{dash}"' if dash else "") + "/>")
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        self.parts.append(f'<polyline points="{at}" fill="none" stroke="{color}" stroke-width="{width}"{dashed}/>')
 
     def dot(self, x, y, color, hollow=False, radius=5):
         fill = "white" if hollow else color
@@ -92,7 +93,8 @@ def attention(results, path, lengths):
     if not curves:
         return []
     p = Picture(1000, 470, f"Attention, forward and backward: B 1, H 8, d 64, causal, f32, {threads} thread{'s' * (threads > 1)}")
-    panels = (("milliseconds", lambda s: s["ms"]), ("megabytes beyond the start", lambda s: max(1e5, s["memory"] - s["memory_before"]) / 1e6))
+    growth = lambda s: max(1e5, s["memory"] - s["memory_before"]) / 1e6
+    panels = (("milliseconds", lambda s: s["ms"]), ("megabytes beyond the start", growth))
     for i, (what, value) in enumerate(panels):
         left, right, top, bottom = 80 + 490 * i, 480 + 490 * i, 100, 400
         x = lambda t: left + (right - left) * math.log2(t / lengths[0]) / math.log2(lengths[-1] / lengths[0])

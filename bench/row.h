@@ -15,8 +15,6 @@ typedef struct row {
 
 extern const row gpt_rows[], micro_rows[], attention_rows[]; /* each ends with a name that is NULL */
 
-double now(void);   /* seconds, from a clock that only goes forward */
-
 /* The i-th value of a name: 32 bits that look random (the finaliser of MurmurHash3, Appleby 2011, of FNV-1a of the name and i). */
 uint32_t name_bits(const char *name, uint32_t i);
 

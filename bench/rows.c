@@ -3,18 +3,12 @@
  *
  *     echo 10 | build/bench/rows toy --threads 2                                                                            */
 #include "row.h"
+#include "timing.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
-
-double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 uint32_t name_bits(const char *name, uint32_t i) {
     uint32_t h = 2166136261u;
