@@ -104,8 +104,10 @@ $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
 
 demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minute: digits to their reverse, and this project's own source code
 	@mkdir -p $(BUILD)/demo
-	$(BUILD)/seq2seq --out $(BUILD)/demo
-	$(BUILD)/char_lm --steps 400 --out $(BUILD)/demo --save $(BUILD)/demo/char_lm.safetensors $(TEXT)
+	@echo "== seq2seq: an encoder-decoder learns to write digits in reverse"
+	@$(BUILD)/seq2seq --out $(BUILD)/demo
+	@echo; echo "== char_lm: a GPT learns the source code of this project"
+	@$(BUILD)/char_lm --steps 400 --eval-every 50 --out $(BUILD)/demo $(TEXT)
 	@echo; echo "Open these in a browser:"; ls $(BUILD)/demo/*.svg
 
 # ---- tests ----
