@@ -138,17 +138,32 @@ static void attention_scores(int64_t rows, int64_t width, void *s, void *dp, con
     ATTENTION_ROWS(width, scores_rows, rows, s, dp, max, inverse, dot);
 }
 
+/* LANES rows at a time: a vector of partial sums each, turned so that the sums of all are one vector. */
 static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row, int64_t a_col, const void *b_, int64_t b_row, int64_t b_col,
                            void *y_) {
     const real *a = a_, *b = b_;
     real *y = y_;
-    for (int64_t i = 0; i < rows; i++, a += a_row, b += b_row) {
-        if (a_col == 1 && b_col == 1) {
-            y[i] = sum_terms(n, &(terms){.a = a, .b = b}, t_dot);
-        } else {
-            y[i] = 0;
-            for (int64_t j = 0; j < n; j++) y[i] += a[j * a_col] * b[j * b_col];
+    int64_t i = 0;
+#if CT_VECTOR_BYTES
+    if (a_col == 1 && b_col == 1) {
+        for (; i < rows; i += LANES) {
+            vec sum[LANES] = {0};
+            for (int l = 0; l < LANES && i + l < rows; l++) {
+                const real *of_a = a + (i + l) * a_row, *of_b = b + (i + l) * b_row;
+                int64_t j = 0;
+                for (; j + LANES <= n; j += LANES) sum[l] += load(of_a + j) * load(of_b + j);
+                if (j < n) sum[l] += load_part(of_a + j, n - j) * load_part(of_b + j, n - j);
+            }
+            gemm_transpose(sum);
+            for (int half = LANES / 2; half; half /= 2)
+                for (int l = 0; l < half; l++) sum[l] += sum[l + half];
+            store_part(y + i, sum[0], rows - i);
         }
+    }
+#endif
+    for (; i < rows; i++) {
+        y[i] = 0;
+        for (int64_t j = 0; j < n; j++) y[i] += a[i * a_row + j * a_col] * b[i * b_row + j * b_col];
     }
 }
 
