@@ -3,7 +3,6 @@
 #include <cotangent/autograd.h>
 
 #include <stdio.h>
-#include <string.h>
 
 static const struct {
     const char *name;
@@ -27,7 +26,10 @@ const char *ct_shape_text(ct_shape shape, char text[CT_SHAPE_TEXT]) {
 }
 
 bool ct_shape_equal(ct_shape a, ct_shape b) {
-    return a.ndim == b.ndim && !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim);
+    if (a.ndim != b.ndim) return false;
+    for (int d = 0; d < a.ndim; d++)
+        if (a.dim[d] != b.dim[d]) return false;
+    return true;
 }
 
 int64_t ct_shape_numel(ct_shape shape) {

@@ -3,10 +3,11 @@
 void ct_walk_over(ct_walk *w, ct_shape shape, int count, const ct_tensor *const *tensor) {
     int last = -1;
     w->count = count;
-    bool alike = true;   /* row-major and of one shape: a single row */
-    for (int i = 0; i < count; i++) alike = alike && tensor[i]->contiguous && ct_shape_equal(tensor[i]->shape, shape);
+    int64_t numel = ct_shape_numel(shape);
+    bool alike = true;   /* row-major and nothing repeats: a single row */
+    for (int i = 0; i < count; i++) alike = alike && tensor[i]->contiguous && tensor[i]->numel == numel;
     if (alike) {
-        w->n = ct_shape_numel(shape);
+        w->n = numel;
         w->ndim = 0;
         for (int i = 0; i < count; i++) w->step[i] = 1;
         return;

@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#if CT_VECTOR_BYTES && (defined __AVX512F__ || defined __AVX2__)
+#include <immintrin.h>
+#endif
 
 #ifdef CT_F64_KERNELS
 typedef double real;
@@ -42,16 +45,47 @@ INLINE vec splat(real x) { return x - (vec){0}; }
 INLINE vec load(const real *p) { vec v; memcpy(&v, p, sizeof v); return v; }
 INLINE void store(real *p, vec v) { memcpy(p, &v, sizeof v); }
 
-/* The first n lanes, none for n <= 0, all for n >= LANES; the rest of a loaded vector is zero. */
+/* -1 in the first n lanes */
+INLINE ivec first_lanes(int64_t n) {
+    static const integer number[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    ivec lane;
+    memcpy(&lane, number, sizeof lane);
+    return lane < (integer)(n < LANES ? n : LANES);
+}
+
+/* The first n lanes, none for n <= 0, all for n >= LANES; the rest of a loaded vector is zero. Masked moves where the ISA has
+ * them: a copy of few bytes through memory would be waited for. */
 INLINE vec load_part(const real *p, int64_t n) {
     if (n >= LANES) return load(p);
+#if CT_VECTOR_BYTES == 64 && defined CT_F64_KERNELS
+    return (vec)_mm512_maskz_loadu_pd((__mmask8)(n > 0 ? (1u << n) - 1 : 0), p);
+#elif CT_VECTOR_BYTES == 64
+    return (vec)_mm512_maskz_loadu_ps((__mmask16)(n > 0 ? (1u << n) - 1 : 0), p);
+#elif CT_VECTOR_BYTES == 32 && defined CT_F64_KERNELS
+    return (vec)_mm256_maskload_pd(p, (__m256i)first_lanes(n));
+#elif CT_VECTOR_BYTES == 32
+    return (vec)_mm256_maskload_ps(p, (__m256i)first_lanes(n));
+#else
     vec v = {0};
-    if (n > 0) memcpy(&v, p, (size_t)n * sizeof(real));
+    for (int l = 0; l < LANES - 1; l++)
+        if (l < n) v[l] = p[l];
     return v;
+#endif
 }
 INLINE void store_part(real *p, vec v, int64_t n) {
-    if (n >= LANES) store(p, v);
-    else if (n > 0) memcpy(p, &v, (size_t)n * sizeof(real));
+    if (n >= LANES) { store(p, v); return; }
+#if CT_VECTOR_BYTES == 64 && defined CT_F64_KERNELS
+    _mm512_mask_storeu_pd(p, (__mmask8)(n > 0 ? (1u << n) - 1 : 0), (__m512d)v);
+#elif CT_VECTOR_BYTES == 64
+    _mm512_mask_storeu_ps(p, (__mmask16)(n > 0 ? (1u << n) - 1 : 0), (__m512)v);
+#elif CT_VECTOR_BYTES == 32 && defined CT_F64_KERNELS
+    _mm256_maskstore_pd(p, (__m256i)first_lanes(n), (__m256d)v);
+#elif CT_VECTOR_BYTES == 32
+    _mm256_maskstore_ps(p, (__m256i)first_lanes(n), (__m256)v);
+#else
+    for (int l = 0; l < LANES - 1; l++)
+        if (l < n) p[l] = v[l];
+#endif
 }
 
 /* -1 where a byte is true */
@@ -59,15 +93,6 @@ INLINE ivec load_mask(const bool *p, int64_t n) {
     integer lane[LANES] = {0};
     if (n >= LANES) for (int l = 0; l < LANES; l++) lane[l] = -(integer)p[l];
     else for (int l = 0; l < n; l++) lane[l] = -(integer)p[l];
-    ivec mask;
-    memcpy(&mask, lane, sizeof mask);
-    return mask;
-}
-
-/* -1 in the first n lanes */
-INLINE ivec first_lanes(int64_t n) {
-    integer lane[LANES];
-    for (int l = 0; l < LANES; l++) lane[l] = -(integer)(l < n);
     ivec mask;
     memcpy(&mask, lane, sizeof mask);
     return mask;
