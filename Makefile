@@ -173,7 +173,8 @@ docs: ## make docs/ops.md from the headers and the ops
 
 docs-check: $(BUILD)/flags
 	@docs/make_ops > $(BUILD)/ops.md && cmp -s $(BUILD)/ops.md docs/ops.md || { echo "docs/ops.md is out of date: make docs"; exit 1; }
-	@echo "docs: ops.md is up to date"
+	@awk '/^```c$$/ && !n++ {on = 1; next} /^```$$/ {on = 0} on' README.md | cmp -s - examples/mha.c || { echo "README.md does not show examples/mha.c as it is"; exit 1; }
+	@echo "docs: ops.md and the README's program are up to date"
 
 # ---- the rest ----
 
