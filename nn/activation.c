@@ -1,4 +1,4 @@
-/* The activations that a feed-forward may have. */
+/* The activations that a feed-forward may have, plain and gated. */
 #include "module.h"
 
 static const struct {
@@ -20,4 +20,8 @@ bool nn_activation_check(ct_context *context, const nn_kind *kind, ct_activation
 
 const char *nn_activation_name(ct_activation activation) { return activations[activation].name; }
 
-ct_tensor *nn_activate(ct_activation activation, ct_tensor *x) { return x ? activations[activation].apply(x) : NULL; }
+ct_tensor *nn_feed(ct_module *module, const char *in, const char *gate, ct_activation activation, ct_tensor *x) {
+    ct_tensor *h = nn_forward(module, gate ? gate : in, x);
+    h = h ? activations[activation].apply(h) : NULL;
+    return gate && h ? ct_mul(h, nn_forward(module, in, x)) : h;
+}

@@ -10,10 +10,11 @@ ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor 
     if (!nn_is(layer, &decoder_kind, "ct_decoder_layer_forward") || !nn_layer_takes(layer, x, "x") ||
         !nn_layer_takes(layer, memory, "memory"))
         return y;
+    const int64_t length = ct_kv_cache_length(self.cache);
     ct_frame frame;
     ct_frame_open(layer->context, &frame, false);
     x = nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
     x = nn_layer_attend(layer, "multihead_attn", "norm2", x, memory, cross, &y.cross_weights);
     y.out = nn_layer_feed(layer, "norm3", x);
-    return nn_layer_return(layer->context, &frame, y);
+    return nn_layer_return(layer->context, &frame, self.cache, length, y);
 }

@@ -10,9 +10,10 @@ ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) { retur
 ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     ct_layer_out y = {0};
     if (!nn_is(layer, &encoder_kind, "ct_encoder_layer_forward") || !nn_layer_takes(layer, x, "x")) return y;
+    const int64_t length = ct_kv_cache_length(self.cache);
     ct_frame frame;
     ct_frame_open(layer->context, &frame, false);
     x = nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
     y.out = nn_layer_feed(layer, "norm2", x);
-    return nn_layer_return(layer->context, &frame, y);
+    return nn_layer_return(layer->context, &frame, self.cache, length, y);
 }

@@ -1,4 +1,5 @@
-/* kv_cache: room for max_length keys and values, filled in place. */
+/* kv_cache: room for max_length keys and values, filled in place, and for the keys that add_bias_kv and add_zero_attn put behind
+ * them, which the next ones overwrite. A module knows its caches, so that one that outlives it is nobody's. */
 #include "mha.h"
 
 static ct_tensor *room(ct_context *context, ct_dtype dtype, ct_shape shape) {
@@ -13,10 +14,15 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
     const ct_mha_opts *o = nn_data(mha);
     if (batch < 0 || max_length < 0)
         return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_cache_new: a batch of %" PRId64 " and a length of %" PRId64, batch, max_length);
+    int64_t rows = 0;
+    if (__builtin_add_overflow(max_length, nn_mha_extra_keys(o), &rows))
+        return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows", max_length);
     ct_kv_cache *cache = ct_take(context, sizeof *cache);
     if (!cache) return NULL;
-    ct_shape shape = CT_SHAPE(batch, o->num_kv_heads, max_length, o->embed_dim / o->num_heads);
-    *cache = (ct_kv_cache){.context = context, .mha = mha, .batch = batch, .max_length = max_length};
+    nn_mha_data *data = nn_data(mha);
+    *cache = (ct_kv_cache){.context = context, .mha = mha, .next = data->caches, .batch = batch, .max_length = max_length};
+    data->caches = cache;
+    ct_shape shape = CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads);
     cache->k = room(context, o->dtype, shape);
     cache->v = room(context, o->dtype, shape);
     if (cache->k && cache->v) return cache;
@@ -24,8 +30,24 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
     return NULL;
 }
 
+int64_t ct_kv_cache_length(const ct_kv_cache *cache) { return cache ? cache->length : 0; }
+
+bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
+    if (!cache || !ct_ready(cache->context)) return false;
+    if (length < 0 || length > cache->length)
+        return ct_fail(cache->context, CT_ERR_ARGUMENT, "ct_kv_cache_truncate: a length of %" PRId64 " from one of %" PRId64, length,
+                       cache->length);
+    cache->length = length;
+    return true;
+}
+
 void ct_kv_cache_free(ct_kv_cache *cache) {
     if (!cache) return;
+    if (cache->mha) {
+        ct_kv_cache **link = &((nn_mha_data *)nn_data(cache->mha))->caches;
+        while (*link != cache) link = &(*link)->next;
+        *link = cache->next;
+    }
     if (cache->k) ct_tensor_free(cache->k);
     if (cache->v) ct_tensor_free(cache->v);
     ct_give(cache->context, cache, sizeof *cache);

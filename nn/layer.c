@@ -1,5 +1,6 @@
 /* The parts of torch's transformer layers. */
 #include "layer.h"
+#include "mha.h"
 
 ct_module *nn_layer_new(ct_context *context, const nn_kind *kind, ct_layer_opts o, bool cross) {
     if (!nn_check_size(context, kind, "embed_dim", o.embed_dim, 1) || !nn_check_size(context, kind, "hidden", o.hidden, 0) ||
@@ -12,17 +13,31 @@ ct_module *nn_layer_new(ct_context *context, const nn_kind *kind, ct_layer_opts 
     if (!layer) return NULL;
     *(ct_layer_opts *)nn_data(layer) = o;
 
-    ct_mha_opts attention = {
-        .embed_dim = o.embed_dim, .num_heads = o.num_heads, .dropout = o.dropout, .no_bias = o.no_bias, .dtype = o.dtype};
-    ct_layer_norm_opts norm = {o.embed_dim, o.eps, o.no_bias, o.dtype};
-    nn_child_add(layer, "self_attn", ct_mha_new(context, attention));
+    ct_mha_opts attention = {.embed_dim = o.embed_dim,
+                             .num_heads = o.num_heads,
+                             .num_kv_heads = o.num_kv_heads,
+                             .dropout = o.dropout,
+                             .no_bias = o.no_bias,
+                             .dtype = o.dtype,
+                             .qk_norm = o.qk_norm,
+                             .qk_norm_eps = o.eps};
+    ct_mha_opts self = attention; /* positions of queries and of another sequence's keys have nothing to do with each other */
+    self.rope = o.rope, self.rope_interleaved = o.rope_interleaved, self.rope_base = o.rope_base;
+    ct_linear_opts in = {o.embed_dim, o.hidden, o.no_bias, o.dtype}, out = {o.hidden, o.embed_dim, o.no_bias, o.dtype};
+    nn_child_add(layer, "self_attn", ct_mha_new(context, self));
     if (cross) nn_child_add(layer, "multihead_attn", ct_mha_new(context, attention));
-    nn_child_add(layer, "linear1", ct_linear_new(context, (ct_linear_opts){o.embed_dim, o.hidden, o.no_bias, o.dtype}));
-    nn_child_add(layer, "linear2", ct_linear_new(context, (ct_linear_opts){o.hidden, o.embed_dim, o.no_bias, o.dtype}));
-    nn_child_add(layer, "norm1", ct_layer_norm_new(context, norm));
-    nn_child_add(layer, "norm2", ct_layer_norm_new(context, norm));
-    if (cross) nn_child_add(layer, "norm3", ct_layer_norm_new(context, norm));
+    nn_child_add(layer, "linear1", ct_linear_new(context, in));
+    if (o.gated) nn_child_add(layer, "gate", ct_linear_new(context, in));
+    nn_child_add(layer, "linear2", ct_linear_new(context, out));
+    nn_child_add(layer, "norm1", nn_layer_norm_new(context, &o));
+    nn_child_add(layer, "norm2", nn_layer_norm_new(context, &o));
+    if (cross) nn_child_add(layer, "norm3", nn_layer_norm_new(context, &o));
     return nn_made(layer);
+}
+
+ct_module *nn_layer_norm_new(ct_context *context, const ct_layer_opts *o) {
+    if (o->rms_norm) return ct_rms_norm_new(context, (ct_rms_norm_opts){o->embed_dim, o->eps, o->dtype});
+    return ct_layer_norm_new(context, (ct_layer_norm_opts){o->embed_dim, o->eps, o->no_bias, o->dtype});
 }
 
 void nn_layer_describe(const ct_module *layer, FILE *file) {
@@ -54,7 +69,7 @@ ct_tensor *nn_layer_attend(ct_module *layer, const char *attention, const char *
 ct_tensor *nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
     const ct_layer_opts *o = nn_data(layer);
     if (!x) return NULL;
-    ct_tensor *h = nn_activate(o->activation, nn_forward(layer, "linear1", before(layer, norm, x)));
+    ct_tensor *h = nn_feed(layer, "linear1", o->gated ? "gate" : NULL, o->activation, before(layer, norm, x));
     return after(layer, norm, x, nn_forward(layer, "linear2", nn_dropout(layer, h, o->dropout)));
 }
 
@@ -68,8 +83,11 @@ bool nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what
     return false;
 }
 
-ct_layer_out nn_layer_return(ct_context *context, ct_frame *frame, ct_layer_out y) {
-    if (!ct_ready(context)) y = (ct_layer_out){0};
+ct_layer_out nn_layer_return(ct_context *context, ct_frame *frame, ct_kv_cache *cache, int64_t length, ct_layer_out y) {
+    if (!ct_ready(context)) {
+        y = (ct_layer_out){0};
+        if (cache) cache->length = length;
+    }
     nn_hand_out(context, frame, y.self_weights);
     nn_hand_out(context, frame, y.cross_weights);
     ct_frame_return(context, frame, y.out);

@@ -4,7 +4,8 @@
  *     out = combine(softmax(Q_h K_h^T / sqrt d + masks) V_h) Wo^T + bo
  *
  * Wq, Wk, Wv are the rows of in_proj_weight (3E, E), or where their widths differ q_proj_weight, k_proj_weight and
- * v_proj_weight; bq, bk, bv are those of in_proj_bias either way. */
+ * v_proj_weight; bq, bk, bv are those of in_proj_bias either way. With qk_norm the heads of Q and K then go through RMSNorm, with
+ * rope they turn by their position, and with a cache K and V are what it has followed by these. */
 #include "mha.h"
 
 #include <math.h>
@@ -17,24 +18,27 @@ static bool is_packed(const ct_mha_opts *o) {
 
 static int64_t kv_width(const ct_mha_opts *o) { return o->embed_dim / o->num_heads * o->num_kv_heads; }
 
-static int64_t extra_keys(const ct_mha_opts *o) { return o->add_bias_kv + o->add_zero_attn; }
-
 static bool check_options(ct_context *context, ct_mha_opts *o) {
     const nn_kind *kind = &nn_mha_kind;
     if (!nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) || !nn_check_size(context, kind, "num_heads", o->num_heads, 1) ||
         !nn_check_size(context, kind, "num_kv_heads", o->num_kv_heads, 0) || !nn_check_size(context, kind, "kdim", o->kdim, 0) ||
         !nn_check_size(context, kind, "vdim", o->vdim, 0) || !nn_check_chance(context, kind, "dropout", o->dropout) ||
-        !nn_check_chance(context, kind, "out_dropout", o->out_dropout))
+        !nn_check_chance(context, kind, "out_dropout", o->out_dropout) || !nn_check_number(context, kind->name, "rope_base", o->rope_base) ||
+        !nn_check_number(context, kind->name, "qk_norm_eps", o->qk_norm_eps))
         return false;
     if (!o->num_kv_heads) o->num_kv_heads = o->num_heads;
     if (!o->kdim) o->kdim = o->embed_dim;
     if (!o->vdim) o->vdim = o->embed_dim;
+    if (o->rope_base == 0) o->rope_base = 10000;
     if (o->embed_dim % o->num_heads)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: embed_dim %" PRId64 " is not divisible by num_heads %" PRId64, kind->name, o->embed_dim,
                 o->num_heads);
     else if (o->num_heads % o->num_kv_heads)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name, o->num_heads,
                 o->num_kv_heads);
+    else if (o->rope && o->embed_dim / o->num_heads % 2)
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: rope turns pairs, and head_dim, embed_dim %" PRId64 " over num_heads %" PRId64 ", is odd", kind->name,
+                o->embed_dim, o->num_heads);
     else if (o->embed_dim > INT64_MAX / 3) ct_fail(context, CT_ERR_MEMORY, "%s: 3 embed_dim overflows", kind->name);
     else return true;
     return false;
@@ -44,7 +48,7 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     if (!check_options(context, &o)) return NULL;
     ct_module *module = nn_new(context, &nn_mha_kind);
     if (!module) return NULL;
-    *(ct_mha_opts *)nn_data(module) = o;
+    ((nn_mha_data *)nn_data(module))->opts = o;
     int64_t e = o.embed_dim, w = kv_width(&o);
     if (is_packed(&o)) { /* gain sqrt 2: the bound of three (E, E) matrices instead of one (3E, E) */
         ct_tensor *weight = nn_param_new(module, "in_proj_weight", o.dtype, CT_SHAPE(3 * e, e));
@@ -62,6 +66,11 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     ct_module *out = nn_child_add(module, "out_proj", ct_linear_new(context, (ct_linear_opts){e, e, o.no_bias, o.dtype}));
     if (out && o.init == CT_INIT_XAVIER) ct_init_xavier_uniform(nn_param(out, "weight"), 1);
     if (out && !o.no_bias) ct_init_constant(nn_param(out, "bias"), 0);
+    if (o.qk_norm) {
+        ct_rms_norm_opts norm = {e / o.num_heads, o.qk_norm_eps, o.dtype};
+        nn_child_add(module, "q_norm", ct_rms_norm_new(context, norm));
+        nn_child_add(module, "k_norm", ct_rms_norm_new(context, norm));
+    }
     return nn_made(module);
 }
 
@@ -76,6 +85,7 @@ static void describe(const ct_module *module, FILE *file) {
     if (o->no_bias) fprintf(file, ", bias=False");
     if (o->add_bias_kv) fprintf(file, ", add_bias_kv=True");
     if (o->add_zero_attn) fprintf(file, ", add_zero_attn=True");
+    if (o->rope) fprintf(file, ", rope=%g%s", o->rope_base, o->rope_interleaved ? " interleaved" : "");
 }
 
 /* ---- projections ---- */
@@ -108,10 +118,17 @@ static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tenso
     *v = ct_linear(*v, wv, rows(bias, e + w, w));
 }
 
+/* Queries or keys (B, H, T, d) normed and turned, as far as the options ask for it; the first stands at `position`. */
+static ct_tensor *place(ct_module *mha, const char *norm, int64_t position, ct_tensor *x) {
+    const ct_mha_opts *o = nn_data(mha);
+    if (o->qk_norm) x = nn_forward(mha, norm, x);
+    return o->rope ? ct_rope(x, (ct_rope_opts){o->rope_base, position, o->rope_interleaved}) : x;
+}
+
 /* Appends bias_k or bias_v, then a zero, as one more key or value each: (B, H_kv, S, d) -> (B, H_kv, S + extra, d). */
 static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
     const ct_mha_opts *o = nn_data(mha);
-    if (!x || !extra_keys(o)) return x;
+    if (!x || !nn_mha_extra_keys(o)) return x;
     ct_shape one = x->shape;
     one.dim[2] = 1;
     ct_tensor *parts[3] = {x};
@@ -121,47 +138,9 @@ static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
     return ct_ready(mha->context) ? ct_cat(parts, n, 2) : NULL;
 }
 
-/* ---- masks ---- */
-
-/* bool (T, S): query i, which stands at offset + i, sees keys up to its own. */
-static ct_tensor *causal_mask(ct_context *context, int64_t t, int64_t s, int64_t offset) {
-    ct_tensor *query = ct_arange(context, CT_I64, (double)offset, (double)(offset + t), 1);
-    ct_tensor *key = ct_arange(context, CT_I64, 0, (double)s, 1);
-    return ct_ge(ct_unsqueeze(query, 1), key);
-}
-
-/* Widens a mask over s keys by keys that every query may attend to. */
-static ct_tensor *pad(ct_tensor *mask, int64_t s, int64_t extra) {
-    if (!mask || !extra) return mask;
-    ct_shape shape = mask->shape;
-    if (!shape.ndim) shape.ndim = 1, shape.dim[0] = 1;
-    int64_t *last = &shape.dim[shape.ndim - 1];
-    if (*last == 1) *last = s;
-    ct_tensor *whole = ct_expand(mask, shape);
-    *last = extra;
-    ct_tensor *open = ct_full(mask->context, mask->dtype, shape, mask->dtype == CT_BOOL);
-    return whole && open ? ct_cat((ct_tensor *[]){whole, open}, 2, shape.ndim - 1) : NULL;
-}
-
-/* Both apply: a float mask is -inf where the bool one is false. */
-static ct_tensor *combine(ct_tensor *bools, ct_tensor *mask) {
-    if (!mask || !bools) return bools;
-    if (mask->dtype == CT_BOOL) return ct_logical_and(bools, mask);
-    return ct_where(bools, mask, ct_full(mask->context, mask->dtype, CT_SCALAR, -INFINITY));
-}
-
-/* The masks over s keys, of which `offset` are from a cache, then the extra ones that no mask hides. */
-static void prepare_masks(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s, int64_t offset) {
-    int64_t extra = extra_keys(nn_data(mha));
-    if (call->causal && (extra || offset)) { /* else ct_attention's own does */
-        if (extra || t > 1) call->mask = combine(causal_mask(mha->context, t, s, offset), call->mask);
-        call->causal = false;
-    }
-    call->mask = pad(call->mask, s, extra);
-    call->key_mask = pad(call->key_mask, s, extra);
-}
-
 /* ---- forward ---- */
+
+#define MOST_POSITION ((int64_t)1 << 53) /* which a double, as ct_rope counts, still holds */
 
 static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tensor *k, const ct_tensor *v) {
     const ct_mha_opts *o = nn_data(mha);
@@ -188,10 +167,12 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
     q = ct_split_heads(q, o->num_heads);    /* (B, H, T, d) */
     k = ct_split_heads(k, o->num_kv_heads); /* (B, H_kv, S, d) */
     v = ct_split_heads(v, o->num_kv_heads);
-    if (call.cache && !nn_cache_extend(call.cache, &k, &v)) return (ct_mha_out){0};
+    q = place(mha, "q_norm", call.rope_offset + offset, q);
+    k = place(mha, "k_norm", call.rope_offset + offset, k);
     k = append(mha, k, "bias_k");
     v = append(mha, v, "bias_v");
-    prepare_masks(mha, &call, t, offset + s, offset);
+    if (call.cache && !nn_cache_extend(call.cache, &k, &v)) return (ct_mha_out){0};
+    nn_masks_prepare(mha, &call, t, offset + s, offset);
 
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal, .need_weights = call.need_weights};
     if (mha->training) opts.dropout = o->dropout;
@@ -212,7 +193,13 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
         return none;
     }
     if (!k) k = v = q;
-    if (!check_inputs(mha, q, k, v) || (call.cache && !nn_cache_takes(call.cache, mha, q, k->shape.dim[1]))) return none;
+    if (!check_inputs(mha, q, k, v)) return none;
+    const int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache ? call.cache->length : 0;
+    if ((call.cache && !nn_cache_takes(call.cache, mha, q, s)) || !nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s)) return none;
+    if (call.rope_offset < -MOST_POSITION || call.rope_offset > MOST_POSITION) {
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a rope_offset of %" PRId64, nn_kind_name(mha), call.rope_offset);
+        return none;
+    }
     ct_frame frame;
     ct_frame_open(context, &frame, false);
     ct_mha_out y = attend(mha, q, k, v, call);
@@ -224,4 +211,8 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
 
 static ct_tensor *forward(ct_module *mha, ct_tensor *x) { return ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){0}).out; }
 
-const nn_kind nn_mha_kind = {"MultiheadAttention", forward, describe, sizeof(ct_mha_opts), NULL};
+static void end(ct_module *mha) {
+    for (ct_kv_cache *cache = ((nn_mha_data *)nn_data(mha))->caches; cache; cache = cache->next) cache->mha = NULL;
+}
+
+const nn_kind nn_mha_kind = {"MultiheadAttention", forward, describe, sizeof(nn_mha_data), end};

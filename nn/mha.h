@@ -4,12 +4,27 @@
 
 #include "module.h"
 
-extern const nn_kind nn_mha_kind; /* its data is the ct_mha_opts, defaults filled in */
+typedef struct {
+    ct_mha_opts opts; /* defaults filled in; first, so that the data is these */
+    ct_kv_cache *caches;
+} nn_mha_data;
+extern const nn_kind nn_mha_kind;
 
-/* Keys and values of earlier positions, (B, H_kv, max_length, d) each. They are values alone: no gradient goes through them. */
+/* Keys and values that are put behind those of the input. */
+static inline int64_t nn_mha_extra_keys(const ct_mha_opts *o) { return o->add_bias_kv + o->add_zero_attn; }
+
+/* Do the masks fit batch x heads x t x s scores, s with the cache's keys? */
+bool nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, int64_t t, int64_t s);
+
+/* Makes the call's masks and causality over s keys, of which `offset` are from a cache, ct_attention's: queries stand behind the
+ * offset, and the extra keys are hidden from nobody. */
+void nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s, int64_t offset);
+
+/* Keys and values of earlier positions, (B, H_kv, max_length + extra, d) each. They are values alone: no gradient goes through them. */
 struct ct_kv_cache {
     ct_context *context;
-    const ct_module *mha; /* whose they are; only compared */
+    const ct_module *mha; /* whose they are; NULL: it has ended */
+    ct_kv_cache *next;    /* of the same module */
     int64_t batch, length, max_length;
     ct_tensor *k, *v;
 };
@@ -17,8 +32,8 @@ struct ct_kv_cache {
 /* Does the cache take t more positions of q's batch for this module? */
 bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q, int64_t t);
 
-/* Writes *k and *v (B, H_kv, T, d) behind what is there and makes them all of it, (B, H_kv, n + T, d). The length is the
- * caller's to raise, when all has gone well. */
+/* Writes *k and *v (B, H_kv, T + extra, d) behind what is there and makes them all of it, (B, H_kv, n + T + extra, d). The length is
+ * the caller's to raise, by T, when all has gone well. */
 bool nn_cache_extend(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
 
 #endif

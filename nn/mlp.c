@@ -1,15 +1,15 @@
-/* mlp: proj(dropout(activation(fc(x)))). */
+/* mlp: proj(dropout(activation(fc(x)))), gated: proj(dropout(activation(gate(x)) fc(x))). */
 #include "module.h"
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) {
     const ct_mlp_opts *o = nn_data(module);
-    x = nn_activate(o->activation, nn_forward(module, "fc", x));
-    return nn_forward(module, "proj", nn_dropout(module, x, o->dropout));
+    ct_tensor *h = nn_feed(module, "fc", o->gated ? "gate" : NULL, o->activation, x);
+    return nn_forward(module, "proj", nn_dropout(module, h, o->dropout));
 }
 
 static void describe(const ct_module *module, FILE *file) {
     const ct_mlp_opts *o = nn_data(module);
-    fprintf(file, "activation=%s, dropout=%g", nn_activation_name(o->activation), o->dropout);
+    fprintf(file, "activation=%s, dropout=%g%s", nn_activation_name(o->activation), o->dropout, o->gated ? ", gated=True" : "");
 }
 
 static const nn_kind mlp_kind = {"MLP", forward, describe, sizeof(ct_mlp_opts), NULL};
@@ -22,7 +22,9 @@ ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts o) {
     ct_module *module = nn_new(context, &mlp_kind);
     if (!module) return NULL;
     *(ct_mlp_opts *)nn_data(module) = o;
-    nn_child_add(module, "fc", ct_linear_new(context, (ct_linear_opts){o.dim, o.hidden, o.no_bias, o.dtype}));
+    ct_linear_opts in = {o.dim, o.hidden, o.no_bias, o.dtype};
+    nn_child_add(module, "fc", ct_linear_new(context, in));
+    if (o.gated) nn_child_add(module, "gate", ct_linear_new(context, in));
     nn_child_add(module, "proj", ct_linear_new(context, (ct_linear_opts){o.hidden, o.dim, o.no_bias, o.dtype}));
     return nn_made(module);
 }

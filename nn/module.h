@@ -76,7 +76,9 @@ ct_tensor *nn_dropout(const ct_module *module, ct_tensor *x, double p);    /* in
 
 bool nn_activation_check(ct_context *context, const nn_kind *kind, ct_activation activation);
 const char *nn_activation_name(ct_activation activation);
-ct_tensor *nn_activate(ct_activation activation, ct_tensor *x);
+
+/* A feed-forward's first half: activation(in(x)), or with the name of a gate activation(gate(x)) in(x). */
+ct_tensor *nn_feed(ct_module *module, const char *in, const char *gate, ct_activation activation, ct_tensor *x);
 
 /* Hands a tensor out of a frame that stays open. */
 static inline ct_tensor *nn_hand_out(ct_context *context, const ct_frame *frame, ct_tensor *tensor) {

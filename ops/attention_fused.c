@@ -135,11 +135,11 @@ static bool run(ct_context *context, forward *f) {
     f->ranges = attention_pieces(a->t, f->range);
     f->range = attention_min(attention_up(attention_pieces(a->t, f->ranges), nr), a->t);
     f->ranges = attention_pieces(a->t, f->range);
-    f->keys = attention_min(KEYS, a->s);
+    f->keys = KEYS; /* whatever S: one query against a growing cache takes the same scratch every time */
     const double cost = ((double)f->range + 8) * (double)(a->s + 8) * (double)(wide + 16);
     const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, items = heads * f->ranges;
     rooms(f, NULL, &f->bytes);
-    const size_t bytes = ct_bytes(items > grain ? ct_parallel_width(context) : 1, f->bytes);
+    const size_t bytes = ct_bytes(ct_parallel_width(context), f->bytes);
     if (!(f->scratch = ct_take(context, bytes))) return false;
     ct_parallel(context, items, grain, attend_task, f);
     ct_give(context, f->scratch, bytes);

@@ -1,4 +1,4 @@
-/* Multi-head attention: against double loops, its properties, its masks, its cache. */
+/* Multi-head attention: against double loops, its properties, its masks. */
 #include "nn_check.h"
 
 static bool same_bits(ct_tensor *a, ct_tensor *b) {
@@ -356,71 +356,17 @@ START_TEST(inputs_are_checked) {
     expect(CT_ERR_DTYPE, "f32", "f64");
     call.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 4));
     ck_assert_ptr_null(ct_mha_forward(mha, q, NULL, NULL, call).out);
-    expect(CT_ERR_SHAPE, "(3, 4)", "");
+    expect(CT_ERR_SHAPE, "the mask is (3, 4), not (T, S) = (3, 3)", "(B, H, T, S) = (2, 2, 3, 3)");
+    call.mask = ct_ones(context, CT_F32, CT_SHAPE(3, 3));
+    ck_assert_ptr_null(ct_mha_forward(mha, q, NULL, NULL, call).out);
+    expect(CT_ERR_DTYPE, "the mask is f32", "bool or f64");
     call = (ct_mha_call){.key_mask = ct_ones(context, CT_BOOL, CT_SHAPE(3))};
     ck_assert_ptr_null(ct_mha_forward(mha, q, NULL, NULL, call).weights);
-    expect(CT_ERR_SHAPE, "(3)", "");
+    expect(CT_ERR_SHAPE, "the key mask is (3)", "(B, S) = (2, 3)");
+    call.key_mask = ct_ones(context, CT_F64, CT_SHAPE(2, 3));
+    ck_assert_ptr_null(ct_mha_forward(mha, q, NULL, NULL, call).out);
+    expect(CT_ERR_DTYPE, "the key mask is f64", "bool");
     ck_assert_ptr_null(ct_mha_forward(NULL, q, NULL, NULL, call).out);
-}
-END_TEST
-
-/* ---- cache ---- */
-
-static void cached(ct_mha_opts opts, int64_t piece) {
-    int64_t b = 2, n = 9;
-    ct_module *mha = make(opts);
-    ct_module_train(mha, false);
-    ct_kv_cache *cache = ct_kv_cache_new(mha, b, n);
-    ct_tensor *x = randn(CT_SHAPE(b, n, opts.embed_dim)), *rest = coin(CT_SHAPE(b, n));
-    ct_mha_out whole =
-        ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.causal = true, .key_mask = rest, .need_weights = true, .per_head = true});
-    int64_t extra = opts.add_bias_kv;
-    ct_scope scope = ct_scope_open_no_grad(context);
-    for (int64_t at = 0; at < n; at += piece) {
-        int64_t t = piece < n - at ? piece : n - at;
-        ct_mha_call call = {
-            .causal = true, .key_mask = ct_narrow(rest, 1, 0, at + t), .cache = cache, .need_weights = true, .per_head = true};
-        ct_mha_out y = ct_mha_forward(mha, ct_narrow(x, 1, at, t), NULL, NULL, call);
-        ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, at, t)), 1e-13);
-        if (!extra) ck_assert_double_lt(distance(y.weights, ct_narrow(ct_narrow(whole.weights, 2, at, t), 3, 0, at + t)), 1e-13);
-    }
-    ck_assert_ptr_null(ct_mha_forward(mha, ct_narrow(x, 1, 0, 1), NULL, NULL, (ct_mha_call){.cache = cache}).out);
-    expect(CT_ERR_SHAPE, "1 positions more than the 9 of 9", "");
-    ct_scope_close(scope);
-    ct_kv_cache_free(cache);
-}
-
-START_TEST(a_cache_changes_nothing) {
-    for (int64_t piece = 1; piece <= 9; piece += 2) {
-        cached((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64}, piece);
-        cached((ct_mha_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 2, .dtype = CT_F64}, piece);
-        cached((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .add_bias_kv = true, .dtype = CT_F64}, piece);
-    }
-}
-END_TEST
-
-START_TEST(caches_are_checked) {
-    ct_mha_opts opts = {.embed_dim = 8, .num_heads = 2, .dtype = CT_F64};
-    ct_module *mha = make(opts), *other = make(opts);
-    ct_kv_cache *cache = ct_kv_cache_new(mha, 2, 4);
-    ct_mha_call call = {.cache = cache};
-    ct_tensor *x = randn(CT_SHAPE(2, 3, 8));
-    ck_assert_ptr_null(ct_mha_forward(other, x, NULL, NULL, call).out);
-    expect(CT_ERR_ARGUMENT, "cache", "another module");
-    ck_assert_ptr_null(ct_mha_forward(mha, randn(CT_SHAPE(1, 3, 8)), NULL, NULL, call).out);
-    expect(CT_ERR_SHAPE, "(1, 3, 8)", "batch of 2");
-    ck_assert_ptr_null(ct_mha_forward(mha, x, randn(CT_SHAPE(2, 2, 8)), randn(CT_SHAPE(2, 2, 8)), call).out);
-    expect(CT_ERR_SHAPE, "2 and 3", "");
-    call.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 5)); /* a failed call leaves the cache as it was */
-    ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, call).out);
-    expect(CT_ERR_SHAPE, "(3, 5)", "");
-    call.mask = NULL;
-    ck_assert_double_eq(distance(ct_mha_forward(mha, x, NULL, NULL, call).out, ct_forward(mha, x)), 0);
-    ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, call).out);
-    expect(CT_ERR_SHAPE, "3 positions more than the 3 of 4", "");
-    ck_assert_ptr_null(ct_kv_cache_new(mha, -1, 4));
-    expect(CT_ERR_ARGUMENT, "-1", "");
-    ct_kv_cache_free(NULL);
 }
 END_TEST
 
@@ -435,8 +381,6 @@ int main(void) {
                                   dropout_in_training_alone,
                                   gradients,
                                   inputs_are_checked,
-                                  a_cache_changes_nothing,
-                                  caches_are_checked,
                                   NULL};
     return run_suite("mha", tests);
 }

@@ -48,13 +48,15 @@ CT_API ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts opts);
 
 CT_API ct_module *ct_dropout_new(ct_context *context, double p);
 
-/* ---- mlp: proj(dropout(activation(fc(x)))); children fc (hidden, dim) and proj (dim, hidden) ---- */
+/* ---- mlp: proj(dropout(activation(fc(x)))); children fc (hidden, dim) and proj (dim, hidden). Gated: proj(dropout(activation(gate(x))
+ * fc(x))), children fc, gate (hidden, dim) and proj; with CT_SILU that is SwiGLU (Shazeer 2020, arXiv:2002.05202) ---- */
 typedef struct {
     int64_t dim, hidden; /* hidden 0: 4 dim */
     ct_activation activation;
     double dropout;
     bool no_bias;
     ct_dtype dtype;
+    bool gated;
 } ct_mlp_opts;
 CT_API ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts opts);
 
@@ -83,6 +85,12 @@ typedef struct {
     bool no_bias, add_bias_kv, add_zero_attn;
     ct_init_kind init;
     ct_dtype dtype;
+    bool rope;             /* rotary positions of queries and keys, as ct_rope; head_dim must be even */
+    bool rope_interleaved; /* pairs (2j, 2j + 1) instead of (j, j + d/2) */
+    double rope_base;      /* 0: 10000 */
+    bool qk_norm;          /* before that, RMSNorm of each head's queries and keys: q_norm.weight, k_norm.weight (head_dim), ones
+                              (Henry et al. 2020, arXiv:2010.04245). Keys that add_bias_kv or add_zero_attn add are left as they are */
+    double qk_norm_eps;    /* 0: 1e-5 */
 } ct_mha_opts;
 CT_API ct_module *ct_mha_new(ct_context *context, ct_mha_opts opts);
 
@@ -91,6 +99,7 @@ typedef struct {
     ct_tensor *key_mask; /* bool (B, S), true = a real token */
     bool causal, need_weights, per_head;
     ct_kv_cache *cache;
+    int64_t rope_offset; /* where query 0 and key 0 stand, for rope; with a cache, where its own first key does */
 } ct_mha_call;
 
 typedef struct {
@@ -103,11 +112,15 @@ typedef struct {
 CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call);
 
 /* Room for the keys and values of max_length positions of this module, filled as it runs: with a cache each query brings one key,
- * and masks are over all keys so far. What is in it are values alone: no gradient goes through them. */
+ * and masks are over all keys so far, S = length + T. What is in it are values alone: no gradient goes through them. A forward that
+ * fails leaves it as it was. After the first token the next ones, one at a time, without weights and in a scope of their own, ask
+ * the allocator for nothing. It is the caller's to free, before the context. */
 CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
+CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache);                /* positions in it */
+CT_API bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length);       /* keeps the first ones; 0: as new. More than there are: CT_ERR_ARGUMENT */
 CT_API void ct_kv_cache_free(ct_kv_cache *cache);
 
-/* ---- torch's TransformerEncoderLayer and TransformerDecoderLayer, batch first ---- */
+/* ---- torch's TransformerEncoderLayer and TransformerDecoderLayer, batch first; the last options are those of later models ---- */
 typedef struct {
     int64_t embed_dim, num_heads;
     int64_t hidden; /* 0: 4 embed_dim */
@@ -117,6 +130,12 @@ typedef struct {
     double eps; /* 0: 1e-5 */
     bool no_bias;
     ct_dtype dtype;
+    bool rms_norm;        /* RMSNorm for LayerNorm */
+    bool gated;           /* linear2(dropout(activation(gate(x)) linear1(x))), one child more, gate (hidden, embed_dim) */
+    int64_t num_kv_heads; /* of every attention; 0: num_heads */
+    bool rope, rope_interleaved; /* of self-attention, as in ct_mha_opts */
+    double rope_base;     /* 0: 10000 */
+    bool qk_norm;         /* of every attention, with this eps */
 } ct_layer_opts;
 CT_API ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts); /* self_attn, linear1, linear2, norm1, norm2 */
 CT_API ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts); /* and multihead_attn, norm3 */
@@ -126,6 +145,37 @@ typedef struct {
 } ct_layer_out;
 CT_API ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self);
 CT_API ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory, ct_mha_call self, ct_mha_call cross);
+
+/* ---- torch's TransformerEncoder and TransformerDecoder: layers.0, layers.1, ..., and with final_norm a norm of the layers' kind.
+ * Every layer is initialised on its own. An encoder with rms_norm, gated, CT_SILU, rope, norm_first, no_bias and a causal call is
+ * Llama's kind of decoder; with CT_GELU_TANH, norm_first and a causal call, GPT-2's ---- */
+CT_API ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers, bool final_norm);
+CT_API ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers, bool final_norm);
+
+/* The same call for every layer, but for what is of each: */
+typedef struct {
+    ct_mha_call self, cross;     /* their cache and need_weights must not be set; an encoder has no cross */
+    ct_kv_cache *const *caches;  /* one for each layer's self-attention, all of one length; NULL: none */
+    ct_tensor **self_weights;    /* room for each layer's weights, which are then made; NULL: they are not */
+    ct_tensor **cross_weights;
+} ct_stack_call;
+CT_API ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call);                    /* (B, T, E) -> (B, T, E) */
+CT_API ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory, ct_stack_call call); /* memory (B, S, E) */
+
+/* A cache for each layer's self-attention of an encoder or a decoder that has n layers. False: an error, and nothing was made. */
+CT_API bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv_cache **caches, int64_t n);
+
+/* ---- torch's Transformer: children encoder and decoder, each with a final norm; every matrix xavier_uniform. One token at a time:
+ * ct_encoder_forward of its encoder once, then ct_decoder_forward of its decoder with caches ---- */
+typedef struct {
+    ct_layer_opts layer;
+    int64_t num_encoder_layers, num_decoder_layers; /* 0: 6 */
+} ct_transformer_opts;
+CT_API ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts opts);
+
+/* src (B, S, E), tgt (B, T, E) -> (B, T, E): decoder(tgt, encoder(src)). The encoder's call has no caches. */
+CT_API ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_tensor *tgt, ct_stack_call encoder,
+                                         ct_stack_call decoder);
 
 CT_API ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads); /* (B, T, E) -> (B, H, T, E/H), a view */
 CT_API ct_tensor *ct_combine_heads(ct_tensor *x);                  /* (B, H, T, d) -> (B, T, H d) */
