@@ -9,13 +9,13 @@
 /* ---- the table: every line's call becomes a function, named by where it stands ---- */
 
 #define PASTE_(a, b) a##b
-#define PASTE(a, b) PASTE_(a, b)
+#define PASTE(a, b)  PASTE_(a, b)
 
-#define OP(name, call, torch, inputs)                                                       \
-    static ct_tensor *PASTE(run_, __LINE__)(ct_context * context, ct_tensor *const *in) { \
-        ct_tensor *part[8] = {NULL};                                                        \
-        (void)context, (void)in, (void)part;                                                \
-        return call;                                                                        \
+#define OP(name, call, torch, inputs)                                                                                                      \
+    static ct_tensor *PASTE(run_, __LINE__)(ct_context * context, ct_tensor *const *in) {                                                  \
+        ct_tensor *part[8] = {NULL};                                                                                                       \
+        (void)context, (void)in, (void)part;                                                                                               \
+        return call;                                                                                                                       \
     }
 #include "../ops/ops.def"
 #undef OP
@@ -56,7 +56,8 @@ static bool take_input(const char **s, int64_t scale, case_input *out) {
     if (out->kind == 'N') return true;
     if (take(s, '(')) {
         out->ranged = true;
-        if (!take_number(s, &out->low) || !take(s, ',') || !take_number(s, &out->high) || !take(s, ')') || out->low >= out->high) return false;
+        if (!take_number(s, &out->low) || !take(s, ',') || !take_number(s, &out->high) || !take(s, ')') || out->low >= out->high)
+            return false;
     }
     if ((out->kind == 'I' || out->kind == 'D') && !out->ranged) return false;
     if (!take(s, '[')) return false;
@@ -94,7 +95,7 @@ static uint64_t draw(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-static double uniform(uint64_t *state) { return ((double)(draw(state) >> 11) + 0.5) * 0x1p-53; }   /* in (0, 1) */
+static double uniform(uint64_t *state) { return ((double)(draw(state) >> 11) + 0.5) * 0x1p-53; } /* in (0, 1) */
 
 static double normal(uint64_t *state) {
     double radius = sqrt(-2 * log(uniform(state)));
@@ -125,14 +126,20 @@ static void distinct(uint64_t *state, double low, double high, int64_t n, double
 static void values(const case_input *input, uint64_t seed, bool single, int64_t n, double *out) {
     uint64_t state = seed;
     double span = input->high - input->low;
-    enum { DRAWN = 4096 };   /* after so many normal numbers, the rest are drawn from among those: a logarithm and a cosine take long */
+    enum { DRAWN = 4096 }; /* after so many normal numbers, the rest are drawn from among those: a logarithm and a cosine take long */
     if (input->kind == 'D') distinct(&state, input->low, input->high, n, out);
     for (int64_t i = 0; i < n; i++) {
         switch (input->kind) {
-        case 'D': break;
-        case 'I': out[i] = input->low + (double)(draw(&state) % (uint64_t)span); break;
-        case 'B': out[i] = (double)(draw(&state) >> 63); break;
-        default: out[i] = input->ranged ? input->low + span * uniform(&state) : i < DRAWN ? normal(&state) : out[draw(&state) % DRAWN];
+        case 'D':
+            break;
+        case 'I':
+            out[i] = input->low + (double)(draw(&state) % (uint64_t)span);
+            break;
+        case 'B':
+            out[i] = (double)(draw(&state) >> 63);
+            break;
+        default:
+            out[i] = input->ranged ? input->low + span * uniform(&state) : i < DRAWN ? normal(&state) : out[draw(&state) % DRAWN];
         }
         if (single) out[i] = (double)(float)out[i];
     }
@@ -142,19 +149,31 @@ static void values(const case_input *input, uint64_t seed, bool single, int64_t 
 
 static void put(void *data, ct_dtype dtype, int64_t at, double value) {
     switch (dtype) {
-    case CT_F32: ((float *)data)[at] = (float)value; break;
-    case CT_F64: ((double *)data)[at] = value; break;
-    case CT_I64: ((int64_t *)data)[at] = isnan(value) ? 1 << 20 : (int64_t)value; break;
-    case CT_BOOL: ((bool *)data)[at] = value != 0; break;
+    case CT_F32:
+        ((float *)data)[at] = (float)value;
+        break;
+    case CT_F64:
+        ((double *)data)[at] = value;
+        break;
+    case CT_I64:
+        ((int64_t *)data)[at] = isnan(value) ? 1 << 20 : (int64_t)value;
+        break;
+    case CT_BOOL:
+        ((bool *)data)[at] = value != 0;
+        break;
     }
 }
 
 static void *data_of(ct_tensor *t) {
     switch (ct_dtype_of(t)) {
-    case CT_F32: return ct_data_f32(t);
-    case CT_F64: return ct_data_f64(t);
-    case CT_I64: return ct_data_i64(t);
-    case CT_BOOL: return ct_data_bool(t);
+    case CT_F32:
+        return ct_data_f32(t);
+    case CT_F64:
+        return ct_data_f64(t);
+    case CT_I64:
+        return ct_data_i64(t);
+    case CT_BOOL:
+        return ct_data_bool(t);
     }
     return NULL;
 }
@@ -164,7 +183,7 @@ static int64_t place(ct_shape shape, case_layout layout, int64_t stride[CT_MAX_D
     int64_t size = 1;
     *first = 0;
     for (int k = 0; k < shape.ndim; k++) {
-        int i = layout == CASE_TRANSPOSED ? k : shape.ndim - 1 - k;   /* the k-th dim from the fastest */
+        int i = layout == CASE_TRANSPOSED ? k : shape.ndim - 1 - k; /* the k-th dim from the fastest */
         int64_t gap = layout == CASE_STEPPED ? (k ? 1 : shape.dim[i]) : 0;
         stride[i] = layout == CASE_STEPPED && !k ? 2 * size : size;
         size *= shape.dim[i] + gap;
@@ -177,7 +196,7 @@ static int64_t place(ct_shape shape, case_layout layout, int64_t stride[CT_MAX_D
 }
 
 static ct_tensor *build(ct_context *context, ct_dtype dtype, ct_shape shape, case_layout layout, const double *value) {
-    if (!count(shape)) layout = CASE_DENSE;   /* no element to stand anywhere */
+    if (!count(shape)) layout = CASE_DENSE; /* no element to stand anywhere */
     int64_t n = count(shape), first = 0, stride[CT_MAX_DIMS] = {0}, size = place(shape, layout, stride, &first);
     ct_tensor *t = layout == CASE_DENSE ? ct_empty(context, dtype, shape) : ct_full(context, dtype, CT_SHAPE(size), NAN);
     char *data = t ? data_of(t) : NULL;

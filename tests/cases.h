@@ -5,7 +5,7 @@
 
 #include <cotangent/cotangent.h>
 
-enum { CASE_INPUTS = 6 };   /* at most, of one call */
+enum { CASE_INPUTS = 6 }; /* at most, of one call */
 
 typedef struct {
     const char *name, *call, *torch, *inputs;
@@ -16,13 +16,13 @@ CT_API int case_count(void);
 CT_API const case_line *case_at(int index);
 
 typedef struct {
-    char kind;           /* R, D, C, I, B or N, as in ops.def */
-    bool ranged;         /* has bounds; a real without is standard normal */
+    char kind;   /* R, D, C, I, B or N, as in ops.def */
+    bool ranged; /* has bounds; a real without is standard normal */
     double low, high;
     ct_shape shape;
 } case_input;
 
-CT_API int case_variants(const case_line *line);   /* how many lists of inputs the line has */
+CT_API int case_variants(const case_line *line); /* how many lists of inputs the line has */
 
 /* The inputs of one list. Sizes over 1 are multiplied by scale, so sizes that were equal still are. Returns how many
  * there are; -1: the text is wrong. */
@@ -32,10 +32,10 @@ CT_API int case_inputs(const case_line *line, int variant, int64_t scale, case_i
 typedef enum { CASE_DENSE, CASE_TRANSPOSED, CASE_STEPPED, CASE_REVERSED, CASE_LAYOUTS } case_layout;
 
 typedef struct {
-    ct_dtype dtype;       /* of the real inputs */
+    ct_dtype dtype; /* of the real inputs */
     case_layout layout;
     uint64_t seed;
-    bool single;          /* values that a float holds exactly, in f64 too: both dtypes then compute on the same numbers */
+    bool single; /* values that a float holds exactly, in f64 too: both dtypes then compute on the same numbers */
 } case_build_opts;
 
 /* Builds the inputs in the innermost scope; the values depend on the specs and the seed alone. R and D collect gradients, N is

@@ -20,10 +20,8 @@ static void expect(ct_status status, const char *word1, const char *word2) {
     ct_error_clear(context);
 }
 
-static ct_tensor *leaf(int64_t n, const double *value) {
-    return ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(n), value), true);
-}
-#define LEAF(...) leaf(sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+static ct_tensor *leaf(int64_t n, const double *value) { return ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(n), value), true); }
+#define LEAF(...)   leaf(sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
 #define VECTOR(...) ct_from_f64(context, CT_SHAPE(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]){__VA_ARGS__})
 
 static void is(ct_tensor *t, int64_t n, const double *value) {
@@ -57,7 +55,7 @@ END_TEST
 START_TEST(one_tensor_used_many_times) {
     ct_tensor *x = LEAF(1.5, -2), *y = ct_zeros(context, CT_F64, CT_SHAPE(2));
     for (int i = 1; i <= 100; i++) y = ct_add(y, ct_scale(x, i));
-    y = ct_mul(y, ct_mul(x, x));   /* 5050 x^3 */
+    y = ct_mul(y, ct_mul(x, x)); /* 5050 x^3 */
     ct_backward(sum(y));
     IS(ct_grad(x), 3 * 5050 * 2.25, 3 * 5050 * 4.0);
 }
@@ -109,8 +107,8 @@ END_TEST
 
 START_TEST(through_views_and_broadcasts) {
     ct_tensor *x = LEAF(1, 2, 3, 4, 5, 6);
-    ct_tensor *m = ct_transpose(ct_view(x, CT_SHAPE(2, 3)), 0, 1);                 /* (3, 2) */
-    ct_tensor *row = ct_narrow(m, 0, 1, 1);                                       /* 2, 5 */
+    ct_tensor *m = ct_transpose(ct_view(x, CT_SHAPE(2, 3)), 0, 1); /* (3, 2) */
+    ct_tensor *row = ct_narrow(m, 0, 1, 1);                        /* 2, 5 */
     ct_tensor *y = ct_mul(m, ct_expand(row, CT_SHAPE(3, 2)));
     ct_backward(sum(y));
     IS(ct_grad(x), 2, 2 + 1 + 2 + 3, 2, 5, 5 + 4 + 5 + 6, 5);
@@ -147,9 +145,9 @@ END_TEST
 START_TEST(a_second_backward_is_an_error) {
     ct_tensor *x = LEAF(1, 2), *y = ct_mul(x, x), *a = sum(y), *b = sum(ct_neg(y));
     ck_assert(ct_backward(a));
-    ck_assert(!ct_backward(b));   /* through y, which is gone */
+    ck_assert(!ct_backward(b)); /* through y, which is gone */
     expect(CT_ERR_GRAD, "backward", "retain_graph");
-    IS(ct_grad(x), 2, 4);         /* and nothing was added half-way */
+    IS(ct_grad(x), 2, 4); /* and nothing was added half-way */
 }
 END_TEST
 
@@ -162,7 +160,7 @@ START_TEST(retained_gradients_of_intermediates) {
     no_error();
     ck_assert(ct_zero_grad(y));
     ck_assert_ptr_null(ct_grad(y));
-    ck_assert_ptr_null(ct_retain_grad(ct_zeros(context, CT_F64, CT_SHAPE(1))));   /* nothing to retain */
+    ck_assert_ptr_null(ct_retain_grad(ct_zeros(context, CT_F64, CT_SHAPE(1)))); /* nothing to retain */
     expect(CT_ERR_GRAD, "retain_grad", "");
 }
 END_TEST
@@ -182,7 +180,7 @@ START_TEST(no_grad_scopes_record_nothing) {
     ct_tensor *y = ct_scope_keep(scope, ct_mul(x, x));
     ck_assert(!ct_requires_grad(y));
     ct_scope inner = ct_scope_open(context);
-    ck_assert(!ct_requires_grad(ct_mul(x, x)));   /* an ordinary scope inside does not switch it on */
+    ck_assert(!ct_requires_grad(ct_mul(x, x))); /* an ordinary scope inside does not switch it on */
     ct_scope_close(inner);
     ct_scope_close(scope);
     ct_tensor *z = ct_mul(x, y);
@@ -201,12 +199,12 @@ START_TEST(closed_scopes_under_a_live_tape) {
         loss = ct_scope_return(scope, sum(y));
     }
     ct_scope other = ct_scope_open(context);
-    for (int i = 0; i < 20; i++) ct_full(context, CT_F64, CT_SHAPE(2), NAN);   /* what was let go may be used again */
+    for (int i = 0; i < 20; i++) ct_full(context, CT_F64, CT_SHAPE(2), NAN); /* what was let go may be used again */
     ct_scope_close(other);
     ck_assert(ct_backward(loss));
     ck_assert(fabs(ct_data_f64(ct_grad(x))[1] - exp(8) * (1 + 2 * 4)) < 1e-9);
     ct_scope_close(outer);
-    ck_assert(fabs(ct_data_f64(ct_grad(x))[0] - exp(3) * (1 + 3)) < 1e-12);   /* the gradient is the leaf's */
+    ck_assert(fabs(ct_data_f64(ct_grad(x))[0] - exp(3) * (1 + 3)) < 1e-12); /* the gradient is the leaf's */
 }
 END_TEST
 
@@ -242,7 +240,7 @@ START_TEST(a_million_nodes) {
     ct_zero_grad(x);
     ck_assert_int_eq(live(), before);
 
-    scope = ct_scope_open(context);   /* never gone through, all handles open: closing it must not recurse either */
+    scope = ct_scope_open(context); /* never gone through, all handles open: closing it must not recurse either */
     y = x;
     for (int i = 0; i < 1000000; i++) y = ct_add_scalar(y, 1);
     ck_assert(ct_item(y) == 1000002);
@@ -280,7 +278,7 @@ START_TEST(a_loss_of_several_elements) {
     expect(CT_ERR_GRAD, "backward", "(2)");
     ck_assert(!ct_backward_with(&y, (ct_tensor *[]){NULL}, 1, (ct_backward_opts){0}));
     expect(CT_ERR_GRAD, "backward", "(2)");
-    ck_assert(ct_backward(ct_view(sum(y), CT_SHAPE(1, 1))));   /* one element of any shape */
+    ck_assert(ct_backward(ct_view(sum(y), CT_SHAPE(1, 1)))); /* one element of any shape */
     IS(ct_grad(x), 2, 4);
 }
 END_TEST
@@ -288,7 +286,7 @@ END_TEST
 START_TEST(nothing_to_go_back_through) {
     ck_assert(!ct_backward(sum(VECTOR(1, 2))));
     expect(CT_ERR_GRAD, "backward", "");
-    ck_assert(!ct_backward(NULL));   /* no tensor at all: no context to record in */
+    ck_assert(!ct_backward(NULL)); /* no tensor at all: no context to record in */
     no_error();
 }
 END_TEST
@@ -302,7 +300,7 @@ START_TEST(cotangents_that_do_not_fit) {
     expect(CT_ERR_DTYPE, "f32", "f64");
     ck_assert_ptr_null(ct_grad(x));
     g = VECTOR(1, 1);
-    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));   /* a refused backward has used nothing up */
+    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0})); /* a refused backward has used nothing up */
     IS(ct_grad(x), 2, 4);
 }
 END_TEST
@@ -386,11 +384,19 @@ static ct_tensor *times_forward(ct_call *c) {
 static bool times_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     const times_attrs *a = c->attrs;
     switch (a->fault) {
-    case 1: return true;                                                            /* no gradient */
-    case 2: grad[0] = ct_sum(g, CT_ALL, false); return true;                        /* another shape */
-    case 3: grad[0] = ct_cast(g, CT_F32); return true;                              /* another dtype */
-    case 4: return false;                                                           /* no reason */
-    default: grad[0] = ct_mul(g, c->saved[0]); return grad[0] != NULL;
+    case 1:
+        return true; /* no gradient */
+    case 2:
+        grad[0] = ct_sum(g, CT_ALL, false);
+        return true; /* another shape */
+    case 3:
+        grad[0] = ct_cast(g, CT_F32);
+        return true; /* another dtype */
+    case 4:
+        return false; /* no reason */
+    default:
+        grad[0] = ct_mul(g, c->saved[0]);
+        return grad[0] != NULL;
     }
 }
 
@@ -399,7 +405,7 @@ static const ct_op times = {.name = "times", .attrs_size = sizeof(times_attrs), 
 static ct_tensor *apply_times(ct_tensor *x, double factor, int fault) {
     times_attrs attrs = {factor, fault};
     ct_tensor *y = ct_apply(&times, &x, 1, &attrs);
-    memset(&attrs, 0x55, sizeof attrs);   /* the call keeps its own copy */
+    memset(&attrs, 0x55, sizeof attrs); /* the call keeps its own copy */
     return y;
 }
 
@@ -416,7 +422,7 @@ START_TEST(an_op_of_ones_own) {
     ck_assert(!ct_requires_grad(apply_times(VECTOR(1), 2, 0)));
     ct_gradcheck_result r = ct_gradcheck(times_three, NULL, &x, 1, (ct_gradcheck_opts){0});
     ck_assert(r.ran && r.ok);
-    IS(ct_grad(x), 12, 12);   /* the check leaves no trace */
+    IS(ct_grad(x), 12, 12); /* the check leaves no trace */
 }
 END_TEST
 
@@ -425,8 +431,8 @@ START_TEST(a_wrong_backward_is_named) {
     for (int fault = 1; fault <= 4; fault++) {
         ct_tensor *x = LEAF(1, 2, 3), *loss = sum(apply_times(x, 3, fault));
         ck_assert(!ct_backward(loss));
-        ck_assert_msg(strstr(ct_error_message(context), "times") && strstr(ct_error_message(context), word[fault]), "fault %d: \"%s\"", fault,
-                      ct_error_message(context));
+        ck_assert_msg(strstr(ct_error_message(context), "times") && strstr(ct_error_message(context), word[fault]), "fault %d: \"%s\"",
+                      fault, ct_error_message(context));
         ct_error_clear(context);
         ck_assert_ptr_null(ct_grad(x));
     }
@@ -448,7 +454,7 @@ END_TEST
 
 static ct_tensor *wrong_square(ct_tensor *const *in, int n, void *arg) {
     (void)n, (void)arg;
-    return ct_mul(in[0], ct_detach(in[0]));   /* x^2 with half its gradient */
+    return ct_mul(in[0], ct_detach(in[0])); /* x^2 with half its gradient */
 }
 
 static ct_tensor *broken(ct_tensor *const *in, int n, void *arg) {

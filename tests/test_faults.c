@@ -11,9 +11,9 @@
 #include "../src/memory.h"
 
 static struct {
-    int64_t calls, at;   /* requests so far, and which of them fails; at 0: none does, and none is counted */
-    bool forever, take;  /* of ct_take's requests, not the allocator's */
-    int64_t bytes;       /* that the allocator has given and not got back */
+    int64_t calls, at;  /* requests so far, and which of them fails; at 0: none does, and none is counted */
+    bool forever, take; /* of ct_take's requests, not the allocator's */
+    int64_t bytes;      /* that the allocator has given and not got back */
 } fault;
 
 static bool fails(void) {
@@ -32,7 +32,9 @@ char *__wrap_ct_take_string(ct_context *context, const char *string);
 #define REFUSED(context) (fault.take && fails() && (ct_fail(context, CT_ERR_MEMORY, "injected: out of memory"), true))
 void *__wrap_ct_take(ct_context *context, size_t size) { return REFUSED(context) ? NULL : __real_ct_take(context, size); }
 void *__wrap_ct_take_zeroed(ct_context *context, size_t size) { return REFUSED(context) ? NULL : __real_ct_take_zeroed(context, size); }
-char *__wrap_ct_take_string(ct_context *context, const char *string) { return REFUSED(context) ? NULL : __real_ct_take_string(context, string); }
+char *__wrap_ct_take_string(ct_context *context, const char *string) {
+    return REFUSED(context) ? NULL : __real_ct_take_string(context, string);
+}
 
 static void *allocate(void *data, size_t size) {
     (void)data;
@@ -59,7 +61,7 @@ typedef struct {
     int64_t count;
 } result;
 
-typedef bool program(ct_context *context, result *out);   /* from the generator's start; true: all of it was done */
+typedef bool program(ct_context *context, result *out); /* from the generator's start; true: all of it was done */
 
 static const char *modes[] = {"the allocator, once", "the allocator, for ever", "ct_take, once", "ct_take, for ever"};
 
@@ -80,14 +82,18 @@ static void sweep(program *run, int threads) {
                 bool done = run(c, &got);
                 bool failed = fault.calls >= at;
                 failures += !done;
-                ck_assert_msg(done || ct_error(c) == CT_ERR_MEMORY, "%s, %d: status %d: %s", modes[mode], (int)at, (int)ct_error(c), ct_error_message(c));
+                ck_assert_msg(done || ct_error(c) == CT_ERR_MEMORY, "%s, %d: status %d: %s", modes[mode], (int)at, (int)ct_error(c),
+                              ct_error_message(c));
                 ck_assert_msg(failed || done, "%s, %d: an error without a fault: %s", modes[mode], (int)at, ct_error_message(c));
                 if (done) ck_assert_msg(ct_error(c) == CT_OK, "%s, %d: done, with an error: %s", modes[mode], (int)at, ct_error_message(c));
-                if (done) ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value), "%s, %d: done, with another result", modes[mode], (int)at);
+                if (done)
+                    ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value), "%s, %d: done, with another result", modes[mode],
+                                  (int)at);
                 fault.at = 0;
                 ct_error_clear(c);
                 ck_assert_msg(run(c, &got), "%s, %d: afterwards: %s", modes[mode], (int)at, ct_error_message(c));
-                ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value), "%s, %d: afterwards the result is another", modes[mode], (int)at);
+                ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value), "%s, %d: afterwards the result is another", modes[mode],
+                              (int)at);
                 ct_context_free(c);
                 ck_assert_msg(fault.bytes == 0, "%s, %d: %d bytes leak", modes[mode], (int)at, (int)fault.bytes);
                 if (!failed) break;
@@ -104,8 +110,11 @@ static ct_module *model_new(ct_context *c) {
     ct_module *model = ct_module_new(c, "model");
     ct_module_add_child(model, "embed", ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 7, .embedding_dim = 8}));
     ct_module_add_child(model, "positions", ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 8, .learned = true}));
-    ct_module_append(model, "layers", ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .dropout = 0.1, .norm_first = true}));
-    ct_module_append(model, "layers", ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .activation = CT_GELU}));
+    ct_module_append(
+        model, "layers",
+        ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .dropout = 0.1, .norm_first = true}));
+    ct_module_append(model, "layers",
+                     ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .activation = CT_GELU}));
     ct_module_add_child(model, "head", ct_linear_new(c, (ct_linear_opts){.in_features = 8, .out_features = 7}));
     if (!ct_error(c)) return model;
     ct_module_free(model);
@@ -115,7 +124,9 @@ static ct_module *model_new(ct_context *c) {
 static ct_tensor *model_loss(ct_module *model, ct_tensor *ids, ct_tensor *targets) {
     ct_tensor *x = ct_forward(ct_module_child(model, "positions"), ct_forward(ct_module_child(model, "embed"), ids));
     ct_tensor *memory = ct_encoder_layer_forward(ct_module_child(model, "layers.0"), x, (ct_mha_call){.causal = true}).out;
-    x = ct_decoder_layer_forward(ct_module_child(model, "layers.1"), x, memory, (ct_mha_call){.causal = true}, (ct_mha_call){.need_weights = true}).out;
+    x = ct_decoder_layer_forward(ct_module_child(model, "layers.1"), x, memory, (ct_mha_call){.causal = true},
+                                 (ct_mha_call){.need_weights = true})
+            .out;
     ct_tensor *logits = ct_forward(ct_module_child(model, "head"), x);
     return ct_cross_entropy(ct_view(logits, CT_SHAPE(-1, 7)), targets, (ct_cross_entropy_opts){.label_smoothing = 0.1});
 }
@@ -173,17 +184,28 @@ END_TEST
 
 static ct_module *make(ct_context *c, int kind) {
     switch (kind) {
-    case 0: return ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 4});
-    case 1: return ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 3, .embedding_dim = 4});
-    case 2: return ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = 3});
-    case 3: return ct_rms_norm_new(c, (ct_rms_norm_opts){.dim = 3});
-    case 4: return ct_dropout_new(c, 0.5);
-    case 5: return ct_mlp_new(c, (ct_mlp_opts){.dim = 4});
-    case 6: return ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 4});
-    case 7: return ct_mha_new(c, (ct_mha_opts){.embed_dim = 4, .num_heads = 2, .kdim = 3, .add_bias_kv = true});
-    case 8: return ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
-    case 9: return ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
-    default: return ct_module_new(c, "mine");
+    case 0:
+        return ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 4});
+    case 1:
+        return ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 3, .embedding_dim = 4});
+    case 2:
+        return ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = 3});
+    case 3:
+        return ct_rms_norm_new(c, (ct_rms_norm_opts){.dim = 3});
+    case 4:
+        return ct_dropout_new(c, 0.5);
+    case 5:
+        return ct_mlp_new(c, (ct_mlp_opts){.dim = 4});
+    case 6:
+        return ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 4});
+    case 7:
+        return ct_mha_new(c, (ct_mha_opts){.embed_dim = 4, .num_heads = 2, .kdim = 3, .add_bias_kv = true});
+    case 8:
+        return ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
+    case 9:
+        return ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
+    default:
+        return ct_module_new(c, "mine");
     }
 }
 
@@ -192,17 +214,19 @@ START_TEST(a_constructor) {
     for (int64_t at = 1;; at++) {
         fault.at = 0;
         ct_context *c = new_context(1);
-        ct_module_free(make(c, _i));   /* what a context sets up once */
+        ct_module_free(make(c, _i)); /* what a context sets up once */
         int64_t before = ct_memory(c).live;
         fault.calls = 0, fault.at = at;
         ct_module *module = make(c, _i);
         bool failed = fault.calls >= at;
         fault.at = 0;
         ck_assert_msg(!module == (ct_error(c) != CT_OK) && !module == failed, "fault %d: %s", (int)at, ct_error_message(c));
-        if (!module) ck_assert_msg(ct_memory(c).live == before, "fault %d: %d bytes are left behind", (int)at, (int)(ct_memory(c).live - before));
+        if (!module)
+            ck_assert_msg(ct_memory(c).live == before, "fault %d: %d bytes are left behind", (int)at, (int)(ct_memory(c).live - before));
         ct_error_clear(c);
         ct_module_free(module);
-        ck_assert_msg(ct_memory(c).live == before, "%d bytes are left behind by a module that was freed", (int)(ct_memory(c).live - before));
+        ck_assert_msg(ct_memory(c).live == before, "%d bytes are left behind by a module that was freed",
+                      (int)(ct_memory(c).live - before));
         ct_context_free(c);
         ck_assert_int_eq(fault.bytes, 0);
         if (!failed) break;

@@ -12,7 +12,7 @@ static const double gate[] = {[CT_F32] = 3e-6, [CT_F64] = 1e-12};
 
 static ct_context *context;
 static ct_safetensors golden;
-static const char *what;   /* the case at hand: its number and its text */
+static const char *what; /* the case at hand: its number and its text */
 static int64_t compared;
 
 static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s: %s", what, ct_error_message(context)); }
@@ -69,7 +69,8 @@ static void compare(ct_tensor *got, ct_text number, const char *part, ct_dtype d
     double *x = values(got), *y = values(want), tolerance = exact ? 0 : gate[dtype] * fmax(largest(want), least);
     for (int64_t i = 0; i < ct_numel(got); i++) {
         if (x[i] == y[i] || (isnan(x[i]) && isnan(y[i]))) continue;
-        ck_assert_msg(fabs(x[i] - y[i]) <= tolerance, "%s: %s[%d]: %.9g, not %.9g (tolerance %.2g)", what, part, (int)i, x[i], y[i], tolerance);
+        ck_assert_msg(fabs(x[i] - y[i]) <= tolerance, "%s: %s[%d]: %.9g, not %.9g (tolerance %.2g)", what, part, (int)i, x[i], y[i],
+                      tolerance);
     }
     free(x), free(y);
     compared++;
@@ -115,7 +116,7 @@ static void check_op(const ct_file_pair *pair, ct_dtype dtype, bool *seen) {
     }
     ct_tensor *y = case_run(context, &line, in), *g = stored(pair->key, "g", dtype);
     no_error();
-    compare(y, pair->key, "y", dtype, ct_numel(y) == 1 ? 1 : 1e-2);   /* one value may be all that a cancellation left */
+    compare(y, pair->key, "y", dtype, ct_numel(y) == 1 ? 1 : 1e-2); /* one value may be all that a cancellation left */
     ck_assert_msg(!g == !ct_requires_grad(y), "%s: %s", what, g ? "the result has no gradient" : "the result has a gradient");
     if (!g) return;
     if (ct_dtype_of(y) != dtype) g = ct_cast(g, ct_dtype_of(y));
@@ -167,16 +168,33 @@ static ct_module *module_new(const char *kind, ct_dtype dtype) {
     if (IS("layer_norm")) return ct_layer_norm_new(context, (ct_layer_norm_opts){size("dim"), number("eps"), flag("no_bias"), dtype});
     if (IS("rms_norm")) return ct_rms_norm_new(context, (ct_rms_norm_opts){size("dim"), number("eps"), dtype});
     if (IS("positions"))
-        return ct_positions_new(context, (ct_positions_opts){.max_length = size("max_length"), .embed_dim = size("embed_dim"), .learned = flag("learned"), .dtype = dtype});
+        return ct_positions_new(
+            context, (ct_positions_opts){
+                         .max_length = size("max_length"), .embed_dim = size("embed_dim"), .learned = flag("learned"), .dtype = dtype});
     if (IS("mlp"))
-        return ct_mlp_new(context, (ct_mlp_opts){.dim = size("dim"), .hidden = size("hidden"), .activation = (ct_activation)size("activation"),
-                                                 .no_bias = flag("no_bias"), .dtype = dtype});
+        return ct_mlp_new(context, (ct_mlp_opts){.dim = size("dim"),
+                                                 .hidden = size("hidden"),
+                                                 .activation = (ct_activation)size("activation"),
+                                                 .no_bias = flag("no_bias"),
+                                                 .dtype = dtype});
     if (IS("mha"))
-        return ct_mha_new(context, (ct_mha_opts){.embed_dim = size("embed_dim"), .num_heads = size("num_heads"), .num_kv_heads = size("num_kv_heads"),
-                                                 .kdim = size("kdim"), .vdim = size("vdim"), .no_bias = flag("no_bias"),
-                                                 .add_bias_kv = flag("add_bias_kv"), .add_zero_attn = flag("add_zero_attn"), .dtype = dtype});
-    ct_layer_opts layer = {.embed_dim = size("embed_dim"), .num_heads = size("num_heads"), .hidden = size("hidden"), .eps = number("eps"),
-                           .activation = (ct_activation)size("activation"), .norm_first = flag("norm_first"), .no_bias = flag("no_bias"), .dtype = dtype};
+        return ct_mha_new(context, (ct_mha_opts){.embed_dim = size("embed_dim"),
+                                                 .num_heads = size("num_heads"),
+                                                 .num_kv_heads = size("num_kv_heads"),
+                                                 .kdim = size("kdim"),
+                                                 .vdim = size("vdim"),
+                                                 .no_bias = flag("no_bias"),
+                                                 .add_bias_kv = flag("add_bias_kv"),
+                                                 .add_zero_attn = flag("add_zero_attn"),
+                                                 .dtype = dtype});
+    ct_layer_opts layer = {.embed_dim = size("embed_dim"),
+                           .num_heads = size("num_heads"),
+                           .hidden = size("hidden"),
+                           .eps = number("eps"),
+                           .activation = (ct_activation)size("activation"),
+                           .norm_first = flag("norm_first"),
+                           .no_bias = flag("no_bias"),
+                           .dtype = dtype};
     if (IS("encoder_layer")) return ct_encoder_layer_new(context, layer);
     if (IS("decoder_layer")) return ct_decoder_layer_new(context, layer);
     ck_abort_msg("%s: a kind of module that this test does not know", what);
@@ -190,14 +208,22 @@ enum { OUT, WEIGHTS, SELF_WEIGHTS, CROSS_WEIGHTS, OUTPUTS };
 static const char *const output_name[OUTPUTS] = {"out", "weights", "self_weights", "cross_weights"};
 
 static void module_forward(ct_module *module, const char *kind, ct_tensor **in, ct_tensor **out) {
-    ct_mha_call self = {.mask = in[MASK], .key_mask = in[KEY_MASK], .causal = flag("causal"), .need_weights = flag("need_weights"), .per_head = flag("per_head")};
-    ct_mha_call cross = {.mask = in[CROSS_MASK], .key_mask = in[CROSS_KEY_MASK], .causal = flag("cross_causal"),
-                         .need_weights = flag("cross_need_weights"), .per_head = flag("cross_per_head")};
+    ct_mha_call self = {.mask = in[MASK],
+                        .key_mask = in[KEY_MASK],
+                        .causal = flag("causal"),
+                        .need_weights = flag("need_weights"),
+                        .per_head = flag("per_head")};
+    ct_mha_call cross = {.mask = in[CROSS_MASK],
+                         .key_mask = in[CROSS_KEY_MASK],
+                         .causal = flag("cross_causal"),
+                         .need_weights = flag("cross_need_weights"),
+                         .per_head = flag("cross_per_head")};
     if (!strcmp(kind, "mha")) {
         ct_mha_out y = ct_mha_forward(module, in[Q], in[K], in[V] ? in[V] : in[K], self);
         out[OUT] = y.out, out[WEIGHTS] = y.weights;
     } else if (strstr(kind, "_layer")) {
-        ct_layer_out y = in[MEMORY] ? ct_decoder_layer_forward(module, in[X], in[MEMORY], self, cross) : ct_encoder_layer_forward(module, in[X], self);
+        ct_layer_out y =
+            in[MEMORY] ? ct_decoder_layer_forward(module, in[X], in[MEMORY], self, cross) : ct_encoder_layer_forward(module, in[X], self);
         out[OUT] = y.out, out[SELF_WEIGHTS] = y.self_weights, out[CROSS_WEIGHTS] = y.cross_weights;
     } else {
         out[OUT] = ct_forward(module, in[X]);

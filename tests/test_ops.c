@@ -13,7 +13,7 @@ typedef struct {
     case_layout layout;
     int64_t scale;
     bool single;
-    unsigned hide;        /* inputs whose gradient is not wanted after all, as bits */
+    unsigned hide; /* inputs whose gradient is not wanted after all, as bits */
 } setup;
 
 /* What a run gave, as f64: exact for f32, so that equal bits stay equal and others differ. */
@@ -25,7 +25,7 @@ typedef struct {
     double *value, *grad[CASE_INPUTS];
 } outcome;
 
-static const char *what;   /* the case at hand, for messages */
+static const char *what; /* the case at hand, for messages */
 
 static void name_case(int line, int variant) {
     static char text[512];
@@ -88,7 +88,8 @@ static outcome run(ct_context *context, int index, int variant, setup s) {
             ck_assert_msg((grad != NULL) == wanted, "%s: input %d %s", what, i, wanted ? "got no gradient" : "got a gradient nobody wants");
             if (!grad) continue;
             ct_shape a = ct_shape_of(grad), b = ct_shape_of(in[i]);
-            ck_assert_msg(a.ndim == b.ndim && !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) && ct_dtype_of(grad) == ct_dtype_of(in[i]),
+            ck_assert_msg(a.ndim == b.ndim && !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) &&
+                              ct_dtype_of(grad) == ct_dtype_of(in[i]),
                           "%s: the gradient of input %d has another shape or dtype", what, i);
             o.grad[i] = copy(context, grad, &o.grad_count[i]);
         }
@@ -121,7 +122,8 @@ static double distance(const double *a, const double *b, int64_t n) {
 
 /* Compares b with the reference a; bits: no difference at all. */
 static double compare(const outcome *a, const outcome *b, double tolerance, const char *how) {
-    ck_assert_msg(a->ran && b->ran && a->shape.ndim == b->shape.ndim && !memcmp(a->shape.dim, b->shape.dim, (size_t)a->shape.ndim * sizeof *a->shape.dim),
+    ck_assert_msg(a->ran && b->ran && a->shape.ndim == b->shape.ndim &&
+                      !memcmp(a->shape.dim, b->shape.dim, (size_t)a->shape.ndim * sizeof *a->shape.dim),
                   "%s: %s: the shape differs", what, how);
     double worst = distance(b->value, a->value, a->count);
     ck_assert_msg(worst <= tolerance, "%s: %s: the value is off by %g of the largest", what, how, worst);
@@ -179,7 +181,7 @@ typedef struct {
     ct_context *context;
     const case_line *line;
     ct_tensor *all[CASE_INPUTS];
-    int place[CASE_INPUTS];   /* where the k-th checked input belongs */
+    int place[CASE_INPUTS]; /* where the k-th checked input belongs */
 } closure;
 
 static ct_tensor *checked(ct_tensor *const *in, int n, void *arg) {
@@ -245,7 +247,7 @@ START_TEST(f32_is_f64_rounded) {
     const case_line *line = case_at(_i);
     ct_context *context = context_of(NULL, 1);
     double worst = 0;
-    for (int v = 0, variants = case_variants(line), big = largest_variant(line); v <= variants; v++) {   /* the last one large */
+    for (int v = 0, variants = case_variants(line), big = largest_variant(line); v <= variants; v++) { /* the last one large */
         int variant = v < variants ? v : big;
         int64_t scale = v < variants ? 1 : large_scale(line, big);
         name_case(_i, variant);
@@ -303,7 +305,7 @@ START_TEST(threads_change_no_bit) {
         setup s = {.dtype = d ? CT_F64 : CT_F32, .scale = large_scale(line, variant)};
         ct_set_threads(context, 1);
         outcome one = run(context, _i, variant, s);
-        if (!one.ran) {   /* the call fixes its sizes */
+        if (!one.ran) { /* the call fixes its sizes */
             s.scale = 1;
             one = run(context, _i, variant, s);
         }
@@ -328,7 +330,7 @@ START_TEST(gradients_only_where_wanted) {
         case_input input[CASE_INPUTS];
         int n = case_inputs(line, v, 1, input);
         outcome all = run(context, _i, v, (setup){.dtype = CT_F64, .scale = 1});
-        for (int i = 0; i <= n; i++) {   /* each input alone, then none */
+        for (int i = 0; i <= n; i++) { /* each input alone, then none */
             outcome one = run(context, _i, v, (setup){.dtype = CT_F64, .scale = 1, .hide = ~(i < n ? 1u << i : 0u)});
             ck_assert_msg(distance(one.value, all.value, all.count) <= 1e-14, "%s: the value depends on what is wanted", what);
             if (i < n && one.grad[i]) {
@@ -346,7 +348,8 @@ END_TEST
 /* A call that is wrong: a result or an error, never both, never neither. */
 static bool refused(ct_context *context, const case_line *line, ct_tensor *const *in, const char *how, int i) {
     ct_tensor *y = case_run(context, line, in);
-    ck_assert_msg((y == NULL) == (ct_error(context) != CT_OK), "%s: input %d %s: %s", what, i, how, y ? "an error and a result" : "NULL without an error");
+    ck_assert_msg((y == NULL) == (ct_error(context) != CT_OK), "%s: input %d %s: %s", what, i, how,
+                  y ? "an error and a result" : "NULL without an error");
     if (!y) ck_assert_msg(*ct_error_message(context), "%s: input %d %s: no message", what, i, how);
     ct_error_clear(context);
     return y == NULL;
@@ -365,7 +368,7 @@ START_TEST(null_inputs_are_errors) {
         no_error(context);
         for (int i = 0; i < n; i++) {
             ct_tensor *was = in[i];
-            int others = 0;   /* without any there would be no context to record in */
+            int others = 0; /* without any there would be no context to record in */
             for (int j = 0; j < n; j++) others += j != i && in[j];
             if (others) in[i] = NULL;
             if (others && was && refused(context, line, in, "NULL", i) == false)
@@ -377,7 +380,7 @@ START_TEST(null_inputs_are_errors) {
         ck_assert_str_eq(ct_error_message(context), "an earlier fault");
         ck_assert_int_eq(ct_error(context), CT_ERR_IO);
         ct_error_clear(context);
-        if (n) {   /* nothing to record in: NULL and no crash; causal_mask and its like have no such input */
+        if (n) { /* nothing to record in: NULL and no crash; causal_mask and its like have no such input */
             ct_tensor *none[CASE_INPUTS] = {0};
             ck_assert_msg(line->run(NULL, none) == NULL, "%s: a result of nothing", what);
         }
@@ -410,7 +413,7 @@ START_TEST(other_dtypes_are_errors) {
             }
             in[i] = was;
         }
-        for (ct_dtype dtype = CT_I64; dtype <= CT_BOOL; dtype++) {   /* all real inputs together */
+        for (ct_dtype dtype = CT_I64; dtype <= CT_BOOL; dtype++) { /* all real inputs together */
             ct_tensor *other[CASE_INPUTS] = {0};
             for (int i = 0; i < n; i++) other[i] = in[i] && real(ct_dtype_of(in[i])) ? ct_ones(context, dtype, input[i].shape) : in[i];
             refused(context, line, other, "and all real ones of another dtype", 0);
@@ -437,7 +440,8 @@ START_TEST(large_lists_are_used) {
     }
     ct_scope_close(scope);
     ct_context_free(context);
-    ck_assert_msg(large * 4 >= lines * 3, "only %d of %d lines run on multiplied sizes: the tests of threads would test little", large, lines);
+    ck_assert_msg(large * 4 >= lines * 3, "only %d of %d lines run on multiplied sizes: the tests of threads would test little", large,
+                  lines);
 }
 END_TEST
 

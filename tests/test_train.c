@@ -15,9 +15,12 @@ typedef struct {
 static learner learner_new(int threads) {
     ct_context *c = ct_context_new((ct_context_opts){.seed = 3, .threads = threads});
     learner l = {.context = c, .model = ct_module_new(c, "reverse")};
-    l.embed = ct_module_add_child(l.model, "embed", ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = DIGITS, .embedding_dim = WIDTH}));
-    l.positions = ct_module_add_child(l.model, "positions", ct_positions_new(c, (ct_positions_opts){.max_length = LENGTH, .embed_dim = WIDTH}));
-    l.layer = ct_module_add_child(l.model, "layer", ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = WIDTH, .num_heads = 2, .hidden = 64, .dropout = 0.01}));
+    l.embed =
+        ct_module_add_child(l.model, "embed", ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = DIGITS, .embedding_dim = WIDTH}));
+    l.positions =
+        ct_module_add_child(l.model, "positions", ct_positions_new(c, (ct_positions_opts){.max_length = LENGTH, .embed_dim = WIDTH}));
+    l.layer = ct_module_add_child(
+        l.model, "layer", ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = WIDTH, .num_heads = 2, .hidden = 64, .dropout = 0.01}));
     l.head = ct_module_add_child(l.model, "head", ct_linear_new(c, (ct_linear_opts){.in_features = WIDTH, .out_features = DIGITS}));
     l.optim = ct_adamw_new(l.model, (ct_adamw_opts){.lr = 3e-3, .weight_decay = 0.01});
     ck_assert_msg(l.optim != NULL, "%s", ct_error_message(c));
@@ -39,7 +42,8 @@ static double step(learner *l, int batch) {
     int64_t *in = malloc((size_t)batch * LENGTH * 2 * sizeof *in), *out = in + batch * LENGTH;
     draw(l, batch, in, out);
     ct_scope scope = ct_scope_open(l->context);
-    ct_tensor *loss = ct_cross_entropy(logits(l, batch, in), ct_from_i64(l->context, CT_SHAPE(batch * LENGTH), out), (ct_cross_entropy_opts){0});
+    ct_tensor *loss =
+        ct_cross_entropy(logits(l, batch, in), ct_from_i64(l->context, CT_SHAPE(batch * LENGTH), out), (ct_cross_entropy_opts){0});
     double value = ct_item(loss);
     ct_optim_zero_grad(l->optim);
     ct_backward(loss);

@@ -68,11 +68,14 @@ MODULES += [dict(kind="mlp", B=2, T=3, dim=4, hidden=7, activation=a) for a in r
 MODULES += [MHA | call for call in (
     {}, dict(no_bias=1), dict(causal=1), dict(key_mask=1, need_weights=1), dict(all_masked=1), dict(all_masked=1, need_weights=1),
     dict(mask="ts", causal=1, key_mask=1, need_weights=1, per_head=1), dict(mask="ts", mask_float=1, causal=1, key_mask=1),
-    dict(add_bias_kv=1, need_weights=1), dict(add_zero_attn=1, causal=1, need_weights=1), dict(add_bias_kv=1, add_zero_attn=1, mask="ts", key_mask=1),
+    dict(add_bias_kv=1, need_weights=1), dict(add_zero_attn=1, causal=1, need_weights=1),
+    dict(add_bias_kv=1, add_zero_attn=1, mask="ts", key_mask=1),
     dict(num_kv_heads=1, causal=1),
-    dict(cross=1, S=6), dict(cross=1, S=6, same_kv=1, causal=1), dict(cross=1, S=6, kdim=3, vdim=5, need_weights=1), dict(cross=1, S=5, vdim=3, no_bias=1),
+    dict(cross=1, S=6), dict(cross=1, S=6, same_kv=1, causal=1), dict(cross=1, S=6, kdim=3, vdim=5, need_weights=1),
+    dict(cross=1, S=5, vdim=3, no_bias=1),
     dict(cross=1, S=3, num_kv_heads=1, kdim=5))]
-MODULES += [MHA | dict(cross=1, S=5, mask=mask, mask_float=real, need_weights=1) for mask in ("ts", "b11s", "b1ts", "bhts") for real in (0, 1)]
+MASKS = [dict(mask=mask, mask_float=real) for mask in ("ts", "b11s", "b1ts", "bhts") for real in (0, 1)]
+MODULES += [MHA | mask | dict(cross=1, S=5, need_weights=1) for mask in MASKS]
 for first in (0, 1):
     MODULES += [LAYER | call | dict(norm_first=first) for call in (
         dict(kind="encoder_layer", activation=first), dict(kind="encoder_layer", causal=1, key_mask=1, need_weights=1, activation=2),

@@ -1,6 +1,7 @@
 """The library through ctypes: as much of it as the comparison with PyTorch needs."""
 import ctypes as C
 import os
+import re
 from pathlib import Path
 
 import torch
@@ -19,33 +20,35 @@ def struct(title, /, **fields):
     return type(title, (C.Structure,), {"_fields_": list(fields.items())})
 
 
-Shape = struct("Shape", ndim=I, dim=L * 8)
-Scope = struct("Scope", context=P, id=C.c_uint64)
-Allocator = struct("Allocator", alloc=P, free=P, data=P)
-ContextOpts = struct("ContextOpts", seed=C.c_uint64, threads=I, isa=S, on_error=P, on_error_data=P, allocator=Allocator, memory_limit=L, debug=B)
-BackwardOpts = struct("BackwardOpts", retain_graph=B)
-Param = struct("Param", name=S, tensor=P, owner=P, position=C.c_uint64 * 2, buffer=C.c_char * 256)
-LoadOpts = struct("LoadOpts", partial=B)
+# The structs as the headers have them, in their order: a new option moves nothing here.
+TYPES = {"int": I, "unsigned": C.c_uint, "int64_t": L, "uint64_t": C.c_uint64, "size_t": C.c_size_t, "double": D, "bool": B, "char": C.c_char}
+TYPES |= {"ct_dtype": I, "ct_activation": I, "ct_init_kind": I, "ct_status": I, "ct_error_fn": P, "case_layout": I}
 
-LinearOpts = struct("LinearOpts", in_features=L, out_features=L, no_bias=B, dtype=I)
-EmbeddingOpts = struct("EmbeddingOpts", num_embeddings=L, embedding_dim=L, dtype=I)
-LayerNormOpts = struct("LayerNormOpts", dim=L, eps=D, no_bias=B, dtype=I)
-RmsNormOpts = struct("RmsNormOpts", dim=L, eps=D, dtype=I)
-MlpOpts = struct("MlpOpts", dim=L, hidden=L, activation=I, dropout=D, no_bias=B, dtype=I)
-PositionsOpts = struct("PositionsOpts", max_length=L, embed_dim=L, learned=B, dropout=D, dtype=I)
-MhaOpts = struct("MhaOpts", embed_dim=L, num_heads=L, num_kv_heads=L, kdim=L, vdim=L, dropout=D, out_dropout=D, no_bias=B, add_bias_kv=B,
-                 add_zero_attn=B, init=I, dtype=I)
-MhaCall = struct("MhaCall", mask=P, key_mask=P, causal=B, need_weights=B, per_head=B, cache=P)
-MhaOut = struct("MhaOut", out=P, weights=P)
-LayerOpts = struct("LayerOpts", embed_dim=L, num_heads=L, hidden=L, activation=I, dropout=D, norm_first=B, eps=D, no_bias=B, dtype=I)
-LayerOut = struct("LayerOut", out=P, self_weights=P, cross_weights=P)
-SgdOpts = struct("SgdOpts", lr=D, momentum=D, dampening=D, weight_decay=D, nesterov=B)
-AdamOpts = struct("AdamOpts", lr=D, beta1=D, beta2=D, eps=D, weight_decay=D, decay_matrices_only=B)
-CosineOpts = struct("CosineOpts", peak=D, floor=D, warmup=L, total=L)
 
-CaseLine = struct("CaseLine", name=S, call=S, torch=S, inputs=S, run=P)
-CaseInput = struct("CaseInput", kind=C.c_char, ranged=B, low=D, high=D, shape=Shape)
-BuildOpts = struct("BuildOpts", dtype=I, layout=I, seed=C.c_uint64, single=B)
+def field(text):
+    """(name, type) of each name that a declaration of one or more fields declares."""
+    if "(*" in text:   # a pointer to a function
+        yield re.search(r"\(\*(\w+)\)", text)[1], P
+        return
+    base, names = re.match(r"(?:const |struct )*(\w+)((?: const)?\b.*)", text, re.S).groups()
+    for name in names.split(","):
+        pointers, name, size = re.match(r"([\s*]*(?:const\b)?[\s*]*)(\w+)(?:\[(\w+)\])?", name.strip()).groups()
+        kind = (S if base == "char" else P) if "*" in pointers else TYPES[base]
+        yield name, kind * (8 if size == "CT_MAX_DIMS" else int(size)) if size else kind
+
+
+def structs(path):
+    """ct_mha_opts becomes MhaOpts, case_line CaseLine."""
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+    for body, name in re.findall(r"typedef struct\s*(?:\w+\s*)?\{(.*?)\}\s*(\w+);", text, re.S):
+        fields = [f for line in body.split(";") if line.strip() for f in field(line.strip())]
+        title = name.removeprefix("ct_").title().replace("_", "")
+        TYPES[name] = globals()[title] = struct(title, **dict(fields))
+
+
+for header in ("types", "context", "scope", "autograd", "nn", "optim", "io"):
+    structs(ROOT / "include" / "cotangent" / f"{header}.h")
+structs(ROOT / "tests" / "cases.h")
 CASE_INPUTS = 6
 
 
@@ -69,14 +72,14 @@ declare(
     ct_mha_forward=(MhaOut, P, P, P, P, MhaCall), ct_encoder_layer_forward=(LayerOut, P, P, MhaCall),
     ct_decoder_layer_forward=(LayerOut, P, P, P, MhaCall, MhaCall),
     ct_module_next=(B, P, P), ct_module_get=(P, P, S), ct_module_free=(None, P), ct_init_normal=(B, P, D, D),
-    ct_sgd_new=(P, P, SgdOpts), ct_adam_new=(P, P, AdamOpts), ct_adamw_new=(P, P, AdamOpts), ct_optim_step=(B, P),
-    ct_optim_set_lr=(None, P, D), ct_optim_zero_grad=(None, P), ct_clip_grad_norm=(D, P, D), ct_lr_cosine=(D, CosineOpts, L),
+    ct_sgd_new=(P, P, SgdOpts), ct_adam_new=(P, P, AdamwOpts), ct_adamw_new=(P, P, AdamwOpts), ct_optim_step=(B, P),
+    ct_optim_set_lr=(None, P, D), ct_optim_zero_grad=(None, P), ct_clip_grad_norm=(D, P, D), ct_lr_cosine=(D, LrCosineOpts, L),
     ct_save=(B, P, S, P), ct_load=(B, P, S, LoadOpts),
 )
 declare(
     cases,
     case_count=(I,), case_at=(C.POINTER(CaseLine), I), case_variants=(I, P), case_inputs=(I, P, I, L, P),
-    case_build=(B, P, P, I, BuildOpts, P), case_run=(P, P, P, P),
+    case_build=(B, P, P, I, CaseBuildOpts, P), case_run=(P, P, P, P),
 )
 
 
@@ -158,7 +161,7 @@ def case_inputs(context, line, variant, scale, dtype, seed, single):
     specs, pointers = (CaseInput * CASE_INPUTS)(), (P * CASE_INPUTS)()
     n = cases.case_inputs(C.byref(line), variant, scale, specs)
     assert n >= 0, "inputs that cannot be read: " + case_text(line, variant)
-    cases.case_build(context.pointer, specs, n, BuildOpts(dtype, 0, seed, single), pointers)
+    cases.case_build(context.pointer, specs, n, CaseBuildOpts(dtype, 0, seed, single), pointers)
     context.check()
     return pointers, [specs[i].kind in b"RD" for i in range(n)]
 

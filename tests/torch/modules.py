@@ -86,8 +86,8 @@ def make(case):
                                          kdim=kdim, vdim=vdim, batch_first=True)
         case "encoder_layer" | "decoder_layer" as kind:
             layer = nn.TransformerEncoderLayer if kind == "encoder_layer" else nn.TransformerDecoderLayer
-            return layer(g("embed_dim"), g("num_heads"), g("hidden") or 4 * g("embed_dim"), 0.0, ACTIVATIONS[g("activation")], g("eps") or 1e-5,
-                         batch_first=True, norm_first=bool(g("norm_first")), bias=bias)
+            return layer(g("embed_dim"), g("num_heads"), g("hidden") or 4 * g("embed_dim"), 0.0, ACTIVATIONS[g("activation")],
+                         g("eps") or 1e-5, batch_first=True, norm_first=bool(g("norm_first")), bias=bias)
     raise ValueError(case["kind"])
 
 
@@ -117,9 +117,10 @@ def draw(case, seed, parameters):
     generator = torch.Generator().manual_seed(seed)
     b, t, s = case.get("B", 2), case.get("T", 1), case.get("S", 1)
     randn = lambda *shape: torch.randn(shape, generator=generator)
-    params = {name: randn(*p.shape) * (0.5 if p.ndim < 2 else 1 / math.sqrt(p.shape[-1])) + ("norm" in name or "norm" in case["kind"]) * (p.ndim < 2)
-              for name, p in parameters}
     kind = case["kind"]
+    params = {}
+    for name, p in parameters:
+        params[name] = randn(*p.shape) * (0.5 if p.ndim < 2 else 1 / math.sqrt(p.shape[-1])) + (p.ndim < 2 and "norm" in kind + name)
     if kind == "embedding":
         inputs = {"x": torch.randint(case["num_embeddings"], (b, t), generator=generator)}
     elif kind == "mha":
@@ -205,7 +206,8 @@ def forward(case, params, inputs):
         t, s = x.shape[1], memory.shape[1]
         weights_of(module.self_attn, case, "", found, "self_weights")
         weights_of(module.multihead_attn, case, "cross_", found, "cross_weights")
-        return {"out": call(x, memory, tgt_mask=torch_mask(case, inputs, "", t, t), memory_mask=torch_mask(case, inputs, "cross_", t, s))} | found
+        masks = dict(tgt_mask=torch_mask(case, inputs, "", t, t), memory_mask=torch_mask(case, inputs, "cross_", t, s))
+        return {"out": call(x, memory, **masks)} | found
     return {"out": call(inputs["x"])}
 
 
@@ -218,6 +220,7 @@ def answer(case, params, inputs, seed, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed + 1)
     cotangents = {k: torch.randn(v.shape, generator=generator) for k, v in outputs.items() if v.requires_grad}
     leaves = params | {k: v for k, v in inputs.items() if real(v)}
-    grads = torch.autograd.grad([outputs[k] for k in cotangents], list(leaves.values()), [g.to(dtype) for g in cotangents.values()], allow_unused=True)
+    seeds = [g.to(dtype) for g in cotangents.values()]
+    grads = torch.autograd.grad([outputs[k] for k in cotangents], list(leaves.values()), seeds, allow_unused=True)
     return {k: v.detach() for k, v in outputs.items()}, cotangents, \
         {k: torch.zeros_like(v) if d is None else d for (k, v), d in zip(leaves.items(), grads)}

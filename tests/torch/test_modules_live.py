@@ -18,7 +18,8 @@ def given():
     """The sizes and masks that must be there."""
     sizes = [dict(B=3, T=4, embed_dim=8, num_heads=2), dict(B=2, T=10, embed_dim=512, num_heads=8),
              dict(B=1, T=3, S=7, embed_dim=32, num_heads=4, cross=1), dict(B=2, T=8, S=12, embed_dim=512, num_heads=8, cross=1)]
-    calls = [{}, dict(no_bias=1), dict(causal=1), dict(key_mask=1, need_weights=1), dict(key_mask=1, causal=1, mask="ts", need_weights=1, per_head=1),
+    calls = [{}, dict(no_bias=1), dict(causal=1), dict(key_mask=1, need_weights=1),
+             dict(key_mask=1, causal=1, mask="ts", need_weights=1, per_head=1),
              dict(all_masked=1), dict(all_masked=1, need_weights=1)]
     calls += [dict(mask=mask, mask_float=real, need_weights=1) for mask in ("ts", "b11s", "b1ts", "bhts") for real in (0, 1)]
     return [dict(kind="mha") | size | call for size in sizes for call in calls]
@@ -33,8 +34,8 @@ def mask_options(r, prefix=""):
 def random_mha(seed):
     r = random.Random(seed)
     heads = r.choice([1, 2, 3, 4, 8])
-    case = dict(kind="mha", B=r.randint(1, 4), T=r.randint(1, 17), S=r.randint(1, 17), embed_dim=heads * r.choice([1, 2, 5, 8, 16]), num_heads=heads,
-                cross=r.randint(0, 1), no_bias=r.randint(0, 1)) | mask_options(r)
+    case = dict(kind="mha", B=r.randint(1, 4), T=r.randint(1, 17), S=r.randint(1, 17), num_heads=heads,
+                embed_dim=heads * r.choice([1, 2, 5, 8, 16]), cross=r.randint(0, 1), no_bias=r.randint(0, 1)) | mask_options(r)
     if case["cross"]:
         case |= dict(kdim=r.choice([0, 0, 5, 24]), vdim=r.choice([0, 0, 7, 33]))
         case["same_kv"] = int(case["kdim"] == 0 and case["vdim"] == 0 and r.random() < 0.5)
@@ -50,8 +51,8 @@ def random_mha(seed):
 def random_layer(kind, seed):
     r = random.Random(seed)
     heads = r.choice([1, 2, 4])
-    case = dict(kind=kind, B=r.randint(1, 3), T=r.randint(1, 11), S=r.randint(1, 11), embed_dim=heads * r.choice([4, 8, 11]), num_heads=heads,
-                hidden=r.choice([0, 7, 40]), activation=r.randint(0, 3), norm_first=r.randint(0, 1), no_bias=int(r.random() < 0.3),
+    case = dict(kind=kind, B=r.randint(1, 3), T=r.randint(1, 11), S=r.randint(1, 11), num_heads=heads,
+                embed_dim=heads * r.choice([4, 8, 11]), hidden=r.choice([0, 7, 40]), activation=r.randint(0, 3), norm_first=r.randint(0, 1), no_bias=int(r.random() < 0.3),
                 eps=r.choice([0, 1e-3])) | mask_options(r)
     return case | mask_options(r, "cross_") if kind == "decoder_layer" else case
 
@@ -97,8 +98,9 @@ def set_parameters(context, module, params, tmp_path):
 
 
 def ours_forward(case, module, x):
-    call = lambda prefix: ct.MhaCall(mask=x.get(prefix + "mask"), key_mask=x.get(prefix + "key_mask"), causal=case.get(prefix + "causal", 0),
-                                     need_weights=case.get(prefix + "need_weights", 0), per_head=case.get(prefix + "per_head", 0))
+    flags = ("causal", "need_weights", "per_head")
+    call = lambda prefix: ct.MhaCall(mask=x.get(prefix + "mask"), key_mask=x.get(prefix + "key_mask"),
+                                     **{flag: case.get(prefix + flag, 0) for flag in flags})
     if case["kind"] == "mha":
         k = x.get("k")
         return lib.ct_mha_forward(module, x["q"], k, x.get("v", k), call(""))
@@ -180,14 +182,14 @@ def test_optimiser(context, tmp_path, kind, opts, extra, clip, dtype):
     set_parameters(context, module, params, tmp_path)
     leaves = {k: v.double().requires_grad_() for k, v in params.items()}
     theirs = torch_optimiser(kind, dict(opts), leaves, extra)
-    struct = ct.SgdOpts if kind == "sgd" else ct.AdamOpts
+    struct = ct.SgdOpts if kind == "sgd" else ct.AdamwOpts
     fields = dict(opts) | (dict(decay_matrices_only=1) if extra.get("matrices_only") else {})
     ours = context.check(getattr(lib, f"ct_{kind}_new")(module, struct(**fields)))
     names = context.parameters(module)
     generator = torch.Generator().manual_seed(5)
     for step in range(6):
         if extra.get("schedule"):
-            cosine = ct.CosineOpts(peak=0.02, floor=0.001, warmup=2, total=6)
+            cosine = ct.LrCosineOpts(peak=0.02, floor=0.001, warmup=2, total=6)
             rate = lib.ct_lr_cosine(cosine, step)
             lib.ct_optim_set_lr(ours, rate)
             for group in theirs.param_groups:
@@ -213,7 +215,7 @@ def test_optimiser(context, tmp_path, kind, opts, extra, clip, dtype):
 
 
 def test_cosine_schedule():
-    cosine = ct.CosineOpts(peak=3.0, floor=0.5, warmup=4, total=20)
+    cosine = ct.LrCosineOpts(peak=3.0, floor=0.5, warmup=4, total=20)
     rates = [lib.ct_lr_cosine(cosine, step) for step in range(25)]
     for step in range(4):
         assert rates[step] == pytest.approx(3.0 * (step + 1) / 5)
@@ -256,7 +258,8 @@ def test_state_dict_round_trip(context, tmp_path, case, dtype):
 @pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_dtypes_are_converted(context, tmp_path, stored):
     module = ours_new(context, dict(kind="linear", in_features=33, out_features=5), torch.float32)
-    state = {"weight": (torch.randn(5, 33) * 10.0 ** torch.randint(-7, 4, (5, 33))).to(stored), "bias": torch.tensor([0.0, -0.0, float("inf"), float("nan"), 1]).to(stored)}
+    weight = torch.randn(5, 33) * 10.0 ** torch.randint(-7, 4, (5, 33))
+    state = {"weight": weight.to(stored), "bias": torch.tensor([0.0, -0.0, float("inf"), float("nan"), 1]).to(stored)}
     set_parameters(context, module, state, tmp_path)
     for name, v in state.items():
         got = context.value(lib.ct_module_get(module, name.encode()))
