@@ -52,7 +52,8 @@ def random_layer(kind, seed):
     r = random.Random(seed)
     heads = r.choice([1, 2, 4])
     case = dict(kind=kind, B=r.randint(1, 3), T=r.randint(1, 11), S=r.randint(1, 11), num_heads=heads,
-                embed_dim=heads * r.choice([4, 8, 11]), hidden=r.choice([0, 7, 40]), activation=r.randint(0, 3), norm_first=r.randint(0, 1), no_bias=int(r.random() < 0.3),
+                embed_dim=heads * r.choice([4, 8, 11]), hidden=r.choice([0, 7, 40]), activation=r.randint(0, 3), norm_first=r.randint(0, 1),
+                no_bias=int(r.random() < 0.3),
                 eps=r.choice([0, 1e-3])) | mask_options(r)
     return case | mask_options(r, "cross_") if kind == "decoder_layer" else case
 

@@ -66,7 +66,7 @@ def compare(context, index, variant, dtype, seed, scale):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
-@pytest.mark.parametrize("index, variant", walk())
+@pytest.mark.parametrize("index, variant", list(walk()))
 def test_op(context, index, variant, dtype):
     for scale, seed in enumerate(SEEDS, 1):
         scope = ct.lib.ct_scope_open(context.pointer)
