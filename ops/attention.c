@@ -55,7 +55,8 @@ static bool kept(ct_context *context, const ct_attention_opts *opts, int64_t t, 
 
 /* x (B, H, S, d) with zeros for the keys that are hidden, whatever stands there: their gradients are zeros, and no product sees them. */
 static ct_tensor *seen(ct_tensor *x, ct_tensor *keys) {
-    return ct_where(ct_view(ct_contiguous(keys), CT_SHAPE(keys->shape.dim[0], 1, keys->shape.dim[1], 1)), x, ct_zeros(x->context, x->dtype, CT_SCALAR));
+    return ct_where(ct_view(ct_contiguous(keys), CT_SHAPE(keys->shape.dim[0], 1, keys->shape.dim[1], 1)), x,
+                    ct_zeros(x->context, x->dtype, CT_SCALAR));
 }
 
 /* Written out, so that the weights are a tensor like any other. */

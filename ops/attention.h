@@ -13,28 +13,29 @@ typedef struct {
 /* A (B, H, T, d) tensor where it lies; also a mask, whose strides are 0 where it repeats. */
 typedef struct {
     char *data;
-    int64_t stride[4];   /* in elements */
+    int64_t stride[4]; /* in elements */
 } attention_part;
 
 typedef struct {
     attention_attrs set;
-    double score_scale;                              /* of q k^T: scale / log 2, as weights are made by 2^score */
+    double score_scale; /* of q k^T: scale / log 2, as weights are made by 2^score */
     const ct_kernels *k;
-    int64_t size;                                    /* of an element, in bytes */
+    int64_t size; /* of an element, in bytes */
     int64_t batch, heads, kv_heads, group, t, s, d, dv;
-    attention_part q, key, value, out, mask, keys;   /* keys is (B, 1, 1, S); data NULL: no such mask */
+    attention_part q, key, value, out, mask, keys; /* keys is (B, 1, 1, S); data NULL: no such mask */
     bool mask_is_bool;
-    char *max, *inverse;                             /* (B, H, T): of each query's scores, and 1 / sum 2^(score - max) */
+    char *max, *inverse; /* (B, H, T): of each query's scores, and 1 / sum 2^(score - max) */
 } attention;
 
-enum { ATTENTION_INPUTS = 5 };   /* q, k, v, mask, key mask */
+enum { ATTENTION_INPUTS = 5, ATTENTION_FEW = 2 }; /* inputs: q, k, v, mask, key mask */
 
 attention attention_of(const ct_call *c, ct_tensor *out, ct_tensor *stats);
-attention_part attention_part_of(const ct_tensor *x, ct_shape shape);   /* x broadcast to four dims */
+attention_part attention_part_of(const ct_tensor *x, ct_shape shape); /* x broadcast to four dims */
 /* A new (B, H, T, n), in memory (B, T, H, n) where x is: heads that were split without moving can then be joined so. */
 ct_tensor *attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n);
 
-ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs);   /* the op; no shape is checked */
+ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs); /* the op; no shape is checked */
+bool attention_few(ct_context *context, const attention *a); /* its forward for ATTENTION_FEW queries or less */
 bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad);
 
 static inline int64_t attention_min(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -42,10 +43,13 @@ static inline int64_t attention_pieces(int64_t n, int64_t size) { return n / siz
 static inline int64_t attention_up(int64_t n, int64_t size) { return attention_pieces(n, size) * size; }
 
 /* Asks for part i of n of the rows [first, first + rows) of x, which are soon read. */
-void attention_fetch(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols, int64_t i, int64_t n);
+void attention_fetch(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols, int64_t i,
+                     int64_t n);
 
 /* How many lanes of a panel to compute for n in use. */
-static inline int64_t attention_width(const attention *a, int64_t n) { return n <= a->k->attention.lanes ? a->k->attention.lanes : a->k->gemm.nr; }
+static inline int64_t attention_width(const attention *a, int64_t n) {
+    return n <= a->k->attention.lanes ? a->k->attention.lanes : a->k->gemm.nr;
+}
 
 static inline char *attention_at(const attention *a, attention_part x, int64_t b, int64_t h, int64_t row, int64_t col) {
     return x.data + (b * x.stride[0] + h * x.stride[1] + row * x.stride[2] + col * x.stride[3]) * a->size;
@@ -61,21 +65,26 @@ typedef struct {
     int64_t row, col;
 } attention_rows;
 attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols, char *stage);
-bool attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n);        /* does the key mask hide some of these? */
+bool attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n); /* does the key mask hide some of these? */
 bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n);
 
 /* Panels of `lanes` columns each, packed as a product's B: panel i holds columns i nr on. x is rows x columns with those steps. */
-void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed, int64_t packed_rows);
+void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
+                      int64_t packed_rows);
 /* Panels of mr rows each, packed as a product's A; panel i holds rows i mr on, packed_cols columns each. */
-void attention_pack_a(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed, int64_t packed_cols);
+void attention_pack_a(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
+                      int64_t packed_cols);
 
 /* c[m][width] = or += alpha A B: A packed as above, B one panel of k rows. c's rows are c_row apart. */
-void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const char *packed_a, int64_t packed_cols, const char *panel,
-                       double alpha, bool add, char *c, int64_t c_row);
+void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const char *packed_a, int64_t packed_cols,
+                       const char *panel, double alpha, bool add, char *c, int64_t c_row);
 
 /* Hides what the masks hide in the scores of queries q0 ... q0 + nq - 1 and keys k0 ... k0 + nk - 1 of one head, and adds a float mask.
  * Rows are queries and lanes keys, or, `turned`, rows keys and lanes queries. bias has room for a panel, stage for nr rows of nk. */
-void attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *panel, char *bias,
-                     char *stage);
+void attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *panel,
+                     char *bias, char *stage);
+
+/* The same for one query and its first n keys: a row of scores, as panels of whole rows; bias is as long. */
+void attention_mask_row(const attention *a, int64_t b, int64_t h, int64_t t, int64_t n, char *scores, char *bias);
 
 #endif

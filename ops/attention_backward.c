@@ -21,32 +21,34 @@
 #include "update.h"
 
 enum {
-    RANGE = 512, RANGE_BYTES = 640 << 10,   /* keys of a cell, and what they may take packed */
-    CELLS = 16,                             /* in a step, where that many can be */
-    QUERIES = 120, KEYS = 128,              /* a block's; 120 is a multiple of every mr */
-    PARTS = 8,                              /* sums of a shared mask's gradient */
+    RANGE = 512,
+    RANGE_BYTES = 640 << 10, /* keys of a cell, and what they may take packed */
+    CELLS = 16,              /* in a step, where that many can be */
+    QUERIES = 120,
+    KEYS = 128, /* a block's; 120 is a multiple of every mr */
+    PARTS = 8,  /* sums of a shared mask's gradient */
 };
 
 typedef struct {
     attention a;
     attention_part g, dq, dk, dv, dmask;
-    int64_t mask_dims[4];               /* of the mask's gradient; 1 where it repeats */
-    int64_t part;                       /* elements from one part of dmask to the next */
-    int64_t tn, sn, tr, sr;             /* ranges of queries and of keys, and their lengths */
-    int64_t step, steps, keys;          /* of all cells; keys of a block */
-    int64_t shared_b, shared_h, parts;  /* batches and key heads that share a mask's gradient, in so many pieces */
-    bool shared_cells, add;             /* one piece does all cells of a head; gradients hold something */
+    int64_t mask_dims[4];              /* of the mask's gradient; 1 where it repeats */
+    int64_t part;                      /* elements from one part of dmask to the next */
+    int64_t tn, sn, tr, sr;            /* ranges of queries and of keys, and their lengths */
+    int64_t step, steps, keys;         /* of all cells; keys of a block */
+    int64_t shared_b, shared_h, parts; /* batches and key heads that share a mask's gradient, in so many pieces */
+    bool shared_cells, add;            /* one piece does all cells of a head; gradients hold something */
     char *scratch;
     size_t bytes;
 } backward;
 
 /* A worker's scratch. Packed as A: ..._a, as B: ..._b. */
 typedef struct {
-    char *kt_b, *vt_b, *k_b;            /* keys (d, keys), values (dv, keys), keys (keys, d): of a range */
-    char *dkt, *dvt;                    /* panels of keys: (d, nr), (dv, nr) */
-    char *q_a, *g_a, *qt_a, *gt_a;      /* a block of queries (queries, d), of dO (queries, dv); the same turned */
-    char *dq, *dot;                     /* (queries, d), (queries) */
-    char *s, *dp, *ds_a;                /* panels (queries, nr); dS (queries, keys of a block) */
+    char *kt_b, *vt_b, *k_b;       /* keys (d, keys), values (dv, keys), keys (keys, d): of a range */
+    char *dkt, *dvt;               /* panels of keys: (d, nr), (dv, nr) */
+    char *q_a, *g_a, *qt_a, *gt_a; /* a block of queries (queries, d), of dO (queries, dv); the same turned */
+    char *dq, *dot;                /* (queries, d), (queries) */
+    char *s, *dp, *ds_a;           /* panels (queries, nr); dS (queries, keys of a block) */
     char *bias, *stage, *drop, *ones, *sums;
 } room;
 
@@ -54,7 +56,8 @@ static int64_t columns(const attention *a) { return attention_up(a->d, a->k->gem
 
 static room rooms(const backward *f, char *base, size_t *used) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, keys = attention_up(f->sr, nr), rows = attention_up(attention_min(QUERIES, f->tr), mr);
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, keys = attention_up(f->sr, nr),
+                  rows = attention_up(attention_min(QUERIES, f->tr), mr);
     const int64_t d = attention_up(a->d, mr), dv = attention_up(a->dv, mr);
     const bool dropped = a->set.dropout > 0;
     room r;
@@ -83,7 +86,8 @@ static room rooms(const backward *f, char *base, size_t *used) {
 /* ---- one panel of keys ---- */
 
 /* dmask += dS, summed where the mask repeats. */
-static void add_mask(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, const char *ds, int64_t part) {
+static void add_mask(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, const char *ds,
+                     int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, row = f->dmask.stride[2], col = f->dmask.stride[3];
     char *to = attention_at(a, f->dmask, b, h, q0, k0) + part * f->part * a->size;
@@ -107,8 +111,8 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
 
 /* Queries q0 + first ... q0 + nq - 1 against the panel of keys from k0 on, which is panel `panel` of its range and starts at column col of
  * its block. Leaves dS packed in ds_a. */
-static void panel_of_keys(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk,
-                          int64_t panel, int64_t col, int64_t part) {
+static void panel_of_keys(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t first, int64_t k0,
+                          int64_t nk, int64_t panel, int64_t col, int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
     const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
@@ -139,7 +143,8 @@ static void add_queries(const backward *f, const room *r, int64_t q0, int64_t nq
     }
 }
 
-static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t next, int64_t part) {
+static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t next,
+                  int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, panels = attention_pieces(nk, nr);
     const attention_part *q = &a->q, *g = &f->g, *o = &a->out;
@@ -158,7 +163,7 @@ static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_
             for (int64_t i = 0; i < nq; i++)
                 a->k->dropout(n, ((b * a->heads + h) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
                               r->drop + i * f->keys * a->size);
-        for (int64_t p = 0; p < n; p += nr) {   /* queries before the panel's first key see none of it */
+        for (int64_t p = 0; p < n; p += nr) { /* queries before the panel's first key see none of it */
             const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
             if (first < nq) panel_of_keys(f, r, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
             attention_fetch(a, *q, b, h, q0 + nq, next, a->d, (j + p) / nr, panels);
@@ -191,7 +196,8 @@ static void unpack(const backward *f, const char *panels, int64_t n, attention_p
     const int64_t nr = a->k->gemm.nr;
     if (!to.data) return;
     for (int64_t i = 0; i < nk; i += nr)
-        a->k->attention.transpose(n, attention_min(nr, nk - i), panels + i * n * a->size, attention_at(a, to, b, kv, k0 + i, 0), to.stride[2], f->add);
+        a->k->attention.transpose(n, attention_min(nr, nk - i), panels + i * n * a->size, attention_at(a, to, b, kv, k0 + i, 0),
+                                  to.stride[2], f->add);
 }
 
 static void cell(const backward *f, const room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
@@ -223,7 +229,8 @@ static void cells_task(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t i = item % cells, part = item / cells % f->parts, own = item / cells / f->parts;
         for (int64_t n = shared * part / f->parts; n < shared * (part + 1) / f->parts; n++) {
             const int64_t b = f->shared_b > 1 ? n / f->shared_h : own / own_h, kv = f->shared_h > 1 ? n % f->shared_h : own % own_h;
-            if (f->shared_cells) for (int64_t c = 0; c < f->tn; c++) cell(f, &r, b, kv, c, part);
+            if (f->shared_cells)
+                for (int64_t c = 0; c < f->tn; c++) cell(f, &r, b, kv, c, part);
             else cell(f, &r, b, kv, i, part);
         }
     }
@@ -284,7 +291,7 @@ bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     if (c->wants[3]) {
         f.mask_dims[0] = f.mask_dims[1] = f.mask_dims[2] = f.mask_dims[3] = 1;
         for (int d = 0; d < mask->shape.ndim; d++) f.mask_dims[4 - mask->shape.ndim + d] = mask->shape.dim[d];
-        f.dmask.data = a->q.data;   /* there will be one */
+        f.dmask.data = a->q.data; /* there will be one */
     }
     if (!empty) choose(&f);
     for (int i = 0; i < 3; i++)

@@ -14,19 +14,19 @@
 #include <math.h>
 #include <string.h>
 
-enum { RANGE = 512, RANGE_BYTES = 256 << 10, KEYS = 120 };   /* queries of a piece, what they may take packed; keys of a block */
+enum { RANGE = 512, RANGE_BYTES = 256 << 10, KEYS = 120 }; /* queries of a piece, what they may take packed; keys of a block */
 
 typedef struct {
     attention a;
-    int64_t range, ranges, keys;   /* queries in a piece, pieces in a head, keys in a block */
+    int64_t range, ranges, keys; /* queries in a piece, pieces in a head, keys in a block */
     char *scratch;
-    size_t bytes;                  /* of one worker */
+    size_t bytes; /* of one worker */
 } forward;
 
 /* A worker's scratch. */
 typedef struct {
-    char *q, *o, *max, *sum;   /* panels of queries (d, nr), of outputs (dv, nr), and of their lanes (nr) */
-    char *k, *v;               /* a block of keys (keys, d) and of values (dv, keys), each packed as an A */
+    char *q, *o, *max, *sum; /* panels of queries (d, nr), of outputs (dv, nr), and of their lanes (nr) */
+    char *k, *v;             /* a block of keys (keys, d) and of values (dv, keys), each packed as an A */
     char *s, *bias, *stage, *ones;
 } room;
 
@@ -43,7 +43,7 @@ static room rooms(const forward *f, char *base, size_t *used) {
     r.v = attention_carve(a, base, used, attention_up(a->dv, mr), keys);
     r.s = attention_carve(a, base, used, keys, nr);
     r.bias = attention_carve(a, base, used, keys, nr);
-    const size_t shared = *used;   /* a block's rows are staged before its scores, whose masks and dropout are */
+    const size_t shared = *used; /* a block's rows are staged before its scores, whose masks and dropout are */
     r.stage = attention_carve(a, base, used, a->keys.data ? keys : 0, a->d > a->dv ? a->d : a->dv);
     size_t other = shared;
     attention_carve(a, base, &other, staged ? nr : 0, keys);
@@ -75,7 +75,8 @@ static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t
     attention_product(a, a->dv, width, nk, r->v, packed, r->s, 1, true, o, nr);
 }
 
-static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t next) {
+static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk,
+                        int64_t next) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, kv = h / a->group, panels = attention_pieces(nq, nr);
     attention_rows rows = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
@@ -120,7 +121,7 @@ static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
     if (a->set.dropout > 0) a->k->fill(f->keys, 1, r.ones);
     const int64_t count = a->batch * a->heads;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t head = i % count, q0 = (f->ranges - 1 - i / count) * f->range;   /* causal: the longest first */
+        const int64_t head = i % count, q0 = (f->ranges - 1 - i / count) * f->range; /* causal: the longest first */
         attend(f, &r, head / a->heads, head % a->heads, q0, attention_min(f->range, a->t - q0));
     }
 }
@@ -153,6 +154,7 @@ static ct_tensor *attention_forward(ct_call *c) {
     if (!stats) return NULL;
     c->saved[0] = stats;
     forward f = {.a = attention_of(c, out, stats)};
+    if (f.a.t <= ATTENTION_FEW) return stats->numel == 0 || attention_few(c->context, &f.a) ? out : NULL;
     return run(c->context, &f) ? out : NULL;
 }
 
@@ -162,4 +164,6 @@ static const ct_op fused = {.name = "attention",
                             .backward = attention_backward,
                             .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
 
-ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs) { return ct_apply(&fused, in, ATTENTION_INPUTS, attrs); }
+ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs) {
+    return ct_apply(&fused, in, ATTENTION_INPUTS, attrs);
+}

@@ -67,7 +67,8 @@ bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n) {
     return true;
 }
 
-attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols, char *stage) {
+attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols,
+                              char *stage) {
     if (!attention_hides(a, b, k0, n)) return (attention_rows){attention_at(a, x, b, h, k0, 0), x.stride[2], x.stride[3]};
     const bool *seen = key_mask(a, b, k0);
     for (int64_t i = 0; i < n; i++) {
@@ -81,30 +82,33 @@ attention_rows attention_seen(const attention *a, attention_part x, int64_t b, i
 
 /* ---- packing, products ---- */
 
-void attention_fetch(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols, int64_t i, int64_t n) {
+void attention_fetch(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols, int64_t i,
+                     int64_t n) {
     if (!x.data || x.stride[3] != 1 || rows <= 0) return;
     const int64_t from = rows * i / n, to = rows * (i + 1) / n;
     a->k->attention.fetch(to - from, cols, attention_at(a, x, b, h, first + from, 0), x.stride[2]);
 }
 
-void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed, int64_t packed_rows) {
+void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
+                      int64_t packed_rows) {
     const int64_t nr = a->k->gemm.nr;
     for (int64_t i = 0; i < cols; i += nr)
         a->k->gemm.pack_b(rows, attention_min(nr, cols - i), x + i * col * a->size, row, col, packed + i * packed_rows * a->size);
 }
 
-void attention_pack_a(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed, int64_t packed_cols) {
+void attention_pack_a(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
+                      int64_t packed_cols) {
     const int64_t mr = a->k->gemm.mr;
     for (int64_t i = 0; i < rows; i += mr)
         a->k->gemm.pack_a(attention_min(mr, rows - i), cols, x + i * row * a->size, row, col, packed + i * packed_cols * a->size);
 }
 
-void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const char *packed_a, int64_t packed_cols, const char *panel,
-                       double alpha, bool add, char *c, int64_t c_row) {
+void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const char *packed_a, int64_t packed_cols,
+                       const char *panel, double alpha, bool add, char *c, int64_t c_row) {
     const int64_t mr = a->k->gemm.mr;
     for (int64_t i = 0; i < m; i += mr)
-        a->k->gemm.tile(attention_min(mr, m - i), width, k, packed_a + i * packed_cols * a->size, panel, alpha, add, c + i * c_row * a->size,
-                        c_row, 1);
+        a->k->gemm.tile(attention_min(mr, m - i), width, k, packed_a + i * packed_cols * a->size, panel, alpha, add,
+                        c + i * c_row * a->size, c_row, 1);
 }
 
 /* ---- masks on a panel ---- */
@@ -114,7 +118,8 @@ static void hide(const attention *a, const char *mask, int64_t stride, int64_t n
 }
 
 /* The mask of these queries and keys as a panel of what is to be added. */
-static void mask_panel(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *bias, char *stage) {
+static void mask_panel(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *bias,
+                       char *stage) {
     const int64_t *stride = a->mask.stride, across = stride[2], along = stride[3];
     const int64_t size = a->mask_is_bool ? 1 : a->size, nr = a->k->gemm.nr;
     const char *mask = a->mask.data + (b * stride[0] + h * stride[1] + q0 * across + k0 * along) * size;
@@ -129,8 +134,8 @@ static void mask_panel(const attention *a, int64_t b, int64_t h, int64_t q0, int
     }
 }
 
-void attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *panel, char *bias,
-                     char *stage) {
+void attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *panel,
+                     char *bias, char *stage) {
     const ct_attention_kernels *f = &a->k->attention;
     const int64_t rows = turned ? nk : nq, width = attention_width(a, turned ? nq : nk), nr = a->k->gemm.nr;
     if (a->mask.data) {
@@ -150,4 +155,20 @@ void attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64
         hide(a, (const char *)key_mask(a, b, k0), a->keys.stride[3], nk, bias);
         f->bias(rows, width, panel, bias, 0);
     }
+}
+
+void attention_mask_row(const attention *a, int64_t b, int64_t h, int64_t t, int64_t n, char *scores, char *bias) {
+    const ct_attention_kernels *f = &a->k->attention;
+    const int64_t nr = a->k->gemm.nr, rows = attention_pieces(n, nr), *stride = a->mask.stride;
+    if (a->mask.data) {
+        const char *mask = a->mask.data + (b * stride[0] + h * stride[1] + t * stride[2]) * (a->mask_is_bool ? 1 : a->size);
+        a->k->fill(rows * nr, 0, bias);
+        if (a->mask_is_bool) hide(a, mask, stride[3], n, bias);
+        else a->k->copy2d(1, n, mask, n, stride[3], bias, n, 1, false);
+        f->bias(rows, nr, scores, bias, nr);
+    }
+    if (!attention_hides(a, b, 0, n)) return;
+    a->k->fill(rows * nr, 0, bias);
+    hide(a, (const char *)key_mask(a, b, 0), a->keys.stride[3], n, bias);
+    f->bias(rows, nr, scores, bias, nr);
 }

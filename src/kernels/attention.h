@@ -98,7 +98,10 @@ INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *
             store(s + i * NR + j * LANES, e);
             total[j] += e;
         }
-    for (int j = 0; j < vectors; j++) store(sum + j * LANES, grown ? load(sum + j * LANES) * factor[j] + total[j] : load(sum + j * LANES) + total[j]);
+    for (int j = 0; j < vectors; j++) {
+        const vec before = load(sum + j * LANES);
+        store(sum + j * LANES, (grown ? before * factor[j] : before) + total[j]);
+    }
     if (!grown) return;
     for (int64_t i = 0; i < d; i++)
         for (int j = 0; j < vectors; j++) store(out + i * NR + j * LANES, load(out + i * NR + j * LANES) * factor[j]);
@@ -119,7 +122,9 @@ INLINE void finish_rows(const int vectors, int64_t d, real *max, real *sum, real
     }
 }
 
-static void attention_finish(int64_t d, int64_t width, void *max, void *sum, void *out) { ATTENTION_ROWS(width, finish_rows, d, max, sum, out); }
+static void attention_finish(int64_t d, int64_t width, void *max, void *sum, void *out) {
+    ATTENTION_ROWS(width, finish_rows, d, max, sum, out);
+}
 
 /* ---- backward ---- */
 
@@ -139,8 +144,8 @@ static void attention_scores(int64_t rows, int64_t width, void *s, void *dp, con
 }
 
 /* LANES rows at a time: a vector of partial sums each, turned so that the sums of all are one vector. */
-static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row, int64_t a_col, const void *b_, int64_t b_row, int64_t b_col,
-                           void *y_) {
+static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row, int64_t a_col, const void *b_, int64_t b_row,
+                           int64_t b_col, void *y_) {
     const real *a = a_, *b = b_;
     real *y = y_;
     int64_t i = 0;

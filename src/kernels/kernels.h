@@ -71,7 +71,8 @@ typedef struct {
     /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and p (dp - dot[i]) in place of dp, 0 where p is */
     void (*scores)(int64_t rows, int64_t width, void *s, void *dp, const void *max, const void *inverse, const void *dot);
     /* y[i] = sum over j < n of a[i a_row + j a_col] b[...] */
-    void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, int64_t b_col, void *y);
+    void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, int64_t b_col,
+                 void *y);
     void (*transpose)(int64_t m, int64_t n, const void *panel, void *y, int64_t y_row, bool add);   /* y[j][i] = or += panel[i][j] */
     void (*fetch)(int64_t rows, int64_t n, const void *x, int64_t row);   /* asks for rows of n elements that will soon be read */
 } ct_attention_kernels;
