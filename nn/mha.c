@@ -23,7 +23,8 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
     if (!nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) || !nn_check_size(context, kind, "num_heads", o->num_heads, 1) ||
         !nn_check_size(context, kind, "num_kv_heads", o->num_kv_heads, 0) || !nn_check_size(context, kind, "kdim", o->kdim, 0) ||
         !nn_check_size(context, kind, "vdim", o->vdim, 0) || !nn_check_chance(context, kind, "dropout", o->dropout) ||
-        !nn_check_chance(context, kind, "out_dropout", o->out_dropout) || !nn_check_number(context, kind->name, "rope_base", o->rope_base) ||
+        !nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
+        !nn_check_number(context, kind->name, "rope_base", o->rope_base) ||
         !nn_check_number(context, kind->name, "qk_norm_eps", o->qk_norm_eps))
         return false;
     if (!o->num_kv_heads) o->num_kv_heads = o->num_heads;
@@ -37,8 +38,8 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name, o->num_heads,
                 o->num_kv_heads);
     else if (o->rope && o->embed_dim / o->num_heads % 2)
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: rope turns pairs, and head_dim, embed_dim %" PRId64 " over num_heads %" PRId64 ", is odd", kind->name,
-                o->embed_dim, o->num_heads);
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: rope turns pairs, and head_dim, embed_dim %" PRId64 " over num_heads %" PRId64 ", is odd",
+                kind->name, o->embed_dim, o->num_heads);
     else if (o->embed_dim > INT64_MAX / 3) ct_fail(context, CT_ERR_MEMORY, "%s: 3 embed_dim overflows", kind->name);
     else return true;
     return false;

@@ -54,7 +54,8 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
     const int64_t layers = nn_stack_layers(stack);
     int64_t made = 0;
     if (!caches || n != layers)
-        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_caches_new: room for %" PRId64 " caches, and %" PRId64 " layers", caches ? n : 0, layers);
+        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_caches_new: room for %" PRId64 " caches, and %" PRId64 " layers", caches ? n : 0,
+                       layers);
     for (ct_module *layer = first_layer(stack); layer && ct_ready(context); layer = layer->next) {
         ct_module *attention = ct_module_child(layer, "self_attn");
         caches[made++] = attention ? ct_kv_cache_new(attention, batch, max_length) : NULL;
@@ -77,8 +78,8 @@ static bool check(const ct_module *stack, const ct_stack_call *call) {
     for (ct_module *layer = call->caches ? first_layer(stack) : NULL; layer; layer = layer->next, i++) {
         if (!call->caches[i]) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the cache of layer %" PRId64 " is NULL", name, i);
         if (call->caches[i]->length != call->caches[0]->length)
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: the caches of layers 0 and %" PRId64 " have lengths %" PRId64 " and %" PRId64, name, i,
-                           call->caches[0]->length, call->caches[i]->length);
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: the caches of layers 0 and %" PRId64 " have lengths %" PRId64 " and %" PRId64,
+                           name, i, call->caches[0]->length, call->caches[i]->length);
     }
     return true;
 }

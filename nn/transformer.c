@@ -23,7 +23,8 @@ ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_ten
         !nn_layer_takes(transformer, tgt, "tgt"))
         return NULL;
     ct_context *context = transformer->context;
-    if (encoder.caches) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the encoder reads src whole, without caches", nn_kind_name(transformer));
+    if (encoder.caches)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the encoder reads src whole, without caches", nn_kind_name(transformer));
     ct_module *first = ct_module_child(transformer, "encoder"), *second = ct_module_child(transformer, "decoder");
     if (!first || !second) return NULL;
     ct_tensor *memory = ct_encoder_forward(first, src, encoder);

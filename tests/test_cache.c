@@ -110,7 +110,8 @@ static void cached(ct_mha_opts opts, int64_t piece, bool masks, bool weights) {
             call.cache = cache;
             ct_mha_out y = ct_mha_forward(mha, ct_narrow(x, 1, at, t), NULL, NULL, call);
             ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, at, t)), 1e-12);
-            if (weights && !extra) ck_assert_double_lt(distance(y.weights, ct_narrow(ct_narrow(whole.weights, 2, at, t), 3, 0, at + t)), 1e-12);
+            if (weights && !extra)
+                ck_assert_double_lt(distance(y.weights, ct_narrow(ct_narrow(whole.weights, 2, at, t), 3, 0, at + t)), 1e-12);
         }
         ck_assert_ptr_null(ct_mha_forward(mha, ct_narrow(x, 1, 0, 1), NULL, NULL, (ct_mha_call){.cache = cache}).out);
         expect(CT_ERR_SHAPE, "1 positions more than the 9 of 9", "");
@@ -208,7 +209,8 @@ START_TEST(a_failed_forward_leaves_the_cache) {
     ct_context *c = budget_context(&b);
     ct_module *layer = ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 96, .num_heads = 2, .rope = true, .dtype = CT_F64});
     ct_kv_cache *cache = ct_kv_cache_new(ct_module_child(layer, "self_attn"), 1, 12);
-    ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)), *whole = ct_encoder_layer_forward(layer, x, (ct_mha_call){.causal = true}).out, *y = NULL;
+    ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)), *whole = ct_encoder_layer_forward(layer, x, (ct_mha_call){.causal = true}).out,
+              *y = NULL;
     ct_mha_call call = {.causal = true, .cache = cache};
     ck_assert_ptr_nonnull(ct_encoder_layer_forward(layer, ct_narrow(x, 1, 0, 5), call).out);
     int64_t failures = 0;
@@ -272,13 +274,9 @@ START_TEST(a_token_allocates_nothing) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {rope_and_norms_are_their_ops,
-                                  rope_is_checked,
-                                  a_cache_changes_nothing,
-                                  caches_are_checked,
-                                  a_cache_may_outlive_its_module,
-                                  a_failed_forward_leaves_the_cache,
-                                  a_token_allocates_nothing,
-                                  NULL};
+    const TTest *const tests[] = {rope_and_norms_are_their_ops,   rope_is_checked,
+                                  a_cache_changes_nothing,        caches_are_checked,
+                                  a_cache_may_outlive_its_module, a_failed_forward_leaves_the_cache,
+                                  a_token_allocates_nothing,      NULL};
     return run_suite("cache", tests);
 }

@@ -116,8 +116,8 @@ CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_
  * fails leaves it as it was. After the first token the next ones, one at a time, without weights and in a scope of their own, ask
  * the allocator for nothing. It is the caller's to free, before the context. */
 CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
-CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache);                /* positions in it */
-CT_API bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length);       /* keeps the first ones; 0: as new. More than there are: CT_ERR_ARGUMENT */
+CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache); /* positions in it */
+CT_API bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length); /* keeps the first; more than there are: CT_ERR_ARGUMENT */
 CT_API void ct_kv_cache_free(ct_kv_cache *cache);
 
 /* ---- torch's TransformerEncoderLayer and TransformerDecoderLayer, batch first; the last options are those of later models ---- */
@@ -130,12 +130,12 @@ typedef struct {
     double eps; /* 0: 1e-5 */
     bool no_bias;
     ct_dtype dtype;
-    bool rms_norm;        /* RMSNorm for LayerNorm */
-    bool gated;           /* linear2(dropout(activation(gate(x)) linear1(x))), one child more, gate (hidden, embed_dim) */
-    int64_t num_kv_heads; /* of every attention; 0: num_heads */
+    bool rms_norm;               /* RMSNorm for LayerNorm */
+    bool gated;                  /* linear2(dropout(activation(gate(x)) linear1(x))), one child more, gate (hidden, embed_dim) */
+    int64_t num_kv_heads;        /* of every attention; 0: num_heads */
     bool rope, rope_interleaved; /* of self-attention, as in ct_mha_opts */
-    double rope_base;     /* 0: 10000 */
-    bool qk_norm;         /* of every attention, with this eps */
+    double rope_base;            /* 0: 10000 */
+    bool qk_norm;                /* of every attention, with this eps */
 } ct_layer_opts;
 CT_API ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts); /* self_attn, linear1, linear2, norm1, norm2 */
 CT_API ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts); /* and multihead_attn, norm3 */
@@ -154,9 +154,9 @@ CT_API ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64
 
 /* The same call for every layer, but for what is of each: */
 typedef struct {
-    ct_mha_call self, cross;     /* their cache and need_weights must not be set; an encoder has no cross */
-    ct_kv_cache *const *caches;  /* one for each layer's self-attention, all of one length; NULL: none */
-    ct_tensor **self_weights;    /* room for each layer's weights, which are then made; NULL: they are not */
+    ct_mha_call self, cross;    /* their cache and need_weights must not be set; an encoder has no cross */
+    ct_kv_cache *const *caches; /* one for each layer's self-attention, all of one length; NULL: none */
+    ct_tensor **self_weights;   /* room for each layer's weights, which are then made; NULL: they are not */
     ct_tensor **cross_weights;
 } ct_stack_call;
 CT_API ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call);                    /* (B, T, E) -> (B, T, E) */
@@ -183,17 +183,17 @@ CT_API ct_tensor *ct_combine_heads(ct_tensor *x);                  /* (B, H, T, 
 /* ---- modules of your own ---- */
 CT_API ct_module *ct_module_new(ct_context *context, const char *kind);
 CT_API ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x), void *self);
-CT_API ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor); /* takes it over and sets requires_grad; one tensor
-                                                                may have several names: it is counted, stepped and saved once */
+CT_API ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor); /* takes it over and sets requires_grad; one
+                                                                tensor may have several names: it is counted, stepped and saved once */
 CT_API ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child);  /* takes it over; returns the child */
 CT_API ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child);     /* "h": h.0, h.1, ... */
-CT_API ct_module *ct_module_child(ct_module *module, const char *name);                        /* "encoder.0"; no such child: CT_ERR_ARGUMENT */
-CT_API ct_tensor *ct_module_get(ct_module *module, const char *name);                          /* "layers.0.self_attn.in_proj_weight" */
+CT_API ct_module *ct_module_child(ct_module *module, const char *name); /* "encoder.0"; no such child: CT_ERR_ARGUMENT */
+CT_API ct_tensor *ct_module_get(ct_module *module, const char *name);   /* "layers.0.self_attn.in_proj_weight" */
 
 typedef struct {
-    const char *name;  /* the full name under the module iterated over; good until the next call */
+    const char *name; /* the full name under the module iterated over; good until the next call */
     ct_tensor *tensor;
-    ct_module *owner;  /* the module that holds it */
+    ct_module *owner; /* the module that holds it */
     uint64_t position[2];
     char buffer[256];
 } ct_param;

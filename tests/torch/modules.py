@@ -17,12 +17,13 @@ def text(case):
 
 
 class Mlp(nn.Module):
-    def __init__(self, dim, hidden, activation, bias):
+    def __init__(self, dim, hidden, activation, bias, gated):
         super().__init__()
         self.fc, self.proj, self.activation = nn.Linear(dim, hidden, bias), nn.Linear(hidden, dim, bias), ACTIVATIONS[activation]
+        self.gate = nn.Linear(dim, hidden, bias) if gated else None
 
     def forward(self, x):
-        return self.proj(self.activation(self.fc(x)))
+        return self.proj(self.activation(self.gate(x)) * self.fc(x) if self.gate else self.activation(self.fc(x)))
 
 
 class Positions(nn.Module):
@@ -38,27 +39,103 @@ class Positions(nn.Module):
         return x + self.weight[: x.shape[-2]].to(x)
 
 
-class GroupedAttention(nn.Module):
-    """What torch has no module for: fewer key/value heads than queries'. Parameters as nn.MultiheadAttention with kdim and vdim."""
+def rope(x, base, offset, interleaved):
+    """Rotary positions (Su et al. 2021) of x (..., T, d)."""
+    d = x.shape[-1]
+    angle = (torch.arange(x.shape[-2]) + offset).double()[:, None] * base ** (-torch.arange(0, d, 2).double() / d)
+    cos, sin = angle.cos().to(x), angle.sin().to(x)
+    a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
+    pair = a * cos - b * sin, a * sin + b * cos
+    return torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
 
-    def __init__(self, dim, heads, kv_heads, kdim, vdim, bias):
+
+class Attention(nn.Module):
+    """What torch has no module for: fewer key/value heads than queries', rotary positions, norms of heads. Parameters as those of
+    nn.MultiheadAttention, where the widths differ as with kdim and vdim."""
+
+    def __init__(self, case, rotary=True):
         super().__init__()
-        self.heads, self.kv_heads, width = heads, kv_heads, dim // heads * kv_heads
-        self.q_proj_weight = nn.Parameter(torch.empty(dim, dim))
-        self.k_proj_weight = nn.Parameter(torch.empty(width, kdim))
-        self.v_proj_weight = nn.Parameter(torch.empty(width, vdim))
+        g = lambda key, default=0: case.get(key) or default
+        dim, self.heads = g("embed_dim"), g("num_heads")
+        self.kv_heads, kdim, vdim, bias = g("num_kv_heads", self.heads), g("kdim", dim), g("vdim", dim), not g("no_bias")
+        width = dim // self.heads * self.kv_heads
+        if kdim == vdim == width == dim:
+            self.in_proj_weight = nn.Parameter(torch.empty(3 * dim, dim))
+        else:
+            self.q_proj_weight = nn.Parameter(torch.empty(dim, dim))
+            self.k_proj_weight = nn.Parameter(torch.empty(width, kdim))
+            self.v_proj_weight = nn.Parameter(torch.empty(width, vdim))
         self.in_proj_bias = nn.Parameter(torch.empty(dim + 2 * width)) if bias else None
         self.out_proj = nn.Linear(dim, dim, bias)
+        self.sizes = [dim, width, width]
+        norm = lambda: nn.RMSNorm(dim // self.heads, g("qk_norm_eps", g("eps", 1e-5))) if g("qk_norm") else nn.Identity()
+        self.q_norm, self.k_norm = norm(), norm()
+        turn = (g("rope_base", 1e4), g("rope_offset"), g("rope_interleaved"))
+        self.turn = (lambda x: rope(x, *turn)) if g("rope") and rotary else lambda x: x
 
-    def forward(self, q, k, v, attn_mask=None):
-        dim, width = self.q_proj_weight.shape[0], self.k_proj_weight.shape[0]
-        bias = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.split([dim, width, width])
-        split = lambda x, n: x.unflatten(-1, (n, -1)).transpose(1, 2)
-        q = split(F.linear(q, self.q_proj_weight, bias[0]), self.heads)
-        k = split(F.linear(k, self.k_proj_weight, bias[1]), self.kv_heads)
-        v = split(F.linear(v, self.v_proj_weight, bias[2]), self.kv_heads)
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, enable_gqa=True)
+    def forward(self, q, k, v, keep=None):
+        packed = getattr(self, "in_proj_weight", None)
+        weight = packed.split(self.sizes) if packed is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        bias = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self.sizes)
+        heads = (self.heads, self.kv_heads, self.kv_heads)
+        q, k, v = [F.linear(x, w, b).unflatten(-1, (h, -1)).transpose(1, 2) for x, w, b, h in zip((q, k, v), weight, bias, heads)]
+        q, k = self.turn(self.q_norm(q)), self.turn(self.k_norm(k))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=keep, enable_gqa=True)
         return self.out_proj(y.transpose(1, 2).flatten(2))
+
+
+class Layer(nn.Module):
+    """A transformer layer with what torch's has not: RMSNorm, a gated feed-forward, the attention above."""
+
+    def __init__(self, case, decoder):
+        super().__init__()
+        g = lambda key, default=0: case.get(key) or default
+        dim, bias, eps = g("embed_dim"), not g("no_bias"), g("eps", 1e-5)
+        hidden = g("hidden", 4 * dim)
+        self.heads, self.first, self.activation = g("num_heads"), g("norm_first"), ACTIVATIONS[g("activation")]
+        self.self_attn = Attention(case)
+        self.linear1, self.linear2 = nn.Linear(dim, hidden, bias), nn.Linear(hidden, dim, bias)
+        self.gate = nn.Linear(dim, hidden, bias) if g("gated") else None
+        norm = lambda: nn.RMSNorm(dim, eps) if g("rms_norm") else nn.LayerNorm(dim, eps, bias=bias)
+        self.norm1, self.norm2 = norm(), norm()
+        if decoder:
+            self.multihead_attn, self.norm3 = Attention(case, rotary=False), norm()
+
+    def feed(self, x):
+        h = self.linear1(x)
+        return self.linear2(self.activation(self.gate(x)) * h if self.gate else self.activation(h))
+
+    def forward(self, x, memory=None, src_mask=None, tgt_mask=None, memory_mask=None):
+        add = lambda x, norm, f: x + f(norm(x)) if self.first else norm(x + f(x))
+        own = keep_of(tgt_mask if src_mask is None else src_mask, len(x))
+        x = add(x, self.norm1, lambda x: self.self_attn(x, x, x, own))
+        if memory is None:
+            return add(x, self.norm2, self.feed)
+        x = add(x, self.norm2, lambda x: self.multihead_attn(x, memory, memory, keep_of(memory_mask, len(x))))
+        return add(x, self.norm3, self.feed)
+
+
+class Stack(nn.Module):
+    def __init__(self, layers, norm):
+        super().__init__()
+        self.layers, self.norm = nn.ModuleList(layers), norm
+
+    def forward(self, x, *args, mask=None, **kwargs):
+        kwargs |= {} if args else {"src_mask": mask}
+        for layer in self.layers:
+            x = layer(x, *args, **kwargs)
+        return self.norm(x) if self.norm else x
+
+
+def keep_of(mask, batch):
+    """torch's one mask, (T, S) or (B H, T, S), true = ignore, as scaled_dot_product_attention takes it."""
+    if mask is None:
+        return None
+    mask = ~mask if mask.dtype == torch.bool else mask
+    return mask if mask.ndim == 2 else mask.unflatten(0, (batch, -1))
+
+
+BEYOND_TORCH = ("rms_norm", "gated", "num_kv_heads", "rope", "qk_norm")
 
 
 def make(case):
@@ -74,20 +151,35 @@ def make(case):
         case "rms_norm":
             return nn.RMSNorm(g("dim"), g("eps") or 1e-5)
         case "mlp":
-            return Mlp(g("dim"), g("hidden") or 4 * g("dim"), g("activation"), bias)
+            return Mlp(g("dim"), g("hidden") or 4 * g("dim"), g("activation"), bias, g("gated"))
         case "positions":
             return Positions(g("max_length"), g("embed_dim"), g("learned"))
         case "mha":
             dim, heads = g("embed_dim"), g("num_heads")
             kdim, vdim = g("kdim") or dim, g("vdim") or dim
-            if g("num_kv_heads") not in (0, heads):
-                return GroupedAttention(dim, heads, g("num_kv_heads"), kdim, vdim, bias)
+            if g("num_kv_heads") not in (0, heads) or g("rope") or g("qk_norm"):
+                return Attention(case)
             return nn.MultiheadAttention(dim, heads, bias=bias, add_bias_kv=bool(g("add_bias_kv")), add_zero_attn=bool(g("add_zero_attn")),
                                          kdim=kdim, vdim=vdim, batch_first=True)
         case "encoder_layer" | "decoder_layer" as kind:
+            if any(g(option) for option in BEYOND_TORCH):
+                return Layer(case, kind == "decoder_layer")
             layer = nn.TransformerEncoderLayer if kind == "encoder_layer" else nn.TransformerDecoderLayer
             return layer(g("embed_dim"), g("num_heads"), g("hidden") or 4 * g("embed_dim"), 0.0, ACTIVATIONS[g("activation")],
                          g("eps") or 1e-5, batch_first=True, norm_first=bool(g("norm_first")), bias=bias)
+        case "encoder" | "decoder" as kind:
+            layers = [make(case | {"kind": kind + "_layer"}) for _ in range(g("num_layers"))]
+            size = g("embed_dim"), g("eps") or 1e-5
+            norm = (nn.RMSNorm(*size) if g("rms_norm") else nn.LayerNorm(*size, bias=bias)) if g("final_norm") else None
+            if isinstance(layers[0], Layer):
+                return Stack(layers, norm)
+            if kind == "encoder":
+                return nn.TransformerEncoder(layers[0], len(layers), norm, enable_nested_tensor=False)
+            return nn.TransformerDecoder(layers[0], len(layers), norm)
+        case "transformer":
+            return nn.Transformer(g("embed_dim"), g("num_heads"), g("num_encoder_layers"), g("num_decoder_layers"),
+                                  g("hidden") or 4 * g("embed_dim"), 0.0, ACTIVATIONS[g("activation")], layer_norm_eps=g("eps") or 1e-5,
+                                  batch_first=True, norm_first=bool(g("norm_first")), bias=bias)
     raise ValueError(case["kind"])
 
 
@@ -131,10 +223,14 @@ def draw(case, seed, parameters):
             if not case.get("same_kv"):
                 inputs["v"] = randn(b, s, case.get("vdim") or dim)
         inputs |= draw_mask(case, t, s if case.get("cross") else t, "", generator, not case.get("causal_hides"))
-    elif kind.endswith("_layer"):
+    elif kind == "transformer":
+        dim = case["embed_dim"]
+        inputs = {"src": randn(b, s, dim), "tgt": randn(b, t, dim)} | draw_mask(case, s, s, "src_", generator, True)
+        inputs |= draw_mask(case, t, s, "cross_", generator, True) | draw_mask(case, t, t, "", generator, True)
+    elif kind.startswith(("encoder", "decoder")):
         dim = case["embed_dim"]
         inputs = {"x": randn(b, t, dim)}
-        if kind == "decoder_layer":
+        if kind.startswith("decoder"):
             inputs["memory"] = randn(b, s, dim)
             inputs |= draw_mask(case, t, s, "cross_", generator, True)
         inputs |= draw_mask(case, t, t, "", generator, True)
@@ -186,11 +282,8 @@ def forward(case, params, inputs):
         v = inputs.get("v", k)
         t, s = q.shape[1], k.shape[1]
         mask = torch_mask(case, inputs, "", t, s)
-        if isinstance(module, GroupedAttention):
-            if mask is not None:
-                mask = ~mask if mask.dtype == torch.bool else mask
-                mask = mask if mask.ndim == 2 else mask.unflatten(0, (case["B"], -1))
-            return {"out": call(q, k, v, attn_mask=mask)}
+        if isinstance(module, Attention):
+            return {"out": call(q, k, v, keep=keep_of(mask, case["B"]))}
         if not case.get("need_weights"):
             return {"out": call(q, k, v, attn_mask=mask, need_weights=False)[0]}
         out, weights = call(q, k, v, attn_mask=mask, need_weights=True, average_attn_weights=not case.get("per_head"))
@@ -208,6 +301,18 @@ def forward(case, params, inputs):
         weights_of(module.multihead_attn, case, "cross_", found, "cross_weights")
         masks = dict(tgt_mask=torch_mask(case, inputs, "", t, t), memory_mask=torch_mask(case, inputs, "cross_", t, s))
         return {"out": call(x, memory, **masks)} | found
+    if kind == "encoder":
+        x = inputs["x"]
+        return {"out": call(x, mask=torch_mask(case, inputs, "", x.shape[1], x.shape[1]))}
+    if kind == "decoder":
+        x, memory = inputs["x"], inputs["memory"]
+        t, s = x.shape[1], memory.shape[1]
+        return {"out": call(x, memory, tgt_mask=torch_mask(case, inputs, "", t, t), memory_mask=torch_mask(case, inputs, "cross_", t, s))}
+    if kind == "transformer":
+        src, tgt = inputs["src"], inputs["tgt"]
+        s, t = src.shape[1], tgt.shape[1]
+        masks = dict(src_mask=torch_mask(case, inputs, "src_", s, s), tgt_mask=torch_mask(case, inputs, "", t, t))
+        return {"out": call(src, tgt, memory_mask=torch_mask(case, inputs, "cross_", t, s), **masks)}
     return {"out": call(inputs["x"])}
 
 
