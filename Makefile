@@ -144,9 +144,9 @@ test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## values a
 golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/golden/ anew from PyTorch
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py
 
-asan: ## the suite under AddressSanitizer, with leaks
-	$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g" SANITIZE="-fsanitize=address -fno-omit-frame-pointer" test
-ubsan: ## the suite under UndefinedBehaviorSanitizer
+asan: ## the suite under AddressSanitizer, with leaks, and UndefinedBehaviorSanitizer
+	$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g" SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" test
+ubsan: ## the suite under UndefinedBehaviorSanitizer alone
 	$(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer
 	$(MAKE) BUILD=$(BUILD)/tsan OPT="-O1 -g" SANITIZE="-fsanitize=thread" test
