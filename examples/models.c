@@ -1,6 +1,7 @@
 /* Three transformers, each composed from modules in about ten lines: a decoder as GPT-2's (Radford et al. 2019), one as Llama's
  * (Touvron et al. 2023, arXiv:2302.13971) and an encoder-decoder as the first of all (Vaswani et al. 2017, arXiv:1706.03762). Small, and
- * not trained: the program prints what each is made of and the shape that comes out. */
+ * not trained: the program prints what each is made of and the shape that comes out; and then what
+ * sharing key heads saves. */
 #include <cotangent/cotangent.h>
 
 enum { WORDS = 100, WIDTH = 32, HEADS = 4, LAYERS = 2, LENGTH = 16 };
@@ -68,6 +69,23 @@ static void show(const char *title, const ct_module *m, const ct_tensor *y) {
            (long long)ct_dim(y, 1), (long long)ct_dim(y, 2));
 }
 
+/* What attention keeps of 4,096 positions while it writes: 2 B H_kv L d numbers a layer. */
+static void show_caches(ct_context *c) {
+    printf("== Keys and values of 4,096 positions, width 512, 8 query heads\n");
+    const char *const names[] = {"multi-head", "grouped-query", "multi-query"};
+    const int64_t key_heads[] = {8, 2, 1};
+    for (int i = 0; i < 3; i++) {
+        const int64_t kv = key_heads[i];
+        ct_module *mha = ct_mha_new(c, (ct_mha_opts){.embed_dim = 512, .num_heads = 8, .num_kv_heads = kv});
+        int64_t before = ct_memory(c).live;
+        ct_kv_cache *cache = ct_kv_cache_new(mha, 1, 4096);
+        printf("%-13s  %lld key heads, %7lld parameters, cache %8lld bytes, measured %8lld\n", names[i], (long long)kv,
+               (long long)ct_module_count(mha), (long long)(2 * kv * 4096 * 64 * 4), (long long)(ct_memory(c).live - before));
+        ct_kv_cache_free(cache);
+        ct_module_free(mha);
+    }
+}
+
 int main(void) {
     ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die}); /* prints the first error and exits */
     if (!c) return 1;
@@ -81,6 +99,7 @@ int main(void) {
     show("A decoder like Llama: ids (2, 8)", m, llama(m, ids));
     m = seq2seq_new(c);
     show("An encoder-decoder: source (2, 8), target (2, 5)", m, seq2seq(m, ids, tgt, real));
+    show_caches(c);
     ct_context_free(c);
     return 0;
 }
