@@ -100,6 +100,11 @@ cp three kept
 [ $? = 1 ] && [ -s err ] || wrong "a full disk"
 cmp -s three kept || wrong "a failed save harms the old file"
 
+expect 0 'multi-query    1 key heads' "$bin/models"
+expect 0 'characters: map.svg' "$bin/attention_map" --out map.svg
+is_svg map.svg
+expect 2 'missing' "$bin/attention_map" missing --out map.svg
+
 # Ctrl-C, and SIGTERM: a clean end that saves
 interrupt() {
     signal=$1; shift
