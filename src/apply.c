@@ -37,7 +37,7 @@ static ct_node *record(const ct_call *c, ct_tensor *const *given) {
     ct_node **edge = (ct_node **)(in + n);
     bool *wants = (bool *)(edge + n);
 
-    *node = (ct_node){.call = *c, .bytes = bytes, .refs = 1, .edge = edge, .dtype = c->out->dtype, .shape = c->out->shape, .notes = tensor, .note_count = (int)notes};
+    *node = (ct_node){.call = *c, .bytes = bytes, .refs = 1, .edge = edge, .notes = tensor, .note_count = (int)notes};
     if (c->attrs) node->call.attrs = memcpy(attrs_copy, c->attrs, c->op->attrs_size);
     node->call.in = in;
     node->call.wants = wants;

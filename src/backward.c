@@ -248,7 +248,7 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
     if (requires_grad && !t->node) {
         ct_node *leaf = ct_take(context, sizeof *leaf);
         if (!leaf) return NULL;
-        *leaf = (ct_node){.call.context = context, .refs = 1, .bytes = sizeof *leaf, .dtype = t->dtype, .shape = t->shape};
+        *leaf = (ct_node){.call.context = context, .refs = 1, .bytes = sizeof *leaf};
         t->node = leaf;
     } else if (!requires_grad && t->node) {
         ct_node_unref(t->node);

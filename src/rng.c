@@ -17,7 +17,7 @@ ct_rng ct_rng_next(ct_context *context) {
     return rng;
 }
 
-/* 53 random bits scaled would favour some values; so the bits are masked to the next power of two, and what is too large is
+/* Scaling a random number would favour some values; so random bits are masked to the next power of two, and what is too large is
  * drawn again: under two draws on average. */
 int64_t ct_random_below(ct_context *context, int64_t n) {
     if (!ct_ready(context)) return -1;

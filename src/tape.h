@@ -16,8 +16,6 @@ struct ct_node {
     bool pending;             /* has incoming, waits for its turn; holds a reference */
     bool retain;              /* ct_retain_grad */
     bool released;            /* backward has passed, its values are gone */
-    ct_dtype dtype;           /* of the output, and of its gradient */
-    ct_shape shape;
     bool fresh;               /* the slot was made by ct_grad_place in the backward that is running */
     int places;               /* how often it was handed out and not yet handed back */
     ct_node **edge;           /* [n] the node of each input whose gradient is wanted, else NULL */
