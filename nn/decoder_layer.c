@@ -1,5 +1,6 @@
 /* torch.nn.TransformerDecoderLayer, batch first: self-attention, attention over the encoder's memory, then the feed-forward. */
 #include "layer.h"
+#include "mha.h"
 
 static const nn_kind decoder_kind = {"TransformerDecoderLayer", NULL, nn_layer_describe, sizeof(ct_layer_opts), NULL};
 
@@ -14,6 +15,8 @@ ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor 
     ct_frame frame;
     ct_frame_open(layer->context, &frame, false);
     x = nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
+    if (self.cache && x && !cross.cache)
+        cross.cache = nn_cache_of_memory(self.cache, nn_child(layer, "multihead_attn"), memory, length == 0);
     x = nn_layer_attend(layer, "multihead_attn", "norm2", x, memory, cross, &y.cross_weights);
     y.out = nn_layer_feed(layer, "norm3", x);
     return nn_layer_return(layer->context, &frame, self.cache, length, y);

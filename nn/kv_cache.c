@@ -1,5 +1,5 @@
 /* kv_cache: room for max_length keys and values, filled in place, and for the keys that add_bias_kv and add_zero_attn put behind
- * them, which the next ones overwrite. A module knows its caches, so that one that outlives it is nobody's. */
+ * them, which the next ones overwrite. One whose keys are of another sequence is filled at once and read from then on. A module knows its caches, so that one that outlives it is nobody's. */
 #include "mha.h"
 
 static ct_tensor *room(ct_context *context, ct_dtype dtype, ct_shape shape) {
@@ -48,24 +48,26 @@ void ct_kv_cache_free(ct_kv_cache *cache) {
         while (*link != cache) link = &(*link)->next;
         *link = cache->next;
     }
+    ct_kv_cache_free(cache->memory);
     if (cache->k) ct_tensor_free(cache->k);
     if (cache->v) ct_tensor_free(cache->v);
     ct_give(cache->context, cache, sizeof *cache);
 }
 
-bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q, int64_t t) {
+bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q, const ct_tensor *k) {
     ct_context *context = mha->context;
+    const int64_t s = k->shape.dim[1];
     if (cache->mha != mha || cache->context != context)
         ct_fail(context, CT_ERR_ARGUMENT, "MultiheadAttention: the cache was made for another module");
     else if (q->shape.dim[0] != cache->batch)
         ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: query %s with a cache for a batch of %" PRId64, SHAPE(q->shape), cache->batch);
-    else if (t != q->shape.dim[1])
-        ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: with a cache there is one key for each query, got %" PRId64 " and %" PRId64, t,
-                q->shape.dim[1]);
-    else if (t > cache->max_length - cache->length)
+    else if (k != q && cache->length && s != cache->length)
+        ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: key %s with a cache that holds the %" PRId64 " keys of another sequence",
+                SHAPE(k->shape), cache->length);
+    else if (s > cache->max_length - (k == q ? cache->length : 0))
         ct_fail(context, CT_ERR_SHAPE,
-                "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64 " that the cache has", t, cache->length,
-                cache->max_length);
+                "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64 " that the cache has", s,
+                k == q ? cache->length : 0, cache->max_length);
     else return true;
     return false;
 }
@@ -75,9 +77,27 @@ static ct_tensor *extend(ct_tensor *room, int64_t length, ct_tensor *x) {
     return op_copy_into(ct_narrow(room, 2, length, t), x) ? ct_narrow(room, 2, 0, length + t) : NULL;
 }
 
-bool nn_cache_extend(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
+bool nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {
     if (!*k || !*v) return false;
-    *k = extend(cache->k, cache->length, *k);
-    *v = extend(cache->v, cache->length, *v);
+    *k = extend(cache->k, n, *k);
+    *v = extend(cache->v, n, *v);
     return *k && *v;
+}
+
+void nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
+    const int64_t rows = cache->length + nn_mha_extra_keys(nn_data(cache->mha));
+    *k = ct_narrow(cache->k, 2, 0, rows);
+    *v = ct_narrow(cache->v, 2, 0, rows);
+}
+
+ct_kv_cache *nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory, bool anew) {
+    const int64_t batch = memory->shape.dim[0], s = memory->shape.dim[1];
+    ct_kv_cache *c = self->memory;
+    if (c && (c->mha != cross || (anew && (c->batch != batch || c->max_length < s)))) {
+        ct_kv_cache_free(c);
+        c = NULL;
+    }
+    if (!c) c = ct_kv_cache_new(cross, batch, s);
+    if (c && anew) c->length = 0;
+    return self->memory = c;
 }

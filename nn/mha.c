@@ -93,7 +93,7 @@ static void describe(const ct_module *module, FILE *file) {
 
 static ct_tensor *rows(ct_tensor *x, int64_t start, int64_t length) { return x ? ct_narrow(x, 0, start, length) : NULL; }
 
-/* One product for all that have the same input, cut by columns. */
+/* One product for all that have the same input, cut by columns. k and v NULL: the queries alone. */
 static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const ct_mha_opts *o = nn_data(mha);
     int64_t e = o->embed_dim, w = kv_width(o);
@@ -107,6 +107,7 @@ static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tenso
     }
     ct_tensor *wq = weight ? rows(weight, 0, e) : nn_param(mha, "q_proj_weight");
     *q = ct_linear(*q, wq, rows(bias, 0, e));
+    if (!*k) return;
     if (weight && *k == *v) {
         ct_tensor *kv = ct_linear(*k, rows(weight, e, 2 * e), rows(bias, e, 2 * e)); /* (B, S, 2E) */
         *k = ct_narrow(kv, 2, 0, e);
@@ -163,16 +164,18 @@ static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tens
 
 static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call) {
     const ct_mha_opts *o = nn_data(mha);
-    int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache ? call.cache->length : 0;
+    int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache && k == q ? call.cache->length : 0;
+    const bool held = call.cache && k != q && call.cache->length > 0;
+    if (held) k = v = NULL;
     project(mha, &q, &k, &v);
-    q = ct_split_heads(q, o->num_heads);    /* (B, H, T, d) */
-    k = ct_split_heads(k, o->num_kv_heads); /* (B, H_kv, S, d) */
-    v = ct_split_heads(v, o->num_kv_heads);
-    q = place(mha, "q_norm", call.rope_offset + offset, q);
-    k = place(mha, "k_norm", call.rope_offset + offset, k);
-    k = append(mha, k, "bias_k");
-    v = append(mha, v, "bias_v");
-    if (call.cache && !nn_cache_extend(call.cache, &k, &v)) return (ct_mha_out){0};
+    q = place(mha, "q_norm", call.rope_offset + offset, ct_split_heads(q, o->num_heads)); /* (B, H, T, d) */
+    if (held) nn_cache_read(call.cache, &k, &v);
+    else {
+        k = place(mha, "k_norm", call.rope_offset + offset, ct_split_heads(k, o->num_kv_heads)); /* (B, H_kv, S, d) */
+        k = append(mha, k, "bias_k");
+        v = append(mha, ct_split_heads(v, o->num_kv_heads), "bias_v");
+        if (call.cache && !nn_cache_extend(call.cache, offset, &k, &v)) return (ct_mha_out){0};
+    }
     nn_masks_prepare(mha, &call, t, offset + s, offset);
 
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal, .need_weights = call.need_weights};
@@ -181,7 +184,7 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
     ct_mha_out y = {.out = nn_forward(mha, "out_proj", ct_combine_heads(a.out))}; /* (B, H, T, d) -> (B, T, E) */
     y.out = nn_dropout(mha, y.out, o->out_dropout);
     if (call.need_weights) y.weights = call.per_head ? a.weights : ct_mean(a.weights, CT_DIMS(1), false);
-    if (call.cache && ct_ready(mha->context)) call.cache->length += t;
+    if (call.cache && ct_ready(mha->context)) call.cache->length = offset + s;
     return y;
 }
 
@@ -195,8 +198,8 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     }
     if (!k) k = v = q;
     if (!check_inputs(mha, q, k, v)) return none;
-    const int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache ? call.cache->length : 0;
-    if ((call.cache && !nn_cache_takes(call.cache, mha, q, s)) || !nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s)) return none;
+    const int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache && k == q ? call.cache->length : 0;
+    if ((call.cache && !nn_cache_takes(call.cache, mha, q, k)) || !nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s)) return none;
     if (call.rope_offset < -MOST_POSITION || call.rope_offset > MOST_POSITION) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: a rope_offset of %" PRId64, nn_kind_name(mha), call.rope_offset);
         return none;

@@ -20,20 +20,26 @@ bool nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, 
  * offset, and the extra keys are hidden from nobody. */
 void nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s, int64_t offset);
 
-/* Keys and values of earlier positions, (B, H_kv, max_length + extra, d) each. They are values alone: no gradient goes through them. */
+/* Keys and values, (B, H_kv, max_length + extra, d) each: of earlier positions, or of another sequence, whole. They are values alone: no
+ * gradient goes through them. */
 struct ct_kv_cache {
     ct_context *context;
     const ct_module *mha; /* whose they are; NULL: it has ended */
     ct_kv_cache *next;    /* of the same module */
     int64_t batch, length, max_length;
     ct_tensor *k, *v;
+    ct_kv_cache *memory; /* of a decoder layer's self-attention: its cross-attention's, made when first used */
 };
 
-/* Does the cache take t more positions of q's batch for this module? */
-bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q, int64_t t);
+/* Does the cache take this call's keys? k is q: one more for each query. Else those of another sequence, which it has room for or holds. */
+bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q, const ct_tensor *k);
 
-/* Writes *k and *v (B, H_kv, T + extra, d) behind what is there and makes them all of it, (B, H_kv, n + T + extra, d). The length is
- * the caller's to raise, by T, when all has gone well. */
-bool nn_cache_extend(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
+/* Writes *k and *v (B, H_kv, T + extra, d) behind the first n and makes them all of it, (B, H_kv, n + T + extra, d). The length is
+ * the caller's to raise, when all has gone well. */
+bool nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v);
+void nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v); /* all of it */
+
+/* The cache that the cross-attention of a decoder layer has beside that of its self-attention; anew: emptied, with room for the memory. */
+ct_kv_cache *nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory, bool anew);
 
 #endif

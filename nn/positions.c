@@ -1,4 +1,4 @@
-/* positions: x (..., T, E) + table (T, E).
+/* positions: x (..., T, E) + rows first ... first + T - 1 of the table (max_length, E).
  * Sinusoidal: table[p][2j] = sin(p / 10000^(2j/E)), table[p][2j + 1] = cos of the same; a constant, neither trained nor saved
  * (Vaswani et al. 2017, arXiv:1706.03762, 3.5). Learned: weight (max_length, E), N(0, 0.02^2). */
 #include "module.h"
@@ -10,16 +10,21 @@ typedef struct {
     ct_tensor *table; /* NULL: learned */
 } positions_data;
 
-static ct_tensor *forward(ct_module *module, ct_tensor *x) {
+static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
     const positions_data *data = nn_data(module);
     const ct_positions_opts *o = &data->opts;
     int n = x->shape.ndim;
     if (n < 2 || x->shape.dim[n - 1] != o->embed_dim || x->shape.dim[n - 2] > o->max_length)
         return ct_fail(module->context, CT_ERR_SHAPE, "Positions: expected (..., T, %" PRId64 ") with T up to %" PRId64 ", got %s",
                        o->embed_dim, o->max_length, SHAPE(x->shape));
+    if (first < 0 || first > o->max_length - x->shape.dim[n - 2])
+        return ct_fail(module->context, CT_ERR_SHAPE, "Positions: %s from position %" PRId64 " goes beyond the %" PRId64 " there are",
+                       SHAPE(x->shape), first, o->max_length);
     ct_tensor *table = data->table ? data->table : ct_module_get(module, "weight");
-    return nn_dropout(module, ct_add(x, ct_narrow(table, 0, 0, x->shape.dim[n - 2])), o->dropout);
+    return nn_dropout(module, ct_add(x, ct_narrow(table, 0, first, x->shape.dim[n - 2])), o->dropout);
 }
+
+static ct_tensor *forward(ct_module *module, ct_tensor *x) { return add(module, x, 0); }
 
 static void describe(const ct_module *module, FILE *file) {
     const ct_positions_opts *o = &((positions_data *)nn_data(module))->opts;
@@ -33,6 +38,16 @@ static void end(ct_module *module) {
 }
 
 static const nn_kind positions_kind = {"Positions", forward, describe, sizeof(positions_data), end};
+
+ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
+    if (!nn_is(positions, &positions_kind, "ct_positions_forward")) return NULL;
+    ct_context *context = positions->context;
+    if (!x || x->context != context)
+        return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is %s", x ? "of another context" : "NULL");
+    ct_frame frame;
+    ct_frame_open(context, &frame, false);
+    return ct_frame_return(context, &frame, add(positions, x, first));
+}
 
 /* The table, outside every scope. */
 static ct_tensor *sinusoidal(ct_context *context, const ct_positions_opts *o) {

@@ -69,6 +69,8 @@ typedef struct {
     ct_dtype dtype;
 } ct_positions_opts;
 CT_API ct_module *ct_positions_new(ct_context *context, ct_positions_opts opts);
+CT_API ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first); /* x's first row stands at `first`: rows
+                                                      first ... first + T - 1 of the table, as after a cache of that length */
 
 /* ---- multi-head attention: torch.nn.MultiheadAttention, batch first ---- */
 typedef enum {
@@ -112,8 +114,9 @@ typedef struct {
 CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call);
 
 /* Room for the keys and values of max_length positions of this module, filled as it runs: with a cache each query brings one key,
- * and masks are over all keys so far, S = length + T. What is in it are values alone: no gradient goes through them. A forward that
- * fails leaves it as it was. After the first token the next ones, one at a time, without weights and in a scope of their own, ask
+ * and masks are over all keys so far, S = length + T. Where k is not q the cache is of that other sequence: empty, it takes all of its
+ * keys and values; from then on these are attended to, and of k and v only the shapes are read. What is in a cache are values alone:
+ * no gradient goes through them. A forward that fails leaves it as it was. After the first token the next ones, one at a time, without weights and in a scope of their own, ask
  * the allocator for nothing. It is the caller's to free, before the context. */
 CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
 CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache); /* positions in it */
@@ -143,6 +146,9 @@ CT_API ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts);
 typedef struct {
     ct_tensor *out, *self_weights, *cross_weights;
 } ct_layer_out;
+
+/* A cache in `self` keeps for a decoder layer what it has projected of memory, too: memory is read when the cache is empty, and is to
+ * be the same until it is empty again. */
 CT_API ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self);
 CT_API ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory, ct_mha_call self, ct_mha_call cross);
 
@@ -155,14 +161,14 @@ CT_API ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64
 /* The same call for every layer, but for what is of each: */
 typedef struct {
     ct_mha_call self, cross;    /* their cache and need_weights must not be set; an encoder has no cross */
-    ct_kv_cache *const *caches; /* one for each layer's self-attention, all of one length; NULL: none */
+    ct_kv_cache *const *caches; /* one for each layer, all of one length; NULL: none */
     ct_tensor **self_weights;   /* room for each layer's weights, which are then made; NULL: they are not */
     ct_tensor **cross_weights;
 } ct_stack_call;
 CT_API ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call);                    /* (B, T, E) -> (B, T, E) */
 CT_API ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory, ct_stack_call call); /* memory (B, S, E) */
 
-/* A cache for each layer's self-attention of an encoder or a decoder that has n layers. False: an error, and nothing was made. */
+/* A cache for each layer of an encoder or a decoder that has n of them, of its self-attention and, as they run, of memory. False: an error, and nothing was made. */
 CT_API bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv_cache **caches, int64_t n);
 
 /* ---- torch's Transformer: children encoder and decoder, each with a final norm; every matrix xavier_uniform. One token at a time:

@@ -1,0 +1,206 @@
+/* Decoding beside another sequence: its keys and values are projected once and then held; and tokens that stand somewhere. */
+#include "nn_check.h"
+
+enum { B = 2, S = 5, N = 7, LAYERS = 2 };
+
+static ct_module *shake(ct_module *module) { /* no bias is zero, no norm one */
+    no_error();
+    for (ct_param p = {0}; ct_module_next(module, &p);)
+        if (ct_ndim(p.tensor) == 1 || strstr(p.name, "bias")) ct_init_normal(p.tensor, 0.5, 0.5);
+    ct_module_train(module, false);
+    return module;
+}
+
+static void spoil(ct_tensor *x) {
+    for (int64_t i = 0; i < ct_numel(x); i++) ct_data_f64(x)[i] = NAN;
+}
+
+/* ---- multi-head attention ---- */
+
+/* Queries come one by one; what k and v hold then is not read any more. */
+START_TEST(another_sequence_is_read_once) {
+    ct_mha_opts all[] = {{.num_heads = 2},
+                         {.num_heads = 4, .num_kv_heads = 2, .qk_norm = true},
+                         {.num_heads = 2, .kdim = 6, .vdim = 3},
+                         {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true},
+                         {.num_heads = 4, .num_kv_heads = 1, .rope = true, .no_bias = true}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        for (int twice = 0; twice < 2; twice++) { /* k is v, and it is not */
+            ct_mha_opts o = all[i];
+            o.embed_dim = 8, o.dtype = CT_F64;
+            ct_module *mha = shake(ct_mha_new(context, o));
+            ct_tensor *q = randn(CT_SHAPE(B, N, 8)), *k = randn(CT_SHAPE(B, S, o.kdim ? o.kdim : 8)), *v = k;
+            if (twice || o.vdim) v = randn(CT_SHAPE(B, S, o.vdim ? o.vdim : 8));
+            ct_tensor *real = ct_gt(ct_rand(context, CT_F32, CT_SHAPE(B, S)), ct_full(context, CT_F32, CT_SCALAR, 0.3));
+            ct_mha_call call = {.key_mask = real, .need_weights = true, .per_head = true};
+            ct_mha_out whole = ct_mha_forward(mha, q, k, v, call);
+            call.cache = ct_kv_cache_new(mha, B, S + 1);
+            for (int again = 0; again < 2; again++) {
+                for (int64_t at = 0; at < N; at++) {
+                    ct_tensor *one = ct_narrow(q, 1, at, 1);
+                    if (o.rope) call.rope_offset = 0, one = ct_narrow(q, 1, 0, 1); /* with rope it stands where the caller says */
+                    ct_mha_out y = ct_mha_forward(mha, one, k, v, call);
+                    int64_t expected = o.rope ? 0 : at;
+                    ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, expected, 1)), 1e-13);
+                    ck_assert_double_lt(distance(y.weights, ct_narrow(whole.weights, 2, expected, 1)), 1e-13);
+                    ck_assert_int_eq(ct_kv_cache_length(call.cache), S);
+                    if (again && at == 0) spoil(k), spoil(v);
+                }
+                ck_assert(ct_kv_cache_truncate(call.cache, 0)); /* then it is read again */
+            }
+            ck_assert(largest(ct_mha_forward(mha, ct_narrow(q, 1, 0, 1), k, v, call).out) > 1e300);
+            ct_kv_cache_free(call.cache);
+        }
+}
+END_TEST
+
+START_TEST(another_sequence_is_checked) {
+    ct_module *mha = shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64}));
+    ct_kv_cache *cache = ct_kv_cache_new(mha, B, S);
+    ct_mha_call call = {.cache = cache};
+    ct_tensor *q = randn(CT_SHAPE(B, 1, 8)), *k = randn(CT_SHAPE(B, S + 1, 8)), *fits = ct_narrow(k, 1, 0, S);
+    ck_assert_ptr_null(ct_mha_forward(mha, q, k, k, call).out);
+    expect(CT_ERR_SHAPE, "6 positions", "0 of 5");
+    call.key_mask = ct_ones(context, CT_BOOL, CT_SHAPE(B, 1));
+    ck_assert_ptr_null(ct_mha_forward(mha, q, fits, fits, call).out);
+    expect(CT_ERR_SHAPE, "(2, 1)", "(2, 5)");
+    ck_assert_int_eq(ct_kv_cache_length(cache), 0);
+    call.key_mask = NULL;
+    ck_assert_ptr_nonnull(ct_mha_forward(mha, q, fits, fits, call).out);
+    fits = ct_narrow(k, 1, 0, S - 1);
+    ck_assert_ptr_null(ct_mha_forward(mha, q, fits, fits, call).out);
+    expect(CT_ERR_SHAPE, "key (2, 4, 8)", "the 5 keys");
+    ck_assert_int_eq(ct_kv_cache_length(cache), S);
+    ct_kv_cache_free(cache);
+}
+END_TEST
+
+/* ---- decoders ---- */
+
+static const ct_layer_opts layer = {.embed_dim = 8, .num_heads = 4, .num_kv_heads = 2, .rope = true, .qk_norm = true, .dtype = CT_F64};
+
+/* Twice over, with another memory, longer or shorter, once the caches are empty. While they are not, only its size counts. */
+START_TEST(memory_is_read_when_caches_are_empty) {
+    ct_module *decoder = shake(ct_decoder_new(context, layer, LAYERS, true));
+    ct_kv_cache *caches[LAYERS];
+    ck_assert(ct_kv_caches_new(decoder, B, N, caches, LAYERS));
+    ct_tensor *x = randn(CT_SHAPE(B, N, 8)), *weights[LAYERS], *some[LAYERS];
+    for (int64_t s = S - 1; s <= S + 1; s++) {
+        ct_tensor *memory = randn(CT_SHAPE(B, s, 8));
+        ct_stack_call call = {.self.causal = true, .cross_weights = weights};
+        ct_tensor *whole = ct_decoder_forward(decoder, x, memory, call);
+        call.caches = caches, call.cross_weights = some;
+        for (int64_t at = 0, t = 3; at < N; at += t, t = 1) {
+            ct_tensor *y = ct_decoder_forward(decoder, ct_narrow(x, 1, at, t), memory, call);
+            ck_assert_double_lt(distance(y, ct_narrow(whole, 1, at, t)), 1e-12);
+            for (int i = 0; i < LAYERS; i++) ck_assert_double_lt(distance(some[i], ct_narrow(weights[i], 1, at, t)), 1e-12);
+            if (at == 0) spoil(memory);
+        }
+        for (int i = 0; i < LAYERS; i++) ck_assert(ct_kv_cache_truncate(caches[i], 4)); /* goes on from there, and with the same memory */
+        ck_assert_double_lt(distance(ct_decoder_forward(decoder, ct_narrow(x, 1, 4, 3), memory, call), ct_narrow(whole, 1, 4, 3)), 1e-12);
+        for (int i = 0; i < LAYERS; i++) ck_assert(ct_kv_cache_truncate(caches[i], 4));
+        ck_assert_ptr_null(ct_decoder_forward(decoder, ct_narrow(x, 1, 4, 1), randn(CT_SHAPE(B, s + 1, 8)), call));
+        expect(CT_ERR_SHAPE, "another sequence", "");
+        for (int i = 0; i < LAYERS; i++) ck_assert_int_eq(ct_kv_cache_length(caches[i]), 4);
+        for (int i = 0; i < LAYERS; i++) ck_assert(ct_kv_cache_truncate(caches[i], 0));
+    }
+    int64_t before = ct_memory(context).live;
+    for (int i = 0; i < LAYERS; i++) ct_kv_cache_free(caches[i]);
+    ck_assert_int_lt(ct_memory(context).live, before);
+}
+END_TEST
+
+/* Out of memory at any place: a cache as long as before, and the next forward is right. */
+START_TEST(a_failed_token_leaves_the_caches) {
+    budget b = {1000000};
+    ct_context *c = budget_context(&b);
+    ct_layer_opts opts = {.embed_dim = 96, .num_heads = 2, .dtype = CT_F64};
+    ct_module *decoder = ct_decoder_new(c, opts, LAYERS, true);
+    ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)), *memory = ct_randn(c, CT_F64, CT_SHAPE(1, 9, 96)), *y = NULL;
+    ct_stack_call call = {.self.causal = true};
+    ct_tensor *whole = ct_decoder_forward(decoder, x, memory, call);
+    ct_kv_cache *caches[LAYERS];
+    ck_assert(ct_kv_caches_new(decoder, 1, 12, caches, LAYERS));
+    call.caches = caches;
+    int64_t failures = 0;
+    for (int64_t n = 0; n < 300 && !y; n++) {
+        ct_memory_trim(c);
+        b.left = n;
+        if ((y = ct_decoder_forward(decoder, x, memory, call))) break;
+        failures++;
+        ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
+        ct_error_clear(c);
+        for (int i = 0; i < LAYERS; i++) ck_assert_int_eq(ct_kv_cache_length(caches[i]), 0);
+    }
+    b.left = 1000000;
+    ck_assert_int_ge(failures, 10);
+    ck_assert_ptr_nonnull(y);
+    ck_assert_double_lt(ct_item(ct_max(ct_abs(ct_sub(y, whole)), CT_ALL, false)), 1e-12);
+    for (int i = 0; i < LAYERS; i++) ct_kv_cache_free(caches[i]);
+    ct_context_free(c);
+}
+END_TEST
+
+/* From the second token on nothing is asked of the allocator; caches may be freed before or after the decoder, all is given back. */
+START_TEST(a_decoders_tokens_allocate_nothing) {
+    for (int late = 0; late < 2; late++) {
+        int64_t before = ct_memory(context).live, calls = 0;
+        ct_scope all = ct_scope_open_no_grad(context);
+        ct_layer_opts opts = layer;
+        opts.dtype = CT_F32;
+        ct_module *decoder = ct_decoder_new(context, opts, LAYERS, false);
+        ct_kv_cache *caches[LAYERS];
+        ck_assert(ct_kv_caches_new(decoder, B, 100, caches, LAYERS));
+        ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(B, 100, 8)), *memory = ct_randn(context, CT_F32, CT_SHAPE(B, S, 8));
+        for (int64_t at = 0; at < 100; at++) {
+            ct_scope scope = ct_scope_open(context);
+            ct_stack_call call = {.self.causal = true, .caches = caches};
+            ck_assert_ptr_nonnull(ct_decoder_forward(decoder, ct_narrow(x, 1, at, 1), memory, call));
+            ct_scope_close(scope);
+            if (at == 0) calls = ct_memory(context).allocator_calls;
+            ck_assert_int_eq(ct_memory(context).allocator_calls, calls);
+        }
+        if (!late) ct_module_free(decoder);
+        for (int i = 0; i < LAYERS; i++) ct_kv_cache_free(caches[i]);
+        if (late) ct_module_free(decoder);
+        ct_scope_close(all);
+        ck_assert_int_eq(ct_memory(context).live, before);
+    }
+}
+END_TEST
+
+/* ---- positions ---- */
+
+START_TEST(positions_from_anywhere) {
+    for (int learned = 0; learned < 2; learned++) {
+        ct_module *p = ct_positions_new(context, (ct_positions_opts){N, 4, .learned = learned, .dtype = CT_F64});
+        ct_tensor *x = randn(CT_SHAPE(B, N, 4)), *whole = ct_forward(p, x);
+        for (int64_t first = 0; first <= N; first++)
+            for (int64_t t = 0; first + t <= N; t++)
+                ck_assert_double_eq(distance(ct_positions_forward(p, ct_narrow(x, 1, first, t), first), ct_narrow(whole, 1, first, t)), 0);
+        ck_assert_ptr_null(ct_positions_forward(p, ct_narrow(x, 1, 0, 2), N - 1));
+        expect(CT_ERR_SHAPE, "(2, 2, 4) from position 6", "the 7");
+        ck_assert_ptr_null(ct_positions_forward(p, x, -1));
+        expect(CT_ERR_SHAPE, "from position -1", "");
+        ck_assert_ptr_null(ct_positions_forward(p, x, INT64_MAX));
+        expect(CT_ERR_SHAPE, "from position", "the 7");
+        ck_assert_ptr_null(ct_positions_forward(p, NULL, 0));
+        expect(CT_ERR_ARGUMENT, "Positions", "NULL");
+        ck_assert_ptr_null(ct_positions_forward(ct_dropout_new(context, 0), x, 0));
+        expect(CT_ERR_ARGUMENT, "ct_positions_forward", "Dropout");
+        if (learned) {
+            ck_assert(ct_backward(ct_sum(ct_positions_forward(p, ct_narrow(x, 1, 0, 2), 3), CT_ALL, false)));
+            ct_tensor *grad = ct_grad(ct_module_get(p, "weight"));
+            for (int64_t i = 0; i < N; i++) ck_assert_double_eq(largest(ct_select(grad, 0, i)), i == 3 || i == 4 ? B : 0);
+        }
+    }
+}
+END_TEST
+
+int main(void) {
+    const TTest *const tests[] = {another_sequence_is_read_once,        another_sequence_is_checked,
+                                  memory_is_read_when_caches_are_empty, a_failed_token_leaves_the_caches,
+                                  a_decoders_tokens_allocate_nothing,   positions_from_anywhere,
+                                  NULL};
+    return run_suite("decoding", tests);
+}
