@@ -116,8 +116,8 @@ CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_
 /* Room for the keys and values of max_length positions of this module, filled as it runs: with a cache each query brings one key,
  * and masks are over all keys so far, S = length + T. Where k is not q the cache is of that other sequence: empty, it takes all of its
  * keys and values; from then on these are attended to, and of k and v only the shapes are read. What is in a cache are values alone:
- * no gradient goes through them. A forward that fails leaves it as it was. After the first token the next ones, one at a time, without weights and in a scope of their own, ask
- * the allocator for nothing. It is the caller's to free, before the context. */
+ * no gradient goes through them. A forward that fails leaves it as it was. After the first token the next ones, one at a time, without
+ * weights and in a scope of their own, ask the allocator for nothing. It is the caller's to free, before the context. */
 CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
 CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache); /* positions in it */
 CT_API bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length); /* keeps the first; more than there are: CT_ERR_ARGUMENT */
@@ -168,7 +168,8 @@ typedef struct {
 CT_API ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call);                    /* (B, T, E) -> (B, T, E) */
 CT_API ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory, ct_stack_call call); /* memory (B, S, E) */
 
-/* A cache for each layer of an encoder or a decoder that has n of them, of its self-attention and, as they run, of memory. False: an error, and nothing was made. */
+/* A cache for each layer of an encoder or a decoder that has n of them: of its self-attention and, once it has run, of memory. False:
+ * an error, and nothing was made. */
 CT_API bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv_cache **caches, int64_t n);
 
 /* ---- torch's Transformer: children encoder and decoder, each with a final norm; every matrix xavier_uniform. One token at a time:
