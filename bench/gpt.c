@@ -51,7 +51,7 @@ static bool make(const row *r, ct_context *c, int64_t number, const char *names)
     for (int64_t i = 0; i < s->layers; i++) h[i] = ct_module_append(root, "h", ct_encoder_layer_new(c, layer));
     ln_f = ct_module_add_child(root, "ln_f", ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = s->width, .no_bias = s->no_bias}));
     fill_module(root, 0.02, 0.02 / sqrt(2 * (double)s->layers));
-    optim = ct_adamw_new(root, (ct_adamw_opts){.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1});
+    optim = ct_adamw_new(root, (ct_adamw_opts){.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.1, .clip_norm = 1});
     return optim && make_tokens(c);
 }
 
@@ -65,7 +65,6 @@ static void step(ct_context *c) {
     ct_tensor *y = ct_from_i64(c, CT_SHAPE(n), targets[b]);
     ct_tensor *loss = ct_linear_cross_entropy(x, ct_module_get(wte, "weight"), y, (ct_cross_entropy_opts){0});
     ct_backward(loss);
-    ct_clip_grad_norm(root, 1);
     ct_optim_step(optim);
     loss_value = ct_item(loss);
     ct_scope_close(scope);

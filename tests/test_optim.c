@@ -281,6 +281,48 @@ START_TEST(clipping) {
 }
 END_TEST
 
+static void clips_as_before_a_step(bool adam, double clip_norm) {
+    ct_module *m[2];
+    ct_optim *optim[2];
+    for (int fused = 0; fused < 2; fused++) {
+        m[fused] = one(CT_F64, true);
+        ct_module_add_param(m[fused], "v", ct_full(context, CT_F64, CT_SHAPE(N), 2));
+        const double norm = fused ? clip_norm : 0;
+        optim[fused] = adam ? ct_adamw_new(m[fused], (ct_adamw_opts){.lr = 0.1, .clip_norm = norm})
+                            : ct_sgd_new(m[fused], (ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .clip_norm = norm});
+        ck_assert(isnan(ct_optim_grad_norm(optim[fused])));
+    }
+    double g[N];
+    for (int t = 1; t <= 3; t++) {
+        for (int i = 0; i < N; i++) g[i] = gradient(i, t);
+        for (int fused = 0; fused < 2; fused++) {
+            give_gradient(ct_module_get(m[fused], "w"), t);
+            give_gradient(ct_module_get(m[fused], "v"), t + 1);
+        }
+        const double norm = ct_clip_grad_norm(m[0], clip_norm);
+        ck_assert(ct_optim_step(optim[0]) && ct_optim_step(optim[1]));
+        ck_assert_double_eq_tol(ct_optim_grad_norm(optim[1]), norm, 1e-14);
+        ck_assert(isnan(ct_optim_grad_norm(optim[0])));
+        is(ct_grad(ct_module_get(m[1], "w")), g, 0);
+        is(ct_module_get(m[1], "w"), ct_data_f64(ct_module_get(m[0], "w")), 1e-14);
+        is(ct_module_get(m[1], "v"), ct_data_f64(ct_module_get(m[0], "v")), 1e-14);
+    }
+    ct_module_free(m[0]);
+    ct_module_free(m[1]);
+}
+
+START_TEST(clipping_in_the_step) {
+    for (int adam = 0; adam < 2; adam++) {
+        clips_as_before_a_step(adam, 0.5);
+        clips_as_before_a_step(adam, 1e9); /* wide enough: nothing is clipped */
+    }
+    ct_module *m = one(CT_F64, false);
+    ck_assert_ptr_null(ct_adamw_new(m, (ct_adamw_opts){.clip_norm = -1}));
+    expect(CT_ERR_ARGUMENT, "AdamW", "clip_norm");
+    ck_assert(isnan(ct_optim_grad_norm(NULL)));
+}
+END_TEST
+
 /* ---- schedule ---- */
 
 START_TEST(schedule) {
@@ -337,6 +379,7 @@ int main(void) {
                                   a_failed_optimiser_leaves_nothing,
                                   options_are_checked,
                                   clipping,
+                                  clipping_in_the_step,
                                   schedule,
                                   training_asks_the_allocator_nothing_from_the_third_step_on,
                                   NULL};

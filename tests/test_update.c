@@ -1,6 +1,8 @@
 /* Updates in place: what they write, in any number of threads, and that backward through what was saved before is an error. */
 #include "op_check.h"
 
+#include <float.h>
+
 #include "ops/update.h"
 
 static void refused(bool done, ct_status status, const char *message) {
@@ -88,6 +90,24 @@ START_TEST(steps) {
 }
 END_TEST
 
+START_TEST(moments_fade_to_zero) { /* of a gradient that stays zero: 17 of them, so that a part of a vector is among them */
+    for (int dtype = CT_F32; dtype <= CT_F64; dtype++) {
+        ct_tensor *p = of((ct_dtype)dtype, CT_SHAPE(17)), *g = of((ct_dtype)dtype, CT_SHAPE(17));
+        ct_tensor *m = of((ct_dtype)dtype, CT_SHAPE(17)), *v = of((ct_dtype)dtype, CT_SHAPE(17));
+        const double least = dtype == CT_F32 ? FLT_MIN : DBL_MIN;
+        ck_assert(op_fill(p, 1) && op_fill(g, 0) && op_fill(m, -1.05 * least) && op_fill(v, 3 * least));
+        ct_adam_numbers a = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.5, .eps = 1e-8, .bias1 = 0.1, .bias2 = 0.01, .grad_scale = 1};
+        ck_assert(op_adam_step(p, g, m, v, &a));
+        for (int i = 0; i < 17; i++) {
+            ck_assert_double_eq(ct_item(ct_select(m, 0, i)), 0); /* 0.945 of the least normal number */
+            ck_assert_double_gt(ct_item(ct_select(v, 0, i)), least); /* 1.5 of it */
+        }
+        ck_assert(op_fill(g, NAN) && op_adam_step(p, g, m, v, &a));
+        ck_assert(isnan(ct_item(ct_select(m, 0, 16))) && isnan(ct_item(ct_select(v, 0, 16))));
+    }
+}
+END_TEST
+
 START_TEST(threads_write_the_same_bits) {
     enum { N = 70001 };
     static float first[N], now[N];
@@ -148,6 +168,7 @@ int main(void) {
     tcase_add_test(all, filling_and_copying);
     tcase_add_test(all, random_fills);
     tcase_add_test(all, steps);
+    tcase_add_test(all, moments_fade_to_zero);
     tcase_add_test(all, threads_write_the_same_bits);
     tcase_add_test(all, values_changed_since);
     suite_add_tcase(suite, all);

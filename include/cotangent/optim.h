@@ -14,6 +14,7 @@ typedef struct {
     double lr; /* 0: 1e-3 */
     double momentum, dampening, weight_decay;
     bool nesterov;
+    double clip_norm; /* as in ct_adamw_opts */
 } ct_sgd_opts;
 
 /* adam: g += wd p first. adamw: p *= 1 - lr wd first. Then m += (1 - b1)(g - m), v = b2 v + (1 - b2) g^2,
@@ -23,6 +24,8 @@ typedef struct {
     double beta1, beta2, eps; /* 0: 0.9, 0.999, 1e-8 */
     double weight_decay;      /* 0: none */
     bool decay_matrices_only; /* decay only parameters of two dims or more */
+    double clip_norm;         /* 0: none; else a step reads gradients times min(1, clip_norm / (norm + 1e-6)), 2-norm over all of them: what
+                                 ct_clip_grad_norm before it gives, in one pass less over memory. The gradients stay as they are */
 } ct_adamw_opts;
 typedef ct_adamw_opts ct_adam_opts;
 
@@ -33,6 +36,7 @@ CT_API ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts);
 CT_API bool ct_optim_step(ct_optim *optim);
 CT_API void ct_optim_zero_grad(ct_optim *optim);
 CT_API void ct_optim_set_lr(ct_optim *optim, double lr);
+CT_API double ct_optim_grad_norm(const ct_optim *optim); /* of the last step with a clip_norm, before clipping; NaN: there was none */
 CT_API void ct_optim_free(ct_optim *optim); /* ct_module_free and ct_context_free do it too */
 
 /* Scales all gradients by min(1, max_norm / (norm + 1e-6)); returns the norm before, 2-norm over all of them. */

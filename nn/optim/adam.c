@@ -8,6 +8,7 @@
 static bool step(ct_optim *optim, nn_slot *slot, ct_tensor *grad) {
     ct_adam_numbers n = optim->numbers.adam;
     n.lr = optim->lr;
+    n.grad_scale = optim->grad_scale;
     n.weight_decay = nn_decay(optim, slot, n.weight_decay);
     n.bias1 = 1 - pow(n.beta1, (double)slot->step);
     n.bias2 = 1 - pow(n.beta2, (double)slot->step);
@@ -20,6 +21,7 @@ static const nn_number numbers[] = {
     {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps)},
     {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay)},
     {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, decay_matrices_only)},
+    {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm)},
     {0},
 };
 static const nn_rule adam_rule = {"Adam", {"m", "v"}, step, numbers};
@@ -43,9 +45,9 @@ static ct_optim *make(ct_module *module, const nn_rule *rule, ct_adamw_opts o) {
         !check_beta(context, rule->name, "beta2", o.beta2) || !nn_check_number(context, rule->name, "eps", o.eps) ||
         !nn_check_number(context, rule->name, "weight_decay", o.weight_decay))
         return NULL;
-    nn_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay, .grad_scale = 1}};
+    nn_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
     all.adam.decoupled = rule == &adamw_rule;
-    return nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only);
+    return nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);
 }
 
 ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) { return make(module, &adam_rule, opts); }

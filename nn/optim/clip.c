@@ -1,8 +1,13 @@
 /* clip_grad_norm: c = max_norm / (norm + 1e-6); gradients *= c where c < 1. As torch's: a norm that is not finite makes them NaN
  * or zero, and the caller sees it in the result. */
-#include "../module.h"
+#include "optim.h"
 
 #include <math.h>
+
+double nn_clip_scale(double norm, double max_norm) {
+    const double c = max_norm / (norm + 1e-6);
+    return c >= 1 ? 1 : c;
+}
 
 double ct_clip_grad_norm(ct_module *module, double max_norm) {
     if (!module || !ct_ready(module->context)) return NAN;
@@ -16,8 +21,8 @@ double ct_clip_grad_norm(ct_module *module, double max_norm) {
         if (grad) squares += op_sum_squares(grad);
     }
     if (!ct_ready(module->context)) return NAN;
-    double norm = sqrt(squares), c = max_norm / (norm + 1e-6);
-    if (c >= 1) return norm;
+    const double norm = sqrt(squares), c = nn_clip_scale(norm, max_norm);
+    if (c == 1) return norm;
     for (ct_param param = {0}; ct_module_next(module, &param);) {
         ct_tensor *grad = ct_grad(param.tensor);
         if (grad && !op_scale_in_place(grad, c)) return NAN;

@@ -1,6 +1,7 @@
 /* What all optimisers do: hold parameters and their state, step those that have a gradient. */
 #include "optim.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool slot_init(ct_optim *optim, nn_slot *slot, const ct_param *param) {
@@ -22,9 +23,9 @@ static void slot_end(ct_context *context, nn_slot *slot) {
     if (slot->name) ct_give(context, slot->name, strlen(slot->name) + 1);
 }
 
-ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_numbers numbers, bool decay_matrices_only) {
+ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_numbers numbers, bool decay_matrices_only, double clip_norm) {
     ct_context *context = module->context;
-    if (!ct_ready(context)) return NULL;
+    if (!ct_ready(context) || !nn_check_number(context, rule->name, "clip_norm", clip_norm)) return NULL;
     int64_t count = 0;
     for (ct_param param = {0}; ct_module_next(module, &param);) count++;
     ct_optim *optim = ct_take(context, sizeof *optim);
@@ -37,6 +38,9 @@ ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_num
         .lr = lr,
         .numbers = numbers,
         .decay_matrices_only = decay_matrices_only,
+        .clip_norm = clip_norm,
+        .grad_norm = NAN,
+        .grad_scale = 1,
         .slots = ct_take_zeroed(context, ct_bytes(count, sizeof(nn_slot))),
         .count = count,
     };
@@ -62,10 +66,22 @@ void ct_optim_free(ct_optim *optim) {
     ct_give(context, optim, sizeof *optim);
 }
 
+static bool measure_gradients(ct_optim *optim) {
+    double squares = 0;
+    for (int64_t i = 0; i < optim->count; i++) {
+        ct_tensor *grad = ct_grad(optim->slots[i].param);
+        if (grad) squares += op_sum_squares(grad);
+    }
+    optim->grad_norm = sqrt(squares);
+    optim->grad_scale = nn_clip_scale(optim->grad_norm, optim->clip_norm);
+    return ct_ready(optim->context);
+}
+
 /* Nothing is changed unless all can be: state and parameters have one shape and dtype since the optimiser was made, the engine
  * gives gradients those too, and an update takes no memory. */
 bool ct_optim_step(ct_optim *optim) {
     if (!optim || !ct_ready(optim->context)) return false;
+    if (optim->clip_norm > 0 && !measure_gradients(optim)) return false;
     for (int64_t i = 0; i < optim->count; i++) {
         nn_slot *slot = &optim->slots[i];
         ct_tensor *grad = ct_grad(slot->param);
@@ -75,6 +91,8 @@ bool ct_optim_step(ct_optim *optim) {
     }
     return true;
 }
+
+double ct_optim_grad_norm(const ct_optim *optim) { return optim ? optim->grad_norm : NAN; }
 
 void ct_optim_zero_grad(ct_optim *optim) {
     if (!optim || !ct_ready(optim->context)) return;

@@ -41,12 +41,17 @@ struct ct_optim {
     double lr;
     nn_numbers numbers; /* lr and what depends on the step are filled in at each step */
     bool decay_matrices_only;
+    double clip_norm; /* 0: gradients are taken as they are */
+    double grad_norm, grad_scale; /* of the step that runs, or the last; NaN and 1 without clip_norm */
     int64_t count; /* of slots */
     nn_slot *slots;
 };
 
 /* An optimiser of the module's parameters, each once, in ct_module_next's order. NULL with an error recorded. */
-ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_numbers numbers, bool decay_matrices_only);
+ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_numbers numbers, bool decay_matrices_only, double clip_norm);
+
+/* What gradients of this norm are multiplied by. */
+double nn_clip_scale(double norm, double max_norm);
 
 /* The decay for this parameter. */
 static inline double nn_decay(const ct_optim *optim, const nn_slot *slot, double weight_decay) {

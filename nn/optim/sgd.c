@@ -4,6 +4,7 @@
 static bool step(ct_optim *optim, nn_slot *slot, ct_tensor *grad) {
     ct_sgd_numbers n = optim->numbers.sgd;
     n.lr = optim->lr;
+    n.grad_scale = optim->grad_scale;
     n.first = slot->step == 1;
     return op_sgd_step(slot->param, grad, slot->state[0], &n);
 }
@@ -13,6 +14,7 @@ static const nn_number numbers[] = {
     {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening)},
     {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay)},
     {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov)},
+    {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm)},
     {0},
 };
 static const nn_rule plain_rule = {"SGD", {NULL}, step, numbers};
@@ -29,6 +31,6 @@ ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
     if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: nesterov needs a momentum and no dampening", name);
     nn_numbers all = {
-        .sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .grad_scale = 1, .nesterov = o.nesterov}};
-    return nn_optim_new(module, o.momentum > 0 ? &momentum_rule : &plain_rule, o.lr, all, false);
+        .sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .nesterov = o.nesterov}};
+    return nn_optim_new(module, o.momentum > 0 ? &momentum_rule : &plain_rule, o.lr, all, false, o.clip_norm);
 }

@@ -5,6 +5,13 @@
 #include "kernels.h"
 #include "simd.h"
 
+/* x, but 0 where it is smaller than any normal number. The moments of a gradient that has become zero fade to there, and
+ * arithmetic on what is below takes a hundred times as long. */
+INLINE vec flushed(vec x) {
+    const real least = sizeof(real) == 4 ? (real)FLT_MIN : (real)DBL_MIN;
+    return keep(~(v_abs(x) < least), x);
+}
+
 /* adam: g += wd p; adamw: p *= 1 - lr wd; then  m += (1 - b1)(g - m),  v = b2 v + (1 - b2) g^2,
  * p -= lr / bias1 m / (sqrt v / sqrt bias2 + eps).  Kingma & Ba 2014, arXiv:1412.6980; Loshchilov & Hutter 2017, arXiv:1711.05101 */
 static void adam(int64_t n, void *parameter, const void *gradient, void *first, void *second, const ct_adam_numbers *a) {
@@ -19,8 +26,8 @@ static void adam(int64_t n, void *parameter, const void *gradient, void *first, 
         vec m = load_part(moment1 + i, left), v = load_part(moment2 + i, left);
         if (decay != 0) g += decay * p;
         p *= shrink;
-        m += keep1 * (g - m);
-        v = beta2 * v + keep2 * g * g;
+        m = flushed(m + keep1 * (g - m));
+        v = flushed(beta2 * v + keep2 * g * g);
         p -= step * (m / (v_sqrt(v) * root + eps));
         store_part(moment1 + i, m, left);
         store_part(moment2 + i, v, left);
