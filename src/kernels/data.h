@@ -44,7 +44,8 @@ static void data_where(int64_t n, const bool *cond, int64_t sc, const void *a, i
 static inline void copy_tile(int64_t m, int64_t n, const element *x, int64_t x_row, int64_t x_col, element *y, int64_t y_row, int64_t y_col,
                              bool add) {
     for (int64_t i = 0; i < m; i++, x += x_row, y += y_row) {
-        if (add) for (int64_t j = 0; j < n; j++) y[j * y_col] = plus(y[j * y_col], x[j * x_col]);
+        if (add && x_col == 1 && y_col == 1) for (int64_t j = 0; j < n; j++) y[j] = plus(y[j], x[j]);
+        else if (add) for (int64_t j = 0; j < n; j++) y[j * y_col] = plus(y[j * y_col], x[j * x_col]);
         else if (x_col == 1 && y_col == 1) memcpy(y, x, (size_t)n * sizeof *y);
         else if (y_col == 1) for (int64_t j = 0; j < n; j++) y[j] = x[j * x_col];
         else for (int64_t j = 0; j < n; j++) y[j * y_col] = x[j * x_col];
@@ -58,13 +59,13 @@ static void data_copy2d(int64_t m, int64_t n, const void *from, int64_t x_row, i
     const element *x = from;
     element *y = to;
     if (m <= 0 || n <= 0 || (!add && x == y && x_row == y_row && x_col == y_col)) return;
-    if (distance(y_row) < distance(y_col)) {   /* y by columns: the same with rows and columns exchanged */
+    if (n == 1 || (m > 1 && distance(y_row) < distance(y_col))) {   /* y by columns: the same with rows and columns exchanged */
         int64_t t = m;
         m = n, n = t;
         t = x_row, x_row = x_col, x_col = t;
         t = y_row, y_row = y_col, y_col = t;
     }
-    if (distance(x_col) <= distance(x_row)) {
+    if (m == 1 || distance(x_col) <= distance(x_row)) {
         copy_tile(m, n, x, x_row, x_col, y, y_row, y_col, add);
         return;
     }
