@@ -162,11 +162,20 @@ static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tens
     return false;
 }
 
+/* Hidden keys and values that are no queries are cleared: a weight's gradient would else be zero times whatever they are. */
+static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_tensor *key_mask) {
+    const bool shared = *k == *v;
+    if (*k != q) *k = nn_masks_clear(*k, key_mask);
+    if (shared) *v = *k;
+    else if (*v != q) *v = nn_masks_clear(*v, key_mask);
+}
+
 static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call) {
     const ct_mha_opts *o = nn_data(mha);
     int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache && k == q ? call.cache->length : 0;
     const bool held = call.cache && k != q && call.cache->length > 0;
     if (held) k = v = NULL;
+    else if (call.key_mask && !call.cache) clear_hidden(q, &k, &v, call.key_mask); /* no gradient goes through a cache */
     project(mha, &q, &k, &v);
     q = place(mha, "q_norm", call.rope_offset + offset, ct_split_heads(q, o->num_heads)); /* (B, H, T, d) */
     if (held) nn_cache_read(call.cache, &k, &v);

@@ -16,6 +16,10 @@ static inline int64_t nn_mha_extra_keys(const ct_mha_opts *o) { return o->add_bi
 /* Do the masks fit batch x heads x t x s scores, s with the cache's keys? */
 bool nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, int64_t t, int64_t s);
 
+/* Keys or values (B, S, width) with zeros where the key mask (B, S) hides them: whatever stands there, no product sees it, forward or
+ * backward, and its own gradient is zero. */
+ct_tensor *nn_masks_clear(ct_tensor *x, ct_tensor *key_mask);
+
 /* Makes the call's masks and causality over s keys, of which `offset` are from a cache, ct_attention's: queries stand behind the
  * offset, and the extra keys are hidden from nobody. */
 void nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s, int64_t offset);

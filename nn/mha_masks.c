@@ -22,6 +22,10 @@ bool nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, 
     return false;
 }
 
+ct_tensor *nn_masks_clear(ct_tensor *x, ct_tensor *key_mask) {
+    return ct_where(ct_unsqueeze(key_mask, 2), x, ct_zeros(x->context, x->dtype, CT_SCALAR));
+}
+
 /* bool (T, S): query i, which stands at offset + i, sees keys up to its own. */
 static ct_tensor *causal_mask(ct_context *context, int64_t t, int64_t s, int64_t offset) {
     ct_tensor *query = ct_arange(context, CT_I64, (double)offset, (double)(offset + t), 1);

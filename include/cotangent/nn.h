@@ -98,7 +98,7 @@ CT_API ct_module *ct_mha_new(ct_context *context, ct_mha_opts opts);
 
 typedef struct {
     ct_tensor *mask;     /* bool, true = may attend, or float, added: (T, S) or what broadcasts to (B, H, T, S) */
-    ct_tensor *key_mask; /* bool (B, S), true = a real token */
+    ct_tensor *key_mask; /* bool (B, S), true = a real token. What it hides of k and v where they are not q may be anything, NaN too */
     bool causal, need_weights, per_head;
     ct_kv_cache *cache;
     int64_t rope_offset; /* where query 0 and key 0 stand, for rope; with a cache, where its own first key does */
