@@ -59,7 +59,7 @@ static ct_tensor *matmul_forward(ct_call *c) {
     ct_tensor *out = op_new(c, a->dtype, shape);
     if (!out) return NULL;
     product p = describe(a, b, out);
-    return ct_contract(c->context, a->dtype, p.m, p.n, p.k, p.batch, p.dims, a->data, b->data, false, out->data) ? out : NULL;
+    return ct_contract(c->context, a->dtype, p.m, p.n, p.k, p.batch, p.dims, a->data, b->data, (ct_gemm_end){0}, out->data) ? out : NULL;
 }
 
 static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
@@ -70,7 +70,7 @@ static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         product p = describe(grad[0], b, g);
         for (int i = 0; i < p.dims; i++) p.batch[i] = seen(p.batch[i], 2, 1, 0);
         if (!ct_contract(c->context, g->dtype, seen(p.m, 2, 1, 0), seen(p.k, 2, 1, 0), seen(p.n, 2, 1, 0), p.batch, p.dims, g->data,
-                         b->data, add, grad[0]->data))
+                         b->data, (ct_gemm_end){.add = add}, grad[0]->data))
             return false;
     }
     if (c->wants[1]) {
@@ -78,7 +78,7 @@ static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         product p = describe(a, grad[1], g);
         for (int i = 0; i < p.dims; i++) p.batch[i] = seen(p.batch[i], 0, 2, 1);
         if (!ct_contract(c->context, g->dtype, seen(p.k, 0, 2, 1), seen(p.n, 0, 2, 1), seen(p.m, 0, 2, 1), p.batch, p.dims, a->data,
-                         g->data, add, grad[1]->data))
+                         g->data, (ct_gemm_end){.add = add}, grad[1]->data))
             return false;
     }
     return true;

@@ -32,11 +32,11 @@ static bool join(ct_contract_dim *into, ct_contract_dim dim) {
 }
 
 /* Joins what can be joined; returns how many dims of the batch are left. */
-static int join_all(ct_contract_dim *m, ct_contract_dim *n, ct_contract_dim *k, ct_contract_dim *batch, int dims) {
+static int join_all(ct_contract_dim *m, ct_contract_dim *n, ct_contract_dim *k, ct_contract_dim *batch, int dims, bool keep_n) {
     for (int i = 0; i < dims;) {
         const ct_contract_dim d = batch[i];
-        bool gone = d.size == 1 || (d.step[B] == 0 && d.step[C] != 0 && join(m, d)) || (d.step[A] == 0 && d.step[C] != 0 && join(n, d)) ||
-                    (d.step[C] == 0 && join(k, d));
+        bool gone = d.size == 1 || (d.step[B] == 0 && d.step[C] != 0 && join(m, d)) ||
+                    (d.step[A] == 0 && d.step[C] != 0 && !keep_n && join(n, d)) || (d.step[C] == 0 && join(k, d));
         for (int other = 0; other < dims && !gone; other++) gone = other != i && join(&batch[other], d);
         if (!gone) {
             i++;
@@ -49,14 +49,14 @@ static int join_all(ct_contract_dim *m, ct_contract_dim *n, ct_contract_dim *k, 
 }
 
 bool ct_contract(ct_context *context, ct_dtype dtype, ct_contract_dim m, ct_contract_dim n, ct_contract_dim k, const ct_contract_dim *batch,
-                 int dims, void *a, void *b, bool add, void *c) {
+                 int dims, void *a, void *b, ct_gemm_end end, void *c) {
     ct_contract_dim left[CT_MAX_DIMS], one = {1, {0, 0, 0}};
     for (int i = 0; i < dims; i++) {
         left[i] = batch[i];
         if (left[i].size == 0 && left[i].step[C] != 0) return true;   /* C has no element */
         if (left[i].size == 0) left[i].size = 1, k.size = 0;          /* a sum of nothing */
     }
-    dims = join_all(&m, &n, &k, left, dims);
+    dims = join_all(&m, &n, &k, left, dims, end.done != NULL);
 
     int widest = -1;   /* the batch of ct_gemm; a dim that is summed over cannot be it: its products go to the same place */
     for (int i = 0; i < dims; i++) {
@@ -71,13 +71,14 @@ bool ct_contract(ct_context *context, ct_dtype dtype, ct_contract_dim m, ct_cont
     int64_t index[CT_MAX_DIMS] = {0};
     for (;;) {
         int64_t at[3] = {0, 0, 0};
-        bool more = add;   /* the first term of a sum writes, later ones add */
+        ct_gemm_end part = end;   /* the first term of a sum writes, later ones add, the last one is the end */
         for (int i = 0; i < dims; i++) {
             for (int x = A; x <= C; x++) at[x] += index[i] * left[i].step[x] * size;
-            more = more || (left[i].step[C] == 0 && index[i] > 0);
+            if (left[i].step[C] == 0 && index[i] > 0) part.add = true;
+            if (left[i].step[C] == 0 && index[i] < left[i].size - 1) part.done = NULL;
         }
         if (!ct_gemm(context, dtype, one.size, m.size, n.size, k.size, 1, (ct_matrix){(char *)a + at[A], m.step[A], k.step[A], one.step[A]},
-                     (ct_matrix){(char *)b + at[B], k.step[B], n.step[B], one.step[B]}, more,
+                     (ct_matrix){(char *)b + at[B], k.step[B], n.step[B], one.step[B]}, part,
                      (ct_matrix){(char *)c + at[C], m.step[C], n.step[C], one.step[C]}))
             return false;
         int i = dims - 1;

@@ -26,7 +26,8 @@ typedef struct {
     int64_t size;            /* of an element, in bytes */
     int64_t m, n, k;
     double alpha;
-    bool add;
+    ct_gemm_end end;
+    bool turned;             /* A, B and C are the transposed of the caller's, C' = B' A' */
     ct_matrix a, b, c;
     char *scratch;
     size_t a_bytes, b_bytes; /* of the packed slice of A and of B */
@@ -48,6 +49,16 @@ static void *at(const job *j, const ct_matrix *x, int64_t item, int64_t row, int
     return (char *)x->data + (item * x->batch + row * x->row + col * x->col) * j->size;
 }
 
+static ct_matrix transposed(ct_matrix x) { return (ct_matrix){x.data, x.col, x.row, x.batch}; }
+
+/* Rows [m, m + rows) and columns [n, n + cols) of C are complete. */
+static void done(const job *j, int64_t item, int64_t m, int64_t n, int64_t rows, int64_t cols) {
+    if (!j->end.done) return;
+    const ct_matrix c = {at(j, &j->c, item, m, n), j->c.row, j->c.col, 0};
+    if (j->turned) j->end.done(j->end.arg, transposed(c), cols, rows);
+    else j->end.done(j->end.arg, c, rows, cols);
+}
+
 /* Panel i of the slice, packed: it has kl columns of mr (rows of nr). */
 static char *panel_a(const job *j, char *packed, int64_t i) { return packed + i * j->kernels->mr * j->kl * j->size; }
 static char *panel_b(const job *j, char *packed, int64_t i) { return packed + i * j->kernels->nr * j->kl * j->size; }
@@ -67,7 +78,7 @@ static void pack_panel_b(const job *j, int64_t item, int64_t i, char *packed) {
 /* The tiles of rows [m, m_end) and columns [n, n_end) of the slice; m and n are multiples of mr and nr. The first slice writes. */
 static void tiles(const job *j, int64_t item, int64_t m, int64_t m_end, int64_t n, int64_t n_end, char *a, char *b) {
     const ct_gemm_kernels *f = j->kernels;
-    bool add = j->add || j->k0 > 0;
+    const bool add = j->end.add || j->k0 > 0;
     for (int64_t row = m; row < m_end; row += f->mr) {
         for (int64_t col = n; col < n_end; col += f->nr) {
             f->tile(min(f->mr, m_end - row), min(f->nr, n_end - col), j->kl, panel_a(j, a, row / f->mr), panel_b(j, b, col / f->nr),
@@ -86,9 +97,10 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t item = i / per_item, n0 = i % per_item * j->grain;
         for (int64_t k0 = 0; k0 < j->k; k0 += j->kernels->kc) {
             j->kernels->row(min(j->grain, j->n - n0), min(j->kernels->kc, j->k - k0), at(j, &j->a, item, 0, k0), j->a.col,
-                            at(j, &j->b, item, k0, n0), j->b.row, j->b.col, j->alpha, j->add || k0 > 0, at(j, &j->c, item, 0, n0),
-                            j->c.col);
+                            at(j, &j->b, item, k0, n0), j->b.row, j->b.col, j->alpha, j->end.add || k0 > 0,
+                            at(j, &j->c, item, 0, n0), j->c.col);
         }
+        done(j, item, 0, n0, 1, min(j->grain, j->n - n0));
     }
 }
 
@@ -118,6 +130,7 @@ static void item_task(void *arg, int64_t begin, int64_t end, int worker) {
                     if (!whole || item == begin || j.a.batch != 0)
                         for (int64_t i = 0; i < pieces(j.ml, j.kernels->mr); i++) pack_panel_a(&j, item, i, a);
                     tiles(&j, item, 0, j.ml, 0, j.nl, a, b);
+                    if (j.k0 + j.kl == j.k) done(&j, item, j.m0, j.n0, j.ml, j.nl);
                 }
             }
         }
@@ -153,7 +166,9 @@ static void block_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t m = i / across * j->bm, n = i % across * j->bn;
-        tiles(j, 0, m, min(m + j->bm, j->ml), n, min(n + j->bn, j->nl), j->scratch, j->scratch + j->a_bytes);
+        const int64_t m_end = min(m + j->bm, j->ml), n_end = min(n + j->bn, j->nl);
+        tiles(j, 0, m, m_end, n, n_end, j->scratch, j->scratch + j->a_bytes);
+        if (j->k0 + j->kl == j->k) done(j, 0, j->m0 + m, j->n0 + n, m_end - m, n_end - n);
     }
 }
 
@@ -208,22 +223,22 @@ static void zero_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        for (int64_t col = 0; col < j->n; col++) memset(at(j, &j->c, i / j->m, i % j->m, col), 0, (size_t)j->size);
+        for (int64_t col = 0; col < j->n && !j->end.add; col++) memset(at(j, &j->c, i / j->m, i % j->m, col), 0, (size_t)j->size);
+        done(j, i / j->m, i % j->m, 0, 1, j->n);
     }
 }
 
-static ct_matrix transposed(ct_matrix x) { return (ct_matrix){x.data, x.col, x.row, x.batch}; }
-
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, ct_matrix a, ct_matrix b,
-             bool add, ct_matrix c) {
+             ct_gemm_end end, ct_matrix c) {
     if (batch <= 0 || m <= 0 || n <= 0) return true;
-    job j = {.kernels = &context->isa->of[dtype]->gemm, .size = dtype == CT_F32 ? 4 : 8, .m = m, .n = n, .k = k, .alpha = alpha, .add = add,
+    job j = {.kernels = &context->isa->of[dtype]->gemm, .size = dtype == CT_F32 ? 4 : 8, .m = m, .n = n, .k = k, .alpha = alpha, .end = end,
              .a = a, .b = b, .c = c};
     if (k <= 0) {
-        if (!add) ct_parallel(context, batch * m, pieces(65536, n), zero_task, &j);
+        ct_parallel(context, batch * m, pieces(65536, n), zero_task, &j);
         return true;
     }
     if ((n == 1 && m > 1) || (m > 1 && c.col != 1 && c.row == 1)) {   /* C' = B' A': a column becomes a row, and columns rows */
+        j.turned = true;
         j.m = n; j.n = m;
         j.a = transposed(b); j.b = transposed(a); j.c = transposed(c);
     }

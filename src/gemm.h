@@ -10,10 +10,19 @@ typedef struct {
     int64_t row, col, batch;
 } ct_matrix;
 
-/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n); with add, C += that. k = 0 gives zeros (adds nothing). dtype is
- * f32 or f64. Each element of C is summed in one order, whatever the threads. False: CT_ERR_MEMORY. */
+/* How a product ends: by C = or, with add, C +=; then done, unless it is NULL, is called for blocks of C that are complete, by the
+ * worker that completed each and while it is in cache. A block is rows x cols, with its first element at c.data and the strides of C;
+ * every element of C is in exactly one. Where it lies in C the caller knows from c.data. No error, no allocation in done. */
+typedef struct {
+    bool add;
+    void (*done)(void *arg, ct_matrix c, int64_t rows, int64_t cols);
+    void *arg;
+} ct_gemm_end;
+
+/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n), or C += that. k = 0 gives zeros (adds nothing). dtype is f32 or f64.
+ * Each element of C is summed in one order, whatever the threads. False: CT_ERR_MEMORY. */
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, ct_matrix a, ct_matrix b,
-             bool add, ct_matrix c);
+             ct_gemm_end end, ct_matrix c);
 
 /* A dim of a product, with the step it makes in A, B and C, in elements; 0 where it does not appear or repeats. */
 typedef struct {
@@ -21,8 +30,9 @@ typedef struct {
 } ct_contract_dim;
 
 /* C = A B, or C += A B: m steps in A and C, n in B and C, k in A and B; a batch dim in any of them. What does not step in C is
- * summed over, in a fixed order. At most 8 batch dims. False: CT_ERR_MEMORY. */
+ * summed over, in a fixed order. At most 8 batch dims. The columns of end.done's blocks are n's: no batch dim joins them (one that steps
+ * in C joins m where it can, as those of a dense x beside a weight do; else a block has rows of one index of it). False: CT_ERR_MEMORY. */
 bool ct_contract(ct_context *context, ct_dtype dtype, ct_contract_dim m, ct_contract_dim n, ct_contract_dim k, const ct_contract_dim *batch,
-                 int dims, void *a, void *b, bool add, void *c);
+                 int dims, void *a, void *b, ct_gemm_end end, void *c);
 
 #endif

@@ -75,7 +75,26 @@ static ct_matrix laid_out(void *data, int64_t rows, int64_t cols, bool by_column
     return by_columns ? (ct_matrix){data, 1, rows, rows * cols} : (ct_matrix){data, cols, 1, rows * cols};
 }
 
-/* Elements of C that are not the product's stay as they are: C has a margin of columns. */
+/* What the end of a product has seen of each element of C's memory, and how often. */
+typedef struct {
+    ct_dtype dtype;
+    char *c, *seen;
+    uint8_t *times;
+} witness;
+
+static void look(void *arg, ct_matrix c, int64_t rows, int64_t cols) {
+    const witness *w = arg;
+    const int64_t size = (int64_t)size_of(w->dtype), base = ((char *)c.data - w->c) / size;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < cols; j++) {
+            const int64_t at = base + i * c.row + j * c.col;
+            memcpy(w->seen + at * size, w->c + at * size, (size_t)size);
+            w->times[at]++;
+        }
+    }
+}
+
+/* Elements of C that are not the product's stay as they are: C has a margin of columns. All others the end sees once, complete. */
 static void check(ct_context *context, ct_dtype dtype, problem p) {
     enum { MARGIN = 3 };
     void *a = filled(dtype, p.batch * p.m * p.k), *b = filled(dtype, p.batch * p.k * p.n);
@@ -85,7 +104,16 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
     ct_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb);
     ct_matrix mc = p.tc ? laid_out(c, p.m + MARGIN, p.n, true) : laid_out(c, p.m, p.n + MARGIN, false);
     if (p.shared) ma.batch = mb.batch = 0;
-    ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, ma, mb, p.add, mc));
+    witness w = {dtype, c, malloc((size_t)count * size_of(dtype) + 1), calloc((size_t)count + 1, 1)};
+    memcpy(w.seen, c, (size_t)count * size_of(dtype));
+    ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, ma, mb, (ct_gemm_end){p.add, look, &w}, mc));
+    ck_assert_msg(!memcmp(w.seen, c, (size_t)count * size_of(dtype)), "%s: an end before the end", context->isa->name);
+    int64_t seen = 0;
+    for (int64_t i = 0; i < count; i++) {
+        ck_assert_int_le(w.times[i], 1);
+        seen += w.times[i];
+    }
+    ck_assert_int_eq(seen, p.batch * p.m * p.n);
     const double error = error_of(c, before, dtype, p, ma, mb, mc);
     /* a sum in blocks of kc: its error grows with the root of k, with a bound far under k */
     ck_assert_msg(error <= 4 + sqrt((double)p.k), "%s %s: %d (%d %d %d) t %d%d%d add %d alpha %g: error %g", context->isa->name,
@@ -99,7 +127,7 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
             at += MARGIN;
         }
     }
-    free(a); free(b); free(c); free(before);
+    free(a); free(b); free(c); free(before); free(w.seen); free(w.times);
 }
 
 static ct_dtype dtype_of(int i) { return i % 2 ? CT_F64 : CT_F32; }
@@ -177,7 +205,7 @@ START_TEST(strides) {
             ct_matrix mc[] = {{c, N, 1, M * N}, {c, 2, 2 * M, 2 * M * N}, {(char *)c + M * N * size, -N, 1, M * N},
                               {c, N * BATCH, 1, N}};
             ct_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i % 4];
-            ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, 1, x, y, p.add, z));
+            ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, 1, x, y, (ct_gemm_end){.add = p.add}, z));
             const int64_t base = ((char *)z.data - (char *)c) / size;
             const double error = error_of(z.data, (char *)before + base * size, dtype, p, x, y, z);
             ck_assert_msg(error <= 8, "case %d of %s: error %g", i, context->isa->name, error);
@@ -207,7 +235,7 @@ START_TEST(threads) {
                 got[t] = malloc(bytes);
                 memcpy(got[t], c, bytes);
                 ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, laid_out(a, p.m, p.k, p.ta),
-                                  laid_out(b, p.k, p.n, p.tb), p.add, laid_out(got[t], p.m, p.n, false)));
+                                  laid_out(b, p.k, p.n, p.tb), (ct_gemm_end){.add = p.add}, laid_out(got[t], p.m, p.n, false)));
                 ck_assert_msg(!memcmp(got[0], got[t], bytes), "%s: %d threads change case %d", context->isa->name, count[t], i);
                 ct_context_free(context);
             }
@@ -224,10 +252,10 @@ START_TEST(part_of_whole) {
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
         float *a = filled(CT_F32, M * K), *b = filled(CT_F32, K * N), *c = filled(CT_F32, M * N), *part = filled(CT_F32, M * N);
-        ck_assert(ct_gemm(context, CT_F32, 1, M, N, K, 1, laid_out(a, M, K, false), laid_out(b, K, N, false), false,
+        ck_assert(ct_gemm(context, CT_F32, 1, M, N, K, 1, laid_out(a, M, K, false), laid_out(b, K, N, false), (ct_gemm_end){0},
                           laid_out(c, M, N, false)));
         for (int m = 2; m < M; m += 13) {
-            ck_assert(ct_gemm(context, CT_F32, 1, m, N - 5, K, 1, laid_out(a, M, K, false), laid_out(b, K, N, false), false,
+            ck_assert(ct_gemm(context, CT_F32, 1, m, N - 5, K, 1, laid_out(a, M, K, false), laid_out(b, K, N, false), (ct_gemm_end){0},
                               laid_out(part, M, N, false)));
             for (int i = 0; i < m; i++) ck_assert(!memcmp(part + i * N, c + i * N, (N - 5) * sizeof(float)));
         }
@@ -244,7 +272,8 @@ START_TEST(not_finite) {
     for (int i = 0; i < 25; i++) a[i] = b[i] = 1, c[i] = NAN;
     a[1 * 5 + 2] = NAN;
     b[3 * 5 + 4] = INFINITY;
-    ck_assert(ct_gemm(context, CT_F32, 1, 5, 5, 5, 1, laid_out(a, 5, 5, false), laid_out(b, 5, 5, false), false, laid_out(c, 5, 5, false)));
+    ck_assert(ct_gemm(context, CT_F32, 1, 5, 5, 5, 1, laid_out(a, 5, 5, false), laid_out(b, 5, 5, false), (ct_gemm_end){0},
+                      laid_out(c, 5, 5, false)));
     for (int i = 0; i < 25; i++) {
         if (i / 5 == 1) ck_assert(isnan(c[i]));
         else if (i % 5 == 4) ck_assert(isinf(c[i]));
@@ -261,7 +290,7 @@ START_TEST(steady_memory) {
     int64_t calls = 0;
     for (int i = 0; i < 3; i++) {
         for (int64_t n = 10; n <= 300; n += 145) {
-            ck_assert(ct_gemm(context, CT_F32, 1, n, n, n, 1, laid_out(a, n, n, false), laid_out(b, n, n, false), false,
+            ck_assert(ct_gemm(context, CT_F32, 1, n, n, n, 1, laid_out(a, n, n, false), laid_out(b, n, n, false), (ct_gemm_end){0},
                               laid_out(c, n, n, false)));
         }
         if (i == 1) calls = ct_memory(context).allocator_calls;
@@ -353,6 +382,54 @@ START_TEST(matmul_of_views) {
 }
 END_TEST
 
+/* The bias comes to every element once, however the dims of x join: views, x that repeats, one feature, rows of one. */
+START_TEST(bias_of_views) {
+    ct_context *context = context_of(NULL, 2);
+    static const int order[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 3, 2}, {3, 2, 1, 0}, {2, 3, 0, 1}};
+    static const int64_t shape[][4] = {{2, 3, 5, 4}, {2, 3, 1, 4}, {1, 1, 1, 4}, {2, 1, 5, 1}, {2, 3, 5, 0}, {2, 0, 5, 4}};
+    for (int s = 0; s < COUNT(shape) * COUNT(order); s++) {
+        for (int repeat = 0; repeat < 2; repeat++) {
+            for (int64_t out = 1; out <= 70; out += 69) {
+                ct_scope scope = ct_scope_open_no_grad(context);
+                ct_shape of_x = {4, {0}}, order_x = of_x;
+                for (int d = 0; d < 4; d++) of_x.dim[d] = shape[s / COUNT(order)][d], order_x.dim[d] = order[s % COUNT(order)][d];
+                ct_shape stored = of_x;
+                for (int d = 0; d < 4; d++) stored.dim[order_x.dim[d]] = of_x.dim[d];
+                ct_tensor *x = ct_permute(ct_randn(context, CT_F64, stored), order_x);
+                if (repeat) x = ct_expand(ct_narrow(x, 1, 0, of_x.dim[1] > 0), of_x);
+                ct_tensor *w = ct_randn(context, CT_F64, CT_SHAPE(out, of_x.dim[3])), *b = ct_randn(context, CT_F64, CT_SHAPE(out));
+                ct_tensor *got = ct_linear(x, w, b), *want = ct_add(ct_matmul(x, ct_transpose(w, 0, 1)), b);
+                ck_assert_msg(got && want, "%s", ct_error_message(context));
+                for (int64_t i = 0; i < ct_numel(want); i++) ck_assert(fabs(ct_data_f64(got)[i] - ct_data_f64(want)[i]) < 1e-12);
+                ct_scope_close(scope);
+            }
+        }
+    }
+    ct_context_free(context);
+}
+END_TEST
+
+/* Where products are added up, the end comes after the last: C (2, 3, 5) summed over a dim that joins nothing. */
+START_TEST(end_of_sum) {
+    enum { R = 4, P = 2, M = 3, K = 6, N = 5 };
+    ct_context *context = context_of(NULL, 1);
+    double *a = filled(CT_F64, R * P * M * (K + 1)), *b = filled(CT_F64, R * (K + 1) * N), c[P * M * N], seen[P * M * N];
+    uint8_t times[P * M * N] = {0};
+    witness w = {CT_F64, (char *)c, (char *)seen, times};
+    ct_contract_dim batch[] = {{R, {P * M * (K + 1), (K + 1) * N, 0}}, {P, {M * (K + 1), 0, M * N}}};
+    ck_assert(ct_contract(context, CT_F64, (ct_contract_dim){M, {K + 1, 0, N}}, (ct_contract_dim){N, {0, 1, 1}},
+                          (ct_contract_dim){K, {1, N, 0}}, batch, 2, a, b, (ct_gemm_end){.done = look, .arg = &w}, c));
+    for (int i = 0; i < P * M * N; i++) {
+        double sum = 0;
+        for (int r = 0; r < R; r++)
+            for (int q = 0; q < K; q++) sum += a[(r * P * M + i / N) * (K + 1) + q] * b[(r * (K + 1) + q) * N + i % N];
+        ck_assert(fabs(sum - c[i]) < 1e-12 && seen[i] == c[i] && times[i] == 1);
+    }
+    free(a); free(b);
+    ct_context_free(context);
+}
+END_TEST
+
 static void refused(ct_context *context, ct_tensor *out, ct_status status, const char *message) {
     ck_assert(out == NULL);
     ck_assert_int_eq(ct_error(context), status);
@@ -395,6 +472,8 @@ int main(void) {
     tcase_add_test(tcase, not_finite);
     tcase_add_test(tcase, steady_memory);
     tcase_add_test(tcase, matmul_of_views);
+    tcase_add_test(tcase, bias_of_views);
+    tcase_add_test(tcase, end_of_sum);
     tcase_add_test(tcase, refusals);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
