@@ -42,7 +42,7 @@ KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KER
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/*.c src/io/*.c ops/*.c nn/*.c nn/optim/*.c)) $(KOBJ)
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 STATIC   = $(BUILD)/libcotangent.a
 SHARED   = $(BUILD)/libcotangent.so.$(VERSION)
@@ -99,8 +99,9 @@ $(BUILD)/flags: FORCE
 
 # ---- programs ----
 
+$(BUILD)/char_lm $(BUILD)/attention_map: $(BUILD)/obj/examples/gpt.o
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(LIBS)
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
 demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minute: digits to their reverse, and this project's own source code
 	@mkdir -p $(BUILD)/demo

@@ -1,74 +1,22 @@
 /* Draws what a GPT attends to: the weights of every head of every layer over one text, as one SVG. The model is one that char_lm saved,
  * or, with no argument, a small one that has learned nothing. A row is a character that reads (a query), a column one that is
  * read (a key). */
-#include "common.h"
+#include "gpt.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-enum { MAX_LAYERS = 96, SIDE = 260, GAP = 68, LEFT = 96, TOP = 128 }; /* SIDE: of a map, at least; the rest are margins */
+enum { SIDE = 260, GAP = 68, LEFT = 96, TOP = 128 }; /* SIDE: of a map, at least; the rest are margins */
 
 static const char *prompt = "static int64_t length(const row *r)", *out = "attention_map.svg";
-
-typedef struct {
-    ct_context *context;
-    ct_module *root;
-    long long layers, heads, width, window, bias;
-    int letters, id[256]; /* of each byte; -1: it has none */
-} gpt;
-
-/* char_lm's model, by the names it saves: wte, wpe, h.0, h.1, ..., ln_f. */
-static void make_gpt(gpt *m) {
-    ct_context *c = m->context;
-    ct_layer_opts layer = {.embed_dim = m->width, .num_heads = m->heads, .activation = CT_GELU, .norm_first = true, .no_bias = !m->bias};
-    m->root = ct_module_new(c, "GPT");
-    ct_module_add_child(m->root, "wte", ct_embedding_new(c, (ct_embedding_opts){m->letters, m->width, 0}));
-    ct_module_add_child(m->root, "wpe", ct_positions_new(c, (ct_positions_opts){m->window, m->width, .learned = true}));
-    for (int i = 0; i < m->layers; i++) ct_module_append(m->root, "h", ct_encoder_layer_new(c, layer));
-    ct_module_add_child(m->root, "ln_f", ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = m->width, .no_bias = !m->bias}));
-    ct_module_train(m->root, false);
-    check(c, EXIT_USAGE);
-}
-
-static void make_random(gpt *m) {
-    m->layers = 2, m->heads = 4, m->width = 64, m->window = 64, m->letters = 256;
-    for (int byte = 0; byte < 256; byte++) m->id[byte] = byte;
-    make_gpt(m);
-}
-
-static void load(gpt *m, const char *path) {
-    char about[800], hex[513];
-    if (!ct_load_metadata(m->context, path, "char_lm", about, sizeof about))
-        fail(EXIT_USAGE, "%s is no model of char_lm: %s", path, ct_error_message(m->context));
-    int found = sscanf(about, "layers %lld heads %lld width %lld context %lld bias %lld alphabet %512[0-9a-f]", &m->layers, &m->heads,
-                       &m->width, &m->window, &m->bias, hex);
-    if (found != 6 || m->layers < 1 || m->layers > MAX_LAYERS || m->heads < 1 || strlen(hex) % 2)
-        fail(EXIT_USAGE, "%s is no model of char_lm: it says '%s' of itself", path, about);
-    for (int byte = 0; byte < 256; byte++) m->id[byte] = -1;
-    for (const char *p = hex; *p; p += 2) {
-        unsigned byte = 0;
-        sscanf(p, "%2x", &byte);
-        m->id[byte] = m->letters++;
-    }
-    make_gpt(m);
-    ct_load(m->root, path, (ct_load_opts){0});
-    check(m->context, EXIT_USAGE);
-}
 
 /* The weights of each layer, (1, H, n, n), for the first n characters of the prompt that the model can read. */
 static void attend(const gpt *m, int64_t n, ct_tensor **weights) {
     ct_tensor *ids = ct_zeros(m->context, CT_I64, CT_SHAPE(1, n));
     check(m->context, EXIT_FAILED);
     for (int64_t i = 0; i < n; i++) ct_data_i64(ids)[i] = m->id[(unsigned char)prompt[i]];
-    ct_tensor *x = ct_forward(ct_module_child(m->root, "wpe"), ct_forward(ct_module_child(m->root, "wte"), ids));
-    ct_mha_call call = {.causal = true, .need_weights = true, .per_head = true};
-    for (int i = 0; i < m->layers; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "h.%d", i);
-        ct_layer_out y = ct_encoder_layer_forward(ct_module_child(m->root, name), x, call);
-        x = y.out, weights[i] = y.self_weights;
-    }
+    gpt_features(m, ids, (ct_stack_call){.self.per_head = true, .self_weights = weights});
     check(m->context, EXIT_FAILED);
 }
 
@@ -164,14 +112,19 @@ int main(int argc, char **argv) {
     int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
     if (files > 1) fail(EXIT_USAGE, "one model at a time: %s", argv[2]);
     const char *path = output_path(NULL, out);
-    gpt m = {.context = ct_context_new((ct_context_opts){.seed = 1})};
+    gpt m = {.context = ct_context_new((ct_context_opts){.seed = 1}), .layers = 2, .heads = 4, .width = 64, .window = 64};
     check(m.context, EXIT_USAGE);
-    if (files) load(&m, argv[1]);
-    else make_random(&m);
+    if (files) gpt_load(&m, argv[1]);
+    else {
+        bool all[256];
+        memset(all, true, sizeof all);
+        gpt_alphabet(&m, all);
+        gpt_make(&m);
+    }
+    gpt_prompt(&m, prompt);
+    ct_module_train(m.root, false);
     int64_t n = 0;
-    for (; prompt[n] && n < m.window; n++)
-        if (m.id[(unsigned char)prompt[n]] < 0)
-            fail(EXIT_USAGE, "--prompt: the first of '%s' is not in the text that was learned", prompt + n);
+    while (prompt[n] && n < m.window) n++;
     if (n == 0) fail(EXIT_USAGE, "--prompt is empty");
     ct_tensor *weights[MAX_LAYERS];
     ct_scope scope = ct_scope_open_no_grad(m.context);

@@ -1,41 +1,21 @@
-/* A GPT on the bytes of text files: trains it, measures it, lets it write. Learned positions, pre-norm blocks, the output tied
- * to the embedding (Radford et al. 2019); the defaults are nanoGPT's recipe for a CPU. The alphabet is the bytes that occur, and
- * the last tenth of the text is kept for validation. */
-#include "common.h"
+/* A GPT on the bytes of text files: trains it, measures it, lets it write. The defaults are nanoGPT's recipe for a CPU. The alphabet
+ * is the bytes that occur, and the last tenth of the text is kept for validation. */
+#include "gpt.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_LAYERS = 96, MEASURED = 32 /* windows at once when nothing is learned */ };
-#define SIZES "layers %lld heads %lld width %lld context %lld bias %lld alphabet " /* a saved model's metadata; the bytes follow in hex */
+enum { MEASURED = 32 /* windows at once when nothing is learned */ };
 
-/* What the flags set; window is --context. */
-static long long layers = 4, heads = 4, width = 128, window = 64, bias = 0, batch = 12, steps = 2000, warmup = 100, eval_every = 100;
-static long long length = 500, top_k = 0, seed = 1, threads = 0;
-static double lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip = 1, dropout = 0, temperature = 0.8, top_p = 0;
+/* What the flags set, beside the model's sizes. */
+static long long batch = 12, steps = 2000, warmup = 100, eval_every = 100, length = 500, top_k = 0, cached = 1, seed = 1, threads = 0;
+static double lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip = 1, temperature = 0.8, top_p = 0;
 static const char *out = ".", *save_path = NULL, *sample = NULL, *prompt = NULL;
 static unsigned char *text; /* the ids of its bytes */
 static long long text_length, text_room;
 static uint64_t phase; /* of the last training window: steps of the golden ratio cover the text evenly, which chance does not */
-
-typedef struct {
-    ct_context *context;
-    ct_module *root, *wte, *wpe, *h[MAX_LAYERS], *ln_f;
-    int letters, id[256];      /* of each byte; -1: it has none */
-    unsigned char letter[256]; /* the byte of each id */
-} gpt;
-
-/* Gives ids to the bytes that occur, in their order. */
-static void set_alphabet(gpt *m, const bool *occurs) {
-    for (int byte = 0; byte < 256; byte++) {
-        m->id[byte] = occurs[byte] ? m->letters : -1;
-        if (occurs[byte]) m->letter[m->letters++] = (unsigned char)byte;
-    }
-    for (const char *p = prompt; p && *p; p++)
-        if (m->id[(unsigned char)*p] < 0) fail(EXIT_USAGE, "--prompt: the first of '%s' is not in the text that was learned", p);
-}
 
 static void read_text(gpt *m, int files, char **paths) {
     bool occurs[256] = {false};
@@ -50,37 +30,10 @@ static void read_text(gpt *m, int files, char **paths) {
         if (text_length == before) fail(EXIT_USAGE, "%s is empty", paths[i]);
         fclose(file);
     }
-    set_alphabet(m, occurs);
+    gpt_alphabet(m, occurs);
     for (long long i = 0; i < text_length; i++) text[i] = (unsigned char)m->id[text[i]];
-    if (text_length < 20 || text_length - text_length / 10 <= window)
-        fail(EXIT_USAGE, "%lld bytes of text are too few: nine tenths must be longer than the context of %lld", text_length, window);
-}
-
-static void make_gpt(gpt *m) {
-    ct_context *c = m->context;
-    ct_layer_opts layer = {
-        .embed_dim = width, .num_heads = heads, .activation = CT_GELU, .norm_first = true, .dropout = dropout, .no_bias = !bias};
-    ct_embedding_opts embedding = {.num_embeddings = m->letters, .embedding_dim = width};
-    ct_positions_opts positions = {.max_length = window, .embed_dim = width, .learned = true, .dropout = dropout};
-    m->root = ct_module_new(c, "GPT");
-    m->wte = ct_module_add_child(m->root, "wte", ct_embedding_new(c, embedding));
-    m->wpe = ct_module_add_child(m->root, "wpe", ct_positions_new(c, positions));
-    for (int i = 0; i < layers; i++) m->h[i] = ct_module_append(m->root, "h", ct_encoder_layer_new(c, layer));
-    m->ln_f = ct_module_add_child(m->root, "ln_f", ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = width, .no_bias = !bias}));
-    /* GPT-2's initialisation: N(0, 0.02^2), smaller where a layer adds to the residual stream; biases zero. */
-    for (ct_param p = {0}; ct_module_next(m->root, &p);) {
-        bool residual = strstr(p.name, "out_proj.weight") || strstr(p.name, "linear2.weight");
-        if (ct_ndim(p.tensor) == 2) ct_init_normal(p.tensor, 0, residual ? 0.02 / sqrt(2 * (double)layers) : 0.02);
-        else if (strstr(p.name, "bias")) ct_init_constant(p.tensor, 0);
-    }
-    check(c, EXIT_USAGE);
-}
-
-/* What the blocks make of the ids: i64 (B, T) -> (B, T, E). The logits are its products with the rows of the embedding. */
-static ct_tensor *features(const gpt *m, ct_tensor *ids) {
-    ct_tensor *x = ct_forward(m->wpe, ct_forward(m->wte, ids));
-    for (int i = 0; i < layers; i++) x = ct_encoder_layer_forward(m->h[i], x, (ct_mha_call){.causal = true}).out;
-    return ct_forward(m->ln_f, x);
+    if (text_length < 20 || text_length - text_length / 10 <= m->window)
+        fail(EXIT_USAGE, "%lld bytes of text are too few: nine tenths must be longer than the context of %lld", text_length, m->window);
 }
 
 /* The mean loss over k windows of t ids: in training some of ids (n), with their gradients; else consecutive ones. */
@@ -95,7 +48,7 @@ static double window_loss(const gpt *m, const unsigned char *ids, int64_t n, int
         if (training) start = (int64_t)((double)((phase += 0x9e3779b97f4a7c15u) >> 32) / 4294967296.0 * (double)(n - t));
         for (int64_t j = 0; j < t; j++) in[i * t + j] = ids[start + j], next[i * t + j] = ids[start + j + 1];
     }
-    ct_tensor *f = ct_reshape(features(m, x), CT_SHAPE(k * t, width)); /* (k, t, E) -> (k t, E) */
+    ct_tensor *f = ct_reshape(gpt_features(m, x, (ct_stack_call){0}), CT_SHAPE(k * t, m->width)); /* (k, t, E) -> (k t, E) */
     ct_tensor *loss = ct_linear_cross_entropy(f, ct_module_get(m->wte, "weight"), y, (ct_cross_entropy_opts){0});
     if (training) ct_backward(loss);
     double value = ct_item(loss);
@@ -108,7 +61,7 @@ static double window_loss(const gpt *m, const unsigned char *ids, int64_t n, int
 static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
     double sum = 0;
     ct_module_train(m->root, false);
-    for (int64_t from = 0, t = window, k; from < n - 1; from += k * t) {
+    for (int64_t from = 0, t = m->window, k; from < n - 1; from += k * t) {
         if (interrupted()) return NAN;
         k = (n - 1 - from) / t < MEASURED ? (n - 1 - from) / t : MEASURED;
         if (k == 0) k = 1, t = n - 1 - from;
@@ -118,31 +71,9 @@ static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
     return sum / (double)(n - 1);
 }
 
-static void save(const gpt *m, const char *path) {
-    char about[800];
-    int end = snprintf(about, sizeof about, SIZES, layers, heads, width, window, bias);
-    for (int i = 0; i < m->letters; i++) end += snprintf(about + end, 3, "%02x", m->letter[i]);
-    ct_save(m->root, path, (const char *[]){"char_lm", about, NULL});
-    check(m->context, EXIT_FAILED);
-}
-
-static void load(gpt *m, const char *path) {
-    char about[800], hex[513];
-    bool occurs[256] = {false};
-    if (!ct_load_metadata(m->context, path, "char_lm", about, sizeof about))
-        fail(EXIT_USAGE, "%s is no model of char_lm: %s", path, ct_error_message(m->context));
-    if (sscanf(about, SIZES "%512[0-9a-f]", &layers, &heads, &width, &window, &bias, hex) != 6 || layers > MAX_LAYERS || strlen(hex) % 2)
-        fail(EXIT_USAGE, "%s is no model of char_lm: it says '%s' of itself", path, about);
-    for (const char *p = hex; *p; p += 2) occurs[strtol((char[]){p[0], p[1], 0}, NULL, 16)] = true;
-    set_alphabet(m, occurs);
-    make_gpt(m);
-    ct_load(m->root, path, (ct_load_opts){0});
-    check(m->context, EXIT_USAGE);
-}
-
 /* Trains until all steps are done or Ctrl-C, saves and draws. The last tenth of the text is never trained on. */
 static void train(gpt *m, const char *path, const char *picture) {
-    long long held = text_length / 10, n = text_length - held, some = held < 128 * window ? held : 128 * window, done = 0, points = 0;
+    long long held = text_length / 10, n = text_length - held, some = held < 128 * m->window ? held : 128 * m->window, done = 0, points = 0;
     ct_adamw_opts adamw = {.beta1 = beta1, .beta2 = beta2, .weight_decay = weight_decay, .decay_matrices_only = true};
     ct_optim *optim = ct_adamw_new(m->root, adamw);
     ct_tensor *room = ct_zeros(m->context, CT_F64, CT_SHAPE(3, steps + 2)); /* the context frees it */
@@ -151,11 +82,11 @@ static void train(gpt *m, const char *path, const char *picture) {
     printf("%lld parameters; %lld bytes of text, %d different ones\n", (long long)ct_module_count(m->root), text_length, m->letters);
     phase = (uint64_t)ct_random_below(m->context, INT64_MAX);
     catch_interrupts();
-    progress bar = {steps, (double)(batch * window), "tokens/s", now(), 0};
+    progress bar = {steps, (double)(batch * m->window), "tokens/s", now(), 0};
     for (; done < steps && !interrupted(); done++) {
         if (done % eval_every == 0 && !isnan(value = measure(m, text + n, some))) at[points] = (double)done, values[points++] = value;
         ct_optim_zero_grad(optim);
-        losses[done] = window_loss(m, text, n, batch, window);
+        losses[done] = window_loss(m, text, n, batch, m->window);
         if (clip > 0) ct_clip_grad_norm(m->root, clip);
         ct_optim_set_lr(optim, ct_lr_cosine((ct_lr_cosine_opts){.peak = lr, .floor = min_lr, .warmup = warmup, .total = steps}, done));
         ct_optim_step(optim);
@@ -164,46 +95,60 @@ static void train(gpt *m, const char *path, const char *picture) {
         progress_show(&bar, done + 1, "loss %.3f  validation %.3f", losses[done], value);
     }
     progress_end();
-    save(m, path);
+    gpt_save(m, path);
     if (done == steps && !isnan(value = measure(m, text + n, some))) at[points] = (double)done, values[points++] = value;
     if (done == steps && !isnan(value = measure(m, text + n, held)))
-        printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", window, value);
+        printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", m->window, value);
     curve curves[] = {{"training", "#1f6fb4", NULL, losses, done, true}, {"validation", "#c0392b", at, values, points, false}};
     plot_curves(picture, "Loss of a GPT", "step", "nats per character", curves, 2);
     printf("%s the model as %s, its loss as %s\n", done < steps ? "Interrupted: saved" : "Saved", path, picture);
 }
 
-/* Prints the prompt and what the model makes of it, one character at a time. */
-static void write_text(gpt *m) {
+/* Prints the prompt and what the model makes of it, one character at a time: what was read already is in the caches. Positions
+ * are absolute, so where the window is full a new one begins, with the last half of the old one, which is then read again; over the whole
+ * text that is one character more to read for each one written. Without caches all of the window is read each time. */
+static void write_text(const gpt *m) {
     char newline[2] = {(char)(m->id['\n'] < 0 ? m->letter[0] : '\n')};
     const char *start = prompt && *prompt ? prompt : newline;
-    int64_t n = (int64_t)strlen(start), *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(n + length)));
+    int64_t n = (int64_t)strlen(start), i = n, from = 0, *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(n + length)));
+    ct_kv_cache *caches[MAX_LAYERS];
+    if (cached) ct_kv_caches_new(m->h, 1, m->window, caches, m->layers);
     check(m->context, EXIT_FAILED);
+    for (int64_t j = 0; j < n; j++) ids[j] = m->id[(unsigned char)start[j]];
     ct_module_train(m->root, false);
-    for (int64_t i = 0; i < n + length && !interrupted(); i++) {
-        if (i < n) ids[i] = m->id[(unsigned char)start[i]];
-        else {
-            int64_t t = i < window ? i : window;
-            ct_scope scope = ct_scope_open_no_grad(m->context);
-            ct_tensor *last = ct_select(features(m, ct_from_i64(m->context, CT_SHAPE(1, t), ids + i - t)), 1, -1); /* (1, t, E) -> (1, E) */
-            ct_sample(ct_linear(last, ct_module_get(m->wte, "weight"), NULL), (ct_sample_opts){temperature, top_k, top_p}, ids + i, 1);
-            check(m->context, EXIT_FAILED);
-            ct_scope_close(scope);
+    fputs(start, stdout);
+    double begun = now();
+    for (; i < n + length && !interrupted(); i++) {
+        if (i - from > m->window) {
+            from = i - (m->window + 1) / 2;
+            for (int j = 0; j < m->layers && cached; j++) ct_kv_cache_truncate(caches[j], 0);
         }
+        int64_t next = cached ? from + ct_kv_cache_length(caches[0]) : from; /* the first that is to be read */
+        ct_scope scope = ct_scope_open_no_grad(m->context);
+        ct_tensor *read = ct_from_i64(m->context, CT_SHAPE(1, i - next), ids + next);
+        ct_tensor *f = gpt_features(m, read, (ct_stack_call){.caches = cached ? caches : NULL});
+        ct_tensor *logits = ct_linear(ct_select(f, 1, -1), ct_module_get(m->wte, "weight"), NULL); /* (1, t, E) -> (1, E) -> (1, letters) */
+        ct_sample(logits, (ct_sample_opts){temperature, top_k, top_p}, ids + i, 1);
+        check(m->context, EXIT_FAILED);
+        ct_scope_close(scope);
         putchar(m->letter[ids[i]]);
         fflush(stdout);
     }
+    double written = (double)(i - n), seconds = now() - begun;
     printf("\n");
+    if (i > n) printf("%.0f tokens, %.0f tokens/s %s a cache\n", written, written / seconds, cached ? "with" : "without");
+    for (int j = 0; j < m->layers && cached; j++) ct_kv_cache_free(caches[j]);
 }
 
 int main(int argc, char **argv) {
+    gpt m = {.layers = 4, .heads = 4, .width = 128, .window = 64};
     const flag flags[] = {
-        {"layers", INTEGER, &layers, "N", "blocks of attention and feed-forward", 1, MAX_LAYERS},
-        {"heads", INTEGER, &heads, "N", "of attention; a divisor of the width", 1, 1024},
-        {"width", INTEGER, &width, "N", "numbers that stand for a character", 1, 65536},
-        {"context", INTEGER, &window, "N", "characters it sees at once", 1, 65536},
-        {"bias", SWITCH, &bias, "", "biases in linear layers and norms", 0, 0},
-        {"dropout", REAL, &dropout, "P", "of attention weights, blocks and embeddings", 0, 0.99},
+        {"layers", INTEGER, &m.layers, "N", "blocks of attention and feed-forward", 1, MAX_LAYERS},
+        {"heads", INTEGER, &m.heads, "N", "of attention; a divisor of the width", 1, 1024},
+        {"width", INTEGER, &m.width, "N", "numbers that stand for a character", 1, 65536},
+        {"context", INTEGER, &m.window, "N", "characters it sees at once", 1, 65536},
+        {"bias", SWITCH, &m.bias, "", "biases in linear layers and norms", 0, 0},
+        {"dropout", REAL, &m.dropout, "P", "of attention weights, blocks and embeddings", 0, 0.99},
         {NULL, HEADING, NULL, NULL, "Training", 0, 0},
         {"steps", INTEGER, &steps, "N", "training steps", 1, 1e9},
         {"batch", INTEGER, &batch, "N", "windows a step", 1, 65536},
@@ -221,6 +166,7 @@ int main(int argc, char **argv) {
         {"length", INTEGER, &length, "N", "characters to write", 0, 1e9},
         {"temperature", REAL, &temperature, "X", "below 1 safer, above 1 wilder; 0: always the likeliest", 0, 100},
         {"top-k", INTEGER, &top_k, "N", "choose among the k likeliest; 0: all", 0, 256},
+        {"cache", SWITCH, &cached, "", "keep keys and values of what is written; the text is the same", 0, 0},
         {"top-p", REAL, &top_p, "P", "among the likeliest that make up p; 0: all", 0, 1},
         {NULL, HEADING, NULL, NULL, "The run", 0, 0},
         {"seed", INTEGER, &seed, "N", "of everything random", 0, 1e18},
@@ -232,14 +178,16 @@ int main(int argc, char **argv) {
     int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
     if (sample && files) fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
     if (!sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
-    static gpt m;
     m.context = ct_context_new((ct_context_opts){.seed = (uint64_t)seed, .threads = (int)threads});
     check(m.context, EXIT_USAGE);
-    if (sample) load(&m, sample);
-    else {
+    if (sample) {
+        gpt_load(&m, sample);
+        gpt_prompt(&m, prompt);
+    } else {
         const char *path = save_path ? output_path(NULL, save_path) : output_path(out, "char_lm.safetensors");
         read_text(&m, files, argv + 1);
-        make_gpt(&m);
+        gpt_prompt(&m, prompt);
+        gpt_make(&m);
         train(&m, path, output_path(out, "char_lm_loss.svg"));
     }
     if (!interrupted()) write_text(&m);

@@ -1,5 +1,6 @@
 /* kv_cache: room for max_length keys and values, filled in place, and for the keys that add_bias_kv and add_zero_attn put behind
- * them, which the next ones overwrite. One whose keys are of another sequence is filled at once and read from then on. A module knows its caches, so that one that outlives it is nobody's. */
+ * them, which the next ones overwrite. One whose keys are of another sequence is filled at once and read from then on. A module knows its
+ * caches, so that one that outlives it is nobody's. */
 #include "mha.h"
 
 static ct_tensor *room(ct_context *context, ct_dtype dtype, ct_shape shape) {

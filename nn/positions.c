@@ -42,8 +42,7 @@ static const nn_kind positions_kind = {"Positions", forward, describe, sizeof(po
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
     if (!nn_is(positions, &positions_kind, "ct_positions_forward")) return NULL;
     ct_context *context = positions->context;
-    if (!x || x->context != context)
-        return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is %s", x ? "of another context" : "NULL");
+    if (!x || x->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is %s", x ? "of another context" : "NULL");
     ct_frame frame;
     ct_frame_open(context, &frame, false);
     return ct_frame_return(context, &frame, add(positions, x, first));

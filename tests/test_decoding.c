@@ -198,9 +198,12 @@ START_TEST(positions_from_anywhere) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {another_sequence_is_read_once,        another_sequence_is_checked,
-                                  memory_is_read_when_caches_are_empty, a_failed_token_leaves_the_caches,
-                                  a_decoders_tokens_allocate_nothing,   positions_from_anywhere,
+    const TTest *const tests[] = {another_sequence_is_read_once,
+                                  another_sequence_is_checked,
+                                  memory_is_read_when_caches_are_empty,
+                                  a_failed_token_leaves_the_caches,
+                                  a_decoders_tokens_allocate_nothing,
+                                  positions_from_anywhere,
                                   NULL};
     return run_suite("decoding", tests);
 }

@@ -18,6 +18,8 @@ expect() {
     else grep -q -e "$pattern" err || wrong "$* does not say '$pattern'"; fi
 }
 
+written() { sed '$d' out > "$1"; } # all but the last line, which has the speed
+
 is_svg() { head -c 5 "$1" | grep -q '<svg' && tail -n 1 "$1" | grep -q '</svg>' && ! grep -q 'nan\|inf' "$1" || wrong "$1 is no picture"; }
 
 seq2seq=$bin/seq2seq char_lm=$bin/char_lm
@@ -84,10 +86,18 @@ expect 0 'Saved' "$char_lm" $small --steps 2 --bias --dropout 0.1 --top-k 3 --to
 
 # writing goes on from a file, as often as one likes; every byte survives
 expect 0 'the' "$char_lm" --sample three --prompt 'the ' --length 30 --temperature 0
-[ "$(wc -c < out)" = 35 ] || wrong "the length of what is written"
-cp out before
+grep -q '^30 tokens, [0-9]* tokens/s with a cache$' out || wrong "char_lm does not say how fast it writes"
+written before; [ "$(wc -c < before)" = 35 ] || wrong "the length of what is written"
 expect 0 'the' "$char_lm" --sample three --prompt 'the ' --length 30 --temperature 0 --seed 2
-cmp -s out before || wrong "greedy writing depends on the seed"
+written after; cmp -s before after || wrong "greedy writing depends on the seed"
+
+# with a cache the text is the same, also where a window of 16 was full; a prompt may be longer than that
+for length in 12 100; do
+    expect 0 'with a cache' "$char_lm" --sample three --prompt 'the ' --length $length --temperature 1; written before
+    expect 0 'without a cache' "$char_lm" --sample three --prompt 'the ' --length $length --temperature 1 --no-cache; written after
+    cmp -s before after || wrong "a cache changes the $length characters that are written"
+done
+expect 0 'dog' "$char_lm" --sample three --prompt 'the quick brown fox jumps over the lazy dog' --length 9
 expect 0 'Saved' "$char_lm" $small --steps 2 --save every bytes
 expect 0 '' "$char_lm" --sample every --length 9 --prompt "$(printf '\377\001')"
 expect 2 'not in the text' "$char_lm" --sample three --prompt Z
