@@ -30,7 +30,7 @@ static ct_tensor *narrow_forward(ct_call *c) {
 
 static bool narrow_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     part p = *(const part *)c->attrs;
-    return resolve(c->context, c->in[0]->shape, &p) && op_grad_slice(c, 0, p.dim, p.start, p.length, g, grad);
+    return resolve(c->context, c->in[0]->shape, &p) && ct_grad_slice(c, 0, p.dim, p.start, p.length, g, &grad[0]);
 }
 
 static const ct_op narrow = {

@@ -35,7 +35,7 @@ static bool select_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     choice s = *(const choice *)c->attrs;
     if (!resolve(c->context, c->in[0]->shape, &s)) return false;
     ct_tensor *slice = ct_unsqueeze(g, s.dim);
-    return slice && op_grad_slice(c, 0, s.dim, s.index, 1, slice, grad);
+    return slice && ct_grad_slice(c, 0, s.dim, s.index, 1, slice, &grad[0]);
 }
 
 static const ct_op selection = {

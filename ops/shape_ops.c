@@ -48,20 +48,6 @@ int op_dim_or_scalar(const char *name, const ct_tensor *x, int64_t dim) {
     return ct_dim_index(x->context, name, dim, x->shape.ndim > 0 ? x->shape.ndim : 1);
 }
 
-bool op_grad_slice(const ct_call *c, int i, int dim, int64_t start, int64_t length, ct_tensor *g, ct_tensor **grad) {
-    bool add;
-    ct_tensor *place = ct_grad_place(c, i, &add);
-    if (!place || (!add && !op_fill(place, 0))) return false;
-    ct_shape shape = place->shape;
-    shape.dim[dim] = length;
-    char *first = place->data + start * place->stride[dim] * (int64_t)ct_dtype_size(place->dtype);
-    ct_tensor *slice = ct_tensor_view(place, first, shape, place->stride);
-    if (!slice) return false;
-    ct_tensor_copy(slice, g, add);
-    grad[i] = place;
-    return true;
-}
-
 ct_tensor *op_grad_sum(const ct_call *c, int i) {
     bool add;
     ct_tensor *place = ct_grad_place(c, i, &add);

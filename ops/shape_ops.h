@@ -13,9 +13,6 @@ bool op_view_strides(const ct_tensor *x, ct_shape shape, int64_t stride[CT_MAX_D
 /* dim as 0 ... ndim - 1, where a scalar counts as having one dim, as in torch. -1 with an error. */
 int op_dim_or_scalar(const char *name, const ct_tensor *x, int64_t dim);
 
-/* dim of the place where in[i]'s gradient gathers, `length` from `start`: puts g there, and nothing elsewhere. Sets grad[i]. */
-bool op_grad_slice(const ct_call *c, int i, int dim, int64_t start, int64_t length, ct_tensor *g, ct_tensor **grad);
-
 /* The place where in[i]'s gradient gathers, ready to be added to: zeros where nothing has gathered yet. NULL with an error. */
 ct_tensor *op_grad_sum(const ct_call *c, int i);
 

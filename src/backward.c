@@ -10,6 +10,19 @@
 
 static ct_tensor **slot_of(ct_node *node) { return node->call.op ? &node->incoming : &node->grad; }
 
+/* Zeros from `start` to `end` of a dim of a row-major tensor. */
+static void clear(ct_tensor *t, int dim, int64_t start, int64_t end) {
+    const int64_t size = t->shape.dim[dim], inner = t->stride[dim] * (int64_t)ct_dtype_size(t->dtype);
+    const int64_t outer = t->numel ? t->numel / (size * t->stride[dim]) : 0;
+    for (int64_t o = 0; o < outer; o++) memset(t->data + (o * size + start) * inner, 0, (size_t)((end - start) * inner));
+}
+
+/* Before a slot that slices came into is read, or added to as a whole. */
+static void close_hole(ct_node *node) {
+    if (node->hole_start < node->hole_end) clear(node->incoming, node->hole_dim, node->hole_start, node->hole_end);
+    node->hole_start = node->hole_end = 0;
+}
+
 /* The slot's own handle, out of every scope. A tensor of the frame of this backward is taken over as it is, unless it must be
  * row-major memory of its own (what ct_grad shows) and is not; any other tensor is viewed or copied. */
 static ct_tensor *adopt(ct_tensor *grad, const ct_frame *frame, bool shown) {
@@ -44,9 +57,11 @@ static bool add_to(ct_tensor **slot, const ct_tensor *grad) {
 /* Hands a gradient to a node. */
 static bool receive(ct_node *node, ct_tensor *grad, const ct_frame *frame, int *pending) {
     ct_tensor **slot = slot_of(node);
-    if (*slot == grad && node->places) node->places--;   /* written where it belongs */
-    else if (*slot && !add_to(slot, grad)) return false;
-    else if (!*slot && !(*slot = adopt(grad, frame, !node->call.op))) return false;
+    const bool placed = *slot == grad && node->places;
+    if (placed) node->places--;   /* written where it belongs */
+    else close_hole(node);
+    if (!placed && *slot && !add_to(slot, grad)) return false;
+    if (!*slot && !(*slot = adopt(grad, frame, !node->call.op))) return false;
     if (node->call.op && !node->pending) {
         node->pending = true;
         ct_node_ref(node);
@@ -55,7 +70,8 @@ static bool receive(ct_node *node, ct_tensor *grad, const ct_frame *frame, int *
     return true;
 }
 
-ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add) {
+/* As ct_grad_place, but there may be a hole in it. */
+static ct_tensor *place_of(const ct_call *call, int i, bool *add) {
     ct_tensor *in = call->in[i];
     *add = false;
     ct_node *node = ((const ct_node *)call)->edge[i];
@@ -73,6 +89,39 @@ ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add) {
         node->fresh = true;
     }
     return place;
+}
+
+ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add) {
+    ct_tensor *place = place_of(call, i, add);
+    if (*add) close_hole(((const ct_node *)call)->edge[i]);
+    return place;
+}
+
+/* Takes what a slice will write off an end of the hole. False: it does not lie there, and the hole is closed. */
+static bool shrink_hole(ct_node *node, int dim, int64_t start, int64_t end) {
+    const bool same = dim == node->hole_dim;
+    if (same && start == node->hole_start && end <= node->hole_end) node->hole_start = end;
+    else if (same && end == node->hole_end && start >= node->hole_start) node->hole_end = start;
+    else return close_hole(node), false;
+    return true;
+}
+
+bool ct_grad_slice(const ct_call *call, int i, int dim, int64_t start, int64_t length, const ct_tensor *g, ct_tensor **grad) {
+    ct_node *node = ((const ct_node *)call)->edge[i];
+    bool add;
+    ct_tensor *place = place_of(call, i, &add);
+    if (!place) return false;
+    const bool gathers = node && place == node->incoming;   /* a leaf's slot is seen by the caller: it has no hole */
+    if (!add && gathers) node->hole_dim = dim, node->hole_start = 0, node->hole_end = place->shape.dim[dim];
+    else if (!add) clear(place, dim, 0, place->shape.dim[dim]);
+    add = !gathers || !shrink_hole(node, dim, start, start + length);
+    ct_shape shape = place->shape;
+    shape.dim[dim] = length;
+    ct_tensor *slice = ct_tensor_view(place, place->data + start * place->stride[dim] * (int64_t)ct_dtype_size(place->dtype), shape, place->stride);
+    if (!slice) return false;
+    ct_tensor_copy(slice, g, add);
+    *grad = place;
+    return true;
 }
 
 /* ---- one node ---- */
@@ -105,6 +154,7 @@ static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
 /* Runs the op's backward on what has come in. grad has room for a gradient of each input. */
 static bool run(ct_node *node, ct_tensor **grad, ct_frame *frame, int *pending) {
     const ct_call *c = &node->call;
+    close_hole(node);
     ct_tensor *g = node->incoming;
     if (node->retain && node->grad && !add_to(&node->grad, g)) return false;
     if (node->retain && !node->grad && !(node->grad = adopt(g, frame, true))) return false;
@@ -131,6 +181,7 @@ static void end_places(ct_node *node) {
             ct_tensor **slot = slot_of(edge);
             ct_tensor_free(*slot);
             *slot = NULL;
+            edge->hole_start = edge->hole_end = 0;
         }
         edge->places = 0;
         edge->fresh = false;
@@ -167,6 +218,7 @@ static bool pass(ct_node *node, int *pending, bool retain_graph) {
 static void settle(ct_node *node, int *pending) {
     node->pending = false;
     --*pending;
+    node->hole_start = node->hole_end = 0;
     if (node->incoming) {
         ct_tensor_free(node->incoming);
         node->incoming = NULL;

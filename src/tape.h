@@ -18,6 +18,8 @@ struct ct_node {
     bool released;            /* backward has passed, its values are gone */
     bool fresh;               /* the slot was made by ct_grad_place in the backward that is running */
     int places;               /* how often it was handed out and not yet handed back */
+    int hole_dim;             /* incoming is not written yet from hole_start to hole_end of this dim */
+    int64_t hole_start, hole_end;
     ct_node **edge;           /* [n] the node of each input whose gradient is wanted, else NULL */
     ct_tensor *notes;         /* the tensors that call points to */
     int note_count;
@@ -31,5 +33,9 @@ void ct_node_release(ct_node *node);   /* lets go of what backward would have re
  * shape. *add says whether to add to what is there; else every element must be written. Fill it before the next place is asked
  * for, and hand it back as grad[i]. NULL: out of memory, recorded. */
 ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add);
+
+/* For the backward of an input's slice: adds g to `length` of a dim from `start` of the place where in[i]'s gradient gathers, and sets
+ * grad[i]. Slices that follow one another need no zeros before them. False: out of memory, recorded. */
+bool ct_grad_slice(const ct_call *call, int i, int dim, int64_t start, int64_t length, const ct_tensor *g, ct_tensor **grad);
 
 #endif

@@ -115,6 +115,37 @@ START_TEST(through_views_and_broadcasts) {
 }
 END_TEST
 
+/* Slices of a result, in any order, side by side, overlapping or with gaps, of rows or columns, of none or of all: the gradient is
+ * what each brings, and zero elsewhere, whatever the memory held before. */
+START_TEST(gradients_of_slices) {
+    enum { M = 4, N = 6, MOST = 6 };
+    for (int round = 0; round < 500; round++) {
+        ct_scope scope = ct_scope_open(context);
+        ct_release(ct_full(context, CT_F64, CT_SHAPE(M, N), NAN)); /* the next of this size gets its memory */
+        double want[M * N] = {0};
+        ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(M, N)), true);
+        ct_tensor *y = round % 4 ? ct_scale(x, 2) : x, *loss = NULL; /* a leaf's slot is another */
+        const double a = round % 4 ? 2 : 1;
+        for (int64_t i = 0, n = 1 + ct_random_below(context, MOST); i < n; i++) {
+            const int dim = (int)ct_random_below(context, 2);
+            const int64_t size = dim ? N : M, step = dim ? 1 + ct_random_below(context, 3) : 2;
+            const int64_t start = ct_random_below(context, size / step + 1) * step; /* ends often meet */
+            const int64_t length = ct_random_below(context, 4) ? ct_random_below(context, size - start + 1) : size - start;
+            ct_tensor *part = ct_random_below(context, 8) ? ct_narrow(y, dim, start, length) : ct_reshape(y, CT_SHAPE(M, N));
+            ct_tensor *g = ct_randn(context, CT_F64, ct_shape_of(part)), *term = sum(ct_mul(part, g));
+            const bool whole = ct_numel(part) == M * N;
+            for (int64_t r = 0; r < ct_dim(part, 0); r++)
+                for (int64_t c = 0; c < ct_dim(part, 1); c++)
+                    want[(r + (whole || dim ? 0 : start)) * N + c + (whole || !dim ? 0 : start)] += a * ct_data_f64(g)[r * ct_dim(part, 1) + c];
+            loss = loss ? ct_add(loss, term) : term;
+        }
+        ck_assert(ct_backward(loss));
+        is(ct_grad(x), M * N, want);
+        ct_scope_close(scope);
+    }
+}
+END_TEST
+
 START_TEST(f32_and_zero_sizes) {
     ct_tensor *x = ct_set_requires_grad(ct_from_f32(context, CT_SHAPE(2), (float[]){1, 2}), true);
     ct_backward(ct_sum(ct_mul(x, x), CT_ALL, false));
@@ -508,6 +539,7 @@ int main(void) {
     tcase_add_test(tcase, several_outputs_with_cotangents);
     tcase_add_test(tcase, an_output_may_be_a_leaf_or_come_twice);
     tcase_add_test(tcase, through_views_and_broadcasts);
+    tcase_add_test(tcase, gradients_of_slices);
     tcase_add_test(tcase, f32_and_zero_sizes);
     tcase_add_test(tcase, retain_graph_lets_backward_run_again);
     tcase_add_test(tcase, a_second_backward_is_an_error);
