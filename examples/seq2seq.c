@@ -65,22 +65,20 @@ static batch make_batch(ct_context *context, const sequence *sequences, int64_t 
 
 typedef struct {
     ct_module *root; /* all the others are in its tree: it counts, trains and saves them as one */
-    ct_module *embedding, *positions, *encoder[LAYERS], *encoder_norm, *decoder[LAYERS], *decoder_norm, *head;
+    ct_module *embedding, *positions, *encoder, *decoder, *head;
 } model;
 
 static model make_model(ct_context *context) {
     ct_layer_opts layer = {.embed_dim = WIDTH, .num_heads = HEADS, .norm_first = true};
-    ct_layer_norm_opts norm = {.dim = WIDTH};
-    model m = {.root = ct_module_new(context, "Seq2Seq")};
-    m.embedding = ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = TOKENS, .embedding_dim = WIDTH});
-    m.positions = ct_positions_new(context, (ct_positions_opts){.max_length = T, .embed_dim = WIDTH});
-    ct_module_add_child(m.root, "embedding", m.embedding);
-    ct_module_add_child(m.root, "positions", m.positions);
-    for (int i = 0; i < LAYERS; i++) m.encoder[i] = ct_module_append(m.root, "encoder", ct_encoder_layer_new(context, layer));
-    m.encoder_norm = ct_module_add_child(m.root, "encoder_norm", ct_layer_norm_new(context, norm));
-    for (int i = 0; i < LAYERS; i++) m.decoder[i] = ct_module_append(m.root, "decoder", ct_decoder_layer_new(context, layer));
-    m.decoder_norm = ct_module_add_child(m.root, "decoder_norm", ct_layer_norm_new(context, norm));
+    ct_embedding_opts embedding = {.num_embeddings = TOKENS, .embedding_dim = WIDTH};
+    ct_positions_opts positions = {.max_length = T, .embed_dim = WIDTH};
     ct_linear_opts head = {.in_features = WIDTH, .out_features = TOKENS};
+    model m = {.root = ct_module_new(context, "Seq2Seq")};
+    m.embedding = ct_module_add_child(m.root, "embedding", ct_embedding_new(context, embedding));
+    m.positions = ct_module_add_child(m.root, "positions", ct_positions_new(context, positions));
+    ct_module_add_child(m.root, "transformer", ct_transformer_new(context, (ct_transformer_opts){layer, LAYERS, LAYERS}));
+    m.encoder = ct_module_child(m.root, "transformer.encoder");
+    m.decoder = ct_module_child(m.root, "transformer.decoder");
     m.head = ct_module_add_child(m.root, "head", ct_linear_new(context, head));
     check(context, EXIT_FAILED);
     return m;
@@ -89,18 +87,16 @@ static model make_model(ct_context *context) {
 /* What the encoder makes of the source: i64 (B, S) -> (B, S, WIDTH). */
 static ct_tensor *encode(const model *m, ct_tensor *source, ct_tensor *real) {
     ct_tensor *x = ct_forward(m->positions, ct_forward(m->embedding, source));
-    for (int i = 0; i < LAYERS; i++) x = ct_encoder_layer_forward(m->encoder[i], x, (ct_mha_call){.key_mask = real}).out;
-    return ct_forward(m->encoder_norm, x);
+    return ct_encoder_forward(m->encoder, x, (ct_stack_call){.self.key_mask = real});
 }
 
-/* For each place of the input the logits of the token that comes next: i64 (B, t) -> (B, t, TOKENS). Where weights is not
- * NULL it gets the last layer's cross-attention, mean of the heads, (B, t, S). */
-static ct_tensor *decode(const model *m, ct_tensor *input, ct_tensor *memory, ct_tensor *real, ct_tensor **weights) {
-    ct_mha_call self = {.causal = true}, cross = {.key_mask = real, .need_weights = weights != NULL};
-    ct_layer_out y = {.out = ct_forward(m->positions, ct_forward(m->embedding, input))};
-    for (int i = 0; i < LAYERS; i++) y = ct_decoder_layer_forward(m->decoder[i], y.out, memory, self, cross);
-    if (weights) *weights = y.cross_weights;
-    return ct_forward(m->head, ct_forward(m->decoder_norm, y.out)); /* (B, t, WIDTH) -> (B, t, TOKENS) */
+/* For each place of the input, behind what the call's caches hold, the logits of the token that comes next: i64 (B, t) -> (B, t, TOKENS).
+ */
+static ct_tensor *decode(const model *m, ct_tensor *input, ct_tensor *memory, ct_tensor *real, ct_stack_call call) {
+    int64_t first = call.caches ? ct_kv_cache_length(call.caches[0]) : 0;
+    ct_tensor *x = ct_positions_forward(m->positions, ct_forward(m->embedding, input), first);
+    call.self.causal = true, call.cross.key_mask = real;
+    return ct_forward(m->head, ct_decoder_forward(m->decoder, x, memory, call));
 }
 
 /* ---- training and testing ---- */
@@ -116,7 +112,7 @@ static double train_step(ct_context *context, const model *m, ct_optim *optim, b
     for (int i = 0; i < BATCH; i++) sequences[i] = draw(context, sort, false);
     ct_scope scope = ct_scope_open(context);
     batch b = make_batch(context, sequences, BATCH);
-    ct_tensor *logits = decode(m, b.input, encode(m, b.source, b.real), b.real, NULL);
+    ct_tensor *logits = decode(m, b.input, encode(m, b.source, b.real), b.real, (ct_stack_call){0});
     ct_tensor *loss = ct_cross_entropy(ct_reshape(logits, CT_SHAPE(BATCH * T, TOKENS)), ct_reshape(b.target, CT_SHAPE(BATCH * T)),
                                        (ct_cross_entropy_opts){0});
     ct_optim_zero_grad(optim);
@@ -148,18 +144,21 @@ static int64_t train(ct_context *context, const model *m, bool sort, int64_t ste
     return done;
 }
 
-/* Greedy decoding: the likeliest token is written and fed back, until every sequence has its end. said (n, T). */
+/* Greedy decoding: the likeliest token is written and fed back; what was fed before is in the caches. said (n, T). */
 static void answer(ct_context *context, const model *m, const sequence *tests, int n, int64_t *said) {
     ct_scope scope = ct_scope_open_no_grad(context);
     batch b = make_batch(context, tests, n);
-    ct_tensor *memory = encode(m, b.source, b.real), *input = ct_full(context, CT_I64, CT_SHAPE(n, 1), START);
+    ct_tensor *memory = encode(m, b.source, b.real), *token = ct_full(context, CT_I64, CT_SHAPE(n, 1), START), *tokens[T];
+    ct_kv_cache *caches[LAYERS];
+    ct_kv_caches_new(m->decoder, n, T, caches, LAYERS);
     for (int t = 0; t < T; t++) {
         ct_scope inner = ct_scope_open(context);
-        ct_tensor *next = ct_argmax(ct_select(decode(m, input, memory, b.real, NULL), 1, t), -1); /* (n, t + 1, TOKENS) -> (n) */
-        input = ct_scope_return(inner, ct_cat((ct_tensor *[]){input, ct_unsqueeze(next, 1)}, 2, 1));
+        ct_tensor *logits = decode(m, token, memory, b.real, (ct_stack_call){.caches = caches});
+        tokens[t] = token = ct_scope_return(inner, ct_argmax(logits, -1)); /* (n, 1, TOKENS) -> (n, 1) */
     }
-    ct_to_i64(ct_narrow(input, 1, 1, T), said, (int64_t)n * T);
+    ct_to_i64(ct_cat(tokens, T, 1), said, (int64_t)n * T);
     check(context, EXIT_FAILED);
+    for (int i = 0; i < LAYERS; i++) ct_kv_cache_free(caches[i]);
     ct_scope_close(scope);
 }
 
@@ -169,9 +168,10 @@ static void plot_attention(ct_context *context, const model *m, const sequence *
     const char *read[S], *written[T];
     ct_scope scope = ct_scope_open_no_grad(context);
     batch b = make_batch(context, s, 1);
-    ct_tensor *cross = NULL;
-    decode(m, b.input, encode(m, b.source, b.real), b.real, &cross);
-    cross = ct_narrow(ct_narrow(ct_select(cross, 0, 0), 0, 0, s->length + 1), 1, 0, s->length); /* (1, T, S) -> without the padding */
+    ct_tensor *layers[LAYERS] = {NULL}; /* mean of the heads; the last one is drawn */
+    decode(m, b.input, encode(m, b.source, b.real), b.real, (ct_stack_call){.cross_weights = layers});
+    ct_tensor *cross = ct_select(layers[LAYERS - 1], 0, 0);
+    cross = ct_narrow(ct_narrow(cross, 0, 0, s->length + 1), 1, 0, s->length); /* (1, T, S) -> without the padding */
     ct_to_f64(cross, weights, (s->length + 1) * s->length);
     check(context, EXIT_FAILED);
     ct_scope_close(scope);
