@@ -1,8 +1,9 @@
-/* Three transformers, each composed from modules in about ten lines: a decoder as GPT-2's (Radford et al. 2019), one as Llama's
- * (Touvron et al. 2023, arXiv:2302.13971) and an encoder-decoder as the first of all (Vaswani et al. 2017, arXiv:1706.03762). Small, and
- * not trained: the program prints what each is made of and the shape that comes out; and then what
- * sharing key heads saves. */
+/* Three transformers, each composed from modules in about ten lines: a decoder as GPT-2's (Radford et al. 2019), one as Llama 2's
+ * (Touvron et al. 2023, arXiv:2307.09288) and an encoder-decoder as the first of all (Vaswani et al. 2017, arXiv:1706.03762). Small, and
+ * not trained: the program prints what each is made of and the shape that comes out, and then what sharing key heads saves. */
 #include <cotangent/cotangent.h>
+
+#include <math.h>
 
 enum { WORDS = 100, WIDTH = 32, HEADS = 4, LAYERS = 2, LENGTH = 16 };
 
@@ -43,22 +44,25 @@ static ct_tensor *llama(ct_module *m, ct_tensor *ids) { /* (B, T) -> (B, T, word
     return ct_forward(ct_module_child(m, "lm_head"), x);
 }
 
-/* ---- encoder-decoder: sinusoidal positions, norms after each block, one embedding for source, target and output ---- */
+/* ---- encoder-decoder: sinusoidal positions, norms after each block, one embedding for source, target and output: rows as small as an
+ * output layer's, so what is looked up is made larger ---- */
 
 static ct_module *seq2seq_new(ct_context *c) {
     ct_layer_opts layer = {.embed_dim = WIDTH, .num_heads = HEADS, .activation = CT_RELU, .dropout = 0.1};
     ct_module *m = ct_module_new(c, "EncoderDecoder");
-    ct_module_add_child(m, "embed", ct_embedding_new(c, words));
+    ct_init_normal(ct_module_get(ct_module_add_child(m, "embed", ct_embedding_new(c, words)), "weight"), 0, 1 / sqrt(WIDTH));
     ct_module_add_child(m, "positions", ct_positions_new(c, (ct_positions_opts){LENGTH, WIDTH, .dropout = 0.1}));
     ct_module_add_child(m, "transformer", ct_transformer_new(c, (ct_transformer_opts){layer, LAYERS, LAYERS}));
     return m;
 }
 
+static ct_tensor *embed(ct_module *m, ct_tensor *ids) { /* (B, T) -> (B, T, WIDTH) */
+    return ct_forward(ct_module_child(m, "positions"), ct_scale(ct_forward(ct_module_child(m, "embed"), ids), sqrt(WIDTH)));
+}
+
 static ct_tensor *seq2seq(ct_module *m, ct_tensor *src, ct_tensor *tgt, ct_tensor *src_real) { /* (B, S), (B, T) -> (B, T, words) */
-    ct_module *embed = ct_module_child(m, "embed"), *positions = ct_module_child(m, "positions");
-    ct_tensor *x = ct_forward(positions, ct_forward(embed, src)), *y = ct_forward(positions, ct_forward(embed, tgt));
-    y = ct_transformer_forward(ct_module_child(m, "transformer"), x, y, (ct_stack_call){.self.key_mask = src_real},
-                               (ct_stack_call){.self.causal = true, .cross.key_mask = src_real});
+    ct_stack_call encoder = {.self.key_mask = src_real}, decoder = {.self.causal = true, .cross.key_mask = src_real};
+    ct_tensor *y = ct_transformer_forward(ct_module_child(m, "transformer"), embed(m, src), embed(m, tgt), encoder, decoder);
     return ct_linear(y, ct_module_get(m, "embed.weight"), NULL);
 }
 

@@ -110,7 +110,11 @@ cp three kept
 [ $? = 1 ] && [ -s err ] || wrong "a full disk"
 cmp -s three kept || wrong "a failed save harms the old file"
 
+# as many parameters as such models have, worked out by hand
 expect 0 'multi-query    1 key heads' "$bin/models"
+for line in '29184 parameters; logits (2, 8, 100)' '29600 parameters; logits (2, 8, 100)' '62720 parameters; logits (2, 5, 100)'; do
+    grep -q "^$line$" out || wrong "models: not $line"
+done
 expect 0 'characters: map.svg' "$bin/attention_map" --out map.svg
 is_svg map.svg
 expect 2 'missing' "$bin/attention_map" missing --out map.svg
