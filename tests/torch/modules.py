@@ -1,11 +1,14 @@
 """Modules by PyTorch: a case is a flat dict of numbers, from which both sides build the same module and the same call. The live
 comparison and the golden files share these; tests/test_golden.c reads a case from its text."""
+import collections
 import math
 import warnings
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import ct
 
 warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
 
@@ -49,9 +52,23 @@ def rope(x, base, offset, interleaved):
     return torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
 
 
+def attend(q, k, v, keep=None, scale=None, need_weights=False):
+    """Output and weights (or None) of scaled_dot_product_attention on (B, H, T, d) and (B, H_kv, S, d). It gives no weights, and knows no
+    keys at all: then it is written out, zeros for a query that sees nothing."""
+    if k.shape[2] and not need_weights:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=keep, scale=scale, enable_gqa=True), None
+    k, v = [x.repeat_interleave(q.shape[1] // max(k.shape[1], 1), 1) for x in (k, v)]
+    scores = q @ k.mT * (scale or q.shape[-1] ** -0.5)
+    if keep is not None:
+        scores = scores.masked_fill(~keep, -math.inf) if keep.dtype == torch.bool else scores + keep
+    blind = (scores == -math.inf).all(-1, keepdim=True)
+    weights = scores.masked_fill(blind, 0).softmax(-1).masked_fill(blind, 0)
+    return weights @ v, weights if need_weights else None
+
+
 class Attention(nn.Module):
-    """What torch has no module for: fewer key/value heads than queries', rotary positions, norms of heads. Parameters as those of
-    nn.MultiheadAttention, where the widths differ as with kdim and vdim."""
+    """nn.MultiheadAttention, with what torch has no module for: fewer key/value heads than queries', rotary positions, norms of heads, and
+    zeros for queries that see nothing. Names of parameters as there; those of fewer heads as with kdim and vdim."""
 
     def __init__(self, case, rotary=True):
         super().__init__()
@@ -66,6 +83,8 @@ class Attention(nn.Module):
             self.k_proj_weight = nn.Parameter(torch.empty(width, kdim))
             self.v_proj_weight = nn.Parameter(torch.empty(width, vdim))
         self.in_proj_bias = nn.Parameter(torch.empty(dim + 2 * width)) if bias else None
+        self.bias_k, self.bias_v = [nn.Parameter(torch.empty(1, 1, width)) if g("add_bias_kv") else None for _ in range(2)]
+        self.zero = g("add_zero_attn")
         self.out_proj = nn.Linear(dim, dim, bias)
         self.sizes = [dim, width, width]
         norm = lambda: nn.RMSNorm(dim // self.heads, g("qk_norm_eps", g("eps", 1e-5))) if g("qk_norm") else nn.Identity()
@@ -73,15 +92,25 @@ class Attention(nn.Module):
         turn = (g("rope_base", 1e4), g("rope_offset"), g("rope_interleaved"))
         self.turn = (lambda x: rope(x, *turn)) if g("rope") and rotary else lambda x: x
 
-    def forward(self, q, k, v, keep=None):
+    def append(self, x, bias):
+        """The keys or values that nobody is hidden from."""
+        if bias is not None:
+            x = torch.cat([x, bias.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2).expand(len(x), -1, -1, -1)], 2)
+        return F.pad(x, (0, 0, 0, 1)) if self.zero else x
+
+    def forward(self, q, k, v, attn_mask=None, need_weights=False, average_attn_weights=True):
         packed = getattr(self, "in_proj_weight", None)
         weight = packed.split(self.sizes) if packed is not None else (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
         bias = [None] * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self.sizes)
         heads = (self.heads, self.kv_heads, self.kv_heads)
+        keep, s = keep_of(attn_mask, len(q)), k.shape[1]
         q, k, v = [F.linear(x, w, b).unflatten(-1, (h, -1)).transpose(1, 2) for x, w, b, h in zip((q, k, v), weight, bias, heads)]
         q, k = self.turn(self.q_norm(q)), self.turn(self.k_norm(k))
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=keep, enable_gqa=True)
-        return self.out_proj(y.transpose(1, 2).flatten(2))
+        k, v = self.append(k, self.bias_k), self.append(v, self.bias_v)
+        if keep is not None:
+            keep = F.pad(keep, (0, k.shape[2] - s), value=keep.dtype == torch.bool)
+        y, weights = attend(q, k, v, keep, need_weights=need_weights)
+        return self.out_proj(y.transpose(1, 2).flatten(2)), weights.mean(1) if need_weights and average_attn_weights else weights
 
 
 class Layer(nn.Module):
@@ -107,11 +136,11 @@ class Layer(nn.Module):
 
     def forward(self, x, memory=None, src_mask=None, tgt_mask=None, memory_mask=None):
         add = lambda x, norm, f: x + f(norm(x)) if self.first else norm(x + f(x))
-        own = keep_of(tgt_mask if src_mask is None else src_mask, len(x))
-        x = add(x, self.norm1, lambda x: self.self_attn(x, x, x, own))
+        own = tgt_mask if src_mask is None else src_mask
+        x = add(x, self.norm1, lambda x: self.self_attn(x, x, x, attn_mask=own)[0])
         if memory is None:
             return add(x, self.norm2, self.feed)
-        x = add(x, self.norm2, lambda x: self.multihead_attn(x, memory, memory, keep_of(memory_mask, len(x))))
+        x = add(x, self.norm2, lambda x: self.multihead_attn(x, memory, memory, attn_mask=memory_mask)[0])
         return add(x, self.norm3, self.feed)
 
 
@@ -135,6 +164,24 @@ def keep_of(mask, batch):
     return mask if mask.ndim == 2 else mask.unflatten(0, (batch, -1))
 
 
+# How an input lies: its values, less than drawn; the leaf whose view ours is; that leaf's gradient; the view, by our functions.
+Layout = collections.namedtuple("Layout", "values leaf gradient view")
+same = lambda x: x
+pad = lambda x: F.pad(x, (2, 1), value=math.nan if x.dtype.is_floating_point else True)
+LAYOUTS = dict(
+    dense=Layout(same, same, same, lambda lib, x, shape: x),
+    turned=Layout(same, lambda x: x.mT, lambda g: g.mT, lambda lib, x, shape: lib.ct_transpose(x, -1, -2)),
+    moved=Layout(same, lambda x: x.transpose(0, 1), lambda g: g.transpose(0, 1), lambda lib, x, shape: lib.ct_transpose(x, 0, 1)),
+    narrowed=Layout(same, pad, lambda g: F.pad(g, (2, 1)), lambda lib, x, shape: lib.ct_narrow(x, -1, 2, shape[-1])),
+    expanded=Layout(lambda x: x[:1].expand(x.shape), lambda x: x[:1], lambda g: g.sum(0, keepdim=True),
+                    lambda lib, x, shape: lib.ct_expand(x, ct.shape(shape))),
+)
+
+
+def layout(case, name):
+    return LAYOUTS[case.get("layout_" + name, "dense")]
+
+
 BEYOND_TORCH = ("rms_norm", "gated", "num_kv_heads", "rope", "qk_norm")
 
 
@@ -142,6 +189,8 @@ def make(case):
     g = lambda key, default=0: case.get(key, default)
     bias = not g("no_bias")
     match case["kind"]:
+        case "attention":
+            return nn.Module()
         case "linear":
             return nn.Linear(g("in_features"), g("out_features"), bias)
         case "embedding":
@@ -160,7 +209,7 @@ def make(case):
             if g("num_kv_heads") not in (0, heads) or g("rope") or g("qk_norm"):
                 return Attention(case)
             return nn.MultiheadAttention(dim, heads, bias=bias, add_bias_kv=bool(g("add_bias_kv")), add_zero_attn=bool(g("add_zero_attn")),
-                                         kdim=kdim, vdim=vdim, batch_first=True)
+                                         kdim=kdim, vdim=vdim, batch_first=True, dropout=g("dropout")).train(not g("evaluate"))
         case "encoder_layer" | "decoder_layer" as kind:
             if any(g(option) for option in BEYOND_TORCH):
                 return Layer(case, kind == "decoder_layer")
@@ -187,20 +236,27 @@ def draw_mask(case, t, s, prefix, generator, open_rows):
     """The masks of one attention, ours: true = may attend."""
     b, h = case["B"], case["num_heads"]
     made = {}
-    shape = {"ts": (t, s), "b11s": (b, 1, 1, s), "b1ts": (b, 1, t, s), "bhts": (b, h, t, s), "": None}[case.get(prefix + "mask", "")]
-    if shape and case.get(prefix + "mask_float"):
+    shape = {"ts": (t, s), "b11s": (b, 1, 1, s), "b1ts": (b, 1, t, s), "bhts": (b, h, t, s), "s": (s,), "hts": (h, t, s), "t1": (t, 1),
+             "h11": (h, 1, 1), "bh1s": (b, h, 1, s), "1": (), "": None}[case.get(prefix + "mask", "")]
+    hides = case.get(prefix + "hides")       # some queries see nothing, and a float mask is -inf here and there
+    if shape is not None and case.get(prefix + "mask_float"):
         made["mask"] = torch.randn(shape, generator=generator)
-    elif shape:
+        if hides:
+            made["mask"] = made["mask"].masked_fill(torch.rand(shape, generator=generator) < 0.3, -math.inf)
+    elif shape is not None:
         made["mask"] = torch.rand(shape, generator=generator) < 0.6
+    if hides and shape and len(shape) > 1:
+        rows = (..., slice(None, None, 3), slice(None)) if shape[-2] > 1 else 0
+        made["mask"][rows] = -math.inf if case.get(prefix + "mask_float") else False
     if case.get(prefix + "key_mask"):
         made["key_mask"] = torch.rand((b, s), generator=generator) < 0.7
     if case.get(prefix + "all_masked"):      # every query of the first sequence sees nothing
         made["key_mask"] = made.get("key_mask", torch.ones(b, s, dtype=torch.bool))
         made["key_mask"][0] = False
-    elif open_rows:                          # every query sees the first key
+    elif open_rows and not hides:            # every query sees the first key
         for mask in made.values():
             if mask.dtype == torch.bool:
-                mask[..., 0] = True
+                mask[..., :1] = True
     return {prefix + key: value for key, value in made.items()}
 
 
@@ -213,7 +269,13 @@ def draw(case, seed, parameters):
     params = {}
     for name, p in parameters:
         params[name] = randn(*p.shape) * (0.5 if p.ndim < 2 else 1 / math.sqrt(p.shape[-1])) + (p.ndim < 2 and "norm" in kind + name)
-    if kind == "embedding":
+    if kind == "attention":
+        h, kv, d = case["num_heads"], case["num_kv_heads"], case["d"]
+        inputs = {"q": randn(b, h, t, d), "k": randn(b, kv, s, d), "v": randn(b, kv, s, case.get("dv") or d)}
+        if case.get("large"):   # scores of 1e4
+            inputs |= {x: inputs[x] * (1e4 / (case["scale"] or d ** -0.5) / d ** 0.5) ** 0.5 for x in "qk"}
+        inputs |= draw_mask(case, t, s, "", generator, False)
+    elif kind == "embedding":
         inputs = {"x": torch.randint(case["num_embeddings"], (b, t), generator=generator)}
     elif kind == "mha":
         dim = case["embed_dim"]
@@ -222,7 +284,7 @@ def draw(case, seed, parameters):
             inputs["k"] = randn(b, s, case.get("kdim") or dim)
             if not case.get("same_kv"):
                 inputs["v"] = randn(b, s, case.get("vdim") or dim)
-        inputs |= draw_mask(case, t, s if case.get("cross") else t, "", generator, not case.get("causal_hides"))
+        inputs |= draw_mask(case, t, s if case.get("cross") else t, "", generator, True)
     elif kind == "transformer":
         dim = case["embed_dim"]
         inputs = {"src": randn(b, s, dim), "tgt": randn(b, t, dim)} | draw_mask(case, s, s, "src_", generator, True)
@@ -236,7 +298,7 @@ def draw(case, seed, parameters):
         inputs |= draw_mask(case, t, t, "", generator, True)
     else:
         inputs = {"x": randn(b, t, case.get("in_features") or case.get("dim") or case.get("embed_dim"))}
-    return params, inputs
+    return params, {k: layout(case, k).values(x) for k, x in inputs.items()}
 
 
 def torch_mask(case, inputs, prefix, t, s):
@@ -273,6 +335,11 @@ def weights_of(attention, case, prefix, found, key):
 
 def forward(case, params, inputs):
     """Output name to tensor."""
+    if case["kind"] == "attention":
+        q, k, v = [inputs[x] for x in "qkv"]
+        keep = keep_of(torch_mask(case, inputs, "", q.shape[2], k.shape[2]), case["B"])
+        out, weights = attend(q, k, v, keep, case.get("scale") or None, bool(case.get("need_weights")))
+        return {"out": out} | ({} if weights is None else {"weights": weights})
     module = make(case).double() if next(iter(inputs.values())).dtype == torch.float64 or case["kind"] == "embedding" else make(case)
     call = lambda *args, **kwargs: torch.func.functional_call(module, params, args, kwargs)
     kind, found = case["kind"], {}
@@ -282,14 +349,11 @@ def forward(case, params, inputs):
         v = inputs.get("v", k)
         t, s = q.shape[1], k.shape[1]
         mask = torch_mask(case, inputs, "", t, s)
-        if isinstance(module, Attention):
-            return {"out": call(q, k, v, keep=keep_of(mask, case["B"]))}
-        if not case.get("need_weights"):
-            return {"out": call(q, k, v, attn_mask=mask, need_weights=False)[0]}
-        out, weights = call(q, k, v, attn_mask=mask, need_weights=True, average_attn_weights=not case.get("per_head"))
-        if weights.isnan().any():   # of a query that sees nothing: zeros here; torch has them without weights only
-            return {"out": call(q, k, v, attn_mask=mask, need_weights=False)[0], "weights": weights.detach().nan_to_num()}
-        return {"out": out, "weights": weights}
+        own = dict(attn_mask=mask, need_weights=bool(case.get("need_weights")), average_attn_weights=not case.get("per_head"))
+        out, weights = call(q, k, v, **own)
+        if weights is not None and weights.isnan().any():   # of a query that sees nothing: torch gives zeros without weights only
+            out, weights = torch.func.functional_call(Attention(case), params, (q, k, v), own)
+        return {"out": out} | ({} if weights is None else {"weights": weights})
     if kind == "encoder_layer":
         x = inputs["x"]
         weights_of(module.self_attn, case, "", found, "self_weights")

@@ -5,6 +5,7 @@ import pytest
 import safetensors.torch
 import torch
 
+import attention_cases
 import ct
 import modules
 from ct import lib
@@ -32,23 +33,6 @@ def mask_options(r, prefix=""):
             prefix + "causal": r.randint(0, 1), prefix + "need_weights": r.randint(0, 1), prefix + "per_head": r.randint(0, 1)}
 
 
-def random_mha(seed):
-    r = random.Random(seed)
-    heads = r.choice([1, 2, 3, 4, 8])
-    case = dict(kind="mha", B=r.randint(1, 4), T=r.randint(1, 17), S=r.randint(1, 17), num_heads=heads,
-                embed_dim=heads * r.choice([1, 2, 5, 8, 16]), cross=r.randint(0, 1), no_bias=r.randint(0, 1)) | mask_options(r)
-    if case["cross"]:
-        case |= dict(kdim=r.choice([0, 0, 5, 24]), vdim=r.choice([0, 0, 7, 33]))
-        case["same_kv"] = int(case["kdim"] == 0 and case["vdim"] == 0 and r.random() < 0.5)
-    if r.random() < 0.3:
-        case |= dict(num_kv_heads=r.choice([d for d in range(1, heads + 1) if heads % d == 0]), need_weights=0)
-    else:
-        case |= dict(add_bias_kv=int(r.random() < 0.3), add_zero_attn=int(r.random() < 0.3), all_masked=int(r.random() < 0.2))
-    if case.get("add_bias_kv") or case.get("add_zero_attn"):
-        case["all_masked"] = 0
-    return case
-
-
 def random_layer(kind, seed):
     r = random.Random(seed)
     heads = r.choice([1, 2, 4])
@@ -66,8 +50,6 @@ def beyond_torch(case, r):
     options = dict(rope=r.randint(0, int(size % 2 == 0)), rope_interleaved=r.randint(0, 1), rope_base=r.choice([0, 100]),
                    qk_norm=r.randint(0, int(size > 2)),   # the norm of one value is its sign: float32's gradient is noise
                    num_kv_heads=r.choice([d for d in range(1, heads + 1) if heads % d == 0]))
-    if case["kind"] == "mha":
-        return case | options | dict(rope_offset=r.choice([0, 0, 5]), qk_norm_eps=r.choice([0, 1e-2]), need_weights=0, all_masked=0)
     return case | options | dict(rms_norm=r.randint(0, 1), gated=r.randint(0, 1), need_weights=0, cross_need_weights=0)
 
 
@@ -82,9 +64,7 @@ def random_stack(kind, seed):
 
 
 def random_beyond(kind, seed):
-    r = random.Random(seed)
-    case = random_mha(seed) if kind == "mha" else random_layer(kind, seed)
-    return beyond_torch({k: v for k, v in case.items() if not k.startswith("add_")}, r)
+    return beyond_torch(random_layer(kind, seed), random.Random(seed))
 
 
 CAUSAL = dict(kind="encoder", B=2, T=9, embed_dim=32, num_heads=4, norm_first=1, causal=1, num_layers=2, final_norm=1)
@@ -107,10 +87,10 @@ def random_small(kind, seed):
 
 
 SMALL = ["linear", "embedding", "layer_norm", "rms_norm", "mlp", "positions"]
-CASES = given() + [random_mha(seed) for seed in range(120)]
+CASES = given() + attention_cases.MHA + attention_cases.ATTENTION
 CASES += [random_layer(kind, seed) for kind in ("encoder_layer", "decoder_layer") for seed in range(40)]
 CASES += [random_stack(kind, seed) for kind in ("encoder", "decoder", "transformer") for seed in range(16)] + [LLAMA, GPT2]
-CASES += [random_beyond(kind, seed) for kind in ("mha", "encoder_layer", "decoder_layer") for seed in range(24)]
+CASES += [random_beyond(kind, seed) for kind in ("encoder_layer", "decoder_layer") for seed in range(24)]
 CASES += [random_small(kind, seed) for kind in SMALL for seed in range(8)]
 
 
@@ -122,6 +102,8 @@ OPTS = dict(linear=ct.LinearOpts, embedding=ct.EmbeddingOpts, layer_norm=ct.Laye
 
 
 def ours_new(context, case, dtype):
+    if case["kind"] == "attention":
+        return None
     opts = OPTS[case["kind"]]
     fields = {name: case[name] for name, _ in opts._fields_ if name in case}
     options = [opts(**fields, dtype=ct.DTYPES.index(dtype))]
@@ -129,7 +111,9 @@ def ours_new(context, case, dtype):
         options = [ct.TransformerOpts(options[0], case["num_encoder_layers"], case["num_decoder_layers"])]
     elif case["kind"] in ("encoder", "decoder"):
         options += [case["num_layers"], case["final_norm"]]
-    return context.check(getattr(lib, f"ct_{case['kind']}_new")(context.pointer, *options))
+    module = context.check(getattr(lib, f"ct_{case['kind']}_new")(context.pointer, *options))
+    lib.ct_module_train(module, not case.get("evaluate"))
+    return module
 
 
 def set_parameters(context, module, params, tmp_path):
@@ -145,6 +129,9 @@ def ours_forward(case, module, x):
     call = lambda prefix: ct.MhaCall(mask=x.get(prefix + "mask"), key_mask=x.get(prefix + "key_mask"),
                                      **{flag: case.get(prefix + flag, 0) for flag in flags})
     out = ct.struct("Out", out=ct.P)
+    if case["kind"] == "attention":
+        own = {name: case.get(name, 0) for name in ("causal", "scale", "need_weights")}
+        return lib.ct_attention(x["q"], x["k"], x["v"], ct.AttentionOpts(mask=x.get("mask"), key_mask=x.get("key_mask"), **own))
     if case["kind"] == "mha":
         k, own = x.get("k"), call("")
         own.rope_offset = case.get("rope_offset", 0)
@@ -169,25 +156,34 @@ def test_module(context, tmp_path, case, dtype):
     params, inputs = modules.draw(case, 1, modules.make(case).named_parameters())
     outputs, cotangents, grads = modules.answer(case, params, inputs, 1)
     float32 = lambda: modules.answer(case, params, inputs, 1, torch.float32)
+    scores = 4e4 if case.get("large") else 4 * case.get("scale", 0) * case.get("d", 0) ** 0.5
+    gate = scores * torch.finfo(dtype).eps   # the rounding of a score is so much of its weight
+    what = case["kind"] + (" of large scores" if case.get("large") else "")
     module = ours_new(context, case, dtype)
-    set_parameters(context, module, params, tmp_path)
-    names = context.parameters(module)
+    if params:
+        set_parameters(context, module, params, tmp_path)
+    names = context.parameters(module) if module else {}
     assert sorted(names) == sorted(params)
 
-    x = {k: context.tensor(v.to(dtype) if v.is_floating_point() else v, v.is_floating_point()) for k, v in inputs.items()}
+    leaf = lambda v: context.tensor(v.to(dtype) if v.is_floating_point() else v, v.is_floating_point())
+    leaves = {k: leaf(modules.layout(case, k).leaf(v)) for k, v in inputs.items()}
+    x = {k: modules.layout(case, k).view(lib, leaves[k], v.shape) for k, v in inputs.items()}
     y = ours_forward(case, module, x)
     context.check()
     for name, want in outputs.items():
-        ct.compare(case["kind"], name, context.value(getattr(y, name)), want, dtype, float32=lambda: float32()[0][name])
+        ct.compare(what, name, context.value(getattr(y, name)), want, dtype, float32=lambda: float32()[0][name], gate=gate)
     for name, _ in y._fields_:
         assert name in outputs or not getattr(y, name), f"{name} was not asked for"
     context.backward([getattr(y, name) for name in cotangents], [g.to(dtype) for g in cotangents.values()])
-    largest = max(g.abs().max().item() for g in grads.values() if g.numel())
+    largest = max([1e-2] + [g.abs().max().item() for g in grads.values() if g.numel()])
     for name, want in grads.items():
-        got = context.grad(x.get(name) or names[name])
-        zero = want.abs().max() < 1e-9 * largest   # mathematically, as that of K's bias or of the scores of a single key
+        turn = modules.layout(case, name).gradient
+        got, want = context.grad(leaves.get(name) or names[name]), turn(want)
+        # zero mathematically, as that of K's bias, of the scores of a single key or, but for extra keys, of what shifts all of a query's
+        zero = not want.numel() or want.abs().max() < 1e-9 * largest or name == "mask" and case["mask"] in ("t1", "h11", "1")
         deep = "num_layers" in case and dtype == torch.float32   # what has come through many layers carries the rounding of the largest
-        ct.compare(case["kind"], f"gradient of {name}", got, want, dtype, largest if zero or deep else 1e-2, lambda: float32()[2][name])
+        least = largest if zero or deep else 100 if case.get("large") else 1e-2
+        ct.compare(what, f"gradient of {name}", got, want, dtype, least, lambda: turn(float32()[2][name]), gate)
 
 
 # ---- optimisers ----
@@ -285,7 +281,7 @@ def test_cosine_schedule():
 # ---- state dicts ----
 
 @DTYPES
-@pytest.mark.parametrize("case", [random_layer("decoder_layer", 5), random_layer("encoder_layer", 2), random_mha(1),
+@pytest.mark.parametrize("case", [random_layer("decoder_layer", 5), random_layer("encoder_layer", 2), attention_cases.MHA[1],
                                   random_stack("encoder", 4), random_stack("decoder", 6), random_stack("transformer", 2), LLAMA,
                                   dict(kind="mha", embed_dim=8, num_heads=2, kdim=3, vdim=5, add_bias_kv=1), random_small("mlp", 3),
                                   random_small("embedding", 1)], ids=modules.text)

@@ -1,0 +1,62 @@
+"""Attention's options, every two values of which meet in a case: of the module, MHA; of the op, ATTENTION; and SMALL, those of the module
+whose cases golden files can hold."""
+from covering import cover
+
+SIZES = (1, 2, 3, 7, 16, 33, 64, 65, 128)
+
+
+def sizes(key, values=SIZES):
+    return [{key: value} for value in values]
+
+
+def flags(*keys):
+    return [[{key: 0}, {key: 1}] for key in keys]
+
+
+def masks(*shapes):
+    return [dict(mask=mask, mask_float=real, hides=hides) for mask in shapes for real in (0, 1) for hides in (0, 1)]
+
+
+def layouts(*names, kinds=("dense", "moved", "narrowed", "expanded")):
+    return [[{f"layout_{name}": kind} for kind in kinds] for name in names]
+
+
+OWN, KEYS = {}, dict(cross=1, same_kv=1)
+SOURCES = [OWN, KEYS, KEYS | dict(kdim=6, vdim=6), dict(cross=1), dict(cross=1, kdim=5), dict(cross=1, vdim=9), dict(cross=1, kdim=3, vdim=7)]
+WEIGHTS = [{}, dict(need_weights=1), dict(need_weights=1, per_head=1)]
+KEY_MASKS = [{}, dict(key_mask=1), dict(key_mask=1, all_masked=1)]
+ROPES = [{}] + [dict(rope=1, rope_interleaved=i, rope_base=b, rope_offset=o) for i, b, o in ((0, 0, 0), (0, 100, 7), (1, 100, 0), (1, 0, 70))]
+NORMS = [{}, dict(qk_norm=1), dict(qk_norm=1, qk_norm_eps=0.01)]
+DROPOUTS = [{}, dict(evaluate=1, dropout=0.5), dict(evaluate=1, out_dropout=0.5), dict(evaluate=1, dropout=0.5, out_dropout=0.5)]
+HEADS = [dict(num_heads=h, num_kv_heads=kv) for h, kv in ((1, 0), (2, 0), (3, 0), (4, 4), (2, 1), (4, 2), (6, 2))]
+
+
+def module_fits(case):
+    size = case.get("head_dim", 16)
+    return not (case.get("rope") and size % 2) and not (case.get("qk_norm") and size < 3)   # the norm of one value is its sign: noise
+
+
+def mha(t, s, d, layout=layouts("q", "k", "v"), fits=module_fits):
+    options = [sizes("B", (1, 2, 3)), HEADS, sizes("head_dim", d), sizes("T", t), sizes("S", s), SOURCES, WEIGHTS, KEY_MASKS, ROPES, NORMS,
+               DROPOUTS, [{}] + masks("ts", "b11s", "b1ts", "bhts", "s", "t1", "h11", "bh1s"), *flags("no_bias", "add_bias_kv", "add_zero_attn", "causal"), *layout]
+    return [dict(kind="mha", embed_dim=case["num_heads"] * case["head_dim"]) | {k: v for k, v in case.items() if k != "head_dim"}
+            for case in cover(options, fits)]
+
+
+def op_fits(case):
+    mask = case.get("mask", "ts")
+    return mask not in ("", "s", "1") or case.get("layout_mask", "dense") == "dense"   # the others have too few dims to turn
+
+
+def op():
+    options = [sizes("B", (1, 2, 3)), HEADS[1:], sizes("T"), sizes("S", (0, *SIZES)), sizes("d"), sizes("dv", (0, 1, 5, 16, 40)),
+               sizes("scale", (0, 0.2, 2.0)), *flags("large", "causal", "need_weights"), KEY_MASKS,
+               [{}] + masks("ts", "b11s", "b1ts", "bhts", "s", "hts", "t1", "h11", "bh1s", "1"),
+               *layouts("q", "k", "v", kinds=("dense", "turned", "moved", "narrowed", "expanded")),
+               *layouts("mask", kinds=("dense", "turned", "narrowed", "expanded")), *layouts("key_mask")]
+    return [dict(kind="attention") | case | dict(num_kv_heads=case["num_kv_heads"] or case["num_heads"]) for case in cover(options, op_fits)]
+
+
+MHA, ATTENTION = mha(SIZES, SIZES, SIZES), op()
+SMALL = lambda: mha((1, 2, 3, 5), (1, 3, 4), (1, 2, 3, 4), layout=[])
+assert len(MHA) >= 200 and len(ATTENTION) >= 200, (len(MHA), len(ATTENTION))
