@@ -1,4 +1,4 @@
-/* The activations that a feed-forward may have, plain and gated. */
+/* Feed-forwards, plain and gated, and the activations that they may have. */
 #include "module.h"
 
 static const struct {
@@ -20,8 +20,15 @@ bool nn_activation_check(ct_context *context, const nn_kind *kind, ct_activation
 
 const char *nn_activation_name(ct_activation activation) { return activations[activation].name; }
 
-ct_tensor *nn_feed(ct_module *module, const char *in, const char *gate, ct_activation activation, ct_tensor *x) {
-    ct_tensor *h = nn_forward(module, gate ? gate : in, x);
-    h = h ? activations[activation].apply(h) : NULL;
-    return gate && h ? ct_mul(h, nn_forward(module, in, x)) : h;
+ct_tensor *nn_feed(ct_module *module, nn_feed_forward f, ct_tensor *x, ct_tensor *residual) {
+    ct_tensor *h = nn_forward(module, f.gate ? f.gate : f.in, x);
+    if (!h) return NULL;
+    if (!f.gate && (f.dropout == 0 || !module->training)) {
+        const ct_module *out = nn_child(module, f.out);
+        return ct_activated_linear(h, f.activation, nn_param(out, "weight"), nn_param(out, "bias"), residual);
+    }
+    h = activations[f.activation].apply(h);
+    if (f.gate && h) h = ct_mul(h, nn_forward(module, f.in, x));
+    h = nn_forward(module, f.out, h ? nn_dropout(module, h, f.dropout) : NULL);
+    return h && residual ? ct_add(residual, h) : h;
 }

@@ -69,8 +69,11 @@ ct_tensor *nn_layer_attend(ct_module *layer, const char *attention, const char *
 ct_tensor *nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
     const ct_layer_opts *o = nn_data(layer);
     if (!x) return NULL;
-    ct_tensor *h = nn_feed(layer, "linear1", o->gated ? "gate" : NULL, o->activation, before(layer, norm, x));
-    return after(layer, norm, x, nn_forward(layer, "linear2", nn_dropout(layer, h, o->dropout)));
+    nn_feed_forward feed = {"linear1", o->gated ? "gate" : NULL, "linear2", o->activation, o->dropout};
+    ct_tensor *in = before(layer, norm, x);
+    if (o->dropout > 0 && layer->training) return after(layer, norm, x, nn_feed(layer, feed, in, NULL));
+    ct_tensor *sum = nn_feed(layer, feed, in, x);
+    return o->norm_first ? sum : nn_forward(layer, norm, sum);
 }
 
 bool nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what) {

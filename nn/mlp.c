@@ -3,8 +3,7 @@
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) {
     const ct_mlp_opts *o = nn_data(module);
-    ct_tensor *h = nn_feed(module, "fc", o->gated ? "gate" : NULL, o->activation, x);
-    return nn_forward(module, "proj", nn_dropout(module, h, o->dropout));
+    return nn_feed(module, (nn_feed_forward){"fc", o->gated ? "gate" : NULL, "proj", o->activation, o->dropout}, x, NULL);
 }
 
 static void describe(const ct_module *module, FILE *file) {

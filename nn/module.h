@@ -77,8 +77,14 @@ ct_tensor *nn_dropout(const ct_module *module, ct_tensor *x, double p);    /* in
 bool nn_activation_check(ct_context *context, const nn_kind *kind, ct_activation activation);
 const char *nn_activation_name(ct_activation activation);
 
-/* A feed-forward's first half: activation(in(x)), or with the name of a gate activation(gate(x)) in(x). */
-ct_tensor *nn_feed(ct_module *module, const char *in, const char *gate, ct_activation activation, ct_tensor *x);
+/* A feed-forward, and what goes round it where residual is not NULL: residual + out(dropout(activation(in(x)))), or with a gate
+ * residual + out(dropout(activation(gate(x)) in(x))). */
+typedef struct {
+    const char *in, *gate, *out; /* children; gate NULL: none */
+    ct_activation activation;
+    double dropout;
+} nn_feed_forward;
+ct_tensor *nn_feed(ct_module *module, nn_feed_forward f, ct_tensor *x, ct_tensor *residual);
 
 /* Hands a tensor out of a frame that stays open. */
 static inline ct_tensor *nn_hand_out(ct_context *context, const ct_frame *frame, ct_tensor *tensor) {

@@ -449,6 +449,11 @@ START_TEST(refusals) {
     refused(context, ct_linear(ZEROS(2, 5), ZEROS(4, 5), ZEROS(5)), CT_ERR_SHAPE, "linear: bias (5) does not fit weight (4, 5)");
     refused(context, ct_linear(ZEROS(2, 5), ZEROS(5), NULL), CT_ERR_SHAPE, "linear: weight must be (out, in), not (5)");
     refused(context, ct_linear(ZEROS(2, 5), NULL, NULL), CT_ERR_ARGUMENT, "linear: weight is NULL");
+    refused(context, ct_activated_linear(ZEROS(2, 5), CT_GELU, NULL, NULL, NULL), CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
+    refused(context, ct_activated_linear(ZEROS(2, 5), (ct_activation)9, ZEROS(4, 5), NULL, NULL), CT_ERR_ARGUMENT, "activated_linear: no activation 9");
+    refused(context, ct_activated_linear(ZEROS(2, 5), CT_RELU, ZEROS(4, 3), NULL, NULL), CT_ERR_SHAPE, "activated_linear: (2, 5) with weight (4, 3), not (..., in) with (out, in)");
+    refused(context, ct_activated_linear(ZEROS(2, 5), CT_RELU, ZEROS(4, 5), ZEROS(5), NULL), CT_ERR_SHAPE, "activated_linear: bias (5) does not fit weight (4, 5)");
+    refused(context, ct_activated_linear(ZEROS(2, 5), CT_RELU, ZEROS(4, 5), NULL, ZEROS(4)), CT_ERR_SHAPE, "activated_linear: residual (4) beside a result of (2, 4)");
     ck_assert(!ct_matmul(ZEROS(2, 3), ct_zeros(context, CT_F64, CT_SHAPE(3, 2))) && ct_error(context) == CT_ERR_DTYPE);
     ct_error_clear(context);
     ct_tensor *whole = ct_zeros(context, CT_I64, CT_SHAPE(3, 3));

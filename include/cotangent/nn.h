@@ -10,8 +10,6 @@
 extern "C" {
 #endif
 
-typedef enum { CT_RELU, CT_GELU, CT_GELU_TANH, CT_SILU } ct_activation;
-
 /* Runs any module with one input. */
 CT_API ct_tensor *ct_forward(ct_module *module, ct_tensor *x);
 

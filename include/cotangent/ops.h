@@ -68,6 +68,10 @@ CT_API ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim); /* 
 CT_API ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b); /* (..., M, K) @ (..., K, N) -> (..., M, N); batch dims broadcast; a 1-D side is a vector, as in torch */
 CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias); /* (..., in) -> (..., out): x W^T + b; weight (out, in); bias (out) or NULL */
 
+/* residual + f(x) W^T + b, the end of a feed-forward in one op: f(x) is computed again in backward, not kept. x (..., in), residual (..., out);
+ * bias and residual may be NULL. dx = (g W) f'(x), dW = g^T f(x) */
+CT_API ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation f, ct_tensor *weight, ct_tensor *bias, ct_tensor *residual);
+
 /* ---- normalisation over the last dim (D); weight and bias (D), each may be NULL; eps as given ---- */
 CT_API ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps); /* (x - mean) / sqrt(var + eps) w + b, var without Bessel */
 CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);                    /* x / sqrt(mean(x^2) + eps) w */

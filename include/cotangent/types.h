@@ -38,6 +38,9 @@ typedef enum {
     CT_ERR_GRAD      /* backward where there is nothing to go back through, or values that have changed since */
 } ct_status;
 
+/* The activations that a feed-forward may have; GELU by erf, or by torch's approximate="tanh". */
+typedef enum { CT_RELU, CT_GELU, CT_GELU_TANH, CT_SILU } ct_activation;
+
 #define CT_MAX_DIMS 8
 
 /* The sizes of a tensor's dims, or a list of dims. */

@@ -1,0 +1,138 @@
+/* activated_linear: y = r + h W^T + b,  h = f(x), f an activation: what ends a feed-forward, in one op;
+ * dr = g,  db = g's rows summed,  dW = g^T h,  dx = (g W) f'(x).
+ *
+ * h is not kept for backward: each block of g W is turned into dx while it is in cache, and h is computed again beside it. */
+#include "op.h"
+
+#include "../src/gemm.h"
+
+typedef struct {
+    ct_activation activation;
+} attributes;
+
+typedef struct {
+    ct_map *f;
+    ct_map_backward *backward;
+} functions;
+
+static functions functions_of(const ct_call *c) {
+    const ct_kernels *k = kernels(c);
+    switch (((const attributes *)c->attrs)->activation) {
+    case CT_RELU: return (functions){k->relu, k->relu_backward}; /* from x as from y: both are positive or neither is */
+    case CT_GELU: return (functions){k->gelu, k->gelu_backward};
+    case CT_GELU_TANH: return (functions){k->gelu_tanh, k->gelu_tanh_backward};
+    case CT_SILU: return (functions){k->silu, k->silu_backward};
+    }
+    return (functions){NULL, NULL};
+}
+
+static ct_matrix matrix(const ct_tensor *t, int64_t cols) { return (ct_matrix){t->data, cols, 1, 0}; }
+static ct_matrix transposed(ct_matrix x) { return (ct_matrix){x.data, x.col, x.row, x.batch}; }
+
+static int64_t rows_of(const ct_tensor *x) {
+    int64_t rows = 1;
+    for (int d = 0; d < x->shape.ndim - 1; d++) rows *= x->shape.dim[d];
+    return rows;
+}
+
+static bool check(ct_call *c, ct_shape *shape) {
+    const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
+    if (!functions_of(c).f)
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d", (int)((const attributes *)c->attrs)->activation);
+    if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
+    if (!op_is_real(c, 0) || !op_same_dtype(c)) return false;
+    if (w->shape.ndim != 2 || x->shape.ndim == 0 || x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
+        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: %s with weight %s, not (..., in) with (out, in)", SHAPE(x->shape),
+                       SHAPE(w->shape));
+    if (bias && (bias->shape.ndim != 1 || bias->shape.dim[0] != w->shape.dim[0]))
+        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: bias %s does not fit weight %s", SHAPE(bias->shape), SHAPE(w->shape));
+    *shape = x->shape;
+    shape->dim[shape->ndim - 1] = w->shape.dim[0];
+    if (residual && !ct_shape_equal(residual->shape, *shape))
+        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: residual %s beside a result of %s", SHAPE(residual->shape), SHAPE(*shape));
+    return true;
+}
+
+/* ---- forward ---- */
+
+typedef struct {
+    const ct_kernels *kernels;
+    const char *bias, *residual, *y;
+    int64_t row, size; /* bytes of a row and of an element */
+} sum;
+
+static void add_sum(void *arg, ct_matrix y, int64_t rows, int64_t cols) {
+    const sum *s = arg;
+    int64_t at = (char *)y.data - s->y;
+    for (int64_t i = 0; i < rows; i++, at += s->row) {
+        char *to = (char *)y.data + i * s->row;
+        if (s->bias) s->kernels->add(cols, to, 1, s->bias + at % s->row, 1, to);
+        if (s->residual) s->kernels->add(cols, to, 1, s->residual + at, 1, to);
+    }
+}
+
+static ct_tensor *forward(ct_call *c) {
+    const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
+    ct_shape shape;
+    if (!check(c, &shape)) return NULL;
+    c->drop = CT_DROP_OUT | CT_DROP_IN(2) | CT_DROP_IN(3) | (c->wants[0] ? 0 : CT_DROP_IN(1));
+    if (!c->wants[0] && !c->wants[1]) c->drop |= CT_DROP_IN(0);
+    ct_tensor *y = op_new(c, x->dtype, shape), *h = y ? op_map(c, c->in[0], functions_of(c).f) : NULL;
+    if (!h) return NULL;
+    const int64_t in = w->shape.dim[1], out = w->shape.dim[0], size = (int64_t)ct_dtype_size(x->dtype);
+    sum s = {kernels(c), bias ? bias->data : NULL, residual ? residual->data : NULL, y->data, out * size, size};
+    const ct_gemm_end end = {.done = bias || residual ? add_sum : NULL, .arg = &s};
+    return ct_gemm(c->context, x->dtype, 1, rows_of(x), out, in, 1, matrix(h, in), transposed(matrix(w, in)), end, matrix(y, out)) ? y : NULL;
+}
+
+/* ---- backward ---- */
+
+typedef struct {
+    functions f;
+    const char *x;
+    char *dx, *h;
+    int64_t row;
+} blocks;
+
+/* dh of a block becomes dx, and h beside it. */
+static void through_activation(void *arg, ct_matrix dh, int64_t rows, int64_t cols) {
+    const blocks *b = arg;
+    int64_t at = (char *)dh.data - b->dx;
+    for (int64_t i = 0; i < rows; i++, at += b->row) {
+        b->f.backward(cols, b->x + at, b->dx + at, b->dx + at);
+        if (b->h) b->f.f(cols, b->x + at, b->h + at);
+    }
+}
+
+static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const ct_tensor *x = c->in[0], *w = c->in[1];
+    const int64_t rows = rows_of(x), in = w->shape.dim[1], out = w->shape.dim[0];
+    ct_tensor *h = NULL;
+    if (c->wants[0]) {
+        grad[0] = op_new(c, x->dtype, x->shape);
+        if (grad[0] && c->wants[1]) h = op_new(c, x->dtype, x->shape);
+        if (!grad[0] || (c->wants[1] && !h)) return false;
+        blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * (int64_t)ct_dtype_size(x->dtype)};
+        if (!ct_gemm(c->context, x->dtype, 1, rows, in, out, 1, matrix(g, out), matrix(w, in),
+                     (ct_gemm_end){.done = through_activation, .arg = &b}, matrix(grad[0], in)))
+            return false;
+    } else if (c->wants[1] && !(h = op_map(c, c->in[0], functions_of(c).f))) {
+        return false;
+    }
+    if (c->wants[1]) {
+        bool add;
+        if (!(grad[1] = ct_grad_place(c, 1, &add)) ||
+            !ct_gemm(c->context, x->dtype, 1, out, in, rows, 1, transposed(matrix(g, out)), matrix(h, in), (ct_gemm_end){.add = add},
+                     matrix(grad[1], in)))
+            return false;
+    }
+    if (c->wants[3]) grad[3] = g;
+    return !c->wants[2] || op_sum_to_input(c, 2, g, &grad[2]);
+}
+
+static const ct_op op = {
+    .name = "activated_linear", .attrs_size = sizeof(attributes), .forward = forward, .backward = backward, .flags = CT_OP_OPTIONAL};
+
+ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation activation, ct_tensor *weight, ct_tensor *bias, ct_tensor *residual) {
+    return ct_apply(&op, (ct_tensor *[]){x, weight, bias, residual}, 4, &(attributes){activation});
+}
