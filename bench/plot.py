@@ -112,6 +112,6 @@ def attention(results, path, lengths):
             for t, s in found:
                 p.dot(x(t), y(value(s)), color, bool(dash), 4)
     for i, (name, color, dash, _) in enumerate(curves):
-        p.line([(80 + 220 * i, 62), (110 + 220 * i, 62)], color, 2, dash)
-        p.text(118 + 220 * i, 66, name)
+        p.line([(80 + 236 * i, 62), (110 + 236 * i, 62)], color, 2, dash)
+        p.text(118 + 236 * i, 66, name)
     return p.save(path)
