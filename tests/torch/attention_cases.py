@@ -22,10 +22,12 @@ def layouts(*names, kinds=("dense", "moved", "narrowed", "expanded")):
 
 
 OWN, KEYS = {}, dict(cross=1, same_kv=1)
-SOURCES = [OWN, KEYS, KEYS | dict(kdim=6, vdim=6), dict(cross=1), dict(cross=1, kdim=5), dict(cross=1, vdim=9), dict(cross=1, kdim=3, vdim=7)]
+WIDTHS = [{}, dict(kdim=5), dict(vdim=9), dict(kdim=3, vdim=7)]
+SOURCES = [OWN, KEYS, KEYS | dict(kdim=6, vdim=6)] + [dict(cross=1) | widths for widths in WIDTHS]
 WEIGHTS = [{}, dict(need_weights=1), dict(need_weights=1, per_head=1)]
 KEY_MASKS = [{}, dict(key_mask=1), dict(key_mask=1, all_masked=1)]
-ROPES = [{}] + [dict(rope=1, rope_interleaved=i, rope_base=b, rope_offset=o) for i, b, o in ((0, 0, 0), (0, 100, 7), (1, 100, 0), (1, 0, 70))]
+ROPES = [{}] + [dict(rope=1, rope_interleaved=interleaved, rope_base=base, rope_offset=offset)
+                for interleaved, base, offset in ((0, 0, 0), (0, 100, 7), (1, 100, 0), (1, 0, 70))]
 NORMS = [{}, dict(qk_norm=1), dict(qk_norm=1, qk_norm_eps=0.01)]
 DROPOUTS = [{}, dict(evaluate=1, dropout=0.5), dict(evaluate=1, out_dropout=0.5), dict(evaluate=1, dropout=0.5, out_dropout=0.5)]
 HEADS = [dict(num_heads=h, num_kv_heads=kv) for h, kv in ((1, 0), (2, 0), (3, 0), (4, 4), (2, 1), (4, 2), (6, 2))]
@@ -36,11 +38,12 @@ def module_fits(case):
     return not (case.get("rope") and size % 2) and not (case.get("qk_norm") and size < 3)   # the norm of one value is its sign: noise
 
 
-def mha(t, s, d, layout=layouts("q", "k", "v"), fits=module_fits):
+def mha(t, s, d, layout=layouts("q", "k", "v")):
     options = [sizes("B", (1, 2, 3)), HEADS, sizes("head_dim", d), sizes("T", t), sizes("S", s), SOURCES, WEIGHTS, KEY_MASKS, ROPES, NORMS,
-               DROPOUTS, [{}] + masks("ts", "b11s", "b1ts", "bhts", "s", "t1", "h11", "bh1s"), *flags("no_bias", "add_bias_kv", "add_zero_attn", "causal"), *layout]
+               DROPOUTS, [{}] + masks("ts", "b11s", "b1ts", "bhts", "s", "t1", "h11", "bh1s"),
+               *flags("no_bias", "add_bias_kv", "add_zero_attn", "causal"), *layout]
     return [dict(kind="mha", embed_dim=case["num_heads"] * case["head_dim"]) | {k: v for k, v in case.items() if k != "head_dim"}
-            for case in cover(options, fits)]
+            for case in cover(options, module_fits)]
 
 
 def op_fits(case):
@@ -54,7 +57,8 @@ def op():
                [{}] + masks("ts", "b11s", "b1ts", "bhts", "s", "hts", "t1", "h11", "bh1s", "1"),
                *layouts("q", "k", "v", kinds=("dense", "turned", "moved", "narrowed", "expanded")),
                *layouts("mask", kinds=("dense", "turned", "narrowed", "expanded")), *layouts("key_mask")]
-    return [dict(kind="attention") | case | dict(num_kv_heads=case["num_kv_heads"] or case["num_heads"]) for case in cover(options, op_fits)]
+    return [dict(kind="attention") | case | dict(num_kv_heads=case["num_kv_heads"] or case["num_heads"])
+            for case in cover(options, op_fits)]
 
 
 MHA, ATTENTION = mha(SIZES, SIZES, SIZES), op()

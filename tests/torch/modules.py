@@ -1,6 +1,5 @@
 """Modules by PyTorch: a case is a flat dict of numbers, from which both sides build the same module and the same call. The live
 comparison and the golden files share these; tests/test_golden.c reads a case from its text."""
-import collections
 import math
 import warnings
 
@@ -8,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-import ct
+from layouts import layout
 
 warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask")
 
@@ -162,24 +161,6 @@ def keep_of(mask, batch):
         return None
     mask = ~mask if mask.dtype == torch.bool else mask
     return mask if mask.ndim == 2 else mask.unflatten(0, (batch, -1))
-
-
-# How an input lies: its values, less than drawn; the leaf whose view ours is; that leaf's gradient; the view, by our functions.
-Layout = collections.namedtuple("Layout", "values leaf gradient view")
-same = lambda x: x
-pad = lambda x: F.pad(x, (2, 1), value=math.nan if x.dtype.is_floating_point else True)
-LAYOUTS = dict(
-    dense=Layout(same, same, same, lambda lib, x, shape: x),
-    turned=Layout(same, lambda x: x.mT, lambda g: g.mT, lambda lib, x, shape: lib.ct_transpose(x, -1, -2)),
-    moved=Layout(same, lambda x: x.transpose(0, 1), lambda g: g.transpose(0, 1), lambda lib, x, shape: lib.ct_transpose(x, 0, 1)),
-    narrowed=Layout(same, pad, lambda g: F.pad(g, (2, 1)), lambda lib, x, shape: lib.ct_narrow(x, -1, 2, shape[-1])),
-    expanded=Layout(lambda x: x[:1].expand(x.shape), lambda x: x[:1], lambda g: g.sum(0, keepdim=True),
-                    lambda lib, x, shape: lib.ct_expand(x, ct.shape(shape))),
-)
-
-
-def layout(case, name):
-    return LAYOUTS[case.get("layout_" + name, "dense")]
 
 
 BEYOND_TORCH = ("rms_norm", "gated", "num_kv_heads", "rope", "qk_norm")

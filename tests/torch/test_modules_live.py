@@ -9,6 +9,7 @@ import attention_cases
 import ct
 import modules
 from ct import lib
+from layouts import layout
 
 pytestmark = pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")   # nn.Transformer cannot be told otherwise
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
@@ -166,8 +167,8 @@ def test_module(context, tmp_path, case, dtype):
     assert sorted(names) == sorted(params)
 
     leaf = lambda v: context.tensor(v.to(dtype) if v.is_floating_point() else v, v.is_floating_point())
-    leaves = {k: leaf(modules.layout(case, k).leaf(v)) for k, v in inputs.items()}
-    x = {k: modules.layout(case, k).view(lib, leaves[k], v.shape) for k, v in inputs.items()}
+    leaves = {k: leaf(layout(case, k).leaf(v)) for k, v in inputs.items()}
+    x = {k: layout(case, k).view(leaves[k], v.shape) for k, v in inputs.items()}
     y = ours_forward(case, module, x)
     context.check()
     for name, want in outputs.items():
@@ -177,7 +178,7 @@ def test_module(context, tmp_path, case, dtype):
     context.backward([getattr(y, name) for name in cotangents], [g.to(dtype) for g in cotangents.values()])
     largest = max([1e-2] + [g.abs().max().item() for g in grads.values() if g.numel()])
     for name, want in grads.items():
-        turn = modules.layout(case, name).gradient
+        turn = layout(case, name).gradient
         got, want = context.grad(leaves.get(name) or names[name]), turn(want)
         # zero mathematically, as that of K's bias, of the scores of a single key or, but for extra keys, of what shifts all of a query's
         zero = not want.numel() or want.abs().max() < 1e-9 * largest or name == "mask" and case["mask"] in ("t1", "h11", "1")
