@@ -3,8 +3,15 @@
 bin=$(cd "${BUILD:-build}" && pwd) || exit 1
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
 failed=0
+
+# the tests that the note on attention names are there
+for name in $(grep -o '`[^`]*`' docs/attention.md | grep -x '`\(test_[a-z_]*\.c: \)\{0,1\}[a-z_]*`' | tr -d '`' | sed 's/.*: //'); do
+    case $name in ct_*) continue ;; esac
+    grep -q "^START_TEST($name)" tests/test_*.c || { failed=1; echo "WRONG: docs/attention.md names $name, which is no test"; }
+done
+
+cd "$work" || exit 1
 
 wrong() { failed=1; echo "WRONG: $*"; sed 's/^/    out: /' out; sed 's/^/    err: /' err; }
 
