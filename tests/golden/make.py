@@ -14,6 +14,7 @@ import torch
 
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent / "torch"))
+import attention_cases
 import ct
 import modules
 import test_ops_live as live
@@ -55,7 +56,6 @@ def ops(context):
     return metadata, tensors
 
 
-MHA = dict(kind="mha", B=2, T=4, embed_dim=8, num_heads=2)
 LAYER = dict(B=2, T=3, S=4, embed_dim=6, num_heads=2, hidden=5)
 MODULES = [
     dict(kind="linear", B=2, T=3, in_features=5, out_features=4), dict(kind="linear", B=2, T=3, in_features=5, out_features=4, no_bias=1),
@@ -65,23 +65,22 @@ MODULES = [
     dict(kind="positions", B=2, T=5, max_length=7, embed_dim=5), dict(kind="positions", B=2, T=5, max_length=7, embed_dim=6, learned=1),
 ]
 MODULES += [dict(kind="mlp", B=2, T=3, dim=4, hidden=7, activation=a) for a in range(4)] + [dict(kind="mlp", B=2, T=3, dim=3, no_bias=1)]
-MODULES += [MHA | call for call in (
-    {}, dict(no_bias=1), dict(causal=1), dict(key_mask=1, need_weights=1), dict(all_masked=1), dict(all_masked=1, need_weights=1),
-    dict(mask="ts", causal=1, key_mask=1, need_weights=1, per_head=1), dict(mask="ts", mask_float=1, causal=1, key_mask=1),
-    dict(add_bias_kv=1, need_weights=1), dict(add_zero_attn=1, causal=1, need_weights=1),
-    dict(add_bias_kv=1, add_zero_attn=1, mask="ts", key_mask=1),
-    dict(num_kv_heads=1, causal=1),
-    dict(cross=1, S=6), dict(cross=1, S=6, same_kv=1, causal=1), dict(cross=1, S=6, kdim=3, vdim=5, need_weights=1),
-    dict(cross=1, S=5, vdim=3, no_bias=1),
-    dict(cross=1, S=3, num_kv_heads=1, kdim=5))]
-MASKS = [dict(mask=mask, mask_float=real) for mask in ("ts", "b11s", "b1ts", "bhts") for real in (0, 1)]
-MODULES += [MHA | mask | dict(cross=1, S=5, need_weights=1) for mask in MASKS]
+MODULES += attention_cases.SMALL()[:40]   # the first of a covering array are those that cover the most
 for first in (0, 1):
     MODULES += [LAYER | call | dict(norm_first=first) for call in (
         dict(kind="encoder_layer", activation=first), dict(kind="encoder_layer", causal=1, key_mask=1, need_weights=1, activation=2),
         dict(kind="encoder_layer", no_bias=1, activation=3, mask="bhts", mask_float=1, eps=0.001),
         dict(kind="decoder_layer", causal=1, activation=1, cross_need_weights=1, cross_per_head=1, cross_key_mask=1),
         dict(kind="decoder_layer", mask="ts", need_weights=1, no_bias=1, cross_mask="b1ts", cross_mask_float=1))]
+STACK = dict(B=2, T=3, S=4, embed_dim=8, num_heads=2, hidden=6, causal=1)
+for first in (0, 1):
+    MODULES += [STACK | call | dict(norm_first=first) for call in (
+        dict(kind="encoder", num_layers=2, final_norm=first, activation=first, key_mask=1),
+        dict(kind="encoder", num_layers=1, final_norm=1, activation=2 + first, no_bias=1, mask="ts", mask_float=1),
+        dict(kind="decoder", num_layers=2, final_norm=first, activation=3 * first, cross_key_mask=1),
+        dict(kind="decoder", num_layers=1, final_norm=1, activation=2 - first, cross_mask="bhts", no_bias=1),
+        dict(kind="transformer", num_encoder_layers=1, num_decoder_layers=1, activation=first, src_key_mask=1, cross_key_mask=1),
+        dict(kind="transformer", num_encoder_layers=2, num_decoder_layers=1, activation=3 - first, src_mask="ts", key_mask=1))]
 
 
 def nn():

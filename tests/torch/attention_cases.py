@@ -62,5 +62,5 @@ def op():
 
 
 MHA, ATTENTION = mha(SIZES, SIZES, SIZES), op()
-SMALL = lambda: mha((1, 2, 3, 5), (1, 3, 4), (1, 2, 3, 4), layout=[])
+SMALL = lambda: mha((1, 2, 3, 5), (1, 3, 4), (1, 2, 4), layout=[])
 assert len(MHA) >= 200 and len(ATTENTION) >= 200, (len(MHA), len(ATTENTION))
