@@ -79,13 +79,15 @@ END_TEST
 
 static const ct_layer_opts layer = {.embed_dim = 8, .num_heads = 4, .num_kv_heads = 2, .rope = true, .qk_norm = true, .dtype = CT_F64};
 
-/* Twice over, with another memory, longer or shorter, once the caches are empty. While they are not, only its size counts. */
+/* Over and over, with another memory, as long, shorter or longer, once the caches are empty. While they are not, only its size counts. */
 START_TEST(memory_is_read_when_caches_are_empty) {
     ct_module *decoder = shake(ct_decoder_new(context, layer, LAYERS, true));
     ct_kv_cache *caches[LAYERS];
     ck_assert(ct_kv_caches_new(decoder, B, N, caches, LAYERS));
     ct_tensor *x = randn(CT_SHAPE(B, N, 8)), *weights[LAYERS], *some[LAYERS];
-    for (int64_t s = S - 1; s <= S + 1; s++) {
+    const int64_t sizes[] = {S, S, S - 1, S + 1};
+    for (int which = 0; which < 4; which++) {
+        const int64_t s = sizes[which];
         ct_tensor *memory = randn(CT_SHAPE(B, s, 8));
         ct_stack_call call = {.self.causal = true, .cross_weights = weights};
         ct_tensor *whole = ct_decoder_forward(decoder, x, memory, call);
