@@ -89,29 +89,28 @@ END_TEST
 
 enum { B = 2, N = 9 };
 
-/* Pieces of that size, then all again from the middle. */
-static void cached(ct_mha_opts opts, int64_t piece, bool masks, bool weights) {
+/* Pieces of that size, then all again from the middle. masks: none, float and of keys, bool of each head. */
+static void cached(ct_mha_opts opts, int64_t piece, int masks, bool weights) {
     ct_module *mha = make(opts);
     ct_kv_cache *cache = ct_kv_cache_new(mha, B, N);
-    ct_tensor *x = randn(CT_SHAPE(B, N, opts.embed_dim)), *real = masks ? coin(CT_SHAPE(B, N)) : NULL;
-    ct_tensor *mask = masks ? randn(CT_SHAPE(N, N)) : NULL;
+    ct_tensor *x = randn(CT_SHAPE(B, N, opts.embed_dim)), *real = masks == 1 ? coin(CT_SHAPE(B, N)) : NULL;
+    ct_tensor *mask = masks == 1 ? randn(CT_SHAPE(N, N)) : masks == 2 ? coin(CT_SHAPE(B, opts.num_heads, N, N)) : NULL;
     ct_mha_call call = {.causal = true, .key_mask = real, .mask = mask, .need_weights = weights, .per_head = true, .rope_offset = 5};
     ct_mha_out whole = ct_mha_forward(mha, x, NULL, NULL, call);
-    int64_t extra = opts.add_bias_kv || opts.add_zero_attn;
+    const int64_t extra = opts.add_bias_kv + opts.add_zero_attn;
     ct_scope scope = ct_scope_open_no_grad(context);
     for (int64_t again = 0; again < 2; again++) {
         for (int64_t at = ct_kv_cache_length(cache); at < N; at += piece) {
             ck_assert_int_eq(ct_kv_cache_length(cache), at);
             int64_t t = piece < N - at ? piece : N - at;
-            if (masks) {
-                call.key_mask = ct_narrow(real, 1, 0, at + t);
-                call.mask = ct_narrow(ct_narrow(mask, 0, at, t), 1, 0, at + t);
-            }
+            if (real) call.key_mask = ct_narrow(real, 1, 0, at + t);
+            if (mask) call.mask = ct_narrow(ct_narrow(mask, -2, at, t), -1, 0, at + t);
             call.cache = cache;
             ct_mha_out y = ct_mha_forward(mha, ct_narrow(x, 1, at, t), NULL, NULL, call);
             ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, at, t)), 1e-12);
-            if (weights && !extra)
-                ck_assert_double_lt(distance(y.weights, ct_narrow(ct_narrow(whole.weights, 2, at, t), 3, 0, at + t)), 1e-12);
+            if (!weights) continue;
+            ct_tensor *rows = ct_narrow(whole.weights, 2, at, t), *parts[] = {ct_narrow(rows, 3, 0, at + t), ct_narrow(rows, 3, N, extra)};
+            ck_assert_double_lt(distance(y.weights, ct_cat(parts, 2, 3)), 1e-12);
         }
         ck_assert_ptr_null(ct_mha_forward(mha, ct_narrow(x, 1, 0, 1), NULL, NULL, (ct_mha_call){.cache = cache}).out);
         expect(CT_ERR_SHAPE, "1 positions more than the 9 of 9", "");
@@ -128,12 +127,13 @@ START_TEST(a_cache_changes_nothing) {
                          {.num_heads = 2, .rope = true, .rope_interleaved = true, .qk_norm = true},
                          {.num_heads = 2, .add_bias_kv = true},
                          {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true, .rope = true},
+                         {.num_heads = 4, .num_kv_heads = 2, .rope = true, .qk_norm = true, .add_bias_kv = true, .add_zero_attn = true},
                          {.num_heads = 2, .no_bias = true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int64_t piece = 1; piece <= N; piece += 2)
-            for (int which = 0; which < 4; which++) {
+            for (int which = 0; which < 6; which++) {
                 all[i].embed_dim = 8, all[i].dtype = CT_F64;
-                cached(all[i], piece, which & 1, which & 2);
+                cached(all[i], piece, which / 2, which % 2);
             }
 }
 END_TEST
