@@ -90,8 +90,7 @@ static ct_tensor *encode(const model *m, ct_tensor *source, ct_tensor *real) {
     return ct_encoder_forward(m->encoder, x, (ct_stack_call){.self.key_mask = real});
 }
 
-/* For each place of the input, behind what the call's caches hold, the logits of the token that comes next: i64 (B, t) -> (B, t, TOKENS).
- */
+/* The logits of what comes after each token of the input, which stands behind what is in the call's caches: i64 (B, t) -> (B, t, TOKENS). */
 static ct_tensor *decode(const model *m, ct_tensor *input, ct_tensor *memory, ct_tensor *real, ct_stack_call call) {
     int64_t first = call.caches ? ct_kv_cache_length(call.caches[0]) : 0;
     ct_tensor *x = ct_positions_forward(m->positions, ct_forward(m->embedding, input), first);
@@ -149,7 +148,7 @@ static void answer(ct_context *context, const model *m, const sequence *tests, i
     ct_scope scope = ct_scope_open_no_grad(context);
     batch b = make_batch(context, tests, n);
     ct_tensor *memory = encode(m, b.source, b.real), *token = ct_full(context, CT_I64, CT_SHAPE(n, 1), START), *tokens[T];
-    ct_kv_cache *caches[LAYERS];
+    ct_kv_cache *caches[LAYERS] = {NULL};
     ct_kv_caches_new(m->decoder, n, T, caches, LAYERS);
     for (int t = 0; t < T; t++) {
         ct_scope inner = ct_scope_open(context);
