@@ -90,7 +90,7 @@ static ct_tensor *encode(const model *m, ct_tensor *source, ct_tensor *real) {
     return ct_encoder_forward(m->encoder, x, (ct_stack_call){.self.key_mask = real});
 }
 
-/* The logits of what comes after each token of the input, which stands behind what is in the call's caches: i64 (B, t) -> (B, t, TOKENS). */
+/* The logits of what comes after each token of the input, which stands behind what the caches hold: i64 (B, t) -> (B, t, TOKENS). */
 static ct_tensor *decode(const model *m, ct_tensor *input, ct_tensor *memory, ct_tensor *real, ct_stack_call call) {
     int64_t first = call.caches ? ct_kv_cache_length(call.caches[0]) : 0;
     ct_tensor *x = ct_positions_forward(m->positions, ct_forward(m->embedding, input), first);
