@@ -9,7 +9,9 @@ bool nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, 
     const ct_tensor *mask = call->mask, *key = call->key_mask;
     const char *name = nn_kind_name(mha);
     const ct_shape scores = CT_SHAPE(batch, o->num_heads, t, s);
-    if (mask && mask->dtype != CT_BOOL && mask->dtype != o->dtype)
+    if ((mask && mask->context != context) || (key && key->context != context))
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a mask is of another context", name);
+    else if (mask && mask->dtype != CT_BOOL && mask->dtype != o->dtype)
         ct_fail(context, CT_ERR_DTYPE, "%s: the mask is %s, not bool or %s", name, ct_dtype_name(mask->dtype), ct_dtype_name(o->dtype));
     else if (mask && !ct_shape_broadcasts_to(mask->shape, scores))
         ct_fail(context, CT_ERR_SHAPE, "%s: the mask is %s, not (T, S) = %s, nor anything that broadcasts to (B, H, T, S) = %s", name,

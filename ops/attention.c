@@ -32,7 +32,8 @@ static bool check(ct_context *context, ct_tensor *q, ct_tensor *k, ct_tensor *v,
     if (keys && keys->dtype != CT_BOOL)
         return ct_fail(context, CT_ERR_DTYPE, "attention: the key mask is %s, not bool", ct_dtype_name(keys->dtype));
     if (keys && !ct_shape_equal(keys->shape, CT_SHAPE(b[0], b[2])))
-        return ct_fail(context, CT_ERR_SHAPE, "attention: the key mask %s is not (B, S) of k %s", SHAPE(keys->shape), SHAPE(k->shape));
+        return ct_fail(context, CT_ERR_SHAPE, "attention: the key mask %s is not (B, S) = %s", SHAPE(keys->shape),
+                       SHAPE(CT_SHAPE(b[0], b[2])));
     if (!(opts->dropout >= 0 && opts->dropout <= 1))
         return ct_fail(context, CT_ERR_ARGUMENT, "attention: the dropout is %g, not in [0, 1]", opts->dropout);
     if (isnan(opts->scale)) return ct_fail(context, CT_ERR_ARGUMENT, "attention: the scale is NaN");
