@@ -1,8 +1,6 @@
 #include "op.h"
 #include "../src/walk.h"
 
-ct_tensor *op_new(const ct_call *c, ct_dtype dtype, ct_shape shape) { return ct_tensor_new(c->context, dtype, shape); }
-
 /* ---- checks ---- */
 
 static bool refuse(const ct_call *c, ct_dtype dtype) {
@@ -29,7 +27,7 @@ bool op_same_dtype(const ct_call *c) {
 }
 
 bool op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad) {
-    *grad = g && !ct_shape_equal(g->shape, c->in[i]->shape) ? ct_sum_to(g, c->in[i]->shape) : g;
+    *grad = g && !ct_shape_same(&g->shape, &c->in[i]->shape) ? ct_sum_to(g, c->in[i]->shape) : g;
     return *grad != NULL;
 }
 
@@ -65,32 +63,32 @@ static void row_range(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* Makes the output and runs the loop over elements, or over rows of the last dim. */
-static ct_tensor *run(const ct_call *c, ct_tensor *x, loop l, bool rows) {
-    if (!l.map && !l.backward && !l.scalar) {
+static ct_tensor *run(const ct_call *c, ct_tensor *x, loop *l, bool rows) {
+    if (!l->map && !l->backward && !l->scalar) {
         refuse(c, x->dtype);
         return NULL;
     }
     ct_tensor *y = op_new(c, x->dtype, x->shape);
     if (!y || y->numel == 0) return y;
-    l.x = x->data;
-    l.y = y->data;
-    l.size = (int64_t)ct_dtype_size(x->dtype);
-    l.length = rows && x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
-    if (rows) ct_parallel(c->context, x->numel / l.length, op_grain(l.length), row_range, &l);
-    else ct_parallel(c->context, x->numel, op_grain(1), map_range, &l);
+    l->x = x->data;
+    l->y = y->data;
+    l->size = (int64_t)ct_dtype_size(x->dtype);
+    l->length = rows && x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
+    if (rows) ct_parallel(c->context, x->numel / l->length, op_grain(l->length), row_range, l);
+    else ct_parallel(c->context, x->numel, op_grain(1), map_range, l);
     return y;
 }
 
-ct_tensor *op_map(const ct_call *c, ct_tensor *x, ct_map *f) { return run(c, x, (loop){.map = f}, false); }
-ct_tensor *op_rows(const ct_call *c, ct_tensor *x, ct_map *f) { return run(c, x, (loop){.map = f}, true); }
-ct_tensor *op_map_scalar(const ct_call *c, ct_tensor *x, ct_map_scalar *f, double a) { return run(c, x, (loop){.scalar = f, .a = a}, false); }
+ct_tensor *op_map(const ct_call *c, ct_tensor *x, ct_map *f) { return run(c, x, &(loop){.map = f}, false); }
+ct_tensor *op_rows(const ct_call *c, ct_tensor *x, ct_map *f) { return run(c, x, &(loop){.map = f}, true); }
+ct_tensor *op_map_scalar(const ct_call *c, ct_tensor *x, ct_map_scalar *f, double a) { return run(c, x, &(loop){.scalar = f, .a = a}, false); }
 
 bool op_map_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, ct_map_backward *f, ct_tensor **dx) {
-    return (*dx = run(c, xy, (loop){.backward = f, .g = g->data}, false)) != NULL;
+    return (*dx = run(c, xy, &(loop){.backward = f, .g = g->data}, false)) != NULL;
 }
 
 bool op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, ct_map_backward *f, ct_tensor **dx) {
-    return (*dx = run(c, xy, (loop){.backward = f, .g = g->data}, true)) != NULL;
+    return (*dx = run(c, xy, &(loop){.backward = f, .g = g->data}, true)) != NULL;
 }
 
 /* ---- two inputs that broadcast ---- */
@@ -117,14 +115,20 @@ static void zip_range(void *arg, int64_t begin, int64_t end, int worker) {
 
 ct_tensor *op_zip(const ct_call *c, ct_zip *f, ct_dtype out) {
     ct_tensor *a = c->in[0], *b = c->in[1];
+    if (!op_same_dtype(c) || (!f && !refuse(c, a->dtype))) return NULL;
+    const bool same = ct_shape_same(&a->shape, &b->shape);
     ct_shape shape;
-    if (!op_same_dtype(c) || (!f && !refuse(c, a->dtype)) || !ct_shape_broadcast(c->context, c->op->name, a->shape, b->shape, &shape)) return NULL;
-    ct_tensor *y = op_new(c, out, shape);
+    if (!same && !ct_shape_broadcast(c->context, c->op->name, a->shape, b->shape, &shape)) return NULL;
+    ct_tensor *y = same ? op_new(c, out, a->shape) : op_new(c, out, shape);
     if (!y || y->numel == 0) return y;
+    if (same && y->numel <= op_grain(1)) {   /* small, and both are dense */
+        f(y->numel, a->data, 1, b->data, 1, y->data);
+        return y;
+    }
     zip z;
     z.f = f, z.a = a->data, z.b = b->data, z.y = y->data;
     z.size = (int64_t)ct_dtype_size(a->dtype), z.out_size = (int64_t)ct_dtype_size(out);
-    ct_walk_over(&z.walk, shape, 2, (const ct_tensor *const[]){a, b});
+    ct_walk_over(&z.walk, y->shape, 2, (const ct_tensor *const[]){a, b});
     ct_parallel(c->context, y->numel, op_grain(1), zip_range, &z);
     return y;
 }

@@ -16,7 +16,7 @@ static inline const ct_kernels *kernels(const ct_call *c) { return c->context->i
 static inline int64_t op_grain(int64_t cost) { return cost >= 16384 ? 1 : 16384 / (cost > 0 ? cost : 1); }
 
 /* A new row-major tensor, its values undefined. Shapes that are made from inputs' shapes are checked for overflow here. */
-ct_tensor *op_new(const ct_call *c, ct_dtype dtype, ct_shape shape);
+static inline ct_tensor *op_new(const ct_call *c, ct_dtype dtype, ct_shape shape) { return ct_tensor_new(c->context, dtype, shape); }
 
 /* ---- loops of dense tensors; each records CT_ERR_DTYPE under the op's name where its kernel is NULL ---- */
 ct_tensor *op_map(const ct_call *c, ct_tensor *x, ct_map *f);                       /* y = f(x) */

@@ -8,24 +8,32 @@
 
 static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
 
-/* The tape's own handle on a tensor: with its values, or only its shape and dtype. */
+/* The tape's own handle on a tensor: with its values, or only its shape and dtype. Copied number by number, which `volatile` ensures: see
+ * ct_shape_same. */
 static void note(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
-    *to = *tensor;
+    const volatile int64_t *dim = tensor->shape.dim, *stride = tensor->stride;
+    to->context = tensor->context;
+    to->storage = with_values ? tensor->storage : NULL;
+    to->data = with_values ? tensor->data : NULL;
     to->node = NULL;
-    to->frame = NULL;
-    to->parameter = false;
-    to->writes = tensor->storage->writes;
-    if (with_values) {
-        to->storage->refs++;
-    } else {
-        to->storage = NULL;
-        to->data = NULL;
+    to->numel = tensor->numel;
+    to->shape.ndim = tensor->shape.ndim;
+    for (int d = 0; d < tensor->shape.ndim; d++) {
+        to->shape.dim[d] = dim[d];
+        to->stride[d] = stride[d];
     }
+    to->writes = tensor->storage->writes;
+    to->dtype = tensor->dtype;
+    to->contiguous = tensor->contiguous;
+    to->parameter = 0;
+    to->frame = NULL;
+    if (with_values) to->storage->refs++;
 }
 
 static ct_node *record(const ct_call *c, ct_tensor *const *given) {
     ct_context *context = c->context;
-    size_t n = (size_t)c->n, notes = n + 1, attrs = aligned(c->attrs ? c->op->attrs_size : 0);
+    const bool with_out = !(c->drop & CT_DROP_OUT);
+    size_t n = (size_t)c->n, notes = n + with_out, attrs = aligned(c->attrs ? c->op->attrs_size : 0);
     for (int k = 0; k < 4; k++) notes += c->saved[k] != NULL;
     size_t bytes = aligned(sizeof(ct_node)) + attrs + notes * sizeof(ct_tensor) + n * (sizeof(ct_tensor *) + sizeof(ct_node *) + sizeof(bool));
     ct_node *node = ct_take(context, bytes);
@@ -37,10 +45,20 @@ static ct_node *record(const ct_call *c, ct_tensor *const *given) {
     ct_node **edge = (ct_node **)(in + n);
     bool *wants = (bool *)(edge + n);
 
-    *node = (ct_node){.call = *c, .bytes = bytes, .refs = 1, .edge = edge, .notes = tensor, .note_count = (int)notes};
-    if (c->attrs) node->call.attrs = memcpy(attrs_copy, c->attrs, c->op->attrs_size);
+    memset((char *)node + sizeof node->call, 0, sizeof *node - sizeof node->call);
+    node->call.context = context;
+    node->call.op = c->op;
+    node->call.attrs = c->attrs ? memcpy(attrs_copy, c->attrs, c->op->attrs_size) : NULL;
     node->call.in = in;
+    node->call.n = c->n;
     node->call.wants = wants;
+    node->call.out = NULL;
+    node->call.drop = c->drop;
+    node->bytes = bytes;
+    node->refs = 1;
+    node->edge = edge;
+    node->notes = tensor;
+    node->note_count = (int)notes;
     for (int i = 0; i < c->n; i++) {
         bool drop = c->drop & CT_DROP_INPUTS || (i < 30 && c->drop & CT_DROP_IN(i));
         in[i] = NULL;
@@ -50,9 +68,11 @@ static ct_node *record(const ct_call *c, ct_tensor *const *given) {
         edge[i] = wants[i] ? given[i]->node : NULL;
         if (edge[i]) ct_node_ref(edge[i]);
     }
-    note(node->call.out = tensor++, c->out, !(c->drop & CT_DROP_OUT));
-    for (int k = 0; k < 4; k++)
+    if (with_out) note(node->call.out = tensor++, c->out, true);
+    for (int k = 0; k < 4; k++) {
+        node->call.saved[k] = NULL;
         if (c->saved[k]) note(node->call.saved[k] = tensor++, c->saved[k], true);
+    }
 
     node->sequence = ++context->sequence;
     node->prev = context->tape_last;

@@ -143,7 +143,7 @@ static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward set no gradient for input %d", c->op->name, i);
     else if (grad->context != c->context)
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is of another context", c->op->name, i);
-    else if (!ct_shape_equal(grad->shape, in->shape))
+    else if (!ct_shape_same(&grad->shape, &in->shape))
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d has shape %s, the input %s", c->op->name, i, SHAPE(grad->shape), SHAPE(in->shape));
     else if (grad->dtype != in->dtype)
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is %s, the input %s", c->op->name, i, ct_dtype_name(grad->dtype), ct_dtype_name(in->dtype));

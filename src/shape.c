@@ -4,13 +4,10 @@
 
 #include <stdio.h>
 
-static const struct {
-    const char *name;
-    size_t size;
-} dtypes[] = {[CT_F32] = {"f32", 4}, [CT_F64] = {"f64", 8}, [CT_I64] = {"i64", 8}, [CT_BOOL] = {"bool", 1}};
-
-const char *ct_dtype_name(ct_dtype dtype) { return dtypes[dtype].name; }
-size_t ct_dtype_size(ct_dtype dtype) { return dtypes[dtype].size; }
+const char *ct_dtype_name(ct_dtype dtype) {
+    static const char *const names[] = {[CT_F32] = "f32", [CT_F64] = "f64", [CT_I64] = "i64", [CT_BOOL] = "bool"};
+    return names[dtype];
+}
 
 bool ct_dtype_check(ct_context *context, const char *op, ct_dtype dtype) {
     if ((unsigned)dtype <= CT_BOOL) return true;
@@ -25,12 +22,7 @@ const char *ct_shape_text(ct_shape shape, char text[CT_SHAPE_TEXT]) {
     return text;
 }
 
-bool ct_shape_equal(ct_shape a, ct_shape b) {
-    if (a.ndim != b.ndim) return false;
-    for (int d = 0; d < a.ndim; d++)
-        if (a.dim[d] != b.dim[d]) return false;
-    return true;
-}
+bool ct_shape_equal(ct_shape a, ct_shape b) { return ct_shape_same(&a, &b); }
 
 int64_t ct_shape_numel(ct_shape shape) {
     int64_t numel = 1;

@@ -10,10 +10,17 @@ const char *ct_shape_text(ct_shape shape, char text[CT_SHAPE_TEXT]);
 #define SHAPE(shape) ct_shape_text((shape), (char[CT_SHAPE_TEXT]){0})
 
 const char *ct_dtype_name(ct_dtype dtype);   /* "f32" */
-size_t ct_dtype_size(ct_dtype dtype);
+static inline size_t ct_dtype_size(ct_dtype dtype) { return dtype == CT_BOOL ? 1 : dtype == CT_F32 ? 4 : 8; }
 
 bool ct_shape_equal(ct_shape a, ct_shape b);
 int64_t ct_shape_numel(ct_shape shape);      /* of a shape that passed ct_shape_check */
+
+/* The same where every op comes by: a shape handed over by value is copied, and a copy of what was just written waits for it. */
+static inline bool ct_shape_same(const ct_shape *a, const ct_shape *b) {
+    bool same = a->ndim == b->ndim;
+    for (int d = 0; same && d < a->ndim; d++) same = a->dim[d] == b->dim[d];
+    return same;
+}
 
 /* Is it a shape: 0 to 8 dims, no negative size, a product whose bytes fit? */
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);

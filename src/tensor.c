@@ -21,8 +21,8 @@ static bool is_dense(const ct_tensor *t) {
     return true;
 }
 
-/* A handle on a storage, whose count it takes over. */
-static ct_tensor *handle(ct_context *context, ct_storage *storage, char *data, ct_dtype dtype, ct_shape shape, const int64_t *stride) {
+/* A handle on a storage, whose count it takes over. Sizes are read one by one: see ct_shape_same. */
+static ct_tensor *handle(ct_context *context, ct_storage *storage, char *data, ct_dtype dtype, const ct_shape *shape, const int64_t *stride) {
     ct_tensor *tensor = ct_take(context, sizeof *tensor);
     if (!tensor) {
         ct_storage_unref(context, storage);
@@ -32,10 +32,16 @@ static ct_tensor *handle(ct_context *context, ct_storage *storage, char *data, c
     tensor->storage = storage;
     tensor->data = data;
     tensor->node = NULL;
-    tensor->numel = ct_shape_numel(shape);
-    tensor->shape = shape;
-    if (stride) memcpy(tensor->stride, stride, (size_t)shape.ndim * sizeof *stride);
-    else ct_shape_strides(shape, tensor->stride);
+    tensor->shape.ndim = shape->ndim;
+    int64_t numel = 1, step = 1;
+    for (int d = shape->ndim - 1; d >= 0; d--) {
+        const int64_t size = shape->dim[d];
+        tensor->shape.dim[d] = size;
+        tensor->stride[d] = stride ? stride[d] : step;
+        numel *= size;
+        step *= size ? size : 1;
+    }
+    tensor->numel = numel;
     tensor->dtype = dtype;
     tensor->contiguous = !stride || is_dense(tensor);
     tensor->parameter = false;
@@ -60,13 +66,13 @@ ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
     size_t size = ct_dtype_size(dtype);
     if (!ct_shape_check(context, op_name(context), shape, size)) return NULL;
     ct_storage *storage = storage_new(context, (size_t)ct_shape_numel(shape) * size);
-    return storage ? handle(context, storage, storage->data, dtype, shape, NULL) : NULL;
+    return storage ? handle(context, storage, storage->data, dtype, &shape, NULL) : NULL;
 }
 
 ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride) {
     if (!ct_shape_check(of->context, op_name(of->context), shape, ct_dtype_size(of->dtype))) return NULL;
     of->storage->refs++;
-    return handle(of->context, of->storage, data, of->dtype, shape, stride);
+    return handle(of->context, of->storage, data, of->dtype, &shape, stride);
 }
 
 ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides, void *data) {
@@ -83,7 +89,7 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     ct_storage *storage = storage_new(context, 0);
     if (!storage) return NULL;
     storage->data = data;
-    return handle(context, storage, data, dtype, shape, strides);
+    return handle(context, storage, data, dtype, &shape, strides);
 }
 
 void ct_tensor_free(ct_tensor *tensor) {

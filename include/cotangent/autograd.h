@@ -50,7 +50,7 @@ typedef struct {
     const bool *wants;          /* whose gradient is wanted */
     ct_tensor *out, *saved[4];  /* forward sets saved; backward reads both */
     unsigned drop;              /* forward may say whose values backward does not read: CT_DROP_IN(i), CT_DROP_INPUTS,
-                                   CT_DROP_OUT. They are not kept; their shapes and dtypes are. */
+                                   CT_DROP_OUT. They are not kept; inputs' shapes and dtypes are, out is NULL (the cotangent has its) */
 } ct_call;
 
 #define CT_DROP_IN(i) (1u << (i)) /* i up to 29 */
