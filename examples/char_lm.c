@@ -110,13 +110,14 @@ static void train(gpt *m, const char *path, const char *picture) {
 static void write_text(const gpt *m) {
     char newline[2] = {(char)(m->id['\n'] < 0 ? m->letter[0] : '\n')};
     const char *start = prompt && *prompt ? prompt : newline;
-    int64_t n = (int64_t)strlen(start), i = n, from = 0, *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(n + length)));
+    int64_t n = start == newline ? 1 : (int64_t)strlen(start), i = n, from = 0;
+    int64_t *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(n + length)));
     ct_kv_cache *caches[MAX_LAYERS];
     if (cached) ct_kv_caches_new(m->h, 1, m->window, caches, m->layers);
     check(m->context, EXIT_FAILED);
     for (int64_t j = 0; j < n; j++) ids[j] = m->id[(unsigned char)start[j]];
     ct_module_train(m->root, false);
-    fputs(start, stdout);
+    fwrite(start, 1, (size_t)n, stdout);
     double begun = now();
     for (; i < n + length && !interrupted(); i++) {
         if (i - from > m->window) {
@@ -166,8 +167,8 @@ int main(int argc, char **argv) {
         {"length", INTEGER, &length, "N", "characters to write", 0, 1e9},
         {"temperature", REAL, &temperature, "X", "below 1 safer, above 1 wilder; 0: always the likeliest", 0, 100},
         {"top-k", INTEGER, &top_k, "N", "choose among the k likeliest; 0: all", 0, 256},
-        {"cache", SWITCH, &cached, "", "keep keys and values of what is written; the text is the same", 0, 0},
         {"top-p", REAL, &top_p, "P", "among the likeliest that make up p; 0: all", 0, 1},
+        {"cache", SWITCH, &cached, "", "keep the keys and values of what is written: the same text, sooner", 0, 0},
         {NULL, HEADING, NULL, NULL, "The run", 0, 0},
         {"seed", INTEGER, &seed, "N", "of everything random", 0, 1e18},
         {"threads", INTEGER, &threads, "N", "that compute; 0: every core", 0, 1024},

@@ -107,6 +107,8 @@ done
 expect 0 'dog' "$char_lm" --sample three --prompt 'the quick brown fox jumps over the lazy dog' --length 9
 expect 0 'Saved' "$char_lm" $small --steps 2 --save every bytes
 expect 0 '' "$char_lm" --sample every --length 9 --prompt "$(printf '\377\001')"
+tr '\n' '\0' < text > zeros
+expect 0 'Saved' "$char_lm" $small --steps 2 --save zero zeros
 expect 2 'not in the text' "$char_lm" --sample three --prompt Z
 head -c 2000 three > cut
 expect 2 'cut' "$char_lm" --sample cut
