@@ -1,7 +1,7 @@
 /* linear_cross_entropy: cross_entropy of the logits z = x W^T;   dx = dz W,  dW = dz^T x,  dz as in cross_entropy.
  *
  * Blocks of rows: a block's logits are made, turned into its losses and then in place into dz / g, which goes into dx and dW at
- * once, so that z is never whole in memory. Backward multiplies by g. */
+ * once, so that z is never whole in memory. Backward multiplies by g, and by 1 does nothing. */
 #include "loss.h"
 #include "update.h"
 
@@ -61,31 +61,10 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     return op_loss_total(c, losses, scale);
 }
 
-typedef struct {
-    const ct_kernels *k;
-    size_t size;
-    double g;
-    bool add;
-    const char *saved;
-    char *place;
-} scaling;
-
-static void scale_piece(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const scaling *a = arg;
-    const size_t at = (size_t)begin * a->size;
-    if (a->add) a->k->axpy(end - begin, a->g, a->saved + at, a->place + at);
-    else a->k->scale(end - begin, a->saved + at, a->g, a->place + at);
-}
-
 static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    for (int i = 0; i < 2; i++) {
-        if (!c->wants[i]) continue;
-        bool add;
-        if (!(grad[i] = ct_grad_place(c, i, &add))) return false;
-        ct_parallel(c->context, grad[i]->numel, op_grain(1), scale_piece,
-                    &(scaling){kernels(c), ct_dtype_size(g->dtype), ct_item(g), add, c->saved[i]->data, grad[i]->data});
-    }
+    const double by = ct_item(g);
+    for (int i = 0; i < 2; i++)
+        if (c->wants[i] && (!(grad[i] = ct_saved_take(c, i)) || (by != 1 && !op_scale_in_place(grad[i], by)))) return false;
     return true;
 }
 

@@ -124,6 +124,22 @@ bool ct_grad_slice(const ct_call *call, int i, int dim, int64_t start, int64_t l
     return true;
 }
 
+ct_tensor *ct_saved_take(const ct_call *call, int k) {
+    ct_node *node = (ct_node *)call;
+    ct_tensor *saved = call->saved[k];
+    if (node->last && ct_tensor_is_sole(saved)) {
+        ct_tensor *taken = ct_tensor_view(saved, saved->data, saved->shape, NULL);
+        if (!taken) return NULL;
+        node->released = true;   /* what is taken is gone, even if this backward fails */
+        ct_storage_unref(call->context, saved->storage);
+        saved->storage = NULL;
+        return taken;
+    }
+    ct_tensor *copy = ct_tensor_new(saved->context, saved->dtype, saved->shape);
+    if (copy) ct_tensor_copy(copy, saved, false);
+    return copy;
+}
+
 /* ---- one node ---- */
 
 static bool values_are_unchanged(const ct_node *node) {
@@ -204,6 +220,7 @@ static bool pass(ct_node *node, int *pending, bool retain_graph) {
     ct_frame_open(context, &frame, true);
     context->op = c->op->name;
     int n = c->n;
+    node->last = !retain_graph;
     bool done = run(node, grad, &frame, pending);
     end_places(node);
     context->op = "backward";

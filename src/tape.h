@@ -16,6 +16,7 @@ struct ct_node {
     bool pending;             /* has incoming, waits for its turn; holds a reference */
     bool retain;              /* ct_retain_grad */
     bool released;            /* backward has passed, its values are gone */
+    bool last;                /* the backward that is running releases it */
     bool fresh;               /* the slot was made by ct_grad_place in the backward that is running */
     int places;               /* how often it was handed out and not yet handed back */
     int hole_dim;             /* incoming is not written yet from hole_start to hole_end of this dim */
@@ -33,6 +34,10 @@ void ct_node_release(ct_node *node);   /* lets go of what backward would have re
  * shape. *add says whether to add to what is there; else every element must be written. Fill it before the next place is asked
  * for, and hand it back as grad[i]. NULL: out of memory, recorded. */
 ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add);
+
+/* saved[k] for the backward to write to or hand back as a gradient: the tensor itself where nothing will read it again, else a
+ * copy. Row-major; once a call. NULL: out of memory, recorded. */
+ct_tensor *ct_saved_take(const ct_call *call, int k);
 
 /* For the backward of an input's slice: adds g to `length` of a dim from `start` of the place where in[i]'s gradient gathers, and sets
  * grad[i]. Slices that follow one another need no zeros before them. False: out of memory, recorded. */

@@ -251,6 +251,30 @@ START_TEST(linear_loss_in_blocks) {
 }
 END_TEST
 
+START_TEST(linear_loss_again) { /* its gradients are made in forward, and given away by the last backward alone */
+    enum { N = 5, D = 3, C = 4 };
+    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(N, D)), true);
+    ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(C, D)), true);
+    double first[2][C * D + N * D];
+    for (int seed = 1; seed <= 2; seed++) {
+        ct_tensor *g = ct_full(context, CT_F64, CT_SCALAR, seed), *y = ct_linear_cross_entropy(x, w, I64(0, 3, 1, 1, 2), (ct_cross_entropy_opts){0});
+        for (int time = 0; time < 3; time++) {
+            double now[C * D + N * D];
+            ct_zero_grad(x);
+            ct_zero_grad(w);
+            ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){.retain_graph = time < 2}));
+            ck_assert(ct_to_f64(ct_grad(x), now, N * D) && ct_to_f64(ct_grad(w), now + N * D, C * D));
+            if (!time) memcpy(first[seed - 1], now, sizeof now);
+            ck_assert_mem_eq(first[seed - 1], now, sizeof now);
+        }
+        ck_assert(!ct_backward(y));
+        ck_assert_int_eq(ct_error(context), CT_ERR_GRAD);
+        ct_error_clear(context);
+    }
+    for (int i = 0; i < C * D + N * D; i++) ck_assert_double_eq_tol(first[1][i], 2 * first[0][i], 1e-15);
+}
+END_TEST
+
 /* ---- rotary positions ---- */
 
 START_TEST(rotary_positions) {
@@ -294,6 +318,7 @@ int main(void) {
     tcase_add_test(all, rows_that_do_not_count);
     tcase_add_test(all, errors_of_losses);
     tcase_add_test(all, linear_loss_in_blocks);
+    tcase_add_test(all, linear_loss_again);
     tcase_add_test(all, rotary_positions);
     suite_add_tcase(suite, all);
     return run_suite(suite);
