@@ -258,11 +258,12 @@ static const char *part(const char *letter, const char *name, char out[200]) {
 #define PART(letter, name) part(letter, name, (char[200]){0})
 
 /* Some gradients are measured against the largest of all: one that is zero mathematically, as that of the scores of a single key; that of
- * a mask that shifts all of a query's scores, of which only extra keys leave anything; and in f32 what has come through many layers. */
+ * a mask that shifts all of a query's scores, of which only extra keys leave anything; and in f32 what has come through many layers, or
+ * through norms of a few values. */
 static void compare_gradient(ct_tensor *of, ct_text key, const char *name, ct_dtype dtype, double all) {
     const bool zero = largest(stored(key, PART("d", name), CT_F64)) < 1e-9 * all;
     const bool shift = !strcmp(name, "mask") && (!strcmp(WORD("mask"), "t1") || !strcmp(WORD("mask"), "h11"));
-    const bool deep = dtype == CT_F32 && size("num_layers") + size("num_decoder_layers") > 0;
+    const bool deep = dtype == CT_F32 && (size("num_layers") || size("num_decoder_layers") || flag("qk_norm"));
     compare(ct_grad(of), key, PART("d", name), dtype, zero || shift || deep ? all : 1e-2);
 }
 
