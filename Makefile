@@ -191,7 +191,7 @@ install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREF
 	    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lcotangent' 'Libs.private: $(LIBS)' > $(DESTDIR)$(LIBDIR)/pkgconfig/cotangent.pc
 
 # Each with what is linked into it besides the library.
-BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak)
+BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak vmath)
 bench_object = $(addprefix $(BUILD)/obj/bench/,$(addsuffix .o,$(1)))
 MACHINE = $(call bench_object,machine timing $(ISAS:%=fma_%))
 $(BUILD)/bench/rows: $(call bench_object,timing gpt micro attention)

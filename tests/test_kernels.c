@@ -45,11 +45,11 @@ static const function maps[] = {
     {FIELD(log), logl, {1, 1}, 0, 9, 0},
     {FIELD(sqrt), sqrtl, {0.5, 0.5}, 0, 9, 0},
     {FIELD(abs), fabsl, {0, 0}, -9, 9, 0},
-    {FIELD(tanh), tanhl, {2.5, 2.5}, -10, 10, 0},
-    {FIELD(sigmoid), of_sigmoid, {3, 3}, -95, 20, 0},
+    {FIELD(tanh), tanhl, {2, 2}, -10, 10, 0},
+    {FIELD(sigmoid), of_sigmoid, {2, 2}, -95, 20, 0},
     {FIELD(relu), of_relu, {0, 0}, -9, 9, 0},
     {FIELD(silu), of_silu, {4, 4}, -80, 20, 1e-35},
-    {FIELD(gelu), of_gelu, {6, 300}, -12, 8, 1e-35},
+    {FIELD(gelu), of_gelu, {3.5, 3}, -12, 8, 0.125},
     {FIELD(gelu_tanh), of_gelu_tanh, {6, 6}, -10, 8, 0.1},
 };
 static const function derivatives[] = {
@@ -110,6 +110,24 @@ START_TEST(map_accuracy) {
 }
 END_TEST
 
+/* f32 of every sign, size and direction: one in 65537 of all there are. make bench ROW=vmath tries them all. */
+START_TEST(map_of_all_floats) {
+    enum { N = 65536 };
+    const function *f = &maps[_i];
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        if (t.dtype) continue;
+        ct_map *run;
+        field(t, f, &run, sizeof run);
+        array x = array_of_bytes(t.size, N, false), y = output(t, N);
+        for (uint32_t j = 0; j < N; j++) memcpy((char *)x.p + 4 * j, &(uint32_t){65537 * j}, 4);
+        run(N, x.p, y.p);
+        for (int j = 0; j < N; j++) check(t, f, get(t, x.p, j), get(t, y.p, j), f->want((wide)get(t, x.p, j)));
+        release(x, f->name), release(y, f->name);
+    }
+}
+END_TEST
+
 START_TEST(derivative_accuracy) {
     enum { N = 20000 };
     const function *f = &derivatives[_i];
@@ -127,6 +145,33 @@ START_TEST(derivative_accuracy) {
         run(N, x.p, g.p, twice.p);
         for (int j = 2; j < N; j++) EXPECT(get(t, twice.p, j) == -2 * get(t, dx.p, j), "%s %s is not linear in g", t.isa, f->name);
         release(x, f->name), release(g, f->name), release(dx, f->name), release(twice, f->name);
+    }
+}
+END_TEST
+
+/* An activation with its backward: the same bits as one by one, of every length, over either input. */
+START_TEST(both_at_once) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++) {
+        const struct {
+            ct_map *map;
+            ct_map_backward *backward;
+            ct_map_both *both;
+        } activations[] = {{t.k->relu, t.k->relu_backward, t.k->relu_both},
+                           {t.k->silu, t.k->silu_backward, t.k->silu_both},
+                           {t.k->gelu, t.k->gelu_backward, t.k->gelu_both},
+                           {t.k->gelu_tanh, t.k->gelu_tanh_backward, t.k->gelu_tanh_both}};
+        for (int a = 0; a < COUNT(activations); a++)
+            for (int64_t n = 0; n <= 70; n++) {
+                array x = filled(t, n, -9, 9), g = filled(t, n, -1, 1), y = output(t, n), dx = output(t, n), u = output(t, n), v = output(t, n);
+                activations[a].map(n, x.p, y.p);
+                activations[a].backward(n, x.p, g.p, dx.p);
+                activations[a].both(n, x.p, g.p, u.p, v.p);
+                EXPECT(memcmp(y.p, u.p, y.bytes) == 0 && memcmp(dx.p, v.p, dx.bytes) == 0, "%s %d: n = %d", t.isa, a, (int)n);
+                activations[a].both(n, x.p, g.p, x.p, g.p);
+                EXPECT(memcmp(y.p, x.p, y.bytes) == 0 && memcmp(dx.p, g.p, dx.bytes) == 0, "%s %d in place: n = %d", t.isa, a, (int)n);
+                release(x, "x"), release(g, "g"), release(y, "y"), release(dx, "dx"), release(u, "both's y"), release(v, "both's dx");
+            }
     }
 }
 END_TEST
@@ -313,7 +358,9 @@ int main(void) {
     TCase *tcase = tcase_create("elementwise");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, map_accuracy, 0, COUNT(maps));
+    tcase_add_loop_test(tcase, map_of_all_floats, 0, COUNT(maps));
     tcase_add_loop_test(tcase, derivative_accuracy, 0, COUNT(derivatives));
+    tcase_add_test(tcase, both_at_once);
     tcase_add_test(tcase, derivatives_far_out);
     tcase_add_loop_test(tcase, map_lengths, 0, COUNT(maps));
     tcase_add_loop_test(tcase, derivative_lengths, 0, COUNT(derivatives));

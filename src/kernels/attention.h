@@ -13,25 +13,6 @@
 /* Runs f with the number of vectors in a row as a constant. */
 #define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
 
-/* 2^x for x <= 0, where what would be denormal is 0. NaN stays. x = n + r, 2^r a minimax polynomial. 2 ulp, at half the work of v_exp:
- * scores are kept in units of log 2, which costs nothing, and then r is exact. */
-#if defined CT_F64_KERNELS || !CT_VECTOR_BYTES
-static real libm_exp2(real x) { return LIBM(exp2)(x); }
-INLINE vec exp2_below(vec x) { return lanes(x, libm_exp2); }
-#else
-INLINE vec exp2_below(vec x) {
-    const vec magic = splat(0x1.8p23f + 127);   /* adding it rounds to an integer: n + 127, an exponent, stands in the low bits */
-    const vec shifted = x + magic, r = x - (shifted - magic);
-    vec p = splat(1.326459089e-03f);
-    p = p * r + 9.671619145e-03f;
-    p = p * r + 5.550735033e-02f;
-    p = p * r + 2.402224046e-01f;
-    p = p * r + 6.931469764e-01f;
-    p = p * r + 1.0f;
-    return keep(~(x < -126.0f), p * (vec)((ivec)shifted << 23));
-}
-#endif
-
 INLINE vec higher(vec a, vec b) { return select(a > b, a, b); }   /* NaN does not win: 2^(NaN - max) brings it back */
 INLINE vec lane_numbers(void) {
     real lane[LANES];
@@ -88,13 +69,13 @@ INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *
         const vec old = load(max + j * LANES);
         grown = grown || any_lane(old != top[j]);
         base[j] = select(top[j] == -(real)INFINITY, splat(0), top[j]);
-        factor[j] = exp2_below(old - base[j]);
+        factor[j] = v_exp2_below(old - base[j]);
         total[j] = splat(0);
         store(max + j * LANES, top[j]);
     }
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < vectors; j++) {
-            const vec e = exp2_below(load(s + i * NR + j * LANES) - base[j]);
+            const vec e = v_exp2_below(load(s + i * NR + j * LANES) - base[j]);
             store(s + i * NR + j * LANES, e);
             total[j] += e;
         }
@@ -132,7 +113,7 @@ INLINE void scores_rows(const int vectors, int64_t rows, real *s, real *dp, cons
     for (int64_t i = 0; i < rows; i++, s += NR, dp += NR) {
         const vec m = splat(max[i]), z = splat(inverse[i]), d = splat(dot[i]);
         for (int j = 0; j < vectors; j++) {
-            const vec p = exp2_below(load(s + j * LANES) - m) * z;
+            const vec p = v_exp2_below(load(s + j * LANES) - m) * z;
             store(s + j * LANES, p);
             store(dp + j * LANES, keep(p != REAL(0.0), p * (load(dp + j * LANES) - d)));
         }

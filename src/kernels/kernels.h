@@ -17,6 +17,8 @@
 typedef void ct_map(int64_t n, const void *x, void *y);
 /* dx[i] = g[i] f'(...), from the op's input x or its output y, as the field's comment says */
 typedef void ct_map_backward(int64_t n, const void *xy, const void *g, void *dx);
+/* y[i] = f(x[i]) and dx[i] = g[i] f'(x[i]), the same bits as one by one; y or dx may be x or g */
+typedef void ct_map_both(int64_t n, const void *x, const void *g, void *y, void *dx);
 /* y[i] = f(a[i sa], b[i sb]); sa and sb are 0 or 1. For the comparisons y is bool */
 typedef void ct_zip(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y);
 /* da[i] = g[i] df/da */
@@ -82,6 +84,7 @@ typedef struct ct_kernels {
     ct_map *neg, *exp, *log, *sqrt, *abs, *tanh, *sigmoid, *relu, *silu, *gelu, *gelu_tanh;
     ct_map_backward *exp_backward, *sqrt_backward, *tanh_backward, *sigmoid_backward, *relu_backward;   /* from y */
     ct_map_backward *log_backward, *abs_backward, *silu_backward, *gelu_backward, *gelu_tanh_backward; /* from x */
+    ct_map_both *relu_both, *silu_both, *gelu_both, *gelu_tanh_both;
     ct_zip *add, *sub, *mul, *div, *maximum, *minimum;
     ct_zip_backward *maximum_backward, *minimum_backward;   /* a tie takes g / 2; NaN passes g */
     ct_zip *eq, *ne, *lt, *le, *gt, *ge;

@@ -22,17 +22,64 @@ INLINE void map_backward(int64_t n, const void *x, const void *g, void *dx, vec 
     if (i < n) store_part(to + i, f(load_part(a + i, n - i), load_part(b + i, n - i)), n - i);
 }
 
+/* What an activation's forward and its backward share: its value at x, and g times its slope there. */
+typedef struct {
+    vec value, dx;
+} both;
+
+INLINE void map_both(int64_t n, const void *x, const void *g, void *y, void *dx, both (*f)(vec x, vec g)) {
+    const real *a = x, *b = g;
+    real *value = y, *to = dx;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const both p = f(load(a + i), load(b + i));
+        store(value + i, p.value);
+        store(to + i, p.dx);
+    }
+    if (i < n) {
+        const both p = f(load_part(a + i, n - i), load_part(b + i, n - i));
+        store_part(value + i, p.value, n - i);
+        store_part(to + i, p.dx, n - i);
+    }
+}
+
+/* ---- activations ---- */
+
+/* NaN and -0 stay, as in torch. */
+INLINE both b_relu(vec x, vec g) { return (both){select(x < REAL(0.0), splat(0), x), select(x <= REAL(0.0), splat(0), g)}; }
+
+INLINE both b_gelu(vec x, vec g) {
+    const normal_pair p = v_normal_pair(x);
+    return (both){x * p.cdf, g * p.slope};
+}
+
+/* With s = 1 / (1 + e^-x):  x s,  and  s (1 + x (1 - s)) */
+INLINE both b_silu(vec x, vec g) {
+    const sigmoid_pair p = v_sigmoid_pair(x);
+    return (both){x * p.s, g * (p.s * (REAL(1.0) + x * p.rest))};
+}
+
+/* 0.5 x (1 + tanh u) = x s,  s = sigmoid(2 u),  u = sqrt(2/pi) (x + 0.044715 x^3);  s + x s (1 - s) 2u'.  Beyond 30 s is 0 or 1, and the
+ * factors must not overflow */
+INLINE both b_gelu_tanh(vec x, vec g) {
+    const vec c = select(x > REAL(30.0), splat(30), select(x < REAL(-30.0), splat(-30), x));
+    const vec u2 = REAL(1.5957691216057307) * (c + REAL(0.044715) * c * c * c);
+    const vec slope = REAL(1.5957691216057307) * (REAL(1.0) + REAL(0.134145) * c * c);
+    const sigmoid_pair p = v_sigmoid_pair(u2);
+    return (both){x * p.s, g * (p.s + c * p.s * p.rest * slope)};
+}
+
+static void relu_both(int64_t n, const void *x, const void *g, void *y, void *dx) { map_both(n, x, g, y, dx, b_relu); }
+static void silu_both(int64_t n, const void *x, const void *g, void *y, void *dx) { map_both(n, x, g, y, dx, b_silu); }
+static void gelu_both(int64_t n, const void *x, const void *g, void *y, void *dx) { map_both(n, x, g, y, dx, b_gelu); }
+static void gelu_tanh_both(int64_t n, const void *x, const void *g, void *y, void *dx) { map_both(n, x, g, y, dx, b_gelu_tanh); }
+
 /* ---- y = f(x) ---- */
 INLINE vec v_neg(vec x) { return -x; }
-INLINE vec v_relu(vec x) { return select(x < REAL(0.0), splat(0), x); } /* NaN and -0 stay, as in torch */
-INLINE vec v_silu(vec x) { return x * v_sigmoid(x); }
-INLINE vec v_gelu(vec x) { return x * v_normal_cdf(x); }
-
-/* 0.5 x (1 + tanh u) = x sigmoid(2 u),  u = sqrt(2/pi) (x + 0.044715 x^3) */
-INLINE vec v_gelu_tanh(vec x) {
-    vec u2 = REAL(1.5957691216057307) * (x + REAL(0.044715) * x * x * x);
-    return x * v_sigmoid(u2);
-}
+INLINE vec v_relu(vec x) { return b_relu(x, x).value; }
+INLINE vec v_silu(vec x) { return b_silu(x, x).value; }
+INLINE vec v_gelu(vec x) { return b_gelu(x, x).value; }
+INLINE vec v_gelu_tanh(vec x) { return b_gelu_tanh(x, x).value; }
 
 static void map_neg(int64_t n, const void *x, void *y) { map(n, x, y, v_neg); }
 static void map_exp(int64_t n, const void *x, void *y) { map(n, x, y, v_exp); }
@@ -51,30 +98,15 @@ INLINE vec d_exp(vec y, vec g) { return g * y; }
 INLINE vec d_sqrt(vec y, vec g) { return g / (REAL(2.0) * y); }
 INLINE vec d_tanh(vec y, vec g) { return g * (REAL(1.0) - y * y); }
 INLINE vec d_sigmoid(vec y, vec g) { return g * y * (REAL(1.0) - y); }
-INLINE vec d_relu(vec y, vec g) { return select(y <= REAL(0.0), splat(0), g); }
+INLINE vec d_relu(vec y, vec g) { return b_relu(y, g).dx; }   /* y is positive where x is */
 
 /* ---- dx = g f', from x ---- */
 INLINE vec d_log(vec x, vec g) { return g / x; }
 INLINE vec d_abs(vec x, vec g) { return select(x > REAL(0.0), g, select(x < REAL(0.0), -g, x * REAL(0.0))); } /* g sign x */
 
-INLINE vec d_silu(vec x, vec g) {
-    sigmoid_pair p = v_sigmoid_pair(x);
-    return g * (p.s * (REAL(1.0) + x * p.rest));
-}
-
-/* Phi(x) + x phi(x) */
-INLINE vec d_gelu(vec x, vec g) {
-    return g * (v_normal_cdf(x) + x * v_gauss(x) * REAL(0.39894228040143267794));
-}
-
-/* s + x s (1 - s) 2u'.  Beyond 30 the second term is 0, and its factors must not overflow */
-INLINE vec d_gelu_tanh(vec x, vec g) {
-    vec c = select(x > REAL(30.0), splat(30), select(x < REAL(-30.0), splat(-30), x));
-    vec u2 = REAL(1.5957691216057307) * (c + REAL(0.044715) * c * c * c);
-    vec slope = REAL(1.5957691216057307) * (REAL(1.0) + REAL(0.134145) * c * c);
-    sigmoid_pair p = v_sigmoid_pair(u2);
-    return g * (p.s + c * p.s * p.rest * slope);
-}
+INLINE vec d_silu(vec x, vec g) { return b_silu(x, g).dx; }
+INLINE vec d_gelu(vec x, vec g) { return b_gelu(x, g).dx; }
+INLINE vec d_gelu_tanh(vec x, vec g) { return b_gelu_tanh(x, g).dx; }
 
 static void exp_backward(int64_t n, const void *y, const void *g, void *dx) { map_backward(n, y, g, dx, d_exp); }
 static void sqrt_backward(int64_t n, const void *y, const void *g, void *dx) { map_backward(n, y, g, dx, d_sqrt); }

@@ -50,6 +50,7 @@ const ct_kernels CT_TABLE = {
     .exp_backward = exp_backward, .sqrt_backward = sqrt_backward, .tanh_backward = tanh_backward, .sigmoid_backward = sigmoid_backward,
     .relu_backward = relu_backward, .log_backward = log_backward, .abs_backward = abs_backward, .silu_backward = silu_backward,
     .gelu_backward = gelu_backward, .gelu_tanh_backward = gelu_tanh_backward,
+    .relu_both = relu_both, .silu_both = silu_both, .gelu_both = gelu_both, .gelu_tanh_both = gelu_tanh_both,
     .add = zip_add, .sub = zip_sub, .mul = zip_mul, .div = zip_div, .maximum = zip_maximum, .minimum = zip_minimum,
     .maximum_backward = maximum_backward, .minimum_backward = minimum_backward,
     .eq = compare_eq, .ne = compare_ne, .lt = compare_lt, .le = compare_le, .gt = compare_gt, .ge = compare_ge,

@@ -134,9 +134,15 @@ INLINE real max_lanes(vec v) {
     return lane[0];
 }
 INLINE bool any_lane(ivec mask) {
+#if CT_VECTOR_BYTES == 64
+    return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif CT_VECTOR_BYTES == 32
+    return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
+#else
     integer any = 0;
     for (int l = 0; l < LANES; l++) any |= mask[l];
     return any != 0;
+#endif
 }
 
 #endif

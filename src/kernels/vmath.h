@@ -1,92 +1,168 @@
 /* Elementary functions of a vector. The f32 vectors have their own: an argument reduction and a minimax polynomial each (Remez, in
- * extended precision); the errors stated are the largest that tests/test_kernels.c may find. f64, which is for checking, and
- * the scalar build, which is the specification, ask libm lane by lane. Denormals, infinities and NaN come out right. */
+ * extended precision); the errors stated are the largest over every float, which `make bench ROW=vmath` tries. f64, which is for
+ * checking, and the scalar build, which is the specification, ask libm lane by lane. Denormals, infinities and NaN come out right. */
 #ifndef CT_VMATH_H
 #define CT_VMATH_H
 
 #include "simd.h"
 
+/* Phi(x), the normal distribution's, and the slope of x Phi(x), which is Phi(x) + x phi(x) */
+typedef struct {
+    vec cdf, slope;
+} normal_pair;
+
 #if defined CT_F64_KERNELS || !CT_VECTOR_BYTES
 
 static real libm_exp(real x) { return LIBM(exp)(x); }
+static real libm_exp2(real x) { return LIBM(exp2)(x); }
 static real libm_log(real x) { return LIBM(log)(x); }
 static real libm_tanh(real x) { return LIBM(tanh)(x); }
-static real libm_normal_cdf(real x) { return (real)(0.5 * erfc(-(double)x * 0.70710678118654752440)); }
+/* Not inline: its product is never made one instruction with a sum elsewhere, so that it is the same bits everywhere. */
+__attribute__((noinline)) static real libm_normal_cdf(real x) { return (real)(0.5 * erfc(-(double)x * 0.70710678118654752440)); }
 
 INLINE vec v_exp(vec x) { return lanes(x, libm_exp); }
-INLINE vec v_exp_sum(vec x, vec low) {
-    vec e = lanes(x, libm_exp);
-    return e * lanes(keep(e != REAL(0.0), low), libm_exp);   /* where e is 0, low may be anything */
-}
+INLINE vec v_exp2_below(vec x) { return lanes(x, libm_exp2); }
 INLINE vec v_log(vec x) { return lanes(x, libm_log); }
 INLINE vec v_tanh(vec x) { return lanes(x, libm_tanh); }
 /* In f64 the rounding of x / sqrt 2 costs up to 2 x^2 units of the last place in the lower tail. */
 INLINE vec v_normal_cdf(vec x) { return lanes(x, libm_normal_cdf); }
+INLINE normal_pair v_normal_pair(vec x) {
+    const vec cdf = v_normal_cdf(x);
+    return (normal_pair){cdf, cdf + x * v_exp(REAL(-0.5) * x * x) * REAL(0.39894228040143267794)};
+}
 
 #else
 
-/* e^(x + low) for a small low:  x = n ln 2 + r,  e^x = 2^n e^r.  Where it underflows to 0 no denormal is computed on the way,
- * which would be slow: masks of -inf or -1e9 are common. The sum's error is that of v_exp */
-INLINE vec v_exp_sum(vec x, vec low) {
-    const vec magic = splat(0x1.8p23f);   /* adding it rounds to an integer, which stands in the low bits */
-    ivec live = ~(x < -104.0f);           /* NaN lives */
-    vec y = keep(live, x);
-    y = select(y > 89.0f, splat(89.0f), y);
-    vec shifted = y * 1.44269504f + magic, n = shifted - magic;
-    uvec k = (uvec)shifted - (uvec)magic, half = (uvec)((ivec)k >> 1);
-    vec r = (y - n * 0.693359375f) + n * 2.12194440e-4f + low;
-    vec p = splat(1.381459879e-03f);
-    p = p * r + 8.368716575e-03f;
-    p = p * r + 4.166838899e-02f;
-    p = p * r + 1.666652113e-01f;
-    p = p * r + 4.999999404e-01f;
-    p = (p * r) * r + r + 1.0f;
-    return keep(live, p * (vec)((half + 127) << 23) * (vec)((k - half + 127) << 23));
+/* x 2^n for whole n in [-252, 254], which are also in k: no rounding but that of a denormal result. */
+INLINE vec v_scale_2(vec x, vec n, ivec k) {
+#if CT_VECTOR_BYTES == 64
+    (void)k;
+    return (vec)_mm512_scalef_ps((__m512)x, (__m512)n);
+#else
+    const ivec half = k >> 1;
+    (void)n;
+    return x * (vec)((half + 127) << 23) * (vec)((k - half + 127) << 23);
+#endif
 }
 
-/* 1 ulp */
-INLINE vec v_exp(vec x) { return v_exp_sum(x, splat(-0.0f)); }   /* -0: what is added costs nothing */
+/* e^x = 2^n (1 + less), n whole and also in k:  x = n ln 2 + r,  less = e^r - 1 */
+typedef struct {
+    vec n, less;
+    ivec k;
+} exp_parts;
+INLINE exp_parts v_exp_parts(vec x) {
+    const vec magic = splat(0x1.8p23f);   /* adding it rounds to an integer, which stands in the low bits */
+    const vec shifted = x * 1.44269504f + magic, n = shifted - magic;
+    const vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    vec p = splat(1.39406614e-03f);
+    p = p * r + 8.36639758e-03f;
+    p = p * r + 4.16664034e-02f;
+    p = p * r + 1.66665450e-01f;
+    p = p * r + 0.5f;
+    return (exp_parts){n, (p * r) * r + r, (ivec)shifted - (ivec)magic};
+}
 
-/* x = 2^n m, m in [sqrt 1/2, sqrt 2), f = m - 1:  log x = n ln 2 + f - f^2/2 + f^3 P(f).  1 ulp */
+/* Where it underflows to 0 no denormal is computed on the way, which would be slow: masks of -inf or -1e9 are common. */
+INLINE vec v_exp(vec x) {
+    const ivec live = ~(x < -104.0f);   /* NaN lives */
+    const vec y = keep(live, x);
+    const exp_parts e = v_exp_parts(select(y > 89.0f, splat(89.0f), y));
+    return keep(live, v_scale_2(e.less + 1.0f, e.n, e.k));
+}
+
+/* 2^x for -126 <= x <= 0: x = n + r, 2^r a minimax polynomial. Half the work of v_exp; scores of attention are kept in units of
+ * log 2, which costs nothing, and then r is exact. 1 ulp */
+INLINE vec v_exp2_normal(vec x) {
+    const vec magic = splat(0x1.8p23f + 127);   /* adding it rounds to an integer: n + 127, an exponent, stands in the low bits */
+    const vec shifted = x + magic, r = x - (shifted - magic);
+    vec p = splat(1.326459089e-03f);
+    p = p * r + 9.671619145e-03f;
+    p = p * r + 5.550735033e-02f;
+    p = p * r + 2.402224046e-01f;
+    p = p * r + 6.931469764e-01f;
+    p = p * r + 1.0f;
+    return p * (vec)((ivec)shifted << 23);
+}
+
+/* 2^x for x <= 0, where what would be denormal is 0. NaN stays. */
+INLINE vec v_exp2_below(vec x) { return keep(~(x < -126.0f), v_exp2_normal(x)); }
+
+/* x = 2^n m, m in [sqrt 1/2, sqrt 2), f = m - 1:  log x = n ln 2 + f - f^2/2 + f^3 P(f). Of a normal x; it adds `more` to n */
+INLINE vec v_log_normal(vec x, vec more) {
+    const uvec bits = (uvec)x, exponent = (bits - 0x3f3504f3) & 0xff800000;
+    const vec n = __builtin_convertvector((ivec)exponent >> 23, vec) + more;
+    const vec f = (vec)(bits - exponent) - 1.0f, s = f * f;
+    vec even = splat(7.105210423e-02f), odd = splat(-1.196254566e-01f);
+    even = even * s + 1.188660488e-01f;
+    odd = odd * s - 1.235891208e-01f;
+    even = even * s + 1.421341002e-01f;
+    odd = odd * s - 1.667035073e-01f;
+    even = even * s + 2.000251263e-01f;
+    odd = odd * s - 2.499997318e-01f;
+    even = even * s + 3.333330750e-01f;
+    return s * ((odd * f + even) * f - 0.5f) - n * 2.12194440e-4f + f + n * 0.693359375f;
+}
+
 INLINE vec v_log(vec x) {
-    ivec tiny = x < FLT_MIN;
-    vec scaled = select(tiny, x * 0x1p23f, x);
-    uvec bits = (uvec)scaled, exponent = (bits - 0x3f3504f3) & 0xff800000;
-    vec n = __builtin_convertvector((ivec)exponent >> 23, vec) - keep(tiny, splat(23));
-    vec f = (vec)(bits - exponent) - 1.0f;
-    vec p = splat(7.105210423e-02f);
-    p = p * f - 1.196254566e-01f;
-    p = p * f + 1.188660488e-01f;
-    p = p * f - 1.235891208e-01f;
-    p = p * f + 1.421341002e-01f;
-    p = p * f - 1.667035073e-01f;
-    p = p * f + 2.000251263e-01f;
-    p = p * f - 2.499997318e-01f;
-    p = p * f + 3.333330750e-01f;
-    vec y = f * f * (p * f - 0.5f) - n * 2.12194440e-4f + f + n * 0.693359375f;
-    vec special = select(x < 0.0f, splat(NAN), select(x == 0.0f, splat(-INFINITY), x));
+    const ivec common = (x >= FLT_MIN) & (x <= FLT_MAX);
+    if (!any_lane(~common)) return v_log_normal(x, splat(0));
+    const ivec tiny = x < FLT_MIN;
+    const vec y = v_log_normal(select(tiny, x * 0x1p23f, x), keep(tiny, splat(-23)));
+    const vec special = select(x < 0.0f, splat(NAN), select(x == 0.0f, splat(-INFINITY), x));
     return select((x > 0.0f) & (x <= FLT_MAX), y, special);
 }
 
-/* |x| < 0.625:  x + x^3 P(x^2);  else  1 - 2 / (e^2|x| + 1).  2 ulp */
+/* |x| < 0.6:  x + x^3 P(x^2);  else  1 - 2 / (e^2|x| + 1) */
 INLINE vec v_tanh(vec x) {
-    vec magnitude = v_abs(x), s = x * x;
+    const vec t = v_abs(x), s = x * x;
     vec p = splat(-5.697384011e-03f);
     p = p * s + 2.063254640e-02f;
     p = p * s - 5.373779684e-02f;
     p = p * s + 1.333142072e-01f;
     p = p * s - 3.333328068e-01f;
-    vec small = p * s * x + x;
-    vec large = 1.0f - 2.0f / (v_exp(2.0f * magnitude) + 1.0f);
-    return select(magnitude < 0.625f, small, copy_sign(large, x));
+    const vec near = (p * s) * x + x;
+    const exp_parts e = v_exp_parts(2.0f * select(t > 10.0f, splat(10.0f), t));
+    const vec power = (vec)((e.k + 127) << 23);
+    const vec far = 1.0f - 2.0f / ((power * e.less + power) + 1.0f);
+    return select(t < 0.6f, near, copy_sign(far, x));
+}
+
+/* With t = |x|:  log2 Phi(-t) is nearly a parabola, a polynomial fitted to 6.5 that to 10.5 goes on falling; the slope at -t is Phi(-t)
+ * times another polynomial; beyond 10.5 both are 0. x Phi(x) is 4 ulp, where it is below 1/8 of 1/8: as in torch, the tail is small and
+ * not precise. The slope is 2 ulp of 1 */
+INLINE normal_pair v_normal_pair(vec x) {
+    const vec t = v_abs(x), s = t * t;
+    vec even = splat(-3.67911390e-08f), odd = splat(1.00770001e-06f);
+    even = even * s - 1.20548002e-05f;
+    odd = odd * s + 8.02510986e-05f;
+    even = even * s - 2.85289309e-04f;
+    odd = odd * s - 1.20333573e-06f;
+    even = even * s + 6.96108863e-03f;
+    odd = odd * s - 5.24574816e-02f;
+    even = even * s - 4.59214032e-01f;
+    odd = odd * s - 1.15110505f;
+    even = even * s - 1.0f;
+    const vec power = v_exp2_normal(odd * t + even);
+    even = splat(-1.12835669e-05f), odd = splat(1.44127946e-04f);
+    even = even * s - 5.80292195e-04f;
+    odd = odd * s - 8.74599093e-04f;
+    even = even * s + 2.00189929e-02f;
+    odd = odd * s - 1.09404832e-01f;
+    even = even * s - 6.36536837e-01f;
+    odd = odd * s - 7.97890246e-01f;
+    even = even * s + 1.0f;
+    const ivec live = ~(t > 10.5f), left = x < 0.0f;
+    const vec cdf = keep(live, power), slope = keep(live, power * (odd * t + even));
+    return (normal_pair){select(left, cdf, 1.0f - cdf), select(left, slope, 1.0f - slope)};
 }
 
 #endif
 
-/* 1 / (1 + e^-x), from e^-|x|, so that small values keep their digits.  3 ulp */
+/* 1 / (1 + e^-x), from e^-|x|, so that small values keep their digits; what rounding takes from 1 + e^-|x| is made good. 2 ulp */
 INLINE vec v_sigmoid(vec x) {
-    vec e = v_exp(-v_abs(x));
-    return select(x < REAL(0.0), e, splat(1)) / (REAL(1.0) + e);
+    const vec e = v_exp(-v_abs(x)), sum = REAL(1.0) + e, lost = e - (sum - REAL(1.0));
+    const vec y = select(x < REAL(0.0), e, splat(1)) / sum;
+    return y - y * lost;
 }
 
 /* s = 1 / (1 + e^-x) with 1 - s, each with all its digits */
@@ -99,32 +175,4 @@ INLINE sigmoid_pair v_sigmoid_pair(vec x) {
     return (sigmoid_pair){select(negative, far, near), select(negative, near, far)};
 }
 
-/* e^(-x^2/2). x^2 would lose digits that matter in the tail: with x = h + l, h of half the digits,
- * x^2 = h^2 + l (x + h), and h^2 is exact */
-INLINE vec v_gauss(vec x) {
-    const integer head = sizeof(real) == 4 ? (integer)0xfffff000 : (integer)0xfffffffff8000000;
-    vec h = (vec)((ivec)x & head), l = x - h;
-    return v_exp_sum(REAL(-0.5) * h * h, REAL(-0.5) * l * (x + h));
-}
-
-#if !defined CT_F64_KERNELS && CT_VECTOR_BYTES
-
-/* Phi(-|x|) = e^(-x^2/2) s P(s),  s = 1 / (1 + 0.3 |x|);  Phi(x) = 1 - Phi(-x).  4 ulp, in the lower tail too */
-INLINE vec v_normal_cdf(vec x) {
-    vec s = 1.0f / (1.0f + 0.3f * v_abs(x));
-    vec p = splat(-2.062345424e-02f);
-    p = p * s + 1.124355325e-01f;
-    p = p * s - 2.282134103e-01f;
-    p = p * s + 1.917842826e-01f;
-    p = p * s - 7.942328332e-02f;
-    p = p * s + 9.615672272e-02f;
-    p = p * s + 7.838968658e-02f;
-    p = p * s + 1.102354171e-01f;
-    p = p * s + 1.195718148e-01f;
-    p = p * s + 1.196866898e-01f;
-    vec tail = v_gauss(x) * (s * p);
-    return select(x < 0.0f, tail, 1.0f - tail);
-}
-
-#endif
 #endif
