@@ -24,6 +24,7 @@ static inline bool ct_shape_same(const ct_shape *a, const ct_shape *b) {
 
 /* Is it a shape: 0 to 8 dims, no negative size, a product whose bytes fit? */
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
+bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size);
 
 /* dim, negative from the end, as 0 ... ndim - 1; -1 with an error recorded where there is no such dim */
 int ct_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);

@@ -64,13 +64,13 @@ static const char *op_name(const ct_context *context) { return context->op ? con
 
 ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
     size_t size = ct_dtype_size(dtype);
-    if (!ct_shape_check(context, op_name(context), shape, size)) return NULL;
+    if (!ct_shape_fits(context, op_name(context), &shape, size)) return NULL;
     ct_storage *storage = storage_new(context, (size_t)ct_shape_numel(shape) * size);
     return storage ? handle(context, storage, storage->data, dtype, &shape, NULL) : NULL;
 }
 
 ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride) {
-    if (!ct_shape_check(of->context, op_name(of->context), shape, ct_dtype_size(of->dtype))) return NULL;
+    if (!ct_shape_fits(of->context, op_name(of->context), &shape, ct_dtype_size(of->dtype))) return NULL;
     of->storage->refs++;
     return handle(of->context, of->storage, data, of->dtype, &shape, stride);
 }
