@@ -155,7 +155,40 @@ START_TEST(of_the_op) {
 }
 END_TEST
 
+/* Each allocation refused in turn, where hidden rows are cleared, keys appended and masks padded: nothing is left, and then it works. */
+START_TEST(memory) {
+    for (int which = 0; which < 4; which++) {
+        budget b = {1000000};
+        ct_context *c = budget_context(&b);
+        ct_module *m = ct_mha_new(
+            c,
+            (ct_mha_opts){
+                .embed_dim = 96, .num_heads = 4, .num_kv_heads = 2, .add_bias_kv = true, .rope = true, .qk_norm = true, .dtype = CT_F64});
+        ct_tensor *q = ct_randn(c, CT_F64, CT_SHAPE(2, 12, 96)), *k = ct_randn(c, CT_F64, CT_SHAPE(2, 20, 96));
+        ct_tensor *v = which & 2 ? ct_randn(c, CT_F64, CT_SHAPE(2, 20, 96)) : k, *mask = ct_randn(c, CT_F64, CT_SHAPE(2, 4, 12, 20));
+        ct_mha_call call = {.mask = mask, .key_mask = ct_ones(c, CT_BOOL, CT_SHAPE(2, 20)), .causal = true, .need_weights = which & 1};
+        int64_t failures = 0;
+        ct_mha_out y = {0};
+        for (int64_t n = 0; n < 200 && !y.out; n++) {
+            ct_memory_trim(c);
+            const int64_t live = ct_memory(c).live;
+            b.left = n;
+            y = ct_mha_forward(m, q, k, v, call);
+            if (y.out) break;
+            failures++;
+            ck_assert_ptr_null(y.weights);
+            ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
+            ct_error_clear(c);
+            ck_assert_int_eq(ct_memory(c).live, live);
+        }
+        ck_assert(y.out && !y.weights == !(which & 1));
+        ck_assert_int_ge(failures, 10);
+        ct_context_free(c);
+    }
+}
+END_TEST
+
 int main(void) {
-    const TTest *const tests[] = {options, inputs, masks, caches, of_the_op, NULL};
+    const TTest *const tests[] = {options, inputs, masks, caches, of_the_op, memory, NULL};
     return run_suite("mha refused", tests);
 }
