@@ -138,8 +138,8 @@ static void add_queries(const backward *f, const room *r, int64_t q0, int64_t nq
         const int64_t seen = a->set.causal ? attention_min(nk, q0 + i + mr - k0) : nk;
         if (seen <= 0) continue;
         for (int64_t j = 0; j < a->d; j += nr)
-            a->k->gemm.tile(attention_min(mr, nq - i), attention_width(a, a->d - j), seen, r->ds_a + i * f->keys * a->size,
-                            r->k_b + (j * keys + at * nr) * a->size, a->set.scale, true, r->dq + (i * wide + j) * a->size, wide, 1);
+            a->k->gemm.tile(attention_min(mr, nq - i), attention_width(a, a->d - j), seen, r->ds_a + i * f->keys * a->size, 1, mr,
+                            r->k_b + (j * keys + at * nr) * a->size, nr, a->set.scale, true, r->dq + (i * wide + j) * a->size, wide, 1);
     }
 }
 

@@ -107,7 +107,7 @@ void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, 
                        const char *panel, double alpha, bool add, char *c, int64_t c_row) {
     const int64_t mr = a->k->gemm.mr;
     for (int64_t i = 0; i < m; i += mr)
-        a->k->gemm.tile(attention_min(mr, m - i), width, k, packed_a + i * packed_cols * a->size, panel, alpha, add,
+        a->k->gemm.tile(attention_min(mr, m - i), width, k, packed_a + i * packed_cols * a->size, 1, mr, panel, a->k->gemm.nr, alpha, add,
                         c + i * c_row * a->size, c_row, 1);
 }
 

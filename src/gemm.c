@@ -1,12 +1,13 @@
-/* Matrix products on all threads: A and B are packed in slices along K, then blocks of C are computed by the table's register block.
+/* Matrix products on all threads, by the table's register block.
  *
- * Three ways, chosen by size:
- *   rows     C is one row: nothing is packed, pieces of the row run in parallel
- *   items    a problem that is small or one of many: each is packed and computed by one worker, in scratch of its own
- *   slices   else: for each slice of kc, all workers pack it, then all compute blocks of C from it
+ * C is cut into blocks, which are the pieces of work. For each, a strip of B's columns is packed into panels, as many as a second-level
+ * cache holds, and each few rows of A meet all of them at once: these rows stay in the first-level cache, the panels stream from the
+ * second, and an element of C is finished before the next rows are begun. Where B's rows are dense and near each other it is read in
+ * place. A is read in place unless its rows are not dense and its columns far apart: then it is packed before, by all threads. C of one
+ * row has a way of its own.
  *
- * An element of C is the sum over k in order within a slice, and slices are added in order; kc is a constant of the table. So neither
- * the blocks along M and N nor the threads change a bit of it. */
+ * An element of C is the sum over k in order within a slice, and slices are added in order; kc, their length, is a constant of the table.
+ * So neither the blocks along M and N nor the threads change a bit of it. */
 #include "gemm.h"
 
 #include <string.h>
@@ -14,36 +15,34 @@
 #include "context.h"
 
 enum {
-    BLOCK_M = 144, BLOCK_N = 256,       /* of C, at most, for one piece of work: its A and B (kc deep) stay in a second-level cache */
-    SLICE_M = 4096, SLICE_N = 4096,     /* rows of A and columns of B packed at once, at most: what bounds the scratch */
-    ITEM_M = 512, ITEM_N = 512,         /* the same for problems that one worker does alone */
-    PACK_PANELS = 8,
+    STRIP = 768 << 10,   /* bytes of B that a worker packs at once */
+    CHUNK = 4 << 20,     /* bytes of A that are packed at once */
+    DEPTH = 4,           /* slices of them, at most */
+    PACK_PANELS = 8,     /* of A, a piece of work */
+    NEAR_B = 1 << 20,    /* B in place: the bytes that its rows span, at most */
+    NEAR_A = 64 << 10,   /* A in place though its rows are not dense: the bytes that a slice's columns span, at most */
 };
-static const double ITEM_COST = 1 << 20, BATCH_COST = 1 << 24, BLOCK_COST = 1 << 20;   /* in multiplications; 2^20 take some 20 us */
+static const double PIECE_COST = 1 << 20;   /* of a piece of work at least, in multiplications: some 12 us */
 
 typedef struct {
     const ct_gemm_kernels *kernels;
-    int64_t size;            /* of an element, in bytes */
+    int64_t size;              /* of an element, in bytes */
     int64_t m, n, k;
     double alpha;
     ct_gemm_end end;
-    bool turned;             /* A, B and C are the transposed of the caller's, C' = B' A' */
+    bool turned;               /* A, B and C are the transposed of the caller's, C' = B' A' */
     ct_matrix a, b, c;
-    char *scratch;
-    size_t a_bytes, b_bytes; /* of the packed slice of A and of B */
-    int64_t m0, n0, k0;      /* where the slice starts ... */
-    int64_t ml, nl, kl;      /* ... and its lengths */
-    int64_t bm, bn;          /* the block that is one piece of work */
-    int64_t a_panels;        /* how many panels of A there are to pack */
-    int64_t grain;           /* of a row, or of the items */
+    bool pack_a, pack_b;
+    int64_t item0, items, m0, ml, k0, kl;   /* what is computed now: some items, or some rows of one, and some of K */
+    int64_t bm, bn;            /* the block of C that is a piece of work */
+    int64_t down, across;      /* how many of them */
+    char *packed, *strips;     /* panels of A; of B each worker's, so many bytes */
+    size_t b_bytes;
 } job;
 
 static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t pieces(int64_t n, int64_t size) { return n / size + (n % size != 0); }
-static size_t slice_bytes(int64_t n, int64_t panel, int64_t k, int64_t size) {
-    size_t bytes = (size_t)(pieces(n, panel) * panel * k * size);   /* bounded by SLICE_M, SLICE_N and kc */
-    return (bytes + CT_ALIGN - 1) / CT_ALIGN * CT_ALIGN;
-}
+static int64_t up(int64_t n, int64_t size) { return pieces(n, size) * size; }
 
 static void *at(const job *j, const ct_matrix *x, int64_t item, int64_t row, int64_t col) {
     return (char *)x->data + (item * x->batch + row * x->row + col * x->col) * j->size;
@@ -59,161 +58,155 @@ static void done(const job *j, int64_t item, int64_t m, int64_t n, int64_t rows,
     else j->end.done(j->end.arg, c, rows, cols);
 }
 
-/* Panel i of the slice, packed: it has kl columns of mr (rows of nr). */
-static char *panel_a(const job *j, char *packed, int64_t i) { return packed + i * j->kernels->mr * j->kl * j->size; }
-static char *panel_b(const job *j, char *packed, int64_t i) { return packed + i * j->kernels->nr * j->kl * j->size; }
-
-static void pack_panel_a(const job *j, int64_t item, int64_t i, char *packed) {
-    const int64_t mr = j->kernels->mr;
-    const void *from = at(j, &j->a, item, j->m0 + i * mr, j->k0);
-    j->kernels->pack_a(min(mr, j->ml - i * mr), j->kl, from, j->a.row, j->a.col, panel_a(j, packed, i));
-}
-
-static void pack_panel_b(const job *j, int64_t item, int64_t i, char *packed) {
-    const int64_t nr = j->kernels->nr;
-    const void *from = at(j, &j->b, item, j->k0, j->n0 + i * nr);
-    j->kernels->pack_b(j->kl, min(nr, j->nl - i * nr), from, j->b.row, j->b.col, panel_b(j, packed, i));
-}
-
-/* The tiles of rows [m, m_end) and columns [n, n_end) of the slice; m and n are multiples of mr and nr. The first slice writes. */
-static void tiles(const job *j, int64_t item, int64_t m, int64_t m_end, int64_t n, int64_t n_end, char *a, char *b) {
-    const ct_gemm_kernels *f = j->kernels;
-    const bool add = j->end.add || j->k0 > 0;
-    for (int64_t row = m; row < m_end; row += f->mr) {
-        for (int64_t col = n; col < n_end; col += f->nr) {
-            f->tile(min(f->mr, m_end - row), min(f->nr, n_end - col), j->kl, panel_a(j, a, row / f->mr), panel_b(j, b, col / f->nr),
-                    j->alpha, add, at(j, &j->c, item, j->m0 + row, j->n0 + col), j->c.row, j->c.col);
-        }
-    }
-}
-
-/* ---- rows ---- */
+/* ---- C of one row ---- */
 
 static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
-    const int64_t per_item = pieces(j->n, j->grain);
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t item = i / per_item, n0 = i % per_item * j->grain;
+        const int64_t item = i / j->across, n0 = i % j->across * j->bn, nl = min(j->bn, j->n - n0);
         for (int64_t k0 = 0; k0 < j->k; k0 += j->kernels->kc) {
-            j->kernels->row(min(j->grain, j->n - n0), min(j->kernels->kc, j->k - k0), at(j, &j->a, item, 0, k0), j->a.col,
-                            at(j, &j->b, item, k0, n0), j->b.row, j->b.col, j->alpha, j->end.add || k0 > 0,
-                            at(j, &j->c, item, 0, n0), j->c.col);
+            j->kernels->row(nl, min(j->kernels->kc, j->k - k0), at(j, &j->a, item, 0, k0), j->a.col, at(j, &j->b, item, k0, n0), j->b.row,
+                            j->b.col, j->alpha, j->end.add || k0 > 0, at(j, &j->c, item, 0, n0), j->c.col);
         }
-        done(j, item, 0, n0, 1, min(j->grain, j->n - n0));
+        done(j, item, 0, n0, 1, nl);
     }
 }
 
-static bool rows(ct_context *context, job *j, int64_t batch) {
-    j->grain = 256;   /* pieces start at multiples of any vector */
-    while (j->grain < j->n && (double)j->grain * (double)j->k < 65536) j->grain *= 2;
-    double cost = (double)min(j->grain, j->n) * (double)j->k;
-    ct_parallel(context, batch * pieces(j->n, j->grain), cost < 65536 ? (int64_t)(65536 / cost) : 1, row_task, j);
-    return true;
+static void rows(ct_context *context, job *j, int64_t batch) {
+    j->bn = 256;   /* pieces start at multiples of any vector */
+    while (j->bn < j->n && (double)j->bn * (double)j->k < 65536) j->bn *= 2;
+    j->across = pieces(j->n, j->bn);
+    const double cost = (double)min(j->bn, j->n) * (double)j->k;
+    ct_parallel(context, batch * j->across, cost < 65536 ? (int64_t)(65536 / cost) : 1, row_task, j);
 }
 
-/* ---- items ---- */
+/* ---- blocks ---- */
 
-static void item_task(void *arg, int64_t begin, int64_t end, int worker) {
-    job j = *(const job *)arg;
-    char *a = j.scratch + (size_t)worker * (j.a_bytes + j.b_bytes), *b = a + j.a_bytes;
-    const bool whole = j.m <= ITEM_M && j.n <= ITEM_N && j.k <= j.kernels->kc;   /* then what all items share is packed once */
-    for (int64_t item = begin; item < end; item++) {
-        for (j.n0 = 0; j.n0 < j.n; j.n0 += ITEM_N) {
-            j.nl = min(ITEM_N, j.n - j.n0);
-            for (j.k0 = 0; j.k0 < j.k; j.k0 += j.kernels->kc) {
-                j.kl = min(j.kernels->kc, j.k - j.k0);
-                if (!whole || item == begin || j.b.batch != 0)
-                    for (int64_t i = 0; i < pieces(j.nl, j.kernels->nr); i++) pack_panel_b(&j, item, i, b);
-                for (j.m0 = 0; j.m0 < j.m; j.m0 += ITEM_M) {
-                    j.ml = min(ITEM_M, j.m - j.m0);
-                    if (!whole || item == begin || j.a.batch != 0)
-                        for (int64_t i = 0; i < pieces(j.ml, j.kernels->mr); i++) pack_panel_a(&j, item, i, a);
-                    tiles(&j, item, 0, j.ml, 0, j.nl, a, b);
-                    if (j.k0 + j.kl == j.k) done(&j, item, j.m0, j.n0, j.ml, j.nl);
-                }
-            }
-        }
-    }
+/* Rows m on of an item, packed: panels of mr rows and kl columns. */
+static char *panels(const job *j, int64_t item, int64_t m) {
+    const int64_t mr = j->kernels->mr;
+    return j->packed + ((item - j->item0) * up(j->ml, mr) + (m - j->m0)) * j->kl * j->size;
 }
-
-static bool items(ct_context *context, job *j, int64_t batch, double cost) {
-    const int64_t kl = min(j->k, j->kernels->kc), grain = cost < ITEM_COST ? (int64_t)(ITEM_COST / cost) : 1;
-    j->a_bytes = slice_bytes(min(j->m, ITEM_M), j->kernels->mr, kl, j->size);
-    j->b_bytes = slice_bytes(min(j->n, ITEM_N), j->kernels->nr, kl, j->size);
-    const int workers = batch > grain ? ct_parallel_width(context) : 1;
-    const size_t bytes = ct_bytes(workers, j->a_bytes + j->b_bytes);
-    if (!(j->scratch = ct_take(context, bytes))) return false;
-    ct_parallel(context, batch, grain, item_task, j);
-    ct_give(context, j->scratch, bytes);
-    return true;
-}
-
-/* ---- slices ---- */
 
 static void pack_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
+    const int64_t rows = PACK_PANELS * j->kernels->mr, per_item = pieces(j->ml, rows);
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        if (i < j->a_panels) pack_panel_a(j, 0, i, j->scratch);
-        else pack_panel_b(j, 0, i - j->a_panels, j->scratch + j->a_bytes);
+        const int64_t item = j->item0 + i / per_item, m = j->m0 + i % per_item * rows;
+        j->kernels->pack_a(min(rows, j->m0 + j->ml - m), j->kl, at(j, &j->a, item, m, j->k0), j->a.row, j->a.col, panels(j, item, m));
     }
 }
 
+/* Columns [n, n + cols) of B, where they lie or as panels. */
+typedef struct {
+    const char *data;
+    int64_t panel, row;    /* bytes from one panel to the next, elements from one row to the next */
+    int64_t n, cols;
+    const char *source;    /* what is packed: it may be wanted again */
+} strip;
+
+static strip next_strip(const job *j, int64_t item, int64_t n, strip last, char *packed) {
+    const int64_t nr = j->kernels->nr, cols = min(j->bn, j->n - n);
+    const char *source = at(j, &j->b, item, j->k0, n);
+    if (!j->pack_b) return (strip){source, nr * j->size, j->b.row, n, cols, NULL};
+    const strip s = {packed, nr * j->kl * j->size, nr, n, cols, source};
+    if (last.source == source && last.cols == cols) return s;
+    for (int64_t i = 0; i < cols; i += nr)
+        j->kernels->pack_b(j->kl, min(nr, cols - i), source + i * j->b.col * j->size, j->b.row, j->b.col, packed + i / nr * s.panel);
+    return s;
+}
+
+/* Rows [m, m + rows), at most mr, by a strip. */
+static void meet(const job *j, int64_t item, int64_t m, int64_t rows, strip s) {
+    const ct_gemm_kernels *f = j->kernels;
+    const int64_t a_row = j->pack_a ? 1 : j->a.row, a_col = j->pack_a ? f->mr : j->a.col;
+    const char *a = j->pack_a ? panels(j, item, m) : at(j, &j->a, item, m, j->k0);
+    for (int64_t k = 0; k < j->kl; k += f->kc) {
+        const char *b = s.data + k * s.row * j->size;
+        for (int64_t n = 0; n < s.cols; n += f->nr, b += s.panel)
+            f->tile(rows, min(f->nr, s.cols - n), min(f->kc, j->kl - k), a + k * a_col * j->size, a_row, a_col, b, s.row, j->alpha,
+                    j->end.add || j->k0 + k > 0, at(j, &j->c, item, m, s.n + n), j->c.row, j->c.col);
+    }
+    if (j->k0 + j->kl == j->k) done(j, item, m, s.n, rows, s.cols);
+}
+
+/* Pieces with the same strip follow each other: all rows of all items, which may share B. */
 static void block_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
-    const int64_t across = pieces(j->nl, j->bn);
-    (void)worker;
+    const int64_t mr = j->kernels->mr;
+    strip s = {0};
     for (int64_t i = begin; i < end; i++) {
-        const int64_t m = i / across * j->bm, n = i % across * j->bn;
-        const int64_t m_end = min(m + j->bm, j->ml), n_end = min(n + j->bn, j->nl);
-        tiles(j, 0, m, m_end, n, n_end, j->scratch, j->scratch + j->a_bytes);
-        if (j->k0 + j->kl == j->k) done(j, 0, j->m0 + m, j->n0 + n, m_end - m, n_end - n);
+        const int64_t item = j->item0 + i / j->down % j->items, m = j->m0 + i % j->down * j->bm, m_end = min(m + j->bm, j->m0 + j->ml);
+        s = next_strip(j, item, i / j->down / j->items * j->bn, s, j->strips + (size_t)worker * j->b_bytes);
+        for (int64_t row = m; row < m_end; row += mr) meet(j, item, row, min(mr, m_end - row), s);
     }
 }
 
-/* Blocks as large as the caches like, halved while that leaves few of them and each is still worth a thread. */
-static void choose_block(job *j) {
+static double cost(const job *j) { return (double)j->bm * (double)j->bn * (double)j->kl; }
+
+/* All rows and as many columns as a strip has, then smaller while there is too little to share out among threads: a short block packs
+ * B for few rows. */
+static void choose_block(job *j, int threads) {
     const int64_t mr = j->kernels->mr, nr = j->kernels->nr;
-    j->bm = min(BLOCK_M / mr, pieces(j->ml, mr)) * mr;
-    j->bn = min(BLOCK_N / nr, pieces(j->nl, nr)) * nr;
-    while (pieces(j->ml, j->bm) * pieces(j->nl, j->bn) < 32 && (double)j->bm * (double)j->bn * (double)j->kl > 2 * BLOCK_COST) {
-        if (j->bm >= j->bn && j->bm > mr) j->bm = pieces(j->bm / mr, 2) * mr;
-        else if (j->bn > nr) j->bn = pieces(j->bn / nr, 2) * nr;
+    j->bm = j->ml;
+    j->bn = j->n;
+    if (j->pack_b) {
+        const int64_t most = STRIP / (j->kl * j->size) / nr * nr;
+        j->bn = up(pieces(j->n, pieces(j->n, most < nr ? nr : most)), nr);
+    }
+    while (threads > 1 && j->items * pieces(j->ml, j->bm) * pieces(j->n, j->bn) < 4 * threads && cost(j) > 2 * PIECE_COST) {
+        if (j->bn >= 8 * nr) j->bn = up(pieces(j->bn, 2), nr);
+        else if (j->bm > 2 * mr) j->bm = up(pieces(j->bm, 2), mr);
         else break;
     }
+    j->down = pieces(j->ml, j->bm);
+    j->across = pieces(j->n, j->bn);
 }
 
-static void slices_of_item(ct_context *context, job *j) {
-    const int64_t mr = j->kernels->mr, nr = j->kernels->nr, kc = j->kernels->kc;
-    for (j->n0 = 0; j->n0 < j->n; j->n0 += SLICE_N) {
-        j->nl = min(SLICE_N, j->n - j->n0);
-        for (j->k0 = 0; j->k0 < j->k; j->k0 += kc) {
-            j->kl = min(kc, j->k - j->k0);
-            for (j->m0 = 0; j->m0 < j->m; j->m0 += SLICE_M) {
-                j->ml = min(SLICE_M, j->m - j->m0);
-                j->a_panels = pieces(j->ml, mr);
-                ct_parallel(context, j->a_panels + (j->m0 == 0 ? pieces(j->nl, nr) : 0), PACK_PANELS, pack_task, j);
-                choose_block(j);
-                ct_parallel(context, pieces(j->ml, j->bm) * pieces(j->nl, j->bn), 1, block_task, j);
+static int64_t size_of(int64_t x) { return x < 0 ? -x : x; }
+
+/* Do n steps of this many bytes make a short way, and do not all lead to the same few sets of a cache? */
+static bool is_near(int64_t n, int64_t step, int64_t most) {
+    return size_of(step) <= most / n && (step % 2048 != 0 || n <= 64);
+}
+
+static bool blocks(ct_context *context, job *j, int64_t batch) {
+    const ct_gemm_kernels *f = j->kernels;
+    const int64_t bk = min(j->k, DEPTH * f->kc), panel = f->mr * bk * j->size;
+    int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
+    size_t a_bytes = 0;
+    j->pack_a = j->a.col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, f->kc), j->a.col * j->size, NEAR_A);
+    j->pack_b = j->b.col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b.row * j->size, NEAR_B));
+    if (j->pack_a) {
+        chunk = min(j->m, pieces(CHUNK, panel) * f->mr);
+        together = min(batch, pieces(CHUNK, pieces(chunk, f->mr) * panel));
+        a_bytes = (size_t)up(together * pieces(chunk, f->mr) * panel, CT_ALIGN);
+    }
+    j->items = together, j->ml = chunk, j->kl = bk;
+    choose_block(j, ct_parallel_width(context));
+    const int64_t grain = cost(j) < PIECE_COST ? (int64_t)(PIECE_COST / cost(j)) : 1;
+    const int workers = together * j->down * j->across > grain ? ct_parallel_width(context) : 1;
+    if (j->pack_b) j->b_bytes = (size_t)up(up(j->bn, f->nr) * bk * j->size, CT_ALIGN);
+    const size_t bytes = a_bytes + ct_bytes(workers, j->b_bytes);
+    if (bytes) {
+        if (!(j->packed = ct_take(context, bytes))) return false;
+        j->strips = j->packed + a_bytes;
+    }
+    for (j->k0 = 0; j->k0 < j->k; j->k0 += bk) {
+        j->kl = min(bk, j->k - j->k0);
+        for (j->item0 = 0; j->item0 < batch; j->item0 += together) {
+            j->items = min(together, batch - j->item0);
+            for (j->m0 = 0; j->m0 < j->m; j->m0 += chunk) {
+                j->ml = min(chunk, j->m - j->m0);
+                j->down = pieces(j->ml, j->bm);
+                if (j->pack_a) ct_parallel(context, j->items * pieces(j->ml, PACK_PANELS * f->mr), 1, pack_task, j);
+                ct_parallel(context, j->items * j->down * j->across, grain, block_task, j);
             }
         }
     }
-}
-
-static bool slices(ct_context *context, job *j, int64_t batch) {
-    const int64_t kl = min(j->k, j->kernels->kc);
-    j->a_bytes = slice_bytes(min(j->m, SLICE_M), j->kernels->mr, kl, j->size);
-    j->b_bytes = slice_bytes(min(j->n, SLICE_N), j->kernels->nr, kl, j->size);
-    const ct_matrix a = j->a, b = j->b, c = j->c;
-    if (!(j->scratch = ct_take(context, j->a_bytes + j->b_bytes))) return false;
-    for (int64_t item = 0; item < batch; item++) {
-        j->a.data = at(j, &a, item, 0, 0);
-        j->b.data = at(j, &b, item, 0, 0);
-        j->c.data = at(j, &c, item, 0, 0);
-        slices_of_item(context, j);
-    }
-    ct_give(context, j->scratch, j->a_bytes + j->b_bytes);
+    ct_give(context, j->packed, bytes);
     return true;
 }
 
@@ -242,8 +235,7 @@ bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int6
         j.m = n; j.n = m;
         j.a = transposed(b); j.b = transposed(a); j.c = transposed(c);
     }
-    const double cost = (double)m * (double)n * (double)k;
-    if (j.m == 1) return rows(context, &j, batch);
-    if (cost <= ITEM_COST || (batch >= 16 && cost <= BATCH_COST)) return items(context, &j, batch, cost);
-    return slices(context, &j, batch);
+    if (j.m > 1) return blocks(context, &j, batch);
+    rows(context, &j, batch);
+    return true;
 }

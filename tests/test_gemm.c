@@ -153,7 +153,8 @@ END_TEST
 
 START_TEST(orientations) {
     static const int64_t size[][3] = {{13, 35, 20},    {1, 70, 400},    {70, 1, 400},  {1, 300, 9},
-                                      {130, 150, 400}, {128, 128, 128}, {33, 17, 800}};
+                                      {130, 150, 400}, {128, 128, 128}, {33, 17, 800},
+                                      {30, 100, 1700}, {40, 40, 3300},  {30, 1024, 70}};   /* deeper than a strip; far rows of B */
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
         for (int s = 0; s < COUNT(size); s++) {
@@ -168,6 +169,18 @@ START_TEST(orientations) {
 }
 END_TEST
 
+/* Several chunks of a packed A, several strips of B. */
+START_TEST(large) {
+    static const problem list[] = {{1, 650, 66, 900, true, .alpha = 1}, {1, 26, 1100, 700, false, true, .alpha = 1},
+                                   {1, 26, 700, 1100, .add = true, .alpha = 1}};
+    for (int isa = 0; ct_isa_at(isa); isa++) {
+        ct_context *context = context_of(ct_isa_at(isa)->name, 2);
+        for (int i = 0; i < 2 * COUNT(list); i++) check(context, dtype_of(i), list[i / 2]);
+        ct_context_free(context);
+    }
+}
+END_TEST
+
 START_TEST(batches) {
     static const problem list[] = {
         {2, 3, 4, 5, .alpha = 1},          {7, 33, 9, 17, true, false, .add = true, .alpha = 2}, {40, 8, 8, 8, false, true, .alpha = 1},
@@ -176,6 +189,8 @@ START_TEST(batches) {
         {4, 9, 8, 800, .alpha = 1, .shared = true},   {4, 600, 9, 20, .alpha = 1, .shared = true},
         {4, 9, 600, 20, .alpha = 1, .shared = true},  {4, 30, 20, 10, .alpha = 1, .shared = true},
         {3, 4, 5, 0, .alpha = 1},          {3, 4, 5, 0, .add = true, .alpha = 1},
+        {3, 130, 150, 200, true, .alpha = 1},         {25, 130, 66, 200, true, .alpha = 1},   /* A is packed, in one chunk and in two */
+        {4, 130, 66, 200, true, .alpha = 1, .shared = true},
     };
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
@@ -470,6 +485,7 @@ int main(void) {
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, sizes);
     tcase_add_test(tcase, orientations);
+    tcase_add_test(tcase, large);
     tcase_add_test(tcase, batches);
     tcase_add_test(tcase, strides);
     tcase_add_test(tcase, threads);

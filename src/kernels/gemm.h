@@ -1,13 +1,13 @@
-/* Matrix products: the packing and the register block that src/gemm.c drives (Goto & van de Geijn 2008; BLIS).
+/* Matrix products: the register block that src/gemm.c drives, and the packing of what it cannot read well where it lies.
  *
- * A is packed in panels of MR rows, B in panels of NR = NV vectors of columns, both with the K index outermost, so that the
- * inner loop reads them in order: for each k it loads NV vectors of B and adds to MR x NV accumulators, all in registers, one
- * broadcast element of A times each.
+ * A block has MR rows of C and NR = NV vectors of columns. For each k it loads NV vectors of B and adds to MR x NV accumulators, all in
+ * registers, one broadcast element of A times each: so A may lie in any way, while rows of B are vectors, in place or packed as
+ * panels of NR columns (Goto & van de Geijn 2008; BLIS).
  *
  *        k ->            NR
- *     +--------+      +------+         Every element of C is the sum over k in order, whatever part of a tile it lies in: panels
- *  MR | A panel|   k  |   B  |         are padded with zeros, and a tile at an edge stores less than it computes.
- *     +--------+      |panel |
+ *     +--------+      +------+         Every element of C is the sum over k in order, whatever block it lies in. A block at an edge
+ *  MR |   A    |   k  |   B  |         is computed with as many rows and vectors as there are; nothing outside of A, B or C is
+ *     +--------+      |      |         read or written.
  *                     +------+  */
 #ifndef CT_KERNELS_GEMM_H
 #define CT_KERNELS_GEMM_H
@@ -83,28 +83,6 @@ INLINE void gemm_transpose(vec x[LANES]) {
 }
 #endif
 
-#if GEMM_LANES == 16
-/* Four rows of 16 as 16 fours, 12 apart: two rounds within quarters of a vector, whose quarters are then stored one by one. */
-INLINE void gemm_pack_four(const real *x, int64_t along, real *packed) {
-    typedef real quarter __attribute__((vector_size(16), may_alias));
-    const vec a = load(x), b = load(x + along), c = load(x + 2 * along), d = load(x + 3 * along);
-    const vec ab_low = GEMM_SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-    const vec cd_low = GEMM_SHUFFLE(c, d, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-    const vec ab_high = GEMM_SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-    const vec cd_high = GEMM_SHUFFLE(c, d, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-    const vec fours[4] = {GEMM_SHUFFLE(ab_low, cd_low, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
-                          GEMM_SHUFFLE(ab_low, cd_low, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31),
-                          GEMM_SHUFFLE(ab_high, cd_high, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),
-                          GEMM_SHUFFLE(ab_high, cd_high, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)};
-    GEMM_UNROLL for (int j = 0; j < 4; j++) {
-        GEMM_UNROLL for (int q = 0; q < 4; q++) {
-            const quarter four = ((const quarter *)&fours[j])[q];
-            memcpy(packed + (4 * q + j) * 12, &four, sizeof four);
-        }
-    }
-}
-#endif
-
 /* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width. width is a constant of the caller. */
 INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int64_t along, int64_t step, real *packed) {
     int64_t p = 0;
@@ -121,12 +99,6 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
         }
         return;
     }
-#if GEMM_LANES == 16
-    if (step == 1 && n == width && width == 12) {
-        for (; p + 16 <= k; p += 16)
-            for (int i = 0; i < 12; i += 4) gemm_pack_four(x + i * along + p, along, packed + p * 12 + i);
-    }
-#endif
 #if CT_VECTOR_BYTES
     if (step == 1) {
         for (; p + LANES <= k; p += LANES) {
@@ -148,8 +120,15 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
     }
 }
 
-static void gemm_pack_a(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed) {
-    gemm_pack(MR, m, k, a, row_stride, col_stride, packed);
+/* Panels side by side, so that a row of the source is read on and on. */
+static void gemm_pack_a(int64_t m, int64_t k, const void *a_, int64_t row_stride, int64_t col_stride, void *packed_) {
+    const real *a = a_;
+    real *packed = packed_;
+    const int64_t whole = row_stride == 1 ? m / MR * MR : 0;
+    for (int64_t p = 0; p < k && whole > 0; p++)
+        for (int64_t i = 0; i < whole; i += MR) memcpy(packed + i * k + p * MR, a + p * col_stride + i, MR * sizeof(real));
+    for (int64_t i = whole; i < m; i += MR)
+        gemm_pack(MR, m - i < MR ? m - i : MR, k, a + i * row_stride, row_stride, col_stride, packed + i * k);
 }
 
 static void gemm_pack_b(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed) {
@@ -158,48 +137,74 @@ static void gemm_pack_b(int64_t k, int64_t n, const void *b, int64_t row_stride,
 
 /* ---- the register block ---- */
 
-/* rows >= m and vectors * LANES >= n are constants: how much of the block is computed. */
-INLINE void gemm_block(const int rows, const int vectors, int64_t m, int64_t n, int64_t k, const real *a, const real *b, real alpha,
-                       bool add, real *c, int64_t row, int64_t col) {
-    gemm_vec sum[MR][NV] = {0};
-    for (int64_t p = 0; p < k; p++, a += MR, b += NR) {
-        gemm_vec bp[NV];
-        GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_load(b + j * LANES);
-        GEMM_UNROLL for (int i = 0; i < rows; i++) {
-            GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += a[i] * bp[j];
-        }
-    }
-    if (col == 1 && n == vectors * LANES) {
-        GEMM_UNROLL for (int i = 0; i < rows; i++) {
-            if (i == m) break;
-            GEMM_UNROLL for (int j = 0; j < vectors; j++) {
-                real *to = c + i * row + j * LANES;
-                gemm_store(to, add ? gemm_load(to) + alpha * sum[i][j] : alpha * sum[i][j]);
-            }
-        }
+/* to = v, or += v; with part its first n lanes. */
+INLINE void gemm_put(real *to, gemm_vec v, bool add, bool part, int64_t n) {
+#if CT_VECTOR_BYTES
+    if (part) {
+        store_part(to, add ? load_part(to, n) + v : v, n);
         return;
     }
-    real part[MR * NR];
-    GEMM_UNROLL for (int i = 0; i < rows; i++) {
-        GEMM_UNROLL for (int j = 0; j < vectors; j++) gemm_store(part + i * NR + j * LANES, sum[i][j]);
-    }
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t j = 0; j < n; j++) {
-            real *to = c + i * row + j * col;
-            *to = add ? *to + alpha * part[i * NR + j] : alpha * part[i * NR + j];
+#endif
+    (void)part, (void)n;
+    gemm_store(to, add ? gemm_load(to) + v : v);
+}
+
+INLINE gemm_vec gemm_get(const real *from, bool part, int64_t n) {
+#if CT_VECTOR_BYTES
+    if (part) return load_part(from, n);
+#endif
+    (void)part, (void)n;
+    return gemm_load(from);
+}
+
+/* rows and vectors are constants, and so is part: whether the last vector has less than LANES columns. */
+INLINE void gemm_block(const int rows, const int vectors, const bool part, int64_t n, int64_t k, const real *a, int64_t a_row,
+                       int64_t a_col, const real *b, int64_t b_row, real alpha, bool add, real *c, int64_t row) {
+    const int64_t last = n - (vectors - 1) * LANES;   /* columns of the last vector */
+    gemm_vec sum[MR][NV] = {0};
+    /* Three rows a pointer: an address has one base, and one register times 1, 2, 4 or 8 */
+    const real *a0 = a, *a3 = a + 3 * a_row, *a6 = a + 6 * a_row, *a9 = a + 9 * a_row;
+    for (int64_t p = 0; p < k; p++, a0 += a_col, a3 += a_col, a6 += a_col, a9 += a_col, b += b_row) {
+        gemm_vec bp[NV];
+        GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(b + j * LANES, part && j == vectors - 1, last);
+        GEMM_UNROLL for (int i = 0; i < rows; i++) {
+            const real *three = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : a9, x = three[i % 3 * a_row];
+            GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += x * bp[j];
         }
+    }
+    GEMM_UNROLL for (int i = 0; i < rows; i++) {
+        GEMM_UNROLL for (int j = 0; j < vectors; j++)
+            gemm_put(c + i * row + j * LANES, alpha * sum[i][j], add, part && j == vectors - 1, last);
     }
 }
 
-static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, const void *b, double alpha, bool add, void *c, int64_t row,
-                      int64_t col) {
-#define TILE(rows, vectors) gemm_block(rows, vectors, m, n, k, a, b, (real)alpha, add, c, row, col)
-#define TILE_ROWS(rows) (n > LANES ? TILE(rows, NV) : TILE(rows, 1))
-    if (m > 8 || (MR <= 8 && m > 4)) TILE_ROWS(MR);
-    else if (MR > 8 && m > 4) TILE_ROWS(8);
-    else if (m > 2) TILE_ROWS(4);
-    else TILE_ROWS(2);
+static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
+                      double alpha, bool add, void *c_, int64_t row, int64_t col) {
+    real *c = c_, apart[MR * NR];   /* columns of C that are not next to each other are written from here */
+    if (col != 1) {
+        gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, false, apart, NR, 1);
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t j = 0; j < n; j++) c[i * row + j * col] = add ? c[i * row + j * col] + apart[i * NR + j] : apart[i * NR + j];
+        return;
+    }
+#define TILE(rows, vectors, part) gemm_block(rows, vectors, part, n, k, a, a_row, a_col, b, b_row, (real)alpha, add, c, row)
+#define TILE_COLUMNS(rows, vectors) \
+    case vectors: \
+        if ((vectors) > NV) break; \
+        if (n == (vectors) * LANES) TILE(rows, vectors, false); \
+        else TILE(rows, vectors, true); \
+        break
+#define TILE_ROWS(rows) \
+    case rows: \
+        if ((rows) > MR) break; \
+        switch ((n + LANES - 1) / LANES) { TILE_COLUMNS(rows, 1); TILE_COLUMNS(rows, 2); TILE_COLUMNS(rows, 3); TILE_COLUMNS(rows, 4); } \
+        break
+    switch (m) {
+        TILE_ROWS(1); TILE_ROWS(2); TILE_ROWS(3); TILE_ROWS(4); TILE_ROWS(5); TILE_ROWS(6);
+        TILE_ROWS(7); TILE_ROWS(8); TILE_ROWS(9); TILE_ROWS(10); TILE_ROWS(11); TILE_ROWS(12);
+    }
 #undef TILE_ROWS
+#undef TILE_COLUMNS
 #undef TILE
 }
 

@@ -46,12 +46,13 @@ typedef struct {
 typedef struct {
     int64_t mr, nr;   /* the register block */
     int64_t kc;       /* the block along K: a constant, so that sums do not depend on caches or threads */
-    /* packs an m x k block of A (m <= mr) as k columns of mr, zero-padded; a k x n block of B (n <= nr) as k rows of nr */
+    /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B (n <= nr) as one of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
-    /* C[m x n] = alpha AB, or += with add; m <= mr, n <= nr; the columns of C are col_stride apart */
-    void (*tile)(int64_t m, int64_t n, int64_t k, const void *packed_a, const void *packed_b, double alpha, bool add, void *c,
-                 int64_t row_stride, int64_t col_stride);
+    /* C[m x n] = alpha AB, or += with add; 1 <= m <= mr, 1 <= n <= nr; A has any strides (packed: 1, mr), B's columns lie next to
+     * each other (packed: its rows are nr apart) */
+    void (*tile)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, double alpha,
+                 bool add, void *c, int64_t row_stride, int64_t col_stride);
     /* y[j] = alpha sum over p < k <= kc of x[p x_stride] B[p, j], or += with add: a vector times a matrix, nothing packed */
     void (*row)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b, int64_t b_row, int64_t b_col, double alpha, bool add,
                 void *y, int64_t y_stride);
