@@ -13,17 +13,18 @@ typedef struct {
 typedef struct {
     ct_map *f;
     ct_map_backward *backward;
+    ct_map_both *both;
 } functions;
 
 static functions functions_of(const ct_call *c) {
     const ct_kernels *k = kernels(c);
     switch (((const attributes *)c->attrs)->activation) {
-    case CT_RELU: return (functions){k->relu, k->relu_backward}; /* from x as from y: both are positive or neither is */
-    case CT_GELU: return (functions){k->gelu, k->gelu_backward};
-    case CT_GELU_TANH: return (functions){k->gelu_tanh, k->gelu_tanh_backward};
-    case CT_SILU: return (functions){k->silu, k->silu_backward};
+    case CT_RELU: return (functions){k->relu, k->relu_backward, k->relu_both}; /* from x as from y: both are positive or neither is */
+    case CT_GELU: return (functions){k->gelu, k->gelu_backward, k->gelu_both};
+    case CT_GELU_TANH: return (functions){k->gelu_tanh, k->gelu_tanh_backward, k->gelu_tanh_both};
+    case CT_SILU: return (functions){k->silu, k->silu_backward, k->silu_both};
     }
-    return (functions){NULL, NULL};
+    return (functions){0};
 }
 
 static ct_matrix matrix(const ct_tensor *t, int64_t cols) { return (ct_matrix){t->data, cols, 1, 0}; }
@@ -99,8 +100,8 @@ static void through_activation(void *arg, ct_matrix dh, int64_t rows, int64_t co
     const blocks *b = arg;
     int64_t at = (char *)dh.data - b->dx;
     for (int64_t i = 0; i < rows; i++, at += b->row) {
-        b->f.backward(cols, b->x + at, b->dx + at, b->dx + at);
-        if (b->h) b->f.f(cols, b->x + at, b->h + at);
+        if (b->h) b->f.both(cols, b->x + at, b->dx + at, b->h + at, b->dx + at);
+        else b->f.backward(cols, b->x + at, b->dx + at, b->dx + at);
     }
 }
 
