@@ -74,7 +74,7 @@ static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
 /* Trains until all steps are done or Ctrl-C, saves and draws. The last tenth of the text is never trained on. */
 static void train(gpt *m, const char *path, const char *picture) {
     long long held = text_length / 10, n = text_length - held, some = held < 128 * m->window ? held : 128 * m->window, done = 0, points = 0;
-    ct_adamw_opts adamw = {.beta1 = beta1, .beta2 = beta2, .weight_decay = weight_decay, .decay_matrices_only = true};
+    ct_adamw_opts adamw = {.beta1 = beta1, .beta2 = beta2, .weight_decay = weight_decay, .decay_matrices_only = true, .clip_norm = clip};
     ct_optim *optim = ct_adamw_new(m->root, adamw);
     ct_tensor *room = ct_zeros(m->context, CT_F64, CT_SHAPE(3, steps + 2)); /* the context frees it */
     double *losses = ct_data_f64(room), *at = losses + steps + 2, *values = at + steps + 2, value = NAN;
@@ -87,7 +87,6 @@ static void train(gpt *m, const char *path, const char *picture) {
         if (done % eval_every == 0 && !isnan(value = measure(m, text + n, some))) at[points] = (double)done, values[points++] = value;
         ct_optim_zero_grad(optim);
         losses[done] = window_loss(m, text, n, batch, m->window);
-        if (clip > 0) ct_clip_grad_norm(m->root, clip);
         ct_optim_set_lr(optim, ct_lr_cosine((ct_lr_cosine_opts){.peak = lr, .floor = min_lr, .warmup = warmup, .total = steps}, done));
         ct_optim_step(optim);
         check(m->context, EXIT_FAILED);
