@@ -49,7 +49,7 @@ static const function maps[] = {
     {FIELD(sigmoid), of_sigmoid, {2, 2}, -95, 20, 0},
     {FIELD(relu), of_relu, {0, 0}, -9, 9, 0},
     {FIELD(silu), of_silu, {4, 4}, -80, 20, 1e-35},
-    {FIELD(gelu), of_gelu, {3.5, 3}, -12, 8, 0.125},
+    {FIELD(gelu), of_gelu, {4, 3}, -12, 8, 0.125},
     {FIELD(gelu_tanh), of_gelu_tanh, {6, 6}, -10, 8, 0.1},
 };
 static const function derivatives[] = {

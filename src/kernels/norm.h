@@ -4,13 +4,14 @@
 
 #include "terms.h"
 
-INLINE vec t_centred(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return x - t->s; }
-INLINE vec t_variance(vec x, vec b, vec c, const terms *t) {
-    vec d = (x - t->s) - t->t;
-    (void)b, (void)c;
-    return d * d;
-}
 INLINE vec t_square(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; (void)t; return x * x; }
+
+/* x - s and its square */
+INLINE triple t_moments(vec x, vec b, vec c, const terms *t) {
+    const vec d = x - t->s;
+    (void)b, (void)c;
+    return (triple){{d, d * d}};
+}
 
 /* xhat = ((x - s) - t) u: s is the mean as it was stored, t what rounding took from it */
 INLINE vec xhat(vec x, const terms *t) { return ((x - t->s) - t->t) * t->u; }
@@ -20,11 +21,14 @@ INLINE vec t_affine(vec x, vec w, vec b, const terms *t) { return xhat(x, t) * w
 
 static void layer_norm(int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd) {
     terms t = {.a = x, .b = w, .c = b};
-    const real m = row_sum(n, x) / (real)n;
+    const double share = 1 / (double)n;
+    const real m = (real)((double)row_sum(n, x) * share);
     t.s = splat(m);
-    const real rest = sum_terms(n, &t, t_centred) / (real)n;
-    t.t = splat(rest);
-    const real r = (real)(1 / sqrt((double)(sum_terms(n, &t, t_variance) / (real)n) + eps));
+    double sum[3];
+    sum_triples(2, n, &t, t_moments, sum);
+    const double rest = sum[0] * share, variance = sum[1] * share - rest * rest;
+    t.t = splat((real)rest);
+    const real r = (real)(1 / sqrt((variance > 0 ? variance : variance * 0) + eps));
     t.u = splat(r);
     row(n, &t, y, t_affine);
     *(real *)mean = m;
@@ -39,8 +43,11 @@ static void rms_norm(int64_t n, const void *x, const void *w, double eps, void *
     *(real *)rstd = r;
 }
 
-/* With h = g w:  gx = g xhat;  dx = rstd (h - mean h - xhat mean(h xhat));  rms_norm has no mean h. */
-INLINE vec t_h(vec x, vec w, vec g, const terms *t) { (void)x; (void)t; return g * w; }
+/* With h = g w:  gx = g xhat;  dx = rstd (h - mean h - xhat mean(h xhat));  rms_norm has no mean h. The sums are over d = x - s: */
+INLINE triple t_products(vec x, vec w, vec g, const terms *t) {
+    const vec d = x - t->s, h = g * w;
+    return (triple){{d, h, h * d}};
+}
 INLINE vec t_hx(vec x, vec w, vec g, const terms *t) { return g * w * xhat(x, t); }
 
 INLINE void norm_backward_row(int64_t n, const terms *t, vec mean_h, vec mean_hx, real *dx, real *gx) {
@@ -56,9 +63,13 @@ INLINE void norm_backward_row(int64_t n, const terms *t, vec mean_h, vec mean_hx
 static void layer_norm_backward(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd, void *dx,
                                 void *gx) {
     terms t = {.a = x, .b = w, .c = g, .s = splat(*(const real *)mean), .u = splat(*(const real *)rstd)};
-    t.t = splat(sum_terms(n, &t, t_centred) / (real)n);
-    const real h = dx ? sum_terms(n, &t, t_h) / (real)n : 0, hx = dx ? sum_terms(n, &t, t_hx) / (real)n : 0;
-    norm_backward_row(n, &t, splat(h), splat(hx), dx, gx);
+    double sum[3];
+    const double share = 1 / (double)n;
+    sum_triples(3, n, &t, t_products, sum);
+    const double rest = sum[0] * share, h = sum[1] * share;
+    t.t = splat((real)rest);
+    const double hx = (sum[2] * share - rest * h) * (double)*(const real *)rstd;   /* mean(h xhat) = rstd (mean(h d) - mean d mean h) */
+    norm_backward_row(n, &t, splat((real)h), splat((real)hx), dx, gx);
 }
 
 static void rms_norm_backward(int64_t n, const void *x, const void *w, const void *g, const void *rstd, void *dx, void *gx) {

@@ -117,22 +117,6 @@ INLINE vec v_sqrt(vec x) {
     return x;
 }
 
-/* Across the lanes, by halves. */
-INLINE real sum_lanes(vec v) {
-    real lane[LANES];
-    memcpy(lane, &v, sizeof v);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int l = 0; l < half; l++) lane[l] += lane[l + half];
-    return lane[0];
-}
-INLINE real greater(real a, real b) { return a > b || a != a ? a : b; } /* NaN wins */
-INLINE real max_lanes(vec v) {
-    real lane[LANES];
-    memcpy(lane, &v, sizeof v);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int l = 0; l < half; l++) lane[l] = greater(lane[l], lane[l + half]);
-    return lane[0];
-}
 INLINE bool any_lane(ivec mask) {
 #if CT_VECTOR_BYTES == 64
     return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
