@@ -58,26 +58,33 @@ static inline char *attention_at(const attention *a, attention_part x, int64_t b
 /* A place in a worker's scratch: with base NULL only its size is counted. A size that overflows is SIZE_MAX from then on. */
 char *attention_carve(const attention *a, char *base, size_t *used, int64_t rows, int64_t cols);
 
-/* A block of keys or values as it is to be packed: where it lies, or, where the key mask hides some of it, in `stage` with zeros for what
- * is hidden, so that no product ever sees that. cols is d or dv. */
+/* A block of rows as products read it: where it lies, or a copy in `stage`, where it is dense. cols is d or dv. */
 typedef struct {
     const char *data;
     int64_t row, col;
 } attention_rows;
+
+/* Copied if its rows lie far from each other. */
+attention_rows attention_near(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
+                              char *stage);
+/* Of keys or values: what the key mask hides is copied as zeros, so that no product ever sees it. */
 attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols, char *stage);
+
+/* The rows from `first` on; the same block with rows for columns. */
+static inline attention_rows attention_from(const attention *a, attention_rows x, int64_t first) {
+    return (attention_rows){x.data + first * x.row * a->size, x.row, x.col};
+}
+static inline attention_rows attention_turned(attention_rows x) { return (attention_rows){x.data, x.col, x.row}; }
+
 bool attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n); /* does the key mask hide some of these? */
 bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n);
 
 /* Panels of `lanes` columns each, packed as a product's B: panel i holds columns i nr on. x is rows x columns with those steps. */
 void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
                       int64_t packed_rows);
-/* Panels of mr rows each, packed as a product's A; panel i holds rows i mr on, packed_cols columns each. */
-void attention_pack_a(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
-                      int64_t packed_cols);
-
-/* c[m][width] = or += alpha A B: A packed as above, B one panel of k rows. c's rows are c_row apart. */
-void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const char *packed_a, int64_t packed_cols,
-                       const char *panel, double alpha, bool add, char *c, int64_t c_row);
+/* c[m][width] = or += alpha A B: A of m rows and k columns, B one panel of k rows. c's rows are c_row apart. */
+void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, attention_rows rows, const char *panel, double alpha,
+                       bool add, char *c, int64_t c_row);
 
 /* Hides what the masks hide in the scores of queries q0 ... q0 + nq - 1 and keys k0 ... k0 + nk - 1 of one head, and adds a float mask.
  * Rows are queries and lanes keys, or, `turned`, rows keys and lanes queries. bias has room for a panel, stage for nr rows of nk. */

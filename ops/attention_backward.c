@@ -42,13 +42,13 @@ typedef struct {
     size_t bytes;
 } backward;
 
-/* A worker's scratch. Packed as A: ..._a, as B: ..._b. */
+/* A worker's scratch. Packed as B: ..._b. */
 typedef struct {
     char *kt_b, *vt_b, *k_b;       /* keys (d, keys), values (dv, keys), keys (keys, d): of a range */
     char *dkt, *dvt;               /* panels of keys: (d, nr), (dv, nr) */
-    char *q_a, *g_a, *qt_a, *gt_a; /* a block of queries (queries, d), of dO (queries, dv); the same turned */
+    char *q, *g;                   /* a block of queries (queries, d), of dO (queries, dv), if not read where they lie */
     char *dq, *dot;                /* (queries, d), (queries) */
-    char *s, *dp, *ds_a;           /* panels (queries, nr); dS (queries, keys of a block) */
+    char *s, *dp;                  /* panels (queries, nr) */
     char *bias, *stage, *drop, *ones, *sums;
 } room;
 
@@ -56,9 +56,7 @@ static int64_t columns(const attention *a) { return attention_up(a->d, a->k->gem
 
 static room rooms(const backward *f, char *base, size_t *used) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, keys = attention_up(f->sr, nr),
-                  rows = attention_up(attention_min(QUERIES, f->tr), mr);
-    const int64_t d = attention_up(a->d, mr), dv = attention_up(a->dv, mr);
+    const int64_t nr = a->k->gemm.nr, keys = attention_up(f->sr, nr), rows = attention_min(QUERIES, f->tr);
     const bool dropped = a->set.dropout > 0;
     room r;
     r.kt_b = attention_carve(a, base, used, keys, a->d);
@@ -66,17 +64,14 @@ static room rooms(const backward *f, char *base, size_t *used) {
     r.k_b = attention_carve(a, base, used, keys, columns(a));
     r.dkt = attention_carve(a, base, used, keys, a->d);
     r.dvt = attention_carve(a, base, used, keys, a->dv);
-    r.q_a = attention_carve(a, base, used, rows, a->d);
-    r.g_a = attention_carve(a, base, used, rows, a->dv);
-    r.qt_a = attention_carve(a, base, used, rows, d);
-    r.gt_a = attention_carve(a, base, used, rows, dv);
+    r.q = attention_carve(a, base, used, rows, a->d);
+    r.g = attention_carve(a, base, used, rows, a->dv);
     r.dq = attention_carve(a, base, used, rows, columns(a));
     r.dot = attention_carve(a, base, used, rows, 1);
     r.s = attention_carve(a, base, used, rows, nr);
     r.dp = attention_carve(a, base, used, rows, nr);
-    r.ds_a = attention_carve(a, base, used, rows, f->keys);
     r.bias = attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
-    r.stage = attention_carve(a, base, used, a->keys.data ? f->sr : 0, a->d > a->dv ? a->d : a->dv);
+    r.stage = attention_carve(a, base, used, f->sr, a->d > a->dv ? a->d : a->dv);
     r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->keys);
     r.ones = attention_carve(a, base, used, dropped ? f->keys : 0, 1);
     r.sums = attention_carve(a, base, used, nr, 1);
@@ -109,51 +104,48 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
     }
 }
 
-/* Queries q0 + first ... q0 + nq - 1 against the panel of keys from k0 on, which is panel `panel` of its range and starts at column col of
- * its block. Leaves dS packed in ds_a. */
-static void panel_of_keys(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t first, int64_t k0,
-                          int64_t nk, int64_t panel, int64_t col, int64_t part) {
+/* dQ += scale dS K for the queries from `first` on and one panel of keys. */
+static void add_queries(const backward *f, const room *r, int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk, int64_t panel) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, wide = columns(a), keys = attention_up(f->sr, nr);
+    for (int64_t i = first; i < nq; i += mr) {
+        const int64_t seen = a->set.causal ? attention_min(nk, q0 + i + mr - k0) : nk;
+        for (int64_t j = 0; j < a->d; j += nr)
+            a->k->gemm.tile(attention_min(mr, nq - i), attention_width(a, a->d - j), seen, r->dp + (i - first) * nr * a->size, nr, 1,
+                            r->k_b + (j * keys + panel * nr * nr) * a->size, nr, a->set.scale, true, r->dq + (i * wide + j) * a->size, wide,
+                            1);
+    }
+}
+
+/* Queries q0 + first ... q0 + nq - 1, of which q and g are the block's, against the panel of keys from k0 on, which is panel `panel` of its
+ * range and starts at column col of its block. */
+static void panel_of_keys(const backward *f, const room *r, attention_rows q, attention_rows g, int64_t b, int64_t h, int64_t q0,
+                          int64_t nq, int64_t first, int64_t k0, int64_t nk, int64_t panel, int64_t col, int64_t part) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
     const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
-    attention_product(a, rows, width, a->d, r->q_a + first * a->d * a->size, a->d, r->kt_b + at * a->d, a->score_scale, false, r->s, nr);
+    q = attention_from(a, q, first), g = attention_from(a, g, first);
+    attention_product(a, rows, width, a->d, q, r->kt_b + at * a->d, a->score_scale, false, r->s, nr);
     attention_masks(a, b, h, q0 + first, rows, k0, nk, false, r->s, r->bias, NULL);
-    attention_product(a, rows, width, a->dv, r->g_a + first * a->dv * a->size, a->dv, r->vt_b + at * a->dv, 1, false, r->dp, nr);
+    attention_product(a, rows, width, a->dv, g, r->vt_b + at * a->dv, 1, false, r->dp, nr);
     if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->dp);
     a->k->attention.scores(rows, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size);
     if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->s);
     if (f->dmask.data) add_mask(f, r, b, h, q0 + first, rows, k0, nk, r->dp, part);
-    attention_product(a, a->dv, width, rows, r->gt_a + first * mr * a->size, nq, r->s, 1, true, r->dvt + at * a->dv, nr);
-    attention_product(a, a->d, width, rows, r->qt_a + first * mr * a->size, nq, r->dp, a->set.scale, true, r->dkt + at * a->d, nr);
-    attention_pack_a(a, rows, nk, r->dp, nr, 1, r->ds_a + (first * f->keys + col * mr) * a->size, f->keys);
+    attention_product(a, a->dv, width, rows, attention_turned(g), r->s, 1, true, r->dvt + at * a->dv, nr);
+    attention_product(a, a->d, width, rows, attention_turned(q), r->dp, a->set.scale, true, r->dkt + at * a->d, nr);
+    add_queries(f, r, q0, nq, first, k0, nk, panel);
 }
 
 /* ---- a block of queries against a range of keys ---- */
-
-/* dQ += scale dS K for the keys from k0 on, the block's first, which are rows at, ... of the range. */
-static void add_queries(const backward *f, const room *r, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t at) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, wide = columns(a), keys = attention_up(f->sr, nr);
-    for (int64_t i = 0; i < nq; i += mr) {
-        const int64_t seen = a->set.causal ? attention_min(nk, q0 + i + mr - k0) : nk;
-        if (seen <= 0) continue;
-        for (int64_t j = 0; j < a->d; j += nr)
-            a->k->gemm.tile(attention_min(mr, nq - i), attention_width(a, a->d - j), seen, r->ds_a + i * f->keys * a->size, 1, mr,
-                            r->k_b + (j * keys + at * nr) * a->size, nr, a->set.scale, true, r->dq + (i * wide + j) * a->size, wide, 1);
-    }
-}
 
 static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t next,
                   int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, panels = attention_pieces(nk, nr);
     const attention_part *q = &a->q, *g = &f->g, *o = &a->out;
-    const char *at_q = attention_at(a, *q, b, h, q0, 0), *at_g = attention_at(a, *g, b, h, q0, 0);
-    attention_pack_a(a, nq, a->d, at_q, q->stride[2], q->stride[3], r->q_a, a->d);
-    attention_pack_a(a, a->d, nq, at_q, q->stride[3], q->stride[2], r->qt_a, nq);
-    attention_pack_a(a, nq, a->dv, at_g, g->stride[2], g->stride[3], r->g_a, a->dv);
-    attention_pack_a(a, a->dv, nq, at_g, g->stride[3], g->stride[2], r->gt_a, nq);
-    a->k->attention.dots(nq, a->dv, at_g, g->stride[2], g->stride[3], attention_at(a, *o, b, h, q0, 0), o->stride[2], o->stride[3], r->dot);
+    const attention_rows qs = attention_near(a, *q, b, h, q0, nq, a->d, r->q), gs = attention_near(a, *g, b, h, q0, nq, a->dv, r->g);
+    a->k->attention.dots(nq, a->dv, gs.data, gs.row, gs.col, attention_at(a, *o, b, h, q0, 0), o->stride[2], o->stride[3], r->dot);
     a->k->fill(nq * columns(a), 0, r->dq);
     for (int64_t j = 0; j < nk; j += f->keys) {
         const int64_t n = attention_min(f->keys, nk - j);
@@ -165,13 +157,12 @@ static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_
                               r->drop + i * f->keys * a->size);
         for (int64_t p = 0; p < n; p += nr) { /* queries before the panel's first key see none of it */
             const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
-            if (first < nq) panel_of_keys(f, r, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
+            if (first < nq) panel_of_keys(f, r, qs, gs, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
             attention_fetch(a, *q, b, h, q0 + nq, next, a->d, (j + p) / nr, panels);
             attention_fetch(a, *g, b, h, q0 + nq, next, a->dv, (j + p) / nr, panels);
             attention_fetch(a, *o, b, h, q0 + nq, next, a->dv, (j + p) / nr, panels);
             attention_fetch(a, f->dq, b, h, q0, nq, a->d, (j + p) / nr, panels);
         }
-        add_queries(f, r, q0, nq, k0 + j, n, j);
     }
     if (f->dq.data)
         a->k->copy2d(nq, a->d, r->dq, columns(a), 1, attention_at(a, f->dq, b, h, q0, 0), f->dq.stride[2], f->dq.stride[3], f->add);

@@ -26,13 +26,13 @@ typedef struct {
 /* A worker's scratch. */
 typedef struct {
     char *q, *o, *max, *sum; /* panels of queries (d, nr), of outputs (dv, nr), and of their lanes (nr) */
-    char *k, *v;             /* a block of keys (keys, d) and of values (dv, keys), each packed as an A */
+    char *k, *v;             /* a block of keys (keys, d) and of values (keys, dv), where they are not read where they lie */
     char *s, *bias, *stage, *ones;
 } room;
 
 static room rooms(const forward *f, char *base, size_t *used) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, n = attention_up(f->range, nr), keys = attention_up(f->keys, mr);
+    const int64_t nr = a->k->gemm.nr, n = attention_up(f->range, nr), keys = f->keys;
     const bool staged = (a->mask.data && a->mask_is_bool) || a->set.dropout > 0;
     room r;
     r.q = attention_carve(a, base, used, n, a->d);
@@ -40,14 +40,10 @@ static room rooms(const forward *f, char *base, size_t *used) {
     r.max = attention_carve(a, base, used, n, 1);
     r.sum = attention_carve(a, base, used, n, 1);
     r.k = attention_carve(a, base, used, keys, a->d);
-    r.v = attention_carve(a, base, used, attention_up(a->dv, mr), keys);
+    r.v = attention_carve(a, base, used, keys, a->dv);
     r.s = attention_carve(a, base, used, keys, nr);
     r.bias = attention_carve(a, base, used, keys, nr);
-    const size_t shared = *used; /* a block's rows are staged before its scores, whose masks and dropout are */
-    r.stage = attention_carve(a, base, used, a->keys.data ? keys : 0, a->d > a->dv ? a->d : a->dv);
-    size_t other = shared;
-    attention_carve(a, base, &other, staged ? nr : 0, keys);
-    if (other > *used) *used = other;
+    r.stage = attention_carve(a, base, used, staged ? nr : 0, keys);
     r.ones = attention_carve(a, base, used, a->set.dropout > 0 ? keys : 0, 1);
     return r;
 }
@@ -64,28 +60,26 @@ static void drop(const forward *f, const room *r, int64_t head, int64_t q0, int6
 
 /* One block of keys for one panel of queries. */
 static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t panel, int64_t k0, int64_t nk,
-                  int64_t packed) {
+                  attention_rows k, attention_rows v) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nq), at = panel * nr * a->size;
     char *o = r->o + at * a->dv;
-    attention_product(a, nk, width, a->d, r->k, a->d, r->q + at * a->d, a->score_scale, false, r->s, nr);
+    attention_product(a, nk, width, a->d, k, r->q + at * a->d, a->score_scale, false, r->s, nr);
     attention_masks(a, b, h, q0, nq, k0, nk, true, r->s, r->bias, r->stage);
     a->k->attention.soften(nk, width, r->s, r->max + at, r->sum + at, a->dv, o);
     if (a->set.dropout > 0) drop(f, r, b * a->heads + h, q0, nq, k0, nk);
-    attention_product(a, a->dv, width, nk, r->v, packed, r->s, 1, true, o, nr);
+    attention_product(a, a->dv, width, nk, attention_turned(v), r->s, 1, true, o, nr);
 }
 
 static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk,
                         int64_t next) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, kv = h / a->group, panels = attention_pieces(nq, nr);
-    attention_rows rows = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
-    attention_pack_a(a, nk, a->d, rows.data, rows.row, rows.col, r->k, a->d);
-    rows = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->stage);
-    attention_pack_a(a, a->dv, nk, rows.data, rows.col, rows.row, r->v, nk);
+    const attention_rows k = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->k);
+    const attention_rows v = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->v);
     for (int64_t i = 0; i < nq; i += nr) {
         const int64_t n = attention_min(nr, nq - i), seen = a->set.causal ? attention_min(nk, q0 + i + n - k0) : nk;
-        if (seen > 0) block(f, r, b, h, q0 + i, n, i / nr, k0, seen, nk);
+        if (seen > 0) block(f, r, b, h, q0 + i, n, i / nr, k0, seen, k, v);
         attention_fetch(a, a->key, b, kv, k0 + nk, next, a->d, i / nr, panels);
         attention_fetch(a, a->value, b, kv, k0 + nk, next, a->dv, i / nr, panels);
     }

@@ -67,9 +67,18 @@ bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n) {
     return true;
 }
 
+attention_rows attention_near(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
+                              char *stage) {
+    const char *from = attention_at(a, x, b, h, first, 0);
+    const int64_t step = x.stride[2] < 0 ? -x.stride[2] : x.stride[2];
+    if (step <= 2 * cols || n == 1) return (attention_rows){from, x.stride[2], x.stride[3]};
+    a->k->copy2d(n, cols, from, x.stride[2], x.stride[3], stage, cols, 1, false);
+    return (attention_rows){stage, cols, 1};
+}
+
 attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols,
                               char *stage) {
-    if (!attention_hides(a, b, k0, n)) return (attention_rows){attention_at(a, x, b, h, k0, 0), x.stride[2], x.stride[3]};
+    if (!attention_hides(a, b, k0, n)) return attention_near(a, x, b, h, k0, n, cols, stage);
     const bool *seen = key_mask(a, b, k0);
     for (int64_t i = 0; i < n; i++) {
         char *to = stage + i * cols * a->size;
@@ -96,18 +105,11 @@ void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char
         a->k->gemm.pack_b(rows, attention_min(nr, cols - i), x + i * col * a->size, row, col, packed + i * packed_rows * a->size);
 }
 
-void attention_pack_a(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
-                      int64_t packed_cols) {
-    const int64_t mr = a->k->gemm.mr;
-    for (int64_t i = 0; i < rows; i += mr)
-        a->k->gemm.pack_a(attention_min(mr, rows - i), cols, x + i * row * a->size, row, col, packed + i * packed_cols * a->size);
-}
-
-void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const char *packed_a, int64_t packed_cols,
-                       const char *panel, double alpha, bool add, char *c, int64_t c_row) {
-    const int64_t mr = a->k->gemm.mr;
+void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, attention_rows rows, const char *panel, double alpha,
+                       bool add, char *c, int64_t c_row) {
+    const int64_t mr = a->k->gemm.mr, nr = a->k->gemm.nr;
     for (int64_t i = 0; i < m; i += mr)
-        a->k->gemm.tile(attention_min(mr, m - i), width, k, packed_a + i * packed_cols * a->size, 1, mr, panel, a->k->gemm.nr, alpha, add,
+        a->k->gemm.tile(attention_min(mr, m - i), width, k, rows.data + i * rows.row * a->size, rows.row, rows.col, panel, nr, alpha, add,
                         c + i * c_row * a->size, c_row, 1);
 }
 
