@@ -15,13 +15,30 @@ typedef struct {
     char *x, *y; /* or dx, g */
 } fibres;
 
-static void locate(const fibres *a, int64_t fibre, int64_t *x_at, int64_t *at) {
-    *x_at = *at = 0;
+/* A fibre's number as an index of each dim, and where it begins in x and in y. */
+typedef struct {
+    int64_t i[CT_MAX_DIMS], x_at, at;
+} place;
+
+static place locate(const fibres *a, int64_t fibre) {
+    place p = {.x_at = 0};
     for (int d = a->other.ndim - 1; d >= 0; d--) {
-        const int64_t i = fibre % a->other.dim[d];
+        p.i[d] = fibre % a->other.dim[d];
         fibre /= a->other.dim[d];
-        *x_at += i * a->x_stride[d];
-        *at += i * a->stride[d];
+        p.x_at += p.i[d] * a->x_stride[d];
+        p.at += p.i[d] * a->stride[d];
+    }
+    return p;
+}
+
+static void next(const fibres *a, place *p) {
+    for (int d = a->other.ndim - 1; d >= 0; d--) {
+        p->x_at += a->x_stride[d];
+        p->at += a->stride[d];
+        if (++p->i[d] < a->other.dim[d]) return;
+        p->x_at -= p->i[d] * a->x_stride[d];
+        p->at -= p->i[d] * a->stride[d];
+        p->i[d] = 0;
     }
 }
 
@@ -29,20 +46,23 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const fibres *a = arg;
     const size_t size = ct_dtype_size(a->dtype);
-    for (int64_t f = begin, x_at, at; f < end; f++) {
-        locate(a, f, &x_at, &at);
-        for (int64_t i = 0; i < a->n; i++, at += a->step)
-            memcpy(a->y + (size_t)at * size, a->x + (size_t)(x_at + a->index[at] * a->x_step) * size, size);
+    place p = locate(a, begin);
+    for (int64_t f = begin; f < end; f++, next(a, &p)) {
+        const char *x = a->x + (size_t)p.x_at * size;
+        int64_t at = p.at;
+        if (size == 4) for (int64_t i = 0; i < a->n; i++, at += a->step) memcpy(a->y + at * 4, x + a->index[at] * a->x_step * 4, 4);
+        else if (size == 8) for (int64_t i = 0; i < a->n; i++, at += a->step) memcpy(a->y + at * 8, x + a->index[at] * a->x_step * 8, 8);
+        else for (int64_t i = 0; i < a->n; i++, at += a->step) a->y[at] = x[a->index[at] * a->x_step];
     }
 }
 
 static void add_up(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const fibres *a = arg;
-    for (int64_t f = begin, x_at, at; f < end; f++) {
-        locate(a, f, &x_at, &at);
-        for (int64_t i = 0; i < a->n; i++, at += a->step) {
-            const int64_t to = x_at + a->index[at] * a->x_step;
+    place p = locate(a, begin);
+    for (int64_t f = begin; f < end; f++, next(a, &p)) {
+        for (int64_t i = 0, at = p.at; i < a->n; i++, at += a->step) {
+            const int64_t to = p.x_at + a->index[at] * a->x_step;
             if (a->dtype == CT_F32) ((float *)a->x)[to] += ((const float *)a->y)[at];
             else ((double *)a->x)[to] += ((const double *)a->y)[at];
         }

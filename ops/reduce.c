@@ -36,6 +36,7 @@ int reduce_last(const reduce_runs *runs, int64_t *outer, int64_t *n, int64_t *in
 
 typedef struct {
     ct_reduce *f;
+    void (*whole_rows)(int64_t rows, int64_t n, const void *x, void *y);   /* does the same for many rows, where inner is 1; or NULL */
     const char *x;
     char *y;
     int64_t x_size, y_size, n, inner;
@@ -45,6 +46,10 @@ typedef struct {
 static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
     const pass *p = arg;
     (void)worker;
+    if (p->whole_rows && p->inner == 1 && p->pieces == 1) {
+        p->whole_rows(end - begin, p->n, p->x + begin * p->n * p->x_size, p->y + begin * p->y_size);
+        return;
+    }
     for (int64_t unit = begin; unit < end; unit++) {
         int64_t column = unit % p->blocks * p->width, piece = unit / p->blocks;   /* piece: of all outer x pieces */
         int64_t row = piece % p->pieces * p->rows, o = piece / p->pieces;
@@ -62,7 +67,9 @@ static bool reduce_run(const ct_call *c, ct_reduce *f, ct_reduce *again, ct_dtyp
     p.blocks = (inner + p.width - 1) / p.width;
     for (p.pieces = 0; p.pieces != 1; n = p.pieces, f = again, p.x = p.y, p.x_size = p.y_size) {
         bool cut = again && outer * p.blocks < FEW && n >= 2 * (UNIT / p.width);
+        const ct_kernels *k = c->context->isa->of[f == again ? to : from];
         p.f = f;
+        p.whole_rows = f == k->sum ? k->sum_rows : f == k->max ? k->max_rows : NULL;
         p.n = n;
         p.rows = cut ? UNIT / p.width : n;
         p.pieces = (n + p.rows - 1) / p.rows;

@@ -111,6 +111,27 @@ START_TEST(finds_nan) {
 }
 END_TEST
 
+/* Many rows at once: the bits of each alone, of every length around the vector's. */
+START_TEST(rows_at_once) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 0; n <= 150; n++)
+            for (int64_t rows = 0; rows <= 35; rows += n % 3 + 5) {
+                array x = filled(t, rows * n, -1, 1), y = output(t, rows), one = output(t, rows);
+                if (rows * n > 40) put(t, x.p, 40, NAN);
+                t.k->sum_rows(rows, n, x.p, y.p);
+                for (int64_t r = 0; r < rows; r++) t.k->sum(n, 1, at(t, x.p, r * n), 1, at(t, one.p, r));
+                for (int64_t r = 0; r < rows; r++)
+                    EXPECT(isnan(get(t, y.p, r)) ? isnan(get(t, one.p, r)) : get(t, y.p, r) == get(t, one.p, r), "%s sum %d x %d", t.isa, (int)rows, (int)n);
+                t.k->max_rows(rows, n, x.p, y.p);
+                for (int64_t r = 0; r < rows; r++) t.k->max(n, 1, at(t, x.p, r * n), 1, at(t, one.p, r));
+                for (int64_t r = 0; r < rows; r++)
+                    EXPECT(isnan(get(t, y.p, r)) ? isnan(get(t, one.p, r)) : get(t, y.p, r) == get(t, one.p, r), "%s max %d x %d", t.isa, (int)rows, (int)n);
+                release(x, "x"), release(y, "rows at once"), release(one, "one row");
+            }
+}
+END_TEST
+
 /* ---- softmax and its relatives ---- */
 
 static wide sum_exp(table t, const void *x, int64_t n, const bool *keep, wide *max) {
@@ -353,6 +374,7 @@ int main(void) {
     Suite *suite = suite_create("kernels of rows");
     TCase *tcase = tcase_create("rows");
     tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, rows_at_once);
     tcase_add_test(tcase, sum_of_bad_condition);
     tcase_add_test(tcase, reductions);
     tcase_add_test(tcase, finds_nan);

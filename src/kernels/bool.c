@@ -15,7 +15,9 @@ static inline bool is_or(bool a, bool b) { return a | b; }
 static void logical_and(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { compare(n, a, sa, b, sb, y, is_and); }
 static void logical_or(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { compare(n, a, sa, b, sb, y, is_or); }
 static void logical_not(int64_t n, const void *x, void *y) {
-    for (int64_t i = 0; i < n; i++) ((bool *)y)[i] = !((const bool *)x)[i];
+    const unsigned char *from = x;   /* bytes: of bool the compiler makes no vectors */
+    unsigned char *to = y;
+    for (int64_t i = 0; i < n; i++) to[i] = from[i] ^ 1;
 }
 
 /* How many are true. */

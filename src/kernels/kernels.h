@@ -102,6 +102,7 @@ typedef struct ct_kernels {
     void (*cast[4])(int64_t n, const void *x, void *y);   /* from this dtype to the ct_dtype of the index, as in C; to bool: != 0 */
 
     /* ---- reductions; sums keep the error of a pairwise sum or better ---- */
+    void (*sum_rows)(int64_t rows, int64_t n, const void *x, void *y), (*max_rows)(int64_t rows, int64_t n, const void *x, void *y);   /* short rows */
     ct_reduce *sum;      /* of bool: the count of true, int64_t */
     ct_reduce *max;      /* n >= 1; NaN wins */
     ct_reduce *argmax;   /* n >= 1; int64_t; the first of equals; the first NaN wins */

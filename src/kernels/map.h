@@ -3,6 +3,7 @@
 #ifndef CT_MAP_H
 #define CT_MAP_H
 
+#include "double.h"
 #include "vmath.h"
 
 INLINE void map(int64_t n, const void *x, void *y, vec (*f)(vec)) {
@@ -134,26 +135,62 @@ INLINE vec v_shift(vec x, vec a) { return x + a; }
 INLINE vec v_square(vec x) { return x * x; }
 INLINE vec v_cube(vec x) { return x * x * x; }
 INLINE vec v_inverse(vec x) { return REAL(1.0) / x; }
+INLINE vec v_one(vec x) { (void)x; return splat(1); }
 
 static void map_scale(int64_t n, const void *x, double a, void *y) { map_scalar(n, x, (real)a, y, v_scale); }
 static void map_add_scalar(int64_t n, const void *x, double a, void *y) { map_scalar(n, x, (real)a, y, v_shift); }
 
+/* y[i] = scale x[i]^e, or times g[i]. In f32 what is positive and normal goes through f64's logarithm and exponential. */
+INLINE void powers(int64_t n, const real *x, double e, double scale, const real *g, real *y) {
+    enum { CHUNK = 32 };
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        const int count = n - at < CHUNK ? (int)(n - at) : CHUNK;
+        double power[CHUNK];
+        bool plain = sizeof(real) == 4 && fabs(e) < 1e6;
+        if (plain) {
+            int odd = 0;
+            for (int i = 0; i < CHUNK; i++) power[i] = i < count ? (double)x[at + i] : 1;
+            for (int i = 0; i < CHUNK; i++) odd |= !(power[i] >= (double)FLT_MIN && power[i] <= (double)FLT_MAX);
+            plain = !odd;
+        }
+        if (plain) {
+            for (int i = 0; i < CHUNK; i++) {
+                const double t = e * double_log_2(power[i]), low = t < -1000 ? -1000 : t;
+                power[i] = double_exp2(low > 1000 ? 1000 : low);
+            }
+        } else {
+            for (int i = 0; i < count; i++) power[i] = pow((double)x[at + i], e);
+        }
+        if (g) for (int i = 0; i < count; i++) y[at + i] = g[at + i] * (real)(scale * power[i]);
+        else for (int i = 0; i < count; i++) y[at + i] = (real)(scale * power[i]);
+    }
+}
+
 static void map_pow(int64_t n, const void *x, double e, void *y) {
-    if (e == 2.0) map(n, x, y, v_square);
+    if (e == 0.0) map(n, x, y, v_one);
+    else if (e == 2.0) map(n, x, y, v_square);
     else if (e == 3.0) map(n, x, y, v_cube);
     else if (e == -1.0) map(n, x, y, v_inverse);
     else if (e == 0.5) map(n, x, y, v_sqrt);
-    else for (int64_t i = 0; i < n; i++) ((real *)y)[i] = (real)pow(((const real *)x)[i], e);
+    else powers(n, x, e, 1, NULL, y);
 }
 
+INLINE vec d_none(vec x, vec g) { (void)x; (void)g; return splat(0); }
 INLINE vec d_square(vec x, vec g) { return REAL(2.0) * x * g; }
 INLINE vec d_cube(vec x, vec g) { return REAL(3.0) * x * x * g; }
+INLINE vec d_inverse(vec x, vec g) {
+    const vec y = REAL(1.0) / x;
+    return -g * y * y;
+}
+INLINE vec d_root(vec x, vec g) { return g * (REAL(0.5) / v_sqrt(x)); }
 
 static void pow_backward(int64_t n, const void *x, double e, const void *g, void *dx) {
-    if (e == 2.0) map_backward(n, x, g, dx, d_square);
+    if (e == 0.0) map_backward(n, x, g, dx, d_none);
+    else if (e == 2.0) map_backward(n, x, g, dx, d_square);
     else if (e == 3.0) map_backward(n, x, g, dx, d_cube);
-    else for (int64_t i = 0; i < n; i++)
-        ((real *)dx)[i] = e == 0.0 ? 0 : ((const real *)g)[i] * (real)(e * pow(((const real *)x)[i], e - 1.0));
+    else if (e == -1.0) map_backward(n, x, g, dx, d_inverse);
+    else if (e == 0.5) map_backward(n, x, g, dx, d_root);
+    else powers(n, x, e - 1, e, g, dx);
 }
 
 #endif

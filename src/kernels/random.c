@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "double.h"
 #include "philox.h"
 #include "simd.h"
 
@@ -77,12 +78,14 @@ static void normal(int64_t n, int64_t start, ct_random r, double mean, double st
     for (part p = {0}; next_part(&p, n, start, GROUP64);) {
         group_words(r, p.group, word);
         for (int b = 0; b < PHILOX_BLOCKS; b++) {
-            const double radius = std * sqrt(-2 * log(1 - unit64(word[0][b], word[1][b])));
-            const double angle = 6.283185307179586 * unit64(word[2][b], word[3][b]);
-            value[b] = mean + radius * cos(angle);
-            value[b + PHILOX_BLOCKS] = mean + radius * sin(angle);
+            const double radius = std * sqrt(-2 * double_log_e(1 - unit64(word[0][b], word[1][b])));
+            double cosine, sine;
+            double_turn(unit64(word[2][b], word[3][b]), &cosine, &sine);
+            value[b] = mean + radius * cosine;
+            value[b + PHILOX_BLOCKS] = mean + radius * sine;
         }
-        for (int64_t k = p.from; k < p.to; k++) y[p.at + k - p.from] = (real)value[k];
+        if (p.to - p.from == GROUP64) for (int k = 0; k < GROUP64; k++) y[p.at + k] = (real)value[k];
+        else for (int64_t k = p.from; k < p.to; k++) y[p.at + k - p.from] = (real)value[k];
     }
 }
 

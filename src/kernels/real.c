@@ -57,7 +57,7 @@ const ct_kernels CT_TABLE = {
     .scale = map_scale, .add_scalar = map_add_scalar, .pow = map_pow, .pow_backward = pow_backward,
     .where = data_where, .fill = data_fill, .arange = arange, .axpy = axpy, .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
-    .sum = reduce_sum, .max = reduce_max, .argmax = reduce_argmax, .max_backward = max_backward,
+    .sum_rows = reduce_sum_rows, .max_rows = reduce_max_rows, .sum = reduce_sum, .max = reduce_max, .argmax = reduce_argmax, .max_backward = max_backward,
     .sum_squares = sum_squares, .has_nan = has_nan,
     .softmax = softmax, .log_softmax = log_softmax, .softmax_backward = softmax_backward, .log_softmax_backward = log_softmax_backward,
     .masked_softmax = masked_softmax, .logsumexp = logsumexp, .logsumexp_backward = logsumexp_backward,

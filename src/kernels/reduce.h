@@ -36,6 +36,24 @@ static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, 
     }
 }
 
+/* Rows one behind the other, as many at once as there are lanes: the same bits as one by one. */
+static void reduce_sum_rows(int64_t rows, int64_t n, const void *x, void *y) {
+    const real *from = x;
+    for (int64_t r = 0; r < rows; r += LANES) {
+        vec part[LANES] = {{0}};
+        for (int l = 0; l < LANES && r + l < rows; l++) part[l] = sum_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
+        store_part((real *)y + r, fold_rows(part, v_plus), rows - r);
+    }
+}
+static void reduce_max_rows(int64_t rows, int64_t n, const void *x, void *y) {
+    const real *from = x;
+    for (int64_t r = 0; r < rows; r += LANES) {
+        vec part[LANES] = {{0}};
+        for (int l = 0; l < LANES && r + l < rows; l++) part[l] = max_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
+        store_part((real *)y + r, fold_rows(part, v_max), rows - r);
+    }
+}
+
 INLINE bool same(real a, real b) { return a == b || (a != a && b != b); }
 INLINE ivec v_same(vec a, vec b) { return (a == b) | ((a != a) & (b != b)); }
 
