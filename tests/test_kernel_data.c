@@ -121,6 +121,21 @@ START_TEST(copies) {
 }
 END_TEST
 
+/* Many rows at once: the bits of each alone, of every length around the vector's. */
+START_TEST(rows_at_once) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 0; n <= 150; n++)
+            for (int64_t rows = n % 2, most = n / 2 % 2; rows <= 35; rows += n % 3 + 5, most = !most) {
+                array x = filled(t, rows * n, -1, 1), y = output(t, rows), one = output(t, rows);
+                (most ? t.k->max_rows : t.k->sum_rows)(rows, n, x.p, y.p);
+                for (int64_t r = 0; r < rows; r++) (most ? t.k->max : t.k->sum)(n, 1, at(t, x.p, r * n), 1, at(t, one.p, r));
+                EXPECT(memcmp(y.p, one.p, y.bytes) == 0, "%s %s of %d x %d", t.isa, most ? "max" : "sum", (int)rows, (int)n);
+                release(x, "x"), release(y, "rows at once"), release(one, "one row");
+            }
+}
+END_TEST
+
 /* ---- i64 and bool ---- */
 
 START_TEST(wraps) {
@@ -275,6 +290,7 @@ int main(void) {
     tcase_add_test(tcase, fills);
     tcase_add_test(tcase, casts);
     tcase_add_test(tcase, copies);
+    tcase_add_test(tcase, rows_at_once);
     tcase_add_test(tcase, wraps);
     tcase_add_test(tcase, logic);
     tcase_add_test(tcase, adam_steps);

@@ -111,27 +111,6 @@ START_TEST(finds_nan) {
 }
 END_TEST
 
-/* Many rows at once: the bits of each alone, of every length around the vector's. */
-START_TEST(rows_at_once) {
-    table t;
-    for (int i = 0; table_at(i, &t); i++)
-        for (int64_t n = 0; n <= 150; n++)
-            for (int64_t rows = 0; rows <= 35; rows += n % 3 + 5) {
-                array x = filled(t, rows * n, -1, 1), y = output(t, rows), one = output(t, rows);
-                if (rows * n > 40) put(t, x.p, 40, NAN);
-                t.k->sum_rows(rows, n, x.p, y.p);
-                for (int64_t r = 0; r < rows; r++) t.k->sum(n, 1, at(t, x.p, r * n), 1, at(t, one.p, r));
-                for (int64_t r = 0; r < rows; r++)
-                    EXPECT(isnan(get(t, y.p, r)) ? isnan(get(t, one.p, r)) : get(t, y.p, r) == get(t, one.p, r), "%s sum %d x %d", t.isa, (int)rows, (int)n);
-                t.k->max_rows(rows, n, x.p, y.p);
-                for (int64_t r = 0; r < rows; r++) t.k->max(n, 1, at(t, x.p, r * n), 1, at(t, one.p, r));
-                for (int64_t r = 0; r < rows; r++)
-                    EXPECT(isnan(get(t, y.p, r)) ? isnan(get(t, one.p, r)) : get(t, y.p, r) == get(t, one.p, r), "%s max %d x %d", t.isa, (int)rows, (int)n);
-                release(x, "x"), release(y, "rows at once"), release(one, "one row");
-            }
-}
-END_TEST
-
 /* ---- softmax and its relatives ---- */
 
 static wide sum_exp(table t, const void *x, int64_t n, const bool *keep, wide *max) {
@@ -184,6 +163,31 @@ START_TEST(softmaxes) {
             release(x, "x"), release(y, "softmax"), release(z, "log_softmax"), release(g, "g"), release(dx, "dx");
             release(one, "logsumexp");
         }
+}
+END_TEST
+
+/* Columns are rows that lie across. */
+START_TEST(softmax_of_columns) {
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 1; n <= 40; n += 3)
+            for (int64_t inner = 1; inner <= 90; inner += 11) {
+                array x = filled(t, n * inner, -5, 5), g = filled(t, n * inner, -1, 1), y = output(t, n * inner), dx = output(t, n * inner);
+                array row = filled(t, n, 0, 0), z = output(t, n), dz = output(t, n);
+                t.k->softmax_columns(n, inner, x.p, inner, y.p);
+                t.k->softmax_columns_backward(n, inner, y.p, g.p, inner, dx.p);
+                for (int64_t j = 0; j < inner; j++) {
+                    for (int64_t r = 0; r < n; r++) put(t, row.p, r, get(t, x.p, r * inner + j));
+                    t.k->softmax(n, row.p, z.p);
+                    for (int64_t r = 0; r < n; r++) put(t, row.p, r, get(t, g.p, r * inner + j));
+                    t.k->softmax_backward(n, z.p, row.p, dz.p);
+                    for (int64_t r = 0; r < n; r++) {
+                        near(t, "softmax of columns", n, get(t, y.p, r * inner + j), (wide)get(t, z.p, r), 0, 8);
+                        near(t, "softmax of columns, backward", n, get(t, dx.p, r * inner + j), (wide)get(t, dz.p, r), get(t, z.p, r), 16);
+                    }
+                }
+                release(x, "x"), release(g, "g"), release(y, "y"), release(dx, "dx"), release(row, "row"), release(z, "z"), release(dz, "dz");
+            }
 }
 END_TEST
 
@@ -374,11 +378,11 @@ int main(void) {
     Suite *suite = suite_create("kernels of rows");
     TCase *tcase = tcase_create("rows");
     tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, rows_at_once);
     tcase_add_test(tcase, sum_of_bad_condition);
     tcase_add_test(tcase, reductions);
     tcase_add_test(tcase, finds_nan);
     tcase_add_test(tcase, softmaxes);
+    tcase_add_test(tcase, softmax_of_columns);
     tcase_add_test(tcase, softmax_of_infinities);
     tcase_add_test(tcase, masked);
     tcase_add_test(tcase, loss);

@@ -113,6 +113,9 @@ typedef struct ct_kernels {
 
     /* ---- one row of length n ---- */
     ct_map *softmax, *log_softmax;                                     /* a row of all -inf gives NaN, as torch */
+    /* the same of columns: element i of column j is at i stride + j, j < inner */
+    void (*softmax_columns)(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
+    void (*softmax_columns_backward)(int64_t n, int64_t inner, const void *y, const void *g, int64_t stride, void *dx);
     ct_map_backward *softmax_backward, *log_softmax_backward;          /* from y: y (g - <g, y>);  g - e^y sum g */
     void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);   /* sk 0 or 1; nothing kept, or all -inf: zeros.
                                                                                                   x is not read where keep is false */

@@ -59,7 +59,7 @@ const ct_kernels CT_TABLE = {
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
     .sum_rows = reduce_sum_rows, .max_rows = reduce_max_rows, .sum = reduce_sum, .max = reduce_max, .argmax = reduce_argmax, .max_backward = max_backward,
     .sum_squares = sum_squares, .has_nan = has_nan,
-    .softmax = softmax, .log_softmax = log_softmax, .softmax_backward = softmax_backward, .log_softmax_backward = log_softmax_backward,
+    .softmax_columns = softmax_columns, .softmax_columns_backward = softmax_columns_backward, .softmax = softmax, .log_softmax = log_softmax, .softmax_backward = softmax_backward, .log_softmax_backward = log_softmax_backward,
     .masked_softmax = masked_softmax, .logsumexp = logsumexp, .logsumexp_backward = logsumexp_backward,
     .layer_norm = layer_norm, .layer_norm_backward = layer_norm_backward, .rms_norm = rms_norm, .rms_norm_backward = rms_norm_backward,
     .cross_entropy = cross_entropy, .cross_entropy_backward = cross_entropy_backward, .rope = rope,

@@ -11,18 +11,43 @@ INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; retu
 
 /* log sum e^(x - max), max being x's. The largest terms, which are 1, are counted, and one of them is left to log1p: the loss of a sure
  * prediction keeps its digits. */
-INLINE vec t_largest(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a == t->s, splat(1)); }
-INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a != t->s, v_exp(a - t->s)); }
+INLINE triple t_largest_and_rest(vec a, vec b, vec c, const terms *t) {
+    const ivec largest = a == t->s;
+    (void)b, (void)c;
+    return (triple){{keep(largest, splat(1)), keep(~largest, v_exp(a - t->s))}};
+}
 static double log_sum(int64_t n, const real *x, real *max) {
+    double sum[3];
     *max = row_max(n, x);
     if (isnan(*max) || isinf(*max)) return NAN;
-    const terms t = {.a = x, .s = splat(*max)};
-    return log1p((double)sum_terms(n, &t, t_largest) - 1 + (double)sum_terms(n, &t, t_exp_smaller));
+    sum_triples(2, n, &(terms){.a = x, .s = splat(*max)}, t_largest_and_rest, sum);
+    return log1p(sum[0] - 1 + sum[1]);
 }
 
 static void softmax(int64_t n, const void *x, void *y) {
     row(n, &(terms){.a = x, .s = splat(row_max(n, x))}, y, t_exp);
     row(n, &(terms){.a = y, .s = splat(1 / row_sum(n, y))}, y, t_scale);
+}
+
+/* The columns of n rows, which are stride apart. */
+static void softmax_columns(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
+    for (int64_t j = 0; j < inner; j += QUAD) {
+        const real *from = (const real *)x + j;
+        real *to = (real *)y + j;
+        const int64_t width = inner - j < QUAD ? inner - j : QUAD;
+        for (int64_t k = 0; k < width; k += LANES) {
+            vec top = load_part(from + k, width - k);
+            for (int64_t i = 1; i < n; i++) top = v_max(top, load_part(from + i * stride + k, width - k));
+            for (int64_t i = 0; i < n; i++) store_part(to + i * stride + k, v_exp(load_part(from + i * stride + k, width - k) - top), width - k);
+        }
+        const quad sum = sum_quads(n, stride, width, &(terms){.a = to}, t_a);
+        const vec scale[4] = {1 / sum.v0, 1 / sum.v1, 1 / sum.v2, 1 / sum.v3};
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < width; k += LANES) {
+                real *at = to + i * stride + k;
+                store_part(at, load_part(at, width - k) * scale[k / LANES], width - k);
+            }
+    }
 }
 
 /* y (g - <g, y>) */
@@ -31,6 +56,21 @@ static void softmax_backward(int64_t n, const void *y, const void *g, void *dx) 
     terms t = {.a = y, .b = g};
     t.s = splat(sum_terms(n, &t, t_dot));
     row(n, &t, dx, t_softmax_backward);
+}
+
+static void softmax_columns_backward(int64_t n, int64_t inner, const void *y, const void *g, int64_t stride, void *dx) {
+    for (int64_t j = 0; j < inner; j += QUAD) {
+        const terms t = {.a = (const real *)y + j, .b = (const real *)g + j};
+        real *to = (real *)dx + j;
+        const int64_t width = inner - j < QUAD ? inner - j : QUAD;
+        const quad sum = sum_quads(n, stride, width, &t, t_dot);
+        const vec dot[4] = {sum.v0, sum.v1, sum.v2, sum.v3};
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < width; k += LANES) {
+                const int64_t at = i * stride + k;
+                store_part(to + at, load_part(t.a + at, width - k) * (load_part(t.b + at, width - k) - dot[k / LANES]), width - k);
+            }
+    }
 }
 
 static void log_softmax(int64_t n, const void *x, void *y) {
