@@ -32,14 +32,14 @@ ct_tensor *op_loss_total(const ct_call *c, const ct_tensor *losses, double weigh
 static void each_row(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const ct_loss_rows *a = arg;
-    for (int64_t r = begin; r < end; r++) {
+    const size_t first = (size_t)begin * a->size;
+    if (a->loss)
+        a->k->cross_entropy(end - begin, a->classes, a->x + first * (size_t)a->classes, a->target + begin, a->smoothing, a->loss + first, a->lse + first);
+    for (int64_t r = begin; a->dx && r < end; r++) {
         const size_t one = (size_t)r * a->size, row = one * (size_t)a->classes;
         const bool counts = a->target[r] != CT_IGNORED;
-        if (a->loss && counts) a->k->cross_entropy(a->classes, a->x + row, a->target[r], a->smoothing, a->loss + one, a->lse + one);
-        if (a->loss && !counts) a->k->fill(1, 0, a->loss + one), a->k->fill(1, 0, a->lse + one);
-        if (a->dx && counts)
-            a->k->cross_entropy_backward(a->classes, a->x + row, a->target[r], a->smoothing, a->lse + one, a->scale, a->dx + row);
-        if (a->dx && !counts) a->k->fill(a->classes, 0, a->dx + row);
+        if (counts) a->k->cross_entropy_backward(a->classes, a->x + row, a->target[r], a->smoothing, a->lse + one, a->scale, a->dx + row);
+        else a->k->fill(a->classes, 0, a->dx + row);
     }
 }
 

@@ -277,7 +277,7 @@ START_TEST(loss) {
             for (int64_t j = 0; j < n; j++) mean += ((wide)get(t, x.p, j) - max) / n;
             for (int64_t j = 0; j < n; j++) rest += j == target ? 0 : expl((wide)get(t, x.p, j) - max);
             const wide own = (wide)get(t, x.p, target) - max, log_sum = own == 0 ? log1pl(rest) : logl(sum);
-            t.k->cross_entropy(n, x.p, target, smoothing, one.p, lse.p);
+            t.k->cross_entropy(1, n, x.p, &target, smoothing, one.p, lse.p);
             const wide want_loss = log_sum - (1 - (wide)smoothing) * own - (wide)smoothing * mean;
             near(t, "cross_entropy", n, get(t, one.p, 0), want_loss, smoothing * 50, 40);
             near(t, "its lse", n, get(t, lse.p, 0), max + logl(sum), 0, 1);

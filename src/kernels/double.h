@@ -38,6 +38,12 @@ static inline double double_log_2(double x) {
     return p.n + p.log_m * 1.4426950408889634074;
 }
 
+/* log (1 + x), x >= 0: what rounding takes from 1 + x is made good */
+static inline double double_log_1p(double x) {
+    const double u = 1 + x;
+    return double_log_e(u) + (x - (u - 1)) / u;
+}
+
 /* 2^x, |x| <= 1022 */
 static inline double double_exp2(double x) {
     const double shifted = x + 0x1.8p52, n = shifted - 0x1.8p52, r = (x - n) * 0.69314718055994530942;

@@ -127,8 +127,8 @@ typedef struct ct_kernels {
     void (*layer_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd, void *dx, void *gx);
     void (*rms_norm)(int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
     void (*rms_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *rstd, void *dx, void *gx);
-    /* loss = lse - (1 - s) x[target] - s mean(x); lse is one value */
-    void (*cross_entropy)(int64_t n, const void *x, int64_t target, double smoothing, void *loss, void *lse);
+    /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), and lse; 0 where the target is negative */
+    void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *lse);
     /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
     void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing, const void *lse, double scale, void *dx);
     /* pairs (j, j + n/2) or interleaved (2j, 2j + 1) turned by the angle whose cos and sin are given, n/2 each; sign -1 turns back */

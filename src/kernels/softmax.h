@@ -2,6 +2,7 @@
 #ifndef CT_SOFTMAX_H
 #define CT_SOFTMAX_H
 
+#include "double.h"
 #include "reduce.h"
 #include "vmath.h"
 
@@ -11,17 +12,13 @@ INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; retu
 
 /* log sum e^(x - max), max being x's. The largest terms, which are 1, are counted, and one of them is left to log1p: the loss of a sure
  * prediction keeps its digits. */
-INLINE triple t_largest_and_rest(vec a, vec b, vec c, const terms *t) {
-    const ivec largest = a == t->s;
-    (void)b, (void)c;
-    return (triple){{keep(largest, splat(1)), keep(~largest, v_exp(a - t->s))}};
-}
+INLINE vec t_largest(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a == t->s, splat(1)); }
+INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a != t->s, v_exp(a - t->s)); }
 static double log_sum(int64_t n, const real *x, real *max) {
-    double sum[3];
     *max = row_max(n, x);
     if (isnan(*max) || isinf(*max)) return NAN;
-    sum_triples(2, n, &(terms){.a = x, .s = splat(*max)}, t_largest_and_rest, sum);
-    return log1p(sum[0] - 1 + sum[1]);
+    const terms t = {.a = x, .s = splat(*max)};
+    return double_log_1p((double)sum_terms(n, &t, t_largest) - 1 + (double)sum_terms(n, &t, t_exp_smaller));
 }
 
 static void softmax(int64_t n, const void *x, void *y) {
@@ -127,14 +124,32 @@ static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t s
 /* loss = lse - (1 - s) x[target] - s mean(x), with lse = m + log sum e^(x - m):
  *        log sum e^(x - m) + (1 - s) (m - x[target]) + s mean(m - x), where large logits do not cancel */
 INLINE vec t_below(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return t->s - a; }
-static void cross_entropy(int64_t n, const void *x, int64_t target, double smoothing, void *loss, void *lse) {
+static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *lse) {
     const real *from = x;
-    real max;
-    const double sum = log_sum(n, from, &max);
-    double y = sum + (1 - smoothing) * ((double)max - from[target]);
-    if (smoothing != 0) y += smoothing * (double)sum_terms(n, &(terms){.a = from, .s = splat(max)}, t_below) / (double)n;
-    *(real *)loss = (real)y;
-    *(real *)lse = (real)(max + sum);
+    real *losses = loss, *norms = lse;
+    for (int64_t r = 0; r < rows; r += LANES) {   /* as many rows as there are lanes: their maxima and sums together */
+        const int count = rows - r < LANES ? (int)(rows - r) : LANES;
+        vec part[LANES] = {{0}}, rest[LANES] = {{0}}, below[LANES] = {{0}};
+        for (int l = 0; l < count; l++) part[l] = max_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
+        const vec top = fold_rows(part, v_max);
+        for (int l = 0; l < count; l++) {
+            const terms t = {.a = from + (r + l) * n, .s = splat(top[l])};
+            part[l] = sum_vector(n, &t, t_largest);
+            rest[l] = sum_vector(n, &t, t_exp_smaller);
+            if (smoothing != 0) below[l] = sum_vector(n, &t, t_below);
+        }
+        const vec largest = fold_rows(part, v_plus), smaller = fold_rows(rest, v_plus), under = fold_rows(below, v_plus);
+        double sum[LANES];
+        for (int l = 0; l < LANES; l++) sum[l] = double_log_1p((double)largest[l] - 1 + (double)smaller[l]);
+        for (int l = 0; l < count; l++) {
+            const double max = (double)top[l];
+            const bool counts = target[r + l] >= 0;
+            if (!(fabs(max) <= (sizeof(real) == 4 ? (double)FLT_MAX : DBL_MAX))) sum[l] = NAN;
+            const double y = counts ? sum[l] + (1 - smoothing) * (max - (double)from[(r + l) * n + target[r + l]]) : 0;
+            losses[r + l] = (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n : y);
+            norms[r + l] = (real)(counts ? max + sum[l] : 0);
+        }
+    }
 }
 
 /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
