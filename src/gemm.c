@@ -20,7 +20,7 @@ enum {
     DEPTH = 4,           /* slices of them, at most */
     PACK_PANELS = 8,     /* of A, a piece of work */
     NEAR_B = 1 << 20,    /* B in place: the bytes that its rows span, at most */
-    NEAR_A = 64 << 10,   /* A in place though its rows are not dense: the bytes that a slice's columns span, at most */
+    NEAR_A = 320 << 10,  /* A in place though its rows are not dense: the bytes that a slice's columns span, at most */
 };
 static const double PIECE_COST = 1 << 20;   /* of a piece of work at least, in multiplications: some 12 us */
 

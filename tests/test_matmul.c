@@ -1,0 +1,164 @@
+/* matmul and linear on views and broadcasts, values and gradients, against sums over every index; what they refuse. */
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include <cotangent/cotangent.h>
+
+#include "../src/context.h"
+
+#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+
+/* The element of an f64 tensor that stands at this index of 8 dims: the last ones are its own, and those of size 1 repeat. */
+static double *element(ct_tensor *x, const int64_t *index) {
+    int64_t offset = 0;
+    for (int d = 0; d < ct_ndim(x); d++) offset += (ct_dim(x, d) == 1 ? 0 : index[8 - ct_ndim(x) + d]) * x->stride[d];
+    return (double *)x->data + offset;
+}
+static double at(ct_tensor *x, const int64_t *index) { return *element(x, index); }
+
+/* The product and both gradients against sums over every index. */
+
+static void check_matmul(ct_tensor *a, ct_tensor *b) {
+    ct_tensor *c = ct_matmul(a, b);
+    ck_assert_msg(c, "%s", ct_error_message(ct_context_of(a)));
+    const int64_t m = ct_dim(a, -2), n = ct_dim(b, -1), k = ct_dim(a, -1);
+    ct_tensor *da = ct_zeros(ct_context_of(a), CT_F64, ct_shape_of(a)), *db = ct_zeros(ct_context_of(a), CT_F64, ct_shape_of(b));
+    ct_tensor *g = ct_randn(ct_context_of(a), CT_F64, ct_shape_of(c));
+    for (int64_t e = 0; e < ct_numel(c) / (m * n); e++) {
+        int64_t index[8] = {0}, rest = e;
+        for (int d = ct_ndim(c) - 3; d >= 0; d--) {
+            index[8 - ct_ndim(c) + d] = rest % ct_dim(c, d);
+            rest /= ct_dim(c, d);
+        }
+        for (int64_t i = 0; i < m; i++) {
+            for (int64_t j = 0; j < n; j++) {
+                double sum = 0, gij;
+                index[6] = i, index[7] = j;
+                gij = at(g, index);
+                for (int64_t q = 0; q < k; q++) {
+                    int64_t ia[8], ib[8];
+                    memcpy(ia, index, sizeof ia);
+                    memcpy(ib, index, sizeof ib);
+                    ia[7] = q, ib[6] = q;
+                    sum += at(a, ia) * at(b, ib);
+                    *element(da, ia) += gij * at(b, ib);
+                    *element(db, ib) += gij * at(a, ia);
+                }
+                ck_assert(fabs(sum - at(c, index)) < 1e-12);
+            }
+        }
+    }
+    ck_assert(ct_backward_with(&c, &g, 1, (ct_backward_opts){0}));
+    for (int i = 0; i < 2; i++) {
+        ct_tensor *want = i ? db : da, *got = ct_grad(i ? b : a);
+        ck_assert(got != NULL);
+        for (int64_t e = 0; e < ct_numel(want); e++) ck_assert(fabs(((double *)got->data)[e] - ((double *)want->data)[e]) < 1e-11);
+    }
+}
+
+/* A view of a fresh leaf with its dims in another order, of that shape; the gradient of the view is kept. */
+static ct_tensor *permuted(ct_context *context, ct_shape shape, ct_shape order) {
+    ct_shape stored = shape;
+    for (int d = 0; d < shape.ndim; d++) stored.dim[order.dim[d]] = shape.dim[d];
+    return ct_retain_grad(ct_permute(ct_set_requires_grad(ct_randn(context, CT_F64, stored), true), order));
+}
+
+START_TEST(matmul_of_views) {
+    ct_context *context = ct_context_new((ct_context_opts){.threads = 2});
+    static const int order[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 3, 2}, {3, 2, 1, 0}, {2, 3, 0, 1}};
+    static const int64_t shape[][2][4] = {
+        {{2, 3, 5, 4}, {2, 3, 4, 6}}, {{2, 3, 5, 4}, {1, 3, 4, 6}}, {{2, 1, 5, 4}, {2, 3, 4, 6}}, {{2, 3, 5, 4}, {1, 1, 4, 6}},
+        {{1, 3, 5, 4}, {2, 1, 4, 6}}, {{1, 1, 5, 4}, {2, 3, 4, 6}}, {{2, 3, 1, 4}, {1, 3, 4, 6}}, {{2, 3, 5, 1}, {2, 1, 1, 6}},
+        {{2, 3, 5, 4}, {2, 3, 4, 1}}, {{3, 2, 1, 4}, {3, 1, 4, 1}}};
+    for (int s = 0; s < COUNT(shape); s++) {
+        for (int o = 0; o < COUNT(order) * COUNT(order); o++) {
+            ct_scope scope = ct_scope_open(context);
+            ct_shape x = {4, {0}}, y = x, ox = x, oy = x;
+            for (int d = 0; d < 4; d++) {
+                x.dim[d] = shape[s][0][d], y.dim[d] = shape[s][1][d];
+                ox.dim[d] = order[o % COUNT(order)][d], oy.dim[d] = order[o / COUNT(order)][d];
+            }
+            check_matmul(permuted(context, x, ox), permuted(context, y, oy));
+            ct_scope_close(scope);
+        }
+    }
+    ct_context_free(context);
+}
+END_TEST
+
+/* The bias comes to every element once, however the dims of x join: views, x that repeats, one feature, rows of one. */
+START_TEST(bias_of_views) {
+    ct_context *context = ct_context_new((ct_context_opts){.threads = 2});
+    static const int order[][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}, {1, 0, 3, 2}, {3, 2, 1, 0}, {2, 3, 0, 1}};
+    static const int64_t shape[][4] = {{2, 3, 5, 4}, {2, 3, 1, 4}, {1, 1, 1, 4}, {2, 1, 5, 1}, {2, 3, 5, 0}, {2, 0, 5, 4}};
+    for (int s = 0; s < COUNT(shape) * COUNT(order); s++) {
+        for (int repeat = 0; repeat < 2; repeat++) {
+            for (int64_t out = 1; out <= 70; out += 69) {
+                ct_scope scope = ct_scope_open_no_grad(context);
+                ct_shape of_x = {4, {0}}, order_x = of_x;
+                for (int d = 0; d < 4; d++) of_x.dim[d] = shape[s / COUNT(order)][d], order_x.dim[d] = order[s % COUNT(order)][d];
+                ct_shape stored = of_x;
+                for (int d = 0; d < 4; d++) stored.dim[order_x.dim[d]] = of_x.dim[d];
+                ct_tensor *x = ct_permute(ct_randn(context, CT_F64, stored), order_x);
+                if (repeat) x = ct_expand(ct_narrow(x, 1, 0, of_x.dim[1] > 0), of_x);
+                ct_tensor *w = ct_randn(context, CT_F64, CT_SHAPE(out, of_x.dim[3])), *b = ct_randn(context, CT_F64, CT_SHAPE(out));
+                ct_tensor *got = ct_linear(x, w, b), *want = ct_add(ct_matmul(x, ct_transpose(w, 0, 1)), b);
+                ck_assert_msg(got && want, "%s", ct_error_message(context));
+                for (int64_t i = 0; i < ct_numel(want); i++) ck_assert(fabs(ct_data_f64(got)[i] - ct_data_f64(want)[i]) < 1e-12);
+                ct_scope_close(scope);
+            }
+        }
+    }
+    ct_context_free(context);
+}
+END_TEST
+
+static void refused(ct_context *context, ct_tensor *out, ct_status status, const char *message) {
+    ck_assert(out == NULL);
+    ck_assert_int_eq(ct_error(context), status);
+    ck_assert_str_eq(ct_error_message(context), message);
+    ct_error_clear(context);
+}
+
+START_TEST(refusals) {
+    ct_context *context = ct_context_new((ct_context_opts){.threads = 1});
+#define ZEROS(...) ct_zeros(context, CT_F32, CT_SHAPE(__VA_ARGS__))
+    refused(context, ct_matmul(ZEROS(2, 10, 512), ZEROS(256, 64)), CT_ERR_SHAPE, "matmul: inner sizes differ: (2, 10, 512) @ (256, 64)");
+    refused(context, ct_matmul(ZEROS(3), ZEROS(4)), CT_ERR_SHAPE, "matmul: inner sizes differ: (3) @ (4)");
+    refused(context, ct_matmul(ZEROS(2, 3, 4), ZEROS(3, 4, 5)), CT_ERR_SHAPE, "matmul: batch dims do not broadcast: (2, 3, 4) @ (3, 4, 5)");
+    refused(context, ct_matmul(ZEROS(2, 3), ct_zeros(context, CT_F32, CT_SCALAR)), CT_ERR_SHAPE,
+            "matmul: a scalar has no inner size: (2, 3) @ ()");
+    refused(context, ct_linear(ZEROS(2, 10), ZEROS(4, 5), NULL), CT_ERR_SHAPE, "linear: inner sizes differ: (2, 10) with weight (4, 5)");
+    refused(context, ct_linear(ZEROS(2, 5), ZEROS(4, 5), ZEROS(5)), CT_ERR_SHAPE, "linear: bias (5) does not fit weight (4, 5)");
+    refused(context, ct_linear(ZEROS(2, 5), ZEROS(5), NULL), CT_ERR_SHAPE, "linear: weight must be (out, in), not (5)");
+    refused(context, ct_linear(ZEROS(2, 5), NULL, NULL), CT_ERR_ARGUMENT, "linear: weight is NULL");
+    refused(context, ct_activated_linear(ZEROS(2, 5), CT_GELU, NULL, NULL, NULL), CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
+    refused(context, ct_activated_linear(ZEROS(2, 5), (ct_activation)9, ZEROS(4, 5), NULL, NULL), CT_ERR_ARGUMENT, "activated_linear: no activation 9");
+    refused(context, ct_activated_linear(ZEROS(2, 5), CT_RELU, ZEROS(4, 3), NULL, NULL), CT_ERR_SHAPE, "activated_linear: (2, 5) with weight (4, 3), not (..., in) with (out, in)");
+    refused(context, ct_activated_linear(ZEROS(2, 5), CT_RELU, ZEROS(4, 5), ZEROS(5), NULL), CT_ERR_SHAPE, "activated_linear: bias (5) does not fit weight (4, 5)");
+    refused(context, ct_activated_linear(ZEROS(2, 5), CT_RELU, ZEROS(4, 5), NULL, ZEROS(4)), CT_ERR_SHAPE, "activated_linear: residual (4) beside a result of (2, 4)");
+    ck_assert(!ct_matmul(ZEROS(2, 3), ct_zeros(context, CT_F64, CT_SHAPE(3, 2))) && ct_error(context) == CT_ERR_DTYPE);
+    ct_error_clear(context);
+    ct_tensor *whole = ct_zeros(context, CT_I64, CT_SHAPE(3, 3));
+    ck_assert(!ct_matmul(whole, whole) && ct_error(context) == CT_ERR_DTYPE);
+    ct_error_clear(context);
+    ck_assert(!ct_linear(ZEROS(2, 3), ZEROS(4, 3), ct_zeros(context, CT_F64, CT_SHAPE(4))) && ct_error(context) == CT_ERR_DTYPE);
+    ct_context_free(context);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("matmul");
+    TCase *tcase = tcase_create("matmul");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, matmul_of_views);
+    tcase_add_test(tcase, bias_of_views);
+    tcase_add_test(tcase, refusals);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
