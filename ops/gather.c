@@ -31,15 +31,26 @@ static place locate(const fibres *a, int64_t fibre) {
     return p;
 }
 
-static void next(const fibres *a, place *p) {
-    for (int d = a->other.ndim - 1; d >= 0; d--) {
-        p->x_at += a->x_stride[d];
-        p->at += a->stride[d];
-        if (++p->i[d] < a->other.dim[d]) return;
+static void advance(const fibres *a, place *p, int64_t count) { /* at most to the end of the last dim */
+    for (int d = a->other.ndim - 1; d >= 0; d--, count = 1) {
+        p->x_at += count * a->x_stride[d];
+        p->at += count * a->stride[d];
+        if ((p->i[d] += count) < a->other.dim[d]) return;
         p->x_at -= p->i[d] * a->x_stride[d];
         p->at -= p->i[d] * a->stride[d];
         p->i[d] = 0;
     }
+}
+
+/* One fibre along the last dim, or what is left of a row of fibres side by side: m times n elements that stand one behind the other. */
+typedef struct {
+    int64_t count, m, n, x_step; /* fibres; and how far x goes on beside its index */
+} run;
+
+static run run_at(const fibres *a, const place *p, int64_t left) {
+    const int last = a->other.ndim - 1;
+    const int64_t row = last < 0 ? 1 : a->other.dim[last] - p->i[last], count = row < left ? row : left;
+    return a->step > 1 ? (run){count, a->n, count, 1} : (run){1, 1, a->n, 0};
 }
 
 static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
@@ -47,12 +58,18 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
     const fibres *a = arg;
     const size_t size = ct_dtype_size(a->dtype);
     place p = locate(a, begin);
-    for (int64_t f = begin; f < end; f++, next(a, &p)) {
+    for (int64_t f = begin; f < end;) {
+        const run r = run_at(a, &p, end - f);
         const char *x = a->x + (size_t)p.x_at * size;
-        int64_t at = p.at;
-        if (size == 4) for (int64_t i = 0; i < a->n; i++, at += a->step) memcpy(a->y + at * 4, x + a->index[at] * a->x_step * 4, 4);
-        else if (size == 8) for (int64_t i = 0; i < a->n; i++, at += a->step) memcpy(a->y + at * 8, x + a->index[at] * a->x_step * 8, 8);
-        else for (int64_t i = 0; i < a->n; i++, at += a->step) a->y[at] = x[a->index[at] * a->x_step];
+        for (int64_t i = 0; i < r.m; i++) {
+            const int64_t at = p.at + i * a->step, *index = a->index + at;
+            char *y = a->y + (size_t)at * size;
+            if (size == 4) for (int64_t j = 0; j < r.n; j++) memcpy(y + j * 4, x + (index[j] * a->x_step + j * r.x_step) * 4, 4);
+            else if (size == 8) for (int64_t j = 0; j < r.n; j++) memcpy(y + j * 8, x + (index[j] * a->x_step + j * r.x_step) * 8, 8);
+            else for (int64_t j = 0; j < r.n; j++) y[j] = x[index[j] * a->x_step + j * r.x_step];
+        }
+        advance(a, &p, r.count);
+        f += r.count;
     }
 }
 
@@ -60,12 +77,18 @@ static void add_up(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const fibres *a = arg;
     place p = locate(a, begin);
-    for (int64_t f = begin; f < end; f++, next(a, &p)) {
-        for (int64_t i = 0, at = p.at; i < a->n; i++, at += a->step) {
-            const int64_t to = p.x_at + a->index[at] * a->x_step;
-            if (a->dtype == CT_F32) ((float *)a->x)[to] += ((const float *)a->y)[at];
-            else ((double *)a->x)[to] += ((const double *)a->y)[at];
+    for (int64_t f = begin; f < end;) {
+        const run r = run_at(a, &p, end - f);
+        for (int64_t i = 0; i < r.m; i++) {
+            const int64_t at = p.at + i * a->step, *index = a->index + at;
+            for (int64_t j = 0; j < r.n; j++) {
+                const int64_t to = p.x_at + index[j] * a->x_step + j * r.x_step;
+                if (a->dtype == CT_F32) ((float *)a->x)[to] += ((const float *)a->y)[at + j];
+                else ((double *)a->x)[to] += ((const double *)a->y)[at + j];
+            }
         }
+        advance(a, &p, r.count);
+        f += r.count;
     }
 }
 

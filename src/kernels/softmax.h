@@ -14,11 +14,15 @@ INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; retu
  * prediction keeps its digits. */
 INLINE vec t_largest(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a == t->s, splat(1)); }
 INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a != t->s, v_exp(a - t->s)); }
+INLINE triple t_largest_and_rest(vec a, vec b, vec c, const terms *t) {
+    return (triple){{t_largest(a, b, c, t), t_exp_smaller(a, b, c, t)}};
+}
 static double log_sum(int64_t n, const real *x, real *max) {
     *max = row_max(n, x);
     if (isnan(*max) || isinf(*max)) return NAN;
-    const terms t = {.a = x, .s = splat(*max)};
-    return double_log_1p((double)sum_terms(n, &t, t_largest) - 1 + (double)sum_terms(n, &t, t_exp_smaller));
+    double sum[3];
+    sum_triples(2, n, &(terms){.a = x, .s = splat(*max)}, t_largest_and_rest, sum);
+    return double_log_1p(sum[0] - 1 + sum[1]);
 }
 
 static void softmax(int64_t n, const void *x, void *y) {
