@@ -117,7 +117,7 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
     ct_context *context = module->context;
     const char *kind = nn_kind_name(module);
     if (!tensor) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the parameter \"%s\" is NULL", kind, name ? name : "NULL");
-    if (!name_is_free(module, name, 0)) return NULL;
+    if (!name_is_free(module, name, 0) || !ct_tensor_has_values(tensor, kind)) return NULL;
     if (tensor->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is of another context", kind, name);
     if (!ct_is_real(tensor->dtype))
         return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64", kind, name, ct_dtype_name(tensor->dtype));

@@ -3,7 +3,7 @@
 #include "update.h"
 
 bool op_copy_into(ct_tensor *to, ct_tensor *from) {
-    if (!to || !ct_ready(to->context)) return false;
+    if (!to || !ct_ready(to->context) || !ct_tensor_has_values(to, "copy_into")) return false;
     ct_context *context = to->context;
     if (!from) return ct_fail(context, CT_ERR_ARGUMENT, "copy_into: a tensor is NULL");
     if (from->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "copy_into: tensors of two contexts");

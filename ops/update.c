@@ -3,7 +3,7 @@
 #include "update.h"
 
 bool op_updatable(ct_tensor *t, const char *name, bool real) {
-    if (!t || !ct_ready(t->context)) return false;
+    if (!t || !ct_ready(t->context) || !ct_tensor_has_values(t, name)) return false;
     if (real && !ct_is_real(t->dtype))
         return ct_fail(t->context, CT_ERR_DTYPE, "%s: takes f32 or f64, not %s", name, ct_dtype_name(t->dtype));
     if (!t->contiguous) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: the tensor %s is not contiguous", name, SHAPE(t->shape));

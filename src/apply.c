@@ -1,5 +1,6 @@
 /* Running an op, and recording it. */
 #include "context.h"
+#include "debug.h"
 #include "tape.h"
 
 #include <string.h>
@@ -24,17 +25,26 @@ static void note(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     }
     to->writes = tensor->storage->writes;
     to->dtype = tensor->dtype;
-    to->contiguous = tensor->contiguous;
+    to->contiguous = with_values && tensor->contiguous;
     to->parameter = 0;
     to->frame = NULL;
     if (with_values) to->storage->refs++;
+}
+
+static bool can_save(const ct_call *c, const ct_tensor *saved) {
+    if (saved->context == c->context) return ct_tensor_has_values(saved, c->op->name);
+    ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward saved a tensor of another context", c->op->name);
+    return false;
 }
 
 static ct_node *record(const ct_call *c, ct_tensor *const *given) {
     ct_context *context = c->context;
     const bool with_out = !(c->drop & CT_DROP_OUT);
     size_t n = (size_t)c->n, notes = n + with_out, attrs = aligned(c->attrs ? c->op->attrs_size : 0);
-    for (int k = 0; k < 4; k++) notes += c->saved[k] != NULL;
+    for (int k = 0; k < 4; k++) {
+        if (c->saved[k] && !can_save(c, c->saved[k])) return NULL;
+        notes += c->saved[k] != NULL;
+    }
     size_t bytes = aligned(sizeof(ct_node)) + attrs + notes * sizeof(ct_tensor) + n * (sizeof(ct_tensor *) + sizeof(ct_node *) + sizeof(bool));
     ct_node *node = ct_take(context, bytes);
     if (!node) return NULL;
@@ -143,7 +153,9 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
             return false;
         }
         wants[i] = recording && t->node;
-        if (!t->contiguous && !(op->flags & CT_OP_STRIDED) && !(in[i] = ct_tensor_dense(t))) return false;
+        if (t->contiguous) continue;
+        if (!ct_tensor_has_values(t, op->name)) return false;
+        if (!(op->flags & CT_OP_STRIDED) && !(in[i] = ct_tensor_dense(t))) return false;
     }
     return true;
 }
@@ -160,7 +172,8 @@ static ct_tensor *own_result(ct_call *c, const ct_frame *frame, ct_tensor *out) 
     }
     bool own = out->frame == frame;
     for (int i = 0; own && i < c->n; i++) own = out != c->in[i];
-    return own ? out : ct_tensor_view(out, out->data, out->shape, out->stride);
+    if (own) return out;
+    return ct_tensor_has_values(out, c->op->name) ? ct_tensor_view(out, out->data, out->shape, out->stride) : NULL;
 }
 
 static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants) {
@@ -180,6 +193,7 @@ static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool 
         out->node = record(c, given);
         if (!out->node) out = NULL;
     }
+    if (out && context->debug && !ct_debug_result(c, out)) out = NULL;
     out = ct_frame_return(context, &frame, out);
     context->op = outer_op;
     return out;

@@ -2,6 +2,7 @@
  * hands gradients to the nodes of its inputs, which are all older. So the walk ends when nothing is pending, and takes no
  * memory of its own. */
 #include "context.h"
+#include "debug.h"
 #include "tape.h"
 
 #include <string.h>
@@ -163,6 +164,8 @@ static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d has shape %s, the input %s", c->op->name, i, SHAPE(grad->shape), SHAPE(in->shape));
     else if (grad->dtype != in->dtype)
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is %s, the input %s", c->op->name, i, ct_dtype_name(grad->dtype), ct_dtype_name(in->dtype));
+    else if (!grad->storage)
+        return ct_tensor_refuse(grad, c->op->name);
     else return true;
     return false;
 }
@@ -221,7 +224,8 @@ static bool pass(ct_node *node, int *pending, bool retain_graph) {
     context->op = c->op->name;
     int n = c->n;
     node->last = !retain_graph;
-    bool done = run(node, grad, &frame, pending);
+    const bool watched = context->debug && ct_debug_watches(node);
+    const bool done = run(node, grad, &frame, pending) && (!watched || ct_debug_gradients(node));
     end_places(node);
     context->op = "backward";
     ct_frame_close(context, &frame);
@@ -242,20 +246,22 @@ static void settle(ct_node *node, int *pending) {
     }
 }
 
-/* Goes down the tape from `node` until nothing is pending. After a failure it only clears what is. */
+/* Goes down the tape from `node` until nothing is pending. After a failure it only clears what is. It holds the node that it stands on,
+ * as one that ends may be the last to hold those below. */
 static bool walk(ct_node *node, int pending, bool retain_graph, bool ok) {
+    ct_node_ref(node);
     while (pending) {
-        ct_node *older;
         if (node->pending) {
             ok = ok && pass(node, &pending, retain_graph);
             settle(node, &pending);
-            older = node->prev;   /* only now: what pass released may have been the next one */
-            ct_node_unref(node);
-        } else {
-            older = node->prev;
+            node->refs--;
         }
+        ct_node *older = node->prev;   /* only now: what pass released may have been the next one */
+        if (older) ct_node_ref(older);
+        ct_node_unref(node);
         node = older;
     }
+    if (node) ct_node_unref(node);
     return ok;
 }
 
@@ -264,6 +270,8 @@ static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tenso
         ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d is NULL", i);
     else if (out->context != context || (cotangent && cotangent->context != context))
         ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d or its cotangent is of another context", i);
+    else if (!out->storage || (cotangent && !cotangent->storage))
+        ct_tensor_refuse(out->storage ? cotangent : out, "backward");
     else if (!out->node)
         ct_fail(context, CT_ERR_GRAD, "backward: output %d %s was not computed from anything that requires a gradient", i, SHAPE(out->shape));
     else if (out->node->released)
@@ -282,6 +290,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     ct_context *context = NULL;
     for (int i = 0; outs && i < n && !context; i++) context = ct_context_of(outs[i]);
     if (!ct_ready(context)) return false;
+    if (context->backward) return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s", context->op);
     ct_node *newest = NULL;
     for (int i = 0; i < n; i++) {
         if (!check_seed(context, outs[i], cotangents ? cotangents[i] : NULL, i)) return false;
@@ -291,6 +300,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     context->op = "backward";
     ct_frame frame;
     ct_frame_open(context, &frame, true);
+    context->backward = true;
     int pending = 0;
     bool ok = true;
     for (int i = 0; ok && i < n; i++) {
@@ -299,6 +309,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     }
     ok = walk(newest, pending, opts.retain_graph, ok);
     ct_frame_close(context, &frame);
+    context->backward = false;
     context->op = outer_op;
     return ok;
 }
@@ -308,7 +319,7 @@ bool ct_backward(ct_tensor *loss) { return loss && ct_backward_with(&loss, NULL,
 /* ---- leaves and gradients ---- */
 
 ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
-    if (!t || !ct_ready(t->context)) return NULL;
+    if (!t || !ct_ready(t->context) || !ct_tensor_has_values(t, "set_requires_grad")) return NULL;
     ct_context *context = t->context;
     if (t->node && t->node->call.op)
         return ct_fail(context, CT_ERR_GRAD, "set_requires_grad: a result of %s is not a leaf; detach it first", t->node->call.op->name);
@@ -326,19 +337,19 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
     return t;
 }
 
-bool ct_requires_grad(const ct_tensor *t) { return t && t->node; }
+bool ct_requires_grad(const ct_tensor *t) { return t && ct_tensor_is_open(t, "requires_grad") && t->node; }
 
 ct_tensor *ct_retain_grad(ct_tensor *t) {
-    if (!t || !ct_ready(t->context)) return NULL;
+    if (!t || !ct_ready(t->context) || !ct_tensor_has_values(t, "retain_grad")) return NULL;
     if (!t->node) return ct_fail(t->context, CT_ERR_GRAD, "retain_grad: %s was not computed from anything that requires a gradient", SHAPE(t->shape));
     t->node->retain = true;
     return t;
 }
 
-ct_tensor *ct_grad(ct_tensor *t) { return t && t->node ? t->node->grad : NULL; }
+ct_tensor *ct_grad(ct_tensor *t) { return t && ct_tensor_has_values(t, "grad") && t->node ? t->node->grad : NULL; }
 
 bool ct_zero_grad(ct_tensor *t) {
-    if (!t || !ct_ready(t->context)) return false;
+    if (!t || !ct_ready(t->context) || !ct_tensor_has_values(t, "zero_grad")) return false;
     if (t->node && t->node->grad) {
         ct_tensor_free(t->node->grad);
         t->node->grad = NULL;
@@ -347,5 +358,8 @@ bool ct_zero_grad(ct_tensor *t) {
 }
 
 ct_tensor *ct_detach(ct_tensor *t) {
-    return t && ct_ready(t->context) ? ct_tensor_view(t, t->data, t->shape, t->stride) : NULL;
+    if (!t || !ct_ready(t->context) || !ct_tensor_has_values(t, "detach")) return NULL;
+    ct_tensor *detached = ct_tensor_view(t, t->data, t->shape, t->stride);
+    if (detached) detached->maker = "detach";
+    return detached;
 }

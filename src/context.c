@@ -42,14 +42,14 @@ static bool threads_in_range(ct_context *context, int threads) {
 ct_context *ct_context_new(ct_context_opts opts) {
     bool half_allocator = !opts.allocator.alloc != !opts.allocator.free;
     ct_pool pool;
-    ct_pool_init(&pool, opts.allocator, opts.memory_limit > 0 ? opts.memory_limit : 0);
+    const char *env = getenv("CT_DEBUG");
+    const bool debug = opts.debug || (env && !strcmp(env, "1"));
+    ct_pool_init(&pool, opts.allocator, opts.memory_limit > 0 ? opts.memory_limit : 0, debug);
     ct_context *context = pool.allocator.alloc(pool.allocator.data, sizeof *context);
     if (!context) return NULL;
-    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed}, .threads = 1};
+    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed}, .threads = 1, .debug = debug};
     context->frame = &context->root;
     context->isa = ct_isa_at(0);
-    const char *debug = getenv("CT_DEBUG");
-    context->debug = opts.debug || (debug && !strcmp(debug, "1"));
 
     const char *isa = opts.isa ? opts.isa : getenv("CT_ISA");
     if (isa && !*isa && !opts.isa) isa = NULL;

@@ -25,12 +25,14 @@ typedef struct ct_block ct_block;
 typedef struct {
     ct_allocator allocator;
     int64_t limit, held, live, peak, calls;
+    size_t plain;                      /* blocks of up to that many units of 64 bytes are given back without a further thought */
+    bool poison;                       /* what is free, and what is new, is all ones: NaN, or -1 */
     ct_block *blocks;                  /* all that came from the allocator: what ct_context_free hands back */
     void *free[CT_SIZE_CLASSES];       /* lists of free blocks by class */
     char *slab, *slab_end;             /* what is not yet carved of the newest slab */
 } ct_pool;
 
-void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit);   /* an allocator of NULLs is malloc and free */
+void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poison);   /* an allocator of NULLs is malloc and free */
 void ct_pool_free(ct_pool *pool);
 
 enum { CT_MESSAGE_SIZE = 1024 };
@@ -45,6 +47,7 @@ struct ct_context {
     const ct_isa *isa;                 /* the kernels */
     ct_rng rng;
     int threads;
+    bool debug;
     ct_workers *workers;               /* made when first needed; NULL: none yet */
     ct_frame *frame, root;             /* the innermost scope, and the outermost */
     uint64_t scopes;                   /* ids given so far */
@@ -52,7 +55,9 @@ struct ct_context {
     ct_node *dying;                    /* nodes whose count fell to zero, waiting to be freed: no recursion */
     uint64_t sequence;
     bool freeing;
-    bool debug;
+    bool backward;                     /* one is running */
+    ct_tensor *ended_first, *ended_last;   /* of debug mode: handles that have ended, the oldest first */
+    int64_t ended;                         /* how many */
 };
 
 /* Enters and leaves a scope kept on the C stack. What is left in it ends. */

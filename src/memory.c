@@ -3,6 +3,7 @@
  * so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and that list is
  * all that ct_context_free has to walk. */
 #include "context.h"
+#include "debug.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,25 +16,25 @@ struct ct_block {
     size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
 };
 
-enum { HEADER = CT_ALIGN, SMALL = 2048 };
+enum { HEADER = CT_ALIGN, SMALL = 2048, UNITS = 8 };
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
 typedef struct free_block {
     struct free_block *next;
 } free_block;
 
-/* The class of a size, and the bytes of its blocks. 1 ... 8 units of 64 bytes are classes of their own; above, with 2^s units
+/* The class of a size, and the bytes of its blocks. 1 ... UNITS units of 64 bytes are classes of their own; above, with 2^s units
  * a step, each doubling has the classes of 9 ... 16 steps. */
 static int class_of(size_t size, size_t *bytes) {
     size_t units = size ? (size - 1) / CT_ALIGN + 1 : 1;
-    if (units <= 8) {
+    if (units <= UNITS) {
         *bytes = units * CT_ALIGN;
         return (int)units - 1;
     }
     int shift = 63 - __builtin_clzll(units - 1) - 3;
     size_t steps = ((units - 1) >> shift) + 1;
     *bytes = (steps << shift) * CT_ALIGN;
-    return 8 + 8 * shift + (int)steps - 9;
+    return UNITS + 8 * shift + (int)steps - 9;
 }
 
 static void *default_alloc(void *data, size_t size) {
@@ -46,9 +47,9 @@ static void default_free(void *data, void *block, size_t size) {
     free(block);
 }
 
-void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit) {
+void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poison) {
     if (!allocator.alloc || !allocator.free) allocator = (ct_allocator){default_alloc, default_free, NULL};
-    *pool = (ct_pool){.allocator = allocator, .limit = limit};
+    *pool = (ct_pool){.allocator = allocator, .limit = limit, .poison = poison, .plain = poison ? 0 : UNITS};
 }
 
 /* A block from the allocator, with room for `size` bytes behind its header; NULL: it or the limit said no. */
@@ -60,6 +61,7 @@ static ct_block *block_new(ct_pool *pool, size_t size, bool slab) {
     if (!raw) return NULL;
     ct_block *block = (ct_block *)(((uintptr_t)raw + CT_ALIGN - 1) & ~(uintptr_t)(CT_ALIGN - 1));
     *block = (ct_block){.next = pool->blocks, .raw = raw, .total = total, .slab = slab};
+    if (pool->poison) memset((char *)block + HEADER, 0xff, size);
     if (pool->blocks) pool->blocks->prev = block;
     pool->blocks = block;
     pool->held += (int64_t)total;
@@ -136,12 +138,24 @@ void *ct_take_zeroed(ct_context *context, size_t size) {
     return block ? memset(block, 0, size) : NULL;
 }
 
-void ct_give(ct_context *context, void *block, size_t size) {
-    if (!block) return;
+static void give(ct_pool *pool, void *block, size_t size) {
     size_t bytes;
     int class = class_of(size, &bytes);
-    push(&context->pool, block, class);
-    context->pool.live -= (int64_t)bytes;
+    push(pool, block, class);
+    pool->live -= (int64_t)bytes;
+    if (pool->poison) memset((free_block *)block + 1, 0xff, bytes - sizeof(free_block));
+}
+
+void ct_give(ct_context *context, void *block, size_t size) {
+    if (!block) return;
+    ct_pool *pool = &context->pool;
+    const size_t last = (size - 1) / CT_ALIGN;   /* of the units, from 0; size 0: none that is common */
+    if (last >= pool->plain) {
+        give(pool, block, size);
+        return;
+    }
+    push(pool, block, (int)last);
+    pool->live -= (int64_t)(last + 1) * CT_ALIGN;
 }
 
 size_t ct_bytes(int64_t count, size_t size) {
@@ -174,6 +188,7 @@ static ct_block *slab_of(ct_pool *pool, const void *address) {
 /* Hands back the large blocks that are free, and the slabs in which everything is. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
+    ct_debug_forget(context);
     ct_pool *pool = &context->pool;
     size_t bytes;
     int first_large = class_of(SMALL + 1, &bytes);

@@ -85,6 +85,10 @@ void ct_print(const ct_tensor *tensor, FILE *file) {
         fputs("tensor(NULL)\n", file);
         return;
     }
+    if (!ct_tensor_has_values(tensor, "print")) {
+        fprintf(file, "tensor(no values, shape=%s, dtype=%s)\n", SHAPE(tensor->shape), ct_dtype_name(tensor->dtype));
+        return;
+    }
     printer p = {.tensor = tensor, .file = file, .digits = 4, .brief = tensor->numel > LONG};
     if (ct_is_real(tensor->dtype) && tensor->numel) visit(&p, 0, 0, see_scale);
     if (tensor->numel) visit(&p, 0, 0, see_width);

@@ -75,13 +75,14 @@ ct_scope ct_scope_open_no_grad(ct_context *context) { return open_scope(context,
 static ct_frame *frame_of(ct_scope scope) { return scope.context && scope.id ? find(scope.context, scope.id) : NULL; }
 
 ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor) {
+    if (tensor && !ct_tensor_has_values(tensor, "scope_keep")) return NULL;
     ct_frame *frame = frame_of(scope);
     if (frame) lift(tensor, frame->outer);
     return tensor;
 }
 
 ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor) {
-    ct_scope_keep(scope, tensor);
+    tensor = ct_scope_keep(scope, tensor);
     ct_scope_close(scope);
     return tensor;
 }
@@ -92,11 +93,12 @@ void ct_scope_close(ct_scope scope) {
 }
 
 ct_tensor *ct_keep(ct_tensor *tensor) {
+    if (tensor && !ct_tensor_has_values(tensor, "keep")) return NULL;
     if (tensor) lift(tensor, &tensor->context->root);
     return tensor;
 }
 
 /* What no scope owns (a parameter, a gradient) is not the caller's to end. */
 void ct_release(ct_tensor *tensor) {
-    if (tensor && tensor->frame) ct_tensor_free(tensor);
+    if (tensor && ct_tensor_is_open(tensor, "release") && tensor->frame) ct_tensor_free(tensor);
 }

@@ -17,6 +17,7 @@ struct ct_node {
     bool retain;              /* ct_retain_grad */
     bool released;            /* backward has passed, its values are gone */
     bool last;                /* the backward that is running releases it */
+    bool tainted;             /* debug mode: an input or the result had a NaN */
     bool fresh;               /* the slot was made by ct_grad_place in the backward that is running */
     int places;               /* how often it was handed out and not yet handed back */
     int hole_dim;             /* incoming is not written yet from hole_start to hole_end of this dim */

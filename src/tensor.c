@@ -1,5 +1,6 @@
 /* Handles and storages; copying between any two layouts. */
 #include "context.h"
+#include "debug.h"
 #include "tape.h"
 #include "walk.h"
 
@@ -42,6 +43,7 @@ static ct_tensor *handle(ct_context *context, ct_storage *storage, char *data, c
         step *= size ? size : 1;
     }
     tensor->numel = numel;
+    tensor->maker = context->op;
     tensor->dtype = dtype;
     tensor->contiguous = !stride || is_dense(tensor);
     tensor->parameter = false;
@@ -89,14 +91,25 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     ct_storage *storage = storage_new(context, 0);
     if (!storage) return NULL;
     storage->data = data;
-    return handle(context, storage, data, dtype, &shape, strides);
+    ct_tensor *tensor = handle(context, storage, data, dtype, &shape, strides);
+    if (tensor) tensor->maker = "wrap";
+    return tensor;
 }
 
 void ct_tensor_free(ct_tensor *tensor) {
     ct_tensor_disown(tensor);
     if (tensor->node) ct_node_unref(tensor->node);
     ct_storage_unref(tensor->context, tensor->storage);
-    ct_give(tensor->context, tensor, sizeof *tensor);
+    if (tensor->context->debug) ct_debug_bury(tensor);
+    else ct_give(tensor->context, tensor, sizeof *tensor);
+}
+
+bool ct_tensor_refuse(const ct_tensor *t, const char *op) {
+    if (t->parameter == CT_ENDED)
+        ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor %s made by %s has ended: its scope was closed, or it was released", op, SHAPE(t->shape),
+                t->maker ? t->maker : "the library");
+    else ct_fail(t->context, CT_ERR_GRAD, "%s: the values of a tensor %s were not kept for backward: its op drops them", op, SHAPE(t->shape));
+    return false;
 }
 
 bool ct_tensor_is_sole(const ct_tensor *tensor) {
@@ -164,18 +177,18 @@ ct_tensor *ct_tensor_dense(ct_tensor *tensor) {
 /* ---- what a reader asks ---- */
 
 ct_context *ct_context_of(const ct_tensor *t) { return t ? t->context : NULL; }
-ct_dtype ct_dtype_of(const ct_tensor *t) { return t ? t->dtype : CT_F32; }
-ct_shape ct_shape_of(const ct_tensor *t) { return t ? t->shape : CT_SCALAR; }
-int ct_ndim(const ct_tensor *t) { return t ? t->shape.ndim : 0; }
-int64_t ct_numel(const ct_tensor *t) { return t ? t->numel : 0; }
+ct_dtype ct_dtype_of(const ct_tensor *t) { return t && ct_tensor_is_open(t, "dtype_of") ? t->dtype : CT_F32; }
+ct_shape ct_shape_of(const ct_tensor *t) { return t && ct_tensor_is_open(t, "shape_of") ? t->shape : CT_SCALAR; }
+int ct_ndim(const ct_tensor *t) { return t && ct_tensor_is_open(t, "ndim") ? t->shape.ndim : 0; }
+int64_t ct_numel(const ct_tensor *t) { return t && ct_tensor_is_open(t, "numel") ? t->numel : 0; }
 
 int64_t ct_dim(const ct_tensor *t, int dim) {
-    int d = t ? ct_dim_index(t->context, "dim", dim, t->shape.ndim) : -1;
+    int d = t && ct_tensor_is_open(t, "dim") ? ct_dim_index(t->context, "dim", dim, t->shape.ndim) : -1;
     return d < 0 ? -1 : t->shape.dim[d];
 }
 
 static void *data_of(ct_tensor *t, ct_dtype dtype) {
-    if (!t) return NULL;
+    if (!t || !ct_tensor_has_values(t, "data")) return NULL;
     if (t->dtype != dtype)
         return ct_fail(t->context, CT_ERR_DTYPE, "data_%s: the tensor is %s", ct_dtype_name(dtype), ct_dtype_name(t->dtype));
     if (!t->contiguous)
@@ -190,7 +203,7 @@ bool *ct_data_bool(ct_tensor *t) { return data_of(t, CT_BOOL); }
 
 /* Row by row through a small buffer: a reader needs no memory of the context's. */
 static bool read_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count) {
-    if (!t) return false;
+    if (!t || !ct_tensor_has_values(t, "to")) return false;
     if (count != t->numel || (count && !out)) {
         ct_fail(t->context, CT_ERR_ARGUMENT, "to_%s: %s into %s of %lld elements", ct_dtype_name(dtype), SHAPE(t->shape), out ? "an array" : "NULL",
                 (long long)count);
@@ -224,7 +237,7 @@ bool ct_to_i64(const ct_tensor *t, int64_t *out, int64_t count) { return read_as
 bool ct_to_bool(const ct_tensor *t, bool *out, int64_t count) { return read_as(t, CT_BOOL, out, count); }
 
 double ct_item(const ct_tensor *t) {
-    if (!t) return (double)NAN;
+    if (!t || !ct_tensor_has_values(t, "item")) return (double)NAN;
     if (t->numel != 1) {
         ct_fail(t->context, CT_ERR_SHAPE, "item: %s does not have one element", SHAPE(t->shape));
         return (double)NAN;

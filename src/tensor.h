@@ -20,15 +20,18 @@ typedef struct {
 
 struct ct_tensor {
     ct_context *context;
-    ct_storage *storage;   /* NULL in the tape's note of an input whose values are not kept */
+    ct_storage *storage;   /* NULL in the tape's note of an input whose values are not kept, and in a handle that has ended */
     char *data;            /* of the first element */
     ct_node *node;         /* what made it, or the slot of a leaf's gradient; NULL: it has no gradient */
     int64_t numel;
     ct_shape shape;
     int64_t stride[CT_MAX_DIMS];   /* in elements */
-    uint64_t writes;       /* in the tape's note: the storage's when it was saved */
+    union {
+        uint64_t writes;     /* in the tape's note: the storage's when it was saved */
+        const char *maker;   /* in a handle: what was being computed when it was made; NULL: nothing */
+    };
     ct_dtype dtype;
-    bool contiguous;       /* row-major without gaps */
+    bool contiguous;       /* row-major without gaps, and with values */
     int parameter;         /* how many modules and optimisers hold it; not 0: no scope may take it */
     ct_frame *frame;       /* the scope that owns it; NULL: a module, a node or a leaf does */
     ct_tensor *prev, *next;   /* in that scope */
@@ -38,6 +41,8 @@ struct ct_tensor {
  * (ct_shape_check). */
 ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape);   /* row-major, values undefined */
 ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);   /* shares of's storage; stride NULL: row-major */
+
+enum { CT_ENDED = -1 };   /* parameter of a handle that has ended, as long as debug mode keeps it (debug.h) */
 
 static inline bool ct_is_real(ct_dtype dtype) { return dtype == CT_F32 || dtype == CT_F64; }
 
@@ -54,6 +59,14 @@ void ct_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
 void ct_tensor_own(ct_tensor *tensor);      /* to the innermost scope */
 void ct_tensor_disown(ct_tensor *tensor);
 void ct_tensor_free(ct_tensor *tensor);
+
+/* Are there values to read? Where not, what wants them ("mul") says so: the handle has ended, as debug mode can tell, or it is one that
+ * backward has only the shape of. */
+bool ct_tensor_refuse(const ct_tensor *tensor, const char *op);   /* false, with the error recorded */
+static inline bool ct_tensor_is_open(const ct_tensor *tensor, const char *op) {   /* sizes can be read where values cannot */
+    return tensor->parameter != CT_ENDED || ct_tensor_refuse(tensor, op);
+}
+static inline bool ct_tensor_has_values(const ct_tensor *tensor, const char *op) { return tensor->storage || ct_tensor_refuse(tensor, op); }
 
 /* Does nothing else hold the tensor's memory, and is it row-major? Then its owner may write to it. */
 bool ct_tensor_is_sole(const ct_tensor *tensor);

@@ -41,8 +41,20 @@ typedef struct {
     void *on_error_data;
     ct_allocator allocator; /* zero: malloc and free */
     int64_t memory_limit;   /* bytes the context may hold; over it CT_ERR_MEMORY; 0: none */
-    bool debug;             /* or CT_DEBUG=1 */
+    bool debug;             /* or CT_DEBUG=1: see below */
 } ct_context_opts;
+
+/* Debug mode, for finding mistakes, at the cost of some time and memory; results are the same bits.
+ *
+ * Memory that is free, or new, has all bits set: NaN as a float, -1 as an integer. So what an op forgot to write, and what is read through a
+ * pointer to a tensor that has ended, is seen.
+ *
+ * The use of a handle that has ended (its scope was closed, it was released, its gradient zeroed) is CT_ERR_ARGUMENT, and names the op
+ * that made the tensor. Known are the last 65,536 handles that ended, since ct_memory_trim; ct_memory leaves them out of `live`.
+ *
+ * The first NaN is an error, in the op that made it: its result has one and its inputs have none (CT_ERR_ARGUMENT), or in backward a
+ * gradient has one and neither the op's inputs, its result nor its cotangent have (CT_ERR_GRAD). The message has the index. Infinities
+ * are numbers here, and so is a NaN that was given. */
 
 /* A new context, to be freed by ct_context_free. NULL: out of memory. Any other fault in the options (an ISA that this
  * machine lacks, a negative number of threads) gives a context with the error pending. */
