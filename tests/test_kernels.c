@@ -41,7 +41,7 @@ typedef struct {
 
 static const function maps[] = {
     {FIELD(neg), id_neg, {0, 0}, -9, 9, 0},
-    {FIELD(exp), expl, {1, 1}, -110, 95, 0},
+    {FIELD(exp), expl, {1.06, 1}, -110, 95, 0},
     {FIELD(log), logl, {1, 1}, 0, 9, 0},
     {FIELD(sqrt), sqrtl, {0.5, 0.5}, 0, 9, 0},
     {FIELD(abs), fabsl, {0, 0}, -9, 9, 0},
