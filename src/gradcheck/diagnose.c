@@ -1,0 +1,134 @@
+/* Why a wrong input is wrong: hypotheses from the simplest on, the first that leaves nothing of the error unexplained. */
+#include "suspect.h"
+
+#include <math.h>
+#include <stdarg.h>
+
+bool ct_suspect_say(ct_suspect *s, ct_mistake mistake, const char *format, ...) {
+    va_list args;
+    s->mistake = mistake;
+    va_start(args, format);
+    vsnprintf(s->text, sizeof s->text, format, args);
+    va_end(args);
+    return true;
+}
+
+static double distance(const double *a, const double *b, int64_t count) {
+    double sum = 0;
+    for (int64_t e = 0; e < count; e++) sum += (a[e] - b[e]) * (a[e] - b[e]);
+    return sqrt(sum);
+}
+
+bool ct_suspect_fits(const ct_suspect *s) { return distance(s->a, s->p, s->rows * s->n) <= s->fit * s->error; }
+
+double ct_suspect_ratio(const ct_suspect *s, const double *of, const double *to) {
+    double top = 0, bottom = 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) top += of[e] * to[e], bottom += to[e] * to[e];
+    return bottom > 0 ? top / bottom : 0;
+}
+
+bool ct_suspect_wrong(const ct_suspect *s, int64_t r, int64_t i) { return !ct_check_right(s->k, s->a[r * s->n + i], s->j[r * s->n + i]); }
+
+/* ---- where the check itself has nothing to say ---- */
+
+bool ct_suspect_not_finite(ct_suspect *s) {
+    int64_t a = 0, j = 0;
+    for (int64_t e = 0; e < s->k->rows * s->n; e++) a += !isfinite(s->c->analytic[e]), j += !isfinite(s->c->numeric[e]);
+    if (!a && !j) return false;
+    if (j) return ct_suspect_say(s, CT_MISTAKE_NOT_FINITE, "the function is not finite within a step of this point, so its differences say nothing; move the point");
+    return ct_suspect_say(s, CT_MISTAKE_NOT_FINITE, "the gradient is not finite in %lld of %lld places", (long long)a, (long long)(s->k->rows * s->n));
+}
+
+/* Each wrong entry of a column lies between the slopes on both sides, and these do not come together as a smooth function's do: their gap
+ * falls with the step, h f'', so to a quarter of it with a quarter of the step. */
+static bool kink_at(ct_suspect *s, int64_t i, double *side) {
+    const double h = s->k->opts.eps;
+    const int64_t rows = s->k->rows;
+    for (int q = 0; q < 4; q++)
+        if (!ct_check_side(s->k, s->c, i, (q & 1 ? -h : h) * (q & 2 ? 0.25 : 1), side + q * rows)) return false;
+    for (int64_t r = 0; r < rows; r++) {
+        double a = s->c->analytic[r * s->n + i], left = side[rows + r], right = side[r], gap = fabs(right - left), closer = fabs(side[2 * rows + r] - side[3 * rows + r]);
+        if (ct_check_right(s->k, a, s->c->numeric[r * s->n + i])) continue;
+        double slack = 0.01 * gap + ct_check_allowed(s->k, a);
+        if (!(gap > 2 * ct_check_allowed(s->k, a)) || a < fmin(left, right) - slack || a > fmax(left, right) + slack) return false;
+        if (closer < 0.4 * gap && closer > 0.02 * gap) return false;
+    }
+    return true;
+}
+
+bool ct_suspect_kink(ct_suspect *s) {
+    double *side = s->c->direction ? NULL : ct_check_numbers(s->k, 4, s->k->rows);
+    int64_t wrong = 0;
+    for (int64_t i = 0; side && i < s->n; i++) {
+        bool right = true;
+        for (int64_t r = 0; right && r < s->k->rows; r++) right = ct_check_right(s->k, s->c->analytic[r * s->n + i], s->c->numeric[r * s->n + i]);
+        if (right) continue;
+        if (!kink_at(s, i, side)) return false;
+        wrong++;
+    }
+    return wrong && ct_suspect_say(s, CT_MISTAKE_KINK, "a kink at this point: the slopes on both sides of it disagree at %lld element%s and the gradient lies between; move the point",
+                                   (long long)wrong, wrong > 1 ? "s" : "");
+}
+
+/* Nothing is further off than two steps disagree, or than rounding of the output over the step. */
+bool ct_suspect_precision(ct_suspect *s) {
+    double top = 0, noise = 0;
+    for (int64_t j = 0; j < s->k->m; j++) top = fmax(top, fabs(s->k->y[j]));
+    const double rounding = top * (s->k->coarse ? 0x1p-24 : 0x1p-53) / s->k->opts.eps;
+    for (int64_t e = 0; e < s->k->rows * s->n; e++) {
+        double a = s->c->analytic[e], j = s->c->numeric[e];
+        if (ct_check_right(s->k, a, j)) continue;
+        if (!(fabs(a - j) <= 4 * (s->c->noise[e] + rounding))) return false;
+        noise = fmax(noise, s->c->noise[e]);
+    }
+    return ct_suspect_say(s, CT_MISTAKE_PRECISION, s->k->coarse ? "f32 is too coarse here: the differences themselves are off by %.2g; check in f64"
+                          : "the differences themselves are off by %.2g here, as much as the error: try another eps, or smaller values", fmax(noise, rounding));
+}
+
+/* ---- */
+
+/* No cotangent but the last ones is wrong: single ones in their places are answered right, a mixture is not. */
+static bool rows_are_right(const ct_suspect *s) {
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t i = 0; i < s->n; i++)
+            if (ct_suspect_wrong(s, r, i)) return false;
+    return true;
+}
+
+static void hypothesize(ct_suspect *s) {
+    static ct_hypothesis *const all[] = {
+        ct_suspect_not_finite, ct_suspect_kink,     ct_suspect_precision,  ct_suspect_zero,       ct_suspect_cotangent,     ct_suspect_factor,
+        ct_suspect_mask,       ct_suspect_assigned, ct_suspect_sum,        ct_suspect_transposed, ct_suspect_permuted,      ct_suspect_spread,
+        ct_suspect_forward_value, ct_suspect_product_rule, ct_suspect_edges, ct_suspect_term,     ct_suspect_uniform};
+    for (size_t h = 0; h < sizeof all / sizeof *all; h++)
+        if (all[h](s)) return;
+    if (rows_are_right(s)) ct_suspect_say(s, CT_MISTAKE_COTANGENT, "backward does not use the cotangent linearly: single ones are answered right, a mixture of them is not");
+    else ct_suspect_say(s, CT_MISTAKE_UNKNOWN, "no known mistake accounts for the error");
+}
+
+bool ct_check_diagnose(ct_check *k, const ct_checked *c) {
+    ct_frame frame;
+    ct_frame_open(k->context, &frame, false);
+    ct_suspect s = {.k = k, .c = c, .in = c->x->shape, .out = k->shape, .rows = k->whole ? k->m : CT_ROW_ZEROS, .n = c->n, .fit = k->coarse ? 0.05 : 1e-3};
+    s.a = c->analytic;
+    s.j = c->numeric;
+    s.p = ct_check_numbers(k, s.rows, s.n);
+    bool ok = s.p != NULL;
+    if (ok) {
+        double most = 0;
+        for (int64_t e = 0; e < s.rows * s.n; e++) s.size += s.j[e] * s.j[e], most = fmax(most, fabs(s.j[e]));
+        s.size = sqrt(s.size);
+        s.error = distance(s.a, s.j, s.rows * s.n);
+        s.tiny = fmax(k->opts.atol, most * (k->coarse ? 1e-3 : 1e-8));
+        hypothesize(&s);
+        ok = ct_ready(k->context);
+    }
+    if (ok) {
+        char text[CT_SHAPE_TEXT + 320];
+        snprintf(text, sizeof text, "input %d %s: %s", c->input, SHAPE(s.in), s.text);
+        ct_check_found(k, s.mistake, text);
+        if (k->result.mistake == s.mistake) k->result.factor = s.factor;
+    }
+    ct_frame_close(k->context, &frame);
+    return ok;
+}

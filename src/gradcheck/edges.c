@@ -1,0 +1,60 @@
+/* Wrong in some places and right in all others, and the places are those where a loop by blocks has its edges. */
+#include "suspect.h"
+
+typedef enum { TAIL, BEYOND, FIRST, LAST, KINDS } edge;
+
+/* Is index c of a dim of that size at such an edge of blocks of b? */
+static bool at_edge(edge kind, int64_t c, int64_t size, int64_t b) {
+    switch (kind) {
+    case TAIL: return c >= size - size % b;   /* what is left after whole blocks */
+    case BEYOND: return c >= b;               /* all but the first block */
+    case FIRST: return c % b == 0;
+    default: return c % b == b - 1;
+    }
+}
+
+/* The wrong lines (rows: of the output, else elements) are exactly those at that edge along dim d, or of all for d = -1. */
+static bool edge_is_wrong(const bool *wrong, int64_t count, ct_shape shape, int d, edge kind, int64_t b) {
+    const int64_t size = d < 0 ? count : shape.dim[d];
+    int64_t some = 0;
+    if (size < 2 || b > size || (kind == TAIL && size % b == 0)) return false;
+    for (int64_t i = 0; i < count; i++) {
+        if (at_edge(kind, d < 0 ? i : ct_suspect_along(shape, i, d), size, b) != wrong[i]) return false;
+        some += wrong[i];
+    }
+    return some > 0 && some < count;
+}
+
+static bool edges_of(ct_suspect *s, bool rows) {
+    static const int64_t blocks[] = {4, 8, 16, 32, 64, 128};
+    const ct_shape shape = rows ? s->out : s->in;
+    const int64_t count = rows ? s->rows : s->n;
+    bool *wrong = ct_check_flags(s->k, count);
+    if (!wrong || count < 2) return false;
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t i = 0; i < s->n; i++) wrong[rows ? r : i] |= ct_suspect_wrong(s, r, i);
+    for (int d = shape.ndim > 1 ? shape.ndim - 1 : -1; d >= -1; d--) {
+        char along[48];
+        snprintf(along, sizeof along, d < 0 ? "%s" : "%s along dim %d", rows ? "of the output" : "of the gradient", d);
+        const int64_t size = d < 0 ? count : shape.dim[d];
+        for (int kind = 0; kind < KINDS; kind++)
+            for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+                if (blocks[b] >= size || !edge_is_wrong(wrong, count, shape, d, (edge)kind, blocks[b])) continue;
+                int64_t largest = blocks[b];   /* several blocks have the same tail */
+                for (size_t more = b + 1; more < sizeof blocks / sizeof *blocks; more++)
+                    if (kind == TAIL && blocks[more] < size && edge_is_wrong(wrong, count, shape, d, TAIL, blocks[more])) largest = blocks[more];
+                if (kind == TAIL)
+                    return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong from index %lld on alone: what is left of %lld after whole blocks of %lld", along,
+                                          (long long)(size - size % largest), (long long)size, (long long)largest);
+                if (kind == BEYOND)
+                    return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong from index %lld on alone: only the first block is done", along, (long long)blocks[b]);
+                return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong at the %s index of each block of %lld alone", along, kind == FIRST ? "first" : "last",
+                                      (long long)blocks[b]);
+            }
+        if (edge_is_wrong(wrong, count, shape, d, FIRST, size) || edge_is_wrong(wrong, count, shape, d, LAST, size))
+            return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong at the %s index alone", along, wrong[0] ? "first" : "last");
+    }
+    return false;
+}
+
+bool ct_suspect_edges(ct_suspect *s) { return !s->k->opts.fast && (edges_of(s, false) || (s->k->whole && edges_of(s, true))); }

@@ -1,0 +1,108 @@
+/* P = c J, and what the cotangent has to do with it: the simplest mistakes. */
+#include "suspect.h"
+
+#include <math.h>
+
+bool ct_suspect_zero(ct_suspect *s) {
+    for (int64_t e = 0; e < s->rows * s->n; e++)
+        if (s->a[e] != 0) return false;
+    if (!(s->size > 0)) return false;
+    return ct_suspect_say(s, CT_MISTAKE_ZERO, "its gradient is zero everywhere, and must not be: a path back to it is missing");
+}
+
+/* A(g) = A(0) for every g: what backward returns has nothing to do with the cotangent. */
+bool ct_suspect_cotangent(ct_suspect *s) {
+    const ct_check *k = s->k;
+    const double *zero = s->c->analytic + (k->rows - CT_ROWS_SUMMED + CT_ROW_ZEROS) * s->n, *ones = s->c->numeric + (k->rows - CT_ROWS_SUMMED + CT_ROW_ONES) * s->n;
+    double size = 0, differs = 0;
+    bool right = true;
+    for (int64_t i = 0; i < s->n; i++) {
+        size = fmax(size, fabs(zero[i]));
+        right = right && ct_check_right(k, zero[i], ones[i]);
+        for (int64_t r = 0; r < k->rows; r++) differs = fmax(differs, fabs(s->c->analytic[r * s->n + i] - zero[i]));
+    }
+    if (size <= s->tiny) return false;
+    if (differs <= 1e-6 * size) return ct_suspect_say(s, CT_MISTAKE_COTANGENT, "the cotangent is ignored: the gradient is the same for every one%s", right ? ", namely that of ones" : "");
+    return ct_suspect_say(s, CT_MISTAKE_COTANGENT, "a cotangent of zeros gives a gradient that is not zero: something is added that is not multiplied by the cotangent");
+}
+
+/* ---- constant factors ---- */
+
+static bool close_to(double a, double b, double part) { return fabs(a - b) <= part * fabs(b); }
+
+/* Writes what c is when it is v, its root, or one over them. */
+static bool named(double c, double v, const char *what, double part, char *text, size_t size) {
+    if (v <= 1) return false;
+    const char *form = close_to(c, v, part) ? "" : close_to(c, 1 / v, part) ? "one over " : close_to(c, sqrt(v), part) ? "the root of "
+                     : close_to(c, 1 / sqrt(v), part) ? "one over the root of " : close_to(c, v * v, part) ? "the square of " : NULL;
+    if (form) snprintf(text, size, "%s%s (%g)", form, what, v);
+    return form;
+}
+
+/* Names a factor by the sizes at hand: dims of this input and the output, their numbers of elements, dims of the other inputs. */
+static bool name_factor(const ct_suspect *s, double c, char *text, size_t size) {
+    const double part = s->k->coarse ? 0.02 : 1e-5;
+    char what[64];
+    for (int d = 0; d < s->in.ndim; d++) {
+        snprintf(what, sizeof what, "the size of its dim %d", d);
+        if (named(c, (double)s->in.dim[d], what, part, text, size)) return true;
+    }
+    for (int d = 0; d < s->out.ndim; d++) {
+        snprintf(what, sizeof what, "the size of the output's dim %d", d);
+        if (named(c, (double)s->out.dim[d], what, part, text, size)) return true;
+    }
+    if (named(c, (double)s->c->x->numel, "its number of elements", part, text, size) || named(c, (double)s->k->m, "the output's number of elements", part, text, size)) return true;
+    if (s->c->x->numel > s->k->m && s->k->m && named(c, (double)(s->c->x->numel / s->k->m), "how many elements make one of the output", part, text, size)) return true;
+    if (s->c->x->numel < s->k->m && s->c->x->numel && named(c, (double)(s->k->m / s->c->x->numel), "how often it is repeated", part, text, size)) return true;
+    for (int q = 0; q < s->k->n; q++)
+        for (int d = 0; s->k->in[q] && d < s->k->in[q]->shape.ndim; d++) {
+            snprintf(what, sizeof what, "the size of dim %d of input %d", d, q);
+            if (named(c, (double)s->k->in[q]->shape.dim[d], what, part, text, size)) return true;
+        }
+    return false;
+}
+
+/* J has at most one entry in each column, the same v where there is one, and columns without: what a mask with a scale does. */
+static bool is_scaled_mask(const ct_suspect *s, double *v) {
+    int64_t kept = 0, hidden = 0;
+    *v = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t here = 0;
+        for (int64_t r = 0; r < s->rows; r++) {
+            double e = s->j[r * s->n + i];
+            if (ct_suspect_is_zero(s, e)) continue;
+            if (*v != 0 && !close_to(e, *v, 1e-3)) return false;
+            *v = e;
+            here++;
+        }
+        if (here > 1) return false;
+        kept += here, hidden += !here;
+    }
+    return kept > 1 && hidden > 0;
+}
+
+bool ct_suspect_factor(ct_suspect *s) {
+    const double c = ct_suspect_ratio(s, s->a, s->j), size = fabs(c);
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = c * s->j[e];
+    if (c == 0 || !ct_suspect_fits(s)) return false;
+    s->factor = c;
+    const double part = s->k->coarse ? 0.02 : 1e-5;
+    if (close_to(c, -1, part)) return ct_suspect_say(s, CT_MISTAKE_SIGN, "the sign is flipped");
+    const char *sign = c < 0 ? ", with the sign flipped" : "";
+    double scale;
+    if (s->k->whole && is_scaled_mask(s, &scale) && (close_to(c * scale, 1, part) || close_to(c, scale, part)))
+        return ct_suspect_say(s, CT_MISTAKE_SCALE, "the scale of the mask, %.6g (as of a dropout), is %s", scale, close_to(c * scale, 1, part) ? "forgotten" : "applied twice");
+    char name[160] = "", number[64];
+    if (close_to(round(1 / size), 1 / size, part) && size < 1) snprintf(number, sizeof number, "1/%.0f", round(1 / size));
+    else snprintf(number, sizeof number, "%.6g", size);
+    return ct_suspect_say(s, CT_MISTAKE_FACTOR, "a constant factor: it is %s times what it must be%s%s%s", number, name_factor(s, size, name, sizeof name) ? ": " : "", name, sign);
+}
+
+/* The row of ones is right and the others are not. */
+bool ct_suspect_uniform(ct_suspect *s) {
+    const int64_t ones = (s->k->rows - CT_ROWS_SUMMED + CT_ROW_ONES) * s->n;
+    if (s->k->m < 2) return false;
+    for (int64_t i = 0; i < s->n; i++)
+        if (!ct_check_right(s->k, s->c->analytic[ones + i], s->c->numeric[ones + i])) return false;
+    return ct_suspect_say(s, CT_MISTAKE_UNIFORM, "right only when all of the cotangent is the same: a plain sum as the loss would not show it");
+}

@@ -1,0 +1,121 @@
+/* What a check says: the worst elements, a map of where they lie, and the report for people. */
+#include "check.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAP_ROWS = 8, MAP_COLUMNS = 32 };
+_Static_assert(MAP_ROWS * (MAP_COLUMNS + 1) + 1 == CT_GRADCHECK_MAP, "the map in the result is of this size");
+
+bool ct_check_right(const ct_check *k, double analytic, double numeric) {
+    return analytic == numeric || fabs(analytic - numeric) <= ct_check_allowed(k, numeric);
+}
+
+/* The error over what is allowed: above 1 is wrong. */
+static double excess(const ct_check *k, double analytic, double numeric) {
+    double e = analytic == numeric ? 0 : fabs(analytic - numeric) / ct_check_allowed(k, numeric);
+    return isnan(e) ? INFINITY : e;
+}
+
+/* Column i at the cotangent where it is worst. */
+static double worst_of(const ct_check *k, const ct_checked *c, int64_t i, ct_gradcheck_element *out) {
+    double most = -1;
+    int64_t row = 0;
+    for (int64_t r = 0; r < k->rows; r++) {
+        double e = excess(k, c->analytic[r * c->n + i], c->numeric[r * c->n + i]);
+        if (e > most) most = e, row = r;
+    }
+    double analytic = c->analytic[row * c->n + i], numeric = c->numeric[row * c->n + i], error = analytic == numeric ? 0 : fabs(analytic - numeric);
+    int64_t summed = row - (k->rows - CT_ROWS_SUMMED);
+    *out = (ct_gradcheck_element){.input = c->input, .index = c->direction ? -1 : i, .output = summed < 0 ? row : summed < CT_ROW_ONES ? -1 : summed == CT_ROW_ONES ? -2 : -3,
+                                  .analytic = analytic, .numeric = numeric, .error = error, .relative = error == 0 ? 0 : error / fabs(numeric),
+                                  .noise = c->noise[row * c->n + i]};
+    return most;
+}
+
+void ct_check_compare(ct_check *k) {
+    ct_gradcheck_result *r = &k->result;
+    double most[CT_GRADCHECK_WORST], top = -1;
+    for (int q = 0; q < k->count; q++) {
+        const ct_checked *c = &k->checked[q];
+        for (int64_t e = 0; e < k->rows * c->n; e++) r->noise = fmax(r->noise, c->noise[e]);
+        for (int64_t i = 0; i < c->n; i++) {
+            ct_gradcheck_element element;
+            double here = worst_of(k, c, i, &element);
+            r->checked++;
+            r->error = isnan(element.error) ? INFINITY : fmax(r->error, element.error);
+            if (here > top) {
+                top = here;
+                r->input = c->input, r->index = element.index, r->analytic = element.analytic, r->numeric = element.numeric;
+            }
+            if (here <= 1) continue;
+            r->wrong++;
+            int at = r->worst_count < CT_GRADCHECK_WORST ? r->worst_count++ : CT_GRADCHECK_WORST;
+            for (; at > 0 && here > most[at - 1]; at--)
+                if (at < CT_GRADCHECK_WORST) most[at] = most[at - 1], r->worst[at] = r->worst[at - 1];
+            if (at < CT_GRADCHECK_WORST) most[at] = here, r->worst[at] = element;
+        }
+    }
+    if (r->wrong) r->ok = false;
+    for (int q = 0; q < k->count && r->wrong && !k->opts.fast; q++) {
+        const ct_checked *c = &k->checked[q];
+        if (c->input != r->input) continue;
+        /* the input as rows of its last dim; where it is too large a cell is the worst of several elements */
+        int ndim = c->x->shape.ndim;
+        int64_t columns = ndim ? c->x->shape.dim[ndim - 1] : 1, rows = c->n / columns;
+        int64_t high = rows < MAP_ROWS ? rows : MAP_ROWS, wide = columns < MAP_COLUMNS ? columns : MAP_COLUMNS;
+        for (int64_t v = 0; v < high; v++) memset(r->map + v * (wide + 1), '.', (size_t)wide), r->map[v * (wide + 1) + wide] = '\n';
+        for (int64_t i = 0; i < c->n; i++) {
+            ct_gradcheck_element element;
+            double here = worst_of(k, c, i, &element);
+            if (here <= 1) continue;
+            double power = floor(log10(here));
+            char sign = isinf(here) ? 'x' : (char)('1' + (power > 8 ? 8 : (int)power)), *cell = r->map + i / columns * high / rows * (wide + 1) + i % columns * wide / columns;
+            if (*cell == '.' || sign > *cell) *cell = sign;
+        }
+    }
+}
+
+const char *ct_mistake_name(ct_mistake mistake) {
+    static const char *const name[] = {
+        [CT_MISTAKE_NONE] = "none", [CT_MISTAKE_UNKNOWN] = "unknown", [CT_MISTAKE_REFUSED] = "refused", [CT_MISTAKE_NONDETERMINISTIC] = "non-deterministic",
+        [CT_MISTAKE_WRITES] = "writes", [CT_MISTAKE_MEMORY] = "memory", [CT_MISTAKE_THREADS] = "threads", [CT_MISTAKE_LAYOUT] = "layout",
+        [CT_MISTAKE_SHARED] = "shared", [CT_MISTAKE_DTYPE] = "dtype", [CT_MISTAKE_NOT_FINITE] = "not finite", [CT_MISTAKE_KINK] = "kink",
+        [CT_MISTAKE_PRECISION] = "precision", [CT_MISTAKE_ZERO] = "zero", [CT_MISTAKE_SIGN] = "sign", [CT_MISTAKE_FACTOR] = "factor",
+        [CT_MISTAKE_SCALE] = "scale", [CT_MISTAKE_COTANGENT] = "cotangent", [CT_MISTAKE_MASK] = "mask", [CT_MISTAKE_SUM] = "sum",
+        [CT_MISTAKE_ASSIGNED] = "assigned", [CT_MISTAKE_TRANSPOSED] = "transposed", [CT_MISTAKE_PERMUTED] = "permuted",
+        [CT_MISTAKE_FORWARD_VALUE] = "forward value", [CT_MISTAKE_PRODUCT_RULE] = "product rule", [CT_MISTAKE_EDGES] = "edges",
+        [CT_MISTAKE_TERM] = "term", [CT_MISTAKE_UNIFORM] = "uniform"};
+    return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
+}
+
+static const char *place(ct_shape shape, int64_t index, char text[CT_SHAPE_TEXT]) {
+    ct_shape at = shape;
+    for (int d = shape.ndim - 1; d >= 0; index /= shape.dim[d--]) at.dim[d] = index % shape.dim[d];
+    return ct_shape_text(at, text);
+}
+#define PLACE(shape, index) place((shape), (index), (char[CT_SHAPE_TEXT]){0})
+
+void ct_check_report(const ct_check *k) {
+    const ct_gradcheck_result *r = &k->result;
+    FILE *file = k->opts.report;
+    if (!file || !r->ran) return;
+    if (r->ok) fprintf(file, "gradcheck: ok: %lld %s, error at most %.2g, noise of the differences %.2g\n", (long long)r->checked,
+                       k->opts.fast ? "directions" : "elements", r->error, r->noise);
+    else fprintf(file, "gradcheck: wrong: %s\n", r->diagnosis);
+    if (!r->wrong) return;
+    fprintf(file, "  %lld of %lld %s wrong; allowed is %.2g + %.2g |numeric|; the worst:\n", (long long)r->wrong, (long long)r->checked,
+            k->opts.fast ? "directions are" : "elements are", k->opts.atol, k->opts.rtol);
+    fprintf(file, "  %-16s %-16s %15s %15s %9s %9s %9s\n", "input", "cotangent", "analytic", "numeric", "error", "relative", "noise");
+    for (int w = 0; w < r->worst_count; w++) {
+        const ct_gradcheck_element *e = &r->worst[w];
+        char input[CT_SHAPE_TEXT + 16], cotangent[CT_SHAPE_TEXT + 16];
+        snprintf(input, sizeof input, "%d %s", e->input, e->index < 0 ? "a direction" : PLACE(k->in[e->input]->shape, e->index));
+        snprintf(cotangent, sizeof cotangent, "%s%s", e->output >= 0 ? "1 at " : e->output == -1 ? "random" : e->output == -2 ? "ones" : "zeros",
+                 e->output >= 0 ? PLACE(k->shape, e->output) : "");
+        fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent, e->analytic, e->numeric, e->error, e->relative, e->noise);
+    }
+    if (!*r->map) return;
+    fprintf(file, "  where in input %d %s: . is right, 1 to 9 powers of ten above what is allowed, x not finite\n", r->input, SHAPE(k->in[r->input]->shape));
+    for (const char *line = r->map; *line; line += strcspn(line, "\n") + 1) fprintf(file, "    %.*s\n", (int)strcspn(line, "\n"), line);
+}

@@ -1,0 +1,173 @@
+/* The derivative of something else: taken at another point, of one factor of a product alone, or short of a term. */
+#include "suspect.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- the output where the input is meant, or the reverse ----
+ *
+ * With f' known as F(x) or as G(y), y = f(x): F(y) instead of F(x) is the derivative at y by differences there; G(x) instead of G(y) is a
+ * backward that would have been right where the output was x, so at y it says what is true at x. */
+
+/* J and A at x = y instead, into `other`. False: the function does not take that. */
+static bool measure_at_output(ct_suspect *s, ct_checked *other) {
+    ct_check *k = s->k;
+    ct_tensor *x = s->c->x;
+    double *before = ct_check_numbers(k, 1, x->numel);
+    *other = *s->c;
+    other->analytic = ct_check_numbers(k, k->rows, s->n);
+    other->numeric = ct_check_numbers(k, k->rows, s->n);
+    other->noise = ct_check_numbers(k, k->rows, s->n);
+    if (!before || !other->analytic || !other->numeric || !other->noise) return false;
+    for (int64_t i = 0; i < x->numel; i++) before[i] = ct_check_get(x, i), ct_check_set(x, i, k->y[i]);
+    ct_hush hush = ct_check_hush(k);
+    bool ok = ct_check_backwards(k, other, 1) && ct_check_differences(k, other);
+    ok = ct_check_unhush(k, hush) && ok;
+    k->refused[0] = 0;
+    for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
+    for (int64_t i = 0; i < x->numel; i++) ct_check_set(x, i, before[i]);
+    return ok;
+}
+
+/* Are the columns of a those of j, the columns aside that are not finite? They must be few. */
+static bool agree(const ct_suspect *s, const double *a, const double *j) {
+    double left = 0;
+    int64_t finite = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        double here = 0;
+        for (int64_t r = 0; r < s->rows; r++) here += (a[r * s->n + i] - j[r * s->n + i]) * (a[r * s->n + i] - j[r * s->n + i]);
+        if (isfinite(here)) left += here, finite++;
+    }
+    return 2 * finite > s->n && sqrt(left) <= s->fit * s->error;
+}
+
+bool ct_suspect_forward_value(ct_suspect *s) {
+    ct_checked other;
+    if (s->k->opts.fast || s->c->x->dtype != s->k->dtype || !ct_shape_same(&s->in, &s->out) || !measure_at_output(s, &other)) return false;
+    if (agree(s, s->a, other.numeric)) return ct_suspect_say(s, CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant: this is the derivative at x = y");
+    if (!agree(s, other.analytic, s->j)) return false;
+    return ct_suspect_say(s, CT_MISTAKE_FORWARD_VALUE, "the input is used where the output is meant: at x = y this backward gives what is right here");
+}
+
+/* ---- products ----
+ *
+ * y = u(x) v(x) with v linear: the part of J that goes through v alone, U, has U x = y. So where A x = y, or (J - A) x = y, and J x is
+ * not y, backward took one factor for a constant. (For x twice, as in x x^T, J x = 2 y and both hold.) */
+bool ct_suspect_product_rule(ct_suspect *s) {
+    if (s->k->opts.fast) return false;
+    double whole = 0, one = 0, other = 0, size = 0;
+    for (int64_t r = 0; r < s->rows; r++) {
+        double y = s->k->whole ? s->k->y[r] : 0, ax = 0, jx = 0;
+        for (int64_t e = 0; e < s->k->m && !s->k->whole; e++) y += s->k->cotangent[r * s->k->m + e] * s->k->y[e];
+        for (int64_t i = 0; i < s->n; i++) {
+            double x = ct_check_get(s->c->x, i);
+            ax += s->a[r * s->n + i] * x;
+            jx += s->j[r * s->n + i] * x;
+        }
+        size += y * y;
+        whole += (jx - y) * (jx - y);
+        one += (ax - y) * (ax - y);
+        other += (jx - ax - y) * (jx - ax - y);
+    }
+    if (sqrt(whole) < 0.01 * sqrt(size) || fmin(one, other) > s->fit * s->fit * fmin(size, whole)) return false;
+    return ct_suspect_say(s, CT_MISTAKE_PRODUCT_RULE, "the product rule is half done: one of two factors that depend on this input is taken for a constant%s",
+                          one <= other ? "" : ", and it is the factor that is linear in it");
+}
+
+/* ---- a term that sums over a dim ----
+ *
+ * Softmax is (diag(y) - y y^T) g, layer norm (g - mean(g) - z mean(z g)) / sigma: without such a term the error in each row along the dim is
+ * a matrix u v^T, or the sum of two. */
+
+typedef struct {
+    int64_t rows, length, step;   /* rows along the dim: how many; of how many elements; how far apart */
+} lines;
+
+static int64_t line_start(const lines *l, int64_t line) { return line / l->step * l->step * l->length + line % l->step; }
+
+/* How much of vector v (length elements, step apart) is a multiple of w: |cos|. */
+static double alike(const double *v, const double *w, int64_t n) {
+    double vw = 0, vv = 0, ww = 0;
+    for (int64_t i = 0; i < n; i++) vw += v[i] * w[i], vv += v[i] * v[i], ww += w[i] * w[i];
+    return vv > 0 && ww > 0 ? fabs(vw) / sqrt(vv * ww) : 0;
+}
+
+/* What a vector along a line is a multiple of. known: scratch. */
+static const char *name_vector(const ct_suspect *s, const double *v, const lines *l, int64_t start, double *known) {
+    const double enough = s->k->coarse ? 0.999 : 1 - 1e-7;
+    const int64_t n = l->length;
+    double mean = 0;
+    for (int64_t i = 0; i < n; i++) known[i] = 1;
+    if (alike(v, known, n) > enough) return "1";
+    for (int64_t i = 0; i < n; i++) known[i] = s->k->y[start + i * l->step];
+    if (alike(v, known, n) > enough) return "the output";
+    for (int64_t i = 0; i < n; i++) known[i] = ct_check_get(s->c->x, start + i * l->step), mean += known[i] / (double)n;
+    if (alike(v, known, n) > enough) return "the input";
+    for (int64_t i = 0; i < n; i++) known[i] -= mean;
+    if (alike(v, known, n) > enough) return "the input less its mean";
+    return NULL;
+}
+
+/* P = J less up to `rank` matrices u v^T in each line's block of the error; *u, *v name the vectors of the first where it is the only one. */
+static bool take_terms(ct_suspect *s, const lines *l, int rank, double *block, const char **u, const char **v) {
+    const int64_t n = l->length;
+    double *row = block + n * n, *column = row + n, *known = column + n;
+    memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
+    for (int64_t line = 0; line < l->rows; line++) {
+        const int64_t start = line_start(l, line);
+        for (int64_t r = 0; r < n; r++)
+            for (int64_t i = 0; i < n; i++) {
+                int64_t e = (start + r * l->step) * s->n + start + i * l->step;
+                block[r * n + i] = s->a[e] - s->j[e];
+            }
+        for (int t = 0; t < rank; t++) {
+            int64_t top = 0;
+            for (int64_t e = 0; e < n * n; e++)
+                if (fabs(block[e]) > fabs(block[top])) top = e;
+            const double pivot = block[top];
+            if (fabs(pivot) <= s->tiny) break;
+            for (int64_t i = 0; i < n; i++) row[i] = block[top / n * n + i], column[i] = block[i * n + top % n];
+            if (line == 0 && rank == 1) *u = name_vector(s, column, l, start, known), *v = name_vector(s, row, l, start, known);
+            for (int64_t e = 0; e < n * n; e++) {
+                double term = column[e / n] * row[e % n] / pivot;
+                block[e] -= term;
+                s->p[(start + e / n * l->step) * s->n + start + e % n * l->step] += term;
+            }
+        }
+    }
+    return ct_suspect_fits(s);
+}
+
+/* A term couples elements: an error that lies on the diagonal alone is none. */
+static bool couples(const ct_suspect *s) {
+    double on = 0, off = 0;
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t i = 0; i < s->n; i++) *(r == i ? &on : &off) += fabs(s->a[r * s->n + i] - s->j[r * s->n + i]);
+    return off > 0.1 * on;
+}
+
+bool ct_suspect_term(ct_suspect *s) {
+    enum { MOST = 512 };
+    if (!s->k->whole || !ct_shape_same(&s->in, &s->out) || !couples(s)) return false;
+    for (int rank = 1; rank <= 2; rank++)
+        for (int d = s->in.ndim - 1; d >= -1; d--) {   /* -1: over all */
+            lines l = {.rows = 1, .length = s->n, .step = 1};
+            if (d >= 0) {
+                l.length = s->in.dim[d];
+                l.rows = s->n / l.length;
+                for (int e = d + 1; e < s->in.ndim; e++) l.step *= s->in.dim[e];
+            }
+            if (l.length < rank + 2 || l.length > MOST) continue;
+            double *block = ct_check_numbers(s->k, l.length + 3, l.length);
+            const char *u = NULL, *v = NULL;
+            if (!block) return false;
+            if (!take_terms(s, &l, rank, block, &u, &v)) continue;
+            char where[32] = "all elements", what[96] = "";
+            if (d >= 0) snprintf(where, sizeof where, "dim %d", d);
+            if (rank == 2) snprintf(what, sizeof what, "two terms are");
+            else snprintf(what, sizeof what, "a term is");
+            if (rank == 1 && u && v) return ct_suspect_say(s, CT_MISTAKE_TERM, "%s missing or has a wrong factor: the sum over %s of cotangent times %s, times %s", what, where, u, v);
+            return ct_suspect_say(s, CT_MISTAKE_TERM, "%s missing or wrong that sum%s the cotangent over %s", what, rank == 1 ? "s" : "", where);
+        }
+    return false;
+}
