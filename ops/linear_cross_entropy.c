@@ -7,7 +7,7 @@
 
 #include "../src/gemm.h"
 
-enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 64 }; /* a block has so many logits, but not fewer rows than these */
+enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 }; /* a block has so many logits, but not fewer rows than these */
 
 static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];

@@ -226,7 +226,7 @@ END_TEST
 
 /* Many blocks of rows: the same as of logits made whole, in a part of their memory. */
 START_TEST(linear_loss_in_blocks) {
-    enum { N = 200, D = 3, C = 20000 };
+    enum { N = 400, D = 3, C = 10000 };
     ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(N, D)), true);
     ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(C, D)), true);
     ct_tensor *t = of(CT_I64, CT_SHAPE(N)), *three = ct_full(context, CT_F64, CT_SCALAR, 3);
