@@ -184,7 +184,11 @@ static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool 
     ct_frame_open(context, &frame, true);
     context->op = c->op->name;
     ct_tensor *out = NULL;
-    if (prepare(c, given, in, wants, recording)) out = own_result(c, &frame, c->op->forward(c));
+    if (prepare(c, given, in, wants, recording)) {
+        out = c->op->forward(c);
+        if (context->frame == &frame || ct_frame_is_open(context, &frame)) out = own_result(c, &frame, out);
+        else ct_fail(context, CT_ERR_ARGUMENT, "%s: forward closed a scope that it had not opened", c->op->name);
+    }
     if (context->status) out = NULL;
     bool wanted = false;
     for (int i = 0; out && i < c->n; i++) wanted |= wants[i];

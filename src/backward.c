@@ -178,10 +178,9 @@ static bool run(ct_node *node, ct_tensor **grad, ct_frame *frame, int *pending) 
     if (node->retain && node->grad && !add_to(&node->grad, g)) return false;
     if (node->retain && !node->grad && !(node->grad = adopt(g, frame, true))) return false;
     if (!(c->op->flags & CT_OP_STRIDED) && !(g = ct_tensor_dense(g))) return false;
-    if (!c->op->backward(c, g, grad) || c->context->status) {
-        ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
-        return false;
-    }
+    if (!c->op->backward(c, g, grad) || c->context->status) return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
+    if (c->context->frame != frame && !ct_frame_is_open(c->context, frame))
+        return ct_fail(c->context, CT_ERR_GRAD, "%s: backward closed a scope that it had not opened", c->op->name);
     if (g == node->incoming) {   /* so that a gradient handed on as it came has one holder, and is added to in place */
         ct_tensor_own(g);
         node->incoming = NULL;
@@ -221,7 +220,7 @@ static bool pass(ct_node *node, int *pending, bool retain_graph) {
     if (c->n > FEW && !(grad = ct_take_zeroed(context, bytes))) return false;
     ct_frame frame;
     ct_frame_open(context, &frame, true);
-    context->op = c->op->name;
+    context->op = context->backward = c->op->name;
     int n = c->n;
     node->last = !retain_graph;
     const bool watched = context->debug && ct_debug_watches(node);
@@ -290,7 +289,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     ct_context *context = NULL;
     for (int i = 0; outs && i < n && !context; i++) context = ct_context_of(outs[i]);
     if (!ct_ready(context)) return false;
-    if (context->backward) return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s", context->op);
+    if (context->backward) return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s", context->backward);
     ct_node *newest = NULL;
     for (int i = 0; i < n; i++) {
         if (!check_seed(context, outs[i], cotangents ? cotangents[i] : NULL, i)) return false;
@@ -300,7 +299,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     context->op = "backward";
     ct_frame frame;
     ct_frame_open(context, &frame, true);
-    context->backward = true;
+    context->backward = "backward";
     int pending = 0;
     bool ok = true;
     for (int i = 0; ok && i < n; i++) {
@@ -309,7 +308,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     }
     ok = walk(newest, pending, opts.retain_graph, ok);
     ct_frame_close(context, &frame);
-    context->backward = false;
+    context->backward = NULL;
     context->op = outer_op;
     return ok;
 }

@@ -55,7 +55,7 @@ struct ct_context {
     ct_node *dying;                    /* nodes whose count fell to zero, waiting to be freed: no recursion */
     uint64_t sequence;
     bool freeing;
-    bool backward;                     /* one is running */
+    const char *backward;              /* whose backward is running; NULL: nobody's */
     ct_tensor *ended_first, *ended_last;   /* of debug mode: handles that have ended, the oldest first */
     int64_t ended;                         /* how many */
 };
@@ -63,6 +63,7 @@ struct ct_context {
 /* Enters and leaves a scope kept on the C stack. What is left in it ends. */
 void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad);
 void ct_frame_close(ct_context *context, ct_frame *frame);
+bool ct_frame_is_open(const ct_context *context, const ct_frame *frame);   /* not closed from inside */
 ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor);   /* hands the tensor out and closes */
 
 /* Takes the generator's next stream. */

@@ -105,11 +105,12 @@ void ct_tensor_free(ct_tensor *tensor) {
 }
 
 bool ct_tensor_refuse(const ct_tensor *t, const char *op) {
+    ct_context *c = t->context;
     if (t->parameter == CT_ENDED)
-        ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor %s made by %s has ended: its scope was closed, or it was released", op, SHAPE(t->shape),
-                t->maker ? t->maker : "the library");
-    else ct_fail(t->context, CT_ERR_GRAD, "%s: the values of a tensor %s were not kept for backward: its op drops them", op, SHAPE(t->shape));
-    return false;
+        return ct_fail(c, CT_ERR_ARGUMENT, "%s: a tensor %s made by %s has ended: its scope was closed, or it was released", op, SHAPE(t->shape),
+                       t->maker ? t->maker : "the library");
+    return ct_fail(c, CT_ERR_GRAD, "%s: the values of a tensor %s were not kept for the backward of %s, which drops them", op, SHAPE(t->shape),
+                   c->backward ? c->backward : "an op");
 }
 
 bool ct_tensor_is_sole(const ct_tensor *tensor) {

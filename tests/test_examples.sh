@@ -42,6 +42,10 @@ expect 0 'loss' "$bin/mha"
 [ "$(grep -c '\[1.0000, 0.0000, 0.0000, 0.0000, 0.0000\]' out)" = 3 ] || wrong "mha: causal mask or key mask"
 [ "$(grep -c '\[ *0.0000, *0.0000, *0.0000, *0.0000, *0.0000, *0.0000, *0.0000, *0.0000\]' out)" = 5 ] || wrong "mha: gradients of what is not seen"
 
+# an op of one's own: the checker passes the right backward and not the wrong one, and values are torch's
+expect 0 'the backward of swish is right$' "$bin/custom_op"
+grep -q '^the backward of wrong_swish is wrong: input 0' out || wrong "custom_op: the wrong backward passes"
+
 # flags
 for program in "$seq2seq" "$char_lm"; do
     expect 0 'usage: ' "$program" --help

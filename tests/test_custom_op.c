@@ -1,0 +1,351 @@
+/* Ops of a user's own: what a right one may do, and that a wrong one is an error that names it and never a crash, in debug mode and
+ * without. Run under AddressSanitizer these say more. */
+#include <check.h>
+#include <cotangent/cotangent.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ct_context *context, *other;
+
+/* _i of a loop test: 1 is debug mode */
+static void open_contexts(int debug) {
+    unsetenv("CT_DEBUG");
+    context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1, .debug = debug});
+    other = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
+}
+static void close_contexts(void) {
+    ck_assert_msg(ct_error(context) == CT_OK, "left pending: %s", ct_error_message(context));
+    ct_context_free(context);
+    ct_context_free(other);
+}
+
+/* What the op below does wrong, or does in a way of its own that is right. */
+typedef enum {
+    RIGHT,
+    /* forwards that work */
+    RESULT_IS_INPUT,
+    RESULT_IS_OUTSIDE,
+    SCOPE_LEFT_OPEN,
+    /* forwards that fail */
+    NO_RESULT,
+    FAILS,
+    FAILS_WITH_A_RESULT,
+    RESULT_OF_ANOTHER_CONTEXT,
+    SAVED_OF_ANOTHER_CONTEXT,
+    CLOSES_THE_CALLERS_SCOPE,
+    /* backwards that work */
+    GRAD_IS_COTANGENT,
+    GRAD_IS_INPUT,
+    GRAD_IS_SAVED,
+    GRAD_IS_OUTSIDE,
+    GRAD_IN_AN_OPEN_SCOPE,
+    GRAD_IS_STRIDED,
+    GRAD_IS_KEPT,
+    LEAF_LET_GO,
+    /* backwards that fail */
+    NO_GRAD,
+    GRAD_OF_ANOTHER_SHAPE,
+    GRAD_OF_ANOTHER_DTYPE,
+    GRAD_OF_ANOTHER_CONTEXT,
+    GRAD_FALSE,
+    GRAD_FALSE_WITH_A_GRADIENT,
+    GRAD_ERROR_BUT_TRUE,
+    GRAD_IS_DROPPED,
+    DROPPED_IS_USED,
+    DROPPED_IS_READ,
+    BACKWARD_INSIDE,
+    BACKWARD_CLOSES_THE_CALLERS_SCOPE,
+    WAYS
+} way;
+
+typedef struct {
+    way way;
+    ct_tensor *outside; /* of the op's shape */
+    ct_tensor **loss;
+    ct_scope scope;
+} attrs;
+
+/* y = 2 a + b, with whatever is wrong about it */
+static ct_tensor *mine_forward(ct_call *c) {
+    const attrs *a = c->attrs;
+    ct_tensor *y = ct_add(ct_scale(c->in[0], 2), c->in[1]);
+    c->saved[1] = ct_ones(c->context, ct_dtype_of(y), ct_shape_of(y));
+    switch (a->way) {
+    case RESULT_IS_INPUT: return c->in[0];
+    case RESULT_IS_OUTSIDE: return a->outside;
+    case SCOPE_LEFT_OPEN: ct_scope_open(c->context); return ct_scale(y, 1);
+    case NO_RESULT: return NULL;
+    case FAILS: return ct_fail(c->context, CT_ERR_IO, "mine: reasons");
+    case FAILS_WITH_A_RESULT: ct_fail(c->context, CT_ERR_IO, "mine: reasons"); return y;
+    case RESULT_OF_ANOTHER_CONTEXT: return ct_ones(other, CT_F64, CT_SHAPE(3));
+    case SAVED_OF_ANOTHER_CONTEXT: c->saved[3] = ct_ones(other, CT_F64, CT_SHAPE(3)); return y;
+    case CLOSES_THE_CALLERS_SCOPE: ct_scope_close(a->scope); return y;
+    case GRAD_IS_DROPPED:
+    case DROPPED_IS_USED:
+    case DROPPED_IS_READ: c->drop = CT_DROP_IN(0) | CT_DROP_OUT; return y;
+    default: return y;
+    }
+}
+
+static bool mine_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const attrs *a = c->attrs;
+    grad[0] = ct_scale(g, 2);
+    grad[1] = g;
+    switch (a->way) {
+    case GRAD_IS_COTANGENT: grad[0] = g; break;
+    case GRAD_IS_INPUT: grad[0] = c->in[0]; break;
+    case GRAD_IS_SAVED: grad[0] = grad[1] = c->saved[1]; break;
+    case GRAD_IS_OUTSIDE: grad[1] = a->outside; break;
+    case GRAD_IN_AN_OPEN_SCOPE: ct_scope_open(c->context), grad[0] = ct_scale(g, 2); break;
+    case GRAD_IS_STRIDED: grad[0] = ct_transpose(ct_expand(ct_full(c->context, CT_F64, CT_SCALAR, 2), CT_SHAPE(3)), 0, 0); break;
+    case GRAD_IS_KEPT: grad[0] = ct_keep(ct_scale(g, 2)); break;
+    case LEAF_LET_GO: ct_release(a->outside); break;
+    case NO_GRAD: grad[1] = NULL; break;
+    case GRAD_OF_ANOTHER_SHAPE: grad[1] = ct_view(g, CT_SHAPE(3, 1)); break;
+    case GRAD_OF_ANOTHER_DTYPE: grad[1] = ct_cast(g, CT_F32); break;
+    case GRAD_OF_ANOTHER_CONTEXT: grad[1] = ct_ones(other, CT_F64, CT_SHAPE(3)); break;
+    case GRAD_FALSE: grad[0] = grad[1] = NULL; return false;
+    case GRAD_FALSE_WITH_A_GRADIENT: return false;
+    case GRAD_ERROR_BUT_TRUE: ct_fail(c->context, CT_ERR_IO, "mine: reasons"); return true;
+    case GRAD_IS_DROPPED: grad[0] = c->in[0]; break;
+    case DROPPED_IS_USED: grad[0] = ct_mul(g, c->in[0]); break;
+    case DROPPED_IS_READ: ck_assert(!ct_data_f64(c->in[0]) && c->out == NULL); break;
+    case BACKWARD_INSIDE: ct_backward(*a->loss); break;
+    case BACKWARD_CLOSES_THE_CALLERS_SCOPE: ct_scope_close(a->scope); break;
+    default: break;
+    }
+    return true;
+}
+
+static const ct_op mine = {.name = "mine", .attrs_size = sizeof(attrs), .forward = mine_forward, .backward = mine_backward};
+
+static const struct {
+    way way;
+    ct_status status;
+    const char *words; /* "": those of "mine: " alone */
+} faults[] = {
+    {NO_RESULT, CT_ERR_ARGUMENT, "forward returned nothing"},
+    {FAILS, CT_ERR_IO, "reasons"},
+    {FAILS_WITH_A_RESULT, CT_ERR_IO, "reasons"},
+    {RESULT_OF_ANOTHER_CONTEXT, CT_ERR_ARGUMENT, "another context"},
+    {SAVED_OF_ANOTHER_CONTEXT, CT_ERR_ARGUMENT, "another context"},
+    {CLOSES_THE_CALLERS_SCOPE, CT_ERR_ARGUMENT, "closed a scope"},
+    {NO_GRAD, CT_ERR_GRAD, "no gradient for input 1"},
+    {GRAD_OF_ANOTHER_SHAPE, CT_ERR_GRAD, "input 1 has shape (3, 1), the input (3)"},
+    {GRAD_OF_ANOTHER_DTYPE, CT_ERR_GRAD, "input 1 is f32, the input f64"},
+    {GRAD_OF_ANOTHER_CONTEXT, CT_ERR_GRAD, "input 1 is of another context"},
+    {GRAD_FALSE, CT_ERR_GRAD, "backward failed"},
+    {GRAD_FALSE_WITH_A_GRADIENT, CT_ERR_GRAD, "backward failed"},
+    {GRAD_ERROR_BUT_TRUE, CT_ERR_IO, "reasons"},
+    {GRAD_IS_DROPPED, CT_ERR_GRAD, "values of a tensor (3) were not kept for the backward of mine"},
+    {DROPPED_IS_USED, CT_ERR_GRAD, "values of a tensor (3) were not kept for the backward of mine"},
+    {DROPPED_IS_READ, CT_ERR_GRAD, "values of a tensor (3) were not kept for the backward of mine"},
+    {BACKWARD_INSIDE, CT_ERR_GRAD, "inside the backward of mine"},
+    {BACKWARD_CLOSES_THE_CALLERS_SCOPE, CT_ERR_GRAD, "closed a scope"},
+};
+
+static int fault_of(way w) {
+    for (int i = 0; i < (int)(sizeof faults / sizeof *faults); i++)
+        if (faults[i].way == w) return i;
+    return -1;
+}
+
+/* In a scope: sum(mine(2 x, x) + x) and its backward; what x's gradient is. False: the context has the error. */
+static bool run(way w, double out[3]) {
+    ct_scope scope = ct_scope_open(context);
+    ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(3), (double[]){1, 2, 3}), true), *loss = NULL;
+    ct_tensor *outside = ct_scale(x, 7);
+    if (w == LEAF_LET_GO) outside = ct_detach(x);
+    attrs a = {w, outside, &loss, scope};
+    ct_tensor *y = ct_apply(&mine, (ct_tensor *[]){ct_scale(x, 2), x}, 2, &a);
+    bool ok = y != NULL; /* where not, x may have ended */
+    if (ok) loss = ct_sum(ct_add(y, x), CT_ALL, false);
+    if (ok) ok = loss && ct_backward(loss);
+    if (ok) ok = ct_to_f64(ct_grad(x), out, 3);
+    ct_scope_close(scope);
+    return ok;
+}
+
+START_TEST(every_way_to_do_it) {
+    open_contexts(_i);
+    double g[3];
+    ck_assert(run(RIGHT, g));
+    const int64_t live = ct_memory(context).live;
+    for (int round = 0; round < 2; round++)
+        for (way w = RIGHT; w < WAYS; w++) {
+            const int fault = fault_of(w);
+            const bool ok = run(w, g);
+            const char *message = ct_error_message(context);
+            if (fault < 0) {
+                const double want[] = {[RIGHT] = 6, [RESULT_IS_INPUT] = 6, [RESULT_IS_OUTSIDE] = 6, [SCOPE_LEFT_OPEN] = 6, [GRAD_IS_COTANGENT] = 4,
+                                       [GRAD_IS_INPUT] = 2 * 6 + 2, [GRAD_IS_SAVED] = 4, [GRAD_IS_OUTSIDE] = 21 + 4 + 1, [GRAD_IN_AN_OPEN_SCOPE] = 6,
+                                       [GRAD_IS_STRIDED] = 6, [GRAD_IS_KEPT] = 6, [LEAF_LET_GO] = 6};
+                ck_assert_msg(ok, "way %d: %s", (int)w, message);
+                ck_assert_msg(g[2] == want[w], "way %d: %g", (int)w, g[2]);
+            } else {
+                ck_assert_msg(!ok, "way %d works", (int)w);
+                ck_assert_msg(ct_error(context) == faults[fault].status && strstr(message, "mine") && strstr(message, faults[fault].words),
+                              "way %d: %d, \"%s\"", (int)w, (int)ct_error(context), message);
+            }
+            ct_error_clear(context);
+            if (w == GRAD_IS_KEPT) continue; /* keeps a tensor */
+        }
+    ck_assert_int_le(ct_memory(context).live, live + 2 * 1024); /* the kept ones */
+    ck_assert(run(RIGHT, g) && g[0] == 6 && g[1] == 6 && g[2] == 6);
+    close_contexts();
+}
+END_TEST
+
+/* ---- in debug mode: gradients and results that have ended, or were not written ---- */
+
+static ct_tensor *ends_forward(ct_call *c) {
+    ct_tensor *y = ct_exp(c->in[0]), *kept = ct_neg(y);
+    if (*(const int *)c->attrs == 0) return ct_release(y), y;
+    if (*(const int *)c->attrs == 1) c->saved[0] = kept, ct_release(kept);
+    if (*(const int *)c->attrs == 2) return ct_empty(c->context, ct_dtype_of(y), ct_shape_of(y));
+    return y;
+}
+
+static bool ends_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    grad[0] = ct_mul(g, c->out);
+    if (*(const int *)c->attrs == 3) ct_release(grad[0]);
+    if (*(const int *)c->attrs == 4) grad[0] = ct_empty(c->context, ct_dtype_of(g), ct_shape_of(g));
+    return grad[0] != NULL;
+}
+
+static const ct_op ends = {.name = "ends", .attrs_size = sizeof(int), .forward = ends_forward, .backward = ends_backward};
+
+START_TEST(what_debug_mode_adds) {
+    open_contexts(1);
+    const char *words[] = {"made by exp has ended", "made by neg has ended", "forward made the first NaN", "made by mul has ended",
+                           "backward made the first NaN: element (0) of the gradient of input 0 (3)"};
+    for (int i = 0; i < 5; i++) {
+        ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(3)), true);
+        ct_tensor *y = ct_apply(&ends, &x, 1, &i);
+        ck_assert_msg(i < 3 ? !y : y && !ct_backward(ct_sum(y, CT_ALL, false)), "%d works", i);
+        const char *message = ct_error_message(context);
+        ck_assert_msg(strstr(message, "ends: ") && strstr(message, words[i]), "%d: \"%s\"", i, message);
+        ct_error_clear(context);
+    }
+    close_contexts();
+}
+END_TEST
+
+/* ---- many inputs ---- */
+
+enum { MANY = 20 };
+
+static ct_tensor *many_forward(ct_call *c) {
+    ct_tensor *y = c->in[0];
+    for (int i = 1; i < c->n && y; i++)
+        if (c->in[i]) y = ct_add(y, c->in[i]);
+    return y;
+}
+
+static bool many_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    for (int i = 0; i < c->n; i++)
+        if (c->wants[i] && i != *(const int *)c->attrs) grad[i] = ct_scale(g, i);
+    return true;
+}
+
+static const ct_op many = {
+    .name = "many", .attrs_size = sizeof(int), .forward = many_forward, .backward = many_backward, .flags = CT_OP_OPTIONAL | CT_OP_STRIDED};
+
+START_TEST(many_inputs) {
+    open_contexts(_i);
+    for (int missing = -1; missing < MANY; missing++) {
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *in[MANY] = {0};
+        for (int i = 0; i < MANY; i++)
+            if (i % 5 != 3) in[i] = ct_set_requires_grad(ct_full(context, CT_F64, CT_SHAPE(2), i), i % 5 != 4);
+        ct_tensor *y = ct_apply(&many, in, MANY, &missing);
+        const bool needed = missing >= 0 && missing % 5 < 3;
+        ck_assert(y && ct_backward(ct_sum(y, CT_ALL, false)) == !needed);
+        if (needed) ck_assert_ptr_nonnull(strstr(ct_error_message(context), "many: backward set no gradient for input"));
+        else
+            for (int i = 0; i < MANY; i++)
+                ck_assert(i % 5 < 3 ? ct_data_f64(ct_grad(in[i]))[1] == i : !ct_grad(in[i]));
+        ct_error_clear(context);
+        ct_scope_close(scope);
+    }
+    ck_assert_ptr_null(ct_apply(&many, (ct_tensor *[]){NULL, ct_ones(context, CT_F32, CT_SCALAR)}, 2, &(int){0})); /* input 0 is not optional */
+    ck_assert_ptr_nonnull(strstr(ct_error_message(context), "many: input 0 is NULL"));
+    ct_error_clear(context);
+    close_contexts();
+}
+END_TEST
+
+/* ---- out of memory at every request ---- */
+
+static int64_t requests, refuse_at, held;
+
+static void *allocate(void *data, size_t size) {
+    (void)data;
+    if (++requests >= refuse_at) return NULL; /* from then on: a single refusal is answered with what is pooled */
+    held += (int64_t)size;
+    return malloc(size);
+}
+static void release(void *data, void *block, size_t size) {
+    (void)data;
+    held -= (int64_t)size;
+    free(block);
+}
+
+enum { LARGE = 5000 }; /* each tensor is a request of its own */
+
+static ct_tensor *large_forward(ct_call *c) {
+    c->saved[0] = ct_sigmoid(c->in[0]);
+    return ct_mul(c->in[0], c->saved[0]);
+}
+
+static bool large_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    ct_tensor *s = c->saved[0];
+    grad[0] = ct_mul(g, ct_add(s, ct_sub(c->out, ct_mul(c->out, s))));
+    return true; /* leaves it to the engine to see that there is none */
+}
+
+static const ct_op large = {.name = "large", .forward = large_forward, .backward = large_backward};
+
+START_TEST(out_of_memory_in_the_middle) {
+    bool done = false;
+    int failures = 0;
+    unsetenv("CT_DEBUG");
+    for (refuse_at = 2; !done; refuse_at++) {
+        requests = 0;
+        ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .debug = _i, .allocator = {allocate, release, NULL}});
+        ck_assert_ptr_nonnull(c);
+        ct_tensor *x = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SHAPE(LARGE)), true);
+        ct_tensor *y = ct_apply(&large, &x, 1, NULL);
+        done = y && ct_backward(ct_sum(ct_apply(&large, &y, 1, NULL), CT_ALL, false));
+        failures += !done;
+        ck_assert_msg(ct_error(c) == (done ? CT_OK : CT_ERR_MEMORY), "request %d: %s", (int)refuse_at, ct_error_message(c));
+        if (!done && y) { /* the context goes on, and what a failed backward left is nothing or whole */
+            ct_error_clear(c);
+            requests = INT64_MIN;
+            ct_tensor *z = ct_apply(&large, &x, 1, NULL);
+            ck_assert(ct_zero_grad(x) && z && ct_backward(ct_sum(z, CT_ALL, false)));
+            const double s = ct_item(ct_select(ct_sigmoid(x), 0, 0));
+            ck_assert_double_eq_tol(ct_data_f32(ct_grad(x))[LARGE - 1], s + s * (1 - s), 1e-6);
+        }
+        ct_context_free(c);
+        ck_assert_int_eq(held, 0);
+    }
+    ck_assert_int_gt(failures, 10);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("custom_op");
+    TCase *tcase = tcase_create("custom_op");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, every_way_to_do_it, 0, 2);
+    tcase_add_test(tcase, what_debug_mode_adds);
+    tcase_add_loop_test(tcase, many_inputs, 0, 2);
+    tcase_add_loop_test(tcase, out_of_memory_in_the_middle, 0, 2);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
