@@ -34,8 +34,8 @@ static bool edges_of(ct_suspect *s, bool rows) {
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) wrong[rows ? r : i] |= ct_suspect_wrong(s, r, i);
     for (int d = shape.ndim > 1 ? shape.ndim - 1 : -1; d >= -1; d--) {
-        char along[48];
-        snprintf(along, sizeof along, d < 0 ? "%s" : "%s along dim %d", rows ? "of the output" : "of the gradient", d);
+        char along[64];
+        snprintf(along, sizeof along, d < 0 ? "%s" : "%s along dim %d", rows ? "what comes from the output" : "the gradient", d);
         const int64_t size = d < 0 ? count : shape.dim[d];
         for (int kind = 0; kind < KINDS; kind++)
             for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
@@ -43,9 +43,11 @@ static bool edges_of(ct_suspect *s, bool rows) {
                 int64_t largest = blocks[b];   /* several blocks have the same tail */
                 for (size_t more = b + 1; more < sizeof blocks / sizeof *blocks; more++)
                     if (kind == TAIL && blocks[more] < size && edge_is_wrong(wrong, count, shape, d, TAIL, blocks[more])) largest = blocks[more];
+                char sizes[48];
+                snprintf(sizes, sizeof sizes, largest == blocks[b] ? "%lld" : "%lld or %lld", (long long)blocks[b], (long long)largest);
                 if (kind == TAIL)
-                    return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong from index %lld on alone: what is left of %lld after whole blocks of %lld", along,
-                                          (long long)(size - size % largest), (long long)size, (long long)largest);
+                    return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong from index %lld on alone: what is left of %lld after whole blocks of %s", along,
+                                          (long long)(size - size % largest), (long long)size, sizes);
                 if (kind == BEYOND)
                     return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong from index %lld on alone: only the first block is done", along, (long long)blocks[b]);
                 return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong at the %s index of each block of %lld alone", along, kind == FIRST ? "first" : "last",

@@ -35,7 +35,7 @@ static bool named(double c, double v, const char *what, double part, char *text,
     if (v <= 1) return false;
     const char *form = close_to(c, v, part) ? "" : close_to(c, 1 / v, part) ? "one over " : close_to(c, sqrt(v), part) ? "the root of "
                      : close_to(c, 1 / sqrt(v), part) ? "one over the root of " : close_to(c, v * v, part) ? "the square of " : NULL;
-    if (form) snprintf(text, size, "%s%s (%g)", form, what, v);
+    if (form) snprintf(text, size, "%s%s%s (%g)", v == 2 ? "perhaps " : "", form, what, v);
     return form;
 }
 

@@ -17,11 +17,11 @@ static double excess(const ct_check *k, double analytic, double numeric) {
     return isnan(e) ? INFINITY : e;
 }
 
-/* Column i at the cotangent where it is worst. */
+/* Column i at the cotangent where it is worst: where single ones show the mistake, at one of these. */
 static double worst_of(const ct_check *k, const ct_checked *c, int64_t i, ct_gradcheck_element *out) {
     double most = -1;
     int64_t row = 0;
-    for (int64_t r = 0; r < k->rows; r++) {
+    for (int64_t r = 0; r < k->rows && !(r == k->rows - CT_ROWS_SUMMED && most > 1); r++) {
         double e = excess(k, c->analytic[r * c->n + i], c->numeric[r * c->n + i]);
         if (e > most) most = e, row = r;
     }

@@ -15,6 +15,7 @@ typedef struct {
     double *p;               /* [rows][n] */
     double size, error, fit; /* ||J||, ||A - J|| */
     double tiny;             /* entries up to this are zero */
+    double rounding;         /* what rounding of the output makes of a difference */
     ct_mistake mistake;
     double factor;
     char text[256];

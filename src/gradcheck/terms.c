@@ -98,13 +98,13 @@ static const char *name_vector(const ct_suspect *s, const double *v, const lines
     const int64_t n = l->length;
     double mean = 0;
     for (int64_t i = 0; i < n; i++) known[i] = 1;
-    if (alike(v, known, n) > enough) return "1";
+    if (alike(v, known, n) > enough) return "";
     for (int64_t i = 0; i < n; i++) known[i] = s->k->y[start + i * l->step];
-    if (alike(v, known, n) > enough) return "the output";
+    if (alike(v, known, n) > enough) return " times the output";
     for (int64_t i = 0; i < n; i++) known[i] = ct_check_get(s->c->x, start + i * l->step), mean += known[i] / (double)n;
-    if (alike(v, known, n) > enough) return "the input";
+    if (alike(v, known, n) > enough) return " times the input";
     for (int64_t i = 0; i < n; i++) known[i] -= mean;
-    if (alike(v, known, n) > enough) return "the input less its mean";
+    if (alike(v, known, n) > enough) return " times the input less its mean";
     return NULL;
 }
 
@@ -162,12 +162,10 @@ bool ct_suspect_term(ct_suspect *s) {
             const char *u = NULL, *v = NULL;
             if (!block) return false;
             if (!take_terms(s, &l, rank, block, &u, &v)) continue;
-            char where[32] = "all elements", what[96] = "";
+            char where[32] = "all elements";
             if (d >= 0) snprintf(where, sizeof where, "dim %d", d);
-            if (rank == 2) snprintf(what, sizeof what, "two terms are");
-            else snprintf(what, sizeof what, "a term is");
-            if (rank == 1 && u && v) return ct_suspect_say(s, CT_MISTAKE_TERM, "%s missing or has a wrong factor: the sum over %s of cotangent times %s, times %s", what, where, u, v);
-            return ct_suspect_say(s, CT_MISTAKE_TERM, "%s missing or wrong that sum%s the cotangent over %s", what, rank == 1 ? "s" : "", where);
+            if (u && v) return ct_suspect_say(s, CT_MISTAKE_TERM, "a term is missing or has a wrong factor: the sum over %s of the cotangent%s%s%s", where, u, *v ? "," : "", v);
+            return ct_suspect_say(s, CT_MISTAKE_TERM, rank == 1 ? "a term is missing or wrong that sums the cotangent over %s" : "two terms are missing or wrong that sum the cotangent over %s", where);
         }
     return false;
 }

@@ -1,0 +1,351 @@
+/* Ops whose backward is wrong in one way each, and the diagnosis that must be made: the mistake, and the words that say which. Every op
+ * is also there as it should be, where the checker must be silent. */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cotangent/cotangent.h>
+
+/* ---- an op of f64 from two functions on its numbers ---- */
+
+typedef struct {
+    int64_t rows, columns, n, m; /* of input 0, its last dim the columns; elements of input 0 and of the output */
+    const double *x[2];
+    double *y;
+    const double *g;
+    double *dx[2]; /* zeros before */
+} numbers;
+typedef void work(numbers *s);
+
+typedef struct {
+    const char *name;
+    ct_mistake mistake;
+    const char *words; /* in the diagnosis; NULL: any */
+    ct_shape in[2], out;
+    work *forward, *backward;
+} wrong_op;
+
+static ct_context *context;
+
+static numbers of(const ct_call *c) {
+    numbers s = {.n = ct_numel(c->in[0])};
+    s.columns = ct_ndim(c->in[0]) ? ct_dim(c->in[0], -1) : 1;
+    s.rows = s.n / s.columns;
+    for (int i = 0; i < c->n; i++) s.x[i] = ct_data_f64(c->in[i]);
+    return s;
+}
+
+static ct_tensor *forward(ct_call *c) {
+    const wrong_op *op = *(const wrong_op *const *)c->attrs;
+    numbers s = of(c);
+    ct_tensor *y = ct_zeros(c->context, CT_F64, op->out);
+    s.y = ct_data_f64(y), s.m = ct_numel(y);
+    op->forward(&s);
+    return y;
+}
+
+static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const wrong_op *op = *(const wrong_op *const *)c->attrs;
+    numbers s = of(c);
+    s.y = ct_data_f64(c->out), s.g = ct_data_f64(g), s.m = ct_numel(g);
+    for (int i = 0; i < c->n; i++) {
+        grad[i] = ct_zeros(c->context, CT_F64, ct_shape_of(c->in[i]));
+        s.dx[i] = ct_data_f64(grad[i]);
+    }
+    op->backward(&s);
+    return true;
+}
+
+static const ct_op user_op = {.name = "user", .attrs_size = sizeof(wrong_op *), .forward = forward, .backward = backward};
+
+static ct_tensor *apply(ct_tensor *const *in, int n, void *arg) { return ct_apply(&user_op, in, n, &arg); }
+
+#define EACH(i, n) for (int64_t i = 0; i < (n); i++)
+#define WORK(name) static void name(numbers *s)
+
+/* ---- elementwise ---- */
+
+WORK(square) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[0][i]; }
+WORK(square_right) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i]; }
+WORK(square_sign) { EACH(i, s->n) s->dx[0][i] = -2 * s->x[0][i] * s->g[i]; }
+WORK(square_twice) { EACH(i, s->n) s->dx[0][i] = 4 * s->x[0][i] * s->g[i]; }
+WORK(square_tenth) { EACH(i, s->n) s->dx[0][i] = -0.2 * s->x[0][i] * s->g[i]; }
+WORK(square_zero) { (void)s; }
+WORK(square_ignoring) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i]; }
+WORK(square_offset) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] + 0.25 * (double)i; }
+WORK(square_nonlinear) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * s->g[i]; }
+WORK(square_first) { s->dx[0][0] = 2 * s->x[0][0] * s->g[0]; EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (i < 8); }
+WORK(square_tail) { EACH(i, s->n) s->dx[0][i] = i < s->n / 8 * 8 ? 2 * s->x[0][i] * s->g[i] : 0.5 * s->g[i]; }
+WORK(square_row_tail) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (i % s->columns < s->columns / 4 * 4 ? 1 : 0); }
+WORK(square_last) { EACH(i, s->n) s->dx[0][i] = i < s->n - 1 ? 2 * s->x[0][i] * s->g[i] : 0; }
+WORK(square_every) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * (i % 4 == 0 ? s->g[(i + 1) % s->n] * 1.5 : s->g[i]); }
+WORK(square_random) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (1 + 0.3 * sin(40.0 * (double)i)); }
+WORK(square_nan) { EACH(i, s->n) s->dx[0][i] = i == 3 ? (double)NAN : 2 * s->x[0][i] * s->g[i]; }
+WORK(square_reversed) { EACH(i, s->n) s->dx[0][s->n - 1 - i] = 2 * s->x[0][i] * s->g[i]; }
+WORK(square_shifted) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][(i + 1) % s->n] * s->g[(i + 1) % s->n]; }
+WORK(square_cotangent_shifted) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[(i + 1) % s->n]; }
+WORK(square_swapped) {
+    square_right(s);
+    double t = s->dx[0][1];
+    s->dx[0][1] = s->dx[0][4], s->dx[0][4] = t;
+}
+WORK(square_transposed) { EACH(r, s->rows) EACH(c, s->columns) s->dx[0][c * s->rows + r] = 2 * s->x[0][r * s->columns + c] * s->g[r * s->columns + c]; }
+WORK(square_reads_transposed) { EACH(r, s->rows) EACH(c, s->columns) s->dx[0][r * s->columns + c] = 2 * s->x[0][r * s->columns + c] * s->g[c * s->rows + r]; }
+WORK(square_permuted) { EACH(a, 2) EACH(b, 3) EACH(c, 4) s->dx[0][(c * 2 + a) * 3 + b] = 2 * s->x[0][(a * 3 + b) * 4 + c] * s->g[(a * 3 + b) * 4 + c]; }
+
+WORK(triple) { EACH(i, s->n) s->y[i] = 3 * s->x[0][i]; }
+WORK(triple_right) { EACH(i, s->n) s->dx[0][i] = 3 * s->g[i]; }
+WORK(triple_of_mean) { EACH(i, s->n) EACH(j, s->n) s->dx[0][i] += 3 * s->g[j] / (double)s->n; }
+
+WORK(relu) { EACH(i, s->n) s->y[i] = s->x[0][i] > 0 ? s->x[0][i] : 0; }
+WORK(relu_right) { EACH(i, s->n) s->dx[0][i] = s->x[0][i] > 0 ? s->g[i] : 0; }
+WORK(relu_maskless) { EACH(i, s->n) s->dx[0][i] = s->g[i]; }
+WORK(dropout) { EACH(i, s->n) s->y[i] = i % 3 ? s->x[0][i] / 0.7 : 0; }
+WORK(dropout_right) { EACH(i, s->n) s->dx[0][i] = i % 3 ? s->g[i] / 0.7 : 0; }
+WORK(dropout_scaleless) { EACH(i, s->n) s->dx[0][i] = i % 3 ? s->g[i] : 0; }
+WORK(dropout_twice) { EACH(i, s->n) s->dx[0][i] = i % 3 ? s->g[i] / 0.49 : 0; }
+WORK(dropout_maskless) { EACH(i, s->n) s->dx[0][i] = s->g[i] / 0.7; }
+WORK(dropout_nothing) { EACH(i, s->n) s->dx[0][i] = s->g[i]; }
+
+static double logistic(double x) { return 1 / (1 + exp(-x)); }
+WORK(silu) { EACH(i, s->n) s->y[i] = s->x[0][i] * logistic(s->x[0][i]); }
+WORK(silu_right) { EACH(i, s->n) { double p = logistic(s->x[0][i]); s->dx[0][i] = s->g[i] * (p + s->x[0][i] * p * (1 - p)); } }
+WORK(silu_first_half) { EACH(i, s->n) s->dx[0][i] = s->g[i] * logistic(s->x[0][i]); }
+WORK(silu_second_half) { EACH(i, s->n) { double p = logistic(s->x[0][i]); s->dx[0][i] = s->g[i] * s->x[0][i] * p * (1 - p); } }
+WORK(silu_at_output) { EACH(i, s->n) { double p = logistic(s->y[i]); s->dx[0][i] = s->g[i] * (p + s->y[i] * p * (1 - p)); } }
+WORK(tangent) { EACH(i, s->n) s->y[i] = tanh(s->x[0][i]); }
+WORK(tangent_right) { EACH(i, s->n) s->dx[0][i] = s->g[i] * (1 - s->y[i] * s->y[i]); }
+WORK(tangent_at_input) { EACH(i, s->n) s->dx[0][i] = s->g[i] * (1 - s->x[0][i] * s->x[0][i]); }
+
+/* ---- rows ---- */
+
+WORK(mean) { EACH(i, s->n) s->y[0] += s->x[0][i] / (double)s->n; }
+WORK(mean_right) { EACH(i, s->n) s->dx[0][i] = s->g[0] / (double)s->n; }
+WORK(mean_undivided) { EACH(i, s->n) s->dx[0][i] = s->g[0]; }
+WORK(scaled) { EACH(i, s->n) s->y[i] = sin(s->x[0][i]) / sqrt((double)s->columns); }
+WORK(scaled_right) { EACH(i, s->n) s->dx[0][i] = s->g[i] * cos(s->x[0][i]) / sqrt((double)s->columns); }
+WORK(scaled_unscaled) { EACH(i, s->n) s->dx[0][i] = s->g[i] * cos(s->x[0][i]); }
+WORK(squares) { EACH(i, s->n) s->y[0] += s->x[0][i] * s->x[0][i]; }
+WORK(squares_right) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[0]; }
+
+WORK(softmax) {
+    EACH(r, s->rows) {
+        double sum = 0;
+        EACH(c, s->columns) sum += s->y[r * s->columns + c] = exp(s->x[0][r * s->columns + c]);
+        EACH(c, s->columns) s->y[r * s->columns + c] /= sum;
+    }
+}
+static void softmax_less(numbers *s, bool by_row) {
+    double all = 0;
+    EACH(i, s->n) all += s->g[i] * s->y[i];
+    EACH(r, s->rows) {
+        const double *y = s->y + r * s->columns, *g = s->g + r * s->columns;
+        double sum = 0;
+        EACH(c, s->columns) sum += g[c] * y[c];
+        EACH(c, s->columns) s->dx[0][r * s->columns + c] = y[c] * (g[c] - (by_row ? sum : all));
+    }
+}
+WORK(softmax_right) { softmax_less(s, true); }
+WORK(softmax_sums_all) { softmax_less(s, false); }
+WORK(softmax_sumless) { EACH(i, s->n) s->dx[0][i] = s->y[i] * s->g[i]; }
+
+static double normalized(const double *x, int64_t n, double *z) {
+    double mean_ = 0, var = 1e-5;
+    EACH(i, n) mean_ += x[i] / (double)n;
+    EACH(i, n) var += (x[i] - mean_) * (x[i] - mean_) / (double)n;
+    EACH(i, n) z[i] = (x[i] - mean_) / sqrt(var);
+    return 1 / sqrt(var);
+}
+WORK(layer_norm) { EACH(r, s->rows) normalized(s->x[0] + r * s->columns, s->columns, s->y + r * s->columns); }
+static void layer_norm_less(numbers *s, bool less_mean, bool less_projection) {
+    EACH(r, s->rows) {
+        const double *g = s->g + r * s->columns;
+        double z[64], scale = normalized(s->x[0] + r * s->columns, s->columns, z), a = 0, b = 0;
+        EACH(c, s->columns) a += g[c] / (double)s->columns, b += g[c] * z[c] / (double)s->columns;
+        EACH(c, s->columns) s->dx[0][r * s->columns + c] = scale * (g[c] - less_mean * a - less_projection * b * z[c]);
+    }
+}
+WORK(layer_norm_right) { layer_norm_less(s, true, true); }
+WORK(layer_norm_meanless) { layer_norm_less(s, false, true); }
+WORK(layer_norm_projectionless) { layer_norm_less(s, true, false); }
+WORK(layer_norm_bare) { layer_norm_less(s, false, false); }
+
+/* ---- broadcasts, products, indices: input 0 is (rows, columns) ---- */
+
+WORK(times_row) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[1][i % s->columns]; }
+static void times_row_dx(numbers *s) { EACH(i, s->n) s->dx[0][i] = s->g[i] * s->x[1][i % s->columns]; }
+WORK(times_row_right) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i]; }
+WORK(times_row_unsummed) { times_row_dx(s); EACH(i, s->columns) s->dx[1][i] = s->g[i] * s->x[0][i]; }
+WORK(times_row_assigned) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] = s->g[i] * s->x[0][i]; }
+WORK(times_row_averaged) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i] / (double)s->rows; }
+WORK(times_row_zero) { times_row_dx(s); }
+WORK(times_row_by_rows) { times_row_dx(s); EACH(i, s->n) s->dx[1][i / s->columns] += s->g[i] * s->x[0][i]; }
+
+WORK(times_part) { EACH(a, 2) EACH(b, 3) EACH(c, 4) s->y[(a * 3 + b) * 4 + c] = s->x[0][(a * 3 + b) * 4 + c] * s->x[1][b]; }   /* (3, 1) */
+WORK(times_part_half) {
+    EACH(a, 2) EACH(b, 3) EACH(c, 4) {
+        int64_t i = (a * 3 + b) * 4 + c;
+        s->dx[0][i] = s->g[i] * s->x[1][b];
+        if (c == 0) s->dx[1][b] += s->g[i] * s->x[0][i];
+    }
+}
+WORK(times_part_regrouped) {
+    EACH(i, 24) s->dx[0][i] = s->g[i] * s->x[1][i / 4 % 3], s->dx[1][i / 8] += s->g[i] * s->x[0][i];
+}
+
+enum { K = 4 };
+WORK(product) { EACH(m, 3) EACH(n, K) EACH(k, K) s->y[m * K + n] += s->x[0][m * K + k] * s->x[1][k * K + n]; }
+static void product_d(numbers *s, bool transposed) {
+    EACH(m, 3) EACH(n, K) EACH(k, K) {
+        s->dx[0][m * K + k] += s->g[m * K + n] * s->x[1][transposed ? k * K + n : n * K + k];
+        s->dx[1][k * K + n] += s->g[m * K + n] * s->x[0][m * K + k];
+    }
+}
+WORK(product_right) { product_d(s, true); }
+WORK(product_untransposed) { product_d(s, false); }
+
+WORK(gram) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->y[a * 3 + b] += s->x[0][a * K + k] * s->x[0][b * K + k]; }
+WORK(gram_right) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->dx[0][a * K + k] += (s->g[a * 3 + b] + s->g[b * 3 + a]) * s->x[0][b * K + k]; }
+WORK(gram_half) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->dx[0][a * K + k] += s->g[a * 3 + b] * s->x[0][b * K + k]; }
+
+static const int id[] = {1, 0, 1, 2, 1, 3};
+WORK(rows_of) { EACH(t, 6) EACH(c, s->columns) s->y[t * s->columns + c] = s->x[0][id[t] * s->columns + c]; }
+WORK(rows_of_right) { EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] += s->g[t * s->columns + c]; }
+WORK(rows_of_assigned) { EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] = s->g[t * s->columns + c]; }
+
+#define SHAPE2 {.ndim = 2, .dim = {3, 5}}
+#define SQUARE {.ndim = 2, .dim = {4, 4}}
+#define FLAT(n) {.ndim = 1, .dim = {n}}
+#define CUBE {.ndim = 3, .dim = {2, 3, 4}}
+#define NONE {.ndim = -1}
+#define SAME(shape) {shape, NONE}, shape
+#define RIGHT CT_MISTAKE_NONE, NULL
+
+static const wrong_op ops[] = {
+    {"square", RIGHT, SAME(SHAPE2), square, square_right},
+    {"triple", RIGHT, SAME(FLAT(7)), triple, triple_right},
+    {"relu", RIGHT, SAME(SHAPE2), relu, relu_right},
+    {"dropout", RIGHT, SAME(SHAPE2), dropout, dropout_right},
+    {"silu", RIGHT, SAME(SHAPE2), silu, silu_right},
+    {"tanh", RIGHT, SAME(SHAPE2), tangent, tangent_right},
+    {"mean", RIGHT, {SHAPE2, NONE}, {.ndim = 0}, mean, mean_right},
+    {"scaled", RIGHT, SAME(SHAPE2), scaled, scaled_right},
+    {"squares", RIGHT, {SHAPE2, NONE}, {.ndim = 0}, squares, squares_right},
+    {"softmax", RIGHT, SAME(SHAPE2), softmax, softmax_right},
+    {"layer norm", RIGHT, SAME(SHAPE2), layer_norm, layer_norm_right},
+    {"broadcast", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_right},
+    {"product", RIGHT, {{2, {3, K}}, {2, {K, K}}}, {2, {3, K}}, product, product_right},
+    {"x x^T", RIGHT, {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_right},
+    {"rows", RIGHT, {SQUARE, NONE}, {2, {6, 4}}, rows_of, rows_of_right},
+
+    {"sign", CT_MISTAKE_SIGN, "sign", SAME(SHAPE2), square, square_sign},
+    {"factor 2", CT_MISTAKE_FACTOR, "is 2 times", SAME(SHAPE2), square, square_twice},
+    {"factor -1/10", CT_MISTAKE_FACTOR, "1/10 times what it must be, with the sign", SAME(SHAPE2), square, square_tenth},
+    {"mean without 1/N", CT_MISTAKE_FACTOR, "15 times what it must be: its number of elements (15)", {SHAPE2, NONE}, {.ndim = 0}, mean, mean_undivided},
+    {"without 1/sqrt(d)", CT_MISTAKE_FACTOR, "the root of the size of its dim 1 (5)", SAME(SHAPE2), scaled, scaled_unscaled},
+    {"mean over a broadcast", CT_MISTAKE_FACTOR, "1/3 times what it must be: one over the size of the output's dim 0 (3)", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_averaged},
+    {"zero", CT_MISTAKE_ZERO, "input 0 (3, 5): its gradient is zero", SAME(SHAPE2), square, square_zero},
+    {"zero for one input", CT_MISTAKE_ZERO, "input 1 (5): its gradient is zero", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_zero},
+    {"no sum over a broadcast", CT_MISTAKE_SUM, "the output's dim 0 is missing", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_unsummed},
+    {"no sum over one of two", CT_MISTAKE_SUM, "the output's dim 2 is missing", {CUBE, {2, {3, 1}}}, CUBE, times_part, times_part_half},
+    {"sum over the wrong dim", CT_MISTAKE_SUM, "wrong dims", {SQUARE, FLAT(4)}, SQUARE, times_row, times_row_by_rows},
+    {"sum of other groups", CT_MISTAKE_SUM, "wrong dims", {CUBE, {2, {3, 1}}}, CUBE, times_part, times_part_regrouped},
+    {"sum over too much", CT_MISTAKE_SUM, "too many dims", SAME(SHAPE2), softmax, softmax_sums_all},
+    {"transposed", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SHAPE2), square, square_transposed},
+    {"transposed, square", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SQUARE), square, square_transposed},
+    {"cotangent transposed", CT_MISTAKE_TRANSPOSED, "the cotangent is read transposed", SAME(SQUARE), square, square_reads_transposed},
+    {"operand not transposed", CT_MISTAKE_TRANSPOSED, "output's dim 1 and the input's dim 1", {{2, {3, K}}, {2, {K, K}}}, {2, {3, K}}, product, product_untransposed},
+    {"permuted", CT_MISTAKE_PERMUTED, "order 2, 0, 1", SAME(CUBE), square, square_permuted},
+    {"reversed", CT_MISTAKE_PERMUTED, "the gradient is in reversed order", SAME(FLAT(7)), square, square_reversed},
+    {"shifted", CT_MISTAKE_PERMUTED, "the gradient is shifted by 1", SAME(FLAT(7)), square, square_shifted},
+    {"cotangent shifted", CT_MISTAKE_PERMUTED, "the cotangent is read shifted by", SAME(FLAT(7)), square, square_cotangent_shifted},
+    {"two swapped", CT_MISTAKE_PERMUTED, "element 1 has what belongs to element 4", SAME(FLAT(7)), square, square_swapped},
+    {"index assigned", CT_MISTAKE_ASSIGNED, "repeated index", {SQUARE, NONE}, {2, {6, 4}}, rows_of, rows_of_assigned},
+    {"broadcast assigned", CT_MISTAKE_ASSIGNED, "broadcast row", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_assigned},
+    {"uniform", CT_MISTAKE_UNIFORM, "all of the cotangent is the same", SAME(FLAT(9)), triple, triple_of_mean},
+    {"cotangent ignored", CT_MISTAKE_COTANGENT, "every one, namely that of ones", SAME(SHAPE2), square, square_ignoring},
+    {"a loss ignores it", CT_MISTAKE_COTANGENT, "every one, namely that of ones", {SHAPE2, NONE}, {.ndim = 0}, squares, square_ignoring},
+    {"something added", CT_MISTAKE_COTANGENT, "zeros", SAME(SHAPE2), square, square_offset},
+    {"not linear", CT_MISTAKE_COTANGENT, "linearly", SAME(SHAPE2), square, square_nonlinear},
+    {"softmax without its sum", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent times the output, times the output", SAME(SHAPE2), softmax, softmax_sumless},
+    {"layer norm without the mean", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent", SAME(SHAPE2), layer_norm, layer_norm_meanless},
+    {"layer norm without the other", CT_MISTAKE_TERM, "times the output, times the output", SAME(SHAPE2), layer_norm, layer_norm_projectionless},
+    {"layer norm without both", CT_MISTAKE_TERM, "two terms", SAME(SHAPE2), layer_norm, layer_norm_bare},
+    {"product rule, one half", CT_MISTAKE_PRODUCT_RULE, "half", SAME(SHAPE2), silu, silu_first_half},
+    {"product rule, the other", CT_MISTAKE_PRODUCT_RULE, "the factor that is linear", SAME(SHAPE2), silu, silu_second_half},
+    {"product rule of matrices", CT_MISTAKE_PRODUCT_RULE, "half", {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_half},
+    {"relu without its mask", CT_MISTAKE_MASK, "mask", SAME(SHAPE2), relu, relu_maskless},
+    {"dropout without its mask", CT_MISTAKE_MASK, "5 of 15 elements", SAME(SHAPE2), dropout, dropout_maskless},
+    {"dropout without anything", CT_MISTAKE_MASK, "0.7 times", SAME(SHAPE2), dropout, dropout_nothing},
+    {"dropout without its scale", CT_MISTAKE_SCALE, "1.42857 (as of a dropout), is forgotten", SAME(SHAPE2), dropout, dropout_scaleless},
+    {"dropout's scale twice", CT_MISTAKE_SCALE, "applied twice", SAME(SHAPE2), dropout, dropout_twice},
+    {"only the first block", CT_MISTAKE_EDGES, "from index 8 on", SAME(FLAT(21)), square, square_first},
+    {"tail", CT_MISTAKE_EDGES, "from index 16 on alone: what is left of 21 after whole blocks of 8 or 16", SAME(FLAT(21)), square, square_tail},
+    {"tail of rows", CT_MISTAKE_EDGES, "along dim 1 is wrong from index 4 on", SAME(SHAPE2), square, square_row_tail},
+    {"last", CT_MISTAKE_EDGES, "last index alone", SAME(FLAT(12)), square, square_last},
+    {"first of each four", CT_MISTAKE_EDGES, "first index of each block of 4", SAME(FLAT(12)), square, square_every},
+    {"output for input", CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant", SAME(SHAPE2), silu, silu_at_output},
+    {"input for output", CT_MISTAKE_FORWARD_VALUE, "the input is used where the output is meant", SAME(SHAPE2), tangent, tangent_at_input},
+    {"not finite", CT_MISTAKE_NOT_FINITE, "gradient is not finite", SAME(SHAPE2), square, square_nan},
+    {"nonsense", CT_MISTAKE_UNKNOWN, "no known mistake", SAME(SHAPE2), square, square_random},
+};
+
+static int inputs(const wrong_op *op, ct_tensor *in[2]) {
+    int n = 0;
+    for (; n < 2 && op->in[n].ndim >= 0; n++) in[n] = ct_randn(context, CT_F64, op->in[n]);
+    return n;
+}
+
+START_TEST(the_diagnosis_is_made) {
+    const wrong_op *op = &ops[_i];
+    ct_tensor *in[2];
+    const int n = inputs(op, in);
+    for (int seed = 0; seed < 3; seed++) {
+        ct_gradcheck_result r = ct_gradcheck(apply, (void *)op, in, n, (ct_gradcheck_opts){.seed = (uint64_t)seed});
+        ck_assert_msg(ct_error(context) == CT_OK, "%s: %s", op->name, ct_error_message(context));
+        ck_assert_msg(r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE), "%s: %s", op->name, r.diagnosis);
+        ck_assert_msg(r.mistake == op->mistake, "%s: %s, not %s: %s", op->name, ct_mistake_name(r.mistake), ct_mistake_name(op->mistake), r.diagnosis);
+        ck_assert_msg(!op->words || strstr(r.diagnosis, op->words), "%s: \"%s\" does not say \"%s\"", op->name, r.diagnosis, op->words);
+        ck_assert((r.wrong > 0) == (op->mistake != CT_MISTAKE_NONE) && (*r.diagnosis != 0) == !r.ok);
+        if (getenv("GRADCHECK_REPORT") && !seed) fprintf(stderr, "%-28s %s\n", op->name, r.diagnosis);
+    }
+}
+END_TEST
+
+/* What needs no elements is found in fast mode too, and what is right is right. */
+START_TEST(fast_mode_finds_them_too) {
+    const wrong_op *op = &ops[_i];
+    ct_tensor *in[2];
+    const int n = inputs(op, in);
+    ct_gradcheck_result r = ct_gradcheck(apply, (void *)op, in, n, (ct_gradcheck_opts){.fast = true});
+    ck_assert_msg(r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE), "%s: %s", op->name, r.diagnosis);
+    switch (op->mistake) {
+    case CT_MISTAKE_SIGN:
+    case CT_MISTAKE_FACTOR:
+    case CT_MISTAKE_ZERO:
+    case CT_MISTAKE_UNIFORM:
+    case CT_MISTAKE_NOT_FINITE: ck_assert_msg(r.mistake == op->mistake, "%s: %s", op->name, r.diagnosis); break;
+    default: ck_assert_msg(r.mistake != CT_MISTAKE_SIGN && r.mistake != CT_MISTAKE_ZERO, "%s: %s", op->name, r.diagnosis);
+    }
+    ck_assert(r.ok || r.worst[0].index == -1);
+}
+END_TEST
+
+static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 12, .threads = 2}); }
+static void teardown(void) { ct_context_free(context); }
+
+int main(void) {
+    const int count = (int)(sizeof ops / sizeof *ops);
+    Suite *suite = suite_create("gradcheck_mistakes");
+    TCase *tcase = tcase_create("mistakes");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, the_diagnosis_is_made, 0, count);
+    tcase_add_loop_test(tcase, fast_mode_finds_them_too, 0, count);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
