@@ -42,10 +42,6 @@ static inline int64_t attention_min(int64_t a, int64_t b) { return a < b ? a : b
 static inline int64_t attention_pieces(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 static inline int64_t attention_up(int64_t n, int64_t size) { return attention_pieces(n, size) * size; }
 
-/* Asks for part i of n of the rows [first, first + rows) of x, which are soon read. */
-void attention_fetch(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols, int64_t i,
-                     int64_t n);
-
 /* How many lanes of a panel to compute for n in use. */
 static inline int64_t attention_width(const attention *a, int64_t n) {
     return n <= a->k->attention.lanes ? a->k->attention.lanes : a->k->gemm.nr;

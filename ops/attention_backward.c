@@ -139,10 +139,10 @@ static void panel_of_keys(const backward *f, const room *r, attention_rows q, at
 
 /* ---- a block of queries against a range of keys ---- */
 
-static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t next,
+static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk,
                   int64_t part) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, panels = attention_pieces(nk, nr);
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
     const attention_part *q = &a->q, *g = &f->g, *o = &a->out;
     const attention_rows qs = attention_near(a, *q, b, h, q0, nq, a->d, r->q), gs = attention_near(a, *g, b, h, q0, nq, a->dv, r->g);
     a->k->attention.dots(nq, a->dv, gs.data, gs.row, gs.col, attention_at(a, *o, b, h, q0, 0), o->stride[2], o->stride[3], r->dot);
@@ -158,10 +158,6 @@ static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_
         for (int64_t p = 0; p < n; p += nr) { /* queries before the panel's first key see none of it */
             const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
             if (first < nq) panel_of_keys(f, r, qs, gs, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
-            attention_fetch(a, *q, b, h, q0 + nq, next, a->d, (j + p) / nr, panels);
-            attention_fetch(a, *g, b, h, q0 + nq, next, a->dv, (j + p) / nr, panels);
-            attention_fetch(a, *o, b, h, q0 + nq, next, a->dv, (j + p) / nr, panels);
-            attention_fetch(a, f->dq, b, h, q0, nq, a->d, (j + p) / nr, panels);
         }
     }
     if (f->dq.data)
@@ -200,7 +196,7 @@ static void cell(const backward *f, const room *r, int64_t b, int64_t kv, int64_
     for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)
         for (int64_t q = 0; q < nq; q += QUERIES) {
             const int64_t n = attention_min(QUERIES, nq - q);
-            block(f, r, b, h, q0 + q, n, k0, nk, attention_min(QUERIES, nq - q - n), part);
+            block(f, r, b, h, q0 + q, n, k0, nk, part);
         }
     unpack(f, r->dkt, a->d, f->dk, b, kv, k0, nk);
     unpack(f, r->dvt, a->dv, f->dv, b, kv, k0, nk);

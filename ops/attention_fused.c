@@ -71,17 +71,14 @@ static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t
     attention_product(a, a->dv, width, nk, attention_turned(v), r->s, 1, true, o, nr);
 }
 
-static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk,
-                        int64_t next) {
+static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, kv = h / a->group, panels = attention_pieces(nq, nr);
+    const int64_t nr = a->k->gemm.nr, kv = h / a->group;
     const attention_rows k = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->k);
     const attention_rows v = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->v);
     for (int64_t i = 0; i < nq; i += nr) {
         const int64_t n = attention_min(nr, nq - i), seen = a->set.causal ? attention_min(nk, q0 + i + n - k0) : nk;
         if (seen > 0) block(f, r, b, h, q0 + i, n, i / nr, k0, seen, k, v);
-        attention_fetch(a, a->key, b, kv, k0 + nk, next, a->d, i / nr, panels);
-        attention_fetch(a, a->value, b, kv, k0 + nk, next, a->dv, i / nr, panels);
     }
 }
 
@@ -94,7 +91,7 @@ static void attend(const forward *f, const room *r, int64_t b, int64_t h, int64_
     a->k->fill(n * a->dv, 0, r->o);
     for (int64_t k0 = 0; k0 < end; k0 += f->keys) {
         const int64_t nk = attention_min(f->keys, end - k0);
-        if (!attention_hides_all(a, b, k0, nk)) attend_keys(f, r, b, h, q0, nq, k0, nk, attention_min(f->keys, end - k0 - nk));
+        if (!attention_hides_all(a, b, k0, nk)) attend_keys(f, r, b, h, q0, nq, k0, nk);
     }
     for (int64_t i = 0; i < nq; i += nr) {
         const int64_t count = attention_min(nr, nq - i);

@@ -91,13 +91,6 @@ attention_rows attention_seen(const attention *a, attention_part x, int64_t b, i
 
 /* ---- packing, products ---- */
 
-void attention_fetch(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t rows, int64_t cols, int64_t i,
-                     int64_t n) {
-    if (!x.data || x.stride[3] != 1 || rows <= 0) return;
-    const int64_t from = rows * i / n, to = rows * (i + 1) / n;
-    a->k->attention.fetch(to - from, cols, attention_at(a, x, b, h, first + from, 0), x.stride[2]);
-}
-
 void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
                       int64_t packed_rows) {
     const int64_t nr = a->k->gemm.nr;

@@ -175,16 +175,8 @@ static void attention_transpose(int64_t m, int64_t n, const void *x_, void *y_, 
 #endif
 }
 
-/* ---- asking for what is read soon: the products between leave the memory idle ---- */
-
-static void attention_fetch(int64_t rows, int64_t n, const void *x, int64_t row) {
-    const char *at = x;
-    for (int64_t i = 0; i < rows; i++, at += row * (int64_t)sizeof(real))
-        for (int64_t byte = 0; byte < n * (int64_t)sizeof(real); byte += 64) __builtin_prefetch(at + byte, 0, 2);
-}
-
 #define ATTENTION_KERNELS \
     {LANES, attention_bias, attention_causal, attention_hide, attention_soften, attention_finish, attention_scores, attention_dots, \
-     attention_transpose, attention_fetch}
+     attention_transpose}
 
 #endif

@@ -77,7 +77,6 @@ typedef struct {
     void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, int64_t b_col,
                  void *y);
     void (*transpose)(int64_t m, int64_t n, const void *panel, void *y, int64_t y_row, bool add);   /* y[j][i] = or += panel[i][j] */
-    void (*fetch)(int64_t rows, int64_t n, const void *x, int64_t row);   /* asks for rows of n elements that will soon be read */
 } ct_attention_kernels;
 
 typedef struct ct_kernels {
