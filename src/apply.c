@@ -91,8 +91,6 @@ static ct_node *record(const ct_call *c, ct_tensor *const *given) {
     return node;
 }
 
-void ct_node_ref(ct_node *node) { node->refs++; }
-
 /* Lets go of what backward would have read, and of the nodes below. */
 void ct_node_release(ct_node *node) {
     node->released = true;
@@ -186,7 +184,7 @@ static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool 
     ct_tensor *out = NULL;
     if (prepare(c, given, in, wants, recording)) {
         out = c->op->forward(c);
-        if (context->frame == &frame || ct_frame_is_open(context, &frame)) out = own_result(c, &frame, out);
+        if (ct_frame_is_open(context, &frame)) out = own_result(c, &frame, out);
         else ct_fail(context, CT_ERR_ARGUMENT, "%s: forward closed a scope that it had not opened", c->op->name);
     }
     if (context->status) out = NULL;

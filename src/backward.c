@@ -179,7 +179,7 @@ static bool run(ct_node *node, ct_tensor **grad, ct_frame *frame, int *pending) 
     if (node->retain && !node->grad && !(node->grad = adopt(g, frame, true))) return false;
     if (!(c->op->flags & CT_OP_STRIDED) && !(g = ct_tensor_dense(g))) return false;
     if (!c->op->backward(c, g, grad) || c->context->status) return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
-    if (c->context->frame != frame && !ct_frame_is_open(c->context, frame))
+    if (!ct_frame_is_open(c->context, frame))
         return ct_fail(c->context, CT_ERR_GRAD, "%s: backward closed a scope that it had not opened", c->op->name);
     if (g == node->incoming) {   /* so that a gradient handed on as it came has one holder, and is added to in place */
         ct_tensor_own(g);
@@ -245,23 +245,39 @@ static void settle(ct_node *node, int *pending) {
     }
 }
 
-/* Goes down the tape from `node` until nothing is pending. After a failure it only clears what is. It holds the node that it stands on,
- * as one that ends may be the last to hold those below. */
-static bool walk(ct_node *node, int pending, bool retain_graph, bool ok) {
+/* After a failure: clears what is pending from `node` on down. It holds the node that it stands on, since one that ends may be the last
+ * to hold those below. */
+static bool give_up(ct_node *node, int pending) {
     ct_node_ref(node);
     while (pending) {
         if (node->pending) {
-            ok = ok && pass(node, &pending, retain_graph);
             settle(node, &pending);
             node->refs--;
         }
-        ct_node *older = node->prev;   /* only now: what pass released may have been the next one */
+        ct_node *older = node->prev;
         if (older) ct_node_ref(older);
         ct_node_unref(node);
         node = older;
     }
     if (node) ct_node_unref(node);
-    return ok;
+    return false;
+}
+
+/* Goes down the tape from `node` until nothing is pending. */
+static bool walk(ct_node *node, int pending, bool retain_graph) {
+    while (pending) {
+        ct_node *older;
+        if (node->pending) {
+            if (!pass(node, &pending, retain_graph)) return give_up(node, pending);
+            settle(node, &pending);
+            older = node->prev;   /* only now: what pass released may have been the next one */
+            ct_node_unref(node);
+        } else {
+            older = node->prev;
+        }
+        node = older;
+    }
+    return true;
 }
 
 static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tensor *cotangent, int i) {
@@ -306,7 +322,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
         ct_tensor *seed = cotangents && cotangents[i] ? cotangents[i] : ct_ones(context, outs[i]->dtype, outs[i]->shape);
         ok = seed && receive(outs[i]->node, seed, &frame, &pending);
     }
-    ok = walk(newest, pending, opts.retain_graph, ok);
+    ok = ok ? walk(newest, pending, opts.retain_graph) : give_up(newest, pending);
     ct_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;

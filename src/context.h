@@ -60,10 +60,16 @@ struct ct_context {
     int64_t ended;                         /* how many */
 };
 
+/* Or was it closed from inside? */
+static inline bool ct_frame_is_open(const ct_context *context, const ct_frame *frame) {
+    const ct_frame *open = context->frame;
+    while (open && open != frame) open = open->outer;
+    return open;
+}
+
 /* Enters and leaves a scope kept on the C stack. What is left in it ends. */
 void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad);
 void ct_frame_close(ct_context *context, ct_frame *frame);
-bool ct_frame_is_open(const ct_context *context, const ct_frame *frame);   /* not closed from inside */
 ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor);   /* hands the tensor out and closes */
 
 /* Takes the generator's next stream. */

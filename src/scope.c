@@ -21,12 +21,6 @@ static ct_frame *find(const ct_context *context, uint64_t id) {
     return frame;
 }
 
-bool ct_frame_is_open(const ct_context *context, const ct_frame *frame) {
-    const ct_frame *open = context->frame;
-    while (open && open != frame) open = open->outer;
-    return open;
-}
-
 void ct_frame_close(ct_context *context, ct_frame *frame) {
     if (!ct_frame_is_open(context, frame)) return;
     while (context->frame != frame) pop(context);

@@ -27,7 +27,7 @@ struct ct_node {
     int note_count;
 };
 
-void ct_node_ref(ct_node *node);
+static inline void ct_node_ref(ct_node *node) { node->refs++; }
 void ct_node_unref(ct_node *node);     /* frees what is left without an owner, without recursion */
 void ct_node_release(ct_node *node);   /* lets go of what backward would have read */
 
