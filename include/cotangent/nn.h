@@ -182,9 +182,6 @@ CT_API ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts op
 CT_API ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_tensor *tgt, ct_stack_call encoder,
                                          ct_stack_call decoder);
 
-CT_API ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads); /* (B, T, E) -> (B, H, T, E/H), a view */
-CT_API ct_tensor *ct_combine_heads(ct_tensor *x);                  /* (B, H, T, d) -> (B, T, H d) */
-
 /* ---- modules of your own ---- */
 CT_API ct_module *ct_module_new(ct_context *context, const char *kind);
 CT_API ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x), void *self);

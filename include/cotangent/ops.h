@@ -105,11 +105,13 @@ typedef struct {
 } ct_rope_opts;
 CT_API ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts);
 
-/* ---- shapes; any dtype. All but contiguous, cast, cat and stack (and reshape where it must) are views: they share memory. ---- */
+/* ---- shapes; any dtype. All but contiguous, cast, cat and stack (and reshape and combine_heads where they must) are views: they share memory. ---- */
 CT_API ct_tensor *ct_view(ct_tensor *x, ct_shape shape);    /* one -1 is inferred; strides that cannot express it: an error */
 CT_API ct_tensor *ct_reshape(ct_tensor *x, ct_shape shape); /* a view where it can be, else a copy */
 CT_API ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1);
 CT_API ct_tensor *ct_permute(ct_tensor *x, ct_shape dims);
+CT_API ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads); /* (B, T, E) -> (B, H, T, E/H) */
+CT_API ct_tensor *ct_combine_heads(ct_tensor *x);                  /* (B, H, T, d) -> (B, T, H d), a copy where heads do not lie side by side */
 CT_API ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length); /* start may count from the end */
 CT_API ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index);                 /* dim goes; index may count from the end */
 CT_API ct_tensor *ct_expand(ct_tensor *x, ct_shape shape);                         /* sizes of 1 and new leading dims repeat; -1 keeps a size */

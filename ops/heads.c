@@ -1,0 +1,58 @@
+/* split_heads: (B, T, E) -> (B, H, T, E / H), head h is columns [h d, (h + 1) d): a view;   dx = g with its heads combined.
+ * combine_heads: (B, H, T, d) -> (B, T, H d), a view where the heads lie side by side, else a copy;   dx = g with its heads split */
+#include "op.h"
+
+#include <inttypes.h>
+
+typedef struct {
+    int64_t heads;
+} count;
+
+static ct_tensor *split(ct_tensor *x, int64_t heads) {
+    const int64_t *n = x->shape.dim, *step = x->stride, d = n[2] / heads;
+    return ct_tensor_view(x, x->data, CT_SHAPE(n[0], heads, n[1], d), (int64_t[]){step[0], d * step[2], step[1], step[2]});
+}
+
+static ct_tensor *combine(ct_tensor *x) {
+    const int64_t *n = x->shape.dim, *step = x->stride;
+    const ct_shape shape = CT_SHAPE(n[0], n[2], n[1] * n[3]);
+    if (n[1] == 1 || step[1] == n[3] * step[3])
+        return ct_tensor_view(x, x->data, shape, (int64_t[]){step[0], step[2], step[3]});
+    ct_tensor *y = ct_tensor_new(x->context, x->dtype, shape);
+    ct_tensor *heads = y && y->numel ? split(y, n[1]) : y;
+    if (heads && y->numel) ct_tensor_copy(heads, x, false);
+    return heads ? y : NULL;
+}
+
+static ct_tensor *split_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    const int64_t heads = ((const count *)c->attrs)->heads;
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    if (x->shape.ndim != 3 || heads < 1 || x->shape.dim[2] % heads)
+        return ct_fail(c->context, CT_ERR_SHAPE, "split_heads: expected (B, T, E) with E divisible by %" PRId64 " heads, got %s", heads,
+                       SHAPE(x->shape));
+    return split(x, heads);
+}
+
+static bool split_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    (void)c;
+    return (grad[0] = combine(g)) != NULL;
+}
+
+static ct_tensor *combine_forward(ct_call *c) {
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    if (c->in[0]->shape.ndim == 4) return combine(c->in[0]);
+    return ct_fail(c->context, CT_ERR_SHAPE, "combine_heads: expected (B, H, T, d), got %s", SHAPE(c->in[0]->shape));
+}
+
+static bool combine_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    const int64_t heads = c->in[0]->shape.dim[1];
+    return (grad[0] = heads ? split(g, heads) : ct_zeros(c->context, g->dtype, c->in[0]->shape)) != NULL;
+}
+
+static const ct_op splitting = {
+    .name = "split_heads", .attrs_size = sizeof(count), .forward = split_forward, .backward = split_backward, .flags = CT_OP_STRIDED};
+static const ct_op combining = {.name = "combine_heads", .forward = combine_forward, .backward = combine_backward, .flags = CT_OP_STRIDED};
+
+ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads) { return ct_apply(&splitting, (ct_tensor *[]){x}, 1, &(count){num_heads}); }
+ct_tensor *ct_combine_heads(ct_tensor *x) { return ct_apply(&combining, (ct_tensor *[]){x}, 1, NULL); }
