@@ -191,7 +191,7 @@ install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREF
 	    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lcotangent' 'Libs.private: $(LIBS)' > $(DESTDIR)$(LIBDIR)/pkgconfig/cotangent.pc
 
 # Each with what is linked into it besides the library.
-BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak vmath)
+BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak vmath gradcheck_eps)
 bench_object = $(addprefix $(BUILD)/obj/bench/,$(addsuffix .o,$(1)))
 MACHINE = $(call bench_object,machine timing $(ISAS:%=fma_%))
 $(BUILD)/bench/rows: $(call bench_object,timing gpt micro attention)
@@ -218,6 +218,9 @@ bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW
 	@command -v python3 >/dev/null || { echo "make bench needs python3. Without it, try: echo 10 | $(BUILD)/bench/rows toy"; exit 1; }
 	@BUILD=$(BUILD) bench/run
 
+gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
+	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
+
 format: ## clang-format in place
 	clang-format -i include/cotangent/*.h src/*.[ch] src/*/*.[ch] ops/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] tests/*.[ch]
 
@@ -226,4 +229,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench format clean FORCE
+.PHONY: fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE

@@ -17,6 +17,8 @@ typedef struct {
     int64_t n;                            /* columns */
     double *analytic, *numeric, *noise;   /* [rows][n] */
     double *direction;                    /* [n][numel] in fast mode, else NULL */
+    int64_t wrong;                        /* columns */
+    char diagnosis[256];                  /* of a wrong one */
 } ct_checked;
 
 typedef struct {
@@ -76,7 +78,7 @@ bool ct_check_right(const ct_check *k, double analytic, double numeric);
 void ct_check_found(ct_check *k, ct_mistake mistake, const char *sentence);   /* notes it unless another is noted */
 bool ct_check_fingerprints(ct_check *k);                                      /* properties.c: what the inputs are ... */
 bool ct_check_properties(ct_check *k);                                        /* ... and whether they still are, and all else */
-bool ct_check_diagnose(ct_check *k, const ct_checked *c);                     /* diagnose.c: why a wrong input is wrong */
+bool ct_check_diagnose(ct_check *k, ct_checked *c);                           /* diagnose.c: why a wrong input is wrong */
 void ct_check_compare(ct_check *k);                                           /* report.c: counts, worst elements, map */
 void ct_check_report(const ct_check *k);
 

@@ -110,7 +110,7 @@ static void hypothesize(ct_suspect *s) {
     ct_suspect_say(s, CT_MISTAKE_UNKNOWN, "no known mistake accounts for the error");
 }
 
-bool ct_check_diagnose(ct_check *k, const ct_checked *c) {
+bool ct_check_diagnose(ct_check *k, ct_checked *c) {
     ct_frame frame;
     ct_frame_open(k->context, &frame, false);
     ct_suspect s = {.k = k, .c = c, .in = c->x->shape, .out = k->shape, .rows = k->whole ? k->m : CT_ROW_ZEROS, .n = c->n, .fit = k->coarse ? 0.05 : 1e-3};
@@ -132,8 +132,11 @@ bool ct_check_diagnose(ct_check *k, const ct_checked *c) {
     if (ok) {
         char text[CT_SHAPE_TEXT + 320];
         snprintf(text, sizeof text, "input %d %s: %s", c->input, SHAPE(s.in), s.text);
-        ct_check_found(k, s.mistake, text);
-        if (k->result.mistake == s.mistake) k->result.factor = s.factor;
+        snprintf(c->diagnosis, sizeof c->diagnosis, "%.*s", (int)sizeof c->diagnosis - 1, text);
+        if (c->input == k->result.input && k->result.mistake == CT_MISTAKE_NONE) {
+            ct_check_found(k, s.mistake, c->diagnosis);
+            k->result.factor = s.factor;
+        }
     }
     ct_frame_close(k->context, &frame);
     return ok;

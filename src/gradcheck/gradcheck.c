@@ -81,8 +81,8 @@ static bool run(ct_check *k) {
         if (!ct_check_differences(k, &k->checked[q])) return false;
     ct_check_compare(k);
     if (!ct_check_properties(k)) return false;
-    for (int q = 0; q < k->count && k->result.worst_count; q++)   /* the input with the worst element */
-        if (k->checked[q].input == k->result.input && !ct_check_diagnose(k, &k->checked[q])) return false;
+    for (int q = 0; q < k->count; q++)
+        if (k->checked[q].wrong && !ct_check_diagnose(k, &k->checked[q])) return false;
     return true;
 }
 

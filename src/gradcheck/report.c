@@ -33,11 +33,30 @@ static double worst_of(const ct_check *k, const ct_checked *c, int64_t i, ct_gra
     return most;
 }
 
+/* The input as rows of its last dim; where it is too large a cell is the worst of several elements. */
+static void draw_map(const ct_check *k, const ct_checked *c, char map[CT_GRADCHECK_MAP]) {
+    const int ndim = c->x->shape.ndim;
+    const int64_t columns = ndim ? c->x->shape.dim[ndim - 1] : 1, rows = c->n / columns;
+    const int64_t high = rows < MAP_ROWS ? rows : MAP_ROWS, wide = columns < MAP_COLUMNS ? columns : MAP_COLUMNS;
+    for (int64_t v = 0; v < high; v++) {
+        memset(map + v * (wide + 1), '.', (size_t)wide);
+        map[v * (wide + 1) + wide] = '\n';
+    }
+    for (int64_t i = 0; i < c->n; i++) {
+        ct_gradcheck_element element;
+        double here = worst_of(k, c, i, &element), power = floor(log10(here));
+        if (here <= 1) continue;
+        char sign = isinf(here) ? 'x' : (char)('1' + (power > 8 ? 8 : (int)power));
+        char *cell = map + i / columns * high / rows * (wide + 1) + i % columns * wide / columns;
+        if (*cell == '.' || sign > *cell) *cell = sign;
+    }
+}
+
 void ct_check_compare(ct_check *k) {
     ct_gradcheck_result *r = &k->result;
     double most[CT_GRADCHECK_WORST], top = -1;
     for (int q = 0; q < k->count; q++) {
-        const ct_checked *c = &k->checked[q];
+        ct_checked *c = &k->checked[q];
         for (int64_t e = 0; e < k->rows * c->n; e++) r->noise = fmax(r->noise, c->noise[e]);
         for (int64_t i = 0; i < c->n; i++) {
             ct_gradcheck_element element;
@@ -49,7 +68,7 @@ void ct_check_compare(ct_check *k) {
                 r->input = c->input, r->index = element.index, r->analytic = element.analytic, r->numeric = element.numeric;
             }
             if (here <= 1) continue;
-            r->wrong++;
+            r->wrong++, c->wrong++;
             int at = r->worst_count < CT_GRADCHECK_WORST ? r->worst_count++ : CT_GRADCHECK_WORST;
             for (; at > 0 && here > most[at - 1]; at--)
                 if (at < CT_GRADCHECK_WORST) most[at] = most[at - 1], r->worst[at] = r->worst[at - 1];
@@ -57,23 +76,8 @@ void ct_check_compare(ct_check *k) {
         }
     }
     if (r->wrong) r->ok = false;
-    for (int q = 0; q < k->count && r->wrong && !k->opts.fast; q++) {
-        const ct_checked *c = &k->checked[q];
-        if (c->input != r->input) continue;
-        /* the input as rows of its last dim; where it is too large a cell is the worst of several elements */
-        int ndim = c->x->shape.ndim;
-        int64_t columns = ndim ? c->x->shape.dim[ndim - 1] : 1, rows = c->n / columns;
-        int64_t high = rows < MAP_ROWS ? rows : MAP_ROWS, wide = columns < MAP_COLUMNS ? columns : MAP_COLUMNS;
-        for (int64_t v = 0; v < high; v++) memset(r->map + v * (wide + 1), '.', (size_t)wide), r->map[v * (wide + 1) + wide] = '\n';
-        for (int64_t i = 0; i < c->n; i++) {
-            ct_gradcheck_element element;
-            double here = worst_of(k, c, i, &element);
-            if (here <= 1) continue;
-            double power = floor(log10(here));
-            char sign = isinf(here) ? 'x' : (char)('1' + (power > 8 ? 8 : (int)power)), *cell = r->map + i / columns * high / rows * (wide + 1) + i % columns * wide / columns;
-            if (*cell == '.' || sign > *cell) *cell = sign;
-        }
-    }
+    for (int q = 0; q < k->count && r->wrong && !k->opts.fast; q++)
+        if (k->checked[q].input == r->input) draw_map(k, &k->checked[q], r->map);
 }
 
 const char *ct_mistake_name(ct_mistake mistake) {
@@ -103,6 +107,8 @@ void ct_check_report(const ct_check *k) {
     if (r->ok) fprintf(file, "gradcheck: ok: %lld %s, error at most %.2g, noise of the differences %.2g\n", (long long)r->checked,
                        k->opts.fast ? "directions" : "elements", r->error, r->noise);
     else fprintf(file, "gradcheck: wrong: %s\n", r->diagnosis);
+    for (int q = 0; q < k->count; q++)
+        if (*k->checked[q].diagnosis && strcmp(k->checked[q].diagnosis, r->diagnosis)) fprintf(file, "  and %s\n", k->checked[q].diagnosis);
     if (!r->wrong) return;
     fprintf(file, "  %lld of %lld %s wrong; allowed is %.2g + %.2g |numeric|; the worst:\n", (long long)r->wrong, (long long)r->checked,
             k->opts.fast ? "directions are" : "elements are", k->opts.atol, k->opts.rtol);
