@@ -89,8 +89,8 @@ typedef struct {
 
 /* Checks the gradients of every f32 or f64 input; others are passed through. For each cotangent g of a set, and each element i,
  * <g, dy/dx_i> from backward must equal <g, y(x + eps e_i) - y(x - eps e_i)> / (2 eps). The set: 1 at one element of the output, for each
- * element (left out where output times inputs pass 2^18 numbers); two random ones; ones; zeros. The output's elements are differenced
- * before they are weighted, so what does not depend on x_i cancels to the bit. A second difference with 2 eps says how far to trust the first.
+ * element (left out where these are more than 1,024, or output times inputs more than 2^18); two random ones; ones; zeros. The output's
+ * elements are differenced before they are weighted, so what does not depend on x_i cancels to the bit. A second difference with 2 eps says how far to trust the first.
  *
  * Also, unless opts.gradient_only: two runs, and two backwards of one, give the same bits, so do 1 and several threads, and memory
  * that held something else; inputs and cotangent are not written to; strided, expanded and shared inputs work.

@@ -52,8 +52,8 @@ bool *ct_check_flags(ct_check *k, int64_t count);                       /* the s
 double ct_check_get(const ct_tensor *x, int64_t i);                     /* of a dense f32 or f64 tensor */
 void ct_check_set(ct_tensor *x, int64_t i, double value);
 
-/* What one run may record as an error without its being the caller's: from hush to unhush nobody is told of an error. unhush clears it
- * and says whether there was none. */
+/* From hush to unhush nobody is told of an error: what a trial run records is not the caller's. unhush clears it and says whether there was
+ * none. Out of memory stays, and is told then. */
 typedef struct {
     ct_error_fn on_error;
 } ct_hush;

@@ -33,10 +33,14 @@ ct_hush ct_check_hush(ct_check *k) {
 }
 
 bool ct_check_unhush(ct_check *k, ct_hush hush) {
-    bool ok = k->context->status == CT_OK;
+    const ct_status status = k->context->status;
     k->context->on_error = hush.on_error;
+    if (status == CT_ERR_MEMORY) {   /* told after all */
+        if (hush.on_error) hush.on_error(k->context->on_error_data, status, k->context->message);
+        return false;
+    }
     ct_error_clear(k->context);
-    return ok;
+    return status == CT_OK;
 }
 
 /* ---- differences ---- */
@@ -111,18 +115,14 @@ bool ct_check_side(ct_check *k, const ct_checked *c, int64_t i, double h, double
 
 /* ---- backward ---- */
 
-/* Out of memory stays an error; any other failure is what this check is for. */
+/* A failure is what this check is for, unless memory ran out. */
 bool ct_check_backward_once(ct_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain) {
     if (!y->node) return true;
     ct_hush hush = ct_check_hush(k);
-    if (ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain})) return ct_check_unhush(k, hush);
-    ct_status status = k->context->status;
-    snprintf(k->refused, sizeof k->refused, "%.*s", (int)sizeof k->refused - 1, k->context->message);
-    ct_check_unhush(k, hush);
-    if (status != CT_ERR_MEMORY) return false;
-    ct_fail(k->context, status, "%s", k->refused);
-    k->refused[0] = 0;
-    return false;
+    ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain});
+    if (k->context->status && k->context->status != CT_ERR_MEMORY)
+        snprintf(k->refused, sizeof k->refused, "%.*s", (int)sizeof k->refused - 1, k->context->message);
+    return ct_check_unhush(k, hush);
 }
 
 /* Row r of the matrices of all c. */

@@ -41,10 +41,10 @@ static bool first_call(ct_check *k) {
 
 /* Which cotangents, and room for the matrices. */
 static bool lay_out(ct_check *k) {
-    enum { MOST = 1 << 18 };   /* numbers in one row for each element of the output */
+    enum { MOST_ROWS = 1024, MOST = 1 << 18 };   /* numbers in one row for each element of the output */
     int64_t columns = 1;
     for (int q = 0; q < k->count; q++) columns += k->checked[q].n;
-    k->whole = !k->opts.fast && k->m <= MOST / columns;
+    k->whole = !k->opts.fast && k->m <= MOST_ROWS && k->m <= MOST / columns;
     k->rows = (k->whole ? k->m : 0) + CT_ROWS_SUMMED;
     k->y = ct_check_numbers(k, 1, k->m);
     k->plus = ct_check_numbers(k, 1, k->m);
