@@ -44,6 +44,8 @@ void ct_module_free(ct_module *module) {
     while (module->children) ct_module_free(module->children);
     for (nn_entry *next, *entry = module->params; entry; entry = next) {
         next = entry->next;
+        ct_node *leaf = entry->tensor->node; /* may outlive the tensor in a graph */
+        if (leaf && leaf->namer == &entry->namer) leaf->namer = NULL;
         if (--entry->tensor->parameter == 0) ct_tensor_free(entry->tensor);
         give_string(context, entry->name);
         ct_give(context, entry, sizeof *entry);
@@ -110,6 +112,26 @@ static bool name_is_free(const ct_module *module, const char *name, size_t behin
     return false;
 }
 
+/* Writes the full name from the back to the front of the buffer; name_is_free has seen to it that it fits. */
+static const char *full_name(const ct_module *root, const ct_module *owner, const char *name, char buffer[NN_NAME_SIZE]) {
+    char *at = buffer + NN_NAME_SIZE - 1 - strlen(name);
+    strcpy(at, name);
+    for (; owner != root; owner = owner->parent) {
+        size_t length = strlen(owner->name);
+        *--at = '.';
+        at -= length;
+        memcpy(at, owner->name, length);
+    }
+    return at;
+}
+
+static const char *name_of(const ct_namer *namer, char buffer[CT_NAME_SIZE]) {
+    const nn_entry *entry = (const nn_entry *)namer;
+    const ct_module *root = entry->module;
+    while (root->parent) root = root->parent;
+    return full_name(root, entry->module, entry->name, buffer);
+}
+
 /* ---- putting together ---- */
 
 ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
@@ -127,12 +149,13 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
 
     nn_entry *entry = ct_take(context, sizeof *entry);
     if (!entry) return NULL;
-    *entry = (nn_entry){.tensor = tensor, .name = ct_take_string(context, name)};
+    *entry = (nn_entry){.namer = {name_of}, .module = module, .tensor = tensor, .name = ct_take_string(context, name)};
     if (!entry->name || !ct_set_requires_grad(tensor, true)) {
         give_string(context, entry->name);
         ct_give(context, entry, sizeof *entry);
         return NULL;
     }
+    if (!tensor->node->namer) tensor->node->namer = &entry->namer;
     if (!tensor->parameter++) ct_tensor_disown(tensor);
     nn_entry **end = &module->params;
     while (*end) end = &(*end)->next;
@@ -250,19 +273,6 @@ static bool named_before(const ct_module *root, const nn_entry *entry) {
     do before = entry_after(root, before, &owner);
     while (before->tensor != entry->tensor);
     return before != entry;
-}
-
-/* Writes the full name from the back to the front of the buffer; add_param and add_child have seen to it that it fits. */
-static const char *full_name(const ct_module *root, const ct_module *owner, const char *name, char buffer[NN_NAME_SIZE]) {
-    char *at = buffer + NN_NAME_SIZE - 1 - strlen(name);
-    strcpy(at, name);
-    for (; owner != root; owner = owner->parent) {
-        size_t length = strlen(owner->name);
-        *--at = '.';
-        at -= length;
-        memcpy(at, owner->name, length);
-    }
-    return at;
 }
 
 /* position: the entry that was handed out last, and whether all have been. */

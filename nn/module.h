@@ -12,6 +12,7 @@
 
 #include "../ops/update.h"
 #include "../src/context.h"
+#include "../src/tape.h"
 
 /* A kind of module: its name, its forward of one input, and what it prints between its parentheses. */
 typedef struct {
@@ -24,6 +25,8 @@ typedef struct {
 
 /* A name for a parameter. One tensor may have several; the tensor counts its holders. */
 typedef struct nn_entry {
+    ct_namer namer; /* first: the tape asks it for the name */
+    const ct_module *module;
     struct nn_entry *next;
     ct_tensor *tensor;
     char *name;

@@ -5,6 +5,13 @@
 
 #include "context.h"
 
+/* Who knows a leaf's name: what a module keeps of a parameter begins with one. */
+enum { CT_NAME_SIZE = 256 };
+typedef struct ct_namer ct_namer;
+struct ct_namer {
+    const char *(*name)(const ct_namer *namer, char buffer[CT_NAME_SIZE]);
+};
+
 struct ct_node {
     ct_call call;             /* what backward is handed; first, so that a call is its node */
     ct_node *prev, *next;     /* on the tape; a leaf is not on it */
@@ -22,9 +29,13 @@ struct ct_node {
     int places;               /* how often it was handed out and not yet handed back */
     int hole_dim;             /* incoming is not written yet from hole_start to hole_end of this dim */
     int64_t hole_start, hole_end;
-    ct_node **edge;           /* [n] the node of each input whose gradient is wanted, else NULL */
+    union {
+        ct_node **edge;           /* [n] the node of each input whose gradient is wanted, else NULL */
+        const ct_namer *namer;    /* of a leaf, or NULL */
+    };
     ct_tensor *notes;         /* the tensors that call points to */
     int note_count;
+    int number;               /* in the graph that is being written, from 1; else 0 */
 };
 
 static inline void ct_node_ref(ct_node *node) { node->refs++; }

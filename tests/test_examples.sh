@@ -46,6 +46,13 @@ expect 0 'loss' "$bin/mha"
 expect 0 'the backward of swish is right$' "$bin/custom_op"
 grep -q '^the backward of wrong_swish is wrong: input 0' out || wrong "custom_op: the wrong backward passes"
 
+# the graph as text, and a drawing that Graphviz takes where it is
+expect 0 '^%1 = linear((2, 5, 8) f32, x1, x2) (2, 5, 24) f32$' "$bin/graph" graph.dot
+grep -q '^x1 = parameter "attn.in_proj_weight" (24, 8) f32$' out || wrong "graph: a parameter without its name"
+grep -q 'n1 \[label="linear\\n(2, 5, 24) f32"\];' graph.dot && tail -n 1 graph.dot | grep -qx '}' || wrong "graph.dot is no graph"
+if command -v dot > /dev/null; then dot -Tsvg graph.dot > graph.svg 2> err && [ ! -s err ] && grep -q '<svg' graph.svg || wrong "dot does not take graph.dot"; fi
+expect 2 'there/graph.dot: No such file' "$bin/graph" there/graph.dot
+
 # flags
 for program in "$seq2seq" "$char_lm"; do
     expect 0 'usage: ' "$program" --help

@@ -38,6 +38,20 @@ CT_API bool ct_zero_grad(ct_tensor *tensor);
 
 CT_API ct_tensor *ct_detach(ct_tensor *tensor); /* the same values, cut off from what made them; a view */
 
+/* ---- The recorded graph, to look at ---- */
+
+/* Writes what the tensor was computed from: ops, results, leaves (with the full names of modules' parameters) and inputs without a gradient,
+ * with shapes and dtypes; after backward only what it has not released. ct_graph_dot writes Graphviz's language (dot -Tsvg): gradients flow
+ * back along solid arrows, none along dashed ones. ct_graph_print writes a line for each, in the order of computation:
+ *
+ *     x1 = leaf (2, 8) f32
+ *     x2 = parameter "fc.weight" (4, 8) f32
+ *     %1 = linear(x1, x2, (4) f32) (2, 4) f32
+ *
+ * They also work while an error is pending. False: out of memory (two words a node are needed), or the file has an error (CT_ERR_IO). */
+CT_API bool ct_graph_dot(const ct_tensor *tensor, FILE *file);
+CT_API bool ct_graph_print(const ct_tensor *tensor, FILE *file);
+
 /* ---- Ops of your own. The library's are made the same way: see ops/ and docs/ops.md. ---- */
 
 /* One call of an op. */

@@ -1,0 +1,195 @@
+/* The recorded graph as text and for Graphviz: what is in it, in which order, under which names. */
+#include <check.h>
+#include <cotangent/cotangent.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ct_context *context;
+static char text[1 << 18];
+
+static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
+static void teardown(void) {
+    ck_assert_msg(ct_error(context) == CT_OK, "left pending: %s", ct_error_message(context));
+    ct_context_free(context);
+}
+
+static const char *written(bool (*write)(const ct_tensor *, FILE *), const ct_tensor *t) {
+    FILE *file = fmemopen(text, sizeof text, "w");
+    ck_assert(file && write(t, file));
+    fclose(file);
+    return text;
+}
+
+static void prints(const ct_tensor *t, const char *want) { ck_assert_str_eq(written(ct_graph_print, t), want); }
+static void draws(const ct_tensor *t, const char *part) {
+    ck_assert_msg(strstr(written(ct_graph_dot, t), part), "no\n%s\nin\n%s", part, text);
+}
+
+static ct_tensor *ones(ct_shape shape) { return ct_ones(context, CT_F32, shape); }
+static ct_tensor *leaf(ct_shape shape) { return ct_set_requires_grad(ones(shape), true); }
+static ct_tensor *sum(ct_tensor *x) { return ct_sum(x, CT_ALL, false); }
+
+START_TEST(ops_in_the_order_of_computation) {
+    ct_tensor *x = leaf(CT_SHAPE(2, 3)), *b = leaf(CT_SHAPE(3)), *c = ones(CT_SHAPE(2, 3));
+    ct_tensor *y = ct_mul(x, c), *unused = ct_exp(y), *z = ct_add(ct_mul(y, y), b);
+    ct_tensor *picked = ct_embedding(ct_zeros(context, CT_I64, CT_SHAPE(2)), z);
+    const char *want = "x1 = leaf (2, 3) f32\n"
+                       "%1 = mul(x1, (2, 3) f32) (2, 3) f32\n"
+                       "%2 = mul(%1, %1) (2, 3) f32\n"
+                       "x2 = leaf (3) f32\n"
+                       "%3 = add(%2, x2) (2, 3) f32\n"
+                       "%4 = embedding((2) i64, %3) (2, 3) f32\n"
+                       "%5 = sum(%4) () f32\n";
+    ct_tensor *loss = sum(picked);
+    prints(loss, want);
+    prints(unused, "x1 = leaf (2, 3) f32\n%1 = mul(x1, (2, 3) f32) (2, 3) f32\n%2 = exp(%1) (2, 3) f32\n");
+    prints(loss, want); /* nothing is left of the writing */
+    prints(ct_linear(x, ones(CT_SHAPE(4, 3)), NULL), "x1 = leaf (2, 3) f32\n%1 = linear(x1, (4, 3) f32, NULL) (2, 4) f32\n");
+    ct_fail(context, CT_ERR_IO, "an earlier fault");
+    prints(loss, want); /* a reader */
+    ct_error_clear(context);
+    ck_assert(ct_backward(loss)); /* and to backward nothing has happened */
+    ck_assert_double_eq(ct_item(sum(ct_grad(x))), 12);
+    prints(loss, "%1 = sum(released by backward) () f32\n");
+    prints(unused, "%1 = mul(released by backward) (2, 3) f32\n%2 = exp(%1) (2, 3) f32\n");
+    prints(x, "x1 = leaf (2, 3) f32\n");
+    prints(c, "(2, 3) f32, of no recorded op\n");
+}
+END_TEST
+
+START_TEST(the_same_for_graphviz) {
+    ct_tensor *x = leaf(CT_SHAPE(2, 3)), *y = ct_add(ct_mul(x, ones(CT_SHAPE(3))), x), *loss = sum(y);
+    ct_module *module = ct_linear_new(context, (ct_linear_opts){.in_features = 3, .out_features = 2});
+    draws(loss, "digraph cotangent {\n");
+    draws(loss, "    x1 [label=\"leaf\\n(2, 3) f32\", fillcolor=\"#fdf0c8\"];\n"
+                "    n1 [label=\"mul\\n(2, 3) f32\"];\n"
+                "    x1 -> n1;\n"
+                "    c1 [label=\"(3) f32\", style=dashed, color=gray50, fontcolor=gray30];\n"
+                "    c1 -> n1 [style=dashed, color=gray50];\n"
+                "    n2 [label=\"add\\n(2, 3) f32\"];\n"
+                "    n1 -> n2;\n"
+                "    x1 -> n2;\n"
+                "    n3 [label=\"sum\\n() f32\", penwidth=2];\n"
+                "    n2 -> n3;\n"
+                "}\n");
+    draws(ct_forward(module, x), "    x2 [label=\"weight\\n(2, 3) f32\", fillcolor=\"#d5e8f7\"];\n");
+    draws(x, "    x1 [label=\"leaf\\n(2, 3) f32\"");
+    draws(ones(CT_SCALAR), "    c1 [label=\"() f32\", style=dashed];\n}\n");
+    ct_backward(loss);
+    draws(loss, "n1 [label=\"sum (released)\\n() f32\"");
+}
+END_TEST
+
+static ct_tensor *itself(ct_call *c) { return c->in[0]; }
+static bool its_gradient(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (void)c, grad[0] = g, true; }
+
+START_TEST(names_are_escaped) {
+    const ct_op op = {.name = "a \"quoted\" \\N\n<b>{x|y}\x7f", .forward = itself, .backward = its_gradient};
+    ct_module *module = ct_module_new(context, "mine");
+    ct_tensor *w = ct_module_add_param(module, "w\"\\G\t", ones(CT_SCALAR)), *y = ct_apply(&op, &w, 1, NULL);
+    draws(y, "n1 [label=\"a \\\"quoted\\\" \\\\N?<b>{x|y}?\\n() f32\"");
+    draws(y, "x1 [label=\"w\\\"\\\\G?\\n() f32\"");
+    prints(y, "x1 = parameter \"w\\\"\\\\G?\" () f32\n%1 = a \\\"quoted\\\" \\\\N?<b>{x|y}?(x1) () f32\n");
+    ct_release(y);
+}
+END_TEST
+
+START_TEST(parameters_have_their_full_names) {
+    ct_module *model = ct_module_new(context, "model"), *list = NULL;
+    for (int i = 0; i < 2; i++) list = ct_module_append(model, "h", ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2, .no_bias = true}));
+    ct_tensor *x = ones(CT_SHAPE(1, 2)), *y = ct_forward(list, ct_forward(ct_module_child(model, "h.0"), x));
+    prints(y, "x1 = parameter \"h.0.weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
+              "x2 = parameter \"h.1.weight\" (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
+    ct_module *outer = ct_module_new(context, "outer"); /* the name is that of now */
+    ct_module_add_child(outer, "inner", model);
+    ct_tensor *tied = ct_module_add_param(outer, "tied", ct_module_get(model, "h.0.weight"));
+    prints(tied, "x1 = parameter \"inner.h.0.weight\" (2, 2) f32\n");
+    prints(y, "x1 = parameter \"inner.h.0.weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
+              "x2 = parameter \"inner.h.1.weight\" (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
+    ct_module_free(model); /* the graph keeps the leaf, and no name that is gone */
+    prints(y, "x1 = leaf (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
+              "x2 = leaf (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
+    ck_assert(ct_backward(sum(y)));
+}
+END_TEST
+
+START_TEST(a_million_nodes) {
+    enum { N = 1000000 };
+    ct_tensor *x = leaf(CT_SHAPE(1)), *y = x;
+    for (int i = 0; i < N; i++) {
+        ct_tensor *next = i % 3 ? ct_neg(y) : ct_add(y, x);
+        if (y != x) ct_release(y);
+        y = next;
+    }
+    FILE *file = tmpfile();
+    ck_assert(file && ct_graph_print(y, file));
+    rewind(file);
+    char line[128], want[128];
+    ck_assert(fgets(line, sizeof line, file) && !strcmp(line, "x1 = leaf (1) f32\n"));
+    for (int i = 1; i <= N; i++) {
+        if (i == 1) snprintf(want, sizeof want, "%%1 = add(x1, x1) (1) f32\n");
+        else snprintf(want, sizeof want, i % 3 == 1 ? "%%%d = add(%%%d, x1) (1) f32\n" : "%%%d = neg(%%%d) (1) f32\n", i, i - 1);
+        ck_assert(fgets(line, sizeof line, file));
+        ck_assert_str_eq(line, want);
+    }
+    ck_assert(!fgets(line, sizeof line, file));
+    rewind(file);
+    ck_assert(ct_graph_dot(y, file) && ftell(file) > 50 * N);
+    fclose(file);
+    ck_assert(ct_backward(sum(y)));
+}
+END_TEST
+
+START_TEST(what_fails) {
+    ct_tensor *x = leaf(CT_SHAPE(2)), *y = ct_neg(x);
+    ck_assert(!ct_graph_dot(NULL, stdout) && !ct_graph_print(NULL, stdout));
+    ck_assert(!ct_graph_dot(y, NULL));
+    ck_assert_int_eq(ct_error(context), CT_ERR_ARGUMENT);
+    ct_error_clear(context);
+    FILE *full = fopen("/dev/full", "w");
+    if (full) {
+        setvbuf(full, NULL, _IONBF, 0);
+        ck_assert(!ct_graph_print(y, full));
+        ck_assert_int_eq(ct_error(context), CT_ERR_IO);
+        ct_error_clear(context);
+        fclose(full);
+    }
+    prints(y, "x1 = leaf (2) f32\n%1 = neg(x1) (2) f32\n");
+
+    ct_context *small = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = 1 << 20});
+    ct_tensor *z = ct_set_requires_grad(ct_ones(small, CT_F32, CT_SCALAR), true), *last = z, *spare = ct_ones(small, CT_F32, CT_SHAPE(1 << 16));
+    int ops = 0;
+    for (; !ct_error(small); ops++) {
+        ct_tensor *next = ct_neg(z);
+        if (next) last = z = next;
+    }
+    ct_error_clear(small);
+    ck_assert(!ct_graph_print(last, stdout)); /* no room for its numbers */
+    ck_assert_int_eq(ct_error(small), CT_ERR_MEMORY);
+    ct_error_clear(small);
+    ct_release(spare);
+    const char *lines = written(ct_graph_print, last);
+    for (ops--; (lines = strchr(lines, '\n')); lines++) ops--;
+    ck_assert_int_eq(ops, -1); /* and the leaf's */
+    ct_context_free(small);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("graph");
+    TCase *tcase = tcase_create("graph");
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, ops_in_the_order_of_computation);
+    tcase_add_test(tcase, the_same_for_graphviz);
+    tcase_add_test(tcase, names_are_escaped);
+    tcase_add_test(tcase, parameters_have_their_full_names);
+    tcase_add_test(tcase, a_million_nodes);
+    tcase_add_test(tcase, what_fails);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
