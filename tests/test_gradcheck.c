@@ -26,6 +26,7 @@ typedef enum {
     READS_NEW_MEMORY,
     COUNTS_THREADS,
     IGNORES_STRIDES,
+    IGNORES_REPEATS,
     FOLDS_SHARED,
     WRONG_IN_F32,
     OTHER_SHAPE,
@@ -44,7 +45,7 @@ static int drift;
 static ct_tensor *square_forward(ct_call *c) {
     const fault f = ((const attrs *)c->attrs)->fault;
     ct_tensor *x = c->in[0];
-    if (f == IGNORES_STRIDES && !x->contiguous) return ct_mul(x, ct_wrap(c->context, CT_F64, x->shape, NULL, x->data)); /* as if it were dense */
+    if ((f == IGNORES_STRIDES && !x->contiguous) || (f == IGNORES_REPEATS && x->stride[0] == 0)) return ct_mul(x, ct_wrap(c->context, CT_F64, x->shape, NULL, x->data)); /* as if it were dense */
     if (f == FORWARD_DRIFTS) return ct_mul(x, ct_add_scalar(x, 1e-12 * ++drift));
     if (f == WRITES_INPUT) ct_data_f64(x)[1] += 1;
     return ct_mul(x, c->n > 1 ? c->in[1] : x);
@@ -84,7 +85,7 @@ static const ct_op strided_op = {.name = "square", .attrs_size = sizeof(attrs), 
 
 static ct_tensor *square(ct_tensor *const *in, int n, void *arg) {
     const attrs *a = arg;
-    return ct_apply(a->fault == IGNORES_STRIDES ? &strided_op : &op, in, n, a);
+    return ct_apply(a->fault == IGNORES_STRIDES || a->fault == IGNORES_REPEATS ? &strided_op : &op, in, n, a);
 }
 
 static ct_gradcheck_result check_fault(fault f, int inputs, ct_gradcheck_opts opts) {
@@ -110,6 +111,7 @@ START_TEST(what_else_is_wrong_is_found) {
         {READS_NEW_MEMORY, 1, CT_MISTAKE_MEMORY, "new memory"},
         {COUNTS_THREADS, 1, CT_MISTAKE_THREADS, "threads"},
         {IGNORES_STRIDES, 1, CT_MISTAKE_LAYOUT, "strided inputs of the same values, the value"},
+        {IGNORES_REPEATS, 1, CT_MISTAKE_LAYOUT, "with an expanded input (stride 0) of the same values, the value"},
         {FOLDS_SHARED, 2, CT_MISTAKE_SHARED, "inputs 0 and 1 are one tensor"},
         {WRONG_IN_F32, 1, CT_MISTAKE_DTYPE, "gradient of input 0"},
         {OTHER_SHAPE, 1, CT_MISTAKE_REFUSED, "(3), the input (2, 3)"},
@@ -124,7 +126,7 @@ START_TEST(what_else_is_wrong_is_found) {
     ck_assert_msg(r.mistake == cases[_i].mistake && strstr(r.diagnosis, cases[_i].words), "%s: %s", ct_mistake_name(r.mistake), r.diagnosis);
     ck_assert_int_eq(context->threads, 2);
     /* what is not about numbers is left out when only the gradient is asked for */
-    const bool left_out = f == COUNTS_THREADS || f == IGNORES_STRIDES || f == FOLDS_SHARED;
+    const bool left_out = f == COUNTS_THREADS || f == IGNORES_STRIDES || f == IGNORES_REPEATS || f == FOLDS_SHARED;
     r = check_fault(f, cases[_i].inputs, (ct_gradcheck_opts){.gradient_only = true});
     if (left_out) ck_assert_msg(r.ran && r.ok, "%s", r.diagnosis);
 }
@@ -161,6 +163,7 @@ static ct_tensor *offset_square(ct_tensor *const *in, int n, void *arg) { return
 static ct_tensor *logarithm(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_log(in[0]); }
 static ct_tensor *drop(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_mul(ct_dropout(in[0], 0.4, true), ct_rand(context, CT_F64, CT_SHAPE(3, 5))); }
 static ct_tensor *gathered(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_where(in[2], ct_gather(in[0], 1, in[1]), in[3]); }
+static ct_tensor *hidden(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_masked_fill(in[0], in[1], -(double)INFINITY); }
 static ct_tensor *product(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_matmul(in[0], in[1]); }
 static ct_tensor *wrong_square(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_mul(in[0], ct_detach(in[0])); }
 static ct_tensor *same(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, in[0]; }
@@ -204,6 +207,9 @@ START_TEST(a_function_that_is_not_finite_is_named) {
     ct_gradcheck_result r = ct_gradcheck(logarithm, NULL, &x, 1, (ct_gradcheck_opts){0});
     ck_assert_msg(!r.ok && r.mistake == CT_MISTAKE_NOT_FINITE && strstr(r.diagnosis, "move the point"), "%s", r.diagnosis);
     ck_assert_ptr_nonnull(strchr(r.map, 'x'));
+    ct_tensor *in[] = {ct_randn(context, CT_F64, CT_SHAPE(3)), ct_from_bool(context, CT_SHAPE(3), (bool[]){0, 1, 0})};
+    r = ct_gradcheck(hidden, NULL, in, 2, (ct_gradcheck_opts){0}); /* an infinity that does not depend on the input has no slope */
+    ck_assert_msg(r.ran && r.ok, "%s", r.diagnosis);
 }
 END_TEST
 
@@ -357,7 +363,7 @@ int main(void) {
     Suite *suite = suite_create("gradcheck");
     TCase *tcase = tcase_create("gradcheck");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_loop_test(tcase, what_else_is_wrong_is_found, 0, 16);
+    tcase_add_loop_test(tcase, what_else_is_wrong_is_found, 0, 17);
     const TTest *const tests[] = {an_error_is_the_functions_or_none, a_kink_is_named, noise_is_named, a_function_that_is_not_finite_is_named, the_generator_is_restored,
                                   inputs_without_a_gradient_are_left_alone, what_the_caller_has_stays, small_and_strange, a_large_output_is_checked_by_random_cotangents,
                                   the_result_says_where, the_report_is_for_people, every_mistake_has_a_name, out_of_memory_at_any_point};

@@ -81,6 +81,7 @@ WORK(square_row_tail) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (
 WORK(square_last) { EACH(i, s->n) s->dx[0][i] = i < s->n - 1 ? 2 * s->x[0][i] * s->g[i] : 0; }
 WORK(square_every) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * (i % 4 == 0 ? s->g[(i + 1) % s->n] * 1.5 : s->g[i]); }
 WORK(square_random) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (1 + 0.3 * sin(40.0 * (double)i)); }
+WORK(square_handed_on) { EACH(i, s->n) s->dx[0][i] = s->g[i]; }
 WORK(square_nan) { EACH(i, s->n) s->dx[0][i] = i == 3 ? (double)NAN : 2 * s->x[0][i] * s->g[i]; }
 WORK(square_reversed) { EACH(i, s->n) s->dx[0][s->n - 1 - i] = 2 * s->x[0][i] * s->g[i]; }
 WORK(square_shifted) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][(i + 1) % s->n] * s->g[(i + 1) % s->n]; }
@@ -93,6 +94,10 @@ WORK(square_swapped) {
 WORK(square_transposed) { EACH(r, s->rows) EACH(c, s->columns) s->dx[0][c * s->rows + r] = 2 * s->x[0][r * s->columns + c] * s->g[r * s->columns + c]; }
 WORK(square_reads_transposed) { EACH(r, s->rows) EACH(c, s->columns) s->dx[0][r * s->columns + c] = 2 * s->x[0][r * s->columns + c] * s->g[c * s->rows + r]; }
 WORK(square_permuted) { EACH(a, 2) EACH(b, 3) EACH(c, 4) s->dx[0][(c * 2 + a) * 3 + b] = 2 * s->x[0][(a * 3 + b) * 4 + c] * s->g[(a * 3 + b) * 4 + c]; }
+
+WORK(cube) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[0][i] * s->x[0][i]; }
+WORK(cube_less) { EACH(i, s->n) s->dx[0][i] = 3 * s->x[0][i] * s->g[i]; }
+WORK(cube_more) { EACH(i, s->n) s->dx[0][i] = 3 * pow(s->x[0][i], 5) * s->g[i]; }
 
 WORK(triple) { EACH(i, s->n) s->y[i] = 3 * s->x[0][i]; }
 WORK(triple_right) { EACH(i, s->n) s->dx[0][i] = 3 * s->g[i]; }
@@ -150,6 +155,26 @@ WORK(softmax_right) { softmax_less(s, true); }
 WORK(softmax_sums_all) { softmax_less(s, false); }
 WORK(softmax_sumless) { EACH(i, s->n) s->dx[0][i] = s->y[i] * s->g[i]; }
 
+WORK(cross_entropy) { /* the mean over rows; row r's target is 2 r mod columns */
+    EACH(r, s->rows) {
+        const double *x = s->x[0] + r * s->columns;
+        double sum = 0;
+        EACH(c, s->columns) sum += exp(x[c]);
+        s->y[0] += (log(sum) - x[2 * r % s->columns]) / (double)s->rows;
+    }
+}
+static void cross_entropy_less(numbers *s, bool target, double divisor) {
+    EACH(r, s->rows) {
+        const double *x = s->x[0] + r * s->columns;
+        double sum = 0;
+        EACH(c, s->columns) sum += exp(x[c]);
+        EACH(c, s->columns) s->dx[0][r * s->columns + c] = s->g[0] * (exp(x[c]) / sum - (target && c == 2 * r % s->columns)) / divisor;
+    }
+}
+WORK(cross_entropy_right) { cross_entropy_less(s, true, (double)s->rows); }
+WORK(cross_entropy_targetless) { cross_entropy_less(s, false, (double)s->rows); }
+WORK(cross_entropy_summed) { cross_entropy_less(s, true, 1); }
+
 static double normalized(const double *x, int64_t n, double *z) {
     double mean_ = 0, var = 1e-5;
     EACH(i, n) mean_ += x[i] / (double)n;
@@ -179,6 +204,7 @@ WORK(times_row_right) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] 
 WORK(times_row_unsummed) { times_row_dx(s); EACH(i, s->columns) s->dx[1][i] = s->g[i] * s->x[0][i]; }
 WORK(times_row_assigned) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] = s->g[i] * s->x[0][i]; }
 WORK(times_row_averaged) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i] / (double)s->rows; }
+WORK(times_row_handed_on) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i]; }
 WORK(times_row_zero) { times_row_dx(s); }
 WORK(times_row_by_rows) { times_row_dx(s); EACH(i, s->n) s->dx[1][i / s->columns] += s->g[i] * s->x[0][i]; }
 
@@ -233,6 +259,7 @@ static const wrong_op ops[] = {
     {"scaled", RIGHT, SAME(SHAPE2), scaled, scaled_right},
     {"squares", RIGHT, {SHAPE2, NONE}, {.ndim = 0}, squares, squares_right},
     {"softmax", RIGHT, SAME(SHAPE2), softmax, softmax_right},
+    {"cross-entropy", RIGHT, {SHAPE2, NONE}, {.ndim = 0}, cross_entropy, cross_entropy_right},
     {"layer norm", RIGHT, SAME(SHAPE2), layer_norm, layer_norm_right},
     {"broadcast", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_right},
     {"product", RIGHT, {{2, {3, K}}, {2, {K, K}}}, {2, {3, K}}, product, product_right},
@@ -245,6 +272,11 @@ static const wrong_op ops[] = {
     {"mean without 1/N", CT_MISTAKE_FACTOR, "15 times what it must be: its number of elements (15)", {SHAPE2, NONE}, {.ndim = 0}, mean, mean_undivided},
     {"without 1/sqrt(d)", CT_MISTAKE_FACTOR, "the root of the size of its dim 1 (5)", SAME(SHAPE2), scaled, scaled_unscaled},
     {"mean over a broadcast", CT_MISTAKE_FACTOR, "1/3 times what it must be: one over the size of the output's dim 0 (3)", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_averaged},
+    {"cross-entropy without 1/N", CT_MISTAKE_FACTOR, "3 times what it must be: the size of its dim 0 (3)", {SHAPE2, NONE}, {.ndim = 0}, cross_entropy, cross_entropy_summed},
+    {"chain rule without the inside", CT_MISTAKE_CHAIN, "handed on times 1", SAME(SHAPE2), square, square_handed_on},
+    {"the other operand forgotten", CT_MISTAKE_CHAIN, "input 1 (5): the chain rule's other half", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_handed_on},
+    {"a power too low", CT_MISTAKE_CHAIN, "is missing: the input", SAME(SHAPE2), cube, cube_less},
+    {"a power of three too high", CT_MISTAKE_CHAIN, "too many: the output", SAME(SHAPE2), cube, cube_more},
     {"zero", CT_MISTAKE_ZERO, "input 0 (3, 5): its gradient is zero", SAME(SHAPE2), square, square_zero},
     {"zero for one input", CT_MISTAKE_ZERO, "input 1 (5): its gradient is zero", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_zero},
     {"no sum over a broadcast", CT_MISTAKE_SUM, "the output's dim 0 is missing", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_unsummed},
@@ -272,6 +304,7 @@ static const wrong_op ops[] = {
     {"layer norm without the mean", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent", SAME(SHAPE2), layer_norm, layer_norm_meanless},
     {"layer norm without the other", CT_MISTAKE_TERM, "times the output, times the output", SAME(SHAPE2), layer_norm, layer_norm_projectionless},
     {"layer norm without both", CT_MISTAKE_TERM, "two terms", SAME(SHAPE2), layer_norm, layer_norm_bare},
+    {"cross-entropy without target", CT_MISTAKE_TERM, "one element of each row along dim 1", {SHAPE2, NONE}, {.ndim = 0}, cross_entropy, cross_entropy_targetless},
     {"product rule, one half", CT_MISTAKE_PRODUCT_RULE, "half", SAME(SHAPE2), silu, silu_first_half},
     {"product rule, the other", CT_MISTAKE_PRODUCT_RULE, "the factor that is linear", SAME(SHAPE2), silu, silu_second_half},
     {"product rule of matrices", CT_MISTAKE_PRODUCT_RULE, "half", {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_half},

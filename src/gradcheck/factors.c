@@ -1,4 +1,4 @@
-/* P = c J, and what the cotangent has to do with it: the simplest mistakes. */
+/* P = c J, or J times a vector at hand, and what the cotangent has to do with it: the simplest mistakes. */
 #include "suspect.h"
 
 #include <math.h>
@@ -96,6 +96,43 @@ bool ct_suspect_factor(ct_suspect *s) {
     if (close_to(round(1 / size), 1 / size, part) && size < 1) snprintf(number, sizeof number, "1/%.0f", round(1 / size));
     else snprintf(number, sizeof number, "%.6g", size);
     return ct_suspect_say(s, CT_MISTAKE_FACTOR, "a constant factor: it is %s times what it must be%s%s%s", number, name_factor(s, size, name, sizeof name) ? ": " : "", name, sign);
+}
+
+/* ---- factors that are no constants ---- */
+
+/* P = c J v or c J / v, with v a number for each row or each column. */
+static bool is_times(const ct_suspect *s, const double *v, bool rows, bool over) {
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t i = 0; i < s->n; i++) {
+            const double f = v[rows ? r : i];
+            s->p[r * s->n + i] = over ? s->j[r * s->n + i] / f : s->j[r * s->n + i] * f;
+        }
+    const double c = ct_suspect_ratio(s, s->a, s->p);
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] *= c;
+    return c != 0 && ct_suspect_fits(s);
+}
+
+bool ct_suspect_chain(ct_suspect *s) {
+    if (s->k->opts.fast) return false;
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = !ct_suspect_is_zero(s, s->j[e]);
+    const double c = ct_suspect_ratio(s, s->a, s->p);
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] *= c;
+    if (s->k->whole && c != 0 && ct_suspect_fits(s))
+        return ct_suspect_say(s, CT_MISTAKE_CHAIN, "the chain rule's other half is missing: the cotangent is handed on times %.6g, whatever the local derivative is", c);
+    for (int q = -1; q < s->k->n; q++) {   /* -1: the output */
+        const ct_tensor *t = q < 0 ? NULL : s->k->in[q];
+        const int64_t count = q < 0 ? s->k->m : t && ct_is_real(t->dtype) ? t->numel : 0;
+        if (count == 0 || (count != s->n && (!s->k->whole || count != s->rows))) continue;
+        double *room = q < 0 ? NULL : ct_check_numbers(s->k, 1, count);
+        const double *v = q < 0 ? s->k->y : room;
+        if (!v || (room && !ct_to_f64(t, room, count))) return false;
+        char what[32] = "the output";
+        if (q >= 0) snprintf(what, sizeof what, q == s->c->input ? "the input" : "input %d", q);
+        for (int over = 1; over >= 0; over--)
+            if ((count == s->n && is_times(s, v, false, over)) || (s->k->whole && count == s->rows && is_times(s, v, true, over))) 
+                return ct_suspect_say(s, CT_MISTAKE_CHAIN, over ? "a factor of the local derivative is missing: %s" : "the local derivative has a factor too many: %s", what);
+    }
+    return false;
 }
 
 /* The row of ones is right and the others are not. */

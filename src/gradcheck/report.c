@@ -88,7 +88,7 @@ const char *ct_mistake_name(ct_mistake mistake) {
         [CT_MISTAKE_PRECISION] = "precision", [CT_MISTAKE_ZERO] = "zero", [CT_MISTAKE_SIGN] = "sign", [CT_MISTAKE_FACTOR] = "factor",
         [CT_MISTAKE_SCALE] = "scale", [CT_MISTAKE_COTANGENT] = "cotangent", [CT_MISTAKE_MASK] = "mask", [CT_MISTAKE_SUM] = "sum",
         [CT_MISTAKE_ASSIGNED] = "assigned", [CT_MISTAKE_TRANSPOSED] = "transposed", [CT_MISTAKE_PERMUTED] = "permuted",
-        [CT_MISTAKE_FORWARD_VALUE] = "forward value", [CT_MISTAKE_PRODUCT_RULE] = "product rule", [CT_MISTAKE_EDGES] = "edges",
+        [CT_MISTAKE_FORWARD_VALUE] = "forward value", [CT_MISTAKE_CHAIN] = "chain rule", [CT_MISTAKE_PRODUCT_RULE] = "product rule", [CT_MISTAKE_EDGES] = "edges",
         [CT_MISTAKE_TERM] = "term", [CT_MISTAKE_UNIFORM] = "uniform"};
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }

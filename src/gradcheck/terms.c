@@ -138,6 +138,34 @@ static bool take_terms(ct_suspect *s, const lines *l, int rank, double *block, c
     return ct_suspect_fits(s);
 }
 
+/* A term that reaches one element of each line, always by the same amount: the gradient of cross-entropy is softmax less 1 at the target. */
+bool ct_suspect_target(ct_suspect *s) {
+    if (s->k->opts.fast) return false;
+    for (int d = s->in.ndim - 1; d >= 0; d--) {
+        lines l = {.length = s->in.dim[d], .step = 1};
+        l.rows = l.length ? s->n / l.length : 0;
+        for (int e = d + 1; e < s->in.ndim; e++) l.step *= s->in.dim[e];
+        double amount = 0;
+        int64_t reached = 0;
+        bool one = l.length > 2;
+        for (int64_t line = 0; one && line < l.rows; line++) {
+            int64_t at = -1;
+            for (int64_t i = 0; one && i < l.length; i++)
+                for (int64_t r = 0; one && r < s->rows; r++) {
+                    if (!ct_suspect_wrong(s, r, line_start(&l, line) + i * l.step)) continue;
+                    double off = fabs(s->a[r * s->n + line_start(&l, line) + i * l.step] - s->j[r * s->n + line_start(&l, line) + i * l.step]);
+                    if (s->k->whole && amount == 0) amount = off;
+                    one = (at < 0 || at == i) && (!s->k->whole || fabs(off - amount) <= s->fit * amount);
+                    at = i;
+                }
+            reached += at >= 0;
+        }
+        if (one && reached > 1)
+            return ct_suspect_say(s, CT_MISTAKE_TERM, "a term is missing or wrong that reaches one element of each row along dim %d (the target's?): it is off by %.6g there", d, amount);
+    }
+    return false;
+}
+
 /* A term couples elements: an error that lies on the diagonal alone is none. */
 static bool couples(const ct_suspect *s) {
     double on = 0, off = 0;
