@@ -439,7 +439,8 @@ static bits train(ct_context *c) {
         ct_tensor *h = ct_forward(ct_module_child(model, "embed"), x);
         h = ct_encoder_layer_forward(ct_module_child(model, "layer"), h, (ct_mha_call){.causal = true}).out;
         h = ct_forward(ct_module_child(model, "head"), h);
-        ck_assert_msg(ct_backward(ct_cross_entropy(ct_reshape(h, CT_SHAPE(10, 7)), target, (ct_cross_entropy_opts){0})), "%s", ct_error_message(c));
+        ct_tensor *loss = ct_cross_entropy(ct_reshape(h, CT_SHAPE(10, 7)), target, (ct_cross_entropy_opts){0});
+        ck_assert_msg(ct_backward(loss), "%s", ct_error_message(c));
         ck_assert(ct_optim_step(optim));
         ct_optim_zero_grad(optim);
         ct_scope_close(scope);
