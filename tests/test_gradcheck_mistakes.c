@@ -366,6 +366,28 @@ START_TEST(fast_mode_finds_them_too) {
 }
 END_TEST
 
+/* docs/gradcheck.md has a line for each diagnosis, and its report is the one that comes out. */
+START_TEST(the_page_is_up_to_date) {
+    static char page[1 << 16], line[512];
+    FILE *file = fopen("docs/gradcheck.md", "r");
+    if (!file) return; /* run from elsewhere */
+    page[fread(page, 1, sizeof page - 1, file)] = 0;
+    fclose(file);
+    const char *table = strstr(page, "## The diagnoses");
+    ck_assert_ptr_nonnull(table);
+    for (int m = CT_MISTAKE_NOT_FINITE; m <= CT_MISTAKE_UNIFORM; m++)
+        ck_assert_msg(strstr(table, ct_mistake_name((ct_mistake)m)) != NULL, "%s", ct_mistake_name((ct_mistake)m));
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        if (strcmp(ops[i].name, "softmax without its sum")) continue;
+        ct_tensor *in[2];
+        const int n = inputs(&ops[i], in);
+        ct_gradcheck_result r = ct_gradcheck(apply, (void *)&ops[i], in, n, (ct_gradcheck_opts){0});
+        snprintf(line, sizeof line, "gradcheck: wrong: %s\n", r.diagnosis);
+        ck_assert_msg(strstr(page, line) != NULL, "%s", line);
+    }
+}
+END_TEST
+
 static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 12, .threads = 2}); }
 static void teardown(void) { ct_context_free(context); }
 
@@ -376,6 +398,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, the_diagnosis_is_made, 0, count);
     tcase_add_loop_test(tcase, fast_mode_finds_them_too, 0, count);
+    tcase_add_test(tcase, the_page_is_up_to_date);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
