@@ -1,5 +1,5 @@
-/* How far central differences are off by the step, f32 and f64: softmax of a product and a GELU, every element of the gradient checked. A line
- * for each dtype and eps: the largest error, and the noise that the check itself reports. gradcheck_plot.py draws them. */
+/* How far central differences are off by the step, f32 and f64: softmax of a product and a GELU, every element of the gradient checked. A
+ * line for each dtype and eps: the largest error, and the noise that the check itself reports. gradcheck_plot.py draws them. */
 #include <cotangent/cotangent.h>
 
 #include <math.h>

@@ -1,4 +1,5 @@
-"""Draws what gradcheck_eps prints: the error of central differences by the step, and the noise that the check reports. Usage: PICTURE < LINES"""
+"""Draws what gradcheck_eps prints: the error of central differences by the step, and the noise that the check reports.
+Usage: PICTURE < LINES"""
 import sys
 
 from plot import GRID, INK, OURS, THEIRS, Picture, log_axis

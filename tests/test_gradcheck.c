@@ -17,7 +17,7 @@ static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_
 
 typedef enum {
     RIGHT,
-    HALF,            /* x^2 with half its gradient */
+    HALF, /* x^2 with half its gradient */
     FORWARD_DRIFTS,
     BACKWARD_DRIFTS, /* from run to run */
     SPENDS_SAVED,    /* the second backward of a graph finds what the first left */
@@ -45,7 +45,8 @@ static int drift;
 static ct_tensor *square_forward(ct_call *c) {
     const fault f = ((const attrs *)c->attrs)->fault;
     ct_tensor *x = c->in[0];
-    if ((f == IGNORES_STRIDES && !x->contiguous) || (f == IGNORES_REPEATS && x->stride[0] == 0)) return ct_mul(x, ct_wrap(c->context, CT_F64, x->shape, NULL, x->data)); /* as if it were dense */
+    if ((f == IGNORES_STRIDES && !x->contiguous) || (f == IGNORES_REPEATS && x->stride[0] == 0))
+        return ct_mul(x, ct_wrap(c->context, CT_F64, x->shape, NULL, x->data)); /* as if it were dense */
     if (f == FORWARD_DRIFTS) return ct_mul(x, ct_add_scalar(x, 1e-12 * ++drift));
     if (f == WRITES_INPUT) ct_data_f64(x)[1] += 1;
     return ct_mul(x, c->n > 1 ? c->in[1] : x);
@@ -59,8 +60,12 @@ static bool square_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     if (c->n > 1) grad[1] = f == FOLDS_SHARED && x->data == other->data ? ct_zeros(c->context, CT_F64, x->shape) : ct_mul(g, x);
     ct_tensor *fresh = ct_empty(c->context, CT_F64, CT_SHAPE(50));
     switch (f) {
-    case BACKWARD_DRIFTS: grad[0] = ct_scale(grad[0], 1 + 1e-13 * (++drift % 7)); break;
-    case SPENDS_SAVED: ct_data_f64(x)[0] *= 1 + 1e-15; break;
+    case BACKWARD_DRIFTS:
+        grad[0] = ct_scale(grad[0], 1 + 1e-13 * (++drift % 7));
+        break;
+    case SPENDS_SAVED:
+        ct_data_f64(x)[0] *= 1 + 1e-15;
+        break;
     case READS_NEW_MEMORY:
         if (isnan(ct_data_f64(fresh)[40])) ct_data_f64(grad[0])[0] += 1;
         break;
@@ -70,18 +75,28 @@ static bool square_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     case WRONG_IN_F32:
         if (x->dtype == CT_F32) grad[0] = ct_scale(grad[0], 1.01);
         break;
-    case OTHER_SHAPE: grad[0] = ct_sum(grad[0], CT_DIMS(0), false); break;
-    case OTHER_DTYPE: grad[0] = ct_cast(grad[0], CT_F32); break;
-    case NO_GRADIENT: grad[0] = NULL; break;
-    case FAILS: return ct_matmul(g, ct_zeros(c->context, CT_F64, CT_SHAPE(9, 9))) != NULL;
-    case RUNS_OUT: return ct_zeros(c->context, CT_F64, CT_SHAPE((int64_t)1 << 50)) != NULL;
-    default: break;
+    case OTHER_SHAPE:
+        grad[0] = ct_sum(grad[0], CT_DIMS(0), false);
+        break;
+    case OTHER_DTYPE:
+        grad[0] = ct_cast(grad[0], CT_F32);
+        break;
+    case NO_GRADIENT:
+        grad[0] = NULL;
+        break;
+    case FAILS:
+        return ct_matmul(g, ct_zeros(c->context, CT_F64, CT_SHAPE(9, 9))) != NULL;
+    case RUNS_OUT:
+        return ct_zeros(c->context, CT_F64, CT_SHAPE((int64_t)1 << 50)) != NULL;
+    default:
+        break;
     }
     return true;
 }
 
 static const ct_op op = {.name = "square", .attrs_size = sizeof(attrs), .forward = square_forward, .backward = square_backward};
-static const ct_op strided_op = {.name = "square", .attrs_size = sizeof(attrs), .forward = square_forward, .backward = square_backward, .flags = CT_OP_STRIDED};
+static const ct_op strided_op = {
+    .name = "square", .attrs_size = sizeof(attrs), .forward = square_forward, .backward = square_backward, .flags = CT_OP_STRIDED};
 
 static ct_tensor *square(ct_tensor *const *in, int n, void *arg) {
     const attrs *a = arg;
@@ -123,7 +138,8 @@ START_TEST(what_else_is_wrong_is_found) {
     ct_gradcheck_result r = check_fault(f, cases[_i].inputs, (ct_gradcheck_opts){.both_dtypes = f == WRONG_IN_F32 || f == RIGHT});
     no_error();
     ck_assert_msg(r.ran && r.ok == (f == RIGHT), "%s", r.diagnosis);
-    ck_assert_msg(r.mistake == cases[_i].mistake && strstr(r.diagnosis, cases[_i].words), "%s: %s", ct_mistake_name(r.mistake), r.diagnosis);
+    ck_assert_msg(r.mistake == cases[_i].mistake && strstr(r.diagnosis, cases[_i].words), "%s: %s", ct_mistake_name(r.mistake),
+                  r.diagnosis);
     ck_assert_int_eq(context->threads, 2);
     /* what is not about numbers is left out when only the gradient is asked for */
     const bool left_out = f == COUNTS_THREADS || f == IGNORES_STRIDES || f == IGNORES_REPEATS || f == FOLDS_SHARED;
@@ -159,11 +175,19 @@ END_TEST
 /* ---- functions of the library's ops ---- */
 
 static ct_tensor *first_relu(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_relu(in[0]); }
-static ct_tensor *offset_square(ct_tensor *const *in, int n, void *arg) { return (void)n, ct_add_scalar(ct_mul(in[0], in[0]), *(double *)arg); }
+static ct_tensor *offset_square(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, ct_add_scalar(ct_mul(in[0], in[0]), *(double *)arg);
+}
 static ct_tensor *logarithm(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_log(in[0]); }
-static ct_tensor *drop(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_mul(ct_dropout(in[0], 0.4, true), ct_rand(context, CT_F64, CT_SHAPE(3, 5))); }
-static ct_tensor *gathered(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_where(in[2], ct_gather(in[0], 1, in[1]), in[3]); }
-static ct_tensor *hidden(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_masked_fill(in[0], in[1], -(double)INFINITY); }
+static ct_tensor *drop(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, (void)arg, ct_mul(ct_dropout(in[0], 0.4, true), ct_rand(context, CT_F64, CT_SHAPE(3, 5)));
+}
+static ct_tensor *gathered(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, (void)arg, ct_where(in[2], ct_gather(in[0], 1, in[1]), in[3]);
+}
+static ct_tensor *hidden(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, (void)arg, ct_masked_fill(in[0], in[1], -(double)INFINITY);
+}
 static ct_tensor *product(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_matmul(in[0], in[1]); }
 static ct_tensor *wrong_square(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_mul(in[0], ct_detach(in[0])); }
 static ct_tensor *same(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, in[0]; }
@@ -226,7 +250,8 @@ START_TEST(the_generator_is_restored) {
 END_TEST
 
 START_TEST(inputs_without_a_gradient_are_left_alone) {
-    ct_tensor *index = ct_from_i64(context, CT_SHAPE(2, 2), (int64_t[]){2, 0, 1, 1}), *keep = ct_from_bool(context, CT_SHAPE(2, 2), (bool[]){1, 1, 1, 0});
+    ct_tensor *index = ct_from_i64(context, CT_SHAPE(2, 2), (int64_t[]){2, 0, 1, 1}),
+              *keep = ct_from_bool(context, CT_SHAPE(2, 2), (bool[]){1, 1, 1, 0});
     ct_tensor *in[] = {ct_randn(context, CT_F64, CT_SHAPE(2, 3)), index, keep, ct_randn(context, CT_F64, CT_SCALAR)};
     ct_gradcheck_result r = ct_gradcheck(gathered, NULL, in, 4, (ct_gradcheck_opts){0});
     no_error();
@@ -282,10 +307,23 @@ START_TEST(a_large_output_is_checked_by_random_cotangents) {
 }
 END_TEST
 
+/* The gradient of a layer norm under ones is zero: all that its differences have is the noise of 24,000 outputs. */
+static ct_tensor *norm(ct_tensor *const *in, int n, void *arg) { return (void)n, (void)arg, ct_layer_norm(in[0], NULL, NULL, 1e-5); }
+START_TEST(the_noise_of_a_sum_is_allowed_for) {
+    for (int wide = 0; wide < 2; wide++) {
+        ct_tensor *x = ct_randn(context, wide ? CT_F64 : CT_F32, CT_SHAPE(300, 80));
+        for (int seed = 0; seed < 4; seed++) {
+            ct_gradcheck_result r = ct_gradcheck(norm, NULL, &x, 1, (ct_gradcheck_opts){.fast = true, .seed = (uint64_t)seed});
+            ck_assert_msg(r.ran && r.ok, "%s", r.diagnosis);
+        }
+    }
+}
+END_TEST
+
 START_TEST(the_result_says_where) {
     ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(20, 40));
     for (int64_t i = 0; i < 800; i++) ct_data_f64(x)[i] = i / 40 >= 10 && i % 40 >= 20 ? 1e-3 * (double)(i + 1) : 0; /* the error is x */
-    ct_gradcheck_result r = ct_gradcheck(wrong_square, NULL, &x, 1, (ct_gradcheck_opts){0});
+    ct_gradcheck_result r = ct_gradcheck(wrong_square, NULL, &x, 1, (ct_gradcheck_opts){.rtol = 1e-12});
     ck_assert(r.ran && !r.ok && r.checked == 800 && r.wrong == 200);
     ck_assert_int_eq(r.worst_count, CT_GRADCHECK_WORST);
     ck_assert_int_eq(r.worst[0].index, r.index);
@@ -295,8 +333,7 @@ START_TEST(the_result_says_where) {
         ck_assert(e->index / 40 >= 10 && e->index % 40 >= 20);
         ck_assert(fabs(e->error - fabs(e->analytic - e->numeric)) < 1e-15 && fabs(e->relative - 0.5) < 1e-6 && e->noise < 1e-6);
         for (int v = 0; v < w; v++) ck_assert(r.worst[v].index != e->index);
-        double over = e->error / (1e-8 + 1e-6 * fabs(e->numeric)), before = w ? r.worst[w - 1].error / (1e-8 + 1e-6 * fabs(r.worst[w - 1].numeric)) : INFINITY;
-        ck_assert(over <= before);
+        ck_assert(!w || e->error <= 1.1 * r.worst[w - 1].error); /* where nothing is allowed for size; |g| differs a little */
     }
     ck_assert_int_eq(strlen(r.map), 8 * 33);
     for (int row = 0; row < 8; row++)
@@ -319,7 +356,12 @@ START_TEST(the_report_is_for_people) {
     report_of(RIGHT, false, text, sizeof text);
     ck_assert_msg(strstr(text, "gradcheck: ok: 6 elements") && strchr(text, '\n') == text + strlen(text) - 1, "%s", text);
     report_of(HALF, false, text, sizeof text);
-    const char *words[] = {"gradcheck: wrong: input 0 (2, 3): a constant factor: it is 1/2 times", "6 of 6 elements are wrong", "analytic", "0 (1, 1)  ", "1 at (1, 1)  ", "where in input 0 (2, 3)"};
+    const char *words[] = {"gradcheck: wrong: input 0 (2, 3): a constant factor: it is 1/2 times",
+                           "6 of 6 elements are wrong",
+                           "analytic",
+                           "0 (1, 1)  ",
+                           "1 at (1, 1)  ",
+                           "where in input 0 (2, 3)"};
     for (int w = 0; w < 6; w++) ck_assert_msg(strstr(text, words[w]) != NULL, "no \"%s\" in\n%s", words[w], text);
     report_of(HALF, true, text, sizeof text);
     ck_assert_msg(strstr(text, "3 of 3 directions") && strstr(text, "a direction") && !strstr(text, "where in"), "%s", text);
@@ -364,9 +406,20 @@ int main(void) {
     TCase *tcase = tcase_create("gradcheck");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, what_else_is_wrong_is_found, 0, 17);
-    const TTest *const tests[] = {an_error_is_the_functions_or_none, a_kink_is_named, noise_is_named, a_function_that_is_not_finite_is_named, the_generator_is_restored,
-                                  inputs_without_a_gradient_are_left_alone, what_the_caller_has_stays, small_and_strange, a_large_output_is_checked_by_random_cotangents,
-                                  the_result_says_where, the_report_is_for_people, every_mistake_has_a_name, out_of_memory_at_any_point};
+    const TTest *const tests[] = {an_error_is_the_functions_or_none,
+                                  a_kink_is_named,
+                                  noise_is_named,
+                                  a_function_that_is_not_finite_is_named,
+                                  the_generator_is_restored,
+                                  inputs_without_a_gradient_are_left_alone,
+                                  what_the_caller_has_stays,
+                                  small_and_strange,
+                                  a_large_output_is_checked_by_random_cotangents,
+                                  the_noise_of_a_sum_is_allowed_for,
+                                  the_result_says_where,
+                                  the_report_is_for_people,
+                                  every_mistake_has_a_name,
+                                  out_of_memory_at_any_point};
     for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) tcase_add_test(tcase, tests[t]);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -75,7 +75,10 @@ WORK(square_zero) { (void)s; }
 WORK(square_ignoring) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i]; }
 WORK(square_offset) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] + 0.25 * (double)i; }
 WORK(square_nonlinear) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * s->g[i]; }
-WORK(square_first) { s->dx[0][0] = 2 * s->x[0][0] * s->g[0]; EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (i < 8); }
+WORK(square_first) {
+    s->dx[0][0] = 2 * s->x[0][0] * s->g[0];
+    EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (i < 8);
+}
 WORK(square_tail) { EACH(i, s->n) s->dx[0][i] = i < s->n / 8 * 8 ? 2 * s->x[0][i] * s->g[i] : 0.5 * s->g[i]; }
 WORK(square_row_tail) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (i % s->columns < s->columns / 4 * 4 ? 1 : 0); }
 WORK(square_last) { EACH(i, s->n) s->dx[0][i] = i < s->n - 1 ? 2 * s->x[0][i] * s->g[i] : 0; }
@@ -91,9 +94,15 @@ WORK(square_swapped) {
     double t = s->dx[0][1];
     s->dx[0][1] = s->dx[0][4], s->dx[0][4] = t;
 }
-WORK(square_transposed) { EACH(r, s->rows) EACH(c, s->columns) s->dx[0][c * s->rows + r] = 2 * s->x[0][r * s->columns + c] * s->g[r * s->columns + c]; }
-WORK(square_reads_transposed) { EACH(r, s->rows) EACH(c, s->columns) s->dx[0][r * s->columns + c] = 2 * s->x[0][r * s->columns + c] * s->g[c * s->rows + r]; }
-WORK(square_permuted) { EACH(a, 2) EACH(b, 3) EACH(c, 4) s->dx[0][(c * 2 + a) * 3 + b] = 2 * s->x[0][(a * 3 + b) * 4 + c] * s->g[(a * 3 + b) * 4 + c]; }
+WORK(square_transposed) {
+    EACH(r, s->rows) EACH(c, s->columns) s->dx[0][c * s->rows + r] = 2 * s->x[0][r * s->columns + c] * s->g[r * s->columns + c];
+}
+WORK(square_reads_transposed) {
+    EACH(r, s->rows) EACH(c, s->columns) s->dx[0][r * s->columns + c] = 2 * s->x[0][r * s->columns + c] * s->g[c * s->rows + r];
+}
+WORK(square_permuted) {
+    EACH(a, 2) EACH(b, 3) EACH(c, 4) s->dx[0][(c * 2 + a) * 3 + b] = 2 * s->x[0][(a * 3 + b) * 4 + c] * s->g[(a * 3 + b) * 4 + c];
+}
 
 WORK(cube) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[0][i] * s->x[0][i]; }
 WORK(cube_less) { EACH(i, s->n) s->dx[0][i] = 3 * s->x[0][i] * s->g[i]; }
@@ -115,10 +124,25 @@ WORK(dropout_nothing) { EACH(i, s->n) s->dx[0][i] = s->g[i]; }
 
 static double logistic(double x) { return 1 / (1 + exp(-x)); }
 WORK(silu) { EACH(i, s->n) s->y[i] = s->x[0][i] * logistic(s->x[0][i]); }
-WORK(silu_right) { EACH(i, s->n) { double p = logistic(s->x[0][i]); s->dx[0][i] = s->g[i] * (p + s->x[0][i] * p * (1 - p)); } }
+WORK(silu_right) {
+    EACH(i, s->n) {
+        double p = logistic(s->x[0][i]);
+        s->dx[0][i] = s->g[i] * (p + s->x[0][i] * p * (1 - p));
+    }
+}
 WORK(silu_first_half) { EACH(i, s->n) s->dx[0][i] = s->g[i] * logistic(s->x[0][i]); }
-WORK(silu_second_half) { EACH(i, s->n) { double p = logistic(s->x[0][i]); s->dx[0][i] = s->g[i] * s->x[0][i] * p * (1 - p); } }
-WORK(silu_at_output) { EACH(i, s->n) { double p = logistic(s->y[i]); s->dx[0][i] = s->g[i] * (p + s->y[i] * p * (1 - p)); } }
+WORK(silu_second_half) {
+    EACH(i, s->n) {
+        double p = logistic(s->x[0][i]);
+        s->dx[0][i] = s->g[i] * s->x[0][i] * p * (1 - p);
+    }
+}
+WORK(silu_at_output) {
+    EACH(i, s->n) {
+        double p = logistic(s->y[i]);
+        s->dx[0][i] = s->g[i] * (p + s->y[i] * p * (1 - p));
+    }
+}
 WORK(tangent) { EACH(i, s->n) s->y[i] = tanh(s->x[0][i]); }
 WORK(tangent_right) { EACH(i, s->n) s->dx[0][i] = s->g[i] * (1 - s->y[i] * s->y[i]); }
 WORK(tangent_at_input) { EACH(i, s->n) s->dx[0][i] = s->g[i] * (1 - s->x[0][i] * s->x[0][i]); }
@@ -200,15 +224,33 @@ WORK(layer_norm_bare) { layer_norm_less(s, false, false); }
 
 WORK(times_row) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[1][i % s->columns]; }
 static void times_row_dx(numbers *s) { EACH(i, s->n) s->dx[0][i] = s->g[i] * s->x[1][i % s->columns]; }
-WORK(times_row_right) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i]; }
-WORK(times_row_unsummed) { times_row_dx(s); EACH(i, s->columns) s->dx[1][i] = s->g[i] * s->x[0][i]; }
-WORK(times_row_assigned) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] = s->g[i] * s->x[0][i]; }
-WORK(times_row_averaged) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i] / (double)s->rows; }
-WORK(times_row_handed_on) { times_row_dx(s); EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i]; }
+WORK(times_row_right) {
+    times_row_dx(s);
+    EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i];
+}
+WORK(times_row_unsummed) {
+    times_row_dx(s);
+    EACH(i, s->columns) s->dx[1][i] = s->g[i] * s->x[0][i];
+}
+WORK(times_row_assigned) {
+    times_row_dx(s);
+    EACH(i, s->n) s->dx[1][i % s->columns] = s->g[i] * s->x[0][i];
+}
+WORK(times_row_averaged) {
+    times_row_dx(s);
+    EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i] / (double)s->rows;
+}
+WORK(times_row_handed_on) {
+    times_row_dx(s);
+    EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i];
+}
 WORK(times_row_zero) { times_row_dx(s); }
-WORK(times_row_by_rows) { times_row_dx(s); EACH(i, s->n) s->dx[1][i / s->columns] += s->g[i] * s->x[0][i]; }
+WORK(times_row_by_rows) {
+    times_row_dx(s);
+    EACH(i, s->n) s->dx[1][i / s->columns] += s->g[i] * s->x[0][i];
+}
 
-WORK(times_part) { EACH(a, 2) EACH(b, 3) EACH(c, 4) s->y[(a * 3 + b) * 4 + c] = s->x[0][(a * 3 + b) * 4 + c] * s->x[1][b]; }   /* (3, 1) */
+WORK(times_part) { EACH(a, 2) EACH(b, 3) EACH(c, 4) s->y[(a * 3 + b) * 4 + c] = s->x[0][(a * 3 + b) * 4 + c] * s->x[1][b]; } /* (3, 1) */
 WORK(times_part_half) {
     EACH(a, 2) EACH(b, 3) EACH(c, 4) {
         int64_t i = (a * 3 + b) * 4 + c;
@@ -216,9 +258,7 @@ WORK(times_part_half) {
         if (c == 0) s->dx[1][b] += s->g[i] * s->x[0][i];
     }
 }
-WORK(times_part_regrouped) {
-    EACH(i, 24) s->dx[0][i] = s->g[i] * s->x[1][i / 4 % 3], s->dx[1][i / 8] += s->g[i] * s->x[0][i];
-}
+WORK(times_part_regrouped) { EACH(i, 24) s->dx[0][i] = s->g[i] * s->x[1][i / 4 % 3], s->dx[1][i / 8] += s->g[i] * s->x[0][i]; }
 
 enum { K = 4 };
 WORK(product) { EACH(m, 3) EACH(n, K) EACH(k, K) s->y[m * K + n] += s->x[0][m * K + k] * s->x[1][k * K + n]; }
@@ -240,13 +280,26 @@ WORK(rows_of) { EACH(t, 6) EACH(c, s->columns) s->y[t * s->columns + c] = s->x[0
 WORK(rows_of_right) { EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] += s->g[t * s->columns + c]; }
 WORK(rows_of_assigned) { EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] = s->g[t * s->columns + c]; }
 
-#define SHAPE2 {.ndim = 2, .dim = {3, 5}}
-#define SQUARE {.ndim = 2, .dim = {4, 4}}
-#define FLAT(n) {.ndim = 1, .dim = {n}}
-#define CUBE {.ndim = 3, .dim = {2, 3, 4}}
-#define NONE {.ndim = -1}
+#define SHAPE2                                                                                                                             \
+    {                                                                                                                                      \
+        .ndim = 2, .dim = { 3, 5 }                                                                                                         \
+    }
+#define SQUARE                                                                                                                             \
+    {                                                                                                                                      \
+        .ndim = 2, .dim = { 4, 4 }                                                                                                         \
+    }
+#define FLAT(n)                                                                                                                            \
+    {                                                                                                                                      \
+        .ndim = 1, .dim = { n }                                                                                                            \
+    }
+#define CUBE                                                                                                                               \
+    {                                                                                                                                      \
+        .ndim = 3, .dim = { 2, 3, 4 }                                                                                                      \
+    }
+#define NONE                                                                                                                               \
+    { .ndim = -1 }
 #define SAME(shape) {shape, NONE}, shape
-#define RIGHT CT_MISTAKE_NONE, NULL
+#define RIGHT       CT_MISTAKE_NONE, NULL
 
 static const wrong_op ops[] = {
     {"square", RIGHT, SAME(SHAPE2), square, square_right},
@@ -269,12 +322,36 @@ static const wrong_op ops[] = {
     {"sign", CT_MISTAKE_SIGN, "sign", SAME(SHAPE2), square, square_sign},
     {"factor 2", CT_MISTAKE_FACTOR, "is 2 times", SAME(SHAPE2), square, square_twice},
     {"factor -1/10", CT_MISTAKE_FACTOR, "1/10 times what it must be, with the sign", SAME(SHAPE2), square, square_tenth},
-    {"mean without 1/N", CT_MISTAKE_FACTOR, "15 times what it must be: its number of elements (15)", {SHAPE2, NONE}, {.ndim = 0}, mean, mean_undivided},
+    {"mean without 1/N",
+     CT_MISTAKE_FACTOR,
+     "15 times what it must be: its number of elements (15)",
+     {SHAPE2, NONE},
+     {.ndim = 0},
+     mean,
+     mean_undivided},
     {"without 1/sqrt(d)", CT_MISTAKE_FACTOR, "the root of the size of its dim 1 (5)", SAME(SHAPE2), scaled, scaled_unscaled},
-    {"mean over a broadcast", CT_MISTAKE_FACTOR, "1/3 times what it must be: one over the size of the output's dim 0 (3)", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_averaged},
-    {"cross-entropy without 1/N", CT_MISTAKE_FACTOR, "3 times what it must be: the size of its dim 0 (3)", {SHAPE2, NONE}, {.ndim = 0}, cross_entropy, cross_entropy_summed},
+    {"mean over a broadcast",
+     CT_MISTAKE_FACTOR,
+     "1/3 times what it must be: one over the size of the output's dim 0 (3)",
+     {SHAPE2, FLAT(5)},
+     SHAPE2,
+     times_row,
+     times_row_averaged},
+    {"cross-entropy without 1/N",
+     CT_MISTAKE_FACTOR,
+     "3 times what it must be: the size of its dim 0 (3)",
+     {SHAPE2, NONE},
+     {.ndim = 0},
+     cross_entropy,
+     cross_entropy_summed},
     {"chain rule without the inside", CT_MISTAKE_CHAIN, "handed on times 1", SAME(SHAPE2), square, square_handed_on},
-    {"the other operand forgotten", CT_MISTAKE_CHAIN, "input 1 (5): the chain rule's other half", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_handed_on},
+    {"the other operand forgotten",
+     CT_MISTAKE_CHAIN,
+     "input 1 (5): the chain rule's other half",
+     {SHAPE2, FLAT(5)},
+     SHAPE2,
+     times_row,
+     times_row_handed_on},
     {"a power too low", CT_MISTAKE_CHAIN, "is missing: the input", SAME(SHAPE2), cube, cube_less},
     {"a power of three too high", CT_MISTAKE_CHAIN, "too many: the output", SAME(SHAPE2), cube, cube_more},
     {"zero", CT_MISTAKE_ZERO, "input 0 (3, 5): its gradient is zero", SAME(SHAPE2), square, square_zero},
@@ -287,7 +364,13 @@ static const wrong_op ops[] = {
     {"transposed", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SHAPE2), square, square_transposed},
     {"transposed, square", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SQUARE), square, square_transposed},
     {"cotangent transposed", CT_MISTAKE_TRANSPOSED, "the cotangent is read transposed", SAME(SQUARE), square, square_reads_transposed},
-    {"operand not transposed", CT_MISTAKE_TRANSPOSED, "output's dim 1 and the input's dim 1", {{2, {3, K}}, {2, {K, K}}}, {2, {3, K}}, product, product_untransposed},
+    {"operand not transposed",
+     CT_MISTAKE_TRANSPOSED,
+     "output's dim 1 and the input's dim 1",
+     {{2, {3, K}}, {2, {K, K}}},
+     {2, {3, K}},
+     product,
+     product_untransposed},
     {"permuted", CT_MISTAKE_PERMUTED, "order 2, 0, 1", SAME(CUBE), square, square_permuted},
     {"reversed", CT_MISTAKE_PERMUTED, "the gradient is in reversed order", SAME(FLAT(7)), square, square_reversed},
     {"shifted", CT_MISTAKE_PERMUTED, "the gradient is shifted by 1", SAME(FLAT(7)), square, square_shifted},
@@ -300,11 +383,19 @@ static const wrong_op ops[] = {
     {"a loss ignores it", CT_MISTAKE_COTANGENT, "every one, namely that of ones", {SHAPE2, NONE}, {.ndim = 0}, squares, square_ignoring},
     {"something added", CT_MISTAKE_COTANGENT, "zeros", SAME(SHAPE2), square, square_offset},
     {"not linear", CT_MISTAKE_COTANGENT, "linearly", SAME(SHAPE2), square, square_nonlinear},
-    {"softmax without its sum", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent times the output, times the output", SAME(SHAPE2), softmax, softmax_sumless},
+    {"softmax without its sum", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent times the output, times the output", SAME(SHAPE2),
+     softmax, softmax_sumless},
     {"layer norm without the mean", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent", SAME(SHAPE2), layer_norm, layer_norm_meanless},
-    {"layer norm without the other", CT_MISTAKE_TERM, "times the output, times the output", SAME(SHAPE2), layer_norm, layer_norm_projectionless},
+    {"layer norm without the other", CT_MISTAKE_TERM, "times the output, times the output", SAME(SHAPE2), layer_norm,
+     layer_norm_projectionless},
     {"layer norm without both", CT_MISTAKE_TERM, "two terms", SAME(SHAPE2), layer_norm, layer_norm_bare},
-    {"cross-entropy without target", CT_MISTAKE_TERM, "one element of each row along dim 1", {SHAPE2, NONE}, {.ndim = 0}, cross_entropy, cross_entropy_targetless},
+    {"cross-entropy without target",
+     CT_MISTAKE_TERM,
+     "one element of each row along dim 1",
+     {SHAPE2, NONE},
+     {.ndim = 0},
+     cross_entropy,
+     cross_entropy_targetless},
     {"product rule, one half", CT_MISTAKE_PRODUCT_RULE, "half", SAME(SHAPE2), silu, silu_first_half},
     {"product rule, the other", CT_MISTAKE_PRODUCT_RULE, "the factor that is linear", SAME(SHAPE2), silu, silu_second_half},
     {"product rule of matrices", CT_MISTAKE_PRODUCT_RULE, "half", {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_half},
@@ -314,7 +405,8 @@ static const wrong_op ops[] = {
     {"dropout without its scale", CT_MISTAKE_SCALE, "1.42857 (as of a dropout), is forgotten", SAME(SHAPE2), dropout, dropout_scaleless},
     {"dropout's scale twice", CT_MISTAKE_SCALE, "applied twice", SAME(SHAPE2), dropout, dropout_twice},
     {"only the first block", CT_MISTAKE_EDGES, "from index 8 on", SAME(FLAT(21)), square, square_first},
-    {"tail", CT_MISTAKE_EDGES, "from index 16 on alone: what is left of 21 after whole blocks of 8 or 16", SAME(FLAT(21)), square, square_tail},
+    {"tail", CT_MISTAKE_EDGES, "from index 16 on alone: what is left of 21 after whole blocks of 8 or 16", SAME(FLAT(21)), square,
+     square_tail},
     {"tail of rows", CT_MISTAKE_EDGES, "along dim 1 is wrong from index 4 on", SAME(SHAPE2), square, square_row_tail},
     {"last", CT_MISTAKE_EDGES, "last index alone", SAME(FLAT(12)), square, square_last},
     {"first of each four", CT_MISTAKE_EDGES, "first index of each block of 4", SAME(FLAT(12)), square, square_every},
@@ -337,10 +429,12 @@ START_TEST(the_diagnosis_is_made) {
     FILE *report = getenv("GRADCHECK_REPORT") ? stderr : NULL; /* so can a person see them all */
     if (report) fprintf(report, "\n-- %s\n", op->name);
     for (int seed = 0; seed < 3; seed++) {
-        ct_gradcheck_result r = ct_gradcheck(apply, (void *)op, in, n, (ct_gradcheck_opts){.seed = (uint64_t)seed, .report = seed ? NULL : report});
+        ct_gradcheck_result r =
+            ct_gradcheck(apply, (void *)op, in, n, (ct_gradcheck_opts){.seed = (uint64_t)seed, .report = seed ? NULL : report});
         ck_assert_msg(ct_error(context) == CT_OK, "%s: %s", op->name, ct_error_message(context));
         ck_assert_msg(r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE), "%s: %s", op->name, r.diagnosis);
-        ck_assert_msg(r.mistake == op->mistake, "%s: %s, not %s: %s", op->name, ct_mistake_name(r.mistake), ct_mistake_name(op->mistake), r.diagnosis);
+        ck_assert_msg(r.mistake == op->mistake, "%s: %s, not %s: %s", op->name, ct_mistake_name(r.mistake), ct_mistake_name(op->mistake),
+                      r.diagnosis);
         ck_assert_msg(!op->words || strstr(r.diagnosis, op->words), "%s: \"%s\" does not say \"%s\"", op->name, r.diagnosis, op->words);
         ck_assert((r.wrong > 0) == (op->mistake != CT_MISTAKE_NONE) && (*r.diagnosis != 0) == !r.ok);
     }
@@ -359,8 +453,11 @@ START_TEST(fast_mode_finds_them_too) {
     case CT_MISTAKE_FACTOR:
     case CT_MISTAKE_ZERO:
     case CT_MISTAKE_UNIFORM:
-    case CT_MISTAKE_NOT_FINITE: ck_assert_msg(r.mistake == op->mistake, "%s: %s", op->name, r.diagnosis); break;
-    default: ck_assert_msg(r.mistake != CT_MISTAKE_SIGN && r.mistake != CT_MISTAKE_ZERO, "%s: %s", op->name, r.diagnosis);
+    case CT_MISTAKE_NOT_FINITE:
+        ck_assert_msg(r.mistake == op->mistake, "%s: %s", op->name, r.diagnosis);
+        break;
+    default:
+        ck_assert_msg(r.mistake != CT_MISTAKE_SIGN && r.mistake != CT_MISTAKE_ZERO, "%s: %s", op->name, r.diagnosis);
     }
     ck_assert(r.ok || r.worst[0].index == -1);
 }

@@ -14,14 +14,15 @@ extern "C" {
 typedef ct_tensor *(*ct_fn)(ct_tensor *const *in, int n, void *arg);
 
 typedef struct {
-    double eps;    /* step of the difference; 0: 1e-6, or 1e-2 where f32 takes part */
-    double atol;   /* 0: 1e-8, or 1e-3 where f32 takes part */
-    double rtol;   /* 0: 1e-6, or 1e-2 where f32 takes part */
-    bool fast;     /* three random directions of each input instead of every element: for large inputs */
-    uint64_t seed; /* of the cotangents and directions */
-    FILE *report;  /* where a report goes; NULL: none */
+    double eps;         /* step of the difference; 0: 1e-6, or 1e-2 where f32 takes part */
+    double atol;        /* 0: 1e-8, or 1e-3 where f32 takes part */
+    double rtol;        /* 0: 1e-6, or 1e-2 where f32 takes part */
+    bool fast;          /* three random directions of each input instead of every element: for large inputs */
+    uint64_t seed;      /* of the cotangents and directions */
+    FILE *report;       /* where a report goes; NULL: none */
     bool gradient_only; /* leave out what else is checked (threads, memory, strides ...) */
-    bool both_dtypes;   /* also compare f32 with f64. Only for functions that take both: in the other dtype, ct_data_f64 and its like give NULL */
+    bool both_dtypes;   /* also compare f32 with f64. Only for functions that take both: in the other dtype, ct_data_f64 and its like give
+                           NULL */
 } ct_gradcheck_opts;
 
 /* What a wrong gradient looks like: the first in this order that accounts for all of the error. */
@@ -49,12 +50,12 @@ typedef enum {
     CT_MISTAKE_ASSIGNED,         /* of several contributions to one element only the last is there */
     CT_MISTAKE_TRANSPOSED,
     CT_MISTAKE_PERMUTED,
-    CT_MISTAKE_CHAIN,            /* the local derivative, or a factor of it, is missing */
-    CT_MISTAKE_FORWARD_VALUE,    /* the derivative is taken at the output instead of the input, or the reverse */
-    CT_MISTAKE_EDGES,            /* wrong at the edges of blocks, or at an end of a dim */
-    CT_MISTAKE_TERM,             /* a term is missing: one that sums the cotangent over a dim, or that reaches the target alone */
-    CT_MISTAKE_PRODUCT_RULE,     /* one factor of a product is taken for a constant */
-    CT_MISTAKE_UNIFORM           /* right when every element of the cotangent is the same, else wrong */
+    CT_MISTAKE_CHAIN,         /* the local derivative, or a factor of it, is missing */
+    CT_MISTAKE_FORWARD_VALUE, /* the derivative is taken at the output instead of the input, or the reverse */
+    CT_MISTAKE_EDGES,         /* wrong at the edges of blocks, or at an end of a dim */
+    CT_MISTAKE_TERM,          /* a term is missing: one that sums the cotangent over a dim, or that reaches the target alone */
+    CT_MISTAKE_PRODUCT_RULE,  /* one factor of a product is taken for a constant */
+    CT_MISTAKE_UNIFORM        /* right when every element of the cotangent is the same, else wrong */
 } ct_mistake;
 
 CT_API const char *ct_mistake_name(ct_mistake mistake); /* "sign", "product rule"; a static string */
@@ -62,8 +63,8 @@ CT_API const char *ct_mistake_name(ct_mistake mistake); /* "sign", "product rule
 /* An element of an input with what was found at the cotangent where it is worst. */
 typedef struct {
     int input;
-    int64_t index;   /* row-major; -1 in fast mode */
-    int64_t output;  /* the element of the output that the cotangent was 1 at, else 0; -1: a random cotangent, -2: ones, -3: zeros */
+    int64_t index;  /* row-major; -1 in fast mode */
+    int64_t output; /* the element of the output that the cotangent was 1 at, else 0; -1: a random cotangent, -2: ones, -3: zeros */
     double analytic, numeric;
     double error, relative; /* |analytic - numeric|, and that over |numeric| */
     double noise;           /* by how much two steps disagreed: what the numeric value may be off by itself */
@@ -72,16 +73,17 @@ typedef struct {
 enum { CT_GRADCHECK_WORST = 10, CT_GRADCHECK_MAP = 8 * 33 + 1 };
 
 typedef struct {
-    bool ran;          /* false: the function failed; the context has the error */
-    bool ok;           /* |analytic - numeric| <= atol + rtol |numeric| everywhere, and nothing else is wrong */
-    int input;         /* of the worst element: which input ... */
-    int64_t index;     /* ... and which element of it, row-major; -1 in fast mode */
+    bool ran;      /* false: the function failed; the context has the error */
+    bool ok;       /* all is right: nothing else is wrong, and |analytic - numeric| <= atol |g| + rtol |numeric| everywhere, with |g| the
+                      cotangent's length, at least 1 */
+    int input;     /* of the worst element: which input ... */
+    int64_t index; /* ... and which element of it, row-major; -1 in fast mode */
     double analytic, numeric;
     char diagnosis[256]; /* a sentence; "" when ok */
     ct_mistake mistake;
-    double factor;       /* analytic / numeric for a SIGN, a FACTOR or a SCALE; else 0 */
-    int64_t checked, wrong; /* elements of inputs; in fast mode directions */
-    double error, noise;    /* the largest |analytic - numeric|, and by how much two steps disagreed at most */
+    double factor;                                  /* analytic / numeric for a SIGN, a FACTOR or a SCALE; else 0 */
+    int64_t checked, wrong;                         /* elements of inputs; in fast mode directions */
+    double error, noise;                            /* the largest |analytic - numeric|, and by how much two steps disagreed at most */
     ct_gradcheck_element worst[CT_GRADCHECK_WORST]; /* the worst first: by the error over what is allowed */
     int worst_count;                                /* how many of them are wrong */
     char map[CT_GRADCHECK_MAP]; /* where in the worst input: lines of at most 32 cells; '.' is right, a digit how many powers of ten
@@ -91,7 +93,8 @@ typedef struct {
 /* Checks the gradients of every f32 or f64 input; others are passed through. For each cotangent g of a set, and each element i,
  * <g, dy/dx_i> from backward must equal <g, y(x + eps e_i) - y(x - eps e_i)> / (2 eps). The set: 1 at one element of the output, for each
  * element (left out where these are more than 1,024, or output times inputs more than 2^18); two random ones; ones; zeros. The output's
- * elements are differenced before they are weighted, so what does not depend on x_i cancels to the bit. A second difference with 2 eps says how far to trust the first.
+ * elements are differenced before they are weighted, so what does not depend on x_i cancels to the bit. A second difference with 2 eps says
+ * how far to trust the first.
  *
  * Also, unless opts.gradient_only: two runs, and two backwards of one, give the same bits, so do 1 and several threads, and memory
  * that held something else; inputs and cotangent are not written to; strided, expanded and shared inputs work.

@@ -27,7 +27,7 @@ double ct_suspect_ratio(const ct_suspect *s, const double *of, const double *to)
     return bottom > 0 ? top / bottom : 0;
 }
 
-bool ct_suspect_wrong(const ct_suspect *s, int64_t r, int64_t i) { return !ct_check_right(s->k, s->a[r * s->n + i], s->j[r * s->n + i]); }
+bool ct_suspect_wrong(const ct_suspect *s, int64_t r, int64_t i) { return !ct_check_right(s->k, s->c, r, i); }
 
 /* ---- where the check itself has nothing to say ---- */
 
@@ -38,11 +38,20 @@ bool ct_suspect_not_finite(ct_suspect *s) {
         for (int64_t e = i; e < s->k->rows * s->n; e += s->n) {
             finite = finite && isfinite(s->c->analytic[e]);
             if (!isfinite(s->c->numeric[e]))
-                return ct_suspect_say(s, CT_MISTAKE_NOT_FINITE, "the function is not finite within a step of this point, so its differences say nothing; move the point");
+                return ct_suspect_say(
+                    s, CT_MISTAKE_NOT_FINITE,
+                    "the function is not finite within a step of this point, so its differences say nothing; move the point");
         }
         elements += !finite;
     }
-    return elements && ct_suspect_say(s, CT_MISTAKE_NOT_FINITE, "the gradient is not finite in %lld of %lld elements", (long long)elements, (long long)s->n);
+    return elements && ct_suspect_say(s, CT_MISTAKE_NOT_FINITE, "the gradient is not finite in %lld of %lld elements", (long long)elements,
+                                      (long long)s->n);
+}
+
+/* What rounding of the output makes of a difference in row r. */
+static double rounding_of(const ct_suspect *s, int64_t r) {
+    const int64_t summed = r - (s->k->rows - CT_ROWS_SUMMED);
+    return s->rounding * (summed < 0 ? 1 : s->k->length[summed]);
 }
 
 /* Each wrong entry of a column lies between the slopes on both sides, and these do not come together as a smooth function's do: their gap
@@ -53,10 +62,11 @@ static bool kink_at(ct_suspect *s, int64_t i, double *side) {
     for (int q = 0; q < 4; q++)
         if (!ct_check_side(s->k, s->c, i, (q & 1 ? -h : h) * (q & 2 ? 0.25 : 1), side + q * rows)) return false;
     for (int64_t r = 0; r < rows; r++) {
-        double a = s->c->analytic[r * s->n + i], left = side[rows + r], right = side[r], gap = fabs(right - left), closer = fabs(side[2 * rows + r] - side[3 * rows + r]);
-        if (ct_check_right(s->k, a, s->c->numeric[r * s->n + i])) continue;
-        double slack = 0.01 * gap + ct_check_allowed(s->k, a);
-        if (!(gap > 2 * ct_check_allowed(s->k, a) + 16 * s->rounding) || a < fmin(left, right) - slack || a > fmax(left, right) + slack) return false;
+        double a = s->c->analytic[r * s->n + i], left = side[rows + r], right = side[r], gap = fabs(right - left),
+               closer = fabs(side[2 * rows + r] - side[3 * rows + r]);
+        if (ct_check_right(s->k, s->c, r, i)) continue;
+        double allowed = ct_check_allowed(s->k, r, a), slack = 0.01 * gap + allowed;
+        if (!(gap > 2 * allowed + 16 * rounding_of(s, r)) || a < fmin(left, right) - slack || a > fmax(left, right) + slack) return false;
         if (closer < 0.4 * gap && closer > 0.02 * gap) return false;
     }
     return true;
@@ -67,26 +77,36 @@ bool ct_suspect_kink(ct_suspect *s) {
     int64_t wrong = 0;
     for (int64_t i = 0; side && i < s->n; i++) {
         bool right = true;
-        for (int64_t r = 0; right && r < s->k->rows; r++) right = ct_check_right(s->k, s->c->analytic[r * s->n + i], s->c->numeric[r * s->n + i]);
+        for (int64_t r = 0; right && r < s->k->rows; r++) right = ct_check_right(s->k, s->c, r, i);
         if (right) continue;
         if (!kink_at(s, i, side)) return false;
         wrong++;
     }
-    return wrong && ct_suspect_say(s, CT_MISTAKE_KINK, "a kink at this point: the slopes on both sides of it disagree at %lld element%s and the gradient lies between; move the point",
+    return wrong && ct_suspect_say(s, CT_MISTAKE_KINK,
+                                   "a kink at this point: the slopes on both sides of it disagree at %lld element%s and the gradient lies "
+                                   "between; move the point",
                                    (long long)wrong, wrong > 1 ? "s" : "");
 }
 
-/* Nothing is further off than two steps disagree, or than rounding of the output over the step. */
+/* Nothing is further off than two steps disagree, or than rounding of the output over the step. In a row of a sum, two steps may agree by
+ * chance: there the whole row's noise counts. */
 bool ct_suspect_precision(ct_suspect *s) {
-    double noise = s->rounding;
-    for (int64_t e = 0; e < s->k->rows * s->n; e++) {
-        double a = s->c->analytic[e], j = s->c->numeric[e];
-        if (ct_check_right(s->k, a, j)) continue;
-        if (!(fabs(a - j) <= 4 * (s->c->noise[e] + s->rounding))) return false;
-        noise = fmax(noise, s->c->noise[e]);
+    const int64_t n = s->n;
+    double noise = 0;
+    for (int64_t r = 0; r < s->k->rows; r++) {
+        double of_row = rounding_of(s, r);
+        for (int64_t i = 0; i < n && r >= s->k->rows - CT_ROWS_SUMMED; i++) of_row = fmax(of_row, s->c->noise[r * n + i]);
+        for (int64_t i = 0; i < n; i++) {
+            if (ct_check_right(s->k, s->c, r, i)) continue;
+            if (!(fabs(s->c->analytic[r * n + i] - s->c->numeric[r * n + i]) <= 4 * (s->c->noise[r * n + i] + of_row))) return false;
+            noise = fmax(noise, fmax(of_row, s->c->noise[r * n + i]));
+        }
     }
-    return ct_suspect_say(s, CT_MISTAKE_PRECISION, s->k->coarse ? "f32 is too coarse here: the differences themselves are off by %.2g; check in f64"
-                          : "the differences themselves are off by %.2g here, as much as the error: try another eps, or smaller values", noise);
+    return ct_suspect_say(s, CT_MISTAKE_PRECISION,
+                          s->k->coarse
+                              ? "f32 is too coarse here: the differences themselves are off by %.2g; check in f64"
+                              : "the differences themselves are off by %.2g here, as much as the error: try another eps, or smaller values",
+                          noise);
 }
 
 /* ---- */
@@ -97,14 +117,16 @@ static bool not_linear(ct_suspect *s) {
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++)
             if (ct_suspect_wrong(s, r, i)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_COTANGENT, "backward does not use the cotangent linearly: single ones are answered right, a mixture of them is not");
+    return ct_suspect_say(s, CT_MISTAKE_COTANGENT,
+                          "backward does not use the cotangent linearly: single ones are answered right, a mixture of them is not");
 }
 
 static void hypothesize(ct_suspect *s) {
-    static ct_hypothesis *const all[] = {
-        ct_suspect_not_finite, ct_suspect_kink,    ct_suspect_precision,  ct_suspect_zero,   ct_suspect_cotangent, not_linear,           ct_suspect_factor,
-        ct_suspect_mask,       ct_suspect_assigned, ct_suspect_sum,       ct_suspect_transposed, ct_suspect_permuted, ct_suspect_spread,   ct_suspect_chain,
-        ct_suspect_forward_value, ct_suspect_edges, ct_suspect_target,    ct_suspect_term,   ct_suspect_product_rule, ct_suspect_uniform};
+    static ct_hypothesis *const all[] = {ct_suspect_not_finite, ct_suspect_kink,  ct_suspect_precision,     ct_suspect_zero,
+                                         ct_suspect_cotangent,  not_linear,       ct_suspect_factor,        ct_suspect_mask,
+                                         ct_suspect_assigned,   ct_suspect_sum,   ct_suspect_transposed,    ct_suspect_permuted,
+                                         ct_suspect_spread,     ct_suspect_chain, ct_suspect_forward_value, ct_suspect_edges,
+                                         ct_suspect_target,     ct_suspect_term,  ct_suspect_product_rule,  ct_suspect_uniform};
     for (size_t h = 0; h < sizeof all / sizeof *all; h++)
         if (all[h](s)) return;
     ct_suspect_say(s, CT_MISTAKE_UNKNOWN, "no known mistake accounts for the error");
@@ -113,7 +135,13 @@ static void hypothesize(ct_suspect *s) {
 bool ct_check_diagnose(ct_check *k, ct_checked *c) {
     ct_frame frame;
     ct_frame_open(k->context, &frame, false);
-    ct_suspect s = {.k = k, .c = c, .in = c->x->shape, .out = k->shape, .rows = k->whole ? k->m : CT_ROW_ZEROS, .n = c->n, .fit = k->coarse ? 0.05 : 1e-3};
+    ct_suspect s = {.k = k,
+                    .c = c,
+                    .in = c->x->shape,
+                    .out = k->shape,
+                    .rows = k->whole ? k->m : CT_ROW_ZEROS,
+                    .n = c->n,
+                    .fit = k->coarse ? 0.05 : 1e-3};
     s.a = c->analytic;
     s.j = c->numeric;
     s.p = ct_check_numbers(k, s.rows, s.n);

@@ -6,10 +6,14 @@ typedef enum { TAIL, BEYOND, FIRST, LAST, KINDS } edge;
 /* Is index c of a dim of that size at such an edge of blocks of b? */
 static bool at_edge(edge kind, int64_t c, int64_t size, int64_t b) {
     switch (kind) {
-    case TAIL: return c >= size - size % b;   /* what is left after whole blocks */
-    case BEYOND: return c >= b;               /* all but the first block */
-    case FIRST: return c % b == 0;
-    default: return c % b == b - 1;
+    case TAIL:
+        return c >= size - size % b; /* what is left after whole blocks */
+    case BEYOND:
+        return c >= b; /* all but the first block */
+    case FIRST:
+        return c % b == 0;
+    default:
+        return c % b == b - 1;
     }
 }
 
@@ -40,18 +44,21 @@ static bool edges_of(ct_suspect *s, bool rows) {
         for (int kind = 0; kind < KINDS; kind++)
             for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
                 if (blocks[b] >= size || !edge_is_wrong(wrong, count, shape, d, (edge)kind, blocks[b])) continue;
-                int64_t largest = blocks[b];   /* several blocks have the same tail */
+                int64_t largest = blocks[b]; /* several blocks have the same tail */
                 for (size_t more = b + 1; more < sizeof blocks / sizeof *blocks; more++)
-                    if (kind == TAIL && blocks[more] < size && edge_is_wrong(wrong, count, shape, d, TAIL, blocks[more])) largest = blocks[more];
+                    if (kind == TAIL && blocks[more] < size && edge_is_wrong(wrong, count, shape, d, TAIL, blocks[more]))
+                        largest = blocks[more];
                 char sizes[48];
                 snprintf(sizes, sizeof sizes, largest == blocks[b] ? "%lld" : "%lld or %lld", (long long)blocks[b], (long long)largest);
                 if (kind == TAIL)
-                    return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong from index %lld on alone: what is left of %lld after whole blocks of %s", along,
+                    return ct_suspect_say(s, CT_MISTAKE_EDGES,
+                                          "%s is wrong from index %lld on alone: what is left of %lld after whole blocks of %s", along,
                                           (long long)(size - size % largest), (long long)size, sizes);
                 if (kind == BEYOND)
-                    return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong from index %lld on alone: only the first block is done", along, (long long)blocks[b]);
-                return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong at the %s index of each block of %lld alone", along, kind == FIRST ? "first" : "last",
-                                      (long long)blocks[b]);
+                    return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong from index %lld on alone: only the first block is done", along,
+                                          (long long)blocks[b]);
+                return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong at the %s index of each block of %lld alone", along,
+                                      kind == FIRST ? "first" : "last", (long long)blocks[b]);
             }
         if (edge_is_wrong(wrong, count, shape, d, FIRST, size) || edge_is_wrong(wrong, count, shape, d, LAST, size))
             return ct_suspect_say(s, CT_MISTAKE_EDGES, "%s is wrong at the %s index alone", along, wrong[0] ? "first" : "last");

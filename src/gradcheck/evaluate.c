@@ -35,7 +35,7 @@ ct_hush ct_check_hush(ct_check *k) {
 bool ct_check_unhush(ct_check *k, ct_hush hush) {
     const ct_status status = k->context->status;
     k->context->on_error = hush.on_error;
-    if (status == CT_ERR_MEMORY) {   /* told after all */
+    if (status == CT_ERR_MEMORY) { /* told after all */
         if (hush.on_error) hush.on_error(k->context->on_error_data, status, k->context->message);
         return false;
     }
@@ -133,7 +133,8 @@ static bool collect(ct_checked *c, int count, int64_t r) {
         for (int64_t i = 0; i < c[q].n; i++) {
             row[i] = 0;
             if (grad && !c[q].direction) row[i] = ct_check_get(grad, i);
-            for (int64_t e = 0; grad && c[q].direction && e < grad->numel; e++) row[i] += c[q].direction[i * grad->numel + e] * ct_check_get(grad, e);
+            for (int64_t e = 0; grad && c[q].direction && e < grad->numel; e++)
+                row[i] += c[q].direction[i * grad->numel + e] * ct_check_get(grad, e);
         }
         if (!ct_zero_grad(c[q].x)) return false;
     }
@@ -148,7 +149,8 @@ static bool backwards(ct_check *k, ct_checked *c, int count) {
     for (int64_t r = 0; r < k->rows; r++) {
         for (int64_t j = 0; j < k->m; j++) ct_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
         if (!ct_check_backward_once(k, y, cotangent, r + 1 < k->rows) || !collect(c, count, r)) return false;
-        for (int64_t j = 0; j < k->m; j++) k->wrote_cotangent |= ct_check_get(cotangent, j) != (r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
+        for (int64_t j = 0; j < k->m; j++)
+            k->wrote_cotangent |= ct_check_get(cotangent, j) != (r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
     }
     return true;
 }

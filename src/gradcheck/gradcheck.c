@@ -41,7 +41,7 @@ static bool first_call(ct_check *k) {
 
 /* Which cotangents, and room for the matrices. */
 static bool lay_out(ct_check *k) {
-    enum { MOST_ROWS = 1024, MOST = 1 << 18 };   /* numbers in one row for each element of the output */
+    enum { MOST_ROWS = 1024, MOST = 1 << 18 }; /* numbers in one row for each element of the output */
     int64_t columns = 1;
     for (int q = 0; q < k->count; q++) columns += k->checked[q].n;
     k->whole = !k->opts.fast && k->m <= MOST_ROWS && k->m <= MOST / columns;
@@ -56,6 +56,11 @@ static bool lay_out(ct_check *k) {
         k->cotangent[CT_ROW_ONES * k->m + j] = 1;
         k->cotangent[CT_ROW_ZEROS * k->m + j] = 0;
         for (int s = 0; s < 2 && k->dtype == CT_F32; s++) k->cotangent[s * k->m + j] = (float)k->cotangent[s * k->m + j];
+    }
+    for (int s = 0; s < CT_ROWS_SUMMED; s++) {
+        double sum = 0;
+        for (int64_t j = 0; j < k->m; j++) sum += k->cotangent[s * k->m + j] * k->cotangent[s * k->m + j];
+        k->length[s] = fmax(1, sqrt(sum));
     }
     for (int q = 0; q < k->count; q++) {
         ct_checked *c = &k->checked[q];
@@ -102,10 +107,11 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
         return k.result;
     }
     k.rng = k.context->rng;
-    const size_t in_bytes = ct_bytes(n, sizeof *k.in), checked_bytes = ct_bytes(n, sizeof *k.checked), print_bytes = ct_bytes(n, sizeof *k.prints);
+    const size_t in_bytes = ct_bytes(n, sizeof *k.in), checked_bytes = ct_bytes(n, sizeof *k.checked),
+                 print_bytes = ct_bytes(n, sizeof *k.prints);
     ct_frame frame;
     ct_frame_open(k.context, &frame, false);
-    frame.no_grad = false;   /* whatever the scopes outside are */
+    frame.no_grad = false; /* whatever the scopes outside are */
     k.in = ct_take(k.context, in_bytes);
     k.checked = ct_take(k.context, checked_bytes);
     k.prints = ct_take(k.context, print_bytes);

@@ -70,7 +70,10 @@ static bool operand_is_transposed(ct_suspect *s) {
                     s->p[r * s->n + i] = s->j[(r + by * of_out[p]) * s->n + i - by * of_in[q]];
                 }
             if (ct_suspect_fits(s))
-                return ct_suspect_say(s, CT_MISTAKE_TRANSPOSED, "an operand of the product is not transposed, or once too often: the output's dim %d and the input's dim %d are exchanged", p, q);
+                return ct_suspect_say(s, CT_MISTAKE_TRANSPOSED,
+                                      "an operand of the product is not transposed, or once too often: the output's dim %d and the input's "
+                                      "dim %d are exchanged",
+                                      p, q);
         }
     return false;
 }
@@ -101,7 +104,7 @@ static bool lines_are_permuted(ct_suspect *s, bool rows) {
     for (int64_t e = 0; e < s->rows * s->n; e++) most = fmax(most, fabs(s->j[e]));
     const double allowed = s->tiny + most * (s->k->coarse ? 0.02 : 1e-6);
     for (int64_t x = 0; x < lines; x++) {
-        int64_t y = x;   /* where it is, before anywhere else */
+        int64_t y = x; /* where it is, before anywhere else */
         if (used[x] || !same_line(s, rows, x, x, allowed))
             for (y = 0; y < lines && (used[y] || !same_line(s, rows, x, y, allowed)); y++) continue;
         if (y == lines) return false;
@@ -114,8 +117,10 @@ static bool lines_are_permuted(ct_suspect *s, bool rows) {
     if (moved < 0) return false;
     const char *what = rows ? "the cotangent is read" : "the gradient is";
     if (reversed) return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in reversed order", what);
-    if (rotated) return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s shifted by %lld", what, (long long)(shift > lines / 2 ? shift - lines : shift));
-    return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in another order: element %lld has what belongs to element %lld", what, (long long)moved, (long long)from);
+    if (rotated)
+        return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s shifted by %lld", what, (long long)(shift > lines / 2 ? shift - lines : shift));
+    return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in another order: element %lld has what belongs to element %lld", what,
+                          (long long)moved, (long long)from);
 }
 
 bool ct_suspect_permuted(ct_suspect *s) {

@@ -10,7 +10,7 @@
 /* What one run gave: the output and then every checked input's gradient for the first random cotangent. */
 typedef struct {
     int64_t count;
-    double *value, *again;   /* again: the gradients of a second backward */
+    double *value, *again; /* again: the gradients of a second backward */
 } outcome;
 
 static bool new_outcome(ct_check *k, outcome *o) {
@@ -35,7 +35,7 @@ static bool run(ct_check *k, outcome *o) {
     if (!y || !ct_ready(k->context) || !ct_shape_same(&y->shape, &k->shape) || !ct_is_real(y->dtype)) return false;
     ct_tensor *cotangent = ct_tensor_new(k->context, y->dtype, y->shape);
     if (!cotangent || !ct_to_f64(y, o->value, k->m)) return false;
-    for (int64_t j = 0; j < k->m; j++) ct_check_set(cotangent, j, (float)k->cotangent[j]);   /* the same in f32 and f64 */
+    for (int64_t j = 0; j < k->m; j++) ct_check_set(cotangent, j, (float)k->cotangent[j]); /* the same in f32 and f64 */
     if (!ct_check_backward_once(k, y, cotangent, true)) return false;
     gradients(k, o->value + k->m);
     if (!ct_check_backward_once(k, y, cotangent, false)) return false;
@@ -107,7 +107,7 @@ static ct_tensor *strided(ct_check *k, const ct_tensor *of, ct_dtype dtype) {
     if (!base) return NULL;
     ct_shape_strides(shape, stride);
     for (int d = 0; d < ndim; d++) reversed[d] = stride[ndim - 1 - d];
-    for (int64_t i = 0; i < base->numel; i++) ct_check_set(base, i, 1e3);   /* in the gaps */
+    for (int64_t i = 0; i < base->numel; i++) ct_check_set(base, i, 1e3); /* in the gaps */
     ct_tensor *x = ct_tensor_view(base, base->data, of->shape, reversed);
     if (x) ct_tensor_copy(x, of, false);
     return x && ct_set_requires_grad(x, true) ? x : NULL;
@@ -133,7 +133,7 @@ static ct_tensor *expanded(ct_tensor *of) {
 
 static ct_tensor *in_dtype(ct_check *k, const ct_tensor *of, ct_dtype dtype) {
     ct_tensor *x = ct_tensor_new(k->context, dtype, of->shape);
-    for (int64_t i = 0; x && i < x->numel; i++) ct_check_set(x, i, (float)ct_check_get(of, i));   /* the numbers that both have */
+    for (int64_t i = 0; x && i < x->numel; i++) ct_check_set(x, i, (float)ct_check_get(of, i)); /* the numbers that both have */
     return x ? ct_set_requires_grad(x, true) : NULL;
 }
 
@@ -191,7 +191,8 @@ static void check_shared(ct_check *k, outcome *apart, outcome *shared) {
             for (int64_t i = 0; i < x->numel; i++) sum[i] += apart->value[where + i];
             if (near(sum, shared->value + at, x->numel, k->coarse ? 1e-4 : 1e-9)) continue;
             char text[256];
-            snprintf(text, sizeof text, "when inputs %d and %d are one tensor, its gradient is not the sum of the two", k->checked[p].input, k->checked[q].input);
+            snprintf(text, sizeof text, "when inputs %d and %d are one tensor, its gradient is not the sum of the two", k->checked[p].input,
+                     k->checked[q].input);
             ct_check_found(k, CT_MISTAKE_SHARED, text);
         }
 }
@@ -236,12 +237,15 @@ bool ct_check_fingerprints(ct_check *k) {
 
 static void check_again(ct_check *k, const outcome *usual, outcome *other) {
     if (!same_bits(usual->value, usual->again, usual->count))
-        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC, "a second backward of the same graph gives other bits: backward is not deterministic, or changes what it saved");
+        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+                       "a second backward of the same graph gives other bits: backward is not deterministic, or changes what it saved");
     if (!outcome_of(k, other)) return;
     if (!same_bits(usual->value, other->value, k->m))
-        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC, "the function is not deterministic: with the same inputs and generator it gives another value");
+        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+                       "the function is not deterministic: with the same inputs and generator it gives another value");
     else if (!same_bits(usual->value, other->value, usual->count))
-        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC, "backward is not deterministic: with the same inputs and generator it gives another gradient");
+        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+                       "backward is not deterministic: with the same inputs and generator it gives another gradient");
 }
 
 static void check_threads(ct_check *k, const outcome *usual, outcome *other) {
@@ -261,7 +265,8 @@ static void check_memory(ct_check *k, const outcome *usual, outcome *other) {
     pool->plain = 0;
     for (int t = 0; t < 2; t++)
         if (outcome_of(k, other) && !same_bits(usual->value, other->value, usual->count))
-            ct_check_found(k, CT_MISTAKE_MEMORY, "the result depends on what new memory happens to hold: something is read before it is written");
+            ct_check_found(k, CT_MISTAKE_MEMORY,
+                           "the result depends on what new memory happens to hold: something is read before it is written");
     pool->poison = before.poison;
     pool->plain = before.plain;
 }

@@ -5,30 +5,43 @@
 #include <string.h>
 
 enum { MAP_ROWS = 8, MAP_COLUMNS = 32 };
-_Static_assert(MAP_ROWS * (MAP_COLUMNS + 1) + 1 == CT_GRADCHECK_MAP, "the map in the result is of this size");
+_Static_assert(MAP_ROWS *(MAP_COLUMNS + 1) + 1 == CT_GRADCHECK_MAP, "the map in the result is of this size");
 
-bool ct_check_right(const ct_check *k, double analytic, double numeric) {
-    return analytic == numeric || fabs(analytic - numeric) <= ct_check_allowed(k, numeric);
+double ct_check_allowed(const ct_check *k, int64_t r, double numeric) {
+    const int64_t summed = r - (k->rows - CT_ROWS_SUMMED);
+    return k->opts.atol * (summed < 0 ? 1 : k->length[summed]) + k->opts.rtol * fabs(numeric);
 }
 
 /* The error over what is allowed: above 1 is wrong. */
-static double excess(const ct_check *k, double analytic, double numeric) {
-    double e = analytic == numeric ? 0 : fabs(analytic - numeric) / ct_check_allowed(k, numeric);
+static double excess(const ct_check *k, const ct_checked *c, int64_t r, int64_t i) {
+    const double analytic = c->analytic[r * c->n + i], numeric = c->numeric[r * c->n + i];
+    const double e = analytic == numeric ? 0 : fabs(analytic - numeric) / ct_check_allowed(k, r, numeric);
     return isnan(e) ? INFINITY : e;
 }
+
+bool ct_check_right(const ct_check *k, const ct_checked *c, int64_t r, int64_t i) { return excess(k, c, r, i) <= 1; }
 
 /* Column i at the cotangent where it is worst: where single ones show the mistake, at one of these. */
 static double worst_of(const ct_check *k, const ct_checked *c, int64_t i, ct_gradcheck_element *out) {
     double most = -1;
     int64_t row = 0;
     for (int64_t r = 0; r < k->rows && !(r == k->rows - CT_ROWS_SUMMED && most > 1); r++) {
-        double e = excess(k, c->analytic[r * c->n + i], c->numeric[r * c->n + i]);
+        double e = excess(k, c, r, i);
         if (e > most) most = e, row = r;
     }
-    double analytic = c->analytic[row * c->n + i], numeric = c->numeric[row * c->n + i], error = analytic == numeric ? 0 : fabs(analytic - numeric);
+    double analytic = c->analytic[row * c->n + i], numeric = c->numeric[row * c->n + i],
+           error = analytic == numeric ? 0 : fabs(analytic - numeric);
     int64_t summed = row - (k->rows - CT_ROWS_SUMMED);
-    *out = (ct_gradcheck_element){.input = c->input, .index = c->direction ? -1 : i, .output = summed < 0 ? row : summed < CT_ROW_ONES ? -1 : summed == CT_ROW_ONES ? -2 : -3,
-                                  .analytic = analytic, .numeric = numeric, .error = error, .relative = error == 0 ? 0 : error / fabs(numeric),
+    *out = (ct_gradcheck_element){.input = c->input,
+                                  .index = c->direction ? -1 : i,
+                                  .output = summed < 0              ? row
+                                            : summed < CT_ROW_ONES  ? -1
+                                            : summed == CT_ROW_ONES ? -2
+                                                                    : -3,
+                                  .analytic = analytic,
+                                  .numeric = numeric,
+                                  .error = error,
+                                  .relative = error == 0 ? 0 : error / fabs(numeric),
                                   .noise = c->noise[row * c->n + i]};
     return most;
 }
@@ -81,15 +94,35 @@ void ct_check_compare(ct_check *k) {
 }
 
 const char *ct_mistake_name(ct_mistake mistake) {
-    static const char *const name[] = {
-        [CT_MISTAKE_NONE] = "none", [CT_MISTAKE_UNKNOWN] = "unknown", [CT_MISTAKE_REFUSED] = "refused", [CT_MISTAKE_NONDETERMINISTIC] = "non-deterministic",
-        [CT_MISTAKE_WRITES] = "writes", [CT_MISTAKE_MEMORY] = "memory", [CT_MISTAKE_THREADS] = "threads", [CT_MISTAKE_LAYOUT] = "layout",
-        [CT_MISTAKE_SHARED] = "shared", [CT_MISTAKE_DTYPE] = "dtype", [CT_MISTAKE_NOT_FINITE] = "not finite", [CT_MISTAKE_KINK] = "kink",
-        [CT_MISTAKE_PRECISION] = "precision", [CT_MISTAKE_ZERO] = "zero", [CT_MISTAKE_SIGN] = "sign", [CT_MISTAKE_FACTOR] = "factor",
-        [CT_MISTAKE_SCALE] = "scale", [CT_MISTAKE_COTANGENT] = "cotangent", [CT_MISTAKE_MASK] = "mask", [CT_MISTAKE_SUM] = "sum",
-        [CT_MISTAKE_ASSIGNED] = "assigned", [CT_MISTAKE_TRANSPOSED] = "transposed", [CT_MISTAKE_PERMUTED] = "permuted",
-        [CT_MISTAKE_FORWARD_VALUE] = "forward value", [CT_MISTAKE_CHAIN] = "chain rule", [CT_MISTAKE_PRODUCT_RULE] = "product rule", [CT_MISTAKE_EDGES] = "edges",
-        [CT_MISTAKE_TERM] = "term", [CT_MISTAKE_UNIFORM] = "uniform"};
+    static const char *const name[] = {[CT_MISTAKE_NONE] = "none",
+                                       [CT_MISTAKE_UNKNOWN] = "unknown",
+                                       [CT_MISTAKE_REFUSED] = "refused",
+                                       [CT_MISTAKE_NONDETERMINISTIC] = "non-deterministic",
+                                       [CT_MISTAKE_WRITES] = "writes",
+                                       [CT_MISTAKE_MEMORY] = "memory",
+                                       [CT_MISTAKE_THREADS] = "threads",
+                                       [CT_MISTAKE_LAYOUT] = "layout",
+                                       [CT_MISTAKE_SHARED] = "shared",
+                                       [CT_MISTAKE_DTYPE] = "dtype",
+                                       [CT_MISTAKE_NOT_FINITE] = "not finite",
+                                       [CT_MISTAKE_KINK] = "kink",
+                                       [CT_MISTAKE_PRECISION] = "precision",
+                                       [CT_MISTAKE_ZERO] = "zero",
+                                       [CT_MISTAKE_SIGN] = "sign",
+                                       [CT_MISTAKE_FACTOR] = "factor",
+                                       [CT_MISTAKE_SCALE] = "scale",
+                                       [CT_MISTAKE_COTANGENT] = "cotangent",
+                                       [CT_MISTAKE_MASK] = "mask",
+                                       [CT_MISTAKE_SUM] = "sum",
+                                       [CT_MISTAKE_ASSIGNED] = "assigned",
+                                       [CT_MISTAKE_TRANSPOSED] = "transposed",
+                                       [CT_MISTAKE_PERMUTED] = "permuted",
+                                       [CT_MISTAKE_FORWARD_VALUE] = "forward value",
+                                       [CT_MISTAKE_CHAIN] = "chain rule",
+                                       [CT_MISTAKE_PRODUCT_RULE] = "product rule",
+                                       [CT_MISTAKE_EDGES] = "edges",
+                                       [CT_MISTAKE_TERM] = "term",
+                                       [CT_MISTAKE_UNIFORM] = "uniform"};
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 
@@ -104,24 +137,31 @@ void ct_check_report(const ct_check *k) {
     const ct_gradcheck_result *r = &k->result;
     FILE *file = k->opts.report;
     if (!file || !r->ran) return;
-    if (r->ok) fprintf(file, "gradcheck: ok: %lld %s, error at most %.2g, noise of the differences %.2g\n", (long long)r->checked,
-                       k->opts.fast ? "directions" : "elements", r->error, r->noise);
+    if (r->ok)
+        fprintf(file, "gradcheck: ok: %lld %s, error at most %.2g, noise of the differences %.2g\n", (long long)r->checked,
+                k->opts.fast ? "directions" : "elements", r->error, r->noise);
     else fprintf(file, "gradcheck: wrong: %s\n", r->diagnosis);
     for (int q = 0; q < k->count; q++)
         if (*k->checked[q].diagnosis && strcmp(k->checked[q].diagnosis, r->diagnosis)) fprintf(file, "  and %s\n", k->checked[q].diagnosis);
     if (!r->wrong) return;
-    fprintf(file, "  %lld of %lld %s wrong; allowed is %.2g + %.2g |numeric|; the worst:\n", (long long)r->wrong, (long long)r->checked,
+    fprintf(file, "  %lld of %lld %s wrong; allowed is %.2g |g| + %.2g |numeric|; the worst:\n", (long long)r->wrong, (long long)r->checked,
             k->opts.fast ? "directions are" : "elements are", k->opts.atol, k->opts.rtol);
     fprintf(file, "  %-16s %-16s %15s %15s %9s %9s %9s\n", "input", "cotangent", "analytic", "numeric", "error", "relative", "noise");
     for (int w = 0; w < r->worst_count; w++) {
         const ct_gradcheck_element *e = &r->worst[w];
         char input[CT_SHAPE_TEXT + 16], cotangent[CT_SHAPE_TEXT + 16];
         snprintf(input, sizeof input, "%d %s", e->input, e->index < 0 ? "a direction" : PLACE(k->in[e->input]->shape, e->index));
-        snprintf(cotangent, sizeof cotangent, "%s%s", e->output >= 0 ? "1 at " : e->output == -1 ? "random" : e->output == -2 ? "ones" : "zeros",
+        snprintf(cotangent, sizeof cotangent, "%s%s",
+                 e->output >= 0    ? "1 at "
+                 : e->output == -1 ? "random"
+                 : e->output == -2 ? "ones"
+                                   : "zeros",
                  e->output >= 0 ? PLACE(k->shape, e->output) : "");
-        fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent, e->analytic, e->numeric, e->error, e->relative, e->noise);
+        fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent, e->analytic, e->numeric, e->error, e->relative,
+                e->noise);
     }
     if (!*r->map) return;
-    fprintf(file, "  where in input %d %s: . is right, 1 to 9 powers of ten above what is allowed, x not finite\n", r->input, SHAPE(k->in[r->input]->shape));
+    fprintf(file, "  where in input %d %s: . is right, 1 to 9 powers of ten above what is allowed, x not finite\n", r->input,
+            SHAPE(k->in[r->input]->shape));
     for (const char *line = r->map; *line; line += strcspn(line, "\n") + 1) fprintf(file, "    %.*s\n", (int)strcspn(line, "\n"), line);
 }

@@ -7,7 +7,7 @@
 
 /* Columns or rows of zeros in J: an element that does not reach the output, or an output that depends on none. Elsewhere P = c J. */
 bool ct_suspect_mask(ct_suspect *s) {
-    bool *row = ct_check_flags(s->k, s->rows), *column = ct_check_flags(s->k, s->n);   /* has an entry */
+    bool *row = ct_check_flags(s->k, s->rows), *column = ct_check_flags(s->k, s->n); /* has an entry */
     if (!row || !column) return false;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++)
@@ -29,9 +29,11 @@ bool ct_suspect_mask(ct_suspect *s) {
     if (hidden == 0 || !ct_suspect_fits(s)) return false;
     if (!(bottom > 0)) return ct_suspect_say(s, CT_MISTAKE_MASK, "the output does not depend on it, and yet it has a gradient");
     const char *what = "a mask is forgotten: what does not reach the output has a gradient";
-    if (fabs(c - 1) <= (s->k->coarse ? 0.02 : 1e-5)) return ct_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements", what, (long long)extra, (long long)s->n);
+    if (fabs(c - 1) <= (s->k->coarse ? 0.02 : 1e-5))
+        return ct_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements", what, (long long)extra, (long long)s->n);
     s->factor = c;
-    return ct_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements, and all else is %.6g times what it must be", what, (long long)extra, (long long)s->n, c);
+    return ct_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements, and all else is %.6g times what it must be", what,
+                          (long long)extra, (long long)s->n, c);
 }
 
 /* ---- contributions left out ---- */
@@ -69,7 +71,9 @@ bool ct_suspect_assigned(ct_suspect *s) {
     if (!s->k->whole) return false;
     keep_last(s);
     if (!ct_suspect_fits(s)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_ASSIGNED, "assigned where it must be added: of several contributions to an element (a repeated index, a broadcast row) only the last is there");
+    return ct_suspect_say(s, CT_MISTAKE_ASSIGNED,
+                          "assigned where it must be added: of several contributions to an element (a repeated index, a broadcast row) "
+                          "only the last is there");
 }
 
 /* ---- contributions that end elsewhere ---- */
@@ -101,10 +105,12 @@ bool ct_suspect_sum(ct_suspect *s) {
         int count = 0;
         for (int d = 0, end = 0; d < s->out.ndim; d++)
             if (set >> d & 1) end += snprintf(dims + end, sizeof dims - (size_t)end, count++ ? ", %d" : "%d", d);
-        return ct_suspect_say(s, CT_MISTAKE_SUM, "the sum over the output's dim%s %s is missing: only index 0 contributes", count > 1 ? "s" : "", dims);
+        return ct_suspect_say(s, CT_MISTAKE_SUM, "the sum over the output's dim%s %s is missing: only index 0 contributes",
+                              count > 1 ? "s" : "", dims);
     }
     if (!sum_is_elsewhere(s)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_SUM, "the sum runs over the wrong dims: every output contributes, but to an element that it does not depend on");
+    return ct_suspect_say(s, CT_MISTAKE_SUM,
+                          "the sum runs over the wrong dims: every output contributes, but to an element that it does not depend on");
 }
 
 /* P = J where J has an entry: the rest of A comes from outputs that do not depend on the element. */
@@ -112,5 +118,6 @@ bool ct_suspect_spread(ct_suspect *s) {
     if (!s->k->whole) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = ct_suspect_is_zero(s, s->j[e]) ? s->a[e] : s->j[e];
     if (!ct_suspect_fits(s)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_SUM, "a sum runs over too many dims: an element also gets contributions from outputs that do not depend on it");
+    return ct_suspect_say(s, CT_MISTAKE_SUM,
+                          "a sum runs over too many dims: an element also gets contributions from outputs that do not depend on it");
 }

@@ -44,9 +44,11 @@ static bool agree(const ct_suspect *s, const double *a, const double *j) {
 bool ct_suspect_forward_value(ct_suspect *s) {
     ct_checked other;
     if (s->k->opts.fast || s->c->x->dtype != s->k->dtype || !ct_shape_same(&s->in, &s->out) || !measure_at_output(s, &other)) return false;
-    if (agree(s, s->a, other.numeric)) return ct_suspect_say(s, CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant: this is the derivative at x = y");
+    if (agree(s, s->a, other.numeric))
+        return ct_suspect_say(s, CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant: this is the derivative at x = y");
     if (!agree(s, other.analytic, s->j)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_FORWARD_VALUE, "the input is used where the output is meant: at x = y this backward gives what is right here");
+    return ct_suspect_say(s, CT_MISTAKE_FORWARD_VALUE,
+                          "the input is used where the output is meant: at x = y this backward gives what is right here");
 }
 
 /* ---- products ----
@@ -70,17 +72,18 @@ bool ct_suspect_product_rule(ct_suspect *s) {
         other += (jx - ax - y) * (jx - ax - y);
     }
     if (sqrt(whole) < 0.01 * sqrt(size) || fmin(one, other) > s->fit * s->fit * fmin(size, whole)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_PRODUCT_RULE, "the product rule is half done: one of two factors that depend on this input is taken for a constant%s",
+    return ct_suspect_say(s, CT_MISTAKE_PRODUCT_RULE,
+                          "the product rule is half done: one of two factors that depend on this input is taken for a constant%s",
                           one <= other ? "" : ", and it is the factor that is linear in it");
 }
 
 /* ---- a term that sums over a dim ----
  *
- * Softmax is (diag(y) - y y^T) g, layer norm (g - mean(g) - z mean(z g)) / sigma: without such a term the error in each row along the dim is
- * a matrix u v^T, or the sum of two. */
+ * Softmax is (diag(y) - y y^T) g, layer norm (g - mean(g) - z mean(z g)) / sigma: without such a term the error in each row along the dim
+ * is a matrix u v^T, or the sum of two. */
 
 typedef struct {
-    int64_t rows, length, step;   /* rows along the dim: how many; of how many elements; how far apart */
+    int64_t rows, length, step; /* rows along the dim: how many; of how many elements; how far apart */
 } lines;
 
 static int64_t line_start(const lines *l, int64_t line) { return line / l->step * l->step * l->length + line % l->step; }
@@ -108,7 +111,8 @@ static const char *name_vector(const ct_suspect *s, const double *v, const lines
     return NULL;
 }
 
-/* P = J less up to `rank` matrices u v^T in each line's block of the error; *u, *v name the vectors of the first where it is the only one. */
+/* P = J less up to `rank` matrices u v^T in each line's block of the error; *u, *v name the vectors of the first where it is the only one.
+ */
 static bool take_terms(ct_suspect *s, const lines *l, int rank, double *block, const char **u, const char **v) {
     const int64_t n = l->length;
     double *row = block + n * n, *column = row + n, *known = column + n;
@@ -138,7 +142,8 @@ static bool take_terms(ct_suspect *s, const lines *l, int rank, double *block, c
     return ct_suspect_fits(s);
 }
 
-/* A term that reaches one element of each line, always by the same amount: the gradient of cross-entropy is softmax less 1 at the target. */
+/* A term that reaches one element of each line, always by the same amount: the gradient of cross-entropy is softmax less 1 at the target.
+ */
 bool ct_suspect_target(ct_suspect *s) {
     if (s->k->opts.fast) return false;
     for (int d = s->in.ndim - 1; d >= 0; d--) {
@@ -153,7 +158,8 @@ bool ct_suspect_target(ct_suspect *s) {
             for (int64_t i = 0; one && i < l.length; i++)
                 for (int64_t r = 0; one && r < s->rows; r++) {
                     if (!ct_suspect_wrong(s, r, line_start(&l, line) + i * l.step)) continue;
-                    double off = fabs(s->a[r * s->n + line_start(&l, line) + i * l.step] - s->j[r * s->n + line_start(&l, line) + i * l.step]);
+                    double off =
+                        fabs(s->a[r * s->n + line_start(&l, line) + i * l.step] - s->j[r * s->n + line_start(&l, line) + i * l.step]);
                     if (s->k->whole && amount == 0) amount = off;
                     one = (at < 0 || at == i) && (!s->k->whole || fabs(off - amount) <= s->fit * amount);
                     at = i;
@@ -161,7 +167,10 @@ bool ct_suspect_target(ct_suspect *s) {
             reached += at >= 0;
         }
         if (one && reached > 1)
-            return ct_suspect_say(s, CT_MISTAKE_TERM, "a term is missing or wrong that reaches one element of each row along dim %d (the target's?): it is off by %.6g there", d, amount);
+            return ct_suspect_say(
+                s, CT_MISTAKE_TERM,
+                "a term is missing or wrong that reaches one element of each row along dim %d (the target's?): it is off by %.6g there", d,
+                amount);
     }
     return false;
 }
@@ -178,7 +187,7 @@ bool ct_suspect_term(ct_suspect *s) {
     enum { MOST = 512 };
     if (!s->k->whole || !ct_shape_same(&s->in, &s->out) || !couples(s)) return false;
     for (int rank = 1; rank <= 2; rank++)
-        for (int d = s->in.ndim - 1; d >= -1; d--) {   /* -1: over all */
+        for (int d = s->in.ndim - 1; d >= -1; d--) { /* -1: over all */
             lines l = {.rows = 1, .length = s->n, .step = 1};
             if (d >= 0) {
                 l.length = s->in.dim[d];
@@ -192,8 +201,13 @@ bool ct_suspect_term(ct_suspect *s) {
             if (!take_terms(s, &l, rank, block, &u, &v)) continue;
             char where[32] = "all elements";
             if (d >= 0) snprintf(where, sizeof where, "dim %d", d);
-            if (u && v) return ct_suspect_say(s, CT_MISTAKE_TERM, "a term is missing or has a wrong factor: the sum over %s of the cotangent%s%s%s", where, u, *v ? "," : "", v);
-            return ct_suspect_say(s, CT_MISTAKE_TERM, rank == 1 ? "a term is missing or wrong that sums the cotangent over %s" : "two terms are missing or wrong that sum the cotangent over %s", where);
+            if (u && v)
+                return ct_suspect_say(s, CT_MISTAKE_TERM, "a term is missing or has a wrong factor: the sum over %s of the cotangent%s%s%s",
+                                      where, u, *v ? "," : "", v);
+            return ct_suspect_say(s, CT_MISTAKE_TERM,
+                                  rank == 1 ? "a term is missing or wrong that sums the cotangent over %s"
+                                            : "two terms are missing or wrong that sum the cotangent over %s",
+                                  where);
         }
     return false;
 }
