@@ -19,6 +19,8 @@ enum {
     CHUNK = 4 << 20,     /* bytes of A that are packed at once */
     DEPTH = 4,           /* slices of them, at most */
     PACK_PANELS = 8,     /* of A, a piece of work */
+    SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
+    SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     NEAR_B = 1 << 20,    /* B in place: the bytes that its rows span, at most */
     NEAR_A = 320 << 10,  /* A in place though its rows are not dense: the bytes that a slice's columns span, at most */
 };
@@ -172,11 +174,27 @@ static bool is_near(int64_t n, int64_t step, int64_t most) {
     return size_of(step) <= most / n && (step % 2048 != 0 || n <= 64);
 }
 
+/* One product that is done before others would have heard of it; rows in equal shares, as a block of few waits for its sums. False: B
+ * does not lie well, and is too large to be packed here. */
+static bool small(job *j) {
+    _Alignas(CT_ALIGN) char packed[SMALL_B];
+    if ((double)j->m * (double)j->n * (double)j->k > SMALL) return false;
+    j->pack_a = false;
+    j->pack_b = j->b.col != 1;
+    if (j->pack_b && (j->n + j->kernels->nr) * j->k * j->size > SMALL_B) return false;
+    j->k0 = 0, j->kl = j->k, j->bn = j->n;
+    const strip s = next_strip(j, 0, 0, (strip){0}, packed);
+    const int64_t rows = pieces(j->m, pieces(j->m, j->kernels->mr));
+    for (int64_t m = 0; m < j->m; m += rows) meet(j, 0, m, min(rows, j->m - m), s);
+    return true;
+}
+
 static bool blocks(ct_context *context, job *j, int64_t batch) {
     const ct_gemm_kernels *f = j->kernels;
     const int64_t bk = min(j->k, DEPTH * f->kc), panel = f->mr * bk * j->size;
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t a_bytes = 0;
+    j->packed = NULL, j->b_bytes = 0;
     j->pack_a = j->a.col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, f->kc), j->a.col * j->size, NEAR_A);
     j->pack_b = j->b.col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b.row * j->size, NEAR_B));
     if (j->pack_a) {
@@ -224,8 +242,9 @@ static void zero_task(void *arg, int64_t begin, int64_t end, int worker) {
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, ct_matrix a, ct_matrix b,
              ct_gemm_end end, ct_matrix c) {
     if (batch <= 0 || m <= 0 || n <= 0) return true;
-    job j = {.kernels = &context->isa->of[dtype]->gemm, .size = dtype == CT_F32 ? 4 : 8, .m = m, .n = n, .k = k, .alpha = alpha, .end = end,
-             .a = a, .b = b, .c = c};
+    job j;   /* the rest is for those who need it: clearing it all would take as long as a small product */
+    j.kernels = &context->isa->of[dtype]->gemm, j.size = dtype == CT_F32 ? 4 : 8, j.m = m, j.n = n, j.k = k, j.alpha = alpha, j.end = end;
+    j.turned = false, j.a = a, j.b = b, j.c = c;
     if (k <= 0) {
         ct_parallel(context, batch * m, pieces(65536, n), zero_task, &j);
         return true;
@@ -235,7 +254,7 @@ bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int6
         j.m = n; j.n = m;
         j.a = transposed(b); j.b = transposed(a); j.c = transposed(c);
     }
-    if (j.m > 1) return blocks(context, &j, batch);
+    if (j.m > 1) return (batch == 1 && small(&j)) || blocks(context, &j, batch);
     rows(context, &j, batch);
     return true;
 }
