@@ -17,7 +17,7 @@
 enum {
     STRIP = 768 << 10,   /* bytes of B that a worker packs at once */
     CHUNK = 4 << 20,     /* bytes of A that are packed at once */
-    DEPTH = 4,           /* slices of them, at most */
+    DEPTH = 8 << 10,     /* bytes of a row of A, in whole slices */
     PACK_PANELS = 8,     /* of A, a piece of work */
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
@@ -191,7 +191,7 @@ static bool small(job *j) {
 
 static bool blocks(ct_context *context, job *j, int64_t batch) {
     const ct_gemm_kernels *f = j->kernels;
-    const int64_t bk = min(j->k, DEPTH * f->kc), panel = f->mr * bk * j->size;
+    const int64_t bk = min(j->k, DEPTH / (f->kc * j->size) * f->kc), panel = f->mr * bk * j->size;
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t a_bytes = 0;
     j->packed = NULL, j->b_bytes = 0;
