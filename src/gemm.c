@@ -18,11 +18,12 @@ enum {
     STRIP = 768 << 10,   /* bytes of B that a worker packs at once */
     CHUNK = 4 << 20,     /* bytes of A that are packed at once */
     DEPTH = 8 << 10,     /* bytes of a row of A, in whole slices */
+    TALL = 20,           /* panels of A in a block for which B is packed without regret */
     PACK_PANELS = 8,     /* of A, a piece of work */
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     NEAR_B = 1 << 20,    /* B in place: the bytes that its rows span, at most */
-    NEAR_A = 320 << 10,  /* A in place though its rows are not dense: the bytes that a slice's columns span, at most */
+    NEAR_A = 448 << 10,  /* A in place though its rows are not dense: the bytes that a slice's columns span, at most */
 };
 static const double PIECE_COST = 1 << 20;   /* of a piece of work at least, in multiplications: some 12 us */
 
@@ -148,18 +149,26 @@ static void block_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 static double cost(const job *j) { return (double)j->bm * (double)j->bn * (double)j->kl; }
 
-/* All rows and as many columns as a strip has, then smaller while there is too little to share out among threads: a short block packs
- * B for few rows. */
+/* Are there pieces for all threads, some for who is late, and do all end together? */
+static bool is_shared(const job *j, int threads) {
+    const int64_t count = j->items * pieces(j->ml, j->bm) * pieces(j->n, j->bn), rounds = pieces(count, threads);
+    return count >= 4 * threads &&
+           (double)j->items * (double)j->ml * (double)j->n >= 0.93 * (double)rounds * (double)threads * (double)j->bm * (double)j->bn;
+}
+
+/* All rows and as many columns as a strip has, then smaller until it can be shared out among threads: by rows as long as that costs
+ * nothing (each of a strip's blocks may be another worker's, who packs it again), then by columns. */
 static void choose_block(job *j, int threads) {
     const int64_t mr = j->kernels->mr, nr = j->kernels->nr;
     j->bm = j->ml;
-    j->bn = j->n;
+    j->bn = up(j->n, nr);
     if (j->pack_b) {
         const int64_t most = STRIP / (j->kl * j->size) / nr * nr;
         j->bn = up(pieces(j->n, pieces(j->n, most < nr ? nr : most)), nr);
     }
-    while (threads > 1 && j->items * pieces(j->ml, j->bm) * pieces(j->n, j->bn) < 4 * threads && cost(j) > 2 * PIECE_COST) {
-        if (j->bn >= 8 * nr) j->bn = up(pieces(j->bn, 2), nr);
+    while (threads > 1 && cost(j) > 2 * PIECE_COST && !is_shared(j, threads)) {
+        if (j->bm > (j->pack_b ? TALL : 2) * mr) j->bm = up(pieces(j->bm, 2), mr);
+        else if (j->bn > 2 * nr) j->bn = min(up(j->bn / 8 * 7, nr), j->bn - nr);
         else if (j->bm > 2 * mr) j->bm = up(pieces(j->bm, 2), mr);
         else break;
     }

@@ -231,6 +231,37 @@ START_TEST(strides) {
 }
 END_TEST
 
+/* A product alone, which may be done at once, has the bits of each in a batch of them, which is not. */
+START_TEST(alone) {
+    static const problem list[] = {{4, 16, 16, 16, .alpha = 1},         {4, 13, 31, 20, false, true, .alpha = 0.7},
+                                   {4, 33, 40, 50, true, .alpha = 1},   {4, 30, 5, 900, true, true, .add = true, .alpha = 1},
+                                   {4, 9, 1, 40, .add = true, .alpha = 1}, {4, 8, 30, 1000, false, true, .alpha = 1}};
+    for (int isa = 0; ct_isa_at(isa); isa++) {
+        ct_context *context = context_of(ct_isa_at(isa)->name, 1);
+        for (int i = 0; i < 2 * COUNT(list); i++) {
+            const problem p = list[i / 2];
+            const ct_dtype dtype = dtype_of(i);
+            const size_t bytes = (size_t)(p.batch * p.m * p.n) * size_of(dtype);
+            void *a = filled(dtype, p.batch * p.m * p.k), *b = filled(dtype, p.batch * p.k * p.n);
+            void *together = filled(dtype, p.batch * p.m * p.n), *one = malloc(bytes);
+            memcpy(one, together, bytes);
+            ct_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb), mc = laid_out(together, p.m, p.n, false);
+            ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, ma, mb, (ct_gemm_end){.add = p.add}, mc));
+            mc.data = one;
+            for (int64_t item = 0; item < p.batch; item++) {
+                ck_assert(ct_gemm(context, dtype, 1, p.m, p.n, p.k, p.alpha, ma, mb, (ct_gemm_end){.add = p.add}, mc));
+                ma.data = (char *)ma.data + ma.batch * (int64_t)size_of(dtype);
+                mb.data = (char *)mb.data + mb.batch * (int64_t)size_of(dtype);
+                mc.data = (char *)mc.data + mc.batch * (int64_t)size_of(dtype);
+            }
+            ck_assert_msg(!memcmp(one, together, bytes), "%s: case %d alone has other bits", context->isa->name, i);
+            free(a); free(b); free(together); free(one);
+        }
+        ct_context_free(context);
+    }
+}
+END_TEST
+
 /* Several slices, blocks and pieces; the same bits for 1, 2, 3 and 7 threads. */
 START_TEST(threads) {
     static const problem list[] = {{1, 150, 300, 800, .add = true, .alpha = 0.7}, {30, 40, 33, 70, .alpha = 1},
@@ -347,6 +378,7 @@ int main(void) {
     tcase_add_test(tcase, large);
     tcase_add_test(tcase, batches);
     tcase_add_test(tcase, strides);
+    tcase_add_test(tcase, alone);
     tcase_add_test(tcase, threads);
     tcase_add_test(tcase, part_of_whole);
     tcase_add_test(tcase, not_finite);
