@@ -1,5 +1,6 @@
-/* A pool of threads for one context. A job is cut into pieces by its size; whoever is free takes the next piece. The caller works
- * too, and does not wait for threads that come too late to find a piece.
+/* A pool of threads for one context. A job is cut into pieces by its size, and each thread has a share of pieces that follow each other:
+ * the same rows of one job and the next, so that what a thread reads is what its own cache still holds. Whoever is through with its share
+ * takes from the others'. The caller works too, and does not wait for threads that come too late to find a piece.
  *
  * Workers look for a new job for a moment before they go to sleep, so that a step's hundreds of jobs do not each pay for a
  * wake-up; idle, they sleep. */
@@ -11,10 +12,15 @@
 #include <stdatomic.h>
 #include <string.h>
 
+enum { LINE = 64 };   /* bytes of a cache line: a share that others write to is not in it */
+
 typedef struct {
     ct_workers *pool;
     pthread_t thread;
     int index;
+    int64_t end;                 /* of its share, in pieces */
+    atomic_int_least64_t next;   /* the first piece of it that nobody has taken */
+    char apart[LINE];
 } worker;
 
 struct ct_workers {
@@ -26,13 +32,12 @@ struct ct_workers {
     ct_task *task;
     void *arg;
     int64_t n, grain;
-    atomic_int_least64_t next;   /* the first piece that nobody has taken */
-    int count;
+    int count;                   /* of workers besides the caller */
     size_t bytes;
-    worker worker[];
+    worker worker[];             /* the caller is the first */
 };
 
-enum { SPINS = 4000 };   /* some ten microseconds */
+enum { SPINS = 4000 };   /* ten microseconds to two hundred, as long as a pause is on this machine */
 
 static void breathe(void) {
 #if defined(__x86_64__)
@@ -43,9 +48,23 @@ static void breathe(void) {
 }
 
 static void take_pieces(ct_workers *pool, int index) {
-    int64_t begin;
-    while ((begin = atomic_fetch_add_explicit(&pool->next, pool->grain, memory_order_relaxed)) < pool->n)
-        pool->task(pool->arg, begin, pool->n - begin < pool->grain ? pool->n : begin + pool->grain, index);
+    for (int i = 0; i <= pool->count; i++) {
+        worker *of = &pool->worker[(index + i) % (pool->count + 1)];
+        for (int64_t piece; (piece = atomic_fetch_add_explicit(&of->next, 1, memory_order_relaxed)) < of->end;) {
+            const int64_t begin = piece * pool->grain;
+            pool->task(pool->arg, begin, pool->n - begin < pool->grain ? pool->n : begin + pool->grain, index);
+        }
+    }
+}
+
+static void share_out(ct_workers *pool) {
+    const int64_t pieces = pool->n / pool->grain + (pool->n % pool->grain != 0), shares = pool->count + 1;
+    const int64_t least = pieces / shares, more = pieces % shares;   /* the first `more` shares are longer by one */
+    int64_t piece = 0;
+    for (int64_t i = 0; i < shares; i++) {
+        atomic_store_explicit(&pool->worker[i].next, piece, memory_order_relaxed);
+        pool->worker[i].end = piece += least + (i < more);
+    }
 }
 
 static void *work(void *arg) {
@@ -73,7 +92,7 @@ static void *work(void *arg) {
  * result. */
 static ct_workers *start(ct_context *context) {
     int most = context->threads - 1;
-    size_t bytes = sizeof(ct_workers) + (size_t)most * sizeof(worker);
+    size_t bytes = sizeof(ct_workers) + ((size_t)most + 1) * sizeof(worker);
     ct_allocator allocator = context->pool.allocator;   /* not ct_take: what a computation leaves behind is its tensors alone */
     ct_workers *pool = allocator.alloc(allocator.data, bytes);
     if (!pool) return NULL;
@@ -86,8 +105,9 @@ static ct_workers *start(ct_context *context) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (; pool->count < most; pool->count++) {
-        worker *w = &pool->worker[pool->count];
-        *w = (worker){.pool = pool, .index = pool->count + 1};
+        worker *w = &pool->worker[pool->count + 1];
+        w->pool = pool;
+        w->index = pool->count + 1;
         if (pthread_create(&w->thread, NULL, work, w)) break;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -110,7 +130,7 @@ void ct_workers_free(ct_context *context) {
     atomic_fetch_add(&pool->job, 1);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
-    for (int i = 0; i < pool->count; i++) pthread_join(pool->worker[i].thread, NULL);
+    for (int i = 1; i <= pool->count; i++) pthread_join(pool->worker[i].thread, NULL);
     pthread_cond_destroy(&pool->idle);
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
@@ -135,7 +155,7 @@ void ct_parallel(ct_context *context, int64_t n, int64_t grain, ct_task *task, v
     pool->arg = arg;
     pool->n = n;
     pool->grain = grain;
-    atomic_store(&pool->next, 0);
+    share_out(pool);
     pool->open = true;
     atomic_fetch_add(&pool->job, 1);
     pthread_cond_broadcast(&pool->wake);
