@@ -23,7 +23,8 @@ enum {
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     NEAR_B = 1 << 20,    /* B in place: the bytes that its rows span, at most */
-    NEAR_A = 448 << 10,  /* A in place though its rows are not dense: the bytes that a slice's columns span, at most */
+    NEAR_A = 240 << 10,  /* A in place though its rows are not dense: the bytes that its first columns span, at most, */
+    FIRST = 384,         /* so many of them */
 };
 static const double PIECE_COST = 1 << 20;   /* of a piece of work at least, in multiplications: some 12 us */
 
@@ -204,7 +205,7 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t a_bytes = 0;
     j->packed = NULL, j->b_bytes = 0;
-    j->pack_a = j->a.col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, f->kc), j->a.col * j->size, NEAR_A);
+    j->pack_a = j->a.col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, FIRST), j->a.col * j->size, NEAR_A);
     j->pack_b = j->b.col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b.row * j->size, NEAR_B));
     if (j->pack_a) {
         chunk = min(j->m, pieces(CHUNK, panel) * f->mr);
