@@ -16,13 +16,14 @@ int main(int argc, char **argv) {
     ct_tensor *logits = ct_forward(ct_module_child(model, "head"), ct_mean(h, CT_DIMS(1), false)); /* (B, T, E) -> (B, 4) */
     ct_tensor *loss = ct_cross_entropy(logits, classes, (ct_cross_entropy_opts){0});
 
+    bool good = true;
     ct_graph_print(loss, stdout);
     if (argc > 1) {
         FILE *file = fopen(argv[1], "w");
-        if (!file) return perror(argv[1]), 2;
-        ct_graph_dot(loss, file);
-        if (fclose(file)) return perror(argv[1]), 2;
+        if (file) ct_graph_dot(loss, file);
+        good = file && fclose(file) == 0;
+        if (!good) perror(argv[1]);
     }
     ct_context_free(context);
-    return 0;
+    return good ? 0 : 2;
 }
