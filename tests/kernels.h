@@ -3,7 +3,7 @@
 #ifndef TEST_KERNELS_H
 #define TEST_KERNELS_H
 
-#include <check.h>
+#include "suite.h"
 #include <float.h>
 #include <math.h>
 #include <stdarg.h>
@@ -109,14 +109,6 @@ static inline double error_in_ulp(table t, double got, wide want, double magnitu
     if (isnan(got)) return INFINITY;
     const wide unit = spacing(t, fabsl(want) > (wide)magnitude ? want : (wide)magnitude);
     return (double)(fabsl((wide)got - want) / unit) / (t.dtype && !wide_is_wider() ? 8192 : 1);
-}
-
-static inline int run_suite(Suite *suite) {
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }
 
 #endif

@@ -2,26 +2,11 @@
 #ifndef NN_CHECK_H
 #define NN_CHECK_H
 
-#include <check.h>
-#include <cotangent/cotangent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static ct_context *context;
-
-static inline void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
-static inline void teardown(void) { ct_context_free(context); }
-
-static inline void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
-
-/* The error that is pending names these words; it is cleared. */
-static inline void expect(ct_status status, const char *word1, const char *word2) {
-    const char *message = ct_error_message(context);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
-    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" names not both %s and %s", message, word1, word2);
-    ct_error_clear(context);
-}
+#include "one_context.h"
 
 static inline double *values(ct_tensor *t) { /* the caller frees them */
     no_error();
@@ -59,17 +44,13 @@ static inline ct_context *budget_context(budget *b) {
 }
 
 /* Runs the tests, named in a list that ends with NULL. */
-static inline int run_suite(const char *name, const TTest *const *tests) {
+static inline int run_tests(const char *name, const TTest *const *tests) {
     Suite *suite = suite_create(name);
     TCase *all = tcase_create(name);
     tcase_add_checked_fixture(all, setup, teardown);
     for (; *tests; tests++) tcase_add_test(all, *tests);
     suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef OP_CHECK_H
 #define OP_CHECK_H
 
-#include <check.h>
+#include "suite.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,14 +61,6 @@ static inline void backward(ct_tensor *y) {
     ck_assert_msg(y != NULL, "%s", ct_error_message(context));
     ct_tensor *w = ct_reshape(ct_arange(context, ct_dtype_of(y), 1, (double)ct_numel(y) + 1, 1), ct_shape_of(y));
     ck_assert_msg(ct_backward_with(&y, &w, 1, (ct_backward_opts){0}), "%s", ct_error_message(context));
-}
-
-static inline int run_suite(Suite *suite) {
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
 }
 
 #endif

@@ -1,24 +1,9 @@
 /* The tape: what backward adds up, what it keeps and lets go, and which mistakes it names. */
-#include <check.h>
-#include <cotangent/cotangent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static ct_context *context;
-
-static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
-static void teardown(void) { ct_context_free(context); }
-
-static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
-
-/* The error that is pending names these words; it is cleared. */
-static void expect(ct_status status, const char *word1, const char *word2) {
-    const char *message = ct_error_message(context);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
-    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" names neither %s nor %s", message, word1, word2);
-    ct_error_clear(context);
-}
+#include "one_context.h"
 
 static ct_tensor *leaf(int64_t n, const double *value) { return ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(n), value), true); }
 #define LEAF(...)   leaf(sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
@@ -563,9 +548,5 @@ int main(void) {
     tcase_add_test(tcase, gradcheck_finds_what_is_wrong);
     tcase_add_test(tcase, two_contexts_do_not_mix);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -276,5 +276,5 @@ int main(void) {
                                   a_cache_changes_nothing,        caches_are_checked,
                                   a_cache_may_outlive_its_module, a_failed_forward_leaves_the_cache,
                                   a_token_allocates_nothing,      NULL};
-    return run_suite("cache", tests);
+    return run_tests("cache", tests);
 }

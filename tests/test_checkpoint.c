@@ -1,5 +1,6 @@
 /* Checkpoints: training goes on from one to the same bits, and one that does not fit changes nothing. */
 #include "files.h"
+#include "suite.h"
 
 typedef struct {
     ct_module *module;
@@ -116,9 +117,5 @@ int main(void) {
     tcase_add_loop_test(checkpoint, resume_is_bit_identical, 0, 4);
     tcase_add_test(checkpoint, checkpoint_refuses);
     suite_add_tcase(suite, checkpoint);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -1,6 +1,6 @@
 /* Ops of a user's own: what a right one may do, and that a wrong one is an error that names it and never a crash, in debug mode and
  * without. Run under AddressSanitizer these say more. */
-#include <check.h>
+#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -343,9 +343,5 @@ int main(void) {
     tcase_add_loop_test(tcase, many_inputs, 0, 2);
     tcase_add_loop_test(tcase, out_of_memory_in_the_middle, 0, 2);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,5 +1,5 @@
 /* Debug mode: what is freed is NaN, a handle that has ended is named with the op that made it, and so is the first NaN. */
-#include <check.h>
+#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <math.h>
 #include <stdlib.h>
@@ -482,9 +482,5 @@ int main(void) {
     tcase_add_loop_test(tcase, no_op_takes_an_ended_handle, 0, case_count());
     tcase_add_test(tcase, training_gives_the_same_bits);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -207,5 +207,5 @@ int main(void) {
                                   a_decoders_tokens_allocate_nothing,
                                   positions_from_anywhere,
                                   NULL};
-    return run_suite("decoding", tests);
+    return run_tests("decoding", tests);
 }

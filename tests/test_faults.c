@@ -1,7 +1,7 @@
 /* The n-th request for memory fails, once or from then on, for every n: nothing crashes, nothing leaks, nothing is half done, and the
  * context goes on after ct_error_clear. The pool asks the allocator seldom, so besides the allocator ct_take itself is made to
  * fail: link with -Wl,--wrap=ct_take -Wl,--wrap=ct_take_zeroed -Wl,--wrap=ct_take_string. */
-#include <check.h>
+#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
 #include <stdlib.h>
@@ -347,9 +347,5 @@ int main(void) {
     tcase_add_test(io, a_load);
     tcase_add_test(io, a_checkpoint);
     suite_add_tcase(suite, io);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

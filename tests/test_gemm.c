@@ -1,6 +1,6 @@
 /* Matrix products against a sum written out in double: every ISA, orientation, size around the blocks, batch, stride; and the same
  * bits for any number of threads. */
-#include <check.h>
+#include "suite.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -385,9 +385,5 @@ int main(void) {
     tcase_add_test(tcase, steady_memory);
     tcase_add_test(tcase, end_of_sum);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

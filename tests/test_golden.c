@@ -1,6 +1,6 @@
 /* Every op and module against the golden files: what PyTorch answered in float64 to the same inputs. tests/golden/make.py says
  * what is in them. f32 must be within 3e-6 of the largest value, f64 within 1e-12. */
-#include <check.h>
+#include "suite.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -323,9 +323,5 @@ int main(void) {
     tcase_add_loop_test(tcase, ops, CT_F32, CT_F64 + 1);
     tcase_add_loop_test(tcase, modules, CT_F32, CT_F64 + 1);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,6 +1,6 @@
 /* The gradient checker: what its result says, what it leaves alone, and what it finds besides wrong numbers. The diagnoses have a file of
  * their own. */
-#include <check.h>
+#include "suite.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -422,9 +422,5 @@ int main(void) {
                                   out_of_memory_at_any_point};
     for (size_t t = 0; t < sizeof tests / sizeof *tests; t++) tcase_add_test(tcase, tests[t]);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,6 +1,6 @@
 /* Ops whose backward is wrong in one way each, and the diagnosis that must be made: the mistake, and the words that say which. Every op
  * is also there as it should be, where the checker must be silent. */
-#include <check.h>
+#include "suite.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -497,9 +497,5 @@ int main(void) {
     tcase_add_loop_test(tcase, fast_mode_finds_them_too, 0, count);
     tcase_add_test(tcase, the_page_is_up_to_date);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,5 +1,5 @@
 /* The recorded graph as text and for Graphviz: what is in it, in which order, under which names. */
-#include <check.h>
+#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,9 +187,5 @@ int main(void) {
     tcase_add_test(tcase, a_million_nodes);
     tcase_add_test(tcase, what_fails);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

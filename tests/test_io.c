@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "files.h"
+#include "suite.h"
 
 /* A file of any bytes; with length < 0 the prefix says the header's true length. */
 static const char *put(const char *header, size_t header_size, int64_t length, const void *data, size_t data_size) {
@@ -516,9 +517,5 @@ int main(void) {
     tcase_add_test(file, while_an_error_is_pending);
     tcase_add_test(file, target);
     suite_add_tcase(suite, file);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -1,7 +1,7 @@
 /* The n-th call into the operating system fails, for every n: a save or load says so, leaves the old file and the module as they
  * were, no temporary file, no open file, no memory, and the context goes on after ct_error_clear. Link with -Wl,--wrap for each of
  * the calls below, and for ct_take and ct_take_zeroed. */
-#include <check.h>
+#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
 #include <errno.h>
@@ -327,9 +327,5 @@ int main(void) {
     tcase_add_loop_test(faults, interrupted_and_short, 0, OPERATIONS);
     tcase_add_test(faults, file_shrinks_while_it_is_read);
     suite_add_tcase(suite, faults);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -180,5 +180,5 @@ END_TEST
 
 int main(void) {
     const TTest *const tests[] = {mlp_is_its_parts, positions, heads, layers_are_torchs, initialisation_is_torchs, init_functions, NULL};
-    return run_suite("layers", tests);
+    return run_tests("layers", tests);
 }

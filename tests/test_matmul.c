@@ -1,5 +1,5 @@
 /* matmul and linear on views and broadcasts, values and gradients, against sums over every index; what they refuse. */
-#include <check.h>
+#include "suite.h"
 #include <math.h>
 #include <string.h>
 
@@ -156,9 +156,5 @@ int main(void) {
     tcase_add_test(tcase, bias_of_views);
     tcase_add_test(tcase, refusals);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -343,5 +343,5 @@ int main(void) {
                                   dropout_in_training_alone,
                                   gradients,
                                   NULL};
-    return run_suite("mha", tests);
+    return run_tests("mha", tests);
 }

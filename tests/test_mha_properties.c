@@ -353,9 +353,5 @@ int main(void) {
     tcase_add_test(all, weights_are_shares);
     tcase_add_test(all, tokens_may_be_permuted);
     suite_add_tcase(suite, all);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed != 0;
+    return run_suite(suite);
 }

@@ -190,5 +190,5 @@ END_TEST
 
 int main(void) {
     const TTest *const tests[] = {options, inputs, masks, caches, of_the_op, memory, NULL};
-    return run_suite("mha refused", tests);
+    return run_tests("mha refused", tests);
 }

@@ -368,5 +368,5 @@ int main(void) {
                                   a_failed_constructor_leaves_nothing,
                                   constructors_refuse,
                                   NULL};
-    return run_suite("nn", tests);
+    return run_tests("nn", tests);
 }

@@ -1,7 +1,7 @@
 /* Every line of ops.def, on every list of its inputs, answers the same questions: is the gradient that of the differences, and do
  * value and gradient stay what they are with other strides, dtypes, instruction sets, numbers of threads and wishes? Zero sizes
  * and scalars are among the lists. CASES_REPORT=1 prints the worst error of each line. */
-#include <check.h>
+#include "suite.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -460,9 +460,5 @@ int main(void) {
     tcase_add_loop_test(lines, other_dtypes_are_errors, 0, n);
     tcase_add_test(lines, large_lists_are_used);
     suite_add_tcase(suite, lines);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -383,5 +383,5 @@ int main(void) {
                                   schedule,
                                   training_asks_the_allocator_nothing_from_the_third_step_on,
                                   NULL};
-    return run_suite("optim", tests);
+    return run_tests("optim", tests);
 }

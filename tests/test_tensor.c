@@ -1,24 +1,9 @@
 /* Tensors: their making, reading and printing; and the generator. */
-#include <check.h>
-#include <cotangent/cotangent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static ct_context *context;
-
-static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
-static void teardown(void) { ct_context_free(context); }
-
-static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
-
-/* The error that is pending names these words; it is cleared. */
-static void expect(ct_status status, const char *word1, const char *word2) {
-    const char *message = ct_error_message(context);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
-    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" does not name %s and %s", message, word1, word2);
-    ct_error_clear(context);
-}
+#include "one_context.h"
 
 /* ---- tensors ---- */
 
@@ -236,9 +221,5 @@ int main(void) {
     tcase_add_test(tcase, normal_numbers);
     tcase_add_test(tcase, random_integers);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -1,5 +1,5 @@
 /* Training, small: one encoder layer learns to write four digits backwards, and learns the same bits on any number of threads. */
-#include <check.h>
+#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,9 +99,5 @@ int main(void) {
     tcase_add_test(tcase, four_digits_backwards);
     tcase_add_test(tcase, the_same_bits_on_any_number_of_threads);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

@@ -340,5 +340,5 @@ int main(void) {
                                   layers_give_their_inputs_back,
                                   a_failed_constructor_leaves_nothing,
                                   NULL};
-    return run_suite("transformer", tests);
+    return run_tests("transformer", tests);
 }

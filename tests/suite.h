@@ -1,0 +1,17 @@
+/* What every suite ends with. */
+#ifndef SUITE_H
+#define SUITE_H
+
+#include <check.h>
+#include <stdlib.h>
+
+/* Runs it; what main returns. */
+static inline int run_suite(Suite *suite) {
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    const int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+#endif
