@@ -160,6 +160,15 @@ $(BUILD)/fuzz_safetensors: tests/fuzz_safetensors.c $(BUILD)/obj/inside.a
 valgrind: $(TESTS) ## the suite under valgrind (slow)
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $(TESTS)
 
+$(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
+	python3 -m venv $(BUILD)/mutation/venv
+	$(BUILD)/mutation/venv/bin/pip install -q -r $<
+	@touch $@
+
+mutate: $(TESTS) $(BUILD)/mutation/venv/ready ## do the tests notice changes of the backward code? See tests/mutation/README.md; SAMPLE=150 SEED=1, or FILE=ops/gelu.c
+	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
+	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
+
 layers: ## fail on an include that the architecture does not allow
 	@tests/layers
 
@@ -229,4 +238,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE
+.PHONY: mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Mutation testing of the backward code in ops/ and of nn/: `make mutate`. README.md says what is counted and how.
+From the environment: SAMPLE, SEED, FILE, JOBS, FRESH, BUILD."""
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
+from functions import backward_functions
+from mutants import mutants_of
+from suite import BUILD, CC, FLAGS, HERE, JOBS, Suite, compile_text, digest, run
+
+SAMPLE = int(os.environ.get("SAMPLE") or 0)
+SEED = int(os.environ.get("SEED") or 1)
+FILE = os.environ.get("FILE")
+NN = 1000          # mutants of nn/ in a whole run
+LEAST = 0.99       # of the mutants that can be told apart must be killed
+EQUIVALENT = "tests/mutation/equivalent.txt"
+FATES = ["mutants", "did not compile", "same object", "duplicates", "equivalent", "killed", "survived"]
+
+
+class Notes:
+    """What is known, a line a fact, written as it is found: so a run that ended goes on where it was."""
+    def __init__(self, path):
+        if os.environ.get("FRESH"):
+            Path(path).unlink(missing_ok=True)
+        self.known, self.lock = {}, threading.Lock()
+        if os.path.exists(path):
+            for line in Path(path).read_text().splitlines():
+                try:
+                    key, value = json.loads(line)
+                    self.known[key] = value
+                except ValueError:   # cut off as it was written
+                    pass
+        self.file = open(path, "a")
+
+    def get(self, key):
+        return self.known.get(key)
+
+    def put(self, key, value):
+        with self.lock:
+            self.known[key] = value
+            self.file.write(json.dumps([key, value]) + "\n")
+            self.file.flush()
+
+
+def read_equivalents():
+    """{key: argument}. A block: `file function`, `- line`, one or more `+ mutated line`, `= why nobody can tell`."""
+    found, place, before, after = {}, None, None, []
+    for number, line in enumerate(Path(EQUIVALENT).read_text().splitlines(), 1):
+        mark, rest = line[:2], " ".join(line[2:].split())
+        if not line.strip() or line[0] == "#":
+            continue
+        if mark == "- ":
+            before, after = rest, []
+        elif mark == "+ ":
+            after.append(rest)
+        elif mark == "= " and place and before is not None and after and rest:
+            found.update({(*place, before, one): rest for one in after})
+            before, after = None, []
+        elif line[0] not in "-+=":
+            place = (line.split() + [""])[:2]
+        else:
+            raise SystemExit(f"{EQUIVALENT}:{number}: {line}")
+    return found
+
+
+class Compiler:
+    def __init__(self, notes):
+        self.notes = notes
+        headers = sorted(str(p) for folder in ["include", "src", "ops", "nn"] for p in Path(folder).rglob("*.h"))
+        self.state = digest(run([CC, "--version"]), *FLAGS, *(Path(h).read_bytes() for h in headers))
+        self.folder = f"{HERE}/objects"
+        os.makedirs(self.folder, exist_ok=True)
+
+    def path(self, object):
+        return f"{self.folder}/{object}.o"
+
+    def compile(self, file, text):
+        """What identifies the object, which is kept; "": it does not compile."""
+        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as out:
+            pass
+        object = digest(Path(out.name).read_bytes()) if compile_text(file, text, out.name) else ""
+        if object:
+            os.replace(out.name, self.path(object))
+        else:
+            os.unlink(out.name)
+        return object
+
+    def object_of(self, file, text):
+        key = "compiled " + digest(self.state, file, text)
+        object = self.notes.get(key)
+        if object is None:
+            object = self.compile(file, text)
+            self.notes.put(key, object)
+        return object
+
+    def object_file(self, mutant):
+        if not os.path.exists(self.path(mutant.object)):
+            self.compile(mutant.file, mutant.text)
+        return self.path(mutant.object)
+
+
+def distinct(mutants, compiler, pool, most=None):
+    """Those that compile to an object of their own, up to so many; each mutant that was looked at has a fate."""
+    originals = {file: compiler.object_of(file, Path(file).read_text()) for file in {m.file for m in mutants}}
+    seen, chosen = set(), []
+    for at in range(0, len(mutants), 64):
+        part = mutants[at:at + 64]
+        for m, object in zip(part, pool.map(lambda m: compiler.object_of(m.file, m.text), part)):
+            if most is not None and len(chosen) == most:
+                return chosen
+            m.object = object
+            if not object:
+                m.fate = "did not compile"
+            elif object == originals[m.file]:
+                m.fate = "same object"
+            elif (m.file, object) in seen:
+                m.fate = "duplicates"
+            else:
+                seen.add((m.file, object))
+                chosen.append(m)
+        if at % 1024 == 0:
+            print(f"  {min(at + 64, len(mutants))} of {len(mutants)} looked at, {len(chosen)} to run", flush=True)
+    return chosen
+
+
+class Judge:
+    def __init__(self, suite, compiler, notes):
+        self.suite, self.compiler, self.notes = suite, compiler, notes
+        self.tries, self.kills = Counter(), Counter()
+
+    def verdict_key(self, mutant, program):
+        return f"passed {mutant.object} {self.suite.sha[program]}"
+
+    def order(self, mutant):
+        """Who has killed this one before; then who kills most of this file's a second."""
+        def worth(program):
+            known = self.notes.get(self.verdict_key(mutant, program))
+            place = (mutant.file, program)
+            rate = (self.kills[place] + 0.3) / (self.tries[place] + 1) / (self.suite.seconds[program] + 0.05)
+            return (known is False, rate)
+        return sorted(sorted(self.suite.programs_for(mutant)), key=worth, reverse=True)
+
+    def judge(self, mutant):
+        """Sets mutant.fate, and mutant.killer."""
+        mutant.killer, mutant.fate, binaries = None, "survived", {}
+        with tempfile.TemporaryDirectory(dir=HERE) as folder:
+            for program in self.order(mutant):
+                passed = self.notes.get(self.verdict_key(mutant, program))
+                if passed is None:
+                    group = self.suite.group[program]
+                    if group not in binaries:
+                        binaries[group] = f"{folder}/{group}"
+                        if not self.suite.link(group, [self.compiler.object_file(mutant)], binaries[group]):
+                            mutant.fate = "did not compile"
+                            return
+                    passed = self.suite.passes(program, binaries[group])
+                    self.notes.put(self.verdict_key(mutant, program), passed)
+                self.tries[mutant.file, program] += 1
+                if not passed:
+                    self.kills[mutant.file, program] += 1
+                    mutant.killer, mutant.fate = program, "killed"
+                    break
+        Path(self.compiler.path(mutant.object)).unlink(missing_ok=True)
+
+
+def share(count):
+    told = count["killed"] + count["survived"]
+    return count["killed"] / told if told else 1.0
+
+
+def report(mutants, equivalents, every, seconds):
+    """Writes report.txt and report.json. Is it good enough?"""
+    by_file = {}
+    for m in mutants:
+        by_file.setdefault(m.file, Counter()).update(["mutants", m.fate])
+    lines = [f"{'':28}" + "".join(f"{fate:>17}" for fate in FATES) + f"{'share killed':>14}"]
+    for group in ["ops", "nn"]:
+        total = Counter()
+        for file, count in sorted(by_file.items()):
+            if file.startswith(group + "/"):
+                total.update(count)
+                lines.append(f"{file:28}" + "".join(f"{count[fate]:17}" for fate in FATES) + f"{share(count):13.1%}")
+        if total:
+            lines.append(f"{group + ', all':28}" + "".join(f"{total[fate]:17}" for fate in FATES) + f"{share(total):13.1%}\n")
+    survivors = [m for m in mutants if m.fate == "survived"]
+    lines += [f"survived: {m.file}:{m.line} {m.function or ''}\n- {m.before}\n+ {m.after}" for m in survivors]
+    wrong = [m for m in mutants if m.key in equivalents and m.fate == "killed"]
+    lines += [f"listed as equivalent, and killed by {m.killer}: {m.file}:{m.line}\n- {m.before}\n+ {m.after}" for m in wrong]
+    stale = [key for key in equivalents if key not in every]
+    lines += [f"listed as equivalent, and no mutant: {key[0]} {key[1]}\n- {key[2]}\n+ {key[3]}" for key in stale]
+    lines.append(f"{seconds:.0f} s on {JOBS} at a time; seed {SEED}")
+    Path(f"{HERE}/report.txt").write_text("\n".join(lines) + "\n")
+    Path(f"{HERE}/report.json").write_text(json.dumps(
+        [{"file": m.file, "function": m.function, "line": m.line, "before": m.before, "after": m.after, "fate": m.fate,
+          "killer": getattr(m, "killer", None), "why": equivalents.get(m.key)} for m in mutants], indent=0))
+    print("\n".join(lines))
+    shares = [share(Counter(m.fate for m in mutants if m.file.startswith(group + "/"))) for group in ["ops", "nn"]]
+    return min(shares) >= LEAST and not wrong and not stale
+
+
+def main():
+    begin = time.monotonic()
+    os.makedirs(HERE, exist_ok=True)
+    nn = sorted(map(str, list(Path("nn").glob("*.c")) + list(Path("nn").glob("*/*.c"))))
+    functions = backward_functions("ops")
+    suite = Suite(sorted(map(str, Path("ops").glob("*.c"))) + nn)
+    notes, equivalents = Notes(f"{HERE}/notes"), read_equivalents()
+    compiler = Compiler(notes)
+    ops_mutants = [m for file in sorted({f.file for f in functions}) for m in mutants_of(file, [f for f in functions if f.file == file])]
+    nn_mutants = [m for file in nn for m in mutants_of(file)]
+    every = {m.key for m in ops_mutants + nn_mutants}
+    if FILE:
+        drawn = [([m for m in ops_mutants + nn_mutants if m.file == FILE], None)]
+    else:
+        random.Random(SEED).shuffle(nn_mutants)
+        if SAMPLE:
+            random.Random(SEED).shuffle(ops_mutants)
+        drawn = [(ops_mutants, SAMPLE // 2 or None), (nn_mutants, SAMPLE - SAMPLE // 2 or NN)]
+    looked_at = []
+    with ThreadPoolExecutor(JOBS) as pool:
+        chosen = []
+        for mutants, most in drawn:
+            chosen += distinct(mutants, compiler, pool, most)
+            looked_at += mutants
+        judge, done = Judge(suite, compiler, notes), Counter()
+
+        def one(m):
+            if m.key in equivalents and SAMPLE:
+                m.fate = "equivalent"
+                return
+            judge.judge(m)
+            if m.fate == "survived" and m.key in equivalents:
+                m.fate = "equivalent"
+            done[m.fate] += 1
+            if m.fate == "survived":
+                print(f"survived: {m.file}:{m.line} {m.function or ''}\n- {m.before}\n+ {m.after}", flush=True)
+            if sum(done.values()) % 100 == 0:
+                print(f"  {dict(done)} of {len(chosen)}, {time.monotonic() - begin:.0f} s", flush=True)
+        list(pool.map(one, chosen))
+    shutil.rmtree(compiler.folder)
+    good = report([m for m in looked_at if hasattr(m, "fate")], equivalents, every, time.monotonic() - begin)
+    sys.exit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()
