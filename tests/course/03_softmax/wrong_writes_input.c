@@ -1,0 +1,57 @@
+/* expect 6/10
+ * softmax_by_hand passed
+ * softmax_gradient failed: written
+ * log_softmax_gradient failed: written
+ */
+/* The maximum is taken off in place: the input belongs to the caller. */
+#include "exercise.h"
+
+#include <math.h>
+
+static ct_tensor *forward(ct_call *call, bool logarithm) {
+    ct_tensor *x = call->in[0];
+    if (ct_ndim(x) == 0) return ct_fail(call->context, CT_ERR_SHAPE, "%s: no last dim", call->op->name);
+    ct_tensor *y = ct_zeros(call->context, CT_F64, ct_shape_of(x));
+    if (!y) return NULL;
+    int64_t n = ct_dim(x, -1), total = ct_numel(x);
+    for (int64_t at = 0; at < total; at += n) {
+        double *in = ct_data_f64(x) + at, *out = ct_data_f64(y) + at;
+        double max = in[0], sum = 0;
+        for (int64_t i = 0; i < n; i++) max = fmax(max, in[i]);
+        for (int64_t i = 0; i < n; i++) in[i] -= max, sum += exp(in[i]);
+        for (int64_t i = 0; i < n; i++) out[i] = logarithm ? in[i] - log(sum) : exp(in[i]) / sum;
+    }
+    return y;
+}
+
+static ct_tensor *softmax_forward(ct_call *call) { return forward(call, false); }
+static ct_tensor *log_softmax_forward(ct_call *call) { return forward(call, true); }
+
+static bool softmax_backward(const ct_call *call, ct_tensor *cotangent, ct_tensor **grad) {
+    int64_t n = ct_dim(cotangent, -1), total = ct_numel(cotangent);
+    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangent));
+    if (!grad[0]) return false;
+    for (int64_t at = 0; at < total; at += n) {
+        double *g = ct_data_f64(cotangent) + at, *y = ct_data_f64(call->out) + at, *dx = ct_data_f64(grad[0]) + at;
+        double dot = 0;
+        for (int64_t i = 0; i < n; i++) dot += g[i] * y[i];
+        for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (g[i] - dot);
+    }
+    return true;
+}
+
+static bool log_softmax_backward(const ct_call *call, ct_tensor *cotangent, ct_tensor **grad) {
+    int64_t n = ct_dim(cotangent, -1), total = ct_numel(cotangent);
+    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangent));
+    if (!grad[0]) return false;
+    for (int64_t at = 0; at < total; at += n) {
+        double *g = ct_data_f64(cotangent) + at, *y = ct_data_f64(call->out) + at, *dx = ct_data_f64(grad[0]) + at;
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) sum += g[i];
+        for (int64_t i = 0; i < n; i++) dx[i] = g[i] - exp(y[i]) * sum;
+    }
+    return true;
+}
+
+const ct_op softmax = {.name = "softmax", .forward = softmax_forward, .backward = softmax_backward};
+const ct_op log_softmax = {.name = "log_softmax", .forward = log_softmax_forward, .backward = log_softmax_backward};

@@ -1,0 +1,43 @@
+/* expect 9/10
+ * evaluation failed: numbers are drawn
+ */
+/* The mask is drawn before it is asked whether there is one: evaluation moves the generator. */
+#include "exercise.h"
+
+static ct_tensor *dropout_forward(ct_call *call) {
+    const dropout_attrs *attrs = call->attrs;
+    double p = attrs->p;
+    if (!(p >= 0 && p <= 1)) return ct_fail(call->context, CT_ERR_ARGUMENT, "dropout: p is %g", p);
+    ct_tensor *Y = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[0]));
+    if (!Y) return NULL;
+    double *x = ct_data_f64(call->in[0]), *y = ct_data_f64(Y);
+    int64_t n = ct_numel(Y);
+    call->saved[0] = ct_rand(call->context, CT_F64, ct_shape_of(call->in[0]));
+    if (!call->saved[0]) return NULL;
+    double *u = ct_data_f64(call->saved[0]);
+    if (!attrs->training) {
+        for (int64_t i = 0; i < n; i++) y[i] = x[i];
+        return Y;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (u[i] >= p) y[i] = x[i] / (1 - p);
+    return Y;
+}
+
+static bool dropout_backward(const ct_call *call, ct_tensor *cotangent, ct_tensor **grad) {
+    const dropout_attrs *attrs = call->attrs;
+    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangent));
+    if (!grad[0]) return false;
+    double *g = ct_data_f64(cotangent), *dx = ct_data_f64(grad[0]);
+    int64_t n = ct_numel(cotangent);
+    if (!attrs->training) {
+        for (int64_t i = 0; i < n; i++) dx[i] = g[i];
+        return true;
+    }
+    double *u = ct_data_f64(call->saved[0]);
+    for (int64_t i = 0; i < n; i++)
+        if (u[i] >= attrs->p) dx[i] = g[i] / (1 - attrs->p);
+    return true;
+}
+
+const ct_op dropout = {.name = "dropout", .attrs_size = sizeof(dropout_attrs), .forward = dropout_forward, .backward = dropout_backward};
