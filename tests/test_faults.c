@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../src/memory.h"
+#include "cases.h"
 
 static struct {
     int64_t calls, at;  /* requests so far, and which of them fails; at 0: none does, and none is counted */
@@ -180,6 +181,76 @@ static bool multiply(ct_context *c, result *out) {
 START_TEST(work_on_three_threads) { sweep(multiply, 3); }
 END_TEST
 
+/* ---- each line of ops.def, forward and backward ---- */
+
+enum { MOST = 16384 }; /* elements of all gradients together */
+
+/* The gradients of in, in bits; wanted: they are these already. */
+static bool gradients(ct_tensor *const *in, int n, double *bits, bool wanted) {
+    for (int i = 0, at = 0; i < n; i++) {
+        ct_tensor *grad = in[i] ? ct_grad(in[i]) : NULL;
+        static double own[MOST];
+        const int64_t size = grad ? ct_numel(grad) : 0;
+        ck_assert(at + size <= MOST && (!grad || ct_to_f64(grad, own, size)));
+        if (wanted && memcmp(bits + at, own, (size_t)size * sizeof *own)) return false;
+        memcpy(bits + at, own, (size_t)size * sizeof *own);
+        at += (int)size;
+    }
+    return true;
+}
+
+/* Value and gradients with the at-th request refused, at 0 none. Is all of it done? */
+static bool op_once(ct_context *c, const case_line *line, ct_tensor *const *in, ct_tensor *const *cotangent, int64_t at) {
+    fault.calls = 0, fault.at = at;
+    ct_tensor *y = case_run(c, line, in);
+    const bool done = y && (!ct_requires_grad(y) || ct_backward_with(&y, cotangent, 1, (ct_backward_opts){0}));
+    fault.at = 0;
+    return done;
+}
+
+START_TEST(an_op) {
+    const case_line *line = case_at(_i);
+    for (int v = 0; v < case_variants(line); v++) {
+        case_input input[CASE_INPUTS];
+        ct_tensor *in[CASE_INPUTS] = {0};
+        const int n = case_inputs(line, v, 1, input);
+        static double bits[MOST];
+        fault.at = 0, fault.take = true;
+        ct_context *c = new_context(2);
+        ct_scope scope = ct_scope_open(c);
+        ck_assert(case_build(c, input, n, (case_build_opts){.dtype = CT_F64, .seed = 2}, in));
+        ct_tensor *y = case_run(c, line, in), *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
+        ck_assert_msg(op_once(c, line, in, &g, 0), "%s: %s", line->call, ct_error_message(c));
+        gradients(in, n, bits, false);
+        for (int mode = 0; mode < 2; mode++) {
+            fault.forever = mode;
+            bool refused = true;
+            for (int64_t at = 1; refused; at++) {
+                for (int i = 0; i < n; i++)
+                    if (in[i]) ct_zero_grad(in[i]);
+                const int64_t live = ct_memory(c).live;
+                ct_scope inner = ct_scope_open(c);
+                const bool done = op_once(c, line, in, &g, at);
+                refused = fault.calls >= at;
+                ck_assert_msg(done == (ct_error(c) == CT_OK) && (done || (refused && ct_error(c) == CT_ERR_MEMORY)),
+                              "%s, request %d %s: %s", line->call, (int)at, refused ? "refused" : "not reached", ct_error_message(c));
+                ct_error_clear(c);
+                ck_assert_msg(!done || gradients(in, n, bits, true), "%s, request %d: other gradients", line->call, (int)at);
+                ct_scope_close(inner);
+                for (int i = 0; i < n; i++)
+                    if (in[i]) ct_zero_grad(in[i]);
+                ck_assert_msg(ct_memory(c).live == live, "%s, request %d: %d bytes are left behind", line->call, (int)at,
+                              (int)(ct_memory(c).live - live));
+            }
+            ck_assert_msg(op_once(c, line, in, &g, 0) && gradients(in, n, bits, true), "%s: afterwards: %s", line->call, ct_error_message(c));
+        }
+        ct_scope_close(scope);
+        ct_context_free(c);
+        ck_assert_int_eq(fault.bytes, 0);
+    }
+}
+END_TEST
+
 /* ---- making things: what is not made leaves nothing behind ---- */
 
 static ct_module *make(ct_context *c, int kind) {
@@ -339,6 +410,7 @@ int main(void) {
     tcase_set_timeout(memory, 120);
     tcase_add_test(memory, a_training_step);
     tcase_add_test(memory, work_on_three_threads);
+    tcase_add_loop_test(memory, an_op, 0, case_count());
     tcase_add_loop_test(memory, a_constructor, 0, 11);
     suite_add_tcase(suite, memory);
     tcase_set_timeout(io, 120);
