@@ -3,8 +3,8 @@
  * C is cut into blocks, which are the pieces of work. For each, a strip of B's columns is packed into panels, as many as a second-level
  * cache holds, and each few rows of A meet all of them at once: these rows stay in the first-level cache, the panels stream from the
  * second, and an element of C is finished before the next rows are begun. Where B's rows are dense and near each other it is read in
- * place. A is read in place unless its rows are not dense and its columns far apart: then it is packed before, by all threads. C of one
- * row has a way of its own.
+ * place. A is read in place unless its rows are not dense and its columns far apart: then it is packed before, by all threads. C of few
+ * rows has a way of its own.
  *
  * An element of C is the sum over k in order within a slice, and slices are added in order; kc, their length, is a constant of the table.
  * So neither the blocks along M and N nor the threads change a bit of it. */
@@ -22,6 +22,8 @@ enum {
     PACK_PANELS = 8,     /* of A, a piece of work */
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
+    FEW = 32,            /* rows of C that are dot products, */
+    FEW_K = 20,          /* if K is so many times longer */
     NEAR_B = 1 << 20,    /* B in place: the bytes that its rows span, at most */
     NEAR_A = 240 << 10,  /* A in place though its rows are not dense: the bytes that its first columns span, at most, */
     FIRST = 384,         /* so many of them */
@@ -62,27 +64,36 @@ static void done(const job *j, int64_t item, int64_t m, int64_t n, int64_t rows,
     else j->end.done(j->end.arg, c, rows, cols);
 }
 
-/* ---- C of one row ---- */
+/* ---- C of few rows ---- */
 
-static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
+/* One, or so few, with A and B dense along K, that it costs less to add up the lanes of vectors than to turn B for them. */
+static bool is_few(const job *j) {
+    return j->m == 1 || (j->m <= FEW && j->m <= j->k / FEW_K && j->a.col == 1 && j->b.row == 1 && j->b.col != 1);
+}
+
+static void few_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = i / j->across, n0 = i % j->across * j->bn, nl = min(j->bn, j->n - n0);
         for (int64_t k0 = 0; k0 < j->k; k0 += j->kernels->kc) {
-            j->kernels->row(nl, min(j->kernels->kc, j->k - k0), at(j, &j->a, item, 0, k0), j->a.col, at(j, &j->b, item, k0, n0), j->b.row,
-                            j->b.col, j->alpha, j->end.add || k0 > 0, at(j, &j->c, item, 0, n0), j->c.col);
+            const int64_t kl = min(j->kernels->kc, j->k - k0);
+            const void *a = at(j, &j->a, item, 0, k0), *b = at(j, &j->b, item, k0, n0);
+            void *c = at(j, &j->c, item, 0, n0);
+            const bool add = j->end.add || k0 > 0;
+            if (j->m == 1) j->kernels->row(nl, kl, a, j->a.col, b, j->b.row, j->b.col, j->alpha, add, c, j->c.col);
+            else j->kernels->dots(j->m, nl, kl, a, j->a.row, b, j->b.col, j->alpha, add, c, j->c.row, j->c.col);
         }
-        done(j, item, 0, n0, 1, nl);
+        done(j, item, 0, n0, j->m, nl);
     }
 }
 
-static void rows(ct_context *context, job *j, int64_t batch) {
-    j->bn = 256;   /* pieces start at multiples of any vector */
-    while (j->bn < j->n && (double)j->bn * (double)j->k < 65536) j->bn *= 2;
+static void few(ct_context *context, job *j, int64_t batch) {
+    j->bn = j->m == 1 ? 256 : 64;   /* pieces start at multiples of any vector */
+    while (j->bn < j->n && (double)j->bn * (double)j->m * (double)j->k < 65536) j->bn *= 2;
     j->across = pieces(j->n, j->bn);
-    const double cost = (double)min(j->bn, j->n) * (double)j->k;
-    ct_parallel(context, batch * j->across, cost < 65536 ? (int64_t)(65536 / cost) : 1, row_task, j);
+    const double cost = (double)min(j->bn, j->n) * (double)j->m * (double)j->k;
+    ct_parallel(context, batch * j->across, cost < 65536 ? (int64_t)(65536 / cost) : 1, few_task, j);
 }
 
 /* ---- blocks ---- */
@@ -264,7 +275,7 @@ bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int6
         j.m = n; j.n = m;
         j.a = transposed(b); j.b = transposed(a); j.c = transposed(c);
     }
-    if (j.m > 1) return (batch == 1 && small(&j)) || blocks(context, &j, batch);
-    rows(context, &j, batch);
+    if (!is_few(&j)) return (batch == 1 && small(&j)) || blocks(context, &j, batch);
+    few(context, &j, batch);
     return true;
 }

@@ -154,7 +154,8 @@ END_TEST
 START_TEST(orientations) {
     static const int64_t size[][3] = {{13, 35, 20},    {1, 70, 400},    {70, 1, 400},  {1, 300, 9},
                                       {130, 150, 400}, {128, 128, 128}, {33, 17, 800},
-                                      {30, 100, 1700}, {40, 40, 3300},  {30, 1024, 70}};   /* deeper than a strip; far rows of B */
+                                      {30, 100, 1700}, {40, 40, 3300},  {30, 1024, 70},   /* deeper than a strip; far rows of B */
+                                      {2, 66, 40},     {5, 131, 133},   {23, 67, 1700}};  /* few rows */
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
         for (int s = 0; s < COUNT(size); s++) {
@@ -235,7 +236,8 @@ END_TEST
 START_TEST(alone) {
     static const problem list[] = {{4, 16, 16, 16, .alpha = 1},         {4, 13, 31, 20, false, true, .alpha = 0.7},
                                    {4, 33, 40, 50, true, .alpha = 1},   {4, 30, 5, 900, true, true, .add = true, .alpha = 1},
-                                   {4, 9, 1, 40, .add = true, .alpha = 1}, {4, 8, 30, 1000, false, true, .alpha = 1}};
+                                   {4, 9, 1, 40, .add = true, .alpha = 1}, {4, 8, 30, 1000, false, true, .alpha = 1},
+                                   {4, 3, 150, 900, false, true, .add = true, .alpha = 0.7}};
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 1);
         for (int i = 0; i < 2 * COUNT(list); i++) {
@@ -266,7 +268,7 @@ END_TEST
 START_TEST(threads) {
     static const problem list[] = {{1, 150, 300, 800, .add = true, .alpha = 0.7}, {30, 40, 33, 70, .alpha = 1},
                                    {3, 1, 1100, 500, .alpha = 1},                 {1, 520, 70, 130, true, true, .alpha = 1},
-                                   {2, 257, 129, 65, .alpha = 1}};
+                                   {2, 257, 129, 65, .alpha = 1},                 {2, 19, 400, 900, false, true, .alpha = 1}};
     static const int count[] = {1, 2, 3, 7};
     for (int isa = 0; ct_isa_at(isa); isa++) {
         for (int i = 0; i < 2 * COUNT(list); i++) {

@@ -208,11 +208,75 @@ static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_
 #undef TILE
 }
 
-/* ---- one row: y = alpha x B, or += with add, nothing packed ---- */
+/* ---- few rows: nothing packed ---- */
 
-enum { ROW_VECTORS = 8, ROW_DOTS = 4 };
+/* A block of dot products: rows of A and columns of B that are dense along K. Its sums are vectors too, so B need not be turned. */
+#if CT_VECTOR_BYTES == 32
+enum { DOT_ROWS = 3, DOT_COLUMNS = 4 };
+#else
+enum { DOT_ROWS = 6, DOT_COLUMNS = 4 };
+#endif
+enum { ROW_VECTORS = 8 };
 
-/* k rows of B, columns next to each other: `count` vectors of y at a time. */
+/* Lane i becomes the sum of x[i]'s lanes, each in the same order; x is used up. */
+INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
+#if CT_VECTOR_BYTES
+    GEMM_UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
+        GEMM_UNROLL for (int i = 0; i < half; i++)
+            x[i] = GEMM_SHUFFLE(x[i], x[i + half], GEMM_ZIP_LOW) + GEMM_SHUFFLE(x[i], x[i + half], GEMM_ZIP_HIGH);
+    }
+#endif
+    return x[0];
+}
+
+/* sum[i][j] += a[i] b[j], a vector of each, or the first n lanes of it. */
+INLINE void gemm_dot_step(const int rows, const bool part, int64_t n, const real *a, int64_t a_row, const real *const b[DOT_COLUMNS],
+                          int64_t p, gemm_vec *sum) {
+    gemm_vec bp[DOT_COLUMNS];
+    GEMM_UNROLL for (int j = 0; j < DOT_COLUMNS; j++) bp[j] = gemm_get(b[j] + p, part, n);
+    GEMM_UNROLL for (int i = 0; i < rows; i++) {
+        gemm_vec x = gemm_get(a + i * a_row + p, part, n);
+        GEMM_UNROLL for (int j = 0; j < DOT_COLUMNS; j++) sum[i * DOT_COLUMNS + j] += x * bp[j];
+    }
+}
+
+/* rows is a constant; n <= DOT_COLUMNS: columns that are not there repeat the first. */
+INLINE void gemm_dot_block(const int rows, int64_t n, int64_t k, const real *a, int64_t a_row, const real *b, int64_t b_col, real alpha,
+                           bool add, real *c, int64_t row, int64_t col) {
+    enum { ALL = (DOT_ROWS * DOT_COLUMNS + LANES - 1) / LANES * LANES };
+    gemm_vec sum[ALL] = {0};
+    const real *columns[DOT_COLUMNS];
+    real out[ALL];
+    int64_t p = 0;
+    GEMM_UNROLL for (int j = 0; j < DOT_COLUMNS; j++) columns[j] = j < n ? b + j * b_col : b;
+    for (; p + LANES <= k; p += LANES) gemm_dot_step(rows, false, LANES, a, a_row, columns, p, sum);
+    if (p < k) gemm_dot_step(rows, true, k - p, a, a_row, columns, p, sum);
+    GEMM_UNROLL for (int i = 0; i < rows * DOT_COLUMNS; i += LANES) gemm_store(out + i, gemm_sums(sum + i));
+    for (int i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            real *to = c + i * row + j * col, x = alpha * out[i * DOT_COLUMNS + j];
+            *to = add ? *to + x : x;
+        }
+    }
+}
+
+static void gemm_dots(int64_t m, int64_t n, int64_t k, const void *a_, int64_t a_row, const void *b_, int64_t b_col, double alpha, bool add,
+                      void *c_, int64_t row, int64_t col) {
+    const int64_t blocks = (m + DOT_ROWS - 1) / DOT_ROWS, share = (m + blocks - 1) / blocks;
+    for (int64_t j = 0; j < n; j += DOT_COLUMNS) {
+        const int64_t columns = n - j < DOT_COLUMNS ? n - j : DOT_COLUMNS;
+        const real *b = (const real *)b_ + j * b_col;
+        for (int64_t i = 0; i < m; i += share) {
+            const real *a = (const real *)a_ + i * a_row;
+            real *c = (real *)c_ + i * row + j * col;
+#define DOTS(rows) case rows: if ((rows) <= DOT_ROWS) gemm_dot_block(rows, columns, k, a, a_row, b, b_col, (real)alpha, add, c, row, col); break
+            switch (m - i < share ? m - i : share) { DOTS(1); DOTS(2); DOTS(3); DOTS(4); DOTS(5); DOTS(6); }
+#undef DOTS
+        }
+    }
+}
+
+/* y = alpha x B, or += with add; k rows of B, columns next to each other: `count` vectors of y at a time. */
 INLINE void gemm_row_columns(const int count, int64_t k, const real *x, const real *b, int64_t b_row, real alpha, bool add, real *y) {
     gemm_vec sum[ROW_VECTORS] = {0};
     for (int64_t p = 0; p < k; p++, b += b_row) {
@@ -221,25 +285,6 @@ INLINE void gemm_row_columns(const int count, int64_t k, const real *x, const re
     GEMM_UNROLL for (int j = 0; j < count; j++) {
         real *to = y + j * LANES;
         gemm_store(to, add ? gemm_load(to) + alpha * sum[j] : alpha * sum[j]);
-    }
-}
-
-/* `count` columns of B, each next to each other along k: dot products. */
-INLINE void gemm_row_dots(const int count, int64_t k, const real *x, const real *b, int64_t b_col, real alpha, bool add, real *y,
-                          int64_t y_stride) {
-    gemm_vec sum[ROW_DOTS] = {0};
-    int64_t p = 0;
-    for (; p + LANES <= k; p += LANES) {
-        gemm_vec xp = gemm_load(x + p);
-        GEMM_UNROLL for (int j = 0; j < count; j++) sum[j] += xp * gemm_load(b + j * b_col + p);
-    }
-    for (int j = 0; j < count; j++) {
-        real lanes[LANES], total = 0;
-        gemm_store(lanes, sum[j]);
-        for (int i = 0; i < LANES; i++) total += lanes[i];
-        for (int64_t q = p; q < k; q++) total += x[q] * b[j * b_col + q];
-        real *to = y + j * y_stride;
-        *to = add ? *to + alpha * total : alpha * total;
     }
 }
 
@@ -257,9 +302,8 @@ static void gemm_row(int64_t n, int64_t k, const void *x_, int64_t x_stride, con
             gemm_row_columns(ROW_VECTORS, k, x, b + j, b_row, alpha, add, y + j);
         for (; j + LANES <= n; j += LANES) gemm_row_columns(1, k, x, b + j, b_row, alpha, add, y + j);
     } else if (b_row == 1) {
-        for (; j + ROW_DOTS <= n; j += ROW_DOTS)
-            gemm_row_dots(ROW_DOTS, k, x, b + j * b_col, b_col, alpha, add, y + j * y_stride, y_stride);
-        for (; j < n; j++) gemm_row_dots(1, k, x, b + j * b_col, b_col, alpha, add, y + j * y_stride, y_stride);
+        gemm_dots(1, n, k, x, 0, b, b_col, alpha, add, y, 0, y_stride);
+        return;
     }
     for (; j < n; j++) {
         real sum = 0;
@@ -268,6 +312,6 @@ static void gemm_row(int64_t n, int64_t k, const void *x_, int64_t x_stride, con
     }
 }
 
-#define GEMM_KERNELS {MR, NR, KC, gemm_pack_a, gemm_pack_b, gemm_tile, gemm_row}
+#define GEMM_KERNELS {MR, NR, KC, gemm_pack_a, gemm_pack_b, gemm_tile, gemm_dots, gemm_row}
 
 #endif

@@ -53,6 +53,9 @@ typedef struct {
      * each other (packed: its rows are nr apart) */
     void (*tile)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, double alpha,
                  bool add, void *c, int64_t row_stride, int64_t col_stride);
+    /* C[m x n] = alpha AB, or += with add, any m and n: dot products of A's rows and B's columns, each dense along K */
+    void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_col, double alpha, bool add,
+                 void *c, int64_t row_stride, int64_t col_stride);
     /* y[j] = alpha sum over p < k <= kc of x[p x_stride] B[p, j], or += with add: a vector times a matrix, nothing packed */
     void (*row)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b, int64_t b_row, int64_t b_col, double alpha, bool add,
                 void *y, int64_t y_stride);
