@@ -43,6 +43,7 @@ KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KER
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/*.c src/io/*.c src/gradcheck/*.c ops/*.c nn/*.c nn/optim/*.c)) $(KOBJ)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))
+COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 STATIC   = $(BUILD)/libcotangent.a
 SHARED   = $(BUILD)/libcotangent.so.$(VERSION)
@@ -110,6 +111,13 @@ demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minut
 	@echo; echo "== char_lm: a GPT learns the source code of this project"
 	@$(BUILD)/char_lm --steps 400 --eval-every 50 --out $(BUILD)/demo $(TEXT)
 	@echo; echo "Open these in a browser:"; ls $(BUILD)/demo/*.svg
+
+# ---- the course ----
+
+EX ?= all
+grade: $(STATIC) $(COURSE) ## grade exercises of examples/course/: EX=05, all without it; FILE=a submission elsewhere, JSON=results.json
+	@command -v python3 >/dev/null || { echo "make grade needs python3"; exit 2; }
+	@examples/course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(EX) $(if $(FILE),'$(FILE)')
 
 # ---- tests ----
 
