@@ -178,6 +178,7 @@ static void softmax_less(numbers *s, bool by_row) {
 WORK(softmax_right) { softmax_less(s, true); }
 WORK(softmax_sums_all) { softmax_less(s, false); }
 WORK(softmax_sumless) { EACH(i, s->n) s->dx[0][i] = s->y[i] * s->g[i]; }
+WORK(softmax_diagonal) { EACH(i, s->n) s->dx[0][i] = s->y[i] * (1 - s->y[i]) * s->g[i]; }
 
 WORK(cross_entropy) { /* the mean over rows; row r's target is 2 r mod columns */
     EACH(r, s->rows) {
@@ -228,6 +229,24 @@ WORK(times_row_right) {
     times_row_dx(s);
     EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i];
 }
+WORK(softmax_times_row) {
+    softmax(s);
+    EACH(i, s->n) s->y[i] *= s->x[1][i % s->columns];
+}
+static void softmax_times_row_d(numbers *s, bool with_row) {
+    EACH(r, s->rows) {
+        const double *g = s->g + r * s->columns, *y = s->y + r * s->columns, *w = s->x[1];
+        double sum = 0;
+        EACH(c, s->columns) sum += g[c] * y[c] / (with_row ? 1 : w[c]);
+        EACH(c, s->columns) {
+            const double p = y[c] / w[c];
+            s->dx[0][r * s->columns + c] = p * (g[c] * (with_row ? w[c] : 1) - sum);
+            s->dx[1][c] += g[c] * p;
+        }
+    }
+}
+WORK(softmax_times_row_right) { softmax_times_row_d(s, true); }
+WORK(softmax_times_row_without_it) { softmax_times_row_d(s, false); }
 WORK(times_row_unsummed) {
     times_row_dx(s);
     EACH(i, s->columns) s->dx[1][i] = s->g[i] * s->x[0][i];
@@ -315,6 +334,7 @@ static const wrong_op ops[] = {
     {"cross-entropy", RIGHT, {SHAPE2, NONE}, {.ndim = 0}, cross_entropy, cross_entropy_right},
     {"layer norm", RIGHT, SAME(SHAPE2), layer_norm, layer_norm_right},
     {"broadcast", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_right},
+    {"softmax times a row", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, softmax_times_row, softmax_times_row_right},
     {"product", RIGHT, {{2, {3, K}}, {2, {K, K}}}, {2, {3, K}}, product, product_right},
     {"x x^T", RIGHT, {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_right},
     {"rows", RIGHT, {SQUARE, NONE}, {2, {6, 4}}, rows_of, rows_of_right},
@@ -352,6 +372,13 @@ static const wrong_op ops[] = {
      SHAPE2,
      times_row,
      times_row_handed_on},
+    {"the row forgotten behind a softmax",
+     CT_MISTAKE_CHAIN,
+     "is missing: input 1",
+     {SHAPE2, FLAT(5)},
+     SHAPE2,
+     softmax_times_row,
+     softmax_times_row_without_it},
     {"a power too low", CT_MISTAKE_CHAIN, "is missing: the input", SAME(SHAPE2), cube, cube_less},
     {"a power of three too high", CT_MISTAKE_CHAIN, "too many: the output", SAME(SHAPE2), cube, cube_more},
     {"zero", CT_MISTAKE_ZERO, "input 0 (3, 5): its gradient is zero", SAME(SHAPE2), square, square_zero},
@@ -361,6 +388,7 @@ static const wrong_op ops[] = {
     {"sum over the wrong dim", CT_MISTAKE_SUM, "wrong dims", {SQUARE, FLAT(4)}, SQUARE, times_row, times_row_by_rows},
     {"sum of other groups", CT_MISTAKE_SUM, "wrong dims", {CUBE, {2, {3, 1}}}, CUBE, times_part, times_part_regrouped},
     {"sum over too much", CT_MISTAKE_SUM, "too many dims", SAME(SHAPE2), softmax, softmax_sums_all},
+    {"softmax for a sigmoid", CT_MISTAKE_SUM, "only the diagonal", SAME(SHAPE2), softmax, softmax_diagonal},
     {"transposed", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SHAPE2), square, square_transposed},
     {"transposed, square", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SQUARE), square, square_transposed},
     {"cotangent transposed", CT_MISTAKE_TRANSPOSED, "the cotangent is read transposed", SAME(SQUARE), square, square_reads_transposed},

@@ -117,11 +117,11 @@ bool ct_suspect_factor(ct_suspect *s) {
 
 /* ---- factors that are no constants ---- */
 
-/* P = c J v or c J / v, with v a number for each row or each column. */
-static bool is_times(const ct_suspect *s, const double *v, bool rows, bool over) {
+/* P = c J v or c J / v, with v a number for each row or each column; a shorter v is repeated, as a broadcast along the last dims is. */
+static bool is_times(const ct_suspect *s, const double *v, int64_t count, bool rows, bool over) {
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) {
-            const double f = v[rows ? r : i];
+            const double f = v[(rows ? r : i) % count];
             s->p[r * s->n + i] = over ? s->j[r * s->n + i] / f : s->j[r * s->n + i] * f;
         }
     const double c = ct_suspect_ratio(s, s->a, s->p);
@@ -141,14 +141,15 @@ bool ct_suspect_chain(ct_suspect *s) {
     for (int q = -1; q < s->k->n; q++) { /* -1: the output */
         const ct_tensor *t = q < 0 ? NULL : s->k->in[q];
         const int64_t count = q < 0 ? s->k->m : t && ct_is_real(t->dtype) ? t->numel : 0;
-        if (count == 0 || (count != s->n && (!s->k->whole || count != s->rows))) continue;
+        const bool of_columns = count > 1 && s->n % count == 0, of_rows = count > 1 && s->k->whole && s->rows % count == 0;
+        if (!of_columns && !of_rows) continue;
         double *room = q < 0 ? NULL : ct_check_numbers(s->k, 1, count);
         const double *v = q < 0 ? s->k->y : room;
         if (!v || (room && !ct_to_f64(t, room, count))) return false;
         char what[32] = "the output";
         if (q >= 0) snprintf(what, sizeof what, q == s->c->input ? "the input" : "input %d", q);
         for (int over = 1; over >= 0; over--)
-            if ((count == s->n && is_times(s, v, false, over)) || (s->k->whole && count == s->rows && is_times(s, v, true, over)))
+            if ((of_columns && is_times(s, v, count, false, over)) || (of_rows && is_times(s, v, count, true, over)))
                 return ct_suspect_say(
                     s, CT_MISTAKE_CHAIN,
                     over ? "a factor of the local derivative is missing: %s" : "the local derivative has a factor too many: %s", what);

@@ -97,8 +97,20 @@ static bool sum_is_elsewhere(const ct_suspect *s) {
     return ct_suspect_fits(s);
 }
 
+/* Each element is taken to reach the output at its own place alone: for softmax y (1 - y), the diagonal of its Jacobian. */
+static bool only_the_diagonal(const ct_suspect *s) {
+    if (!ct_shape_same(&s->in, &s->out)) return false;
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = e / s->n == e % s->n ? s->j[e] : 0;
+    return ct_suspect_fits(s);
+}
+
 bool ct_suspect_sum(ct_suspect *s) {
     if (!s->k->whole) return false;
+    if (only_the_diagonal(s))
+        return ct_suspect_say(
+            s, CT_MISTAKE_SUM,
+            "only the diagonal of the Jacobian is there: of the outputs that depend on an element, only the one at its own "
+            "place contributes");
     for (unsigned set = 1; set < 1u << s->out.ndim; set++) {
         if (!keep_first(s, set) || !ct_suspect_fits(s)) continue;
         char dims[64] = "";
