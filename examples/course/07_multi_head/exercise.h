@@ -17,6 +17,6 @@ typedef struct {
 } multi_head_params;
 
 /* x (B, T, E) -> (B, T, E). Not an op: a function of ops, which the tape differentiates. */
-ct_tensor *multi_head(ct_tensor *x, const multi_head_params *params, int64_t heads, bool causal);
+extern ct_tensor *multi_head(ct_tensor *x, const multi_head_params *params, int64_t heads, bool causal);
 
 #endif

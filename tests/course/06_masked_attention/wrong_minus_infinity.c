@@ -1,7 +1,7 @@
 /* expect 8/10
  * causal passed
  * key_mask passed
- * nothing_to_see failed: finite
+ * nothing_to_see failed: nan and must be 0
  * large passed
  * gradient passed
  * gradient_masked failed: differentiated

@@ -1,5 +1,5 @@
 /* expect 0/10
- * by_hand failed: element 1
+ * by_hand failed: element (0, 1, 0) is 4.4 and must be 5
  * gradient failed: differentiated
  */
 /* The scores are not divided by the root of d. */

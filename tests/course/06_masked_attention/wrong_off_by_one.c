@@ -1,6 +1,6 @@
 /* expect 6/10
  * shapes passed
- * causal failed: element 0
+ * causal failed: element (0, 0, 0) is 0 and must be
  * key_mask failed: element
  * nothing_to_see failed: element
  * gradient passed

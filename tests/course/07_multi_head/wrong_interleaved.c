@@ -1,5 +1,5 @@
 /* expect 1/10
- * split_by_hand failed: element 1 is 3
+ * split_by_hand failed: element (0, 0, 0, 1) is 3 and must be 2
  * combine failed: element
  * refused passed
  * all_see_all failed: element

@@ -1,5 +1,5 @@
 /* expect 4/10
- * by_hand failed: element 4
+ * by_hand failed: element (1, 0) is -1.14
  * shapes failed: element
  * offset failed: element
  * distance passed

@@ -1,5 +1,5 @@
 /* expect 2/10
- * by_hand failed: element 5
+ * by_hand failed: element (1, 1) is -0.1625
  * distance passed
  * refused passed
  * gradient failed: differentiated

@@ -1,5 +1,5 @@
 /* expect 1/10
- * by_hand failed: element 6
+ * by_hand failed: element (1, 2) is -0.0486
  * distance failed: element
  * refused passed
  * gradient failed: differentiated
