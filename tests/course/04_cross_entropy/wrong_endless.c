@@ -1,6 +1,5 @@
-/* expect 7/10
- * one_row_by_hand passed
- * ignored_rows failed: longer than
+/* expect 8/10
+ * ignored_rows passed
  * ignored_rows_gradient failed: longer than
  * nothing_counts failed: longer than
  */
@@ -16,8 +15,7 @@ static ct_tensor *cross_entropy_forward(ct_call *call) {
         return ct_fail(call->context, CT_ERR_SHAPE, "cross_entropy: the shapes do not fit");
     int64_t N = ct_dim(logits, 0), C = ct_dim(logits, 1), *t = ct_data_i64(targets), counted = 0;
     double *x = ct_data_f64(logits), total = 0;
-    int64_t n = 0;
-    while (n < N) {
+    for (int64_t n = 0; n < N; n++) {
         if (t[n] == attrs->ignore_index) continue;
         if (t[n] < 0 || t[n] >= C)
             return ct_fail(call->context, CT_ERR_ARGUMENT, "cross_entropy: target %d of row %d is out of range", (int)t[n], (int)n);
@@ -26,7 +24,6 @@ static ct_tensor *cross_entropy_forward(ct_call *call) {
         for (int64_t c = 0; c < C; c++) sum += exp(x[n * C + c] - max);
         total += max + log(sum) - x[n * C + t[n]];
         counted++;
-        n++;
     }
     return ct_full(call->context, CT_F64, CT_SCALAR, counted ? total / counted : 0);
 }
@@ -38,12 +35,14 @@ static bool cross_entropy_backward(const ct_call *call, ct_tensor *cotangent, ct
     if (!grad[0]) return false;
     double *x = ct_data_f64(call->in[0]), *dx = ct_data_f64(grad[0]), g = ct_item(cotangent);
     for (int64_t n = 0; n < N; n++) counted += t[n] != attrs->ignore_index;
-    for (int64_t n = 0; n < N; n++) {
+    int64_t n = 0;
+    while (n < N) {
         if (t[n] == attrs->ignore_index) continue;
         double max = x[n * C], sum = 0;
         for (int64_t c = 0; c < C; c++) max = fmax(max, x[n * C + c]);
         for (int64_t c = 0; c < C; c++) sum += exp(x[n * C + c] - max);
         for (int64_t c = 0; c < C; c++) dx[n * C + c] = g * (exp(x[n * C + c] - max) / sum - (c == t[n])) / counted;
+        n++;
     }
     return true;
 }

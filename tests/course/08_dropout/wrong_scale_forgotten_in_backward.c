@@ -1,7 +1,7 @@
 /* expect 6/10
  * training passed
  * gradient failed: (as of a dropout), is forgotten
- * gradient_of_two_calls failed:
+ * gradient_of_two_calls failed: the gradient is wrong
  */
 /* Backward has the mask and no scale. */
 #include "exercise.h"
