@@ -17,7 +17,9 @@ static ct_tensor *librarys(problem p) {
 }
 
 static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t s, int64_t d, int64_t e) {
-    return (problem){{course_randn(context, CT_SHAPE(b, t, d)), course_randn(context, CT_SHAPE(b, s, d)), course_randn(context, CT_SHAPE(b, s, e))}, false};
+    return (problem){
+        {course_randn(context, CT_SHAPE(b, t, d)), course_randn(context, CT_SHAPE(b, s, d)), course_randn(context, CT_SHAPE(b, s, e))},
+        false};
 }
 
 /* Two sequences of four keys: of the first the last is padding, the second is nothing but padding. */
@@ -28,7 +30,8 @@ static ct_tensor *padding(ct_context *context) {
 /* The example of README.md. */
 static void by_hand(ct_context *context) {
     problem p = {{course_f64(context, CT_SHAPE(1, 2, 4), (double[]){0, 0, 0, 0, 2 * log(3), 0, 0, 0}),
-                  course_f64(context, CT_SHAPE(1, 2, 4), (double[]){1, 0, 0, 0, 0, 1, 0, 0}), course_f64(context, CT_SHAPE(1, 2, 1), (double[]){4, 8})},
+                  course_f64(context, CT_SHAPE(1, 2, 4), (double[]){1, 0, 0, 0, 0, 1, 0, 0}),
+                  course_f64(context, CT_SHAPE(1, 2, 1), (double[]){4, 8})},
                  false};
     course_value("the statement's example", yours(p), course_f64(context, CT_SHAPE(1, 2, 1), (double[]){6, 5}), 1e-12);
 }
@@ -99,7 +102,13 @@ static void gradient_masked(ct_context *context) {
 }
 
 const course_test course_tests[] = {
-    {"by_hand", 2, by_hand},               {"shapes", 1, shapes}, {"causal", 1, causal},     {"key_mask", 1, key_mask},
-    {"nothing_to_see", 1, nothing_to_see}, {"large", 1, large},   {"gradient", 2, gradient}, {"gradient_masked", 1, gradient_masked},
+    {"by_hand", 2, by_hand},
+    {"shapes", 1, shapes},
+    {"causal", 1, causal},
+    {"key_mask", 1, key_mask},
+    {"nothing_to_see", 1, nothing_to_see},
+    {"large", 1, large},
+    {"gradient", 2, gradient},
+    {"gradient_masked", 1, gradient_masked},
 };
 const int course_test_count = sizeof course_tests / sizeof *course_tests;

@@ -12,7 +12,7 @@ extern const ct_op split_heads;   /* f64 (B, T, E) -> (B, H, T, E / H) */
 extern const ct_op combine_heads; /* f64 (B, H, T, d) -> (B, T, H d); no attributes */
 
 typedef struct {
-    ct_tensor *in_weight, *in_bias;   /* (3 E, E) and (3 E): rows 0 ... E - 1 make the queries, the next E the keys, the last E the values */
+    ct_tensor *in_weight, *in_bias;   /* (3 E, E) and (3 E): the first E rows make queries, the next E keys, the last E values */
     ct_tensor *out_weight, *out_bias; /* (E, E) and (E) */
 } multi_head_params;
 

@@ -95,13 +95,19 @@ static void causal(ct_context *context) { compare("causal multi-head attention",
 static void gradient(ct_context *context) {
     problem p = random_problem(context, 2, 3, 4, 2, true);
     compare("the forward that is differentiated, causal", p);
-    course_gradient_of("causal multi-head attention; inputs 0 ... 4 are x, in_weight, in_bias, out_weight, out_bias", yours, &p, p.in, INPUTS,
-                       (ct_gradcheck_opts){0});
+    course_gradient_of("causal multi-head attention; inputs 0 ... 4 are x, in_weight, in_bias, out_weight, out_bias", yours, &p, p.in,
+                       INPUTS, (ct_gradcheck_opts){0});
 }
 
 const course_test course_tests[] = {
-    {"split_by_hand", 1, split_by_hand},   {"split_shapes", 1, split_shapes},         {"combine", 1, combine_values},
-    {"refused", 1, refused},               {"split_gradient", 1, split_gradient},     {"combine_gradient", 1, combine_gradient},
-    {"all_see_all", 2, all_see_all},       {"causal", 1, causal},                     {"gradient", 1, gradient},
+    {"split_by_hand", 1, split_by_hand},
+    {"split_shapes", 1, split_shapes},
+    {"combine", 1, combine_values},
+    {"refused", 1, refused},
+    {"split_gradient", 1, split_gradient},
+    {"combine_gradient", 1, combine_gradient},
+    {"all_see_all", 2, all_see_all},
+    {"causal", 1, causal},
+    {"gradient", 1, gradient},
 };
 const int course_test_count = sizeof course_tests / sizeof *course_tests;

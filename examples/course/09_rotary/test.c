@@ -42,7 +42,8 @@ static void distance(ct_context *context) {
         if (!score[i]) course_fail("%s", ct_error_message(context));
     }
     course_value("the product of a query at 12 and a key at 10, expected that of the same at 3 and 1", score[1], score[0], 1e-12);
-    if (fabs(ct_item(score[2]) - ct_item(score[0])) < 1e-6) course_fail("the product of a query and a key does not depend on their distance");
+    if (fabs(ct_item(score[2]) - ct_item(score[0])) < 1e-6)
+        course_fail("the product of a query and a key does not depend on their distance");
 }
 
 static void refused(ct_context *context) {
@@ -52,7 +53,8 @@ static void refused(ct_context *context) {
 }
 
 static void interleaved(ct_context *context) {
-    compare("pairs (2j, 2j + 1)", course_randn(context, CT_SHAPE(2, 3, 8)), (rotary_attrs){.base = 100, .offset = 2, .interleaved = true}, 1e-12);
+    compare("pairs (2j, 2j + 1)", course_randn(context, CT_SHAPE(2, 3, 8)), (rotary_attrs){.base = 100, .offset = 2, .interleaved = true},
+            1e-12);
 }
 
 /* A gradient is only worth something of the right function. */

@@ -35,8 +35,7 @@ static ct_tensor *masked_attention_forward(ct_call *call) {
     const bool *real = ct_data_bool(key_mask);
     double *s = ct_data_f64(weights);
     for (int64_t b = 0; b < batch; b++)
-        for (int64_t i = 0; i < queries; i++)
-            softmax_of_seen(call, real + b * keys, i, keys, s + (b * queries + i) * keys);
+        for (int64_t i = 0; i < queries; i++) softmax_of_seen(call, real + b * keys, i, keys, s + (b * queries + i) * keys);
     call->saved[0] = weights;
     call->drop = CT_DROP_OUT; /* backward reads q, k, v and the weights */
     return ct_matmul(weights, v);

@@ -52,7 +52,8 @@ static bool split_heads_backward(const ct_call *call, ct_tensor *cotangent, ct_t
 }
 
 static ct_tensor *combine_heads_forward(ct_call *call) {
-    if (ct_ndim(call->in[0]) != 4) return ct_fail(call->context, CT_ERR_SHAPE, "combine_heads: %d dims are not (B, H, T, d)", ct_ndim(call->in[0]));
+    if (ct_ndim(call->in[0]) != 4)
+        return ct_fail(call->context, CT_ERR_SHAPE, "combine_heads: %d dims are not (B, H, T, d)", ct_ndim(call->in[0]));
     call->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     return combine(call->context, call->in[0]);
 }
