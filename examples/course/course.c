@@ -150,9 +150,9 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
         if (worst != first)
             snprintf(also, sizeof also, "; the worst, %s, is %.10g and must be %.10g", TEXT(place(shape, worst)), number(a[worst]),
                      b[worst]);
-        fail_reporting(report ? report : "", "%s: element %s is %.10g and must be %.10g%s; %lld of %lld %s wrong", what,
-                       TEXT(place(shape, first)), number(a[first]), b[first], also, (long long)wrong, (long long)n,
-                       wrong == 1 ? "is" : "are");
+        fail_reporting(report ? report : "", "%s: element %s is %.10g%s and must be %.10g%s; %lld of %lld %s wrong", what,
+                       TEXT(place(shape, first)), number(a[first]), isfinite(a[first]) ? "" : " (not finite)", b[first], also,
+                       (long long)wrong, (long long)n, wrong == 1 ? "is" : "are");
     }
     free(a), free(b);
 }
