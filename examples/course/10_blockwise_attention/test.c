@@ -127,8 +127,8 @@ static double process_peak(void) {
     return kib * 1024;
 }
 
-enum { LONG = 1536 };
-static const double limit = 4 << 20, matrix = 8.0 * LONG * LONG; /* bytes; all that is needed is less than 1 MB */
+enum { LONG = 1024 };
+static const double limit = 2 << 20, matrix = 8.0 * LONG * LONG; /* bytes; all that is needed is less than half a megabyte */
 
 /* What was taken beyond `live`, from the library or by any other way, since the process had at most `peak`. */
 static void check_memory(ct_context *context, const char *what, int64_t live, double peak) {
@@ -153,7 +153,7 @@ static void memory(ct_context *context) {
     const double peak = process_peak();
     ct_tensor *out = yours(&p);
     check_memory(context, "forward", live, peak);
-    course_value("1,536 keys in blocks of 64", out, expected[3], 1e-10);
+    course_value("1,024 keys in blocks of 64", out, expected[3], 1e-10);
     ct_backward(ct_sum(ct_mul(out, weights), CT_ALL, false));
     check_memory(context, "forward and backward", live, peak);
     const char *names[] = {"the gradient of q", "the gradient of k", "the gradient of v"};
