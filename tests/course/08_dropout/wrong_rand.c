@@ -1,5 +1,5 @@
 /* expect 0/10
- * training failed: rand
+ * all failed: refused: it uses rand
  */
 /* The generator of the C library, which is not the context's. */
 #include "exercise.h"
