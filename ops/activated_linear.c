@@ -83,7 +83,8 @@ static ct_tensor *forward(ct_call *c) {
     const int64_t in = w->shape.dim[1], out = w->shape.dim[0], size = (int64_t)ct_dtype_size(x->dtype);
     sum s = {kernels(c), bias ? bias->data : NULL, residual ? residual->data : NULL, y->data, out * size, size};
     const ct_gemm_end end = {.done = bias || residual ? add_sum : NULL, .arg = &s};
-    return ct_gemm(c->context, x->dtype, 1, rows_of(x), out, in, 1, matrix(h, in), transposed(matrix(w, in)), end, matrix(y, out)) ? y : NULL;
+    const ct_matrix of_h = matrix(h, in), of_w = transposed(matrix(w, in)), of_y = matrix(y, out);
+    return ct_gemm(c->context, x->dtype, 1, rows_of(x), out, in, 1, &of_h, &of_w, &end, &of_y) ? y : NULL;
 }
 
 /* ---- backward ---- */
@@ -114,18 +115,17 @@ static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         if (grad[0] && c->wants[1]) h = op_new(c, x->dtype, x->shape);
         if (!grad[0] || (c->wants[1] && !h)) return false;
         blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * (int64_t)ct_dtype_size(x->dtype)};
-        if (!ct_gemm(c->context, x->dtype, 1, rows, in, out, 1, matrix(g, out), matrix(w, in),
-                     (ct_gemm_end){.done = through_activation, .arg = &b}, matrix(grad[0], in)))
+        const ct_matrix of_g = matrix(g, out), of_w = matrix(w, in), of_dx = matrix(grad[0], in);
+        if (!ct_gemm(c->context, x->dtype, 1, rows, in, out, 1, &of_g, &of_w, &(ct_gemm_end){.done = through_activation, .arg = &b}, &of_dx))
             return false;
     } else if (c->wants[1] && !(h = op_map(c, c->in[0], functions_of(c).f))) {
         return false;
     }
     if (c->wants[1]) {
         bool add;
-        if (!(grad[1] = ct_grad_place(c, 1, &add)) ||
-            !ct_gemm(c->context, x->dtype, 1, out, in, rows, 1, transposed(matrix(g, out)), matrix(h, in), (ct_gemm_end){.add = add},
-                     matrix(grad[1], in)))
-            return false;
+        if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
+        const ct_matrix of_g = transposed(matrix(g, out)), of_h = matrix(h, in), of_dw = matrix(grad[1], in);
+        if (!ct_gemm(c->context, x->dtype, 1, out, in, rows, 1, &of_g, &of_h, &(ct_gemm_end){.add = add}, &of_dw)) return false;
     }
     if (c->wants[3]) grad[3] = g;
     return !c->wants[2] || op_sum_to_input(c, 2, g, &grad[2]);

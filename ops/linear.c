@@ -55,14 +55,13 @@ static ct_tensor *linear_forward(ct_call *c) {
     ct_contract_dim m, batch[CT_MAX_DIMS];
     ct_contract_dim n = {out_features, {0, w->stride[0], 1}}, k = {w->shape.dim[1], {x->stride[last], w->stride[1], 0}};
     int dims = rows_of(x, y, 0, 2, &m, batch);
-    ct_gemm_end end = {0};
     bias_args args = {kernels(c), NULL, y->data, out_features, (int64_t)ct_dtype_size(y->dtype)};
     if (bias) {
         if (!(bias = ct_tensor_dense(bias))) return NULL;
         args.bias = bias->data;
-        end = (ct_gemm_end){.done = add_bias, .arg = &args};
     }
-    return ct_contract(c->context, x->dtype, m, n, k, batch, dims, x->data, w->data, end, y->data) ? y : NULL;
+    const ct_gemm_end end = {.done = bias ? add_bias : NULL, .arg = &args};
+    return ct_contract(c->context, x->dtype, &m, &n, &k, batch, dims, x->data, w->data, &end, y->data) ? y : NULL;
 }
 
 static bool linear_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
@@ -75,14 +74,15 @@ static bool linear_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         if (!(grad[0] = ct_grad_place(c, 0, &add))) return false;
         int dims = rows_of(g, grad[0], 0, 2, &m, batch);
         ct_contract_dim n = {in, {0, w->stride[1], 1}}, k = {out, {g->stride[last], w->stride[0], 0}};
-        if (!ct_contract(c->context, g->dtype, m, n, k, batch, dims, g->data, w->data, (ct_gemm_end){.add = add}, grad[0]->data))
+        if (!ct_contract(c->context, g->dtype, &m, &n, &k, batch, dims, g->data, w->data, &(ct_gemm_end){.add = add}, grad[0]->data))
             return false;
     }
     if (c->wants[1]) {   /* (out, ...) @ (..., in): rows are summed over */
         if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
         int dims = rows_of(g, x, 0, 1, &m, batch);
         ct_contract_dim of_out = {out, {g->stride[last], 0, in}}, of_in = {in, {0, x->stride[last], 1}};
-        if (!ct_contract(c->context, g->dtype, of_out, of_in, m, batch, dims, g->data, x->data, (ct_gemm_end){.add = add}, grad[1]->data))
+        if (!ct_contract(c->context, g->dtype, &of_out, &of_in, &m, batch, dims, g->data, x->data, &(ct_gemm_end){.add = add},
+                         grad[1]->data))
             return false;
     }
     return !c->in[2] || !c->wants[2] || op_sum_to_input(c, 2, g, &grad[2]);

@@ -38,8 +38,8 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     for (int64_t at = 0; at < rows; at += block) {
         const int64_t m = rows - at < block ? rows - at : block;
         const ct_matrix x_block = {x->data + (size_t)(at * width) * size, width, 1, 0};
-        if (!ct_gemm(c->context, x->dtype, 1, m, classes, width, 1, x_block, (ct_matrix){weight->data, 1, width, 0},
-                     (ct_gemm_end){0}, (ct_matrix){z->data, classes, 1, 0}))
+        if (!ct_gemm(c->context, x->dtype, 1, m, classes, width, 1, &x_block, &(ct_matrix){weight->data, 1, width, 0},
+                     NULL, &(ct_matrix){z->data, classes, 1, 0}))
             return NULL;
         op_loss_rows(c, m,
                      (ct_loss_rows){.classes = classes,
@@ -50,12 +50,12 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
                                     .lse = lse->data + (size_t)at * size,
                                     .dx = want_x || want_w ? z->data : NULL});
         if (want_x &&
-            !ct_gemm(c->context, x->dtype, 1, m, width, classes, 1, (ct_matrix){z->data, classes, 1, 0},
-                     (ct_matrix){weight->data, width, 1, 0}, (ct_gemm_end){0},
-                     (ct_matrix){dx->data + (size_t)(at * width) * size, width, 1, 0}))
+            !ct_gemm(c->context, x->dtype, 1, m, width, classes, 1, &(ct_matrix){z->data, classes, 1, 0},
+                     &(ct_matrix){weight->data, width, 1, 0}, NULL,
+                     &(ct_matrix){dx->data + (size_t)(at * width) * size, width, 1, 0}))
             return NULL;
-        if (want_w && !ct_gemm(c->context, x->dtype, 1, classes, width, m, 1, (ct_matrix){z->data, 1, classes, 0}, x_block,
-                               (ct_gemm_end){.add = at > 0}, (ct_matrix){dw->data, width, 1, 0}))
+        if (want_w && !ct_gemm(c->context, x->dtype, 1, classes, width, m, 1, &(ct_matrix){z->data, 1, classes, 0}, &x_block,
+                               &(ct_gemm_end){.add = at > 0}, &(ct_matrix){dw->data, width, 1, 0}))
             return NULL;
     }
     return op_loss_total(c, losses, scale);

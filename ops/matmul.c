@@ -32,8 +32,12 @@ static product describe(const ct_tensor *a, const ct_tensor *b, const ct_tensor 
 }
 
 /* The same product seen from another side: operand x, y and z of it take the places of A, B and C. */
-static ct_contract_dim seen(ct_contract_dim d, int x, int y, int z) {
-    return (ct_contract_dim){d.size, {d.step[x], d.step[y], d.step[z]}};
+static void see(product *p, int x, int y, int z) {
+    ct_contract_dim *all[] = {&p->m, &p->n, &p->k};
+    for (int i = 0; i < 3 + p->dims; i++) {
+        ct_contract_dim *d = i < 3 ? all[i] : &p->batch[i - 3];
+        *d = (ct_contract_dim){d->size, {d->step[x], d->step[y], d->step[z]}};
+    }
 }
 
 static ct_tensor *matmul_forward(ct_call *c) {
@@ -59,7 +63,7 @@ static ct_tensor *matmul_forward(ct_call *c) {
     ct_tensor *out = op_new(c, a->dtype, shape);
     if (!out) return NULL;
     product p = describe(a, b, out);
-    return ct_contract(c->context, a->dtype, p.m, p.n, p.k, p.batch, p.dims, a->data, b->data, (ct_gemm_end){0}, out->data) ? out : NULL;
+    return ct_contract(c->context, a->dtype, &p.m, &p.n, &p.k, p.batch, p.dims, a->data, b->data, NULL, out->data) ? out : NULL;
 }
 
 static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
@@ -68,17 +72,17 @@ static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     if (c->wants[0]) {
         if (!(grad[0] = ct_grad_place(c, 0, &add))) return false;
         product p = describe(grad[0], b, g);
-        for (int i = 0; i < p.dims; i++) p.batch[i] = seen(p.batch[i], 2, 1, 0);
-        if (!ct_contract(c->context, g->dtype, seen(p.m, 2, 1, 0), seen(p.k, 2, 1, 0), seen(p.n, 2, 1, 0), p.batch, p.dims, g->data,
-                         b->data, (ct_gemm_end){.add = add}, grad[0]->data))
+        see(&p, 2, 1, 0);
+        if (!ct_contract(c->context, g->dtype, &p.m, &p.k, &p.n, p.batch, p.dims, g->data, b->data, &(ct_gemm_end){.add = add},
+                         grad[0]->data))
             return false;
     }
     if (c->wants[1]) {
         if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
         product p = describe(a, grad[1], g);
-        for (int i = 0; i < p.dims; i++) p.batch[i] = seen(p.batch[i], 0, 2, 1);
-        if (!ct_contract(c->context, g->dtype, seen(p.k, 0, 2, 1), seen(p.n, 0, 2, 1), seen(p.m, 0, 2, 1), p.batch, p.dims, a->data,
-                         g->data, (ct_gemm_end){.add = add}, grad[1]->data))
+        see(&p, 0, 2, 1);
+        if (!ct_contract(c->context, g->dtype, &p.k, &p.n, &p.m, p.batch, p.dims, a->data, g->data, &(ct_gemm_end){.add = add},
+                         grad[1]->data))
             return false;
     }
     return true;

@@ -48,15 +48,24 @@ static int join_all(ct_contract_dim *m, ct_contract_dim *n, ct_contract_dim *k, 
     return dims;
 }
 
-bool ct_contract(ct_context *context, ct_dtype dtype, ct_contract_dim m, ct_contract_dim n, ct_contract_dim k, const ct_contract_dim *batch,
-                 int dims, void *a, void *b, ct_gemm_end end, void *c) {
-    ct_contract_dim left[CT_MAX_DIMS], one = {1, {0, 0, 0}};
+/* One of the products: a, b and c are where it begins. */
+static bool product(ct_context *context, ct_dtype dtype, const ct_contract_dim *batch, const ct_contract_dim *m, const ct_contract_dim *n,
+                    const ct_contract_dim *k, char *a, char *b, const ct_gemm_end *end, char *c) {
+    return ct_gemm(context, dtype, batch->size, m->size, n->size, k->size, 1, &(ct_matrix){a, m->step[A], k->step[A], batch->step[A]},
+                   &(ct_matrix){b, k->step[B], n->step[B], batch->step[B]}, end, &(ct_matrix){c, m->step[C], n->step[C], batch->step[C]});
+}
+
+bool ct_contract(ct_context *context, ct_dtype dtype, const ct_contract_dim *of_m, const ct_contract_dim *of_n, const ct_contract_dim *of_k,
+                 const ct_contract_dim *batch, int dims, void *a, void *b, const ct_gemm_end *end, void *c) {
+    static const ct_contract_dim single = {1, {0, 0, 0}};
+    if (dims == 0) return product(context, dtype, &single, of_m, of_n, of_k, a, b, end, c);
+    ct_contract_dim m = *of_m, n = *of_n, k = *of_k, left[CT_MAX_DIMS], one = single;
     for (int i = 0; i < dims; i++) {
         left[i] = batch[i];
         if (left[i].size == 0 && left[i].step[C] != 0) return true;   /* C has no element */
         if (left[i].size == 0) left[i].size = 1, k.size = 0;          /* a sum of nothing */
     }
-    dims = join_all(&m, &n, &k, left, dims, end.done != NULL);
+    dims = join_all(&m, &n, &k, left, dims, end && end->done);
 
     int widest = -1;   /* the batch of ct_gemm; a dim that is summed over cannot be it: its products go to the same place */
     for (int i = 0; i < dims; i++) {
@@ -71,16 +80,13 @@ bool ct_contract(ct_context *context, ct_dtype dtype, ct_contract_dim m, ct_cont
     int64_t index[CT_MAX_DIMS] = {0};
     for (;;) {
         int64_t at[3] = {0, 0, 0};
-        ct_gemm_end part = end;   /* the first term of a sum writes, later ones add, the last one is the end */
+        ct_gemm_end part = end ? *end : (ct_gemm_end){0};   /* the first term of a sum writes, later ones add, the last one is the end */
         for (int i = 0; i < dims; i++) {
             for (int x = A; x <= C; x++) at[x] += index[i] * left[i].step[x] * size;
             if (left[i].step[C] == 0 && index[i] > 0) part.add = true;
             if (left[i].step[C] == 0 && index[i] < left[i].size - 1) part.done = NULL;
         }
-        if (!ct_gemm(context, dtype, one.size, m.size, n.size, k.size, 1, (ct_matrix){(char *)a + at[A], m.step[A], k.step[A], one.step[A]},
-                     (ct_matrix){(char *)b + at[B], k.step[B], n.step[B], one.step[B]}, part,
-                     (ct_matrix){(char *)c + at[C], m.step[C], n.step[C], one.step[C]}))
-            return false;
+        if (!product(context, dtype, &one, &m, &n, &k, (char *)a + at[A], (char *)b + at[B], &part, (char *)c + at[C])) return false;
         int i = dims - 1;
         while (i >= 0 && ++index[i] == left[i].size) index[i--] = 0;
         if (i < 0) return true;

@@ -35,9 +35,9 @@ typedef struct {
     int64_t size;              /* of an element, in bytes */
     int64_t m, n, k;
     double alpha;
-    ct_gemm_end end;
     bool turned;               /* A, B and C are the transposed of the caller's, C' = B' A' */
-    ct_matrix a, b, c;
+    const ct_gemm_end *end;
+    const ct_matrix *a, *b, *c;
     bool pack_a, pack_b;
     int64_t item0, items, m0, ml, k0, kl;   /* what is computed now: some items, or some rows of one, and some of K */
     int64_t bm, bn;            /* the block of C that is a piece of work */
@@ -58,17 +58,17 @@ static ct_matrix transposed(ct_matrix x) { return (ct_matrix){x.data, x.col, x.r
 
 /* Rows [m, m + rows) and columns [n, n + cols) of C are complete. */
 static void done(const job *j, int64_t item, int64_t m, int64_t n, int64_t rows, int64_t cols) {
-    if (!j->end.done) return;
-    const ct_matrix c = {at(j, &j->c, item, m, n), j->c.row, j->c.col, 0};
-    if (j->turned) j->end.done(j->end.arg, transposed(c), cols, rows);
-    else j->end.done(j->end.arg, c, rows, cols);
+    if (!j->end->done) return;
+    const ct_matrix c = {at(j, j->c, item, m, n), j->c->row, j->c->col, 0};
+    if (j->turned) j->end->done(j->end->arg, transposed(c), cols, rows);
+    else j->end->done(j->end->arg, c, rows, cols);
 }
 
 /* ---- C of few rows ---- */
 
 /* One, or so few, with A and B dense along K, that it costs less to add up the lanes of vectors than to turn B for them. */
 static bool is_few(const job *j) {
-    return j->m == 1 || (j->m <= FEW && j->m <= j->k / FEW_K && j->a.col == 1 && j->b.row == 1 && j->b.col != 1);
+    return j->m == 1 || (j->m <= FEW && j->m <= j->k / FEW_K && j->a->col == 1 && j->b->row == 1 && j->b->col != 1);
 }
 
 static void few_task(void *arg, int64_t begin, int64_t end, int worker) {
@@ -78,11 +78,11 @@ static void few_task(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t item = i / j->across, n0 = i % j->across * j->bn, nl = min(j->bn, j->n - n0);
         for (int64_t k0 = 0; k0 < j->k; k0 += j->kernels->kc) {
             const int64_t kl = min(j->kernels->kc, j->k - k0);
-            const void *a = at(j, &j->a, item, 0, k0), *b = at(j, &j->b, item, k0, n0);
-            void *c = at(j, &j->c, item, 0, n0);
-            const bool add = j->end.add || k0 > 0;
-            if (j->m == 1) j->kernels->row(nl, kl, a, j->a.col, b, j->b.row, j->b.col, j->alpha, add, c, j->c.col);
-            else j->kernels->dots(j->m, nl, kl, a, j->a.row, b, j->b.col, j->alpha, add, c, j->c.row, j->c.col);
+            const void *a = at(j, j->a, item, 0, k0), *b = at(j, j->b, item, k0, n0);
+            void *c = at(j, j->c, item, 0, n0);
+            const bool add = j->end->add || k0 > 0;
+            if (j->m == 1) j->kernels->row(nl, kl, a, j->a->col, b, j->b->row, j->b->col, j->alpha, add, c, j->c->col);
+            else j->kernels->dots(j->m, nl, kl, a, j->a->row, b, j->b->col, j->alpha, add, c, j->c->row, j->c->col);
         }
         done(j, item, 0, n0, j->m, nl);
     }
@@ -110,7 +110,7 @@ static void pack_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = j->item0 + i / per_item, m = j->m0 + i % per_item * rows;
-        j->kernels->pack_a(min(rows, j->m0 + j->ml - m), j->kl, at(j, &j->a, item, m, j->k0), j->a.row, j->a.col, panels(j, item, m));
+        j->kernels->pack_a(min(rows, j->m0 + j->ml - m), j->kl, at(j, j->a, item, m, j->k0), j->a->row, j->a->col, panels(j, item, m));
     }
 }
 
@@ -124,25 +124,25 @@ typedef struct {
 
 static strip next_strip(const job *j, int64_t item, int64_t n, strip last, char *packed) {
     const int64_t nr = j->kernels->nr, cols = min(j->bn, j->n - n);
-    const char *source = at(j, &j->b, item, j->k0, n);
-    if (!j->pack_b) return (strip){source, nr * j->size, j->b.row, n, cols, NULL};
+    const char *source = at(j, j->b, item, j->k0, n);
+    if (!j->pack_b) return (strip){source, nr * j->size, j->b->row, n, cols, NULL};
     const strip s = {packed, nr * j->kl * j->size, nr, n, cols, source};
     if (last.source == source && last.cols == cols) return s;
     for (int64_t i = 0; i < cols; i += nr)
-        j->kernels->pack_b(j->kl, min(nr, cols - i), source + i * j->b.col * j->size, j->b.row, j->b.col, packed + i / nr * s.panel);
+        j->kernels->pack_b(j->kl, min(nr, cols - i), source + i * j->b->col * j->size, j->b->row, j->b->col, packed + i / nr * s.panel);
     return s;
 }
 
 /* Rows [m, m + rows), at most mr, by a strip. */
 static void meet(const job *j, int64_t item, int64_t m, int64_t rows, strip s) {
     const ct_gemm_kernels *f = j->kernels;
-    const int64_t a_row = j->pack_a ? 1 : j->a.row, a_col = j->pack_a ? f->mr : j->a.col;
-    const char *a = j->pack_a ? panels(j, item, m) : at(j, &j->a, item, m, j->k0);
+    const int64_t a_row = j->pack_a ? 1 : j->a->row, a_col = j->pack_a ? f->mr : j->a->col;
+    const char *a = j->pack_a ? panels(j, item, m) : at(j, j->a, item, m, j->k0);
     for (int64_t k = 0; k < j->kl; k += f->kc) {
         const char *b = s.data + k * s.row * j->size;
         for (int64_t n = 0; n < s.cols; n += f->nr, b += s.panel)
             f->tile(rows, min(f->nr, s.cols - n), min(f->kc, j->kl - k), a + k * a_col * j->size, a_row, a_col, b, s.row, j->alpha,
-                    j->end.add || j->k0 + k > 0, at(j, &j->c, item, m, s.n + n), j->c.row, j->c.col);
+                    j->end->add || j->k0 + k > 0, at(j, j->c, item, m, s.n + n), j->c->row, j->c->col);
     }
     if (j->k0 + j->kl == j->k) done(j, item, m, s.n, rows, s.cols);
 }
@@ -195,18 +195,28 @@ static bool is_near(int64_t n, int64_t step, int64_t most) {
     return size_of(step) <= most / n && (step % 2048 != 0 || n <= 64);
 }
 
-/* One product that is done before others would have heard of it; rows in equal shares, as a block of few waits for its sums. False: B
- * does not lie well, and is too large to be packed here. */
-static bool small(job *j) {
+/* One product that is done before others would have heard of it; rows in equal shares, as a block of few waits for its sums. False: it
+ * is not that small, or B does not lie well and is too large to be packed here. */
+static bool small(const job *j) {
     _Alignas(CT_ALIGN) char packed[SMALL_B];
-    if ((double)j->m * (double)j->n * (double)j->k > SMALL) return false;
-    j->pack_a = false;
-    j->pack_b = j->b.col != 1;
-    if (j->pack_b && (j->n + j->kernels->nr) * j->k * j->size > SMALL_B) return false;
-    j->k0 = 0, j->kl = j->k, j->bn = j->n;
-    const strip s = next_strip(j, 0, 0, (strip){0}, packed);
-    const int64_t rows = pieces(j->m, pieces(j->m, j->kernels->mr));
-    for (int64_t m = 0; m < j->m; m += rows) meet(j, 0, m, min(rows, j->m - m), s);
+    const ct_gemm_kernels *f = j->kernels;
+    const int64_t m = j->m, n = j->n, k = j->k;
+    if (m > SMALL || n > SMALL || k > SMALL || m * n * k > SMALL) return false;
+    const bool pack = j->b->col != 1;
+    if (pack && (n + f->nr) * k * j->size > SMALL_B) return false;
+    for (int64_t i = 0; i < n && pack; i += f->nr)
+        f->pack_b(k, min(f->nr, n - i), at(j, j->b, 0, 0, i), j->b->row, j->b->col, packed + i * k * j->size);
+    int64_t rows = m, shares = 1;
+    while (rows > (n > f->lanes ? f->mr : f->tall)) rows = pieces(m, ++shares);
+    for (int64_t k0 = 0; k0 < k; k0 += f->kc) {
+        for (int64_t i = 0; i < m; i += rows) {
+            for (int64_t col = 0; col < n; col += f->nr)
+                f->tile(min(rows, m - i), min(f->nr, n - col), min(f->kc, k - k0), at(j, j->a, 0, i, k0), j->a->row, j->a->col,
+                        pack ? packed + (col * k + k0 * f->nr) * j->size : at(j, j->b, 0, k0, col), pack ? f->nr : j->b->row, j->alpha,
+                        j->end->add || k0 > 0, at(j, j->c, 0, i, col), j->c->row, j->c->col);
+        }
+    }
+    done(j, 0, 0, 0, m, n);
     return true;
 }
 
@@ -216,8 +226,8 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t a_bytes = 0;
     j->packed = NULL, j->b_bytes = 0;
-    j->pack_a = j->a.col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, FIRST), j->a.col * j->size, NEAR_A);
-    j->pack_b = j->b.col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b.row * j->size, NEAR_B));
+    j->pack_a = j->a->col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, FIRST), j->a->col * j->size, NEAR_A);
+    j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b->row * j->size, NEAR_B));
     if (j->pack_a) {
         chunk = min(j->m, pieces(CHUNK, panel) * f->mr);
         together = min(batch, pieces(CHUNK, pieces(chunk, f->mr) * panel));
@@ -255,27 +265,27 @@ static void zero_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        for (int64_t col = 0; col < j->n && !j->end.add; col++) memset(at(j, &j->c, i / j->m, i % j->m, col), 0, (size_t)j->size);
+        for (int64_t col = 0; col < j->n && !j->end->add; col++) memset(at(j, j->c, i / j->m, i % j->m, col), 0, (size_t)j->size);
         done(j, i / j->m, i % j->m, 0, 1, j->n);
     }
 }
 
-bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, ct_matrix a, ct_matrix b,
-             ct_gemm_end end, ct_matrix c) {
+bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
+             const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
     if (batch <= 0 || m <= 0 || n <= 0) return true;
+    static const ct_gemm_end plain = {0};
     job j;   /* the rest is for those who need it: clearing it all would take as long as a small product */
-    j.kernels = &context->isa->of[dtype]->gemm, j.size = dtype == CT_F32 ? 4 : 8, j.m = m, j.n = n, j.k = k, j.alpha = alpha, j.end = end;
-    j.turned = false, j.a = a, j.b = b, j.c = c;
-    if (k <= 0) {
-        ct_parallel(context, batch * m, pieces(65536, n), zero_task, &j);
-        return true;
+    ct_matrix turned[3];
+    j.kernels = &context->isa->of[dtype]->gemm, j.size = dtype == CT_F32 ? 4 : 8, j.alpha = alpha;
+    j.turned = (n == 1 && m > 1) || (m > 1 && c->col != 1 && c->row == 1);   /* C' = B' A': a column becomes a row, and columns rows */
+    j.m = m, j.n = n, j.k = k, j.end = end ? end : &plain, j.a = a, j.b = b, j.c = c;
+    if (j.turned) {
+        j.m = n, j.n = m;
+        turned[0] = transposed(*b), turned[1] = transposed(*a), turned[2] = transposed(*c);
+        j.a = &turned[0], j.b = &turned[1], j.c = &turned[2];
     }
-    if ((n == 1 && m > 1) || (m > 1 && c.col != 1 && c.row == 1)) {   /* C' = B' A': a column becomes a row, and columns rows */
-        j.turned = true;
-        j.m = n; j.n = m;
-        j.a = transposed(b); j.b = transposed(a); j.c = transposed(c);
-    }
-    if (!is_few(&j)) return (batch == 1 && small(&j)) || blocks(context, &j, batch);
-    few(context, &j, batch);
+    if (k <= 0) ct_parallel(context, batch * j.m, pieces(65536, j.n), zero_task, &j);
+    else if (is_few(&j)) few(context, &j, batch);
+    else return (batch == 1 && small(&j)) || blocks(context, &j, batch);
     return true;
 }

@@ -19,10 +19,11 @@ typedef struct {
     void *arg;
 } ct_gemm_end;
 
-/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n), or C += that. k = 0 gives zeros (adds nothing). dtype is f32 or f64.
- * Each element of C is summed in one order, whatever the threads. False: CT_ERR_MEMORY. */
-bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, ct_matrix a, ct_matrix b,
-             ct_gemm_end end, ct_matrix c);
+/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n), or C += that. k = 0 gives zeros (adds nothing). dtype is f32 or f64; end may be
+ * NULL. Each element of C is summed in one order, whatever the threads. False: CT_ERR_MEMORY. (Pointers, because to pass a struct that has
+ * just been written is to copy it, and to wait for that takes as long as a product of 8 x 8 x 8.) */
+bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
+             const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c);
 
 /* A dim of a product, with the step it makes in A, B and C, in elements; 0 where it does not appear or repeats. */
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
 /* C = A B, or C += A B: m steps in A and C, n in B and C, k in A and B; a batch dim in any of them. What does not step in C is
  * summed over, in a fixed order. At most 8 batch dims. The columns of end.done's blocks are n's: no batch dim joins them (one that steps
  * in C joins m where it can, as those of a dense x beside a weight do; else a block has rows of one index of it). False: CT_ERR_MEMORY. */
-bool ct_contract(ct_context *context, ct_dtype dtype, ct_contract_dim m, ct_contract_dim n, ct_contract_dim k, const ct_contract_dim *batch,
-                 int dims, void *a, void *b, ct_gemm_end end, void *c);
+bool ct_contract(ct_context *context, ct_dtype dtype, const ct_contract_dim *m, const ct_contract_dim *n, const ct_contract_dim *k,
+                 const ct_contract_dim *batch, int dims, void *a, void *b, const ct_gemm_end *end, void *c);
 
 #endif

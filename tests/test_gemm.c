@@ -75,6 +75,10 @@ static ct_matrix laid_out(void *data, int64_t rows, int64_t cols, bool by_column
     return by_columns ? (ct_matrix){data, 1, rows, rows * cols} : (ct_matrix){data, cols, 1, rows * cols};
 }
 
+static bool multiply(ct_context *context, ct_dtype dtype, problem p, ct_matrix a, ct_matrix b, ct_matrix c) {
+    return ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &a, &b, p.add ? &(ct_gemm_end){.add = true} : NULL, &c);
+}
+
 /* What the end of a product has seen of each element of C's memory, and how often. */
 typedef struct {
     ct_dtype dtype;
@@ -106,7 +110,7 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
     if (p.shared) ma.batch = mb.batch = 0;
     witness w = {dtype, c, malloc((size_t)count * size_of(dtype) + 1), calloc((size_t)count + 1, 1)};
     memcpy(w.seen, c, (size_t)count * size_of(dtype));
-    ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, ma, mb, (ct_gemm_end){p.add, look, &w}, mc));
+    ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &ma, &mb, &(ct_gemm_end){p.add, look, &w}, &mc));
     ck_assert_msg(!memcmp(w.seen, c, (size_t)count * size_of(dtype)), "%s: an end before the end", context->isa->name);
     int64_t seen = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -221,7 +225,7 @@ START_TEST(strides) {
             ct_matrix mc[] = {{c, N, 1, M * N}, {c, 2, 2 * M, 2 * M * N}, {(char *)c + M * N * size, -N, 1, M * N},
                               {c, N * BATCH, 1, N}};
             ct_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i % 4];
-            ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, 1, x, y, (ct_gemm_end){.add = p.add}, z));
+            ck_assert(multiply(context, dtype, p, x, y, z));
             const int64_t base = ((char *)z.data - (char *)c) / size;
             const double error = error_of(z.data, (char *)before + base * size, dtype, p, x, y, z);
             ck_assert_msg(error <= 8, "case %d of %s: error %g", i, context->isa->name, error);
@@ -248,10 +252,12 @@ START_TEST(alone) {
             void *together = filled(dtype, p.batch * p.m * p.n), *one = malloc(bytes);
             memcpy(one, together, bytes);
             ct_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb), mc = laid_out(together, p.m, p.n, false);
-            ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, ma, mb, (ct_gemm_end){.add = p.add}, mc));
+            ck_assert(multiply(context, dtype, p, ma, mb, mc));
             mc.data = one;
+            problem single = p;
+            single.batch = 1;
             for (int64_t item = 0; item < p.batch; item++) {
-                ck_assert(ct_gemm(context, dtype, 1, p.m, p.n, p.k, p.alpha, ma, mb, (ct_gemm_end){.add = p.add}, mc));
+                ck_assert(multiply(context, dtype, single, ma, mb, mc));
                 ma.data = (char *)ma.data + ma.batch * (int64_t)size_of(dtype);
                 mb.data = (char *)mb.data + mb.batch * (int64_t)size_of(dtype);
                 mc.data = (char *)mc.data + mc.batch * (int64_t)size_of(dtype);
@@ -282,8 +288,8 @@ START_TEST(threads) {
                 ct_context *context = context_of(ct_isa_at(isa)->name, count[t]);
                 got[t] = malloc(bytes);
                 memcpy(got[t], c, bytes);
-                ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, laid_out(a, p.m, p.k, p.ta),
-                                  laid_out(b, p.k, p.n, p.tb), (ct_gemm_end){.add = p.add}, laid_out(got[t], p.m, p.n, false)));
+                ck_assert(multiply(context, dtype, p, laid_out(a, p.m, p.k, p.ta), laid_out(b, p.k, p.n, p.tb),
+                                   laid_out(got[t], p.m, p.n, false)));
                 ck_assert_msg(!memcmp(got[0], got[t], bytes), "%s: %d threads change case %d", context->isa->name, count[t], i);
                 ct_context_free(context);
             }
@@ -300,11 +306,11 @@ START_TEST(part_of_whole) {
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
         float *a = filled(CT_F32, M * K), *b = filled(CT_F32, K * N), *c = filled(CT_F32, M * N), *part = filled(CT_F32, M * N);
-        ck_assert(ct_gemm(context, CT_F32, 1, M, N, K, 1, laid_out(a, M, K, false), laid_out(b, K, N, false), (ct_gemm_end){0},
-                          laid_out(c, M, N, false)));
+        ck_assert(multiply(context, CT_F32, (problem){1, M, N, K, .alpha = 1}, laid_out(a, M, K, false), laid_out(b, K, N, false),
+                           laid_out(c, M, N, false)));
         for (int m = 2; m < M; m += 13) {
-            ck_assert(ct_gemm(context, CT_F32, 1, m, N - 5, K, 1, laid_out(a, M, K, false), laid_out(b, K, N, false), (ct_gemm_end){0},
-                              laid_out(part, M, N, false)));
+            ck_assert(multiply(context, CT_F32, (problem){1, m, N - 5, K, .alpha = 1}, laid_out(a, M, K, false), laid_out(b, K, N, false),
+                               laid_out(part, M, N, false)));
             for (int i = 0; i < m; i++) ck_assert(!memcmp(part + i * N, c + i * N, (N - 5) * sizeof(float)));
         }
         free(a); free(b); free(c); free(part);
@@ -320,8 +326,8 @@ START_TEST(not_finite) {
     for (int i = 0; i < 25; i++) a[i] = b[i] = 1, c[i] = NAN;
     a[1 * 5 + 2] = NAN;
     b[3 * 5 + 4] = INFINITY;
-    ck_assert(ct_gemm(context, CT_F32, 1, 5, 5, 5, 1, laid_out(a, 5, 5, false), laid_out(b, 5, 5, false), (ct_gemm_end){0},
-                      laid_out(c, 5, 5, false)));
+    ck_assert(multiply(context, CT_F32, (problem){1, 5, 5, 5, .alpha = 1}, laid_out(a, 5, 5, false), laid_out(b, 5, 5, false),
+                       laid_out(c, 5, 5, false)));
     for (int i = 0; i < 25; i++) {
         if (i / 5 == 1) ck_assert(isnan(c[i]));
         else if (i % 5 == 4) ck_assert(isinf(c[i]));
@@ -338,8 +344,8 @@ START_TEST(steady_memory) {
     int64_t calls = 0;
     for (int i = 0; i < 3; i++) {
         for (int64_t n = 10; n <= 300; n += 145) {
-            ck_assert(ct_gemm(context, CT_F32, 1, n, n, n, 1, laid_out(a, n, n, false), laid_out(b, n, n, false), (ct_gemm_end){0},
-                              laid_out(c, n, n, false)));
+            ck_assert(multiply(context, CT_F32, (problem){1, n, n, n, .alpha = 1}, laid_out(a, n, n, false), laid_out(b, n, n, false),
+                               laid_out(c, n, n, false)));
         }
         if (i == 1) calls = ct_memory(context).allocator_calls;
     }
@@ -358,8 +364,8 @@ START_TEST(end_of_sum) {
     uint8_t times[P * M * N] = {0};
     witness w = {CT_F64, (char *)c, (char *)seen, times};
     ct_contract_dim batch[] = {{R, {P * M * (K + 1), (K + 1) * N, 0}}, {P, {M * (K + 1), 0, M * N}}};
-    ck_assert(ct_contract(context, CT_F64, (ct_contract_dim){M, {K + 1, 0, N}}, (ct_contract_dim){N, {0, 1, 1}},
-                          (ct_contract_dim){K, {1, N, 0}}, batch, 2, a, b, (ct_gemm_end){.done = look, .arg = &w}, c));
+    ck_assert(ct_contract(context, CT_F64, &(ct_contract_dim){M, {K + 1, 0, N}}, &(ct_contract_dim){N, {0, 1, 1}},
+                          &(ct_contract_dim){K, {1, N, 0}}, batch, 2, a, b, &(ct_gemm_end){.done = look, .arg = &w}, c));
     for (int i = 0; i < P * M * N; i++) {
         double sum = 0;
         for (int r = 0; r < R; r++)

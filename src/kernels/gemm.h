@@ -21,15 +21,16 @@
 #define GEMM_LANES (CT_VECTOR_BYTES / 4)
 #endif
 
-/* MR x NV accumulators, NV vectors of B and a broadcast must fit in the registers: 32 on AVX-512 and NEON, 16 on AVX2. */
+/* MR x NV accumulators, NV vectors of B and a broadcast must fit in the registers: 32 on AVX-512 and NEON, 16 on AVX2. A block of one
+ * vector has up to TALL rows. */
 #if CT_VECTOR_BYTES == 64
-enum { MR = 12, NV = 2 };
+enum { MR = 12, NV = 2, TALL = 16 };
 #elif CT_VECTOR_BYTES == 32
-enum { MR = 6, NV = 2 };
+enum { MR = 6, NV = 2, TALL = 12 };
 #elif CT_VECTOR_BYTES == 16
-enum { MR = 8, NV = 3 };
+enum { MR = 8, NV = 3, TALL = 16 };
 #else
-enum { MR = 4, NV = 4 };
+enum { MR = 4, NV = 4, TALL = 4 };
 #endif
 #if CT_VECTOR_BYTES
 typedef vec gemm_vec;
@@ -161,14 +162,14 @@ INLINE gemm_vec gemm_get(const real *from, bool part, int64_t n) {
 INLINE void gemm_block(const int rows, const int vectors, const bool part, int64_t n, int64_t k, const real *a, int64_t a_row,
                        int64_t a_col, const real *b, int64_t b_row, real alpha, bool add, real *c, int64_t row) {
     const int64_t last = n - (vectors - 1) * LANES;   /* columns of the last vector */
-    gemm_vec sum[MR][NV] = {0};
+    gemm_vec sum[TALL][NV] = {0};
     /* Three rows a pointer: an address has one base, and one register times 1, 2, 4 or 8 */
-    const real *a0 = a, *a3 = a + 3 * a_row, *a6 = a + 6 * a_row, *a9 = a + 9 * a_row;
-    for (int64_t p = 0; p < k; p++, a0 += a_col, a3 += a_col, a6 += a_col, a9 += a_col, b += b_row) {
+    const real *a0 = a, *a3 = a + 3 * a_row, *a6 = a + 6 * a_row, *a9 = a + 9 * a_row, *a12 = a + 12 * a_row, *a15 = a + 15 * a_row;
+    for (int64_t p = 0; p < k; p++, a0 += a_col, a3 += a_col, a6 += a_col, a9 += a_col, a12 += a_col, a15 += a_col, b += b_row) {
         gemm_vec bp[NV];
         GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(b + j * LANES, part && j == vectors - 1, last);
         GEMM_UNROLL for (int i = 0; i < rows; i++) {
-            const real *three = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : a9, x = three[i % 3 * a_row];
+            const real *three = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : i < 15 ? a12 : a15, x = three[i % 3 * a_row];
             GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += x * bp[j];
         }
     }
@@ -180,7 +181,7 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, int64
 
 static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
                       double alpha, bool add, void *c_, int64_t row, int64_t col) {
-    real *c = c_, apart[MR * NR];   /* columns of C that are not next to each other are written from here */
+    real *c = c_, apart[TALL * NR];   /* columns of C that are not next to each other are written from here */
     if (col != 1) {
         gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, false, apart, NR, 1);
         for (int64_t i = 0; i < m; i++)
@@ -190,18 +191,17 @@ static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_
 #define TILE(rows, vectors, part) gemm_block(rows, vectors, part, n, k, a, a_row, a_col, b, b_row, (real)alpha, add, c, row)
 #define TILE_COLUMNS(rows, vectors) \
     case vectors: \
-        if ((vectors) > NV) break; \
+        if ((vectors) > NV || (rows) > ((vectors) == 1 ? TALL : MR)) break; \
         if (n == (vectors) * LANES) TILE(rows, vectors, false); \
         else TILE(rows, vectors, true); \
         break
 #define TILE_ROWS(rows) \
     case rows: \
-        if ((rows) > MR) break; \
         switch ((n + LANES - 1) / LANES) { TILE_COLUMNS(rows, 1); TILE_COLUMNS(rows, 2); TILE_COLUMNS(rows, 3); TILE_COLUMNS(rows, 4); } \
         break
     switch (m) {
-        TILE_ROWS(1); TILE_ROWS(2); TILE_ROWS(3); TILE_ROWS(4); TILE_ROWS(5); TILE_ROWS(6);
-        TILE_ROWS(7); TILE_ROWS(8); TILE_ROWS(9); TILE_ROWS(10); TILE_ROWS(11); TILE_ROWS(12);
+        TILE_ROWS(1); TILE_ROWS(2); TILE_ROWS(3); TILE_ROWS(4); TILE_ROWS(5); TILE_ROWS(6); TILE_ROWS(7); TILE_ROWS(8);
+        TILE_ROWS(9); TILE_ROWS(10); TILE_ROWS(11); TILE_ROWS(12); TILE_ROWS(13); TILE_ROWS(14); TILE_ROWS(15); TILE_ROWS(16);
     }
 #undef TILE_ROWS
 #undef TILE_COLUMNS
@@ -312,6 +312,6 @@ static void gemm_row(int64_t n, int64_t k, const void *x_, int64_t x_stride, con
     }
 }
 
-#define GEMM_KERNELS {MR, NR, KC, gemm_pack_a, gemm_pack_b, gemm_tile, gemm_dots, gemm_row}
+#define GEMM_KERNELS {MR, NR, LANES, TALL, KC, gemm_pack_a, gemm_pack_b, gemm_tile, gemm_dots, gemm_row}
 
 #endif

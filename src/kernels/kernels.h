@@ -44,12 +44,13 @@ typedef struct {
 
 /* C (+)= A B in blocks; src/gemm.c drives them. */
 typedef struct {
-    int64_t mr, nr;   /* the register block */
+    int64_t mr, nr;       /* the register block; */
+    int64_t lanes, tall;  /* of no more than so many columns it may have so many rows */
     int64_t kc;       /* the block along K: a constant, so that sums do not depend on caches or threads */
     /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B (n <= nr) as one of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
-    /* C[m x n] = alpha AB, or += with add; 1 <= m <= mr, 1 <= n <= nr; A has any strides (packed: 1, mr), B's columns lie next to
+    /* C[m x n] = alpha AB, or += with add; 1 <= m <= mr (tall), 1 <= n <= nr (lanes); A has any strides (packed: 1, mr), B's columns lie next to
      * each other (packed: its rows are nr apart) */
     void (*tile)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, double alpha,
                  bool add, void *c, int64_t row_stride, int64_t col_stride);
