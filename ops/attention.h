@@ -60,7 +60,9 @@ typedef struct {
     int64_t row, col;
 } attention_rows;
 
-/* Copied if its rows lie far from each other. */
+/* May n rows be read and written where they lie, or are they too far from each other? step is a row's, in elements. */
+bool attention_is_near(const attention *a, int64_t n, int64_t step, int64_t cols);
+/* Copied if not. */
 attention_rows attention_near(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
                               char *stage);
 /* Of keys or values: what the key mask hides is copied as zeros, so that no product ever sees it. */

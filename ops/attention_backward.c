@@ -44,15 +44,14 @@ typedef struct {
 
 /* A worker's scratch. Packed as B: ..._b. */
 typedef struct {
-    char *kt_b, *vt_b, *k_b;       /* keys (d, keys), values (dv, keys), keys (keys, d): of a range */
+    char *kt_b, *vt_b;             /* keys (d, keys), values (dv, keys): of a range */
+    attention_rows k;              /* keys (keys, d) */
     char *dkt, *dvt;               /* panels of keys: (d, nr), (dv, nr) */
     char *q, *g;                   /* a block of queries (queries, d), of dO (queries, dv), if not read where they lie */
     char *dq, *dot;                /* (queries, d), (queries) */
     char *s, *dp;                  /* panels (queries, nr) */
     char *bias, *stage, *drop, *ones, *sums;
 } room;
-
-static int64_t columns(const attention *a) { return attention_up(a->d, a->k->gemm.nr); }
 
 static room rooms(const backward *f, char *base, size_t *used) {
     const attention *a = &f->a;
@@ -61,12 +60,12 @@ static room rooms(const backward *f, char *base, size_t *used) {
     room r;
     r.kt_b = attention_carve(a, base, used, keys, a->d);
     r.vt_b = attention_carve(a, base, used, keys, a->dv);
-    r.k_b = attention_carve(a, base, used, keys, columns(a));
+    r.k = (attention_rows){0};
     r.dkt = attention_carve(a, base, used, keys, a->d);
     r.dvt = attention_carve(a, base, used, keys, a->dv);
     r.q = attention_carve(a, base, used, rows, a->d);
     r.g = attention_carve(a, base, used, rows, a->dv);
-    r.dq = attention_carve(a, base, used, rows, columns(a));
+    r.dq = attention_carve(a, base, used, rows, a->d);
     r.dot = attention_carve(a, base, used, rows, 1);
     r.s = attention_carve(a, base, used, rows, nr);
     r.dp = attention_carve(a, base, used, rows, nr);
@@ -104,22 +103,30 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
     }
 }
 
+/* A block's dQ: where it belongs, or in scratch. */
+typedef struct {
+    char *data;
+    int64_t row;
+    bool add;
+} block_dq;
+
 /* dQ += scale dS K for the queries from `first` on and one panel of keys. */
-static void add_queries(const backward *f, const room *r, int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk, int64_t panel) {
+static void add_queries(const backward *f, const room *r, block_dq dq, int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk,
+                        int64_t panel) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr, wide = columns(a), keys = attention_up(f->sr, nr);
+    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
+    const attention_rows k = attention_from(a, r->k, panel * nr);
     for (int64_t i = first; i < nq; i += mr) {
         const int64_t seen = a->set.causal ? attention_min(nk, q0 + i + mr - k0) : nk;
         for (int64_t j = 0; j < a->d; j += nr)
-            a->k->gemm.tile(attention_min(mr, nq - i), attention_width(a, a->d - j), seen, r->dp + (i - first) * nr * a->size, nr, 1,
-                            r->k_b + (j * keys + panel * nr * nr) * a->size, nr, a->set.scale, true, r->dq + (i * wide + j) * a->size, wide,
-                            1);
+            a->k->gemm.tile(attention_min(mr, nq - i), attention_min(nr, a->d - j), seen, r->dp + (i - first) * nr * a->size, nr, 1,
+                            k.data + j * a->size, k.row, a->set.scale, dq.add, dq.data + (i * dq.row + j) * a->size, dq.row, 1);
     }
 }
 
 /* Queries q0 + first ... q0 + nq - 1, of which q and g are the block's, against the panel of keys from k0 on, which is panel `panel` of its
  * range and starts at column col of its block. */
-static void panel_of_keys(const backward *f, const room *r, attention_rows q, attention_rows g, int64_t b, int64_t h, int64_t q0,
+static void panel_of_keys(const backward *f, const room *r, attention_rows q, attention_rows g, block_dq dq, int64_t b, int64_t h, int64_t q0,
                           int64_t nq, int64_t first, int64_t k0, int64_t nk, int64_t panel, int64_t col, int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
@@ -134,19 +141,24 @@ static void panel_of_keys(const backward *f, const room *r, attention_rows q, at
     if (f->dmask.data) add_mask(f, r, b, h, q0 + first, rows, k0, nk, r->dp, part);
     attention_product(a, a->dv, width, rows, attention_turned(g), r->s, 1, true, r->dvt + at * a->dv, nr);
     attention_product(a, a->d, width, rows, attention_turned(q), r->dp, a->set.scale, true, r->dkt + at * a->d, nr);
-    add_queries(f, r, q0, nq, first, k0, nk, panel);
+    add_queries(f, r, dq, q0, nq, first, k0, nk, panel);
 }
 
 /* ---- a block of queries against a range of keys ---- */
 
+/* With few keys the first panel writes dQ where it belongs, for every query, and the others add to it. */
 static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk,
                   int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
-    const attention_part *q = &a->q, *g = &f->g, *o = &a->out;
+    const attention_part *q = &a->q, *g = &f->g, *o = &a->out, *to = &f->dq;
     const attention_rows qs = attention_near(a, *q, b, h, q0, nq, a->d, r->q), gs = attention_near(a, *g, b, h, q0, nq, a->dv, r->g);
     a->k->attention.dots(nq, a->dv, gs.data, gs.row, gs.col, attention_at(a, *o, b, h, q0, 0), o->stride[2], o->stride[3], r->dot);
-    a->k->fill(nq * columns(a), 0, r->dq);
+    const bool direct = to->data && !f->add && nk <= f->keys && to->stride[3] == 1 && attention_is_near(a, nq, to->stride[2], a->d) &&
+                        !attention_hides_all(a, b, k0, nk);
+    block_dq dq = {r->dq, a->d, true};
+    if (direct) dq = (block_dq){attention_at(a, *to, b, h, q0, 0), to->stride[2], false};
+    else a->k->fill(nq * a->d, 0, r->dq);
     for (int64_t j = 0; j < nk; j += f->keys) {
         const int64_t n = attention_min(f->keys, nk - j);
         if (a->set.causal && k0 + j > q0 + nq - 1) break;
@@ -157,23 +169,28 @@ static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_
                               r->drop + i * f->keys * a->size);
         for (int64_t p = 0; p < n; p += nr) { /* queries before the panel's first key see none of it */
             const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
-            if (first < nq) panel_of_keys(f, r, qs, gs, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
+            if (first < nq) panel_of_keys(f, r, qs, gs, dq, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
+            dq.add = true;
         }
     }
-    if (f->dq.data)
-        a->k->copy2d(nq, a->d, r->dq, columns(a), 1, attention_at(a, f->dq, b, h, q0, 0), f->dq.stride[2], f->dq.stride[3], f->add);
+    if (to->data && !direct)
+        a->k->copy2d(nq, a->d, r->dq, a->d, 1, attention_at(a, *to, b, h, q0, 0), to->stride[2], to->stride[3], f->add);
 }
 
 /* ---- a cell ---- */
 
-static void pack_keys(const backward *f, const room *r, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
+static void pack_keys(const backward *f, room *r, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, keys = attention_up(f->sr, nr);
+    const int64_t nr = a->k->gemm.nr;
     attention_rows rows = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->stage);
     attention_pack_b(a, a->dv, nk, rows.data, rows.col, rows.row, r->vt_b, a->dv);
     rows = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
     attention_pack_b(a, a->d, nk, rows.data, rows.col, rows.row, r->kt_b, a->d);
-    attention_pack_b(a, nk, a->d, rows.data, rows.row, rows.col, r->k_b, keys);
+    if (rows.col != 1) {
+        a->k->copy2d(nk, a->d, rows.data, rows.row, rows.col, r->stage, a->d, 1, false);
+        rows = (attention_rows){r->stage, a->d, 1};
+    }
+    r->k = rows;
     a->k->fill(attention_up(nk, nr) * a->d, 0, r->dkt);
     a->k->fill(attention_up(nk, nr) * a->dv, 0, r->dvt);
 }
@@ -187,7 +204,7 @@ static void unpack(const backward *f, const char *panels, int64_t n, attention_p
                                   to.stride[2], f->add);
 }
 
-static void cell(const backward *f, const room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
+static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
     const attention *a = &f->a;
     const int64_t j = (i * (f->steps / f->tn) + f->step) % f->steps, q0 = i * f->tr, k0 = j * f->sr;
     const int64_t nq = attention_min(f->tr, a->t - q0), nk = attention_min(f->sr, a->s - k0);
@@ -209,7 +226,7 @@ static void cells_task(void *arg, int64_t begin, int64_t end, int worker) {
     const backward *f = arg;
     const attention *a = &f->a;
     size_t used = 0;
-    const room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
+    room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
     const int64_t cells = f->shared_cells ? 1 : f->tn, own_h = a->kv_heads / f->shared_h, shared = f->shared_b * f->shared_h;
     if (a->set.dropout > 0) a->k->fill(f->keys, 1, r.ones);
     for (int64_t item = begin; item < end; item++) {

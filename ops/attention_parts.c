@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { NEAR_ROWS = 32 << 10 }; /* of a first-level cache: n rows of it, each at a place of its own */
+
 attention_part attention_part_of(const ct_tensor *x, ct_shape shape) {
     attention_part p = {.data = x->data};
     const int grown = shape.ndim - x->shape.ndim;
@@ -67,11 +69,17 @@ bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n) {
     return true;
 }
 
+/* A step of an odd multiple of 2^i bytes leads to 4096 / 2^i places of a first-level cache before it comes to the first again. */
+bool attention_is_near(const attention *a, int64_t n, int64_t step, int64_t cols) {
+    if (step < 0) step = -step;
+    const int64_t bytes = step * a->size, lowest = bytes & -bytes;
+    return step <= 2 * cols || n == 1 || n * (lowest < 4096 ? lowest : 4096) <= NEAR_ROWS;
+}
+
 attention_rows attention_near(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
                               char *stage) {
     const char *from = attention_at(a, x, b, h, first, 0);
-    const int64_t step = x.stride[2] < 0 ? -x.stride[2] : x.stride[2];
-    if (step <= 2 * cols || n == 1) return (attention_rows){from, x.stride[2], x.stride[3]};
+    if (attention_is_near(a, n, x.stride[2], cols)) return (attention_rows){from, x.stride[2], x.stride[3]};
     a->k->copy2d(n, cols, from, x.stride[2], x.stride[3], stage, cols, 1, false);
     return (attention_rows){stage, cols, 1};
 }
