@@ -10,6 +10,7 @@ typedef struct {
     int64_t n, rows;
     size_t size;
     const char *x, *w, *g, *mean, *rstd; /* w, mean may be NULL */
+    const char *base;                    /* what dx is added to, or NULL */
     char *dx, *dw, *db;                  /* dw, db: one row for each block; any may be NULL */
     char *scratch;                       /* a block of g xhat for each worker */
 } norm;
@@ -34,9 +35,10 @@ static void backward_blocks(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t first = b * BLOCK, m = a->rows - first < BLOCK ? a->rows - first : BLOCK;
         for (int64_t i = 0; (a->dx || a->dw) && i < m; i++) {
             const size_t one = (size_t)(first + i) * a->size, at = one * (size_t)a->n;
+            const char *base = a->base ? a->base + at : NULL;
             char *dx = a->dx ? a->dx + at : NULL, *gxi = gx ? gx + (size_t)i * row : NULL;
-            if (a->mean) a->k->layer_norm_backward(a->n, a->x + at, a->w, a->g + at, a->mean + one, a->rstd + one, dx, gxi);
-            else a->k->rms_norm_backward(a->n, a->x + at, a->w, a->g + at, a->rstd + one, dx, gxi);
+            if (a->mean) a->k->layer_norm_backward(a->n, a->x + at, a->w, a->g + at, a->mean + one, a->rstd + one, base, dx, gxi);
+            else a->k->rms_norm_backward(a->n, a->x + at, a->w, a->g + at, a->rstd + one, base, dx, gxi);
         }
         if (a->dw) a->k->sum(m, a->n, gx, a->n, a->dw + (size_t)b * row);
         if (a->db) a->k->sum(m, a->n, a->g + (size_t)first * row, a->n, a->db + (size_t)b * row);
@@ -64,11 +66,13 @@ bool op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor
     const int64_t rows = op_row_count(x->shape), blocks = rows / BLOCK + (rows % BLOCK != 0);
     norm a = {.k = kernels(c), .n = x->shape.dim[x->shape.ndim - 1], .rows = rows, .size = ct_dtype_size(x->dtype)};
     a.x = x->data, a.w = w ? w->data : NULL, a.g = g->data, a.mean = mean ? mean->data : NULL, a.rstd = rstd->data;
-    if (c->wants[0] && !(grad[0] = op_new(c, x->dtype, x->shape))) return false;
-    a.dx = c->wants[0] ? grad[0]->data : NULL;
+    ct_tensor *base = NULL;
     if (!scratch(c, want_w, blocks, a.n, &a.dw) || !scratch(c, want_b, blocks, a.n, &a.db) ||
         !scratch(c, want_w, BLOCK * (int64_t)ct_parallel_width(c->context), a.n, &a.scratch))
         return false;
+    if (c->wants[0] && !(grad[0] = ct_grad_onto(c, 0, &base))) return false; /* last: it is changed from here on */
+    a.dx = c->wants[0] ? grad[0]->data : NULL;
+    a.base = base ? base->data : NULL;
     ct_parallel(c->context, blocks, op_grain(BLOCK * a.n), backward_blocks, &a);
     return (!want_w || sum_blocks(c, 1, blocks, a.dw, grad)) && (!want_b || sum_blocks(c, 2, blocks, a.db, grad));
 }

@@ -37,19 +37,24 @@ static ct_tensor *adopt(ct_tensor *grad, const ct_frame *frame, bool shown) {
     return grad;
 }
 
+/* The slot's tensor has the memory of another from now on, which is freed. The handle stays: a caller of ct_grad may hold it. */
+static void replace(ct_tensor *slot, ct_tensor *by) {
+    ct_storage *storage = slot->storage;
+    slot->storage = by->storage;
+    slot->data = by->data;
+    slot->contiguous = true;
+    memcpy(slot->stride, by->stride, sizeof by->stride);
+    by->storage = storage;
+    ct_tensor_free(by);
+}
+
 /* Puts the sum of the slot's tensor and grad into the slot: in place where nothing else holds its memory. */
 static bool add_to(ct_tensor **slot, const ct_tensor *grad) {
     if (!ct_tensor_is_sole(*slot)) {
         ct_tensor *sum = ct_tensor_new(grad->context, grad->dtype, grad->shape);
         if (!sum) return false;
         ct_tensor_copy(sum, *slot, false);
-        ct_storage *storage = (*slot)->storage;   /* the handle stays: a caller of ct_grad may hold it */
-        (*slot)->storage = sum->storage;
-        (*slot)->data = sum->data;
-        (*slot)->contiguous = true;
-        memcpy((*slot)->stride, sum->stride, sizeof sum->stride);
-        sum->storage = storage;
-        ct_tensor_free(sum);
+        replace(*slot, sum);
     }
     ct_tensor_copy(*slot, grad, true);
     return true;
@@ -96,6 +101,23 @@ ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add) {
     ct_tensor *place = place_of(call, i, add);
     if (*add) close_hole(((const ct_node *)call)->edge[i]);
     return place;
+}
+
+ct_tensor *ct_grad_onto(const ct_call *call, int i, ct_tensor **base) {
+    ct_node *node = ((const ct_node *)call)->edge[i];
+    ct_tensor *slot = node && node->call.op ? node->incoming : NULL;
+    bool add;
+    if (!slot || ct_tensor_is_sole(slot) || !slot->contiguous) {
+        ct_tensor *place = ct_grad_place(call, i, &add);
+        *base = add ? place : NULL;
+        return place;
+    }
+    *base = ct_tensor_view(slot, slot->data, slot->shape, NULL);   /* holds the memory */
+    ct_tensor *sum = *base ? ct_tensor_new(call->context, slot->dtype, slot->shape) : NULL;
+    if (!sum) return NULL;
+    replace(slot, sum);
+    node->places++;
+    return slot;
 }
 
 /* Takes what a slice will write off an end of the hole. False: it does not lie there, and the hole is closed. */

@@ -47,6 +47,10 @@ void ct_node_release(ct_node *node);   /* lets go of what backward would have re
  * for, and hand it back as grad[i]. NULL: out of memory, recorded. */
 ct_tensor *ct_grad_place(const ct_call *call, int i, bool *add);
 
+/* For a backward that can write base + its gradient: as ct_grad_place, with what gathered so far, contiguous, in *base: NULL for nothing,
+ * the place itself, or memory that others still read. */
+ct_tensor *ct_grad_onto(const ct_call *call, int i, ct_tensor **base);
+
 /* saved[k] for the backward to write to or hand back as a gradient: the tensor itself where nothing will read it again, else a
  * copy. Row-major; once a call. NULL: out of memory, recorded. */
 ct_tensor *ct_saved_take(const ct_call *call, int k);

@@ -74,6 +74,34 @@ START_TEST(two_leaves_of_one_sum_do_not_share_a_gradient) {
 }
 END_TEST
 
+/* y = h + norm(h), where h and a share y's cotangent until norm adds its own gradient to h's. */
+START_TEST(a_norm_adds_to_a_gradient_that_others_share) {
+    for (int rms = 0; rms < 2; rms++) {
+        const ct_shape shape = CT_SHAPE(3, 7);
+        ct_tensor *x = ct_randn(context, CT_F64, shape), *a = ct_randn(context, CT_F64, shape), *g = ct_randn(context, CT_F64, shape);
+        ct_tensor *kept = ct_from_f64(context, shape, ct_data_f64(g)), *alone = ct_from_f64(context, shape, ct_data_f64(x));
+        ct_set_requires_grad(alone, true);
+        ct_tensor *norm = rms ? ct_rms_norm(alone, NULL, 1e-5) : ct_layer_norm(alone, NULL, NULL, 1e-5);
+        ck_assert(ct_backward_with(&norm, &g, 1, (ct_backward_opts){0}));
+
+        ct_set_requires_grad(x, true);
+        ct_set_requires_grad(a, true);
+        ct_tensor *h = ct_scale(x, 1);
+        ct_retain_grad(h);
+        ct_tensor *y = ct_add(ct_add(a, h), rms ? ct_rms_norm(h, NULL, 1e-5) : ct_layer_norm(h, NULL, NULL, 1e-5));
+        ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+        const double *of_x = ct_data_f64(ct_grad(x)), *of_h = ct_data_f64(ct_grad(h)), *of_a = ct_data_f64(ct_grad(a));
+        const double *of_norm = ct_data_f64(ct_grad(alone)), *cotangent = ct_data_f64(g), *before = ct_data_f64(kept);
+        for (int i = 0; i < 21; i++) {
+            ck_assert_double_eq(cotangent[i], before[i]);
+            ck_assert_double_eq(of_a[i], before[i]);
+            ck_assert_double_eq_tol(of_x[i], before[i] + of_norm[i], 1e-14);
+            ck_assert_double_eq(of_h[i], of_x[i]);
+        }
+    }
+}
+END_TEST
+
 START_TEST(several_outputs_with_cotangents) {
     ct_tensor *x = LEAF(1, 2, 3), *square = ct_mul(x, x), *outs[] = {square, sum(square), ct_neg(x)};
     ct_tensor *cotangents[] = {VECTOR(1, 0, 2), NULL, VECTOR(5, 6, 7)};
@@ -521,6 +549,7 @@ int main(void) {
     tcase_add_test(tcase, same_tensor_twice_in_one_call);
     tcase_add_test(tcase, the_gradient_handed_out_is_not_a_cotangent_of_mine);
     tcase_add_test(tcase, two_leaves_of_one_sum_do_not_share_a_gradient);
+    tcase_add_test(tcase, a_norm_adds_to_a_gradient_that_others_share);
     tcase_add_test(tcase, several_outputs_with_cotangents);
     tcase_add_test(tcase, an_output_may_be_a_leaf_or_come_twice);
     tcase_add_test(tcase, through_views_and_broadcasts);

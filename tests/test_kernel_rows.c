@@ -318,19 +318,19 @@ static void norm_of(table t, int64_t n, double centre, bool weight, bool bias, b
         h += rms ? 0 : c * scale / n, hx += c * scale * hat / n;
         if (fabsl(hat) > size) size = fabsl(hat);
     }
-    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, dx.p, gx.p);
-    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, dx.p, gx.p);
+    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, NULL, dx.p, gx.p);
+    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, NULL, dx.p, gx.p);
     for (int64_t j = 0; j < n; j++) {
         const wide hat = ((wide)get(t, x.p, j) - m) * r, scale = weight ? (wide)get(t, w.p, j) : 1, c = (wide)get(t, g.p, j);
         near(t, "norm dx", n, get(t, dx.p, j), r * (c * scale - h - hat * hx), (double)(r * 4 * size), 8);
         near(t, "norm gx", n, get(t, gx.p, j), c * hat, (double)size, 8);
     }
     array only = output(t, n);   /* either alone, and dx over g */
-    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, NULL, only.p);
-    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, NULL, only.p);
+    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, NULL, NULL, only.p);
+    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, NULL, NULL, only.p);
     EXPECT(memcmp(only.p, gx.p, gx.bytes) == 0, "%s: gx alone", t.isa);
-    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, g.p, NULL);
-    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, g.p, NULL);
+    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, NULL, g.p, NULL);
+    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, NULL, g.p, NULL);
     EXPECT(memcmp(g.p, dx.p, dx.bytes) == 0, "%s: dx alone, in place", t.isa);
     if (rms) t.k->rms_norm(n, x.p, wp, eps, x.p, rstd.p);
     else t.k->layer_norm(n, x.p, wp, bp, eps, x.p, mean.p, rstd.p);

@@ -127,9 +127,10 @@ typedef struct ct_kernels {
     /* y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one value each */
     void (*layer_norm)(int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd);
     /* dx and gx = g xhat (whose sum over rows is dw); either may be NULL */
-    void (*layer_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd, void *dx, void *gx);
+    void (*layer_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd,
+                                const void *base, void *dx, void *gx);
     void (*rms_norm)(int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
-    void (*rms_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *rstd, void *dx, void *gx);
+    void (*rms_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base, void *dx, void *gx);
     /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), and lse; 0 where the target is negative */
     void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *lse);
     /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
