@@ -37,7 +37,7 @@ struct ct_workers {
     worker worker[];             /* the caller is the first */
 };
 
-enum { SPINS = 4000 };   /* ten microseconds to two hundred, as long as a pause is on this machine */
+enum { SPINS = 20000 };   /* fifty microseconds to a millisecond, as long as a pause is on this machine: longer than the serial parts of a step */
 
 static void breathe(void) {
 #if defined(__x86_64__)
