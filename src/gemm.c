@@ -6,7 +6,11 @@
  * place. A is read in place unless its rows are not dense and its columns far apart: then it is packed before, by all threads. C of few
  * rows has a way of its own.
  *
- * An element of C is the sum over k in order within a slice, and slices are added in order; kc, their length, is a constant of the table.
+ * Threads share C by rows where they can: what made A, and what reads C, is shared out by rows too, so they find them in their own
+ * caches. For that a B that is not large is packed once, by all, for all to read. A small C that sums over many k, as the gradient of a
+ * weight does, is shared by slices of k instead, each thread's its own rows of A and B, and the slices' sums are added at the end.
+ *
+ * An element of C is the sum over k in order within a slice, and slices are added in order; their length follows from K alone.
  * So neither the blocks along M and N nor the threads change a bit of it. */
 #include "gemm.h"
 
@@ -20,6 +24,8 @@ enum {
     DEPTH = 8 << 10,     /* bytes of a row of A, in whole slices */
     TALL = 20,           /* panels of A in a block for which B is packed without regret */
     PACK_PANELS = 8,     /* of A, a piece of work */
+    SHARED_B = 1 << 20,  /* bytes of B that are packed for all threads, at most */
+    DEEP_C = 256 << 10,  /* bytes of a C that is shared out by slices, at most */
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     FEW = 32,            /* rows of C that are dot products, */
@@ -33,17 +39,21 @@ static const double PIECE_COST = 1 << 20;   /* of a piece of work at least, in m
 typedef struct {
     const ct_gemm_kernels *kernels;
     int64_t size;              /* of an element, in bytes */
-    int64_t m, n, k;
+    int64_t m, n, k, kc;       /* kc: the length of a slice */
     double alpha;
     bool turned;               /* A, B and C are the transposed of the caller's, C' = B' A' */
     const ct_gemm_end *end;
     const ct_matrix *a, *b, *c;
     bool pack_a, pack_b;
+    bool shared_b;             /* B is packed before, for all to read */
+    bool deep;                 /* a slice is a piece of work */
     int64_t item0, items, m0, ml, k0, kl;   /* what is computed now: some items, or some rows of one, and some of K */
     int64_t bm, bn;            /* the block of C that is a piece of work */
     int64_t down, across;      /* how many of them */
-    char *packed, *strips;     /* panels of A; of B each worker's, so many bytes */
+    char *packed, *strips;     /* panels of A; of B each worker's, so many bytes, or all of B */
     size_t b_bytes;
+    ct_zip *add;               /* of the same dtype */
+    char *sums;                /* of the slices but the first, each a dense m x n */
 } job;
 
 static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -76,8 +86,8 @@ static void few_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = i / j->across, n0 = i % j->across * j->bn, nl = min(j->bn, j->n - n0);
-        for (int64_t k0 = 0; k0 < j->k; k0 += j->kernels->kc) {
-            const int64_t kl = min(j->kernels->kc, j->k - k0);
+        for (int64_t k0 = 0; k0 < j->k; k0 += j->kc) {
+            const int64_t kl = min(j->kc, j->k - k0);
             const void *a = at(j, j->a, item, 0, k0), *b = at(j, j->b, item, k0, n0);
             void *c = at(j, j->c, item, 0, n0);
             const bool add = j->end->add || k0 > 0;
@@ -114,6 +124,30 @@ static void pack_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
+/* Panels of B for all. */
+static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const job *j = arg;
+    const int64_t nr = j->kernels->nr;
+    (void)worker;
+    for (int64_t n = begin; n < end; n += nr)
+        j->kernels->pack_b(j->kl, min(nr, j->n - n), at(j, j->b, 0, j->k0, n), j->b->row, j->b->col, j->strips + n * j->kl * j->size);
+}
+
+/* What a piece sums over, [k, k + kl) of A's and B's present k, and where to. */
+typedef struct {
+    int64_t k, kl;
+    bool add;
+    ct_matrix c;
+} part;
+
+static part part_of(const job *j, int64_t slice) {
+    const bool add = j->end->add || j->k0 > 0;
+    if (!j->deep) return (part){0, j->kl, add, *j->c};
+    const int64_t k = slice * j->kc, kl = min(j->kc, j->kl - k);
+    if (slice == 0) return (part){k, kl, add, *j->c};
+    return (part){k, kl, false, {j->sums + (slice - 1) * j->m * j->n * j->size, j->n, 1, 0}};
+}
+
 /* Columns [n, n + cols) of B, where they lie or as panels. */
 typedef struct {
     const char *data;
@@ -122,27 +156,27 @@ typedef struct {
     const char *source;    /* what is packed: it may be wanted again */
 } strip;
 
-static strip next_strip(const job *j, int64_t item, int64_t n, strip last, char *packed) {
+static strip next_strip(const job *j, const part *p, int64_t item, int64_t n, strip last, char *packed) {
     const int64_t nr = j->kernels->nr, cols = min(j->bn, j->n - n);
-    const char *source = at(j, j->b, item, j->k0, n);
+    const char *source = at(j, j->b, item, j->k0 + p->k, n);
     if (!j->pack_b) return (strip){source, nr * j->size, j->b->row, n, cols, NULL};
-    const strip s = {packed, nr * j->kl * j->size, nr, n, cols, source};
-    if (last.source == source && last.cols == cols) return s;
+    const strip s = {j->shared_b ? j->strips + n * p->kl * j->size : packed, nr * p->kl * j->size, nr, n, cols, source};
+    if (j->shared_b || (last.source == source && last.cols == cols)) return s;
     for (int64_t i = 0; i < cols; i += nr)
-        j->kernels->pack_b(j->kl, min(nr, cols - i), source + i * j->b->col * j->size, j->b->row, j->b->col, packed + i / nr * s.panel);
+        j->kernels->pack_b(p->kl, min(nr, cols - i), source + i * j->b->col * j->size, j->b->row, j->b->col, packed + i / nr * s.panel);
     return s;
 }
 
 /* Rows [m, m + rows), at most mr, by a strip. */
-static void meet(const job *j, int64_t item, int64_t m, int64_t rows, strip s) {
+static void meet(const job *j, const part *p, int64_t item, int64_t m, int64_t rows, strip s) {
     const ct_gemm_kernels *f = j->kernels;
     const int64_t a_row = j->pack_a ? 1 : j->a->row, a_col = j->pack_a ? f->mr : j->a->col;
     const char *a = j->pack_a ? panels(j, item, m) : at(j, j->a, item, m, j->k0);
-    for (int64_t k = 0; k < j->kl; k += f->kc) {
+    for (int64_t k = 0; k < p->kl; k += j->kc) {
         const char *b = s.data + k * s.row * j->size;
         for (int64_t n = 0; n < s.cols; n += f->nr, b += s.panel)
-            f->tile(rows, min(f->nr, s.cols - n), min(f->kc, j->kl - k), a + k * a_col * j->size, a_row, a_col, b, s.row, j->alpha,
-                    j->end->add || j->k0 + k > 0, at(j, j->c, item, m, s.n + n), j->c->row, j->c->col);
+            f->tile(rows, min(f->nr, s.cols - n), min(j->kc, p->kl - k), a + (p->k + k) * a_col * j->size, a_row, a_col, b, s.row, j->alpha,
+                    p->add || k > 0, at(j, &p->c, item, m, s.n + n), p->c.row, p->c.col);
     }
     if (j->k0 + j->kl == j->k) done(j, item, m, s.n, rows, s.cols);
 }
@@ -154,18 +188,35 @@ static void block_task(void *arg, int64_t begin, int64_t end, int worker) {
     strip s = {0};
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = j->item0 + i / j->down % j->items, m = j->m0 + i % j->down * j->bm, m_end = min(m + j->bm, j->m0 + j->ml);
-        s = next_strip(j, item, i / j->down / j->items * j->bn, s, j->strips + (size_t)worker * j->b_bytes);
-        for (int64_t row = m; row < m_end; row += mr) meet(j, item, row, min(mr, m_end - row), s);
+        const int64_t column = i / j->down / j->items;
+        const part p = part_of(j, column / j->across);
+        s = next_strip(j, &p, item, column % j->across * j->bn, s, j->strips + (size_t)worker * j->b_bytes);
+        for (int64_t row = m; row < m_end; row += mr) meet(j, &p, item, row, min(mr, m_end - row), s);
     }
 }
 
-static double cost(const job *j) { return (double)j->bm * (double)j->bn * (double)j->kl; }
+/* Rows of C get the sums of the slices but the first, in their order. */
+static void sum_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const job *j = arg;
+    (void)worker;
+    for (int64_t slice = 1; slice < pieces(j->kl, j->kc); slice++) {
+        const part p = part_of(j, slice);
+        for (int64_t m = begin; m < end; m++) {
+            void *c = at(j, j->c, 0, m, 0);
+            j->add(j->n, c, 1, at(j, &p.c, 0, m, 0), 1, c);
+        }
+    }
+}
+
+static int64_t slices(const job *j) { return j->deep ? pieces(j->kl, j->kc) : 1; }
+
+static double cost(const job *j) { return (double)j->bm * (double)j->bn * (double)(j->deep ? j->kc : j->kl); }
 
 /* Are there pieces for all threads, some for who is late, and do all end together? */
 static bool is_shared(const job *j, int threads) {
-    const int64_t count = j->items * pieces(j->ml, j->bm) * pieces(j->n, j->bn), rounds = pieces(count, threads);
+    const int64_t parts = slices(j) * j->items, count = parts * pieces(j->ml, j->bm) * pieces(j->n, j->bn), rounds = pieces(count, threads);
     return count >= 4 * threads &&
-           (double)j->items * (double)j->ml * (double)j->n >= 0.93 * (double)rounds * (double)threads * (double)j->bm * (double)j->bn;
+           (double)parts * (double)j->ml * (double)j->n >= 0.93 * (double)rounds * (double)threads * (double)j->bm * (double)j->bn;
 }
 
 /* All rows and as many columns as a strip has, then smaller until it can be shared out among threads: by rows as long as that costs
@@ -174,12 +225,12 @@ static void choose_block(job *j, int threads) {
     const int64_t mr = j->kernels->mr, nr = j->kernels->nr;
     j->bm = j->ml;
     j->bn = up(j->n, nr);
-    if (j->pack_b) {
-        const int64_t most = STRIP / (j->kl * j->size) / nr * nr;
+    if (j->pack_b && !j->shared_b) {
+        const int64_t most = STRIP / ((j->deep ? j->kc : j->kl) * j->size) / nr * nr;
         j->bn = up(pieces(j->n, pieces(j->n, most < nr ? nr : most)), nr);
     }
     while (threads > 1 && cost(j) > 2 * PIECE_COST && !is_shared(j, threads)) {
-        if (j->bm > (j->pack_b ? TALL : 2) * mr) j->bm = up(pieces(j->bm, 2), mr);
+        if (j->bm > (j->pack_b && !j->shared_b ? TALL : 2) * mr) j->bm = up(pieces(j->bm, 2), mr);
         else if (j->bn > 2 * nr) j->bn = min(up(j->bn / 8 * 7, nr), j->bn - nr);
         else if (j->bm > 2 * mr) j->bm = up(pieces(j->bm, 2), mr);
         else break;
@@ -208,10 +259,10 @@ static bool small(const job *j) {
         f->pack_b(k, min(f->nr, n - i), at(j, j->b, 0, 0, i), j->b->row, j->b->col, packed + i * k * j->size);
     int64_t rows = m, shares = 1;
     while (rows > (n > f->lanes ? f->mr : f->tall)) rows = pieces(m, ++shares);
-    for (int64_t k0 = 0; k0 < k; k0 += f->kc) {
+    for (int64_t k0 = 0; k0 < k; k0 += j->kc) {
         for (int64_t i = 0; i < m; i += rows) {
             for (int64_t col = 0; col < n; col += f->nr)
-                f->tile(min(rows, m - i), min(f->nr, n - col), min(f->kc, k - k0), at(j, j->a, 0, i, k0), j->a->row, j->a->col,
+                f->tile(min(rows, m - i), min(f->nr, n - col), min(j->kc, k - k0), at(j, j->a, 0, i, k0), j->a->row, j->a->col,
                         pack ? packed + (col * k + k0 * f->nr) * j->size : at(j, j->b, 0, k0, col), pack ? f->nr : j->b->row, j->alpha,
                         j->end->add || k0 > 0, at(j, j->c, 0, i, col), j->c->row, j->c->col);
         }
@@ -220,40 +271,55 @@ static bool small(const job *j) {
     return true;
 }
 
+/* Memory for the packed A, each worker's or everyone's strip of B, and the slices' sums. */
+static size_t carve(job *j, int64_t together, int64_t chunk, int64_t bk, int workers, size_t *b_at, size_t *sums_at) {
+    const int64_t mr = j->kernels->mr, nr = j->kernels->nr, size = j->size;
+    const size_t a = j->pack_a ? (size_t)up(together * up(chunk, mr) * bk * size, CT_ALIGN) : 0;
+    j->b_bytes = j->pack_b ? (size_t)up(up(j->bn, nr) * (j->deep ? j->kc : bk) * size, CT_ALIGN) : 0;
+    const size_t b = ct_bytes(j->shared_b ? 1 : workers, j->b_bytes);
+    *b_at = a, *sums_at = a + b;
+    return a + b + (j->deep ? (size_t)((pieces(bk, j->kc) - 1) * j->m * j->n * size) : 0);
+}
+
 static bool blocks(ct_context *context, job *j, int64_t batch) {
     const ct_gemm_kernels *f = j->kernels;
-    const int64_t bk = min(j->k, DEPTH / (f->kc * j->size) * f->kc), panel = f->mr * bk * j->size;
+    const int64_t bk = min(j->k, DEPTH / (j->kc * j->size) * j->kc), panel = f->mr * bk * j->size;
+    const int threads = ct_parallel_width(context);
+    const bool split = threads > 1 && batch == 1 && (double)j->m * (double)j->n * (double)bk > 2 * PIECE_COST;
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
-    size_t a_bytes = 0;
-    j->packed = NULL, j->b_bytes = 0;
+    size_t b_at, sums_at;
+    j->packed = NULL;
     j->pack_a = j->a->col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, FIRST), j->a->col * j->size, NEAR_A);
     j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b->row * j->size, NEAR_B));
+    j->deep = split && j->alpha == 1 && bk > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
+    j->shared_b = split && !j->deep && j->pack_b && j->m >= 8 * threads * f->mr && up(j->n, f->nr) <= SHARED_B / (bk * j->size);
     if (j->pack_a) {
         chunk = min(j->m, pieces(CHUNK, panel) * f->mr);
         together = min(batch, pieces(CHUNK, pieces(chunk, f->mr) * panel));
-        a_bytes = (size_t)up(together * pieces(chunk, f->mr) * panel, CT_ALIGN);
     }
     j->items = together, j->ml = chunk, j->kl = bk;
-    choose_block(j, ct_parallel_width(context));
+    choose_block(j, threads);
     const int64_t grain = cost(j) < PIECE_COST ? (int64_t)(PIECE_COST / cost(j)) : 1;
-    const int workers = together * j->down * j->across > grain ? ct_parallel_width(context) : 1;
-    if (j->pack_b) j->b_bytes = (size_t)up(up(j->bn, f->nr) * bk * j->size, CT_ALIGN);
-    const size_t bytes = a_bytes + ct_bytes(workers, j->b_bytes);
+    const int workers = slices(j) * together * j->down * j->across > grain ? threads : 1;
+    const size_t bytes = carve(j, together, chunk, bk, workers, &b_at, &sums_at);
     if (bytes) {
         if (!(j->packed = ct_take(context, bytes))) return false;
-        j->strips = j->packed + a_bytes;
+        j->strips = j->packed + b_at;
+        j->sums = j->packed + sums_at;
     }
     for (j->k0 = 0; j->k0 < j->k; j->k0 += bk) {
         j->kl = min(bk, j->k - j->k0);
+        if (j->shared_b) ct_parallel(context, j->n, pieces(pieces(j->n, f->nr), 2 * threads) * f->nr, pack_b_task, j);
         for (j->item0 = 0; j->item0 < batch; j->item0 += together) {
             j->items = min(together, batch - j->item0);
             for (j->m0 = 0; j->m0 < j->m; j->m0 += chunk) {
                 j->ml = min(chunk, j->m - j->m0);
                 j->down = pieces(j->ml, j->bm);
                 if (j->pack_a) ct_parallel(context, j->items * pieces(j->ml, PACK_PANELS * f->mr), 1, pack_task, j);
-                ct_parallel(context, j->items * j->down * j->across, grain, block_task, j);
+                ct_parallel(context, slices(j) * j->items * j->down * j->across, grain, block_task, j);
             }
         }
+        if (j->deep) ct_parallel(context, j->m, pieces(16384, j->n), sum_task, j);
     }
     ct_give(context, j->packed, bytes);
     return true;
@@ -270,6 +336,9 @@ static void zero_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
+/* As many slices as it takes, all as long but the last. */
+static int64_t slice_length(int64_t k, int64_t most) { return k <= most ? most : up(pieces(k, pieces(k, most)), 8); }
+
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
              const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
     if (batch <= 0 || m <= 0 || n <= 0) return true;
@@ -278,7 +347,8 @@ bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int6
     ct_matrix turned[3];
     j.kernels = &context->isa->of[dtype]->gemm, j.size = dtype == CT_F32 ? 4 : 8, j.alpha = alpha;
     j.turned = (n == 1 && m > 1) || (m > 1 && c->col != 1 && c->row == 1);   /* C' = B' A': a column becomes a row, and columns rows */
-    j.m = m, j.n = n, j.k = k, j.end = end ? end : &plain, j.a = a, j.b = b, j.c = c;
+    j.m = m, j.n = n, j.k = k, j.kc = slice_length(k, j.kernels->kc), j.add = context->isa->of[dtype]->add;
+    j.end = end ? end : &plain, j.a = a, j.b = b, j.c = c;
     if (j.turned) {
         j.m = n, j.n = m;
         turned[0] = transposed(*b), turned[1] = transposed(*a), turned[2] = transposed(*c);

@@ -270,11 +270,14 @@ START_TEST(alone) {
 }
 END_TEST
 
-/* Several slices, blocks and pieces; the same bits for 1, 2, 3 and 7 threads. */
+/* Several slices, blocks and pieces; C shared out by slices, B packed for all; the same bits for 1, 2, 3 and 7 threads. */
 START_TEST(threads) {
     static const problem list[] = {{1, 150, 300, 800, .add = true, .alpha = 0.7}, {30, 40, 33, 70, .alpha = 1},
                                    {3, 1, 1100, 500, .alpha = 1},                 {1, 520, 70, 130, true, true, .alpha = 1},
-                                   {2, 257, 129, 65, .alpha = 1},                 {2, 19, 400, 900, false, true, .alpha = 1}};
+                                   {2, 257, 129, 65, .alpha = 1},                 {2, 19, 400, 900, false, true, .alpha = 1},
+                                   {1, 70, 50, 2600, true, .alpha = 0.3},         {1, 70, 50, 2600, true, .add = true, .alpha = 1},
+                                   {1, 130, 65, 1601, false, true, .alpha = 1},   {1, 70, 600, 1025, true, .alpha = 1},
+                                   {1, 700, 90, 140, false, true, .alpha = 1},    {1, 900, 300, 70, false, true, .add = true, .alpha = 1}};
     static const int count[] = {1, 2, 3, 7};
     for (int isa = 0; ct_isa_at(isa); isa++) {
         for (int i = 0; i < 2 * COUNT(list); i++) {
