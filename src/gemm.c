@@ -127,10 +127,8 @@ static void pack_task(void *arg, int64_t begin, int64_t end, int worker) {
 /* Panels of B for all. */
 static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
-    const int64_t nr = j->kernels->nr;
     (void)worker;
-    for (int64_t n = begin; n < end; n += nr)
-        j->kernels->pack_b(j->kl, min(nr, j->n - n), at(j, j->b, 0, j->k0, n), j->b->row, j->b->col, j->strips + n * j->kl * j->size);
+    j->kernels->pack_b(j->kl, end - begin, at(j, j->b, 0, j->k0, begin), j->b->row, j->b->col, j->strips + begin * j->kl * j->size);
 }
 
 /* What a piece sums over, [k, k + kl) of A's and B's present k, and where to. */
@@ -162,8 +160,7 @@ static strip next_strip(const job *j, const part *p, int64_t item, int64_t n, st
     if (!j->pack_b) return (strip){source, nr * j->size, j->b->row, n, cols, NULL};
     const strip s = {j->shared_b ? j->strips + n * p->kl * j->size : packed, nr * p->kl * j->size, nr, n, cols, source};
     if (j->shared_b || (last.source == source && last.cols == cols)) return s;
-    for (int64_t i = 0; i < cols; i += nr)
-        j->kernels->pack_b(p->kl, min(nr, cols - i), source + i * j->b->col * j->size, j->b->row, j->b->col, packed + i / nr * s.panel);
+    j->kernels->pack_b(p->kl, cols, source, j->b->row, j->b->col, packed);
     return s;
 }
 
@@ -255,8 +252,7 @@ static bool small(const job *j) {
     if (m > SMALL || n > SMALL || k > SMALL || m * n * k > SMALL) return false;
     const bool pack = j->b->col != 1;
     if (pack && (n + f->nr) * k * j->size > SMALL_B) return false;
-    for (int64_t i = 0; i < n && pack; i += f->nr)
-        f->pack_b(k, min(f->nr, n - i), at(j, j->b, 0, 0, i), j->b->row, j->b->col, packed + i * k * j->size);
+    if (pack) f->pack_b(k, n, j->b->data, j->b->row, j->b->col, packed);
     int64_t rows = m, shares = 1;
     while (rows > (n > f->lanes ? f->mr : f->tall)) rows = pieces(m, ++shares);
     for (int64_t k0 = 0; k0 < k; k0 += j->kc) {

@@ -87,10 +87,6 @@ INLINE void gemm_transpose(vec x[LANES]) {
 /* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width. width is a constant of the caller. */
 INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int64_t along, int64_t step, real *packed) {
     int64_t p = 0;
-    if (along == 1 && n == width) {
-        for (; p < k; p++) memcpy(packed + p * width, x + p * step, (size_t)width * sizeof(real));
-        return;
-    }
     if (along == 1) {   /* an edge: fours, as a loop over n would be a call for each p */
         memset(packed, 0, (size_t)(k * width) * sizeof(real));
         for (; p < k; p++) {
@@ -121,19 +117,20 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
     }
 }
 
-/* Panels side by side, so that a row of the source is read on and on. */
-static void gemm_pack_a(int64_t m, int64_t k, const void *a_, int64_t row_stride, int64_t col_stride, void *packed_) {
-    const real *a = a_;
-    real *packed = packed_;
-    const int64_t whole = row_stride == 1 ? m / MR * MR : 0;
+/* Panels of `width`, side by side, so that a row of the source is read on and on. */
+INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const real *x, int64_t along, int64_t step, real *packed) {
+    const int64_t whole = along == 1 ? n / width * width : 0;
     for (int64_t p = 0; p < k && whole > 0; p++)
-        for (int64_t i = 0; i < whole; i += MR) memcpy(packed + i * k + p * MR, a + p * col_stride + i, MR * sizeof(real));
-    for (int64_t i = whole; i < m; i += MR)
-        gemm_pack(MR, m - i < MR ? m - i : MR, k, a + i * row_stride, row_stride, col_stride, packed + i * k);
+        for (int64_t i = 0; i < whole; i += width) memcpy(packed + i * k + p * width, x + p * step + i, (size_t)width * sizeof(real));
+    for (int64_t i = whole; i < n; i += width) gemm_pack(width, n - i < width ? n - i : width, k, x + i * along, along, step, packed + i * k);
+}
+
+static void gemm_pack_a(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed) {
+    gemm_pack_panels(MR, m, k, a, row_stride, col_stride, packed);
 }
 
 static void gemm_pack_b(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed) {
-    gemm_pack(NR, n, k, b, col_stride, row_stride, packed);
+    gemm_pack_panels(NR, n, k, b, col_stride, row_stride, packed);
 }
 
 /* ---- the register block ---- */

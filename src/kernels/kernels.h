@@ -47,7 +47,7 @@ typedef struct {
     int64_t mr, nr;       /* the register block; */
     int64_t lanes, tall;  /* of no more than so many columns it may have so many rows */
     int64_t kc;       /* the block along K: a constant, so that sums do not depend on caches or threads */
-    /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B (n <= nr) as one of k rows of nr */
+    /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
     /* C[m x n] = alpha AB, or += with add; 1 <= m <= mr (tall), 1 <= n <= nr (lanes); A has any strides (packed: 1, mr), B's columns lie next to
