@@ -37,7 +37,8 @@ struct ct_workers {
     worker worker[];             /* the caller is the first */
 };
 
-enum { SPINS = 20000 };   /* fifty microseconds to a millisecond, as long as a pause is on this machine: longer than the serial parts of a step */
+/* Of a pause: fifty microseconds to a millisecond, by machine. Longer than the serial parts of a step. */
+enum { SPINS = 20000 };
 
 static void breathe(void) {
 #if defined(__x86_64__)
