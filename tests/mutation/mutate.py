@@ -143,19 +143,20 @@ class Judge:
         return f"passed {mutant.object} {self.suite.sha[program]}"
 
     def order(self, mutant):
-        """Who has killed this one before; then who kills most of this file's a second."""
-        def worth(program):
+        """[(program, tests)]: who has killed this one before; then who kills most of this file's a second."""
+        def worth(entry):
+            program, tests = entry
             known = self.notes.get(self.verdict_key(mutant, program))
             place = (mutant.file, program)
-            rate = (self.kills[place] + 0.3) / (self.tries[place] + 1) / (self.suite.seconds[program] + 0.05)
+            rate = (self.kills[place] + 0.3) / (self.tries[place] + 1) / (self.suite.takes(program, tests) + 0.05)
             return (known is False, rate)
-        return sorted(sorted(self.suite.programs_for(mutant)), key=worth, reverse=True)
+        return sorted(sorted(self.suite.tests_for(mutant).items()), key=worth, reverse=True)
 
     def judge(self, mutant):
         """Sets mutant.fate, and mutant.killer."""
         mutant.killer, mutant.fate, binaries = None, "survived", {}
         with tempfile.TemporaryDirectory(dir=HERE) as folder:
-            for program in self.order(mutant):
+            for program, tests in self.order(mutant):
                 passed = self.notes.get(self.verdict_key(mutant, program))
                 if passed is None:
                     group = self.suite.group[program]
@@ -164,7 +165,7 @@ class Judge:
                         if not self.suite.link(group, [self.compiler.object_file(mutant)], binaries[group]):
                             mutant.fate = "did not compile"
                             return
-                    passed = self.suite.passes(program, binaries[group])
+                    passed = self.suite.passes(program, tests, binaries[group])
                     self.notes.put(self.verdict_key(mutant, program), passed)
                 self.tries[mutant.file, program] += 1
                 if not passed:

@@ -1,9 +1,18 @@
-/* Test programs as one, to be linked again with each mutant: `runner test_ops 20 4000000000` is test_ops within 20 seconds of a processor
- * and as many bytes. The first assertion that fails ends it. Folders that a test makes are said, for whoever has to clean up after it. */
+/* Test programs as one, to be linked again with each mutant:
+ *
+ *     runner test_ops 20 4000000000 3,17,18     tests 3, 17 and 18 of test_ops, in 20 seconds of a processor and as many bytes
+ *     runner test_ops 20 4000000000 all
+ *
+ * A test that is a loop counts as one for each of its rounds. The first assertion that fails ends the program. Said to stdout: folders that a
+ * test makes, for whoever has to clean up after it; how long each test took; and with TRACE, which functions each has entered. */
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #define P(program) int main_##program(void);
@@ -26,15 +35,96 @@ char *__wrap_mkdtemp(char *template) {
     return folder;
 }
 
+/* ---- which functions were entered ---- */
+
+enum { SLOTS = 1 << 14 };
+static void *seen[SLOTS];
+
+void __cyg_profile_func_enter(void *function, void *site);
+void __cyg_profile_func_exit(void *function, void *site);
+void __cyg_profile_func_exit(void *function, void *site) { (void)function, (void)site; }
+void __cyg_profile_func_enter(void *function, void *site) {
+    (void)site;
+    for (size_t at = (uintptr_t)function / 4 % SLOTS;; at = (at + 1) % SLOTS) {
+        void *free_slot = NULL;
+        if (__atomic_load_n(&seen[at], __ATOMIC_RELAXED) == function ||
+            __atomic_compare_exchange_n(&seen[at], &free_slot, function, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || free_slot == function)
+            return;
+    }
+}
+
+static int latest = -1;
+
+/* What was entered since the last time belongs to both: between tests stand the end of one and the beginning of the next. */
+static void say_entered(int test, int other) {
+#ifdef TRACE
+    printf("entered %d %d", test, other);
+    for (int i = 0; i < SLOTS; i++)
+        if (seen[i]) printf(" %lx", (unsigned long)(uintptr_t)seen[i]);
+    printf("\n");
+    memset(seen, 0, sizeof seen);
+#else
+    (void)test, (void)other;
+#endif
+}
+
+static void say_rest(void) { say_entered(latest, latest); }
+
+/* ---- one test at a time ---- */
+
+enum { MOST = 1 << 14 };
+static struct {
+    const TTest *test;
+    int round;
+} tests[MOST];
+static int count;
+static const char *wanted; /* "3,17,18" or "all"; numbers rise */
+
+static bool is_wanted(int test) {
+    if (!strcmp(wanted, "all")) return true;
+    char *end;
+    while (*wanted && strtol(wanted, &end, 10) < test) wanted = *end ? end + 1 : end;
+    return *wanted && strtol(wanted, &end, 10) == test;
+}
+
+static double seconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void run_one(int test) {
+    say_entered(latest < 0 ? test : latest, test);
+    const double begin = seconds();
+    tests[test].test->fn(tests[test].round);
+    printf("took %d %g\n", test, seconds() - begin);
+    say_entered(latest = test, test);
+}
+
+void __real__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first, int end);
+void __wrap__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first, int end);
+void __wrap__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first, int end) {
+    TTest *ours = malloc(sizeof *ours);
+    *ours = *test;
+    ours->fn = run_one;
+    for (int round = first; round < end && count < MOST; round++, count++) {
+        tests[count].test = test;
+        tests[count].round = round;
+        if (is_wanted(count)) __real__tcase_add_test(tcase, ours, signal, exit_code, count, count + 1);
+    }
+}
+
 static void limit(int what, rlim_t most) { setrlimit(what, &(struct rlimit){most, most}); }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    if (argc != 5) return 2;
     limit(RLIMIT_CPU, strtoul(argv[2], NULL, 10));
     limit(RLIMIT_AS, strtoul(argv[3], NULL, 10));
     limit(RLIMIT_FSIZE, (rlim_t)1 << 30);
     limit(RLIMIT_CORE, 0);
+    wanted = argv[4];
     setenv("CK_FORK", "no", 1);
+    atexit(say_rest);
 #define P(program) if (!strcmp(argv[1], #program)) return main_##program();
     PROGRAMS
     return 2;

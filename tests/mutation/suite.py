@@ -1,4 +1,4 @@
-"""The C suite, as the mutants meet it: which programs reach which function, how long each takes, and a run of one with a mutant."""
+"""The C suite, as the mutants meet it: which tests of which programs enter a function, how long each takes, and a run of those with a mutant."""
 import hashlib
 import json
 import math
@@ -8,9 +8,11 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from functions import functions_of
 
 BUILD = os.environ.get("BUILD", "build")
 HERE = f"{BUILD}/mutation"
@@ -62,26 +64,31 @@ class Suite:
             members = [p for p in self.programs if self.group[p] == group]
             joined = f"{self.folder}/{group}_joined.o"
             names = "-DPROGRAMS=" + " ".join(f"P({p})" for p in members)
-            run([CC, "-std=c11", "-D_POSIX_C_SOURCE=200809L", names, "-c", "tests/mutation/runner.c", "-o", f"{self.folder}/runner_{group}.o"])
             if group == "all":   # two programs may use a name for two things
                 for p in members:
                     run(["objcopy", f"--keep-global-symbol=main_{p}", objects[p]])
-            parts = [objects[p] for p in members]
-            run([CC, "-r", "-nostdlib", f"{self.folder}/runner_{group}.o", *parts, objects["cases"], "-o", joined])
+            run([CC, "-r", "-nostdlib", *(objects[p] for p in members), objects["cases"], "-o", joined])
+            for runner, trace in (self.runner(group), []), (self.runner(group, True), ["-DTRACE"]):
+                run([CC, "-std=c11", "-O1", "-D_POSIX_C_SOURCE=200809L", names, *trace, "-c", "tests/mutation/runner.c", "-o", runner])
             self.link_with[group] = (joined, shlex.split(os.environ.get(f"LDFLAGS_{group}", "")))
+        self.lock, self.right_alone = threading.Lock(), {}
         self.learn()
 
-    def link(self, group, objects, out, extra=()):
+    def runner(self, group, trace=False):
+        return f"{self.folder}/{'tracer' if trace else 'runner'}_{group}.o"
+
+    def link(self, group, objects, out, trace=False):
         joined, flags = self.link_with[group]
-        command = [CC, *extra, joined, *objects, self.library, "-o", out, "-Wl,--wrap=_ck_assert_failed,--wrap=mkdtemp", *LIBRARIES, *flags]
+        command = [CC, "-no-pie", self.runner(group, trace), joined, *objects, self.library, "-o", out,
+                   "-Wl,--wrap=_ck_assert_failed,--wrap=mkdtemp,--wrap=_tcase_add_test", *LIBRARIES, *flags]
         return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
 
-    def start(self, binary, program, seconds):
-        """Does the program pass? It is given so many seconds of a processor. A deadlock takes none: so there is an end by the clock as well,
-        in seconds that are counted here, so that those do not count in which all of this was stopped."""
-        command = [binary, program, str(seconds), str(BYTES)]
-        with tempfile.TemporaryFile() as said:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.DEVNULL)
+    def start(self, binary, program, tests, seconds):
+        """Do those tests of the program pass, and what do they say? They are given so many seconds of a processor. A deadlock takes none:
+        so there is an end by the clock as well, in seconds that are counted here, so that those do not count in which all of this was stopped."""
+        command = [binary, program, str(seconds), str(BYTES), tests if isinstance(tests, str) else ",".join(map(str, tests))]
+        with tempfile.TemporaryFile() as out:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL)
             for _ in range(60 + 10 * seconds):
                 try:
                     process.wait(1)
@@ -91,72 +98,89 @@ class Suite:
             else:
                 process.kill()
             passed = process.wait() == 0
-            said.seek(0)
-            for folder in re.findall(rb"^folder (/\S+)$", said.read(), re.M):
-                shutil.rmtree(folder, ignore_errors=True)
-        return passed
+            out.seek(0)
+            said = out.read().decode(errors="replace")
+        for folder in re.findall(r"^folder (/\S+)$", said, re.M):
+            shutil.rmtree(folder, ignore_errors=True)
+        return passed, said
 
     def learn(self):
-        """Which programs run which functions of the sources, and how long each takes; kept from the last time if nothing has changed."""
+        """Which tests enter which functions of the sources, and how long each takes; kept from the last time if nothing has changed."""
         kept = Path(f"{self.folder}/learned.json")
-        state = digest(*(Path(f).read_bytes() for f in self.sources), *self.sha.values(), *FLAGS)
+        state = digest(*(Path(f).read_bytes() for f in [*self.sources, "tests/mutation/runner.c"]), *self.sha.values(), *FLAGS)
         if not kept.exists() or json.loads(kept.read_text())["state"] != state:
-            kept.write_text(json.dumps({"state": state, "reach": self.coverage(), "seconds": self.times()}))
+            print("which tests enter which functions ...", flush=True)
+            kept.write_text(json.dumps({"state": state, "enter": self.trace(), "seconds": self.times()}))
         learned = json.loads(kept.read_text())
-        self.seconds = learned["seconds"]
-        self.reach = {(file, name): set(programs) for file, name, programs in learned["reach"]}
+        self.seconds = {(program, int(test)): s for program, of in learned["seconds"].items() for test, s in of.items()}
+        self.enter = {}
+        for file, name, program, tests in learned["enter"]:
+            self.enter.setdefault((file, name), {})[program] = tests
 
-    def coverage(self):
-        print("which programs reach which functions ...", flush=True)
-        folder = Path(f"{self.folder}/coverage").absolute()
+    def trace(self):
+        """[file, function, program, tests]: the sources' functions call the runner as they are entered."""
+        folder = f"{self.folder}/trace"
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        objects = {}
-        for file in self.sources:
-            objects[file] = str(folder / (file.replace("/", "_") + ".o"))
+        os.makedirs(folder)
+        home = {f.name: file for file in self.sources for f in functions_of(file) if not f.static}
+
+        def traced(file):
+            """An object in which each static function is called file:function."""
+            object = f"{folder}/{file.replace('/', '_')}.o"
+            run([CC, *FLAGS, "-O0", "-g0", "-w", "-finstrument-functions", "-c", file, "-o", object])
+            own = [line.split()[2] for line in run(["nm", object]).decode().splitlines() if line.split()[-2] == "t"]
+            if own:
+                run(["objcopy", *(f"--redefine-sym={name}={file}:{name}" for name in own), object])
+            return object
         with ThreadPoolExecutor(JOBS) as pool:
-            list(pool.map(lambda file: run([CC, *FLAGS, "-O0", "-w", "--coverage", "-c", file, "-o", objects[file]]), self.sources))
+            objects = list(pool.map(traced, self.sources))
+        found = {}
         for group in self.link_with:
-            if not self.link(group, objects.values(), f"{folder}/{group}", ["--coverage"]):
-                raise SystemExit("the suite does not link with --coverage")
-        reach = {}
-        for program in self.programs:
-            for old in folder.glob("*.gcda"):
-                old.unlink()
-            self.start(f"{folder}/{self.group[program]}", program, 600)
-            counts = sorted(map(str, folder.glob("*.gcda")))
-            said = run(["gcov", "--json-format", "--stdout", *counts], stderr=subprocess.DEVNULL) if counts else b""
-            for line in said.splitlines():
-                for source in json.loads(line)["files"] if line.strip() else []:
-                    for f in source["functions"]:
-                        if f["execution_count"]:
-                            reach.setdefault((source["file"], f["name"]), []).append(program)
+            if not self.link(group, objects, f"{folder}/{group}", True):
+                raise SystemExit("the suite does not link")
+            at = {}
+            for line in run(["nm", f"{folder}/{group}"]).decode().splitlines():
+                address, kind, name = line.split(None, 2) if line[0] != " " else ("", "", "")
+                if kind in ("t", "T"):
+                    at[int(address, 16)] = tuple(name.split(":", 1)) if ":" in name else (home.get(name), name)
+            for program in (p for p in self.programs if self.group[p] == group):
+                for line in re.findall(r"^entered (.*)$", self.start(f"{folder}/{group}", program, "all", 600)[1], re.M):
+                    first, second, *addresses = line.split()
+                    for address in addresses:
+                        file, name = at.get(int(address, 16), (None, None))
+                        if file:
+                            found.setdefault((file, name, program), set()).update((int(first), int(second)))
         shutil.rmtree(folder)
-        return [[file, name, programs] for (file, name), programs in sorted(reach.items())]
+        return [[*key, sorted(t for t in tests if t >= 0)] for key, tests in sorted(found.items())]
 
     def times(self):
-        """Of the suite with no mutant, which must pass."""
-        print("how long each takes ...", flush=True)
-        seconds = {}
         for group in self.link_with:
             if not self.link(group, [], f"{self.folder}/{group}"):
                 raise SystemExit("the suite does not link")
-        for program in self.programs:
-            begin = time.monotonic()
-            passed = self.start(f"{self.folder}/{self.group[program]}", program, 600)
-            seconds[program] = time.monotonic() - begin if passed else None
-        return seconds
+        said = {p: self.start(f"{self.folder}/{self.group[p]}", p, "all", 600)[1] for p in self.programs}
+        return {p: {test: float(s) for test, s in re.findall(r"^took (\d+) (\S+)$", said[p], re.M)} for p in self.programs}
 
-    def programs_for(self, mutant):
-        """Only a program that runs a function can tell a change in it; what stands outside of functions is read by all of its file's."""
-        programs = set()
-        for (file, name), reached in self.reach.items():
+    def tests_for(self, mutant):
+        """{program: tests}. Only a test that enters a function can tell a change in it; what stands outside of functions is read by all of
+        its file's."""
+        chosen = {}
+        for (file, name), programs in self.enter.items():
             if file == mutant.file and mutant.function in (name, None):
-                programs |= reached
-        red = [p for p in programs if self.seconds[p] is None]
-        if red:
-            raise SystemExit(f"{red[0]} fails with no mutant")
-        return programs
+                for program, tests in programs.items():
+                    chosen.setdefault(program, set()).update(tests)
+        return {program: sorted(tests) for program, tests in chosen.items()}
 
-    def passes(self, program, binary):
-        return self.start(binary, program, math.ceil(4 * self.seconds[program] + 2))
+    def takes(self, program, tests):
+        return sum(self.seconds.get((program, test), 0) for test in tests)
+
+    def passes(self, program, tests, binary):
+        limit = math.ceil(4 * self.takes(program, tests) + 2)
+        if self.start(binary, program, tests, limit)[0]:
+            return True
+        key = (program, tuple(tests))   # fails; do these tests pass alone, with no mutant?
+        with self.lock:
+            if key not in self.right_alone:
+                self.right_alone[key] = self.start(f"{self.folder}/{self.group[program]}", program, tests, limit)[0]
+        if not self.right_alone[key]:
+            raise SystemExit(f"{program} fails with no mutant: {tests}")
+        return False
