@@ -199,6 +199,11 @@ static bool gradients(ct_tensor *const *in, int n, double *bits, bool wanted) {
     return true;
 }
 
+static void zero_gradients(ct_tensor *const *in, int n) {
+    for (int i = 0; i < n; i++)
+        if (in[i]) ct_zero_grad(in[i]);
+}
+
 /* Value and gradients with the at-th request refused, at 0 none. Is all of it done? */
 static bool op_once(ct_context *c, const case_line *line, ct_tensor *const *in, ct_tensor *const *cotangent, int64_t at) {
     fault.calls = 0, fault.at = at;
@@ -208,45 +213,56 @@ static bool op_once(ct_context *c, const case_line *line, ct_tensor *const *in, 
     return done;
 }
 
+/* Every request of the line on these inputs is refused once. */
+static void refuse_each(ct_context *c, const case_line *line, ct_tensor *const *in, int n) {
+    static double bits[MOST];
+    fault.at = 0, fault.take = true;
+    ct_scope scope = ct_scope_open(c);
+    ct_tensor *y = case_run(c, line, in), *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
+    ck_assert_msg(op_once(c, line, in, &g, 0), "%s: %s", line->call, ct_error_message(c));
+    gradients(in, n, bits, false);
+    for (int mode = 0; mode < 2; mode++) {
+        fault.forever = mode;
+        bool refused = true;
+        for (int64_t at = 1; refused; at++) {
+            zero_gradients(in, n);
+            const int64_t live = ct_memory(c).live;
+            ct_scope inner = ct_scope_open(c);
+            const bool done = op_once(c, line, in, &g, at);
+            refused = fault.calls >= at;
+            ck_assert_msg(done == (ct_error(c) == CT_OK) && (done || (refused && ct_error(c) == CT_ERR_MEMORY)), "%s, request %d %s: %s",
+                          line->call, (int)at, refused ? "refused" : "not reached", ct_error_message(c));
+            ct_error_clear(c);
+            ck_assert_msg(!done || gradients(in, n, bits, true), "%s, request %d: other gradients", line->call, (int)at);
+            ct_scope_close(inner);
+            zero_gradients(in, n);
+            ck_assert_msg(ct_memory(c).live == live, "%s, request %d: %d bytes are left behind", line->call, (int)at,
+                          (int)(ct_memory(c).live - live));
+        }
+        ck_assert_msg(op_once(c, line, in, &g, 0) && gradients(in, n, bits, true), "%s: afterwards: %s", line->call, ct_error_message(c));
+    }
+    ct_scope_close(scope);
+}
+
 START_TEST(an_op) {
     const case_line *line = case_at(_i);
     for (int v = 0; v < case_variants(line); v++) {
         case_input input[CASE_INPUTS];
-        ct_tensor *in[CASE_INPUTS] = {0};
         const int n = case_inputs(line, v, 1, input);
-        static double bits[MOST];
-        fault.at = 0, fault.take = true;
-        ct_context *c = new_context(2);
-        ct_scope scope = ct_scope_open(c);
-        ck_assert(case_build(c, input, n, (case_build_opts){.dtype = CT_F64, .seed = 2}, in));
-        ct_tensor *y = case_run(c, line, in), *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
-        ck_assert_msg(op_once(c, line, in, &g, 0), "%s: %s", line->call, ct_error_message(c));
-        gradients(in, n, bits, false);
-        for (int mode = 0; mode < 2; mode++) {
-            fault.forever = mode;
-            bool refused = true;
-            for (int64_t at = 1; refused; at++) {
-                for (int i = 0; i < n; i++)
-                    if (in[i]) ct_zero_grad(in[i]);
-                const int64_t live = ct_memory(c).live;
-                ct_scope inner = ct_scope_open(c);
-                const bool done = op_once(c, line, in, &g, at);
-                refused = fault.calls >= at;
-                ck_assert_msg(done == (ct_error(c) == CT_OK) && (done || (refused && ct_error(c) == CT_ERR_MEMORY)),
-                              "%s, request %d %s: %s", line->call, (int)at, refused ? "refused" : "not reached", ct_error_message(c));
-                ct_error_clear(c);
-                ck_assert_msg(!done || gradients(in, n, bits, true), "%s, request %d: other gradients", line->call, (int)at);
-                ct_scope_close(inner);
-                for (int i = 0; i < n; i++)
-                    if (in[i]) ct_zero_grad(in[i]);
-                ck_assert_msg(ct_memory(c).live == live, "%s, request %d: %d bytes are left behind", line->call, (int)at,
-                              (int)(ct_memory(c).live - live));
-            }
-            ck_assert_msg(op_once(c, line, in, &g, 0) && gradients(in, n, bits, true), "%s: afterwards: %s", line->call, ct_error_message(c));
+        for (int alone = -1; alone < n; alone++) { /* all gradients are wanted, then that of one input */
+            ct_tensor *in[CASE_INPUTS] = {0};
+            fault.at = 0;
+            ct_context *c = new_context(2);
+            ct_scope scope = ct_scope_open(c);
+            ck_assert(case_build(c, input, n, (case_build_opts){.dtype = CT_F64, .seed = 2}, in));
+            const bool any = alone < 0 || (in[alone] && ct_requires_grad(in[alone]));
+            for (int i = 0; i < n && alone >= 0; i++)
+                if (i != alone && in[i] && ct_requires_grad(in[i])) ct_set_requires_grad(in[i], false);
+            if (any) refuse_each(c, line, in, n);
+            ct_scope_close(scope);
+            ct_context_free(c);
+            ck_assert_int_eq(fault.bytes, 0);
         }
-        ct_scope_close(scope);
-        ct_context_free(c);
-        ck_assert_int_eq(fault.bytes, 0);
     }
 }
 END_TEST
