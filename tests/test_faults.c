@@ -17,6 +17,10 @@ static struct {
     int64_t bytes;      /* that the allocator has given and not got back */
 } fault;
 
+static struct {
+    int64_t requests, bytes; /* of ct_take, since they were set to 0 */
+} asked;
+
 static bool fails(void) {
     if (!fault.at) return false;
     fault.calls++;
@@ -31,8 +35,15 @@ void *__wrap_ct_take_zeroed(ct_context *context, size_t size);
 char *__wrap_ct_take_string(ct_context *context, const char *string);
 
 #define REFUSED(context) (fault.take && fails() && (ct_fail(context, CT_ERR_MEMORY, "injected: out of memory"), true))
-void *__wrap_ct_take(ct_context *context, size_t size) { return REFUSED(context) ? NULL : __real_ct_take(context, size); }
-void *__wrap_ct_take_zeroed(ct_context *context, size_t size) { return REFUSED(context) ? NULL : __real_ct_take_zeroed(context, size); }
+static void ask(size_t size) { asked.requests++, asked.bytes += (int64_t)size; }
+void *__wrap_ct_take(ct_context *context, size_t size) {
+    ask(size);
+    return REFUSED(context) ? NULL : __real_ct_take(context, size);
+}
+void *__wrap_ct_take_zeroed(ct_context *context, size_t size) {
+    ask(size);
+    return REFUSED(context) ? NULL : __real_ct_take_zeroed(context, size);
+}
 char *__wrap_ct_take_string(ct_context *context, const char *string) {
     return REFUSED(context) ? NULL : __real_ct_take_string(context, string);
 }
@@ -244,26 +255,59 @@ static void refuse_each(ct_context *c, const case_line *line, ct_tensor *const *
     ct_scope_close(scope);
 }
 
-START_TEST(an_op) {
-    const case_line *line = case_at(_i);
+/* Runs f on each list of inputs of a line: with all gradients wanted, then with that of one input alone. */
+static void each_wish(int index, ct_context_opts opts, void (*f)(ct_context *c, const case_line *line, ct_tensor *const *in, int n)) {
+    const case_line *line = case_at(index);
     for (int v = 0; v < case_variants(line); v++) {
         case_input input[CASE_INPUTS];
         const int n = case_inputs(line, v, 1, input);
-        for (int alone = -1; alone < n; alone++) { /* all gradients are wanted, then that of one input */
+        for (int alone = -1; alone < n; alone++) {
             ct_tensor *in[CASE_INPUTS] = {0};
             fault.at = 0;
-            ct_context *c = new_context(2);
+            ct_context *c = ct_context_new(opts);
             ct_scope scope = ct_scope_open(c);
             ck_assert(case_build(c, input, n, (case_build_opts){.dtype = CT_F64, .seed = 2}, in));
             const bool any = alone < 0 || (in[alone] && ct_requires_grad(in[alone]));
             for (int i = 0; i < n && alone >= 0; i++)
                 if (i != alone && in[i] && ct_requires_grad(in[i])) ct_set_requires_grad(in[i], false);
-            if (any) refuse_each(c, line, in, n);
+            if (any) f(c, line, in, n);
             ct_scope_close(scope);
             ct_context_free(c);
             ck_assert_int_eq(fault.bytes, 0);
         }
     }
+}
+
+START_TEST(an_op) { each_wish(_i, (ct_context_opts){.threads = 2, .allocator = {allocate, release, NULL}}, refuse_each); }
+END_TEST
+
+/* ---- and no op asks for more than it did: tests/golden/memory.txt has a line of bytes, requests and the op for each of ops.def ---- */
+
+static void run_once(ct_context *c, const case_line *line, ct_tensor *const *in, int n) {
+    (void)n;
+    ct_tensor *y = case_run(c, line, in);
+    const int64_t requests = asked.requests, bytes = asked.bytes;
+    ct_tensor *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
+    asked.requests = requests, asked.bytes = bytes;
+    ck_assert_msg(!g || ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s: %s", line->call, ct_error_message(c));
+}
+
+START_TEST(an_op_asks_for_no_more) {
+    const case_line *line = case_at(_i);
+    char wanted[4096], row[4096] = "";
+    int64_t bytes = -1, requests = -1;
+    snprintf(wanted, sizeof wanted, "%s on %s\n", line->call, line->inputs);
+    FILE *file = fopen("tests/golden/memory.txt", "r");
+    ck_assert_ptr_nonnull(file);
+    for (int at = 0; bytes < 0 && fgets(row, sizeof row, file);) {
+        long long b, r;
+        if (sscanf(row, "%lld %lld %n", &b, &r, &at) == 2 && !strcmp(row + at, wanted)) bytes = b, requests = r;
+    }
+    fclose(file);
+    asked.requests = asked.bytes = 0;
+    each_wish(_i, (ct_context_opts){.threads = 1, .isa = "scalar", .allocator = {allocate, release, NULL}}, run_once);
+    ck_assert_msg(asked.bytes <= bytes && asked.requests <= requests, "if it has to: tests/golden/memory.txt: %lld %lld %s",
+                  (long long)asked.bytes, (long long)asked.requests, wanted);
 }
 END_TEST
 
@@ -427,6 +471,7 @@ int main(void) {
     tcase_add_test(memory, a_training_step);
     tcase_add_test(memory, work_on_three_threads);
     tcase_add_loop_test(memory, an_op, 0, case_count());
+    tcase_add_loop_test(memory, an_op_asks_for_no_more, 0, case_count());
     tcase_add_loop_test(memory, a_constructor, 0, 11);
     suite_add_tcase(suite, memory);
     tcase_set_timeout(io, 120);
