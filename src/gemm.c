@@ -21,11 +21,11 @@
 enum {
     STRIP = 768 << 10,   /* bytes of B that a worker packs at once */
     CHUNK = 4 << 20,     /* bytes of A that are packed at once */
-    DEPTH = 8 << 10,     /* bytes of a row of A, in whole slices */
     TALL = 20,           /* panels of A in a block for which B is packed without regret */
     PACK_PANELS = 8,     /* of A, a piece of work */
     SHARED_B = 1 << 20,  /* bytes of B that are packed for all threads, at most */
-    DEEP_C = 256 << 10,  /* bytes of a C that is shared out by slices, at most */
+    DEEP_C = 256 << 10,  /* bytes of a C that is shared out by slices, at most, */
+    DEPTH = 8 << 10,     /* and of the slices of a row of A, at once */
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     FEW = 32,            /* rows of C that are dot products, */
@@ -168,13 +168,10 @@ static strip next_strip(const job *j, const part *p, int64_t item, int64_t n, st
 static void meet(const job *j, const part *p, int64_t item, int64_t m, int64_t rows, strip s) {
     const ct_gemm_kernels *f = j->kernels;
     const int64_t a_row = j->pack_a ? 1 : j->a->row, a_col = j->pack_a ? f->mr : j->a->col;
-    const char *a = j->pack_a ? panels(j, item, m) : at(j, j->a, item, m, j->k0);
-    for (int64_t k = 0; k < p->kl; k += j->kc) {
-        const char *b = s.data + k * s.row * j->size;
-        for (int64_t n = 0; n < s.cols; n += f->nr, b += s.panel)
-            f->tile(rows, min(f->nr, s.cols - n), min(j->kc, p->kl - k), a + (p->k + k) * a_col * j->size, a_row, a_col, b, s.row, j->alpha,
-                    p->add || k > 0, at(j, &p->c, item, m, s.n + n), p->c.row, p->c.col);
-    }
+    const char *a = (j->pack_a ? panels(j, item, m) : (char *)at(j, j->a, item, m, j->k0)) + p->k * a_col * j->size, *b = s.data;
+    for (int64_t n = 0; n < s.cols; n += f->nr, b += s.panel)
+        f->tile(rows, min(f->nr, s.cols - n), p->kl, a, a_row, a_col, b, s.row, j->alpha, p->add, at(j, &p->c, item, m, s.n + n),
+                p->c.row, p->c.col);
     if (j->k0 + j->kl == j->k) done(j, item, m, s.n, rows, s.cols);
 }
 
@@ -279,15 +276,16 @@ static size_t carve(job *j, int64_t together, int64_t chunk, int64_t bk, int wor
 
 static bool blocks(ct_context *context, job *j, int64_t batch) {
     const ct_gemm_kernels *f = j->kernels;
-    const int64_t bk = min(j->k, DEPTH / (j->kc * j->size) * j->kc), panel = f->mr * bk * j->size;
     const int threads = ct_parallel_width(context);
-    const bool split = threads > 1 && batch == 1 && (double)j->m * (double)j->n * (double)bk > 2 * PIECE_COST;
+    const bool split = threads > 1 && batch == 1 && (double)j->m * (double)j->n * (double)j->k > 2 * PIECE_COST;
+    const int64_t depth = min(j->k, DEPTH / (j->kc * j->size) * j->kc);
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t b_at, sums_at;
     j->packed = NULL;
     j->pack_a = j->a->col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, FIRST), j->a->col * j->size, NEAR_A);
     j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b->row * j->size, NEAR_B));
-    j->deep = split && j->alpha == 1 && bk > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
+    j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
+    const int64_t bk = j->deep ? depth : min(j->k, j->kc), panel = f->mr * bk * j->size;
     j->shared_b = split && !j->deep && j->pack_b && j->m >= 8 * threads * f->mr && up(j->n, f->nr) <= SHARED_B / (bk * j->size);
     if (j->pack_a) {
         chunk = min(j->m, pieces(CHUNK, panel) * f->mr);

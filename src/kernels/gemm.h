@@ -37,7 +37,7 @@ typedef vec gemm_vec;
 #else
 typedef real gemm_vec;   /* GCC keeps vectors of one element in memory */
 #endif
-enum { NR = NV * LANES, KC = sizeof(real) == 4 ? 768 : 256 };
+enum { NR = NV * LANES, KC = sizeof(real) == 4 ? 768 : 512 };
 
 #if defined __clang__
 #define GEMM_UNROLL _Pragma("unroll")
