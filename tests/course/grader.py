@@ -1,0 +1,145 @@
+"""What a submission may try and what a teacher may mistype: each must end as it says here."""
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+GRADE = ROOT / "examples/course/grade"
+SOLUTION = Path(__file__).resolve().parent / "01_broadcasting/solution.c"
+ADD = "static ct_tensor *forward(ct_call *call) {\n"  # of add and mul: a line put behind it runs in each of their forwards
+PROTOTYPES = "#include <unistd.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <string.h>\n"
+
+# name, what stands before the solution, what runs in add's and mul's forward (None: there is nothing else); what is said of every test.
+REFUSED = [
+    ("a missing brace", "static int f(void) {", "", "does not compile"),
+    ("no declaration", "", "no_such_function();", "does not compile"),
+    ("not a program", "\x00\x01\xff", "", "does not compile"),
+    ("too large", "//" + "x" * (1 << 20), "", "larger than 1 MiB"),
+    ("an array that no machine holds", "", "static double a[1ull << 60]; a[call->n] = 1;", "does not"),
+    ("the library's op", "", "if (call->op == &mul) return ct_mul(call->in[0], call->in[1]);", "it calls ct_mul,"),
+    ("through a pointer", "#include <cotangent/cotangent.h>\nstatic ct_tensor *(*volatile f)(ct_tensor *, ct_tensor *) = ct_mul;", "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
+    ("under another name", "#include <cotangent/cotangent.h>\nct_tensor *f(ct_tensor *, ct_tensor *) __asm__(\"ct_mul\");", "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
+    ("through assembly", "", "__asm__ volatile(\"call ct_mul\");", "assembly"),
+    ("through assembly outside of functions", "__asm__(\".globl f\\nf: jmp ct_mul\");", "", "assembly"),
+    ("the checker", "", "ct_gradcheck(0, 0, 0, 0, (ct_gradcheck_opts){0});", "it calls ct_gradcheck,"),
+    ("write to the pipe", "", "write(3, \"passed\\n\", 7);", "it uses write,"),
+    ("a file", "", "fopen(\"solution.c\", \"r\");", "it uses fopen,"),
+    ("exit", "", "exit(0);", "it uses exit,"),
+    ("a process", "", "if (system(\"true\")) return NULL;", "it uses system,"),
+    ("another name of its own", "int helper(int x); int helper(int x) { return x; }", "", "it defines helper"),
+    ("main", "int main(void) { return 0; }", "", "it defines main"),
+    ("a library function of its own", "#define ct_gradcheck hidden\n#include <cotangent/cotangent.h>\n#undef ct_gradcheck\n"
+     "ct_gradcheck_result ct_gradcheck(void); ct_gradcheck_result ct_gradcheck(void) { return (ct_gradcheck_result){.ok = true}; }", "", "it defines ct_gradcheck"),
+    ("malloc of its own", "void *malloc(size_t n) { (void)n; return NULL; }", "", "it defines malloc"),
+    ("code before the tests", "__attribute__((constructor)) static void early(void) { puts(\"early\"); }", "", "a section .init_array"),
+    ("the library's source", f"#include \"{ROOT}/ops/mul.c\"", "", "it includes"),
+    ("the solution", f"#include \"{SOLUTION}\"", None, "it includes"),
+]
+
+# The same, but what is said of add_broadcast alone; None: it passes.
+AT_RUN_TIME = [
+    ("an endless loop", "", "for (volatile int i = 0; i < 1; i *= 1) {}", "ran longer than 1 s"),
+    ("an endless flood", "", "for (;;) puts(\"passed\");", "ran longer than 1 s"),
+    ("a null pointer", "", "*(volatile int *)0 = 1;", "crashed: "),
+    ("a recursion without end", "static int deep(volatile int *p) { volatile int here = *p; return deep(&here) + here; }",
+     "volatile int one = 1; if (deep(&one)) return NULL;", "crashed: "),
+    ("a trap", "", "__builtin_trap();", "crashed: "),
+    ("more memory than there may be", "", "for (int i = 0; i < 64; i++) memset(malloc(3u << 30), 0, 1);", "needed more memory than the limit of 1024 MiB"),
+    ("a tensor larger than that", "", "if (!ct_zeros(call->context, CT_F64, CT_SHAPE(1 << 30))) return NULL;", "needed more memory than the limit of 1024 MiB"),
+    ("a flood of output", "", "for (int i = 0; i < 100000; i++) puts(\"here I am\");", None),
+    ("no new line, and what moves a cursor", "", "printf(\"\\033[2J\\xff\");", None),
+    ("a cry of success", "", "puts(\"passed\"); fflush(stdout); *(volatile int *)0 = 1;", "crashed: "),
+]
+
+# With the rules switched off: the verdict itself must not be forged.
+FORGED = [
+    ("passed on every pipe", "", "for (int fd = 3; fd < 64; fd++) if (write(fd, \"passed\\n\", 7)) {} _exit(0);", "ended with exit code 0"),
+    ("a nonce that is guessed", "", "char n[40]; memset(n, '0', 40); memcpy(n + 32, \"passed\\n\", 7); for (int fd = 3; fd < 64; fd++) if (write(fd, n, 39)) {} _exit(0);",
+     "ended with exit code 0"),
+    ("exit", "", "exit(0);", "ended with exit code 0"),
+    ("exit before the tests", "__attribute__((constructor)) static void early(void) { _exit(0); }", "", "ended with exit code 0"),
+    ("a process that stays", "", "if (fork() == 0) for (;;) {} _exit(0);", ""),
+]
+
+
+def source(before, inside):
+    if inside is None:
+        return before + "\n"
+    return PROTOTYPES + before + "\n" + re.sub(re.escape(ADD), lambda found: found[0] + inside + "\n", SOLUTION.read_text(), count=1)
+
+
+def attack(grade, build, before, inside, words, every):
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "exercise.c"
+        file.write_bytes(source(before, inside).encode("latin-1"))
+        graded = grade.grade(grade.exercises("01")[0], build, file, 1, 1024)
+    wrong = []
+    for test in graded["tests"]:
+        if not every and test["name"] != "add_broadcast":
+            continue
+        said = grade.told(test)
+        if test["passed"] != (words is None) or (words or "") not in said:
+            wrong.append(f"{test['name']}, {'passed' if test['passed'] else 'failed'}: {said[:500]}")
+        if len(said) > 10000 or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", said):
+            wrong.append(f"{test['name']} says too much, or control characters: {said[:80]!r}")
+    return "; ".join(wrong) or None
+
+
+def command(folder, code, words, *args):
+    """The exit status of the grader as a program, and part of what it says."""
+    done = subprocess.run([GRADE, "--build", str(folder), *map(str, args)], capture_output=True, text=True, timeout=300)
+    said = done.stdout + done.stderr
+    return None if done.returncode == code and words in said and "Traceback" not in said else f"exit status {done.returncode}, not {code}: {said[:1000]}"
+
+
+def with_json(folder):
+    """Marks in results.json are those that are printed; what was there before is replaced."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "results.json"
+        path.write_text("old")
+        said = command(folder, 0, "10/10", "1", SOLUTION, "--json", path)
+        results = json.loads(path.read_text())
+        stub = command(folder, 1, " 0/10", "1", "--json", path)
+        none = json.loads(path.read_text())
+        left = [name.name for name in Path(place).iterdir()]
+    marks = lambda r: (r["score"], sum(t["score"] for t in r["tests"]), sum(t["max_score"] for t in r["tests"]), {t["status"] for t in r["tests"]})
+    if marks(results) != (10, 10, 10, {"passed"}) or marks(none) != (0, 0, 10, {"failed"}) or left != ["results.json"]:
+        return f"{results} {none} {left}"
+    return said or stub
+
+
+def json_not_written(folder, path, words):
+    with tempfile.TemporaryDirectory() as place:
+        said = command(folder, 2, words, "1", SOLUTION, "--json", path.format(place=place))
+        return said or (list(Path(place).iterdir()) and "a file is left") or None
+
+
+def no_compiler():
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "flags").write_text("no-such-compiler -std=c11\n")
+        return command(place, 2, "grade: cannot run no-such-compiler: No such file", "1", SOLUTION)
+
+
+def tasks(grade, without_rules, build):
+    for name, before, inside, words in REFUSED:
+        yield f"refused: {name}", lambda b=before, i=inside, w=words: attack(grade, build, b, i, w, True)
+    for name, before, inside, words in AT_RUN_TIME:
+        yield f"at run time: {name}", lambda b=before, i=inside, w=words: attack(grade, build, b, i, w, False)
+    for name, before, inside, words in FORGED:
+        yield f"forged: {name}", lambda b=before, i=inside, w=words: attack(without_rules, build, b, i, w, False)
+    folder = build.folder
+    yield "grade: results.json", lambda: with_json(folder)
+    yield "grade: no folder for results.json", lambda: json_not_written(folder, "{place}/none/results.json", "grade: cannot write")
+    yield "grade: a folder for results.json", lambda: json_not_written(folder, "{place}", "grade: cannot write")
+    yield "grade: a full disk", lambda: json_not_written(folder, "/dev/full", "grade: cannot write /dev/full: No space left")
+    yield "grade: an unknown exercise", lambda: command(folder, 2, "grade: there is no exercise 11; there are: 01_broadcasting, 02", "11")
+    yield "grade: an unknown file", lambda: command(folder, 2, "grade: cannot read nowhere.c: No such file", "1", "nowhere.c")
+    yield "grade: a folder as the file", lambda: command(folder, 2, "grade: cannot read /: Is a directory", "1", "/")
+    yield "grade: one file for all", lambda: command(folder, 2, "one file is one exercise", "all", SOLUTION)
+    yield "grade: no time", lambda: command(folder, 2, "0 is no whole number", "--time", "0", "1")
+    yield "grade: an unknown flag", lambda: command(folder, 2, "usage:", "--points", "10")
+    yield "grade: no library", lambda: command("/dev/null", 2, "holds no built library: make grade builds it", "1", SOLUTION)
+    yield "grade: no compiler", no_compiler
