@@ -5,10 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #ifdef __linux__
 #include <sched.h>
-#else
-#include <unistd.h>
 #endif
 
 enum { MAX_THREADS = 1024 };
@@ -33,6 +32,16 @@ static int default_threads(ct_context *context) {
     return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : count;
 }
 
+/* Of a core, in bytes; a usual one where the system does not say. */
+static int64_t second_level_cache(void) {
+    enum { LEAST = 256 << 10, USUAL = 1 << 20, MOST = 8 << 20 };
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (bytes > 0) return bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
+#endif
+    return USUAL;
+}
+
 static bool threads_in_range(ct_context *context, int threads) {
     if (threads >= 1 && threads <= MAX_THREADS) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "context: %d threads; the number is from 1 to %d", threads, MAX_THREADS);
@@ -47,7 +56,8 @@ ct_context *ct_context_new(ct_context_opts opts) {
     ct_pool_init(&pool, opts.allocator, opts.memory_limit > 0 ? opts.memory_limit : 0, debug);
     ct_context *context = pool.allocator.alloc(pool.allocator.data, sizeof *context);
     if (!context) return NULL;
-    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed}, .threads = 1, .debug = debug};
+    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed}, .threads = 1, .debug = debug,
+                            .cache = second_level_cache()};
     context->frame = &context->root;
     context->isa = ct_isa_at(0);
 

@@ -46,6 +46,7 @@ struct ct_context {
     const char *op;                    /* what is being computed, for messages about memory; NULL: nothing */
     const ct_isa *isa;                 /* the kernels */
     ct_rng rng;
+    int64_t cache;                     /* bytes of a core's second-level cache: what blocks of products are made to fit */
     int threads;
     bool debug;
     ct_workers *workers;               /* made when first needed; NULL: none yet */

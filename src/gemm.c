@@ -11,7 +11,7 @@
  * weight does, is shared by slices of k instead, each thread's its own rows of A and B, and the slices' sums are added at the end.
  *
  * An element of C is the sum over k in order within a slice, and slices are added in order; their length follows from K alone.
- * So neither the blocks along M and N nor the threads change a bit of it. */
+ * So neither the blocks along M and N, which follow from the size of the cache, nor the threads change a bit of it. */
 #include "gemm.h"
 
 #include <string.h>
@@ -19,8 +19,6 @@
 #include "context.h"
 
 enum {
-    STRIP = 768 << 10,   /* bytes of B that a worker packs at once */
-    CHUNK = 4 << 20,     /* bytes of A that are packed at once */
     TALL = 20,           /* panels of A in a block for which B is packed without regret */
     PACK_PANELS = 8,     /* of A, a piece of work */
     SHARED_B = 1 << 20,  /* bytes of B that are packed for all threads, at most */
@@ -50,6 +48,7 @@ typedef struct {
     int64_t item0, items, m0, ml, k0, kl;   /* what is computed now: some items, or some rows of one, and some of K */
     int64_t bm, bn;            /* the block of C that is a piece of work */
     int64_t down, across;      /* how many of them */
+    int64_t strip, chunk;      /* bytes of B that a worker packs at once, and of A that are packed at once */
     char *packed, *strips;     /* panels of A; of B each worker's, so many bytes, or all of B */
     size_t b_bytes;
     ct_zip *add;               /* of the same dtype */
@@ -220,7 +219,7 @@ static void choose_block(job *j, int threads) {
     j->bm = j->ml;
     j->bn = up(j->n, nr);
     if (j->pack_b && !j->shared_b) {
-        const int64_t most = STRIP / ((j->deep ? j->kc : j->kl) * j->size) / nr * nr;
+        const int64_t most = j->strip / ((j->deep ? j->kc : j->kl) * j->size) / nr * nr;
         j->bn = up(pieces(j->n, pieces(j->n, most < nr ? nr : most)), nr);
     }
     while (threads > 1 && cost(j) > 2 * PIECE_COST && !is_shared(j, threads)) {
@@ -282,14 +281,15 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t b_at, sums_at;
     j->packed = NULL;
+    j->strip = context->cache / 8 * 3, j->chunk = 2 * context->cache;
     j->pack_a = j->a->col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, FIRST), j->a->col * j->size, NEAR_A);
     j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b->row * j->size, NEAR_B));
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
     const int64_t bk = j->deep ? depth : min(j->k, j->kc), panel = f->mr * bk * j->size;
     j->shared_b = split && !j->deep && j->pack_b && j->m >= 8 * threads * f->mr && up(j->n, f->nr) <= SHARED_B / (bk * j->size);
     if (j->pack_a) {
-        chunk = min(j->m, pieces(CHUNK, panel) * f->mr);
-        together = min(batch, pieces(CHUNK, pieces(chunk, f->mr) * panel));
+        chunk = min(j->m, pieces(j->chunk, panel) * f->mr);
+        together = min(batch, pieces(j->chunk, pieces(chunk, f->mr) * panel));
     }
     j->items = together, j->ml = chunk, j->kl = bk;
     choose_block(j, threads);

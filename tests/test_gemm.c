@@ -303,6 +303,28 @@ START_TEST(threads) {
 }
 END_TEST
 
+/* Blocks follow from the size of the cache, and no bit of C does. */
+START_TEST(caches) {
+    static const problem list[] = {{1, 70, 300, 800, .alpha = 1}, {1, 30, 400, 1100, false, true, .alpha = 1}, {3, 520, 70, 600, true, .alpha = 1}};
+    for (int i = 0; i < 2 * COUNT(list); i++) {
+        const problem p = list[i / 2];
+        const ct_dtype dtype = dtype_of(i);
+        const size_t bytes = (size_t)(p.batch * p.m * p.n) * size_of(dtype);
+        void *a = filled(dtype, p.batch * p.m * p.k), *b = filled(dtype, p.batch * p.k * p.n), *got[2];
+        for (int wide = 0; wide < 2; wide++) {
+            ct_context *context = context_of(NULL, 1 + wide);
+            context->cache = wide ? 8 << 20 : 64 << 10;
+            got[wide] = malloc(bytes);
+            ck_assert(multiply(context, dtype, p, laid_out(a, p.m, p.k, p.ta), laid_out(b, p.k, p.n, p.tb),
+                               laid_out(got[wide], p.m, p.n, false)));
+            ct_context_free(context);
+        }
+        ck_assert_msg(!memcmp(got[0], got[1], bytes), "the cache changes case %d", i);
+        free(a); free(b); free(got[0]); free(got[1]);
+    }
+}
+END_TEST
+
 /* An element does not depend on where in C it lies, nor on how large C is: rows alone are rows of the whole. */
 START_TEST(part_of_whole) {
     enum { M = 61, N = 83, K = 450 };
@@ -391,6 +413,7 @@ int main(void) {
     tcase_add_test(tcase, strides);
     tcase_add_test(tcase, alone);
     tcase_add_test(tcase, threads);
+    tcase_add_test(tcase, caches);
     tcase_add_test(tcase, part_of_whole);
     tcase_add_test(tcase, not_finite);
     tcase_add_test(tcase, steady_memory);
