@@ -243,7 +243,7 @@ gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the erro
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
 format: ## clang-format in place
-	clang-format -i include/cotangent/*.h src/*.[ch] src/*/*.[ch] ops/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] tests/*.[ch]
+	clang-format -i include/cotangent/*.h src/*.[ch] src/*/*.[ch] ops/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] examples/course/*.[ch] examples/course/*/*.[ch] tests/*.[ch] tests/course/*/*.c
 
 clean: ## remove build/
 	rm -rf $(BUILD)
