@@ -178,7 +178,7 @@ $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 	@touch $@
 
 mutate: $(TESTS) $(BUILD)/mutation/venv/ready ## do the tests notice changes of the backward code? See tests/mutation/README.md; SAMPLE=150 SEED=1, or FILE=ops/gelu.c
-	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
+	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' WARN='$(WARN)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
 
 layers: ## fail on an include that the architecture does not allow

@@ -4,6 +4,7 @@ From the environment: SAMPLE, SEED, FILE, JOBS, FRESH, BUILD."""
 import json
 import os
 import random
+import shlex
 import shutil
 import sys
 import tempfile
@@ -19,13 +20,14 @@ from functions import backward_functions
 from mutants import mutants_of
 from suite import BUILD, CC, FLAGS, HERE, JOBS, Suite, compile_text, digest, run
 
+WARN = shlex.split(os.environ["WARN"])
 SAMPLE = int(os.environ.get("SAMPLE") or 0)
 SEED = int(os.environ.get("SEED") or 1)
 FILE = os.environ.get("FILE")
 NN = 1000          # mutants of nn/ in a whole run
 LEAST = 0.99       # of the mutants that can be told apart must be killed
 EQUIVALENT = "tests/mutation/equivalent.txt"
-FATES = ["mutants", "did not compile", "same object", "duplicates", "equivalent", "killed", "survived"]
+FATES = ["mutants", "did not compile", "same object", "duplicates", "warned", "equivalent", "killed", "survived"]
 
 
 class Notes:
@@ -243,6 +245,8 @@ def main():
             judge.judge(m)
             if m.fate == "survived" and m.key in equivalents:
                 m.fate = "equivalent"
+            elif m.fate == "survived" and not compile_text(m.file, m.text, f"{HERE}/warned_{threading.get_ident()}.o", [*WARN, "-Werror"]):
+                m.fate = "warned"
             done[m.fate] += 1
             if m.fate == "survived":
                 print(f"survived: {m.file}:{m.line} {m.function or ''}\n- {m.before}\n+ {m.after}", flush=True)

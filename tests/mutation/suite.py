@@ -37,7 +37,7 @@ def digest(*parts):
 
 def compile_text(file, text, out, extra=()):
     """Without line numbers or names of files, so that what means the same is the same object. False: it does not compile."""
-    command = [CC, *FLAGS, "-g0", "-w", *extra, "-x", "c", "-iquote", os.path.dirname(file), "-c", "-", "-o", out]
+    command = [CC, *FLAGS, "-g0", *(extra or ["-w"]), "-x", "c", "-iquote", os.path.dirname(file), "-c", "-", "-o", out]
     return subprocess.run(command, input=text.encode(), stderr=subprocess.DEVNULL).returncode == 0
 
 
@@ -104,6 +104,10 @@ class Suite:
             shutil.rmtree(folder, ignore_errors=True)
         return passed, said
 
+    def start_each(self, folder, programs):
+        with ThreadPoolExecutor(JOBS) as pool:
+            return list(pool.map(lambda p: self.start(f"{folder}/{self.group[p]}", p, "all", 600)[1], programs))
+
     def learn(self):
         """Which tests enter which functions of the sources, and how long each takes; kept from the last time if nothing has changed."""
         kept = Path(f"{self.folder}/learned.json")
@@ -143,8 +147,9 @@ class Suite:
                 address, kind, name = line.split(None, 2) if line[0] != " " else ("", "", "")
                 if kind in ("t", "T"):
                     at[int(address, 16)] = tuple(name.split(":", 1)) if ":" in name else (home.get(name), name)
-            for program in (p for p in self.programs if self.group[p] == group):
-                for line in re.findall(r"^entered (.*)$", self.start(f"{folder}/{group}", program, "all", 600)[1], re.M):
+            programs = [p for p in self.programs if self.group[p] == group]
+            for program, said in zip(programs, self.start_each(folder, programs)):
+                for line in re.findall(r"^entered (.*)$", said, re.M):
                     first, second, *addresses = line.split()
                     for address in addresses:
                         file, name = at.get(int(address, 16), (None, None))
@@ -157,8 +162,8 @@ class Suite:
         for group in self.link_with:
             if not self.link(group, [], f"{self.folder}/{group}"):
                 raise SystemExit("the suite does not link")
-        said = {p: self.start(f"{self.folder}/{self.group[p]}", p, "all", 600)[1] for p in self.programs}
-        return {p: {test: float(s) for test, s in re.findall(r"^took (\d+) (\S+)$", said[p], re.M)} for p in self.programs}
+        return {program: {test: float(s) for test, s in re.findall(r"^took (\d+) (\S+)$", said, re.M)}
+                for program, said in zip(self.programs, self.start_each(self.folder, self.programs))}
 
     def tests_for(self, mutant):
         """{program: tests}. Only a test that enters a function can tell a change in it; what stands outside of functions is read by all of
