@@ -112,7 +112,7 @@ static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     ct_tensor *h = NULL;
     if (c->wants[0]) {
         grad[0] = op_new(c, x->dtype, x->shape);
-        if (grad[0] && c->wants[1]) h = op_new(c, x->dtype, x->shape);
+        if (c->wants[1]) h = op_new(c, x->dtype, x->shape);
         if (!grad[0] || (c->wants[1] && !h)) return false;
         blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * (int64_t)ct_dtype_size(x->dtype)};
         const ct_matrix of_g = matrix(g, out), of_w = matrix(w, in), of_dx = matrix(grad[0], in);
