@@ -247,6 +247,27 @@ static void softmax_times_row_d(numbers *s, bool with_row) {
 }
 WORK(softmax_times_row_right) { softmax_times_row_d(s, true); }
 WORK(softmax_times_row_without_it) { softmax_times_row_d(s, false); }
+/* softmax(x) w for w of two columns */
+WORK(mixture) {
+    double p[64];
+    numbers weights = *s;
+    weights.y = p;
+    softmax(&weights);
+    EACH(i, s->m) EACH(c, s->columns) s->y[i] += p[i / 2 * s->columns + c] * s->x[1][c * 2 + i % 2];
+}
+static void mixture_d(numbers *s, bool with_sum) {
+    double p[64];
+    numbers weights = *s;
+    weights.y = p;
+    softmax(&weights);
+    EACH(i, s->n) {
+        const double *w = s->x[1] + i % s->columns * 2, *g = s->g + i / s->columns * 2, *y = s->y + i / s->columns * 2;
+        s->dx[0][i] = p[i] * (g[0] * w[0] + g[1] * w[1] - (with_sum ? g[0] * y[0] + g[1] * y[1] : 0));
+        EACH(c, 2) s->dx[1][i % s->columns * 2 + c] += p[i] * g[c];
+    }
+}
+WORK(mixture_right) { mixture_d(s, true); }
+WORK(mixture_sumless) { mixture_d(s, false); }
 WORK(times_row_unsummed) {
     times_row_dx(s);
     EACH(i, s->columns) s->dx[1][i] = s->g[i] * s->x[0][i];
@@ -334,6 +355,7 @@ static const wrong_op ops[] = {
     {"cross-entropy", RIGHT, {SHAPE2, NONE}, {.ndim = 0}, cross_entropy, cross_entropy_right},
     {"layer norm", RIGHT, SAME(SHAPE2), layer_norm, layer_norm_right},
     {"broadcast", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_right},
+    {"softmax times a matrix", RIGHT, {SHAPE2, {2, {5, 2}}}, {2, {3, 2}}, mixture, mixture_right},
     {"softmax times a row", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, softmax_times_row, softmax_times_row_right},
     {"product", RIGHT, {{2, {3, K}}, {2, {K, K}}}, {2, {3, K}}, product, product_right},
     {"x x^T", RIGHT, {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_right},
@@ -413,6 +435,8 @@ static const wrong_op ops[] = {
     {"not linear", CT_MISTAKE_COTANGENT, "linearly", SAME(SHAPE2), square, square_nonlinear},
     {"softmax without its sum", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent times the output, times the output", SAME(SHAPE2),
      softmax, softmax_sumless},
+    {"softmax times a matrix without its row sum", CT_MISTAKE_TERM, "the output, times one number for each row along dim 1",
+     {SHAPE2, {2, {5, 2}}}, {2, {3, 2}}, mixture, mixture_sumless},
     {"layer norm without the mean", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent", SAME(SHAPE2), layer_norm, layer_norm_meanless},
     {"layer norm without the other", CT_MISTAKE_TERM, "times the output, times the output", SAME(SHAPE2), layer_norm,
      layer_norm_projectionless},

@@ -53,7 +53,7 @@ typedef enum {
     CT_MISTAKE_CHAIN,         /* the local derivative, or a factor of it, is missing */
     CT_MISTAKE_FORWARD_VALUE, /* the derivative is taken at the output instead of the input, or the reverse */
     CT_MISTAKE_EDGES,         /* wrong at the edges of blocks, or at an end of a dim */
-    CT_MISTAKE_TERM,          /* a term is missing: one that sums the cotangent over a dim, or that reaches the target alone */
+    CT_MISTAKE_TERM,          /* a term is missing: a sum of the cotangent over a dim, a multiple of the output, one at the target alone */
     CT_MISTAKE_PRODUCT_RULE,  /* one factor of a product is taken for a constant */
     CT_MISTAKE_UNIFORM        /* right when every element of the cotangent is the same, else wrong */
 } ct_mistake;

@@ -125,8 +125,9 @@ static void hypothesize(ct_suspect *s) {
     static ct_hypothesis *const all[] = {ct_suspect_not_finite, ct_suspect_kink,  ct_suspect_precision,     ct_suspect_zero,
                                          ct_suspect_cotangent,  not_linear,       ct_suspect_factor,        ct_suspect_mask,
                                          ct_suspect_assigned,   ct_suspect_sum,   ct_suspect_transposed,    ct_suspect_permuted,
-                                         ct_suspect_spread,     ct_suspect_chain, ct_suspect_forward_value, ct_suspect_edges,
-                                         ct_suspect_target,     ct_suspect_term,  ct_suspect_product_rule,  ct_suspect_uniform};
+                                         ct_suspect_spread,     ct_suspect_chain, ct_suspect_forward_value, ct_suspect_row_sum,
+                                         ct_suspect_edges,      ct_suspect_target, ct_suspect_term,          ct_suspect_product_rule,
+                                         ct_suspect_uniform};
     for (size_t h = 0; h < sizeof all / sizeof *all; h++)
         if (all[h](s)) return;
     ct_suspect_say(s, CT_MISTAKE_UNKNOWN, "no known mistake accounts for the error");

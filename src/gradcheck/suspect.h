@@ -42,7 +42,7 @@ ct_hypothesis ct_suspect_not_finite, ct_suspect_kink, ct_suspect_precision;     
 ct_hypothesis ct_suspect_zero, ct_suspect_factor, ct_suspect_cotangent, ct_suspect_chain, ct_suspect_uniform; /* factors.c */
 ct_hypothesis ct_suspect_mask, ct_suspect_assigned, ct_suspect_sum, ct_suspect_spread;                        /* routes.c */
 ct_hypothesis ct_suspect_transposed, ct_suspect_permuted;                                                     /* order.c */
-ct_hypothesis ct_suspect_forward_value, ct_suspect_product_rule, ct_suspect_target, ct_suspect_term;          /* terms.c */
+ct_hypothesis ct_suspect_forward_value, ct_suspect_product_rule, ct_suspect_target, ct_suspect_term, ct_suspect_row_sum; /* terms.c */
 ct_hypothesis ct_suspect_edges;                                                                               /* edges.c */
 
 #endif

@@ -86,6 +86,13 @@ typedef struct {
     int64_t rows, length, step; /* rows along the dim: how many; of how many elements; how far apart */
 } lines;
 
+static lines lines_along(ct_shape shape, int64_t numel, int d) {
+    lines l = {.length = shape.dim[d], .step = 1};
+    l.rows = l.length ? numel / l.length : 0;
+    for (int e = d + 1; e < shape.ndim; e++) l.step *= shape.dim[e];
+    return l;
+}
+
 static int64_t line_start(const lines *l, int64_t line) { return line / l->step * l->step * l->length + line % l->step; }
 
 /* How much of vector v (length elements, step apart) is a multiple of w: |cos|. */
@@ -147,9 +154,7 @@ static bool take_terms(ct_suspect *s, const lines *l, int rank, double *block, c
 bool ct_suspect_target(ct_suspect *s) {
     if (s->k->opts.fast) return false;
     for (int d = s->in.ndim - 1; d >= 0; d--) {
-        lines l = {.length = s->in.dim[d], .step = 1};
-        l.rows = l.length ? s->n / l.length : 0;
-        for (int e = d + 1; e < s->in.ndim; e++) l.step *= s->in.dim[e];
+        const lines l = lines_along(s->in, s->n, d);
         double amount = 0;
         int64_t reached = 0;
         bool one = l.length > 2;
@@ -183,17 +188,50 @@ static bool couples(const ct_suspect *s) {
     return off > 0.1 * on;
 }
 
+/* P = J and, in each line of the output, a multiple of the output there. False: the error is no such term, or hardly couples elements. */
+static bool takes_output(ct_suspect *s, const lines *l) {
+    int64_t coupled = 0;
+    memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
+    for (int64_t line = 0; line < l->rows; line++)
+        for (int64_t i = 0; i < s->n; i++) {
+            double ey = 0, yy = 0;
+            int64_t wrong = 0;
+            for (int64_t r = 0; r < l->length; r++) {
+                const int64_t at = line_start(l, line) + r * l->step, e = at * s->n + i;
+                ey += (s->a[e] - s->j[e]) * s->k->y[at], yy += s->k->y[at] * s->k->y[at];
+                wrong += ct_suspect_wrong(s, at, i);
+            }
+            for (int64_t r = 0; r < l->length && yy > 0; r++) {
+                const int64_t at = line_start(l, line) + r * l->step;
+                s->p[at * s->n + i] += ey / yy * s->k->y[at];
+            }
+            coupled += wrong > 1;
+        }
+    return coupled > 1 && ct_suspect_fits(s);
+}
+
+/* Attention's output is P v: in the gradients of q and k a softmax without its row sum leaves the output times something of each row, since
+ * <dP, P> = <g, out>. */
+bool ct_suspect_row_sum(ct_suspect *s) {
+    if (!s->k->whole) return false;
+    for (int d = s->out.ndim - 1; d >= 0; d--) {
+        const lines l = lines_along(s->out, s->rows, d);
+        if (l.length < 2 || !takes_output(s, &l)) continue;
+        if (ct_suspect_term(s)) return true; /* it knows more */
+        return ct_suspect_say(s, CT_MISTAKE_TERM,
+                              "a term is missing or has a wrong factor: the output, times one number for each row along dim %d of it, as "
+                              "where a softmax's backward forgets the sum over its row",
+                              d);
+    }
+    return false;
+}
+
 bool ct_suspect_term(ct_suspect *s) {
     enum { MOST = 512 };
     if (!s->k->whole || !ct_shape_same(&s->in, &s->out) || !couples(s)) return false;
     for (int rank = 1; rank <= 2; rank++)
         for (int d = s->in.ndim - 1; d >= -1; d--) { /* -1: over all */
-            lines l = {.rows = 1, .length = s->n, .step = 1};
-            if (d >= 0) {
-                l.length = s->in.dim[d];
-                l.rows = s->n / l.length;
-                for (int e = d + 1; e < s->in.ndim; e++) l.step *= s->in.dim[e];
-            }
+            const lines l = d >= 0 ? lines_along(s->in, s->n, d) : (lines){.rows = 1, .length = s->n, .step = 1};
             if (l.length < rank + 2 || l.length > MOST) continue;
             double *block = ct_check_numbers(s->k, l.length + 3, l.length);
             const char *u = NULL, *v = NULL;

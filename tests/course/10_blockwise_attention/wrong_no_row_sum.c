@@ -1,7 +1,7 @@
 /* expect 6/10
  * large passed
- * gradient failed: input 1
- * gradient_causal failed: input 1
+ * gradient failed: forgets the sum over its row
+ * gradient_causal failed: forgets the sum over its row
  * memory failed: the gradient of q
  * transformer failed: has not learnt
  */
