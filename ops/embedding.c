@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { COLUMNS = 64 }; /* the backward's piece of work: each column has one owner, so that tokens may repeat */
+enum { COLUMNS = 64 }; /* at least, in a piece of the backward's work: each column has one owner, so that tokens may repeat */
 
 typedef struct {
     const ct_kernels *k;
@@ -24,11 +24,9 @@ static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
 static void add_columns(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const lookup *a = arg;
-    const size_t row = (size_t)a->n * a->size;
-    const int64_t first = begin * COLUMNS, past = end * COLUMNS < a->n ? end * COLUMNS : a->n;
+    const size_t row = (size_t)a->n * a->size, at = (size_t)begin * a->size;
     for (int64_t i = 0; i < a->tokens; i++)
-        a->k->axpy(past - first, 1, a->rows + (size_t)i * row + (size_t)first * a->size,
-                   a->weight + (size_t)a->ids[i] * row + (size_t)first * a->size);
+        a->k->axpy(end - begin, 1, a->rows + (size_t)i * row + at, a->weight + (size_t)a->ids[i] * row + at);
 }
 
 static ct_tensor *embedding_forward(ct_call *c) {
@@ -58,9 +56,7 @@ static bool embedding_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad)
     lookup a = {.ids = (const int64_t *)ids->data, .tokens = ids->numel, .n = dw->shape.dim[1], .weight = dw->data, .rows = g->data};
     a.k = c->context->isa->of[dw->dtype];
     a.size = ct_dtype_size(dw->dtype);
-    const int64_t pieces = a.n / COLUMNS + (a.n % COLUMNS != 0);
-    const int64_t grain = op_grain(a.tokens * COLUMNS);
-    ct_parallel(c->context, pieces, grain, add_columns, &a);
+    ct_parallel(c->context, a.n, COLUMNS * op_grain(a.tokens * COLUMNS), add_columns, &a);
     grad[1] = dw;
     return true;
 }

@@ -135,6 +135,29 @@ START_TEST(look_ups) {
 }
 END_TEST
 
+/* Many tokens, and columns in several pieces with a rest: each gradient is a sum of whole numbers. */
+START_TEST(embedding_of_wide_rows) {
+    static const int64_t widths[] = {63, 64, 65, 128, 197};
+    enum { TOKENS = 300 };
+    int64_t ids[TOKENS];
+    for (int i = 0; i < TOKENS; i++) ids[i] = i * i % 3;
+    for (int k = 0; k < 5; k++) {
+        const int64_t n = widths[k];
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *w = ct_set_requires_grad(of(CT_F64, CT_SHAPE(3, n)), true), *y = ct_embedding(ct_from_i64(context, CT_SHAPE(TOKENS), ids), w);
+        backward(y);
+        const double *grad = ct_data_f64(ct_grad(w));
+        for (int64_t v = 0; v < 3; v++)
+            for (int64_t j = 0; j < n; j++) {
+                double sum = 0;
+                for (int64_t i = 0; i < TOKENS; i++) sum += ids[i] == v ? (double)(i * n + j + 1) : 0;
+                ck_assert_msg(grad[v * n + j] == sum, "%d wide: dw[%d, %d] is %g, not %g", (int)n, (int)v, (int)j, grad[v * n + j], sum);
+            }
+        ct_scope_close(scope);
+    }
+}
+END_TEST
+
 /* ---- dropout ---- */
 
 START_TEST(dropout_drops) {
@@ -313,6 +336,7 @@ int main(void) {
     tcase_add_test(all, norms);
     tcase_add_test(all, sums_over_rows_are_exact);
     tcase_add_test(all, look_ups);
+    tcase_add_test(all, embedding_of_wide_rows);
     tcase_add_test(all, dropout_drops);
     tcase_add_test(all, dropout_takes_a_stream_when_it_acts);
     tcase_add_test(all, rows_that_do_not_count);
