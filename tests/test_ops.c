@@ -223,6 +223,33 @@ START_TEST(gradients_are_those_of_differences) {
 }
 END_TEST
 
+/* Along three directions of each input, where work is cut into pieces. */
+START_TEST(large_gradients_are_those_of_differences) {
+    const case_line *line = case_at(_i);
+    const int v = largest_variant(line);
+    ct_context *context = context_of(NULL, 2);
+    name_case(_i, v);
+    case_input input[CASE_INPUTS];
+    ct_scope scope = ct_scope_open(context);
+    closure c = {.context = context, .line = line};
+    ct_tensor *in[CASE_INPUTS];
+    int n = case_inputs(line, v, large_scale(line, v), input), k = 0;
+    case_build(context, input, n, (case_build_opts){.dtype = CT_F64, .seed = 11}, c.all);
+    no_error(context);
+    for (int i = 0; i < n; i++)
+        if (collects(&input[i])) in[k] = c.all[i], c.place[k++] = i;
+    ct_tensor *y = case_run(context, line, c.all);
+    if (!y) ct_error_clear(context); /* the call fixes its sizes */
+    if (y && k && real(ct_dtype_of(y))) {
+        ct_gradcheck_result r = ct_gradcheck(checked, &c, in, k, (ct_gradcheck_opts){.fast = true, .gradient_only = true});
+        no_error(context);
+        ck_assert_msg(r.ran && r.ok, "%s: %s", what, r.diagnosis);
+    }
+    ct_scope_close(scope);
+    ct_context_free(context);
+}
+END_TEST
+
 START_TEST(strides_change_nothing) {
     const case_line *line = case_at(_i);
     ct_context *context = context_of(NULL, 1);
@@ -451,6 +478,7 @@ int main(void) {
     int n = case_count();
     tcase_set_timeout(lines, 60);
     tcase_add_loop_test(lines, gradients_are_those_of_differences, 0, n);
+    tcase_add_loop_test(lines, large_gradients_are_those_of_differences, 0, n);
     tcase_add_loop_test(lines, strides_change_nothing, 0, n);
     tcase_add_loop_test(lines, f32_is_f64_rounded, 0, n);
     tcase_add_loop_test(lines, instruction_sets_agree, 0, n);
