@@ -20,8 +20,10 @@ REFUSED = [
     ("too large", "//" + "x" * (1 << 20), "", "larger than 1 MiB"),
     ("an array that no machine holds", "", "static double a[1ull << 60]; a[call->n] = 1;", "does not"),
     ("the library's op", "", "if (call->op == &mul) return ct_mul(call->in[0], call->in[1]);", "it calls ct_mul,"),
-    ("through a pointer", "#include <cotangent/cotangent.h>\nstatic ct_tensor *(*volatile f)(ct_tensor *, ct_tensor *) = ct_mul;", "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
-    ("under another name", "#include <cotangent/cotangent.h>\nct_tensor *f(ct_tensor *, ct_tensor *) __asm__(\"ct_mul\");", "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
+    ("through a pointer", "#include <cotangent/cotangent.h>\nstatic ct_tensor *(*volatile f)(ct_tensor *, ct_tensor *) = ct_mul;",
+     "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
+    ("under another name", "#include <cotangent/cotangent.h>\nct_tensor *f(ct_tensor *, ct_tensor *) __asm__(\"ct_mul\");",
+     "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
     ("through assembly", "", "__asm__ volatile(\"call ct_mul\");", "assembly"),
     ("through assembly outside of functions", "__asm__(\".globl f\\nf: jmp ct_mul\");", "", "assembly"),
     ("the checker", "", "ct_gradcheck(0, 0, 0, 0, (ct_gradcheck_opts){0});", "it calls ct_gradcheck,"),
@@ -32,7 +34,8 @@ REFUSED = [
     ("another name of its own", "int helper(int x); int helper(int x) { return x; }", "", "it defines helper"),
     ("main", "int main(void) { return 0; }", "", "it defines main"),
     ("a library function of its own", "#define ct_gradcheck hidden\n#include <cotangent/cotangent.h>\n#undef ct_gradcheck\n"
-     "ct_gradcheck_result ct_gradcheck(void); ct_gradcheck_result ct_gradcheck(void) { return (ct_gradcheck_result){.ok = true}; }", "", "it defines ct_gradcheck"),
+     "ct_gradcheck_result ct_gradcheck(void); ct_gradcheck_result ct_gradcheck(void) { return (ct_gradcheck_result){.ok = true}; }", "",
+     "it defines ct_gradcheck"),
     ("malloc of its own", "void *malloc(size_t n) { (void)n; return NULL; }", "", "it defines malloc"),
     ("code before the tests", "__attribute__((constructor)) static void early(void) { puts(\"early\"); }", "", "a section .init_array"),
     ("the library's source", f"#include \"{ROOT}/ops/mul.c\"", "", "it includes"),
@@ -47,9 +50,11 @@ AT_RUN_TIME = [
     ("a recursion without end", "static int deep(volatile int *p) { volatile int here = *p; return deep(&here) + here; }",
      "volatile int one = 1; if (deep(&one)) return NULL;", "crashed: "),
     ("a trap", "", "__builtin_trap();", "crashed: "),
-    ("more memory than there may be", "", "for (int i = 0; i < 64; i++) memset(malloc(3u << 30), 0, 1);", "needed more memory than the limit of 1024 MiB"),
-    ("a tensor larger than that", "", "if (!ct_zeros(call->context, CT_F64, CT_SHAPE(1 << 30))) return NULL;", "needed more memory than the limit of 1024 MiB"),
-    ("a flood of output", "", "for (int i = 0; i < 100000; i++) puts(\"here I am\");", None),
+    ("more memory than there may be", "", "for (int i = 0; i < 64; i++) *(volatile char *)malloc(3u << 30) = 1;",
+     "needed more memory than the limit of 1024 MiB"),
+    ("a tensor larger than that", "", "if (!ct_zeros(call->context, CT_F64, CT_SHAPE(1 << 30))) return NULL;",
+     "needed more memory than the limit of 1024 MiB"),
+    ("a flood of output", "", "for (int i = 0; i < 20000; i++) puts(\"here I am\");", None),
     ("no new line, and what moves a cursor", "", "printf(\"\\033[2J\\xff\");", None),
     ("a cry of success", "", "puts(\"passed\"); fflush(stdout); *(volatile int *)0 = 1;", "crashed: "),
 ]
@@ -57,7 +62,8 @@ AT_RUN_TIME = [
 # With the rules switched off: the verdict itself must not be forged.
 FORGED = [
     ("passed on every pipe", "", "for (int fd = 3; fd < 64; fd++) if (write(fd, \"passed\\n\", 7)) {} _exit(0);", "ended with exit code 0"),
-    ("a nonce that is guessed", "", "char n[40]; memset(n, '0', 40); memcpy(n + 32, \"passed\\n\", 7); for (int fd = 3; fd < 64; fd++) if (write(fd, n, 39)) {} _exit(0);",
+    ("a nonce that is guessed", "", "char n[40]; memset(n, '0', 40); memcpy(n + 32, \"passed\\n\", 7);"
+     "for (int fd = 3; fd < 64; fd++) if (write(fd, n, 39)) {} _exit(0);",
      "ended with exit code 0"),
     ("exit", "", "exit(0);", "ended with exit code 0"),
     ("exit before the tests", "__attribute__((constructor)) static void early(void) { _exit(0); }", "", "ended with exit code 0"),
@@ -90,9 +96,10 @@ def attack(grade, build, before, inside, words, every):
 
 def command(folder, code, words, *args):
     """The exit status of the grader as a program, and part of what it says."""
-    done = subprocess.run([GRADE, "--build", str(folder), *map(str, args)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([GRADE, "--build", str(folder), *map(str, args)], capture_output=True, text=True, timeout=1200)
     said = done.stdout + done.stderr
-    return None if done.returncode == code and words in said and "Traceback" not in said else f"exit status {done.returncode}, not {code}: {said[:1000]}"
+    right = done.returncode == code and words in said and "Traceback" not in said
+    return None if right else f"exit status {done.returncode}, not {code}: {said[:1000]}"
 
 
 def with_json(folder):
@@ -105,7 +112,8 @@ def with_json(folder):
         stub = command(folder, 1, " 0/10", "1", "--json", path)
         none = json.loads(path.read_text())
         left = [name.name for name in Path(place).iterdir()]
-    marks = lambda r: (r["score"], sum(t["score"] for t in r["tests"]), sum(t["max_score"] for t in r["tests"]), {t["status"] for t in r["tests"]})
+    total = lambda r, key: sum(test[key] for test in r["tests"])
+    marks = lambda r: (r["score"], total(r, "score"), total(r, "max_score"), {test["status"] for test in r["tests"]})
     if marks(results) != (10, 10, 10, {"passed"}) or marks(none) != (0, 0, 10, {"failed"}) or left != ["results.json"]:
         return f"{results} {none} {left}"
     return said or stub
