@@ -1,5 +1,6 @@
-/* Runs one test of an exercise: program TEST FD SECONDS MIB. `grade` sends a nonce on standard input, and believes what comes back on FD
- * only if it begins with it, so that nothing the submission prints counts. Limits are set here, before the submission's code runs. */
+/* Runs one test of an exercise: program TEST FD SECONDS MIB [sanitized]. `grade` sends a nonce on standard input, and believes what comes
+ * back on FD only if it begins with it, so that nothing the submission prints counts. Limits are set here, before the submission's code
+ * runs. */
 #include "course.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 enum { NONCE = 32 };
 static char nonce[NONCE];
 static int result;
-static unsigned long memory_mib; /* 0: no limit */
+static unsigned long memory_mib;
 static ct_context *context;
 
 /* ---- how a test ends ---- */
@@ -205,7 +206,7 @@ ct_tensor *course_randn(ct_context *of, ct_shape shape) { return made(ct_randn(o
 static bool limit(int what, unsigned long soft, unsigned long hard) { return setrlimit(what, &(struct rlimit){soft, hard}) == 0; }
 
 int main(int count, char **args) {
-    if (count != 5 || read(STDIN_FILENO, nonce, NONCE) != NONCE) {
+    if ((count != 5 && count != 6) || read(STDIN_FILENO, nonce, NONCE) != NONCE) {
         fprintf(stderr, "this program is run by examples/course/grade\n");
         return 2;
     }
@@ -214,7 +215,7 @@ int main(int count, char **args) {
     result = atoi(args[2]), memory_mib = strtoul(args[4], NULL, 10);
     setvbuf(stdout, NULL, _IOLBF, 0); /* a crash loses no line */
     if (!limit(RLIMIT_CORE, 0, 0) || !limit(RLIMIT_FSIZE, 0, 0) || !limit(RLIMIT_CPU, seconds, seconds + 1) ||
-        (memory_mib && !limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20)))
+        (count == 5 && !limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20))) /* a sanitizer's shadow is larger than any limit */
         course_fail("the limits cannot be set");
     for (int i = 0; i < course_test_count; i++) {
         if (strcmp(course_tests[i].name, name)) continue;
