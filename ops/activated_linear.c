@@ -116,7 +116,8 @@ static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         if (!grad[0] || (c->wants[1] && !h)) return false;
         blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * (int64_t)ct_dtype_size(x->dtype)};
         const ct_matrix of_g = matrix(g, out), of_w = matrix(w, in), of_dx = matrix(grad[0], in);
-        if (!ct_gemm(c->context, x->dtype, 1, rows, in, out, 1, &of_g, &of_w, &(ct_gemm_end){.done = through_activation, .arg = &b}, &of_dx))
+        if (!ct_gemm(c->context, x->dtype, 1, rows, in, out, 1, &of_g, &of_w,
+                     &(ct_gemm_end){.done = through_activation, .arg = &b}, &of_dx))
             return false;
     } else if (c->wants[1] && !(h = op_map(c, c->in[0], functions_of(c).f))) {
         return false;

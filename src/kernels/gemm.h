@@ -122,7 +122,8 @@ INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const real *
     const int64_t whole = along == 1 ? n / width * width : 0;
     for (int64_t p = 0; p < k && whole > 0; p++)
         for (int64_t i = 0; i < whole; i += width) memcpy(packed + i * k + p * width, x + p * step + i, (size_t)width * sizeof(real));
-    for (int64_t i = whole; i < n; i += width) gemm_pack(width, n - i < width ? n - i : width, k, x + i * along, along, step, packed + i * k);
+    for (int64_t i = whole; i < n; i += width)
+        gemm_pack(width, n - i < width ? n - i : width, k, x + i * along, along, step, packed + i * k);
 }
 
 static void gemm_pack_a(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed) {
@@ -266,7 +267,10 @@ static void gemm_dots(int64_t m, int64_t n, int64_t k, const void *a_, int64_t a
         for (int64_t i = 0; i < m; i += share) {
             const real *a = (const real *)a_ + i * a_row;
             real *c = (real *)c_ + i * row + j * col;
-#define DOTS(rows) case rows: if ((rows) <= DOT_ROWS) gemm_dot_block(rows, columns, k, a, a_row, b, b_col, (real)alpha, add, c, row, col); break
+#define DOTS(rows) \
+    case rows: \
+        if ((rows) <= DOT_ROWS) gemm_dot_block(rows, columns, k, a, a_row, b, b_col, (real)alpha, add, c, row, col); \
+        break
             switch (m - i < share ? m - i : share) { DOTS(1); DOTS(2); DOTS(3); DOTS(4); DOTS(5); DOTS(6); }
 #undef DOTS
         }
