@@ -79,7 +79,6 @@ static ct_tensor *extend(ct_tensor *room, int64_t length, ct_tensor *x) {
 }
 
 bool nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {
-    if (!*k || !*v) return false;
     *k = extend(cache->k, n, *k);
     *v = extend(cache->v, n, *v);
     return *k && *v;

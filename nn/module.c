@@ -210,8 +210,7 @@ ct_module *ct_module_append(ct_module *module, const char *list, ct_module *chil
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list", nn_kind_name(module), list,
                        nn_kind_name(children));
     int64_t last = -1;
-    for (ct_module *m = children->children; m; m = m->next)
-        if (sscanf(m->name, "%" SCNd64, &last) != 1) last = -1;
+    for (ct_module *m = children->children; m; m = m->next) sscanf(m->name, "%" SCNd64, &last); /* another name leaves it */
     char name[24];
     snprintf(name, sizeof name, "%" PRId64, last + 1);
     if (ct_module_add_child(children, name, child)) return child;

@@ -80,6 +80,22 @@ START_TEST(checkpoint_refuses) {
                "model.fc.weight has shape (4, 3), file has (5, 3)");
     ck_assert(ct_save(momentum.module, path, NULL));
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "\"format\"");
+    static const char *numbers[] = {"step", "seed", "stream"};
+    for (int i = 0; i < 3; i++)
+        for (int wrong = 0; wrong < 6; wrong++) { /* missing, or no number */
+            const char *value[] = {"7", "7", "7"}, *texts[] = {NULL, "", "-1", "7x", "18446744073709551616", "/"};
+            value[i] = texts[wrong];
+            const char *metadata[11] = {"format", "cotangent checkpoint 1", "optim", "SGD"};
+            for (int k = 0, at = 4; k < 3; k++)
+                if (value[k]) metadata[at++] = numbers[k], metadata[at++] = value[k];
+            ck_assert(ct_save(momentum.module, path, metadata));
+            char says[64];
+            snprintf(says, sizeof says, "metadata \"%s\" is no whole number", numbers[i]);
+            ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, says);
+        }
+    static const char *unnamed[] = {"format", "cotangent checkpoint 1", NULL};
+    ck_assert(ct_save(momentum.module, path, unnamed));
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "the optimiser is SGD, the file's is missing");
     ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
     ck_refused(ct_checkpoint_load(NULL, &to), CT_ERR_ARGUMENT, "checkpoint_load", "NULL");
     ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, NULL, 3}), CT_ERR_ARGUMENT, "checkpoint_save", "NULL");

@@ -301,6 +301,18 @@ START_TEST(weights_are_shares) {
 }
 END_TEST
 
+START_TEST(a_mask_of_one_number) { /* beside keys of the module's own, which it does not speak of */
+    for (int which = 0; which < 2 * ATTENTIONS; which++) {
+        ct_mha_opts opts = attentions[which / 2];
+        opts.embed_dim = E, opts.dtype = CT_F64, opts.kdim = opts.vdim = 0;
+        ct_module *mha = shake(ct_mha_new(context, opts));
+        ct_tensor *x = randn(CT_SHAPE(B, S, E)), *none = ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){0}).out;
+        ct_tensor *mask = which & 1 ? ct_full(context, CT_BOOL, CT_SCALAR, true) : ct_zeros(context, CT_F64, CT_SCALAR);
+        ck_assert_double_lt(distance(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.mask = mask}).out, none), 1e-13);
+    }
+}
+END_TEST
+
 /* ---- order ---- */
 
 static ct_tensor *reorder(ct_tensor *x, int dim, int64_t n, const int64_t *from) {
@@ -351,6 +363,7 @@ int main(void) {
     tcase_add_test(all, padding_of_a_source);
     tcase_add_loop_test(all, hidden_rows_change_no_bit, 0, 2 * ATTENTIONS);
     tcase_add_test(all, weights_are_shares);
+    tcase_add_test(all, a_mask_of_one_number);
     tcase_add_test(all, tokens_may_be_permuted);
     suite_add_tcase(suite, all);
     return run_suite(suite);

@@ -80,6 +80,9 @@ START_TEST(lists_and_nested_names) {
     expect(CT_ERR_ARGUMENT, "GPT", "h.0.weigh");
     ck_assert_ptr_null(ct_module_append(gpt, "ln_f", ct_module_new(context, "X")));
     expect(CT_ERR_ARGUMENT, "ln_f", "not a list");
+    ct_module_add_child(ct_module_child(gpt, "h"), "named", ct_module_new(context, "X"));
+    ct_module_append(gpt, "h", ct_module_new(context, "X"));
+    ck_assert_ptr_nonnull(ct_module_child(gpt, "h.12")); /* after the last number */
     ct_module_free(ct_module_child(gpt, "h.11")); /* a child that has a parent leaves it */
     ck_assert_ptr_null(ct_module_child(gpt, "h.11"));
     ct_error_clear(context);
@@ -277,6 +280,28 @@ START_TEST(prints_as_torch) {
 }
 END_TEST
 
+static void prints(ct_module *m, const char *want) {
+    no_error();
+    FILE *file = tmpfile();
+    ct_module_print(m, file);
+    char text[2000] = "";
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    ck_assert_msg(strstr(text, want) != NULL, "%s is not in %s", want, text);
+}
+
+START_TEST(prints_options) {
+    const ct_mha_opts all = {.embed_dim = 8, .num_heads = 4, .num_kv_heads = 2, .kdim = 5, .vdim = 3, .dropout = 0.1, .out_dropout = 0.25,
+                             .no_bias = true, .add_bias_kv = true, .add_zero_attn = true, .rope = true};
+    prints(ct_mha_new(context, all), "\n  embed_dim=8, num_heads=4, num_kv_heads=2, kdim=5, vdim=3, dropout=0.1, out_dropout=0.25, bias=False, "
+                                     "add_bias_kv=True, add_zero_attn=True, rope=10000\n");
+    prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope = true, .rope_base = 500, .rope_interleaved = true}),
+           "\n  embed_dim=8, num_heads=2, rope=500 interleaved\n");
+    prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}), "RMSNorm(");
+}
+END_TEST
+
 /* ---- failing ---- */
 
 static ct_module *make_any(ct_context *c, int which) {
@@ -339,6 +364,10 @@ START_TEST(constructors_refuse) {
     expect(CT_ERR_ARGUMENT, "LayerNorm", "eps");
     ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 3}));
     expect(CT_ERR_ARGUMENT, "embed_dim 8", "num_heads 3");
+    ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = -1}));
+    expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "hidden is -1");
+    ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 0, .num_heads = 2}));
+    expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "embed_dim is 0");
     ck_assert_ptr_null(ct_module_new(context, ""));
     expect(CT_ERR_ARGUMENT, "ct_module_new", "name");
     ck_assert_ptr_null(ct_linear_new(NULL, (ct_linear_opts){1, 1, false, 0}));
@@ -365,6 +394,7 @@ int main(void) {
                                   forwards_are_checked,
                                   modules_of_your_own,
                                   prints_as_torch,
+                                  prints_options,
                                   a_failed_constructor_leaves_nothing,
                                   constructors_refuse,
                                   NULL};

@@ -133,6 +133,16 @@ START_TEST(no_gradient_no_step) { /* and its own count of steps waits: the first
 }
 END_TEST
 
+START_TEST(zero_grad_takes_every_gradient) {
+    ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
+    ct_optim *optim = ct_sgd_new(m, (ct_sgd_opts){.lr = 0.1});
+    ck_assert(ct_backward(ct_sum(ct_forward(m, ct_ones(context, CT_F32, CT_SHAPE(2, 3))), CT_ALL, false)));
+    for (ct_param p = {0}; ct_module_next(m, &p);) ck_assert_ptr_nonnull(ct_grad(p.tensor));
+    ct_optim_zero_grad(optim);
+    for (ct_param p = {0}; ct_module_next(m, &p);) ck_assert_msg(!ct_grad(p.tensor), "%s has a gradient still", p.name);
+}
+END_TEST
+
 START_TEST(a_shared_parameter_steps_once) {
     ct_module *m = one(CT_F64, false), *other = ct_module_new(context, "Other");
     ct_tensor *w = ct_module_get(m, "w");
@@ -374,6 +384,7 @@ int main(void) {
     const TTest *const tests[] = {sgd,
                                   adam_and_adamw,
                                   no_gradient_no_step,
+                                  zero_grad_takes_every_gradient,
                                   a_shared_parameter_steps_once,
                                   everything_goes_back,
                                   a_failed_optimiser_leaves_nothing,
