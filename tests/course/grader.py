@@ -125,6 +125,12 @@ def json_not_written(folder, path, words):
         return said or (list(Path(place).iterdir()) and "a file is left") or None
 
 
+def full_output(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([GRADE, "--build", str(folder), "1"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=1200)
+    return None if done.returncode == 2 and re.fullmatch("grade: .*No space left.*\n", done.stderr) else f"{done.returncode}: {done.stderr}"
+
+
 def no_compiler():
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "flags").write_text("no-such-compiler -std=c11\n")
@@ -143,6 +149,7 @@ def tasks(grade, without_rules, build):
     yield "grade: no folder for results.json", lambda: json_not_written(folder, "{place}/none/results.json", "grade: cannot write")
     yield "grade: a folder for results.json", lambda: json_not_written(folder, "{place}", "grade: cannot write")
     yield "grade: a full disk", lambda: json_not_written(folder, "/dev/full", "grade: cannot write /dev/full: No space left")
+    yield "grade: standard output is full", lambda: full_output(folder)
     yield "grade: an unknown exercise", lambda: command(folder, 2, "grade: there is no exercise 11; there are: 01_broadcasting, 02", "11")
     yield "grade: an unknown file", lambda: command(folder, 2, "grade: cannot read nowhere.c: No such file", "1", "nowhere.c")
     yield "grade: a folder as the file", lambda: command(folder, 2, "grade: cannot read /: Is a directory", "1", "/")
