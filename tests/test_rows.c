@@ -278,23 +278,45 @@ START_TEST(linear_loss_again) { /* its gradients are made in forward, and given 
     enum { N = 5, D = 3, C = 4 };
     ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(N, D)), true);
     ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(C, D)), true);
-    double first[2][C * D + N * D];
-    for (int seed = 1; seed <= 2; seed++) {
-        ct_tensor *g = ct_full(context, CT_F64, CT_SCALAR, seed), *y = ct_linear_cross_entropy(x, w, I64(0, 3, 1, 1, 2), (ct_cross_entropy_opts){0});
+    static const double seeds[] = {1, 2, -1};
+    double first[3][C * D + N * D];
+    for (int seed = 0; seed < 3; seed++) {
+        ct_tensor *g = ct_full(context, CT_F64, CT_SCALAR, seeds[seed]), *y = ct_linear_cross_entropy(x, w, I64(0, 3, 1, 1, 2), (ct_cross_entropy_opts){0});
         for (int time = 0; time < 3; time++) {
             double now[C * D + N * D];
             ct_zero_grad(x);
             ct_zero_grad(w);
             ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){.retain_graph = time < 2}));
             ck_assert(ct_to_f64(ct_grad(x), now, N * D) && ct_to_f64(ct_grad(w), now + N * D, C * D));
-            if (!time) memcpy(first[seed - 1], now, sizeof now);
-            ck_assert_mem_eq(first[seed - 1], now, sizeof now);
+            if (!time) memcpy(first[seed], now, sizeof now);
+            ck_assert_mem_eq(first[seed], now, sizeof now);
         }
         ck_assert(!ct_backward(y));
         ck_assert_int_eq(ct_error(context), CT_ERR_GRAD);
         ct_error_clear(context);
     }
-    for (int i = 0; i < C * D + N * D; i++) ck_assert_double_eq_tol(first[1][i], 2 * first[0][i], 1e-15);
+    for (int seed = 1; seed < 3; seed++)
+        for (int i = 0; i < C * D + N * D; i++) ck_assert_double_eq_tol(first[seed][i], seeds[seed] * first[0][i], 1e-15);
+}
+END_TEST
+
+/* Rows of a large mean and a small spread: f32 keeps its digits, forward and backward. */
+START_TEST(a_large_mean_costs_no_digits) {
+    enum { ROWS = 3, N = 37, ALL = ROWS * N };
+    double x[ALL], y[2][ALL], dx[2][ALL];
+    for (int i = 0; i < ALL; i++) x[i] = 20000 + (double)(i * 29 % 41) / 16;
+    for (int d = 0; d < 2; d++) {
+        ct_tensor *in = ct_set_requires_grad(ct_cast(ct_from_f64(context, CT_SHAPE(ROWS, N), x), d ? CT_F64 : CT_F32), true);
+        ct_tensor *out = ct_layer_norm(in, NULL, NULL, 1e-5);
+        backward(out);
+        ck_assert(ct_to_f64(out, y[d], ALL) && ct_to_f64(ct_grad(in), dx[d], ALL));
+    }
+    double largest = 0;
+    for (int i = 0; i < ALL; i++) largest = fmax(largest, fabs(dx[1][i]));
+    for (int i = 0; i < ALL; i++) {
+        ck_assert_double_eq_tol(y[0][i], y[1][i], 1e-6);
+        ck_assert_double_eq_tol(dx[0][i], dx[1][i], 3e-6 * largest);
+    }
 }
 END_TEST
 
@@ -343,6 +365,7 @@ int main(void) {
     tcase_add_test(all, errors_of_losses);
     tcase_add_test(all, linear_loss_in_blocks);
     tcase_add_test(all, linear_loss_again);
+    tcase_add_test(all, a_large_mean_costs_no_digits);
     tcase_add_test(all, rotary_positions);
     suite_add_tcase(suite, all);
     return run_suite(suite);
