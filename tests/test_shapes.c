@@ -190,6 +190,42 @@ START_TEST(gradients_of_parts_add_up) {
 }
 END_TEST
 
+/* Each op with a dim of (2, 3, 1, 4) that counts from the front, or with `end` 4 less. */
+static ct_tensor *along(int which, ct_tensor *x, int end) {
+    ct_tensor *twice[] = {x, ct_scale(x, 2)};
+    switch (which) {
+    case 0: return ct_permute(x, CT_DIMS(3 - end, 0, 2 - end, 1 - end));
+    case 1: return ct_transpose(x, 3 - end, 0 - end);
+    case 2: return ct_narrow(x, 1 - end, 1, 2);
+    case 3: return ct_select(x, 3 - end, 2);
+    case 4: return ct_squeeze(x, 2 - end);
+    case 5: return ct_unsqueeze(x, end ? 1 - end - 1 : 1);
+    case 6: return ct_cat(twice, 2, 1 - end);
+    case 7: return ct_stack(twice, 2, end ? 0 - end - 1 : 0);
+    case 8: return ct_softmax(x, 1 - end);
+    case 9: return ct_logsumexp(x, 0 - end);
+    case 10: return ct_gather(x, 1 - end, ct_zeros(context, CT_I64, CT_SHAPE(2, 2, 1, 4)));
+    case 11: return ct_sum(x, CT_DIMS(3 - end, 1), false);
+    case 12: return ct_mean(x, CT_DIMS(0 - end, 3), true);
+    case 13: return ct_max(x, CT_DIMS(1 - end), false);
+    default: return NULL;
+    }
+}
+
+START_TEST(gradients_of_dims_from_the_end) {
+    double values[24], grad[2][24];
+    for (int i = 0; i < 24; i++) values[i] = sin(5 * i + 1);
+    for (int which = 0; which < 14; which++) {
+        for (int end = 0; end < 2; end++) {
+            ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(2, 3, 1, 4), values), true);
+            backward(along(which, x, 4 * end));
+            ck_assert(ct_to_f64(ct_grad(x), grad[end], 24));
+        }
+        ck_assert_msg(!memcmp(grad[0], grad[1], sizeof grad[0]), "op %d: the gradient depends on how its dim is named", which);
+    }
+}
+END_TEST
+
 START_TEST(casting) {
     const double values[] = {-1.9, -0.5, 0, 0.5, 2.9};
     ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(5), values), true);
@@ -228,6 +264,7 @@ int main(void) {
     tcase_add_test(all, errors_of_shapes);
     tcase_add_test(all, splitting);
     tcase_add_test(all, gradients_of_parts_add_up);
+    tcase_add_test(all, gradients_of_dims_from_the_end);
     tcase_add_test(all, casting);
     tcase_add_test(all, views_keep_no_values);
     suite_add_tcase(suite, all);
