@@ -125,6 +125,105 @@ START_TEST(checkpoint_refuses) {
 }
 END_TEST
 
+/* The file's bytes; how many. */
+static size_t read_all(const char *path, char *bytes, size_t room) {
+    FILE *file = fopen(path, "rb");
+    const size_t size = fread(bytes, 1, room, file);
+    fclose(file);
+    return size;
+}
+
+START_TEST(what_a_checkpoint_holds) {
+    static const char *const names[][9] = {
+        {"optim.lr", "optim.weight_decay", "optim.momentum", "optim.dampening", "optim.nesterov", "optim.clip_norm"},
+        {"optim.lr", "optim.weight_decay", "optim.momentum", "optim.dampening", "optim.nesterov", "optim.clip_norm", "optim.momentum.fc.weight"},
+        {"optim.lr", "optim.beta1", "optim.beta2", "optim.eps", "optim.weight_decay", "optim.decay_matrices_only", "optim.clip_norm",
+         "optim.m.fc.weight", "optim.v.fc.weight"}};
+    static char bytes[1 << 16];
+    const char *path = in_folder("checkpoint");
+    for (int kind = 0; kind < 3; kind++) {
+        training t = begin(context, kind);
+        train(context, t, 0, 1);
+        ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){t.module, t.optim, 0})); /* before the first step */
+        ct_checkpoint read = {t.module, t.optim, 9};
+        ck_assert_msg(ct_checkpoint_load(path, &read), "%s", ct_error_message(context));
+        ck_assert_int_eq(read.step, 0);
+        const size_t size = read_all(path, bytes, sizeof bytes);
+        uint64_t header = 0;
+        memcpy(&header, bytes, 8);
+        ck_assert(header + 8 < size);
+        const char kept = bytes[8 + header];
+        bytes[8 + header] = 0;
+        for (int i = 0; i < 9 && names[kind][i]; i++) {
+            char quoted[64];
+            snprintf(quoted, sizeof quoted, "\"%s\":", names[kind][i]);
+            ck_assert_msg(strstr(bytes + 8, quoted) != NULL, "no %s in %s", quoted, bytes + 8);
+        }
+        /* each count of steps, made negative, is refused */
+        int counts = 0;
+        const char *at = bytes + 8;
+        while ((at = strstr(at, "\"I64\""))) {
+            long long begins, ends;
+            const char *offsets = strstr(at, "\"data_offsets\":[");
+            ck_assert(sscanf(offsets, "\"data_offsets\":[%lld,%lld]", &begins, &ends) == 2 && ends == begins + 8);
+            static char wrong[sizeof bytes];
+            memcpy(wrong, bytes, size);
+            wrong[8 + header] = kept;
+            memset(wrong + 8 + header + begins, 0xff, 8);
+            FILE *file = fopen(path, "wb");
+            fwrite(wrong, 1, size, file);
+            fclose(file);
+            ck_refused(ct_checkpoint_load(path, &read), CT_ERR_FORMAT, path, "is negative");
+            counts++, at++;
+        }
+        ck_assert_int_ge(counts, 5); /* of the mlp's four parameters and one without a gradient */
+    }
+}
+END_TEST
+
+/* Every refusal says first who refuses, then which file. */
+static void says_first(ct_status status, const char *op, const char *path) {
+    char want[600];
+    snprintf(want, sizeof want, "%s: %s: ", op, path);
+    ck_assert_int_eq(ct_error(context), status);
+    ck_assert_msg(!strncmp(ct_error_message(context), want, strlen(want)), "%s", ct_error_message(context));
+    ct_error_clear(context);
+}
+
+START_TEST(refusals_name_the_file) {
+    const char *path = in_folder("checkpoint");
+    training plain = begin(context, 0), adam = begin(context, 2);
+    ct_checkpoint to = {plain.module, plain.optim, 0};
+    ck_assert(ct_save(plain.module, path, NULL) && !ct_checkpoint_load(path, &to));
+    says_first(CT_ERR_FORMAT, "checkpoint_load", path);
+    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 3}) && !ct_checkpoint_load(path, &to));
+    says_first(CT_ERR_FORMAT, "checkpoint_load", path);
+    to.step = -1;
+    ck_assert(!ct_checkpoint_save(path, &to));
+    ck_assert_msg(strstr(ct_error_message(context), "step is -1, must be at least 0") != NULL, "%s", ct_error_message(context));
+    says_first(CT_ERR_ARGUMENT, "checkpoint_save", path);
+    char out[8];
+    ck_assert(!ct_load_metadata(context, path, NULL, out, sizeof out) && !ct_load_metadata(NULL, path, "step", out, sizeof out));
+    ck_assert_str_eq(ct_error_message(context), "load_metadata: path, key or out is NULL");
+    ct_error_clear(context);
+}
+END_TEST
+
+/* More tensors than room is first made for. */
+START_TEST(many_tensors) {
+    const char *path = in_folder("many");
+    ct_module *m = ct_module_new(context, "Many"), *n = ct_module_new(context, "Many");
+    for (int i = 0; i < 300; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "p%d", i);
+        ck_assert(ct_module_add_param(m, name, ct_full(context, CT_F32, CT_SHAPE(2), i)));
+        ck_assert(ct_module_add_param(n, name, ct_zeros(context, CT_F32, CT_SHAPE(2))));
+    }
+    ck_assert_msg(ct_save(m, path, NULL) && ct_load(n, path, (ct_load_opts){0}), "%s", ct_error_message(context));
+    ck_assert(same(m, n));
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("checkpoint");
     TCase *checkpoint = tcase_create("checkpoints");
@@ -132,6 +231,9 @@ int main(void) {
     tcase_set_timeout(checkpoint, 60);
     tcase_add_loop_test(checkpoint, resume_is_bit_identical, 0, 4);
     tcase_add_test(checkpoint, checkpoint_refuses);
+    tcase_add_test(checkpoint, what_a_checkpoint_holds);
+    tcase_add_test(checkpoint, refusals_name_the_file);
+    tcase_add_test(checkpoint, many_tensors);
     suite_add_tcase(suite, checkpoint);
     return run_suite(suite);
 }

@@ -55,6 +55,65 @@ START_TEST(heads) {
 }
 END_TEST
 
+START_TEST(modules_refuse_shapes) {
+    ct_module *norm = ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 3, .dtype = CT_F64});
+    ct_module *rms = ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 3, .dtype = CT_F64});
+    ct_module *table = ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = 3, .dtype = CT_F64});
+    ct_module *all[] = {norm, rms, table};
+    for (int i = 0; i < 3; i++) {
+        ck_assert_ptr_null(ct_forward(all[i], randn(CT_SCALAR)));
+        expect(CT_ERR_SHAPE, "expected (..., ", "got ()");
+        ck_assert_ptr_null(ct_forward(all[i], randn(CT_SHAPE(3, 4))));
+        expect(CT_ERR_SHAPE, "expected (..., ", "got (3, 4)");
+        ck_assert_ptr_nonnull(ct_forward(all[i], randn(CT_SHAPE(5, 3))));
+        no_error();
+    }
+    ck_assert_ptr_null(ct_forward(table, randn(CT_SHAPE(3))));
+    expect(CT_ERR_SHAPE, "expected (..., T, 3)", "got (3)");
+    ck_assert_ptr_null(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 4));
+    expect(CT_ERR_SHAPE, "from position 4", "the 5 there are");
+    ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 3));
+    ck_assert_ptr_null(ct_positions_new(context, (ct_positions_opts){.max_length = -1, .embed_dim = 3}));
+    expect(CT_ERR_ARGUMENT, "Positions", "max_length is -1");
+    ck_assert_ptr_null(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = -1}));
+    expect(CT_ERR_ARGUMENT, "Positions", "embed_dim is -1");
+    ck_assert_ptr_null(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = 3, .dropout = 2}));
+    expect(CT_ERR_ARGUMENT, "Positions", "dropout");
+    ck_assert_ptr_null(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = 3, .dtype = CT_I64}));
+    expect(CT_ERR_DTYPE, "Positions", "f32 or f64");
+}
+END_TEST
+
+static bool graph_has(ct_tensor *y, const char *op) {
+    static char text[1 << 16];
+    FILE *file = tmpfile();
+    ck_assert(ct_graph_print(y, file));
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return strstr(text, op) != NULL;
+}
+
+/* Of attention's weights, of its result, inside the feed-forward and of what that gives. Where none of them acts, the end of the
+ * feed-forward is one op. */
+START_TEST(dropout_of_a_layer) {
+    for (int k = 0; k < 4; k++) {
+        const bool training = k & 1, dropout = k & 2;
+        ct_layer_opts o = {.embed_dim = 8, .num_heads = 2, .dropout = dropout ? 0.5 : 0};
+        ct_module *layer = ct_encoder_layer_new(context, o);
+        ck_assert_int_eq(ct_dim(ct_module_get(layer, "linear1.weight"), 0), 32); /* hidden is 4 embed_dim */
+        ct_module_train(layer, training);
+        const uint64_t stream = ct_rng_get(context).stream;
+        ct_tensor *y = ct_encoder_layer_forward(layer, ct_zeros(context, CT_F32, CT_SHAPE(1, 3, 8)), (ct_mha_call){0}).out;
+        no_error();
+        ck_assert_uint_eq(ct_rng_get(context).stream - stream, training && dropout ? 4 : 0);
+        ck_assert(graph_has(y, "activated_linear") == !(training && dropout));
+    }
+    ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dropout = 1.5}));
+    expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "dropout");
+}
+END_TEST
+
 /* ---- torch's layers, written out ---- */
 
 static ct_tensor *run(ct_module *layer, const char *child, ct_tensor *x) { return ct_forward(ct_module_child(layer, child), x); }
@@ -179,6 +238,7 @@ START_TEST(init_functions) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {mlp_is_its_parts, positions, heads, layers_are_torchs, initialisation_is_torchs, init_functions, NULL};
+    const TTest *const tests[] = {mlp_is_its_parts,  positions,                     heads,          modules_refuse_shapes, dropout_of_a_layer,
+                                  layers_are_torchs, initialisation_is_torchs, init_functions, NULL};
     return run_tests("layers", tests);
 }

@@ -24,6 +24,11 @@ START_TEST(options) {
     no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .dropout = 1.5}, CT_ERR_ARGUMENT, "dropout", "1.5");
     no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .out_dropout = NAN}, CT_ERR_ARGUMENT, "out_dropout", "nan");
     no_module((ct_mha_opts){.embed_dim = INT64_MAX, .num_heads = 1}, CT_ERR_MEMORY, "overflow", "");
+    no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope_base = NAN}, CT_ERR_ARGUMENT, "MultiheadAttention: rope_base", "nan");
+    no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .qk_norm_eps = INFINITY}, CT_ERR_ARGUMENT, "MultiheadAttention: qk_norm_eps",
+              "inf");
+    no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .vdim = -1}, CT_ERR_ARGUMENT, "vdim is -1", "");
+    no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .num_kv_heads = -1}, CT_ERR_ARGUMENT, "num_kv_heads is -1", "");
     const int64_t live = ct_memory(context).live; /* a layer's own, and those of its stack, end with it */
     ck_assert_ptr_null(ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 10, .num_heads = 4}));
     expect(CT_ERR_ARGUMENT, "embed_dim 10", "num_heads 4");
@@ -66,6 +71,14 @@ START_TEST(inputs) {
     ct_mha_call hidden = {.key_mask = ct_ones(context, CT_BOOL, CT_SHAPE(2, 3))}; /* found after something was made */
     refused(mha, q, f32, f32, hidden, CT_ERR_DTYPE, "f32", "f64");
     refused(mha, q, NULL, NULL, (ct_mha_call){.rope_offset = INT64_MIN}, CT_ERR_ARGUMENT, "rope_offset", "");
+    ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
+    ct_tensor *theirs = ct_zeros(other, CT_F64, CT_SHAPE(2, 5, 8));
+    refused(mha, q, theirs, k, none, CT_ERR_ARGUMENT, "MultiheadAttention", "another context");
+    refused(mha, q, k, theirs, none, CT_ERR_ARGUMENT, "MultiheadAttention", "another context");
+    refused(mha, q, k, k, (ct_mha_call){.mask = theirs}, CT_ERR_ARGUMENT, "a mask is of another context", "");
+    ct_context_free(other);
+    refused(mha, q, k, k, (ct_mha_call){.mask = ct_zeros(context, CT_F32, CT_SHAPE(3, 5))}, CT_ERR_DTYPE, "the mask is f32", "bool or f64");
+    refused(mha, q, k, k, (ct_mha_call){.mask = ct_zeros(context, CT_I64, CT_SHAPE(3, 5))}, CT_ERR_DTYPE, "the mask is i64", "bool or f64");
     ck_assert_ptr_null(ct_mha_forward(NULL, q, NULL, NULL, none).out);
     ck_assert_ptr_null(ct_mha_forward(ct_module_child(mha, "out_proj"), q, NULL, NULL, none).out);
     expect(CT_ERR_ARGUMENT, "expected a MultiheadAttention", "Linear");

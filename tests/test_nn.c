@@ -127,6 +127,53 @@ START_TEST(bad_names) {
 }
 END_TEST
 
+/* "aaa...": of that length. */
+static const char *long_name(char buffer[400], size_t length) {
+    memset(buffer, 'a', length);
+    buffer[length] = 0;
+    return buffer;
+}
+
+/* A full name has up to 255 bytes, whichever of a module's names is the longest. */
+START_TEST(full_names_fit) {
+    char a[400], b[400];
+    for (int first = 0; first < 2; first++) {
+        ct_module *m = ct_module_new(context, "M"), *child = ct_module_new(context, "C"), *small = ct_module_new(context, "S");
+        if (first) ct_module_add_child(m, "small", small);
+        ck_assert_ptr_nonnull(ct_module_add_child(m, long_name(a, 99), child));
+        if (!first) ct_module_add_child(m, "small", small);
+        ct_module_add_param(child, "w", ct_zeros(context, CT_F32, CT_SHAPE(1)));
+        ct_module_add_param(child, "weight", ct_zeros(context, CT_F32, CT_SHAPE(1))); /* 99 + 1 + 6 */
+        ct_module_add_param(child, "v", ct_zeros(context, CT_F32, CT_SHAPE(1)));
+        ct_module *top = ct_module_new(context, "T");
+        no_error();
+        ck_assert_ptr_null(ct_module_add_child(top, long_name(b, 149), m));
+        expect(CT_ERR_ARGUMENT, "a full name with", "takes 256 bytes, more than 255");
+        ck_assert_ptr_nonnull(ct_module_add_child(top, long_name(b, 148), m));
+        size_t longest = 0;
+        for (ct_param p = {0}; ct_module_next(top, &p);) longest = strlen(p.name) > longest ? strlen(p.name) : longest;
+        ck_assert_uint_eq(longest, 255);
+        ck_assert_ptr_null(ct_module_add_param(child, "weights", ct_zeros(context, CT_F32, CT_SHAPE(1))));
+        expect(CT_ERR_ARGUMENT, "a full name with \"weights\"", "256 bytes");
+    }
+}
+END_TEST
+
+START_TEST(a_module_that_is_freed_gives_all_back) {
+    ct_module_free(NULL);
+    const int64_t before = ct_memory(context).live;
+    ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
+    ct_module_append(m, "list", ct_linear_new(context, (ct_linear_opts){2, 2, false, 0}));
+    ct_scope scope = ct_scope_open(context);
+    for (int i = 0; i < 3; i++) ct_module_add_param(m, (const char *[]){"a", "b", "c"}[i], ct_zeros(context, CT_F32, CT_SHAPE(1)));
+    ct_set_requires_grad(ct_module_get(m, "b"), false); /* no leaf */
+    ct_scope_close(scope);
+    no_error();
+    ct_module_free(m);
+    ck_assert_int_eq(ct_memory(context).live, before);
+}
+END_TEST
+
 START_TEST(no_cycles_and_one_parent) {
     ct_module *a = ct_module_new(context, "A"), *b = ct_module_new(context, "B"), *c = ct_module_new(context, "C");
     ck_assert_ptr_null(ct_module_add_child(a, "self", a));
@@ -387,6 +434,8 @@ int main(void) {
                                   counts,
                                   lists_and_nested_names,
                                   bad_names,
+                                  full_names_fit,
+                                  a_module_that_is_freed_gives_all_back,
                                   no_cycles_and_one_parent,
                                   what_a_parameter_may_be,
                                   a_shared_parameter_is_one,

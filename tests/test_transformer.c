@@ -166,7 +166,7 @@ START_TEST(caches_change_nothing) {
             const bool decoder = which & 1;
             ct_layer_opts opts = all[which / 2];
             ct_module *stack = shake(decoder ? ct_decoder_new(context, opts, LAYERS, true) : ct_encoder_new(context, opts, LAYERS, true));
-            ct_tensor *x = randn(CT_SHAPE(2, N, opts.embed_dim)), *memory = randn(CT_SHAPE(2, 4, opts.embed_dim));
+            ct_tensor *x = randn(CT_SHAPE(2, N, opts.embed_dim)), *memory = randn(CT_SHAPE(2, opts.embed_dim + 3, opts.embed_dim));
             ct_kv_cache *caches[LAYERS];
             ck_assert(ct_kv_caches_new(stack, 2, N, caches, LAYERS));
             ct_stack_call call = {.self.causal = true};
