@@ -327,6 +327,23 @@ START_TEST(prints_as_torch) {
 }
 END_TEST
 
+START_TEST(a_dropout_module) {
+    ct_module *m = ct_dropout_new(context, 0.75);
+    ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(400));
+    ct_module_train(m, false);
+    ck_assert_double_eq(distance(ct_forward(m, x), x), 0);
+    ct_module_train(m, true);
+    ct_tensor *y = ct_forward(m, x);
+    int kept = 0;
+    for (int i = 0; i < 400; i++) {
+        ck_assert(ct_data_f32(y)[i] == 0 || ct_data_f32(y)[i] == 4);
+        kept += ct_data_f32(y)[i] != 0;
+    }
+    ck_assert(kept > 60 && kept < 140);
+    for (int p = 0; p < 2; p++) ck_assert_ptr_nonnull(ct_dropout_new(context, p)); /* both ends are allowed */
+}
+END_TEST
+
 static void prints(ct_module *m, const char *want) {
     no_error();
     FILE *file = tmpfile();
@@ -345,7 +362,23 @@ START_TEST(prints_options) {
                                      "add_bias_kv=True, add_zero_attn=True, rope=10000\n");
     prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope = true, .rope_base = 500, .rope_interleaved = true}),
            "\n  embed_dim=8, num_heads=2, rope=500 interleaved\n");
-    prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}), "RMSNorm(");
+    prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}), "RMSNorm((6,), eps=1e-05, elementwise_affine=True)");
+    prints(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 6, .eps = 0.5, .no_bias = true}),
+           "LayerNorm((6,), eps=0.5, elementwise_affine=True, bias=False)");
+    prints(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = 4, .dropout = 0.1}),
+           "max_length=5, embed_dim=4, learned=False, dropout=0.1");
+    prints(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = 4, .learned = true}), "learned=True, dropout=0");
+    static const char *const names[] = {"relu", "gelu", "gelu_tanh", "silu"};
+    for (ct_activation a = CT_RELU; a <= CT_SILU; a++) {
+        char want[64];
+        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.1\n", names[a]);
+        prints(ct_mlp_new(context, (ct_mlp_opts){.dim = 2, .dropout = 0.1, .activation = a}), want);
+        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.1, gated=True\n", names[a]);
+        prints(ct_mlp_new(context, (ct_mlp_opts){.dim = 2, .dropout = 0.1, .activation = a, .gated = true}), want);
+        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.2, norm_first=%s\n", names[a], a % 2 ? "True" : "False");
+        prints(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 4, .num_heads = 2, .dropout = 0.2, .activation = a, .norm_first = a % 2}),
+               want);
+    }
 }
 END_TEST
 
@@ -444,6 +477,7 @@ int main(void) {
                                   modules_of_your_own,
                                   prints_as_torch,
                                   prints_options,
+                                  a_dropout_module,
                                   a_failed_constructor_leaves_nothing,
                                   constructors_refuse,
                                   NULL};
