@@ -146,7 +146,8 @@ class Suite:
             for line in run(["nm", f"{folder}/{group}"]).decode().splitlines():
                 address, kind, name = line.split(None, 2) if line[0] != " " else ("", "", "")
                 if kind in ("t", "T"):
-                    at[int(address, 16)] = tuple(name.split(":", 1)) if ":" in name else (home.get(name), name)
+                    file, name = name.split(":", 1) if ":" in name else (home.get(name.split(".")[0]), name)
+                    at[int(address, 16)] = file, name.split(".")[0]   # "name.localalias" is the compiler's
             programs = [p for p in self.programs if self.group[p] == group]
             for program, said in zip(programs, self.start_each(folder, programs)):
                 for line in re.findall(r"^entered (.*)$", said, re.M):
