@@ -130,6 +130,7 @@ static void printed(ct_tensor *x, const char *const *words, int n) {
 
 START_TEST(printing) {
     printed(ct_from_f32(context, CT_SHAPE(2, 2), (float[]){1, 2.5, -3, NAN}), (const char *[]){"1.", "2.5", "-3.", "nan", "f32"}, 5);
+    printed(ct_full(context, CT_F64, CT_SHAPE(2), -(double)NAN), (const char *[]){"([nan, nan]"}, 1);
     printed(ct_from_i64(context, CT_SHAPE(3), (int64_t[]){1, -20, 3}), (const char *[]){"1,", "-20", "3", "i64"}, 4);
     printed(ct_from_bool(context, CT_SHAPE(2), (bool[]){true, false}), (const char *[]){"true", "false", "bool"}, 3);
     printed(ct_arange(context, CT_F64, 0, 100000, 1), (const char *[]){"0", "...", "99999", "100000"}, 4);

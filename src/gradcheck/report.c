@@ -133,6 +133,8 @@ static const char *place(ct_shape shape, int64_t index, char text[CT_SHAPE_TEXT]
 }
 #define PLACE(shape, index) place((shape), (index), (char[CT_SHAPE_TEXT]){0})
 
+static double shown(double x) { return isnan(x) ? (double)NAN : x; } /* the sign of a NaN means nothing */
+
 void ct_check_report(const ct_check *k) {
     const ct_gradcheck_result *r = &k->result;
     FILE *file = k->opts.report;
@@ -157,8 +159,8 @@ void ct_check_report(const ct_check *k) {
                  : e->output == -2 ? "ones"
                                    : "zeros",
                  e->output >= 0 ? PLACE(k->shape, e->output) : "");
-        fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent, e->analytic, e->numeric, e->error, e->relative,
-                e->noise);
+        fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent, shown(e->analytic), shown(e->numeric),
+                shown(e->error), shown(e->relative), shown(e->noise));
     }
     if (!*r->map) return;
     fprintf(file, "  where in input %d %s: . is right, 1 to 9 powers of ten above what is allowed, x not finite\n", r->input,
