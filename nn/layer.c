@@ -8,7 +8,6 @@ ct_module *nn_layer_new(ct_context *context, const nn_kind *kind, ct_layer_opts 
         return NULL;
     if (!o.hidden && __builtin_mul_overflow(4, o.embed_dim, &o.hidden))
         return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", kind->name);
-    if (o.eps == 0) o.eps = 1e-5;
     ct_module *layer = nn_new(context, kind);
     if (!layer) return NULL;
     *(ct_layer_opts *)nn_data(layer) = o;

@@ -164,6 +164,7 @@ START_TEST(caches_are_checked) {
     ck_assert(!ct_kv_cache_truncate(cache, -1));
     expect(CT_ERR_ARGUMENT, "-1", "");
     ck_assert_int_eq(ct_kv_cache_length(cache), 3);
+    ck_assert(ct_kv_cache_truncate(cache, ct_kv_cache_length(cache))); /* all of it stays */
     ck_assert(ct_kv_cache_truncate(cache, 0));
     ck_assert_int_eq(ct_kv_cache_length(cache), 0);
     ck_assert_ptr_null(ct_kv_cache_new(mha, -1, 4));

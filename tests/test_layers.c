@@ -73,6 +73,9 @@ START_TEST(modules_refuse_shapes) {
     ck_assert_ptr_null(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 4));
     expect(CT_ERR_SHAPE, "from position 4", "the 5 there are");
     ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 3));
+    ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(7, 2, 3, 3)), 2)); /* (..., T, E): all before T is batch */
+    ck_assert_ptr_null(ct_positions_new(context, (ct_positions_opts){.max_length = INT64_MAX / 2, .embed_dim = 4}));
+    expect(CT_ERR_MEMORY, "Positions", "");
     ck_assert_ptr_null(ct_positions_new(context, (ct_positions_opts){.max_length = -1, .embed_dim = 3}));
     expect(CT_ERR_ARGUMENT, "Positions", "max_length is -1");
     ck_assert_ptr_null(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = -1}));
@@ -196,6 +199,7 @@ START_TEST(initialisation_is_torchs) {
     ck_assert_double_eq(largest(ct_module_get(mha, "in_proj_bias")), 0);
     ck_assert_double_eq(largest(ct_module_get(mha, "out_proj.bias")), 0);
     normal_with(ct_module_get(mha, "bias_k"), sqrt(2.0 / (2 * 64)));
+    normal_with(ct_module_get(mha, "bias_v"), sqrt(2.0 / (2 * 64)));
     ct_module *apart = ct_mha_new(context, (ct_mha_opts){.embed_dim = 64, .num_heads = 4, .kdim = 100, .init = CT_INIT_XAVIER});
     uniform_within(ct_module_get(apart, "q_proj_weight"), sqrt(6.0 / (64 + 64)));
     uniform_within(ct_module_get(apart, "k_proj_weight"), sqrt(6.0 / (64 + 100)));

@@ -162,6 +162,9 @@ END_TEST
 START_TEST(a_module_that_is_freed_gives_all_back) {
     ct_module_free(NULL);
     const int64_t before = ct_memory(context).live;
+    ct_module_free(ct_module_new(context, "a label of its own, which is longer than some"));
+    ck_assert_int_eq(ct_memory(context).live, before);
+    ck_assert(!ct_module_next(NULL, &(ct_param){0}));
     ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
     ct_module_append(m, "list", ct_linear_new(context, (ct_linear_opts){2, 2, false, 0}));
     ct_scope scope = ct_scope_open(context);
@@ -169,8 +172,13 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     ct_set_requires_grad(ct_module_get(m, "b"), false); /* no leaf */
     ct_scope_close(scope);
     no_error();
+    ck_assert(!ct_module_next(m, NULL));
     ct_module_free(m);
     ck_assert_int_eq(ct_memory(context).live, before);
+    for (int64_t dim = 0; dim < 2; dim++) { /* no column is a size too */
+        ck_assert_ptr_nonnull(ct_embedding_new(context, (ct_embedding_opts){dim, dim, 0}));
+        ck_assert_ptr_nonnull(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = dim}));
+    }
 }
 END_TEST
 
@@ -362,6 +370,8 @@ START_TEST(prints_options) {
                                      "add_bias_kv=True, add_zero_attn=True, rope=10000\n");
     prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope = true, .rope_base = 500, .rope_interleaved = true}),
            "\n  embed_dim=8, num_heads=2, rope=500 interleaved\n");
+    prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 9, .vdim = 10}),
+           "\n  embed_dim=8, num_heads=2, kdim=9, vdim=10\n");
     prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}), "RMSNorm((6,), eps=1e-05, elementwise_affine=True)");
     prints(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 6, .eps = 0.5, .no_bias = true}),
            "LayerNorm((6,), eps=0.5, elementwise_affine=True, bias=False)");
@@ -448,6 +458,19 @@ START_TEST(constructors_refuse) {
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "hidden is -1");
     ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 0, .num_heads = 2}));
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "embed_dim is 0");
+    ck_assert_ptr_null(ct_embedding_new(context, (ct_embedding_opts){3, -1, 0}));
+    expect(CT_ERR_ARGUMENT, "Embedding", "embedding_dim is -1");
+    ck_assert_ptr_null(ct_embedding_new(context, (ct_embedding_opts){-1, 3, 0}));
+    expect(CT_ERR_ARGUMENT, "Embedding", "num_embeddings is -1");
+    ck_assert_ptr_null(ct_mlp_new(context, (ct_mlp_opts){.dim = 2, .hidden = -1}));
+    expect(CT_ERR_ARGUMENT, "MLP", "hidden is -1");
+    ck_assert_ptr_null(ct_mlp_new(context, (ct_mlp_opts){.dim = -1}));
+    expect(CT_ERR_ARGUMENT, "MLP", "dim is -1");
+    const ct_layer_opts layer = {.embed_dim = 8, .num_heads = 2};
+    ck_assert_ptr_null(ct_transformer_new(context, (ct_transformer_opts){.layer = layer, .num_encoder_layers = -1}));
+    expect(CT_ERR_ARGUMENT, "Transformer", "num_encoder_layers is -1");
+    ck_assert_ptr_null(ct_transformer_new(context, (ct_transformer_opts){.layer = layer, .num_decoder_layers = -1}));
+    expect(CT_ERR_ARGUMENT, "Transformer", "num_decoder_layers is -1");
     ck_assert_ptr_null(ct_module_new(context, ""));
     expect(CT_ERR_ARGUMENT, "ct_module_new", "name");
     ck_assert_ptr_null(ct_linear_new(NULL, (ct_linear_opts){1, 1, false, 0}));

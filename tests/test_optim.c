@@ -229,6 +229,18 @@ START_TEST(options_are_checked) {
     expect(CT_ERR_ARGUMENT, "AdamW", "eps");
     ck_assert_ptr_null(ct_adamw_new(m, (ct_adamw_opts){.weight_decay = -1}));
     expect(CT_ERR_ARGUMENT, "AdamW", "weight_decay");
+    const ct_sgd_opts sgds[] = {{.lr = NAN}, {.momentum = -1}, {.dampening = NAN}, {.weight_decay = -1}, {.clip_norm = -1}};
+    const ct_adam_opts adams[] = {{.lr = NAN}, {.beta1 = -1}, {.beta2 = 1}, {.eps = -1}, {.weight_decay = NAN}, {.clip_norm = NAN}};
+    static const char *const of_sgd[] = {"SGD: lr ", "SGD: momentum ", "SGD: dampening ", "SGD: weight_decay ", "SGD: clip_norm "};
+    static const char *const of_adam[] = {"Adam: lr ", "Adam: beta1 ", "Adam: beta2 ", "Adam: eps ", "Adam: weight_decay ", "Adam: clip_norm "};
+    for (int i = 0; i < 5; i++) {
+        ck_assert_ptr_null(ct_sgd_new(m, sgds[i]));
+        expect(CT_ERR_ARGUMENT, of_sgd[i], "");
+    }
+    for (int i = 0; i < 6; i++) {
+        ck_assert_ptr_null(ct_adam_new(m, adams[i]));
+        expect(CT_ERR_ARGUMENT, of_adam[i], "");
+    }
     ck_assert_ptr_null(ct_adamw_new(NULL, (ct_adamw_opts){0}));
     ck_assert(!ct_optim_step(NULL));
 
