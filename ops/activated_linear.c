@@ -50,7 +50,8 @@ static bool check(ct_call *c, ct_shape *shape) {
     *shape = x->shape;
     shape->dim[shape->ndim - 1] = w->shape.dim[0];
     if (residual && !ct_shape_equal(residual->shape, *shape))
-        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: residual %s beside a result of %s", SHAPE(residual->shape), SHAPE(*shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: residual %s beside a result of %s", SHAPE(residual->shape),
+                       SHAPE(*shape));
     return true;
 }
 
