@@ -186,9 +186,10 @@ def distance(got, want, least):
     return (difference.max() / largest.max().clamp(min=least)).item() if got.numel() else 0.0
 
 
-def compare(what, how, got, want, dtype, least=1e-2, float32=None, gate=0):
+def compare(what, how, got, want, dtype, least=1e-2, float32=None, gate=0, nudged=None):
     """got is ours; want the reference, which for real numbers is f64. float32() is PyTorch's own answer in float32: where a cancellation
-    leaves both far from the reference, ours may be off by twice as much as that."""
+    leaves both far from the reference, ours may be off by twice as much as that. nudged() are references whose inputs are off by a unit of float32's last place: by twice what these
+    differ, too."""
     assert got is not None, f"{what}: {how}: there is none"
     assert list(got.shape) == list(want.shape), f"{what}: {how}: shape {list(got.shape)}, not {list(want.shape)}"
     entry = worst.setdefault(what, {"count": 0})
@@ -201,5 +202,6 @@ def compare(what, how, got, want, dtype, least=1e-2, float32=None, gate=0):
     entry[dtype] = max(entry.get(dtype, 0.0), error)
     gate = max(gate, GATE[dtype])
     if error > gate and dtype == torch.float32 and float32:
-        gate = max(gate, 2 * distance(float32().double(), want.double(), least))
+        others = [float32()] + (nudged() if nudged else [])
+        gate = max([gate] + [2 * distance(other.double(), want.double(), least) for other in others])
     assert error <= gate, f"{what}: {how}: off by {error:.2e} of the largest value (gate {gate:.0e})"
