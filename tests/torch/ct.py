@@ -188,8 +188,8 @@ def distance(got, want, least):
 
 def compare(what, how, got, want, dtype, least=1e-2, float32=None, gate=0, nudged=None):
     """got is ours; want the reference, which for real numbers is f64. float32() is PyTorch's own answer in float32: where a cancellation
-    leaves both far from the reference, ours may be off by twice as much as that. nudged() are references whose inputs are off by a unit of float32's last place: by twice what these
-    differ, too."""
+    leaves both far from the reference, ours may be off by twice as much as that. nudged() are references whose inputs are off
+    by a few of float32's roundings, as what comes after a projection, a norm and scores is: by twice what these differ, too."""
     assert got is not None, f"{what}: {how}: there is none"
     assert list(got.shape) == list(want.shape), f"{what}: {how}: shape {list(got.shape)}, not {list(want.shape)}"
     entry = worst.setdefault(what, {"count": 0})
