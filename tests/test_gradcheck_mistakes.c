@@ -311,6 +311,19 @@ static void product_d(numbers *s, bool transposed) {
 WORK(product_right) { product_d(s, true); }
 WORK(product_untransposed) { product_d(s, false); }
 
+/* 3 matrices (2, 2) by one that they share; y (3, 2, 2) */
+WORK(shared) {
+    EACH(b, 3) EACH(m, 2) EACH(n, 2) EACH(k, 2) s->y[b * 4 + m * 2 + n] += s->x[0][b * 4 + m * 2 + k] * s->x[1][k * 2 + n];
+}
+static void shared_d(numbers *s, int64_t from) {
+    EACH(b, 3) EACH(m, 2) EACH(n, 2) EACH(k, 2) {
+        s->dx[0][b * 4 + m * 2 + k] += s->g[b * 4 + m * 2 + n] * s->x[1][k * 2 + n];
+        if (b >= from) s->dx[1][k * 2 + n] += s->g[b * 4 + m * 2 + n] * s->x[0][b * 4 + m * 2 + k];
+    }
+}
+WORK(shared_right) { shared_d(s, 0); }
+WORK(shared_last) { shared_d(s, 2); }
+
 WORK(gram) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->y[a * 3 + b] += s->x[0][a * K + k] * s->x[0][b * K + k]; }
 WORK(gram_right) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->dx[0][a * K + k] += (s->g[a * 3 + b] + s->g[b * 3 + a]) * s->x[0][b * K + k]; }
 WORK(gram_half) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->dx[0][a * K + k] += s->g[a * 3 + b] * s->x[0][b * K + k]; }
@@ -358,6 +371,7 @@ static const wrong_op ops[] = {
     {"softmax times a matrix", RIGHT, {SHAPE2, {2, {5, 2}}}, {2, {3, 2}}, mixture, mixture_right},
     {"softmax times a row", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, softmax_times_row, softmax_times_row_right},
     {"product", RIGHT, {{2, {3, K}}, {2, {K, K}}}, {2, {3, K}}, product, product_right},
+    {"shared matrix", RIGHT, {{3, {3, 2, 2}}, {2, {2, 2}}}, {3, {3, 2, 2}}, shared, shared_right},
     {"x x^T", RIGHT, {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_right},
     {"rows", RIGHT, {SQUARE, NONE}, {2, {6, 4}}, rows_of, rows_of_right},
 
@@ -405,6 +419,8 @@ static const wrong_op ops[] = {
     {"a power of three too high", CT_MISTAKE_CHAIN, "too many: the output", SAME(SHAPE2), cube, cube_more},
     {"zero", CT_MISTAKE_ZERO, "input 0 (3, 5): its gradient is zero", SAME(SHAPE2), square, square_zero},
     {"zero for one input", CT_MISTAKE_ZERO, "input 1 (5): its gradient is zero", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_zero},
+    {"only the last of a batch", CT_MISTAKE_SUM, "the output's dim 0 is missing: only the last index",
+     {{3, {3, 2, 2}}, {2, {2, 2}}}, {3, {3, 2, 2}}, shared, shared_last},
     {"no sum over a broadcast", CT_MISTAKE_SUM, "the output's dim 0 is missing", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_unsummed},
     {"no sum over one of two", CT_MISTAKE_SUM, "the output's dim 2 is missing", {CUBE, {2, {3, 1}}}, CUBE, times_part, times_part_half},
     {"sum over the wrong dim", CT_MISTAKE_SUM, "wrong dims", {SQUARE, FLAT(4)}, SQUARE, times_row, times_row_by_rows},

@@ -38,11 +38,13 @@ bool ct_suspect_mask(ct_suspect *s) {
 
 /* ---- contributions left out ---- */
 
-/* P = J where the output's index along every dim of the set is 0, else nothing. False: a column lost all it had, or nothing was lost. */
-static bool keep_first(const ct_suspect *s, unsigned set) {
+/* P = J where the output's index along every dim of the set is the first, or the last, else nothing. False: a column lost all it had, or
+ * nothing was lost. */
+static bool keep_end(const ct_suspect *s, unsigned set, bool last) {
     for (int64_t r = 0; r < s->rows; r++) {
         bool kept = true;
-        for (int d = 0; d < s->out.ndim; d++) kept = kept && (!(set >> d & 1) || ct_suspect_along(s->out, r, d) == 0);
+        for (int d = 0; d < s->out.ndim; d++)
+            kept = kept && (!(set >> d & 1) || ct_suspect_along(s->out, r, d) == (last ? s->out.dim[d] - 1 : 0));
         for (int64_t i = 0; i < s->n; i++) s->p[r * s->n + i] = kept ? s->j[r * s->n + i] : 0;
     }
     for (int64_t i = 0; i < s->n; i++) {
@@ -111,14 +113,16 @@ bool ct_suspect_sum(ct_suspect *s) {
             s, CT_MISTAKE_SUM,
             "only the diagonal of the Jacobian is there: of the outputs that depend on an element, only the one at its own "
             "place contributes");
-    for (unsigned set = 1; set < 1u << s->out.ndim; set++) {
-        if (!keep_first(s, set) || !ct_suspect_fits(s)) continue;
+    for (unsigned which = 2; which < 2u << s->out.ndim; which++) {
+        const unsigned set = which / 2;
+        const bool last = which % 2;
+        if (!keep_end(s, set, last) || !ct_suspect_fits(s)) continue;
         char dims[64] = "";
         int count = 0;
         for (int d = 0, end = 0; d < s->out.ndim; d++)
             if (set >> d & 1) end += snprintf(dims + end, sizeof dims - (size_t)end, count++ ? ", %d" : "%d", d);
-        return ct_suspect_say(s, CT_MISTAKE_SUM, "the sum over the output's dim%s %s is missing: only index 0 contributes",
-                              count > 1 ? "s" : "", dims);
+        return ct_suspect_say(s, CT_MISTAKE_SUM, "the sum over the output's dim%s %s is missing: only %s contributes", count > 1 ? "s" : "",
+                              dims, last ? "the last index (assigned where it must be added?)" : "index 0");
     }
     if (!sum_is_elsewhere(s)) return false;
     return ct_suspect_say(s, CT_MISTAKE_SUM,
