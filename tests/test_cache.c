@@ -167,6 +167,8 @@ START_TEST(caches_are_checked) {
     ck_assert(ct_kv_cache_truncate(cache, ct_kv_cache_length(cache))); /* all of it stays */
     ck_assert(ct_kv_cache_truncate(cache, 0));
     ck_assert_int_eq(ct_kv_cache_length(cache), 0);
+    ck_assert_ptr_null(ct_kv_cache_new(ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2}), 1, 4));
+    expect(CT_ERR_ARGUMENT, "ct_kv_cache_new: expected a", "Linear");
     ck_assert_ptr_null(ct_kv_cache_new(mha, -1, 4));
     expect(CT_ERR_ARGUMENT, "-1", "");
     ct_module *bias = make((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .add_bias_kv = true});
