@@ -126,8 +126,8 @@ static void add_queries(const backward *f, const room *r, block_dq dq, int64_t q
 
 /* Queries q0 + first ... q0 + nq - 1, of which q and g are the block's, against the panel of keys from k0 on, which is panel `panel` of its
  * range and starts at column col of its block. */
-static void panel_of_keys(const backward *f, const room *r, attention_rows q, attention_rows g, block_dq dq, int64_t b, int64_t h, int64_t q0,
-                          int64_t nq, int64_t first, int64_t k0, int64_t nk, int64_t panel, int64_t col, int64_t part) {
+static void panel_of_keys(const backward *f, const room *r, attention_rows q, attention_rows g, block_dq dq, int64_t b, int64_t h,
+                          int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk, int64_t panel, int64_t col, int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
     const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;

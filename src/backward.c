@@ -112,6 +112,7 @@ ct_tensor *ct_grad_onto(const ct_call *call, int i, ct_tensor **base) {
         *base = add ? place : NULL;
         return place;
     }
+    close_hole(node);
     *base = ct_tensor_view(slot, slot->data, slot->shape, NULL);   /* holds the memory */
     ct_tensor *sum = *base ? ct_tensor_new(call->context, slot->dtype, slot->shape) : NULL;
     if (!sum) return NULL;

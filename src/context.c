@@ -56,8 +56,8 @@ ct_context *ct_context_new(ct_context_opts opts) {
     ct_pool_init(&pool, opts.allocator, opts.memory_limit > 0 ? opts.memory_limit : 0, debug);
     ct_context *context = pool.allocator.alloc(pool.allocator.data, sizeof *context);
     if (!context) return NULL;
-    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed}, .threads = 1, .debug = debug,
-                            .cache = second_level_cache()};
+    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed},
+                            .threads = 1, .debug = debug, .cache = second_level_cache()};
     context->frame = &context->root;
     context->isa = ct_isa_at(0);
 

@@ -44,14 +44,14 @@ typedef struct {
 
 /* C (+)= A B in blocks; src/gemm.c drives them. */
 typedef struct {
-    int64_t mr, nr;       /* the register block; */
-    int64_t lanes, tall;  /* of no more than so many columns it may have so many rows */
-    int64_t kc;       /* the block along K: a constant, so that sums do not depend on caches or threads */
+    int64_t mr, nr;        /* the register block */
+    int64_t lanes, tall;   /* of no more than `lanes` columns it may have `tall` rows */
+    int64_t kc;            /* the longest slice along K: a constant, so that sums do not depend on caches or threads */
     /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
-    /* C[m x n] = alpha AB, or += with add; 1 <= m <= mr (tall), 1 <= n <= nr (lanes); A has any strides (packed: 1, mr), B's columns lie next to
-     * each other (packed: its rows are nr apart) */
+    /* C[m x n] = alpha AB, or += with add; 1 <= m <= mr (tall), 1 <= n <= nr (lanes); A has any strides (packed: 1, mr), B's columns lie
+     * next to each other (packed: its rows are nr apart) */
     void (*tile)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, double alpha,
                  bool add, void *c, int64_t row_stride, int64_t col_stride);
     /* C[m x n] = alpha AB, or += with add, any m and n: dot products of A's rows and B's columns, each dense along K */
@@ -126,11 +126,12 @@ typedef struct ct_kernels {
     void (*logsumexp_backward)(int64_t n, const void *x, const void *y, const void *g, void *dx);   /* g e^(x - y); y -inf: 0 */
     /* y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one value each */
     void (*layer_norm)(int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd);
-    /* dx and gx = g xhat (whose sum over rows is dw); either may be NULL */
+    /* dx = base + ..., base NULL: nothing, or dx itself; gx = g xhat, whose sum over rows is dw; dx or gx may be NULL */
     void (*layer_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd,
                                 const void *base, void *dx, void *gx);
     void (*rms_norm)(int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
-    void (*rms_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base, void *dx, void *gx);
+    void (*rms_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base, void *dx,
+                              void *gx);
     /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), and lse; 0 where the target is negative */
     void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *lse);
     /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
