@@ -267,7 +267,8 @@ static bool small(const job *j) {
 static size_t carve(job *j, int64_t together, int64_t chunk, int64_t bk, int workers, size_t *b_at, size_t *sums_at) {
     const int64_t mr = j->kernels->mr, nr = j->kernels->nr, size = j->size;
     const size_t a = j->pack_a ? (size_t)up(together * up(chunk, mr) * bk * size, CT_ALIGN) : 0;
-    j->b_bytes = j->pack_b ? (size_t)up(up(j->bn, nr) * (j->deep ? j->kc : bk) * size, CT_ALIGN) : 0;
+    const int64_t columns = up(j->shared_b ? j->n : j->bn, nr);
+    j->b_bytes = j->pack_b ? (size_t)up(columns * (j->deep ? j->kc : bk) * size, CT_ALIGN) : 0;
     const size_t b = ct_bytes(j->shared_b ? 1 : workers, j->b_bytes);
     *b_at = a, *sums_at = a + b;
     return a + b + (j->deep ? (size_t)((pieces(bk, j->kc) - 1) * j->m * j->n * size) : 0);

@@ -276,7 +276,8 @@ START_TEST(threads) {
                                    {2, 257, 129, 65, .alpha = 1},                 {2, 19, 400, 900, false, true, .alpha = 1},
                                    {1, 70, 50, 2600, true, .alpha = 0.3},         {1, 70, 50, 2600, true, .add = true, .alpha = 1},
                                    {1, 130, 65, 1601, false, true, .alpha = 1},   {1, 70, 600, 1025, true, .alpha = 1},
-                                   {1, 700, 90, 140, false, true, .alpha = 1},    {1, 900, 300, 70, false, true, .add = true, .alpha = 1}};
+                                   {1, 200, 130, 700, false, true, .alpha = 1},   {1, 700, 90, 140, false, true, .alpha = 1},
+                                   {1, 900, 300, 70, false, true, .add = true, .alpha = 1}};
     static const int count[] = {1, 2, 3, 7};
     for (int isa = 0; ct_isa_at(isa); isa++) {
         for (int i = 0; i < 2 * COUNT(list); i++) {
