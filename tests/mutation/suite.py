@@ -41,6 +41,14 @@ def compile_text(file, text, out, extra=()):
     return subprocess.run(command, input=text.encode(), stderr=subprocess.DEVNULL).returncode == 0
 
 
+def sleeps(pid):
+    """Do all threads of that process?"""
+    try:
+        return all(Path(stat).read_text().rpartition(")")[2].split()[0] == "S" for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
+    except OSError:   # a thread that has just ended
+        return False
+
+
 class Suite:
     def __init__(self, sources):
         self.sources = sources
@@ -85,16 +93,18 @@ class Suite:
 
     def start(self, binary, program, tests, seconds):
         """Do those tests of the program pass, and what do they say? They are given so many seconds of a processor. A deadlock takes none:
-        so there is an end by the clock as well, in seconds that are counted here, so that those do not count in which all of this was stopped."""
+        so it ends as well after a minute in which it slept each time it was looked at. One that waits for a processor, or was stopped,
+        does not sleep: whatever else the machine does kills no mutant."""
         command = [binary, program, str(seconds), str(BYTES), tests if isinstance(tests, str) else ",".join(map(str, tests))]
         with tempfile.TemporaryFile() as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL)
-            for _ in range(60 + 10 * seconds):
+            asleep = 0
+            while asleep < 60:
                 try:
                     process.wait(1)
                     break
                 except subprocess.TimeoutExpired:
-                    pass
+                    asleep = asleep + 1 if sleeps(process.pid) else 0
             else:
                 process.kill()
             passed = process.wait() == 0
