@@ -4,6 +4,8 @@
 
 #include "../src/gemm.h"
 
+enum { A, B, C };   /* the operands of a product, Y = X W' or one of its gradients */
+
 /* The dims of x but the last, with x's and y's steps at places `x` and `y` of the product; the last of them as m. */
 static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, ct_contract_dim *m, ct_contract_dim batch[CT_MAX_DIMS]) {
     const int rows = in->shape.ndim - 1;
@@ -53,8 +55,8 @@ static ct_tensor *linear_forward(ct_call *c) {
     ct_tensor *y = op_new(c, x->dtype, shape);
     if (!y) return NULL;
     ct_contract_dim m, batch[CT_MAX_DIMS];
-    ct_contract_dim n = {out_features, {0, w->stride[0], 1}}, k = {w->shape.dim[1], {x->stride[last], w->stride[1], 0}};
-    int dims = rows_of(x, y, 0, 2, &m, batch);
+    ct_contract_dim n = {out_features, {[B] = w->stride[0], [C] = 1}}, k = {w->shape.dim[1], {[A] = x->stride[last], [B] = w->stride[1]}};
+    int dims = rows_of(x, y, A, C, &m, batch);
     bias_args args = {kernels(c), NULL, y->data, out_features, (int64_t)ct_dtype_size(y->dtype)};
     if (bias) {
         if (!(bias = ct_tensor_dense(bias))) return NULL;
@@ -72,20 +74,20 @@ static bool linear_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     bool add;
     if (c->wants[0]) {   /* (..., out) @ (out, in) */
         if (!(grad[0] = ct_grad_place(c, 0, &add))) return false;
-        int dims = rows_of(g, grad[0], 0, 2, &m, batch);
-        ct_contract_dim n = {in, {0, w->stride[1], 1}}, k = {out, {g->stride[last], w->stride[0], 0}};
+        int dims = rows_of(g, grad[0], A, C, &m, batch);
+        ct_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}}, k = {out, {[A] = g->stride[last], [B] = w->stride[0]}};
         if (!ct_contract(c->context, g->dtype, &m, &n, &k, batch, dims, g->data, w->data, &(ct_gemm_end){.add = add}, grad[0]->data))
             return false;
     }
     if (c->wants[1]) {   /* (out, ...) @ (..., in): rows are summed over */
         if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
-        int dims = rows_of(g, x, 0, 1, &m, batch);
-        ct_contract_dim of_out = {out, {g->stride[last], 0, in}}, of_in = {in, {0, x->stride[last], 1}};
+        int dims = rows_of(g, x, A, B, &m, batch);
+        ct_contract_dim of_out = {out, {[A] = g->stride[last], [C] = in}}, of_in = {in, {[B] = x->stride[last], [C] = 1}};
         if (!ct_contract(c->context, g->dtype, &of_out, &of_in, &m, batch, dims, g->data, x->data, &(ct_gemm_end){.add = add},
                          grad[1]->data))
             return false;
     }
-    return !c->in[2] || !c->wants[2] || op_sum_to_input(c, 2, g, &grad[2]);
+    return !c->wants[2] || op_sum_to_input(c, 2, g, &grad[2]);
 }
 
 static const ct_op linear = {
