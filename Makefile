@@ -157,8 +157,9 @@ test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## values a
 golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/golden/ anew from PyTorch
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py
 
+ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan: ## the suite under AddressSanitizer, with leaks, and UndefinedBehaviorSanitizer
-	$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g" SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer" test
+	$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g" SANITIZE="$(ASAN)" test
 ubsan: ## the suite under UndefinedBehaviorSanitizer alone
 	$(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer
@@ -178,7 +179,8 @@ $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 	@touch $@
 
 mutate: $(TESTS) $(BUILD)/mutation/venv/ready ## do the tests notice changes of the backward code? See tests/mutation/README.md; SAMPLE=150 SEED=1, or FILE=ops/gelu.c
-	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' WARN='$(WARN)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
+	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g" SANITIZE="$(ASAN)" tests
+	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g $(ASAN)' WARN='$(WARN)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
 
 layers: ## fail on an include that the architecture does not allow

@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 from functions import backward_functions
 from mutants import mutants_of
-from suite import BUILD, CC, FLAGS, HERE, JOBS, Suite, compile_text, digest, run
+from suite import BUILD, CC, FLAGS, HERE, JOBS, SANITIZED, Suite, compile_text, digest, run
 
 WARN = shlex.split(os.environ["WARN"])
 SAMPLE = int(os.environ.get("SAMPLE") or 0)
@@ -27,7 +27,7 @@ FILE = os.environ.get("FILE")
 NN = 1000          # mutants of nn/ in a whole run
 LEAST = float(os.environ.get("LEAST") or 0.99)   # of the mutants that can be told apart must be killed
 EQUIVALENT = "tests/mutation/equivalent.txt"
-FATES = ["mutants", "did not compile", "same object", "duplicates", "warned", "equivalent", "killed", "survived"]
+FATES = ["mutants", "did not compile", "same object", "duplicates", "warned", "equivalent", "killed", "by sanitizers", "survived"]
 
 
 class Notes:
@@ -140,6 +140,7 @@ class Judge:
     def __init__(self, suite, compiler, notes):
         self.suite, self.compiler, self.notes = suite, compiler, notes
         self.tries, self.kills = Counter(), Counter()
+        self.lock, self.sanitized = threading.Lock(), None
 
     def verdict_key(self, mutant, program):
         return f"passed {mutant.object} {self.suite.sha[program]}"
@@ -154,32 +155,53 @@ class Judge:
             return (known is False, rate)
         return sorted(sorted(self.suite.tests_for(mutant).items()), key=worth, reverse=True)
 
-    def judge(self, mutant):
-        """Sets mutant.fate, and mutant.killer."""
-        mutant.killer, mutant.fate, binaries = None, "survived", {}
+    def killer(self, mutant, suite, key, object_file):
+        """The first program of a suite that fails with it."""
+        binaries = {}
         with tempfile.TemporaryDirectory(dir=HERE) as folder:
             for program, tests in self.order(mutant):
-                passed = self.notes.get(self.verdict_key(mutant, program))
+                passed = self.notes.get(key(program))
                 if passed is None:
-                    group = self.suite.group[program]
+                    group = suite.group[program]
                     if group not in binaries:
                         binaries[group] = f"{folder}/{group}"
-                        if not self.suite.link(group, [self.compiler.object_file(mutant)], binaries[group]):
-                            mutant.fate = "did not compile"
-                            return
-                    passed = self.suite.passes(program, tests, binaries[group])
-                    self.notes.put(self.verdict_key(mutant, program), passed)
-                self.tries[mutant.file, program] += 1
+                        if not suite.link(group, [object_file(folder)], binaries[group]):
+                            return "the linker"
+                    passed = suite.passes(program, tests, binaries[group], self.suite.takes(program, tests))
+                    self.notes.put(key(program), passed)
+                if suite is self.suite:
+                    self.tries[mutant.file, program] += 1
+                    self.kills[mutant.file, program] += not passed
                 if not passed:
-                    self.kills[mutant.file, program] += 1
-                    mutant.killer, mutant.fate = program, "killed"
-                    break
+                    return program
+        return None
+
+    def judge(self, mutant):
+        """Sets mutant.fate, and mutant.killer."""
+        mutant.killer = self.killer(mutant, self.suite, lambda program: self.verdict_key(mutant, program),
+                                    lambda folder: self.compiler.object_file(mutant))
         Path(self.compiler.path(mutant.object)).unlink(missing_ok=True)
+        mutant.fate = {"the linker": "did not compile", None: "survived"}.get(mutant.killer, "killed")
+        if mutant.fate != "survived":
+            return
+        if not compile_text(mutant.file, mutant.text, f"{HERE}/warned_{threading.get_ident()}.o", [*WARN, "-Werror"]):
+            mutant.fate = "warned"
+            return
+        with self.lock:
+            self.sanitized = self.sanitized or Suite(self.suite.sources, sanitized=True)
+        source = digest(self.compiler.state, *SANITIZED, mutant.file, mutant.text)
+
+        def object_file(folder):
+            compile_text(mutant.file, mutant.text, f"{folder}/mutant.o", flags=SANITIZED)
+            return f"{folder}/mutant.o"
+        mutant.killer = self.killer(mutant, self.sanitized, lambda program: f"sanitized {source} {self.sanitized.sha[program]}", object_file)
+        if mutant.killer:
+            mutant.fate = "by sanitizers"
 
 
 def share(count):
-    told = count["killed"] + count["survived"]
-    return count["killed"] / told if told else 1.0
+    killed = count["killed"] + count["by sanitizers"]
+    return killed / (killed + count["survived"]) if killed + count["survived"] else 1.0
 
 
 def report(mutants, equivalents, every, seconds):
@@ -198,7 +220,7 @@ def report(mutants, equivalents, every, seconds):
             lines.append(f"{group + ', all':28}" + "".join(f"{total[fate]:17}" for fate in FATES) + f"{share(total):13.1%}\n")
     survivors = [m for m in mutants if m.fate == "survived"]
     lines += [f"survived: {m.file}:{m.line} {m.function or ''}\n- {m.before}\n+ {m.after}" for m in survivors]
-    wrong = [m for m in mutants if m.key in equivalents and m.fate == "killed"]
+    wrong = [m for m in mutants if m.key in equivalents and m.fate in ("killed", "by sanitizers")]
     lines += [f"listed as equivalent, and killed by {m.killer}: {m.file}:{m.line}\n- {m.before}\n+ {m.after}" for m in wrong]
     stale = [key for key in equivalents if key not in every]
     lines += [f"listed as equivalent, and no mutant: {key[0]} {key[1]}\n- {key[2]}\n+ {key[3]}" for key in stale]
@@ -246,8 +268,6 @@ def main():
             judge.judge(m)
             if m.fate == "survived" and m.key in equivalents:
                 m.fate = "equivalent"
-            elif m.fate == "survived" and not compile_text(m.file, m.text, f"{HERE}/warned_{threading.get_ident()}.o", [*WARN, "-Werror"]):
-                m.fate = "warned"
             done[m.fate] += 1
             if m.fate == "survived":
                 print(f"survived: {m.file}:{m.line} {m.function or ''}\n- {m.before}\n+ {m.after}", flush=True)

@@ -1,4 +1,5 @@
-"""The C suite, as the mutants meet it: which tests of which programs enter a function, how long each takes, and a run of those with a mutant."""
+"""The C suite, as the mutants meet it: which tests of which programs enter a function, how long each takes, and a run of those with a
+mutant; plainly built, or under sanitizers."""
 import hashlib
 import json
 import math
@@ -18,6 +19,7 @@ BUILD = os.environ.get("BUILD", "build")
 HERE = f"{BUILD}/mutation"
 CC = os.environ.get("CC", "cc")
 FLAGS = shlex.split(os.environ["FLAGS"])
+SANITIZED = shlex.split(os.environ["SANITIZED"])   # the flags of BUILD/asan
 LIBRARIES = shlex.split(os.environ["LIBRARIES"])
 JOBS = int(os.environ.get("JOBS") or len(os.sched_getaffinity(0)))
 BYTES = 4 << 30   # of address space, for one program
@@ -35,9 +37,9 @@ def digest(*parts):
     return h.hexdigest()[:32]
 
 
-def compile_text(file, text, out, extra=()):
+def compile_text(file, text, out, extra=(), flags=FLAGS):
     """Without line numbers or names of files, so that what means the same is the same object. False: it does not compile."""
-    command = [CC, *FLAGS, "-g0", *(extra or ["-w"]), "-x", "c", "-iquote", os.path.dirname(file), "-c", "-", "-o", out]
+    command = [CC, *flags, "-g0", *(extra or ["-w"]), "-x", "c", "-iquote", os.path.dirname(file), "-c", "-", "-o", out]
     return subprocess.run(command, input=text.encode(), stderr=subprocess.DEVNULL).returncode == 0
 
 
@@ -50,17 +52,17 @@ def sleeps(pid):
 
 
 class Suite:
-    def __init__(self, sources):
-        self.sources = sources
-        self.folder = f"{HERE}/suite"
+    def __init__(self, sources, sanitized=False):
+        self.sources, self.sanitized, self.flags = sources, sanitized, SANITIZED if sanitized else FLAGS
+        build, self.folder = (f"{BUILD}/asan", f"{HERE}/suite_asan") if sanitized else (BUILD, f"{HERE}/suite")
         os.makedirs(self.folder, exist_ok=True)
         self.library = f"{self.folder}/library.a"
-        run(["objcopy", "-g", f"{BUILD}/obj/inside.a", self.library])
+        run(["objcopy", "-g", f"{build}/obj/inside.a", self.library])
         self.programs = sorted(Path(p).stem for p in Path("tests").glob("test_*.c"))
         self.sha, objects = {}, {}
         for program in self.programs + ["cases"]:
             objects[program] = f"{self.folder}/{program}.o"
-            run(["objcopy", "-g", "--redefine-sym", f"main=main_{program}", f"{BUILD}/obj/tests/{program}.o", objects[program]])
+            run(["objcopy", "-g", "--redefine-sym", f"main=main_{program}", f"{build}/obj/tests/{program}.o", objects[program]])
             self.sha[program] = digest(Path(objects[program]).read_bytes())
         for program in self.programs:
             self.sha[program] = digest(program, self.sha[program], self.sha["cases"])
@@ -80,14 +82,17 @@ class Suite:
                 run([CC, "-std=c11", "-O1", "-D_POSIX_C_SOURCE=200809L", names, *trace, "-c", "tests/mutation/runner.c", "-o", runner])
             self.link_with[group] = (joined, shlex.split(os.environ.get(f"LDFLAGS_{group}", "")))
         self.lock, self.right_alone = threading.Lock(), {}
-        self.learn()
+        if not sanitized:
+            self.learn()
+        elif not all(self.link(group, [], f"{self.folder}/{group}") for group in self.link_with):
+            raise SystemExit("the suite does not link under sanitizers")
 
     def runner(self, group, trace=False):
         return f"{self.folder}/{'tracer' if trace else 'runner'}_{group}.o"
 
     def link(self, group, objects, out, trace=False):
         joined, flags = self.link_with[group]
-        command = [CC, "-no-pie", self.runner(group, trace), joined, *objects, self.library, "-o", out,
+        command = [CC, "-no-pie", *(self.flags if self.sanitized else []), self.runner(group, trace), joined, *objects, self.library, "-o", out,
                    "-Wl,--wrap=_ck_assert_failed,--wrap=mkdtemp,--wrap=_tcase_add_test", *LIBRARIES, *flags]
         return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
 
@@ -95,9 +100,12 @@ class Suite:
         """Do those tests of the program pass, and what do they say? They are given so many seconds of a processor. A deadlock takes none:
         so it ends as well after a minute in which it slept each time it was looked at. One that waits for a processor, or was stopped,
         does not sleep: whatever else the machine does kills no mutant."""
-        command = [binary, program, str(seconds), str(BYTES), tests if isinstance(tests, str) else ",".join(map(str, tests))]
+        # a sanitizer's own address space is huge
+        bytes, options = ((1 << 64) - 1, "allocator_may_return_null=1:detect_leaks=1:hard_rss_limit_mb=4096") if self.sanitized else (BYTES, "")
+        command = [binary, program, str(seconds), str(bytes), tests if isinstance(tests, str) else ",".join(map(str, tests))]
         with tempfile.TemporaryFile() as out:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL,
+                                       env={**os.environ, "ASAN_OPTIONS": options})
             asleep = 0
             while asleep < 60:
                 try:
@@ -189,8 +197,9 @@ class Suite:
     def takes(self, program, tests):
         return sum(self.seconds.get((program, test), 0) for test in tests)
 
-    def passes(self, program, tests, binary):
-        limit = math.ceil(4 * self.takes(program, tests) + 2)
+    def passes(self, program, tests, binary, seconds):
+        """Of tests that take so many seconds of a processor without a mutant."""
+        limit = math.ceil((40 if self.sanitized else 4) * seconds + 2)
         if self.start(binary, program, tests, limit)[0]:
             return True
         key = (program, tuple(tests))   # fails; do these tests pass alone, with no mutant?
