@@ -3,7 +3,6 @@
 From the environment: SAMPLE, SEED, FILE, LEAST, JOBS, FRESH, BUILD."""
 import json
 import os
-import random
 import shlex
 import shutil
 import sys
@@ -249,9 +248,10 @@ def main():
     if FILE:
         drawn = [([m for m in ops_mutants + nn_mutants if m.file == FILE], None)]
     else:
-        random.Random(SEED).shuffle(nn_mutants)
+        draw = lambda m: digest(str(SEED), *m.key)   # by what it is, so that a change elsewhere draws no others
+        nn_mutants.sort(key=draw)
         if SAMPLE:
-            random.Random(SEED).shuffle(ops_mutants)
+            ops_mutants.sort(key=draw)
         drawn = [(ops_mutants, SAMPLE // 2 or None), (nn_mutants, SAMPLE - SAMPLE // 2 or NN)]
     looked_at = []
     with ThreadPoolExecutor(JOBS) as pool:
