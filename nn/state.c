@@ -49,22 +49,22 @@ void nn_state_free(nn_state *state) {
 
 /* ---- what does not match, in one message ---- */
 
+enum { REPORT_TEXT = CT_MESSAGE_SIZE - 128, REPORT_END = 32 };   /* bytes; those kept for "; and ... more" */
+
 typedef struct {
     ct_writer out;
-    char text[CT_MESSAGE_SIZE - 128];
+    char text[REPORT_TEXT];
     const char *heading;   /* of the last thing said */
     int64_t unsaid;        /* what there was no room for */
 } report;
 
-enum { REPORT_END = 32 };   /* bytes kept for "; and ... more" */
-
+/* The first thing said has room. */
 static void say(report *r, const char *heading, const char *what) {
     bool same = r->heading && !strcmp(r->heading, heading);
     const char *before = !r->heading ? "" : same && *heading ? ", " : "; ";
     size_t more = strlen(before) + (same ? 0 : strlen(heading)) + strlen(what);
     if (r->unsaid || r->out.used + more + REPORT_END > sizeof r->text) {
         r->unsaid++;
-        if (!r->heading) r->heading = heading;
         return;
     }
     ct_write(&r->out, before);
@@ -78,7 +78,7 @@ static bool fits(const ct_tensor *tensor, const ct_file_tensor *from) {
 }
 
 static void say_misfit(report *r, const ct_tensor *tensor, const ct_file_tensor *from) {
-    char what[CT_NAME_TEXT + 2 * CT_SHAPE_TEXT + 64];
+    char what[REPORT_TEXT - REPORT_END];
     const char *name = NAME(from->name);
     if (from->ndim > CT_MAX_DIMS) {
         snprintf(what, sizeof what, "%s has shape %s, file has %" PRId64 " dims", name, SHAPE(tensor->shape), from->ndim);
@@ -93,7 +93,7 @@ static void say_misfit(report *r, const ct_tensor *tensor, const ct_file_tensor 
 static bool said(report *r, const ct_file *file) {
     if (!r->heading) return false;
     char more[REPORT_END] = "";
-    if (r->unsaid) snprintf(more, sizeof more, "%s%" PRId64 " more", r->out.used ? "; and " : "", r->unsaid);
+    if (r->unsaid) snprintf(more, sizeof more, "; and %" PRId64 " more", r->unsaid);
     ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, file->path, (int)r->out.used, r->text, more);
     return true;
 }
