@@ -91,13 +91,10 @@ void nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
 }
 
 ct_kv_cache *nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory, bool anew) {
-    const int64_t batch = memory->shape.dim[0], s = memory->shape.dim[1];
-    ct_kv_cache *c = self->memory;
-    if (c && (c->mha != cross || (anew && (c->batch != batch || c->max_length < s)))) {
-        ct_kv_cache_free(c);
-        c = NULL;
+    if (anew || (self->memory && self->memory->mha != cross)) {
+        ct_kv_cache_free(self->memory);
+        self->memory = NULL;
     }
-    if (!c) c = ct_kv_cache_new(cross, batch, s);
-    if (c && anew) c->length = 0;
-    return self->memory = c;
+    if (!self->memory) self->memory = ct_kv_cache_new(cross, memory->shape.dim[0], memory->shape.dim[1]);
+    return self->memory;
 }

@@ -43,7 +43,7 @@ bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_ten
 bool nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v);
 void nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v); /* all of it */
 
-/* The cache that the cross-attention of a decoder layer has beside that of its self-attention; anew: emptied, with room for the memory. */
+/* The cache that the cross-attention of a decoder layer has beside that of its self-attention; anew: another one, for this memory. */
 ct_kv_cache *nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory, bool anew);
 
 #endif

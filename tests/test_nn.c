@@ -137,6 +137,8 @@ static const char *long_name(char buffer[400], size_t length) {
 /* A full name has up to 255 bytes, whichever of a module's names is the longest. */
 START_TEST(full_names_fit) {
     char a[400], b[400];
+    /* with nothing under it */
+    ck_assert_ptr_nonnull(ct_module_add_child(ct_module_new(context, "T"), long_name(a, 255), ct_module_new(context, "C")));
     for (int first = 0; first < 2; first++) {
         ct_module *m = ct_module_new(context, "M"), *child = ct_module_new(context, "C"), *small = ct_module_new(context, "S");
         if (first) ct_module_add_child(m, "small", small);
@@ -164,6 +166,15 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     const int64_t before = ct_memory(context).live;
     ct_module_free(ct_module_new(context, "a label of its own, which is longer than some"));
     ck_assert_int_eq(ct_memory(context).live, before);
+    for (size_t n = 60; n < 70; n++) { /* blocks are multiples of 64 bytes */
+        char buffer[400];
+        ct_module *named = ct_module_new(context, long_name(buffer, n));
+        ct_module_add_child(named, buffer, ct_module_new(context, "C"));
+        ct_module_add_param(named, long_name(buffer, n - 1), ct_zeros(context, CT_F32, CT_SHAPE(1)));
+        no_error();
+        ct_module_free(named);
+        ck_assert_int_eq(ct_memory(context).live, before);
+    }
     ck_assert(!ct_module_next(NULL, &(ct_param){0}));
     ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
     ct_module_append(m, "list", ct_linear_new(context, (ct_linear_opts){2, 2, false, 0}));
