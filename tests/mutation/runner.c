@@ -3,8 +3,9 @@
  *     runner test_ops 20 4000000000 3,17,18     tests 3, 17 and 18 of test_ops, in 20 seconds of a processor and as many bytes
  *     runner test_ops 20 4000000000 all
  *
- * A test that is a loop counts as one for each of its rounds. The first assertion that fails ends the program. Said to stdout: folders that a
- * test makes, for whoever has to clean up after it; the processor time each test took; and with TRACE, which functions each has entered. */
+ * A test that is a loop counts as one for each of its rounds. The first assertion that fails ends the program. Said to stdout: folders
+ * that a test makes, for whoever has to clean up after it; the processor time each test took; and with TRACE, which functions each has
+ * entered. */
 #include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,9 +48,9 @@ void __cyg_profile_func_enter(void *function, void *site) {
     (void)site;
     for (size_t at = (uintptr_t)function / 4 % SLOTS;; at = (at + 1) % SLOTS) {
         void *free_slot = NULL;
-        if (__atomic_load_n(&seen[at], __ATOMIC_RELAXED) == function ||
-            __atomic_compare_exchange_n(&seen[at], &free_slot, function, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) || free_slot == function)
-            return;
+        if (__atomic_load_n(&seen[at], __ATOMIC_RELAXED) == function) return;
+        if (__atomic_compare_exchange_n(&seen[at], &free_slot, function, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+        if (free_slot == function) return;
     }
 }
 
