@@ -454,6 +454,28 @@ START_TEST(memory_is_linear) {
 }
 END_TEST
 
+/* The gradient of a mask is one sum, or up to eight where it repeats over batch or heads, and not as many as it repeats. */
+START_TEST(memory_of_a_masks_gradient) {
+    static const struct {
+        ct_shape mask;
+        int64_t sums;
+    } cases[] = {{{4, {6, 6, 100, 200}}, 1}, {{4, {6, 1, 200, 300}}, 6}, {{4, {1, 6, 200, 300}}, 6}, {{2, {300, 400}}, 8}};
+    for (int i = 0; i < 4; i++) {
+        const int64_t t = cases[i].mask.dim[cases[i].mask.ndim - 2], s = cases[i].mask.dim[cases[i].mask.ndim - 1];
+        ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
+        ct_tensor *q = ct_randn(c, CT_F32, CT_SHAPE(6, 6, t, 2)), *k = ct_randn(c, CT_F32, CT_SHAPE(6, 6, s, 2));
+        ct_tensor *mask = ct_set_requires_grad(ct_zeros(c, CT_F32, cases[i].mask), true);
+        ct_tensor *y = ct_attention(q, k, k, (ct_attention_opts){.mask = mask}).out, *g = ct_ones(c, CT_F32, CT_SHAPE(6, 6, t, 2));
+        ct_memory_reset_peak(c);
+        const int64_t live = ct_memory(c).live;
+        ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s", ct_error_message(c));
+        const double sums = (double)(ct_memory(c).peak - live) / (4.0 * (double)ct_numel(mask));
+        ck_assert_msg(sums > (double)cases[i].sums && sums < (double)cases[i].sums + 2.8, "%d: %g sums", i, sums);
+        ct_context_free(c);
+    }
+}
+END_TEST
+
 START_TEST(heads_stay_where_they_were) { /* split, attended, joined: nothing is moved */
     ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, 5, 12)), *q = ct_transpose(ct_view(x, CT_SHAPE(2, 5, 3, 4)), 1, 2);
     ct_tensor *y = ct_attention(q, q, q, (ct_attention_opts){0}).out;
@@ -505,6 +527,7 @@ int main(void) {
     tcase_add_test(all, nothing_at_all);
     tcase_add_test(all, large_scores);
     tcase_add_test(all, memory_is_linear);
+    tcase_add_test(all, memory_of_a_masks_gradient);
     tcase_add_test(all, heads_stay_where_they_were);
     tcase_add_test(all, one_tensor_three_times);
     tcase_add_test(all, one_stream_of_dropout);
