@@ -108,10 +108,12 @@ void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char
 
 void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, attention_rows rows, const char *panel, double alpha,
                        bool add, char *c, int64_t c_row) {
-    const int64_t mr = a->k->gemm.mr, nr = a->k->gemm.nr;
-    for (int64_t i = 0; i < m; i += mr)
-        a->k->gemm.tile(attention_min(mr, m - i), width, k, rows.data + i * rows.row * a->size, rows.row, rows.col, panel, nr, alpha, add,
-                        c + i * c_row * a->size, c_row, 1);
+    const ct_gemm_kernels *f = &a->k->gemm;
+    const int64_t most = width > f->lanes ? f->mr : f->tall;
+    const int64_t share = m > 0 ? attention_pieces(m, attention_pieces(m, most)) : 1; /* a block of few rows waits for its sums */
+    for (int64_t i = 0; i < m; i += share)
+        f->tile(attention_min(share, m - i), width, k, rows.data + i * rows.row * a->size, rows.row, rows.col, panel, f->nr, alpha, add,
+                c + i * c_row * a->size, c_row, 1);
 }
 
 /* ---- masks on a panel ---- */

@@ -3,8 +3,8 @@
  * C is cut into blocks, which are the pieces of work. For each, a strip of B's columns is packed into panels, as many as a second-level
  * cache holds, and each few rows of A meet all of them at once: these rows stay in the first-level cache, the panels stream from the
  * second, and an element of C is finished before the next rows are begun. Where B's rows are dense and near each other it is read in
- * place. A is read in place unless its rows are not dense and its columns far apart: then it is packed before, by all threads. C of few
- * rows has a way of its own.
+ * place. A is read in place unless its rows are not dense, its columns far apart, and many panels meet it: then it is packed before, by all
+ * threads. C of few rows has a way of its own.
  *
  * Threads share C by rows where they can: what made A, and what reads C, is shared out by rows too, so they find them in their own
  * caches. For that a B that is not large is packed once, by all, for all to read. A small C that sums over many k, as the gradient of a
@@ -29,8 +29,9 @@ enum {
     FEW = 32,            /* rows of C that are dot products, */
     FEW_K = 20,          /* if K is so many times longer */
     NEAR_B = 1 << 20,    /* B in place: the bytes that its rows span, at most */
-    NEAR_A = 240 << 10,  /* A in place though its rows are not dense: the bytes that its first columns span, at most, */
-    FIRST = 384,         /* so many of them */
+    NEAR_A = 640,        /* A in place though its rows are not dense: bytes from one of its columns to the next, at most, */
+    PANELS = 16,         /* or panels of B that meet it */
+    ALIASED_PANELS = 2,  /* where its columns fall into the same sets of the cache */
 };
 static const double PIECE_COST = 1 << 20;   /* of a piece of work at least, in multiplications: some 12 us */
 
@@ -283,7 +284,8 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     size_t b_at, sums_at;
     j->packed = NULL;
     j->strip = context->cache / 8 * 3, j->chunk = 2 * context->cache;
-    j->pack_a = j->a->col != 1 && j->n > 2 * f->nr && !is_near(min(j->k, FIRST), j->a->col * j->size, NEAR_A);
+    const int64_t step = size_of(j->a->col) * j->size;
+    j->pack_a = j->a->col != 1 && step > NEAR_A && j->n > (step % 2048 == 0 ? ALIASED_PANELS : PANELS) * f->nr;
     j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b->row * j->size, NEAR_B));
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
     const int64_t bk = j->deep ? depth : min(j->k, j->kc), panel = f->mr * bk * j->size;

@@ -38,6 +38,7 @@ typedef vec gemm_vec;
 typedef real gemm_vec;   /* GCC keeps vectors of one element in memory */
 #endif
 enum { NR = NV * LANES, KC = sizeof(real) == 4 ? 768 : 512 };
+enum { AHEAD = 8 };   /* along K: how much sooner than it is used A is fetched from the second-level cache */
 
 #if defined __clang__
 #define GEMM_UNROLL _Pragma("unroll")
@@ -163,8 +164,12 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, int64
     gemm_vec sum[TALL][NV] = {0};
     /* Three rows a pointer: an address has one base, and one register times 1, 2, 4 or 8 */
     const real *a0 = a, *a3 = a + 3 * a_row, *a6 = a + 6 * a_row, *a9 = a + 9 * a_row, *a12 = a + 12 * a_row, *a15 = a + 15 * a_row;
+    /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
+    const int64_t ahead = AHEAD * a_col;
     for (int64_t p = 0; p < k; p++, a0 += a_col, a3 += a_col, a6 += a_col, a9 += a_col, a12 += a_col, a15 += a_col, b += b_row) {
         gemm_vec bp[NV];
+        __builtin_prefetch(a0 + ahead);
+        if (rows > 3) __builtin_prefetch((rows <= 6 ? a3 : rows <= 9 ? a6 : rows <= 12 ? a9 : rows <= 15 ? a12 : a15) + ahead);
         GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(b + j * LANES, part && j == vectors - 1, last);
         GEMM_UNROLL for (int i = 0; i < rows; i++) {
             const real *three = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : i < 15 ? a12 : a15, x = three[i % 3 * a_row];
