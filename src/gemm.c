@@ -23,6 +23,7 @@ enum {
     PACK_PANELS = 8,     /* of A, a piece of work */
     SHARED_B = 1 << 20,  /* bytes of B that are packed for all threads, at most */
     DEEP_C = 256 << 10,  /* bytes of a C that is shared out by slices, at most, */
+    DEEP_K = 512,        /* if K is that long, */
     DEPTH = 8 << 10,     /* and of the slices of a row of A, at once */
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
@@ -235,10 +236,8 @@ static void choose_block(job *j, int threads) {
 
 static int64_t size_of(int64_t x) { return x < 0 ? -x : x; }
 
-/* Do n steps of this many bytes make a short way, and do not all lead to the same few sets of a cache? */
-static bool is_near(int64_t n, int64_t step, int64_t most) {
-    return size_of(step) <= most / n && (step % 2048 != 0 || n <= 64);
-}
+/* Do n rows of B make a short way, and do they not all lead to the same few sets of a cache? */
+static bool is_near(int64_t n, int64_t step) { return step <= NEAR_B / n && (step % 2048 != 0 || n <= 64); }
 
 /* One product that is done before others would have heard of it; rows in equal shares, as a block of few waits for its sums. False: it
  * is not that small, or B does not lie well and is too large to be packed here. */
@@ -285,9 +284,9 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     j->packed = NULL;
     j->strip = context->cache / 8 * 3, j->chunk = 2 * context->cache;
     const int64_t step = size_of(j->a->col) * j->size;
-    j->pack_a = j->a->col != 1 && step > NEAR_A && j->n > (step % 2048 == 0 ? ALIASED_PANELS : PANELS) * f->nr;
-    j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j->k, j->b->row * j->size, NEAR_B));
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
+    j->pack_a = j->a->col != 1 && !j->deep && step > NEAR_A && j->n > (step % 2048 == 0 ? ALIASED_PANELS : PANELS) * f->nr;
+    j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j->k, size_of(j->b->row) * j->size));
     const int64_t bk = j->deep ? depth : min(j->k, j->kc), panel = f->mr * bk * j->size;
     j->shared_b = split && !j->deep && j->pack_b && j->m >= 8 * threads * f->mr && up(j->n, f->nr) <= SHARED_B / (bk * j->size);
     if (j->pack_a) {
@@ -333,8 +332,11 @@ static void zero_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* As many slices as it takes, all as long but the last. */
-static int64_t slice_length(int64_t k, int64_t most) { return k <= most ? most : up(pieces(k, pieces(k, most)), 8); }
+/* As many slices as it takes, all as long but the last; two at least where threads may share them. */
+static int64_t slice_length(const job *j) {
+    const int64_t least = j->k >= DEEP_K && j->m <= DEEP_C / j->size / j->n ? 2 : 1, count = pieces(j->k, j->kernels->kc);
+    return up(pieces(j->k, count < least ? least : count), 8);
+}
 
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
              const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
@@ -344,7 +346,7 @@ bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int6
     ct_matrix turned[3];
     j.kernels = &context->isa->of[dtype]->gemm, j.size = dtype == CT_F32 ? 4 : 8, j.alpha = alpha;
     j.turned = (n == 1 && m > 1) || (m > 1 && c->col != 1 && c->row == 1);   /* C' = B' A': a column becomes a row, and columns rows */
-    j.m = m, j.n = n, j.k = k, j.kc = slice_length(k, j.kernels->kc), j.add = context->isa->of[dtype]->add;
+    j.m = m, j.n = n, j.k = k, j.kc = slice_length(&j), j.add = context->isa->of[dtype]->add;
     j.end = end ? end : &plain, j.a = a, j.b = b, j.c = c;
     if (j.turned) {
         j.m = n, j.n = m;

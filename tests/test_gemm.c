@@ -176,8 +176,8 @@ END_TEST
 
 /* Several chunks of a packed A, several strips of B. */
 START_TEST(large) {
-    static const problem list[] = {{1, 650, 66, 900, true, .alpha = 1}, {1, 26, 1100, 700, false, true, .alpha = 1},
-                                   {1, 26, 700, 1100, .add = true, .alpha = 1}};
+    static const problem list[] = {{1, 650, 66, 900, true, .alpha = 1}, {1, 1024, 67, 900, true, .alpha = 1},
+                                   {1, 26, 1100, 700, false, true, .alpha = 1}, {1, 26, 700, 1100, .add = true, .alpha = 1}};
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
         for (int i = 0; i < 2 * COUNT(list); i++) check(context, dtype_of(i), list[i / 2]);
@@ -277,6 +277,7 @@ START_TEST(threads) {
                                    {1, 70, 50, 2600, true, .alpha = 0.3},         {1, 70, 50, 2600, true, .add = true, .alpha = 1},
                                    {1, 130, 65, 1601, false, true, .alpha = 1},   {1, 70, 600, 1025, true, .alpha = 1},
                                    {1, 200, 130, 700, false, true, .alpha = 1},   {1, 700, 90, 140, false, true, .alpha = 1},
+                                   {1, 1024, 70, 600, true, .alpha = 1},          {1, 70, 50, 520, true, .add = true, .alpha = 1},
                                    {1, 900, 300, 70, false, true, .add = true, .alpha = 1}};
     static const int count[] = {1, 2, 3, 7};
     for (int isa = 0; ct_isa_at(isa); isa++) {
