@@ -154,11 +154,12 @@ class Judge:
             return (known is False, rate)
         return sorted(sorted(self.suite.tests_for(mutant).items()), key=worth, reverse=True)
 
-    def killer(self, mutant, suite, key, object_file):
+    def killer(self, mutant, suite, key, object_file, tests_of=lambda program, tests: tests):
         """The first program of a suite that fails with it."""
         binaries = {}
         with tempfile.TemporaryDirectory(dir=HERE) as folder:
-            for program, tests in self.order(mutant):
+            for program, all_tests in self.order(mutant):
+                tests = tests_of(program, all_tests)
                 passed = self.notes.get(key(program))
                 if passed is None:
                     group = suite.group[program]
@@ -175,12 +176,14 @@ class Judge:
                     return program
         return None
 
-    def judge(self, mutant):
-        """Sets mutant.fate, and mutant.killer."""
+    def judge(self, mutant, listed):
+        """Sets mutant.fate, and mutant.killer. Is it listed as equivalent?"""
         mutant.killer = self.killer(mutant, self.suite, lambda program: self.verdict_key(mutant, program),
                                     lambda folder: self.compiler.object_file(mutant))
         Path(self.compiler.path(mutant.object)).unlink(missing_ok=True)
         mutant.fate = {"the linker": "did not compile", None: "survived"}.get(mutant.killer, "killed")
+        if mutant.fate == "survived" and listed:
+            mutant.fate = "equivalent"
         if mutant.fate != "survived":
             return
         if not compile_text(mutant.file, mutant.text, f"{HERE}/warned_{threading.get_ident()}.o", [*WARN, "-Werror"]):
@@ -193,7 +196,8 @@ class Judge:
         def object_file(folder):
             compile_text(mutant.file, mutant.text, f"{folder}/mutant.o", flags=SANITIZED)
             return f"{folder}/mutant.o"
-        mutant.killer = self.killer(mutant, self.sanitized, lambda program: f"sanitized {source} {self.sanitized.sha[program]}", object_file)
+        mutant.killer = self.killer(mutant, self.sanitized, lambda program: f"sanitized {source} {self.sanitized.sha[program]}",
+                                    object_file, self.suite.shortest)
         if mutant.killer:
             mutant.fate = "by sanitizers"
 
@@ -234,6 +238,11 @@ def report(mutants, equivalents, every, seconds):
     return min(shares) >= LEAST and not wrong and not stale
 
 
+def draw(mutant):
+    """The place in a seeded order, which comes from what the mutant is, so that a change elsewhere draws no others."""
+    return digest(str(SEED), *mutant.key)
+
+
 def main():
     begin = time.monotonic()
     os.makedirs(HERE, exist_ok=True)
@@ -248,7 +257,6 @@ def main():
     if FILE:
         drawn = [([m for m in ops_mutants + nn_mutants if m.file == FILE], None)]
     else:
-        draw = lambda m: digest(str(SEED), *m.key)   # by what it is, so that a change elsewhere draws no others
         nn_mutants.sort(key=draw)
         if SAMPLE:
             ops_mutants.sort(key=draw)
@@ -259,15 +267,14 @@ def main():
         for mutants, most in drawn:
             chosen += distinct(mutants, compiler, pool, most)
             looked_at += mutants
+        chosen.sort(key=draw)   # so that what is known of some of them is of all
         judge, done = Judge(suite, compiler, notes), Counter()
 
         def one(m):
             if m.key in equivalents and SAMPLE:
                 m.fate = "equivalent"
                 return
-            judge.judge(m)
-            if m.fate == "survived" and m.key in equivalents:
-                m.fate = "equivalent"
+            judge.judge(m, m.key in equivalents)
             done[m.fate] += 1
             if m.fate == "survived":
                 print(f"survived: {m.file}:{m.line} {m.function or ''}\n- {m.before}\n+ {m.after}", flush=True)

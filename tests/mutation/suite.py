@@ -92,16 +92,17 @@ class Suite:
 
     def link(self, group, objects, out, trace=False):
         joined, flags = self.link_with[group]
-        command = [CC, "-no-pie", *(self.flags if self.sanitized else []), self.runner(group, trace), joined, *objects, self.library, "-o", out,
-                   "-Wl,--wrap=_ck_assert_failed,--wrap=mkdtemp,--wrap=_tcase_add_test", *LIBRARIES, *flags]
+        command = [CC, "-no-pie", *(self.flags if self.sanitized else []), self.runner(group, trace), joined, *objects, self.library,
+                   "-o", out, "-Wl,--wrap=_ck_assert_failed,--wrap=mkdtemp,--wrap=_tcase_add_test", *LIBRARIES, *flags]
         return subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
 
     def start(self, binary, program, tests, seconds):
         """Do those tests of the program pass, and what do they say? They are given so many seconds of a processor. A deadlock takes none:
         so it ends as well after a minute in which it slept each time it was looked at. One that waits for a processor, or was stopped,
         does not sleep: whatever else the machine does kills no mutant."""
-        # a sanitizer's own address space is huge
-        bytes, options = ((1 << 64) - 1, "allocator_may_return_null=1:detect_leaks=1:hard_rss_limit_mb=4096") if self.sanitized else (BYTES, "")
+        bytes, options = BYTES, ""
+        if self.sanitized:   # which has an address space of its own, and a huge one
+            bytes, options = (1 << 64) - 1, f"allocator_may_return_null=1:detect_leaks=1:hard_rss_limit_mb={BYTES >> 20}"
         command = [binary, program, str(seconds), str(bytes), tests if isinstance(tests, str) else ",".join(map(str, tests))]
         with tempfile.TemporaryFile() as out:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.DEVNULL,
@@ -196,6 +197,15 @@ class Suite:
 
     def takes(self, program, tests):
         return sum(self.seconds.get((program, test), 0) for test in tests)
+
+    def shortest(self, program, tests):
+        """Of those tests the ones that take least, up to a second."""
+        chosen, left = [], 1.0
+        for test in sorted(tests, key=lambda test: self.takes(program, [test])):
+            left -= self.takes(program, [test])
+            if left > 0 or not chosen:
+                chosen.append(test)
+        return sorted(chosen)
 
     def passes(self, program, tests, binary, seconds):
         """Of tests that take so many seconds of a processor without a mutant."""
