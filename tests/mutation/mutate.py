@@ -3,6 +3,7 @@
 From the environment: SAMPLE, SEED, FILE, LEAST, JOBS, FRESH, BUILD."""
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -78,10 +79,16 @@ def read_equivalents():
 class Compiler:
     def __init__(self, notes):
         self.notes = notes
-        headers = sorted(str(p) for folder in ["include", "src", "ops", "nn"] for p in Path(folder).rglob("*.h"))
-        self.state = digest(run([CC, "--version"]), *FLAGS, *(Path(h).read_bytes() for h in headers))
+        self.version, self.states = run([CC, "--version"]), {}
         self.folder = f"{HERE}/objects"
         os.makedirs(self.folder, exist_ok=True)
+
+    def state(self, file):
+        """Of all that its objects depend on besides its own text."""
+        if file not in self.states:
+            headers = re.findall(r"\S+\.h\b(?!:)", Path(f"{BUILD}/obj/{file[:-2]}.d").read_text())
+            self.states[file] = digest(self.version, *FLAGS, *(Path(h).read_bytes() for h in sorted(set(headers))))
+        return self.states[file]
 
     def path(self, object):
         return f"{self.folder}/{object}.o"
@@ -98,7 +105,7 @@ class Compiler:
         return object
 
     def object_of(self, file, text):
-        key = "compiled " + digest(self.state, file, text)
+        key = "compiled " + digest(self.state(file), file, text)
         object = self.notes.get(key)
         if object is None:
             object = self.compile(file, text)
@@ -191,7 +198,7 @@ class Judge:
             return
         with self.lock:
             self.sanitized = self.sanitized or Suite(self.suite.sources, sanitized=True)
-        source = digest(self.compiler.state, *SANITIZED, mutant.file, mutant.text)
+        source = digest(self.compiler.state(mutant.file), *SANITIZED, mutant.file, mutant.text)
 
         def object_file(folder):
             compile_text(mutant.file, mutant.text, f"{folder}/mutant.o", flags=SANITIZED)
