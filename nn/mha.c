@@ -170,30 +170,49 @@ static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_te
     else if (*v != q) *v = nn_masks_clear(*v, key_mask);
 }
 
+/* Does nothing come between one product and the attention of its columns? */
+static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *k, const ct_tensor *v, const ct_mha_call *call) {
+    const ct_mha_opts *o = nn_data(mha);
+    return q == k && k == v && !call->cache && !o->rope && !o->qk_norm && !nn_mha_extra_keys(o) && nn_param(mha, "in_proj_weight");
+}
+
+/* Heads (B, H, T, d) of the inputs, with what a cache holds, and the masks that fit them. */
+static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v, ct_mha_call *call) {
+    const ct_mha_opts *o = nn_data(mha);
+    const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1], offset = call->cache && *k == *q ? call->cache->length : 0;
+    const bool held = call->cache && *k != *q && call->cache->length > 0;
+    if (held) *k = *v = NULL;
+    else if (call->key_mask && !call->cache) clear_hidden(*q, k, v, call->key_mask); /* no gradient goes through a cache */
+    project(mha, q, k, v);
+    *q = place(mha, "q_norm", call->rope_offset + offset, ct_split_heads(*q, o->num_heads));
+    if (held) nn_cache_read(call->cache, k, v);
+    else {
+        *k = place(mha, "k_norm", call->rope_offset + offset, ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
+        *k = append(mha, *k, "bias_k");
+        *v = append(mha, ct_split_heads(*v, o->num_kv_heads), "bias_v");
+        if (call->cache && !nn_cache_extend(call->cache, offset, k, v)) return false;
+    }
+    nn_masks_prepare(mha, call, t, offset + s, offset);
+    return true;
+}
+
 static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call) {
     const ct_mha_opts *o = nn_data(mha);
-    int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache && k == q ? call.cache->length : 0;
-    const bool held = call.cache && k != q && call.cache->length > 0;
-    if (held) k = v = NULL;
-    else if (call.key_mask && !call.cache) clear_hidden(q, &k, &v, call.key_mask); /* no gradient goes through a cache */
-    project(mha, &q, &k, &v);
-    q = place(mha, "q_norm", call.rope_offset + offset, ct_split_heads(q, o->num_heads)); /* (B, H, T, d) */
-    if (held) nn_cache_read(call.cache, &k, &v);
-    else {
-        k = place(mha, "k_norm", call.rope_offset + offset, ct_split_heads(k, o->num_kv_heads)); /* (B, H_kv, S, d) */
-        k = append(mha, k, "bias_k");
-        v = append(mha, ct_split_heads(v, o->num_kv_heads), "bias_v");
-        if (call.cache && !nn_cache_extend(call.cache, offset, &k, &v)) return (ct_mha_out){0};
-    }
-    nn_masks_prepare(mha, &call, t, offset + s, offset);
-
+    const bool plain = is_plain(mha, q, k, v, &call);
+    const int64_t length = (call.cache && k == q ? call.cache->length : 0) + k->shape.dim[1]; /* of the cache, from now on */
+    if (!plain && !prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal, .need_weights = call.need_weights};
     if (mha->training) opts.dropout = o->dropout;
-    ct_attention_out a = ct_attention(q, k, v, opts);
-    ct_mha_out y = {.out = nn_forward(mha, "out_proj", ct_combine_heads(a.out))}; /* (B, H, T, d) -> (B, T, E) */
-    y.out = nn_dropout(mha, y.out, o->out_dropout);
+    ct_attention_out a;
+    if (plain) {
+        a = ct_packed_attention(ct_linear(q, nn_param(mha, "in_proj_weight"), nn_param(mha, "in_proj_bias")), o->num_heads, opts);
+    } else {
+        a = ct_attention(q, k, v, opts);
+        a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, E) */
+    }
+    ct_mha_out y = {.out = nn_dropout(mha, nn_forward(mha, "out_proj", a.out), o->out_dropout)};
     if (call.need_weights) y.weights = call.per_head ? a.weights : ct_mean(a.weights, CT_DIMS(1), false);
-    if (call.cache && ct_ready(mha->context)) call.cache->length = offset + s;
+    if (call.cache && ct_ready(mha->context)) call.cache->length = length;
     return y;
 }
 

@@ -4,6 +4,7 @@
  * repeated. */
 #include "attention.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 static bool check(ct_context *context, ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
@@ -79,8 +80,13 @@ static ct_attention_out composed(ct_tensor *q, ct_tensor *k, ct_tensor *v, const
     return (ct_attention_out){ct_view(out, CT_SHAPE(b, h, t, d_v)), weights};
 }
 
-static ct_tensor *fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
-    attention_attrs set = {.causal = opts->causal, .scale = opts->scale, .dropout = opts->dropout};
+static double scale_of(const ct_attention_opts *opts, int64_t d) {
+    return opts->scale != 0 ? opts->scale : d > 0 ? 1 / sqrt((double)d) : 1;
+}
+
+/* k and v NULL: q holds all three, of so many heads. */
+static ct_tensor *fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, int64_t heads, int64_t d, const ct_attention_opts *opts) {
+    attention_attrs set = {.causal = opts->causal, .scale = scale_of(opts, d), .dropout = opts->dropout, .heads = heads};
     if (opts->dropout > 0) {
         const ct_rng next = ct_rng_next(q->context);
         set.random = (ct_random){next.seed, next.stream};
@@ -92,12 +98,42 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     ct_context *context = ct_context_of(q ? q : k ? k : v);
     if (!ct_ready(context) || !check(context, q, k, v, &opts)) return (ct_attention_out){0};
     const int64_t d = q->shape.dim[3];
-    if (opts.scale == 0) opts.scale = d > 0 ? 1 / sqrt((double)d) : 1;
-    if (!opts.need_weights) return (ct_attention_out){fused(q, k, v, &opts), NULL};
+    if (!opts.need_weights) return (ct_attention_out){fused(q, k, v, 0, d, &opts), NULL};
+    opts.scale = scale_of(&opts, d);
     const ct_scope scope = ct_scope_open(context);
     ct_attention_out y = composed(q, k, v, &opts);
     y.out = ct_scope_keep(scope, y.out);
     y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
+    ct_scope_close(scope);
+    return y;
+}
+
+ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {
+    const ct_attention_out none = {0};
+    ct_context *context = ct_context_of(x ? x : opts.mask ? opts.mask : opts.key_mask);
+    if (!ct_ready(context)) return none;
+    if (!x) {
+        ct_fail(context, CT_ERR_ARGUMENT, "packed_attention: x is NULL");
+        return none;
+    }
+    const int64_t *n = x->shape.dim, e = x->shape.ndim == 3 ? n[2] / 3 : 0;
+    if (x->shape.ndim != 3 || num_heads < 1 || n[2] % 3 || e % num_heads) {
+        ct_fail(context, CT_ERR_SHAPE, "packed_attention: expected (B, T, 3E) with E divisible by %" PRId64 " heads, got %s", num_heads,
+                SHAPE(x->shape));
+        return none;
+    }
+    const ct_scope scope = ct_scope_open(context);
+    ct_attention_out y = {0};
+    ct_tensor *part[3];
+    if (opts.need_weights) {
+        for (int i = 0; i < 3; i++) part[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), num_heads);
+        if (part[2]) y = ct_attention(part[0], part[1], part[2], opts);
+        y.out = ct_combine_heads(y.out);
+    } else if (attention_unpack(x, num_heads, part) && check(context, part[0], part[1], part[2], &opts)) {
+        y.out = fused(x, NULL, NULL, num_heads, e / num_heads, &opts);
+    }
+    y.out = y.out ? ct_scope_keep(scope, y.out) : NULL;
+    y.weights = y.out && y.weights ? ct_scope_keep(scope, y.weights) : NULL;
     ct_scope_close(scope);
     return y;
 }

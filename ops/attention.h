@@ -8,6 +8,7 @@ typedef struct {
     bool causal;
     double scale, dropout;
     ct_random random;
+    int64_t heads; /* q, k and v are one tensor, (B, T, 3E) of so many heads; 0: they are (B, H, T, d) each */
 } attention_attrs;
 
 /* A (B, H, T, d) tensor where it lies; also a mask, whose strides are 0 where it repeats. */
@@ -29,7 +30,11 @@ typedef struct {
 
 enum { ATTENTION_INPUTS = 5, ATTENTION_FEW = 2 }; /* inputs: q, k, v, mask, key mask */
 
-attention attention_of(const ct_call *c, ct_tensor *out, ct_tensor *stats);
+/* Columns [start, start + width) of x (B, T, W) as heads, (B, H, T, width / H): a view. */
+ct_tensor *attention_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width);
+bool attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *part[3]); /* the thirds of (B, T, 3E) */
+bool attention_operands(const ct_call *c, ct_tensor *part[3]);          /* q, k and v, however they come */
+attention attention_of(const ct_call *c, ct_tensor *const part[3], ct_tensor *out, ct_tensor *stats);
 attention_part attention_part_of(const ct_tensor *x, ct_shape shape); /* x broadcast to four dims */
 /* A new (B, H, T, n), in memory (B, T, H, n) where x is: heads that were split without moving can then be joined so. */
 ct_tensor *attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n);

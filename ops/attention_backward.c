@@ -44,12 +44,12 @@ typedef struct {
 
 /* A worker's scratch. Packed as B: ..._b. */
 typedef struct {
-    char *kt_b, *vt_b;             /* keys (d, keys), values (dv, keys): of a range */
-    attention_rows k;              /* keys (keys, d) */
-    char *dkt, *dvt;               /* panels of keys: (d, nr), (dv, nr) */
-    char *q, *g;                   /* a block of queries (queries, d), of dO (queries, dv), if not read where they lie */
-    char *dq, *dot;                /* (queries, d), (queries) */
-    char *s, *dp;                  /* panels (queries, nr) */
+    char *kt_b, *vt_b; /* keys (d, keys), values (dv, keys): of a range */
+    attention_rows k;  /* keys (keys, d) */
+    char *dkt, *dvt;   /* panels of keys: (d, nr), (dv, nr) */
+    char *q, *g;       /* a block of queries (queries, d), of dO (queries, dv), if not read where they lie */
+    char *dq, *dot;    /* (queries, d), (queries) */
+    char *s, *dp;      /* panels (queries, nr) */
     char *bias, *stage, *drop, *ones, *sums;
 } room;
 
@@ -147,8 +147,7 @@ static void panel_of_keys(const backward *f, const room *r, attention_rows q, at
 /* ---- a block of queries against a range of keys ---- */
 
 /* With few keys the first panel writes dQ where it belongs, for every query, and the others add to it. */
-static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk,
-                  int64_t part) {
+static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
     const attention_part *q = &a->q, *g = &f->g, *o = &a->out, *to = &f->dq;
@@ -286,9 +285,30 @@ static ct_tensor *gradient(const ct_call *c, const ct_tensor *x, bool zero) {
     return y && (!zero || op_fill(y->contiguous ? y : ct_tensor_view(y, y->data, CT_SHAPE(y->numel), NULL), 0)) ? y : NULL;
 }
 
+/* Gradients of q, k and v, as heads, and of the inputs. */
+static bool gradients(const ct_call *c, ct_tensor *const part[3], bool zero, ct_tensor *own[3], ct_tensor **grad) {
+    const int64_t heads = ((const attention_attrs *)c->attrs)->heads;
+    if (heads) {
+        if (!c->wants[0]) return true;
+        grad[0] = zero ? ct_zeros(c->context, c->in[0]->dtype, c->in[0]->shape) : op_new(c, c->in[0]->dtype, c->in[0]->shape);
+        return grad[0] && attention_unpack(grad[0], heads, own);
+    }
+    for (int i = 0; i < 3; i++)
+        if (c->wants[i] && !(own[i] = grad[i] = gradient(c, part[i], zero))) return false;
+    return true;
+}
+
 bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    const ct_tensor *q = c->in[0], *key = c->in[1], *value = c->in[2], *mask = c->in[3];
-    backward f = {.a = attention_of(c, c->out, c->saved[0]), .g = attention_part_of(g, g->shape)};
+    const int64_t heads = ((const attention_attrs *)c->attrs)->heads;
+    const ct_tensor *mask = c->in[3];
+    ct_tensor *part[3], *own[3] = {0}, *out = c->out;
+    if (!attention_operands(c, part)) return false;
+    if (heads) {
+        out = attention_heads(out, heads, 0, out->shape.dim[2]);
+        g = attention_heads(g, heads, 0, g->shape.dim[2]);
+        if (!out || !g) return false;
+    }
+    backward f = {.a = attention_of(c, part, out, c->saved[0]), .g = attention_part_of(g, g->shape)};
     const attention *a = &f.a;
     const bool empty = a->t == 0 || a->s == 0 || a->batch == 0 || a->heads == 0;
     ct_tensor *sums = NULL;
@@ -298,11 +318,9 @@ bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         f.dmask.data = a->q.data; /* there will be one */
     }
     if (!empty) choose(&f);
-    for (int i = 0; i < 3; i++)
-        if (c->wants[i] && !(grad[i] = gradient(c, i == 0 ? q : i == 1 ? key : value, empty || f.add))) return false;
+    if (!gradients(c, part, empty || f.add, own, grad)) return false;
     if (c->wants[3]) {
-        const ct_shape own = CT_SHAPE(f.mask_dims[0], f.mask_dims[1], f.mask_dims[2], f.mask_dims[3]);
-        ct_shape shape = CT_SHAPE(empty ? 1 : f.parts, own.dim[0], own.dim[1], own.dim[2], own.dim[3]);
+        const ct_shape shape = CT_SHAPE(empty ? 1 : f.parts, f.mask_dims[0], f.mask_dims[1], f.mask_dims[2], f.mask_dims[3]);
         if (!ct_shape_check(c->context, c->op->name, shape, (size_t)a->size)) return false;
         if (!(sums = ct_zeros(c->context, mask->dtype, shape))) return false;
         ct_tensor *first = ct_select(sums, 0, 0);
@@ -310,9 +328,9 @@ bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         f.dmask = attention_part_of(first, CT_SHAPE(a->batch, a->heads, a->t, a->s));
         f.part = sums->stride[0];
     }
-    if (c->wants[0]) f.dq = attention_part_of(grad[0], grad[0]->shape);
-    if (c->wants[1]) f.dk = attention_part_of(grad[1], grad[1]->shape);
-    if (c->wants[2]) f.dv = attention_part_of(grad[2], grad[2]->shape);
+    attention_part *to[] = {&f.dq, &f.dk, &f.dv};
+    for (int i = 0; i < 3; i++)
+        if (own[i]) *to[i] = attention_part_of(own[i], own[i]->shape);
     if (!empty && !run(c->context, &f)) return false;
     return !c->wants[3] || (grad[3] = ct_view(ct_sum(sums, CT_DIMS(0), false), mask->shape));
 }

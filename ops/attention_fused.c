@@ -139,22 +139,27 @@ static bool run(ct_context *context, forward *f) {
 }
 
 static ct_tensor *attention_forward(ct_call *c) {
-    const ct_tensor *q = c->in[0];
-    ct_tensor *out = attention_new_like(c, q, c->in[2]->shape.dim[3]);
-    ct_tensor *stats = out ? op_new(c, q->dtype, CT_SHAPE(2, q->shape.dim[0], q->shape.dim[1], q->shape.dim[2])) : NULL;
+    const int64_t heads = ((const attention_attrs *)c->attrs)->heads; /* packed */
+    ct_tensor *part[3], *y, *out;                                     /* what is returned, and as heads */
+    if (!attention_operands(c, part)) return NULL;
+    const int64_t *n = part[0]->shape.dim;
+    y = heads ? op_new(c, c->in[0]->dtype, CT_SHAPE(n[0], n[2], n[1] * n[3])) : attention_new_like(c, part[0], part[2]->shape.dim[3]);
+    out = y && heads ? attention_heads(y, heads, 0, y->shape.dim[2]) : y;
+    ct_tensor *stats = out ? op_new(c, y->dtype, CT_SHAPE(2, n[0], n[1], n[2])) : NULL;
     if (!stats) return NULL;
     c->saved[0] = stats;
-    forward f = {.a = attention_of(c, out, stats)};
-    if (f.a.t <= ATTENTION_FEW) return stats->numel == 0 || attention_few(c->context, &f.a) ? out : NULL;
-    return run(c->context, &f) ? out : NULL;
+    forward f = {.a = attention_of(c, part, out, stats)};
+    if (f.a.t <= ATTENTION_FEW) return stats->numel == 0 || attention_few(c->context, &f.a) ? y : NULL;
+    return run(c->context, &f) ? y : NULL;
 }
 
-static const ct_op fused = {.name = "attention",
-                            .attrs_size = sizeof(attention_attrs),
-                            .forward = attention_forward,
-                            .backward = attention_backward,
-                            .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
+#define ATTENTION(its_name)                                                                                                                \
+    {                                                                                                                                      \
+        .name = its_name, .attrs_size = sizeof(attention_attrs), .forward = attention_forward, .backward = attention_backward,             \
+        .flags = CT_OP_STRIDED | CT_OP_OPTIONAL                                                                                            \
+    }
+static const ct_op apart = ATTENTION("attention"), packed = ATTENTION("packed_attention");
 
 ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs) {
-    return ct_apply(&fused, in, ATTENTION_INPUTS, attrs);
+    return ct_apply(attrs->heads ? &packed : &apart, in, ATTENTION_INPUTS, attrs);
 }

@@ -13,8 +13,28 @@ attention_part attention_part_of(const ct_tensor *x, ct_shape shape) {
     return p;
 }
 
-attention attention_of(const ct_call *c, ct_tensor *out, ct_tensor *stats) {
-    const ct_tensor *q = c->in[0], *key = c->in[1], *v = c->in[2], *mask = c->in[3], *keys = c->in[4];
+ct_tensor *attention_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width) {
+    const int64_t *n = x->shape.dim, *step = x->stride, d = width / heads;
+    char *data = x->data + (x->numel ? start * step[2] * (int64_t)ct_dtype_size(x->dtype) : 0);
+    return ct_tensor_view(x, data, CT_SHAPE(n[0], heads, n[1], d), (int64_t[]){step[0], d * step[2], step[1], step[2]});
+}
+
+bool attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *part[3]) {
+    const int64_t width = x->shape.dim[2] / 3;
+    for (int i = 0; i < 3; i++)
+        if (!(part[i] = attention_heads(x, heads, i * width, width))) return false;
+    return true;
+}
+
+bool attention_operands(const ct_call *c, ct_tensor *part[3]) {
+    const int64_t heads = ((const attention_attrs *)c->attrs)->heads;
+    if (heads) return attention_unpack(c->in[0], heads, part);
+    for (int i = 0; i < 3; i++) part[i] = c->in[i];
+    return true;
+}
+
+attention attention_of(const ct_call *c, ct_tensor *const part[3], ct_tensor *out, ct_tensor *stats) {
+    const ct_tensor *q = part[0], *key = part[1], *v = part[2], *mask = c->in[3], *keys = c->in[4];
     attention a = {.set = *(const attention_attrs *)c->attrs, .k = kernels(c), .size = (int64_t)ct_dtype_size(q->dtype)};
     a.score_scale = a.set.scale * 1.44269504088896340736;
     a.batch = q->shape.dim[0], a.heads = q->shape.dim[1], a.t = q->shape.dim[2], a.d = q->shape.dim[3];

@@ -142,6 +142,8 @@ typedef struct {
 } ct_attention_out;
 
 CT_API ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts);
+/* The same where q, k and v lie side by side, as one product makes them, and the heads in each: x (B, T, 3E), out (B, T, E). */
+CT_API ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts);
 
 /* ---- drawing from logits (n, V): out[i] is one index of row i. Takes a stream of the generator unless greedy. ---- */
 typedef struct {
