@@ -30,6 +30,13 @@ typedef struct {
 
 enum { ATTENTION_INPUTS = 5, ATTENTION_FEW = 2 }; /* inputs: q, k, v, mask, key mask */
 
+/* How backward is cut: tn ranges of tr queries against sn of sr keys, in blocks of ATTENTION_QUERIES and of `keys`. No operand is empty. */
+typedef struct {
+    int64_t tn, tr, sn, sr, keys;
+} attention_cells;
+enum { ATTENTION_QUERIES = 120 }; /* a multiple of every mr */
+attention_cells attention_cells_of(const attention *a);
+
 /* Columns [start, start + width) of x (B, T, W) as heads, (B, H, T, width / H): a view. */
 ct_tensor *attention_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width);
 bool attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *part[3]); /* the thirds of (B, T, 3E) */

@@ -20,22 +20,15 @@
 
 #include "update.h"
 
-enum {
-    RANGE = 512,
-    RANGE_BYTES = 640 << 10, /* keys of a cell, and what they may take packed */
-    CELLS = 16,              /* in a step, where that many can be */
-    QUERIES = 120,
-    KEYS = 128, /* a block's; 120 is a multiple of every mr */
-    PARTS = 8,  /* sums of a shared mask's gradient */
-};
+enum { PARTS = 8 }; /* sums of a shared mask's gradient */
 
 typedef struct {
     attention a;
     attention_part g, dq, dk, dv, dmask;
-    int64_t mask_dims[4];              /* of the mask's gradient; 1 where it repeats */
-    int64_t part;                      /* elements from one part of dmask to the next */
-    int64_t tn, sn, tr, sr;            /* ranges of queries and of keys, and their lengths */
-    int64_t step, steps, keys;         /* of all cells; keys of a block */
+    int64_t mask_dims[4]; /* of the mask's gradient; 1 where it repeats */
+    int64_t part;         /* elements from one part of dmask to the next */
+    attention_cells cut;
+    int64_t step;
     int64_t shared_b, shared_h, parts; /* batches and key heads that share a mask's gradient, in so many pieces */
     bool shared_cells, add;            /* one piece does all cells of a head; gradients hold something */
     char *scratch;
@@ -55,12 +48,11 @@ typedef struct {
 
 static room rooms(const backward *f, char *base, size_t *used) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, keys = attention_up(f->sr, nr), rows = attention_min(QUERIES, f->tr);
+    const int64_t nr = a->k->gemm.nr, keys = attention_up(f->cut.sr, nr), rows = attention_min(ATTENTION_QUERIES, f->cut.tr);
     const bool dropped = a->set.dropout > 0;
-    room r;
+    room r = {0};
     r.kt_b = attention_carve(a, base, used, keys, a->d);
     r.vt_b = attention_carve(a, base, used, keys, a->dv);
-    r.k = (attention_rows){0};
     r.dkt = attention_carve(a, base, used, keys, a->d);
     r.dvt = attention_carve(a, base, used, keys, a->dv);
     r.q = attention_carve(a, base, used, rows, a->d);
@@ -70,9 +62,9 @@ static room rooms(const backward *f, char *base, size_t *used) {
     r.s = attention_carve(a, base, used, rows, nr);
     r.dp = attention_carve(a, base, used, rows, nr);
     r.bias = attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
-    r.stage = attention_carve(a, base, used, f->sr, a->d > a->dv ? a->d : a->dv);
-    r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->keys);
-    r.ones = attention_carve(a, base, used, dropped ? f->keys : 0, 1);
+    r.stage = attention_carve(a, base, used, f->cut.sr, a->d > a->dv ? a->d : a->dv);
+    r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->cut.keys);
+    r.ones = attention_carve(a, base, used, dropped ? f->cut.keys : 0, 1);
     r.sums = attention_carve(a, base, used, nr, 1);
     return r;
 }
@@ -99,7 +91,7 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
     const int64_t nr = a->k->gemm.nr;
     for (int64_t i = 0; i < nq; i++) {
         char *row = x + i * nr * a->size;
-        a->k->mul(nk, row, 1, r->drop + ((first + i) * f->keys + col) * a->size, 1, row);
+        a->k->mul(nk, row, 1, r->drop + ((first + i) * f->cut.keys + col) * a->size, 1, row);
     }
 }
 
@@ -153,19 +145,19 @@ static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_
     const attention_part *q = &a->q, *g = &f->g, *o = &a->out, *to = &f->dq;
     const attention_rows qs = attention_near(a, *q, b, h, q0, nq, a->d, r->q), gs = attention_near(a, *g, b, h, q0, nq, a->dv, r->g);
     a->k->attention.dots(nq, a->dv, gs.data, gs.row, gs.col, attention_at(a, *o, b, h, q0, 0), o->stride[2], o->stride[3], r->dot);
-    const bool direct = to->data && !f->add && nk <= f->keys && to->stride[3] == 1 && attention_is_near(a, nq, to->stride[2], a->d) &&
+    const bool direct = to->data && !f->add && nk <= f->cut.keys && attention_is_near(a, nq, to->stride[2], a->d) &&
                         !attention_hides_all(a, b, k0, nk);
     block_dq dq = {r->dq, a->d, true};
     if (direct) dq = (block_dq){attention_at(a, *to, b, h, q0, 0), to->stride[2], false};
     else a->k->fill(nq * a->d, 0, r->dq);
-    for (int64_t j = 0; j < nk; j += f->keys) {
-        const int64_t n = attention_min(f->keys, nk - j);
+    for (int64_t j = 0; j < nk; j += f->cut.keys) {
+        const int64_t n = attention_min(f->cut.keys, nk - j);
         if (a->set.causal && k0 + j > q0 + nq - 1) break;
         if (attention_hides_all(a, b, k0 + j, n)) continue;
         if (a->set.dropout > 0)
             for (int64_t i = 0; i < nq; i++)
                 a->k->dropout(n, ((b * a->heads + h) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
-                              r->drop + i * f->keys * a->size);
+                              r->drop + i * f->cut.keys * a->size);
         for (int64_t p = 0; p < n; p += nr) { /* queries before the panel's first key see none of it */
             const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
             if (first < nq) panel_of_keys(f, r, qs, gs, dq, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
@@ -205,13 +197,13 @@ static void unpack(const backward *f, const char *panels, int64_t n, attention_p
 
 static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
     const attention *a = &f->a;
-    const int64_t j = (i * (f->steps / f->tn) + f->step) % f->steps, q0 = i * f->tr, k0 = j * f->sr;
-    const int64_t nq = attention_min(f->tr, a->t - q0), nk = attention_min(f->sr, a->s - k0);
-    if (nq <= 0 || nk <= 0 || (f->add && a->set.causal && k0 > q0 + nq - 1)) return;
+    const int64_t j = (i * (f->cut.sn / f->cut.tn) + f->step) % f->cut.sn, q0 = i * f->cut.tr, k0 = j * f->cut.sr;
+    const int64_t nq = attention_min(f->cut.tr, a->t - q0), nk = attention_min(f->cut.sr, a->s - k0);
+    if (a->set.causal && k0 > q0 + nq - 1) return;
     pack_keys(f, r, b, kv, k0, nk);
     for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)
-        for (int64_t q = 0; q < nq; q += QUERIES) {
-            const int64_t n = attention_min(QUERIES, nq - q);
+        for (int64_t q = 0; q < nq; q += ATTENTION_QUERIES) {
+            const int64_t n = attention_min(ATTENTION_QUERIES, nq - q);
             block(f, r, b, h, q0 + q, n, k0, nk, part);
         }
     unpack(f, r->dkt, a->d, f->dk, b, kv, k0, nk);
@@ -226,55 +218,39 @@ static void cells_task(void *arg, int64_t begin, int64_t end, int worker) {
     const attention *a = &f->a;
     size_t used = 0;
     room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
-    const int64_t cells = f->shared_cells ? 1 : f->tn, own_h = a->kv_heads / f->shared_h, shared = f->shared_b * f->shared_h;
-    if (a->set.dropout > 0) a->k->fill(f->keys, 1, r.ones);
+    const int64_t cells = f->shared_cells ? 1 : f->cut.tn, own_h = a->kv_heads / f->shared_h, shared = f->shared_b * f->shared_h;
+    if (a->set.dropout > 0) a->k->fill(f->cut.keys, 1, r.ones);
     for (int64_t item = begin; item < end; item++) {
         const int64_t i = item % cells, part = item / cells % f->parts, own = item / cells / f->parts;
         for (int64_t n = shared * part / f->parts; n < shared * (part + 1) / f->parts; n++) {
-            const int64_t b = f->shared_b > 1 ? n / f->shared_h : own / own_h, kv = f->shared_h > 1 ? n % f->shared_h : own % own_h;
+            const int64_t b = n / f->shared_h + own / own_h, kv = n % f->shared_h + own % own_h; /* one of the two is 0 */
             if (f->shared_cells)
-                for (int64_t c = 0; c < f->tn; c++) cell(f, &r, b, kv, c, part);
+                for (int64_t c = 0; c < f->cut.tn; c++) cell(f, &r, b, kv, c, part);
             else cell(f, &r, b, kv, i, part);
         }
     }
 }
 
-/* Ranges of keys as long as a cache likes, shorter where there is else too little to share out; of queries no more than make enough
- * cells for a step, as what a cell does for its keys it does once for all its queries. */
-static void choose(backward *f) {
+/* Who shares a part of the mask's gradient, and in how many pieces. */
+static void share_mask(backward *f) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, heads = a->batch * a->kv_heads, wide = 3 * a->d + 2 * a->dv;
-    int64_t range = wide <= RANGE_BYTES / a->size / RANGE ? RANGE : RANGE_BYTES / a->size / wide / nr * nr;
-    while (range > 128 && heads * attention_pieces(a->s, range) < 8) range /= 2;
-    if (range < nr) range = nr;
-    f->sn = attention_pieces(a->s, range);
-    f->sr = attention_min(attention_up(attention_pieces(a->s, f->sn), nr), a->s);
-    f->sn = attention_pieces(a->s, f->sr);
-    const int64_t most = attention_min(f->sn, attention_pieces(a->t, QUERIES)), wanted = attention_pieces(CELLS, heads);
-    f->tn = attention_min(most, wanted);
-    f->tr = attention_pieces(a->t, f->tn);
-    f->tn = attention_pieces(a->t, f->tr);
-    f->steps = f->sn;
-    f->keys = attention_min(KEYS / nr * nr, attention_up(f->sr, nr));
-    f->add = f->tn > 1 || f->sn > 1;
     f->shared_b = f->shared_h = f->parts = 1;
-    if (f->dmask.data) {
-        if (f->mask_dims[0] == 1) f->shared_b = a->batch;
-        if (f->mask_dims[1] == 1) f->shared_h = a->kv_heads;
-        f->shared_cells = f->mask_dims[2] == 1 && f->mask_dims[3] == 1;
-        f->parts = attention_min(PARTS, f->shared_b * f->shared_h);
-    }
+    if (!f->dmask.data) return;
+    if (f->mask_dims[0] == 1) f->shared_b = a->batch;
+    if (f->mask_dims[1] == 1) f->shared_h = a->kv_heads;
+    f->shared_cells = f->mask_dims[2] == 1 && f->mask_dims[3] == 1;
+    f->parts = attention_min(PARTS, f->shared_b * f->shared_h);
 }
 
 static bool run(ct_context *context, backward *f) {
     const attention *a = &f->a;
-    const double cost = ((double)f->tr + 8) * (double)(f->sr + 8) * (double)(3 * a->d + 2 * a->dv + 16) * (double)a->group;
-    const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, cells = f->shared_cells ? 1 : f->tn;
+    const double cost = ((double)f->cut.tr + 8) * (double)(f->cut.sr + 8) * (double)(3 * a->d + 2 * a->dv + 16) * (double)a->group;
+    const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, cells = f->shared_cells ? 1 : f->cut.tn;
     const int64_t items = a->batch / f->shared_b * (a->kv_heads / f->shared_h) * f->parts * cells;
     rooms(f, NULL, &f->bytes);
     const size_t bytes = ct_bytes(items > grain ? ct_parallel_width(context) : 1, f->bytes);
     if (!(f->scratch = ct_take(context, bytes))) return false;
-    for (f->step = 0; f->step < f->steps; f->step++) ct_parallel(context, items, grain, cells_task, f);
+    for (f->step = 0; f->step < f->cut.sn; f->step++) ct_parallel(context, items, grain, cells_task, f);
     ct_give(context, f->scratch, bytes);
     return true;
 }
@@ -317,7 +293,11 @@ bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         for (int d = 0; d < mask->shape.ndim; d++) f.mask_dims[4 - mask->shape.ndim + d] = mask->shape.dim[d];
         f.dmask.data = a->q.data; /* there will be one */
     }
-    if (!empty) choose(&f);
+    if (!empty) {
+        f.cut = attention_cells_of(a);
+        f.add = f.cut.tn > 1 || f.cut.sn > 1;
+        share_mask(&f);
+    }
     if (!gradients(c, part, empty || f.add, own, grad)) return false;
     if (c->wants[3]) {
         const ct_shape shape = CT_SHAPE(empty ? 1 : f.parts, f.mask_dims[0], f.mask_dims[1], f.mask_dims[2], f.mask_dims[3]);

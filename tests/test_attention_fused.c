@@ -257,6 +257,14 @@ START_TEST(edges_of_blocks) {
 }
 END_TEST
 
+/* Rows of 4096 bytes or a multiple, which meet in a cache: of the operands, and of what comes back. */
+START_TEST(rows_far_apart) {
+    problem p = {.b = 1, .h = 1024, .kv = 512, .t = 40, .s = 20, .d = 4, .dv = 4, .layout = {1, 1, 1}, .turned = true, .seed = 6};
+    p.keys = _i;
+    agree(&p, isa_of(_i));
+}
+END_TEST
+
 START_TEST(any_number_of_threads) {
     static const int threads[] = {2, 3, 7};
     problem p = random_problem(1000 + (uint64_t)_i);
@@ -519,6 +527,7 @@ int main(void) {
     tcase_set_timeout(all, 120);
     tcase_add_loop_test(all, fused_is_composed, 0, 20);
     tcase_add_loop_test(all, edges_of_blocks, 0, 11);
+    tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
     tcase_add_loop_test(all, gradients_are_right, 0, 2 * (MASKS + 1));
     tcase_add_loop_test(all, hidden_is_untouched, 0, 56);

@@ -1,0 +1,26 @@
+/* How attention's backward is cut into cells, one range of queries against one of keys each: ranges of keys as long as a cache likes,
+ * shorter where there is else too little to share out; of queries no more than make enough cells for a step, as what a cell does for its
+ * keys it does once for all its queries. */
+#include "attention.h"
+
+enum {
+    RANGE = 512,
+    RANGE_BYTES = 640 << 10, /* keys of a cell, and what they may take packed */
+    CELLS = 16,              /* in a step, where that many can be */
+    KEYS = 128,              /* a block's */
+};
+
+attention_cells attention_cells_of(const attention *a) {
+    const int64_t nr = a->k->gemm.nr, heads = a->batch * a->kv_heads, wide = 3 * a->d + 2 * a->dv;
+    int64_t range = wide <= RANGE_BYTES / a->size / RANGE ? RANGE : RANGE_BYTES / a->size / wide / nr * nr;
+    while (range > 128 && heads * attention_pieces(a->s, range) < 8) range /= 2;
+    if (range < nr) range = nr;
+    attention_cells c;
+    c.sr = attention_min(attention_up(attention_pieces(a->s, attention_pieces(a->s, range)), nr), a->s);
+    c.sn = attention_pieces(a->s, c.sr);
+    const int64_t most = attention_min(c.sn, attention_pieces(a->t, ATTENTION_QUERIES));
+    c.tn = attention_min(most, attention_pieces(CELLS, heads));
+    c.tr = attention_pieces(a->t, c.tn);
+    c.keys = attention_min(KEYS / nr * nr, attention_up(c.sr, nr));
+    return c;
+}

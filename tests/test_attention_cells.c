@@ -1,0 +1,80 @@
+/* How attention's backward is cut: for panels of 16 keys, and for each kernel's what must hold whatever the sizes. */
+#include "suite.h"
+
+#include "../ops/attention.h"
+
+typedef struct {
+    int64_t size, batch, kv_heads, t, s, d, dv;
+    attention_cells cells;
+} example;
+
+static attention_cells cells_of(const example *e, int64_t nr) {
+    const ct_kernels kernels = {.gemm = {.nr = (int)nr}};
+    return attention_cells_of(&(attention){
+        .k = &kernels, .size = e->size, .batch = e->batch, .kv_heads = e->kv_heads, .t = e->t, .s = e->s, .d = e->d, .dv = e->dv});
+}
+
+START_TEST(examples) {
+    static const example all[] = {
+        /* size, B, H, T, S, d, dv                tn   tr   sn   sr  keys */
+        {4, 1, 1, 1, 1, 1, 1, /*             */ {1, 1, 1, 1, 16}},
+        {4, 8, 8, 64, 64, 32, 32, /*         */ {1, 64, 1, 64, 64}},      /* one cell for each head */
+        {4, 8, 8, 120, 128, 32, 32, /*       */ {1, 120, 1, 128, 128}},   /* one block */
+        {4, 8, 8, 1024, 512, 64, 64, /*      */ {1, 1024, 1, 512, 128}},  /* 512 keys of 320 numbers are 640 KB */
+        {4, 8, 8, 1024, 513, 64, 64, /*      */ {1, 1024, 2, 272, 128}},  /* two ranges, equal but for panels; 64 heads are cells enough */
+        {4, 8, 8, 512, 1024, 65, 64, /*      */ {1, 512, 3, 352, 128}},   /* of 323: 496 keys */
+        {4, 8, 8, 512, 1024, 64, 66, /*      */ {1, 512, 3, 352, 128}},
+        {8, 8, 8, 512, 1024, 64, 64, /*      */ {1, 512, 4, 256, 128}},   /* of 320 f64: 256 */
+        {8, 8, 8, 512, 1000, 16, 16, /*      */ {1, 512, 2, 512, 128}},
+        {4, 8, 8, 512, 2048, 4096, 4096, /*  */ {1, 512, 128, 16, 16}},   /* not half a panel, and one all the same */
+        {4, 8, 8, 512, 2048, 1024, 0, /*     */ {1, 512, 43, 48, 48}},    /* of 3072: 53, which is 3 panels */
+        {4, 8, 8, 512, 2048, 0, 1024, /*     */ {1, 512, 26, 80, 80}},
+        {4, 8, 8, 9, 2048, 0, 0, /*          */ {1, 9, 4, 512, 128}},
+        {4, 1, 1, 4096, 4096, 32, 32, /*     */ {8, 512, 8, 512, 128}},   /* 8 in a step */
+        {4, 1, 1, 8192, 16384, 32, 32, /*    */ {16, 512, 32, 512, 128}}, /* 16 are enough */
+        {4, 1, 3, 8192, 16384, 32, 32, /*    */ {6, 1366, 32, 512, 128}}, /* 3 heads of 6 */
+        {4, 2, 1, 8192, 16384, 32, 32, /*    */ {8, 1024, 32, 512, 128}},
+        {4, 1, 1, 2048, 2048, 32, 32, /*     */ {8, 256, 8, 256, 128}},   /* shorter, for 8 pieces */
+        {4, 1, 2, 2048, 2048, 32, 32, /*     */ {4, 512, 4, 512, 128}},   /* two heads have them already */
+        {4, 1, 1, 512, 512, 32, 32, /*       */ {4, 128, 4, 128, 128}},   /* not below 128 */
+        {4, 1, 1, 600, 100, 32, 32, /*       */ {1, 600, 1, 100, 112}},   /* no more ranges of queries than of keys */
+        {4, 1, 1, 121, 2048, 32, 32, /*      */ {2, 61, 8, 256, 128}},    /* nor than blocks */
+        {4, 1, 1, 120, 2048, 32, 32, /*      */ {1, 120, 8, 256, 128}},
+        {4, 2, 4, 240, 520, 8, 8, /*         */ {2, 120, 2, 272, 128}},
+        {4, 4, 4, 240, 520, 8, 8, /*         */ {1, 240, 2, 272, 128}},
+        {4, 3, 5, 240, 520, 8, 8, /*         */ {2, 120, 2, 272, 128}},
+        {4, 1, 1, 1000, 1150, 32, 32, /*     */ {9, 112, 9, 128, 128}},
+        {4, 1, 1, 961, 1150, 32, 32, /*      */ {9, 107, 9, 128, 128}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const attention_cells c = cells_of(&all[i], 16), *w = &all[i].cells;
+        ck_assert_msg(c.tn == w->tn && c.tr == w->tr && c.sn == w->sn && c.sr == w->sr && c.keys == w->keys,
+                      "%d: {%d, %d, %d, %d, %d}", (int)i, (int)c.tn, (int)c.tr, (int)c.sn, (int)c.sr, (int)c.keys);
+    }
+}
+END_TEST
+
+START_TEST(what_holds_always) {
+    static const int64_t sizes[] = {1, 7, 120, 121, 500, 513, 1100, 5000}, widths[] = {0, 1, 64, 500, 5000}, panels[] = {4, 6, 8, 24, 48};
+    for (int i = 0; i < 8 * 8 * 5 * 5 * 3; i++) {
+        const int64_t d = widths[i / 64 % 5], dv = widths[(i + 1) % 5];
+        const example e = {i % 2 ? 4 : 8, 1 + i % 3, 1 + i % 5, sizes[i % 8], sizes[i / 8 % 8], d, dv, {0}};
+        const int64_t nr = panels[i / 320 % 5];
+        const attention_cells c = cells_of(&e, nr);
+        ck_assert(c.tr >= 1 && c.tn * c.tr >= e.t && (c.tn - 1) * c.tr < e.t); /* no range is empty */
+        ck_assert(c.sr >= 1 && c.sn * c.sr >= e.s && (c.sn - 1) * c.sr < e.s);
+        ck_assert(c.tn <= c.sn);                      /* else two cells of a step share keys */
+        ck_assert(c.sr % nr == 0 || c.sr == e.s);     /* panels end where ranges do */
+        ck_assert(c.keys % nr == 0 && c.keys <= 128 && c.keys >= nr && c.keys < c.sr + nr);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("attention's cells");
+    TCase *all = tcase_create("cells");
+    tcase_add_test(all, examples);
+    tcase_add_test(all, what_holds_always);
+    suite_add_tcase(suite, all);
+    return run_suite(suite);
+}
