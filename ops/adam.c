@@ -18,7 +18,8 @@ bool op_adam_step(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, const 
     if (!op_updatable(p, "adam_step", true) || !op_updates_with(p, g, "adam_step") || !op_updates_with(p, m, "adam_step") ||
         !op_updates_with(p, v, "adam_step"))
         return false;
-    ct_parallel(p->context, p->numel, op_grain(1), step_piece, &(stepping){p, g, m, v, numbers});
+    ct_parallel(p->context, p->numel, op_grain(4), step_piece, /* four arrays are read, and three of them written */
+                &(stepping){p, g, m, v, numbers});
     ct_tensor_wrote(p);
     ct_tensor_wrote(m);
     ct_tensor_wrote(v);
