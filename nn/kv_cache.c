@@ -60,17 +60,16 @@ bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_ten
     const int64_t s = k->shape.dim[1];
     if (cache->mha != mha || cache->context != context)
         ct_fail(context, CT_ERR_ARGUMENT, "MultiheadAttention: the cache was made for another module");
-    else if (q->shape.dim[0] != cache->batch)
+    if (q->shape.dim[0] != cache->batch)
         ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: query %s with a cache for a batch of %" PRId64, SHAPE(q->shape), cache->batch);
-    else if (k != q && cache->length && s != cache->length)
+    if (k != q && cache->length && s != cache->length)
         ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: key %s with a cache that holds the %" PRId64 " keys of another sequence",
                 SHAPE(k->shape), cache->length);
-    else if (s > cache->max_length - (k == q ? cache->length : 0))
+    if (s > cache->max_length - (k == q ? cache->length : 0))
         ct_fail(context, CT_ERR_SHAPE,
                 "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64 " that the cache has", s,
                 k == q ? cache->length : 0, cache->max_length);
-    else return true;
-    return false;
+    return ct_ready(context);
 }
 
 static ct_tensor *extend(ct_tensor *room, int64_t length, ct_tensor *x) {

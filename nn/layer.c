@@ -57,10 +57,7 @@ static ct_tensor *after(ct_module *layer, const char *norm, ct_tensor *x, ct_ten
 
 ct_tensor *nn_layer_attend(ct_module *layer, const char *attention, const char *norm, ct_tensor *x, ct_tensor *memory, ct_mha_call call,
                            ct_tensor **weights) {
-    ct_module *mha = ct_module_child(layer, attention);
-    ct_tensor *q = x ? before(layer, norm, x) : NULL;
-    if (!mha || !q) return NULL;
-    ct_mha_out y = ct_mha_forward(mha, q, memory, memory, call);
+    ct_mha_out y = ct_mha_forward(ct_module_child(layer, attention), before(layer, norm, x), memory, memory, call);
     *weights = y.weights;
     return after(layer, norm, x, y.out);
 }

@@ -34,15 +34,14 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
     if (o->embed_dim % o->num_heads)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: embed_dim %" PRId64 " is not divisible by num_heads %" PRId64, kind->name, o->embed_dim,
                 o->num_heads);
-    else if (o->num_heads % o->num_kv_heads)
+    if (o->num_heads % o->num_kv_heads)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name, o->num_heads,
                 o->num_kv_heads);
-    else if (o->rope && o->embed_dim / o->num_heads % 2)
+    if (o->rope && o->embed_dim / o->num_heads % 2)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: rope turns pairs, and head_dim, embed_dim %" PRId64 " over num_heads %" PRId64 ", is odd",
                 kind->name, o->embed_dim, o->num_heads);
-    else if (o->embed_dim > INT64_MAX / 3) ct_fail(context, CT_ERR_MEMORY, "%s: 3 embed_dim overflows", kind->name);
-    else return true;
-    return false;
+    if (o->embed_dim > INT64_MAX / 3) ct_fail(context, CT_ERR_MEMORY, "%s: 3 embed_dim overflows", kind->name);
+    return ct_ready(context);
 }
 
 ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
@@ -150,16 +149,15 @@ static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tens
     const char *name = nn_kind_name(mha);
     if (q->context != context || k->context != context || v->context != context)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: an input is of another context", name);
-    else if (q->shape.ndim != 3 || q->shape.dim[2] != o->embed_dim)
+    if (q->shape.ndim != 3 || q->shape.dim[2] != o->embed_dim)
         ct_fail(context, CT_ERR_SHAPE, "%s: expected query (B, T, %" PRId64 "), got %s", name, o->embed_dim, SHAPE(q->shape));
-    else if (k->shape.ndim != 3 || k->shape.dim[2] != o->kdim || k->shape.dim[0] != q->shape.dim[0])
+    if (k->shape.ndim != 3 || k->shape.dim[2] != o->kdim || k->shape.dim[0] != q->shape.dim[0])
         ct_fail(context, CT_ERR_SHAPE, "%s: expected key (%" PRId64 ", S, %" PRId64 ") with query %s, got %s", name, q->shape.dim[0],
                 o->kdim, SHAPE(q->shape), SHAPE(k->shape));
-    else if (v->shape.ndim != 3 || v->shape.dim[2] != o->vdim || v->shape.dim[0] != k->shape.dim[0] || v->shape.dim[1] != k->shape.dim[1])
+    if (v->shape.ndim != 3 || v->shape.dim[2] != o->vdim || v->shape.dim[0] != k->shape.dim[0] || v->shape.dim[1] != k->shape.dim[1])
         ct_fail(context, CT_ERR_SHAPE, "%s: expected value (%" PRId64 ", %" PRId64 ", %" PRId64 ") with key %s, got %s", name,
                 k->shape.dim[0], k->shape.dim[1], o->vdim, SHAPE(k->shape), SHAPE(v->shape));
-    else return true;
-    return false;
+    return ct_ready(context);
 }
 
 /* Hidden keys and values that are no queries are cleared: a weight's gradient would else be zero times whatever they are. */

@@ -150,7 +150,7 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
     nn_entry *entry = ct_take(context, sizeof *entry);
     if (!entry) return NULL;
     *entry = (nn_entry){.namer = {name_of}, .module = module, .tensor = tensor, .name = ct_take_string(context, name)};
-    if (!entry->name || !ct_set_requires_grad(tensor, true)) {
+    if (!ct_set_requires_grad(tensor, true)) { /* nor where there was no memory for the name */
         give_string(context, entry->name);
         ct_give(context, entry, sizeof *entry);
         return NULL;

@@ -60,6 +60,12 @@ START_TEST(inputs) {
     ct_tensor *q = randn(CT_SHAPE(2, 3, 8)), *k = randn(CT_SHAPE(2, 5, 8)), *odd = randn(CT_SHAPE(3, 5, 8)), *f32 = ct_cast(q, CT_F32);
     refused(mha, randn(CT_SHAPE(3, 8)), NULL, NULL, none, CT_ERR_SHAPE, "query (B, T, 8)", "got (3, 8)");
     refused(mha, randn(CT_SHAPE(2, 3, 7)), NULL, NULL, none, CT_ERR_SHAPE, "query (B, T, 8)", "got (2, 3, 7)");
+    refused(mha, randn(CT_SHAPE(2, 3, 8, 1)), NULL, NULL, none, CT_ERR_SHAPE, "query (B, T, 8)", "got (2, 3, 8, 1)");
+    refused(mha, q, randn(CT_SHAPE(2, 5, 8, 1)), k, none, CT_ERR_SHAPE, "key (2, S, 8)", "got (2, 5, 8, 1)");
+    refused(mha, q, k, randn(CT_SHAPE(2, 5, 8, 1)), none, CT_ERR_SHAPE, "value (2, 5, 8)", "got (2, 5, 8, 1)");
+    refused(mha, q, k, randn(CT_SHAPE(2, 6, 8)), none, CT_ERR_SHAPE, "value (2, 5, 8)", "got (2, 6, 8)");
+    refused(mha, q, k, odd, none, CT_ERR_SHAPE, "value (2, 5, 8)", "got (3, 5, 8)");
+    refused(mha, q, randn(CT_SHAPE(1, 5, 8)), k, none, CT_ERR_SHAPE, "key (2, S, 8)", "got (1, 5, 8)");
     refused(mha, q, odd, odd, none, CT_ERR_SHAPE, "key (2, S, 8)", "got (3, 5, 8)");
     refused(mha, q, k, q, none, CT_ERR_SHAPE, "value (2, 5, 8)", "got (2, 3, 8)");
     refused(grouped, q, NULL, NULL, none, CT_ERR_SHAPE, "key (2, S, 5)", "got (2, 3, 8)");
