@@ -25,13 +25,14 @@ START_TEST(another_sequence_is_read_once) {
                          {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true},
                          {.num_heads = 4, .num_kv_heads = 1, .rope = true, .no_bias = true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (int twice = 0; twice < 2; twice++) { /* k is v, and it is not */
+        for (int way = 0; way < 3; way++) { /* k is v, it is not, and it is one key */
             ct_mha_opts o = all[i];
             o.embed_dim = 8, o.dtype = CT_F64;
             ct_module *mha = shake(ct_mha_new(context, o));
-            ct_tensor *q = randn(CT_SHAPE(B, N, 8)), *k = randn(CT_SHAPE(B, S, o.kdim ? o.kdim : 8)), *v = k;
-            if (twice || o.vdim) v = randn(CT_SHAPE(B, S, o.vdim ? o.vdim : 8));
-            ct_tensor *real = ct_gt(ct_rand(context, CT_F32, CT_SHAPE(B, S)), ct_full(context, CT_F32, CT_SCALAR, 0.3));
+            const int64_t s = way == 2 ? 1 : S;
+            ct_tensor *q = randn(CT_SHAPE(B, N, 8)), *k = randn(CT_SHAPE(B, s, o.kdim ? o.kdim : 8)), *v = k;
+            if (way == 1 || o.vdim) v = randn(CT_SHAPE(B, s, o.vdim ? o.vdim : 8));
+            ct_tensor *real = ct_gt(ct_rand(context, CT_F32, CT_SHAPE(B, s)), ct_full(context, CT_F32, CT_SCALAR, s > 1 ? 0.3 : -1));
             ct_mha_call call = {.key_mask = real, .need_weights = true, .per_head = true};
             ct_mha_out whole = ct_mha_forward(mha, q, k, v, call);
             call.cache = ct_kv_cache_new(mha, B, S + 1);
@@ -43,7 +44,7 @@ START_TEST(another_sequence_is_read_once) {
                     int64_t expected = o.rope ? 0 : at;
                     ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, expected, 1)), 1e-13);
                     ck_assert_double_lt(distance(y.weights, ct_narrow(whole.weights, 2, expected, 1)), 1e-13);
-                    ck_assert_int_eq(ct_kv_cache_length(call.cache), S);
+                    ck_assert_int_eq(ct_kv_cache_length(call.cache), s);
                     if (again && at == 0) spoil(k), spoil(v);
                 }
                 ck_assert(ct_kv_cache_truncate(call.cache, 0)); /* then it is read again */
@@ -51,6 +52,26 @@ START_TEST(another_sequence_is_read_once) {
             ck_assert(largest(ct_mha_forward(mha, ct_narrow(q, 1, 0, 1), k, v, call).out) > 1e300);
             ct_kv_cache_free(call.cache);
         }
+}
+END_TEST
+
+START_TEST(what_is_held_is_not_projected) { /* a token takes less memory than another projection of the keys */
+    enum { KEYS = 5000 };
+    ct_module *mha = shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = 16, .num_heads = 2}));
+    ct_tensor *q = ct_randn(context, CT_F32, CT_SHAPE(1, 1, 16)), *k = ct_randn(context, CT_F32, CT_SHAPE(1, KEYS, 16));
+    const ct_mha_call call = {.cache = ct_kv_cache_new(mha, 1, KEYS)};
+    ct_scope scope = ct_scope_open_no_grad(context);
+    int64_t taken[2];
+    for (int i = 0; i < 2; i++) {
+        const int64_t live = ct_memory(context).live;
+        ct_memory_reset_peak(context);
+        ck_assert_ptr_nonnull(ct_mha_forward(mha, q, k, k, call).out);
+        taken[i] = ct_memory(context).peak - live;
+    }
+    ck_assert_int_ge(taken[0], 4 * KEYS * 16);
+    ck_assert_int_lt(taken[1], 4 * KEYS * 16);
+    ct_scope_close(scope);
+    ct_kv_cache_free(call.cache);
 }
 END_TEST
 
@@ -201,6 +222,7 @@ END_TEST
 
 int main(void) {
     const TTest *const tests[] = {another_sequence_is_read_once,
+                                  what_is_held_is_not_projected,
                                   another_sequence_is_checked,
                                   memory_is_read_when_caches_are_empty,
                                   a_failed_token_leaves_the_caches,

@@ -111,6 +111,7 @@ START_TEST(dropout_of_a_layer) {
         no_error();
         ck_assert_uint_eq(ct_rng_get(context).stream - stream, training && dropout ? 4 : 0);
         ck_assert(graph_has(y, "activated_linear") == !(training && dropout));
+        ck_assert(graph_has(y, "dropout") == (training && dropout));
     }
     ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dropout = 1.5}));
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "dropout");

@@ -161,11 +161,18 @@ END_TEST
 /* ---- who owns what ---- */
 
 START_TEST(everything_goes_back) {
+    /* with ".weight" of 63 to 66 bytes: blocks are multiples of 64 */
+    static const char *const names[] = {
+        "a_child_whose_name_is_as_long_as_that_of_a_deep_one_is__",
+        "a_child_whose_name_is_as_long_as_that_of_a_deep_one_is___",
+        "a_child_whose_name_is_as_long_as_that_of_a_deep_one_is____",
+        "a_child_whose_name_is_as_long_as_that_of_a_deep_one_is_____",
+    };
     int64_t before = ct_memory(context).live;
     for (int order = 0; order < 4; order++) {
         ct_scope scope = ct_scope_open(context);
         ct_module *m = one(CT_F64, false),
-                  *inner = ct_module_add_child(m, "inner", ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+                  *inner = ct_module_add_child(m, names[order], ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
         ct_optim *a = ct_adamw_new(m, (ct_adamw_opts){0}), *b = ct_sgd_new(m, (ct_sgd_opts){.momentum = 0.9});
         ck_assert_ptr_nonnull(ct_adam_new(inner, (ct_adam_opts){0}));
         ck_assert(ct_backward(ct_sum(ct_forward(inner, ct_ones(context, CT_F64, CT_SHAPE(1, 3))), CT_ALL, false)));

@@ -235,6 +235,18 @@ START_TEST(calls_are_checked) {
     expect(CT_ERR_SHAPE, "TransformerEncoder:", "(2, 3, 7)");
     ck_assert_ptr_null(ct_transformer_forward(t, x, randn(CT_SHAPE(2, 8)), (ct_stack_call){0}, (ct_stack_call){0}));
     expect(CT_ERR_SHAPE, "Transformer: expected tgt", "(2, 8)");
+    ck_assert_ptr_null(ct_transformer_forward(t, randn(CT_SHAPE(2, 8)), x, (ct_stack_call){0}, (ct_stack_call){0}));
+    expect(CT_ERR_SHAPE, "Transformer: expected src", "(2, 8)");
+    ck_assert_ptr_null(ct_decoder_forward(d, x, randn(CT_SHAPE(2, 3, 8, 1)), (ct_stack_call){0}));
+    expect(CT_ERR_SHAPE, "TransformerDecoder: expected memory", "(2, 3, 8, 1)");
+    ck_assert_ptr_null(ct_decoder_forward(d, randn(CT_SHAPE(2, 3)), x, (ct_stack_call){0}));
+    expect(CT_ERR_SHAPE, "TransformerDecoder: expected x", "(2, 3)");
+    ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), randn(CT_SHAPE(2, 3)), x, (ct_mha_call){0}, (ct_mha_call){0}).out);
+    expect(CT_ERR_SHAPE, "TransformerDecoderLayer: expected x", "(2, 3)");
+    ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), x, randn(CT_SHAPE(2, 3)), (ct_mha_call){0}, (ct_mha_call){0}).out);
+    expect(CT_ERR_SHAPE, "TransformerDecoderLayer: expected memory", "(2, 3)");
+    ck_assert_ptr_null(ct_encoder_layer_forward(layer_of(e, 0), randn(CT_SHAPE(2, 3)), (ct_mha_call){0}).out);
+    expect(CT_ERR_SHAPE, "TransformerEncoderLayer: expected x", "(2, 3)");
     ck_assert_ptr_null(ct_transformer_forward(t, x, x, (ct_stack_call){.caches = caches}, (ct_stack_call){0}));
     expect(CT_ERR_ARGUMENT, "without caches", "");
     ct_scope scope = ct_scope_open(context);
