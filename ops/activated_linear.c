@@ -59,17 +59,16 @@ static bool check(ct_call *c, ct_shape *shape) {
 
 typedef struct {
     const ct_kernels *kernels;
-    const char *bias, *residual, *y;
-    int64_t row, size; /* bytes of a row and of an element */
+    const char *residual, *y;
+    int64_t row; /* bytes */
 } sum;
 
-static void add_sum(void *arg, ct_matrix y, int64_t rows, int64_t cols) {
+static void add_residual(void *arg, ct_matrix y, int64_t rows, int64_t cols) {
     const sum *s = arg;
     int64_t at = (char *)y.data - s->y;
     for (int64_t i = 0; i < rows; i++, at += s->row) {
         char *to = (char *)y.data + i * s->row;
-        if (s->bias) s->kernels->add(cols, to, 1, s->bias + at % s->row, 1, to);
-        if (s->residual) s->kernels->add(cols, to, 1, s->residual + at, 1, to);
+        s->kernels->add(cols, to, 1, s->residual + at, 1, to);
     }
 }
 
@@ -82,8 +81,8 @@ static ct_tensor *forward(ct_call *c) {
     ct_tensor *y = op_new(c, x->dtype, shape), *h = y ? op_map(c, c->in[0], functions_of(c).f) : NULL;
     if (!h) return NULL;
     const int64_t in = w->shape.dim[1], out = w->shape.dim[0], size = (int64_t)ct_dtype_size(x->dtype);
-    sum s = {kernels(c), bias ? bias->data : NULL, residual ? residual->data : NULL, y->data, out * size, size};
-    const ct_gemm_end end = {.done = bias || residual ? add_sum : NULL, .arg = &s};
+    sum s = {kernels(c), residual ? residual->data : NULL, y->data, out * size};
+    const ct_gemm_end end = {.bias = bias ? bias->data : NULL, .done = residual ? add_residual : NULL, .arg = &s};
     const ct_matrix of_h = matrix(h, in), of_w = transposed(matrix(w, in)), of_y = matrix(y, out);
     return ct_gemm(c->context, x->dtype, 1, rows_of(x), out, in, 1, &of_h, &of_w, &end, &of_y) ? y : NULL;
 }

@@ -122,18 +122,18 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
                 SHAPE(x->shape));
         return none;
     }
-    const ct_scope scope = ct_scope_open(context);
-    ct_attention_out y = {0};
-    ct_tensor *part[3];
-    if (opts.need_weights) {
-        for (int i = 0; i < 3; i++) part[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), num_heads);
-        if (part[2]) y = ct_attention(part[0], part[1], part[2], opts);
-        y.out = ct_combine_heads(y.out);
-    } else if (attention_unpack(x, num_heads, part) && check(context, part[0], part[1], part[2], &opts)) {
-        y.out = fused(x, NULL, NULL, num_heads, e / num_heads, &opts);
+    if (!opts.need_weights) {
+        ct_tensor part = {.context = context, .dtype = x->dtype, .shape = CT_SHAPE(n[0], num_heads, n[1], e / num_heads)};
+        if (!check(context, &part, &part, &part, &opts)) return none;
+        return (ct_attention_out){fused(x, NULL, NULL, num_heads, e / num_heads, &opts), NULL};
     }
-    y.out = y.out ? ct_scope_keep(scope, y.out) : NULL;
-    y.weights = y.out && y.weights ? ct_scope_keep(scope, y.weights) : NULL;
+    const ct_scope scope = ct_scope_open(context);
+    ct_attention_out y = none;
+    ct_tensor *part[3];
+    for (int i = 0; i < 3; i++) part[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), num_heads);
+    if (ct_ready(context)) y = ct_attention(part[0], part[1], part[2], opts);
+    y.out = ct_scope_keep(scope, ct_combine_heads(y.out));
+    y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
     ct_scope_close(scope);
     return y;
 }

@@ -110,9 +110,11 @@ static void add_queries(const backward *f, const room *r, block_dq dq, int64_t q
     const attention_rows k = attention_from(a, r->k, panel * nr);
     for (int64_t i = first; i < nq; i += mr) {
         const int64_t seen = a->set.causal ? attention_min(nk, q0 + i + mr - k0) : nk;
-        for (int64_t j = 0; j < a->d; j += nr)
+        for (int64_t j = 0; j < a->d; j += nr) {
+            char *to = dq.data + (i * dq.row + j) * a->size;
             a->k->gemm.tile(attention_min(mr, nq - i), attention_min(nr, a->d - j), seen, r->dp + (i - first) * nr * a->size, nr, 1,
-                            k.data + j * a->size, k.row, a->set.scale, dq.add, dq.data + (i * dq.row + j) * a->size, dq.row, 1);
+                            k.data + j * a->size, k.row, a->set.scale, dq.add ? to : NULL, dq.row, to, dq.row, 1);
+        }
     }
 }
 

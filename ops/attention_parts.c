@@ -132,8 +132,8 @@ void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, 
     const int64_t most = width > f->lanes ? f->mr : f->tall;
     const int64_t share = m > 0 ? attention_pieces(m, attention_pieces(m, most)) : 1; /* a block of few rows waits for its sums */
     for (int64_t i = 0; i < m; i += share)
-        f->tile(attention_min(share, m - i), width, k, rows.data + i * rows.row * a->size, rows.row, rows.col, panel, f->nr, alpha, add,
-                c + i * c_row * a->size, c_row, 1);
+        f->tile(attention_min(share, m - i), width, k, rows.data + i * rows.row * a->size, rows.row, rows.col, panel, f->nr, alpha,
+                add ? c + i * c_row * a->size : NULL, c_row, c + i * c_row * a->size, c_row, 1);
 }
 
 /* ---- masks on a panel ---- */

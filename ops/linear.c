@@ -20,22 +20,6 @@ static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, ct_c
     return rows > 1 ? rows - 1 : 0;
 }
 
-typedef struct {
-    const ct_kernels *kernels;
-    const char *bias, *y;
-    int64_t n, size;
-} bias_args;
-
-/* The bias on a block of Y that is complete. */
-static void add_bias(void *arg, ct_matrix y, int64_t rows, int64_t cols) {
-    const bias_args *a = arg;
-    const char *bias = a->bias + ((char *)y.data - a->y) % (a->n * a->size);
-    for (int64_t i = 0; i < rows; i++) {
-        char *row = (char *)y.data + i * y.row * a->size;
-        a->kernels->add(cols, row, 1, bias, 1, row);
-    }
-}
-
 static ct_tensor *linear_forward(ct_call *c) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
     ct_tensor *bias = c->in[2];
@@ -57,12 +41,8 @@ static ct_tensor *linear_forward(ct_call *c) {
     ct_contract_dim m, batch[CT_MAX_DIMS];
     ct_contract_dim n = {out_features, {[B] = w->stride[0], [C] = 1}}, k = {w->shape.dim[1], {[A] = x->stride[last], [B] = w->stride[1]}};
     int dims = rows_of(x, y, A, C, &m, batch);
-    bias_args args = {kernels(c), NULL, y->data, out_features, (int64_t)ct_dtype_size(y->dtype)};
-    if (bias) {
-        if (!(bias = ct_tensor_dense(bias))) return NULL;
-        args.bias = bias->data;
-    }
-    const ct_gemm_end end = {.done = bias ? add_bias : NULL, .arg = &args};
+    if (bias && !(bias = ct_tensor_dense(bias))) return NULL;
+    const ct_gemm_end end = {.bias = bias ? bias->data : NULL};
     return ct_contract(c->context, x->dtype, &m, &n, &k, batch, dims, x->data, w->data, &end, y->data) ? y : NULL;
 }
 

@@ -65,7 +65,7 @@ bool ct_contract(ct_context *context, ct_dtype dtype, const ct_contract_dim *of_
         if (left[i].size == 0 && left[i].step[C] != 0) return true;   /* C has no element */
         if (left[i].size == 0) left[i].size = 1, k.size = 0;          /* a sum of nothing */
     }
-    dims = join_all(&m, &n, &k, left, dims, end && end->done);
+    dims = join_all(&m, &n, &k, left, dims, end && (end->done || end->bias));
 
     int widest = -1;   /* the batch of ct_gemm; a dim that is summed over cannot be it: its products go to the same place */
     for (int i = 0; i < dims; i++) {

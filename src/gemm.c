@@ -43,6 +43,8 @@ typedef struct {
     double alpha;
     bool turned;               /* A, B and C are the transposed of the caller's, C' = B' A' */
     const ct_gemm_end *end;
+    bool add;                  /* onto C, as it is or filled with the bias; */
+    const char *bias;          /* else onto this in every row, or NULL: 0 */
     const ct_matrix *a, *b, *c;
     bool pack_a, pack_b;
     bool shared_b;             /* B is packed before, for all to read */
@@ -53,7 +55,7 @@ typedef struct {
     int64_t strip, chunk;      /* bytes of B that a worker packs at once, and of A that are packed at once */
     char *packed, *strips;     /* panels of A; of B each worker's, so many bytes, or all of B */
     size_t b_bytes;
-    ct_zip *add;               /* of the same dtype */
+    ct_zip *sum;               /* of the same dtype */
     char *sums;                /* of the slices but the first, each a dense m x n */
 } job;
 
@@ -91,7 +93,7 @@ static void few_task(void *arg, int64_t begin, int64_t end, int worker) {
             const int64_t kl = min(j->kc, j->k - k0);
             const void *a = at(j, j->a, item, 0, k0), *b = at(j, j->b, item, k0, n0);
             void *c = at(j, j->c, item, 0, n0);
-            const bool add = j->end->add || k0 > 0;
+            const bool add = j->add || k0 > 0;
             if (j->m == 1) j->kernels->row(nl, kl, a, j->a->col, b, j->b->row, j->b->col, j->alpha, add, c, j->c->col);
             else j->kernels->dots(j->m, nl, kl, a, j->a->row, b, j->b->col, j->alpha, add, c, j->c->row, j->c->col);
         }
@@ -136,15 +138,16 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
 typedef struct {
     int64_t k, kl;
     bool add;
+    const char *bias;
     ct_matrix c;
 } part;
 
 static part part_of(const job *j, int64_t slice) {
-    const bool add = j->end->add || j->k0 > 0;
-    if (!j->deep) return (part){0, j->kl, add, *j->c};
+    const bool add = j->add || j->k0 > 0;
+    if (!j->deep) return (part){0, j->kl, add, j->bias, *j->c};
     const int64_t k = slice * j->kc, kl = min(j->kc, j->kl - k);
-    if (slice == 0) return (part){k, kl, add, *j->c};
-    return (part){k, kl, false, {j->sums + (slice - 1) * j->m * j->n * j->size, j->n, 1, 0}};
+    if (slice == 0) return (part){k, kl, add, j->bias, *j->c};
+    return (part){k, kl, false, NULL, {j->sums + (slice - 1) * j->m * j->n * j->size, j->n, 1, 0}};
 }
 
 /* Columns [n, n + cols) of B, where they lie or as panels. */
@@ -165,14 +168,21 @@ static strip next_strip(const job *j, const part *p, int64_t item, int64_t n, st
     return s;
 }
 
+/* A block of C with its first column at n. */
+static void tile(const job *j, int64_t rows, int64_t cols, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b,
+                 int64_t b_row, bool add, const char *bias, int64_t n, void *c, int64_t row, int64_t col) {
+    const void *base = add ? c : bias ? bias + n * j->size : NULL;
+    j->kernels->tile(rows, cols, k, a, a_row, a_col, b, b_row, j->alpha, base, add ? row : 0, c, row, col);
+}
+
 /* Rows [m, m + rows), at most mr, by a strip. */
 static void meet(const job *j, const part *p, int64_t item, int64_t m, int64_t rows, strip s) {
     const ct_gemm_kernels *f = j->kernels;
     const int64_t a_row = j->pack_a ? 1 : j->a->row, a_col = j->pack_a ? f->mr : j->a->col;
     const char *a = (j->pack_a ? panels(j, item, m) : (char *)at(j, j->a, item, m, j->k0)) + p->k * a_col * j->size, *b = s.data;
     for (int64_t n = 0; n < s.cols; n += f->nr, b += s.panel)
-        f->tile(rows, min(f->nr, s.cols - n), p->kl, a, a_row, a_col, b, s.row, j->alpha, p->add, at(j, &p->c, item, m, s.n + n),
-                p->c.row, p->c.col);
+        tile(j, rows, min(f->nr, s.cols - n), p->kl, a, a_row, a_col, b, s.row, p->add, p->bias, s.n + n,
+             at(j, &p->c, item, m, s.n + n), p->c.row, p->c.col);
     if (j->k0 + j->kl == j->k) done(j, item, m, s.n, rows, s.cols);
 }
 
@@ -198,7 +208,7 @@ static void sum_task(void *arg, int64_t begin, int64_t end, int worker) {
         const part p = part_of(j, slice);
         for (int64_t m = begin; m < end; m++) {
             void *c = at(j, j->c, 0, m, 0);
-            j->add(j->n, c, 1, at(j, &p.c, 0, m, 0), 1, c);
+            j->sum(j->n, c, 1, at(j, &p.c, 0, m, 0), 1, c);
         }
     }
 }
@@ -254,9 +264,9 @@ static bool small(const job *j) {
     for (int64_t k0 = 0; k0 < k; k0 += j->kc) {
         for (int64_t i = 0; i < m; i += rows) {
             for (int64_t col = 0; col < n; col += f->nr)
-                f->tile(min(rows, m - i), min(f->nr, n - col), min(j->kc, k - k0), at(j, j->a, 0, i, k0), j->a->row, j->a->col,
-                        pack ? packed + (col * k + k0 * f->nr) * j->size : at(j, j->b, 0, k0, col), pack ? f->nr : j->b->row, j->alpha,
-                        j->end->add || k0 > 0, at(j, j->c, 0, i, col), j->c->row, j->c->col);
+                tile(j, min(rows, m - i), min(f->nr, n - col), min(j->kc, k - k0), at(j, j->a, 0, i, k0), j->a->row, j->a->col,
+                     pack ? packed + (col * k + k0 * f->nr) * j->size : at(j, j->b, 0, k0, col), pack ? f->nr : j->b->row,
+                     j->add || k0 > 0, j->bias, col, at(j, j->c, 0, i, col), j->c->row, j->c->col);
         }
     }
     done(j, 0, 0, 0, m, n);
@@ -327,9 +337,17 @@ static void zero_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        for (int64_t col = 0; col < j->n && !j->end->add; col++) memset(at(j, j->c, i / j->m, i % j->m, col), 0, (size_t)j->size);
+        for (int64_t col = 0; col < j->n && !j->add; col++) memset(at(j, j->c, i / j->m, i % j->m, col), 0, (size_t)j->size);
         done(j, i / j->m, i % j->m, 0, 1, j->n);
     }
+}
+
+/* Who cannot begin with the bias adds to a C that is it. */
+static void fill_with_bias(const ct_kernels *kernels, job *j, int64_t batch) {
+    const ct_matrix c = j->turned ? transposed(*j->c) : *j->c;
+    const int64_t m = j->turned ? j->n : j->m, n = j->turned ? j->m : j->n;
+    for (int64_t i = 0; i < batch; i++) kernels->copy2d(m, n, j->bias, 0, 1, at(j, &c, i, 0, 0), c.row, c.col, false);
+    j->add = true, j->bias = NULL;
 }
 
 /* As many slices as it takes, all as long but the last; two at least where threads may share them. */
@@ -346,13 +364,15 @@ bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int6
     ct_matrix turned[3];
     j.kernels = &context->isa->of[dtype]->gemm, j.size = dtype == CT_F32 ? 4 : 8, j.alpha = alpha;
     j.turned = (n == 1 && m > 1) || (m > 1 && c->col != 1 && c->row == 1);   /* C' = B' A': a column becomes a row, and columns rows */
-    j.m = m, j.n = n, j.k = k, j.kc = slice_length(&j), j.add = context->isa->of[dtype]->add;
+    j.m = m, j.n = n, j.k = k, j.kc = slice_length(&j), j.sum = context->isa->of[dtype]->add;
     j.end = end ? end : &plain, j.a = a, j.b = b, j.c = c;
     if (j.turned) {
         j.m = n, j.n = m;
         turned[0] = transposed(*b), turned[1] = transposed(*a), turned[2] = transposed(*c);
         j.a = &turned[0], j.b = &turned[1], j.c = &turned[2];
     }
+    j.add = j.end->add, j.bias = j.add ? NULL : j.end->bias;
+    if (j.bias && (j.turned || k <= 0 || is_few(&j))) fill_with_bias(context->isa->of[dtype], &j, batch);
     if (k <= 0) ct_parallel(context, batch * j.m, pieces(65536, j.n), zero_task, &j);
     else if (is_few(&j)) few(context, &j, batch);
     else return (batch == 1 && small(&j)) || blocks(context, &j, batch);

@@ -10,18 +10,20 @@ typedef struct {
     int64_t row, col, batch;
 } ct_matrix;
 
-/* How a product ends: by C = or, with add, C +=; then done, unless it is NULL, is called for blocks of C that are complete, by the
- * worker that completed each and while it is in cache. A block is rows x cols, with its first element at c.data and the strides of C;
- * every element of C is in exactly one. Where it lies in C the caller knows from c.data. No error, no allocation in done. */
+/* How a product ends: by C =, with add C +=, or C = bias +, a bias of n elements for every row. Then done, unless it is NULL, is called for
+ * blocks of C that are complete, by the worker that completed each and while it is in cache. A block is rows x cols, with its first
+ * element at c.data and the strides of C; every element of C is in exactly one. Where it lies in C the caller knows from c.data. No
+ * error, no allocation in done. */
 typedef struct {
     bool add;
+    const void *bias;   /* or NULL; not with add */
     void (*done)(void *arg, ct_matrix c, int64_t rows, int64_t cols);
     void *arg;
 } ct_gemm_end;
 
-/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n), or C += that. k = 0 gives zeros (adds nothing). dtype is f32 or f64; end may be
- * NULL. Each element of C is summed in one order, whatever the threads. False: CT_ERR_MEMORY. (Pointers, because to pass a struct that has
- * just been written is to copy it, and to wait for that takes as long as a product of 8 x 8 x 8.) */
+/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n), or as `end` says, which may be NULL; for k = 0 the product is zeros. dtype is
+ * f32 or f64. Each element of C is summed in one order, whatever the threads. False: CT_ERR_MEMORY. (Pointers, because to pass a struct
+ * that has just been written is to copy it, and to wait for that takes as long as a product of 8 x 8 x 8.) */
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
              const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c);
 

@@ -18,6 +18,7 @@ typedef struct {
     bool add;
     double alpha;
     bool shared;       /* one A and one B for the whole batch */
+    bool bias;         /* B's first row is one */
 } problem;
 
 static uint64_t state = 1;
@@ -50,7 +51,8 @@ static ct_context *context_of(const char *isa, int threads) {
 }
 
 /* The largest error, in units of what rounding may do: the sum of |a b| and of what was there, times eps. */
-static double error_of(const void *got, const void *before, ct_dtype dtype, problem p, ct_matrix a, ct_matrix b, ct_matrix c) {
+static double error_of(const void *got, const void *before, const void *bias, ct_dtype dtype, problem p, ct_matrix a, ct_matrix b,
+                       ct_matrix c) {
     double worst = 0, eps = dtype == CT_F32 ? 0x1p-23 : 0x1p-52;
     for (int64_t item = 0; item < p.batch; item++) {
         for (int64_t i = 0; i < p.m; i++) {
@@ -63,7 +65,8 @@ static double error_of(const void *got, const void *before, ct_dtype dtype, prob
                     sum += term;
                     bound += fabs(term);
                 }
-                const double was = p.add ? get(before, dtype, at) : 0, error = fabs(get(got, dtype, at) - (p.alpha * sum + was));
+                const double was = p.add ? get(before, dtype, at) : bias ? get(bias, dtype, j) : 0;
+                const double error = fabs(get(got, dtype, at) - (p.alpha * sum + was));
                 if (!(error == 0)) worst = fmax(worst, isnan(error) ? INFINITY : error / (eps * (fabs(p.alpha) * bound + fabs(was))));
             }
         }
@@ -76,7 +79,8 @@ static ct_matrix laid_out(void *data, int64_t rows, int64_t cols, bool by_column
 }
 
 static bool multiply(ct_context *context, ct_dtype dtype, problem p, ct_matrix a, ct_matrix b, ct_matrix c) {
-    return ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &a, &b, p.add ? &(ct_gemm_end){.add = true} : NULL, &c);
+    return ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &a, &b,
+                   p.add || p.bias ? &(ct_gemm_end){.add = p.add, .bias = p.bias ? b.data : NULL} : NULL, &c);
 }
 
 /* What the end of a product has seen of each element of C's memory, and how often. */
@@ -98,7 +102,8 @@ static void look(void *arg, ct_matrix c, int64_t rows, int64_t cols) {
     }
 }
 
-/* Elements of C that are not the product's stay as they are: C has a margin of columns. All others the end sees once, complete. */
+/* Elements of C that are not the product's stay as they are: C has a margin of columns. All others the end sees once, complete. Half of
+ * the products that are not added to C are added to a bias. */
 static void check(ct_context *context, ct_dtype dtype, problem p) {
     enum { MARGIN = 3 };
     void *a = filled(dtype, p.batch * p.m * p.k), *b = filled(dtype, p.batch * p.k * p.n);
@@ -110,7 +115,9 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
     if (p.shared) ma.batch = mb.batch = 0;
     witness w = {dtype, c, malloc((size_t)count * size_of(dtype) + 1), calloc((size_t)count + 1, 1)};
     memcpy(w.seen, c, (size_t)count * size_of(dtype));
-    ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &ma, &mb, &(ct_gemm_end){p.add, look, &w}, &mc));
+    void *bias = !p.add && noise() > 0 ? filled(dtype, p.n) : NULL;
+    const ct_gemm_end end = {.add = p.add, .bias = bias, .done = look, .arg = &w};
+    ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &ma, &mb, &end, &mc));
     ck_assert_msg(!memcmp(w.seen, c, (size_t)count * size_of(dtype)), "%s: an end before the end", context->isa->name);
     int64_t seen = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -118,10 +125,11 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
         seen += w.times[i];
     }
     ck_assert_int_eq(seen, p.batch * p.m * p.n);
-    const double error = error_of(c, before, dtype, p, ma, mb, mc);
+    const double error = error_of(c, before, bias, dtype, p, ma, mb, mc);
     /* a sum in blocks of kc: its error grows with the root of k, with a bound far under k */
-    ck_assert_msg(error <= 4 + sqrt((double)p.k), "%s %s: %d (%d %d %d) t %d%d%d add %d alpha %g: error %g", context->isa->name,
-                  dtype == CT_F32 ? "f32" : "f64", (int)p.batch, (int)p.m, (int)p.n, (int)p.k, p.ta, p.tb, p.tc, p.add, p.alpha, error);
+    ck_assert_msg(error <= 4 + sqrt((double)p.k), "%s %s: %d (%d %d %d) t %d%d%d add %d bias %d alpha %g: error %g", context->isa->name,
+                  dtype == CT_F32 ? "f32" : "f64", (int)p.batch, (int)p.m, (int)p.n, (int)p.k, p.ta, p.tb, p.tc, p.add,
+                  bias != NULL, p.alpha, error);
     for (int64_t item = 0, at = 0; item < p.batch; item++) {
         for (int64_t row = 0; row < (p.tc ? p.n : p.m); row++) {
             at += p.tc ? p.m : p.n;
@@ -131,7 +139,7 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
             at += MARGIN;
         }
     }
-    free(a); free(b); free(c); free(before); free(w.seen); free(w.times);
+    free(a); free(b); free(c); free(before); free(bias); free(w.seen); free(w.times);
 }
 
 static ct_dtype dtype_of(int i) { return i % 2 ? CT_F64 : CT_F32; }
@@ -145,7 +153,7 @@ START_TEST(sizes) {
             for (int n = 0; n < COUNT(size); n++) {
                 for (int k = 0; k < COUNT(size); k++, turn++) {   /* the rest of a case goes round, in steps without a common factor */
                     problem p = {1, size[m], size[n], size[k],
-                                 turn & 1, turn & 2, turn % 5 == 0, turn % 3 == 0, turn % 7 ? 1 : -0.5, false};
+                                 turn & 1, turn & 2, turn % 5 == 0, turn % 3 == 0, turn % 7 ? 1 : -0.5, false, false};
                     check(context, dtype_of(turn / 4), p);
                 }
             }
@@ -164,7 +172,7 @@ START_TEST(orientations) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
         for (int s = 0; s < COUNT(size); s++) {
             for (int t = 0; t < 16; t++) {
-                problem p = {1, size[s][0], size[s][1], size[s][2], t & 1, t & 2, t & 4, t & 8, 1.5, false};
+                problem p = {1, size[s][0], size[s][1], size[s][2], t & 1, t & 2, t & 4, t & 8, 1.5, false, false};
                 if (p.m * p.n * p.k > 1000000 && (t & 4)) continue;
                 check(context, dtype_of(s + t / 4), p);
             }
@@ -227,7 +235,7 @@ START_TEST(strides) {
             ct_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i % 4];
             ck_assert(multiply(context, dtype, p, x, y, z));
             const int64_t base = ((char *)z.data - (char *)c) / size;
-            const double error = error_of(z.data, (char *)before + base * size, dtype, p, x, y, z);
+            const double error = error_of(z.data, (char *)before + base * size, NULL, dtype, p, x, y, z);
             ck_assert_msg(error <= 8, "case %d of %s: error %g", i, context->isa->name, error);
             free(a); free(b); free(c); free(before);
         }
@@ -275,6 +283,8 @@ START_TEST(threads) {
                                    {3, 1, 1100, 500, .alpha = 1},                 {1, 520, 70, 130, true, true, .alpha = 1},
                                    {2, 257, 129, 65, .alpha = 1},                 {2, 19, 400, 900, false, true, .alpha = 1},
                                    {1, 70, 50, 2600, true, .alpha = 0.3},         {1, 70, 50, 2600, true, .add = true, .alpha = 1},
+                                   {1, 70, 50, 2600, true, .bias = true, .alpha = 1},
+                                   {2, 19, 400, 900, false, true, .bias = true, .alpha = 1},
                                    {1, 130, 65, 1601, false, true, .alpha = 1},   {1, 70, 600, 1025, true, .alpha = 1},
                                    {1, 200, 130, 700, false, true, .alpha = 1},   {1, 700, 90, 140, false, true, .alpha = 1},
                                    {1, 1024, 70, 600, true, .alpha = 1},          {1, 70, 50, 520, true, .add = true, .alpha = 1},
@@ -366,13 +376,15 @@ START_TEST(end_of_sum) {
     enum { R = 4, P = 2, M = 3, K = 6, N = 5 };
     ct_context *context = context_of(NULL, 1);
     double *a = filled(CT_F64, R * P * M * (K + 1)), *b = filled(CT_F64, R * (K + 1) * N), c[P * M * N], seen[P * M * N];
+    const double bias[N] = {1, 2, 3, 4, 5};
     uint8_t times[P * M * N] = {0};
     witness w = {CT_F64, (char *)c, (char *)seen, times};
     ct_contract_dim batch[] = {{R, {P * M * (K + 1), (K + 1) * N, 0}}, {P, {M * (K + 1), 0, M * N}}};
     ck_assert(ct_contract(context, CT_F64, &(ct_contract_dim){M, {K + 1, 0, N}}, &(ct_contract_dim){N, {0, 1, 1}},
-                          &(ct_contract_dim){K, {1, N, 0}}, batch, 2, a, b, &(ct_gemm_end){.done = look, .arg = &w}, c));
+                          &(ct_contract_dim){K, {1, N, 0}}, batch, 2, a, b,
+                          &(ct_gemm_end){.bias = bias, .done = look, .arg = &w}, c));
     for (int i = 0; i < P * M * N; i++) {
-        double sum = 0;
+        double sum = bias[i % N];
         for (int r = 0; r < R; r++)
             for (int q = 0; q < K; q++) sum += a[(r * P * M + i / N) * (K + 1) + q] * b[(r * (K + 1) + q) * N + i % N];
         ck_assert(fabs(sum - c[i]) < 1e-12 && seen[i] == c[i] && times[i] == 1);

@@ -137,16 +137,16 @@ static void gemm_pack_b(int64_t k, int64_t n, const void *b, int64_t row_stride,
 
 /* ---- the register block ---- */
 
-/* to = v, or += v; with part its first n lanes. */
-INLINE void gemm_put(real *to, gemm_vec v, bool add, bool part, int64_t n) {
+/* to = v, or from + v; with part its first n lanes. */
+INLINE void gemm_put(real *to, const real *from, gemm_vec v, bool part, int64_t n) {
 #if CT_VECTOR_BYTES
     if (part) {
-        store_part(to, add ? load_part(to, n) + v : v, n);
+        store_part(to, from ? load_part(from, n) + v : v, n);
         return;
     }
 #endif
     (void)part, (void)n;
-    gemm_store(to, add ? gemm_load(to) + v : v);
+    gemm_store(to, from ? gemm_load(from) + v : v);
 }
 
 INLINE gemm_vec gemm_get(const real *from, bool part, int64_t n) {
@@ -159,7 +159,8 @@ INLINE gemm_vec gemm_get(const real *from, bool part, int64_t n) {
 
 /* rows and vectors are constants, and so is part: whether the last vector has less than LANES columns. */
 INLINE void gemm_block(const int rows, const int vectors, const bool part, int64_t n, int64_t k, const real *a, int64_t a_row,
-                       int64_t a_col, const real *b, int64_t b_row, real alpha, bool add, real *c, int64_t row) {
+                       int64_t a_col, const real *b, int64_t b_row, real alpha, const real *base, int64_t base_row, real *c,
+                       int64_t row) {
     const int64_t last = n - (vectors - 1) * LANES;   /* columns of the last vector */
     gemm_vec sum[TALL][NV] = {0};
     /* Three rows a pointer: an address has one base, and one register times 1, 2, 4 or 8 */
@@ -177,21 +178,25 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, int64
         }
     }
     GEMM_UNROLL for (int i = 0; i < rows; i++) {
-        GEMM_UNROLL for (int j = 0; j < vectors; j++)
-            gemm_put(c + i * row + j * LANES, alpha * sum[i][j], add, part && j == vectors - 1, last);
+        GEMM_UNROLL for (int j = 0; j < vectors; j++) {
+            const real *from = base ? base + i * base_row + j * LANES : NULL;
+            gemm_put(c + i * row + j * LANES, from, alpha * sum[i][j], part && j == vectors - 1, last);
+        }
     }
 }
 
 static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
-                      double alpha, bool add, void *c_, int64_t row, int64_t col) {
+                      double alpha, const void *base_, int64_t base_row, void *c_, int64_t row, int64_t col) {
+    const real *base = base_;
     real *c = c_, apart[TALL * NR];   /* columns of C that are not next to each other are written from here */
     if (col != 1) {
-        gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, false, apart, NR, 1);
+        gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, NULL, 0, apart, NR, 1);
         for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++) c[i * row + j * col] = add ? c[i * row + j * col] + apart[i * NR + j] : apart[i * NR + j];
+            for (int64_t j = 0; j < n; j++)
+                c[i * row + j * col] = base ? base[i * base_row + j * col] + apart[i * NR + j] : apart[i * NR + j];
         return;
     }
-#define TILE(rows, vectors, part) gemm_block(rows, vectors, part, n, k, a, a_row, a_col, b, b_row, (real)alpha, add, c, row)
+#define TILE(rows, vectors, part) gemm_block(rows, vectors, part, n, k, a, a_row, a_col, b, b_row, (real)alpha, base, base_row, c, row)
 #define TILE_COLUMNS(rows, vectors) \
     case vectors: \
         if ((vectors) > NV || (rows) > ((vectors) == 1 ? TALL : MR)) break; \

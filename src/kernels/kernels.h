@@ -50,10 +50,10 @@ typedef struct {
     /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
-    /* C[m x n] = alpha AB, or += with add; 1 <= m <= mr (tall), 1 <= n <= nr (lanes); A has any strides (packed: 1, mr), B's columns lie
-     * next to each other (packed: its rows are nr apart) */
+    /* C[m x n] = base + alpha AB; 1 <= m <= mr (tall), 1 <= n <= nr (lanes); A has any strides (packed: 1, mr), B's columns lie next to
+     * each other (packed: its rows are nr apart); base NULL: 0. It may be C, or a row for all (base_row 0); its columns lie as C's */
     void (*tile)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, double alpha,
-                 bool add, void *c, int64_t row_stride, int64_t col_stride);
+                 const void *base, int64_t base_row, void *c, int64_t row_stride, int64_t col_stride);
     /* C[m x n] = alpha AB, or += with add, any m and n: dot products of A's rows and B's columns, each dense along K */
     void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_col, double alpha, bool add,
                  void *c, int64_t row_stride, int64_t col_stride);
