@@ -10,7 +10,7 @@
  * caches. For that a B that is not large is packed once, by all, for all to read. A small C that sums over many k, as the gradient of a
  * weight does, is shared by slices of k instead, each thread's its own rows of A and B, and the slices' sums are added at the end.
  *
- * An element of C is the sum over k in order within a slice, and slices are added in order; their length follows from K alone.
+ * An element of C is the sum over k in order within a slice, and slices are added in order; their length follows from the sizes alone.
  * So neither the blocks along M and N, which follow from the size of the cache, nor the threads change a bit of it. */
 #include "gemm.h"
 
