@@ -169,8 +169,10 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, int64
     const int64_t ahead = AHEAD * a_col;
     for (int64_t p = 0; p < k; p++, a0 += a_col, a3 += a_col, a6 += a_col, a9 += a_col, a12 += a_col, a15 += a_col, b += b_row) {
         gemm_vec bp[NV];
-        if (vectors > 1) __builtin_prefetch(a0 + ahead);   /* a single vector has no time for more loads */
-        if (vectors > 1 && rows > 3) __builtin_prefetch((rows <= 6 ? a3 : rows <= 9 ? a6 : rows <= 12 ? a9 : rows <= 15 ? a12 : a15) + ahead);
+        if (vectors > 1) {   /* for one vector there is no time for more loads */
+            __builtin_prefetch(a0 + ahead);
+            if (rows > 3) __builtin_prefetch((rows <= 6 ? a3 : rows <= 9 ? a6 : rows <= 12 ? a9 : rows <= 15 ? a12 : a15) + ahead);
+        }
         GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(b + j * LANES, part && j == vectors - 1, last);
         GEMM_UNROLL for (int i = 0; i < rows; i++) {
             const real *three = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : i < 15 ? a12 : a15, x = three[i % 3 * a_row];
