@@ -136,7 +136,7 @@ static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
     int n = 1;
     if (o->add_bias_kv) parts[n++] = ct_expand(ct_split_heads(nn_param(mha, bias), o->num_kv_heads), one);
     if (o->add_zero_attn) parts[n++] = ct_zeros(mha->context, x->dtype, one);
-    return ct_ready(mha->context) ? ct_cat(parts, n, 2) : NULL;
+    return ct_cat(parts, n, 2);
 }
 
 /* ---- forward ---- */

@@ -11,17 +11,16 @@ bool nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, 
     const ct_shape scores = CT_SHAPE(batch, o->num_heads, t, s);
     if ((mask && mask->context != context) || (key && key->context != context))
         ct_fail(context, CT_ERR_ARGUMENT, "%s: a mask is of another context", name);
-    else if (mask && mask->dtype != CT_BOOL && mask->dtype != o->dtype)
+    if (mask && mask->dtype != CT_BOOL && mask->dtype != o->dtype)
         ct_fail(context, CT_ERR_DTYPE, "%s: the mask is %s, not bool or %s", name, ct_dtype_name(mask->dtype), ct_dtype_name(o->dtype));
-    else if (mask && !ct_shape_broadcasts_to(mask->shape, scores))
+    if (mask && !ct_shape_broadcasts_to(mask->shape, scores))
         ct_fail(context, CT_ERR_SHAPE, "%s: the mask is %s, not (T, S) = %s, nor anything that broadcasts to (B, H, T, S) = %s", name,
                 SHAPE(mask->shape), SHAPE(CT_SHAPE(t, s)), SHAPE(scores));
-    else if (key && key->dtype != CT_BOOL)
+    if (key && key->dtype != CT_BOOL)
         ct_fail(context, CT_ERR_DTYPE, "%s: the key mask is %s, not bool", name, ct_dtype_name(key->dtype));
-    else if (key && !ct_shape_equal(key->shape, CT_SHAPE(batch, s)))
+    if (key && !ct_shape_equal(key->shape, CT_SHAPE(batch, s)))
         ct_fail(context, CT_ERR_SHAPE, "%s: the key mask is %s, not (B, S) = %s", name, SHAPE(key->shape), SHAPE(CT_SHAPE(batch, s)));
-    else return true;
-    return false;
+    return ct_ready(context);
 }
 
 ct_tensor *nn_masks_clear(ct_tensor *x, ct_tensor *key_mask) {
@@ -45,7 +44,7 @@ static ct_tensor *pad(ct_tensor *mask, int64_t s, int64_t extra) {
     ct_tensor *whole = ct_expand(mask, shape);
     *last = extra;
     ct_tensor *open = ct_full(mask->context, mask->dtype, shape, mask->dtype == CT_BOOL);
-    return whole && open ? ct_cat((ct_tensor *[]){whole, open}, 2, shape.ndim - 1) : NULL;
+    return ct_cat((ct_tensor *[]){whole, open}, 2, shape.ndim - 1);
 }
 
 /* Both apply: a float mask is -inf where the bool one is false. */

@@ -170,7 +170,11 @@ START_TEST(caches_are_checked) {
     ck_assert_ptr_null(ct_kv_cache_new(ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2}), 1, 4));
     expect(CT_ERR_ARGUMENT, "ct_kv_cache_new: expected a", "Linear");
     ck_assert_ptr_null(ct_kv_cache_new(mha, -1, 4));
-    expect(CT_ERR_ARGUMENT, "-1", "");
+    expect(CT_ERR_ARGUMENT, "a batch of -1 and a length of 4", "");
+    ck_assert_ptr_null(ct_kv_cache_new(mha, 1, -1));
+    expect(CT_ERR_ARGUMENT, "a batch of 1 and a length of -1", "");
+    ct_kv_cache_free(ct_kv_cache_new(mha, 0, 0)); /* nothing is a size too */
+    no_error();
     ct_module *bias = make((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .add_bias_kv = true});
     ck_assert_ptr_null(ct_kv_cache_new(bias, 1, INT64_MAX));
     expect(CT_ERR_MEMORY, "overflow", "");
@@ -189,7 +193,11 @@ START_TEST(a_cache_may_outlive_its_module) {
     ct_module *mha = make(opts);
     ct_kv_cache *cache[3];
     for (int i = 0; i < 3; i++) cache[i] = ct_kv_cache_new(mha, 1, 4);
+    ct_kv_cache_free(ct_kv_cache_new(mha, 1, 4));
+    ct_kv_cache *oldest = cache[0];
+    cache[0] = ct_kv_cache_new(mha, 1, 4);
     ct_kv_cache_free(cache[1]);
+    ct_kv_cache_free(oldest);
     ct_module_free(mha);
     mha = make(opts);
     ct_tensor *x = randn(CT_SHAPE(1, 2, 8));

@@ -93,6 +93,10 @@ START_TEST(checkpoint_refuses) {
             snprintf(says, sizeof says, "metadata \"%s\" is no whole number", numbers[i]);
             ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, says);
         }
+    static const char *large[] = {"format", "cotangent checkpoint 1", "optim", "SGD", "step", "9223372036854775808",
+                                  "seed",   "7",                      "stream", "7", NULL};
+    ck_assert(ct_save(momentum.module, path, large));
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "metadata \"step\" is no whole number");
     static const char *unnamed[] = {"format", "cotangent checkpoint 1", NULL};
     ck_assert(ct_save(momentum.module, path, unnamed));
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "the optimiser is SGD, the file's is missing");
@@ -101,6 +105,11 @@ START_TEST(checkpoint_refuses) {
     ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, NULL, 3}), CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
     ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, momentum.optim, -3}), CT_ERR_ARGUMENT, "checkpoint_save",
                "step is -3");
+    ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
+    const training theirs = begin(other, 1);
+    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, theirs.optim, 3}), CT_ERR_ARGUMENT, "checkpoint_save",
+               "two contexts");
+    ct_context_free(other);
     ck_assert(!ct_checkpoint_save(path, NULL) && !ct_checkpoint_load(path, &(ct_checkpoint){0}));
 
     /* cut short anywhere: refused, and nothing is changed */
@@ -209,6 +218,40 @@ START_TEST(refusals_name_the_file) {
 }
 END_TEST
 
+/* A checkpoint's numbers may be as large as their types. */
+START_TEST(largest_numbers) {
+    const char *path = in_folder("checkpoint");
+    training t = begin(context, 0);
+    ct_checkpoint largest = {t.module, t.optim, INT64_MAX};
+    ct_rng_set(context, (ct_rng){UINT64_MAX, UINT64_MAX});
+    ck_assert_msg(ct_checkpoint_save(path, &largest), "%s", ct_error_message(context));
+    largest.step = 0;
+    ct_rng_set(context, (ct_rng){1, 2});
+    ck_assert_msg(ct_checkpoint_load(path, &largest), "%s", ct_error_message(context));
+    const ct_rng rng = ct_rng_get(context);
+    ck_assert(largest.step == INT64_MAX && rng.seed == UINT64_MAX && rng.stream == UINT64_MAX);
+}
+END_TEST
+
+/* Names of every length go back to where they came from: blocks are multiples of 64 bytes. */
+START_TEST(names_go_back) {
+    const char *path = in_folder("file");
+    for (int n = 56; n < 66; n++) {
+        char name[80] = "";
+        memset(name, 'n', (size_t)n);
+        ct_module *module = ct_module_new(context, "M");
+        ct_module_add_param(module, name, ct_zeros(context, CT_F32, CT_SHAPE(1)));
+        ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){.momentum = 0.9});
+        const int64_t live = ct_memory(context).live;
+        ck_assert(ct_save(module, path, NULL) && ct_load(module, path, (ct_load_opts){0}));
+        ck_assert_int_eq(ct_memory(context).live, live);
+        ct_checkpoint checkpoint = {module, optim, 1};
+        ck_assert(ct_checkpoint_save(path, &checkpoint) && ct_checkpoint_load(path, &checkpoint));
+        ck_assert_int_eq(ct_memory(context).live, live);
+    }
+}
+END_TEST
+
 /* More tensors than room is first made for. */
 START_TEST(many_tensors) {
     const char *path = in_folder("many");
@@ -233,6 +276,8 @@ int main(void) {
     tcase_add_test(checkpoint, checkpoint_refuses);
     tcase_add_test(checkpoint, what_a_checkpoint_holds);
     tcase_add_test(checkpoint, refusals_name_the_file);
+    tcase_add_test(checkpoint, largest_numbers);
+    tcase_add_test(checkpoint, names_go_back);
     tcase_add_test(checkpoint, many_tensors);
     suite_add_tcase(suite, checkpoint);
     return run_suite(suite);

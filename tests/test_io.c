@@ -397,6 +397,11 @@ START_TEST(tied_names) {
                "head.weight has shape (2), file has (1, 2)");
     ck_refused(ct_load(module, put(nul, strlen(nul), -1, data, 8), strict), CT_ERR_FORMAT, "load", "missing: w; unexpected: w\\u0000");
     ck_assert(ct_data_f32(w)[0] == 3);
+    static const char behind[] = "{" TENSOR("a", 0, 8) "," TENSOR("head.weight", 8, 16) "}";
+    ct_module_add_param(module, "a", ct_zeros(context, CT_F32, CT_SHAPE(2)));
+    data[2] = 5;
+    ck_assert_msg(ct_load(module, put(behind, strlen(behind), -1, data, 16), strict), "%s", ct_error_message(context));
+    ck_assert(ct_data_f32(w)[0] == 5);
 }
 END_TEST
 

@@ -113,6 +113,12 @@ START_TEST(dropout_of_a_layer) {
         ck_assert(graph_has(y, "activated_linear") == !(training && dropout));
         ck_assert(graph_has(y, "dropout") == (training && dropout));
     }
+    for (int gated = 0; gated < 2; gated++) { /* all of what a layer adds may be dropped, and then its input is left */
+        ct_module *layer = ct_encoder_layer_new(
+            context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dropout = 1, .norm_first = true, .gated = gated});
+        ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(1, 3, 8));
+        ck_assert_double_eq(distance(ct_forward(layer, x), x), 0);
+    }
     ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dropout = 1.5}));
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "dropout");
 }

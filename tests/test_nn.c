@@ -189,6 +189,7 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     for (int64_t dim = 0; dim < 2; dim++) { /* no column is a size too */
         ck_assert_ptr_nonnull(ct_embedding_new(context, (ct_embedding_opts){dim, dim, 0}));
         ck_assert_ptr_nonnull(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = dim}));
+        ck_assert_ptr_nonnull(ct_linear_new(context, (ct_linear_opts){dim, 1 - dim, false, CT_F32}));
     }
 }
 END_TEST
@@ -287,7 +288,7 @@ START_TEST(forwards_are_checked) {
     ck_assert_ptr_null(ct_forward(ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 4, .num_heads = 1}), x));
     expect(CT_ERR_ARGUMENT, "TransformerDecoderLayer", "one input");
     ck_assert_ptr_null(ct_module_set_forward(linear, identity, NULL));
-    expect(CT_ERR_ARGUMENT, "ct_module_set_forward", "Linear");
+    expect(CT_ERR_ARGUMENT, "ct_module_set_forward: expected a Module", "Linear");
     ck_assert_ptr_null(ct_forward(linear, NULL));
     expect(CT_ERR_ARGUMENT, "Linear", "NULL");
     ck_assert_ptr_null(ct_forward(ct_module_new(context, "Mine"), x));

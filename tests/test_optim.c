@@ -189,6 +189,7 @@ START_TEST(everything_goes_back) {
         ck_assert_int_eq(ct_memory(context).live, before);
     }
     ct_optim_free(NULL);
+    ct_optim_zero_grad(NULL);
     ck_assert_ptr_nonnull(ct_adamw_new(one(CT_F32, true), (ct_adamw_opts){0})); /* the context ends these */
 }
 END_TEST

@@ -195,10 +195,14 @@ START_TEST(calls_are_checked) {
     expect(CT_ERR_ARGUMENT, "3 caches", "2 layers");
     ck_assert(!ct_kv_caches_new(layer_of(e, 0), 2, 4, caches, 1));
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "TransformerDecoder");
+    ck_assert(!ct_kv_caches_new(e, 2, 4, NULL, 2));
+    expect(CT_ERR_ARGUMENT, "0 caches", "2 layers");
+    ck_assert(!ct_kv_caches_new(NULL, 2, 4, caches, LAYERS));
     int64_t live = ct_memory(context).live;
+    caches[0] = caches[1] = (ct_kv_cache *)weights; /* anything */
     ck_assert(!ct_kv_caches_new(e, 2, -4, caches, LAYERS));
     expect(CT_ERR_ARGUMENT, "-4", "");
-    ck_assert_ptr_null(caches[0]);
+    ck_assert(!caches[0] && !caches[1]);
     ck_assert_int_eq(ct_memory(context).live, live);
     ck_assert(ct_kv_caches_new(e, 2, 4, caches, LAYERS));
     one = caches[1];
