@@ -23,11 +23,7 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     return ct_frame_return(context, &frame, ct_ready(context) ? y : NULL);
 }
 
-ct_tensor *nn_forward(ct_module *module, const char *child, ct_tensor *x) {
-    if (!x) return NULL;
-    ct_module *found = ct_module_child(module, child);
-    return found ? ct_forward(found, x) : NULL;
-}
+ct_tensor *nn_forward(ct_module *module, const char *child, ct_tensor *x) { return ct_forward(ct_module_child(module, child), x); }
 
 ct_tensor *nn_dropout(const ct_module *module, ct_tensor *x, double p) { return p > 0 && module->training ? ct_dropout(x, p, true) : x; }
 

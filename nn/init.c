@@ -21,7 +21,7 @@ static bool number(ct_tensor *tensor, const char *name, const char *option, doub
     return tensor && nn_check_number(tensor->context, name, option, value);
 }
 
-static double per_root(double a, double fan) { return fan > 0 ? sqrt(a / fan) : 0; } /* no fan: no element either */
+static double per_root(double a, double fan) { return sqrt(a / fan); } /* no fan: no element either */
 
 bool ct_init_xavier_uniform(ct_tensor *tensor, double gain) {
     double in, out;

@@ -58,7 +58,7 @@ void ct_kv_cache_free(ct_kv_cache *cache) {
 bool nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q, const ct_tensor *k) {
     ct_context *context = mha->context;
     const int64_t s = k->shape.dim[1];
-    if (cache->mha != mha || cache->context != context)
+    if (cache->mha != mha)
         ct_fail(context, CT_ERR_ARGUMENT, "MultiheadAttention: the cache was made for another module");
     if (q->shape.dim[0] != cache->batch)
         ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: query %s with a cache for a batch of %" PRId64, SHAPE(q->shape), cache->batch);

@@ -164,7 +164,6 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
 }
 
 ct_tensor *nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape) {
-    if (!module) return NULL;
     ct_frame frame;
     ct_frame_open(module->context, &frame, false);
     ct_tensor *tensor = ct_module_add_param(module, name, ct_empty(module->context, dtype, shape));
@@ -304,14 +303,12 @@ bool ct_module_training(const ct_module *module) { return module && module->trai
 /* ---- options ---- */
 
 bool nn_check_size(ct_context *context, const nn_kind *kind, const char *option, int64_t value, int64_t least) {
-    if (!ct_ready(context)) return false;
     if (value >= least) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %" PRId64 ", must be at least %" PRId64, kind->name, option, value, least);
     return false;
 }
 
 bool nn_check_chance(ct_context *context, const nn_kind *kind, const char *option, double value) {
-    if (!ct_ready(context)) return false;
     if (value >= 0 && value <= 1) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be between 0 and 1", kind->name, option, value);
     return false;

@@ -57,7 +57,7 @@ ct_module *nn_new(ct_context *context, const nn_kind *kind);
 ct_module *nn_made(ct_module *module); /* the module; after an error: ends it, NULL */
 static inline void *nn_data(const ct_module *module) { return (void *)(module + 1); }
 
-/* A new parameter, its values undefined. NULL, with an error recorded, also where the module is. */
+/* A new parameter, its values undefined. NULL, with an error recorded. */
 ct_tensor *nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape);
 ct_module *nn_child_add(ct_module *module, const char *name, ct_module *child); /* takes the child also when it fails */
 

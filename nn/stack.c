@@ -94,8 +94,8 @@ static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory, 
     int64_t i = 0;
     for (ct_module *layer = first_layer(stack); layer && y; layer = layer->next, i++) {
         if (call->caches) self.cache = call->caches[i];
-        ct_layer_out out = stack->kind == &nn_decoder_kind ? ct_decoder_layer_forward(layer, y, memory, self, cross)
-                                                           : ct_encoder_layer_forward(layer, y, self);
+        ct_layer_out out =
+            memory ? ct_decoder_layer_forward(layer, y, memory, self, cross) : ct_encoder_layer_forward(layer, y, self);
         if (call->self_weights) call->self_weights[i] = out.self_weights;
         if (call->cross_weights) call->cross_weights[i] = out.cross_weights;
         if (y != x) ct_release(y);

@@ -105,9 +105,10 @@ static ct_named *item_named(const nn_state *state, const ct_module *module, cons
     size_t before = strlen(prefix);
     if (name.size < before || memcmp(name.at, prefix, before) || strlen(name.at) != name.size) return NULL;
     const ct_tensor *tensor = nn_find(module, name.at + before);
-    for (int64_t i = 0; tensor && i < state->n; i++)
-        if (state->item[i].tensor == tensor) return &state->item[i];
-    return NULL;
+    if (!tensor) return NULL;
+    int64_t i = 0;
+    while (state->item[i].tensor != tensor) i++; /* all of the module's are there */
+    return &state->item[i];
 }
 
 bool nn_state_match(nn_state *state, const ct_safetensors *file, const ct_module *module, const char *prefix, bool partial) {

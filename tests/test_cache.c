@@ -155,7 +155,7 @@ START_TEST(caches_are_checked) {
     ck_assert_int_eq(ct_kv_cache_length(cache), 0);
     ck_assert_double_eq(distance(ct_mha_forward(mha, x, NULL, NULL, call).out, ct_forward(mha, x)), 0);
     ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, call).out);
-    expect(CT_ERR_SHAPE, "3 positions more than the 3 of 4", "");
+    expect(CT_ERR_SHAPE, "3 positions more than the 3 of 4 that the cache has", "");
     call.key_mask = ct_ones(context, CT_BOOL, CT_SHAPE(2, 1)); /* over all keys, not the new ones */
     ck_assert_ptr_null(ct_mha_forward(mha, ct_narrow(x, 1, 0, 1), NULL, NULL, call).out);
     expect(CT_ERR_SHAPE, "the key mask is (2, 1)", "(2, 4)");
@@ -165,6 +165,11 @@ START_TEST(caches_are_checked) {
     expect(CT_ERR_ARGUMENT, "-1", "");
     ck_assert_int_eq(ct_kv_cache_length(cache), 3);
     ck_assert(ct_kv_cache_truncate(cache, ct_kv_cache_length(cache))); /* all of it stays */
+    ck_assert(!ct_kv_cache_truncate(NULL, 0));
+    ct_fail(context, CT_ERR_IO, "pending");
+    ck_assert(!ct_kv_cache_truncate(cache, 0)); /* while an error is pending nothing changes */
+    expect(CT_ERR_IO, "pending", "");
+    ck_assert_int_eq(ct_kv_cache_length(cache), 3);
     ck_assert(ct_kv_cache_truncate(cache, 0));
     ck_assert_int_eq(ct_kv_cache_length(cache), 0);
     ck_assert_ptr_null(ct_kv_cache_new(ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2}), 1, 4));
@@ -272,6 +277,19 @@ static void flat(ct_mha_opts opts, int threads, int64_t prefill, bool masked) {
     ct_module_free(mha);
 }
 
+START_TEST(causality_without_a_cache_needs_no_mask) {
+    enum { T = 1500 };
+    ct_module *mha = make((ct_mha_opts){.embed_dim = 4, .num_heads = 1, .rope = true});
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(1, T, 4));
+    ct_scope scope = ct_scope_open_no_grad(context);
+    const int64_t live = ct_memory(context).live;
+    ct_memory_reset_peak(context);
+    ck_assert_ptr_nonnull(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.causal = true}).out);
+    ck_assert_int_lt(ct_memory(context).peak - live, T * T / 2);
+    ct_scope_close(scope);
+}
+END_TEST
+
 START_TEST(a_token_allocates_nothing) {
     for (int threads = 1; threads <= 2; threads++)
         for (int64_t prefill = 0; prefill <= 20; prefill += 20) {
@@ -286,6 +304,7 @@ int main(void) {
     const TTest *const tests[] = {rope_and_norms_are_their_ops,   rope_is_checked,
                                   a_cache_changes_nothing,        caches_are_checked,
                                   a_cache_may_outlive_its_module, a_failed_forward_leaves_the_cache,
-                                  a_token_allocates_nothing,      NULL};
+                                  a_token_allocates_nothing,      causality_without_a_cache_needs_no_mask,
+                                  NULL};
     return run_tests("cache", tests);
 }

@@ -55,6 +55,31 @@ START_TEST(another_sequence_is_read_once) {
 }
 END_TEST
 
+/* How many linears a forward has: what has one input has one product. */
+static int products(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v) {
+    static char text[1 << 16];
+    FILE *file = tmpfile();
+    ck_assert(ct_graph_print(ct_mha_forward(mha, q, k, v, (ct_mha_call){0}).out, file));
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, " = linear(")); at++) n++;
+    return n;
+}
+
+START_TEST(what_has_one_input_has_one_product) {
+    for (int rope = 0; rope < 2; rope++) {
+        ct_module *mha = shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope = rope, .dtype = CT_F64}));
+        ct_tensor *q = randn(CT_SHAPE(B, N, 8)), *k = randn(CT_SHAPE(B, S, 8)), *v = randn(CT_SHAPE(B, S, 8));
+        ck_assert_int_eq(products(mha, q, q, q), 2);
+        ck_assert_int_eq(products(mha, q, k, k), 3);
+        ck_assert_int_eq(products(mha, q, k, v), 4);
+        ck_assert_int_eq(products(mha, q, q, randn(CT_SHAPE(B, N, 8))), 4);
+    }
+}
+END_TEST
+
 START_TEST(what_is_held_is_not_projected) { /* a token takes less memory than another projection of the keys */
     enum { KEYS = 5000 };
     ct_module *mha = shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = 16, .num_heads = 2}));
@@ -134,6 +159,19 @@ START_TEST(memory_is_read_when_caches_are_empty) {
 END_TEST
 
 /* Out of memory at any place: a cache as long as before, and the next forward is right. */
+START_TEST(a_cache_that_is_given_is_the_one) { /* for another sequence too, and then there is no other */
+    ct_module *decoder = shake(ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64}));
+    ct_tensor *x = randn(CT_SHAPE(B, 1, 8)), *memory = randn(CT_SHAPE(B, S, 8));
+    const ct_mha_call self = {.cache = ct_kv_cache_new(ct_module_child(decoder, "self_attn"), B, 1)};
+    const ct_mha_call cross = {.cache = ct_kv_cache_new(ct_module_child(decoder, "multihead_attn"), B, S)};
+    ck_assert_ptr_nonnull(ct_decoder_layer_forward(decoder, x, memory, self, cross).out);
+    ck_assert_int_eq(ct_kv_cache_length(self.cache), 1);
+    ck_assert_int_eq(ct_kv_cache_length(cross.cache), S);
+    ct_kv_cache_free(self.cache);
+    ct_kv_cache_free(cross.cache);
+}
+END_TEST
+
 START_TEST(a_failed_token_leaves_the_caches) {
     budget b = {1000000};
     ct_context *c = budget_context(&b);
@@ -222,9 +260,11 @@ END_TEST
 
 int main(void) {
     const TTest *const tests[] = {another_sequence_is_read_once,
+                                  what_has_one_input_has_one_product,
                                   what_is_held_is_not_projected,
                                   another_sequence_is_checked,
                                   memory_is_read_when_caches_are_empty,
+                                  a_cache_that_is_given_is_the_one,
                                   a_failed_token_leaves_the_caches,
                                   a_decoders_tokens_allocate_nothing,
                                   positions_from_anywhere,

@@ -55,6 +55,15 @@ START_TEST(heads) {
 }
 END_TEST
 
+START_TEST(a_vector_is_normed) {
+    ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(5));
+    ct_module *norm = ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 5, .dtype = CT_F64});
+    ct_module *rms = ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 5, .dtype = CT_F64});
+    ck_assert_double_eq(distance(ct_forward(norm, x), ct_select(ct_forward(norm, ct_unsqueeze(x, 0)), 0, 0)), 0);
+    ck_assert_double_eq(distance(ct_forward(rms, x), ct_select(ct_forward(rms, ct_unsqueeze(x, 0)), 0, 0)), 0);
+}
+END_TEST
+
 START_TEST(modules_refuse_shapes) {
     ct_module *norm = ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 3, .dtype = CT_F64});
     ct_module *rms = ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 3, .dtype = CT_F64});
@@ -237,19 +246,37 @@ START_TEST(init_functions) {
     expect(CT_ERR_SHAPE, "xavier_uniform", "(3)");
     ck_assert(!ct_init_xavier_uniform(t, NAN));
     expect(CT_ERR_ARGUMENT, "xavier_uniform", "gain");
+    ck_assert(!ct_init_xavier_normal(t, -1));
+    expect(CT_ERR_ARGUMENT, "xavier_normal: gain is -1, must be a number of at least 0", "");
+    ck_assert(!ct_init_xavier_normal(randn(CT_SHAPE(3)), 1));
+    expect(CT_ERR_SHAPE, "xavier_normal: needs at least 2 dims, got (3)", "");
+    ck_assert(!ct_init_kaiming_uniform(t, -1));
+    expect(CT_ERR_ARGUMENT, "kaiming_uniform: a is -1, must be a number of at least 0", "");
+    ck_assert(!ct_init_kaiming_uniform(randn(CT_SHAPE(3)), 1));
+    expect(CT_ERR_SHAPE, "kaiming_uniform: needs at least 2 dims, got (3)", "");
     ck_assert(!ct_init_uniform(t, 1, 0));
     expect(CT_ERR_ARGUMENT, "init_uniform", "");
     ck_assert(!ct_init_normal(t, 0, -1));
     expect(CT_ERR_ARGUMENT, "init_normal", "std");
     ck_assert(!ct_init_normal(ct_zeros(context, CT_I64, CT_SHAPE(2)), 0, 1));
     expect(CT_ERR_DTYPE, "i64", "");
-    ck_assert(ct_init_xavier_uniform(ct_empty(context, CT_F32, CT_SHAPE(0, 0)), 1));
-    ck_assert(!ct_init_constant(NULL, 1));
+    static const int64_t empty[][2] = {{0, 0}, {0, 3}, {3, 0}};
+    for (int i = 0; i < 3; i++) {
+        ct_tensor *none = ct_empty(context, CT_F32, CT_SHAPE(empty[i][0], empty[i][1]));
+        ck_assert(ct_init_xavier_uniform(none, 0) && ct_init_xavier_normal(none, 1) && ct_init_kaiming_uniform(none, 0));
+    }
+    ck_assert(ct_init_uniform(t, 2, 2) && ct_item(ct_max(t, CT_ALL, false)) == 2); /* a range of one number */
+    ck_assert(!ct_init_uniform(t, -INFINITY, 0));
+    expect(CT_ERR_ARGUMENT, "init_uniform: no range from -inf to 0", "");
+    ck_assert(!ct_init_constant(NULL, 1) && !ct_init_uniform(NULL, 0, 1) && !ct_init_normal(NULL, 0, 1));
+    ck_assert(!ct_init_xavier_uniform(NULL, 1) && !ct_init_xavier_normal(NULL, 1) && !ct_init_kaiming_uniform(NULL, 1));
 }
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {mlp_is_its_parts,  positions,                     heads,          modules_refuse_shapes, dropout_of_a_layer,
-                                  layers_are_torchs, initialisation_is_torchs, init_functions, NULL};
+    const TTest *const tests[] = {mlp_is_its_parts,  positions,         heads,
+                                  a_vector_is_normed, modules_refuse_shapes, dropout_of_a_layer,
+                                  layers_are_torchs, initialisation_is_torchs, init_functions,
+                                  NULL};
     return run_tests("layers", tests);
 }

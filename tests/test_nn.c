@@ -78,8 +78,23 @@ START_TEST(lists_and_nested_names) {
     expect(CT_ERR_ARGUMENT, "GPT", "h.12");
     ck_assert_ptr_null(ct_module_get(gpt, "h.0.weigh"));
     expect(CT_ERR_ARGUMENT, "GPT", "h.0.weigh");
+    ck_assert(!ct_module_get(NULL, "own") && !ct_module_child(NULL, "h"));
     ck_assert_ptr_null(ct_module_append(gpt, "ln_f", ct_module_new(context, "X")));
     expect(CT_ERR_ARGUMENT, "ln_f", "not a list");
+    ct_module *others[] = {ct_module_new(context, "X"), ct_dropout_new(context, 0), ct_embedding_new(context, (ct_embedding_opts){1, 1, 0}),
+                           ct_linear_new(context, (ct_linear_opts){1, 1, false, 0}), ct_mlp_new(context, (ct_mlp_opts){.dim = 1}),
+                           ct_positions_new(context, (ct_positions_opts){.max_length = 1}),
+                           ct_rms_norm_new(context, (ct_rms_norm_opts){1, 0, 0})};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        ct_module *m = ct_module_new(context, "M");
+        ct_module_add_child(m, "c", others[i]);
+        ck_assert_ptr_null(ct_module_append(m, "c", ct_module_new(context, "X")));
+        expect(CT_ERR_ARGUMENT, "M: \"c\" is a ", "not a list");
+    }
+    ck_assert_ptr_null(ct_module_get(gpt, NULL));
+    expect(CT_ERR_ARGUMENT, "GPT: no parameter \"NULL\"", "");
+    ck_assert_ptr_null(ct_module_child(gpt, NULL));
+    expect(CT_ERR_ARGUMENT, "GPT: no child \"NULL\"", "");
     ct_module_add_child(ct_module_child(gpt, "h"), "named", ct_module_new(context, "X"));
     ct_module_append(gpt, "h", ct_module_new(context, "X"));
     ck_assert_ptr_nonnull(ct_module_child(gpt, "h.12")); /* after the last number */
@@ -258,6 +273,37 @@ START_TEST(a_shared_parameter_is_one) {
 }
 END_TEST
 
+static void has_name(ct_tensor *w, const char *name) {
+    char text[400];
+    FILE *file = tmpfile();
+    ck_assert(ct_graph_print(ct_scale(w, 2), file));
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    ck_assert_msg(strstr(text, name) != NULL, "%s is not in %s", name, text);
+}
+
+/* A parameter is called what it was called first, as long as that module is there: wherever the others' names lie in memory. */
+START_TEST(a_shared_parameter_has_its_first_name) {
+    for (int order = 0; order < 2; order++) {
+        ct_module *m[3];
+        for (int i = 0; i < 3; i++) m[i] = ct_module_new(context, "M");
+        ct_module_add_param(m[0], "before", ct_zeros(context, CT_F32, CT_SHAPE(1)));
+        ct_tensor *w = ct_module_add_param(m[1], "first", ct_zeros(context, CT_F32, CT_SHAPE(1)));
+        if (order) ct_module_free(m[0]); /* the next is where that was */
+        ct_module_add_param(m[2], "second", w);
+        has_name(w, "\"first\"");
+        ct_module_free(m[2]);
+        has_name(w, "\"first\"");
+        m[2] = ct_module_new(context, "M");
+        ct_module_add_param(m[2], "third", w);
+        ct_module_free(m[1]);
+        has_name(w, "leaf");
+        no_error();
+    }
+}
+END_TEST
+
 START_TEST(training_mode) {
     ct_module *m = ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 4, .num_heads = 2, .dropout = 0.5});
     ck_assert(ct_module_training(m) && ct_module_training(ct_module_child(m, "self_attn.out_proj")));
@@ -366,6 +412,8 @@ END_TEST
 
 static void prints(ct_module *m, const char *want) {
     no_error();
+    ct_module_print(m, NULL); /* nowhere */
+    ct_module_print(NULL, stdout);
     FILE *file = tmpfile();
     ct_module_print(m, file);
     char text[2000] = "";
@@ -384,6 +432,9 @@ START_TEST(prints_options) {
            "\n  embed_dim=8, num_heads=2, rope=500 interleaved\n");
     prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 9, .vdim = 10}),
            "\n  embed_dim=8, num_heads=2, kdim=9, vdim=10\n");
+    prints(ct_linear_new(context, (ct_linear_opts){2, 3, false, 0}), "Linear(in_features=2, out_features=3, bias=True)");
+    prints(ct_embedding_new(context, (ct_embedding_opts){4, 5, 0}), "Embedding(4, 5)");
+    prints(ct_dropout_new(context, 0.25), "Dropout(p=0.25)");
     prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}), "RMSNorm((6,), eps=1e-05, elementwise_affine=True)");
     prints(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 6, .eps = 0.5, .no_bias = true}),
            "LayerNorm((6,), eps=0.5, elementwise_affine=True, bias=False)");
@@ -441,6 +492,76 @@ START_TEST(a_failed_constructor_leaves_nothing) {
         ck_assert_int_eq(ct_memory(c).live, before);
         ct_context_free(c);
     }
+}
+END_TEST
+
+/* Each option by its name, with the module's; and its least and most are taken. */
+START_TEST(options_are_checked) {
+    const int64_t before = ct_memory(context).live;
+#define REFUSES(module, says)                                                                                                              \
+    do {                                                                                                                                   \
+        ck_assert_ptr_null(module);                                                                                                        \
+        expect(CT_ERR_ARGUMENT, says, "");                                                                                                 \
+    } while (0)
+#define LINEAR(...) ct_linear_new(context, (ct_linear_opts){__VA_ARGS__})
+#define EMBEDDING(...) ct_embedding_new(context, (ct_embedding_opts){__VA_ARGS__})
+#define MLP(...) ct_mlp_new(context, (ct_mlp_opts){__VA_ARGS__})
+#define POSITIONS(...) ct_positions_new(context, (ct_positions_opts){__VA_ARGS__})
+#define MHA(...) ct_mha_new(context, (ct_mha_opts){__VA_ARGS__})
+#define LAYER(...) ct_encoder_layer_new(context, (ct_layer_opts){__VA_ARGS__})
+#define TRANSFORMER(...) ct_transformer_new(context, (ct_transformer_opts){.layer = {WIDE}, __VA_ARGS__})
+#define WIDE .embed_dim = 2, .num_heads = 1
+    REFUSES(LINEAR(.in_features = -1), "Linear: in_features is -1, must be at least 0");
+    REFUSES(LINEAR(.out_features = -1), "Linear: out_features is -1, must be at least 0");
+    REFUSES(EMBEDDING(.num_embeddings = -1), "Embedding: num_embeddings is -1, must be at least 0");
+    REFUSES(EMBEDDING(.embedding_dim = -1), "Embedding: embedding_dim is -1, must be at least 0");
+    REFUSES(MLP(.dim = -1), "MLP: dim is -1, must be at least 0");
+    REFUSES(MLP(.hidden = -1), "MLP: hidden is -1, must be at least 0");
+    REFUSES(MLP(.dropout = -0.5), "MLP: dropout is -0.5, must be between 0 and 1");
+    REFUSES(MLP(.activation = (ct_activation)4), "MLP: no activation 4");
+    REFUSES(POSITIONS(.max_length = -1), "Positions: max_length is -1, must be at least 0");
+    REFUSES(POSITIONS(.embed_dim = -2), "Positions: embed_dim is -2, must be at least 0");
+    REFUSES(POSITIONS(.dropout = 1.5), "Positions: dropout is 1.5, must be between 0 and 1");
+    REFUSES(ct_dropout_new(context, 2), "Dropout: p is 2, must be between 0 and 1");
+    REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = -1}), "LayerNorm: dim is -1, must be at least 0");
+    REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.eps = -1}), "LayerNorm: eps is -1, must be a number of at least 0");
+    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = -1}), "RMSNorm: dim is -1, must be at least 0");
+    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.eps = INFINITY}), "RMSNorm: eps is inf, must be a number of at least 0");
+    REFUSES(MHA(.num_heads = 1), "MultiheadAttention: embed_dim is 0, must be at least 1");
+    REFUSES(MHA(.embed_dim = 2), "MultiheadAttention: num_heads is 0, must be at least 1");
+    REFUSES(MHA(WIDE, .num_kv_heads = -1), "MultiheadAttention: num_kv_heads is -1, must be at least 0");
+    REFUSES(MHA(WIDE, .kdim = -1), "MultiheadAttention: kdim is -1, must be at least 0");
+    REFUSES(MHA(WIDE, .vdim = -1), "MultiheadAttention: vdim is -1, must be at least 0");
+    REFUSES(MHA(WIDE, .dropout = -1), "MultiheadAttention: dropout is -1, must be between 0 and 1");
+    REFUSES(MHA(WIDE, .out_dropout = -1), "MultiheadAttention: out_dropout is -1, must be between 0 and 1");
+    REFUSES(MHA(WIDE, .rope_base = -1), "MultiheadAttention: rope_base is -1, must be a number of at least 0");
+    REFUSES(MHA(WIDE, .qk_norm_eps = -1), "MultiheadAttention: qk_norm_eps is -1, must be a number of at least 0");
+    REFUSES(LAYER(.num_heads = 1), "TransformerEncoderLayer: embed_dim is 0, must be at least 1");
+    REFUSES(LAYER(WIDE, .hidden = -1), "TransformerEncoderLayer: hidden is -1, must be at least 0");
+    REFUSES(LAYER(WIDE, .dropout = 1.5), "TransformerEncoderLayer: dropout is 1.5, must be between 0 and 1");
+    REFUSES(LAYER(WIDE, .activation = (ct_activation)-1), "TransformerEncoderLayer: no activation -1");
+    REFUSES(TRANSFORMER(.num_encoder_layers = -1), "Transformer: num_encoder_layers is -1, must be at least 0");
+    REFUSES(TRANSFORMER(.num_decoder_layers = -1), "Transformer: num_decoder_layers is -1, must be at least 0");
+    REFUSES(ct_encoder_new(context, (ct_layer_opts){WIDE}, 0, true),
+            "TransformerEncoder: num_layers is 0, must be at least 1");
+    REFUSES(ct_decoder_new(context, (ct_layer_opts){WIDE}, 0, true),
+            "TransformerDecoder: num_layers is 0, must be at least 1");
+    REFUSES(ct_module_new(context, ""), "ct_module_new: a module needs the name of its kind");
+    ck_assert_int_eq(ct_memory(context).live, before);
+    for (int all = 0; all < 2; all++) {
+        ct_module *taken[] = {LINEAR(.in_features = all, .out_features = all), EMBEDDING(.num_embeddings = all, .embedding_dim = all),
+                              MLP(.dim = all, .hidden = all, .dropout = all, .activation = all ? CT_SILU : CT_RELU),
+                              POSITIONS(.max_length = all, .embed_dim = all, .dropout = all), ct_dropout_new(context, all),
+                              MHA(.embed_dim = 1, .num_heads = 1, .num_kv_heads = all, .kdim = all, .vdim = all, .dropout = all, .out_dropout = all),
+                              LAYER(.embed_dim = 1, .num_heads = 1, .hidden = all, .dropout = all, .activation = all ? CT_SILU : CT_RELU),
+                              TRANSFORMER(.num_encoder_layers = all, .num_decoder_layers = all)};
+        for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+            no_error();
+            ck_assert_ptr_nonnull(taken[i]);
+            ct_module_free(taken[i]);
+        }
+    }
+    ck_assert_int_eq(ct_memory(context).live, before);
 }
 END_TEST
 
@@ -507,6 +628,7 @@ int main(void) {
                                   no_cycles_and_one_parent,
                                   what_a_parameter_may_be,
                                   a_shared_parameter_is_one,
+                                  a_shared_parameter_has_its_first_name,
                                   training_mode,
                                   forwards_are_checked,
                                   modules_of_your_own,
@@ -514,6 +636,7 @@ int main(void) {
                                   prints_options,
                                   a_dropout_module,
                                   a_failed_constructor_leaves_nothing,
+                                  options_are_checked,
                                   constructors_refuse,
                                   NULL};
     return run_tests("nn", tests);

@@ -292,6 +292,9 @@ START_TEST(clipping) {
     for (int i = 0; i < N; i++) g[i] = gradient(i, 2) * (0.5 / (norm + 1e-6));
     is(ct_grad(v), g, 1e-15);
     ck_assert_double_eq_tol(ct_clip_grad_norm(m, INFINITY), 0.5, 1e-6);
+    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 0), 0.5, 1e-6); /* which leaves nothing */
+    ck_assert_double_eq(ct_clip_grad_norm(m, 1), 0);
+    give_gradient(w, 1);
     ct_data_f64(ct_grad(v))[3] = NAN;
     ck_assert(isnan(ct_clip_grad_norm(m, 0.5)));
     ck_assert(isnan(ct_data_f64(ct_grad(w))[0]));
@@ -358,6 +361,7 @@ END_TEST
 START_TEST(schedule) {
     ct_lr_cosine_opts o = {.peak = 1, .floor = 0.1, .warmup = 4, .total = 14};
     ck_assert_double_eq_tol(ct_lr_cosine(o, 0), 1.0 / 5, 1e-15);
+    ck_assert_double_eq(ct_lr_cosine(o, -7), ct_lr_cosine(o, 0)); /* before the first step it is the first's */
     ck_assert_double_eq_tol(ct_lr_cosine(o, 3), 4.0 / 5, 1e-15);
     ck_assert_double_eq_tol(ct_lr_cosine(o, 4), 1, 1e-15);
     ck_assert_double_eq_tol(ct_lr_cosine(o, 9), 0.55, 1e-15);

@@ -249,6 +249,11 @@ START_TEST(calls_are_checked) {
     expect(CT_ERR_SHAPE, "TransformerDecoderLayer: expected x", "(2, 3)");
     ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), x, randn(CT_SHAPE(2, 3)), (ct_mha_call){0}, (ct_mha_call){0}).out);
     expect(CT_ERR_SHAPE, "TransformerDecoderLayer: expected memory", "(2, 3)");
+    ct_tensor *misfit = ct_ones(context, CT_BOOL, CT_SHAPE(3, 3));
+    const ct_layer_out none = ct_decoder_layer_forward(layer_of(d, 0), x, x, (ct_mha_call){.need_weights = true},
+                                                       (ct_mha_call){.need_weights = true, .key_mask = misfit});
+    ck_assert(!none.out && !none.self_weights && !none.cross_weights);
+    expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
     ck_assert_ptr_null(ct_encoder_layer_forward(layer_of(e, 0), randn(CT_SHAPE(2, 3)), (ct_mha_call){0}).out);
     expect(CT_ERR_SHAPE, "TransformerEncoderLayer: expected x", "(2, 3)");
     ck_assert_ptr_null(ct_transformer_forward(t, x, x, (ct_stack_call){.caches = caches}, (ct_stack_call){0}));
@@ -345,6 +350,29 @@ START_TEST(a_failed_constructor_leaves_nothing) {
 }
 END_TEST
 
+START_TEST(caches_that_cannot_be_leave_none) { /* wherever memory ends */
+    budget b = {1000000};
+    ct_context *c = budget_context(&b);
+    ct_module *stack = ct_encoder_new(c, plain, 2, false);
+    ct_kv_cache *caches[2];
+    int64_t failures = 0;
+    const int64_t live = ct_memory(c).live;
+    for (bool made = false; !made; failures++) {
+        ct_memory_trim(c);
+        b.left = failures;
+        caches[0] = caches[1] = (ct_kv_cache *)&b; /* anything */
+        if ((made = ct_kv_caches_new(stack, 2, 100, caches, 2))) break;
+        ck_assert(!caches[0] && !caches[1]);
+        ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
+        ct_error_clear(c);
+        ck_assert_int_eq(ct_memory(c).live, live);
+    }
+    ck_assert_int_ge(failures, 4);
+    free_all(caches, 2);
+    ct_context_free(c);
+}
+END_TEST
+
 int main(void) {
     const TTest *const tests[] = {names_are_torchs,
                                   a_stack_is_its_layers,
@@ -355,6 +383,7 @@ int main(void) {
                                   tokens_allocate_nothing,
                                   layers_give_their_inputs_back,
                                   a_failed_constructor_leaves_nothing,
+                                  caches_that_cannot_be_leave_none,
                                   NULL};
     return run_tests("transformer", tests);
 }
