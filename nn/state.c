@@ -49,28 +49,24 @@ void nn_state_free(nn_state *state) {
 
 /* ---- what does not match, in one message ---- */
 
-enum { REPORT_TEXT = CT_MESSAGE_SIZE - 128, REPORT_END = 32 };   /* bytes; those kept for "; and ... more" */
-
 typedef struct {
     ct_writer out;
-    char text[REPORT_TEXT];
+    char text[CT_MESSAGE_SIZE - 128];
     const char *heading;   /* of the last thing said */
     int64_t unsaid;        /* what there was no room for */
 } report;
 
 /* The first thing said has room. */
 static void say(report *r, const char *heading, const char *what) {
-    bool same = r->heading && !strcmp(r->heading, heading);
-    const char *before = !r->heading ? "" : same && *heading ? ", " : "; ";
-    size_t more = strlen(before) + (same ? 0 : strlen(heading)) + strlen(what);
-    if (r->unsaid || r->out.used + more + REPORT_END > sizeof r->text) {
-        r->unsaid++;
-        return;
-    }
-    ct_write(&r->out, before);
+    const bool same = r->heading && !strcmp(r->heading, heading);
+    const size_t used = r->out.used;
+    if (r->heading) ct_write(&r->out, same && *heading ? ", " : "; ");
     if (!same) ct_write(&r->out, heading);
     ct_write(&r->out, what);
     r->heading = heading;
+    if (!r->unsaid && r->out.used <= sizeof r->text) return;
+    r->unsaid++;
+    r->out.used = used;
 }
 
 static bool fits(const ct_tensor *tensor, const ct_file_tensor *from) {
@@ -78,7 +74,7 @@ static bool fits(const ct_tensor *tensor, const ct_file_tensor *from) {
 }
 
 static void say_misfit(report *r, const ct_tensor *tensor, const ct_file_tensor *from) {
-    char what[REPORT_TEXT - REPORT_END];
+    char what[sizeof r->text];
     const char *name = NAME(from->name);
     if (from->ndim > CT_MAX_DIMS) {
         snprintf(what, sizeof what, "%s has shape %s, file has %" PRId64 " dims", name, SHAPE(tensor->shape), from->ndim);
@@ -92,7 +88,7 @@ static void say_misfit(report *r, const ct_tensor *tensor, const ct_file_tensor 
 
 static bool said(report *r, const ct_file *file) {
     if (!r->heading) return false;
-    char more[REPORT_END] = "";
+    char more[32] = "";
     if (r->unsaid) snprintf(more, sizeof more, "; and %" PRId64 " more", r->unsaid);
     ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, file->path, (int)r->out.used, r->text, more);
     return true;

@@ -146,6 +146,10 @@ START_TEST(caches_are_checked) {
     ct_tensor *x = randn(CT_SHAPE(2, 3, 8));
     ck_assert_ptr_null(ct_mha_forward(other, x, NULL, NULL, call).out);
     expect(CT_ERR_ARGUMENT, "cache", "another module");
+    ct_kv_cache *theirs = ct_kv_cache_new(other, 2, 4);
+    ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.cache = theirs}).out);
+    expect(CT_ERR_ARGUMENT, "cache", "another module");
+    ct_kv_cache_free(theirs);
     ck_assert_ptr_null(ct_mha_forward(mha, randn(CT_SHAPE(1, 3, 8)), NULL, NULL, call).out);
     expect(CT_ERR_SHAPE, "(1, 3, 8)", "batch of 2");
     call.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 5)); /* a failed call leaves the cache as it was */

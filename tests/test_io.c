@@ -253,6 +253,16 @@ START_TEST(many_tensors) {
     for (const char *c = ct_error_message(context); (c = strpbrk(c, ":,")); c++) named += c[1] == ' ' && c[2] == 't';
     ck_assert_int_eq(sscanf(strstr(ct_error_message(context), "; and "), "; and %d more", &more), 1);
     ck_assert_int_eq(named + more, N);
+    for (int n = 1; n < 9; n++) { /* wherever room ends, it ends behind a whole name */
+        char module[16];
+        snprintf(module, sizeof module, "%0*d", n, 0);
+        ct_error_clear(context);
+        ct_module *m = ct_module_new(context, "M");
+        ct_module_add_param(m, module, ct_zeros(context, CT_F32, CT_SHAPE(1)));
+        ck_assert(!ct_load(m, path, (ct_load_opts){0}));
+        const char *end = strstr(ct_error_message(context), "; and ");
+        ck_assert(end && end[-1] >= '0' && end[-1] <= '9');
+    }
     ck_refused(false, CT_ERR_FORMAT, path, " more");
 }
 END_TEST
@@ -407,6 +417,13 @@ START_TEST(tied_names) {
     data[2] = 5;
     ck_assert_msg(ct_load(module, put(behind, strlen(behind), -1, data, 16), strict), "%s", ct_error_message(context));
     ck_assert(ct_data_f32(w)[0] == 5);
+    ct_module *second = ct_module_new(context, "M"), *tail = ct_module_new(context, "Tail");
+    ct_module_add_param(second, "a", ct_zeros(context, CT_F32, CT_SHAPE(2)));
+    ct_tensor *v = ct_module_add_param(second, "v", ct_zeros(context, CT_F32, CT_SHAPE(2)));
+    ct_module_add_child(second, "head", tail);
+    ct_module_add_param(tail, "weight", v);
+    ck_assert_msg(ct_load(second, put(behind, strlen(behind), -1, data, 16), strict), "%s", ct_error_message(context));
+    ck_assert(ct_data_f32(v)[0] == 5);
     const ct_load_opts partial = {.partial = true}; /* its own name's if that fits, else what fits */
     ck_assert(ct_load(module, put(both, strlen(both), -1, data, 16), partial) && ct_data_f32(w)[0] == 5 && ct_data_f32(w)[1] == 4);
     static const char unfit[] = "{" TENSOR("head.weight", 0, 8) ",\"w\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[8,16]}}";

@@ -83,7 +83,11 @@ START_TEST(inputs) {
     refused(mha, q, k, theirs, none, CT_ERR_ARGUMENT, "MultiheadAttention", "another context");
     refused(mha, q, k, k, (ct_mha_call){.mask = theirs}, CT_ERR_ARGUMENT, "a mask is of another context", "");
     ct_context_free(other);
-    refused(mha, q, k, k, (ct_mha_call){.mask = ct_zeros(context, CT_F32, CT_SHAPE(3, 5))}, CT_ERR_DTYPE, "the mask is f32", "bool or f64");
+    refused(mha, q, k, k, (ct_mha_call){.mask = ct_zeros(context, CT_F32, CT_SHAPE(3, 5))}, CT_ERR_DTYPE, "MultiheadAttention: the mask is f32",
+            "bool or f64");
+    ct_module *narrow = ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2});
+    refused(narrow, f32, NULL, NULL, (ct_mha_call){.mask = ct_zeros(context, CT_F64, CT_SHAPE(3, 3))}, CT_ERR_DTYPE,
+            "MultiheadAttention: the mask is f64", "bool or f32");
     refused(mha, q, k, k, (ct_mha_call){.mask = ct_zeros(context, CT_I64, CT_SHAPE(3, 5))}, CT_ERR_DTYPE, "the mask is i64", "bool or f64");
     ck_assert_ptr_null(ct_mha_forward(NULL, q, NULL, NULL, none).out);
     ck_assert_ptr_null(ct_mha_forward(ct_module_child(mha, "out_proj"), q, NULL, NULL, none).out);

@@ -265,6 +265,8 @@ START_TEST(calls_are_checked) {
     expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
     ck_assert_ptr_null(weights[0]);
     ck_assert_int_eq(ct_memory(context).live, live);
+    ck_assert_ptr_null(ct_transformer_forward(t, x, x, (ct_stack_call){0}, (ct_stack_call){.self.key_mask = mask}));
+    expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
     ct_scope_close(scope);
     free_all(caches, LAYERS);
 
