@@ -30,9 +30,10 @@ typedef struct {
 
 enum { ATTENTION_INPUTS = 5, ATTENTION_FEW = 2 }; /* inputs: q, k, v, mask, key mask */
 
-/* How backward is cut: tn ranges of tr queries against sn of sr keys, in blocks of ATTENTION_QUERIES and of `keys`. No operand is empty. */
+/* How backward is cut: tn ranges of tr queries against sn of sr keys, in blocks of ATTENTION_QUERIES and of `keys`; so many cells, or
+ * more, make it worth while to wake another thread. No operand is empty. */
 typedef struct {
-    int64_t tn, tr, sn, sr, keys;
+    int64_t tn, tr, sn, sr, keys, grain;
 } attention_cells;
 enum { ATTENTION_QUERIES = 120 }; /* a multiple of every mr */
 attention_cells attention_cells_of(const attention *a);

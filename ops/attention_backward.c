@@ -246,8 +246,7 @@ static void share_mask(backward *f) {
 
 static bool run(ct_context *context, backward *f) {
     const attention *a = &f->a;
-    const double cost = ((double)f->cut.tr + 8) * (double)(f->cut.sr + 8) * (double)(3 * a->d + 2 * a->dv + 16) * (double)a->group;
-    const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, cells = f->shared_cells ? 1 : f->cut.tn;
+    const int64_t grain = f->cut.grain, cells = f->shared_cells ? 1 : f->cut.tn;
     const int64_t items = a->batch / f->shared_b * (a->kv_heads / f->shared_h) * f->parts * cells;
     rooms(f, NULL, &f->bytes);
     const size_t bytes = ct_bytes(items > grain ? ct_parallel_width(context) : 1, f->bytes);

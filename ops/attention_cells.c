@@ -21,6 +21,8 @@ attention_cells attention_cells_of(const attention *a) {
     const int64_t most = attention_min(c.sn, attention_pieces(a->t, ATTENTION_QUERIES));
     c.tn = attention_min(most, attention_pieces(CELLS, heads));
     c.tr = attention_pieces(a->t, c.tn);
+    const double cost = (double)(c.tr + 8) * (double)(c.sr + 8) * (double)(wide + 16) * (double)a->group;
+    c.grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1;
     c.keys = attention_min(KEYS / nr * nr, attention_up(c.sr, nr));
     return c;
 }

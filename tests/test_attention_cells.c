@@ -8,49 +8,58 @@ typedef struct {
     attention_cells cells;
 } example;
 
-static attention_cells cells_of(const example *e, int64_t nr) {
+static attention_cells cells_of(const example *e, int64_t nr, int64_t group) {
     const ct_kernels kernels = {.gemm = {.nr = (int)nr}};
-    return attention_cells_of(&(attention){
-        .k = &kernels, .size = e->size, .batch = e->batch, .kv_heads = e->kv_heads, .t = e->t, .s = e->s, .d = e->d, .dv = e->dv});
+    return attention_cells_of(&(attention){.k = &kernels, .size = e->size, .batch = e->batch, .kv_heads = e->kv_heads, .group = group,
+                                           .t = e->t, .s = e->s, .d = e->d, .dv = e->dv});
 }
 
 START_TEST(examples) {
     static const example all[] = {
-        /* size, B, H, T, S, d, dv                tn   tr   sn   sr  keys */
-        {4, 1, 1, 1, 1, 1, 1, /*             */ {1, 1, 1, 1, 16}},
-        {4, 8, 8, 64, 64, 32, 32, /*         */ {1, 64, 1, 64, 64}},      /* one cell for each head */
-        {4, 8, 8, 120, 128, 32, 32, /*       */ {1, 120, 1, 128, 128}},   /* one block */
-        {4, 8, 8, 1024, 512, 64, 64, /*      */ {1, 1024, 1, 512, 128}},  /* 512 keys of 320 numbers are 640 KB */
-        {4, 8, 8, 1024, 513, 64, 64, /*      */ {1, 1024, 2, 272, 128}},  /* two ranges, equal but for panels; 64 heads are cells enough */
-        {4, 8, 8, 512, 1024, 65, 64, /*      */ {1, 512, 3, 352, 128}},   /* of 323: 496 keys */
-        {4, 8, 8, 512, 1024, 64, 66, /*      */ {1, 512, 3, 352, 128}},
-        {8, 8, 8, 512, 1024, 64, 64, /*      */ {1, 512, 4, 256, 128}},   /* of 320 f64: 256 */
-        {8, 8, 8, 512, 1000, 16, 16, /*      */ {1, 512, 2, 512, 128}},
-        {4, 8, 8, 512, 2048, 4096, 4096, /*  */ {1, 512, 128, 16, 16}},   /* not half a panel, and one all the same */
-        {4, 8, 8, 512, 2048, 1024, 0, /*     */ {1, 512, 43, 48, 48}},    /* of 3072: 53, which is 3 panels */
-        {4, 8, 8, 512, 2048, 0, 1024, /*     */ {1, 512, 26, 80, 80}},
-        {4, 8, 8, 9, 2048, 0, 0, /*          */ {1, 9, 4, 512, 128}},
-        {4, 1, 1, 4096, 4096, 32, 32, /*     */ {8, 512, 8, 512, 128}},   /* 8 in a step */
-        {4, 1, 1, 8192, 16384, 32, 32, /*    */ {16, 512, 32, 512, 128}}, /* 16 are enough */
-        {4, 1, 3, 8192, 16384, 32, 32, /*    */ {6, 1366, 32, 512, 128}}, /* 3 heads of 6 */
-        {4, 2, 1, 8192, 16384, 32, 32, /*    */ {8, 1024, 32, 512, 128}},
-        {4, 1, 1, 2048, 2048, 32, 32, /*     */ {8, 256, 8, 256, 128}},   /* shorter, for 8 pieces */
-        {4, 1, 2, 2048, 2048, 32, 32, /*     */ {4, 512, 4, 512, 128}},   /* two heads have them already */
-        {4, 1, 1, 512, 512, 32, 32, /*       */ {4, 128, 4, 128, 128}},   /* not below 128 */
-        {4, 1, 1, 600, 100, 32, 32, /*       */ {1, 600, 1, 100, 112}},   /* no more ranges of queries than of keys */
-        {4, 1, 1, 121, 2048, 32, 32, /*      */ {2, 61, 8, 256, 128}},    /* nor than blocks */
-        {4, 1, 1, 120, 2048, 32, 32, /*      */ {1, 120, 8, 256, 128}},
-        {4, 2, 4, 240, 520, 8, 8, /*         */ {2, 120, 2, 272, 128}},
-        {4, 4, 4, 240, 520, 8, 8, /*         */ {1, 240, 2, 272, 128}},
-        {4, 3, 5, 240, 520, 8, 8, /*         */ {2, 120, 2, 272, 128}},
-        {4, 1, 1, 1000, 1150, 32, 32, /*     */ {9, 112, 9, 128, 128}},
-        {4, 1, 1, 961, 1150, 32, 32, /*      */ {9, 107, 9, 128, 128}},
+        /* size, B, H, T, S, d, dv                tn   tr   sn   sr  keys grain */
+        {4, 1, 1, 1, 1, 1, 1, /*             */ {1, 1, 1, 1, 16, 616}},
+        {4, 2, 2, 3, 5, 2, 7, /*             */ {1, 3, 1, 5, 16, 203}},
+        {4, 2, 2, 20, 5, 3, 0, /*            */ {1, 20, 1, 5, 16, 115}},
+        {4, 2, 2, 5, 90, 0, 3, /*            */ {1, 5, 1, 90, 96, 37}},
+        {4, 8, 8, 64, 64, 32, 32, /*         */ {1, 64, 1, 64, 64, 1}},      /* one cell for each head */
+        {4, 8, 8, 120, 128, 32, 32, /*       */ {1, 120, 1, 128, 128, 1}},   /* one block */
+        {4, 8, 8, 1024, 512, 64, 64, /*      */ {1, 1024, 1, 512, 128, 1}},  /* 512 keys of 320 numbers are 640 KB */
+        {4, 8, 8, 1024, 513, 64, 64, /*      */ {1, 1024, 2, 272, 128, 1}},  /* two, equal but for panels; 64 heads are cells enough */
+        {4, 8, 8, 512, 1024, 65, 64, /*      */ {1, 512, 3, 352, 128, 1}},   /* of 323: 496 keys */
+        {4, 8, 8, 512, 1024, 64, 66, /*      */ {1, 512, 3, 352, 128, 1}},
+        {8, 8, 8, 512, 1024, 64, 64, /*      */ {1, 512, 4, 256, 128, 1}},   /* of 320 f64: 256 */
+        {8, 8, 8, 512, 1000, 16, 16, /*      */ {1, 512, 2, 512, 128, 1}},
+        {4, 8, 8, 512, 2048, 4096, 4096, /*  */ {1, 512, 128, 16, 16, 1}},   /* not half a panel, and one all the same */
+        {4, 8, 8, 512, 2048, 1024, 0, /*     */ {1, 512, 43, 48, 48, 1}},    /* of 3072: 53, which is 3 panels */
+        {4, 8, 8, 512, 2048, 0, 1024, /*     */ {1, 512, 26, 80, 80, 1}},
+        {4, 8, 8, 9, 2048, 0, 0, /*          */ {1, 9, 4, 512, 128, 7}},
+        {4, 1, 1, 4096, 4096, 32, 32, /*     */ {8, 512, 8, 512, 128, 1}},   /* 8 in a step */
+        {4, 1, 1, 8192, 16384, 32, 32, /*    */ {16, 512, 32, 512, 128, 1}}, /* 16 are enough */
+        {4, 1, 3, 8192, 16384, 32, 32, /*    */ {6, 1366, 32, 512, 128, 1}}, /* 3 heads of 6 */
+        {4, 2, 1, 8192, 16384, 32, 32, /*    */ {8, 1024, 32, 512, 128, 1}},
+        {4, 1, 1, 2048, 2048, 32, 32, /*     */ {8, 256, 8, 256, 128, 1}},   /* shorter, for 8 pieces */
+        {4, 1, 2, 2048, 2048, 32, 32, /*     */ {4, 512, 4, 512, 128, 1}},   /* two heads have them already */
+        {4, 1, 1, 512, 512, 32, 32, /*       */ {4, 128, 4, 128, 128, 1}},   /* not below 128 */
+        {4, 1, 1, 600, 100, 32, 32, /*       */ {1, 600, 1, 100, 112, 1}},   /* no more ranges of queries than of keys */
+        {4, 1, 1, 121, 2048, 32, 32, /*      */ {2, 61, 8, 256, 128, 1}},    /* nor than blocks */
+        {4, 1, 1, 120, 2048, 32, 32, /*      */ {1, 120, 8, 256, 128, 1}},
+        {4, 2, 4, 240, 520, 8, 8, /*         */ {2, 120, 2, 272, 128, 1}},
+        {4, 4, 4, 240, 520, 8, 8, /*         */ {1, 240, 2, 272, 128, 1}},
+        {4, 3, 5, 240, 520, 8, 8, /*         */ {2, 120, 2, 272, 128, 1}},
+        {4, 1, 1, 1000, 1150, 32, 32, /*     */ {9, 112, 9, 128, 128, 1}},
+        {4, 1, 1, 961, 1150, 32, 32, /*      */ {9, 107, 9, 128, 128, 1}},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const attention_cells c = cells_of(&all[i], 16), *w = &all[i].cells;
-        ck_assert_msg(c.tn == w->tn && c.tr == w->tr && c.sn == w->sn && c.sr == w->sr && c.keys == w->keys,
-                      "%d: {%d, %d, %d, %d, %d}", (int)i, (int)c.tn, (int)c.tr, (int)c.sn, (int)c.sr, (int)c.keys);
+        const attention_cells c = cells_of(&all[i], 16, 1), *w = &all[i].cells;
+        ck_assert_msg(c.tn == w->tn && c.tr == w->tr && c.sn == w->sn && c.sr == w->sr && c.keys == w->keys && c.grain == w->grain,
+                      "%d: {%d, %d, %d, %d, %d, %d}", (int)i, (int)c.tn, (int)c.tr, (int)c.sn, (int)c.sr, (int)c.keys, (int)c.grain);
     }
+    const example e = {4, 1, 1, 2, 3, 4, 5, {0}};
+    ck_assert_int_eq(cells_of(&e, 16, 1).grain, (1 << 20) / (10 * 11 * 38));
+    ck_assert_int_eq(cells_of(&e, 16, 5).grain, (1 << 20) / (10 * 11 * 38 * 5)); /* a cell is of all heads of a group */
+    const example exact = {4, 1, 1, 56, 120, 32, 8, {0}}; /* of 2^20 products */
+    ck_assert_int_eq(cells_of(&exact, 16, 1).grain, 1);
+    ck_assert_int_eq(cells_of(&exact, 16, 2).grain, 1);
 }
 END_TEST
 
@@ -60,11 +69,12 @@ START_TEST(what_holds_always) {
         const int64_t d = widths[i / 64 % 5], dv = widths[(i + 1) % 5];
         const example e = {i % 2 ? 4 : 8, 1 + i % 3, 1 + i % 5, sizes[i % 8], sizes[i / 8 % 8], d, dv, {0}};
         const int64_t nr = panels[i / 320 % 5];
-        const attention_cells c = cells_of(&e, nr);
+        const attention_cells c = cells_of(&e, nr, 1);
         ck_assert(c.tr >= 1 && c.tn * c.tr >= e.t && (c.tn - 1) * c.tr < e.t); /* no range is empty */
         ck_assert(c.sr >= 1 && c.sn * c.sr >= e.s && (c.sn - 1) * c.sr < e.s);
         ck_assert(c.tn <= c.sn);                      /* else two cells of a step share keys */
         ck_assert(c.sr % nr == 0 || c.sr == e.s);     /* panels end where ranges do */
+        ck_assert(c.grain >= 1);
         ck_assert(c.keys % nr == 0 && c.keys <= 128 && c.keys >= nr && c.keys < c.sr + nr);
     }
 }

@@ -281,6 +281,18 @@ START_TEST(any_number_of_threads) {
 }
 END_TEST
 
+START_TEST(one_number_for_all_cells) { /* a mask whose gradient every cell adds to: no two at a time */
+    problem p = {.b = 1, .h = 2, .kv = 2, .t = 1100, .s = 1100, .d = 4, .dv = 4, .mask = 7, .seed = 3};
+    const result one = solve(&p, (how){CT_F64, .threads = 1});
+    for (int k = 0; k < 6; k++) {
+        const result more = solve(&p, (how){CT_F64, .threads = 2 + k});
+        same_bits(&p, more, one, "threads");
+        forget(more);
+    }
+    forget(one);
+}
+END_TEST
+
 /* ---- gradients against differences ---- */
 
 static ct_tensor *attend_fn(ct_tensor *const *in, int n, void *arg) {
@@ -529,6 +541,7 @@ int main(void) {
     tcase_add_loop_test(all, edges_of_blocks, 0, 11);
     tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
+    tcase_add_test(all, one_number_for_all_cells);
     tcase_add_loop_test(all, gradients_are_right, 0, 2 * (MASKS + 1));
     tcase_add_loop_test(all, hidden_is_untouched, 0, 56);
     tcase_add_test(all, the_future_is_untouched);
