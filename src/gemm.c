@@ -23,7 +23,7 @@ enum {
     PACK_PANELS = 8,     /* of A, a piece of work */
     SHARED_B = 1 << 20,  /* bytes of B that are packed for all threads, at most */
     DEEP_C = 256 << 10,  /* bytes of a C that is shared out by slices, at most, */
-    DEEP_K = 512,        /* if K is that long, */
+    DEEP_K = 512,        /* if K is that long and longer than its sides, */
     DEPTH = 8 << 10,     /* and of the slices of a row of A, at once */
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
@@ -352,8 +352,9 @@ static void fill_with_bias(const ct_kernels *kernels, job *j, int64_t batch) {
 
 /* As many slices as it takes, all as long but the last; two at least where threads may share them. */
 static int64_t slice_length(const job *j) {
-    const int64_t least = j->k >= DEEP_K && j->m <= DEEP_C / j->size / j->n ? 2 : 1, count = pieces(j->k, j->kernels->kc);
-    return up(pieces(j->k, count < least ? least : count), 8);
+    const bool deep = j->k >= DEEP_K && j->k > j->m && j->k > j->n && j->m <= DEEP_C / j->size / j->n;
+    const int64_t count = pieces(j->k, j->kernels->kc);
+    return up(pieces(j->k, deep && count < 2 ? 2 : count), 8);
 }
 
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
