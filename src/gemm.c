@@ -353,8 +353,8 @@ static void fill_with_bias(const ct_kernels *kernels, job *j, int64_t batch) {
 /* As many slices as it takes, all as long but the last; two at least where threads may share them. */
 static int64_t slice_length(const job *j) {
     const bool deep = j->k >= DEEP_K && j->k > j->m && j->k > j->n && j->m <= DEEP_C / j->size / j->n;
-    const int64_t count = pieces(j->k, j->kernels->kc);
-    return up(pieces(j->k, deep && count < 2 ? 2 : count), 8);
+    const int64_t count = pieces(j->k, j->kernels->kc), least = deep ? 2 : 1;
+    return up(pieces(j->k, count < least ? least : count), 8);
 }
 
 bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
