@@ -181,7 +181,7 @@ static void pack_keys(const backward *f, room *r, int64_t b, int64_t kv, int64_t
     attention_pack_b(a, a->d, nk, rows.data, rows.col, rows.row, r->kt_b, a->d);
     if (rows.col != 1) {
         a->k->copy2d(nk, a->d, rows.data, rows.row, rows.col, r->stage, a->d, 1, false);
-        rows = (attention_rows){r->stage, a->d, 1};
+        rows.data = r->stage, rows.row = a->d; /* whose columns are dense: nobody asks */
     }
     r->k = rows;
     a->k->fill(attention_up(nk, nr) * a->d, 0, r->dkt);

@@ -22,7 +22,7 @@ attention_cells attention_cells_of(const attention *a) {
     c.tn = attention_min(most, attention_pieces(CELLS, heads));
     c.tr = attention_pieces(a->t, c.tn);
     const double cost = (double)(c.tr + 8) * (double)(c.sr + 8) * (double)(wide + 16) * (double)a->group;
-    c.grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1;
+    c.grain = 1 + (int64_t)((1 << 20) / cost);
     c.keys = attention_min(KEYS / nr * nr, attention_up(c.sr, nr));
     return c;
 }
