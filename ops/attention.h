@@ -38,8 +38,6 @@ typedef struct {
 enum { ATTENTION_QUERIES = 120 }; /* a multiple of every mr */
 attention_cells attention_cells_of(const attention *a);
 
-/* Columns [start, start + width) of x (B, T, W) as heads, (B, H, T, width / H): a view. */
-ct_tensor *attention_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width);
 bool attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *part[3]); /* the thirds of (B, T, 3E) */
 bool attention_operands(const ct_call *c, ct_tensor *part[3]);          /* q, k and v, however they come */
 attention attention_of(const ct_call *c, ct_tensor *const part[3], ct_tensor *out, ct_tensor *stats);

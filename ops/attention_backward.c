@@ -281,8 +281,8 @@ bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     ct_tensor *part[3], *own[3] = {0}, *out = c->out;
     if (!attention_operands(c, part)) return false;
     if (heads) {
-        out = attention_heads(out, heads, 0, out->shape.dim[2]);
-        g = attention_heads(g, heads, 0, g->shape.dim[2]);
+        out = op_heads(out, heads, 0, out->shape.dim[2]);
+        g = op_heads(g, heads, 0, g->shape.dim[2]);
         if (!out || !g) return false;
     }
     backward f = {.a = attention_of(c, part, out, c->saved[0]), .g = attention_part_of(g, g->shape)};

@@ -144,7 +144,7 @@ static ct_tensor *attention_forward(ct_call *c) {
     if (!attention_operands(c, part)) return NULL;
     const int64_t *n = part[0]->shape.dim;
     y = heads ? op_new(c, c->in[0]->dtype, CT_SHAPE(n[0], n[2], n[1] * n[3])) : attention_new_like(c, part[0], part[2]->shape.dim[3]);
-    out = y && heads ? attention_heads(y, heads, 0, y->shape.dim[2]) : y;
+    out = y && heads ? op_heads(y, heads, 0, y->shape.dim[2]) : y;
     ct_tensor *stats = out ? op_new(c, y->dtype, CT_SHAPE(2, n[0], n[1], n[2])) : NULL;
     if (!stats) return NULL;
     c->saved[0] = stats;

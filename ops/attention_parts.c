@@ -13,16 +13,10 @@ attention_part attention_part_of(const ct_tensor *x, ct_shape shape) {
     return p;
 }
 
-ct_tensor *attention_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width) {
-    const int64_t *n = x->shape.dim, *step = x->stride, d = width / heads;
-    char *data = x->data + (x->numel ? start * step[2] * (int64_t)ct_dtype_size(x->dtype) : 0);
-    return ct_tensor_view(x, data, CT_SHAPE(n[0], heads, n[1], d), (int64_t[]){step[0], d * step[2], step[1], step[2]});
-}
-
 bool attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *part[3]) {
     const int64_t width = x->shape.dim[2] / 3;
     for (int i = 0; i < 3; i++)
-        if (!(part[i] = attention_heads(x, heads, i * width, width))) return false;
+        if (!(part[i] = op_heads(x, heads, i * width, width))) return false;
     return true;
 }
 

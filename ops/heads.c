@@ -8,10 +8,13 @@ typedef struct {
     int64_t heads;
 } count;
 
-static ct_tensor *split(ct_tensor *x, int64_t heads) {
-    const int64_t *n = x->shape.dim, *step = x->stride, d = n[2] / heads;
-    return ct_tensor_view(x, x->data, CT_SHAPE(n[0], heads, n[1], d), (int64_t[]){step[0], d * step[2], step[1], step[2]});
+ct_tensor *op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width) {
+    const int64_t *n = x->shape.dim, *step = x->stride, d = width / heads;
+    char *data = x->data + (x->numel ? start * step[2] * (int64_t)ct_dtype_size(x->dtype) : 0);
+    return ct_tensor_view(x, data, CT_SHAPE(n[0], heads, n[1], d), (int64_t[]){step[0], d * step[2], step[1], step[2]});
 }
+
+static ct_tensor *split(ct_tensor *x, int64_t heads) { return op_heads(x, heads, 0, x->shape.dim[2]); }
 
 static ct_tensor *combine(ct_tensor *x) {
     const int64_t *n = x->shape.dim, *step = x->stride;

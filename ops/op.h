@@ -18,6 +18,9 @@ static inline int64_t op_grain(int64_t cost) { return cost >= 16384 ? 1 : 16384 
 /* A new row-major tensor, its values undefined. Shapes that are made from inputs' shapes are checked for overflow here. */
 static inline ct_tensor *op_new(const ct_call *c, ct_dtype dtype, ct_shape shape) { return ct_tensor_new(c->context, dtype, shape); }
 
+/* Columns [start, start + width) of x (B, T, W) as heads, (B, H, T, width / H): a view. */
+ct_tensor *op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width);
+
 /* ---- loops of dense tensors; each records CT_ERR_DTYPE under the op's name where its kernel is NULL ---- */
 ct_tensor *op_map(const ct_call *c, ct_tensor *x, ct_map *f);                       /* y = f(x) */
 ct_tensor *op_map_scalar(const ct_call *c, ct_tensor *x, ct_map_scalar *f, double a); /* y = f(x, a) */
