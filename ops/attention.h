@@ -37,6 +37,8 @@ typedef struct {
 } attention_cells;
 enum { ATTENTION_QUERIES = 120 }; /* a multiple of every mr */
 attention_cells attention_cells_of(const attention *a);
+/* The range of keys that a range of queries meets in a step: each in one of the sn steps, and no two the same in one. */
+int64_t attention_cell_keys(const attention_cells *c, int64_t queries, int64_t step);
 
 bool attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *part[3]); /* the thirds of (B, T, 3E) */
 bool attention_operands(const ct_call *c, ct_tensor *part[3]);          /* q, k and v, however they come */

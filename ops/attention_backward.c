@@ -95,12 +95,16 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
     }
 }
 
-/* A block's dQ: where it belongs, or in scratch. */
+/* A block's dQ: where it belongs, or in scratch. Until a panel has written it, it holds nothing. */
 typedef struct {
     char *data;
     int64_t row;
-    bool add;
+    bool begun;
 } block_dq;
+
+static void clear_queries(const attention *a, block_dq dq, int64_t n) {
+    for (int64_t i = 0; i < n; i++) a->k->fill(a->d, 0, dq.data + i * dq.row * a->size);
+}
 
 /* dQ += scale dS K for the queries from `first` on and one panel of keys. */
 static void add_queries(const backward *f, const room *r, block_dq dq, int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk,
@@ -113,7 +117,7 @@ static void add_queries(const backward *f, const room *r, block_dq dq, int64_t q
         for (int64_t j = 0; j < a->d; j += nr) {
             char *to = dq.data + (i * dq.row + j) * a->size;
             a->k->gemm.tile(attention_min(mr, nq - i), attention_min(nr, a->d - j), seen, r->dp + (i - first) * nr * a->size, nr, 1,
-                            k.data + j * a->size, k.row, a->set.scale, dq.add ? to : NULL, dq.row, to, dq.row, 1);
+                            k.data + j * a->size, k.row, a->set.scale, dq.begun ? to : NULL, dq.row, to, dq.row, 1);
         }
     }
 }
@@ -140,33 +144,33 @@ static void panel_of_keys(const backward *f, const room *r, attention_rows q, at
 
 /* ---- a block of queries against a range of keys ---- */
 
-/* With few keys the first panel writes dQ where it belongs, for every query, and the others add to it. */
+/* dQ stays where it belongs if nothing is there yet. */
 static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
     const attention_part *q = &a->q, *g = &f->g, *o = &a->out, *to = &f->dq;
     const attention_rows qs = attention_near(a, *q, b, h, q0, nq, a->d, r->q), gs = attention_near(a, *g, b, h, q0, nq, a->dv, r->g);
     a->k->attention.dots(nq, a->dv, gs.data, gs.row, gs.col, attention_at(a, *o, b, h, q0, 0), o->stride[2], o->stride[3], r->dot);
-    const bool direct = to->data && !f->add && nk <= f->cut.keys && attention_is_near(a, nq, to->stride[2], a->d) &&
-                        !attention_hides_all(a, b, k0, nk);
-    block_dq dq = {r->dq, a->d, true};
-    if (direct) dq = (block_dq){attention_at(a, *to, b, h, q0, 0), to->stride[2], false};
-    else a->k->fill(nq * a->d, 0, r->dq);
-    for (int64_t j = 0; j < nk; j += f->cut.keys) {
-        const int64_t n = attention_min(f->cut.keys, nk - j);
-        if (a->set.causal && k0 + j > q0 + nq - 1) break;
+    const bool here = to->data && !f->add && attention_is_near(a, nq, to->stride[2], a->d);
+    block_dq dq = {r->dq, a->d, false};
+    if (here) dq = (block_dq){attention_at(a, *to, b, h, q0, 0), to->stride[2], false};
+    const int64_t seen = a->set.causal ? attention_min(nk, q0 + nq - k0) : nk;
+    for (int64_t j = 0; j < seen; j += f->cut.keys) {
+        const int64_t n = attention_min(f->cut.keys, nk - j), until = attention_min(n, seen - j);
         if (attention_hides_all(a, b, k0 + j, n)) continue;
         if (a->set.dropout > 0)
             for (int64_t i = 0; i < nq; i++)
                 a->k->dropout(n, ((b * a->heads + h) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
                               r->drop + i * f->cut.keys * a->size);
-        for (int64_t p = 0; p < n; p += nr) { /* queries before the panel's first key see none of it */
+        for (int64_t p = 0; p < until; p += nr) { /* queries before the panel's first key see none of it */
             const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
-            if (first < nq) panel_of_keys(f, r, qs, gs, dq, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
-            dq.add = true;
+            if (!dq.begun) clear_queries(a, dq, first);
+            panel_of_keys(f, r, qs, gs, dq, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
+            dq.begun = true;
         }
     }
-    if (to->data && !direct)
+    if (!dq.begun) clear_queries(a, dq, nq);
+    if (to->data && !here)
         a->k->copy2d(nq, a->d, r->dq, a->d, 1, attention_at(a, *to, b, h, q0, 0), to->stride[2], to->stride[3], f->add);
 }
 
@@ -199,7 +203,7 @@ static void unpack(const backward *f, const char *panels, int64_t n, attention_p
 
 static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
     const attention *a = &f->a;
-    const int64_t j = (i * (f->cut.sn / f->cut.tn) + f->step) % f->cut.sn, q0 = i * f->cut.tr, k0 = j * f->cut.sr;
+    const int64_t q0 = i * f->cut.tr, k0 = attention_cell_keys(&f->cut, i, f->step) * f->cut.sr;
     const int64_t nq = attention_min(f->cut.tr, a->t - q0), nk = attention_min(f->cut.sr, a->s - k0);
     if (a->set.causal && k0 > q0 + nq - 1) return;
     pack_keys(f, r, b, kv, k0, nk);

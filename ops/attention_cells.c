@@ -26,3 +26,5 @@ attention_cells attention_cells_of(const attention *a) {
     c.keys = attention_min(KEYS / nr * nr, attention_up(c.sr, nr));
     return c;
 }
+
+int64_t attention_cell_keys(const attention_cells *c, int64_t queries, int64_t step) { return (queries * (c->sn / c->tn) + step) % c->sn; }

@@ -75,8 +75,26 @@ START_TEST(what_holds_always) {
         ck_assert(c.tn <= c.sn);                      /* else two cells of a step share keys */
         ck_assert(c.sr % nr == 0 || c.sr == e.s);     /* panels end where ranges do */
         ck_assert(c.grain >= 1);
+        bool met[64][64] = {{false}}; /* queries, keys */
+        for (int64_t step = 0; step < c.sn && c.sn <= 64; step++) {
+            bool taken[64] = {false};
+            for (int64_t q = 0; q < c.tn; q++) {
+                const int64_t k = attention_cell_keys(&c, q, step);
+                ck_assert(k >= 0 && k < c.sn && !taken[k] && !met[q][k]);
+                taken[k] = met[q][k] = true;
+            }
+        }
         ck_assert(c.keys % nr == 0 && c.keys <= 128 && c.keys >= nr && c.keys < c.sr + nr);
     }
+}
+END_TEST
+
+/* Where the sequences are as long as each other, a range of queries begins with keys that it sees. */
+START_TEST(order) {
+    const attention_cells c = {.tn = 2, .sn = 7};
+    static const int keys[7][2] = {{0, 3}, {1, 4}, {2, 5}, {3, 6}, {4, 0}, {5, 1}, {6, 2}};
+    for (int step = 0; step < 7; step++)
+        for (int q = 0; q < 2; q++) ck_assert_int_eq(attention_cell_keys(&c, q, step), keys[step][q]);
 }
 END_TEST
 
@@ -85,6 +103,7 @@ int main(void) {
     TCase *all = tcase_create("cells");
     tcase_add_test(all, examples);
     tcase_add_test(all, what_holds_always);
+    tcase_add_test(all, order);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }
