@@ -67,10 +67,10 @@ static inline char *attention_at(const attention *a, attention_part x, int64_t b
 /* A place in a worker's scratch: with base NULL only its size is counted. A size that overflows is SIZE_MAX from then on. */
 char *attention_carve(const attention *a, char *base, size_t *used, int64_t rows, int64_t cols);
 
-/* A block of rows as products read it: where it lies, or a copy in `stage`, where it is dense. cols is d or dv. */
+/* A block of rows as products read it, d or dv numbers next to each other: where it lies, or a copy in `stage`. */
 typedef struct {
     const char *data;
-    int64_t row, col;
+    int64_t row;
 } attention_rows;
 
 /* May n rows be read and written where they lie, or are they too far from each other? step is a row's, in elements. */
@@ -81,11 +81,9 @@ attention_rows attention_near(const attention *a, attention_part x, int64_t b, i
 /* Of keys or values: what the key mask hides is copied as zeros, so that no product ever sees it. */
 attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols, char *stage);
 
-/* The rows from `first` on; the same block with rows for columns. */
 static inline attention_rows attention_from(const attention *a, attention_rows x, int64_t first) {
-    return (attention_rows){x.data + first * x.row * a->size, x.row, x.col};
+    return (attention_rows){x.data + first * x.row * a->size, x.row};
 }
-static inline attention_rows attention_turned(attention_rows x) { return (attention_rows){x.data, x.col, x.row}; }
 
 bool attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n); /* does the key mask hide some of these? */
 bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n);
@@ -93,9 +91,19 @@ bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n);
 /* Panels of `lanes` columns each, packed as a product's B: panel i holds columns i nr on. x is rows x columns with those steps. */
 void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
                       int64_t packed_rows);
-/* c[m][width] = or += alpha A B: A of m rows and k columns, B one panel of k rows. c's rows are c_row apart. */
+/* c[m][width] = alpha A B: A of m rows and k columns, B one panel of k rows; c is a panel too. */
 void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, attention_rows rows, const char *panel, double alpha,
-                       bool add, char *c, int64_t c_row);
+                       char *c);
+
+/* Weights in a panel as a product's A: m rows of k, with these steps. Row i holds nothing but zeros before its column i + low and from
+ * i + high on; it need not be zeros that are there. */
+typedef struct {
+    const char *data;
+    int64_t row, col, m, k, low, high;
+} attention_weights;
+/* c[m][cols] = or += alpha A B, B k rows where they lie. */
+void attention_gather(const attention *a, attention_weights x, int64_t cols, attention_rows rows, double alpha, bool add, char *c,
+                      int64_t c_row);
 
 /* Hides what the masks hide in the scores of queries q0 ... q0 + nq - 1 and keys k0 ... k0 + nk - 1 of one head, and adds a float mask.
  * Rows are queries and lanes keys, or, `turned`, rows keys and lanes queries. bias has room for a panel, stage for nr rows of nk. */

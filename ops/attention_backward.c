@@ -39,7 +39,7 @@ typedef struct {
 typedef struct {
     char *kt_b, *vt_b; /* keys (d, keys), values (dv, keys): of a range */
     attention_rows k;  /* keys (keys, d) */
-    char *dkt, *dvt;   /* panels of keys: (d, nr), (dv, nr) */
+    char *dk, *dv;     /* (keys, d), (keys, dv) */
     char *q, *g;       /* a block of queries (queries, d), of dO (queries, dv), if not read where they lie */
     char *dq, *dot;    /* (queries, d), (queries) */
     char *s, *dp;      /* panels (queries, nr) */
@@ -53,8 +53,8 @@ static room rooms(const backward *f, char *base, size_t *used) {
     room r = {0};
     r.kt_b = attention_carve(a, base, used, keys, a->d);
     r.vt_b = attention_carve(a, base, used, keys, a->dv);
-    r.dkt = attention_carve(a, base, used, keys, a->d);
-    r.dvt = attention_carve(a, base, used, keys, a->dv);
+    r.dk = attention_carve(a, base, used, f->cut.sr, a->d);
+    r.dv = attention_carve(a, base, used, f->cut.sr, a->dv);
     r.q = attention_carve(a, base, used, rows, a->d);
     r.g = attention_carve(a, base, used, rows, a->dv);
     r.dq = attention_carve(a, base, used, rows, a->d);
@@ -106,40 +106,28 @@ static void clear_queries(const attention *a, block_dq dq, int64_t n) {
     for (int64_t i = 0; i < n; i++) a->k->fill(a->d, 0, dq.data + i * dq.row * a->size);
 }
 
-/* dQ += scale dS K for the queries from `first` on and one panel of keys. */
-static void add_queries(const backward *f, const room *r, block_dq dq, int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk,
-                        int64_t panel) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
-    const attention_rows k = attention_from(a, r->k, panel * nr);
-    for (int64_t i = first; i < nq; i += mr) {
-        const int64_t seen = a->set.causal ? attention_min(nk, q0 + i + mr - k0) : nk;
-        for (int64_t j = 0; j < a->d; j += nr) {
-            char *to = dq.data + (i * dq.row + j) * a->size;
-            a->k->gemm.tile(attention_min(mr, nq - i), attention_min(nr, a->d - j), seen, r->dp + (i - first) * nr * a->size, nr, 1,
-                            k.data + j * a->size, k.row, a->set.scale, dq.begun ? to : NULL, dq.row, to, dq.row, 1);
-        }
-    }
-}
-
 /* Queries q0 + first ... q0 + nq - 1, of which q and g are the block's, against the panel of keys from k0 on, which is panel `panel` of its
  * range and starts at column col of its block. */
 static void panel_of_keys(const backward *f, const room *r, attention_rows q, attention_rows g, block_dq dq, int64_t b, int64_t h,
                           int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk, int64_t panel, int64_t col, int64_t part) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
+    const int64_t before = a->set.causal ? k0 - q0 - first : -nk; /* so many of these queries do not see the first key */
+    const attention_weights p = {r->s, 1, nr, nk, rows, before, rows}, ds = {r->dp, 1, nr, nk, rows, before, rows};
+    const attention_weights turned = {r->dp, nr, 1, rows, nk, -rows, a->set.causal ? 1 - before : nk};
     const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
     q = attention_from(a, q, first), g = attention_from(a, g, first);
-    attention_product(a, rows, width, a->d, q, r->kt_b + at * a->d, a->score_scale, false, r->s, nr);
+    attention_product(a, rows, width, a->d, q, r->kt_b + at * a->d, a->score_scale, r->s);
     attention_masks(a, b, h, q0 + first, rows, k0, nk, false, r->s, r->bias, NULL);
-    attention_product(a, rows, width, a->dv, g, r->vt_b + at * a->dv, 1, false, r->dp, nr);
+    attention_product(a, rows, width, a->dv, g, r->vt_b + at * a->dv, 1, r->dp);
     if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->dp);
     a->k->attention.scores(rows, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size);
     if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->s);
     if (f->dmask.data) add_mask(f, r, b, h, q0 + first, rows, k0, nk, r->dp, part);
-    attention_product(a, a->dv, width, rows, attention_turned(g), r->s, 1, true, r->dvt + at * a->dv, nr);
-    attention_product(a, a->d, width, rows, attention_turned(q), r->dp, a->set.scale, true, r->dkt + at * a->d, nr);
-    add_queries(f, r, dq, q0, nq, first, k0, nk, panel);
+    attention_gather(a, p, a->dv, g, 1, true, r->dv + at * a->dv, a->dv);
+    attention_gather(a, ds, a->d, q, a->set.scale, true, r->dk + at * a->d, a->d);
+    attention_gather(a, turned, a->d, attention_from(a, r->k, panel * nr), a->set.scale, dq.begun, dq.data + first * dq.row * a->size,
+                     dq.row);
 }
 
 /* ---- a block of queries against a range of keys ---- */
@@ -147,10 +135,10 @@ static void panel_of_keys(const backward *f, const room *r, attention_rows q, at
 /* dQ stays where it belongs if nothing is there yet. */
 static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t part) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, mr = a->k->gemm.mr;
+    const int64_t nr = a->k->gemm.nr;
     const attention_part *q = &a->q, *g = &f->g, *o = &a->out, *to = &f->dq;
     const attention_rows qs = attention_near(a, *q, b, h, q0, nq, a->d, r->q), gs = attention_near(a, *g, b, h, q0, nq, a->dv, r->g);
-    a->k->attention.dots(nq, a->dv, gs.data, gs.row, gs.col, attention_at(a, *o, b, h, q0, 0), o->stride[2], o->stride[3], r->dot);
+    a->k->attention.dots(nq, a->dv, gs.data, gs.row, attention_at(a, *o, b, h, q0, 0), o->stride[2], r->dot);
     const bool here = to->data && !f->add && attention_is_near(a, nq, to->stride[2], a->d);
     block_dq dq = {r->dq, a->d, false};
     if (here) dq = (block_dq){attention_at(a, *to, b, h, q0, 0), to->stride[2], false};
@@ -163,7 +151,7 @@ static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_
                 a->k->dropout(n, ((b * a->heads + h) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
                               r->drop + i * f->cut.keys * a->size);
         for (int64_t p = 0; p < until; p += nr) { /* queries before the panel's first key see none of it */
-            const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? (key - q0) / mr * mr : 0;
+            const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? key - q0 : 0;
             if (!dq.begun) clear_queries(a, dq, first);
             panel_of_keys(f, r, qs, gs, dq, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
             dq.begun = true;
@@ -178,27 +166,17 @@ static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_
 
 static void pack_keys(const backward *f, room *r, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr;
-    attention_rows rows = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->stage);
-    attention_pack_b(a, a->dv, nk, rows.data, rows.col, rows.row, r->vt_b, a->dv);
-    rows = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
-    attention_pack_b(a, a->d, nk, rows.data, rows.col, rows.row, r->kt_b, a->d);
-    if (rows.col != 1) {
-        a->k->copy2d(nk, a->d, rows.data, rows.row, rows.col, r->stage, a->d, 1, false);
-        rows.data = r->stage, rows.row = a->d; /* whose columns are dense: nobody asks */
-    }
-    r->k = rows;
-    a->k->fill(attention_up(nk, nr) * a->d, 0, r->dkt);
-    a->k->fill(attention_up(nk, nr) * a->dv, 0, r->dvt);
+    const attention_rows v = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->stage);
+    attention_pack_b(a, a->dv, nk, v.data, 1, v.row, r->vt_b, a->dv);
+    r->k = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
+    attention_pack_b(a, a->d, nk, r->k.data, 1, r->k.row, r->kt_b, a->d);
+    a->k->fill(nk * a->d, 0, r->dk);
+    a->k->fill(nk * a->dv, 0, r->dv);
 }
 
-static void unpack(const backward *f, const char *panels, int64_t n, attention_part to, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
+static void add_keys(const backward *f, const char *rows, int64_t n, attention_part to, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr;
-    if (!to.data) return;
-    for (int64_t i = 0; i < nk; i += nr)
-        a->k->attention.transpose(n, attention_min(nr, nk - i), panels + i * n * a->size, attention_at(a, to, b, kv, k0 + i, 0),
-                                  to.stride[2], f->add);
+    if (to.data) a->k->copy2d(nk, n, rows, n, 1, attention_at(a, to, b, kv, k0, 0), to.stride[2], 1, f->add);
 }
 
 static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
@@ -212,8 +190,8 @@ static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, i
             const int64_t n = attention_min(ATTENTION_QUERIES, nq - q);
             block(f, r, b, h, q0 + q, n, k0, nk, part);
         }
-    unpack(f, r->dkt, a->d, f->dk, b, kv, k0, nk);
-    unpack(f, r->dvt, a->dv, f->dv, b, kv, k0, nk);
+    add_keys(f, r->dk, a->d, f->dk, b, kv, k0, nk);
+    add_keys(f, r->dv, a->dv, f->dv, b, kv, k0, nk);
 }
 
 /* ---- all cells ---- */

@@ -25,7 +25,7 @@ typedef struct {
 
 /* A worker's scratch. */
 typedef struct {
-    char *q, *o, *max, *sum; /* panels of queries (d, nr), of outputs (dv, nr), and of their lanes (nr) */
+    char *q, *o, *max, *sum; /* panels of queries (d, nr); outputs (queries, dv); a lane of each query */
     char *k, *v;             /* a block of keys (keys, d) and of values (keys, dv), where they are not read where they lie */
     char *s, *bias, *stage, *ones;
 } room;
@@ -63,12 +63,13 @@ static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t
                   attention_rows k, attention_rows v) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nq), at = panel * nr * a->size;
+    const attention_weights p = {r->s, 1, nr, nq, nk, -nq, a->set.causal ? q0 + 1 - k0 : nk};
     char *o = r->o + at * a->dv;
-    attention_product(a, nk, width, a->d, k, r->q + at * a->d, a->score_scale, false, r->s, nr);
+    attention_product(a, nk, width, a->d, k, r->q + at * a->d, a->score_scale, r->s);
     attention_masks(a, b, h, q0, nq, k0, nk, true, r->s, r->bias, r->stage);
     a->k->attention.soften(nk, width, r->s, r->max + at, r->sum + at, a->dv, o);
     if (a->set.dropout > 0) drop(f, r, b * a->heads + h, q0, nq, k0, nk);
-    attention_product(a, a->dv, width, nk, attention_turned(v), r->s, 1, true, o, nr);
+    attention_gather(a, p, a->dv, v, 1, true, o, a->dv);
 }
 
 static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
@@ -88,17 +89,11 @@ static void attend(const forward *f, const room *r, int64_t b, int64_t h, int64_
     attention_pack_b(a, a->d, nq, attention_at(a, a->q, b, h, q0, 0), a->q.stride[3], a->q.stride[2], r->q, a->d);
     a->k->fill(n, -INFINITY, r->max);
     a->k->fill(n, 0, r->sum);
-    a->k->fill(n * a->dv, 0, r->o);
     for (int64_t k0 = 0; k0 < end; k0 += f->keys) {
         const int64_t nk = attention_min(f->keys, end - k0);
         if (!attention_hides_all(a, b, k0, nk)) attend_keys(f, r, b, h, q0, nq, k0, nk);
     }
-    for (int64_t i = 0; i < nq; i += nr) {
-        const int64_t count = attention_min(nr, nq - i);
-        char *o = r->o + i * a->dv * a->size;
-        a->k->attention.finish(a->dv, attention_width(a, count), r->max + i * a->size, r->sum + i * a->size, o);
-        a->k->attention.transpose(a->dv, count, o, attention_at(a, a->out, b, h, q0 + i, 0), a->out.stride[2], false);
-    }
+    a->k->attention.finish(nq, a->dv, r->max, r->sum, r->o, attention_at(a, a->out, b, h, q0, 0), a->out.stride[2]);
     const int64_t stat = ((b * a->heads + h) * a->t + q0) * a->size;
     memcpy(a->max + stat, r->max, (size_t)(nq * a->size));
     memcpy(a->inverse + stat, r->sum, (size_t)(nq * a->size));

@@ -93,9 +93,9 @@ bool attention_is_near(const attention *a, int64_t n, int64_t step, int64_t cols
 attention_rows attention_near(const attention *a, attention_part x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
                               char *stage) {
     const char *from = attention_at(a, x, b, h, first, 0);
-    if (attention_is_near(a, n, x.stride[2], cols)) return (attention_rows){from, x.stride[2], x.stride[3]};
+    if (x.stride[3] == 1 && attention_is_near(a, n, x.stride[2], cols)) return (attention_rows){from, x.stride[2]};
     a->k->copy2d(n, cols, from, x.stride[2], x.stride[3], stage, cols, 1, false);
-    return (attention_rows){stage, cols, 1};
+    return (attention_rows){stage, cols};
 }
 
 attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols,
@@ -108,7 +108,7 @@ attention_rows attention_seen(const attention *a, attention_part x, int64_t b, i
             a->k->copy2d(1, cols, attention_at(a, x, b, h, k0 + i, 0), x.stride[2], x.stride[3], to, cols, 1, false);
         else memset(to, 0, (size_t)(cols * a->size));
     }
-    return (attention_rows){stage, cols, 1};
+    return (attention_rows){stage, cols};
 }
 
 /* ---- packing, products ---- */
@@ -120,14 +120,32 @@ void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char
         a->k->gemm.pack_b(rows, attention_min(nr, cols - i), x + i * col * a->size, row, col, packed + i * packed_rows * a->size);
 }
 
+/* In equal shares of at most a block's rows: a block of few waits for its sums. */
+static int64_t share(const attention *a, int64_t m, int64_t cols) {
+    const int64_t most = cols > a->k->gemm.lanes ? a->k->gemm.mr : a->k->gemm.tall;
+    return m > 0 ? attention_pieces(m, attention_pieces(m, most)) : 1;
+}
+
 void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, attention_rows rows, const char *panel, double alpha,
-                       bool add, char *c, int64_t c_row) {
-    const ct_gemm_kernels *f = &a->k->gemm;
-    const int64_t most = width > f->lanes ? f->mr : f->tall;
-    const int64_t share = m > 0 ? attention_pieces(m, attention_pieces(m, most)) : 1; /* a block of few rows waits for its sums */
-    for (int64_t i = 0; i < m; i += share)
-        f->tile(attention_min(share, m - i), width, k, rows.data + i * rows.row * a->size, rows.row, rows.col, panel, f->nr, alpha,
-                add ? c + i * c_row * a->size : NULL, c_row, c + i * c_row * a->size, c_row, 1);
+                       char *c) {
+    const int64_t nr = a->k->gemm.nr, step = share(a, m, width);
+    for (int64_t i = 0; i < m; i += step)
+        a->k->gemm.tile(attention_min(step, m - i), width, k, rows.data + i * rows.row * a->size, rows.row, 1, panel, nr, alpha, NULL, 0,
+                        c + i * nr * a->size, nr, 1);
+}
+
+void attention_gather(const attention *a, attention_weights x, int64_t cols, attention_rows rows, double alpha, bool add, char *c,
+                      int64_t c_row) {
+    const int64_t step = share(a, x.m, cols), nr = a->k->gemm.nr;
+    for (int64_t i = 0; i < x.m; i += step) {
+        const int64_t n = attention_min(step, x.m - i), end = attention_min(x.k, i + n - 1 + x.high);
+        const int64_t begin = i + x.low < 0 ? 0 : attention_min(i + x.low, x.k), k = end > begin ? end - begin : 0;
+        for (int64_t j = 0; j < cols; j += nr) {
+            char *to = c + (i * c_row + j) * a->size;
+            a->k->gemm.tile(n, attention_min(nr, cols - j), k, x.data + (i * x.row + begin * x.col) * a->size, x.row, x.col,
+                            rows.data + (begin * rows.row + j) * a->size, rows.row, alpha, add ? to : NULL, c_row, to, c_row, 1);
+        }
+    }
 }
 
 /* ---- masks on a panel ---- */

@@ -59,8 +59,17 @@ static void attention_hide(int64_t n, const bool *mask, int64_t stride, void *y)
 
 /* ---- forward: the online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867) ---- */
 
+/* Row i is for lane i. What is to be multiplied by 0 may hold anything. */
+static void scale_rows(int64_t n, int64_t d, const real *factor, real *out) {
+    for (int64_t i = 0; i < n; i++, out += d) {
+        if (factor[i] == 0) memset(out, 0, (size_t)d * sizeof *out);
+        else if (factor[i] != 1) for (int64_t j = 0; j < d; j++) out[j] *= factor[i];
+    }
+}
+
 INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *sum, int64_t d, real *out) {
-    vec top[NV], base[NV], total[NV], factor[NV];
+    vec top[NV], base[NV], total[NV];
+    real factor[NR];
     for (int j = 0; j < vectors; j++) top[j] = load(max + j * LANES);
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < vectors; j++) top[j] = higher(load(s + i * NR + j * LANES), top[j]);
@@ -69,7 +78,7 @@ INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *
         const vec old = load(max + j * LANES);
         grown = grown || any_lane(old != top[j]);
         base[j] = select(top[j] == -(real)INFINITY, splat(0), top[j]);
-        factor[j] = v_exp2_below(old - base[j]);
+        store(factor + j * LANES, v_exp2_below(old - base[j]));
         total[j] = splat(0);
         store(max + j * LANES, top[j]);
     }
@@ -81,30 +90,28 @@ INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *
         }
     for (int j = 0; j < vectors; j++) {
         const vec before = load(sum + j * LANES);
-        store(sum + j * LANES, (grown ? before * factor[j] : before) + total[j]);
+        store(sum + j * LANES, (grown ? before * load(factor + j * LANES) : before) + total[j]);
     }
-    if (!grown) return;
-    for (int64_t i = 0; i < d; i++)
-        for (int j = 0; j < vectors; j++) store(out + i * NR + j * LANES, load(out + i * NR + j * LANES) * factor[j]);
+    if (grown) scale_rows(vectors * LANES, d, factor, out);
 }
 
 static void attention_soften(int64_t n, int64_t width, void *s, void *max, void *sum, int64_t d, void *out) {
     ATTENTION_ROWS(width, soften_rows, n, s, max, sum, d, out);
 }
 
-INLINE void finish_rows(const int vectors, int64_t d, real *max, real *sum, real *out) {
-    for (int j = 0; j < vectors; j++) {
-        const vec total = load(sum + j * LANES), top = load(max + j * LANES);
-        const ivec some = ~(total == REAL(0.0));
-        const vec inverse = keep(some, REAL(1.0) / total);
-        store(max + j * LANES, keep(some, top));
-        store(sum + j * LANES, inverse);
-        for (int64_t i = 0; i < d; i++) store(out + i * NR + j * LANES, keep(some, load(out + i * NR + j * LANES) * inverse));
+static void attention_finish(int64_t rows, int64_t d, void *max_, void *sum_, const void *out, void *y, int64_t y_row) {
+    real *max = max_, *sum = sum_;
+    for (int64_t i = 0; i < rows; i++) {
+        const real *from = (const real *)out + i * d;
+        real *to = (real *)y + i * y_row;
+        if (sum[i] == 0) {
+            max[i] = 0;
+            memset(to, 0, (size_t)d * sizeof *to);
+        } else {
+            sum[i] = 1 / sum[i];
+            for (int64_t j = 0; j < d; j++) to[j] = from[j] * sum[i];
+        }
     }
-}
-
-static void attention_finish(int64_t d, int64_t width, void *max, void *sum, void *out) {
-    ATTENTION_ROWS(width, finish_rows, d, max, sum, out);
 }
 
 /* ---- backward ---- */
@@ -125,58 +132,22 @@ static void attention_scores(int64_t rows, int64_t width, void *s, void *dp, con
 }
 
 /* LANES rows at a time: a vector of partial sums each, turned so that the sums of all are one vector. */
-static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row, int64_t a_col, const void *b_, int64_t b_row,
-                           int64_t b_col, void *y_) {
+static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row, const void *b_, int64_t b_row, void *y_) {
     const real *a = a_, *b = b_;
     real *y = y_;
-    int64_t i = 0;
-#if CT_VECTOR_BYTES
-    if (a_col == 1 && b_col == 1) {
-        for (; i < rows; i += LANES) {
-            vec sum[LANES] = {0};
-            for (int l = 0; l < LANES && i + l < rows; l++) {
-                const real *of_a = a + (i + l) * a_row, *of_b = b + (i + l) * b_row;
-                int64_t j = 0;
-                for (; j + LANES <= n; j += LANES) sum[l] += load(of_a + j) * load(of_b + j);
-                if (j < n) sum[l] += load_part(of_a + j, n - j) * load_part(of_b + j, n - j);
-            }
-            gemm_transpose(sum);
-            for (int half = LANES / 2; half; half /= 2)
-                for (int l = 0; l < half; l++) sum[l] += sum[l + half];
-            store_part(y + i, sum[0], rows - i);
+    for (int64_t i = 0; i < rows; i += LANES) {
+        gemm_vec sum[LANES] = {0};
+        for (int l = 0; l < LANES && i + l < rows; l++) {
+            const real *of_a = a + (i + l) * a_row, *of_b = b + (i + l) * b_row;
+            int64_t j = 0;
+            for (; j + LANES <= n; j += LANES) sum[l] += gemm_load(of_a + j) * gemm_load(of_b + j);
+            if (j < n) sum[l] += gemm_get(of_a + j, true, n - j) * gemm_get(of_b + j, true, n - j);
         }
+        gemm_put(y + i, NULL, gemm_sums(sum), true, rows - i);
     }
-#endif
-    for (; i < rows; i++) {
-        y[i] = 0;
-        for (int64_t j = 0; j < n; j++) y[i] += a[i * a_row + j * a_col] * b[i * b_row + j * b_col];
-    }
-}
-
-/* ---- a panel's columns as rows ---- */
-
-static void attention_transpose(int64_t m, int64_t n, const void *x_, void *y_, int64_t y_row, bool add) {
-    const real *x = x_;
-    real *y = y_;
-#if CT_VECTOR_BYTES
-    for (int64_t i = 0; i < m; i += LANES)
-        for (int64_t j = 0; j < n; j += LANES) {
-            vec block[LANES];
-            GEMM_UNROLL for (int l = 0; l < LANES; l++) block[l] = i + l < m ? load(x + (i + l) * NR + j) : (vec){0};
-            gemm_transpose(block);
-            for (int l = 0; l < LANES && j + l < n; l++) {
-                real *to = y + (j + l) * y_row + i;
-                store_part(to, add ? load_part(to, m - i) + block[l] : block[l], m - i);
-            }
-        }
-#else
-    for (int64_t j = 0; j < n; j++)
-        for (int64_t i = 0; i < m; i++) y[j * y_row + i] = add ? y[j * y_row + i] + x[i * NR + j] : x[i * NR + j];
-#endif
 }
 
 #define ATTENTION_KERNELS \
-    {LANES, attention_bias, attention_causal, attention_hide, attention_soften, attention_finish, attention_scores, attention_dots, \
-     attention_transpose}
+    {LANES, attention_bias, attention_causal, attention_hide, attention_soften, attention_finish, attention_scores, attention_dots}
 
 #endif

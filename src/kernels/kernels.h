@@ -71,16 +71,14 @@ typedef struct {
     /* row i hides, by -inf, its lanes from first + i on; with `low` those below */
     void (*causal)(int64_t rows, int64_t width, int64_t first, bool low, void *panel);
     void (*hide)(int64_t n, const bool *mask, int64_t stride, void *y);   /* y[i] = mask[i stride] ? 0 : -inf */
-    /* n keys' scores become 2^(s - max), max and sum of each lane (a query) are brought up to date, and out[d][nr] to the new max */
+    /* n keys' scores become 2^(s - max), max and sum of each lane (a query) are brought up to date, and its row out[lane][d] to the new
+     * max: zeros, whatever it held, if the old one was -inf */
     void (*soften)(int64_t n, int64_t width, void *panel, void *max, void *sum, int64_t d, void *out);
-    /* out /= sum, sum = 1 / sum; a lane whose sum is 0 gets zeros, also for its max */
-    void (*finish)(int64_t d, int64_t width, void *max, void *sum, void *out);
+    /* y[i] = out[i] / sum, sum = 1 / sum; where the sum is 0 zeros, also for max. out's rows are d apart */
+    void (*finish)(int64_t rows, int64_t d, void *max, void *sum, const void *out, void *y, int64_t y_row);
     /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and p (dp - dot[i]) in place of dp, 0 where p is */
     void (*scores)(int64_t rows, int64_t width, void *s, void *dp, const void *max, const void *inverse, const void *dot);
-    /* y[i] = sum over j < n of a[i a_row + j a_col] b[...] */
-    void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, int64_t b_col,
-                 void *y);
-    void (*transpose)(int64_t m, int64_t n, const void *panel, void *y, int64_t y_row, bool add);   /* y[j][i] = or += panel[i][j] */
+    void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, const void *b, int64_t b_row, void *y);   /* y[i] = <a[i], b[i]> */
 } ct_attention_kernels;
 
 typedef struct ct_kernels {
