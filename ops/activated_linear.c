@@ -93,29 +93,45 @@ typedef struct {
     functions f;
     const char *x;
     char *dx, *h;
-    int64_t row;
+    int64_t x_row, row; /* bytes */
 } blocks;
 
 /* dh of a block becomes dx, and h beside it. */
 static void through_activation(void *arg, ct_matrix dh, int64_t rows, int64_t cols) {
     const blocks *b = arg;
-    int64_t at = (char *)dh.data - b->dx;
-    for (int64_t i = 0; i < rows; i++, at += b->row) {
-        if (b->h) b->f.both(cols, b->x + at, b->dx + at, b->h + at, b->dx + at);
-        else b->f.backward(cols, b->x + at, b->dx + at, b->dx + at);
+    int64_t at = (char *)dh.data - b->dx, at_x = at / b->row * b->x_row + at % b->row;
+    for (int64_t i = 0; i < rows; i++, at += b->row, at_x += b->x_row) {
+        if (b->h) b->f.both(cols, b->x + at_x, b->dx + at, b->h + at, b->dx + at);
+        else b->f.backward(cols, b->x + at_x, b->dx + at, b->dx + at);
     }
+}
+
+/* A tensor like x for what is read by columns: rows that are 2048 bytes apart, or a multiple, would share a few sets of a cache, so these
+ * are a line more. */
+static ct_tensor *new_apart(const ct_call *c, const ct_tensor *x, int64_t in) {
+    const int64_t size = (int64_t)ct_dtype_size(x->dtype), row = in > 0 && in * size % 2048 == 0 ? in + 64 / size : in;
+    int64_t stride[CT_MAX_DIMS];
+    ct_shape shape = x->shape;
+    shape.dim[shape.ndim - 1] = row;
+    if (!ct_shape_check(c->context, c->op->name, shape, (size_t)size)) return NULL;
+    ct_tensor *y = op_new(c, x->dtype, shape);
+    for (int d = 0; y && d < shape.ndim; d++) stride[d] = y->stride[d];
+    return y && row != in ? ct_tensor_view(y, y->data, x->shape, stride) : y;
 }
 
 static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
     const int64_t rows = rows_of(x), in = w->shape.dim[1], out = w->shape.dim[0];
     ct_tensor *h = NULL;
+    int64_t row = in; /* from one of h to the next */
     if (c->wants[0]) {
-        grad[0] = op_new(c, x->dtype, x->shape);
-        if (c->wants[1]) h = op_new(c, x->dtype, x->shape);
+        grad[0] = new_apart(c, x, in);
+        if (c->wants[1]) h = new_apart(c, x, in);
         if (!grad[0] || (c->wants[1] && !h)) return false;
-        blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * (int64_t)ct_dtype_size(x->dtype)};
-        const ct_matrix of_g = matrix(g, out), of_w = matrix(w, in), of_dx = matrix(grad[0], in);
+        row = x->shape.ndim > 1 ? grad[0]->stride[x->shape.ndim - 2] : in;
+        const int64_t size = (int64_t)ct_dtype_size(x->dtype);
+        blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * size, row * size};
+        const ct_matrix of_g = matrix(g, out), of_w = matrix(w, in), of_dx = matrix(grad[0], row);
         if (!ct_gemm(c->context, x->dtype, 1, rows, in, out, 1, &of_g, &of_w,
                      &(ct_gemm_end){.done = through_activation, .arg = &b}, &of_dx))
             return false;
@@ -125,7 +141,7 @@ static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     if (c->wants[1]) {
         bool add;
         if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
-        const ct_matrix of_g = transposed(matrix(g, out)), of_h = matrix(h, in), of_dw = matrix(grad[1], in);
+        const ct_matrix of_g = transposed(matrix(g, out)), of_h = matrix(h, row), of_dw = matrix(grad[1], in);
         if (!ct_gemm(c->context, x->dtype, 1, out, in, rows, 1, &of_g, &of_h, &(ct_gemm_end){.add = add}, &of_dw)) return false;
     }
     if (c->wants[3]) grad[3] = g;

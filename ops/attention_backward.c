@@ -35,15 +35,21 @@ typedef struct {
     size_t bytes;
 } backward;
 
+/* Rows of a gradient: where they belong, if nothing is there yet, or in scratch. */
+typedef struct {
+    char *data;
+    int64_t row;
+} target;
+
 /* A worker's scratch. Packed as B: ..._b. */
 typedef struct {
-    char *kt_b, *vt_b; /* keys (d, keys), values (dv, keys): of a range */
-    attention_rows k;  /* keys (keys, d) */
-    char *dk, *dv;     /* (keys, d), (keys, dv) */
-    char *q, *g;       /* a block of queries (queries, d), of dO (queries, dv), if not read where they lie */
-    char *dq, *dot;    /* (queries, d), (queries) */
-    char *s, *dp;      /* panels (queries, nr) */
-    char *bias, *stage, *drop, *ones, *sums;
+    char *kt_b, *vt_b;   /* keys (d, keys), values (dv, keys): of a range */
+    char *q, *g, *k, *v; /* a block of queries (queries, d), of dO (queries, dv), a range of keys, of values, if not read where they lie */
+    char *dq, *dk, *dv;  /* (queries, d), (keys, d), (keys, dv), if not written where they belong */
+    bool *begun;         /* do dk and dv hold something? for each panel of keys */
+    char *dot;           /* (queries) */
+    char *s, *dp;        /* panels (queries, nr) */
+    char *bias, *drop, *ones, *sums;
 } room;
 
 static room rooms(const backward *f, char *base, size_t *used) {
@@ -53,34 +59,67 @@ static room rooms(const backward *f, char *base, size_t *used) {
     room r = {0};
     r.kt_b = attention_carve(a, base, used, keys, a->d);
     r.vt_b = attention_carve(a, base, used, keys, a->dv);
-    r.dk = attention_carve(a, base, used, f->cut.sr, a->d);
-    r.dv = attention_carve(a, base, used, f->cut.sr, a->dv);
     r.q = attention_carve(a, base, used, rows, a->d);
     r.g = attention_carve(a, base, used, rows, a->dv);
+    r.k = attention_carve(a, base, used, f->cut.sr, a->d > a->dv ? a->d : a->dv);
+    r.v = r.k; /* first packed, and then no longer read */
     r.dq = attention_carve(a, base, used, rows, a->d);
+    r.dk = attention_carve(a, base, used, f->cut.sr, a->d);
+    r.dv = attention_carve(a, base, used, f->cut.sr, a->dv);
+    r.begun = (bool *)attention_carve(a, base, used, keys / nr, 1);
     r.dot = attention_carve(a, base, used, rows, 1);
     r.s = attention_carve(a, base, used, rows, nr);
     r.dp = attention_carve(a, base, used, rows, nr);
     r.bias = attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
-    r.stage = attention_carve(a, base, used, f->cut.sr, a->d > a->dv ? a->d : a->dv);
     r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->cut.keys);
     r.ones = attention_carve(a, base, used, dropped ? f->cut.keys : 0, 1);
     r.sums = attention_carve(a, base, used, nr, 1);
     return r;
 }
 
+/* ---- where gradients are added up ---- */
+
+static target target_of(const backward *f, attention_part to, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols, char *scratch) {
+    if (!to.data || f->add || !attention_is_near(&f->a, n, to.stride[2], cols)) return (target){scratch, cols};
+    return (target){attention_at(&f->a, to, b, h, first, 0), to.stride[2]};
+}
+
+static char *row_of(const attention *a, target t, int64_t i) { return t.data + i * t.row * a->size; }
+
+static void clear(const attention *a, target t, int64_t begin, int64_t end, int64_t cols) {
+    for (int64_t i = begin; i < end; i++) a->k->fill(cols, 0, row_of(a, t, i));
+}
+
+/* From scratch to where they belong. */
+static void deliver(const backward *f, target t, attention_part to, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols) {
+    const attention *a = &f->a;
+    if (to.data) a->k->copy2d(n, cols, t.data, t.row, 1, attention_at(a, to, b, h, first, 0), to.stride[2], 1, f->add);
+}
+
 /* ---- one panel of keys ---- */
 
+/* A range of one head's keys and values, and a block of queries. */
+typedef struct {
+    int64_t b, first, n;
+    attention_rows k;
+    target dk, dv;
+} keys;
+typedef struct {
+    int64_t head, first, n, part; /* part: of a mask's gradient */
+    attention_rows q, g;
+    target dq;
+    bool begun; /* does dq hold something? */
+} queries;
+
 /* dmask += dS, summed where the mask repeats. */
-static void add_mask(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, const char *ds,
-                     int64_t part) {
+static void add_mask(const backward *f, const room *r, int64_t b, const queries *q, int64_t first, int64_t k0, int64_t nk) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, row = f->dmask.stride[2], col = f->dmask.stride[3];
-    char *to = attention_at(a, f->dmask, b, h, q0, k0) + part * f->part * a->size;
+    const int64_t nr = a->k->gemm.nr, row = f->dmask.stride[2], col = f->dmask.stride[3], n = q->n - first;
+    char *to = attention_at(a, f->dmask, b, q->head, q->first + first, k0) + q->part * f->part * a->size;
     if (row != 0) {
-        a->k->copy2d(nq, nk, ds, nr, 1, to, row, col, true);
+        a->k->copy2d(n, nk, r->dp, nr, 1, to, row, col, true);
     } else {
-        a->k->sum(nq, nk, ds, nr, r->sums);
+        a->k->sum(n, nk, r->dp, nr, r->sums);
         a->k->copy2d(1, nk, r->sums, nk, 1, to, nk, col, true);
     }
 }
@@ -95,103 +134,80 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
     }
 }
 
-/* A block's dQ: where it belongs, or in scratch. Until a panel has written it, it holds nothing. */
-typedef struct {
-    char *data;
-    int64_t row;
-    bool begun;
-} block_dq;
-
-static void clear_queries(const attention *a, block_dq dq, int64_t n) {
-    for (int64_t i = 0; i < n; i++) a->k->fill(a->d, 0, dq.data + i * dq.row * a->size);
-}
-
-/* Queries q0 + first ... q0 + nq - 1, of which q and g are the block's, against the panel of keys from k0 on, which is panel `panel` of its
- * range and starts at column col of its block. */
-static void panel_of_keys(const backward *f, const room *r, attention_rows q, attention_rows g, block_dq dq, int64_t b, int64_t h,
-                          int64_t q0, int64_t nq, int64_t first, int64_t k0, int64_t nk, int64_t panel, int64_t col, int64_t part) {
+/* The block's queries from `first` on against nk keys from key `at` of the range on, a panel, which starts at column col of its block. */
+static void panel(const backward *f, const room *r, const keys *k, queries *q, int64_t first, int64_t at, int64_t nk, int64_t col) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), rows = nq - first, at = panel * nr * a->size;
-    const int64_t before = a->set.causal ? k0 - q0 - first : -nk; /* so many of these queries do not see the first key */
-    const attention_weights p = {r->s, 1, nr, nk, rows, before, rows}, ds = {r->dp, 1, nr, nk, rows, before, rows};
-    const attention_weights turned = {r->dp, nr, 1, rows, nk, -rows, a->set.causal ? 1 - before : nk};
-    const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
-    q = attention_from(a, q, first), g = attention_from(a, g, first);
-    attention_product(a, rows, width, a->d, q, r->kt_b + at * a->d, a->score_scale, r->s);
-    attention_masks(a, b, h, q0 + first, rows, k0, nk, false, r->s, r->bias, NULL);
-    attention_product(a, rows, width, a->dv, g, r->vt_b + at * a->dv, 1, r->dp);
-    if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->dp);
-    a->k->attention.scores(rows, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size);
-    if (a->set.dropout > 0) multiply(f, r, first, rows, col, nk, r->s);
-    if (f->dmask.data) add_mask(f, r, b, h, q0 + first, rows, k0, nk, r->dp, part);
-    attention_gather(a, p, a->dv, g, 1, true, r->dv + at * a->dv, a->dv);
-    attention_gather(a, ds, a->d, q, a->set.scale, true, r->dk + at * a->d, a->d);
-    attention_gather(a, turned, a->d, attention_from(a, r->k, panel * nr), a->set.scale, dq.begun, dq.data + first * dq.row * a->size,
-                     dq.row);
+    const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), n = q->n - first, q0 = q->first + first, k0 = k->first + at;
+    const int64_t stat = ((k->b * a->heads + q->head) * a->t + q0) * a->size;
+    const int64_t low = a->set.causal ? k0 - q0 : -nk, high = a->set.causal ? q0 + 1 - k0 : nk; /* who sees whom */
+    const attention_rows qs = attention_from(a, q->q, first), gs = attention_from(a, q->g, first);
+    bool *begun = &r->begun[at / nr];
+    attention_product(a, n, width, a->d, qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
+    attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
+    attention_product(a, n, width, a->dv, gs, r->vt_b + at * a->dv * a->size, 1, r->dp);
+    if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->dp);
+    a->k->attention.scores(n, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size);
+    if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->s);
+    if (f->dmask.data) add_mask(f, r, k->b, q, first, k0, nk);
+    attention_gather(a, (attention_weights){r->s, 1, nr, nk, n, low, n}, a->dv, gs, 1, *begun, row_of(a, k->dv, at), k->dv.row);
+    attention_gather(a, (attention_weights){r->dp, 1, nr, nk, n, low, n}, a->d, qs, a->set.scale, *begun, row_of(a, k->dk, at), k->dk.row);
+    attention_gather(a, (attention_weights){r->dp, nr, 1, n, nk, -n, high}, a->d, attention_from(a, k->k, at), a->set.scale, q->begun,
+                     row_of(a, q->dq, first), q->dq.row);
+    *begun = q->begun = true;
 }
 
 /* ---- a block of queries against a range of keys ---- */
 
-/* dQ stays where it belongs if nothing is there yet. */
-static void block(const backward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, int64_t part) {
+static void block(const backward *f, const room *r, const keys *k, int64_t head, int64_t q0, int64_t nq, int64_t part) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr;
-    const attention_part *q = &a->q, *g = &f->g, *o = &a->out, *to = &f->dq;
-    const attention_rows qs = attention_near(a, *q, b, h, q0, nq, a->d, r->q), gs = attention_near(a, *g, b, h, q0, nq, a->dv, r->g);
-    a->k->attention.dots(nq, a->dv, gs.data, gs.row, attention_at(a, *o, b, h, q0, 0), o->stride[2], r->dot);
-    const bool here = to->data && !f->add && attention_is_near(a, nq, to->stride[2], a->d);
-    block_dq dq = {r->dq, a->d, false};
-    if (here) dq = (block_dq){attention_at(a, *to, b, h, q0, 0), to->stride[2], false};
-    const int64_t seen = a->set.causal ? attention_min(nk, q0 + nq - k0) : nk;
+    const attention_part *out = &a->out;
+    const int64_t nr = a->k->gemm.nr, b = k->b, k0 = k->first, seen = a->set.causal ? attention_min(k->n, q0 + nq - k0) : k->n;
+    queries q = {.head = head, .first = q0, .n = nq, .part = part};
+    q.q = attention_near(a, a->q, b, head, q0, nq, a->d, r->q);
+    q.g = attention_near(a, f->g, b, head, q0, nq, a->dv, r->g);
+    q.dq = target_of(f, f->dq, b, head, q0, nq, a->d, r->dq);
+    a->k->attention.dots(nq, a->dv, q.g.data, q.g.row, attention_at(a, *out, b, head, q0, 0), out->stride[2], r->dot);
     for (int64_t j = 0; j < seen; j += f->cut.keys) {
-        const int64_t n = attention_min(f->cut.keys, nk - j), until = attention_min(n, seen - j);
+        const int64_t n = attention_min(f->cut.keys, k->n - j), until = attention_min(n, seen - j);
         if (attention_hides_all(a, b, k0 + j, n)) continue;
         if (a->set.dropout > 0)
             for (int64_t i = 0; i < nq; i++)
-                a->k->dropout(n, ((b * a->heads + h) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
+                a->k->dropout(n, ((b * a->heads + head) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
                               r->drop + i * f->cut.keys * a->size);
         for (int64_t p = 0; p < until; p += nr) { /* queries before the panel's first key see none of it */
             const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? key - q0 : 0;
-            if (!dq.begun) clear_queries(a, dq, first);
-            panel_of_keys(f, r, qs, gs, dq, b, h, q0, nq, first, key, attention_min(nr, n - p), (j + p) / nr, p, part);
-            dq.begun = true;
+            if (!q.begun) clear(a, q.dq, 0, first, a->d);
+            panel(f, r, k, &q, first, j + p, attention_min(nr, n - p), p);
         }
     }
-    if (!dq.begun) clear_queries(a, dq, nq);
-    if (to->data && !here)
-        a->k->copy2d(nq, a->d, r->dq, a->d, 1, attention_at(a, *to, b, h, q0, 0), to->stride[2], to->stride[3], f->add);
+    if (!q.begun) clear(a, q.dq, 0, nq, a->d);
+    deliver(f, q.dq, f->dq, b, head, q0, nq, a->d);
 }
 
 /* ---- a cell ---- */
 
-static void pack_keys(const backward *f, room *r, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
-    const attention *a = &f->a;
-    const attention_rows v = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->stage);
-    attention_pack_b(a, a->dv, nk, v.data, 1, v.row, r->vt_b, a->dv);
-    r->k = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->stage);
-    attention_pack_b(a, a->d, nk, r->k.data, 1, r->k.row, r->kt_b, a->d);
-    a->k->fill(nk * a->d, 0, r->dk);
-    a->k->fill(nk * a->dv, 0, r->dv);
-}
-
-static void add_keys(const backward *f, const char *rows, int64_t n, attention_part to, int64_t b, int64_t kv, int64_t k0, int64_t nk) {
-    const attention *a = &f->a;
-    if (to.data) a->k->copy2d(nk, n, rows, n, 1, attention_at(a, to, b, kv, k0, 0), to.stride[2], 1, f->add);
-}
-
 static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
     const attention *a = &f->a;
     const int64_t q0 = i * f->cut.tr, k0 = attention_cell_keys(&f->cut, i, f->step) * f->cut.sr;
-    const int64_t nq = attention_min(f->cut.tr, a->t - q0), nk = attention_min(f->cut.sr, a->s - k0);
+    const int64_t nq = attention_min(f->cut.tr, a->t - q0), nk = attention_min(f->cut.sr, a->s - k0), nr = a->k->gemm.nr;
     if (a->set.causal && k0 > q0 + nq - 1) return;
-    pack_keys(f, r, b, kv, k0, nk);
+    keys k = {.b = b, .first = k0, .n = nk};
+    const attention_rows v = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->v);
+    attention_pack_b(a, a->dv, nk, v.data, 1, v.row, r->vt_b, a->dv);
+    k.k = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->k);
+    attention_pack_b(a, a->d, nk, k.k.data, 1, k.k.row, r->kt_b, a->d);
+    k.dk = target_of(f, f->dk, b, kv, k0, nk, a->d, r->dk);
+    k.dv = target_of(f, f->dv, b, kv, k0, nk, a->dv, r->dv);
+    for (int64_t p = 0; p < nk; p += nr) r->begun[p / nr] = false;
     for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)
-        for (int64_t q = 0; q < nq; q += ATTENTION_QUERIES) {
-            const int64_t n = attention_min(ATTENTION_QUERIES, nq - q);
-            block(f, r, b, h, q0 + q, n, k0, nk, part);
-        }
-    add_keys(f, r->dk, a->d, f->dk, b, kv, k0, nk);
-    add_keys(f, r->dv, a->dv, f->dv, b, kv, k0, nk);
+        for (int64_t q = 0; q < nq; q += ATTENTION_QUERIES) block(f, r, &k, h, q0 + q, attention_min(ATTENTION_QUERIES, nq - q), part);
+    for (int64_t p = 0; p < nk; p += nr) {
+        if (r->begun[p / nr]) continue;
+        clear(a, k.dk, p, attention_min(p + nr, nk), a->d);
+        clear(a, k.dv, p, attention_min(p + nr, nk), a->dv);
+    }
+    deliver(f, k.dk, f->dk, b, kv, k0, nk, a->d);
+    deliver(f, k.dv, f->dv, b, kv, k0, nk, a->dv);
 }
 
 /* ---- all cells ---- */

@@ -67,9 +67,9 @@ static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t
     char *o = r->o + at * a->dv;
     attention_product(a, nk, width, a->d, k, r->q + at * a->d, a->score_scale, r->s);
     attention_masks(a, b, h, q0, nq, k0, nk, true, r->s, r->bias, r->stage);
-    a->k->attention.soften(nk, width, r->s, r->max + at, r->sum + at, a->dv, o);
+    const bool begun = a->k->attention.soften(nk, width, r->s, r->max + at, r->sum + at, a->dv, o);
     if (a->set.dropout > 0) drop(f, r, b * a->heads + h, q0, nq, k0, nk);
-    attention_gather(a, p, a->dv, v, 1, true, o, a->dv);
+    attention_gather(a, p, a->dv, v, 1, begun, o, a->dv);
 }
 
 static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {

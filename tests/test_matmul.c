@@ -114,6 +114,39 @@ START_TEST(bias_of_views) {
 }
 END_TEST
 
+/* Widths whose rows would share sets of a cache, and those that would not, one or several rows; x a leaf or not. */
+START_TEST(activated_linear_is_both) {
+    ct_context *context = ct_context_new((ct_context_opts){.seed = 11, .threads = 2});
+    static const ct_shape shapes[] = {CT_SHAPE(256), CT_SHAPE(5, 256), CT_SHAPE(2, 3, 512), CT_SHAPE(2, 2, 3, 256),
+                                      CT_SHAPE(3, 255), CT_SHAPE(1, 4, 257)};
+    for (int i = 0; i < 2 * COUNT(shapes); i++) {
+        const ct_shape shape = shapes[i / 2];
+        ct_scope scope = ct_scope_open(context);
+        const int64_t in = shape.dim[shape.ndim - 1];
+        ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, shape), true);
+        ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(7, in)), true), *leaf[] = {x, w}, *grad[2][2];
+        ct_tensor *g = NULL;
+        for (int fused = 0; fused < 2; fused++) {
+            ct_tensor *own = i % 2 ? ct_scale(x, 3) : x;
+            ct_tensor *y = fused ? ct_activated_linear(own, CT_SILU, w, NULL, NULL) : ct_linear(ct_silu(own), w, NULL);
+            ck_assert_msg(y, "%s", ct_error_message(context));
+            if (!g) g = ct_randn(context, CT_F64, ct_shape_of(y));
+            ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+            for (int l = 0; l < 2; l++) {
+                grad[fused][l] = ct_scale(ct_grad(leaf[l]), 1);
+                ck_assert(ct_data_f64(ct_grad(leaf[l])) != NULL);
+                ct_zero_grad(leaf[l]);
+            }
+        }
+        for (int l = 0; l < 2; l++)
+            for (int64_t e = 0; e < ct_numel(leaf[l]); e++)
+                ck_assert(fabs(ct_data_f64(grad[0][l])[e] - ct_data_f64(grad[1][l])[e]) < 1e-12);
+        ct_scope_close(scope);
+    }
+    ct_context_free(context);
+}
+END_TEST
+
 static void refused(ct_context *context, ct_tensor *out, ct_status status, const char *message) {
     ck_assert(out == NULL);
     ck_assert_int_eq(ct_error(context), status);
@@ -154,6 +187,7 @@ int main(void) {
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, matmul_of_views);
     tcase_add_test(tcase, bias_of_views);
+    tcase_add_test(tcase, activated_linear_is_both);
     tcase_add_test(tcase, refusals);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -59,26 +59,23 @@ static void attention_hide(int64_t n, const bool *mask, int64_t stride, void *y)
 
 /* ---- forward: the online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867) ---- */
 
-/* Row i is for lane i. What is to be multiplied by 0 may hold anything. */
-static void scale_rows(int64_t n, int64_t d, const real *factor, real *out) {
-    for (int64_t i = 0; i < n; i++, out += d) {
-        if (factor[i] == 0) memset(out, 0, (size_t)d * sizeof *out);
-        else if (factor[i] != 1) for (int64_t j = 0; j < d; j++) out[j] *= factor[i];
-    }
+INLINE void scale_row(int64_t n, const real *x, real factor, real *y) {
+    int64_t j = 0;
+    for (; j + LANES <= n; j += LANES) store(y + j, load(x + j) * factor);
+    if (j < n) store_part(y + j, load_part(x + j, n - j) * factor, n - j);
 }
 
-INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *sum, int64_t d, real *out) {
-    vec top[NV], base[NV], total[NV];
-    real factor[NR];
+INLINE bool soften_rows(const int vectors, int64_t n, real *s, real *max, real *sum, int64_t d, real *out) {
+    vec top[NV], base[NV], total[NV], factor[NV];
     for (int j = 0; j < vectors; j++) top[j] = load(max + j * LANES);
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < vectors; j++) top[j] = higher(load(s + i * NR + j * LANES), top[j]);
-    bool grown = false;
+    bool grown = false, begun = false;
     for (int j = 0; j < vectors; j++) {
         const vec old = load(max + j * LANES);
         grown = grown || any_lane(old != top[j]);
         base[j] = select(top[j] == -(real)INFINITY, splat(0), top[j]);
-        store(factor + j * LANES, v_exp2_below(old - base[j]));
+        factor[j] = v_exp2_below(old - base[j]);
         total[j] = splat(0);
         store(max + j * LANES, top[j]);
     }
@@ -90,26 +87,32 @@ INLINE void soften_rows(const int vectors, int64_t n, real *s, real *max, real *
         }
     for (int j = 0; j < vectors; j++) {
         const vec before = load(sum + j * LANES);
-        store(sum + j * LANES, (grown ? before * load(factor + j * LANES) : before) + total[j]);
+        begun = begun || any_lane(before != REAL(0.0));
+        store(sum + j * LANES, (grown ? before * factor[j] : before) + total[j]);
     }
-    if (grown) scale_rows(vectors * LANES, d, factor, out);
+    if (begun && grown)
+        for (int i = 0; i < vectors * LANES; i++) {
+            const real by = factor[i / LANES][i % LANES];
+            if (by != 1) scale_row(d, out + i * d, by, out + i * d);
+        }
+    return begun;
 }
 
-static void attention_soften(int64_t n, int64_t width, void *s, void *max, void *sum, int64_t d, void *out) {
-    ATTENTION_ROWS(width, soften_rows, n, s, max, sum, d, out);
+static bool attention_soften(int64_t n, int64_t width, void *s, void *max, void *sum, int64_t d, void *out) {
+    return ATTENTION_ROWS(width, soften_rows, n, s, max, sum, d, out);
 }
 
 static void attention_finish(int64_t rows, int64_t d, void *max_, void *sum_, const void *out, void *y, int64_t y_row) {
     real *max = max_, *sum = sum_;
     for (int64_t i = 0; i < rows; i++) {
-        const real *from = (const real *)out + i * d;
         real *to = (real *)y + i * y_row;
+        const real inverse = 1 / sum[i];
         if (sum[i] == 0) {
             max[i] = 0;
-            memset(to, 0, (size_t)d * sizeof *to);
+            for (int64_t j = 0; j < d; j++) to[j] = 0;
         } else {
-            sum[i] = 1 / sum[i];
-            for (int64_t j = 0; j < d; j++) to[j] = from[j] * sum[i];
+            sum[i] = inverse;
+            scale_row(d, (const real *)out + i * d, inverse, to);
         }
     }
 }

@@ -72,8 +72,8 @@ typedef struct {
     void (*causal)(int64_t rows, int64_t width, int64_t first, bool low, void *panel);
     void (*hide)(int64_t n, const bool *mask, int64_t stride, void *y);   /* y[i] = mask[i stride] ? 0 : -inf */
     /* n keys' scores become 2^(s - max), max and sum of each lane (a query) are brought up to date, and its row out[lane][d] to the new
-     * max: zeros, whatever it held, if the old one was -inf */
-    void (*soften)(int64_t n, int64_t width, void *panel, void *max, void *sum, int64_t d, void *out);
+     * max. False: no sum was anything, so out holds nothing, and is left alone */
+    bool (*soften)(int64_t n, int64_t width, void *panel, void *max, void *sum, int64_t d, void *out);
     /* y[i] = out[i] / sum, sum = 1 / sum; where the sum is 0 zeros, also for max. out's rows are d apart */
     void (*finish)(int64_t rows, int64_t d, void *max, void *sum, const void *out, void *y, int64_t y_row);
     /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and p (dp - dot[i]) in place of dp, 0 where p is */
