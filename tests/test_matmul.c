@@ -117,7 +117,7 @@ END_TEST
 /* Widths whose rows would share sets of a cache, and those that would not, one or several rows; x a leaf or not. */
 START_TEST(activated_linear_is_both) {
     ct_context *context = ct_context_new((ct_context_opts){.seed = 11, .threads = 2});
-    static const ct_shape shapes[] = {CT_SHAPE(256), CT_SHAPE(5, 256), CT_SHAPE(2, 3, 512), CT_SHAPE(2, 2, 3, 256),
+    static const ct_shape shapes[] = {CT_SHAPE(256), CT_SHAPE(5, 256), CT_SHAPE(2, 3, 512), CT_SHAPE(2, 2, 3, 256), CT_SHAPE(3, 40, 512),
                                       CT_SHAPE(3, 255), CT_SHAPE(1, 4, 257)};
     for (int i = 0; i < 2 * COUNT(shapes); i++) {
         const ct_shape shape = shapes[i / 2];
