@@ -17,17 +17,23 @@ static int batch_dims(const ct_tensor *x) { return x->shape.ndim > 2 ? x->shape.
 static int64_t batch_size(const ct_tensor *x, int back) { return back < batch_dims(x) ? x->shape.dim[batch_dims(x) - 1 - back] : 1; }
 static int64_t batch_step(const ct_tensor *x, int back) { return batch_size(x, back) == 1 ? 0 : x->stride[batch_dims(x) - 1 - back]; }
 
-static product describe(const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
+/* Number by number into what nobody has cleared: to clear, fill and copy a product takes as long as to compute a small one. */
+static void lay_out(product *p, const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
     const int a_row = a->shape.ndim > 1, b_col = b->shape.ndim > 1;   /* has it that dim? */
     const int at_a = batch_dims(a), at_b = batch_dims(b), dims = at_a > at_b ? at_a : at_b;
-    product p = {.m = {1, {0}}, .n = {1, {0}}, .dims = dims};
-    p.k = (ct_contract_dim){a->shape.dim[at_a + a_row], {a->stride[at_a + a_row], b->stride[at_b], 0}};
-    if (a_row) p.m = (ct_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}};
-    if (b_col) p.n = (ct_contract_dim){b->shape.dim[at_b + 1], {0, b->stride[at_b + 1], c->stride[dims + a_row]}};
+    p->dims = dims;
+    p->m = a_row ? (ct_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}} : (ct_contract_dim){1, {0}};
+    p->n = b_col ? (ct_contract_dim){b->shape.dim[at_b + 1], {0, b->stride[at_b + 1], c->stride[dims + a_row]}} : (ct_contract_dim){1, {0}};
+    p->k = (ct_contract_dim){a->shape.dim[at_a + a_row], {a->stride[at_a + a_row], b->stride[at_b], 0}};
     for (int i = 0; i < dims; i++) {
         const int64_t size = c->shape.dim[dims - 1 - i];
-        p.batch[i] = (ct_contract_dim){size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
+        p->batch[i] = (ct_contract_dim){size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
     }
+}
+
+static product describe(const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
+    product p;
+    lay_out(&p, a, b, c);
     return p;
 }
 
@@ -60,9 +66,10 @@ static ct_tensor *matmul_forward(ct_call *c) {
     if (b->shape.ndim > 1) shape.dim[shape.ndim++] = b->shape.dim[b->shape.ndim - 1];
 
     c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
-    ct_tensor *out = op_new(c, a->dtype, shape);
+    ct_tensor *out = ct_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
-    product p = describe(a, b, out);
+    product p;
+    lay_out(&p, a, b, out);
     return ct_contract(c->context, a->dtype, &p.m, &p.n, &p.k, p.batch, p.dims, a->data, b->data, NULL, out->data) ? out : NULL;
 }
 

@@ -249,27 +249,37 @@ static int64_t size_of(int64_t x) { return x < 0 ? -x : x; }
 /* Do n rows of B make a short way, and do they not all lead to the same few sets of a cache? */
 static bool is_near(int64_t n, int64_t step) { return step <= NEAR_B / n && (step % 2048 != 0 || n <= 64); }
 
-/* One product that is done before others would have heard of it; rows in equal shares, as a block of few waits for its sums. False: it
- * is not that small, or B does not lie well and is too large to be packed here. */
-static bool small(const job *j) {
-    _Alignas(CT_ALIGN) char packed[SMALL_B];
+/* One product by one thread, B in place or packed, its panels so many bytes apart: rows in equal shares, as a block of few waits for its
+ * sums. */
+static void at_once(const job *j, const char *b, int64_t b_row, int64_t panel) {
     const ct_gemm_kernels *f = j->kernels;
-    const int64_t m = j->m, n = j->n, k = j->k;
-    if (m > SMALL || n > SMALL || k > SMALL || m * n * k > SMALL) return false;
-    const bool pack = j->b->col != 1;
-    if (pack && (n + f->nr) * k * j->size > SMALL_B) return false;
-    if (pack) f->pack_b(k, n, j->b->data, j->b->row, j->b->col, packed);
-    int64_t rows = m, shares = 1;
-    while (rows > (n > f->lanes ? f->mr : f->tall)) rows = pieces(m, ++shares);
-    for (int64_t k0 = 0; k0 < k; k0 += j->kc) {
+    const int64_t m = j->m, n = j->n, nr = f->nr, most = n > f->lanes ? f->mr : f->tall, rows = m > most ? pieces(m, pieces(m, most)) : m;
+    for (int64_t k0 = 0; k0 < j->k; k0 += j->kc, b += j->kc * b_row * j->size) {
+        const int64_t kl = min(j->kc, j->k - k0);
         for (int64_t i = 0; i < m; i += rows) {
-            for (int64_t col = 0; col < n; col += f->nr)
-                tile(j, min(rows, m - i), min(f->nr, n - col), min(j->kc, k - k0), at(j, j->a, 0, i, k0), j->a->row, j->a->col,
-                     pack ? packed + (col * k + k0 * f->nr) * j->size : at(j, j->b, 0, k0, col), pack ? f->nr : j->b->row,
-                     j->add || k0 > 0, j->bias, col, at(j, j->c, 0, i, col), j->c->row, j->c->col);
+            const char *a = at(j, j->a, 0, i, k0), *b_at = b;
+            for (int64_t col = 0; col < n; col += nr, b_at += panel)
+                tile(j, min(rows, m - i), min(nr, n - col), kl, a, j->a->row, j->a->col, b_at, b_row, j->add || k0 > 0, j->bias, col,
+                     at(j, j->c, 0, i, col), j->c->row, j->c->col);
         }
     }
     done(j, 0, 0, 0, m, n);
+}
+
+static void pack_at_once(const job *j) {
+    _Alignas(CT_ALIGN) char packed[SMALL_B];
+    const int64_t nr = j->kernels->nr;
+    j->kernels->pack_b(j->k, j->n, j->b->data, j->b->row, j->b->col, packed);
+    at_once(j, packed, nr, nr * j->k * j->size);
+}
+
+/* Is it done before others would have heard of it? Then that is done, unless B does not lie well and is too large to be packed here. */
+static bool small(const job *j) {
+    const int64_t m = j->m, n = j->n, k = j->k, nr = j->kernels->nr;
+    if (m > SMALL || n > SMALL || k > SMALL || m * n * k > SMALL) return false;
+    if (j->b->col == 1) at_once(j, j->b->data, j->b->row, nr * j->size);
+    else if ((n + nr) * k * j->size <= SMALL_B) pack_at_once(j);
+    else return false;
     return true;
 }
 
@@ -353,6 +363,7 @@ static void fill_with_bias(const ct_kernels *kernels, job *j, int64_t batch) {
 /* As many slices as it takes, all as long but the last; two at least where threads may share them. */
 static int64_t slice_length(const job *j) {
     const bool deep = j->k >= DEEP_K && j->k > j->m && j->k > j->n && j->m <= DEEP_C / j->size / j->n;
+    if (!deep && j->k <= j->kernels->kc) return up(j->k, 8);   /* no division */
     const int64_t count = pieces(j->k, j->kernels->kc), least = deep ? 2 : 1;
     return up(pieces(j->k, count < least ? least : count), 8);
 }

@@ -64,12 +64,15 @@ void ct_storage_unref(ct_context *context, ct_storage *storage) {
 
 static const char *op_name(const ct_context *context) { return context->op ? context->op : "tensor"; }
 
-ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
-    size_t size = ct_dtype_size(dtype);
-    if (!ct_shape_fits(context, op_name(context), &shape, size)) return NULL;
-    ct_storage *storage = storage_new(context, (size_t)ct_shape_numel(shape) * size);
-    return storage ? handle(context, storage, storage->data, dtype, &shape, NULL) : NULL;
+ct_tensor *ct_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape) {
+    size_t size = ct_dtype_size(dtype), bytes = size;
+    if (!ct_shape_fits(context, op_name(context), shape, size)) return NULL;
+    for (int d = 0; d < shape->ndim; d++) bytes *= (size_t)shape->dim[d];
+    ct_storage *storage = storage_new(context, bytes);
+    return storage ? handle(context, storage, storage->data, dtype, shape, NULL) : NULL;
 }
+
+ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) { return ct_tensor_of(context, dtype, &shape); }
 
 ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride) {
     if (!ct_shape_fits(of->context, op_name(of->context), &shape, ct_dtype_size(of->dtype))) return NULL;

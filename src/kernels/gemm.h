@@ -167,7 +167,7 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, int64
     const real *a0 = a, *a3 = a + 3 * a_row, *a6 = a + 6 * a_row, *a9 = a + 9 * a_row, *a12 = a + 12 * a_row, *a15 = a + 15 * a_row;
     /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
     const int64_t ahead = AHEAD * a_col;
-    for (int64_t p = 0; p < k; p++, a0 += a_col, a3 += a_col, a6 += a_col, a9 += a_col, a12 += a_col, a15 += a_col, b += b_row) {
+    for (; k > 0; k--, a0 += a_col, a3 += a_col, a6 += a_col, a9 += a_col, a12 += a_col, a15 += a_col, b += b_row) {
         gemm_vec bp[NV];
         if (vectors > 1) {   /* for one vector there is no time for more loads */
             __builtin_prefetch(a0 + ahead);
@@ -188,16 +188,24 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, int64
 }
 
 static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
+                      double alpha, const void *base_, int64_t base_row, void *c_, int64_t row, int64_t col);
+
+/* Columns of C that are not next to each other are written from a block that has them so. A function of its own, as its block would take a
+ * register from what all others do. */
+__attribute__((noinline)) static void gemm_tile_apart(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col,
+                                                      const void *b, int64_t b_row, double alpha, const real *base, int64_t base_row,
+                                                      real *c, int64_t row, int64_t col) {
+    real apart[TALL * NR];
+    gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, NULL, 0, apart, NR, 1);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            c[i * row + j * col] = base ? base[i * base_row + j * col] + apart[i * NR + j] : apart[i * NR + j];
+}
+
+static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
                       double alpha, const void *base_, int64_t base_row, void *c_, int64_t row, int64_t col) {
     const real *base = base_;
-    real *c = c_, apart[TALL * NR];   /* columns of C that are not next to each other are written from here */
-    if (col != 1) {
-        gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, NULL, 0, apart, NR, 1);
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++)
-                c[i * row + j * col] = base ? base[i * base_row + j * col] + apart[i * NR + j] : apart[i * NR + j];
-        return;
-    }
+    real *c = c_;
 #define TILE(rows, vectors, part) gemm_block(rows, vectors, part, n, k, a, a_row, a_col, b, b_row, (real)alpha, base, base_row, c, row)
 #define TILE_COLUMNS(rows, vectors) \
     case vectors: \
@@ -209,7 +217,8 @@ static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_
     case rows: \
         switch ((n + LANES - 1) / LANES) { TILE_COLUMNS(rows, 1); TILE_COLUMNS(rows, 2); TILE_COLUMNS(rows, 3); TILE_COLUMNS(rows, 4); } \
         break
-    switch (m) {
+    switch (col == 1 ? m : 0) {
+    case 0: gemm_tile_apart(m, n, k, a, a_row, a_col, b, b_row, alpha, base, base_row, c, row, col); break;
         TILE_ROWS(1); TILE_ROWS(2); TILE_ROWS(3); TILE_ROWS(4); TILE_ROWS(5); TILE_ROWS(6); TILE_ROWS(7); TILE_ROWS(8);
         TILE_ROWS(9); TILE_ROWS(10); TILE_ROWS(11); TILE_ROWS(12); TILE_ROWS(13); TILE_ROWS(14); TILE_ROWS(15); TILE_ROWS(16);
     }
