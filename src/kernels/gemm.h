@@ -179,10 +179,15 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, int64
             GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += x * bp[j];
         }
     }
+    if (alpha != 1) {
+        GEMM_UNROLL for (int i = 0; i < rows; i++) {
+            GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] *= alpha;
+        }
+    }
     GEMM_UNROLL for (int i = 0; i < rows; i++) {
         GEMM_UNROLL for (int j = 0; j < vectors; j++) {
             const real *from = base ? base + i * base_row + j * LANES : NULL;
-            gemm_put(c + i * row + j * LANES, from, alpha * sum[i][j], part && j == vectors - 1, last);
+            gemm_put(c + i * row + j * LANES, from, sum[i][j], part && j == vectors - 1, last);
         }
     }
 }
