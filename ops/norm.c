@@ -12,7 +12,6 @@ typedef struct {
     const char *x, *w, *g, *mean, *rstd; /* w, mean may be NULL */
     const char *base;                    /* what dx is added to, or NULL */
     char *dx, *dw, *db;                  /* dw, db: one row for each block; any may be NULL */
-    char *scratch;                       /* a block of g xhat for each worker */
 } norm;
 
 bool op_norm_check(const ct_call *c) {
@@ -30,23 +29,21 @@ bool op_norm_check(const ct_call *c) {
 static void backward_blocks(void *arg, int64_t begin, int64_t end, int worker) {
     const norm *a = arg;
     const size_t row = (size_t)a->n * a->size;
-    char *gx = a->dw ? a->scratch + (size_t)worker * BLOCK * row : NULL;
+    (void)worker;
     for (int64_t b = begin; b < end; b++) {
         const int64_t first = b * BLOCK, m = a->rows - first < BLOCK ? a->rows - first : BLOCK;
-        for (int64_t i = 0; (a->dx || a->dw) && i < m; i++) {
-            const size_t one = (size_t)(first + i) * a->size, at = one * (size_t)a->n;
-            const char *base = a->base ? a->base + at : NULL;
-            char *dx = a->dx ? a->dx + at : NULL, *gxi = gx ? gx + (size_t)i * row : NULL;
-            if (a->mean) a->k->layer_norm_backward(a->n, a->x + at, a->w, a->g + at, a->mean + one, a->rstd + one, base, dx, gxi);
-            else a->k->rms_norm_backward(a->n, a->x + at, a->w, a->g + at, a->rstd + one, base, dx, gxi);
-        }
-        if (a->dw) a->k->sum(m, a->n, gx, a->n, a->dw + (size_t)b * row);
-        if (a->db) a->k->sum(m, a->n, a->g + (size_t)first * row, a->n, a->db + (size_t)b * row);
+        const size_t one = (size_t)first * a->size, at = one * (size_t)a->n;
+        const char *base = a->base ? a->base + at : NULL;
+        char *dx = a->dx ? a->dx + at : NULL, *dw = a->dw ? a->dw + (size_t)b * row : NULL, *db = a->db ? a->db + (size_t)b * row : NULL;
+        if (dw) a->k->fill(a->n, 0, dw);
+        if (db) a->k->fill(a->n, 0, db);
+        if (a->mean) a->k->layer_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->mean + one, a->rstd + one, base, dx, dw, db);
+        else a->k->rms_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->rstd + one, base, dx, dw);
     }
 }
 
 /* A new tensor's data, or NULL where it is not wanted. False: out of memory. */
-static bool scratch(const ct_call *c, bool wanted, int64_t rows, int64_t n, char **data) {
+static bool parts(const ct_call *c, bool wanted, int64_t rows, int64_t n, char **data) {
     ct_tensor *t = wanted ? op_new(c, c->in[0]->dtype, CT_SHAPE(rows, n)) : NULL;
     *data = t ? t->data : NULL;
     return t || !wanted;
@@ -67,9 +64,7 @@ bool op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor
     norm a = {.k = kernels(c), .n = x->shape.dim[x->shape.ndim - 1], .rows = rows, .size = ct_dtype_size(x->dtype)};
     a.x = x->data, a.w = w ? w->data : NULL, a.g = g->data, a.mean = mean ? mean->data : NULL, a.rstd = rstd->data;
     ct_tensor *base = NULL;
-    if (!scratch(c, want_w, blocks, a.n, &a.dw) || !scratch(c, want_b, blocks, a.n, &a.db) ||
-        !scratch(c, want_w, BLOCK * (int64_t)ct_parallel_width(c->context), a.n, &a.scratch))
-        return false;
+    if (!parts(c, want_w, blocks, a.n, &a.dw) || !parts(c, want_b, blocks, a.n, &a.db)) return false;
     if (c->wants[0] && !(grad[0] = ct_grad_onto(c, 0, &base))) return false; /* last: it is changed from here on */
     a.dx = c->wants[0] ? grad[0]->data : NULL;
     a.base = base ? base->data : NULL;

@@ -39,7 +39,7 @@ typedef struct {
     void (*whole_rows)(int64_t rows, int64_t n, const void *x, void *y);   /* does the same for many rows, where inner is 1; or NULL */
     const char *x;
     char *y;
-    int64_t x_size, y_size, n, inner;
+    int64_t x_size, y_size, n, inner, x_row;   /* x_row: from one of n to the next, in elements */
     int64_t rows, pieces, width, blocks;   /* a unit's rows, and how many such pieces n has; its columns, and how many blocks inner has */
 } pass;
 
@@ -54,18 +54,18 @@ static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
         int64_t column = unit % p->blocks * p->width, piece = unit / p->blocks;   /* piece: of all outer x pieces */
         int64_t row = piece % p->pieces * p->rows, o = piece / p->pieces;
         int64_t rows = p->n - row < p->rows ? p->n - row : p->rows, width = p->inner - column < p->width ? p->inner - column : p->width;
-        p->f(rows, width, p->x + ((o * p->n + row) * p->inner + column) * p->x_size, p->inner,
+        p->f(rows, width, p->x + ((o * p->n + row) * p->x_row + column) * p->x_size, p->x_row,
              p->y + (piece * p->inner + column) * p->y_size);
     }
 }
 
 /* (outer, n, inner) -> (outer, inner), none of them 0. Each turn leaves a thirty-second of the elements or less. */
-static bool reduce_run(const ct_call *c, ct_reduce *f, ct_reduce *again, ct_dtype from, ct_dtype to, const char *x, int64_t outer,
-                       int64_t n, int64_t inner, char *y) {
-    pass p = {.x = x, .x_size = (int64_t)ct_dtype_size(from), .y_size = (int64_t)ct_dtype_size(to), .inner = inner};
+static bool reduce_run(const ct_call *c, ct_reduce *f, ct_reduce *again, ct_dtype from, ct_dtype to, const char *x, int64_t x_row,
+                       int64_t outer, int64_t n, int64_t inner, char *y) {
+    pass p = {.x = x, .x_size = (int64_t)ct_dtype_size(from), .y_size = (int64_t)ct_dtype_size(to), .inner = inner, .x_row = x_row};
     p.width = inner < COLUMNS ? inner : COLUMNS;
     p.blocks = (inner + p.width - 1) / p.width;
-    for (p.pieces = 0; p.pieces != 1; n = p.pieces, f = again, p.x = p.y, p.x_size = p.y_size) {
+    for (p.pieces = 0; p.pieces != 1; n = p.pieces, f = again, p.x = p.y, p.x_size = p.y_size, p.x_row = inner) {
         bool cut = again && outer * p.blocks < FEW && n >= 2 * (UNIT / p.width);
         const ct_kernels *k = c->context->isa->of[f == again ? to : from];
         p.f = f;
@@ -84,11 +84,23 @@ static bool reduce_run(const ct_call *c, ct_reduce *f, ct_reduce *again, ct_dtyp
     return true;
 }
 
+/* From one row to the next where all dims but the last are reduced and rows are dense and evenly apart, as they are in memory with gaps
+ * between them; else 0. */
+static int64_t row_step(const ct_tensor *x, unsigned set) {
+    const int last = x->shape.ndim - 1;
+    if (last < 1 || set != (1u << last) - 1 || x->shape.dim[last] < 2 || x->stride[last] != 1) return 0;
+    for (int d = 0; d < last - 1; d++)
+        if (x->stride[d] != x->stride[d + 1] * x->shape.dim[d + 1]) return 0;
+    return x->stride[last - 1];
+}
+
 ct_tensor *reduce(const ct_call *c, ct_reduce *f, ct_reduce *again, ct_dtype dtype, ct_tensor *x, unsigned set, bool keepdim) {
     if (!f) return ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name, ct_dtype_name(x->dtype));
     ct_tensor *y = op_new(c, dtype, ct_shape_reduced(x->shape, set, keepdim));
     if (!y || !y->numel) return y;
     if (!x->numel) return memset(y->data, 0, (size_t)y->numel * ct_dtype_size(dtype)), y;
+    int64_t step = x->contiguous ? 0 : row_step(x, set);
+    if (!step && !(x = ct_tensor_dense(x))) return NULL;
     reduce_runs runs = reduce_runs_of(x->shape, set);
     ct_dtype from = x->dtype;
     const char *data = x->data;
@@ -96,13 +108,14 @@ ct_tensor *reduce(const ct_call *c, ct_reduce *f, ct_reduce *again, ct_dtype dty
         int64_t outer, n, inner;
         int last = reduce_last(&runs, &outer, &n, &inner);
         ct_tensor *part = last < 2 ? y : op_new(c, dtype, CT_SHAPE(outer, inner));
-        if (!part || !reduce_run(c, f, again, from, dtype, data, outer, n, inner, part->data)) return NULL;
+        if (!part || !reduce_run(c, f, again, from, dtype, data, step ? step : inner, outer, n, inner, part->data)) return NULL;
         if (last < 2) return y;
         runs.count = last;
         runs.size[last - 1] *= inner;   /* what was kept on either side is one run now */
         data = part->data;
         from = dtype;
         f = again;
+        step = 0;
     }
 }
 

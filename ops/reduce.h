@@ -23,7 +23,7 @@ reduce_runs reduce_runs_of(ct_shape shape, unsigned set);
 int reduce_last(const reduce_runs *runs, int64_t *outer, int64_t *n, int64_t *inner);
 
 /* x reduced by f over the dims of the set. Partial results are combined by `again`, which takes the result's dtype; NULL:
- * they cannot be, and the set is one dim. No element gives 0. */
+ * they cannot be, and the set is one dim. No element gives 0. x may have any strides. */
 ct_tensor *reduce(const ct_call *c, ct_reduce *f, ct_reduce *again, ct_dtype dtype, ct_tensor *x, unsigned set, bool keepdim);
 
 ct_tensor *reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool keepdim);

@@ -15,10 +15,8 @@ typedef struct {
 static void forward_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const norm *a = arg;
-    for (int64_t r = begin; r < end; r++) {
-        const size_t one = (size_t)r * a->size, row = one * (size_t)a->n;
-        a->k->rms_norm(a->n, a->x + row, a->w, a->eps, a->y + row, a->rstd + one);
-    }
+    const size_t one = (size_t)begin * a->size, row = one * (size_t)a->n;
+    a->k->rms_norm(end - begin, a->n, a->x + row, a->w, a->eps, a->y + row, a->rstd + one);
 }
 
 static ct_tensor *rms_norm_forward(ct_call *c) {

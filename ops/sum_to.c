@@ -19,8 +19,7 @@ static ct_tensor *sum_to_forward(ct_call *c) {
         return ct_fail(c->context, CT_ERR_SHAPE, "sum_to: %s does not broadcast to %s", SHAPE(to), SHAPE(x->shape));
     unsigned set = summed(x->shape, to);
     if (!set) return ct_tensor_view(x, x->data, to, x->stride);
-    x = ct_tensor_dense(x);
-    ct_tensor *y = x ? reduce_sum(c, x, set, true) : NULL;   /* 1 at every dim of the set, of which the leading ones go */
+    ct_tensor *y = reduce_sum(c, x, set, true);   /* 1 at every dim of the set, of which the leading ones go */
     return y ? ct_tensor_view(y, y->data, to, NULL) : NULL;
 }
 

@@ -300,55 +300,76 @@ END_TEST
 /* x[j] less the centre of what is drawn, from which the mean is counted here: a mean of 10,000 has too few digits left even when wide */
 static wide apart(table t, array x, int64_t j, double centre) { return (wide)get(t, x.p, j) - (wide)centre; }
 
-static void norm_of(table t, int64_t n, double centre, bool weight, bool bias, bool rms) {
-    array x = filled(t, n, centre - 1, centre + 1), w = filled(t, n, 0.5, 2), b = filled(t, n, -1, 1), g = filled(t, n, -1, 1);
-    array y = output(t, n), mean = output(t, 1), rstd = output(t, 1), dx = output(t, n), gx = output(t, n);
+/* Rows one behind the other, of one size. Sums over rows are added to what was there. */
+static void norm_of(table t, int64_t rows, int64_t n, double centre, bool weight, bool bias, bool rms) {
+    const int64_t all = rows * n;
+    array x = filled(t, all, centre - 1, centre + 1), w = filled(t, n, 0.5, 2), b = filled(t, n, -1, 1), g = filled(t, all, -1, 1);
+    array y = output(t, all), mean = output(t, rows), rstd = output(t, rows), dx = output(t, all), dw = filled(t, n, -1, 1);
+    array db = filled(t, n, -1, 1), only = output(t, n);
+    wide *want_w = calloc((size_t)n + 1, sizeof *want_w), *want_b = calloc((size_t)n + 1, sizeof *want_b), most = 1;
     const double eps = 1e-5;
     void *wp = weight ? w.p : NULL, *bp = bias ? b.p : NULL;
-    wide m = 0, v = 0, h = 0, hx = 0;
-    for (int64_t j = 0; j < n && !rms; j++) m += apart(t, x, j, centre) / n;
-    for (int64_t j = 0; j < n; j++) v += (apart(t, x, j, centre) - m) * (apart(t, x, j, centre) - m) / n;
-    const wide r = 1 / sqrtl(v + (wide)eps);
-    if (rms) t.k->rms_norm(n, x.p, wp, eps, y.p, rstd.p);
-    else t.k->layer_norm(n, x.p, wp, bp, eps, y.p, mean.p, rstd.p);
-    near(t, "rstd", n, get(t, rstd.p, 0), r, 0, 8);
-    if (!rms) near(t, "mean", n, get(t, mean.p, 0), m + (wide)centre, fabs(centre) + 1, 3);
-    wide size = 1;
-    for (int64_t j = 0; j < n; j++) {
-        const wide hat = (apart(t, x, j, centre) - m) * r, scale = weight ? (wide)get(t, w.p, j) : 1, c = (wide)get(t, g.p, j);
-        near(t, rms ? "rms_norm" : "layer_norm", n, get(t, y.p, j), hat * scale + (bias && !rms ? (wide)get(t, b.p, j) : 0), 4, 8);
-        h += rms ? 0 : c * scale / n, hx += c * scale * hat / n;
-        if (fabsl(hat) > size) size = fabsl(hat);
+    for (int64_t j = 0; j < n; j++) want_w[j] = (wide)get(t, dw.p, j), want_b[j] = (wide)get(t, db.p, j);
+    memcpy(only.p, dw.p, dw.bytes);
+    if (rms) t.k->rms_norm(rows, n, x.p, wp, eps, y.p, rstd.p);
+    else t.k->layer_norm(rows, n, x.p, wp, bp, eps, y.p, mean.p, rstd.p);
+    if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, NULL, dx.p, dw.p);
+    else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, NULL, dx.p, dw.p, db.p);
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t at = i * n;
+        wide m = 0, v = 0, h = 0, hx = 0, size = 1;
+        for (int64_t j = 0; j < n && !rms; j++) m += apart(t, x, at + j, centre) / n;
+        for (int64_t j = 0; j < n; j++) v += (apart(t, x, at + j, centre) - m) * (apart(t, x, at + j, centre) - m) / n;
+        const wide r = 1 / sqrtl(v + (wide)eps);
+        near(t, "rstd", n, get(t, rstd.p, i), r, 0, 8);
+        if (!rms) near(t, "mean", n, get(t, mean.p, i), m + (wide)centre, fabs(centre) + 1, 3);
+        for (int64_t j = 0; j < n; j++) {
+            const wide hat = (apart(t, x, at + j, centre) - m) * r, scale = weight ? (wide)get(t, w.p, j) : 1;
+            const wide shift = bias && !rms ? (wide)get(t, b.p, j) : 0, c = (wide)get(t, g.p, at + j);
+            near(t, rms ? "rms_norm" : "layer_norm", n, get(t, y.p, at + j), hat * scale + shift, 4, 8);
+            h += rms ? 0 : c * scale / n, hx += c * scale * hat / n;
+            want_w[j] += c * hat, want_b[j] += c;
+            if (fabsl(hat) > size) size = fabsl(hat);
+        }
+        for (int64_t j = 0; j < n; j++) {
+            const wide hat = (apart(t, x, at + j, centre) - m) * r, c = (wide)get(t, g.p, at + j) * (weight ? (wide)get(t, w.p, j) : 1);
+            near(t, "norm dx", n, get(t, dx.p, at + j), r * (c - h - hat * hx), (double)(r * 4 * size), 8);
+        }
+        if (size > most) most = size;
     }
-    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, NULL, dx.p, gx.p);
-    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, NULL, dx.p, gx.p);
     for (int64_t j = 0; j < n; j++) {
-        const wide hat = (apart(t, x, j, centre) - m) * r, scale = weight ? (wide)get(t, w.p, j) : 1, c = (wide)get(t, g.p, j);
-        near(t, "norm dx", n, get(t, dx.p, j), r * (c * scale - h - hat * hx), (double)(r * 4 * size), 8);
-        near(t, "norm gx", n, get(t, gx.p, j), c * hat, (double)size, 8);
+        near(t, "norm dw", n, get(t, dw.p, j), want_w[j], (double)(most * (rows + 1)), 8);
+        if (!rms) near(t, "norm db", n, get(t, db.p, j), want_b[j], (double)(rows + 1), 4);
     }
-    array only = output(t, n);   /* either alone, and dx over g */
-    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, NULL, NULL, only.p);
-    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, NULL, NULL, only.p);
-    EXPECT(memcmp(only.p, gx.p, gx.bytes) == 0, "%s: gx alone", t.isa);
-    if (rms) t.k->rms_norm_backward(n, x.p, wp, g.p, rstd.p, NULL, g.p, NULL);
-    else t.k->layer_norm_backward(n, x.p, wp, g.p, mean.p, rstd.p, NULL, g.p, NULL);
+    array base = filled(t, all, -1, 1), sum = output(t, all);   /* dw alone, dx onto something, dx over g, y over x */
+    if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, NULL, NULL, only.p);
+    else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, NULL, NULL, only.p, NULL);
+    EXPECT(memcmp(only.p, dw.p, dw.bytes) == 0, "%s: dw alone", t.isa);
+    if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, base.p, sum.p, NULL);
+    else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, base.p, sum.p, NULL, NULL);
+    for (int64_t j = 0; j < all; j++)
+        near(t, "norm dx onto", n, get(t, sum.p, j), (wide)get(t, base.p, j) + (wide)get(t, dx.p, j), 1 + fabs(get(t, dx.p, j)), 2);
+    if (rms) t.k->rms_norm_backward(rows, n, x.p, wp, g.p, rstd.p, NULL, g.p, NULL);
+    else t.k->layer_norm_backward(rows, n, x.p, wp, g.p, mean.p, rstd.p, NULL, g.p, NULL, NULL);
     EXPECT(memcmp(g.p, dx.p, dx.bytes) == 0, "%s: dx alone, in place", t.isa);
-    if (rms) t.k->rms_norm(n, x.p, wp, eps, x.p, rstd.p);
-    else t.k->layer_norm(n, x.p, wp, bp, eps, x.p, mean.p, rstd.p);
+    if (rms) t.k->rms_norm(rows, n, x.p, wp, eps, x.p, rstd.p);
+    else t.k->layer_norm(rows, n, x.p, wp, bp, eps, x.p, mean.p, rstd.p);
     EXPECT(memcmp(x.p, y.p, y.bytes) == 0, "%s: norm in place", t.isa);
     release(x, "x"), release(w, "w"), release(b, "b"), release(g, "g"), release(y, "norm"), release(mean, "mean"), release(rstd, "rstd");
-    release(dx, "dx"), release(gx, "gx"), release(only, "gx");
+    release(dx, "dx"), release(dw, "dw"), release(db, "db"), release(only, "dw"), release(base, "base"), release(sum, "dx");
+    free(want_w), free(want_b);
 }
 
 START_TEST(norms) {
+    static const int64_t counts[] = {1, 2, 3, 15, 16, 17, 33};   /* rows, beside batches of every vector's lanes */
     table t;
     for (int i = 0; table_at(i, &t); i++)
         for (int l = 0; l < COUNT(lengths); l++) {
-            for (int k = 0; k < 4; k++) norm_of(t, lengths[l], 0, k & 1, k & 2, false);
-            norm_of(t, lengths[l], 10000, true, true, false);   /* a large mean costs no digits */
-            norm_of(t, lengths[l], 0, true, false, true);
-            norm_of(t, lengths[l], 0, false, false, true);
+            const int64_t rows = counts[l % COUNT(counts)];
+            for (int k = 0; k < 4; k++) norm_of(t, k ? 1 : rows, lengths[l], 0, k & 1, k & 2, false);
+            norm_of(t, rows, lengths[l], 10000, true, true, false);   /* a large mean costs no digits */
+            norm_of(t, rows, lengths[l], 0, true, false, true);
+            norm_of(t, 1, lengths[l], 0, false, false, true);
         }
 }
 END_TEST

@@ -122,14 +122,14 @@ typedef struct ct_kernels {
                                                                                                   x is not read where keep is false */
     void (*logsumexp)(int64_t n, const void *x, void *y);              /* one value; all -inf: -inf */
     void (*logsumexp_backward)(int64_t n, const void *x, const void *y, const void *g, void *dx);   /* g e^(x - y); y -inf: 0 */
-    /* y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one value each */
-    void (*layer_norm)(int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd);
-    /* dx = base + ..., base NULL: nothing, or dx itself; gx = g xhat, whose sum over rows is dw; dx or gx may be NULL */
-    void (*layer_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd,
-                                const void *base, void *dx, void *gx);
-    void (*rms_norm)(int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
-    void (*rms_norm_backward)(int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base, void *dx,
-                              void *gx);
+    /* rows one behind the other: y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one value for each row */
+    void (*layer_norm)(int64_t rows, int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd);
+    /* dx = base + ..., base NULL: nothing, or dx itself; dw += g xhat, db += g, one row for all; any of the three may be NULL */
+    void (*layer_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd,
+                                const void *base, void *dx, void *dw, void *db);
+    void (*rms_norm)(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
+    void (*rms_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base,
+                              void *dx, void *dw);
     /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), and lse; 0 where the target is negative */
     void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *lse);
     /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */

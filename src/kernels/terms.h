@@ -102,22 +102,29 @@ typedef triple triple_term(vec a, vec b, vec c, const terms *t);
 INLINE triple triple_at(const terms *t, int64_t i, int64_t n, triple_term *f) {
     return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1), t->c ? load_part(t->c + i, n) : splat(0), t);
 }
+enum { TRIPLE_BLOCK = 32 * LANES };
+
+/* Of a block: lanes that are still to be added up. */
+INLINE triple triple_block(const int count, int64_t begin, int64_t end, const terms *t, triple_term *f) {
+    triple even = {{{0}, {0}, {0}}}, odd = even;
+    int64_t i = begin;
+    for (; i + 2 * LANES <= end; i += 2 * LANES) {
+        const triple p = triple_at(t, i, LANES, f), q = triple_at(t, i + LANES, LANES, f);
+        for (int k = 0; k < count; k++) even.v[k] += p.v[k], odd.v[k] += q.v[k];
+    }
+    for (; i < end; i += LANES) {
+        const triple p = triple_at(t, i, end - i, f);
+        for (int k = 0; k < count; k++) even.v[k] += keep(first_lanes(end - i), p.v[k]);
+    }
+    for (int k = 0; k < count; k++) even.v[k] += odd.v[k];
+    return even;
+}
+
 INLINE void sum_triples(const int count, int64_t n, const terms *t, triple_term *f, double sum[3]) {
-    enum { BLOCK = 32 * LANES };
     for (int k = 0; k < count; k++) sum[k] = 0;
-    for (int64_t begin = 0; begin < n; begin += BLOCK) {
-        const int64_t end = n - begin < BLOCK ? n : begin + BLOCK;
-        triple even = {{{0}, {0}, {0}}}, odd = even;
-        int64_t i = begin;
-        for (; i + 2 * LANES <= end; i += 2 * LANES) {
-            const triple p = triple_at(t, i, LANES, f), q = triple_at(t, i + LANES, LANES, f);
-            for (int k = 0; k < count; k++) even.v[k] += p.v[k], odd.v[k] += q.v[k];
-        }
-        for (; i < end; i += LANES) {
-            const triple p = triple_at(t, i, end - i, f);
-            for (int k = 0; k < count; k++) even.v[k] += keep(first_lanes(end - i), p.v[k]);
-        }
-        for (int k = 0; k < count; k++) sum[k] += (double)sum_lanes(even.v[k] + odd.v[k]);
+    for (int64_t i = 0; i < n; i += TRIPLE_BLOCK) {
+        const triple part = triple_block(count, i, n - i < TRIPLE_BLOCK ? n : i + TRIPLE_BLOCK, t, f);
+        for (int k = 0; k < count; k++) sum[k] += (double)sum_lanes(part.v[k]);
     }
 }
 
