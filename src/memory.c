@@ -19,6 +19,22 @@ struct ct_block {
 enum { HEADER = CT_ALIGN, SMALL = 2048, UNITS = 8 };
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
+/* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte.
+ * Debug mode may look at it: there it is all ones. */
+#if defined __has_feature
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#if defined __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+static void forbid(const ct_pool *pool, void *memory, size_t size) { if (!pool->poison) __asan_poison_memory_region(memory, size); }
+static void allow(void *memory, size_t size) { __asan_unpoison_memory_region(memory, size); }
+#else
+static void forbid(const ct_pool *pool, void *memory, size_t size) { (void)pool, (void)memory, (void)size; }
+static void allow(void *memory, size_t size) { (void)memory, (void)size; }
+#endif
+
 typedef struct free_block {
     struct free_block *next;
 } free_block;
@@ -62,6 +78,7 @@ static ct_block *block_new(ct_pool *pool, size_t size, bool slab) {
     ct_block *block = (ct_block *)(((uintptr_t)raw + CT_ALIGN - 1) & ~(uintptr_t)(CT_ALIGN - 1));
     *block = (ct_block){.next = pool->blocks, .raw = raw, .total = total, .slab = slab};
     if (pool->poison) memset((char *)block + HEADER, 0xff, size);
+    forbid(pool, (char *)block + HEADER, size);
     if (pool->blocks) pool->blocks->prev = block;
     pool->blocks = block;
     pool->held += (int64_t)total;
@@ -72,12 +89,15 @@ static void block_free(ct_pool *pool, ct_block *block) {
     if (block->next) block->next->prev = block->prev;
     *(block->prev ? &block->prev->next : &pool->blocks) = block->next;
     pool->held -= (int64_t)block->total;
+    allow(block->raw, block->total);
     pool->allocator.free(pool->allocator.data, block->raw, block->total);
 }
 
 static char *block_data(ct_block *block) { return (char *)block + HEADER; }
 
-static void push(ct_pool *pool, void *block, int class) {
+static void push(ct_pool *pool, void *block, size_t bytes, int class) {
+    forbid(pool, block, bytes);
+    allow(block, sizeof(free_block));
     ((free_block *)block)->next = pool->free[class];
     pool->free[class] = block;
 }
@@ -92,7 +112,8 @@ static void *carve(ct_pool *pool, size_t bytes) {
         if (!slab) return NULL;
         for (size_t rest, piece; (rest = (size_t)(pool->slab_end - pool->slab)) > 0; pool->slab += piece) {   /* the old slab's rest is not lost */
             piece = rest < 8 * CT_ALIGN ? rest : 8 * CT_ALIGN;
-            push(pool, pool->slab, class_of(piece, &piece));
+            const int class = class_of(piece, &piece);
+            push(pool, pool->slab, piece, class);
         }
         pool->slab = block_data(slab);
         pool->slab_end = pool->slab + size;
@@ -130,6 +151,8 @@ void *ct_take(ct_context *context, size_t size) {
     }
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
+    allow(block, size);
+    forbid(pool, (char *)block + size, bytes - size);
     return block;
 }
 
@@ -141,9 +164,10 @@ void *ct_take_zeroed(ct_context *context, size_t size) {
 static void give(ct_pool *pool, void *block, size_t size) {
     size_t bytes;
     int class = class_of(size, &bytes);
-    push(pool, block, class);
-    pool->live -= (int64_t)bytes;
+    allow(block, bytes);
     if (pool->poison) memset((free_block *)block + 1, 0xff, bytes - sizeof(free_block));
+    push(pool, block, bytes, class);
+    pool->live -= (int64_t)bytes;
 }
 
 void ct_give(ct_context *context, void *block, size_t size) {
@@ -154,7 +178,7 @@ void ct_give(ct_context *context, void *block, size_t size) {
         give(pool, block, size);
         return;
     }
-    push(pool, block, (int)last);
+    push(pool, block, (last + 1) * CT_ALIGN, (int)last);
     pool->live -= (int64_t)(last + 1) * CT_ALIGN;
 }
 
