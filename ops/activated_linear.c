@@ -4,6 +4,8 @@
  * h is not kept for backward: each block of g W is turned into dx while it is in cache, and h is computed again beside it. */
 #include "op.h"
 
+#include <string.h>
+
 #include "../src/gemm.h"
 
 typedef struct {
@@ -107,15 +109,17 @@ static void through_activation(void *arg, ct_matrix dh, int64_t rows, int64_t co
 }
 
 /* A tensor like x for what is read by columns: rows that are 2048 bytes apart, or a multiple, would share a few sets of a cache, so these
- * are a line more. */
+ * are a line or two more. */
 static ct_tensor *new_apart(const ct_call *c, const ct_tensor *x, int64_t in) {
-    const int64_t size = (int64_t)ct_dtype_size(x->dtype), row = in > 0 && in * size % 2048 == 0 ? in + 64 / size : in;
-    int64_t stride[CT_MAX_DIMS];
+    const bool aliased = in > 0 && in * (int64_t)ct_dtype_size(x->dtype) % 2048 == 0;
+    if (!aliased) return op_new(c, x->dtype, x->shape);
     ct_shape shape = x->shape;
-    shape.dim[shape.ndim - 1] = row;
+    shape.dim[shape.ndim - 1] += 16;
     ct_tensor *y = op_new(c, x->dtype, shape);
-    for (int d = 0; y && d < shape.ndim; d++) stride[d] = y->stride[d];
-    return y && row != in ? ct_tensor_view(y, y->data, x->shape, stride) : y;
+    if (!y) return NULL;
+    int64_t stride[CT_MAX_DIMS];
+    memcpy(stride, y->stride, sizeof stride);
+    return ct_tensor_view(y, y->data, x->shape, stride);
 }
 
 static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
