@@ -46,10 +46,9 @@ typedef struct {
     char *kt_b, *vt_b;   /* keys (d, keys), values (dv, keys): of a range */
     char *q, *g, *k, *v; /* a block of queries (queries, d), of dO (queries, dv), a range of keys, of values, if not read where they lie */
     char *dq, *dk, *dv;  /* (queries, d), (keys, d), (keys, dv), if not written where they belong */
-    bool *begun;         /* do dk and dv hold something? for each panel of keys */
     char *dot;           /* (queries) */
     char *s, *dp;        /* panels (queries, nr) */
-    char *bias, *drop, *ones, *sums;
+    char *bias, *ones, *drop;
 } room;
 
 static room rooms(const backward *f, char *base, size_t *used) {
@@ -66,14 +65,12 @@ static room rooms(const backward *f, char *base, size_t *used) {
     r.dq = attention_carve(a, base, used, rows, a->d);
     r.dk = attention_carve(a, base, used, f->cut.sr, a->d);
     r.dv = attention_carve(a, base, used, f->cut.sr, a->dv);
-    r.begun = (bool *)attention_carve(a, base, used, keys / nr, 1);
     r.dot = attention_carve(a, base, used, rows, 1);
     r.s = attention_carve(a, base, used, rows, nr);
     r.dp = attention_carve(a, base, used, rows, nr);
     r.bias = attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
-    r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->cut.keys);
     r.ones = attention_carve(a, base, used, dropped ? f->cut.keys : 0, 1);
-    r.sums = attention_carve(a, base, used, nr, 1);
+    r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->cut.keys);
     return r;
 }
 
@@ -103,6 +100,7 @@ typedef struct {
     int64_t b, first, n;
     attention_rows k;
     target dk, dv;
+    bool begun[ATTENTION_RANGE / 4]; /* do they hold something? for each panel, of four keys at least */
 } keys;
 typedef struct {
     int64_t head, first, n, part; /* part: of a mask's gradient */
@@ -119,8 +117,8 @@ static void add_mask(const backward *f, const room *r, int64_t b, const queries 
     if (row != 0) {
         a->k->copy2d(n, nk, r->dp, nr, 1, to, row, col, true);
     } else {
-        a->k->sum(n, nk, r->dp, nr, r->sums);
-        a->k->copy2d(1, nk, r->sums, nk, 1, to, nk, col, true);
+        a->k->sum(n, nk, r->dp, nr, r->bias);
+        a->k->copy2d(1, nk, r->bias, nk, 1, to, nk, col, true);
     }
 }
 
@@ -135,13 +133,13 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
 }
 
 /* The block's queries from `first` on against nk keys from key `at` of the range on, a panel, which starts at column col of its block. */
-static void panel(const backward *f, const room *r, const keys *k, queries *q, int64_t first, int64_t at, int64_t nk, int64_t col) {
+static void panel(const backward *f, const room *r, keys *k, queries *q, int64_t first, int64_t at, int64_t nk, int64_t col) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), n = q->n - first, q0 = q->first + first, k0 = k->first + at;
     const int64_t stat = ((k->b * a->heads + q->head) * a->t + q0) * a->size;
     const int64_t low = a->set.causal ? k0 - q0 : -nk, high = a->set.causal ? q0 + 1 - k0 : nk; /* who sees whom */
     const attention_rows qs = attention_from(a, q->q, first), gs = attention_from(a, q->g, first);
-    bool *begun = &r->begun[at / nr];
+    bool *begun = &k->begun[at / nr];
     attention_product(a, n, width, a->d, qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
     attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
     attention_product(a, n, width, a->dv, gs, r->vt_b + at * a->dv * a->size, 1, r->dp);
@@ -158,7 +156,7 @@ static void panel(const backward *f, const room *r, const keys *k, queries *q, i
 
 /* ---- a block of queries against a range of keys ---- */
 
-static void block(const backward *f, const room *r, const keys *k, int64_t head, int64_t q0, int64_t nq, int64_t part) {
+static void block(const backward *f, const room *r, keys *k, int64_t head, int64_t q0, int64_t nq, int64_t part) {
     const attention *a = &f->a;
     const attention_part *out = &a->out;
     const int64_t nr = a->k->gemm.nr, b = k->b, k0 = k->first, seen = a->set.causal ? attention_min(k->n, q0 + nq - k0) : k->n;
@@ -198,11 +196,10 @@ static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, i
     attention_pack_b(a, a->d, nk, k.k.data, 1, k.k.row, r->kt_b, a->d);
     k.dk = target_of(f, f->dk, b, kv, k0, nk, a->d, r->dk);
     k.dv = target_of(f, f->dv, b, kv, k0, nk, a->dv, r->dv);
-    for (int64_t p = 0; p < nk; p += nr) r->begun[p / nr] = false;
     for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)
         for (int64_t q = 0; q < nq; q += ATTENTION_QUERIES) block(f, r, &k, h, q0 + q, attention_min(ATTENTION_QUERIES, nq - q), part);
     for (int64_t p = 0; p < nk; p += nr) {
-        if (r->begun[p / nr]) continue;
+        if (k.begun[p / nr]) continue;
         clear(a, k.dk, p, attention_min(p + nr, nk), a->d);
         clear(a, k.dv, p, attention_min(p + nr, nk), a->dv);
     }

@@ -4,15 +4,14 @@
 #include "attention.h"
 
 enum {
-    RANGE = 512,
-    RANGE_BYTES = 640 << 10, /* keys of a cell, and what they may take packed */
+    RANGE_BYTES = 640 << 10, /* what a cell's keys may take packed */
     CELLS = 16,              /* in a step, where that many can be */
     KEYS = 128,              /* a block's */
 };
 
 attention_cells attention_cells_of(const attention *a) {
     const int64_t nr = a->k->gemm.nr, heads = a->batch * a->kv_heads, wide = 3 * a->d + 2 * a->dv;
-    int64_t range = wide <= RANGE_BYTES / a->size / RANGE ? RANGE : RANGE_BYTES / a->size / wide / nr * nr;
+    int64_t range = wide <= RANGE_BYTES / a->size / ATTENTION_RANGE ? ATTENTION_RANGE : RANGE_BYTES / a->size / wide / nr * nr;
     while (range > 128 && heads * attention_pieces(a->s, range) < 8) range /= 2;
     if (range < nr) range = nr;
     attention_cells c;

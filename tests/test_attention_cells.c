@@ -75,6 +75,7 @@ START_TEST(what_holds_always) {
         ck_assert(c.tn <= c.sn);                      /* else two cells of a step share keys */
         ck_assert(c.sr % nr == 0 || c.sr == e.s);     /* panels end where ranges do */
         ck_assert(c.grain >= 1);
+        ck_assert((c.sr - 1) / nr < ATTENTION_RANGE / 4);
         bool met[64][64] = {{false}}; /* queries, keys */
         for (int64_t step = 0; step < c.sn && c.sn <= 64; step++) {
             bool taken[64] = {false};

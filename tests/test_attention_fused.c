@@ -404,6 +404,45 @@ START_TEST(a_query_that_sees_nothing) {
 }
 END_TEST
 
+/* What nobody sees, and who sees nothing, has a gradient of +0, also where scores count downwards: nothing was computed for it. The first
+ * blocks of keys are hidden, of as many heads as make one cell each. */
+START_TEST(zeros_are_plain) {
+    enum { T = 300, HIDDEN = 140 };
+    bool seen[4 * T];
+    for (int i = 0; i < 4 * T; i++) seen[i] = i % T >= HIDDEN;
+    for (int k = 0; k < 4; k++) {
+        const problem p = {.b = 4, .h = 4, .kv = 2, .t = T, .s = T, .d = 8, .dv = 8, .causal = k % 2, .keys = 1, .scale = -0.4, .seed = 21,
+                           .layout = {k / 2, k / 2, k / 2}};
+        for (const char *const *isa = (const char *const[]){"scalar", NULL, ""}; !*isa || **isa; isa++) {
+            const result r = solve(&p, (how){CT_F32, .isa = *isa, .key_mask = seen});
+            for (int64_t i = 0; i < r.count[DK]; i++) {
+                const int64_t key = k / 2 ? i / (8 * 2) % T : i / 8 % T;
+                if (key < HIDDEN / 128 * 128) HOLDS(r.value[DK][i] == 0 && !signbit(r.value[DK][i]), "dk");
+                if (key < HIDDEN / 128 * 128) HOLDS(r.value[DV][i] == 0 && !signbit(r.value[DV][i]), "dv");
+            }
+            for (int64_t i = 0; i < r.count[DQ]; i++) {
+                const int64_t query = k / 2 ? i / (8 * 4) % T : i / 8 % T;
+                if (p.causal && query < HIDDEN / 128 * 128) HOLDS(r.value[DQ][i] == 0 && !signbit(r.value[DQ][i]), "dq");
+            }
+            forget(r);
+        }
+    }
+}
+END_TEST
+
+/* The gradient of a mask that repeats along 200,000 queries keeps its digits: 2/9 of each. */
+START_TEST(a_long_sum_of_a_masks_gradient) {
+    enum { T = 200000 };
+    ct_tensor *q = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, T, 1)), *k = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, 3, 1));
+    ct_tensor *v = ct_from_f32(context, CT_SHAPE(1, 1, 3, 1), (float[]){1, 0, 0});
+    ct_tensor *mask = ct_set_requires_grad(ct_zeros(context, CT_F32, CT_SHAPE(3)), true);
+    ct_tensor *y = ct_attention(q, k, v, (ct_attention_opts){.mask = mask}).out, *g = ct_full(context, CT_F32, CT_SHAPE(1, 1, T, 1), 1);
+    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+    ck_assert_double_eq_tol(ct_data_f32(ct_grad(mask))[0] / (2.0 / 9 * T), 1, 5e-5);
+    ck_assert_double_eq_tol(ct_data_f32(ct_grad(mask))[1] / (-1.0 / 9 * T), 1, 5e-5);
+}
+END_TEST
+
 START_TEST(nothing_at_all) {
     static const int64_t sizes[][4] = {{2, 2, 3, 0}, {2, 2, 0, 3}, {2, 2, 0, 0}, {0, 2, 3, 4}, {2, 0, 3, 4}};
     for (int k = 0; k < 5; k++)
@@ -547,6 +586,8 @@ int main(void) {
     tcase_add_loop_test(all, hidden_is_untouched, 0, 56);
     tcase_add_test(all, the_future_is_untouched);
     tcase_add_loop_test(all, a_query_that_sees_nothing, 0, 4);
+    tcase_add_test(all, zeros_are_plain);
+    tcase_add_test(all, a_long_sum_of_a_masks_gradient);
     tcase_add_test(all, nothing_at_all);
     tcase_add_test(all, large_scores);
     tcase_add_test(all, memory_is_linear);
