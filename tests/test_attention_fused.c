@@ -49,6 +49,8 @@ static ct_shape mask_shape(const problem *p) {
         return CT_SHAPE(p->s);
     case 9:
         return CT_SHAPE(p->b, p->h, 1, p->s);
+    case MASKS + 1:
+        return CT_SHAPE(p->b, 1, 1, 1);
     default:
         return CT_SCALAR;
     }
@@ -282,14 +284,16 @@ START_TEST(any_number_of_threads) {
 END_TEST
 
 START_TEST(one_number_for_all_cells) { /* a mask whose gradient every cell adds to: no two at a time */
-    problem p = {.b = 1, .h = 2, .kv = 2, .t = 1100, .s = 1100, .d = 4, .dv = 4, .mask = 7, .seed = 3};
-    const result one = solve(&p, (how){CT_F64, .threads = 1});
-    for (int k = 0; k < 6; k++) {
-        const result more = solve(&p, (how){CT_F64, .threads = 2 + k});
-        same_bits(&p, more, one, "threads");
-        forget(more);
+    for (int64_t b = 1; b <= 2; b++) {
+        problem p = {.b = b, .h = 2, .kv = 2, .t = 1100, .s = 1100, .d = 4, .dv = 4, .mask = b > 1 ? MASKS + 1 : 7, .seed = 3};
+        const result one = solve(&p, (how){CT_F64, .threads = 1});
+        for (int k = 0; k < 6; k++) {
+            const result more = solve(&p, (how){CT_F64, .threads = 2 + k});
+            same_bits(&p, more, one, "threads");
+            forget(more);
+        }
+        forget(one);
     }
-    forget(one);
 }
 END_TEST
 

@@ -118,13 +118,13 @@ END_TEST
 START_TEST(activated_linear_is_both) {
     ct_context *context = ct_context_new((ct_context_opts){.seed = 11, .threads = 2});
     static const ct_shape shapes[] = {CT_SHAPE(256), CT_SHAPE(5, 256), CT_SHAPE(2, 3, 512), CT_SHAPE(2, 2, 3, 256), CT_SHAPE(3, 40, 512),
-                                      CT_SHAPE(3, 255), CT_SHAPE(1, 4, 257)};
+                                      CT_SHAPE(3, 255), CT_SHAPE(1, 4, 257), CT_SHAPE(24, 4096)};
     for (int i = 0; i < 2 * COUNT(shapes); i++) {
         const ct_shape shape = shapes[i / 2];
         ct_scope scope = ct_scope_open(context);
-        const int64_t in = shape.dim[shape.ndim - 1];
+        const int64_t in = shape.dim[shape.ndim - 1], out = in > 1000 ? 64 : 7;   /* the widest is cut into blocks of columns */
         ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, shape), true);
-        ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(7, in)), true), *leaf[] = {x, w}, *grad[2][2];
+        ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(out, in)), true), *leaf[] = {x, w}, *grad[2][2];
         ct_tensor *g = NULL;
         for (int fused = 0; fused < 2; fused++) {
             ct_tensor *own = i % 2 ? ct_scale(x, 3) : x;
