@@ -18,7 +18,7 @@ static int64_t batch_size(const ct_tensor *x, int back) { return back < batch_di
 static int64_t batch_step(const ct_tensor *x, int back) { return batch_size(x, back) == 1 ? 0 : x->stride[batch_dims(x) - 1 - back]; }
 
 /* Number by number into what nobody has cleared: to clear, fill and copy a product takes as long as to compute a small one. */
-static void lay_out(product *p, const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
+static void describe(product *p, const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
     const int a_row = a->shape.ndim > 1, b_col = b->shape.ndim > 1;   /* has it that dim? */
     const int at_a = batch_dims(a), at_b = batch_dims(b), dims = at_a > at_b ? at_a : at_b;
     p->dims = dims;
@@ -29,12 +29,6 @@ static void lay_out(product *p, const ct_tensor *a, const ct_tensor *b, const ct
         const int64_t size = c->shape.dim[dims - 1 - i];
         p->batch[i] = (ct_contract_dim){size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
     }
-}
-
-static product describe(const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
-    product p;
-    lay_out(&p, a, b, c);
-    return p;
 }
 
 /* The same product seen from another side: operand x, y and z of it take the places of A, B and C. */
@@ -69,7 +63,7 @@ static ct_tensor *matmul_forward(ct_call *c) {
     ct_tensor *out = ct_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
     product p;
-    lay_out(&p, a, b, out);
+    describe(&p, a, b, out);
     return ct_contract(c->context, a->dtype, &p.m, &p.n, &p.k, p.batch, p.dims, a->data, b->data, NULL, out->data) ? out : NULL;
 }
 
@@ -78,7 +72,8 @@ static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     bool add;
     if (c->wants[0]) {
         if (!(grad[0] = ct_grad_place(c, 0, &add))) return false;
-        product p = describe(grad[0], b, g);
+        product p;
+        describe(&p, grad[0], b, g);
         see(&p, 2, 1, 0);
         if (!ct_contract(c->context, g->dtype, &p.m, &p.k, &p.n, p.batch, p.dims, g->data, b->data, &(ct_gemm_end){.add = add},
                          grad[0]->data))
@@ -86,7 +81,8 @@ static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     }
     if (c->wants[1]) {
         if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
-        product p = describe(a, grad[1], g);
+        product p;
+        describe(&p, a, grad[1], g);
         see(&p, 0, 2, 1);
         if (!ct_contract(c->context, g->dtype, &p.k, &p.n, &p.m, p.batch, p.dims, a->data, g->data, &(ct_gemm_end){.add = add},
                          grad[1]->data))
