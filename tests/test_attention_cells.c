@@ -57,6 +57,8 @@ START_TEST(examples) {
     const example e = {4, 1, 1, 2, 3, 4, 5, {0}};
     ck_assert_int_eq(cells_of(&e, 16, 1).grain, 1 + (1 << 20) / (10 * 11 * 38));
     ck_assert_int_eq(cells_of(&e, 16, 5).grain, 1 + (1 << 20) / (10 * 11 * 38 * 5)); /* a cell is of all heads of a group */
+    const example whole = {4, 8, 8, 1024, 512, 64, 64, {0}}; /* 512 keys of 320 numbers are 640 KB, whatever a panel is */
+    ck_assert_int_eq(cells_of(&whole, 24, 1).sr, 512);
     const example exact = {4, 1, 1, 56, 120, 32, 8, {0}}; /* of 2^20 products */
     ck_assert_int_eq(cells_of(&exact, 16, 1).grain, 2);
     ck_assert_int_eq(cells_of(&exact, 16, 2).grain, 1);

@@ -259,6 +259,19 @@ START_TEST(edges_of_blocks) {
 }
 END_TEST
 
+/* As many heads as make one cell each, of several blocks of keys and of queries. */
+START_TEST(several_blocks_in_a_cell) {
+    problem p = {.b = 4, .h = 4, .kv = 2, .t = 250, .s = 300, .d = 5, .dv = 6, .seed = 40, .layout = {_i % 2, _i % 2, _i % 2}};
+    for (int k = 0; k < 4; k++) {
+        p.causal = k & 1;
+        p.keys = k & 2;
+        p.mask = (int[]){0, 1, 2, 7}[k];
+        p.dropout = k == 2 ? 0.4 : 0;
+        agree(&p, isa_of(_i));
+    }
+}
+END_TEST
+
 /* Rows of 4096 bytes or a multiple, which meet in a cache: of the operands, and of what comes back. */
 START_TEST(rows_far_apart) {
     problem p = {.b = 1, .h = 1024, .kv = 512, .t = 40, .s = 20, .d = 4, .dv = 4, .layout = {1, 1, 1}, .turned = true, .seed = 6};
@@ -286,7 +299,9 @@ END_TEST
 START_TEST(one_number_for_all_cells) { /* a mask whose gradient every cell adds to: no two at a time */
     for (int64_t b = 1; b <= 2; b++) {
         problem p = {.b = b, .h = 2, .kv = 2, .t = 1100, .s = 1100, .d = 4, .dv = 4, .mask = b > 1 ? MASKS + 1 : 7, .seed = 3};
-        const result one = solve(&p, (how){CT_F64, .threads = 1});
+        const result one = solve(&p, (how){CT_F64, .threads = 1}), composed = solve(&p, (how){CT_F64, .composed = true});
+        near(&p, one, composed, 1e-12, "composed");
+        forget(composed);
         for (int k = 0; k < 6; k++) {
             const result more = solve(&p, (how){CT_F64, .threads = 2 + k});
             same_bits(&p, more, one, "threads");
@@ -583,6 +598,7 @@ int main(void) {
     tcase_set_timeout(all, 120);
     tcase_add_loop_test(all, fused_is_composed, 0, 20);
     tcase_add_loop_test(all, edges_of_blocks, 0, 11);
+    tcase_add_loop_test(all, several_blocks_in_a_cell, 0, 4);
     tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
     tcase_add_test(all, one_number_for_all_cells);
