@@ -449,6 +449,21 @@ START_TEST(zeros_are_plain) {
 }
 END_TEST
 
+/* Where one cell makes a whole gradient, it is written and not added to zeros, which would take a zero's sign. */
+START_TEST(written_not_added) {
+    const ct_shape shape = CT_SHAPE(2, 4, 20, 8);
+    ct_tensor *x[3], *y, *g = ct_zeros(context, CT_F32, shape);
+    for (int i = 0; i < 3; i++) x[i] = ct_set_requires_grad(ct_randn(context, CT_F32, shape), true);
+    y = ct_attention(x[0], x[1], x[2], (ct_attention_opts){.scale = -0.5}).out;
+    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+    for (int i = 0; i < 2; i++)
+        for (int64_t e = 0; e < ct_numel(x[i]); e++) {
+            const float zero = ct_data_f32(ct_grad(x[i]))[e];
+            HOLDS(zero == 0 && signbit(zero), "%g", zero);
+        }
+}
+END_TEST
+
 /* The gradient of a mask that repeats along 200,000 queries keeps its digits: 2/9 of each. */
 START_TEST(a_long_sum_of_a_masks_gradient) {
     enum { T = 200000 };
@@ -607,6 +622,7 @@ int main(void) {
     tcase_add_test(all, the_future_is_untouched);
     tcase_add_loop_test(all, a_query_that_sees_nothing, 0, 4);
     tcase_add_test(all, zeros_are_plain);
+    tcase_add_test(all, written_not_added);
     tcase_add_test(all, a_long_sum_of_a_masks_gradient);
     tcase_add_test(all, nothing_at_all);
     tcase_add_test(all, large_scores);

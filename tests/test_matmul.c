@@ -147,6 +147,35 @@ START_TEST(activated_linear_is_both) {
 }
 END_TEST
 
+/* The gradient that activated_linear hands on: rows of 2,048 bytes or a multiple are 16 numbers apart, others not. */
+static int64_t handed_on; /* a row's step */
+static ct_tensor *pass_forward(ct_call *c) { return ct_scale(c->in[0], 1); }
+static bool pass_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    (void)c;
+    handed_on = g->stride[g->shape.ndim - 2];
+    return (grad[0] = g) != NULL;
+}
+
+START_TEST(rows_apart) {
+    static const ct_op pass = {.name = "pass", .forward = pass_forward, .backward = pass_backward, .flags = CT_OP_STRIDED};
+    static const int64_t widths[][3] = {{512, 528, 528}, {256, 256, 272}, {768, 768, 784}, {1024, 1040, 1040}, {2049, 2049, 2049},
+                                        {8, 8, 8}, {1, 1, 1}}; /* in f32, in f64 */
+    ct_context *context = ct_context_new((ct_context_opts){.seed = 12, .threads = 1});
+    for (int i = 0; i < 2 * COUNT(widths); i++) {
+        const ct_dtype dtype = i % 2 ? CT_F64 : CT_F32;
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *x = ct_set_requires_grad(ct_randn(context, dtype, CT_SHAPE(2, 5, widths[i / 2][0])), true);
+        ct_tensor *w = ct_randn(context, dtype, CT_SHAPE(3, widths[i / 2][0]));
+        ct_tensor *y = ct_activated_linear(ct_apply(&pass, &x, 1, NULL), CT_GELU, w, NULL, NULL);
+        ct_tensor *g = ct_randn(context, dtype, CT_SHAPE(2, 5, 3));
+        ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+        ck_assert_int_eq(handed_on, widths[i / 2][1 + i % 2]);
+        ct_scope_close(scope);
+    }
+    ct_context_free(context);
+}
+END_TEST
+
 static void refused(ct_context *context, ct_tensor *out, ct_status status, const char *message) {
     ck_assert(out == NULL);
     ck_assert_int_eq(ct_error(context), status);
@@ -188,6 +217,7 @@ int main(void) {
     tcase_add_test(tcase, matmul_of_views);
     tcase_add_test(tcase, bias_of_views);
     tcase_add_test(tcase, activated_linear_is_both);
+    tcase_add_test(tcase, rows_apart);
     tcase_add_test(tcase, refusals);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
