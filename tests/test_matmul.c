@@ -87,6 +87,18 @@ START_TEST(matmul_of_views) {
 }
 END_TEST
 
+/* As many batch dims as there can be, none of which join. */
+START_TEST(matmul_of_many_dims) {
+    ct_context *context = ct_context_new((ct_context_opts){.threads = 1});
+    const ct_shape order = CT_SHAPE(0, 1, 2, 3, 4, 5, 6, 7);
+    ct_scope scope = ct_scope_open(context);
+    check_matmul(permuted(context, CT_SHAPE(2, 1, 3, 1, 2, 1, 2, 3), order), permuted(context, CT_SHAPE(1, 2, 1, 2, 1, 3, 3, 2), order));
+    check_matmul(permuted(context, CT_SHAPE(1, 3, 1, 2, 1, 2, 2, 3), order), permuted(context, CT_SHAPE(2, 1, 2, 1, 3, 1, 3, 2), order));
+    ct_scope_close(scope);
+    ct_context_free(context);
+}
+END_TEST
+
 /* The bias comes to every element once, however the dims of x join: views, x that repeats, one feature, rows of one. */
 START_TEST(bias_of_views) {
     ct_context *context = ct_context_new((ct_context_opts){.threads = 2});
@@ -215,6 +227,7 @@ int main(void) {
     TCase *tcase = tcase_create("matmul");
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, matmul_of_views);
+    tcase_add_test(tcase, matmul_of_many_dims);
     tcase_add_test(tcase, bias_of_views);
     tcase_add_test(tcase, activated_linear_is_both);
     tcase_add_test(tcase, rows_apart);
