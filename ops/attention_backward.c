@@ -291,13 +291,12 @@ bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     }
     if (!empty) {
         f.cut = attention_cells_of(a);
-        f.add = f.cut.tn > 1 || f.cut.sn > 1;
+        f.add = f.cut.sn > 1; /* there are never more ranges of queries */
         share_mask(&f);
     }
     if (!gradients(c, part, empty || f.add, own, grad)) return false;
     if (c->wants[3]) {
         const ct_shape shape = CT_SHAPE(empty ? 1 : f.parts, f.mask_dims[0], f.mask_dims[1], f.mask_dims[2], f.mask_dims[3]);
-        if (!ct_shape_check(c->context, c->op->name, shape, (size_t)a->size)) return false;
         if (!(sums = ct_zeros(c->context, mask->dtype, shape))) return false;
         ct_tensor *first = ct_select(sums, 0, 0);
         if (!first) return false;

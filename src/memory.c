@@ -21,12 +21,14 @@ _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an ali
 
 /* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte.
  * Debug mode may look at it: there it is all ones. */
-#if defined __has_feature
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1
-#endif
-#endif
 #if defined __SANITIZE_ADDRESS__
+#define GUARDED 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define GUARDED 1
+#endif
+#endif
+#if defined GUARDED
 #include <sanitizer/asan_interface.h>
 static void forbid(const ct_pool *pool, void *memory, size_t size) { if (!pool->poison) __asan_poison_memory_region(memory, size); }
 static void allow(void *memory, size_t size) { __asan_unpoison_memory_region(memory, size); }

@@ -53,4 +53,29 @@ static inline int run_tests(const char *name, const TTest *const *tests) {
     return run_suite(suite);
 }
 
+/* Constructors that run out of memory, wherever that is, at `least` so many places, say so and leave nothing behind. */
+static inline void constructors_leave_nothing(ct_module *(*make)(ct_context *c, int which), int count, int least) {
+    for (int which = 0; which < count; which++) {
+        budget b = {1000000};
+        ct_context *c = budget_context(&b);
+        int64_t before = ct_memory(c).live, failures = 0;
+        ct_module *module = NULL;
+        for (int64_t n = 0; n < 200 && !module; n++) {
+            ct_memory_trim(c);
+            b.left = n;
+            module = make(c, which);
+            if (module) break;
+            failures++;
+            ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
+            ck_assert_int_eq(ct_memory(c).live, before);
+            ct_error_clear(c);
+        }
+        ck_assert_ptr_nonnull(module);
+        ck_assert_int_ge(failures, least);
+        ct_module_free(module);
+        ck_assert_int_eq(ct_memory(c).live, before);
+        ct_context_free(c);
+    }
+}
+
 #endif

@@ -328,28 +328,7 @@ static ct_module *make_any(ct_context *c, int which) {
     return which == 2 ? ct_transformer_new(c, (ct_transformer_opts){opts, 1, 1}) : ct_encoder_new(c, opts, 2, true);
 }
 
-START_TEST(a_failed_constructor_leaves_nothing) {
-    for (int which = 0; which < 3; which++) {
-        budget b = {1000000};
-        ct_context *c = budget_context(&b);
-        int64_t before = ct_memory(c).live, failures = 0;
-        ct_module *module = NULL;
-        for (int64_t n = 0; n < 200 && !module; n++) {
-            ct_memory_trim(c);
-            b.left = n;
-            if ((module = make_any(c, which))) break;
-            failures++;
-            ck_assert_int_eq(ct_error(c), CT_ERR_MEMORY);
-            ck_assert_int_eq(ct_memory(c).live, before);
-            ct_error_clear(c);
-        }
-        ck_assert_ptr_nonnull(module);
-        ck_assert_int_ge(failures, 5);
-        ct_module_free(module);
-        ck_assert_int_eq(ct_memory(c).live, before);
-        ct_context_free(c);
-    }
-}
+START_TEST(a_failed_constructor_leaves_nothing) { constructors_leave_nothing(make_any, 3, 5); }
 END_TEST
 
 START_TEST(caches_that_cannot_be_leave_none) { /* wherever memory ends */

@@ -1,0 +1,243 @@
+/* What the suites of attention in blocks share: problems of every option, layout and mask, solved in blocks or by ops, and compared. */
+#ifndef ATTENTION_CHECK_H
+#define ATTENTION_CHECK_H
+
+#include "op_check.h"
+
+#include "../src/kernels/kernels.h"
+
+static uint64_t state;
+static inline uint64_t draw(uint64_t n) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (state >> 33) % n;
+}
+/* exact in f32 */
+static inline double noise(void) { return (double)(float)(((double)draw(1 << 20) + (double)draw(1 << 20)) * 0x1p-19 - 2); }
+
+typedef struct {
+    int64_t b, h, kv, t, s, d, dv;
+    bool causal, keys;
+    int mask; /* 0: none; else the index of its shape, bool or float */
+    bool mask_is_bool;
+    double dropout, scale;
+    int layout[3]; /* of q, k, v: dense, heads split, turned, repeated */
+    bool turned;   /* the cotangent */
+    uint64_t seed;
+} problem;
+
+/* ck_assert, but quiet: Check notes each assertion it passes in a file. */
+#define HOLDS(condition, ...)                                                                                                              \
+    do {                                                                                                                                   \
+        if (!(condition)) ck_abort_msg(__VA_ARGS__);                                                                                       \
+    } while (0)
+
+enum { MASKS = 10 };
+static inline ct_shape mask_shape(const problem *p) {
+    switch (p->mask) {
+    case 1:
+        return CT_SHAPE(p->t, p->s);
+    case 2:
+        return CT_SHAPE(p->b, 1, 1, p->s);
+    case 3:
+        return CT_SHAPE(p->b, 1, p->t, p->s);
+    case 4:
+        return CT_SHAPE(p->b, p->h, p->t, p->s);
+    case 5:
+        return CT_SHAPE(p->h, p->t, p->s);
+    case 6:
+        return CT_SHAPE(p->t, 1);
+    case 7:
+        return CT_SHAPE(p->h, 1, 1);
+    case 8:
+        return CT_SHAPE(p->s);
+    case 9:
+        return CT_SHAPE(p->b, p->h, 1, p->s);
+    case MASKS + 1:
+        return CT_SHAPE(p->b, 1, 1, 1);
+    default:
+        return CT_SCALAR;
+    }
+}
+
+/* What is computed, in f64: out, and the gradients of q, k, v and the mask. */
+enum { OUT, DQ, DK, DV, DMASK, RESULTS };
+typedef struct {
+    double *value[RESULTS];
+    int64_t count[RESULTS];
+} result;
+
+static inline void forget(result r) {
+    for (int i = 0; i < RESULTS; i++) free(r.value[i]);
+}
+
+typedef struct {
+    ct_dtype dtype;
+    bool composed;
+    const char *isa;
+    int threads;
+    void (*change)(const problem *, double *q, double *k, double *v); /* of dense inputs, before they are used */
+    const bool *key_mask;                                             /* else random */
+    const void *mask;                                                 /* bool or double, else random */
+} how;
+
+static inline ct_tensor *leaf(ct_context *c, ct_dtype dtype, ct_shape shape, const double *value, int64_t n) {
+    if (dtype == CT_F64) return ct_set_requires_grad(ct_from_f64(c, shape, value), true);
+    float *single = malloc((size_t)(n + 1) * sizeof *single);
+    for (int64_t i = 0; i < n; i++) single[i] = (float)value[i];
+    ct_tensor *x = ct_set_requires_grad(ct_from_f32(c, shape, single), true);
+    free(single);
+    return x;
+}
+
+/* A (b, h, t, d) view of the leaf, laid out in one of four ways. */
+static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h, int64_t t, int64_t d) {
+    switch (layout) {
+    case 1:
+        return ct_transpose(ct_view(x, CT_SHAPE(b, t, h, d)), 1, 2);
+    case 2:
+        return ct_transpose(ct_view(x, CT_SHAPE(b, h, d, t)), 2, 3);
+    case 3:
+        return ct_expand(ct_narrow(ct_view(x, CT_SHAPE(b, h, t, d)), 0, 0, 1), CT_SHAPE(b, h, t, d));
+    default:
+        return ct_view(x, CT_SHAPE(b, h, t, d));
+    }
+}
+
+static inline void keep_values(ct_tensor *x, result *r, int i) {
+    r->count[i] = x ? ct_numel(x) : 0;
+    r->value[i] = malloc((size_t)(r->count[i] + 1) * sizeof(double));
+    if (x) ck_assert(ct_to_f64(x, r->value[i], r->count[i]));
+}
+
+static inline result solve(const problem *p, how w) {
+    result r = {0};
+    ct_context *c = ct_context_new((ct_context_opts){.seed = 7, .threads = w.threads ? w.threads : 2, .isa = w.isa});
+    const int64_t n[3] = {p->b * p->h * p->t * p->d, p->b * p->kv * p->s * p->d, p->b * p->kv * p->s * p->dv};
+    double *value[3];
+    ct_tensor *x[3], *in[3];
+    state = p->seed;
+    for (int i = 0; i < 3; i++) {
+        value[i] = malloc((size_t)(n[i] + 1) * sizeof(double));
+        for (int64_t k = 0; k < n[i]; k++) value[i][k] = noise();
+    }
+    if (w.change) w.change(p, value[0], value[1], value[2]);
+    for (int i = 0; i < 3; i++) {
+        x[i] = leaf(c, w.dtype, CT_SHAPE(n[i]), value[i], n[i]);
+        in[i] = laid_out(x[i], p->layout[i], p->b, i ? p->kv : p->h, i ? p->s : p->t, i < 2 ? p->d : p->dv);
+        free(value[i]);
+    }
+    ct_attention_opts o = {.causal = p->causal, .dropout = p->dropout, .scale = p->scale, .need_weights = w.composed};
+    if (p->mask) {
+        const ct_shape shape = mask_shape(p);
+        int64_t m = 1;
+        for (int d = 0; d < shape.ndim; d++) m *= shape.dim[d];
+        bool *flags = malloc((size_t)m + 1);
+        double *bias = malloc((size_t)(m + 1) * sizeof *bias);
+        for (int64_t i = 0; i < m; i++) {
+            flags[i] = draw(3) > 0;
+            bias[i] = draw(5) == 0 ? -INFINITY : noise();
+        }
+        if (p->mask_is_bool) o.mask = ct_from_bool(c, shape, w.mask ? w.mask : flags);
+        else o.mask = leaf(c, w.dtype, shape, w.mask ? w.mask : bias, m);
+        free(flags), free(bias);
+    }
+    if (p->keys) {
+        bool *flags = malloc((size_t)(p->b * p->s) + 1);
+        for (int64_t i = 0; i < p->b * p->s; i++) flags[i] = draw(4) > 0 && (p->s < 200 || i % p->s < 70 || i % p->s > 200);
+        o.key_mask = ct_from_bool(c, CT_SHAPE(p->b, p->s), w.key_mask ? w.key_mask : flags);
+        free(flags);
+    }
+    ct_tensor *y = ct_attention(in[0], in[1], in[2], o).out, *g;
+    ck_assert_msg(y != NULL, "%s", ct_error_message(c));
+    double *cotangent = malloc((size_t)(ct_numel(y) + 1) * sizeof *cotangent);
+    for (int64_t i = 0; i < ct_numel(y); i++) cotangent[i] = noise();
+    g = ct_detach(leaf(c, w.dtype, CT_SHAPE(p->b, p->h, p->t, p->dv), cotangent, ct_numel(y)));
+    if (p->turned) g = ct_transpose(ct_contiguous(ct_transpose(g, 1, 3)), 1, 3);
+    free(cotangent);
+    ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s", ct_error_message(c));
+    keep_values(y, &r, OUT);
+    for (int i = 0; i < 3; i++) keep_values(ct_grad(x[i]), &r, DQ + i);
+    keep_values(o.mask && !p->mask_is_bool ? ct_grad(o.mask) : NULL, &r, DMASK);
+    ck_assert_msg(ct_error(c) == CT_OK, "%s", ct_error_message(c));
+    ct_context_free(c);
+    return r;
+}
+
+static inline void describe(const problem *p, char text[256]) {
+    snprintf(text, 256, "b %d h %d/%d t %d s %d d %d/%d causal %d keys %d mask %d%s dropout %g layouts %d%d%d%d seed %d", (int)p->b,
+             (int)p->h, (int)p->kv, (int)p->t, (int)p->s, (int)p->d, (int)p->dv, p->causal, p->keys, p->mask,
+             p->mask_is_bool ? " bool" : "", p->dropout, p->layout[0], p->layout[1], p->layout[2], p->turned, (int)p->seed);
+}
+
+static const char *const names[] = {"out", "dq", "dk", "dv", "dmask"};
+
+/* A gradient of scores may be all cancellation (of one key, of a mask that shifts whole rows): what its terms are like. */
+static inline double terms_of(const problem *p, int i, int64_t count) {
+    const double sums = i == DQ || i == DK || i == DMASK ? (double)(p->b * p->h * p->t) : 1;
+    const double scores = i == DMASK ? (double)p->s : i == DQ ? 1 / (double)(p->h * p->t) : 1 / (double)p->kv;
+    return i == OUT || i == DV ? 1 : sqrt((double)p->dv * fmax(1, sums * scores / fmax(1, (double)(i == DMASK ? count : p->b))));
+}
+
+/* The largest error is within tolerance of the largest value, or of the terms it is a sum of. */
+static inline void near(const problem *p, result got, result want, double tolerance, const char *what) {
+    char text[256];
+    describe(p, text);
+    for (int i = 0; i < RESULTS; i++) {
+        double largest = terms_of(p, i, want.count[i]), worst = 0;
+        ck_assert_int_eq(got.count[i], want.count[i]);
+        for (int64_t k = 0; k < want.count[i]; k++) {
+            largest = fmax(largest, fabs(want.value[i][k]));
+            worst = fmax(worst, fabs(got.value[i][k] - want.value[i][k]));
+            HOLDS(isfinite(got.value[i][k]) && isfinite(want.value[i][k]), "%s: %s[%d] is %g, %g: %s", what, names[i], (int)k,
+                  got.value[i][k], want.value[i][k], text);
+        }
+        ck_assert_msg(worst <= tolerance * largest, "%s: %s is off by %g of %g: %s", what, names[i], worst, largest, text);
+    }
+}
+
+static inline void same_bits(const problem *p, result got, result want, const char *what) {
+    char text[256];
+    describe(p, text);
+    for (int i = 0; i < RESULTS; i++) {
+        ck_assert_int_eq(got.count[i], want.count[i]);
+        for (int64_t k = 0; k < want.count[i]; k++)
+            HOLDS(got.value[i][k] == want.value[i][k], "%s: %s[%d] is %.9g, not %.9g: %s", what, names[i], (int)k, got.value[i][k],
+                  want.value[i][k], text);
+    }
+}
+
+static inline problem random_problem(uint64_t seed) {
+    static const int64_t sizes[] = {1, 2, 3, 7, 16, 33, 64, 65, 128}, heads[][2] = {{1, 1}, {2, 2}, {4, 2}, {3, 1}, {6, 3}};
+    problem p = {.seed = seed};
+    state = seed * 77 + 5;
+    draw(2);
+    const int64_t *h = heads[draw(5)];
+    p.b = (int64_t)draw(3) + 1, p.h = h[0], p.kv = h[1];
+    p.t = sizes[draw(9)], p.s = sizes[draw(9)], p.d = sizes[draw(9)], p.dv = draw(2) ? p.d : sizes[draw(9)];
+    p.causal = draw(2), p.keys = draw(2);
+    p.mask = draw(3) ? (int)draw(MASKS + 1) : 0;
+    p.mask_is_bool = p.mask && draw(2);
+    p.dropout = draw(3) ? 0 : 0.3;
+    p.scale = draw(3) ? 0 : 0.2;
+    for (int i = 0; i < 3; i++) p.layout[i] = (int)draw(4);
+    p.turned = draw(2);
+    return p;
+}
+
+static inline const char *isa_of(int i) {
+    int count = 0;
+    while (ct_isa_at(count)) count++;
+    return ct_isa_at(i % count)->name;
+}
+
+/* f64 against the composed path; f32 against the composed path in f64, on the same numbers. */
+static inline void agree(const problem *p, const char *isa) {
+    result want = solve(p, (how){CT_F64, .composed = true}), got = solve(p, (how){CT_F64, .isa = isa});
+    near(p, got, want, 1e-12, isa);
+    forget(got);
+    near(p, got = solve(p, (how){CT_F32, .isa = isa}), want, 3e-6, isa);
+    forget(got);
+    forget(want);
+}
+
+#endif
