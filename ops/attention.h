@@ -35,7 +35,7 @@ enum { ATTENTION_INPUTS = 5, ATTENTION_FEW = 2 }; /* inputs: q, k, v, mask, key 
 typedef struct {
     int64_t tn, tr, sn, sr, keys, grain;
 } attention_cells;
-enum { ATTENTION_QUERIES = 120, ATTENTION_RANGE = 512 }; /* queries of a block: a multiple of every mr; keys of a cell, at most */
+enum { ATTENTION_QUERIES = 120, ATTENTION_RANGE = 1024 }; /* queries of a block: a multiple of every mr; keys of a cell, at most */
 attention_cells attention_cells_of(const attention *a);
 /* The range of keys that a range of queries meets in a step: each in one of the sn steps, and no two the same in one. */
 int64_t attention_cell_keys(const attention_cells *c, int64_t queries, int64_t step);

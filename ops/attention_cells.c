@@ -4,7 +4,7 @@
 #include "attention.h"
 
 enum {
-    RANGE_BYTES = 640 << 10, /* what a cell's keys may take packed */
+    RANGE_BYTES = 1280 << 10, /* what a cell's keys may take packed */
     CELLS = 16,              /* in a step, where that many can be */
     KEYS = 128,              /* a block's */
 };

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { RANGE = 512, RANGE_BYTES = 256 << 10, KEYS = 120 }; /* queries of a piece, what they may take packed; keys of a block */
+enum { RANGE = 1024, RANGE_BYTES = 512 << 10, KEYS = 120 }; /* queries of a piece, what they may take packed; keys of a block */
 
 typedef struct {
     attention a;
@@ -105,9 +105,8 @@ static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
     size_t used = 0;
     const room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
     if (a->set.dropout > 0) a->k->fill(f->keys, 1, r.ones);
-    const int64_t count = a->batch * a->heads;
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t head = i % count, q0 = (f->ranges - 1 - i / count) * f->range; /* causal: the longest first */
+    for (int64_t i = begin; i < end; i++) { /* a head's pieces follow each other, as its keys stay in cache; causal: the longest first */
+        const int64_t head = i / f->ranges, q0 = (f->ranges - 1 - i % f->ranges) * f->range;
         attend(f, &r, head / a->heads, head % a->heads, q0, attention_min(f->range, a->t - q0));
     }
 }

@@ -116,8 +116,10 @@ static double sum_squares(int64_t n, const void *x) {
     enum { WIDTH = 32 };
     double sum[WIDTH] = {0};
     int64_t i = 0;
-    for (; i + WIDTH <= n; i += WIDTH)
+    for (; i + WIDTH <= n; i += WIDTH) {
+        for (int l = 0; l < WIDTH; l += 64 / (int)sizeof(real)) fetch(from + i + l);
         for (int l = 0; l < WIDTH; l++) sum[l] += (double)from[i + l] * from[i + l];
+    }
     for (int l = 0; i + l < n; l++) sum[l] += (double)from[i + l] * from[i + l];
     for (int half = WIDTH / 2; half; half /= 2)
         for (int l = 0; l < half; l++) sum[l] += sum[l + half];

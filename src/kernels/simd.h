@@ -45,6 +45,9 @@ INLINE vec splat(real x) { return x - (vec){0}; }
 INLINE vec load(const real *p) { vec v; memcpy(&v, p, sizeof v); return v; }
 INLINE void store(real *p, vec v) { memcpy(p, &v, sizeof v); }
 
+/* Of what is read once, from one end to the other: the line a page further on is asked for, where the processor does not look by itself. */
+INLINE void fetch(const real *p) { __builtin_prefetch(p + 4096 / sizeof(real)); }
+
 /* -1 in the first n lanes */
 INLINE ivec first_lanes(int64_t n) {
     static const integer number[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
