@@ -199,7 +199,8 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
     const bool plain = is_plain(mha, q, k, v, &call);
     const int64_t length = (call.cache && k == q ? call.cache->length : 0) + k->shape.dim[1]; /* of the cache, from now on */
     if (!plain && !prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
-    ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal, .need_weights = call.need_weights};
+    ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};
+    opts.need_weights = call.need_weights, opts.mean_weights = !call.per_head;
     if (mha->training) opts.dropout = o->dropout;
     ct_attention_out a;
     if (plain) {
@@ -208,8 +209,7 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
         a = ct_attention(q, k, v, opts);
         a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, E) */
     }
-    ct_mha_out y = {.out = nn_dropout(mha, nn_forward(mha, "out_proj", a.out), o->out_dropout)};
-    if (call.need_weights) y.weights = call.per_head ? a.weights : ct_mean(a.weights, CT_DIMS(1), false);
+    ct_mha_out y = {.out = nn_dropout(mha, nn_forward(mha, "out_proj", a.out), o->out_dropout), .weights = a.weights};
     if (call.cache && ct_ready(mha->context)) call.cache->length = length;
     return y;
 }

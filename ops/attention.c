@@ -42,70 +42,83 @@ static bool check(ct_context *context, ct_tensor *q, ct_tensor *k, ct_tensor *v,
 }
 
 /* What every bool mask leaves, of a shape that broadcasts to (B, H, T, S), in *keep; NULL where there is none. False: an error. */
-static bool kept(ct_context *context, const ct_attention_opts *opts, int64_t t, int64_t s, ct_tensor **keep) {
-    *keep = opts->mask && opts->mask->dtype == CT_BOOL ? opts->mask : NULL;
-    if (opts->causal) {
+static bool kept(ct_context *context, ct_tensor *mask, ct_tensor *keys, bool causal, int64_t t, int64_t s, ct_tensor **keep) {
+    *keep = mask && mask->dtype == CT_BOOL ? mask : NULL;
+    if (causal) {
         ct_tensor *past = ct_causal_mask(context, t, s);
         *keep = *keep ? ct_logical_and(*keep, past) : past;
     }
-    if (opts->key_mask) {
-        ct_tensor *real = ct_unsqueeze(ct_unsqueeze(opts->key_mask, 1), 1); /* (B, S) -> (B, 1, 1, S) */
+    if (keys) {
+        ct_tensor *real = ct_unsqueeze(ct_unsqueeze(keys, 1), 1); /* (B, S) -> (B, 1, 1, S) */
         *keep = *keep ? ct_logical_and(*keep, real) : real;
     }
     return ct_ready(context);
 }
 
-/* x (B, H, S, d) with zeros for the keys that are hidden, whatever stands there: their gradients are zeros, and no product sees them. */
-static ct_tensor *seen(ct_tensor *x, ct_tensor *keys) {
+ct_tensor *attention_unhidden(ct_tensor *x, ct_tensor *keys) {
     return ct_where(ct_view(ct_contiguous(keys), CT_SHAPE(keys->shape.dim[0], 1, keys->shape.dim[1], 1)), x,
                     ct_zeros(x->context, x->dtype, CT_SCALAR));
 }
 
-/* Written out, so that the weights are a tensor like any other. */
-static ct_attention_out composed(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
+ct_tensor *attention_softmax(ct_tensor *q, ct_tensor *k, ct_tensor *mask, ct_tensor *keys, bool causal, double scale) {
     const int64_t b = q->shape.dim[0], h = q->shape.dim[1], t = q->shape.dim[2], d = q->shape.dim[3];
-    const int64_t h_kv = k->shape.dim[1], s = k->shape.dim[2], d_v = v->shape.dim[3], group = h_kv > 0 ? h / h_kv : 1;
+    const int64_t h_kv = k->shape.dim[1], s = k->shape.dim[2], group = h_kv > 0 ? h / h_kv : 1;
     ct_tensor *keep;
-    if (!kept(q->context, opts, t, s, &keep)) return (ct_attention_out){0};
-    if (opts->key_mask) {
-        k = seen(k, opts->key_mask);
-        v = seen(v, opts->key_mask);
-    }
-    q = ct_reshape(ct_scale(q, opts->scale), CT_SHAPE(b, h_kv, group * t, d));
+    if (!kept(q->context, mask, keys, causal, t, s, &keep)) return NULL;
+    if (keys) k = attention_unhidden(k, keys);
+    q = ct_reshape(ct_scale(q, scale), CT_SHAPE(b, h_kv, group * t, d));
     ct_tensor *scores = ct_view(ct_matmul(q, ct_transpose(k, -1, -2)), CT_SHAPE(b, h, t, s)); /* (B, H_kv, G T, S) -> (B, H, T, S) */
-    if (opts->mask && opts->mask->dtype != CT_BOOL) scores = ct_add(scores, opts->mask);
-    ct_tensor *weights = ct_masked_softmax(scores, keep, -1);
-    if (opts->dropout > 0) weights = ct_dropout(weights, opts->dropout, true);
+    if (mask && mask->dtype != CT_BOOL) scores = ct_add(scores, mask);
+    return ct_masked_softmax(scores, keep, -1);
+}
+
+/* Written out, as weights are returned after dropout. */
+static ct_attention_out dropped(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
+    const int64_t b = q->shape.dim[0], h = q->shape.dim[1], t = q->shape.dim[2];
+    const int64_t h_kv = k->shape.dim[1], s = k->shape.dim[2], d_v = v->shape.dim[3], group = h_kv > 0 ? h / h_kv : 1;
+    ct_tensor *weights = ct_dropout(attention_softmax(q, k, opts->mask, opts->key_mask, opts->causal, opts->scale), opts->dropout, true);
+    if (opts->key_mask) v = attention_unhidden(v, opts->key_mask);
     ct_tensor *out = ct_matmul(ct_view(weights, CT_SHAPE(b, h_kv, group * t, s)), v);
-    return (ct_attention_out){ct_view(out, CT_SHAPE(b, h, t, d_v)), weights};
+    return (ct_attention_out){ct_view(out, CT_SHAPE(b, h, t, d_v)), opts->mean_weights ? ct_mean(weights, CT_DIMS(1), false) : weights};
 }
 
 static double scale_of(const ct_attention_opts *opts, int64_t d) {
     return opts->scale != 0 ? opts->scale : d > 0 ? 1 / sqrt((double)d) : 1;
 }
 
-/* k and v NULL: q holds all three, of so many heads. */
-static ct_tensor *fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, int64_t heads, int64_t d, const ct_attention_opts *opts) {
-    attention_attrs set = {.causal = opts->causal, .scale = scale_of(opts, d), .dropout = opts->dropout, .heads = heads};
+/* In blocks, of q (B, H, T, d), or of all three packed in q; k and v are then NULL. */
+static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape shape, bool packed, const ct_attention_opts *opts) {
+    const int64_t b = shape.dim[0], h = shape.dim[1], t = shape.dim[2];
+    attention_attrs set = {
+        .causal = opts->causal, .scale = opts->scale, .dropout = opts->dropout, .heads = packed ? h : 0, .mean = opts->mean_weights};
     if (opts->dropout > 0) {
         const ct_rng next = ct_rng_next(q->context);
         set.random = (ct_random){next.seed, next.stream};
     }
-    return attention_fused((ct_tensor *[ATTENTION_INPUTS]){q, k, v, opts->mask, opts->key_mask}, &set);
+    ct_tensor *in[ATTENTION_INPUTS] = {q, k, v, opts->mask, opts->key_mask, NULL};
+    if (!opts->need_weights) return (ct_attention_out){attention_fused(in, &set), NULL};
+    if (!(in[5] = ct_tensor_new(q->context, q->dtype, CT_SHAPE(2, b, h, t)))) return (ct_attention_out){0};
+    ct_attention_out y = {.out = attention_fused(in, &set)};
+    in[2] = NULL;
+    if (y.out) y.weights = attention_weights_of(in, &set);
+    return y;
+}
+
+/* What is handed out of a scope. */
+static ct_attention_out hand_out(ct_scope scope, ct_attention_out y) {
+    y.out = ct_scope_keep(scope, y.weights ? y.out : NULL);
+    y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
+    ct_scope_close(scope);
+    return y;
 }
 
 ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts) {
     ct_context *context = ct_context_of(q ? q : k ? k : v);
     if (!ct_ready(context) || !check(context, q, k, v, &opts)) return (ct_attention_out){0};
-    const int64_t d = q->shape.dim[3];
-    if (!opts.need_weights) return (ct_attention_out){fused(q, k, v, 0, d, &opts), NULL};
-    opts.scale = scale_of(&opts, d);
+    opts.scale = scale_of(&opts, q->shape.dim[3]);
+    if (!opts.need_weights) return fused(q, k, v, q->shape, false, &opts);
     const ct_scope scope = ct_scope_open(context);
-    ct_attention_out y = composed(q, k, v, &opts);
-    y.out = ct_scope_keep(scope, y.out);
-    y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
-    ct_scope_close(scope);
-    return y;
+    return hand_out(scope, opts.dropout > 0 ? dropped(q, k, v, &opts) : fused(q, k, v, q->shape, false, &opts));
 }
 
 ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {
@@ -122,18 +135,16 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
                 SHAPE(x->shape));
         return none;
     }
-    if (!opts.need_weights) {
-        ct_tensor part = {.context = context, .dtype = x->dtype, .shape = CT_SHAPE(n[0], num_heads, n[1], e / num_heads)};
-        if (!check(context, &part, &part, &part, &opts)) return none;
-        return (ct_attention_out){fused(x, NULL, NULL, num_heads, e / num_heads, &opts), NULL};
-    }
+    const int64_t d = e / num_heads;
+    ct_tensor part = {.context = context, .dtype = x->dtype, .shape = CT_SHAPE(n[0], num_heads, n[1], d)};
+    if (!check(context, &part, &part, &part, &opts)) return none;
+    opts.scale = scale_of(&opts, d);
+    if (!opts.need_weights) return fused(x, NULL, NULL, part.shape, true, &opts);
     const ct_scope scope = ct_scope_open(context);
-    ct_attention_out y = none;
-    ct_tensor *part[3];
-    for (int i = 0; i < 3; i++) part[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), num_heads);
-    if (ct_ready(context)) y = ct_attention(part[0], part[1], part[2], opts);
-    y.out = ct_scope_keep(scope, ct_combine_heads(y.out));
-    y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
-    ct_scope_close(scope);
-    return y;
+    if (opts.dropout == 0) return hand_out(scope, fused(x, NULL, NULL, part.shape, true, &opts));
+    ct_tensor *third[3];
+    for (int i = 0; i < 3; i++) third[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), num_heads);
+    ct_attention_out y = ct_ready(context) ? dropped(third[0], third[1], third[2], &opts) : none;
+    y.out = ct_combine_heads(y.out);
+    return hand_out(scope, y);
 }

@@ -9,6 +9,7 @@ typedef struct {
     double scale, dropout;
     ct_random random;
     int64_t heads; /* q, k and v are one tensor, (B, T, 3E) of so many heads; 0: they are (B, H, T, d) each */
+    bool mean;     /* of the weights: over heads */
 } attention_attrs;
 
 /* A (B, H, T, d) tensor where it lies; also a mask, whose strides are 0 where it repeats. */
@@ -28,7 +29,8 @@ typedef struct {
     char *max, *inverse; /* (B, H, T): of each query's scores, and 1 / sum 2^(score - max) */
 } attention;
 
-enum { ATTENTION_INPUTS = 5, ATTENTION_FEW = 2 }; /* inputs: q, k, v, mask, key mask */
+/* Inputs: q, k, v, mask, key mask, and room for each query's max and inverse, (2, B, H, T), where the caller wants them */
+enum { ATTENTION_INPUTS = 6, ATTENTION_FEW = 2 };
 
 /* How backward is cut: tn ranges of tr queries against sn of sr keys, in blocks of ATTENTION_QUERIES and of `keys`; so many cells, or
  * more, make it worth while to wake another thread. No operand is empty. */
@@ -48,6 +50,12 @@ attention_part attention_part_of(const ct_tensor *x, ct_shape shape); /* x broad
 ct_tensor *attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n);
 
 ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs); /* the op; no shape is checked */
+/* The weights that it took, without dropout, (B, H, T, S) or with `mean` (B, T, S): of its inputs but v, with max and inverse filled in. */
+ct_tensor *attention_weights_of(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs);
+/* The same from primitive ops, which have their gradients: softmax(q k^T scale + masks), (B, H, T, S). */
+ct_tensor *attention_softmax(ct_tensor *q, ct_tensor *k, ct_tensor *mask, ct_tensor *keys, bool causal, double scale);
+/* x (B, H, S, d) with zeros for the keys that are hidden, whatever stands there: their gradients are zeros, and no product sees them. */
+ct_tensor *attention_unhidden(ct_tensor *x, ct_tensor *keys);
 bool attention_few(ct_context *context, const attention *a); /* its forward for ATTENTION_FEW queries or less */
 bool attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad);
 

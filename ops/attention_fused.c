@@ -139,9 +139,10 @@ static ct_tensor *attention_forward(ct_call *c) {
     const int64_t *n = part[0]->shape.dim;
     y = heads ? op_new(c, c->in[0]->dtype, CT_SHAPE(n[0], n[2], n[1] * n[3])) : attention_new_like(c, part[0], part[2]->shape.dim[3]);
     out = y && heads ? op_heads(y, heads, 0, y->shape.dim[2]) : y;
-    ct_tensor *stats = out ? op_new(c, y->dtype, CT_SHAPE(2, n[0], n[1], n[2])) : NULL;
+    ct_tensor *stats = !out ? NULL : c->n > 5 ? c->in[5] : op_new(c, y->dtype, CT_SHAPE(2, n[0], n[1], n[2]));
     if (!stats) return NULL;
     c->saved[0] = stats;
+    c->drop = CT_DROP_IN(5);
     forward f = {.a = attention_of(c, part, out, stats)};
     if (f.a.t <= ATTENTION_FEW) return stats->numel == 0 || attention_few(c->context, &f.a) ? y : NULL;
     return run(c->context, &f) ? y : NULL;
@@ -155,5 +156,5 @@ static ct_tensor *attention_forward(ct_call *c) {
 static const ct_op apart = ATTENTION("attention"), packed = ATTENTION("packed_attention");
 
 ct_tensor *attention_fused(ct_tensor *const in[ATTENTION_INPUTS], const attention_attrs *attrs) {
-    return ct_apply(attrs->heads ? &packed : &apart, in, ATTENTION_INPUTS, attrs);
+    return ct_apply(attrs->heads ? &packed : &apart, in, in[5] ? ATTENTION_INPUTS : 5, attrs);
 }

@@ -24,6 +24,7 @@ bool attention_operands(const ct_call *c, ct_tensor *part[3]) {
     const int64_t heads = ((const attention_attrs *)c->attrs)->heads;
     if (heads) return attention_unpack(c->in[0], heads, part);
     for (int i = 0; i < 3; i++) part[i] = c->in[i];
+    if (!part[2]) part[2] = part[1]; /* of no use for the weights */
     return true;
 }
 

@@ -59,8 +59,8 @@ static inline ct_shape mask_shape(const problem *p) {
     }
 }
 
-/* What is computed, in f64: out, and the gradients of q, k, v and the mask. */
-enum { OUT, DQ, DK, DV, DMASK, RESULTS };
+/* What is computed, in f64: out, the weights if they are asked for, and the gradients of q, k, v and the mask. */
+enum { OUT, WEIGHTS, DQ, DK, DV, DMASK, RESULTS };
 typedef struct {
     double *value[RESULTS];
     int64_t count[RESULTS];
@@ -72,7 +72,8 @@ static inline void forget(result r) {
 
 typedef struct {
     ct_dtype dtype;
-    bool composed;
+    bool composed; /* written out in ops, with the weights whole */
+    int weights;   /* 0: not asked for, 1: of each head, 2: their mean; they then have a cotangent too */
     const char *isa;
     int threads;
     void (*change)(const problem *, double *q, double *k, double *v); /* of dense inputs, before they are used */
@@ -103,6 +104,42 @@ static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h
     }
 }
 
+/* (b, kv, s, d) as heads of queries see it: zeros where a key is hidden, each head as often as a group has queries. */
+static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
+    const ct_shape n = ct_shape_of(x);
+    const int64_t kv = n.dim[1];
+    if (keys) x = ct_where(ct_view(keys, CT_SHAPE(n.dim[0], 1, n.dim[2], 1)), x, ct_zeros(ct_context_of(x), ct_dtype_of(x), CT_SCALAR));
+    x = ct_expand(ct_unsqueeze(x, 2), CT_SHAPE(n.dim[0], kv, h / kv, n.dim[2], n.dim[3]));
+    return ct_reshape(x, CT_SHAPE(n.dim[0], h, n.dim[2], n.dim[3]));
+}
+
+/* Attention by its formula; with dropout by the library's ops, which have its random numbers. */
+static inline ct_attention_out written_out(const problem *p, ct_tensor *const in[3], ct_attention_opts o) {
+    ct_context *c = ct_context_of(in[0]);
+    if (o.dropout > 0) {
+        o.need_weights = true;
+        return ct_attention(in[0], in[1], in[2], o);
+    }
+    ct_tensor *k = as_seen(in[1], o.key_mask, p->h), *v = as_seen(in[2], o.key_mask, p->h);
+    ct_tensor *s = ct_scale(ct_matmul(in[0], ct_transpose(k, 2, 3)), o.scale != 0 ? o.scale : 1 / sqrt((double)p->d));
+    ct_tensor *keep = ct_ones(c, CT_BOOL, CT_SHAPE(p->b, p->h, p->t, p->s));
+    if (p->mask && !p->mask_is_bool) s = ct_add(s, o.mask);
+    if (p->mask_is_bool) keep = ct_logical_and(keep, o.mask);
+    if (o.key_mask) keep = ct_logical_and(keep, ct_view(o.key_mask, CT_SHAPE(p->b, 1, 1, p->s)));
+    if (o.causal) keep = ct_logical_and(keep, ct_causal_mask(c, p->t, p->s));
+    ct_tensor *w = ct_masked_softmax(s, keep, -1);
+    return (ct_attention_out){ct_matmul(w, v), o.mean_weights ? ct_mean(w, CT_DIMS(1), false) : w};
+}
+
+static inline ct_tensor *cotangent_of(ct_tensor *y, ct_dtype dtype) {
+    const int64_t n = ct_numel(y);
+    double *value = malloc((size_t)(n + 1) * sizeof *value);
+    for (int64_t i = 0; i < n; i++) value[i] = noise();
+    ct_tensor *g = ct_detach(leaf(ct_context_of(y), dtype, ct_shape_of(y), value, n));
+    free(value);
+    return g;
+}
+
 static inline void keep_values(ct_tensor *x, result *r, int i) {
     r->count[i] = x ? ct_numel(x) : 0;
     r->value[i] = malloc((size_t)(r->count[i] + 1) * sizeof(double));
@@ -126,7 +163,8 @@ static inline result solve(const problem *p, how w) {
         in[i] = laid_out(x[i], p->layout[i], p->b, i ? p->kv : p->h, i ? p->s : p->t, i < 2 ? p->d : p->dv);
         free(value[i]);
     }
-    ct_attention_opts o = {.causal = p->causal, .dropout = p->dropout, .scale = p->scale, .need_weights = w.composed};
+    ct_attention_opts o = {
+        .causal = p->causal, .dropout = p->dropout, .scale = p->scale, .need_weights = w.weights > 0, .mean_weights = w.weights == 2};
     if (p->mask) {
         const ct_shape shape = mask_shape(p);
         int64_t m = 1;
@@ -147,15 +185,17 @@ static inline result solve(const problem *p, how w) {
         o.key_mask = ct_from_bool(c, CT_SHAPE(p->b, p->s), w.key_mask ? w.key_mask : flags);
         free(flags);
     }
-    ct_tensor *y = ct_attention(in[0], in[1], in[2], o).out, *g;
-    ck_assert_msg(y != NULL, "%s", ct_error_message(c));
-    double *cotangent = malloc((size_t)(ct_numel(y) + 1) * sizeof *cotangent);
-    for (int64_t i = 0; i < ct_numel(y); i++) cotangent[i] = noise();
-    g = ct_detach(leaf(c, w.dtype, CT_SHAPE(p->b, p->h, p->t, p->dv), cotangent, ct_numel(y)));
-    if (p->turned) g = ct_transpose(ct_contiguous(ct_transpose(g, 1, 3)), 1, 3);
-    free(cotangent);
-    ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s", ct_error_message(c));
-    keep_values(y, &r, OUT);
+    const ct_attention_out a = w.composed ? written_out(p, in, o) : ct_attention(in[0], in[1], in[2], o);
+    ck_assert_msg(a.out && !a.weights == !(w.weights || w.composed), "%s", ct_error_message(c));
+    has_shape(a.out, CT_SHAPE(p->b, p->h, p->t, p->dv));
+    if (w.weights == 1) has_shape(a.weights, CT_SHAPE(p->b, p->h, p->t, p->s));
+    if (w.weights == 2) has_shape(a.weights, CT_SHAPE(p->b, p->t, p->s));
+    ct_tensor *y[2] = {a.out, w.weights ? a.weights : NULL}, *g[2] = {cotangent_of(a.out, w.dtype)};
+    if (p->turned) g[0] = ct_transpose(ct_contiguous(ct_transpose(g[0], 1, 3)), 1, 3);
+    if (y[1]) g[1] = cotangent_of(y[1], w.dtype);
+    ck_assert_msg(ct_backward_with(y, g, y[1] ? 2 : 1, (ct_backward_opts){0}), "%s", ct_error_message(c));
+    keep_values(y[0], &r, OUT);
+    keep_values(y[1], &r, WEIGHTS);
     for (int i = 0; i < 3; i++) keep_values(ct_grad(x[i]), &r, DQ + i);
     keep_values(o.mask && !p->mask_is_bool ? ct_grad(o.mask) : NULL, &r, DMASK);
     ck_assert_msg(ct_error(c) == CT_OK, "%s", ct_error_message(c));
@@ -169,13 +209,15 @@ static inline void describe(const problem *p, char text[256]) {
              p->mask_is_bool ? " bool" : "", p->dropout, p->layout[0], p->layout[1], p->layout[2], p->turned, (int)p->seed);
 }
 
-static const char *const names[] = {"out", "dq", "dk", "dv", "dmask"};
+static const char *const names[] = {"out", "weights", "dq", "dk", "dv", "dmask"};
 
 /* A gradient of scores may be all cancellation (of one key, of a mask that shifts whole rows): what its terms are like. */
 static inline double terms_of(const problem *p, int i, int64_t count) {
     const double sums = i == DQ || i == DK || i == DMASK ? (double)(p->b * p->h * p->t) : 1;
     const double scores = i == DMASK ? (double)p->s : i == DQ ? 1 / (double)(p->h * p->t) : 1 / (double)p->kv;
-    return i == OUT || i == DV ? 1 : sqrt((double)p->dv * fmax(1, sums * scores / fmax(1, (double)(i == DMASK ? count : p->b))));
+    return i == OUT || i == WEIGHTS || i == DV
+               ? 1
+               : sqrt((double)p->dv * fmax(1, sums * scores / fmax(1, (double)(i == DMASK ? count : p->b))));
 }
 
 /* The largest error is within tolerance of the largest value, or of the terms it is a sum of. */
@@ -230,14 +272,18 @@ static inline const char *isa_of(int i) {
     return ct_isa_at(i % count)->name;
 }
 
-/* f64 against the composed path; f32 against the composed path in f64, on the same numbers. */
+/* f64 against what is written out; f32 against that in f64, on the same numbers. Without the weights and with them, of each head or their
+ * mean. */
 static inline void agree(const problem *p, const char *isa) {
-    result want = solve(p, (how){CT_F64, .composed = true}), got = solve(p, (how){CT_F64, .isa = isa});
-    near(p, got, want, 1e-12, isa);
-    forget(got);
-    near(p, got = solve(p, (how){CT_F32, .isa = isa}), want, 3e-6, isa);
-    forget(got);
-    forget(want);
+    for (int weights = 0; weights < 3; weights += 1 + (int)(p->seed % 2)) {
+        result want = solve(p, (how){CT_F64, .composed = true, .weights = weights}),
+               got = solve(p, (how){CT_F64, .weights = weights, .isa = isa});
+        near(p, got, want, 1e-12, isa);
+        forget(got);
+        near(p, got = solve(p, (how){CT_F32, .weights = weights, .isa = isa}), want, 3e-6, isa);
+        forget(got);
+        forget(want);
+    }
 }
 
 #endif

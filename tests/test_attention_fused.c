@@ -51,9 +51,11 @@ START_TEST(any_number_of_threads) {
     p.t = (int64_t[]){70, 300, 700, 1100}[_i % 4], p.s = (int64_t[]){90, 530, 650, 1100}[_i % 4];
     p.d = p.dv = 8;
     if (_i % 2) p.mask = 1 + _i % 9, p.mask_is_bool = false; /* whose gradient many share */
-    const result one = solve(&p, (how){_i % 3 ? CT_F32 : CT_F64, .threads = 1});
+    how w = {_i % 3 ? CT_F32 : CT_F64, .weights = (_i + _i / 3) % 3, .threads = 1};
+    const result one = solve(&p, w);
     for (int k = 0; k < 3; k++) {
-        const result more = solve(&p, (how){_i % 3 ? CT_F32 : CT_F64, .threads = threads[k]});
+        w.threads = threads[k];
+        const result more = solve(&p, w);
         same_bits(&p, more, one, "threads");
         forget(more);
     }
@@ -83,7 +85,8 @@ static ct_tensor *attend_fn(ct_tensor *const *in, int n, void *arg) {
     ct_attention_opts o = *(ct_attention_opts *)arg;
     if (n > 3) o.mask = in[3];
     ct_seed(ct_context_of(in[0]), 3);
-    return ct_attention(in[0], in[1], in[2], o).out;
+    const ct_attention_out y = ct_attention(in[0], in[1], in[2], o);
+    return o.need_weights ? y.weights : y.out;
 }
 
 START_TEST(gradients_are_right) {
@@ -91,7 +94,8 @@ START_TEST(gradients_are_right) {
     ct_tensor *in[4] = {ct_randn(context, CT_F64, CT_SHAPE(2, 4, 3, 3)), ct_randn(context, CT_F64, CT_SHAPE(2, 2, 4, 3)),
                         ct_randn(context, CT_F64, CT_SHAPE(2, 2, 4, 2)), p.mask ? ct_randn(context, CT_F64, mask_shape(&p)) : NULL};
     for (int i = 0; i < 4 && in[i]; i++) ct_set_requires_grad(in[i], true);
-    ct_attention_opts o = {.causal = _i % 2, .dropout = _i % 3 ? 0 : 0.4};
+    const int weights = _i / (MASKS + 1) % 3;
+    ct_attention_opts o = {.causal = _i % 2, .dropout = _i % 3 ? 0 : 0.4, .need_weights = weights > 0, .mean_weights = weights > 1};
     if (_i % 4 > 1) o.key_mask = ct_from_bool(context, CT_SHAPE(2, 4), (bool[]){1, 0, 1, 1, 0, 0, 1, 1});
     ct_gradcheck_result r = ct_gradcheck(attend_fn, &o, in, p.mask ? 4 : 3, (ct_gradcheck_opts){.atol = 1e-8, .rtol = 1e-6});
     ck_assert_msg(r.ran && r.ok, "mask %d: %s %s", p.mask, r.diagnosis, ct_error_message(context));
@@ -162,8 +166,11 @@ START_TEST(memory_of_a_masks_gradient) {
     static const struct {
         ct_shape mask;
         int64_t sums, batch;
-    } cases[] = {{{4, {6, 6, 100, 200}}, 1, 6}, {{4, {6, 1, 200, 300}}, 6, 6}, {{4, {1, 6, 200, 300}}, 6, 6},
-                 {{2, {300, 400}}, 8, 6},       {{2, {300, 400}}, 1, 0}};
+    } cases[] = {{{4, {6, 6, 100, 200}}, 1, 6},
+                 {{4, {6, 1, 200, 300}}, 6, 6},
+                 {{4, {1, 6, 200, 300}}, 6, 6},
+                 {{2, {300, 400}}, 8, 6},
+                 {{2, {300, 400}}, 1, 0}};
     for (int i = 0; i < 5; i++) {
         const int64_t t = cases[i].mask.dim[cases[i].mask.ndim - 2], s = cases[i].mask.dim[cases[i].mask.ndim - 1];
         ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
@@ -191,16 +198,13 @@ START_TEST(heads_stay_where_they_were) { /* split, attended, joined: nothing is 
 END_TEST
 
 START_TEST(one_tensor_three_times) {
-    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(1, 2, 9, 4)), true);
-    ct_attention_opts o = {.causal = true};
-    ct_tensor *y[2], *grad[2];
-    for (int composed = 0; composed < 2; composed++) {
-        o.need_weights = composed;
-        ct_zero_grad(x);
-        backward(y[composed] = ct_attention(x, x, x, o).out);
-        grad[composed] = ct_add_scalar(ct_grad(x), 0);
-    }
-    for (int64_t i = 0; i < ct_numel(x); i++) ck_assert_double_eq_tol(ct_data_f64(grad[0])[i], ct_data_f64(grad[1])[i], 1e-12);
+    const ct_attention_opts o = {.causal = true};
+    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(1, 2, 9, 4)), true), *copy[3];
+    for (int i = 0; i < 3; i++) copy[i] = ct_set_requires_grad(ct_add_scalar(ct_detach(x), 0), true);
+    backward(ct_attention(x, x, x, o).out);
+    backward(ct_attention(copy[0], copy[1], copy[2], o).out);
+    ct_tensor *sum = ct_add(ct_add(ct_grad(copy[0]), ct_grad(copy[1])), ct_grad(copy[2]));
+    for (int64_t i = 0; i < ct_numel(x); i++) ck_assert_double_eq_tol(ct_data_f64(ct_grad(x))[i], ct_data_f64(sum)[i], 1e-12);
 }
 END_TEST
 
@@ -227,7 +231,7 @@ int main(void) {
     tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
     tcase_add_test(all, one_number_for_all_cells);
-    tcase_add_loop_test(all, gradients_are_right, 0, 2 * (MASKS + 1));
+    tcase_add_loop_test(all, gradients_are_right, 0, 6 * (MASKS + 1));
     tcase_add_test(all, a_long_sum_of_a_masks_gradient);
     tcase_add_test(all, large_scores);
     tcase_add_test(all, memory_is_linear);

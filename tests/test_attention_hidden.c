@@ -13,11 +13,11 @@ static void change_hidden(const problem *p, double *q, double *k, double *v) {
         }
 }
 
-/* The second half of the keys is hidden from all, by each kind of mask and on both paths. Whatever they hold, no bit of anything
+/* The second half of the keys is hidden from all, by each kind of mask, with weights or without. Whatever they hold, no bit of anything
  * changes. */
 START_TEST(hidden_is_untouched) {
     const int kind = _i % 4, size = _i / 8 % 4; /* key mask, bool, float, causal */
-    const bool composed = _i / 4 % 2;
+    const int weights = _i / 4 % 3;
     problem p = {.b = 2,
                  .h = 4,
                  .kv = 2,
@@ -33,7 +33,7 @@ START_TEST(hidden_is_untouched) {
     bool *flags = malloc((size_t)most);
     double *bias = malloc((size_t)most * sizeof *bias);
     for (int64_t i = 0; i < most; i++) bias[i] = (flags[i] = i % p.s < p.s / 2) ? 0.25 * (double)(i % 3) : -INFINITY;
-    how w = {_i / 8 % 2 ? CT_F32 : CT_F64, .composed = composed, .key_mask = flags, .mask = kind == 1 ? (void *)flags : bias,
+    how w = {_i / 8 % 2 ? CT_F32 : CT_F64, .weights = weights, .key_mask = flags, .mask = kind == 1 ? (void *)flags : bias,
              .isa = isa_of(_i)};
     const result want = solve(&p, w);
     for (int64_t i = 0; i < p.b * p.kv * p.s; i++) {
@@ -74,14 +74,16 @@ START_TEST(a_query_that_sees_nothing) {
     bool flags[37];
     double bias[37];
     for (int i = 0; i < 37; i++) bias[i] = (flags[i] = i % 3 != 1) ? 0.5 : -INFINITY;
-    for (int composed = 0; composed < 2; composed++) {
-        const result r = solve(&p, (how){CT_F32, .composed = composed, .mask = p.mask_is_bool ? (void *)flags : bias});
+    for (int weights = 0; weights < 3; weights++) {
+        const result r = solve(&p, (how){CT_F32, .weights = weights, .mask = p.mask_is_bool ? (void *)flags : bias});
         for (int64_t i = 0; i < p.b * p.h * p.t; i++)
             for (int e = 0; e < 6; e++) {
                 const bool sees = flags[i % 37];
                 HOLDS((r.value[OUT][i * 6 + e] != 0) == sees, "out");
                 HOLDS(sees ? isfinite(r.value[DQ][i * 6 + e]) : r.value[DQ][i * 6 + e] == 0, "dq");
             }
+        for (int64_t i = 0; i < r.count[WEIGHTS]; i++)
+            HOLDS(flags[i / p.s % 37] ? isfinite(r.value[WEIGHTS][i]) : r.value[WEIGHTS][i] == 0, "weights");
         for (int64_t i = 0; i < r.count[DK]; i++) HOLDS(isfinite(r.value[DK][i]) && isfinite(r.value[DV][i]), "dk, dv");
         for (int64_t i = 0; i < r.count[DMASK]; i++) ck_assert(flags[i] ? fabs(r.value[DMASK][i]) < 1e-4 : r.value[DMASK][i] == 0);
         forget(r);
@@ -96,7 +98,17 @@ START_TEST(zeros_are_plain) {
     bool seen[4 * T];
     for (int i = 0; i < 4 * T; i++) seen[i] = i % T >= HIDDEN;
     for (int k = 0; k < 4; k++) {
-        const problem p = {.b = 4, .h = 4, .kv = 2, .t = T, .s = T, .d = 8, .dv = 8, .causal = k % 2, .keys = 1, .scale = -0.4, .seed = 21,
+        const problem p = {.b = 4,
+                           .h = 4,
+                           .kv = 2,
+                           .t = T,
+                           .s = T,
+                           .d = 8,
+                           .dv = 8,
+                           .causal = k % 2,
+                           .keys = 1,
+                           .scale = -0.4,
+                           .seed = 21,
                            .layout = {k / 2, k / 2, k / 2}};
         for (const char *const *isa = (const char *const[]){"scalar", NULL, ""}; !*isa || **isa; isa++) {
             const result r = solve(&p, (how){CT_F32, .isa = *isa, .key_mask = seen});
@@ -133,7 +145,8 @@ END_TEST
 START_TEST(nothing_at_all) {
     static const int64_t sizes[][4] = {{2, 2, 3, 0}, {2, 2, 0, 3}, {2, 2, 0, 0}, {0, 2, 3, 4}, {2, 0, 3, 4}};
     for (int k = 0; k < 5; k++)
-        for (int mask = 0; mask < 3; mask++) {
+        for (int n = 0; n < 9; n++) {
+            const int mask = n % 3, weights = n / 3;
             const problem p = {.b = sizes[k][0],
                                .h = sizes[k][1],
                                .kv = sizes[k][1],
@@ -145,14 +158,17 @@ START_TEST(nothing_at_all) {
                                .mask_is_bool = mask == 2,
                                .keys = mask == 1,
                                .causal = mask == 2};
-            const result r = solve(&p, (how){.dtype = CT_F64});
+            const result r = solve(&p, (how){.dtype = CT_F64, .weights = weights});
             for (int i = 0; i < RESULTS; i++)
-                for (int64_t n = 0; n < r.count[i]; n++) ck_assert_double_eq(r.value[i][n], 0);
+                for (int64_t at = 0; at < r.count[i]; at++) {
+                    if (i == WEIGHTS && weights == 2 && p.h == 0) ck_assert_double_nan(r.value[i][at]); /* the mean of no head */
+                    else ck_assert_double_eq(r.value[i][at], 0);
+                }
             ck_assert_int_eq(r.count[OUT], p.b * p.h * p.t * 5);
             forget(r);
         }
     const problem none = {.b = 2, .h = 2, .kv = 2, .t = 3, .s = 4, .seed = 2}; /* d and d_v are 0: every score is 0 */
-    forget(solve(&none, (how){.dtype = CT_F32}));
+    for (int weights = 0; weights < 3; weights++) forget(solve(&none, (how){.dtype = CT_F32, .weights = weights}));
 }
 END_TEST
 
@@ -161,7 +177,7 @@ int main(void) {
     TCase *all = tcase_create("hidden");
     tcase_add_checked_fixture(all, open_context, close_context);
     tcase_set_timeout(all, 120);
-    tcase_add_loop_test(all, hidden_is_untouched, 0, 56);
+    tcase_add_loop_test(all, hidden_is_untouched, 0, 96);
     tcase_add_test(all, the_future_is_untouched);
     tcase_add_loop_test(all, a_query_that_sees_nothing, 0, 4);
     tcase_add_test(all, zeros_are_plain);

@@ -133,12 +133,12 @@ typedef struct {
     bool causal;         /* query i sees keys 0 ... i */
     double dropout;      /* of the weights, whenever it is not 0 */
     double scale;        /* 0: 1 / sqrt(d) */
-    bool need_weights;
+    bool need_weights, mean_weights; /* (B, H, T, S); with both their mean over heads, (B, T, S) */
 } ct_attention_opts;
 
 typedef struct {
     ct_tensor *out;     /* (B, H, T, d_v); where q is a view of heads split but not moved, out lies like it and heads join by a view */
-    ct_tensor *weights; /* (B, H, T, S) after dropout, where asked for; else NULL */
+    ct_tensor *weights; /* after dropout, where asked for; else NULL */
 } ct_attention_out;
 
 CT_API ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts);

@@ -134,6 +134,17 @@ static void attention_scores(int64_t rows, int64_t width, void *s, void *dp, con
     ATTENTION_ROWS(width, scores_rows, rows, s, dp, max, inverse, dot);
 }
 
+INLINE void weights_rows(const int vectors, int64_t rows, real *s, const real *max, const real *inverse, real share) {
+    for (int64_t i = 0; i < rows; i++, s += NR) {
+        const vec m = splat(max[i]), z = splat(inverse[i] * share);
+        for (int j = 0; j < vectors; j++) store(s + j * LANES, v_exp2_below(load(s + j * LANES) - m) * z);
+    }
+}
+
+static void attention_weights(int64_t rows, int64_t width, void *s, const void *max, const void *inverse, double share) {
+    ATTENTION_ROWS(width, weights_rows, rows, s, max, inverse, (real)share);
+}
+
 /* LANES rows at a time: a vector of partial sums each, turned so that the sums of all are one vector. */
 static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row, const void *b_, int64_t b_row, void *y_) {
     const real *a = a_, *b = b_;
@@ -151,6 +162,7 @@ static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_ro
 }
 
 #define ATTENTION_KERNELS \
-    {LANES, attention_bias, attention_causal, attention_hide, attention_soften, attention_finish, attention_scores, attention_dots}
+    {LANES, attention_bias, attention_causal, attention_hide, attention_soften, attention_finish, attention_scores, attention_weights, \
+     attention_dots}
 
 #endif

@@ -78,6 +78,8 @@ typedef struct {
     void (*finish)(int64_t rows, int64_t d, void *max, void *sum, const void *out, void *y, int64_t y_row);
     /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and p (dp - dot[i]) in place of dp, 0 where p is */
     void (*scores)(int64_t rows, int64_t width, void *s, void *dp, const void *max, const void *inverse, const void *dot);
+    /* row i: 2^(s - max[i]) inverse[i] share */
+    void (*weights)(int64_t rows, int64_t width, void *s, const void *max, const void *inverse, double share);
     void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, const void *b, int64_t b_row, void *y);   /* y[i] = <a[i], b[i]> */
 } ct_attention_kernels;
 
