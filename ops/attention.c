@@ -72,11 +72,12 @@ ct_tensor *attention_softmax(ct_tensor *q, ct_tensor *k, ct_tensor *mask, ct_ten
     return ct_masked_softmax(scores, keep, -1);
 }
 
-/* Written out, as weights are returned after dropout. */
-static ct_attention_out dropped(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
+/* Written out in primitive ops, with the weights whole. */
+static ct_attention_out composed(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
     const int64_t b = q->shape.dim[0], h = q->shape.dim[1], t = q->shape.dim[2];
     const int64_t h_kv = k->shape.dim[1], s = k->shape.dim[2], d_v = v->shape.dim[3], group = h_kv > 0 ? h / h_kv : 1;
-    ct_tensor *weights = ct_dropout(attention_softmax(q, k, opts->mask, opts->key_mask, opts->causal, opts->scale), opts->dropout, true);
+    ct_tensor *weights = attention_softmax(q, k, opts->mask, opts->key_mask, opts->causal, opts->scale);
+    if (opts->dropout > 0) weights = ct_dropout(weights, opts->dropout, true);
     if (opts->key_mask) v = attention_unhidden(v, opts->key_mask);
     ct_tensor *out = ct_matmul(ct_view(weights, CT_SHAPE(b, h_kv, group * t, s)), v);
     return (ct_attention_out){ct_view(out, CT_SHAPE(b, h, t, d_v)), opts->mean_weights ? ct_mean(weights, CT_DIMS(1), false) : weights};
@@ -104,6 +105,13 @@ static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape
     return y;
 }
 
+/* Are the weights that are asked for those that v is multiplied by? Dropout's factors are theirs too; and a few are made as quickly whole,
+ * and their gradient and that of the result are then summed before they are rounded. */
+static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
+    enum { FEW = 128 * 128 };
+    return opts->dropout > 0 || t <= ATTENTION_FEW || s <= FEW / t;
+}
+
 /* What is handed out of a scope. */
 static ct_attention_out hand_out(ct_scope scope, ct_attention_out y) {
     y.out = ct_scope_keep(scope, y.weights ? y.out : NULL);
@@ -118,7 +126,7 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     opts.scale = scale_of(&opts, q->shape.dim[3]);
     if (!opts.need_weights) return fused(q, k, v, q->shape, false, &opts);
     const ct_scope scope = ct_scope_open(context);
-    return hand_out(scope, opts.dropout > 0 ? dropped(q, k, v, &opts) : fused(q, k, v, q->shape, false, &opts));
+    return hand_out(scope, is_composed(&opts, q->shape.dim[2], k->shape.dim[2]) ? composed(q, k, v, &opts) : fused(q, k, v, q->shape, false, &opts));
 }
 
 ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {
@@ -141,10 +149,10 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
     opts.scale = scale_of(&opts, d);
     if (!opts.need_weights) return fused(x, NULL, NULL, part.shape, true, &opts);
     const ct_scope scope = ct_scope_open(context);
-    if (opts.dropout == 0) return hand_out(scope, fused(x, NULL, NULL, part.shape, true, &opts));
+    if (!is_composed(&opts, n[1], n[1])) return hand_out(scope, fused(x, NULL, NULL, part.shape, true, &opts));
     ct_tensor *third[3];
     for (int i = 0; i < 3; i++) third[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), num_heads);
-    ct_attention_out y = ct_ready(context) ? dropped(third[0], third[1], third[2], &opts) : none;
+    ct_attention_out y = ct_ready(context) ? composed(third[0], third[1], third[2], &opts) : none;
     y.out = ct_combine_heads(y.out);
     return hand_out(scope, y);
 }

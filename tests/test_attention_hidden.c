@@ -70,7 +70,7 @@ END_TEST
 
 START_TEST(a_query_that_sees_nothing) {
     problem p = {
-        .b = 2, .h = 2, .kv = 1, .t = 37, .s = 150, .d = 6, .dv = 6, .mask = 6, .mask_is_bool = _i % 2, .seed = 9, .causal = _i > 1};
+        .b = 2, .h = 2, .kv = 1, .t = 37, .s = 500, .d = 6, .dv = 6, .mask = 6, .mask_is_bool = _i % 2, .seed = 9, .causal = _i > 1};
     bool flags[37];
     double bias[37];
     for (int i = 0; i < 37; i++) bias[i] = (flags[i] = i % 3 != 1) ? 0.5 : -INFINITY;
@@ -168,7 +168,13 @@ START_TEST(nothing_at_all) {
             forget(r);
         }
     const problem none = {.b = 2, .h = 2, .kv = 2, .t = 3, .s = 4, .seed = 2}; /* d and d_v are 0: every score is 0 */
-    for (int weights = 0; weights < 3; weights++) forget(solve(&none, (how){.dtype = CT_F32, .weights = weights}));
+    const problem more = {.b = 2, .h = 2, .kv = 2, .t = 130, .s = 140, .seed = 2};
+    for (int weights = 0; weights < 3; weights++) {
+        forget(solve(&none, (how){.dtype = CT_F32, .weights = weights}));
+        const result r = solve(&more, (how){.dtype = CT_F32, .weights = weights});
+        for (int64_t i = 0; i < r.count[WEIGHTS]; i++) HOLDS(fabs(r.value[WEIGHTS][i] * 140 - 1) < 1e-6, "%g", r.value[WEIGHTS][i]);
+        forget(r);
+    }
 }
 END_TEST
 

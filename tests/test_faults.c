@@ -192,6 +192,34 @@ static bool multiply(ct_context *c, result *out) {
 START_TEST(work_on_three_threads) { sweep(multiply, 3); }
 END_TEST
 
+/* Weights of more than a few keys, their mean and of each head, with a gradient of their own. */
+static bool weigh(ct_context *c, result *out) {
+    memset(out, 0, sizeof *out);
+    ct_scope scope = ct_scope_open(c);
+    ct_seed(c, 5);
+    ct_tensor *q = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(1, 2, 130, 3)), true);
+    ct_tensor *k = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(1, 1, 140, 3)), true);
+    ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(1, 140, 6)), true);
+    ct_tensor *mask = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(140)), true), *leaf[] = {q, k, x, mask};
+    ct_tensor *keys = ct_gt(ct_view(ct_detach(mask), CT_SHAPE(1, 140)), ct_full(c, CT_F32, CT_SCALAR, -1));
+    ct_attention_out y = ct_attention(q, k, k, (ct_attention_opts){.mask = mask, .key_mask = keys, .need_weights = true, .mean_weights = true});
+    ct_attention_out z = ct_packed_attention(x, 2, (ct_attention_opts){.causal = true, .mask = mask, .need_weights = true});
+    ct_tensor *root[] = {y.out, y.weights, z.out, z.weights};
+    ct_tensor *g[] = {ct_randn(c, CT_F32, CT_SHAPE(1, 2, 130, 3)), ct_randn(c, CT_F32, CT_SHAPE(1, 130, 140)),
+                      ct_randn(c, CT_F32, CT_SHAPE(1, 140, 2)), ct_randn(c, CT_F32, CT_SHAPE(1, 2, 140, 140))};
+    bool done = ct_backward_with(root, g, 4, (ct_backward_opts){0});
+    for (int i = 0; i < 4 && done; i++) {
+        const int64_t n = ct_numel(leaf[i]);
+        ct_to_f32(ct_grad(leaf[i]), out->value + out->count, n);
+        out->count += n;
+    }
+    ct_scope_close(scope);
+    return done && !ct_error(c);
+}
+
+START_TEST(weights_of_attention) { sweep(weigh, 2); }
+END_TEST
+
 /* ---- each line of ops.def, forward and backward ---- */
 
 enum { MOST = 16384 }; /* elements of all gradients together */
@@ -470,6 +498,7 @@ int main(void) {
     tcase_set_timeout(memory, 120);
     tcase_add_test(memory, a_training_step);
     tcase_add_test(memory, work_on_three_threads);
+    tcase_add_test(memory, weights_of_attention);
     tcase_add_loop_test(memory, an_op, 0, case_count());
     tcase_add_loop_test(memory, an_op_asks_for_no_more, 0, case_count());
     tcase_add_loop_test(memory, a_constructor, 0, 11);
