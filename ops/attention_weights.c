@@ -107,16 +107,15 @@ static ct_tensor *forward(ct_call *c) {
 
 /* ---- backward ---- */
 
-/* The gradients of q and k, from that of the scores. */
+/* The gradients of q and k, from that of the scores, which is zero for hidden keys. */
 static bool through_product(const ct_call *c, ct_tensor *const part[3], ct_tensor *ds, ct_tensor *own[2]) {
     const attention_attrs *set = c->attrs;
     ct_tensor *q = part[0], *k = part[1], *keys = c->in[4];
     const int64_t b = q->shape.dim[0], h_kv = k->shape.dim[1], d = q->shape.dim[3], s = k->shape.dim[2];
-    const int64_t rows = h_kv > 0 ? q->shape.dim[1] / h_kv * q->shape.dim[2] : 0; /* of the queries that meet one head's keys */
+    const int64_t rows = q->shape.dim[1] / (h_kv > 0 ? h_kv : 1) * q->shape.dim[2]; /* of the queries that meet one head's keys */
     ds = ct_view(ct_scale(ds, set->scale), CT_SHAPE(b, h_kv, rows, s));
     own[0] = ct_view(ct_matmul(ds, keys ? attention_unhidden(k, keys) : k), q->shape);
     own[1] = ct_matmul(ct_transpose(ds, 2, 3), ct_reshape(q, CT_SHAPE(b, h_kv, rows, d)));
-    if (keys && own[1]) own[1] = attention_unhidden(own[1], keys);
     return ct_ready(c->context);
 }
 
@@ -127,10 +126,10 @@ static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     if (set->mean) g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)part[0]->shape.dim[1]);
     ct_tensor *p = attention_softmax(part[0], part[1], c->in[3], c->in[4], set->causal, set->scale), *pg = ct_mul(p, g);
     ct_tensor *ds = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true)));
-    if (!ds || !through_product(c, part, ds, own)) return false;
+    if (!through_product(c, part, ds, own)) return false;
     if (!set->heads) {
         grad[0] = own[0], grad[1] = own[1];
-    } else if (c->wants[0]) {
+    } else {
         if (!(grad[0] = ct_zeros(c->context, g->dtype, c->in[0]->shape)) || !attention_unpack(grad[0], set->heads, third)) return false;
         for (int i = 0; i < 2; i++)
             if (!op_copy_into(third[i], own[i])) return false;

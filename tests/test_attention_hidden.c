@@ -143,8 +143,8 @@ START_TEST(written_not_added) {
 END_TEST
 
 START_TEST(nothing_at_all) {
-    static const int64_t sizes[][4] = {{2, 2, 3, 0}, {2, 2, 0, 3}, {2, 2, 0, 0}, {0, 2, 3, 4}, {2, 0, 3, 4}};
-    for (int k = 0; k < 5; k++)
+    static const int64_t sizes[][4] = {{2, 2, 3, 0}, {2, 2, 0, 3}, {2, 2, 0, 0}, {0, 2, 3, 4}, {2, 0, 3, 4}, {2, 0, 140, 130}};
+    for (int k = 0; k < 6; k++)
         for (int n = 0; n < 9; n++) {
             const int mask = n % 3, weights = n / 3;
             const problem p = {.b = sizes[k][0],

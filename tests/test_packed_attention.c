@@ -21,6 +21,8 @@ static const kind kinds[] = {
     {2, 9, 2, 6, CT_F64, .weights = true},
     {2, 50, 4, 16, CT_F32, .causal = true, .dropout = 0.5, .strided = true},
     {2, 12, 3, 5, CT_F64, .weights = true, .mask = 2, .keys = true, .dropout = 0.1},
+    {2, 140, 2, 5, CT_F64, .weights = true, .causal = true, .strided = true},
+    {1, 300, 3, 4, CT_F32, .weights = true, .mask = 2, .keys = true},
 };
 
 static ct_tensor *make(kind a, ct_shape shape) { return ct_set_requires_grad(ct_randn(context, a.dtype, shape), true); }
@@ -62,7 +64,9 @@ START_TEST(is_attention_of_its_thirds) {
         ct_zero_grad(x);
         if (a.mask == 2) ct_zero_grad(o.mask);
         y[packed] = attend(a, packed, x, o);
-        backward(y[packed].out);
+        ct_tensor *root[] = {y[packed].out, y[packed].weights}, *g[2];
+        for (int i = 0; i < 1 + a.weights; i++) g[i] = ct_cast(ct_randn(context, CT_F32, ct_shape_of(root[i])), a.dtype);
+        ck_assert_msg(ct_backward_with(root, g, 1 + a.weights, (ct_backward_opts){0}), "%s", ct_error_message(context));
         grad[packed] = ct_add_scalar(ct_grad(x), 0);
         if (a.mask == 2) mask_grad[packed] = ct_add_scalar(ct_grad(o.mask), 0);
     }
