@@ -125,8 +125,9 @@ ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_atten
     if (!ct_ready(context) || !check(context, q, k, v, &opts)) return (ct_attention_out){0};
     opts.scale = scale_of(&opts, q->shape.dim[3]);
     if (!opts.need_weights) return fused(q, k, v, q->shape, false, &opts);
+    const bool whole = is_composed(&opts, q->shape.dim[2], k->shape.dim[2]);
     const ct_scope scope = ct_scope_open(context);
-    return hand_out(scope, is_composed(&opts, q->shape.dim[2], k->shape.dim[2]) ? composed(q, k, v, &opts) : fused(q, k, v, q->shape, false, &opts));
+    return hand_out(scope, whole ? composed(q, k, v, &opts) : fused(q, k, v, q->shape, false, &opts));
 }
 
 ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {

@@ -51,7 +51,7 @@ START_TEST(any_number_of_threads) {
     p.t = (int64_t[]){70, 300, 700, 1100}[_i % 4], p.s = (int64_t[]){90, 530, 650, 1100}[_i % 4];
     p.d = p.dv = 8;
     if (_i % 2) p.mask = 1 + _i % 9, p.mask_is_bool = false; /* whose gradient many share */
-    how w = {_i % 3 ? CT_F32 : CT_F64, .weights = (_i + _i / 3) % 3, .threads = 1};
+    how w = {_i % 3 ? CT_F32 : CT_F64, .weights = _i % 4 < 2 ? (_i + _i / 3) % 3 : 0, .threads = 1};
     const result one = solve(&p, w);
     for (int k = 0; k < 3; k++) {
         w.threads = threads[k];
@@ -231,7 +231,7 @@ int main(void) {
     tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
     tcase_add_test(all, one_number_for_all_cells);
-    tcase_add_loop_test(all, gradients_are_right, 0, 6 * (MASKS + 1));
+    tcase_add_loop_test(all, gradients_are_right, 0, 3 * (MASKS + 1));
     tcase_add_test(all, a_long_sum_of_a_masks_gradient);
     tcase_add_test(all, large_scores);
     tcase_add_test(all, memory_is_linear);
