@@ -109,6 +109,7 @@ static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
     const ct_shape n = ct_shape_of(x);
     const int64_t kv = n.dim[1];
     if (keys) x = ct_where(ct_view(keys, CT_SHAPE(n.dim[0], 1, n.dim[2], 1)), x, ct_zeros(ct_context_of(x), ct_dtype_of(x), CT_SCALAR));
+    if (kv == h) return x;
     x = ct_expand(ct_unsqueeze(x, 2), CT_SHAPE(n.dim[0], kv, h / kv, n.dim[2], n.dim[3]));
     return ct_reshape(x, CT_SHAPE(n.dim[0], h, n.dim[2], n.dim[3]));
 }
@@ -122,11 +123,11 @@ static inline ct_attention_out written_out(const problem *p, ct_tensor *const in
     }
     ct_tensor *k = as_seen(in[1], o.key_mask, p->h), *v = as_seen(in[2], o.key_mask, p->h);
     ct_tensor *s = ct_scale(ct_matmul(in[0], ct_transpose(k, 2, 3)), o.scale != 0 ? o.scale : 1 / sqrt((double)p->d));
-    ct_tensor *keep = ct_ones(c, CT_BOOL, CT_SHAPE(p->b, p->h, p->t, p->s));
     if (p->mask && !p->mask_is_bool) s = ct_add(s, o.mask);
-    if (p->mask_is_bool) keep = ct_logical_and(keep, o.mask);
-    if (o.key_mask) keep = ct_logical_and(keep, ct_view(o.key_mask, CT_SHAPE(p->b, 1, 1, p->s)));
-    if (o.causal) keep = ct_logical_and(keep, ct_causal_mask(c, p->t, p->s));
+    ct_tensor *keep = NULL, *all[] = {p->mask_is_bool ? o.mask : NULL, o.key_mask ? ct_view(o.key_mask, CT_SHAPE(p->b, 1, 1, p->s)) : NULL,
+                                      o.causal ? ct_causal_mask(c, p->t, p->s) : NULL};
+    for (int i = 0; i < 3; i++)
+        if (all[i]) keep = keep ? ct_logical_and(keep, all[i]) : all[i];
     ct_tensor *w = ct_masked_softmax(s, keep, -1);
     return (ct_attention_out){ct_matmul(w, v), o.mean_weights ? ct_mean(w, CT_DIMS(1), false) : w};
 }
