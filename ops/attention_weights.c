@@ -47,8 +47,8 @@ static void block(const weights *f, const room *r, int64_t b, int64_t h, int64_t
     const attention_rows q = attention_near(a, a->q, b, h, q0, nq, a->d, r->q);
     for (int64_t p = 0; p < nk; p += nr) {
         const int64_t n = attention_min(nr, nk - p), width = attention_width(a, n), key = k0 + p;
-        const int64_t first = a->set.causal && key > q0 ? key - q0 : 0,
-                      rows = nq - first; /* queries before a panel's keys see none of it */
+        const int64_t first = a->set.causal && key > q0 ? key - q0 : 0; /* queries before it see none of the panel */
+        const int64_t rows = nq - first;
         const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
         if (rows <= 0) break;
         attention_product(a, rows, width, a->d, attention_from(a, q, first), r->kt_b + p * a->d * a->size, a->score_scale, r->s);
