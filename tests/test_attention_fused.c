@@ -12,7 +12,7 @@ END_TEST
 
 START_TEST(edges_of_blocks) {
     static const int64_t sizes[][2] = {{119, 121}, {120, 120}, {121, 119}, {128, 127}, {31, 129}, {129, 32},
-                                       {256, 255}, {511, 40},  {40, 513},  {513, 300}, {300, 520}};
+                                       {256, 255}, {511, 40},  {40, 513},  {513, 300}, {300, 520}, {241, 258}, {257, 300}};
     problem p = {.b = 1, .h = 2, .kv = 1, .t = sizes[_i][0], .s = sizes[_i][1], .d = 5, .dv = 4, .seed = (uint64_t)_i};
     for (int k = 0; k < 4; k++) {
         p.causal = k & 1;
@@ -226,7 +226,7 @@ int main(void) {
     tcase_add_checked_fixture(all, open_context, close_context);
     tcase_set_timeout(all, 120);
     tcase_add_loop_test(all, fused_is_composed, 0, 20);
-    tcase_add_loop_test(all, edges_of_blocks, 0, 11);
+    tcase_add_loop_test(all, edges_of_blocks, 0, 13);
     tcase_add_loop_test(all, several_blocks_in_a_cell, 0, 4);
     tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
