@@ -23,13 +23,17 @@ struct ct_frame {
 enum { CT_SIZE_CLASSES = 8 * 64 };
 typedef struct ct_block ct_block;
 typedef struct {
+    char *at, *end;                    /* what is not yet carved of the newest slab */
+} ct_slab;
+typedef struct {
     ct_allocator allocator;
     int64_t limit, held, live, peak, calls;
     size_t plain;                      /* blocks of up to that many units of 64 bytes are given back without a further thought */
     bool poison;                       /* what is free, and what is new, is all ones: NaN, or -1 */
     ct_block *blocks;                  /* all that came from the allocator: what ct_context_free hands back */
     void *free[CT_SIZE_CLASSES];       /* lists of free blocks by class */
-    char *slab, *slab_end;             /* what is not yet carved of the newest slab */
+    size_t carved;                     /* bytes of a block that is carved from a slab, at most */
+    ct_slab small, medium;
 } ct_pool;
 
 void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poison);   /* an allocator of NULLs is malloc and free */

@@ -1,22 +1,30 @@
 /* Memory by size class. A class is a multiple of 64 bytes; eight classes to a doubling, so a block is at most an eighth larger
  * than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all are kept for reuse,
  * so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and that list is
- * all that ct_context_free has to walk. */
+ * all that ct_context_free has to walk.
+ *
+ * Blocks between the two are carved as well, from slabs of huge pages: what is to stay in a second-level cache would else lie in pages
+ * that happen to share its sets. But a memory limit is met to the block, an allocator that is not malloc is asked for each, and debug mode
+ * writes to all it holds: there they come one by one. */
+#define _DEFAULT_SOURCE /* madvise */
+
 #include "context.h"
 #include "debug.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 struct ct_block {
     ct_block *prev, *next;
     void *raw;          /* as the allocator gave it */
     size_t total;       /* as it was asked for */
     bool slab;
+    size_t lost;        /* of a slab: bytes at its end that were left when a block did not fit; untouched, they are no memory */
     size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
 };
 
-enum { HEADER = CT_ALIGN, SMALL = 2048, UNITS = 8 };
+enum { HEADER = CT_ALIGN, SMALL = 2048, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE, UNITS = 8 };
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
 /* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte.
@@ -57,6 +65,13 @@ static int class_of(size_t size, size_t *bytes) {
 
 static void *default_alloc(void *data, size_t size) {
     (void)data;
+#if defined MADV_HUGEPAGE
+    void *pages;
+    if (size >= HUGE_PAGE && !posix_memalign(&pages, HUGE_PAGE, size)) {
+        madvise(pages, size, MADV_HUGEPAGE);   /* a wish: without it all is as right, and a little slower */
+        return pages;
+    }
+#endif
     return malloc(size);
 }
 
@@ -66,8 +81,10 @@ static void default_free(void *data, void *block, size_t size) {
 }
 
 void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poison) {
-    if (!allocator.alloc || !allocator.free) allocator = (ct_allocator){default_alloc, default_free, NULL};
+    const bool own = allocator.alloc && allocator.free;
+    if (!own) allocator = (ct_allocator){default_alloc, default_free, NULL};
     *pool = (ct_pool){.allocator = allocator, .limit = limit, .poison = poison, .plain = poison ? 0 : UNITS};
+    pool->carved = own || limit || poison ? SMALL : MEDIUM;
 }
 
 /* A block from the allocator, with room for `size` bytes behind its header; NULL: it or the limit said no. */
@@ -104,29 +121,52 @@ static void push(ct_pool *pool, void *block, size_t bytes, int class) {
     pool->free[class] = block;
 }
 
-/* A small block, cut from the newest slab or a new one. Slabs grow with the pool: few for the largest, little for the smallest. */
-static void *carve(ct_pool *pool, size_t bytes) {
-    if ((size_t)(pool->slab_end - pool->slab) < bytes) {
-        size_t size = (size_t)(pool->held / 8), least = 64 << 10, most = 16 << 20;
-        size = (size < least ? least : size > most ? most : size) & ~(size_t)(CT_ALIGN - 1);
-        ct_block *slab = block_new(pool, size, true);
-        if (!slab) slab = block_new(pool, size = SMALL * 2, true);
-        if (!slab) return NULL;
-        for (size_t rest, piece; (rest = (size_t)(pool->slab_end - pool->slab)) > 0; pool->slab += piece) {   /* the old slab's rest is not lost */
-            piece = rest < 8 * CT_ALIGN ? rest : 8 * CT_ALIGN;
-            const int class = class_of(piece, &piece);
-            push(pool, pool->slab, piece, class);
-        }
-        pool->slab = block_data(slab);
-        pool->slab_end = pool->slab + size;
+static ct_block *slab_of(ct_pool *pool, const void *address) {
+    for (ct_block *block = pool->blocks; block; block = block->next)
+        if (block->slab && (const char *)address > (char *)block && (const char *)address < (char *)block->raw + block->total) return block;
+    return NULL;
+}
+
+/* The rest of a slab that makes room for the next: a small one becomes small blocks. */
+static void retire(ct_pool *pool, ct_slab *slab) {
+    size_t rest = (size_t)(slab->end - slab->at);
+    if (rest > SMALL) {
+        slab_of(pool, slab->at - 1)->lost = rest;
+        return;
     }
-    void *block = pool->slab;
-    pool->slab += bytes;
+    for (size_t piece; rest > 0; slab->at += piece, rest -= piece) {
+        piece = rest < 8 * CT_ALIGN ? rest : 8 * CT_ALIGN;
+        const int class = class_of(piece, &piece);
+        push(pool, slab->at, piece, class);
+    }
+}
+
+/* A block cut from the newest slab, or from a new one of that size or, if there is no such, a little one. */
+static void *carve(ct_pool *pool, ct_slab *slab, size_t bytes, size_t size) {
+    if ((size_t)(slab->end - slab->at) < bytes) {
+        ct_block *block = block_new(pool, size, true);
+        if (!block) block = block_new(pool, size = bytes > 2 * SMALL ? bytes : 2 * SMALL, true);
+        if (!block) return NULL;
+        if (slab->at) retire(pool, slab);
+        slab->at = block_data(block);
+        slab->end = slab->at + size;
+    }
+    void *block = slab->at;
+    slab->at += bytes;
     return block;
 }
 
+static size_t between(size_t least, size_t x, size_t most) { return x < least ? least : x > most ? most : x; }
+
+/* Slabs grow with the pool: few for the largest, little for the smallest. Those of medium blocks are whole pages, and larger, as what
+ * nobody has touched of them is no memory. */
 static void *fresh(ct_pool *pool, size_t bytes) {
-    if (bytes <= SMALL) return carve(pool, bytes);
+    const size_t held = (size_t)pool->held, least = 64 << 10, most = 32 << 20;
+    if (bytes <= SMALL) return carve(pool, &pool->small, bytes, between(least, held / 8, most / 2) / CT_ALIGN * CT_ALIGN);
+    if (bytes <= pool->carved) {
+        const size_t size = between(bytes, held, most) + HEADER + CT_ALIGN, page = size < HUGE_PAGE ? least : HUGE_PAGE;
+        return carve(pool, &pool->medium, bytes, (size + page - 1) / page * page - HEADER - CT_ALIGN);
+    }
     ct_block *block = block_new(pool, bytes, false);
     return block ? block_data(block) : NULL;
 }
@@ -205,11 +245,7 @@ void ct_memory_reset_peak(ct_context *context) {
     if (context) context->pool.peak = context->pool.live;
 }
 
-static ct_block *slab_of(ct_pool *pool, const void *address) {
-    for (ct_block *block = pool->blocks; block; block = block->next)
-        if (block->slab && (const char *)address > (char *)block && (const char *)address < (char *)block->raw + block->total) return block;
-    return NULL;
-}
+static bool is_idle(const ct_block *slab) { return slab->idle == slab->total - HEADER - CT_ALIGN; }
 
 /* Hands back the large blocks that are free, and the slabs in which everything is. */
 void ct_memory_trim(ct_context *context) {
@@ -217,33 +253,33 @@ void ct_memory_trim(ct_context *context) {
     ct_debug_forget(context);
     ct_pool *pool = &context->pool;
     size_t bytes;
-    int first_large = class_of(SMALL + 1, &bytes);
+    int first_large = class_of(pool->carved + 1, &bytes);
     for (int class = first_large; class < CT_SIZE_CLASSES; class++)
         for (void *next, *free = pool->free[class]; free; pool->free[class] = free = next) {
             next = ((free_block *)free)->next;
             block_free(pool, (ct_block *)((char *)free - HEADER));
         }
 
-    for (ct_block *block = pool->blocks; block; block = block->next) block->idle = 0;
-    ct_block *newest = pool->slab ? slab_of(pool, pool->slab - 1) : NULL;
-    if (newest) newest->idle = (size_t)(pool->slab_end - pool->slab);
-    for (size_t size = CT_ALIGN; size <= SMALL; size = bytes + 1) {
+    for (ct_block *block = pool->blocks; block; block = block->next) block->idle = block->lost;
+    ct_slab *open[] = {&pool->small, &pool->medium};
+    for (int i = 0; i < 2; i++)
+        if (open[i]->at) slab_of(pool, open[i]->at - 1)->idle += (size_t)(open[i]->end - open[i]->at);
+    for (size_t size = CT_ALIGN; size <= pool->carved; size = bytes + 1) {
         int class = class_of(size, &bytes);
         for (free_block *free = pool->free[class]; free; free = free->next) slab_of(pool, free)->idle += bytes;
     }
-    for (size_t size = CT_ALIGN; size <= SMALL; size = bytes + 1) {
+    for (size_t size = CT_ALIGN; size <= pool->carved; size = bytes + 1) {
         void **link = &pool->free[class_of(size, &bytes)];
         while (*link) {
-            ct_block *slab = slab_of(pool, *link);
-            if (slab->idle == slab->total - HEADER - CT_ALIGN) *link = ((free_block *)*link)->next;
+            if (is_idle(slab_of(pool, *link))) *link = ((free_block *)*link)->next;
             else link = (void **)*link;
         }
     }
+    for (int i = 0; i < 2; i++)
+        if (open[i]->at && is_idle(slab_of(pool, open[i]->at - 1))) *open[i] = (ct_slab){0};
     for (ct_block *next, *block = pool->blocks; block; block = next) {
         next = block->next;
-        if (!block->slab || block->idle != block->total - HEADER - CT_ALIGN) continue;
-        if (block == newest) pool->slab = pool->slab_end = NULL;
-        block_free(pool, block);
+        if (block->slab && is_idle(block)) block_free(pool, block);
     }
 }
 

@@ -126,32 +126,42 @@ START_TEST(bias_of_views) {
 }
 END_TEST
 
-/* Widths whose rows would share sets of a cache, and those that would not, one or several rows; x a leaf or not. */
+/* Widths whose rows would share sets of a cache, and those that would not, one or several rows; x a leaf or not; every activation, whichever
+ * gradients are wanted. */
+static ct_tensor *activated(ct_tensor *x, ct_activation f) {
+    return f == CT_RELU ? ct_relu(x) : f == CT_GELU ? ct_gelu(x) : f == CT_GELU_TANH ? ct_gelu_tanh(x) : ct_silu(x);
+}
+
 START_TEST(activated_linear_is_both) {
     ct_context *context = ct_context_new((ct_context_opts){.seed = 11, .threads = 2});
     static const ct_shape shapes[] = {CT_SHAPE(256), CT_SHAPE(5, 256), CT_SHAPE(2, 3, 512), CT_SHAPE(2, 2, 3, 256), CT_SHAPE(3, 40, 512),
-                                      CT_SHAPE(3, 255), CT_SHAPE(1, 4, 257), CT_SHAPE(24, 4096)};
-    for (int i = 0; i < 2 * COUNT(shapes); i++) {
-        const ct_shape shape = shapes[i / 2];
+                                      CT_SHAPE(3, 255), CT_SHAPE(1, 4, 257), CT_SHAPE(24, 4096), CT_SHAPE(3, 11, 4001)};
+    static const ct_activation activations[] = {CT_RELU, CT_GELU, CT_GELU_TANH, CT_SILU};
+    for (int i = 0; i < 6 * COUNT(shapes); i++) {
+        const ct_shape shape = shapes[i / 6];
+        const ct_activation f = activations[i % COUNT(activations)];
+        const bool inner = i % 2, wanted[] = {i / 2 % 3 != 1, i / 2 % 3 != 2};   /* of x, of w */
         ct_scope scope = ct_scope_open(context);
-        const int64_t in = shape.dim[shape.ndim - 1], out = in > 1000 ? 64 : 7;   /* the widest is cut into blocks of columns */
-        ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, shape), true);
-        ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(out, in)), true), *leaf[] = {x, w}, *grad[2][2];
+        const int64_t in = shape.dim[shape.ndim - 1], out = in / 1000 == 4 ? 64 : 7;   /* cut into blocks of columns */
+        ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, shape), wanted[0]);
+        ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(out, in)), wanted[1]), *leaf[] = {x, w}, *grad[2][2], *y[2];
         ct_tensor *g = NULL;
         for (int fused = 0; fused < 2; fused++) {
-            ct_tensor *own = i % 2 ? ct_scale(x, 3) : x;
-            ct_tensor *y = fused ? ct_activated_linear(own, CT_SILU, w, NULL, NULL) : ct_linear(ct_silu(own), w, NULL);
-            ck_assert_msg(y, "%s", ct_error_message(context));
-            if (!g) g = ct_randn(context, CT_F64, ct_shape_of(y));
-            ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
+            ct_tensor *own = inner ? ct_scale(x, 3) : x;
+            y[fused] = fused ? ct_activated_linear(own, f, w, NULL, NULL) : ct_linear(activated(own, f), w, NULL);
+            ck_assert_msg(y[fused], "%s", ct_error_message(context));
+            if (!g) g = ct_randn(context, CT_F64, ct_shape_of(y[fused]));
+            ck_assert(ct_backward_with(&y[fused], &g, 1, (ct_backward_opts){0}));
             for (int l = 0; l < 2; l++) {
+                if (!wanted[l]) continue;
                 grad[fused][l] = ct_scale(ct_grad(leaf[l]), 1);
                 ck_assert(ct_data_f64(ct_grad(leaf[l])) != NULL);
                 ct_zero_grad(leaf[l]);
             }
         }
+        for (int64_t e = 0; e < ct_numel(g); e++) ck_assert(fabs(ct_data_f64(y[0])[e] - ct_data_f64(y[1])[e]) < 1e-10);
         for (int l = 0; l < 2; l++)
-            for (int64_t e = 0; e < ct_numel(leaf[l]); e++)
+            for (int64_t e = 0; wanted[l] && e < ct_numel(leaf[l]); e++)
                 ck_assert(fabs(ct_data_f64(grad[0][l])[e] - ct_data_f64(grad[1][l])[e]) < 1e-12);
         ct_scope_close(scope);
     }
