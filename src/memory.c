@@ -20,11 +20,11 @@ struct ct_block {
     void *raw;          /* as the allocator gave it */
     size_t total;       /* as it was asked for */
     bool slab;
-    size_t lost;        /* of a slab: bytes at its end that were left when a block did not fit; untouched, they are no memory */
+    size_t lost;        /* of a slab: bytes at its end that were left when a block did not fit */
     size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
 };
 
-enum { HEADER = CT_ALIGN, SMALL = 2048, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE, UNITS = 8 };
+enum { HEADER = CT_ALIGN, SMALL = 2048, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15, UNITS = 8 };
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
 /* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte.
@@ -141,11 +141,12 @@ static void retire(ct_pool *pool, ct_slab *slab) {
     }
 }
 
-/* A block cut from the newest slab, or from a new one of that size or, if there is no such, a little one. */
+/* A block cut from the newest slab, or from a new one of that size or, if there is no such, as little as will do. */
 static void *carve(ct_pool *pool, ct_slab *slab, size_t bytes, size_t size) {
     if ((size_t)(slab->end - slab->at) < bytes) {
         ct_block *block = block_new(pool, size, true);
-        if (!block) block = block_new(pool, size = bytes > 2 * SMALL ? bytes : 2 * SMALL, true);
+        if (!block && bytes > SMALL) return (block = block_new(pool, bytes, true)) ? block_data(block) : NULL;
+        if (!block) block = block_new(pool, size = 2 * SMALL, true);
         if (!block) return NULL;
         if (slab->at) retire(pool, slab);
         slab->at = block_data(block);
@@ -158,11 +159,11 @@ static void *carve(ct_pool *pool, ct_slab *slab, size_t bytes, size_t size) {
 
 static size_t between(size_t least, size_t x, size_t most) { return x < least ? least : x > most ? most : x; }
 
-/* Slabs grow with the pool: few for the largest, little for the smallest. Those of medium blocks are whole pages, and larger, as what
- * nobody has touched of them is no memory. */
+/* Slabs grow with the pool: few for the largest, little for the smallest. Those of medium blocks are whole pages, and larger: a page that
+ * nobody has touched is no memory. */
 static void *fresh(ct_pool *pool, size_t bytes) {
-    const size_t held = (size_t)pool->held, least = 64 << 10, most = 32 << 20;
-    if (bytes <= SMALL) return carve(pool, &pool->small, bytes, between(least, held / 8, most / 2) / CT_ALIGN * CT_ALIGN);
+    const size_t held = (size_t)pool->held, least = 64 << 10, most = 16 << 20;
+    if (bytes <= SMALL) return carve(pool, &pool->small, bytes, between(least, held / 8, most) / CT_ALIGN * CT_ALIGN);
     if (bytes <= pool->carved) {
         const size_t size = between(bytes, held, most) + HEADER + CT_ALIGN, page = size < HUGE_PAGE ? least : HUGE_PAGE;
         return carve(pool, &pool->medium, bytes, (size + page - 1) / page * page - HEADER - CT_ALIGN);

@@ -274,8 +274,14 @@ END_TEST
 
 /* Blocks of 8 bytes to 3 MB, half of them let go and taken again, before a trim and after: none lies in another, all are aligned, and in the
  * end nothing is kept. Most are carved from slabs, unless each is to be asked for. */
+static void write_ends(ct_tensor *x, int64_t n, int64_t value) { ct_data_i64(x)[0] = ct_data_i64(x)[n / 2] = ct_data_i64(x)[n - 1] = value; }
+static bool ends_are(ct_tensor *x, int64_t n, int64_t value) {
+    const int64_t *at = ct_data_i64(x);
+    return at[0] == value && at[n / 2] == value && at[n - 1] == value;
+}
+
 START_TEST(blocks_of_every_size) {
-    enum { N = 96 };
+    enum { N = 96, SIZES = 18 };
     counter count = {0};
     const bool own = _i == 1, limited = _i == 2;
     ct_context_opts o = {.threads = 1, .memory_limit = limited ? 1 << 30 : 0};
@@ -287,17 +293,16 @@ START_TEST(blocks_of_every_size) {
         ct_tensor *x[N];
         int64_t n[N], calls = ct_memory(c).allocator_calls, medium = 0;
         for (int i = 0; i < N; i++) {
-            n[i] = (INT64_C(1) << i % 18) + i * 37 % (1 << i % 18) + 70000 * (i % 18 == 17);   /* up to 3 MB */
+            n[i] = (INT64_C(1) << i % SIZES) + i * 37 % (1 << i % SIZES) + 270000 * (i % SIZES == SIZES - 1);
             medium += n[i] * 8 > 2048 && n[i] * 8 <= 1 << 20;
         }
         for (int pass = 0; pass < 3; pass++) {
             for (int i = pass > 0; i < N; i += 1 + (pass > 0)) {
                 x[i] = ct_empty(c, CT_I64, CT_SHAPE(n[i]));
                 ck_assert(x[i] && (uintptr_t)ct_data_i64(x[i]) % 64 == 0);
-                for (int64_t e = 0; e < n[i]; e++) ct_data_i64(x[i])[e] = i;
+                write_ends(x[i], n[i], i);
             }
-            for (int i = 0; i < N; i++)
-                for (int64_t e = 0; e < n[i]; e++) ck_assert(ct_data_i64(x[i])[e] == i);
+            for (int i = 0; i < N; i++) ck_assert(ends_are(x[i], n[i], i));
             if (pass == 0 && round == 0) {
                 const int64_t asked = ct_memory(c).allocator_calls - calls;
                 ck_assert(own || limited ? asked > medium : asked < medium / 2);

@@ -26,7 +26,7 @@ typedef void (*ct_error_fn)(void *data, ct_status status, const char *message);
 CT_API void ct_error_die(void *data, ct_status status, const char *message);
 
 /* Where memory comes from. alloc returns NULL when there is none; free is given the size that was asked for.
- * Blocks need no more alignment than malloc's. Both NULL: malloc and free. */
+ * Blocks need no more alignment than malloc's. Both NULL: the C library's, in huge pages where the system has them. */
 typedef struct {
     void *(*alloc)(void *data, size_t size);
     void (*free)(void *data, void *block, size_t size);
@@ -39,7 +39,7 @@ typedef struct {
     const char *isa;      /* "scalar", "avx2", "avx512", "neon"; NULL: CT_ISA, else the best this machine runs */
     ct_error_fn on_error; /* NULL: record only; ct_error_die: print and exit(1) */
     void *on_error_data;
-    ct_allocator allocator; /* zero: malloc and free */
+    ct_allocator allocator; /* zero: the C library's */
     int64_t memory_limit;   /* bytes the context may hold; over it CT_ERR_MEMORY; 0: none */
     bool debug;             /* or CT_DEBUG=1: see below */
 } ct_context_opts;
@@ -70,13 +70,13 @@ CT_API void ct_error_clear(ct_context *context);
 typedef struct {
     int64_t live;            /* bytes in use by tensors, tape and modules */
     int64_t peak;            /* the largest live since the start or ct_memory_reset_peak */
-    int64_t pooled;          /* bytes kept for reuse */
+    int64_t pooled;          /* bytes held beyond these, for later */
     int64_t allocator_calls; /* how often the allocator was asked for a block, ever */
 } ct_memory_stats;
 
 CT_API ct_memory_stats ct_memory(const ct_context *context);
 CT_API void ct_memory_reset_peak(ct_context *context);
-CT_API void ct_memory_trim(ct_context *context); /* hands what is pooled back to the allocator */
+CT_API void ct_memory_trim(ct_context *context); /* hands what is pooled back to the allocator, unless something in use lies in the same slab */
 
 /* How many threads work, the caller's among them; at least 1, at most 1024. Results are the same bits for any number. */
 CT_API bool ct_set_threads(ct_context *context, int threads);
