@@ -20,15 +20,15 @@ struct ct_block {
     void *raw;          /* as the allocator gave it */
     size_t total;       /* as it was asked for */
     bool slab;
-    size_t lost;        /* of a slab: bytes at its end that were left when a block did not fit */
+    size_t lost;        /* of a slab: bytes that are nobody's, between its blocks and at its end when a block did not fit */
     size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
 };
 
 enum { HEADER = CT_ALIGN, SMALL = 2048, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15, UNITS = 8 };
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
-/* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte.
- * Debug mode may look at it: there it is all ones. */
+/* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte;
+ * between two medium blocks there is always some. Debug mode may look at it: there it is all ones. */
 #if defined __SANITIZE_ADDRESS__
 #define GUARDED 1
 #elif defined __has_feature
@@ -38,9 +38,11 @@ _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an ali
 #endif
 #if defined GUARDED
 #include <sanitizer/asan_interface.h>
+enum { GUARD = 8 * CT_ALIGN };
 static void forbid(const ct_pool *pool, void *memory, size_t size) { if (!pool->poison) __asan_poison_memory_region(memory, size); }
 static void allow(void *memory, size_t size) { __asan_unpoison_memory_region(memory, size); }
 #else
+enum { GUARD = 0 };
 static void forbid(const ct_pool *pool, void *memory, size_t size) { (void)pool, (void)memory, (void)size; }
 static void allow(void *memory, size_t size) { (void)memory, (void)size; }
 #endif
@@ -131,7 +133,7 @@ static ct_block *slab_of(ct_pool *pool, const void *address) {
 static void retire(ct_pool *pool, ct_slab *slab) {
     size_t rest = (size_t)(slab->end - slab->at);
     if (rest > SMALL) {
-        slab_of(pool, slab->at - 1)->lost = rest;
+        slab_of(pool, slab->at - 1)->lost += rest;
         return;
     }
     for (size_t piece; rest > 0; slab->at += piece, rest -= piece) {
@@ -165,8 +167,11 @@ static void *fresh(ct_pool *pool, size_t bytes) {
     const size_t held = (size_t)pool->held, least = 64 << 10, most = 16 << 20;
     if (bytes <= SMALL) return carve(pool, &pool->small, bytes, between(least, held / 8, most) / CT_ALIGN * CT_ALIGN);
     if (bytes <= pool->carved) {
+        bytes += GUARD;
         const size_t size = between(bytes, held, most) + HEADER + CT_ALIGN, page = size < HUGE_PAGE ? least : HUGE_PAGE;
-        return carve(pool, &pool->medium, bytes, (size + page - 1) / page * page - HEADER - CT_ALIGN);
+        void *block = carve(pool, &pool->medium, bytes, (size + page - 1) / page * page - HEADER - CT_ALIGN);
+        if (block && GUARD) slab_of(pool, block)->lost += GUARD;
+        return block;
     }
     ct_block *block = block_new(pool, bytes, false);
     return block ? block_data(block) : NULL;
@@ -188,8 +193,8 @@ void *ct_take(ct_context *context, size_t size) {
             block = fresh(pool, bytes);
         }
         if (!block && pool->limit)
-            return ct_fail(context, CT_ERR_MEMORY, "%s: %zu bytes more would pass the memory limit of %lld bytes (%lld in use)", op, bytes,
-                           (long long)pool->limit, (long long)pool->live);
+            return ct_fail(context, CT_ERR_MEMORY, "%s: %zu bytes more would pass the memory limit of %lld bytes (%lld in use)", op,
+                           bytes, (long long)pool->limit, (long long)pool->live);
         if (!block) return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory: no %zu bytes (%lld in use)", op, bytes, (long long)pool->live);
     }
     pool->live += (int64_t)bytes;

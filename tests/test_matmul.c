@@ -126,8 +126,8 @@ START_TEST(bias_of_views) {
 }
 END_TEST
 
-/* Widths whose rows would share sets of a cache, and those that would not, one or several rows; x a leaf or not; every activation, whichever
- * gradients are wanted. */
+/* Widths whose rows would share sets of a cache, and those that would not, one or several rows; x a leaf or not; every activation,
+ * whichever gradients are wanted. */
 static ct_tensor *activated(ct_tensor *x, ct_activation f) {
     return f == CT_RELU ? ct_relu(x) : f == CT_GELU ? ct_gelu(x) : f == CT_GELU_TANH ? ct_gelu_tanh(x) : ct_silu(x);
 }

@@ -76,7 +76,7 @@ typedef struct {
 
 CT_API ct_memory_stats ct_memory(const ct_context *context);
 CT_API void ct_memory_reset_peak(ct_context *context);
-CT_API void ct_memory_trim(ct_context *context); /* hands what is pooled back to the allocator, unless something in use lies in the same slab */
+CT_API void ct_memory_trim(ct_context *context); /* hands back what is pooled, unless something in use lies in the same slab */
 
 /* How many threads work, the caller's among them; at least 1, at most 1024. Results are the same bits for any number. */
 CT_API bool ct_set_threads(ct_context *context, int threads);
