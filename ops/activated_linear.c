@@ -65,11 +65,11 @@ typedef struct {
     int64_t row; /* bytes */
 } sum;
 
-static void add_residual(void *arg, ct_matrix y, int64_t rows, int64_t cols) {
+static void add_residual(void *arg, const ct_matrix *y, int64_t rows, int64_t cols) {
     const sum *s = arg;
-    int64_t at = (char *)y.data - s->y;
+    int64_t at = (char *)y->data - s->y;
     for (int64_t i = 0; i < rows; i++, at += s->row) {
-        char *to = (char *)y.data + i * s->row;
+        char *to = (char *)y->data + i * s->row;
         s->kernels->add(cols, to, 1, s->residual + at, 1, to);
     }
 }
@@ -99,9 +99,9 @@ typedef struct {
 } blocks;
 
 /* dh of a block becomes dx, and h beside it. */
-static void through_activation(void *arg, ct_matrix dh, int64_t rows, int64_t cols) {
+static void through_activation(void *arg, const ct_matrix *dh, int64_t rows, int64_t cols) {
     const blocks *b = arg;
-    int64_t at = (char *)dh.data - b->dx, at_x = at / b->row * b->x_row + at % b->row;
+    int64_t at = (char *)dh->data - b->dx, at_x = at / b->row * b->x_row + at % b->row;
     for (int64_t i = 0; i < rows; i++, at += b->row, at_x += b->x_row) {
         if (b->h) b->f.both(cols, b->x + at_x, b->dx + at, b->h + at, b->dx + at);
         else b->f.backward(cols, b->x + at_x, b->dx + at, b->dx + at);

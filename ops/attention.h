@@ -75,7 +75,8 @@ static inline char *attention_at(const attention *a, attention_part x, int64_t b
 /* A place in a worker's scratch: with base NULL only its size is counted. A size that overflows is SIZE_MAX from then on. */
 char *attention_carve(const attention *a, char *base, size_t *used, int64_t rows, int64_t cols);
 
-/* A block of rows as products read it, d or dv numbers next to each other: where it lies, or a copy in `stage`. */
+/* A block of rows as products read it, d or dv numbers next to each other: where it lies, or a copy in `stage`. Handed on by pointer: to copy
+ * one that has just been written is to wait for it (src/gemm.h). */
 typedef struct {
     const char *data;
     int64_t row;
@@ -89,8 +90,8 @@ attention_rows attention_near(const attention *a, attention_part x, int64_t b, i
 /* Of keys or values: what the key mask hides is copied as zeros, so that no product ever sees it. */
 attention_rows attention_seen(const attention *a, attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols, char *stage);
 
-static inline attention_rows attention_from(const attention *a, attention_rows x, int64_t first) {
-    return (attention_rows){x.data + first * x.row * a->size, x.row};
+static inline attention_rows attention_from(const attention *a, const attention_rows *x, int64_t first) {
+    return (attention_rows){x->data + first * x->row * a->size, x->row};
 }
 
 bool attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n); /* does the key mask hide some of these? */
@@ -100,8 +101,8 @@ bool attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n);
 void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
                       int64_t packed_rows);
 /* c[m][width] = alpha A B: A of m rows and k columns, B one panel of k rows; c is a panel too. */
-void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, attention_rows rows, const char *panel, double alpha,
-                       char *c);
+void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const attention_rows *rows, const char *panel,
+                       double alpha, char *c);
 
 /* Weights in a panel as a product's A: m rows of k, with these steps. Row i holds nothing but zeros before its column i + low and from
  * i + high on; it need not be zeros that are there. */
@@ -110,8 +111,8 @@ typedef struct {
     int64_t row, col, m, k, low, high;
 } attention_weights;
 /* c[m][cols] = or += alpha A B, B k rows where they lie. */
-void attention_gather(const attention *a, attention_weights x, int64_t cols, attention_rows rows, double alpha, bool add, char *c,
-                      int64_t c_row);
+void attention_gather(const attention *a, const attention_weights *x, int64_t cols, const attention_rows *rows, double alpha, bool add,
+                      char *c, int64_t c_row);
 
 /* Hides what the masks hide in the scores of queries q0 ... q0 + nq - 1 and keys k0 ... k0 + nk - 1 of one head, and adds a float mask.
  * Rows are queries and lanes keys, or, `turned`, rows keys and lanes queries. bias has room for a panel, stage for nr rows of nk. */

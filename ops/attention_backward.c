@@ -138,19 +138,19 @@ static void panel(const backward *f, const room *r, keys *k, queries *q, int64_t
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), n = q->n - first, q0 = q->first + first, k0 = k->first + at;
     const int64_t stat = ((k->b * a->heads + q->head) * a->t + q0) * a->size;
     const int64_t low = a->set.causal ? k0 - q0 : -nk, high = a->set.causal ? q0 + 1 - k0 : nk; /* who sees whom */
-    const attention_rows qs = attention_from(a, q->q, first), gs = attention_from(a, q->g, first);
+    const attention_rows qs = attention_from(a, &q->q, first), gs = attention_from(a, &q->g, first), ks = attention_from(a, &k->k, at);
     bool *begun = &k->begun[at / nr];
-    attention_product(a, n, width, a->d, qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
+    attention_product(a, n, width, a->d, &qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
     attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
-    attention_product(a, n, width, a->dv, gs, r->vt_b + at * a->dv * a->size, 1, r->dp);
+    attention_product(a, n, width, a->dv, &gs, r->vt_b + at * a->dv * a->size, 1, r->dp);
     if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->dp);
     a->k->attention.scores(n, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size);
     if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->s);
     if (f->dmask.data) add_mask(f, r, k->b, q, first, k0, nk);
-    attention_gather(a, (attention_weights){r->s, 1, nr, nk, n, low, n}, a->dv, gs, 1, *begun, row_of(a, k->dv, at), k->dv.row);
-    attention_gather(a, (attention_weights){r->dp, 1, nr, nk, n, low, n}, a->d, qs, a->set.scale, *begun, row_of(a, k->dk, at), k->dk.row);
-    attention_gather(a, (attention_weights){r->dp, nr, 1, n, nk, -n, high}, a->d, attention_from(a, k->k, at), a->set.scale, q->begun,
-                     row_of(a, q->dq, first), q->dq.row);
+    attention_gather(a, &(attention_weights){r->s, 1, nr, nk, n, low, n}, a->dv, &gs, 1, *begun, row_of(a, k->dv, at), k->dv.row);
+    attention_gather(a, &(attention_weights){r->dp, 1, nr, nk, n, low, n}, a->d, &qs, a->set.scale, *begun, row_of(a, k->dk, at), k->dk.row);
+    attention_gather(a, &(attention_weights){r->dp, nr, 1, n, nk, -n, high}, a->d, &ks, a->set.scale, q->begun, row_of(a, q->dq, first),
+                     q->dq.row);
     *begun = q->begun = true;
 }
 

@@ -60,7 +60,7 @@ static void drop(const forward *f, const room *r, int64_t head, int64_t q0, int6
 
 /* One block of keys for one panel of queries. */
 static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t panel, int64_t k0, int64_t nk,
-                  attention_rows k, attention_rows v) {
+                  const attention_rows *k, const attention_rows *v) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nq), at = panel * nr * a->size;
     const attention_weights p = {r->s, 1, nr, nq, nk, -nq, a->set.causal ? q0 + 1 - k0 : nk};
@@ -69,7 +69,7 @@ static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t
     attention_masks(a, b, h, q0, nq, k0, nk, true, r->s, r->bias, r->stage);
     const bool begun = a->k->attention.soften(nk, width, r->s, r->max + at, r->sum + at, a->dv, o);
     if (a->set.dropout > 0) drop(f, r, b * a->heads + h, q0, nq, k0, nk);
-    attention_gather(a, p, a->dv, v, 1, begun, o, a->dv);
+    attention_gather(a, &p, a->dv, v, 1, begun, o, a->dv);
 }
 
 static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
@@ -79,7 +79,7 @@ static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, i
     const attention_rows v = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->v);
     for (int64_t i = 0; i < nq; i += nr) {
         const int64_t n = attention_min(nr, nq - i), seen = a->set.causal ? attention_min(nk, q0 + i + n - k0) : nk;
-        if (seen > 0) block(f, r, b, h, q0 + i, n, i / nr, k0, seen, k, v);
+        if (seen > 0) block(f, r, b, h, q0 + i, n, i / nr, k0, seen, &k, &v);
     }
 }
 

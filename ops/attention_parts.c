@@ -127,24 +127,24 @@ static int64_t share(const attention *a, int64_t m, int64_t cols) {
     return m > 0 ? attention_pieces(m, attention_pieces(m, most)) : 1;
 }
 
-void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, attention_rows rows, const char *panel, double alpha,
-                       char *c) {
+void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const attention_rows *rows, const char *panel,
+                       double alpha, char *c) {
     const int64_t nr = a->k->gemm.nr, step = share(a, m, width);
     for (int64_t i = 0; i < m; i += step)
-        a->k->gemm.tile(attention_min(step, m - i), width, k, rows.data + i * rows.row * a->size, rows.row, 1, panel, nr, alpha, NULL, 0,
+        a->k->gemm.tile(attention_min(step, m - i), width, k, rows->data + i * rows->row * a->size, rows->row, 1, panel, nr, alpha, NULL, 0,
                         c + i * nr * a->size, nr, 1);
 }
 
-void attention_gather(const attention *a, attention_weights x, int64_t cols, attention_rows rows, double alpha, bool add, char *c,
-                      int64_t c_row) {
-    const int64_t step = share(a, x.m, cols), nr = a->k->gemm.nr;
-    for (int64_t i = 0; i < x.m; i += step) {
-        const int64_t n = attention_min(step, x.m - i), end = attention_min(x.k, i + n - 1 + x.high);
-        const int64_t begin = i + x.low < 0 ? 0 : attention_min(i + x.low, x.k), k = end > begin ? end - begin : 0;
+void attention_gather(const attention *a, const attention_weights *x, int64_t cols, const attention_rows *rows, double alpha, bool add,
+                      char *c, int64_t c_row) {
+    const int64_t step = share(a, x->m, cols), nr = a->k->gemm.nr;
+    for (int64_t i = 0; i < x->m; i += step) {
+        const int64_t n = attention_min(step, x->m - i), end = attention_min(x->k, i + n - 1 + x->high);
+        const int64_t begin = i + x->low < 0 ? 0 : attention_min(i + x->low, x->k), k = end > begin ? end - begin : 0;
         for (int64_t j = 0; j < cols; j += nr) {
             char *to = c + (i * c_row + j) * a->size;
-            a->k->gemm.tile(n, attention_min(nr, cols - j), k, x.data + (i * x.row + begin * x.col) * a->size, x.row, x.col,
-                            rows.data + (begin * rows.row + j) * a->size, rows.row, alpha, add ? to : NULL, c_row, to, c_row, 1);
+            a->k->gemm.tile(n, attention_min(nr, cols - j), k, x->data + (i * x->row + begin * x->col) * a->size, x->row, x->col,
+                            rows->data + (begin * rows->row + j) * a->size, rows->row, alpha, add ? to : NULL, c_row, to, c_row, 1);
         }
     }
 }

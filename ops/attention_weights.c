@@ -51,7 +51,8 @@ static void block(const weights *f, const room *r, int64_t b, int64_t h, int64_t
         const int64_t rows = nq - first;
         const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
         if (rows <= 0) break;
-        attention_product(a, rows, width, a->d, attention_from(a, q, first), r->kt_b + p * a->d * a->size, a->score_scale, r->s);
+        const attention_rows from = attention_from(a, &q, first);
+        attention_product(a, rows, width, a->d, &from, r->kt_b + p * a->d * a->size, a->score_scale, r->s);
         attention_masks(a, b, h, q0 + first, rows, key, n, false, r->s, r->bias, NULL);
         a->k->attention.weights(rows, width, r->s, a->max + stat, a->inverse + stat, f->mean ? 1 / (double)a->heads : 1);
         a->k->copy2d(rows, n, r->s, nr, 1, attention_at(a, f->y, b, h, q0 + first, key), to[2], to[3], true);

@@ -72,9 +72,10 @@ static ct_matrix transposed(ct_matrix x) { return (ct_matrix){x.data, x.col, x.r
 /* Rows [m, m + rows) and columns [n, n + cols) of C are complete. */
 static void done(const job *j, int64_t item, int64_t m, int64_t n, int64_t rows, int64_t cols) {
     if (!j->end->done) return;
-    const ct_matrix c = {at(j, j->c, item, m, n), j->c->row, j->c->col, 0};
-    if (j->turned) j->end->done(j->end->arg, transposed(c), cols, rows);
-    else j->end->done(j->end->arg, c, rows, cols);
+    const int64_t row = j->c->row, col = j->c->col;
+    void *data = at(j, j->c, item, m, n);
+    if (j->turned) j->end->done(j->end->arg, &(ct_matrix){data, col, row, 0}, cols, rows);
+    else j->end->done(j->end->arg, &(ct_matrix){data, row, col, 0}, rows, cols);
 }
 
 /* ---- C of few rows ---- */

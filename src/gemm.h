@@ -12,12 +12,12 @@ typedef struct {
 
 /* How a product ends: by C =, with add C +=, or C = bias +, a bias of n elements for every row. Then done, unless it is NULL, is called for
  * blocks of C that are complete, by the worker that completed each and while it is in cache. A block is rows x cols, with its first
- * element at c.data and the strides of C; every element of C is in exactly one. Where it lies in C the caller knows from c.data. No
+ * element at c->data and the strides of C; every element of C is in exactly one. Where it lies in C the caller knows from c->data. No
  * error, no allocation in done. */
 typedef struct {
     bool add;
     const void *bias;   /* or NULL; not with add */
-    void (*done)(void *arg, ct_matrix c, int64_t rows, int64_t cols);
+    void (*done)(void *arg, const ct_matrix *c, int64_t rows, int64_t cols);
     void *arg;
 } ct_gemm_end;
 

@@ -90,12 +90,12 @@ typedef struct {
     uint8_t *times;
 } witness;
 
-static void look(void *arg, ct_matrix c, int64_t rows, int64_t cols) {
+static void look(void *arg, const ct_matrix *c, int64_t rows, int64_t cols) {
     const witness *w = arg;
-    const int64_t size = (int64_t)size_of(w->dtype), base = ((char *)c.data - w->c) / size;
+    const int64_t size = (int64_t)size_of(w->dtype), base = ((char *)c->data - w->c) / size;
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < cols; j++) {
-            const int64_t at = base + i * c.row + j * c.col;
+            const int64_t at = base + i * c->row + j * c->col;
             memcpy(w->seen + at * size, w->c + at * size, (size_t)size);
             w->times[at]++;
         }
