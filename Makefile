@@ -30,8 +30,8 @@ ISAS  = scalar
 scalar_FLAGS = -DCT_VECTOR_BYTES=0
 ifeq ($(ARCH),x86_64)
 ISAS += avx2 avx512
-avx2_FLAGS   = -DCT_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma
-avx512_FLAGS = -DCT_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512
+avx2_FLAGS   = -DCT_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma -mprfchw
+avx512_FLAGS = -DCT_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprfchw -mprefer-vector-width=512
 endif
 ifneq (,$(filter $(ARCH),aarch64 arm64))
 ISAS += neon

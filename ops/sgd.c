@@ -1,25 +1,22 @@
-/* One step of gradient descent, with or without momentum: the kernel's formula over fixed pieces. */
+/* One step of gradient descent of all parameters, with or without momentum: the kernel's formula. */
 #include "op.h"
 #include "update.h"
 
-typedef struct {
-    ct_tensor *p, *g, *buffer;
-    const ct_sgd_numbers *numbers;
-} stepping;
+enum { UNIT = 64 };
 
-static void step_piece(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const stepping *s = arg;
-    const size_t at = (size_t)begin * ct_dtype_size(s->p->dtype);
-    s->p->context->isa->of[s->p->dtype]->sgd(end - begin, s->p->data + at, s->g->data + at, s->buffer ? s->buffer->data + at : NULL,
-                                             s->numbers);
+static int states(const op_step *s) { return s->numbers.sgd.momentum != 0; }
+
+static void step(void *arg, const op_step *s, int64_t unit, int64_t at, int64_t count) {
+    (void)arg, (void)unit;
+    const size_t place = (size_t)at * ct_dtype_size(s->p->dtype);
+    s->p->context->isa->of[s->p->dtype]->sgd(count, s->p->data + place, s->g->data + place, states(s) ? s->state[0]->data + place : NULL,
+                                             &s->numbers.sgd);
 }
 
-bool op_sgd_step(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, const ct_sgd_numbers *numbers) {
-    if (!op_updatable(p, "sgd_step", true) || !op_updates_with(p, g, "sgd_step")) return false;
-    if (numbers->momentum != 0 && !op_updates_with(p, buffer, "sgd_step")) return false;
-    ct_parallel(p->context, p->numel, op_grain(1), step_piece, &(stepping){p, g, numbers->momentum != 0 ? buffer : NULL, numbers});
-    ct_tensor_wrote(p);
-    if (numbers->momentum != 0) ct_tensor_wrote(buffer);
+bool op_sgd_step(const op_step *all, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!op_step_is_ready(&all[i], states(&all[i]), "sgd_step")) return false;
+    if (!op_step_all(all, n, UNIT, op_grain(UNIT), step, NULL)) return false;
+    for (int64_t i = 0; i < n; i++) op_step_wrote(&all[i], states(&all[i]));
     return true;
 }

@@ -1,4 +1,4 @@
-/* sum_i t_i^2 in f64: the sums of fixed pieces, added in their order. */
+/* sum_i g_i^2 over all gradients, in f64: the sums of fixed pieces, added in their order. */
 #include "op.h"
 #include "update.h"
 
@@ -6,29 +6,22 @@
 
 enum { PIECE = 16384 };
 
-typedef struct {
-    const ct_tensor *t;
-    double *sums;
-} squares;
-
-static void sum_pieces(void *arg, int64_t begin, int64_t end, int worker) {
-    (void)worker;
-    const squares *s = arg;
-    const ct_tensor *t = s->t;
-    for (int64_t i = begin; i < end; i++) {
-        const int64_t at = i * PIECE, n = t->numel - at < PIECE ? t->numel - at : PIECE;
-        s->sums[i] = t->context->isa->of[t->dtype]->sum_squares(n, t->data + (size_t)at * ct_dtype_size(t->dtype));
-    }
+static void sum_piece(void *arg, const op_step *s, int64_t unit, int64_t at, int64_t count) {
+    const ct_tensor *g = s->g;
+    ((double *)arg)[unit] = g->context->isa->of[g->dtype]->sum_squares(count, g->data + (size_t)at * ct_dtype_size(g->dtype));
 }
 
-double op_sum_squares(ct_tensor *t) {
-    if (!op_updatable(t, "sum_squares", true)) return NAN;
-    const int64_t pieces = t->numel / PIECE + (t->numel % PIECE != 0);
+double op_sum_squares(const op_step *all, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!op_updatable(all[i].g, "sum_squares", true)) return NAN;
+    if (n == 0) return 0;
+    ct_context *context = all[0].g->context;
+    const int64_t pieces = op_step_units(all, n, PIECE);
     const size_t bytes = ct_bytes(pieces, sizeof(double));
-    double *sums = ct_take(t->context, bytes), total = 0;
+    double *sums = ct_take(context, bytes), total = 0;
     if (!sums) return NAN;
-    ct_parallel(t->context, pieces, 1, sum_pieces, &(squares){t, sums});
-    for (int64_t i = 0; i < pieces; i++) total += sums[i];
-    ct_give(t->context, sums, bytes);
-    return total;
+    const bool done = op_step_all(all, n, PIECE, 1, sum_piece, sums);
+    for (int64_t i = 0; done && i < pieces; i++) total += sums[i];
+    ct_give(context, sums, bytes);
+    return done ? total : NAN;
 }

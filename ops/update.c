@@ -19,3 +19,69 @@ bool op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
         return ct_fail(t->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s", name, ct_dtype_name(t->dtype), ct_dtype_name(u->dtype));
     return op_updatable(u, name, false);
 }
+
+bool op_step_is_ready(const op_step *s, int states, const char *name) {
+    if (!op_updatable(s->p, name, true) || !op_updates_with(s->p, s->g, name)) return false;
+    for (int i = 0; i < states; i++)
+        if (!op_updates_with(s->p, s->state[i], name)) return false;
+    return true;
+}
+
+void op_step_wrote(const op_step *s, int states) {
+    ct_tensor_wrote(s->p);
+    for (int i = 0; i < states; i++) ct_tensor_wrote(s->state[i]);
+}
+
+/* ---- many tensors in one job: a bias is not worth a thread, the biases of a model are ---- */
+
+typedef struct {
+    const op_step *all;
+    const int64_t *first; /* unit of each */
+    int64_t n, unit;
+    op_step_task *task;
+    void *arg;
+} row;
+
+static int64_t units(int64_t count, int64_t unit) { return count / unit + (count % unit != 0); }
+
+int64_t op_step_units(const op_step *all, int64_t n, int64_t unit) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += units(all[i].g->numel, unit);
+    return sum;
+}
+
+/* Whose unit is it? The last one's that begins there or before: those before it with the same place have none. */
+static int64_t step_at(const row *r, int64_t unit) {
+    int64_t low = 0, high = r->n;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (r->first[middle] <= unit) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const row *r = arg;
+    (void)worker;
+    for (int64_t i = step_at(r, begin), count; begin < end; i++, begin += units(count, r->unit)) {
+        const int64_t at = (begin - r->first[i]) * r->unit, left = r->all[i].g->numel - at, most = (end - begin) * r->unit;
+        count = left < most ? left : most;
+        if (count > 0) r->task(r->arg, &r->all[i], begin, at, count);
+    }
+}
+
+bool op_step_all(const op_step *all, int64_t n, int64_t unit, int64_t grain, op_step_task *task, void *arg) {
+    if (n == 0) return true;
+    ct_context *context = all[0].g->context;
+    const size_t bytes = ct_bytes(n, sizeof(int64_t));
+    int64_t *first = ct_take(context, bytes), sum = 0;
+    if (!first) return false;
+    for (int64_t i = 0; i < n; i++) {
+        first[i] = sum;
+        sum += units(all[i].g->numel, unit);
+    }
+    ct_parallel(context, sum, grain, row_task, &(row){all, first, n, unit, task, arg});
+    ct_give(context, first, bytes);
+    return true;
+}

@@ -13,12 +13,25 @@ bool op_fill_uniform(ct_tensor *t, double low, double high); /* in [low, high); 
 bool op_fill_normal(ct_tensor *t, double mean, double std);  /* takes the generator's next stream */
 bool op_copy_into(ct_tensor *to, ct_tensor *from);           /* the same shape; any strides; casts where dtypes differ */
 bool op_scale_in_place(ct_tensor *t, double a);              /* f32, f64 */
-double op_sum_squares(ct_tensor *t);                         /* in f64, in a fixed order; NaN with an error */
 
-/* One step of a parameter p with gradient g; m, v and the buffer are the optimiser's own, of p's shape and dtype. The buffer may
- * be NULL without momentum. */
-bool op_adam_step(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, const ct_adam_numbers *numbers);
-bool op_sgd_step(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, const ct_sgd_numbers *numbers);
+/* ---- optimisers: n parameters at once, of one context ---- */
+
+typedef union {
+    ct_adam_numbers adam;
+    ct_sgd_numbers sgd;
+} op_numbers;
+
+/* A parameter, its gradient, and what the optimiser keeps of it, all of one shape and dtype: Adam's m and v; SGD's buffer, which may be
+ * NULL without momentum. */
+typedef struct {
+    ct_tensor *p, *g, *state[2];
+    op_numbers numbers;
+} op_step;
+bool op_adam_step(const op_step *all, int64_t n);
+bool op_sgd_step(const op_step *all, int64_t n);
+
+/* The sum of the squares of all g; p is not read. In f64, in a fixed order; NaN with an error. */
+double op_sum_squares(const op_step *all, int64_t n);
 
 /* ---- what they share ---- */
 
@@ -27,5 +40,15 @@ bool op_updatable(ct_tensor *t, const char *name, bool real);
 
 /* And u, the update's other tensor, has t's context, shape and dtype and is contiguous. */
 bool op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
+
+/* Are p, g and so many states there, and fit each other? */
+bool op_step_is_ready(const op_step *step, int states, const char *name);
+void op_step_wrote(const op_step *step, int states);
+
+/* All gradients as one row of units: so many elements of one of them each, the last of each has what is left. The task is called with a
+ * part of one, `count` elements from element `at` on, which begins with that unit of the row. */
+typedef void op_step_task(void *arg, const op_step *step, int64_t unit, int64_t at, int64_t count);
+int64_t op_step_units(const op_step *all, int64_t n, int64_t unit);
+bool op_step_all(const op_step *all, int64_t n, int64_t unit, int64_t grain, op_step_task *task, void *arg);
 
 #endif

@@ -5,14 +5,13 @@
 
 #include <math.h>
 
-static bool step(ct_optim *optim, nn_slot *slot, ct_tensor *grad) {
-    ct_adam_numbers n = optim->numbers.adam;
-    n.lr = optim->lr;
-    n.grad_scale = optim->grad_scale;
-    n.weight_decay = nn_decay(optim, slot, n.weight_decay);
-    n.bias1 = 1 - pow(n.beta1, (double)slot->step);
-    n.bias2 = 1 - pow(n.beta2, (double)slot->step);
-    return op_adam_step(slot->param, grad, slot->state[0], slot->state[1], &n);
+static void set(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers) {
+    ct_adam_numbers *n = &numbers->adam;
+    n->weight_decay = nn_decay(optim, slot, n->weight_decay);
+    n->bias1 = 1 - pow(n->beta1, (double)(slot->step + 1));
+    n->bias2 = 1 - pow(n->beta2, (double)(slot->step + 1));
+    n->lr = optim->lr;
+    n->grad_scale = optim->grad_scale;
 }
 
 static const nn_number numbers[] = {
@@ -24,8 +23,8 @@ static const nn_number numbers[] = {
     {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm)},
     {0},
 };
-static const nn_rule adam_rule = {"Adam", {"m", "v"}, step, numbers};
-static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, step, numbers};
+static const nn_rule adam_rule = {"Adam", {"m", "v"}, set, op_adam_step, numbers};
+static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, set, op_adam_step, numbers};
 
 static bool check_beta(ct_context *context, const char *name, const char *option, double beta) {
     if (!nn_check_number(context, name, option, beta)) return false;
@@ -45,7 +44,7 @@ static ct_optim *make(ct_module *module, const nn_rule *rule, ct_adamw_opts o) {
         !check_beta(context, rule->name, "beta2", o.beta2) || !nn_check_number(context, rule->name, "eps", o.eps) ||
         !nn_check_number(context, rule->name, "weight_decay", o.weight_decay))
         return NULL;
-    nn_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
+    op_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
     all.adam.decoupled = rule == &adamw_rule;
     return nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);
 }

@@ -15,17 +15,18 @@ double ct_clip_grad_norm(ct_module *module, double max_norm) {
         ct_fail(module->context, CT_ERR_ARGUMENT, "clip_grad_norm: max_norm is %g, must be at least 0", max_norm);
         return NAN;
     }
-    double squares = 0;
+    ct_context *context = module->context;
+    int64_t count = 0, n = 0;
+    for (ct_param param = {0}; ct_module_next(module, &param);) count++;
+    const size_t bytes = ct_bytes(count, sizeof(op_step));
+    op_step *all = ct_take(context, bytes);
+    if (!all) return NAN;
     for (ct_param param = {0}; ct_module_next(module, &param);) {
         ct_tensor *grad = ct_grad(param.tensor);
-        if (grad) squares += op_sum_squares(grad);
+        if (grad) all[n++] = (op_step){.p = param.tensor, .g = grad};
     }
-    if (!ct_ready(module->context)) return NAN;
-    const double norm = sqrt(squares), c = nn_clip_scale(norm, max_norm);
-    if (c == 1) return norm;
-    for (ct_param param = {0}; ct_module_next(module, &param);) {
-        ct_tensor *grad = ct_grad(param.tensor);
-        if (grad && !op_scale_in_place(grad, c)) return NAN;
-    }
-    return norm;
+    const double norm = sqrt(op_sum_squares(all, n)), c = nn_clip_scale(norm, max_norm);
+    for (int64_t i = 0; i < n && c != 1 && ct_ready(context); i++) op_scale_in_place(all[i].g, c);
+    ct_give(context, all, bytes);
+    return ct_ready(context) ? norm : NAN;
 }

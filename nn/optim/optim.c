@@ -23,7 +23,7 @@ static void slot_end(ct_context *context, nn_slot *slot) {
     if (slot->name) ct_give(context, slot->name, strlen(slot->name) + 1);
 }
 
-ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_numbers numbers, bool decay_matrices_only, double clip_norm) {
+ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, op_numbers numbers, bool decay_matrices_only, double clip_norm) {
     ct_context *context = module->context;
     if (!ct_ready(context) || !nn_check_number(context, rule->name, "clip_norm", clip_norm)) return NULL;
     int64_t count = 0;
@@ -42,11 +42,12 @@ ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_num
         .grad_norm = NAN,
         .grad_scale = 1,
         .slots = ct_take_zeroed(context, ct_bytes(count, sizeof(nn_slot))),
+        .steps = ct_take(context, ct_bytes(count, sizeof(op_step))),
         .count = count,
     };
     module->optims = optim;
     int64_t i = 0;
-    for (ct_param param = {0}; optim->slots && ct_module_next(module, &param); i++)
+    for (ct_param param = {0}; optim->slots && optim->steps && ct_module_next(module, &param); i++)
         if (!slot_init(optim, &optim->slots[i], &param)) break;
     if (ct_ready(context)) return optim;
     ct_optim_free(optim);
@@ -63,32 +64,30 @@ void ct_optim_free(ct_optim *optim) {
         for (int64_t i = 0; i < optim->count; i++) slot_end(context, &optim->slots[i]);
         ct_give(context, optim->slots, ct_bytes(optim->count, sizeof(nn_slot)));
     }
+    if (optim->steps) ct_give(context, optim->steps, ct_bytes(optim->count, sizeof(op_step)));
     ct_give(context, optim, sizeof *optim);
 }
 
-static bool measure_gradients(ct_optim *optim) {
-    double squares = 0;
-    for (int64_t i = 0; i < optim->count; i++) {
-        ct_tensor *grad = ct_grad(optim->slots[i].param);
-        if (grad) squares += op_sum_squares(grad);
-    }
-    optim->grad_norm = sqrt(squares);
-    optim->grad_scale = nn_clip_scale(optim->grad_norm, optim->clip_norm);
-    return ct_ready(optim->context);
-}
-
-/* Nothing is changed unless all can be: state and parameters have one shape and dtype since the optimiser was made, the engine
- * gives gradients those too, and an update takes no memory. */
+/* Nothing is changed unless all can be. */
 bool ct_optim_step(ct_optim *optim) {
     if (!optim || !ct_ready(optim->context)) return false;
-    if (optim->clip_norm > 0 && !measure_gradients(optim)) return false;
-    for (int64_t i = 0; i < optim->count; i++) {
-        nn_slot *slot = &optim->slots[i];
-        ct_tensor *grad = ct_grad(slot->param);
-        if (!grad) continue;
-        slot->step++;
-        if (!optim->rule->step(optim, slot, grad)) return false;
+    nn_slot *const slots = optim->slots, *const end = slots + optim->count;
+    op_step *all = optim->steps;
+    int64_t n = 0;
+    for (nn_slot *slot = slots; slot < end; slot++) {
+        slot->grad = ct_grad(slot->param);
+        if (slot->grad) all[n++] = (op_step){slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers};
     }
+    if (optim->clip_norm > 0) {
+        optim->grad_norm = sqrt(op_sum_squares(all, n));
+        optim->grad_scale = nn_clip_scale(optim->grad_norm, optim->clip_norm);
+        if (!ct_ready(optim->context)) return false;
+    }
+    n = 0;
+    for (nn_slot *slot = slots; slot < end; slot++)
+        if (slot->grad) optim->rule->set(optim, slot, &all[n++].numbers);
+    if (!optim->rule->step(all, n)) return false;
+    for (nn_slot *slot = slots; slot < end; slot++) slot->step += slot->grad != NULL;
     return true;
 }
 

@@ -10,14 +10,10 @@ enum { NN_STATES = 2 };
 typedef struct {
     ct_tensor *param;
     ct_tensor *state[NN_STATES]; /* of the rule's names; the parameter's shape and dtype; zeros at the start; NULL: not used */
+    ct_tensor *grad;             /* as long as a step runs; NULL: none */
     int64_t step;                /* how often it was updated */
     char *name;                  /* full, under the optimiser's module, when the optimiser was made */
 } nn_slot;
-
-typedef union {
-    ct_adam_numbers adam;
-    ct_sgd_numbers sgd;
-} nn_numbers;
 
 /* A number of ct_optim that a checkpoint keeps: f64 or bool. */
 typedef struct {
@@ -29,7 +25,8 @@ typedef struct {
 typedef struct {
     const char *name;             /* "AdamW" */
     const char *state[NN_STATES]; /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
-    bool (*step)(ct_optim *optim, nn_slot *slot, ct_tensor *grad);
+    void (*set)(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers); /* for the slot's next step, from the optimiser's */
+    bool (*step)(const op_step *all, int64_t n);
     const nn_number *numbers; /* besides lr; the last one has no name */
 } nn_rule;
 
@@ -39,16 +36,17 @@ struct ct_optim {
     ct_optim *next; /* of the same module */
     const nn_rule *rule;
     double lr;
-    nn_numbers numbers; /* lr and what depends on the step are filled in at each step */
+    op_numbers numbers; /* lr and what depends on the step are filled in at each step */
     bool decay_matrices_only;
-    double clip_norm; /* 0: gradients are taken as they are */
+    double clip_norm;             /* 0: gradients are taken as they are */
     double grad_norm, grad_scale; /* of the step that runs, or the last; NaN and 1 without clip_norm */
-    int64_t count; /* of slots */
+    int64_t count;                /* of slots */
     nn_slot *slots;
+    op_step *steps; /* of those with a gradient, as long as a step runs; room for all */
 };
 
 /* An optimiser of the module's parameters, each once, in ct_module_next's order. NULL with an error recorded. */
-ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, nn_numbers numbers, bool decay_matrices_only, double clip_norm);
+ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, op_numbers numbers, bool decay_matrices_only, double clip_norm);
 
 /* What gradients of this norm are multiplied by. */
 double nn_clip_scale(double norm, double max_norm);

@@ -1,12 +1,11 @@
 /* sgd: g += wd p;  b = momentum b + (1 - dampening) g, the first b = g;  p -= lr (nesterov ? g + momentum b : b). */
 #include "optim.h"
 
-static bool step(ct_optim *optim, nn_slot *slot, ct_tensor *grad) {
-    ct_sgd_numbers n = optim->numbers.sgd;
-    n.lr = optim->lr;
-    n.grad_scale = optim->grad_scale;
-    n.first = slot->step == 1;
-    return op_sgd_step(slot->param, grad, slot->state[0], &n);
+static void set(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers) {
+    ct_sgd_numbers *n = &numbers->sgd;
+    n->first = slot->step == 0;
+    n->lr = optim->lr;
+    n->grad_scale = optim->grad_scale;
 }
 
 static const nn_number numbers[] = {
@@ -17,8 +16,8 @@ static const nn_number numbers[] = {
     {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm)},
     {0},
 };
-static const nn_rule plain_rule = {"SGD", {NULL}, step, numbers};
-static const nn_rule momentum_rule = {"SGD", {"momentum"}, step, numbers};
+static const nn_rule plain_rule = {"SGD", {NULL}, set, op_sgd_step, numbers};
+static const nn_rule momentum_rule = {"SGD", {"momentum"}, set, op_sgd_step, numbers};
 
 ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
     if (!module) return NULL;
@@ -30,7 +29,6 @@ ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
         return NULL;
     if (o.nesterov && (o.momentum == 0 || o.dampening != 0))
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: nesterov needs a momentum and no dampening", name);
-    nn_numbers all = {
-        .sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .nesterov = o.nesterov}};
+    op_numbers all = {.sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .nesterov = o.nesterov}};
     return nn_optim_new(module, o.momentum > 0 ? &momentum_rule : &plain_rule, o.lr, all, false, o.clip_norm);
 }

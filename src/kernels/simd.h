@@ -45,8 +45,11 @@ INLINE vec splat(real x) { return x - (vec){0}; }
 INLINE vec load(const real *p) { vec v; memcpy(&v, p, sizeof v); return v; }
 INLINE void store(real *p, vec v) { memcpy(p, &v, sizeof v); }
 
-/* Of what is read once, from one end to the other: the line a page further on is asked for, where the processor does not look by itself. */
-INLINE void fetch(const real *p) { __builtin_prefetch(p + 4096 / sizeof(real)); }
+/* Of what is read once, from one end to the other: a line further on is asked for, where the processor does not look by itself. What will
+ * then be written is asked for as such: another core that has read it gives it up now, and no store waits for that. */
+enum { FETCH = 2048 };   /* bytes */
+INLINE void fetch(const real *p) { __builtin_prefetch((const char *)p + FETCH); }
+INLINE void fetch_to_write(real *p) { __builtin_prefetch((char *)p + FETCH, 1); }
 
 /* -1 in the first n lanes */
 INLINE ivec first_lanes(int64_t n) {

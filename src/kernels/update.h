@@ -22,7 +22,7 @@ static void adam(int64_t n, void *parameter, const void *gradient, void *first, 
     const real step = (real)(a->lr / a->bias1), root = (real)(1 / sqrt(a->bias2)), eps = (real)a->eps;
     for (int64_t i = 0; i < n; i += LANES) {
         const int64_t left = n - i;
-        fetch(param + i), fetch(grad + i), fetch(moment1 + i), fetch(moment2 + i);
+        fetch_to_write(param + i), fetch(grad + i), fetch_to_write(moment1 + i), fetch_to_write(moment2 + i);
         vec p = load_part(param + i, left), g = load_part(grad + i, left) * scale;
         vec m = load_part(moment1 + i, left), v = load_part(moment2 + i, left);
         if (decay != 0) g += decay * p;
@@ -44,11 +44,11 @@ static void sgd(int64_t n, void *parameter, const void *gradient, void *velocity
     const real lr = (real)a->lr, scale = (real)a->grad_scale;
     for (int64_t i = 0; i < n; i += LANES) {
         const int64_t left = n - i;
-        fetch(param + i), fetch(grad + i);
+        fetch_to_write(param + i), fetch(grad + i);
         vec p = load_part(param + i, left), g = load_part(grad + i, left) * scale;
         if (decay != 0) g += decay * p;
         if (buffer) {
-            fetch(buffer + i);
+            fetch_to_write(buffer + i);
             vec b = a->first ? g : momentum * load_part(buffer + i, left) + fresh * g;
             store_part(buffer + i, b, left);
             g = a->nesterov ? g + momentum * b : b;
