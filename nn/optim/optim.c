@@ -68,7 +68,7 @@ void ct_optim_free(ct_optim *optim) {
     ct_give(context, optim, sizeof *optim);
 }
 
-/* Nothing is changed unless all can be. */
+/* Nothing is changed unless all can be; nor after an error in the norm, as the step asks whether one is pending. */
 bool ct_optim_step(ct_optim *optim) {
     if (!optim || !ct_ready(optim->context)) return false;
     nn_slot *const slots = optim->slots, *const end = slots + optim->count;
@@ -81,7 +81,6 @@ bool ct_optim_step(ct_optim *optim) {
     if (optim->clip_norm > 0) {
         optim->grad_norm = sqrt(op_sum_squares(all, n));
         optim->grad_scale = nn_clip_scale(optim->grad_norm, optim->clip_norm);
-        if (!ct_ready(optim->context)) return false;
     }
     n = 0;
     for (nn_slot *slot = slots; slot < end; slot++)
