@@ -6,17 +6,17 @@ enum { UNIT = 64 };
 
 static int states(const op_step *s) { return s->numbers.sgd.momentum != 0; }
 
-static void step(void *arg, const op_step *s, int64_t unit, int64_t at, int64_t count) {
-    (void)arg, (void)unit;
+static void step(void *arg, const op_step *s, int64_t first, int64_t at, int64_t count) {
+    (void)arg, (void)first;
     const size_t place = (size_t)at * ct_dtype_size(s->p->dtype);
     s->p->context->isa->of[s->p->dtype]->sgd(count, s->p->data + place, s->g->data + place, states(s) ? s->state[0]->data + place : NULL,
                                              &s->numbers.sgd);
 }
 
-bool op_sgd_step(const op_step *all, int64_t n) {
+bool op_sgd_step(op_step *all, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!op_step_is_ready(&all[i], states(&all[i]), "sgd_step")) return false;
-    if (!op_step_all(all, n, UNIT, op_grain(UNIT), step, NULL)) return false;
+    op_step_all(all, n, UNIT, op_grain(UNIT), step, NULL);
     for (int64_t i = 0; i < n; i++) op_step_wrote(&all[i], states(&all[i]));
     return true;
 }

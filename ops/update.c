@@ -36,7 +36,6 @@ void op_step_wrote(const op_step *s, int states) {
 
 typedef struct {
     const op_step *all;
-    const int64_t *first; /* unit of each */
     int64_t n, unit;
     op_step_task *task;
     void *arg;
@@ -55,7 +54,7 @@ static int64_t step_at(const row *r, int64_t unit) {
     int64_t low = 0, high = r->n;
     while (high - low > 1) {
         const int64_t middle = low + (high - low) / 2;
-        if (r->first[middle] <= unit) low = middle;
+        if (r->all[middle].first <= unit) low = middle;
         else high = middle;
     }
     return low;
@@ -65,23 +64,18 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
     const row *r = arg;
     (void)worker;
     for (int64_t i = step_at(r, begin), count; begin < end; i++, begin += units(count, r->unit)) {
-        const int64_t at = (begin - r->first[i]) * r->unit, left = r->all[i].g->numel - at, most = (end - begin) * r->unit;
+        const op_step *s = &r->all[i];
+        const int64_t at = (begin - s->first) * r->unit, left = s->g->numel - at, most = (end - begin) * r->unit;
         count = left < most ? left : most;
-        if (count > 0) r->task(r->arg, &r->all[i], begin, at, count);
+        if (count > 0) r->task(r->arg, s, begin, at, count);
     }
 }
 
-bool op_step_all(const op_step *all, int64_t n, int64_t unit, int64_t grain, op_step_task *task, void *arg) {
-    if (n == 0) return true;
-    ct_context *context = all[0].g->context;
-    const size_t bytes = ct_bytes(n, sizeof(int64_t));
-    int64_t *first = ct_take(context, bytes), sum = 0;
-    if (!first) return false;
+void op_step_all(op_step *all, int64_t n, int64_t unit, int64_t grain, op_step_task *task, void *arg) {
+    int64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        first[i] = sum;
+        all[i].first = sum;
         sum += units(all[i].g->numel, unit);
     }
-    ct_parallel(context, sum, grain, row_task, &(row){all, first, n, unit, task, arg});
-    ct_give(context, first, bytes);
-    return true;
+    if (sum > 0) ct_parallel(all[0].g->context, sum, grain, row_task, &(row){all, n, unit, task, arg});
 }

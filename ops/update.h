@@ -26,12 +26,13 @@ typedef union {
 typedef struct {
     ct_tensor *p, *g, *state[2];
     op_numbers numbers;
+    int64_t first; /* op_step_all's own */
 } op_step;
-bool op_adam_step(const op_step *all, int64_t n);
-bool op_sgd_step(const op_step *all, int64_t n);
+bool op_adam_step(op_step *all, int64_t n);
+bool op_sgd_step(op_step *all, int64_t n);
 
 /* The sum of the squares of all g; p is not read. In f64, in a fixed order; NaN with an error. */
-double op_sum_squares(const op_step *all, int64_t n);
+double op_sum_squares(op_step *all, int64_t n);
 
 /* ---- what they share ---- */
 
@@ -45,10 +46,10 @@ bool op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
 bool op_step_is_ready(const op_step *step, int states, const char *name);
 void op_step_wrote(const op_step *step, int states);
 
-/* All gradients as one row of units: so many elements of one of them each, the last of each has what is left. The task is called with a
- * part of one, `count` elements from element `at` on, which begins with that unit of the row. */
-typedef void op_step_task(void *arg, const op_step *step, int64_t unit, int64_t at, int64_t count);
+/* One job for all gradients, laid end to end and cut into units of `unit` elements; the last unit of each is what is left of it. The task
+ * gets a part of one gradient, `count` elements from element `at` on; it begins with unit number `first`. */
+typedef void op_step_task(void *arg, const op_step *step, int64_t first, int64_t at, int64_t count);
 int64_t op_step_units(const op_step *all, int64_t n, int64_t unit);
-bool op_step_all(const op_step *all, int64_t n, int64_t unit, int64_t grain, op_step_task *task, void *arg);
+void op_step_all(op_step *all, int64_t n, int64_t unit, int64_t grain, op_step_task *task, void *arg);
 
 #endif

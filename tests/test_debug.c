@@ -179,7 +179,7 @@ START_TEST(every_use_of_an_ended_handle) {
     ENDED(op_copy_into(y, x), "copy_into");
     ENDED(op_copy_into(x, y), "cast");
     ENDED(op_sum_squares(&(op_step){.g = y}, 1), "sum_squares");
-    ENDED(op_sgd_step(&(op_step){x, y, {NULL}, {.sgd = {.lr = 1}}}, 1), "sgd_step");
+    ENDED(op_sgd_step(&(op_step){x, y, {NULL}, {.sgd = {.lr = 1}}, 0}, 1), "sgd_step");
     ENDED(ct_sample(y, (ct_sample_opts){0}, whole, 2), "to");
     ct_module *module = ct_module_new(context, "mine");
     ENDED(ct_module_add_param(module, "weight", y), "mine");

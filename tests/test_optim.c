@@ -390,7 +390,10 @@ START_TEST(training_asks_the_allocator_nothing_from_the_third_step_on) {
         ct_tensor *loss = ct_mse_loss(ct_forward(m, x), y);
         ck_assert(ct_backward(loss));
         ct_clip_grad_norm(m, 1);
+        ct_memory_reset_peak(context);
+        const int64_t before = ct_memory(context).live;
         ck_assert(ct_optim_step(optim));
+        ck_assert_int_eq(ct_memory(context).peak, before); /* a step takes no memory */
         ct_optim_zero_grad(optim);
         last = ct_item(loss);
         ct_scope_close(scope);

@@ -13,11 +13,11 @@ static void refused(bool done, ct_status status, const char *message) {
 
 static double squares_of(ct_tensor *g) { return op_sum_squares(&(op_step){.g = g}, 1); }
 static bool adam(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, ct_adam_numbers numbers) {
-    return op_adam_step(&(op_step){p, g, {m, v}, {.adam = numbers}}, 1);
+    return op_adam_step(&(op_step){p, g, {m, v}, {.adam = numbers}, 0}, 1);
 }
 static void *bytes_of(ct_tensor *t) { return ct_dtype_of(t) == CT_F32 ? (void *)ct_data_f32(t) : ct_data_f64(t); }
 static bool sgd(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, ct_sgd_numbers numbers) {
-    return op_sgd_step(&(op_step){p, g, {buffer}, {.sgd = numbers}}, 1);
+    return op_sgd_step(&(op_step){p, g, {buffer}, {.sgd = numbers}, 0}, 1);
 }
 
 START_TEST(filling_and_copying) {
@@ -115,7 +115,7 @@ START_TEST(steps_of_many) {
                 ct_tensor *t[4];
                 for (int j = 0; j < 4; j++) ck_assert((t[j] = of(dtype, CT_SHAPE(size[i]))) && op_fill_uniform(t[j], 0.5, 1));
                 ct_adam_numbers a = {.lr = 0.1 * i, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .bias1 = 0.1, .bias2 = 0.01, .grad_scale = 1};
-                all[k][i] = (op_step){t[0], t[1], {t[2], t[3]}, {.adam = a}};
+                all[k][i] = (op_step){t[0], t[1], {t[2], t[3]}, {.adam = a}, 0};
                 if (k == 0) squares[0] += op_sum_squares(&all[0][i], 1);
             }
             if (k == 0)

@@ -68,7 +68,7 @@ void ct_optim_free(ct_optim *optim) {
     ct_give(context, optim, sizeof *optim);
 }
 
-/* Nothing is changed unless all can be; nor after an error in the norm, as the step asks whether one is pending. */
+/* Nothing is changed unless all can be, nor after an error in the norm: the step asks whether one is pending, and takes no memory. */
 bool ct_optim_step(ct_optim *optim) {
     if (!optim || !ct_ready(optim->context)) return false;
     nn_slot *const slots = optim->slots, *const end = slots + optim->count;
@@ -76,7 +76,7 @@ bool ct_optim_step(ct_optim *optim) {
     int64_t n = 0;
     for (nn_slot *slot = slots; slot < end; slot++) {
         slot->grad = ct_grad(slot->param);
-        if (slot->grad) all[n++] = (op_step){slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers};
+        if (slot->grad) all[n++] = (op_step){slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers, 0};
     }
     if (optim->clip_norm > 0) {
         optim->grad_norm = sqrt(op_sum_squares(all, n));

@@ -26,7 +26,7 @@ typedef struct {
     const char *name;             /* "AdamW" */
     const char *state[NN_STATES]; /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
     void (*set)(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers); /* for the slot's next step, from the optimiser's */
-    bool (*step)(const op_step *all, int64_t n);
+    bool (*step)(op_step *all, int64_t n);
     const nn_number *numbers; /* besides lr; the last one has no name */
 } nn_rule;
 
