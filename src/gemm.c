@@ -3,8 +3,8 @@
  * C is cut into blocks, which are the pieces of work. For each, a strip of B's columns is packed into panels, as many as a second-level
  * cache holds, and each few rows of A meet all of them at once: these rows stay in the first-level cache, the panels stream from the
  * second, and an element of C is finished before the next rows are begun. Where B's rows are dense and near each other it is read in
- * place. A is read in place unless its rows are not dense, its columns far apart, and many panels meet it: then it is packed before, by all
- * threads. C of few rows has a way of its own.
+ * place. So is A, unless many panels meet it and its columns are far apart, or its rows all begin in the same set of a cache: then it is
+ * packed before, by all threads. C of few rows has a way of its own.
  *
  * Threads share C by rows where they can: what made A, and what reads C, is shared out by rows too, so they find them in their own
  * caches. For that a B that is not large is packed once, by all, for all to read. A small C that sums over many k, as the gradient of a
@@ -29,10 +29,10 @@ enum {
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     FEW = 32,            /* rows of C that are dot products, */
     FEW_K = 20,          /* if K is so many times longer */
-    NEAR_B = 1 << 20,    /* B in place: the bytes that its rows span, at most */
     NEAR_A = 640,        /* A in place though its rows are not dense: bytes from one of its columns to the next, at most, */
     PANELS = 16,         /* or panels of B that meet it */
     ALIASED_PANELS = 2,  /* where its columns fall into the same sets of the cache */
+    ALIASED_ROWS = 4096, /* bytes from one row of A to the next: a multiple of a first-level cache's way */
 };
 static const double PIECE_COST = 1 << 18;   /* of a piece of work at least, in multiplications: some 3 us */
 
@@ -52,7 +52,8 @@ typedef struct {
     int64_t item0, items, m0, ml, k0, kl;   /* what is computed now: some items, or some rows of one, and some of K */
     int64_t bm, bn;            /* the block of C that is a piece of work */
     int64_t down, across;      /* how many of them */
-    int64_t strip, chunk;      /* bytes of B that a worker packs at once, and of A that are packed at once */
+    int64_t near;              /* bytes of B that may be read in place, */
+    int64_t strip, chunk;      /* of B that a worker packs at once, and of A that are packed at once */
     char *packed, *strips;     /* panels of A; of B each worker's, so many bytes, or all of B */
     size_t b_bytes;
     ct_zip *sum;               /* of the same dtype */
@@ -247,8 +248,18 @@ static void choose_block(job *j, int threads) {
 
 static int64_t size_of(int64_t x) { return x < 0 ? -x : x; }
 
-/* Do n rows of B make a short way, and do they not all lead to the same few sets of a cache? */
-static bool is_near(int64_t n, int64_t step) { return step <= NEAR_B / n && (step % 2048 != 0 || n <= 64); }
+/* Is B as good where it lies: its rows fit half of a second-level cache, and do not all begin in the same few sets? */
+static bool is_near(const job *j) {
+    const int64_t step = size_of(j->b->row) * j->size;
+    return step <= j->near / j->k && (step % 2048 != 0 || j->k <= 64);
+}
+
+/* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? */
+static bool is_far(const job *j) {
+    const int64_t col = size_of(j->a->col) * j->size, row = size_of(j->a->row) * j->size, nr = j->kernels->nr;
+    if (j->a->col == 1) return row % ALIASED_ROWS == 0 && j->n > PANELS * nr;
+    return col > NEAR_A && j->n > (col % 2048 == 0 ? ALIASED_PANELS : PANELS) * nr;
+}
 
 /* One product by one thread, B in place or packed, its panels so many bytes apart: rows in equal shares, as a block of few waits for its
  * sums. */
@@ -303,11 +314,10 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t b_at, sums_at;
     j->packed = NULL;
-    j->strip = context->cache / 8 * 3, j->chunk = 2 * context->cache;
-    const int64_t step = size_of(j->a->col) * j->size;
+    j->near = context->cache / 2, j->strip = context->cache / 8 * 3, j->chunk = 2 * context->cache;
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
-    j->pack_a = j->a->col != 1 && !j->deep && step > NEAR_A && j->n > (step % 2048 == 0 ? ALIASED_PANELS : PANELS) * f->nr;
-    j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j->k, size_of(j->b->row) * j->size));
+    j->pack_a = !j->deep && is_far(j);
+    j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j));
     const int64_t bk = j->deep ? depth : min(j->k, j->kc), panel = f->mr * bk * j->size;
     j->shared_b = split && !j->deep && j->pack_b && j->m >= 8 * threads * f->mr && up(j->n, f->nr) <= SHARED_B / (bk * j->size);
     if (j->pack_a) {

@@ -41,8 +41,10 @@ enum { NR = NV * LANES, KC = sizeof(real) == 4 ? 768 : 512 };
 enum { AHEAD = 8 };   /* along K: how much sooner than it is used A is fetched from the second-level cache */
 
 #if defined __clang__
+enum { SEVERAL = 0 };   /* it mixes several k of a block, and runs out of registers */
 #define GEMM_UNROLL _Pragma("unroll")
 #else
+enum { SEVERAL = 1 };
 #define GEMM_UNROLL _Pragma("GCC unroll 32")
 #endif
 
@@ -157,32 +159,62 @@ INLINE gemm_vec gemm_get(const real *from, bool part, int64_t n) {
     return gemm_load(from);
 }
 
-/* rows and vectors are constants, and so is part: whether the last vector has less than LANES columns. */
-INLINE void gemm_block(const int rows, const int vectors, const bool part, int64_t n, int64_t k, const real *a, int64_t a_row,
-                       int64_t a_col, const real *b, int64_t b_row, real alpha, const real *base, int64_t base_row, real *c,
-                       int64_t row) {
-    const int64_t last = n - (vectors - 1) * LANES;   /* columns of the last vector */
+/* How A lies, and the number of k that a turn of the block's loop does (more, and GCC runs out of registers): counting and moving pointers
+ * for each k takes a processor's front end a third as long as the multiplications, which shows as soon as another thread shares it. */
+typedef enum { APART = 1, DENSE_COLUMNS = 2, DENSE_ROWS = 3 } gemm_way;
+
+/* Rows of A, three a pointer: an address has a base and an index, here the bytes to the next row or the one after it. */
+typedef struct {
+    const char *three[(TALL + 2) / 3];
+    int64_t next, second;
+} gemm_rows;
+
+INLINE void gemm_advance(const int rows, gemm_rows *a, int64_t bytes) {
+    GEMM_UNROLL for (int i = 0; i < rows; i += 3) a->three[i / 3] += bytes;
+}
+
+/* Row i, so many bytes on. */
+INLINE real gemm_element(const gemm_way way, const gemm_rows *a, int i, int64_t on) {
+    if (way == DENSE_COLUMNS) return ((const real *)(a->three[0] + on))[i];
+    return *(const real *)(a->three[i / 3] + (i % 3 == 0 ? 0 : i % 3 == 1 ? a->next : a->second) + on);
+}
+
+/* One k: sum += A's column, so many bytes on, times a row of B, whose last vector has n columns where it is a part. Compilers are not to
+ * mix two of them: they would run out of registers. */
+INLINE void gemm_step(const int rows, const int vectors, const bool part, const gemm_way way, int64_t n, const gemm_rows *a, int64_t on,
+                      const real *b, gemm_vec sum[TALL][NV]) {
+    gemm_vec bp[NV];
+    __asm__ volatile("" ::: "memory");
+    GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(b + j * LANES, part && j == vectors - 1, n);
+    GEMM_UNROLL for (int i = 0; i < rows; i++) {
+        const real x = gemm_element(way, a, i, on);
+        GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += x * bp[j];
+    }
+}
+
+/* rows, vectors and way are constants, and so is part: whether the last vector has less than LANES columns. */
+INLINE void gemm_block(const int rows, const int vectors, const bool part, const gemm_way way, int64_t n, int64_t k, const real *a,
+                       int64_t a_row, int64_t a_col, const real *b, int64_t b_row, real alpha, const real *base, int64_t base_row,
+                       real *c, int64_t row) {
+    const int turn = SEVERAL ? (int)way : 1;
+    const int64_t last = n - (vectors - 1) * LANES, size = sizeof(real);   /* columns of the last vector; bytes */
+    const int64_t to_row = way == DENSE_COLUMNS ? size : a_row * size, to_col = way == DENSE_ROWS ? size : a_col * size;
+    gemm_rows of_a = {.next = to_row, .second = 2 * to_row};
     gemm_vec sum[TALL][NV] = {0};
-    /* Three rows a pointer: an address has one base, and one register times 1, 2, 4 or 8 */
-    const real *a0 = a, *a3 = a + 3 * a_row, *a6 = a + 6 * a_row, *a9 = a + 9 * a_row, *a12 = a + 12 * a_row, *a15 = a + 15 * a_row;
-    /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
-    const int64_t ahead = AHEAD * a_col;
-    for (; k > 0; k--, a0 += a_col, a3 += a_col, a6 += a_col, a9 += a_col, a12 += a_col, a15 += a_col, b += b_row) {
-        gemm_vec bp[NV];
-        if (vectors > 1) {   /* for one vector there is no time for more loads */
-            __builtin_prefetch(a0 + ahead);
-            if (rows > 3) __builtin_prefetch((rows <= 6 ? a3 : rows <= 9 ? a6 : rows <= 12 ? a9 : rows <= 15 ? a12 : a15) + ahead);
-        }
-        GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(b + j * LANES, part && j == vectors - 1, last);
-        GEMM_UNROLL for (int i = 0; i < rows; i++) {
-            const real *three = i < 3 ? a0 : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : i < 15 ? a12 : a15, x = three[i % 3 * a_row];
-            GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += x * bp[j];
+    GEMM_UNROLL for (int i = 0; i < rows; i += 3) of_a.three[i / 3] = (const char *)a + i * to_row;
+    for (k -= turn; k >= 0; k -= turn, gemm_advance(rows, &of_a, turn * to_col), b += turn * b_row) {
+        if (way == DENSE_ROWS) __asm__("" : "+r"(of_a.next), "+r"(of_a.second));   /* or each plus each u has a register of its own */
+        GEMM_UNROLL for (int u = 0; u < turn; u++) {
+            /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
+            if (vectors > 1 && way != DENSE_ROWS) __builtin_prefetch(of_a.three[0] + (u + AHEAD) * to_col);
+            if (vectors > 1 && way == APART && rows > 3) __builtin_prefetch(of_a.three[(rows - 1) / 3] + (u + AHEAD) * to_col);
+            gemm_step(rows, vectors, part, way, last, &of_a, u * to_col, b + u * b_row, sum);
         }
     }
+    for (k += turn; turn > 1 && k > 0; k--, gemm_advance(rows, &of_a, to_col), b += b_row)
+        gemm_step(rows, vectors, part, way, last, &of_a, 0, b, sum);
     if (alpha != 1) {
-        GEMM_UNROLL for (int i = 0; i < rows; i++) {
-            GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] *= alpha;
-        }
+        GEMM_UNROLL for (int i = 0; i < rows * vectors; i++) sum[i / vectors][i % vectors] *= alpha;
     }
     GEMM_UNROLL for (int i = 0; i < rows; i++) {
         GEMM_UNROLL for (int j = 0; j < vectors; j++) {
@@ -192,45 +224,57 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, int64
     }
 }
 
-static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
-                      double alpha, const void *base_, int64_t base_row, void *c_, int64_t row, int64_t col);
+/* ---- tiles: functions that are left alone, as each wants all registers ---- */
 
-/* Columns of C that are not next to each other are written from a block that has them so. A function of its own, as its block would take a
- * register from what all others do. */
-__attribute__((noinline)) static void gemm_tile_apart(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col,
-                                                      const void *b, int64_t b_row, double alpha, const real *base, int64_t base_row,
-                                                      real *c, int64_t row, int64_t col) {
-    real apart[TALL * NR];
-    gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, NULL, 0, apart, NR, 1);
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
-            c[i * row + j * col] = base ? base[i * base_row + j * col] + apart[i * NR + j] : apart[i * NR + j];
-}
+#define TILE_ARGUMENTS \
+    int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, double alpha, \
+        const void *base, int64_t base_row, void *c, int64_t row, int64_t col
+#define TILE_AS(f) f(m, n, k, a, a_row, a_col, b, b_row, alpha, base, base_row, c, row, col)
+#define TILE(rows, vectors, part, way) \
+    gemm_block(rows, vectors, part, way, n, k, a, a_row, a_col, b, b_row, (real)alpha, base, base_row, c, row)
 
-static void gemm_tile(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row,
-                      double alpha, const void *base_, int64_t base_row, void *c_, int64_t row, int64_t col) {
-    const real *base = base_;
-    real *c = c_;
-#define TILE(rows, vectors, part) gemm_block(rows, vectors, part, n, k, a, a_row, a_col, b, b_row, (real)alpha, base, base_row, c, row)
+/* Any block whose columns lie next to each other in C. */
+__attribute__((noinline)) static void gemm_tile_any(TILE_ARGUMENTS) {
+    (void)col;
 #define TILE_COLUMNS(rows, vectors) \
     case vectors: \
         if ((vectors) > NV || (rows) > ((vectors) == 1 ? TALL : MR)) break; \
-        if (n == (vectors) * LANES) TILE(rows, vectors, false); \
-        else TILE(rows, vectors, true); \
+        if (n == (vectors) * LANES) TILE(rows, vectors, false, APART); \
+        else TILE(rows, vectors, true, APART); \
         break
 #define TILE_ROWS(rows) \
     case rows: \
         switch ((n + LANES - 1) / LANES) { TILE_COLUMNS(rows, 1); TILE_COLUMNS(rows, 2); TILE_COLUMNS(rows, 3); TILE_COLUMNS(rows, 4); } \
         break
-    switch (col == 1 ? m : 0) {
-    case 0: gemm_tile_apart(m, n, k, a, a_row, a_col, b, b_row, alpha, base, base_row, c, row, col); break;
+    switch (m) {
         TILE_ROWS(1); TILE_ROWS(2); TILE_ROWS(3); TILE_ROWS(4); TILE_ROWS(5); TILE_ROWS(6); TILE_ROWS(7); TILE_ROWS(8);
         TILE_ROWS(9); TILE_ROWS(10); TILE_ROWS(11); TILE_ROWS(12); TILE_ROWS(13); TILE_ROWS(14); TILE_ROWS(15); TILE_ROWS(16);
     }
 #undef TILE_ROWS
 #undef TILE_COLUMNS
-#undef TILE
 }
+
+__attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS);
+
+/* Columns of C that are not next to each other are written from a block that has them so. */
+__attribute__((noinline)) static void gemm_tile_apart(TILE_ARGUMENTS) {
+    real apart[TALL * NR], *to = c;
+    const real *from = base;
+    gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, NULL, 0, apart, NR, 1);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            to[i * row + j * col] = from ? from[i * base_row + j * col] + apart[i * NR + j] : apart[i * NR + j];
+}
+
+__attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS) {
+    if (col != 1) TILE_AS(gemm_tile_apart);
+    else if (m != MR || n != NR || (a_col != 1 && a_row != 1)) TILE_AS(gemm_tile_any);
+    else if (a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
+    else TILE(MR, NV, false, DENSE_COLUMNS);
+}
+#undef TILE
+#undef TILE_AS
+#undef TILE_ARGUMENTS
 
 /* ---- few rows: nothing packed ---- */
 
