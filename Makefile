@@ -18,6 +18,8 @@ WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -
 BASE = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 LIBS = -lm -pthread
+# For another machine: CC, AR and OBJCOPY of a cross compiler.
+OBJCOPY ?= objcopy
 comma := ,
 
 # make V=1 shows whole commands.
@@ -79,7 +81,7 @@ $(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval $(call real_kernels,$(i),$(t)))))
 # One object in which only the public names are global, so that a static program sees no other name of ours.
 $(STATIC): $(OBJ)
 	$(call if_quiet,LD)$(CC) -r -nostdlib $(OBJ) -o $(BUILD)/cotangent.o
-	@objcopy --localize-hidden $(BUILD)/cotangent.o
+	@$(OBJCOPY) --localize-hidden $(BUILD)/cotangent.o
 	@rm -f $@
 	@$(AR) rcs $@ $(BUILD)/cotangent.o
 
