@@ -161,11 +161,11 @@ golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/g
 
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan: ## the suite under AddressSanitizer, with leaks, and UndefinedBehaviorSanitizer
-	$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g" SANITIZE="$(ASAN)" test
+	$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" test
 ubsan: ## the suite under UndefinedBehaviorSanitizer alone
-	$(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
+	$(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer
-	$(MAKE) BUILD=$(BUILD)/tsan OPT="-O1 -g" SANITIZE="-fsanitize=thread" test
+	$(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" test
 fuzz: ## a minute of hostile headers for the safetensors reader; needs clang
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang OPT="-O1 -g" SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" $(BUILD)/fuzz/fuzz_safetensors
 	@mkdir -p $(BUILD)/fuzz/corpus
@@ -181,8 +181,8 @@ $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 	@touch $@
 
 mutate: $(TESTS) $(BUILD)/mutation/venv/ready ## do the tests notice changes of the backward code? See tests/mutation/README.md; SAMPLE=150 SEED=1, or FILE=ops/gelu.c
-	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g" SANITIZE="$(ASAN)" tests
-	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g $(ASAN)' WARN='$(WARN)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
+	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" tests
+	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
 
 layers: ## fail on an include that the architecture does not allow

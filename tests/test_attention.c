@@ -324,7 +324,6 @@ int main(void) {
     Suite *suite = suite_create("attention");
     TCase *all = tcase_create("attention");
     tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_set_timeout(all, 30);
     tcase_add_loop_test(all, every_mask_alone_and_together, 0, 7 * 3 * 2 * 2);
     tcase_add_test(all, no_row_sees_anything);
     tcase_add_test(all, the_future_changes_no_bit);

@@ -182,7 +182,6 @@ int main(void) {
     Suite *suite = suite_create("what attention does not see");
     TCase *all = tcase_create("hidden");
     tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_set_timeout(all, 120);
     tcase_add_loop_test(all, hidden_is_untouched, 0, 72);
     tcase_add_test(all, the_future_is_untouched);
     tcase_add_loop_test(all, a_query_that_sees_nothing, 0, 4);

@@ -543,7 +543,6 @@ int main(void) {
     Suite *suite = suite_create("autograd");
     TCase *tcase = tcase_create("autograd");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, gradients_accumulate_until_zeroed);
     tcase_add_test(tcase, one_tensor_used_many_times);
     tcase_add_test(tcase, same_tensor_twice_in_one_call);

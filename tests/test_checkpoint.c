@@ -271,7 +271,6 @@ int main(void) {
     Suite *suite = suite_create("checkpoint");
     TCase *checkpoint = tcase_create("checkpoints");
     tcase_add_checked_fixture(checkpoint, setup, teardown);
-    tcase_set_timeout(checkpoint, 60);
     tcase_add_loop_test(checkpoint, resume_is_bit_identical, 0, 4);
     tcase_add_test(checkpoint, checkpoint_refuses);
     tcase_add_test(checkpoint, what_a_checkpoint_holds);

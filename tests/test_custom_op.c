@@ -337,7 +337,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("custom_op");
     TCase *tcase = tcase_create("custom_op");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, every_way_to_do_it, 0, 2);
     tcase_add_test(tcase, what_debug_mode_adds);
     tcase_add_loop_test(tcase, many_inputs, 0, 2);

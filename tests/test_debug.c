@@ -465,7 +465,6 @@ int main(void) {
     Suite *suite = suite_create("debug");
     TCase *tcase = tcase_create("debug");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, what_is_freed_is_all_ones);
     tcase_add_test(tcase, what_is_new_is_all_ones);
     tcase_add_test(tcase, what_the_tape_saved_stays);

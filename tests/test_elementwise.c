@@ -308,7 +308,6 @@ int main(void) {
     Suite *suite = suite_create("elementwise");
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_set_timeout(all, 60);
     tcase_add_test(all, dtypes_that_are_refused);
     tcase_add_test(all, shapes_that_do_not_fit);
     tcase_add_test(all, integers);

@@ -1,9 +1,8 @@
 /* The engine under the ops: contexts, scopes, memory, errors. */
-#include <check.h>
+#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 static ct_context *context;
@@ -447,7 +446,6 @@ int main(void) {
     Suite *suite = suite_create("engine");
     TCase *tcase = tcase_create("engine");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_context_of_another_machine);
     tcase_add_test(tcase, numbers_of_threads);
     tcase_add_test(tcase, two_contexts_in_two_threads_never_meet);
@@ -464,11 +462,8 @@ int main(void) {
     tcase_add_test(tcase, an_allocator_with_nothing);
     tcase_add_test(tcase, the_first_error_stays);
     tcase_add_test(tcase, nothing_to_record_in);
-    SRunner *runner = srunner_create(suite);
-    if (srunner_fork_status(runner) == CK_FORK) tcase_add_exit_test(tcase, dying_with_a_message, 1);
+    const char *fork = getenv("CK_FORK");
+    if (!fork || strcmp(fork, "no") != 0) tcase_add_exit_test(tcase, dying_with_a_message, 1);
     suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+    return run_suite(suite);
 }

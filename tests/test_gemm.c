@@ -119,11 +119,12 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
     const ct_gemm_end end = {.add = p.add, .bias = bias, .done = look, .arg = &w};
     ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &ma, &mb, &end, &mc));
     ck_assert_msg(!memcmp(w.seen, c, (size_t)count * size_of(dtype)), "%s: an end before the end", context->isa->name);
-    int64_t seen = 0;
+    int64_t seen = 0, most = 0;
     for (int64_t i = 0; i < count; i++) {
-        ck_assert_int_le(w.times[i], 1);
+        if (w.times[i] > most) most = w.times[i];
         seen += w.times[i];
     }
+    ck_assert_int_le(most, 1);
     ck_assert_int_eq(seen, p.batch * p.m * p.n);
     const double error = error_of(c, before, bias, dtype, p, ma, mb, mc);
     /* a sum in blocks of kc: its error grows with the root of k, with a bound far under k */
@@ -397,7 +398,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("gemm");
     TCase *tcase = tcase_create("gemm");
-    tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, sizes);
     tcase_add_test(tcase, orientations);
     tcase_add_test(tcase, large);

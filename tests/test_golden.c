@@ -319,7 +319,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("golden");
     TCase *tcase = tcase_create("golden");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, ops, CT_F32, CT_F64 + 1);
     tcase_add_loop_test(tcase, modules, CT_F32, CT_F64 + 1);
     suite_add_tcase(suite, tcase);

@@ -179,7 +179,6 @@ int main(void) {
     Suite *suite = suite_create("graph");
     TCase *tcase = tcase_create("graph");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, ops_in_the_order_of_computation);
     tcase_add_test(tcase, the_same_for_graphviz);
     tcase_add_test(tcase, names_are_escaped);

@@ -543,7 +543,6 @@ int main(void) {
     Suite *suite = suite_create("io");
     TCase *file = tcase_create("files");
     tcase_add_checked_fixture(file, setup, teardown);
-    tcase_set_timeout(file, 60);
     tcase_add_loop_test(file, malformed_header, 0, (int)(sizeof malformed / sizeof *malformed));
     tcase_add_test(file, malformed_length);
     tcase_add_test(file, hostile_name);

@@ -321,7 +321,6 @@ int main(void) {
     Suite *suite = suite_create("io faults");
     TCase *faults = tcase_create("faults");
     tcase_add_checked_fixture(faults, setup, teardown);
-    tcase_set_timeout(faults, 120);
     tcase_add_loop_test(faults, every_call_fails, 0, OPERATIONS);
     tcase_add_loop_test(faults, every_request_for_memory_fails, 0, OPERATIONS);
     tcase_add_loop_test(faults, interrupted_and_short, 0, OPERATIONS);

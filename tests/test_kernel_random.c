@@ -173,7 +173,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("random kernels");
     TCase *tcase = tcase_create("random");
-    tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, known_answers);
     tcase_add_test(tcase, numbers_are_philox);
     tcase_add_loop_test(tcase, any_cut_and_any_isa, 0, 3);

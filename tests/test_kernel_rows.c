@@ -400,7 +400,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("kernels of rows");
     TCase *tcase = tcase_create("rows");
-    tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, sum_of_bad_condition);
     tcase_add_test(tcase, reductions);
     tcase_add_test(tcase, finds_nan);

@@ -356,7 +356,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("kernels");
     TCase *tcase = tcase_create("elementwise");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, map_accuracy, 0, COUNT(maps));
     tcase_add_loop_test(tcase, map_of_all_floats, 0, COUNT(maps));
     tcase_add_loop_test(tcase, derivative_accuracy, 0, COUNT(derivatives));

@@ -235,7 +235,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("matmul");
     TCase *tcase = tcase_create("matmul");
-    tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, matmul_of_views);
     tcase_add_test(tcase, matmul_of_many_dims);
     tcase_add_test(tcase, bias_of_views);

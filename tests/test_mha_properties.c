@@ -355,7 +355,6 @@ int main(void) {
     Suite *suite = suite_create("mha properties");
     TCase *all = tcase_create("properties");
     tcase_add_checked_fixture(all, setup, teardown);
-    tcase_set_timeout(all, 60);
     tcase_add_loop_test(all, padding_reaches_nothing, 0, 2 * ATTENTIONS);
     tcase_add_test(all, queries_are_never_cleared);
     tcase_add_test(all, padding_in_a_cache);

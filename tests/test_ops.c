@@ -476,7 +476,6 @@ int main(void) {
     Suite *suite = suite_create("ops");
     TCase *lines = tcase_create("lines of ops.def");
     int n = case_count();
-    tcase_set_timeout(lines, 60);
     tcase_add_loop_test(lines, gradients_are_those_of_differences, 0, n);
     tcase_add_loop_test(lines, large_gradients_are_those_of_differences, 0, n);
     tcase_add_loop_test(lines, strides_change_nothing, 0, n);

@@ -262,7 +262,6 @@ int main(void) {
     Suite *suite = suite_create("reductions");
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_set_timeout(all, 60);
     tcase_add_test(all, every_set_of_dims);
     tcase_add_test(all, scalars);
     tcase_add_test(all, no_element);

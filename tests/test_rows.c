@@ -351,7 +351,6 @@ int main(void) {
     Suite *suite = suite_create("rows");
     TCase *all = tcase_create("rows");
     tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_set_timeout(all, 30);
     tcase_add_test(all, softmax_of_extremes);
     tcase_add_test(all, hidden_values_are_not_read);
     tcase_add_test(all, masks_are_not_made_whole);

@@ -212,7 +212,6 @@ int main(void) {
     Suite *suite = suite_create("tensor");
     TCase *tcase = tcase_create("tensor");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, shapes_that_cannot_be);
     tcase_add_test(tcase, values_of_new_tensors);
     tcase_add_test(tcase, wrapping_with_any_strides);

@@ -95,7 +95,6 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("train");
     TCase *tcase = tcase_create("train");
-    tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, four_digits_backwards);
     tcase_add_test(tcase, the_same_bits_on_any_number_of_threads);
     suite_add_tcase(suite, tcase);

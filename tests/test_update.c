@@ -218,7 +218,6 @@ int main(void) {
     Suite *suite = suite_create("update");
     TCase *all = tcase_create("update");
     tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_set_timeout(all, 30);
     tcase_add_test(all, filling_and_copying);
     tcase_add_test(all, random_fills);
     tcase_add_test(all, steps);
