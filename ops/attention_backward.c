@@ -47,7 +47,7 @@ typedef struct {
     char *q, *g, *k, *v; /* a block of queries (queries, d), of dO (queries, dv), a range of keys, of values, if not read where they lie */
     char *dq, *dk, *dv;  /* (queries, d), (keys, d), (keys, dv), if not written where they belong */
     char *dot;           /* (queries) */
-    char *s, *dp;        /* panels (queries, nr) */
+    char *s, *dp, *ds;   /* panels (queries, nr); dS of a block (queries, keys) */
     char *bias, *ones, *drop;
 } room;
 
@@ -68,6 +68,7 @@ static room rooms(const backward *f, char *base, size_t *used) {
     r.dot = attention_carve(a, base, used, rows, 1);
     r.s = attention_carve(a, base, used, rows, nr);
     r.dp = attention_carve(a, base, used, rows, nr);
+    r.ds = attention_carve(a, base, used, rows, f->cut.keys);
     r.bias = attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
     r.ones = attention_carve(a, base, used, dropped ? f->cut.keys : 0, 1);
     r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->cut.keys);
@@ -110,14 +111,14 @@ typedef struct {
 } queries;
 
 /* dmask += dS, summed where the mask repeats. */
-static void add_mask(const backward *f, const room *r, int64_t b, const queries *q, int64_t first, int64_t k0, int64_t nk) {
+static void add_mask(const backward *f, const room *r, int64_t b, const queries *q, int64_t first, const char *ds, int64_t k0, int64_t nk) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, row = f->dmask.stride[2], col = f->dmask.stride[3], n = q->n - first;
+    const int64_t ds_row = f->cut.keys, row = f->dmask.stride[2], col = f->dmask.stride[3], n = q->n - first;
     char *to = attention_at(a, f->dmask, b, q->head, q->first + first, k0) + q->part * f->part * a->size;
     if (row != 0) {
-        a->k->copy2d(n, nk, r->dp, nr, 1, to, row, col, true);
+        a->k->copy2d(n, nk, ds, ds_row, 1, to, row, col, true);
     } else {
-        a->k->sum(n, nk, r->dp, nr, r->bias);
+        a->k->sum(n, nk, ds, ds_row, r->bias);
         a->k->copy2d(1, nk, r->bias, nk, 1, to, nk, col, true);
     }
 }
@@ -132,26 +133,46 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
     }
 }
 
-/* The block's queries from `first` on against nk keys from key `at` of the range on, a panel, which starts at column col of its block. */
-static void panel(const backward *f, const room *r, keys *k, queries *q, int64_t first, int64_t at, int64_t nk, int64_t col) {
+/* The block's queries from `first` on against nk keys from key `at` of the range on, a panel, which starts at column col of its block:
+ * dV, dK and dS. */
+static void panel(const backward *f, const room *r, keys *k, const queries *q, int64_t first, int64_t at, int64_t nk, int64_t col) {
     const attention *a = &f->a;
     const int64_t nr = a->k->gemm.nr, width = attention_width(a, nk), n = q->n - first, q0 = q->first + first, k0 = k->first + at;
     const int64_t stat = ((k->b * a->heads + q->head) * a->t + q0) * a->size;
-    const int64_t low = a->set.causal ? k0 - q0 : -nk, high = a->set.causal ? q0 + 1 - k0 : nk; /* who sees whom */
-    const attention_rows qs = attention_from(a, &q->q, first), gs = attention_from(a, &q->g, first), ks = attention_from(a, &k->k, at);
+    const int64_t low = a->set.causal ? k0 - q0 : -nk; /* who sees whom */
+    const attention_rows qs = attention_from(a, &q->q, first), gs = attention_from(a, &q->g, first);
+    char *ds = r->ds + (first * f->cut.keys + col) * a->size;
     bool *begun = &k->begun[at / nr];
     attention_product(a, n, width, a->d, &qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
     attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
     attention_product(a, n, width, a->dv, &gs, r->vt_b + at * a->dv * a->size, 1, r->dp);
     if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->dp);
-    a->k->attention.scores(n, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size);
+    a->k->attention.scores(n, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size, ds, f->cut.keys);
     if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->s);
-    if (f->dmask.data) add_mask(f, r, k->b, q, first, k0, nk);
+    if (f->dmask.data) add_mask(f, r, k->b, q, first, ds, k0, nk);
     attention_gather(a, &(attention_weights){r->s, 1, nr, nk, n, low, n}, a->dv, &gs, 1, *begun, row_of(a, k->dv, at), k->dv.row);
-    attention_gather(a, &(attention_weights){r->dp, 1, nr, nk, n, low, n}, a->d, &qs, a->set.scale, *begun, row_of(a, k->dk, at), k->dk.row);
-    attention_gather(a, &(attention_weights){r->dp, nr, 1, n, nk, -n, high}, a->d, &ks, a->set.scale, q->begun, row_of(a, q->dq, first),
-                     q->dq.row);
-    *begun = q->begun = true;
+    attention_gather(a, &(attention_weights){ds, 1, f->cut.keys, nk, n, low, n}, a->d, &qs, a->set.scale, *begun, row_of(a, k->dk, at),
+                     k->dk.row);
+    *begun = true;
+}
+
+/* The block's queries against nk keys from key `at` of the range on, panel by panel. dQ is of all of them at once: a sum over one panel is
+ * hardly longer than it takes to begin and to end it. */
+static void panels(const backward *f, const room *r, keys *k, queries *q, int64_t at, int64_t nk) {
+    const attention *a = &f->a;
+    const int64_t nr = a->k->gemm.nr, row = f->cut.keys, ahead = a->set.causal ? k->first + at - q->first : -nk;
+    const int64_t top = ahead > 0 ? ahead : 0; /* queries before these see none of the keys */
+    for (int64_t p = 0; p < nk && p < q->n - ahead; p += nr) {
+        const int64_t n = attention_min(nr, nk - p), first = ahead + p > 0 ? ahead + p : 0, near = first - a->k->gemm.tall;
+        /* What a block of dQ reads beside the rows of those who see the panel. */
+        clear(a, (target){r->ds + p * a->size, row}, near > top ? near : top, first, n);
+        panel(f, r, k, q, first, at + p, n, p);
+    }
+    const attention_weights ds = {r->ds + top * row * a->size, row, 1, q->n - top, nk, -q->n, a->set.causal ? top + 1 - ahead : nk};
+    const attention_rows ks = attention_from(a, &k->k, at);
+    if (!q->begun) clear(a, q->dq, 0, top, a->d);
+    attention_gather(a, &ds, a->d, &ks, a->set.scale, q->begun, row_of(a, q->dq, top), q->dq.row);
+    q->begun = true;
 }
 
 /* ---- a block of queries against a range of keys ---- */
@@ -159,24 +180,20 @@ static void panel(const backward *f, const room *r, keys *k, queries *q, int64_t
 static void block(const backward *f, const room *r, keys *k, int64_t head, int64_t q0, int64_t nq, int64_t part) {
     const attention *a = &f->a;
     const attention_part *out = &a->out;
-    const int64_t nr = a->k->gemm.nr, b = k->b, k0 = k->first, seen = a->set.causal ? attention_min(k->n, q0 + nq - k0) : k->n;
+    const int64_t b = k->b, k0 = k->first, seen = a->set.causal ? attention_min(k->n, q0 + nq - k0) : k->n;
     queries q = {.head = head, .first = q0, .n = nq, .part = part};
     q.q = attention_near(a, a->q, b, head, q0, nq, a->d, r->q);
     q.g = attention_near(a, f->g, b, head, q0, nq, a->dv, r->g);
     q.dq = target_of(f, f->dq, b, head, q0, nq, a->d, r->dq);
     a->k->attention.dots(nq, a->dv, q.g.data, q.g.row, attention_at(a, *out, b, head, q0, 0), out->stride[2], r->dot);
     for (int64_t j = 0; j < seen; j += f->cut.keys) {
-        const int64_t n = attention_min(f->cut.keys, k->n - j), until = attention_min(n, seen - j);
+        const int64_t n = attention_min(f->cut.keys, k->n - j);
         if (attention_hides_all(a, b, k0 + j, n)) continue;
         if (a->set.dropout > 0)
             for (int64_t i = 0; i < nq; i++)
                 a->k->dropout(n, ((b * a->heads + head) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
                               r->drop + i * f->cut.keys * a->size);
-        for (int64_t p = 0; p < until; p += nr) { /* queries before the panel's first key see none of it */
-            const int64_t key = k0 + j + p, first = a->set.causal && key > q0 ? key - q0 : 0;
-            if (!q.begun) clear(a, q.dq, 0, first, a->d);
-            panel(f, r, k, &q, first, j + p, attention_min(nr, n - p), p);
-        }
+        panels(f, r, k, &q, j, n);
     }
     if (!q.begun) clear(a, q.dq, 0, nq, a->d);
     deliver(f, q.dq, f->dq, b, head, q0, nq, a->d);

@@ -119,19 +119,21 @@ static void attention_finish(int64_t rows, int64_t d, void *max_, void *sum_, co
 
 /* ---- backward ---- */
 
-INLINE void scores_rows(const int vectors, int64_t rows, real *s, real *dp, const real *max, const real *inverse, const real *dot) {
-    for (int64_t i = 0; i < rows; i++, s += NR, dp += NR) {
+INLINE void scores_rows(const int vectors, int64_t rows, real *s, const real *dp, const real *max, const real *inverse, const real *dot,
+                        real *ds, int64_t ds_row) {
+    for (int64_t i = 0; i < rows; i++, s += NR, dp += NR, ds += ds_row) {
         const vec m = splat(max[i]), z = splat(inverse[i]), d = splat(dot[i]);
         for (int j = 0; j < vectors; j++) {
             const vec p = v_exp2_below(load(s + j * LANES) - m) * z;
             store(s + j * LANES, p);
-            store(dp + j * LANES, keep(p != REAL(0.0), p * (load(dp + j * LANES) - d)));
+            store(ds + j * LANES, keep(p != REAL(0.0), p * (load(dp + j * LANES) - d)));
         }
     }
 }
 
-static void attention_scores(int64_t rows, int64_t width, void *s, void *dp, const void *max, const void *inverse, const void *dot) {
-    ATTENTION_ROWS(width, scores_rows, rows, s, dp, max, inverse, dot);
+static void attention_scores(int64_t rows, int64_t width, void *s, const void *dp, const void *max, const void *inverse, const void *dot,
+                             void *ds, int64_t ds_row) {
+    ATTENTION_ROWS(width, scores_rows, rows, s, dp, max, inverse, dot, ds, ds_row);
 }
 
 INLINE void weights_rows(const int vectors, int64_t rows, real *s, const real *max, const real *inverse, real share) {

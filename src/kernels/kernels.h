@@ -76,8 +76,9 @@ typedef struct {
     bool (*soften)(int64_t n, int64_t width, void *panel, void *max, void *sum, int64_t d, void *out);
     /* y[i] = out[i] / sum, sum = 1 / sum; where the sum is 0 zeros, also for max. out's rows are d apart */
     void (*finish)(int64_t rows, int64_t d, void *max, void *sum, const void *out, void *y, int64_t y_row);
-    /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and p (dp - dot[i]) in place of dp, 0 where p is */
-    void (*scores)(int64_t rows, int64_t width, void *s, void *dp, const void *max, const void *inverse, const void *dot);
+    /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and ds = p (dp - dot[i]), 0 where p is; ds's rows are ds_row apart */
+    void (*scores)(int64_t rows, int64_t width, void *s, const void *dp, const void *max, const void *inverse, const void *dot, void *ds,
+                   int64_t ds_row);
     /* row i: 2^(s - max[i]) inverse[i] share */
     void (*weights)(int64_t rows, int64_t width, void *s, const void *max, const void *inverse, double share);
     void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, const void *b, int64_t b_row, void *y);   /* y[i] = <a[i], b[i]> */
