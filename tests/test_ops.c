@@ -474,18 +474,20 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("ops");
-    TCase *lines = tcase_create("lines of ops.def");
+    TCase *threads = tcase_create("lines of ops.def, several threads"), *alone = tcase_create("lines of ops.def");
     int n = case_count();
-    tcase_add_loop_test(lines, gradients_are_those_of_differences, 0, n);
-    tcase_add_loop_test(lines, large_gradients_are_those_of_differences, 0, n);
-    tcase_add_loop_test(lines, strides_change_nothing, 0, n);
-    tcase_add_loop_test(lines, f32_is_f64_rounded, 0, n);
-    tcase_add_loop_test(lines, instruction_sets_agree, 0, n);
-    tcase_add_loop_test(lines, threads_change_no_bit, 0, n);
-    tcase_add_loop_test(lines, gradients_only_where_wanted, 0, n);
-    tcase_add_loop_test(lines, null_inputs_are_errors, 0, n);
-    tcase_add_loop_test(lines, other_dtypes_are_errors, 0, n);
-    tcase_add_test(lines, large_lists_are_used);
-    suite_add_tcase(suite, lines);
+    tcase_add_loop_test(threads, large_gradients_are_those_of_differences, 0, n);
+    tcase_add_loop_test(threads, threads_change_no_bit, 0, n);
+    suite_add_tcase(suite, threads);
+    tcase_set_tags(alone, "one-thread");
+    tcase_add_loop_test(alone, gradients_are_those_of_differences, 0, n);
+    tcase_add_loop_test(alone, strides_change_nothing, 0, n);
+    tcase_add_loop_test(alone, f32_is_f64_rounded, 0, n);
+    tcase_add_loop_test(alone, instruction_sets_agree, 0, n);
+    tcase_add_loop_test(alone, gradients_only_where_wanted, 0, n);
+    tcase_add_loop_test(alone, null_inputs_are_errors, 0, n);
+    tcase_add_loop_test(alone, other_dtypes_are_errors, 0, n);
+    tcase_add_test(alone, large_lists_are_used);
+    suite_add_tcase(suite, alone);
     return run_suite(suite);
 }
