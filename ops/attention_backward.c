@@ -47,9 +47,12 @@ typedef struct {
     char *q, *g, *k, *v; /* a block of queries (queries, d), of dO (queries, dv), a range of keys, of values, if not read where they lie */
     char *dq, *dk, *dv;  /* (queries, d), (keys, d), (keys, dv), if not written where they belong */
     char *dot;           /* (queries) */
-    char *s, *dp, *ds;   /* panels (queries, nr); dS of a block (queries, keys) */
+    char *s, *dp, *ds;   /* panels (queries, nr); dS of a block (queries, ds_row) */
     char *bias, *ones, *drop;
 } room;
+
+/* A panel longer than a block's keys: rows of 512 bytes would begin in a few sets of a first-level cache. */
+static int64_t ds_row(const backward *f) { return f->cut.keys + f->a.k->gemm.nr; }
 
 static room rooms(const backward *f, char *base, size_t *used) {
     const attention *a = &f->a;
@@ -68,7 +71,7 @@ static room rooms(const backward *f, char *base, size_t *used) {
     r.dot = attention_carve(a, base, used, rows, 1);
     r.s = attention_carve(a, base, used, rows, nr);
     r.dp = attention_carve(a, base, used, rows, nr);
-    r.ds = attention_carve(a, base, used, rows, f->cut.keys);
+    r.ds = attention_carve(a, base, used, rows, ds_row(f));
     r.bias = attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
     r.ones = attention_carve(a, base, used, dropped ? f->cut.keys : 0, 1);
     r.drop = attention_carve(a, base, used, dropped ? rows : 0, f->cut.keys);
@@ -113,12 +116,12 @@ typedef struct {
 /* dmask += dS, summed where the mask repeats. */
 static void add_mask(const backward *f, const room *r, int64_t b, const queries *q, int64_t first, const char *ds, int64_t k0, int64_t nk) {
     const attention *a = &f->a;
-    const int64_t ds_row = f->cut.keys, row = f->dmask.stride[2], col = f->dmask.stride[3], n = q->n - first;
+    const int64_t row = f->dmask.stride[2], col = f->dmask.stride[3], n = q->n - first;
     char *to = attention_at(a, f->dmask, b, q->head, q->first + first, k0) + q->part * f->part * a->size;
     if (row != 0) {
-        a->k->copy2d(n, nk, ds, ds_row, 1, to, row, col, true);
+        a->k->copy2d(n, nk, ds, ds_row(f), 1, to, row, col, true);
     } else {
-        a->k->sum(n, nk, ds, ds_row, r->bias);
+        a->k->sum(n, nk, ds, ds_row(f), r->bias);
         a->k->copy2d(1, nk, r->bias, nk, 1, to, nk, col, true);
     }
 }
@@ -141,17 +144,17 @@ static void panel(const backward *f, const room *r, keys *k, const queries *q, i
     const int64_t stat = ((k->b * a->heads + q->head) * a->t + q0) * a->size;
     const int64_t low = a->set.causal ? k0 - q0 : -nk; /* who sees whom */
     const attention_rows qs = attention_from(a, &q->q, first), gs = attention_from(a, &q->g, first);
-    char *ds = r->ds + (first * f->cut.keys + col) * a->size;
+    char *ds = r->ds + (first * ds_row(f) + col) * a->size;
     bool *begun = &k->begun[at / nr];
     attention_product(a, n, width, a->d, &qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
     attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
     attention_product(a, n, width, a->dv, &gs, r->vt_b + at * a->dv * a->size, 1, r->dp);
     if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->dp);
-    a->k->attention.scores(n, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size, ds, f->cut.keys);
+    a->k->attention.scores(n, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size, ds, ds_row(f));
     if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->s);
     if (f->dmask.data) add_mask(f, r, k->b, q, first, ds, k0, nk);
     attention_gather(a, &(attention_weights){r->s, 1, nr, nk, n, low, n}, a->dv, &gs, 1, *begun, row_of(a, k->dv, at), k->dv.row);
-    attention_gather(a, &(attention_weights){ds, 1, f->cut.keys, nk, n, low, n}, a->d, &qs, a->set.scale, *begun, row_of(a, k->dk, at),
+    attention_gather(a, &(attention_weights){ds, 1, ds_row(f), nk, n, low, n}, a->d, &qs, a->set.scale, *begun, row_of(a, k->dk, at),
                      k->dk.row);
     *begun = true;
 }
@@ -160,7 +163,7 @@ static void panel(const backward *f, const room *r, keys *k, const queries *q, i
  * hardly longer than it takes to begin and to end it. */
 static void panels(const backward *f, const room *r, keys *k, queries *q, int64_t at, int64_t nk) {
     const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, row = f->cut.keys, ahead = a->set.causal ? k->first + at - q->first : -nk;
+    const int64_t nr = a->k->gemm.nr, row = ds_row(f), ahead = a->set.causal ? k->first + at - q->first : -nk;
     const int64_t top = ahead > 0 ? ahead : 0; /* queries before these see none of the keys */
     for (int64_t p = 0; p < nk && p < q->n - ahead; p += nr) {
         const int64_t n = attention_min(nr, nk - p), first = ahead + p > 0 ? ahead + p : 0, near = first - a->k->gemm.tall;
