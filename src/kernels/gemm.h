@@ -41,10 +41,10 @@ enum { NR = NV * LANES, KC = sizeof(real) == 4 ? 768 : 512 };
 enum { AHEAD = 8 };   /* along K: how much sooner than it is used A is fetched from the second-level cache */
 
 #if defined __clang__
-enum { SEVERAL = 0 };   /* it mixes several k of a block, and runs out of registers */
+enum { TURN = 1 };   /* k in a turn of the block's loop: it mixes several, and runs out of registers */
 #define GEMM_UNROLL _Pragma("unroll")
 #else
-enum { SEVERAL = 1 };
+enum { TURN = 4 };
 #define GEMM_UNROLL _Pragma("GCC unroll 32")
 #endif
 
@@ -159,36 +159,55 @@ INLINE gemm_vec gemm_get(const real *from, bool part, int64_t n) {
     return gemm_load(from);
 }
 
-/* How A lies, and the number of k that a turn of the block's loop does (more, and GCC runs out of registers): counting and moving pointers
- * for each k takes a processor's front end a third as long as the multiplications, which shows as soon as another thread shares it. */
-typedef enum { APART = 1, DENSE_COLUMNS = 2, DENSE_ROWS = 3 } gemm_way;
+/* How A lies. Where it is dense one way or the other a turn of the loop does several k: counting and moving pointers for each takes a
+ * processor's front end a third as long as the multiplications, which shows as soon as another thread shares it. */
+typedef enum { APART, DENSE_COLUMNS, DENSE_ROWS } gemm_way;
 
-/* Rows of A, three a pointer: an address has a base and an index, here the bytes to the next row or the one after it. */
+/* Lines of a matrix, four a pointer: an address has a base, an index, here the bytes to one of the next lines, and a constant. */
 typedef struct {
-    const char *three[(TALL + 2) / 3];
-    int64_t next, second;
-} gemm_rows;
+    const char *four[(TALL + 3) / 4];
+    int64_t to[4];
+} gemm_lines;
 
-INLINE void gemm_advance(const int rows, gemm_rows *a, int64_t bytes) {
-    GEMM_UNROLL for (int i = 0; i < rows; i += 3) a->three[i / 3] += bytes;
+INLINE gemm_lines gemm_lines_of(const int count, const real *x, int64_t bytes) {
+    gemm_lines l = {.to = {0, bytes, 2 * bytes, 3 * bytes}};
+    GEMM_UNROLL for (int i = 0; i < count; i += 4) l.four[i / 4] = (const char *)x + i * bytes;
+    return l;
 }
 
-/* Row i, so many bytes on. */
-INLINE real gemm_element(const gemm_way way, const gemm_rows *a, int i, int64_t on) {
-    if (way == DENSE_COLUMNS) return ((const real *)(a->three[0] + on))[i];
-    return *(const real *)(a->three[i / 3] + (i % 3 == 0 ? 0 : i % 3 == 1 ? a->next : a->second) + on);
+INLINE const real *gemm_line(const gemm_lines *l, int i) { return (const real *)(l->four[i / 4] + l->to[i % 4]); }
+
+INLINE void gemm_advance(const int count, gemm_lines *l, int64_t bytes) {
+    GEMM_UNROLL for (int i = 0; i < count; i += 4) l->four[i / 4] += bytes;
 }
 
-/* One k: sum += A's column, so many bytes on, times a row of B, whose last vector has n columns where it is a part. Compilers are not to
+/* Else compilers keep each pointer plus each index in a register of its own, and have none left. */
+INLINE void gemm_hide(gemm_lines *l) { __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3])); }
+
+/* sum + x b. GCC forms it in the register of a factor that is not wanted again and moves it back, unless it is told how; where x is used
+ * but once it had better be part of the instruction. */
+INLINE gemm_vec gemm_fma(const bool once, gemm_vec sum, gemm_vec x, gemm_vec b) {
+#if CT_VECTOR_BYTES && defined __x86_64__ && defined __FMA__ && !defined __clang__
+    if (!once && sizeof(real) == 4) __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(b));
+    else if (!once) __asm__("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(b));
+    else sum += x * b;
+    return sum;
+#else
+    (void)once;
+    return sum + x * b;
+#endif
+}
+
+/* The u-th k of a turn: sum += A's column times a row of B, whose last vector has n columns where it is a part. Compilers are not to
  * mix two of them: they would run out of registers. */
-INLINE void gemm_step(const int rows, const int vectors, const bool part, const gemm_way way, int64_t n, const gemm_rows *a, int64_t on,
-                      const real *b, gemm_vec sum[TALL][NV]) {
+INLINE void gemm_step(const int rows, const int vectors, const bool part, const gemm_way way, int64_t n, const gemm_lines *a,
+                      const gemm_lines *b, const int u, gemm_vec sum[TALL][NV]) {
     gemm_vec bp[NV];
     __asm__ volatile("" ::: "memory");
-    GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(b + j * LANES, part && j == vectors - 1, n);
+    GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(gemm_line(b, u) + j * LANES, part && j == vectors - 1, n);
     GEMM_UNROLL for (int i = 0; i < rows; i++) {
-        const real x = gemm_element(way, a, i, on);
-        GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] += x * bp[j];
+        const gemm_vec x = (way == DENSE_COLUMNS ? gemm_line(a, u)[i] : gemm_line(a, i)[u]) - (gemm_vec){0};
+        GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = gemm_fma(vectors == 1, sum[i][j], x, bp[j]);
     }
 }
 
@@ -196,23 +215,24 @@ INLINE void gemm_step(const int rows, const int vectors, const bool part, const 
 INLINE void gemm_block(const int rows, const int vectors, const bool part, const gemm_way way, int64_t n, int64_t k, const real *a,
                        int64_t a_row, int64_t a_col, const real *b, int64_t b_row, real alpha, const real *base, int64_t base_row,
                        real *c, int64_t row) {
-    const int turn = SEVERAL ? (int)way : 1;
+    const int turn = way == APART ? 1 : TURN, lines = way == DENSE_COLUMNS ? turn : rows;
     const int64_t last = n - (vectors - 1) * LANES, size = sizeof(real);   /* columns of the last vector; bytes */
-    const int64_t to_row = way == DENSE_COLUMNS ? size : a_row * size, to_col = way == DENSE_ROWS ? size : a_col * size;
-    gemm_rows of_a = {.next = to_row, .second = 2 * to_row};
+    const int64_t to_row = a_row * size, to_k = way == DENSE_ROWS ? size : a_col * size, b_to_k = b_row * size;
+    gemm_lines of_a = gemm_lines_of(lines, a, way == DENSE_COLUMNS ? to_k : to_row), of_b = gemm_lines_of(turn, b, b_to_k);
+    const char *ahead = (const char *)a + AHEAD * to_k;
     gemm_vec sum[TALL][NV] = {0};
-    GEMM_UNROLL for (int i = 0; i < rows; i += 3) of_a.three[i / 3] = (const char *)a + i * to_row;
-    for (k -= turn; k >= 0; k -= turn, gemm_advance(rows, &of_a, turn * to_col), b += turn * b_row) {
-        if (way == DENSE_ROWS) __asm__("" : "+r"(of_a.next), "+r"(of_a.second));   /* or each plus each u has a register of its own */
+    for (k -= turn; k >= 0; k -= turn) {
+        gemm_hide(&of_a), gemm_hide(&of_b);
         GEMM_UNROLL for (int u = 0; u < turn; u++) {
             /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
-            if (vectors > 1 && way != DENSE_ROWS) __builtin_prefetch(of_a.three[0] + (u + AHEAD) * to_col);
-            if (vectors > 1 && way == APART && rows > 3) __builtin_prefetch(of_a.three[(rows - 1) / 3] + (u + AHEAD) * to_col);
-            gemm_step(rows, vectors, part, way, last, &of_a, u * to_col, b + u * b_row, sum);
+            if (vectors > 1 && way != DENSE_ROWS) __builtin_prefetch(ahead + (way == DENSE_COLUMNS ? of_a.to[u] : 0));
+            if (vectors > 1 && way == APART && rows > 3) __builtin_prefetch(ahead + (rows - 1) * to_row);
+            gemm_step(rows, vectors, part, way, last, &of_a, &of_b, u, sum);
         }
+        gemm_advance(lines, &of_a, turn * to_k), gemm_advance(turn, &of_b, turn * b_to_k), ahead += turn * to_k;
     }
-    for (k += turn; turn > 1 && k > 0; k--, gemm_advance(rows, &of_a, to_col), b += b_row)
-        gemm_step(rows, vectors, part, way, last, &of_a, 0, b, sum);
+    for (k += turn; turn > 1 && k > 0; k--, gemm_advance(lines, &of_a, to_k), gemm_advance(turn, &of_b, b_to_k))
+        gemm_step(rows, vectors, part, way, last, &of_a, &of_b, 0, sum);
     if (alpha != 1) {
         GEMM_UNROLL for (int i = 0; i < rows * vectors; i++) sum[i / vectors][i % vectors] *= alpha;
     }
@@ -233,26 +253,44 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
 #define TILE(rows, vectors, part, way) \
     gemm_block(rows, vectors, part, way, n, k, a, a_row, a_col, b, b_row, (real)alpha, base, base_row, c, row)
 
-/* Any block whose columns lie next to each other in C. */
+#define TILE_SWITCH(part, way) \
+    switch (m) { \
+        TILE_ROWS(1, part, way); TILE_ROWS(2, part, way); TILE_ROWS(3, part, way); TILE_ROWS(4, part, way); \
+        TILE_ROWS(5, part, way); TILE_ROWS(6, part, way); TILE_ROWS(7, part, way); TILE_ROWS(8, part, way); \
+        TILE_ROWS(9, part, way); TILE_ROWS(10, part, way); TILE_ROWS(11, part, way); TILE_ROWS(12, part, way); \
+        TILE_ROWS(13, part, way); TILE_ROWS(14, part, way); TILE_ROWS(15, part, way); TILE_ROWS(16, part, way); \
+    }
+#define TILE_ROWS(rows, part, way) \
+    case rows: \
+        switch ((n + LANES - 1) / LANES) { \
+            TILE_COLUMNS(rows, 1, part, way); TILE_COLUMNS(rows, 2, part, way); TILE_COLUMNS(rows, 3, part, way); \
+            TILE_COLUMNS(rows, 4, part, way); \
+        } \
+        break
+#define TILE_COLUMNS(rows, vectors, part, way) \
+    case vectors: \
+        if ((vectors) <= NV && (rows) <= ((vectors) == 1 ? TALL : MR)) TILE(rows, vectors, part, way); \
+        break
+
+/* Blocks of whole vectors of columns, */
+__attribute__((noinline)) static void gemm_tile_rows(TILE_ARGUMENTS) {
+    (void)col;
+    TILE_SWITCH(false, DENSE_ROWS)
+}
+
+__attribute__((noinline)) static void gemm_tile_columns(TILE_ARGUMENTS) {
+    (void)col;
+    TILE_SWITCH(false, DENSE_COLUMNS)
+}
+
+/* and any whose columns lie next to each other in C. */
 __attribute__((noinline)) static void gemm_tile_any(TILE_ARGUMENTS) {
     (void)col;
-#define TILE_COLUMNS(rows, vectors) \
-    case vectors: \
-        if ((vectors) > NV || (rows) > ((vectors) == 1 ? TALL : MR)) break; \
-        if (n == (vectors) * LANES) TILE(rows, vectors, false, APART); \
-        else TILE(rows, vectors, true, APART); \
-        break
-#define TILE_ROWS(rows) \
-    case rows: \
-        switch ((n + LANES - 1) / LANES) { TILE_COLUMNS(rows, 1); TILE_COLUMNS(rows, 2); TILE_COLUMNS(rows, 3); TILE_COLUMNS(rows, 4); } \
-        break
-    switch (m) {
-        TILE_ROWS(1); TILE_ROWS(2); TILE_ROWS(3); TILE_ROWS(4); TILE_ROWS(5); TILE_ROWS(6); TILE_ROWS(7); TILE_ROWS(8);
-        TILE_ROWS(9); TILE_ROWS(10); TILE_ROWS(11); TILE_ROWS(12); TILE_ROWS(13); TILE_ROWS(14); TILE_ROWS(15); TILE_ROWS(16);
-    }
-#undef TILE_ROWS
-#undef TILE_COLUMNS
+    TILE_SWITCH(true, APART)
 }
+#undef TILE_COLUMNS
+#undef TILE_ROWS
+#undef TILE_SWITCH
 
 __attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS);
 
@@ -268,9 +306,11 @@ __attribute__((noinline)) static void gemm_tile_apart(TILE_ARGUMENTS) {
 
 __attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS) {
     if (col != 1) TILE_AS(gemm_tile_apart);
-    else if (m != MR || n != NR || (a_col != 1 && a_row != 1)) TILE_AS(gemm_tile_any);
-    else if (a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
-    else TILE(MR, NV, false, DENSE_COLUMNS);
+    else if (n % LANES != 0 || (a_col != 1 && a_row != 1)) TILE_AS(gemm_tile_any);
+    else if (m == MR && n == NR && a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
+    else if (m == MR && n == NR) TILE(MR, NV, false, DENSE_COLUMNS);
+    else if (a_col == 1) TILE_AS(gemm_tile_rows);
+    else TILE_AS(gemm_tile_columns);
 }
 #undef TILE
 #undef TILE_AS
