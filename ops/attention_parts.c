@@ -130,9 +130,9 @@ static int64_t share(const attention *a, int64_t m, int64_t cols) {
 void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const attention_rows *rows, const char *panel,
                        double alpha, char *c) {
     const int64_t nr = a->k->gemm.nr, step = share(a, m, width);
+    const ct_gemm_form form = {k, rows->row, 1, nr, nr, 1, 0, alpha, NULL};
     for (int64_t i = 0; i < m; i += step)
-        a->k->gemm.tile(attention_min(step, m - i), width, k, rows->data + i * rows->row * a->size, rows->row, 1, panel, nr, alpha, NULL, 0,
-                        c + i * nr * a->size, nr, 1);
+        a->k->gemm.tile(&form, attention_min(step, m - i), width, rows->data + i * rows->row * a->size, panel, c + i * nr * a->size);
 }
 
 void attention_gather(const attention *a, const attention_weights *x, int64_t cols, const attention_rows *rows, double alpha, bool add,
@@ -141,10 +141,12 @@ void attention_gather(const attention *a, const attention_weights *x, int64_t co
     for (int64_t i = 0; i < x->m; i += step) {
         const int64_t n = attention_min(step, x->m - i), end = attention_min(x->k, i + n - 1 + x->high);
         const int64_t begin = i + x->low < 0 ? 0 : attention_min(i + x->low, x->k), k = end > begin ? end - begin : 0;
+        ct_gemm_form form = {k, x->row, x->col, rows->row, c_row, 1, c_row, alpha, NULL};
         for (int64_t j = 0; j < cols; j += nr) {
             char *to = c + (i * c_row + j) * a->size;
-            a->k->gemm.tile(n, attention_min(nr, cols - j), k, x->data + (i * x->row + begin * x->col) * a->size, x->row, x->col,
-                            rows->data + (begin * rows->row + j) * a->size, rows->row, alpha, add ? to : NULL, c_row, to, c_row, 1);
+            if (add) form.base = to;
+            a->k->gemm.tile(&form, n, attention_min(nr, cols - j), x->data + (i * x->row + begin * x->col) * a->size,
+                            rows->data + (begin * rows->row + j) * a->size, to);
         }
     }
 }

@@ -170,11 +170,15 @@ static strip next_strip(const job *j, const part *p, int64_t item, int64_t n, st
     return s;
 }
 
-/* A block of C with its first column at n. */
-static void tile(const job *j, int64_t rows, int64_t cols, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b,
-                 int64_t b_row, bool add, const char *bias, int64_t n, void *c, int64_t row, int64_t col) {
-    const void *base = add ? c : bias ? bias + n * j->size : NULL;
-    j->kernels->tile(rows, cols, k, a, a_row, a_col, b, b_row, j->alpha, base, add ? row : 0, c, row, col);
+static ct_gemm_form form_of(const job *j, int64_t k, int64_t a_row, int64_t a_col, int64_t b_row, bool add, const ct_matrix *c) {
+    return (ct_gemm_form){k, a_row, a_col, b_row, c->row, c->col, add ? c->row : 0, j->alpha, NULL};
+}
+
+/* A block of C whose first column is n. */
+static void tile(const job *j, ct_gemm_form *form, int64_t rows, int64_t cols, const void *a, const void *b, bool add, const char *bias,
+                 int64_t n, void *c) {
+    form->base = add ? c : bias ? bias + n * j->size : NULL;
+    j->kernels->tile(form, rows, cols, a, b, c);
 }
 
 /* Rows [m, m + rows), at most mr, by a strip. */
@@ -182,9 +186,9 @@ static void meet(const job *j, const part *p, int64_t item, int64_t m, int64_t r
     const ct_gemm_kernels *f = j->kernels;
     const int64_t a_row = j->pack_a ? 1 : j->a->row, a_col = j->pack_a ? f->mr : j->a->col;
     const char *a = (j->pack_a ? panels(j, item, m) : (char *)at(j, j->a, item, m, j->k0)) + p->k * a_col * j->size, *b = s.data;
+    ct_gemm_form form = form_of(j, p->kl, a_row, a_col, s.row, p->add, &p->c);
     for (int64_t n = 0; n < s.cols; n += f->nr, b += s.panel)
-        tile(j, rows, min(f->nr, s.cols - n), p->kl, a, a_row, a_col, b, s.row, p->add, p->bias, s.n + n,
-             at(j, &p->c, item, m, s.n + n), p->c.row, p->c.col);
+        tile(j, &form, rows, min(f->nr, s.cols - n), a, b, p->add, p->bias, s.n + n, at(j, &p->c, item, m, s.n + n));
     if (j->k0 + j->kl == j->k) done(j, item, m, s.n, rows, s.cols);
 }
 
@@ -267,12 +271,12 @@ static void at_once(const job *j, const char *b, int64_t b_row, int64_t panel) {
     const ct_gemm_kernels *f = j->kernels;
     const int64_t m = j->m, n = j->n, nr = f->nr, most = n > f->lanes ? f->mr : f->tall, rows = m > most ? pieces(m, pieces(m, most)) : m;
     for (int64_t k0 = 0; k0 < j->k; k0 += j->kc, b += j->kc * b_row * j->size) {
-        const int64_t kl = min(j->kc, j->k - k0);
+        const bool add = j->add || k0 > 0;
+        ct_gemm_form form = form_of(j, min(j->kc, j->k - k0), j->a->row, j->a->col, b_row, add, j->c);
         for (int64_t i = 0; i < m; i += rows) {
             const char *a = at(j, j->a, 0, i, k0), *b_at = b;
             for (int64_t col = 0; col < n; col += nr, b_at += panel)
-                tile(j, min(rows, m - i), min(nr, n - col), kl, a, j->a->row, j->a->col, b_at, b_row, j->add || k0 > 0, j->bias, col,
-                     at(j, j->c, 0, i, col), j->c->row, j->c->col);
+                tile(j, &form, min(rows, m - i), min(nr, n - col), a, b_at, add, j->bias, col, at(j, j->c, 0, i, col));
         }
     }
     done(j, 0, 0, 0, m, n);

@@ -212,16 +212,16 @@ INLINE void gemm_step(const int rows, const int vectors, const bool part, const 
 }
 
 /* rows, vectors and way are constants, and so is part: whether the last vector has less than LANES columns. */
-INLINE void gemm_block(const int rows, const int vectors, const bool part, const gemm_way way, int64_t n, int64_t k, const real *a,
-                       int64_t a_row, int64_t a_col, const real *b, int64_t b_row, real alpha, const real *base, int64_t base_row,
-                       real *c, int64_t row) {
+INLINE void gemm_block(const int rows, const int vectors, const bool part, const gemm_way way, const ct_gemm_form *form, int64_t n,
+                       const real *a, const real *b, real *c) {
     const int turn = way == APART ? 1 : TURN, lines = way == DENSE_COLUMNS ? turn : rows;
     const int64_t last = n - (vectors - 1) * LANES, size = sizeof(real);   /* columns of the last vector; bytes */
-    const int64_t to_row = a_row * size, to_k = way == DENSE_ROWS ? size : a_col * size, b_to_k = b_row * size;
+    const int64_t to_row = form->a_row * size, to_k = way == DENSE_ROWS ? size : form->a_col * size, b_to_k = form->b_row * size;
     gemm_lines of_a = gemm_lines_of(lines, a, way == DENSE_COLUMNS ? to_k : to_row), of_b = gemm_lines_of(turn, b, b_to_k);
     const char *ahead = (const char *)a + AHEAD * to_k;
     gemm_vec sum[TALL][NV] = {0};
-    for (k -= turn; k >= 0; k -= turn) {
+    const uint64_t k = (uint64_t)form->k, each = turn;   /* unsigned, as then k / turn is a shift */
+    for (uint64_t turns = k / each; turns > 0; turns--) {
         gemm_hide(&of_a), gemm_hide(&of_b);
         GEMM_UNROLL for (int u = 0; u < turn; u++) {
             /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
@@ -231,8 +231,10 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
         }
         gemm_advance(lines, &of_a, turn * to_k), gemm_advance(turn, &of_b, turn * b_to_k), ahead += turn * to_k;
     }
-    for (k += turn; turn > 1 && k > 0; k--, gemm_advance(lines, &of_a, to_k), gemm_advance(turn, &of_b, b_to_k))
+    for (uint64_t left = k % each; left > 0; left--, gemm_advance(lines, &of_a, to_k), gemm_advance(turn, &of_b, b_to_k))
         gemm_step(rows, vectors, part, way, last, &of_a, &of_b, 0, sum);
+    const real alpha = (real)form->alpha, *base = form->base;
+    const int64_t row = form->row, base_row = form->base_row;
     if (alpha != 1) {
         GEMM_UNROLL for (int i = 0; i < rows * vectors; i++) sum[i / vectors][i % vectors] *= alpha;
     }
@@ -246,12 +248,9 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
 
 /* ---- tiles: functions that are left alone, as each wants all registers ---- */
 
-#define TILE_ARGUMENTS \
-    int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, int64_t a_col, const void *b, int64_t b_row, double alpha, \
-        const void *base, int64_t base_row, void *c, int64_t row, int64_t col
-#define TILE_AS(f) f(m, n, k, a, a_row, a_col, b, b_row, alpha, base, base_row, c, row, col)
-#define TILE(rows, vectors, part, way) \
-    gemm_block(rows, vectors, part, way, n, k, a, a_row, a_col, b, b_row, (real)alpha, base, base_row, c, row)
+#define TILE_ARGUMENTS const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, void *c
+#define TILE_AS(f) f(form, m, n, a, b, c)
+#define TILE(rows, vectors, part, way) gemm_block(rows, vectors, part, way, form, n, a, b, c)
 
 #define TILE_SWITCH(part, way) \
     switch (m) { \
@@ -274,18 +273,15 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
 
 /* Blocks of whole vectors of columns, */
 __attribute__((noinline)) static void gemm_tile_rows(TILE_ARGUMENTS) {
-    (void)col;
     TILE_SWITCH(false, DENSE_ROWS)
 }
 
 __attribute__((noinline)) static void gemm_tile_columns(TILE_ARGUMENTS) {
-    (void)col;
     TILE_SWITCH(false, DENSE_COLUMNS)
 }
 
 /* and any whose columns lie next to each other in C. */
 __attribute__((noinline)) static void gemm_tile_any(TILE_ARGUMENTS) {
-    (void)col;
     TILE_SWITCH(true, APART)
 }
 #undef TILE_COLUMNS
@@ -297,19 +293,23 @@ __attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS);
 /* Columns of C that are not next to each other are written from a block that has them so. */
 __attribute__((noinline)) static void gemm_tile_apart(TILE_ARGUMENTS) {
     real apart[TALL * NR], *to = c;
-    const real *from = base;
-    gemm_tile(m, n, k, a, a_row, a_col, b, b_row, alpha, NULL, 0, apart, NR, 1);
+    const real *from = form->base;
+    ct_gemm_form dense = *form;
+    dense.row = NR, dense.col = 1, dense.base = NULL;
+    gemm_tile(&dense, m, n, a, b, apart);
     for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++)
-            to[i * row + j * col] = from ? from[i * base_row + j * col] + apart[i * NR + j] : apart[i * NR + j];
+        for (int64_t j = 0; j < n; j++) {
+            const int64_t at = i * form->row + j * form->col;
+            to[at] = from ? from[i * form->base_row + j * form->col] + apart[i * NR + j] : apart[i * NR + j];
+        }
 }
 
 __attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS) {
-    if (col != 1) TILE_AS(gemm_tile_apart);
-    else if (n % LANES != 0 || (a_col != 1 && a_row != 1)) TILE_AS(gemm_tile_any);
-    else if (m == MR && n == NR && a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
+    if (form->col != 1) TILE_AS(gemm_tile_apart);
+    else if (n % LANES != 0 || (form->a_col != 1 && form->a_row != 1)) TILE_AS(gemm_tile_any);
+    else if (m == MR && n == NR && form->a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
     else if (m == MR && n == NR) TILE(MR, NV, false, DENSE_COLUMNS);
-    else if (a_col == 1) TILE_AS(gemm_tile_rows);
+    else if (form->a_col == 1) TILE_AS(gemm_tile_rows);
     else TILE_AS(gemm_tile_columns);
 }
 #undef TILE
