@@ -399,7 +399,7 @@ bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int6
         j.a = &turned[0], j.b = &turned[1], j.c = &turned[2];
     }
     j.add = j.end->add, j.bias = j.add ? NULL : j.end->bias;
-    if (j.bias && (j.turned || k <= 0 || is_few(&j))) fill_with_bias(context->isa->of[dtype], &j, batch);
+    if (j.bias && (j.turned || j.c->col != 1 || k <= 0 || is_few(&j))) fill_with_bias(context->isa->of[dtype], &j, batch);
     if (k <= 0) ct_parallel(context, batch * j.m, pieces(65536, j.n), zero_task, &j);
     else if (is_few(&j)) few(context, &j, batch);
     else return (batch == 1 && small(&j)) || blocks(context, &j, batch);

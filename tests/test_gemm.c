@@ -227,16 +227,16 @@ START_TEST(strides) {
             const int64_t size = (int64_t)size_of(dtype), space = 3 * BATCH * (M + N + K) * (M + N + K);
             void *a = filled(dtype, space), *b = filled(dtype, space), *c = filled(dtype, space), *before = malloc((size_t)(space * size));
             memcpy(before, c, (size_t)(space * size));
-            problem p = {BATCH, i % 16 == 15 ? 1 : M, N, i % 8 == 7 ? 1 : K, .add = i & 1, .alpha = 1};
+            problem p = {BATCH, i % 16 == 15 ? 1 : M, N, i % 8 == 7 ? 1 : K, .add = i & 1, .bias = i % 2 == 0 && i / 8 % 2, .alpha = 1};
             ct_matrix ma[] = {{a, K, 1, 0}, {a, 0, 1, K}, {a, 1, 0, M}, {(char *)a + M * K * 2 * size, -2 * K, 2, 0},
                               {(char *)a + K * size, 2 * K, -1, 5}};
             ct_matrix mb[] = {{b, N, 1, 0}, {b, 0, 1, N}, {b, 1, 0, K}, {(char *)b + K * N * 2 * size, -N, 3, 0}, {b, 2, 2 * K, 1}};
             ct_matrix mc[] = {{c, N, 1, M * N}, {c, 2, 2 * M, 2 * M * N}, {(char *)c + M * N * size, -N, 1, M * N},
                               {c, N * BATCH, 1, N}};
-            ct_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i % 4];
+            ct_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i / 2 % 4];
             ck_assert(multiply(context, dtype, p, x, y, z));
             const int64_t base = ((char *)z.data - (char *)c) / size;
-            const double error = error_of(z.data, (char *)before + base * size, NULL, dtype, p, x, y, z);
+            const double error = error_of(z.data, (char *)before + base * size, p.bias ? y.data : NULL, dtype, p, x, y, z);
             ck_assert_msg(error <= 8, "case %d of %s: error %g", i, context->isa->name, error);
             free(a); free(b); free(c); free(before);
         }
@@ -319,15 +319,17 @@ END_TEST
 /* An element does not depend on where in C it lies, nor on how large C is: rows alone are rows of the whole. */
 START_TEST(part_of_whole) {
     enum { M = 61, N = 83, K = 450 };
+    static const int some[] = {N - 5, 72, 66};   /* of the columns: the last ones lie in a smaller block then */
     for (int isa = 0; ct_isa_at(isa); isa++) {
         ct_context *context = context_of(ct_isa_at(isa)->name, 2);
         float *a = filled(CT_F32, M * K), *b = filled(CT_F32, K * N), *c = filled(CT_F32, M * N), *part = filled(CT_F32, M * N);
         ck_assert(multiply(context, CT_F32, (problem){1, M, N, K, .alpha = 1}, laid_out(a, M, K, false), laid_out(b, K, N, false),
                            laid_out(c, M, N, false)));
-        for (int m = 2; m < M; m += 13) {
-            ck_assert(multiply(context, CT_F32, (problem){1, m, N - 5, K, .alpha = 1}, laid_out(a, M, K, false), laid_out(b, K, N, false),
+        for (int m = 2; m < M; m += 5) {
+            const int n = some[m % COUNT(some)];
+            ck_assert(multiply(context, CT_F32, (problem){1, m, n, K, .alpha = 1}, laid_out(a, M, K, false), laid_out(b, K, N, false),
                                laid_out(part, M, N, false)));
-            for (int i = 0; i < m; i++) ck_assert(!memcmp(part + i * N, c + i * N, (N - 5) * sizeof(float)));
+            for (int i = 0; i < m; i++) ck_assert(!memcmp(part + i * N, c + i * N, (size_t)n * sizeof(float)));
         }
         free(a); free(b); free(c); free(part);
         ct_context_free(context);

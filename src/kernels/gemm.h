@@ -184,13 +184,18 @@ INLINE void gemm_advance(const int count, gemm_lines *l, int64_t bytes) {
 /* Else compilers keep each pointer plus each index in a register of its own, and have none left. */
 INLINE void gemm_hide(gemm_lines *l) { __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3])); }
 
-/* sum + x b. GCC forms it in the register of a factor that is not wanted again and moves it back, unless it is told how; where x is used
- * but once it had better be part of the instruction. */
+/* sum + x b in one rounding, wherever the ISA can, so that no bit depends on the block. GCC forms it in the register of a factor that is not
+ * wanted again and moves it back, unless it is told how; AVX-512 takes an x that is used but once from memory. */
 INLINE gemm_vec gemm_fma(const bool once, gemm_vec sum, gemm_vec x, gemm_vec b) {
 #if CT_VECTOR_BYTES && defined __x86_64__ && defined __FMA__ && !defined __clang__
-    if (!once && sizeof(real) == 4) __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(b));
-    else if (!once) __asm__("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(b));
-    else sum += x * b;
+#if CT_VECTOR_BYTES == 64 && defined CT_F64_KERNELS
+    if (once) return (gemm_vec)_mm512_fmadd_pd((__m512d)x, (__m512d)b, (__m512d)sum);
+#elif CT_VECTOR_BYTES == 64
+    if (once) return (gemm_vec)_mm512_fmadd_ps((__m512)x, (__m512)b, (__m512)sum);
+#endif
+    (void)once;
+    if (sizeof(real) == 4) __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(b));
+    else __asm__("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(b));
     return sum;
 #else
     (void)once;
@@ -211,7 +216,7 @@ INLINE void gemm_step(const int rows, const int vectors, const bool part, const 
     }
 }
 
-/* rows, vectors and way are constants, and so is part: whether the last vector has less than LANES columns. */
+/* rows, vectors and way are constants, and so is part: whether the last vector may have less than LANES columns. */
 INLINE void gemm_block(const int rows, const int vectors, const bool part, const gemm_way way, const ct_gemm_form *form, int64_t n,
                        const real *a, const real *b, real *c) {
     const int turn = way == APART ? 1 : TURN, lines = way == DENSE_COLUMNS ? turn : rows;
@@ -268,10 +273,10 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
         break
 #define TILE_COLUMNS(rows, vectors, part, way) \
     case vectors: \
-        if ((vectors) <= NV && (rows) <= ((vectors) == 1 ? TALL : MR)) TILE(rows, vectors, part, way); \
+        if ((part || (rows) != MR || (vectors) != NV) && (vectors) <= NV && (rows) <= ((vectors) == 1 ? TALL : MR)) TILE(rows, vectors, part, way); \
         break
 
-/* Blocks of whole vectors of columns, */
+/* Blocks of whole vectors of columns but the largest, */
 __attribute__((noinline)) static void gemm_tile_rows(TILE_ARGUMENTS) {
     TILE_SWITCH(false, DENSE_ROWS)
 }
@@ -306,11 +311,12 @@ __attribute__((noinline)) static void gemm_tile_apart(TILE_ARGUMENTS) {
 
 __attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS) {
     if (form->col != 1) TILE_AS(gemm_tile_apart);
-    else if (n % LANES != 0 || (form->a_col != 1 && form->a_row != 1)) TILE_AS(gemm_tile_any);
     else if (m == MR && n == NR && form->a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
-    else if (m == MR && n == NR) TILE(MR, NV, false, DENSE_COLUMNS);
-    else if (form->a_col == 1) TILE_AS(gemm_tile_rows);
-    else TILE_AS(gemm_tile_columns);
+    else if (m == MR && n == NR && form->a_row == 1) TILE(MR, NV, false, DENSE_COLUMNS);
+    else if (m == MR && n == NR) TILE(MR, NV, false, APART);
+    else if (n % LANES == 0 && form->a_col == 1) TILE_AS(gemm_tile_rows);
+    else if (n % LANES == 0 && form->a_row == 1) TILE_AS(gemm_tile_columns);
+    else TILE_AS(gemm_tile_any);
 }
 #undef TILE
 #undef TILE_AS

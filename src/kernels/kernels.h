@@ -42,7 +42,7 @@ typedef struct {
     bool nesterov, first;
 } ct_sgd_numbers;
 
-/* What blocks of a product have in common: their length along K, how A, B, C and the base lie, and the factor; and the base, which may move. */
+/* What blocks of a product have in common: their length along K, how A, B, C and the base lie, the factor, and the base, which may move. */
 typedef struct {
     int64_t k, a_row, a_col, b_row, row, col, base_row;
     double alpha;
