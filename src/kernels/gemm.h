@@ -184,8 +184,8 @@ INLINE void gemm_advance(const int count, gemm_lines *l, int64_t bytes) {
 /* Else compilers keep each pointer plus each index in a register of its own, and have none left. */
 INLINE void gemm_hide(gemm_lines *l) { __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3])); }
 
-/* sum + x b in one rounding, wherever the ISA can, so that no bit depends on the block. GCC forms it in the register of a factor that is not
- * wanted again and moves it back, unless it is told how; AVX-512 takes an x that is used but once from memory. */
+/* sum + x b, rounded once at any level of optimisation, so that no bit depends on the block. GCC forms it in the register of a factor
+ * that is not wanted again and moves it back, unless it is told how; AVX-512 takes an x that is used but once from memory. */
 INLINE gemm_vec gemm_fma(const bool once, gemm_vec sum, gemm_vec x, gemm_vec b) {
 #if CT_VECTOR_BYTES && defined __x86_64__ && defined __FMA__ && !defined __clang__
 #if CT_VECTOR_BYTES == 64 && defined CT_F64_KERNELS
@@ -273,7 +273,8 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
         break
 #define TILE_COLUMNS(rows, vectors, part, way) \
     case vectors: \
-        if ((part || (rows) != MR || (vectors) != NV) && (vectors) <= NV && (rows) <= ((vectors) == 1 ? TALL : MR)) TILE(rows, vectors, part, way); \
+        if ((part || (rows) != MR || (vectors) != NV) && (vectors) <= NV && (rows) <= ((vectors) == 1 ? TALL : MR)) \
+            TILE(rows, vectors, part, way); \
         break
 
 /* Blocks of whole vectors of columns but the largest, */
