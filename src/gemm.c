@@ -318,7 +318,7 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t b_at, sums_at;
     j->packed = NULL;
-    j->near = context->cache / 2, j->strip = context->cache / 8 * 3, j->chunk = 2 * context->cache;
+    j->near = context->cache / 2, j->strip = context->cache / 8 * 3, j->chunk = 4 * context->cache;
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
     j->pack_a = !j->deep && is_far(j);
     j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j));

@@ -159,9 +159,12 @@ INLINE gemm_vec gemm_get(const real *from, bool part, int64_t n) {
     return gemm_load(from);
 }
 
-/* How A lies. Where it is dense one way or the other a turn of the loop does several k: counting and moving pointers for each takes a
- * processor's front end a third as long as the multiplications, which shows as soon as another thread shares it. */
-typedef enum { APART, DENSE_COLUMNS, DENSE_ROWS } gemm_way;
+/* How A lies; packed, its columns are dense and follow each other, which a processor fetches ahead by itself. Where it is dense one way
+ * or the other a turn of the loop does several k: counting and moving pointers for each takes a processor's front end a third as long as
+ * the multiplications, which shows as soon as another thread shares it. */
+typedef enum { APART, DENSE_ROWS, DENSE_COLUMNS, PACKED } gemm_way;
+
+INLINE bool gemm_by_columns(const gemm_way way) { return way == DENSE_COLUMNS || way == PACKED; }
 
 /* Lines of a matrix, four a pointer: an address has a base, an index, here the bytes to one of the next lines, and a constant. */
 typedef struct {
@@ -211,7 +214,7 @@ INLINE void gemm_step(const int rows, const int vectors, const bool part, const 
     __asm__ volatile("" ::: "memory");
     GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(gemm_line(b, u) + j * LANES, part && j == vectors - 1, n);
     GEMM_UNROLL for (int i = 0; i < rows; i++) {
-        const gemm_vec x = (way == DENSE_COLUMNS ? gemm_line(a, u)[i] : gemm_line(a, i)[u]) - (gemm_vec){0};
+        const gemm_vec x = (gemm_by_columns(way) ? gemm_line(a, u)[i] : gemm_line(a, i)[u]) - (gemm_vec){0};
         GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = gemm_fma(vectors == 1, sum[i][j], x, bp[j]);
     }
 }
@@ -219,18 +222,22 @@ INLINE void gemm_step(const int rows, const int vectors, const bool part, const 
 /* rows, vectors and way are constants, and so is part: whether the last vector may have less than LANES columns. */
 INLINE void gemm_block(const int rows, const int vectors, const bool part, const gemm_way way, const ct_gemm_form *form, int64_t n,
                        const real *a, const real *b, real *c) {
-    const int turn = way == APART ? 1 : TURN, lines = way == DENSE_COLUMNS ? turn : rows;
+    const int turn = way == APART ? 1 : TURN, lines = gemm_by_columns(way) ? turn : rows;
     const int64_t last = n - (vectors - 1) * LANES, size = sizeof(real);   /* columns of the last vector; bytes */
     const int64_t to_row = form->a_row * size, to_k = way == DENSE_ROWS ? size : form->a_col * size, b_to_k = form->b_row * size;
-    gemm_lines of_a = gemm_lines_of(lines, a, way == DENSE_COLUMNS ? to_k : to_row), of_b = gemm_lines_of(turn, b, b_to_k);
+    gemm_lines of_a = gemm_lines_of(lines, a, gemm_by_columns(way) ? to_k : to_row), of_b = gemm_lines_of(turn, b, b_to_k);
     const char *ahead = (const char *)a + AHEAD * to_k;
     gemm_vec sum[TALL][NV] = {0};
+    /* C is wanted at the end, and may come from far. */
+    GEMM_UNROLL for (int i = 0; i < rows; i++) {
+        GEMM_UNROLL for (int at = 0; at < vectors * (int)sizeof(gemm_vec); at += 64) __builtin_prefetch((char *)(c + i * form->row) + at, 1);
+    }
     const uint64_t k = (uint64_t)form->k, each = turn;   /* unsigned, as then k / turn is a shift */
     for (uint64_t turns = k / each; turns > 0; turns--) {
         gemm_hide(&of_a), gemm_hide(&of_b);
         GEMM_UNROLL for (int u = 0; u < turn; u++) {
             /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
-            if (vectors > 1 && way != DENSE_ROWS) __builtin_prefetch(ahead + (way == DENSE_COLUMNS ? of_a.to[u] : 0));
+            if (vectors > 1 && (way == APART || way == DENSE_COLUMNS)) __builtin_prefetch(ahead + (way == DENSE_COLUMNS ? of_a.to[u] : 0));
             if (vectors > 1 && way == APART && rows > 3) __builtin_prefetch(ahead + (rows - 1) * to_row);
             gemm_step(rows, vectors, part, way, last, &of_a, &of_b, u, sum);
         }
@@ -313,6 +320,7 @@ __attribute__((noinline)) static void gemm_tile_apart(TILE_ARGUMENTS) {
 __attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS) {
     if (form->col != 1) TILE_AS(gemm_tile_apart);
     else if (m == MR && n == NR && form->a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
+    else if (m == MR && n == NR && form->a_row == 1 && form->a_col == MR) TILE(MR, NV, false, PACKED);
     else if (m == MR && n == NR && form->a_row == 1) TILE(MR, NV, false, DENSE_COLUMNS);
     else if (m == MR && n == NR) TILE(MR, NV, false, APART);
     else if (n % LANES == 0 && form->a_col == 1) TILE_AS(gemm_tile_rows);
