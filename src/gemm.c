@@ -29,9 +29,10 @@ enum {
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     FEW = 32,            /* rows of C that are dot products, */
     FEW_K = 20,          /* if K is so many times longer */
-    NEAR_A = 640,        /* A in place though its rows are not dense: bytes from one of its columns to the next, at most, */
-    PANELS = 16,         /* or panels of B that meet it */
-    ALIASED_PANELS = 2,  /* where its columns fall into the same sets of the cache */
+    NEAR_A = 256,        /* A in place though its rows are not dense: bytes from one of its columns to the next, at most, */
+    PANELS = 4,          /* or panels of B that meet it */
+    ALIASED_PANELS = 2,  /* where its columns fall into the same sets of the cache; */
+    ROWS_PANELS = 16,    /* where its rows are dense but do */
     ALIASED_ROWS = 4096, /* bytes from one row of A to the next: a multiple of a first-level cache's way */
 };
 static const double PIECE_COST = 1 << 18;   /* of a piece of work at least, in multiplications: some 3 us */
@@ -261,7 +262,7 @@ static bool is_near(const job *j) {
 /* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? */
 static bool is_far(const job *j) {
     const int64_t col = size_of(j->a->col) * j->size, row = size_of(j->a->row) * j->size, nr = j->kernels->nr;
-    if (j->a->col == 1) return row % ALIASED_ROWS == 0 && j->n > PANELS * nr;
+    if (j->a->col == 1) return row % ALIASED_ROWS == 0 && j->n > ROWS_PANELS * nr;
     return col > NEAR_A && j->n > (col % 2048 == 0 ? ALIASED_PANELS : PANELS) * nr;
 }
 
