@@ -3,8 +3,8 @@
  * C is cut into blocks, which are the pieces of work. For each, a strip of B's columns is packed into panels, as many as a second-level
  * cache holds, and each few rows of A meet all of them at once: these rows stay in the first-level cache, the panels stream from the
  * second, and an element of C is finished before the next rows are begun. Where B's rows are dense and near each other it is read in
- * place. So is A, unless many panels meet it and its columns are far apart, or its rows all begin in the same set of a cache: then it is
- * packed before, by all threads. C of few rows has a way of its own.
+ * place. So is A, unless several panels meet it and its columns are far apart, or many and its rows all begin in the same set of a cache:
+ * then it is packed before, by all threads. C of few rows has a way of its own.
  *
  * Threads share C by rows where they can: what made A, and what reads C, is shared out by rows too, so they find them in their own
  * caches. For that a B that is not large is packed once, by all, for all to read. A small C that sums over many k, as the gradient of a
@@ -31,9 +31,9 @@ enum {
     FEW_K = 20,          /* if K is so many times longer */
     NEAR_A = 256,        /* A in place though its rows are not dense: bytes from one of its columns to the next, at most, */
     PANELS = 4,          /* or panels of B that meet it */
-    ALIASED_PANELS = 2,  /* where its columns fall into the same sets of the cache; */
-    ROWS_PANELS = 16,    /* where its rows are dense but do */
-    ALIASED_ROWS = 4096, /* bytes from one row of A to the next: a multiple of a first-level cache's way */
+    ALIASED_PANELS = 2,  /* where its columns fall into the same sets of the cache, */
+    ALIASED_ROWS = 4096, /* and A in place though its rows are so many bytes apart, a multiple of a first-level cache's way: */
+    ROWS_PANELS = 16,    /* panels of B that meet it, at most */
 };
 static const double PIECE_COST = 1 << 18;   /* of a piece of work at least, in multiplications: some 3 us */
 
