@@ -38,7 +38,7 @@ typedef vec gemm_vec;
 typedef real gemm_vec;   /* GCC keeps vectors of one element in memory */
 #endif
 enum { NR = NV * LANES, KC = sizeof(real) == 4 ? 768 : 512 };
-enum { AHEAD = 8 };   /* along K: how much sooner than it is used A is fetched from the second-level cache */
+enum { AHEAD = 8 };   /* along K: how much sooner than it is used A is fetched, and what is packed */
 
 #if defined __clang__
 enum { TURN = 1 };   /* k in a turn of the block's loop: it mixes several, and runs out of registers */
@@ -120,11 +120,18 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
     }
 }
 
-/* Panels of `width`, side by side, so that a row of the source is read on and on. */
+/* Panels of `width`, side by side, so that a row of the source is read on and on. Where rows are far apart no processor guesses where
+ * the next one begins, so it is asked for. */
 INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const real *x, int64_t along, int64_t step, real *packed) {
     const int64_t whole = along == 1 ? n / width * width : 0;
-    for (int64_t p = 0; p < k && whole > 0; p++)
-        for (int64_t i = 0; i < whole; i += width) memcpy(packed + i * k + p * width, x + p * step + i, (size_t)width * sizeof(real));
+    const real *row = x;
+    for (int64_t p = 0; p < k && whole > 0; p++, row += step) {
+        const char *ahead = (const char *)(row + AHEAD * step);
+        for (int64_t i = 0; i < whole; i += width) {
+            GEMM_UNROLL for (int at = 0; at < width * (int)sizeof(real); at += 64) __builtin_prefetch(ahead + i * (int64_t)sizeof(real) + at);
+            memcpy(packed + i * k + p * width, row + i, (size_t)width * sizeof(real));
+        }
+    }
     for (int64_t i = whole; i < n; i += width)
         gemm_pack(width, n - i < width ? n - i : width, k, x + i * along, along, step, packed + i * k);
 }
