@@ -30,8 +30,9 @@ enum {
     FEW = 32,            /* rows of C that are dot products, */
     FEW_K = 20,          /* if K is so many times longer */
     NEAR_A = 256,        /* A in place though its rows are not dense: bytes from one of its columns to the next, at most, */
-    PANELS = 4,          /* or panels of B that meet it */
-    ALIASED_PANELS = 2,  /* where its columns fall into the same sets of the cache, */
+    PANELS = 4,          /* or panels of B that meet it; */
+    ALIASED_PANELS = 3,  /* where its columns fall into a few sets of a first-level cache, */
+    SET_PANELS = 1,      /* into the same, */
     ALIASED_ROWS = 4096, /* and A in place though its rows are so many bytes apart, a multiple of a first-level cache's way: */
     ROWS_PANELS = 16,    /* panels of B that meet it, at most */
 };
@@ -263,7 +264,7 @@ static bool is_near(const job *j) {
 static bool is_far(const job *j) {
     const int64_t col = size_of(j->a->col) * j->size, row = size_of(j->a->row) * j->size, nr = j->kernels->nr;
     if (j->a->col == 1) return row % ALIASED_ROWS == 0 && j->n > ROWS_PANELS * nr;
-    return col > NEAR_A && j->n > (col % 2048 == 0 ? ALIASED_PANELS : PANELS) * nr;
+    return col > NEAR_A && j->n > (col % 2048 == 0 ? SET_PANELS : col % 256 == 0 ? ALIASED_PANELS : PANELS) * nr;
 }
 
 /* One product by one thread, B in place or packed, its panels so many bytes apart: rows in equal shares, as a block of few waits for its
