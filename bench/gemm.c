@@ -1,7 +1,7 @@
 /* Matrix products through ct_matmul: every shape as NN, NT and TN, f32 and f64. Rounds in turns of ours, the machine's peak and,
  * where libopenblas is there, its product: a share or a ratio is the median over rounds of what was measured side by side.
  *
- *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.1] [--openblas libopenblas.so.0]                     */
+ *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.3] [--openblas libopenblas.so.0]                     */
 #include "machine.h"
 #include "timing.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS_MOST = 99, ROUNDS_LEAST = 5 };
+enum { ROUNDS_MOST = 99, ROUNDS_LEAST = 9 };
 
 typedef enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 } cblas_enum;
 typedef void sgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
@@ -30,7 +30,7 @@ static struct {
 static ct_context *context;
 static const char *isa;
 static int threads = 1;
-static double budget = 0.1;   /* seconds of each side for a case, as far as ROUNDS_LEAST allows */
+static double budget = 0.3;   /* seconds of each side for a case, as far as ROUNDS_LEAST allows */
 
 /* A release older than the CPU takes it for a very old one, so it is told what to use, unless the environment does. */
 static bool open_openblas(const char *path) {
