@@ -25,6 +25,7 @@ enum {
     DEEP_C = 256 << 10,  /* bytes of a C that is shared out by slices, at most, */
     DEEP_K = 512,        /* if K is that long and longer than its sides, */
     DEPTH = 8 << 10,     /* and of the slices of a row of A, at once */
+    NEAR_B = 32 << 10,   /* rows of B in place: so many bytes apart, from place to place of a first-level cache, they meet in it but once */
     SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     FEW = 32,            /* rows of C that are dot products, */
@@ -254,10 +255,12 @@ static void choose_block(job *j, int threads) {
 
 static int64_t size_of(int64_t x) { return x < 0 ? -x : x; }
 
-/* Is B as good where it lies: its rows fit half of a second-level cache, and do not all begin in the same few sets? */
+/* Is B as good where it lies: its rows fit half of a second-level cache, and do not begin in so few sets of the first that panels of it push
+ * themselves out? For few rows of A those of B may, unless they all begin in the same two. */
 static bool is_near(const job *j) {
     const int64_t step = size_of(j->b->row) * j->size;
-    return step <= j->near / j->k && (step % 2048 != 0 || j->k <= 64);
+    const int64_t lowest = step & -step, meet = j->k * min(lowest, 4096);   /* an odd multiple of 2^i leads to 4096 / 2^i places */
+    return step <= j->near / j->k && (meet <= NEAR_B || (lowest < 2048 && j->m <= 2 * TALL * j->kernels->mr));
 }
 
 /* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? */
