@@ -114,18 +114,21 @@ INLINE triple t_products(vec x, vec w, vec g, const terms *t) {
 }
 INLINE vec t_hx(vec x, vec w, vec g, const terms *t) { return g * w * xhat(x, t); }
 
-INLINE void norm_backward_row(int64_t n, const terms *t, vec mean_h, vec mean_hx, const real *base, real *dx, real *dw, real *db) {
-    for (int64_t i = 0; i < n; i += LANES) {
-        const int64_t left = n - i;
-        const vec x = xhat(load_part(t->a + i, left), t), g = load_part(t->c + i, left);
-        const vec h = t->b ? g * load_part(t->b + i, left) : g;
-        if (dw) store_part(dw + i, load_part(dw + i, left) + g * x, left);
-        if (db) store_part(db + i, load_part(db + i, left) + g, left);
-        if (dx) {
-            const vec d = t->u * (h - mean_h - x * mean_hx);
-            store_part(dx + i, base ? load_part(base + i, left) + d : d, left);
-        }
+INLINE void norm_backward_vector(int64_t i, int64_t n, const terms *t, vec mean_h, vec mean_hx, const real *base, real *dx, real *dw,
+                                 real *db) {
+    const vec x = xhat(load_part(t->a + i, n), t), g = load_part(t->c + i, n), h = t->b ? g * load_part(t->b + i, n) : g;
+    if (dw) store_part(dw + i, load_part(dw + i, n) + g * x, n);
+    if (db) store_part(db + i, load_part(db + i, n) + g, n);
+    if (dx) {
+        const vec d = t->u * (h - mean_h - x * mean_hx);
+        store_part(dx + i, base ? load_part(base + i, n) + d : d, n);
     }
+}
+
+INLINE void norm_backward_row(int64_t n, const terms *t, vec mean_h, vec mean_hx, const real *base, real *dx, real *dw, real *db) {
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) norm_backward_vector(i, LANES, t, mean_h, mean_hx, base, dx, dw, db);
+    if (i < n) norm_backward_vector(i, n - i, t, mean_h, mean_hx, base, dx, dw, db);
 }
 
 INLINE void norm_backward_rows(const norm_batch *b, const real mean_h[LANES], const real mean_hx[LANES], const real *base, real *dx,
