@@ -13,7 +13,14 @@
 /* Runs f with the number of vectors in a row as a constant. */
 #define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
 
-INLINE vec higher(vec a, vec b) { return select(a > b, a, b); }   /* NaN does not win: 2^(NaN - max) brings it back */
+
+/* NaN does not win: 2^(NaN - max) brings it back. Lane by lane, as compilers make one instruction of that: a running maximum waits for
+ * each. */
+INLINE vec higher(vec a, vec b) {
+    for (int l = 0; l < LANES; l++) b[l] = a[l] > b[l] ? a[l] : b[l];
+    return b;
+}
+
 INLINE vec lane_numbers(void) {
     real lane[LANES];
     for (int l = 0; l < LANES; l++) lane[l] = (real)l;
