@@ -217,18 +217,21 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("attention in blocks");
-    TCase *all = tcase_create("fused");
+    TCase *all = tcase_create("fused"), *alone = tcase_create("fused, whatever the threads");
+    tcase_add_checked_fixture(alone, open_context, close_context);
+    tcase_set_tags(alone, "one-thread");
+    tcase_add_loop_test(alone, fused_is_composed, 0, 20);
+    tcase_add_loop_test(alone, edges_of_blocks, 0, 13);
+    tcase_add_loop_test(alone, several_blocks_in_a_cell, 0, 4);
+    tcase_add_test(alone, memory_is_linear);
+    suite_add_tcase(suite, alone);
     tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_loop_test(all, fused_is_composed, 0, 20);
-    tcase_add_loop_test(all, edges_of_blocks, 0, 13);
-    tcase_add_loop_test(all, several_blocks_in_a_cell, 0, 4);
     tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
     tcase_add_test(all, one_number_for_all_cells);
     tcase_add_loop_test(all, gradients_are_right, 0, 3 * (MASKS + 1));
     tcase_add_test(all, a_long_sum_of_a_masks_gradient);
     tcase_add_test(all, large_scores);
-    tcase_add_test(all, memory_is_linear);
     tcase_add_test(all, memory_of_a_masks_gradient);
     tcase_add_test(all, heads_stay_where_they_were);
     tcase_add_test(all, one_tensor_three_times);

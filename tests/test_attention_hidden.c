@@ -180,9 +180,12 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("what attention does not see");
-    TCase *all = tcase_create("hidden");
+    TCase *all = tcase_create("hidden"), *alone = tcase_create("hidden, whatever the threads");
+    tcase_add_checked_fixture(alone, open_context, close_context);
+    tcase_set_tags(alone, "one-thread");
+    tcase_add_loop_test(alone, hidden_is_untouched, 0, 72);
+    suite_add_tcase(suite, alone);
     tcase_add_checked_fixture(all, open_context, close_context);
-    tcase_add_loop_test(all, hidden_is_untouched, 0, 72);
     tcase_add_test(all, the_future_is_untouched);
     tcase_add_loop_test(all, a_query_that_sees_nothing, 0, 4);
     tcase_add_test(all, zeros_are_plain);
