@@ -13,9 +13,7 @@
 /* Runs f with the number of vectors in a row as a constant. */
 #define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
 
-
-/* NaN does not win: 2^(NaN - max) brings it back. Lane by lane, as compilers make one instruction of that: a running maximum waits for
- * each. */
+/* a > b ? a : b, so NaN in a does not win: 2^(NaN - max) brings it back. By lanes, as compilers make one instruction of that. */
 INLINE vec higher(vec a, vec b) {
     for (int l = 0; l < LANES; l++) b[l] = a[l] > b[l] ? a[l] : b[l];
     return b;
