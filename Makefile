@@ -136,13 +136,17 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(BUILD)/obj
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
 
-$(BUILD)/tests/test_course: $(STATIC) $(COURSE)
+EXAMPLES_TEST = $(BUILD)/tests/test_examples
+COURSE_TEST   = $(BUILD)/tests/test_course
+$(EXAMPLES_TEST): $(EXAMPLES)
+$(COURSE_TEST): $(STATIC) $(COURSE)
+$(EXAMPLES_TEST) $(COURSE_TEST):
 	@mkdir -p $(@D)
-	@printf '#!/bin/sh\nexec tests/course/check\n' > $@ && chmod +x $@
+	@printf '#!/bin/sh\nexec tests/%s/check\n' $(@F:test_%=%) > $@ && chmod +x $@
 
 tests: $(TESTS)
-SUITE = $(TESTS) $(BUILD)/tests/test_course
-test: $(SUITE) $(EXAMPLES) layers headers docs-check ## the whole suite; needs Check and python3
+SUITE = $(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST)
+test: $(SUITE) layers headers docs-check ## the whole suite; needs Check and python3
 	@BUILD=$(BUILD) tests/run $(SUITE)
 
 $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
@@ -160,13 +164,14 @@ test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## values a
 golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/golden/ anew from PyTorch
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py
 
+# One process for a program's tests: a sanitized one forks slowly.
 ASAN = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan: ## the suite under AddressSanitizer, with leaks, and UndefinedBehaviorSanitizer
-	$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" test
+	CK_FORK=no $(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" test
 ubsan: ## the suite under UndefinedBehaviorSanitizer alone
-	$(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
+	CK_FORK=no $(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged as of one thread
-	CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" SUITE='$$(TESTS)' test
+	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
 fuzz: ## a minute of hostile headers for the safetensors reader; needs clang
 	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang OPT="-O1 -g" SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" $(BUILD)/fuzz/fuzz_safetensors
 	@mkdir -p $(BUILD)/fuzz/corpus

@@ -2,7 +2,7 @@
 #ifndef CT_TESTS_FILES_H
 #define CT_TESTS_FILES_H
 
-#include <check.h>
+#include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
 #include <stdlib.h>

@@ -541,7 +541,11 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("autograd");
-    TCase *tcase = tcase_create("autograd");
+    TCase *tcase = tcase_create("autograd"), *large = tcase_create("a large tape");
+    tcase_set_tags(large, "one-thread");
+    tcase_add_checked_fixture(large, setup, teardown);
+    tcase_add_test(large, a_million_nodes);
+    suite_add_tcase(suite, large);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, gradients_accumulate_until_zeroed);
     tcase_add_test(tcase, one_tensor_used_many_times);
@@ -561,7 +565,6 @@ int main(void) {
     tcase_add_test(tcase, no_grad_scopes_record_nothing);
     tcase_add_test(tcase, closed_scopes_under_a_live_tape);
     tcase_add_test(tcase, a_leaf_may_end_before_backward);
-    tcase_add_test(tcase, a_million_nodes);
     tcase_add_test(tcase, backward_lets_go_what_it_has_passed);
     tcase_add_test(tcase, a_loss_of_several_elements);
     tcase_add_test(tcase, nothing_to_go_back_through);

@@ -494,14 +494,17 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("faults");
-    TCase *memory = tcase_create("memory"), *io = tcase_create("files");
-    tcase_add_test(memory, a_training_step);
+    TCase *memory = tcase_create("memory"), *alone = tcase_create("memory of a step"), *io = tcase_create("files");
+    tcase_set_tags(alone, "one-thread");
+    tcase_add_test(alone, a_training_step);
+    suite_add_tcase(suite, alone);
     tcase_add_test(memory, work_on_three_threads);
     tcase_add_test(memory, weights_of_attention);
     tcase_add_loop_test(memory, an_op, 0, case_count());
     tcase_add_loop_test(memory, an_op_asks_for_no_more, 0, case_count());
     tcase_add_loop_test(memory, a_constructor, 0, 11);
     suite_add_tcase(suite, memory);
+    tcase_set_tags(io, "one-thread");
     tcase_add_checked_fixture(io, with_folder, without_folder);
     tcase_add_test(io, a_save);
     tcase_add_test(io, a_load);

@@ -399,10 +399,12 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("gemm");
-    TCase *tcase = tcase_create("gemm");
+    TCase *tcase = tcase_create("gemm"), *values = tcase_create("values of many products");
+    tcase_set_tags(values, "one-thread");
+    tcase_add_test(values, orientations);
+    tcase_add_test(values, large);
+    suite_add_tcase(suite, values);
     tcase_add_test(tcase, sizes);
-    tcase_add_test(tcase, orientations);
-    tcase_add_test(tcase, large);
     tcase_add_test(tcase, batches);
     tcase_add_test(tcase, strides);
     tcase_add_test(tcase, alone);

@@ -177,13 +177,16 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("graph");
-    TCase *tcase = tcase_create("graph");
+    TCase *tcase = tcase_create("graph"), *large = tcase_create("a large graph");
+    tcase_set_tags(large, "one-thread");
+    tcase_add_checked_fixture(large, setup, teardown);
+    tcase_add_test(large, a_million_nodes);
+    suite_add_tcase(suite, large);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, ops_in_the_order_of_computation);
     tcase_add_test(tcase, the_same_for_graphviz);
     tcase_add_test(tcase, names_are_escaped);
     tcase_add_test(tcase, parameters_have_their_full_names);
-    tcase_add_test(tcase, a_million_nodes);
     tcase_add_test(tcase, what_fails);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
