@@ -51,6 +51,7 @@ struct ct_context {
     const ct_isa *isa;                 /* the kernels */
     ct_rng rng;
     int64_t cache;                     /* bytes of a core's second-level cache: what blocks of products are made to fit */
+    int64_t ways;                      /* lines of a set of its first-level cache: what may begin in the same place and stay */
     int threads;
     bool debug;
     ct_workers *workers;               /* made when first needed; NULL: none yet */

@@ -35,7 +35,8 @@ enum {
     ALIASED_PANELS = 3,  /* where its columns fall into a few sets of a first-level cache, */
     SET_PANELS = 1,      /* into the same, */
     ALIASED_ROWS = 4096, /* and A in place though its rows are so many bytes apart, a multiple of a first-level cache's way: */
-    ROWS_PANELS = 16,    /* panels of B that meet it, at most */
+    ROWS_PANELS = 16,    /* panels of B that meet it, at most. */
+    FEW_WAYS = 8,        /* With more lines in a set of that cache all rows of A stay in place */
 };
 static const double PIECE_COST = 1 << 18;   /* of a piece of work at least, in multiplications: some 3 us */
 
@@ -49,6 +50,7 @@ typedef struct {
     bool add;                  /* onto C, as it is or filled with the bias; */
     const char *bias;          /* else onto this in every row, or NULL: 0 */
     const ct_matrix *a, *b, *c;
+    bool roomy;                /* a set of the first-level cache has many lines */
     bool pack_a, pack_b;
     bool shared_b;             /* B is packed before, for all to read */
     bool deep;                 /* a slice is a piece of work */
@@ -263,11 +265,13 @@ static bool is_near(const job *j) {
     return step <= j->near / j->k && (meet <= NEAR_B || (lowest < 2048 && j->m <= 2 * TALL * j->kernels->mr));
 }
 
-/* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? */
+/* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? Where a set has
+ * many lines they push each other out later: twice as many panels meet columns, in f64, which takes twice as long to pack, four times. */
 static bool is_far(const job *j) {
     const int64_t col = size_of(j->a->col) * j->size, row = size_of(j->a->row) * j->size, nr = j->kernels->nr;
-    if (j->a->col == 1) return row % ALIASED_ROWS == 0 && j->n > ROWS_PANELS * nr;
-    return col > NEAR_A && j->n > (col % 2048 == 0 ? SET_PANELS : col % 256 == 0 ? ALIASED_PANELS : PANELS) * nr;
+    if (j->a->col == 1) return !j->roomy && row % ALIASED_ROWS == 0 && j->n > ROWS_PANELS * nr;
+    const int64_t times = j->roomy ? j->size / 2 : 1;
+    return col > NEAR_A && j->n > (col % 2048 == 0 ? SET_PANELS : col % 256 == 0 ? ALIASED_PANELS : PANELS) * times * nr;
 }
 
 /* One product by one thread, B in place or packed, its panels so many bytes apart: rows in equal shares, as a block of few waits for its
@@ -325,6 +329,7 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     j->packed = NULL;
     j->near = context->cache / 2, j->strip = context->cache / 8 * 3, j->chunk = 4 * context->cache;
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
+    j->roomy = context->ways > FEW_WAYS;
     j->pack_a = !j->deep && is_far(j);
     j->pack_b = j->b->col != 1 || (j->m > 2 * f->mr && !is_near(j));
     const int64_t bk = j->deep ? depth : min(j->k, j->kc), panel = f->mr * bk * j->size;

@@ -278,7 +278,8 @@ START_TEST(alone) {
 }
 END_TEST
 
-/* Several slices, blocks and pieces; C shared out by slices, B packed for all: the same bits for any number of threads and any cache. */
+/* Several slices, blocks and pieces; C shared out by slices, B packed for all: the same bits for any number of threads and any cache;
+ * A is packed or not. */
 START_TEST(threads) {
     static const problem list[] = {{1, 150, 300, 800, .add = true, .alpha = 0.7}, {30, 40, 33, 70, .alpha = 1},
                                    {3, 1, 1100, 500, .alpha = 1},                 {1, 520, 70, 130, true, true, .alpha = 1},
@@ -289,7 +290,7 @@ START_TEST(threads) {
                                    {1, 130, 65, 1601, false, true, .alpha = 1},   {1, 70, 600, 1025, true, .alpha = 1},
                                    {1, 200, 130, 700, false, true, .alpha = 1},   {1, 700, 90, 140, false, true, .alpha = 1},
                                    {1, 1024, 70, 600, true, .alpha = 1},          {1, 70, 50, 520, true, .add = true, .alpha = 1},
-                                   {1, 900, 300, 70, false, true, .add = true, .alpha = 1}};
+                                   {1, 900, 300, 70, false, true, .add = true, .alpha = 1}, {1, 150, 600, 1024, .alpha = 1}};
     static const int count[] = {1, 2, 3, 7};
     for (int isa = 0; ct_isa_at(isa); isa++) {
         for (int i = 0; i < 2 * COUNT(list); i++) {
@@ -302,6 +303,7 @@ START_TEST(threads) {
             for (int t = 0; t < COUNT(count); t++) {
                 ct_context *context = context_of(ct_isa_at(isa)->name, count[t]);
                 context->cache = (64 << 10) << 2 * t;
+                context->ways = t % 2 ? 8 : 12;
                 got[t] = malloc(bytes);
                 memcpy(got[t], c, bytes);
                 ck_assert(multiply(context, dtype, p, laid_out(a, p.m, p.k, p.ta), laid_out(b, p.k, p.n, p.tb),

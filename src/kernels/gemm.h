@@ -235,8 +235,8 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
     gemm_lines of_a = gemm_lines_of(lines, a, gemm_by_columns(way) ? to_k : to_row), of_b = gemm_lines_of(turn, b, b_to_k);
     const char *ahead = (const char *)a + AHEAD * to_k;
     gemm_vec sum[TALL][NV] = {0};
-    /* C is wanted at the end, and may come from far. */
-    GEMM_UNROLL for (int i = 0; i < rows; i++) {
+    /* C is wanted at the end, and may come from far; processors of the widest vectors have room for what waits to be written. */
+    GEMM_UNROLL for (int i = 0; i < rows && CT_VECTOR_BYTES < 64; i++) {
         GEMM_UNROLL for (int at = 0; at < vectors * (int)sizeof(gemm_vec); at += 64) __builtin_prefetch((char *)(c + i * form->row) + at, 1);
     }
     const uint64_t k = (uint64_t)form->k, each = turn;   /* unsigned, as then k / turn is a shift */
