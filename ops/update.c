@@ -77,5 +77,6 @@ void op_step_all(op_step *all, int64_t n, int64_t unit, int64_t grain, op_step_t
         all[i].first = sum;
         sum += units(all[i].g->numel, unit);
     }
+    if (sum < grain + grain / 2) grain = sum;   /* half a piece more is not worth a thread */
     if (sum > 0) ct_parallel(all[0].g->context, sum, grain, row_task, &(row){all, n, unit, task, arg});
 }
