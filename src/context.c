@@ -42,12 +42,14 @@ static int64_t second_level_cache(void) {
     return USUAL;
 }
 
+/* Lines in a set of the first level. */
 static int64_t first_level_ways(void) {
+    enum { USUAL = 8 };
 #ifdef _SC_LEVEL1_DCACHE_ASSOC
     const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
     if (ways > 0) return ways;
 #endif
-    return 8;
+    return USUAL;
 }
 
 static bool threads_in_range(ct_context *context, int threads) {
@@ -65,8 +67,7 @@ ct_context *ct_context_new(ct_context_opts opts) {
     ct_context *context = pool.allocator.alloc(pool.allocator.data, sizeof *context);
     if (!context) return NULL;
     *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed},
-                            .threads = 1, .debug = debug, .cache = second_level_cache(),
-                            .ways = first_level_ways()};
+                            .threads = 1, .debug = debug, .cache = second_level_cache(), .ways = first_level_ways()};
     context->frame = &context->root;
     context->isa = ct_isa_at(0);
 

@@ -35,8 +35,8 @@ enum {
     ALIASED_PANELS = 3,  /* where its columns fall into a few sets of a first-level cache, */
     SET_PANELS = 1,      /* into the same, */
     ALIASED_ROWS = 4096, /* and A in place though its rows are so many bytes apart, a multiple of a first-level cache's way: */
-    ROWS_PANELS = 16,    /* panels of B that meet it, at most. */
-    FEW_WAYS = 8,        /* With more lines in a set of that cache all rows of A stay in place */
+    ROWS_PANELS = 16,    /* panels of B that meet it, at most; */
+    FEW_WAYS = 8,        /* where a set of that cache has more lines, in place whatever its rows are */
 };
 static const double PIECE_COST = 1 << 18;   /* of a piece of work at least, in multiplications: some 3 us */
 
