@@ -265,12 +265,12 @@ static bool is_near(const job *j) {
     return step <= j->near / j->k && (meet <= NEAR_B || (lowest < 2048 && j->m <= 2 * TALL * j->kernels->mr));
 }
 
-/* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? Where a set has
- * many lines they push each other out later: twice as many panels meet columns, in f64, which takes twice as long to pack, four times. */
+/* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? The widest
+ * blocks use most of each line of a column: where a set has many lines twice as many panels meet columns in place, of f64 four times. */
 static bool is_far(const job *j) {
     const int64_t col = size_of(j->a->col) * j->size, row = size_of(j->a->row) * j->size, nr = j->kernels->nr;
     if (j->a->col == 1) return !j->roomy && row % ALIASED_ROWS == 0 && j->n > ROWS_PANELS * nr;
-    const int64_t times = j->roomy ? j->size / 2 : 1;
+    const int64_t times = j->roomy && j->kernels->lanes * j->size == 64 ? j->size / 2 : 1;
     return col > NEAR_A && j->n > (col % 2048 == 0 ? SET_PANELS : col % 256 == 0 ? ALIASED_PANELS : PANELS) * times * nr;
 }
 
