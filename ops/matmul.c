@@ -40,14 +40,12 @@ static void see(product *p, int x, int y, int z) {
     }
 }
 
-static ct_tensor *matmul_forward(ct_call *c) {
-    const ct_tensor *a = c->in[0], *b = c->in[1];
-    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
+/* With a batch, or a vector. */
+static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
     if (a->shape.dim[a->shape.ndim - 1] != b->shape.dim[batch_dims(b)])
         return ct_fail(c->context, CT_ERR_SHAPE, "matmul: inner sizes differ: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
-
     const int dims = batch_dims(a) > batch_dims(b) ? batch_dims(a) : batch_dims(b);
     ct_shape shape = {.ndim = dims};
     for (int i = 0; i < dims; i++) {
@@ -59,18 +57,25 @@ static ct_tensor *matmul_forward(ct_call *c) {
     if (a->shape.ndim > 1) shape.dim[shape.ndim++] = a->shape.dim[a->shape.ndim - 2];
     if (b->shape.ndim > 1) shape.dim[shape.ndim++] = b->shape.dim[b->shape.ndim - 1];
 
-    c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
     ct_tensor *out = ct_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
-    if (a->shape.ndim == 2 && b->shape.ndim == 2) {   /* as it is: to describe it takes as long as to compute a small one */
-        const ct_matrix of_a = {a->data, a->stride[0], a->stride[1], 0}, of_b = {b->data, b->stride[0], b->stride[1], 0};
-        const ct_matrix of_c = {out->data, out->stride[0], 1, 0};
-        const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];
-        return ct_gemm(c->context, a->dtype, 1, m, n, k, 1, &of_a, &of_b, NULL, &of_c) ? out : NULL;
-    }
     product p;
     describe(&p, a, b, out);
     return ct_contract(c->context, a->dtype, &p.m, &p.n, &p.k, p.batch, p.dims, a->data, b->data, NULL, out->data) ? out : NULL;
+}
+
+/* Two matrices are what they are: to describe them, and see what joins, takes as long as to compute a small product. */
+static ct_tensor *matmul_forward(ct_call *c) {
+    const ct_tensor *a = c->in[0], *b = c->in[1];
+    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
+    c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
+    if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0]) return of_batches(c, a, b);
+    const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];
+    ct_tensor *out = ct_tensor_of(c->context, a->dtype, &CT_SHAPE(m, n));
+    if (!out) return NULL;
+    const ct_matrix of_a = {a->data, a->stride[0], a->stride[1], 0}, of_b = {b->data, b->stride[0], b->stride[1], 0};
+    const ct_matrix of_c = {out->data, n, 1, 0};
+    return ct_gemm(c->context, a->dtype, 1, m, n, k, 1, &of_a, &of_b, NULL, &of_c) ? out : NULL;
 }
 
 static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {

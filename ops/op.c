@@ -3,12 +3,10 @@
 
 /* ---- checks ---- */
 
-static bool refuse(const ct_call *c, ct_dtype dtype) {
+bool op_refuse(const ct_call *c, ct_dtype dtype) {
     ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name, ct_dtype_name(dtype));
     return false;
 }
-
-bool op_is_real(const ct_call *c, int i) { return ct_is_real(c->in[i]->dtype) || refuse(c, c->in[i]->dtype); }
 
 bool op_is(const ct_call *c, int i, ct_dtype dtype) {
     if (c->in[i]->dtype == dtype) return true;
@@ -16,14 +14,9 @@ bool op_is(const ct_call *c, int i, ct_dtype dtype) {
     return false;
 }
 
-bool op_same_dtype(const ct_call *c) {
-    for (int i = 1; i < c->n; i++)
-        if (c->in[i] && c->in[i]->dtype != c->in[0]->dtype) {
-            ct_fail(c->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s; ct_cast converts", c->op->name, ct_dtype_name(c->in[0]->dtype),
-                    ct_dtype_name(c->in[i]->dtype));
-            return false;
-        }
-    return true;
+bool op_dtypes_differ(const ct_call *c, int i) {
+    return ct_fail(c->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s; ct_cast converts", c->op->name, ct_dtype_name(c->in[0]->dtype),
+                   ct_dtype_name(c->in[i]->dtype));
 }
 
 bool op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad) {
@@ -65,7 +58,7 @@ static void row_range(void *arg, int64_t begin, int64_t end, int worker) {
 /* Makes the output and runs the loop over elements, or over rows of the last dim. */
 static ct_tensor *run(const ct_call *c, ct_tensor *x, loop *l, bool rows) {
     if (!l->map && !l->backward && !l->scalar) {
-        refuse(c, x->dtype);
+        op_refuse(c, x->dtype);
         return NULL;
     }
     ct_tensor *y = op_new(c, x->dtype, x->shape);
@@ -115,7 +108,7 @@ static void zip_range(void *arg, int64_t begin, int64_t end, int worker) {
 
 ct_tensor *op_zip(const ct_call *c, ct_zip *f, ct_dtype out) {
     ct_tensor *a = c->in[0], *b = c->in[1];
-    if (!op_same_dtype(c) || (!f && !refuse(c, a->dtype))) return NULL;
+    if (!op_same_dtype(c) || (!f && !op_refuse(c, a->dtype))) return NULL;
     const bool same = ct_shape_same(&a->shape, &b->shape);
     ct_shape shape;
     if (!same && !ct_shape_broadcast(c->context, c->op->name, a->shape, b->shape, &shape)) return NULL;

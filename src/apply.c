@@ -134,9 +134,10 @@ void ct_node_unref(ct_node *node) {
 
 /* ---- ct_apply ---- */
 
-/* Checks the inputs, fills in dense copies where the op wants them, and says whose gradient is wanted. */
-static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants, bool recording) {
+/* Checks the inputs, fills in dense copies where the op wants them, and says whose gradient is wanted, and whether one is. */
+static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants, bool recording, bool *wanted) {
     const ct_op *op = c->op;
+    *wanted = false;
     for (int i = 0; i < c->n; i++) {
         ct_tensor *t = given[i];
         in[i] = t;
@@ -151,6 +152,7 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
             return false;
         }
         wants[i] = recording && t->node;
+        *wanted |= wants[i];
         if (t->contiguous) continue;
         if (!ct_tensor_has_values(t, op->name)) return false;
         if (!(op->flags & CT_OP_STRIDED) && !(in[i] = ct_tensor_dense(t))) return false;
@@ -168,29 +170,25 @@ static ct_tensor *own_result(ct_call *c, const ct_frame *frame, ct_tensor *out) 
         ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned a tensor of another context", c->op->name);
         return NULL;
     }
-    bool own = out->frame == frame;
-    for (int i = 0; own && i < c->n; i++) own = out != c->in[i];
-    if (own) return out;
+    if (out->frame == frame) return out;
     return ct_tensor_has_values(out, c->op->name) ? ct_tensor_view(out, out->data, out->shape, out->stride) : NULL;
 }
 
 static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants) {
     ct_context *context = c->context;
-    bool recording = !context->frame->no_grad && c->op->backward;
+    bool recording = !context->frame->no_grad && c->op->backward, wanted;
     const char *outer_op = context->op;
     ct_frame frame;
     ct_frame_open(context, &frame, true);
     context->op = c->op->name;
     ct_tensor *out = NULL;
-    if (prepare(c, given, in, wants, recording)) {
+    if (prepare(c, given, in, wants, recording, &wanted)) {
         out = c->op->forward(c);
         if (ct_frame_is_open(context, &frame)) out = own_result(c, &frame, out);
         else ct_fail(context, CT_ERR_ARGUMENT, "%s: forward closed a scope that it had not opened", c->op->name);
     }
     if (context->status) out = NULL;
-    bool wanted = false;
-    for (int i = 0; out && i < c->n; i++) wanted |= wants[i];
-    if (wanted && ct_is_real(out->dtype)) {
+    if (out && wanted && ct_is_real(out->dtype)) {
         c->out = out;
         out->node = record(c, given);
         if (!out->node) out = NULL;

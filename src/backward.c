@@ -205,7 +205,7 @@ static bool run(ct_node *node, ct_tensor **grad, ct_frame *frame, int *pending) 
     if (!ct_frame_is_open(c->context, frame))
         return ct_fail(c->context, CT_ERR_GRAD, "%s: backward closed a scope that it had not opened", c->op->name);
     if (g == node->incoming) {   /* so that a gradient handed on as it came has one holder, and is added to in place */
-        ct_tensor_own(g);
+        ct_tensor_own(c->context->frame, g);
         node->incoming = NULL;
     }
     for (int i = 0; i < c->n; i++)

@@ -19,26 +19,6 @@ struct ct_frame {
     ct_tensor *tensors;
 };
 
-/* The memory of a context. */
-enum { CT_SIZE_CLASSES = 8 * 64 };
-typedef struct ct_block ct_block;
-typedef struct {
-    char *at, *end;                    /* what is not yet carved of the newest slab */
-} ct_slab;
-typedef struct {
-    ct_allocator allocator;
-    int64_t limit, held, live, peak, calls;
-    size_t plain;                      /* blocks of up to that many units of 64 bytes are given back without a further thought */
-    bool poison;                       /* what is free, and what is new, is all ones: NaN, or -1 */
-    ct_block *blocks;                  /* all that came from the allocator: what ct_context_free hands back */
-    void *free[CT_SIZE_CLASSES];       /* lists of free blocks by class */
-    size_t carved;                     /* bytes of a block that is carved from a slab, at most */
-    ct_slab small, medium;
-} ct_pool;
-
-void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poison);   /* an allocator of NULLs is malloc and free */
-void ct_pool_free(ct_pool *pool);
-
 enum { CT_MESSAGE_SIZE = 1024 };
 
 struct ct_context {
@@ -66,6 +46,35 @@ struct ct_context {
     int64_t ended;                         /* how many */
 };
 
+/* A block of at least size bytes, its content undefined. NULL with CT_ERR_MEMORY recorded. size 0 gives a block too. */
+static inline void *ct_take(ct_context *context, size_t size) {
+    ct_pool *pool = &context->pool;
+    const size_t last = (size - 1) / CT_ALIGN;   /* of the units, from 0; size 0: none that is common */
+    void **block = last < CT_UNITS && pool->plain ? pool->free[last] : NULL;
+    if (!block) return ct_take_other(context, size);
+    pool->free[last] = *block;
+    pool->live += (int64_t)(last + 1) * CT_ALIGN;
+    if (pool->live > pool->peak) pool->peak = pool->live;
+    return block;
+}
+
+/* Gives a block back, with the size it was taken with. NULL is harmless. */
+static inline void ct_give(ct_context *context, void *block, size_t size) {
+    ct_pool *pool = &context->pool;
+    const size_t last = (size - 1) / CT_ALIGN;
+    if (last >= CT_UNITS || !pool->plain || !block) {
+        ct_give_other(context, block, size);
+        return;
+    }
+    *(void **)block = pool->free[last];
+    pool->free[last] = block;
+    pool->live -= (int64_t)(last + 1) * CT_ALIGN;
+}
+
+static inline void ct_storage_unref(ct_context *context, ct_storage *storage) {
+    if (storage && --storage->refs == 0) ct_give(context, storage, storage->bytes);
+}
+
 /* Or was it closed from inside? */
 static inline bool ct_frame_is_open(const ct_context *context, const ct_frame *frame) {
     const ct_frame *open = context->frame;
@@ -73,10 +82,40 @@ static inline bool ct_frame_is_open(const ct_context *context, const ct_frame *f
     return open;
 }
 
+/* Gives a handle to a scope, or takes it out of its own: the owner is then the caller. */
+static inline void ct_tensor_own(ct_frame *frame, ct_tensor *tensor) {
+    tensor->frame = frame;
+    tensor->prev = NULL;
+    tensor->next = frame->tensors;
+    if (frame->tensors) frame->tensors->prev = tensor;
+    frame->tensors = tensor;
+}
+
+static inline void ct_tensor_disown(ct_tensor *tensor) {
+    if (!tensor->frame) return;
+    if (tensor->next) tensor->next->prev = tensor->prev;
+    *(tensor->prev ? &tensor->prev->next : &tensor->frame->tensors) = tensor->next;
+    tensor->frame = NULL;
+}
+
 /* Enters and leaves a scope kept on the C stack. What is left in it ends. */
-void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad);
+static inline void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad) {
+    *frame = (ct_frame){.outer = context->frame, .id = ++context->scopes, .no_grad = no_grad || context->frame->no_grad};
+    context->frame = frame;
+}
+
 void ct_frame_close(ct_context *context, ct_frame *frame);
-ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor);   /* hands the tensor out and closes */
+
+/* Hands the tensor out, unless its owner lives longer anyway, and closes. */
+static inline ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor) {
+    if (tensor && tensor->frame && tensor->frame->id > frame->outer->id) {
+        ct_tensor_disown(tensor);
+        ct_tensor_own(frame->outer, tensor);
+    }
+    if (context->frame == frame && !frame->tensors) context->frame = frame->outer;
+    else ct_frame_close(context, frame);
+    return tensor;
+}
 
 /* Takes the generator's next stream. */
 ct_rng ct_rng_next(ct_context *context);

@@ -1,6 +1,5 @@
 /* What debug mode knows: handles that have ended, and where a NaN comes from. */
 #include "debug.h"
-#include "memory.h"
 #include "walk.h"
 
 /* ---- handles that have ended: a queue of bounded length, which the context's count of live bytes leaves out ---- */

@@ -68,6 +68,7 @@ typedef struct {
 static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t pieces(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 static int64_t up(int64_t n, int64_t size) { return pieces(n, size) * size; }
+static uint32_t share(uint32_t n, uint32_t parts) { return (n + parts - 1) / parts; }
 
 static void *at(const job *j, const ct_matrix *x, int64_t item, int64_t row, int64_t col) {
     return (char *)x->data + (item * x->batch + row * x->row + col * x->col) * j->size;
@@ -88,7 +89,7 @@ static void done(const job *j, int64_t item, int64_t m, int64_t n, int64_t rows,
 
 /* One, or so few, with A and B dense along K, that it costs less to add up the lanes of vectors than to turn B for them. */
 static bool is_few(const job *j) {
-    return j->m == 1 || (j->m <= FEW && j->m <= j->k / FEW_K && j->a->col == 1 && j->b->row == 1 && j->b->col != 1);
+    return j->m == 1 || (j->b->col != 1 && j->b->row == 1 && j->a->col == 1 && j->m <= FEW && j->m <= j->k / FEW_K);
 }
 
 static void few_task(void *arg, int64_t begin, int64_t end, int worker) {
@@ -276,22 +277,25 @@ static bool is_far(const job *j) {
 
 /* One product by one thread, B in place or packed, its panels so many bytes apart: rows in equal shares, as a block of few waits for its
  * sums. */
-static void at_once(const job *j, const char *b, int64_t b_row, int64_t panel) {
+static inline void at_once(const job *j, const char *b, int64_t b_row, int64_t panel) {
     const ct_gemm_kernels *f = j->kernels;
-    const int64_t m = j->m, n = j->n, nr = f->nr, most = n > f->lanes ? f->mr : f->tall, rows = m > most ? pieces(m, pieces(m, most)) : m;
+    const uint32_t m = (uint32_t)j->m, most = (uint32_t)(j->n > f->lanes ? f->mr : f->tall);   /* shorter divisions */
+    const int64_t n = j->n, nr = f->nr, rows = m > most ? share(m, share(m, most)) : m;
     for (int64_t k0 = 0; k0 < j->k; k0 += j->kc, b += j->kc * b_row * j->size) {
         const bool add = j->add || k0 > 0;
+        const char *a = at(j, j->a, 0, 0, k0);
+        char *c = j->c->data;
         ct_gemm_form form = form_of(j, min(j->kc, j->k - k0), j->a->row, j->a->col, b_row, add, j->c);
-        for (int64_t i = 0; i < m; i += rows) {
-            const char *a = at(j, j->a, 0, i, k0), *b_at = b;
+        for (int64_t i = 0; i < m; i += rows, a += rows * form.a_row * j->size, c += rows * form.row * j->size) {
+            const char *b_at = b;
             for (int64_t col = 0; col < n; col += nr, b_at += panel)
-                tile(j, &form, min(rows, m - i), min(nr, n - col), a, b_at, add, j->bias, col, at(j, j->c, 0, i, col));
+                tile(j, &form, min(rows, m - i), min(nr, n - col), a, b_at, add, j->bias, col, c + col * form.col * j->size);
         }
     }
     done(j, 0, 0, 0, m, n);
 }
 
-static void pack_at_once(const job *j) {
+__attribute__((noinline)) static void pack_at_once(const job *j) {
     _Alignas(CT_ALIGN) char packed[SMALL_B];
     const int64_t nr = j->kernels->nr;
     j->kernels->pack_b(j->k, j->n, j->b->data, j->b->row, j->b->col, packed);
@@ -299,7 +303,7 @@ static void pack_at_once(const job *j) {
 }
 
 /* Is it done before others would have heard of it? Then that is done, unless B does not lie well and is too large to be packed here. */
-static bool small(const job *j) {
+static inline bool small(const job *j) {
     const int64_t m = j->m, n = j->n, k = j->k, nr = j->kernels->nr;
     if (m > SMALL || n > SMALL || k > SMALL || m * n * k > SMALL) return false;
     if (j->b->col == 1) at_once(j, j->b->data, j->b->row, nr * j->size);
@@ -388,7 +392,7 @@ static void fill_with_bias(const ct_kernels *kernels, job *j, int64_t batch) {
 /* As many slices as it takes, all as long but the last; two at least where threads may share them. */
 static int64_t slice_length(const job *j) {
     const bool deep = j->k >= DEEP_K && j->k > j->m && j->k > j->n && j->m <= DEEP_C / j->size / j->n;
-    if (!deep && j->k <= j->kernels->kc) return up(j->k, 8);   /* no division */
+    if (!deep && j->k <= j->kernels->kc) return j->k;
     const int64_t count = pieces(j->k, j->kernels->kc), least = deep ? 2 : 1;
     return up(pieces(j->k, count < least ? least : count), 8);
 }

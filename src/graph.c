@@ -1,6 +1,6 @@
 /* The recorded graph as text and for Graphviz. Nodes are numbered along the tape, from the newest to the oldest and back: no recursion,
  * and two words of memory for each node that is reached. */
-#include "memory.h"
+#include "context.h"
 #include "tape.h"
 
 typedef struct {

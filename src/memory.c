@@ -1,4 +1,4 @@
-/* Memory by size class. A class is a multiple of 64 bytes; eight classes to a doubling, so a block is at most an eighth larger
+/* Memory by size class. A class is a multiple of 64 bytes; above 2 KiB there are eight to a doubling, so a block is at most an eighth larger
  * than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all are kept for reuse,
  * so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and that list is
  * all that ct_context_free has to walk.
@@ -24,7 +24,7 @@ struct ct_block {
     size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
 };
 
-enum { HEADER = CT_ALIGN, SMALL = 2048, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15, UNITS = 8 };
+enum { HEADER = CT_ALIGN, SMALL = CT_UNITS * CT_ALIGN, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15 };
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
 /* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte;
@@ -51,18 +51,18 @@ typedef struct free_block {
     struct free_block *next;
 } free_block;
 
-/* The class of a size, and the bytes of its blocks. 1 ... UNITS units of 64 bytes are classes of their own; above, with 2^s units
- * a step, each doubling has the classes of 9 ... 16 steps. */
+/* The class of a size, and the bytes of its blocks. 1 ... CT_UNITS units of 64 bytes are classes of their own; above, with 2^s units
+ * a step, s = 2 or more, each doubling has the classes of 9 ... 16 steps. */
 static int class_of(size_t size, size_t *bytes) {
     size_t units = size ? (size - 1) / CT_ALIGN + 1 : 1;
-    if (units <= UNITS) {
+    if (units <= CT_UNITS) {
         *bytes = units * CT_ALIGN;
         return (int)units - 1;
     }
     int shift = 63 - __builtin_clzll(units - 1) - 3;
     size_t steps = ((units - 1) >> shift) + 1;
     *bytes = (steps << shift) * CT_ALIGN;
-    return UNITS + 8 * shift + (int)steps - 9;
+    return CT_UNITS + 8 * (shift - 2) + (int)steps - 9;
 }
 
 static void *default_alloc(void *data, size_t size) {
@@ -85,7 +85,7 @@ static void default_free(void *data, void *block, size_t size) {
 void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poison) {
     const bool own = allocator.alloc && allocator.free;
     if (!own) allocator = (ct_allocator){default_alloc, default_free, NULL};
-    *pool = (ct_pool){.allocator = allocator, .limit = limit, .poison = poison, .plain = poison ? 0 : UNITS};
+    *pool = (ct_pool){.allocator = allocator, .limit = limit, .poison = poison, .plain = !poison && !GUARD};
     pool->carved = own || limit || poison ? SMALL : MEDIUM;
 }
 
@@ -177,7 +177,7 @@ static void *fresh(ct_pool *pool, size_t bytes) {
     return block ? block_data(block) : NULL;
 }
 
-void *ct_take(ct_context *context, size_t size) {
+void *ct_take_other(ct_context *context, size_t size) {
     ct_pool *pool = &context->pool;
     const char *op = context->op ? context->op : "memory";
     if (size > INT64_MAX / 2) return ct_fail(context, CT_ERR_MEMORY, "%s: a size overflows", op);
@@ -209,25 +209,15 @@ void *ct_take_zeroed(ct_context *context, size_t size) {
     return block ? memset(block, 0, size) : NULL;
 }
 
-static void give(ct_pool *pool, void *block, size_t size) {
+void ct_give_other(ct_context *context, void *block, size_t size) {
+    if (!block) return;
+    ct_pool *pool = &context->pool;
     size_t bytes;
     int class = class_of(size, &bytes);
     allow(block, bytes);
     if (pool->poison) memset((free_block *)block + 1, 0xff, bytes - sizeof(free_block));
     push(pool, block, bytes, class);
     pool->live -= (int64_t)bytes;
-}
-
-void ct_give(ct_context *context, void *block, size_t size) {
-    if (!block) return;
-    ct_pool *pool = &context->pool;
-    const size_t last = (size - 1) / CT_ALIGN;   /* of the units, from 0; size 0: none that is common */
-    if (last >= pool->plain) {
-        give(pool, block, size);
-        return;
-    }
-    push(pool, block, (last + 1) * CT_ALIGN, (int)last);
-    pool->live -= (int64_t)(last + 1) * CT_ALIGN;
 }
 
 size_t ct_bytes(int64_t count, size_t size) {

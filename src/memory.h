@@ -6,12 +6,28 @@
 
 enum { CT_ALIGN = 64 };   /* bytes; every block is aligned so */
 
-/* A block of at least size bytes, its content undefined. NULL with CT_ERR_MEMORY recorded. size 0 gives a block too. */
-void *ct_take(ct_context *context, size_t size);
-void *ct_take_zeroed(ct_context *context, size_t size);
+enum { CT_UNITS = 32, CT_SIZE_CLASSES = 8 * 64 };   /* 1 ... 32 units of 64 bytes are classes of their own */
+typedef struct ct_block ct_block;
+typedef struct {
+    char *at, *end;                    /* what is not yet carved of the newest slab */
+} ct_slab;
+typedef struct {
+    ct_allocator allocator;
+    int64_t limit, held, live, peak, calls;
+    bool plain;                        /* free blocks of a few units are taken from their lists, and given back, without a further thought */
+    bool poison;                       /* what is free, and what is new, is all ones: NaN, or -1 */
+    ct_block *blocks;                  /* all that came from the allocator: what ct_context_free hands back */
+    void *free[CT_SIZE_CLASSES];       /* lists of free blocks by class */
+    size_t carved;                     /* bytes of a block that is carved from a slab, at most */
+    ct_slab small, medium;
+} ct_pool;
 
-/* Gives a block back, with the size it was taken with. NULL is harmless. */
-void ct_give(ct_context *context, void *block, size_t size);
+void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poison);   /* an allocator of NULLs is malloc and free */
+void ct_pool_free(ct_pool *pool);
+
+void *ct_take_zeroed(ct_context *context, size_t size);
+void *ct_take_other(ct_context *context, size_t size);   /* ct_take and ct_give (context.h), of any size */
+void ct_give_other(ct_context *context, void *block, size_t size);
 
 /* count * size, or SIZE_MAX where that overflows, which ct_take refuses. The one place that multiplies sizes of memory. */
 size_t ct_bytes(int64_t count, size_t size);

@@ -2,11 +2,6 @@
 #include "context.h"
 #include "tape.h"
 
-void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad) {
-    *frame = (ct_frame){.outer = context->frame, .id = ++context->scopes, .no_grad = no_grad || context->frame->no_grad};
-    context->frame = frame;
-}
-
 /* Closes the innermost frame. */
 static void pop(ct_context *context) {
     ct_frame *frame = context->frame;
@@ -27,34 +22,11 @@ void ct_frame_close(ct_context *context, ct_frame *frame) {
     pop(context);
 }
 
-static void own(ct_frame *frame, ct_tensor *tensor) {
-    tensor->frame = frame;
-    tensor->prev = NULL;
-    tensor->next = frame->tensors;
-    if (frame->tensors) frame->tensors->prev = tensor;
-    frame->tensors = tensor;
-}
-
-void ct_tensor_own(ct_tensor *tensor) { own(tensor->context->frame, tensor); }
-
-void ct_tensor_disown(ct_tensor *tensor) {
-    if (!tensor->frame) return;
-    if (tensor->next) tensor->next->prev = tensor->prev;
-    *(tensor->prev ? &tensor->prev->next : &tensor->frame->tensors) = tensor->next;
-    tensor->frame = NULL;
-}
-
 /* Hands the tensor to `frame`, unless its owner is that or one that lives longer. */
 static void lift(ct_tensor *tensor, ct_frame *frame) {
     if (!tensor || !tensor->frame || tensor->frame->id <= frame->id) return;
     ct_tensor_disown(tensor);
-    own(frame, tensor);
-}
-
-ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor) {
-    lift(tensor, frame->outer);
-    ct_frame_close(context, frame);
-    return tensor;
+    ct_tensor_own(frame, tensor);
 }
 
 static ct_scope open_scope(ct_context *context, bool no_grad) {

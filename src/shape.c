@@ -30,25 +30,12 @@ int64_t ct_shape_numel(ct_shape shape) {
     return numel;
 }
 
-/* The product of the sizes other than 0 must fit too: strides are made of it. */
-bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size) {
-    if (shape->ndim < 0 || shape->ndim > CT_MAX_DIMS) {
-        ct_fail(context, CT_ERR_SHAPE, "%s: %d dims; a tensor has 0 to %d", op, shape->ndim, CT_MAX_DIMS);
-        return false;
-    }
-    int64_t bytes = (int64_t)element_size;
-    for (int d = 0; d < shape->ndim; d++) {
-        const int64_t size = shape->dim[d];
-        if (size < 0) {
-            ct_fail(context, CT_ERR_SHAPE, "%s: a size is negative: %s", op, SHAPE(*shape));
-            return false;
-        }
-        if (size && (__builtin_mul_overflow(bytes, size, &bytes) || bytes > INT64_MAX / 4)) {
-            ct_fail(context, CT_ERR_MEMORY, "%s: the size of %s overflows", op, SHAPE(*shape));
-            return false;
-        }
-    }
-    return true;
+bool ct_shape_refuse(ct_context *context, const char *op, const ct_shape *shape) {
+    if (shape->ndim < 0 || shape->ndim > CT_MAX_DIMS)
+        return ct_fail(context, CT_ERR_SHAPE, "%s: %d dims; a tensor has 0 to %d", op, shape->ndim, CT_MAX_DIMS);
+    for (int d = 0; d < shape->ndim; d++)
+        if (shape->dim[d] < 0) return ct_fail(context, CT_ERR_SHAPE, "%s: a size is negative: %s", op, SHAPE(*shape));
+    return ct_fail(context, CT_ERR_MEMORY, "%s: the size of %s overflows", op, SHAPE(*shape));
 }
 
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size) {

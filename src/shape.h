@@ -22,9 +22,19 @@ static inline bool ct_shape_same(const ct_shape *a, const ct_shape *b) {
     return same;
 }
 
-/* Is it a shape: 0 to 8 dims, no negative size, a product whose bytes fit? */
+/* Is it a shape: 0 to 8 dims, no negative size, a product whose bytes fit? That of the sizes other than 0 must fit too: strides are made of
+ * it. A negative size is, unsigned, too large. */
+bool ct_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);   /* false, with the error recorded */
+static inline bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size) {
+    uint64_t bytes = element_size;
+    bool fits = shape->ndim >= 0 && shape->ndim <= CT_MAX_DIMS;
+    for (int d = 0; fits && d < shape->ndim; d++) {
+        const uint64_t size = (uint64_t)shape->dim[d];
+        fits = !__builtin_mul_overflow(bytes, size ? size : 1, &bytes) && bytes <= INT64_MAX / 4;
+    }
+    return fits || ct_shape_refuse(context, op, shape);
+}
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
-bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size);
 
 /* dim, negative from the end, as 0 ... ndim - 1; -1 with an error recorded where there is no such dim */
 int ct_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);

@@ -22,16 +22,13 @@ static bool is_dense(const ct_tensor *t) {
     return true;
 }
 
-/* A handle on a storage, whose count it takes over. Sizes are read one by one: see ct_shape_same. */
-static ct_tensor *handle(ct_context *context, ct_storage *storage, char *data, ct_dtype dtype, const ct_shape *shape, const int64_t *stride) {
+/* A handle that is to be put on a storage; nobody's yet. NULL: the shape does not fit, or memory. Sizes are read one by one: see
+ * ct_shape_same. */
+static inline ct_tensor *handle(ct_context *context, ct_dtype dtype, const ct_shape *shape, const int64_t *stride) {
+    if (!ct_shape_fits(context, context->op ? context->op : "tensor", shape, ct_dtype_size(dtype))) return NULL;
     ct_tensor *tensor = ct_take(context, sizeof *tensor);
-    if (!tensor) {
-        ct_storage_unref(context, storage);
-        return NULL;
-    }
+    if (!tensor) return NULL;
     tensor->context = context;
-    tensor->storage = storage;
-    tensor->data = data;
     tensor->node = NULL;
     tensor->shape.ndim = shape->ndim;
     int64_t numel = 1, step = 1;
@@ -46,38 +43,41 @@ static ct_tensor *handle(ct_context *context, ct_storage *storage, char *data, c
     tensor->maker = context->op;
     tensor->dtype = dtype;
     tensor->contiguous = !stride || is_dense(tensor);
-    tensor->parameter = false;
-    ct_tensor_own(tensor);
+    tensor->parameter = 0;
     return tensor;
 }
 
-static ct_storage *storage_new(ct_context *context, size_t data_bytes) {
+/* Puts it there, and gives it to the innermost scope. */
+static inline ct_tensor *put(ct_tensor *tensor, ct_storage *storage, char *data) {
+    tensor->storage = storage;
+    tensor->data = data;
+    ct_tensor_own(tensor->context->frame, tensor);
+    return tensor;
+}
+
+static inline ct_storage *storage_new(ct_context *context, size_t data_bytes) {
     size_t bytes = HEADER + data_bytes;
     ct_storage *storage = ct_take(context, bytes);
     if (storage) *storage = (ct_storage){.refs = 1, .data = (char *)storage + HEADER, .bytes = bytes};
     return storage;
 }
 
-void ct_storage_unref(ct_context *context, ct_storage *storage) {
-    if (storage && --storage->refs == 0) ct_give(context, storage, storage->bytes);
-}
-
-static const char *op_name(const ct_context *context) { return context->op ? context->op : "tensor"; }
-
 ct_tensor *ct_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape) {
-    size_t size = ct_dtype_size(dtype), bytes = size;
-    if (!ct_shape_fits(context, op_name(context), shape, size)) return NULL;
-    for (int d = 0; d < shape->ndim; d++) bytes *= (size_t)shape->dim[d];
-    ct_storage *storage = storage_new(context, bytes);
-    return storage ? handle(context, storage, storage->data, dtype, shape, NULL) : NULL;
+    ct_tensor *tensor = handle(context, dtype, shape, NULL);
+    if (!tensor) return NULL;
+    ct_storage *storage = storage_new(context, (size_t)tensor->numel * ct_dtype_size(dtype));
+    if (storage) return put(tensor, storage, storage->data);
+    ct_give(context, tensor, sizeof *tensor);
+    return NULL;
 }
 
 ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) { return ct_tensor_of(context, dtype, &shape); }
 
 ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride) {
-    if (!ct_shape_fits(of->context, op_name(of->context), &shape, ct_dtype_size(of->dtype))) return NULL;
+    ct_tensor *tensor = handle(of->context, of->dtype, &shape, stride);
+    if (!tensor) return NULL;
     of->storage->refs++;
-    return handle(of->context, of->storage, data, of->dtype, &shape, stride);
+    return put(tensor, of->storage, data);
 }
 
 ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides, void *data) {
@@ -94,9 +94,13 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     ct_storage *storage = storage_new(context, 0);
     if (!storage) return NULL;
     storage->data = data;
-    ct_tensor *tensor = handle(context, storage, data, dtype, &shape, strides);
-    if (tensor) tensor->maker = "wrap";
-    return tensor;
+    ct_tensor *tensor = handle(context, dtype, &shape, strides);
+    if (tensor) {
+        tensor->maker = "wrap";
+        return put(tensor, storage, data);
+    }
+    ct_give(context, storage, storage->bytes);
+    return NULL;
 }
 
 void ct_tensor_free(ct_tensor *tensor) {

@@ -56,9 +56,7 @@ ct_tensor *ct_tensor_dense(ct_tensor *tensor);
 /* to = from, or to += from, element by element, any strides; the same shape and dtype. */
 void ct_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
 
-/* Gives a handle to a scope, takes it out of its own (the owner is then the caller), or ends it. */
-void ct_tensor_own(ct_tensor *tensor);      /* to the innermost scope */
-void ct_tensor_disown(ct_tensor *tensor);
+/* Ends a handle, whoever owns it. */
 void ct_tensor_free(ct_tensor *tensor);
 
 /* Are there values to read? Where not, what wants them ("mul") says so: the handle has ended, as debug mode can tell, or it is one that
@@ -71,7 +69,5 @@ static inline bool ct_tensor_has_values(const ct_tensor *tensor, const char *op)
 
 /* Does nothing else hold the tensor's memory, and is it row-major? Then its owner may write to it. */
 bool ct_tensor_is_sole(const ct_tensor *tensor);
-
-void ct_storage_unref(ct_context *context, ct_storage *storage);
 
 #endif

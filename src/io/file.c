@@ -16,7 +16,7 @@
 
 #include <cotangent/autograd.h>
 
-#include "../memory.h"
+#include "../context.h"
 
 #ifndef PATH_MAX
 #define PATH_MAX 4096

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../memory.h"
+#include "../context.h"
 #include "sort.h"
 
 

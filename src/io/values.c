@@ -1,7 +1,7 @@
 /* The values of a file's tensors in the library's dtypes. A file is little-endian, whatever the machine. */
 #include <string.h>
 
-#include "../memory.h"
+#include "../context.h"
 #include "safetensors.h"
 
 enum { CHUNK = 1 << 16 }; /* bytes read at a time, where they are converted */

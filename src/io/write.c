@@ -1,7 +1,7 @@
 /* Writing a safetensors file. */
 #include <string.h>
 
-#include "../memory.h"
+#include "../context.h"
 #include "safetensors.h"
 #include "sort.h"
 
