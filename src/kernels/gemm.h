@@ -108,30 +108,29 @@ INLINE void gemm_advance(const int count, gemm_lines *l, int64_t bytes) {
 /* Else compilers keep each pointer plus each index in a register of its own, and have none left. */
 INLINE void gemm_hide(gemm_lines *l) { __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3])); }
 
-/* packed[p width + i] = x[i along + p] for i < n, up to LANES of them, and p < k as far as whole blocks go, which is returned. n is a
- * constant unless part. */
 #if CT_VECTOR_BYTES
-INLINE int64_t gemm_turn(const int width, const bool part, int64_t n, int64_t k, const real *x, int64_t along, real *packed) {
+/* packed[p width + i] = x[i along + p] for i < n, else 0, for i < count and p < k as far as whole blocks go: that far it returns. count is
+ * a constant, at most LANES. */
+INLINE int64_t gemm_turn(const int width, const int count, int64_t n, int64_t k, const real *x, int64_t along, real *packed) {
     gemm_lines rows = gemm_lines_of(LANES, x, along * (int64_t)sizeof(real));
     int64_t p = 0;
     for (; p + LANES <= k; p += LANES, gemm_advance(LANES, &rows, LANES * (int64_t)sizeof(real))) {
         vec block[LANES];
         gemm_hide(&rows);
-        GEMM_UNROLL for (int i = 0; i < LANES; i++) block[i] = i < n ? load(gemm_line(&rows, i)) : (vec){0};
+        GEMM_UNROLL for (int i = 0; i < LANES; i++) block[i] = i < count && i < n ? load(gemm_line(&rows, i)) : (vec){0};
         gemm_transpose(block);
-        GEMM_UNROLL for (int i = 0; i < LANES; i++) {
-            if (part) store_part(packed + (p + i) * width, block[i], n);
-            else memcpy(packed + (p + i) * width, &block[i], (size_t)n * sizeof(real));
-        }
+        GEMM_UNROLL for (int i = 0; i < LANES; i++) memcpy(packed + (p + i) * width, &block[i], (size_t)count * sizeof(real));
     }
     return p;
 }
 #endif
 
-/* packed[p width + i] = x[i along + p step] for p < k, i < n; what is between n and width is not read. width is a constant of the caller. */
+/* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width, but where they fill no more than one vector a block
+ * reads no more. width is a constant of the caller. */
 INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int64_t along, int64_t step, real *packed) {
     int64_t p = 0;
     if (along == 1) {   /* an edge: fours, as a loop over n would be a call for each p */
+        memset(packed, 0, (size_t)(k * width) * sizeof(real));
         for (; p < k; p++) {
             int64_t i = 0;
             for (; i + 4 <= n; i += 4) memcpy(packed + p * width + i, x + p * step + i, 4 * sizeof(real));
@@ -140,16 +139,16 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
         return;
     }
 #if CT_VECTOR_BYTES
-    if (step == 1) {
-        for (int i = 0; i < width; i += LANES) {
-            const int count = width - i < LANES ? width - i : LANES;
-            if (i + count <= n) p = gemm_turn(width, false, count, k, x + i * along, along, packed + i);
-            else if (i < n) p = gemm_turn(width, true, n - i, k, x + i * along, along, packed + i);
-        }
+    for (int i = 0; i < width && step == 1 && (i == 0 || n > LANES); i += LANES) {
+        const int count = width - i < LANES ? width - i : LANES;
+        if (i + count <= n) p = gemm_turn(width, count, count, k, x + i * along, along, packed + i);
+        else p = gemm_turn(width, count, n - i, k, x + i * along, along, packed + i);
     }
 #endif
-    for (; p < k; p++)
+    for (; p < k; p++) {
         for (int64_t i = 0; i < n; i++) packed[p * width + i] = x[i * along + p * step];
+        for (int64_t i = n; i < width; i++) packed[p * width + i] = 0;
+    }
 }
 
 /* Panels of `width`, side by side, so that a row of the source is read on and on. Where rows are far apart no processor guesses where
