@@ -267,11 +267,13 @@ static bool is_near(const job *j) {
 }
 
 /* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? The widest
- * blocks use most of each line of a column: where a set has many lines twice as many panels meet columns in place, of f64 four times. */
+ * blocks use most of each line of a column: where a set has many lines twice as many panels meet columns in place, of f64 four times, unless
+ * the columns begin in the same set and are further apart than a second-level cache holds of them. */
 static bool is_far(const job *j) {
     const int64_t col = size_of(j->a->col) * j->size, row = size_of(j->a->row) * j->size, nr = j->kernels->nr;
     if (j->a->col == 1) return !j->roomy && row % ALIASED_ROWS == 0 && j->n > ROWS_PANELS * nr;
-    const int64_t times = j->roomy && j->kernels->lanes * j->size == 64 ? j->size / 2 : 1;
+    const bool wide = j->roomy && j->kernels->lanes * j->size == 64, held = col % 4096 != 0 || col <= 2 * j->near / min(j->k, j->kc);
+    const int64_t times = !wide ? 1 : j->size == 8 && held ? 4 : 2;
     return col > NEAR_A && j->n > (col % 2048 == 0 ? SET_PANELS : col % 256 == 0 ? ALIASED_PANELS : PANELS) * times * nr;
 }
 
