@@ -49,11 +49,12 @@ struct ct_context {
 /* A block of at least size bytes, its content undefined. NULL with CT_ERR_MEMORY recorded. size 0 gives a block too. */
 static inline void *ct_take(ct_context *context, size_t size) {
     ct_pool *pool = &context->pool;
-    const size_t last = (size - 1) / CT_ALIGN;   /* of the units, from 0; size 0: none that is common */
-    void **block = last < CT_UNITS && pool->plain ? pool->free[last] : NULL;
+    size_t bytes;
+    const int class = ct_small_class(size, &bytes);
+    void **block = size - 1 < CT_SMALL && pool->plain ? pool->free[class] : NULL;
     if (!block) return ct_take_other(context, size);
-    pool->free[last] = *block;
-    pool->live += (int64_t)(last + 1) * CT_ALIGN;
+    pool->free[class] = *block;
+    pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
     return block;
 }
@@ -61,14 +62,15 @@ static inline void *ct_take(ct_context *context, size_t size) {
 /* Gives a block back, with the size it was taken with. NULL is harmless. */
 static inline void ct_give(ct_context *context, void *block, size_t size) {
     ct_pool *pool = &context->pool;
-    const size_t last = (size - 1) / CT_ALIGN;
-    if (last >= CT_UNITS || !pool->plain || !block) {
+    size_t bytes;
+    const int class = ct_small_class(size, &bytes);
+    if (size - 1 >= CT_SMALL || !pool->plain || !block) {
         ct_give_other(context, block, size);
         return;
     }
-    *(void **)block = pool->free[last];
-    pool->free[last] = block;
-    pool->live -= (int64_t)(last + 1) * CT_ALIGN;
+    *(void **)block = pool->free[class];
+    pool->free[class] = block;
+    pool->live -= (int64_t)bytes;
 }
 
 static inline void ct_storage_unref(ct_context *context, ct_storage *storage) {

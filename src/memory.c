@@ -1,4 +1,4 @@
-/* Memory by size class. A class is a multiple of 64 bytes; above 2 KiB there are eight to a doubling, so a block is at most an eighth larger
+/* Memory by size class. A class is a multiple of 64 bytes; eight classes to a doubling, so a block is at most an eighth larger
  * than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all are kept for reuse,
  * so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and that list is
  * all that ct_context_free has to walk.
@@ -24,7 +24,7 @@ struct ct_block {
     size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
 };
 
-enum { HEADER = CT_ALIGN, SMALL = CT_UNITS * CT_ALIGN, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15 };
+enum { HEADER = CT_ALIGN, SMALL = CT_SMALL, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15 };
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
 /* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte;
@@ -51,18 +51,15 @@ typedef struct free_block {
     struct free_block *next;
 } free_block;
 
-/* The class of a size, and the bytes of its blocks. 1 ... CT_UNITS units of 64 bytes are classes of their own; above, with 2^s units
- * a step, s = 2 or more, each doubling has the classes of 9 ... 16 steps. */
+/* The class of a size, and the bytes of its blocks. Above the small ones, with 2^s units of 64 bytes a step, each doubling has the classes of
+ * 9 ... 16 steps. */
 static int class_of(size_t size, size_t *bytes) {
-    size_t units = size ? (size - 1) / CT_ALIGN + 1 : 1;
-    if (units <= CT_UNITS) {
-        *bytes = units * CT_ALIGN;
-        return (int)units - 1;
-    }
+    if (size <= SMALL) return ct_small_class(size ? size : 1, bytes);
+    size_t units = (size - 1) / CT_ALIGN + 1;
     int shift = 63 - __builtin_clzll(units - 1) - 3;
     size_t steps = ((units - 1) >> shift) + 1;
     *bytes = (steps << shift) * CT_ALIGN;
-    return CT_UNITS + 8 * (shift - 2) + (int)steps - 9;
+    return 8 * shift + (int)steps - 1;
 }
 
 static void *default_alloc(void *data, size_t size) {

@@ -6,7 +6,15 @@
 
 enum { CT_ALIGN = 64 };   /* bytes; every block is aligned so */
 
-enum { CT_UNITS = 32, CT_SIZE_CLASSES = 8 * 64 };   /* 1 ... 32 units of 64 bytes are classes of their own */
+/* The class of a size that is small and not 0, and the bytes of its blocks: eight classes to a doubling, or as many as there are multiples
+ * of 64 bytes. */
+enum { CT_SMALL = 2048, CT_SIZE_CLASSES = 8 * 64 };
+static inline int ct_small_class(size_t size, size_t *bytes) {
+    const size_t last = (size - 1) / CT_ALIGN;
+    *bytes = (last < 16 ? last + 1 : last / 2 * 2 + 2) * CT_ALIGN;
+    return (int)(last < 16 ? last : 8 + last / 2);
+}
+
 typedef struct ct_block ct_block;
 typedef struct {
     char *at, *end;                    /* what is not yet carved of the newest slab */
@@ -14,7 +22,7 @@ typedef struct {
 typedef struct {
     ct_allocator allocator;
     int64_t limit, held, live, peak, calls;
-    bool plain;                        /* free blocks of a few units are taken from their lists, and given back, without a further thought */
+    bool plain;                        /* small blocks that are free are taken from their lists, and given back, without a further thought */
     bool poison;                       /* what is free, and what is new, is all ones: NaN, or -1 */
     ct_block *blocks;                  /* all that came from the allocator: what ct_context_free hands back */
     void *free[CT_SIZE_CLASSES];       /* lists of free blocks by class */

@@ -39,7 +39,8 @@ bool ct_shape_refuse(ct_context *context, const char *op, const ct_shape *shape)
 }
 
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size) {
-    return ct_shape_fits(context, op, &shape, element_size);
+    int64_t numel;
+    return ct_shape_fits(context, op, &shape, element_size, &numel);
 }
 
 int ct_dim_index(ct_context *context, const char *op, int64_t dim, int ndim) {

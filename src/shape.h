@@ -23,15 +23,17 @@ static inline bool ct_shape_same(const ct_shape *a, const ct_shape *b) {
 }
 
 /* Is it a shape: 0 to 8 dims, no negative size, a product whose bytes fit? That of the sizes other than 0 must fit too: strides are made of
- * it. A negative size is, unsigned, too large. */
+ * it. A negative size is, unsigned, too large. numel is how many elements it has, if it is one. */
 bool ct_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);   /* false, with the error recorded */
-static inline bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size) {
-    uint64_t bytes = element_size;
+static inline bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size, int64_t *numel) {
+    uint64_t bytes = element_size, count = 1;
     bool fits = shape->ndim >= 0 && shape->ndim <= CT_MAX_DIMS;
     for (int d = 0; fits && d < shape->ndim; d++) {
         const uint64_t size = (uint64_t)shape->dim[d];
         fits = !__builtin_mul_overflow(bytes, size ? size : 1, &bytes) && bytes <= INT64_MAX / 4;
+        count *= size;
     }
+    *numel = (int64_t)count;
     return fits || ct_shape_refuse(context, op, shape);
 }
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);

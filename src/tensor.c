@@ -22,39 +22,6 @@ static bool is_dense(const ct_tensor *t) {
     return true;
 }
 
-/* A handle that is to be put on a storage; nobody's yet. NULL: the shape does not fit, or memory. Sizes are read one by one: see
- * ct_shape_same. */
-static inline ct_tensor *handle(ct_context *context, ct_dtype dtype, const ct_shape *shape, const int64_t *stride) {
-    if (!ct_shape_fits(context, context->op ? context->op : "tensor", shape, ct_dtype_size(dtype))) return NULL;
-    ct_tensor *tensor = ct_take(context, sizeof *tensor);
-    if (!tensor) return NULL;
-    tensor->context = context;
-    tensor->node = NULL;
-    tensor->shape.ndim = shape->ndim;
-    int64_t numel = 1, step = 1;
-    for (int d = shape->ndim - 1; d >= 0; d--) {
-        const int64_t size = shape->dim[d];
-        tensor->shape.dim[d] = size;
-        tensor->stride[d] = stride ? stride[d] : step;
-        numel *= size;
-        step *= size ? size : 1;
-    }
-    tensor->numel = numel;
-    tensor->maker = context->op;
-    tensor->dtype = dtype;
-    tensor->contiguous = !stride || is_dense(tensor);
-    tensor->parameter = 0;
-    return tensor;
-}
-
-/* Puts it there, and gives it to the innermost scope. */
-static inline ct_tensor *put(ct_tensor *tensor, ct_storage *storage, char *data) {
-    tensor->storage = storage;
-    tensor->data = data;
-    ct_tensor_own(tensor->context->frame, tensor);
-    return tensor;
-}
-
 static inline ct_storage *storage_new(ct_context *context, size_t data_bytes) {
     size_t bytes = HEADER + data_bytes;
     ct_storage *storage = ct_take(context, bytes);
@@ -62,22 +29,53 @@ static inline ct_storage *storage_new(ct_context *context, size_t data_bytes) {
     return storage;
 }
 
+/* A handle of numel elements on a storage, whose count it takes over. Sizes are read one by one: see ct_shape_same. */
+static inline ct_tensor *handle(ct_context *context, ct_storage *storage, char *data, ct_dtype dtype, const ct_shape *shape, int64_t numel,
+                                const int64_t *stride) {
+    ct_tensor *tensor = ct_take(context, sizeof *tensor);
+    if (!tensor) {
+        ct_storage_unref(context, storage);
+        return NULL;
+    }
+    tensor->context = context;
+    tensor->storage = storage;
+    tensor->data = data;
+    tensor->node = NULL;
+    tensor->numel = numel;
+    tensor->shape.ndim = shape->ndim;
+    int64_t step = 1;
+    for (int d = shape->ndim - 1; d >= 0; d--) {
+        const int64_t size = shape->dim[d];
+        tensor->shape.dim[d] = size;
+        tensor->stride[d] = stride ? stride[d] : step;
+        step *= size ? size : 1;
+    }
+    tensor->maker = context->op;
+    tensor->dtype = dtype;
+    tensor->contiguous = !stride || is_dense(tensor);
+    tensor->parameter = 0;
+    ct_tensor_own(context->frame, tensor);
+    return tensor;
+}
+
+static inline bool fits(ct_context *context, const ct_shape *shape, ct_dtype dtype, int64_t *numel) {
+    return ct_shape_fits(context, context->op ? context->op : "tensor", shape, ct_dtype_size(dtype), numel);
+}
+
 ct_tensor *ct_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape) {
-    ct_tensor *tensor = handle(context, dtype, shape, NULL);
-    if (!tensor) return NULL;
-    ct_storage *storage = storage_new(context, (size_t)tensor->numel * ct_dtype_size(dtype));
-    if (storage) return put(tensor, storage, storage->data);
-    ct_give(context, tensor, sizeof *tensor);
-    return NULL;
+    int64_t numel;
+    if (!fits(context, shape, dtype, &numel)) return NULL;
+    ct_storage *storage = storage_new(context, (size_t)numel * ct_dtype_size(dtype));
+    return storage ? handle(context, storage, storage->data, dtype, shape, numel, NULL) : NULL;
 }
 
 ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) { return ct_tensor_of(context, dtype, &shape); }
 
 ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride) {
-    ct_tensor *tensor = handle(of->context, of->dtype, &shape, stride);
-    if (!tensor) return NULL;
+    int64_t numel;
+    if (!fits(of->context, &shape, of->dtype, &numel)) return NULL;
     of->storage->refs++;
-    return put(tensor, of->storage, data);
+    return handle(of->context, of->storage, data, of->dtype, &shape, numel, stride);
 }
 
 ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides, void *data) {
@@ -94,13 +92,9 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     ct_storage *storage = storage_new(context, 0);
     if (!storage) return NULL;
     storage->data = data;
-    ct_tensor *tensor = handle(context, dtype, &shape, strides);
-    if (tensor) {
-        tensor->maker = "wrap";
-        return put(tensor, storage, data);
-    }
-    ct_give(context, storage, storage->bytes);
-    return NULL;
+    ct_tensor *tensor = handle(context, storage, data, dtype, &shape, ct_shape_numel(shape), strides);
+    if (tensor) tensor->maker = "wrap";
+    return tensor;
 }
 
 void ct_tensor_free(ct_tensor *tensor) {
