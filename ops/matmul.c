@@ -40,7 +40,7 @@ static void see(product *p, int x, int y, int z) {
     }
 }
 
-/* With a batch, or a vector. */
+/* Of any other two, and what is to be said against them. */
 static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));

@@ -4,8 +4,7 @@
 /* ---- checks ---- */
 
 bool op_refuse(const ct_call *c, ct_dtype dtype) {
-    ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name, ct_dtype_name(dtype));
-    return false;
+    return ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name, ct_dtype_name(dtype));
 }
 
 bool op_is(const ct_call *c, int i, ct_dtype dtype) {
@@ -14,7 +13,7 @@ bool op_is(const ct_call *c, int i, ct_dtype dtype) {
     return false;
 }
 
-bool op_dtypes_differ(const ct_call *c, int i) {
+bool op_refuse_dtypes(const ct_call *c, int i) {
     return ct_fail(c->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s; ct_cast converts", c->op->name, ct_dtype_name(c->in[0]->dtype),
                    ct_dtype_name(c->in[i]->dtype));
 }

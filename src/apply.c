@@ -137,7 +137,6 @@ void ct_node_unref(ct_node *node) {
 /* Checks the inputs, fills in dense copies where the op wants them, and says whose gradient is wanted, and whether one is. */
 static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants, bool recording, bool *wanted) {
     const ct_op *op = c->op;
-    *wanted = false;
     for (int i = 0; i < c->n; i++) {
         ct_tensor *t = given[i];
         in[i] = t;
@@ -176,7 +175,7 @@ static ct_tensor *own_result(ct_call *c, const ct_frame *frame, ct_tensor *out) 
 
 static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants) {
     ct_context *context = c->context;
-    bool recording = !context->frame->no_grad && c->op->backward, wanted;
+    bool recording = !context->frame->no_grad && c->op->backward, wanted = false;
     const char *outer_op = context->op;
     ct_frame frame;
     ct_frame_open(context, &frame, true);

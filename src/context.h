@@ -49,11 +49,12 @@ struct ct_context {
 /* A block of at least size bytes, its content undefined. NULL with CT_ERR_MEMORY recorded. size 0 gives a block too. */
 static inline void *ct_take(ct_context *context, size_t size) {
     ct_pool *pool = &context->pool;
+    if (!ct_is_small(size) || !pool->plain) return ct_take_any(context, size);
     size_t bytes;
     const int class = ct_small_class(size, &bytes);
-    void **block = size - 1 < CT_SMALL && pool->plain ? pool->free[class] : NULL;
-    if (!block) return ct_take_other(context, size);
-    pool->free[class] = *block;
+    ct_free_block *block = pool->free[class];
+    if (!block) return ct_take_any(context, size);
+    pool->free[class] = block->next;
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
     return block;
@@ -62,14 +63,15 @@ static inline void *ct_take(ct_context *context, size_t size) {
 /* Gives a block back, with the size it was taken with. NULL is harmless. */
 static inline void ct_give(ct_context *context, void *block, size_t size) {
     ct_pool *pool = &context->pool;
-    size_t bytes;
-    const int class = ct_small_class(size, &bytes);
-    if (size - 1 >= CT_SMALL || !pool->plain || !block) {
-        ct_give_other(context, block, size);
+    if (!block || !ct_is_small(size) || !pool->plain) {
+        ct_give_any(context, block, size);
         return;
     }
-    *(void **)block = pool->free[class];
-    pool->free[class] = block;
+    size_t bytes;
+    const int class = ct_small_class(size, &bytes);
+    ct_free_block *free = block;
+    free->next = pool->free[class];
+    pool->free[class] = free;
     pool->live -= (int64_t)bytes;
 }
 
@@ -77,7 +79,7 @@ static inline void ct_storage_unref(ct_context *context, ct_storage *storage) {
     if (storage && --storage->refs == 0) ct_give(context, storage, storage->bytes);
 }
 
-/* Or was it closed from inside? */
+/* Is the frame still open, or was it closed from inside? */
 static inline bool ct_frame_is_open(const ct_context *context, const ct_frame *frame) {
     const ct_frame *open = context->frame;
     while (open && open != frame) open = open->outer;
@@ -100,6 +102,13 @@ static inline void ct_tensor_disown(ct_tensor *tensor) {
     tensor->frame = NULL;
 }
 
+/* Hands the tensor to `frame`, unless its owner is that or one that lives longer. */
+static inline void ct_tensor_lift(ct_tensor *tensor, ct_frame *frame) {
+    if (!tensor || !tensor->frame || tensor->frame->id <= frame->id) return;
+    ct_tensor_disown(tensor);
+    ct_tensor_own(frame, tensor);
+}
+
 /* Enters and leaves a scope kept on the C stack. What is left in it ends. */
 static inline void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad) {
     *frame = (ct_frame){.outer = context->frame, .id = ++context->scopes, .no_grad = no_grad || context->frame->no_grad};
@@ -108,12 +117,9 @@ static inline void ct_frame_open(ct_context *context, ct_frame *frame, bool no_g
 
 void ct_frame_close(ct_context *context, ct_frame *frame);
 
-/* Hands the tensor out, unless its owner lives longer anyway, and closes. */
+/* Hands the tensor out and closes: mostly nothing else is in it. */
 static inline ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor) {
-    if (tensor && tensor->frame && tensor->frame->id > frame->outer->id) {
-        ct_tensor_disown(tensor);
-        ct_tensor_own(frame->outer, tensor);
-    }
+    ct_tensor_lift(tensor, frame->outer);
     if (context->frame == frame && !frame->tensors) context->frame = frame->outer;
     else ct_frame_close(context, frame);
     return tensor;

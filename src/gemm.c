@@ -34,9 +34,9 @@ enum {
     PANELS = 4,          /* or panels of B that meet it; */
     ALIASED_PANELS = 3,  /* where its columns fall into a few sets of a first-level cache, */
     SET_PANELS = 1,      /* into the same, */
-    ALIASED_ROWS = 4096, /* and A in place though its rows are so many bytes apart, a multiple of a first-level cache's way: */
-    ROWS_PANELS = 16,    /* panels of B that meet it, at most; */
+    ROWS_PANELS = 16,    /* and A in place though its rows are a multiple of WAY apart: panels of B that meet it, at most; */
     FEW_WAYS = 8,        /* where a set of that cache has more lines, in place whatever its rows are */
+    WAY = 4096,          /* bytes of a way of a first-level cache: what is so far apart begins in the same set */
 };
 static const double PIECE_COST = 1 << 18;   /* of a piece of work at least, in multiplications: some 3 us */
 
@@ -57,7 +57,8 @@ typedef struct {
     int64_t item0, items, m0, ml, k0, kl;   /* what is computed now: some items, or some rows of one, and some of K */
     int64_t bm, bn;            /* the block of C that is a piece of work */
     int64_t down, across;      /* how many of them */
-    int64_t near;              /* bytes of B that may be read in place, */
+    int64_t cache;             /* bytes of the second level; */
+    int64_t near;              /* of B that may be read in place, */
     int64_t strip, chunk;      /* of B that a worker packs at once, and of A that are packed at once */
     char *packed, *strips;     /* panels of A; of B each worker's, so many bytes, or all of B */
     size_t b_bytes;
@@ -68,7 +69,7 @@ typedef struct {
 static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t pieces(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 static int64_t up(int64_t n, int64_t size) { return pieces(n, size) * size; }
-static uint32_t share(uint32_t n, uint32_t parts) { return (n + parts - 1) / parts; }
+static uint32_t pieces_of_32(uint32_t n, uint32_t size) { return (n + size - 1) / size; }
 
 static void *at(const job *j, const ct_matrix *x, int64_t item, int64_t row, int64_t col) {
     return (char *)x->data + (item * x->batch + row * x->row + col * x->col) * j->size;
@@ -262,7 +263,7 @@ static int64_t size_of(int64_t x) { return x < 0 ? -x : x; }
  * themselves out? For few rows of A those of B may, unless they all begin in the same two. */
 static bool is_near(const job *j) {
     const int64_t step = size_of(j->b->row) * j->size;
-    const int64_t lowest = step & -step, meet = j->k * min(lowest, 4096);   /* an odd multiple of 2^i leads to 4096 / 2^i places */
+    const int64_t lowest = step & -step, meet = j->k * min(lowest, WAY);   /* an odd multiple of 2^i leads to WAY / 2^i places */
     return step <= j->near / j->k && (meet <= NEAR_B || (lowest < 2048 && j->m <= 2 * TALL * j->kernels->mr));
 }
 
@@ -271,8 +272,8 @@ static bool is_near(const job *j) {
  * the columns begin in the same set and are further apart than a second-level cache holds of them. */
 static bool is_far(const job *j) {
     const int64_t col = size_of(j->a->col) * j->size, row = size_of(j->a->row) * j->size, nr = j->kernels->nr;
-    if (j->a->col == 1) return !j->roomy && row % ALIASED_ROWS == 0 && j->n > ROWS_PANELS * nr;
-    const bool wide = j->roomy && j->kernels->lanes * j->size == 64, held = col % 4096 != 0 || col <= 2 * j->near / min(j->k, j->kc);
+    if (j->a->col == 1) return !j->roomy && row % WAY == 0 && j->n > ROWS_PANELS * nr;
+    const bool wide = j->roomy && j->kernels->lanes * j->size == 64, held = col % WAY != 0 || col <= j->cache / min(j->k, j->kc);
     const int64_t times = !wide ? 1 : j->size == 8 && held ? 4 : 2;
     return col > NEAR_A && j->n > (col % 2048 == 0 ? SET_PANELS : col % 256 == 0 ? ALIASED_PANELS : PANELS) * times * nr;
 }
@@ -281,8 +282,8 @@ static bool is_far(const job *j) {
  * sums. */
 static inline void at_once(const job *j, const char *b, int64_t b_row, int64_t panel) {
     const ct_gemm_kernels *f = j->kernels;
-    const uint32_t m = (uint32_t)j->m, most = (uint32_t)(j->n > f->lanes ? f->mr : f->tall);   /* shorter divisions */
-    const int64_t n = j->n, nr = f->nr, rows = m > most ? share(m, share(m, most)) : m;
+    const uint32_t m = (uint32_t)j->m, most = (uint32_t)(j->n > f->lanes ? f->mr : f->tall);   /* at most SMALL: shorter divisions */
+    const int64_t n = j->n, nr = f->nr, rows = m > most ? pieces_of_32(m, pieces_of_32(m, most)) : m;
     for (int64_t k0 = 0; k0 < j->k; k0 += j->kc, b += j->kc * b_row * j->size) {
         const bool add = j->add || k0 > 0;
         const char *a = at(j, j->a, 0, 0, k0);
@@ -297,7 +298,8 @@ static inline void at_once(const job *j, const char *b, int64_t b_row, int64_t p
     done(j, 0, 0, 0, m, n);
 }
 
-__attribute__((noinline)) static void pack_at_once(const job *j) {
+__attribute__((noinline))   /* what is on its stack is not on the others' */
+static void pack_at_once(const job *j) {
     _Alignas(CT_ALIGN) char packed[SMALL_B];
     const int64_t nr = j->kernels->nr;
     j->kernels->pack_b(j->k, j->n, j->b->data, j->b->row, j->b->col, packed);
@@ -333,7 +335,7 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     size_t b_at, sums_at;
     j->packed = NULL;
-    j->near = context->cache / 2, j->strip = context->cache / 8 * 3, j->chunk = 4 * context->cache;
+    j->cache = context->cache, j->near = context->cache / 2, j->strip = context->cache / 8 * 3, j->chunk = 4 * context->cache;
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
     j->roomy = context->ways > FEW_WAYS;
     j->pack_a = !j->deep && is_far(j);

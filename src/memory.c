@@ -47,10 +47,6 @@ static void forbid(const ct_pool *pool, void *memory, size_t size) { (void)pool,
 static void allow(void *memory, size_t size) { (void)memory, (void)size; }
 #endif
 
-typedef struct free_block {
-    struct free_block *next;
-} free_block;
-
 /* The class of a size, and the bytes of its blocks. Above the small ones, with 2^s units of 64 bytes a step, each doubling has the classes of
  * 9 ... 16 steps. */
 static int class_of(size_t size, size_t *bytes) {
@@ -115,9 +111,10 @@ static char *block_data(ct_block *block) { return (char *)block + HEADER; }
 
 static void push(ct_pool *pool, void *block, size_t bytes, int class) {
     forbid(pool, block, bytes);
-    allow(block, sizeof(free_block));
-    ((free_block *)block)->next = pool->free[class];
-    pool->free[class] = block;
+    allow(block, sizeof(ct_free_block));
+    ct_free_block *free = block;
+    free->next = pool->free[class];
+    pool->free[class] = free;
 }
 
 static ct_block *slab_of(ct_pool *pool, const void *address) {
@@ -174,7 +171,7 @@ static void *fresh(ct_pool *pool, size_t bytes) {
     return block ? block_data(block) : NULL;
 }
 
-void *ct_take_other(ct_context *context, size_t size) {
+void *ct_take_any(ct_context *context, size_t size) {
     ct_pool *pool = &context->pool;
     const char *op = context->op ? context->op : "memory";
     if (size > INT64_MAX / 2) return ct_fail(context, CT_ERR_MEMORY, "%s: a size overflows", op);
@@ -182,7 +179,7 @@ void *ct_take_other(ct_context *context, size_t size) {
     int class = class_of(size, &bytes);
     void *block = pool->free[class];
     if (block) {
-        pool->free[class] = ((free_block *)block)->next;
+        pool->free[class] = pool->free[class]->next;
     } else {
         block = fresh(pool, bytes);
         if (!block) {   /* what is pooled in other classes may be what is missing */
@@ -206,13 +203,13 @@ void *ct_take_zeroed(ct_context *context, size_t size) {
     return block ? memset(block, 0, size) : NULL;
 }
 
-void ct_give_other(ct_context *context, void *block, size_t size) {
+void ct_give_any(ct_context *context, void *block, size_t size) {
     if (!block) return;
     ct_pool *pool = &context->pool;
     size_t bytes;
     int class = class_of(size, &bytes);
     allow(block, bytes);
-    if (pool->poison) memset((free_block *)block + 1, 0xff, bytes - sizeof(free_block));
+    if (pool->poison) memset((ct_free_block *)block + 1, 0xff, bytes - sizeof(ct_free_block));
     push(pool, block, bytes, class);
     pool->live -= (int64_t)bytes;
 }
@@ -248,8 +245,8 @@ void ct_memory_trim(ct_context *context) {
     size_t bytes;
     int first_large = class_of(pool->carved + 1, &bytes);
     for (int class = first_large; class < CT_SIZE_CLASSES; class++)
-        for (void *next, *free = pool->free[class]; free; pool->free[class] = free = next) {
-            next = ((free_block *)free)->next;
+        for (ct_free_block *next, *free = pool->free[class]; free; pool->free[class] = free = next) {
+            next = free->next;
             block_free(pool, (ct_block *)((char *)free - HEADER));
         }
 
@@ -259,13 +256,13 @@ void ct_memory_trim(ct_context *context) {
         if (open[i]->at) slab_of(pool, open[i]->at - 1)->idle += (size_t)(open[i]->end - open[i]->at);
     for (size_t size = CT_ALIGN; size <= pool->carved; size = bytes + 1) {
         int class = class_of(size, &bytes);
-        for (free_block *free = pool->free[class]; free; free = free->next) slab_of(pool, free)->idle += bytes;
+        for (ct_free_block *free = pool->free[class]; free; free = free->next) slab_of(pool, free)->idle += bytes;
     }
     for (size_t size = CT_ALIGN; size <= pool->carved; size = bytes + 1) {
-        void **link = &pool->free[class_of(size, &bytes)];
+        ct_free_block **link = &pool->free[class_of(size, &bytes)];
         while (*link) {
-            if (is_idle(slab_of(pool, *link))) *link = ((free_block *)*link)->next;
-            else link = (void **)*link;
+            if (is_idle(slab_of(pool, *link))) *link = (*link)->next;
+            else link = &(*link)->next;
         }
     }
     for (int i = 0; i < 2; i++)

@@ -6,9 +6,10 @@
 
 enum { CT_ALIGN = 64 };   /* bytes; every block is aligned so */
 
-/* The class of a size that is small and not 0, and the bytes of its blocks: eight classes to a doubling, or as many as there are multiples
- * of 64 bytes. */
+/* Sizes that are small: not 0. Their class, and the bytes of its blocks: eight classes to a doubling, or
+ * as many as there are multiples of 64 bytes. */
 enum { CT_SMALL = 2048, CT_SIZE_CLASSES = 8 * 64 };
+static inline bool ct_is_small(size_t size) { return size - 1 < CT_SMALL; }   /* 0 - 1 is the largest */
 static inline int ct_small_class(size_t size, size_t *bytes) {
     const size_t last = (size - 1) / CT_ALIGN;
     *bytes = (last < 16 ? last + 1 : last / 2 * 2 + 2) * CT_ALIGN;
@@ -16,6 +17,9 @@ static inline int ct_small_class(size_t size, size_t *bytes) {
 }
 
 typedef struct ct_block ct_block;
+typedef struct ct_free_block {
+    struct ct_free_block *next;
+} ct_free_block;
 typedef struct {
     char *at, *end;                    /* what is not yet carved of the newest slab */
 } ct_slab;
@@ -25,7 +29,7 @@ typedef struct {
     bool plain;                        /* small blocks that are free are taken from their lists, and given back, without a further thought */
     bool poison;                       /* what is free, and what is new, is all ones: NaN, or -1 */
     ct_block *blocks;                  /* all that came from the allocator: what ct_context_free hands back */
-    void *free[CT_SIZE_CLASSES];       /* lists of free blocks by class */
+    ct_free_block *free[CT_SIZE_CLASSES];   /* by class */
     size_t carved;                     /* bytes of a block that is carved from a slab, at most */
     ct_slab small, medium;
 } ct_pool;
@@ -34,8 +38,9 @@ void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poi
 void ct_pool_free(ct_pool *pool);
 
 void *ct_take_zeroed(ct_context *context, size_t size);
-void *ct_take_other(ct_context *context, size_t size);   /* ct_take and ct_give (context.h), of any size */
-void ct_give_other(ct_context *context, void *block, size_t size);
+/* ct_take and ct_give (context.h) of any size, from any pool. */
+void *ct_take_any(ct_context *context, size_t size);
+void ct_give_any(ct_context *context, void *block, size_t size);
 
 /* count * size, or SIZE_MAX where that overflows, which ct_take refuses. The one place that multiplies sizes of memory. */
 size_t ct_bytes(int64_t count, size_t size);

@@ -22,13 +22,6 @@ void ct_frame_close(ct_context *context, ct_frame *frame) {
     pop(context);
 }
 
-/* Hands the tensor to `frame`, unless its owner is that or one that lives longer. */
-static void lift(ct_tensor *tensor, ct_frame *frame) {
-    if (!tensor || !tensor->frame || tensor->frame->id <= frame->id) return;
-    ct_tensor_disown(tensor);
-    ct_tensor_own(frame, tensor);
-}
-
 static ct_scope open_scope(ct_context *context, bool no_grad) {
     if (!context) return (ct_scope){0};
     ct_frame *frame = ct_take(context, sizeof *frame);
@@ -47,7 +40,7 @@ static ct_frame *frame_of(ct_scope scope) { return scope.context && scope.id ? f
 ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor) {
     if (tensor && !ct_tensor_has_values(tensor, "scope_keep")) return NULL;
     ct_frame *frame = frame_of(scope);
-    if (frame) lift(tensor, frame->outer);
+    if (frame) ct_tensor_lift(tensor, frame->outer);
     return tensor;
 }
 
@@ -64,7 +57,7 @@ void ct_scope_close(ct_scope scope) {
 
 ct_tensor *ct_keep(ct_tensor *tensor) {
     if (tensor && !ct_tensor_has_values(tensor, "keep")) return NULL;
-    if (tensor) lift(tensor, &tensor->context->root);
+    if (tensor) ct_tensor_lift(tensor, &tensor->context->root);
     return tensor;
 }
 

@@ -81,8 +81,9 @@ ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64
 ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides, void *data) {
     if (!ct_ready(context) || !ct_dtype_check(context, "wrap", dtype)) return NULL;
     size_t size = ct_dtype_size(dtype);
-    if (!ct_shape_check(context, "wrap", shape, size)) return NULL;
-    if (!data && ct_shape_numel(shape)) return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is NULL for %s", SHAPE(shape));
+    int64_t numel;
+    if (!ct_shape_fits(context, "wrap", &shape, size, &numel)) return NULL;
+    if (!data && numel) return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is NULL for %s", SHAPE(shape));
     if ((uintptr_t)data % size) return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is not aligned for %s", ct_dtype_name(dtype));
     for (int d = 0; strides && d < shape.ndim; d++) {
         int64_t reach;   /* the distance of the first and last element along the dim, in bytes */
@@ -92,7 +93,7 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     ct_storage *storage = storage_new(context, 0);
     if (!storage) return NULL;
     storage->data = data;
-    ct_tensor *tensor = handle(context, storage, data, dtype, &shape, ct_shape_numel(shape), strides);
+    ct_tensor *tensor = handle(context, storage, data, dtype, &shape, numel, strides);
     if (tensor) tensor->maker = "wrap";
     return tensor;
 }

@@ -37,8 +37,8 @@ struct ct_tensor {
     ct_tensor *prev, *next;   /* in that scope */
 };
 
-/* New handles in the innermost scope; NULL with an error recorded. They check nothing but memory: shapes are the caller's
- * (ct_shape_check). */
+/* New handles in the innermost scope; NULL with an error recorded. What they say of a shape or of memory names the op that is being
+ * computed. */
 ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape);   /* row-major, values undefined */
 ct_tensor *ct_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape);   /* the same, where a copy of the shape would be waited for */
 ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);   /* shares of's storage; stride NULL: row-major */

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "../src/context.h"
+
 static ct_context *context;
 
 static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
@@ -322,6 +324,45 @@ START_TEST(blocks_of_every_size) {
 }
 END_TEST
 
+/* A small block that is free is taken and given back inline, unless the pool is not plain: the count is the same, the block that was given
+ * last comes first, and none lies in another. */
+START_TEST(small_blocks_inline_or_not) {
+    enum { N = 64 };
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 512, 513, 1023, 1024, 1025, 1088, 1152, 1153, 2047, 2048, 2049, 5000};
+    ct_context *c[2] = {ct_context_new((ct_context_opts){.threads = 1}), ct_context_new((ct_context_opts){.threads = 1})};
+    c[1]->pool.plain = false;
+    void *block[2][N] = {{0}};
+    size_t size[N] = {0};
+    uint64_t random = 1;
+    for (int turn = 0; turn < 4000; turn++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const int i = (int)(random >> 33) % N;
+        for (int which = 0; which < 2; which++) {
+            char *held = block[which][i];
+            for (size_t at = 0; held && at < size[i]; at++) ck_assert_int_eq(held[at], (char)i);
+            ct_give(c[which], held, held ? size[i] : 0);
+            block[which][i] = NULL;
+            if (held) {
+                ck_assert_ptr_eq(ct_take(c[which], size[i]), held);
+                ct_give(c[which], held, size[i]);
+            }
+        }
+        size[i] = sizes[(random >> 40) % (sizeof sizes / sizeof *sizes)];
+        for (int which = 0; which < 2 && turn % 3; which++) {
+            ck_assert((block[which][i] = ct_take(c[which], size[i])) && (uintptr_t)block[which][i] % 64 == 0);
+            memset(block[which][i], i, size[i]);
+        }
+        const ct_memory_stats a = ct_memory(c[0]), b = ct_memory(c[1]);
+        ck_assert(a.live == b.live && a.peak == b.peak && a.pooled == b.pooled && a.allocator_calls == b.allocator_calls);
+    }
+    for (int which = 0; which < 2; which++) {
+        for (int i = 0; i < N; i++) ct_give(c[which], block[which][i], size[i]);
+        ck_assert_int_eq(ct_memory(c[which]).live, 0);
+        ct_context_free(c[which]);
+    }
+}
+END_TEST
+
 extern int __asan_address_is_poisoned(const void *) __attribute__((weak));   /* NULL unless AddressSanitizer is there */
 
 /* The byte behind a tensor of more than 2 KiB is nobody's, however much its size class leaves over, with neighbours in use. */
@@ -457,6 +498,7 @@ int main(void) {
     tcase_add_test(tcase, training_stops_asking_the_allocator);
     tcase_add_test(tcase, statistics);
     tcase_add_loop_test(tcase, blocks_of_every_size, 0, 3);
+    tcase_add_test(tcase, small_blocks_inline_or_not);
     if (__asan_address_is_poisoned) tcase_add_test(tcase, address_sanitizer_sees_the_end);
     tcase_add_test(tcase, a_memory_limit);
     tcase_add_test(tcase, an_allocator_with_nothing);

@@ -1,6 +1,6 @@
 /* The n-th request for memory fails, once or from then on, for every n: nothing crashes, nothing leaks, nothing is half done, and the
  * context goes on after ct_error_clear. The pool asks the allocator seldom, so besides the allocator ct_take itself is made to
- * fail: link with -Wl,--wrap=ct_take_other -Wl,--wrap=ct_take_zeroed -Wl,--wrap=ct_take_string. Nothing is taken without a call here. */
+ * fail: link with -Wl,--wrap=ct_take_any -Wl,--wrap=ct_take_zeroed -Wl,--wrap=ct_take_string. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
@@ -27,18 +27,18 @@ static bool fails(void) {
     return fault.forever ? fault.calls >= fault.at : fault.calls == fault.at;
 }
 
-void *__real_ct_take_other(ct_context *context, size_t size);
+void *__real_ct_take_any(ct_context *context, size_t size);
 void *__real_ct_take_zeroed(ct_context *context, size_t size);
 char *__real_ct_take_string(ct_context *context, const char *string);
-void *__wrap_ct_take_other(ct_context *context, size_t size);
+void *__wrap_ct_take_any(ct_context *context, size_t size);
 void *__wrap_ct_take_zeroed(ct_context *context, size_t size);
 char *__wrap_ct_take_string(ct_context *context, const char *string);
 
 #define REFUSED(context) (fault.take && fails() && (ct_fail(context, CT_ERR_MEMORY, "injected: out of memory"), true))
 static void ask(size_t size) { asked.requests++, asked.bytes += (int64_t)size; }
-void *__wrap_ct_take_other(ct_context *context, size_t size) {
+void *__wrap_ct_take_any(ct_context *context, size_t size) {
     ask(size);
-    return REFUSED(context) ? NULL : __real_ct_take_other(context, size);
+    return REFUSED(context) ? NULL : __real_ct_take_any(context, size);
 }
 void *__wrap_ct_take_zeroed(ct_context *context, size_t size) {
     ask(size);
@@ -62,6 +62,7 @@ static void release(void *data, void *block, size_t size) {
     free(block);
 }
 
+/* No block is taken without a call, which --wrap can reach. */
 static ct_context *new_with(ct_context_opts opts) {
     ct_context *context = ct_context_new(opts);
     if (context) context->pool.plain = false;

@@ -289,7 +289,8 @@ START_TEST(threads) {
                                    {2, 19, 400, 900, false, true, .bias = true, .alpha = 1},
                                    {1, 130, 65, 1601, false, true, .alpha = 1},   {1, 70, 600, 1025, true, .alpha = 1},
                                    {1, 200, 130, 700, false, true, .alpha = 1},   {1, 700, 90, 140, false, true, .alpha = 1},
-                                   {1, 1024, 70, 600, true, .alpha = 1},          {1, 70, 50, 520, true, .add = true, .alpha = 1},
+                                   {1, 1024, 70, 600, true, .alpha = 1},          {1, 1024, 50, 600, true, .alpha = 1},
+                                   {1, 70, 50, 520, true, .add = true, .alpha = 1},
                                    {1, 900, 300, 70, false, true, .add = true, .alpha = 1}, {1, 150, 600, 1024, .alpha = 1}};
     static const int count[] = {1, 2, 3, 7};
     for (int isa = 0; ct_isa_at(isa); isa++) {

@@ -1,6 +1,6 @@
 /* The n-th call into the operating system fails, for every n: a save or load says so, leaves the old file and the module as they
  * were, no temporary file, no open file, no memory, and the context goes on after ct_error_clear. Link with -Wl,--wrap for each of
- * the calls below, and for ct_take_other, which every ct_take is here, and ct_take_zeroed. */
+ * the calls below, and for ct_take_any, which every ct_take is here, and ct_take_zeroed. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
@@ -100,8 +100,8 @@ char *__real_realpath(const char *name, char *out);
 char *__wrap_realpath(const char *name, char *out);
 char *__wrap_realpath(const char *name, char *out) { return fails("realpath") ? NULL : __real_realpath(name, out); }
 
-void *__real_ct_take_other(ct_context *c, size_t size);
-void *__wrap_ct_take_other(ct_context *c, size_t size);
+void *__real_ct_take_any(ct_context *c, size_t size);
+void *__wrap_ct_take_any(ct_context *c, size_t size);
 void *__real_ct_take_zeroed(ct_context *c, size_t size);
 void *__wrap_ct_take_zeroed(ct_context *c, size_t size);
 
@@ -111,7 +111,7 @@ static bool refused(ct_context *c) {
     ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
     return true;
 }
-void *__wrap_ct_take_other(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_other(c, size); }
+void *__wrap_ct_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_any(c, size); }
 void *__wrap_ct_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_zeroed(c, size); }
 
 /* ---- what is watched ---- */

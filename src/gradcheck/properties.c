@@ -262,7 +262,7 @@ static void check_threads(ct_check *k, const outcome *usual, outcome *other) {
 static void check_memory(ct_check *k, const outcome *usual, outcome *other) {
     ct_pool *pool = &k->context->pool, before = *pool;
     pool->poison = true;
-    pool->plain = 0;
+    pool->plain = false;
     for (int t = 0; t < 2; t++)
         if (outcome_of(k, other) && !same_bits(usual->value, other->value, usual->count))
             ct_check_found(k, CT_MISTAKE_MEMORY,

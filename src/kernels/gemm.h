@@ -109,24 +109,22 @@ INLINE void gemm_advance(const int count, gemm_lines *l, int64_t bytes) {
 INLINE void gemm_hide(gemm_lines *l) { __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3])); }
 
 #if CT_VECTOR_BYTES
-/* packed[p width + i] = x[i along + p] for i < n, else 0, for i < count and p < k as far as whole blocks go: that far it returns. count is
- * a constant, at most LANES. */
-INLINE int64_t gemm_turn(const int width, const int count, int64_t n, int64_t k, const real *x, int64_t along, real *packed) {
+_Static_assert((int)LANES <= (int)TALL, "gemm_lines has pointers for that many");
+
+/* packed[p width + i] = x[i along + p] for p < k, a multiple of LANES, and i < count, a constant of at most LANES; 0 from i = n on. */
+INLINE void gemm_turn(const int width, const int count, int64_t n, int64_t k, const real *x, int64_t along, real *packed) {
     gemm_lines rows = gemm_lines_of(LANES, x, along * (int64_t)sizeof(real));
-    int64_t p = 0;
-    for (; p + LANES <= k; p += LANES, gemm_advance(LANES, &rows, LANES * (int64_t)sizeof(real))) {
+    for (; k > 0; k -= LANES, packed += LANES * width, gemm_advance(LANES, &rows, LANES * (int64_t)sizeof(real))) {
         vec block[LANES];
         gemm_hide(&rows);
         GEMM_UNROLL for (int i = 0; i < LANES; i++) block[i] = i < count && i < n ? load(gemm_line(&rows, i)) : (vec){0};
         gemm_transpose(block);
-        GEMM_UNROLL for (int i = 0; i < LANES; i++) memcpy(packed + (p + i) * width, &block[i], (size_t)count * sizeof(real));
+        GEMM_UNROLL for (int i = 0; i < LANES; i++) memcpy(packed + i * width, &block[i], (size_t)count * sizeof(real));
     }
-    return p;
 }
 #endif
 
-/* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width, but where they fill no more than one vector a block
- * reads no more. width is a constant of the caller. */
+/* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width. width is a constant of the caller. */
 INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int64_t along, int64_t step, real *packed) {
     int64_t p = 0;
     if (along == 1) {   /* an edge: fours, as a loop over n would be a call for each p */
@@ -139,10 +137,16 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
         return;
     }
 #if CT_VECTOR_BYTES
-    for (int i = 0; i < width && step == 1 && (i == 0 || n > LANES); i += LANES) {
-        const int count = width - i < LANES ? width - i : LANES;
-        if (i + count <= n) p = gemm_turn(width, count, count, k, x + i * along, along, packed + i);
-        else p = gemm_turn(width, count, n - i, k, x + i * along, along, packed + i);
+    enum { PART = 128 };   /* of the panel, along K: what is written a vector at a time and stays in the first-level cache */
+    for (int64_t part, whole = step == 1 ? k / LANES * LANES : 0; p < whole; p += part) {
+        part = whole - p < PART ? whole - p : PART;
+        GEMM_UNROLL for (int i = 0; i < width; i += LANES) {
+            const int count = width - i < LANES ? width - i : LANES;
+            real *to = packed + p * width + i;
+            if (i + count <= n) gemm_turn(width, count, count, part, x + i * along + p, along, to);
+            else if (i < n) gemm_turn(width, count, n - i, part, x + i * along + p, along, to);
+            else for (int64_t row = 0; row < part; row++) memset(to + row * width, 0, (size_t)count * sizeof(real));
+        }
     }
 #endif
     for (; p < k; p++) {

@@ -54,8 +54,7 @@ typedef struct {
     int64_t mr, nr;        /* the register block */
     int64_t lanes, tall;   /* of no more than `lanes` columns it may have `tall` rows */
     int64_t kc;            /* the longest slice along K: a constant, so that sums do not depend on caches or threads */
-    /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr,
-     * of which one of up to `lanes` columns is padded to that */
+    /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
     /* C[m x n] = base + alpha AB; 1 <= m <= mr (tall), 1 <= n <= nr (lanes); A has any strides (packed: 1, mr), B's columns lie next to
