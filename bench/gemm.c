@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS_MOST = 99, ROUNDS_LEAST = 9 };
+enum { ROUNDS_MOST = 99, ROUNDS_SHARED = 15, ROUNDS_LEAST = 9 };
 
 typedef enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 } cblas_enum;
 typedef void sgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
@@ -86,6 +86,13 @@ static double rate(const product *p, void (*multiply)(const product *), int64_t 
     return 2 * (double)p->m * (double)p->n * (double)p->k * (double)n / (now() - start);
 }
 
+/* With several threads each side runs for a while before it is timed: OpenBLAS's look for work for 2^26 ticks after a product, some 30 ms, on
+ * the cores that ours want, and a thread that has slept may begin on the core of the one that wakes it. */
+static double rate_warm(const product *p, void (*multiply)(const product *), int64_t n) {
+    for (double start = now(); threads > 1 && openblas.sgemm && now() - start < 0.05;) multiply(p);
+    return rate(p, multiply, n);
+}
+
 static void measure(product *p) {
     ct_dtype dtype = p->f64 ? CT_F64 : CT_F32;
     ct_scope scope = ct_scope_open(context);
@@ -100,15 +107,16 @@ static void measure(product *p) {
     double flops = 2 * (double)p->m * (double)p->n * (double)p->k, once = flops / rate(p, ours, 1);
     int64_t repeat = once < 0.002 ? (int64_t)(0.002 / once) + 1 : 1;
     int rounds = (int)(budget / (once * (double)repeat));
-    rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > ROUNDS_MOST ? ROUNDS_MOST : rounds;
+    const int most = openblas.sgemm && threads > 1 ? ROUNDS_SHARED : ROUNDS_MOST;
+    rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > most ? most : rounds;
     double beside = once * (double)repeat / 2;   /* the peak's part of a round */
     beside = beside < 0.001 ? 0.001 : beside > 0.02 ? 0.02 : beside;
     double speed[ROUNDS_MOST], share[ROUNDS_MOST], blas[ROUNDS_MOST], ratio[ROUNDS_MOST];
     for (int i = 0; i < rounds; i++) {
-        if (openblas.sgemm && i % 2) blas[i] = rate(p, theirs, repeat);   /* neither is always first */
-        speed[i] = rate(p, ours, repeat);
-        if (openblas.sgemm && i % 2 == 0) blas[i] = rate(p, theirs, repeat);
+        if (openblas.sgemm && i % 2) blas[i] = rate_warm(p, theirs, repeat);   /* neither is always first */
+        speed[i] = rate_warm(p, ours, repeat);
         share[i] = speed[i] / peak_flops(isa, p->f64, threads, beside);
+        if (openblas.sgemm && i % 2 == 0) blas[i] = rate_warm(p, theirs, repeat);
         if (openblas.sgemm) ratio[i] = speed[i] / blas[i];
     }
     printf("{\"dtype\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, ", p->f64 ? "f64" : "f32", (long long)p->m, (long long)p->k,
