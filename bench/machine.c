@@ -54,13 +54,15 @@ static void run_all(void (*work)(void *, int), void *arg, int threads) {
 
 typedef struct {
     double (*loop)(int64_t);
-    double seconds, rate[MAX_THREADS];
+    double before, seconds, rate[MAX_THREADS];
 } fma_args;
 
-/* Each thread times itself: starting threads is no part of it. */
+/* Each thread times itself: starting threads is no part of it, nor is the time until they have a core each. */
 static void fma_work(void *arg, int thread) {
     fma_args *a = arg;
     double start = now(), done = 0, seconds = 0;
+    while (now() - start < a->before) a->loop(4000);
+    start = now();
     while (seconds < a->seconds) done += a->loop(4000), seconds = now() - start;
     a->rate[thread] = done / seconds;
 }
@@ -82,7 +84,7 @@ static double (*find_loop(const char *isa, bool f64))(int64_t) {
 }
 
 double peak_flops(const char *isa, bool f64, int threads, double seconds) {
-    fma_args a = {find_loop(isa, f64), seconds, {0}};
+    fma_args a = {find_loop(isa, f64), threads > 1 ? 0.01 : 0, seconds, {0}};
     double sum = 0;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (!a.loop) return 0;
