@@ -87,6 +87,29 @@ START_TEST(matmul_of_views) {
 }
 END_TEST
 
+/* Two matrices: each as it lies or transposed, and with a gap between its rows or not. */
+START_TEST(matmul_of_two_matrices) {
+    ct_context *context = ct_context_new((ct_context_opts){.threads = 2});
+    static const int64_t size[][3] = {{5, 4, 6}, {1, 4, 6}, {5, 1, 6}, {5, 4, 1}, {1, 7, 1}, {17, 33, 9}, {40, 3, 35}};   /* m, k, n */
+    for (int s = 0; s < COUNT(size); s++) {
+        for (int way = 0; way < 16; way++) {
+            ct_scope scope = ct_scope_open(context);
+            ct_tensor *x[2];
+            for (int i = 0; i < 2; i++) {
+                const int64_t rows = size[s][i], cols = size[s][i + 1];
+                const bool turned = way >> i & 1, gap = way >> (2 + i) & 1;
+                const ct_shape order = turned ? CT_SHAPE(1, 0) : CT_SHAPE(0, 1);
+                x[i] = permuted(context, CT_SHAPE(rows + 3 * gap, cols + 2 * gap), order);
+                if (gap) x[i] = ct_retain_grad(ct_narrow(ct_narrow(x[i], 0, 1, rows), 1, 2, cols));
+            }
+            check_matmul(x[0], x[1]);
+            ct_scope_close(scope);
+        }
+    }
+    ct_context_free(context);
+}
+END_TEST
+
 /* As many batch dims as there can be, none of which join. */
 START_TEST(matmul_of_many_dims) {
     ct_context *context = ct_context_new((ct_context_opts){.threads = 1});
@@ -236,6 +259,7 @@ int main(void) {
     Suite *suite = suite_create("matmul");
     TCase *tcase = tcase_create("matmul");
     tcase_add_test(tcase, matmul_of_views);
+    tcase_add_test(tcase, matmul_of_two_matrices);
     tcase_add_test(tcase, matmul_of_many_dims);
     tcase_add_test(tcase, bias_of_views);
     tcase_add_test(tcase, activated_linear_is_both);
