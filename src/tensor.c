@@ -85,15 +85,16 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     if (!ct_shape_fits(context, "wrap", &shape, size, &numel)) return NULL;
     if (!data && numel) return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is NULL for %s", SHAPE(shape));
     if ((uintptr_t)data % size) return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is not aligned for %s", ct_dtype_name(dtype));
-    for (int d = 0; strides && d < shape.ndim; d++) {
-        int64_t reach;   /* the distance of the first and last element along the dim, in bytes */
-        if (shape.dim[d] && (__builtin_mul_overflow(shape.dim[d], strides[d], &reach) || __builtin_mul_overflow(reach, (int64_t)size, &reach)))
+    int64_t step[CT_MAX_DIMS], reach = 1, bytes;   /* reach: of the dims from d on, in elements */
+    for (int d = shape.ndim - 1; strides && d >= 0; d--) {
+        step[d] = shape.dim[d] > 1 ? strides[d] : reach;   /* who takes no step may claim any stride, and others multiply it */
+        if (__builtin_mul_overflow(shape.dim[d], step[d], &reach) || __builtin_mul_overflow(reach, (int64_t)size, &bytes))
             return ct_fail(context, CT_ERR_MEMORY, "wrap: the stride %lld of dim %d overflows", (long long)strides[d], d);
     }
     ct_storage *storage = storage_new(context, 0);
     if (!storage) return NULL;
     storage->data = data;
-    ct_tensor *tensor = handle(context, storage, data, dtype, &shape, numel, strides);
+    ct_tensor *tensor = handle(context, storage, data, dtype, &shape, numel, strides ? step : NULL);
     if (tensor) tensor->maker = "wrap";
     return tensor;
 }

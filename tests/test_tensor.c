@@ -93,6 +93,39 @@ START_TEST(wrapping_with_any_strides) {
 }
 END_TEST
 
+static bool same(ct_tensor *a, ct_tensor *b) {
+    return a && b && ct_item(ct_max(ct_abs(ct_sub(a, b)), CT_ALL, false)) == 0;
+}
+
+/* A dim of one element may claim any stride: nothing is computed with it. */
+START_TEST(a_stride_of_one_element) {
+    enum { N = 40, WIDTH = 16 };
+    static float data[N * WIDTH];
+    for (int i = 0; i < N * WIDTH; i++) data[i] = (float)(i % 7) - 3;
+    static const int64_t strides[] = {INT64_C(1) << 60, INT64_MAX, INT64_MIN, 0, -1};
+    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
+        const int64_t s = strides[i];
+        ct_tensor *column = ct_wrap(context, CT_F32, CT_SHAPE(N, 1), (int64_t[]){1, s}, data);
+        ct_tensor *row = ct_wrap(context, CT_F32, CT_SHAPE(1, N), (int64_t[]){s, 1}, data);
+        ct_tensor *plain = ct_wrap(context, CT_F32, CT_SHAPE(N, 1), NULL, data);
+        ct_tensor *turned = ct_wrap(context, CT_F32, CT_SHAPE(1, N), NULL, data);
+        ck_assert(same(ct_matmul(column, row), ct_matmul(plain, turned)));
+        ck_assert(same(ct_matmul(row, column), ct_matmul(turned, plain)));
+        ck_assert(same(ct_softmax(column, 1), ct_softmax(plain, 1)) && same(ct_sum(row, CT_DIMS(0), true), turned));
+
+        ct_tensor *q = ct_wrap(context, CT_F32, CT_SHAPE(1, 1, 1, WIDTH), (int64_t[]){s, s, s, 1}, data);
+        ct_tensor *k = ct_wrap(context, CT_F32, CT_SHAPE(1, 1, N, WIDTH), (int64_t[]){s, s, WIDTH, 1}, data);
+        ct_tensor *q1 = ct_wrap(context, CT_F32, CT_SHAPE(1, 1, 1, WIDTH), NULL, data);
+        ct_tensor *k1 = ct_wrap(context, CT_F32, CT_SHAPE(1, 1, N, WIDTH), NULL, data);
+        ck_assert(same(ct_attention(q, k, k, (ct_attention_opts){0}).out, ct_attention(q1, k1, k1, (ct_attention_opts){0}).out));
+        ck_assert(same(ct_attention(k, q, q, (ct_attention_opts){0}).out, ct_attention(k1, q1, q1, (ct_attention_opts){0}).out));
+
+        ct_tensor *none = ct_wrap(context, CT_F32, CT_SHAPE(0, 3, 1), (int64_t[]){s, 1, s}, data);
+        ck_assert(none && ct_item(ct_sum(none, CT_ALL, false)) == 0);
+    }
+}
+END_TEST
+
 START_TEST(reading_with_a_cast) {
     ct_tensor *x = ct_from_f64(context, CT_SHAPE(2, 2), (double[]){-1.7, 0, 2.5, 1e10});
     float f[4];
@@ -215,6 +248,7 @@ int main(void) {
     tcase_add_test(tcase, shapes_that_cannot_be);
     tcase_add_test(tcase, values_of_new_tensors);
     tcase_add_test(tcase, wrapping_with_any_strides);
+    tcase_add_test(tcase, a_stride_of_one_element);
     tcase_add_test(tcase, reading_with_a_cast);
     tcase_add_test(tcase, printing);
     tcase_add_test(tcase, streams);

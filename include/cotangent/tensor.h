@@ -33,7 +33,7 @@ CT_API ct_tensor *ct_from_i64(ct_context *context, ct_shape shape, const int64_t
 CT_API ct_tensor *ct_from_bool(ct_context *context, ct_shape shape, const bool *data);
 
 /* A tensor over the caller's memory, which must outlive every use of it and be aligned for dtype. strides are in
- * elements and may be zero or negative; NULL: row-major. */
+ * elements and may be zero or negative; that of a dim of one element means nothing; NULL: row-major. */
 CT_API ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides, void *data);
 
 CT_API ct_dtype ct_dtype_of(const ct_tensor *tensor);
