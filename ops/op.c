@@ -9,8 +9,8 @@ bool op_refuse(const ct_call *c, ct_dtype dtype) {
 
 bool op_is(const ct_call *c, int i, ct_dtype dtype) {
     if (c->in[i]->dtype == dtype) return true;
-    ct_fail(c->context, CT_ERR_DTYPE, "%s: input %d must be %s and is %s", c->op->name, i, ct_dtype_name(dtype), ct_dtype_name(c->in[i]->dtype));
-    return false;
+    return ct_fail(c->context, CT_ERR_DTYPE, "%s: input %d must be %s and is %s", c->op->name, i, ct_dtype_name(dtype),
+                   ct_dtype_name(c->in[i]->dtype));
 }
 
 bool op_refuse_dtypes(const ct_call *c, int i) {

@@ -30,11 +30,13 @@ ct_tensor *op_rows(const ct_call *c, ct_tensor *x, ct_map *f);                  
 bool op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, ct_map_backward *f, ct_tensor **dx);
 
 /* ---- checks: false with an error recorded under the op's name ---- */
-bool op_refuse(const ct_call *c, ct_dtype dtype);      /* false: the op does not take it */
-bool op_refuse_dtypes(const ct_call *c, int i);        /* false: in[0]'s and in[i]'s differ */
-static inline bool op_is_real(const ct_call *c, int i) { return ct_is_real(c->in[i]->dtype) || op_refuse(c, c->in[i]->dtype); }   /* f32 or f64 */
+bool op_refuse(const ct_call *c, ct_dtype dtype);      /* always false: the op does not take it */
+bool op_refuse_dtypes(const ct_call *c, int i);        /* always false: in[0]'s and in[i]'s differ */
 bool op_is(const ct_call *c, int i, ct_dtype dtype);   /* in[i] has that dtype */
-static inline bool op_same_dtype(const ct_call *c) {   /* all inputs (that are not NULL) have in[0]'s dtype */
+static inline bool op_is_real(const ct_call *c, int i) {   /* in[i] is f32 or f64 */
+    return ct_is_real(c->in[i]->dtype) || op_refuse(c, c->in[i]->dtype);
+}
+static inline bool op_same_dtype(const ct_call *c) {       /* all inputs (that are not NULL) have in[0]'s dtype */
     for (int i = 1; i < c->n; i++)
         if (c->in[i] && c->in[i]->dtype != c->in[0]->dtype) return op_refuse_dtypes(c, i);
     return true;

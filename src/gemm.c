@@ -268,8 +268,8 @@ static bool is_near(const job *j) {
 }
 
 /* Is it worth packing A for the panels of B that meet it: its columns are far apart, or its rows all begin in the same set? The widest
- * blocks use most of each line of a column: where a set has many lines twice as many panels meet columns in place, of f64 four times, unless
- * the columns begin in the same set and are further apart than a second-level cache holds of them. */
+ * blocks use most of each line of a column: where a set has many lines twice as many panels meet columns in place, of f64 four times,
+ * unless the columns begin in the same set and a second-level cache does not hold so many, so far apart. */
 static bool is_far(const job *j) {
     const int64_t col = size_of(j->a->col) * j->size, row = size_of(j->a->row) * j->size, nr = j->kernels->nr;
     if (j->a->col == 1) return !j->roomy && row % WAY == 0 && j->n > ROWS_PANELS * nr;

@@ -24,7 +24,7 @@ struct ct_block {
     size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
 };
 
-enum { HEADER = CT_ALIGN, SMALL = CT_SMALL, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15 };
+enum { HEADER = CT_ALIGN, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15 };
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
 /* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte;
@@ -47,10 +47,10 @@ static void forbid(const ct_pool *pool, void *memory, size_t size) { (void)pool,
 static void allow(void *memory, size_t size) { (void)memory, (void)size; }
 #endif
 
-/* The class of a size, and the bytes of its blocks. Above the small ones, with 2^s units of 64 bytes a step, each doubling has the classes of
- * 9 ... 16 steps. */
+/* The class of a size, and the bytes of its blocks. Above the small ones, with 2^s units of 64 bytes a step, each doubling has the
+ * classes of 9 ... 16 steps. */
 static int class_of(size_t size, size_t *bytes) {
-    if (size <= SMALL) return ct_small_class(size ? size : 1, bytes);
+    if (size <= CT_SMALL) return ct_small_class(size ? size : 1, bytes);
     size_t units = (size - 1) / CT_ALIGN + 1;
     int shift = 63 - __builtin_clzll(units - 1) - 3;
     size_t steps = ((units - 1) >> shift) + 1;
@@ -79,7 +79,7 @@ void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poi
     const bool own = allocator.alloc && allocator.free;
     if (!own) allocator = (ct_allocator){default_alloc, default_free, NULL};
     *pool = (ct_pool){.allocator = allocator, .limit = limit, .poison = poison, .plain = !poison && !GUARD};
-    pool->carved = own || limit || poison ? SMALL : MEDIUM;
+    pool->carved = own || limit || poison ? CT_SMALL : MEDIUM;
 }
 
 /* A block from the allocator, with room for `size` bytes behind its header; NULL: it or the limit said no. */
@@ -126,7 +126,7 @@ static ct_block *slab_of(ct_pool *pool, const void *address) {
 /* The rest of a slab that makes room for the next: a small one becomes small blocks. */
 static void retire(ct_pool *pool, ct_slab *slab) {
     size_t rest = (size_t)(slab->end - slab->at);
-    if (rest > SMALL) {
+    if (rest > CT_SMALL) {
         slab_of(pool, slab->at - 1)->lost += rest;
         return;
     }
@@ -141,8 +141,8 @@ static void retire(ct_pool *pool, ct_slab *slab) {
 static void *carve(ct_pool *pool, ct_slab *slab, size_t bytes, size_t size) {
     if ((size_t)(slab->end - slab->at) < bytes) {
         ct_block *block = block_new(pool, size, true);
-        if (!block && bytes > SMALL) return (block = block_new(pool, bytes, true)) ? block_data(block) : NULL;
-        if (!block) block = block_new(pool, size = 2 * SMALL, true);
+        if (!block && bytes > CT_SMALL) return (block = block_new(pool, bytes, true)) ? block_data(block) : NULL;
+        if (!block) block = block_new(pool, size = 2 * CT_SMALL, true);
         if (!block) return NULL;
         if (slab->at) retire(pool, slab);
         slab->at = block_data(block);
@@ -159,7 +159,7 @@ static size_t between(size_t least, size_t x, size_t most) { return x < least ? 
  * nobody has touched is no memory. */
 static void *fresh(ct_pool *pool, size_t bytes) {
     const size_t held = (size_t)pool->held, least = 64 << 10, most = 16 << 20;
-    if (bytes <= SMALL) return carve(pool, &pool->small, bytes, between(least, held / 8, most) / CT_ALIGN * CT_ALIGN);
+    if (bytes <= CT_SMALL) return carve(pool, &pool->small, bytes, between(least, held / 8, most) / CT_ALIGN * CT_ALIGN);
     if (bytes <= pool->carved) {
         bytes += GUARD;
         const size_t size = between(bytes, held, most) + HEADER + CT_ALIGN, page = size < HUGE_PAGE ? least : HUGE_PAGE;

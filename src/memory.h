@@ -6,8 +6,8 @@
 
 enum { CT_ALIGN = 64 };   /* bytes; every block is aligned so */
 
-/* Sizes that are small: not 0. Their class, and the bytes of its blocks: eight classes to a doubling, or
- * as many as there are multiples of 64 bytes. */
+/* Small sizes, of 1 ... 2048 bytes: their class, and the bytes of its blocks. Eight classes to a doubling, or as many as it has multiples
+ * of 64 bytes. */
 enum { CT_SMALL = 2048, CT_SIZE_CLASSES = 8 * 64 };
 static inline bool ct_is_small(size_t size) { return size - 1 < CT_SMALL; }   /* 0 - 1 is the largest */
 static inline int ct_small_class(size_t size, size_t *bytes) {
@@ -26,7 +26,7 @@ typedef struct {
 typedef struct {
     ct_allocator allocator;
     int64_t limit, held, live, peak, calls;
-    bool plain;                        /* small blocks that are free are taken from their lists, and given back, without a further thought */
+    bool plain;                        /* small blocks are taken from their lists, and given back, without a further thought */
     bool poison;                       /* what is free, and what is new, is all ones: NaN, or -1 */
     ct_block *blocks;                  /* all that came from the allocator: what ct_context_free hands back */
     ct_free_block *free[CT_SIZE_CLASSES];   /* by class */
