@@ -121,33 +121,24 @@ void attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char
         a->k->gemm.pack_b(rows, attention_min(nr, cols - i), x + i * col * a->size, row, col, packed + i * packed_rows * a->size);
 }
 
-/* In equal shares of at most a block's rows: a block of few waits for its sums. */
-static int64_t share(const attention *a, int64_t m, int64_t cols) {
-    const int64_t most = cols > a->k->gemm.lanes ? a->k->gemm.mr : a->k->gemm.tall;
-    return m > 0 ? attention_pieces(m, attention_pieces(m, most)) : 1;
-}
-
 void attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const attention_rows *rows, const char *panel,
                        double alpha, char *c) {
-    const int64_t nr = a->k->gemm.nr, step = share(a, m, width);
-    const ct_gemm_form form = {k, rows->row, 1, nr, nr, 1, 0, alpha, NULL};
-    for (int64_t i = 0; i < m; i += step)
-        a->k->gemm.tile(&form, attention_min(step, m - i), width, rows->data + i * rows->row * a->size, panel, c + i * nr * a->size);
+    const int64_t nr = a->k->gemm.nr;
+    const ct_gemm_form form = {k, rows->row, 1, nr, nr, 1, 0, alpha};
+    a->k->gemm.blocks(&form, m, width, rows->data, panel, 0, NULL, c);
 }
 
 void attention_gather(const attention *a, const attention_weights *x, int64_t cols, const attention_rows *rows, double alpha, bool add,
                       char *c, int64_t c_row) {
-    const int64_t step = share(a, x->m, cols), nr = a->k->gemm.nr;
-    for (int64_t i = 0; i < x->m; i += step) {
+    const ct_gemm_kernels *f = &a->k->gemm;
+    const int64_t blocks = attention_pieces(x->m, cols > f->lanes ? f->mr : f->tall), step = x->m > 0 ? attention_pieces(x->m, blocks) : 1;
+    for (int64_t i = 0; i < x->m; i += step) {   /* in equal shares: a block of few rows waits for its sums */
         const int64_t n = attention_min(step, x->m - i), end = attention_min(x->k, i + n - 1 + x->high);
         const int64_t begin = i + x->low < 0 ? 0 : attention_min(i + x->low, x->k), k = end > begin ? end - begin : 0;
-        ct_gemm_form form = {k, x->row, x->col, rows->row, c_row, 1, c_row, alpha, NULL};
-        for (int64_t j = 0; j < cols; j += nr) {
-            char *to = c + (i * c_row + j) * a->size;
-            if (add) form.base = to;
-            a->k->gemm.tile(&form, n, attention_min(nr, cols - j), x->data + (i * x->row + begin * x->col) * a->size,
-                            rows->data + (begin * rows->row + j) * a->size, to);
-        }
+        const ct_gemm_form form = {k, x->row, x->col, rows->row, c_row, 1, c_row, alpha};
+        char *to = c + i * c_row * a->size;
+        f->blocks(&form, n, cols, x->data + (i * x->row + begin * x->col) * a->size, rows->data + begin * rows->row * a->size,
+                  f->nr * a->size, add ? to : NULL, to);
     }
 }
 

@@ -41,6 +41,7 @@ static void see(product *p, int x, int y, int z) {
 }
 
 /* Of any other two, and what is to be said against them. */
+__attribute__((noinline))
 static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
@@ -67,11 +68,13 @@ static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tens
 /* Two matrices are what they are: to describe them, and see what joins, takes as long as to compute a small product. */
 static ct_tensor *matmul_forward(ct_call *c) {
     const ct_tensor *a = c->in[0], *b = c->in[1];
-    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
+    if (!op_is_real(c, 0) || (a->dtype != b->dtype && !op_refuse_dtypes(c, 1))) return NULL;
     c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
     if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0]) return of_batches(c, a, b);
     const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];
-    ct_tensor *out = ct_tensor_of(c->context, a->dtype, &CT_SHAPE(m, n));
+    ct_shape shape;   /* as describe() */
+    shape.ndim = 2, shape.dim[0] = m, shape.dim[1] = n;
+    ct_tensor *out = ct_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
     const ct_matrix of_a = {a->data, a->stride[0], a->stride[1], 0}, of_b = {b->data, b->stride[0], b->stride[1], 0};
     const ct_matrix of_c = {out->data, n, 1, 0};

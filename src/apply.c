@@ -206,18 +206,15 @@ ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *at
     if (!op || !op->forward || !op->name) return ct_fail(context, CT_ERR_ARGUMENT, "apply: the op has no forward or no name");
     if (op->attrs_size && !attrs) return ct_fail(context, CT_ERR_ARGUMENT, "%s: attrs is NULL", op->name);
     enum { FEW = 8 };
-    ct_tensor *few_in[FEW];
-    bool few_wants[FEW];
-    ct_call call = {.context = context, .op = op, .attrs = op->attrs_size ? attrs : NULL, .in = few_in, .n = n, .wants = few_wants};
-    if (n <= FEW) return run(&call, in, few_in, few_wants);
-
-    size_t bytes = (size_t)n * (sizeof *in + 1);
-    ct_tensor **many_in = ct_take(context, bytes);
-    if (!many_in) return NULL;
-    bool *many_wants = (bool *)(many_in + n);
-    call.in = many_in;
-    call.wants = many_wants;
-    ct_tensor *out = run(&call, in, many_in, many_wants);
-    ct_give(context, many_in, bytes);
+    ct_tensor *few_in[FEW], **call_in = few_in;
+    bool few_wants[FEW], *wants = few_wants;
+    const size_t many = n > FEW ? (size_t)n * (sizeof *in + sizeof *wants) : 0;
+    if (many) {
+        if (!(call_in = ct_take(context, many))) return NULL;
+        wants = (bool *)(call_in + n);
+    }
+    ct_call call = {.context = context, .op = op, .attrs = op->attrs_size ? attrs : NULL, .in = call_in, .n = n, .wants = wants};
+    ct_tensor *out = run(&call, in, call_in, wants);
+    if (many) ct_give(context, call_in, many);
     return out;
 }

@@ -69,7 +69,6 @@ typedef struct {
 static int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t pieces(int64_t n, int64_t size) { return n / size + (n % size != 0); }
 static int64_t up(int64_t n, int64_t size) { return pieces(n, size) * size; }
-static uint32_t pieces_of_32(uint32_t n, uint32_t size) { return (n + size - 1) / size; }
 
 static void *at(const job *j, const ct_matrix *x, int64_t item, int64_t row, int64_t col) {
     return (char *)x->data + (item * x->batch + row * x->row + col * x->col) * j->size;
@@ -178,24 +177,17 @@ static strip next_strip(const job *j, const part *p, int64_t item, int64_t n, st
 }
 
 static ct_gemm_form form_of(const job *j, int64_t k, int64_t a_row, int64_t a_col, int64_t b_row, bool add, const ct_matrix *c) {
-    return (ct_gemm_form){k, a_row, a_col, b_row, c->row, c->col, add ? c->row : 0, j->alpha, NULL};
-}
-
-/* A block of C whose first column is n. */
-static void tile(const job *j, ct_gemm_form *form, int64_t rows, int64_t cols, const void *a, const void *b, bool add, const char *bias,
-                 int64_t n, void *c) {
-    form->base = add ? c : bias ? bias + n * j->size : NULL;
-    j->kernels->tile(form, rows, cols, a, b, c);
+    return (ct_gemm_form){k, a_row, a_col, b_row, c->row, c->col, add ? c->row : 0, j->alpha};
 }
 
 /* Rows [m, m + rows), at most mr, by a strip. */
 static void meet(const job *j, const part *p, int64_t item, int64_t m, int64_t rows, strip s) {
     const ct_gemm_kernels *f = j->kernels;
     const int64_t a_row = j->pack_a ? 1 : j->a->row, a_col = j->pack_a ? f->mr : j->a->col;
-    const char *a = (j->pack_a ? panels(j, item, m) : (char *)at(j, j->a, item, m, j->k0)) + p->k * a_col * j->size, *b = s.data;
-    ct_gemm_form form = form_of(j, p->kl, a_row, a_col, s.row, p->add, &p->c);
-    for (int64_t n = 0; n < s.cols; n += f->nr, b += s.panel)
-        tile(j, &form, rows, min(f->nr, s.cols - n), a, b, p->add, p->bias, s.n + n, at(j, &p->c, item, m, s.n + n));
+    const char *a = (j->pack_a ? panels(j, item, m) : (char *)at(j, j->a, item, m, j->k0)) + p->k * a_col * j->size;
+    const ct_gemm_form form = form_of(j, p->kl, a_row, a_col, s.row, p->add, &p->c);
+    char *c = at(j, &p->c, item, m, s.n);
+    f->blocks(&form, rows, s.cols, a, s.data, s.panel, p->add ? c : p->bias ? p->bias + s.n * j->size : NULL, c);
     if (j->k0 + j->kl == j->k) done(j, item, m, s.n, rows, s.cols);
 }
 
@@ -278,24 +270,23 @@ static bool is_far(const job *j) {
     return col > NEAR_A && j->n > (col % 2048 == 0 ? SET_PANELS : col % 256 == 0 ? ALIASED_PANELS : PANELS) * times * nr;
 }
 
-/* One product by one thread, B in place or packed, its panels so many bytes apart: rows in equal shares, as a block of few waits for its
- * sums. */
-static inline void at_once(const job *j, const char *b, int64_t b_row, int64_t panel) {
-    const ct_gemm_kernels *f = j->kernels;
-    const uint32_t m = (uint32_t)j->m, most = (uint32_t)(j->n > f->lanes ? f->mr : f->tall);   /* at most SMALL: shorter divisions */
-    const int64_t n = j->n, nr = f->nr, rows = m > most ? pieces_of_32(m, pieces_of_32(m, most)) : m;
-    for (int64_t k0 = 0; k0 < j->k; k0 += j->kc, b += j->kc * b_row * j->size) {
-        const bool add = j->add || k0 > 0;
-        const char *a = at(j, j->a, 0, 0, k0);
-        char *c = j->c->data;
-        ct_gemm_form form = form_of(j, min(j->kc, j->k - k0), j->a->row, j->a->col, b_row, add, j->c);
-        for (int64_t i = 0; i < m; i += rows, a += rows * form.a_row * j->size, c += rows * form.row * j->size) {
-            const char *b_at = b;
-            for (int64_t col = 0; col < n; col += nr, b_at += panel)
-                tile(j, &form, min(rows, m - i), min(nr, n - col), a, b_at, add, j->bias, col, c + col * form.col * j->size);
-        }
+/* One product by one thread, B in place or packed, its panels so many bytes apart. */
+static inline void at_once(const ct_gemm_kernels *f, int64_t size, int64_t m, int64_t n, int64_t k, int64_t kc, double alpha, const ct_matrix *a,
+                           const char *b, int64_t b_row, int64_t panel, bool add, const void *bias, const ct_matrix *c) {
+    ct_gemm_form form = {min(kc, k), a->row, a->col, b_row, c->row, c->col, add ? c->row : 0, alpha};
+    f->blocks(&form, m, n, a->data, b, panel, add ? c->data : bias, c->data);
+    for (int64_t k0 = kc; k0 < k; k0 += kc) {
+        form.k = min(kc, k - k0), form.base_row = c->row;
+        f->blocks(&form, m, n, (char *)a->data + k0 * a->col * size, b + k0 * b_row * size, panel, c->data, c->data);
     }
-    done(j, 0, 0, 0, m, n);
+}
+
+/* Is it done before others would have heard of it? SMALL is a power of 2. */
+static bool is_small(int64_t m, int64_t n, int64_t k) { return (m | n | k) < SMALL && m * n * k <= SMALL; }
+
+static inline void at_once_of(const job *j, const char *b, int64_t b_row, int64_t panel) {
+    at_once(j->kernels, j->size, j->m, j->n, j->k, j->kc, j->alpha, j->a, b, b_row, panel, j->add, j->bias, j->c);
+    done(j, 0, 0, 0, j->m, j->n);
 }
 
 __attribute__((noinline))   /* what is on its stack is not on the others' */
@@ -303,15 +294,15 @@ static void pack_at_once(const job *j) {
     _Alignas(CT_ALIGN) char packed[SMALL_B];
     const int64_t nr = j->kernels->nr;
     j->kernels->pack_b(j->k, j->n, j->b->data, j->b->row, j->b->col, packed);
-    at_once(j, packed, nr, nr * j->k * j->size);
+    at_once_of(j, packed, nr, nr * j->k * j->size);
 }
 
-/* Is it done before others would have heard of it? Then that is done, unless B does not lie well and is too large to be packed here. */
-static inline bool small(const job *j) {
-    const int64_t m = j->m, n = j->n, k = j->k, nr = j->kernels->nr;
-    if (m > SMALL || n > SMALL || k > SMALL || m * n * k > SMALL) return false;
-    if (j->b->col == 1) at_once(j, j->b->data, j->b->row, nr * j->size);
-    else if ((n + nr) * k * j->size <= SMALL_B) pack_at_once(j);
+/* A small one is done, unless B does not lie well and is too large to be packed here. */
+static bool small(const job *j) {
+    const int64_t nr = j->kernels->nr;
+    if (!is_small(j->m, j->n, j->k)) return false;
+    if (j->b->col == 1) at_once_of(j, j->b->data, j->b->row, nr * j->size);
+    else if ((j->n + nr) * j->k * j->size <= SMALL_B) pack_at_once(j);
     else return false;
     return true;
 }
@@ -393,33 +384,48 @@ static void fill_with_bias(const ct_kernels *kernels, job *j, int64_t batch) {
     j->add = true, j->bias = NULL;
 }
 
-/* As many slices as it takes, all as long but the last; two at least where threads may share them. */
-static int64_t slice_length(const job *j) {
-    const bool deep = j->k >= DEEP_K && j->k > j->m && j->k > j->n && j->m <= DEEP_C / j->size / j->n;
-    if (!deep && j->k <= j->kernels->kc) return j->k;
-    const int64_t count = pieces(j->k, j->kernels->kc), least = deep ? 2 : 1;
-    return up(pieces(j->k, count < least ? least : count), 8);
+/* As many slices as it takes, all as long but the last; two at least where threads may share them. No kernel's kc is below DEEP_K. */
+static int64_t slice_length(const ct_gemm_kernels *f, int64_t size, int64_t m, int64_t n, int64_t k) {
+    if (k < DEEP_K) return k;
+    const bool deep = k > m && k > n && m <= DEEP_C / size / n;
+    if (!deep && k <= f->kc) return k;
+    const int64_t count = pieces(k, f->kc), least = deep ? 2 : 1;
+    return up(pieces(k, count < least ? least : count), 8);
 }
 
-bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
-             const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
+__attribute__((noinline))   /* who is not described does without its stack */
+static bool described(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
+                   const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
     if (batch <= 0 || m <= 0 || n <= 0) return true;
-    static const ct_gemm_end plain = {0};
     job j;   /* the rest is for those who need it: clearing it all would take as long as a small product */
     ct_matrix turned[3];
-    j.kernels = &context->isa->of[dtype]->gemm, j.size = dtype == CT_F32 ? 4 : 8, j.alpha = alpha;
+    j.kernels = &context->isa->of[dtype]->gemm, j.size = (int64_t)ct_dtype_size(dtype), j.alpha = alpha;
     j.turned = (n == 1 && m > 1) || (m > 1 && c->col != 1 && c->row == 1);   /* C' = B' A': a column becomes a row, and columns rows */
-    j.m = m, j.n = n, j.k = k, j.kc = slice_length(&j), j.sum = context->isa->of[dtype]->add;
-    j.end = end ? end : &plain, j.a = a, j.b = b, j.c = c;
+    j.m = m, j.n = n, j.k = k, j.kc = slice_length(j.kernels, j.size, m, n, k), j.sum = context->isa->of[dtype]->add;
+    j.end = end, j.a = a, j.b = b, j.c = c;
     if (j.turned) {
         j.m = n, j.n = m;
         turned[0] = transposed(*b), turned[1] = transposed(*a), turned[2] = transposed(*c);
         j.a = &turned[0], j.b = &turned[1], j.c = &turned[2];
     }
-    j.add = j.end->add, j.bias = j.add ? NULL : j.end->bias;
+    j.add = end->add, j.bias = j.add ? NULL : end->bias;
     if (j.bias && (j.turned || j.c->col != 1 || k <= 0 || is_few(&j))) fill_with_bias(context->isa->of[dtype], &j, batch);
     if (k <= 0) ct_parallel(context, batch * j.m, pieces(65536, j.n), zero_task, &j);
     else if (is_few(&j)) few(context, &j, batch);
     else return (batch == 1 && small(&j)) || blocks(context, &j, batch);
+    return true;
+}
+
+/* The plainest of the small ones is not described as a job: that takes half as long as to compute it. */
+bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
+             const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
+    static const ct_gemm_end plain = {0};
+    if (!end) end = &plain;
+    if (batch != 1 || m <= 1 || n <= 1 || k <= 0 || b->col != 1 || c->col != 1 || !is_small(m, n, k))
+        return described(context, dtype, batch, m, n, k, alpha, a, b, end, c);
+    const ct_gemm_kernels *f = &context->isa->of[dtype]->gemm;
+    const int64_t size = (int64_t)ct_dtype_size(dtype), kc = slice_length(f, size, m, n, k);
+    at_once(f, size, m, n, k, kc, alpha, a, b->data, b->row, f->nr * size, end->add, end->bias, c);
+    if (end->done) end->done(end->arg, c, m, n);
     return true;
 }

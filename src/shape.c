@@ -31,6 +31,7 @@ int64_t ct_shape_numel(ct_shape shape) {
 }
 
 bool ct_shape_refuse(ct_context *context, const char *op, const ct_shape *shape) {
+    if (!op) op = "tensor";
     if (shape->ndim < 0 || shape->ndim > CT_MAX_DIMS)
         return ct_fail(context, CT_ERR_SHAPE, "%s: %d dims; a tensor has 0 to %d", op, shape->ndim, CT_MAX_DIMS);
     for (int d = 0; d < shape->ndim; d++)

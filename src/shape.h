@@ -10,7 +10,10 @@ const char *ct_shape_text(ct_shape shape, char text[CT_SHAPE_TEXT]);
 #define SHAPE(shape) ct_shape_text((shape), (char[CT_SHAPE_TEXT]){0})
 
 const char *ct_dtype_name(ct_dtype dtype);   /* "f32" */
-static inline size_t ct_dtype_size(ct_dtype dtype) { return dtype == CT_BOOL ? 1 : dtype == CT_F32 ? 4 : 8; }
+static inline size_t ct_dtype_size(ct_dtype dtype) {
+    static const unsigned char size[] = {[CT_F32] = 4, [CT_F64] = 8, [CT_I64] = 8, [CT_BOOL] = 1};
+    return size[dtype];
+}
 
 bool ct_shape_equal(ct_shape a, ct_shape b);
 int64_t ct_shape_numel(ct_shape shape);      /* of a shape that passed ct_shape_check */
@@ -23,18 +26,18 @@ static inline bool ct_shape_same(const ct_shape *a, const ct_shape *b) {
 }
 
 /* Is it a shape: 0 to 8 dims, no negative size, a product whose bytes fit? That of the sizes other than 0 must fit too: strides are made of
- * it. A negative size is, unsigned, too large. numel is how many elements it has, if it is one. */
+ * it. A negative size is, unsigned, too large. numel is how many elements it has, if it is one. op NULL: "tensor". */
 bool ct_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);   /* false, with the error recorded */
 static inline bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size, int64_t *numel) {
     uint64_t bytes = element_size, count = 1;
-    bool fits = shape->ndim >= 0 && shape->ndim <= CT_MAX_DIMS;
-    for (int d = 0; fits && d < shape->ndim; d++) {
+    bool overflows = shape->ndim < 0 || shape->ndim > CT_MAX_DIMS;
+    for (int d = 0, ndim = overflows ? 0 : shape->ndim; d < ndim; d++) {
         const uint64_t size = (uint64_t)shape->dim[d];
-        fits = !__builtin_mul_overflow(bytes, size ? size : 1, &bytes) && bytes <= INT64_MAX / 4;
+        overflows |= __builtin_mul_overflow(bytes, size ? size : 1, &bytes);
         count *= size;
     }
     *numel = (int64_t)count;
-    return fits || ct_shape_refuse(context, op, shape);
+    return (!overflows && bytes <= INT64_MAX / 4) || ct_shape_refuse(context, op, shape);
 }
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
 

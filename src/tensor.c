@@ -58,14 +58,11 @@ static inline ct_tensor *handle(ct_context *context, ct_storage *storage, char *
     return tensor;
 }
 
-static inline bool fits(ct_context *context, const ct_shape *shape, ct_dtype dtype, int64_t *numel) {
-    return ct_shape_fits(context, context->op ? context->op : "tensor", shape, ct_dtype_size(dtype), numel);
-}
-
 ct_tensor *ct_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape) {
+    const size_t size = ct_dtype_size(dtype);
     int64_t numel;
-    if (!fits(context, shape, dtype, &numel)) return NULL;
-    ct_storage *storage = storage_new(context, (size_t)numel * ct_dtype_size(dtype));
+    if (!ct_shape_fits(context, context->op, shape, size, &numel)) return NULL;
+    ct_storage *storage = storage_new(context, (size_t)numel * size);
     return storage ? handle(context, storage, storage->data, dtype, shape, numel, NULL) : NULL;
 }
 
@@ -73,7 +70,7 @@ ct_tensor *ct_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) { 
 
 ct_tensor *ct_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride) {
     int64_t numel;
-    if (!fits(of->context, &shape, of->dtype, &numel)) return NULL;
+    if (!ct_shape_fits(of->context, of->context->op, &shape, ct_dtype_size(of->dtype), &numel)) return NULL;
     of->storage->refs++;
     return handle(of->context, of->storage, data, of->dtype, &shape, numel, stride);
 }

@@ -242,7 +242,7 @@ INLINE void gemm_step(const int rows, const int vectors, const bool part, const 
 
 /* rows, vectors and way are constants, and so is part: whether the last vector may have less than LANES columns. */
 INLINE void gemm_block(const int rows, const int vectors, const bool part, const gemm_way way, const ct_gemm_form *form, int64_t n,
-                       const real *a, const real *b, real *c) {
+                       const real *a, const real *b, const real *base, real *c) {
     const int turn = way == APART ? 1 : TURN, lines = gemm_by_columns(way) ? turn : rows;
     const int64_t last = n - (vectors - 1) * LANES, size = sizeof(real);   /* columns of the last vector; bytes */
     const int64_t to_row = form->a_row * size, to_k = way == DENSE_ROWS ? size : form->a_col * size, b_to_k = form->b_row * size;
@@ -266,24 +266,25 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
     }
     for (uint64_t left = k % each; left > 0; left--, gemm_advance(lines, &of_a, to_k), gemm_advance(turn, &of_b, b_to_k))
         gemm_step(rows, vectors, part, way, last, &of_a, &of_b, 0, sum);
-    const real alpha = (real)form->alpha, *base = form->base;
+    const real alpha = (real)form->alpha;
     const int64_t row = form->row, base_row = form->base_row;
     if (alpha != 1) {
         GEMM_UNROLL for (int i = 0; i < rows * vectors; i++) sum[i / vectors][i % vectors] *= alpha;
     }
     GEMM_UNROLL for (int i = 0; i < rows; i++) {
-        GEMM_UNROLL for (int j = 0; j < vectors; j++) {
-            const real *from = base ? base + i * base_row + j * LANES : NULL;
-            gemm_put(c + i * row + j * LANES, from, sum[i][j], part && j == vectors - 1, last);
-        }
+        GEMM_UNROLL for (int j = 0; j < vectors; j++)
+            gemm_put(c + j * LANES, base ? base + j * LANES : NULL, sum[i][j], part && j == vectors - 1, last);
+        c += row;
+        if (base) base += base_row;
+        __asm__("" : "+r"(c));   /* one addition a row: else compilers find each address from some other row's */
     }
 }
 
 /* ---- tiles: functions that are left alone, as each wants all registers ---- */
 
-#define TILE_ARGUMENTS const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, void *c
-#define TILE_AS(f) f(form, m, n, a, b, c)
-#define TILE(rows, vectors, part, way) gemm_block(rows, vectors, part, way, form, n, a, b, c)
+#define TILE_ARGUMENTS const ct_gemm_form *form, int64_t m, int64_t n, const real *a, const real *b, const real *base, real *c
+#define TILE_AS(f) f(form, m, n, a, b, base, c)
+#define TILE(rows, vectors, part, way) gemm_block(rows, vectors, part, way, form, n, a, b, base, c)
 
 #define TILE_SWITCH(part, way) \
     switch (m) { \
@@ -305,7 +306,7 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
             TILE(rows, vectors, part, way); \
         break
 
-/* Blocks of whole vectors of columns but the largest, */
+/* Blocks of whole vectors of columns but the largest, A dense one way or the other, */
 __attribute__((noinline)) static void gemm_tile_rows(TILE_ARGUMENTS) {
     TILE_SWITCH(false, DENSE_ROWS)
 }
@@ -314,7 +315,7 @@ __attribute__((noinline)) static void gemm_tile_columns(TILE_ARGUMENTS) {
     TILE_SWITCH(false, DENSE_COLUMNS)
 }
 
-/* and any whose columns lie next to each other in C. */
+/* any whose columns lie next to each other in C, */
 __attribute__((noinline)) static void gemm_tile_any(TILE_ARGUMENTS) {
     TILE_SWITCH(true, APART)
 }
@@ -322,35 +323,68 @@ __attribute__((noinline)) static void gemm_tile_any(TILE_ARGUMENTS) {
 #undef TILE_ROWS
 #undef TILE_SWITCH
 
-__attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS);
-
-/* Columns of C that are not next to each other are written from a block that has them so. */
-__attribute__((noinline)) static void gemm_tile_apart(TILE_ARGUMENTS) {
-    real apart[TALL * NR], *to = c;
-    const real *from = form->base;
-    ct_gemm_form dense = *form;
-    dense.row = NR, dense.col = 1, dense.base = NULL;
-    gemm_tile(&dense, m, n, a, b, apart);
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            const int64_t at = i * form->row + j * form->col;
-            to[at] = from ? from[i * form->base_row + j * form->col] + apart[i * NR + j] : apart[i * NR + j];
-        }
+/* and the largest. */
+__attribute__((noinline)) static void gemm_tile_whole(TILE_ARGUMENTS) {
+    (void)m;
+    if (form->a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
+    else if (form->a_row == 1 && form->a_col == MR) TILE(MR, NV, false, PACKED);
+    else if (form->a_row == 1) TILE(MR, NV, false, DENSE_COLUMNS);
+    else TILE(MR, NV, false, APART);
 }
 
-__attribute__((noinline)) static void gemm_tile(TILE_ARGUMENTS) {
-    if (form->col != 1) TILE_AS(gemm_tile_apart);
-    else if (m == MR && n == NR && form->a_col == 1) TILE(MR, NV, false, DENSE_ROWS);
-    else if (m == MR && n == NR && form->a_row == 1 && form->a_col == MR) TILE(MR, NV, false, PACKED);
-    else if (m == MR && n == NR && form->a_row == 1) TILE(MR, NV, false, DENSE_COLUMNS);
-    else if (m == MR && n == NR) TILE(MR, NV, false, APART);
+INLINE void gemm_tile_dense(TILE_ARGUMENTS) {
+    if (m == MR && n == NR) TILE_AS(gemm_tile_whole);
     else if (n % LANES == 0 && form->a_col == 1) TILE_AS(gemm_tile_rows);
     else if (n % LANES == 0 && form->a_row == 1) TILE_AS(gemm_tile_columns);
     else TILE_AS(gemm_tile_any);
 }
+
+/* Columns of C that are not next to each other are written from a block that has them so. */
+__attribute__((noinline)) static void gemm_tile_apart(TILE_ARGUMENTS) {
+    real apart[TALL * NR];
+    ct_gemm_form dense = *form;
+    dense.row = NR, dense.col = 1;
+    gemm_tile_dense(&dense, m, n, a, b, NULL, apart);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            const int64_t at = i * form->row + j * form->col;
+            c[at] = base ? base[i * form->base_row + j * form->col] + apart[i * NR + j] : apart[i * NR + j];
+        }
+}
+
+INLINE void gemm_tile(TILE_ARGUMENTS) {
+    if (form->col == 1) TILE_AS(gemm_tile_dense);
+    else TILE_AS(gemm_tile_apart);
+}
 #undef TILE
 #undef TILE_AS
 #undef TILE_ARGUMENTS
+
+/* Equal shares of m, at most so many each, by short divisions. */
+INLINE int64_t gemm_share(int64_t m, int64_t most) {
+    if (m > INT32_MAX) return most;
+    const uint32_t rows = (uint32_t)m, blocks = (rows + (uint32_t)most - 1) / (uint32_t)most;
+    return (rows + blocks - 1) / blocks;
+}
+
+/* Rows in equal shares, as a block of few waits for its sums, each by all panels. */
+__attribute__((noinline)) static void gemm_several(const ct_gemm_form *form, int64_t m, int64_t n, const real *a, const char *b, int64_t panel,
+                                                   const real *base, real *c) {
+    const int64_t most = n > LANES ? MR : TALL, rows = m > most ? gemm_share(m, most) : m;
+    for (int64_t i = 0; i < m; i += rows, a += rows * form->a_row) {
+        const char *b_at = b;
+        for (int64_t j = 0; j < n; j += NR, b_at += panel) {
+            const int64_t at = j * form->col;
+            gemm_tile(form, m - i < rows ? m - i : rows, n - j < NR ? n - j : NR, a, (const real *)b_at,
+                      base ? base + i * form->base_row + at : NULL, c + i * form->row + at);
+        }
+    }
+}
+
+static void gemm_blocks(const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c) {
+    if (n <= NR && m <= (n > LANES ? MR : TALL)) gemm_tile(form, m, n, a, b, base, c);
+    else gemm_several(form, m, n, a, b, panel, base, c);
+}
 
 /* ---- few rows: nothing packed ---- */
 
@@ -459,6 +493,6 @@ static void gemm_row(int64_t n, int64_t k, const void *x_, int64_t x_stride, con
     }
 }
 
-#define GEMM_KERNELS {MR, NR, LANES, TALL, KC, gemm_pack_a, gemm_pack_b, gemm_tile, gemm_dots, gemm_row}
+#define GEMM_KERNELS {MR, NR, LANES, TALL, KC, gemm_pack_a, gemm_pack_b, gemm_blocks, gemm_dots, gemm_row}
 
 #endif

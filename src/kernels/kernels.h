@@ -42,11 +42,10 @@ typedef struct {
     bool nesterov, first;
 } ct_sgd_numbers;
 
-/* What blocks of a product have in common: their length along K, how A, B, C and the base lie, the factor, and the base, which may move. */
+/* What blocks of a product have in common: their length along K, how A, B, C and the base lie, and the factor. */
 typedef struct {
     int64_t k, a_row, a_col, b_row, row, col, base_row;
     double alpha;
-    const void *base;
 } ct_gemm_form;
 
 /* C (+)= A B in blocks; src/gemm.c drives them. */
@@ -57,9 +56,10 @@ typedef struct {
     /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
-    /* C[m x n] = base + alpha AB; 1 <= m <= mr (tall), 1 <= n <= nr (lanes); A has any strides (packed: 1, mr), B's columns lie next to
-     * each other (packed: its rows are nr apart); base NULL: 0. It may be C, or a row for all (base_row 0); its columns lie as C's */
-    void (*tile)(const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, void *c);
+    /* C[m x n] = base + alpha AB, any m and n; A has any strides (packed: 1, mr), B's columns lie next to each other in panels of nr, which
+     * are so many bytes apart (packed: its rows are nr apart); base NULL: 0. It may be C, or a row for all (base_row 0); its columns lie
+     * as C's */
+    void (*blocks)(const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c);
     /* C[m x n] = alpha AB, or += with add, any m and n: dot products of A's rows and B's columns, each dense along K */
     void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_col, double alpha, bool add,
                  void *c, int64_t row_stride, int64_t col_stride);
