@@ -23,10 +23,8 @@ enum {
     PACK_PANELS = 8,     /* of A, a piece of work */
     SHARED_B = 1 << 20,  /* bytes of B that are packed for all threads, at most */
     DEEP_C = 256 << 10,  /* bytes of a C that is shared out by slices, at most, */
-    DEEP_K = 512,        /* if K is that long and longer than its sides, */
     DEPTH = 8 << 10,     /* and of the slices of a row of A, at once */
     NEAR_B = 32 << 10,   /* rows of B in place: so many bytes apart, from place to place of a first-level cache, they meet in it but once */
-    SMALL = 1 << 18,     /* multiplications of a product, at most, that one thread does at once */
     SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
     FEW = 32,            /* rows of C that are dot products, */
     FEW_K = 20,          /* if K is so many times longer */
@@ -271,21 +269,13 @@ static bool is_far(const job *j) {
 }
 
 /* One product by one thread, B in place or packed, its panels so many bytes apart. */
-static inline void at_once(const ct_gemm_kernels *f, int64_t size, int64_t m, int64_t n, int64_t k, int64_t kc, double alpha, const ct_matrix *a,
-                           const char *b, int64_t b_row, int64_t panel, bool add, const void *bias, const ct_matrix *c) {
-    ct_gemm_form form = {min(kc, k), a->row, a->col, b_row, c->row, c->col, add ? c->row : 0, alpha};
-    f->blocks(&form, m, n, a->data, b, panel, add ? c->data : bias, c->data);
-    for (int64_t k0 = kc; k0 < k; k0 += kc) {
-        form.k = min(kc, k - k0), form.base_row = c->row;
-        f->blocks(&form, m, n, (char *)a->data + k0 * a->col * size, b + k0 * b_row * size, panel, c->data, c->data);
+static inline void at_once(const job *j, const char *b, int64_t b_row, int64_t panel) {
+    const ct_matrix *c = j->c;
+    for (int64_t k = 0; k < j->k; k += j->kc) {
+        const bool add = j->add || k > 0;
+        const ct_gemm_form form = form_of(j, min(j->kc, j->k - k), j->a->row, j->a->col, b_row, add, c);
+        j->kernels->blocks(&form, j->m, j->n, at(j, j->a, 0, 0, k), b + k * b_row * j->size, panel, add ? c->data : j->bias, c->data);
     }
-}
-
-/* Is it done before others would have heard of it? SMALL is a power of 2. */
-static bool is_small(int64_t m, int64_t n, int64_t k) { return (m | n | k) < SMALL && m * n * k <= SMALL; }
-
-static inline void at_once_of(const job *j, const char *b, int64_t b_row, int64_t panel) {
-    at_once(j->kernels, j->size, j->m, j->n, j->k, j->kc, j->alpha, j->a, b, b_row, panel, j->add, j->bias, j->c);
     done(j, 0, 0, 0, j->m, j->n);
 }
 
@@ -294,14 +284,14 @@ static void pack_at_once(const job *j) {
     _Alignas(CT_ALIGN) char packed[SMALL_B];
     const int64_t nr = j->kernels->nr;
     j->kernels->pack_b(j->k, j->n, j->b->data, j->b->row, j->b->col, packed);
-    at_once_of(j, packed, nr, nr * j->k * j->size);
+    at_once(j, packed, nr, nr * j->k * j->size);
 }
 
 /* A small one is done, unless B does not lie well and is too large to be packed here. */
 static bool small(const job *j) {
     const int64_t nr = j->kernels->nr;
-    if (!is_small(j->m, j->n, j->k)) return false;
-    if (j->b->col == 1) at_once_of(j, j->b->data, j->b->row, nr * j->size);
+    if (!ct_gemm_is_small(j->m, j->n, j->k)) return false;
+    if (j->b->col == 1) at_once(j, j->b->data, j->b->row, nr * j->size);
     else if ((j->n + nr) * j->k * j->size <= SMALL_B) pack_at_once(j);
     else return false;
     return true;
@@ -384,48 +374,33 @@ static void fill_with_bias(const ct_kernels *kernels, job *j, int64_t batch) {
     j->add = true, j->bias = NULL;
 }
 
-/* As many slices as it takes, all as long but the last; two at least where threads may share them. No kernel's kc is below DEEP_K. */
-static int64_t slice_length(const ct_gemm_kernels *f, int64_t size, int64_t m, int64_t n, int64_t k) {
-    if (k < DEEP_K) return k;
-    const bool deep = k > m && k > n && m <= DEEP_C / size / n;
-    if (!deep && k <= f->kc) return k;
-    const int64_t count = pieces(k, f->kc), least = deep ? 2 : 1;
-    return up(pieces(k, count < least ? least : count), 8);
+/* As many slices as it takes, all as long but the last; two at least where threads may share them. */
+static int64_t slice_length(const job *j) {
+    const bool deep = j->k >= CT_GEMM_DEEP && j->k > j->m && j->k > j->n && j->m <= DEEP_C / j->size / j->n;
+    if (!deep && j->k <= j->kernels->kc) return j->k;
+    const int64_t count = pieces(j->k, j->kernels->kc), least = deep ? 2 : 1;
+    return up(pieces(j->k, count < least ? least : count), 8);
 }
 
-__attribute__((noinline))   /* who is not described does without its stack */
-static bool described(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
-                   const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
+bool ct_gemm_any(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
+                 const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
     if (batch <= 0 || m <= 0 || n <= 0) return true;
+    static const ct_gemm_end plain = {0};
     job j;   /* the rest is for those who need it: clearing it all would take as long as a small product */
     ct_matrix turned[3];
     j.kernels = &context->isa->of[dtype]->gemm, j.size = (int64_t)ct_dtype_size(dtype), j.alpha = alpha;
     j.turned = (n == 1 && m > 1) || (m > 1 && c->col != 1 && c->row == 1);   /* C' = B' A': a column becomes a row, and columns rows */
-    j.m = m, j.n = n, j.k = k, j.kc = slice_length(j.kernels, j.size, m, n, k), j.sum = context->isa->of[dtype]->add;
-    j.end = end, j.a = a, j.b = b, j.c = c;
+    j.m = m, j.n = n, j.k = k, j.kc = slice_length(&j), j.sum = context->isa->of[dtype]->add;
+    j.end = end ? end : &plain, j.a = a, j.b = b, j.c = c;
     if (j.turned) {
         j.m = n, j.n = m;
         turned[0] = transposed(*b), turned[1] = transposed(*a), turned[2] = transposed(*c);
         j.a = &turned[0], j.b = &turned[1], j.c = &turned[2];
     }
-    j.add = end->add, j.bias = j.add ? NULL : end->bias;
+    j.add = j.end->add, j.bias = j.add ? NULL : j.end->bias;
     if (j.bias && (j.turned || j.c->col != 1 || k <= 0 || is_few(&j))) fill_with_bias(context->isa->of[dtype], &j, batch);
     if (k <= 0) ct_parallel(context, batch * j.m, pieces(65536, j.n), zero_task, &j);
     else if (is_few(&j)) few(context, &j, batch);
     else return (batch == 1 && small(&j)) || blocks(context, &j, batch);
-    return true;
-}
-
-/* The plainest of the small ones is not described as a job: that takes half as long as to compute it. */
-bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
-             const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
-    static const ct_gemm_end plain = {0};
-    if (!end) end = &plain;
-    if (batch != 1 || m <= 1 || n <= 1 || k <= 0 || b->col != 1 || c->col != 1 || !is_small(m, n, k))
-        return described(context, dtype, batch, m, n, k, alpha, a, b, end, c);
-    const ct_gemm_kernels *f = &context->isa->of[dtype]->gemm;
-    const int64_t size = (int64_t)ct_dtype_size(dtype), kc = slice_length(f, size, m, n, k);
-    at_once(f, size, m, n, k, kc, alpha, a, b->data, b->row, f->nr * size, end->add, end->bias, c);
-    if (end->done) end->done(end->arg, c, m, n);
     return true;
 }

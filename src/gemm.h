@@ -2,7 +2,7 @@
 #ifndef CT_SRC_GEMM_H
 #define CT_SRC_GEMM_H
 
-#include <cotangent/types.h>
+#include "context.h"
 
 /* A matrix in a batch of them: element (i, j) of matrix b is data[b batch + i row + j col], in elements; batch 0 repeats one. */
 typedef struct {
@@ -24,8 +24,27 @@ typedef struct {
 /* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n), or as `end` says, which may be NULL; for k = 0 the product is zeros. dtype is
  * f32 or f64. Each element of C is summed in one order, whatever the threads. False: CT_ERR_MEMORY. (Pointers, because to pass a struct
  * that has just been written is to copy it, and to wait for that takes as long as a product of 8 x 8 x 8.) */
-bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
-             const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c);
+bool ct_gemm_any(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
+                 const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c);
+
+enum {
+    CT_GEMM_SMALL = 1 << 18,   /* multiplications of a product, at most, that one thread does at once: before others would have heard of it */
+    CT_GEMM_DEEP = 512,        /* K that may be cut into slices, at least */
+};
+static inline bool ct_gemm_is_small(int64_t m, int64_t n, int64_t k) { return (m | n | k) < CT_GEMM_SMALL && m * n * k <= CT_GEMM_SMALL; }
+
+/* The same. The plainest of the small ones go straight to the kernel: to describe them takes half as long as to compute them. */
+static inline bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
+                           const ct_matrix *a, const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
+    const bool plain = batch == 1 && m > 1 && n > 1 && k > 0 && k < CT_GEMM_DEEP && b->col == 1 && c->col == 1 && ct_gemm_is_small(m, n, k);
+    if (!plain) return ct_gemm_any(context, dtype, batch, m, n, k, alpha, a, b, end, c);
+    const ct_gemm_kernels *f = &context->isa->of[dtype]->gemm;
+    const bool add = end && end->add;
+    const ct_gemm_form form = {k, a->row, a->col, b->row, c->row, 1, add ? c->row : 0, alpha};
+    f->blocks(&form, m, n, a->data, b->data, f->nr * (int64_t)ct_dtype_size(dtype), add ? c->data : end ? end->bias : NULL, c->data);
+    if (end && end->done) end->done(end->arg, c, m, n);
+    return true;
+}
 
 /* A dim of a product, with the step it makes in A, B and C, in elements; 0 where it does not appear or repeats. */
 typedef struct {
