@@ -132,7 +132,7 @@ void attention_gather(const attention *a, const attention_weights *x, int64_t co
                       char *c, int64_t c_row) {
     const ct_gemm_kernels *f = &a->k->gemm;
     const int64_t blocks = attention_pieces(x->m, cols > f->lanes ? f->mr : f->tall), step = x->m > 0 ? attention_pieces(x->m, blocks) : 1;
-    for (int64_t i = 0; i < x->m; i += step) {   /* in equal shares: a block of few rows waits for its sums */
+    for (int64_t i = 0; i < x->m; i += step) {   /* a block's rows at a time, in its shares: each begins and ends along K where they do */
         const int64_t n = attention_min(step, x->m - i), end = attention_min(x->k, i + n - 1 + x->high);
         const int64_t begin = i + x->low < 0 ? 0 : attention_min(i + x->low, x->k), k = end > begin ? end - begin : 0;
         const ct_gemm_form form = {k, x->row, x->col, rows->row, c_row, 1, c_row, alpha};

@@ -68,7 +68,7 @@ static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tens
 /* Two matrices are what they are: to describe them, and see what joins, takes as long as to compute a small product. */
 static ct_tensor *matmul_forward(ct_call *c) {
     const ct_tensor *a = c->in[0], *b = c->in[1];
-    if (!op_is_real(c, 0) || (a->dtype != b->dtype && !op_refuse_dtypes(c, 1))) return NULL;
+    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
     c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
     if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0]) return of_batches(c, a, b);
     const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];

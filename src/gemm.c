@@ -16,8 +16,6 @@
 
 #include <string.h>
 
-#include "context.h"
-
 enum {
     TALL = 20,           /* panels of A in a block for which B is packed without regret */
     PACK_PANELS = 8,     /* of A, a piece of work */
@@ -25,7 +23,7 @@ enum {
     DEEP_C = 256 << 10,  /* bytes of a C that is shared out by slices, at most, */
     DEPTH = 8 << 10,     /* and of the slices of a row of A, at once */
     NEAR_B = 32 << 10,   /* rows of B in place: so many bytes apart, from place to place of a first-level cache, they meet in it but once */
-    SMALL_B = 20 << 10,  /* bytes of B that it packs, at most: they are on the stack */
+    SMALL_B = 20 << 10,  /* bytes of B that are packed for a small product, at most: they are on the stack */
     FEW = 32,            /* rows of C that are dot products, */
     FEW_K = 20,          /* if K is so many times longer */
     NEAR_A = 256,        /* A in place though its rows are not dense: bytes from one of its columns to the next, at most, */

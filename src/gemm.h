@@ -27,17 +27,15 @@ typedef struct {
 bool ct_gemm_any(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const ct_matrix *a,
                  const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c);
 
-enum {
-    CT_GEMM_SMALL = 1 << 18,   /* multiplications of a product, at most, that one thread does at once: before others would have heard of it */
-    CT_GEMM_DEEP = 512,        /* K that may be cut into slices, at least */
-};
+/* Multiplications of a product, at most, that one thread does at once: before others would have heard of it. */
+enum { CT_GEMM_SMALL = 1 << 18 };
 static inline bool ct_gemm_is_small(int64_t m, int64_t n, int64_t k) { return (m | n | k) < CT_GEMM_SMALL && m * n * k <= CT_GEMM_SMALL; }
 
 /* The same. The plainest of the small ones go straight to the kernel: to describe them takes half as long as to compute them. */
 static inline bool ct_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
                            const ct_matrix *a, const ct_matrix *b, const ct_gemm_end *end, const ct_matrix *c) {
-    const bool plain = batch == 1 && m > 1 && n > 1 && k > 0 && k < CT_GEMM_DEEP && b->col == 1 && c->col == 1 && ct_gemm_is_small(m, n, k);
-    if (!plain) return ct_gemm_any(context, dtype, batch, m, n, k, alpha, a, b, end, c);
+    const bool plain = batch == 1 && m > 1 && n > 1 && k > 0 && k < CT_GEMM_DEEP && b->col == 1 && c->col == 1;
+    if (!plain || !ct_gemm_is_small(m, n, k)) return ct_gemm_any(context, dtype, batch, m, n, k, alpha, a, b, end, c);
     const ct_gemm_kernels *f = &context->isa->of[dtype]->gemm;
     const bool add = end && end->add;
     const ct_gemm_form form = {k, a->row, a->col, b->row, c->row, 1, add ? c->row : 0, alpha};

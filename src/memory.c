@@ -1,7 +1,7 @@
-/* Memory by size class. A class is a multiple of 64 bytes; eight classes to a doubling, or all multiples up to 4096 bytes, so a block is
- * hardly more than an eighth larger than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all are kept for reuse,
- * so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and that list is
- * all that ct_context_free has to walk.
+/* Memory by size class. A class is a multiple of 64 bytes: each of them up to 2048 bytes, then eight to a doubling, so a block is at most
+ * an eighth, or 63 bytes, larger than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all
+ * are kept for reuse, so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and
+ * that list is all that ct_context_free has to walk.
  *
  * Blocks between the two are carved as well, from slabs of huge pages: what is to stay in a second-level cache would else lie in pages
  * that happen to share its sets. But a memory limit is met to the block, an allocator that is not malloc is asked for each, and debug mode
@@ -48,14 +48,14 @@ static void allow(void *memory, size_t size) { (void)memory, (void)size; }
 #endif
 
 /* The class of a size, and the bytes of its blocks. Above the small ones, with 2^s units of 64 bytes a step, each doubling has the
- * classes of 9 ... 16 steps; the first is that of 65 units, s = 3 and 9 steps. */
+ * classes of 9 ... 16 steps; the first is that of 33 units, s = 2 and 9 steps. */
 static int class_of(size_t size, size_t *bytes) {
     if (size <= CT_SMALL) return ct_small_class(size ? size : 1, bytes);
     size_t units = (size - 1) / CT_ALIGN + 1;
     int shift = 63 - __builtin_clzll(units - 1) - 3;
     size_t steps = ((units - 1) >> shift) + 1;
     *bytes = (steps << shift) * CT_ALIGN;
-    return CT_SMALL_CLASSES + 8 * (shift - 3) + (int)steps - 9;
+    return CT_SMALL_CLASSES + 8 * (shift - 2) + (int)steps - 9;
 }
 
 static void *default_alloc(void *data, size_t size) {

@@ -30,14 +30,14 @@ static inline bool ct_shape_same(const ct_shape *a, const ct_shape *b) {
 bool ct_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);   /* false, with the error recorded */
 static inline bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size, int64_t *numel) {
     uint64_t bytes = element_size, count = 1;
-    bool overflows = shape->ndim < 0 || shape->ndim > CT_MAX_DIMS;
-    for (int d = 0, ndim = overflows ? 0 : shape->ndim; d < ndim; d++) {
+    bool wrong = shape->ndim < 0 || shape->ndim > CT_MAX_DIMS;
+    for (int d = 0, ndim = wrong ? 0 : shape->ndim; d < ndim; d++) {
         const uint64_t size = (uint64_t)shape->dim[d];
-        overflows |= __builtin_mul_overflow(bytes, size ? size : 1, &bytes);
+        wrong |= __builtin_mul_overflow(bytes, size ? size : 1, &bytes);
         count *= size;
     }
     *numel = (int64_t)count;
-    return (!overflows && bytes <= INT64_MAX / 4) || ct_shape_refuse(context, op, shape);
+    return (!wrong && bytes <= INT64_MAX / 4) || ct_shape_refuse(context, op, shape);
 }
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
 

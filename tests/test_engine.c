@@ -298,7 +298,7 @@ START_TEST(blocks_of_every_size) {
         int64_t n[N], calls = ct_memory(c).allocator_calls, medium = 0;
         for (int i = 0; i < N; i++) {
             n[i] = (INT64_C(1) << i % SIZES) + i * 37 % (1 << i % SIZES) + 270000 * (i % SIZES == SIZES - 1);
-            medium += n[i] * 8 > 4096 && n[i] * 8 <= 1 << 20;
+            medium += n[i] * 8 > 2048 && n[i] * 8 <= 1 << 20;
         }
         for (int pass = 0; pass < 3; pass++) {
             for (int i = pass > 0; i < N; i += 1 + (pass > 0)) {

@@ -38,6 +38,7 @@ typedef vec gemm_vec;
 typedef real gemm_vec;   /* GCC keeps vectors of one element in memory */
 #endif
 enum { NR = NV * LANES, KC = sizeof(real) == 4 ? 768 : 512 };
+_Static_assert((int)KC >= (int)CT_GEMM_DEEP, "who is not cut into slices is one");
 enum { AHEAD = 8 };   /* along K: how much sooner than it is used A is fetched, and what is packed */
 
 #if defined __clang__
@@ -368,20 +369,21 @@ INLINE int64_t gemm_share(int64_t m, int64_t most) {
 }
 
 /* Rows in equal shares, as a block of few waits for its sums, each by all panels. */
-__attribute__((noinline)) static void gemm_several(const ct_gemm_form *form, int64_t m, int64_t n, const real *a, const char *b, int64_t panel,
-                                                   const real *base, real *c) {
+__attribute__((noinline)) static void gemm_several(const ct_gemm_form *form, int64_t m, int64_t n, const real *a, const char *b,
+                                                   int64_t panel, const real *base, real *c) {
     const int64_t most = n > LANES ? MR : TALL, rows = m > most ? gemm_share(m, most) : m;
-    for (int64_t i = 0; i < m; i += rows, a += rows * form->a_row) {
+    for (int64_t i = 0; i < m; i += rows) {
         const char *b_at = b;
         for (int64_t j = 0; j < n; j += NR, b_at += panel) {
             const int64_t at = j * form->col;
-            gemm_tile(form, m - i < rows ? m - i : rows, n - j < NR ? n - j : NR, a, (const real *)b_at,
+            gemm_tile(form, m - i < rows ? m - i : rows, n - j < NR ? n - j : NR, a + i * form->a_row, (const real *)b_at,
                       base ? base + i * form->base_row + at : NULL, c + i * form->row + at);
         }
     }
 }
 
-static void gemm_blocks(const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c) {
+static void gemm_blocks(const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base,
+                        void *c) {
     if (n <= NR && m <= (n > LANES ? MR : TALL)) gemm_tile(form, m, n, a, b, base, c);
     else gemm_several(form, m, n, a, b, panel, base, c);
 }

@@ -48,17 +48,19 @@ typedef struct {
     double alpha;
 } ct_gemm_form;
 
+enum { CT_GEMM_DEEP = 512 };   /* K that may be cut into slices, at least */
+
 /* C (+)= A B in blocks; src/gemm.c drives them. */
 typedef struct {
     int64_t mr, nr;        /* the register block */
     int64_t lanes, tall;   /* of no more than `lanes` columns it may have `tall` rows */
-    int64_t kc;            /* the longest slice along K: a constant, so that sums do not depend on caches or threads */
+    int64_t kc;            /* the longest slice along K, at least CT_GEMM_DEEP: a constant, so that no sum depends on caches or threads */
     /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
-    /* C[m x n] = base + alpha AB, any m and n; A has any strides (packed: 1, mr), B's columns lie next to each other in panels of nr, which
-     * are so many bytes apart (packed: its rows are nr apart); base NULL: 0. It may be C, or a row for all (base_row 0); its columns lie
-     * as C's */
+    /* C[m x n] = base + alpha AB, any m and n; A has any strides (packed: 1, mr, and m is at most mr), B's columns lie next to each other
+     * in panels of nr, which are so many bytes apart (packed: its rows are nr apart); base NULL: 0. It may be C, or a row for all
+     * (base_row 0); its columns lie as C's */
     void (*blocks)(const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c);
     /* C[m x n] = alpha AB, or += with add, any m and n: dot products of A's rows and B's columns, each dense along K */
     void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_col, double alpha, bool add,
