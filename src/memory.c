@@ -1,4 +1,4 @@
-/* Memory by size class. A class is a multiple of 64 bytes: each of them up to 2048 bytes, then eight to a doubling, so a block is at most
+/* Memory by size class. A class is a multiple of 64 bytes: each of them up to 4096 bytes, then eight to a doubling, so a block is at most
  * an eighth, or 63 bytes, larger than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all
  * are kept for reuse, so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and
  * that list is all that ct_context_free has to walk.
@@ -24,7 +24,12 @@ struct ct_block {
     size_t idle;        /* scratch of ct_memory_trim: free bytes in a slab */
 };
 
-enum { HEADER = CT_ALIGN, HUGE_PAGE = 2 << 20, MEDIUM = HUGE_PAGE / 16 * 15 };
+enum {
+    HEADER = CT_ALIGN,
+    HUGE_PAGE = 2 << 20,
+    FINE = 2048,                    /* bytes of a block that is carved from a small slab, at most, */
+    MEDIUM = HUGE_PAGE / 16 * 15,   /* and from one of huge pages */
+};
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
 /* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte;
@@ -48,14 +53,14 @@ static void allow(void *memory, size_t size) { (void)memory, (void)size; }
 #endif
 
 /* The class of a size, and the bytes of its blocks. Above the small ones, with 2^s units of 64 bytes a step, each doubling has the
- * classes of 9 ... 16 steps; the first is that of 33 units, s = 2 and 9 steps. */
+ * classes of 9 ... 16 steps; the first is that of 65 units, s = 3 and 9 steps. */
 static int class_of(size_t size, size_t *bytes) {
     if (size <= CT_SMALL) return ct_small_class(size ? size : 1, bytes);
     size_t units = (size - 1) / CT_ALIGN + 1;
     int shift = 63 - __builtin_clzll(units - 1) - 3;
     size_t steps = ((units - 1) >> shift) + 1;
     *bytes = (steps << shift) * CT_ALIGN;
-    return CT_SMALL_CLASSES + 8 * (shift - 2) + (int)steps - 9;
+    return CT_SMALL_CLASSES + 8 * (shift - 3) + (int)steps - 9;
 }
 
 static void *default_alloc(void *data, size_t size) {
@@ -79,7 +84,7 @@ void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poi
     const bool own = allocator.alloc && allocator.free;
     if (!own) allocator = (ct_allocator){default_alloc, default_free, NULL};
     *pool = (ct_pool){.allocator = allocator, .limit = limit, .poison = poison, .plain = !poison && !GUARD};
-    pool->carved = own || limit || poison ? CT_SMALL : MEDIUM;
+    pool->carved = own || limit || poison ? FINE : MEDIUM;
 }
 
 /* A block from the allocator, with room for `size` bytes behind its header; NULL: it or the limit said no. */
@@ -126,7 +131,7 @@ static ct_block *slab_of(ct_pool *pool, const void *address) {
 /* The rest of a slab that makes room for the next: a small one becomes small blocks. */
 static void retire(ct_pool *pool, ct_slab *slab) {
     size_t rest = (size_t)(slab->end - slab->at);
-    if (rest > CT_SMALL) {
+    if (rest > FINE) {
         slab_of(pool, slab->at - 1)->lost += rest;
         return;
     }
@@ -141,8 +146,8 @@ static void retire(ct_pool *pool, ct_slab *slab) {
 static void *carve(ct_pool *pool, ct_slab *slab, size_t bytes, size_t size) {
     if ((size_t)(slab->end - slab->at) < bytes) {
         ct_block *block = block_new(pool, size, true);
-        if (!block && bytes > CT_SMALL) return (block = block_new(pool, bytes, true)) ? block_data(block) : NULL;
-        if (!block) block = block_new(pool, size = 2 * CT_SMALL, true);
+        if (!block && bytes > FINE) return (block = block_new(pool, bytes, true)) ? block_data(block) : NULL;
+        if (!block) block = block_new(pool, size = 2 * FINE, true);
         if (!block) return NULL;
         if (slab->at) retire(pool, slab);
         slab->at = block_data(block);
@@ -159,7 +164,7 @@ static size_t between(size_t least, size_t x, size_t most) { return x < least ? 
  * nobody has touched is no memory. */
 static void *fresh(ct_pool *pool, size_t bytes) {
     const size_t held = (size_t)pool->held, least = 64 << 10, most = 16 << 20;
-    if (bytes <= CT_SMALL) return carve(pool, &pool->small, bytes, between(least, held / 8, most) / CT_ALIGN * CT_ALIGN);
+    if (bytes <= FINE) return carve(pool, &pool->small, bytes, between(least, held / 8, most) / CT_ALIGN * CT_ALIGN);
     if (bytes <= pool->carved) {
         bytes += GUARD;
         const size_t size = between(bytes, held, most) + HEADER + CT_ALIGN, page = size < HUGE_PAGE ? least : HUGE_PAGE;

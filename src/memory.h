@@ -6,8 +6,8 @@
 
 enum { CT_ALIGN = 64 };   /* bytes; every block is aligned so */
 
-/* Small sizes, of 1 ... 2048 bytes, have a class for each multiple of 64 bytes. Above them are eight classes to a doubling. */
-enum { CT_SMALL = 2048, CT_SMALL_CLASSES = CT_SMALL / CT_ALIGN, CT_SIZE_CLASSES = 8 * 64 };
+/* Small sizes, of 1 ... 4096 bytes, have a class for each multiple of 64 bytes. Above them are eight classes to a doubling. */
+enum { CT_SMALL = 4096, CT_SMALL_CLASSES = CT_SMALL / CT_ALIGN, CT_SIZE_CLASSES = 8 * 64 };
 static inline bool ct_is_small(size_t size) { return size - 1 < CT_SMALL; }   /* 0 - 1 is the largest */
 static inline int ct_small_class(size_t size, size_t *bytes) {
     const size_t last = (size - 1) / CT_ALIGN;
