@@ -1,7 +1,8 @@
 /* Memory by size class. A class is a multiple of 64 bytes: each of them up to 4096 bytes, then eight to a doubling, so a block is at most
  * an eighth, or 63 bytes, larger than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all
- * are kept for reuse, so a loop that repeats its shapes stops asking the allocator. Every block from the allocator is on one list, and
- * that list is all that ct_context_free has to walk.
+ * are kept for reuse, so a loop that repeats its shapes stops asking the allocator. A large block may stand in for one of half its size;
+ * what counts as in use is the size that was asked for. Every block from the allocator is on one list, and that list is all that
+ * ct_context_free has to walk.
  *
  * Blocks between the two are carved as well, from slabs of huge pages: what is to stay in a second-level cache would else lie in pages
  * that happen to share its sets. But a memory limit is met to the block, an allocator that is not malloc is asked for each, and debug mode
@@ -114,6 +115,11 @@ static void block_free(ct_pool *pool, ct_block *block) {
 
 static char *block_data(ct_block *block) { return (char *)block + HEADER; }
 
+/* Of a large block, which came from the allocator by itself. */
+static size_t large_bytes(const void *data) {
+    return ((const ct_block *)((const char *)data - HEADER))->total - HEADER - CT_ALIGN;
+}
+
 static void push(ct_pool *pool, void *block, size_t bytes, int class) {
     forbid(pool, block, bytes);
     allow(block, sizeof(ct_free_block));
@@ -176,12 +182,21 @@ static void *fresh(ct_pool *pool, size_t bytes) {
     return block ? block_data(block) : NULL;
 }
 
+/* The class that a large block is taken from: its own if one waits there, or else the next in which one does, up to twice the size. So
+ * what begins when something else has ended, as gradients do after activations, lies in memory that is there already. */
+static int class_that_waits(const ct_pool *pool, int class) {
+    for (int larger = class; larger <= class + 8 && larger < CT_SIZE_CLASSES; larger++)
+        if (pool->free[larger]) return larger;
+    return class;
+}
+
 void *ct_take_any(ct_context *context, size_t size) {
     ct_pool *pool = &context->pool;
     const char *op = context->op ? context->op : "memory";
     if (size > INT64_MAX / 2) return ct_fail(context, CT_ERR_MEMORY, "%s: a size overflows", op);
     size_t bytes;
     int class = class_of(size, &bytes);
+    if (bytes > MEDIUM) class = class_that_waits(pool, class);
     void *block = pool->free[class];
     if (block) {
         pool->free[class] = pool->free[class]->next;
@@ -198,6 +213,7 @@ void *ct_take_any(ct_context *context, size_t size) {
     }
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
+    if (bytes > MEDIUM) bytes = large_bytes(block);
     allow(block, size);
     forbid(pool, (char *)block + size, bytes - size);
     return block;
@@ -213,10 +229,11 @@ void ct_give_any(ct_context *context, void *block, size_t size) {
     ct_pool *pool = &context->pool;
     size_t bytes;
     int class = class_of(size, &bytes);
+    pool->live -= (int64_t)bytes;
+    if (bytes > MEDIUM) class = class_of(large_bytes(block), &bytes);
     allow(block, bytes);
     if (pool->poison) memset((ct_free_block *)block + 1, 0xff, bytes - sizeof(ct_free_block));
     push(pool, block, bytes, class);
-    pool->live -= (int64_t)bytes;
 }
 
 size_t ct_bytes(int64_t count, size_t size) {

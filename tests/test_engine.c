@@ -328,7 +328,7 @@ END_TEST
  * last comes first, and none lies in another. */
 START_TEST(small_blocks_inline_or_not) {
     enum { N = 64 };
-    static const size_t sizes[] = {0, 1, 63, 64, 65, 512, 513, 1023, 1024, 1025, 1088, 1152, 1153, 2047, 2048, 2049, 5000};
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 512, 513, 1023, 1024, 1025, 1088, 1152, 1153, 2047, 2048, 2049, 4095, 4096, 4097, 5000};
     ct_context *c[2] = {ct_context_new((ct_context_opts){.threads = 1}), ct_context_new((ct_context_opts){.threads = 1})};
     c[1]->pool.plain = false;
     void *block[2][N] = {{0}};
@@ -359,6 +359,50 @@ START_TEST(small_blocks_inline_or_not) {
         for (int i = 0; i < N; i++) ct_give(c[which], block[which][i], size[i]);
         ck_assert_int_eq(ct_memory(c[which]).live, 0);
         ct_context_free(c[which]);
+    }
+}
+END_TEST
+
+/* A large block that is free stands in for a size of half its own or more, and is itself again when it is given back. */
+START_TEST(large_blocks_stand_in) {
+    enum { MB = 1 << 20 };
+    for (int which = 0; which < 2; which++) {
+        ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = which ? 64 * MB : 0});
+        char *large = ct_take(c, 8 * MB);
+        memset(large, 1, 8 * MB);
+        ct_give(c, large, 8 * MB);
+        const int64_t calls = ct_memory(c).allocator_calls, live = ct_memory(c).live;
+
+        char *half = ct_take(c, 4 * MB + 1);
+        ck_assert_ptr_eq(half, large);
+        ck_assert(ct_memory(c).live - live < 5 * MB);
+        memset(half, 2, 4 * MB + 1);
+        char *other = ct_take(c, 8 * MB);   /* it is taken: this is another */
+        ck_assert_int_eq(ct_memory(c).allocator_calls, calls + 1);
+        memset(other, 3, 8 * MB);
+        ck_assert(half[0] == 2 && half[4 * MB] == 2);
+        ct_give(c, half, 4 * MB + 1);
+        ck_assert_ptr_eq(ct_take(c, 8 * MB), large);
+        memset(large, 4, 8 * MB);
+        ck_assert(other[0] == 3 && other[8 * MB - 1] == 3);
+        ct_give(c, large, 8 * MB);
+
+        char *less = ct_take(c, 3 * MB);   /* too little to take it for, */
+        ck_assert_ptr_ne(less, large);
+        char *more = ct_take(c, 9 * MB);   /* and too much */
+        ck_assert_ptr_ne(more, large);
+        char *own = ct_take(c, 3 * MB);
+        ct_give(c, own, 3 * MB);
+        ck_assert_ptr_eq(ct_take(c, 3 * MB), own);   /* its own class first */
+        ct_give(c, own, 3 * MB), ct_give(c, more, 9 * MB), ct_give(c, less, 3 * MB), ct_give(c, other, 8 * MB);
+        ck_assert_int_eq(ct_memory(c).live, live);
+        half = ct_take(c, 5 * MB);
+        ct_memory_trim(c);
+        memset(half, 5, 5 * MB);
+        ct_give(c, half, 5 * MB);
+        ct_memory_trim(c);
+        ck_assert(ct_memory(c).pooled < MB);
+        ct_context_free(c);
     }
 }
 END_TEST
@@ -499,6 +543,7 @@ int main(void) {
     tcase_add_test(tcase, statistics);
     tcase_add_loop_test(tcase, blocks_of_every_size, 0, 3);
     tcase_add_test(tcase, small_blocks_inline_or_not);
+    tcase_add_test(tcase, large_blocks_stand_in);
     if (__asan_address_is_poisoned) tcase_add_test(tcase, address_sanitizer_sees_the_end);
     tcase_add_test(tcase, a_memory_limit);
     tcase_add_test(tcase, an_allocator_with_nothing);
