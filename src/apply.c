@@ -137,17 +137,18 @@ void ct_node_unref(ct_node *node) {
 /* Checks the inputs, fills in dense copies where the op wants them, and says whose gradient is wanted, and whether one is. */
 static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants, bool recording, bool *wanted) {
     const ct_op *op = c->op;
-    for (int i = 0; i < c->n; i++) {
+    ct_context *context = c->context;
+    for (int i = 0, n = c->n; i < n; i++) {
         ct_tensor *t = given[i];
         in[i] = t;
         wants[i] = false;
         if (!t) {
             if (i && op->flags & CT_OP_OPTIONAL) continue;
-            ct_fail(c->context, CT_ERR_ARGUMENT, "%s: input %d is NULL", op->name, i);
+            ct_fail(context, CT_ERR_ARGUMENT, "%s: input %d is NULL", op->name, i);
             return false;
         }
-        if (t->context != c->context) {
-            ct_fail(c->context, CT_ERR_ARGUMENT, "%s: inputs 0 and %d are of different contexts", op->name, i);
+        if (t->context != context) {
+            ct_fail(context, CT_ERR_ARGUMENT, "%s: inputs 0 and %d are of different contexts", op->name, i);
             return false;
         }
         wants[i] = recording && t->node;

@@ -119,9 +119,12 @@ void ct_frame_close(ct_context *context, ct_frame *frame);
 
 /* Hands the tensor out and closes: mostly nothing else is in it. */
 static inline ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor) {
+    if (context->frame == frame && tensor && frame->tensors == tensor && !tensor->next) {
+        ct_tensor_own(context->frame = frame->outer, tensor);
+        return tensor;
+    }
     ct_tensor_lift(tensor, frame->outer);
-    if (context->frame == frame && !frame->tensors) context->frame = frame->outer;
-    else ct_frame_close(context, frame);
+    ct_frame_close(context, frame);
     return tensor;
 }
 

@@ -16,10 +16,14 @@ static ct_frame *find(const ct_context *context, uint64_t id) {
     return frame;
 }
 
-void ct_frame_close(ct_context *context, ct_frame *frame) {
-    if (!ct_frame_is_open(context, frame)) return;
+/* Closes an open frame, and those inside it. */
+static void close_open(ct_context *context, ct_frame *frame) {
     while (context->frame != frame) pop(context);
     pop(context);
+}
+
+void ct_frame_close(ct_context *context, ct_frame *frame) {
+    if (ct_frame_is_open(context, frame)) close_open(context, frame);
 }
 
 static ct_scope open_scope(ct_context *context, bool no_grad) {
@@ -52,7 +56,7 @@ ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor) {
 
 void ct_scope_close(ct_scope scope) {
     ct_frame *frame = frame_of(scope);
-    if (frame) ct_frame_close(scope.context, frame);
+    if (frame) close_open(scope.context, frame);
 }
 
 ct_tensor *ct_keep(ct_tensor *tensor) {
