@@ -88,22 +88,24 @@ INLINE void gemm_transpose(vec x[LANES]) {
 }
 #endif
 
-/* Lines of a matrix, four a pointer: an address has a base, an index, here the bytes to one of the next lines, and a constant. */
+/* Lines of a matrix, so many to a pointer, 1 or 4: an address has a base, an index, here the bytes to one of the next lines, and a
+ * constant. */
 typedef struct {
-    const char *four[(TALL + 3) / 4];
+    const char *base[(TALL + 3) / 4];
     int64_t to[4];
+    int each;   /* a constant, as count is */
 } gemm_lines;
 
-INLINE gemm_lines gemm_lines_of(const int count, const real *x, int64_t bytes) {
-    gemm_lines l = {.to = {0, bytes, 2 * bytes, 3 * bytes}};
-    GEMM_UNROLL for (int i = 0; i < count; i += 4) l.four[i / 4] = (const char *)x + i * bytes;
+INLINE gemm_lines gemm_lines_of(const int each, const int count, const real *x, int64_t bytes) {
+    gemm_lines l = {.to = {0, bytes, 2 * bytes, 3 * bytes}, .each = each};
+    GEMM_UNROLL for (int i = 0; i < count; i += each) l.base[i / each] = (const char *)x + i * bytes;
     return l;
 }
 
-INLINE const real *gemm_line(const gemm_lines *l, int i) { return (const real *)(l->four[i / 4] + l->to[i % 4]); }
+INLINE const real *gemm_line(const gemm_lines *l, int i) { return (const real *)(l->base[i / l->each] + l->to[i % l->each]); }
 
 INLINE void gemm_advance(const int count, gemm_lines *l, int64_t bytes) {
-    GEMM_UNROLL for (int i = 0; i < count; i += 4) l->four[i / 4] += bytes;
+    GEMM_UNROLL for (int i = 0; i < count; i += l->each) l->base[i / l->each] += bytes;
 }
 
 /* Else compilers keep each pointer plus each index in a register of its own, and have none left. */
@@ -114,7 +116,7 @@ _Static_assert((int)LANES <= (int)TALL, "gemm_lines has pointers for that many")
 
 /* packed[p width + i] = x[i along + p] for p < k, a multiple of LANES, and i < count, a constant of at most LANES; 0 from i = n on. */
 INLINE void gemm_turn(const int width, const int count, int64_t n, int64_t k, const real *x, int64_t along, real *packed) {
-    gemm_lines rows = gemm_lines_of(LANES, x, along * (int64_t)sizeof(real));
+    gemm_lines rows = gemm_lines_of(4, LANES, x, along * (int64_t)sizeof(real));
     for (; k > 0; k -= LANES, packed += LANES * width, gemm_advance(LANES, &rows, LANES * (int64_t)sizeof(real))) {
         vec block[LANES];
         gemm_hide(&rows);
@@ -122,6 +124,16 @@ INLINE void gemm_turn(const int width, const int count, int64_t n, int64_t k, co
         gemm_transpose(block);
         GEMM_UNROLL for (int i = 0; i < LANES; i++) memcpy(packed + i * width, &block[i], (size_t)count * sizeof(real));
     }
+}
+
+/* The same for fewer than LANES k, and any count. */
+__attribute__((noinline)) static void gemm_turn_rest(int64_t width, int64_t count, int64_t n, int64_t k, const real *x, int64_t along,
+                                                     real *packed) {
+    vec block[LANES];
+    GEMM_UNROLL for (int i = 0; i < LANES; i++) block[i] = i < n ? load_part(x + i * along, k) : (vec){0};
+    gemm_transpose(block);
+    GEMM_UNROLL for (int i = 0; i < LANES; i++)
+        if (i < k) store_part(packed + i * width, block[i], count);
 }
 #endif
 
@@ -148,6 +160,12 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
             else if (i < n) gemm_turn(width, count, n - i, part, x + i * along + p, along, to);
             else for (int64_t row = 0; row < part; row++) memset(to + row * width, 0, (size_t)count * sizeof(real));
         }
+    }
+    if (CT_VECTOR_BYTES == 64 && step == 1 && k - p > 4) {   /* masked moves; fewer are sooner copied one by one */
+        packed += p * width;
+        for (int i = 0; i < width; i += LANES)
+            gemm_turn_rest(width, width - i < LANES ? width - i : LANES, n - i, k - p, x + i * along + p, along, packed + i);
+        return;
     }
 #endif
     for (; p < k; p++) {
@@ -247,15 +265,17 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
     const int turn = way == APART ? 1 : TURN, lines = gemm_by_columns(way) ? turn : rows;
     const int64_t last = n - (vectors - 1) * LANES, size = sizeof(real);   /* columns of the last vector; bytes */
     const int64_t to_row = form->a_row * size, to_k = way == DENSE_ROWS ? size : form->a_col * size, b_to_k = form->b_row * size;
-    gemm_lines of_a = gemm_lines_of(lines, a, gemm_by_columns(way) ? to_k : to_row), of_b = gemm_lines_of(turn, b, b_to_k);
+    /* A multiplication by what is in memory is one instruction, but two where the address has an index. */
+    const int each = CT_VECTOR_BYTES == 64 && vectors == 1 && gemm_by_columns(way) ? 1 : 4;
+    gemm_lines of_a = gemm_lines_of(each, lines, a, gemm_by_columns(way) ? to_k : to_row), of_b = gemm_lines_of(4, turn, b, b_to_k);
     const char *ahead = (const char *)a + AHEAD * to_k;
     gemm_vec sum[TALL][NV] = {0};
     /* C is wanted at the end, and may come from far; processors of the widest vectors have room for what waits to be written. */
     GEMM_UNROLL for (int i = 0; i < rows && CT_VECTOR_BYTES < 64; i++) {
         GEMM_UNROLL for (int at = 0; at < vectors * (int)sizeof(gemm_vec); at += 64) __builtin_prefetch((char *)(c + i * form->row) + at, 1);
     }
-    const uint64_t k = (uint64_t)form->k, each = turn;   /* unsigned, as then k / turn is a shift */
-    for (uint64_t turns = k / each; turns > 0; turns--) {
+    const uint64_t k = (uint64_t)form->k, in_turn = turn;   /* unsigned, as then a division is a shift */
+    for (uint64_t turns = k / in_turn; turns > 0; turns--) {
         gemm_hide(&of_a), gemm_hide(&of_b);
         GEMM_UNROLL for (int u = 0; u < turn; u++) {
             /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
@@ -265,7 +285,7 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
         }
         gemm_advance(lines, &of_a, turn * to_k), gemm_advance(turn, &of_b, turn * b_to_k), ahead += turn * to_k;
     }
-    for (uint64_t left = k % each; left > 0; left--, gemm_advance(lines, &of_a, to_k), gemm_advance(turn, &of_b, b_to_k))
+    for (uint64_t left = k % in_turn; left > 0; left--, gemm_advance(lines, &of_a, to_k), gemm_advance(turn, &of_b, b_to_k))
         gemm_step(rows, vectors, part, way, last, &of_a, &of_b, 0, sum);
     const real alpha = (real)form->alpha;
     const int64_t row = form->row, base_row = form->base_row;
