@@ -1,7 +1,7 @@
 /* Memory by size class. A class is a multiple of 64 bytes: each of them up to 4096 bytes, then eight to a doubling, so a block is at most
  * an eighth, or 63 bytes, larger than asked for. Small blocks are carved from slabs, large ones come from the allocator one by one; all
- * are kept for reuse, so a loop that repeats its shapes stops asking the allocator. A large block may stand in for one of half its size;
- * what counts as in use is the size that was asked for. Every block from the allocator is on one list, and that list is all that
+ * are kept for reuse, so a loop that repeats its shapes stops asking the allocator. A large block may stand in for one of two thirds of
+ * its size; what counts as in use is the size that was asked for. Every block from the allocator is on one list, and that list is all that
  * ct_context_free has to walk.
  *
  * Blocks between the two are carved as well, from slabs of huge pages: what is to stay in a second-level cache would else lie in pages
@@ -182,10 +182,11 @@ static void *fresh(ct_pool *pool, size_t bytes) {
     return block ? block_data(block) : NULL;
 }
 
-/* The class that a large block is taken from: its own if one waits there, or else the next in which one does, up to twice the size. So
- * what begins when something else has ended, as gradients do after activations, lies in memory that is there already. */
+/* The class that a large block is taken from: its own if one waits there, or else the next in which one does, up to half as large again.
+ * So what begins when something else has ended, as gradients do after activations, lies in memory that is there already. But what it does
+ * not need is lost as long as it lasts: not under a limit. */
 static int class_that_waits(const ct_pool *pool, int class) {
-    for (int larger = class; larger <= class + 8 && larger < CT_SIZE_CLASSES; larger++)
+    for (int larger = class; larger <= class + 4 && larger < CT_SIZE_CLASSES && !pool->limit; larger++)
         if (pool->free[larger]) return larger;
     return class;
 }

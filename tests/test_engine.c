@@ -363,43 +363,44 @@ START_TEST(small_blocks_inline_or_not) {
 }
 END_TEST
 
-/* A large block that is free stands in for a size of half its own or more, and is itself again when it is given back. */
+/* A large block that is free stands in for a size of two thirds of its own or more, and is itself again when it is given back. Under a
+ * limit nothing stands in: there the rest would be missed. */
 START_TEST(large_blocks_stand_in) {
     enum { MB = 1 << 20 };
-    for (int which = 0; which < 2; which++) {
-        ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = which ? 64 * MB : 0});
+    for (int limited = 0; limited < 2; limited++) {
+        ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = limited ? 64 * MB : 0});
         char *large = ct_take(c, 8 * MB);
         memset(large, 1, 8 * MB);
         ct_give(c, large, 8 * MB);
         const int64_t calls = ct_memory(c).allocator_calls, live = ct_memory(c).live;
 
-        char *half = ct_take(c, 4 * MB + 1);
-        ck_assert_ptr_eq(half, large);
-        ck_assert(ct_memory(c).live - live < 5 * MB);
-        memset(half, 2, 4 * MB + 1);
-        char *other = ct_take(c, 8 * MB);   /* it is taken: this is another */
+        char *less = ct_take(c, 6 * MB);
+        ck_assert(limited ? less != large : less == large);
+        ck_assert_int_eq(ct_memory(c).live - live, 6 * MB);
+        memset(less, 2, 6 * MB);
+        char *other = ct_take(c, 8 * MB);   /* one that is not in use */
+        ck_assert(limited ? other == large : other != large);
         ck_assert_int_eq(ct_memory(c).allocator_calls, calls + 1);
         memset(other, 3, 8 * MB);
-        ck_assert(half[0] == 2 && half[4 * MB] == 2);
-        ct_give(c, half, 4 * MB + 1);
-        ck_assert_ptr_eq(ct_take(c, 8 * MB), large);
-        memset(large, 4, 8 * MB);
+        ck_assert(less[0] == 2 && less[6 * MB - 1] == 2);
+        ct_give(c, less, 6 * MB);
+        char *again = ct_take(c, 8 * MB);
+        ck_assert(limited ? again != less : again == less);
+        memset(again, 4, 8 * MB);
         ck_assert(other[0] == 3 && other[8 * MB - 1] == 3);
-        ct_give(c, large, 8 * MB);
+        ct_give(c, again, 8 * MB);
 
-        char *less = ct_take(c, 3 * MB);   /* too little to take it for, */
-        ck_assert_ptr_ne(less, large);
-        char *more = ct_take(c, 9 * MB);   /* and too much */
-        ck_assert_ptr_ne(more, large);
-        char *own = ct_take(c, 3 * MB);
-        ct_give(c, own, 3 * MB);
-        ck_assert_ptr_eq(ct_take(c, 3 * MB), own);   /* its own class first */
-        ct_give(c, own, 3 * MB), ct_give(c, more, 9 * MB), ct_give(c, less, 3 * MB), ct_give(c, other, 8 * MB);
+        char *little = ct_take(c, 5 * MB), *more = ct_take(c, 9 * MB);   /* too little to take it for, and too much */
+        ck_assert(little != again && more != again);
+        char *own = ct_take(c, 5 * MB);
+        ct_give(c, own, 5 * MB);
+        ck_assert_ptr_eq(ct_take(c, 5 * MB), own);   /* its own class first */
+        ct_give(c, own, 5 * MB), ct_give(c, more, 9 * MB), ct_give(c, little, 5 * MB), ct_give(c, other, 8 * MB);
         ck_assert_int_eq(ct_memory(c).live, live);
-        half = ct_take(c, 5 * MB);
+        less = ct_take(c, 7 * MB);
         ct_memory_trim(c);
-        memset(half, 5, 5 * MB);
-        ct_give(c, half, 5 * MB);
+        memset(less, 5, 7 * MB);
+        ct_give(c, less, 7 * MB);
         ct_memory_trim(c);
         ck_assert(ct_memory(c).pooled < MB);
         ct_context_free(c);

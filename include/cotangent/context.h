@@ -70,13 +70,13 @@ CT_API void ct_error_clear(ct_context *context);
 typedef struct {
     int64_t live;            /* bytes in use by tensors, tape and modules */
     int64_t peak;            /* the largest live since the start or ct_memory_reset_peak */
-    int64_t pooled;          /* bytes held beyond these, for later */
+    int64_t pooled;          /* bytes held beyond these, nearly all for later */
     int64_t allocator_calls; /* how often the allocator was asked for a block, ever */
 } ct_memory_stats;
 
 CT_API ct_memory_stats ct_memory(const ct_context *context);
 CT_API void ct_memory_reset_peak(ct_context *context);
-CT_API void ct_memory_trim(ct_context *context); /* hands back what is pooled, unless something in use lies in the same slab */
+CT_API void ct_memory_trim(ct_context *context); /* hands back what is pooled, unless something in use lies in the same slab or block */
 
 /* How many threads work, the caller's among them; at least 1, at most 1024. Results are the same bits for any number. */
 CT_API bool ct_set_threads(ct_context *context, int threads);

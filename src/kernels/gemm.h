@@ -88,24 +88,24 @@ INLINE void gemm_transpose(vec x[LANES]) {
 }
 #endif
 
-/* Lines of a matrix, so many to a pointer, 1 or 4: an address has a base, an index, here the bytes to one of the next lines, and a
- * constant. */
+/* Lines of a matrix, `each` to a pointer, 1 or 4: an address has a base, an index, here the bytes to one of the next lines, and a
+ * constant. each and count are constants of the caller. */
 typedef struct {
     const char *base[(TALL + 3) / 4];
     int64_t to[4];
-    int each;   /* a constant, as count is */
 } gemm_lines;
+_Static_assert(CT_VECTOR_BYTES != 64 || (int)TURN <= ((int)TALL + 3) / 4, "a pointer for each k of a turn");
 
 INLINE gemm_lines gemm_lines_of(const int each, const int count, const real *x, int64_t bytes) {
-    gemm_lines l = {.to = {0, bytes, 2 * bytes, 3 * bytes}, .each = each};
+    gemm_lines l = {.to = {0, bytes, 2 * bytes, 3 * bytes}};
     GEMM_UNROLL for (int i = 0; i < count; i += each) l.base[i / each] = (const char *)x + i * bytes;
     return l;
 }
 
-INLINE const real *gemm_line(const gemm_lines *l, int i) { return (const real *)(l->base[i / l->each] + l->to[i % l->each]); }
+INLINE const real *gemm_line(const int each, const gemm_lines *l, int i) { return (const real *)(l->base[i / each] + l->to[i % each]); }
 
-INLINE void gemm_advance(const int count, gemm_lines *l, int64_t bytes) {
-    GEMM_UNROLL for (int i = 0; i < count; i += l->each) l->base[i / l->each] += bytes;
+INLINE void gemm_advance(const int each, const int count, gemm_lines *l, int64_t bytes) {
+    GEMM_UNROLL for (int i = 0; i < count; i += each) l->base[i / each] += bytes;
 }
 
 /* Else compilers keep each pointer plus each index in a register of its own, and have none left. */
@@ -117,16 +117,16 @@ _Static_assert((int)LANES <= (int)TALL, "gemm_lines has pointers for that many")
 /* packed[p width + i] = x[i along + p] for p < k, a multiple of LANES, and i < count, a constant of at most LANES; 0 from i = n on. */
 INLINE void gemm_turn(const int width, const int count, int64_t n, int64_t k, const real *x, int64_t along, real *packed) {
     gemm_lines rows = gemm_lines_of(4, LANES, x, along * (int64_t)sizeof(real));
-    for (; k > 0; k -= LANES, packed += LANES * width, gemm_advance(LANES, &rows, LANES * (int64_t)sizeof(real))) {
+    for (; k > 0; k -= LANES, packed += LANES * width, gemm_advance(4, LANES, &rows, LANES * (int64_t)sizeof(real))) {
         vec block[LANES];
         gemm_hide(&rows);
-        GEMM_UNROLL for (int i = 0; i < LANES; i++) block[i] = i < count && i < n ? load(gemm_line(&rows, i)) : (vec){0};
+        GEMM_UNROLL for (int i = 0; i < LANES; i++) block[i] = i < count && i < n ? load(gemm_line(4, &rows, i)) : (vec){0};
         gemm_transpose(block);
         GEMM_UNROLL for (int i = 0; i < LANES; i++) memcpy(packed + i * width, &block[i], (size_t)count * sizeof(real));
     }
 }
 
-/* The same for fewer than LANES k, and any count. */
+/* The same for fewer than LANES k; n is at most count, or count is LANES. */
 __attribute__((noinline)) static void gemm_turn_rest(int64_t width, int64_t count, int64_t n, int64_t k, const real *x, int64_t along,
                                                      real *packed) {
     vec block[LANES];
@@ -164,7 +164,7 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
     if (CT_VECTOR_BYTES == 64 && step == 1 && k - p > 4) {   /* masked moves; fewer are sooner copied one by one */
         packed += p * width;
         for (int i = 0; i < width; i += LANES)
-            gemm_turn_rest(width, width - i < LANES ? width - i : LANES, n - i, k - p, x + i * along + p, along, packed + i);
+            gemm_turn_rest(width, width - i < LANES ? width - i : LANES, n - i, k - p, x + (i < n ? i : 0) * along + p, along, packed + i);
         return;
     }
 #endif
@@ -248,13 +248,13 @@ INLINE gemm_vec gemm_fma(const bool once, gemm_vec sum, gemm_vec x, gemm_vec b) 
 
 /* The u-th k of a turn: sum += A's column times a row of B, whose last vector has n columns where it is a part. Compilers are not to
  * mix two of them: they would run out of registers. */
-INLINE void gemm_step(const int rows, const int vectors, const bool part, const gemm_way way, int64_t n, const gemm_lines *a,
-                      const gemm_lines *b, const int u, gemm_vec sum[TALL][NV]) {
+INLINE void gemm_step(const int rows, const int vectors, const bool part, const gemm_way way, const int each, int64_t n,
+                      const gemm_lines *a, const gemm_lines *b, const int u, gemm_vec sum[TALL][NV]) {
     gemm_vec bp[NV];
     __asm__ volatile("" ::: "memory");
-    GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(gemm_line(b, u) + j * LANES, part && j == vectors - 1, n);
+    GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(gemm_line(4, b, u) + j * LANES, part && j == vectors - 1, n);
     GEMM_UNROLL for (int i = 0; i < rows; i++) {
-        const gemm_vec x = (gemm_by_columns(way) ? gemm_line(a, u)[i] : gemm_line(a, i)[u]) - (gemm_vec){0};
+        const gemm_vec x = (gemm_by_columns(way) ? gemm_line(each, a, u)[i] : gemm_line(each, a, i)[u]) - (gemm_vec){0};
         GEMM_UNROLL for (int j = 0; j < vectors; j++) sum[i][j] = gemm_fma(vectors == 1, sum[i][j], x, bp[j]);
     }
 }
@@ -265,7 +265,7 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
     const int turn = way == APART ? 1 : TURN, lines = gemm_by_columns(way) ? turn : rows;
     const int64_t last = n - (vectors - 1) * LANES, size = sizeof(real);   /* columns of the last vector; bytes */
     const int64_t to_row = form->a_row * size, to_k = way == DENSE_ROWS ? size : form->a_col * size, b_to_k = form->b_row * size;
-    /* A multiplication by what is in memory is one instruction, but two where the address has an index. */
+    /* What multiplies by a number in memory is two instructions inside the core, not one, where the address has an index. */
     const int each = CT_VECTOR_BYTES == 64 && vectors == 1 && gemm_by_columns(way) ? 1 : 4;
     gemm_lines of_a = gemm_lines_of(each, lines, a, gemm_by_columns(way) ? to_k : to_row), of_b = gemm_lines_of(4, turn, b, b_to_k);
     const char *ahead = (const char *)a + AHEAD * to_k;
@@ -281,12 +281,12 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
             /* Rows of A next to each other are one line or two for each k, which that many broadcasts would wait for. */
             if (vectors > 1 && (way == APART || way == DENSE_COLUMNS)) __builtin_prefetch(ahead + (way == DENSE_COLUMNS ? of_a.to[u] : 0));
             if (vectors > 1 && way == APART && rows > 3) __builtin_prefetch(ahead + (rows - 1) * to_row);
-            gemm_step(rows, vectors, part, way, last, &of_a, &of_b, u, sum);
+            gemm_step(rows, vectors, part, way, each, last, &of_a, &of_b, u, sum);
         }
-        gemm_advance(lines, &of_a, turn * to_k), gemm_advance(turn, &of_b, turn * b_to_k), ahead += turn * to_k;
+        gemm_advance(each, lines, &of_a, turn * to_k), gemm_advance(4, turn, &of_b, turn * b_to_k), ahead += turn * to_k;
     }
-    for (uint64_t left = k % in_turn; left > 0; left--, gemm_advance(lines, &of_a, to_k), gemm_advance(turn, &of_b, b_to_k))
-        gemm_step(rows, vectors, part, way, last, &of_a, &of_b, 0, sum);
+    for (uint64_t left = k % in_turn; left > 0; left--, gemm_advance(each, lines, &of_a, to_k), gemm_advance(4, turn, &of_b, b_to_k))
+        gemm_step(rows, vectors, part, way, each, last, &of_a, &of_b, 0, sum);
     const real alpha = (real)form->alpha;
     const int64_t row = form->row, base_row = form->base_row;
     if (alpha != 1) {
