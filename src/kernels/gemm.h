@@ -135,6 +135,10 @@ __attribute__((noinline)) static void gemm_turn_rest(int64_t width, int64_t coun
     GEMM_UNROLL for (int i = 0; i < LANES; i++)
         if (i < k) store_part(packed + i * width, block[i], count);
 }
+
+INLINE void gemm_clear(const int width, const int count, int64_t k, real *packed) {
+    for (int64_t p = 0; p < k; p++) memset(packed + p * width, 0, (size_t)count * sizeof(real));
+}
 #endif
 
 /* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width. width is a constant of the caller. */
@@ -158,13 +162,16 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
             real *to = packed + p * width + i;
             if (i + count <= n) gemm_turn(width, count, count, part, x + i * along + p, along, to);
             else if (i < n) gemm_turn(width, count, n - i, part, x + i * along + p, along, to);
-            else for (int64_t row = 0; row < part; row++) memset(to + row * width, 0, (size_t)count * sizeof(real));
+            else gemm_clear(width, count, part, to);
         }
     }
     if (CT_VECTOR_BYTES == 64 && step == 1 && k - p > 4) {   /* masked moves; fewer are sooner copied one by one */
-        packed += p * width;
-        for (int i = 0; i < width; i += LANES)
-            gemm_turn_rest(width, width - i < LANES ? width - i : LANES, n - i, k - p, x + (i < n ? i : 0) * along + p, along, packed + i);
+        GEMM_UNROLL for (int i = 0; i < width; i += LANES) {
+            const int count = width - i < LANES ? width - i : LANES;
+            real *to = packed + p * width + i;
+            if (i < n) gemm_turn_rest(width, count, n - i, k - p, x + i * along + p, along, to);
+            else gemm_clear(width, count, k - p, to);
+        }
         return;
     }
 #endif
