@@ -41,7 +41,7 @@ static void see(product *p, int x, int y, int z) {
 }
 
 /* Of any other two, and what is to be said against them. */
-__attribute__((noinline))
+__attribute__((noinline))   /* what is on its stack is not on that of two matrices */
 static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));

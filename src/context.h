@@ -117,7 +117,7 @@ static inline void ct_frame_open(ct_context *context, ct_frame *frame, bool no_g
 
 void ct_frame_close(ct_context *context, ct_frame *frame);
 
-/* Hands the tensor out and closes: mostly nothing else is in it. */
+/* Hands the tensor out and closes a frame on the C stack: mostly nothing else is in it. */
 static inline ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, ct_tensor *tensor) {
     if (context->frame == frame && tensor && frame->tensors == tensor && !tensor->next) {
         ct_tensor_own(context->frame = frame->outer, tensor);

@@ -328,7 +328,8 @@ END_TEST
  * last comes first, and none lies in another. */
 START_TEST(small_blocks_inline_or_not) {
     enum { N = 64 };
-    static const size_t sizes[] = {0, 1, 63, 64, 65, 512, 513, 1023, 1024, 1025, 1088, 1152, 1153, 2047, 2048, 2049, 4095, 4096, 4097, 5000};
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 512, 513, 1023, 1024, 1025, 1088, 1152, 1153,
+                                   2047, 2048, 2049, 4095, 4096, 4097, 5000};
     ct_context *c[2] = {ct_context_new((ct_context_opts){.threads = 1}), ct_context_new((ct_context_opts){.threads = 1})};
     c[1]->pool.plain = false;
     void *block[2][N] = {{0}};
