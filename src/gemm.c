@@ -296,14 +296,14 @@ static bool small(const job *j) {
 }
 
 /* Memory for the packed A, each worker's or everyone's strip of B, and the slices' sums. */
-static size_t carve(job *j, int64_t together, int64_t chunk, int64_t bk, int workers, size_t *b_at, size_t *sums_at) {
+static int64_t carve(job *j, int64_t together, int64_t chunk, int64_t bk, int workers, int64_t *b_at, int64_t *sums_at) {
     const int64_t mr = j->kernels->mr, nr = j->kernels->nr, size = j->size;
-    const size_t a = j->pack_a ? (size_t)up(together * up(chunk, mr) * bk * size, CT_ALIGN) : 0;
+    const int64_t a = j->pack_a ? up(together * up(chunk, mr) * bk * size, CT_ALIGN) : 0;
     const int64_t columns = up(j->shared_b ? j->n : j->bn, nr);
     j->b_bytes = j->pack_b ? (size_t)up(columns * (j->deep ? j->kc : bk) * size, CT_ALIGN) : 0;
-    const size_t b = ct_bytes(j->shared_b ? 1 : workers, j->b_bytes);
+    const int64_t b = (j->shared_b ? 1 : workers) * (int64_t)j->b_bytes;
     *b_at = a, *sums_at = a + b;
-    return a + b + (j->deep ? (size_t)((pieces(bk, j->kc) - 1) * j->m * j->n * size) : 0);
+    return a + b + (j->deep ? (pieces(bk, j->kc) - 1) * j->m * j->n * size : 0);
 }
 
 static bool blocks(ct_context *context, job *j, int64_t batch) {
@@ -312,7 +312,7 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     const bool split = threads > 1 && batch == 1 && (double)j->m * (double)j->n * (double)j->k > 2 * PIECE_COST;
     const int64_t depth = min(j->k, DEPTH / (j->kc * j->size) * j->kc);
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
-    size_t b_at, sums_at;
+    int64_t b_at, sums_at;
     j->packed = NULL;
     j->cache = context->cache, j->near = context->cache / 2, j->strip = context->cache / 8 * 3, j->chunk = 4 * context->cache;
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
@@ -329,7 +329,7 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     choose_block(j, threads);
     const int64_t grain = cost(j) < PIECE_COST ? (int64_t)(PIECE_COST / cost(j)) : 1;
     const int workers = slices(j) * together * j->down * j->across > grain ? threads : 1;
-    const size_t bytes = carve(j, together, chunk, bk, workers, &b_at, &sums_at);
+    const size_t bytes = ct_bytes(carve(j, together, chunk, bk, workers, &b_at, &sums_at), 1);
     if (bytes) {
         if (!(j->packed = ct_take(context, bytes))) return false;
         j->strips = j->packed + b_at;

@@ -17,7 +17,8 @@
 #include <sys/mman.h>
 
 struct ct_block {
-    ct_block *prev, *next;
+    ct_free_block link; /* to the next one; first, as in a free block, so that one sort serves both */
+    ct_block *prev;
     void *raw;          /* as the allocator gave it */
     size_t total;       /* as it was asked for */
     bool slab;
@@ -31,6 +32,8 @@ enum {
     FINE = 2048,                    /* bytes of a block that is carved from a small slab, at most, */
     MEDIUM = HUGE_PAGE / 16 * 15,   /* and from one of huge pages */
 };
+static ct_block *next_of(const ct_block *block) { return (ct_block *)block->link.next; }
+
 _Static_assert(sizeof(ct_block) <= HEADER, "the header stands in front of an aligned block");
 
 /* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what lies behind a block's last byte;
@@ -90,13 +93,13 @@ void ct_pool_init(ct_pool *pool, ct_allocator allocator, int64_t limit, bool poi
 
 /* A block from the allocator, with room for `size` bytes behind its header; NULL: it or the limit said no. */
 static ct_block *block_new(ct_pool *pool, size_t size, bool slab) {
-    size_t total = size + HEADER + CT_ALIGN;
-    if (total > INT64_MAX / 2 || (pool->limit && (int64_t)total > pool->limit - pool->held)) return NULL;
+    size_t total = size + HEADER + CT_ALIGN;   /* ct_take_any has seen to it that nothing overflows */
+    if ((pool->limit && (int64_t)total > pool->limit - pool->held)) return NULL;
     pool->calls++;
     void *raw = pool->allocator.alloc(pool->allocator.data, total);
     if (!raw) return NULL;
     ct_block *block = (ct_block *)(((uintptr_t)raw + CT_ALIGN - 1) & ~(uintptr_t)(CT_ALIGN - 1));
-    *block = (ct_block){.next = pool->blocks, .raw = raw, .total = total, .slab = slab};
+    *block = (ct_block){.link = {pool->blocks ? &pool->blocks->link : NULL}, .raw = raw, .total = total, .slab = slab};
     if (pool->poison) memset((char *)block + HEADER, 0xff, size);
     forbid(pool, (char *)block + HEADER, size);
     if (pool->blocks) pool->blocks->prev = block;
@@ -106,8 +109,10 @@ static ct_block *block_new(ct_pool *pool, size_t size, bool slab) {
 }
 
 static void block_free(ct_pool *pool, ct_block *block) {
-    if (block->next) block->next->prev = block->prev;
-    *(block->prev ? &block->prev->next : &pool->blocks) = block->next;
+    ct_block *next = next_of(block);
+    if (next) next->prev = block->prev;
+    if (block->prev) block->prev->link.next = block->link.next;
+    else pool->blocks = next;
     pool->held -= (int64_t)block->total;
     allow(block->raw, block->total);
     pool->allocator.free(pool->allocator.data, block->raw, block->total);
@@ -128,17 +133,11 @@ static void push(ct_pool *pool, void *block, size_t bytes, int class) {
     pool->free[class] = free;
 }
 
-static ct_block *slab_of(ct_pool *pool, const void *address) {
-    for (ct_block *block = pool->blocks; block; block = block->next)
-        if (block->slab && (const char *)address > (char *)block && (const char *)address < (char *)block->raw + block->total) return block;
-    return NULL;
-}
-
 /* The rest of a slab that makes room for the next: a small one becomes small blocks. */
 static void retire(ct_pool *pool, ct_slab *slab) {
     size_t rest = (size_t)(slab->end - slab->at);
     if (rest > FINE) {
-        slab_of(pool, slab->at - 1)->lost += rest;
+        slab->block->lost += rest;
         return;
     }
     for (size_t piece; rest > 0; slab->at += piece, rest -= piece) {
@@ -148,19 +147,27 @@ static void retire(ct_pool *pool, ct_slab *slab) {
     }
 }
 
-/* A block cut from the newest slab, or from a new one of that size or, if there is no such, as little as will do. */
-static void *carve(ct_pool *pool, ct_slab *slab, size_t bytes, size_t size) {
+/* A block cut from the newest slab, or from a new one of that size or, if there is no such, as little as will do. `guard` bytes
+ * behind it are nobody's. */
+static void *carve(ct_pool *pool, ct_slab *slab, size_t bytes, size_t guard, size_t size) {
+    bytes += guard;
     if ((size_t)(slab->end - slab->at) < bytes) {
         ct_block *block = block_new(pool, size, true);
-        if (!block && bytes > FINE) return (block = block_new(pool, bytes, true)) ? block_data(block) : NULL;
+        if (!block && bytes > FINE) {
+            if (!(block = block_new(pool, bytes, true))) return NULL;
+            block->lost = guard;
+            return block_data(block);
+        }
         if (!block) block = block_new(pool, size = 2 * FINE, true);
         if (!block) return NULL;
         if (slab->at) retire(pool, slab);
+        slab->block = block;
         slab->at = block_data(block);
         slab->end = slab->at + size;
     }
     void *block = slab->at;
     slab->at += bytes;
+    slab->block->lost += guard;
     return block;
 }
 
@@ -170,13 +177,10 @@ static size_t between(size_t least, size_t x, size_t most) { return x < least ? 
  * nobody has touched is no memory. */
 static void *fresh(ct_pool *pool, size_t bytes) {
     const size_t held = (size_t)pool->held, least = 64 << 10, most = 16 << 20;
-    if (bytes <= FINE) return carve(pool, &pool->small, bytes, between(least, held / 8, most) / CT_ALIGN * CT_ALIGN);
+    if (bytes <= FINE) return carve(pool, &pool->small, bytes, 0, between(least, held / 8, most) / CT_ALIGN * CT_ALIGN);
     if (bytes <= pool->carved) {
-        bytes += GUARD;
-        const size_t size = between(bytes, held, most) + HEADER + CT_ALIGN, page = size < HUGE_PAGE ? least : HUGE_PAGE;
-        void *block = carve(pool, &pool->medium, bytes, (size + page - 1) / page * page - HEADER - CT_ALIGN);
-        if (block && GUARD) slab_of(pool, block)->lost += GUARD;
-        return block;
+        const size_t size = between(bytes + GUARD, held, most) + HEADER + CT_ALIGN, page = size < HUGE_PAGE ? least : HUGE_PAGE;
+        return carve(pool, &pool->medium, bytes, GUARD, (size + page - 1) / page * page - HEADER - CT_ALIGN);
     }
     ct_block *block = block_new(pool, bytes, false);
     return block ? block_data(block) : NULL;
@@ -194,7 +198,7 @@ static int class_that_waits(const ct_pool *pool, int class) {
 void *ct_take_any(ct_context *context, size_t size) {
     ct_pool *pool = &context->pool;
     const char *op = context->op ? context->op : "memory";
-    if (size > INT64_MAX / 2) return ct_fail(context, CT_ERR_MEMORY, "%s: a size overflows", op);
+    if (size > CT_MOST_BYTES) return ct_fail(context, CT_ERR_MEMORY, "%s: a size overflows", op);
     size_t bytes;
     int class = class_of(size, &bytes);
     if (bytes > MEDIUM) class = class_that_waits(pool, class);
@@ -239,7 +243,7 @@ void ct_give_any(ct_context *context, void *block, size_t size) {
 
 size_t ct_bytes(int64_t count, size_t size) {
     size_t bytes;
-    return count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes) ? SIZE_MAX : bytes;
+    return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
 }
 
 char *ct_take_string(ct_context *context, const char *string) {
@@ -258,41 +262,86 @@ void ct_memory_reset_peak(ct_context *context) {
     if (context) context->pool.peak = context->pool.live;
 }
 
-static bool is_idle(const ct_block *slab) { return slab->idle == slab->total - HEADER - CT_ALIGN; }
+/* ---- handing memory back ---- */
 
-/* Hands back the large blocks that are free, and the slabs in which everything is. */
+/* Cuts a list behind its first run of growing addresses, and returns what is behind. */
+static ct_free_block *cut_run(ct_free_block *at) {
+    while (at->next && (uintptr_t)at < (uintptr_t)at->next) at = at->next;
+    ct_free_block *rest = at->next;
+    at->next = NULL;
+    return rest;
+}
+
+/* The list in the order of addresses: a merge sort of its runs, so that one that has been sorted before takes one pass. */
+static ct_free_block *sorted(ct_free_block *list) {
+    for (bool many = list; many;) {
+        ct_free_block *rest = list, **end = &list;
+        for (many = false; rest;) {
+            ct_free_block *a = rest, *b = cut_run(a);
+            rest = b ? cut_run(b) : NULL;
+            many |= rest != NULL;
+            while (a && b) {
+                ct_free_block **lower = (uintptr_t)a < (uintptr_t)b ? &a : &b;
+                *end = *lower;
+                end = &(*lower)->next;
+                *lower = *end;
+            }
+            *end = a ? a : b;
+            while (*end) end = &(*end)->next;
+        }
+    }
+    return list;
+}
+
+/* The block that holds the address, from `block` on in a list sorted by address. */
+static ct_block *holder(ct_block *block, const void *address) {
+    while ((const char *)address >= (const char *)block->raw + block->total) block = next_of(block);
+    return block;
+}
+
+static bool is_idle(const ct_block *slab) { return slab->slab && slab->idle == slab->total - HEADER - CT_ALIGN; }
+
+/* Hands back the large blocks that are free, and the slabs in which everything is. Blocks and free lists are sorted, so that one pass
+ * over both finds the slab of each free block: a refused allocation comes by here too. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
     ct_debug_forget(context);
     ct_pool *pool = &context->pool;
     size_t bytes;
-    int first_large = class_of(pool->carved + 1, &bytes);
+    const int first_large = class_of(pool->carved + 1, &bytes);
     for (int class = first_large; class < CT_SIZE_CLASSES; class++)
         for (ct_free_block *next, *free = pool->free[class]; free; pool->free[class] = free = next) {
             next = free->next;
             block_free(pool, (ct_block *)((char *)free - HEADER));
         }
 
-    for (ct_block *block = pool->blocks; block; block = block->next) block->idle = block->lost;
+    if (pool->blocks) pool->blocks = (ct_block *)sorted(&pool->blocks->link);
+    for (ct_block *before = NULL, *block = pool->blocks; block; before = block, block = next_of(block)) {
+        block->prev = before;
+        block->idle = block->lost;
+    }
     ct_slab *open[] = {&pool->small, &pool->medium};
     for (int i = 0; i < 2; i++)
-        if (open[i]->at) slab_of(pool, open[i]->at - 1)->idle += (size_t)(open[i]->end - open[i]->at);
+        if (open[i]->block) open[i]->block->idle += (size_t)(open[i]->end - open[i]->at);
     for (size_t size = CT_ALIGN; size <= pool->carved; size = bytes + 1) {
-        int class = class_of(size, &bytes);
-        for (ct_free_block *free = pool->free[class]; free; free = free->next) slab_of(pool, free)->idle += bytes;
+        const int class = class_of(size, &bytes);
+        ct_block *slab = pool->blocks;
+        pool->free[class] = sorted(pool->free[class]);
+        for (ct_free_block *free = pool->free[class]; free; free = free->next) (slab = holder(slab, free))->idle += bytes;
     }
     for (size_t size = CT_ALIGN; size <= pool->carved; size = bytes + 1) {
         ct_free_block **link = &pool->free[class_of(size, &bytes)];
-        while (*link) {
-            if (is_idle(slab_of(pool, *link))) *link = (*link)->next;
+        for (ct_block *slab = pool->blocks; *link;) {
+            slab = holder(slab, *link);
+            if (is_idle(slab)) *link = (*link)->next;
             else link = &(*link)->next;
         }
     }
     for (int i = 0; i < 2; i++)
-        if (open[i]->at && is_idle(slab_of(pool, open[i]->at - 1))) *open[i] = (ct_slab){0};
+        if (open[i]->block && is_idle(open[i]->block)) *open[i] = (ct_slab){0};
     for (ct_block *next, *block = pool->blocks; block; block = next) {
-        next = block->next;
-        if (block->slab && is_idle(block)) block_free(pool, block);
+        next = next_of(block);
+        if (is_idle(block)) block_free(pool, block);
     }
 }
 

@@ -6,6 +6,9 @@
 
 enum { CT_ALIGN = 64 };   /* bytes; every block is aligned so */
 
+/* What a block may take at most: with a header, and rounded up to its class, it is still a size of this machine. */
+#define CT_MOST_BYTES ((size_t)PTRDIFF_MAX / 4)
+
 /* Small sizes, of 1 ... 4096 bytes, have a class for each multiple of 64 bytes. Above them are eight classes to a doubling. */
 enum { CT_SMALL = 4096, CT_SMALL_CLASSES = CT_SMALL / CT_ALIGN, CT_SIZE_CLASSES = 8 * 64 };
 static inline bool ct_is_small(size_t size) { return size - 1 < CT_SMALL; }   /* 0 - 1 is the largest */
@@ -20,7 +23,8 @@ typedef struct ct_free_block {
     struct ct_free_block *next;
 } ct_free_block;
 typedef struct {
-    char *at, *end;                    /* what is not yet carved of the newest slab */
+    ct_block *block;                   /* the newest slab; NULL: there is none */
+    char *at, *end;                    /* what is not yet carved of it */
 } ct_slab;
 typedef struct {
     ct_allocator allocator;

@@ -4,6 +4,8 @@
 
 #include <cotangent/context.h>
 
+#include "memory.h"
+
 /* "(2, 10, 512)" in a buffer that lives as long as the enclosing block: ct_fail(c, CT_ERR_SHAPE, "%s", SHAPE(s)) */
 enum { CT_SHAPE_TEXT = CT_MAX_DIMS * 22 + 4 };
 const char *ct_shape_text(ct_shape shape, char text[CT_SHAPE_TEXT]);
@@ -25,10 +27,11 @@ static inline bool ct_shape_same(const ct_shape *a, const ct_shape *b) {
     return same;
 }
 
-/* Is it a shape: 0 to 8 dims, no negative size, a product whose bytes fit? That of the sizes other than 0 must fit too: strides are made of
+/* Is it a shape: 0 to 8 dims, no negative size, a product of at most so many bytes? That of the sizes other than 0 must fit too: strides are made of
  * it. A negative size is, unsigned, too large. numel is how many elements it has, if it is one. op NULL: "tensor". */
 bool ct_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);   /* false, with the error recorded */
-static inline bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size, int64_t *numel) {
+static inline bool ct_shape_fits_in(uint64_t most, ct_context *context, const char *op, const ct_shape *shape, size_t element_size,
+                                    int64_t *numel) {
     uint64_t bytes = element_size, count = 1;
     bool wrong = shape->ndim < 0 || shape->ndim > CT_MAX_DIMS;
     for (int d = 0, ndim = wrong ? 0 : shape->ndim; d < ndim; d++) {
@@ -37,7 +40,10 @@ static inline bool ct_shape_fits(ct_context *context, const char *op, const ct_s
         count *= size;
     }
     *numel = (int64_t)count;
-    return (!wrong && bytes <= INT64_MAX / 4) || ct_shape_refuse(context, op, shape);
+    return (!wrong && bytes <= most) || ct_shape_refuse(context, op, shape);
+}
+static inline bool ct_shape_fits(ct_context *context, const char *op, const ct_shape *shape, size_t element_size, int64_t *numel) {
+    return ct_shape_fits_in(CT_MOST_BYTES, context, op, shape, element_size, numel);
 }
 bool ct_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
 
