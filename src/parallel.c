@@ -34,8 +34,17 @@ struct ct_workers {
     int64_t n, grain;
     int count;                   /* of workers besides the caller */
     size_t bytes;
+    unsigned forks;              /* of this process's ancestors, when the pool was made */
     worker worker[];             /* the caller is the first */
 };
+
+/* A child of fork has its parent's memory and none of its threads: a pool that was made before is no longer one, and its locks may be held
+ * for ever. So each child counts its fork, once for all contexts. */
+static unsigned forks;
+static bool forks_are_counted;
+static pthread_once_t count_once = PTHREAD_ONCE_INIT;
+static void count_fork(void) { forks++; }
+static void count_forks(void) { forks_are_counted = !pthread_atfork(NULL, NULL, count_fork); }
 
 /* Of a pause: fifty microseconds to a millisecond, by machine. Longer than the serial parts of a step. */
 enum { SPINS = 20000 };
@@ -93,12 +102,14 @@ static void *work(void *arg) {
  * result. */
 static ct_workers *start(ct_context *context) {
     int most = context->threads - 1;
+    if (pthread_once(&count_once, count_forks) || !forks_are_counted) return NULL;
     size_t bytes = sizeof(ct_workers) + ((size_t)most + 1) * sizeof(worker);
     ct_allocator allocator = context->pool.allocator;   /* not ct_take: what a computation leaves behind is its tensors alone */
     ct_workers *pool = allocator.alloc(allocator.data, bytes);
     if (!pool) return NULL;
     memset(pool, 0, bytes);
     pool->bytes = bytes;
+    pool->forks = forks;
     if (pthread_mutex_init(&pool->lock, NULL)) goto no_lock;
     if (pthread_cond_init(&pool->wake, NULL)) goto no_wake;
     if (pthread_cond_init(&pool->idle, NULL)) goto no_idle;
@@ -123,9 +134,7 @@ no_lock:
     return NULL;
 }
 
-void ct_workers_free(ct_context *context) {
-    ct_workers *pool = context->workers;
-    if (!pool) return;
+static void end_threads(ct_workers *pool) {
     pthread_mutex_lock(&pool->lock);
     pool->stop = true;
     atomic_fetch_add(&pool->job, 1);
@@ -135,8 +144,14 @@ void ct_workers_free(ct_context *context) {
     pthread_cond_destroy(&pool->idle);
     pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
-    context->pool.allocator.free(context->pool.allocator.data, pool, pool->bytes);
+}
+
+void ct_workers_free(ct_context *context) {
+    ct_workers *pool = context->workers;
+    if (!pool) return;
     context->workers = NULL;
+    if (pool->forks == forks) end_threads(pool);
+    context->pool.allocator.free(context->pool.allocator.data, pool, pool->bytes);
 }
 
 int ct_parallel_width(const ct_context *context) { return context->threads; }
@@ -145,6 +160,7 @@ int ct_parallel_width(const ct_context *context) { return context->threads; }
 void ct_parallel(ct_context *context, int64_t n, int64_t grain, ct_task *task, void *arg) {
     if (grain < 1) grain = 1;
     bool alone = n <= grain || context->threads == 1;
+    if (!alone && context->workers && context->workers->forks != forks) ct_workers_free(context);
     if (!alone && !context->workers) context->workers = start(context);   /* NULL is no fault: the caller does the work */
     ct_workers *pool = context->workers;
     if (alone || !pool || !pool->count) {

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "../src/context.h"
 
@@ -426,6 +428,33 @@ START_TEST(address_sanitizer_sees_the_end) {
 }
 END_TEST
 
+/* Free blocks among blocks in use, in an order of their own: each slab is handed back when all in it is free, and no sooner. What is refused
+ * trims first, so many refusals with many free blocks have to end before the test's time does. */
+START_TEST(trimming) {
+    enum { SMALL_BLOCKS = 40000, LARGE = 5000 };
+    static ct_tensor *small[SMALL_BLOCKS], *large[LARGE];
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = INT64_C(1) << 30});
+    const int64_t live_before = ct_memory(c).live;
+    for (int i = 0; i < SMALL_BLOCKS; i++) small[i] = ct_ones(c, CT_F32, CT_SHAPE(1 + i % 400));
+    for (int i = 0; i < LARGE; i++) large[i] = ct_full(c, CT_F32, CT_SHAPE(2000 + i % 5), i);
+    for (int i = 0; i < SMALL_BLOCKS; i++)
+        if (i % 1000 != 7) ct_release(small[(int64_t)i * 7919 % SMALL_BLOCKS]), small[(int64_t)i * 7919 % SMALL_BLOCKS] = NULL;
+    for (int i = 0; i < 30; i++) {
+        ck_assert(!ct_empty(c, CT_BOOL, CT_SHAPE(INT64_C(1) << 40)));
+        ct_error_clear(c);
+    }
+    for (int i = 0; i < LARGE; i++) ck_assert(ct_data_f32(large[i])[1999] == (float)i);
+    for (int i = 0; i < SMALL_BLOCKS; i++) ck_assert(!small[i] || ct_data_f32(small[i])[i % 400] == 1);
+    for (int i = 0; i < LARGE; i++) ct_release(large[i]);
+    for (int i = 0; i < SMALL_BLOCKS; i++) ct_release(small[i]);
+    ck_assert_int_eq(ct_memory(c).live, live_before);
+    ct_memory_trim(c);
+    ck_assert_int_eq(ct_memory(c).pooled, 0);
+    ck_assert(ct_item(ct_ones(c, CT_F64, CT_SCALAR)) == 1);
+    ct_context_free(c);
+}
+END_TEST
+
 START_TEST(a_memory_limit) {
     ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = 1 << 20});
     ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(100, 1000));
@@ -507,6 +536,89 @@ START_TEST(the_first_error_stays) {
 }
 END_TEST
 
+typedef struct {
+    ct_context *context;
+    ct_scope scope;
+    int calls;
+} meddling;
+
+static void meddle(void *data, ct_status status, const char *message) {
+    meddling *m = data;
+    m->calls++;
+    ct_error_clear(m->context); /* nothing */
+    ck_assert(ct_error(m->context) == status && !strcmp(ct_error_message(m->context), message));
+    ck_assert(!ct_ones(m->context, CT_F32, CT_SHAPE(3)));
+    ct_scope_close(m->scope);
+}
+
+/* on_error runs inside what failed, which goes on from there: it can neither clear the error nor end what is in use. */
+START_TEST(on_error_cannot_clear) {
+    meddling m = {0};
+    ct_context *c = m.context = ct_context_new((ct_context_opts){.threads = 1, .on_error = meddle, .on_error_data = &m});
+    const int64_t live_before = ct_memory(c).live;
+    for (int round = 0; round < 2; round++) {
+        m.scope = ct_scope_open(c);
+        ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(2, 3));
+        ck_assert(!ct_embedding(ct_full(c, CT_I64, CT_SHAPE(2), 9), x));
+        ck_assert_int_eq(ct_error(c), CT_ERR_ARGUMENT);
+        ct_error_clear(c);
+        ck_assert_int_eq(ct_error(c), CT_OK);
+        ct_scope_close(m.scope); /* by now it may be closed */
+        ck_assert(!ct_mha_new(c, (ct_mha_opts){.embed_dim = 6, .num_heads = 4}));
+        ct_error_clear(c);
+        ck_assert(!ct_encoder_new(c, (ct_layer_opts){.embed_dim = 6, .num_heads = 4}, 2, true)); /* and what was made is freed */
+        ct_error_clear(c);
+        ck_assert_int_eq(ct_memory(c).live, live_before);
+        ck_assert_int_eq(m.calls, 3 * (round + 1));
+    }
+    ct_context_free(c);
+}
+END_TEST
+
+/* ---- processes ---- */
+
+static double mean_of(ct_context *c) {
+    ct_scope scope = ct_scope_open(c);
+    ct_tensor *x = ct_full(c, CT_F32, CT_SHAPE(500, 500), 0.5);
+    const double mean = ct_item(ct_mean(ct_matmul(x, x), CT_ALL, false));
+    ct_scope_close(scope);
+    return mean;
+}
+
+/* A child has its parent's memory but only the thread that forked: a context works in it, and ends. */
+START_TEST(a_child_of_fork) {
+    for (int what = 0; what < 4; what++) {
+        ct_context *c = ct_context_new((ct_context_opts){.threads = 3});
+        const double want = mean_of(c); /* its threads have begun */
+        const pid_t child = fork();
+        ck_assert(child >= 0);
+        if (child == 0) {
+            bool right = true;
+            if (what == 1) right = mean_of(c) == want && mean_of(c) == want;
+            if (what == 2) right = ct_set_threads(c, 2) && mean_of(c) == want;
+            if (what == 3) { /* and a child of the child */
+                right = mean_of(c) == want;
+                const pid_t grandchild = fork();
+                if (grandchild == 0) {
+                    const bool also = mean_of(c) == want;
+                    ct_context_free(c);
+                    _exit(also ? 0 : 1);
+                }
+                int status;
+                right &= waitpid(grandchild, &status, 0) == grandchild && status == 0;
+            }
+            ct_context_free(c);
+            _exit(right ? 0 : 1);
+        }
+        int status;
+        ck_assert(waitpid(child, &status, 0) == child);
+        ck_assert_msg(status == 0, "%d: the child's status is %d", what, status);
+        ck_assert(mean_of(c) == want);
+        ct_context_free(c);
+    }
+}
+END_TEST
+
 START_TEST(nothing_to_record_in) {
     ck_assert_ptr_null(ct_zeros(NULL, CT_F32, CT_SHAPE(1)));
     ck_assert_ptr_null(ct_add(NULL, NULL));
@@ -531,7 +643,10 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("engine");
-    TCase *tcase = tcase_create("engine");
+    TCase *tcase = tcase_create("engine"), *processes = tcase_create("processes");
+    tcase_set_tags(processes, "one-thread"); /* ThreadSanitizer takes no threads after a fork */
+    tcase_add_test(processes, a_child_of_fork);
+    suite_add_tcase(suite, processes);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_context_of_another_machine);
     tcase_add_test(tcase, numbers_of_threads);
@@ -548,9 +663,11 @@ int main(void) {
     tcase_add_test(tcase, large_blocks_stand_in);
     if (__asan_address_is_poisoned) tcase_add_test(tcase, address_sanitizer_sees_the_end);
     tcase_add_test(tcase, a_memory_limit);
+    tcase_add_test(tcase, trimming);
     tcase_add_test(tcase, an_allocator_with_nothing);
     tcase_add_test(tcase, the_first_error_stays);
     tcase_add_test(tcase, nothing_to_record_in);
+    tcase_add_test(tcase, on_error_cannot_clear);
     const char *fork = getenv("CK_FORK");
     if (!fork || strcmp(fork, "no") != 0) tcase_add_exit_test(tcase, dying_with_a_message, 1);
     suite_add_tcase(suite, tcase);
