@@ -19,7 +19,9 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
 }
 
 static bool cross_entropy_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    ct_tensor *x = c->in[0], *targets = c->in[1], *dx = op_new(c, x->dtype, x->shape);
+    ct_tensor *x = c->in[0], *targets = c->in[1];
+    if (!op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false; /* a caller's buffer may have changed */
+    ct_tensor *dx = op_new(c, x->dtype, x->shape);
     if (!dx) return false;
     op_loss_rows(c, x->shape.dim[0],
                  (ct_loss_rows){.classes = x->shape.dim[1],

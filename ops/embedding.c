@@ -51,7 +51,9 @@ static ct_tensor *embedding_forward(ct_call *c) {
 }
 
 static bool embedding_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    ct_tensor *ids = c->in[0], *dw = op_grad_sum(c, 1);
+    ct_tensor *ids = c->in[0];
+    if (!op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false; /* a caller's buffer may have changed */
+    ct_tensor *dw = op_grad_sum(c, 1);
     if (!dw) return false;
     lookup a = {.ids = (const int64_t *)ids->data, .tokens = ids->numel, .n = dw->shape.dim[1], .weight = dw->data, .rows = g->data};
     a.k = c->context->isa->of[dw->dtype];

@@ -107,6 +107,12 @@ static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data,
     ct_parallel(c->context, ct_shape_numel(a.other), op_grain(a.n * 4), task, &a);
 }
 
+static bool indices_inside(const ct_call *c) {
+    const ct_tensor *x = c->in[0];
+    const int asked = *(const int *)c->attrs, dim = asked < 0 ? asked + x->shape.ndim : asked;
+    return op_indices_inside(c, c->in[1], "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1, 0);
+}
+
 static ct_tensor *gather_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *index = c->in[1];
     c->drop = CT_DROP_IN(0) | CT_DROP_OUT;
@@ -117,13 +123,14 @@ static ct_tensor *gather_forward(ct_call *c) {
     if (!fits)
         return ct_fail(c->context, CT_ERR_SHAPE, "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape), SHAPE(x->shape),
                        dim);
-    if (!op_indices_inside(c, index, "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1, 0)) return NULL;
+    if (!indices_inside(c)) return NULL;
     ct_tensor *y = op_new(c, x->dtype, index->shape);
     if (y) each_fibre(c, x->shape, x->data, y->data, x->dtype, look_up);
     return y;
 }
 
 static bool gather_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    if (!indices_inside(c)) return false; /* a caller's buffer may have changed */
     ct_tensor *dx = op_grad_sum(c, 0);
     if (dx) each_fibre(c, dx->shape, dx->data, g->data, dx->dtype, add_up);
     return (grad[0] = dx) != NULL;

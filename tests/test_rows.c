@@ -136,6 +136,28 @@ START_TEST(look_ups) {
 END_TEST
 
 /* Many tokens, and columns in several pieces with a rest: each gradient is a sum of whole numbers. */
+/* A caller's buffer of indices may change after the forward: backward looks again before it writes. */
+START_TEST(indices_are_checked_again) {
+    const struct {
+        const char *name;
+        int64_t outside;
+    } ops[] = {{"embedding", 4}, {"gather", 4}, {"gather", -1}, {"cross_entropy", 3}, {"embedding", INT64_MIN}, {"cross_entropy", INT64_MAX}};
+    for (int i = 0; i < (int)(sizeof ops / sizeof *ops); i++) {
+        int64_t buffer[4] = {0, 1, 2, 1};
+        ct_tensor *index = ct_wrap(context, CT_I64, CT_SHAPE(4), NULL, buffer);
+        ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(4, 3)), true), *y;
+        if (!strcmp(ops[i].name, "embedding")) y = ct_embedding(index, x);
+        else if (!strcmp(ops[i].name, "gather")) y = ct_gather(ct_select(x, 1, 1), 0, index);
+        else y = ct_cross_entropy(x, index, (ct_cross_entropy_opts){0});
+        ct_tensor *loss = ct_sum(y, CT_ALL, false);
+        ck_assert(loss);
+        buffer[2] = ops[i].outside;
+        FAILS(ct_backward(loss) ? loss : NULL, CT_ERR_ARGUMENT, "at (2) is outside");
+        ck_assert(!ct_grad(x));
+    }
+}
+END_TEST
+
 START_TEST(embedding_of_wide_rows) {
     static const int64_t widths[] = {63, 64, 65, 128, 197};
     enum { TOKENS = 300 };
@@ -357,6 +379,7 @@ int main(void) {
     tcase_add_test(all, norms);
     tcase_add_test(all, sums_over_rows_are_exact);
     tcase_add_test(all, look_ups);
+    tcase_add_test(all, indices_are_checked_again);
     tcase_add_test(all, embedding_of_wide_rows);
     tcase_add_test(all, dropout_drops);
     tcase_add_test(all, dropout_takes_a_stream_when_it_acts);
