@@ -99,7 +99,7 @@ static bool find_nan_gathered(const ct_node *node, ct_shape *index) {
 
 bool ct_debug_watches(const ct_node *node) {
     ct_shape ignored;
-    bool clean = !node->tainted && !find_nan(node->incoming, &ignored);
+    bool clean = !node->tainted && !find_nan_gathered(node, &ignored);
     for (int i = 0; clean && i < node->call.n; i++) clean = !node->edge[i] || !find_nan_gathered(node->edge[i], &ignored);
     return clean;
 }

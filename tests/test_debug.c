@@ -322,6 +322,48 @@ START_TEST(holes_hold_no_nan) {
 }
 END_TEST
 
+/* What a slice leaves unwritten of a gradient is no NaN that the node was handed: the node is watched. */
+START_TEST(a_nan_behind_a_slice) {
+    for (int dim = 0; dim < 2; dim++)
+        for (int end = 0; end < 2; end++) {
+            ct_tensor *x = ct_set_requires_grad(ct_full(context, CT_F64, CT_SHAPE(2, 2), 0), true);
+            ck_assert(ct_to_f64(x, (double[4]){0}, 4));
+            ct_data_f64(x)[end ? 3 : 0] = 4;
+            ck_assert(!ct_backward(sum(ct_narrow(ct_sqrt(x), dim, end, 1))));
+            expect(CT_ERR_GRAD, "sqrt: backward made the first NaN", "of the gradient of input 0 (2, 2)");
+        }
+    ct_tensor *x = LEAF(CT_F64, 4, 0);
+    ck_assert(!ct_backward(sum(ct_narrow(ct_sqrt(x), 0, 0, 1))));
+    expect(CT_ERR_GRAD, "sqrt: backward made the first NaN", "element (1)");
+    x = LEAF(CT_F64, 4, 1);
+    ck_assert(ct_backward(sum(ct_narrow(ct_sqrt(x), 0, 0, 1))));
+    ck_assert(ct_data_f64(ct_grad(x))[0] == 0.25 && ct_data_f64(ct_grad(x))[1] == 0);
+}
+END_TEST
+
+static ct_tensor *releases(ct_tensor *const *in, int n, void *arg) {
+    ct_tensor *y = ct_mul(in[0], ct_cast(in[1], CT_F64));
+    for (int i = 0; i < n; i++) ct_release(in[i]);
+    return (void)arg, y;
+}
+
+/* A function may end what it is given, and the check goes on: it ends with the check. */
+START_TEST(gradcheck_and_handles_that_end) {
+    ct_tensor *x = VECTOR(CT_F64, 1, 2), *ids = ct_ones(context, CT_I64, CT_SHAPE(2)), *gone = VECTOR(CT_F64, 1);
+    ct_gradcheck_result r = ct_gradcheck(releases, NULL, (ct_tensor *[]){x, ids}, 2, (ct_gradcheck_opts){0});
+    ck_assert_msg(r.ran && r.ok, "%s %s", r.diagnosis, ct_error_message(context));
+    ck_assert_double_eq(ct_item(sum(x)), 3);
+    ck_assert_ptr_null(ct_neg(ids));
+    expect(CT_ERR_ARGUMENT, "neg: a tensor (2) made by ones has ended", "");
+    ct_release(gone);
+    for (int i = 0; i < 2; i++) {
+        r = ct_gradcheck(releases, NULL, (ct_tensor *[]){i ? x : gone, i ? gone : x}, 2, (ct_gradcheck_opts){0});
+        ck_assert(!r.ran && !r.ok);
+        expect(CT_ERR_ARGUMENT, "gradcheck: a tensor (1) made by cast has ended", "");
+    }
+}
+END_TEST
+
 /* A node that fails is the last to hold the one below it, and another waits further down: neither memory that has ended nor its bits
  * may lead the way there. */
 START_TEST(a_failure_ends_nodes_on_the_way) {
@@ -475,6 +517,8 @@ int main(void) {
     tcase_add_test(tcase, a_nan_that_was_given);
     tcase_add_test(tcase, a_nan_that_backward_makes);
     tcase_add_test(tcase, holes_hold_no_nan);
+    tcase_add_test(tcase, a_nan_behind_a_slice);
+    tcase_add_test(tcase, gradcheck_and_handles_that_end);
     tcase_add_test(tcase, a_failure_ends_nodes_on_the_way);
     tcase_add_test(tcase, without_debug_nan_is_a_number);
     tcase_add_loop_test(tcase, every_op_gives_the_same_bits, 0, case_count());
