@@ -20,6 +20,7 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     ct_frame_open(context, &frame, false);
     ct_tensor *y = module->forward ? module->forward(module->self, x) : module->kind->forward(module, x);
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: its forward returned nothing", name);
+    else ct_same_context(context, y->context, name);
     return ct_frame_return(context, &frame, ct_ready(context) ? y : NULL);
 }
 

@@ -50,8 +50,8 @@ void ct_kv_cache_free(ct_kv_cache *cache) {
         *link = cache->next;
     }
     ct_kv_cache_free(cache->memory);
-    if (cache->k) ct_tensor_free(cache->k);
-    if (cache->v) ct_tensor_free(cache->v);
+    if (cache->k) ct_tensor_end(cache->k);
+    if (cache->v) ct_tensor_end(cache->v);
     ct_give(cache->context, cache, sizeof *cache);
 }
 

@@ -76,6 +76,7 @@ bool nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what
     const ct_layer_opts *o = nn_data(layer);
     const char *name = nn_kind_name(layer);
     if (!x) ct_fail(layer->context, CT_ERR_ARGUMENT, "%s: %s is NULL", name, what);
+    else if (!ct_same_context(layer->context, x->context, name)) return false;
     else if (x->shape.ndim != 3 || x->shape.dim[2] != o->embed_dim)
         ct_fail(layer->context, CT_ERR_SHAPE, "%s: expected %s (B, T, %" PRId64 "), got %s", name, what, o->embed_dim, SHAPE(x->shape));
     else return true;

@@ -44,9 +44,8 @@ void ct_module_free(ct_module *module) {
     while (module->children) ct_module_free(module->children);
     for (nn_entry *next, *entry = module->params; entry; entry = next) {
         next = entry->next;
-        ct_node *leaf = entry->tensor->node; /* may outlive the tensor in a graph */
-        if (leaf && leaf->namer == &entry->namer) leaf->namer = NULL;
-        if (--entry->tensor->parameter == 0) ct_tensor_free(entry->tensor);
+        if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
+        if (--entry->tensor->parameter == 0) ct_tensor_end(entry->tensor);
         give_string(context, entry->name);
         ct_give(context, entry, sizeof *entry);
     }
@@ -155,8 +154,11 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
         ct_give(context, entry, sizeof *entry);
         return NULL;
     }
-    if (!tensor->node->namer) tensor->node->namer = &entry->namer;
-    if (!tensor->parameter++) ct_tensor_disown(tensor);
+    if (!tensor->parameter++) {
+        ct_tensor_disown(tensor);
+        tensor->namer = NULL;
+    }
+    if (!tensor->namer) tensor->namer = &entry->namer;
     nn_entry **end = &module->params;
     while (*end) end = &(*end)->next;
     *end = entry;

@@ -34,7 +34,7 @@ static void describe(const ct_module *module, FILE *file) {
 
 static void end(ct_module *module) {
     positions_data *data = nn_data(module);
-    if (data->table) ct_tensor_free(data->table);
+    if (data->table) ct_tensor_end(data->table);
 }
 
 static const nn_kind positions_kind = {"Positions", forward, describe, sizeof(positions_data), end};

@@ -39,6 +39,7 @@ static ct_tensor *along(const ct_op *op, ct_tensor *const *in, int n, int dim) {
 ct_tensor *op_along(const ct_op *op, ct_tensor *x, int dim) { return along(op, (ct_tensor *[]){x}, 1, dim); }
 
 ct_tensor *op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim) {
+    if (x && mask && !ct_same_context(x->context, mask->context, op->name)) return NULL;
     if (x && mask && !ct_shape_broadcasts_to(mask->shape, x->shape))
         return ct_fail(x->context, CT_ERR_SHAPE, "%s: the mask %s does not broadcast to %s", op->name, SHAPE(mask->shape), SHAPE(x->shape));
     return along(op, (ct_tensor *[]){x, mask}, 2, dim);

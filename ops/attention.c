@@ -9,6 +9,9 @@
 
 static bool check(ct_context *context, ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
     if (!q || !k || !v) return ct_fail(context, CT_ERR_ARGUMENT, "attention: %s is NULL", !q ? "q" : !k ? "k" : "v");
+    const ct_tensor *const given[] = {q, k, v, opts->mask, opts->key_mask};
+    for (int i = 0; i < COUNT(given); i++)
+        if (given[i] && !ct_same_context(context, given[i]->context, "attention")) return false;
     const int64_t *a = q->shape.dim, *b = k->shape.dim, *e = v->shape.dim;
     if (q->shape.ndim != 4 || k->shape.ndim != 4 || v->shape.ndim != 4)
         return ct_fail(context, CT_ERR_SHAPE, "attention: q %s, k %s, v %s are not (B, H, T, d), (B, H_kv, S, d), (B, H_kv, S, d_v)",

@@ -6,7 +6,7 @@ bool op_copy_into(ct_tensor *to, ct_tensor *from) {
     if (!to || !ct_ready(to->context) || !ct_tensor_has_values(to, "copy_into")) return false;
     ct_context *context = to->context;
     if (!from) return ct_fail(context, CT_ERR_ARGUMENT, "copy_into: a tensor is NULL");
-    if (from->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "copy_into: tensors of two contexts");
+    if (!ct_same_context(context, from->context, "copy_into")) return false;
     if (!ct_shape_equal(to->shape, from->shape))
         return ct_fail(context, CT_ERR_SHAPE, "copy_into: shapes differ: %s and %s", SHAPE(to->shape), SHAPE(from->shape));
     ct_frame frame;

@@ -12,7 +12,7 @@ bool op_updatable(ct_tensor *t, const char *name, bool real) {
 
 bool op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
     if (!u) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor is NULL", name);
-    if (u->context != t->context) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: tensors of two contexts", name);
+    if (!ct_same_context(t->context, u->context, name)) return false;
     if (!ct_shape_equal(u->shape, t->shape))
         return ct_fail(t->context, CT_ERR_SHAPE, "%s: shapes differ: %s and %s", name, SHAPE(t->shape), SHAPE(u->shape));
     if (u->dtype != t->dtype)

@@ -40,13 +40,15 @@ static bool can_save(const ct_call *c, const ct_tensor *saved) {
 static ct_node *record(const ct_call *c, ct_tensor *const *given) {
     ct_context *context = c->context;
     const bool with_out = !(c->drop & CT_DROP_OUT);
-    size_t n = (size_t)c->n, notes = n + with_out, attrs = aligned(c->attrs ? c->op->attrs_size : 0);
+    size_t n = (size_t)c->n, notes = n + with_out;
+    const size_t attrs = aligned(c->attrs ? c->op->attrs_size : 0);
     for (int k = 0; k < 4; k++) {
         if (c->saved[k] && !can_save(c, c->saved[k])) return NULL;
         notes += c->saved[k] != NULL;
     }
-    size_t bytes = aligned(sizeof(ct_node)) + attrs + notes * sizeof(ct_tensor) + n * (sizeof(ct_tensor *) + sizeof(ct_node *) + sizeof(bool));
-    ct_node *node = ct_take(context, bytes);
+    const size_t per_input = sizeof(ct_tensor *) + sizeof(ct_node *) + sizeof(bool);
+    const uint64_t bytes = aligned(sizeof(ct_node)) + attrs + (uint64_t)notes * sizeof(ct_tensor) + (uint64_t)n * per_input;
+    ct_node *node = ct_take(context, ct_bytes((int64_t)bytes, 1));
     if (!node) return NULL;
     char *at = (char *)node + aligned(sizeof *node);
     void *attrs_copy = at;
@@ -64,7 +66,7 @@ static ct_node *record(const ct_call *c, ct_tensor *const *given) {
     node->call.wants = wants;
     node->call.out = NULL;
     node->call.drop = c->drop;
-    node->bytes = bytes;
+    node->bytes = (size_t)bytes;
     node->refs = 1;
     node->edge = edge;
     node->notes = tensor;
@@ -147,10 +149,6 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
             ct_fail(context, CT_ERR_ARGUMENT, "%s: input %d is NULL", op->name, i);
             return false;
         }
-        if (t->context != context) {
-            ct_fail(context, CT_ERR_ARGUMENT, "%s: inputs 0 and %d are of different contexts", op->name, i);
-            return false;
-        }
         wants[i] = recording && t->node;
         *wanted |= wants[i];
         if (t->contiguous) continue;
@@ -170,7 +168,7 @@ static ct_tensor *own_result(ct_call *c, const ct_frame *frame, ct_tensor *out) 
         ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned a tensor of another context", c->op->name);
         return NULL;
     }
-    if (out->frame == frame) return out;
+    if (out->frame == frame && !out->node) return out;
     return ct_tensor_has_values(out, c->op->name) ? ct_tensor_view(out, out->data, out->shape, out->stride) : NULL;
 }
 
@@ -183,9 +181,10 @@ static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool 
     context->op = c->op->name;
     ct_tensor *out = NULL;
     if (prepare(c, given, in, wants, recording, &wanted)) {
-        out = c->op->forward(c);
-        if (ct_frame_is_open(context, &frame)) out = own_result(c, &frame, out);
-        else ct_fail(context, CT_ERR_ARGUMENT, "%s: forward closed a scope that it had not opened", c->op->name);
+        const ct_running running = {context->running, given, c->n, c, &frame};
+        context->running = &running;
+        out = own_result(c, &frame, c->op->forward(c));
+        context->running = running.outer;
     }
     if (context->status) out = NULL;
     if (out && wanted && ct_is_real(out->dtype)) {
@@ -201,15 +200,16 @@ static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool 
 
 ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
     ct_context *context = NULL;
-    for (int i = 0; in && i < n && !context; i++)
-        if (in[i]) context = in[i]->context;
+    for (int i = 0; in && i < n; i++)
+        if (in[i] && !context) context = in[i]->context;
+        else if (in[i] && in[i]->context != context && !ct_same_context(context, in[i]->context, op ? op->name : "apply")) return NULL;
     if (!ct_ready(context)) return NULL;
     if (!op || !op->forward || !op->name) return ct_fail(context, CT_ERR_ARGUMENT, "apply: the op has no forward or no name");
     if (op->attrs_size && !attrs) return ct_fail(context, CT_ERR_ARGUMENT, "%s: attrs is NULL", op->name);
     enum { FEW = 8 };
     ct_tensor *few_in[FEW], **call_in = few_in;
     bool few_wants[FEW], *wants = few_wants;
-    const size_t many = n > FEW ? (size_t)n * (sizeof *in + sizeof *wants) : 0;
+    const size_t many = n > FEW ? ct_bytes(n, sizeof *in + sizeof *wants) : 0;
     if (many) {
         if (!(call_in = ct_take(context, many))) return NULL;
         wants = (bool *)(call_in + n);

@@ -202,8 +202,6 @@ static bool run(ct_node *node, ct_tensor **grad, ct_frame *frame, int *pending) 
     if (node->retain && !node->grad && !(node->grad = adopt(g, frame, true))) return false;
     if (!(c->op->flags & CT_OP_STRIDED) && !(g = ct_tensor_dense(g))) return false;
     if (!c->op->backward(c, g, grad) || c->context->status) return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
-    if (!ct_frame_is_open(c->context, frame))
-        return ct_fail(c->context, CT_ERR_GRAD, "%s: backward closed a scope that it had not opened", c->op->name);
     if (g == node->incoming) {   /* so that a gradient handed on as it came has one holder, and is added to in place */
         ct_tensor_own(c->context->frame, g);
         node->incoming = NULL;
@@ -239,7 +237,7 @@ static bool pass(ct_node *node, int *pending, bool retain_graph) {
     if (!values_are_unchanged(node)) return false;
     enum { FEW = 8 };
     ct_tensor *few[FEW] = {0}, **grad = few;
-    size_t bytes = (size_t)c->n * sizeof *grad;
+    const size_t bytes = ct_bytes(c->n, sizeof *grad);
     if (c->n > FEW && !(grad = ct_take_zeroed(context, bytes))) return false;
     ct_frame frame;
     ct_frame_open(context, &frame, true);
@@ -306,8 +304,6 @@ static bool walk(ct_node *node, int pending, bool retain_graph) {
 static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tensor *cotangent, int i) {
     if (!out)
         ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d is NULL", i);
-    else if (out->context != context || (cotangent && cotangent->context != context))
-        ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d or its cotangent is of another context", i);
     else if (!out->storage || (cotangent && !cotangent->storage))
         ct_tensor_refuse(out->storage ? cotangent : out, "backward");
     else if (!out->node)
@@ -326,7 +322,13 @@ static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tenso
 
 bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int n, ct_backward_opts opts) {
     ct_context *context = NULL;
-    for (int i = 0; outs && i < n && !context; i++) context = ct_context_of(outs[i]);
+    for (int i = 0; outs && i < n; i++) {
+        ct_tensor *given[] = {outs[i], cotangents ? cotangents[i] : NULL};
+        for (int j = 0; j < 2; j++) {
+            if (!context) context = ct_context_of(given[j]);
+            if (given[j] && !ct_same_context(context, given[j]->context, "backward")) return false;
+        }
+    }
     if (!ct_ready(context)) return false;
     if (context->backward) return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s", context->backward);
     ct_node *newest = NULL;
@@ -367,9 +369,10 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
         ct_node *leaf = ct_take(context, sizeof *leaf);
         if (!leaf) return NULL;
         *leaf = (ct_node){.call.context = context, .refs = 1, .bytes = sizeof *leaf};
+        leaf->owner = t;
         t->node = leaf;
     } else if (!requires_grad && t->node) {
-        ct_node_unref(t->node);
+        ct_node_disown(t->node);
         t->node = NULL;
     }
     return t;
@@ -388,8 +391,10 @@ ct_tensor *ct_grad(ct_tensor *t) { return t && ct_tensor_has_values(t, "grad") &
 
 bool ct_zero_grad(ct_tensor *t) {
     if (!t || !ct_ready(t->context) || !ct_tensor_has_values(t, "zero_grad")) return false;
+    if (t->context->backward)
+        return ct_fail(t->context, CT_ERR_GRAD, "zero_grad: called inside the backward of %s", t->context->backward);
     if (t->node && t->node->grad) {
-        ct_tensor_free(t->node->grad);
+        ct_tensor_end(t->node->grad);
         t->node->grad = NULL;
     }
     return true;

@@ -10,6 +10,16 @@
 #include "parallel.h"
 #include "tensor.h"
 
+/* A forward, or a function under gradcheck, that is running. What it was given lasts until it is through: see ct_tensor_end. */
+typedef struct ct_running ct_running;
+struct ct_running {
+    const ct_running *outer;
+    ct_tensor *const *given;
+    int n;                 /* of them */
+    const ct_call *call;   /* of an op, else NULL: dense copies of what was given, and what is saved, last as long */
+    ct_frame *until;       /* what is to last ends with it */
+};
+
 /* An open scope: a list of the handles it owns. The outermost is the context's own. */
 struct ct_frame {
     ct_frame *outer;
@@ -27,6 +37,7 @@ struct ct_context {
     char message[CT_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
+    bool telling;                      /* on_error is running: what failed has not returned yet, and the error stays */
     const char *op;                    /* what is being computed, for messages about memory; NULL: nothing */
     const ct_isa *isa;                 /* the kernels */
     ct_rng rng;
@@ -36,6 +47,7 @@ struct ct_context {
     bool debug;
     ct_workers *workers;               /* made when first needed; NULL: none yet */
     ct_frame *frame, root;             /* the innermost scope, and the outermost */
+    const ct_running *running;         /* the innermost; NULL: none */
     uint64_t scopes;                   /* ids given so far */
     ct_node *tape_first, *tape_last;   /* live nodes in the order they were recorded */
     ct_node *dying;                    /* nodes whose count fell to zero, waiting to be freed: no recursion */
@@ -79,13 +91,6 @@ static inline void ct_storage_unref(ct_context *context, ct_storage *storage) {
     if (storage && --storage->refs == 0) ct_give(context, storage, storage->bytes);
 }
 
-/* Is the frame still open, or was it closed from inside? */
-static inline bool ct_frame_is_open(const ct_context *context, const ct_frame *frame) {
-    const ct_frame *open = context->frame;
-    while (open && open != frame) open = open->outer;
-    return open;
-}
-
 /* Gives a handle to a scope, or takes it out of its own: the owner is then the caller. */
 static inline void ct_tensor_own(ct_frame *frame, ct_tensor *tensor) {
     tensor->frame = frame;
@@ -109,7 +114,8 @@ static inline void ct_tensor_lift(ct_tensor *tensor, ct_frame *frame) {
     ct_tensor_own(frame, tensor);
 }
 
-/* Enters and leaves a scope kept on the C stack. What is left in it ends. */
+/* Enters and leaves a scope of the library's own, kept on the C stack. What is left in it ends. No ct_scope_close ends it, nor a scope
+ * around it: the code that runs inside may be a caller's. */
 static inline void ct_frame_open(ct_context *context, ct_frame *frame, bool no_grad) {
     *frame = (ct_frame){.outer = context->frame, .id = ++context->scopes, .no_grad = no_grad || context->frame->no_grad};
     context->frame = frame;
@@ -128,8 +134,14 @@ static inline ct_tensor *ct_frame_return(ct_context *context, ct_frame *frame, c
     return tensor;
 }
 
+/* Calls on_error with the error that is pending. */
+void ct_error_tell(ct_context *context);
+
 /* Takes the generator's next stream. */
 ct_rng ct_rng_next(ct_context *context);
+
+/* Are they one? Else the op's error is recorded in both, as the caller may look at either. */
+bool ct_same_context(ct_context *a, ct_context *b, const char *op);
 
 /* Is no error pending? What computes or changes something asks first. */
 static inline bool ct_ready(const ct_context *context) { return context && context->status == CT_OK; }

@@ -14,8 +14,21 @@ void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
     va_start(args, format);
     vsnprintf(context->message, sizeof context->message, format, args);
     va_end(args);
-    if (context->on_error) context->on_error(context->on_error_data, status, context->message);
+    ct_error_tell(context);
     return NULL;
+}
+
+void ct_error_tell(ct_context *context) {
+    context->telling = true;
+    if (context->on_error) context->on_error(context->on_error_data, context->status, context->message);
+    context->telling = false;
+}
+
+bool ct_same_context(ct_context *a, ct_context *b, const char *op) {
+    if (a == b) return true;
+    ct_fail(a, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
+    ct_fail(b, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
+    return false;
 }
 
 ct_status ct_error(const ct_context *context) { return context ? context->status : CT_ERR_MEMORY; }
@@ -26,7 +39,7 @@ const char *ct_error_message(const ct_context *context) {
 }
 
 void ct_error_clear(ct_context *context) {
-    if (context) context->status = CT_OK;
+    if (context && !context->telling) context->status = CT_OK;
 }
 
 void ct_error_die(void *data, ct_status status, const char *message) {

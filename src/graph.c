@@ -73,7 +73,8 @@ static const ct_tensor *type_of(const graph *g, const seen *s) { return s->note 
 static void put_leaf(graph *g, const ct_node *node) {
     seen *s = &g->of[node->number - 1];
     char buffer[CT_NAME_SIZE];
-    const char *name = node->namer ? node->namer->name(node->namer, buffer) : NULL;
+    const ct_namer *namer = node->owner && node->owner->parameter > 0 ? node->owner->namer : NULL;
+    const char *name = namer ? namer->name(namer, buffer) : NULL;
     s->id = ++g->leaf_ids;
     fprintf(g->file, g->dot ? "    x%lld [label=\"" : "x%lld = ", (long long)s->id);
     if (name && !g->dot) fputs("parameter \"", g->file);

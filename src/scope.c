@@ -22,9 +22,7 @@ static void close_open(ct_context *context, ct_frame *frame) {
     pop(context);
 }
 
-void ct_frame_close(ct_context *context, ct_frame *frame) {
-    if (ct_frame_is_open(context, frame)) close_open(context, frame);
-}
+void ct_frame_close(ct_context *context, ct_frame *frame) { close_open(context, frame); }
 
 static ct_scope open_scope(ct_context *context, bool no_grad) {
     if (!context) return (ct_scope){0};
@@ -42,6 +40,7 @@ ct_scope ct_scope_open_no_grad(ct_context *context) { return open_scope(context,
 static ct_frame *frame_of(ct_scope scope) { return scope.context && scope.id ? find(scope.context, scope.id) : NULL; }
 
 ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor) {
+    if (tensor && scope.context && !ct_same_context(scope.context, tensor->context, "scope_keep")) return NULL;
     if (tensor && !ct_tensor_has_values(tensor, "scope_keep")) return NULL;
     ct_frame *frame = frame_of(scope);
     if (frame) ct_tensor_lift(tensor, frame->outer);
@@ -54,9 +53,20 @@ ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor) {
     return tensor;
 }
 
+/* A frame of the library's inside it means that a forward, a backward or on_error is running that began after the scope. */
+static bool is_needed(const ct_context *context, const ct_frame *frame) {
+    for (const ct_frame *open = context->frame; open != frame; open = open->outer)
+        if (!open->pooled) return true;
+    return false;
+}
+
 void ct_scope_close(ct_scope scope) {
+    ct_context *context = scope.context;
     ct_frame *frame = frame_of(scope);
-    if (frame) close_open(scope.context, frame);
+    if (frame && is_needed(context, frame))
+        ct_fail(context, context->backward ? CT_ERR_GRAD : CT_ERR_ARGUMENT, "%s: closed a scope that it had not opened",
+                context->op ? context->op : "a module's forward");
+    else if (frame) close_open(context, frame);
 }
 
 ct_tensor *ct_keep(ct_tensor *tensor) {
@@ -67,5 +77,5 @@ ct_tensor *ct_keep(ct_tensor *tensor) {
 
 /* What no scope owns (a parameter, a gradient) is not the caller's to end. */
 void ct_release(ct_tensor *tensor) {
-    if (tensor && ct_tensor_is_open(tensor, "release") && tensor->frame) ct_tensor_free(tensor);
+    if (tensor && ct_tensor_is_open(tensor, "release") && tensor->frame) ct_tensor_end(tensor);
 }

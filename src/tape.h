@@ -5,9 +5,8 @@
 
 #include "context.h"
 
-/* Who knows a leaf's name: what a module keeps of a parameter begins with one. */
+/* How a parameter's full name is found: what a module keeps of a parameter begins with one. */
 enum { CT_NAME_SIZE = 256 };
-typedef struct ct_namer ct_namer;
 struct ct_namer {
     const char *(*name)(const ct_namer *namer, char buffer[CT_NAME_SIZE]);
 };
@@ -31,7 +30,7 @@ struct ct_node {
     int64_t hole_start, hole_end;
     union {
         ct_node **edge;           /* [n] the node of each input whose gradient is wanted, else NULL */
-        const ct_namer *namer;    /* of a leaf, or NULL */
+        const ct_tensor *owner;   /* of a leaf: the tensor whose node it is; NULL: that has ended, or needs no gradient any more */
     };
     ct_tensor *notes;         /* the tensors that call points to */
     int note_count;
@@ -40,6 +39,10 @@ struct ct_node {
 
 static inline void ct_node_ref(ct_node *node) { node->refs++; }
 void ct_node_unref(ct_node *node);     /* frees what is left without an owner, without recursion */
+static inline void ct_node_disown(ct_node *node) {   /* for the tensor whose node it is */
+    if (!node->call.op) node->owner = NULL;
+    ct_node_unref(node);
+}
 void ct_node_release(ct_node *node);   /* lets go of what backward would have read */
 
 /* For a backward that can write or add its gradient in place: the tensor where in[i]'s gradient gathers, contiguous, of in[i]'s

@@ -85,7 +85,8 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     int64_t step[CT_MAX_DIMS], reach = 1, bytes;   /* reach: of the dims from d on, in elements */
     for (int d = shape.ndim - 1; strides && d >= 0; d--) {
         step[d] = shape.dim[d] > 1 ? strides[d] : reach;   /* who takes no step may claim any stride, and others multiply it */
-        if (__builtin_mul_overflow(shape.dim[d], step[d], &reach) || __builtin_mul_overflow(reach, (int64_t)size, &bytes))
+        if (__builtin_mul_overflow(shape.dim[d], step[d], &reach) || __builtin_mul_overflow(reach, (int64_t)size, &bytes) ||
+            bytes > (int64_t)CT_MOST_BYTES || bytes < -(int64_t)CT_MOST_BYTES)
             return ct_fail(context, CT_ERR_MEMORY, "wrap: the stride %lld of dim %d overflows", (long long)strides[d], d);
     }
     ct_storage *storage = storage_new(context, 0);
@@ -98,10 +99,30 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
 
 void ct_tensor_free(ct_tensor *tensor) {
     ct_tensor_disown(tensor);
-    if (tensor->node) ct_node_unref(tensor->node);
+    if (tensor->node) ct_node_disown(tensor->node);
     ct_storage_unref(tensor->context, tensor->storage);
     if (tensor->context->debug) ct_debug_bury(tensor);
     else ct_give(tensor->context, tensor, sizeof *tensor);
+}
+
+static bool is_used_by(const ct_running *running, const ct_tensor *tensor) {
+    const ct_call *call = running->call;
+    bool used = false;
+    for (int i = 0; i < running->n; i++) used |= running->given[i] == tensor || (call && call->in[i] == tensor);
+    for (int k = 0; call && k < 4; k++) used |= call->saved[k] == tensor;
+    return used;
+}
+
+void ct_tensor_end(ct_tensor *tensor) {
+    ct_frame *until = NULL;
+    for (const ct_running *running = tensor->context->running; running; running = running->outer)
+        if (is_used_by(running, tensor)) until = running->until;
+    if (!until) {
+        ct_tensor_free(tensor);
+        return;
+    }
+    ct_tensor_disown(tensor);
+    ct_tensor_own(until, tensor);
 }
 
 bool ct_tensor_refuse(const ct_tensor *t, const char *op) {

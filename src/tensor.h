@@ -9,6 +9,7 @@
 
 typedef struct ct_node ct_node;
 typedef struct ct_frame ct_frame;
+typedef struct ct_namer ct_namer;
 
 /* Counted memory. A context is used by one thread at a time, so the count is a plain integer. */
 typedef struct {
@@ -34,7 +35,11 @@ struct ct_tensor {
     bool contiguous;       /* row-major without gaps, and with values */
     int parameter;         /* how many modules and optimisers hold it; not 0: no scope may take it */
     ct_frame *frame;       /* the scope that owns it; NULL: a module, a node or a leaf does */
-    ct_tensor *prev, *next;   /* in that scope */
+    ct_tensor *next;       /* in that scope, as is prev */
+    union {
+        ct_tensor *prev;
+        const ct_namer *namer;   /* of a parameter, which is in no scope: tells its name; NULL: no module has it any more */
+    };
 };
 
 /* New handles in the innermost scope; NULL with an error recorded. What they say of a shape or of memory names the op that is being
@@ -58,6 +63,9 @@ void ct_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
 
 /* Ends a handle, whoever owns it. */
 void ct_tensor_free(ct_tensor *tensor);
+
+/* The same where a forward may have asked for it: a handle that a running op was given, or has saved, ends when that op is through. */
+void ct_tensor_end(ct_tensor *tensor);
 
 /* Are there values to read? Where not, what wants them ("mul") says so: the handle has ended, as debug mode can tell, or it is one that
  * backward has only the shape of. */

@@ -26,6 +26,8 @@ typedef enum {
     RESULT_IS_INPUT,
     RESULT_IS_OUTSIDE,
     SCOPE_LEFT_OPEN,
+    INPUTS_RELEASED,
+    SAVED_IS_RELEASED,
     /* forwards that fail */
     NO_RESULT,
     FAILS,
@@ -74,6 +76,8 @@ static ct_tensor *mine_forward(ct_call *c) {
     case RESULT_IS_INPUT: return c->in[0];
     case RESULT_IS_OUTSIDE: return a->outside;
     case SCOPE_LEFT_OPEN: ct_scope_open(c->context); return ct_scale(y, 1);
+    case INPUTS_RELEASED: ct_release(c->in[0]), ct_release(c->in[1]); return ct_scale(y, 1);
+    case SAVED_IS_RELEASED: ct_release(c->saved[1]); return y;
     case NO_RESULT: return NULL;
     case FAILS: return ct_fail(c->context, CT_ERR_IO, "mine: reasons");
     case FAILS_WITH_A_RESULT: ct_fail(c->context, CT_ERR_IO, "mine: reasons"); return y;
@@ -157,11 +161,10 @@ static bool run(way w, double out[3]) {
     ct_tensor *outside = ct_scale(x, 7);
     if (w == LEAF_LET_GO) outside = ct_detach(x);
     attrs a = {w, outside, &loss, scope};
-    ct_tensor *y = ct_apply(&mine, (ct_tensor *[]){ct_scale(x, 2), x}, 2, &a);
-    bool ok = y != NULL; /* where not, x may have ended */
-    if (ok) loss = ct_sum(ct_add(y, x), CT_ALL, false);
-    if (ok) ok = loss && ct_backward(loss);
-    if (ok) ok = ct_to_f64(ct_grad(x), out, 3);
+    ct_tensor *b = w == INPUTS_RELEASED ? ct_scale(x, 1) : x;
+    ct_tensor *y = ct_apply(&mine, (ct_tensor *[]){ct_scale(x, 2), b}, 2, &a);
+    if (y) loss = ct_sum(ct_add(y, x), CT_ALL, false);
+    const bool ok = loss && ct_backward(loss) && ct_to_f64(ct_grad(x), out, 3);
     ct_scope_close(scope);
     return ok;
 }
@@ -177,7 +180,8 @@ START_TEST(every_way_to_do_it) {
             const bool ok = run(w, g);
             const char *message = ct_error_message(context);
             if (fault < 0) {
-                const double want[] = {[RIGHT] = 6, [RESULT_IS_INPUT] = 6, [RESULT_IS_OUTSIDE] = 6, [SCOPE_LEFT_OPEN] = 6, [GRAD_IS_COTANGENT] = 4,
+                const double want[] = {[RIGHT] = 6, [RESULT_IS_INPUT] = 6, [RESULT_IS_OUTSIDE] = 6, [SCOPE_LEFT_OPEN] = 6, [INPUTS_RELEASED] = 6, [SAVED_IS_RELEASED] = 6,
+                                       [GRAD_IS_COTANGENT] = 4,
                                        [GRAD_IS_INPUT] = 2 * 6 + 2, [GRAD_IS_SAVED] = 4, [GRAD_IS_OUTSIDE] = 21 + 4 + 1, [GRAD_IN_AN_OPEN_SCOPE] = 6,
                                        [GRAD_IS_STRIDED] = 6, [GRAD_IS_KEPT] = 6, [LEAF_LET_GO] = 6};
                 ck_assert_msg(ok, "way %d: %s", (int)w, message);
@@ -196,12 +200,52 @@ START_TEST(every_way_to_do_it) {
 }
 END_TEST
 
+/* ---- a forward that ends what it was given: it ends when the forward has returned ---- */
+
+static ct_tensor *releasing_forward(ct_call *c) {
+    for (int i = 0; i < c->n; i++) ct_release(c->in[i]);
+    ct_tensor *y = ct_mul(c->in[0], c->in[1]); /* both are still there */
+    ct_release(c->in[0]);
+    return *(const bool *)c->attrs ? c->in[0] : y;
+}
+
+static bool releasing_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    grad[0] = ct_mul(g, c->in[1]), grad[1] = ct_mul(g, c->in[0]);
+    return true;
+}
+
+static const ct_op releasing = {.name = "releasing", .attrs_size = sizeof(bool), .forward = releasing_forward, .backward = releasing_backward};
+
+START_TEST(inputs_last_as_long_as_the_forward) {
+    open_contexts(_i);
+    const int64_t live = ct_memory(context).live;
+    for (int kind = 0; kind < 4; kind++) {
+        const bool strided = kind & 1, result_is_input = kind & 2;
+        ct_scope scope = ct_scope_open(context);
+        ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(2, 2), (double[]){1, 2, 3, 4}), true);
+        ct_tensor *a = ct_scale(strided ? ct_transpose(x, 0, 1) : x, 1), *b = strided ? ct_transpose(x, 0, 1) : ct_scale(x, 3);
+        ct_tensor *y = ct_apply(&releasing, (ct_tensor *[]){a, b}, 2, &result_is_input);
+        ck_assert_msg(y && ct_backward(ct_sum(y, CT_ALL, false)), "kind %d: %s", kind, ct_error_message(context));
+        double g[4];
+        ck_assert(ct_to_f64(ct_grad(x), g, 4) && g[1] == (strided ? 1 : 3) * 2 * 2);
+        if (_i) { /* b is known to have ended, but for the view of which a dense copy was released */
+            ck_assert_int_eq(ct_neg(b) == NULL, !strided);
+            ck_assert_int_eq(ct_error(context), strided ? CT_OK : CT_ERR_ARGUMENT);
+            ct_error_clear(context);
+        }
+        ct_scope_close(scope);
+    }
+    ck_assert_int_eq(ct_memory(context).live, live);
+    close_contexts();
+}
+END_TEST
+
 /* ---- in debug mode: gradients and results that have ended, or were not written ---- */
 
 static ct_tensor *ends_forward(ct_call *c) {
     ct_tensor *y = ct_exp(c->in[0]), *kept = ct_neg(y);
     if (*(const int *)c->attrs == 0) return ct_release(y), y;
-    if (*(const int *)c->attrs == 1) c->saved[0] = kept, ct_release(kept);
+    if (*(const int *)c->attrs == 1) ct_release(kept), c->saved[0] = kept;
     if (*(const int *)c->attrs == 2) return ct_empty(c->context, ct_dtype_of(y), ct_shape_of(y));
     return y;
 }
@@ -338,6 +382,7 @@ int main(void) {
     Suite *suite = suite_create("custom_op");
     TCase *tcase = tcase_create("custom_op");
     tcase_add_loop_test(tcase, every_way_to_do_it, 0, 2);
+    tcase_add_loop_test(tcase, inputs_last_as_long_as_the_forward, 0, 2);
     tcase_add_test(tcase, what_debug_mode_adds);
     tcase_add_loop_test(tcase, many_inputs, 0, 2);
     tcase_add_loop_test(tcase, out_of_memory_in_the_middle, 0, 2);

@@ -140,6 +140,35 @@ START_TEST(a_million_nodes) {
 }
 END_TEST
 
+/* The graph holds a leaf longer than the tensor has it: a name is asked of what is still there. */
+START_TEST(a_leaf_whose_parameter_has_gone) {
+    for (int frozen = 0; frozen < 2; frozen++)
+        for (int thawed = 0; thawed < 2; thawed++)
+            for (int held = 0; held < 2; held++) { /* by an optimiser, when its module has gone */
+                ct_module *m = ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2, .no_bias = true});
+                ct_module *outer = ct_module_new(context, "outer");
+                ck_assert(ct_module_add_param(outer, "tied", ct_module_get(m, "weight")));
+                ct_optim *optim = held ? ct_sgd_new(outer, (ct_sgd_opts){0}) : NULL;
+                ct_tensor *weight = ct_module_get(m, "weight"), *y = ct_forward(m, ones(CT_SHAPE(1, 2)));
+                if (frozen) ct_set_requires_grad(weight, false);
+                if (thawed) ct_set_requires_grad(weight, true);
+                prints(y, frozen ? "x1 = leaf (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
+                                 : "x1 = parameter \"weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n");
+                if (thawed || !frozen)
+                    prints(ct_forward(m, ones(CT_SHAPE(1, 2))),
+                           "x1 = parameter \"weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n");
+                ct_module_free(m);
+                if (!held) ct_module_free(outer);
+                for (int i = 0; i < 50; i++) ones(CT_SHAPE(1 + i % 7));
+                prints(y, "x1 = leaf (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n");
+                if (held) {
+                    ct_module_free(outer);
+                    (void)optim;
+                }
+            }
+}
+END_TEST
+
 START_TEST(what_fails) {
     ct_tensor *x = leaf(CT_SHAPE(2)), *y = ct_neg(x);
     ck_assert(!ct_graph_dot(NULL, stdout) && !ct_graph_print(NULL, stdout));
@@ -187,6 +216,7 @@ int main(void) {
     tcase_add_test(tcase, the_same_for_graphviz);
     tcase_add_test(tcase, names_are_escaped);
     tcase_add_test(tcase, parameters_have_their_full_names);
+    tcase_add_test(tcase, a_leaf_whose_parameter_has_gone);
     tcase_add_test(tcase, what_fails);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -86,7 +86,8 @@ typedef struct ct_op {
 /* Runs the op and records it when a gradient is wanted. `op` must outlive the graph (in debug mode its name the context); attrs is
  * copied. All inputs are of one context. Errors that name the op: a forward or backward that returns nothing; a result or a saved tensor of
  * another context; a gradient that is NULL, or of another shape, dtype or context; inputs whose values are used although `drop` has them
- * dropped; a forward or backward that closes a scope it has not opened. A backward cannot call ct_backward. examples/custom_op.c is one. */
+ * dropped; a forward or backward that closes a scope it has not opened. An input that forward releases
+ * lasts until it has returned. A backward cannot call ct_backward nor ct_zero_grad. examples/custom_op.c is one. */
 CT_API ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs);
 
 /* For a forward or backward of your own: record an error, in printf's manner, unless one is pending. Returns NULL. */

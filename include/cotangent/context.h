@@ -19,7 +19,8 @@
 extern "C" {
 #endif
 
-/* Called once when an error is recorded. The message ends with the call. */
+/* Called once when an error is recorded. The message ends with the call. What failed is still running then: nothing computes in here,
+ * ct_error_clear does nothing, and it must return (or end the program, as ct_error_die does): no longjmp. */
 typedef void (*ct_error_fn)(void *data, ct_status status, const char *message);
 
 /* An on_error that prints the message to stderr and ends the program with exit code 1. */
@@ -65,7 +66,7 @@ CT_API void ct_context_free(ct_context *context);
 
 CT_API ct_status ct_error(const ct_context *context);             /* CT_OK when none is pending; of NULL: CT_ERR_MEMORY */
 CT_API const char *ct_error_message(const ct_context *context);   /* "matmul: inner sizes differ: (2, 3) @ (4, 5)"; "" when CT_OK */
-CT_API void ct_error_clear(ct_context *context);
+CT_API void ct_error_clear(ct_context *context);                  /* inside on_error: does nothing */
 
 typedef struct {
     int64_t live;            /* bytes in use by tensors, tape and modules */

@@ -26,18 +26,20 @@ typedef struct {
 CT_API ct_scope ct_scope_open(ct_context *context);
 CT_API ct_scope ct_scope_open_no_grad(ct_context *context); /* nothing is recorded for backward until it is closed */
 
-/* Hands a tensor to the scope outside `scope`, and returns it. NULL is passed through. */
+/* Hands a tensor to the scope outside `scope`, and returns it. NULL is passed through. A tensor of another context is CT_ERR_ARGUMENT in
+ * both. */
 CT_API ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor);
 
 /* Keeps the tensor and closes the scope: `return ct_scope_return(scope, y);` */
 CT_API ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor);
 
 /* Ends every handle in the scope, and closes the scopes still open inside it. Works while an error is pending; a second
- * close of the same scope is harmless. */
+ * close of the same scope is harmless. A forward, a backward or on_error that closes a scope it runs in is an error; the scope stays open. */
 CT_API void ct_scope_close(ct_scope scope);
 
 CT_API ct_tensor *ct_keep(ct_tensor *tensor); /* hands it to the context, past every scope; returns it */
-CT_API void ct_release(ct_tensor *tensor);    /* ends a handle before its owner would; NULL is harmless */
+CT_API void ct_release(ct_tensor *tensor);    /* ends a handle before its owner would, or, inside the forward of an op that has it as
+                                                an input, with that forward; NULL is harmless */
 
 #ifdef __cplusplus
 }

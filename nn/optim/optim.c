@@ -17,9 +17,9 @@ static bool slot_init(ct_optim *optim, nn_slot *slot, const ct_param *param) {
 }
 
 static void slot_end(ct_context *context, nn_slot *slot) {
-    if (slot->param && --slot->param->parameter == 0) ct_tensor_free(slot->param);
+    if (slot->param && --slot->param->parameter == 0) ct_tensor_end(slot->param);
     for (int i = 0; i < NN_STATES; i++)
-        if (slot->state[i]) ct_tensor_free(slot->state[i]);
+        if (slot->state[i]) ct_tensor_end(slot->state[i]);
     if (slot->name) ct_give(context, slot->name, strlen(slot->name) + 1);
 }
 

@@ -31,6 +31,7 @@ typedef struct {
     ct_gradcheck_opts opts;
     ct_gradcheck_result result;
     ct_tensor **in; /* the caller's, and copies of those that are checked */
+    ct_frame *frame; /* of the whole check: an input that the function releases ends with it */
     ct_checked *checked;
     int count;      /* of those */
     ct_shape shape; /* of the output */
@@ -61,8 +62,9 @@ typedef struct {
 ct_hush ct_check_hush(ct_check *k);
 bool ct_check_unhush(ct_check *k, ct_hush hush);
 
-/* evaluate.c: y = fn(in) unrecorded; the numeric and the analytic matrices; a difference to one side of column i, by rows. False: failed,
+/* evaluate.c: a call of the function with the generator where it was, NULL with an error; y = fn(in) unrecorded; the numeric and the analytic matrices; a difference to one side of column i, by rows. False: failed,
  * with an error or, for a backward, k->refused. */
+ct_tensor *ct_check_call(ct_check *k);
 bool ct_check_value(ct_check *k, double *y);
 bool ct_check_differences(ct_check *k, ct_checked *c);
 bool ct_check_backwards(ct_check *k, ct_checked *c, int count);

@@ -36,21 +36,31 @@ bool ct_check_unhush(ct_check *k, ct_hush hush) {
     const ct_status status = k->context->status;
     k->context->on_error = hush.on_error;
     if (status == CT_ERR_MEMORY) { /* told after all */
-        if (hush.on_error) hush.on_error(k->context->on_error_data, status, k->context->message);
+        ct_error_tell(k->context);
         return false;
     }
     ct_error_clear(k->context);
     return status == CT_OK;
 }
 
+ct_tensor *ct_check_call(ct_check *k) {
+    ct_context *context = k->context;
+    const ct_running running = {.outer = context->running, .given = k->in, .n = k->n, .until = k->frame};
+    ct_rng_set(context, k->rng);
+    context->running = &running;
+    ct_tensor *y = k->fn(k->in, k->n, k->arg);
+    context->running = running.outer;
+    if (!y) ct_fail(context, CT_ERR_ARGUMENT, "gradcheck: the function returned nothing");
+    else if (ct_same_context(context, y->context, "gradcheck")) ct_tensor_has_values(y, "gradcheck");
+    return ct_ready(context) ? y : NULL;
+}
+
 /* ---- differences ---- */
 
 bool ct_check_value(ct_check *k, double *y) {
-    ct_rng_set(k->context, k->rng);
     ct_scope scope = ct_scope_open_no_grad(k->context);
-    ct_tensor *t = k->fn(k->in, k->n, k->arg);
-    if (!t) ct_fail(k->context, CT_ERR_ARGUMENT, "gradcheck: the function returned nothing");
-    else if (!ct_shape_same(&t->shape, &k->shape))
+    ct_tensor *t = ct_check_call(k);
+    if (t && !ct_shape_same(&t->shape, &k->shape))
         ct_fail(k->context, CT_ERR_SHAPE, "gradcheck: the function returned %s, and before that %s", SHAPE(t->shape), SHAPE(k->shape));
     bool ok = t && ct_ready(k->context) && ct_to_f64(t, y, k->m);
     ct_scope_close(scope);
@@ -142,9 +152,8 @@ static bool collect(ct_checked *c, int count, int64_t r) {
 }
 
 static bool backwards(ct_check *k, ct_checked *c, int count) {
-    ct_rng_set(k->context, k->rng);
-    ct_tensor *y = k->fn(k->in, k->n, k->arg), *cotangent = ct_tensor_new(k->context, k->dtype, k->shape);
-    if (!y || !cotangent || !ct_ready(k->context)) return false;
+    ct_tensor *y = ct_check_call(k), *cotangent = y ? ct_tensor_new(k->context, k->dtype, k->shape) : NULL;
+    if (!cotangent) return false;
     const int64_t ones = k->rows - CT_ROWS_SUMMED;
     for (int64_t r = 0; r < k->rows; r++) {
         for (int64_t j = 0; j < k->m; j++) ct_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);

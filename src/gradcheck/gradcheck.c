@@ -12,6 +12,7 @@ static bool copy_inputs(ct_check *k) {
     for (int i = 0; i < k->n; i++) {
         ct_tensor *given = k->given[i];
         k->in[i] = given;
+        if (given && !ct_tensor_has_values(given, "gradcheck")) return false;
         if (!given || !ct_is_real(given->dtype)) continue;
         if (!(k->in[i] = ct_tensor_new(k->context, given->dtype, given->shape))) return false;
         ct_tensor_copy(k->in[i], given, false);
@@ -24,13 +25,11 @@ static bool copy_inputs(ct_check *k) {
 
 /* Calls the function once to learn what it returns. */
 static bool first_call(ct_check *k) {
-    ct_rng_set(k->context, k->rng);
     ct_scope scope = ct_scope_open_no_grad(k->context);
-    ct_tensor *y = k->fn(k->in, k->n, k->arg);
+    const ct_tensor *y = ct_check_call(k);
     if (y) k->shape = y->shape, k->dtype = y->dtype, k->m = y->numel;
-    else ct_fail(k->context, CT_ERR_ARGUMENT, "gradcheck: the function returned nothing");
     ct_scope_close(scope);
-    if (!y || !ct_ready(k->context)) return false;
+    if (!y) return false;
     if (!ct_is_real(k->dtype)) {
         ct_fail(k->context, CT_ERR_DTYPE, "gradcheck: the function returns %s", ct_dtype_name(k->dtype));
         return false;
@@ -100,9 +99,13 @@ void ct_check_found(ct_check *k, ct_mistake mistake, const char *sentence) {
 
 ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_gradcheck_opts opts) {
     ct_check k = {.fn = fn, .arg = arg, .given = in, .n = n, .opts = opts, .result = {.ok = true, .index = -1, .input = -1}};
-    for (int i = 0; in && i < n && !k.context; i++) k.context = ct_context_of(in[i]);
-    if (!ct_ready(k.context) || !fn) {
-        if (k.context) ct_fail(k.context, CT_ERR_ARGUMENT, "gradcheck: no function");
+    bool together = true;
+    for (int i = 0; in && i < n; i++) {
+        if (!k.context) k.context = ct_context_of(in[i]);
+        if (in[i] && !ct_same_context(k.context, in[i]->context, "gradcheck")) together = false;
+    }
+    if (!together || !ct_ready(k.context) || !fn) {
+        if (k.context && !fn) ct_fail(k.context, CT_ERR_ARGUMENT, "gradcheck: no function");
         k.result.ok = false;
         return k.result;
     }
@@ -112,6 +115,7 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
     ct_frame frame;
     ct_frame_open(k.context, &frame, false);
     frame.no_grad = false; /* whatever the scopes outside are */
+    k.frame = &frame;
     k.in = ct_take(k.context, in_bytes);
     k.checked = ct_take(k.context, checked_bytes);
     k.prints = ct_take(k.context, print_bytes);

@@ -30,9 +30,8 @@ static void gradients(ct_check *k, double *out) {
 }
 
 static bool run(ct_check *k, outcome *o) {
-    ct_rng_set(k->context, k->rng);
-    ct_tensor *y = k->fn(k->in, k->n, k->arg);
-    if (!y || !ct_ready(k->context) || !ct_shape_same(&y->shape, &k->shape) || !ct_is_real(y->dtype)) return false;
+    ct_tensor *y = ct_check_call(k);
+    if (!y || !ct_shape_same(&y->shape, &k->shape) || !ct_is_real(y->dtype)) return false;
     ct_tensor *cotangent = ct_tensor_new(k->context, y->dtype, y->shape);
     if (!cotangent || !ct_to_f64(y, o->value, k->m)) return false;
     for (int64_t j = 0; j < k->m; j++) ct_check_set(cotangent, j, (float)k->cotangent[j]); /* the same in f32 and f64 */
