@@ -48,7 +48,7 @@ static ct_node *record(const ct_call *c, ct_tensor *const *given) {
     }
     const size_t per_input = sizeof(ct_tensor *) + sizeof(ct_node *) + sizeof(bool);
     const uint64_t bytes = aligned(sizeof(ct_node)) + attrs + (uint64_t)notes * sizeof(ct_tensor) + (uint64_t)n * per_input;
-    ct_node *node = ct_take(context, ct_bytes((int64_t)bytes, 1));
+    ct_node *node = ct_take(context, bytes > CT_MOST_BYTES ? SIZE_MAX : (size_t)bytes);
     if (!node) return NULL;
     char *at = (char *)node + aligned(sizeof *node);
     void *attrs_copy = at;
@@ -149,6 +149,7 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
             ct_fail(context, CT_ERR_ARGUMENT, "%s: input %d is NULL", op->name, i);
             return false;
         }
+        if (t->context != context) return ct_same_context(context, t->context, op->name);
         wants[i] = recording && t->node;
         *wanted |= wants[i];
         if (t->contiguous) continue;
@@ -200,10 +201,13 @@ static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool 
 
 ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
     ct_context *context = NULL;
-    for (int i = 0; in && i < n; i++)
-        if (in[i] && !context) context = in[i]->context;
-        else if (in[i] && in[i]->context != context && !ct_same_context(context, in[i]->context, op ? op->name : "apply")) return NULL;
-    if (!ct_ready(context)) return NULL;
+    for (int i = 0; in && i < n && !context; i++)
+        if (in[i]) context = in[i]->context;
+    if (!ct_ready(context)) {   /* its error may not be known in another context */
+        for (int i = 0; context && i < n; i++)
+            if (in[i]) ct_same_context(context, in[i]->context, op && op->name ? op->name : "apply");
+        return NULL;
+    }
     if (!op || !op->forward || !op->name) return ct_fail(context, CT_ERR_ARGUMENT, "apply: the op has no forward or no name");
     if (op->attrs_size && !attrs) return ct_fail(context, CT_ERR_ARGUMENT, "%s: attrs is NULL", op->name);
     enum { FEW = 8 };
