@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "../src/message.h"
+
 /* ---- gathering ---- */
 
 static bool make_room(nn_state *state) {
@@ -49,24 +51,40 @@ void nn_state_free(nn_state *state) {
 
 /* ---- what does not match, in one message ---- */
 
+enum { PATH_SHOWN = 200, MORE_SHOWN = 40 };
+
 typedef struct {
     ct_writer out;
-    char text[CT_MESSAGE_SIZE - 128];
+    char text[CT_MESSAGE_SIZE];
     const char *heading;   /* of the last thing said */
     int64_t unsaid;        /* what there was no room for */
 } report;
 
-/* The first thing said has room. */
+/* The room that op and path leave; at least PATH_SHOWN bytes of the path are shown. */
+static void report_begin(report *r, const ct_file *file) {
+    const size_t path = strlen(file->path), shown = path < PATH_SHOWN ? path : PATH_SHOWN;
+    const size_t around = strlen(file->op) + strlen(": : ") + shown + MORE_SHOWN;
+    r->out = (ct_writer){r->text, sizeof r->text - around, 0};
+    r->heading = NULL;
+    r->unsaid = 0;
+}
+
+/* What does not fit is counted. The first thing said is shortened where it must be. */
 static void say(report *r, const char *heading, const char *what) {
-    const bool same = r->heading && !strcmp(r->heading, heading);
+    const bool first = !r->heading, same = !first && !strcmp(r->heading, heading);
     const size_t used = r->out.used;
-    if (r->heading) ct_write(&r->out, same && *heading ? ", " : "; ");
+    if (!first) ct_write(&r->out, same && *heading ? ", " : "; ");
     if (!same) ct_write(&r->out, heading);
+    const size_t before = r->out.used;
     ct_write(&r->out, what);
     r->heading = heading;
-    if (!r->unsaid && r->out.used <= sizeof r->text) return;
-    r->unsaid++;
-    r->out.used = used;
+    if (r->out.used <= r->out.size && !r->unsaid) return;
+    if (first) {
+        r->out.used = before + ct_shorten(r->text + before, r->out.size - before, what, strlen(what));
+    } else {
+        r->unsaid++;
+        r->out.used = used;
+    }
 }
 
 static bool fits(const ct_tensor *tensor, const ct_file_tensor *from) {
@@ -74,7 +92,7 @@ static bool fits(const ct_tensor *tensor, const ct_file_tensor *from) {
 }
 
 static void say_misfit(report *r, const ct_tensor *tensor, const ct_file_tensor *from) {
-    char what[sizeof r->text];
+    char what[CT_NAME_TEXT + 2 * CT_SHAPE_TEXT + 40];
     const char *name = NAME(from->name);
     if (from->ndim > CT_MAX_DIMS) {
         snprintf(what, sizeof what, "%s has shape %s, file has %" PRId64 " dims", name, SHAPE(tensor->shape), from->ndim);
@@ -86,11 +104,13 @@ static void say_misfit(report *r, const ct_tensor *tensor, const ct_file_tensor 
     say(r, "", what);
 }
 
-static bool said(report *r, const ct_file *file) {
+static bool said(const report *r, const ct_file *file) {
     if (!r->heading) return false;
-    char more[32] = "";
+    char more[MORE_SHOWN] = "", path[CT_MESSAGE_SIZE];
     if (r->unsaid) snprintf(more, sizeof more, "; and %" PRId64 " more", r->unsaid);
-    ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, file->path, (int)r->out.used, r->text, more);
+    const size_t taken = strlen(file->op) + strlen(": : ") + r->out.used + strlen(more);
+    ct_shorten(path, CT_MESSAGE_SIZE - 1 - taken, file->path, strlen(file->path));
+    ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, path, (int)r->out.used, r->text, more);
     return true;
 }
 
@@ -125,8 +145,8 @@ bool nn_state_match(nn_state *state, const ct_safetensors *file, const ct_module
         if (!taker[j]->from || (partial && !fits(taker[j]->tensor, taker[j]->from))) taker[j]->from = from;
     }
 
-    report r = {.heading = NULL};
-    r.out = (ct_writer){r.text, sizeof r.text, 0};
+    report r;
+    report_begin(&r, &file->file);
     if (!partial) {
         for (int64_t i = 0; i < state->n; i++)
             if (!state->item[i].from) say(&r, "missing: ", state->item[i].name);

@@ -1,5 +1,6 @@
 /* The pending error of a context: the first one stays until it is cleared. */
 #include "context.h"
+#include "message.h"
 
 #include <cotangent/autograd.h>
 
@@ -12,7 +13,7 @@ void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
     context->status = status;
     va_list args;
     va_start(args, format);
-    vsnprintf(context->message, sizeof context->message, format, args);
+    ct_message(context->message, sizeof context->message, format, args);
     va_end(args);
     ct_error_tell(context);
     return NULL;

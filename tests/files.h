@@ -20,7 +20,7 @@ static const char *in_folder(const char *name) {
     return path[turn];
 }
 
-static int files_in_folder(void) {
+static inline int files_in_folder(void) {
     int n = 0;
     DIR *dir = opendir(folder);
     for (struct dirent *entry; (entry = readdir(dir));) n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
@@ -44,7 +44,7 @@ static void teardown(void) {
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
-static void ck_refused(bool done, ct_status status, const char *path, const char *says) {
+static inline void ck_refused(bool done, ct_status status, const char *path, const char *says) {
     ck_assert_msg(!done, "accepted; it should say \"%s\"", says);
     ck_assert_msg(ct_error(context) == status, "status %d: %s", ct_error(context), ct_error_message(context));
     ck_assert_msg(strstr(ct_error_message(context), path) != NULL, "%s", ct_error_message(context));
@@ -53,7 +53,7 @@ static void ck_refused(bool done, ct_status status, const char *path, const char
 }
 
 /* The same names and bits? */
-static bool same(const ct_module *a, const ct_module *b) {
+static inline bool same(const ct_module *a, const ct_module *b) {
     ct_param p = {0}, q = {0};
     while (ct_module_next(a, &p)) {
         if (!ct_module_next(b, &q) || strcmp(p.name, q.name)) return false;
