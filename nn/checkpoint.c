@@ -17,8 +17,7 @@ static const char format[] = "cotangent checkpoint 1";
 /* Everything but the metadata. */
 static bool gather(nn_state *state, const ct_checkpoint *checkpoint) {
     ct_optim *optim = checkpoint->optim;
-    if (!nn_state_add_module(state, "model.", checkpoint->module) || !nn_state_add_number(state, "optim.", "lr", CT_F64, &optim->lr))
-        return false;
+    if (!nn_state_add_module(state, "model.", checkpoint->module)) return false;
     for (const nn_number *number = optim->rule->numbers; number->name; number++)
         if (!nn_state_add_number(state, "optim.", number->name, number->dtype, (char *)optim + number->offset)) return false;
     for (int64_t i = 0; i < optim->count; i++) {
@@ -49,8 +48,9 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_save";
     ct_context *context = check(op, path, checkpoint);
     if (!context) return false;
-    if (checkpoint->step < 0)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: step is %" PRId64 ", must be at least 0", op, path, checkpoint->step);
+    if (checkpoint->step < 0 || checkpoint->step > NN_LAST_STEP)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: step is %" PRId64 ", must be at least 0 and at most %" PRId64, op, path,
+                       checkpoint->step, NN_LAST_STEP);
     ct_rng rng = ct_rng_get(context);
     char step[24], seed[24], stream[24];
     snprintf(step, sizeof step, "%" PRId64, checkpoint->step);
@@ -78,7 +78,9 @@ static bool read_decimal(const ct_safetensors *file, const char *key, uint64_t m
         ok = text->at[i] >= '0' && text->at[i] <= '9' && *out <= (most - digit) / 10;
         *out = 10 * *out + digit;
     }
-    if (!ok) ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: metadata \"%s\" is no whole number", file->file.op, file->file.path, key);
+    if (!ok)
+        ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: metadata \"%s\" is no whole number of at most %" PRIu64 ": %s", file->file.op,
+                file->file.path, key, most, text ? NAME(*text) : "missing");
     return ok;
 }
 
@@ -91,18 +93,34 @@ static bool read_metadata(const ct_safetensors *file, const ct_optim *optim, ct_
     if (!name || ct_text_compare(*name, ct_text_of(optim->rule->name)) != 0)
         return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: the optimiser is %s, the file's is %s", f->op, f->path, optim->rule->name,
                        name ? NAME(*name) : "missing");
-    return read_decimal(file, "step", INT64_MAX, step) && read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
+    return read_decimal(file, "step", NN_LAST_STEP, step) && read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
            read_decimal(file, "stream", UINT64_MAX, &rng->stream);
 }
 
-/* No parameter was updated less often than never. */
+/* Counts of steps, the only i64, that a step can go on from. */
 static bool check_steps(const nn_state *state, const ct_file *file) {
     for (int64_t i = 0; i < state->n; i++) {
+        const ct_named *item = &state->item[i];
         int64_t step = 0;
-        if (state->item[i].tensor->dtype == CT_I64) ct_number_get(state->item[i].read, &step);
-        if (step < 0) return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s is negative", file->op, file->path, state->item[i].name);
+        if (item->tensor->dtype == CT_I64) ct_number_get(item->read, &step);
+        if (step < 0 || step > NN_LAST_STEP)
+            return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s is %" PRId64 ", must be at least 0 and at most %" PRId64, file->op,
+                           file->path, item->name, step, NN_LAST_STEP);
     }
     return true;
+}
+
+/* The optimiser's numbers pass what they pass in its constructor. */
+static bool check_numbers(const nn_state *state, const ct_file *file, const ct_optim *optim) {
+    ct_optim changed = *optim;
+    for (const nn_number *number = optim->rule->numbers; number->name; number++)
+        for (int64_t i = 0; i < state->n; i++)
+            if (state->item[i].value == (const char *)optim + number->offset)
+                ct_number_get(state->item[i].read, (char *)&changed + number->offset);
+    const nn_fault fault = nn_optim_fault(&changed);
+    if (!fault.name) return true;
+    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: optim.%s is %g, must be %s", file->op, file->path, fault.name, fault.value,
+                   fault.must);
 }
 
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
@@ -118,7 +136,7 @@ bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     ct_frame_open(context, &frame, true);
     bool ok = read_metadata(&file, checkpoint->optim, &rng, &step) && gather(&state, checkpoint) &&
               nn_state_match(&state, &file, checkpoint->module, "model.", false) && nn_state_read(&state, &file) &&
-              check_steps(&state, &file.file);
+              check_steps(&state, &file.file) && check_numbers(&state, &file.file, checkpoint->optim);
     if (ok) {
         nn_state_commit(&state);
         ct_rng_set(context, rng);

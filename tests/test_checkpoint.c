@@ -1,4 +1,6 @@
 /* Checkpoints: training goes on from one to the same bits, and one that does not fit changes nothing. */
+#include <math.h>
+
 #include "files.h"
 #include "suite.h"
 
@@ -93,10 +95,11 @@ START_TEST(checkpoint_refuses) {
             snprintf(says, sizeof says, "metadata \"%s\" is no whole number", numbers[i]);
             ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, says);
         }
-    static const char *large[] = {"format", "cotangent checkpoint 1", "optim", "SGD", "step", "9223372036854775808",
+    static const char *large[] = {"format", "cotangent checkpoint 1", "optim", "SGD", "step", "9223372036854775807",
                                   "seed",   "7",                      "stream", "7", NULL};
     ck_assert(ct_save(momentum.module, path, large));
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "metadata \"step\" is no whole number");
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
+               "metadata \"step\" is no whole number of at most 9223372036854775806: 9223372036854775807");
     static const char *unnamed[] = {"format", "cotangent checkpoint 1", NULL};
     ck_assert(ct_save(momentum.module, path, unnamed));
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "the optimiser is SGD, the file's is missing");
@@ -182,7 +185,7 @@ START_TEST(what_a_checkpoint_holds) {
             FILE *file = fopen(path, "wb");
             fwrite(wrong, 1, size, file);
             fclose(file);
-            ck_refused(ct_checkpoint_load(path, &read), CT_ERR_FORMAT, path, "is negative");
+            ck_refused(ct_checkpoint_load(path, &read), CT_ERR_FORMAT, path, "is -1, must be at least 0");
             counts++, at++;
         }
         ck_assert_int_ge(counts, 5); /* of the mlp's four parameters and one without a gradient */
@@ -218,18 +221,161 @@ START_TEST(refusals_name_the_file) {
 }
 END_TEST
 
-/* A checkpoint's numbers may be as large as their types. */
+/* ---- numbers that no constructor takes ---- */
+
+/* Where the bytes of that tensor begin in a file that we have written. */
+static size_t place_of(const char *bytes, const char *name) {
+    uint64_t header = 0;
+    memcpy(&header, bytes, 8);
+    char quoted[64], text[1 << 13];
+    ck_assert_uint_lt(header, sizeof text);
+    memcpy(text, bytes + 8, header);
+    text[header] = 0;
+    snprintf(quoted, sizeof quoted, "\"%s\":", name);
+    const char *at = strstr(text, quoted);
+    ck_assert_msg(at != NULL, "no %s in %s", quoted, text);
+    unsigned long long begin = 0;
+    ck_assert_int_eq(sscanf(strstr(at, "\"data_offsets\":["), "\"data_offsets\":[%llu", &begin), 1);
+    return (size_t)(8 + header + begin);
+}
+
+static void write_all(const char *path, const char *bytes, size_t size) {
+    FILE *file = fopen(path, "wb");
+    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+}
+
+static const struct {
+    int kind; /* of begin */
+    const char *name;
+    double value;
+    const char *says;
+} wrong_numbers[] = {
+    {0, "optim.lr", NAN, "optim.lr is nan, must be a number of at least 0"},
+    {0, "optim.lr", -1, "optim.lr is -1, "},
+    {0, "optim.lr", INFINITY, "optim.lr is inf, "},
+    {0, "optim.momentum", 0.5, "optim.momentum is 0.5, must be 0, as this optimiser was made without it"},
+    {0, "optim.dampening", NAN, "optim.dampening is nan, "},
+    {0, "optim.weight_decay", -3, "optim.weight_decay is -3, "},
+    {0, "optim.clip_norm", NAN, "optim.clip_norm is nan, "},
+    {1, "optim.lr", -1e-3, "optim.lr is -0.001, "},
+    {1, "optim.momentum", 0, "optim.momentum is 0, must be a number greater than 0"},
+    {1, "optim.momentum", -1, "optim.momentum is -1, "},
+    {1, "optim.momentum", NAN, "optim.momentum is nan, "},
+    {1, "optim.dampening", 0.5, "optim.nesterov is 1, must be 0 without a momentum, and with a dampening"},
+    {2, "optim.lr", NAN, "optim.lr is nan, "},
+    {2, "optim.beta1", 1, "optim.beta1 is 1, must be at least 0 and less than 1"},
+    {2, "optim.beta1", -0.5, "optim.beta1 is -0.5, "},
+    {2, "optim.beta2", 7, "optim.beta2 is 7, "},
+    {2, "optim.beta2", NAN, "optim.beta2 is nan, "},
+    {2, "optim.eps", -1, "optim.eps is -1, "},
+    {2, "optim.eps", 0, "optim.eps is 0, must be a number greater than 0"},
+    {3, "optim.eps", INFINITY, "optim.eps is inf, "},
+    {3, "optim.weight_decay", NAN, "optim.weight_decay is nan, "},
+    {3, "optim.clip_norm", -1, "optim.clip_norm is -1, "},
+    {3, "optim.clip_norm", INFINITY, "optim.clip_norm is inf, "},
+};
+
+/* Refused with the file's name and the number, and nothing is changed. */
+static void refuse_bytes(training t, const char *path, const char *name, const void *value, size_t size, const char *says) {
+    static char good[1 << 16], wrong[1 << 16], now[1 << 16];
+    ct_checkpoint checkpoint = {t.module, t.optim, 4};
+    ck_assert_msg(ct_checkpoint_save(path, &checkpoint), "%s", ct_error_message(context));
+    const size_t n = read_all(path, good, sizeof good);
+    memcpy(wrong, good, n);
+    memcpy(wrong + place_of(good, name), value, size);
+    wrong[place_of(good, "model.fc.bias")] ^= 1; /* something that a load would change */
+    write_all(path, wrong, n);
+    ck_refused(ct_checkpoint_load(path, &checkpoint), CT_ERR_FORMAT, path, says);
+    ck_assert_int_eq(checkpoint.step, 4);
+    ck_assert(ct_checkpoint_save(path, &checkpoint));
+    ck_assert_uint_eq(read_all(path, now, sizeof now), n);
+    ck_assert_int_eq(memcmp(now, good, n), 0);
+}
+
+START_TEST(numbers_that_no_constructor_takes) {
+    training t = begin(context, wrong_numbers[_i].kind);
+    train(context, t, 0, 2);
+    refuse_bytes(t, in_folder("checkpoint"), wrong_numbers[_i].name, &wrong_numbers[_i].value, 8, wrong_numbers[_i].says);
+}
+END_TEST
+
+START_TEST(bools_and_counts) {
+    const char *path = in_folder("checkpoint");
+    training sgd = begin(context, 0), momentum = begin(context, 1), adam = begin(context, 3);
+    train(context, adam, 0, 2);
+    for (int byte = 2; byte < 256; byte += 23) {
+        char says[96];
+        snprintf(says, sizeof says, "tensor \"optim.nesterov\": the byte of a bool is %d, not 0 or 1, at byte ", byte);
+        refuse_bytes(momentum, path, "optim.nesterov", &(unsigned char){(unsigned char)byte}, 1, says);
+    }
+    refuse_bytes(sgd, path, "optim.nesterov", &(char){1}, 1, "optim.nesterov is 1, must be 0 without a momentum");
+    refuse_bytes(adam, path, "optim.decay_matrices_only", &(char){-1}, 1, "the byte of a bool is 255");
+    refuse_bytes(adam, path, "optim.step.fc.weight", &(int64_t){INT64_MAX}, 8,
+                 "optim.step.fc.weight is 9223372036854775807, must be at least 0 and at most 9223372036854775806");
+    refuse_bytes(adam, path, "optim.step.unused", &(int64_t){INT64_MIN}, 8, "optim.step.unused is -9223372036854775808, ");
+}
+END_TEST
+
+/* A parameter that was updated as often as can be counted is updated again, and what is saved then can be loaded. */
+START_TEST(the_last_count) {
+    static char bytes[1 << 16];
+    const char *path = in_folder("checkpoint");
+    for (int kind = 0; kind < 4; kind++) {
+        training t = begin(context, kind);
+        train(context, t, 0, 1);
+        ct_checkpoint checkpoint = {t.module, t.optim, 1};
+        ck_assert(ct_checkpoint_save(path, &checkpoint));
+        const size_t n = read_all(path, bytes, sizeof bytes);
+        memcpy(bytes + place_of(bytes, "optim.step.fc.weight"), &(int64_t){INT64_MAX - 1}, 8);
+        write_all(path, bytes, n);
+        for (int again = 0; again < 3; again++) {
+            ck_assert_msg(ct_checkpoint_load(path, &checkpoint), "%s", ct_error_message(context));
+            train(context, t, 0, 1);
+            ck_assert_msg(ct_checkpoint_save(path, &checkpoint), "%s", ct_error_message(context));
+        }
+        for (ct_param param = {0}; ct_module_next(t.module, &param);)
+            if (ct_dtype_of(param.tensor) == CT_F32)
+                for (int64_t i = 0; i < ct_numel(param.tensor); i++) ck_assert(isfinite(ct_data_f32(param.tensor)[i]));
+    }
+}
+END_TEST
+
+/* A checkpoint without clipping ends that of the optimiser it is loaded into. */
+START_TEST(clipping_ends) {
+    const char *path = in_folder("checkpoint");
+    training a = begin(context, 0), b = begin(context, 0);
+    b.optim = ct_sgd_new(b.module, (ct_sgd_opts){.lr = 0.1, .clip_norm = 1e-3});
+    train(context, b, 0, 1);
+    ck_assert(ct_optim_grad_norm(b.optim) > 1e-3);
+    ct_checkpoint from = {a.module, a.optim, 0}, to = {b.module, b.optim, 0};
+    ck_assert(ct_checkpoint_save(path, &from) && ct_checkpoint_load(path, &to));
+    const ct_rng rng = ct_rng_get(context);
+    train(context, a, 0, 2);
+    ct_rng_set(context, rng);
+    train(context, b, 0, 2);
+    ck_assert(same(a.module, b.module));
+    ck_assert(isnan(ct_optim_grad_norm(b.optim)));
+}
+END_TEST
+
+/* A checkpoint's numbers may be as large as their types, but for a step, which counts on. */
 START_TEST(largest_numbers) {
     const char *path = in_folder("checkpoint");
     training t = begin(context, 0);
-    ct_checkpoint largest = {t.module, t.optim, INT64_MAX};
+    ct_checkpoint largest = {t.module, t.optim, INT64_MAX - 1};
     ct_rng_set(context, (ct_rng){UINT64_MAX, UINT64_MAX});
     ck_assert_msg(ct_checkpoint_save(path, &largest), "%s", ct_error_message(context));
     largest.step = 0;
     ct_rng_set(context, (ct_rng){1, 2});
     ck_assert_msg(ct_checkpoint_load(path, &largest), "%s", ct_error_message(context));
     const ct_rng rng = ct_rng_get(context);
-    ck_assert(largest.step == INT64_MAX && rng.seed == UINT64_MAX && rng.stream == UINT64_MAX);
+    ck_assert(largest.step == INT64_MAX - 1 && rng.seed == UINT64_MAX && rng.stream == UINT64_MAX);
+    ct_tensor *drawn = ct_randn(context, CT_F32, CT_SHAPE(2)); /* the stream behind the last is the first */
+    ck_assert(drawn && ct_rng_get(context).stream == 0);
+    largest.step = INT64_MAX;
+    ck_refused(ct_checkpoint_save(path, &largest), CT_ERR_ARGUMENT, path,
+               "step is 9223372036854775807, must be at least 0 and at most 9223372036854775806");
 }
 END_TEST
 
@@ -275,6 +421,10 @@ int main(void) {
     tcase_add_test(checkpoint, checkpoint_refuses);
     tcase_add_test(checkpoint, what_a_checkpoint_holds);
     tcase_add_test(checkpoint, refusals_name_the_file);
+    tcase_add_loop_test(checkpoint, numbers_that_no_constructor_takes, 0, (int)(sizeof wrong_numbers / sizeof *wrong_numbers));
+    tcase_add_test(checkpoint, bools_and_counts);
+    tcase_add_test(checkpoint, the_last_count);
+    tcase_add_test(checkpoint, clipping_ends);
     tcase_add_test(checkpoint, largest_numbers);
     tcase_add_test(checkpoint, names_go_back);
     tcase_add_test(checkpoint, many_tensors);

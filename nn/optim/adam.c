@@ -15,35 +15,24 @@ static void set(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers)
 }
 
 static const nn_number numbers[] = {
-    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1)},
-    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2)},
-    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps)},
-    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay)},
-    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, decay_matrices_only)},
-    {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm)},
+    {"lr", CT_F64, offsetof(ct_optim, lr), NN_AT_LEAST_0},
+    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), NN_BELOW_1},
+    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), NN_BELOW_1},
+    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), NN_OVER_0},
+    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), NN_AT_LEAST_0},
+    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, decay_matrices_only), NN_BOOL},
+    {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm), NN_AT_LEAST_0},
     {0},
 };
-static const nn_rule adam_rule = {"Adam", {"m", "v"}, set, op_adam_step, numbers};
-static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, set, op_adam_step, numbers};
-
-static bool check_beta(ct_context *context, const char *name, const char *option, double beta) {
-    if (!nn_check_number(context, name, option, beta)) return false;
-    if (beta < 1) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be less than 1", name, option, beta);
-    return false;
-}
+static const nn_rule adam_rule = {"Adam", {"m", "v"}, set, op_adam_step, numbers, NULL};
+static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, set, op_adam_step, numbers, NULL};
 
 static ct_optim *make(ct_module *module, const nn_rule *rule, ct_adamw_opts o) {
     if (!module) return NULL;
-    ct_context *context = module->context;
     if (o.lr == 0) o.lr = 1e-3;
     if (o.beta1 == 0) o.beta1 = 0.9;
     if (o.beta2 == 0) o.beta2 = 0.999;
     if (o.eps == 0) o.eps = 1e-8;
-    if (!nn_check_number(context, rule->name, "lr", o.lr) || !check_beta(context, rule->name, "beta1", o.beta1) ||
-        !check_beta(context, rule->name, "beta2", o.beta2) || !nn_check_number(context, rule->name, "eps", o.eps) ||
-        !nn_check_number(context, rule->name, "weight_decay", o.weight_decay))
-        return NULL;
     op_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
     all.adam.decoupled = rule == &adamw_rule;
     return nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);

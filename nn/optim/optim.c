@@ -23,14 +23,43 @@ static void slot_end(ct_context *context, nn_slot *slot) {
     if (slot->name) ct_give(context, slot->name, strlen(slot->name) + 1);
 }
 
+static bool in_range(nn_range range, double x) {
+    switch (range) {
+    case NN_AT_LEAST_0: return x >= 0 && isfinite(x);
+    case NN_OVER_0: return x > 0 && isfinite(x);
+    case NN_BELOW_1: return x >= 0 && x < 1;
+    case NN_IS_0: return x == 0;
+    case NN_BOOL: return true;
+    }
+    return false;
+}
+
+nn_fault nn_optim_fault(const ct_optim *optim) {
+    static const char *const must[] = {
+        [NN_AT_LEAST_0] = "a number of at least 0",
+        [NN_OVER_0] = "a number greater than 0",
+        [NN_BELOW_1] = "at least 0 and less than 1",
+        [NN_IS_0] = "0, as this optimiser was made without it",
+    };
+    for (const nn_number *number = optim->rule->numbers; number->name; number++) {
+        double value;
+        if (number->dtype != CT_F64) continue;
+        memcpy(&value, (const char *)optim + number->offset, sizeof value);
+        if (!in_range(number->range, value)) return (nn_fault){number->name, value, must[number->range]};
+    }
+    return optim->rule->conflict ? optim->rule->conflict(optim) : (nn_fault){0};
+}
+
+/* In a constructor's words. */
+static bool check(const ct_optim *optim) {
+    const nn_fault fault = nn_optim_fault(optim);
+    if (!fault.name) return true;
+    return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %g, must be %s", optim->rule->name, fault.name, fault.value, fault.must);
+}
+
 ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, op_numbers numbers, bool decay_matrices_only, double clip_norm) {
     ct_context *context = module->context;
-    if (!ct_ready(context) || !nn_check_number(context, rule->name, "clip_norm", clip_norm)) return NULL;
-    int64_t count = 0;
-    for (ct_param param = {0}; ct_module_next(module, &param);) count++;
-    ct_optim *optim = ct_take(context, sizeof *optim);
-    if (!optim) return NULL;
-    *optim = (ct_optim){
+    ct_optim made = {
         .context = context,
         .module = module,
         .next = module->optims,
@@ -41,10 +70,14 @@ ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, op_num
         .clip_norm = clip_norm,
         .grad_norm = NAN,
         .grad_scale = 1,
-        .slots = ct_take_zeroed(context, ct_bytes(count, sizeof(nn_slot))),
-        .steps = ct_take(context, ct_bytes(count, sizeof(op_step))),
-        .count = count,
     };
+    if (!ct_ready(context) || !check(&made)) return NULL;
+    for (ct_param param = {0}; ct_module_next(module, &param);) made.count++;
+    ct_optim *optim = ct_take(context, sizeof *optim);
+    if (!optim) return NULL;
+    made.slots = ct_take_zeroed(context, ct_bytes(made.count, sizeof(nn_slot)));
+    made.steps = ct_take(context, ct_bytes(made.count, sizeof(op_step)));
+    *optim = made;
     module->optims = optim;
     int64_t i = 0;
     for (ct_param param = {0}; optim->slots && optim->steps && ct_module_next(module, &param); i++)
@@ -78,15 +111,14 @@ bool ct_optim_step(ct_optim *optim) {
         slot->grad = ct_grad(slot->param);
         if (slot->grad) all[n++] = (op_step){slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers, 0};
     }
-    if (optim->clip_norm > 0) {
-        optim->grad_norm = sqrt(op_sum_squares(all, n));
-        optim->grad_scale = nn_clip_scale(optim->grad_norm, optim->clip_norm);
-    }
+    const bool clips = optim->clip_norm > 0; /* a checkpoint may have changed it */
+    optim->grad_norm = clips ? sqrt(op_sum_squares(all, n)) : NAN;
+    optim->grad_scale = clips ? nn_clip_scale(optim->grad_norm, optim->clip_norm) : 1;
     n = 0;
     for (nn_slot *slot = slots; slot < end; slot++)
         if (slot->grad) optim->rule->set(optim, slot, &all[n++].numbers);
     if (!optim->rule->step(all, n)) return false;
-    for (nn_slot *slot = slots; slot < end; slot++) slot->step += slot->grad != NULL;
+    for (nn_slot *slot = slots; slot < end; slot++) slot->step += slot->grad && slot->step < NN_LAST_STEP;
     return true;
 }
 
@@ -98,5 +130,8 @@ void ct_optim_zero_grad(ct_optim *optim) {
 }
 
 void ct_optim_set_lr(ct_optim *optim, double lr) {
-    if (optim && nn_check_number(optim->context, optim->rule->name, "lr", lr)) optim->lr = lr;
+    if (!optim || !ct_ready(optim->context)) return;
+    ct_optim changed = *optim;
+    changed.lr = lr;
+    if (check(&changed)) optim->lr = lr;
 }

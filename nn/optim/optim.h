@@ -15,20 +15,35 @@ typedef struct {
     char *name;                  /* full, under the optimiser's module, when the optimiser was made */
 } nn_slot;
 
+/* What a number may be; never one that is not finite. A bool is what it is. */
+typedef enum { NN_AT_LEAST_0, NN_OVER_0, NN_BELOW_1, NN_IS_0, NN_BOOL } nn_range;
+
 /* A number of ct_optim that a checkpoint keeps: f64 or bool. */
 typedef struct {
     const char *name;
     ct_dtype dtype;
     size_t offset;
+    nn_range range;
 } nn_number;
+
+/* A number that an optimiser does not take, and what it must be. */
+typedef struct {
+    const char *name; /* NULL: there is none */
+    double value;
+    const char *must;
+} nn_fault;
 
 typedef struct {
     const char *name;             /* "AdamW" */
     const char *state[NN_STATES]; /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
     void (*set)(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers); /* for the slot's next step, from the optimiser's */
     bool (*step)(op_step *all, int64_t n);
-    const nn_number *numbers; /* besides lr; the last one has no name */
+    const nn_number *numbers; /* lr and clip_norm among them; the last one has no name */
+    nn_fault (*conflict)(const ct_optim *optim); /* of numbers that are each in range; NULL: they never are in conflict */
 } nn_rule;
+
+/* The last count of steps: that of one more does not overflow. A slot that has reached it stays there. */
+#define NN_LAST_STEP (INT64_MAX - 1)
 
 struct ct_optim {
     ct_context *context;
@@ -44,6 +59,9 @@ struct ct_optim {
     nn_slot *slots;
     op_step *steps; /* of those with a gradient, as long as a step runs; room for all */
 };
+
+/* The first fault of the numbers that rule->numbers names. Constructors, ct_optim_set_lr and checkpoints all ask this. */
+nn_fault nn_optim_fault(const ct_optim *optim);
 
 /* An optimiser of the module's parameters, each once, in ct_module_next's order. NULL with an error recorded. */
 ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, op_numbers numbers, bool decay_matrices_only, double clip_norm);

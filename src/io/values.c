@@ -79,8 +79,19 @@ static void to_i64(const unsigned char *in, char *out, int64_t n) {
     }
 }
 
-static void to_bool(const unsigned char *in, char *out, int64_t n) {
-    for (int64_t i = 0; i < n; i++) out[i] = in[i] != 0;
+/* A bool is 0 or 1. Returns where the first byte is that is neither; n: nowhere. */
+static int64_t to_bool(const unsigned char *in, char *out, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        if (in[i] > 1) return i;
+        out[i] = (char)in[i];
+    }
+    return n;
+}
+
+static bool refuse_bool(const ct_safetensors *header, const ct_file_tensor *from, int byte, int64_t i) {
+    const ct_file *file = &header->file;
+    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: tensor \"%s\": the byte of a bool is %d, not 0 or 1, at byte %lld", file->op,
+                   file->path, NAME(from->name), byte, (long long)(header->data + from->begin + i));
 }
 
 bool ct_safetensors_read(const ct_safetensors *header, const ct_file_tensor *from, ct_tensor *to) {
@@ -98,7 +109,11 @@ bool ct_safetensors_read(const ct_safetensors *header, const ct_file_tensor *fro
         case CT_F32: to_f32(from->dtype, chunk, out, n); break;
         case CT_F64: to_f64(from->dtype, chunk, out, n); break;
         case CT_I64: to_i64(chunk, out, n); break;
-        case CT_BOOL: to_bool(chunk, out, n); break;
+        case CT_BOOL: {
+            const int64_t wrong = to_bool(chunk, out, n);
+            ok = wrong == n || refuse_bool(header, from, chunk[wrong], i + wrong);
+            break;
+        }
         }
     }
     ct_give(header->file.context, chunk, CHUNK);
