@@ -211,6 +211,23 @@ static ct_tensor *fails(ct_call *call) {
     return ct_fail(call->context, CT_ERR_ARGUMENT, "%s: no such thing", call->op->name);
 }
 
+static ct_tensor *copies(ct_call *call) { return ct_add_scalar(call->in[0], 0); }
+static bool refuses(const ct_call *call, ct_tensor *cotangent, ct_tensor **grad) {
+    (void)cotangent, (void)grad;
+    return ct_fail(call->context, CT_ERR_ARGUMENT, "%s: no derivative here", call->op->name);
+}
+static ct_tensor *apply(ct_tensor *const *in, int n, void *op) { return ct_apply(op, in, n, NULL); }
+
+/* The diagnosis of a gradient that an op of any name refuses says why. */
+START_TEST(long_name_in_a_diagnosis) {
+    ct_op op = {.name = repeated("name", 1000), .forward = copies, .backward = refuses};
+    ct_tensor *x = ct_ones(context, CT_F64, CT_SHAPE(2));
+    const ct_gradcheck_result result = ct_gradcheck(apply, &op, &x, 1, (ct_gradcheck_opts){0});
+    ck_assert_int_eq(result.mistake, CT_MISTAKE_REFUSED);
+    ck_assert_msg(strstr(result.diagnosis, "name: no derivative here") != NULL, "%s", result.diagnosis);
+}
+END_TEST
+
 START_TEST(long_names) {
     char *name = repeated("name", 1000);
     ct_module *module = two_module();
@@ -256,6 +273,7 @@ int main(void) {
     tcase_add_test(texts, long_paths);
     tcase_add_test(texts, long_path_and_long_report);
     tcase_add_test(texts, long_names);
+    tcase_add_test(texts, long_name_in_a_diagnosis);
     suite_add_tcase(suite, texts);
     return run_suite(suite);
 }

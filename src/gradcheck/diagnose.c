@@ -1,8 +1,11 @@
 /* Why a wrong input is wrong: hypotheses from the simplest on, the first that leaves nothing of the error unexplained. */
 #include "suspect.h"
 
+#include "../message.h"
+
 #include <math.h>
 #include <stdarg.h>
+#include <string.h>
 
 bool ct_suspect_say(ct_suspect *s, ct_mistake mistake, const char *format, ...) {
     va_list args;
@@ -161,7 +164,7 @@ bool ct_check_diagnose(ct_check *k, ct_checked *c) {
     if (ok) {
         char text[CT_SHAPE_TEXT + 320];
         snprintf(text, sizeof text, "input %d %s: %s", c->input, SHAPE(s.in), s.text);
-        snprintf(c->diagnosis, sizeof c->diagnosis, "%.*s", (int)sizeof c->diagnosis - 1, text);
+        ct_shorten(c->diagnosis, sizeof c->diagnosis - 1, text, strlen(text));
         if (c->input == k->result.input && k->result.mistake == CT_MISTAKE_NONE) {
             ct_check_found(k, s.mistake, c->diagnosis);
             k->result.factor = s.factor;

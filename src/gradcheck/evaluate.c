@@ -1,6 +1,7 @@
 /* The two matrices of an input: differences of the forward, and what backward says. */
 #include "check.h"
 
+#include "../message.h"
 #include "../tape.h"
 
 #include <math.h>
@@ -131,7 +132,7 @@ bool ct_check_backward_once(ct_check *k, ct_tensor *y, ct_tensor *cotangent, boo
     ct_hush hush = ct_check_hush(k);
     ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain});
     if (k->context->status && k->context->status != CT_ERR_MEMORY)
-        snprintf(k->refused, sizeof k->refused, "%.*s", (int)sizeof k->refused - 1, k->context->message);
+        ct_shorten(k->refused, sizeof k->refused - 1, k->context->message, strlen(k->context->message));
     return ct_check_unhush(k, hush);
 }
 

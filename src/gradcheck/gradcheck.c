@@ -2,7 +2,10 @@
  * properties.c; what a wrong gradient means: diagnose.c; what is said: report.c. */
 #include "check.h"
 
+#include "../message.h"
+
 #include <math.h>
+#include <string.h>
 
 static void normal(const ct_check *k, uint64_t stream, int64_t count, double *out) {
     k->context->isa->of[CT_F64]->normal(count, 0, (ct_random){k->opts.seed, stream}, 0, 1, out);
@@ -94,7 +97,7 @@ void ct_check_found(ct_check *k, ct_mistake mistake, const char *sentence) {
     k->result.ok = false;
     if (k->result.mistake != CT_MISTAKE_NONE) return;
     k->result.mistake = mistake;
-    snprintf(k->result.diagnosis, sizeof k->result.diagnosis, "%s", sentence);
+    ct_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
 }
 
 ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_gradcheck_opts opts) {
