@@ -130,7 +130,7 @@ $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
 
-LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open pread write close fsync rename unlink fstat lstat stat realpath ct_take_any ct_take_zeroed)
+LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write close fsync rename unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath ct_take_any ct_take_zeroed)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,ct_take_any ct_take_zeroed ct_take_string)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(BUILD)/obj/inside.a
 	@mkdir -p $(@D)

@@ -1,6 +1,7 @@
 /* Files: every malformed one is refused with a message that says what and where, and changes nothing; what is written is read back to
  * the same bits; a target is replaced whole or not at all. */
 #include <math.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include "files.h"
@@ -539,6 +540,97 @@ START_TEST(target) {
 }
 END_TEST
 
+static void make(const char *name) {
+    FILE *file = fopen(in_folder(name), "wb");
+    ck_assert_ptr_nonnull(file);
+    fputs("half a file", file);
+    fclose(file);
+}
+
+/* What killed saves have left goes with the next; what only looks like it stays. */
+START_TEST(leftovers) {
+    ct_module *module = two_module();
+    char name[64];
+    for (int i = 0; i < 400; i++) {
+        snprintf(name, sizeof name, ".cotangent-%08x%08x.tmp", i * 7919u, i * 104729u);
+        make(name);
+    }
+    static const char *const others[] = {
+        ".cotangent-0123456789abcde.tmp",  ".cotangent-0123456789abcdef0.tmp", ".cotangent-0123456789abcdeF.tmp",
+        ".cotangent-0123456789abcdef.tmp~", ".cotangent-0123456789abcdef",      "cotangent-0123456789abcdef.tmp",
+        ".cotangent-0123456789abcdef.part", ".cotangent--123456789abcdef.tmp",  ".cotangent.tmp"};
+    enum { OTHERS = sizeof others / sizeof *others };
+    for (int i = 0; i < OTHERS; i++) make(others[i]);
+    ck_assert_int_eq(mkdir(in_folder(".cotangent-00000000000000aa.tmp"), 0700), 0);
+    ck_assert_int_eq(symlink(others[0], in_folder(".cotangent-00000000000000bb.tmp")), 0);
+    ck_assert_int_eq(symlink("/dev/null", in_folder(".cotangent-00000000000000cc.tmp")), 0);
+    ck_assert_int_eq(mkfifo(in_folder(".cotangent-00000000000000dd.tmp"), 0600), 0);
+    ck_assert_int_eq(mkdir(in_folder("elsewhere"), 0700), 0);
+    make("elsewhere/.cotangent-0123456789abcdef.tmp");
+    ck_assert_msg(ct_save(module, in_folder("file"), NULL), "%s", ct_error_message(context));
+    ck_assert_int_eq(files_in_folder(), OTHERS + 4 + 1 + 1);
+    for (int i = 0; i < OTHERS; i++) ck_assert_msg(access(in_folder(others[i]), F_OK) == 0, "%s", others[i]);
+    ck_assert_int_eq(access(in_folder("elsewhere/.cotangent-0123456789abcdef.tmp"), F_OK), 0);
+
+    /* in the folder that a link points to, and in the working folder */
+    ck_assert_int_eq(symlink("elsewhere/file", in_folder("link")), 0);
+    make("elsewhere/file");
+    ck_assert(ct_save(module, in_folder("link"), NULL));
+    ck_assert_int_eq(access(in_folder("elsewhere/.cotangent-0123456789abcdef.tmp"), F_OK), -1);
+    char here[512];
+    make(".cotangent-0123456789abcdef.tmp");
+    ck_assert(getcwd(here, sizeof here) && chdir(folder) == 0);
+    ck_assert(ct_save(module, "file", NULL));
+    ck_assert(chdir(here) == 0 && access(in_folder(".cotangent-0123456789abcdef.tmp"), F_OK) == -1);
+
+    ck_assert(remove(in_folder("elsewhere/file")) == 0 && remove(in_folder("link")) == 0);
+}
+END_TEST
+
+/* Two threads save into one folder: none takes the other's temporary file for a dead one's. */
+static void *save_often(void *path) {
+    ct_context *mine = ct_context_new((ct_context_opts){.threads = 1});
+    ct_module *module = ct_mlp_new(mine, (ct_mlp_opts){.dim = 2, .hidden = 3});
+    intptr_t done = 0;
+    for (int i = 0; i < 60; i++) done += ct_save(module, path, NULL) && ct_load(module, path, (ct_load_opts){0});
+    ct_context_free(mine);
+    return (void *)done;
+}
+
+START_TEST(two_threads_save) {
+    enum { THREADS = 4 };
+    pthread_t thread[THREADS];
+    static char path[THREADS][128];
+    for (int i = 0; i < THREADS; i++) {
+        snprintf(path[i], sizeof path[i], "%s/file%d", folder, i / 2); /* two into each file */
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, save_often, path[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *done;
+        ck_assert(pthread_join(thread[i], &done) == 0);
+        ck_assert_int_eq((intptr_t)done, 60);
+    }
+    ck_assert_int_eq(files_in_folder(), 2);
+}
+END_TEST
+
+/* More leftovers than one save removes, and more other files than it looks at: it ends. */
+START_TEST(a_full_folder) {
+    char name[64];
+    for (int i = 0; i < 3000; i++) {
+        snprintf(name, sizeof name, ".cotangent-%016x.tmp", (unsigned)i);
+        make(name);
+    }
+    int before = files_in_folder();
+    for (int saves = 0; before > 1; saves++) {
+        ck_assert(ct_save(two_module(), in_folder("file"), NULL));
+        const int now = files_in_folder();
+        ck_assert(now < before && saves < 5);
+        before = now;
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("io");
     TCase *file = tcase_create("files");
@@ -560,6 +652,9 @@ int main(void) {
     tcase_add_test(file, save_refuses);
     tcase_add_test(file, while_an_error_is_pending);
     tcase_add_test(file, target);
+    tcase_add_test(file, leftovers);
+    tcase_add_test(file, two_threads_save);
+    tcase_add_test(file, a_full_folder);
     suite_add_tcase(suite, file);
     return run_suite(suite);
 }

@@ -6,10 +6,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../src/context.h"
@@ -25,7 +27,11 @@ static struct {
     int interrupts;
 } fault;
 
-static char folder[64], path[128], link_path[128];
+static char folder[64], path[128], link_path[128], stale_path[128];
+
+/* What happens while a save goes on, once: before data is written, before a lock is set. */
+static void (*before_write)(int fd), (*before_lock)(int fd, int command);
+static int no_locks; /* 1: none of a description; 2: none at all */
 
 static bool fails(const char *call) {
     if (fault.mode != FAIL || fault.memory || ++fault.calls != fault.at) return false;
@@ -66,8 +72,35 @@ ssize_t __wrap_pread(int fd, void *out, size_t size, off_t offset) {
 ssize_t __real_write(int fd, const void *data, size_t size);
 ssize_t __wrap_write(int fd, const void *data, size_t size);
 ssize_t __wrap_write(int fd, const void *data, size_t size) {
+    void (*hook)(int) = before_write;
+    before_write = NULL;
+    if (hook) hook(fd);
     if (fails("write") || interrupted()) return -1;
     return __real_write(fd, data, fault.mode == SHORT && size > 1 ? 1 : size);
+}
+
+int __real_openat(int at, const char *name, int flags, ...);
+int __wrap_openat(int at, const char *name, int flags, ...);
+int __wrap_openat(int at, const char *name, int flags, ...) { /* never to create */
+    return fails("openat") || interrupted() ? -1 : __real_openat(at, name, flags);
+}
+
+int __real_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...);
+int __wrap_fcntl(int fd, int command, ...) { /* to lock only */
+    va_list args;
+    va_start(args, command);
+    void *argument = va_arg(args, void *);
+    va_end(args);
+    void (*hook)(int, int) = before_lock;
+    before_lock = NULL;
+    if (hook) hook(fd, command);
+    if (fails("fcntl")) return -1;
+    if (no_locks && (no_locks == 2 || command != F_SETLK)) {
+        errno = no_locks == 1 ? EINVAL : ENOLCK;
+        return -1;
+    }
+    return __real_fcntl(fd, command, argument);
 }
 
 /* A close that fails has closed. */
@@ -92,6 +125,16 @@ int __wrap_fsync(int fd) { /* what takes long is left out */
 }
 WRAP(rename, (const char *from, const char *to), (from, to))
 WRAP(unlink, (const char *name), (name))
+WRAP(unlinkat, (int at, const char *name, int flags), (at, name, flags))
+WRAP(fstatat, (int at, const char *name, struct stat *about, int flags), (at, name, about, flags))
+WRAP(fchmod, (int fd, mode_t mode), (fd, mode))
+static bool no_owners; /* none can be given */
+int __real_fchown(int fd, uid_t owner, gid_t group);
+int __wrap_fchown(int fd, uid_t owner, gid_t group);
+int __wrap_fchown(int fd, uid_t owner, gid_t group) {
+    if (no_owners) errno = EPERM;
+    return no_owners || fails("fchown") ? -1 : __real_fchown(fd, owner, group);
+}
 WRAP(fstat, (int fd, struct stat *about), (fd, about))
 WRAP(lstat, (const char *name, struct stat *about), (name, about))
 WRAP(stat, (const char *name, struct stat *about), (name, about))
@@ -174,6 +217,7 @@ static void setup(void) {
     snprintf(path, sizeof path, "%s/file", folder);
     snprintf(link_path, sizeof link_path, "%s/link", folder);
     ck_assert_int_eq(symlink("file", link_path), 0);
+    snprintf(stale_path, sizeof stale_path, "%s/.cotangent-0123456789abcdef.tmp", folder);
     context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
     context->pool.plain = false;   /* nothing is taken without a call */
     module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
@@ -185,9 +229,11 @@ static void setup(void) {
 
 static void teardown(void) {
     fault.mode = NONE;
+    no_locks = 0;
     ct_context_free(context);
     unlink(path);
     unlink(link_path);
+    unlink(stale_path);
     ck_assert_int_eq(rmdir(folder), 0);
 }
 
@@ -216,13 +262,30 @@ enum { OPERATIONS = sizeof operations / sizeof *operations };
 
 static content old_file, old_state, now;
 
-/* From this state, with that file there. */
+static void touch(const char *name) {
+    FILE *file = fopen(name, "wb");
+    ck_assert_ptr_nonnull(file);
+    fputs("something", file);
+    fclose(file);
+}
+
+static struct stat about(const char *name) {
+    struct stat about;
+    ck_assert_msg(lstat(name, &about) == 0, "%s: %s", name, strerror(errno));
+    return about;
+}
+
+static mode_t mode_of(const char *name) { return about(name).st_mode & 07777; }
+
+/* From this state, with that file there: of a mode that no umask gives, and of another owner and group where we may do that. */
 static void begin(int i) {
     fault.mode = NONE;
     unlink(path);
     if (operations[i].prepare) {
         ck_assert_msg(operations[i].prepare(), "%s", ct_error_message(context));
         read_file(&old_file);
+        ck_assert(chown(path, 2, 3) == 0 || geteuid() != 0);
+        ck_assert_int_eq(chmod(path, 0461), 0);
     }
     train(1);
     snapshot(&old_state);
@@ -232,8 +295,10 @@ static void sweep(int i, bool memory) {
     int64_t failures = 0;
     for (int64_t at = 1;; at++) {
         begin(i);
+        unlink(stale_path);
         int64_t live = ct_memory(context).live;
         int files = count_entries(folder), fds = count_entries("/proc/self/fd");
+        if (operations[i].writes) touch(stale_path);
         fault.calls = 0, fault.at = at, fault.memory = memory, fault.failed = NULL, fault.mode = FAIL;
         bool done = operations[i].run();
         fault.mode = NONE;
@@ -241,15 +306,25 @@ static void sweep(int i, bool memory) {
 #define CK(condition)                                                                                                                      \
     ck_assert_msg(condition, "%s, fault %lld (%s): %s: %s", operations[i].name, (long long)at, failed ? failed : "none", #condition,       \
                   message)
+        const bool swept = unlink(stale_path) != 0;
         CK(done == (ct_error(context) == CT_OK));
         CK(ct_memory(context).live == live);
         CK(count_entries("/proc/self/fd") == fds);
         if (!failed) {
             CK(done);
+            CK(swept);
+            if (operations[i].writes && operations[i].prepare) {
+                CK(mode_of(path) == 0461);
+                CK(geteuid() != 0 || (about(path).st_uid == 2 && about(path).st_gid == 3));
+            }
             break;
         }
         failures++;
+        static const char *const helpful[] = {"openat", "fstatat", "unlinkat", "fcntl", "fchown"}; /* a save does without */
         bool harmless = !strcmp(failed, "close") && (done || !operations[i].writes); /* of a file that was read */
+        for (int h = 0; h < 5; h++) harmless |= !strcmp(failed, helpful[h]);
+        if (!strcmp(failed, "fstat") && operations[i].writes) harmless |= done; /* another temporary file was made */
+        if (operations[i].writes && operations[i].prepare) CK((mode_of(path) & ~0461u) == 0);
         bool after = strstr(message, "written, but") != NULL;                       /* the folder's fsync: the new file is there */
         CK(harmless ? done : !done);
         CK(done || ct_error(context) == (memory ? CT_ERR_MEMORY : CT_ERR_IO));
@@ -275,6 +350,240 @@ static void sweep(int i, bool memory) {
 START_TEST(every_call_fails) { sweep(_i, false); }
 END_TEST
 START_TEST(every_request_for_memory_fails) { sweep(_i, true); }
+END_TEST
+
+/* ---- temporary files ---- */
+
+static int temporary_files(void) {
+    int n = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(dir));) n += !strncmp(entry->d_name, ".cotangent-", 11);
+    closedir(dir);
+    return n;
+}
+
+/* Saves into the same folder, under another name, from another context. */
+static bool save_beside(void) {
+    char name[160];
+    snprintf(name, sizeof name, "%s.beside", path);
+    ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
+    ct_module *linear = ct_mlp_new(other, (ct_mlp_opts){.dim = 2, .hidden = 3});
+    const bool done = ct_save(linear, name, NULL) && ct_load(linear, name, (ct_load_opts){0});
+    ct_context_free(other);
+    return unlink(name) == 0 && done;
+}
+
+static int save_in_child(void (*hook)(int fd)) {
+    const pid_t child = fork();
+    if (child == 0) {
+        before_write = hook;
+        _exit(save() ? 0 : 1);
+    }
+    int status = 0;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void die(int fd) {
+    __real_write(fd, "half", 4);
+    kill(getpid(), SIGKILL);
+}
+
+/* Saves that were killed leave their files; the next one in the folder removes them, whoever writes what. */
+START_TEST(killed_saves) {
+    for (int n = 0; n < 20; n++) {
+        ck_assert(WIFSIGNALED(save_in_child(die)));
+        ck_assert_int_eq(temporary_files(), 1);
+    }
+    ck_assert(save_beside());
+    ck_assert_int_eq(temporary_files(), 0);
+    ck_assert(WIFSIGNALED(save_in_child(die))); /* with a file there that is replaced, and may not even be read */
+    ck_assert(save() && chmod(path, 0200) == 0 && WIFSIGNALED(save_in_child(die)) && save());
+    ck_assert_int_eq(temporary_files(), 0);
+}
+END_TEST
+
+/* Another thread of this process, and another process, save while this save goes on. */
+static void save_meanwhile(int fd) {
+    ck_assert_int_eq(temporary_files(), 1);
+    ck_assert(save_beside());
+    ck_assert_int_eq(temporary_files(), 1);
+    const pid_t child = fork();
+    if (child == 0) {
+        __real_close(fd);
+        _exit(save_beside() ? 0 : 1);
+    }
+    int status = 1;
+    ck_assert(waitpid(child, &status, 0) == child && status == 0);
+    ck_assert_int_eq(temporary_files(), 1);
+}
+
+/* With locks of the description, of the process, and none. */
+START_TEST(live_saves_stay) {
+    for (int replaces = 0; replaces < 2; replaces++) {
+        if (!replaces) unlink(path);
+        no_locks = _i;
+        before_write = save_meanwhile;
+        ck_assert_msg(save(), "%s", ct_error_message(context));
+        ck_assert(!before_write && load());
+        ck_assert_int_eq(temporary_files(), 0);
+    }
+    ck_assert(WIFSIGNALED(save_in_child(die)) && save()); /* without locks nobody knows that it is dead */
+    ck_assert_int_eq(temporary_files(), _i == 2);
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (!strncmp(entry->d_name, ".cotangent-", 11)) unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+}
+END_TEST
+
+/* ---- races: what another save does between two calls of this one ---- */
+
+static void remove_temporary(int fd, int command) {
+    (void)fd, (void)command;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (!strncmp(entry->d_name, ".cotangent-", 11)) ck_assert_int_eq(__real_unlinkat(dirfd(dir), entry->d_name, 0), 0);
+    closedir(dir);
+}
+
+static int held = -1;
+
+/* Locks it as who found it would, and still has it when the writer asks. */
+static void hold_temporary(int fd, int command) {
+    (void)fd;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        if (!strncmp(entry->d_name, ".cotangent-", 11)) held = __real_openat(dirfd(dir), entry->d_name, O_RDONLY);
+    closedir(dir);
+    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+    ck_assert(held >= 0 && __real_fcntl(held, command, &lock) == 0);
+}
+
+/* Between making the file and locking it: the writer makes another. */
+START_TEST(lost_before_it_was_locked) {
+    before_lock = remove_temporary;
+    ck_assert_msg(save(), "%s", ct_error_message(context));
+    before_lock = hold_temporary;
+    ck_assert_msg(save(), "%s", ct_error_message(context));
+    ck_assert_int_eq(__real_close(held), 0);
+    ck_assert(!before_lock && load());
+    ck_assert_int_eq(temporary_files(), 0);
+}
+END_TEST
+
+/* The writer gave the file its name, and another has made one of the name that was listed. */
+static void rename_stale(int fd, int command) {
+    (void)fd, (void)command;
+    char name[160];
+    snprintf(name, sizeof name, "%s.renamed", path);
+    ck_assert_int_eq(__real_rename(stale_path, name), 0);
+    touch(stale_path);
+}
+static void then_rename_stale(int fd, int command) { /* the first lock is the writer's own */
+    (void)fd, (void)command;
+    before_lock = rename_stale;
+}
+
+START_TEST(renamed_before_it_was_locked) {
+    touch(stale_path);
+    before_lock = then_rename_stale;
+    ck_assert(save() && !before_lock);
+    char name[160];
+    snprintf(name, sizeof name, "%s.renamed", path);
+    ck_assert(S_ISREG(about(name).st_mode) && S_ISREG(about(stale_path).st_mode));
+    ck_assert_int_eq(unlink(name), 0);
+    ck_assert(save()); /* which removes what is still there */
+    ck_assert_int_eq(temporary_files(), 0);
+}
+END_TEST
+
+/* ---- who may read it ---- */
+
+static mode_t seen;
+static void see_mode(int fd) {
+    struct stat made;
+    ck_assert_int_eq(__real_fstat(fd, &made), 0);
+    seen = made.st_mode & 07777;
+}
+
+/* A target keeps its mode, and the file beside it is never open to more than that; a new file gets what the umask leaves. */
+START_TEST(modes_are_kept) {
+    static const mode_t modes[] = {0600, 0644, 0640, 0664, 0666, 0400, 0444, 0755, 0200, 0604, 0066, 04755, 02775, 01644};
+    for (int i = 0; i < (int)(sizeof modes / sizeof *modes); i++) {
+        ck_assert(save() && chmod(path, modes[i]) == 0);
+        const mode_t mask = umask(i % 2 ? 0 : 077);
+        before_write = see_mode;
+        ck_assert_msg(save(), "%s", ct_error_message(context));
+        umask(mask);
+        ck_assert_uint_eq(mode_of(path), modes[i] & 0777);
+        ck_assert_uint_eq(seen & ~(modes[i] & 0600), 0);
+        unlink(path);
+    }
+    for (int i = 0; i < 3; i++) {
+        const mode_t masks[] = {022, 077, 0}, mask = umask(masks[i]);
+        before_write = see_mode;
+        ck_assert(save());
+        umask(mask);
+        ck_assert_uint_eq(mode_of(path), 0666 & ~masks[i]);
+        ck_assert_uint_eq(seen, 0666 & ~masks[i]);
+        unlink(path);
+    }
+}
+END_TEST
+
+static void narrow(int fd) {
+    (void)fd;
+    ck_assert_int_eq(chmod(path, 0600), 0);
+}
+static void take_away(int fd) {
+    (void)fd;
+    ck_assert_int_eq(unlink(path), 0);
+}
+static void put_there(int fd) {
+    (void)fd;
+    touch(path);
+    ck_assert_int_eq(chmod(path, 0600), 0);
+}
+
+/* What is there when it is replaced counts; what is not there any more, as it was. */
+START_TEST(mode_changes_during_the_save) {
+    ck_assert(save() && chmod(path, 0666) == 0);
+    before_write = narrow;
+    ck_assert(save());
+    ck_assert_uint_eq(mode_of(path), 0600);
+    before_write = take_away;
+    ck_assert(save());
+    ck_assert_uint_eq(mode_of(path), 0600);
+    unlink(path);
+    before_write = put_there;
+    ck_assert(save());
+    ck_assert_uint_eq(mode_of(path), 0600);
+}
+END_TEST
+
+/* Where the owner or group cannot be kept, nobody gains by it. Only who may give files away can see this. */
+START_TEST(owners) {
+    if (geteuid() != 0) return;
+    static const struct {
+        mode_t mode, without[3]; /* the owner, the group, both */
+    } cases[] = {{0644, {0644, 0644, 0644}}, {0640, {0640, 0600, 0600}}, {0664, {0664, 0644, 0644}}, {0660, {0660, 0600, 0600}},
+                 {0604, {0604, 0600, 0600}}, {0466, {0444, 0466, 0444}}, {0064, {0000, 0044, 0000}}, {0777, {0777, 0777, 0777}}};
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++)
+        for (int lost = 0; lost < 4; lost++) {
+            unlink(path);
+            ck_assert(save() && chown(path, lost & 1 ? 7 : geteuid(), lost & 2 ? 8 : getegid()) == 0);
+            ck_assert_int_eq(chmod(path, cases[i].mode), 0);
+            ck_assert(save()); /* all can be kept */
+            ck_assert_uint_eq(mode_of(path), cases[i].mode);
+            ck_assert(about(path).st_uid == (lost & 1 ? 7 : geteuid()) && about(path).st_gid == (lost & 2 ? 8 : getegid()));
+            no_owners = true;
+            ck_assert(save());
+            no_owners = false;
+            ck_assert_uint_eq(mode_of(path), lost ? cases[i].without[lost - 1] : cases[i].mode);
+            ck_assert(about(path).st_uid == geteuid() && about(path).st_gid == getegid());
+        }
+}
 END_TEST
 
 /* Interrupted calls are called again, and short reads and writes go on where they stopped. */
@@ -326,6 +635,13 @@ int main(void) {
     tcase_add_loop_test(faults, every_request_for_memory_fails, 0, OPERATIONS);
     tcase_add_loop_test(faults, interrupted_and_short, 0, OPERATIONS);
     tcase_add_test(faults, file_shrinks_while_it_is_read);
+    tcase_add_test(faults, killed_saves);
+    tcase_add_loop_test(faults, live_saves_stay, 0, 3);
+    tcase_add_test(faults, lost_before_it_was_locked);
+    tcase_add_test(faults, renamed_before_it_was_locked);
+    tcase_add_test(faults, modes_are_kept);
+    tcase_add_test(faults, mode_changes_during_the_save);
+    tcase_add_test(faults, owners);
     suite_add_tcase(suite, faults);
     return run_suite(suite);
 }

@@ -1,5 +1,9 @@
 /* Files: parameters as safetensors, and checkpoints to resume from. Writing is atomic: a temporary file beside the target,
- * fsync, rename, fsync of the folder. A reader sees the old file or the new one; a failed load changes nothing. */
+ * fsync, rename, fsync of the folder. A reader sees the old file or the new one; a failed load changes nothing.
+ *
+ * A file that is replaced keeps its mode, and its owner and group where the system allows it. A temporary file is named
+ * .cotangent-, 16 hex digits, .tmp, and locked (fcntl) while it is written; a save removes those in its folder that nobody holds:
+ * they are of programs that were killed. */
 #ifndef CT_IO_H
 #define CT_IO_H
 
@@ -27,7 +31,8 @@ CT_API bool ct_load(ct_module *module, const char *path, ct_load_opts opts);
 CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *key, char *out, size_t size);
 
 /* All that training needs to go on to the same bits: load fills the module, the optimiser with its numbers (lr, weight decay, ...),
- * the generator, and step. The optimiser must be of the kind that was saved. */
+ * the generator, and step, from 0 to INT64_MAX - 1. The optimiser must be of the kind that was saved; numbers that its constructor
+ * would refuse are CT_ERR_FORMAT. */
 typedef struct {
     ct_module *module;
     ct_optim *optim;

@@ -2,7 +2,7 @@
 #ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
 #endif
-#define _XOPEN_SOURCE 700 /* realpath */
+#define _XOPEN_SOURCE 700 /* realpath, fchown */
 #include "file.h"
 
 #include <errno.h>
@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cotangent/autograd.h>
@@ -30,12 +29,18 @@ static bool fail(ct_context *context, const char *op, const char *path, const ch
     return ct_fail(context, CT_ERR_IO, "%s: %s: %s: %s", op, path, what, words);
 }
 
+static int open_existing(const char *path, int flags) {
+    int fd;
+    do fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
 /* ---- reading ---- */
 
 bool ct_file_open(ct_context *context, const char *op, const char *path, ct_file *file) {
     *file = (ct_file){.context = context, .op = op, .path = path};
-    do file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a FIFO without a writer must not hang us */
-    while (file->fd < 0 && errno == EINTR);
+    file->fd = open_existing(path, O_NOCTTY | O_NONBLOCK); /* a FIFO without a writer must not hang us */
     if (file->fd < 0) return fail(context, op, path, "cannot open");
     struct stat about;
     if (fstat(file->fd, &about) != 0) {
@@ -75,33 +80,22 @@ void ct_file_close(ct_file *file) {
 /* Where the new content goes. What is there must be an ordinary file: to replace a device or a folder would be no save. */
 static bool find_target(ct_file_new *file) {
     size_t length = strlen(file->path);
-    file->room = (length < PATH_MAX ? PATH_MAX : length) + 64;
+    file->room = (length < PATH_MAX ? PATH_MAX : length) + CT_TEMPORARY_NAME;
     file->target = ct_take(file->context, file->room);
     file->temporary = ct_take(file->context, file->room);
     if (!file->target || !file->temporary) return false;
     memcpy(file->target, file->path, length + 1);
-    struct stat about;
-    if (lstat(file->path, &about) != 0) {
+    if (lstat(file->path, &file->old) != 0) {
         return errno == ENOENT || fail(file->context, file->op, file->path, "cannot write");
     }
-    if (S_ISLNK(about.st_mode)) {
+    if (S_ISLNK(file->old.st_mode)) {
         if (!realpath(file->path, file->target)) return fail(file->context, file->op, file->path, "cannot follow the link");
-        if (stat(file->target, &about) != 0) return fail(file->context, file->op, file->path, "cannot write");
+        if (stat(file->target, &file->old) != 0) return fail(file->context, file->op, file->path, "cannot write");
     }
-    if (S_ISREG(about.st_mode)) return true;
+    file->replaces = S_ISREG(file->old.st_mode);
+    if (file->replaces) return true;
     return ct_fail(file->context, CT_ERR_IO, "%s: %s: %s", file->op, file->path,
-                   S_ISDIR(about.st_mode) ? "is a folder" : "is not an ordinary file");
-}
-
-/* A number that another process cannot foresee well: O_EXCL makes the name safe, this only makes it free. */
-static uint64_t noise(const void *here, int attempt) {
-    struct timespec now = {0};
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t x = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30 ^ (uint64_t)getpid() << 44 ^ (uint64_t)(uintptr_t)here << 3;
-    x += (uint64_t)attempt * 0x9E3779B97F4A7C15u;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u; /* splitmix64's mixing */
-    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-    return x ^ x >> 31;
+                   S_ISDIR(file->old.st_mode) ? "is a folder" : "is not an ordinary file");
 }
 
 static size_t folder_length(const char *path) {
@@ -115,18 +109,13 @@ bool ct_file_new_open(ct_context *context, const char *op, const char *path, ct_
         ct_file_new_drop(file);
         return false;
     }
-    static const char hex[] = "0123456789abcdef", stem[] = ".cotangent-";
-    char *name = file->temporary + folder_length(file->target);
-    memcpy(file->temporary, file->target, (size_t)(name - file->temporary));
-    memcpy(name, stem, sizeof stem - 1);
-    for (int attempt = 0; attempt < 100; attempt++) {
-        uint64_t x = noise(file, attempt);
-        char *end = name + sizeof stem - 1;
-        for (int i = 0; i < 16; i++, x >>= 4) *end++ = hex[x & 15];
-        memcpy(end, ".tmp", 5);
-        file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file->fd >= 0) return file->exists = true;
-        if (errno != EEXIST && errno != EINTR) break;
+    const size_t folder = folder_length(file->target);
+    memcpy(file->temporary, file->target, folder);
+    file->fd = ct_temporary_open(file->temporary, folder, file->replaces ? file->old.st_mode & 0600 : 0666, &file->lock);
+    file->exists = file->fd >= 0;
+    if (file->exists) {
+        ct_temporary_remove_dead(file->temporary, folder, file->lock);
+        return true;
     }
     fail(context, op, path, "cannot make a file beside it");
     ct_file_new_drop(file);
@@ -152,19 +141,47 @@ static int sync_to_disk(int fd) {
     return status;
 }
 
+/* The mode of a file whose owner and group may be others than the old one's. Members of one group then count as others or as members
+ * of the other group, and the old owner as either: each gets what he had under both. */
+static mode_t kept_mode(const struct stat *old, const struct stat *made) {
+    mode_t owner = old->st_mode >> 6 & 7, group = old->st_mode >> 3 & 7, others = old->st_mode & 7;
+    if (made->st_gid != old->st_gid) group = others = group & others;
+    if (made->st_uid != old->st_uid) group &= owner, others &= owner;
+    return owner << 6 | group << 3 | others;
+}
+
+/* What is there now is looked at again: its mode may have changed since the file was opened. */
+static bool keep_access(ct_file_new *file) {
+    struct stat old, made;
+    if (lstat(file->target, &old) == 0) {
+        file->replaces = true;
+        file->old = old;
+    } else if (errno != ENOENT) {
+        return fail(file->context, file->op, file->path, "cannot read its mode");
+    }
+    if (!file->replaces) return true;
+    if (fstat(file->fd, &made) != 0) return fail(file->context, file->op, file->path, "cannot read the mode of the file beside it");
+    bool changed = made.st_gid != file->old.st_gid && fchown(file->fd, (uid_t)-1, file->old.st_gid) == 0;
+    changed |= made.st_uid != file->old.st_uid && fchown(file->fd, file->old.st_uid, (gid_t)-1) == 0;
+    if (changed && fstat(file->fd, &made) != 0)
+        return fail(file->context, file->op, file->path, "cannot read the mode of the file beside it");
+    const mode_t mode = kept_mode(&file->old, &made);
+    return (made.st_mode & 07777) == mode || fchmod(file->fd, mode) == 0 ||
+           fail(file->context, file->op, file->path, "cannot keep its mode");
+}
+
 /* The folder is opened before the rename: what can fail is tried while the old file is still there. Once renamed, the file is the
- * new one, whole; an error then says that it may not survive a loss of power. */
+ * new one, whole; an error then says that it may not survive a loss of power. The file stays open, and so locked, until it has its
+ * name; what fsync has written no close can lose. */
 static bool commit(ct_file_new *file) {
+    if (!keep_access(file)) return false;
     if (sync_to_disk(file->fd) != 0) return fail(file->context, file->op, file->path, "cannot sync");
-    int status = close(file->fd);
-    file->fd = -1;
-    if (status != 0 && errno != EINTR) return fail(file->context, file->op, file->path, "cannot close");
     size_t length = folder_length(file->target);
     char *folder = ct_take(file->context, length + 2);
     if (!folder) return false;
     memcpy(folder, file->target, length);
     memcpy(folder + length, length ? "" : ".", length ? 1 : 2);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_existing(folder, O_DIRECTORY);
     ct_give(file->context, folder, length + 2);
     if (fd < 0) return fail(file->context, file->op, file->path, "cannot open its folder");
     bool ok = rename(file->temporary, file->target) == 0;
@@ -186,8 +203,8 @@ bool ct_file_new_commit(ct_file_new *file) {
 }
 
 void ct_file_new_drop(ct_file_new *file) {
-    if (file->fd >= 0) close(file->fd);
     if (file->exists) unlink(file->temporary);
+    if (file->fd >= 0) close(file->fd);
     ct_give(file->context, file->target, file->room);
     ct_give(file->context, file->temporary, file->room);
     file->target = file->temporary = NULL;

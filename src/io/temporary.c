@@ -1,0 +1,154 @@
+#ifndef __LP64__
+#define _FILE_OFFSET_BITS 64
+#endif
+#define _GNU_SOURCE /* F_OFD_SETLK */
+#include "temporary.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { TAG = 8, DIGITS = 16, ATTEMPTS = 100, ENTRIES = 10000, REMOVALS = 1000 };
+static const char stem[] = ".cotangent-", locked_end[] = ".tmp", unlocked_end[] = ".part";
+enum { STEM = sizeof stem - 1 };
+
+/* ---- names ---- */
+
+static uint64_t mix(uint64_t x) { /* splitmix64's */
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+    return x ^ x >> 31;
+}
+
+static void write_hex(char *out, uint64_t x, int digits) {
+    for (int i = 0; i < digits; i++, x >>= 4) out[i] = "0123456789abcdef"[x & 15];
+}
+
+/* The first digits of all names that this process gives. Another may have the same: then it leaves these files alone for nothing,
+ * and no more. */
+static void write_tag(char out[TAG]) {
+    static const char here;
+    write_hex(out, mix((uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)&here), TAG);
+}
+
+/* The other digits only have to be free: O_EXCL makes the name safe. */
+static uint64_t noise(const void *here, int attempt) {
+    struct timespec now = {0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t x = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30 ^ (uint64_t)(uintptr_t)here << 3;
+    return mix(x + (uint64_t)attempt * 0x9E3779B97F4A7C15u);
+}
+
+static bool is_temporary(const char *name) {
+    if (strlen(name) != STEM + DIGITS + sizeof locked_end - 1 || memcmp(name, stem, STEM)) return false;
+    return strspn(name + STEM, "0123456789abcdef") == DIGITS && !strcmp(name + STEM + DIGITS, locked_end);
+}
+
+/* ---- locks ---- */
+
+/* Does not wait. */
+static bool set_lock(int fd, short type, ct_lock kind) {
+    struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
+#ifdef F_OFD_SETLK
+    if (kind == CT_LOCK_DESCRIPTION) return fcntl(fd, F_OFD_SETLK, &whole) == 0;
+#endif
+    if (kind == CT_LOCK_PROCESS) return fcntl(fd, F_SETLK, &whole) == 0;
+    errno = EINVAL;
+    return false;
+}
+
+static bool is_held(int error) { return error == EAGAIN || error == EACCES; }
+
+/* Of a file that is being made. The best kind that there is; false: someone else holds it. */
+static bool lock_new(int fd, ct_lock *lock) {
+    for (*lock = CT_LOCK_DESCRIPTION; *lock <= CT_LOCK_PROCESS; ++*lock) {
+        if (set_lock(fd, F_WRLCK, *lock)) return true;
+        if (is_held(errno)) return false;
+    }
+    *lock = CT_LOCK_NONE;
+    return true;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+
+/* Is `name` in the folder still the ordinary file that is open? */
+static bool still_named(int fd, int folder, const char *name) {
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(opened.st_mode) &&
+           same_file(&opened, &named);
+}
+
+/* ---- making one ---- */
+
+static int open_new(const char *path, mode_t mode) {
+    int fd;
+    do fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+/* Between open and lock another save may take the file for a dead one's: then its lock is held, or its name is gone. */
+int ct_temporary_open(char *path, size_t folder, mode_t mode, ct_lock *lock) {
+    char *name = path + folder;
+    bool locks = true;
+    memcpy(name, stem, STEM);
+    write_tag(name + STEM);
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        write_hex(name + STEM + TAG, noise(&mode, attempt), DIGITS - TAG);
+        strcpy(name + STEM + DIGITS, locks ? locked_end : unlocked_end);
+        int fd = open_new(path, mode);
+        if (fd < 0 && errno != EEXIST) return -1;
+        if (fd < 0) continue;
+        *lock = CT_LOCK_NONE;
+        if (!locks) return fd;
+        const bool held = lock_new(fd, lock);
+        if (held && *lock != CT_LOCK_NONE && still_named(fd, AT_FDCWD, path)) return fd;
+        if (held && *lock == CT_LOCK_NONE) locks = false;
+        unlink(path);
+        close(fd);
+    }
+    errno = EEXIST;
+    return -1;
+}
+
+/* ---- removing those of the dead ---- */
+
+/* Any descriptor that can be locked will do: a reader's lock, too, cannot be had while the writer holds its own. */
+static bool remove_if_dead(int folder, const char *name, ct_lock lock) {
+    const int flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    struct stat about;
+    if (fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(about.st_mode)) return false;
+    short type = F_RDLCK;
+    int fd = openat(folder, name, O_RDONLY | flags);
+    if (fd < 0 && errno == EACCES) {
+        type = F_WRLCK;
+        fd = openat(folder, name, O_WRONLY | flags);
+    }
+    if (fd < 0) return false;
+    bool removed = set_lock(fd, type, lock) && still_named(fd, folder, name) && unlinkat(folder, name, 0) == 0;
+    close(fd);
+    return removed;
+}
+
+void ct_temporary_remove_dead(char *path, size_t folder, ct_lock lock) {
+    char *name = path + folder, own[CT_TEMPORARY_NAME];
+    if (lock == CT_LOCK_NONE) return;
+    strcpy(own, name);
+    *name = 0;
+    DIR *list = opendir(folder ? path : ".");
+    strcpy(name, own);
+    if (!list) return;
+    /* A lock of the process would end with any descriptor that we close: then no file of this process is opened at all. */
+    const size_t skip = lock == CT_LOCK_PROCESS ? STEM + TAG : sizeof own;
+    struct dirent *entry;
+    int removed = 0;
+    for (int i = 0; i < ENTRIES && removed < REMOVALS && (entry = readdir(list)); i++)
+        if (is_temporary(entry->d_name) && strncmp(entry->d_name, own, skip)) removed += remove_if_dead(dirfd(list), entry->d_name, lock);
+    closedir(list);
+}
