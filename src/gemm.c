@@ -191,12 +191,13 @@ static void meet(const job *j, const part *p, int64_t item, int64_t m, int64_t r
 static void block_task(void *arg, int64_t begin, int64_t end, int worker) {
     const job *j = arg;
     const int64_t mr = j->kernels->mr;
+    char *const mine = j->strips ? j->strips + (size_t)worker * j->b_bytes : NULL;
     strip s = {0};
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = j->item0 + i / j->down % j->items, m = j->m0 + i % j->down * j->bm, m_end = min(m + j->bm, j->m0 + j->ml);
         const int64_t column = i / j->down / j->items;
         const part p = part_of(j, column / j->across);
-        s = next_strip(j, &p, item, column % j->across * j->bn, s, j->strips + (size_t)worker * j->b_bytes);
+        s = next_strip(j, &p, item, column % j->across * j->bn, s, mine);
         for (int64_t row = m; row < m_end; row += mr) meet(j, &p, item, row, min(mr, m_end - row), s);
     }
 }
