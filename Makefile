@@ -8,6 +8,8 @@ LIBDIR ?= $(PREFIX)/lib
 OPT    ?= -O3 -g
 CFLAGS ?=
 SANITIZE ?=
+# Of kernels: instrumented in full, one takes minutes to compile.
+KERNEL_SANITIZE ?= $(SANITIZE)
 # What the demo trains on; what `make bench` runs.
 TEXT   ?= $(wildcard include/cotangent/*.h src/*.c src/*.h src/*/*.c src/*/*.h ops/*.c ops/*.h nn/*.c nn/*.h nn/*/*.c examples/*.c)
 
@@ -17,6 +19,7 @@ SONAME  := libcotangent.so.$(firstword $(subst ., ,$(VERSION)))
 WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla
 BASE = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
+KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm -pthread
 # For another machine: CC, AR and OBJCOPY of a cross compiler.
 OBJCOPY ?= objcopy
@@ -71,10 +74,10 @@ f64_FLAGS = -DCT_F64_KERNELS
 define real_kernels
 $(KERNELS)/real_$(1)_$(2).o: src/kernels/real.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call if_quiet,CC)$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -DCT_TABLE=ct_kernels_$(1)_$(2) -DCT_RANDOM=ct_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
+	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -DCT_TABLE=ct_kernels_$(1)_$(2) -DCT_RANDOM=ct_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
 $(KERNELS)/random_$(1)_$(2).o: src/kernels/random.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call if_quiet,CC)$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -ffp-contract=off -DCT_RANDOM=ct_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
+	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -ffp-contract=off -DCT_RANDOM=ct_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval $(call real_kernels,$(i),$(t)))))
 
@@ -98,7 +101,7 @@ $(BUILD)/obj/inside.a: $(OBJ)
 # A change of compiler or flags rebuilds.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALL_CFLAGS) $(ISAS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(ISAS)' > $@
+	@echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS)' > $@
 
 # ---- programs ----
 
@@ -172,12 +175,25 @@ ubsan: ## the suite under UndefinedBehaviorSanitizer alone
 	CK_FORK=no $(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged as of one thread
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
-fuzz: ## a minute of hostile headers for the safetensors reader; needs clang
-	$(MAKE) BUILD=$(BUILD)/fuzz CC=clang OPT="-O1 -g" SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all" $(BUILD)/fuzz/fuzz_safetensors
-	@mkdir -p $(BUILD)/fuzz/corpus
-	$(BUILD)/fuzz/fuzz_safetensors -max_len=1024 -max_total_time=60 -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/corpus
-$(BUILD)/fuzz_safetensors: tests/fuzz_safetensors.c $(BUILD)/obj/inside.a
-	$(CC) $(ALL_CFLAGS) -fsanitize=fuzzer,address,undefined $^ -o $@ $(LIBS)
+# Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
+SECONDS ?= 60
+FUZZ     = load checkpoint program
+FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \
+           SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
+fuzz: ## hostile files, checkpoints and programs of calls, SECONDS=60 each; needs clang
+	$(MAKE) $(FUZZING) $(FUZZ:%=$(BUILD)/fuzz/fuzz_%)
+	@for target in $(FUZZ); do \
+	    mkdir -p $(BUILD)/fuzz/corpus/$$target && echo "== $$target" && \
+	    $(BUILD)/fuzz/fuzz_$$target -seed_inputs=$$(tests/fuzz/seeds $$target $(BUILD)/fuzz/seeds) -max_total_time=$(SECONDS) \
+	        -print_final_stats=1 -verbosity=0 -print_funcs=0 -artifact_prefix=$(BUILD)/fuzz/$$target- $(BUILD)/fuzz/corpus/$$target || exit 1; \
+	done
+FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
+$(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(BUILD)/obj/inside.a
+	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $^ -o $@ $(LIBS) $(LDFLAGS_$(@F))
 valgrind: $(TESTS) ## the suite under valgrind (slow)
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $(TESTS)
 
@@ -253,7 +269,7 @@ gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the erro
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
 format: ## clang-format in place
-	clang-format -i include/cotangent/*.h src/*.[ch] src/*/*.[ch] ops/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] examples/course/*.[ch] examples/course/*/*.[ch] tests/*.[ch] tests/course/*/*.c
+	clang-format -i include/cotangent/*.h src/*.[ch] src/*/*.[ch] ops/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] examples/course/*.[ch] examples/course/*/*.[ch] tests/*.[ch] tests/fuzz/*.[ch] tests/course/*/*.c
 
 clean: ## remove build/
 	rm -rf $(BUILD)

@@ -1,0 +1,148 @@
+/* A checkpoint with any bytes changed. The input is a list of edits of a good one, four bytes each, so that most of what is tried is
+ * a file; the header's length is put right unless an edit is of it. What is refused changes nothing. What is accepted trains on, and
+ * what is saved then can be loaded. */
+#include "fuzz.h"
+
+#include "../../nn/optim/optim.h"
+
+enum { ROOM = 1 << 15, KINDS = 4 };
+
+typedef struct {
+    ct_context *context;
+    ct_module *module;
+    ct_optim *optim;
+    uint8_t good[ROOM];
+    size_t size;
+} training;
+static training *of_kind[KINDS];
+
+static bool step(training *t) {
+    ct_scope scope = ct_scope_open(t->context);
+    ct_tensor *x = ct_randn(t->context, CT_F32, CT_SHAPE(2, 3));
+    ct_optim_zero_grad(t->optim);
+    const bool done = ct_backward(ct_mse_loss(ct_forward(t->module, x), x)) && ct_optim_step(t->optim);
+    ct_scope_close(scope);
+    return done;
+}
+
+static training *begin(int kind) {
+    training *t = calloc(1, sizeof *t);
+    t->context = ct_context_new((ct_context_opts){.threads = 1, .seed = 1});
+    t->module = ct_mlp_new(t->context, (ct_mlp_opts){.dim = 3, .hidden = 2, .dropout = 0.25});
+    ct_module_add_param(t->module, "unused", ct_zeros(t->context, CT_F64, CT_SHAPE(2)));
+    if (kind == 0) t->optim = ct_sgd_new(t->module, (ct_sgd_opts){.lr = 0.1, .clip_norm = 1});
+    if (kind == 1) t->optim = ct_sgd_new(t->module, (ct_sgd_opts){.momentum = 0.9, .nesterov = true});
+    if (kind == 2) t->optim = ct_adam_new(t->module, (ct_adam_opts){.weight_decay = 0.01});
+    if (kind == 3) t->optim = ct_adamw_new(t->module, (ct_adamw_opts){.decay_matrices_only = true});
+    MUST(step(t) && step(t));
+    const char *path = fuzz_path("saved");
+    MUST(ct_checkpoint_save(path, &(ct_checkpoint){t->module, t->optim, 2}));
+    t->size = fuzz_read(path, t->good, sizeof t->good);
+    return t;
+}
+
+/* ---- edits ---- */
+
+static uint64_t get_length(const uint8_t *file) {
+    uint64_t length = 0;
+    for (int i = 8; i-- > 0;) length = length << 8 | file[i];
+    return length;
+}
+
+static void put_little(uint8_t *to, uint64_t value) {
+    for (int i = 0; i < 8; i++) to[i] = (uint8_t)(value >> 8 * i);
+}
+
+static uint64_t special(uint8_t which) {
+    static const double numbers[] = {0, -1, 1, 7, 0.5, 1e308, 1e-308, -0.0};
+    uint64_t bits = 0;
+    switch (which & 15) {
+    case 8: return UINT64_C(0x7FF8000000000000); /* a NaN; infinities */
+    case 9: return UINT64_C(0x7FF0000000000000);
+    case 10: return UINT64_C(0xFFF0000000000000);
+    case 11: return INT64_MAX;
+    case 12: return INT64_MAX - 1;
+    case 13: return UINT64_C(1) << 63;
+    case 14: return UINT64_MAX;
+    case 15: return UINT64_C(1) << 53;
+    }
+    memcpy(&bits, &numbers[which & 7], sizeof bits);
+    return bits;
+}
+
+static size_t edit(uint8_t *file, size_t size, const uint8_t e[4]) {
+    const uint64_t header = size < 8 ? 0 : get_length(file);
+    const size_t begin = size < 8 ? size : header < size - 8 ? 8 + (size_t)header : size;
+    const size_t at = size ? (e[1] | (size_t)e[2] << 8) % size : 0;
+    switch (e[0] % 8) {
+    case 0:
+        if (size) file[at] = e[3];
+        break;
+    case 1:
+        if (size) file[at] ^= (uint8_t)(1 << e[3] % 8);
+        break;
+    case 2: /* one more */
+        if (size + 1 >= ROOM) break;
+        memmove(file + at + 1, file + at, size - at);
+        file[at] = e[3];
+        size++;
+        if (at >= 8 && at <= begin && size >= 8) put_little(file, header + 1);
+        break;
+    case 3: /* some less */
+        for (size_t n = 0; n < e[3] % 32u && at < size; n++) {
+            memmove(file + at, file + at + 1, size - at - 1);
+            size--;
+            if (at >= 8 && at < 8 + header - n && size >= 8) put_little(file, header - n - 1);
+        }
+        break;
+    case 4:
+    case 5: /* a number of the data */
+        if (size - begin >= 8) put_little(file + begin + (e[1] | (size_t)e[2] << 8) % ((size - begin) / 8) * 8, special(e[3]));
+        break;
+    case 6: size = at; break;
+    case 7: /* a digit of the header */
+        for (size_t i = at; i < begin; i++)
+            if (file[i] >= '0' && file[i] <= '9') {
+                file[i] = (uint8_t)('0' + e[3] % 10);
+                break;
+            }
+    }
+    return size;
+}
+
+/* ---- loading ---- */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static uint8_t file[ROOM], now[ROOM];
+    if (!*fuzz_folder) fuzz_begin();
+    if (size < 1 || size > 200) return 0;
+    const int kind = data[0] % KINDS;
+    if (!of_kind[kind]) of_kind[kind] = begin(kind);
+    training *t = of_kind[kind];
+    size_t n = t->size;
+    memcpy(file, t->good, n);
+    for (size_t i = 1; i + 4 <= size; i += 4) n = edit(file, n, data + i);
+    const char *path = fuzz_path("input"), *saved = fuzz_path("saved");
+    fuzz_write(path, file, n);
+
+    const int64_t live = ct_memory(t->context).live;
+    ct_checkpoint checkpoint = {t->module, t->optim, 2};
+    const bool done = ct_checkpoint_load(path, &checkpoint);
+    MUST(done == (ct_error(t->context) == CT_OK));
+    if (done) {
+        MUST(checkpoint.step >= 0 && checkpoint.step < INT64_MAX && !nn_optim_fault(t->optim).name);
+        MUST(ct_checkpoint_save(saved, &checkpoint) && ct_checkpoint_load(saved, &checkpoint));
+        MUST(step(t));
+        MUST(ct_checkpoint_save(saved, &checkpoint) && ct_checkpoint_load(saved, &checkpoint));
+        ct_optim_zero_grad(t->optim);
+    } else {
+        MUST(strstr(ct_error_message(t->context), path));
+        ct_error_clear(t->context);
+        MUST(checkpoint.step == 2 && ct_checkpoint_save(saved, &checkpoint));
+        MUST(fuzz_read(saved, now, sizeof now) == t->size && !memcmp(now, t->good, t->size));
+    }
+    fuzz_write(path, t->good, t->size);
+    MUST(ct_checkpoint_load(path, &checkpoint));
+    MUST(ct_memory(t->context).live <= live);
+    return 0;
+}

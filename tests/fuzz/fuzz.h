@@ -1,0 +1,62 @@
+/* What the fuzz targets share: a folder for files, and a promise that must hold. */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cotangent/cotangent.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);         \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static char fuzz_folder[64];
+
+static inline const char *fuzz_path(const char *name) {
+    static char path[4][128];
+    static int turn;
+    char *out = path[turn++ % 4];
+    snprintf(out, sizeof path[0], "%s/%s", fuzz_folder, name);
+    return out;
+}
+
+static inline void fuzz_remove(void) {
+    static const char *const names[] = {"input", "saved", "again"};
+    for (int i = 0; i < 3; i++) unlink(fuzz_path(names[i]));
+    rmdir(fuzz_folder);
+}
+
+/* In memory where the system has such a folder: a save waits for the disk. */
+static inline void fuzz_begin(void) {
+    strcpy(fuzz_folder, "/dev/shm/cotangent-fuzz-XXXXXX");
+    if (!mkdtemp(fuzz_folder)) {
+        strcpy(fuzz_folder, "/tmp/cotangent-fuzz-XXXXXX");
+        MUST(mkdtemp(fuzz_folder));
+    }
+    atexit(fuzz_remove);
+}
+
+static inline void fuzz_write(const char *path, const uint8_t *data, size_t size) {
+    FILE *file = fopen(path, "wb");
+    MUST(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
+}
+
+static inline size_t fuzz_read(const char *path, uint8_t *data, size_t room) {
+    FILE *file = fopen(path, "rb");
+    MUST(file);
+    const size_t size = fread(data, 1, room, file);
+    MUST(size < room && fclose(file) == 0);
+    return size;
+}
+
+#endif

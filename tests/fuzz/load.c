@@ -1,0 +1,95 @@
+/* A safetensors file of any bytes. The header's parser gets them, as a whole file and as a header of the right length, so that the
+ * search need not find the length; so does ct_load, from a file. What is accepted must keep its promises, what is refused changes
+ * nothing. */
+#include "fuzz.h"
+
+#include "../../src/context.h"
+#include "../../src/io/safetensors.h"
+
+static ct_context *context;
+static ct_module *module;
+
+static void check(const ct_safetensors *h) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < h->tensors; i++) {
+        const ct_file_tensor *t = &h->tensor[i];
+        MUST(t->begin >= 0 && t->end >= t->begin && t->end <= h->data_size && t->numel >= 0);
+        MUST(ct_safetensors_find(h, t->name) == t && t->name.at[t->name.size] == 0);
+        MUST(ct_json_utf8(t->name.at, t->name.size) == t->name.size);
+        bytes += t->end - t->begin;
+    }
+    MUST(bytes == h->data_size);
+    for (int64_t i = 0; i < h->pairs; i++)
+        MUST(ct_safetensors_metadata(h, h->pair[i].key) == &h->pair[i].value);
+}
+
+static void parse(const uint8_t *header, size_t length, int64_t size) {
+    ct_safetensors h = {.file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = size},
+                        .text_size = length};
+    h.text = ct_take(context, length + 1);
+    memcpy(h.text, header, length);
+    bool ok = ct_safetensors_parse(&h);
+    MUST(ok == (ct_error(context) == CT_OK));
+    if (ok) check(&h);
+    ct_safetensors_close(&h);
+    ct_error_clear(context);
+}
+
+/* Done, or refused with a message that names the file. */
+static bool finished(bool done, const char *path) {
+    MUST(done == (ct_error(context) == CT_OK));
+    MUST(done || strstr(ct_error_message(context), path));
+    ct_error_clear(context);
+    return done;
+}
+
+static void load(const uint8_t *data, size_t size) {
+    const char *path = fuzz_path("input"), *saved = fuzz_path("saved");
+    static const float before[] = {5, 7};
+    float *w = ct_data_f32(ct_module_get(module, "w"));
+    double *b = ct_data_f64(ct_module_get(module, "child.b"));
+    char value[16];
+    fuzz_write(path, data, size);
+    for (int partial = 0; partial < 2; partial++) {
+        memcpy(w, before, sizeof before);
+        b[0] = 3;
+        if (!finished(ct_load(module, path, (ct_load_opts){.partial = partial}), path)) {
+            MUST(!memcmp(w, before, sizeof before) && b[0] == 3);
+            continue;
+        }
+        float now[2];
+        double b_now = b[0];
+        memcpy(now, w, sizeof now);
+        MUST(ct_save(module, saved, NULL));
+        w[0] = w[1] = 0, b[0] = 0;
+        MUST(ct_load(module, saved, (ct_load_opts){0}));
+        MUST(!memcmp(w, now, sizeof now) && !memcmp(b, &b_now, sizeof b_now));
+    }
+    if (finished(ct_load_metadata(context, path, "key", value, sizeof value), path))
+        MUST(memchr(value, 0, sizeof value));
+}
+
+static void begin(void) {
+    fuzz_begin();
+    context = ct_context_new((ct_context_opts){.threads = 1});
+    module = ct_module_new(context, "Two");
+    ct_module_add_param(module, "w", ct_zeros(context, CT_F32, CT_SHAPE(2)));
+    ct_module *child = ct_module_add_child(module, "child", ct_module_new(context, "One"));
+    ct_module_add_param(child, "b", ct_zeros(context, CT_F64, CT_SHAPE(1, 1)));
+    MUST(ct_error(context) == CT_OK);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (!context) begin();
+    int64_t live = ct_memory(context).live;
+    if (size >= 8) {
+        ct_file file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = (int64_t)size};
+        int64_t length = ct_safetensors_length(&file, data);
+        ct_error_clear(context);
+        if (length >= 0) parse(data + 8, (size_t)length, (int64_t)size);
+        parse(data + 8, size - 8, (int64_t)size + data[0]);
+    }
+    load(data, size);
+    MUST(ct_memory(context).live == live);
+    return 0;
+}

@@ -1,0 +1,458 @@
+/* Programs of calls of the public interface, with memory that runs out. The first bytes say which request for memory fails, once or from
+ * then on, and whether of the allocator or of a block of the pool; the others are calls. Whatever happens: a call that fails returns NULL
+ * or false with an error pending, and in the end the allocator has every byte back. Link with -Wl,--wrap=ct_take_any
+ * -Wl,--wrap=ct_take_zeroed -Wl,--wrap=ct_take_string. */
+#include "fuzz.h"
+
+#include "../../src/context.h"
+#include "../cases.h"
+
+enum { TENSORS = 12, MODULES = 3, DEPTH = 5, LARGEST = 1 << 16, CALLS = 60 };
+
+/* ---- memory ---- */
+
+static struct {
+    int64_t calls, at; /* at 0: none fails */
+    bool forever, take;
+    int64_t bytes;
+} fault;
+
+static bool fails(bool take) {
+    if (!fault.at || take != fault.take) return false;
+    fault.calls++;
+    return fault.forever ? fault.calls >= fault.at : fault.calls == fault.at;
+}
+
+static void *allocate(void *data, size_t size) {
+    (void)data;
+    void *block = fails(false) || size > 1 << 26 ? NULL : malloc(size);
+    if (block) fault.bytes += (int64_t)size;
+    return block;
+}
+
+static void release(void *data, void *block, size_t size) {
+    (void)data;
+    fault.bytes -= (int64_t)size;
+    free(block);
+}
+
+void *__real_ct_take_any(ct_context *context, size_t size);
+void *__real_ct_take_zeroed(ct_context *context, size_t size);
+char *__real_ct_take_string(ct_context *context, const char *string);
+void *__wrap_ct_take_any(ct_context *context, size_t size);
+void *__wrap_ct_take_zeroed(ct_context *context, size_t size);
+char *__wrap_ct_take_string(ct_context *context, const char *string);
+
+static bool refused(ct_context *context) {
+    if (!fails(true)) return false;
+    ct_fail(context, CT_ERR_MEMORY, "injected: out of memory");
+    return true;
+}
+void *__wrap_ct_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_any(c, size); }
+void *__wrap_ct_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_zeroed(c, size); }
+char *__wrap_ct_take_string(ct_context *c, const char *s) { return refused(c) ? NULL : __real_ct_take_string(c, s); }
+
+/* ---- the state of a program ---- */
+
+static struct {
+    const uint8_t *at, *end;
+    ct_context *context;
+    struct {
+        ct_tensor *tensor;
+        int depth; /* of the scope it belongs to; 0: the context */
+    } slot[TENSORS];
+    struct {
+        ct_module *module;
+        ct_optim *optim;
+    } trained[MODULES];
+    ct_scope scope[DEPTH];
+    int depth;
+    int names;
+} p;
+
+static uint8_t next(void) { return p.at < p.end ? *p.at++ : 0; }
+static int below(int n) { return next() % n; }
+static ct_tensor *any(void) { return p.slot[below(TENSORS)].tensor; }
+static bool ok(void) { return ct_error(p.context) == CT_OK; }
+
+static void forget(const ct_tensor *tensor) {
+    for (int i = 0; i < TENSORS; i++)
+        if (p.slot[i].tensor == tensor) p.slot[i].tensor = NULL;
+}
+
+static void forget_depth(int depth) {
+    for (int i = 0; i < TENSORS; i++)
+        if (p.slot[i].depth >= depth) p.slot[i].tensor = NULL;
+}
+
+/* A result: a tensor and no error, or none. A handle that is there already stays where it is. */
+static void put(ct_tensor *tensor) {
+    MUST(!tensor || ok());
+    if (!tensor || ct_numel(tensor) > LARGEST) return;
+    const int i = below(TENSORS);
+    int depth = p.depth;
+    for (int k = 0; k < TENSORS; k++)
+        if (p.slot[k].tensor == tensor) depth = p.slot[k].depth;
+    p.slot[i].tensor = tensor;
+    p.slot[i].depth = depth;
+}
+
+/* Of a call that has a context to record an error in. */
+static void made(ct_tensor *tensor) {
+    MUST(tensor || !ok());
+    put(tensor);
+}
+static void done(bool success) { MUST(success ? ok() : !ok()); }
+
+static int64_t size(void) {
+    static const int64_t sizes[] = {2, 3, 1, 4, 6, 0, 5, 8, -1, 1, 2, 3, 4, 33, INT64_C(1) << 40, INT64_MAX};
+    return sizes[below(16)];
+}
+
+static ct_shape shape(void) {
+    ct_shape s = {.ndim = below(4)};
+    for (int d = 0; d < s.ndim; d++) s.dim[d] = size();
+    return s;
+}
+
+/* A shape that is not too large to be computed on. */
+static ct_shape small_shape(void) {
+    ct_shape s = shape();
+    for (int d = 0; d < s.ndim; d++)
+        if (s.dim[d] > 100) s.dim[d] = 7;
+    return s;
+}
+
+static ct_shape dims(void) {
+    ct_shape s = {.ndim = below(4)};
+    for (int d = 0; d < s.ndim; d++) s.dim[d] = below(10) - 5;
+    return s;
+}
+
+static int dim(void) { return below(10) - 5; }
+static double number(void) {
+    static const double numbers[] = {1, 0, -1, 0.5, 1e-3, 1e30, -1e300, 2};
+    return numbers[below(8)];
+}
+static ct_dtype dtype(void) {
+    static const ct_dtype dtypes[] = {CT_F32, CT_F32, CT_F32, CT_F64, CT_F64, CT_I64, CT_BOOL, (ct_dtype)7};
+    return dtypes[below(8)];
+}
+
+/* ---- calls ---- */
+
+static void create(void) {
+    ct_context *c = p.context;
+    static float f[64];
+    static int64_t ids[8] = {0, 1, 2, 3, 1, 0, -100, 9};
+    static bool mask[8] = {true, false, true, true, false, true, true, false};
+    switch (below(12)) {
+    case 0: made(ct_zeros(c, dtype(), shape())); break;
+    case 1: made(ct_ones(c, dtype(), shape())); break;
+    case 2: made(ct_empty(c, CT_BOOL, CT_SHAPE(0, size()))); break;
+    case 3: made(ct_full(c, dtype(), shape(), number())); break;
+    case 4: made(ct_arange(c, dtype(), number(), below(9), number() * 2)); break;
+    case 5: made(ct_rand(c, dtype(), shape())); break;
+    case 6:
+    case 7: made(ct_randn(c, dtype(), shape())); break;
+    case 8: made(ct_from_i64(c, CT_SHAPE(below(9)), ids)); break;
+    case 9: made(ct_from_bool(c, CT_SHAPE(below(3), below(5)), mask)); break;
+    case 10: made(ct_from_f32(c, CT_SHAPE(below(9), below(8)), f)); break;
+    case 11: made(ct_wrap(c, CT_F32, CT_SHAPE(below(5), below(5)), (int64_t[]){below(8), below(8)}, f)); break;
+    }
+}
+
+/* Any line of ops.def, on whatever tensors there are, or on those that it names. */
+static void table_op(bool fitting) {
+    const case_line *line = case_at((next() | next() << 8) % case_count());
+    ct_tensor *in[CASE_INPUTS] = {NULL};
+    if (fitting) {
+        case_input inputs[CASE_INPUTS];
+        const int n = case_inputs(line, below(case_variants(line)), 1, inputs);
+        const case_build_opts opts = {.dtype = below(2) ? CT_F64 : CT_F32}; /* dense: the other layouts borrow memory of a scope */
+        if (!case_build(p.context, inputs, n, opts, in)) return;
+    } else {
+        for (int i = 0; i < CASE_INPUTS; i++) in[i] = any();
+        if (!in[0]) return;
+    }
+    ct_tensor *y = line->run(p.context, in);
+    MUST(y || !ok() || !fitting);
+    put(y);
+}
+
+static void shape_op(void) {
+    ct_tensor *x = any();
+    ct_tensor *parts[4] = {any(), any(), any(), x};
+    switch (below(16)) {
+    case 0: put(ct_view(x, shape())); break;
+    case 1: put(ct_reshape(x, shape())); break;
+    case 2: put(ct_transpose(x, dim(), dim())); break;
+    case 3: put(ct_permute(x, dims())); break;
+    case 4: put(ct_narrow(x, dim(), size(), size())); break;
+    case 5: put(ct_select(x, dim(), size())); break;
+    case 6: put(ct_expand(x, small_shape())); break;
+    case 7: put(ct_squeeze(x, dim())); break;
+    case 8: put(ct_unsqueeze(x, dim())); break;
+    case 9: put(ct_contiguous(x)); break;
+    case 10: put(ct_cast(x, dtype())); break;
+    case 11: put(ct_cat(parts, 1 + below(4), dim())); break;
+    case 12: put(ct_stack(parts, 1 + below(4), dim())); break;
+    case 13:
+        if (x && ct_split(x, size(), dim(), parts, 1 + below(4))) put(parts[0]);
+        break;
+    case 14: put(ct_split_heads(x, size())); break;
+    case 15: put(ct_sum_to(x, small_shape())); break;
+    }
+}
+
+static ct_tensor *double_forward(ct_call *call) {
+    call->saved[0] = ct_scale(call->in[0], 2);
+    return ct_add(call->saved[0], ct_zeros(call->context, CT_F32, CT_SCALAR));
+}
+static bool double_backward(const ct_call *call, ct_tensor *g, ct_tensor **grad) {
+    ct_tensor *zeros = ct_sub(call->saved[0], call->saved[0]);
+    return (grad[0] = ct_add(ct_scale(g, 2), zeros)) != NULL;
+}
+static const ct_op double_op = {"double", 0, double_forward, double_backward, 0};
+
+static void math_op(void) {
+    ct_tensor *x = any(), *y = any(), *z = any();
+    ct_tensor *mask = any();
+    switch (below(16)) {
+    case 0: put(ct_add(x, y)); break;
+    case 1: put(ct_mul(x, y)); break;
+    case 2: put(ct_matmul(x, y)); break;
+    case 3: put(ct_linear(x, y, z)); break;
+    case 4: put(ct_sum(x, dims(), below(2))); break;
+    case 5: put(ct_mean(x, dims(), below(2))); break;
+    case 6: put(ct_max(x, dims(), below(2))); break;
+    case 7: put(ct_softmax(x, dim())); break;
+    case 8: put(ct_layer_norm(x, y, z, number())); break;
+    case 9: put(ct_embedding(x, y)); break;
+    case 10: put(ct_cross_entropy(x, y, (ct_cross_entropy_opts){.label_smoothing = number()})); break;
+    case 11: put(ct_where(mask, x, y)); break;
+    case 12: put(ct_apply(&double_op, &x, 1, NULL)); break;
+    case 13: put(ct_dropout(x, number(), below(2))); break;
+    case 14: put(ct_gather(x, dim(), y)); break;
+    case 15: {
+        const ct_attention_opts opts = {.mask = mask, .causal = below(2), .need_weights = below(2), .mean_weights = below(2),
+                                        .dropout = below(4) ? 0 : number()};
+        const ct_attention_out out = below(2) ? ct_attention(x, y, z, opts) : ct_packed_attention(x, below(4), opts);
+        put(out.out);
+        put(out.weights);
+        break;
+    }
+    }
+}
+
+static void scope_call(void) {
+    ct_tensor *x = any();
+    switch (below(8)) {
+    case 0:
+    case 1:
+    case 2:
+        if (p.depth == DEPTH) break;
+        p.scope[p.depth] = below(4) ? ct_scope_open(p.context) : ct_scope_open_no_grad(p.context);
+        MUST(p.scope[p.depth].id || !ok());
+        p.depth += p.scope[p.depth].id != 0; /* one that could not be opened is not there */
+        break;
+    case 3: /* any that is open, with those inside */
+        if (!p.depth) break;
+        p.depth = below(p.depth);
+        ct_scope_close(p.scope[p.depth]);
+        forget_depth(p.depth + 1);
+        break;
+    case 4:
+    case 5: {
+        if (!p.depth) break;
+        const int from = below(p.depth); /* hands to the scope outside */
+        const bool closes = below(2);
+        ct_tensor *kept = closes ? ct_scope_return(p.scope[from], x) : ct_scope_keep(p.scope[from], x);
+        MUST(kept == x);
+        for (int i = 0; i < TENSORS; i++)
+            if (x && p.slot[i].tensor == x && p.slot[i].depth > from) p.slot[i].depth = from;
+        if (closes) forget_depth((p.depth = from) + 1);
+        break;
+    }
+    case 6:
+        MUST(ct_keep(x) == x);
+        for (int i = 0; i < TENSORS; i++)
+            if (p.slot[i].tensor == x) p.slot[i].depth = 0;
+        break;
+    case 7:
+        ct_release(x);
+        forget(x);
+        break;
+    }
+}
+
+static void grad_call(void) {
+    ct_tensor *x = any(), *y = any();
+    ct_tensor *both[2] = {x, y};
+    switch (below(10)) {
+    case 0:
+    case 1: ct_set_requires_grad(x, below(4)); break;
+    case 2: ct_retain_grad(x); break;
+    case 3:
+    case 4:
+        if (x) done(ct_backward(x));
+        break;
+    case 5:
+        if (x) done(ct_backward(ct_sum(x, CT_ALL, false)));
+        break;
+    case 6:
+        if (x && y) ct_backward_with(both, (ct_tensor *[]){any(), any()}, 2, (ct_backward_opts){.retain_graph = below(2)});
+        break;
+    case 7:
+        if (ct_grad(x)) MUST(ct_numel(ct_grad(x)) == ct_numel(x));
+        break;
+    case 8: ct_zero_grad(x); break;
+    case 9: put(ct_detach(x)); break;
+    }
+}
+
+static void module_call(void) {
+    ct_context *c = p.context;
+    const int i = below(MODULES);
+    ct_module *m = p.trained[i].module;
+    ct_optim *o = p.trained[i].optim;
+    ct_tensor *x = any();
+    char name[16];
+    switch (below(16)) {
+    case 0:
+    case 1: {
+        const int64_t e = 2 + 2 * below(2);
+        if (m) break;
+        switch (below(6)) {
+        case 0: m = ct_mlp_new(c, (ct_mlp_opts){.dim = e, .hidden = size(), .gated = below(2)}); break;
+        case 1: m = ct_linear_new(c, (ct_linear_opts){.in_features = e, .out_features = size()}); break;
+        case 2: m = ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = e, .num_heads = below(3), .hidden = 3, .rope = below(2)}); break;
+        case 3: m = ct_mha_new(c, (ct_mha_opts){.embed_dim = e, .num_heads = 2, .add_bias_kv = below(2), .qk_norm = below(2)}); break;
+        case 4: m = ct_module_new(c, "Own"); break;
+        case 5: m = ct_encoder_new(c, (ct_layer_opts){.embed_dim = e, .num_heads = 1, .hidden = 2, .dropout = 0.5}, below(3), true); break;
+        }
+        MUST(m ? ok() : !ok());
+        p.trained[i].module = m;
+        break;
+    }
+    case 2:
+    case 3:
+    case 4: put(ct_forward(m, x)); break;
+    case 5:
+        if (m) put(ct_forward(m, ct_randn(c, CT_F32, CT_SHAPE(1, 2, 2 + 2 * below(2)))));
+        break;
+    case 6:
+        if (!m || o) break;
+        switch (below(3)) {
+        case 0: o = ct_sgd_new(m, (ct_sgd_opts){.momentum = number(), .nesterov = below(2)}); break;
+        case 1: o = ct_adam_new(m, (ct_adam_opts){.beta1 = number(), .clip_norm = number()}); break;
+        case 2: o = ct_adamw_new(m, (ct_adamw_opts){.lr = number()}); break;
+        }
+        MUST(o ? ok() : !ok());
+        p.trained[i].optim = o;
+        break;
+    case 7:
+    case 8:
+        if (o) done(ct_optim_step(o));
+        break;
+    case 9: ct_optim_zero_grad(o); break;
+    case 10: ct_clip_grad_norm(m, number()); break;
+    case 11:
+        ct_optim_free(o);
+        p.trained[i].optim = NULL;
+        break;
+    case 12: /* with its optimiser */
+        ct_module_free(m);
+        p.trained[i].module = NULL;
+        p.trained[i].optim = NULL;
+        break;
+    case 13: /* takes the tensor over, also when it fails */
+        if (!m || !x) break;
+        snprintf(name, sizeof name, "own%d", p.names++ % 3);
+        ct_module_add_param(m, name, x);
+        forget(x);
+        break;
+    case 14: ct_module_train(m, below(2)); break;
+    case 15:
+        if (!m) break;
+        if (!o) ct_save(m, fuzz_path("saved"), NULL), ct_load(m, fuzz_path("saved"), (ct_load_opts){0});
+        else ct_checkpoint_save(fuzz_path("saved"), &(ct_checkpoint){m, o, 1}), ct_checkpoint_load(fuzz_path("saved"), &(ct_checkpoint){m, o, 0});
+        break;
+    }
+}
+
+static void read_call(void) {
+    static FILE *nothing;
+    if (!nothing) MUST((nothing = fopen("/dev/null", "w")));
+    ct_tensor *x = any();
+    double value[64];
+    switch (below(8)) {
+    case 0: ct_print(x, nothing); break;
+    case 1: ct_graph_print(x, nothing); break;
+    case 2: ct_graph_dot(x, nothing); break;
+    case 3: ct_item(x); break;
+    case 4: ct_to_f64(x, value, ct_numel(x) < 64 ? ct_numel(x) : 64); break;
+    case 5: ct_memory_trim(p.context); break;
+    case 6: ct_seed(p.context, next()); break;
+    case 7: ct_init_normal(x, 0, number()); break;
+    }
+}
+
+/* What a program does, for who reads a crash: FUZZ_TRACE=1. */
+static void trace(void) {
+    fprintf(stderr, "%ld bytes left, scopes %d, %s;", (long)(p.end - p.at), p.depth, ct_error_message(p.context));
+    for (int i = 0; i < TENSORS; i++)
+        if (p.slot[i].tensor) fprintf(stderr, " %d (scope %d) %s", i, p.slot[i].depth, SHAPE(ct_shape_of(p.slot[i].tensor)));
+    fprintf(stderr, "; call %d\n", *p.at % 16);
+}
+
+static void call(void) {
+    if (getenv("FUZZ_TRACE")) trace();
+    switch (below(16)) {
+    case 0:
+    case 1:
+    case 2: create(); break;
+    case 3: table_op(false); break;
+    case 4: table_op(true); break;
+    case 5:
+    case 6: shape_op(); break;
+    case 7:
+    case 8: math_op(); break;
+    case 9: scope_call(); break;
+    case 10:
+    case 11: grad_call(); break;
+    case 12:
+    case 13:
+    case 14: module_call(); break;
+    case 15: read_call(); break;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
+    if (!*fuzz_folder) fuzz_begin();
+    if (length < 4) return 0;
+    memset(&p, 0, sizeof p);
+    memset(&fault, 0, sizeof fault);
+    p.at = data + 4;
+    p.end = data + length;
+    fault.forever = data[2] & 1;
+    fault.take = data[2] & 2;
+    const bool goes_on = data[2] & 4; /* errors are cleared after each call; else they stay */
+    fault.at = data[0] | data[1] << 8;
+    p.context = ct_context_new((ct_context_opts){.seed = 1,
+                                                 .threads = 1,
+                                                 .debug = data[2] & 8,
+                                                 .memory_limit = data[2] & 16 ? data[3] << 10 : 0,
+                                                 .allocator = {allocate, release, NULL}});
+    if (p.context) {
+        p.context->pool.plain = false; /* no block is taken without a call, which --wrap can reach */
+        for (int i = 0; i < CALLS && p.at < p.end; i++) {
+            call();
+            MUST((ct_error(p.context) == CT_OK) == !*ct_error_message(p.context));
+            if (goes_on) ct_error_clear(p.context);
+        }
+        ct_context_free(p.context);
+    }
+    MUST(fault.bytes == 0);
+    return 0;
+}
