@@ -186,7 +186,7 @@ END_TEST
 START_TEST(long_path_and_long_report) {
     static char path[8192];
     ct_module *module = ct_module_new(context, "Many");
-    char name[16];
+    char name[24];
     for (int i = 0; i < 300; i++) {
         snprintf(name, sizeof name, "parameter%03d", i);
         ct_module_add_param(module, name, ct_zeros(context, CT_F32, CT_SHAPE(1)));
