@@ -285,7 +285,7 @@ static void begin(int i) {
         ck_assert_msg(operations[i].prepare(), "%s", ct_error_message(context));
         read_file(&old_file);
         ck_assert(chown(path, 2, 3) == 0 || geteuid() != 0);
-        ck_assert_int_eq(chmod(path, 0461), 0);
+        ck_assert_int_eq(chmod(path, 0661), 0);
     }
     train(1);
     snapshot(&old_state);
@@ -314,7 +314,7 @@ static void sweep(int i, bool memory) {
             CK(done);
             CK(swept);
             if (operations[i].writes && operations[i].prepare) {
-                CK(mode_of(path) == 0461);
+                CK(mode_of(path) == 0661);
                 CK(geteuid() != 0 || (about(path).st_uid == 2 && about(path).st_gid == 3));
             }
             break;
@@ -324,7 +324,7 @@ static void sweep(int i, bool memory) {
         bool harmless = !strcmp(failed, "close") && (done || !operations[i].writes); /* of a file that was read */
         for (int h = 0; h < 5; h++) harmless |= !strcmp(failed, helpful[h]);
         if (!strcmp(failed, "fstat") && operations[i].writes) harmless |= done; /* another temporary file was made */
-        if (operations[i].writes && operations[i].prepare) CK((mode_of(path) & ~0461u) == 0);
+        if (operations[i].writes && operations[i].prepare) CK((mode_of(path) & ~0661u) == 0);
         bool after = strstr(message, "written, but") != NULL;                       /* the folder's fsync: the new file is there */
         CK(harmless ? done : !done);
         CK(done || ct_error(context) == (memory ? CT_ERR_MEMORY : CT_ERR_IO));

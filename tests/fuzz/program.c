@@ -375,8 +375,14 @@ static void module_call(void) {
     case 14: ct_module_train(m, below(2)); break;
     case 15:
         if (!m) break;
-        if (!o) ct_save(m, fuzz_path("saved"), NULL), ct_load(m, fuzz_path("saved"), (ct_load_opts){0});
-        else ct_checkpoint_save(fuzz_path("saved"), &(ct_checkpoint){m, o, 1}), ct_checkpoint_load(fuzz_path("saved"), &(ct_checkpoint){m, o, 0});
+        if (o) {
+            ct_checkpoint checkpoint = {m, o, 1};
+            ct_checkpoint_save(fuzz_path("saved"), &checkpoint);
+            ct_checkpoint_load(fuzz_path("saved"), &checkpoint);
+        } else {
+            ct_save(m, fuzz_path("saved"), NULL);
+            ct_load(m, fuzz_path("saved"), (ct_load_opts){0});
+        }
         break;
     }
 }
