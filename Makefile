@@ -182,10 +182,12 @@ FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZ
            SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
 fuzz: ## hostile files, checkpoints and programs of calls, SECONDS=60 each; needs clang
 	$(MAKE) $(FUZZING) $(FUZZ:%=$(BUILD)/fuzz/fuzz_%)
-	@for target in $(FUZZ); do \
+	@folder=$$(mktemp -d /dev/shm/cotangent-fuzz-XXXXXX 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT INT TERM && \
+	for target in $(FUZZ); do \
 	    mkdir -p $(BUILD)/fuzz/corpus/$$target && echo "== $$target" && \
-	    $(BUILD)/fuzz/fuzz_$$target -seed_inputs=$$(tests/fuzz/seeds $$target $(BUILD)/fuzz/seeds) -max_total_time=$(SECONDS) \
-	        -print_final_stats=1 -verbosity=0 -print_funcs=0 -artifact_prefix=$(BUILD)/fuzz/$$target- $(BUILD)/fuzz/corpus/$$target || exit 1; \
+	    FUZZ_FOLDER=$$folder $(BUILD)/fuzz/fuzz_$$target -seed_inputs=$$(tests/fuzz/seeds $$target $(BUILD)/fuzz/seeds) \
+	        -max_total_time=$(SECONDS) -print_final_stats=1 -verbosity=0 -print_funcs=0 \
+	        -artifact_prefix=$(BUILD)/fuzz/$$target- $(BUILD)/fuzz/corpus/$$target || exit 1; \
 	done
 FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
 $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
