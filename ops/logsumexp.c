@@ -1,20 +1,20 @@
-/* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;   dx_i = g e^(x_i - y) */
+/* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;   dx_i = g e^(x_i - max) / sum. Kept for backward are max and 1 / sum, as
+ * y is rounded as a large max is. */
 #include "along.h"
 
 typedef struct {
     const ct_kernels *k;
     int64_t n;
     size_t size;
-    char *x, *y, *g, *dx;
+    char *x, *y, *max, *inverse, *g, *dx;
 } rows;
 
 static void forward_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const rows *a = arg;
-    for (int64_t r = begin; r < end; r++) {
-        const size_t one = (size_t)r * a->size, row = one * (size_t)a->n;
-        a->k->logsumexp(a->n, a->x + row, a->y + one);
-    }
+    const size_t first = (size_t)begin * a->size;
+    char *max = a->max ? a->max + first : NULL, *inverse = a->max ? a->inverse + first : NULL;
+    a->k->logsumexp(end - begin, a->n, a->x + first * (size_t)a->n, a->y + first, max, inverse);
 }
 
 static void backward_rows(void *arg, int64_t begin, int64_t end, int worker) {
@@ -22,19 +22,22 @@ static void backward_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const rows *a = arg;
     for (int64_t r = begin; r < end; r++) {
         const size_t one = (size_t)r * a->size, row = one * (size_t)a->n;
-        a->k->logsumexp_backward(a->n, a->x + row, a->y + one, a->g + one, a->dx + row);
+        a->k->logsumexp_backward(a->n, a->x + row, a->max + one, a->inverse + one, a->g + one, a->dx + row);
     }
 }
 
 static ct_tensor *logsumexp_forward(ct_call *c) {
-    ct_tensor *x = c->in[0];
+    ct_tensor *x = c->in[0], *max = NULL, *inverse = NULL;
+    c->drop = CT_DROP_OUT;
     if (!op_is_real(c, 0)) return NULL;
     ct_shape shape = x->shape;
     const int64_t n = shape.dim[--shape.ndim];
     ct_tensor *y = op_new(c, x->dtype, shape);
-    if (y)
-        ct_parallel(c->context, y->numel, op_grain(n), forward_rows,
-                    &(rows){.k = kernels(c), .n = n, .size = ct_dtype_size(x->dtype), .x = x->data, .y = y->data});
+    if (c->wants[0]) max = c->saved[0] = op_new(c, x->dtype, shape), inverse = c->saved[1] = op_new(c, x->dtype, shape);
+    if (!y || (c->wants[0] && (!max || !inverse))) return NULL;
+    rows a = {.k = kernels(c), .n = n, .size = ct_dtype_size(x->dtype), .x = x->data, .y = y->data};
+    if (max) a.max = max->data, a.inverse = inverse->data;
+    ct_parallel(c->context, y->numel, op_grain(n), forward_rows, &a);
     return y;
 }
 
@@ -43,7 +46,14 @@ static bool logsumexp_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad)
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
     if (dx)
         ct_parallel(c->context, g->numel, op_grain(n), backward_rows,
-                    &(rows){kernels(c), n, ct_dtype_size(x->dtype), x->data, c->out->data, g->data, dx->data});
+                    &(rows){.k = kernels(c),
+                            .n = n,
+                            .size = ct_dtype_size(x->dtype),
+                            .x = x->data,
+                            .max = c->saved[0]->data,
+                            .inverse = c->saved[1]->data,
+                            .g = g->data,
+                            .dx = dx->data});
     return (grad[0] = dx) != NULL;
 }
 

@@ -15,8 +15,8 @@ double op_loss_weight(const ct_call *c, const ct_tensor *targets);
 /* The losses (rows) as one: in the fixed order of the kernel's sum. */
 ct_tensor *op_loss_total(const ct_call *c, const ct_tensor *losses, double weight);
 
-/* One block of rows of logits: their losses and lse where loss is not NULL, their gradients scale (softmax - target) where dx is
- * not NULL (it may be x). A row that does not count has loss and gradient 0. */
+/* One block of rows of logits: their losses, maxima and 1 / sum e^(x - max) where loss is not NULL, their gradients
+ * scale (softmax - target) where dx is not NULL (it may be x). A row that does not count has loss and gradient 0. */
 typedef struct {
     const ct_kernels *k;
     int64_t classes;
@@ -24,7 +24,7 @@ typedef struct {
     double smoothing, scale;
     const int64_t *target;
     const char *x;
-    char *loss, *lse, *dx;
+    char *loss, *max, *inverse, *dx;
 } ct_loss_rows;
 void op_loss_rows(const ct_call *c, int64_t rows, ct_loss_rows a);
 

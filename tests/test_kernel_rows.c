@@ -130,13 +130,17 @@ START_TEST(softmaxes) {
             const int64_t n = lengths[l / 2];
             const double far = l % 2 ? 1000 : 0;   /* a common part that must cancel */
             array x = filled(t, n, far - 10, far + 10), y = output(t, n), z = output(t, n), g = filled(t, n, -1, 1), dx = output(t, n);
-            array one = output(t, 1);
+            array one = output(t, 1), top = output(t, 1), inverse = output(t, 1);
             wide max, dot = 0, total = 0;
             const wide sum = sum_exp(t, x.p, n, NULL, &max);
             t.k->softmax(n, x.p, y.p);
             t.k->log_softmax(n, x.p, z.p);
-            t.k->logsumexp(n, x.p, one.p);
+            t.k->logsumexp(1, n, x.p, one.p, NULL, NULL);
             near(t, "logsumexp", n, get(t, one.p, 0), max + logl(sum), 0, 1);
+            t.k->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
+            near(t, "logsumexp", n, get(t, one.p, 0), max + logl(sum), 0, 1);
+            near(t, "its max", n, get(t, top.p, 0), max, 0, 0);
+            near(t, "its 1 / sum", n, get(t, inverse.p, 0), 1 / sum, 0, 2);
             for (int64_t j = 0; j < n; j++) {
                 const wide p = expl((wide)get(t, x.p, j) - max) / sum;
                 near(t, "softmax", n, get(t, y.p, j), p, 0, 20);
@@ -150,10 +154,9 @@ START_TEST(softmaxes) {
             for (int64_t j = 0; j < n; j++)
                 near(t, "log_softmax_backward", n, get(t, dx.p, j), (wide)get(t, g.p, j) - expl((wide)get(t, z.p, j)) * total,
                      1 + fabs((double)total), 4);
-            t.k->logsumexp_backward(n, x.p, one.p, g.p, dx.p);
+            t.k->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, dx.p);
             for (int64_t j = 0; j < n; j++)
-                near(t, "logsumexp_backward", n, get(t, dx.p, j),
-                     (wide)get(t, g.p, 0) * expl((wide)get(t, x.p, j) - (wide)get(t, one.p, 0)), 0, 20);
+                near(t, "logsumexp_backward", n, get(t, dx.p, j), (wide)get(t, g.p, 0) * expl((wide)get(t, x.p, j) - max) / sum, 0, 20);
             memcpy(dx.p, x.p, dx.bytes);
             t.k->softmax(n, dx.p, dx.p);
             EXPECT(memcmp(dx.p, y.p, y.bytes) == 0, "%s: softmax in place", t.isa);
@@ -161,7 +164,35 @@ START_TEST(softmaxes) {
             t.k->log_softmax(n, dx.p, dx.p);
             EXPECT(memcmp(dx.p, z.p, z.bytes) == 0, "%s: log_softmax in place", t.isa);
             release(x, "x"), release(y, "softmax"), release(z, "log_softmax"), release(g, "g"), release(dx, "dx");
-            release(one, "logsumexp");
+            release(one, "logsumexp"), release(top, "its max"), release(inverse, "its 1 / sum");
+        }
+}
+END_TEST
+
+/* Rows together have the bits that each has alone. */
+START_TEST(rows_together) {
+    enum { ROWS = 21 };
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int l = 0; l < COUNT(lengths); l++) {
+            const int64_t n = lengths[l];
+            array x = filled(t, ROWS * n, -9, 9), y = output(t, ROWS), top = output(t, ROWS), inverse = output(t, ROWS);
+            array one = output(t, 3);
+            int64_t target[ROWS];
+            for (int r = 0; r < ROWS; r++) target[r] = r % 5 == 3 ? -100 : r * 7 % n;
+            for (int loss = 0; loss < 2; loss++) {
+                if (loss) t.k->cross_entropy(ROWS, n, x.p, target, 0.1, y.p, top.p, inverse.p);
+                else t.k->logsumexp(ROWS, n, x.p, y.p, top.p, inverse.p);
+                for (int r = 0; r < ROWS; r++) {
+                    void *row = at(t, x.p, r * n), *max = at(t, one.p, 1), *share = at(t, one.p, 2);
+                    if (loss) t.k->cross_entropy(1, n, row, &target[r], 0.1, one.p, max, share);
+                    else t.k->logsumexp(1, n, row, one.p, max, share);
+                    EXPECT(get(t, one.p, 0) == get(t, y.p, r) && get(t, one.p, 1) == get(t, top.p, r) &&
+                               get(t, one.p, 2) == get(t, inverse.p, r),
+                           "%s: row %d of %d, n = %d", t.isa, r, ROWS, (int)n);
+                }
+            }
+            release(x, "x"), release(y, "rows"), release(top, "max"), release(inverse, "1 / sum"), release(one, "a row");
         }
 }
 END_TEST
@@ -196,29 +227,33 @@ START_TEST(softmax_of_infinities) {
     for (int i = 0; table_at(i, &t); i++)
         for (int64_t n = 1; n <= 40; n++) {
             array x = filled(t, n, -INFINITY, -INFINITY), y = output(t, n), one = output(t, 1), g = filled(t, 1, 1, 1);
+            array top = output(t, 1), inverse = output(t, 1);
             for (int64_t j = 0; j < n; j++) put(t, x.p, j, -INFINITY);
             t.k->softmax(n, x.p, y.p);
             for (int64_t j = 0; j < n; j++) EXPECT(isnan(get(t, y.p, j)), "%s: softmax of -inf", t.isa);
-            t.k->logsumexp(n, x.p, one.p);
+            t.k->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
             EXPECT(get(t, one.p, 0) == -INFINITY, "%s: logsumexp of -inf", t.isa);
-            t.k->logsumexp_backward(n, x.p, one.p, g.p, y.p);
+            t.k->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, y.p);
             for (int64_t j = 0; j < n; j++) EXPECT(get(t, y.p, j) == 0, "%s: logsumexp' of -inf", t.isa);
             put(t, x.p, n - 1, 3);   /* one that counts */
             t.k->softmax(n, x.p, y.p);
             for (int64_t j = 0; j < n; j++) EXPECT(get(t, y.p, j) == (j == n - 1), "%s: -inf has weight", t.isa);
-            t.k->logsumexp(n, x.p, one.p);
+            t.k->logsumexp(1, n, x.p, one.p, NULL, NULL);
             EXPECT(get(t, one.p, 0) == 3, "%s: logsumexp beside -inf", t.isa);
             put(t, x.p, n / 2, INFINITY);
-            t.k->logsumexp(n, x.p, one.p);
+            t.k->logsumexp(1, n, x.p, one.p, top.p, inverse.p);
             EXPECT(get(t, one.p, 0) == INFINITY, "%s: logsumexp of inf", t.isa);
+            t.k->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, y.p);
+            for (int64_t j = 0; j < n; j++)
+                EXPECT(j == n / 2 ? isnan(get(t, y.p, j)) : get(t, y.p, j) == 0, "%s: logsumexp' of inf", t.isa);
             put(t, x.p, n / 2, NAN);
-            t.k->logsumexp(n, x.p, one.p);
+            t.k->logsumexp(1, n, x.p, one.p, NULL, NULL);
             EXPECT(isnan(get(t, one.p, 0)), "%s: logsumexp of NaN", t.isa);
-            release(x, "x"), release(y, "softmax"), release(one, "one"), release(g, "g");
+            release(x, "x"), release(y, "softmax"), release(one, "one"), release(g, "g"), release(top, "its max"), release(inverse, "its 1 / sum");
         }
     for (int i = 0; table_at(i, &t); i++) {
         array one = output(t, 1);
-        t.k->logsumexp(0, one.p, one.p);
+        t.k->logsumexp(1, 0, one.p, one.p, NULL, NULL);
         EXPECT(get(t, one.p, 0) == -INFINITY, "%s: logsumexp of nothing", t.isa);
         release(one, "logsumexp");
     }
@@ -269,28 +304,29 @@ START_TEST(loss) {
     for (int i = 0; table_at(i, &t); i++)
         for (int l = 0; l < COUNT(lengths) * 4; l++) {
             const int64_t n = lengths[l / 4], target = (int64_t)(noise_bits() % (uint64_t)n);
-            const double smoothing = l % 2 ? 0.1 : 0, far = l % 4 / 2 ? 500 : 0;
-            array x = filled(t, n, far - 8, far + 8), dx = output(t, n), one = output(t, 1), lse = output(t, 1);
+            const double smoothing = l % 2 ? 0.1 : 0, far = l % 4 / 2 ? 1e6 : 0;
+            array x = filled(t, n, far - 8, far + 8), dx = output(t, n), one = output(t, 1), top = output(t, 1), inverse = output(t, 1);
             if (l % 3 == 0) put(t, x.p, target, far + 40);   /* sure, and right: the loss is tiny */
             wide max, mean = 0, rest = 0;
             const wide sum = sum_exp(t, x.p, n, NULL, &max);
             for (int64_t j = 0; j < n; j++) mean += ((wide)get(t, x.p, j) - max) / n;
             for (int64_t j = 0; j < n; j++) rest += j == target ? 0 : expl((wide)get(t, x.p, j) - max);
             const wide own = (wide)get(t, x.p, target) - max, log_sum = own == 0 ? log1pl(rest) : logl(sum);
-            t.k->cross_entropy(1, n, x.p, &target, smoothing, one.p, lse.p);
+            t.k->cross_entropy(1, n, x.p, &target, smoothing, one.p, top.p, inverse.p);
             const wide want_loss = log_sum - (1 - (wide)smoothing) * own - (wide)smoothing * mean;
             near(t, "cross_entropy", n, get(t, one.p, 0), want_loss, smoothing * 50, 40);
-            near(t, "its lse", n, get(t, lse.p, 0), max + logl(sum), 0, 1);
-            t.k->cross_entropy_backward(n, x.p, target, smoothing, lse.p, 0.25, dx.p);
+            near(t, "its max", n, get(t, top.p, 0), max, 0, 0);
+            near(t, "its 1 / sum", n, get(t, inverse.p, 0), 1 / sum, 0, 2);
+            t.k->cross_entropy_backward(n, x.p, target, smoothing, top.p, inverse.p, 0.25, dx.p);
             for (int64_t j = 0; j < n; j++) {
-                const wide p = expl((wide)get(t, x.p, j) - (wide)get(t, lse.p, 0));
+                const wide p = expl((wide)get(t, x.p, j) - max) / sum;
                 const wide want = (p - (j == target ? 1 - (wide)smoothing : 0) - (wide)smoothing / n) / 4;
                 const bool cancels = j == target || smoothing != 0;
                 near(t, "cross_entropy_backward", n, get(t, dx.p, j), want, cancels ? 0.25 : 0, cancels ? 4 : 40);
             }
-            t.k->cross_entropy_backward(n, x.p, target, smoothing, lse.p, 0.25, x.p);
+            t.k->cross_entropy_backward(n, x.p, target, smoothing, top.p, inverse.p, 0.25, x.p);
             EXPECT(memcmp(x.p, dx.p, dx.bytes) == 0, "%s: loss in place", t.isa);
-            release(x, "x"), release(dx, "dx"), release(one, "loss"), release(lse, "lse");
+            release(x, "x"), release(dx, "dx"), release(one, "loss"), release(top, "its max"), release(inverse, "its 1 / sum");
         }
 }
 END_TEST
@@ -404,6 +440,7 @@ int main(void) {
     tcase_add_test(tcase, reductions);
     tcase_add_test(tcase, finds_nan);
     tcase_add_test(tcase, softmaxes);
+    tcase_add_test(tcase, rows_together);
     tcase_add_test(tcase, softmax_of_columns);
     tcase_add_test(tcase, softmax_of_infinities);
     tcase_add_test(tcase, masked);

@@ -38,10 +38,11 @@ static inline double double_log_2(double x) {
     return p.n + p.log_m * 1.4426950408889634074;
 }
 
-/* log (1 + x), x >= 0: what rounding takes from 1 + x is made good */
-static inline double double_log_1p(double x) {
+/* log (1 + x), x >= 0: what rounding takes from 1 + x is made good; and 1 / (1 + x) */
+static inline double double_log_1p(double x, double *inverse) {
     const double u = 1 + x;
-    return double_log_e(u) + (x - (u - 1)) / u;
+    *inverse = 1 / u;
+    return double_log_e(u) + (x - (u - 1)) * *inverse;
 }
 
 /* 2^x, |x| <= 1022 */

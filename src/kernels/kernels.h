@@ -131,8 +131,10 @@ typedef struct ct_kernels {
     ct_map_backward *softmax_backward, *log_softmax_backward;          /* from y: y (g - <g, y>);  g - e^y sum g */
     void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);   /* sk 0 or 1; nothing kept, or all -inf: zeros.
                                                                                                   x is not read where keep is false */
-    void (*logsumexp)(int64_t n, const void *x, void *y);              /* one value; all -inf: -inf */
-    void (*logsumexp_backward)(int64_t n, const void *x, const void *y, const void *g, void *dx);   /* g e^(x - y); y -inf: 0 */
+    /* of each row of n: one value; all -inf: -inf; and, unless max is NULL, the row's max and inverse = 1 / sum e^(x - max) */
+    void (*logsumexp)(int64_t rows, int64_t n, const void *x, void *y, void *max, void *inverse);
+    /* g softmax(x); all -inf: 0 */
+    void (*logsumexp_backward)(int64_t n, const void *x, const void *max, const void *inverse, const void *g, void *dx);
     /* rows one behind the other: y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one value for each row */
     void (*layer_norm)(int64_t rows, int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd);
     /* dx = base + ..., base NULL: nothing, or dx itself; dw += g xhat, db += g, one row for all; any of the three may be NULL */
@@ -141,10 +143,12 @@ typedef struct ct_kernels {
     void (*rms_norm)(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
     void (*rms_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base,
                               void *dx, void *dw);
-    /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), and lse; 0 where the target is negative */
-    void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *lse);
+    /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), 0 where the target is negative; its max, and 1 / sum e^(x - max) */
+    void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *max,
+                          void *inverse);
     /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
-    void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing, const void *lse, double scale, void *dx);
+    void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing, const void *max, const void *inverse,
+                                   double scale, void *dx);
     /* pairs (j, j + n/2) or interleaved (2j, 2j + 1) turned by the angle whose cos and sin are given, n/2 each; sign -1 turns back */
     void (*rope)(int64_t n, const void *x, const void *cos, const void *sin, bool interleaved, double sign, void *y);
 

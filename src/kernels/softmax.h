@@ -10,19 +10,32 @@ INLINE vec t_exp(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return
 INLINE vec t_scale(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return a * t->s; }
 INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return (a - t->s) - t->t; }
 
-/* log sum e^(x - max), max being x's. The largest terms, which are 1, are counted, and one of them is left to log1p: the loss of a sure
+/* log sum e^(x - max), max being x's, and 1 / sum. The largest terms, which are 1, are counted, and one of them is left to log1p: the loss of a sure
  * prediction keeps its digits. */
 INLINE vec t_largest(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a == t->s, splat(1)); }
 INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a != t->s, v_exp(a - t->s)); }
 INLINE triple t_largest_and_rest(vec a, vec b, vec c, const terms *t) {
     return (triple){{t_largest(a, b, c, t), t_exp_smaller(a, b, c, t)}};
 }
-static double log_sum(int64_t n, const real *x, real *max) {
+static double log_sum(int64_t n, const real *x, real *max, double *inverse) {
     *max = row_max(n, x);
-    if (isnan(*max) || isinf(*max)) return NAN;
+    if (isnan(*max) || isinf(*max)) return *inverse = NAN;
     double sum[3];
     sum_triples(2, n, &(terms){.a = x, .s = splat(*max)}, t_largest_and_rest, sum);
-    return double_log_1p(sum[0] - 1 + sum[1]);
+    return double_log_1p(sum[0] - 1 + sum[1], inverse);
+}
+
+/* The same of LANES rows or fewer, one behind the other and no longer than a block of that sum. */
+static void log_sums(int count, int64_t n, const real *x, double sum[LANES], real max[LANES], double inverse[LANES]) {
+    vec part[LANES] = {{0}}, largest[LANES] = {{0}}, rest[LANES] = {{0}};
+    for (int l = 0; l < count; l++) part[l] = max_vector(n, &(terms){.a = x + l * n}, t_a);
+    store(max, fold_rows(part, v_max));
+    for (int l = 0; l < count; l++) {
+        const triple p = triple_block(2, 0, n, &(terms){.a = x + l * n, .s = splat(max[l])}, t_largest_and_rest);
+        largest[l] = p.v[0], rest[l] = p.v[1];
+    }
+    const vec ones = fold_rows(largest, v_plus), others = fold_rows(rest, v_plus);
+    for (int l = 0; l < LANES; l++) sum[l] = double_log_1p((double)ones[l] - 1 + (double)others[l], &inverse[l]);
 }
 
 static void softmax(int64_t n, const void *x, void *y) {
@@ -77,7 +90,8 @@ static void softmax_columns_backward(int64_t n, int64_t inner, const void *y, co
 static void log_softmax(int64_t n, const void *x, void *y) {
     if (n <= 0) return;
     real max;
-    const double sum = log_sum(n, x, &max);
+    double inverse;
+    const double sum = log_sum(n, x, &max, &inverse);
     row(n, &(terms){.a = x, .s = splat(max), .t = splat((real)sum)}, y, t_shift);
 }
 
@@ -87,18 +101,30 @@ static void log_softmax_backward(int64_t n, const void *y, const void *g, void *
     row(n, &(terms){.a = y, .b = g, .s = splat(row_sum(n, g))}, dx, t_log_softmax_backward);
 }
 
-static void logsumexp(int64_t n, const void *x, void *y) {
-    real max = -(real)INFINITY, *to = y;
-    const double sum = n > 0 ? log_sum(n, x, &max) : 0;
-    *to = isinf(max) ? max : (real)(max + sum);
+/* Backward makes softmax again of max and 1 / sum, which are kept apart, as the rounding of max + log sum is that of a large max. */
+static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *max_, void *inverse_) {
+    const real *x = x_;
+    real *y = y_, *to_max = max_, *to_inverse = inverse_, max[LANES] = {-(real)INFINITY};
+    double sum[LANES] = {0}, inverse[LANES] = {1};
+    const int64_t step = n > 0 && n <= TRIPLE_BLOCK ? LANES : 1;
+    for (int64_t r = 0; r < rows; r += step) {
+        const int count = rows - r < step ? (int)(rows - r) : (int)step;
+        if (n > TRIPLE_BLOCK) sum[0] = log_sum(n, x + r * n, max, inverse);
+        else if (n > 0) log_sums(count, n, x + r * n, sum, max, inverse);
+        for (int l = 0; l < count; l++) {
+            const bool one = isinf(max[l]);
+            y[r + l] = one ? max[l] : (real)((double)max[l] + sum[l]);
+            if (to_max) to_max[r + l] = max[l], to_inverse[r + l] = one ? 1 : (real)inverse[l];
+        }
+    }
 }
 
-/* g e^(x - y) */
+/* g e^(x - max) / sum */
 INLINE vec t_logsumexp_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->t * v_exp(x - t->s); }
-static void logsumexp_backward(int64_t n, const void *x, const void *y, const void *g, void *dx) {
-    const real lse = *(const real *)y, cotangent = *(const real *)g;
-    if (lse == -(real)INFINITY) memset(dx, 0, (size_t)n * sizeof(real));
-    else row(n, &(terms){.a = x, .s = splat(lse), .t = splat(cotangent)}, dx, t_logsumexp_backward);
+static void logsumexp_backward(int64_t n, const void *x, const void *max_, const void *inverse, const void *g, void *dx) {
+    const real max = *(const real *)max_, share = *(const real *)g * *(const real *)inverse;
+    if (max == -(real)INFINITY) memset(dx, 0, (size_t)n * sizeof(real));
+    else row(n, &(terms){.a = x, .s = splat(max), .t = splat(share)}, dx, t_logsumexp_backward);
 }
 
 /* x where kept, else -inf, which no arithmetic has touched */
@@ -128,9 +154,10 @@ static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t s
 /* loss = lse - (1 - s) x[target] - s mean(x), with lse = m + log sum e^(x - m):
  *        log sum e^(x - m) + (1 - s) (m - x[target]) + s mean(m - x), where large logits do not cancel */
 INLINE vec t_below(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return t->s - a; }
-static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *lse) {
+static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *max_,
+                          void *inverse) {
     const real *from = x;
-    real *losses = loss, *norms = lse;
+    real *losses = loss;
     for (int64_t r = 0; r < rows; r += LANES) {   /* as many rows as there are lanes: their maxima and sums together */
         const int count = rows - r < LANES ? (int)(rows - r) : LANES;
         vec part[LANES] = {{0}}, rest[LANES] = {{0}}, below[LANES] = {{0}};
@@ -143,23 +170,28 @@ static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t 
             if (smoothing != 0) below[l] = sum_vector(n, &t, t_below);
         }
         const vec largest = fold_rows(part, v_plus), smaller = fold_rows(rest, v_plus), under = fold_rows(below, v_plus);
-        double sum[LANES];
-        for (int l = 0; l < LANES; l++) sum[l] = double_log_1p((double)largest[l] - 1 + (double)smaller[l]);
+        double sum[LANES], share[LANES];
+        vec shares;
+        for (int l = 0; l < LANES; l++) sum[l] = double_log_1p((double)largest[l] - 1 + (double)smaller[l], &share[l]);
+        for (int l = 0; l < LANES; l++) shares[l] = (real)share[l];
+        store_part((real *)max_ + r, top, count);
+        store_part((real *)inverse + r, shares, count);
         for (int l = 0; l < count; l++) {
             const double max = (double)top[l];
             const bool counts = target[r + l] >= 0;
             if (!(fabs(max) <= (sizeof(real) == 4 ? (double)FLT_MAX : DBL_MAX))) sum[l] = NAN;
             const double y = counts ? sum[l] + (1 - smoothing) * (max - (double)from[(r + l) * n + target[r + l]]) : 0;
             losses[r + l] = (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n : y);
-            norms[r + l] = (real)(counts ? max + sum[l] : 0);
         }
     }
 }
 
-/* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
+/* dx = scale (softmax(x) - (1 - s) onehot - s / n) = (scale / sum) (e^(x - max) - s sum / n) - scale (1 - s) onehot */
 INLINE vec t_cross_entropy_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->u * (v_exp(x - t->s) - t->t); }
-static void cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing, const void *lse, double scale, void *dx) {
-    const terms t = {.a = x, .s = splat(*(const real *)lse), .t = splat((real)(smoothing / (double)n)), .u = splat((real)scale)};
+static void cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing, const void *max, const void *inverse_,
+                                   double scale, void *dx) {
+    const double inverse = (double)*(const real *)inverse_, even = smoothing / ((double)n * inverse);
+    const terms t = {.a = x, .s = splat(*(const real *)max), .t = splat((real)even), .u = splat((real)(scale * inverse))};
     row(n, &t, dx, t_cross_entropy_backward);
     ((real *)dx)[target] -= (real)(scale * (1 - smoothing));
 }
