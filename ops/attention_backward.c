@@ -136,6 +136,14 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
     }
 }
 
+/* The scores that forward has kept, as a panel; lanes beyond the keys are zeros, as products leave them. */
+static void kept_scores(const attention *a, int64_t rows, const char *scores, int64_t nk, int64_t width, char *panel) {
+    for (int64_t i = 0; i < rows; i++, scores += a->s * a->size, panel += a->k->gemm.nr * a->size) {
+        memcpy(panel, scores, (size_t)(nk * a->size));
+        memset(panel + nk * a->size, 0, (size_t)((width - nk) * a->size));
+    }
+}
+
 /* The block's queries from `first` on against nk keys from key `at` of the range on, a panel, which starts at column col of its block:
  * dV, dK and dS. */
 static void panel(const backward *f, const room *r, keys *k, const queries *q, int64_t first, int64_t at, int64_t nk, int64_t col) {
@@ -146,8 +154,12 @@ static void panel(const backward *f, const room *r, keys *k, const queries *q, i
     const attention_rows qs = attention_from(a, &q->q, first), gs = attention_from(a, &q->g, first);
     char *ds = r->ds + (first * ds_row(f) + col) * a->size;
     bool *begun = &k->begun[at / nr];
-    attention_product(a, n, width, a->d, &qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
-    attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
+    if (a->scores) {
+        kept_scores(a, n, a->scores + (stat / a->size * a->s + k0) * a->size, nk, width, r->s);
+    } else {
+        attention_product(a, n, width, a->d, &qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
+        attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
+    }
     attention_product(a, n, width, a->dv, &gs, r->vt_b + at * a->dv * a->size, 1, r->dp);
     if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->dp);
     a->k->attention.scores(n, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size, ds, ds_row(f));
@@ -213,7 +225,7 @@ static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, i
     const attention_rows v = attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->v);
     attention_pack_b(a, a->dv, nk, v.data, 1, v.row, r->vt_b, a->dv);
     k.k = attention_seen(a, a->key, b, kv, k0, nk, a->d, r->k);
-    attention_pack_b(a, a->d, nk, k.k.data, 1, k.k.row, r->kt_b, a->d);
+    if (!a->scores) attention_pack_b(a, a->d, nk, k.k.data, 1, k.k.row, r->kt_b, a->d);
     k.dk = target_of(f, f->dk, b, kv, k0, nk, a->d, r->dk);
     k.dv = target_of(f, f->dv, b, kv, k0, nk, a->dv, r->dv);
     for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)

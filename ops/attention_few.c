@@ -1,5 +1,8 @@
 /* attention of a few queries, as in decoding: nothing is used often enough to be worth packing. One query at a time against all keys,
- * its scores in one row of scratch:  p = 2^(s - max),  out = p v / sum. */
+ * its scores in one row of scratch:  p = 2^(s - max),  out = p v / sum.
+ *
+ * The sums over d are not in the order of a register block. Blocks that computed the scores again would round them otherwise than max and
+ * sum have seen them, and of large scores the last bits decide; so scores are kept for backward, of which there are as few. */
 #include "attention.h"
 
 #include <math.h>
@@ -71,6 +74,11 @@ static void attend(const attention *a, const room *r, int64_t b, int64_t h, int6
         attention_mask_row(a, b, h, t, n, r->s, r->bias);
         a->k->max(n, 1, r->s, 1, r->max);
         top = number(a, r->max);
+        if (a->scores) {
+            char *to = a->scores + row * a->s * a->size;
+            memcpy(to, r->s, (size_t)(n * a->size));
+            if (n < a->s) a->k->fill(a->s - n, -INFINITY, to + n * a->size);
+        }
     }
     a->k->fill(a->dv, 0, out);
     if (top != -INFINITY) {

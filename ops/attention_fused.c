@@ -4,8 +4,9 @@
  *                              sum = sum e^(m - m') + 1 p,  o = o e^(m - m') + v^T p
  *     out = (o / sum)^T
  *
- * Saved are out and each query's m and 1 / sum: what backward computes P from again. Dao et al. 2022, arXiv:2205.14135. They are kept
- * apart, and not as m + log sum, whose rounding would be that of large scores. (Scores are kept in units of log 2, and so is m.)
+ * Saved are out and each query's m and 1 / sum: what backward computes P from again, of scores that have the same bits, as a register
+ * block sums over d in one order whichever of q and k it packs. Dao et al. 2022, arXiv:2205.14135. They are kept apart, and not as
+ * m + log sum, whose rounding would be that of large scores. (Scores are kept in units of log 2, and so is m.)
  *
  * A piece of work is a range of queries of one head. Scores are turned, keys by queries, so that a query is a lane (see
  * src/kernels/attention.h). Cut by size alone. */
@@ -139,12 +140,14 @@ static ct_tensor *attention_forward(ct_call *c) {
     const int64_t *n = part[0]->shape.dim;
     y = heads ? op_new(c, c->in[0]->dtype, CT_SHAPE(n[0], n[2], n[1] * n[3])) : attention_new_like(c, part[0], part[2]->shape.dim[3]);
     out = y && heads ? op_heads(y, heads, 0, y->shape.dim[2]) : y;
-    ct_tensor *stats = !out ? NULL : c->n > 5 ? c->in[5] : op_new(c, y->dtype, CT_SHAPE(2, n[0], n[1], n[2]));
+    const bool few = n[2] <= ATTENTION_FEW, keep = few && (c->wants[0] || c->wants[1] || c->wants[2] || c->wants[3]);
+    const int64_t kept = keep ? 2 + part[1]->shape.dim[2] : 2;
+    ct_tensor *stats = !out ? NULL : c->n > 5 ? c->in[5] : op_new(c, y->dtype, CT_SHAPE(kept, n[0], n[1], n[2]));
     if (!stats) return NULL;
     c->saved[0] = stats;
     c->drop = CT_DROP_IN(5);
     forward f = {.a = attention_of(c, part, out, stats)};
-    if (f.a.t <= ATTENTION_FEW) return stats->numel == 0 || attention_few(c->context, &f.a) ? y : NULL;
+    if (few) return stats->numel == 0 || attention_few(c->context, &f.a) ? y : NULL;
     return run(c->context, &f) ? y : NULL;
 }
 
