@@ -27,9 +27,10 @@ ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double v
 ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double end, double step) {
     if (!ct_ready(context) || !ct_dtype_check(context, "arange", dtype)) return NULL;
     if (dtype == CT_BOOL) return ct_fail(context, CT_ERR_DTYPE, "arange: does not take bool");
-    if (!isfinite(start) || !isfinite(end) || !isfinite(step) || step == 0 || (end - start) * step < 0)
+    if (!isfinite(start) || !isfinite(end) || !isfinite(step) || step == 0 || (step > 0 ? end < start : end > start))
         return ct_fail(context, CT_ERR_ARGUMENT, "arange: no way from %g to %g in steps of %g", start, end, step);
-    double count = ceil((end - start) / step);
+    const double way = end - start, steps = isinf(way) ? 2 * ((end / 2 - start / 2) / step) : way / step;
+    const double count = start == end ? 0 : fmax(1, ceil(steps));   /* the quotient may be so small that it is 0 */
     if (!(count < 0x1p53)) return ct_fail(context, CT_ERR_MEMORY, "arange: %g elements", count);
     ct_tensor *tensor = create(context, "arange", dtype, CT_SHAPE((int64_t)count));
     if (tensor) context->isa->of[dtype]->arange(tensor->numel, 0, start, step, tensor->data);

@@ -82,6 +82,27 @@ START_TEST(values_of_new_tensors) {
 }
 END_TEST
 
+/* How many steps there are, where a difference overflows, or a product or a quotient is 0 or infinite. */
+START_TEST(ranges_at_the_ends_of_f64) {
+    static const struct {
+        double start, end, step;
+        int64_t count; /* -1: the wrong way, -2: too many */
+    } range[] = {{0, -1e-45, 1e-300, -1}, {-1e-300, -2e-300, 1e-300, -1}, {1e-320, 0, 1e-320, -1},  {0, 1e-300, 1e300, 1},
+                 {0, 5e-324, 1, 1},       {0, -5e-324, -1, 1},            {0, 1e308, 1e-300, -2},   {-1e308, 1e308, 1, -2},
+                 {1e308, -1e308, 1, -1},  {-1e308, 1e308, 1e308, 2},      {1e308, -1e308, -1e308, 2}, {3e-324, 3e-324, -1, 0}};
+    for (size_t i = 0; i < sizeof range / sizeof *range; i++) {
+        ct_tensor *r = ct_arange(context, CT_F64, range[i].start, range[i].end, range[i].step);
+        if (range[i].count < 0) {
+            ck_assert_msg(r == NULL, "%d", (int)i);
+            expect(range[i].count == -1 ? CT_ERR_ARGUMENT : CT_ERR_MEMORY, "arange", range[i].count == -1 ? "no way" : "elements");
+        } else {
+            ck_assert_msg(ct_numel(r) == range[i].count, "%d: %lld", (int)i, (long long)ct_numel(r));
+        }
+    }
+    no_error();
+}
+END_TEST
+
 START_TEST(wrapping_with_any_strides) {
     double data[12];
     for (int i = 0; i < 12; i++) data[i] = i;
@@ -267,6 +288,7 @@ int main(void) {
     tcase_add_test(tcase, shapes_that_cannot_be);
     tcase_add_test(tcase, sizes_are_checked_against_the_machine);
     tcase_add_test(tcase, values_of_new_tensors);
+    tcase_add_test(tcase, ranges_at_the_ends_of_f64);
     tcase_add_test(tcase, wrapping_with_any_strides);
     tcase_add_test(tcase, a_stride_of_one_element);
     tcase_add_test(tcase, reading_with_a_cast);
