@@ -149,11 +149,17 @@ static void hide(const attention *a, const char *mask, int64_t stride, int64_t n
     a->k->attention.hide(n, (const bool *)mask, stride, to);
 }
 
+/* A row of a panel of which `width` lanes are computed: 0 in those from n on. */
+static void hide_lanes(const attention *a, const char *mask, int64_t stride, int64_t n, int64_t width, char *to) {
+    hide(a, mask, stride, n, to);
+    if (n < width) a->k->fill(width - n, 0, to + n * a->size);
+}
+
 /* The mask of these queries and keys as a panel of what is to be added. */
 static void mask_panel(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *bias,
                        char *stage) {
     const int64_t *stride = a->mask.stride, across = stride[2], along = stride[3];
-    const int64_t size = a->mask_is_bool ? 1 : a->size, nr = a->k->gemm.nr;
+    const int64_t size = a->mask_is_bool ? 1 : a->size, nr = a->k->gemm.nr, width = attention_width(a, nk);
     const char *mask = a->mask.data + (b * stride[0] + h * stride[1] + q0 * across + k0 * along) * size;
     if (!a->mask_is_bool) {
         if (turned) a->k->gemm.pack_b(nk, nq, mask, along, across, bias);
@@ -162,7 +168,7 @@ static void mask_panel(const attention *a, int64_t b, int64_t h, int64_t q0, int
         for (int64_t i = 0; i < nq; i++) hide(a, mask + i * across, along, nk, stage + i * nk * a->size);
         a->k->gemm.pack_b(nk, nq, stage, 1, nk, bias);
     } else {
-        for (int64_t i = 0; i < nq; i++) hide(a, mask + i * across, along, nk, bias + i * nr * a->size);
+        for (int64_t i = 0; i < nq; i++) hide_lanes(a, mask + i * across, along, nk, width, bias + i * nr * a->size);
     }
 }
 
@@ -184,7 +190,7 @@ void attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64
         for (int64_t i = 0; i < nk; i++)
             if (!seen[i * a->keys.stride[3]]) a->k->fill(width, -INFINITY, panel + i * nr * a->size);
     } else {
-        hide(a, (const char *)key_mask(a, b, k0), a->keys.stride[3], nk, bias);
+        hide_lanes(a, (const char *)key_mask(a, b, k0), a->keys.stride[3], nk, width, bias);
         f->bias(rows, width, panel, bias, 0);
     }
 }
