@@ -192,6 +192,14 @@ static void panels(const backward *f, const room *r, keys *k, queries *q, int64_
 
 /* ---- a block of queries against a range of keys ---- */
 
+/* Gradients of hidden keys, and of queries whose keys are all hidden, are written as +0: where they share a block with others they have
+ * been computed, and the product's zeros are -0 if the scale is negative. */
+static bool sees_nothing(const attention *a, int64_t b, int64_t head, int64_t query) {
+    const int64_t i = (b * a->heads + head) * a->t + query;
+    if (!a->mask.data && !a->keys.data) return false; /* each sees the first key */
+    return a->size == sizeof(float) ? ((const float *)a->inverse)[i] == 0 : ((const double *)a->inverse)[i] == 0;
+}
+
 static void block(const backward *f, const room *r, keys *k, int64_t head, int64_t q0, int64_t nq, int64_t part) {
     const attention *a = &f->a;
     const attention_part *out = &a->out;
@@ -210,7 +218,8 @@ static void block(const backward *f, const room *r, keys *k, int64_t head, int64
                               r->drop + i * f->cut.keys * a->size);
         panels(f, r, k, &q, j, n);
     }
-    if (!q.begun) clear(a, q.dq, 0, nq, a->d);
+    for (int64_t i = 0; i < nq; i++)
+        if (!q.begun || sees_nothing(a, b, head, q0 + i)) clear(a, q.dq, i, i + 1, a->d);
     deliver(f, q.dq, f->dq, b, head, q0, nq, a->d);
 }
 
@@ -230,10 +239,10 @@ static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, i
     k.dv = target_of(f, f->dv, b, kv, k0, nk, a->dv, r->dv);
     for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)
         for (int64_t q = 0; q < nq; q += ATTENTION_QUERIES) block(f, r, &k, h, q0 + q, attention_min(ATTENTION_QUERIES, nq - q), part);
-    for (int64_t p = 0; p < nk; p += nr) {
-        if (k.begun[p / nr]) continue;
-        clear(a, k.dk, p, attention_min(p + nr, nk), a->d);
-        clear(a, k.dv, p, attention_min(p + nr, nk), a->dv);
+    for (int64_t j = 0; j < nk; j++) {
+        if (k.begun[j / nr] && !attention_hides(a, b, k0 + j, 1)) continue;
+        clear(a, k.dk, j, j + 1, a->d);
+        clear(a, k.dv, j, j + 1, a->dv);
     }
     deliver(f, k.dk, f->dk, b, kv, k0, nk, a->d);
     deliver(f, k.dv, f->dv, b, kv, k0, nk, a->dv);
