@@ -101,6 +101,12 @@ static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape
     }
     ct_tensor *in[ATTENTION_INPUTS] = {q, k, v, opts->mask, opts->key_mask, NULL};
     if (!opts->need_weights) return (ct_attention_out){attention_fused(in, &set), NULL};
+    if (k && k->numel == 0) { /* keys of width 0 are any number: do their weights fit? */
+        const ct_shape weights = CT_SHAPE(b, opts->mean_weights ? 1 : h, t, k->shape.dim[2]);
+        ct_tensor *fits = ct_tensor_new(q->context, q->dtype, weights);
+        if (!fits) return (ct_attention_out){0};
+        ct_release(fits);
+    }
     if (!(in[5] = ct_tensor_new(q->context, q->dtype, CT_SHAPE(2, b, h, t)))) return (ct_attention_out){0};
     ct_attention_out y = {.out = attention_fused(in, &set)};
     in[2] = NULL;

@@ -140,12 +140,13 @@ static ct_tensor *attention_forward(ct_call *c) {
     const int64_t *n = part[0]->shape.dim;
     y = heads ? op_new(c, c->in[0]->dtype, CT_SHAPE(n[0], n[2], n[1] * n[3])) : attention_new_like(c, part[0], part[2]->shape.dim[3]);
     out = y && heads ? op_heads(y, heads, 0, y->shape.dim[2]) : y;
+    c->drop = CT_DROP_IN(5);
+    if (y && y->numel == 0 && c->n <= 5) return y; /* values of width 0 are any number */
     const bool few = n[2] <= ATTENTION_FEW, keep = few && (c->wants[0] || c->wants[1] || c->wants[2] || c->wants[3]);
     const int64_t kept = keep ? 2 + part[1]->shape.dim[2] : 2;
     ct_tensor *stats = !out ? NULL : c->n > 5 ? c->in[5] : op_new(c, y->dtype, CT_SHAPE(kept, n[0], n[1], n[2]));
     if (!stats) return NULL;
     c->saved[0] = stats;
-    c->drop = CT_DROP_IN(5);
     forward f = {.a = attention_of(c, part, out, stats)};
     if (few) return stats->numel == 0 || attention_few(c->context, &f.a) ? y : NULL;
     return run(c->context, &f) ? y : NULL;

@@ -42,9 +42,11 @@ attention attention_of(const ct_call *c, ct_tensor *const part[3], ct_tensor *ou
     if (mask) a.mask = attention_part_of(mask, CT_SHAPE(a.batch, a.heads, a.t, a.s));
     a.mask_is_bool = mask && mask->dtype == CT_BOOL;
     if (keys) a.keys = (attention_part){keys->data, {keys->stride[0], 0, 0, keys->stride[1]}};
-    a.max = stats->data;
-    a.inverse = a.max + a.batch * a.heads * a.t * a.size;
-    if (stats->shape.dim[0] > 2) a.scores = a.inverse + a.batch * a.heads * a.t * a.size;
+    if (stats) {
+        a.max = stats->data;
+        a.inverse = a.max + a.batch * a.heads * a.t * a.size;
+        if (stats->shape.dim[0] > 2) a.scores = a.inverse + a.batch * a.heads * a.t * a.size;
+    }
     return a;
 }
 

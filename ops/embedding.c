@@ -54,12 +54,12 @@ static bool embedding_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad)
     ct_tensor *ids = c->in[0];
     if (!op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false; /* a caller's buffer may have changed */
     ct_tensor *dw = op_grad_sum(c, 1);
-    if (!dw) return false;
+    if (!(grad[1] = dw)) return false;
+    if (ids->numel == 0) return true;
     lookup a = {.ids = (const int64_t *)ids->data, .tokens = ids->numel, .n = dw->shape.dim[1], .weight = dw->data, .rows = g->data};
     a.k = c->context->isa->of[dw->dtype];
     a.size = ct_dtype_size(dw->dtype);
     ct_parallel(c->context, a.n, COLUMNS * op_grain(a.tokens * COLUMNS), add_columns, &a);
-    grad[1] = dw;
     return true;
 }
 

@@ -68,6 +68,7 @@ static ct_tensor *rope_forward(ct_call *c) {
     if (!op_is_real(c, 0)) return NULL;
     if (x->shape.ndim < 2 || x->shape.dim[x->shape.ndim - 1] % 2 != 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "rope: %s is not (..., T, d) with an even d", SHAPE(x->shape));
+    if (x->numel == 0) return op_new(c, x->dtype, x->shape); /* positions of width 0 are any number */
     const int64_t positions = x->shape.dim[x->shape.ndim - 2], half = x->shape.dim[x->shape.ndim - 1] / 2;
     ct_tensor *rate = op_new(c, CT_F64, CT_SHAPE(half));
     c->saved[0] = op_new(c, x->dtype, CT_SHAPE(positions, half));

@@ -60,11 +60,16 @@ bool ct_contract(ct_context *context, ct_dtype dtype, const ct_contract_dim *of_
     static const ct_contract_dim single = {1, {0, 0, 0}};
     if (dims == 0) return product(context, dtype, &single, of_m, of_n, of_k, a, b, end, c);
     ct_contract_dim m = *of_m, n = *of_n, k = *of_k, left[CT_MAX_DIMS], one = single;
+    bool empty = m.size == 0 || n.size == 0, no_terms = k.size == 0;
     for (int i = 0; i < dims; i++) {
         left[i] = batch[i];
-        if (left[i].size == 0 && left[i].step[C] != 0) return true;   /* C has no element */
-        if (left[i].size == 0) left[i].size = 1, k.size = 0;          /* a sum of nothing */
+        if (left[i].size == 0 && left[i].step[C] != 0) empty = true;
+        if (left[i].size == 0 && left[i].step[C] == 0) no_terms = true;
     }
+    if (empty) return true;   /* C has no element */
+    for (int i = 0; i < dims && no_terms; i++)   /* however many, sums of nothing are one */
+        if (left[i].step[C] == 0) left[i].size = 1;
+    if (no_terms) k.size = 0;
     dims = join_all(&m, &n, &k, left, dims, end && (end->done || end->bias));
 
     int widest = -1;   /* the batch of ct_gemm; a dim that is summed over cannot be it: its products go to the same place */
