@@ -17,11 +17,14 @@ VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" 
 SONAME  := libcotangent.so.$(firstword $(subst ., ,$(VERSION)))
 
 WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla
-BASE = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
+# Where expressions of floats are doubles under -std=c11 (s390x, __FLT_EVAL_METHOD__ 1), GCC refuses
+# a vector of floats times a float; with this they are floats, as elsewhere.
+FLT_EVAL := $(shell echo __FLT_EVAL_METHOD__ | $(CC) -std=c11 -E -P -x c - 2>/dev/null)
+EXCESS = $(if $(filter 1 2,$(FLT_EVAL)),-fexcess-precision=fast)
+BASE = -std=c11 $(EXCESS) -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm -pthread
-# For another machine: CC, AR and OBJCOPY of a cross compiler.
 OBJCOPY ?= objcopy
 comma := ,
 

@@ -162,7 +162,7 @@ START_TEST(what_a_checkpoint_holds) {
         ck_assert_int_eq(read.step, 0);
         const size_t size = read_all(path, bytes, sizeof bytes);
         uint64_t header = 0;
-        memcpy(&header, bytes, 8);
+        for (int i = 0; i < 8; i++) header |= (uint64_t)(unsigned char)bytes[i] << 8 * i;
         ck_assert(header + 8 < size);
         const char kept = bytes[8 + header];
         bytes[8 + header] = 0;

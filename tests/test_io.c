@@ -19,6 +19,18 @@ static const char *put(const char *header, size_t header_size, int64_t length, c
     return path;
 }
 
+/* The same with n numbers of `size` bytes, in a file's order: the lowest byte first, whatever the machine's is. */
+static const char *put_numbers(const char *header, const void *number, size_t size, size_t n) {
+    unsigned char bytes[128];
+    for (size_t i = 0; i < n; i++) {
+        uint32_t half = 0;
+        uint64_t bits = 0;
+        memcpy(size == 4 ? (void *)&half : &bits, (const char *)number + i * size, size);
+        for (size_t b = 0; b < size; b++) bytes[i * size + b] = (unsigned char)((size == 4 ? half : bits) >> 8 * b);
+    }
+    return put(header, strlen(header), -1, bytes, n * size);
+}
+
 #define GOOD "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}"
 #define W(dtype, shape, offsets) "{\"w\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 #define TWO(a, b)                                                                                                                      \
@@ -332,9 +344,7 @@ END_TEST
 START_TEST(between_f32_and_f64) {
     static const double values[] = {0.1, -0.0, 1e-310, 1e300, -1e39, 3.4028235677973366e38, 1e-46, 5e-45, INFINITY, 1.0000000596046448};
     enum { N = 10 };
-    unsigned char data[8 * N];
-    memcpy(data, values, sizeof data); /* on a little-endian machine */
-    const char *path = put(W("F64", "[10]", "[0,80]"), strlen(W("F64", "[10]", "[0,80]")), -1, data, sizeof data);
+    const char *path = put_numbers(W("F64", "[10]", "[0,80]"), values, 8, N);
     ct_module *narrow = ct_module_new(context, "M"), *wide = ct_module_new(context, "M");
     float *f = ct_data_f32(ct_module_add_param(narrow, "w", ct_zeros(context, CT_F32, CT_SHAPE(N))));
     double *d = ct_data_f64(ct_module_add_param(wide, "w", ct_zeros(context, CT_F64, CT_SHAPE(N))));
@@ -342,6 +352,23 @@ START_TEST(between_f32_and_f64) {
     for (int i = 0; i < N; i++) ck_assert_uint_eq(bits_of(f[i]), bits_of((float)values[i]));
     ck_assert(ct_save(narrow, path, NULL) && ct_load(wide, path, (ct_load_opts){0}));
     for (int i = 0; i < N; i++) ck_assert(d[i] == (double)f[i] && !signbit(d[i]) == !signbit(f[i]));
+}
+END_TEST
+
+/* A file is the same bytes whatever machine wrote it: the lowest first. */
+START_TEST(bytes_of_numbers) {
+    static const unsigned char want[] = {0, 0, 0, 0, 0, 0, 0xf8, 0xbf, 0, 0, 0x80, 0x3f, 0x56, 0x34, 0x12, 0xc0};
+    ct_module *module = ct_module_new(context, "M");
+    float *f = ct_data_f32(ct_module_add_param(module, "single", ct_zeros(context, CT_F32, CT_SHAPE(2))));
+    ct_data_f64(ct_module_add_param(module, "wide", ct_zeros(context, CT_F64, CT_SHAPE(1))))[0] = -1.5;
+    f[0] = 1, f[1] = -0x1.2468acp+1f;
+    const char *path = in_folder("bytes");
+    ck_assert_msg(ct_save(module, path, NULL), "%s", ct_error_message(context));
+    FILE *file = fopen(path, "rb");
+    unsigned char got[sizeof want];
+    ck_assert(fseek(file, -(long)sizeof got, SEEK_END) == 0 && fread(got, 1, sizeof got, file) == sizeof got);
+    fclose(file);
+    ck_assert_mem_eq(got, want, sizeof got);
 }
 END_TEST
 
@@ -418,30 +445,30 @@ START_TEST(tied_names) {
     static const char wrong[] = "{\"head.weight\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}," TENSOR("w", 8, 16) "}";
     static const char nul[] = "{" TENSOR("w\\u0000", 0, 8) "}";
     ct_load_opts strict = {0};
-    ck_assert_msg(ct_load(module, put(other, strlen(other), -1, data, 8), strict), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(module, put_numbers(other, data, 4, 2), strict), "%s", ct_error_message(context));
     ck_assert(ct_data_f32(w)[0] == 1 && ct_data_f32(w)[1] == 2);
-    ck_assert_msg(ct_load(module, put(both, strlen(both), -1, data, 16), strict), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(module, put_numbers(both, data, 4, 4), strict), "%s", ct_error_message(context));
     ck_assert(ct_data_f32(w)[0] == 3 && ct_data_f32(w)[1] == 4);
-    ck_refused(ct_load(module, put(wrong, strlen(wrong), -1, data, 16), strict), CT_ERR_FORMAT, "load",
+    ck_refused(ct_load(module, put_numbers(wrong, data, 4, 4), strict), CT_ERR_FORMAT, "load",
                "head.weight has shape (2), file has (1, 2)");
-    ck_refused(ct_load(module, put(nul, strlen(nul), -1, data, 8), strict), CT_ERR_FORMAT, "load", "missing: w; unexpected: w\\u0000");
+    ck_refused(ct_load(module, put_numbers(nul, data, 4, 2), strict), CT_ERR_FORMAT, "load", "missing: w; unexpected: w\\u0000");
     ck_assert(ct_data_f32(w)[0] == 3);
     static const char behind[] = "{" TENSOR("a", 0, 8) "," TENSOR("head.weight", 8, 16) "}";
     ct_module_add_param(module, "a", ct_zeros(context, CT_F32, CT_SHAPE(2)));
     data[2] = 5;
-    ck_assert_msg(ct_load(module, put(behind, strlen(behind), -1, data, 16), strict), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(module, put_numbers(behind, data, 4, 4), strict), "%s", ct_error_message(context));
     ck_assert(ct_data_f32(w)[0] == 5);
     ct_module *second = ct_module_new(context, "M"), *tail = ct_module_new(context, "Tail");
     ct_module_add_param(second, "a", ct_zeros(context, CT_F32, CT_SHAPE(2)));
     ct_tensor *v = ct_module_add_param(second, "v", ct_zeros(context, CT_F32, CT_SHAPE(2)));
     ct_module_add_child(second, "head", tail);
     ct_module_add_param(tail, "weight", v);
-    ck_assert_msg(ct_load(second, put(behind, strlen(behind), -1, data, 16), strict), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(second, put_numbers(behind, data, 4, 4), strict), "%s", ct_error_message(context));
     ck_assert(ct_data_f32(v)[0] == 5);
     const ct_load_opts partial = {.partial = true}; /* its own name's if that fits, else what fits */
-    ck_assert(ct_load(module, put(both, strlen(both), -1, data, 16), partial) && ct_data_f32(w)[0] == 5 && ct_data_f32(w)[1] == 4);
+    ck_assert(ct_load(module, put_numbers(both, data, 4, 4), partial) && ct_data_f32(w)[0] == 5 && ct_data_f32(w)[1] == 4);
     static const char unfit[] = "{" TENSOR("head.weight", 0, 8) ",\"w\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[8,16]}}";
-    ck_assert(ct_load(module, put(unfit, strlen(unfit), -1, data, 16), partial) && ct_data_f32(w)[0] == 1 && ct_data_f32(w)[1] == 2);
+    ck_assert(ct_load(module, put_numbers(unfit, data, 4, 4), partial) && ct_data_f32(w)[0] == 1 && ct_data_f32(w)[1] == 2);
 }
 END_TEST
 
@@ -456,7 +483,7 @@ START_TEST(mismatches_are_all_named) {
                                  "\"e\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[32,40]},"
                                  "\"d\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[40,48]}}";
     float data[12] = {[10] = 3, [11] = 4};
-    const char *path = put(header, strlen(header), -1, data, 48);
+    const char *path = put_numbers(header, data, 4, 12);
     ck_refused(
         ct_load(module, path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
         ": missing: c; unexpected: x, y; a has shape (2), file has (1, 2); b is f32, file has I32; e has shape (2), file has 9 dims");
@@ -645,6 +672,7 @@ int main(void) {
     tcase_add_test(file, names_are_whole);
     tcase_add_loop_test(file, every_half, 0, 2);
     tcase_add_test(file, between_f32_and_f64);
+    tcase_add_test(file, bytes_of_numbers);
     tcase_add_test(file, round_trip);
     tcase_add_test(file, load_counts_as_a_write);
     tcase_add_test(file, tied_names);
