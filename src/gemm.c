@@ -314,7 +314,7 @@ static bool blocks(ct_context *context, job *j, int64_t batch) {
     const int64_t depth = min(j->k, DEPTH / (j->kc * j->size) * j->kc);
     int64_t chunk = j->m, together = batch;   /* rows and items computed at once */
     int64_t b_at, sums_at;
-    j->packed = NULL;
+    j->packed = j->strips = j->sums = NULL;
     j->cache = context->cache, j->near = context->cache / 2, j->strip = context->cache / 8 * 3, j->chunk = 4 * context->cache;
     j->deep = split && j->alpha == 1 && depth > j->kc && j->c->col == 1 && !j->end->done && j->m * j->n * j->size <= DEEP_C;
     j->roomy = context->ways > FEW_WAYS;
