@@ -14,11 +14,14 @@ static ct_context *limited(void) {
         (ct_context_opts){.seed = 1, .threads = 2, .memory_limit = (int64_t)1 << 28});
 }
 
-/* Is it empty, or small enough to be made? */
+/* Is it empty, or small enough to be made, and do its strides fit? */
 static bool can_be_made(ct_shape shape) {
-    double count = 1;
-    for (int d = 0; d < shape.ndim; d++) count *= (double)shape.dim[d];
-    return count <= 1 << 20;
+    double count = 1, stride = 1;
+    for (int d = 0; d < shape.ndim; d++) {
+        count *= (double)shape.dim[d];
+        stride *= fmax(1, (double)shape.dim[d]);
+    }
+    return count <= 1 << 20 && stride <= 0x1p58;
 }
 
 static void exchange(case_input *input, int n, int64_t from, int64_t to) {
