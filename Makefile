@@ -60,7 +60,8 @@ all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the 
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
-	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR."
+	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR; SUITES=\"nn io\" for"
+	@echo "test, asan, ubsan, tsan, valgrind and cross: only these test programs."
 
 # ---- the library ----
 
@@ -151,8 +152,9 @@ $(EXAMPLES_TEST) $(COURSE_TEST):
 	@printf '#!/bin/sh\nexec tests/%s/check\n' $(@F:test_%=%) > $@ && chmod +x $@
 
 tests: $(TESTS)
-SUITE = $(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST)
-test: $(SUITE) layers headers docs-check ## the whole suite; needs Check and python3
+CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%)
+SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST))
+test: $(SUITE) layers headers docs-check ## the whole suite, or SUITES="nn io"; needs Check and python3
 	@BUILD=$(BUILD) tests/run $(SUITE)
 
 $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
@@ -199,8 +201,30 @@ $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(BUILD)/obj/inside.a
 	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $^ -o $@ $(LIBS) $(LDFLAGS_$(@F))
-valgrind: $(TESTS) ## the suite under valgrind (slow)
-	@BUILD=$(BUILD) VALGRIND=1 tests/run $(TESTS)
+
+# Other machines: what their tools are named after, and Debian's name of the architecture. A
+# program's tests are one process, as qemu translates each process anew.
+CROSS_aarch64 = aarch64-linux-gnu arm64
+CROSS_s390x   = s390x-linux-gnu s390x
+TARGET ?= aarch64
+tools = $(firstword $(CROSS_$(TARGET)))
+targets = $(sort $(patsubst CROSS_%,%,$(filter CROSS_%,$(.VARIABLES))))
+known_target = $(if $(tools),true,echo "TARGET is one of $(targets)"; exit 1)
+cross: ## the suite but for the course, for TARGET=aarch64 or s390x in qemu; see make cross-help
+	@$(known_target)
+	@command -v $(tools)-gcc >/dev/null && command -v qemu-$(TARGET) >/dev/null && \
+	    [ -e /usr/lib/$(tools)/pkgconfig/check.pc ] || { $(MAKE) -s cross-help; exit 1; }
+	RUN=qemu-$(TARGET) CK_FORK=no PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
+	    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC=$(tools)-gcc AR=$(tools)-ar OBJCOPY=$(tools)-objcopy \
+	    COURSE_TEST= test
+cross-help:
+	@$(known_target)
+	@echo "For TARGET=$(TARGET), on Debian:"
+	@echo "  dpkg --add-architecture $(lastword $(CROSS_$(TARGET))) && apt-get update"
+	@echo "  apt-get install gcc-$(tools) qemu-user pkg-config check:$(lastword $(CROSS_$(TARGET)))"
+
+valgrind: $(or $(CHOSEN),$(TESTS)) ## the suite under valgrind (slow)
+	@BUILD=$(BUILD) VALGRIND=1 tests/run $^
 
 $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 	python3 -m venv $(BUILD)/mutation/venv
@@ -281,4 +305,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE
+.PHONY: cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE
