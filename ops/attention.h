@@ -27,7 +27,7 @@ typedef struct {
     attention_part q, key, value, out, mask, keys; /* keys is (B, 1, 1, S); data NULL: no such mask */
     bool mask_is_bool;
     char *max, *inverse; /* (B, H, T): of each query's scores, and 1 / sum 2^(score - max) */
-    char *scores;        /* (B, H, T, S), masked: behind those two, of ATTENTION_FEW queries or less that want a gradient; else NULL */
+    char *scores;        /* (B, H, T, S), masked: of ATTENTION_FEW queries or less, for backward; else NULL */
 } attention;
 
 /* Inputs: q, k, v, mask, key mask, and room for each query's max and inverse, (2, B, H, T), where the caller wants them */

@@ -136,8 +136,10 @@ static void multiply(const backward *f, const room *r, int64_t first, int64_t nq
     }
 }
 
-/* The scores that forward has kept, as a panel; lanes beyond the keys are zeros, as products leave them. */
-static void kept_scores(const attention *a, int64_t rows, const char *scores, int64_t nk, int64_t width, char *panel) {
+/* The scores that forward has kept, as a panel; lanes beyond the keys are zeros, as products leave
+ * them. */
+static void kept_scores(const attention *a, int64_t rows, const char *scores, int64_t nk,
+                        int64_t width, char *panel) {
     for (int64_t i = 0; i < rows; i++, scores += a->s * a->size, panel += a->k->gemm.nr * a->size) {
         memcpy(panel, scores, (size_t)(nk * a->size));
         memset(panel + nk * a->size, 0, (size_t)((width - nk) * a->size));
@@ -157,7 +159,8 @@ static void panel(const backward *f, const room *r, keys *k, const queries *q, i
     if (a->scores) {
         kept_scores(a, n, a->scores + (stat / a->size * a->s + k0) * a->size, nk, width, r->s);
     } else {
-        attention_product(a, n, width, a->d, &qs, r->kt_b + at * a->d * a->size, a->score_scale, r->s);
+        attention_product(a, n, width, a->d, &qs, r->kt_b + at * a->d * a->size, a->score_scale,
+                          r->s);
         attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
     }
     attention_product(a, n, width, a->dv, &gs, r->vt_b + at * a->dv * a->size, 1, r->dp);

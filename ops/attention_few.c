@@ -1,8 +1,9 @@
 /* attention of a few queries, as in decoding: nothing is used often enough to be worth packing. One query at a time against all keys,
  * its scores in one row of scratch:  p = 2^(s - max),  out = p v / sum.
  *
- * The sums over d are not in the order of a register block. Blocks that computed the scores again would round them otherwise than max and
- * sum have seen them, and of large scores the last bits decide; so scores are kept for backward, of which there are as few. */
+ * The sums over d are not in the order of a register block. Blocks that computed the scores again
+ * would round them differently, and e^s of a large s is off by that rounding; so the scores, which
+ * are T S numbers a head, are kept for backward. */
 #include "attention.h"
 
 #include <math.h>
@@ -46,17 +47,21 @@ static void row_product(const attention *a, int64_t n, int64_t k, const char *x,
                        add || p > 0, y, 1);
 }
 
-/* out = p v alpha over the runs of keys that the key mask shows. */
+static int64_t skip(const attention *a, int64_t b, int64_t k, int64_t n, bool hidden) {
+    while (k < n && attention_hides(a, b, k, 1) == hidden) k++;
+    return k;
+}
+
+/* out = p v alpha over the runs of keys that the key mask shows. Of several runs the sum is
+ * multiplied, not each, which would be a rounding each. */
 static void add_values(const attention *a, int64_t b, int64_t kv, int64_t n, const char *p, double alpha, char *out) {
     bool add = false;
-    for (int64_t k = 0; k < n;) {
-        while (k < n && attention_hides(a, b, k, 1)) k++;
-        const int64_t from = k;
-        while (k < n && !attention_hides(a, b, k, 1)) k++;
-        if (k == from) break;
-        row_product(a, a->dv, k - from, p + from * a->size, 1, attention_at(a, a->value, b, kv, from, 0), a->value.stride[2],
-                    a->value.stride[3], alpha, add, out);
-        add = true;
+    for (int64_t from = skip(a, b, 0, n, true), to, next; from < n; from = next, add = true) {
+        to = skip(a, b, from, n, false), next = skip(a, b, to, n, true);
+        row_product(a, a->dv, to - from, p + from * a->size, 1,
+                    attention_at(a, a->value, b, kv, from, 0), a->value.stride[2],
+                    a->value.stride[3], add || next < n ? 1 : alpha, add, out);
+        if (add && next == n) a->k->scale(a->dv, out, alpha, out);
     }
 }
 

@@ -4,9 +4,10 @@
  *                              sum = sum e^(m - m') + 1 p,  o = o e^(m - m') + v^T p
  *     out = (o / sum)^T
  *
- * Saved are out and each query's m and 1 / sum: what backward computes P from again, of scores that have the same bits, as a register
- * block sums over d in one order whichever of q and k it packs. Dao et al. 2022, arXiv:2205.14135. They are kept apart, and not as
- * m + log sum, whose rounding would be that of large scores. (Scores are kept in units of log 2, and so is m.)
+ * Saved are out and each query's m and 1 / sum: what backward computes P from again, of scores that
+ * have the same bits, as a register block sums over d in one order whichever of q and k it packs.
+ * Dao et al. 2022, arXiv:2205.14135. They are kept apart, and not as m + log sum, whose rounding
+ * would be that of large scores. (Scores are kept in units of log 2, and so is m.)
  *
  * A piece of work is a range of queries of one head. Scores are turned, keys by queries, so that a query is a lane (see
  * src/kernels/attention.h). Cut by size alone. */
@@ -142,9 +143,10 @@ static ct_tensor *attention_forward(ct_call *c) {
     out = y && heads ? op_heads(y, heads, 0, y->shape.dim[2]) : y;
     c->drop = CT_DROP_IN(5);
     if (y && y->numel == 0 && c->n <= 5) return y; /* values of width 0 are any number */
-    const bool few = n[2] <= ATTENTION_FEW, keep = few && (c->wants[0] || c->wants[1] || c->wants[2] || c->wants[3]);
-    const int64_t kept = keep ? 2 + part[1]->shape.dim[2] : 2;
-    ct_tensor *stats = !out ? NULL : c->n > 5 ? c->in[5] : op_new(c, y->dtype, CT_SHAPE(kept, n[0], n[1], n[2]));
+    const bool few = n[2] <= ATTENTION_FEW;
+    const bool wanted = c->wants[0] || c->wants[1] || c->wants[2] || c->wants[3];
+    const ct_shape kept = CT_SHAPE(few && wanted ? 2 + part[1]->shape.dim[2] : 2, n[0], n[1], n[2]);
+    ct_tensor *stats = !out ? NULL : c->n > 5 ? c->in[5] : op_new(c, y->dtype, kept);
     if (!stats) return NULL;
     c->saved[0] = stats;
     forward f = {.a = attention_of(c, part, out, stats)};

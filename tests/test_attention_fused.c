@@ -131,8 +131,9 @@ START_TEST(large_scores) { /* of 1e4 and more: the softmax is a choice, and its 
 }
 END_TEST
 
-/* The weights that backward multiplies by are those of forward, however large the scores, whose last bits decide: with values that are
- * one-hot out is P, and with cotangents that are, a column for each query of a key head, dv is P^T. */
+/* The weights that backward multiplies by are those of forward, however large the scores, whose
+ * last bits decide: with values that are one-hot out is P, and with cotangents that are, a column
+ * for each query of a key head, dv is P^T. */
 static void same_weights(const problem *p, how w, ct_attention_opts o) {
     ct_context *c = ct_context_new((ct_context_opts){.seed = 7, .threads = 2, .isa = w.isa});
     const int64_t group = p->h / p->kv, wide = p->s > group * p->t ? p->s : group * p->t;
@@ -142,14 +143,16 @@ static void same_weights(const problem *p, how w, ct_attention_opts o) {
     for (int i = 0; i < 2; i++) {
         double *value = malloc((size_t)(n[i] + 1) * sizeof *value);
         for (int64_t k = 0; k < n[i]; k++) value[k] = noise();
-        in[i] = laid_out(leaf(c, w.dtype, CT_SHAPE(n[i]), value, n[i]), p->layout[i], p->b, i ? p->kv : p->h, i ? p->s : p->t, p->d);
+        in[i] = laid_out(leaf(c, w.dtype, CT_SHAPE(n[i]), value, n[i]), p->layout[i], p->b,
+                         i ? p->kv : p->h, i ? p->s : p->t, p->d);
         free(value);
     }
     double *one = calloc((size_t)(p->s * wide), sizeof *one);
     for (int64_t k = 0; k < p->s; k++) one[k * wide + k] = 1;
     ct_tensor *v = leaf(c, w.dtype, CT_SHAPE(p->s, wide), one, p->s * wide), *dv;
     free(one);
-    v = ct_set_requires_grad(ct_contiguous(ct_expand(ct_detach(v), CT_SHAPE(p->b, p->kv, p->s, wide))), true);
+    v = ct_set_requires_grad(
+        ct_contiguous(ct_expand(ct_detach(v), CT_SHAPE(p->b, p->kv, p->s, wide))), true);
     for (int64_t i = 0; i < p->b * p->h * p->t; i++) {
         const int64_t at = i * wide + i % (group * p->t);
         if (w.dtype == CT_F64) ct_data_f64(g)[at] = 1;
@@ -159,39 +162,79 @@ static void same_weights(const problem *p, how w, ct_attention_opts o) {
     if (p->mask) o.mask = ct_randn(c, w.dtype, CT_SHAPE(p->t, p->s));
     if (p->keys) {
         o.key_mask = ct_ones(c, CT_BOOL, CT_SHAPE(p->b, p->s));
-        for (int64_t i = 0; i < p->b * p->s; i++) ct_data_bool(o.key_mask)[i] = i % p->s == 0 || draw(4) > 0;
+        for (int64_t i = 0; i < p->b * p->s; i++)
+            ct_data_bool(o.key_mask)[i] = i % p->s == 0 || draw(4) > 0;
     }
     o.causal = p->causal, o.dropout = p->dropout, o.scale = p->scale;
     o.need_weights = w.weights > 0;
     ct_tensor *out = ct_attention(in[0], in[1], in[2], o).out;
-    ck_assert_msg(out && ct_backward_with(&out, &g, 1, (ct_backward_opts){0}) && (dv = ct_grad(v)), "%s", ct_error_message(c));
+    ck_assert_msg(out && ct_backward_with(&out, &g, 1, (ct_backward_opts){0}) && (dv = ct_grad(v)),
+                  "%s", ct_error_message(c));
     const int64_t rows = p->b * p->h * p->t;
-    double *forward = malloc((size_t)(rows * wide) * sizeof *forward), *backward = malloc((size_t)(rows * wide + ct_numel(dv)) * 8);
+    double *forward = malloc((size_t)(rows * wide) * sizeof *forward),
+           *backward = malloc((size_t)(rows * wide + ct_numel(dv)) * 8);
     ct_to_f64(out, forward, rows * wide), ct_to_f64(dv, backward, ct_numel(dv));
     const double eps = w.dtype == CT_F64 ? 0x1p-52 : 0x1p-23;
     char text[256];
     describe(p, text);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t k = 0; k < p->s; k++) {
-            const double want = forward[i * wide + k], got = backward[(i / (group * p->t) * p->s + k) * wide + i % (group * p->t)];
-            HOLDS(fabs(got - want) <= 8 * eps, "query %d, key %d: forward %.9g, backward %.9g: %s %s", (int)i, (int)k, want, got, w.isa,
-                  text);
-            if (p->s == 1 && p->dropout == 0) HOLDS(want == 1 && got == 1, "one key: %.9g, %.9g: %s", want, got, text);
+            const int64_t head = i / (group * p->t), column = i % (group * p->t);
+            const double want = forward[i * wide + k];
+            const double got = backward[(head * p->s + k) * wide + column];
+            HOLDS(fabs(got - want) <= 8 * eps,
+                  "query %d, key %d: forward %.9g, backward %.9g: %s %s", (int)i, (int)k, want, got,
+                  w.isa, text);
+            if (p->s == 1 && p->dropout == 0)
+                HOLDS(want == 1 && got == 1, "one key: %.9g, %.9g: %s", want, got, text);
         }
     free(forward), free(backward);
     ct_context_free(c);
 }
 
 START_TEST(backward_has_forwards_weights) {
-    static const int64_t lengths[] = {1, 2, 3, 5, 16, 17, 33, 130, 260}, widths[] = {1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 64, 65, 100, 300};
+    static const int64_t lengths[] = {1, 2, 3, 5, 16, 17, 33, 130, 260},
+                         widths[] = {1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 64, 65, 100, 300};
     const int64_t t = (int64_t[]){1, 2, 3, 4, 17, 130}[_i];
     for (int k = 0; k < 56; k++) {
-        problem p = {.b = 1 + k % 2, .h = 2, .kv = 1 + k / 3 % 2, .t = t, .s = lengths[k % 9], .d = widths[k % 14], .seed = (uint64_t)k};
+        problem p = {.b = 1 + k % 2,
+                     .h = 2,
+                     .kv = 1 + k / 3 % 2,
+                     .t = t,
+                     .s = lengths[k % 9],
+                     .d = widths[k % 14],
+                     .seed = (uint64_t)k};
         p.scale = (double[]){0, 30, 3000, 1e4}[k % 4] / (k % 4 ? sqrt((double)p.d) : 1);
-        p.causal = k % 5 == 4, p.keys = k % 7 == 5, p.mask = k % 6 == 3, p.dropout = k % 8 == 7 ? 0.25 : 0;
+        p.causal = k % 5 == 4, p.keys = k % 7 == 5, p.mask = k % 6 == 3,
+        p.dropout = k % 8 == 7 ? 0.25 : 0;
         for (int i = 0; i < 2; i++) p.layout[i] = k / 4 % 3;
         const how w = {k % 3 ? CT_F32 : CT_F64, .isa = isa_of(k), .weights = k % 10 == 9};
         same_weights(&p, w, (ct_attention_opts){0});
+    }
+}
+END_TEST
+
+/* Of one key, or where one has all the weight, scores change nothing, and nothing is left of
+ * dP - D, which are rounded each in its own way. */
+START_TEST(a_weight_of_1_has_no_gradient) {
+    for (int k = 0; k < 24; k++) {
+        problem p = {.b = 1,
+                     .h = 2,
+                     .kv = 1 + k % 2,
+                     .t = (int64_t[]){1, 2, 3, 130}[_i],
+                     .s = k % 3 ? 1 : 40,
+                     .d = 20,
+                     .dv = 37 + k};
+        p.mask = k % 4 == 3 ? 1 : 0, p.dropout = k % 5 == 4 ? 0.25 : 0, p.seed = (uint64_t)k;
+        double bias[130 * 40]; /* of all keys but one: scores of which nothing is left */
+        for (int i = 0; i < 130 * 40; i++) bias[i] = p.s == 1 || i % 40 == 7 ? 3 : -1e6;
+        if (p.s > 1) p.mask = 1;
+        const result r =
+            solve(&p, (how){k % 2 ? CT_F64 : CT_F32, .isa = isa_of(k / 2), .mask = bias});
+        for (int i = DQ; i < RESULTS; i++)
+            for (int64_t j = 0; j < r.count[i] && i != DV; j++)
+                HOLDS(r.value[i][j] == 0, "%s[%d] is %g", names[i], (int)j, r.value[i][j]);
+        forget(r);
     }
 }
 END_TEST
@@ -298,6 +341,7 @@ int main(void) {
     tcase_add_test(all, a_long_sum_of_a_masks_gradient);
     tcase_add_test(all, large_scores);
     tcase_add_loop_test(all, backward_has_forwards_weights, 0, 6);
+    tcase_add_loop_test(all, a_weight_of_1_has_no_gradient, 0, 4);
     tcase_add_test(all, memory_of_a_masks_gradient);
     tcase_add_test(all, heads_stay_where_they_were);
     tcase_add_test(all, one_tensor_three_times);

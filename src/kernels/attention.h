@@ -124,6 +124,8 @@ static void attention_finish(int64_t rows, int64_t d, void *max_, void *sum_, co
 
 /* ---- backward ---- */
 
+/* Of a weight of 1 dp and dot are the same number, but for their rounding: other weights are below
+ * the last place of 1. */
 INLINE void scores_rows(const int vectors, int64_t rows, real *s, const real *dp, const real *max, const real *inverse, const real *dot,
                         real *ds, int64_t ds_row) {
     for (int64_t i = 0; i < rows; i++, s += NR, dp += NR, ds += ds_row) {
@@ -131,7 +133,8 @@ INLINE void scores_rows(const int vectors, int64_t rows, real *s, const real *dp
         for (int j = 0; j < vectors; j++) {
             const vec p = v_exp2_below(load(s + j * LANES) - m) * z;
             store(s + j * LANES, p);
-            store(ds + j * LANES, keep(p != REAL(0.0), p * (load(dp + j * LANES) - d)));
+            store(ds + j * LANES,
+                  keep(p != REAL(0.0), keep(p != REAL(1.0), p) * (load(dp + j * LANES) - d)));
         }
     }
 }
