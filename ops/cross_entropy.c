@@ -1,7 +1,7 @@
 /* cross_entropy: loss_r = lse_r - (1 - s) x_rt - s mean_j(x_rj),  lse = logsumexp(x_r), t the target, s the label smoothing;
  * y = mean or sum of the loss_r;   dx_rj = g w (softmax(x_r)_j - (1 - s) [j = t] - s / C),  w = 1 or 1 / count.
- * Kept for backward are the logits and each row's max and 1 / sum e^(x - max), not the softmax. The two are apart: max + log sum is
- * rounded as a large max is, and e^(x - lse) would be off by that. */
+ * Kept for backward are the logits and each row's max and 1 / sum e^(x - max), not the softmax. The
+ * two are apart: max + log sum is rounded as a large max is, and e^(x - lse) is off by that. */
 #include "loss.h"
 
 static ct_tensor *cross_entropy_forward(ct_call *c) {
@@ -11,15 +11,15 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
     if (x->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "cross_entropy: the logits %s are not (N, C)", SHAPE(x->shape));
     if (!op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return NULL;
     ct_tensor *losses = op_new(c, x->dtype, targets->shape);
-    ct_tensor *max = c->saved[0] = op_new(c, x->dtype, targets->shape), *inverse = c->saved[1] = op_new(c, x->dtype, targets->shape);
-    if (!losses || !max || !inverse) return NULL;
+    ct_tensor *stats = c->saved[0] = op_new(c, x->dtype, CT_SHAPE(2, targets->numel));
+    if (!losses || !stats) return NULL;
     op_loss_rows(c, x->shape.dim[0],
                  (ct_loss_rows){.classes = x->shape.dim[1],
                                 .target = (const int64_t *)targets->data,
                                 .x = x->data,
                                 .loss = losses->data,
-                                .max = max->data,
-                                .inverse = inverse->data});
+                                .max = stats->data,
+                                .inverse = op_second_half(stats)});
     return op_loss_total(c, losses, op_loss_weight(c, targets));
 }
 
@@ -34,7 +34,7 @@ static bool cross_entropy_backward(const ct_call *c, ct_tensor *g, ct_tensor **g
                                 .target = (const int64_t *)targets->data,
                                 .x = x->data,
                                 .max = c->saved[0]->data,
-                                .inverse = c->saved[1]->data,
+                                .inverse = op_second_half(c->saved[0]),
                                 .dx = dx->data});
     grad[0] = dx;
     return true;

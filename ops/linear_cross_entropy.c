@@ -28,7 +28,8 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     const double scale = op_loss_weight(c, targets);
     const bool want_x = c->wants[0], want_w = c->wants[1];
     ct_tensor *z = op_new(c, x->dtype, CT_SHAPE(block, classes));
-    ct_tensor *losses = op_new(c, x->dtype, targets->shape), *stats = op_new(c, x->dtype, CT_SHAPE(2, block));
+    ct_tensor *losses = op_new(c, x->dtype, targets->shape);
+    ct_tensor *stats = op_new(c, x->dtype, CT_SHAPE(2, block));   /* max and 1 / sum of a block's rows */
     ct_tensor *dx = c->saved[0] = want_x ? op_new(c, x->dtype, x->shape) : NULL;
     ct_tensor *dw = c->saved[1] = want_w ? op_new(c, x->dtype, weight->shape) : NULL;
     if (!z || !losses || !stats || (want_x && !dx) || (want_w && !dw)) return NULL;
@@ -48,7 +49,7 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
                                     .x = z->data,
                                     .loss = losses->data + (size_t)at * size,
                                     .max = stats->data,
-                                    .inverse = stats->data + (size_t)block * size,
+                                    .inverse = op_second_half(stats),
                                     .dx = want_x || want_w ? z->data : NULL});
         if (want_x &&
             !ct_gemm(c->context, x->dtype, 1, m, width, classes, 1, &(ct_matrix){z->data, classes, 1, 0},

@@ -1,5 +1,5 @@
-/* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;   dx_i = g e^(x_i - max) / sum. Kept for backward are max and 1 / sum, as
- * y is rounded as a large max is. */
+/* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;   dx_i = g e^(x_i - max) / sum.
+ * Kept for backward are max and 1 / sum, as y is rounded as a large max is. */
 #include "along.h"
 
 typedef struct {
@@ -22,21 +22,22 @@ static void backward_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const rows *a = arg;
     for (int64_t r = begin; r < end; r++) {
         const size_t one = (size_t)r * a->size, row = one * (size_t)a->n;
-        a->k->logsumexp_backward(a->n, a->x + row, a->max + one, a->inverse + one, a->g + one, a->dx + row);
+        a->k->logsumexp_backward(a->n, a->x + row, a->max + one, a->inverse + one, a->g + one,
+                                 a->dx + row);
     }
 }
 
 static ct_tensor *logsumexp_forward(ct_call *c) {
-    ct_tensor *x = c->in[0], *max = NULL, *inverse = NULL;
+    ct_tensor *x = c->in[0], *stats = NULL;
     c->drop = CT_DROP_OUT;
     if (!op_is_real(c, 0)) return NULL;
     ct_shape shape = x->shape;
     const int64_t n = shape.dim[--shape.ndim];
     ct_tensor *y = op_new(c, x->dtype, shape);
-    if (c->wants[0]) max = c->saved[0] = op_new(c, x->dtype, shape), inverse = c->saved[1] = op_new(c, x->dtype, shape);
-    if (!y || (c->wants[0] && (!max || !inverse))) return NULL;
+    if (y && c->wants[0]) stats = c->saved[0] = op_new(c, x->dtype, CT_SHAPE(2, y->numel));
+    if (!y || (c->wants[0] && !stats)) return NULL;
     rows a = {.k = kernels(c), .n = n, .size = ct_dtype_size(x->dtype), .x = x->data, .y = y->data};
-    if (max) a.max = max->data, a.inverse = inverse->data;
+    if (stats) a.max = stats->data, a.inverse = op_second_half(stats);
     ct_parallel(c->context, y->numel, op_grain(n), forward_rows, &a);
     return y;
 }
@@ -51,7 +52,7 @@ static bool logsumexp_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad)
                             .size = ct_dtype_size(x->dtype),
                             .x = x->data,
                             .max = c->saved[0]->data,
-                            .inverse = c->saved[1]->data,
+                            .inverse = op_second_half(c->saved[0]),
                             .g = g->data,
                             .dx = dx->data});
     return (grad[0] = dx) != NULL;

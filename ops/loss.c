@@ -34,15 +34,16 @@ static void each_row(void *arg, int64_t begin, int64_t end, int worker) {
     const ct_loss_rows *a = arg;
     const size_t first = (size_t)begin * a->size;
     if (a->loss)
-        a->k->cross_entropy(end - begin, a->classes, a->x + first * (size_t)a->classes, a->target + begin, a->smoothing,
-                            a->loss + first, a->max + first, a->inverse + first);
+        a->k->cross_entropy(end - begin, a->classes, a->x + first * (size_t)a->classes,
+                            a->target + begin, a->smoothing, a->loss + first, a->max + first,
+                            a->inverse + first);
     for (int64_t r = begin; a->dx && r < end; r++) {
         const size_t one = (size_t)r * a->size, row = one * (size_t)a->classes;
         const bool counts = a->target[r] != CT_IGNORED;
         if (!counts) a->k->fill(a->classes, 0, a->dx + row);
         else
-            a->k->cross_entropy_backward(a->classes, a->x + row, a->target[r], a->smoothing, a->max + one, a->inverse + one, a->scale,
-                                         a->dx + row);
+            a->k->cross_entropy_backward(a->classes, a->x + row, a->target[r], a->smoothing,
+                                         a->max + one, a->inverse + one, a->scale, a->dx + row);
     }
 }
 

@@ -15,8 +15,9 @@ double op_loss_weight(const ct_call *c, const ct_tensor *targets);
 /* The losses (rows) as one: in the fixed order of the kernel's sum. */
 ct_tensor *op_loss_total(const ct_call *c, const ct_tensor *losses, double weight);
 
-/* One block of rows of logits: their losses, maxima and 1 / sum e^(x - max) where loss is not NULL, their gradients
- * scale (softmax - target) where dx is not NULL (it may be x). A row that does not count has loss and gradient 0. */
+/* One block of rows of logits: their losses, maxima and 1 / sum e^(x - max) where loss is not NULL,
+ * their gradients scale (softmax - target) where dx is not NULL (it may be x). A row that does not
+ * count has loss and gradient 0. */
 typedef struct {
     const ct_kernels *k;
     int64_t classes;

@@ -18,6 +18,11 @@ static inline int64_t op_grain(int64_t cost) { return cost >= 16384 ? 1 : 16384 
 /* A new row-major tensor, its values undefined. Shapes that are made from inputs' shapes are checked for overflow here. */
 static inline ct_tensor *op_new(const ct_call *c, ct_dtype dtype, ct_shape shape) { return ct_tensor_new(c->context, dtype, shape); }
 
+/* Where the second half of a dense tensor's values begins, as of (2, rows): max, 1 / sum. */
+static inline char *op_second_half(const ct_tensor *t) {
+    return t->data + (size_t)(t->numel / 2) * ct_dtype_size(t->dtype);
+}
+
 /* Columns [start, start + width) of x (B, T, W) as heads, (B, H, T, width / H): a view. */
 ct_tensor *op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width);
 

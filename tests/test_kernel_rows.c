@@ -156,7 +156,8 @@ START_TEST(softmaxes) {
                      1 + fabs((double)total), 4);
             t.k->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, dx.p);
             for (int64_t j = 0; j < n; j++)
-                near(t, "logsumexp_backward", n, get(t, dx.p, j), (wide)get(t, g.p, 0) * expl((wide)get(t, x.p, j) - max) / sum, 0, 20);
+                near(t, "logsumexp_backward", n, get(t, dx.p, j),
+                     (wide)get(t, g.p, 0) * expl((wide)get(t, x.p, j) - max) / sum, 0, 20);
             memcpy(dx.p, x.p, dx.bytes);
             t.k->softmax(n, dx.p, dx.p);
             EXPECT(memcmp(dx.p, y.p, y.bytes) == 0, "%s: softmax in place", t.isa);
@@ -176,7 +177,8 @@ START_TEST(rows_together) {
     for (int i = 0; table_at(i, &t); i++)
         for (int l = 0; l < COUNT(lengths); l++) {
             const int64_t n = lengths[l];
-            array x = filled(t, ROWS * n, -9, 9), y = output(t, ROWS), top = output(t, ROWS), inverse = output(t, ROWS);
+            array x = filled(t, ROWS * n, -9, 9), y = output(t, ROWS), top = output(t, ROWS),
+                  inverse = output(t, ROWS);
             array one = output(t, 3);
             int64_t target[ROWS];
             for (int r = 0; r < ROWS; r++) target[r] = r % 5 == 3 ? -100 : r * 7 % n;
@@ -187,12 +189,14 @@ START_TEST(rows_together) {
                     void *row = at(t, x.p, r * n), *max = at(t, one.p, 1), *share = at(t, one.p, 2);
                     if (loss) t.k->cross_entropy(1, n, row, &target[r], 0.1, one.p, max, share);
                     else t.k->logsumexp(1, n, row, one.p, max, share);
-                    EXPECT(get(t, one.p, 0) == get(t, y.p, r) && get(t, one.p, 1) == get(t, top.p, r) &&
+                    EXPECT(get(t, one.p, 0) == get(t, y.p, r) &&
+                               get(t, one.p, 1) == get(t, top.p, r) &&
                                get(t, one.p, 2) == get(t, inverse.p, r),
                            "%s: row %d of %d, n = %d", t.isa, r, ROWS, (int)n);
                 }
             }
-            release(x, "x"), release(y, "rows"), release(top, "max"), release(inverse, "1 / sum"), release(one, "a row");
+            release(x, "x"), release(y, "rows"), release(top, "max"), release(inverse, "1 / sum"),
+                release(one, "a row");
         }
 }
 END_TEST
@@ -245,11 +249,13 @@ START_TEST(softmax_of_infinities) {
             EXPECT(get(t, one.p, 0) == INFINITY, "%s: logsumexp of inf", t.isa);
             t.k->logsumexp_backward(n, x.p, top.p, inverse.p, g.p, y.p);
             for (int64_t j = 0; j < n; j++)
-                EXPECT(j == n / 2 ? isnan(get(t, y.p, j)) : get(t, y.p, j) == 0, "%s: logsumexp' of inf", t.isa);
+                EXPECT(j == n / 2 ? isnan(get(t, y.p, j)) : get(t, y.p, j) == 0,
+                       "%s: logsumexp' of inf", t.isa);
             put(t, x.p, n / 2, NAN);
             t.k->logsumexp(1, n, x.p, one.p, NULL, NULL);
             EXPECT(isnan(get(t, one.p, 0)), "%s: logsumexp of NaN", t.isa);
-            release(x, "x"), release(y, "softmax"), release(one, "one"), release(g, "g"), release(top, "its max"), release(inverse, "its 1 / sum");
+            release(x, "x"), release(y, "softmax"), release(one, "one"), release(g, "g"),
+                release(top, "its max"), release(inverse, "its 1 / sum");
         }
     for (int i = 0; table_at(i, &t); i++) {
         array one = output(t, 1);
@@ -305,7 +311,8 @@ START_TEST(loss) {
         for (int l = 0; l < COUNT(lengths) * 4; l++) {
             const int64_t n = lengths[l / 4], target = (int64_t)(noise_bits() % (uint64_t)n);
             const double smoothing = l % 2 ? 0.1 : 0, far = l % 4 / 2 ? 1e6 : 0;
-            array x = filled(t, n, far - 8, far + 8), dx = output(t, n), one = output(t, 1), top = output(t, 1), inverse = output(t, 1);
+            array x = filled(t, n, far - 8, far + 8), dx = output(t, n), one = output(t, 1),
+                  top = output(t, 1), inverse = output(t, 1);
             if (l % 3 == 0) put(t, x.p, target, far + 40);   /* sure, and right: the loss is tiny */
             wide max, mean = 0, rest = 0;
             const wide sum = sum_exp(t, x.p, n, NULL, &max);
@@ -326,7 +333,8 @@ START_TEST(loss) {
             }
             t.k->cross_entropy_backward(n, x.p, target, smoothing, top.p, inverse.p, 0.25, x.p);
             EXPECT(memcmp(x.p, dx.p, dx.bytes) == 0, "%s: loss in place", t.isa);
-            release(x, "x"), release(dx, "dx"), release(one, "loss"), release(top, "its max"), release(inverse, "its 1 / sum");
+            release(x, "x"), release(dx, "dx"), release(one, "loss"), release(top, "its max"),
+                release(inverse, "its 1 / sum");
         }
 }
 END_TEST

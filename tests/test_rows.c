@@ -322,11 +322,13 @@ START_TEST(linear_loss_again) { /* its gradients are made in forward, and given 
 }
 END_TEST
 
-/* Logits with an offset common to all have the gradients of the logits without it: what is kept for backward is no sum of the two. */
+/* Logits with an offset common to all have the gradients of the logits without it: what is kept for
+ * backward is no sum of the two. */
 enum { LOSS, SMOOTHED, FUSED, LSE, SOFTMAX, LOG_SOFTMAX, MASKED, OF_LOGITS };
 enum { SOME = 5, CLASSES = 70, LOGITS = SOME * CLASSES };
 
-static void gradient_of_logits(int what, ct_dtype dtype, double offset, double unit, double dx[LOGITS]) {
+static void gradient_of_logits(int what, ct_dtype dtype, double offset, double unit,
+                               double dx[LOGITS]) {
     double z[LOGITS], two[LOGITS * 2], g[LOGITS], row[SOME * 2];
     for (int i = 0; i < LOGITS; i++) {
         two[2 * i] = z[i] = unit * (i * 37 % 101 % 50 - 25) + offset, two[2 * i + 1] = 0;
@@ -334,21 +336,40 @@ static void gradient_of_logits(int what, ct_dtype dtype, double offset, double u
     }
     for (int r = 0; r < SOME; r++) row[2 * r] = 1, row[2 * r + 1] = 0;
     const ct_scope scope = ct_scope_open(context);
-    ct_tensor *x = ct_cast(ct_from_f64(context, CT_SHAPE(SOME, CLASSES), z), dtype), *t = I64(3, 69, -100, 11, 0), *y = NULL;
+    ct_tensor *x = ct_cast(ct_from_f64(context, CT_SHAPE(SOME, CLASSES), z), dtype),
+              *t = I64(3, 69, -100, 11, 0), *y = NULL;
     if (what == FUSED) x = ct_cast(ct_from_f64(context, CT_SHAPE(CLASSES, 2), two), dtype);
     ct_set_requires_grad(x, true);
     ct_tensor *rows = ct_cast(ct_from_f64(context, CT_SHAPE(SOME, 2), row), dtype);
     switch (what) {
-    case LOSS: y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){0}); break;
-    case SMOOTHED: y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){.label_smoothing = 0.2, .sum = true}); break;
-    case FUSED: y = ct_linear_cross_entropy(rows, x, t, (ct_cross_entropy_opts){.label_smoothing = 0.1}); break;
-    case LSE: y = ct_logsumexp(x, 1); break;
-    case SOFTMAX: y = ct_softmax(x, 1); break;
-    case LOG_SOFTMAX: y = ct_log_softmax(x, 1); break;
-    case MASKED: y = ct_masked_softmax(x, NULL, 1); break;
+    case LOSS:
+        y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){0});
+        break;
+    case SMOOTHED:
+        y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){.label_smoothing = 0.2, .sum = true});
+        break;
+    case FUSED:
+        y = ct_linear_cross_entropy(rows, x, t, (ct_cross_entropy_opts){.label_smoothing = 0.1});
+        break;
+    case LSE:
+        y = ct_logsumexp(x, 1);
+        break;
+    case SOFTMAX:
+        y = ct_softmax(x, 1);
+        break;
+    case LOG_SOFTMAX:
+        y = ct_log_softmax(x, 1);
+        break;
+    case MASKED:
+        y = ct_masked_softmax(x, NULL, 1);
+        break;
     }
-    ct_tensor *seed = ct_cast(ct_reshape(ct_narrow(ct_from_f64(context, CT_SHAPE(LOGITS), g), 0, 0, ct_numel(y)), ct_shape_of(y)), dtype);
-    ck_assert_msg(ct_backward_with(&y, &seed, 1, (ct_backward_opts){0}), "%s", ct_error_message(context));
+    ct_tensor *seed =
+        ct_cast(ct_reshape(ct_narrow(ct_from_f64(context, CT_SHAPE(LOGITS), g), 0, 0, ct_numel(y)),
+                           ct_shape_of(y)),
+                dtype);
+    ck_assert_msg(ct_backward_with(&y, &seed, 1, (ct_backward_opts){0}), "%s",
+                  ct_error_message(context));
     memset(dx, 0, LOGITS * sizeof *dx);
     ct_to_f64(ct_grad(x), dx, ct_numel(x));
     ct_scope_close(scope);
@@ -358,13 +379,15 @@ START_TEST(a_common_offset_costs_no_digits) {
     static const double offsets[6] = {1e2, -1e4, 1e6, -1e8, 1e20, 1e30};
     double want[LOGITS], got[LOGITS];
     for (int single = 0; single < 2; single++)
-        for (int k = 0; k < 6; k++) {   /* logits that are whole numbers of a unit, or equals */
+        for (int k = 0; k < 6; k++) { /* logits that are whole numbers of a unit, or equals */
             const double place = exp2(ceil(log2(fabs(offsets[k]) * (single ? 0x1p-23 : 0x1p-52))));
-            const double unit = place > 0.25 ? place : 0.25, offset = round(offsets[k] / unit) * unit;
+            const double unit = place > 0.25 ? place : 0.25,
+                         offset = round(offsets[k] / unit) * unit;
             gradient_of_logits(_i, single ? CT_F32 : CT_F64, 0, unit, want);
             gradient_of_logits(_i, single ? CT_F32 : CT_F64, offset, unit, got);
             for (int i = 0; i < LOGITS; i++)
-                ck_assert_msg(got[i] == want[i], "%d: at %g [%d]: %.17g, not %.17g", _i, offset, i, got[i], want[i]);
+                ck_assert_msg(got[i] == want[i], "%d: at %g [%d]: %.17g, not %.17g", _i, offset, i,
+                              got[i], want[i]);
         }
 }
 END_TEST

@@ -84,7 +84,8 @@ typedef struct {
     bool (*soften)(int64_t n, int64_t width, void *panel, void *max, void *sum, int64_t d, void *out);
     /* y[i] = out[i] / sum, sum = 1 / sum; where the sum is 0 zeros, also for max. out's rows are d apart */
     void (*finish)(int64_t rows, int64_t d, void *max, void *sum, const void *out, void *y, int64_t y_row);
-    /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and ds = p (dp - dot[i]), 0 where p is; ds's rows are ds_row apart */
+    /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and ds = p (dp - dot[i]), 0 where p is 0
+     * or 1; ds's rows are ds_row apart */
     void (*scores)(int64_t rows, int64_t width, void *s, const void *dp, const void *max, const void *inverse, const void *dot, void *ds,
                    int64_t ds_row);
     /* row i: 2^(s - max[i]) inverse[i] share */
@@ -131,10 +132,12 @@ typedef struct ct_kernels {
     ct_map_backward *softmax_backward, *log_softmax_backward;          /* from y: y (g - <g, y>);  g - e^y sum g */
     void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);   /* sk 0 or 1; nothing kept, or all -inf: zeros.
                                                                                                   x is not read where keep is false */
-    /* of each row of n: one value; all -inf: -inf; and, unless max is NULL, the row's max and inverse = 1 / sum e^(x - max) */
+    /* of each row of n: one value; all -inf: -inf; and, unless max is NULL, the row's max and
+     * inverse = 1 / sum e^(x - max) */
     void (*logsumexp)(int64_t rows, int64_t n, const void *x, void *y, void *max, void *inverse);
     /* g softmax(x); all -inf: 0 */
-    void (*logsumexp_backward)(int64_t n, const void *x, const void *max, const void *inverse, const void *g, void *dx);
+    void (*logsumexp_backward)(int64_t n, const void *x, const void *max, const void *inverse,
+                               const void *g, void *dx);
     /* rows one behind the other: y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one value for each row */
     void (*layer_norm)(int64_t rows, int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd);
     /* dx = base + ..., base NULL: nothing, or dx itself; dw += g xhat, db += g, one row for all; any of the three may be NULL */
@@ -143,12 +146,13 @@ typedef struct ct_kernels {
     void (*rms_norm)(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
     void (*rms_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base,
                               void *dx, void *dw);
-    /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), 0 where the target is negative; its max, and 1 / sum e^(x - max) */
-    void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *max,
-                          void *inverse);
+    /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), 0 where the target is negative;
+     * its max, and 1 / sum e^(x - max) */
+    void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target,
+                          double smoothing, void *loss, void *max, void *inverse);
     /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
-    void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing, const void *max, const void *inverse,
-                                   double scale, void *dx);
+    void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing,
+                                   const void *max, const void *inverse, double scale, void *dx);
     /* pairs (j, j + n/2) or interleaved (2j, 2j + 1) turned by the angle whose cos and sin are given, n/2 each; sign -1 turns back */
     void (*rope)(int64_t n, const void *x, const void *cos, const void *sin, bool interleaved, double sign, void *y);
 

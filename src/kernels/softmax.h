@@ -10,8 +10,8 @@ INLINE vec t_exp(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return
 INLINE vec t_scale(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return a * t->s; }
 INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return (a - t->s) - t->t; }
 
-/* log sum e^(x - max), max being x's, and 1 / sum. The largest terms, which are 1, are counted, and one of them is left to log1p: the loss of a sure
- * prediction keeps its digits. */
+/* log sum e^(x - max), max being x's, and 1 / sum. The largest terms, which are 1, are counted, and
+ * one of them is left to log1p: the loss of a sure prediction keeps its digits. */
 INLINE vec t_largest(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a == t->s, splat(1)); }
 INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a != t->s, v_exp(a - t->s)); }
 INLINE triple t_largest_and_rest(vec a, vec b, vec c, const terms *t) {
@@ -26,16 +26,19 @@ static double log_sum(int64_t n, const real *x, real *max, double *inverse) {
 }
 
 /* The same of LANES rows or fewer, one behind the other and no longer than a block of that sum. */
-static void log_sums(int count, int64_t n, const real *x, double sum[LANES], real max[LANES], double inverse[LANES]) {
+static void log_sums(int count, int64_t n, const real *x, double sum[LANES], real max[LANES],
+                     double inverse[LANES]) {
     vec part[LANES] = {{0}}, largest[LANES] = {{0}}, rest[LANES] = {{0}};
     for (int l = 0; l < count; l++) part[l] = max_vector(n, &(terms){.a = x + l * n}, t_a);
     store(max, fold_rows(part, v_max));
     for (int l = 0; l < count; l++) {
-        const triple p = triple_block(2, 0, n, &(terms){.a = x + l * n, .s = splat(max[l])}, t_largest_and_rest);
+        const triple p =
+            triple_block(2, 0, n, &(terms){.a = x + l * n, .s = splat(max[l])}, t_largest_and_rest);
         largest[l] = p.v[0], rest[l] = p.v[1];
     }
     const vec ones = fold_rows(largest, v_plus), others = fold_rows(rest, v_plus);
-    for (int l = 0; l < LANES; l++) sum[l] = double_log_1p((double)ones[l] - 1 + (double)others[l], &inverse[l]);
+    for (int l = 0; l < LANES; l++)
+        sum[l] = double_log_1p((double)ones[l] - 1 + (double)others[l], &inverse[l]);
 }
 
 static void softmax(int64_t n, const void *x, void *y) {
@@ -101,16 +104,18 @@ static void log_softmax_backward(int64_t n, const void *y, const void *g, void *
     row(n, &(terms){.a = y, .b = g, .s = splat(row_sum(n, g))}, dx, t_log_softmax_backward);
 }
 
-/* Backward makes softmax again of max and 1 / sum, which are kept apart, as the rounding of max + log sum is that of a large max. */
-static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *max_, void *inverse_) {
+/* Backward makes softmax again of max and 1 / sum, which are kept apart, as the rounding of max +
+ * log sum is that of a large max. */
+static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *max_,
+                      void *inverse_) {
     const real *x = x_;
     real *y = y_, *to_max = max_, *to_inverse = inverse_, max[LANES] = {-(real)INFINITY};
     double sum[LANES] = {0}, inverse[LANES] = {1};
-    const int64_t step = n > 0 && n <= TRIPLE_BLOCK ? LANES : 1;
+    const int64_t step = rows > 1 && n > 0 && n <= TRIPLE_BLOCK ? LANES : 1;
     for (int64_t r = 0; r < rows; r += step) {
         const int count = rows - r < step ? (int)(rows - r) : (int)step;
-        if (n > TRIPLE_BLOCK) sum[0] = log_sum(n, x + r * n, max, inverse);
-        else if (n > 0) log_sums(count, n, x + r * n, sum, max, inverse);
+        if (step > 1) log_sums(count, n, x + r * n, sum, max, inverse);
+        else if (n > 0) sum[0] = log_sum(n, x + r * n, max, inverse);
         for (int l = 0; l < count; l++) {
             const bool one = isinf(max[l]);
             y[r + l] = one ? max[l] : (real)((double)max[l] + sum[l]);
@@ -121,7 +126,8 @@ static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *m
 
 /* g e^(x - max) / sum */
 INLINE vec t_logsumexp_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->t * v_exp(x - t->s); }
-static void logsumexp_backward(int64_t n, const void *x, const void *max_, const void *inverse, const void *g, void *dx) {
+static void logsumexp_backward(int64_t n, const void *x, const void *max_, const void *inverse,
+                               const void *g, void *dx) {
     const real max = *(const real *)max_, share = *(const real *)g * *(const real *)inverse;
     if (max == -(real)INFINITY) memset(dx, 0, (size_t)n * sizeof(real));
     else row(n, &(terms){.a = x, .s = splat(max), .t = splat(share)}, dx, t_logsumexp_backward);
@@ -154,8 +160,8 @@ static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t s
 /* loss = lse - (1 - s) x[target] - s mean(x), with lse = m + log sum e^(x - m):
  *        log sum e^(x - m) + (1 - s) (m - x[target]) + s mean(m - x), where large logits do not cancel */
 INLINE vec t_below(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return t->s - a; }
-static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *max_,
-                          void *inverse) {
+static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target,
+                          double smoothing, void *loss, void *max_, void *inverse) {
     const real *from = x;
     real *losses = loss;
     for (int64_t r = 0; r < rows; r += LANES) {   /* as many rows as there are lanes: their maxima and sums together */
@@ -172,7 +178,8 @@ static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t 
         const vec largest = fold_rows(part, v_plus), smaller = fold_rows(rest, v_plus), under = fold_rows(below, v_plus);
         double sum[LANES], share[LANES];
         vec shares;
-        for (int l = 0; l < LANES; l++) sum[l] = double_log_1p((double)largest[l] - 1 + (double)smaller[l], &share[l]);
+        for (int l = 0; l < LANES; l++)
+            sum[l] = double_log_1p((double)largest[l] - 1 + (double)smaller[l], &share[l]);
         for (int l = 0; l < LANES; l++) shares[l] = (real)share[l];
         store_part((real *)max_ + r, top, count);
         store_part((real *)inverse + r, shares, count);
@@ -181,19 +188,30 @@ static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t 
             const bool counts = target[r + l] >= 0;
             if (!(fabs(max) <= (sizeof(real) == 4 ? (double)FLT_MAX : DBL_MAX))) sum[l] = NAN;
             const double y = counts ? sum[l] + (1 - smoothing) * (max - (double)from[(r + l) * n + target[r + l]]) : 0;
-            losses[r + l] = (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n : y);
+            losses[r + l] =
+                (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n : y);
         }
     }
 }
 
-/* dx = scale (softmax(x) - (1 - s) onehot - s / n) = (scale / sum) (e^(x - max) - s sum / n) - scale (1 - s) onehot */
+/* dx = scale (softmax(x) - (1 - s) onehot - s / n)
+ *    = (scale / sum) (e^(x - max) - s sum / n) - scale (1 - s) onehot
+ * With smoothing three terms may cancel at the target, which is then computed in f64. */
 INLINE vec t_cross_entropy_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->u * (v_exp(x - t->s) - t->t); }
-static void cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing, const void *max, const void *inverse_,
-                                   double scale, void *dx) {
-    const double inverse = (double)*(const real *)inverse_, even = smoothing / ((double)n * inverse);
-    const terms t = {.a = x, .s = splat(*(const real *)max), .t = splat((real)even), .u = splat((real)(scale * inverse))};
+static void cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing,
+                                   const void *max, const void *inverse_, double scale, void *dx) {
+    const double inverse = (double)*(const real *)inverse_;
+    const double even = smoothing != 0 ? smoothing / (double)n : 0;
+    const real shift = smoothing != 0 ? (real)(even / inverse) : 0;
+    const terms t = {.a = x,
+                     .s = splat(*(const real *)max),
+                     .t = splat(shift),
+                     .u = splat((real)(scale * inverse))};
+    const real own = smoothing != 0 ? v_exp(splat(t.a[target]) - t.s)[0] : 0; /* x may be dx */
+    real *to = (real *)dx + target;
     row(n, &t, dx, t_cross_entropy_backward);
-    ((real *)dx)[target] -= (real)(scale * (1 - smoothing));
+    *to = smoothing != 0 ? (real)(scale * (((double)own * inverse - even) - (1 - smoothing)))
+                         : *to - (real)scale;
 }
 
 #endif
