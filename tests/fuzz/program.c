@@ -1,10 +1,10 @@
 /* Programs of calls of the public interface, with memory that runs out. The first bytes say which request for memory fails, once or from
  * then on, and whether of the allocator or of a block of the pool; the others are calls. Whatever happens: a call that fails returns NULL
- * or false with an error pending, and in the end the allocator has every byte back. Link with -Wl,--wrap=ct_take_any
- * -Wl,--wrap=ct_take_zeroed -Wl,--wrap=ct_take_string. */
+ * or false with an error pending, and in the end the allocator has every byte back. Link with -Wl,--wrap=cti_take_any
+ * -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
 #include "fuzz.h"
 
-#include "../../src/context.h"
+#include "../../src/core/context.h"
 #include "../cases.h"
 
 enum { TENSORS = 12, MODULES = 3, DEPTH = 5, LARGEST = 1 << 16, CALLS = 60 };
@@ -36,21 +36,21 @@ static void release(void *data, void *block, size_t size) {
     free(block);
 }
 
-void *__real_ct_take_any(ct_context *context, size_t size);
-void *__real_ct_take_zeroed(ct_context *context, size_t size);
-char *__real_ct_take_string(ct_context *context, const char *string);
-void *__wrap_ct_take_any(ct_context *context, size_t size);
-void *__wrap_ct_take_zeroed(ct_context *context, size_t size);
-char *__wrap_ct_take_string(ct_context *context, const char *string);
+void *__real_cti_take_any(ct_context *context, size_t size);
+void *__real_cti_take_zeroed(ct_context *context, size_t size);
+char *__real_cti_take_string(ct_context *context, const char *string);
+void *__wrap_cti_take_any(ct_context *context, size_t size);
+void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
+char *__wrap_cti_take_string(ct_context *context, const char *string);
 
 static bool refused(ct_context *context) {
     if (!fails(true)) return false;
     ct_fail(context, CT_ERR_MEMORY, "injected: out of memory");
     return true;
 }
-void *__wrap_ct_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_any(c, size); }
-void *__wrap_ct_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_zeroed(c, size); }
-char *__wrap_ct_take_string(ct_context *c, const char *s) { return refused(c) ? NULL : __real_ct_take_string(c, s); }
+void *__wrap_cti_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_any(c, size); }
+void *__wrap_cti_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_zeroed(c, size); }
+char *__wrap_cti_take_string(ct_context *c, const char *s) { return refused(c) ? NULL : __real_cti_take_string(c, s); }
 
 /* ---- the state of a program ---- */
 

@@ -1,0 +1,198 @@
+#include "message.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <wchar.h>
+
+static const char ellipsis[] = "...";
+enum { ELLIPSIS = sizeof ellipsis - 1, SHORTEST = 8 }; /* a text is not shortened to less */
+
+static bool continues(char c) { return ((unsigned char)c & 0xC0) == 0x80; } /* a character of UTF-8 that has begun */
+
+size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
+    if (length <= most) {
+        memcpy(out, text, length);
+        out[length] = 0;
+        return length;
+    }
+    const size_t kept = most - ELLIPSIS;
+    size_t head = kept - kept / 2, tail = kept / 2;
+    while (head > 0 && continues(text[head])) head--;
+    while (tail > 0 && continues(text[length - tail])) tail--;
+    memcpy(out, text, head);
+    memcpy(out + head, ellipsis, ELLIPSIS);
+    memcpy(out + head + ELLIPSIS, text + length - tail, tail);
+    out[head + ELLIPSIS + tail] = 0;
+    return head + ELLIPSIS + tail;
+}
+
+/* ---- one directive of a format ---- */
+
+/* The longest length modifiers are two characters, so a directive is at most flags, width, precision and these. */
+typedef struct {
+    char text[64];  /* from % on, with numbers in place of each * */
+    size_t size;
+    int precision;  /* negative: none */
+    char length[3]; /* "", "h", "hh", "l", "ll", "j", "z", "t", "L" */
+    char conversion;
+} directive;
+
+static bool put(directive *d, const char *text, size_t size) {
+    if (size >= sizeof d->text - d->size) return false;
+    memcpy(d->text + d->size, text, size);
+    d->text[d->size += size] = 0;
+    return true;
+}
+
+/* va_list may be an array type: a pointer to a copy of it is the same for all. */
+typedef struct {
+    va_list list;
+} arguments;
+
+/* A width, or a precision with its point: digits, or * for an argument. A negative precision counts as none. */
+static const char *read_number(directive *d, const char *at, arguments *args, int *value) {
+    const bool precision = *at == '.';
+    char digits[16];
+    if (at[precision] == '*') {
+        *value = va_arg(args->list, int);
+        at += precision + 1;
+    } else {
+        char *end;
+        const long number = strtol(at + precision, &end, 10);
+        *value = number > INT_MAX ? INT_MAX : (int)number;
+        at = end;
+    }
+    if (precision && *value < 0) return at;
+    snprintf(digits, sizeof digits, precision ? ".%d" : "%d", *value);
+    return put(d, digits, strlen(digits)) ? at : NULL;
+}
+
+/* Reads a directive behind its %; returns what follows it, NULL: we do not know it. */
+static const char *read_directive(directive *d, const char *at, arguments *args) {
+    *d = (directive){.text = "%", .size = 1, .precision = -1};
+    const size_t flags = strspn(at, "-+ #0'");
+    int width;
+    if (!put(d, at, flags)) return NULL;
+    at += flags;
+    if (*at == '*' || (*at >= '1' && *at <= '9')) at = read_number(d, at, args, &width);
+    if (at && *at == '.') at = read_number(d, at, args, &d->precision);
+    if (!at) return NULL;
+    const size_t length = strspn(at, "hljztL");
+    if (length >= sizeof d->length || !put(d, at, length)) return NULL;
+    memcpy(d->length, at, length);
+    at += length;
+    d->conversion = *at;
+    return *at && put(d, at, 1) ? at + 1 : NULL;
+}
+
+#define PRINT(type) snprintf(out, size, d->text, va_arg(args->list, type))
+
+static int print_signed(char *out, size_t size, const directive *d, arguments *args) {
+    const char *l = d->length;
+    if (!strcmp(l, "l")) return PRINT(long);
+    if (!strcmp(l, "ll")) return PRINT(long long);
+    if (!strcmp(l, "j")) return PRINT(intmax_t);
+    if (!strcmp(l, "z")) return PRINT(size_t);
+    if (!strcmp(l, "t")) return PRINT(ptrdiff_t);
+    return *l == 0 || *l == 'h' ? PRINT(int) : -1;
+}
+
+static int print_unsigned(char *out, size_t size, const directive *d, arguments *args) {
+    const char *l = d->length;
+    if (!strcmp(l, "l")) return PRINT(unsigned long);
+    if (!strcmp(l, "ll")) return PRINT(unsigned long long);
+    if (!strcmp(l, "j")) return PRINT(uintmax_t);
+    if (!strcmp(l, "z")) return PRINT(size_t);
+    if (!strcmp(l, "t")) return PRINT(ptrdiff_t);
+    return *l == 0 || *l == 'h' ? PRINT(unsigned) : -1;
+}
+
+static int print_text(char *out, size_t size, size_t most, const directive *d, arguments *args) {
+    if (*d->length) return PRINT(wchar_t *);
+    const char *text = va_arg(args->list, const char *);
+    if (!text) text = "(null)";
+    const char *end = d->precision < 0 ? NULL : memchr(text, 0, (size_t)d->precision);
+    const size_t length = end ? (size_t)(end - text) : d->precision < 0 ? strlen(text) : (size_t)d->precision;
+    if (length <= most) return snprintf(out, size, d->text, text);
+    if (most >= size) return (int)most;
+    return (int)cti_shorten(out, most, text, length);
+}
+
+/* How many characters it takes, as snprintf says it; negative: we do not know the directive. */
+static int print_directive(char *out, size_t size, size_t most, const directive *d, arguments *args) {
+    switch (d->conversion) {
+    case 'd':
+    case 'i': return print_signed(out, size, d, args);
+    case 'u':
+    case 'o':
+    case 'x':
+    case 'X': return print_unsigned(out, size, d, args);
+    case 'c': return *d->length ? -1 : PRINT(int);
+    case 'p': return PRINT(void *);
+    case 's': return print_text(out, size, most, d, args);
+    case '%': return snprintf(out, size, "%%");
+    case 'a':
+    case 'A':
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G': return *d->length == 'L' ? PRINT(long double) : PRINT(double);
+    }
+    return -1;
+}
+
+/* ---- a message ---- */
+
+/* With no text longer than `most`. Does it fit? */
+static bool print(char *out, size_t size, size_t most, const char *format, va_list list) {
+    arguments args;
+    va_copy(args.list, list);
+    size_t used = 0;
+    bool fits = true;
+    while (fits && *format) {
+        const size_t plain = strcspn(format, "%");
+        directive d;
+        int n = (int)plain;
+        if (plain > 0) {
+            if (plain < size - used) memcpy(out + used, format, plain);
+            format += plain;
+        } else {
+            format = read_directive(&d, format + 1, &args);
+            n = format ? print_directive(out + used, size - used, most, &d, &args) : -1;
+        }
+        fits = n >= 0 && (size_t)n < size - used;
+        if (fits) used += (size_t)n;
+    }
+    va_end(args.list);
+    out[fits ? used : 0] = 0;
+    return fits;
+}
+
+void cti_message(char *out, size_t size, const char *format, va_list list) {
+    va_list whole;
+    va_copy(whole, list);
+    const int length = vsnprintf(out, size, format, whole);
+    va_end(whole);
+    if (length >= 0 && (size_t)length < size) return;
+
+    /* The most that texts may take so that all fits, by bisection. Where no number helps, the message stays cut off. */
+    size_t low = SHORTEST, high = size;
+    if (!print(out, size, low, format, list)) {
+        va_copy(whole, list);
+        vsnprintf(out, size, format, whole);
+        va_end(whole);
+        return;
+    }
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if (print(out, size, middle, format, list)) low = middle;
+        else high = middle;
+    }
+    print(out, size, low, format, list);
+}
