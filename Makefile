@@ -16,7 +16,7 @@ TEXT   ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c
 VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" ? "" : ".") $$3} END {print v}' include/cotangent/types.h)
 SONAME  := libcotangent.so.$(firstword $(subst ., ,$(VERSION)))
 
-WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla -Werror=switch
+WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla -Werror=switch -Werror=incompatible-pointer-types
 # Where expressions of floats are doubles under -std=c11 (s390x, __FLT_EVAL_METHOD__ 1), GCC refuses
 # a vector of floats times a float; with this they are floats, as elsewhere.
 FLT_EVAL := $(shell echo __FLT_EVAL_METHOD__ | $(CC) -std=c11 -E -P -x c - 2>/dev/null)
