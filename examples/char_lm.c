@@ -1,5 +1,7 @@
-/* A GPT on the bytes of text files: trains it, measures it, lets it write. The defaults are nanoGPT's recipe for a CPU. The alphabet
- * is the bytes that occur, and the last tenth of the text is kept for validation. */
+/* A GPT on the bytes of text files: trains it, measures it, lets it write. The defaults are
+ * nanoGPT's recipe for a CPU. The alphabet is the bytes that occur in the text; a byte's id is its
+ * place in the alphabet. The last tenth of the text is never trained on: it measures what was
+ * learned. */
 #include "gpt.h"
 
 #include <errno.h>
@@ -7,188 +9,428 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEASURED = 32 /* windows at once when nothing is learned */ };
+enum { MEASURED = 32 }; /* windows at once when nothing is learned */
 
 /* What the flags set, beside the model's sizes. */
-static long long batch = 12, steps = 2000, warmup = 100, eval_every = 100, length = 500, top_k = 0, cached = 1, seed = 1, threads = 0;
-static double lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0.1, clip = 1, temperature = 0.8, top_p = 0;
-static const char *out = ".", *save_path = NULL, *sample = NULL, *prompt = NULL;
-static unsigned char *text; /* the ids of its bytes */
-static long long text_length, text_room;
-static uint64_t phase; /* of the last training window: steps of the golden ratio cover the text evenly, which chance does not */
+static struct {
+    long long batch, steps, warmup, eval_every;
+    double lr, min_lr, beta1, beta2, weight_decay, clip;
+    long long length, top_k, cached;
+    double temperature, top_p;
+    long long seed, threads;
+    const char *out, *save, *sample, *prompt;
+} option = {
+    .batch = 12,
+    .steps = 2000,
+    .warmup = 100,
+    .eval_every = 100,
+    .lr = 1e-3,
+    .min_lr = 1e-4,
+    .beta1 = 0.9,
+    .beta2 = 0.99,
+    .weight_decay = 0.1,
+    .clip = 1,
+    .length = 500,
+    .cached = 1,
+    .temperature = 0.8,
+    .seed = 1,
+    .out = ".",
+};
 
-static void read_text(gpt *m, int files, char **paths) {
-    bool occurs[256] = {false};
-    for (int i = 0; i < files; i++) {
-        long long before = text_length;
-        FILE *file = fopen(paths[i], "rb");
-        if (!file) fail(EXIT_USAGE, "cannot open %s: %s", paths[i], strerror(errno));
-        for (int byte; (byte = getc(file)) != EOF; text[text_length++] = (unsigned char)byte, occurs[byte] = true)
-            if (text_length == text_room && !(text = realloc(text, (size_t)(text_room = 2 * text_room + 65536))))
-                fail(EXIT_FAILED, "out of memory");
-        if (ferror(file)) fail(EXIT_USAGE, "cannot read %s: %s", paths[i], strerror(errno));
-        if (text_length == before) fail(EXIT_USAGE, "%s is empty", paths[i]);
-        fclose(file);
+/* ---- the text ---- */
+
+typedef struct {
+    unsigned char *ids; /* while it is read: its bytes */
+    int64_t length, capacity;
+} text;
+
+static void append_byte(text *t, int byte) {
+    if (t->length == t->capacity) {
+        t->capacity = 2 * t->capacity + 65536;
+        t->ids = realloc(t->ids, (size_t)t->capacity);
+        if (!t->ids) fail(EXIT_FAILED, "out of memory");
     }
-    gpt_alphabet(m, occurs);
-    for (long long i = 0; i < text_length; i++) text[i] = (unsigned char)m->id[text[i]];
-    if (text_length < 20 || text_length - text_length / 10 <= m->window)
-        fail(EXIT_USAGE, "%lld bytes of text are too few: nine tenths must be longer than the context of %lld", text_length, m->window);
+    t->ids[t->length] = (unsigned char)byte;
+    t->length++;
 }
 
-/* The mean loss over k windows of t ids: in training some of ids (n), with their gradients; else consecutive ones. */
-static double window_loss(const gpt *m, const unsigned char *ids, int64_t n, int64_t k, int64_t t) {
-    bool training = ct_module_training(m->root);
-    ct_scope scope = training ? ct_scope_open(m->context) : ct_scope_open_no_grad(m->context);
-    ct_tensor *x = ct_zeros(m->context, CT_I64, CT_SHAPE(k, t)), *y = ct_zeros(m->context, CT_I64, CT_SHAPE(k * t));
-    int64_t *in = ct_data_i64(x), *next = ct_data_i64(y);
-    check(m->context, EXIT_FAILED);
-    for (int64_t i = 0; i < k; i++) {
-        int64_t start = i * t;
-        if (training) start = (int64_t)((double)((phase += 0x9e3779b97f4a7c15u) >> 32) / 4294967296.0 * (double)(n - t));
-        for (int64_t j = 0; j < t; j++) in[i * t + j] = ids[start + j], next[i * t + j] = ids[start + j + 1];
+static void append_file(text *t, const char *path) {
+    int64_t before = t->length;
+    FILE *file = fopen(path, "rb");
+    if (!file) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
+    int byte = getc(file);
+    while (byte != EOF) {
+        append_byte(t, byte);
+        byte = getc(file);
     }
-    ct_tensor *f = ct_reshape(gpt_features(m, x, (ct_stack_call){0}), CT_SHAPE(k * t, m->width)); /* (k, t, E) -> (k t, E) */
-    ct_tensor *loss = ct_linear_cross_entropy(f, ct_module_get(m->wte, "weight"), y, (ct_cross_entropy_opts){0});
-    if (training) ct_backward(loss);
+    if (ferror(file)) fail(EXIT_USAGE, "cannot read %s: %s", path, strerror(errno));
+    if (t->length == before) fail(EXIT_USAGE, "%s is empty", path);
+    fclose(file);
+}
+
+/* Reads the files one after the other, makes the alphabet, and replaces each byte by its id. */
+static text read_text(gpt *m, int files, char **paths) {
+    text t = {0};
+    for (int i = 0; i < files; i++) append_file(&t, paths[i]);
+
+    bool occurs[256] = {false};
+    for (int64_t i = 0; i < t.length; i++) occurs[t.ids[i]] = true;
+    gpt_alphabet(m, occurs);
+    for (int64_t i = 0; i < t.length; i++) t.ids[i] = (unsigned char)m->id[t.ids[i]];
+
+    if (t.length < 20 || t.length - t.length / 10 <= m->window) {
+        fail(EXIT_USAGE,
+             "%lld bytes of text are too few: "
+             "nine tenths must be longer than the context of %lld",
+             (long long)t.length, m->window);
+    }
+    return t;
+}
+
+/* ---- the loss ---- */
+
+/* k windows of t ids, and after each id the one that follows it. */
+typedef struct {
+    ct_tensor *input;  /* i64 (k, t) */
+    ct_tensor *target; /* i64 (k t) */
+    int64_t k, t;
+} batch;
+
+static batch make_batch(const gpt *m, int64_t k, int64_t t) {
+    batch b = {
+        .input = ct_zeros(m->context, CT_I64, CT_SHAPE(k, t)),
+        .target = ct_zeros(m->context, CT_I64, CT_SHAPE(k * t)),
+        .k = k,
+        .t = t,
+    };
+    check(m->context, EXIT_FAILED);
+    return b;
+}
+
+/* Window i is ids[0] ... ids[t - 1]. */
+static void set_window(batch *b, int64_t i, const unsigned char *ids) {
+    int64_t *input = ct_data_i64(b->input) + i * b->t;
+    int64_t *target = ct_data_i64(b->target) + i * b->t;
+    for (int64_t j = 0; j < b->t; j++) {
+        input[j] = ids[j];
+        target[j] = ids[j + 1];
+    }
+}
+
+/* The mean over all k t characters. */
+static ct_tensor *batch_loss(const gpt *m, const batch *b) {
+    ct_tensor *x = gpt_features(m, b->input, (ct_stack_call){0});     /* (k, t, E) */
+    ct_tensor *rows = ct_reshape(x, CT_SHAPE(b->k * b->t, m->width)); /* (k t, E) */
+    ct_tensor *wte = ct_module_get(m->wte, "weight");
+    return ct_linear_cross_entropy(rows, wte, b->target, (ct_cross_entropy_opts){0});
+}
+
+/* Where the next training window begins, 0 ... n - 1. Steps of the golden ratio cover a text more
+ * evenly than random places do. */
+static int64_t next_start(uint64_t *phase, int64_t n) {
+    *phase += 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio; the sum wraps around */
+    double share = (double)(*phase >> 32) / 4294967296.0;
+    return (int64_t)(share * (double)n);
+}
+
+/* Forward and backward of one batch from ids (n). Returns the loss; the gradients are in the model.
+ */
+static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t *phase) {
+    ct_scope scope = ct_scope_open(m->context);
+    batch b = make_batch(m, option.batch, m->window);
+    for (int64_t i = 0; i < b.k; i++) set_window(&b, i, ids + next_start(phase, n - b.t));
+    ct_tensor *loss = batch_loss(m, &b);
+    ct_backward(loss);
     double value = ct_item(loss);
-    check(m->context, EXIT_FAILED); /* errors are sticky: one look at the end sees if any of these calls failed */
+    check(m->context,
+          EXIT_FAILED); /* errors are sticky: one look sees if any of these calls failed */
     ct_scope_close(scope);
     return value;
 }
 
-/* The mean loss over ids (n) in consecutive windows, the last one shorter. NaN after Ctrl-C. */
+/* The mean loss over k windows of t ids that follow each other. Nothing is recorded for backward.
+ */
+static double measure_windows(const gpt *m, const unsigned char *ids, int64_t k, int64_t t) {
+    ct_scope scope = ct_scope_open_no_grad(m->context);
+    batch b = make_batch(m, k, t);
+    for (int64_t i = 0; i < k; i++) set_window(&b, i, ids + i * t);
+    double value = ct_item(batch_loss(m, &b));
+    check(m->context, EXIT_FAILED);
+    ct_scope_close(scope);
+    return value;
+}
+
+/* The mean loss over ids (n). NaN if Ctrl-C came first. */
 static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
     double sum = 0;
-    ct_module_train(m->root, false);
-    for (int64_t from = 0, t = m->window, k; from < n - 1; from += k * t) {
-        if (interrupted()) return NAN;
-        k = (n - 1 - from) / t < MEASURED ? (n - 1 - from) / t : MEASURED;
-        if (k == 0) k = 1, t = n - 1 - from;
-        sum += window_loss(m, ids + from, n - from, k, t) * (double)(k * t);
+    int64_t done = 0;
+    ct_module_train(m->root, false); /* without dropout */
+    while (done < n - 1 && !interrupted()) {
+        int64_t left = n - 1 - done; /* the last id has none that follows it */
+        int64_t t = m->window;
+        int64_t k = left / t;
+        if (k > MEASURED) k = MEASURED;
+        if (k == 0) { /* the last window is shorter */
+            k = 1;
+            t = left;
+        }
+        sum += measure_windows(m, ids + done, k, t) * (double)(k * t);
+        done += k * t;
     }
     ct_module_train(m->root, true);
-    return sum / (double)(n - 1);
+    return done < n - 1 ? NAN : sum / (double)(n - 1);
 }
 
-/* Trains until all steps are done or Ctrl-C, saves and draws. The last tenth of the text is never trained on. */
-static void train(gpt *m, const char *path, const char *picture) {
-    long long held = text_length / 10, n = text_length - held, some = held < 128 * m->window ? held : 128 * m->window, done = 0, points = 0;
-    ct_adamw_opts adamw = {.beta1 = beta1, .beta2 = beta2, .weight_decay = weight_decay, .decay_matrices_only = true, .clip_norm = clip};
+/* ---- training ---- */
+
+/* The two curves of the picture. */
+typedef struct {
+    double *losses;        /* of each training step */
+    double *at, *measured; /* validation: after how many steps, and the loss */
+    int64_t points;        /* how many of these */
+} history;
+
+static history make_history(ct_context *context) {
+    int64_t room = option.steps + 2;
+    history h = {
+        .losses = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
+        .at = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
+        .measured = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
+    };
+    check(context, EXIT_FAILED);
+    return h; /* the context frees it */
+}
+
+static void add_point(history *h, int64_t step, double loss) {
+    if (isnan(loss)) return; /* Ctrl-C */
+    h->at[h->points] = (double)step;
+    h->measured[h->points] = loss;
+    h->points++;
+}
+
+static void draw(const history *h, int64_t steps, const char *path) {
+    curve curves[] = {
+        {.name = "training", .colour = "#1f6fb4", .y = h->losses, .n = steps, .noisy = true},
+        {.name = "validation", .colour = "#c0392b", .x = h->at, .y = h->measured, .n = h->points},
+    };
+    plot_curves(path, "Loss of a GPT", "step", "nats per character", curves, 2);
+}
+
+/* Trains until all steps are done or Ctrl-C; saves the model and draws its loss. */
+static void train(gpt *m, const text *t, const char *model_path, const char *picture_path) {
+    int64_t held = t->length / 10; /* the last tenth */
+    int64_t n = t->length - held;
+    int64_t sample = held; /* what is measured on the way: not all of a long text */
+    if (sample > 128 * m->window) sample = 128 * m->window;
+    const unsigned char *validation = t->ids + n;
+
+    ct_adamw_opts adamw = {
+        .beta1 = option.beta1,
+        .beta2 = option.beta2,
+        .weight_decay = option.weight_decay,
+        .decay_matrices_only = true,
+        .clip_norm = option.clip,
+    };
+    ct_lr_cosine_opts schedule = {
+        .peak = option.lr,
+        .floor = option.min_lr,
+        .warmup = option.warmup,
+        .total = option.steps,
+    };
     ct_optim *optim = ct_adamw_new(m->root, adamw);
-    ct_tensor *room = ct_zeros(m->context, CT_F64, CT_SHAPE(3, steps + 2)); /* the context frees it */
-    double *losses = ct_data_f64(room), *at = losses + steps + 2, *values = at + steps + 2, value = NAN;
-    check(m->context, EXIT_FAILED);
-    printf("%lld parameters; %lld bytes of text, %d different ones\n", (long long)ct_module_count(m->root), text_length, m->letters);
-    phase = (uint64_t)ct_random_below(m->context, INT64_MAX);
+    history h = make_history(m->context);
+    uint64_t phase = (uint64_t)ct_random_below(m->context, INT64_MAX);
+    printf("%lld parameters; %lld bytes of text, %d different ones\n",
+           (long long)ct_module_count(m->root), (long long)t->length, m->letters);
+
     catch_interrupts();
-    progress bar = {steps, (double)(batch * m->window), "tokens/s", now(), 0};
-    for (; done < steps && !interrupted(); done++) {
-        if (done % eval_every == 0 && !isnan(value = measure(m, text + n, some))) at[points] = (double)done, values[points++] = value;
+    progress bar = {
+        .total = option.steps,
+        .per_step = (double)(option.batch * m->window),
+        .unit = "tokens/s",
+        .begun = now(),
+    };
+    int64_t step = 0;
+    double measured = NAN;
+    while (step < option.steps && !interrupted()) {
+        if (step % option.eval_every == 0) {
+            measured = measure(m, validation, sample);
+            add_point(&h, step, measured);
+        }
         ct_optim_zero_grad(optim);
-        losses[done] = window_loss(m, text, n, batch, m->window);
-        ct_optim_set_lr(optim, ct_lr_cosine((ct_lr_cosine_opts){.peak = lr, .floor = min_lr, .warmup = warmup, .total = steps}, done));
+        double loss = learn(m, t->ids, n, &phase);
+        ct_optim_set_lr(optim, ct_lr_cosine(schedule, step));
         ct_optim_step(optim);
         check(m->context, EXIT_FAILED);
-        if (!isfinite(losses[done])) fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr", done + 1);
-        progress_show(&bar, done + 1, "loss %.3f  validation %.3f", losses[done], value);
+        h.losses[step] = loss;
+        step++;
+        if (!isfinite(loss))
+            fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr",
+                 (long long)step);
+        progress_show(&bar, step, "loss %.3f  validation %.3f", loss, measured);
     }
     progress_end();
-    gpt_save(m, path);
-    if (done == steps && !isnan(value = measure(m, text + n, some))) at[points] = (double)done, values[points++] = value;
-    if (done == steps && !isnan(value = measure(m, text + n, held)))
-        printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", m->window, value);
-    curve curves[] = {{"training", "#1f6fb4", NULL, losses, done, true}, {"validation", "#c0392b", at, values, points, false}};
-    plot_curves(picture, "Loss of a GPT", "step", "nats per character", curves, 2);
-    printf("%s the model as %s, its loss as %s\n", done < steps ? "Interrupted: saved" : "Saved", path, picture);
+
+    bool complete = step == option.steps;
+    gpt_save(m, model_path);
+    if (complete) {
+        add_point(&h, step, measure(m, validation, sample));
+        measured = measure(m, validation, held);
+        if (!isnan(measured))
+            printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", m->window,
+                   measured);
+    }
+    draw(&h, step, picture_path);
+    printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
+           model_path, picture_path);
 }
 
-/* Prints the prompt and what the model makes of it, one character at a time: what was read already is in the caches. Positions
- * are absolute, so where the window is full a new one begins, with the last half of the old one, which is then read again; over the whole
- * text that is one character more to read for each one written. Without caches all of the window is read each time. */
-static void write_text(const gpt *m) {
-    char newline[2] = {(char)(m->id['\n'] < 0 ? m->letter[0] : '\n')};
-    const char *start = prompt && *prompt ? prompt : newline;
-    int64_t n = start == newline ? 1 : (int64_t)strlen(start), i = n, from = 0;
-    int64_t *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(n + length)));
-    ct_kv_cache *caches[MAX_LAYERS];
-    if (cached) ct_kv_caches_new(m->h, 1, m->window, caches, m->layers);
-    check(m->context, EXIT_FAILED);
-    for (int64_t j = 0; j < n; j++) ids[j] = m->id[(unsigned char)start[j]];
-    ct_module_train(m->root, false);
-    fwrite(start, 1, (size_t)n, stdout);
-    double begun = now();
-    for (; i < n + length && !interrupted(); i++) {
-        if (i - from > m->window) {
-            from = i - (m->window + 1) / 2;
-            for (int j = 0; j < m->layers && cached; j++) ct_kv_cache_truncate(caches[j], 0);
-        }
-        int64_t next = cached ? from + ct_kv_cache_length(caches[0]) : from; /* the first that is to be read */
-        ct_scope scope = ct_scope_open_no_grad(m->context);
-        ct_tensor *read = ct_from_i64(m->context, CT_SHAPE(1, i - next), ids + next);
-        ct_tensor *f = gpt_features(m, read, (ct_stack_call){.caches = cached ? caches : NULL});
-        ct_tensor *logits = ct_linear(ct_select(f, 1, -1), ct_module_get(m->wte, "weight"), NULL); /* (1, t, E) -> (1, E) -> (1, letters) */
-        ct_sample(logits, (ct_sample_opts){temperature, top_k, top_p}, ids + i, 1);
-        check(m->context, EXIT_FAILED);
-        ct_scope_close(scope);
-        putchar(m->letter[ids[i]]);
-        fflush(stdout);
+/* ---- writing ---- */
+
+/* The ids of --prompt; without one, of a new line, or of the first letter if there is no new line.
+ */
+static int64_t prompt_ids(const gpt *m, int64_t *ids) {
+    if (!option.prompt || !*option.prompt) {
+        ids[0] = m->id['\n'] < 0 ? 0 : m->id['\n'];
+        return 1;
     }
-    double written = (double)(i - n), seconds = now() - begun;
-    printf("\n");
-    if (i > n) printf("%.0f tokens, %.0f tokens/s %s a cache\n", written, written / seconds, cached ? "with" : "without");
-    for (int j = 0; j < m->layers && cached; j++) ct_kv_cache_free(caches[j]);
+    int64_t n = (int64_t)strlen(option.prompt);
+    for (int64_t i = 0; i < n; i++) ids[i] = m->id[(unsigned char)option.prompt[i]];
+    return n;
 }
+
+/* Draws the id that follows ids[from] ... ids[to - 1]. What is in the caches is not read again. */
+static int64_t draw_next(const gpt *m, const int64_t *ids, int64_t from, int64_t to,
+                         ct_kv_cache **caches) {
+    int64_t first = from;
+    if (caches) first += ct_kv_cache_length(caches[0]);
+    ct_scope scope = ct_scope_open_no_grad(m->context);
+    ct_tensor *input = ct_from_i64(m->context, CT_SHAPE(1, to - first), ids + first); /* (1, t) */
+    ct_tensor *x = gpt_features(m, input, (ct_stack_call){.caches = caches});   /* (1, t, E) */
+    ct_tensor *last = ct_select(x, 1, -1);                                      /* (1, E) */
+    ct_tensor *logits = ct_linear(last, ct_module_get(m->wte, "weight"), NULL); /* (1, letters) */
+    ct_sample_opts opts = {
+        .temperature = option.temperature,
+        .top_k = option.top_k,
+        .top_p = option.top_p,
+    };
+    int64_t id = 0;
+    ct_sample(logits, opts, &id, 1);
+    check(m->context, EXIT_FAILED);
+    ct_scope_close(scope);
+    return id;
+}
+
+static void print_id(const gpt *m, int64_t id) {
+    putchar(m->letter[id]);
+    fflush(stdout);
+}
+
+/* Prints the prompt and what the model makes of it, one character at a time.
+ *
+ * The model has learned positions, so it sees one window at most. Where the window is full a new
+ * one begins with the last half of the old one, which is read once more: over the whole text that
+ * is one character read again for each one written. Without caches the whole window is read for
+ * each. */
+static void write_text(const gpt *m) {
+    int64_t room = option.length + 1;
+    if (option.prompt) room += (int64_t)strlen(option.prompt);
+    int64_t *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(room)));
+    ct_kv_cache *layers[MAX_LAYERS];
+    ct_kv_cache **caches = option.cached ? layers : NULL;
+    if (caches) ct_kv_caches_new(m->h, 1, m->window, caches, m->layers);
+    check(m->context, EXIT_FAILED);
+    ct_module_train(m->root, false);
+
+    int64_t begin = prompt_ids(m, ids);
+    for (int64_t i = 0; i < begin; i++) print_id(m, ids[i]);
+
+    double begun = now();
+    int64_t from = 0; /* where the window begins */
+    int64_t end = begin;
+    while (end < begin + option.length && !interrupted()) {
+        if (end - from > m->window) {
+            from = end - (m->window + 1) / 2;
+            for (int i = 0; caches && i < m->layers; i++) ct_kv_cache_truncate(caches[i], 0);
+        }
+        ids[end] = draw_next(m, ids, from, end, caches);
+        print_id(m, ids[end]);
+        end++;
+    }
+    double seconds = now() - begun;
+    double written = (double)(end - begin);
+    printf("\n");
+    if (end > begin) {
+        printf("%.0f tokens, %.0f tokens/s %s a cache\n", written, written / seconds,
+               caches ? "with" : "without");
+    }
+    for (int i = 0; caches && i < m->layers; i++) ct_kv_cache_free(caches[i]);
+}
+
+/* ---- the program ---- */
 
 int main(int argc, char **argv) {
     gpt m = {.layers = 4, .heads = 4, .width = 128, .window = 64};
     const flag flags[] = {
-        {"layers", INTEGER, &m.layers, "N", "blocks of attention and feed-forward", 1, MAX_LAYERS},
-        {"heads", INTEGER, &m.heads, "N", "of attention; a divisor of the width", 1, 1024},
-        {"width", INTEGER, &m.width, "N", "numbers that stand for a character", 1, 65536},
-        {"context", INTEGER, &m.window, "N", "characters it sees at once", 1, 65536},
-        {"bias", SWITCH, &m.bias, "", "biases in linear layers and norms", 0, 0},
-        {"dropout", REAL, &m.dropout, "P", "of attention weights, blocks and embeddings", 0, 0.99},
-        {NULL, HEADING, NULL, NULL, "Training", 0, 0},
-        {"steps", INTEGER, &steps, "N", "training steps", 1, 1e9},
-        {"batch", INTEGER, &batch, "N", "windows a step", 1, 65536},
-        {"lr", REAL, &lr, "X", "highest learning rate, after the warm-up", 0, 10},
-        {"min-lr", REAL, &min_lr, "X", "learning rate at the end, down a cosine", 0, 10},
-        {"warmup", INTEGER, &warmup, "N", "steps in which the rate rises", 0, 1e9},
-        {"beta1", REAL, &beta1, "X", "AdamW's decay of the mean", 1e-6, 0.999999},
-        {"beta2", REAL, &beta2, "X", "AdamW's decay of the square", 1e-6, 0.999999},
-        {"weight-decay", REAL, &weight_decay, "X", "of matrices", 0, 10},
-        {"clip", REAL, &clip, "X", "largest norm of the gradient; 0: any", 0, 1e9},
-        {"eval-every", INTEGER, &eval_every, "N", "steps from one validation to the next", 1, 1e9},
-        {NULL, HEADING, NULL, NULL, "Writing", 0, 0},
-        {"sample", TEXT, &sample, "FILE", "write with this model, train nothing", 0, 0},
-        {"prompt", TEXT, &prompt, "TEXT", "what the text begins with", 0, 0},
-        {"length", INTEGER, &length, "N", "characters to write", 0, 1e9},
-        {"temperature", REAL, &temperature, "X", "below 1 safer, above 1 wilder; 0: always the likeliest", 0, 100},
-        {"top-k", INTEGER, &top_k, "N", "choose among the k likeliest; 0: all", 0, 256},
-        {"top-p", REAL, &top_p, "P", "among the likeliest that make up p; 0: all", 0, 1},
-        {"cache", SWITCH, &cached, "", "keep the keys and values of what is written: the same text, sooner", 0, 0},
-        {NULL, HEADING, NULL, NULL, "The run", 0, 0},
-        {"seed", INTEGER, &seed, "N", "of everything random", 0, 1e18},
-        {"threads", INTEGER, &threads, "N", "that compute; 0: every core", 0, 1024},
-        {"out", TEXT, &out, "DIR", "where the loss curve goes, and the model", 0, 0},
-        {"save", TEXT, &save_path, "FILE", "where the model goes instead", 0, 0},
+        flag_integer("layers", &m.layers, 1, MAX_LAYERS, "blocks of attention and feed-forward"),
+        flag_integer("heads", &m.heads, 1, 1024, "of attention; a divisor of the width"),
+        flag_integer("width", &m.width, 1, 65536, "numbers that stand for a character"),
+        flag_integer("context", &m.window, 1, 65536, "characters it sees at once"),
+        flag_switch("bias", &m.bias, "biases in linear layers and norms"),
+        flag_real("dropout", &m.dropout, "P", 0, 0.99,
+                  "of attention weights, blocks and embeddings"),
+        flag_heading("Training"),
+        flag_integer("steps", &option.steps, 1, 1e9, "training steps"),
+        flag_integer("batch", &option.batch, 1, 65536, "windows a step"),
+        flag_real("lr", &option.lr, "X", 0, 10, "highest learning rate, after the warm-up"),
+        flag_real("min-lr", &option.min_lr, "X", 0, 10, "learning rate at the end, down a cosine"),
+        flag_integer("warmup", &option.warmup, 0, 1e9, "steps in which the rate rises"),
+        flag_real("beta1", &option.beta1, "X", 1e-6, 0.999999, "AdamW's decay of the mean"),
+        flag_real("beta2", &option.beta2, "X", 1e-6, 0.999999, "AdamW's decay of the square"),
+        flag_real("weight-decay", &option.weight_decay, "X", 0, 10, "of matrices"),
+        flag_real("clip", &option.clip, "X", 0, 1e9, "largest norm of the gradient; 0: any"),
+        flag_integer("eval-every", &option.eval_every, 1, 1e9,
+                     "steps from one validation to the next"),
+        flag_heading("Writing"),
+        flag_text("sample", &option.sample, "FILE", "write with this model, train nothing"),
+        flag_text("prompt", &option.prompt, "TEXT", "what the text begins with"),
+        flag_integer("length", &option.length, 0, 1e9, "characters to write"),
+        flag_real("temperature", &option.temperature, "X", 0, 100,
+                  "below 1 safer, above 1 wilder; 0: always the likeliest"),
+        flag_integer("top-k", &option.top_k, 0, 256, "choose among the k likeliest; 0: all"),
+        flag_real("top-p", &option.top_p, "P", 0, 1, "among the likeliest that make up p; 0: all"),
+        flag_switch("cache", &option.cached,
+                    "keep the keys and values of what is written: the same text, sooner"),
+        flag_heading("The run"),
+        flag_integer("seed", &option.seed, 0, 1e18, "of everything random"),
+        flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
+        flag_text("out", &option.out, "DIR", "where the loss curve goes, and the model"),
+        flag_text("save", &option.save, "FILE", "where the model goes instead"),
     };
-    const char *usage = "[flags] FILE...\n\nTrains a GPT on text files, or with --sample writes text from a trained one.\n\nThe model:";
+    const char *usage =
+        "[flags] FILE...\n\n"
+        "Trains a GPT on text files, or with --sample writes text from a trained one.\n\n"
+        "The model:";
     int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
-    if (sample && files) fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
-    if (!sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
-    m.context = ct_context_new((ct_context_opts){.seed = (uint64_t)seed, .threads = (int)threads});
+    if (option.sample && files)
+        fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
+    if (!option.sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
+
+    ct_context_opts opts = {.seed = (uint64_t)option.seed, .threads = (int)option.threads};
+    m.context = ct_context_new(opts);
     check(m.context, EXIT_USAGE);
-    if (sample) {
-        gpt_load(&m, sample);
-        gpt_prompt(&m, prompt);
+    if (option.sample) {
+        gpt_load(&m, option.sample);
+        gpt_prompt(&m, option.prompt);
     } else {
-        const char *path = save_path ? output_path(NULL, save_path) : output_path(out, "char_lm.safetensors");
-        read_text(&m, files, argv + 1);
-        gpt_prompt(&m, prompt);
+        const char *model_path = option.save ? output_path(NULL, option.save)
+                                             : output_path(option.out, "char_lm.safetensors");
+        const char *picture_path = output_path(option.out, "char_lm_loss.svg");
+        text t = read_text(&m, files, argv + 1);
+        gpt_prompt(&m, option.prompt);
         gpt_make(&m);
-        train(&m, path, output_path(out, "char_lm_loss.svg"));
+        train(&m, &t, model_path, picture_path);
+        free(t.ids);
     }
     if (!interrupted()) write_text(&m);
     ct_context_free(m.context);

@@ -35,73 +35,169 @@ void check(const ct_context *context, int exit_code) {
 
 /* ---- flags ---- */
 
-static void print_help(const flag *flags, int n, const char *usage) {
+flag flag_integer(const char *name, long long *value, double low, double high, const char *help) {
+    return (flag){.kind = INTEGER,
+                  .name = name,
+                  .value = value,
+                  .word = "N",
+                  .help = help,
+                  .low = low,
+                  .high = high};
+}
+
+flag flag_real(const char *name, double *value, const char *word, double low, double high,
+               const char *help) {
+    return (flag){.kind = REAL,
+                  .name = name,
+                  .value = value,
+                  .word = word,
+                  .help = help,
+                  .low = low,
+                  .high = high};
+}
+
+flag flag_text(const char *name, const char **value, const char *word, const char *help) {
+    return (flag){.kind = TEXT, .name = name, .value = value, .word = word, .help = help};
+}
+
+flag flag_switch(const char *name, long long *value, const char *help) {
+    return (flag){.kind = SWITCH, .name = name, .value = value, .word = "(or --no-)", .help = help};
+}
+
+flag flag_heading(const char *help) { return (flag){.kind = HEADING, .help = help}; }
+
+static void print_default(const flag *f) {
+    if (f->kind == INTEGER) printf(" (%lld)", *(const long long *)f->value);
+    if (f->kind == REAL) printf(" (%g)", *(const double *)f->value);
+    if (f->kind == TEXT && *(const char **)f->value) printf(" (%s)", *(const char **)f->value);
+}
+
+static _Noreturn void print_help(const flag *flags, int n, const char *usage) {
     printf("usage: %s %s\n", program, usage);
-    for (const flag *f = flags; f < flags + n; f++) {
-        if (f->kind == HEADING) printf("\n%s:", f->help);
-        else printf("  --%s %-*s  %s", f->name, 18 - (int)strlen(f->name), f->kind == SWITCH ? "(or --no-)" : f->word, f->help);
-        if (f->kind == INTEGER) printf(" (%lld)", *(long long *)f->value);
-        if (f->kind == REAL) printf(" (%g)", *(double *)f->value);
-        if (f->kind == TEXT && *(const char **)f->value) printf(" (%s)", *(const char **)f->value);
-        printf("\n");
+    for (int i = 0; i < n; i++) {
+        const flag *f = &flags[i];
+        if (f->kind == HEADING) {
+            printf("\n%s:\n", f->help);
+        } else {
+            printf("  --%s %-*s  %s", f->name, 18 - (int)strlen(f->name), f->word, f->help);
+            print_default(f);
+            printf("\n");
+        }
     }
     exit(fflush(stdout) ? EXIT_FAILED : 0);
 }
 
+/* Fails where the text is more than a number, or the number (read as `number`) out of range. */
+static void check_number(const flag *f, const char *text, const char *end, double number) {
+    const char *whole = f->kind == INTEGER ? "whole " : "";
+    if (end == text || *end)
+        fail(EXIT_USAGE, "--%s takes a %snumber, not '%s'", f->name, whole, text);
+    if (errno == ERANGE || !(number >= f->low && number <= f->high))
+        fail(EXIT_USAGE, "--%s must lie between %.10g and %.10g, not %s", f->name, f->low, f->high,
+             text);
+}
+
 static void set_flag(const flag *f, const char *text) {
-    if (f->kind == TEXT) *(const char **)f->value = text;
-    if (f->kind == TEXT) return;
     char *end = NULL;
     errno = 0;
-    long long whole = strtoll(text, &end, 10);
-    double number = f->kind == REAL ? strtod(text, &end) : (double)whole;
-    if (end == text || *end) fail(EXIT_USAGE, "--%s takes a %snumber, not '%s'", f->name, f->kind == REAL ? "" : "whole ", text);
-    if (errno == ERANGE || !(number >= f->low && number <= f->high))
-        fail(EXIT_USAGE, "--%s must lie between %.10g and %.10g, not %s", f->name, f->low, f->high, text);
-    if (f->kind == REAL) *(double *)f->value = number;
-    else *(long long *)f->value = whole;
+    if (f->kind == INTEGER) {
+        long long value = strtoll(text, &end, 10);
+        check_number(f, text, end, (double)value);
+        *(long long *)f->value = value;
+    } else if (f->kind == REAL) {
+        double value = strtod(text, &end);
+        check_number(f, text, end, value);
+        *(double *)f->value = value;
+    } else {
+        *(const char **)f->value = text;
+    }
+}
+
+/* The flag of that name, without its dashes; NULL if there is none. */
+static const flag *find_flag(const flag *flags, int n, const char *name) {
+    for (int i = 0; i < n; i++)
+        if (flags[i].kind != HEADING && !strcmp(flags[i].name, name)) return &flags[i];
+    return NULL;
+}
+
+/* Reads the flag argv[i], and its value; returns the index of the last argument that it took. */
+static int read_flag(int argc, char **argv, int i, const flag *flags, int n) {
+    const char *equals = strchr(argv[i], '=');
+    int length = equals ? (int)(equals - argv[i]) : 31;
+    char name[32]; /* what is cut short is no flag either */
+    snprintf(name, sizeof name, "%.*s", length, argv[i]);
+
+    bool dashes = !strncmp(name, "--", 2);
+    const flag *f = dashes ? find_flag(flags, n, name + 2) : NULL;
+    bool on = f != NULL;
+    if (!f && !strncmp(name, "--no-", 5)) {
+        f = find_flag(flags, n, name + 5);
+        if (f && f->kind != SWITCH) f = NULL;
+    }
+    if (!f) fail(EXIT_USAGE, "unknown flag %s (--help lists them)", name);
+    if (f->kind == SWITCH) {
+        if (equals) fail(EXIT_USAGE, "%s takes no value", name);
+        *(long long *)f->value = on;
+        return i;
+    }
+    if (equals) {
+        set_flag(f, equals + 1);
+        return i;
+    }
+    if (i + 1 == argc) fail(EXIT_USAGE, "%s needs a value", name);
+    set_flag(f, argv[i + 1]);
+    return i + 1;
 }
 
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage) {
+    const char *slash = strrchr(argv[0], '/');
+    program = slash ? slash + 1 : argv[0];
     int others = 0;
-    program = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) print_help(flags, n, usage);
-        if (argv[i][0] != '-' || !argv[i][1]) {
-            argv[1 + others++] = argv[i];
-            continue;
+        if (argv[i][0] == '-' && argv[i][1]) {
+            i = read_flag(argc, argv, i, flags, n);
+        } else {
+            others++;
+            argv[others] = argv[i];
         }
-        const char *text = strchr(argv[i], '=');
-        char name[32], off[36]; /* what is cut short is no flag either */
-        snprintf(name, sizeof name, "%.*s", text ? (int)(text - argv[i]) : 31, argv[i]);
-        const flag *f = flags;
-        for (; f < flags + n; f++) {
-            if (f->kind == HEADING) continue;
-            snprintf(off, sizeof off, "--no-%s", f->name);
-            if (!strcmp(name + 2, f->name) || (f->kind == SWITCH && !strcmp(name, off))) break;
-        }
-        if (f == flags + n || name[1] != '-') fail(EXIT_USAGE, "unknown flag %s (--help lists them)", name);
-        if (f->kind == SWITCH && text) fail(EXIT_USAGE, "%s takes no value", name);
-        if (f->kind == SWITCH) *(long long *)f->value = strcmp(name, off) != 0;
-        else if (text || i + 1 < argc) set_flag(f, text ? text + 1 : argv[++i]);
-        else fail(EXIT_USAGE, "%s needs a value", name);
     }
     return others;
+}
+
+/* ---- output ---- */
+
+/* Fails where a file cannot be made: in a folder that is missing or not ours. */
+static void check_writable(const char *path) {
+    char folder[1024];
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash + 1 - path) : 0;
+    snprintf(folder, sizeof folder, "%.*s.", length, path);
+    if (access(folder, W_OK)) fail(EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
 }
 
 const char *output_path(const char *folder, const char *name) {
     static char paths[8][1024];
     static int used;
-    char *path = paths[used++ % 8], parent[1024];
-    if (folder && mkdir(folder, 0777) && errno != EEXIST) fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
-    int length = snprintf(path, sizeof *paths, "%s%s%s", folder ? folder : "", folder ? "/" : "", name);
+    char *path = paths[used % 8];
+    used++;
+    int length = 0;
+    if (folder) {
+        if (mkdir(folder, 0777) && errno != EEXIST)
+            fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
+        length = snprintf(path, sizeof *paths, "%s/%s", folder, name);
+    } else {
+        length = snprintf(path, sizeof *paths, "%s", name);
+    }
     if (length >= (int)sizeof *paths) fail(EXIT_USAGE, "the path %s is too long", path);
-    snprintf(parent, sizeof parent, "%.*s.", strrchr(path, '/') ? (int)(strrchr(path, '/') + 1 - path) : 0, path);
-    if (access(parent, W_OK)) fail(EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
+    check_writable(path);
     return path;
 }
 
-bool colours(void) { return isatty(STDOUT_FILENO) && !(getenv("NO_COLOR") && *getenv("NO_COLOR")); }
+bool colours(void) {
+    const char *none = getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) && !(none && *none);
+}
 
 double now(void) {
     struct timespec t;
@@ -119,37 +215,63 @@ void catch_interrupts(void) {
 
 bool interrupted(void) { return stop != 0; }
 
+/* ---- progress ---- */
+
 void progress_end(void) {
     if (bar_shown) printf("\n");
     bar_shown = false;
 }
 
+static int terminal_columns(void) {
+    struct winsize window = {0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || window.ws_col == 0) return 80;
+    return window.ws_col;
+}
+
 /* " ━━━━━━━━━━──────────  270/600  loss 0.0123  21.3 steps/s  0:12 left", over the one before */
 static void draw_bar(const char *line, int length, double part) {
-    struct winsize window = {0};
-    int columns = !ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) && window.ws_col ? window.ws_col : 80;
-    int width = columns - length - 5 < 40 ? columns - length - 5 : 40, full = (int)(part * width);
-    const char *on = colours() ? "\033[36m" : "", *off = colours() ? "\033[2;37m" : "";
-    printf("\r ");
-    for (int i = 0; i < width; i++) printf("%s%s", i == full ? off : i == 0 ? on : "", i < full ? "━" : "─");
-    printf("%s%s%.*s\033[K", colours() ? "\033[0m" : "", width > 0 ? "  " : "", columns - 2, line);
+    int columns = terminal_columns();
+    int width = columns - length - 5;
+    if (width > 40) width = 40;
+    int full = (int)(part * width);
+    const char *bright = colours() ? "\033[36m" : "";
+    const char *faint = colours() ? "\033[2;37m" : "";
+    const char *plain = colours() ? "\033[0m" : "";
+    printf("\r %s", bright);
+    for (int i = 0; i < width; i++) {
+        if (i == full) printf("%s", faint);
+        printf("%s", i < full ? "━" : "─");
+    }
+    printf("%s%s%.*s\033[K", plain, width > 0 ? "  " : "", columns - 2, line);
     bar_shown = true;
 }
 
 void progress_show(progress *p, int64_t done, const char *format, ...) {
     const char *term = getenv("TERM");
-    bool bar = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb"), ends = done == 1 || done == p->total;
-    double time = now(), rate = (double)done / (time - p->begun + 1e-9), left = (double)(p->total - done) / rate;
-    if (!ends && (bar ? time - p->drawn < 0.1 : done % (p->total / 20 + (p->total < 20)))) return;
+    bool bar = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb");
+    double time = now();
+    if (done != 1 && done != p->total) {
+        int64_t every = p->total < 20 ? 1 : p->total / 20;
+        if (bar && time - p->drawn < 0.1) return;
+        if (!bar && done % every) return;
+    }
     p->drawn = time;
-    char text[160], line[400];
+
+    char text[160];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    int length = snprintf(line, sizeof line, "%*lld/%lld  %s  %.*f %s  %d:%02d left", snprintf(NULL, 0, "%lld", (long long)p->total),
-                          (long long)done, (long long)p->total, text, rate * p->per_step < 100, rate * p->per_step, p->unit, (int)left / 60,
-                          (int)left % 60);
+
+    double steps_per_second = (double)done / (time - p->begun + 1e-9);
+    double rate = steps_per_second * p->per_step;
+    int left = (int)((double)(p->total - done) / steps_per_second);
+    char total[24];
+    int width = snprintf(total, sizeof total, "%lld", (long long)p->total);
+    char line[400];
+    int length =
+        snprintf(line, sizeof line, "%*lld/%s  %s  %.*f %s  %d:%02d left", width, (long long)done,
+                 total, text, rate < 100 ? 1 : 0, rate, p->unit, left / 60, left % 60);
     if (bar) draw_bar(line, length, (double)done / (double)p->total);
     else printf("step %s\n", line);
     fflush(stdout);
@@ -157,90 +279,159 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
 
 /* ---- pictures: the plot's corner is the origin, its margins lie at negative coordinates ---- */
 
-static FILE *svg_begin(const char *path, int w, int h, const char *title, const char *x_label, const char *y_label) {
+static FILE *svg_begin(const char *path, int w, int h, const char *title, const char *x_label,
+                       const char *y_label) {
     FILE *file = fopen(path, "w");
     if (!file) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
-    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-84 -58 %d %d\" width=\"%d\" height=\"%d\"\n", w + 110, h + 120,
-            w + 110, h + 120);
-    fprintf(file, " font-family=\"Helvetica, Arial, sans-serif\" font-size=\"14\" text-anchor=\"middle\" fill=\"#333\">\n"
-                  "<rect x=\"-84\" y=\"-58\" width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
-    fprintf(file, "<text x=\"%d\" y=\"-24\" font-size=\"18\" font-weight=\"bold\">%s</text>\n<text x=\"%d\" y=\"%d\">%s</text>\n",
-            w / 2 - 29, title, w / 2, h + 48, x_label);
+    int width = w + 110, height = h + 120;
+    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-84 -58 %d %d\" ", width,
+            height);
+    fprintf(file, "width=\"%d\" height=\"%d\"\n", width, height);
+    fprintf(file, " font-family=\"Helvetica, Arial, sans-serif\" font-size=\"14\" "
+                  "text-anchor=\"middle\" fill=\"#333\">\n");
+    fprintf(file, "<rect x=\"-84\" y=\"-58\" width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
+    fprintf(file, "<text x=\"%d\" y=\"-24\" font-size=\"18\" font-weight=\"bold\">%s</text>\n",
+            w / 2 - 29, title);
+    fprintf(file, "<text x=\"%d\" y=\"%d\">%s</text>\n", w / 2, h + 48, x_label);
     fprintf(file, "<text transform=\"translate(-58 %d) rotate(-90)\">%s</text>\n", h / 2, y_label);
     return file;
 }
 
 static void svg_end(FILE *file, const char *path) {
     bool bad = fprintf(file, "</svg>\n") < 0 || fflush(file) || ferror(file);
-    if (fclose(file) || bad) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
+    bool unclosed = fclose(file) != 0;
+    if (bad || unclosed) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
 }
 
-typedef struct { /* a range, in steps of 1, 2 or 5 times a power of ten, and where it lies in the picture */
+/* A range, in steps of 1, 2 or 5 times a power of ten, and where it lies in the picture. */
+typedef struct {
     double low, high, step, from, to;
 } axis;
 
 static axis make_axis(double low, double high, double from, double to) {
-    if (!isfinite(high - low)) low = high = 0; /* no point at all */
+    if (!isfinite(high - low)) { /* no point at all */
+        low = 0;
+        high = 0;
+    }
     if (!(high > low)) high = low + 1;
-    double ten = pow(10, floor(log10((high - low) / 8))), part = (high - low) / 8 / ten;
-    double step = ten * (part > 5 ? 10 : part > 2 ? 5 : part > 1 ? 2 : 1);
-    return (axis){step * floor(low / step + 1e-9), step * ceil(high / step - 1e-9), step, from, to};
+    double least = (high - low) / 8; /* eight steps or fewer */
+    double ten = pow(10, floor(log10(least)));
+    double step = ten;
+    if (least / ten > 1) step = 2 * ten;
+    if (least / ten > 2) step = 5 * ten;
+    if (least / ten > 5) step = 10 * ten;
+    return (axis){
+        .low = step * floor(low / step + 1e-9),
+        .high = step * ceil(high / step - 1e-9),
+        .step = step,
+        .from = from,
+        .to = to,
+    };
 }
 
-static double place(axis a, double value) { return a.from + (value - a.low) / (a.high - a.low) * (a.to - a.from); }
+static double place(axis a, double value) {
+    return a.from + (value - a.low) / (a.high - a.low) * (a.to - a.from);
+}
+
 static double x_of(const curve *c, int64_t i) { return c->x ? c->x[i] : (double)(i + 1); }
 
-/* Through the means of half points to either side, fewer near the ends; at most two thousand of them. */
+/* The mean of y[i] and half points to either side, fewer near the ends. */
+static double running_mean(const curve *c, int64_t i, int64_t half) {
+    int64_t reach = half;
+    if (reach > i) reach = i;
+    if (reach > c->n - 1 - i) reach = c->n - 1 - i;
+    double sum = 0;
+    for (int64_t j = i - reach; j <= i + reach; j++) sum += c->y[j];
+    return sum / (double)(2 * reach + 1);
+}
+
+/* A line through the running means, at most two thousand of them. */
 static void svg_line(FILE *file, const curve *c, axis x, axis y, int64_t half, const char *style) {
-    fprintf(file, "<polyline fill=\"none\" stroke=\"%s\" stroke-linejoin=\"round\" %s points=\"", c->colour, style);
-    for (int64_t i = 0; i < c->n; i += 1 + c->n / 1000) {
-        int64_t reach = i < c->n - 1 - i ? i : c->n - 1 - i;
-        double sum = 0;
-        if (reach > half) reach = half;
-        for (int64_t j = i - reach; j <= i + reach; j++) sum += c->y[j];
-        fprintf(file, "%.1f,%.1f ", place(x, x_of(c, i)), place(y, sum / (double)(2 * reach + 1)));
-    }
+    fprintf(file, "<polyline fill=\"none\" stroke=\"%s\" stroke-linejoin=\"round\" %s points=\"",
+            c->colour, style);
+    int64_t every = 1 + c->n / 1000;
+    for (int64_t i = 0; i < c->n; i += every)
+        fprintf(file, "%.1f,%.1f ", place(x, x_of(c, i)), place(y, running_mean(c, i, half)));
     fprintf(file, "\"/>\n");
 }
 
-void plot_curves(const char *path, const char *title, const char *x_label, const char *y_label, const curve *curves, int n) {
-    double low = INFINITY, high = -INFINITY, last = 0;
-    for (const curve *c = curves; c < curves + n; c++)
-        for (int64_t i = 0; i < c->n; i++) low = fmin(low, c->y[i]), high = fmax(high, c->y[i]), last = fmax(last, x_of(c, i));
-    axis x = make_axis(0, last, 0, 660), y = make_axis(low, high, 330, 0);
-    FILE *file = svg_begin(path, 660, 330, title, x_label, y_label);
-    for (double v = y.low; v < y.high + y.step / 2; v += y.step)
-        fprintf(file, "<path d=\"M0 %.1fh660\" stroke=\"#e4e4e4\"/><text x=\"-9\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n",
-                place(y, v), place(y, v) + 5, v);
-    for (double v = x.low; v < x.high + x.step / 2; v += x.step)
-        fprintf(file, "<path d=\"M%.1f 330v6\" stroke=\"#333\"/><text x=\"%.1f\" y=\"354\">%.8g</text>\n", place(x, v), place(x, v), v);
+static void svg_axes(FILE *file, axis x, axis y) {
+    for (double v = y.low; v < y.high + y.step / 2; v += y.step) {
+        double at = place(y, v);
+        fprintf(file, "<path d=\"M0 %.1fh660\" stroke=\"#e4e4e4\"/>", at);
+        fprintf(file, "<text x=\"-9\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", at + 5, v);
+    }
+    for (double v = x.low; v < x.high + x.step / 2; v += x.step) {
+        double at = place(x, v);
+        fprintf(file, "<path d=\"M%.1f 330v6\" stroke=\"#333\"/>", at);
+        fprintf(file, "<text x=\"%.1f\" y=\"354\">%.8g</text>\n", at, v);
+    }
     fprintf(file, "<path d=\"M0 0v330h660\" fill=\"none\" stroke=\"#333\"/>\n");
+}
+
+static void svg_curve(FILE *file, const curve *c, axis x, axis y) {
+    if (c->noisy) {
+        svg_line(file, c, x, y, 0, "opacity=\"0.3\"");
+        svg_line(file, c, x, y, c->n / 60, "stroke-width=\"2.2\"");
+        return;
+    }
+    svg_line(file, c, x, y, 0, "stroke-width=\"2.2\"");
+    for (int64_t i = 0; i < c->n; i++) {
+        fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"%s\"/>\n",
+                place(x, x_of(c, i)), place(y, c->y[i]), c->colour);
+    }
+}
+
+void plot_curves(const char *path, const char *title, const char *x_label, const char *y_label,
+                 const curve *curves, int n) {
+    double low = INFINITY, high = -INFINITY, last = 0;
     for (int k = 0; k < n; k++) {
-        const curve *c = curves + k;
-        if (c->noisy) svg_line(file, c, x, y, 0, "opacity=\"0.3\"");
-        svg_line(file, c, x, y, c->noisy ? c->n / 60 : 0, "stroke-width=\"2.2\"");
-        for (int64_t i = 0; i < c->n && !c->noisy; i++)
-            fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"%s\"/>\n", place(x, x_of(c, i)), place(y, c->y[i]), c->colour);
-        fprintf(file, "<path d=\"M500 %dh26\" stroke=\"%s\" stroke-width=\"3\"/>", 16 + 22 * k, c->colour);
-        fprintf(file, "<text x=\"534\" y=\"%d\" text-anchor=\"start\">%s</text>\n", 21 + 22 * k, c->name);
+        for (int64_t i = 0; i < curves[k].n; i++) {
+            low = fmin(low, curves[k].y[i]);
+            high = fmax(high, curves[k].y[i]);
+            last = fmax(last, x_of(&curves[k], i));
+        }
+    }
+    axis x = make_axis(0, last, 0, 660);
+    axis y = make_axis(low, high, 330, 0);
+    FILE *file = svg_begin(path, 660, 330, title, x_label, y_label);
+    svg_axes(file, x, y);
+    for (int k = 0; k < n; k++) {
+        svg_curve(file, &curves[k], x, y);
+        fprintf(file, "<path d=\"M500 %dh26\" stroke=\"%s\" stroke-width=\"3\"/>", 16 + 22 * k,
+                curves[k].colour);
+        fprintf(file, "<text x=\"534\" y=\"%d\" text-anchor=\"start\">%s</text>\n", 21 + 22 * k,
+                curves[k].name);
     }
     svg_end(file, path);
 }
 
-void plot_map(const char *path, const char *title, const char *x_label, const char *y_label, const char *const *columns, int n_columns,
-              const char *const *rows, int n_rows, const double *values) {
-    FILE *file = svg_begin(path, 44 * n_columns, 44 * n_rows, title, x_label, y_label); /* cells of 44, written around their middle */
-    for (int j = 0; j < n_columns; j++)
-        fprintf(file, "<text x=\"%d\" y=\"%d\" font-size=\"16\">%s</text>\n", 44 * j + 22, 44 * n_rows + 20, columns[j]);
-    for (int i = 0; i < n_rows; i++) {
-        fprintf(file, "<text x=\"-10\" y=\"%d\" font-size=\"16\" text-anchor=\"end\">%s</text>\n", 44 * i + 27, rows[i]);
-        for (int j = 0; j < n_columns; j++) {
-            double v = fmin(fmax(values[i * n_columns + j], 0), 1);
-            const char *ink = v > 0.4 ? "#fff" : v < 0.005 ? "#9ab" : "#234";
-            fprintf(file, "<rect x=\"%d\" y=\"%d\" width=\"43\" height=\"43\" ", 44 * j, 44 * i);
-            fprintf(file, "fill=\"rgb(%.0f,%.0f,%.0f)\"/>", 244 - 236 * v, 247 - 190 * v, 251 - 130 * v);
-            fprintf(file, "<text x=\"%d\" y=\"%d\" font-size=\"12\" fill=\"%s\">%.2f</text>\n", 44 * j + 22, 44 * i + 26, ink, v);
-        }
+enum { CELL = 44 };
+
+static void svg_cell(FILE *file, int row, int column, double value) {
+    double v = fmin(fmax(value, 0), 1);
+    const char *ink = "#234";
+    if (v < 0.005) ink = "#9ab";
+    if (v > 0.4) ink = "#fff";
+    int x = CELL * column, y = CELL * row;
+    fprintf(file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" ", x, y, CELL - 1, CELL - 1);
+    fprintf(file, "fill=\"rgb(%.0f,%.0f,%.0f)\"/>", 244 - 236 * v, 247 - 190 * v, 251 - 130 * v);
+    fprintf(file, "<text x=\"%d\" y=\"%d\" font-size=\"12\" fill=\"%s\">%.2f</text>\n",
+            x + CELL / 2, y + CELL / 2 + 4, ink, v);
+}
+
+void plot_map(const char *path, const map *m) {
+    int width = CELL * m->n_columns, height = CELL * m->n_rows;
+    FILE *file = svg_begin(path, width, height, m->title, m->x_label, m->y_label);
+    for (int j = 0; j < m->n_columns; j++) {
+        fprintf(file, "<text x=\"%d\" y=\"%d\" font-size=\"16\">%s</text>\n", CELL * j + CELL / 2,
+                height + 20, m->columns[j]);
+    }
+    for (int i = 0; i < m->n_rows; i++) {
+        fprintf(file, "<text x=\"-10\" y=\"%d\" font-size=\"16\" text-anchor=\"end\">%s</text>\n",
+                CELL * i + CELL / 2 + 5, m->rows[i]);
+        for (int j = 0; j < m->n_columns; j++)
+            svg_cell(file, i, j, m->values[i * m->n_columns + j]);
     }
     svg_end(file, path);
 }

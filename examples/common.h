@@ -1,33 +1,44 @@
-/* What the examples share: flags, a progress bar, Ctrl-C, and two kinds of picture. Nothing here is about transformers. */
+/* What the examples share: flags, a progress bar, Ctrl-C, and two kinds of picture. Nothing here is
+ * about transformers. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
 #include <cotangent/cotangent.h>
 
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2 }; /* something broke; what was asked for makes no sense */
+/* Exit codes: something broke; what was asked for makes no sense. */
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* ---- ending. Each prints "program: message" to stderr. ---- */
 _Noreturn void fail(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void check(const ct_context *context, int exit_code); /* fails with the pending error, if there is one */
+
+/* Fails with the pending error, if there is one. */
+void check(const ct_context *context, int exit_code);
 
 /* ---- flags: --name value, --name=value, and --name or --no-name for a SWITCH ---- */
 typedef struct {
-    const char *name; /* NULL: a heading of --help */
     enum { HEADING, INTEGER, REAL, TEXT, SWITCH } kind;
-    void *value;      /* long long, double or const char *: the default, and what the flag sets */
-    const char *word; /* what --help calls the value; "one|two": it must be one of these */
+    const char *name;
+    void *value;      /* the default, and what the flag sets */
+    const char *word; /* what --help calls the value */
     const char *help;
     double low, high; /* of a number, both included */
 } flag;
 
-/* Sets the values and moves what is no flag to the front of argv + 1; returns how many those are. --help prints and exits with 0;
- * anything wrong is a message and exit code 2. */
+flag flag_integer(const char *name, long long *value, double low, double high, const char *help);
+flag flag_real(const char *name, double *value, const char *word, double low, double high,
+               const char *help);
+flag flag_text(const char *name, const char **value, const char *word, const char *help);
+flag flag_switch(const char *name, long long *value, const char *help);
+flag flag_heading(const char *help); /* a line of --help */
+
+/* Sets the values and moves what is no flag to the front of argv + 1; returns how many those are.
+ * --help prints and exits with 0; anything wrong is a message and exit code 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
 
 /* ---- output ---- */
 
-/* folder/name, or with folder NULL just name; makes the folder where it is missing. What cannot be written is told before the work, not
- * after. */
+/* folder/name, or with folder NULL just name. Makes the folder where it is missing. Fails now,
+ * before the work, where the file cannot be written. */
 const char *output_path(const char *folder, const char *name);
 bool colours(void); /* stdout is a terminal, and NO_COLOR is not set */
 double now(void);   /* seconds */
@@ -41,9 +52,11 @@ typedef struct {
     int64_t total;
     double per_step; /* units a step, for the rate */
     const char *unit;
-    double begun, drawn; /* begun = now() */
+    double begun; /* now() */
+    double drawn; /* when the bar was last drawn; starts as 0 */
 } progress;
-void progress_show(progress *p, int64_t done, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void progress_show(progress *p, int64_t done, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void progress_end(void);
 
 /* ---- pictures, as SVG ---- */
@@ -53,10 +66,16 @@ typedef struct {
     int64_t n;
     bool noisy; /* drawn faint, under its running mean; else with a dot at each point */
 } curve;
-void plot_curves(const char *path, const char *title, const char *x_label, const char *y_label, const curve *curves, int n);
+void plot_curves(const char *path, const char *title, const char *x_label, const char *y_label,
+                 const curve *curves, int n);
 
-/* values (rows, columns) in [0, 1] */
-void plot_map(const char *path, const char *title, const char *x_label, const char *y_label, const char *const *columns, int n_columns,
-              const char *const *rows, int n_rows, const double *values);
+/* A table of numbers in [0, 1], each cell coloured by its number. */
+typedef struct {
+    const char *title, *x_label, *y_label;
+    const char *const *columns, *const *rows; /* their names */
+    int n_columns, n_rows;
+    const double *values; /* (n_rows, n_columns) */
+} map;
+void plot_map(const char *path, const map *m);
 
 #endif

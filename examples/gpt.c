@@ -5,43 +5,71 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In a saved model's metadata; the bytes follow in hex. */
+/* The metadata of a saved model; the bytes of the alphabet follow in hex. */
 #define SIZES "layers %lld heads %lld width %lld context %lld bias %lld alphabet "
 
 void gpt_alphabet(gpt *m, const bool *occurs) {
     m->letters = 0;
     for (int byte = 0; byte < 256; byte++) {
-        m->id[byte] = occurs[byte] ? m->letters : -1;
-        if (occurs[byte]) m->letter[m->letters++] = (unsigned char)byte;
+        m->id[byte] = -1;
+        if (occurs[byte]) {
+            m->id[byte] = m->letters;
+            m->letter[m->letters] = (unsigned char)byte;
+            m->letters++;
+        }
     }
 }
 
 void gpt_prompt(const gpt *m, const char *prompt) {
-    for (const char *p = prompt; p && *p; p++)
-        if (m->id[(unsigned char)*p] < 0) fail(EXIT_USAGE, "--prompt: the first of '%s' is not in the text that was learned", p);
+    for (const char *p = prompt; p && *p; p++) {
+        if (m->id[(unsigned char)*p] < 0)
+            fail(EXIT_USAGE, "--prompt: the first of '%s' is not in the text that was learned", p);
+    }
+}
+
+/* N(0, 0.02^2), smaller where a layer adds to the residual stream; biases zero. */
+static void initialise(const gpt *m) {
+    ct_param p = {0};
+    while (ct_module_next(m->root, &p)) {
+        bool residual = strstr(p.name, "out_proj.weight") || strstr(p.name, "linear2.weight");
+        double deviation = residual ? 0.02 / sqrt(2 * (double)m->layers) : 0.02;
+        if (ct_ndim(p.tensor) == 2) ct_init_normal(p.tensor, 0, deviation);
+        else if (strstr(p.name, "bias")) ct_init_constant(p.tensor, 0);
+    }
 }
 
 void gpt_make(gpt *m) {
+    ct_embedding_opts embedding = {
+        .num_embeddings = m->letters,
+        .embedding_dim = m->width,
+    };
+    ct_positions_opts positions = {
+        .max_length = m->window,
+        .embed_dim = m->width,
+        .learned = true,
+        .dropout = m->dropout,
+    };
+    ct_layer_opts layer = {
+        .embed_dim = m->width,
+        .num_heads = m->heads,
+        .activation = CT_GELU,
+        .norm_first = true,
+        .dropout = m->dropout,
+        .no_bias = !m->bias,
+    };
     ct_context *c = m->context;
-    ct_layer_opts layer = {.embed_dim = m->width, .num_heads = m->heads, .activation = CT_GELU, .norm_first = true};
-    layer.dropout = m->dropout, layer.no_bias = !m->bias;
-    ct_positions_opts positions = {.max_length = m->window, .embed_dim = m->width, .learned = true, .dropout = m->dropout};
     m->root = ct_module_new(c, "GPT");
-    m->wte = ct_module_add_child(m->root, "wte", ct_embedding_new(c, (ct_embedding_opts){m->letters, m->width, CT_F32}));
+    m->wte = ct_module_add_child(m->root, "wte", ct_embedding_new(c, embedding));
     m->wpe = ct_module_add_child(m->root, "wpe", ct_positions_new(c, positions));
     m->h = ct_module_add_child(m->root, "h", ct_encoder_new(c, layer, m->layers, true));
-    /* N(0, 0.02^2), smaller where a layer adds to the residual stream; biases zero. */
-    for (ct_param p = {0}; ct_module_next(m->root, &p);) {
-        bool residual = strstr(p.name, "out_proj.weight") || strstr(p.name, "linear2.weight");
-        if (ct_ndim(p.tensor) == 2) ct_init_normal(p.tensor, 0, residual ? 0.02 / sqrt(2 * (double)m->layers) : 0.02);
-        else if (strstr(p.name, "bias")) ct_init_constant(p.tensor, 0);
-    }
+    initialise(m);
     check(c, EXIT_USAGE);
 }
 
 void gpt_save(const gpt *m, const char *path) {
     char about[800];
-    int end = snprintf(about, sizeof about, SIZES, m->layers, m->heads, m->width, m->window, m->bias);
+    int end =
+        snprintf(about, sizeof about, SIZES, m->layers, m->heads, m->width, m->window, m->bias);
     for (int i = 0; i < m->letters; i++) end += snprintf(about + end, 3, "%02x", m->letter[i]);
     ct_save(m->root, path, (const char *[]){"char_lm", about, NULL});
     check(m->context, EXIT_FAILED);
@@ -49,13 +77,19 @@ void gpt_save(const gpt *m, const char *path) {
 
 void gpt_load(gpt *m, const char *path) {
     char about[800], hex[513];
-    bool occurs[256] = {false};
     if (!ct_load_metadata(m->context, path, "char_lm", about, sizeof about))
         fail(EXIT_USAGE, "%s is no model of char_lm: %s", path, ct_error_message(m->context));
-    int found = sscanf(about, SIZES "%512[0-9a-f]", &m->layers, &m->heads, &m->width, &m->window, &m->bias, hex);
-    if (found != 6 || m->layers < 1 || m->layers > MAX_LAYERS || m->heads < 1 || m->window < 1 || strlen(hex) % 2)
+    int found = sscanf(about, SIZES "%512[0-9a-f]", &m->layers, &m->heads, &m->width, &m->window,
+                       &m->bias, hex);
+    bool sizes = m->layers >= 1 && m->layers <= MAX_LAYERS && m->heads >= 1 && m->window >= 1;
+    if (found != 6 || !sizes || strlen(hex) % 2)
         fail(EXIT_USAGE, "%s is no model of char_lm: it says '%s' of itself", path, about);
-    for (const char *p = hex; *p; p += 2) occurs[strtol((char[]){p[0], p[1], 0}, NULL, 16)] = true;
+
+    bool occurs[256] = {false};
+    for (const char *p = hex; *p; p += 2) {
+        const char digits[] = {p[0], p[1], '\0'};
+        occurs[strtol(digits, NULL, 16)] = true;
+    }
     gpt_alphabet(m, occurs);
     gpt_make(m);
     ct_load(m->root, path, (ct_load_opts){0});
@@ -64,6 +98,8 @@ void gpt_load(gpt *m, const char *path) {
 
 ct_tensor *gpt_features(const gpt *m, ct_tensor *ids, ct_stack_call call) {
     int64_t first = call.caches ? ct_kv_cache_length(call.caches[0]) : 0;
+    ct_tensor *tokens = ct_forward(m->wte, ids);                /* (B, T) -> (B, T, E) */
+    ct_tensor *x = ct_positions_forward(m->wpe, tokens, first); /* (B, T, E) */
     call.self.causal = true;
-    return ct_encoder_forward(m->h, ct_positions_forward(m->wpe, ct_forward(m->wte, ids), first), call);
+    return ct_encoder_forward(m->h, x, call);
 }

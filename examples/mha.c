@@ -1,8 +1,8 @@
-/* Multi-head self-attention in forty lines: two sequences, a causal mask, a key mask, forward, backward. */
+/* Multi-head self-attention in forty lines: two sequences, two masks, forward and backward. */
 #include <cotangent/cotangent.h>
 
 int main(void) {
-    /* The context holds memory, threads, random numbers and errors. This one prints the first error and exits. */
+    /* Memory, threads, random numbers and errors. This context prints the first error and exits. */
     ct_context *context = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!context) return 1;
 
@@ -17,9 +17,10 @@ int main(void) {
     ct_tensor *key_mask = ct_from_bool(context, CT_SHAPE(2, 5), real[0]);
 
     /* Causal: token t sees tokens 0 ... t. All masks that are given apply together. */
-    ct_mha_out y = ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.causal = true, .key_mask = key_mask, .need_weights = true});
+    ct_mha_call call = {.causal = true, .key_mask = key_mask, .need_weights = true};
+    ct_mha_out y = ct_mha_forward(mha, x, NULL, NULL, call);
 
-    /* Row t says how token t divides its attention; the future and the hidden token get exact zeros. */
+    /* Row t: how token t divides its attention. The future and the hidden token get exact zeros. */
     printf("\nattention weights (B, T, S), mean of the heads:\n");
     ct_print(y.weights, stdout);
 
