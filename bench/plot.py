@@ -1,5 +1,9 @@
-"""Draws the benchmark's two pictures as SVG: steps.svg, the time of a step by row; attention.svg, attention's time and memory by T."""
+"""Draws the benchmark's two pictures as SVG: steps.svg, the time of a step beside PyTorch's; attention.svg, attention's time and memory
+by T. `python3 bench/plot.py [RESULTS [PICTURE]]` draws the first from results.json; without arguments, docs/steps.svg from
+docs/results.json, the figures of docs/performance.md."""
+import json
 import math
+import sys
 
 OURS, THEIRS, INK, GRID = "#1f6fb4", "#c8641e", "#333", "#ddd"
 
@@ -9,7 +13,8 @@ class Picture:
         self.parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
             'font-family="system-ui, sans-serif" font-size="13">',
-            f"<title>{title}</title>", f'<rect width="{width}" height="{height}" fill="white"/>']
+            f"<title>{title}</title>",
+            f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="6" fill="white" stroke="{GRID}"/>']
         self.text(width / 2, 26, title, anchor="middle", size=17)
 
     def text(self, x, y, text, anchor="start", size=13, color=INK, turn=0):
@@ -24,6 +29,12 @@ class Picture:
     def dot(self, x, y, color, hollow=False, radius=5):
         fill = "white" if hollow else color
         self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}" stroke="{color}" stroke-width="2"/>')
+
+    def box(self, x, y, width, height, color):
+        self.parts.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}"/>')
+
+    def diamond(self, x, y, color, size=6):
+        self.parts.append(f'<path d="M{x - size:.1f} {y:.1f}l{size} {-size}l{size} {size}l{-size} {size}z" fill="{color}"/>')
 
     def save(self, path):
         with open(path, "w") as file:
@@ -42,37 +53,69 @@ def short(value):
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 
-def steps(results, path, wanted):
-    """A line a row and number of threads: a dot for ours, one for PyTorch's, and how many times as fast ours is."""
-    rows = [r for r in results["rows"] if r["row"] in wanted]
+# What the picture of steps shows, and what it calls it.
+STEPS = {
+    "micro": "microgpt, 4,192 parameters",
+    "toy": "GPT, 2 layers, width 64",
+    "char_small": "GPT, 4 layers, width 128",
+    "char_baby": "GPT, 6 layers, width 384",
+    "gpt2_124m": "GPT-2, 124 M parameters",
+    "mha_seed": "attention, 20 tokens",
+    "mha_long_512": "attention, 512 tokens, causal",
+    "mha_long_4096": "attention, 4,096 tokens, causal",
+    "mha_long_weights_4096": "the same, with its weights"}
+
+
+def figure(value):
+    """Three digits, or all before the point: 0.0123, 1.30, 1,757."""
+    return f"{value:,.{max(0, 2 - math.floor(math.log10(value)))}f}"
+
+
+def faster(result):
+    """The time of the faster of PyTorch's two, eager and compiled, and how many times ours it is, of rounds side by side."""
+    found = [result[side] for side in ("torch", "compiled") if side in result]
+    return min(s["ms"] for s in found), result.get("ratio") or min(s["ratio"] for s in found)
+
+
+def steps(results, path, wanted=STEPS):
+    """A bar a row and number of threads: the time of our step, PyTorch's being 1. A diamond: PyTorch's in bfloat16, where that is less."""
+    rows = [r for r in results["rows"] if r["row"] in STEPS and r["row"] in wanted and ("torch" in r or "compiled" in r)]
     if not rows:
         return []
-    many = len({r["threads"] for r in rows}) > 1
-    top, left, right, gap = 92, 190, 800, 24
-    bottom = top + gap * len(rows)
-    p = Picture(900, bottom + 60, "Time of a whole step")
-    x, marks = log_axis([r[s]["ms"] for r in rows for s in ("ours", "torch") if s in r], left, right)
-    for mark in marks:
-        p.line([(x(mark), top), (x(mark), bottom)], GRID)
-        p.text(x(mark), bottom + 18, short(mark), "middle")
-    p.text((left + right) / 2, bottom + 42, "milliseconds, each mark ten times the last", "middle")
-    for i, (name, color, here) in enumerate([("cotangent", OURS, 0), ("PyTorch, eager", THEIRS, 130)]):
-        p.dot(left + here, 56, color)
-        p.text(left + here + 12, 60, name)
-    if many:
-        p.dot(left + 290, 56, INK, hollow=True)
-        p.text(left + 302, 60, "hollow: more than one thread")
-    p.text(right + 14, top - 10, "times as fast")
-    for i, r in enumerate(rows):
-        y = top + gap * (i + 0.5)
-        if i == 0 or rows[i - 1]["row"] != r["row"]:
-            p.text(left - 14, y + 5, r["row"], "end")
-            p.line([(left, y - gap / 2), (right, y - gap / 2)], GRID)
-        if "torch" in r:
-            p.line([(x(r["ours"]["ms"]), y), (x(r["torch"]["ms"]), y)], "#bbb", 2)
-            p.dot(x(r["torch"]["ms"]), y, THEIRS, r["threads"] > 1)
-            p.text(right + 14, y + 5, f"{r['torch']['ratio']:.2f}", color=OURS if r["torch"]["ratio"] >= 1 else THEIRS)
-        p.dot(x(r["ours"]["ms"]), y, OURS, r["threads"] > 1)
+    kinds, threads = list(dict.fromkeys(r["row"] for r in rows)), sorted({r["threads"] for r in rows})
+    shades = dict(zip(threads, (OURS, "#7fb2dc", "#b9d4ec")))
+    bar, left, right, top = 14, 232, 632, 112
+    height = bar * len(threads) + 16
+    bottom = top + height * len(kinds)
+    p = Picture(900, bottom + 62, "Time of a training step, or of attention with its gradients")
+    x = lambda share: left + (right - left) * share / 1.1
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        p.line([(x(share), top), (x(share), bottom)], INK if share == 1 else GRID, 2 if share == 1 else 1)
+        p.text(x(share), top - 9, f"{share:g}" if share != 1 else "PyTorch = 1", "middle")
+    at = left
+    for t in threads:
+        p.box(at, 52, 22, bar - 2, shades[t])
+        p.text(at + 28, 63, f"{t} thread{'s' * (t > 1)}")
+        at += 110
+    if any("bf16" in r for r in rows):
+        p.diamond(at + 6, 58, THEIRS)
+        p.text(at + 18, 63, "PyTorch in bfloat16, where that is less than its f32")
+    p.text(right + 24, top - 9, "times as fast")
+    p.text(868, top - 9, "ms, ours : PyTorch", "end")
+    for i, kind in enumerate(kinds):
+        y = top + height * i + 8
+        p.text(left - 12, y + bar * len(threads) / 2 + 4, STEPS[kind], "end")
+        for r in (r for r in rows if r["row"] == kind):
+            theirs, ratio = faster(r)
+            p.box(left, y, x(1 / ratio) - left, bar - 2, shades[r["threads"]])
+            if "bf16" in r and r["bf16"]["ms"] < theirs:
+                p.diamond(x(r["bf16"]["ms"] / theirs), y + bar / 2 - 1, THEIRS)
+            p.text(right + 24, y + 11, figure(ratio), size=12)
+            p.text(868, y + 11, f"{figure(r['ours']['ms'])} : {figure(theirs)}", "end", 12)
+            y += bar
+    m = results["machine"]
+    p.text(left, bottom + 24, "Shorter is faster. f32; PyTorch: the faster of eager and torch.compile.")
+    p.text(left, bottom + 44, f"{m['cpu']}, {m['cores']} cores; PyTorch {m['torch']}; {m['date'][:10]}")
     return p.save(path)
 
 
@@ -115,3 +158,11 @@ def attention(results, path, lengths):
         p.line([(80 + 236 * i, 62), (110 + 236 * i, 62)], color, 2, dash)
         p.text(118 + 236 * i, 66, name)
     return p.save(path)
+
+
+if __name__ == "__main__":
+    source, picture = (sys.argv[1:] + ["docs/results.json", "docs/steps.svg"][len(sys.argv) - 1 :])[:2]
+    with open(source) as file:
+        drawn = steps(json.load(file), picture)
+    if not drawn:
+        sys.exit(f"{source} has no row beside PyTorch")
