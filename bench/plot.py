@@ -110,11 +110,11 @@ def steps(results, path, wanted=STEPS):
             p.box(left, y, x(1 / ratio) - left, bar - 2, shades[r["threads"]])
             if "bf16" in r and r["bf16"]["ms"] < theirs:
                 p.diamond(x(r["bf16"]["ms"] / theirs), y + bar / 2 - 1, THEIRS)
-            p.text(right + 24, y + 11, figure(ratio), size=12)
+            p.text(right + 24, y + 11, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}", size=12)
             p.text(868, y + 11, f"{figure(r['ours']['ms'])} : {figure(theirs)}", "end", 12)
             y += bar
     m = results["machine"]
-    p.text(left, bottom + 24, "Shorter is faster. f32; PyTorch: the faster of eager and torch.compile.")
+    p.text(left, bottom + 24, "Shorter is faster. f32; PyTorch: the faster of eager and torch.compile. Attention: E 512, H 8.")
     p.text(left, bottom + 44, f"{m['cpu']}, {m['cores']} cores; PyTorch {m['torch']}; {m['date'][:10]}")
     return p.save(path)
 
