@@ -110,7 +110,7 @@ demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minut
 	@echo "== seq2seq: an encoder-decoder learns to write digits in reverse"
 	@$(BUILD)/seq2seq --out $(BUILD)/demo
 	@echo; echo "== char_lm: a GPT learns the source code of this project"
-	@$(BUILD)/char_lm --steps 400 --eval-every 50 --out $(BUILD)/demo $(TEXT)
+	@$(BUILD)/char_lm --steps 1500 --lr 0.004 --warmup 50 --temperature 0.7 --out $(BUILD)/demo $(TEXT)
 	@echo; echo "Open these in a browser:"; ls $(BUILD)/demo/*.svg
 
 # ---- the course ----
@@ -289,6 +289,21 @@ bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW
 
 gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
+
+# For clangd. Kernels as for the widest instruction set, in f32.
+WIDEST = $(lastword $(ISAS))
+COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCTI_RANDOM=cti_random_$(WIDEST)_f32
+COMMANDS_FILES = $(wildcard src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
+json = $(subst ",\",$(subst \,\\,$(1)))
+flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$(1)),$(COMMANDS_KERNELS)) \
+           $(if $(filter src/kernels/isa.c,$(1)),$(ISAS:%=-DCTI_HAVE_%)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
+command_of = {"directory": "$(call json,$(CURDIR))", "file": "$(1)", "command": "$(strip $(call json,$(CC) $(call flags_of,$(1)) -c $(1)))"}
+compile_commands.json: CHECK_CFLAGS := $(shell pkg-config --cflags check 2>/dev/null)
+compile_commands.json: FORCE
+	$(file >$@,[$(call command_of,$(firstword $(COMMANDS_FILES))))
+	$(foreach f,$(wordlist 2,9999,$(COMMANDS_FILES)),$(file >>$@,$(comma)$(call command_of,$(f))))
+	$(file >>$@,])
+	@echo "wrote $@ for $(words $(COMMANDS_FILES)) sources"
 
 format: ## clang-format in place
 	clang-format -i include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] examples/course/*.[ch] examples/course/*/*.[ch] tests/*.[ch] tests/fuzz/*.[ch] tests/course/*/*.c
