@@ -216,6 +216,28 @@ static void draw(const history *h, int64_t steps, const char *path) {
     plot_curves(path, "Loss of a GPT", "step", "nats per character", curves, 2);
 }
 
+static ct_optim *make_optim(const gpt *m) {
+    ct_adamw_opts adamw = {
+        .beta1 = option.beta1,
+        .beta2 = option.beta2,
+        .weight_decay = option.weight_decay,
+        .decay_matrices_only = true,
+        .clip_norm = option.clip,
+    };
+    return ct_adamw_new(m->root, adamw);
+}
+
+/* Rises during the warm-up, then falls along a cosine. */
+static double learning_rate(int64_t step) {
+    ct_lr_cosine_opts schedule = {
+        .peak = option.lr,
+        .floor = option.min_lr,
+        .warmup = option.warmup,
+        .total = option.steps,
+    };
+    return ct_lr_cosine(schedule, step);
+}
+
 /* Trains until all steps are done or Ctrl-C; saves the model and draws its loss. */
 static void train(gpt *m, const text *t, const char *model_path, const char *picture_path) {
     int64_t held = t->length / 10; /* the last tenth */
@@ -224,20 +246,7 @@ static void train(gpt *m, const text *t, const char *model_path, const char *pic
     if (sample > 128 * m->window) sample = 128 * m->window;
     const unsigned char *validation = t->ids + n;
 
-    ct_adamw_opts adamw = {
-        .beta1 = option.beta1,
-        .beta2 = option.beta2,
-        .weight_decay = option.weight_decay,
-        .decay_matrices_only = true,
-        .clip_norm = option.clip,
-    };
-    ct_lr_cosine_opts schedule = {
-        .peak = option.lr,
-        .floor = option.min_lr,
-        .warmup = option.warmup,
-        .total = option.steps,
-    };
-    ct_optim *optim = ct_adamw_new(m->root, adamw);
+    ct_optim *optim = make_optim(m);
     history h = make_history(m->context);
     uint64_t phase = (uint64_t)ct_random_below(m->context, INT64_MAX);
     printf("%lld parameters; %lld bytes of text, %d different ones\n",
@@ -259,7 +268,7 @@ static void train(gpt *m, const text *t, const char *model_path, const char *pic
         }
         ct_optim_zero_grad(optim);
         double loss = learn(m, t->ids, n, &phase);
-        ct_optim_set_lr(optim, ct_lr_cosine(schedule, step));
+        ct_optim_set_lr(optim, learning_rate(step));
         ct_optim_step(optim);
         check(m->context, EXIT_FAILED);
         h.losses[step] = loss;
