@@ -110,7 +110,7 @@ demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minut
 	@echo "== seq2seq: an encoder-decoder learns to write digits in reverse"
 	@$(BUILD)/seq2seq --out $(BUILD)/demo
 	@echo; echo "== char_lm: a GPT learns the source code of this project"
-	@$(BUILD)/char_lm --steps 1500 --lr 0.004 --warmup 50 --temperature 0.6 --out $(BUILD)/demo $(TEXT)
+	@$(BUILD)/char_lm --steps 1500 --lr 0.004 --warmup 50 --out $(BUILD)/demo $(TEXT)
 	@echo; echo "Open these in a browser:"; ls $(BUILD)/demo/*.svg
 
 # ---- the course ----
