@@ -25,7 +25,6 @@ BASE = -std=c11 $(EXCESS) -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm -pthread
-OBJCOPY ?= objcopy
 comma := ,
 
 # make V=1 shows whole commands.
@@ -207,7 +206,7 @@ cross: ## the suite but for the course, for TARGET=aarch64 or s390x in qemu; see
 	@command -v $(tools)-gcc >/dev/null && command -v qemu-$(TARGET) >/dev/null && \
 	    [ -e /usr/lib/$(tools)/pkgconfig/check.pc ] || { $(MAKE) -s cross-help; exit 1; }
 	RUN=qemu-$(TARGET) CK_FORK=no PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
-	    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC=$(tools)-gcc AR=$(tools)-ar OBJCOPY=$(tools)-objcopy \
+	    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC=$(tools)-gcc AR=$(tools)-ar \
 	    COURSE_TEST= test
 cross-help:
 	@$(known_target)
