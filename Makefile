@@ -58,7 +58,7 @@ SHARED   = $(BUILD)/libcotangent.so.$(VERSION)
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR; SUITES=\"nn io\" for"
 	@echo "test, asan, ubsan, tsan, valgrind and cross: only these test programs."
 

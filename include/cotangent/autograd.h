@@ -52,7 +52,9 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor); /* the same values, cut off from
 CT_API bool ct_graph_dot(const ct_tensor *tensor, FILE *file);
 CT_API bool ct_graph_print(const ct_tensor *tensor, FILE *file);
 
-/* ---- Ops of your own. The library's are made the same way: see ops/ and docs/ops.md. ---- */
+/* ---- Ops of your own: a forward and a backward made of public calls, run and recorded by ct_apply. They may take attributes, save
+ * tensors, drop what backward does not read, and have several outputs. Backward returns whole gradients, and the engine adds them. The
+ * library's ops use the same struct; only they can also write into a gradient's memory (src/autograd/grad_slot.h). ---- */
 
 /* One call of an op. */
 typedef struct {
