@@ -5,16 +5,16 @@
 
 #include <math.h>
 
-static void set(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers) {
-    ct_adam_numbers *n = &numbers->adam;
-    n->weight_decay = nn_decay(optim, slot, n->weight_decay);
+static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers) {
+    cti_adam_numbers *n = &numbers->adam;
+    n->weight_decay = cti_nn_decay(optim, slot, n->weight_decay);
     n->bias1 = 1 - pow(n->beta1, (double)(slot->step + 1));
     n->bias2 = 1 - pow(n->beta2, (double)(slot->step + 1));
     n->lr = optim->lr;
     n->grad_scale = optim->grad_scale;
 }
 
-static const nn_number numbers[] = {
+static const cti_nn_number numbers[] = {
     {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1)},
     {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2)},
     {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps)},
@@ -23,30 +23,30 @@ static const nn_number numbers[] = {
     {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm)},
     {0},
 };
-static const nn_rule adam_rule = {"Adam", {"m", "v"}, set, op_adam_step, numbers};
-static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, set, op_adam_step, numbers};
+static const cti_nn_rule adam_rule = {"Adam", {"m", "v"}, set, cti_op_adam_step, numbers};
+static const cti_nn_rule adamw_rule = {"AdamW", {"m", "v"}, set, cti_op_adam_step, numbers};
 
 static bool check_beta(ct_context *context, const char *name, const char *option, double beta) {
-    if (!nn_check_number(context, name, option, beta)) return false;
+    if (!cti_nn_check_number(context, name, option, beta)) return false;
     if (beta < 1) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be less than 1", name, option, beta);
     return false;
 }
 
-static ct_optim *make(ct_module *module, const nn_rule *rule, ct_adamw_opts o) {
+static ct_optim *make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
     if (!module) return NULL;
     ct_context *context = module->context;
     if (o.lr == 0) o.lr = 1e-3;
     if (o.beta1 == 0) o.beta1 = 0.9;
     if (o.beta2 == 0) o.beta2 = 0.999;
     if (o.eps == 0) o.eps = 1e-8;
-    if (!nn_check_number(context, rule->name, "lr", o.lr) || !check_beta(context, rule->name, "beta1", o.beta1) ||
-        !check_beta(context, rule->name, "beta2", o.beta2) || !nn_check_number(context, rule->name, "eps", o.eps) ||
-        !nn_check_number(context, rule->name, "weight_decay", o.weight_decay))
+    if (!cti_nn_check_number(context, rule->name, "lr", o.lr) || !check_beta(context, rule->name, "beta1", o.beta1) ||
+        !check_beta(context, rule->name, "beta2", o.beta2) || !cti_nn_check_number(context, rule->name, "eps", o.eps) ||
+        !cti_nn_check_number(context, rule->name, "weight_decay", o.weight_decay))
         return NULL;
-    op_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
+    cti_op_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
     all.adam.decoupled = rule == &adamw_rule;
-    return nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);
+    return cti_nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);
 }
 
 ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) { return make(module, &adam_rule, opts); }

@@ -1,58 +1,58 @@
 /* What an optimiser is inside: its parameters, each with its state and count of steps, and a rule. */
-#ifndef CT_NN_OPTIM_H
-#define CT_NN_OPTIM_H
+#ifndef CTI_NN_OPTIM_OPTIM_H
+#define CTI_NN_OPTIM_OPTIM_H
 
 #include "../module.h"
 
-enum { NN_STATES = 2 };
+enum { CTI_NN_STATES = 2 };
 
 /* A parameter. The optimiser holds it: it lives while the optimiser does, also when its module has gone. */
 typedef struct {
     ct_tensor *param;
-    ct_tensor *state[NN_STATES]; /* of the rule's names; the parameter's shape and dtype; zeros at the start; NULL: not used */
+    ct_tensor *state[CTI_NN_STATES]; /* of the rule's names; the parameter's shape and dtype; zeros at the start; NULL: not used */
     ct_tensor *grad;             /* as long as a step runs; NULL: none */
     int64_t step;                /* how often it was updated */
     char *name;                  /* full, under the optimiser's module, when the optimiser was made */
-} nn_slot;
+} cti_nn_slot;
 
 /* A number of ct_optim that a checkpoint keeps: f64 or bool. */
 typedef struct {
     const char *name;
     ct_dtype dtype;
     size_t offset;
-} nn_number;
+} cti_nn_number;
 
 typedef struct {
     const char *name;             /* "AdamW" */
-    const char *state[NN_STATES]; /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
-    void (*set)(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers); /* for the slot's next step, from the optimiser's */
-    bool (*step)(op_step *all, int64_t n);
-    const nn_number *numbers; /* besides lr; the last one has no name */
-} nn_rule;
+    const char *state[CTI_NN_STATES]; /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
+    void (*set)(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers); /* for the slot's next step, from the optimiser's */
+    bool (*step)(cti_op_step *all, int64_t n);
+    const cti_nn_number *numbers; /* besides lr; the last one has no name */
+} cti_nn_rule;
 
 struct ct_optim {
     ct_context *context;
     ct_module *module;
     ct_optim *next; /* of the same module */
-    const nn_rule *rule;
+    const cti_nn_rule *rule;
     double lr;
-    op_numbers numbers; /* lr and what depends on the step are filled in at each step */
+    cti_op_numbers numbers; /* lr and what depends on the step are filled in at each step */
     bool decay_matrices_only;
     double clip_norm;             /* 0: gradients are taken as they are */
     double grad_norm, grad_scale; /* of the step that runs, or the last; NaN and 1 without clip_norm */
     int64_t count;                /* of slots */
-    nn_slot *slots;
-    op_step *steps; /* of those with a gradient, as long as a step runs; room for all */
+    cti_nn_slot *slots;
+    cti_op_step *steps; /* of those with a gradient, as long as a step runs; room for all */
 };
 
 /* An optimiser of the module's parameters, each once, in ct_module_next's order. NULL with an error recorded. */
-ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, op_numbers numbers, bool decay_matrices_only, double clip_norm);
+ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr, cti_op_numbers numbers, bool decay_matrices_only, double clip_norm);
 
 /* What gradients of this norm are multiplied by. */
-double nn_clip_scale(double norm, double max_norm);
+double cti_nn_clip_scale(double norm, double max_norm);
 
 /* The decay for this parameter. */
-static inline double nn_decay(const ct_optim *optim, const nn_slot *slot, double weight_decay) {
+static inline double cti_nn_decay(const ct_optim *optim, const cti_nn_slot *slot, double weight_decay) {
     return optim->decay_matrices_only && slot->param->shape.ndim < 2 ? 0 : weight_decay;
 }
 
