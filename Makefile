@@ -11,7 +11,7 @@ SANITIZE ?=
 # Of kernels: instrumented in full, one takes minutes to compile.
 KERNEL_SANITIZE ?= $(SANITIZE)
 # What the demo trains on; what `make bench` runs.
-TEXT   ?= $(wildcard include/cotangent/*.h src/*.c src/*.h src/*/*.c src/*/*.h ops/*.c ops/*.h nn/*.c nn/*.h nn/*/*.c examples/*.c)
+TEXT   ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c ops/*/*.h nn/*.c nn/*.h nn/*/*.c examples/*.c)
 
 VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" ? "" : ".") $$3} END {print v}' include/cotangent/types.h)
 SONAME  := libcotangent.so.$(firstword $(subst ., ,$(VERSION)))
@@ -21,8 +21,6 @@ BASE = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -f
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm -pthread
-# For another machine: CC, AR and OBJCOPY of a cross compiler.
-OBJCOPY ?= objcopy
 comma := ,
 
 # make V=1 shows whole commands.
@@ -32,21 +30,21 @@ if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 # Kernels are one source, compiled for each instruction set and each of f32 and f64.
 ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 ISAS  = scalar
-scalar_FLAGS = -DCT_VECTOR_BYTES=0
+scalar_FLAGS = -DCTI_VECTOR_BYTES=0
 ifeq ($(ARCH),x86_64)
 ISAS += avx2 avx512
-avx2_FLAGS   = -DCT_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma -mprfchw
-avx512_FLAGS = -DCT_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprfchw -mprefer-vector-width=512
+avx2_FLAGS   = -DCTI_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma -mprfchw
+avx512_FLAGS = -DCTI_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprfchw -mprefer-vector-width=512
 endif
 ifneq (,$(filter $(ARCH),aarch64 arm64))
 ISAS += neon
-neon_FLAGS   = -DCT_VECTOR_BYTES=16 -ffp-contract=fast
+neon_FLAGS   = -DCTI_VECTOR_BYTES=16 -ffp-contract=fast
 endif
 KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
-OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard src/*.c src/io/*.c src/gradcheck/*.c ops/*.c nn/*.c nn/optim/*.c)) $(KOBJ)
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core autograd gemm io gradcheck,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
@@ -67,36 +65,28 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 
 $(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(ISAS:%=-DCT_HAVE_%) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(ISAS:%=-DCTI_HAVE_%) -MMD -MP -c $< -o $@
 
 # random.c never makes one instruction of a b + c: its results are the same bits on every ISA.
-f64_FLAGS = -DCT_F64_KERNELS
+f64_FLAGS = -DCTI_F64_KERNELS
 define real_kernels
 $(KERNELS)/real_$(1)_$(2).o: src/kernels/real.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -DCT_TABLE=ct_kernels_$(1)_$(2) -DCT_RANDOM=ct_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
+	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -DCTI_TABLE=cti_kernels_$(1)_$(2) -DCTI_RANDOM=cti_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
 $(KERNELS)/random_$(1)_$(2).o: src/kernels/random.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -ffp-contract=off -DCT_RANDOM=ct_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
+	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) $$($(2)_FLAGS) -ffp-contract=off -DCTI_RANDOM=cti_random_$(1)_$(2) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(foreach t,f32 f64,$(eval $(call real_kernels,$(i),$(t)))))
 
-# One object in which only the public names are global, so that a static program sees no other name of ours.
 $(STATIC): $(OBJ)
-	$(call if_quiet,LD)$(CC) -r -nostdlib $(OBJ) -o $(BUILD)/cotangent.o
-	@$(OBJCOPY) --localize-hidden $(BUILD)/cotangent.o
 	@rm -f $@
-	@$(AR) rcs $@ $(BUILD)/cotangent.o
+	$(call if_quiet,AR)$(AR) rcs $@ $(OBJ)
 
 $(SHARED): $(OBJ)
 	$(call if_quiet,LD)$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--no-undefined $(SANITIZE) $(OBJ) -o $@ $(LIBS)
 	@ln -sf $(@F) $(BUILD)/$(SONAME)
 	@ln -sf $(SONAME) $(BUILD)/libcotangent.so
-
-# For our own tests, which also look inside.
-$(BUILD)/obj/inside.a: $(OBJ)
-	@rm -f $@
-	@$(AR) rcs $@ $(OBJ)
 
 # A change of compiler or flags rebuilds.
 $(BUILD)/flags: FORCE
@@ -133,9 +123,9 @@ $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
 
-LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write close fsync rename unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath ct_take_any ct_take_zeroed)
-LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,ct_take_any ct_take_zeroed ct_take_string)
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(BUILD)/obj/inside.a
+LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write close fsync rename unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed)
+LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string)
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
 
@@ -194,7 +184,7 @@ $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
-$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(BUILD)/obj/inside.a
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $^ -o $@ $(LIBS) $(LDFLAGS_$(@F))
 valgrind: $(TESTS) ## the suite under valgrind (slow)
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $(TESTS)
@@ -261,7 +251,7 @@ $(BUILD)/obj/bench/fma_$(1).o: bench/fma.c $(BUILD)/flags
 	$$(call if_quiet,CC)$$(CC) $$(ALL_CFLAGS) $$($(1)_FLAGS) -DCT_FMA_F32=fma_$(1)_f32 -DCT_FMA_F64=fma_$(1)_f64 -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call bench_fma,$(i))))
-$(BUILD)/obj/bench/machine.o: ALL_CFLAGS += $(ISAS:%=-DCT_HAVE_%)
+$(BUILD)/obj/bench/machine.o: ALL_CFLAGS += $(ISAS:%=-DCTI_HAVE_%)
 
 bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW=toy,gemm THREADS=1 ROUNDS=9; see bench/README.md
 	@command -v python3 >/dev/null || { echo "make bench needs python3. Without it, try: echo 10 | $(BUILD)/bench/rows toy"; exit 1; }
@@ -271,7 +261,7 @@ gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the erro
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
 format: ## clang-format in place
-	clang-format -i include/cotangent/*.h src/*.[ch] src/*/*.[ch] ops/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] examples/course/*.[ch] examples/course/*/*.[ch] tests/*.[ch] tests/fuzz/*.[ch] tests/course/*/*.c
+	clang-format -i include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] examples/course/*.[ch] examples/course/*/*.[ch] tests/*.[ch] tests/fuzz/*.[ch] tests/course/*/*.c
 
 clean: ## remove build/
 	rm -rf $(BUILD)

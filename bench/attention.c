@@ -57,7 +57,7 @@ static void step_op(ct_context *c) {
 
 static double value_op(void) { return sum_of_sizes(ct_grad(x)) + sum_of_sizes(ct_grad(k)) + sum_of_sizes(ct_grad(v)); }
 
-const row attention_rows[] = {
+const row cti_attention_rows[] = {
     {"mha_tiny", make_mha, step_mha, value_mha, &(size){3, 4, 8, 2, false, false}},
     {"mha_tiny_weights", make_mha, step_mha, value_mha, &(size){3, 4, 8, 2, false, true}},
     {"mha_seed", make_mha, step_mha, value_mha, &(size){2, 10, 512, 8, false, false}},

@@ -2,8 +2,8 @@
  * the instruction set. Compiled once for each, with the flags of its kernels. */
 #include "machine.h"
 
-#if defined(CT_VECTOR_BYTES) && CT_VECTOR_BYTES > 0
-#define VECTOR(type, name) typedef type name __attribute__((vector_size(CT_VECTOR_BYTES)))
+#if defined(CTI_VECTOR_BYTES) && CTI_VECTOR_BYTES > 0
+#define VECTOR(type, name) typedef type name __attribute__((vector_size(CTI_VECTOR_BYTES)))
 #else
 #define VECTOR(type, name) typedef type name
 #endif

@@ -70,13 +70,13 @@ static void fma_work(void *arg, int thread) {
 static double (*find_loop(const char *isa, bool f64))(int64_t) {
 #define MATCH(name) \
     if (!strcmp(isa, #name)) return f64 ? fma_##name##_f64 : fma_##name##_f32;
-#if defined(CT_HAVE_avx512)
+#if defined(CTI_HAVE_avx512)
     MATCH(avx512)
 #endif
-#if defined(CT_HAVE_avx2)
+#if defined(CTI_HAVE_avx2)
     MATCH(avx2)
 #endif
-#if defined(CT_HAVE_neon)
+#if defined(CTI_HAVE_neon)
     MATCH(neon)
 #endif
     MATCH(scalar)

@@ -85,7 +85,7 @@ def attention(results, path, lengths):
     threads = max((t for _, t in measured), default=0)
     curves = []
     for side, name, color in (("ours", "cotangent", OURS), ("torch", "PyTorch", THEIRS)):
-        for kind, what, dash in (("attention", "fused", ""), ("attention_weights", "with weights", "6 4")):
+        for kind, what, dash in (("attention", "fused", ""), ("cti_attention_weights", "with weights", "6 4")):
             found = [(t, measured[f"{kind}_{t}", threads].get(side)) for t in lengths if (f"{kind}_{t}", threads) in measured]
             found = [(t, s) for t, s in found if s]
             if len(found) > 1:

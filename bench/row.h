@@ -13,7 +13,7 @@ typedef struct row {
     const void *arg;         /* what make wants to know of this row */
 } row;
 
-extern const row gpt_rows[], micro_rows[], attention_rows[]; /* each ends with a name that is NULL */
+extern const row gpt_rows[], micro_rows[], cti_attention_rows[]; /* each ends with a name that is NULL */
 
 /* The i-th value of a name: 32 bits that look random (the finaliser of MurmurHash3, Appleby 2011, of FNV-1a of the name and i). */
 uint32_t name_bits(const char *name, uint32_t i);

@@ -15,18 +15,18 @@
 static const char format[] = "cotangent checkpoint 1";
 
 /* Everything but the metadata. */
-static bool gather(nn_state *state, const ct_checkpoint *checkpoint) {
+static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint) {
     ct_optim *optim = checkpoint->optim;
-    if (!nn_state_add_module(state, "model.", checkpoint->module)) return false;
-    for (const nn_number *number = optim->rule->numbers; number->name; number++)
-        if (!nn_state_add_number(state, "optim.", number->name, number->dtype, (char *)optim + number->offset)) return false;
+    if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+        if (!cti_nn_state_add_number(state, "optim.", number->name, number->dtype, (char *)optim + number->offset)) return false;
     for (int64_t i = 0; i < optim->count; i++) {
-        nn_slot *slot = &optim->slots[i];
-        if (!nn_state_add_number(state, "optim.step.", slot->name, CT_I64, &slot->step)) return false;
-        for (int k = 0; k < NN_STATES && slot->state[k]; k++) {
+        cti_nn_slot *slot = &optim->slots[i];
+        if (!cti_nn_state_add_number(state, "optim.step.", slot->name, CT_I64, &slot->step)) return false;
+        for (int k = 0; k < CTI_NN_STATES && slot->state[k]; k++) {
             char prefix[32];
             snprintf(prefix, sizeof prefix, "optim.%s.", optim->rule->state[k]);
-            if (!nn_state_add(state, prefix, slot->name, slot->state[k])) return false;
+            if (!cti_nn_state_add(state, prefix, slot->name, slot->state[k])) return false;
         }
     }
     return true;
@@ -48,9 +48,9 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_save";
     ct_context *context = check(op, path, checkpoint);
     if (!context) return false;
-    if (checkpoint->step < 0 || checkpoint->step > NN_LAST_STEP)
+    if (checkpoint->step < 0 || checkpoint->step > CTI_NN_LAST_STEP)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: step is %" PRId64 ", must be at least 0 and at most %" PRId64, op, path,
-                       checkpoint->step, NN_LAST_STEP);
+                       checkpoint->step, CTI_NN_LAST_STEP);
     ct_rng rng = ct_rng_get(context);
     char step[24], seed[24], stream[24];
     snprintf(step, sizeof step, "%" PRId64, checkpoint->step);
@@ -59,18 +59,18 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     const char *const metadata[] = {"format", format, "optim", checkpoint->optim->rule->name, "step", step, "seed", seed,
                                     "stream", stream, NULL};
 
-    nn_state state = {.context = context};
-    ct_frame frame;
-    ct_frame_open(context, &frame, true);
-    bool ok = gather(&state, checkpoint) && ct_safetensors_write(context, op, path, metadata, state.item, state.n);
-    ct_frame_close(context, &frame);
-    nn_state_free(&state);
+    cti_nn_state state = {.context = context};
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    bool ok = gather(&state, checkpoint) && cti_safetensors_write(context, op, path, metadata, state.item, state.n);
+    cti_frame_close(context, &frame);
+    cti_nn_state_free(&state);
     return ok;
 }
 
 /* A decimal in the metadata, up to `most`. */
-static bool read_decimal(const ct_safetensors *file, const char *key, uint64_t most, uint64_t *out) {
-    const ct_text *text = ct_safetensors_metadata(file, ct_text_of(key));
+static bool read_decimal(const cti_safetensors *file, const char *key, uint64_t most, uint64_t *out) {
+    const cti_text *text = cti_safetensors_metadata(file, cti_text_of(key));
     bool ok = text && text->size > 0;
     *out = 0;
     for (size_t i = 0; ok && i < text->size; i++) {
@@ -84,40 +84,40 @@ static bool read_decimal(const ct_safetensors *file, const char *key, uint64_t m
     return ok;
 }
 
-static bool read_metadata(const ct_safetensors *file, const ct_optim *optim, ct_rng *rng, uint64_t *step) {
-    const ct_file *f = &file->file;
-    const ct_text *kind = ct_safetensors_metadata(file, ct_text_of("format"));
-    if (!kind || ct_text_compare(*kind, ct_text_of(format)) != 0)
+static bool read_metadata(const cti_safetensors *file, const ct_optim *optim, ct_rng *rng, uint64_t *step) {
+    const cti_file *f = &file->file;
+    const cti_text *kind = cti_safetensors_metadata(file, cti_text_of("format"));
+    if (!kind || cti_text_compare(*kind, cti_text_of(format)) != 0)
         return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"", f->op, f->path, format);
-    const ct_text *name = ct_safetensors_metadata(file, ct_text_of("optim"));
-    if (!name || ct_text_compare(*name, ct_text_of(optim->rule->name)) != 0)
+    const cti_text *name = cti_safetensors_metadata(file, cti_text_of("optim"));
+    if (!name || cti_text_compare(*name, cti_text_of(optim->rule->name)) != 0)
         return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: the optimiser is %s, the file's is %s", f->op, f->path, optim->rule->name,
                        name ? NAME(*name) : "missing");
-    return read_decimal(file, "step", NN_LAST_STEP, step) && read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
+    return read_decimal(file, "step", CTI_NN_LAST_STEP, step) && read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
            read_decimal(file, "stream", UINT64_MAX, &rng->stream);
 }
 
 /* Counts of steps, the only i64, that a step can go on from. */
-static bool check_steps(const nn_state *state, const ct_file *file) {
+static bool check_steps(const cti_nn_state *state, const cti_file *file) {
     for (int64_t i = 0; i < state->n; i++) {
-        const ct_named *item = &state->item[i];
+        const cti_named *item = &state->item[i];
         int64_t step = 0;
-        if (item->tensor->dtype == CT_I64) ct_number_get(item->read, &step);
-        if (step < 0 || step > NN_LAST_STEP)
+        if (item->tensor->dtype == CT_I64) cti_number_get(item->read, &step);
+        if (step < 0 || step > CTI_NN_LAST_STEP)
             return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s is %" PRId64 ", must be at least 0 and at most %" PRId64, file->op,
-                           file->path, item->name, step, NN_LAST_STEP);
+                           file->path, item->name, step, CTI_NN_LAST_STEP);
     }
     return true;
 }
 
 /* The optimiser's numbers pass what they pass in its constructor. */
-static bool check_numbers(const nn_state *state, const ct_file *file, const ct_optim *optim) {
+static bool check_numbers(const cti_nn_state *state, const cti_file *file, const ct_optim *optim) {
     ct_optim changed = *optim;
-    for (const nn_number *number = optim->rule->numbers; number->name; number++)
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
         for (int64_t i = 0; i < state->n; i++)
             if (state->item[i].value == (const char *)optim + number->offset)
-                ct_number_get(state->item[i].read, (char *)&changed + number->offset);
-    const nn_fault fault = nn_optim_fault(&changed);
+                cti_number_get(state->item[i].read, (char *)&changed + number->offset);
+    const cti_nn_fault fault = cti_nn_optim_fault(&changed);
     if (!fault.name) return true;
     return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: optim.%s is %g, must be %s", file->op, file->path, fault.name, fault.value,
                    fault.must);
@@ -126,24 +126,24 @@ static bool check_numbers(const nn_state *state, const ct_file *file, const ct_o
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_load";
     ct_context *context = check(op, path, checkpoint);
-    if (!ct_ready(context)) return false;
-    ct_safetensors file;
-    if (!ct_safetensors_open(context, op, path, &file)) return false;
+    if (!cti_ready(context)) return false;
+    cti_safetensors file;
+    if (!cti_safetensors_open(context, op, path, &file)) return false;
     ct_rng rng;
     uint64_t step;
-    nn_state state = {.context = context};
-    ct_frame frame;
-    ct_frame_open(context, &frame, true);
+    cti_nn_state state = {.context = context};
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
     bool ok = read_metadata(&file, checkpoint->optim, &rng, &step) && gather(&state, checkpoint) &&
-              nn_state_match(&state, &file, checkpoint->module, "model.", false) && nn_state_read(&state, &file) &&
+              cti_nn_state_match(&state, &file, checkpoint->module, "model.", false) && cti_nn_state_read(&state, &file) &&
               check_steps(&state, &file.file) && check_numbers(&state, &file.file, checkpoint->optim);
     if (ok) {
-        nn_state_commit(&state);
+        cti_nn_state_commit(&state);
         ct_rng_set(context, rng);
         checkpoint->step = (int64_t)step;
     }
-    ct_frame_close(context, &frame);
-    nn_state_free(&state);
-    ct_safetensors_close(&file);
+    cti_frame_close(context, &frame);
+    cti_nn_state_free(&state);
+    cti_safetensors_close(&file);
     return ok;
 }

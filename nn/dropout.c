@@ -6,17 +6,17 @@ typedef struct {
 } dropout_data;
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) {
-    const dropout_data *data = nn_data(module);
+    const dropout_data *data = cti_nn_data(module);
     return ct_dropout(x, data->p, module->training);
 }
 
-static void describe(const ct_module *module, FILE *file) { fprintf(file, "p=%g", ((dropout_data *)nn_data(module))->p); }
+static void describe(const ct_module *module, FILE *file) { fprintf(file, "p=%g", ((dropout_data *)cti_nn_data(module))->p); }
 
-static const nn_kind dropout_kind = {"Dropout", forward, describe, sizeof(dropout_data), NULL};
+static const cti_nn_kind dropout_kind = {"Dropout", forward, describe, sizeof(dropout_data), NULL};
 
 ct_module *ct_dropout_new(ct_context *context, double p) {
-    if (!nn_check_chance(context, &dropout_kind, "p", p)) return NULL;
-    ct_module *module = nn_new(context, &dropout_kind);
-    if (module) ((dropout_data *)nn_data(module))->p = p;
+    if (!cti_nn_check_chance(context, &dropout_kind, "p", p)) return NULL;
+    ct_module *module = cti_nn_new(context, &dropout_kind);
+    if (module) ((dropout_data *)cti_nn_data(module))->p = p;
     return module;
 }

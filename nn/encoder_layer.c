@@ -3,17 +3,17 @@
 
 static ct_tensor *forward(ct_module *layer, ct_tensor *x) { return ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out; }
 
-static const nn_kind encoder_kind = {"TransformerEncoderLayer", forward, nn_layer_describe, sizeof(ct_layer_opts), NULL};
+static const cti_nn_kind encoder_kind = {"TransformerEncoderLayer", forward, cti_nn_layer_describe, sizeof(ct_layer_opts), NULL};
 
-ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) { return nn_layer_new(context, &encoder_kind, opts, false); }
+ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) { return cti_nn_layer_new(context, &encoder_kind, opts, false); }
 
 ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     ct_layer_out y = {0};
-    if (!nn_is(layer, &encoder_kind, "ct_encoder_layer_forward") || !nn_layer_takes(layer, x, "x")) return y;
+    if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward") || !cti_nn_layer_takes(layer, x, "x")) return y;
     const int64_t length = ct_kv_cache_length(self.cache);
-    ct_frame frame;
-    ct_frame_open(layer->context, &frame, false);
-    x = nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
-    y.out = nn_layer_feed(layer, "norm2", x);
-    return nn_layer_return(layer->context, &frame, self.cache, length, y);
+    cti_frame frame;
+    cti_frame_open(layer->context, &frame, false);
+    x = cti_nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
+    y.out = cti_nn_layer_feed(layer, "norm2", x);
+    return cti_nn_layer_return(layer->context, &frame, self.cache, length, y);
 }

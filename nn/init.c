@@ -5,7 +5,7 @@
 
 /* A weight is (out, in, ...): both fans are multiplied by the number of elements behind. */
 static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
-    if (!tensor || !ct_ready(tensor->context)) return false;
+    if (!tensor || !cti_ready(tensor->context)) return false;
     if (tensor->shape.ndim < 2) {
         ct_fail(tensor->context, CT_ERR_SHAPE, "%s: needs at least 2 dims, got %s", name, SHAPE(tensor->shape));
         return false;
@@ -18,7 +18,7 @@ static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
 }
 
 static bool number(ct_tensor *tensor, const char *name, const char *option, double value) {
-    return tensor && nn_check_number(tensor->context, name, option, value);
+    return tensor && cti_nn_check_number(tensor->context, name, option, value);
 }
 
 static double per_root(double a, double fan) { return sqrt(a / fan); } /* no fan: no element either */
@@ -27,31 +27,31 @@ bool ct_init_xavier_uniform(ct_tensor *tensor, double gain) {
     double in, out;
     if (!number(tensor, "xavier_uniform", "gain", gain) || !fans(tensor, "xavier_uniform", &in, &out)) return false;
     double a = gain * per_root(6, in + out);
-    return op_fill_uniform(tensor, -a, a);
+    return cti_op_fill_uniform(tensor, -a, a);
 }
 
 bool ct_init_xavier_normal(ct_tensor *tensor, double gain) {
     double in, out;
     if (!number(tensor, "xavier_normal", "gain", gain) || !fans(tensor, "xavier_normal", &in, &out)) return false;
-    return op_fill_normal(tensor, 0, gain * per_root(2, in + out));
+    return cti_op_fill_normal(tensor, 0, gain * per_root(2, in + out));
 }
 
 bool ct_init_kaiming_uniform(ct_tensor *tensor, double a) {
     double in, out;
     if (!number(tensor, "kaiming_uniform", "a", a) || !fans(tensor, "kaiming_uniform", &in, &out)) return false;
     double b = per_root(6, (1 + a * a) * in);
-    return op_fill_uniform(tensor, -b, b);
+    return cti_op_fill_uniform(tensor, -b, b);
 }
 
 bool ct_init_uniform(ct_tensor *tensor, double low, double high) {
-    if (!tensor || !ct_ready(tensor->context)) return false;
-    if (low <= high && isfinite(high - low)) return op_fill_uniform(tensor, low, high);
+    if (!tensor || !cti_ready(tensor->context)) return false;
+    if (low <= high && isfinite(high - low)) return cti_op_fill_uniform(tensor, low, high);
     ct_fail(tensor->context, CT_ERR_ARGUMENT, "init_uniform: no range from %g to %g", low, high);
     return false;
 }
 
 bool ct_init_normal(ct_tensor *tensor, double mean, double std) {
-    return number(tensor, "init_normal", "std", std) && op_fill_normal(tensor, mean, std);
+    return number(tensor, "init_normal", "std", std) && cti_op_fill_normal(tensor, mean, std);
 }
 
-bool ct_init_constant(ct_tensor *tensor, double value) { return tensor && op_fill(tensor, value); }
+bool ct_init_constant(ct_tensor *tensor, double value) { return tensor && cti_op_fill(tensor, value); }

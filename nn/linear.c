@@ -4,25 +4,25 @@
 #include <math.h>
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) {
-    return ct_linear(x, ct_module_get(module, "weight"), nn_param(module, "bias"));
+    return ct_linear(x, ct_module_get(module, "weight"), cti_nn_param(module, "bias"));
 }
 
 static void describe(const ct_module *module, FILE *file) {
-    const ct_linear_opts *o = nn_data(module);
-    fprintf(file, "in_features=%" PRId64 ", out_features=%" PRId64 ", bias=%s", o->in_features, o->out_features, nn_bool(!o->no_bias));
+    const ct_linear_opts *o = cti_nn_data(module);
+    fprintf(file, "in_features=%" PRId64 ", out_features=%" PRId64 ", bias=%s", o->in_features, o->out_features, cti_nn_bool(!o->no_bias));
 }
 
-static const nn_kind linear_kind = {"Linear", forward, describe, sizeof(ct_linear_opts), NULL};
+static const cti_nn_kind linear_kind = {"Linear", forward, describe, sizeof(ct_linear_opts), NULL};
 
 ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
-    if (!nn_check_size(context, &linear_kind, "in_features", o.in_features, 0) ||
-        !nn_check_size(context, &linear_kind, "out_features", o.out_features, 0))
+    if (!cti_nn_check_size(context, &linear_kind, "in_features", o.in_features, 0) ||
+        !cti_nn_check_size(context, &linear_kind, "out_features", o.out_features, 0))
         return NULL;
-    ct_module *module = nn_new(context, &linear_kind);
+    ct_module *module = cti_nn_new(context, &linear_kind);
     if (!module) return NULL;
-    *(ct_linear_opts *)nn_data(module) = o;
+    *(ct_linear_opts *)cti_nn_data(module) = o;
     double bound = o.in_features ? 1 / sqrt((double)o.in_features) : 0;
-    ct_init_uniform(nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.out_features, o.in_features)), -bound, bound);
-    if (!o.no_bias) ct_init_uniform(nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.out_features)), -bound, bound);
-    return nn_made(module);
+    ct_init_uniform(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.out_features, o.in_features)), -bound, bound);
+    if (!o.no_bias) ct_init_uniform(cti_nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.out_features)), -bound, bound);
+    return cti_nn_made(module);
 }

@@ -6,9 +6,9 @@
 
 /* ---- making and ending ---- */
 
-ct_module *nn_new(ct_context *context, const nn_kind *kind) {
-    if (!ct_ready(context)) return NULL;
-    ct_module *module = ct_take_zeroed(context, sizeof *module + kind->size);
+ct_module *cti_nn_new(ct_context *context, const cti_nn_kind *kind) {
+    if (!cti_ready(context)) return NULL;
+    ct_module *module = cti_take_zeroed(context, sizeof *module + kind->size);
     if (!module) return NULL;
     module->context = context;
     module->kind = kind;
@@ -16,14 +16,14 @@ ct_module *nn_new(ct_context *context, const nn_kind *kind) {
     return module;
 }
 
-ct_module *nn_made(ct_module *module) {
-    if (!module || ct_ready(module->context)) return module;
+ct_module *cti_nn_made(ct_module *module) {
+    if (!module || cti_ready(module->context)) return module;
     ct_module_free(module);
     return NULL;
 }
 
 static void give_string(ct_context *context, char *string) {
-    if (string) ct_give(context, string, strlen(string) + 1);
+    if (string) cti_give(context, string, strlen(string) + 1);
 }
 
 static void unlink_child(ct_module *child) {
@@ -42,29 +42,29 @@ void ct_module_free(ct_module *module) {
     unlink_child(module);
     while (module->optims) ct_optim_free(module->optims);
     while (module->children) ct_module_free(module->children);
-    for (nn_entry *next, *entry = module->params; entry; entry = next) {
+    for (cti_nn_entry *next, *entry = module->params; entry; entry = next) {
         next = entry->next;
         if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
-        if (--entry->tensor->parameter == 0) ct_tensor_end(entry->tensor);
+        if (--entry->tensor->parameter == 0) cti_tensor_end(entry->tensor);
         give_string(context, entry->name);
-        ct_give(context, entry, sizeof *entry);
+        cti_give(context, entry, sizeof *entry);
     }
     if (module->kind->end) module->kind->end(module);
     give_string(context, module->label);
-    ct_give(context, module, sizeof *module + module->kind->size);
+    cti_give(context, module, sizeof *module + module->kind->size);
 }
 
 /* ---- names ---- */
 
-const char *nn_kind_name(const ct_module *module) { return module->label ? module->label : module->kind->name; }
+const char *cti_nn_kind_name(const ct_module *module) { return module->label ? module->label : module->kind->name; }
 
-ct_tensor *nn_param(const ct_module *module, const char *name) {
-    for (nn_entry *entry = module->params; entry; entry = entry->next)
+ct_tensor *cti_nn_param(const ct_module *module, const char *name) {
+    for (cti_nn_entry *entry = module->params; entry; entry = entry->next)
         if (!strcmp(entry->name, name)) return entry->tensor;
     return NULL;
 }
 
-ct_module *nn_child(const ct_module *module, const char *name) {
+ct_module *cti_nn_child(const ct_module *module, const char *name) {
     for (ct_module *child = module->children; child; child = child->next)
         if (!strcmp(child->name, name)) return child;
     return NULL;
@@ -80,7 +80,7 @@ static ct_module *child_named(const ct_module *module, const char *name, size_t 
 /* Bytes that the longest name in the tree under the module takes, without its own: "0.weight" */
 static size_t longest_name(const ct_module *module) {
     size_t longest = 0;
-    for (nn_entry *entry = module->params; entry; entry = entry->next) {
+    for (cti_nn_entry *entry = module->params; entry; entry = entry->next) {
         size_t length = strlen(entry->name);
         if (length > longest) longest = length;
     }
@@ -96,24 +96,24 @@ static size_t longest_name(const ct_module *module) {
 static bool name_is_free(const ct_module *module, const char *name, size_t behind) {
     ct_context *context = module->context;
     if (!name || !*name || strchr(name, '.')) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: a name may not be empty or have a dot: \"%s\"", nn_kind_name(module), name ? name : "NULL");
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a name may not be empty or have a dot: \"%s\"", cti_nn_kind_name(module), name ? name : "NULL");
         return false;
     }
-    if (nn_param(module, name) || nn_child(module, name)) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: there is a \"%s\" already", nn_kind_name(module), name);
+    if (cti_nn_param(module, name) || cti_nn_child(module, name)) {
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: there is a \"%s\" already", cti_nn_kind_name(module), name);
         return false;
     }
     size_t length = strlen(name) + (behind ? 1 + behind : 0);
     for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
-    if (length < NN_NAME_SIZE) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: a full name with \"%.40s\" takes %zu bytes, more than %d", nn_kind_name(module), name, length,
-            (int)NN_NAME_SIZE - 1);
+    if (length < CTI_NN_NAME_SIZE) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: a full name with \"%.40s\" takes %zu bytes, more than %d", cti_nn_kind_name(module), name, length,
+            (int)CTI_NN_NAME_SIZE - 1);
     return false;
 }
 
 /* Writes the full name from the back to the front of the buffer; name_is_free has seen to it that it fits. */
-static const char *full_name(const ct_module *root, const ct_module *owner, const char *name, char buffer[NN_NAME_SIZE]) {
-    char *at = buffer + NN_NAME_SIZE - 1 - strlen(name);
+static const char *full_name(const ct_module *root, const ct_module *owner, const char *name, char buffer[CTI_NN_NAME_SIZE]) {
+    char *at = buffer + CTI_NN_NAME_SIZE - 1 - strlen(name);
     strcpy(at, name);
     for (; owner != root; owner = owner->parent) {
         size_t length = strlen(owner->name);
@@ -124,8 +124,8 @@ static const char *full_name(const ct_module *root, const ct_module *owner, cons
     return at;
 }
 
-static const char *name_of(const ct_namer *namer, char buffer[CT_NAME_SIZE]) {
-    const nn_entry *entry = (const nn_entry *)namer;
+static const char *name_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
+    const cti_nn_entry *entry = (const cti_nn_entry *)namer;
     const ct_module *root = entry->module;
     while (root->parent) root = root->parent;
     return full_name(root, entry->module, entry->name, buffer);
@@ -134,58 +134,58 @@ static const char *name_of(const ct_namer *namer, char buffer[CT_NAME_SIZE]) {
 /* ---- putting together ---- */
 
 ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
-    if (!module || !ct_ready(module->context)) return NULL;
+    if (!module || !cti_ready(module->context)) return NULL;
     ct_context *context = module->context;
-    const char *kind = nn_kind_name(module);
+    const char *kind = cti_nn_kind_name(module);
     if (!tensor) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the parameter \"%s\" is NULL", kind, name ? name : "NULL");
-    if (!name_is_free(module, name, 0) || !ct_tensor_has_values(tensor, kind)) return NULL;
+    if (!name_is_free(module, name, 0) || !cti_tensor_has_values(tensor, kind)) return NULL;
     if (tensor->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is of another context", kind, name);
-    if (!ct_is_real(tensor->dtype))
-        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64", kind, name, ct_dtype_name(tensor->dtype));
+    if (!cti_is_real(tensor->dtype))
+        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64", kind, name, cti_dtype_name(tensor->dtype));
     if (!tensor->contiguous) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s %s is not contiguous", kind, name, SHAPE(tensor->shape));
     if (!tensor->parameter && !tensor->frame)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is a gradient or a saved tensor; a parameter must be of its own", kind, name);
 
-    nn_entry *entry = ct_take(context, sizeof *entry);
+    cti_nn_entry *entry = cti_take(context, sizeof *entry);
     if (!entry) return NULL;
-    *entry = (nn_entry){.namer = {name_of}, .module = module, .tensor = tensor, .name = ct_take_string(context, name)};
+    *entry = (cti_nn_entry){.namer = {name_of}, .module = module, .tensor = tensor, .name = cti_take_string(context, name)};
     if (!ct_set_requires_grad(tensor, true)) { /* nor where there was no memory for the name */
         give_string(context, entry->name);
-        ct_give(context, entry, sizeof *entry);
+        cti_give(context, entry, sizeof *entry);
         return NULL;
     }
     if (!tensor->parameter++) {
-        ct_tensor_disown(tensor);
+        cti_tensor_disown(tensor);
         tensor->namer = NULL;
     }
     if (!tensor->namer) tensor->namer = &entry->namer;
-    nn_entry **end = &module->params;
+    cti_nn_entry **end = &module->params;
     while (*end) end = &(*end)->next;
     *end = entry;
     return tensor;
 }
 
-ct_tensor *nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape) {
-    ct_frame frame;
-    ct_frame_open(module->context, &frame, false);
+ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape) {
+    cti_frame frame;
+    cti_frame_open(module->context, &frame, false);
     ct_tensor *tensor = ct_module_add_param(module, name, ct_empty(module->context, dtype, shape));
-    ct_frame_close(module->context, &frame);
+    cti_frame_close(module->context, &frame);
     return tensor;
 }
 
 ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child) {
-    if (!module || !ct_ready(module->context)) return NULL;
+    if (!module || !cti_ready(module->context)) return NULL;
     ct_context *context = module->context;
-    const char *kind = nn_kind_name(module);
+    const char *kind = cti_nn_kind_name(module);
     if (!child) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child \"%s\" is NULL", kind, name ? name : "NULL");
     if (child->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child is of another context", kind);
-    if (child->parent) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has a parent already", kind, nn_kind_name(child));
+    if (child->parent) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has a parent already", kind, cti_nn_kind_name(child));
     const ct_module *outermost = module;
     while (outermost->parent) outermost = outermost->parent;
     if (child == outermost) return ct_fail(context, CT_ERR_ARGUMENT, "%s: a module cannot be inside itself", kind);
     if (!name_is_free(module, name, longest_name(child))) return NULL;
 
-    child->name = ct_take_string(context, name);
+    child->name = cti_take_string(context, name);
     if (!child->name) return NULL;
     child->parent = module;
     ct_module **end = &module->children;
@@ -194,22 +194,22 @@ ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *c
     return child;
 }
 
-ct_module *nn_child_add(ct_module *module, const char *name, ct_module *child) {
+ct_module *cti_nn_child_add(ct_module *module, const char *name, ct_module *child) {
     if (ct_module_add_child(module, name, child)) return child;
     ct_module_free(child);
     return NULL;
 }
 
-static const nn_kind list_kind = {.name = "ModuleList"};
+static const cti_nn_kind list_kind = {.name = "ModuleList"};
 
 ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child) {
-    if (!module || !ct_ready(module->context)) return NULL;
-    ct_module *children = list ? nn_child(module, list) : NULL, *made = NULL;
-    if (!children) children = made = nn_child_add(module, list, nn_new(module->context, &list_kind));
+    if (!module || !cti_ready(module->context)) return NULL;
+    ct_module *children = list ? cti_nn_child(module, list) : NULL, *made = NULL;
+    if (!children) children = made = cti_nn_child_add(module, list, cti_nn_new(module->context, &list_kind));
     if (!children) return NULL;
     if (children->kind != &list_kind)
-        return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list", nn_kind_name(module), list,
-                       nn_kind_name(children));
+        return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list", cti_nn_kind_name(module), list,
+                       cti_nn_kind_name(children));
     int64_t last = -1;
     for (ct_module *m = children->children; m; m = m->next) sscanf(m->name, "%" SCNd64, &last); /* another name leaves it */
     char name[24];
@@ -232,21 +232,21 @@ ct_module *ct_module_child(ct_module *module, const char *name) {
     if (!module) return NULL;
     const char *last;
     const ct_module *owner = name ? walk_to(module, name, &last) : NULL;
-    ct_module *child = owner ? nn_child(owner, last) : NULL;
-    if (!child) ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", nn_kind_name(module), name ? name : "NULL");
+    ct_module *child = owner ? cti_nn_child(owner, last) : NULL;
+    if (!child) ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", cti_nn_kind_name(module), name ? name : "NULL");
     return child;
 }
 
-ct_tensor *nn_find(const ct_module *module, const char *name) {
+ct_tensor *cti_nn_find(const ct_module *module, const char *name) {
     const char *last;
     const ct_module *owner = walk_to(module, name, &last);
-    return owner ? nn_param(owner, last) : NULL;
+    return owner ? cti_nn_param(owner, last) : NULL;
 }
 
 ct_tensor *ct_module_get(ct_module *module, const char *name) {
     if (!module) return NULL;
-    ct_tensor *tensor = name ? nn_find(module, name) : NULL;
-    if (!tensor) ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no parameter \"%s\"", nn_kind_name(module), name ? name : "NULL");
+    ct_tensor *tensor = name ? cti_nn_find(module, name) : NULL;
+    if (!tensor) ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no parameter \"%s\"", cti_nn_kind_name(module), name ? name : "NULL");
     return tensor;
 }
 
@@ -259,17 +259,17 @@ static ct_module *module_after(const ct_module *root, ct_module *module) {
 }
 
 /* The entry behind `entry` of *owner (NULL: its first one) in the tree under root, and its owner. */
-static nn_entry *entry_after(const ct_module *root, nn_entry *entry, ct_module **owner) {
-    nn_entry *next = entry ? entry->next : (*owner)->params;
+static cti_nn_entry *entry_after(const ct_module *root, cti_nn_entry *entry, ct_module **owner) {
+    cti_nn_entry *next = entry ? entry->next : (*owner)->params;
     while (!next && (*owner = module_after(root, *owner))) next = (*owner)->params;
     return next;
 }
 
 /* Has the tensor of `entry` another name before it? */
-static bool named_before(const ct_module *root, const nn_entry *entry) {
+static bool named_before(const ct_module *root, const cti_nn_entry *entry) {
     if (entry->tensor->parameter == 1) return false;
     ct_module *owner = (ct_module *)root;
-    nn_entry *before = NULL;
+    cti_nn_entry *before = NULL;
     do before = entry_after(root, before, &owner);
     while (before->tensor != entry->tensor);
     return before != entry;
@@ -278,7 +278,7 @@ static bool named_before(const ct_module *root, const nn_entry *entry) {
 /* position: the entry that was handed out last, and whether all have been. */
 bool ct_module_next(const ct_module *module, ct_param *param) {
     if (!module || !param || param->position[1]) return false;
-    nn_entry *entry = (nn_entry *)(uintptr_t)param->position[0];
+    cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];
     if (!entry) param->owner = (ct_module *)module;
     do entry = entry_after(module, entry, &param->owner);
     while (entry && named_before(module, entry));
@@ -296,7 +296,7 @@ int64_t ct_module_count(const ct_module *module) {
 }
 
 void ct_module_train(ct_module *module, bool training) {
-    if (!module || !ct_ready(module->context)) return;
+    if (!module || !cti_ready(module->context)) return;
     for (ct_module *m = module; m; m = module_after(module, m)) m->training = training;
 }
 
@@ -304,20 +304,20 @@ bool ct_module_training(const ct_module *module) { return module && module->trai
 
 /* ---- options ---- */
 
-bool nn_check_size(ct_context *context, const nn_kind *kind, const char *option, int64_t value, int64_t least) {
+bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char *option, int64_t value, int64_t least) {
     if (value >= least) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %" PRId64 ", must be at least %" PRId64, kind->name, option, value, least);
     return false;
 }
 
-bool nn_check_chance(ct_context *context, const nn_kind *kind, const char *option, double value) {
+bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option, double value) {
     if (value >= 0 && value <= 1) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be between 0 and 1", kind->name, option, value);
     return false;
 }
 
-bool nn_check_number(ct_context *context, const char *owner, const char *option, double value) {
-    if (!ct_ready(context)) return false;
+bool cti_nn_check_number(ct_context *context, const char *owner, const char *option, double value) {
+    if (!cti_ready(context)) return false;
     if (value >= 0 && isfinite(value)) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be a number of at least 0", owner, option, value);
     return false;

@@ -1,9 +1,9 @@
 /* layer_norm and rms_norm over the last dim: weight ones, bias zeros. */
 #include "module.h"
 
-static bool check(ct_context *context, const nn_kind *kind, int64_t dim, double *eps) {
+static bool check(ct_context *context, const cti_nn_kind *kind, int64_t dim, double *eps) {
     if (*eps == 0) *eps = 1e-5;
-    return nn_check_size(context, kind, "dim", dim, 0) && nn_check_number(context, kind->name, "eps", *eps);
+    return cti_nn_check_size(context, kind, "dim", dim, 0) && cti_nn_check_number(context, kind->name, "eps", *eps);
 }
 
 static bool fits(const ct_module *module, const ct_tensor *x, int64_t dim) {
@@ -13,44 +13,44 @@ static bool fits(const ct_module *module, const ct_tensor *x, int64_t dim) {
 }
 
 static ct_tensor *layer_norm(ct_module *module, ct_tensor *x) {
-    const ct_layer_norm_opts *o = nn_data(module);
-    return fits(module, x, o->dim) ? ct_layer_norm(x, nn_param(module, "weight"), nn_param(module, "bias"), o->eps) : NULL;
+    const ct_layer_norm_opts *o = cti_nn_data(module);
+    return fits(module, x, o->dim) ? ct_layer_norm(x, cti_nn_param(module, "weight"), cti_nn_param(module, "bias"), o->eps) : NULL;
 }
 
 static void describe_layer_norm(const ct_module *module, FILE *file) {
-    const ct_layer_norm_opts *o = nn_data(module);
-    fprintf(file, "(%" PRId64 ",), eps=%g, elementwise_affine=True, bias=%s", o->dim, o->eps, nn_bool(!o->no_bias));
+    const ct_layer_norm_opts *o = cti_nn_data(module);
+    fprintf(file, "(%" PRId64 ",), eps=%g, elementwise_affine=True, bias=%s", o->dim, o->eps, cti_nn_bool(!o->no_bias));
 }
 
-static const nn_kind layer_norm_kind = {"LayerNorm", layer_norm, describe_layer_norm, sizeof(ct_layer_norm_opts), NULL};
+static const cti_nn_kind layer_norm_kind = {"LayerNorm", layer_norm, describe_layer_norm, sizeof(ct_layer_norm_opts), NULL};
 
 ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
     if (!check(context, &layer_norm_kind, o.dim, &o.eps)) return NULL;
-    ct_module *module = nn_new(context, &layer_norm_kind);
+    ct_module *module = cti_nn_new(context, &layer_norm_kind);
     if (!module) return NULL;
-    *(ct_layer_norm_opts *)nn_data(module) = o;
-    ct_init_constant(nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1);
-    if (!o.no_bias) ct_init_constant(nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.dim)), 0);
-    return nn_made(module);
+    *(ct_layer_norm_opts *)cti_nn_data(module) = o;
+    ct_init_constant(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1);
+    if (!o.no_bias) ct_init_constant(cti_nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.dim)), 0);
+    return cti_nn_made(module);
 }
 
 static ct_tensor *rms_norm(ct_module *module, ct_tensor *x) {
-    const ct_rms_norm_opts *o = nn_data(module);
-    return fits(module, x, o->dim) ? ct_rms_norm(x, nn_param(module, "weight"), o->eps) : NULL;
+    const ct_rms_norm_opts *o = cti_nn_data(module);
+    return fits(module, x, o->dim) ? ct_rms_norm(x, cti_nn_param(module, "weight"), o->eps) : NULL;
 }
 
 static void describe_rms_norm(const ct_module *module, FILE *file) {
-    const ct_rms_norm_opts *o = nn_data(module);
+    const ct_rms_norm_opts *o = cti_nn_data(module);
     fprintf(file, "(%" PRId64 ",), eps=%g, elementwise_affine=True", o->dim, o->eps);
 }
 
-static const nn_kind rms_norm_kind = {"RMSNorm", rms_norm, describe_rms_norm, sizeof(ct_rms_norm_opts), NULL};
+static const cti_nn_kind rms_norm_kind = {"RMSNorm", rms_norm, describe_rms_norm, sizeof(ct_rms_norm_opts), NULL};
 
 ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts o) {
     if (!check(context, &rms_norm_kind, o.dim, &o.eps)) return NULL;
-    ct_module *module = nn_new(context, &rms_norm_kind);
+    ct_module *module = cti_nn_new(context, &rms_norm_kind);
     if (!module) return NULL;
-    *(ct_rms_norm_opts *)nn_data(module) = o;
-    ct_init_constant(nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1);
-    return nn_made(module);
+    *(ct_rms_norm_opts *)cti_nn_data(module) = o;
+    ct_init_constant(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.dim)), 1);
+    return cti_nn_made(module);
 }

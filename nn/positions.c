@@ -11,7 +11,7 @@ typedef struct {
 } positions_data;
 
 static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
-    const positions_data *data = nn_data(module);
+    const positions_data *data = cti_nn_data(module);
     const ct_positions_opts *o = &data->opts;
     int n = x->shape.ndim;
     if (n < 2 || x->shape.dim[n - 1] != o->embed_dim || x->shape.dim[n - 2] > o->max_length)
@@ -21,65 +21,65 @@ static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
         return ct_fail(module->context, CT_ERR_SHAPE, "Positions: %s from position %" PRId64 " goes beyond the %" PRId64 " there are",
                        SHAPE(x->shape), first, o->max_length);
     ct_tensor *table = data->table ? data->table : ct_module_get(module, "weight");
-    return nn_dropout(module, ct_add(x, ct_narrow(table, 0, first, x->shape.dim[n - 2])), o->dropout);
+    return cti_nn_dropout(module, ct_add(x, ct_narrow(table, 0, first, x->shape.dim[n - 2])), o->dropout);
 }
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) { return add(module, x, 0); }
 
 static void describe(const ct_module *module, FILE *file) {
-    const ct_positions_opts *o = &((positions_data *)nn_data(module))->opts;
-    fprintf(file, "max_length=%" PRId64 ", embed_dim=%" PRId64 ", learned=%s, dropout=%g", o->max_length, o->embed_dim, nn_bool(o->learned),
+    const ct_positions_opts *o = &((positions_data *)cti_nn_data(module))->opts;
+    fprintf(file, "max_length=%" PRId64 ", embed_dim=%" PRId64 ", learned=%s, dropout=%g", o->max_length, o->embed_dim, cti_nn_bool(o->learned),
             o->dropout);
 }
 
 static void end(ct_module *module) {
-    positions_data *data = nn_data(module);
-    if (data->table) ct_tensor_end(data->table);
+    positions_data *data = cti_nn_data(module);
+    if (data->table) cti_tensor_end(data->table);
 }
 
-static const nn_kind positions_kind = {"Positions", forward, describe, sizeof(positions_data), end};
+static const cti_nn_kind positions_kind = {"Positions", forward, describe, sizeof(positions_data), end};
 
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
-    if (!nn_is(positions, &positions_kind, "ct_positions_forward")) return NULL;
+    if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward")) return NULL;
     ct_context *context = positions->context;
     if (!x || x->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is %s", x ? "of another context" : "NULL");
-    ct_frame frame;
-    ct_frame_open(context, &frame, false);
-    return ct_frame_return(context, &frame, add(positions, x, first));
+    cti_frame frame;
+    cti_frame_open(context, &frame, false);
+    return cti_frame_return(context, &frame, add(positions, x, first));
 }
 
 /* The table, outside every scope. */
 static ct_tensor *sinusoidal(ct_context *context, const ct_positions_opts *o) {
     int64_t n = o->max_length, e = o->embed_dim;
-    if (!ct_shape_check(context, "Positions", CT_SHAPE(n, e), sizeof(double))) return NULL;
-    size_t bytes = ct_bytes(n * e, sizeof(double));
-    double *values = ct_take(context, bytes);
+    if (!cti_shape_check(context, "Positions", CT_SHAPE(n, e), sizeof(double))) return NULL;
+    size_t bytes = cti_bytes(n * e, sizeof(double));
+    double *values = cti_take(context, bytes);
     if (!values) return NULL;
     for (int64_t p = 0; p < n; p++)
         for (int64_t i = 0; i < e; i++) {
             double angle = (double)p * pow(10000, -(double)(i - i % 2) / (double)e);
             values[p * e + i] = i % 2 ? cos(angle) : sin(angle);
         }
-    ct_frame frame;
-    ct_frame_open(context, &frame, true);
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
     ct_tensor *table = ct_cast(ct_from_f64(context, CT_SHAPE(n, e), values), o->dtype);
-    if (table) ct_tensor_disown(table);
-    ct_frame_close(context, &frame);
-    ct_give(context, values, bytes);
+    if (table) cti_tensor_disown(table);
+    cti_frame_close(context, &frame);
+    cti_give(context, values, bytes);
     return table;
 }
 
 ct_module *ct_positions_new(ct_context *context, ct_positions_opts o) {
-    if (!nn_check_size(context, &positions_kind, "max_length", o.max_length, 0) ||
-        !nn_check_size(context, &positions_kind, "embed_dim", o.embed_dim, 0) ||
-        !nn_check_chance(context, &positions_kind, "dropout", o.dropout))
+    if (!cti_nn_check_size(context, &positions_kind, "max_length", o.max_length, 0) ||
+        !cti_nn_check_size(context, &positions_kind, "embed_dim", o.embed_dim, 0) ||
+        !cti_nn_check_chance(context, &positions_kind, "dropout", o.dropout))
         return NULL;
-    if (!ct_is_real(o.dtype)) return ct_fail(context, CT_ERR_DTYPE, "Positions: dtype must be f32 or f64");
-    ct_module *module = nn_new(context, &positions_kind);
+    if (!cti_is_real(o.dtype)) return ct_fail(context, CT_ERR_DTYPE, "Positions: dtype must be f32 or f64");
+    ct_module *module = cti_nn_new(context, &positions_kind);
     if (!module) return NULL;
-    positions_data *data = nn_data(module);
+    positions_data *data = cti_nn_data(module);
     data->opts = o;
-    if (o.learned) ct_init_normal(nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.max_length, o.embed_dim)), 0, 0.02);
+    if (o.learned) ct_init_normal(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.max_length, o.embed_dim)), 0, 0.02);
     else data->table = sinusoidal(context, &o);
-    return nn_made(module);
+    return cti_nn_made(module);
 }

@@ -2,7 +2,7 @@
 #include "module.h"
 
 static void print_at(const ct_module *module, FILE *file, int indent) {
-    fprintf(file, "%s(", nn_kind_name(module));
+    fprintf(file, "%s(", cti_nn_kind_name(module));
     if (module->children) fprintf(file, "\n%*s", indent + 2, "");
     if (module->kind->describe) module->kind->describe(module, file);
     for (const ct_module *child = module->children; child; child = child->next) {

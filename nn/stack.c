@@ -2,42 +2,42 @@
  * given back as soon as the layer has run, but for what the tape keeps. */
 #include "stack.h"
 
-#include "mha.h"
+#include "attention/mha.h"
 
 static ct_tensor *forward(ct_module *encoder, ct_tensor *x) { return ct_encoder_forward(encoder, x, (ct_stack_call){0}); }
 
-const nn_kind nn_encoder_kind = {"TransformerEncoder", forward, NULL, sizeof(ct_layer_opts), NULL};
-const nn_kind nn_decoder_kind = {"TransformerDecoder", NULL, NULL, sizeof(ct_layer_opts), NULL};
+const cti_nn_kind cti_nn_encoder_kind = {"TransformerEncoder", forward, NULL, sizeof(ct_layer_opts), NULL};
+const cti_nn_kind cti_nn_decoder_kind = {"TransformerDecoder", NULL, NULL, sizeof(ct_layer_opts), NULL};
 
 /* ---- making ---- */
 
-static ct_module *stack_new(ct_context *context, const nn_kind *kind, ct_layer_opts opts, int64_t num_layers, bool final_norm) {
-    if (!nn_check_size(context, kind, "num_layers", num_layers, 1)) return NULL;
-    ct_module *stack = nn_new(context, kind);
+static ct_module *stack_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts opts, int64_t num_layers, bool final_norm) {
+    if (!cti_nn_check_size(context, kind, "num_layers", num_layers, 1)) return NULL;
+    ct_module *stack = cti_nn_new(context, kind);
     if (!stack) return NULL;
-    *(ct_layer_opts *)nn_data(stack) = opts;
-    for (int64_t i = 0; i < num_layers && ct_ready(context); i++) {
-        ct_module *layer = kind == &nn_decoder_kind ? ct_decoder_layer_new(context, opts) : ct_encoder_layer_new(context, opts);
+    *(ct_layer_opts *)cti_nn_data(stack) = opts;
+    for (int64_t i = 0; i < num_layers && cti_ready(context); i++) {
+        ct_module *layer = kind == &cti_nn_decoder_kind ? ct_decoder_layer_new(context, opts) : ct_encoder_layer_new(context, opts);
         if (!ct_module_append(stack, "layers", layer)) ct_module_free(layer);
     }
-    if (final_norm) nn_child_add(stack, "norm", nn_layer_norm_new(context, &opts));
-    return nn_made(stack);
+    if (final_norm) cti_nn_child_add(stack, "norm", cti_nn_layer_norm_new(context, &opts));
+    return cti_nn_made(stack);
 }
 
 ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers, bool final_norm) {
-    return stack_new(context, &nn_encoder_kind, layer, num_layers, final_norm);
+    return stack_new(context, &cti_nn_encoder_kind, layer, num_layers, final_norm);
 }
 
 ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers, bool final_norm) {
-    return stack_new(context, &nn_decoder_kind, layer, num_layers, final_norm);
+    return stack_new(context, &cti_nn_decoder_kind, layer, num_layers, final_norm);
 }
 
 static ct_module *first_layer(const ct_module *stack) {
-    const ct_module *layers = nn_child(stack, "layers");
+    const ct_module *layers = cti_nn_child(stack, "layers");
     return layers ? layers->children : NULL;
 }
 
-int64_t nn_stack_layers(const ct_module *stack) {
+int64_t cti_nn_stack_layers(const ct_module *stack) {
     int64_t n = 0;
     for (ct_module *layer = first_layer(stack); layer; layer = layer->next) n++;
     return n;
@@ -46,21 +46,21 @@ int64_t nn_stack_layers(const ct_module *stack) {
 /* ---- caches ---- */
 
 bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv_cache **caches, int64_t n) {
-    if (!stack || !ct_ready(stack->context)) return false;
+    if (!stack || !cti_ready(stack->context)) return false;
     ct_context *context = stack->context;
-    if (stack->kind != &nn_encoder_kind && stack->kind != &nn_decoder_kind)
-        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_caches_new: expected a %s or a %s, got a %s", nn_encoder_kind.name,
-                       nn_decoder_kind.name, nn_kind_name(stack));
-    const int64_t layers = nn_stack_layers(stack);
+    if (stack->kind != &cti_nn_encoder_kind && stack->kind != &cti_nn_decoder_kind)
+        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_caches_new: expected a %s or a %s, got a %s", cti_nn_encoder_kind.name,
+                       cti_nn_decoder_kind.name, cti_nn_kind_name(stack));
+    const int64_t layers = cti_nn_stack_layers(stack);
     int64_t made = 0;
     if (!caches || n != layers)
         return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_caches_new: room for %" PRId64 " caches, and %" PRId64 " layers", caches ? n : 0,
                        layers);
-    for (ct_module *layer = first_layer(stack); layer && ct_ready(context); layer = layer->next) {
+    for (ct_module *layer = first_layer(stack); layer && cti_ready(context); layer = layer->next) {
         ct_module *attention = ct_module_child(layer, "self_attn");
         caches[made++] = attention ? ct_kv_cache_new(attention, batch, max_length) : NULL;
     }
-    if (ct_ready(context)) return true;
+    if (cti_ready(context)) return true;
     while (made) ct_kv_cache_free(caches[--made]);
     for (int64_t i = 0; i < n; i++) caches[i] = NULL;
     return false;
@@ -69,7 +69,7 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
 /* Is there a cache for each layer, all of one length, and nothing in the call that is a layer's own? */
 static bool check(const ct_module *stack, const ct_stack_call *call) {
     ct_context *context = stack->context;
-    const char *name = nn_kind_name(stack);
+    const char *name = cti_nn_kind_name(stack);
     if (call->self.cache || call->cross.cache)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: a cache of one layer; a stack has caches, one for each", name);
     if (call->self.need_weights || call->cross.need_weights)
@@ -101,35 +101,35 @@ static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory, 
         if (y != x) ct_release(y);
         y = out.out;
     }
-    return nn_child(stack, "norm") ? nn_forward(stack, "norm", y) : y;
+    return cti_nn_child(stack, "norm") ? cti_nn_forward(stack, "norm", y) : y;
 }
 
 static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stack_call call) {
     ct_context *context = stack->context;
     if (!check(stack, &call)) return NULL;
     const int64_t length = call.caches && first_layer(stack) ? call.caches[0]->length : 0;
-    ct_frame frame;
-    ct_frame_open(context, &frame, false);
+    cti_frame frame;
+    cti_frame_open(context, &frame, false);
     ct_tensor *y = run_layers(stack, x, memory, &call);
-    const bool good = ct_ready(context);
+    const bool good = cti_ready(context);
     int64_t i = 0;
     for (ct_module *layer = first_layer(stack); layer; layer = layer->next, i++) {
         if (!good && call.caches) call.caches[i]->length = length;
-        if (call.self_weights) call.self_weights[i] = good ? nn_hand_out(context, &frame, call.self_weights[i]) : NULL;
-        if (call.cross_weights) call.cross_weights[i] = good ? nn_hand_out(context, &frame, call.cross_weights[i]) : NULL;
+        if (call.self_weights) call.self_weights[i] = good ? cti_nn_hand_out(context, &frame, call.self_weights[i]) : NULL;
+        if (call.cross_weights) call.cross_weights[i] = good ? cti_nn_hand_out(context, &frame, call.cross_weights[i]) : NULL;
     }
-    return ct_frame_return(context, &frame, good ? y : NULL);
+    return cti_frame_return(context, &frame, good ? y : NULL);
 }
 
 ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call) {
-    if (!nn_is(encoder, &nn_encoder_kind, "ct_encoder_forward") || !nn_layer_takes(encoder, x, "x")) return NULL;
-    if (call.cross_weights) return ct_fail(encoder->context, CT_ERR_ARGUMENT, "%s: there are no cross_weights", nn_kind_name(encoder));
+    if (!cti_nn_is(encoder, &cti_nn_encoder_kind, "ct_encoder_forward") || !cti_nn_layer_takes(encoder, x, "x")) return NULL;
+    if (call.cross_weights) return ct_fail(encoder->context, CT_ERR_ARGUMENT, "%s: there are no cross_weights", cti_nn_kind_name(encoder));
     return run(encoder, x, NULL, call);
 }
 
 ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory, ct_stack_call call) {
-    if (!nn_is(decoder, &nn_decoder_kind, "ct_decoder_forward") || !nn_layer_takes(decoder, x, "x") ||
-        !nn_layer_takes(decoder, memory, "memory"))
+    if (!cti_nn_is(decoder, &cti_nn_decoder_kind, "ct_decoder_forward") || !cti_nn_layer_takes(decoder, x, "x") ||
+        !cti_nn_layer_takes(decoder, memory, "memory"))
         return NULL;
     return run(decoder, x, memory, call);
 }

@@ -1,13 +1,13 @@
 /* abs: y = |x|;   dx = g sign(x), 0 at 0 as torch's.   i64 too */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *abs_forward(ct_call *c) {
     c->drop = CT_DROP_OUT;
-    return op_map(c, c->in[0], kernels(c)->abs);
+    return cti_op_unary(c, c->in[0], kernels(c)->abs);
 }
 
 static bool abs_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_map_backward(c, c->in[0], g, kernels(c)->abs_backward, &grad[0]);
+    return cti_op_unary_backward(c, c->in[0], g, kernels(c)->abs_backward, &grad[0]);
 }
 
 static const ct_op abs_op = {.name = "abs", .forward = abs_forward, .backward = abs_backward};

@@ -2,24 +2,24 @@
  * dr = g,  db = g's rows summed,  dW = g^T h,  dx = (g W) f'(x).
  *
  * h is not kept for backward: each block of g W is turned into dx while it is in cache, and h is computed again beside it. */
-#include "op.h"
+#include "support/op.h"
 
 #include <string.h>
 
-#include "../src/gemm.h"
+#include "../src/gemm/gemm.h"
 
 typedef struct {
     ct_activation activation;
 } attributes;
 
 typedef struct {
-    ct_map *f;
-    ct_map_backward *backward;
-    ct_map_both *both;
+    cti_unary *f;
+    cti_unary_backward *backward;
+    cti_unary_both *both;
 } functions;
 
 static functions functions_of(const ct_call *c) {
-    const ct_kernels *k = kernels(c);
+    const cti_kernels *k = kernels(c);
     switch (((const attributes *)c->attrs)->activation) {
     case CT_RELU: return (functions){k->relu, k->relu_backward, k->relu_both}; /* from x as from y: both are positive or neither is */
     case CT_GELU: return (functions){k->gelu, k->gelu_backward, k->gelu_both};
@@ -29,8 +29,8 @@ static functions functions_of(const ct_call *c) {
     return (functions){0};
 }
 
-static ct_matrix matrix(const ct_tensor *t, int64_t cols) { return (ct_matrix){t->data, cols, 1, 0}; }
-static ct_matrix transposed(ct_matrix x) { return (ct_matrix){x.data, x.col, x.row, x.batch}; }
+static cti_matrix matrix(const ct_tensor *t, int64_t cols) { return (cti_matrix){t->data, cols, 1, 0}; }
+static cti_matrix transposed(cti_matrix x) { return (cti_matrix){x.data, x.col, x.row, x.batch}; }
 
 static int64_t rows_of(const ct_tensor *x) {
     int64_t rows = 1;
@@ -43,7 +43,7 @@ static bool check(ct_call *c, ct_shape *shape) {
     if (!functions_of(c).f)
         return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d", (int)((const attributes *)c->attrs)->activation);
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
-    if (!op_is_real(c, 0) || !op_same_dtype(c)) return false;
+    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return false;
     if (w->shape.ndim != 2 || x->shape.ndim == 0 || x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
         return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: %s with weight %s, not (..., in) with (out, in)", SHAPE(x->shape),
                        SHAPE(w->shape));
@@ -51,7 +51,7 @@ static bool check(ct_call *c, ct_shape *shape) {
         return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: bias %s does not fit weight %s", SHAPE(bias->shape), SHAPE(w->shape));
     *shape = x->shape;
     shape->dim[shape->ndim - 1] = w->shape.dim[0];
-    if (residual && !ct_shape_equal(residual->shape, *shape))
+    if (residual && !cti_shape_equal(residual->shape, *shape))
         return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: residual %s beside a result of %s", SHAPE(residual->shape),
                        SHAPE(*shape));
     return true;
@@ -60,12 +60,12 @@ static bool check(ct_call *c, ct_shape *shape) {
 /* ---- forward ---- */
 
 typedef struct {
-    const ct_kernels *kernels;
+    const cti_kernels *kernels;
     const char *residual, *y;
     int64_t row; /* bytes */
 } sum;
 
-static void add_residual(void *arg, const ct_matrix *y, int64_t rows, int64_t cols) {
+static void add_residual(void *arg, const cti_matrix *y, int64_t rows, int64_t cols) {
     const sum *s = arg;
     int64_t at = (char *)y->data - s->y;
     for (int64_t i = 0; i < rows; i++, at += s->row) {
@@ -80,13 +80,13 @@ static ct_tensor *forward(ct_call *c) {
     if (!check(c, &shape)) return NULL;
     c->drop = CT_DROP_OUT | CT_DROP_IN(2) | CT_DROP_IN(3) | (c->wants[0] ? 0 : CT_DROP_IN(1));
     if (!c->wants[0] && !c->wants[1]) c->drop |= CT_DROP_IN(0);
-    ct_tensor *y = op_new(c, x->dtype, shape), *h = y ? op_map(c, c->in[0], functions_of(c).f) : NULL;
+    ct_tensor *y = cti_op_new(c, x->dtype, shape), *h = y ? cti_op_unary(c, c->in[0], functions_of(c).f) : NULL;
     if (!h) return NULL;
-    const int64_t in = w->shape.dim[1], out = w->shape.dim[0], size = (int64_t)ct_dtype_size(x->dtype);
+    const int64_t in = w->shape.dim[1], out = w->shape.dim[0], size = (int64_t)cti_dtype_size(x->dtype);
     sum s = {kernels(c), residual ? residual->data : NULL, y->data, out * size};
-    const ct_gemm_end end = {.bias = bias ? bias->data : NULL, .done = residual ? add_residual : NULL, .arg = &s};
-    const ct_matrix of_h = matrix(h, in), of_w = transposed(matrix(w, in)), of_y = matrix(y, out);
-    return ct_gemm(c->context, x->dtype, 1, rows_of(x), out, in, 1, &of_h, &of_w, &end, &of_y) ? y : NULL;
+    const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL, .done = residual ? add_residual : NULL, .arg = &s};
+    const cti_matrix of_h = matrix(h, in), of_w = transposed(matrix(w, in)), of_y = matrix(y, out);
+    return cti_gemm(c->context, x->dtype, 1, rows_of(x), out, in, 1, &of_h, &of_w, &end, &of_y) ? y : NULL;
 }
 
 /* ---- backward ---- */
@@ -99,7 +99,7 @@ typedef struct {
 } blocks;
 
 /* dh of a block becomes dx, and h beside it. */
-static void through_activation(void *arg, const ct_matrix *dh, int64_t rows, int64_t cols) {
+static void through_activation(void *arg, const cti_matrix *dh, int64_t rows, int64_t cols) {
     const blocks *b = arg;
     int64_t at = (char *)dh->data - b->dx, at_x = at / b->row * b->x_row + at % b->row;
     for (int64_t i = 0; i < rows; i++, at += b->row, at_x += b->x_row) {
@@ -111,15 +111,15 @@ static void through_activation(void *arg, const ct_matrix *dh, int64_t rows, int
 /* A tensor like x for what is read by columns: rows that are 2048 bytes apart, or a multiple, would share a few sets of a cache, so these
  * are a line or two more. */
 static ct_tensor *new_apart(const ct_call *c, const ct_tensor *x, int64_t in) {
-    const bool aliased = in > 0 && in * (int64_t)ct_dtype_size(x->dtype) % 2048 == 0;
-    if (!aliased) return op_new(c, x->dtype, x->shape);
+    const bool aliased = in > 0 && in * (int64_t)cti_dtype_size(x->dtype) % 2048 == 0;
+    if (!aliased) return cti_op_new(c, x->dtype, x->shape);
     ct_shape shape = x->shape;
     shape.dim[shape.ndim - 1] += 16;
-    ct_tensor *y = op_new(c, x->dtype, shape);
+    ct_tensor *y = cti_op_new(c, x->dtype, shape);
     if (!y) return NULL;
     int64_t stride[CT_MAX_DIMS];
     memcpy(stride, y->stride, sizeof stride);
-    return ct_tensor_view(y, y->data, x->shape, stride);
+    return cti_tensor_view(y, y->data, x->shape, stride);
 }
 
 static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
@@ -132,23 +132,23 @@ static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         if (c->wants[1]) h = new_apart(c, x, in);
         if (!grad[0] || (c->wants[1] && !h)) return false;
         row = x->shape.ndim > 1 ? grad[0]->stride[x->shape.ndim - 2] : in;
-        const int64_t size = (int64_t)ct_dtype_size(x->dtype);
+        const int64_t size = (int64_t)cti_dtype_size(x->dtype);
         blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * size, row * size};
-        const ct_matrix of_g = matrix(g, out), of_w = matrix(w, in), of_dx = matrix(grad[0], row);
-        if (!ct_gemm(c->context, x->dtype, 1, rows, in, out, 1, &of_g, &of_w,
-                     &(ct_gemm_end){.done = through_activation, .arg = &b}, &of_dx))
+        const cti_matrix of_g = matrix(g, out), of_w = matrix(w, in), of_dx = matrix(grad[0], row);
+        if (!cti_gemm(c->context, x->dtype, 1, rows, in, out, 1, &of_g, &of_w,
+                     &(cti_gemm_epilogue){.done = through_activation, .arg = &b}, &of_dx))
             return false;
-    } else if (c->wants[1] && !(h = op_map(c, c->in[0], functions_of(c).f))) {
+    } else if (c->wants[1] && !(h = cti_op_unary(c, c->in[0], functions_of(c).f))) {
         return false;
     }
     if (c->wants[1]) {
         bool add;
-        if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
-        const ct_matrix of_g = transposed(matrix(g, out)), of_h = matrix(h, row), of_dw = matrix(grad[1], in);
-        if (!ct_gemm(c->context, x->dtype, 1, out, in, rows, 1, &of_g, &of_h, &(ct_gemm_end){.add = add}, &of_dw)) return false;
+        if (!(grad[1] = cti_grad_place(c, 1, &add))) return false;
+        const cti_matrix of_g = transposed(matrix(g, out)), of_h = matrix(h, row), of_dw = matrix(grad[1], in);
+        if (!cti_gemm(c->context, x->dtype, 1, out, in, rows, 1, &of_g, &of_h, &(cti_gemm_epilogue){.add = add}, &of_dw)) return false;
     }
     if (c->wants[3]) grad[3] = g;
-    return !c->wants[2] || op_sum_to_input(c, 2, g, &grad[2]);
+    return !c->wants[2] || cti_op_sum_to_input(c, 2, g, &grad[2]);
 }
 
 static const ct_op op = {

@@ -1,14 +1,14 @@
 /* add: y = a + b, broadcast;   da = g, db = g, each summed to its input's shape.   i64 too */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *add_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    return op_zip(c, kernels(c)->add, c->in[0]->dtype);
+    return cti_op_binary(c, kernels(c)->add, c->in[0]->dtype);
 }
 
 static bool add_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && !op_sum_to_input(c, i, g, &grad[i])) return false;
+        if (c->wants[i] && !cti_op_sum_to_input(c, i, g, &grad[i])) return false;
     return true;
 }
 

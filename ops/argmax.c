@@ -1,10 +1,10 @@
 /* argmax: where along dim the largest is, i64; the first of equals, and NaN is larger than all; no gradient.   i64 too */
-#include "reduce.h"
+#include "support/reduce.h"
 
 static ct_tensor *argmax_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     int ndim = x->shape.ndim;
-    int dim = ct_dim_index(c->context, "argmax", *(const int *)c->attrs, ndim ? ndim : 1);   /* a scalar has one too, as in torch */
+    int dim = cti_dim_index(c->context, "argmax", *(const int *)c->attrs, ndim ? ndim : 1);   /* a scalar has one too, as in torch */
     if (dim < 0) return NULL;
     if (ndim && !x->shape.dim[dim])
         return ct_fail(c->context, CT_ERR_SHAPE, "argmax: dim %d of %s has no element", dim, SHAPE(x->shape));

@@ -1,5 +1,5 @@
 /* cast: each element as another dtype, as in C; to bool: != 0;   dx = g cast back, between f32 and f64 */
-#include "op.h"
+#include "support/op.h"
 
 typedef struct {
     void (*kernel)(int64_t n, const void *x, void *y);
@@ -9,18 +9,18 @@ typedef struct {
 static void cast_piece(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const casting *t = arg;
-    t->kernel(end - begin, t->x->data + (size_t)begin * ct_dtype_size(t->x->dtype),
-              t->y->data + (size_t)begin * ct_dtype_size(t->y->dtype));
+    t->kernel(end - begin, t->x->data + (size_t)begin * cti_dtype_size(t->x->dtype),
+              t->y->data + (size_t)begin * cti_dtype_size(t->y->dtype));
 }
 
 static ct_tensor *cast_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     const ct_dtype dtype = *(const ct_dtype *)c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (dtype == x->dtype) return ct_tensor_view(x, x->data, x->shape, x->stride);
-    ct_tensor *y = op_new(c, dtype, x->shape), *dense = y ? ct_tensor_dense(x) : NULL;
+    if (dtype == x->dtype) return cti_tensor_view(x, x->data, x->shape, x->stride);
+    ct_tensor *y = cti_op_new(c, dtype, x->shape), *dense = y ? cti_tensor_dense(x) : NULL;
     if (!dense) return NULL;
-    ct_parallel(c->context, y->numel, op_grain(1), cast_piece, &(casting){kernels(c)->cast[dtype], dense, y});
+    cti_parallel(c->context, y->numel, cti_op_grain(1), cast_piece, &(casting){kernels(c)->cast[dtype], dense, y});
     return y;
 }
 
@@ -31,7 +31,7 @@ static const ct_op cast_to_real = {
 static const ct_op cast_to_whole = {.name = "cast", .attrs_size = sizeof(ct_dtype), .forward = cast_forward, .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
-    if (!x || !ct_ready(x->context)) return NULL;
-    if (!ct_dtype_check(x->context, "cast", dtype)) return NULL;
-    return ct_apply(ct_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1, &dtype);
+    if (!x || !cti_ready(x->context)) return NULL;
+    if (!cti_dtype_check(x->context, "cast", dtype)) return NULL;
+    return ct_apply(cti_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1, &dtype);
 }

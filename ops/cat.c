@@ -1,31 +1,31 @@
 /* cat: tensors one behind the other along a dim;   d in[i] = its part of g, a view */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *cat_forward(ct_call *c) {
     const ct_tensor *first = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (first->shape.ndim == 0) return ct_fail(c->context, CT_ERR_SHAPE, "cat: a scalar has no dim to join along");
-    const int dim = ct_dim_index(c->context, c->op->name, *(const int *)c->attrs, first->shape.ndim);
-    if (dim < 0 || !op_same_dtype(c)) return NULL;
+    const int dim = cti_dim_index(c->context, c->op->name, *(const int *)c->attrs, first->shape.ndim);
+    if (dim < 0 || !cti_op_same_dtype(c)) return NULL;
     ct_shape shape = first->shape;
     shape.dim[dim] = 0;
     for (int i = 0; i < c->n; i++) {
         ct_shape other = c->in[i]->shape;
         const int64_t size = dim < other.ndim ? other.dim[dim] : 0;
         if (dim < other.ndim) other.dim[dim] = first->shape.dim[dim];
-        if (!ct_shape_equal(other, first->shape))
+        if (!cti_shape_equal(other, first->shape))
             return ct_fail(c->context, CT_ERR_SHAPE, "cat: sizes differ beyond dim %d: %s and %s", dim, SHAPE(first->shape),
                            SHAPE(c->in[i]->shape));
         if (size > INT64_MAX - shape.dim[dim]) return ct_fail(c->context, CT_ERR_MEMORY, "cat: the size of dim %d overflows", dim);
         shape.dim[dim] += size;
     }
-    ct_tensor *y = op_new(c, first->dtype, shape);
+    ct_tensor *y = cti_op_new(c, first->dtype, shape);
     int64_t at = 0;
     for (int i = 0; y && i < c->n; i++) {
         const int64_t size = c->in[i]->shape.dim[dim];
         ct_tensor *part = ct_narrow(y, dim, at, size);
         if (!part) return NULL;
-        ct_tensor_copy(part, c->in[i], false);
+        cti_tensor_copy(part, c->in[i], false);
         at += size;
     }
     return y;

@@ -1,12 +1,12 @@
 /* eq, ne, lt, le, gt, ge: y = (a = b), ..., broadcast; of any one dtype to bool; no gradient. NaN equals nothing. */
-#include "op.h"
+#include "support/op.h"
 
-static ct_tensor *eq_forward(ct_call *c) { return op_zip(c, kernels(c)->eq, CT_BOOL); }
-static ct_tensor *ne_forward(ct_call *c) { return op_zip(c, kernels(c)->ne, CT_BOOL); }
-static ct_tensor *lt_forward(ct_call *c) { return op_zip(c, kernels(c)->lt, CT_BOOL); }
-static ct_tensor *le_forward(ct_call *c) { return op_zip(c, kernels(c)->le, CT_BOOL); }
-static ct_tensor *gt_forward(ct_call *c) { return op_zip(c, kernels(c)->gt, CT_BOOL); }
-static ct_tensor *ge_forward(ct_call *c) { return op_zip(c, kernels(c)->ge, CT_BOOL); }
+static ct_tensor *eq_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->eq, CT_BOOL); }
+static ct_tensor *ne_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->ne, CT_BOOL); }
+static ct_tensor *lt_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->lt, CT_BOOL); }
+static ct_tensor *le_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->le, CT_BOOL); }
+static ct_tensor *gt_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->gt, CT_BOOL); }
+static ct_tensor *ge_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->ge, CT_BOOL); }
 
 static const ct_op eq = {.name = "eq", .forward = eq_forward};
 static const ct_op ne = {.name = "ne", .forward = ne_forward};

@@ -1,12 +1,12 @@
 /* contiguous: x itself (another handle) where it is row-major, else a row-major copy;   dx = g */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *contiguous_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (x->contiguous) return ct_tensor_view(x, x->data, x->shape, NULL);
-    ct_tensor *y = op_new(c, x->dtype, x->shape);
-    if (y) ct_tensor_copy(y, x, false);
+    if (x->contiguous) return cti_tensor_view(x, x->data, x->shape, NULL);
+    ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
+    if (y) cti_tensor_copy(y, x, false);
     return y;
 }
 

@@ -2,35 +2,35 @@
  * y = mean or sum of the loss_r;   dx_rj = g w (softmax(x_r)_j - (1 - s) [j = t] - s / C),  w = 1 or 1 / count.
  * Kept for backward are the logits and each row's max and 1 / sum e^(x - max), not the softmax. The two are apart: max + log sum is
  * rounded as a large max is, and e^(x - lse) would be off by that. */
-#include "loss.h"
+#include "support/loss.h"
 
 static ct_tensor *cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *targets = c->in[1];
     c->drop = CT_DROP_OUT;
-    if (!op_is_real(c, 0)) return NULL;
+    if (!cti_op_is_real(c, 0)) return NULL;
     if (x->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "cross_entropy: the logits %s are not (N, C)", SHAPE(x->shape));
-    if (!op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return NULL;
-    ct_tensor *losses = op_new(c, x->dtype, targets->shape);
-    ct_tensor *max = c->saved[0] = op_new(c, x->dtype, targets->shape), *inverse = c->saved[1] = op_new(c, x->dtype, targets->shape);
+    if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return NULL;
+    ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);
+    ct_tensor *max = c->saved[0] = cti_op_new(c, x->dtype, targets->shape), *inverse = c->saved[1] = cti_op_new(c, x->dtype, targets->shape);
     if (!losses || !max || !inverse) return NULL;
-    op_loss_rows(c, x->shape.dim[0],
-                 (ct_loss_rows){.classes = x->shape.dim[1],
+    cti_op_loss_rows(c, x->shape.dim[0],
+                 (cti_loss_rows){.classes = x->shape.dim[1],
                                 .target = (const int64_t *)targets->data,
                                 .x = x->data,
                                 .loss = losses->data,
                                 .max = max->data,
                                 .inverse = inverse->data});
-    return op_loss_total(c, losses, op_loss_weight(c, targets));
+    return cti_op_loss_total(c, losses, cti_op_loss_weight(c, targets));
 }
 
 static bool cross_entropy_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     ct_tensor *x = c->in[0], *targets = c->in[1];
-    if (!op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false; /* a caller's buffer may have changed */
-    ct_tensor *dx = op_new(c, x->dtype, x->shape);
+    if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false; /* a caller's buffer may have changed */
+    ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx) return false;
-    op_loss_rows(c, x->shape.dim[0],
-                 (ct_loss_rows){.classes = x->shape.dim[1],
-                                .scale = ct_item(g) * op_loss_weight(c, targets),
+    cti_op_loss_rows(c, x->shape.dim[0],
+                 (cti_loss_rows){.classes = x->shape.dim[1],
+                                .scale = ct_item(g) * cti_op_loss_weight(c, targets),
                                 .target = (const int64_t *)targets->data,
                                 .x = x->data,
                                 .max = c->saved[0]->data,

@@ -1,15 +1,15 @@
 /* div: y = a / b, broadcast;   da = g / b, db = -(g / b) y, each summed to its input's shape */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *div_forward(ct_call *c) {
     c->drop = CT_DROP_IN(0) | (c->wants[1] ? 0 : CT_DROP_OUT);
-    return op_zip(c, kernels(c)->div, c->in[0]->dtype);
+    return cti_op_binary(c, kernels(c)->div, c->in[0]->dtype);
 }
 
 static bool div_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     ct_tensor *da = ct_div(g, c->in[1]), *db, *sum;
-    if (c->wants[0] && !op_sum_to_input(c, 0, da, &grad[0])) return false;
-    if (c->wants[1] && !((db = ct_mul(da, c->out)) && op_sum_to_input(c, 1, db, &sum) && (grad[1] = ct_neg(sum)))) return false;
+    if (c->wants[0] && !cti_op_sum_to_input(c, 0, da, &grad[0])) return false;
+    if (c->wants[1] && !((db = ct_mul(da, c->out)) && cti_op_sum_to_input(c, 1, db, &sum) && (grad[1] = ct_neg(sum)))) return false;
     return true;
 }
 

@@ -1,13 +1,13 @@
 /* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in their order */
-#include "index.h"
-#include "shape_ops.h"
+#include "support/index.h"
+#include "support/shape_ops.h"
 
 #include <string.h>
 
 enum { COLUMNS = 64 }; /* at least, in a piece of the backward's work: each column has one owner, so that tokens may repeat */
 
 typedef struct {
-    const ct_kernels *k;
+    const cti_kernels *k;
     const int64_t *ids;
     int64_t tokens, n;
     size_t size;
@@ -32,19 +32,19 @@ static void add_columns(void *arg, int64_t begin, int64_t end, int worker) {
 static ct_tensor *embedding_forward(ct_call *c) {
     ct_tensor *ids = c->in[0], *weight = c->in[1];
     c->drop = CT_DROP_IN(1) | CT_DROP_OUT;
-    if (!op_is(c, 0, CT_I64) || !op_is_real(c, 1)) return NULL;
+    if (!cti_op_is(c, 0, CT_I64) || !cti_op_is_real(c, 1)) return NULL;
     if (weight->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "embedding: the weight %s is not (V, D)", SHAPE(weight->shape));
     if (ids->shape.ndim == CT_MAX_DIMS)
         return ct_fail(c->context, CT_ERR_SHAPE, "embedding: ids %s have %d dims already", SHAPE(ids->shape), CT_MAX_DIMS);
-    if (!op_indices_inside(c, ids, "index", weight->shape.dim[0], 0)) return NULL;
+    if (!cti_op_indices_inside(c, ids, "index", weight->shape.dim[0], 0)) return NULL;
     ct_shape shape = ids->shape;
     shape.dim[shape.ndim++] = weight->shape.dim[1];
-    ct_tensor *y = op_new(c, weight->dtype, shape);
+    ct_tensor *y = cti_op_new(c, weight->dtype, shape);
     if (y)
-        ct_parallel(c->context, ids->numel, op_grain(weight->shape.dim[1]), copy_rows,
+        cti_parallel(c->context, ids->numel, cti_op_grain(weight->shape.dim[1]), copy_rows,
                     &(lookup){.ids = (const int64_t *)ids->data,
                               .n = weight->shape.dim[1],
-                              .size = ct_dtype_size(weight->dtype),
+                              .size = cti_dtype_size(weight->dtype),
                               .weight = weight->data,
                               .rows = y->data});
     return y;
@@ -52,13 +52,13 @@ static ct_tensor *embedding_forward(ct_call *c) {
 
 static bool embedding_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     ct_tensor *ids = c->in[0];
-    if (!op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false; /* a caller's buffer may have changed */
-    ct_tensor *dw = op_grad_sum(c, 1);
+    if (!cti_op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false; /* a caller's buffer may have changed */
+    ct_tensor *dw = cti_op_grad_sum(c, 1);
     if (!dw) return false;
     lookup a = {.ids = (const int64_t *)ids->data, .tokens = ids->numel, .n = dw->shape.dim[1], .weight = dw->data, .rows = g->data};
     a.k = c->context->isa->of[dw->dtype];
-    a.size = ct_dtype_size(dw->dtype);
-    ct_parallel(c->context, a.n, COLUMNS * op_grain(a.tokens * COLUMNS), add_columns, &a);
+    a.size = cti_dtype_size(dw->dtype);
+    cti_parallel(c->context, a.n, COLUMNS * cti_op_grain(a.tokens * COLUMNS), add_columns, &a);
     grad[1] = dw;
     return true;
 }

@@ -1,13 +1,13 @@
 /* exp: y = e^x;   dx = g y */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *exp_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
-    return op_map(c, c->in[0], kernels(c)->exp);
+    return cti_op_unary(c, c->in[0], kernels(c)->exp);
 }
 
 static bool exp_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_map_backward(c, c->out, g, kernels(c)->exp_backward, &grad[0]);
+    return cti_op_unary_backward(c, c->out, g, kernels(c)->exp_backward, &grad[0]);
 }
 
 static const ct_op exp_op = {.name = "exp", .forward = exp_forward, .backward = exp_backward};

@@ -1,5 +1,5 @@
 /* expand: sizes of 1 and new leading dims repeat, a view of stride 0;   dx = g summed over what repeats */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *expand_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
@@ -17,7 +17,7 @@ static ct_tensor *expand_forward(ct_call *c) {
     }
     if (!fits)
         return ct_fail(c->context, CT_ERR_SHAPE, "expand: %s does not expand to %s", SHAPE(x->shape), SHAPE(*(const ct_shape *)c->attrs));
-    return ct_tensor_view(x, x->data, shape, stride);
+    return cti_tensor_view(x, x->data, shape, stride);
 }
 
 static bool expand_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (grad[0] = ct_sum_to(g, c->in[0]->shape)) != NULL; }

@@ -1,8 +1,8 @@
 /* gather along dim d: y[.., i, ..] = x[.., index[.., i, ..], ..];   dx[.., j, ..] = sum of g[.., i, ..] where the index is j
  *
  * A fibre is what runs along dim at one place of the other dims: each is looked up, and its gradient added up, on its own. */
-#include "index.h"
-#include "shape_ops.h"
+#include "support/index.h"
+#include "support/shape_ops.h"
 
 #include <string.h>
 
@@ -56,7 +56,7 @@ static run run_at(const fibres *a, const place *p, int64_t left) {
 static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const fibres *a = arg;
-    const size_t size = ct_dtype_size(a->dtype);
+    const size_t size = cti_dtype_size(a->dtype);
     place p = locate(a, begin);
     for (int64_t f = begin; f < end;) {
         const run r = run_at(a, &p, end - f);
@@ -93,45 +93,45 @@ static void add_up(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* A scalar is one fibre of one element. */
-static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data, ct_dtype dtype, ct_task *task) {
+static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data, ct_dtype dtype, cti_task *task) {
     ct_tensor *index = c->in[1];
     if (index->numel == 0) return;
     fibres a = {.dtype = dtype, .other = index->shape, .n = 1, .index = (const int64_t *)index->data, .x = x_data, .y = y_data};
-    ct_shape_strides(x, a.x_stride);
-    ct_shape_strides(index->shape, a.stride);
+    cti_shape_strides(x, a.x_stride);
+    cti_shape_strides(index->shape, a.stride);
     if (x.ndim > 0) {
         const int64_t asked = *(const int *)c->attrs, dim = asked < 0 ? asked + x.ndim : asked;
         a.n = a.other.dim[dim], a.x_step = a.x_stride[dim], a.step = a.stride[dim];
         a.other.dim[dim] = 1;
     }
-    ct_parallel(c->context, ct_shape_numel(a.other), op_grain(a.n * 4), task, &a);
+    cti_parallel(c->context, cti_shape_numel(a.other), cti_op_grain(a.n * 4), task, &a);
 }
 
 static bool indices_inside(const ct_call *c) {
     const ct_tensor *x = c->in[0];
     const int asked = *(const int *)c->attrs, dim = asked < 0 ? asked + x->shape.ndim : asked;
-    return op_indices_inside(c, c->in[1], "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1, 0);
+    return cti_op_indices_inside(c, c->in[1], "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1, 0);
 }
 
 static ct_tensor *gather_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *index = c->in[1];
     c->drop = CT_DROP_IN(0) | CT_DROP_OUT;
-    const int dim = op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
-    if (dim < 0 || !op_is(c, 1, CT_I64)) return NULL;
+    const int dim = cti_op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
+    if (dim < 0 || !cti_op_is(c, 1, CT_I64)) return NULL;
     bool fits = index->shape.ndim == x->shape.ndim;
     for (int d = 0; fits && d < x->shape.ndim; d++) fits = d == dim || index->shape.dim[d] <= x->shape.dim[d];
     if (!fits)
         return ct_fail(c->context, CT_ERR_SHAPE, "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape), SHAPE(x->shape),
                        dim);
     if (!indices_inside(c)) return NULL;
-    ct_tensor *y = op_new(c, x->dtype, index->shape);
+    ct_tensor *y = cti_op_new(c, x->dtype, index->shape);
     if (y) each_fibre(c, x->shape, x->data, y->data, x->dtype, look_up);
     return y;
 }
 
 static bool gather_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     if (!indices_inside(c)) return false; /* a caller's buffer may have changed */
-    ct_tensor *dx = op_grad_sum(c, 0);
+    ct_tensor *dx = cti_op_grad_sum(c, 0);
     if (dx) each_fibre(c, dx->shape, dx->data, g->data, dx->dtype, add_up);
     return (grad[0] = dx) != NULL;
 }

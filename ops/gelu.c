@@ -1,14 +1,14 @@
 /* gelu: y = x Phi(x),  Phi(x) = (1 + erf(x / sqrt 2)) / 2;   dx = g (Phi + x phi),  phi(x) = e^(-x^2/2) / sqrt(2 pi).
  * Hendrycks and Gimpel 2016, arXiv:1606.08415 */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *gelu_forward(ct_call *c) {
     c->drop = CT_DROP_OUT;
-    return op_map(c, c->in[0], kernels(c)->gelu);
+    return cti_op_unary(c, c->in[0], kernels(c)->gelu);
 }
 
 static bool gelu_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_map_backward(c, c->in[0], g, kernels(c)->gelu_backward, &grad[0]);
+    return cti_op_unary_backward(c, c->in[0], g, kernels(c)->gelu_backward, &grad[0]);
 }
 
 static const ct_op gelu_op = {.name = "gelu", .forward = gelu_forward, .backward = gelu_backward};

@@ -1,6 +1,6 @@
 /* split_heads: (B, T, E) -> (B, H, T, E / H), head h is columns [h d, (h + 1) d): a view;   dx = g with its heads combined.
  * combine_heads: (B, H, T, d) -> (B, T, H d), a view where the heads lie side by side, else a copy;   dx = g with its heads split */
-#include "op.h"
+#include "support/op.h"
 
 #include <inttypes.h>
 
@@ -8,22 +8,22 @@ typedef struct {
     int64_t heads;
 } count;
 
-ct_tensor *op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width) {
+ct_tensor *cti_op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width) {
     const int64_t *n = x->shape.dim, *step = x->stride, d = width / heads;
-    char *data = x->data + (x->numel ? start * step[2] * (int64_t)ct_dtype_size(x->dtype) : 0);
-    return ct_tensor_view(x, data, CT_SHAPE(n[0], heads, n[1], d), (int64_t[]){step[0], d * step[2], step[1], step[2]});
+    char *data = x->data + (x->numel ? start * step[2] * (int64_t)cti_dtype_size(x->dtype) : 0);
+    return cti_tensor_view(x, data, CT_SHAPE(n[0], heads, n[1], d), (int64_t[]){step[0], d * step[2], step[1], step[2]});
 }
 
-static ct_tensor *split(ct_tensor *x, int64_t heads) { return op_heads(x, heads, 0, x->shape.dim[2]); }
+static ct_tensor *split(ct_tensor *x, int64_t heads) { return cti_op_heads(x, heads, 0, x->shape.dim[2]); }
 
 static ct_tensor *combine(ct_tensor *x) {
     const int64_t *n = x->shape.dim, *step = x->stride;
     const ct_shape shape = CT_SHAPE(n[0], n[2], n[1] * n[3]);
     if (n[1] == 1 || step[1] == n[3] * step[3])
-        return ct_tensor_view(x, x->data, shape, (int64_t[]){step[0], step[2], step[3]});
-    ct_tensor *y = ct_tensor_new(x->context, x->dtype, shape);
+        return cti_tensor_view(x, x->data, shape, (int64_t[]){step[0], step[2], step[3]});
+    ct_tensor *y = cti_tensor_new(x->context, x->dtype, shape);
     ct_tensor *heads = y && y->numel ? split(y, n[1]) : y;
-    if (heads && y->numel) ct_tensor_copy(heads, x, false);
+    if (heads && y->numel) cti_tensor_copy(heads, x, false);
     return heads ? y : NULL;
 }
 

@@ -1,17 +1,17 @@
 /* linear: Y = X W' + b, x (..., in), weight (out, in), bias (out) -> (..., out);   dX = G W,  dW = G' X,  db = sum of G's rows.
  * As torch.nn.functional.linear; the bias may be NULL. x may have any strides. */
-#include "op.h"
+#include "support/op.h"
 
-#include "../src/gemm.h"
+#include "../src/gemm/gemm.h"
 
 enum { A, B, C };   /* the operands of a product, Y = X W' or one of its gradients */
 
 /* The dims of x but the last, with x's and y's steps at places `x` and `y` of the product; the last of them as m. */
-static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, ct_contract_dim *m, ct_contract_dim batch[CT_MAX_DIMS]) {
+static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, cti_contract_dim *m, cti_contract_dim batch[CT_MAX_DIMS]) {
     const int rows = in->shape.ndim - 1;
-    *m = (ct_contract_dim){1, {0}};
+    *m = (cti_contract_dim){1, {0}};
     for (int i = 0; i < rows; i++) {
-        ct_contract_dim d = {in->shape.dim[i], {0}};
+        cti_contract_dim d = {in->shape.dim[i], {0}};
         d.step[x] = in->stride[i];
         d.step[y] = out->stride[i];
         if (i < rows - 1) batch[i] = d;
@@ -24,7 +24,7 @@ static ct_tensor *linear_forward(ct_call *c) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
     ct_tensor *bias = c->in[2];
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "linear: weight is NULL");
-    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
+    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
     if (w->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "linear: weight must be (out, in), not %s", SHAPE(w->shape));
     if (x->shape.ndim == 0 || x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
         return ct_fail(c->context, CT_ERR_SHAPE, "linear: inner sizes differ: %s with weight %s", SHAPE(x->shape), SHAPE(w->shape));
@@ -36,38 +36,38 @@ static ct_tensor *linear_forward(ct_call *c) {
     c->drop = CT_DROP_OUT | CT_DROP_IN(2) | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
     ct_shape shape = x->shape;
     shape.dim[last] = out_features;
-    ct_tensor *y = op_new(c, x->dtype, shape);
+    ct_tensor *y = cti_op_new(c, x->dtype, shape);
     if (!y) return NULL;
-    ct_contract_dim m, batch[CT_MAX_DIMS];
-    ct_contract_dim n = {out_features, {[B] = w->stride[0], [C] = 1}}, k = {w->shape.dim[1], {[A] = x->stride[last], [B] = w->stride[1]}};
+    cti_contract_dim m, batch[CT_MAX_DIMS];
+    cti_contract_dim n = {out_features, {[B] = w->stride[0], [C] = 1}}, k = {w->shape.dim[1], {[A] = x->stride[last], [B] = w->stride[1]}};
     int dims = rows_of(x, y, A, C, &m, batch);
-    if (bias && !(bias = ct_tensor_dense(bias))) return NULL;
-    const ct_gemm_end end = {.bias = bias ? bias->data : NULL};
-    return ct_contract(c->context, x->dtype, &m, &n, &k, batch, dims, x->data, w->data, &end, y->data) ? y : NULL;
+    if (bias && !(bias = cti_tensor_dense(bias))) return NULL;
+    const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL};
+    return cti_contract(c->context, x->dtype, &m, &n, &k, batch, dims, x->data, w->data, &end, y->data) ? y : NULL;
 }
 
 static bool linear_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
     const int last = x->shape.ndim - 1;
     const int64_t in = x->shape.dim[last], out = g->shape.dim[last];
-    ct_contract_dim m, batch[CT_MAX_DIMS];
+    cti_contract_dim m, batch[CT_MAX_DIMS];
     bool add;
     if (c->wants[0]) {   /* (..., out) @ (out, in) */
-        if (!(grad[0] = ct_grad_place(c, 0, &add))) return false;
+        if (!(grad[0] = cti_grad_place(c, 0, &add))) return false;
         int dims = rows_of(g, grad[0], A, C, &m, batch);
-        ct_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}}, k = {out, {[A] = g->stride[last], [B] = w->stride[0]}};
-        if (!ct_contract(c->context, g->dtype, &m, &n, &k, batch, dims, g->data, w->data, &(ct_gemm_end){.add = add}, grad[0]->data))
+        cti_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}}, k = {out, {[A] = g->stride[last], [B] = w->stride[0]}};
+        if (!cti_contract(c->context, g->dtype, &m, &n, &k, batch, dims, g->data, w->data, &(cti_gemm_epilogue){.add = add}, grad[0]->data))
             return false;
     }
     if (c->wants[1]) {   /* (out, ...) @ (..., in): rows are summed over */
-        if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
+        if (!(grad[1] = cti_grad_place(c, 1, &add))) return false;
         int dims = rows_of(g, x, A, B, &m, batch);
-        ct_contract_dim of_out = {out, {[A] = g->stride[last], [C] = in}}, of_in = {in, {[B] = x->stride[last], [C] = 1}};
-        if (!ct_contract(c->context, g->dtype, &of_out, &of_in, &m, batch, dims, g->data, x->data, &(ct_gemm_end){.add = add},
+        cti_contract_dim of_out = {out, {[A] = g->stride[last], [C] = in}}, of_in = {in, {[B] = x->stride[last], [C] = 1}};
+        if (!cti_contract(c->context, g->dtype, &of_out, &of_in, &m, batch, dims, g->data, x->data, &(cti_gemm_epilogue){.add = add},
                          grad[1]->data))
             return false;
     }
-    return !c->wants[2] || op_sum_to_input(c, 2, g, &grad[2]);
+    return !c->wants[2] || cti_op_sum_to_input(c, 2, g, &grad[2]);
 }
 
 static const ct_op linear = {

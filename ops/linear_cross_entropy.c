@@ -2,47 +2,47 @@
  *
  * Blocks of rows: a block's logits are made, turned into its losses and then in place into dz / g, which goes into dx and dW at
  * once, so that z is never whole in memory. Backward multiplies by g, and by 1 does nothing. */
-#include "loss.h"
-#include "update.h"
+#include "support/loss.h"
+#include "update/update.h"
 
-#include "../src/gemm.h"
+#include "../src/gemm/gemm.h"
 
 enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 }; /* a block has so many logits, but not fewer rows than these */
 
 static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!op_is_real(c, 0)) return NULL;
+    if (!cti_op_is_real(c, 0)) return NULL;
     if (x->dtype != weight->dtype)
-        return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s", ct_dtype_name(x->dtype),
-                       ct_dtype_name(weight->dtype));
+        return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s", cti_dtype_name(x->dtype),
+                       cti_dtype_name(weight->dtype));
     if (x->shape.ndim != 2 || weight->shape.ndim != 2 || x->shape.dim[1] != weight->shape.dim[1])
         return ct_fail(c->context, CT_ERR_SHAPE, "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)", SHAPE(x->shape),
                        SHAPE(weight->shape));
     const int64_t rows = x->shape.dim[0], width = x->shape.dim[1], classes = weight->shape.dim[0];
-    if (!op_loss_check(c, 2, rows, classes)) return NULL;
+    if (!cti_op_loss_check(c, 2, rows, classes)) return NULL;
     int64_t block = BLOCK_ELEMENTS / (classes > 0 ? classes : 1);
     if (block < BLOCK_ROWS) block = BLOCK_ROWS;
     if (block > rows) block = rows;
 
-    const double scale = op_loss_weight(c, targets);
+    const double scale = cti_op_loss_weight(c, targets);
     const bool want_x = c->wants[0], want_w = c->wants[1];
-    ct_tensor *z = op_new(c, x->dtype, CT_SHAPE(block, classes));
-    ct_tensor *losses = op_new(c, x->dtype, targets->shape), *stats = op_new(c, x->dtype, CT_SHAPE(2, block));
-    ct_tensor *dx = c->saved[0] = want_x ? op_new(c, x->dtype, x->shape) : NULL;
-    ct_tensor *dw = c->saved[1] = want_w ? op_new(c, x->dtype, weight->shape) : NULL;
+    ct_tensor *z = cti_op_new(c, x->dtype, CT_SHAPE(block, classes));
+    ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape), *stats = cti_op_new(c, x->dtype, CT_SHAPE(2, block));
+    ct_tensor *dx = c->saved[0] = want_x ? cti_op_new(c, x->dtype, x->shape) : NULL;
+    ct_tensor *dw = c->saved[1] = want_w ? cti_op_new(c, x->dtype, weight->shape) : NULL;
     if (!z || !losses || !stats || (want_x && !dx) || (want_w && !dw)) return NULL;
-    if (want_w && rows == 0 && !op_fill(dw, 0)) return NULL;
+    if (want_w && rows == 0 && !cti_op_fill(dw, 0)) return NULL;
 
-    const size_t size = ct_dtype_size(x->dtype);
+    const size_t size = cti_dtype_size(x->dtype);
     for (int64_t at = 0; at < rows; at += block) {
         const int64_t m = rows - at < block ? rows - at : block;
-        const ct_matrix x_block = {x->data + (size_t)(at * width) * size, width, 1, 0};
-        if (!ct_gemm(c->context, x->dtype, 1, m, classes, width, 1, &x_block, &(ct_matrix){weight->data, 1, width, 0},
-                     NULL, &(ct_matrix){z->data, classes, 1, 0}))
+        const cti_matrix x_block = {x->data + (size_t)(at * width) * size, width, 1, 0};
+        if (!cti_gemm(c->context, x->dtype, 1, m, classes, width, 1, &x_block, &(cti_matrix){weight->data, 1, width, 0},
+                     NULL, &(cti_matrix){z->data, classes, 1, 0}))
             return NULL;
-        op_loss_rows(c, m,
-                     (ct_loss_rows){.classes = classes,
+        cti_op_loss_rows(c, m,
+                     (cti_loss_rows){.classes = classes,
                                     .scale = scale,
                                     .target = (const int64_t *)targets->data + at,
                                     .x = z->data,
@@ -51,21 +51,21 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
                                     .inverse = stats->data + (size_t)block * size,
                                     .dx = want_x || want_w ? z->data : NULL});
         if (want_x &&
-            !ct_gemm(c->context, x->dtype, 1, m, width, classes, 1, &(ct_matrix){z->data, classes, 1, 0},
-                     &(ct_matrix){weight->data, width, 1, 0}, NULL,
-                     &(ct_matrix){dx->data + (size_t)(at * width) * size, width, 1, 0}))
+            !cti_gemm(c->context, x->dtype, 1, m, width, classes, 1, &(cti_matrix){z->data, classes, 1, 0},
+                     &(cti_matrix){weight->data, width, 1, 0}, NULL,
+                     &(cti_matrix){dx->data + (size_t)(at * width) * size, width, 1, 0}))
             return NULL;
-        if (want_w && !ct_gemm(c->context, x->dtype, 1, classes, width, m, 1, &(ct_matrix){z->data, 1, classes, 0}, &x_block,
-                               &(ct_gemm_end){.add = at > 0}, &(ct_matrix){dw->data, width, 1, 0}))
+        if (want_w && !cti_gemm(c->context, x->dtype, 1, classes, width, m, 1, &(cti_matrix){z->data, 1, classes, 0}, &x_block,
+                               &(cti_gemm_epilogue){.add = at > 0}, &(cti_matrix){dw->data, width, 1, 0}))
             return NULL;
     }
-    return op_loss_total(c, losses, scale);
+    return cti_op_loss_total(c, losses, scale);
 }
 
 static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     const double by = ct_item(g);
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && (!(grad[i] = ct_saved_take(c, i)) || (by != 1 && !op_scale_in_place(grad[i], by)))) return false;
+        if (c->wants[i] && (!(grad[i] = cti_saved_take(c, i)) || (by != 1 && !cti_op_scale_in_place(grad[i], by)))) return false;
     return true;
 }
 

@@ -1,13 +1,13 @@
 /* log: y = ln x;   dx = g / x */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *log_forward(ct_call *c) {
     c->drop = CT_DROP_OUT;
-    return op_map(c, c->in[0], kernels(c)->log);
+    return cti_op_unary(c, c->in[0], kernels(c)->log);
 }
 
 static bool log_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_map_backward(c, c->in[0], g, kernels(c)->log_backward, &grad[0]);
+    return cti_op_unary_backward(c, c->in[0], g, kernels(c)->log_backward, &grad[0]);
 }
 
 static const ct_op log_op = {.name = "log", .forward = log_forward, .backward = log_backward};

@@ -1,9 +1,9 @@
 /* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;   dx_i = g e^(x_i - max) / sum. Kept for backward are max and 1 / sum, as
  * y is rounded as a large max is. */
-#include "along.h"
+#include "support/along.h"
 
 typedef struct {
-    const ct_kernels *k;
+    const cti_kernels *k;
     int64_t n;
     size_t size;
     char *x, *y, *max, *inverse, *g, *dx;
@@ -29,26 +29,26 @@ static void backward_rows(void *arg, int64_t begin, int64_t end, int worker) {
 static ct_tensor *logsumexp_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *max = NULL, *inverse = NULL;
     c->drop = CT_DROP_OUT;
-    if (!op_is_real(c, 0)) return NULL;
+    if (!cti_op_is_real(c, 0)) return NULL;
     ct_shape shape = x->shape;
     const int64_t n = shape.dim[--shape.ndim];
-    ct_tensor *y = op_new(c, x->dtype, shape);
-    if (c->wants[0]) max = c->saved[0] = op_new(c, x->dtype, shape), inverse = c->saved[1] = op_new(c, x->dtype, shape);
+    ct_tensor *y = cti_op_new(c, x->dtype, shape);
+    if (c->wants[0]) max = c->saved[0] = cti_op_new(c, x->dtype, shape), inverse = c->saved[1] = cti_op_new(c, x->dtype, shape);
     if (!y || (c->wants[0] && (!max || !inverse))) return NULL;
-    rows a = {.k = kernels(c), .n = n, .size = ct_dtype_size(x->dtype), .x = x->data, .y = y->data};
+    rows a = {.k = kernels(c), .n = n, .size = cti_dtype_size(x->dtype), .x = x->data, .y = y->data};
     if (max) a.max = max->data, a.inverse = inverse->data;
-    ct_parallel(c->context, y->numel, op_grain(n), forward_rows, &a);
+    cti_parallel(c->context, y->numel, cti_op_grain(n), forward_rows, &a);
     return y;
 }
 
 static bool logsumexp_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    ct_tensor *x = c->in[0], *dx = op_new(c, x->dtype, x->shape);
+    ct_tensor *x = c->in[0], *dx = cti_op_new(c, x->dtype, x->shape);
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
     if (dx)
-        ct_parallel(c->context, g->numel, op_grain(n), backward_rows,
+        cti_parallel(c->context, g->numel, cti_op_grain(n), backward_rows,
                     &(rows){.k = kernels(c),
                             .n = n,
-                            .size = ct_dtype_size(x->dtype),
+                            .size = cti_dtype_size(x->dtype),
                             .x = x->data,
                             .max = c->saved[0]->data,
                             .inverse = c->saved[1]->data,
@@ -59,4 +59,4 @@ static bool logsumexp_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad)
 
 static const ct_op logsumexp = {.name = "logsumexp", .forward = logsumexp_forward, .backward = logsumexp_backward};
 
-ct_tensor *ct_logsumexp(ct_tensor *x, int dim) { return op_along(&logsumexp, x, dim); }
+ct_tensor *ct_logsumexp(ct_tensor *x, int dim) { return cti_op_along(&logsumexp, x, dim); }

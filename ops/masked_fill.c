@@ -1,11 +1,11 @@
 /* masked_fill: y = mask ? value : x, the mask broadcast to x;   dx = mask ? 0 : g.   x of any dtype */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *masked_fill_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *mask = c->in[1];
     c->drop = CT_DROP_IN(0) | CT_DROP_OUT;
-    if (!op_is(c, 1, CT_BOOL)) return NULL;
-    if (!ct_shape_broadcasts_to(mask->shape, x->shape))
+    if (!cti_op_is(c, 1, CT_BOOL)) return NULL;
+    if (!cti_shape_broadcasts_to(mask->shape, x->shape))
         return ct_fail(c->context, CT_ERR_SHAPE, "masked_fill: the mask %s does not broadcast to %s", SHAPE(mask->shape), SHAPE(x->shape));
     return ct_where(mask, ct_full(c->context, x->dtype, CT_SCALAR, *(const double *)c->attrs), x);
 }

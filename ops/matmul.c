@@ -2,12 +2,12 @@
  *
  * A 1-D side is a vector: as A a row (K), as B a column (K), and the result lacks its dim. No side is copied, whatever its strides,
  * and gradients are added where they gather. */
-#include "op.h"
+#include "support/op.h"
 
-#include "../src/gemm.h"
+#include "../src/gemm/gemm.h"
 
 typedef struct {
-    ct_contract_dim m, n, k, batch[CT_MAX_DIMS];   /* steps in A, B and C */
+    cti_contract_dim m, n, k, batch[CT_MAX_DIMS];   /* steps in A, B and C */
     int dims;                                      /* of the batch */
 } product;
 
@@ -22,21 +22,21 @@ static void describe(product *p, const ct_tensor *a, const ct_tensor *b, const c
     const int a_row = a->shape.ndim > 1, b_col = b->shape.ndim > 1;   /* has it that dim? */
     const int at_a = batch_dims(a), at_b = batch_dims(b), dims = at_a > at_b ? at_a : at_b;
     p->dims = dims;
-    p->m = a_row ? (ct_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}} : (ct_contract_dim){1, {0}};
-    p->n = b_col ? (ct_contract_dim){b->shape.dim[at_b + 1], {0, b->stride[at_b + 1], c->stride[dims + a_row]}} : (ct_contract_dim){1, {0}};
-    p->k = (ct_contract_dim){a->shape.dim[at_a + a_row], {a->stride[at_a + a_row], b->stride[at_b], 0}};
+    p->m = a_row ? (cti_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}} : (cti_contract_dim){1, {0}};
+    p->n = b_col ? (cti_contract_dim){b->shape.dim[at_b + 1], {0, b->stride[at_b + 1], c->stride[dims + a_row]}} : (cti_contract_dim){1, {0}};
+    p->k = (cti_contract_dim){a->shape.dim[at_a + a_row], {a->stride[at_a + a_row], b->stride[at_b], 0}};
     for (int i = 0; i < dims; i++) {
         const int64_t size = c->shape.dim[dims - 1 - i];
-        p->batch[i] = (ct_contract_dim){size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
+        p->batch[i] = (cti_contract_dim){size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
     }
 }
 
 /* The same product seen from another side: operand x, y and z of it take the places of A, B and C. */
 static void see(product *p, int x, int y, int z) {
-    ct_contract_dim *all[] = {&p->m, &p->n, &p->k};
+    cti_contract_dim *all[] = {&p->m, &p->n, &p->k};
     for (int i = 0; i < 3 + p->dims; i++) {
-        ct_contract_dim *d = i < 3 ? all[i] : &p->batch[i - 3];
-        *d = (ct_contract_dim){d->size, {d->step[x], d->step[y], d->step[z]}};
+        cti_contract_dim *d = i < 3 ? all[i] : &p->batch[i - 3];
+        *d = (cti_contract_dim){d->size, {d->step[x], d->step[y], d->step[z]}};
     }
 }
 
@@ -58,47 +58,47 @@ static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tens
     if (a->shape.ndim > 1) shape.dim[shape.ndim++] = a->shape.dim[a->shape.ndim - 2];
     if (b->shape.ndim > 1) shape.dim[shape.ndim++] = b->shape.dim[b->shape.ndim - 1];
 
-    ct_tensor *out = ct_tensor_of(c->context, a->dtype, &shape);
+    ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
     product p;
     describe(&p, a, b, out);
-    return ct_contract(c->context, a->dtype, &p.m, &p.n, &p.k, p.batch, p.dims, a->data, b->data, NULL, out->data) ? out : NULL;
+    return cti_contract(c->context, a->dtype, &p.m, &p.n, &p.k, p.batch, p.dims, a->data, b->data, NULL, out->data) ? out : NULL;
 }
 
 /* Two matrices are what they are: to describe them, and see what joins, takes as long as to compute a small product. */
 static ct_tensor *matmul_forward(ct_call *c) {
     const ct_tensor *a = c->in[0], *b = c->in[1];
-    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
+    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
     c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
     if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0]) return of_batches(c, a, b);
     const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];
     ct_shape shape;   /* as describe() */
     shape.ndim = 2, shape.dim[0] = m, shape.dim[1] = n;
-    ct_tensor *out = ct_tensor_of(c->context, a->dtype, &shape);
+    ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
-    const ct_matrix of_a = {a->data, a->stride[0], a->stride[1], 0}, of_b = {b->data, b->stride[0], b->stride[1], 0};
-    const ct_matrix of_c = {out->data, n, 1, 0};
-    return ct_gemm(c->context, a->dtype, 1, m, n, k, 1, &of_a, &of_b, NULL, &of_c) ? out : NULL;
+    const cti_matrix of_a = {a->data, a->stride[0], a->stride[1], 0}, of_b = {b->data, b->stride[0], b->stride[1], 0};
+    const cti_matrix of_c = {out->data, n, 1, 0};
+    return cti_gemm(c->context, a->dtype, 1, m, n, k, 1, &of_a, &of_b, NULL, &of_c) ? out : NULL;
 }
 
 static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     const ct_tensor *a = c->in[0], *b = c->in[1];
     bool add;
     if (c->wants[0]) {
-        if (!(grad[0] = ct_grad_place(c, 0, &add))) return false;
+        if (!(grad[0] = cti_grad_place(c, 0, &add))) return false;
         product p;
         describe(&p, grad[0], b, g);
         see(&p, 2, 1, 0);
-        if (!ct_contract(c->context, g->dtype, &p.m, &p.k, &p.n, p.batch, p.dims, g->data, b->data, &(ct_gemm_end){.add = add},
+        if (!cti_contract(c->context, g->dtype, &p.m, &p.k, &p.n, p.batch, p.dims, g->data, b->data, &(cti_gemm_epilogue){.add = add},
                          grad[0]->data))
             return false;
     }
     if (c->wants[1]) {
-        if (!(grad[1] = ct_grad_place(c, 1, &add))) return false;
+        if (!(grad[1] = cti_grad_place(c, 1, &add))) return false;
         product p;
         describe(&p, a, grad[1], g);
         see(&p, 0, 2, 1);
-        if (!ct_contract(c->context, g->dtype, &p.k, &p.n, &p.m, p.batch, p.dims, a->data, g->data, &(ct_gemm_end){.add = add},
+        if (!cti_contract(c->context, g->dtype, &p.k, &p.n, &p.m, p.batch, p.dims, a->data, g->data, &(cti_gemm_epilogue){.add = add},
                          grad[1]->data))
             return false;
     }

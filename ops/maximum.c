@@ -1,15 +1,15 @@
 /* maximum: y = max(a, b), broadcast, NaN if either is;   da = g where a > b, g / 2 where a = b, else 0 (NaN passes g);   db likewise.
  * i64 too */
-#include "extremum.h"
+#include "support/extremum.h"
 
 static ct_tensor *maximum_forward(ct_call *c) {
     c->drop = CT_DROP_OUT;
-    return op_zip(c, kernels(c)->maximum, c->in[0]->dtype);
+    return cti_op_binary(c, kernels(c)->maximum, c->in[0]->dtype);
 }
 
 static bool maximum_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && !op_extremum_backward(c, kernels(c)->maximum_backward, i, g, &grad[i])) return false;
+        if (c->wants[i] && !cti_op_extremum_backward(c, kernels(c)->maximum_backward, i, g, &grad[i])) return false;
     return true;
 }
 

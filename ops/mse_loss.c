@@ -1,11 +1,11 @@
 /* mse_loss: y = sum d^2 / n,  d = x - target, n elements each;   dx = 2 d g / n, dtarget = -dx. Of no element NaN */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *mse_loss_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *target = c->in[1];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!op_is_real(c, 0) || !op_same_dtype(c)) return NULL;
-    if (!ct_shape_equal(x->shape, target->shape))
+    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
+    if (!cti_shape_equal(x->shape, target->shape))
         return ct_fail(c->context, CT_ERR_SHAPE, "mse_loss: shapes differ: %s and %s", SHAPE(x->shape), SHAPE(target->shape));
     c->saved[0] = ct_sub(x, target);
     return ct_mean(ct_mul(c->saved[0], c->saved[0]), CT_ALL, false);

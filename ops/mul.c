@@ -1,15 +1,15 @@
 /* mul: y = a b, broadcast;   da = g b, db = g a, each summed to its input's shape.   i64 too */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *mul_forward(ct_call *c) {
     c->drop = CT_DROP_OUT | (c->wants[1] ? 0 : CT_DROP_IN(0)) | (c->wants[0] ? 0 : CT_DROP_IN(1));
-    return op_zip(c, kernels(c)->mul, c->in[0]->dtype);
+    return cti_op_binary(c, kernels(c)->mul, c->in[0]->dtype);
 }
 
 static bool mul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++) {
         ct_tensor *d;
-        if (c->wants[i] && !((d = ct_mul(g, c->in[1 - i])) && op_sum_to_input(c, i, d, &grad[i]))) return false;
+        if (c->wants[i] && !((d = ct_mul(g, c->in[1 - i])) && cti_op_sum_to_input(c, i, d, &grad[i]))) return false;
     }
     return true;
 }

@@ -1,5 +1,5 @@
 /* narrow: `length` of a dim from `start`, a view;   dx = g there, 0 elsewhere */
-#include "shape_ops.h"
+#include "support/shape_ops.h"
 
 typedef struct {
     int dim;
@@ -8,7 +8,7 @@ typedef struct {
 
 /* Makes dim and start count from the front. */
 static bool resolve(ct_context *context, ct_shape shape, part *p) {
-    const int dim = ct_dim_index(context, "narrow", p->dim, shape.ndim);
+    const int dim = cti_dim_index(context, "narrow", p->dim, shape.ndim);
     if (dim < 0) return false;
     const int64_t size = shape.dim[dim], start = p->start < 0 ? p->start + size : p->start;
     if (start < 0 || start > size || p->length < 0 || p->length > size - start)
@@ -25,12 +25,12 @@ static ct_tensor *narrow_forward(ct_call *c) {
     if (!resolve(c->context, x->shape, &p)) return NULL;
     ct_shape shape = x->shape;
     shape.dim[p.dim] = p.length;
-    return ct_tensor_view(x, x->data + p.start * x->stride[p.dim] * (int64_t)ct_dtype_size(x->dtype), shape, x->stride);
+    return cti_tensor_view(x, x->data + p.start * x->stride[p.dim] * (int64_t)cti_dtype_size(x->dtype), shape, x->stride);
 }
 
 static bool narrow_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     part p = *(const part *)c->attrs;
-    return resolve(c->context, c->in[0]->shape, &p) && ct_grad_slice(c, 0, p.dim, p.start, p.length, g, &grad[0]);
+    return resolve(c->context, c->in[0]->shape, &p) && cti_grad_slice(c, 0, p.dim, p.start, p.length, g, &grad[0]);
 }
 
 static const ct_op narrow = {

@@ -1,9 +1,9 @@
 /* neg: y = -x;   dx = -g.   i64 too */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *neg_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    return op_map(c, c->in[0], kernels(c)->neg);
+    return cti_op_unary(c, c->in[0], kernels(c)->neg);
 }
 
 static bool neg_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {

@@ -1,5 +1,5 @@
 /* permute: dim d of the result is dim dims[d] of x, a view;   dx = g under the inverse permutation */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *permute_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
@@ -8,7 +8,7 @@ static ct_tensor *permute_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (dims->ndim != x->shape.ndim)
         return ct_fail(c->context, CT_ERR_SHAPE, "permute: %s does not name every dim of %s once", SHAPE(*dims), SHAPE(x->shape));
-    if (!ct_dim_set(c->context, c->op->name, *dims, x->shape.ndim, &set)) return NULL;
+    if (!cti_dim_set(c->context, c->op->name, *dims, x->shape.ndim, &set)) return NULL;
     ct_shape shape = x->shape;
     int64_t stride[CT_MAX_DIMS] = {0};
     for (int d = 0; d < shape.ndim; d++) {
@@ -16,7 +16,7 @@ static ct_tensor *permute_forward(ct_call *c) {
         shape.dim[d] = x->shape.dim[from];
         stride[d] = x->stride[from];
     }
-    return ct_tensor_view(x, x->data, shape, stride);
+    return cti_tensor_view(x, x->data, shape, stride);
 }
 
 static bool permute_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {

@@ -1,13 +1,13 @@
 /* pow: y = x^e for a number e, 0^0 = 1;   dx = g e x^(e-1), 0 for e = 0 */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *pow_forward(ct_call *c) {
     c->drop = CT_DROP_OUT;
-    return op_map_scalar(c, c->in[0], kernels(c)->pow, *(const double *)c->attrs);
+    return cti_op_unary_scalar(c, c->in[0], kernels(c)->pow, *(const double *)c->attrs);
 }
 
 typedef struct {
-    const ct_kernels *k;
+    const cti_kernels *k;
     double e;
     const char *x, *g;
     char *dx;
@@ -22,10 +22,10 @@ static void pow_task(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 static bool pow_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    ct_tensor *dx = op_new(c, g->dtype, g->shape);
+    ct_tensor *dx = cti_op_new(c, g->dtype, g->shape);
     if (!dx) return false;
-    pow_loop p = {kernels(c), *(const double *)c->attrs, c->in[0]->data, g->data, dx->data, (int64_t)ct_dtype_size(g->dtype)};
-    ct_parallel(c->context, g->numel, op_grain(8), pow_task, &p);
+    pow_loop p = {kernels(c), *(const double *)c->attrs, c->in[0]->data, g->data, dx->data, (int64_t)cti_dtype_size(g->dtype)};
+    cti_parallel(c->context, g->numel, cti_op_grain(8), pow_task, &p);
     grad[0] = dx;
     return true;
 }

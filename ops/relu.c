@@ -1,13 +1,13 @@
 /* relu: y = max(x, 0);   dx = g where y > 0, else 0 */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *relu_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
-    return op_map(c, c->in[0], kernels(c)->relu);
+    return cti_op_unary(c, c->in[0], kernels(c)->relu);
 }
 
 static bool relu_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_map_backward(c, c->out, g, kernels(c)->relu_backward, &grad[0]);
+    return cti_op_unary_backward(c, c->out, g, kernels(c)->relu_backward, &grad[0]);
 }
 
 static const ct_op relu_op = {.name = "relu", .forward = relu_forward, .backward = relu_backward};

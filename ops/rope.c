@@ -1,11 +1,11 @@
 /* rope: each pair (a, b) of a row at position p turns by t_j = (p + offset) base^(-2j/d):
  * (a cos t - b sin t, a sin t + b cos t);   dx = g turned back.   Su et al. 2021, arXiv:2104.09864 */
-#include "along.h"
+#include "support/along.h"
 
 #include <math.h>
 
 typedef struct {
-    const ct_kernels *k;
+    const cti_kernels *k;
     int64_t n, positions;
     size_t size;
     const char *x, *cos, *sin;
@@ -24,20 +24,20 @@ static void turn_rows(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 static ct_tensor *turn(const ct_call *c, ct_tensor *x, double sign) {
-    ct_tensor *y = op_new(c, x->dtype, x->shape);
+    ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
     if (y && y->numel > 0) {
         const int64_t n = x->shape.dim[x->shape.ndim - 1];
         turning a = {kernels(c),
                      n,
                      x->shape.dim[x->shape.ndim - 2],
-                     ct_dtype_size(x->dtype),
+                     cti_dtype_size(x->dtype),
                      x->data,
                      c->saved[0]->data,
                      c->saved[1]->data,
                      ((const ct_rope_opts *)c->attrs)->interleaved,
                      sign,
                      y->data};
-        ct_parallel(c->context, y->numel / n, op_grain(n), turn_rows, &a);
+        cti_parallel(c->context, y->numel / n, cti_op_grain(n), turn_rows, &a);
     }
     return y;
 }
@@ -65,17 +65,17 @@ static ct_tensor *rope_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     const ct_rope_opts *opts = c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!op_is_real(c, 0)) return NULL;
+    if (!cti_op_is_real(c, 0)) return NULL;
     if (x->shape.ndim < 2 || x->shape.dim[x->shape.ndim - 1] % 2 != 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "rope: %s is not (..., T, d) with an even d", SHAPE(x->shape));
     const int64_t positions = x->shape.dim[x->shape.ndim - 2], half = x->shape.dim[x->shape.ndim - 1] / 2;
-    ct_tensor *rate = op_new(c, CT_F64, CT_SHAPE(half));
-    c->saved[0] = op_new(c, x->dtype, CT_SHAPE(positions, half));
-    c->saved[1] = op_new(c, x->dtype, CT_SHAPE(positions, half));
+    ct_tensor *rate = cti_op_new(c, CT_F64, CT_SHAPE(half));
+    c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(positions, half));
+    c->saved[1] = cti_op_new(c, x->dtype, CT_SHAPE(positions, half));
     if (!rate || !c->saved[0] || !c->saved[1]) return NULL;
     double *r = (double *)rate->data;
     for (int64_t j = 0; j < half; j++) r[j] = pow(opts->base, -(double)j / (double)half);
-    ct_parallel(c->context, positions, op_grain(half * 16), fill_table, &(table){r, half, (double)opts->offset, c->saved[0], c->saved[1]});
+    cti_parallel(c->context, positions, cti_op_grain(half * 16), fill_table, &(table){r, half, (double)opts->offset, c->saved[0], c->saved[1]});
     return turn(c, x, 1);
 }
 
@@ -84,7 +84,7 @@ static bool rope_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { re
 static const ct_op rope = {.name = "rope", .attrs_size = sizeof(ct_rope_opts), .forward = rope_forward, .backward = rope_backward};
 
 ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts) {
-    if (!x || !ct_ready(x->context)) return NULL;
+    if (!x || !cti_ready(x->context)) return NULL;
     if (opts.base == 0) opts.base = 10000;
     if (!(opts.base > 0) || isinf(opts.base)) return ct_fail(x->context, CT_ERR_ARGUMENT, "rope: the base is %g", opts.base);
     return ct_apply(&rope, (ct_tensor *[]){x}, 1, &opts);

@@ -1,6 +1,6 @@
 /* sample: one index of each row of logits, with probability softmax(logits / temperature) over what top_k and top_p leave.
  * top_k leaves the k largest; of these top_p leaves the fewest whose probabilities reach p.   Holtzman et al. 2019, arXiv:1904.09751 */
-#include "op.h"
+#include "support/op.h"
 
 #include <math.h>
 
@@ -72,7 +72,7 @@ static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, 
 
 static bool check(const ct_tensor *logits, const ct_sample_opts *opts, const int64_t *out, int64_t n) {
     ct_context *context = logits->context;
-    if (!ct_is_real(logits->dtype)) return ct_fail(context, CT_ERR_DTYPE, "sample: takes f32 or f64, not %s", ct_dtype_name(logits->dtype));
+    if (!cti_is_real(logits->dtype)) return ct_fail(context, CT_ERR_DTYPE, "sample: takes f32 or f64, not %s", cti_dtype_name(logits->dtype));
     if (logits->shape.ndim != 2 || logits->shape.dim[0] != n || (n > 0 && logits->shape.dim[1] == 0))
         return ct_fail(context, CT_ERR_SHAPE, "sample: logits %s are not (n, V) for n = %lld", SHAPE(logits->shape), (long long)n);
     if (!out && n > 0) return ct_fail(context, CT_ERR_ARGUMENT, "sample: out is NULL");
@@ -105,22 +105,22 @@ static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int
         for (int64_t r = 0; r < n; r++) out[r] = largest(values + r * size, size);
         return true;
     }
-    const ct_rng next = ct_rng_next(context);
-    context->isa->of[CT_F64]->uniform(n, 0, (ct_random){next.seed, next.stream}, 0, 1, u);
+    const ct_rng next = cti_rng_next(context);
+    context->isa->of[CT_F64]->uniform(n, 0, (cti_random){next.seed, next.stream}, 0, 1, u);
     for (int64_t r = 0; r < n; r++) out[r] = draw(values + r * size, size, opts, u[r], c);
     return true;
 }
 
 bool ct_sample(ct_tensor *logits, ct_sample_opts opts, int64_t *out, int64_t n) {
-    if (!logits || !ct_ready(logits->context) || !check(logits, &opts, out, n)) return false;
+    if (!logits || !cti_ready(logits->context) || !check(logits, &opts, out, n)) return false;
     ct_context *context = logits->context;
-    const size_t values_size = ct_bytes(logits->numel, sizeof(double)), u_size = ct_bytes(n, sizeof(double));
-    const size_t c_size = ct_bytes(logits->shape.dim[1], sizeof(candidate));
-    double *values = ct_take(context, values_size), *u = values ? ct_take(context, u_size) : NULL;
-    candidate *c = u ? ct_take(context, c_size) : NULL;
+    const size_t values_size = cti_bytes(logits->numel, sizeof(double)), u_size = cti_bytes(n, sizeof(double));
+    const size_t c_size = cti_bytes(logits->shape.dim[1], sizeof(candidate));
+    double *values = cti_take(context, values_size), *u = values ? cti_take(context, u_size) : NULL;
+    candidate *c = u ? cti_take(context, c_size) : NULL;
     const bool done = c && sample_rows(logits, &opts, out, n, values, c, u);
-    ct_give(context, c, c_size);
-    ct_give(context, u, u_size);
-    ct_give(context, values, values_size);
+    cti_give(context, c, c_size);
+    cti_give(context, u, u_size);
+    cti_give(context, values, values_size);
     return done;
 }

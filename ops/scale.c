@@ -1,5 +1,5 @@
 /* scale: y = a x;   dx = a g.   i64 too, for a whole a */
-#include "op.h"
+#include "support/op.h"
 
 #include <math.h>
 
@@ -8,7 +8,7 @@ static ct_tensor *scale_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (c->in[0]->dtype == CT_I64 && !(fabs(a) < 0x1p63 && a == floor(a)))
         return ct_fail(c->context, CT_ERR_ARGUMENT, "scale: i64 needs a whole number, not %g", a);
-    return op_map_scalar(c, c->in[0], kernels(c)->scale, a);
+    return cti_op_unary_scalar(c, c->in[0], kernels(c)->scale, a);
 }
 
 static bool scale_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {

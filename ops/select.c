@@ -1,5 +1,5 @@
 /* select: one index of a dim, which goes; a view;   dx = g there, 0 elsewhere */
-#include "shape_ops.h"
+#include "support/shape_ops.h"
 
 typedef struct {
     int dim;
@@ -8,7 +8,7 @@ typedef struct {
 
 /* Makes dim and index count from the front. */
 static bool resolve(ct_context *context, ct_shape shape, choice *s) {
-    const int dim = ct_dim_index(context, "select", s->dim, shape.ndim);
+    const int dim = cti_dim_index(context, "select", s->dim, shape.ndim);
     if (dim < 0) return false;
     const int64_t size = shape.dim[dim], index = s->index < 0 ? s->index + size : s->index;
     if (index < 0 || index >= size)
@@ -28,14 +28,14 @@ static ct_tensor *select_forward(ct_call *c) {
         shape.dim[d] = x->shape.dim[d < s.dim ? d : d + 1];
         stride[d] = x->stride[d < s.dim ? d : d + 1];
     }
-    return ct_tensor_view(x, x->data + s.index * x->stride[s.dim] * (int64_t)ct_dtype_size(x->dtype), shape, stride);
+    return cti_tensor_view(x, x->data + s.index * x->stride[s.dim] * (int64_t)cti_dtype_size(x->dtype), shape, stride);
 }
 
 static bool select_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     choice s = *(const choice *)c->attrs;
     if (!resolve(c->context, c->in[0]->shape, &s)) return false;
     ct_tensor *slice = ct_unsqueeze(g, s.dim);
-    return slice && ct_grad_slice(c, 0, s.dim, s.index, 1, slice, &grad[0]);
+    return slice && cti_grad_slice(c, 0, s.dim, s.index, 1, slice, &grad[0]);
 }
 
 static const ct_op selection = {

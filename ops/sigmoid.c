@@ -1,13 +1,13 @@
 /* sigmoid: y = 1 / (1 + e^-x);   dx = g y (1 - y) */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *sigmoid_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
-    return op_map(c, c->in[0], kernels(c)->sigmoid);
+    return cti_op_unary(c, c->in[0], kernels(c)->sigmoid);
 }
 
 static bool sigmoid_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_map_backward(c, c->out, g, kernels(c)->sigmoid_backward, &grad[0]);
+    return cti_op_unary_backward(c, c->out, g, kernels(c)->sigmoid_backward, &grad[0]);
 }
 
 static const ct_op sigmoid_op = {.name = "sigmoid", .forward = sigmoid_forward, .backward = sigmoid_backward};

@@ -1,16 +1,16 @@
 /* softmax: y_i = e^(x_i - max) / sum_j e^(x_j - max);   dx = y (g - <g, y>)
  *
  * Of the last dim by rows; of another by columns, as the values lie. */
-#include "along.h"
-#include "shape_ops.h"
+#include "support/along.h"
+#include "support/shape_ops.h"
 
 static ct_tensor *rows_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
-    return op_rows(c, c->in[0], kernels(c)->softmax);
+    return cti_op_rows(c, c->in[0], kernels(c)->softmax);
 }
 
 static bool rows_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_rows_backward(c, c->out, g, kernels(c)->softmax_backward, &grad[0]);
+    return cti_op_rows_backward(c, c->out, g, kernels(c)->softmax_backward, &grad[0]);
 }
 
 static const ct_op softmax_rows = {.name = "softmax", .forward = rows_forward, .backward = rows_backward};
@@ -18,7 +18,7 @@ static const ct_op softmax_rows = {.name = "softmax", .forward = rows_forward, .
 /* ---- columns: (outer, n, inner) ---- */
 
 typedef struct {
-    const ct_kernels *k;
+    const cti_kernels *k;
     int64_t n, inner, width, blocks, size; /* inner: in blocks of columns, each width wide */
     const char *x, *g;                     /* forward: x, NULL; backward: y, g */
     char *y;
@@ -37,14 +37,14 @@ static void columns_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 static ct_tensor *along_columns(const ct_call *c, const ct_tensor *x, const char *g) {
     const int dim = *(const int *)c->attrs;
-    if (!op_is_real(c, 0)) return NULL;
-    ct_tensor *y = op_new(c, x->dtype, x->shape);
+    if (!cti_op_is_real(c, 0)) return NULL;
+    ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
     if (!y || y->numel == 0) return y;
-    columns a = {.k = kernels(c), .n = x->shape.dim[dim], .inner = 1, .size = (int64_t)ct_dtype_size(x->dtype), .x = x->data, .g = g, .y = y->data};
+    columns a = {.k = kernels(c), .n = x->shape.dim[dim], .inner = 1, .size = (int64_t)cti_dtype_size(x->dtype), .x = x->data, .g = g, .y = y->data};
     for (int d = dim + 1; d < x->shape.ndim; d++) a.inner *= x->shape.dim[d];
     a.width = a.inner < 256 ? a.inner : 256;
     a.blocks = (a.inner + a.width - 1) / a.width;
-    ct_parallel(c->context, x->numel / (a.n * a.inner) * a.blocks, op_grain(a.n * a.width), columns_task, &a);
+    cti_parallel(c->context, x->numel / (a.n * a.inner) * a.blocks, cti_op_grain(a.n * a.width), columns_task, &a);
     return y;
 }
 
@@ -58,8 +58,8 @@ static bool columns_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
 static const ct_op softmax_columns = {.name = "softmax", .attrs_size = sizeof(int), .forward = columns_forward, .backward = columns_backward};
 
 ct_tensor *ct_softmax(ct_tensor *x, int dim) {
-    if (!x || !ct_ready(x->context)) return op_along(&softmax_rows, x, dim);   /* which says so */
-    dim = op_dim_or_scalar("softmax", x, dim);
+    if (!x || !cti_ready(x->context)) return cti_op_along(&softmax_rows, x, dim);   /* which says so */
+    dim = cti_op_dim_or_scalar("softmax", x, dim);
     if (dim < 0) return NULL;
-    return dim >= x->shape.ndim - 1 ? op_along(&softmax_rows, x, dim) : ct_apply(&softmax_columns, (ct_tensor *[]){x}, 1, &dim);
+    return dim >= x->shape.ndim - 1 ? cti_op_along(&softmax_rows, x, dim) : ct_apply(&softmax_columns, (ct_tensor *[]){x}, 1, &dim);
 }

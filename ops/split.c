@@ -1,12 +1,12 @@
 /* split: the parts of `size` along a dim, the last one shorter; views */
-#include "op.h"
+#include "support/op.h"
 
 bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n) {
     for (int i = 0; out && i < n; i++) out[i] = NULL;
-    if (!x || !ct_ready(x->context)) return false;
+    if (!x || !cti_ready(x->context)) return false;
     if (!out) return ct_fail(x->context, CT_ERR_ARGUMENT, "split: out is NULL");
     if (size < 1) return ct_fail(x->context, CT_ERR_ARGUMENT, "split: a part of size %lld", (long long)size);
-    const int d = ct_dim_index(x->context, "split", dim, x->shape.ndim);
+    const int d = cti_dim_index(x->context, "split", dim, x->shape.ndim);
     if (d < 0) return false;
     const int64_t whole = x->shape.dim[d], parts = whole / size + (whole % size != 0);
     if (parts != n)

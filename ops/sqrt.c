@@ -1,13 +1,13 @@
 /* sqrt: y = x^(1/2);   dx = g / (2 y) */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *sqrt_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
-    return op_map(c, c->in[0], kernels(c)->sqrt);
+    return cti_op_unary(c, c->in[0], kernels(c)->sqrt);
 }
 
 static bool sqrt_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_map_backward(c, c->out, g, kernels(c)->sqrt_backward, &grad[0]);
+    return cti_op_unary_backward(c, c->out, g, kernels(c)->sqrt_backward, &grad[0]);
 }
 
 static const ct_op sqrt_op = {.name = "sqrt", .forward = sqrt_forward, .backward = sqrt_backward};

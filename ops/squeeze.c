@@ -1,19 +1,19 @@
 /* squeeze: without a dim of size 1, a view; x as it is where the size is not 1;   dx = g with the dim again */
-#include "shape_ops.h"
+#include "support/shape_ops.h"
 
 static ct_tensor *squeeze_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    const int dim = op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
+    const int dim = cti_op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
     if (dim < 0) return NULL;
-    if (x->shape.ndim == 0 || x->shape.dim[dim] != 1) return ct_tensor_view(x, x->data, x->shape, x->stride);
+    if (x->shape.ndim == 0 || x->shape.dim[dim] != 1) return cti_tensor_view(x, x->data, x->shape, x->stride);
     ct_shape shape = {.ndim = x->shape.ndim - 1};
     int64_t stride[CT_MAX_DIMS] = {0};
     for (int d = 0; d < shape.ndim; d++) {
         shape.dim[d] = x->shape.dim[d < dim ? d : d + 1];
         stride[d] = x->stride[d < dim ? d : d + 1];
     }
-    return ct_tensor_view(x, x->data, shape, stride);
+    return cti_tensor_view(x, x->data, shape, stride);
 }
 
 static bool squeeze_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {

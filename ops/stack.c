@@ -1,22 +1,22 @@
 /* stack: tensors of one shape along a new dim;   d in[i] = g at i of that dim, a view */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *stack_forward(ct_call *c) {
     const ct_shape one = c->in[0]->shape;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (one.ndim == CT_MAX_DIMS) return ct_fail(c->context, CT_ERR_SHAPE, "stack: %s has %d dims already", SHAPE(one), CT_MAX_DIMS);
-    const int dim = ct_dim_index(c->context, c->op->name, *(const int *)c->attrs, one.ndim + 1);
-    if (dim < 0 || !op_same_dtype(c)) return NULL;
+    const int dim = cti_dim_index(c->context, c->op->name, *(const int *)c->attrs, one.ndim + 1);
+    if (dim < 0 || !cti_op_same_dtype(c)) return NULL;
     for (int i = 1; i < c->n; i++)
-        if (!ct_shape_equal(c->in[i]->shape, one))
+        if (!cti_shape_equal(c->in[i]->shape, one))
             return ct_fail(c->context, CT_ERR_SHAPE, "stack: shapes differ: %s and %s", SHAPE(one), SHAPE(c->in[i]->shape));
     ct_shape shape = {.ndim = one.ndim + 1};
     for (int d = 0; d < shape.ndim; d++) shape.dim[d] = d == dim ? c->n : one.dim[d < dim ? d : d - 1];
-    ct_tensor *y = op_new(c, c->in[0]->dtype, shape);
+    ct_tensor *y = cti_op_new(c, c->in[0]->dtype, shape);
     for (int i = 0; y && i < c->n; i++) {
         ct_tensor *part = ct_select(y, dim, i);
         if (!part) return NULL;
-        ct_tensor_copy(part, c->in[i], false);
+        cti_tensor_copy(part, c->in[i], false);
     }
     return y;
 }

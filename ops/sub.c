@@ -1,15 +1,15 @@
 /* sub: y = a - b, broadcast;   da = g, db = -g, each summed to its input's shape.   i64 too */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *sub_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    return op_zip(c, kernels(c)->sub, c->in[0]->dtype);
+    return cti_op_binary(c, kernels(c)->sub, c->in[0]->dtype);
 }
 
 static bool sub_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     ct_tensor *sum;
-    if (c->wants[0] && !op_sum_to_input(c, 0, g, &grad[0])) return false;
-    if (c->wants[1] && !(op_sum_to_input(c, 1, g, &sum) && (grad[1] = ct_neg(sum)))) return false;   /* the sum first: it is smaller */
+    if (c->wants[0] && !cti_op_sum_to_input(c, 0, g, &grad[0])) return false;
+    if (c->wants[1] && !(cti_op_sum_to_input(c, 1, g, &sum) && (grad[1] = ct_neg(sum)))) return false;   /* the sum first: it is smaller */
     return true;
 }
 

@@ -1,23 +1,23 @@
 /* sum: y = sum of x over dims;   dx = g, repeated (a view: no memory).   i64 too; of bool the count of true, i64 */
-#include "reduce.h"
+#include "support/reduce.h"
 
 static ct_tensor *sum_forward(ct_call *c) {
-    const reduce_attrs *attrs = c->attrs;
+    const cti_reduce_attrs *attrs = c->attrs;
     ct_tensor *x = c->in[0];
     unsigned set;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!ct_dim_set(c->context, "sum", attrs->dims, x->shape.ndim, &set)) return NULL;
-    return reduce_sum(c, x, set, attrs->keepdim);
+    if (!cti_dim_set(c->context, "sum", attrs->dims, x->shape.ndim, &set)) return NULL;
+    return cti_reduce_sum(c, x, set, attrs->keepdim);
 }
 
 static bool sum_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    const reduce_attrs *attrs = c->attrs;
+    const cti_reduce_attrs *attrs = c->attrs;
     unsigned set;
-    return ct_dim_set(c->context, "sum", attrs->dims, c->in[0]->shape.ndim, &set) && (grad[0] = reduce_expand(g, c->in[0]->shape, set));
+    return cti_dim_set(c->context, "sum", attrs->dims, c->in[0]->shape.ndim, &set) && (grad[0] = cti_reduce_expand(g, c->in[0]->shape, set));
 }
 
-static const ct_op sum = {.name = "sum", .attrs_size = sizeof(reduce_attrs), .forward = sum_forward, .backward = sum_backward};
+static const ct_op sum = {.name = "sum", .attrs_size = sizeof(cti_reduce_attrs), .forward = sum_forward, .backward = sum_backward};
 
 ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return ct_apply(&sum, (ct_tensor *[]){x}, 1, &(reduce_attrs){dims, keepdim});
+    return ct_apply(&sum, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

@@ -1,5 +1,5 @@
 /* sum_to: x summed down to a shape that broadcasts to x's;   dx = g, broadcast back (a view). Where nothing is summed, y is a view */
-#include "reduce.h"
+#include "support/reduce.h"
 
 /* The dims that go: those that `to` lacks or has as 1. */
 static unsigned summed(ct_shape from, ct_shape to) {
@@ -14,13 +14,13 @@ static ct_tensor *sum_to_forward(ct_call *c) {
     ct_shape to = *(const ct_shape *)c->attrs;
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!op_is_real(c, 0) || !ct_shape_check(c->context, "sum_to", to, ct_dtype_size(x->dtype))) return NULL;
-    if (!ct_shape_broadcasts_to(to, x->shape))
+    if (!cti_op_is_real(c, 0) || !cti_shape_check(c->context, "sum_to", to, cti_dtype_size(x->dtype))) return NULL;
+    if (!cti_shape_broadcasts_to(to, x->shape))
         return ct_fail(c->context, CT_ERR_SHAPE, "sum_to: %s does not broadcast to %s", SHAPE(to), SHAPE(x->shape));
     unsigned set = summed(x->shape, to);
-    if (!set) return ct_tensor_view(x, x->data, to, x->stride);
-    ct_tensor *y = reduce_sum(c, x, set, true);   /* 1 at every dim of the set, of which the leading ones go */
-    return y ? ct_tensor_view(y, y->data, to, NULL) : NULL;
+    if (!set) return cti_tensor_view(x, x->data, to, x->stride);
+    ct_tensor *y = cti_reduce_sum(c, x, set, true);   /* 1 at every dim of the set, of which the leading ones go */
+    return y ? cti_tensor_view(y, y->data, to, NULL) : NULL;
 }
 
 static bool sum_to_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {

@@ -1,13 +1,13 @@
 /* tanh: y = (e^x - e^-x) / (e^x + e^-x);   dx = g (1 - y^2) */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *tanh_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS;
-    return op_map(c, c->in[0], kernels(c)->tanh);
+    return cti_op_unary(c, c->in[0], kernels(c)->tanh);
 }
 
 static bool tanh_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return op_map_backward(c, c->out, g, kernels(c)->tanh_backward, &grad[0]);
+    return cti_op_unary_backward(c, c->out, g, kernels(c)->tanh_backward, &grad[0]);
 }
 
 static const ct_op tanh_op = {.name = "tanh", .forward = tanh_forward, .backward = tanh_backward};

@@ -1,5 +1,5 @@
 /* transpose: two dims change places, a view;   dx = g with the same two changed */
-#include "shape_ops.h"
+#include "support/shape_ops.h"
 
 typedef struct {
     int dim[2];
@@ -9,8 +9,8 @@ static ct_tensor *transpose_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     const swapped *asked = c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    const int a = op_dim_or_scalar(c->op->name, x, asked->dim[0]);
-    const int b = a < 0 ? -1 : op_dim_or_scalar(c->op->name, x, asked->dim[1]);
+    const int a = cti_op_dim_or_scalar(c->op->name, x, asked->dim[0]);
+    const int b = a < 0 ? -1 : cti_op_dim_or_scalar(c->op->name, x, asked->dim[1]);
     if (b < 0) return NULL;
     ct_shape shape = x->shape;
     int64_t stride[CT_MAX_DIMS] = {0};
@@ -19,7 +19,7 @@ static ct_tensor *transpose_forward(ct_call *c) {
         shape.dim[d] = x->shape.dim[from];
         stride[d] = x->stride[from];
     }
-    return ct_tensor_view(x, x->data, shape, stride);
+    return cti_tensor_view(x, x->data, shape, stride);
 }
 
 static bool transpose_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {

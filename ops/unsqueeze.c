@@ -1,5 +1,5 @@
 /* unsqueeze: with a new dim of size 1, a view;   dx = g without it */
-#include "op.h"
+#include "support/op.h"
 
 static ct_tensor *unsqueeze_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
@@ -7,7 +7,7 @@ static ct_tensor *unsqueeze_forward(ct_call *c) {
     if (x->shape.ndim == CT_MAX_DIMS)
         return ct_fail(c->context, CT_ERR_SHAPE, "unsqueeze: %s has %d dims already", SHAPE(x->shape), CT_MAX_DIMS);
     ct_shape shape = {.ndim = x->shape.ndim + 1};
-    const int dim = ct_dim_index(c->context, c->op->name, *(const int *)c->attrs, shape.ndim);
+    const int dim = cti_dim_index(c->context, c->op->name, *(const int *)c->attrs, shape.ndim);
     if (dim < 0) return NULL;
     int64_t stride[CT_MAX_DIMS] = {0};
     for (int d = 0; d < shape.ndim; d++) {
@@ -15,7 +15,7 @@ static ct_tensor *unsqueeze_forward(ct_call *c) {
         shape.dim[d] = d == dim ? 1 : x->shape.dim[from];
         stride[d] = d == dim ? 1 : x->stride[from];
     }
-    return ct_tensor_view(x, x->data, shape, stride);
+    return cti_tensor_view(x, x->data, shape, stride);
 }
 
 static bool unsqueeze_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {

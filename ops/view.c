@@ -1,5 +1,5 @@
 /* view: the same elements in row-major order under another shape, where they lie;   dx = g in x's shape */
-#include "shape_ops.h"
+#include "support/shape_ops.h"
 
 static ct_tensor *view_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
@@ -7,11 +7,11 @@ static ct_tensor *view_forward(ct_call *c) {
     ct_shape shape;
     int64_t stride[CT_MAX_DIMS];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!op_view_shape(c->op->name, x, *asked, &shape)) return NULL;
-    if (!op_view_strides(x, shape, stride))
+    if (!cti_op_view_shape(c->op->name, x, *asked, &shape)) return NULL;
+    if (!cti_op_view_strides(x, shape, stride))
         return ct_fail(c->context, CT_ERR_SHAPE, "view: the strides of %s cannot express %s; ct_reshape copies where it must",
                        SHAPE(x->shape), SHAPE(shape));
-    return ct_tensor_view(x, x->data, shape, stride);
+    return cti_tensor_view(x, x->data, shape, stride);
 }
 
 static bool view_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (grad[0] = ct_reshape(g, c->in[0]->shape)) != NULL; }

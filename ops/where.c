@@ -1,11 +1,11 @@
 /* where: y = cond ? a : b, all three broadcast, a and b of any one dtype;   da = cond ? g : 0, db = cond ? 0 : g, each summed to its
  * input's shape */
-#include "op.h"
-#include "../src/walk.h"
+#include "support/op.h"
+#include "../src/core/strided_loop.h"
 
 typedef struct {
-    const ct_kernels *k;
-    ct_walk walk;
+    const cti_kernels *k;
+    cti_strided_loop walk;
     const bool *cond;
     const char *a, *b;
     char *y;
@@ -15,10 +15,10 @@ typedef struct {
 static void where_range(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const choice *c = arg;
-    const ct_walk *w = &c->walk;
+    const cti_strided_loop *w = &c->walk;
     while (begin < end) {
-        int64_t left = ct_walk_left(w, begin), n = left < end - begin ? left : end - begin, at[CT_WALK_MOST];
-        ct_walk_at(w, begin, at);
+        int64_t left = cti_strided_loop_left(w, begin), n = left < end - begin ? left : end - begin, at[CTI_STRIDED_MOST];
+        cti_strided_loop_at(w, begin, at);
         c->k->where(n, c->cond + at[0], w->step[0], c->a + at[1] * c->size, w->step[1], c->b + at[2] * c->size, w->step[2], c->y + begin * c->size);
         begin += n;
     }
@@ -28,24 +28,24 @@ static ct_tensor *where_forward(ct_call *c) {
     ct_tensor *cond = c->in[0], *a = c->in[1], *b = c->in[2];
     ct_shape shape;
     c->drop = CT_DROP_IN(1) | CT_DROP_IN(2) | CT_DROP_OUT;
-    if (!op_is(c, 0, CT_BOOL)) return NULL;
+    if (!cti_op_is(c, 0, CT_BOOL)) return NULL;
     if (a->dtype != b->dtype)
-        return ct_fail(c->context, CT_ERR_DTYPE, "where: dtypes differ: %s and %s", ct_dtype_name(a->dtype), ct_dtype_name(b->dtype));
-    if (!ct_shape_broadcast(c->context, "where", a->shape, b->shape, &shape)) return NULL;
-    if (!ct_shape_broadcast(c->context, "where", cond->shape, shape, &shape)) return NULL;
-    ct_tensor *y = op_new(c, a->dtype, shape);
+        return ct_fail(c->context, CT_ERR_DTYPE, "where: dtypes differ: %s and %s", cti_dtype_name(a->dtype), cti_dtype_name(b->dtype));
+    if (!cti_shape_broadcast(c->context, "where", a->shape, b->shape, &shape)) return NULL;
+    if (!cti_shape_broadcast(c->context, "where", cond->shape, shape, &shape)) return NULL;
+    ct_tensor *y = cti_op_new(c, a->dtype, shape);
     if (!y || !y->numel) return y;
     choice w = {.k = c->context->isa->of[a->dtype], .cond = (const bool *)cond->data, .a = a->data, .b = b->data, .y = y->data,
-                .size = (int64_t)ct_dtype_size(a->dtype)};
-    ct_walk_over(&w.walk, shape, 3, (const ct_tensor *const *)c->in);
-    ct_parallel(c->context, y->numel, op_grain(1), where_range, &w);
+                .size = (int64_t)cti_dtype_size(a->dtype)};
+    cti_strided_loop_over(&w.walk, shape, 3, (const ct_tensor *const *)c->in);
+    cti_parallel(c->context, y->numel, cti_op_grain(1), where_range, &w);
     return y;
 }
 
 static bool where_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     ct_tensor *zero = ct_zeros(c->context, g->dtype, CT_SCALAR), *d;
-    if (c->wants[1] && !((d = ct_where(c->in[0], g, zero)) && op_sum_to_input(c, 1, d, &grad[1]))) return false;
-    if (c->wants[2] && !((d = ct_where(c->in[0], zero, g)) && op_sum_to_input(c, 2, d, &grad[2]))) return false;
+    if (c->wants[1] && !((d = ct_where(c->in[0], g, zero)) && cti_op_sum_to_input(c, 1, d, &grad[1]))) return false;
+    if (c->wants[2] && !((d = ct_where(c->in[0], zero, g)) && cti_op_sum_to_input(c, 2, d, &grad[2]))) return false;
     return true;
 }
 

@@ -13,7 +13,7 @@ enum { ELLIPSIS = sizeof ellipsis - 1, SHORTEST = 8 }; /* a text is not shortene
 
 static bool continues(char c) { return ((unsigned char)c & 0xC0) == 0x80; } /* a character of UTF-8 that has begun */
 
-size_t ct_shorten(char *out, size_t most, const char *text, size_t length) {
+size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
     if (length <= most) {
         memcpy(out, text, length);
         out[length] = 0;
@@ -119,7 +119,7 @@ static int print_text(char *out, size_t size, size_t most, const directive *d, a
     const size_t length = end ? (size_t)(end - text) : d->precision < 0 ? strlen(text) : (size_t)d->precision;
     if (length <= most) return snprintf(out, size, d->text, text);
     if (most >= size) return (int)most;
-    return (int)ct_shorten(out, most, text, length);
+    return (int)cti_shorten(out, most, text, length);
 }
 
 /* How many characters it takes, as snprintf says it; negative: we do not know the directive. */
@@ -174,7 +174,7 @@ static bool print(char *out, size_t size, size_t most, const char *format, va_li
     return fits;
 }
 
-void ct_message(char *out, size_t size, const char *format, va_list list) {
+void cti_message(char *out, size_t size, const char *format, va_list list) {
     va_list whole;
     va_copy(whole, list);
     const int length = vsnprintf(out, size, format, whole);

@@ -269,8 +269,8 @@ static inline problem random_problem(uint64_t seed) {
 
 static inline const char *isa_of(int i) {
     int count = 0;
-    while (ct_isa_at(count)) count++;
-    return ct_isa_at(i % count)->name;
+    while (cti_isa_at(count)) count++;
+    return cti_isa_at(i % count)->name;
 }
 
 /* f64 against what is written out; f32 against that in f64, on the same numbers. Without the weights, or with them, of each head or their

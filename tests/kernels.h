@@ -24,7 +24,7 @@ typedef long double wide;
     } while (0)
 
 typedef struct {
-    const ct_kernels *k;
+    const cti_kernels *k;
     const char *isa;
     int dtype;          /* 0: f32, 1: f64 */
     size_t size;
@@ -33,7 +33,7 @@ typedef struct {
 
 /* Table number i, the scalar ones first; false past the last. */
 static inline bool table_at(int i, table *t) {
-    const ct_isa *isa = ct_isa_at(i / 2);
+    const cti_isa *isa = cti_isa_at(i / 2);
     if (!isa) return false;
     const bool single = i % 2 == 0;
     *t = (table){isa->of[i % 2], isa->name, i % 2, single ? 4 : 8, single ? FLT_EPSILON : DBL_EPSILON, single ? FLT_MIN : DBL_MIN};

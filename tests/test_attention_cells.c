@@ -1,16 +1,16 @@
 /* How attention's backward is cut: for panels of 16 keys, and for each kernel's what must hold whatever the sizes. */
 #include "suite.h"
 
-#include "../ops/attention.h"
+#include "../ops/attention/attention.h"
 
 typedef struct {
     int64_t size, batch, kv_heads, t, s, d, dv;
-    attention_cells cells;
+    cti_attention_cells cells;
 } example;
 
-static attention_cells cells_of(const example *e, int64_t nr, int64_t group) {
-    const ct_kernels kernels = {.gemm = {.nr = (int)nr}};
-    return attention_cells_of(&(attention){.k = &kernels, .size = e->size, .batch = e->batch, .kv_heads = e->kv_heads, .group = group,
+static cti_attention_cells cells_of(const example *e, int64_t nr, int64_t group) {
+    const cti_kernels kernels = {.gemm = {.nr = (int)nr}};
+    return cti_attention_cells_of(&(attention){.k = &kernels, .size = e->size, .batch = e->batch, .kv_heads = e->kv_heads, .group = group,
                                            .t = e->t, .s = e->s, .d = e->d, .dv = e->dv});
 }
 
@@ -51,7 +51,7 @@ START_TEST(examples) {
         {4, 1, 1, 961, 1150, 32, 32, /*      */ {9, 107, 9, 128, 128, 1}},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        const attention_cells c = cells_of(&all[i], 16, 1), *w = &all[i].cells;
+        const cti_attention_cells c = cells_of(&all[i], 16, 1), *w = &all[i].cells;
         ck_assert_msg(c.tn == w->tn && c.tr == w->tr && c.sn == w->sn && c.sr == w->sr && c.keys == w->keys && c.grain == w->grain,
                       "%d: {%d, %d, %d, %d, %d, %d}", (int)i, (int)c.tn, (int)c.tr, (int)c.sn, (int)c.sr, (int)c.keys, (int)c.grain);
     }
@@ -72,18 +72,18 @@ START_TEST(what_holds_always) {
         const int64_t d = widths[i / 64 % 5], dv = widths[(i + 1) % 5];
         const example e = {i % 2 ? 4 : 8, 1 + i % 3, 1 + i % 5, sizes[i % 8], sizes[i / 8 % 8], d, dv, {0}};
         const int64_t nr = panels[i / 320 % 5];
-        const attention_cells c = cells_of(&e, nr, 1);
+        const cti_attention_cells c = cells_of(&e, nr, 1);
         ck_assert(c.tr >= 1 && c.tn * c.tr >= e.t && (c.tn - 1) * c.tr < e.t); /* no range is empty */
         ck_assert(c.sr >= 1 && c.sn * c.sr >= e.s && (c.sn - 1) * c.sr < e.s);
         ck_assert(c.tn <= c.sn);                      /* else two cells of a step share keys */
         ck_assert(c.sr % nr == 0 || c.sr == e.s);     /* panels end where ranges do */
         ck_assert(c.grain >= 1);
-        ck_assert((c.sr - 1) / nr < ATTENTION_RANGE / 4);
+        ck_assert((c.sr - 1) / nr < CTI_ATTENTION_RANGE / 4);
         bool met[64][64] = {{false}}; /* queries, keys */
         for (int64_t step = 0; step < c.sn && c.sn <= 64; step++) {
             bool taken[64] = {false};
             for (int64_t q = 0; q < c.tn; q++) {
-                const int64_t k = attention_cell_keys(&c, q, step);
+                const int64_t k = cti_attention_cell_keys(&c, q, step);
                 ck_assert(k >= 0 && k < c.sn && !taken[k] && !met[q][k]);
                 taken[k] = met[q][k] = true;
             }
@@ -95,10 +95,10 @@ END_TEST
 
 /* Where the sequences are as long as each other, a range of queries begins with keys that it sees. */
 START_TEST(order) {
-    const attention_cells c = {.tn = 2, .sn = 7};
+    const cti_attention_cells c = {.tn = 2, .sn = 7};
     static const int keys[7][2] = {{0, 3}, {1, 4}, {2, 5}, {3, 6}, {4, 0}, {5, 1}, {6, 2}};
     for (int step = 0; step < 7; step++)
-        for (int q = 0; q < 2; q++) ck_assert_int_eq(attention_cell_keys(&c, q, step), keys[step][q]);
+        for (int q = 0; q < 2; q++) ck_assert_int_eq(cti_attention_cell_keys(&c, q, step), keys[step][q]);
 }
 END_TEST
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../ops/update.h"
-#include "../src/tape.h"
+#include "../ops/update/update.h"
+#include "../src/autograd/tape.h"
 #include "cases.h"
 
 static ct_context *context;
@@ -176,10 +176,10 @@ START_TEST(every_use_of_an_ended_handle) {
     ENDED(ct_release(y), "release");
     ENDED(ct_init_constant(y, 1), "fill");
     ENDED(ct_init_uniform(y, 0, 1), "fill_uniform");
-    ENDED(op_copy_into(y, x), "copy_into");
-    ENDED(op_copy_into(x, y), "cast");
-    ENDED(op_sum_squares(&(op_step){.g = y}, 1), "sum_squares");
-    ENDED(op_sgd_step(&(op_step){x, y, {NULL}, {.sgd = {.lr = 1}}, 0}, 1), "sgd_step");
+    ENDED(cti_op_copy_into(y, x), "copy_into");
+    ENDED(cti_op_copy_into(x, y), "cast");
+    ENDED(cti_op_sum_squares(&(cti_op_step){.g = y}, 1), "sum_squares");
+    ENDED(cti_op_sgd_step(&(cti_op_step){x, y, {NULL}, {.sgd = {.lr = 1}}, 0}, 1), "sgd_step");
     ENDED(ct_sample(y, (ct_sample_opts){0}, whole, 2), "to");
     ct_module *module = ct_module_new(context, "mine");
     ENDED(ct_module_add_param(module, "weight", y), "mine");
@@ -291,7 +291,7 @@ END_TEST
 static ct_tensor *slice_forward(ct_call *c) { return ct_narrow(c->in[0], 0, 4, 2); }
 static bool slice_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     (void)g;
-    return ct_grad_slice(c, 0, 0, 4, 2, ct_from_f32(c->context, CT_SHAPE(2), (float[]){0, NAN}), &grad[0]);
+    return cti_grad_slice(c, 0, 0, 4, 2, ct_from_f32(c->context, CT_SHAPE(2), (float[]){0, NAN}), &grad[0]);
 }
 static const ct_op nan_slice = {.name = "nan_slice", .forward = slice_forward, .backward = slice_backward};
 

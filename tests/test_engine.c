@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../src/context.h"
+#include "../src/core/context.h"
 
 static ct_context *context;
 
@@ -343,23 +343,23 @@ START_TEST(small_blocks_inline_or_not) {
         for (int which = 0; which < 2; which++) {
             char *held = block[which][i];
             for (size_t at = 0; held && at < size[i]; at++) ck_assert_int_eq(held[at], (char)i);
-            ct_give(c[which], held, held ? size[i] : 0);
+            cti_give(c[which], held, held ? size[i] : 0);
             block[which][i] = NULL;
             if (held) {
-                ck_assert_ptr_eq(ct_take(c[which], size[i]), held);
-                ct_give(c[which], held, size[i]);
+                ck_assert_ptr_eq(cti_take(c[which], size[i]), held);
+                cti_give(c[which], held, size[i]);
             }
         }
         size[i] = sizes[(random >> 40) % (sizeof sizes / sizeof *sizes)];
         for (int which = 0; which < 2 && turn % 3; which++) {
-            ck_assert((block[which][i] = ct_take(c[which], size[i])) && (uintptr_t)block[which][i] % 64 == 0);
+            ck_assert((block[which][i] = cti_take(c[which], size[i])) && (uintptr_t)block[which][i] % 64 == 0);
             memset(block[which][i], i, size[i]);
         }
         const ct_memory_stats a = ct_memory(c[0]), b = ct_memory(c[1]);
         ck_assert(a.live == b.live && a.peak == b.peak && a.pooled == b.pooled && a.allocator_calls == b.allocator_calls);
     }
     for (int which = 0; which < 2; which++) {
-        for (int i = 0; i < N; i++) ct_give(c[which], block[which][i], size[i]);
+        for (int i = 0; i < N; i++) cti_give(c[which], block[which][i], size[i]);
         ck_assert_int_eq(ct_memory(c[which]).live, 0);
         ct_context_free(c[which]);
     }
@@ -372,38 +372,38 @@ START_TEST(large_blocks_stand_in) {
     enum { MB = 1 << 20 };
     for (int limited = 0; limited < 2; limited++) {
         ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = limited ? 64 * MB : 0});
-        char *large = ct_take(c, 8 * MB);
+        char *large = cti_take(c, 8 * MB);
         memset(large, 1, 8 * MB);
-        ct_give(c, large, 8 * MB);
+        cti_give(c, large, 8 * MB);
         const int64_t calls = ct_memory(c).allocator_calls, live = ct_memory(c).live;
 
-        char *less = ct_take(c, 6 * MB);
+        char *less = cti_take(c, 6 * MB);
         ck_assert(limited ? less != large : less == large);
         ck_assert_int_eq(ct_memory(c).live - live, 6 * MB);
         memset(less, 2, 6 * MB);
-        char *other = ct_take(c, 8 * MB);   /* one that is not in use */
+        char *other = cti_take(c, 8 * MB);   /* one that is not in use */
         ck_assert(limited ? other == large : other != large);
         ck_assert_int_eq(ct_memory(c).allocator_calls, calls + 1);
         memset(other, 3, 8 * MB);
         ck_assert(less[0] == 2 && less[6 * MB - 1] == 2);
-        ct_give(c, less, 6 * MB);
-        char *again = ct_take(c, 8 * MB);
+        cti_give(c, less, 6 * MB);
+        char *again = cti_take(c, 8 * MB);
         ck_assert(limited ? again != less : again == less);
         memset(again, 4, 8 * MB);
         ck_assert(other[0] == 3 && other[8 * MB - 1] == 3);
-        ct_give(c, again, 8 * MB);
+        cti_give(c, again, 8 * MB);
 
-        char *little = ct_take(c, 5 * MB), *more = ct_take(c, 9 * MB);   /* too little to take it for, and too much */
+        char *little = cti_take(c, 5 * MB), *more = cti_take(c, 9 * MB);   /* too little to take it for, and too much */
         ck_assert(little != again && more != again);
-        char *own = ct_take(c, 5 * MB);
-        ct_give(c, own, 5 * MB);
-        ck_assert_ptr_eq(ct_take(c, 5 * MB), own);   /* its own class first */
-        ct_give(c, own, 5 * MB), ct_give(c, more, 9 * MB), ct_give(c, little, 5 * MB), ct_give(c, other, 8 * MB);
+        char *own = cti_take(c, 5 * MB);
+        cti_give(c, own, 5 * MB);
+        ck_assert_ptr_eq(cti_take(c, 5 * MB), own);   /* its own class first */
+        cti_give(c, own, 5 * MB), cti_give(c, more, 9 * MB), cti_give(c, little, 5 * MB), cti_give(c, other, 8 * MB);
         ck_assert_int_eq(ct_memory(c).live, live);
-        less = ct_take(c, 7 * MB);
+        less = cti_take(c, 7 * MB);
         ct_memory_trim(c);
         memset(less, 5, 7 * MB);
-        ct_give(c, less, 7 * MB);
+        cti_give(c, less, 7 * MB);
         ct_memory_trim(c);
         ck_assert(ct_memory(c).pooled < MB);
         ct_context_free(c);

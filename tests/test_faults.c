@@ -1,6 +1,6 @@
 /* The n-th request for memory fails, once or from then on, for every n: nothing crashes, nothing leaks, nothing is half done, and the
- * context goes on after ct_error_clear. The pool asks the allocator seldom, so besides the allocator ct_take itself is made to
- * fail: link with -Wl,--wrap=ct_take_any -Wl,--wrap=ct_take_zeroed -Wl,--wrap=ct_take_string. */
+ * context goes on after ct_error_clear. The pool asks the allocator seldom, so besides the allocator cti_take itself is made to
+ * fail: link with -Wl,--wrap=cti_take_any -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
@@ -8,17 +8,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../src/context.h"
+#include "../src/core/context.h"
 #include "cases.h"
 
 static struct {
     int64_t calls, at;  /* requests so far, and which of them fails; at 0: none does, and none is counted */
-    bool forever, take; /* of ct_take's requests, not the allocator's */
+    bool forever, take; /* of cti_take's requests, not the allocator's */
     int64_t bytes;      /* that the allocator has given and not got back */
 } fault;
 
 static struct {
-    int64_t requests, bytes; /* of ct_take, since they were set to 0 */
+    int64_t requests, bytes; /* of cti_take, since they were set to 0 */
 } asked;
 
 static bool fails(void) {
@@ -27,25 +27,25 @@ static bool fails(void) {
     return fault.forever ? fault.calls >= fault.at : fault.calls == fault.at;
 }
 
-void *__real_ct_take_any(ct_context *context, size_t size);
-void *__real_ct_take_zeroed(ct_context *context, size_t size);
-char *__real_ct_take_string(ct_context *context, const char *string);
-void *__wrap_ct_take_any(ct_context *context, size_t size);
-void *__wrap_ct_take_zeroed(ct_context *context, size_t size);
-char *__wrap_ct_take_string(ct_context *context, const char *string);
+void *__real_cti_take_any(ct_context *context, size_t size);
+void *__real_cti_take_zeroed(ct_context *context, size_t size);
+char *__real_cti_take_string(ct_context *context, const char *string);
+void *__wrap_cti_take_any(ct_context *context, size_t size);
+void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
+char *__wrap_cti_take_string(ct_context *context, const char *string);
 
 #define REFUSED(context) (fault.take && fails() && (ct_fail(context, CT_ERR_MEMORY, "injected: out of memory"), true))
 static void ask(size_t size) { asked.requests++, asked.bytes += (int64_t)size; }
-void *__wrap_ct_take_any(ct_context *context, size_t size) {
+void *__wrap_cti_take_any(ct_context *context, size_t size) {
     ask(size);
-    return REFUSED(context) ? NULL : __real_ct_take_any(context, size);
+    return REFUSED(context) ? NULL : __real_cti_take_any(context, size);
 }
-void *__wrap_ct_take_zeroed(ct_context *context, size_t size) {
+void *__wrap_cti_take_zeroed(ct_context *context, size_t size) {
     ask(size);
-    return REFUSED(context) ? NULL : __real_ct_take_zeroed(context, size);
+    return REFUSED(context) ? NULL : __real_cti_take_zeroed(context, size);
 }
-char *__wrap_ct_take_string(ct_context *context, const char *string) {
-    return REFUSED(context) ? NULL : __real_ct_take_string(context, string);
+char *__wrap_cti_take_string(ct_context *context, const char *string) {
+    return REFUSED(context) ? NULL : __real_cti_take_string(context, string);
 }
 
 static void *allocate(void *data, size_t size) {
@@ -82,7 +82,7 @@ typedef struct {
 
 typedef bool program(ct_context *context, result *out); /* from the generator's start; true: all of it was done */
 
-static const char *modes[] = {"the allocator, once", "the allocator, for ever", "ct_take, once", "ct_take, for ever"};
+static const char *modes[] = {"the allocator, once", "the allocator, for ever", "cti_take, once", "cti_take, for ever"};
 
 static void sweep(program *run, int threads) {
     static result want, got;

@@ -7,8 +7,8 @@
 
 #include <cotangent/cotangent.h>
 
-#include "../src/context.h"
-#include "../src/gemm.h"
+#include "../src/core/context.h"
+#include "../src/gemm/gemm.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -51,8 +51,8 @@ static ct_context *context_of(const char *isa, int threads) {
 }
 
 /* The largest error, in units of what rounding may do: the sum of |a b| and of what was there, times eps. */
-static double error_of(const void *got, const void *before, const void *bias, ct_dtype dtype, problem p, ct_matrix a, ct_matrix b,
-                       ct_matrix c) {
+static double error_of(const void *got, const void *before, const void *bias, ct_dtype dtype, problem p, cti_matrix a, cti_matrix b,
+                       cti_matrix c) {
     double worst = 0, eps = dtype == CT_F32 ? 0x1p-23 : 0x1p-52;
     for (int64_t item = 0; item < p.batch; item++) {
         for (int64_t i = 0; i < p.m; i++) {
@@ -74,13 +74,13 @@ static double error_of(const void *got, const void *before, const void *bias, ct
     return worst;
 }
 
-static ct_matrix laid_out(void *data, int64_t rows, int64_t cols, bool by_columns) {
-    return by_columns ? (ct_matrix){data, 1, rows, rows * cols} : (ct_matrix){data, cols, 1, rows * cols};
+static cti_matrix laid_out(void *data, int64_t rows, int64_t cols, bool by_columns) {
+    return by_columns ? (cti_matrix){data, 1, rows, rows * cols} : (cti_matrix){data, cols, 1, rows * cols};
 }
 
-static bool multiply(ct_context *context, ct_dtype dtype, problem p, ct_matrix a, ct_matrix b, ct_matrix c) {
-    return ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &a, &b,
-                   p.add || p.bias ? &(ct_gemm_end){.add = p.add, .bias = p.bias ? b.data : NULL} : NULL, &c);
+static bool multiply(ct_context *context, ct_dtype dtype, problem p, cti_matrix a, cti_matrix b, cti_matrix c) {
+    return cti_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &a, &b,
+                   p.add || p.bias ? &(cti_gemm_epilogue){.add = p.add, .bias = p.bias ? b.data : NULL} : NULL, &c);
 }
 
 /* What the end of a product has seen of each element of C's memory, and how often. */
@@ -90,7 +90,7 @@ typedef struct {
     uint8_t *times;
 } witness;
 
-static void look(void *arg, const ct_matrix *c, int64_t rows, int64_t cols) {
+static void look(void *arg, const cti_matrix *c, int64_t rows, int64_t cols) {
     const witness *w = arg;
     const int64_t size = (int64_t)size_of(w->dtype), base = ((char *)c->data - w->c) / size;
     for (int64_t i = 0; i < rows; i++) {
@@ -110,14 +110,14 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
     const int64_t count = p.batch * (p.tc ? p.n * (p.m + MARGIN) : p.m * (p.n + MARGIN));
     void *c = filled(dtype, count), *before = malloc((size_t)count * size_of(dtype) + 1);
     memcpy(before, c, (size_t)count * size_of(dtype));
-    ct_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb);
-    ct_matrix mc = p.tc ? laid_out(c, p.m + MARGIN, p.n, true) : laid_out(c, p.m, p.n + MARGIN, false);
+    cti_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb);
+    cti_matrix mc = p.tc ? laid_out(c, p.m + MARGIN, p.n, true) : laid_out(c, p.m, p.n + MARGIN, false);
     if (p.shared) ma.batch = mb.batch = 0;
     witness w = {dtype, c, malloc((size_t)count * size_of(dtype) + 1), calloc((size_t)count + 1, 1)};
     memcpy(w.seen, c, (size_t)count * size_of(dtype));
     void *bias = !p.add && noise() > 0 ? filled(dtype, p.n) : NULL;
-    const ct_gemm_end end = {.add = p.add, .bias = bias, .done = look, .arg = &w};
-    ck_assert(ct_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &ma, &mb, &end, &mc));
+    const cti_gemm_epilogue end = {.add = p.add, .bias = bias, .done = look, .arg = &w};
+    ck_assert(cti_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &ma, &mb, &end, &mc));
     ck_assert_msg(!memcmp(w.seen, c, (size_t)count * size_of(dtype)), "%s: an end before the end", context->isa->name);
     int64_t seen = 0, most = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -147,8 +147,8 @@ static ct_dtype dtype_of(int i) { return i % 2 ? CT_F64 : CT_F32; }
 
 START_TEST(sizes) {
     static const int64_t size[] = {0, 1, 2, 3, 7, 16, 33, 64, 65};
-    for (int isa = 0; ct_isa_at(isa); isa++) {
-        ct_context *context = context_of(ct_isa_at(isa)->name, 1);
+    for (int isa = 0; cti_isa_at(isa); isa++) {
+        ct_context *context = context_of(cti_isa_at(isa)->name, 1);
         int turn = 0;
         for (int m = 0; m < COUNT(size); m++) {
             for (int n = 0; n < COUNT(size); n++) {
@@ -169,8 +169,8 @@ START_TEST(orientations) {
                                       {130, 150, 400}, {128, 128, 128}, {33, 17, 800},
                                       {30, 100, 1700}, {40, 40, 3300},  {30, 1024, 70},   /* deeper than a strip; far rows of B */
                                       {2, 66, 40},     {5, 131, 133},   {23, 67, 1700}};  /* few rows */
-    for (int isa = 0; ct_isa_at(isa); isa++) {
-        ct_context *context = context_of(ct_isa_at(isa)->name, 2);
+    for (int isa = 0; cti_isa_at(isa); isa++) {
+        ct_context *context = context_of(cti_isa_at(isa)->name, 2);
         for (int s = 0; s < COUNT(size); s++) {
             for (int t = 0; t < 16; t++) {
                 problem p = {1, size[s][0], size[s][1], size[s][2], t & 1, t & 2, t & 4, t & 8, 1.5, false, false};
@@ -187,8 +187,8 @@ END_TEST
 START_TEST(large) {
     static const problem list[] = {{1, 650, 66, 900, true, .alpha = 1}, {1, 1024, 67, 900, true, .alpha = 1},
                                    {1, 26, 1100, 700, false, true, .alpha = 1}, {1, 26, 700, 1100, .add = true, .alpha = 1}};
-    for (int isa = 0; ct_isa_at(isa); isa++) {
-        ct_context *context = context_of(ct_isa_at(isa)->name, 2);
+    for (int isa = 0; cti_isa_at(isa); isa++) {
+        ct_context *context = context_of(cti_isa_at(isa)->name, 2);
         for (int i = 0; i < 2 * COUNT(list); i++) check(context, dtype_of(i), list[i / 2]);
         ct_context_free(context);
     }
@@ -206,8 +206,8 @@ START_TEST(batches) {
         {4, 512, 66, 70, true, .alpha = 1, .shared = true},
         {15, 512, 66, 70, true, .alpha = 1},   /* A is packed: its columns are far from each other. In f64 in two chunks */
     };
-    for (int isa = 0; ct_isa_at(isa); isa++) {
-        ct_context *context = context_of(ct_isa_at(isa)->name, 2);
+    for (int isa = 0; cti_isa_at(isa); isa++) {
+        ct_context *context = context_of(cti_isa_at(isa)->name, 2);
         for (int i = 0; i < COUNT(list); i++) {
             check(context, CT_F32, list[i]);
             check(context, CT_F64, list[i]);
@@ -220,20 +220,20 @@ END_TEST
 /* Steps of 0 and backward, no dim of step 1, one matrix for a whole batch. */
 START_TEST(strides) {
     enum { M = 19, N = 37, K = 23, BATCH = 3 };
-    for (int isa = 0; ct_isa_at(isa); isa++) {
-        ct_context *context = context_of(ct_isa_at(isa)->name, 1);
+    for (int isa = 0; cti_isa_at(isa); isa++) {
+        ct_context *context = context_of(cti_isa_at(isa)->name, 1);
         for (int i = 0; i < 64; i++) {
             const ct_dtype dtype = dtype_of(isa);
             const int64_t size = (int64_t)size_of(dtype), space = 3 * BATCH * (M + N + K) * (M + N + K);
             void *a = filled(dtype, space), *b = filled(dtype, space), *c = filled(dtype, space), *before = malloc((size_t)(space * size));
             memcpy(before, c, (size_t)(space * size));
             problem p = {BATCH, i % 16 == 15 ? 1 : M, N, i % 8 == 7 ? 1 : K, .add = i & 1, .bias = i % 2 == 0 && i / 8 % 2, .alpha = 1};
-            ct_matrix ma[] = {{a, K, 1, 0}, {a, 0, 1, K}, {a, 1, 0, M}, {(char *)a + M * K * 2 * size, -2 * K, 2, 0},
+            cti_matrix ma[] = {{a, K, 1, 0}, {a, 0, 1, K}, {a, 1, 0, M}, {(char *)a + M * K * 2 * size, -2 * K, 2, 0},
                               {(char *)a + K * size, 2 * K, -1, 5}};
-            ct_matrix mb[] = {{b, N, 1, 0}, {b, 0, 1, N}, {b, 1, 0, K}, {(char *)b + K * N * 2 * size, -N, 3, 0}, {b, 2, 2 * K, 1}};
-            ct_matrix mc[] = {{c, N, 1, M * N}, {c, 2, 2 * M, 2 * M * N}, {(char *)c + M * N * size, -N, 1, M * N},
+            cti_matrix mb[] = {{b, N, 1, 0}, {b, 0, 1, N}, {b, 1, 0, K}, {(char *)b + K * N * 2 * size, -N, 3, 0}, {b, 2, 2 * K, 1}};
+            cti_matrix mc[] = {{c, N, 1, M * N}, {c, 2, 2 * M, 2 * M * N}, {(char *)c + M * N * size, -N, 1, M * N},
                               {c, N * BATCH, 1, N}};
-            ct_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i / 2 % 4];
+            cti_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i / 2 % 4];
             ck_assert(multiply(context, dtype, p, x, y, z));
             const int64_t base = ((char *)z.data - (char *)c) / size;
             const double error = error_of(z.data, (char *)before + base * size, p.bias ? y.data : NULL, dtype, p, x, y, z);
@@ -251,8 +251,8 @@ START_TEST(alone) {
                                    {4, 33, 40, 50, true, .alpha = 1},   {4, 30, 5, 900, true, true, .add = true, .alpha = 1},
                                    {4, 9, 1, 40, .add = true, .alpha = 1}, {4, 8, 30, 1000, false, true, .alpha = 1},
                                    {4, 3, 150, 900, false, true, .add = true, .alpha = 0.7}};
-    for (int isa = 0; ct_isa_at(isa); isa++) {
-        ct_context *context = context_of(ct_isa_at(isa)->name, 1);
+    for (int isa = 0; cti_isa_at(isa); isa++) {
+        ct_context *context = context_of(cti_isa_at(isa)->name, 1);
         for (int i = 0; i < 2 * COUNT(list); i++) {
             const problem p = list[i / 2];
             const ct_dtype dtype = dtype_of(i);
@@ -260,7 +260,7 @@ START_TEST(alone) {
             void *a = filled(dtype, p.batch * p.m * p.k), *b = filled(dtype, p.batch * p.k * p.n);
             void *together = filled(dtype, p.batch * p.m * p.n), *one = malloc(bytes);
             memcpy(one, together, bytes);
-            ct_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb), mc = laid_out(together, p.m, p.n, false);
+            cti_matrix ma = laid_out(a, p.m, p.k, p.ta), mb = laid_out(b, p.k, p.n, p.tb), mc = laid_out(together, p.m, p.n, false);
             ck_assert(multiply(context, dtype, p, ma, mb, mc));
             mc.data = one;
             problem single = p; single.batch = 1;
@@ -293,7 +293,7 @@ START_TEST(threads) {
                                    {1, 70, 50, 520, true, .add = true, .alpha = 1},
                                    {1, 900, 300, 70, false, true, .add = true, .alpha = 1}, {1, 150, 600, 1024, .alpha = 1}};
     static const int count[] = {1, 2, 3, 7};
-    for (int isa = 0; ct_isa_at(isa); isa++) {
+    for (int isa = 0; cti_isa_at(isa); isa++) {
         for (int i = 0; i < 2 * COUNT(list); i++) {
             const problem p = list[i / 2];
             const ct_dtype dtype = dtype_of(i);
@@ -302,7 +302,7 @@ START_TEST(threads) {
             void *c = filled(dtype, p.batch * p.m * p.n);
             void *got[COUNT(count)];
             for (int t = 0; t < COUNT(count); t++) {
-                ct_context *context = context_of(ct_isa_at(isa)->name, count[t]);
+                ct_context *context = context_of(cti_isa_at(isa)->name, count[t]);
                 context->cache = (64 << 10) << 2 * t;
                 context->ways = t % 2 ? 8 : 12;
                 got[t] = malloc(bytes);
@@ -323,8 +323,8 @@ END_TEST
 START_TEST(part_of_whole) {
     enum { M = 61, N = 83, K = 450 };
     static const int some[] = {N - 5, 72, 66};   /* of the columns: the last ones lie in a smaller block then */
-    for (int isa = 0; ct_isa_at(isa); isa++) {
-        ct_context *context = context_of(ct_isa_at(isa)->name, 2);
+    for (int isa = 0; cti_isa_at(isa); isa++) {
+        ct_context *context = context_of(cti_isa_at(isa)->name, 2);
         float *a = filled(CT_F32, M * K), *b = filled(CT_F32, K * N), *c = filled(CT_F32, M * N), *part = filled(CT_F32, M * N);
         ck_assert(multiply(context, CT_F32, (problem){1, M, N, K, .alpha = 1}, laid_out(a, M, K, false), laid_out(b, K, N, false),
                            laid_out(c, M, N, false)));
@@ -385,10 +385,10 @@ START_TEST(end_of_sum) {
     const double bias[N] = {1, 2, 3, 4, 5};
     uint8_t times[P * M * N] = {0};
     witness w = {CT_F64, (char *)c, (char *)seen, times};
-    ct_contract_dim batch[] = {{R, {P * M * (K + 1), (K + 1) * N, 0}}, {P, {M * (K + 1), 0, M * N}}};
-    ck_assert(ct_contract(context, CT_F64, &(ct_contract_dim){M, {K + 1, 0, N}}, &(ct_contract_dim){N, {0, 1, 1}},
-                          &(ct_contract_dim){K, {1, N, 0}}, batch, 2, a, b,
-                          &(ct_gemm_end){.bias = bias, .done = look, .arg = &w}, c));
+    cti_contract_dim batch[] = {{R, {P * M * (K + 1), (K + 1) * N, 0}}, {P, {M * (K + 1), 0, M * N}}};
+    ck_assert(cti_contract(context, CT_F64, &(cti_contract_dim){M, {K + 1, 0, N}}, &(cti_contract_dim){N, {0, 1, 1}},
+                          &(cti_contract_dim){K, {1, N, 0}}, batch, 2, a, b,
+                          &(cti_gemm_epilogue){.bias = bias, .done = look, .arg = &w}, c));
     for (int i = 0; i < P * M * N; i++) {
         double sum = bias[i % N];
         for (int r = 0; r < R; r++)

@@ -11,7 +11,7 @@
 static const double gate[] = {[CT_F32] = 3e-6, [CT_F64] = 1e-12};
 
 static ct_context *context;
-static ct_safetensors golden;
+static cti_safetensors golden;
 static const char *what; /* the case at hand: its number and its text */
 static int64_t compared;
 
@@ -21,25 +21,25 @@ static void open_golden(const char *path) {
     context = ct_context_new((ct_context_opts){.threads = 2});
     what = path;
     memset(&golden, 0, sizeof golden);
-    ck_assert_msg(ct_safetensors_open(context, "golden", path, &golden), "%s", ct_error_message(context));
+    ck_assert_msg(cti_safetensors_open(context, "golden", path, &golden), "%s", ct_error_message(context));
     compared = 0;
 }
 
 static void close_golden(void) {
-    ct_safetensors_close(&golden);
+    cti_safetensors_close(&golden);
     ct_context_free(context);
 }
 
 /* "N.part" of the file as a tensor; real numbers in `dtype`. NULL: it has no such tensor. */
-static ct_tensor *stored(ct_text number, const char *part, ct_dtype dtype) {
+static ct_tensor *stored(cti_text number, const char *part, ct_dtype dtype) {
     char name[200];
     snprintf(name, sizeof name, "%.*s.%s", (int)number.size, number.at, part);
-    const ct_file_tensor *from = ct_safetensors_find(&golden, ct_text_of(name));
+    const cti_file_tensor *from = cti_safetensors_find(&golden, cti_text_of(name));
     if (!from) return NULL;
-    if (from->dtype == CT_FILE_BOOL) dtype = CT_BOOL;
-    if (from->dtype == CT_FILE_I64) dtype = CT_I64;
+    if (from->dtype == CTI_FILE_BOOL) dtype = CT_BOOL;
+    if (from->dtype == CTI_FILE_I64) dtype = CT_I64;
     ct_tensor *t = ct_empty(context, dtype, from->shape);
-    ck_assert_msg(t && ct_safetensors_read(&golden, from, t), "%s: %s: %s", what, part, ct_error_message(context));
+    ck_assert_msg(t && cti_safetensors_read(&golden, from, t), "%s: %s: %s", what, part, ct_error_message(context));
     return t;
 }
 
@@ -58,7 +58,7 @@ static double largest(ct_tensor *t) {
 }
 
 /* Compares with "N.part"; the error is relative to its largest value, or to `least` where that is more. */
-static void compare(ct_tensor *got, ct_text number, const char *part, ct_dtype dtype, double least) {
+static void compare(ct_tensor *got, cti_text number, const char *part, ct_dtype dtype, double least) {
     ct_tensor *want = stored(number, part, CT_F64);
     ck_assert_msg(want != NULL, "%s: %s is not in the file", what, part);
     ck_assert_msg(got != NULL, "%s: %s: there is none", what, part);
@@ -76,7 +76,7 @@ static void compare(ct_tensor *got, ct_text number, const char *part, ct_dtype d
     compared++;
 }
 
-static void name_case(const ct_file_pair *pair) {
+static void name_case(const cti_file_pair *pair) {
     static char text[600];
     snprintf(text, sizeof text, "%.*s: %.*s", (int)pair->key.size, pair->key.at, (int)pair->value.size, pair->value.at);
     what = text;
@@ -85,7 +85,7 @@ static void name_case(const ct_file_pair *pair) {
 /* ---- ops ---- */
 
 /* "call | inputs": the line with that call, with the inputs in the place of its own. Lines with the same call are the same to us. */
-static case_line find_line(ct_text text, char inputs[200], bool *seen) {
+static case_line find_line(cti_text text, char inputs[200], bool *seen) {
     const char *bar = text.at;
     for (const char *s = text.at; (s = strstr(s, " | ")); s++) bar = s;
     case_line found = {0};
@@ -101,7 +101,7 @@ static case_line find_line(ct_text text, char inputs[200], bool *seen) {
     return found;
 }
 
-static void check_op(const ct_file_pair *pair, ct_dtype dtype, bool *seen) {
+static void check_op(const cti_file_pair *pair, ct_dtype dtype, bool *seen) {
     char inputs[200], part[16];
     case_line line = find_line(pair->value, inputs, seen);
     case_input input[CASE_INPUTS];
@@ -260,15 +260,15 @@ static const char *part(const char *letter, const char *name, char out[200]) {
 /* Some gradients are measured against the largest of all: one that is zero mathematically, as that of the scores of a single key; that of
  * a mask that shifts all of a query's scores, of which only extra keys leave anything; and in f32 what has come through many layers, or
  * through norms of a few values. */
-static void compare_gradient(ct_tensor *of, ct_text key, const char *name, ct_dtype dtype, double all) {
+static void compare_gradient(ct_tensor *of, cti_text key, const char *name, ct_dtype dtype, double all) {
     const bool zero = largest(stored(key, PART("d", name), CT_F64)) < 1e-9 * all;
     const bool shift = !strcmp(name, "mask") && (!strcmp(WORD("mask"), "t1") || !strcmp(WORD("mask"), "h11"));
     const bool deep = dtype == CT_F32 && (size("num_layers") || size("num_decoder_layers") || flag("qk_norm"));
     compare(ct_grad(of), key, PART("d", name), dtype, zero || shift || deep ? all : 1e-2);
 }
 
-static void check_module(const ct_file_pair *pair, ct_dtype dtype) {
-    ct_text key = pair->key;
+static void check_module(const cti_file_pair *pair, ct_dtype dtype) {
+    cti_text key = pair->key;
     const char *kind = WORD("kind");
     ct_module *module = module_new(kind, dtype);
     no_error();

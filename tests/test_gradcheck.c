@@ -7,7 +7,7 @@
 
 #include <cotangent/cotangent.h>
 
-#include "src/context.h"
+#include "src/core/context.h"
 
 static ct_context *context;
 

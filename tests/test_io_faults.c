@@ -1,6 +1,6 @@
 /* The n-th call into the operating system fails, for every n: a save or load says so, leaves the old file and the module as they
  * were, no temporary file, no open file, no memory, and the context goes on after ct_error_clear. Link with -Wl,--wrap for each of
- * the calls below, and for ct_take_any, which every ct_take is here, and ct_take_zeroed. */
+ * the calls below, and for cti_take_any, which every cti_take is here, and cti_take_zeroed. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../src/context.h"
+#include "../src/core/context.h"
 
 /* ---- the calls ---- */
 
@@ -22,7 +22,7 @@ typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK } fault_mode; /* SHORT: one 
 static struct {
     fault_mode mode;
     int64_t calls, at;   /* which call fails; it did when calls >= at */
-    bool memory;         /* ct_take fails, not the system */
+    bool memory;         /* cti_take fails, not the system */
     const char *failed;  /* what did */
     int interrupts;
 } fault;
@@ -143,19 +143,19 @@ char *__real_realpath(const char *name, char *out);
 char *__wrap_realpath(const char *name, char *out);
 char *__wrap_realpath(const char *name, char *out) { return fails("realpath") ? NULL : __real_realpath(name, out); }
 
-void *__real_ct_take_any(ct_context *c, size_t size);
-void *__wrap_ct_take_any(ct_context *c, size_t size);
-void *__real_ct_take_zeroed(ct_context *c, size_t size);
-void *__wrap_ct_take_zeroed(ct_context *c, size_t size);
+void *__real_cti_take_any(ct_context *c, size_t size);
+void *__wrap_cti_take_any(ct_context *c, size_t size);
+void *__real_cti_take_zeroed(ct_context *c, size_t size);
+void *__wrap_cti_take_zeroed(ct_context *c, size_t size);
 
 static bool refused(ct_context *c) {
     if (fault.mode != FAIL || !fault.memory || ++fault.calls != fault.at) return false;
-    fault.failed = "ct_take";
+    fault.failed = "cti_take";
     ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
     return true;
 }
-void *__wrap_ct_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_any(c, size); }
-void *__wrap_ct_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_zeroed(c, size); }
+void *__wrap_cti_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_any(c, size); }
+void *__wrap_cti_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_zeroed(c, size); }
 
 /* ---- what is watched ---- */
 

@@ -4,21 +4,21 @@
 
 #include <stdint.h>
 
-static const ct_kernels *whole_numbers(void) { return ct_isa_at(0)->of[2]; }
-static const ct_kernels *truths(void) { return ct_isa_at(0)->of[3]; }
+static const cti_kernels *whole_numbers(void) { return cti_isa_at(0)->of[2]; }
+static const cti_kernels *truths(void) { return cti_isa_at(0)->of[3]; }
 
 START_TEST(isas) {
-    ck_assert_str_eq(ct_isa_at(0)->name, "scalar");
-    ck_assert_ptr_null(ct_isa_at(-1));
-    ck_assert_ptr_null(ct_isa_find("vax"));
-    ck_assert_ptr_null(ct_isa_find(""));
+    ck_assert_str_eq(cti_isa_at(0)->name, "scalar");
+    ck_assert_ptr_null(cti_isa_at(-1));
+    ck_assert_ptr_null(cti_isa_find("vax"));
+    ck_assert_ptr_null(cti_isa_find(""));
     int n = 0;
-    for (; ct_isa_at(n); n++) {
-        ck_assert_ptr_eq(ct_isa_find(ct_isa_at(n)->name), ct_isa_at(n));
-        ck_assert_ptr_nonnull(strstr(ct_isa_names(), ct_isa_at(n)->name));
-        for (int d = 0; d < 4; d++) ck_assert_ptr_nonnull(ct_isa_at(n)->of[d]);
+    for (; cti_isa_at(n); n++) {
+        ck_assert_ptr_eq(cti_isa_find(cti_isa_at(n)->name), cti_isa_at(n));
+        ck_assert_ptr_nonnull(strstr(cti_isa_names(), cti_isa_at(n)->name));
+        for (int d = 0; d < 4; d++) ck_assert_ptr_nonnull(cti_isa_at(n)->of[d]);
     }
-    ck_assert_ptr_eq(ct_isa_find(NULL), ct_isa_at(n - 1));   /* the best is the last */
+    ck_assert_ptr_eq(cti_isa_find(NULL), cti_isa_at(n - 1));   /* the best is the last */
 }
 END_TEST
 
@@ -139,7 +139,7 @@ END_TEST
 /* ---- i64 and bool ---- */
 
 START_TEST(wraps) {
-    const ct_kernels *k = whole_numbers();
+    const cti_kernels *k = whole_numbers();
     const int64_t a[] = {INT64_MAX, INT64_MIN, 5, -7, 0}, b[] = {1, -1, -9, 3, 0};
     int64_t y[5];
     k->add(5, a, 1, b, 1, y);
@@ -193,10 +193,10 @@ START_TEST(wraps) {
 END_TEST
 
 START_TEST(logic) {
-    const ct_kernels *k = truths();
+    const cti_kernels *k = truths();
     const bool a[] = {false, false, true, true}, b[] = {false, true, false, true};
     bool y[4];
-    ct_zip *const run[] = {k->logical_and, k->logical_or, k->eq, k->ne, k->lt, k->le, k->gt, k->ge};
+    cti_binary *const run[] = {k->logical_and, k->logical_or, k->eq, k->ne, k->lt, k->le, k->gt, k->ge};
     const unsigned want[] = {8, 14, 9, 6, 2, 11, 4, 13};   /* bit j: the result for (a[j], b[j]) */
     for (int r = 0; r < COUNT(run); r++) {
         run[r](4, a, 1, b, 1, y);
@@ -234,7 +234,7 @@ START_TEST(adam_steps) {
                 for (int64_t j = 0; j < n; j++) want[j] = get(t, p.p, j), put(t, m.p, j, 0), put(t, v.p, j, 0);
                 for (int step = 1; step <= 5; step++) {
                     for (int64_t j = 0; j < n; j++) put(t, g.p, j, noise(-1, 1));
-                    const ct_adam_numbers a = {lr, b1, b2, eps, wd, 1 - pow(b1, step), 1 - pow(b2, step), 0.5, variant >> 1};
+                    const cti_adam_numbers a = {lr, b1, b2, eps, wd, 1 - pow(b1, step), 1 - pow(b2, step), 0.5, variant >> 1};
                     t.k->adam(n, p.p, g.p, m.p, v.p, &a);
                     for (int64_t j = 0; j < n; j++) {
                         double *q = &want[j], *m1 = &want[n + j], *m2 = &want[2 * n + j], grad = 0.5 * get(t, g.p, j);
@@ -266,7 +266,7 @@ START_TEST(sgd_steps) {
                 for (int64_t j = 0; j < n; j++) want[j] = get(t, p.p, j), put(t, buffer.p, j, NAN);   /* the first step does not read it */
                 for (int step = 0; step < 4; step++) {
                     for (int64_t j = 0; j < n; j++) put(t, g.p, j, noise(-1, 1));
-                    const ct_sgd_numbers a = {0.1, momentum, dampening, wd, 2, nesterov, step == 0};
+                    const cti_sgd_numbers a = {0.1, momentum, dampening, wd, 2, nesterov, step == 0};
                     t.k->sgd(n, p.p, g.p, momentum != 0 ? buffer.p : NULL, &a);
                     for (int64_t j = 0; j < n; j++) {
                         double *q = &want[j], *b = &want[n + j], grad = 2 * get(t, g.p, j) + wd * *q;

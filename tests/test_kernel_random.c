@@ -1,10 +1,10 @@
 /* Random kernels: Philox's known answers, the same bits on every ISA and for every way to cut a stream, moments, ranges, and dropout. */
-#define CT_VECTOR_BYTES 0
+#define CTI_VECTOR_BYTES 0
 #include "../src/kernels/philox.h"
 
 #include "kernels.h"
 
-static const ct_random stream = {42, 7};
+static const cti_random stream = {42, 7};
 
 /* From Random123's kat_vectors: counter, key, result. */
 START_TEST(known_answers) {
@@ -79,7 +79,7 @@ START_TEST(streams_differ) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {
         array a = output(t, N), b = output(t, N);
-        const ct_random others[] = {{43, 7}, {42, 8}, {42 | (uint64_t)1 << 40, 7}, {42, 7 | (uint64_t)1 << 40}};
+        const cti_random others[] = {{43, 7}, {42, 8}, {42 | (uint64_t)1 << 40, 7}, {42, 7 | (uint64_t)1 << 40}};
         t.k->uniform(N, 0, stream, 0, 1, a.p);
         for (int k = 0; k < COUNT(others); k++) {
             int equal = 0;

@@ -37,7 +37,7 @@ typedef struct {
     wide (*want)(wide);
     double ulp[2], low, high, magnitude;
 } function;
-#define FIELD(name) #name, offsetof(ct_kernels, name)
+#define FIELD(name) #name, offsetof(cti_kernels, name)
 
 static const function maps[] = {
     {FIELD(neg), id_neg, {0, 0}, -9, 9, 0},
@@ -99,7 +99,7 @@ START_TEST(map_accuracy) {
     const function *f = &maps[_i];
     table t;
     for (int i = 0; table_at(i, &t); i++) {
-        ct_map *run;
+        cti_unary *run;
         field(t, f, &run, sizeof run);
         array x = array_of_bytes(t.size, N, false), y = output(t, N);
         for (int j = 0; j < N; j++) put(t, x.p, j, sample(t, f, j));
@@ -117,7 +117,7 @@ START_TEST(map_of_all_floats) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {
         if (t.dtype) continue;
-        ct_map *run;
+        cti_unary *run;
         field(t, f, &run, sizeof run);
         array x = array_of_bytes(t.size, N, false), y = output(t, N);
         for (uint32_t j = 0; j < N; j++) memcpy((char *)x.p + 4 * j, &(uint32_t){65537 * j}, 4);
@@ -133,7 +133,7 @@ START_TEST(derivative_accuracy) {
     const function *f = &derivatives[_i];
     table t;
     for (int i = 0; table_at(i, &t); i++) {
-        ct_map_backward *run;
+        cti_unary_backward *run;
         field(t, f, &run, sizeof run);
         array x = filled(t, N, f->low, f->high), g = filled(t, N, 1, 1), dx = output(t, N);
         put(t, x.p, 0, 0), put(t, x.p, 1, NAN);
@@ -154,9 +154,9 @@ START_TEST(both_at_once) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {
         const struct {
-            ct_map *map;
-            ct_map_backward *backward;
-            ct_map_both *both;
+            cti_unary *map;
+            cti_unary_backward *backward;
+            cti_unary_both *both;
         } activations[] = {{t.k->relu, t.k->relu_backward, t.k->relu_both},
                            {t.k->silu, t.k->silu_backward, t.k->silu_both},
                            {t.k->gelu, t.k->gelu_backward, t.k->gelu_both},
@@ -183,7 +183,7 @@ START_TEST(derivatives_far_out) {
         const double far[] = {-3e38, -1e30, -1e10, -200, 200, 1e10, 1e30, 3e38};
         array x = filled(t, COUNT(far), 0, 0), g = filled(t, COUNT(far), 1, 1), dx = output(t, COUNT(far));
         for (int j = 0; j < COUNT(far); j++) put(t, x.p, j, far[j]);
-        ct_map_backward *const run[] = {t.k->silu_backward, t.k->gelu_backward, t.k->gelu_tanh_backward};
+        cti_unary_backward *const run[] = {t.k->silu_backward, t.k->gelu_backward, t.k->gelu_tanh_backward};
         for (int r = 0; r < COUNT(run); r++) {
             run[r](COUNT(far), x.p, g.p, dx.p);
             for (int j = 0; j < COUNT(far); j++)
@@ -200,7 +200,7 @@ START_TEST(map_lengths) {
     const function *f = &maps[_i];
     table t;
     for (int i = 0; table_at(i, &t); i++) {
-        ct_map *run;
+        cti_unary *run;
         field(t, f, &run, sizeof run);
         for (int64_t n = 0; n <= LONGEST; n++) {
             array x = filled(t, n, f->low, f->high), y = output(t, n), z = output(t, n);
@@ -221,7 +221,7 @@ START_TEST(derivative_lengths) {
     const function *f = &derivatives[_i];
     table t;
     for (int i = 0; table_at(i, &t); i++) {
-        ct_map_backward *run;
+        cti_unary_backward *run;
         field(t, f, &run, sizeof run);
         for (int64_t n = 0; n <= LONGEST; n++) {
             array x = filled(t, n, f->low, f->high), g = filled(t, n, -1, 1), y = output(t, n), z = output(t, n);
@@ -280,7 +280,7 @@ START_TEST(zip_all) {
                 array a = filled(t, na, 0, 0), b = filled(t, nb, 0, 0), y = output(t, n), truth = array_of_bytes(1, n, true);
                 for (int64_t j = 0; j < na; j++) put(t, a.p, j, whole());
                 for (int64_t j = 0; j < nb; j++) put(t, b.p, j, whole());
-                ct_zip *run;
+                cti_binary *run;
                 memcpy(&run, (const char *)t.k + zips[_i].field, sizeof run);
                 run(n, a.p, sa, b.p, sb, zips[_i].compares ? truth.p : y.p);
                 for (int64_t j = 0; j < n; j++) {

@@ -5,7 +5,7 @@
 
 #include <cotangent/cotangent.h>
 
-#include "../src/context.h"
+#include "../src/core/context.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <wchar.h>
 
-#include "../src/context.h"
+#include "../src/core/context.h"
 #include "../src/io/json.h"
 #include "../src/message.h"
 #include "files.h"
@@ -20,7 +20,7 @@ __attribute__((format(printf, 1, 2))) static void print(const char *format, ...)
     va_start(args, format);
     va_copy(again, args);
     memset(message, 'x', sizeof message);
-    ct_message(message, sizeof message, format, args);
+    cti_message(message, sizeof message, format, args);
     vsnprintf(plain, sizeof plain, format, again);
     va_end(again);
     va_end(args);
@@ -85,14 +85,14 @@ START_TEST(every_length) {
         print("%.*s%s!", n % 7, "aaaaaaa", repeated(n % 2 ? "\xe2\x82\xac" : "\xf0\x9f\x98\x80", n));
         ck_assert_uint_lt(strlen(message), sizeof message);
         ck_assert_int_eq(message[strlen(message) - 1], '!');
-        ck_assert_uint_eq(ct_json_utf8(message, strlen(message)), strlen(message));
+        ck_assert_uint_eq(cti_json_utf8(message, strlen(message)), strlen(message));
         if (strlen(plain) < sizeof message) ck_assert_str_eq(message, plain);
     }
     char out[16];
     for (size_t most = 5; most < 15; most++)
         for (size_t length = 0; length < 30; length++) {
             memset(out, 'x', sizeof out);
-            const size_t n = ct_shorten(out, most, repeated("abc", 10), length);
+            const size_t n = cti_shorten(out, most, repeated("abc", 10), length);
             ck_assert_uint_eq(n, length < most ? length : most);
             ck_assert_uint_eq(strlen(out), n);
             ck_assert(length <= most || strstr(out, "..."));
@@ -114,7 +114,7 @@ END_TEST
 
 static void ends_with(const char *begins, const char *ends) {
     const char *text = ct_error_message(context);
-    ck_assert_uint_lt(strlen(text), CT_MESSAGE_SIZE);
+    ck_assert_uint_lt(strlen(text), CTI_MESSAGE_SIZE);
     ck_assert_msg(!strncmp(text, begins, strlen(begins)), "%s", text);
     ck_assert_msg(strlen(text) >= strlen(ends) && !strcmp(text + strlen(text) - strlen(ends), ends), "%s", text);
     ct_error_clear(context);

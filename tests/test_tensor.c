@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../src/shape.h"
+#include "../src/core/shape.h"
 #include "one_context.h"
 
 /* ---- tensors ---- */
@@ -40,17 +40,17 @@ END_TEST
 START_TEST(sizes_are_checked_against_the_machine) {
     int64_t numel;
     const uint64_t most = UINT64_C(1) << 32;
-    ck_assert(ct_shape_fits_in(most, context, "zeros", &CT_SHAPE(1 << 15, 1 << 15), 4, &numel) && numel == 1 << 30);
+    ck_assert(cti_shape_fits_in(most, context, "zeros", &CT_SHAPE(1 << 15, 1 << 15), 4, &numel) && numel == 1 << 30);
     const ct_shape large[] = {CT_SHAPE(1LL << 48), CT_SHAPE((1 << 30) + 1), CT_SHAPE(1 << 16, 1 << 16), CT_SHAPE(0, 1LL << 48),
                               CT_SHAPE(1LL << 32, 1LL << 32)};
     for (int i = 0; i < 5; i++) {
-        ck_assert(!ct_shape_fits_in(most, context, "zeros", &large[i], 4, &numel));
+        ck_assert(!cti_shape_fits_in(most, context, "zeros", &large[i], 4, &numel));
         expect(CT_ERR_MEMORY, "zeros: the size of", "overflows");
     }
-    ck_assert(CT_MOST_BYTES <= (size_t)PTRDIFF_MAX / 4);
-    ck_assert_ptr_null(ct_zeros(context, CT_BOOL, CT_SHAPE((int64_t)CT_MOST_BYTES + 1)));
+    ck_assert(CTI_MOST_BYTES <= (size_t)PTRDIFF_MAX / 4);
+    ck_assert_ptr_null(ct_zeros(context, CT_BOOL, CT_SHAPE((int64_t)CTI_MOST_BYTES + 1)));
     expect(CT_ERR_MEMORY, "zeros: the size of", "overflows");
-    ck_assert(ct_bytes(-1, 8) == SIZE_MAX && ct_bytes(INT64_MAX, 3) == SIZE_MAX);
+    ck_assert(cti_bytes(-1, 8) == SIZE_MAX && cti_bytes(INT64_MAX, 3) == SIZE_MAX);
 }
 END_TEST
 

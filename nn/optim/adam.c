@@ -5,37 +5,37 @@
 
 #include <math.h>
 
-static void set(const ct_optim *optim, const nn_slot *slot, op_numbers *numbers) {
-    ct_adam_numbers *n = &numbers->adam;
-    n->weight_decay = nn_decay(optim, slot, n->weight_decay);
+static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers) {
+    cti_adam_numbers *n = &numbers->adam;
+    n->weight_decay = cti_nn_decay(optim, slot, n->weight_decay);
     n->bias1 = 1 - pow(n->beta1, (double)(slot->step + 1));
     n->bias2 = 1 - pow(n->beta2, (double)(slot->step + 1));
     n->lr = optim->lr;
     n->grad_scale = optim->grad_scale;
 }
 
-static const nn_number numbers[] = {
-    {"lr", CT_F64, offsetof(ct_optim, lr), NN_AT_LEAST_0},
-    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), NN_BELOW_1},
-    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), NN_BELOW_1},
-    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), NN_OVER_0},
-    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), NN_AT_LEAST_0},
-    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, decay_matrices_only), NN_BOOL},
-    {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm), NN_AT_LEAST_0},
+static const cti_nn_number numbers[] = {
+    {"lr", CT_F64, offsetof(ct_optim, lr), CTI_NN_AT_LEAST_0},
+    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), CTI_NN_BELOW_1},
+    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), CTI_NN_BELOW_1},
+    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), CTI_NN_OVER_0},
+    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), CTI_NN_AT_LEAST_0},
+    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, decay_matrices_only), CTI_NN_BOOL},
+    {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm), CTI_NN_AT_LEAST_0},
     {0},
 };
-static const nn_rule adam_rule = {"Adam", {"m", "v"}, set, op_adam_step, numbers, NULL};
-static const nn_rule adamw_rule = {"AdamW", {"m", "v"}, set, op_adam_step, numbers, NULL};
+static const cti_nn_rule adam_rule = {"Adam", {"m", "v"}, set, cti_op_adam_step, numbers, NULL};
+static const cti_nn_rule adamw_rule = {"AdamW", {"m", "v"}, set, cti_op_adam_step, numbers, NULL};
 
-static ct_optim *make(ct_module *module, const nn_rule *rule, ct_adamw_opts o) {
+static ct_optim *make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
     if (!module) return NULL;
     if (o.lr == 0) o.lr = 1e-3;
     if (o.beta1 == 0) o.beta1 = 0.9;
     if (o.beta2 == 0) o.beta2 = 0.999;
     if (o.eps == 0) o.eps = 1e-8;
-    op_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
+    cti_op_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
     all.adam.decoupled = rule == &adamw_rule;
-    return nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);
+    return cti_nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);
 }
 
 ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) { return make(module, &adam_rule, opts); }

@@ -4,13 +4,13 @@
 
 #include <math.h>
 
-double nn_clip_scale(double norm, double max_norm) {
+double cti_nn_clip_scale(double norm, double max_norm) {
     const double c = max_norm / (norm + 1e-6);
     return c >= 1 ? 1 : c;
 }
 
 double ct_clip_grad_norm(ct_module *module, double max_norm) {
-    if (!module || !ct_ready(module->context)) return NAN;
+    if (!module || !cti_ready(module->context)) return NAN;
     if (!(max_norm >= 0)) {
         ct_fail(module->context, CT_ERR_ARGUMENT, "clip_grad_norm: max_norm is %g, must be at least 0", max_norm);
         return NAN;
@@ -18,15 +18,15 @@ double ct_clip_grad_norm(ct_module *module, double max_norm) {
     ct_context *context = module->context;
     int64_t count = 0, n = 0;
     for (ct_param param = {0}; ct_module_next(module, &param);) count++;
-    const size_t bytes = ct_bytes(count, sizeof(op_step));
-    op_step *all = ct_take(context, bytes);
+    const size_t bytes = cti_bytes(count, sizeof(cti_op_step));
+    cti_op_step *all = cti_take(context, bytes);
     if (!all) return NAN;
     for (ct_param param = {0}; ct_module_next(module, &param);) {
         ct_tensor *grad = ct_grad(param.tensor);
-        if (grad) all[n++] = (op_step){.p = param.tensor, .g = grad};
+        if (grad) all[n++] = (cti_op_step){.p = param.tensor, .g = grad};
     }
-    const double norm = sqrt(op_sum_squares(all, n)), c = nn_clip_scale(norm, max_norm);
-    for (int64_t i = 0; i < n && c != 1 && ct_ready(context); i++) op_scale_in_place(all[i].g, c);
-    ct_give(context, all, bytes);
-    return ct_ready(context) ? norm : NAN;
+    const double norm = sqrt(cti_op_sum_squares(all, n)), c = cti_nn_clip_scale(norm, max_norm);
+    for (int64_t i = 0; i < n && c != 1 && cti_ready(context); i++) cti_op_scale_in_place(all[i].g, c);
+    cti_give(context, all, bytes);
+    return cti_ready(context) ? norm : NAN;
 }

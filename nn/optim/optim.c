@@ -4,60 +4,60 @@
 #include <math.h>
 #include <string.h>
 
-static bool slot_init(ct_optim *optim, nn_slot *slot, const ct_param *param) {
+static bool slot_init(ct_optim *optim, cti_nn_slot *slot, const ct_param *param) {
     ct_context *context = optim->context;
     slot->param = param->tensor;
     slot->param->parameter++;
-    slot->name = ct_take_string(context, param->name);
-    for (int i = 0; i < NN_STATES && optim->rule->state[i]; i++) {
+    slot->name = cti_take_string(context, param->name);
+    for (int i = 0; i < CTI_NN_STATES && optim->rule->state[i]; i++) {
         slot->state[i] = ct_zeros(context, param->tensor->dtype, param->tensor->shape);
-        if (slot->state[i]) ct_tensor_disown(slot->state[i]);
+        if (slot->state[i]) cti_tensor_disown(slot->state[i]);
     }
-    return ct_ready(context);
+    return cti_ready(context);
 }
 
-static void slot_end(ct_context *context, nn_slot *slot) {
-    if (slot->param && --slot->param->parameter == 0) ct_tensor_end(slot->param);
-    for (int i = 0; i < NN_STATES; i++)
-        if (slot->state[i]) ct_tensor_end(slot->state[i]);
-    if (slot->name) ct_give(context, slot->name, strlen(slot->name) + 1);
+static void slot_end(ct_context *context, cti_nn_slot *slot) {
+    if (slot->param && --slot->param->parameter == 0) cti_tensor_end(slot->param);
+    for (int i = 0; i < CTI_NN_STATES; i++)
+        if (slot->state[i]) cti_tensor_end(slot->state[i]);
+    if (slot->name) cti_give(context, slot->name, strlen(slot->name) + 1);
 }
 
-static bool in_range(nn_range range, double x) {
+static bool in_range(cti_nn_range range, double x) {
     switch (range) {
-    case NN_AT_LEAST_0: return x >= 0 && isfinite(x);
-    case NN_OVER_0: return x > 0 && isfinite(x);
-    case NN_BELOW_1: return x >= 0 && x < 1;
-    case NN_IS_0: return x == 0;
-    case NN_BOOL: return true;
+    case CTI_NN_AT_LEAST_0: return x >= 0 && isfinite(x);
+    case CTI_NN_OVER_0: return x > 0 && isfinite(x);
+    case CTI_NN_BELOW_1: return x >= 0 && x < 1;
+    case CTI_NN_IS_0: return x == 0;
+    case CTI_NN_BOOL: return true;
     }
     return false;
 }
 
-nn_fault nn_optim_fault(const ct_optim *optim) {
+cti_nn_fault cti_nn_optim_fault(const ct_optim *optim) {
     static const char *const must[] = {
-        [NN_AT_LEAST_0] = "a number of at least 0",
-        [NN_OVER_0] = "a number greater than 0",
-        [NN_BELOW_1] = "at least 0 and less than 1",
-        [NN_IS_0] = "0, as this optimiser was made without it",
+        [CTI_NN_AT_LEAST_0] = "a number of at least 0",
+        [CTI_NN_OVER_0] = "a number greater than 0",
+        [CTI_NN_BELOW_1] = "at least 0 and less than 1",
+        [CTI_NN_IS_0] = "0, as this optimiser was made without it",
     };
-    for (const nn_number *number = optim->rule->numbers; number->name; number++) {
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++) {
         double value;
         if (number->dtype != CT_F64) continue;
         memcpy(&value, (const char *)optim + number->offset, sizeof value);
-        if (!in_range(number->range, value)) return (nn_fault){number->name, value, must[number->range]};
+        if (!in_range(number->range, value)) return (cti_nn_fault){number->name, value, must[number->range]};
     }
-    return optim->rule->conflict ? optim->rule->conflict(optim) : (nn_fault){0};
+    return optim->rule->conflict ? optim->rule->conflict(optim) : (cti_nn_fault){0};
 }
 
 /* In a constructor's words. */
 static bool check(const ct_optim *optim) {
-    const nn_fault fault = nn_optim_fault(optim);
+    const cti_nn_fault fault = cti_nn_optim_fault(optim);
     if (!fault.name) return true;
     return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %g, must be %s", optim->rule->name, fault.name, fault.value, fault.must);
 }
 
-ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, op_numbers numbers, bool decay_matrices_only, double clip_norm) {
+ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr, cti_op_numbers numbers, bool decay_matrices_only, double clip_norm) {
     ct_context *context = module->context;
     ct_optim made = {
         .context = context,
@@ -71,18 +71,18 @@ ct_optim *nn_optim_new(ct_module *module, const nn_rule *rule, double lr, op_num
         .grad_norm = NAN,
         .grad_scale = 1,
     };
-    if (!ct_ready(context) || !check(&made)) return NULL;
+    if (!cti_ready(context) || !check(&made)) return NULL;
     for (ct_param param = {0}; ct_module_next(module, &param);) made.count++;
-    ct_optim *optim = ct_take(context, sizeof *optim);
+    ct_optim *optim = cti_take(context, sizeof *optim);
     if (!optim) return NULL;
-    made.slots = ct_take_zeroed(context, ct_bytes(made.count, sizeof(nn_slot)));
-    made.steps = ct_take(context, ct_bytes(made.count, sizeof(op_step)));
+    made.slots = cti_take_zeroed(context, cti_bytes(made.count, sizeof(cti_nn_slot)));
+    made.steps = cti_take(context, cti_bytes(made.count, sizeof(cti_op_step)));
     *optim = made;
     module->optims = optim;
     int64_t i = 0;
     for (ct_param param = {0}; optim->slots && optim->steps && ct_module_next(module, &param); i++)
         if (!slot_init(optim, &optim->slots[i], &param)) break;
-    if (ct_ready(context)) return optim;
+    if (cti_ready(context)) return optim;
     ct_optim_free(optim);
     return NULL;
 }
@@ -95,42 +95,42 @@ void ct_optim_free(ct_optim *optim) {
     *link = optim->next;
     if (optim->slots) {
         for (int64_t i = 0; i < optim->count; i++) slot_end(context, &optim->slots[i]);
-        ct_give(context, optim->slots, ct_bytes(optim->count, sizeof(nn_slot)));
+        cti_give(context, optim->slots, cti_bytes(optim->count, sizeof(cti_nn_slot)));
     }
-    if (optim->steps) ct_give(context, optim->steps, ct_bytes(optim->count, sizeof(op_step)));
-    ct_give(context, optim, sizeof *optim);
+    if (optim->steps) cti_give(context, optim->steps, cti_bytes(optim->count, sizeof(cti_op_step)));
+    cti_give(context, optim, sizeof *optim);
 }
 
 /* Nothing is changed unless all can be, nor after an error in the norm: the step asks whether one is pending, and takes no memory. */
 bool ct_optim_step(ct_optim *optim) {
-    if (!optim || !ct_ready(optim->context)) return false;
-    nn_slot *const slots = optim->slots, *const end = slots + optim->count;
-    op_step *all = optim->steps;
+    if (!optim || !cti_ready(optim->context)) return false;
+    cti_nn_slot *const slots = optim->slots, *const end = slots + optim->count;
+    cti_op_step *all = optim->steps;
     int64_t n = 0;
-    for (nn_slot *slot = slots; slot < end; slot++) {
+    for (cti_nn_slot *slot = slots; slot < end; slot++) {
         slot->grad = ct_grad(slot->param);
-        if (slot->grad) all[n++] = (op_step){slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers, 0};
+        if (slot->grad) all[n++] = (cti_op_step){slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers, 0};
     }
     const bool clips = optim->clip_norm > 0; /* a checkpoint may have changed it */
-    optim->grad_norm = clips ? sqrt(op_sum_squares(all, n)) : NAN;
-    optim->grad_scale = clips ? nn_clip_scale(optim->grad_norm, optim->clip_norm) : 1;
+    optim->grad_norm = clips ? sqrt(cti_op_sum_squares(all, n)) : NAN;
+    optim->grad_scale = clips ? cti_nn_clip_scale(optim->grad_norm, optim->clip_norm) : 1;
     n = 0;
-    for (nn_slot *slot = slots; slot < end; slot++)
+    for (cti_nn_slot *slot = slots; slot < end; slot++)
         if (slot->grad) optim->rule->set(optim, slot, &all[n++].numbers);
     if (!optim->rule->step(all, n)) return false;
-    for (nn_slot *slot = slots; slot < end; slot++) slot->step += slot->grad && slot->step < NN_LAST_STEP;
+    for (cti_nn_slot *slot = slots; slot < end; slot++) slot->step += slot->grad && slot->step < CTI_NN_LAST_STEP;
     return true;
 }
 
 double ct_optim_grad_norm(const ct_optim *optim) { return optim ? optim->grad_norm : NAN; }
 
 void ct_optim_zero_grad(ct_optim *optim) {
-    if (!optim || !ct_ready(optim->context)) return;
+    if (!optim || !cti_ready(optim->context)) return;
     for (int64_t i = 0; i < optim->count; i++) ct_zero_grad(optim->slots[i].param);
 }
 
 void ct_optim_set_lr(ct_optim *optim, double lr) {
-    if (!optim || !ct_ready(optim->context)) return;
+    if (!optim || !cti_ready(optim->context)) return;
     ct_optim changed = *optim;
     changed.lr = lr;
     if (check(&changed)) optim->lr = lr;

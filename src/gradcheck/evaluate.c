@@ -2,113 +2,113 @@
 #include "check.h"
 
 #include "../message.h"
-#include "../tape.h"
+#include "../autograd/tape.h"
 
 #include <math.h>
 #include <string.h>
 
-double *ct_check_numbers(ct_check *k, int64_t rows, int64_t columns) {
+double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns) {
     ct_shape shape = CT_SHAPE(rows, columns);
-    ct_tensor *t = ct_shape_check(k->context, "gradcheck", shape, sizeof(double)) ? ct_tensor_new(k->context, CT_F64, shape) : NULL;
+    ct_tensor *t = cti_shape_check(k->context, "gradcheck", shape, sizeof(double)) ? cti_tensor_new(k->context, CT_F64, shape) : NULL;
     return t ? (double *)(void *)t->data : NULL;
 }
 
-bool *ct_check_flags(ct_check *k, int64_t count) {
-    ct_tensor *t = ct_tensor_new(k->context, CT_BOOL, CT_SHAPE(count));
+bool *cti_check_flags(cti_check *k, int64_t count) {
+    ct_tensor *t = cti_tensor_new(k->context, CT_BOOL, CT_SHAPE(count));
     return t ? memset(t->data, 0, (size_t)count) : NULL;
 }
 
-double ct_check_get(const ct_tensor *x, int64_t i) {
+double cti_check_get(const ct_tensor *x, int64_t i) {
     return x->dtype == CT_F64 ? ((const double *)(const void *)x->data)[i] : (double)((const float *)(const void *)x->data)[i];
 }
 
-void ct_check_set(ct_tensor *x, int64_t i, double value) {
+void cti_check_set(ct_tensor *x, int64_t i, double value) {
     if (x->dtype == CT_F64) ((double *)(void *)x->data)[i] = value;
     else ((float *)(void *)x->data)[i] = (float)value;
 }
 
-ct_hush ct_check_hush(ct_check *k) {
-    ct_hush hush = {k->context->on_error};
+cti_hush cti_check_hush(cti_check *k) {
+    cti_hush hush = {k->context->on_error};
     k->context->on_error = NULL;
     return hush;
 }
 
-bool ct_check_unhush(ct_check *k, ct_hush hush) {
+bool cti_check_unhush(cti_check *k, cti_hush hush) {
     const ct_status status = k->context->status;
     k->context->on_error = hush.on_error;
     if (status == CT_ERR_MEMORY) { /* told after all */
-        ct_error_tell(k->context);
+        cti_error_tell(k->context);
         return false;
     }
     ct_error_clear(k->context);
     return status == CT_OK;
 }
 
-ct_tensor *ct_check_call(ct_check *k) {
+ct_tensor *cti_check_call(cti_check *k) {
     ct_context *context = k->context;
-    const ct_running running = {.outer = context->running, .given = k->in, .n = k->n, .until = k->frame};
+    const cti_running running = {.outer = context->running, .given = k->in, .n = k->n, .until = k->frame};
     ct_rng_set(context, k->rng);
     context->running = &running;
     ct_tensor *y = k->fn(k->in, k->n, k->arg);
     context->running = running.outer;
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "gradcheck: the function returned nothing");
-    else if (ct_same_context(context, y->context, "gradcheck")) ct_tensor_has_values(y, "gradcheck");
-    return ct_ready(context) ? y : NULL;
+    else if (cti_same_context(context, y->context, "gradcheck")) cti_tensor_has_values(y, "gradcheck");
+    return cti_ready(context) ? y : NULL;
 }
 
 /* ---- differences ---- */
 
-bool ct_check_value(ct_check *k, double *y) {
+bool cti_check_value(cti_check *k, double *y) {
     ct_scope scope = ct_scope_open_no_grad(k->context);
-    ct_tensor *t = ct_check_call(k);
-    if (t && !ct_shape_same(&t->shape, &k->shape))
+    ct_tensor *t = cti_check_call(k);
+    if (t && !cti_shape_same(&t->shape, &k->shape))
         ct_fail(k->context, CT_ERR_SHAPE, "gradcheck: the function returned %s, and before that %s", SHAPE(t->shape), SHAPE(k->shape));
-    bool ok = t && ct_ready(k->context) && ct_to_f64(t, y, k->m);
+    bool ok = t && cti_ready(k->context) && ct_to_f64(t, y, k->m);
     ct_scope_close(scope);
     return ok;
 }
 
 /* y(x + a v) for column i: v is e_i, or in fast mode direction i. *moved: the a that rounding left of it. */
-static bool value_beside(ct_check *k, const ct_checked *c, int64_t i, double a, double *y, double *moved) {
+static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a, double *y, double *moved) {
     ct_tensor *x = c->x;
     const double *v = c->direction ? c->direction + i * x->numel : NULL;
     int64_t first = v ? 0 : i, count = v ? x->numel : 1;
-    ct_frame frame;
-    ct_frame_open(k->context, &frame, true);
-    double one, *before = v ? ct_check_numbers(k, 1, count) : &one;
+    cti_frame frame;
+    cti_frame_open(k->context, &frame, true);
+    double one, *before = v ? cti_check_numbers(k, 1, count) : &one;
     bool ok = before != NULL;
     if (ok) {
         for (int64_t e = 0; e < count; e++) {
-            before[e] = ct_check_get(x, first + e);
-            ct_check_set(x, first + e, before[e] + (v ? a * v[e] : a));
+            before[e] = cti_check_get(x, first + e);
+            cti_check_set(x, first + e, before[e] + (v ? a * v[e] : a));
         }
-        *moved = v ? a : ct_check_get(x, first) - before[0];
-        ok = ct_check_value(k, y);
-        for (int64_t e = 0; e < count; e++) ct_check_set(x, first + e, before[e]);
+        *moved = v ? a : cti_check_get(x, first) - before[0];
+        ok = cti_check_value(k, y);
+        for (int64_t e = 0; e < count; e++) cti_check_set(x, first + e, before[e]);
     }
-    ct_frame_close(k->context, &frame);
+    cti_frame_close(k->context, &frame);
     return ok;
 }
 
 /* row[r] = <g_r, plus - minus> / step. Equal infinities have no difference. */
-static void weigh(const ct_check *k, const double *plus, const double *minus, double step, double *row, int64_t stride) {
-    double sum[CT_ROWS_SUMMED] = {0};
+static void weigh(const cti_check *k, const double *plus, const double *minus, double step, double *row, int64_t stride) {
+    double sum[CTI_ROWS_SUMMED] = {0};
     for (int64_t j = 0; j < k->m; j++) {
         double slope = plus[j] == minus[j] ? 0 : (plus[j] - minus[j]) / step;
         if (k->whole) row[j * stride] = slope;
-        for (int s = 0; s < CT_ROWS_SUMMED; s++) sum[s] += slope == 0 ? 0 : k->cotangent[s * k->m + j] * slope;
+        for (int s = 0; s < CTI_ROWS_SUMMED; s++) sum[s] += slope == 0 ? 0 : k->cotangent[s * k->m + j] * slope;
     }
-    for (int s = 0; s < CT_ROWS_SUMMED; s++) row[(k->rows - CT_ROWS_SUMMED + s) * stride] = s == CT_ROW_ZEROS ? 0 : sum[s];
+    for (int s = 0; s < CTI_ROWS_SUMMED; s++) row[(k->rows - CTI_ROWS_SUMMED + s) * stride] = s == CTI_ROW_ZEROS ? 0 : sum[s];
 }
 
-static bool central(ct_check *k, const ct_checked *c, int64_t i, double eps, double *row) {
+static bool central(cti_check *k, const cti_checked *c, int64_t i, double eps, double *row) {
     double up, down;
     if (!value_beside(k, c, i, eps, k->plus, &up) || !value_beside(k, c, i, -eps, k->minus, &down)) return false;
     weigh(k, k->plus, k->minus, up - down, row, c->n);
     return true;
 }
 
-bool ct_check_differences(ct_check *k, ct_checked *c) {
+bool cti_check_differences(cti_check *k, cti_checked *c) {
     for (int64_t i = 0; i < c->n; i++) {
         double *value = c->numeric + i, *noise = c->noise + i;
         if (!central(k, c, i, k->opts.eps, value) || !central(k, c, i, 2 * k->opts.eps, noise)) return false;
@@ -117,7 +117,7 @@ bool ct_check_differences(ct_check *k, ct_checked *c) {
     return true;
 }
 
-bool ct_check_side(ct_check *k, const ct_checked *c, int64_t i, double h, double *row) {
+bool cti_check_side(cti_check *k, const cti_checked *c, int64_t i, double h, double *row) {
     double moved;
     if (!value_beside(k, c, i, h, k->plus, &moved)) return false;
     weigh(k, k->plus, k->y, moved, row, 1);
@@ -127,48 +127,48 @@ bool ct_check_side(ct_check *k, const ct_checked *c, int64_t i, double h, double
 /* ---- backward ---- */
 
 /* A failure is what this check is for, unless memory ran out. */
-bool ct_check_backward_once(ct_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain) {
+bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain) {
     if (!y->node) return true;
-    ct_hush hush = ct_check_hush(k);
+    cti_hush hush = cti_check_hush(k);
     ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain});
     if (k->context->status && k->context->status != CT_ERR_MEMORY)
-        ct_shorten(k->refused, sizeof k->refused - 1, k->context->message, strlen(k->context->message));
-    return ct_check_unhush(k, hush);
+        cti_shorten(k->refused, sizeof k->refused - 1, k->context->message, strlen(k->context->message));
+    return cti_check_unhush(k, hush);
 }
 
 /* Row r of the matrices of all c. */
-static bool collect(ct_checked *c, int count, int64_t r) {
+static bool collect(cti_checked *c, int count, int64_t r) {
     for (int q = 0; q < count; q++) {
         double *row = c[q].analytic + r * c[q].n;
         ct_tensor *grad = ct_grad(c[q].x);
         for (int64_t i = 0; i < c[q].n; i++) {
             row[i] = 0;
-            if (grad && !c[q].direction) row[i] = ct_check_get(grad, i);
+            if (grad && !c[q].direction) row[i] = cti_check_get(grad, i);
             for (int64_t e = 0; grad && c[q].direction && e < grad->numel; e++)
-                row[i] += c[q].direction[i * grad->numel + e] * ct_check_get(grad, e);
+                row[i] += c[q].direction[i * grad->numel + e] * cti_check_get(grad, e);
         }
         if (!ct_zero_grad(c[q].x)) return false;
     }
     return true;
 }
 
-static bool backwards(ct_check *k, ct_checked *c, int count) {
-    ct_tensor *y = ct_check_call(k), *cotangent = y ? ct_tensor_new(k->context, k->dtype, k->shape) : NULL;
+static bool backwards(cti_check *k, cti_checked *c, int count) {
+    ct_tensor *y = cti_check_call(k), *cotangent = y ? cti_tensor_new(k->context, k->dtype, k->shape) : NULL;
     if (!cotangent) return false;
-    const int64_t ones = k->rows - CT_ROWS_SUMMED;
+    const int64_t ones = k->rows - CTI_ROWS_SUMMED;
     for (int64_t r = 0; r < k->rows; r++) {
-        for (int64_t j = 0; j < k->m; j++) ct_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
-        if (!ct_check_backward_once(k, y, cotangent, r + 1 < k->rows) || !collect(c, count, r)) return false;
+        for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
+        if (!cti_check_backward_once(k, y, cotangent, r + 1 < k->rows) || !collect(c, count, r)) return false;
         for (int64_t j = 0; j < k->m; j++)
-            k->wrote_cotangent |= ct_check_get(cotangent, j) != (r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
+            k->wrote_cotangent |= cti_check_get(cotangent, j) != (r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
     }
     return true;
 }
 
-bool ct_check_backwards(ct_check *k, ct_checked *c, int count) {
-    ct_frame frame;
-    ct_frame_open(k->context, &frame, false);
+bool cti_check_backwards(cti_check *k, cti_checked *c, int count) {
+    cti_frame frame;
+    cti_frame_open(k->context, &frame, false);
     bool ok = backwards(k, c, count);
-    ct_frame_close(k->context, &frame);
+    cti_frame_close(k->context, &frame);
     return ok;
 }

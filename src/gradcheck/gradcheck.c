@@ -7,34 +7,34 @@
 #include <math.h>
 #include <string.h>
 
-static void normal(const ct_check *k, uint64_t stream, int64_t count, double *out) {
-    k->context->isa->of[CT_F64]->normal(count, 0, (ct_random){k->opts.seed, stream}, 0, 1, out);
+static void normal(const cti_check *k, uint64_t stream, int64_t count, double *out) {
+    k->context->isa->of[CT_F64]->normal(count, 0, (cti_random){k->opts.seed, stream}, 0, 1, out);
 }
 
-static bool copy_inputs(ct_check *k) {
+static bool copy_inputs(cti_check *k) {
     for (int i = 0; i < k->n; i++) {
         ct_tensor *given = k->given[i];
         k->in[i] = given;
-        if (given && !ct_tensor_has_values(given, "gradcheck")) return false;
-        if (!given || !ct_is_real(given->dtype)) continue;
-        if (!(k->in[i] = ct_tensor_new(k->context, given->dtype, given->shape))) return false;
-        ct_tensor_copy(k->in[i], given, false);
+        if (given && !cti_tensor_has_values(given, "gradcheck")) return false;
+        if (!given || !cti_is_real(given->dtype)) continue;
+        if (!(k->in[i] = cti_tensor_new(k->context, given->dtype, given->shape))) return false;
+        cti_tensor_copy(k->in[i], given, false);
         if (!ct_set_requires_grad(k->in[i], true)) return false;
         k->coarse |= given->dtype == CT_F32;
-        k->checked[k->count++] = (ct_checked){.input = i, .x = k->in[i], .n = k->opts.fast ? CT_DIRECTIONS : given->numel};
+        k->checked[k->count++] = (cti_checked){.input = i, .x = k->in[i], .n = k->opts.fast ? CTI_DIRECTIONS : given->numel};
     }
     return true;
 }
 
 /* Calls the function once to learn what it returns. */
-static bool first_call(ct_check *k) {
+static bool first_call(cti_check *k) {
     ct_scope scope = ct_scope_open_no_grad(k->context);
-    const ct_tensor *y = ct_check_call(k);
+    const ct_tensor *y = cti_check_call(k);
     if (y) k->shape = y->shape, k->dtype = y->dtype, k->m = y->numel;
     ct_scope_close(scope);
     if (!y) return false;
-    if (!ct_is_real(k->dtype)) {
-        ct_fail(k->context, CT_ERR_DTYPE, "gradcheck: the function returns %s", ct_dtype_name(k->dtype));
+    if (!cti_is_real(k->dtype)) {
+        ct_fail(k->context, CT_ERR_DTYPE, "gradcheck: the function returns %s", cti_dtype_name(k->dtype));
         return false;
     }
     k->coarse |= k->dtype == CT_F32;
@@ -42,97 +42,97 @@ static bool first_call(ct_check *k) {
 }
 
 /* Which cotangents, and room for the matrices. */
-static bool lay_out(ct_check *k) {
+static bool lay_out(cti_check *k) {
     enum { MOST_ROWS = 1024, MOST = 1 << 18 }; /* numbers in one row for each element of the output */
     int64_t columns = 1;
     for (int q = 0; q < k->count; q++) columns += k->checked[q].n;
     k->whole = !k->opts.fast && k->m <= MOST_ROWS && k->m <= MOST / columns;
-    k->rows = (k->whole ? k->m : 0) + CT_ROWS_SUMMED;
-    k->y = ct_check_numbers(k, 1, k->m);
-    k->plus = ct_check_numbers(k, 1, k->m);
-    k->minus = ct_check_numbers(k, 1, k->m);
-    k->cotangent = ct_check_numbers(k, CT_ROWS_SUMMED, k->m);
+    k->rows = (k->whole ? k->m : 0) + CTI_ROWS_SUMMED;
+    k->y = cti_check_numbers(k, 1, k->m);
+    k->plus = cti_check_numbers(k, 1, k->m);
+    k->minus = cti_check_numbers(k, 1, k->m);
+    k->cotangent = cti_check_numbers(k, CTI_ROWS_SUMMED, k->m);
     if (!k->y || !k->plus || !k->minus || !k->cotangent) return false;
     for (int s = 0; s < 2; s++) normal(k, (uint64_t)s, k->m, k->cotangent + s * k->m);
     for (int64_t j = 0; j < k->m; j++) {
-        k->cotangent[CT_ROW_ONES * k->m + j] = 1;
-        k->cotangent[CT_ROW_ZEROS * k->m + j] = 0;
+        k->cotangent[CTI_ROW_ONES * k->m + j] = 1;
+        k->cotangent[CTI_ROW_ZEROS * k->m + j] = 0;
         for (int s = 0; s < 2 && k->dtype == CT_F32; s++) k->cotangent[s * k->m + j] = (float)k->cotangent[s * k->m + j];
     }
-    for (int s = 0; s < CT_ROWS_SUMMED; s++) {
+    for (int s = 0; s < CTI_ROWS_SUMMED; s++) {
         double sum = 0;
         for (int64_t j = 0; j < k->m; j++) sum += k->cotangent[s * k->m + j] * k->cotangent[s * k->m + j];
         k->length[s] = fmax(1, sqrt(sum));
     }
     for (int q = 0; q < k->count; q++) {
-        ct_checked *c = &k->checked[q];
-        c->analytic = ct_check_numbers(k, k->rows, c->n);
-        c->numeric = ct_check_numbers(k, k->rows, c->n);
-        c->noise = ct_check_numbers(k, k->rows, c->n);
+        cti_checked *c = &k->checked[q];
+        c->analytic = cti_check_numbers(k, k->rows, c->n);
+        c->numeric = cti_check_numbers(k, k->rows, c->n);
+        c->noise = cti_check_numbers(k, k->rows, c->n);
         if (!c->analytic || !c->numeric || !c->noise) return false;
         if (!k->opts.fast) continue;
-        if (!(c->direction = ct_check_numbers(k, c->n, c->x->numel))) return false;
+        if (!(c->direction = cti_check_numbers(k, c->n, c->x->numel))) return false;
         normal(k, 2 + (uint64_t)q, c->n * c->x->numel, c->direction);
     }
     return true;
 }
 
-static bool run(ct_check *k) {
+static bool run(cti_check *k) {
     ct_gradcheck_opts *o = &k->opts;
-    if (!copy_inputs(k) || !ct_check_fingerprints(k) || !first_call(k)) return false;
+    if (!copy_inputs(k) || !cti_check_fingerprints(k) || !first_call(k)) return false;
     if (o->eps == 0) o->eps = k->coarse ? 1e-2 : 1e-6;
     if (o->atol == 0) o->atol = k->coarse ? 1e-3 : 1e-8;
     if (o->rtol == 0) o->rtol = k->coarse ? 1e-2 : 1e-6;
-    if (!lay_out(k) || !ct_check_value(k, k->y) || !ct_check_backwards(k, k->checked, k->count)) return false;
+    if (!lay_out(k) || !cti_check_value(k, k->y) || !cti_check_backwards(k, k->checked, k->count)) return false;
     for (int q = 0; q < k->count; q++)
-        if (!ct_check_differences(k, &k->checked[q])) return false;
-    ct_check_compare(k);
-    if (!ct_check_properties(k)) return false;
+        if (!cti_check_differences(k, &k->checked[q])) return false;
+    cti_check_compare(k);
+    if (!cti_check_properties(k)) return false;
     for (int q = 0; q < k->count; q++)
-        if (k->checked[q].wrong && !ct_check_diagnose(k, &k->checked[q])) return false;
+        if (k->checked[q].wrong && !cti_check_diagnose(k, &k->checked[q])) return false;
     return true;
 }
 
-void ct_check_found(ct_check *k, ct_mistake mistake, const char *sentence) {
+void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
     k->result.ok = false;
     if (k->result.mistake != CT_MISTAKE_NONE) return;
     k->result.mistake = mistake;
-    ct_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
+    cti_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
 }
 
 ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_gradcheck_opts opts) {
-    ct_check k = {.fn = fn, .arg = arg, .given = in, .n = n, .opts = opts, .result = {.ok = true, .index = -1, .input = -1}};
+    cti_check k = {.fn = fn, .arg = arg, .given = in, .n = n, .opts = opts, .result = {.ok = true, .index = -1, .input = -1}};
     bool together = true;
     for (int i = 0; in && i < n; i++) {
         if (!k.context) k.context = ct_context_of(in[i]);
-        if (in[i] && !ct_same_context(k.context, in[i]->context, "gradcheck")) together = false;
+        if (in[i] && !cti_same_context(k.context, in[i]->context, "gradcheck")) together = false;
     }
-    if (!together || !ct_ready(k.context) || !fn) {
+    if (!together || !cti_ready(k.context) || !fn) {
         if (k.context && !fn) ct_fail(k.context, CT_ERR_ARGUMENT, "gradcheck: no function");
         k.result.ok = false;
         return k.result;
     }
     k.rng = k.context->rng;
-    const size_t in_bytes = ct_bytes(n, sizeof *k.in), checked_bytes = ct_bytes(n, sizeof *k.checked),
-                 print_bytes = ct_bytes(n, sizeof *k.prints);
-    ct_frame frame;
-    ct_frame_open(k.context, &frame, false);
+    const size_t in_bytes = cti_bytes(n, sizeof *k.in), checked_bytes = cti_bytes(n, sizeof *k.checked),
+                 print_bytes = cti_bytes(n, sizeof *k.prints);
+    cti_frame frame;
+    cti_frame_open(k.context, &frame, false);
     frame.no_grad = false; /* whatever the scopes outside are */
     k.frame = &frame;
-    k.in = ct_take(k.context, in_bytes);
-    k.checked = ct_take(k.context, checked_bytes);
-    k.prints = ct_take(k.context, print_bytes);
+    k.in = cti_take(k.context, in_bytes);
+    k.checked = cti_take(k.context, checked_bytes);
+    k.prints = cti_take(k.context, print_bytes);
     k.result.ran = k.in && k.checked && k.prints && run(&k);
     if (*k.refused) {
         k.result.ran = true;
-        ct_check_found(&k, CT_MISTAKE_REFUSED, k.refused);
+        cti_check_found(&k, CT_MISTAKE_REFUSED, k.refused);
     }
     if (!k.result.ran) k.result.ok = false;
-    ct_check_report(&k);
-    ct_give(k.context, k.in, in_bytes);
-    ct_give(k.context, k.checked, checked_bytes);
-    ct_give(k.context, k.prints, print_bytes);
-    ct_frame_close(k.context, &frame);
+    cti_check_report(&k);
+    cti_give(k.context, k.in, in_bytes);
+    cti_give(k.context, k.checked, checked_bytes);
+    cti_give(k.context, k.prints, print_bytes);
+    cti_frame_close(k.context, &frame);
     k.context->rng = k.rng;
     return k.result;
 }

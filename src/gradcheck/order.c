@@ -26,12 +26,12 @@ static int nth_order(int n, int ndim, int order[MOST_DIMS]) {
 /* Where element i of the shape lies when its dims are written in that order and read as if they were not. */
 static int64_t reordered(ct_shape shape, const int order[MOST_DIMS], int64_t i) {
     int64_t to = 0;
-    for (int d = 0; d < shape.ndim; d++) to = to * shape.dim[order[d]] + ct_suspect_along(shape, i, order[d]);
+    for (int d = 0; d < shape.ndim; d++) to = to * shape.dim[order[d]] + cti_suspect_along(shape, i, order[d]);
     return to;
 }
 
 /* P = J with the columns, or rows, of every order of the dims; the fewest moved first. */
-static bool dims_are_reordered(ct_suspect *s, bool rows) {
+static bool dims_are_reordered(cti_suspect *s, bool rows) {
     const ct_shape shape = rows ? s->out : s->in;
     int orders = 1, order[MOST_DIMS];
     if (shape.ndim < 2 || shape.ndim > MOST_DIMS) return false;
@@ -45,32 +45,32 @@ static bool dims_are_reordered(ct_suspect *s, bool rows) {
                 else
                     for (int64_t r = 0; r < s->rows; r++) s->p[r * s->n + to] = s->j[r * s->n + at];
             }
-            if (!ct_suspect_fits(s)) continue;
+            if (!cti_suspect_fits(s)) continue;
             char text[64];
             int end = 0;
             for (int d = 0; d < shape.ndim; d++) end += snprintf(text + end, sizeof text - (size_t)end, d ? ", %d" : "%d", order[d]);
             const char *what = rows ? "the cotangent is read" : "the gradient is";
-            if (moved == 2) return ct_suspect_say(s, CT_MISTAKE_TRANSPOSED, "%s transposed: its dims are in the order %s", what, text);
-            return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s permuted: its dims are in the order %s", what, text);
+            if (moved == 2) return cti_suspect_say(s, CT_MISTAKE_TRANSPOSED, "%s transposed: its dims are in the order %s", what, text);
+            return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s permuted: its dims are in the order %s", what, text);
         }
     return false;
 }
 
 /* P = J with the index along a dim of the output and that along a dim of the input exchanged: B where B^T is meant. */
-static bool operand_is_transposed(ct_suspect *s) {
+static bool operand_is_transposed(cti_suspect *s) {
     int64_t of_out[CT_MAX_DIMS], of_in[CT_MAX_DIMS];
-    ct_shape_strides(s->out, of_out);
-    ct_shape_strides(s->in, of_in);
+    cti_shape_strides(s->out, of_out);
+    cti_shape_strides(s->in, of_in);
     for (int p = 0; p < s->out.ndim; p++)
         for (int q = 0; q < s->in.ndim; q++) {
             if (s->out.dim[p] != s->in.dim[q] || s->in.dim[q] < 2) continue;
             for (int64_t r = 0; r < s->rows; r++)
                 for (int64_t i = 0; i < s->n; i++) {
-                    int64_t by = ct_suspect_along(s->in, i, q) - ct_suspect_along(s->out, r, p);
+                    int64_t by = cti_suspect_along(s->in, i, q) - cti_suspect_along(s->out, r, p);
                     s->p[r * s->n + i] = s->j[(r + by * of_out[p]) * s->n + i - by * of_in[q]];
                 }
-            if (ct_suspect_fits(s))
-                return ct_suspect_say(s, CT_MISTAKE_TRANSPOSED,
+            if (cti_suspect_fits(s))
+                return cti_suspect_say(s, CT_MISTAKE_TRANSPOSED,
                                       "an operand of the product is not transposed, or once too often: the output's dim %d and the input's "
                                       "dim %d are exchanged",
                                       p, q);
@@ -78,7 +78,7 @@ static bool operand_is_transposed(ct_suspect *s) {
     return false;
 }
 
-bool ct_suspect_transposed(ct_suspect *s) {
+bool cti_suspect_transposed(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     return dims_are_reordered(s, false) || (s->k->whole && (dims_are_reordered(s, true) || operand_is_transposed(s)));
 }
@@ -86,7 +86,7 @@ bool ct_suspect_transposed(ct_suspect *s) {
 /* ---- any order ---- */
 
 /* Is line x of A line y of J? A line is a row or a column. */
-static bool same_line(const ct_suspect *s, bool rows, int64_t x, int64_t y, double allowed) {
+static bool same_line(const cti_suspect *s, bool rows, int64_t x, int64_t y, double allowed) {
     for (int64_t e = 0; e < (rows ? s->n : s->rows); e++) {
         double a = rows ? s->a[x * s->n + e] : s->a[e * s->n + x], j = rows ? s->j[y * s->n + e] : s->j[e * s->n + y];
         if (!(fabs(a - j) <= allowed)) return false;
@@ -94,11 +94,11 @@ static bool same_line(const ct_suspect *s, bool rows, int64_t x, int64_t y, doub
     return true;
 }
 
-static bool lines_are_permuted(ct_suspect *s, bool rows) {
+static bool lines_are_permuted(cti_suspect *s, bool rows) {
     enum { MOST = 4096 };
     const int64_t lines = rows ? s->rows : s->n;
     int64_t moved = -1, from = 0, shift = 0;
-    bool *used = lines > 1 && lines <= MOST ? ct_check_flags(s->k, lines) : NULL, reversed = true, rotated = true;
+    bool *used = lines > 1 && lines <= MOST ? cti_check_flags(s->k, lines) : NULL, reversed = true, rotated = true;
     if (!used) return false;
     double most = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) most = fmax(most, fabs(s->j[e]));
@@ -116,13 +116,13 @@ static bool lines_are_permuted(ct_suspect *s, bool rows) {
     }
     if (moved < 0) return false;
     const char *what = rows ? "the cotangent is read" : "the gradient is";
-    if (reversed) return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in reversed order", what);
+    if (reversed) return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in reversed order", what);
     if (rotated)
-        return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s shifted by %lld", what, (long long)(shift > lines / 2 ? shift - lines : shift));
-    return ct_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in another order: element %lld has what belongs to element %lld", what,
+        return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s shifted by %lld", what, (long long)(shift > lines / 2 ? shift - lines : shift));
+    return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in another order: element %lld has what belongs to element %lld", what,
                           (long long)moved, (long long)from);
 }
 
-bool ct_suspect_permuted(ct_suspect *s) {
+bool cti_suspect_permuted(cti_suspect *s) {
     return !s->k->opts.fast && (lines_are_permuted(s, false) || (s->k->whole && lines_are_permuted(s, true)));
 }

@@ -2,7 +2,7 @@
  * that lie otherwise in memory, and the sum of two gradients for a tensor passed twice. */
 #include "check.h"
 
-#include "../tape.h"
+#include "../autograd/tape.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,45 +13,45 @@ typedef struct {
     double *value, *again; /* again: the gradients of a second backward */
 } outcome;
 
-static bool new_outcome(ct_check *k, outcome *o) {
+static bool new_outcome(cti_check *k, outcome *o) {
     o->count = k->m;
     for (int q = 0; q < k->count; q++) o->count += k->checked[q].x->numel;
-    o->value = ct_check_numbers(k, 1, o->count);
-    o->again = ct_check_numbers(k, 1, o->count);
+    o->value = cti_check_numbers(k, 1, o->count);
+    o->again = cti_check_numbers(k, 1, o->count);
     return o->value && o->again;
 }
 
-static void gradients(ct_check *k, double *out) {
+static void gradients(cti_check *k, double *out) {
     for (int q = 0; q < k->count; q++) {
         ct_tensor *x = k->in[k->checked[q].input], *grad = ct_grad(x);
-        for (int64_t i = 0; i < x->numel; i++) *out++ = grad ? ct_check_get(grad, i) : 0;
+        for (int64_t i = 0; i < x->numel; i++) *out++ = grad ? cti_check_get(grad, i) : 0;
     }
     for (int q = 0; q < k->count; q++) ct_zero_grad(k->in[k->checked[q].input]);
 }
 
-static bool run(ct_check *k, outcome *o) {
-    ct_tensor *y = ct_check_call(k);
-    if (!y || !ct_shape_same(&y->shape, &k->shape) || !ct_is_real(y->dtype)) return false;
-    ct_tensor *cotangent = ct_tensor_new(k->context, y->dtype, y->shape);
+static bool run(cti_check *k, outcome *o) {
+    ct_tensor *y = cti_check_call(k);
+    if (!y || !cti_shape_same(&y->shape, &k->shape) || !cti_is_real(y->dtype)) return false;
+    ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
     if (!cotangent || !ct_to_f64(y, o->value, k->m)) return false;
-    for (int64_t j = 0; j < k->m; j++) ct_check_set(cotangent, j, (float)k->cotangent[j]); /* the same in f32 and f64 */
-    if (!ct_check_backward_once(k, y, cotangent, true)) return false;
+    for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, (float)k->cotangent[j]); /* the same in f32 and f64 */
+    if (!cti_check_backward_once(k, y, cotangent, true)) return false;
     gradients(k, o->value + k->m);
-    if (!ct_check_backward_once(k, y, cotangent, false)) return false;
+    if (!cti_check_backward_once(k, y, cotangent, false)) return false;
     gradients(k, o->again + k->m);
     memcpy(o->again, o->value, (size_t)k->m * sizeof *o->again);
     return true;
 }
 
 /* Runs the function on k->in. False: it does not take these inputs, which is not its mistake. */
-static bool outcome_of(ct_check *k, outcome *o) {
-    ct_frame frame;
-    ct_hush hush = ct_check_hush(k);
-    ct_frame_open(k->context, &frame, false);
+static bool outcome_of(cti_check *k, outcome *o) {
+    cti_frame frame;
+    cti_hush hush = cti_check_hush(k);
+    cti_frame_open(k->context, &frame, false);
     bool ok = run(k, o);
-    ct_frame_close(k->context, &frame);
+    cti_frame_close(k->context, &frame);
     k->refused[0] = 0;
-    return ct_check_unhush(k, hush) && ok;
+    return cti_check_unhush(k, hush) && ok;
 }
 
 /* NaN is as good as NaN; 0 is not -0. */
@@ -77,7 +77,7 @@ static bool near(const double *a, const double *b, int64_t n, double part) {
 }
 
 /* Value and each gradient by itself. Says which of them is not. -2: all are, -1: the value, else the input. */
-static int differs(const ct_check *k, const double *a, const double *b, double part) {
+static int differs(const cti_check *k, const double *a, const double *b, double part) {
     if (!near(a, b, k->m, part)) return -1;
     int64_t at = k->m;
     for (int q = 0; q < k->count; at += k->checked[q++].x->numel)
@@ -85,37 +85,37 @@ static int differs(const ct_check *k, const double *a, const double *b, double p
     return -2;
 }
 
-static void found_part(ct_check *k, ct_mistake mistake, const char *what, int part) {
+static void found_part(cti_check *k, ct_mistake mistake, const char *what, int part) {
     char text[256];
     if (part == -1) snprintf(text, sizeof text, "%s, the value is another", what);
     else snprintf(text, sizeof text, "%s, the gradient of input %d is another", what, part);
-    ct_check_found(k, mistake, text);
+    cti_check_found(k, mistake, text);
 }
 
 /* ---- the same values, lying otherwise ---- */
 
 /* Values of `of` in a new leaf whose dims are stored the other way round with gaps between elements. */
-static ct_tensor *strided(ct_check *k, const ct_tensor *of, ct_dtype dtype) {
+static ct_tensor *strided(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     ct_shape shape = {.ndim = of->shape.ndim + 1};
     int64_t stride[CT_MAX_DIMS + 1], reversed[CT_MAX_DIMS] = {0};
     const int ndim = of->shape.ndim;
     if (ndim == CT_MAX_DIMS || ndim == 0) return NULL;
     for (int d = 0; d < ndim; d++) shape.dim[d] = of->shape.dim[ndim - 1 - d];
     shape.dim[ndim] = 2;
-    ct_tensor *base = ct_shape_check(k->context, "gradcheck", shape, 8) ? ct_tensor_new(k->context, dtype, shape) : NULL;
+    ct_tensor *base = cti_shape_check(k->context, "gradcheck", shape, 8) ? cti_tensor_new(k->context, dtype, shape) : NULL;
     if (!base) return NULL;
-    ct_shape_strides(shape, stride);
+    cti_shape_strides(shape, stride);
     for (int d = 0; d < ndim; d++) reversed[d] = stride[ndim - 1 - d];
-    for (int64_t i = 0; i < base->numel; i++) ct_check_set(base, i, 1e3); /* in the gaps */
-    ct_tensor *x = ct_tensor_view(base, base->data, of->shape, reversed);
-    if (x) ct_tensor_copy(x, of, false);
+    for (int64_t i = 0; i < base->numel; i++) cti_check_set(base, i, 1e3); /* in the gaps */
+    ct_tensor *x = cti_tensor_view(base, base->data, of->shape, reversed);
+    if (x) cti_tensor_copy(x, of, false);
     return x && ct_set_requires_grad(x, true) ? x : NULL;
 }
 
-static ct_tensor *dense(ct_check *k, const ct_tensor *of) {
-    ct_tensor *x = ct_tensor_new(k->context, of->dtype, of->shape);
+static ct_tensor *dense(cti_check *k, const ct_tensor *of) {
+    ct_tensor *x = cti_tensor_new(k->context, of->dtype, of->shape);
     if (!x) return NULL;
-    ct_tensor_copy(x, of, false);
+    cti_tensor_copy(x, of, false);
     return ct_set_requires_grad(x, true);
 }
 
@@ -123,26 +123,26 @@ static ct_tensor *dense(ct_check *k, const ct_tensor *of) {
 static ct_tensor *expanded(ct_tensor *of) {
     int64_t stride[CT_MAX_DIMS];
     int d = 0;
-    ct_shape_strides(of->shape, stride);
+    cti_shape_strides(of->shape, stride);
     while (d < of->shape.ndim && of->shape.dim[d] <= 1) d++;
     if (d < of->shape.ndim) stride[d] = 0;
-    ct_tensor *x = ct_tensor_view(of, of->data, of->shape, stride);
+    ct_tensor *x = cti_tensor_view(of, of->data, of->shape, stride);
     return x ? ct_set_requires_grad(x, true) : NULL;
 }
 
-static ct_tensor *in_dtype(ct_check *k, const ct_tensor *of, ct_dtype dtype) {
-    ct_tensor *x = ct_tensor_new(k->context, dtype, of->shape);
-    for (int64_t i = 0; x && i < x->numel; i++) ct_check_set(x, i, (float)ct_check_get(of, i)); /* the numbers that both have */
+static ct_tensor *in_dtype(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
+    ct_tensor *x = cti_tensor_new(k->context, dtype, of->shape);
+    for (int64_t i = 0; x && i < x->numel; i++) cti_check_set(x, i, (float)cti_check_get(of, i)); /* the numbers that both have */
     return x ? ct_set_requires_grad(x, true) : NULL;
 }
 
 typedef enum { STRIDED, EXPANDED, REPEATED, IN_F32, IN_F64 } layout;
 
 /* A run with every checked input in that layout. False: the function does not take it, or there is no such layout. */
-static bool outcome_in(ct_check *k, layout as, outcome *o) {
-    ct_frame frame;
-    ct_hush hush = ct_check_hush(k);
-    ct_frame_open(k->context, &frame, false);
+static bool outcome_in(cti_check *k, layout as, outcome *o) {
+    cti_frame frame;
+    cti_hush hush = cti_check_hush(k);
+    cti_frame_open(k->context, &frame, false);
     bool ok = true;
     for (int q = 0; q < k->count; q++) {
         const ct_tensor *x = k->checked[q].x;
@@ -154,11 +154,11 @@ static bool outcome_in(ct_check *k, layout as, outcome *o) {
     }
     ok = ok && outcome_of(k, o);
     for (int q = 0; q < k->count; q++) k->in[k->checked[q].input] = k->checked[q].x;
-    ct_frame_close(k->context, &frame);
-    return ct_check_unhush(k, hush) && ok;
+    cti_frame_close(k->context, &frame);
+    return cti_check_unhush(k, hush) && ok;
 }
 
-static void check_layouts(ct_check *k, const outcome *usual, outcome *a, outcome *b) {
+static void check_layouts(cti_check *k, const outcome *usual, outcome *a, outcome *b) {
     const double part = k->coarse ? 1e-4 : 1e-9;
     int which;
     if (outcome_in(k, STRIDED, a) && (which = differs(k, usual->value, a->value, part)) > -2)
@@ -170,19 +170,19 @@ static void check_layouts(ct_check *k, const outcome *usual, outcome *a, outcome
 }
 
 /* f(x, x) has the gradients of f(x, copy of x) added. */
-static void check_shared(ct_check *k, outcome *apart, outcome *shared) {
+static void check_shared(cti_check *k, outcome *apart, outcome *shared) {
     int64_t at = k->m, where = 0;
     for (int p = 0; p < k->count; at += k->checked[p++].x->numel)
         for (int q = p + 1; q < k->count; q++) {
             ct_tensor *x = k->checked[p].x, *other = k->checked[q].x, **second = &k->in[k->checked[q].input];
-            if (x->dtype != other->dtype || !ct_shape_same(&x->shape, &other->shape)) continue;
-            ct_frame frame;
-            ct_frame_open(k->context, &frame, false);
+            if (x->dtype != other->dtype || !cti_shape_same(&x->shape, &other->shape)) continue;
+            cti_frame frame;
+            cti_frame_open(k->context, &frame, false);
             bool ok = (*second = dense(k, x)) != NULL && outcome_of(k, apart);
             *second = x;
             ok = ok && outcome_of(k, shared);
             *second = other;
-            ct_frame_close(k->context, &frame);
+            cti_frame_close(k->context, &frame);
             if (!ok) continue;
             where = k->m;
             for (int s = 0; s < q; s++) where += k->checked[s].x->numel;
@@ -192,89 +192,89 @@ static void check_shared(ct_check *k, outcome *apart, outcome *shared) {
             char text[256];
             snprintf(text, sizeof text, "when inputs %d and %d are one tensor, its gradient is not the sum of the two", k->checked[p].input,
                      k->checked[q].input);
-            ct_check_found(k, CT_MISTAKE_SHARED, text);
+            cti_check_found(k, CT_MISTAKE_SHARED, text);
         }
 }
 
 /* ---- the same run again ---- */
 
 /* A number that changes when a bit of a tensor's values does. */
-static bool fingerprint(ct_check *k, ct_tensor *t, uint64_t *print) {
+static bool fingerprint(cti_check *k, ct_tensor *t, uint64_t *print) {
     *print = 0;
     if (!t) return true;
-    ct_frame frame;
-    ct_frame_open(k->context, &frame, true);
-    double *value = ct_check_numbers(k, 1, t->numel);
+    cti_frame frame;
+    cti_frame_open(k->context, &frame, true);
+    double *value = cti_check_numbers(k, 1, t->numel);
     bool ok = value && ct_to_f64(t, value, t->numel);
     for (int64_t i = 0; ok && i < t->numel; i++) {
         uint64_t bits;
         memcpy(&bits, &value[i], sizeof bits);
         *print = (*print ^ bits) * 0x9e3779b97f4a7c15 + 1;
     }
-    ct_frame_close(k->context, &frame);
+    cti_frame_close(k->context, &frame);
     return ok;
 }
 
-static bool check_inputs(ct_check *k) {
+static bool check_inputs(cti_check *k) {
     for (int i = 0; i < k->n; i++) {
         uint64_t before = k->prints[i], now;
         if (!fingerprint(k, k->in[i], &now)) return false;
         if (before == now) continue;
         char text[64];
         snprintf(text, sizeof text, "input %d is written to", i);
-        ct_check_found(k, CT_MISTAKE_WRITES, text);
+        cti_check_found(k, CT_MISTAKE_WRITES, text);
     }
-    if (k->wrote_cotangent) ct_check_found(k, CT_MISTAKE_WRITES, "backward writes to the cotangent");
+    if (k->wrote_cotangent) cti_check_found(k, CT_MISTAKE_WRITES, "backward writes to the cotangent");
     return true;
 }
 
-bool ct_check_fingerprints(ct_check *k) {
+bool cti_check_fingerprints(cti_check *k) {
     for (int i = 0; i < k->n; i++)
         if (!fingerprint(k, k->in[i], &k->prints[i])) return false;
     return true;
 }
 
-static void check_again(ct_check *k, const outcome *usual, outcome *other) {
+static void check_again(cti_check *k, const outcome *usual, outcome *other) {
     if (!same_bits(usual->value, usual->again, usual->count))
-        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+        cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
                        "a second backward of the same graph gives other bits: backward is not deterministic, or changes what it saved");
     if (!outcome_of(k, other)) return;
     if (!same_bits(usual->value, other->value, k->m))
-        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+        cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
                        "the function is not deterministic: with the same inputs and generator it gives another value");
     else if (!same_bits(usual->value, other->value, usual->count))
-        ct_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
+        cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
                        "backward is not deterministic: with the same inputs and generator it gives another gradient");
 }
 
-static void check_threads(ct_check *k, const outcome *usual, outcome *other) {
+static void check_threads(cti_check *k, const outcome *usual, outcome *other) {
     const int threads = k->context->threads, tried[] = {1, 3};
     for (int t = 0; t < 2; t++) {
         if (tried[t] == threads || !ct_set_threads(k->context, tried[t])) continue;
         if (outcome_of(k, other) && !same_bits(usual->value, other->value, usual->count))
-            ct_check_found(k, CT_MISTAKE_THREADS, "the result depends on the number of threads");
+            cti_check_found(k, CT_MISTAKE_THREADS, "the result depends on the number of threads");
     }
     ct_set_threads(k->context, threads);
 }
 
 /* All that is free is NaN when the second run takes it. */
-static void check_memory(ct_check *k, const outcome *usual, outcome *other) {
-    ct_pool *pool = &k->context->pool, before = *pool;
+static void check_memory(cti_check *k, const outcome *usual, outcome *other) {
+    cti_pool *pool = &k->context->pool, before = *pool;
     pool->poison = true;
     pool->plain = false;
     for (int t = 0; t < 2; t++)
         if (outcome_of(k, other) && !same_bits(usual->value, other->value, usual->count))
-            ct_check_found(k, CT_MISTAKE_MEMORY,
+            cti_check_found(k, CT_MISTAKE_MEMORY,
                            "the result depends on what new memory happens to hold: something is read before it is written");
     pool->poison = before.poison;
     pool->plain = before.plain;
 }
 
-bool ct_check_properties(ct_check *k) {
+bool cti_check_properties(cti_check *k) {
     if (!check_inputs(k)) return false;
     if (k->opts.gradient_only) return true;
-    ct_frame frame;
-    ct_frame_open(k->context, &frame, false);
+    cti_frame frame;
+    cti_frame_open(k->context, &frame, false);
     outcome usual, a, b;
     bool ok = new_outcome(k, &usual) && new_outcome(k, &a) && new_outcome(k, &b);
     if (ok && outcome_of(k, &usual)) {
@@ -284,6 +284,6 @@ bool ct_check_properties(ct_check *k) {
         if (k->result.mistake == CT_MISTAKE_NONE) check_layouts(k, &usual, &a, &b);
         if (k->result.mistake == CT_MISTAKE_NONE) check_shared(k, &a, &b);
     }
-    ct_frame_close(k->context, &frame);
-    return ok && ct_ready(k->context);
+    cti_frame_close(k->context, &frame);
+    return ok && cti_ready(k->context);
 }

@@ -7,36 +7,36 @@
 enum { MAP_ROWS = 8, MAP_COLUMNS = 32 };
 _Static_assert(MAP_ROWS *(MAP_COLUMNS + 1) + 1 == CT_GRADCHECK_MAP, "the map in the result is of this size");
 
-double ct_check_allowed(const ct_check *k, int64_t r, double numeric) {
-    const int64_t summed = r - (k->rows - CT_ROWS_SUMMED);
+double cti_check_allowed(const cti_check *k, int64_t r, double numeric) {
+    const int64_t summed = r - (k->rows - CTI_ROWS_SUMMED);
     return k->opts.atol * (summed < 0 ? 1 : k->length[summed]) + k->opts.rtol * fabs(numeric);
 }
 
 /* The error over what is allowed: above 1 is wrong. */
-static double excess(const ct_check *k, const ct_checked *c, int64_t r, int64_t i) {
+static double excess(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) {
     const double analytic = c->analytic[r * c->n + i], numeric = c->numeric[r * c->n + i];
-    const double e = analytic == numeric ? 0 : fabs(analytic - numeric) / ct_check_allowed(k, r, numeric);
+    const double e = analytic == numeric ? 0 : fabs(analytic - numeric) / cti_check_allowed(k, r, numeric);
     return isnan(e) ? INFINITY : e;
 }
 
-bool ct_check_right(const ct_check *k, const ct_checked *c, int64_t r, int64_t i) { return excess(k, c, r, i) <= 1; }
+bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) { return excess(k, c, r, i) <= 1; }
 
 /* Column i at the cotangent where it is worst: where single ones show the mistake, at one of these. */
-static double worst_of(const ct_check *k, const ct_checked *c, int64_t i, ct_gradcheck_element *out) {
+static double worst_of(const cti_check *k, const cti_checked *c, int64_t i, ct_gradcheck_element *out) {
     double most = -1;
     int64_t row = 0;
-    for (int64_t r = 0; r < k->rows && !(r == k->rows - CT_ROWS_SUMMED && most > 1); r++) {
+    for (int64_t r = 0; r < k->rows && !(r == k->rows - CTI_ROWS_SUMMED && most > 1); r++) {
         double e = excess(k, c, r, i);
         if (e > most) most = e, row = r;
     }
     double analytic = c->analytic[row * c->n + i], numeric = c->numeric[row * c->n + i],
            error = analytic == numeric ? 0 : fabs(analytic - numeric);
-    int64_t summed = row - (k->rows - CT_ROWS_SUMMED);
+    int64_t summed = row - (k->rows - CTI_ROWS_SUMMED);
     *out = (ct_gradcheck_element){.input = c->input,
                                   .index = c->direction ? -1 : i,
                                   .output = summed < 0              ? row
-                                            : summed < CT_ROW_ONES  ? -1
-                                            : summed == CT_ROW_ONES ? -2
+                                            : summed < CTI_ROW_ONES  ? -1
+                                            : summed == CTI_ROW_ONES ? -2
                                                                     : -3,
                                   .analytic = analytic,
                                   .numeric = numeric,
@@ -47,7 +47,7 @@ static double worst_of(const ct_check *k, const ct_checked *c, int64_t i, ct_gra
 }
 
 /* The input as rows of its last dim; where it is too large a cell is the worst of several elements. */
-static void draw_map(const ct_check *k, const ct_checked *c, char map[CT_GRADCHECK_MAP]) {
+static void draw_map(const cti_check *k, const cti_checked *c, char map[CT_GRADCHECK_MAP]) {
     const int ndim = c->x->shape.ndim;
     const int64_t columns = ndim ? c->x->shape.dim[ndim - 1] : 1, rows = c->n / columns;
     const int64_t high = rows < MAP_ROWS ? rows : MAP_ROWS, wide = columns < MAP_COLUMNS ? columns : MAP_COLUMNS;
@@ -65,11 +65,11 @@ static void draw_map(const ct_check *k, const ct_checked *c, char map[CT_GRADCHE
     }
 }
 
-void ct_check_compare(ct_check *k) {
+void cti_check_compare(cti_check *k) {
     ct_gradcheck_result *r = &k->result;
     double most[CT_GRADCHECK_WORST], top = -1;
     for (int q = 0; q < k->count; q++) {
-        ct_checked *c = &k->checked[q];
+        cti_checked *c = &k->checked[q];
         for (int64_t e = 0; e < k->rows * c->n; e++) r->noise = fmax(r->noise, c->noise[e]);
         for (int64_t i = 0; i < c->n; i++) {
             ct_gradcheck_element element;
@@ -126,16 +126,16 @@ const char *ct_mistake_name(ct_mistake mistake) {
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 
-static const char *place(ct_shape shape, int64_t index, char text[CT_SHAPE_TEXT]) {
+static const char *place(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]) {
     ct_shape at = shape;
     for (int d = shape.ndim - 1; d >= 0; index /= shape.dim[d--]) at.dim[d] = index % shape.dim[d];
-    return ct_shape_text(at, text);
+    return cti_shape_text(at, text);
 }
-#define PLACE(shape, index) place((shape), (index), (char[CT_SHAPE_TEXT]){0})
+#define PLACE(shape, index) place((shape), (index), (char[CTI_SHAPE_TEXT]){0})
 
 static double shown(double x) { return isnan(x) ? (double)NAN : x; } /* the sign of a NaN means nothing */
 
-void ct_check_report(const ct_check *k) {
+void cti_check_report(const cti_check *k) {
     const ct_gradcheck_result *r = &k->result;
     FILE *file = k->opts.report;
     if (!file || !r->ran) return;
@@ -151,7 +151,7 @@ void ct_check_report(const ct_check *k) {
     fprintf(file, "  %-16s %-16s %15s %15s %9s %9s %9s\n", "input", "cotangent", "analytic", "numeric", "error", "relative", "noise");
     for (int w = 0; w < r->worst_count; w++) {
         const ct_gradcheck_element *e = &r->worst[w];
-        char input[CT_SHAPE_TEXT + 16], cotangent[CT_SHAPE_TEXT + 16];
+        char input[CTI_SHAPE_TEXT + 16], cotangent[CTI_SHAPE_TEXT + 16];
         snprintf(input, sizeof input, "%d %s", e->input, e->index < 0 ? "a direction" : PLACE(k->in[e->input]->shape, e->index));
         snprintf(cotangent, sizeof cotangent, "%s%s",
                  e->output >= 0    ? "1 at "

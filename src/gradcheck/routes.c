@@ -6,12 +6,12 @@
 #include <string.h>
 
 /* Columns or rows of zeros in J: an element that does not reach the output, or an output that depends on none. Elsewhere P = c J. */
-bool ct_suspect_mask(ct_suspect *s) {
-    bool *row = ct_check_flags(s->k, s->rows), *column = ct_check_flags(s->k, s->n); /* has an entry */
+bool cti_suspect_mask(cti_suspect *s) {
+    bool *row = cti_check_flags(s->k, s->rows), *column = cti_check_flags(s->k, s->n); /* has an entry */
     if (!row || !column) return false;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++)
-            if (!ct_suspect_is_zero(s, s->j[r * s->n + i])) row[r] = column[i] = true;
+            if (!cti_suspect_is_zero(s, s->j[r * s->n + i])) row[r] = column[i] = true;
     double top = 0, bottom = 0, hidden = 0;
     int64_t extra = 0;
     for (int64_t i = 0; i < s->n; i++) {
@@ -19,20 +19,20 @@ bool ct_suspect_mask(ct_suspect *s) {
         for (int64_t r = 0; r < s->rows; r++) {
             int64_t e = r * s->n + i;
             if (row[r] && column[i]) top += s->a[e] * s->j[e], bottom += s->j[e] * s->j[e];
-            else if (ct_suspect_wrong(s, r, i)) hidden += s->a[e] * s->a[e], here = true;
+            else if (cti_suspect_wrong(s, r, i)) hidden += s->a[e] * s->a[e], here = true;
         }
         extra += here;
     }
     const double c = bottom > 0 ? top / bottom : 0;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) s->p[r * s->n + i] = row[r] && column[i] ? c * s->j[r * s->n + i] : s->a[r * s->n + i];
-    if (hidden == 0 || !ct_suspect_fits(s)) return false;
-    if (!(bottom > 0)) return ct_suspect_say(s, CT_MISTAKE_MASK, "the output does not depend on it, and yet it has a gradient");
+    if (hidden == 0 || !cti_suspect_fits(s)) return false;
+    if (!(bottom > 0)) return cti_suspect_say(s, CT_MISTAKE_MASK, "the output does not depend on it, and yet it has a gradient");
     const char *what = "a mask is forgotten: what does not reach the output has a gradient";
     if (fabs(c - 1) <= (s->k->coarse ? 0.02 : 1e-5))
-        return ct_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements", what, (long long)extra, (long long)s->n);
+        return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements", what, (long long)extra, (long long)s->n);
     s->factor = c;
-    return ct_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements, and all else is %.6g times what it must be", what,
+    return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements, and all else is %.6g times what it must be", what,
                           (long long)extra, (long long)s->n, c);
 }
 
@@ -40,18 +40,18 @@ bool ct_suspect_mask(ct_suspect *s) {
 
 /* P = J where the output's index along every dim of the set is the first, or the last, else nothing. False: a column lost all it had, or
  * nothing was lost. */
-static bool keep_end(const ct_suspect *s, unsigned set, bool last) {
+static bool keep_end(const cti_suspect *s, unsigned set, bool last) {
     for (int64_t r = 0; r < s->rows; r++) {
         bool kept = true;
         for (int d = 0; d < s->out.ndim; d++)
-            kept = kept && (!(set >> d & 1) || ct_suspect_along(s->out, r, d) == (last ? s->out.dim[d] - 1 : 0));
+            kept = kept && (!(set >> d & 1) || cti_suspect_along(s->out, r, d) == (last ? s->out.dim[d] - 1 : 0));
         for (int64_t i = 0; i < s->n; i++) s->p[r * s->n + i] = kept ? s->j[r * s->n + i] : 0;
     }
     for (int64_t i = 0; i < s->n; i++) {
         bool had = false, has = false;
         for (int64_t r = 0; r < s->rows; r++) {
-            had |= !ct_suspect_is_zero(s, s->j[r * s->n + i]);
-            has |= !ct_suspect_is_zero(s, s->p[r * s->n + i]);
+            had |= !cti_suspect_is_zero(s, s->j[r * s->n + i]);
+            has |= !cti_suspect_is_zero(s, s->p[r * s->n + i]);
         }
         if (had && !has) return false;
     }
@@ -59,21 +59,21 @@ static bool keep_end(const ct_suspect *s, unsigned set, bool last) {
 }
 
 /* P = the last entry of each column of J. */
-static void keep_last(const ct_suspect *s) {
+static void keep_last(const cti_suspect *s) {
     memset(s->p, 0, (size_t)(s->rows * s->n) * sizeof *s->p);
     for (int64_t i = 0; i < s->n; i++)
         for (int64_t r = s->rows; r-- > 0;)
-            if (!ct_suspect_is_zero(s, s->j[r * s->n + i])) {
+            if (!cti_suspect_is_zero(s, s->j[r * s->n + i])) {
                 s->p[r * s->n + i] = s->j[r * s->n + i];
                 break;
             }
 }
 
-bool ct_suspect_assigned(ct_suspect *s) {
+bool cti_suspect_assigned(cti_suspect *s) {
     if (!s->k->whole) return false;
     keep_last(s);
-    if (!ct_suspect_fits(s)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_ASSIGNED,
+    if (!cti_suspect_fits(s)) return false;
+    return cti_suspect_say(s, CT_MISTAKE_ASSIGNED,
                           "assigned where it must be added: of several contributions to an element (a repeated index, a broadcast row) "
                           "only the last is there");
 }
@@ -82,12 +82,12 @@ bool ct_suspect_assigned(ct_suspect *s) {
 
 /* Each output belongs to one element, and its contribution is there in full, but at another: the sum over the broadcast's dims runs over
  * the wrong ones. */
-static bool sum_is_elsewhere(const ct_suspect *s) {
+static bool sum_is_elsewhere(const cti_suspect *s) {
     if (s->n < 2 || s->n >= s->rows) return false;
     for (int64_t r = 0; r < s->rows; r++) {
         int64_t a = -1, j = -1;
         for (int64_t i = 0; i < s->n; i++) {
-            const bool in_a = !ct_suspect_is_zero(s, s->a[r * s->n + i]), in_j = !ct_suspect_is_zero(s, s->j[r * s->n + i]);
+            const bool in_a = !cti_suspect_is_zero(s, s->a[r * s->n + i]), in_j = !cti_suspect_is_zero(s, s->j[r * s->n + i]);
             if ((in_a && a >= 0) || (in_j && j >= 0)) return false;
             if (in_a) a = i;
             if (in_j) j = i;
@@ -96,44 +96,44 @@ static bool sum_is_elsewhere(const ct_suspect *s) {
         if ((a < 0) != (j < 0)) return false;
         if (a >= 0) s->p[r * s->n + a] = s->j[r * s->n + j];
     }
-    return ct_suspect_fits(s);
+    return cti_suspect_fits(s);
 }
 
 /* Each element is taken to reach the output at its own place alone: for softmax y (1 - y), the diagonal of its Jacobian. */
-static bool only_the_diagonal(const ct_suspect *s) {
-    if (!ct_shape_same(&s->in, &s->out)) return false;
+static bool only_the_diagonal(const cti_suspect *s) {
+    if (!cti_shape_same(&s->in, &s->out)) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = e / s->n == e % s->n ? s->j[e] : 0;
-    return ct_suspect_fits(s);
+    return cti_suspect_fits(s);
 }
 
-bool ct_suspect_sum(ct_suspect *s) {
+bool cti_suspect_sum(cti_suspect *s) {
     if (!s->k->whole) return false;
     if (only_the_diagonal(s))
-        return ct_suspect_say(
+        return cti_suspect_say(
             s, CT_MISTAKE_SUM,
             "only the diagonal of the Jacobian is there: of the outputs that depend on an element, only the one at its own "
             "place contributes");
     for (unsigned which = 2; which < 2u << s->out.ndim; which++) {
         const unsigned set = which / 2;
         const bool last = which % 2;
-        if (!keep_end(s, set, last) || !ct_suspect_fits(s)) continue;
+        if (!keep_end(s, set, last) || !cti_suspect_fits(s)) continue;
         char dims[64] = "";
         int count = 0;
         for (int d = 0, end = 0; d < s->out.ndim; d++)
             if (set >> d & 1) end += snprintf(dims + end, sizeof dims - (size_t)end, count++ ? ", %d" : "%d", d);
-        return ct_suspect_say(s, CT_MISTAKE_SUM, "the sum over the output's dim%s %s is missing: only %s contributes", count > 1 ? "s" : "",
+        return cti_suspect_say(s, CT_MISTAKE_SUM, "the sum over the output's dim%s %s is missing: only %s contributes", count > 1 ? "s" : "",
                               dims, last ? "the last index (assigned where it must be added?)" : "index 0");
     }
     if (!sum_is_elsewhere(s)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_SUM,
+    return cti_suspect_say(s, CT_MISTAKE_SUM,
                           "the sum runs over the wrong dims: every output contributes, but to an element that it does not depend on");
 }
 
 /* P = J where J has an entry: the rest of A comes from outputs that do not depend on the element. */
-bool ct_suspect_spread(ct_suspect *s) {
+bool cti_suspect_spread(cti_suspect *s) {
     if (!s->k->whole) return false;
-    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = ct_suspect_is_zero(s, s->j[e]) ? s->a[e] : s->j[e];
-    if (!ct_suspect_fits(s)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_SUM,
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = cti_suspect_is_zero(s, s->j[e]) ? s->a[e] : s->j[e];
+    if (!cti_suspect_fits(s)) return false;
+    return cti_suspect_say(s, CT_MISTAKE_SUM,
                           "a sum runs over too many dims: an element also gets contributions from outputs that do not depend on it");
 }

@@ -10,27 +10,27 @@
  * backward that would have been right where the output was x, so at y it says what is true at x. */
 
 /* J and A at x = y instead, into `other`. False: the function does not take that. */
-static bool measure_at_output(ct_suspect *s, ct_checked *other) {
-    ct_check *k = s->k;
+static bool measure_at_output(cti_suspect *s, cti_checked *other) {
+    cti_check *k = s->k;
     ct_tensor *x = s->c->x;
-    double *before = ct_check_numbers(k, 1, x->numel);
+    double *before = cti_check_numbers(k, 1, x->numel);
     *other = *s->c;
-    other->analytic = ct_check_numbers(k, k->rows, s->n);
-    other->numeric = ct_check_numbers(k, k->rows, s->n);
-    other->noise = ct_check_numbers(k, k->rows, s->n);
+    other->analytic = cti_check_numbers(k, k->rows, s->n);
+    other->numeric = cti_check_numbers(k, k->rows, s->n);
+    other->noise = cti_check_numbers(k, k->rows, s->n);
     if (!before || !other->analytic || !other->numeric || !other->noise) return false;
-    for (int64_t i = 0; i < x->numel; i++) before[i] = ct_check_get(x, i), ct_check_set(x, i, k->y[i]);
-    ct_hush hush = ct_check_hush(k);
-    bool ok = ct_check_backwards(k, other, 1) && ct_check_differences(k, other);
-    ok = ct_check_unhush(k, hush) && ok;
+    for (int64_t i = 0; i < x->numel; i++) before[i] = cti_check_get(x, i), cti_check_set(x, i, k->y[i]);
+    cti_hush hush = cti_check_hush(k);
+    bool ok = cti_check_backwards(k, other, 1) && cti_check_differences(k, other);
+    ok = cti_check_unhush(k, hush) && ok;
     k->refused[0] = 0;
     for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
-    for (int64_t i = 0; i < x->numel; i++) ct_check_set(x, i, before[i]);
+    for (int64_t i = 0; i < x->numel; i++) cti_check_set(x, i, before[i]);
     return ok;
 }
 
 /* Are the columns of a those of j, the columns aside that are not finite? They must be few. */
-static bool agree(const ct_suspect *s, const double *a, const double *j) {
+static bool agree(const cti_suspect *s, const double *a, const double *j) {
     double left = 0;
     int64_t finite = 0;
     for (int64_t i = 0; i < s->n; i++) {
@@ -41,13 +41,13 @@ static bool agree(const ct_suspect *s, const double *a, const double *j) {
     return 2 * finite > s->n && sqrt(left) <= s->fit * s->error;
 }
 
-bool ct_suspect_forward_value(ct_suspect *s) {
-    ct_checked other;
-    if (s->k->opts.fast || s->c->x->dtype != s->k->dtype || !ct_shape_same(&s->in, &s->out) || !measure_at_output(s, &other)) return false;
+bool cti_suspect_forward_value(cti_suspect *s) {
+    cti_checked other;
+    if (s->k->opts.fast || s->c->x->dtype != s->k->dtype || !cti_shape_same(&s->in, &s->out) || !measure_at_output(s, &other)) return false;
     if (agree(s, s->a, other.numeric))
-        return ct_suspect_say(s, CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant: this is the derivative at x = y");
+        return cti_suspect_say(s, CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant: this is the derivative at x = y");
     if (!agree(s, other.analytic, s->j)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_FORWARD_VALUE,
+    return cti_suspect_say(s, CT_MISTAKE_FORWARD_VALUE,
                           "the input is used where the output is meant: at x = y this backward gives what is right here");
 }
 
@@ -55,14 +55,14 @@ bool ct_suspect_forward_value(ct_suspect *s) {
  *
  * y = u(x) v(x) with v linear: the part of J that goes through v alone, U, has U x = y. So where A x = y, or (J - A) x = y, and J x is
  * not y, backward took one factor for a constant. (For x twice, as in x x^T, J x = 2 y and both hold.) */
-bool ct_suspect_product_rule(ct_suspect *s) {
+bool cti_suspect_product_rule(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     double whole = 0, one = 0, other = 0, size = 0;
     for (int64_t r = 0; r < s->rows; r++) {
         double y = s->k->whole ? s->k->y[r] : 0, ax = 0, jx = 0;
         for (int64_t e = 0; e < s->k->m && !s->k->whole; e++) y += s->k->cotangent[r * s->k->m + e] * s->k->y[e];
         for (int64_t i = 0; i < s->n; i++) {
-            double x = ct_check_get(s->c->x, i);
+            double x = cti_check_get(s->c->x, i);
             ax += s->a[r * s->n + i] * x;
             jx += s->j[r * s->n + i] * x;
         }
@@ -72,7 +72,7 @@ bool ct_suspect_product_rule(ct_suspect *s) {
         other += (jx - ax - y) * (jx - ax - y);
     }
     if (sqrt(whole) < 0.01 * sqrt(size) || fmin(one, other) > s->fit * s->fit * fmin(size, whole)) return false;
-    return ct_suspect_say(s, CT_MISTAKE_PRODUCT_RULE,
+    return cti_suspect_say(s, CT_MISTAKE_PRODUCT_RULE,
                           "the product rule is half done: one of two factors that depend on this input is taken for a constant%s",
                           one <= other ? "" : ", and it is the factor that is linear in it");
 }
@@ -103,7 +103,7 @@ static double alike(const double *v, const double *w, int64_t n) {
 }
 
 /* What a vector along a line is a multiple of. known: scratch. */
-static const char *name_vector(const ct_suspect *s, const double *v, const lines *l, int64_t start, double *known) {
+static const char *name_vector(const cti_suspect *s, const double *v, const lines *l, int64_t start, double *known) {
     const double enough = s->k->coarse ? 0.999 : 1 - 1e-7;
     const int64_t n = l->length;
     double mean = 0;
@@ -111,7 +111,7 @@ static const char *name_vector(const ct_suspect *s, const double *v, const lines
     if (alike(v, known, n) > enough) return "";
     for (int64_t i = 0; i < n; i++) known[i] = s->k->y[start + i * l->step];
     if (alike(v, known, n) > enough) return " times the output";
-    for (int64_t i = 0; i < n; i++) known[i] = ct_check_get(s->c->x, start + i * l->step), mean += known[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) known[i] = cti_check_get(s->c->x, start + i * l->step), mean += known[i] / (double)n;
     if (alike(v, known, n) > enough) return " times the input";
     for (int64_t i = 0; i < n; i++) known[i] -= mean;
     if (alike(v, known, n) > enough) return " times the input less its mean";
@@ -120,7 +120,7 @@ static const char *name_vector(const ct_suspect *s, const double *v, const lines
 
 /* P = J less up to `rank` matrices u v^T in each line's block of the error; *u, *v name the vectors of the first where it is the only one.
  */
-static bool take_terms(ct_suspect *s, const lines *l, int rank, double *block, const char **u, const char **v) {
+static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, const char **u, const char **v) {
     const int64_t n = l->length;
     double *row = block + n * n, *column = row + n, *known = column + n;
     memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
@@ -146,12 +146,12 @@ static bool take_terms(ct_suspect *s, const lines *l, int rank, double *block, c
             }
         }
     }
-    return ct_suspect_fits(s);
+    return cti_suspect_fits(s);
 }
 
 /* A term that reaches one element of each line, always by the same amount: the gradient of cross-entropy is softmax less 1 at the target.
  */
-bool ct_suspect_target(ct_suspect *s) {
+bool cti_suspect_target(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     for (int d = s->in.ndim - 1; d >= 0; d--) {
         const lines l = lines_along(s->in, s->n, d);
@@ -162,7 +162,7 @@ bool ct_suspect_target(ct_suspect *s) {
             int64_t at = -1;
             for (int64_t i = 0; one && i < l.length; i++)
                 for (int64_t r = 0; one && r < s->rows; r++) {
-                    if (!ct_suspect_wrong(s, r, line_start(&l, line) + i * l.step)) continue;
+                    if (!cti_suspect_wrong(s, r, line_start(&l, line) + i * l.step)) continue;
                     double off =
                         fabs(s->a[r * s->n + line_start(&l, line) + i * l.step] - s->j[r * s->n + line_start(&l, line) + i * l.step]);
                     if (s->k->whole && amount == 0) amount = off;
@@ -172,7 +172,7 @@ bool ct_suspect_target(ct_suspect *s) {
             reached += at >= 0;
         }
         if (one && reached > 1)
-            return ct_suspect_say(
+            return cti_suspect_say(
                 s, CT_MISTAKE_TERM,
                 "a term is missing or wrong that reaches one element of each row along dim %d (the target's?): it is off by %.6g there", d,
                 amount);
@@ -181,7 +181,7 @@ bool ct_suspect_target(ct_suspect *s) {
 }
 
 /* A term couples elements: an error that lies on the diagonal alone is none. */
-static bool couples(const ct_suspect *s) {
+static bool couples(const cti_suspect *s) {
     double on = 0, off = 0;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) *(r == i ? &on : &off) += fabs(s->a[r * s->n + i] - s->j[r * s->n + i]);
@@ -189,7 +189,7 @@ static bool couples(const ct_suspect *s) {
 }
 
 /* P = J and, in each line of the output, a multiple of the output there. False: the error is no such term, or hardly couples elements. */
-static bool takes_output(ct_suspect *s, const lines *l) {
+static bool takes_output(cti_suspect *s, const lines *l) {
     int64_t coupled = 0;
     memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
     for (int64_t line = 0; line < l->rows; line++)
@@ -199,7 +199,7 @@ static bool takes_output(ct_suspect *s, const lines *l) {
             for (int64_t r = 0; r < l->length; r++) {
                 const int64_t at = line_start(l, line) + r * l->step, e = at * s->n + i;
                 ey += (s->a[e] - s->j[e]) * s->k->y[at], yy += s->k->y[at] * s->k->y[at];
-                wrong += ct_suspect_wrong(s, at, i);
+                wrong += cti_suspect_wrong(s, at, i);
             }
             for (int64_t r = 0; r < l->length && yy > 0; r++) {
                 const int64_t at = line_start(l, line) + r * l->step;
@@ -207,18 +207,18 @@ static bool takes_output(ct_suspect *s, const lines *l) {
             }
             coupled += wrong > 1;
         }
-    return coupled > 1 && ct_suspect_fits(s);
+    return coupled > 1 && cti_suspect_fits(s);
 }
 
 /* Attention's output is P v: in the gradients of q and k a softmax without its row sum leaves the output times something of each row, since
  * <dP, P> = <g, out>. */
-bool ct_suspect_row_sum(ct_suspect *s) {
+bool cti_suspect_row_sum(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (int d = s->out.ndim - 1; d >= 0; d--) {
         const lines l = lines_along(s->out, s->rows, d);
         if (l.length < 2 || !takes_output(s, &l)) continue;
-        if (ct_suspect_term(s)) return true; /* it knows more */
-        return ct_suspect_say(s, CT_MISTAKE_TERM,
+        if (cti_suspect_term(s)) return true; /* it knows more */
+        return cti_suspect_say(s, CT_MISTAKE_TERM,
                               "a term is missing or has a wrong factor: the output, times one number for each row along dim %d of it, as "
                               "where a softmax's backward forgets the sum over its row",
                               d);
@@ -226,23 +226,23 @@ bool ct_suspect_row_sum(ct_suspect *s) {
     return false;
 }
 
-bool ct_suspect_term(ct_suspect *s) {
+bool cti_suspect_term(cti_suspect *s) {
     enum { MOST = 512 };
-    if (!s->k->whole || !ct_shape_same(&s->in, &s->out) || !couples(s)) return false;
+    if (!s->k->whole || !cti_shape_same(&s->in, &s->out) || !couples(s)) return false;
     for (int rank = 1; rank <= 2; rank++)
         for (int d = s->in.ndim - 1; d >= -1; d--) { /* -1: over all */
             const lines l = d >= 0 ? lines_along(s->in, s->n, d) : (lines){.rows = 1, .length = s->n, .step = 1};
             if (l.length < rank + 2 || l.length > MOST) continue;
-            double *block = ct_check_numbers(s->k, l.length + 3, l.length);
+            double *block = cti_check_numbers(s->k, l.length + 3, l.length);
             const char *u = NULL, *v = NULL;
             if (!block) return false;
             if (!take_terms(s, &l, rank, block, &u, &v)) continue;
             char where[32] = "all elements";
             if (d >= 0) snprintf(where, sizeof where, "dim %d", d);
             if (u && v)
-                return ct_suspect_say(s, CT_MISTAKE_TERM, "a term is missing or has a wrong factor: the sum over %s of the cotangent%s%s%s",
+                return cti_suspect_say(s, CT_MISTAKE_TERM, "a term is missing or has a wrong factor: the sum over %s of the cotangent%s%s%s",
                                       where, u, *v ? "," : "", v);
-            return ct_suspect_say(s, CT_MISTAKE_TERM,
+            return cti_suspect_say(s, CT_MISTAKE_TERM,
                                   rank == 1 ? "a term is missing or wrong that sums the cotangent over %s"
                                             : "two terms are missing or wrong that sum the cotangent over %s",
                                   where);

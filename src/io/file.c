@@ -15,7 +15,7 @@
 
 #include <cotangent/autograd.h>
 
-#include "../context.h"
+#include "../core/context.h"
 
 #ifndef PATH_MAX
 #define PATH_MAX 4096
@@ -38,8 +38,8 @@ static int open_existing(const char *path, int flags) {
 
 /* ---- reading ---- */
 
-bool ct_file_open(ct_context *context, const char *op, const char *path, ct_file *file) {
-    *file = (ct_file){.context = context, .op = op, .path = path};
+bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file) {
+    *file = (cti_file){.context = context, .op = op, .path = path};
     file->fd = open_existing(path, O_NOCTTY | O_NONBLOCK); /* a FIFO without a writer must not hang us */
     if (file->fd < 0) return fail(context, op, path, "cannot open");
     struct stat about;
@@ -51,11 +51,11 @@ bool ct_file_open(ct_context *context, const char *op, const char *path, ct_file
         file->size = about.st_size;
         return true;
     }
-    ct_file_close(file);
+    cti_file_close(file);
     return false;
 }
 
-bool ct_file_read(const ct_file *file, int64_t offset, void *out, size_t size) {
+bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size) {
     for (size_t got = 0; got < size;) {
         size_t want = size - got < AT_ONCE ? size - got : AT_ONCE;
         ssize_t n = pread(file->fd, (char *)out + got, want, (off_t)(offset + (int64_t)got));
@@ -70,7 +70,7 @@ bool ct_file_read(const ct_file *file, int64_t offset, void *out, size_t size) {
     return true;
 }
 
-void ct_file_close(ct_file *file) {
+void cti_file_close(cti_file *file) {
     if (file->fd >= 0) close(file->fd);
     file->fd = -1;
 }
@@ -78,11 +78,11 @@ void ct_file_close(ct_file *file) {
 /* ---- writing ---- */
 
 /* Where the new content goes. What is there must be an ordinary file: to replace a device or a folder would be no save. */
-static bool find_target(ct_file_new *file) {
+static bool find_target(cti_file_new *file) {
     size_t length = strlen(file->path);
-    file->room = (length < PATH_MAX ? PATH_MAX : length) + CT_TEMPORARY_NAME;
-    file->target = ct_take(file->context, file->room);
-    file->temporary = ct_take(file->context, file->room);
+    file->room = (length < PATH_MAX ? PATH_MAX : length) + CTI_TEMPORARY_NAME;
+    file->target = cti_take(file->context, file->room);
+    file->temporary = cti_take(file->context, file->room);
     if (!file->target || !file->temporary) return false;
     memcpy(file->target, file->path, length + 1);
     if (lstat(file->path, &file->old) != 0) {
@@ -103,26 +103,26 @@ static size_t folder_length(const char *path) {
     return slash ? (size_t)(slash - path) + 1 : 0;
 }
 
-bool ct_file_new_open(ct_context *context, const char *op, const char *path, ct_file_new *file) {
-    *file = (ct_file_new){.context = context, .op = op, .path = path, .fd = -1};
+bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file) {
+    *file = (cti_file_new){.context = context, .op = op, .path = path, .fd = -1};
     if (!find_target(file)) {
-        ct_file_new_drop(file);
+        cti_file_new_drop(file);
         return false;
     }
     const size_t folder = folder_length(file->target);
     memcpy(file->temporary, file->target, folder);
-    file->fd = ct_temporary_open(file->temporary, folder, file->replaces ? file->old.st_mode & 0600 : 0666, &file->lock);
+    file->fd = cti_temporary_open(file->temporary, folder, file->replaces ? file->old.st_mode & 0600 : 0666, &file->lock);
     file->exists = file->fd >= 0;
     if (file->exists) {
-        ct_temporary_remove_dead(file->temporary, folder, file->lock);
+        cti_temporary_remove_dead(file->temporary, folder, file->lock);
         return true;
     }
     fail(context, op, path, "cannot make a file beside it");
-    ct_file_new_drop(file);
+    cti_file_new_drop(file);
     return false;
 }
 
-bool ct_file_new_write(const ct_file_new *file, const void *data, size_t size) {
+bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size) {
     for (size_t done = 0; done < size;) {
         size_t want = size - done < AT_ONCE ? size - done : AT_ONCE;
         ssize_t n = write(file->fd, (const char *)data + done, want);
@@ -151,7 +151,7 @@ static mode_t kept_mode(const struct stat *old, const struct stat *made) {
 }
 
 /* What is there now is looked at again: its mode may have changed since the file was opened. */
-static bool keep_access(ct_file_new *file) {
+static bool keep_access(cti_file_new *file) {
     struct stat old, made;
     if (lstat(file->target, &old) == 0) {
         file->replaces = true;
@@ -173,16 +173,16 @@ static bool keep_access(ct_file_new *file) {
 /* The folder is opened before the rename: what can fail is tried while the old file is still there. Once renamed, the file is the
  * new one, whole; an error then says that it may not survive a loss of power. The file stays open, and so locked, until it has its
  * name; what fsync has written no close can lose. */
-static bool commit(ct_file_new *file) {
+static bool commit(cti_file_new *file) {
     if (!keep_access(file)) return false;
     if (sync_to_disk(file->fd) != 0) return fail(file->context, file->op, file->path, "cannot sync");
     size_t length = folder_length(file->target);
-    char *folder = ct_take(file->context, length + 2);
+    char *folder = cti_take(file->context, length + 2);
     if (!folder) return false;
     memcpy(folder, file->target, length);
     memcpy(folder + length, length ? "" : ".", length ? 1 : 2);
     int fd = open_existing(folder, O_DIRECTORY);
-    ct_give(file->context, folder, length + 2);
+    cti_give(file->context, folder, length + 2);
     if (fd < 0) return fail(file->context, file->op, file->path, "cannot open its folder");
     bool ok = rename(file->temporary, file->target) == 0;
     if (!ok) {
@@ -196,17 +196,17 @@ static bool commit(ct_file_new *file) {
     return ok;
 }
 
-bool ct_file_new_commit(ct_file_new *file) {
+bool cti_file_new_commit(cti_file_new *file) {
     bool ok = commit(file);
-    ct_file_new_drop(file);
+    cti_file_new_drop(file);
     return ok;
 }
 
-void ct_file_new_drop(ct_file_new *file) {
+void cti_file_new_drop(cti_file_new *file) {
     if (file->exists) unlink(file->temporary);
     if (file->fd >= 0) close(file->fd);
-    ct_give(file->context, file->target, file->room);
-    ct_give(file->context, file->temporary, file->room);
+    cti_give(file->context, file->target, file->room);
+    cti_give(file->context, file->temporary, file->room);
     file->target = file->temporary = NULL;
     file->exists = false;
     file->fd = -1;

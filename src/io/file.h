@@ -1,6 +1,6 @@
 /* Files: whole reads at an offset, and a write that a reader sees all of or nothing. */
-#ifndef CT_SRC_IO_FILE_H
-#define CT_SRC_IO_FILE_H
+#ifndef CTI_IO_FILE_H
+#define CTI_IO_FILE_H
 
 #include <sys/stat.h>
 
@@ -15,11 +15,11 @@ typedef struct {
     const char *op, *path;
     int fd;
     int64_t size;
-} ct_file;
+} cti_file;
 
-bool ct_file_open(ct_context *context, const char *op, const char *path, ct_file *file); /* an ordinary file, to read */
-bool ct_file_read(const ct_file *file, int64_t offset, void *out, size_t size);
-void ct_file_close(ct_file *file); /* twice is harmless */
+bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file); /* an ordinary file, to read */
+bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size);
+void cti_file_close(cti_file *file); /* twice is harmless */
 
 /* A new content for path: written to a temporary file in the same folder, which takes path's place at commit. Where path is a
  * symbolic link, the file it points to is replaced. Open it, write, then commit or drop; a failed open, or commit, has dropped.
@@ -34,15 +34,15 @@ typedef struct {
     char *temporary; /* in the same folder */
     size_t room;     /* of each of the two */
     bool exists;     /* the temporary file does */
-    ct_lock lock;    /* of the temporary file */
+    cti_lock lock;    /* of the temporary file */
     bool replaces;
     struct stat old; /* of what is replaced */
     int fd;
-} ct_file_new;
+} cti_file_new;
 
-bool ct_file_new_open(ct_context *context, const char *op, const char *path, ct_file_new *file);
-bool ct_file_new_write(const ct_file_new *file, const void *data, size_t size);
-bool ct_file_new_commit(ct_file_new *file);
-void ct_file_new_drop(ct_file_new *file);
+bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file);
+bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size);
+bool cti_file_new_commit(cti_file_new *file);
+void cti_file_new_drop(cti_file_new *file);
 
 #endif

@@ -9,7 +9,7 @@ static void merge(const void **to, const void *const *a, const void *const *a_en
     while (b < b_end) *to++ = *b++;
 }
 
-void ct_sort(const void **item, const void **scratch, int64_t n, int (*compare)(const void *, const void *)) {
+void cti_sort(const void **item, const void **scratch, int64_t n, int (*compare)(const void *, const void *)) {
     const void **from = item, **to = scratch;
     for (int64_t width = 1; width < n; width = width > n / 2 ? n : 2 * width) {
         for (int64_t i = 0; i < n;) {

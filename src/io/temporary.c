@@ -53,12 +53,12 @@ static bool is_temporary(const char *name) {
 /* ---- locks ---- */
 
 /* Does not wait. */
-static bool set_lock(int fd, short type, ct_lock kind) {
+static bool set_lock(int fd, short type, cti_lock kind) {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
 #ifdef F_OFD_SETLK
-    if (kind == CT_LOCK_DESCRIPTION) return fcntl(fd, F_OFD_SETLK, &whole) == 0;
+    if (kind == CTI_LOCK_DESCRIPTION) return fcntl(fd, F_OFD_SETLK, &whole) == 0;
 #endif
-    if (kind == CT_LOCK_PROCESS) return fcntl(fd, F_SETLK, &whole) == 0;
+    if (kind == CTI_LOCK_PROCESS) return fcntl(fd, F_SETLK, &whole) == 0;
     errno = EINVAL;
     return false;
 }
@@ -66,12 +66,12 @@ static bool set_lock(int fd, short type, ct_lock kind) {
 static bool is_held(int error) { return error == EAGAIN || error == EACCES; }
 
 /* Of a file that is being made. The best kind that there is; false: someone else holds it. */
-static bool lock_new(int fd, ct_lock *lock) {
-    for (*lock = CT_LOCK_DESCRIPTION; *lock <= CT_LOCK_PROCESS; ++*lock) {
+static bool lock_new(int fd, cti_lock *lock) {
+    for (*lock = CTI_LOCK_DESCRIPTION; *lock <= CTI_LOCK_PROCESS; ++*lock) {
         if (set_lock(fd, F_WRLCK, *lock)) return true;
         if (is_held(errno)) return false;
     }
-    *lock = CT_LOCK_NONE;
+    *lock = CTI_LOCK_NONE;
     return true;
 }
 
@@ -94,7 +94,7 @@ static int open_new(const char *path, mode_t mode) {
 }
 
 /* Between open and lock another save may take the file for a dead one's: then its lock is held, or its name is gone. */
-int ct_temporary_open(char *path, size_t folder, mode_t mode, ct_lock *lock) {
+int cti_temporary_open(char *path, size_t folder, mode_t mode, cti_lock *lock) {
     char *name = path + folder;
     bool locks = true;
     memcpy(name, stem, STEM);
@@ -105,11 +105,11 @@ int ct_temporary_open(char *path, size_t folder, mode_t mode, ct_lock *lock) {
         int fd = open_new(path, mode);
         if (fd < 0 && errno != EEXIST) return -1;
         if (fd < 0) continue;
-        *lock = CT_LOCK_NONE;
+        *lock = CTI_LOCK_NONE;
         if (!locks) return fd;
         const bool held = lock_new(fd, lock);
-        if (held && *lock != CT_LOCK_NONE && still_named(fd, AT_FDCWD, path)) return fd;
-        if (held && *lock == CT_LOCK_NONE) locks = false;
+        if (held && *lock != CTI_LOCK_NONE && still_named(fd, AT_FDCWD, path)) return fd;
+        if (held && *lock == CTI_LOCK_NONE) locks = false;
         unlink(path);
         close(fd);
     }
@@ -120,7 +120,7 @@ int ct_temporary_open(char *path, size_t folder, mode_t mode, ct_lock *lock) {
 /* ---- removing those of the dead ---- */
 
 /* Any descriptor that can be locked will do: a reader's lock, too, cannot be had while the writer holds its own. */
-static bool remove_if_dead(int folder, const char *name, ct_lock lock) {
+static bool remove_if_dead(int folder, const char *name, cti_lock lock) {
     const int flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     struct stat about;
     if (fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(about.st_mode)) return false;
@@ -136,16 +136,16 @@ static bool remove_if_dead(int folder, const char *name, ct_lock lock) {
     return removed;
 }
 
-void ct_temporary_remove_dead(char *path, size_t folder, ct_lock lock) {
-    char *name = path + folder, own[CT_TEMPORARY_NAME];
-    if (lock == CT_LOCK_NONE) return;
+void cti_temporary_remove_dead(char *path, size_t folder, cti_lock lock) {
+    char *name = path + folder, own[CTI_TEMPORARY_NAME];
+    if (lock == CTI_LOCK_NONE) return;
     strcpy(own, name);
     *name = 0;
     DIR *list = opendir(folder ? path : ".");
     strcpy(name, own);
     if (!list) return;
     /* A lock of the process would end with any descriptor that we close: then no file of this process is opened at all. */
-    const size_t skip = lock == CT_LOCK_PROCESS ? STEM + TAG : sizeof own;
+    const size_t skip = lock == CTI_LOCK_PROCESS ? STEM + TAG : sizeof own;
     struct dirent *entry;
     int removed = 0;
     for (int i = 0; i < ENTRIES && removed < REMOVALS && (entry = readdir(list)); i++)

@@ -2,26 +2,26 @@
  *
  * A writer holds a lock on its temporary file from the time it is made until it has its final name, and the system ends the lock
  * with the writer. So a temporary file whose lock can be had is nobody's, whatever machine wrote it, and may be removed. */
-#ifndef CT_SRC_IO_TEMPORARY_H
-#define CT_SRC_IO_TEMPORARY_H
+#ifndef CTI_IO_TEMPORARY_H
+#define CTI_IO_TEMPORARY_H
 
 #include <stddef.h>
 #include <sys/types.h>
 
-enum { CT_TEMPORARY_NAME = 32 }; /* bytes of the longest name, with its NUL */
+enum { CTI_TEMPORARY_NAME = 32 }; /* bytes of the longest name, with its NUL */
 
 typedef enum {
-    CT_LOCK_NONE,        /* the file system has no locks: the name then ends in ".part", and nobody removes it */
-    CT_LOCK_DESCRIPTION, /* of the open file description: ends when the writer closes it */
-    CT_LOCK_PROCESS,     /* POSIX: ends when the writer's process closes any descriptor of the file */
-} ct_lock;
+    CTI_LOCK_NONE,        /* the file system has no locks: the name then ends in ".part", and nobody removes it */
+    CTI_LOCK_DESCRIPTION, /* of the open file description: ends when the writer closes it */
+    CTI_LOCK_PROCESS,     /* POSIX: ends when the writer's process closes any descriptor of the file */
+} cti_lock;
 
-/* Makes a new file, open for writing, and writes its name at path + folder, where path has room for CT_TEMPORARY_NAME bytes; the
+/* Makes a new file, open for writing, and writes its name at path + folder, where path has room for CTI_TEMPORARY_NAME bytes; the
  * first `folder` bytes are the folder with its slash, or none. mode is reduced by the umask. -1 with errno: there is no file. */
-int ct_temporary_open(char *path, size_t folder, mode_t mode, ct_lock *lock);
+int cti_temporary_open(char *path, size_t folder, mode_t mode, cti_lock *lock);
 
 /* Removes the temporary files in the folder of `path`, an own one that is open, whose writers are dead. Looks at a bounded number of
  * entries. Whatever fails is left alone. */
-void ct_temporary_remove_dead(char *path, size_t folder, ct_lock lock);
+void cti_temporary_remove_dead(char *path, size_t folder, cti_lock lock);
 
 #endif

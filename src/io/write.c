@@ -1,7 +1,7 @@
 /* Writing a safetensors file. */
 #include <string.h>
 
-#include "../context.h"
+#include "../core/context.h"
 #include "safetensors.h"
 #include "sort.h"
 
@@ -20,21 +20,21 @@ static const char *file_dtype(ct_dtype dtype) {
 /* ---- what may be written ---- */
 
 static bool check_text(ct_context *context, const char *op, const char *path, const char *what, const char *text) {
-    if (ct_json_utf8(text, strlen(text)) == strlen(text)) return true;
-    return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s is not UTF-8 at byte %zu", op, path, what, ct_json_utf8(text, strlen(text)));
+    if (cti_json_utf8(text, strlen(text)) == strlen(text)) return true;
+    return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s is not UTF-8 at byte %zu", op, path, what, cti_json_utf8(text, strlen(text)));
 }
 
 static int by_string(const void *a, const void *b) { return strcmp(a, b); }
 
 /* Is a string there twice? */
 static bool check_twice(ct_context *context, const char *op, const char *path, const char *what, const void **string, int64_t n) {
-    const void **scratch = ct_take(context, ct_bytes(n, sizeof *scratch));
+    const void **scratch = cti_take(context, cti_bytes(n, sizeof *scratch));
     if (!scratch) return false;
-    ct_sort(string, scratch, n, by_string);
-    ct_give(context, scratch, ct_bytes(n, sizeof *scratch));
+    cti_sort(string, scratch, n, by_string);
+    cti_give(context, scratch, cti_bytes(n, sizeof *scratch));
     for (int64_t i = 1; i < n; i++) {
         if (strcmp(string[i - 1], string[i]) == 0) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s \"%s\" is there twice", op, path, what, NAME(ct_text_of(string[i])));
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s \"%s\" is there twice", op, path, what, NAME(cti_text_of(string[i])));
         }
     }
     return true;
@@ -49,91 +49,91 @@ static bool check_metadata(ct_context *context, const char *op, const char *path
             return false;
         }
     }
-    size_t bytes = ct_bytes(n, sizeof(void *));
-    const void **key = ct_take(context, bytes);
+    size_t bytes = cti_bytes(n, sizeof(void *));
+    const void **key = cti_take(context, bytes);
     if (!key) return false;
     for (int64_t i = 0; i < n; i++) key[i] = metadata[2 * i];
     bool ok = check_twice(context, op, path, "metadata key", key, n);
-    ct_give(context, key, bytes);
+    cti_give(context, key, bytes);
     return ok;
 }
 
-static bool check_named(ct_context *context, const char *op, const char *path, const ct_named *named, int64_t n) {
+static bool check_named(ct_context *context, const char *op, const char *path, const cti_named *named, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         if (!check_text(context, op, path, "a name", named[i].name)) return false;
         if (strcmp(named[i].name, "__metadata__") == 0) {
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: no tensor can have the name __metadata__", op, path);
         }
         if (!named[i].tensor->contiguous) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: tensor \"%s\" is not contiguous", op, path, NAME(ct_text_of(named[i].name)));
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: tensor \"%s\" is not contiguous", op, path, NAME(cti_text_of(named[i].name)));
         }
     }
-    size_t bytes = ct_bytes(n, sizeof(void *));
-    const void **name = ct_take(context, bytes);
+    size_t bytes = cti_bytes(n, sizeof(void *));
+    const void **name = cti_take(context, bytes);
     if (!name) return false;
     for (int64_t i = 0; i < n; i++) name[i] = named[i].name;
     bool ok = check_twice(context, op, path, "tensor", name, n);
-    ct_give(context, name, bytes);
+    cti_give(context, name, bytes);
     return ok;
 }
 
 /* ---- the header ---- */
 
-static void write_metadata(ct_writer *out, const char *const *metadata) {
-    ct_write(out, "\"__metadata__\":{");
+static void write_metadata(cti_writer *out, const char *const *metadata) {
+    cti_write(out, "\"__metadata__\":{");
     for (int64_t i = 0; metadata[i]; i += 2) {
-        if (i) ct_write(out, ",");
-        ct_write_quoted(out, ct_text_of(metadata[i]));
-        ct_write(out, ":");
-        ct_write_quoted(out, ct_text_of(metadata[i + 1]));
+        if (i) cti_write(out, ",");
+        cti_write_quoted(out, cti_text_of(metadata[i]));
+        cti_write(out, ":");
+        cti_write_quoted(out, cti_text_of(metadata[i + 1]));
     }
-    ct_write(out, "}");
+    cti_write(out, "}");
 }
 
-static int64_t write_entry(ct_writer *out, const ct_named *named, int64_t begin) {
+static int64_t write_entry(cti_writer *out, const cti_named *named, int64_t begin) {
     const ct_tensor *tensor = named->tensor;
-    int64_t end = begin + tensor->numel * (int64_t)ct_dtype_size(tensor->dtype);
-    ct_write_quoted(out, ct_text_of(named->name));
-    ct_write(out, ":{\"dtype\":\"");
-    ct_write(out, file_dtype(tensor->dtype));
-    ct_write(out, "\",\"shape\":[");
+    int64_t end = begin + tensor->numel * (int64_t)cti_dtype_size(tensor->dtype);
+    cti_write_quoted(out, cti_text_of(named->name));
+    cti_write(out, ":{\"dtype\":\"");
+    cti_write(out, file_dtype(tensor->dtype));
+    cti_write(out, "\",\"shape\":[");
     for (int d = 0; d < tensor->shape.ndim; d++) {
-        if (d) ct_write(out, ",");
-        ct_write_natural(out, tensor->shape.dim[d]);
+        if (d) cti_write(out, ",");
+        cti_write_natural(out, tensor->shape.dim[d]);
     }
-    ct_write(out, "],\"data_offsets\":[");
-    ct_write_natural(out, begin);
-    ct_write(out, ",");
-    ct_write_natural(out, end);
-    ct_write(out, "]}");
+    cti_write(out, "],\"data_offsets\":[");
+    cti_write_natural(out, begin);
+    cti_write(out, ",");
+    cti_write_natural(out, end);
+    cti_write(out, "]}");
     return end;
 }
 
 /* Visits the tensors in the order of the file: the largest elements first. */
-static const ct_named *next(const ct_named *named, int64_t n, size_t *size, int64_t *i) {
+static const cti_named *next(const cti_named *named, int64_t n, size_t *size, int64_t *i) {
     for (; *size; *size /= 2, *i = 0) {
         for (; *i < n; ++*i) {
-            if (ct_dtype_size(named[*i].tensor->dtype) == *size) return &named[(*i)++];
+            if (cti_dtype_size(named[*i].tensor->dtype) == *size) return &named[(*i)++];
         }
     }
     return NULL;
 }
 
 /* The length, then the text, padded with spaces so that the data begins at a multiple of 8. */
-static void write_header(ct_writer *out, const char *const *metadata, const ct_named *named, int64_t n, uint64_t length) {
-    for (int i = 0; i < 8; i++) ct_write_bytes(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
-    ct_write(out, "{");
+static void write_header(cti_writer *out, const char *const *metadata, const cti_named *named, int64_t n, uint64_t length) {
+    for (int i = 0; i < 8; i++) cti_write_bytes(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
+    cti_write(out, "{");
     bool first = !(metadata && metadata[0]);
     if (!first) write_metadata(out, metadata);
     size_t size = 8;
     int64_t i = 0, place = 0;
-    for (const ct_named *entry; (entry = next(named, n, &size, &i));) {
-        if (!first) ct_write(out, ",");
+    for (const cti_named *entry; (entry = next(named, n, &size, &i));) {
+        if (!first) cti_write(out, ",");
         first = false;
         place = write_entry(out, entry, place);
     }
-    ct_write(out, "}");
-    while (out->used % 8) ct_write(out, " ");
+    cti_write(out, "}");
+    while (out->used % 8) cti_write(out, " ");
 }
 
 /* ---- the data ---- */
@@ -146,52 +146,52 @@ static bool little_endian(void) {
 }
 
 /* Element by element with the bytes turned round, for a machine whose order is not the file's. */
-static bool write_turned(const ct_file_new *file, const char *data, int64_t n, size_t size) {
-    char *chunk = ct_take(file->context, CHUNK);
+static bool write_turned(const cti_file_new *file, const char *data, int64_t n, size_t size) {
+    char *chunk = cti_take(file->context, CHUNK);
     bool ok = chunk != NULL;
     for (int64_t i = 0, step = CHUNK / (int64_t)size; ok && i < n; i += step) {
         size_t bytes = (size_t)(n - i < step ? n - i : step) * size;
         for (size_t b = 0; b < bytes; b++) chunk[b] = data[(size_t)i * size + b / size * size + (size - 1 - b % size)];
-        ok = ct_file_new_write(file, chunk, bytes);
+        ok = cti_file_new_write(file, chunk, bytes);
     }
-    ct_give(file->context, chunk, CHUNK);
+    cti_give(file->context, chunk, CHUNK);
     return ok;
 }
 
-static bool write_tensor(const ct_file_new *file, const ct_tensor *tensor) {
-    size_t size = ct_dtype_size(tensor->dtype);
-    if (size == 1 || little_endian()) return ct_file_new_write(file, tensor->data, (size_t)tensor->numel * size);
+static bool write_tensor(const cti_file_new *file, const ct_tensor *tensor) {
+    size_t size = cti_dtype_size(tensor->dtype);
+    if (size == 1 || little_endian()) return cti_file_new_write(file, tensor->data, (size_t)tensor->numel * size);
     return write_turned(file, tensor->data, tensor->numel, size);
 }
 
-static bool write_all(const ct_file_new *file, const char *header, size_t bytes, const ct_named *named, int64_t n) {
-    bool ok = ct_file_new_write(file, header, bytes);
+static bool write_all(const cti_file_new *file, const char *header, size_t bytes, const cti_named *named, int64_t n) {
+    bool ok = cti_file_new_write(file, header, bytes);
     size_t size = 8;
     int64_t i = 0;
-    for (const ct_named *entry; ok && (entry = next(named, n, &size, &i));) ok = write_tensor(file, entry->tensor);
+    for (const cti_named *entry; ok && (entry = next(named, n, &size, &i));) ok = write_tensor(file, entry->tensor);
     return ok;
 }
 
-bool ct_safetensors_write(ct_context *context, const char *op, const char *path, const char *const *metadata, const ct_named *named,
+bool cti_safetensors_write(ct_context *context, const char *op, const char *path, const char *const *metadata, const cti_named *named,
                           int64_t n) {
     if (!check_metadata(context, op, path, metadata) || !check_named(context, op, path, named, n)) return false;
-    ct_writer out = {0};
+    cti_writer out = {0};
     write_header(&out, metadata, named, n, 0);
-    if (out.used - 8 > CT_LARGEST_HEADER) {
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d", op, path, out.used - 8, CT_LARGEST_HEADER);
+    if (out.used - 8 > CTI_LARGEST_HEADER) {
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d", op, path, out.used - 8, CTI_LARGEST_HEADER);
     }
     size_t bytes = out.used;
-    char *header = ct_take(context, bytes);
+    char *header = cti_take(context, bytes);
     if (!header) return false;
-    out = (ct_writer){header, bytes, 0};
+    out = (cti_writer){header, bytes, 0};
     write_header(&out, metadata, named, n, bytes - 8);
-    ct_file_new file;
-    bool ok = ct_file_new_open(context, op, path, &file);
+    cti_file_new file;
+    bool ok = cti_file_new_open(context, op, path, &file);
     if (ok) {
         ok = write_all(&file, header, bytes, named, n);
-        if (ok) ok = ct_file_new_commit(&file);
-        else ct_file_new_drop(&file);
+        if (ok) ok = cti_file_new_commit(&file);
+        else cti_file_new_drop(&file);
     }
-    ct_give(context, header, bytes);
+    cti_give(context, header, bytes);
     return ok;
 }

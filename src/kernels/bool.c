@@ -6,8 +6,8 @@ static inline element element_of(double value) { return value != 0; }
 static inline int64_t whole(element x) { return x; }
 static inline element plus(element a, element b) { return a || b; }
 
-#include "compare.h"
-#include "data.h"
+#include "compare_tmpl.h"
+#include "data_tmpl.h"
 
 static inline bool is_and(bool a, bool b) { return a & b; }
 static inline bool is_or(bool a, bool b) { return a | b; }
@@ -36,8 +36,8 @@ static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, 
         for (int64_t j = 0; j < inner; j++) to[j] = (i && to[j]) | from[i * stride + j];
 }
 
-extern const ct_kernels ct_kernels_bool;
-const ct_kernels ct_kernels_bool = {
+extern const cti_kernels cti_kernels_bool;
+const cti_kernels cti_kernels_bool = {
     .eq = compare_eq, .ne = compare_ne, .lt = compare_lt, .le = compare_le, .gt = compare_gt, .ge = compare_ge,
     .logical_and = logical_and, .logical_or = logical_or, .logical_not = logical_not,
     .where = data_where, .fill = data_fill, .copy2d = data_copy2d,

@@ -1,14 +1,14 @@
 /* The kernels of i64: indices. Arithmetic wraps on overflow, being done on unsigned numbers. */
 #include "kernels.h"
-#include "whole.h"
+#include "to_int64_tmpl.h"
 
 typedef int64_t element;
 static inline element element_of(double value) { return whole_of(value); }
 static inline int64_t whole(element x) { return x; }
 static inline element plus(element a, element b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 
-#include "compare.h"
-#include "data.h"
+#include "compare_tmpl.h"
+#include "data_tmpl.h"
 
 static inline element minus(element a, element b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 static inline element times(element a, element b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
@@ -77,8 +77,8 @@ static void reduce_argmax(int64_t n, int64_t inner, const void *x, int64_t strid
             if (!i || from[i * stride + j] > from[to[j] * stride + j]) to[j] = i;
 }
 
-extern const ct_kernels ct_kernels_i64;
-const ct_kernels ct_kernels_i64 = {
+extern const cti_kernels cti_kernels_i64;
+const cti_kernels cti_kernels_i64 = {
     .neg = map_neg, .abs = map_abs,
     .add = zip_add, .sub = zip_sub, .mul = zip_mul, .maximum = zip_maximum, .minimum = zip_minimum,
     .eq = compare_eq, .ne = compare_ne, .lt = compare_lt, .le = compare_le, .gt = compare_gt, .ge = compare_ge,

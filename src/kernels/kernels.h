@@ -6,69 +6,69 @@
  * Arrays are contiguous unless a stride is given; strides are in elements. An output may be one of the inputs of the
  * same dtype (the same address), else they do not overlap. void * points to the table's dtype, `bool *` and `int64_t *`
  * are themselves. n is any length, also 0. */
-#ifndef CT_KERNELS_H
-#define CT_KERNELS_H
+#ifndef CTI_KERNELS_KERNELS_H
+#define CTI_KERNELS_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* y[i] = f(x[i]) */
-typedef void ct_map(int64_t n, const void *x, void *y);
+typedef void cti_unary(int64_t n, const void *x, void *y);
 /* dx[i] = g[i] f'(...), from the op's input x or its output y, as the field's comment says */
-typedef void ct_map_backward(int64_t n, const void *xy, const void *g, void *dx);
+typedef void cti_unary_backward(int64_t n, const void *xy, const void *g, void *dx);
 /* y[i] = f(x[i]) and dx[i] = g[i] f'(x[i]), the same bits as one by one; y or dx may be x or g */
-typedef void ct_map_both(int64_t n, const void *x, const void *g, void *y, void *dx);
+typedef void cti_unary_both(int64_t n, const void *x, const void *g, void *y, void *dx);
 /* y[i] = f(a[i sa], b[i sb]); sa and sb are 0 or 1. For the comparisons y is bool */
-typedef void ct_zip(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y);
+typedef void cti_binary(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y);
 /* da[i] = g[i] df/da */
-typedef void ct_zip_backward(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, const void *g, void *da);
+typedef void cti_binary_backward(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, const void *g, void *da);
 /* y[i] = f(x[i], a) */
-typedef void ct_map_scalar(int64_t n, const void *x, double a, void *y);
+typedef void cti_unary_scalar(int64_t n, const void *x, double a, void *y);
 /* y[j] = reduction over i of x[i stride + j], i < n, j < inner. n = 0 gives 0 (sum). inner = 1 with stride 1 is a row */
-typedef void ct_reduce(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
+typedef void cti_reduce(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
 
 typedef struct {
     uint64_t seed, stream;
-} ct_random;
+} cti_random;
 
 /* One optimiser step's numbers. */
 typedef struct {
     double lr, beta1, beta2, eps, weight_decay, bias1, bias2, grad_scale;   /* bias: 1 - beta^t */
     bool decoupled;                                                           /* AdamW's decay; else Adam's */
-} ct_adam_numbers;
+} cti_adam_numbers;
 typedef struct {
     double lr, momentum, dampening, weight_decay, grad_scale;
     bool nesterov, first;
-} ct_sgd_numbers;
+} cti_sgd_numbers;
 
 /* What blocks of a product have in common: their length along K, how A, B, C and the base lie, and the factor. */
 typedef struct {
     int64_t k, a_row, a_col, b_row, row, col, base_row;
     double alpha;
-} ct_gemm_form;
+} cti_gemm_form;
 
-enum { CT_GEMM_DEEP = 512 };   /* K that may be cut into slices, at least */
+enum { CTI_GEMM_DEEP = 512 };   /* K that may be cut into slices, at least */
 
-/* C (+)= A B in blocks; src/gemm.c drives them. */
+/* C (+)= A B in blocks; src/gemm/gemm.c drives them. */
 typedef struct {
     int64_t mr, nr;        /* the register block */
     int64_t lanes, tall;   /* of no more than `lanes` columns it may have `tall` rows */
-    int64_t kc;            /* the longest slice along K, at least CT_GEMM_DEEP: a constant, so that no sum depends on caches or threads */
+    int64_t kc;            /* the longest slice along K, at least CTI_GEMM_DEEP: a constant, so that no sum depends on caches or threads */
     /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
     /* C[m x n] = base + alpha AB, any m and n; A has any strides (packed: 1, mr, and m is at most mr), B's columns lie next to each other
      * in panels of nr, which are so many bytes apart (packed: its rows are nr apart); base NULL: 0. It may be C, or a row for all
      * (base_row 0); its columns lie as C's */
-    void (*blocks)(const ct_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c);
+    void (*blocks)(const cti_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c);
     /* C[m x n] = alpha AB, or += with add, any m and n: dot products of A's rows and B's columns, each dense along K */
     void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_col, double alpha, bool add,
                  void *c, int64_t row_stride, int64_t col_stride);
     /* y[j] = alpha sum over p < k <= kc of x[p x_stride] B[p, j], or += with add: a vector times a matrix, nothing packed */
     void (*row)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b, int64_t b_row, int64_t b_col, double alpha, bool add,
                 void *y, int64_t y_stride);
-} ct_gemm_kernels;
+} cti_gemm_kernels;
 
 /* Attention in blocks; ops/attention_*.c drive them. A panel is rows of gemm.nr lanes, of which `width` (lanes or nr) are in use. Scores
  * s are in units of log 2: a weight is 2^s. */
@@ -90,20 +90,20 @@ typedef struct {
     /* row i: 2^(s - max[i]) inverse[i] share */
     void (*weights)(int64_t rows, int64_t width, void *s, const void *max, const void *inverse, double share);
     void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, const void *b, int64_t b_row, void *y);   /* y[i] = <a[i], b[i]> */
-} ct_attention_kernels;
+} cti_attention_kernels;
 
-typedef struct ct_kernels {
+typedef struct cti_kernels {
     /* ---- elementwise ---- */
-    ct_map *neg, *exp, *log, *sqrt, *abs, *tanh, *sigmoid, *relu, *silu, *gelu, *gelu_tanh;
-    ct_map_backward *exp_backward, *sqrt_backward, *tanh_backward, *sigmoid_backward, *relu_backward;   /* from y */
-    ct_map_backward *log_backward, *abs_backward, *silu_backward, *gelu_backward, *gelu_tanh_backward; /* from x */
-    ct_map_both *relu_both, *silu_both, *gelu_both, *gelu_tanh_both;
-    ct_zip *add, *sub, *mul, *div, *maximum, *minimum;
-    ct_zip_backward *maximum_backward, *minimum_backward;   /* a tie takes g / 2; NaN passes g */
-    ct_zip *eq, *ne, *lt, *le, *gt, *ge;
-    ct_zip *logical_and, *logical_or;                        /* bool's table only */
-    ct_map *logical_not;
-    ct_map_scalar *scale, *add_scalar, *pow;
+    cti_unary *neg, *exp, *log, *sqrt, *abs, *tanh, *sigmoid, *relu, *silu, *gelu, *gelu_tanh;
+    cti_unary_backward *exp_backward, *sqrt_backward, *tanh_backward, *sigmoid_backward, *relu_backward;   /* from y */
+    cti_unary_backward *log_backward, *abs_backward, *silu_backward, *gelu_backward, *gelu_tanh_backward; /* from x */
+    cti_unary_both *relu_both, *silu_both, *gelu_both, *gelu_tanh_both;
+    cti_binary *add, *sub, *mul, *div, *maximum, *minimum;
+    cti_binary_backward *maximum_backward, *minimum_backward;   /* a tie takes g / 2; NaN passes g */
+    cti_binary *eq, *ne, *lt, *le, *gt, *ge;
+    cti_binary *logical_and, *logical_or;                        /* bool's table only */
+    cti_unary *logical_not;
+    cti_unary_scalar *scale, *add_scalar, *pow;
     void (*pow_backward)(int64_t n, const void *x, double e, const void *g, void *dx);   /* e x^(e-1) g; 0 for e = 0 */
     void (*where)(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa, const void *b, int64_t sb, void *y);
     void (*fill)(int64_t n, double value, void *y);
@@ -115,20 +115,20 @@ typedef struct ct_kernels {
 
     /* ---- reductions; sums keep the error of a pairwise sum or better ---- */
     void (*sum_rows)(int64_t rows, int64_t n, const void *x, void *y), (*max_rows)(int64_t rows, int64_t n, const void *x, void *y);   /* short rows */
-    ct_reduce *sum;      /* of bool: the count of true, int64_t */
-    ct_reduce *max;      /* n >= 1; NaN wins */
-    ct_reduce *argmax;   /* n >= 1; int64_t; the first of equals; the first NaN wins */
+    cti_reduce *sum;      /* of bool: the count of true, int64_t */
+    cti_reduce *max;      /* n >= 1; NaN wins */
+    cti_reduce *argmax;   /* n >= 1; int64_t; the first of equals; the first NaN wins */
     /* share[i stride + j] = g[j] / count where x[i stride + j] == y[j] (both NaN counts as equal), count over i; else 0 */
     void (*max_backward)(int64_t n, int64_t inner, const void *x, int64_t stride, const void *y, const void *g, void *dx);
     double (*sum_squares)(int64_t n, const void *x);   /* accumulated in f64 */
     bool (*has_nan)(int64_t n, const void *x);
 
     /* ---- one row of length n ---- */
-    ct_map *softmax, *log_softmax;                                     /* a row of all -inf gives NaN, as torch */
+    cti_unary *softmax, *log_softmax;                                     /* a row of all -inf gives NaN, as torch */
     /* the same of columns: element i of column j is at i stride + j, j < inner */
     void (*softmax_columns)(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
     void (*softmax_columns_backward)(int64_t n, int64_t inner, const void *y, const void *g, int64_t stride, void *dx);
-    ct_map_backward *softmax_backward, *log_softmax_backward;          /* from y: y (g - <g, y>);  g - e^y sum g */
+    cti_unary_backward *softmax_backward, *log_softmax_backward;          /* from y: y (g - <g, y>);  g - e^y sum g */
     void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);   /* sk 0 or 1; nothing kept, or all -inf: zeros.
                                                                                                   x is not read where keep is false */
     /* of each row of n: one value; all -inf: -inf; and, unless max is NULL, the row's max and inverse = 1 / sum e^(x - max) */
@@ -153,31 +153,31 @@ typedef struct ct_kernels {
     void (*rope)(int64_t n, const void *x, const void *cos, const void *sin, bool interleaved, double sign, void *y);
 
     /* ---- random: element start + i of the stream. The same bits on every ISA ---- */
-    void (*uniform)(int64_t n, int64_t start, ct_random, double low, double high, void *y);
-    void (*normal)(int64_t n, int64_t start, ct_random, double mean, double std, void *y);
-    void (*dropout)(int64_t n, int64_t start, ct_random, double p, const void *x, void *y);   /* 0 with probability p, else x / (1 - p) */
+    void (*uniform)(int64_t n, int64_t start, cti_random, double low, double high, void *y);
+    void (*normal)(int64_t n, int64_t start, cti_random, double mean, double std, void *y);
+    void (*dropout)(int64_t n, int64_t start, cti_random, double p, const void *x, void *y);   /* 0 with probability p, else x / (1 - p) */
 
     /* ---- optimisers, in place; g is multiplied by grad_scale first ---- */
-    void (*adam)(int64_t n, void *p, const void *g, void *m, void *v, const ct_adam_numbers *);
-    void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const ct_sgd_numbers *);   /* buffer may be NULL without momentum */
+    void (*adam)(int64_t n, void *p, const void *g, void *m, void *v, const cti_adam_numbers *);
+    void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const cti_sgd_numbers *);   /* buffer may be NULL without momentum */
 
-    ct_gemm_kernels gemm;
-    ct_attention_kernels attention;
-} ct_kernels;
+    cti_gemm_kernels gemm;
+    cti_attention_kernels attention;
+} cti_kernels;
 
 /* The tables of one instruction set. */
 typedef struct {
     const char *name;
-    const ct_kernels *of[4];   /* by ct_dtype */
-} ct_isa;
+    const cti_kernels *of[4];   /* by ct_dtype */
+} cti_isa;
 
 /* The ISA of that name, or the best for NULL. NULL: no such name in this build, or this machine lacks it. */
-const ct_isa *ct_isa_find(const char *name);
+const cti_isa *cti_isa_find(const char *name);
 
 /* Every ISA that this machine runs, the scalar first; NULL past the last. */
-const ct_isa *ct_isa_at(int index);
+const cti_isa *cti_isa_at(int index);
 
 /* Names in this build that this machine may lack, for messages: "scalar, avx2, avx512". */
-const char *ct_isa_names(void);
+const char *cti_isa_names(void);
 
 #endif

@@ -1,7 +1,7 @@
 /* Philox 4x32-10: a block of four 32-bit words is a function of a 128-bit counter and a 64-bit key. Here the key is the seed, and the
  * counter is (block, stream). Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". */
-#ifndef CT_PHILOX_H
-#define CT_PHILOX_H
+#ifndef CTI_KERNELS_PHILOX_H
+#define CTI_KERNELS_PHILOX_H
 
 #include <stdint.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 enum { PHILOX_BLOCKS = 16, PHILOX_WORDS = 4 * PHILOX_BLOCKS };
 
 /* Words in the low halves of 64-bit lanes, one block a lane; what stands in the high halves does not matter. */
-#if CT_VECTOR_BYTES > 16
-typedef uint64_t words __attribute__((vector_size(CT_VECTOR_BYTES)));
+#if CTI_VECTOR_BYTES > 16
+typedef uint64_t words __attribute__((vector_size(CTI_VECTOR_BYTES)));
 #else
 typedef uint64_t words __attribute__((vector_size(16)));
 #endif
@@ -23,9 +23,9 @@ enum { WORDS = sizeof(words) / 8 };
 /* The 64-bit product of the low halves. The compiler does not find the instruction by itself. */
 static inline words multiply(words a, uint32_t b) {
     const words both = (words){0} + b;
-#if CT_VECTOR_BYTES == 64 && defined __AVX512F__
+#if CTI_VECTOR_BYTES == 64 && defined __AVX512F__
     return (words)_mm512_mul_epu32((__m512i)a, (__m512i)both);
-#elif CT_VECTOR_BYTES == 32 && defined __AVX2__
+#elif CTI_VECTOR_BYTES == 32 && defined __AVX2__
     return (words)_mm256_mul_epu32((__m256i)a, (__m256i)both);
 #else
     return (a & 0xffffffff) * both;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "double.h"
+#include "double_tmpl.h"
 #include "philox.h"
 #include "simd.h"
 
@@ -29,7 +29,7 @@ static bool next_part(part *p, int64_t n, int64_t start, int64_t size) {
     return true;
 }
 
-static void group_words(ct_random r, uint64_t group, uint32_t word[4][PHILOX_BLOCKS]) {
+static void group_words(cti_random r, uint64_t group, uint32_t word[4][PHILOX_BLOCKS]) {
     philox(r.seed, r.stream, group * PHILOX_BLOCKS, word);
 }
 
@@ -40,7 +40,7 @@ static inline double unit64(uint32_t high, uint32_t low) {
 
 /* As many numbers in [0, 1) as a group has, of 24 or of 53 bits. */
 static void units(const uint32_t word[4][PHILOX_BLOCKS], real unit[GROUP]) {
-#ifdef CT_F64_KERNELS
+#ifdef CTI_F64_KERNELS
     for (int b = 0; b < PHILOX_BLOCKS; b++) {
         unit[b] = unit64(word[0][b], word[1][b]);
         unit[b + PHILOX_BLOCKS] = unit64(word[2][b], word[3][b]);
@@ -57,7 +57,7 @@ static inline real between(real u, real low, real high, real last) {
     return most < low ? low : most;
 }
 
-static void uniform(int64_t n, int64_t start, ct_random r, double from, double to, void *out) {
+static void uniform(int64_t n, int64_t start, cti_random r, double from, double to, void *out) {
     const real low = (real)from, high = (real)to, last = high > low ? LIBM(nextafter)(high, low) : low;
     real *y = out;
     uint32_t word[4][PHILOX_BLOCKS];
@@ -71,7 +71,7 @@ static void uniform(int64_t n, int64_t start, ct_random r, double from, double t
 }
 
 /* Box and Muller 1958: sqrt(-2 log u) cos and sin of 2 pi v, u in (0, 1], in f64 for both dtypes. */
-static void normal(int64_t n, int64_t start, ct_random r, double mean, double std, void *out) {
+static void normal(int64_t n, int64_t start, cti_random r, double mean, double std, void *out) {
     real *y = out;
     uint32_t word[4][PHILOX_BLOCKS];
     double value[GROUP64];
@@ -90,7 +90,7 @@ static void normal(int64_t n, int64_t start, ct_random r, double mean, double st
 }
 
 /* The same mask for both dtypes: dropped where the element's word is below p 2^32. */
-static void dropout(int64_t n, int64_t start, ct_random r, double p, const void *in, void *out) {
+static void dropout(int64_t n, int64_t start, cti_random r, double p, const void *in, void *out) {
     const real *x = in, scale = (real)(1 / (1 - p));
     real *y = out;
     const double threshold = ceil(p * 0x1p32);
@@ -117,5 +117,5 @@ static void dropout(int64_t n, int64_t start, ct_random r, double p, const void 
     }
 }
 
-extern const ct_random_kernels CT_RANDOM;
-const ct_random_kernels CT_RANDOM = {.uniform = uniform, .normal = normal, .dropout = dropout};
+extern const cti_random_kernels CTI_RANDOM;
+const cti_random_kernels CTI_RANDOM = {.uniform = uniform, .normal = normal, .dropout = dropout};

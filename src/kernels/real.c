@@ -2,24 +2,24 @@
 #include "kernels.h"
 #include "random.h"
 #include "simd.h"
-#include "whole.h"
+#include "to_int64_tmpl.h"
 
 typedef real element;
 INLINE element element_of(double value) { return (real)value; }
 INLINE int64_t whole(element x) { return whole_of(x); }
 INLINE element plus(element a, element b) { return a + b; }
 
-#include "attention.h"
-#include "compare.h"
-#include "data.h"
-#include "gemm.h"
-#include "map.h"
-#include "norm.h"
-#include "reduce.h"
-#include "rope.h"
-#include "softmax.h"
-#include "update.h"
-#include "zip.h"
+#include "attention_tmpl.h"
+#include "compare_tmpl.h"
+#include "data_tmpl.h"
+#include "gemm_tmpl.h"
+#include "unary_tmpl.h"
+#include "norm_tmpl.h"
+#include "reduce_tmpl.h"
+#include "rope_tmpl.h"
+#include "softmax_tmpl.h"
+#include "update_tmpl.h"
+#include "binary_tmpl.h"
 
 static void arange(int64_t n, int64_t begin, double start, double step, void *y) {
     for (int64_t i = 0; i < n; i++) ((real *)y)[i] = (real)(start + (double)(begin + i) * step);
@@ -32,19 +32,19 @@ static void axpy(int64_t n, double a, const void *x, void *y) {
         store_part(to + i, load_part(to + i, n - i) + scale * load_part(from + i, n - i), n - i);
 }
 
-extern const ct_random_kernels CT_RANDOM;
-static void uniform(int64_t n, int64_t start, ct_random r, double low, double high, void *y) {
-    CT_RANDOM.uniform(n, start, r, low, high, y);
+extern const cti_random_kernels CTI_RANDOM;
+static void uniform(int64_t n, int64_t start, cti_random r, double low, double high, void *y) {
+    CTI_RANDOM.uniform(n, start, r, low, high, y);
 }
-static void normal(int64_t n, int64_t start, ct_random r, double mean, double std, void *y) {
-    CT_RANDOM.normal(n, start, r, mean, std, y);
+static void normal(int64_t n, int64_t start, cti_random r, double mean, double std, void *y) {
+    CTI_RANDOM.normal(n, start, r, mean, std, y);
 }
-static void dropout(int64_t n, int64_t start, ct_random r, double p, const void *x, void *y) {
-    CT_RANDOM.dropout(n, start, r, p, x, y);
+static void dropout(int64_t n, int64_t start, cti_random r, double p, const void *x, void *y) {
+    CTI_RANDOM.dropout(n, start, r, p, x, y);
 }
 
-extern const ct_kernels CT_TABLE;
-const ct_kernels CT_TABLE = {
+extern const cti_kernels CTI_TABLE;
+const cti_kernels CTI_TABLE = {
     .neg = map_neg, .exp = map_exp, .log = map_log, .sqrt = map_sqrt, .abs = map_abs, .tanh = map_tanh, .sigmoid = map_sigmoid,
     .relu = map_relu, .silu = map_silu, .gelu = map_gelu, .gelu_tanh = map_gelu_tanh,
     .exp_backward = exp_backward, .sqrt_backward = sqrt_backward, .tanh_backward = tanh_backward, .sigmoid_backward = sigmoid_backward,

@@ -1,21 +1,21 @@
 /* The vectors that kernels are written on: GCC's vector extensions, as wide as the ISA this file is compiled for.
  *
- * A translation unit is compiled for one ISA and one dtype: CT_F64_KERNELS picks double, and CT_VECTOR_BYTES the width
+ * A translation unit is compiled for one ISA and one dtype: CTI_F64_KERNELS picks double, and CTI_VECTOR_BYTES the width
  * (0: one element, the scalar build). Everything is static: an object exports its table and nothing else. Comparing vectors gives 0 or
  * -1 in each lane; a comparison with NaN is false, and what follows from that is how each select here passes NaN on. */
-#ifndef CT_SIMD_H
-#define CT_SIMD_H
+#ifndef CTI_KERNELS_SIMD_H
+#define CTI_KERNELS_SIMD_H
 
 #include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#if CT_VECTOR_BYTES && (defined __AVX512F__ || defined __AVX2__)
+#if CTI_VECTOR_BYTES && (defined __AVX512F__ || defined __AVX2__)
 #include <immintrin.h>
 #endif
 
-#ifdef CT_F64_KERNELS
+#ifdef CTI_F64_KERNELS
 typedef double real;
 typedef int64_t integer;   /* as wide as real */
 typedef uint64_t natural;
@@ -29,8 +29,8 @@ typedef uint32_t natural;
 #define LIBM(name) name##f
 #endif
 
-#if CT_VECTOR_BYTES
-enum { LANES = CT_VECTOR_BYTES / sizeof(real) };
+#if CTI_VECTOR_BYTES
+enum { LANES = CTI_VECTOR_BYTES / sizeof(real) };
 #else
 enum { LANES = 1 };
 #endif
@@ -63,13 +63,13 @@ INLINE ivec first_lanes(int64_t n) {
  * them: a copy of few bytes through memory would be waited for. */
 INLINE vec load_part(const real *p, int64_t n) {
     if (n >= LANES) return load(p);
-#if CT_VECTOR_BYTES == 64 && defined CT_F64_KERNELS
+#if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
     return (vec)_mm512_maskz_loadu_pd((__mmask8)(n > 0 ? (1u << n) - 1 : 0), p);
-#elif CT_VECTOR_BYTES == 64
+#elif CTI_VECTOR_BYTES == 64
     return (vec)_mm512_maskz_loadu_ps((__mmask16)(n > 0 ? (1u << n) - 1 : 0), p);
-#elif CT_VECTOR_BYTES == 32 && defined CT_F64_KERNELS
+#elif CTI_VECTOR_BYTES == 32 && defined CTI_F64_KERNELS
     return (vec)_mm256_maskload_pd(p, (__m256i)first_lanes(n));
-#elif CT_VECTOR_BYTES == 32
+#elif CTI_VECTOR_BYTES == 32
     return (vec)_mm256_maskload_ps(p, (__m256i)first_lanes(n));
 #else
     vec v = {0};
@@ -80,13 +80,13 @@ INLINE vec load_part(const real *p, int64_t n) {
 }
 INLINE void store_part(real *p, vec v, int64_t n) {
     if (n >= LANES) { store(p, v); return; }
-#if CT_VECTOR_BYTES == 64 && defined CT_F64_KERNELS
+#if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
     _mm512_mask_storeu_pd(p, (__mmask8)(n > 0 ? (1u << n) - 1 : 0), (__m512d)v);
-#elif CT_VECTOR_BYTES == 64
+#elif CTI_VECTOR_BYTES == 64
     _mm512_mask_storeu_ps(p, (__mmask16)(n > 0 ? (1u << n) - 1 : 0), (__m512)v);
-#elif CT_VECTOR_BYTES == 32 && defined CT_F64_KERNELS
+#elif CTI_VECTOR_BYTES == 32 && defined CTI_F64_KERNELS
     _mm256_maskstore_pd(p, (__m256i)first_lanes(n), (__m256d)v);
-#elif CT_VECTOR_BYTES == 32
+#elif CTI_VECTOR_BYTES == 32
     _mm256_maskstore_ps(p, (__m256i)first_lanes(n), (__m256)v);
 #else
     for (int l = 0; l < LANES - 1; l++)
@@ -124,9 +124,9 @@ INLINE vec v_sqrt(vec x) {
 }
 
 INLINE bool any_lane(ivec mask) {
-#if CT_VECTOR_BYTES == 64
+#if CTI_VECTOR_BYTES == 64
     return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
-#elif CT_VECTOR_BYTES == 32
+#elif CTI_VECTOR_BYTES == 32
     return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
 #else
     integer any = 0;

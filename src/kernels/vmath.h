@@ -1,8 +1,8 @@
 /* Elementary functions of a vector. The f32 vectors have their own: an argument reduction and a minimax polynomial each (Remez, in
  * extended precision); the errors stated are the largest over every float, which `make bench ROW=vmath` tries. f64, which is for
  * checking, and the scalar build, which is the specification, ask libm lane by lane. Denormals, infinities and NaN come out right. */
-#ifndef CT_VMATH_H
-#define CT_VMATH_H
+#ifndef CTI_KERNELS_VMATH_H
+#define CTI_KERNELS_VMATH_H
 
 #include "simd.h"
 
@@ -11,7 +11,7 @@ typedef struct {
     vec cdf, slope;
 } normal_pair;
 
-#if defined CT_F64_KERNELS || !CT_VECTOR_BYTES
+#if defined CTI_F64_KERNELS || !CTI_VECTOR_BYTES
 
 static real libm_exp(real x) { return LIBM(exp)(x); }
 static real libm_exp2(real x) { return LIBM(exp2)(x); }
@@ -35,7 +35,7 @@ INLINE normal_pair v_normal_pair(vec x) {
 
 /* x 2^n for whole n in [-252, 254], which are also in k: no rounding but that of a denormal result. */
 INLINE vec v_scale_2(vec x, vec n, ivec k) {
-#if CT_VECTOR_BYTES == 64
+#if CTI_VECTOR_BYTES == 64
     (void)k;
     return (vec)_mm512_scalef_ps((__m512)x, (__m512)n);
 #else

@@ -130,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const bool done = ct_checkpoint_load(path, &checkpoint);
     MUST(done == (ct_error(t->context) == CT_OK));
     if (done) {
-        MUST(checkpoint.step >= 0 && checkpoint.step < INT64_MAX && !nn_optim_fault(t->optim).name);
+        MUST(checkpoint.step >= 0 && checkpoint.step < INT64_MAX && !cti_nn_optim_fault(t->optim).name);
         MUST(ct_checkpoint_save(saved, &checkpoint) && ct_checkpoint_load(saved, &checkpoint));
         MUST(step(t));
         MUST(ct_checkpoint_save(saved, &checkpoint) && ct_checkpoint_load(saved, &checkpoint));

@@ -3,35 +3,35 @@
  * nothing. */
 #include "fuzz.h"
 
-#include "../../src/context.h"
+#include "../../src/core/context.h"
 #include "../../src/io/safetensors.h"
 
 static ct_context *context;
 static ct_module *module;
 
-static void check(const ct_safetensors *h) {
+static void check(const cti_safetensors *h) {
     int64_t bytes = 0;
     for (int64_t i = 0; i < h->tensors; i++) {
-        const ct_file_tensor *t = &h->tensor[i];
+        const cti_file_tensor *t = &h->tensor[i];
         MUST(t->begin >= 0 && t->end >= t->begin && t->end <= h->data_size && t->numel >= 0);
-        MUST(ct_safetensors_find(h, t->name) == t && t->name.at[t->name.size] == 0);
-        MUST(ct_json_utf8(t->name.at, t->name.size) == t->name.size);
+        MUST(cti_safetensors_find(h, t->name) == t && t->name.at[t->name.size] == 0);
+        MUST(cti_json_utf8(t->name.at, t->name.size) == t->name.size);
         bytes += t->end - t->begin;
     }
     MUST(bytes == h->data_size);
     for (int64_t i = 0; i < h->pairs; i++)
-        MUST(ct_safetensors_metadata(h, h->pair[i].key) == &h->pair[i].value);
+        MUST(cti_safetensors_metadata(h, h->pair[i].key) == &h->pair[i].value);
 }
 
 static void parse(const uint8_t *header, size_t length, int64_t size) {
-    ct_safetensors h = {.file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = size},
+    cti_safetensors h = {.file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = size},
                         .text_size = length};
-    h.text = ct_take(context, length + 1);
+    h.text = cti_take(context, length + 1);
     memcpy(h.text, header, length);
-    bool ok = ct_safetensors_parse(&h);
+    bool ok = cti_safetensors_parse(&h);
     MUST(ok == (ct_error(context) == CT_OK));
     if (ok) check(&h);
-    ct_safetensors_close(&h);
+    cti_safetensors_close(&h);
     ct_error_clear(context);
 }
 
@@ -83,8 +83,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!context) begin();
     int64_t live = ct_memory(context).live;
     if (size >= 8) {
-        ct_file file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = (int64_t)size};
-        int64_t length = ct_safetensors_length(&file, data);
+        cti_file file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = (int64_t)size};
+        int64_t length = cti_safetensors_length(&file, data);
         ct_error_clear(context);
         if (length >= 0) parse(data + 8, (size_t)length, (int64_t)size);
         parse(data + 8, size - 8, (int64_t)size + data[0]);

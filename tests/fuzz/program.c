@@ -1,10 +1,10 @@
 /* Programs of calls of the public interface, with memory that runs out. The first bytes say which request for memory fails, once or from
  * then on, and whether of the allocator or of a block of the pool; the others are calls. Whatever happens: a call that fails returns NULL
- * or false with an error pending, and in the end the allocator has every byte back. Link with -Wl,--wrap=ct_take_any
- * -Wl,--wrap=ct_take_zeroed -Wl,--wrap=ct_take_string. */
+ * or false with an error pending, and in the end the allocator has every byte back. Link with -Wl,--wrap=cti_take_any
+ * -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
 #include "fuzz.h"
 
-#include "../../src/context.h"
+#include "../../src/core/context.h"
 #include "../cases.h"
 
 enum { TENSORS = 12, MODULES = 3, DEPTH = 5, LARGEST = 1 << 16, CALLS = 60 };

@@ -46,7 +46,7 @@ def functions_of(file):
 def backward_functions(folder):
     """Those that the functions named by `.backward =` reach by name, without passing through a function of a public header, less those
     that a `.forward =` or a public function reaches too."""
-    files = sorted(map(str, Path(folder).glob("*.c"))) + sorted(map(str, Path(folder).glob("*.h")))
+    files = sorted(map(str, Path(folder).rglob("*.c"))) + sorted(map(str, Path(folder).rglob("*.h")))
     known = [f for file in files for f in functions_of(file)]
     text = {file: blank(Path(file).read_text(), strings=True) for file in files}
 

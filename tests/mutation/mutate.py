@@ -255,7 +255,7 @@ def main():
     os.makedirs(HERE, exist_ok=True)
     nn = sorted(map(str, list(Path("nn").glob("*.c")) + list(Path("nn").glob("*/*.c"))))
     functions = backward_functions("ops")
-    suite = Suite(sorted(map(str, Path("ops").glob("*.c"))) + nn)
+    suite = Suite(sorted(map(str, Path("ops").rglob("*.c"))) + nn)
     notes, equivalents = Notes(f"{HERE}/notes"), read_equivalents()
     compiler = Compiler(notes)
     ops_mutants = [m for file in sorted({f.file for f in functions}) for m in mutants_of(file, [f for f in functions if f.file == file])]

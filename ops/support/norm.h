@@ -1,0 +1,13 @@
+/* What layer_norm and rms_norm share. */
+#ifndef CTI_OPS_SUPPORT_NORM_H
+#define CTI_OPS_SUPPORT_NORM_H
+
+#include "op.h"
+
+/* in[0] has a last dim D, and in[1], in[2], ... are NULL or (D), all of one real dtype. */
+bool cti_op_norm_check(const ct_call *c);
+
+/* Gradients of x, the weight and the bias from the rows' mean (NULL: rms_norm) and rstd. */
+bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd, ct_tensor **grad);
+
+#endif

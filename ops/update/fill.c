@@ -1,0 +1,22 @@
+/* t = value, in place. */
+#include "../support/op.h"
+#include "update.h"
+
+typedef struct {
+    ct_tensor *t;
+    double value;
+} filling;
+
+static void fill_piece(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const filling *f = arg;
+    ct_tensor *t = f->t;
+    t->context->isa->of[t->dtype]->fill(end - begin, f->value, t->data + (size_t)begin * cti_dtype_size(t->dtype));
+}
+
+bool cti_op_fill(ct_tensor *t, double value) {
+    if (!cti_op_updatable(t, "fill", false)) return false;
+    cti_parallel(t->context, t->numel, cti_op_grain(1), fill_piece, &(filling){t, value});
+    cti_tensor_wrote(t);
+    return true;
+}

@@ -1,0 +1,34 @@
+/* t = random numbers, in place: element i is a function of (seed, stream, i) alone, whoever computes it. */
+#include "../support/op.h"
+#include "update.h"
+
+typedef struct {
+    ct_tensor *t;
+    void (*kernel)(int64_t n, int64_t start, cti_random random, double a, double b, void *y);
+    cti_random random;
+    double a, b;
+} filling;
+
+static void fill_piece(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const filling *f = arg;
+    f->kernel(end - begin, begin, f->random, f->a, f->b, f->t->data + (size_t)begin * cti_dtype_size(f->t->dtype));
+}
+
+static bool fill(filling f) {
+    const ct_rng next = cti_rng_next(f.t->context);
+    f.random = (cti_random){next.seed, next.stream};
+    cti_parallel(f.t->context, f.t->numel, cti_op_grain(1), fill_piece, &f);
+    cti_tensor_wrote(f.t);
+    return true;
+}
+
+bool cti_op_fill_uniform(ct_tensor *t, double low, double high) {
+    if (!cti_op_updatable(t, "fill_uniform", true)) return false;
+    return fill((filling){.t = t, .kernel = t->context->isa->of[t->dtype]->uniform, .a = low, .b = high});
+}
+
+bool cti_op_fill_normal(ct_tensor *t, double mean, double std) {
+    if (!cti_op_updatable(t, "fill_normal", true)) return false;
+    return fill((filling){.t = t, .kernel = t->context->isa->of[t->dtype]->normal, .a = mean, .b = std});
+}

@@ -1,0 +1,22 @@
+/* t = a t, in place. */
+#include "../support/op.h"
+#include "update.h"
+
+typedef struct {
+    ct_tensor *t;
+    double a;
+} scaling;
+
+static void scale_piece(void *arg, int64_t begin, int64_t end, int worker) {
+    (void)worker;
+    const scaling *s = arg;
+    char *piece = s->t->data + (size_t)begin * cti_dtype_size(s->t->dtype);
+    s->t->context->isa->of[s->t->dtype]->scale(end - begin, piece, s->a, piece);
+}
+
+bool cti_op_scale_in_place(ct_tensor *t, double a) {
+    if (!cti_op_updatable(t, "scale_in_place", true)) return false;
+    cti_parallel(t->context, t->numel, cti_op_grain(1), scale_piece, &(scaling){t, a});
+    cti_tensor_wrote(t);
+    return true;
+}

@@ -1,0 +1,27 @@
+/* sum_i g_i^2 over all gradients, in f64: the sums of fixed pieces, added in their order. */
+#include "../support/op.h"
+#include "update.h"
+
+#include <math.h>
+
+enum { PIECE = 16384 };
+
+static void sum_piece(void *arg, const cti_op_step *s, int64_t first, int64_t at, int64_t count) {
+    const ct_tensor *g = s->g;
+    ((double *)arg)[first] = g->context->isa->of[g->dtype]->sum_squares(count, g->data + (size_t)at * cti_dtype_size(g->dtype));
+}
+
+double cti_op_sum_squares(cti_op_step *all, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (!cti_op_updatable(all[i].g, "sum_squares", true)) return NAN;
+    if (n == 0) return 0;
+    ct_context *context = all[0].g->context;
+    const int64_t pieces = cti_op_step_units(all, n, PIECE);
+    const size_t bytes = cti_bytes(pieces, sizeof(double));
+    double *sums = cti_take(context, bytes), total = 0;
+    if (!sums) return NAN;
+    cti_op_step_all(all, n, PIECE, 1, sum_piece, sums);
+    for (int64_t i = 0; i < pieces; i++) total += sums[i];
+    cti_give(context, sums, bytes);
+    return total;
+}

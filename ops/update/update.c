@@ -1,0 +1,82 @@
+/* What every update in place checks before it writes a thing. */
+#include "../support/op.h"
+#include "update.h"
+
+bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
+    if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, name)) return false;
+    if (real && !cti_is_real(t->dtype))
+        return ct_fail(t->context, CT_ERR_DTYPE, "%s: takes f32 or f64, not %s", name, cti_dtype_name(t->dtype));
+    if (!t->contiguous) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: the tensor %s is not contiguous", name, SHAPE(t->shape));
+    return true;
+}
+
+bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
+    if (!u) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor is NULL", name);
+    if (!cti_same_context(t->context, u->context, name)) return false;
+    if (!cti_shape_equal(u->shape, t->shape))
+        return ct_fail(t->context, CT_ERR_SHAPE, "%s: shapes differ: %s and %s", name, SHAPE(t->shape), SHAPE(u->shape));
+    if (u->dtype != t->dtype)
+        return ct_fail(t->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s", name, cti_dtype_name(t->dtype), cti_dtype_name(u->dtype));
+    return cti_op_updatable(u, name, false);
+}
+
+bool cti_op_step_is_ready(const cti_op_step *s, int states, const char *name) {
+    if (!cti_op_updatable(s->p, name, true) || !cti_op_updates_with(s->p, s->g, name)) return false;
+    for (int i = 0; i < states; i++)
+        if (!cti_op_updates_with(s->p, s->state[i], name)) return false;
+    return true;
+}
+
+void cti_op_step_wrote(const cti_op_step *s, int states) {
+    cti_tensor_wrote(s->p);
+    for (int i = 0; i < states; i++) cti_tensor_wrote(s->state[i]);
+}
+
+/* ---- many tensors in one job: a bias is not worth a thread, the biases of a model are ---- */
+
+typedef struct {
+    const cti_op_step *all;
+    int64_t n, unit;
+    cti_op_step_task *task;
+    void *arg;
+} row;
+
+static int64_t units(int64_t count, int64_t unit) { return count / unit + (count % unit != 0); }
+
+int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += units(all[i].g->numel, unit);
+    return sum;
+}
+
+/* Whose unit is it? The last one's that begins there or before: those before it with the same place have none. */
+static int64_t step_at(const row *r, int64_t unit) {
+    int64_t low = 0, high = r->n;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        if (r->all[middle].first <= unit) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const row *r = arg;
+    (void)worker;
+    for (int64_t i = step_at(r, begin), count; begin < end; i++, begin += units(count, r->unit)) {
+        const cti_op_step *s = &r->all[i];
+        const int64_t at = (begin - s->first) * r->unit, left = s->g->numel - at, most = (end - begin) * r->unit;
+        count = left < most ? left : most;
+        if (count > 0) r->task(r->arg, s, begin, at, count);
+    }
+}
+
+void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain, cti_op_step_task *task, void *arg) {
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        all[i].first = sum;
+        sum += units(all[i].g->numel, unit);
+    }
+    if (sum < grain + grain / 2) grain = sum;   /* half a piece more is not worth a thread */
+    if (sum > 0) cti_parallel(all[0].g->context, sum, grain, row_task, &(row){all, n, unit, task, arg});
+}

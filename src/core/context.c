@@ -1,0 +1,100 @@
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "context.h"
+#include "../autograd/tape.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sched.h>
+#endif
+
+enum { MAX_THREADS = 1024 };
+
+/* The cores this process may use, or what CT_NUM_THREADS says. 0 with an error recorded: it says nonsense. */
+static int default_threads(ct_context *context) {
+    const char *text = getenv("CT_NUM_THREADS");
+    if (text && *text) {
+        char *end;
+        errno = 0;
+        long threads = strtol(text, &end, 10);
+        if (!errno && !*end && threads >= 1 && threads <= MAX_THREADS) return (int)threads;
+        ct_fail(context, CT_ERR_ARGUMENT, "context: CT_NUM_THREADS=%s is not a number from 1 to %d", text, MAX_THREADS);
+        return 0;
+    }
+#ifdef __linux__
+    cpu_set_t cores;
+    int count = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+#else
+    int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+    return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : count;
+}
+
+/* Of a core, in bytes; a usual one where the system does not say. */
+static int64_t second_level_cache(void) {
+    enum { LEAST = 256 << 10, USUAL = 1 << 20, MOST = 8 << 20 };
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (bytes > 0) return bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
+#endif
+    return USUAL;
+}
+
+/* Lines in a set of the first level. */
+static int64_t first_level_ways(void) {
+    enum { USUAL = 8 };
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+    const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+    if (ways > 0) return ways;
+#endif
+    return USUAL;
+}
+
+static bool threads_in_range(ct_context *context, int threads) {
+    if (threads >= 1 && threads <= MAX_THREADS) return true;
+    ct_fail(context, CT_ERR_ARGUMENT, "context: %d threads; the number is from 1 to %d", threads, MAX_THREADS);
+    return false;
+}
+
+ct_context *ct_context_new(ct_context_opts opts) {
+    bool half_allocator = !opts.allocator.alloc != !opts.allocator.free;
+    cti_pool pool;
+    const char *env = getenv("CT_DEBUG");
+    const bool debug = opts.debug || (env && !strcmp(env, "1"));
+    cti_pool_init(&pool, opts.allocator, opts.memory_limit > 0 ? opts.memory_limit : 0, debug);
+    ct_context *context = pool.allocator.alloc(pool.allocator.data, sizeof *context);
+    if (!context) return NULL;
+    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed},
+                            .threads = 1, .debug = debug, .cache = second_level_cache(), .ways = first_level_ways()};
+    context->frame = &context->root;
+    context->isa = cti_isa_at(0);
+
+    const char *isa = opts.isa ? opts.isa : getenv("CT_ISA");
+    if (isa && !*isa && !opts.isa) isa = NULL;
+    const cti_isa *kernels = cti_isa_find(isa);
+    if (kernels) context->isa = kernels;
+    else ct_fail(context, CT_ERR_ARGUMENT, "context: isa %s is not in this build or not on this machine; the build has %s", isa, cti_isa_names());
+
+    if (half_allocator) ct_fail(context, CT_ERR_ARGUMENT, "context: an allocator needs both alloc and free");
+    if (opts.memory_limit < 0) ct_fail(context, CT_ERR_ARGUMENT, "context: a memory limit of %lld bytes", (long long)opts.memory_limit);
+    int threads = opts.threads ? opts.threads : default_threads(context);
+    if (threads && threads_in_range(context, threads)) context->threads = threads;
+    return context;
+}
+
+void ct_context_free(ct_context *context) {
+    if (!context) return;
+    cti_workers_free(context);
+    cti_pool pool = context->pool;
+    cti_pool_free(&pool);
+    pool.allocator.free(pool.allocator.data, context, sizeof *context);
+}
+
+bool ct_set_threads(ct_context *context, int threads) {
+    if (!cti_ready(context) || !threads_in_range(context, threads)) return false;
+    cti_workers_free(context);
+    context->threads = threads;
+    return true;
+}

@@ -1,0 +1,50 @@
+/* The pending error of a context: the first one stays until it is cleared. */
+#include "context.h"
+#include "../message.h"
+
+#include <cotangent/autograd.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
+    if (!cti_ready(context) || status == CT_OK) return NULL;
+    context->status = status;
+    va_list args;
+    va_start(args, format);
+    cti_message(context->message, sizeof context->message, format, args);
+    va_end(args);
+    cti_error_tell(context);
+    return NULL;
+}
+
+void cti_error_tell(ct_context *context) {
+    context->telling = true;
+    if (context->on_error) context->on_error(context->on_error_data, context->status, context->message);
+    context->telling = false;
+}
+
+bool cti_same_context(ct_context *a, ct_context *b, const char *op) {
+    if (a == b) return true;
+    ct_fail(a, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
+    ct_fail(b, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
+    return false;
+}
+
+ct_status ct_error(const ct_context *context) { return context ? context->status : CT_ERR_MEMORY; }
+
+const char *ct_error_message(const ct_context *context) {
+    if (!context) return "no context: out of memory";
+    return context->status ? context->message : "";
+}
+
+void ct_error_clear(ct_context *context) {
+    if (context && !context->telling) context->status = CT_OK;
+}
+
+void ct_error_die(void *data, ct_status status, const char *message) {
+    (void)data, (void)status;
+    fprintf(stderr, "cotangent: %s\n", message);
+    exit(1);
+}

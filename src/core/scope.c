@@ -1,0 +1,81 @@
+/* Scopes: a stack of frames, each with a list of the handles it owns. */
+#include "context.h"
+#include "../autograd/tape.h"
+
+/* Closes the innermost frame. */
+static void pop(ct_context *context) {
+    cti_frame *frame = context->frame;
+    while (frame->tensors) cti_tensor_free(frame->tensors);
+    context->frame = frame->outer;
+    if (frame->pooled) cti_give(context, frame, sizeof *frame);
+}
+
+static cti_frame *find(const ct_context *context, uint64_t id) {
+    cti_frame *frame = context->frame;
+    while (frame && frame->id != id) frame = frame->outer;
+    return frame;
+}
+
+/* Closes an open frame, and those inside it. */
+static void close_open(ct_context *context, cti_frame *frame) {
+    while (context->frame != frame) pop(context);
+    pop(context);
+}
+
+void cti_frame_close(ct_context *context, cti_frame *frame) { close_open(context, frame); }
+
+static ct_scope open_scope(ct_context *context, bool no_grad) {
+    if (!context) return (ct_scope){0};
+    cti_frame *frame = cti_take(context, sizeof *frame);
+    if (!frame) return (ct_scope){.context = context};
+    cti_frame_open(context, frame, no_grad);
+    frame->pooled = true;
+    return (ct_scope){context, frame->id};
+}
+
+ct_scope ct_scope_open(ct_context *context) { return open_scope(context, false); }
+ct_scope ct_scope_open_no_grad(ct_context *context) { return open_scope(context, true); }
+
+/* The root's id is 0, and so is that of a scope that could not be opened: neither can be closed. */
+static cti_frame *frame_of(ct_scope scope) { return scope.context && scope.id ? find(scope.context, scope.id) : NULL; }
+
+ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor) {
+    if (tensor && scope.context && !cti_same_context(scope.context, tensor->context, "scope_keep")) return NULL;
+    if (tensor && !cti_tensor_has_values(tensor, "scope_keep")) return NULL;
+    cti_frame *frame = frame_of(scope);
+    if (frame) cti_tensor_lift(tensor, frame->outer);
+    return tensor;
+}
+
+ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor) {
+    tensor = ct_scope_keep(scope, tensor);
+    ct_scope_close(scope);
+    return tensor;
+}
+
+/* A frame of the library's inside it means that a forward, a backward or on_error is running that began after the scope. */
+static bool is_needed(const ct_context *context, const cti_frame *frame) {
+    for (const cti_frame *open = context->frame; open != frame; open = open->outer)
+        if (!open->pooled) return true;
+    return false;
+}
+
+void ct_scope_close(ct_scope scope) {
+    ct_context *context = scope.context;
+    cti_frame *frame = frame_of(scope);
+    if (frame && is_needed(context, frame))
+        ct_fail(context, context->backward ? CT_ERR_GRAD : CT_ERR_ARGUMENT, "%s: closed a scope that it had not opened",
+                context->op ? context->op : "a module's forward");
+    else if (frame) close_open(context, frame);
+}
+
+ct_tensor *ct_keep(ct_tensor *tensor) {
+    if (tensor && !cti_tensor_has_values(tensor, "keep")) return NULL;
+    if (tensor) cti_tensor_lift(tensor, &tensor->context->root);
+    return tensor;
+}
+
+/* What no scope owns (a parameter, a gradient) is not the caller's to end. */
+void ct_release(ct_tensor *tensor) {
+    if (tensor && cti_tensor_is_open(tensor, "release") && tensor->frame) cti_tensor_end(tensor);
+}

@@ -1,0 +1,81 @@
+/* What a tensor is inside: a handle (owned by a scope) on a strided part of a counted storage. */
+#ifndef CTI_CORE_TENSOR_H
+#define CTI_CORE_TENSOR_H
+
+#include <cotangent/autograd.h>
+#include <cotangent/tensor.h>
+
+#include "shape.h"
+
+typedef struct cti_node cti_node;
+typedef struct cti_frame cti_frame;
+typedef struct cti_namer cti_namer;
+
+/* Counted memory. A context is used by one thread at a time, so the count is a plain integer. */
+typedef struct {
+    int64_t refs;
+    uint64_t writes;   /* how often the library has changed it in place: what backward saved must not have changed */
+    void *data;        /* right behind this header, or the caller's (ct_wrap) */
+    size_t bytes;      /* of the block, header and all */
+} cti_storage;
+
+struct ct_tensor {
+    ct_context *context;
+    cti_storage *storage;   /* NULL in the tape's note of an input whose values are not kept, and in a handle that has ended */
+    char *data;            /* of the first element */
+    cti_node *node;         /* what made it, or the slot of a leaf's gradient; NULL: it has no gradient */
+    int64_t numel;
+    ct_shape shape;
+    int64_t stride[CT_MAX_DIMS];   /* in elements */
+    union {
+        uint64_t writes;     /* in the tape's note: the storage's when it was saved */
+        const char *maker;   /* in a handle: what was being computed when it was made; NULL: nothing */
+    };
+    ct_dtype dtype;
+    bool contiguous;       /* row-major without gaps, and with values */
+    int parameter;         /* how many modules and optimisers hold it; not 0: no scope may take it */
+    cti_frame *frame;       /* the scope that owns it; NULL: a module, a node or a leaf does */
+    ct_tensor *next;       /* in that scope, as is prev */
+    union {
+        ct_tensor *prev;
+        const cti_namer *namer;   /* of a parameter, which is in no scope: tells its name; NULL: no module has it any more */
+    };
+};
+
+/* New handles in the innermost scope; NULL with an error recorded. What they say of a shape or of memory names the op that is being
+ * computed. */
+ct_tensor *cti_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape);   /* row-major, values undefined */
+ct_tensor *cti_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape);   /* the same, where a copy of the shape would be waited for */
+ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);   /* shares of's storage; stride NULL: row-major */
+
+enum { CTI_ENDED = -1 };   /* parameter of a handle that has ended, as long as debug mode keeps it (debug.h) */
+
+static inline bool cti_is_real(ct_dtype dtype) { return dtype == CT_F32 || dtype == CT_F64; }
+
+/* Says that the tensor's values have been changed in place. Every in-place update calls it. */
+static inline void cti_tensor_wrote(ct_tensor *tensor) { tensor->storage->writes++; }
+
+/* The tensor itself where it is row-major, else a row-major copy that no tape knows. */
+ct_tensor *cti_tensor_dense(ct_tensor *tensor);
+
+/* to = from, or to += from, element by element, any strides; the same shape and dtype. */
+void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
+
+/* Ends a handle, whoever owns it. */
+void cti_tensor_free(ct_tensor *tensor);
+
+/* The same where a forward may have asked for it: a handle that a running op was given, or has saved, ends when that op is through. */
+void cti_tensor_end(ct_tensor *tensor);
+
+/* Are there values to read? Where not, what wants them ("mul") says so: the handle has ended, as debug mode can tell, or it is one that
+ * backward has only the shape of. */
+bool cti_tensor_refuse(const ct_tensor *tensor, const char *op);   /* false, with the error recorded */
+static inline bool cti_tensor_is_open(const ct_tensor *tensor, const char *op) {   /* sizes can be read where values cannot */
+    return tensor->parameter != CTI_ENDED || cti_tensor_refuse(tensor, op);
+}
+static inline bool cti_tensor_has_values(const ct_tensor *tensor, const char *op) { return tensor->storage || cti_tensor_refuse(tensor, op); }
+
+/* Does nothing else hold the tensor's memory, and is it row-major? Then its owner may write to it. */
+bool cti_tensor_is_sole(const ct_tensor *tensor);
+
+#endif

@@ -1,0 +1,199 @@
+/* softmax and its relatives, one row at a time. All subtract the maximum m:  softmax = e^(x - m) / sum e^(x - m). */
+#ifndef CTI_KERNELS_SOFTMAX_TMPL_H
+#define CTI_KERNELS_SOFTMAX_TMPL_H
+
+#include "double_tmpl.h"
+#include "reduce_tmpl.h"
+#include "vmath.h"
+
+INLINE vec t_exp(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return v_exp(a - t->s); }
+INLINE vec t_scale(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return a * t->s; }
+INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return (a - t->s) - t->t; }
+
+/* log sum e^(x - max), max being x's, and 1 / sum. The largest terms, which are 1, are counted, and one of them is left to log1p: the loss of a sure
+ * prediction keeps its digits. */
+INLINE vec t_largest(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a == t->s, splat(1)); }
+INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a != t->s, v_exp(a - t->s)); }
+INLINE triple t_largest_and_rest(vec a, vec b, vec c, const terms *t) {
+    return (triple){{t_largest(a, b, c, t), t_exp_smaller(a, b, c, t)}};
+}
+static double log_sum(int64_t n, const real *x, real *max, double *inverse) {
+    *max = row_max(n, x);
+    if (isnan(*max) || isinf(*max)) return *inverse = NAN;
+    double sum[3];
+    sum_triples(2, n, &(terms){.a = x, .s = splat(*max)}, t_largest_and_rest, sum);
+    return double_log_1p(sum[0] - 1 + sum[1], inverse);
+}
+
+/* The same of LANES rows or fewer, one behind the other and no longer than a block of that sum. */
+static void log_sums(int count, int64_t n, const real *x, double sum[LANES], real max[LANES], double inverse[LANES]) {
+    vec part[LANES] = {{0}}, largest[LANES] = {{0}}, rest[LANES] = {{0}};
+    for (int l = 0; l < count; l++) part[l] = max_vector(n, &(terms){.a = x + l * n}, t_a);
+    store(max, fold_rows(part, v_max));
+    for (int l = 0; l < count; l++) {
+        const triple p = triple_block(2, 0, n, &(terms){.a = x + l * n, .s = splat(max[l])}, t_largest_and_rest);
+        largest[l] = p.v[0], rest[l] = p.v[1];
+    }
+    const vec ones = fold_rows(largest, v_plus), others = fold_rows(rest, v_plus);
+    for (int l = 0; l < LANES; l++) sum[l] = double_log_1p((double)ones[l] - 1 + (double)others[l], &inverse[l]);
+}
+
+static void softmax(int64_t n, const void *x, void *y) {
+    row(n, &(terms){.a = x, .s = splat(row_max(n, x))}, y, t_exp);
+    row(n, &(terms){.a = y, .s = splat(1 / row_sum(n, y))}, y, t_scale);
+}
+
+/* The columns of n rows, which are stride apart. */
+static void softmax_columns(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
+    for (int64_t j = 0; j < inner; j += QUAD) {
+        const real *from = (const real *)x + j;
+        real *to = (real *)y + j;
+        const int64_t width = inner - j < QUAD ? inner - j : QUAD;
+        for (int64_t k = 0; k < width; k += LANES) {
+            vec top = load_part(from + k, width - k);
+            for (int64_t i = 1; i < n; i++) top = v_max(top, load_part(from + i * stride + k, width - k));
+            for (int64_t i = 0; i < n; i++) store_part(to + i * stride + k, v_exp(load_part(from + i * stride + k, width - k) - top), width - k);
+        }
+        const quad sum = sum_quads(n, stride, width, &(terms){.a = to}, t_a);
+        const vec scale[4] = {1 / sum.v0, 1 / sum.v1, 1 / sum.v2, 1 / sum.v3};
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < width; k += LANES) {
+                real *at = to + i * stride + k;
+                store_part(at, load_part(at, width - k) * scale[k / LANES], width - k);
+            }
+    }
+}
+
+/* y (g - <g, y>) */
+INLINE vec t_softmax_backward(vec y, vec g, vec c, const terms *t) { (void)c; return y * (g - t->s); }
+static void softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
+    terms t = {.a = y, .b = g};
+    t.s = splat(sum_terms(n, &t, t_dot));
+    row(n, &t, dx, t_softmax_backward);
+}
+
+static void softmax_columns_backward(int64_t n, int64_t inner, const void *y, const void *g, int64_t stride, void *dx) {
+    for (int64_t j = 0; j < inner; j += QUAD) {
+        const terms t = {.a = (const real *)y + j, .b = (const real *)g + j};
+        real *to = (real *)dx + j;
+        const int64_t width = inner - j < QUAD ? inner - j : QUAD;
+        const quad sum = sum_quads(n, stride, width, &t, t_dot);
+        const vec dot[4] = {sum.v0, sum.v1, sum.v2, sum.v3};
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t k = 0; k < width; k += LANES) {
+                const int64_t at = i * stride + k;
+                store_part(to + at, load_part(t.a + at, width - k) * (load_part(t.b + at, width - k) - dot[k / LANES]), width - k);
+            }
+    }
+}
+
+static void log_softmax(int64_t n, const void *x, void *y) {
+    if (n <= 0) return;
+    real max;
+    double inverse;
+    const double sum = log_sum(n, x, &max, &inverse);
+    row(n, &(terms){.a = x, .s = splat(max), .t = splat((real)sum)}, y, t_shift);
+}
+
+/* g - e^y sum g */
+INLINE vec t_log_softmax_backward(vec y, vec g, vec c, const terms *t) { (void)c; return g - v_exp(y) * t->s; }
+static void log_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
+    row(n, &(terms){.a = y, .b = g, .s = splat(row_sum(n, g))}, dx, t_log_softmax_backward);
+}
+
+/* Backward makes softmax again of max and 1 / sum, which are kept apart, as the rounding of max + log sum is that of a large max. */
+static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *max_, void *inverse_) {
+    const real *x = x_;
+    real *y = y_, *to_max = max_, *to_inverse = inverse_, max[LANES] = {-(real)INFINITY};
+    double sum[LANES] = {0}, inverse[LANES] = {1};
+    const int64_t step = n > 0 && n <= TRIPLE_BLOCK ? LANES : 1;
+    for (int64_t r = 0; r < rows; r += step) {
+        const int count = rows - r < step ? (int)(rows - r) : (int)step;
+        if (n > TRIPLE_BLOCK) sum[0] = log_sum(n, x + r * n, max, inverse);
+        else if (n > 0) log_sums(count, n, x + r * n, sum, max, inverse);
+        for (int l = 0; l < count; l++) {
+            const bool one = isinf(max[l]);
+            y[r + l] = one ? max[l] : (real)((double)max[l] + sum[l]);
+            if (to_max) to_max[r + l] = max[l], to_inverse[r + l] = one ? 1 : (real)inverse[l];
+        }
+    }
+}
+
+/* g e^(x - max) / sum */
+INLINE vec t_logsumexp_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->t * v_exp(x - t->s); }
+static void logsumexp_backward(int64_t n, const void *x, const void *max_, const void *inverse, const void *g, void *dx) {
+    const real max = *(const real *)max_, share = *(const real *)g * *(const real *)inverse;
+    if (max == -(real)INFINITY) memset(dx, 0, (size_t)n * sizeof(real));
+    else row(n, &(terms){.a = x, .s = splat(max), .t = splat(share)}, dx, t_logsumexp_backward);
+}
+
+/* x where kept, else -inf, which no arithmetic has touched */
+INLINE vec kept(const real *x, const bool *mask, int64_t i, int64_t n) {
+    return select(load_mask(mask + i, n - i), load_part(x + i, n - i), splat(-(real)INFINITY));
+}
+
+static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t sk, void *y) {
+    const real *from = x;
+    real *to = y;
+    vec top = splat(-(real)INFINITY);
+    if (sk) for (int64_t i = 0; i < n; i += LANES) top = v_max(top, kept(from, mask, i, n));
+    else if (n > 0 && *mask) top = splat(row_max(n, from));
+    const real max = max_lanes(top);
+    if (max == -(real)INFINITY) {
+        memset(to, 0, (size_t)n * sizeof(real));
+    } else if (!sk) {
+        softmax(n, x, y);
+    } else {
+        for (int64_t i = 0; i < n; i += LANES) store_part(to + i, v_exp(kept(from, mask, i, n) - max), n - i);
+        const real scale = 1 / row_sum(n, to);
+        for (int64_t i = 0; i < n; i += LANES)
+            store_part(to + i, keep(load_mask(mask + i, n - i), load_part(to + i, n - i) * scale), n - i);
+    }
+}
+
+/* loss = lse - (1 - s) x[target] - s mean(x), with lse = m + log sum e^(x - m):
+ *        log sum e^(x - m) + (1 - s) (m - x[target]) + s mean(m - x), where large logits do not cancel */
+INLINE vec t_below(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return t->s - a; }
+static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target, double smoothing, void *loss, void *max_,
+                          void *inverse) {
+    const real *from = x;
+    real *losses = loss;
+    for (int64_t r = 0; r < rows; r += LANES) {   /* as many rows as there are lanes: their maxima and sums together */
+        const int count = rows - r < LANES ? (int)(rows - r) : LANES;
+        vec part[LANES] = {{0}}, rest[LANES] = {{0}}, below[LANES] = {{0}};
+        for (int l = 0; l < count; l++) part[l] = max_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
+        const vec top = fold_rows(part, v_max);
+        for (int l = 0; l < count; l++) {
+            const terms t = {.a = from + (r + l) * n, .s = splat(top[l])};
+            part[l] = sum_vector(n, &t, t_largest);
+            rest[l] = sum_vector(n, &t, t_exp_smaller);
+            if (smoothing != 0) below[l] = sum_vector(n, &t, t_below);
+        }
+        const vec largest = fold_rows(part, v_plus), smaller = fold_rows(rest, v_plus), under = fold_rows(below, v_plus);
+        double sum[LANES], share[LANES];
+        vec shares;
+        for (int l = 0; l < LANES; l++) sum[l] = double_log_1p((double)largest[l] - 1 + (double)smaller[l], &share[l]);
+        for (int l = 0; l < LANES; l++) shares[l] = (real)share[l];
+        store_part((real *)max_ + r, top, count);
+        store_part((real *)inverse + r, shares, count);
+        for (int l = 0; l < count; l++) {
+            const double max = (double)top[l];
+            const bool counts = target[r + l] >= 0;
+            if (!(fabs(max) <= (sizeof(real) == 4 ? (double)FLT_MAX : DBL_MAX))) sum[l] = NAN;
+            const double y = counts ? sum[l] + (1 - smoothing) * (max - (double)from[(r + l) * n + target[r + l]]) : 0;
+            losses[r + l] = (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n : y);
+        }
+    }
+}
+
+/* dx = scale (softmax(x) - (1 - s) onehot - s / n) = (scale / sum) (e^(x - max) - s sum / n) - scale (1 - s) onehot */
+INLINE vec t_cross_entropy_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->u * (v_exp(x - t->s) - t->t); }
+static void cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing, const void *max, const void *inverse_,
+                                   double scale, void *dx) {
+    const double inverse = (double)*(const real *)inverse_, even = smoothing / ((double)n * inverse);
+    const terms t = {.a = x, .s = splat(*(const real *)max), .t = splat((real)even), .u = splat((real)(scale * inverse))};
+    row(n, &t, dx, t_cross_entropy_backward);
+    ((real *)dx)[target] -= (real)(scale * (1 - smoothing));
+}
+
+#endif
