@@ -40,7 +40,7 @@ void ct_module_free(ct_module *module) {
     if (!module) return;
     ct_context *context = module->context;
     unlink_child(module);
-    while (module->optims) ct_optim_free(module->optims);
+    while (module->dependents) module->dependents->end(module->dependents);
     while (module->children) ct_module_free(module->children);
     for (cti_nn_entry *next, *entry = module->params; entry; entry = next) {
         next = entry->next;

@@ -32,13 +32,20 @@ typedef struct cti_nn_entry {
     char *name;
 } cti_nn_entry;
 
+/* What ends with a module without being a part of it: its first member is one of these. */
+typedef struct cti_nn_dependent cti_nn_dependent;
+struct cti_nn_dependent {
+    cti_nn_dependent *next;
+    void (*end)(cti_nn_dependent *self); /* takes itself off the module's list */
+};
+
 struct ct_module {
     ct_context *context;
     const cti_nn_kind *kind;
     ct_module *parent, *next; /* the next child of the same parent */
     ct_module *children;      /* in the order of adding, as are the parameters */
     cti_nn_entry *params;
-    ct_optim *optims;                                /* they end with the module */
+    cti_nn_dependent *dependents;                    /* optimisers: they end with the module */
     char *name;                                      /* under its parent; NULL: outermost */
     char *label;                                     /* what a user's module prints as; NULL: the kind's name */
     ct_tensor *(*forward)(void *self, ct_tensor *x); /* a user's */

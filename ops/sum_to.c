@@ -31,3 +31,8 @@ static const ct_op sum_to = {.name = "sum_to", .attrs_size = sizeof(ct_shape), .
                              .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape) { return ct_apply(&sum_to, (ct_tensor *[]){x}, 1, &shape); }
+
+bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad) {
+    *grad = g && !cti_shape_same(&g->shape, &c->in[i]->shape) ? ct_sum_to(g, c->in[i]->shape) : g;
+    return *grad != NULL;
+}

@@ -246,3 +246,42 @@ static void end(ct_module *mha) {
 }
 
 const cti_nn_kind cti_nn_mha_kind = {"MultiheadAttention", forward, describe, sizeof(cti_nn_mha_data), end};
+
+/* ---- caches of its keys and values: kv_cache.c has what is done with one ---- */
+
+static ct_tensor *room(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    ct_tensor *tensor = ct_zeros(context, dtype, shape);
+    if (tensor) cti_tensor_disown(tensor);
+    return tensor;
+}
+
+ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
+    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new")) return NULL;
+    ct_context *context = mha->context;
+    const ct_mha_opts *o = cti_nn_data(mha);
+    if (batch < 0 || max_length < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_cache_new: a batch of %" PRId64 " and a length of %" PRId64, batch, max_length);
+    int64_t rows = 0;
+    if (__builtin_add_overflow(max_length, cti_nn_mha_extra_keys(o), &rows))
+        return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows", max_length);
+    ct_kv_cache *cache = cti_take(context, sizeof *cache);
+    if (!cache) return NULL;
+    cti_nn_mha_data *data = cti_nn_data(mha);
+    *cache = (ct_kv_cache){.context = context, .mha = mha, .next = data->caches, .batch = batch, .max_length = max_length};
+    data->caches = cache;
+    ct_shape shape = CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads);
+    cache->k = room(context, o->dtype, shape);
+    cache->v = room(context, o->dtype, shape);
+    if (cache->k && cache->v) return cache;
+    ct_kv_cache_free(cache);
+    return NULL;
+}
+
+ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory, bool anew) {
+    if (anew || (self->memory && self->memory->mha != cross)) {
+        ct_kv_cache_free(self->memory);
+        self->memory = NULL;
+    }
+    if (!self->memory) self->memory = ct_kv_cache_new(cross, memory->shape.dim[0], memory->shape.dim[1]);
+    return self->memory;
+}

@@ -57,12 +57,14 @@ static bool check(const ct_optim *optim) {
     return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %g, must be %s", optim->rule->name, fault.name, fault.value, fault.must);
 }
 
+static void end(cti_nn_dependent *self) { ct_optim_free((ct_optim *)self); }
+
 ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr, cti_op_numbers numbers, bool decay_matrices_only, double clip_norm) {
     ct_context *context = module->context;
     ct_optim made = {
         .context = context,
         .module = module,
-        .next = module->optims,
+        .dependent = {module->dependents, end},
         .rule = rule,
         .lr = lr,
         .numbers = numbers,
@@ -79,6 +81,8 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr
     made.steps = cti_take(context, cti_bytes(made.count, sizeof(cti_op_step)));
     *optim = made;
     module->optims = optim;
+=======
+    module->dependents = &optim->dependent;
     int64_t i = 0;
     for (ct_param param = {0}; optim->slots && optim->steps && ct_module_next(module, &param); i++)
         if (!slot_init(optim, &optim->slots[i], &param)) break;
@@ -90,9 +94,9 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr
 void ct_optim_free(ct_optim *optim) {
     if (!optim) return;
     ct_context *context = optim->context;
-    ct_optim **link = &optim->module->optims;
-    while (*link != optim) link = &(*link)->next;
-    *link = optim->next;
+    cti_nn_dependent **link = &optim->module->dependents;
+    while (*link != &optim->dependent) link = &(*link)->next;
+    *link = optim->dependent.next;
     if (optim->slots) {
         for (int64_t i = 0; i < optim->count; i++) slot_end(context, &optim->slots[i]);
         cti_give(context, optim->slots, cti_bytes(optim->count, sizeof(cti_nn_slot)));

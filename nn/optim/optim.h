@@ -46,9 +46,9 @@ typedef struct {
 #define CTI_NN_LAST_STEP (INT64_MAX - 1)
 
 struct ct_optim {
+    cti_nn_dependent dependent; /* first; of the module */
     ct_context *context;
     ct_module *module;
-    ct_optim *next; /* of the same module */
     const cti_nn_rule *rule;
     double lr;
     cti_op_numbers numbers; /* lr and what depends on the step are filled in at each step */

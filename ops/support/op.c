@@ -18,11 +18,6 @@ bool cti_op_refuse_dtypes(const ct_call *c, int i) {
                    cti_dtype_name(c->in[i]->dtype));
 }
 
-bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad) {
-    *grad = g && !cti_shape_same(&g->shape, &c->in[i]->shape) ? ct_sum_to(g, c->in[i]->shape) : g;
-    return *grad != NULL;
-}
-
 /* ---- elementwise loops ---- */
 
 typedef struct {

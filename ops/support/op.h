@@ -42,7 +42,7 @@ static inline bool cti_op_same_dtype(const ct_call *c) {       /* all inputs (th
     return true;
 }
 
-/* Sums a gradient down to the shape of in[i]: what the backward of every broadcast ends with. */
+/* Sums a gradient down to the shape of in[i]: what the backward of every broadcast ends with. In sum_to.c. */
 bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad);
 
 #endif

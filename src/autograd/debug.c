@@ -1,40 +1,6 @@
-/* What debug mode knows: handles that have ended, and where a NaN comes from. */
+/* Debug mode: which op made the first NaN. */
 #include "debug.h"
 #include "../core/strided_loop.h"
-
-/* ---- handles that have ended: a queue of bounded length, which the context's count of live bytes leaves out ---- */
-
-enum { MOST = 1 << 16, KEPT = (sizeof(ct_tensor) + CTI_ALIGN - 1) / CTI_ALIGN * CTI_ALIGN };
-
-static void forget_oldest(ct_context *context) {
-    ct_tensor *oldest = context->ended_first;
-    context->ended_first = oldest->next;
-    if (!oldest->next) context->ended_last = NULL;
-    context->ended--;
-    context->pool.live += KEPT;
-    cti_give(context, oldest, sizeof *oldest);
-}
-
-void cti_debug_bury(ct_tensor *tensor) {
-    ct_context *context = tensor->context;
-    tensor->storage = NULL;
-    tensor->data = NULL;
-    tensor->node = NULL;
-    tensor->contiguous = false;
-    tensor->parameter = CTI_ENDED;
-    tensor->next = NULL;
-    *(context->ended_last ? &context->ended_last->next : &context->ended_first) = tensor;
-    context->ended_last = tensor;
-    context->ended++;
-    context->pool.live -= KEPT;
-    if (context->ended > MOST) forget_oldest(context);
-}
-
-void cti_debug_forget(ct_context *context) {
-    while (context->ended) forget_oldest(context);
-}
-
-/* ---- the first NaN ---- */
 
 static int64_t nan_in_row(const ct_tensor *t, int64_t offset, int64_t n, int64_t step) {
     if (t->dtype == CT_F64) {

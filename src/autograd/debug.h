@@ -1,12 +1,9 @@
-/* Debug mode, ct_context_opts.debug. Memory that is free is all ones (memory.c); a handle that has ended stays for a while, so that its
- * use can be told from a crash; and the first NaN is named with the op that made it. Nothing here runs in other contexts. */
+/* Debug mode, ct_context_opts.debug. Memory that is free is all ones (memory.c); a handle that has ended is
+ * kept for a while, so that its use is an error (ended.c); and the first NaN is named with the op that made it. Nothing here runs in other contexts. */
 #ifndef CTI_AUTOGRAD_DEBUG_H
 #define CTI_AUTOGRAD_DEBUG_H
 
 #include "tape.h"
-
-void cti_debug_bury(ct_tensor *tensor);       /* keeps the shape, dtype and maker of a handle that has ended, among the last of them */
-void cti_debug_forget(ct_context *context);   /* gives back all that are kept */
 
 /* False, with an error that names the op: its result has a NaN and its inputs have none. Its node notes whether one of them has. */
 bool cti_debug_result(const ct_call *call, const ct_tensor *out);

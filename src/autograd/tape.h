@@ -37,12 +37,11 @@ struct cti_node {
     int number;               /* in the graph that is being written, from 1; else 0 */
 };
 
+/* Records a call whose gradient is wanted, as the newest node. NULL: out of memory, recorded as an error. */
+cti_node *cti_tape_record(const ct_call *call, ct_tensor *const *given);
+
 static inline void cti_node_ref(cti_node *node) { node->refs++; }
 void cti_node_unref(cti_node *node);     /* frees what is left without an owner, without recursion */
-static inline void cti_node_disown(cti_node *node) {   /* for the tensor whose node it is */
-    if (!node->call.op) node->owner = NULL;
-    cti_node_unref(node);
-}
 void cti_node_release(cti_node *node);   /* lets go of what backward would have read */
 
 /* For a backward that can write or add its gradient in place: the tensor where in[i]'s gradient gathers, contiguous, of in[i]'s

@@ -1,6 +1,5 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "context.h"
-#include "../autograd/tape.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -10,7 +10,6 @@
 #define _DEFAULT_SOURCE /* madvise */
 
 #include "context.h"
-#include "../autograd/debug.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -305,7 +304,7 @@ static bool is_idle(const cti_block *slab) { return slab->slab && slab->idle == 
  * over both finds the slab of each free block: a refused allocation comes by here too. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
-    cti_debug_forget(context);
+    cti_ended_forget(context);
     cti_pool *pool = &context->pool;
     size_t bytes;
     const int first_large = class_of(pool->carved + 1, &bytes);

@@ -1,6 +1,5 @@
 /* Scopes: a stack of frames, each with a list of the handles it owns. */
 #include "context.h"
-#include "../autograd/tape.h"
 
 /* Closes the innermost frame. */
 static void pop(ct_context *context) {

@@ -1,7 +1,5 @@
 /* Handles and storages; copying between any two layouts. */
 #include "context.h"
-#include "../autograd/debug.h"
-#include "../autograd/tape.h"
 #include "strided_loop.h"
 
 #include <math.h>
@@ -101,7 +99,7 @@ void cti_tensor_free(ct_tensor *tensor) {
     cti_tensor_disown(tensor);
     if (tensor->node) cti_node_disown(tensor->node);
     cti_storage_unref(tensor->context, tensor->storage);
-    if (tensor->context->debug) cti_debug_bury(tensor);
+    if (tensor->context->debug) cti_ended_add(tensor);
     else cti_give(tensor->context, tensor, sizeof *tensor);
 }
 

@@ -48,7 +48,11 @@ ct_tensor *cti_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape); 
 ct_tensor *cti_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape);   /* the same, where a copy of the shape would be waited for */
 ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);   /* shares of's storage; stride NULL: row-major */
 
-enum { CTI_ENDED = -1 };   /* parameter of a handle that has ended, as long as debug mode keeps it (debug.h) */
+enum { CTI_ENDED = -1 };   /* parameter of a handle that has ended, as long as debug mode keeps it */
+
+/* Debug mode: keeps the shape, dtype and maker of a handle that has ended, among the last 65,536 of them; gives back all that are kept. */
+void cti_ended_add(ct_tensor *tensor);
+void cti_ended_forget(ct_context *context);
 
 static inline bool cti_is_real(ct_dtype dtype) { return dtype == CT_F32 || dtype == CT_F64; }
 
@@ -60,6 +64,9 @@ ct_tensor *cti_tensor_dense(ct_tensor *tensor);
 
 /* to = from, or to += from, element by element, any strides; the same shape and dtype. */
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
+
+/* All that core knows of a node of the tape (autograd/tape.h): the tensor whose node it is lets go of it. */
+void cti_node_disown(cti_node *node);
 
 /* Ends a handle, whoever owns it. */
 void cti_tensor_free(ct_tensor *tensor);
