@@ -14,19 +14,19 @@ static ct_tensor *swish_forward(ct_call *c) {
     return ct_mul(c->in[0], c->saved[0]);
 }
 
-static bool swish_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool swish_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const swish_attrs *a = c->attrs;
     ct_tensor *s = c->saved[0], *y = c->out;
     ct_tensor *slope = ct_add(s, ct_scale(ct_sub(y, ct_mul(y, s)), a->beta)); /* s + beta y (1 - s) */
-    return (grad[0] = ct_mul(g, slope)) != NULL;                               /* NULL: the error is recorded already */
+    return (grad[0] = ct_mul(g[0], slope)) != NULL;                               /* NULL: the error is recorded already */
 }
 
-static bool wrong_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return (grad[0] = ct_mul(g, c->saved[0])) != NULL; /* as if s did not depend on x */
+static bool wrong_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ct_mul(g[0], c->saved[0])) != NULL; /* as if s did not depend on x */
 }
 
-static const ct_op swish_op = {"swish", sizeof(swish_attrs), swish_forward, swish_backward, 0};
-static const ct_op wrong_op = {"wrong_swish", sizeof(swish_attrs), swish_forward, wrong_backward, 0};
+static const ct_op swish_op = {.name = "swish", .attrs_size = sizeof(swish_attrs), .forward = swish_forward, .backward = swish_backward};
+static const ct_op wrong_op = {.name = "wrong_swish", .attrs_size = sizeof(swish_attrs), .forward = swish_forward, .backward = wrong_backward};
 
 /* What is checked is a function of tensors; arg is what it was given besides. */
 static ct_tensor *swish(ct_tensor *const *in, int n, void *arg) {

@@ -6,8 +6,8 @@ static ct_tensor *abs_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->abs);
 }
 
-static bool abs_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_unary_backward(c, c->in[0], g, kernels(c)->abs_backward, &grad[0]);
+static bool abs_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_unary_backward(c, c->in[0], g[0], kernels(c)->abs_backward, &grad[0]);
 }
 
 static const ct_op abs_op = {.name = "abs", .forward = abs_forward, .backward = abs_backward};

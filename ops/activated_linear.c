@@ -122,7 +122,7 @@ static ct_tensor *new_apart(const ct_call *c, const ct_tensor *x, int64_t in) {
     return cti_tensor_view(y, y->data, x->shape, stride);
 }
 
-static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
     const int64_t rows = rows_of(x), in = w->shape.dim[1], out = w->shape.dim[0];
     ct_tensor *h = NULL;
@@ -134,7 +134,7 @@ static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         row = x->shape.ndim > 1 ? grad[0]->stride[x->shape.ndim - 2] : in;
         const int64_t size = (int64_t)cti_dtype_size(x->dtype);
         blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * size, row * size};
-        const cti_matrix of_g = matrix(g, out), of_w = matrix(w, in), of_dx = matrix(grad[0], row);
+        const cti_matrix of_g = matrix(g[0], out), of_w = matrix(w, in), of_dx = matrix(grad[0], row);
         if (!cti_gemm(c->context, x->dtype, 1, rows, in, out, 1, &of_g, &of_w,
                      &(cti_gemm_epilogue){.done = through_activation, .arg = &b}, &of_dx))
             return false;
@@ -143,12 +143,12 @@ static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
     }
     if (c->wants[1]) {
         bool add;
-        if (!(grad[1] = cti_grad_place(c, 1, &add))) return false;
-        const cti_matrix of_g = transposed(matrix(g, out)), of_h = matrix(h, row), of_dw = matrix(grad[1], in);
+        if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
+        const cti_matrix of_g = transposed(matrix(g[0], out)), of_h = matrix(h, row), of_dw = matrix(grad[1], in);
         if (!cti_gemm(c->context, x->dtype, 1, out, in, rows, 1, &of_g, &of_h, &(cti_gemm_epilogue){.add = add}, &of_dw)) return false;
     }
-    if (c->wants[3]) grad[3] = g;
-    return !c->wants[2] || cti_op_sum_to_input(c, 2, g, &grad[2]);
+    if (c->wants[3]) grad[3] = g[0];
+    return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);
 }
 
 static const ct_op op = {

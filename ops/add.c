@@ -6,9 +6,9 @@ static ct_tensor *add_forward(ct_call *c) {
     return cti_op_binary(c, kernels(c)->add, c->in[0]->dtype);
 }
 
-static bool add_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool add_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && !cti_op_sum_to_input(c, i, g, &grad[i])) return false;
+        if (c->wants[i] && !cti_op_sum_to_input(c, i, g[0], &grad[i])) return false;
     return true;
 }
 

@@ -11,9 +11,9 @@ static ct_tensor *add_scalar_forward(ct_call *c) {
     return cti_op_unary_scalar(c, c->in[0], kernels(c)->add_scalar, a);
 }
 
-static bool add_scalar_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool add_scalar_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     (void)c;
-    grad[0] = g;
+    grad[0] = g[0];
     return true;
 }
 

@@ -24,7 +24,7 @@ static ct_tensor *cast_forward(ct_call *c) {
     return y;
 }
 
-static bool cast_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (grad[0] = ct_cast(g, c->in[0]->dtype)) != NULL; }
+static bool cast_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = ct_cast(g[0], c->in[0]->dtype)) != NULL; }
 
 static const ct_op cast_to_real = {
     .name = "cast", .attrs_size = sizeof(ct_dtype), .forward = cast_forward, .backward = cast_backward, .flags = CT_OP_STRIDED};

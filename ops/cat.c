@@ -31,13 +31,13 @@ static ct_tensor *cat_forward(ct_call *c) {
     return y;
 }
 
-static bool cat_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool cat_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const int dim = *(const int *)c->attrs;
     int64_t at = 0;
     for (int i = 0; i < c->n; i++) {
         const ct_shape shape = c->in[i]->shape;
         const int64_t size = shape.dim[dim < 0 ? dim + shape.ndim : dim];
-        if (c->wants[i] && !(grad[i] = ct_narrow(g, dim, at, size))) return false;
+        if (c->wants[i] && !(grad[i] = ct_narrow(g[0], dim, at, size))) return false;
         at += size;
     }
     return true;

@@ -10,9 +10,9 @@ static ct_tensor *contiguous_forward(ct_call *c) {
     return y;
 }
 
-static bool contiguous_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool contiguous_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     (void)c;
-    grad[0] = g;
+    grad[0] = g[0];
     return true;
 }
 

@@ -23,14 +23,14 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
     return cti_op_loss_total(c, losses, cti_op_loss_weight(c, targets));
 }
 
-static bool cross_entropy_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *x = c->in[0], *targets = c->in[1];
     if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false; /* a caller's buffer may have changed */
     ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx) return false;
     cti_op_loss_rows(c, x->shape.dim[0],
                  (cti_loss_rows){.classes = x->shape.dim[1],
-                                .scale = ct_item(g) * cti_op_loss_weight(c, targets),
+                                .scale = ct_item(g[0]) * cti_op_loss_weight(c, targets),
                                 .target = (const int64_t *)targets->data,
                                 .x = x->data,
                                 .max = c->saved[0]->data,

@@ -6,8 +6,8 @@ static ct_tensor *div_forward(ct_call *c) {
     return cti_op_binary(c, kernels(c)->div, c->in[0]->dtype);
 }
 
-static bool div_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    ct_tensor *da = ct_div(g, c->in[1]), *db, *sum;
+static bool div_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    ct_tensor *da = ct_div(g[0], c->in[1]), *db, *sum;
     if (c->wants[0] && !cti_op_sum_to_input(c, 0, da, &grad[0])) return false;
     if (c->wants[1] && !((db = ct_mul(da, c->out)) && cti_op_sum_to_input(c, 1, db, &sum) && (grad[1] = ct_neg(sum)))) return false;
     return true;

@@ -39,8 +39,8 @@ static ct_tensor *dropout_forward(ct_call *c) {
     return ((const noise *)c->attrs)->active ? drop(c, x) : cti_tensor_view(x, x->data, x->shape, x->stride);
 }
 
-static bool dropout_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return (grad[0] = ((const noise *)c->attrs)->active ? drop(c, g) : g) != NULL;
+static bool dropout_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ((const noise *)c->attrs)->active ? drop(c, g[0]) : g[0]) != NULL;
 }
 
 static const ct_op dropout = {

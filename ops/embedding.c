@@ -50,12 +50,12 @@ static ct_tensor *embedding_forward(ct_call *c) {
     return y;
 }
 
-static bool embedding_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool embedding_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *ids = c->in[0];
     if (!cti_op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false; /* a caller's buffer may have changed */
     ct_tensor *dw = cti_op_grad_sum(c, 1);
     if (!dw) return false;
-    lookup a = {.ids = (const int64_t *)ids->data, .tokens = ids->numel, .n = dw->shape.dim[1], .weight = dw->data, .rows = g->data};
+    lookup a = {.ids = (const int64_t *)ids->data, .tokens = ids->numel, .n = dw->shape.dim[1], .weight = dw->data, .rows = g[0]->data};
     a.k = c->context->isa->of[dw->dtype];
     a.size = cti_dtype_size(dw->dtype);
     cti_parallel(c->context, a.n, COLUMNS * cti_op_grain(a.tokens * COLUMNS), add_columns, &a);

@@ -6,8 +6,8 @@ static ct_tensor *exp_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->exp);
 }
 
-static bool exp_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_unary_backward(c, c->out, g, kernels(c)->exp_backward, &grad[0]);
+static bool exp_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_unary_backward(c, c->out, g[0], kernels(c)->exp_backward, &grad[0]);
 }
 
 static const ct_op exp_op = {.name = "exp", .forward = exp_forward, .backward = exp_backward};

@@ -20,7 +20,7 @@ static ct_tensor *expand_forward(ct_call *c) {
     return cti_tensor_view(x, x->data, shape, stride);
 }
 
-static bool expand_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (grad[0] = ct_sum_to(g, c->in[0]->shape)) != NULL; }
+static bool expand_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = ct_sum_to(g[0], c->in[0]->shape)) != NULL; }
 
 static const ct_op expand = {
     .name = "expand", .attrs_size = sizeof(ct_shape), .forward = expand_forward, .backward = expand_backward, .flags = CT_OP_STRIDED};

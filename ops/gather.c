@@ -129,10 +129,10 @@ static ct_tensor *gather_forward(ct_call *c) {
     return y;
 }
 
-static bool gather_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool gather_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     if (!indices_inside(c)) return false; /* a caller's buffer may have changed */
     ct_tensor *dx = cti_op_grad_sum(c, 0);
-    if (dx) each_fibre(c, dx->shape, dx->data, g->data, dx->dtype, add_up);
+    if (dx) each_fibre(c, dx->shape, dx->data, g[0]->data, dx->dtype, add_up);
     return (grad[0] = dx) != NULL;
 }
 

@@ -7,8 +7,8 @@ static ct_tensor *gelu_tanh_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->gelu_tanh);
 }
 
-static bool gelu_tanh_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_unary_backward(c, c->in[0], g, kernels(c)->gelu_tanh_backward, &grad[0]);
+static bool gelu_tanh_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_unary_backward(c, c->in[0], g[0], kernels(c)->gelu_tanh_backward, &grad[0]);
 }
 
 static const ct_op gelu_tanh_op = {.name = "gelu_tanh", .forward = gelu_tanh_forward, .backward = gelu_tanh_backward};

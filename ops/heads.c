@@ -37,9 +37,9 @@ static ct_tensor *split_forward(ct_call *c) {
     return split(x, heads);
 }
 
-static bool split_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool split_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     (void)c;
-    return (grad[0] = combine(g)) != NULL;
+    return (grad[0] = combine(g[0])) != NULL;
 }
 
 static ct_tensor *combine_forward(ct_call *c) {
@@ -48,9 +48,9 @@ static ct_tensor *combine_forward(ct_call *c) {
     return ct_fail(c->context, CT_ERR_SHAPE, "combine_heads: expected (B, H, T, d), got %s", SHAPE(c->in[0]->shape));
 }
 
-static bool combine_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool combine_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const int64_t heads = c->in[0]->shape.dim[1];
-    return (grad[0] = heads ? split(g, heads) : ct_zeros(c->context, g->dtype, c->in[0]->shape)) != NULL;
+    return (grad[0] = heads ? split(g[0], heads) : ct_zeros(c->context, g[0]->dtype, c->in[0]->shape)) != NULL;
 }
 
 static const ct_op splitting = {

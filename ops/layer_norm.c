@@ -33,8 +33,8 @@ static ct_tensor *layer_norm_forward(ct_call *c) {
     return y;
 }
 
-static bool layer_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_norm_backward(c, g, c->saved[0], c->saved[1], grad);
+static bool layer_norm_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_norm_backward(c, g[0], c->saved[0], c->saved[1], grad);
 }
 
 static const ct_op layer_norm = {.name = "layer_norm",

@@ -46,28 +46,28 @@ static ct_tensor *linear_forward(ct_call *c) {
     return cti_contract(c->context, x->dtype, &m, &n, &k, batch, dims, x->data, w->data, &end, y->data) ? y : NULL;
 }
 
-static bool linear_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
     const int last = x->shape.ndim - 1;
-    const int64_t in = x->shape.dim[last], out = g->shape.dim[last];
+    const int64_t in = x->shape.dim[last], out = g[0]->shape.dim[last];
     cti_contract_dim m, batch[CT_MAX_DIMS];
     bool add;
     if (c->wants[0]) {   /* (..., out) @ (out, in) */
-        if (!(grad[0] = cti_grad_place(c, 0, &add))) return false;
-        int dims = rows_of(g, grad[0], A, C, &m, batch);
-        cti_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}}, k = {out, {[A] = g->stride[last], [B] = w->stride[0]}};
-        if (!cti_contract(c->context, g->dtype, &m, &n, &k, batch, dims, g->data, w->data, &(cti_gemm_epilogue){.add = add}, grad[0]->data))
+        if (!(grad[0] = cti_grad_writable(c, 0, &add))) return false;
+        int dims = rows_of(g[0], grad[0], A, C, &m, batch);
+        cti_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}}, k = {out, {[A] = g[0]->stride[last], [B] = w->stride[0]}};
+        if (!cti_contract(c->context, g[0]->dtype, &m, &n, &k, batch, dims, g[0]->data, w->data, &(cti_gemm_epilogue){.add = add}, grad[0]->data))
             return false;
     }
     if (c->wants[1]) {   /* (out, ...) @ (..., in): rows are summed over */
-        if (!(grad[1] = cti_grad_place(c, 1, &add))) return false;
-        int dims = rows_of(g, x, A, B, &m, batch);
-        cti_contract_dim of_out = {out, {[A] = g->stride[last], [C] = in}}, of_in = {in, {[B] = x->stride[last], [C] = 1}};
-        if (!cti_contract(c->context, g->dtype, &of_out, &of_in, &m, batch, dims, g->data, x->data, &(cti_gemm_epilogue){.add = add},
+        if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
+        int dims = rows_of(g[0], x, A, B, &m, batch);
+        cti_contract_dim of_out = {out, {[A] = g[0]->stride[last], [C] = in}}, of_in = {in, {[B] = x->stride[last], [C] = 1}};
+        if (!cti_contract(c->context, g[0]->dtype, &of_out, &of_in, &m, batch, dims, g[0]->data, x->data, &(cti_gemm_epilogue){.add = add},
                          grad[1]->data))
             return false;
     }
-    return !c->wants[2] || cti_op_sum_to_input(c, 2, g, &grad[2]);
+    return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);
 }
 
 static const ct_op linear = {

@@ -62,10 +62,10 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     return cti_op_loss_total(c, losses, scale);
 }
 
-static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    const double by = ct_item(g);
+static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    const double by = ct_item(g[0]);
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && (!(grad[i] = cti_saved_take(c, i)) || (by != 1 && !cti_op_scale_in_place(grad[i], by)))) return false;
+        if (c->wants[i] && (!(grad[i] = cti_saved_writable(c, i)) || (by != 1 && !cti_op_scale_in_place(grad[i], by)))) return false;
     return true;
 }
 

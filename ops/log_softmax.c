@@ -6,8 +6,8 @@ static ct_tensor *log_softmax_forward(ct_call *c) {
     return cti_op_rows(c, c->in[0], kernels(c)->log_softmax);
 }
 
-static bool log_softmax_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_rows_backward(c, c->out, g, kernels(c)->log_softmax_backward, &grad[0]);
+static bool log_softmax_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_rows_backward(c, c->out, g[0], kernels(c)->log_softmax_backward, &grad[0]);
 }
 
 static const ct_op log_softmax = {.name = "log_softmax", .forward = log_softmax_forward, .backward = log_softmax_backward};

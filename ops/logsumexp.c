@@ -41,18 +41,18 @@ static ct_tensor *logsumexp_forward(ct_call *c) {
     return y;
 }
 
-static bool logsumexp_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool logsumexp_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *x = c->in[0], *dx = cti_op_new(c, x->dtype, x->shape);
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
     if (dx)
-        cti_parallel(c->context, g->numel, cti_op_grain(n), backward_rows,
+        cti_parallel(c->context, g[0]->numel, cti_op_grain(n), backward_rows,
                     &(rows){.k = kernels(c),
                             .n = n,
                             .size = cti_dtype_size(x->dtype),
                             .x = x->data,
                             .max = c->saved[0]->data,
                             .inverse = c->saved[1]->data,
-                            .g = g->data,
+                            .g = g[0]->data,
                             .dx = dx->data});
     return (grad[0] = dx) != NULL;
 }

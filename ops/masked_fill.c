@@ -10,8 +10,8 @@ static ct_tensor *masked_fill_forward(ct_call *c) {
     return ct_where(mask, ct_full(c->context, x->dtype, CT_SCALAR, *(const double *)c->attrs), x);
 }
 
-static bool masked_fill_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return (grad[0] = ct_masked_fill(g, c->in[1], 0));
+static bool masked_fill_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ct_masked_fill(g[0], c->in[1], 0));
 }
 
 static const ct_op masked_fill = {

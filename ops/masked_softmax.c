@@ -48,7 +48,8 @@ static ct_tensor *masked_softmax_forward(ct_call *c) {
     return y;
 }
 
-static bool masked_softmax_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool masked_softmax_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    ct_tensor *g = cotangents[0];
     g = cti_tensor_dense(g);
     return g && cti_op_rows_backward(c, c->out, g, kernels(c)->softmax_backward, &grad[0]);
 }

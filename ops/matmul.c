@@ -81,24 +81,24 @@ static ct_tensor *matmul_forward(ct_call *c) {
     return cti_gemm(c->context, a->dtype, 1, m, n, k, 1, &of_a, &of_b, NULL, &of_c) ? out : NULL;
 }
 
-static bool matmul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_tensor *a = c->in[0], *b = c->in[1];
     bool add;
     if (c->wants[0]) {
-        if (!(grad[0] = cti_grad_place(c, 0, &add))) return false;
+        if (!(grad[0] = cti_grad_writable(c, 0, &add))) return false;
         product p;
-        describe(&p, grad[0], b, g);
+        describe(&p, grad[0], b, g[0]);
         see(&p, 2, 1, 0);
-        if (!cti_contract(c->context, g->dtype, &p.m, &p.k, &p.n, p.batch, p.dims, g->data, b->data, &(cti_gemm_epilogue){.add = add},
+        if (!cti_contract(c->context, g[0]->dtype, &p.m, &p.k, &p.n, p.batch, p.dims, g[0]->data, b->data, &(cti_gemm_epilogue){.add = add},
                          grad[0]->data))
             return false;
     }
     if (c->wants[1]) {
-        if (!(grad[1] = cti_grad_place(c, 1, &add))) return false;
+        if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
         product p;
-        describe(&p, a, grad[1], g);
+        describe(&p, a, grad[1], g[0]);
         see(&p, 0, 2, 1);
-        if (!cti_contract(c->context, g->dtype, &p.k, &p.n, &p.m, p.batch, p.dims, a->data, g->data, &(cti_gemm_epilogue){.add = add},
+        if (!cti_contract(c->context, g[0]->dtype, &p.k, &p.n, &p.m, p.batch, p.dims, a->data, g[0]->data, &(cti_gemm_epilogue){.add = add},
                          grad[1]->data))
             return false;
     }

@@ -39,14 +39,14 @@ static ct_tensor *shared(const ct_call *c, ct_tensor *x, ct_tensor *g, int64_t o
 }
 
 /* Where kept and reduced dims take turns, the reduced ones are moved to the end. */
-static bool max_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool max_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const cti_reduce_attrs *attrs = c->attrs;
     ct_tensor *x = c->in[0];
     int64_t outer, n, inner;
     unsigned set;
     if (!cti_dim_set(c->context, "max", attrs->dims, x->shape.ndim, &set)) return false;
     cti_reduce_runs runs = cti_reduce_runs_of(x->shape, set);
-    if (cti_reduce_last(&runs, &outer, &n, &inner) < 2) return (grad[0] = shared(c, x, g, outer, n, inner));
+    if (cti_reduce_last(&runs, &outer, &n, &inner) < 2) return (grad[0] = shared(c, x, g[0], outer, n, inner));
 
     ct_shape order = {.ndim = x->shape.ndim}, back = order;
     for (int d = 0, kept = 0, reduced = order.ndim - __builtin_popcount(set); d < order.ndim; d++) {
@@ -54,7 +54,7 @@ static bool max_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         order.dim[back.dim[d]] = d;
     }
     ct_tensor *last = ct_contiguous(ct_permute(x, order)), *dx;
-    return last && (dx = shared(c, last, g, g->numel, g->numel ? last->numel / g->numel : 1, 1)) && (grad[0] = ct_permute(dx, back));
+    return last && (dx = shared(c, last, g[0], g[0]->numel, g[0]->numel ? last->numel / g[0]->numel : 1, 1)) && (grad[0] = ct_permute(dx, back));
 }
 
 static const ct_op max = {.name = "max", .attrs_size = sizeof(cti_reduce_attrs), .forward = max_forward, .backward = max_backward};

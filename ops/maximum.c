@@ -7,9 +7,9 @@ static ct_tensor *maximum_forward(ct_call *c) {
     return cti_op_binary(c, kernels(c)->maximum, c->in[0]->dtype);
 }
 
-static bool maximum_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool maximum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && !cti_op_extremum_backward(c, kernels(c)->maximum_backward, i, g, &grad[i])) return false;
+        if (c->wants[i] && !cti_op_extremum_backward(c, kernels(c)->maximum_backward, i, g[0], &grad[i])) return false;
     return true;
 }
 

@@ -14,11 +14,11 @@ static ct_tensor *mean_forward(ct_call *c) {
     return (sum = cti_reduce_sum(c, x, set, attrs->keepdim)) ? divided(c, sum, set) : NULL;
 }
 
-static bool mean_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool mean_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const cti_reduce_attrs *attrs = c->attrs;
     ct_tensor *share;
     unsigned set;
-    return cti_dim_set(c->context, "mean", attrs->dims, c->in[0]->shape.ndim, &set) && (share = divided(c, g, set)) &&
+    return cti_dim_set(c->context, "mean", attrs->dims, c->in[0]->shape.ndim, &set) && (share = divided(c, g[0], set)) &&
            (grad[0] = cti_reduce_expand(share, c->in[0]->shape, set));
 }
 

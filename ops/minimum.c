@@ -7,9 +7,9 @@ static ct_tensor *minimum_forward(ct_call *c) {
     return cti_op_binary(c, kernels(c)->minimum, c->in[0]->dtype);
 }
 
-static bool minimum_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool minimum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && !cti_op_extremum_backward(c, kernels(c)->minimum_backward, i, g, &grad[i])) return false;
+        if (c->wants[i] && !cti_op_extremum_backward(c, kernels(c)->minimum_backward, i, g[0], &grad[i])) return false;
     return true;
 }
 

@@ -11,8 +11,8 @@ static ct_tensor *mse_loss_forward(ct_call *c) {
     return ct_mean(ct_mul(c->saved[0], c->saved[0]), CT_ALL, false);
 }
 
-static bool mse_loss_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    ct_tensor *d = c->saved[0], *dx = ct_mul(d, ct_scale(g, 2.0 / (double)d->numel));
+static bool mse_loss_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    ct_tensor *d = c->saved[0], *dx = ct_mul(d, ct_scale(g[0], 2.0 / (double)d->numel));
     grad[0] = dx;
     return dx && (!c->wants[1] || (grad[1] = ct_neg(dx)));
 }

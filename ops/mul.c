@@ -6,10 +6,10 @@ static ct_tensor *mul_forward(ct_call *c) {
     return cti_op_binary(c, kernels(c)->mul, c->in[0]->dtype);
 }
 
-static bool mul_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool mul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++) {
         ct_tensor *d;
-        if (c->wants[i] && !((d = ct_mul(g, c->in[1 - i])) && cti_op_sum_to_input(c, i, d, &grad[i]))) return false;
+        if (c->wants[i] && !((d = ct_mul(g[0], c->in[1 - i])) && cti_op_sum_to_input(c, i, d, &grad[i]))) return false;
     }
     return true;
 }

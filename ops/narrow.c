@@ -28,9 +28,9 @@ static ct_tensor *narrow_forward(ct_call *c) {
     return cti_tensor_view(x, x->data + p.start * x->stride[p.dim] * (int64_t)cti_dtype_size(x->dtype), shape, x->stride);
 }
 
-static bool narrow_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool narrow_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     part p = *(const part *)c->attrs;
-    return resolve(c->context, c->in[0]->shape, &p) && cti_grad_slice(c, 0, p.dim, p.start, p.length, g, &grad[0]);
+    return resolve(c->context, c->in[0]->shape, &p) && cti_grad_accumulate_slice(c, 0, p.dim, p.start, p.length, g[0], &grad[0]);
 }
 
 static const ct_op narrow = {

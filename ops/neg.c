@@ -6,9 +6,9 @@ static ct_tensor *neg_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->neg);
 }
 
-static bool neg_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool neg_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     (void)c;
-    return (grad[0] = ct_neg(g));
+    return (grad[0] = ct_neg(g[0]));
 }
 
 static const ct_op neg_op = {.name = "neg", .forward = neg_forward, .backward = neg_backward};

@@ -19,11 +19,11 @@ static ct_tensor *permute_forward(ct_call *c) {
     return cti_tensor_view(x, x->data, shape, stride);
 }
 
-static bool permute_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool permute_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_shape *dims = c->attrs;
     ct_shape inverse = *dims;
     for (int d = 0; d < dims->ndim; d++) inverse.dim[dims->dim[d] < 0 ? dims->dim[d] + dims->ndim : dims->dim[d]] = d;
-    return (grad[0] = ct_permute(g, inverse)) != NULL;
+    return (grad[0] = ct_permute(g[0], inverse)) != NULL;
 }
 
 static const ct_op permute = {

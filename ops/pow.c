@@ -21,11 +21,11 @@ static void pow_task(void *arg, int64_t begin, int64_t end, int worker) {
     p->k->pow_backward(end - begin, p->x + at, p->e, p->g + at, p->dx + at);
 }
 
-static bool pow_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    ct_tensor *dx = cti_op_new(c, g->dtype, g->shape);
+static bool pow_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    ct_tensor *dx = cti_op_new(c, g[0]->dtype, g[0]->shape);
     if (!dx) return false;
-    pow_loop p = {kernels(c), *(const double *)c->attrs, c->in[0]->data, g->data, dx->data, (int64_t)cti_dtype_size(g->dtype)};
-    cti_parallel(c->context, g->numel, cti_op_grain(8), pow_task, &p);
+    pow_loop p = {kernels(c), *(const double *)c->attrs, c->in[0]->data, g[0]->data, dx->data, (int64_t)cti_dtype_size(g[0]->dtype)};
+    cti_parallel(c->context, g[0]->numel, cti_op_grain(8), pow_task, &p);
     grad[0] = dx;
     return true;
 }

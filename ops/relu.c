@@ -6,8 +6,8 @@ static ct_tensor *relu_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->relu);
 }
 
-static bool relu_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_unary_backward(c, c->out, g, kernels(c)->relu_backward, &grad[0]);
+static bool relu_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_unary_backward(c, c->out, g[0], kernels(c)->relu_backward, &grad[0]);
 }
 
 static const ct_op relu_op = {.name = "relu", .forward = relu_forward, .backward = relu_backward};

@@ -32,7 +32,7 @@ static ct_tensor *rms_norm_forward(ct_call *c) {
     return y;
 }
 
-static bool rms_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return cti_op_norm_backward(c, g, NULL, c->saved[0], grad); }
+static bool rms_norm_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return cti_op_norm_backward(c, g[0], NULL, c->saved[0], grad); }
 
 static const ct_op rms_norm = {
     .name = "rms_norm", .attrs_size = sizeof(double), .forward = rms_norm_forward, .backward = rms_norm_backward, .flags = CT_OP_OPTIONAL};

@@ -79,7 +79,7 @@ static ct_tensor *rope_forward(ct_call *c) {
     return turn(c, x, 1);
 }
 
-static bool rope_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (grad[0] = turn(c, g, -1)) != NULL; }
+static bool rope_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = turn(c, g[0], -1)) != NULL; }
 
 static const ct_op rope = {.name = "rope", .attrs_size = sizeof(ct_rope_opts), .forward = rope_forward, .backward = rope_backward};
 

@@ -11,8 +11,8 @@ static ct_tensor *scale_forward(ct_call *c) {
     return cti_op_unary_scalar(c, c->in[0], kernels(c)->scale, a);
 }
 
-static bool scale_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return (grad[0] = ct_scale(g, *(const double *)c->attrs));
+static bool scale_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ct_scale(g[0], *(const double *)c->attrs));
 }
 
 static const ct_op scale_op = {.name = "scale", .attrs_size = sizeof(double), .forward = scale_forward, .backward = scale_backward};

@@ -31,11 +31,11 @@ static ct_tensor *select_forward(ct_call *c) {
     return cti_tensor_view(x, x->data + s.index * x->stride[s.dim] * (int64_t)cti_dtype_size(x->dtype), shape, stride);
 }
 
-static bool select_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool select_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     choice s = *(const choice *)c->attrs;
     if (!resolve(c->context, c->in[0]->shape, &s)) return false;
-    ct_tensor *slice = ct_unsqueeze(g, s.dim);
-    return slice && cti_grad_slice(c, 0, s.dim, s.index, 1, slice, &grad[0]);
+    ct_tensor *slice = ct_unsqueeze(g[0], s.dim);
+    return slice && cti_grad_accumulate_slice(c, 0, s.dim, s.index, 1, slice, &grad[0]);
 }
 
 static const ct_op selection = {

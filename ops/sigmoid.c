@@ -6,8 +6,8 @@ static ct_tensor *sigmoid_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->sigmoid);
 }
 
-static bool sigmoid_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_unary_backward(c, c->out, g, kernels(c)->sigmoid_backward, &grad[0]);
+static bool sigmoid_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_unary_backward(c, c->out, g[0], kernels(c)->sigmoid_backward, &grad[0]);
 }
 
 static const ct_op sigmoid_op = {.name = "sigmoid", .forward = sigmoid_forward, .backward = sigmoid_backward};

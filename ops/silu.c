@@ -6,8 +6,8 @@ static ct_tensor *silu_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->silu);
 }
 
-static bool silu_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_unary_backward(c, c->in[0], g, kernels(c)->silu_backward, &grad[0]);
+static bool silu_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_unary_backward(c, c->in[0], g[0], kernels(c)->silu_backward, &grad[0]);
 }
 
 static const ct_op silu_op = {.name = "silu", .forward = silu_forward, .backward = silu_backward};

@@ -9,8 +9,8 @@ static ct_tensor *rows_forward(ct_call *c) {
     return cti_op_rows(c, c->in[0], kernels(c)->softmax);
 }
 
-static bool rows_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_rows_backward(c, c->out, g, kernels(c)->softmax_backward, &grad[0]);
+static bool rows_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_rows_backward(c, c->out, g[0], kernels(c)->softmax_backward, &grad[0]);
 }
 
 static const ct_op softmax_rows = {.name = "softmax", .forward = rows_forward, .backward = rows_backward};
@@ -53,7 +53,7 @@ static ct_tensor *columns_forward(ct_call *c) {
     return along_columns(c, c->in[0], NULL);
 }
 
-static bool columns_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (grad[0] = along_columns(c, c->out, g->data)) != NULL; }
+static bool columns_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = along_columns(c, c->out, g[0]->data)) != NULL; }
 
 static const ct_op softmax_columns = {.name = "softmax", .attrs_size = sizeof(int), .forward = columns_forward, .backward = columns_backward};
 

@@ -6,8 +6,8 @@ static ct_tensor *sqrt_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->sqrt);
 }
 
-static bool sqrt_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_unary_backward(c, c->out, g, kernels(c)->sqrt_backward, &grad[0]);
+static bool sqrt_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_unary_backward(c, c->out, g[0], kernels(c)->sqrt_backward, &grad[0]);
 }
 
 static const ct_op sqrt_op = {.name = "sqrt", .forward = sqrt_forward, .backward = sqrt_backward};

@@ -16,9 +16,9 @@ static ct_tensor *squeeze_forward(ct_call *c) {
     return cti_tensor_view(x, x->data, shape, stride);
 }
 
-static bool squeeze_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    const bool whole = g->shape.ndim == c->in[0]->shape.ndim;
-    return (grad[0] = whole ? g : ct_unsqueeze(g, *(const int *)c->attrs)) != NULL;
+static bool squeeze_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    const bool whole = g[0]->shape.ndim == c->in[0]->shape.ndim;
+    return (grad[0] = whole ? g[0] : ct_unsqueeze(g[0], *(const int *)c->attrs)) != NULL;
 }
 
 static const ct_op squeeze = {

@@ -21,9 +21,9 @@ static ct_tensor *stack_forward(ct_call *c) {
     return y;
 }
 
-static bool stack_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool stack_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     for (int i = 0; i < c->n; i++)
-        if (c->wants[i] && !(grad[i] = ct_select(g, *(const int *)c->attrs, i))) return false;
+        if (c->wants[i] && !(grad[i] = ct_select(g[0], *(const int *)c->attrs, i))) return false;
     return true;
 }
 

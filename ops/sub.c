@@ -6,10 +6,10 @@ static ct_tensor *sub_forward(ct_call *c) {
     return cti_op_binary(c, kernels(c)->sub, c->in[0]->dtype);
 }
 
-static bool sub_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool sub_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *sum;
-    if (c->wants[0] && !cti_op_sum_to_input(c, 0, g, &grad[0])) return false;
-    if (c->wants[1] && !(cti_op_sum_to_input(c, 1, g, &sum) && (grad[1] = ct_neg(sum)))) return false;   /* the sum first: it is smaller */
+    if (c->wants[0] && !cti_op_sum_to_input(c, 0, g[0], &grad[0])) return false;
+    if (c->wants[1] && !(cti_op_sum_to_input(c, 1, g[0], &sum) && (grad[1] = ct_neg(sum)))) return false;   /* the sum first: it is smaller */
     return true;
 }
 

@@ -10,10 +10,10 @@ static ct_tensor *sum_forward(ct_call *c) {
     return cti_reduce_sum(c, x, set, attrs->keepdim);
 }
 
-static bool sum_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool sum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const cti_reduce_attrs *attrs = c->attrs;
     unsigned set;
-    return cti_dim_set(c->context, "sum", attrs->dims, c->in[0]->shape.ndim, &set) && (grad[0] = cti_reduce_expand(g, c->in[0]->shape, set));
+    return cti_dim_set(c->context, "sum", attrs->dims, c->in[0]->shape.ndim, &set) && (grad[0] = cti_reduce_expand(g[0], c->in[0]->shape, set));
 }
 
 static const ct_op sum = {.name = "sum", .attrs_size = sizeof(cti_reduce_attrs), .forward = sum_forward, .backward = sum_backward};

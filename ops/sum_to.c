@@ -23,8 +23,8 @@ static ct_tensor *sum_to_forward(ct_call *c) {
     return y ? cti_tensor_view(y, y->data, to, NULL) : NULL;
 }
 
-static bool sum_to_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return (grad[0] = ct_expand(g, c->in[0]->shape));
+static bool sum_to_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ct_expand(g[0], c->in[0]->shape));
 }
 
 static const ct_op sum_to = {.name = "sum_to", .attrs_size = sizeof(ct_shape), .forward = sum_to_forward, .backward = sum_to_backward,

@@ -6,8 +6,8 @@ static ct_tensor *tanh_forward(ct_call *c) {
     return cti_op_unary(c, c->in[0], kernels(c)->tanh);
 }
 
-static bool tanh_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return cti_op_unary_backward(c, c->out, g, kernels(c)->tanh_backward, &grad[0]);
+static bool tanh_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_unary_backward(c, c->out, g[0], kernels(c)->tanh_backward, &grad[0]);
 }
 
 static const ct_op tanh_op = {.name = "tanh", .forward = tanh_forward, .backward = tanh_backward};

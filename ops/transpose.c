@@ -22,9 +22,9 @@ static ct_tensor *transpose_forward(ct_call *c) {
     return cti_tensor_view(x, x->data, shape, stride);
 }
 
-static bool transpose_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool transpose_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const swapped *asked = c->attrs;
-    return (grad[0] = ct_transpose(g, asked->dim[0], asked->dim[1])) != NULL;
+    return (grad[0] = ct_transpose(g[0], asked->dim[0], asked->dim[1])) != NULL;
 }
 
 static const ct_op transpose = {.name = "transpose",

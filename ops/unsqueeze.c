@@ -18,8 +18,8 @@ static ct_tensor *unsqueeze_forward(ct_call *c) {
     return cti_tensor_view(x, x->data, shape, stride);
 }
 
-static bool unsqueeze_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    return (grad[0] = ct_squeeze(g, *(const int *)c->attrs)) != NULL;
+static bool unsqueeze_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ct_squeeze(g[0], *(const int *)c->attrs)) != NULL;
 }
 
 static const ct_op unsqueeze = {

@@ -14,7 +14,7 @@ static ct_tensor *view_forward(ct_call *c) {
     return cti_tensor_view(x, x->data, shape, stride);
 }
 
-static bool view_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (grad[0] = ct_reshape(g, c->in[0]->shape)) != NULL; }
+static bool view_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = ct_reshape(g[0], c->in[0]->shape)) != NULL; }
 
 static const ct_op view = {
     .name = "view", .attrs_size = sizeof(ct_shape), .forward = view_forward, .backward = view_backward, .flags = CT_OP_STRIDED};

@@ -289,9 +289,9 @@ START_TEST(a_nan_that_backward_makes) {
 END_TEST
 
 static ct_tensor *slice_forward(ct_call *c) { return ct_narrow(c->in[0], 0, 4, 2); }
-static bool slice_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
-    (void)g;
-    return cti_grad_slice(c, 0, 0, 4, 2, ct_from_f32(c->context, CT_SHAPE(2), (float[]){0, NAN}), &grad[0]);
+static bool slice_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    (void)g[0];
+    return cti_grad_accumulate_slice(c, 0, 0, 4, 2, ct_from_f32(c->context, CT_SHAPE(2), (float[]){0, NAN}), &grad[0]);
 }
 static const ct_op nan_slice = {.name = "nan_slice", .forward = slice_forward, .backward = slice_backward};
 

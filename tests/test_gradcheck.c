@@ -52,12 +52,12 @@ static ct_tensor *square_forward(ct_call *c) {
     return ct_mul(x, c->n > 1 ? c->in[1] : x);
 }
 
-static bool square_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool square_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const fault f = ((const attrs *)c->attrs)->fault;
     ct_tensor *x = c->in[0], *other = c->n > 1 ? c->in[1] : x;
-    if (f == WRITES_COTANGENT) ct_data_f64(g)[0] *= 2;
-    grad[0] = ct_scale(ct_mul(g, other), c->n > 1 || f == HALF ? 1 : 2);
-    if (c->n > 1) grad[1] = f == FOLDS_SHARED && x->data == other->data ? ct_zeros(c->context, CT_F64, x->shape) : ct_mul(g, x);
+    if (f == WRITES_COTANGENT) ct_data_f64(g[0])[0] *= 2;
+    grad[0] = ct_scale(ct_mul(g[0], other), c->n > 1 || f == HALF ? 1 : 2);
+    if (c->n > 1) grad[1] = f == FOLDS_SHARED && x->data == other->data ? ct_zeros(c->context, CT_F64, x->shape) : ct_mul(g[0], x);
     ct_tensor *fresh = ct_empty(c->context, CT_F64, CT_SHAPE(50));
     switch (f) {
     case BACKWARD_DRIFTS:
@@ -85,7 +85,7 @@ static bool square_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
         grad[0] = NULL;
         break;
     case FAILS:
-        return ct_matmul(g, ct_zeros(c->context, CT_F64, CT_SHAPE(9, 9))) != NULL;
+        return ct_matmul(g[0], ct_zeros(c->context, CT_F64, CT_SHAPE(9, 9))) != NULL;
     case RUNS_OUT:
         return ct_zeros(c->context, CT_F64, CT_SHAPE((int64_t)1 << 50)) != NULL;
     default:

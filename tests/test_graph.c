@@ -81,7 +81,7 @@ START_TEST(the_same_for_graphviz) {
 END_TEST
 
 static ct_tensor *itself(ct_call *c) { return c->in[0]; }
-static bool its_gradient(const ct_call *c, ct_tensor *g, ct_tensor **grad) { return (void)c, grad[0] = g, true; }
+static bool its_gradient(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (void)c, grad[0] = g[0], true; }
 
 START_TEST(names_are_escaped) {
     const ct_op op = {.name = "a \"quoted\" \\N\n<b>{x|y}\x7f", .forward = itself, .backward = its_gradient};

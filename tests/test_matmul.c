@@ -195,10 +195,10 @@ END_TEST
 /* The gradient that activated_linear hands on: rows of 2,048 bytes or a multiple are 16 numbers apart, others not. */
 static int64_t handed_on; /* a row's step */
 static ct_tensor *pass_forward(ct_call *c) { return ct_scale(c->in[0], 1); }
-static bool pass_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool pass_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     (void)c;
-    handed_on = g->stride[g->shape.ndim - 2];
-    return (grad[0] = g) != NULL;
+    handed_on = g[0]->stride[g[0]->shape.ndim - 2];
+    return (grad[0] = g[0]) != NULL;
 }
 
 START_TEST(rows_apart) {

@@ -60,11 +60,12 @@ typedef struct {
     const struct ct_op *op;
     const void *attrs;          /* the call's own copy */
     ct_tensor *const *in;       /* contiguous, unless the op has CT_OP_STRIDED */
-    int n;
+    int n, n_outs;
     const bool *wants;          /* whose gradient is wanted */
-    ct_tensor *out, *saved[4];  /* forward sets saved; backward reads both */
+    ct_tensor **outs;           /* of an op with several outputs forward sets outs[1] ... outs[n_outs - 1], and returns the first */
+    ct_tensor *out, *saved[4];  /* forward sets saved; backward reads both. out is outs[0] */
     unsigned drop;              /* forward may say whose values backward does not read: CT_DROP_IN(i), CT_DROP_INPUTS,
-                                   CT_DROP_OUT. They are not kept; inputs' shapes and dtypes are, out is NULL (the cotangent has its) */
+                                   CT_DROP_OUT. They are not kept; inputs' shapes and dtypes are, outs are NULL (a cotangent has its output's) */
 } ct_call;
 
 #define CT_DROP_IN(i) (1u << (i)) /* i up to 29 */
@@ -78,17 +79,24 @@ typedef struct ct_op {
     const char *name;
     size_t attrs_size;
     ct_tensor *(*forward)(ct_call *call); /* a new tensor, or a view of an input; NULL with an error recorded. Not differentiated itself */
-    bool (*backward)(const ct_call *call, ct_tensor *cotangent, ct_tensor **grad); /* sets grad[i] where wants[i]: shape and dtype of
-                                                                                      in[i]. The engine adds. NULL: no input has a gradient */
+    bool (*backward)(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad); /* sets grad[i] where wants[i]: shape and dtype
+                                                                        of in[i]. The engine adds. cotangents[k] is output k's, NULL where nothing
+                                                                        came back for it (of one output: never). NULL: no input has a gradient */
     unsigned flags;
+    int outputs; /* at most CT_MAX_OUTPUTS; 0: 1 */
 } ct_op;
+
+enum { CT_MAX_OUTPUTS = 16 };
 
 /* Runs the op and records it when a gradient is wanted. `op` must outlive the graph (in debug mode its name the context); attrs is
  * copied. All inputs are of one context. Errors that name the op: a forward or backward that returns nothing; a result or a saved tensor of
  * another context; a gradient that is NULL, or of another shape, dtype or context; inputs whose values are used although `drop` has them
  * dropped; a forward or backward that closes a scope it has not opened. An input that forward releases
  * lasts until it has returned. A backward cannot call ct_backward nor ct_zero_grad. examples/custom_op.c is one. */
-CT_API ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs);
+CT_API ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs); /* of several outputs the first; the others end */
+
+/* The same with room for every output in outs. False: each is NULL. An output that is not f32 or f64 has no gradient. */
+CT_API bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **outs);
 
 /* For a forward or backward of your own: record an error, in printf's manner, unless one is pending. Returns NULL. */
 CT_API void *ct_fail(ct_context *context, ct_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));

@@ -58,7 +58,7 @@ ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, ct_tensor *mask, ct
 /* x (B, H, S, d) with zeros for the keys that are hidden, whatever stands there: their gradients are zeros, and no product sees them. */
 ct_tensor *cti_attention_unhidden(ct_tensor *x, ct_tensor *keys);
 bool cti_attention_few(ct_context *context, const attention *a); /* its forward for CTI_ATTENTION_FEW queries or less */
-bool cti_attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad);
+bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);
 
 static inline int64_t cti_attention_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t cti_attention_pieces(int64_t n, int64_t size) { return n / size + (n % size != 0); }

@@ -302,7 +302,8 @@ static bool gradients(const ct_call *c, ct_tensor *const part[3], bool zero, ct_
     return true;
 }
 
-bool cti_attention_backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    ct_tensor *g = cotangents[0];
     const int64_t heads = ((const cti_attention_attrs *)c->attrs)->heads;
     const ct_tensor *mask = c->in[3];
     ct_tensor *part[3], *own[3] = {0}, *out = c->out;

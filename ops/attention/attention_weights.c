@@ -120,7 +120,8 @@ static bool through_product(const ct_call *c, ct_tensor *const part[3], ct_tenso
     return cti_ready(c->context);
 }
 
-static bool backward(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+static bool backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    ct_tensor *g = cotangents[0];
     const cti_attention_attrs *set = c->attrs;
     ct_tensor *part[3], *own[2], *third[3];
     if (!cti_attention_operands(c, part)) return false;

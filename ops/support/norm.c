@@ -65,7 +65,7 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
     a.x = x->data, a.w = w ? w->data : NULL, a.g = g->data, a.mean = mean ? mean->data : NULL, a.rstd = rstd->data;
     ct_tensor *base = NULL;
     if (!parts(c, want_w, blocks, a.n, &a.dw) || !parts(c, want_b, blocks, a.n, &a.db)) return false;
-    if (c->wants[0] && !(grad[0] = cti_grad_onto(c, 0, &base))) return false; /* last: it is changed from here on */
+    if (c->wants[0] && !(grad[0] = cti_grad_writable_onto(c, 0, &base))) return false; /* last: it is changed from here on */
     a.dx = c->wants[0] ? grad[0]->data : NULL;
     a.base = base ? base->data : NULL;
     cti_parallel(c->context, blocks, cti_op_grain(BLOCK * a.n), backward_blocks, &a);

@@ -50,6 +50,6 @@ int cti_op_dim_or_scalar(const char *name, const ct_tensor *x, int64_t dim) {
 
 ct_tensor *cti_op_grad_sum(const ct_call *c, int i) {
     bool add;
-    ct_tensor *place = cti_grad_place(c, i, &add);
+    ct_tensor *place = cti_grad_writable(c, i, &add);
     return place && (add || cti_op_fill(place, 0)) ? place : NULL;
 }

@@ -16,7 +16,7 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
             return false;
         }
         if (t->context != context) return cti_same_context(context, t->context, op->name);
-        wants[i] = recording && t->node;
+        wants[i] = recording && t->slot;
         *wanted |= wants[i];
         if (t->contiguous) continue;
         if (!cti_tensor_has_values(t, op->name)) return false;
@@ -25,54 +25,65 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
     return true;
 }
 
-/* The result as a handle of its own: a forward may hand back an input, or a tensor from outside. */
-static ct_tensor *own_result(ct_call *c, const cti_frame *frame, ct_tensor *out) {
-    if (!out) {
-        ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned nothing", c->op->name);
-        return NULL;
-    }
-    if (out->context != c->context) {
-        ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned a tensor of another context", c->op->name);
-        return NULL;
-    }
-    if (out->frame == frame && !out->node) return out;
+/* Output k as a handle of its own: a forward may hand back an input, a tensor from outside, or one tensor twice. */
+static ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
+    ct_tensor *out = c->outs[k];
+    if (!out && c->n_outs == 1) return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned nothing", c->op->name);
+    if (!out) return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward set no output %d", c->op->name, k);
+    if (out->context != c->context)
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned a tensor of another context", c->op->name);
+    bool own = out->frame == frame && !out->slot;
+    for (int before = 0; own && before < k; before++) own = c->outs[before] != out;
+    if (own) return out;
     return cti_tensor_has_values(out, c->op->name) ? cti_tensor_view(out, out->data, out->shape, out->stride) : NULL;
 }
 
-static ct_tensor *run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants) {
+/* Runs forward, and makes the outputs handles of their own. */
+static bool compute(ct_call *c, ct_tensor *const *given, cti_frame *frame) {
+    const cti_running running = {c->context->running, given, c->n, c, frame};
+    c->context->running = &running;
+    c->outs[0] = c->op->forward(c);
+    c->context->running = running.outer;
+    for (int k = 0; k < c->n_outs; k++)
+        if (!(c->outs[k] = own_result(c, frame, k))) return false;
+    return cti_ready(c->context);
+}
+
+static bool has_gradient(const ct_call *c) {
+    bool real = false;
+    for (int k = 0; k < c->n_outs; k++) real |= cti_is_real(c->outs[k]->dtype);
+    return real;
+}
+
+/* Whether it went well; then outs are the outer scope's, else NULL. */
+static bool run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants) {
     ct_context *context = c->context;
-    bool recording = !context->frame->no_grad && c->op->backward, wanted = false;
+    const bool recording = !context->frame->no_grad && c->op->backward;
+    bool wanted = false;
     const char *outer_op = context->op;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     context->op = c->op->name;
-    ct_tensor *out = NULL;
-    if (prepare(c, given, in, wants, recording, &wanted)) {
-        const cti_running running = {context->running, given, c->n, c, &frame};
-        context->running = &running;
-        out = own_result(c, &frame, c->op->forward(c));
-        context->running = running.outer;
+    bool done = prepare(c, given, in, wants, recording, &wanted) && compute(c, given, &frame);
+    if (done && wanted && has_gradient(c)) done = cti_tape_record(c, given);
+    if (done && context->debug) done = cti_debug_result(c);
+    for (int k = 1; k < c->n_outs; k++) {
+        if (done) cti_tensor_lift(c->outs[k], frame.outer);
+        else c->outs[k] = NULL;
     }
-    if (context->status) out = NULL;
-    if (out && wanted && cti_is_real(out->dtype)) {
-        c->out = out;
-        out->node = cti_tape_record(c, given);
-        if (!out->node) out = NULL;
-    }
-    if (out && context->debug && !cti_debug_result(c, out)) out = NULL;
-    out = cti_frame_return(context, &frame, out);
+    c->outs[0] = cti_frame_return(context, &frame, done ? c->outs[0] : NULL);
     context->op = outer_op;
-    return out;
+    return done;
 }
 
-ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
+static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **outs) {
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = in[i]->context;
     if (!cti_ready(context)) {   /* its error may not be known in another context */
         for (int i = 0; context && i < n; i++)
             if (in[i]) cti_same_context(context, in[i]->context, op && op->name ? op->name : "apply");
-        return NULL;
+        return false;
     }
     if (!op || !op->forward || !op->name) return ct_fail(context, CT_ERR_ARGUMENT, "apply: the op has no forward or no name");
     if (op->attrs_size && !attrs) return ct_fail(context, CT_ERR_ARGUMENT, "%s: attrs is NULL", op->name);
@@ -81,11 +92,31 @@ ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *at
     bool few_wants[FEW], *wants = few_wants;
     const size_t many = n > FEW ? cti_bytes(n, sizeof *in + sizeof *wants) : 0;
     if (many) {
-        if (!(call_in = cti_take(context, many))) return NULL;
+        if (!(call_in = cti_take(context, many))) return false;
         wants = (bool *)(call_in + n);
     }
     ct_call call = {.context = context, .op = op, .attrs = op->attrs_size ? attrs : NULL, .in = call_in, .n = n, .wants = wants};
-    ct_tensor *out = run(&call, in, call_in, wants);
+    call.outs = outs;
+    call.n_outs = op->outputs > 1 ? op->outputs : 1;
+    const bool done = run(&call, in, call_in, wants);
     if (many) cti_give(context, call_in, many);
-    return out;
+    return done;
+}
+
+ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
+    ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
+    if (!op || op->outputs < 2) return apply(op, in, n, attrs, &out) ? out : NULL;
+    if (!ct_apply_many(op, in, n, attrs, outs)) return NULL;
+    for (int k = 1; k < op->outputs; k++) ct_release(outs[k]);
+    return outs[0];
+}
+
+bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **outs) {
+    if (!outs || (op && op->outputs > CT_MAX_OUTPUTS)) {
+        for (int i = 0; in && i < n; i++)
+            if (in[i]) ct_fail(in[i]->context, CT_ERR_ARGUMENT, "%s: %s", op && op->name ? op->name : "apply", outs ? "too many outputs" : "outs is NULL");
+        return false;
+    }
+    for (int k = 0; k < CT_MAX_OUTPUTS && (k < 1 || (op && k < op->outputs)); k++) outs[k] = NULL;
+    return apply(op, in, n, attrs, outs);
 }

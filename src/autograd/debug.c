@@ -33,39 +33,42 @@ static bool find_nan(const ct_tensor *t, ct_shape *index) {
     return false;
 }
 
-bool cti_debug_result(const ct_call *call, const ct_tensor *out) {
+bool cti_debug_result(const ct_call *call) {
     ct_shape at, ignored;
-    bool given = false, made = find_nan(out, &at);
+    bool given = false;
+    int made = 0;
+    while (made < call->n_outs && !find_nan(call->outs[made], &at)) made++;
     for (int i = 0; !given && i < call->n; i++) given = find_nan(call->in[i], &ignored);
-    if (out->node) out->node->tainted = given || made;
-    made = made && !given;
-    if (made)
-        ct_fail(call->context, CT_ERR_ARGUMENT, "%s: forward made the first NaN: element %s of a result %s, from inputs without one", call->op->name,
-                SHAPE(at), SHAPE(out->shape));
-    return !made;
+    for (int k = 0; k < call->n_outs; k++)
+        if (call->outs[k]->slot) cti_node_of(call->outs[k]->slot)->tainted = given || made < call->n_outs;
+    if (given || made == call->n_outs) return true;
+    return ct_fail(call->context, CT_ERR_ARGUMENT, "%s: forward made the first NaN: element %s of a result %s, from inputs without one", call->op->name,
+                   SHAPE(at), SHAPE(call->outs[made]->shape));
 }
 
-/* The same of what gathers in a node, but for a hole in it that nothing has been written to. */
-static bool find_nan_gathered(const cti_node *node, ct_shape *index) {
-    const ct_tensor *t = node->call.op ? node->incoming : node->grad;
-    if (!t || node->hole_start >= node->hole_end) return find_nan(t, index);
-    const int dim = node->hole_dim;
+/* The same of what has gathered in a slot, but for what is not written yet. */
+static bool find_nan_gathered(const cti_grad_slot *slot, ct_shape *index) {
+    const ct_tensor *t = slot->sum;
+    const int64_t start = slot->start, end = slot->end;
+    if (!t || start >= end) return find_nan(t, index);
+    const int dim = slot->dim;
     ct_tensor part = *t;
     part.contiguous = false;
-    part.shape.dim[dim] = node->hole_start;
+    part.shape.dim[dim] = start;
     part.numel = cti_shape_numel(part.shape);
     if (find_nan(&part, index)) return true;
-    part.data += node->hole_end * t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
-    part.shape.dim[dim] = t->shape.dim[dim] - node->hole_end;
+    part.data += end * t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
+    part.shape.dim[dim] = t->shape.dim[dim] - end;
     part.numel = cti_shape_numel(part.shape);
     if (!find_nan(&part, index)) return false;
-    index->dim[dim] += node->hole_end;
+    index->dim[dim] += end;
     return true;
 }
 
 bool cti_debug_watches(const cti_node *node) {
     ct_shape ignored;
-    bool clean = !node->tainted && !find_nan_gathered(node, &ignored);
+    bool clean = !node->tainted;
+    for (int k = 0; clean && k < node->call.n_outs; k++) clean = !find_nan_gathered(&node->slot[k], &ignored);
     for (int i = 0; clean && i < node->call.n; i++) clean = !node->edge[i] || !find_nan_gathered(node->edge[i], &ignored);
     return clean;
 }

@@ -5,8 +5,8 @@
 
 #include "tape.h"
 
-/* False, with an error that names the op: its result has a NaN and its inputs have none. Its node notes whether one of them has. */
-bool cti_debug_result(const ct_call *call, const ct_tensor *out);
+/* False, with an error that names the op: an output has a NaN and the inputs have none. The outputs' node remembers whether one of them has. */
+bool cti_debug_result(const ct_call *call);
 
 /* Before and after an op's backward. A backward may be watched when nothing it reads or adds to has a NaN yet; what gathers for its
  * inputs must then have none either: false, with an error that names the op. */

@@ -4,7 +4,7 @@
 #include "tape.h"
 
 typedef struct {
-    const ct_tensor *note;   /* a reader's note of its values, for the shape; NULL: the tensor itself is asked for */
+    const ct_tensor *saved;  /* what a reader has saved of it, for the shape; NULL: the tensor itself is asked for */
     int64_t id;              /* as written: of ops and leaves apart, from 1; 0: not written yet */
 } seen;
 
@@ -31,7 +31,7 @@ static void reach(graph *g) {
         g->ops++;
         g->oldest = node;
         for (int i = 0; i < node->call.n; i++) {
-            cti_node *edge = node->edge[i];
+            cti_node *edge = node->edge[i] ? cti_node_of(node->edge[i]) : NULL;
             if (!edge || edge->number) continue;
             edge->number = (int)++g->count;
             waiting += edge->call.op != NULL;
@@ -50,7 +50,7 @@ static cti_node *next_op(const graph *g, cti_node *node) {
 static void forget(graph *g) {
     for (cti_node *node = g->oldest; node; node = next_op(g, node)) {
         for (int i = 0; i < node->call.n; i++)
-            if (node->edge[i] && !node->edge[i]->call.op) node->edge[i]->number = 0;
+            if (node->edge[i] && !cti_node_of(node->edge[i])->call.op) cti_node_of(node->edge[i])->number = 0;
         node->number = 0;
     }
     g->root->number = 0;
@@ -68,7 +68,7 @@ static void put_name(FILE *file, const char *name) {
 
 static void put_type(FILE *file, const ct_tensor *t) { fprintf(file, "%s %s", SHAPE(t->shape), cti_dtype_name(t->dtype)); }
 
-static const ct_tensor *type_of(const graph *g, const seen *s) { return s->note ? s->note : g->tensor; }
+static const ct_tensor *type_of(const graph *g, const seen *s) { return s->saved ? s->saved : g->tensor; }
 
 static void put_leaf(graph *g, const cti_node *node) {
     seen *s = &g->of[node->number - 1];
@@ -86,10 +86,14 @@ static void put_leaf(graph *g, const cti_node *node) {
 }
 
 static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
-    const cti_node *edge = node->edge[i];
-    if (edge) {
-        const char kind = edge->call.op ? g->dot ? 'n' : '%' : 'x';
-        fprintf(g->file, g->dot ? "    %c%lld -> n%lld;\n" : "%c%lld", kind, (long long)g->of[edge->number - 1].id, (long long)to);
+    const cti_grad_slot *slot = node->edge[i];
+    if (slot) {
+        const cti_node *from = cti_node_of(slot);
+        const char kind = from->call.op ? g->dot ? 'n' : '%' : 'x';
+        const int output = (int)(slot - from->slot);
+        fprintf(g->file, g->dot ? "    %c%lld -> n%lld" : "%c%lld", kind, (long long)g->of[from->number - 1].id, (long long)to);
+        if (from->call.n_outs > 1) fprintf(g->file, g->dot ? " [label=\"output %d\"]" : ".%d", output);
+        if (g->dot) fputs(";\n", g->file);
     } else if (g->dot && node->call.in[i]) {
         const long long id = ++g->constant_ids;
         fprintf(g->file, "    c%lld [label=\"", id);
@@ -102,18 +106,24 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
     }
 }
 
+/* The shape of a result is that which a reader has saved, so where there are several only their number is told. */
+static void put_result(const graph *g, const cti_node *node) {
+    if (node->call.n_outs > 1) fprintf(g->file, "%d outputs", node->call.n_outs);
+    else put_type(g->file, type_of(g, &g->of[node->number - 1]));
+}
+
 static void put_op(graph *g, const cti_node *node) {
     FILE *file = g->file;
     const ct_call *c = &node->call;
     seen *s = &g->of[node->number - 1];
     for (int i = 0; i < c->n; i++)
-        if (node->edge[i] && !node->edge[i]->call.op && !g->of[node->edge[i]->number - 1].id) put_leaf(g, node->edge[i]);
+        if (node->edge[i] && !cti_node_of(node->edge[i])->call.op && !g->of[cti_node_of(node->edge[i])->number - 1].id) put_leaf(g, cti_node_of(node->edge[i]));
     s->id = ++g->op_ids;
     fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)s->id);
     put_name(file, c->op->name);
     if (g->dot) {
         fputs(node->released ? " (released)\\n" : "\\n", file);
-        put_type(file, type_of(g, s));
+        put_result(g, node);
         fputs(node == g->root ? "\", penwidth=2];\n" : "\"];\n", file);
         for (int i = 0; i < c->n; i++) put_input(g, node, i, s->id);
         return;
@@ -150,14 +160,14 @@ static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot) {
     if (!tensor || !cti_tensor_is_open(tensor, "graph")) return false;
     ct_context *context = tensor->context;
     if (!file) return ct_fail(context, CT_ERR_ARGUMENT, "graph: file is NULL");
-    graph g = {.tensor = tensor, .file = file, .dot = dot, .root = tensor->node};
+    graph g = {.tensor = tensor, .file = file, .dot = dot, .root = tensor->slot ? cti_node_of(tensor->slot) : NULL};
     if (g.root) {
         reach(&g);
         g.of = cti_take_zeroed(context, cti_bytes(g.count, sizeof *g.of));
     }
     for (cti_node *node = g.of ? g.oldest : NULL; node; node = next_op(&g, node))
         for (int i = 0; i < node->call.n; i++)
-            if (node->edge[i]) g.of[node->edge[i]->number - 1].note = node->call.in[i];
+            if (node->edge[i]) g.of[cti_node_of(node->edge[i])->number - 1].saved = node->call.in[i];
     const bool able = !g.root || g.of;
     if (able) put_all(&g);
     if (g.root) {

@@ -1,19 +1,19 @@
 /* The tape: recording a node, releasing what it holds, and its end. A node is one block, laid out as
- *     node | attrs | notes | in | edge | wants */
+ *     node | grad slots | attrs | saved tensors | outs, where there are several | in | edge | wants */
 #include "tape.h"
 
 #include <string.h>
 
 static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
 
-/* The tape's own handle on a tensor: with its values, or only its shape and dtype. Copied number by number, which `volatile` ensures: see
+/* A saved tensor, the tape's own handle: with its values, or only its shape and dtype. Copied number by number, which `volatile` ensures: see
  * cti_shape_same. */
-static void note(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
+static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     const volatile int64_t *dim = tensor->shape.dim, *stride = tensor->stride;
     to->context = tensor->context;
     to->storage = with_values ? tensor->storage : NULL;
     to->data = with_values ? tensor->data : NULL;
-    to->node = NULL;
+    to->slot = NULL;
     to->numel = tensor->numel;
     to->shape.ndim = tensor->shape.ndim;
     for (int d = 0; d < tensor->shape.ndim; d++) {
@@ -34,24 +34,25 @@ static bool can_save(const ct_call *c, const ct_tensor *saved) {
     return false;
 }
 
-cti_node *cti_tape_record(const ct_call *c, ct_tensor *const *given) {
+bool cti_tape_record(const ct_call *c, ct_tensor *const *given) {
     ct_context *context = c->context;
-    const bool with_out = !(c->drop & CT_DROP_OUT);
-    size_t n = (size_t)c->n, notes = n + with_out;
-    const size_t attrs = aligned(c->attrs ? c->op->attrs_size : 0);
+    const bool with_outs = !(c->drop & CT_DROP_OUT);
+    const size_t n = (size_t)c->n, outs = (size_t)c->n_outs, attrs = aligned(c->attrs ? c->op->attrs_size : 0);
+    size_t saved = n + (with_outs ? outs : 0);
     for (int k = 0; k < 4; k++) {
-        if (c->saved[k] && !can_save(c, c->saved[k])) return NULL;
-        notes += c->saved[k] != NULL;
+        if (c->saved[k] && !can_save(c, c->saved[k])) return false;
+        saved += c->saved[k] != NULL;
     }
-    const size_t per_input = sizeof(ct_tensor *) + sizeof(cti_node *) + sizeof(bool);
-    const uint64_t bytes = aligned(sizeof(cti_node)) + attrs + (uint64_t)notes * sizeof(ct_tensor) + (uint64_t)n * per_input;
+    const size_t per_input = sizeof(ct_tensor *) + sizeof(cti_grad_slot *) + sizeof(bool);
+    const size_t head = aligned(sizeof(cti_node) + outs * sizeof(cti_grad_slot)), out_list = outs > 1 ? outs * sizeof(ct_tensor *) : 0;
+    const uint64_t bytes = head + attrs + (uint64_t)saved * sizeof(ct_tensor) + out_list + (uint64_t)n * per_input;
     cti_node *node = cti_take(context, bytes > CTI_MOST_BYTES ? SIZE_MAX : (size_t)bytes);
-    if (!node) return NULL;
-    char *at = (char *)node + aligned(sizeof *node);
-    void *attrs_copy = at;
-    ct_tensor *tensor = (ct_tensor *)(at + attrs);
-    ct_tensor **in = (ct_tensor **)(tensor + notes);
-    cti_node **edge = (cti_node **)(in + n);
+    if (!node) return false;
+    char *attrs_copy = (char *)node + head;
+    ct_tensor *tensor = (ct_tensor *)(attrs_copy + attrs);
+    ct_tensor **out = (ct_tensor **)(tensor + saved);
+    ct_tensor **in = out_list ? out + outs : out;
+    cti_grad_slot **edge = (cti_grad_slot **)(in + n);
     bool *wants = (bool *)(edge + n);
 
     memset((char *)node + sizeof node->call, 0, sizeof *node - sizeof node->call);
@@ -61,49 +62,70 @@ cti_node *cti_tape_record(const ct_call *c, ct_tensor *const *given) {
     node->call.in = in;
     node->call.n = c->n;
     node->call.wants = wants;
+    node->call.outs = out_list ? out : &node->call.out;
+    node->call.n_outs = c->n_outs;
     node->call.out = NULL;
     node->call.drop = c->drop;
     node->bytes = (size_t)bytes;
-    node->refs = 1;
     node->edge = edge;
-    node->notes = tensor;
-    node->note_count = (int)notes;
+    node->saved = tensor;
+    node->saved_count = (int)saved;
     for (int i = 0; i < c->n; i++) {
-        bool drop = c->drop & CT_DROP_INPUTS || (i < 30 && c->drop & CT_DROP_IN(i));
+        const bool drop = c->drop & CT_DROP_INPUTS || (i < 30 && c->drop & CT_DROP_IN(i));
         in[i] = NULL;
-        if (c->in[i]) note(in[i] = tensor++, c->in[i], !drop);
+        if (c->in[i]) save(in[i] = tensor++, c->in[i], !drop);
         else (tensor++)->storage = NULL;
         wants[i] = c->wants[i];
-        edge[i] = wants[i] ? given[i]->node : NULL;
-        if (edge[i]) cti_node_ref(edge[i]);
+        edge[i] = wants[i] ? given[i]->slot : NULL;
+        if (edge[i]) cti_node_ref(cti_node_of(edge[i]));
     }
-    if (with_out) note(node->call.out = tensor++, c->out, true);
+    for (int k = 0; k < node->call.n_outs; k++) {
+        node->slot[k] = (cti_grad_slot){.index = (unsigned char)k};
+        node->call.outs[k] = NULL;
+        if (with_outs) save(node->call.outs[k] = tensor++, c->outs[k], true);
+        if (!cti_is_real(c->outs[k]->dtype)) continue;
+        c->outs[k]->slot = &node->slot[k];
+        node->refs++;
+    }
+    node->call.out = node->call.outs[0];
     for (int k = 0; k < 4; k++) {
         node->call.saved[k] = NULL;
-        if (c->saved[k]) note(node->call.saved[k] = tensor++, c->saved[k], true);
+        if (c->saved[k]) save(node->call.saved[k] = tensor++, c->saved[k], true);
     }
 
     node->sequence = ++context->sequence;
     node->prev = context->tape_last;
     *(node->prev ? &node->prev->next : &context->tape_first) = node;
     context->tape_last = node;
-    return node;
+    return true;
+}
+
+cti_node *cti_tape_leaf(ct_tensor *owner) {
+    const size_t bytes = sizeof(cti_node) + sizeof(cti_grad_slot);
+    cti_node *leaf = cti_take_zeroed(owner->context, bytes);
+    if (!leaf) return NULL;
+    leaf->call.context = owner->context;
+    leaf->refs = 1;
+    leaf->bytes = bytes;
+    leaf->owner = owner;
+    leaf->call.n_outs = 1;
+    return leaf;
 }
 
 /* Lets go of what backward would have read, and of the nodes below. */
 void cti_node_release(cti_node *node) {
     node->released = true;
     ct_context *context = node->call.context;
-    for (int i = 0; i < node->note_count; i++) {
-        cti_storage_unref(context, node->notes[i].storage);
-        node->notes[i].storage = NULL;
+    for (int i = 0; i < node->saved_count; i++) {
+        cti_storage_unref(context, node->saved[i].storage);
+        node->saved[i].storage = NULL;
     }
-    node->note_count = 0;
+    node->saved_count = 0;
     for (int i = 0; i < node->call.n; i++)
         if (node->edge[i]) {
-            cti_node *edge = node->edge[i];
+            cti_node *below = cti_node_of(node->edge[i]);
             node->edge[i] = NULL;
-            cti_node_unref(edge);
+            cti_node_unref(below);
         }
     node->call.n = 0;
 }
@@ -124,14 +146,16 @@ void cti_node_unref(cti_node *node) {
     while ((node = context->dying)) {
         context->dying = node->next;
         cti_node_release(node);
-        if (node->grad) cti_tensor_free(node->grad);
-        if (node->incoming) cti_tensor_free(node->incoming);
+        for (int k = 0; k < node->call.n_outs; k++) {
+            cti_grad_slot_empty(&node->slot[k]);
+            if (node->slot[k].retained) cti_tensor_free(node->slot[k].retained);
+        }
         cti_give(context, node, node->bytes);
     }
     context->freeing = false;
 }
 
-void cti_node_disown(cti_node *node) {
-    if (!node->call.op) node->owner = NULL;
-    cti_node_unref(node);
+void cti_grad_slot_disown(cti_grad_slot *slot) {
+    if (!cti_node_of(slot)->call.op) cti_node_of(slot)->owner = NULL;
+    cti_node_unref(cti_node_of(slot));
 }

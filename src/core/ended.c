@@ -16,7 +16,7 @@ void cti_ended_add(ct_tensor *tensor) {
     ct_context *context = tensor->context;
     tensor->storage = NULL;
     tensor->data = NULL;
-    tensor->node = NULL;
+    tensor->slot = NULL;
     tensor->contiguous = false;
     tensor->parameter = CTI_ENDED;
     tensor->next = NULL;

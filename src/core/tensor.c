@@ -38,7 +38,7 @@ static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char 
     tensor->context = context;
     tensor->storage = storage;
     tensor->data = data;
-    tensor->node = NULL;
+    tensor->slot = NULL;
     tensor->numel = numel;
     tensor->shape.ndim = shape->ndim;
     int64_t step = 1;
@@ -97,7 +97,7 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
 
 void cti_tensor_free(ct_tensor *tensor) {
     cti_tensor_disown(tensor);
-    if (tensor->node) cti_node_disown(tensor->node);
+    if (tensor->slot) cti_grad_slot_disown(tensor->slot);
     cti_storage_unref(tensor->context, tensor->storage);
     if (tensor->context->debug) cti_ended_add(tensor);
     else cti_give(tensor->context, tensor, sizeof *tensor);

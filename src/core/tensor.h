@@ -8,6 +8,7 @@
 #include "shape.h"
 
 typedef struct cti_node cti_node;
+typedef struct cti_grad_slot cti_grad_slot;
 typedef struct cti_frame cti_frame;
 typedef struct cti_namer cti_namer;
 
@@ -23,7 +24,7 @@ struct ct_tensor {
     ct_context *context;
     cti_storage *storage;   /* NULL in the tape's note of an input whose values are not kept, and in a handle that has ended */
     char *data;            /* of the first element */
-    cti_node *node;         /* what made it, or the slot of a leaf's gradient; NULL: it has no gradient */
+    cti_grad_slot *slot;   /* where its gradient gathers, in the node of what made it or in a leaf's; NULL: it has no gradient */
     int64_t numel;
     ct_shape shape;
     int64_t stride[CT_MAX_DIMS];   /* in elements */
@@ -65,8 +66,8 @@ ct_tensor *cti_tensor_dense(ct_tensor *tensor);
 /* to = from, or to += from, element by element, any strides; the same shape and dtype. */
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
 
-/* All that core knows of a node of the tape (autograd/tape.h): the tensor whose node it is lets go of it. */
-void cti_node_disown(cti_node *node);
+/* All that core knows of the tape (autograd/tape.h): the tensor whose slot it is lets go of it, and so of its node. */
+void cti_grad_slot_disown(cti_grad_slot *slot);
 
 /* Ends a handle, whoever owns it. */
 void cti_tensor_free(ct_tensor *tensor);

@@ -128,7 +128,7 @@ bool cti_check_side(cti_check *k, const cti_checked *c, int64_t i, double h, dou
 
 /* A failure is what this check is for, unless memory ran out. */
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain) {
-    if (!y->node) return true;
+    if (!y->slot) return true;
     cti_hush hush = cti_check_hush(k);
     ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain});
     if (k->context->status && k->context->status != CT_ERR_MEMORY)

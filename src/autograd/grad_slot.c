@@ -1,0 +1,184 @@
+#include "grad_slot.h"
+#include "tape.h"
+
+#include <string.h>
+
+static bool is_leaf(const cti_grad_slot *slot) { return !cti_node_of(slot)->call.op; }
+
+/* Zeros in [start, end) of a dim of a row-major tensor. */
+static void write_zeros(ct_tensor *t, int dim, int64_t start, int64_t end) {
+    const int64_t size = t->shape.dim[dim], inner = t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
+    const int64_t outer = t->numel ? t->numel / (size * t->stride[dim]) : 0;
+    for (int64_t o = 0; o < outer; o++) memset(t->data + (o * size + start) * inner, 0, (size_t)((end - start) * inner));
+}
+
+void cti_grad_slot_fill(cti_grad_slot *slot) {
+    if (slot->start < slot->end)
+        write_zeros(slot->sum, slot->dim, slot->start, slot->end);
+    slot->start = slot->end = 0;
+}
+
+void cti_grad_slot_empty(cti_grad_slot *slot) {
+    if (slot->sum) cti_tensor_free(slot->sum);
+    slot->sum = NULL;
+    slot->start = slot->end = 0;
+}
+
+/* A handle of the slot's own, out of every scope. A tensor of the frame of this backward is taken over as it is, unless it must be
+ * row-major memory of its own (what ct_grad shows) and is not; any other tensor is viewed or copied. */
+static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
+    if (grad->frame != frame || grad->slot || (shown && !cti_tensor_is_sole(grad))) {
+        ct_tensor *from = grad;
+        grad = shown ? cti_tensor_new(from->context, from->dtype, from->shape) : cti_tensor_view(from, from->data, from->shape, from->stride);
+        if (!grad) return NULL;
+        if (shown) cti_tensor_copy(grad, from, false);
+    }
+    cti_tensor_disown(grad);
+    return grad;
+}
+
+/* Gives sum the memory of another tensor, which ends. The handle stays: a caller of ct_grad may hold it. */
+static void replace_memory(ct_tensor *sum, ct_tensor *by) {
+    cti_storage *storage = sum->storage;
+    sum->storage = by->storage;
+    sum->data = by->data;
+    sum->contiguous = true;
+    memcpy(sum->stride, by->stride, sizeof by->stride);
+    by->storage = storage;
+    cti_tensor_free(by);
+}
+
+/* sum += grad: in place where nothing else holds sum's memory. */
+static bool accumulate(ct_tensor *sum, const ct_tensor *grad) {
+    if (!cti_tensor_is_sole(sum)) {
+        ct_tensor *copy = cti_tensor_new(grad->context, grad->dtype, grad->shape);
+        if (!copy) return false;
+        cti_tensor_copy(copy, sum, false);
+        replace_memory(sum, copy);
+    }
+    cti_tensor_copy(sum, grad, true);
+    return true;
+}
+
+bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame) {
+    if (slot->sum == grad && slot->lent) {   /* written in place */
+        slot->lent--;
+        return true;
+    }
+    cti_grad_slot_fill(slot);
+    if (slot->sum) return accumulate(slot->sum, grad);
+    return (slot->sum = move_in(grad, frame, is_leaf(slot))) != NULL;
+}
+
+bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame) {
+    if (slot->retained) return accumulate(slot->retained, slot->sum);
+    return (slot->retained = move_in(slot->sum, frame, true)) != NULL;
+}
+
+void cti_grad_slot_end_loans(cti_grad_slot *slot) {
+    if (slot->fresh && slot->lent) cti_grad_slot_empty(slot);
+    slot->lent = 0;
+    slot->fresh = false;
+}
+
+/* ---- for the library's ops ---- */
+
+static cti_grad_slot *slot_of(const ct_call *call, int i) { return ((const cti_node *)call)->edge[i]; }
+
+/* As cti_grad_writable, but the slot may stay PARTIAL. */
+static ct_tensor *lend(const ct_call *call, int i, bool *add) {
+    const ct_tensor *in = call->in[i];
+    cti_grad_slot *slot = slot_of(call, i);
+    *add = slot && slot->sum && cti_tensor_is_sole(slot->sum);
+    if (*add) {
+        slot->lent++;
+        return slot->sum;
+    }
+    ct_tensor *made = cti_tensor_new(call->context, in->dtype, in->shape);
+    if (made && slot && !slot->sum) {
+        cti_tensor_disown(made);
+        slot->sum = made;
+        slot->lent = 1;
+        slot->fresh = true;
+    }
+    return made;
+}
+
+ct_tensor *cti_grad_writable(const ct_call *call, int i, bool *accumulate) {
+    ct_tensor *sum = lend(call, i, accumulate);
+    if (*accumulate) cti_grad_slot_fill(slot_of(call, i));
+    return sum;
+}
+
+ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) {
+    cti_grad_slot *slot = slot_of(call, i);
+    ct_tensor *sum = slot && !is_leaf(slot) ? slot->sum : NULL;
+    if (!sum || cti_tensor_is_sole(sum) || !sum->contiguous) {
+        bool add;
+        ct_tensor *writable = cti_grad_writable(call, i, &add);
+        *base = add ? writable : NULL;
+        return writable;
+    }
+    cti_grad_slot_fill(slot);
+    *base = cti_tensor_view(sum, sum->data, sum->shape, NULL);   /* holds the memory */
+    ct_tensor *fresh = *base ? cti_tensor_new(call->context, sum->dtype, sum->shape) : NULL;
+    if (!fresh) return NULL;
+    replace_memory(sum, fresh);
+    slot->lent++;
+    return sum;
+}
+
+/* Will [start, end) of the dim be written at an end of what is not written? Then it is written from now on; else the slot becomes FULL. */
+static bool takes_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
+    const bool same = dim == slot->dim;
+    if (same && start == slot->start && end <= slot->end) {
+        slot->start = end;
+        return true;
+    }
+    if (same && end == slot->end && start >= slot->start) {
+        slot->end = start;
+        return true;
+    }
+    cti_grad_slot_fill(slot);
+    return false;
+}
+
+bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t start, int64_t length, const ct_tensor *g, ct_tensor **grad) {
+    cti_grad_slot *slot = slot_of(call, i);
+    bool add;
+    ct_tensor *sum = lend(call, i, &add);
+    if (!sum) return false;
+    const bool may_be_partial = slot && !is_leaf(slot) && sum == slot->sum;
+    if (!add && may_be_partial) {
+        slot->dim = dim;
+        slot->start = 0;
+        slot->end = sum->shape.dim[dim];
+    } else if (!add) {
+        write_zeros(sum, dim, 0, sum->shape.dim[dim]);
+    }
+    add = !may_be_partial || !takes_slice(slot, dim, start, start + length);
+    ct_shape shape = sum->shape;
+    shape.dim[dim] = length;
+    char *data = sum->data + start * sum->stride[dim] * (int64_t)cti_dtype_size(sum->dtype);
+    ct_tensor *slice = cti_tensor_view(sum, data, shape, sum->stride);
+    if (!slice) return false;
+    cti_tensor_copy(slice, g, add);
+    *grad = sum;
+    return true;
+}
+
+ct_tensor *cti_saved_writable(const ct_call *call, int k) {
+    cti_node *node = (cti_node *)call;
+    ct_tensor *saved = call->saved[k];
+    if (node->last && cti_tensor_is_sole(saved)) {
+        ct_tensor *taken = cti_tensor_view(saved, saved->data, saved->shape, NULL);
+        if (!taken) return NULL;
+        node->released = true;   /* what is taken is gone, even if this backward fails */
+        cti_storage_unref(call->context, saved->storage);
+        saved->storage = NULL;
+        return taken;
+    }
+    ct_tensor *copy = cti_tensor_new(saved->context, saved->dtype, saved->shape);
+    if (copy) cti_tensor_copy(copy, saved, false);
+    return copy;
+}
