@@ -249,9 +249,9 @@ START_TEST(several_outputs) {
     double g[2];
     for (int subset = 1; subset < 16; subset++) { /* which outputs are used */
         if (subset & 4) continue;
-        for (int way = 0; way < 5; way += way == 0 ? 3 : 1) { /* right in their own ways: 0, 3, 4 */
+        for (int kind = 0; kind < 5; kind += kind == 0 ? 3 : 1) { /* right in their own ways: 0, 3, 4 */
             ct_scope scope = ct_scope_open(context);
-            ck_assert_msg(ct_apply_many(&several, in, 2, &way, outs), "%s", ct_error_message(context));
+            ck_assert_msg(ct_apply_many(&several, in, 2, &kind, outs), "%s", ct_error_message(context));
             ck_assert(ct_requires_grad(outs[0]) && ct_requires_grad(outs[1]) && !ct_requires_grad(outs[2]) && ct_requires_grad(outs[3]));
             ck_assert(outs[0] != outs[3] && outs[1] != in[1]);
             ck_assert(ct_data_i64(outs[2])[0] == 0 && ct_data_i64(outs[2])[1] == 1);
@@ -266,13 +266,13 @@ START_TEST(several_outputs) {
                 weight[count++] = ct_from_f64(context, CT_SHAPE(2), (double[]){k + 2, k - 7});
                 for (int e = 0; e < 2; e++) {
                     const double w = e ? k - 7 : k + 2;
-                    want[e] += k == 1 ? way == 3 ? 0 : w : w * b[e];
+                    want[e] += k == 1 ? kind == 3 ? 0 : w : w * b[e];
                 }
             }
             ck_assert_msg(ct_backward_with(used, weight, count, (ct_backward_opts){0}), "%s", ct_error_message(context));
             ck_assert_int_eq(several_seen, subset);
             ck_assert(ct_to_f64(ct_grad(in[0]), g, 2));
-            ck_assert_msg(g[0] == want[0] && g[1] == want[1], "subset %d, way %d: %g %g, not %g %g", subset, way, g[0], g[1], want[0], want[1]);
+            ck_assert_msg(g[0] == want[0] && g[1] == want[1], "subset %d, kind %d: %g %g, not %g %g", subset, kind, g[0], g[1], want[0], want[1]);
             ck_assert(!ct_grad(outs[1]) == !(subset & 2));
             ck_assert(!(subset & 2) || ct_data_f64(ct_grad(outs[1]))[1] == -6);
             ct_zero_grad(in[0]), ct_zero_grad(in[1]);
