@@ -199,8 +199,9 @@ mutate: $(TESTS) $(BUILD)/mutation/venv/ready ## do the tests notice changes of 
 	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
 
-layers: ## fail on an include that the architecture does not allow
-	@tests/layers
+layers: $(STATIC) $(SHARED) ## fail on an include, a circle of calls or a global name that the architecture does not allow
+	@tests/layers $(OBJ)
+	@! nm -D --defined-only $(SHARED) | awk '{print $$3}' | grep -v '^ct_\|^_' || { echo "layers: the shared library exports these"; exit 1; }
 
 headers: $(BUILD)/flags ## every public header compiles alone, as C and as C++
 	@for h in include/cotangent/*.h; do \

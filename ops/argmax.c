@@ -8,7 +8,7 @@ static ct_tensor *argmax_forward(ct_call *c) {
     if (dim < 0) return NULL;
     if (ndim && !x->shape.dim[dim])
         return ct_fail(c->context, CT_ERR_SHAPE, "argmax: dim %d of %s has no element", dim, SHAPE(x->shape));
-    return reduce(c, kernels(c)->argmax, NULL, CT_I64, x, 1u << dim, false);
+    return cti_reduce_dims(c, kernels(c)->argmax, NULL, CT_I64, x, 1u << dim, false);
 }
 
 static const ct_op argmax = {.name = "argmax", .attrs_size = sizeof(int), .forward = argmax_forward};

@@ -7,7 +7,7 @@ static ct_tensor *max_forward(ct_call *c) {
     unsigned set;
     if (!cti_dim_set(c->context, "max", attrs->dims, x->shape.ndim, &set)) return NULL;
     if (cti_reduce_count(x->shape, set) == 0) return ct_fail(c->context, CT_ERR_SHAPE, "max: no element to choose from in %s", SHAPE(x->shape));
-    return reduce(c, kernels(c)->max, kernels(c)->max, x->dtype, x, set, attrs->keepdim);
+    return cti_reduce_dims(c, kernels(c)->max, kernels(c)->max, x->dtype, x, set, attrs->keepdim);
 }
 
 typedef struct {

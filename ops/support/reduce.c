@@ -94,7 +94,7 @@ static int64_t row_step(const ct_tensor *x, unsigned set) {
     return x->stride[last - 1];
 }
 
-ct_tensor *reduce(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype dtype, ct_tensor *x, unsigned set, bool keepdim) {
+ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype dtype, ct_tensor *x, unsigned set, bool keepdim) {
     if (!f) return ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name, cti_dtype_name(x->dtype));
     ct_tensor *y = cti_op_new(c, dtype, cti_shape_reduced(x->shape, set, keepdim));
     if (!y || !y->numel) return y;
@@ -122,7 +122,7 @@ ct_tensor *reduce(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype d
 ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool keepdim) {
     const cti_kernels *const *of = c->context->isa->of;
     ct_dtype dtype = x->dtype == CT_BOOL ? CT_I64 : x->dtype;
-    return reduce(c, of[x->dtype]->sum, of[dtype]->sum, dtype, x, set, keepdim);
+    return cti_reduce_dims(c, of[x->dtype]->sum, of[dtype]->sum, dtype, x, set, keepdim);
 }
 
 ct_tensor *cti_reduce_expand(ct_tensor *g, ct_shape shape, unsigned set) {

@@ -24,7 +24,7 @@ int cti_reduce_last(const cti_reduce_runs *runs, int64_t *outer, int64_t *n, int
 
 /* x reduced by f over the dims of the set. Partial results are combined by `again`, which takes the result's dtype; NULL:
  * they cannot be, and the set is one dim. No element gives 0. x may have any strides. */
-ct_tensor *reduce(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype dtype, ct_tensor *x, unsigned set, bool keepdim);
+ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype dtype, ct_tensor *x, unsigned set, bool keepdim);
 
 ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool keepdim);
 
