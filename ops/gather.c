@@ -83,8 +83,7 @@ static void add_up(void *arg, int64_t begin, int64_t end, int worker) {
             const int64_t at = p.at + i * a->step, *index = a->index + at;
             for (int64_t j = 0; j < r.n; j++) {
                 const int64_t to = p.x_at + index[j] * a->x_step + j * r.x_step;
-                if (a->dtype == CT_F32) ((float *)a->x)[to] += ((const float *)a->y)[at + j];
-                else ((double *)a->x)[to] += ((const double *)a->y)[at + j];
+                cti_real_add(a->dtype, a->x, to, a->y, at + j);
             }
         }
         advance(a, &p, r.count);

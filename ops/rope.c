@@ -56,8 +56,8 @@ static void fill_table(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t j = 0; j < t->half; j++) {
             const double angle = ((double)p + t->offset) * t->rate[j], c = cos(angle), s = sin(angle);
             const int64_t at = p * t->half + j;
-            if (t->cos->dtype == CT_F32) ((float *)t->cos->data)[at] = (float)c, ((float *)t->sin->data)[at] = (float)s;
-            else ((double *)t->cos->data)[at] = c, ((double *)t->sin->data)[at] = s;
+            cti_real_set(t->cos->dtype, t->cos->data, at, c);
+            cti_real_set(t->sin->dtype, t->sin->data, at, s);
         }
 }
 

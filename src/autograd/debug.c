@@ -3,15 +3,8 @@
 #include "../core/strided_loop.h"
 
 static int64_t nan_in_row(const ct_tensor *t, int64_t offset, int64_t n, int64_t step) {
-    if (t->dtype == CT_F64) {
-        const double *x = (const double *)(const void *)t->data + offset;
-        for (int64_t i = 0; i < n; i++)
-            if (x[i * step] != x[i * step]) return i;
-    } else {
-        const float *x = (const float *)(const void *)t->data + offset;
-        for (int64_t i = 0; i < n; i++)
-            if (x[i * step] != x[i * step]) return i;
-    }
+    for (int64_t i = 0; i < n; i++)
+        if (isnan(cti_real_get(t->dtype, t->data, offset + i * step))) return i;
     return -1;
 }
 

@@ -22,10 +22,12 @@ static int text_of(const printer *p, double value, int64_t offset, char *text, s
     switch (p->tensor->dtype) {
     case CT_BOOL: return snprintf(text, size, value != 0 ? "true" : "false");
     case CT_I64: return snprintf(text, size, "%lld", (long long)((const int64_t *)(const void *)p->tensor->data)[offset]);
-    default:
+    case CT_F32:
+    case CT_F64:
         if (isnan(value)) return snprintf(text, size, "nan");   /* its sign means nothing */
         return snprintf(text, size, isfinite(value) && p->scientific ? "%.*e" : "%.*f", p->digits, value);
     }
+    return 0;
 }
 
 /* Visits the elements that will be shown. */

@@ -4,13 +4,8 @@
 
 #include <stdio.h>
 
-const char *cti_dtype_name(ct_dtype dtype) {
-    static const char *const names[] = {[CT_F32] = "f32", [CT_F64] = "f64", [CT_I64] = "i64", [CT_BOOL] = "bool"};
-    return names[dtype];
-}
-
 bool cti_dtype_check(ct_context *context, const char *op, ct_dtype dtype) {
-    if ((unsigned)dtype <= CT_BOOL) return true;
+    if ((unsigned)dtype < CTI_DTYPES) return true;
     ct_fail(context, CT_ERR_DTYPE, "%s: there is no dtype %d", op, (int)dtype);
     return false;
 }

@@ -4,18 +4,13 @@
 
 #include <cotangent/context.h>
 
+#include "dtype.h"
 #include "memory.h"
 
 /* "(2, 10, 512)" in a buffer that lives as long as the enclosing block: ct_fail(c, CT_ERR_SHAPE, "%s", SHAPE(s)) */
 enum { CTI_SHAPE_TEXT = CT_MAX_DIMS * 22 + 4 };
 const char *cti_shape_text(ct_shape shape, char text[CTI_SHAPE_TEXT]);
 #define SHAPE(shape) cti_shape_text((shape), (char[CTI_SHAPE_TEXT]){0})
-
-const char *cti_dtype_name(ct_dtype dtype);   /* "f32" */
-static inline size_t cti_dtype_size(ct_dtype dtype) {
-    static const unsigned char size[] = {[CT_F32] = 4, [CT_F64] = 8, [CT_I64] = 8, [CT_BOOL] = 1};
-    return size[dtype];
-}
 
 bool cti_shape_equal(ct_shape a, ct_shape b);
 int64_t cti_shape_numel(ct_shape shape);      /* of a shape that passed cti_shape_check */
@@ -53,7 +48,7 @@ int cti_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);
 /* The set of dims as a bit mask (bit d: dim d; no dim named: all of them). False with an error: out of range, or twice. */
 bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, unsigned *set);
 
-bool cti_dtype_check(ct_context *context, const char *op, ct_dtype dtype);   /* is it one of the four? */
+bool cti_dtype_check(ct_context *context, const char *op, ct_dtype dtype);   /* is there such a dtype? */
 
 ct_shape cti_shape_reduced(ct_shape shape, unsigned set, bool keepdim);   /* without the dims of the set, or with size 1 */
 

@@ -55,8 +55,6 @@ enum { CTI_ENDED = -1 };   /* parameter of a handle that has ended, as long as d
 void cti_ended_add(ct_tensor *tensor);
 void cti_ended_forget(ct_context *context);
 
-static inline bool cti_is_real(ct_dtype dtype) { return dtype == CT_F32 || dtype == CT_F64; }
-
 /* Says that the tensor's values have been changed in place. Every in-place update calls it. */
 static inline void cti_tensor_wrote(ct_tensor *tensor) { tensor->storage->writes++; }
 

@@ -19,12 +19,11 @@ bool *cti_check_flags(cti_check *k, int64_t count) {
 }
 
 double cti_check_get(const ct_tensor *x, int64_t i) {
-    return x->dtype == CT_F64 ? ((const double *)(const void *)x->data)[i] : (double)((const float *)(const void *)x->data)[i];
+    return cti_real_get(x->dtype, x->data, i);
 }
 
 void cti_check_set(ct_tensor *x, int64_t i, double value) {
-    if (x->dtype == CT_F64) ((double *)(void *)x->data)[i] = value;
-    else ((float *)(void *)x->data)[i] = (float)value;
+    cti_real_set(x->dtype, x->data, i, value);
 }
 
 cti_hush cti_check_hush(cti_check *k) {

@@ -7,16 +7,6 @@
 
 enum { CHUNK = 1 << 16 };
 
-static const char *file_dtype(ct_dtype dtype) {
-    switch (dtype) {
-    case CT_F32: return "F32";
-    case CT_F64: return "F64";
-    case CT_I64: return "I64";
-    case CT_BOOL: return "BOOL";
-    }
-    return "";
-}
-
 /* ---- what may be written ---- */
 
 static bool check_text(ct_context *context, const char *op, const char *path, const char *what, const char *text) {
@@ -95,7 +85,7 @@ static int64_t write_entry(cti_writer *out, const cti_named *named, int64_t begi
     int64_t end = begin + tensor->numel * (int64_t)cti_dtype_size(tensor->dtype);
     cti_write_quoted(out, cti_text_of(named->name));
     cti_write(out, ":{\"dtype\":\"");
-    cti_write(out, file_dtype(tensor->dtype));
+    cti_write(out, cti_dtype_table[tensor->dtype].file);
     cti_write(out, "\",\"shape\":[");
     for (int d = 0; d < tensor->shape.ndim; d++) {
         if (d) cti_write(out, ",");
