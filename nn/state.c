@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "../src/message.h"
+#include "../src/core/message.h"
 
 /* ---- gathering ---- */
 

@@ -9,7 +9,7 @@
 
 #include "../src/core/context.h"
 #include "../src/io/json.h"
-#include "../src/message.h"
+#include "../src/core/message.h"
 #include "files.h"
 #include "suite.h"
 

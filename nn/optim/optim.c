@@ -80,8 +80,6 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr
     made.slots = cti_take_zeroed(context, cti_bytes(made.count, sizeof(cti_nn_slot)));
     made.steps = cti_take(context, cti_bytes(made.count, sizeof(cti_op_step)));
     *optim = made;
-    module->optims = optim;
-=======
     module->dependents = &optim->dependent;
     int64_t i = 0;
     for (ct_param param = {0}; optim->slots && optim->steps && ct_module_next(module, &param); i++)

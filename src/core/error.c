@@ -1,6 +1,6 @@
 /* The pending error of a context: the first one stays until it is cleared. */
 #include "context.h"
-#include "../message.h"
+#include "message.h"
 
 #include <cotangent/autograd.h>
 

@@ -1,7 +1,7 @@
 /* Why a wrong input is wrong: hypotheses from the simplest on, the first that leaves nothing of the error unexplained. */
 #include "suspect.h"
 
-#include "../message.h"
+#include "../core/message.h"
 
 #include <math.h>
 #include <stdarg.h>

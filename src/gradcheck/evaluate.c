@@ -1,7 +1,7 @@
 /* The two matrices of an input: differences of the forward, and what backward says. */
 #include "check.h"
 
-#include "../message.h"
+#include "../core/message.h"
 #include "../autograd/tape.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * properties.c; what a wrong gradient means: diagnose.c; what is said: report.c. */
 #include "check.h"
 
-#include "../message.h"
+#include "../core/message.h"
 
 #include <math.h>
 #include <string.h>

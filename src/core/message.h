@@ -1,6 +1,6 @@
 /* The text of an error message. */
-#ifndef CTI_MESSAGE_H
-#define CTI_MESSAGE_H
+#ifndef CTI_CORE_MESSAGE_H
+#define CTI_CORE_MESSAGE_H
 
 #include <stdarg.h>
 #include <stddef.h>
