@@ -212,7 +212,7 @@ static ct_tensor *fails(ct_call *call) {
 }
 
 static ct_tensor *copies(ct_call *call) { return ct_add_scalar(call->in[0], 0); }
-static bool refuses(const ct_call *call, ct_tensor *cotangent, ct_tensor **grad) {
+static bool refuses(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
     (void)cotangent, (void)grad;
     return ct_fail(call->context, CT_ERR_ARGUMENT, "%s: no derivative here", call->op->name);
 }
