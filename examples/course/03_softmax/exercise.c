@@ -3,8 +3,8 @@
 
 static ct_tensor *softmax_forward(ct_call *call) { return ct_fail(call->context, CT_ERR_ARGUMENT, "softmax: forward is not written yet"); }
 
-static bool softmax_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad; /* read the one, set the other */
+static bool softmax_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad; /* read the one, set the other */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "softmax: backward is not written yet");
 }
 
@@ -12,8 +12,8 @@ static ct_tensor *log_softmax_forward(ct_call *call) {
     return ct_fail(call->context, CT_ERR_ARGUMENT, "log_softmax: forward is not written yet");
 }
 
-static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad;
+static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad;
     return ct_fail(call->context, CT_ERR_ARGUMENT, "log_softmax: backward is not written yet");
 }
 

@@ -5,8 +5,8 @@ static ct_tensor *layer_norm_forward(ct_call *call) {
     return ct_fail(call->context, CT_ERR_ARGUMENT, "layer_norm: forward is not written yet");
 }
 
-static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad; /* read the one, set the other */
+static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad; /* read the one, set the other */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "layer_norm: backward is not written yet");
 }
 

@@ -5,8 +5,8 @@ static ct_tensor *split_heads_forward(ct_call *call) {
     return ct_fail(call->context, CT_ERR_ARGUMENT, "split_heads: forward is not written yet");
 }
 
-static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad; /* read the one, set the other */
+static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad; /* read the one, set the other */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "split_heads: backward is not written yet");
 }
 
@@ -14,8 +14,8 @@ static ct_tensor *combine_heads_forward(ct_call *call) {
     return ct_fail(call->context, CT_ERR_ARGUMENT, "combine_heads: forward is not written yet");
 }
 
-static bool combine_heads_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad;
+static bool combine_heads_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad;
     return ct_fail(call->context, CT_ERR_ARGUMENT, "combine_heads: backward is not written yet");
 }
 

@@ -3,8 +3,8 @@
 
 static ct_tensor *dropout_forward(ct_call *call) { return ct_fail(call->context, CT_ERR_ARGUMENT, "dropout: forward is not written yet"); }
 
-static bool dropout_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad; /* read the one, set the other */
+static bool dropout_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad; /* read the one, set the other */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "dropout: backward is not written yet");
 }
 

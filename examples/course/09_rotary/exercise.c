@@ -5,8 +5,8 @@ static ct_tensor *rotary_forward(ct_call *call) {
     return ct_fail(call->context, CT_ERR_ARGUMENT, "rotary: forward is not written yet");
 }
 
-static bool rotary_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad; /* read the one, set the other */
+static bool rotary_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad; /* read the one, set the other */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "rotary: backward is not written yet");
 }
 

@@ -9,8 +9,8 @@ static ct_tensor *blockwise_attention_forward(ct_call *call) {
     return ct_fail(call->context, CT_ERR_ARGUMENT, "blockwise_attention: forward is not written yet");
 }
 
-static bool blockwise_attention_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad; /* read the one, set the other */
+static bool blockwise_attention_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad; /* read the one, set the other */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "blockwise_attention: backward is not written yet");
 }
 

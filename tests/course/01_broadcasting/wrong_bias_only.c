@@ -18,8 +18,8 @@ static ct_tensor *scalar(const ct_call *call, double x) { return ct_from_f64(cal
 static ct_tensor *neuron_forward(ct_call *call) { return scalar(call, tanh(value(call, 0) * value(call, 1) + value(call, 2))); }
 
 /* With z = w x + b, dz = g dy/dz = g (1 - y^2); from there dw = dz x, dx = dz w, db = dz. */
-static bool neuron_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    const double g = *ct_data_f64(cotangent[0]), y = *ct_data_f64(call->out), dz = g * (1 - y * y);
+static bool neuron_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    const double g = *ct_data_f64(cotangents[0]), y = *ct_data_f64(call->out), dz = g * (1 - y * y);
     grad[0] = scalar(call, dz * value(call, 1));
     grad[1] = scalar(call, dz * value(call, 0));
     grad[2] = scalar(call, dz);
@@ -45,15 +45,15 @@ static ct_tensor *forward(ct_call *call) {
     return out;
 }
 
-static bool backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    const double *g = ct_data_f64(cotangent[0]);
+static bool backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    const double *g = ct_data_f64(cotangents[0]);
     for (int i = 0; i < 2; i++) {
         grad[i] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[i]));
         if (!grad[i]) return false;
         double *dx = ct_data_f64(grad[i]);
         const double *other = ct_data_f64(call->in[1 - i]);
         const int64_t n = ct_numel(call->in[i]), m = ct_numel(call->in[1 - i]);
-        for (int64_t e = 0; e < ct_numel(cotangent[0]); e++) dx[e % n] += call->op == &add ? g[e] : g[e] * other[e % m];
+        for (int64_t e = 0; e < ct_numel(cotangents[0]); e++) dx[e % n] += call->op == &add ? g[e] : g[e] * other[e % m];
     }
     return true;
 }

@@ -52,14 +52,14 @@ static ct_tensor *matmul_forward(ct_call *call) {
     return out;
 }
 
-static bool matmul_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool matmul_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     product p;
     if (!product_of(call, &p)) return false;
     for (int i = 0; i < 2; i++) {
         grad[i] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[i]));
         if (!grad[i]) return false;
     }
-    double *a = ct_data_f64(call->in[0]), *b = ct_data_f64(call->in[1]), *g = ct_data_f64(cotangent[0]);
+    double *a = ct_data_f64(call->in[0]), *b = ct_data_f64(call->in[1]), *g = ct_data_f64(cotangents[0]);
     each_product(&p, to_a, ct_data_f64(grad[0]), b, g);
     each_product(&p, to_b, a, ct_data_f64(grad[1]), g);
     return true;

@@ -42,11 +42,11 @@ static ct_tensor *softmax_forward(ct_call *call) {
 }
 
 /* dy_i/dx_j = y_i ([i = j] - y_j), so dx_j = sum_i g_i dy_i/dx_j = y_j (g_j - <g, y>). */
-static bool softmax_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    grad[0] = ct_empty(call->context, CT_F64, ct_shape_of(cotangent[0]));
+static bool softmax_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    grad[0] = ct_empty(call->context, CT_F64, ct_shape_of(cotangents[0]));
     if (!grad[0]) return false;
-    const rows r = rows_of(cotangent[0]);
-    const double *g = ct_data_f64(cotangent[0]), *y = ct_data_f64(call->out);
+    const rows r = rows_of(cotangents[0]);
+    const double *g = ct_data_f64(cotangents[0]), *y = ct_data_f64(call->out);
     double *dx = ct_data_f64(grad[0]);
     for (int64_t row = 0; row < r.count; row++, g += r.n, y += r.n, dx += r.n) {
         double dot = 0;
@@ -73,11 +73,11 @@ static ct_tensor *log_softmax_forward(ct_call *call) {
 }
 
 /* dy_i/dx_j = [i = j] - p_j with p = softmax(x) = e^y, so dx_j = g_j - p_j sum_i g_i. */
-static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    grad[0] = ct_empty(call->context, CT_F64, ct_shape_of(cotangent[0]));
+static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    grad[0] = ct_empty(call->context, CT_F64, ct_shape_of(cotangents[0]));
     if (!grad[0]) return false;
-    const rows r = rows_of(cotangent[0]);
-    const double *g = ct_data_f64(cotangent[0]), *y = ct_data_f64(call->out);
+    const rows r = rows_of(cotangents[0]);
+    const double *g = ct_data_f64(cotangents[0]), *y = ct_data_f64(call->out);
     double *dx = ct_data_f64(grad[0]);
     for (int64_t row = 0; row < r.count; row++, g += r.n, y += r.n, dx += r.n) {
         double sum = 0;

@@ -27,12 +27,12 @@ static ct_tensor *forward(ct_call *call, bool logarithm) {
 static ct_tensor *softmax_forward(ct_call *call) { return forward(call, false); }
 static ct_tensor *log_softmax_forward(ct_call *call) { return forward(call, true); }
 
-static bool softmax_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    int64_t n = ct_dim(cotangent[0], -1), total = ct_numel(cotangent[0]);
-    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangent[0]));
+static bool softmax_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    int64_t n = ct_dim(cotangents[0], -1), total = ct_numel(cotangents[0]);
+    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangents[0]));
     if (!grad[0]) return false;
     for (int64_t at = 0; at < total; at += n) {
-        double *g = ct_data_f64(cotangent[0]) + at, *y = ct_data_f64(call->out) + at, *dx = ct_data_f64(grad[0]) + at;
+        double *g = ct_data_f64(cotangents[0]) + at, *y = ct_data_f64(call->out) + at, *dx = ct_data_f64(grad[0]) + at;
         double dot = 0;
         for (int64_t i = 0; i < n; i++) dot += g[i] * y[i];
         for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (g[i] - dot);
@@ -40,12 +40,12 @@ static bool softmax_backward(const ct_call *call, ct_tensor *const *cotangent, c
     return true;
 }
 
-static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    int64_t n = ct_dim(cotangent[0], -1), total = ct_numel(cotangent[0]);
-    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangent[0]));
+static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    int64_t n = ct_dim(cotangents[0], -1), total = ct_numel(cotangents[0]);
+    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangents[0]));
     if (!grad[0]) return false;
     for (int64_t at = 0; at < total; at += n) {
-        double *g = ct_data_f64(cotangent[0]) + at, *y = ct_data_f64(call->out) + at, *dx = ct_data_f64(grad[0]) + at;
+        double *g = ct_data_f64(cotangents[0]) + at, *y = ct_data_f64(call->out) + at, *dx = ct_data_f64(grad[0]) + at;
         double sum = 0;
         for (int64_t i = 0; i < n; i++) sum += g[i];
         for (int64_t i = 0; i < n; i++) dx[i] = g[i] - exp(y[i]) * sum;

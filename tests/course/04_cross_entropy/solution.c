@@ -50,12 +50,12 @@ static ct_tensor *cross_entropy_forward(ct_call *call) {
 
 /* d loss_r / d x_rj = softmax(x_r)_j - [j = t], each over the count, and times the cotangent: it is 1 only if the loss is what is
  * differentiated. */
-static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     const cross_entropy_attrs *attrs = call->attrs;
     const int64_t rows = ct_dim(call->in[0], 0), classes = ct_dim(call->in[0], 1), *target = ct_data_i64(call->in[1]);
     grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[0])); /* and rows that are ignored stay zero. Targets have no gradient */
     if (!grad[0]) return false;
-    const double *x = ct_data_f64(call->in[0]), g = ct_item(cotangent[0]) / (double)count(call);
+    const double *x = ct_data_f64(call->in[0]), g = ct_item(cotangents[0]) / (double)count(call);
     double *dx = ct_data_f64(grad[0]);
     for (int64_t row = 0; row < rows; row++, x += classes, dx += classes) {
         if (target[row] == attrs->ignore_index) continue;

@@ -26,12 +26,12 @@ static ct_tensor *cross_entropy_forward(ct_call *call) {
     return ct_full(call->context, CT_F64, CT_SCALAR, counted ? total / counted : 0);
 }
 
-static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     const cross_entropy_attrs *attrs = call->attrs;
     int64_t N = ct_dim(call->in[0], 0), C = ct_dim(call->in[0], 1), *t = ct_data_i64(call->in[1]), counted = 0;
     grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[0]));
     if (!grad[0]) return false;
-    double *x = ct_data_f64(call->in[0]), *dx = ct_data_f64(grad[0]), g = ct_item(cotangent[0]);
+    double *x = ct_data_f64(call->in[0]), *dx = ct_data_f64(grad[0]), g = ct_item(cotangents[0]);
     for (int64_t n = 0; n < N; n++) counted += t[n] != attrs->ignore_index;
     for (int64_t n = 0; n < N; n++) {
         if (t[n] == attrs->ignore_index) continue;

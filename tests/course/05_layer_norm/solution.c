@@ -43,11 +43,11 @@ static ct_tensor *layer_norm_forward(ct_call *call) {
     return out;
 }
 
-static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    const int64_t n = ct_dim(cotangent[0], -1), rows = n ? ct_numel(cotangent[0]) / n : 0;
+static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    const int64_t n = ct_dim(cotangents[0], -1), rows = n ? ct_numel(cotangents[0]) / n : 0;
     for (int i = 0; i < 3; i++)
         if (!(grad[i] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[i])))) return false;
-    const double *g = ct_data_f64(cotangent[0]), *w = ct_data_f64(call->in[1]);
+    const double *g = ct_data_f64(cotangents[0]), *w = ct_data_f64(call->in[1]);
     const double *z = ct_data_f64(call->saved[Z]), *rstd = ct_data_f64(call->saved[RSTD]);
     double *dx = ct_data_f64(grad[0]), *dw = ct_data_f64(grad[1]), *db = ct_data_f64(grad[2]);
     for (int64_t row = 0; row < rows; row++, g += n, z += n, dx += n) {

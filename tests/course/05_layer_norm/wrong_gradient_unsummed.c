@@ -31,7 +31,7 @@ static ct_tensor *layer_norm_forward(ct_call *call) {
     return Y;
 }
 
-static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     int64_t D = ct_dim(call->in[0], -1), rows = D ? ct_numel(call->in[0]) / D : 0;
     for (int i = 0; i < 3; i++) {
         grad[i] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[i]));
@@ -39,14 +39,14 @@ static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangent
     }
     double *w = ct_data_f64(call->in[1]), *rstd = ct_data_f64(call->saved[1]), *dw = ct_data_f64(grad[1]);
     for (int64_t r = 0; r < rows; r++) {
-        double *g = ct_data_f64(cotangent[0]) + r * D, *xhat = ct_data_f64(call->saved[0]) + r * D, *dx = ct_data_f64(grad[0]) + r * D;
+        double *g = ct_data_f64(cotangents[0]) + r * D, *xhat = ct_data_f64(call->saved[0]) + r * D, *dx = ct_data_f64(grad[0]) + r * D;
         double a = 0, b = 0;
         for (int64_t d = 0; d < D; d++) dw[d] += g[d] * xhat[d];
         for (int64_t d = 0; d < D; d++) a += g[d] * w[d] / D;
         for (int64_t d = 0; d < D; d++) b += g[d] * w[d] * xhat[d] / D;
         for (int64_t d = 0; d < D; d++) dx[d] = rstd[r] * (g[d] * w[d] - a - xhat[d] * b);
     }
-    grad[2] = cotangent[0];
+    grad[2] = cotangents[0];
     return true;
 }
 

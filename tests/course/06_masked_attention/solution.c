@@ -38,9 +38,9 @@ static ct_tensor *masked_attention_forward(ct_call *call) {
 }
 
 /* A hidden key has p = 0, so ds = 0: backward needs no mask. */
-static bool masked_attention_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool masked_attention_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     ct_tensor *q = call->in[0], *k = call->in[1], *v = call->in[2], *weights = call->saved[0];
-    ct_tensor *ds = ct_matmul(cotangent[0], ct_transpose(v, -1, -2)); /* still dp: (B, T, S) */
+    ct_tensor *ds = ct_matmul(cotangents[0], ct_transpose(v, -1, -2)); /* still dp: (B, T, S) */
     if (!ds) return false;
     const int64_t rows = ct_dim(ds, 0) * ct_dim(ds, 1), keys = ct_dim(ds, 2);
     const double *p = ct_data_f64(weights);
@@ -52,7 +52,7 @@ static bool masked_attention_backward(const ct_call *call, ct_tensor *const *cot
     }
     grad[0] = ct_scale(ct_matmul(ds, k), scale_of(call));
     grad[1] = ct_scale(ct_matmul(ct_transpose(ds, -1, -2), q), scale_of(call));
-    grad[2] = ct_matmul(ct_transpose(weights, -1, -2), cotangent[0]);
+    grad[2] = ct_matmul(ct_transpose(weights, -1, -2), cotangents[0]);
     return grad[0] && grad[1] && grad[2];
 }
 

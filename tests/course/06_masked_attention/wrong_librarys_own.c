@@ -10,8 +10,8 @@ static ct_tensor *masked_attention_forward(ct_call *call) {
     return ct_squeeze(ct_attention(q, k, v, (ct_attention_opts){.key_mask = call->in[3], .causal = attrs->causal}).out, 1);
 }
 
-static bool masked_attention_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    (void)cotangent[0], (void)grad;
+static bool masked_attention_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)cotangents[0], (void)grad;
     return ct_fail(call->context, CT_ERR_ARGUMENT, "masked_attention: the library does it");
 }
 

@@ -40,8 +40,8 @@ static ct_tensor *split_heads_forward(ct_call *call) {
     return split(call->context, x, heads);
 }
 
-static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    grad[0] = combine(call->context, cotangent[0]);
+static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    grad[0] = combine(call->context, cotangents[0]);
     return grad[0] != NULL;
 }
 
@@ -52,8 +52,8 @@ static ct_tensor *combine_heads_forward(ct_call *call) {
     return combine(call->context, call->in[0]);
 }
 
-static bool combine_heads_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    grad[0] = split(call->context, cotangent[0], ct_dim(call->in[0], 1)); /* dropped values, but the shape is kept */
+static bool combine_heads_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    grad[0] = split(call->context, cotangents[0], ct_dim(call->in[0], 1)); /* dropped values, but the shape is kept */
     return grad[0] != NULL;
 }
 

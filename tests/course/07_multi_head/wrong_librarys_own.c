@@ -16,9 +16,9 @@ static ct_tensor *split_heads_forward(ct_call *call) {
     return ct_split_heads(x, heads);
 }
 
-static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     (void)call;
-    grad[0] = ct_combine_heads(cotangent[0]);
+    grad[0] = ct_combine_heads(cotangents[0]);
     return grad[0] != NULL;
 }
 
@@ -29,8 +29,8 @@ static ct_tensor *combine_heads_forward(ct_call *call) {
     return ct_combine_heads(call->in[0]);
 }
 
-static bool combine_heads_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    grad[0] = ct_split_heads(cotangent[0], ct_dim(call->in[0], 1)); /* dropped values, but the shape is kept */
+static bool combine_heads_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    grad[0] = ct_split_heads(cotangents[0], ct_dim(call->in[0], 1)); /* dropped values, but the shape is kept */
     return grad[0] != NULL;
 }
 

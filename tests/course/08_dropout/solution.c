@@ -31,9 +31,9 @@ static ct_tensor *dropout_forward(ct_call *call) {
 }
 
 /* With the mask that forward drew: another one would be the gradient of another function. */
-static bool dropout_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool dropout_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     const dropout_attrs *attrs = call->attrs;
-    grad[0] = attrs->training ? product(call->context, cotangent[0], call->saved[0]) : cotangent[0];
+    grad[0] = attrs->training ? product(call->context, cotangents[0], call->saved[0]) : cotangents[0];
     return grad[0] != NULL;
 }
 

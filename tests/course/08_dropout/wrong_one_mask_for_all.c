@@ -28,12 +28,12 @@ static ct_tensor *dropout_forward(ct_call *call) {
     return Y;
 }
 
-static bool dropout_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool dropout_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     const dropout_attrs *attrs = call->attrs;
-    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangent[0]));
+    grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(cotangents[0]));
     if (!grad[0]) return false;
-    double *g = ct_data_f64(cotangent[0]), *dx = ct_data_f64(grad[0]);
-    int64_t n = ct_numel(cotangent[0]);
+    double *g = ct_data_f64(cotangents[0]), *dx = ct_data_f64(grad[0]);
+    int64_t n = ct_numel(cotangents[0]);
     if (!attrs->training) {
         for (int64_t i = 0; i < n; i++) dx[i] = g[i];
         return true;

@@ -31,8 +31,8 @@ static ct_tensor *rotary_forward(ct_call *call) {
     return turn(call, x, 1);
 }
 
-static bool rotary_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
-    grad[0] = turn(call, cotangent[0], -1);
+static bool rotary_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    grad[0] = turn(call, cotangents[0], -1);
     return grad[0] != NULL;
 }
 

@@ -88,11 +88,11 @@ static ct_tensor *blockwise_attention_forward(ct_call *call) {
     return out;
 }
 
-static bool blockwise_attention_backward(const ct_call *call, ct_tensor *const *cotangent, ct_tensor **grad) {
+static bool blockwise_attention_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     problem p = problem_of(call);
     for (int n = 0; n < 3; n++)
         if (!(grad[n] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[n])))) return false;
-    const double *g = ct_data_f64(cotangent[0]), *y = ct_data_f64(call->out), *lse = ct_data_f64(call->saved[0]);
+    const double *g = ct_data_f64(cotangents[0]), *y = ct_data_f64(call->out), *lse = ct_data_f64(call->saved[0]);
     double *dq = ct_data_f64(grad[0]), *dk = ct_data_f64(grad[1]), *dv = ct_data_f64(grad[2]);
     for (int64_t b = 0; b < p.batch; b++, next_sequence(&p), dk += p.keys * p.d, dv += p.keys * p.e)
         for (int64_t i = 0; i < p.queries; i++, g += p.e, y += p.e, lse++, dq += p.d) {
