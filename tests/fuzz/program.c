@@ -36,21 +36,21 @@ static void release(void *data, void *block, size_t size) {
     free(block);
 }
 
-void *__real_ct_take_any(ct_context *context, size_t size);
-void *__real_ct_take_zeroed(ct_context *context, size_t size);
-char *__real_ct_take_string(ct_context *context, const char *string);
-void *__wrap_ct_take_any(ct_context *context, size_t size);
-void *__wrap_ct_take_zeroed(ct_context *context, size_t size);
-char *__wrap_ct_take_string(ct_context *context, const char *string);
+void *__real_cti_take_any(ct_context *context, size_t size);
+void *__real_cti_take_zeroed(ct_context *context, size_t size);
+char *__real_cti_take_string(ct_context *context, const char *string);
+void *__wrap_cti_take_any(ct_context *context, size_t size);
+void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
+char *__wrap_cti_take_string(ct_context *context, const char *string);
 
 static bool refused(ct_context *context) {
     if (!fails(true)) return false;
     ct_fail(context, CT_ERR_MEMORY, "injected: out of memory");
     return true;
 }
-void *__wrap_ct_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_any(c, size); }
-void *__wrap_ct_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_ct_take_zeroed(c, size); }
-char *__wrap_ct_take_string(ct_context *c, const char *s) { return refused(c) ? NULL : __real_ct_take_string(c, s); }
+void *__wrap_cti_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_any(c, size); }
+void *__wrap_cti_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_zeroed(c, size); }
+char *__wrap_cti_take_string(ct_context *c, const char *s) { return refused(c) ? NULL : __real_cti_take_string(c, s); }
 
 /* ---- the state of a program ---- */
 
