@@ -16,7 +16,7 @@ TEXT   ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c
 VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" ? "" : ".") $$3} END {print v}' include/cotangent/types.h)
 SONAME  := libcotangent.so.$(firstword $(subst ., ,$(VERSION)))
 
-WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla -Werror=switch
+WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla -Werror=switch -Werror=incompatible-pointer-types
 BASE = -std=c11 -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)

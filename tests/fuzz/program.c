@@ -209,11 +209,11 @@ static ct_tensor *double_forward(ct_call *call) {
     call->saved[0] = ct_scale(call->in[0], 2);
     return ct_add(call->saved[0], ct_zeros(call->context, CT_F32, CT_SCALAR));
 }
-static bool double_backward(const ct_call *call, ct_tensor *g, ct_tensor **grad) {
+static bool double_backward(const ct_call *call, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *zeros = ct_sub(call->saved[0], call->saved[0]);
-    return (grad[0] = ct_add(ct_scale(g, 2), zeros)) != NULL;
+    return (grad[0] = ct_add(ct_scale(g[0], 2), zeros)) != NULL;
 }
-static const ct_op double_op = {"double", 0, double_forward, double_backward, 0};
+static const ct_op double_op = {.name = "double", .forward = double_forward, .backward = double_backward};
 
 static void math_op(void) {
     ct_tensor *x = any(), *y = any(), *z = any();
