@@ -304,12 +304,26 @@ compile_commands.json: FORCE
 	$(file >>$@,])
 	@echo "wrote $@ for $(words $(COMMANDS_FILES)) sources"
 
-format: ## clang-format in place
-	clang-format -i include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch] examples/*.[ch] examples/course/*.[ch] examples/course/*/*.[ch] tests/*.[ch] tests/fuzz/*.[ch] tests/course/*/*.c
+# The versions of tests/style/requirements.txt, as another version lays some lines out otherwise.
+STYLE = $(BUILD)/style/venv
+$(STYLE)/ready: tests/style/requirements.txt
+	python3 -m venv $(STYLE)
+	$(STYLE)/bin/pip install -q -r $<
+	@touch $@
+
+C_FILES = $(foreach d,include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench,$(wildcard $(d)/*.c $(d)/*.h))
+format: $(STYLE)/ready ## clang-format in place
+	$(STYLE)/bin/clang-format -i $(C_FILES)
+format-check: $(STYLE)/ready ## fail where clang-format would change something
+	@$(STYLE)/bin/clang-format --dry-run -Werror $(C_FILES) && echo "format: as .clang-format says"
+
+tidy: $(STYLE)/ready compile_commands.json ## clang-tidy, the checks of .clang-tidy, which are errors
+	@printf '%s\n' $(wildcard src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c) | \
+	    xargs -P $(shell nproc) -n 8 $(STYLE)/bin/clang-tidy --quiet -p . && echo "tidy: clean"
 
 clean: ## remove build/
 	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE
+.PHONY: format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE

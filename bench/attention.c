@@ -1,5 +1,6 @@
-/* Rows of attention alone, forward and backward from a given cotangent. mha_*: the module, with its projections; attention_*: the
- * op, causal, B 1 H 8 d 64. _weights: the attention weights are wanted (the module averages them over heads). */
+/* Rows of attention alone, forward and backward from a given cotangent. mha_*: the module, with its
+ * projections; attention_*: the op, causal, B 1 H 8 d 64. _weights: the attention weights are
+ * wanted (the module averages them over heads). */
 #include "row.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@ static ct_tensor *x, *k, *v, *cotangent;
 static ct_mha_call call;
 
 typedef struct {
-    int64_t batch, length, width, heads;   /* length 0: the number in the row's name */
+    int64_t batch, length, width, heads; /* length 0: the number in the row's name */
     bool causal, weights;
 } size;
 
@@ -34,14 +35,18 @@ static void step_mha(ct_context *c) {
     ct_scope_close(scope);
 }
 
-static double value_mha(void) { return sum_of_sizes(ct_grad(x)) + sum_of_sizes(ct_grad(ct_module_get(mha, "in_proj_weight"))); }
+static double value_mha(void) {
+    return sum_of_sizes(ct_grad(x)) + sum_of_sizes(ct_grad(ct_module_get(mha, "in_proj_weight")));
+}
 
 static bool make_op(const row *r, ct_context *c, int64_t t, const char *names) {
     (void)names;
     const size *s = r->arg;
     const char *name[] = {"q", "k", "v", "cotangent"};
     ct_tensor **tensor[] = {&x, &k, &v, &cotangent};
-    for (int i = 0; i < 4; i++) fill(*tensor[i] = ct_empty(c, CT_F32, CT_SHAPE(s->batch, s->heads, t, s->width / s->heads)), name[i], 1);
+    for (int i = 0; i < 4; i++)
+        fill(*tensor[i] = ct_empty(c, CT_F32, CT_SHAPE(s->batch, s->heads, t, s->width / s->heads)),
+             name[i], 1);
     for (int i = 0; i < 3; i++) ct_set_requires_grad(*tensor[i], true);
     call = (ct_mha_call){.causal = s->causal, .need_weights = s->weights};
     return true;
@@ -50,12 +55,15 @@ static bool make_op(const row *r, ct_context *c, int64_t t, const char *names) {
 static void step_op(ct_context *c) {
     ct_zero_grad(x), ct_zero_grad(k), ct_zero_grad(v);
     ct_scope scope = ct_scope_open(c);
-    ct_attention_out y = ct_attention(x, k, v, (ct_attention_opts){.causal = call.causal, .need_weights = call.need_weights});
+    ct_attention_out y = ct_attention(
+        x, k, v, (ct_attention_opts){.causal = call.causal, .need_weights = call.need_weights});
     ct_backward_with(&y.out, &cotangent, 1, (ct_backward_opts){0});
     ct_scope_close(scope);
 }
 
-static double value_op(void) { return sum_of_sizes(ct_grad(x)) + sum_of_sizes(ct_grad(k)) + sum_of_sizes(ct_grad(v)); }
+static double value_op(void) {
+    return sum_of_sizes(ct_grad(x)) + sum_of_sizes(ct_grad(k)) + sum_of_sizes(ct_grad(v));
+}
 
 const row attention_rows[] = {
     {"mha_tiny", make_mha, step_mha, value_mha, &(size){3, 4, 8, 2, false, false}},

@@ -1,5 +1,6 @@
-/* The most multiplications and additions that one core can do: twelve sums in registers, each waiting only for itself, as wide as
- * the instruction set. Compiled once for each, with the flags of its kernels. */
+/* The most multiplications and additions that one core can do: twelve sums in registers, each
+ * waiting only for itself, as wide as the instruction set. Compiled once for each, with the flags
+ * of its kernels. */
 #include "machine.h"
 
 #if defined(CTI_VECTOR_BYTES) && CTI_VECTOR_BYTES > 0
@@ -10,21 +11,21 @@
 VECTOR(float, vector_f32);
 VECTOR(double, vector_f64);
 
-#define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define EACH(X)  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 #define START(i) a##i = m + (float)(i),
-#define STEP(i) a##i = a##i * m + c;
-#define SUM(i) +a##i
+#define STEP(i)  a##i = a##i * m + c;
+#define SUM(i)   +a##i
 
 /* n rounds of twelve; returns how many operations, an FMA as two. The sums stay finite: |m| < 1. */
-#define LOOP(name, type, vector)                                                                 \
-    double name(int64_t n) {                                                                     \
-        static const volatile type factor = (type)0.999, term = (type)1e-3;                      \
-        vector m = (vector){0} + factor, c = (vector){0} + term, EACH(START) sum;                \
-        for (int64_t i = 0; i < n; i++) { EACH(STEP) }                                           \
-        sum = (vector){0} EACH(SUM);                                                             \
-        volatile type sink = *(type *)&sum;                                                      \
-        (void)sink;                                                                              \
-        return (double)n * 12 * 2 * (double)(sizeof(vector) / sizeof(type));                     \
+#define LOOP(name, type, vector)                                                                   \
+    double name(int64_t n) {                                                                       \
+        static const volatile type factor = (type)0.999, term = (type)1e-3;                        \
+        vector m = (vector){0} + factor, c = (vector){0} + term, EACH(START) sum;                  \
+        for (int64_t i = 0; i < n; i++) { EACH(STEP) }                                             \
+        sum = (vector){0} EACH(SUM);                                                               \
+        volatile type sink = *(type *)&sum;                                                        \
+        (void)sink;                                                                                \
+        return (double)n * 12 * 2 * (double)(sizeof(vector) / sizeof(type));                       \
     }
 
 LOOP(CT_FMA_F32, float, vector_f32)

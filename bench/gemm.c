@@ -1,7 +1,8 @@
-/* Matrix products through ct_matmul: every shape as NN, NT and TN, f32 and f64. Rounds in turns of ours, the machine's peak and,
- * where libopenblas is there, its product: a share or a ratio is the median over rounds of what was measured side by side.
+/* Matrix products through ct_matmul: every shape as NN, NT and TN, f32 and f64. Rounds in turns of
+ * ours, the machine's peak and, where libopenblas is there, its product: a share or a ratio is the
+ * median over rounds of what was measured side by side.
  *
- *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.3] [--openblas libopenblas.so.0]                     */
+ *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.3] [--openblas LIB] */
 #include "machine.h"
 #include "timing.h"
 
@@ -16,10 +17,12 @@
 enum { ROUNDS_MOST = 99, ROUNDS_SHARED = 15, ROUNDS_LEAST = 9 };
 
 typedef enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 } cblas_enum;
-typedef void sgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                      int ldb, float beta, float *c, int ldc);
-typedef void dgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, double alpha, const double *a, int lda, const double *b,
-                      int ldb, double beta, double *c, int ldc);
+typedef void sgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, float alpha,
+                      const float *a, int lda, const float *b, int ldb, float beta, float *c,
+                      int ldc);
+typedef void dgemm_fn(cblas_enum, cblas_enum, cblas_enum, int m, int n, int k, double alpha,
+                      const double *a, int lda, const double *b, int ldb, double beta, double *c,
+                      int ldc);
 typedef void set_threads_fn(int);
 
 static struct {
@@ -30,9 +33,10 @@ static struct {
 static ct_context *context;
 static const char *isa;
 static int threads = 1;
-static double budget = 0.3;   /* seconds of each side for a case, as far as ROUNDS_LEAST allows */
+static double budget = 0.3; /* seconds of each side for a case, as far as ROUNDS_LEAST allows */
 
-/* A release older than the CPU takes it for a very old one, so it is told what to use, unless the environment does. */
+/* A release older than the CPU takes it for a very old one, so it is told what to use, unless the
+ * environment does. */
 static bool open_openblas(const char *path) {
     if (!strcmp(isa, "avx512")) setenv("OPENBLAS_CORETYPE", "SKYLAKEX", 0);
     if (!strcmp(isa, "avx2")) setenv("OPENBLAS_CORETYPE", "HASWELL", 0);
@@ -40,7 +44,8 @@ static bool open_openblas(const char *path) {
     if (!path) library = dlopen("libopenblas.so.0", RTLD_NOW);
     if (!path && !library) library = dlopen("libopenblas.so", RTLD_NOW);
     if (!library) return false;
-    set_threads_fn *set_threads;   /* ISO C has no cast from an object's pointer to a function's; POSIX wants this */
+    /* ISO C has no cast from an object's pointer to a function's; POSIX wants this */
+    set_threads_fn *set_threads;
     *(void **)&openblas.sgemm = dlsym(library, "cblas_sgemm");
     *(void **)&openblas.dgemm = dlsym(library, "cblas_dgemm");
     *(void **)&set_threads = dlsym(library, "openblas_set_num_threads");
@@ -51,9 +56,10 @@ static bool open_openblas(const char *path) {
 
 typedef struct {
     int64_t m, k, n;
-    bool f64, ta, tb;   /* whether a is stored as (K, M), b as (N, K) */
-    ct_tensor *a, *b, *c;   /* a and b as they are stored, */
-    ct_tensor *of_a, *of_b; /* and as they are multiplied: views, made once, as a call of BLAS takes a flag */
+    bool f64, ta, tb;     /* whether a is stored as (K, M), b as (N, K) */
+    ct_tensor *a, *b, *c; /* a and b as they are stored, */
+    /* and as they are multiplied: views, made once, as a call of BLAS takes a flag */
+    ct_tensor *of_a, *of_b;
 } product;
 
 static void ours(const product *p) {
@@ -65,8 +71,12 @@ static void ours(const product *p) {
 static void theirs(const product *p) {
     int m = (int)p->m, n = (int)p->n, k = (int)p->k, lda = p->ta ? m : k, ldb = p->tb ? k : n;
     cblas_enum ta = p->ta ? TRANSPOSED : PLAIN, tb = p->tb ? TRANSPOSED : PLAIN;
-    if (p->f64) openblas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1, ct_data_f64(p->a), lda, ct_data_f64(p->b), ldb, 0, ct_data_f64(p->c), n);
-    else openblas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1, ct_data_f32(p->a), lda, ct_data_f32(p->b), ldb, 0, ct_data_f32(p->c), n);
+    if (p->f64)
+        openblas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1, ct_data_f64(p->a), lda, ct_data_f64(p->b),
+                       ldb, 0, ct_data_f64(p->c), n);
+    else
+        openblas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1, ct_data_f32(p->a), lda, ct_data_f32(p->b),
+                       ldb, 0, ct_data_f32(p->c), n);
 }
 
 /* The largest difference over the largest value: whether both compute the same product. */
@@ -74,7 +84,8 @@ static double difference(const product *p) {
     ct_scope scope = ct_scope_open_no_grad(context);
     ct_tensor *c = ct_matmul(p->of_a, p->of_b);
     theirs(p);
-    double worst = ct_item(ct_max(ct_abs(ct_sub(c, p->c)), CT_ALL, false)) / ct_item(ct_max(ct_abs(p->c), CT_ALL, false));
+    double worst = ct_item(ct_max(ct_abs(ct_sub(c, p->c)), CT_ALL, false)) /
+                   ct_item(ct_max(ct_abs(p->c), CT_ALL, false));
     ct_scope_close(scope);
     return worst;
 }
@@ -86,8 +97,9 @@ static double rate(const product *p, void (*multiply)(const product *), int64_t 
     return 2 * (double)p->m * (double)p->n * (double)p->k * (double)n / (now() - start);
 }
 
-/* With several threads each side runs for a while before it is timed: OpenBLAS's look for work for 2^26 ticks after a product, some 30 ms, on
- * the cores that ours want, and a thread that has slept may begin on the core of the one that wakes it. */
+/* With several threads each side runs for a while before it is timed: OpenBLAS's look for work for
+ * 2^26 ticks after a product, some 30 ms, on the cores that ours want, and a thread that has slept
+ * may begin on the core of the one that wakes it. */
 static double rate_warm(const product *p, void (*multiply)(const product *), int64_t n) {
     for (double start = now(); threads > 1 && openblas.sgemm && now() - start < 0.05;) multiply(p);
     return rate(p, multiply, n);
@@ -109,36 +121,55 @@ static void measure(product *p) {
     int rounds = (int)(budget / (once * (double)repeat));
     const int most = openblas.sgemm && threads > 1 ? ROUNDS_SHARED : ROUNDS_MOST;
     rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > most ? most : rounds;
-    double beside = once * (double)repeat / 2;   /* the peak's part of a round */
+    double beside = once * (double)repeat / 2; /* the peak's part of a round */
     beside = beside < 0.001 ? 0.001 : beside > 0.02 ? 0.02 : beside;
     double speed[ROUNDS_MOST], share[ROUNDS_MOST], blas[ROUNDS_MOST], ratio[ROUNDS_MOST];
     for (int i = 0; i < rounds; i++) {
-        if (openblas.sgemm && i % 2) blas[i] = rate_warm(p, theirs, repeat);   /* neither is always first */
+        /* neither is always first */
+        if (openblas.sgemm && i % 2) blas[i] = rate_warm(p, theirs, repeat);
         speed[i] = rate_warm(p, ours, repeat);
         share[i] = speed[i] / peak_flops(isa, p->f64, threads, beside);
         if (openblas.sgemm && i % 2 == 0) blas[i] = rate_warm(p, theirs, repeat);
         if (openblas.sgemm) ratio[i] = speed[i] / blas[i];
     }
-    printf("{\"dtype\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, ", p->f64 ? "f64" : "f32", (long long)p->m, (long long)p->k,
-           (long long)p->n);
-    printf("\"layout\": \"%c%c\", \"threads\": %d, \"rounds\": %d, ", p->ta ? 'T' : 'N', p->tb ? 'T' : 'N', threads, rounds);
-    printf("\"gflops\": %.5g, \"share\": %.4f", 1e-9 * median(speed, rounds), median(share, rounds));
+    printf("{\"dtype\": \"%s\", \"m\": %lld, \"k\": %lld, \"n\": %lld, ", p->f64 ? "f64" : "f32",
+           (long long)p->m, (long long)p->k, (long long)p->n);
+    printf("\"layout\": \"%c%c\", \"threads\": %d, \"rounds\": %d, ", p->ta ? 'T' : 'N',
+           p->tb ? 'T' : 'N', threads, rounds);
+    printf("\"gflops\": %.5g, \"share\": %.4f", 1e-9 * median(speed, rounds),
+           median(share, rounds));
     if (openblas.sgemm)
-        printf(", \"openblas\": %.5g, \"ratio\": %.4f, \"difference\": %.2g", 1e-9 * median(blas, rounds), median(ratio, rounds), worst);
+        printf(", \"openblas\": %.5g, \"ratio\": %.4f, \"difference\": %.2g",
+               1e-9 * median(blas, rounds), median(ratio, rounds), worst);
     printf("}\n");
     fflush(stdout);
     ct_scope_close(scope);
 }
 
 static int usage(const char *wrong) {
-    fprintf(stderr, "gemm: %s\nusage: gemm [--threads N] [--only MxKxN] [--dtype f32|f64] [--seconds S] [--openblas PATH|none]\n", wrong);
+    fprintf(stderr,
+            "gemm: %s\nusage: gemm [--threads N] [--only MxKxN] [--dtype f32|f64] [--seconds S] "
+            "[--openblas PATH|none]\n",
+            wrong);
     return 2;
 }
 
 int main(int argc, char **argv) {
-    static const int64_t shapes[][3] = {
-        {16, 16, 16}, {32, 32, 32}, {64, 64, 64}, {128, 128, 128}, {384, 384, 384}, {768, 768, 768}, {1024, 1024, 1024}, {2048, 2048, 2048},
-        {768, 128, 384}, {768, 128, 512}, {2048, 384, 1152}, {2048, 384, 1536}, {256, 768, 2304}, {256, 768, 50257}};   /* the rows' own */
+    static const int64_t shapes[][3] = {{16, 16, 16},
+                                        {32, 32, 32},
+                                        {64, 64, 64},
+                                        {128, 128, 128},
+                                        {384, 384, 384},
+                                        {768, 768, 768},
+                                        {1024, 1024, 1024},
+                                        {2048, 2048, 2048},
+                                        /* the rows' own */
+                                        {768, 128, 384},
+                                        {768, 128, 512},
+                                        {2048, 384, 1152},
+                                        {2048, 384, 1536},
+                                        {256, 768, 2304},
+                                        {256, 768, 50257}};
     const char *path = NULL, *only = NULL, *dtype = NULL;
     for (int i = 1; i < argc; i += 2) {
         if (i + 1 == argc) return usage(argv[i]);
@@ -150,19 +181,29 @@ int main(int argc, char **argv) {
         else return usage(argv[i]);
     }
     isa = isa_in_use();
-    context = ct_context_new((ct_context_opts){.seed = 1, .threads = threads, .on_error = ct_error_die});
-    if (ct_error(context) || !isa) return fprintf(stderr, "gemm: %s\n", context ? ct_error_message(context) : "out of memory"), 1;
-    if ((!path || strcmp(path, "none")) && !open_openblas(path) && path) return fprintf(stderr, "gemm: %s\n", dlerror()), 1;
+    context =
+        ct_context_new((ct_context_opts){.seed = 1, .threads = threads, .on_error = ct_error_die});
+    if (ct_error(context) || !isa)
+        return fprintf(stderr, "gemm: %s\n", context ? ct_error_message(context) : "out of memory"),
+               1;
+    if ((!path || strcmp(path, "none")) && !open_openblas(path) && path)
+        return fprintf(stderr, "gemm: %s\n", dlerror()), 1;
 
     int64_t own[3];
-    bool one = only && sscanf(only, "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &own[0], &own[1], &own[2]) == 3;
+    bool one =
+        only && sscanf(only, "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &own[0], &own[1], &own[2]) == 3;
     if (only && !one) return usage(only);
     for (int f64 = 0; f64 < 2; f64++)
         for (size_t i = 0; i < (one ? 1 : sizeof shapes / sizeof *shapes); i++)
             for (int layout = 0; layout < 3; layout++) {
                 const int64_t *s = one ? own : shapes[i];
                 if (!dtype || !strcmp(dtype, f64 ? "f64" : "f32"))
-                    measure(&(product){.m = s[0], .k = s[1], .n = s[2], .f64 = f64, .ta = layout == 2, .tb = layout == 1});
+                    measure(&(product){.m = s[0],
+                                       .k = s[1],
+                                       .n = s[2],
+                                       .f64 = f64,
+                                       .ta = layout == 2,
+                                       .tb = layout == 1});
             }
     ct_context_free(context);
     return 0;

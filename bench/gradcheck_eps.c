@@ -1,5 +1,6 @@
-/* How far central differences are off by the step, f32 and f64: softmax of a product and a GELU, every element of the gradient checked. A
- * line for each dtype and eps: the largest error, and the noise that the check itself reports. gradcheck_plot.py draws them. */
+/* How far central differences are off by the step, f32 and f64: softmax of a product and a GELU,
+ * every element of the gradient checked. A line for each dtype and eps: the largest error, and the
+ * noise that the check itself reports. gradcheck_plot.py draws them. */
 #include <cotangent/cotangent.h>
 
 #include <math.h>
@@ -11,13 +12,17 @@ static ct_tensor *function(ct_tensor *const *in, int n, void *arg) {
 }
 
 int main(void) {
-    ct_context *context = ct_context_new((ct_context_opts){.seed = 3, .threads = 1, .on_error = ct_error_die});
+    ct_context *context =
+        ct_context_new((ct_context_opts){.seed = 3, .threads = 1, .on_error = ct_error_die});
     for (int wide = 0; wide < 2; wide++) {
         ct_dtype dtype = wide ? CT_F64 : CT_F32;
         ct_seed(context, 3);
-        ct_tensor *in[] = {ct_randn(context, dtype, CT_SHAPE(4, 6)), ct_randn(context, dtype, CT_SHAPE(6, 5))};
+        ct_tensor *in[] = {ct_randn(context, dtype, CT_SHAPE(4, 6)),
+                           ct_randn(context, dtype, CT_SHAPE(6, 5))};
         for (double power = wide ? -12 : -6; power <= -0.49; power += 0.125) {
-            ct_gradcheck_result r = ct_gradcheck(function, NULL, in, 2, (ct_gradcheck_opts){.eps = pow(10, power), .gradient_only = true});
+            ct_gradcheck_result r =
+                ct_gradcheck(function, NULL, in, 2,
+                             (ct_gradcheck_opts){.eps = pow(10, power), .gradient_only = true});
             printf("%s %.6g %.6g %.6g\n", wide ? "f64" : "f32", pow(10, power), r.error, r.noise);
         }
     }

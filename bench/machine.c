@@ -44,7 +44,8 @@ static void run_all(void (*work)(void *, int), void *arg, int threads) {
     pthread_t handles[MAX_THREADS];
     bool started[MAX_THREADS] = {false};
     for (int i = 0; i < threads; i++) tasks[i] = (task){work, arg, i};
-    for (int i = 1; i < threads; i++) started[i] = !pthread_create(&handles[i], NULL, run_task, &tasks[i]);
+    for (int i = 1; i < threads; i++)
+        started[i] = !pthread_create(&handles[i], NULL, run_task, &tasks[i]);
     run_task(&tasks[0]);
     for (int i = 1; i < threads; i++)
         if (started[i]) pthread_join(handles[i], NULL);
@@ -57,7 +58,8 @@ typedef struct {
     double before, seconds, rate[MAX_THREADS];
 } fma_args;
 
-/* Each thread times itself: starting threads is no part of it, nor is the time until they have a core each. */
+/* Each thread times itself: starting threads is no part of it, nor is the time until they have a
+ * core each. */
 static void fma_work(void *arg, int thread) {
     fma_args *a = arg;
     double start = now(), done = 0, seconds = 0;
@@ -68,7 +70,7 @@ static void fma_work(void *arg, int thread) {
 }
 
 static double (*find_loop(const char *isa, bool f64))(int64_t) {
-#define MATCH(name) \
+#define MATCH(name)                                                                                \
     if (!strcmp(isa, #name)) return f64 ? fma_##name##_f64 : fma_##name##_f32;
 #if defined(CTI_HAVE_avx512)
     MATCH(avx512)

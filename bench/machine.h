@@ -5,16 +5,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MACHINE_ISAS(X) X(avx512) X(avx2) X(neon) X(scalar)   /* the best first */
+#define MACHINE_ISAS(X)      X(avx512) X(avx2) X(neon) X(scalar) /* the best first */
 #define MACHINE_DECLARE(isa) double fma_##isa##_f32(int64_t n), fma_##isa##_f64(int64_t n);
 MACHINE_ISAS(MACHINE_DECLARE)
 
-const char *isa_in_use(void);         /* of a context made with isa = NULL here; NULL: none can be made */
+/* of a context made with isa = NULL here; NULL: none can be made */
+const char *isa_in_use(void);
 
 /* Operations a second of `threads` threads at once over about `seconds`, an FMA as two. */
 double peak_flops(const char *isa, bool f64, int threads, double seconds);
 
-/* Bytes a second of a[i] = b[i] + s c[i] on arrays larger than most caches, the best of some passes: three moved for each i. */
+/* Bytes a second of a[i] = b[i] + s c[i] on arrays larger than most caches, the best of some
+ * passes: three moved for each i. */
 double peak_bandwidth(int threads, int64_t count, int passes);
 
 #endif

@@ -1,16 +1,18 @@
-/* The row of overheads: microgpt (Karpathy 2026), 4,192 parameters, one name a step. One block of width 16 with 4 heads, RMSNorm
- * without weights, a ReLU MLP, no biases, a head of its own, Adam, no clipping. Written like any other model. */
+/* The row of overheads: microgpt (Karpathy 2026), 4,192 parameters, one name a step. One block of
+ * width 16 with 4 heads, RMSNorm without weights, a ReLU MLP, no biases, a head of its own, Adam,
+ * no clipping. Written like any other model. */
 #include "row.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 16, BLOCK = 16, LETTERS = 26, END = LETTERS };   /* END is before and after every name */
+/* END is before and after every name */
+enum { WIDTH = 16, BLOCK = 16, LETTERS = 26, END = LETTERS };
 
 static ct_module *root, *wte, *wpe, *attention, *mlp, *head;
 static ct_optim *optim;
-static int64_t *ids;       /* END, a name, END, a name, ..., END */
-static int64_t *starts;    /* of each name: the END before it */
+static int64_t *ids;    /* END, a name, END, a name, ..., END */
+static int64_t *starts; /* of each name: the END before it */
 static int64_t names_count, steps;
 static double loss_value;
 
@@ -45,8 +47,12 @@ static bool make(const row *r, ct_context *c, int64_t number, const char *names)
     ct_linear_opts letters = {.in_features = WIDTH, .out_features = LETTERS + 1, .no_bias = true};
     wte = ct_module_add_child(root, "wte", ct_embedding_new(c, embedding));
     wpe = ct_module_add_child(root, "wpe", ct_positions_new(c, positions));
-    attention = ct_module_add_child(root, "attention", ct_mha_new(c, (ct_mha_opts){.embed_dim = WIDTH, .num_heads = 4, .no_bias = true}));
-    mlp = ct_module_add_child(root, "mlp", ct_mlp_new(c, (ct_mlp_opts){.dim = WIDTH, .activation = CT_RELU, .no_bias = true}));
+    attention = ct_module_add_child(
+        root, "attention",
+        ct_mha_new(c, (ct_mha_opts){.embed_dim = WIDTH, .num_heads = 4, .no_bias = true}));
+    mlp = ct_module_add_child(
+        root, "mlp",
+        ct_mlp_new(c, (ct_mlp_opts){.dim = WIDTH, .activation = CT_RELU, .no_bias = true}));
     head = ct_module_add_child(root, "head", ct_linear_new(c, letters));
     fill_module(root, 0.08, 0.08);
     optim = ct_adam_new(root, (ct_adam_opts){.lr = 0.01, .beta1 = 0.85, .beta2 = 0.99});
@@ -58,12 +64,17 @@ static void step(ct_context *c) {
     while (t < BLOCK && ids[start + t] != END) t++;
     ct_optim_zero_grad(optim);
     ct_scope scope = ct_scope_open(c);
-    ct_tensor *x = ct_forward(wpe, ct_forward(wte, ct_from_i64(c, CT_SHAPE(1, t), ids + start))); /* (1, T) -> (1, T, E) */
+    /* (1, T) -> (1, T, E) */
+    ct_tensor *x = ct_forward(wpe, ct_forward(wte, ct_from_i64(c, CT_SHAPE(1, t), ids + start)));
     x = ct_rms_norm(x, NULL, 1e-5);
-    x = ct_add(x, ct_mha_forward(attention, ct_rms_norm(x, NULL, 1e-5), NULL, NULL, (ct_mha_call){.causal = true}).out);
+    x = ct_add(x, ct_mha_forward(attention, ct_rms_norm(x, NULL, 1e-5), NULL, NULL,
+                                 (ct_mha_call){.causal = true})
+                      .out);
     x = ct_add(x, ct_forward(mlp, ct_rms_norm(x, NULL, 1e-5)));
-    ct_tensor *logits = ct_forward(head, ct_reshape(x, CT_SHAPE(t, WIDTH))); /* (1, T, E) -> (T, E) -> (T, 27) */
-    ct_tensor *loss = ct_cross_entropy(logits, ct_from_i64(c, CT_SHAPE(t), ids + start + 1), (ct_cross_entropy_opts){0});
+    /* (1, T, E) -> (T, E) -> (T, 27) */
+    ct_tensor *logits = ct_forward(head, ct_reshape(x, CT_SHAPE(t, WIDTH)));
+    ct_tensor *loss = ct_cross_entropy(logits, ct_from_i64(c, CT_SHAPE(t), ids + start + 1),
+                                       (ct_cross_entropy_opts){0});
     ct_backward(loss);
     ct_optim_step(optim);
     loss_value = ct_item(loss);

@@ -1,7 +1,8 @@
-/* Times of single ops. First what an op costs beside its arithmetic: chains of ops of eight floats. Then every line of ops.def on
- * inputs of about 64 K elements: each list of inputs grows by the largest factor that its call still takes.
+/* Times of single ops. First what an op costs beside its arithmetic: chains of ops of eight floats.
+ * Then every line of ops.def on inputs of about 64 K elements: each list of inputs grows by the
+ * largest factor that its call still takes.
  *
- *     build/bench/ops --threads 2 [--only gelu]                                                                              */
+ *     build/bench/ops --threads 2 [--only gelu] */
 #include "timing.h"
 
 #include "../tests/cases.h"
@@ -13,7 +14,8 @@ enum { CHAIN = 64, ROUNDS = 15, ELEMENTS = 1 << 16 };
 
 static ct_context *context;
 
-/* The median over rounds, in ns a call, of as many calls as take half a millisecond; the first round is not counted. */
+/* The median over rounds, in ns a call, of as many calls as take half a millisecond; the first
+ * round is not counted. */
 static double median_ns(void (*call)(void *), void *arg) {
     double ns[ROUNDS + 1], first = now();
     call(arg);
@@ -40,9 +42,13 @@ static ct_tensor *run_mul(ct_tensor *x, ct_tensor *c) { return ct_mul(x, c); }
 static ct_tensor *run_scale(ct_tensor *x, ct_tensor *c) { return (void)c, ct_scale(x, 0.99); }
 static ct_tensor *run_relu(ct_tensor *x, ct_tensor *c) { return (void)c, ct_relu(x); }
 static ct_tensor *run_tanh(ct_tensor *x, ct_tensor *c) { return (void)c, ct_tanh(x); }
-static ct_tensor *run_transpose(ct_tensor *x, ct_tensor *c) { return (void)c, ct_transpose(x, 0, 1); }
+static ct_tensor *run_transpose(ct_tensor *x, ct_tensor *c) {
+    return (void)c, ct_transpose(x, 0, 1);
+}
 static ct_tensor *run_softmax(ct_tensor *x, ct_tensor *c) { return (void)c, ct_softmax(x, -1); }
-static ct_tensor *run_rms_norm(ct_tensor *x, ct_tensor *c) { return (void)c, ct_rms_norm(x, NULL, 1e-5); }
+static ct_tensor *run_rms_norm(ct_tensor *x, ct_tensor *c) {
+    return (void)c, ct_rms_norm(x, NULL, 1e-5);
+}
 
 /* A scope, CHAIN ops on top of each other, backward through them, the end of the scope. */
 static void run_chain(void *arg) {
@@ -59,14 +65,10 @@ static void run_chain(void *arg) {
 
 static void small_ops(const char *only) {
     chain chains[] = {
-        {.name = "add", .run = run_add},
-        {.name = "mul", .run = run_mul},
-        {.name = "scale", .run = run_scale},
-        {.name = "relu", .run = run_relu},
-        {.name = "tanh", .run = run_tanh},
-        {.name = "transpose", .run = run_transpose},
-        {.name = "softmax", .run = run_softmax},
-        {.name = "rms_norm", .run = run_rms_norm},
+        {.name = "add", .run = run_add},         {.name = "mul", .run = run_mul},
+        {.name = "scale", .run = run_scale},     {.name = "relu", .run = run_relu},
+        {.name = "tanh", .run = run_tanh},       {.name = "transpose", .run = run_transpose},
+        {.name = "softmax", .run = run_softmax}, {.name = "rms_norm", .run = run_rms_norm},
     };
     for (size_t i = 0; i < sizeof chains / sizeof *chains; i++) {
         chain *a = &chains[i];
@@ -80,7 +82,8 @@ static void small_ops(const char *only) {
         double forward = median_ns(run_chain, a) / CHAIN;
         a->back = true;
         double both = median_ns(run_chain, a) / CHAIN;
-        printf("{\"small\": \"%s\", \"no_grad\": %.1f, \"forward\": %.1f, \"backward\": %.1f}\n", a->name, plain, forward, both - forward);
+        printf("{\"small\": \"%s\", \"no_grad\": %.1f, \"forward\": %.1f, \"backward\": %.1f}\n",
+               a->name, plain, forward, both - forward);
         fflush(stdout);
         ct_scope_close(scope);
     }
@@ -124,7 +127,9 @@ static bool prepare(timed_case *t, int variant, int64_t scale, case_input *input
     ct_error_clear(context);
     t->n = case_inputs(t->line, variant, scale, inputs);
     t->back = false;
-    if (t->n < 0 || !case_build(context, inputs, t->n, (case_build_opts){.dtype = CT_F32, .seed = 1}, t->in)) return false;
+    if (t->n < 0 ||
+        !case_build(context, inputs, t->n, (case_build_opts){.dtype = CT_F32, .seed = 1}, t->in))
+        return false;
     ct_tensor *y = case_run(context, t->line, t->in);
     bool back = y && ct_requires_grad(y);
     t->cotangent = back ? case_cotangent(y, 1, false) : NULL;
@@ -136,7 +141,8 @@ static void print_inputs(const case_input *inputs, int n) {
     for (int i = 0; i < n; i++) {
         printf("%s%c", i ? " " : "", inputs[i].kind);
         if (inputs[i].ranged) printf("(%g,%g)", inputs[i].low, inputs[i].high);
-        for (int d = 0; d < inputs[i].shape.ndim; d++) printf("%c%lld", d ? ',' : '[', (long long)inputs[i].shape.dim[d]);
+        for (int d = 0; d < inputs[i].shape.ndim; d++)
+            printf("%c%lld", d ? ',' : '[', (long long)inputs[i].shape.dim[d]);
         printf("%s", inputs[i].kind == 'N' ? "" : inputs[i].shape.ndim ? "]" : "[]");
     }
 }
@@ -154,9 +160,12 @@ static void time_line(const case_line *line) {
     for (int i = 1; i < case_variants(line); i++)
         if (elements(line, i, 1) > elements(line, variant, 1)) variant = i;
     int64_t scale = 1;
-    for (int64_t most = 0, next; (next = elements(line, variant, 2 * scale)) <= ELEMENTS && next > most; most = next) scale *= 2;
+    for (int64_t most = 0, next;
+         (next = elements(line, variant, 2 * scale)) <= ELEMENTS && next > most; most = next)
+        scale *= 2;
     ct_scope scope = ct_scope_open(context);
-    while (!prepare(&t, variant, scale, inputs) && scale > 1) ct_scope_close(scope), scope = ct_scope_open(context), scale /= 2;
+    while (!prepare(&t, variant, scale, inputs) && scale > 1)
+        ct_scope_close(scope), scope = ct_scope_open(context), scale /= 2;
     printf("{\"op\": \"%s\"", line->name);
     print_text("call", line->call);
     print_text("torch", line->torch);
@@ -168,7 +177,8 @@ static void time_line(const case_line *line) {
         t.back = false;
         double forward = median_ns(run_case, &t), both = 0;
         if ((t.back = back)) both = median_ns(run_case, &t);
-        printf("\", \"elements\": %lld, \"forward\": %.0f", (long long)elements(line, variant, scale), forward);
+        printf("\", \"elements\": %lld, \"forward\": %.0f",
+               (long long)elements(line, variant, scale), forward);
         if (back) printf(", \"both\": %.0f", both);
         printf("}\n");
     }
@@ -186,7 +196,9 @@ int main(int argc, char **argv) {
         else return fprintf(stderr, "usage: ops [--threads N] [--only OP]\n"), 2;
     }
     context = ct_context_new((ct_context_opts){.seed = 1, .threads = threads});
-    if (ct_error(context)) return fprintf(stderr, "ops: %s\n", context ? ct_error_message(context) : "out of memory"), 1;
+    if (ct_error(context))
+        return fprintf(stderr, "ops: %s\n", context ? ct_error_message(context) : "out of memory"),
+               1;
     small_ops(only);
     for (int i = 0; i < case_count(); i++)
         if (!only || !strcmp(only, case_at(i)->name)) time_line(case_at(i));

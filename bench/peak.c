@@ -1,5 +1,6 @@
-/* Prints what the machine could do with each number of threads: build/bench/peak 1 2. As a side of a row, peak --beside 2: for each
- * line on stdin, the f32 peak of this moment. Clocks and neighbours change; what is measured in turns sees the same of them. */
+/* Prints what the machine could do with each number of threads: build/bench/peak 1 2. As a side of
+ * a row, peak --beside 2: for each line on stdin, the f32 peak of this moment. Clocks and
+ * neighbours change; what is measured in turns sees the same of them. */
 #include "machine.h"
 #include "timing.h"
 
@@ -23,15 +24,18 @@ int main(int argc, char **argv) {
         printf("{\"value\": %.4g}\n", peak_flops(isa, false, atoi(argv[2]), 0.02));
         fflush(stdout);
         for (char line[64]; fgets(line, sizeof line, stdin); fflush(stdout))
-            printf("{\"seconds\": 0.02, \"value\": %.4g}\n", peak_flops(isa, false, atoi(argv[2]), 0.02));
+            printf("{\"seconds\": 0.02, \"value\": %.4g}\n",
+                   peak_flops(isa, false, atoi(argv[2]), 0.02));
         return 0;
     }
-    printf("{\"isa\": \"%s\", \"compiler\": \"%s\", \"cores\": %ld", isa, __VERSION__, sysconf(_SC_NPROCESSORS_ONLN));
+    printf("{\"isa\": \"%s\", \"compiler\": \"%s\", \"cores\": %ld", isa, __VERSION__,
+           sysconf(_SC_NPROCESSORS_ONLN));
     for (int i = 1; i < argc; i++) {
         int threads = atoi(argv[i]);
         if (threads < 1) return fprintf(stderr, "peak: not a number of threads: %s\n", argv[i]), 2;
-        printf(", \"%d\": {\"f32\": %.4g, \"f64\": %.4g, \"bytes\": %.4g}", threads, median_peak(isa, false, threads),
-               median_peak(isa, true, threads), peak_bandwidth(threads, COUNT, 5));
+        printf(", \"%d\": {\"f32\": %.4g, \"f64\": %.4g, \"bytes\": %.4g}", threads,
+               median_peak(isa, false, threads), median_peak(isa, true, threads),
+               peak_bandwidth(threads, COUNT, 5));
     }
     printf("}\n");
     return 0;

@@ -1,7 +1,8 @@
-/* Runs one row. Reads from stdin how many steps a round has, a number a line; makes the round, and prints its time as a line of
- * JSON. At the end of the input, memory. So another program can run two of these in turns:
+/* Runs one row. Reads from stdin how many steps a round has, a number a line; makes the round, and
+ * prints its time as a line of JSON. At the end of the input, memory. So another program can run
+ * two of these in turns:
  *
- *     echo 10 | build/bench/rows toy --threads 2                                                                            */
+ *     echo 10 | build/bench/rows toy --threads 2 */
 #include "row.h"
 #include "timing.h"
 
@@ -21,7 +22,8 @@ uint32_t name_bits(const char *name, uint32_t i) {
 
 void fill(ct_tensor *tensor, const char *name, double std) {
     float *x = ct_data_f32(tensor), a = (float)(sqrt(3) * std);
-    for (int64_t i = 0; i < ct_numel(tensor); i++) x[i] = a * ((float)(name_bits(name, (uint32_t)i) >> 8) * 0x1p-23f - 1);
+    for (int64_t i = 0; i < ct_numel(tensor); i++)
+        x[i] = a * ((float)(name_bits(name, (uint32_t)i) >> 8) * 0x1p-23f - 1);
 }
 
 void fill_module(ct_module *module, double std, double std_residual) {
@@ -39,13 +41,14 @@ double sum_of_sizes(ct_tensor *tensor) {
     return x ? sum : NAN;
 }
 
-/* The largest resident memory of this program, in bytes. Linux's ru_maxrss starts from that of the program that started this
- * one, so the kernel's own line is read where there is one. */
+/* The largest resident memory of this program, in bytes. Linux's ru_maxrss starts from that of the
+ * program that started this one, so the kernel's own line is read where there is one. */
 static long long peak_memory(void) {
     long long kilobytes = -1;
     char line[256];
     FILE *file = fopen("/proc/self/status", "r");
-    while (file && kilobytes < 0 && fgets(line, sizeof line, file)) sscanf(line, "VmHWM: %lld", &kilobytes);
+    while (file && kilobytes < 0 && fgets(line, sizeof line, file))
+        sscanf(line, "VmHWM: %lld", &kilobytes);
     if (file) fclose(file);
     if (kilobytes < 0) {
         struct rusage usage;
@@ -69,7 +72,10 @@ static const row *find(const char *name, int64_t *number) {
 }
 
 static int usage(const char *wrong) {
-    fprintf(stderr, "rows: %s\nusage: rows ROW [--threads N] [--names FILE]   and on stdin, a line a round: how many steps\n", wrong);
+    fprintf(stderr,
+            "rows: %s\nusage: rows ROW [--threads N] [--names FILE]   and on stdin, a line a "
+            "round: how many steps\n",
+            wrong);
     return 2;
 }
 
@@ -85,8 +91,11 @@ int main(int argc, char **argv) {
     const row *r = argc > 1 ? find(argv[1], &number) : NULL;
     if (!r) return usage(argc > 1 ? "no such row" : "which row?");
 
-    ct_context *context = ct_context_new((ct_context_opts){.seed = 1, .threads = threads, .on_error = ct_error_die});
-    if (ct_error(context)) return fprintf(stderr, "rows: %s\n", context ? ct_error_message(context) : "out of memory"), 1;
+    ct_context *context =
+        ct_context_new((ct_context_opts){.seed = 1, .threads = threads, .on_error = ct_error_die});
+    if (ct_error(context))
+        return fprintf(stderr, "rows: %s\n", context ? ct_error_message(context) : "out of memory"),
+               1;
     long long before = peak_memory();
     if (!r->make(r, context, number, names)) return 1;
     r->step(context);
@@ -106,8 +115,10 @@ int main(int argc, char **argv) {
         fflush(stdout);
     }
     ct_memory_stats memory = ct_memory(context);
-    printf("{\"memory\": %lld, \"memory_before\": %lld, \"peak\": %lld, ", peak_memory(), before, (long long)memory.peak);
-    if (steps > 2) printf("\"calls_from_third_step\": %lld, ", (long long)(memory.allocator_calls - calls));
+    printf("{\"memory\": %lld, \"memory_before\": %lld, \"peak\": %lld, ", peak_memory(), before,
+           (long long)memory.peak);
+    if (steps > 2)
+        printf("\"calls_from_third_step\": %lld, ", (long long)(memory.allocator_calls - calls));
     printf("\"steps\": %lld}\n", (long long)steps);
     ct_context_free(context);
     return 0;

@@ -1,6 +1,7 @@
-/* Every float through the elementary functions: the largest error in units of the last place, and where. The truth is libm's in f64.
+/* Every float through the elementary functions: the largest error in units of the last place, and
+ * where. The truth is libm's in f64.
  *
- *     build/bench/vmath --threads 2 [--only exp]                                                                              */
+ *     build/bench/vmath --threads 2 [--only exp] */
 #include <cotangent/cotangent.h>
 
 #include <float.h>
@@ -15,14 +16,17 @@ enum { WRONG = 999999, BLOCK = 1 << 16, BLOCKS = 1 << 16, ISAS = 4, MOST_THREADS
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 static double gelu(double x) { return x * (0.5 * erfc(-x * 0.70710678118654752440)); }
 
-/* An error counts in units of the result's last place, or of floor's where the result is smaller; WRONG, where no number is near. */
+/* An error counts in units of the result's last place, or of floor's where the result is smaller;
+ * WRONG, where no number is near. */
 static const struct {
     const char *name;
     ct_tensor *(*ours)(ct_tensor *);
     double (*truth)(double);
     double floor;
 } functions[] = {
-    {"exp", ct_exp, exp, 0}, {"log", ct_log, log, 0}, {"tanh", ct_tanh, tanh, 0}, {"sigmoid", ct_sigmoid, sigmoid, 0}, {"gelu", ct_gelu, gelu, 0.125},
+    {"exp", ct_exp, exp, 0},        {"log", ct_log, log, 0},
+    {"tanh", ct_tanh, tanh, 0},     {"sigmoid", ct_sigmoid, sigmoid, 0},
+    {"gelu", ct_gelu, gelu, 0.125},
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 static const char *const isas[ISAS] = {"scalar", "avx2", "avx512", "neon"};
@@ -30,7 +34,7 @@ static const char *const isas[ISAS] = {"scalar", "avx2", "avx512", "neon"};
 typedef struct {
     int function, first, step;
     bool failed;
-    double worst[ISAS];   /* -1: this machine lacks it */
+    double worst[ISAS]; /* -1: this machine lacks it */
     float at[ISAS];
 } share;
 
@@ -45,10 +49,12 @@ static double ulp(double x) {
 }
 
 static double error(float got, double want, double floor) {
-    if (fabs(want) <= (double)FLT_MAX && fabsf(got) <= FLT_MAX) return fabs((double)got - want) / ulp(fabs(want) > floor ? want : floor);
+    if (fabs(want) <= (double)FLT_MAX && fabsf(got) <= FLT_MAX)
+        return fabs((double)got - want) / ulp(fabs(want) > floor ? want : floor);
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : WRONG;
     if (isinf(want) && isinf(got)) return want == (double)got ? 0 : WRONG;
-    return fabs(want) >= (double)FLT_MAX && fabsf(got) >= FLT_MAX && want * got > 0 ? 0 : WRONG;   /* as near to overflow as can be */
+    /* as near to overflow as can be */
+    return fabs(want) >= (double)FLT_MAX && fabsf(got) >= FLT_MAX && want * got > 0 ? 0 : WRONG;
 }
 
 static void *work(void *arg) {
@@ -116,8 +122,8 @@ int main(int argc, char **argv) {
             for (int t = 1; t < threads; t++)
                 if (shares[t].worst[k] > worst->worst[k]) worst = &shares[t];
             if (worst->worst[k] >= 0)
-                printf("{\"function\": \"%s\", \"isa\": \"%s\", \"ulp\": %.3f, \"of\": \"%.9g\"}\n", functions[f].name, isas[k], worst->worst[k],
-                       (double)worst->at[k]);
+                printf("{\"function\": \"%s\", \"isa\": \"%s\", \"ulp\": %.3f, \"of\": \"%.9g\"}\n",
+                       functions[f].name, isas[k], worst->worst[k], (double)worst->at[k]);
             fflush(stdout);
         }
     }

@@ -133,8 +133,8 @@ static int64_t next_start(uint64_t *phase, int64_t n) {
     return (int64_t)(share * (double)n);
 }
 
-/* Forward and backward of one batch from ids (n). Returns the loss; the gradients are in the model.
- */
+/* Forward and backward of one batch from ids (n). Returns the loss; the gradients are in the
+ * model. */
 static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t *phase) {
     ct_scope scope = ct_scope_open(m->context);
     batch b = make_batch(m, option.batch, m->window);
@@ -148,8 +148,8 @@ static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t 
     return value;
 }
 
-/* The mean loss over k windows of t ids that follow each other. Nothing is recorded for backward.
- */
+/* The mean loss over k windows of t ids that follow each other. Nothing is recorded for
+ * backward. */
 static double measure_windows(const gpt *m, const unsigned char *ids, int64_t k, int64_t t) {
     ct_scope scope = ct_scope_open_no_grad(m->context);
     batch b = make_batch(m, k, t);
@@ -296,8 +296,8 @@ static void train(gpt *m, const text *t, const char *model_path, const char *pic
 
 /* ---- writing ---- */
 
-/* The ids of --prompt; without one, of a new line, or of the first letter if there is no new line.
- */
+/* The ids of --prompt; without one, of a new line, or of the first letter if there is no new
+ * line. */
 static int64_t prompt_ids(const gpt *m, int64_t *ids) {
     if (!option.prompt || !*option.prompt) {
         ids[0] = m->id['\n'] < 0 ? 0 : m->id['\n'];

@@ -10,8 +10,9 @@ enum { WORDS = 100, WIDTH = 32, HEADS = 4, LAYERS = 2, LENGTH = 16 };
 
 static const ct_embedding_opts words = {.num_embeddings = WORDS, .embedding_dim = WIDTH};
 
-/* ---- GPT-2: learned positions, norms before each block, GELU; logits from the rows of the
- * embedding ---- */
+/* ---- GPT-2 ---- */
+
+/* Learned positions, norms before each block, GELU; logits from the rows of the embedding. */
 
 static ct_module *gpt2_new(ct_context *c) {
     ct_positions_opts positions = {
@@ -42,8 +43,10 @@ static ct_tensor *gpt2(ct_module *m, ct_tensor *ids) {
     return ct_linear(x, ct_module_get(m, "wte.weight"), NULL);
 }
 
-/* ---- Llama: rotary positions, RMSNorm, SwiGLU, two query heads to a key head, no bias anywhere,
- * and an output layer of its own ---- */
+/* ---- Llama ---- */
+
+/* Rotary positions, RMSNorm, SwiGLU, two query heads to a key head, no bias anywhere, and an
+ * output layer of its own. */
 
 static ct_module *llama_new(ct_context *c) {
     ct_layer_opts layer = {
@@ -73,9 +76,10 @@ static ct_tensor *llama(ct_module *m, ct_tensor *ids) {
     return ct_forward(ct_module_child(m, "lm_head"), x);
 }
 
-/* ---- encoder-decoder: sinusoidal positions, norms after each block, one embedding for source,
- * target and output. Its rows are as small as an output layer's, so what is looked up is scaled by
- * sqrt E ---- */
+/* ---- encoder-decoder ---- */
+
+/* Sinusoidal positions, norms after each block, one embedding for source, target and output. Its
+ * rows are as small as an output layer's, so what is looked up is scaled by sqrt E. */
 
 static ct_module *seq2seq_new(ct_context *c) {
     ct_positions_opts positions = {.max_length = LENGTH, .embed_dim = WIDTH, .dropout = 0.1};
@@ -117,8 +121,8 @@ static void show(const char *title, const ct_module *m, const ct_tensor *y) {
            (long long)ct_dim(y, 0), (long long)ct_dim(y, 1), (long long)ct_dim(y, 2));
 }
 
-/* Seconds that the last of `length` positions takes, with the others in the cache: the least of 50.
- */
+/* Seconds that the last of `length` positions takes, with the others in the cache: the least of
+ * 50. */
 static double last_token(ct_context *c, ct_module *mha, ct_kv_cache *cache, int64_t length) {
     ct_scope scope = ct_scope_open_no_grad(c);
     ct_tensor *x = ct_randn(c, CT_F32, CT_SHAPE(1, length, 512));

@@ -11,20 +11,25 @@ static const struct {
     [CT_SILU] = {"silu", ct_silu},
 };
 
-bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind, ct_activation activation) {
+bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
+                             ct_activation activation) {
     if ((unsigned)activation < sizeof activations / sizeof *activations) return true;
     ct_fail(context, CT_ERR_ARGUMENT, "%s: no activation %d", kind->name, (int)activation);
     return false;
 }
 
-const char *cti_nn_activation_name(ct_activation activation) { return activations[activation].name; }
+const char *cti_nn_activation_name(ct_activation activation) {
+    return activations[activation].name;
+}
 
-ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x, ct_tensor *residual) {
+ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x,
+                       ct_tensor *residual) {
     ct_tensor *h = cti_nn_forward(module, f.gate ? f.gate : f.in, x);
     if (!h) return NULL;
     if (!f.gate && (f.dropout == 0 || !module->training)) {
         const ct_module *out = cti_nn_child(module, f.out);
-        return ct_activated_linear(h, f.activation, cti_nn_param(out, "weight"), cti_nn_param(out, "bias"), residual);
+        return ct_activated_linear(h, f.activation, cti_nn_param(out, "weight"),
+                                   cti_nn_param(out, "bias"), residual);
     }
     h = activations[f.activation].apply(h);
     if (f.gate && h) h = ct_mul(h, cti_nn_forward(module, f.in, x));

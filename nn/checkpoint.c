@@ -19,10 +19,13 @@ static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint) {
     ct_optim *optim = checkpoint->optim;
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
     for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
-        if (!cti_nn_state_add_number(state, "optim.", number->name, number->dtype, (char *)optim + number->offset)) return false;
+        if (!cti_nn_state_add_number(state, "optim.", number->name, number->dtype,
+                                     (char *)optim + number->offset))
+            return false;
     for (int64_t i = 0; i < optim->count; i++) {
         cti_nn_slot *slot = &optim->slots[i];
-        if (!cti_nn_state_add_number(state, "optim.step.", slot->name, CT_I64, &slot->step)) return false;
+        if (!cti_nn_state_add_number(state, "optim.step.", slot->name, CT_I64, &slot->step))
+            return false;
         for (int k = 0; k < CTI_NN_STATES && slot->state[k]; k++) {
             char prefix[32];
             snprintf(prefix, sizeof prefix, "optim.%s.", optim->rule->state[k]);
@@ -32,10 +35,13 @@ static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint) {
     return true;
 }
 
-/* The context to work in; NULL: something is missing, and an error recorded where there is a place for it. */
+/* The context to work in; NULL: something is missing, and an error recorded where there is a place
+ * for it. */
 static ct_context *check(const char *op, const char *path, const ct_checkpoint *checkpoint) {
     if (!checkpoint) return NULL;
-    ct_context *context = checkpoint->module ? checkpoint->module->context : checkpoint->optim ? checkpoint->optim->context : NULL;
+    ct_context *context = checkpoint->module  ? checkpoint->module->context
+                          : checkpoint->optim ? checkpoint->optim->context
+                                              : NULL;
     if (!context) return NULL;
     if (!path || !checkpoint->module || !checkpoint->optim)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: path, module or optim is NULL", op);
@@ -49,27 +55,31 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     ct_context *context = check(op, path, checkpoint);
     if (!context) return false;
     if (checkpoint->step < 0 || checkpoint->step > CTI_NN_LAST_STEP)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: step is %" PRId64 ", must be at least 0 and at most %" PRId64, op, path,
-                       checkpoint->step, CTI_NN_LAST_STEP);
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: %s: step is %" PRId64 ", must be at least 0 and at most %" PRId64, op,
+                       path, checkpoint->step, CTI_NN_LAST_STEP);
     ct_rng rng = ct_rng_get(context);
     char step[24], seed[24], stream[24];
     snprintf(step, sizeof step, "%" PRId64, checkpoint->step);
     snprintf(seed, sizeof seed, "%" PRIu64, rng.seed);
     snprintf(stream, sizeof stream, "%" PRIu64, rng.stream);
-    const char *const metadata[] = {"format", format, "optim", checkpoint->optim->rule->name, "step", step, "seed", seed,
+    const char *const metadata[] = {"format", format, "optim", checkpoint->optim->rule->name,
+                                    "step",   step,   "seed",  seed,
                                     "stream", stream, NULL};
 
     cti_nn_state state = {.context = context};
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    bool ok = gather(&state, checkpoint) && cti_safetensors_write(context, op, path, metadata, state.item, state.n);
+    bool ok = gather(&state, checkpoint) &&
+              cti_safetensors_write(context, op, path, metadata, state.item, state.n);
     cti_frame_close(context, &frame);
     cti_nn_state_free(&state);
     return ok;
 }
 
 /* A decimal in the metadata, up to `most`. */
-static bool read_decimal(const cti_safetensors *file, const char *key, uint64_t most, uint64_t *out) {
+static bool read_decimal(const cti_safetensors *file, const char *key, uint64_t most,
+                         uint64_t *out) {
     const cti_text *text = cti_safetensors_metadata(file, cti_text_of(key));
     bool ok = text && text->size > 0;
     *out = 0;
@@ -79,21 +89,25 @@ static bool read_decimal(const cti_safetensors *file, const char *key, uint64_t 
         *out = 10 * *out + digit;
     }
     if (!ok)
-        ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: metadata \"%s\" is no whole number of at most %" PRIu64 ": %s", file->file.op,
-                file->file.path, key, most, text ? NAME(*text) : "missing");
+        ct_fail(file->file.context, CT_ERR_FORMAT,
+                "%s: %s: metadata \"%s\" is no whole number of at most %" PRIu64 ": %s",
+                file->file.op, file->file.path, key, most, text ? NAME(*text) : "missing");
     return ok;
 }
 
-static bool read_metadata(const cti_safetensors *file, const ct_optim *optim, ct_rng *rng, uint64_t *step) {
+static bool read_metadata(const cti_safetensors *file, const ct_optim *optim, ct_rng *rng,
+                          uint64_t *step) {
     const cti_file *f = &file->file;
     const cti_text *kind = cti_safetensors_metadata(file, cti_text_of("format"));
     if (!kind || cti_text_compare(*kind, cti_text_of(format)) != 0)
-        return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"", f->op, f->path, format);
+        return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"",
+                       f->op, f->path, format);
     const cti_text *name = cti_safetensors_metadata(file, cti_text_of("optim"));
     if (!name || cti_text_compare(*name, cti_text_of(optim->rule->name)) != 0)
-        return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: the optimiser is %s, the file's is %s", f->op, f->path, optim->rule->name,
-                       name ? NAME(*name) : "missing");
-    return read_decimal(file, "step", CTI_NN_LAST_STEP, step) && read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
+        return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: the optimiser is %s, the file's is %s",
+                       f->op, f->path, optim->rule->name, name ? NAME(*name) : "missing");
+    return read_decimal(file, "step", CTI_NN_LAST_STEP, step) &&
+           read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
            read_decimal(file, "stream", UINT64_MAX, &rng->stream);
 }
 
@@ -104,8 +118,9 @@ static bool check_steps(const cti_nn_state *state, const cti_file *file) {
         int64_t step = 0;
         if (item->tensor->dtype == CT_I64) cti_number_get(item->read, &step);
         if (step < 0 || step > CTI_NN_LAST_STEP)
-            return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s is %" PRId64 ", must be at least 0 and at most %" PRId64, file->op,
-                           file->path, item->name, step, CTI_NN_LAST_STEP);
+            return ct_fail(file->context, CT_ERR_FORMAT,
+                           "%s: %s: %s is %" PRId64 ", must be at least 0 and at most %" PRId64,
+                           file->op, file->path, item->name, step, CTI_NN_LAST_STEP);
     }
     return true;
 }
@@ -119,8 +134,8 @@ static bool check_numbers(const cti_nn_state *state, const cti_file *file, const
                 cti_number_get(state->item[i].read, (char *)&changed + number->offset);
     const cti_nn_fault fault = cti_nn_optim_fault(&changed);
     if (!fault.name) return true;
-    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: optim.%s is %g, must be %s", file->op, file->path, fault.name, fault.value,
-                   fault.must);
+    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: optim.%s is %g, must be %s", file->op,
+                   file->path, fault.name, fault.value, fault.must);
 }
 
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
@@ -135,8 +150,9 @@ bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     bool ok = read_metadata(&file, checkpoint->optim, &rng, &step) && gather(&state, checkpoint) &&
-              cti_nn_state_match(&state, &file, checkpoint->module, "model.", false) && cti_nn_state_read(&state, &file) &&
-              check_steps(&state, &file.file) && check_numbers(&state, &file.file, checkpoint->optim);
+              cti_nn_state_match(&state, &file, checkpoint->module, "model.", false) &&
+              cti_nn_state_read(&state, &file) && check_steps(&state, &file.file) &&
+              check_numbers(&state, &file.file, checkpoint->optim);
     if (ok) {
         cti_nn_state_commit(&state);
         ct_rng_set(context, rng);

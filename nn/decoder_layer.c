@@ -1,22 +1,28 @@
-/* torch.nn.TransformerDecoderLayer, batch first: self-attention, attention over the encoder's memory, then the feed-forward. */
+/* torch.nn.TransformerDecoderLayer, batch first: self-attention, attention over the encoder's
+ * memory, then the feed-forward. */
 #include "layer.h"
 #include "attention/mha.h"
 
-static const cti_nn_kind decoder_kind = {"TransformerDecoderLayer", NULL, cti_nn_layer_describe, sizeof(ct_layer_opts), NULL};
+static const cti_nn_kind decoder_kind = {"TransformerDecoderLayer", NULL, cti_nn_layer_describe,
+                                         sizeof(ct_layer_opts), NULL};
 
-ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) { return cti_nn_layer_new(context, &decoder_kind, opts, true); }
+ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) {
+    return cti_nn_layer_new(context, &decoder_kind, opts, true);
+}
 
-ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory, ct_mha_call self, ct_mha_call cross) {
+ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory,
+                                      ct_mha_call self, ct_mha_call cross) {
     ct_layer_out y = {0};
-    if (!cti_nn_is(layer, &decoder_kind, "ct_decoder_layer_forward") || !cti_nn_layer_takes(layer, x, "x") ||
-        !cti_nn_layer_takes(layer, memory, "memory"))
+    if (!cti_nn_is(layer, &decoder_kind, "ct_decoder_layer_forward") ||
+        !cti_nn_layer_takes(layer, x, "x") || !cti_nn_layer_takes(layer, memory, "memory"))
         return y;
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_frame frame;
     cti_frame_open(layer->context, &frame, false);
     x = cti_nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
     if (self.cache && x && !cross.cache)
-        cross.cache = cti_nn_cache_of_memory(self.cache, cti_nn_child(layer, "multihead_attn"), memory, length == 0);
+        cross.cache = cti_nn_cache_of_memory(self.cache, cti_nn_child(layer, "multihead_attn"),
+                                             memory, length == 0);
     x = cti_nn_layer_attend(layer, "multihead_attn", "norm2", x, memory, cross, &y.cross_weights);
     y.out = cti_nn_layer_feed(layer, "norm3", x);
     return cti_nn_layer_return(layer->context, &frame, self.cache, length, y);

@@ -10,7 +10,9 @@ static ct_tensor *forward(ct_module *module, ct_tensor *x) {
     return ct_dropout(x, data->p, module->training);
 }
 
-static void describe(const ct_module *module, FILE *file) { fprintf(file, "p=%g", ((dropout_data *)cti_nn_data(module))->p); }
+static void describe(const ct_module *module, FILE *file) {
+    fprintf(file, "p=%g", ((dropout_data *)cti_nn_data(module))->p);
+}
 
 static const cti_nn_kind dropout_kind = {"Dropout", forward, describe, sizeof(dropout_data), NULL};
 

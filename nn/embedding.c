@@ -1,14 +1,17 @@
 /* embedding: rows of weight (num_embeddings, embedding_dim), N(0, 1), picked by i64 ids. */
 #include "module.h"
 
-static ct_tensor *forward(ct_module *module, ct_tensor *ids) { return ct_embedding(ids, ct_module_get(module, "weight")); }
+static ct_tensor *forward(ct_module *module, ct_tensor *ids) {
+    return ct_embedding(ids, ct_module_get(module, "weight"));
+}
 
 static void describe(const ct_module *module, FILE *file) {
     const ct_embedding_opts *o = cti_nn_data(module);
     fprintf(file, "%" PRId64 ", %" PRId64, o->num_embeddings, o->embedding_dim);
 }
 
-static const cti_nn_kind embedding_kind = {"Embedding", forward, describe, sizeof(ct_embedding_opts), NULL};
+static const cti_nn_kind embedding_kind = {"Embedding", forward, describe,
+                                           sizeof(ct_embedding_opts), NULL};
 
 ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts o) {
     if (!cti_nn_check_size(context, &embedding_kind, "num_embeddings", o.num_embeddings, 0) ||
@@ -17,6 +20,8 @@ ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts o) {
     ct_module *module = cti_nn_new(context, &embedding_kind);
     if (!module) return NULL;
     *(ct_embedding_opts *)cti_nn_data(module) = o;
-    ct_init_normal(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.num_embeddings, o.embedding_dim)), 0, 1);
+    ct_init_normal(
+        cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.num_embeddings, o.embedding_dim)), 0,
+        1);
     return cti_nn_made(module);
 }

@@ -1,15 +1,22 @@
 /* torch.nn.TransformerEncoderLayer, batch first: self-attention, then the feed-forward. */
 #include "layer.h"
 
-static ct_tensor *forward(ct_module *layer, ct_tensor *x) { return ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out; }
+static ct_tensor *forward(ct_module *layer, ct_tensor *x) {
+    return ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out;
+}
 
-static const cti_nn_kind encoder_kind = {"TransformerEncoderLayer", forward, cti_nn_layer_describe, sizeof(ct_layer_opts), NULL};
+static const cti_nn_kind encoder_kind = {"TransformerEncoderLayer", forward, cti_nn_layer_describe,
+                                         sizeof(ct_layer_opts), NULL};
 
-ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) { return cti_nn_layer_new(context, &encoder_kind, opts, false); }
+ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
+    return cti_nn_layer_new(context, &encoder_kind, opts, false);
+}
 
 ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     ct_layer_out y = {0};
-    if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward") || !cti_nn_layer_takes(layer, x, "x")) return y;
+    if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward") ||
+        !cti_nn_layer_takes(layer, x, "x"))
+        return y;
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_frame frame;
     cti_frame_open(layer->context, &frame, false);

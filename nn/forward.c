@@ -4,7 +4,8 @@
 bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function) {
     if (!module || !cti_ready(module->context)) return false;
     if (module->kind == kind) return true;
-    ct_fail(module->context, CT_ERR_ARGUMENT, "%s: expected a %s, got a %s", function, kind->name, cti_nn_kind_name(module));
+    ct_fail(module->context, CT_ERR_ARGUMENT, "%s: expected a %s, got a %s", function, kind->name,
+            cti_nn_kind_name(module));
     return false;
 }
 
@@ -13,20 +14,27 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     ct_context *context = module->context;
     const char *name = cti_nn_kind_name(module);
     if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is NULL", name);
-    if (x->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is of another context", name);
-    if (!module->forward && !module->kind->forward) return ct_fail(context, CT_ERR_ARGUMENT, "%s has no forward of one input", name);
+    if (x->context != context)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is of another context", name);
+    if (!module->forward && !module->kind->forward)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s has no forward of one input", name);
 
     cti_frame frame;
     cti_frame_open(context, &frame, false);
-    ct_tensor *y = module->forward ? module->forward(module->self, x) : module->kind->forward(module, x);
+    ct_tensor *y =
+        module->forward ? module->forward(module->self, x) : module->kind->forward(module, x);
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: its forward returned nothing", name);
     else cti_same_context(context, y->context, name);
     return cti_frame_return(context, &frame, cti_ready(context) ? y : NULL);
 }
 
-ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x) { return ct_forward(ct_module_child(module, child), x); }
+ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x) {
+    return ct_forward(ct_module_child(module, child), x);
+}
 
-ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p) { return p > 0 && module->training ? ct_dropout(x, p, true) : x; }
+ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p) {
+    return p > 0 && module->training ? ct_dropout(x, p, true) : x;
+}
 
 /* ---- a user's ---- */
 
@@ -34,13 +42,16 @@ static const cti_nn_kind user_kind = {.name = "Module"};
 
 ct_module *ct_module_new(ct_context *context, const char *kind) {
     if (!cti_ready(context)) return NULL;
-    if (!kind || !*kind) return ct_fail(context, CT_ERR_ARGUMENT, "ct_module_new: a module needs the name of its kind");
+    if (!kind || !*kind)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "ct_module_new: a module needs the name of its kind");
     ct_module *module = cti_nn_new(context, &user_kind);
     if (module) module->label = cti_take_string(context, kind);
     return cti_nn_made(module);
 }
 
-ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x), void *self) {
+ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x),
+                                 void *self) {
     if (!cti_nn_is(module, &user_kind, "ct_module_set_forward")) return NULL;
     module->forward = forward;
     module->self = self;

@@ -1,4 +1,5 @@
-/* Initialisation in place. Glorot & Bengio 2010 (Xavier); He et al. 2015, arXiv:1502.01852 (Kaiming). */
+/* Initialisation in place. Glorot & Bengio 2010 (Xavier); He et al. 2015, arXiv:1502.01852
+ * (Kaiming). */
 #include "module.h"
 
 #include <math.h>
@@ -7,7 +8,8 @@
 static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
     if (!tensor || !cti_ready(tensor->context)) return false;
     if (tensor->shape.ndim < 2) {
-        ct_fail(tensor->context, CT_ERR_SHAPE, "%s: needs at least 2 dims, got %s", name, SHAPE(tensor->shape));
+        ct_fail(tensor->context, CT_ERR_SHAPE, "%s: needs at least 2 dims, got %s", name,
+                SHAPE(tensor->shape));
         return false;
     }
     double behind = 1;
@@ -21,24 +23,29 @@ static bool number(ct_tensor *tensor, const char *name, const char *option, doub
     return tensor && cti_nn_check_number(tensor->context, name, option, value);
 }
 
-static double per_root(double a, double fan) { return sqrt(a / fan); } /* no fan: no element either */
+/* no fan: no element either */
+static double per_root(double a, double fan) { return sqrt(a / fan); }
 
 bool ct_init_xavier_uniform(ct_tensor *tensor, double gain) {
     double in, out;
-    if (!number(tensor, "xavier_uniform", "gain", gain) || !fans(tensor, "xavier_uniform", &in, &out)) return false;
+    if (!number(tensor, "xavier_uniform", "gain", gain) ||
+        !fans(tensor, "xavier_uniform", &in, &out))
+        return false;
     double a = gain * per_root(6, in + out);
     return cti_op_fill_uniform(tensor, -a, a);
 }
 
 bool ct_init_xavier_normal(ct_tensor *tensor, double gain) {
     double in, out;
-    if (!number(tensor, "xavier_normal", "gain", gain) || !fans(tensor, "xavier_normal", &in, &out)) return false;
+    if (!number(tensor, "xavier_normal", "gain", gain) || !fans(tensor, "xavier_normal", &in, &out))
+        return false;
     return cti_op_fill_normal(tensor, 0, gain * per_root(2, in + out));
 }
 
 bool ct_init_kaiming_uniform(ct_tensor *tensor, double a) {
     double in, out;
-    if (!number(tensor, "kaiming_uniform", "a", a) || !fans(tensor, "kaiming_uniform", &in, &out)) return false;
+    if (!number(tensor, "kaiming_uniform", "a", a) || !fans(tensor, "kaiming_uniform", &in, &out))
+        return false;
     double b = per_root(6, (1 + a * a) * in);
     return cti_op_fill_uniform(tensor, -b, b);
 }
@@ -54,4 +61,6 @@ bool ct_init_normal(ct_tensor *tensor, double mean, double std) {
     return number(tensor, "init_normal", "std", std) && cti_op_fill_normal(tensor, mean, std);
 }
 
-bool ct_init_constant(ct_tensor *tensor, double value) { return tensor && cti_op_fill(tensor, value); }
+bool ct_init_constant(ct_tensor *tensor, double value) {
+    return tensor && cti_op_fill(tensor, value);
+}

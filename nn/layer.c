@@ -2,9 +2,12 @@
 #include "layer.h"
 #include "attention/mha.h"
 
-ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts o, bool cross) {
-    if (!cti_nn_check_size(context, kind, "embed_dim", o.embed_dim, 1) || !cti_nn_check_size(context, kind, "hidden", o.hidden, 0) ||
-        !cti_nn_check_chance(context, kind, "dropout", o.dropout) || !cti_nn_activation_check(context, kind, o.activation))
+ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts o,
+                            bool cross) {
+    if (!cti_nn_check_size(context, kind, "embed_dim", o.embed_dim, 1) ||
+        !cti_nn_check_size(context, kind, "hidden", o.hidden, 0) ||
+        !cti_nn_check_chance(context, kind, "dropout", o.dropout) ||
+        !cti_nn_activation_check(context, kind, o.activation))
         return NULL;
     if (!o.hidden && __builtin_mul_overflow(4, o.embed_dim, &o.hidden))
         return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", kind->name);
@@ -20,9 +23,11 @@ ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_lay
                              .dtype = o.dtype,
                              .qk_norm = o.qk_norm,
                              .qk_norm_eps = o.eps};
-    ct_mha_opts self = attention; /* positions of queries and of another sequence's keys have nothing to do with each other */
+    /* positions of queries and of another sequence's keys have nothing to do with each other */
+    ct_mha_opts self = attention;
     self.rope = o.rope, self.rope_interleaved = o.rope_interleaved, self.rope_base = o.rope_base;
-    ct_linear_opts in = {o.embed_dim, o.hidden, o.no_bias, o.dtype}, out = {o.hidden, o.embed_dim, o.no_bias, o.dtype};
+    ct_linear_opts in = {o.embed_dim, o.hidden, o.no_bias, o.dtype},
+                   out = {o.hidden, o.embed_dim, o.no_bias, o.dtype};
     cti_nn_child_add(layer, "self_attn", ct_mha_new(context, self));
     if (cross) cti_nn_child_add(layer, "multihead_attn", ct_mha_new(context, attention));
     cti_nn_child_add(layer, "linear1", ct_linear_new(context, in));
@@ -35,13 +40,16 @@ ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_lay
 }
 
 ct_module *cti_nn_layer_norm_new(ct_context *context, const ct_layer_opts *o) {
-    if (o->rms_norm) return ct_rms_norm_new(context, (ct_rms_norm_opts){o->embed_dim, o->eps, o->dtype});
-    return ct_layer_norm_new(context, (ct_layer_norm_opts){o->embed_dim, o->eps, o->no_bias, o->dtype});
+    if (o->rms_norm)
+        return ct_rms_norm_new(context, (ct_rms_norm_opts){o->embed_dim, o->eps, o->dtype});
+    return ct_layer_norm_new(context,
+                             (ct_layer_norm_opts){o->embed_dim, o->eps, o->no_bias, o->dtype});
 }
 
 void cti_nn_layer_describe(const ct_module *layer, FILE *file) {
     const ct_layer_opts *o = cti_nn_data(layer);
-    fprintf(file, "activation=%s, dropout=%g, norm_first=%s", cti_nn_activation_name(o->activation), o->dropout, cti_nn_bool(o->norm_first));
+    fprintf(file, "activation=%s, dropout=%g, norm_first=%s", cti_nn_activation_name(o->activation),
+            o->dropout, cti_nn_bool(o->norm_first));
 }
 
 static ct_tensor *before(ct_module *layer, const char *norm, ct_tensor *x) {
@@ -55,9 +63,11 @@ static ct_tensor *after(ct_module *layer, const char *norm, ct_tensor *x, ct_ten
     return o->norm_first ? sum : cti_nn_forward(layer, norm, sum);
 }
 
-ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const char *norm, ct_tensor *x, ct_tensor *memory, ct_mha_call call,
-                           ct_tensor **weights) {
-    ct_mha_out y = ct_mha_forward(ct_module_child(layer, attention), before(layer, norm, x), memory, memory, call);
+ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const char *norm,
+                               ct_tensor *x, ct_tensor *memory, ct_mha_call call,
+                               ct_tensor **weights) {
+    ct_mha_out y = ct_mha_forward(ct_module_child(layer, attention), before(layer, norm, x), memory,
+                                  memory, call);
     *weights = y.weights;
     return after(layer, norm, x, y.out);
 }
@@ -65,9 +75,11 @@ ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const ch
 ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
     const ct_layer_opts *o = cti_nn_data(layer);
     if (!x) return NULL;
-    cti_nn_feed_forward feed = {"linear1", o->gated ? "gate" : NULL, "linear2", o->activation, o->dropout};
+    cti_nn_feed_forward feed = {"linear1", o->gated ? "gate" : NULL, "linear2", o->activation,
+                                o->dropout};
     ct_tensor *in = before(layer, norm, x);
-    if (o->dropout > 0 && layer->training) return after(layer, norm, x, cti_nn_feed(layer, feed, in, NULL));
+    if (o->dropout > 0 && layer->training)
+        return after(layer, norm, x, cti_nn_feed(layer, feed, in, NULL));
     ct_tensor *sum = cti_nn_feed(layer, feed, in, x);
     return o->norm_first ? sum : cti_nn_forward(layer, norm, sum);
 }
@@ -78,12 +90,14 @@ bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *
     if (!x) ct_fail(layer->context, CT_ERR_ARGUMENT, "%s: %s is NULL", name, what);
     else if (!cti_same_context(layer->context, x->context, name)) return false;
     else if (x->shape.ndim != 3 || x->shape.dim[2] != o->embed_dim)
-        ct_fail(layer->context, CT_ERR_SHAPE, "%s: expected %s (B, T, %" PRId64 "), got %s", name, what, o->embed_dim, SHAPE(x->shape));
+        ct_fail(layer->context, CT_ERR_SHAPE, "%s: expected %s (B, T, %" PRId64 "), got %s", name,
+                what, o->embed_dim, SHAPE(x->shape));
     else return true;
     return false;
 }
 
-ct_layer_out cti_nn_layer_return(ct_context *context, cti_frame *frame, ct_kv_cache *cache, int64_t length, ct_layer_out y) {
+ct_layer_out cti_nn_layer_return(ct_context *context, cti_frame *frame, ct_kv_cache *cache,
+                                 int64_t length, ct_layer_out y) {
     if (!cti_ready(context)) {
         y = (ct_layer_out){0};
         if (cache) cache->length = length;

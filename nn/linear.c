@@ -9,7 +9,8 @@ static ct_tensor *forward(ct_module *module, ct_tensor *x) {
 
 static void describe(const ct_module *module, FILE *file) {
     const ct_linear_opts *o = cti_nn_data(module);
-    fprintf(file, "in_features=%" PRId64 ", out_features=%" PRId64 ", bias=%s", o->in_features, o->out_features, cti_nn_bool(!o->no_bias));
+    fprintf(file, "in_features=%" PRId64 ", out_features=%" PRId64 ", bias=%s", o->in_features,
+            o->out_features, cti_nn_bool(!o->no_bias));
 }
 
 static const cti_nn_kind linear_kind = {"Linear", forward, describe, sizeof(ct_linear_opts), NULL};
@@ -22,7 +23,11 @@ ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
     if (!module) return NULL;
     *(ct_linear_opts *)cti_nn_data(module) = o;
     double bound = o.in_features ? 1 / sqrt((double)o.in_features) : 0;
-    ct_init_uniform(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.out_features, o.in_features)), -bound, bound);
-    if (!o.no_bias) ct_init_uniform(cti_nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.out_features)), -bound, bound);
+    ct_init_uniform(
+        cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.out_features, o.in_features)),
+        -bound, bound);
+    if (!o.no_bias)
+        ct_init_uniform(cti_nn_param_new(module, "bias", o.dtype, CT_SHAPE(o.out_features)), -bound,
+                        bound);
     return cti_nn_made(module);
 }

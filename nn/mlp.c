@@ -3,27 +3,35 @@
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) {
     const ct_mlp_opts *o = cti_nn_data(module);
-    return cti_nn_feed(module, (cti_nn_feed_forward){"fc", o->gated ? "gate" : NULL, "proj", o->activation, o->dropout}, x, NULL);
+    return cti_nn_feed(
+        module,
+        (cti_nn_feed_forward){"fc", o->gated ? "gate" : NULL, "proj", o->activation, o->dropout}, x,
+        NULL);
 }
 
 static void describe(const ct_module *module, FILE *file) {
     const ct_mlp_opts *o = cti_nn_data(module);
-    fprintf(file, "activation=%s, dropout=%g%s", cti_nn_activation_name(o->activation), o->dropout, o->gated ? ", gated=True" : "");
+    fprintf(file, "activation=%s, dropout=%g%s", cti_nn_activation_name(o->activation), o->dropout,
+            o->gated ? ", gated=True" : "");
 }
 
 static const cti_nn_kind mlp_kind = {"MLP", forward, describe, sizeof(ct_mlp_opts), NULL};
 
 ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts o) {
-    if (!cti_nn_check_size(context, &mlp_kind, "dim", o.dim, 0) || !cti_nn_check_size(context, &mlp_kind, "hidden", o.hidden, 0) ||
-        !cti_nn_check_chance(context, &mlp_kind, "dropout", o.dropout) || !cti_nn_activation_check(context, &mlp_kind, o.activation))
+    if (!cti_nn_check_size(context, &mlp_kind, "dim", o.dim, 0) ||
+        !cti_nn_check_size(context, &mlp_kind, "hidden", o.hidden, 0) ||
+        !cti_nn_check_chance(context, &mlp_kind, "dropout", o.dropout) ||
+        !cti_nn_activation_check(context, &mlp_kind, o.activation))
         return NULL;
-    if (!o.hidden && __builtin_mul_overflow(4, o.dim, &o.hidden)) return ct_fail(context, CT_ERR_MEMORY, "MLP: 4 dim overflows");
+    if (!o.hidden && __builtin_mul_overflow(4, o.dim, &o.hidden))
+        return ct_fail(context, CT_ERR_MEMORY, "MLP: 4 dim overflows");
     ct_module *module = cti_nn_new(context, &mlp_kind);
     if (!module) return NULL;
     *(ct_mlp_opts *)cti_nn_data(module) = o;
     ct_linear_opts in = {o.dim, o.hidden, o.no_bias, o.dtype};
     cti_nn_child_add(module, "fc", ct_linear_new(context, in));
     if (o.gated) cti_nn_child_add(module, "gate", ct_linear_new(context, in));
-    cti_nn_child_add(module, "proj", ct_linear_new(context, (ct_linear_opts){o.hidden, o.dim, o.no_bias, o.dtype}));
+    cti_nn_child_add(module, "proj",
+                     ct_linear_new(context, (ct_linear_opts){o.hidden, o.dim, o.no_bias, o.dtype}));
     return cti_nn_made(module);
 }

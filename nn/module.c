@@ -56,7 +56,9 @@ void ct_module_free(ct_module *module) {
 
 /* ---- names ---- */
 
-const char *cti_nn_kind_name(const ct_module *module) { return module->label ? module->label : module->kind->name; }
+const char *cti_nn_kind_name(const ct_module *module) {
+    return module->label ? module->label : module->kind->name;
+}
 
 ct_tensor *cti_nn_param(const ct_module *module, const char *name) {
     for (cti_nn_entry *entry = module->params; entry; entry = entry->next)
@@ -91,28 +93,34 @@ static size_t longest_name(const ct_module *module) {
     return longest;
 }
 
-/* May the module have something of that name, with names of up to `behind` bytes under it? The full name from the outermost
- * module has to fit a ct_param, which also bounds how deep a tree can be. */
+/* May the module have something of that name, with names of up to `behind` bytes under it? The
+ * full name from the outermost module has to fit a ct_param, which also bounds how deep a tree
+ * can be. */
 static bool name_is_free(const ct_module *module, const char *name, size_t behind) {
     ct_context *context = module->context;
     if (!name || !*name || strchr(name, '.')) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: a name may not be empty or have a dot: \"%s\"", cti_nn_kind_name(module), name ? name : "NULL");
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a name may not be empty or have a dot: \"%s\"",
+                cti_nn_kind_name(module), name ? name : "NULL");
         return false;
     }
     if (cti_nn_param(module, name) || cti_nn_child(module, name)) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: there is a \"%s\" already", cti_nn_kind_name(module), name);
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: there is a \"%s\" already", cti_nn_kind_name(module),
+                name);
         return false;
     }
     size_t length = strlen(name) + (behind ? 1 + behind : 0);
     for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
     if (length < CTI_NN_NAME_SIZE) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: a full name with \"%.40s\" takes %zu bytes, more than %d", cti_nn_kind_name(module), name, length,
-            (int)CTI_NN_NAME_SIZE - 1);
+    ct_fail(context, CT_ERR_ARGUMENT,
+            "%s: a full name with \"%.40s\" takes %zu bytes, more than %d",
+            cti_nn_kind_name(module), name, length, (int)CTI_NN_NAME_SIZE - 1);
     return false;
 }
 
-/* Writes the full name from the back to the front of the buffer; name_is_free has seen to it that it fits. */
-static const char *full_name(const ct_module *root, const ct_module *owner, const char *name, char buffer[CTI_NN_NAME_SIZE]) {
+/* Writes the full name from the back to the front of the buffer; name_is_free has seen to it that
+ * it fits. */
+static const char *full_name(const ct_module *root, const ct_module *owner, const char *name,
+                             char buffer[CTI_NN_NAME_SIZE]) {
     char *at = buffer + CTI_NN_NAME_SIZE - 1 - strlen(name);
     strcpy(at, name);
     for (; owner != root; owner = owner->parent) {
@@ -137,18 +145,29 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
     if (!module || !cti_ready(module->context)) return NULL;
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
-    if (!tensor) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the parameter \"%s\" is NULL", kind, name ? name : "NULL");
+    if (!tensor)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the parameter \"%s\" is NULL", kind,
+                       name ? name : "NULL");
     if (!name_is_free(module, name, 0) || !cti_tensor_has_values(tensor, kind)) return NULL;
-    if (tensor->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is of another context", kind, name);
+    if (tensor->context != context)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is of another context", kind, name);
     if (!cti_is_real(tensor->dtype))
-        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64", kind, name, cti_dtype_name(tensor->dtype));
-    if (!tensor->contiguous) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s %s is not contiguous", kind, name, SHAPE(tensor->shape));
+        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64", kind, name,
+                       cti_dtype_name(tensor->dtype));
+    if (!tensor->contiguous)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s %s is not contiguous", kind, name,
+                       SHAPE(tensor->shape));
     if (!tensor->parameter && !tensor->frame)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is a gradient or a saved tensor; a parameter must be of its own", kind, name);
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: %s is a gradient or a saved tensor; a parameter must be of its own",
+                       kind, name);
 
     cti_nn_entry *entry = cti_take(context, sizeof *entry);
     if (!entry) return NULL;
-    *entry = (cti_nn_entry){.namer = {name_of}, .module = module, .tensor = tensor, .name = cti_take_string(context, name)};
+    *entry = (cti_nn_entry){.namer = {name_of},
+                            .module = module,
+                            .tensor = tensor,
+                            .name = cti_take_string(context, name)};
     if (!ct_set_requires_grad(tensor, true)) { /* nor where there was no memory for the name */
         give_string(context, entry->name);
         cti_give(context, entry, sizeof *entry);
@@ -177,12 +196,18 @@ ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *c
     if (!module || !cti_ready(module->context)) return NULL;
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
-    if (!child) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child \"%s\" is NULL", kind, name ? name : "NULL");
-    if (child->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child is of another context", kind);
-    if (child->parent) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has a parent already", kind, cti_nn_kind_name(child));
+    if (!child)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child \"%s\" is NULL", kind,
+                       name ? name : "NULL");
+    if (child->context != context)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child is of another context", kind);
+    if (child->parent)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has a parent already", kind,
+                       cti_nn_kind_name(child));
     const ct_module *outermost = module;
     while (outermost->parent) outermost = outermost->parent;
-    if (child == outermost) return ct_fail(context, CT_ERR_ARGUMENT, "%s: a module cannot be inside itself", kind);
+    if (child == outermost)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: a module cannot be inside itself", kind);
     if (!name_is_free(module, name, longest_name(child))) return NULL;
 
     child->name = cti_take_string(context, name);
@@ -205,13 +230,15 @@ static const cti_nn_kind list_kind = {.name = "ModuleList"};
 ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child) {
     if (!module || !cti_ready(module->context)) return NULL;
     ct_module *children = list ? cti_nn_child(module, list) : NULL, *made = NULL;
-    if (!children) children = made = cti_nn_child_add(module, list, cti_nn_new(module->context, &list_kind));
+    if (!children)
+        children = made = cti_nn_child_add(module, list, cti_nn_new(module->context, &list_kind));
     if (!children) return NULL;
     if (children->kind != &list_kind)
-        return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list", cti_nn_kind_name(module), list,
-                       cti_nn_kind_name(children));
+        return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list",
+                       cti_nn_kind_name(module), list, cti_nn_kind_name(children));
     int64_t last = -1;
-    for (ct_module *m = children->children; m; m = m->next) sscanf(m->name, "%" SCNd64, &last); /* another name leaves it */
+    /* another name leaves it */
+    for (ct_module *m = children->children; m; m = m->next) sscanf(m->name, "%" SCNd64, &last);
     char name[24];
     snprintf(name, sizeof name, "%" PRId64, last + 1);
     if (ct_module_add_child(children, name, child)) return child;
@@ -221,9 +248,11 @@ ct_module *ct_module_append(ct_module *module, const char *list, ct_module *chil
 
 /* ---- finding ---- */
 
-/* The module under which name's last part is to be found; *last: where that part begins. NULL: there is none. */
+/* The module under which name's last part is to be found; *last: where that part begins. NULL:
+ * there is none. */
 static const ct_module *walk_to(const ct_module *module, const char *name, const char **last) {
-    for (const char *dot; module && (dot = strchr(name, '.')); name = dot + 1) module = child_named(module, name, (size_t)(dot - name));
+    for (const char *dot; module && (dot = strchr(name, '.')); name = dot + 1)
+        module = child_named(module, name, (size_t)(dot - name));
     *last = name;
     return module;
 }
@@ -233,7 +262,9 @@ ct_module *ct_module_child(ct_module *module, const char *name) {
     const char *last;
     const ct_module *owner = name ? walk_to(module, name, &last) : NULL;
     ct_module *child = owner ? cti_nn_child(owner, last) : NULL;
-    if (!child) ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", cti_nn_kind_name(module), name ? name : "NULL");
+    if (!child)
+        ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", cti_nn_kind_name(module),
+                name ? name : "NULL");
     return child;
 }
 
@@ -246,11 +277,16 @@ ct_tensor *cti_nn_find(const ct_module *module, const char *name) {
 ct_tensor *ct_module_get(ct_module *module, const char *name) {
     if (!module) return NULL;
     ct_tensor *tensor = name ? cti_nn_find(module, name) : NULL;
-    if (!tensor) ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no parameter \"%s\"", cti_nn_kind_name(module), name ? name : "NULL");
+    if (!tensor)
+        ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no parameter \"%s\"",
+                cti_nn_kind_name(module), name ? name : "NULL");
     return tensor;
 }
 
-/* ---- walking: a module's own parameters, then its children's, each in the order of adding, as torch's named_parameters ---- */
+/* ---- iterating over parameters ---- */
+
+/* A module's own parameters, then its children's, each in the order of adding, as torch's
+ * named_parameters. */
 
 static ct_module *module_after(const ct_module *root, ct_module *module) {
     if (module->children) return module->children;
@@ -258,7 +294,8 @@ static ct_module *module_after(const ct_module *root, ct_module *module) {
     return module == root ? NULL : module->next;
 }
 
-/* The entry behind `entry` of *owner (NULL: its first one) in the tree under root, and its owner. */
+/* The entry behind `entry` of *owner (NULL: its first one) in the tree under root, and its
+ * owner. */
 static cti_nn_entry *entry_after(const ct_module *root, cti_nn_entry *entry, ct_module **owner) {
     cti_nn_entry *next = entry ? entry->next : (*owner)->params;
     while (!next && (*owner = module_after(root, *owner))) next = (*owner)->params;
@@ -304,21 +341,26 @@ bool ct_module_training(const ct_module *module) { return module && module->trai
 
 /* ---- options ---- */
 
-bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char *option, int64_t value, int64_t least) {
+bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char *option,
+                       int64_t value, int64_t least) {
     if (value >= least) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %" PRId64 ", must be at least %" PRId64, kind->name, option, value, least);
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %" PRId64 ", must be at least %" PRId64,
+            kind->name, option, value, least);
     return false;
 }
 
-bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option, double value) {
+bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option,
+                         double value) {
     if (value >= 0 && value <= 1) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be between 0 and 1", kind->name, option, value);
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be between 0 and 1", kind->name, option,
+            value);
     return false;
 }
 
 bool cti_nn_check_number(ct_context *context, const char *owner, const char *option, double value) {
     if (!cti_ready(context)) return false;
     if (value >= 0 && isfinite(value)) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be a number of at least 0", owner, option, value);
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is %g, must be a number of at least 0", owner, option,
+            value);
     return false;
 }

@@ -3,26 +3,32 @@
 
 static bool check(ct_context *context, const cti_nn_kind *kind, int64_t dim, double *eps) {
     if (*eps == 0) *eps = 1e-5;
-    return cti_nn_check_size(context, kind, "dim", dim, 0) && cti_nn_check_number(context, kind->name, "eps", *eps);
+    return cti_nn_check_size(context, kind, "dim", dim, 0) &&
+           cti_nn_check_number(context, kind->name, "eps", *eps);
 }
 
 static bool fits(const ct_module *module, const ct_tensor *x, int64_t dim) {
     if (x->shape.ndim > 0 && x->shape.dim[x->shape.ndim - 1] == dim) return true;
-    ct_fail(module->context, CT_ERR_SHAPE, "%s: expected (..., %" PRId64 "), got %s", module->kind->name, dim, SHAPE(x->shape));
+    ct_fail(module->context, CT_ERR_SHAPE, "%s: expected (..., %" PRId64 "), got %s",
+            module->kind->name, dim, SHAPE(x->shape));
     return false;
 }
 
 static ct_tensor *layer_norm(ct_module *module, ct_tensor *x) {
     const ct_layer_norm_opts *o = cti_nn_data(module);
-    return fits(module, x, o->dim) ? ct_layer_norm(x, cti_nn_param(module, "weight"), cti_nn_param(module, "bias"), o->eps) : NULL;
+    return fits(module, x, o->dim) ? ct_layer_norm(x, cti_nn_param(module, "weight"),
+                                                   cti_nn_param(module, "bias"), o->eps)
+                                   : NULL;
 }
 
 static void describe_layer_norm(const ct_module *module, FILE *file) {
     const ct_layer_norm_opts *o = cti_nn_data(module);
-    fprintf(file, "(%" PRId64 ",), eps=%g, elementwise_affine=True, bias=%s", o->dim, o->eps, cti_nn_bool(!o->no_bias));
+    fprintf(file, "(%" PRId64 ",), eps=%g, elementwise_affine=True, bias=%s", o->dim, o->eps,
+            cti_nn_bool(!o->no_bias));
 }
 
-static const cti_nn_kind layer_norm_kind = {"LayerNorm", layer_norm, describe_layer_norm, sizeof(ct_layer_norm_opts), NULL};
+static const cti_nn_kind layer_norm_kind = {"LayerNorm", layer_norm, describe_layer_norm,
+                                            sizeof(ct_layer_norm_opts), NULL};
 
 ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
     if (!check(context, &layer_norm_kind, o.dim, &o.eps)) return NULL;
@@ -44,7 +50,8 @@ static void describe_rms_norm(const ct_module *module, FILE *file) {
     fprintf(file, "(%" PRId64 ",), eps=%g, elementwise_affine=True", o->dim, o->eps);
 }
 
-static const cti_nn_kind rms_norm_kind = {"RMSNorm", rms_norm, describe_rms_norm, sizeof(ct_rms_norm_opts), NULL};
+static const cti_nn_kind rms_norm_kind = {"RMSNorm", rms_norm, describe_rms_norm,
+                                          sizeof(ct_rms_norm_opts), NULL};
 
 ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts o) {
     if (!check(context, &rms_norm_kind, o.dim, &o.eps)) return NULL;

@@ -1,6 +1,7 @@
 /* positions: x (..., T, E) + rows first ... first + T - 1 of the table (max_length, E).
- * Sinusoidal: table[p][2j] = sin(p / 10000^(2j/E)), table[p][2j + 1] = cos of the same; a constant, neither trained nor saved
- * (Vaswani et al. 2017, arXiv:1706.03762, 3.5). Learned: weight (max_length, E), N(0, 0.02^2). */
+ * Sinusoidal: table[p][2j] = sin(p / 10000^(2j/E)), table[p][2j + 1] = cos of the same; a constant,
+ * neither trained nor saved (Vaswani et al. 2017, arXiv:1706.03762, 3.5). Learned: weight
+ * (max_length, E), N(0, 0.02^2). */
 #include "module.h"
 
 #include <math.h>
@@ -15,21 +16,25 @@ static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
     const ct_positions_opts *o = &data->opts;
     int n = x->shape.ndim;
     if (n < 2 || x->shape.dim[n - 1] != o->embed_dim || x->shape.dim[n - 2] > o->max_length)
-        return ct_fail(module->context, CT_ERR_SHAPE, "Positions: expected (..., T, %" PRId64 ") with T up to %" PRId64 ", got %s",
+        return ct_fail(module->context, CT_ERR_SHAPE,
+                       "Positions: expected (..., T, %" PRId64 ") with T up to %" PRId64 ", got %s",
                        o->embed_dim, o->max_length, SHAPE(x->shape));
     if (first < 0 || first > o->max_length - x->shape.dim[n - 2])
-        return ct_fail(module->context, CT_ERR_SHAPE, "Positions: %s from position %" PRId64 " goes beyond the %" PRId64 " there are",
+        return ct_fail(module->context, CT_ERR_SHAPE,
+                       "Positions: %s from position %" PRId64 " goes beyond the %" PRId64
+                       " there are",
                        SHAPE(x->shape), first, o->max_length);
     ct_tensor *table = data->table ? data->table : ct_module_get(module, "weight");
-    return cti_nn_dropout(module, ct_add(x, ct_narrow(table, 0, first, x->shape.dim[n - 2])), o->dropout);
+    return cti_nn_dropout(module, ct_add(x, ct_narrow(table, 0, first, x->shape.dim[n - 2])),
+                          o->dropout);
 }
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) { return add(module, x, 0); }
 
 static void describe(const ct_module *module, FILE *file) {
     const ct_positions_opts *o = &((positions_data *)cti_nn_data(module))->opts;
-    fprintf(file, "max_length=%" PRId64 ", embed_dim=%" PRId64 ", learned=%s, dropout=%g", o->max_length, o->embed_dim, cti_nn_bool(o->learned),
-            o->dropout);
+    fprintf(file, "max_length=%" PRId64 ", embed_dim=%" PRId64 ", learned=%s, dropout=%g",
+            o->max_length, o->embed_dim, cti_nn_bool(o->learned), o->dropout);
 }
 
 static void end(ct_module *module) {
@@ -37,12 +42,15 @@ static void end(ct_module *module) {
     if (data->table) cti_tensor_end(data->table);
 }
 
-static const cti_nn_kind positions_kind = {"Positions", forward, describe, sizeof(positions_data), end};
+static const cti_nn_kind positions_kind = {"Positions", forward, describe, sizeof(positions_data),
+                                           end};
 
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
     if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward")) return NULL;
     ct_context *context = positions->context;
-    if (!x || x->context != context) return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is %s", x ? "of another context" : "NULL");
+    if (!x || x->context != context)
+        return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is %s",
+                       x ? "of another context" : "NULL");
     cti_frame frame;
     cti_frame_open(context, &frame, false);
     return cti_frame_return(context, &frame, add(positions, x, first));
@@ -74,12 +82,16 @@ ct_module *ct_positions_new(ct_context *context, ct_positions_opts o) {
         !cti_nn_check_size(context, &positions_kind, "embed_dim", o.embed_dim, 0) ||
         !cti_nn_check_chance(context, &positions_kind, "dropout", o.dropout))
         return NULL;
-    if (!cti_is_real(o.dtype)) return ct_fail(context, CT_ERR_DTYPE, "Positions: dtype must be f32 or f64");
+    if (!cti_is_real(o.dtype))
+        return ct_fail(context, CT_ERR_DTYPE, "Positions: dtype must be f32 or f64");
     ct_module *module = cti_nn_new(context, &positions_kind);
     if (!module) return NULL;
     positions_data *data = cti_nn_data(module);
     data->opts = o;
-    if (o.learned) ct_init_normal(cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.max_length, o.embed_dim)), 0, 0.02);
+    if (o.learned)
+        ct_init_normal(
+            cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.max_length, o.embed_dim)), 0,
+            0.02);
     else data->table = sinusoidal(context, &o);
     return cti_nn_made(module);
 }

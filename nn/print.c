@@ -6,7 +6,8 @@ static void print_at(const ct_module *module, FILE *file, int indent) {
     if (module->children) fprintf(file, "\n%*s", indent + 2, "");
     if (module->kind->describe) module->kind->describe(module, file);
     for (const ct_module *child = module->children; child; child = child->next) {
-        if (child != module->children || module->kind->describe) fprintf(file, "\n%*s", indent + 2, "");
+        if (child != module->children || module->kind->describe)
+            fprintf(file, "\n%*s", indent + 2, "");
         fprintf(file, "(%s): ", child->name);
         print_at(child, file, indent + 2);
     }

@@ -1,34 +1,43 @@
-/* torch.nn.TransformerEncoder and TransformerDecoder: layers.0, layers.1, ... one after the other, then norm. Each layer's input is
- * given back as soon as the layer has run, but for what the tape keeps. */
+/* torch.nn.TransformerEncoder and TransformerDecoder: layers.0, layers.1, ... one after the other,
+ * then norm. Each layer's input is given back as soon as the layer has run, but for what the tape
+ * keeps. */
 #include "stack.h"
 
 #include "attention/mha.h"
 
-static ct_tensor *forward(ct_module *encoder, ct_tensor *x) { return ct_encoder_forward(encoder, x, (ct_stack_call){0}); }
+static ct_tensor *forward(ct_module *encoder, ct_tensor *x) {
+    return ct_encoder_forward(encoder, x, (ct_stack_call){0});
+}
 
-const cti_nn_kind cti_nn_encoder_kind = {"TransformerEncoder", forward, NULL, sizeof(ct_layer_opts), NULL};
-const cti_nn_kind cti_nn_decoder_kind = {"TransformerDecoder", NULL, NULL, sizeof(ct_layer_opts), NULL};
+const cti_nn_kind cti_nn_encoder_kind = {"TransformerEncoder", forward, NULL, sizeof(ct_layer_opts),
+                                         NULL};
+const cti_nn_kind cti_nn_decoder_kind = {"TransformerDecoder", NULL, NULL, sizeof(ct_layer_opts),
+                                         NULL};
 
 /* ---- making ---- */
 
-static ct_module *stack_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts opts, int64_t num_layers, bool final_norm) {
+static ct_module *stack_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts opts,
+                            int64_t num_layers, bool final_norm) {
     if (!cti_nn_check_size(context, kind, "num_layers", num_layers, 1)) return NULL;
     ct_module *stack = cti_nn_new(context, kind);
     if (!stack) return NULL;
     *(ct_layer_opts *)cti_nn_data(stack) = opts;
     for (int64_t i = 0; i < num_layers && cti_ready(context); i++) {
-        ct_module *layer = kind == &cti_nn_decoder_kind ? ct_decoder_layer_new(context, opts) : ct_encoder_layer_new(context, opts);
+        ct_module *layer = kind == &cti_nn_decoder_kind ? ct_decoder_layer_new(context, opts)
+                                                        : ct_encoder_layer_new(context, opts);
         if (!ct_module_append(stack, "layers", layer)) ct_module_free(layer);
     }
     if (final_norm) cti_nn_child_add(stack, "norm", cti_nn_layer_norm_new(context, &opts));
     return cti_nn_made(stack);
 }
 
-ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers, bool final_norm) {
+ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
+                          bool final_norm) {
     return stack_new(context, &cti_nn_encoder_kind, layer, num_layers, final_norm);
 }
 
-ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers, bool final_norm) {
+ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
+                          bool final_norm) {
     return stack_new(context, &cti_nn_decoder_kind, layer, num_layers, final_norm);
 }
 
@@ -45,17 +54,20 @@ int64_t cti_nn_stack_layers(const ct_module *stack) {
 
 /* ---- caches ---- */
 
-bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv_cache **caches, int64_t n) {
+bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv_cache **caches,
+                      int64_t n) {
     if (!stack || !cti_ready(stack->context)) return false;
     ct_context *context = stack->context;
     if (stack->kind != &cti_nn_encoder_kind && stack->kind != &cti_nn_decoder_kind)
-        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_caches_new: expected a %s or a %s, got a %s", cti_nn_encoder_kind.name,
-                       cti_nn_decoder_kind.name, cti_nn_kind_name(stack));
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "ct_kv_caches_new: expected a %s or a %s, got a %s",
+                       cti_nn_encoder_kind.name, cti_nn_decoder_kind.name, cti_nn_kind_name(stack));
     const int64_t layers = cti_nn_stack_layers(stack);
     int64_t made = 0;
     if (!caches || n != layers)
-        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_caches_new: room for %" PRId64 " caches, and %" PRId64 " layers", caches ? n : 0,
-                       layers);
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "ct_kv_caches_new: room for %" PRId64 " caches, and %" PRId64 " layers",
+                       caches ? n : 0, layers);
     for (ct_module *layer = first_layer(stack); layer && cti_ready(context); layer = layer->next) {
         ct_module *attention = ct_module_child(layer, "self_attn");
         caches[made++] = attention ? ct_kv_cache_new(attention, batch, max_length) : NULL;
@@ -66,19 +78,28 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
     return false;
 }
 
-/* Is there a cache for each layer, all of one length, and nothing in the call that is a layer's own? */
+/* Is there a cache for each layer, all of one length, and nothing in the call that is a layer's
+ * own? */
 static bool check(const ct_module *stack, const ct_stack_call *call) {
     ct_context *context = stack->context;
     const char *name = cti_nn_kind_name(stack);
     if (call->self.cache || call->cross.cache)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: a cache of one layer; a stack has caches, one for each", name);
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: a cache of one layer; a stack has caches, one for each", name);
     if (call->self.need_weights || call->cross.need_weights)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: need_weights of one layer; a stack's go to self_weights and cross_weights", name);
+        return ct_fail(
+            context, CT_ERR_ARGUMENT,
+            "%s: need_weights of one layer; a stack's go to self_weights and cross_weights", name);
     int64_t i = 0;
-    for (ct_module *layer = call->caches ? first_layer(stack) : NULL; layer; layer = layer->next, i++) {
-        if (!call->caches[i]) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the cache of layer %" PRId64 " is NULL", name, i);
+    for (ct_module *layer = call->caches ? first_layer(stack) : NULL; layer;
+         layer = layer->next, i++) {
+        if (!call->caches[i])
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: the cache of layer %" PRId64 " is NULL",
+                           name, i);
         if (call->caches[i]->length != call->caches[0]->length)
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: the caches of layers 0 and %" PRId64 " have lengths %" PRId64 " and %" PRId64,
+            return ct_fail(context, CT_ERR_ARGUMENT,
+                           "%s: the caches of layers 0 and %" PRId64 " have lengths %" PRId64
+                           " and %" PRId64,
                            name, i, call->caches[0]->length, call->caches[i]->length);
     }
     return true;
@@ -86,7 +107,8 @@ static bool check(const ct_module *stack, const ct_stack_call *call) {
 
 /* ---- running ---- */
 
-static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory, const ct_stack_call *call) {
+static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
+                             const ct_stack_call *call) {
     ct_mha_call self = call->self, cross = call->cross;
     self.need_weights = call->self_weights != NULL;
     cross.need_weights = call->cross_weights != NULL;
@@ -94,8 +116,8 @@ static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory, 
     int64_t i = 0;
     for (ct_module *layer = first_layer(stack); layer && y; layer = layer->next, i++) {
         if (call->caches) self.cache = call->caches[i];
-        ct_layer_out out =
-            memory ? ct_decoder_layer_forward(layer, y, memory, self, cross) : ct_encoder_layer_forward(layer, y, self);
+        ct_layer_out out = memory ? ct_decoder_layer_forward(layer, y, memory, self, cross)
+                                  : ct_encoder_layer_forward(layer, y, self);
         if (call->self_weights) call->self_weights[i] = out.self_weights;
         if (call->cross_weights) call->cross_weights[i] = out.cross_weights;
         if (y != x) ct_release(y);
@@ -115,21 +137,30 @@ static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stac
     int64_t i = 0;
     for (ct_module *layer = first_layer(stack); layer; layer = layer->next, i++) {
         if (!good && call.caches) call.caches[i]->length = length;
-        if (call.self_weights) call.self_weights[i] = good ? cti_nn_hand_out(context, &frame, call.self_weights[i]) : NULL;
-        if (call.cross_weights) call.cross_weights[i] = good ? cti_nn_hand_out(context, &frame, call.cross_weights[i]) : NULL;
+        if (call.self_weights)
+            call.self_weights[i] =
+                good ? cti_nn_hand_out(context, &frame, call.self_weights[i]) : NULL;
+        if (call.cross_weights)
+            call.cross_weights[i] =
+                good ? cti_nn_hand_out(context, &frame, call.cross_weights[i]) : NULL;
     }
     return cti_frame_return(context, &frame, good ? y : NULL);
 }
 
 ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call) {
-    if (!cti_nn_is(encoder, &cti_nn_encoder_kind, "ct_encoder_forward") || !cti_nn_layer_takes(encoder, x, "x")) return NULL;
-    if (call.cross_weights) return ct_fail(encoder->context, CT_ERR_ARGUMENT, "%s: there are no cross_weights", cti_nn_kind_name(encoder));
+    if (!cti_nn_is(encoder, &cti_nn_encoder_kind, "ct_encoder_forward") ||
+        !cti_nn_layer_takes(encoder, x, "x"))
+        return NULL;
+    if (call.cross_weights)
+        return ct_fail(encoder->context, CT_ERR_ARGUMENT, "%s: there are no cross_weights",
+                       cti_nn_kind_name(encoder));
     return run(encoder, x, NULL, call);
 }
 
-ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory, ct_stack_call call) {
-    if (!cti_nn_is(decoder, &cti_nn_decoder_kind, "ct_decoder_forward") || !cti_nn_layer_takes(decoder, x, "x") ||
-        !cti_nn_layer_takes(decoder, memory, "memory"))
+ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory,
+                              ct_stack_call call) {
+    if (!cti_nn_is(decoder, &cti_nn_decoder_kind, "ct_decoder_forward") ||
+        !cti_nn_layer_takes(decoder, x, "x") || !cti_nn_layer_takes(decoder, memory, "memory"))
         return NULL;
     return run(decoder, x, memory, call);
 }

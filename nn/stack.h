@@ -4,7 +4,8 @@
 
 #include "layer.h"
 
-extern const cti_nn_kind cti_nn_encoder_kind, cti_nn_decoder_kind; /* their data is the ct_layer_opts, as given */
+/* their data is the ct_layer_opts, as given */
+extern const cti_nn_kind cti_nn_encoder_kind, cti_nn_decoder_kind;
 
 int64_t cti_nn_stack_layers(const ct_module *stack);
 

@@ -1,4 +1,5 @@
-/* Named tensors: gathered from a module, matched with a file, read, and copied in when all is read. */
+/* Named tensors: gathered from a module, matched with a file, read, and copied in when all is
+ * read. */
 #include "state.h"
 
 #include <string.h>
@@ -19,7 +20,8 @@ static bool make_room(cti_nn_state *state) {
     return true;
 }
 
-bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name, ct_tensor *tensor) {
+bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name,
+                      ct_tensor *tensor) {
     if (!make_room(state)) return false;
     size_t before = strlen(prefix), length = strlen(name);
     char *full = cti_take(state->context, before + length + 1);
@@ -30,7 +32,8 @@ bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name,
     return true;
 }
 
-bool cti_nn_state_add_number(cti_nn_state *state, const char *prefix, const char *name, ct_dtype dtype, void *value) {
+bool cti_nn_state_add_number(cti_nn_state *state, const char *prefix, const char *name,
+                             ct_dtype dtype, void *value) {
     ct_tensor *number = cti_number_new(state->context, dtype, value);
     if (!number || !cti_nn_state_add(state, prefix, name, number)) return false;
     state->item[state->n - 1].value = value;
@@ -44,7 +47,8 @@ bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_m
 }
 
 void cti_nn_state_free(cti_nn_state *state) {
-    for (int64_t i = 0; i < state->n; i++) cti_give(state->context, state->item[i].name, strlen(state->item[i].name) + 1);
+    for (int64_t i = 0; i < state->n; i++)
+        cti_give(state->context, state->item[i].name, strlen(state->item[i].name) + 1);
     cti_give(state->context, state->item, (size_t)state->room * sizeof *state->item);
     *state = (cti_nn_state){.context = state->context};
 }
@@ -56,8 +60,8 @@ enum { PATH_SHOWN = 200, MORE_SHOWN = 40 };
 typedef struct {
     cti_writer out;
     char text[CTI_MESSAGE_SIZE];
-    const char *heading;   /* of the last thing said */
-    int64_t unsaid;        /* what there was no room for */
+    const char *heading; /* of the last thing said */
+    int64_t unsaid;      /* what there was no room for */
 } report;
 
 /* The room that op and path leave; at least PATH_SHOWN bytes of the path are shown. */
@@ -80,7 +84,8 @@ static void say(report *r, const char *heading, const char *what) {
     r->heading = heading;
     if (r->out.used <= r->out.size && !r->unsaid) return;
     if (first) {
-        r->out.used = before + cti_shorten(r->text + before, r->out.size - before, what, strlen(what));
+        r->out.used =
+            before + cti_shorten(r->text + before, r->out.size - before, what, strlen(what));
     } else {
         r->unsaid++;
         r->out.used = used;
@@ -88,18 +93,22 @@ static void say(report *r, const char *heading, const char *what) {
 }
 
 static bool fits(const ct_tensor *tensor, const cti_file_tensor *from) {
-    return from->ndim <= CT_MAX_DIMS && cti_shape_equal(tensor->shape, from->shape) && cti_safetensors_fits(from->dtype, tensor->dtype);
+    return from->ndim <= CT_MAX_DIMS && cti_shape_equal(tensor->shape, from->shape) &&
+           cti_safetensors_fits(from->dtype, tensor->dtype);
 }
 
 static void say_misfit(report *r, const ct_tensor *tensor, const cti_file_tensor *from) {
     char what[CTI_NAME_TEXT + 2 * CTI_SHAPE_TEXT + 40];
     const char *name = NAME(from->name);
     if (from->ndim > CT_MAX_DIMS) {
-        snprintf(what, sizeof what, "%s has shape %s, file has %" PRId64 " dims", name, SHAPE(tensor->shape), from->ndim);
+        snprintf(what, sizeof what, "%s has shape %s, file has %" PRId64 " dims", name,
+                 SHAPE(tensor->shape), from->ndim);
     } else if (!cti_shape_equal(tensor->shape, from->shape)) {
-        snprintf(what, sizeof what, "%s has shape %s, file has %s", name, SHAPE(tensor->shape), SHAPE(from->shape));
+        snprintf(what, sizeof what, "%s has shape %s, file has %s", name, SHAPE(tensor->shape),
+                 SHAPE(from->shape));
     } else {
-        snprintf(what, sizeof what, "%s is %s, file has %s", name, cti_dtype_name(tensor->dtype), cti_file_dtype_name(from->dtype));
+        snprintf(what, sizeof what, "%s is %s, file has %s", name, cti_dtype_name(tensor->dtype),
+                 cti_file_dtype_name(from->dtype));
     }
     say(r, "", what);
 }
@@ -110,16 +119,19 @@ static bool said(const report *r, const cti_file *file) {
     if (r->unsaid) snprintf(more, sizeof more, "; and %" PRId64 " more", r->unsaid);
     const size_t taken = strlen(file->op) + strlen(": : ") + r->out.used + strlen(more);
     cti_shorten(path, CTI_MESSAGE_SIZE - 1 - taken, file->path, strlen(file->path));
-    ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, path, (int)r->out.used, r->text, more);
+    ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, path, (int)r->out.used,
+            r->text, more);
     return true;
 }
 
 /* ---- matching ---- */
 
 /* The item of the parameter that has this name in the module, first or not; NULL: there is none. */
-static cti_named *item_named(const cti_nn_state *state, const ct_module *module, const char *prefix, cti_text name) {
+static cti_named *item_named(const cti_nn_state *state, const ct_module *module, const char *prefix,
+                             cti_text name) {
     size_t before = strlen(prefix);
-    if (name.size < before || memcmp(name.at, prefix, before) || strlen(name.at) != name.size) return NULL;
+    if (name.size < before || memcmp(name.at, prefix, before) || strlen(name.at) != name.size)
+        return NULL;
     const ct_tensor *tensor = cti_nn_find(module, name.at + before);
     if (!tensor) return NULL;
     int64_t i = 0;
@@ -127,10 +139,11 @@ static cti_named *item_named(const cti_nn_state *state, const ct_module *module,
     return &state->item[i];
 }
 
-bool cti_nn_state_match(cti_nn_state *state, const cti_safetensors *file, const ct_module *module, const char *prefix, bool partial) {
+bool cti_nn_state_match(cti_nn_state *state, const cti_safetensors *file, const ct_module *module,
+                        const char *prefix, bool partial) {
     ct_context *context = state->context;
     size_t bytes = cti_bytes(file->tensors, sizeof(cti_named *));
-    cti_named **taker = cti_take_zeroed(context, bytes);   /* of each tensor of the file */
+    cti_named **taker = cti_take_zeroed(context, bytes); /* of each tensor of the file */
     if (!taker) return false;
 
     for (int64_t i = 0; i < state->n; i++) {
@@ -142,7 +155,8 @@ bool cti_nn_state_match(cti_nn_state *state, const cti_safetensors *file, const 
         const cti_file_tensor *from = &file->tensor[j];
         if (!taker[j]) taker[j] = item_named(state, module, prefix, from->name);
         if (!taker[j]) continue;
-        if (!taker[j]->from || (partial && !fits(taker[j]->tensor, taker[j]->from))) taker[j]->from = from;
+        if (!taker[j]->from || (partial && !fits(taker[j]->tensor, taker[j]->from)))
+            taker[j]->from = from;
     }
 
     report r;
@@ -153,10 +167,12 @@ bool cti_nn_state_match(cti_nn_state *state, const cti_safetensors *file, const 
         for (int64_t j = 0; j < file->tensors; j++)
             if (!taker[j]) say(&r, "unexpected: ", NAME(file->tensor[j].name));
         for (int64_t j = 0; j < file->tensors; j++)
-            if (taker[j] && !fits(taker[j]->tensor, &file->tensor[j])) say_misfit(&r, taker[j]->tensor, &file->tensor[j]);
+            if (taker[j] && !fits(taker[j]->tensor, &file->tensor[j]))
+                say_misfit(&r, taker[j]->tensor, &file->tensor[j]);
     } else {
         for (int64_t i = 0; i < state->n; i++)
-            if (state->item[i].from && !fits(state->item[i].tensor, state->item[i].from)) state->item[i].from = NULL;
+            if (state->item[i].from && !fits(state->item[i].tensor, state->item[i].from))
+                state->item[i].from = NULL;
     }
     cti_give(context, taker, bytes);
     return !said(&r, &file->file);

@@ -1,36 +1,48 @@
-/* torch.nn.Transformer, batch first: decoder(tgt, encoder(src)), both with a final norm; every matrix xavier_uniform
- * (Vaswani et al. 2017, arXiv:1706.03762). */
+/* torch.nn.Transformer, batch first: decoder(tgt, encoder(src)), both with a final norm; every
+ * matrix xavier_uniform (Vaswani et al. 2017, arXiv:1706.03762). */
 #include "stack.h"
 
-static const cti_nn_kind transformer_kind = {"Transformer", NULL, NULL, sizeof(ct_layer_opts), NULL};
+static const cti_nn_kind transformer_kind = {"Transformer", NULL, NULL, sizeof(ct_layer_opts),
+                                             NULL};
 
 ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts o) {
-    if (!cti_nn_check_size(context, &transformer_kind, "num_encoder_layers", o.num_encoder_layers, 0) ||
-        !cti_nn_check_size(context, &transformer_kind, "num_decoder_layers", o.num_decoder_layers, 0))
+    if (!cti_nn_check_size(context, &transformer_kind, "num_encoder_layers", o.num_encoder_layers,
+                           0) ||
+        !cti_nn_check_size(context, &transformer_kind, "num_decoder_layers", o.num_decoder_layers,
+                           0))
         return NULL;
     ct_module *module = cti_nn_new(context, &transformer_kind);
     if (!module) return NULL;
     *(ct_layer_opts *)cti_nn_data(module) = o.layer;
-    cti_nn_child_add(module, "encoder", ct_encoder_new(context, o.layer, o.num_encoder_layers ? o.num_encoder_layers : 6, true));
-    cti_nn_child_add(module, "decoder", ct_decoder_new(context, o.layer, o.num_decoder_layers ? o.num_decoder_layers : 6, true));
+    cti_nn_child_add(
+        module, "encoder",
+        ct_encoder_new(context, o.layer, o.num_encoder_layers ? o.num_encoder_layers : 6, true));
+    cti_nn_child_add(
+        module, "decoder",
+        ct_decoder_new(context, o.layer, o.num_decoder_layers ? o.num_decoder_layers : 6, true));
     for (ct_param p = {0}; cti_ready(context) && ct_module_next(module, &p);)
         if (ct_ndim(p.tensor) > 1) ct_init_xavier_uniform(p.tensor, 1);
     return cti_nn_made(module);
 }
 
-ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_tensor *tgt, ct_stack_call encoder, ct_stack_call decoder) {
-    if (!cti_nn_is(transformer, &transformer_kind, "ct_transformer_forward") || !cti_nn_layer_takes(transformer, src, "src") ||
+ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_tensor *tgt,
+                                  ct_stack_call encoder, ct_stack_call decoder) {
+    if (!cti_nn_is(transformer, &transformer_kind, "ct_transformer_forward") ||
+        !cti_nn_layer_takes(transformer, src, "src") ||
         !cti_nn_layer_takes(transformer, tgt, "tgt"))
         return NULL;
     ct_context *context = transformer->context;
     if (encoder.caches)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the encoder reads src whole, without caches", cti_nn_kind_name(transformer));
-    ct_module *first = ct_module_child(transformer, "encoder"), *second = ct_module_child(transformer, "decoder");
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the encoder reads src whole, without caches",
+                       cti_nn_kind_name(transformer));
+    ct_module *first = ct_module_child(transformer, "encoder"),
+              *second = ct_module_child(transformer, "decoder");
     if (!first || !second) return NULL;
     ct_tensor *memory = ct_encoder_forward(first, src, encoder);
     ct_tensor *y = memory ? ct_decoder_forward(second, tgt, memory, decoder) : NULL;
     ct_release(memory); /* what the tape needs of it, it has */
-    for (int64_t i = 0; memory && !y && encoder.self_weights && i < cti_nn_stack_layers(first); i++) {
+    for (int64_t i = 0; memory && !y && encoder.self_weights && i < cti_nn_stack_layers(first);
+         i++) {
         ct_release(encoder.self_weights[i]);
         encoder.self_weights[i] = NULL;
     }

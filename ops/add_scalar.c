@@ -7,7 +7,8 @@ static ct_tensor *add_scalar_forward(ct_call *c) {
     double a = *(const double *)c->attrs;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (c->in[0]->dtype == CT_I64 && !(fabs(a) < 0x1p63 && a == floor(a)))
-        return ct_fail(c->context, CT_ERR_ARGUMENT, "add_scalar: i64 needs a whole number, not %g", a);
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "add_scalar: i64 needs a whole number, not %g",
+                       a);
     return cti_op_unary_scalar(c, c->in[0], kernels(c)->add_scalar, a);
 }
 
@@ -17,7 +18,11 @@ static bool add_scalar_backward(const ct_call *c, ct_tensor *const *g, ct_tensor
     return true;
 }
 
-static const ct_op add_scalar_op = {
-    .name = "add_scalar", .attrs_size = sizeof(double), .forward = add_scalar_forward, .backward = add_scalar_backward};
+static const ct_op add_scalar_op = {.name = "add_scalar",
+                                    .attrs_size = sizeof(double),
+                                    .forward = add_scalar_forward,
+                                    .backward = add_scalar_backward};
 
-ct_tensor *ct_add_scalar(ct_tensor *x, double a) { return ct_apply(&add_scalar_op, (ct_tensor *[]){x}, 1, &a); }
+ct_tensor *ct_add_scalar(ct_tensor *x, double a) {
+    return ct_apply(&add_scalar_op, (ct_tensor *[]){x}, 1, &a);
+}

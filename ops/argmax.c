@@ -1,16 +1,23 @@
-/* argmax: where along dim the largest is, i64; the first of equals, and NaN is larger than all; no gradient.   i64 too */
+/* argmax: where along dim the largest is, i64; the first of equals, and NaN is larger than all;
+ * no gradient.
+ * i64 too */
 #include "support/reduce.h"
 
 static ct_tensor *argmax_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     int ndim = x->shape.ndim;
-    int dim = cti_dim_index(c->context, "argmax", *(const int *)c->attrs, ndim ? ndim : 1);   /* a scalar has one too, as in torch */
+    /* a scalar has one too, as in torch */
+    int dim = cti_dim_index(c->context, "argmax", *(const int *)c->attrs, ndim ? ndim : 1);
     if (dim < 0) return NULL;
     if (ndim && !x->shape.dim[dim])
-        return ct_fail(c->context, CT_ERR_SHAPE, "argmax: dim %d of %s has no element", dim, SHAPE(x->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "argmax: dim %d of %s has no element", dim,
+                       SHAPE(x->shape));
     return cti_reduce_dims(c, kernels(c)->argmax, NULL, CT_I64, x, 1u << dim, false);
 }
 
-static const ct_op argmax = {.name = "argmax", .attrs_size = sizeof(int), .forward = argmax_forward};
+static const ct_op argmax = {
+    .name = "argmax", .attrs_size = sizeof(int), .forward = argmax_forward};
 
-ct_tensor *ct_argmax(ct_tensor *x, int dim) { return ct_apply(&argmax, (ct_tensor *[]){x}, 1, &dim); }
+ct_tensor *ct_argmax(ct_tensor *x, int dim) {
+    return ct_apply(&argmax, (ct_tensor *[]){x}, 1, &dim);
+}

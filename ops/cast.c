@@ -1,4 +1,5 @@
-/* cast: each element as another dtype, as in C; to bool: != 0;   dx = g cast back, between f32 and f64 */
+/* cast: each element as another dtype, as in C; to bool: != 0;
+ * dx = g cast back, between f32 and f64 */
 #include "support/op.h"
 
 typedef struct {
@@ -20,18 +21,28 @@ static ct_tensor *cast_forward(ct_call *c) {
     if (dtype == x->dtype) return cti_tensor_view(x, x->data, x->shape, x->stride);
     ct_tensor *y = cti_op_new(c, dtype, x->shape), *dense = y ? cti_tensor_dense(x) : NULL;
     if (!dense) return NULL;
-    cti_parallel(c->context, y->numel, cti_op_grain(1), cast_piece, &(casting){kernels(c)->cast[dtype], dense, y});
+    cti_parallel(c->context, y->numel, cti_op_grain(1), cast_piece,
+                 &(casting){kernels(c)->cast[dtype], dense, y});
     return y;
 }
 
-static bool cast_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = ct_cast(g[0], c->in[0]->dtype)) != NULL; }
+static bool cast_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ct_cast(g[0], c->in[0]->dtype)) != NULL;
+}
 
-static const ct_op cast_to_real = {
-    .name = "cast", .attrs_size = sizeof(ct_dtype), .forward = cast_forward, .backward = cast_backward, .flags = CT_OP_STRIDED};
-static const ct_op cast_to_whole = {.name = "cast", .attrs_size = sizeof(ct_dtype), .forward = cast_forward, .flags = CT_OP_STRIDED};
+static const ct_op cast_to_real = {.name = "cast",
+                                   .attrs_size = sizeof(ct_dtype),
+                                   .forward = cast_forward,
+                                   .backward = cast_backward,
+                                   .flags = CT_OP_STRIDED};
+static const ct_op cast_to_whole = {.name = "cast",
+                                    .attrs_size = sizeof(ct_dtype),
+                                    .forward = cast_forward,
+                                    .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
     if (!x || !cti_ready(x->context)) return NULL;
     if (!cti_dtype_check(x->context, "cast", dtype)) return NULL;
-    return ct_apply(cti_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1, &dtype);
+    return ct_apply(cti_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1,
+                    &dtype);
 }

@@ -4,8 +4,10 @@
 static ct_tensor *cat_forward(ct_call *c) {
     const ct_tensor *first = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (first->shape.ndim == 0) return ct_fail(c->context, CT_ERR_SHAPE, "cat: a scalar has no dim to join along");
-    const int dim = cti_dim_index(c->context, c->op->name, *(const int *)c->attrs, first->shape.ndim);
+    if (first->shape.ndim == 0)
+        return ct_fail(c->context, CT_ERR_SHAPE, "cat: a scalar has no dim to join along");
+    const int dim =
+        cti_dim_index(c->context, c->op->name, *(const int *)c->attrs, first->shape.ndim);
     if (dim < 0 || !cti_op_same_dtype(c)) return NULL;
     ct_shape shape = first->shape;
     shape.dim[dim] = 0;
@@ -14,9 +16,10 @@ static ct_tensor *cat_forward(ct_call *c) {
         const int64_t size = dim < other.ndim ? other.dim[dim] : 0;
         if (dim < other.ndim) other.dim[dim] = first->shape.dim[dim];
         if (!cti_shape_equal(other, first->shape))
-            return ct_fail(c->context, CT_ERR_SHAPE, "cat: sizes differ beyond dim %d: %s and %s", dim, SHAPE(first->shape),
-                           SHAPE(c->in[i]->shape));
-        if (size > INT64_MAX - shape.dim[dim]) return ct_fail(c->context, CT_ERR_MEMORY, "cat: the size of dim %d overflows", dim);
+            return ct_fail(c->context, CT_ERR_SHAPE, "cat: sizes differ beyond dim %d: %s and %s",
+                           dim, SHAPE(first->shape), SHAPE(c->in[i]->shape));
+        if (size > INT64_MAX - shape.dim[dim])
+            return ct_fail(c->context, CT_ERR_MEMORY, "cat: the size of dim %d overflows", dim);
         shape.dim[dim] += size;
     }
     ct_tensor *y = cti_op_new(c, first->dtype, shape);
@@ -43,7 +46,12 @@ static bool cat_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
     return true;
 }
 
-static const ct_op cat = {
-    .name = "cat", .attrs_size = sizeof(int), .forward = cat_forward, .backward = cat_backward, .flags = CT_OP_STRIDED};
+static const ct_op cat = {.name = "cat",
+                          .attrs_size = sizeof(int),
+                          .forward = cat_forward,
+                          .backward = cat_backward,
+                          .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim) { return tensors && n > 0 ? ct_apply(&cat, tensors, n, &dim) : NULL; }
+ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim) {
+    return tensors && n > 0 ? ct_apply(&cat, tensors, n, &dim) : NULL;
+}

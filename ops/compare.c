@@ -1,4 +1,5 @@
-/* eq, ne, lt, le, gt, ge: y = (a = b), ..., broadcast; of any one dtype to bool; no gradient. NaN equals nothing. */
+/* eq, ne, lt, le, gt, ge: y = (a = b), ..., broadcast; of any one dtype to bool; no gradient. NaN
+ * equals nothing. */
 #include "support/op.h"
 
 static ct_tensor *eq_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->eq, CT_BOOL); }
@@ -15,9 +16,21 @@ static const ct_op le = {.name = "le", .forward = le_forward};
 static const ct_op gt = {.name = "gt", .forward = gt_forward};
 static const ct_op ge = {.name = "ge", .forward = ge_forward};
 
-ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b) { return ct_apply(&eq, (ct_tensor *[]){a, b}, 2, NULL); }
-ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b) { return ct_apply(&ne, (ct_tensor *[]){a, b}, 2, NULL); }
-ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b) { return ct_apply(&lt, (ct_tensor *[]){a, b}, 2, NULL); }
-ct_tensor *ct_le(ct_tensor *a, ct_tensor *b) { return ct_apply(&le, (ct_tensor *[]){a, b}, 2, NULL); }
-ct_tensor *ct_gt(ct_tensor *a, ct_tensor *b) { return ct_apply(&gt, (ct_tensor *[]){a, b}, 2, NULL); }
-ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b) { return ct_apply(&ge, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&eq, (ct_tensor *[]){a, b}, 2, NULL);
+}
+ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&ne, (ct_tensor *[]){a, b}, 2, NULL);
+}
+ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&lt, (ct_tensor *[]){a, b}, 2, NULL);
+}
+ct_tensor *ct_le(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&le, (ct_tensor *[]){a, b}, 2, NULL);
+}
+ct_tensor *ct_gt(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&gt, (ct_tensor *[]){a, b}, 2, NULL);
+}
+ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&ge, (ct_tensor *[]){a, b}, 2, NULL);
+}

@@ -1,5 +1,7 @@
-/* cross_entropy: loss_r = lse_r - (1 - s) x_rt - s mean_j(x_rj),  lse = logsumexp(x_r), t the target, s the label smoothing;
- * y = mean or sum of the loss_r;   dx_rj = g w (softmax(x_r)_j - (1 - s) [j = t] - s / C),  w = 1 or 1 / count.
+/* cross_entropy: loss_r = lse_r - (1 - s) x_rt - s mean_j(x_rj),  lse = logsumexp(x_r),
+ * t the target, s the label smoothing; y = mean or sum of the loss_r;
+ * dx_rj = g w (softmax(x_r)_j - (1 - s) [j = t] - s / C),  w = 1 or 1 / count.
+ *
  * Kept for backward are the logits and each row's max and 1 / sum e^(x - max), not the softmax. The
  * two are apart: max + log sum is rounded as a large max is, and e^(x - lse) is off by that. */
 #include "support/loss.h"
@@ -8,34 +10,37 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *targets = c->in[1];
     c->drop = CT_DROP_OUT;
     if (!cti_op_is_real(c, 0)) return NULL;
-    if (x->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "cross_entropy: the logits %s are not (N, C)", SHAPE(x->shape));
+    if (x->shape.ndim != 2)
+        return ct_fail(c->context, CT_ERR_SHAPE, "cross_entropy: the logits %s are not (N, C)",
+                       SHAPE(x->shape));
     if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return NULL;
     ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);
     ct_tensor *stats = c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(2, targets->numel));
     if (!losses || !stats) return NULL;
     cti_op_loss_rows(c, x->shape.dim[0],
-                 (cti_loss_rows){.classes = x->shape.dim[1],
-                                .target = (const int64_t *)targets->data,
-                                .x = x->data,
-                                .loss = losses->data,
-                                .max = stats->data,
-                                .inverse = cti_op_second_half(stats)});
+                     (cti_loss_rows){.classes = x->shape.dim[1],
+                                     .target = (const int64_t *)targets->data,
+                                     .x = x->data,
+                                     .loss = losses->data,
+                                     .max = stats->data,
+                                     .inverse = cti_op_second_half(stats)});
     return cti_op_loss_total(c, losses, cti_op_loss_weight(c, targets));
 }
 
 static bool cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *x = c->in[0], *targets = c->in[1];
-    if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false; /* a caller's buffer may have changed */
+    /* a caller's buffer may have changed */
+    if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false;
     ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx) return false;
     cti_op_loss_rows(c, x->shape.dim[0],
-                 (cti_loss_rows){.classes = x->shape.dim[1],
-                                .scale = ct_item(g[0]) * cti_op_loss_weight(c, targets),
-                                .target = (const int64_t *)targets->data,
-                                .x = x->data,
-                                .max = c->saved[0]->data,
-                                .inverse = cti_op_second_half(c->saved[0]),
-                                .dx = dx->data});
+                     (cti_loss_rows){.classes = x->shape.dim[1],
+                                     .scale = ct_item(g[0]) * cti_op_loss_weight(c, targets),
+                                     .target = (const int64_t *)targets->data,
+                                     .x = x->data,
+                                     .max = c->saved[0]->data,
+                                     .inverse = cti_op_second_half(c->saved[0]),
+                                     .dx = dx->data});
     grad[0] = dx;
     return true;
 }

@@ -9,10 +9,14 @@ static ct_tensor *div_forward(ct_call *c) {
 static bool div_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *da = ct_div(g[0], c->in[1]), *db, *sum;
     if (c->wants[0] && !cti_op_sum_to_input(c, 0, da, &grad[0])) return false;
-    if (c->wants[1] && !((db = ct_mul(da, c->out)) && cti_op_sum_to_input(c, 1, db, &sum) && (grad[1] = ct_neg(sum)))) return false;
+    if (c->wants[1] && !((db = ct_mul(da, c->out)) && cti_op_sum_to_input(c, 1, db, &sum) &&
+                         (grad[1] = ct_neg(sum))))
+        return false;
     return true;
 }
 
 static const ct_op div_op = {.name = "div", .forward = div_forward, .backward = div_backward};
 
-ct_tensor *ct_div(ct_tensor *a, ct_tensor *b) { return ct_apply(&div_op, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_div(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&div_op, (ct_tensor *[]){a, b}, 2, NULL);
+}

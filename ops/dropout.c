@@ -1,6 +1,7 @@
 /* dropout: y_i = x_i keep_i / (1 - p);   dx_i = g_i keep_i / (1 - p).   Srivastava et al. 2014
  *
- * keep is a function of (seed, stream, i) alone: backward computes it again and nothing is saved. */
+ * keep is a function of (seed, stream, i) alone: backward computes it again and nothing is
+ * saved. */
 #include "support/op.h"
 
 typedef struct {
@@ -27,8 +28,9 @@ static void drop_piece(void *arg, int64_t begin, int64_t end, int worker) {
 static ct_tensor *drop(const ct_call *c, ct_tensor *x) {
     ct_tensor *dense = cti_tensor_dense(x), *y = dense ? cti_op_new(c, x->dtype, x->shape) : NULL;
     if (y)
-        cti_parallel(c->context, y->numel, cti_op_grain(1), drop_piece,
-                    &(dropping){kernels(c), c->attrs, cti_dtype_size(x->dtype), dense->data, y->data});
+        cti_parallel(
+            c->context, y->numel, cti_op_grain(1), drop_piece,
+            &(dropping){kernels(c), c->attrs, cti_dtype_size(x->dtype), dense->data, y->data});
     return y;
 }
 
@@ -36,19 +38,24 @@ static ct_tensor *dropout_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (!cti_op_is_real(c, 0)) return NULL;
-    return ((const noise *)c->attrs)->active ? drop(c, x) : cti_tensor_view(x, x->data, x->shape, x->stride);
+    return ((const noise *)c->attrs)->active ? drop(c, x)
+                                             : cti_tensor_view(x, x->data, x->shape, x->stride);
 }
 
 static bool dropout_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     return (grad[0] = ((const noise *)c->attrs)->active ? drop(c, g[0]) : g[0]) != NULL;
 }
 
-static const ct_op dropout = {
-    .name = "dropout", .attrs_size = sizeof(noise), .forward = dropout_forward, .backward = dropout_backward, .flags = CT_OP_STRIDED};
+static const ct_op dropout = {.name = "dropout",
+                              .attrs_size = sizeof(noise),
+                              .forward = dropout_forward,
+                              .backward = dropout_backward,
+                              .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_dropout(ct_tensor *x, double p, bool training) {
     if (!x || !cti_ready(x->context)) return NULL;
-    if (!(p >= 0 && p <= 1)) return ct_fail(x->context, CT_ERR_ARGUMENT, "dropout: p is %g, not in [0, 1]", p);
+    if (!(p >= 0 && p <= 1))
+        return ct_fail(x->context, CT_ERR_ARGUMENT, "dropout: p is %g, not in [0, 1]", p);
     noise a = {.active = training && p > 0, .p = p};
     if (a.active && cti_is_real(x->dtype)) {
         const ct_rng next = cti_rng_next(x->context);

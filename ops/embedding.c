@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-enum { COLUMNS = 64 }; /* at least, in a piece of the backward's work: each column has one owner, so that tokens may repeat */
+/* at least, in a piece of the backward's work: each column has one owner, so that tokens may
+ * repeat */
+enum { COLUMNS = 64 };
 
 typedef struct {
     const cti_kernels *k;
@@ -18,7 +20,8 @@ static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const lookup *a = arg;
     const size_t row = (size_t)a->n * a->size;
-    for (int64_t i = begin; i < end; i++) memcpy(a->rows + (size_t)i * row, a->weight + (size_t)a->ids[i] * row, row);
+    for (int64_t i = begin; i < end; i++)
+        memcpy(a->rows + (size_t)i * row, a->weight + (size_t)a->ids[i] * row, row);
 }
 
 static void add_columns(void *arg, int64_t begin, int64_t end, int worker) {
@@ -26,43 +29,55 @@ static void add_columns(void *arg, int64_t begin, int64_t end, int worker) {
     const lookup *a = arg;
     const size_t row = (size_t)a->n * a->size, at = (size_t)begin * a->size;
     for (int64_t i = 0; i < a->tokens; i++)
-        a->k->axpy(end - begin, 1, a->rows + (size_t)i * row + at, a->weight + (size_t)a->ids[i] * row + at);
+        a->k->axpy(end - begin, 1, a->rows + (size_t)i * row + at,
+                   a->weight + (size_t)a->ids[i] * row + at);
 }
 
 static ct_tensor *embedding_forward(ct_call *c) {
     ct_tensor *ids = c->in[0], *weight = c->in[1];
     c->drop = CT_DROP_IN(1) | CT_DROP_OUT;
     if (!cti_op_is(c, 0, CT_I64) || !cti_op_is_real(c, 1)) return NULL;
-    if (weight->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "embedding: the weight %s is not (V, D)", SHAPE(weight->shape));
+    if (weight->shape.ndim != 2)
+        return ct_fail(c->context, CT_ERR_SHAPE, "embedding: the weight %s is not (V, D)",
+                       SHAPE(weight->shape));
     if (ids->shape.ndim == CT_MAX_DIMS)
-        return ct_fail(c->context, CT_ERR_SHAPE, "embedding: ids %s have %d dims already", SHAPE(ids->shape), CT_MAX_DIMS);
+        return ct_fail(c->context, CT_ERR_SHAPE, "embedding: ids %s have %d dims already",
+                       SHAPE(ids->shape), CT_MAX_DIMS);
     if (!cti_op_indices_inside(c, ids, "index", weight->shape.dim[0], 0)) return NULL;
     ct_shape shape = ids->shape;
     shape.dim[shape.ndim++] = weight->shape.dim[1];
     ct_tensor *y = cti_op_new(c, weight->dtype, shape);
     if (y)
         cti_parallel(c->context, ids->numel, cti_op_grain(weight->shape.dim[1]), copy_rows,
-                    &(lookup){.ids = (const int64_t *)ids->data,
-                              .n = weight->shape.dim[1],
-                              .size = cti_dtype_size(weight->dtype),
-                              .weight = weight->data,
-                              .rows = y->data});
+                     &(lookup){.ids = (const int64_t *)ids->data,
+                               .n = weight->shape.dim[1],
+                               .size = cti_dtype_size(weight->dtype),
+                               .weight = weight->data,
+                               .rows = y->data});
     return y;
 }
 
 static bool embedding_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *ids = c->in[0];
-    if (!cti_op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false; /* a caller's buffer may have changed */
+    /* a caller's buffer may have changed */
+    if (!cti_op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false;
     ct_tensor *dw = cti_op_grad_sum(c, 1);
     if (!(grad[1] = dw)) return false;
     if (ids->numel == 0) return true;
-    lookup a = {.ids = (const int64_t *)ids->data, .tokens = ids->numel, .n = dw->shape.dim[1], .weight = dw->data, .rows = g[0]->data};
+    lookup a = {.ids = (const int64_t *)ids->data,
+                .tokens = ids->numel,
+                .n = dw->shape.dim[1],
+                .weight = dw->data,
+                .rows = g[0]->data};
     a.k = c->context->isa->of[dw->dtype];
     a.size = cti_dtype_size(dw->dtype);
     cti_parallel(c->context, a.n, COLUMNS * cti_op_grain(a.tokens * COLUMNS), add_columns, &a);
     return true;
 }
 
-static const ct_op embedding = {.name = "embedding", .forward = embedding_forward, .backward = embedding_backward};
+static const ct_op embedding = {
+    .name = "embedding", .forward = embedding_forward, .backward = embedding_backward};
 
-ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight) { return ct_apply(&embedding, (ct_tensor *[]){ids, weight}, 2, NULL); }
+ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight) {
+    return ct_apply(&embedding, (ct_tensor *[]){ids, weight}, 2, NULL);
+}

@@ -1,4 +1,5 @@
-/* expand: sizes of 1 and new leading dims repeat, a view of stride 0;   dx = g summed over what repeats */
+/* expand: sizes of 1 and new leading dims repeat, a view of stride 0;
+ * dx = g summed over what repeats */
 #include "support/op.h"
 
 static ct_tensor *expand_forward(ct_call *c) {
@@ -16,13 +17,21 @@ static ct_tensor *expand_forward(ct_call *c) {
         else if (size != 1) fits = false;
     }
     if (!fits)
-        return ct_fail(c->context, CT_ERR_SHAPE, "expand: %s does not expand to %s", SHAPE(x->shape), SHAPE(*(const ct_shape *)c->attrs));
+        return ct_fail(c->context, CT_ERR_SHAPE, "expand: %s does not expand to %s",
+                       SHAPE(x->shape), SHAPE(*(const ct_shape *)c->attrs));
     return cti_tensor_view(x, x->data, shape, stride);
 }
 
-static bool expand_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = ct_sum_to(g[0], c->in[0]->shape)) != NULL; }
+static bool expand_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ct_sum_to(g[0], c->in[0]->shape)) != NULL;
+}
 
-static const ct_op expand = {
-    .name = "expand", .attrs_size = sizeof(ct_shape), .forward = expand_forward, .backward = expand_backward, .flags = CT_OP_STRIDED};
+static const ct_op expand = {.name = "expand",
+                             .attrs_size = sizeof(ct_shape),
+                             .forward = expand_forward,
+                             .backward = expand_backward,
+                             .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_expand(ct_tensor *x, ct_shape shape) { return ct_apply(&expand, (ct_tensor *[]){x}, 1, &shape); }
+ct_tensor *ct_expand(ct_tensor *x, ct_shape shape) {
+    return ct_apply(&expand, (ct_tensor *[]){x}, 1, &shape);
+}

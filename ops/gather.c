@@ -1,6 +1,8 @@
-/* gather along dim d: y[.., i, ..] = x[.., index[.., i, ..], ..];   dx[.., j, ..] = sum of g[.., i, ..] where the index is j
+/* gather: y[.., i, ..] = x[.., index[.., i, ..], ..] along dim d;
+ * dx[.., j, ..] = sum of g[.., i, ..] where the index is j
  *
- * A fibre is what runs along dim at one place of the other dims: each is looked up, and its gradient added up, on its own. */
+ * A fibre is the elements along d at one index of the other dims. Each fibre is gathered, and its
+ * gradient accumulated, on its own. */
 #include "support/index.h"
 #include "support/shape_ops.h"
 
@@ -31,7 +33,8 @@ static place locate(const fibres *a, int64_t fibre) {
     return p;
 }
 
-static void advance(const fibres *a, place *p, int64_t count) { /* at most to the end of the last dim */
+/* at most to the end of the last dim */
+static void advance(const fibres *a, place *p, int64_t count) {
     for (int d = a->other.ndim - 1; d >= 0; d--, count = 1) {
         p->x_at += count * a->x_stride[d];
         p->at += count * a->stride[d];
@@ -42,14 +45,16 @@ static void advance(const fibres *a, place *p, int64_t count) { /* at most to th
     }
 }
 
-/* One fibre along the last dim, or what is left of a row of fibres side by side: m times n elements that stand one behind the other. */
+/* One fibre along the last dim, or what is left of a row of fibres side by side: m times n elements
+ * that stand one behind the other. */
 typedef struct {
     int64_t count, m, n, x_step; /* fibres; and how far x goes on beside its index */
 } run;
 
 static run run_at(const fibres *a, const place *p, int64_t left) {
     const int last = a->other.ndim - 1;
-    const int64_t row = last < 0 ? 1 : a->other.dim[last] - p->i[last], count = row < left ? row : left;
+    const int64_t row = last < 0 ? 1 : a->other.dim[last] - p->i[last],
+                  count = row < left ? row : left;
     return a->step > 1 ? (run){count, a->n, count, 1} : (run){1, 1, a->n, 0};
 }
 
@@ -64,9 +69,14 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t i = 0; i < r.m; i++) {
             const int64_t at = p.at + i * a->step, *index = a->index + at;
             char *y = a->y + (size_t)at * size;
-            if (size == 4) for (int64_t j = 0; j < r.n; j++) memcpy(y + j * 4, x + (index[j] * a->x_step + j * r.x_step) * 4, 4);
-            else if (size == 8) for (int64_t j = 0; j < r.n; j++) memcpy(y + j * 8, x + (index[j] * a->x_step + j * r.x_step) * 8, 8);
-            else for (int64_t j = 0; j < r.n; j++) y[j] = x[index[j] * a->x_step + j * r.x_step];
+            if (size == 4)
+                for (int64_t j = 0; j < r.n; j++)
+                    memcpy(y + j * 4, x + (index[j] * a->x_step + j * r.x_step) * 4, 4);
+            else if (size == 8)
+                for (int64_t j = 0; j < r.n; j++)
+                    memcpy(y + j * 8, x + (index[j] * a->x_step + j * r.x_step) * 8, 8);
+            else
+                for (int64_t j = 0; j < r.n; j++) y[j] = x[index[j] * a->x_step + j * r.x_step];
         }
         advance(a, &p, r.count);
         f += r.count;
@@ -92,10 +102,16 @@ static void add_up(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 /* A scalar is one fibre of one element. */
-static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data, ct_dtype dtype, cti_task *task) {
+static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data, ct_dtype dtype,
+                       cti_task *task) {
     ct_tensor *index = c->in[1];
     if (index->numel == 0) return;
-    fibres a = {.dtype = dtype, .other = index->shape, .n = 1, .index = (const int64_t *)index->data, .x = x_data, .y = y_data};
+    fibres a = {.dtype = dtype,
+                .other = index->shape,
+                .n = 1,
+                .index = (const int64_t *)index->data,
+                .x = x_data,
+                .y = y_data};
     cti_shape_strides(x, a.x_stride);
     cti_shape_strides(index->shape, a.stride);
     if (x.ndim > 0) {
@@ -109,7 +125,8 @@ static void each_fibre(const ct_call *c, ct_shape x, char *x_data, char *y_data,
 static bool indices_inside(const ct_call *c) {
     const ct_tensor *x = c->in[0];
     const int asked = *(const int *)c->attrs, dim = asked < 0 ? asked + x->shape.ndim : asked;
-    return cti_op_indices_inside(c, c->in[1], "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1, 0);
+    return cti_op_indices_inside(c, c->in[1], "index", x->shape.ndim > 0 ? x->shape.dim[dim] : 1,
+                                 0);
 }
 
 static ct_tensor *gather_forward(ct_call *c) {
@@ -118,10 +135,12 @@ static ct_tensor *gather_forward(ct_call *c) {
     const int dim = cti_op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
     if (dim < 0 || !cti_op_is(c, 1, CT_I64)) return NULL;
     bool fits = index->shape.ndim == x->shape.ndim;
-    for (int d = 0; fits && d < x->shape.ndim; d++) fits = d == dim || index->shape.dim[d] <= x->shape.dim[d];
+    for (int d = 0; fits && d < x->shape.ndim; d++)
+        fits = d == dim || index->shape.dim[d] <= x->shape.dim[d];
     if (!fits)
-        return ct_fail(c->context, CT_ERR_SHAPE, "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape), SHAPE(x->shape),
-                       dim);
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "gather: the index %s does not fit %s along dim %d", SHAPE(index->shape),
+                       SHAPE(x->shape), dim);
     if (!indices_inside(c)) return NULL;
     ct_tensor *y = cti_op_new(c, x->dtype, index->shape);
     if (y) each_fibre(c, x->shape, x->data, y->data, x->dtype, look_up);
@@ -135,6 +154,11 @@ static bool gather_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     return (grad[0] = dx) != NULL;
 }
 
-static const ct_op gather = {.name = "gather", .attrs_size = sizeof(int), .forward = gather_forward, .backward = gather_backward};
+static const ct_op gather = {.name = "gather",
+                             .attrs_size = sizeof(int),
+                             .forward = gather_forward,
+                             .backward = gather_backward};
 
-ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index) { return ct_apply(&gather, (ct_tensor *[]){x, index}, 2, &dim); }
+ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index) {
+    return ct_apply(&gather, (ct_tensor *[]){x, index}, 2, &dim);
+}

@@ -1,4 +1,5 @@
-/* gelu: y = x Phi(x),  Phi(x) = (1 + erf(x / sqrt 2)) / 2;   dx = g (Phi + x phi),  phi(x) = e^(-x^2/2) / sqrt(2 pi).
+/* gelu: y = x Phi(x),  Phi(x) = (1 + erf(x / sqrt 2)) / 2;
+ * dx = g (Phi + x phi),  phi(x) = e^(-x^2/2) / sqrt(2 pi).
  * Hendrycks and Gimpel 2016, arXiv:1606.08415 */
 #include "support/op.h"
 

@@ -1,5 +1,7 @@
-/* split_heads: (B, T, E) -> (B, H, T, E / H), head h is columns [h d, (h + 1) d): a view;   dx = g with its heads combined.
- * combine_heads: (B, H, T, d) -> (B, T, H d), a view where the heads lie side by side, else a copy;   dx = g with its heads split */
+/* split_heads: (B, T, E) -> (B, H, T, E / H), a view: head h is columns [h d, (h + 1) d);
+ * dx = g with its heads combined.
+ * combine_heads: (B, H, T, d) -> (B, T, H d), a view where the heads lie side by side, else a copy;
+ * dx = g with its heads split */
 #include "support/op.h"
 
 #include <inttypes.h>
@@ -11,10 +13,13 @@ typedef struct {
 ct_tensor *cti_op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t width) {
     const int64_t *n = x->shape.dim, *step = x->stride, d = width / heads;
     char *data = x->data + (x->numel ? start * step[2] * (int64_t)cti_dtype_size(x->dtype) : 0);
-    return cti_tensor_view(x, data, CT_SHAPE(n[0], heads, n[1], d), (int64_t[]){step[0], d * step[2], step[1], step[2]});
+    return cti_tensor_view(x, data, CT_SHAPE(n[0], heads, n[1], d),
+                           (int64_t[]){step[0], d * step[2], step[1], step[2]});
 }
 
-static ct_tensor *split(ct_tensor *x, int64_t heads) { return cti_op_heads(x, heads, 0, x->shape.dim[2]); }
+static ct_tensor *split(ct_tensor *x, int64_t heads) {
+    return cti_op_heads(x, heads, 0, x->shape.dim[2]);
+}
 
 static ct_tensor *combine(ct_tensor *x) {
     const int64_t *n = x->shape.dim, *step = x->stride;
@@ -32,8 +37,10 @@ static ct_tensor *split_forward(ct_call *c) {
     const int64_t heads = ((const count *)c->attrs)->heads;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (x->shape.ndim != 3 || heads < 1 || x->shape.dim[2] % heads)
-        return ct_fail(c->context, CT_ERR_SHAPE, "split_heads: expected (B, T, E) with E divisible by %" PRId64 " heads, got %s", heads,
-                       SHAPE(x->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "split_heads: expected (B, T, E) with E divisible by %" PRId64
+                       " heads, got %s",
+                       heads, SHAPE(x->shape));
     return split(x, heads);
 }
 
@@ -45,17 +52,29 @@ static bool split_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 static ct_tensor *combine_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (c->in[0]->shape.ndim == 4) return combine(c->in[0]);
-    return ct_fail(c->context, CT_ERR_SHAPE, "combine_heads: expected (B, H, T, d), got %s", SHAPE(c->in[0]->shape));
+    return ct_fail(c->context, CT_ERR_SHAPE, "combine_heads: expected (B, H, T, d), got %s",
+                   SHAPE(c->in[0]->shape));
 }
 
 static bool combine_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const int64_t heads = c->in[0]->shape.dim[1];
-    return (grad[0] = heads ? split(g[0], heads) : ct_zeros(c->context, g[0]->dtype, c->in[0]->shape)) != NULL;
+    return (grad[0] = heads ? split(g[0], heads)
+                            : ct_zeros(c->context, g[0]->dtype, c->in[0]->shape)) != NULL;
 }
 
-static const ct_op splitting = {
-    .name = "split_heads", .attrs_size = sizeof(count), .forward = split_forward, .backward = split_backward, .flags = CT_OP_STRIDED};
-static const ct_op combining = {.name = "combine_heads", .forward = combine_forward, .backward = combine_backward, .flags = CT_OP_STRIDED};
+static const ct_op splitting = {.name = "split_heads",
+                                .attrs_size = sizeof(count),
+                                .forward = split_forward,
+                                .backward = split_backward,
+                                .flags = CT_OP_STRIDED};
+static const ct_op combining = {.name = "combine_heads",
+                                .forward = combine_forward,
+                                .backward = combine_backward,
+                                .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads) { return ct_apply(&splitting, (ct_tensor *[]){x}, 1, &(count){num_heads}); }
-ct_tensor *ct_combine_heads(ct_tensor *x) { return ct_apply(&combining, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads) {
+    return ct_apply(&splitting, (ct_tensor *[]){x}, 1, &(count){num_heads});
+}
+ct_tensor *ct_combine_heads(ct_tensor *x) {
+    return ct_apply(&combining, (ct_tensor *[]){x}, 1, NULL);
+}

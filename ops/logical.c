@@ -1,14 +1,26 @@
 /* logical_and, logical_or, logical_not: of bool to bool, broadcast; no gradient. */
 #include "support/op.h"
 
-static ct_tensor *and_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->logical_and, CT_BOOL); }
-static ct_tensor *or_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->logical_or, CT_BOOL); }
-static ct_tensor *not_forward(ct_call *c) { return cti_op_unary(c, c->in[0], kernels(c)->logical_not); }
+static ct_tensor *and_forward(ct_call *c) {
+    return cti_op_binary(c, kernels(c)->logical_and, CT_BOOL);
+}
+static ct_tensor *or_forward(ct_call *c) {
+    return cti_op_binary(c, kernels(c)->logical_or, CT_BOOL);
+}
+static ct_tensor *not_forward(ct_call *c) {
+    return cti_op_unary(c, c->in[0], kernels(c)->logical_not);
+}
 
 static const ct_op logical_and = {.name = "logical_and", .forward = and_forward};
 static const ct_op logical_or = {.name = "logical_or", .forward = or_forward};
 static const ct_op logical_not = {.name = "logical_not", .forward = not_forward};
 
-ct_tensor *ct_logical_and(ct_tensor *a, ct_tensor *b) { return ct_apply(&logical_and, (ct_tensor *[]){a, b}, 2, NULL); }
-ct_tensor *ct_logical_or(ct_tensor *a, ct_tensor *b) { return ct_apply(&logical_or, (ct_tensor *[]){a, b}, 2, NULL); }
-ct_tensor *ct_logical_not(ct_tensor *a) { return ct_apply(&logical_not, (ct_tensor *[]){a}, 1, NULL); }
+ct_tensor *ct_logical_and(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&logical_and, (ct_tensor *[]){a, b}, 2, NULL);
+}
+ct_tensor *ct_logical_or(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&logical_or, (ct_tensor *[]){a, b}, 2, NULL);
+}
+ct_tensor *ct_logical_not(ct_tensor *a) {
+    return ct_apply(&logical_not, (ct_tensor *[]){a}, 1, NULL);
+}

@@ -1,5 +1,6 @@
-/* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;   dx_i = g e^(x_i - max) / sum.
- * Kept for backward are max and 1 / sum, as y is rounded as a large max is. */
+/* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;
+ * dx_i = g e^(x_i - max) / sum. Kept for backward are max and 1 / sum, as y is rounded as a
+ * large max is. */
 #include "support/along.h"
 
 typedef struct {
@@ -36,7 +37,8 @@ static ct_tensor *logsumexp_forward(ct_call *c) {
     ct_tensor *y = cti_op_new(c, x->dtype, shape);
     if (y && c->wants[0]) stats = c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(2, y->numel));
     if (!y || (c->wants[0] && !stats)) return NULL;
-    rows a = {.k = kernels(c), .n = n, .size = cti_dtype_size(x->dtype), .x = x->data, .y = y->data};
+    rows a = {
+        .k = kernels(c), .n = n, .size = cti_dtype_size(x->dtype), .x = x->data, .y = y->data};
     if (stats) a.max = stats->data, a.inverse = cti_op_second_half(stats);
     cti_parallel(c->context, y->numel, cti_op_grain(n), forward_rows, &a);
     return y;
@@ -47,17 +49,18 @@ static bool logsumexp_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
     if (dx)
         cti_parallel(c->context, g[0]->numel, cti_op_grain(n), backward_rows,
-                    &(rows){.k = kernels(c),
-                            .n = n,
-                            .size = cti_dtype_size(x->dtype),
-                            .x = x->data,
-                            .max = c->saved[0]->data,
-                            .inverse = cti_op_second_half(c->saved[0]),
-                            .g = g[0]->data,
-                            .dx = dx->data});
+                     &(rows){.k = kernels(c),
+                             .n = n,
+                             .size = cti_dtype_size(x->dtype),
+                             .x = x->data,
+                             .max = c->saved[0]->data,
+                             .inverse = cti_op_second_half(c->saved[0]),
+                             .g = g[0]->data,
+                             .dx = dx->data});
     return (grad[0] = dx) != NULL;
 }
 
-static const ct_op logsumexp = {.name = "logsumexp", .forward = logsumexp_forward, .backward = logsumexp_backward};
+static const ct_op logsumexp = {
+    .name = "logsumexp", .forward = logsumexp_forward, .backward = logsumexp_backward};
 
 ct_tensor *ct_logsumexp(ct_tensor *x, int dim) { return cti_op_along(&logsumexp, x, dim); }

@@ -1,4 +1,6 @@
-/* masked_fill: y = mask ? value : x, the mask broadcast to x;   dx = mask ? 0 : g.   x of any dtype */
+/* masked_fill: y = mask ? value : x, the mask broadcast to x;
+ * dx = mask ? 0 : g.
+ * x of any dtype */
 #include "support/op.h"
 
 static ct_tensor *masked_fill_forward(ct_call *c) {
@@ -6,7 +8,9 @@ static ct_tensor *masked_fill_forward(ct_call *c) {
     c->drop = CT_DROP_IN(0) | CT_DROP_OUT;
     if (!cti_op_is(c, 1, CT_BOOL)) return NULL;
     if (!cti_shape_broadcasts_to(mask->shape, x->shape))
-        return ct_fail(c->context, CT_ERR_SHAPE, "masked_fill: the mask %s does not broadcast to %s", SHAPE(mask->shape), SHAPE(x->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "masked_fill: the mask %s does not broadcast to %s", SHAPE(mask->shape),
+                       SHAPE(x->shape));
     return ct_where(mask, ct_full(c->context, x->dtype, CT_SCALAR, *(const double *)c->attrs), x);
 }
 
@@ -14,8 +18,10 @@ static bool masked_fill_backward(const ct_call *c, ct_tensor *const *g, ct_tenso
     return (grad[0] = ct_masked_fill(g[0], c->in[1], 0));
 }
 
-static const ct_op masked_fill = {
-    .name = "masked_fill", .attrs_size = sizeof(double), .forward = masked_fill_forward, .backward = masked_fill_backward};
+static const ct_op masked_fill = {.name = "masked_fill",
+                                  .attrs_size = sizeof(double),
+                                  .forward = masked_fill_forward,
+                                  .backward = masked_fill_backward};
 
 ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask, double value) {
     return ct_apply(&masked_fill, (ct_tensor *[]){x, mask}, 2, &value);

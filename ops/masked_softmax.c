@@ -1,6 +1,8 @@
-/* masked_softmax: softmax over what the mask keeps, 0 elsewhere; a row with nothing kept gives zeros;   dx = y (g - <g, y>)
+/* masked_softmax: softmax over what the mask keeps, 0 elsewhere; a row with nothing kept gives
+ * zeros;   dx = y (g - <g, y>)
  *
- * The mask is read where it lies, by strides: a (T, S) mask of (B, H, T, S) scores is never made whole. */
+ * The mask is read where it lies, by strides: a (T, S) mask of (B, H, T, S) scores is never made
+ * whole. */
 #include "support/along.h"
 
 typedef struct {
@@ -35,20 +37,29 @@ static ct_tensor *masked_softmax_forward(ct_call *c) {
     if (!cti_op_is_real(c, 0) || (mask && !cti_op_is(c, 1, CT_BOOL))) return NULL;
     ct_tensor *x = cti_tensor_dense(c->in[0]), *y = x ? cti_op_new(c, x->dtype, x->shape) : NULL;
     if (!y) return NULL;
-    rows a = {.k = kernels(c), .lead = x->shape, .size = cti_dtype_size(x->dtype), .x = x->data, .y = y->data, .mask = &all};
+    rows a = {.k = kernels(c),
+              .lead = x->shape,
+              .size = cti_dtype_size(x->dtype),
+              .x = x->data,
+              .y = y->data,
+              .mask = &all};
     a.n = a.lead.dim[--a.lead.ndim];
     if (mask && mask->shape.ndim > 0) {
         const int last = mask->shape.ndim - 1, grown = a.lead.ndim - last;
-        if (mask->shape.dim[last] > 1 && mask->stride[last] != 0 && mask->stride[last] != 1 && !(mask = cti_tensor_dense(mask))) return NULL;
+        if (mask->shape.dim[last] > 1 && mask->stride[last] != 0 && mask->stride[last] != 1 &&
+            !(mask = cti_tensor_dense(mask)))
+            return NULL;
         a.along = mask->shape.dim[last] > 1 ? mask->stride[last] : 0;
-        for (int d = 0; d < last; d++) a.stride[grown + d] = mask->shape.dim[d] > 1 ? mask->stride[d] : 0;
+        for (int d = 0; d < last; d++)
+            a.stride[grown + d] = mask->shape.dim[d] > 1 ? mask->stride[d] : 0;
     }
     if (mask) a.mask = (const bool *)mask->data;
     if (y->numel > 0) cti_parallel(c->context, y->numel / a.n, cti_op_grain(a.n), masked_rows, &a);
     return y;
 }
 
-static bool masked_softmax_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+static bool masked_softmax_backward(const ct_call *c, ct_tensor *const *cotangents,
+                                    ct_tensor **grad) {
     ct_tensor *g = cotangents[0];
     g = cti_tensor_dense(g);
     return g && cti_op_rows_backward(c, c->out, g, kernels(c)->softmax_backward, &grad[0]);
@@ -59,4 +70,6 @@ static const ct_op masked_softmax = {.name = "masked_softmax",
                                      .backward = masked_softmax_backward,
                                      .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
 
-ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim) { return cti_op_along_masked(&masked_softmax, x, mask, dim); }
+ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim) {
+    return cti_op_along_masked(&masked_softmax, x, mask, dim);
+}

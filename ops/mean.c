@@ -2,7 +2,8 @@
 #include "support/reduce.h"
 
 static ct_tensor *divided(const ct_call *c, ct_tensor *t, unsigned set) {
-    return ct_div(t, ct_full(c->context, t->dtype, CT_SCALAR, cti_reduce_count(c->in[0]->shape, set)));
+    return ct_div(t,
+                  ct_full(c->context, t->dtype, CT_SCALAR, cti_reduce_count(c->in[0]->shape, set)));
 }
 
 static ct_tensor *mean_forward(ct_call *c) {
@@ -10,7 +11,8 @@ static ct_tensor *mean_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *sum;
     unsigned set;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!cti_op_is_real(c, 0) || !cti_dim_set(c->context, "mean", attrs->dims, x->shape.ndim, &set)) return NULL;
+    if (!cti_op_is_real(c, 0) || !cti_dim_set(c->context, "mean", attrs->dims, x->shape.ndim, &set))
+        return NULL;
     return (sum = cti_reduce_sum(c, x, set, attrs->keepdim)) ? divided(c, sum, set) : NULL;
 }
 
@@ -18,11 +20,15 @@ static bool mean_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     const cti_reduce_attrs *attrs = c->attrs;
     ct_tensor *share;
     unsigned set;
-    return cti_dim_set(c->context, "mean", attrs->dims, c->in[0]->shape.ndim, &set) && (share = divided(c, g[0], set)) &&
+    return cti_dim_set(c->context, "mean", attrs->dims, c->in[0]->shape.ndim, &set) &&
+           (share = divided(c, g[0], set)) &&
            (grad[0] = cti_reduce_expand(share, c->in[0]->shape, set));
 }
 
-static const ct_op mean = {.name = "mean", .attrs_size = sizeof(cti_reduce_attrs), .forward = mean_forward, .backward = mean_backward};
+static const ct_op mean = {.name = "mean",
+                           .attrs_size = sizeof(cti_reduce_attrs),
+                           .forward = mean_forward,
+                           .backward = mean_backward};
 
 ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim) {
     return ct_apply(&mean, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});

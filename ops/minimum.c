@@ -1,5 +1,6 @@
-/* minimum: y = min(a, b), broadcast, NaN if either is;   da = g where a < b, g / 2 where a = b, else 0 (NaN passes g);   db likewise.
- * i64 too */
+/* minimum: y = min(a, b), broadcast, NaN if either is;
+ * da = g where a < b, g / 2 where a = b, else 0 (NaN passes g);
+ * db likewise. i64 too */
 #include "support/extremum.h"
 
 static ct_tensor *minimum_forward(ct_call *c) {
@@ -9,10 +10,15 @@ static ct_tensor *minimum_forward(ct_call *c) {
 
 static bool minimum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && !cti_op_extremum_backward(c, kernels(c)->minimum_backward, i, g[0], &grad[i])) return false;
+        if (c->wants[i] &&
+            !cti_op_extremum_backward(c, kernels(c)->minimum_backward, i, g[0], &grad[i]))
+            return false;
     return true;
 }
 
-static const ct_op minimum_op = {.name = "minimum", .forward = minimum_forward, .backward = minimum_backward};
+static const ct_op minimum_op = {
+    .name = "minimum", .forward = minimum_forward, .backward = minimum_backward};
 
-ct_tensor *ct_minimum(ct_tensor *a, ct_tensor *b) { return ct_apply(&minimum_op, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_minimum(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&minimum_op, (ct_tensor *[]){a, b}, 2, NULL);
+}

@@ -1,4 +1,5 @@
-/* mse_loss: y = sum d^2 / n,  d = x - target, n elements each;   dx = 2 d g / n, dtarget = -dx. Of no element NaN */
+/* mse_loss: y = sum d^2 / n,  d = x - target, n elements each;
+ * dx = 2 d g / n, dtarget = -dx. Of no element NaN */
 #include "support/op.h"
 
 static ct_tensor *mse_loss_forward(ct_call *c) {
@@ -6,7 +7,8 @@ static ct_tensor *mse_loss_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
     if (!cti_shape_equal(x->shape, target->shape))
-        return ct_fail(c->context, CT_ERR_SHAPE, "mse_loss: shapes differ: %s and %s", SHAPE(x->shape), SHAPE(target->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "mse_loss: shapes differ: %s and %s",
+                       SHAPE(x->shape), SHAPE(target->shape));
     c->saved[0] = ct_sub(x, target);
     return ct_mean(ct_mul(c->saved[0], c->saved[0]), CT_ALL, false);
 }
@@ -17,6 +19,9 @@ static bool mse_loss_backward(const ct_call *c, ct_tensor *const *g, ct_tensor *
     return dx && (!c->wants[1] || (grad[1] = ct_neg(dx)));
 }
 
-static const ct_op mse_loss = {.name = "mse_loss", .forward = mse_loss_forward, .backward = mse_loss_backward};
+static const ct_op mse_loss = {
+    .name = "mse_loss", .forward = mse_loss_forward, .backward = mse_loss_backward};
 
-ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target) { return ct_apply(&mse_loss, (ct_tensor *[]){x, target}, 2, NULL); }
+ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target) {
+    return ct_apply(&mse_loss, (ct_tensor *[]){x, target}, 2, NULL);
+}

@@ -9,11 +9,15 @@ static ct_tensor *mul_forward(ct_call *c) {
 static bool mul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++) {
         ct_tensor *d;
-        if (c->wants[i] && !((d = ct_mul(g[0], c->in[1 - i])) && cti_op_sum_to_input(c, i, d, &grad[i]))) return false;
+        if (c->wants[i] &&
+            !((d = ct_mul(g[0], c->in[1 - i])) && cti_op_sum_to_input(c, i, d, &grad[i])))
+            return false;
     }
     return true;
 }
 
 static const ct_op mul_op = {.name = "mul", .forward = mul_forward, .backward = mul_backward};
 
-ct_tensor *ct_mul(ct_tensor *a, ct_tensor *b) { return ct_apply(&mul_op, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_mul(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&mul_op, (ct_tensor *[]){a, b}, 2, NULL);
+}

@@ -12,8 +12,8 @@ static bool resolve(ct_context *context, ct_shape shape, part *p) {
     if (dim < 0) return false;
     const int64_t size = shape.dim[dim], start = p->start < 0 ? p->start + size : p->start;
     if (start < 0 || start > size || p->length < 0 || p->length > size - start)
-        return ct_fail(context, CT_ERR_SHAPE, "narrow: %lld from %lld is outside dim %d of %s", (long long)p->length, (long long)p->start,
-                       dim, SHAPE(shape));
+        return ct_fail(context, CT_ERR_SHAPE, "narrow: %lld from %lld is outside dim %d of %s",
+                       (long long)p->length, (long long)p->start, dim, SHAPE(shape));
     *p = (part){dim, start, p->length};
     return true;
 }
@@ -25,16 +25,22 @@ static ct_tensor *narrow_forward(ct_call *c) {
     if (!resolve(c->context, x->shape, &p)) return NULL;
     ct_shape shape = x->shape;
     shape.dim[p.dim] = p.length;
-    return cti_tensor_view(x, x->data + p.start * x->stride[p.dim] * (int64_t)cti_dtype_size(x->dtype), shape, x->stride);
+    return cti_tensor_view(x,
+                           x->data + p.start * x->stride[p.dim] * (int64_t)cti_dtype_size(x->dtype),
+                           shape, x->stride);
 }
 
 static bool narrow_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     part p = *(const part *)c->attrs;
-    return resolve(c->context, c->in[0]->shape, &p) && cti_grad_accumulate_slice(c, 0, p.dim, p.start, p.length, g[0], &grad[0]);
+    return resolve(c->context, c->in[0]->shape, &p) &&
+           cti_grad_accumulate_slice(c, 0, p.dim, p.start, p.length, g[0], &grad[0]);
 }
 
-static const ct_op narrow = {
-    .name = "narrow", .attrs_size = sizeof(part), .forward = narrow_forward, .backward = narrow_backward, .flags = CT_OP_STRIDED};
+static const ct_op narrow = {.name = "narrow",
+                             .attrs_size = sizeof(part),
+                             .forward = narrow_forward,
+                             .backward = narrow_backward,
+                             .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length) {
     return ct_apply(&narrow, (ct_tensor *[]){x}, 1, &(part){dim, start, length});

@@ -24,12 +24,14 @@ static void pow_task(void *arg, int64_t begin, int64_t end, int worker) {
 static bool pow_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *dx = cti_op_new(c, g[0]->dtype, g[0]->shape);
     if (!dx) return false;
-    pow_loop p = {kernels(c), *(const double *)c->attrs, c->in[0]->data, g[0]->data, dx->data, (int64_t)cti_dtype_size(g[0]->dtype)};
+    pow_loop p = {kernels(c), *(const double *)c->attrs,           c->in[0]->data, g[0]->data,
+                  dx->data,   (int64_t)cti_dtype_size(g[0]->dtype)};
     cti_parallel(c->context, g[0]->numel, cti_op_grain(8), pow_task, &p);
     grad[0] = dx;
     return true;
 }
 
-static const ct_op pow_op = {.name = "pow", .attrs_size = sizeof(double), .forward = pow_forward, .backward = pow_backward};
+static const ct_op pow_op = {
+    .name = "pow", .attrs_size = sizeof(double), .forward = pow_forward, .backward = pow_backward};
 
 ct_tensor *ct_pow(ct_tensor *x, double e) { return ct_apply(&pow_op, (ct_tensor *[]){x}, 1, &e); }

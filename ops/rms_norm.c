@@ -1,5 +1,7 @@
 /* rms_norm: y = xhat w,  xhat = x rstd,  rstd = 1 / sqrt(mean(x^2) + eps), over the last dim;
- * dx = rstd (gw - xhat mean(gw xhat)),  gw = g w;   dw = sum g xhat.   Zhang & Sennrich 2019, arXiv:1910.07467 */
+ * dx = rstd (gw - xhat mean(gw xhat)),  gw = g w;
+ * dw = sum g xhat.
+ * Zhang & Sennrich 2019, arXiv:1910.07467 */
 #include "support/along.h"
 #include "support/norm.h"
 
@@ -24,17 +26,25 @@ static ct_tensor *rms_norm_forward(ct_call *c) {
     c->drop = CT_DROP_OUT;
     if (!cti_op_norm_check(c)) return NULL;
     const int64_t rows = cti_op_row_count(x->shape), n = x->shape.dim[x->shape.ndim - 1];
-    ct_tensor *y = cti_op_new(c, x->dtype, x->shape), *rstd = c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(rows));
+    ct_tensor *y = cti_op_new(c, x->dtype, x->shape),
+              *rstd = c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(rows));
     if (!y || !rstd) return NULL;
-    cti_parallel(
-        c->context, rows, cti_op_grain(n), forward_rows,
-        &(norm){kernels(c), n, cti_dtype_size(x->dtype), x->data, w ? w->data : NULL, *(const double *)c->attrs, y->data, rstd->data});
+    cti_parallel(c->context, rows, cti_op_grain(n), forward_rows,
+                 &(norm){kernels(c), n, cti_dtype_size(x->dtype), x->data, w ? w->data : NULL,
+                         *(const double *)c->attrs, y->data, rstd->data});
     return y;
 }
 
-static bool rms_norm_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return cti_op_norm_backward(c, g[0], NULL, c->saved[0], grad); }
+static bool rms_norm_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return cti_op_norm_backward(c, g[0], NULL, c->saved[0], grad);
+}
 
-static const ct_op rms_norm = {
-    .name = "rms_norm", .attrs_size = sizeof(double), .forward = rms_norm_forward, .backward = rms_norm_backward, .flags = CT_OP_OPTIONAL};
+static const ct_op rms_norm = {.name = "rms_norm",
+                               .attrs_size = sizeof(double),
+                               .forward = rms_norm_forward,
+                               .backward = rms_norm_backward,
+                               .flags = CT_OP_OPTIONAL};
 
-ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) { return ct_apply(&rms_norm, (ct_tensor *[]){x, weight}, 2, &eps); }
+ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) {
+    return ct_apply(&rms_norm, (ct_tensor *[]){x, weight}, 2, &eps);
+}

@@ -1,5 +1,7 @@
-/* rope: each pair (a, b) of a row at position p turns by t_j = (p + offset) base^(-2j/d):
- * (a cos t - b sin t, a sin t + b cos t);   dx = g turned back.   Su et al. 2021, arXiv:2104.09864 */
+/* rope: each pair (a, b) of a row at position p is rotated by t = (p + offset) base^(-2j/d):
+ * (a cos t - b sin t, a sin t + b cos t);
+ * dx = g rotated by -t.
+ * Su et al. 2021, arXiv:2104.09864 */
 #include "support/along.h"
 
 #include <math.h>
@@ -18,8 +20,10 @@ static void turn_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const turning *a = arg;
     for (int64_t r = begin; r < end; r++) {
-        const size_t row = (size_t)(r * a->n) * a->size, angles = (size_t)(r % a->positions * (a->n / 2)) * a->size;
-        a->k->rope(a->n, a->x + row, a->cos + angles, a->sin + angles, a->interleaved, a->sign, a->y + row);
+        const size_t row = (size_t)(r * a->n) * a->size,
+                     angles = (size_t)(r % a->positions * (a->n / 2)) * a->size;
+        a->k->rope(a->n, a->x + row, a->cos + angles, a->sin + angles, a->interleaved, a->sign,
+                   a->y + row);
     }
 }
 
@@ -54,7 +58,8 @@ static void fill_table(void *arg, int64_t begin, int64_t end, int worker) {
     const table *t = arg;
     for (int64_t p = begin; p < end; p++)
         for (int64_t j = 0; j < t->half; j++) {
-            const double angle = ((double)p + t->offset) * t->rate[j], c = cos(angle), s = sin(angle);
+            const double angle = ((double)p + t->offset) * t->rate[j], c = cos(angle),
+                         s = sin(angle);
             const int64_t at = p * t->half + j;
             cti_real_set(t->cos->dtype, t->cos->data, at, c);
             cti_real_set(t->sin->dtype, t->sin->data, at, s);
@@ -67,26 +72,36 @@ static ct_tensor *rope_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (!cti_op_is_real(c, 0)) return NULL;
     if (x->shape.ndim < 2 || x->shape.dim[x->shape.ndim - 1] % 2 != 0)
-        return ct_fail(c->context, CT_ERR_SHAPE, "rope: %s is not (..., T, d) with an even d", SHAPE(x->shape));
-    if (x->numel == 0) return cti_op_new(c, x->dtype, x->shape); /* positions of width 0 are any number */
-    const int64_t positions = x->shape.dim[x->shape.ndim - 2], half = x->shape.dim[x->shape.ndim - 1] / 2;
+        return ct_fail(c->context, CT_ERR_SHAPE, "rope: %s is not (..., T, d) with an even d",
+                       SHAPE(x->shape));
+    /* positions of width 0 are any number */
+    if (x->numel == 0) return cti_op_new(c, x->dtype, x->shape);
+    const int64_t positions = x->shape.dim[x->shape.ndim - 2],
+                  half = x->shape.dim[x->shape.ndim - 1] / 2;
     ct_tensor *rate = cti_op_new(c, CT_F64, CT_SHAPE(half));
     c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(positions, half));
     c->saved[1] = cti_op_new(c, x->dtype, CT_SHAPE(positions, half));
     if (!rate || !c->saved[0] || !c->saved[1]) return NULL;
     double *r = (double *)rate->data;
     for (int64_t j = 0; j < half; j++) r[j] = pow(opts->base, -(double)j / (double)half);
-    cti_parallel(c->context, positions, cti_op_grain(half * 16), fill_table, &(table){r, half, (double)opts->offset, c->saved[0], c->saved[1]});
+    cti_parallel(c->context, positions, cti_op_grain(half * 16), fill_table,
+                 &(table){r, half, (double)opts->offset, c->saved[0], c->saved[1]});
     return turn(c, x, 1);
 }
 
-static bool rope_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = turn(c, g[0], -1)) != NULL; }
+static bool rope_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = turn(c, g[0], -1)) != NULL;
+}
 
-static const ct_op rope = {.name = "rope", .attrs_size = sizeof(ct_rope_opts), .forward = rope_forward, .backward = rope_backward};
+static const ct_op rope = {.name = "rope",
+                           .attrs_size = sizeof(ct_rope_opts),
+                           .forward = rope_forward,
+                           .backward = rope_backward};
 
 ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts) {
     if (!x || !cti_ready(x->context)) return NULL;
     if (opts.base == 0) opts.base = 10000;
-    if (!(opts.base > 0) || isinf(opts.base)) return ct_fail(x->context, CT_ERR_ARGUMENT, "rope: the base is %g", opts.base);
+    if (!(opts.base > 0) || isinf(opts.base))
+        return ct_fail(x->context, CT_ERR_ARGUMENT, "rope: the base is %g", opts.base);
     return ct_apply(&rope, (ct_tensor *[]){x}, 1, &opts);
 }

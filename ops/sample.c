@@ -1,5 +1,7 @@
-/* sample: one index of each row of logits, with probability softmax(logits / temperature) over what top_k and top_p leave.
- * top_k leaves the k largest; of these top_p leaves the fewest whose probabilities reach p.   Holtzman et al. 2019, arXiv:1904.09751 */
+/* sample: one index of each row of logits, with probability softmax(logits / temperature) over
+ * what top_k and top_p leave. top_k leaves the k largest; of these top_p leaves the fewest whose
+ * probabilities reach p.
+ * Holtzman et al. 2019, arXiv:1904.09751 */
 #include "support/op.h"
 
 #include <math.h>
@@ -9,8 +11,11 @@ typedef struct {
     int64_t index;
 } candidate;
 
-/* The larger logit first, of equals the smaller index: an order without ties, so that the draw does not depend on the sort. */
-static bool before(const candidate *a, const candidate *b) { return a->logit > b->logit || (a->logit == b->logit && a->index < b->index); }
+/* The larger logit first, of equals the smaller index: an order without ties, so that the draw does
+ * not depend on the sort. */
+static bool before(const candidate *a, const candidate *b) {
+    return a->logit > b->logit || (a->logit == b->logit && a->index < b->index);
+}
 
 /* A heap: no candidate comes before its parent. */
 static void sift_down(candidate *heap, int64_t n, int64_t i) {
@@ -42,11 +47,14 @@ static int64_t largest(const double *logit, int64_t n) {
 }
 
 /* The index where the running sum of weights passes u of the whole, u in [0, 1). */
-static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, double u, candidate *c) {
+static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, double u,
+                    candidate *c) {
     const double max = logit[largest(logit, n)];
     for (int64_t i = 0; i < n; i++) /* equal to max, not only finite: +inf takes all */
-        c[i] = (candidate){logit[i], logit[i] == max ? 1 : exp((logit[i] - max) / opts->temperature), i};
-    const bool some = opts->top_k > 0 && opts->top_k<n, nucleus = opts->top_p> 0 && opts->top_p < 1;
+        c[i] = (candidate){logit[i],
+                           logit[i] == max ? 1 : exp((logit[i] - max) / opts->temperature), i};
+    const bool some = opts->top_k > 0 && opts->top_k < n,
+               nucleus = opts->top_p > 0 && opts->top_p < 1;
     int64_t begin = 0;
     double total = 0;
     if (some || nucleus) {
@@ -65,20 +73,28 @@ static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, 
     int64_t chosen = n - 1;
     for (int64_t i = n - 1; i >= begin && passed <= u * total; i--) {
         passed += c[i].weight;
-        if (c[i].weight > 0) chosen = i; /* rounding may leave the sum short of u: then the last that has any weight */
+        /* rounding may leave the sum short of u: then the last that has any weight */
+        if (c[i].weight > 0) chosen = i;
     }
     return c[chosen].index;
 }
 
-static bool check(const ct_tensor *logits, const ct_sample_opts *opts, const int64_t *out, int64_t n) {
+static bool check(const ct_tensor *logits, const ct_sample_opts *opts, const int64_t *out,
+                  int64_t n) {
     ct_context *context = logits->context;
-    if (!cti_is_real(logits->dtype)) return ct_fail(context, CT_ERR_DTYPE, "sample: takes f32 or f64, not %s", cti_dtype_name(logits->dtype));
-    if (logits->shape.ndim != 2 || logits->shape.dim[0] != n || (n > 0 && logits->shape.dim[1] == 0))
-        return ct_fail(context, CT_ERR_SHAPE, "sample: logits %s are not (n, V) for n = %lld", SHAPE(logits->shape), (long long)n);
+    if (!cti_is_real(logits->dtype))
+        return ct_fail(context, CT_ERR_DTYPE, "sample: takes f32 or f64, not %s",
+                       cti_dtype_name(logits->dtype));
+    if (logits->shape.ndim != 2 || logits->shape.dim[0] != n ||
+        (n > 0 && logits->shape.dim[1] == 0))
+        return ct_fail(context, CT_ERR_SHAPE, "sample: logits %s are not (n, V) for n = %lld",
+                       SHAPE(logits->shape), (long long)n);
     if (!out && n > 0) return ct_fail(context, CT_ERR_ARGUMENT, "sample: out is NULL");
     if (!(opts->temperature >= 0) || isinf(opts->temperature))
-        return ct_fail(context, CT_ERR_ARGUMENT, "sample: the temperature is %g", opts->temperature);
-    if (opts->top_k < 0) return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_k is %lld", (long long)opts->top_k);
+        return ct_fail(context, CT_ERR_ARGUMENT, "sample: the temperature is %g",
+                       opts->temperature);
+    if (opts->top_k < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_k is %lld", (long long)opts->top_k);
     if (!(opts->top_p >= 0 && opts->top_p <= 1))
         return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_p is %g, not in [0, 1]", opts->top_p);
     return true;
@@ -88,14 +104,16 @@ static bool check_row(ct_context *context, const double *logit, int64_t n, int64
     bool any = false;
     for (int64_t i = 0; i < n; i++) {
         if (isnan(logit[i]))
-            return ct_fail(context, CT_ERR_ARGUMENT, "sample: the logit at (%lld, %lld) is NaN", (long long)row, (long long)i);
+            return ct_fail(context, CT_ERR_ARGUMENT, "sample: the logit at (%lld, %lld) is NaN",
+                           (long long)row, (long long)i);
         any |= logit[i] > -INFINITY;
     }
-    return any || ct_fail(context, CT_ERR_ARGUMENT, "sample: every logit of row %lld is -inf", (long long)row);
+    return any || ct_fail(context, CT_ERR_ARGUMENT, "sample: every logit of row %lld is -inf",
+                          (long long)row);
 }
 
-static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int64_t *out, int64_t n, double *values, candidate *c,
-                        double *u) {
+static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int64_t *out,
+                        int64_t n, double *values, candidate *c, double *u) {
     ct_context *context = logits->context;
     const int64_t size = logits->shape.dim[1];
     if (!ct_to_f64(logits, values, logits->numel)) return false;
@@ -114,7 +132,8 @@ static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int
 bool ct_sample(ct_tensor *logits, ct_sample_opts opts, int64_t *out, int64_t n) {
     if (!logits || !cti_ready(logits->context) || !check(logits, &opts, out, n)) return false;
     ct_context *context = logits->context;
-    const size_t values_size = cti_bytes(logits->numel, sizeof(double)), u_size = cti_bytes(n, sizeof(double));
+    const size_t values_size = cti_bytes(logits->numel, sizeof(double)),
+                 u_size = cti_bytes(n, sizeof(double));
     const size_t c_size = cti_bytes(logits->shape.dim[1], sizeof(candidate));
     double *values = cti_take(context, values_size), *u = values ? cti_take(context, u_size) : NULL;
     candidate *c = u ? cti_take(context, c_size) : NULL;

@@ -15,6 +15,11 @@ static bool scale_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
     return (grad[0] = ct_scale(g[0], *(const double *)c->attrs));
 }
 
-static const ct_op scale_op = {.name = "scale", .attrs_size = sizeof(double), .forward = scale_forward, .backward = scale_backward};
+static const ct_op scale_op = {.name = "scale",
+                               .attrs_size = sizeof(double),
+                               .forward = scale_forward,
+                               .backward = scale_backward};
 
-ct_tensor *ct_scale(ct_tensor *x, double a) { return ct_apply(&scale_op, (ct_tensor *[]){x}, 1, &a); }
+ct_tensor *ct_scale(ct_tensor *x, double a) {
+    return ct_apply(&scale_op, (ct_tensor *[]){x}, 1, &a);
+}

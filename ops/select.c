@@ -12,7 +12,8 @@ static bool resolve(ct_context *context, ct_shape shape, choice *s) {
     if (dim < 0) return false;
     const int64_t size = shape.dim[dim], index = s->index < 0 ? s->index + size : s->index;
     if (index < 0 || index >= size)
-        return ct_fail(context, CT_ERR_SHAPE, "select: index %lld is outside dim %d of %s", (long long)s->index, dim, SHAPE(shape));
+        return ct_fail(context, CT_ERR_SHAPE, "select: index %lld is outside dim %d of %s",
+                       (long long)s->index, dim, SHAPE(shape));
     *s = (choice){dim, index};
     return true;
 }
@@ -28,7 +29,8 @@ static ct_tensor *select_forward(ct_call *c) {
         shape.dim[d] = x->shape.dim[d < s.dim ? d : d + 1];
         stride[d] = x->stride[d < s.dim ? d : d + 1];
     }
-    return cti_tensor_view(x, x->data + s.index * x->stride[s.dim] * (int64_t)cti_dtype_size(x->dtype), shape, stride);
+    return cti_tensor_view(
+        x, x->data + s.index * x->stride[s.dim] * (int64_t)cti_dtype_size(x->dtype), shape, stride);
 }
 
 static bool select_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
@@ -38,7 +40,12 @@ static bool select_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     return slice && cti_grad_accumulate_slice(c, 0, s.dim, s.index, 1, slice, &grad[0]);
 }
 
-static const ct_op selection = {
-    .name = "select", .attrs_size = sizeof(choice), .forward = select_forward, .backward = select_backward, .flags = CT_OP_STRIDED};
+static const ct_op selection = {.name = "select",
+                                .attrs_size = sizeof(choice),
+                                .forward = select_forward,
+                                .backward = select_backward,
+                                .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index) { return ct_apply(&selection, (ct_tensor *[]){x}, 1, &(choice){dim, index}); }
+ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index) {
+    return ct_apply(&selection, (ct_tensor *[]){x}, 1, &(choice){dim, index});
+}

@@ -10,6 +10,7 @@ static bool sigmoid_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **
     return cti_op_unary_backward(c, c->out, g[0], kernels(c)->sigmoid_backward, &grad[0]);
 }
 
-static const ct_op sigmoid_op = {.name = "sigmoid", .forward = sigmoid_forward, .backward = sigmoid_backward};
+static const ct_op sigmoid_op = {
+    .name = "sigmoid", .forward = sigmoid_forward, .backward = sigmoid_backward};
 
 ct_tensor *ct_sigmoid(ct_tensor *x) { return ct_apply(&sigmoid_op, (ct_tensor *[]){x}, 1, NULL); }

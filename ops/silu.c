@@ -1,4 +1,6 @@
-/* silu: y = x s,  s = 1 / (1 + e^-x);   dx = g s (1 + x (1 - s)).   Elfwing et al. 2018, arXiv:1702.03118 */
+/* silu: y = x s,  s = 1 / (1 + e^-x);
+ * dx = g s (1 + x (1 - s)).
+ * Elfwing et al. 2018, arXiv:1702.03118 */
 #include "support/op.h"
 
 static ct_tensor *silu_forward(ct_call *c) {

@@ -13,7 +13,8 @@ static bool rows_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     return cti_op_rows_backward(c, c->out, g[0], kernels(c)->softmax_backward, &grad[0]);
 }
 
-static const ct_op softmax_rows = {.name = "softmax", .forward = rows_forward, .backward = rows_backward};
+static const ct_op softmax_rows = {
+    .name = "softmax", .forward = rows_forward, .backward = rows_backward};
 
 /* ---- columns: (outer, n, inner) ---- */
 
@@ -28,9 +29,11 @@ static void columns_task(void *arg, int64_t begin, int64_t end, int worker) {
     const columns *a = arg;
     (void)worker;
     for (int64_t unit = begin; unit < end; unit++) {
-        const int64_t column = unit % a->blocks * a->width, left = a->inner - column, width = left < a->width ? left : a->width;
+        const int64_t column = unit % a->blocks * a->width, left = a->inner - column,
+                      width = left < a->width ? left : a->width;
         const int64_t at = (unit / a->blocks * a->n * a->inner + column) * a->size;
-        if (a->g) a->k->softmax_columns_backward(a->n, width, a->x + at, a->g + at, a->inner, a->y + at);
+        if (a->g)
+            a->k->softmax_columns_backward(a->n, width, a->x + at, a->g + at, a->inner, a->y + at);
         else a->k->softmax_columns(a->n, width, a->x + at, a->inner, a->y + at);
     }
 }
@@ -40,11 +43,18 @@ static ct_tensor *along_columns(const ct_call *c, const ct_tensor *x, const char
     if (!cti_op_is_real(c, 0)) return NULL;
     ct_tensor *y = cti_op_new(c, x->dtype, x->shape);
     if (!y || y->numel == 0) return y;
-    columns a = {.k = kernels(c), .n = x->shape.dim[dim], .inner = 1, .size = (int64_t)cti_dtype_size(x->dtype), .x = x->data, .g = g, .y = y->data};
+    columns a = {.k = kernels(c),
+                 .n = x->shape.dim[dim],
+                 .inner = 1,
+                 .size = (int64_t)cti_dtype_size(x->dtype),
+                 .x = x->data,
+                 .g = g,
+                 .y = y->data};
     for (int d = dim + 1; d < x->shape.ndim; d++) a.inner *= x->shape.dim[d];
     a.width = a.inner < 256 ? a.inner : 256;
     a.blocks = (a.inner + a.width - 1) / a.width;
-    cti_parallel(c->context, x->numel / (a.n * a.inner) * a.blocks, cti_op_grain(a.n * a.width), columns_task, &a);
+    cti_parallel(c->context, x->numel / (a.n * a.inner) * a.blocks, cti_op_grain(a.n * a.width),
+                 columns_task, &a);
     return y;
 }
 
@@ -53,13 +63,20 @@ static ct_tensor *columns_forward(ct_call *c) {
     return along_columns(c, c->in[0], NULL);
 }
 
-static bool columns_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = along_columns(c, c->out, g[0]->data)) != NULL; }
+static bool columns_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = along_columns(c, c->out, g[0]->data)) != NULL;
+}
 
-static const ct_op softmax_columns = {.name = "softmax", .attrs_size = sizeof(int), .forward = columns_forward, .backward = columns_backward};
+static const ct_op softmax_columns = {.name = "softmax",
+                                      .attrs_size = sizeof(int),
+                                      .forward = columns_forward,
+                                      .backward = columns_backward};
 
 ct_tensor *ct_softmax(ct_tensor *x, int dim) {
-    if (!x || !cti_ready(x->context)) return cti_op_along(&softmax_rows, x, dim);   /* which says so */
+    /* which says so */
+    if (!x || !cti_ready(x->context)) return cti_op_along(&softmax_rows, x, dim);
     dim = cti_op_dim_or_scalar("softmax", x, dim);
     if (dim < 0) return NULL;
-    return dim >= x->shape.ndim - 1 ? cti_op_along(&softmax_rows, x, dim) : ct_apply(&softmax_columns, (ct_tensor *[]){x}, 1, &dim);
+    return dim >= x->shape.ndim - 1 ? cti_op_along(&softmax_rows, x, dim)
+                                    : ct_apply(&softmax_columns, (ct_tensor *[]){x}, 1, &dim);
 }

@@ -1,4 +1,5 @@
-/* squeeze: without a dim of size 1, a view; x as it is where the size is not 1;   dx = g with the dim again */
+/* squeeze: without a dim of size 1, a view; x as it is where the size is not 1;
+ * dx = g with the dim again */
 #include "support/shape_ops.h"
 
 static ct_tensor *squeeze_forward(ct_call *c) {
@@ -6,7 +7,8 @@ static ct_tensor *squeeze_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     const int dim = cti_op_dim_or_scalar(c->op->name, x, *(const int *)c->attrs);
     if (dim < 0) return NULL;
-    if (x->shape.ndim == 0 || x->shape.dim[dim] != 1) return cti_tensor_view(x, x->data, x->shape, x->stride);
+    if (x->shape.ndim == 0 || x->shape.dim[dim] != 1)
+        return cti_tensor_view(x, x->data, x->shape, x->stride);
     ct_shape shape = {.ndim = x->shape.ndim - 1};
     int64_t stride[CT_MAX_DIMS] = {0};
     for (int d = 0; d < shape.ndim; d++) {
@@ -21,7 +23,12 @@ static bool squeeze_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **
     return (grad[0] = whole ? g[0] : ct_unsqueeze(g[0], *(const int *)c->attrs)) != NULL;
 }
 
-static const ct_op squeeze = {
-    .name = "squeeze", .attrs_size = sizeof(int), .forward = squeeze_forward, .backward = squeeze_backward, .flags = CT_OP_STRIDED};
+static const ct_op squeeze = {.name = "squeeze",
+                              .attrs_size = sizeof(int),
+                              .forward = squeeze_forward,
+                              .backward = squeeze_backward,
+                              .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_squeeze(ct_tensor *x, int dim) { return ct_apply(&squeeze, (ct_tensor *[]){x}, 1, &dim); }
+ct_tensor *ct_squeeze(ct_tensor *x, int dim) {
+    return ct_apply(&squeeze, (ct_tensor *[]){x}, 1, &dim);
+}

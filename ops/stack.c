@@ -4,14 +4,18 @@
 static ct_tensor *stack_forward(ct_call *c) {
     const ct_shape one = c->in[0]->shape;
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (one.ndim == CT_MAX_DIMS) return ct_fail(c->context, CT_ERR_SHAPE, "stack: %s has %d dims already", SHAPE(one), CT_MAX_DIMS);
+    if (one.ndim == CT_MAX_DIMS)
+        return ct_fail(c->context, CT_ERR_SHAPE, "stack: %s has %d dims already", SHAPE(one),
+                       CT_MAX_DIMS);
     const int dim = cti_dim_index(c->context, c->op->name, *(const int *)c->attrs, one.ndim + 1);
     if (dim < 0 || !cti_op_same_dtype(c)) return NULL;
     for (int i = 1; i < c->n; i++)
         if (!cti_shape_equal(c->in[i]->shape, one))
-            return ct_fail(c->context, CT_ERR_SHAPE, "stack: shapes differ: %s and %s", SHAPE(one), SHAPE(c->in[i]->shape));
+            return ct_fail(c->context, CT_ERR_SHAPE, "stack: shapes differ: %s and %s", SHAPE(one),
+                           SHAPE(c->in[i]->shape));
     ct_shape shape = {.ndim = one.ndim + 1};
-    for (int d = 0; d < shape.ndim; d++) shape.dim[d] = d == dim ? c->n : one.dim[d < dim ? d : d - 1];
+    for (int d = 0; d < shape.ndim; d++)
+        shape.dim[d] = d == dim ? c->n : one.dim[d < dim ? d : d - 1];
     ct_tensor *y = cti_op_new(c, c->in[0]->dtype, shape);
     for (int i = 0; y && i < c->n; i++) {
         ct_tensor *part = ct_select(y, dim, i);
@@ -27,7 +31,12 @@ static bool stack_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
     return true;
 }
 
-static const ct_op stack = {
-    .name = "stack", .attrs_size = sizeof(int), .forward = stack_forward, .backward = stack_backward, .flags = CT_OP_STRIDED};
+static const ct_op stack = {.name = "stack",
+                            .attrs_size = sizeof(int),
+                            .forward = stack_forward,
+                            .backward = stack_backward,
+                            .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim) { return tensors && n > 0 ? ct_apply(&stack, tensors, n, &dim) : NULL; }
+ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim) {
+    return tensors && n > 0 ? ct_apply(&stack, tensors, n, &dim) : NULL;
+}

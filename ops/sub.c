@@ -9,10 +9,14 @@ static ct_tensor *sub_forward(ct_call *c) {
 static bool sub_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *sum;
     if (c->wants[0] && !cti_op_sum_to_input(c, 0, g[0], &grad[0])) return false;
-    if (c->wants[1] && !(cti_op_sum_to_input(c, 1, g[0], &sum) && (grad[1] = ct_neg(sum)))) return false;   /* the sum first: it is smaller */
+    /* the sum first: it is smaller */
+    if (c->wants[1] && !(cti_op_sum_to_input(c, 1, g[0], &sum) && (grad[1] = ct_neg(sum))))
+        return false;
     return true;
 }
 
 static const ct_op sub_op = {.name = "sub", .forward = sub_forward, .backward = sub_backward};
 
-ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b) { return ct_apply(&sub_op, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&sub_op, (ct_tensor *[]){a, b}, 2, NULL);
+}

@@ -1,4 +1,6 @@
-/* sum: y = sum of x over dims;   dx = g, repeated (a view: no memory).   i64 too; of bool the count of true, i64 */
+/* sum: y = sum of x over dims;
+ * dx = g, repeated (a view: no memory).
+ * i64 too; of bool the count of true, i64 */
 #include "support/reduce.h"
 
 static ct_tensor *sum_forward(ct_call *c) {
@@ -13,10 +15,14 @@ static ct_tensor *sum_forward(ct_call *c) {
 static bool sum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const cti_reduce_attrs *attrs = c->attrs;
     unsigned set;
-    return cti_dim_set(c->context, "sum", attrs->dims, c->in[0]->shape.ndim, &set) && (grad[0] = cti_reduce_expand(g[0], c->in[0]->shape, set));
+    return cti_dim_set(c->context, "sum", attrs->dims, c->in[0]->shape.ndim, &set) &&
+           (grad[0] = cti_reduce_expand(g[0], c->in[0]->shape, set));
 }
 
-static const ct_op sum = {.name = "sum", .attrs_size = sizeof(cti_reduce_attrs), .forward = sum_forward, .backward = sum_backward};
+static const ct_op sum = {.name = "sum",
+                          .attrs_size = sizeof(cti_reduce_attrs),
+                          .forward = sum_forward,
+                          .backward = sum_backward};
 
 ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim) {
     return ct_apply(&sum, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});

@@ -1,4 +1,5 @@
-/* sum_to: x summed down to a shape that broadcasts to x's;   dx = g, broadcast back (a view). Where nothing is summed, y is a view */
+/* sum_to: x summed down to a shape that broadcasts to x's;
+ * dx = g, broadcast back (a view). Where nothing is summed, y is a view */
 #include "support/reduce.h"
 
 /* The dims that go: those that `to` lacks or has as 1. */
@@ -14,12 +15,16 @@ static ct_tensor *sum_to_forward(ct_call *c) {
     ct_shape to = *(const ct_shape *)c->attrs;
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!cti_op_is_real(c, 0) || !cti_shape_check(c->context, "sum_to", to, cti_dtype_size(x->dtype))) return NULL;
+    if (!cti_op_is_real(c, 0) ||
+        !cti_shape_check(c->context, "sum_to", to, cti_dtype_size(x->dtype)))
+        return NULL;
     if (!cti_shape_broadcasts_to(to, x->shape))
-        return ct_fail(c->context, CT_ERR_SHAPE, "sum_to: %s does not broadcast to %s", SHAPE(to), SHAPE(x->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "sum_to: %s does not broadcast to %s", SHAPE(to),
+                       SHAPE(x->shape));
     unsigned set = summed(x->shape, to);
     if (!set) return cti_tensor_view(x, x->data, to, x->stride);
-    ct_tensor *y = cti_reduce_sum(c, x, set, true);   /* 1 at every dim of the set, of which the leading ones go */
+    /* 1 at every dim of the set, of which the leading ones go */
+    ct_tensor *y = cti_reduce_sum(c, x, set, true);
     return y ? cti_tensor_view(y, y->data, to, NULL) : NULL;
 }
 
@@ -27,10 +32,15 @@ static bool sum_to_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     return (grad[0] = ct_expand(g[0], c->in[0]->shape));
 }
 
-static const ct_op sum_to = {.name = "sum_to", .attrs_size = sizeof(ct_shape), .forward = sum_to_forward, .backward = sum_to_backward,
+static const ct_op sum_to = {.name = "sum_to",
+                             .attrs_size = sizeof(ct_shape),
+                             .forward = sum_to_forward,
+                             .backward = sum_to_backward,
                              .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape) { return ct_apply(&sum_to, (ct_tensor *[]){x}, 1, &shape); }
+ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape) {
+    return ct_apply(&sum_to, (ct_tensor *[]){x}, 1, &shape);
+}
 
 bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad) {
     *grad = g && !cti_shape_same(&g->shape, &c->in[i]->shape) ? ct_sum_to(g, c->in[i]->shape) : g;

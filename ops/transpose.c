@@ -33,4 +33,6 @@ static const ct_op transpose = {.name = "transpose",
                                 .backward = transpose_backward,
                                 .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1) { return ct_apply(&transpose, (ct_tensor *[]){x}, 1, &(swapped){{dim0, dim1}}); }
+ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1) {
+    return ct_apply(&transpose, (ct_tensor *[]){x}, 1, &(swapped){{dim0, dim1}});
+}

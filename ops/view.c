@@ -1,4 +1,5 @@
-/* view: the same elements in row-major order under another shape, where they lie;   dx = g in x's shape */
+/* view: the same elements in row-major order under another shape, where they lie;
+ * dx = g in x's shape */
 #include "support/shape_ops.h"
 
 static ct_tensor *view_forward(ct_call *c) {
@@ -9,14 +10,22 @@ static ct_tensor *view_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (!cti_op_view_shape(c->op->name, x, *asked, &shape)) return NULL;
     if (!cti_op_view_strides(x, shape, stride))
-        return ct_fail(c->context, CT_ERR_SHAPE, "view: the strides of %s cannot express %s; ct_reshape copies where it must",
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "view: the strides of %s cannot express %s; ct_reshape copies where it must",
                        SHAPE(x->shape), SHAPE(shape));
     return cti_tensor_view(x, x->data, shape, stride);
 }
 
-static bool view_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (grad[0] = ct_reshape(g[0], c->in[0]->shape)) != NULL; }
+static bool view_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (grad[0] = ct_reshape(g[0], c->in[0]->shape)) != NULL;
+}
 
-static const ct_op view = {
-    .name = "view", .attrs_size = sizeof(ct_shape), .forward = view_forward, .backward = view_backward, .flags = CT_OP_STRIDED};
+static const ct_op view = {.name = "view",
+                           .attrs_size = sizeof(ct_shape),
+                           .forward = view_forward,
+                           .backward = view_backward,
+                           .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_view(ct_tensor *x, ct_shape shape) { return ct_apply(&view, (ct_tensor *[]){x}, 1, &shape); }
+ct_tensor *ct_view(ct_tensor *x, ct_shape shape) {
+    return ct_apply(&view, (ct_tensor *[]){x}, 1, &shape);
+}

@@ -1,4 +1,5 @@
-/* What the suites of attention in blocks share: problems of every option, layout and mask, solved in blocks or by ops, and compared. */
+/* What the suites of attention in blocks share: problems of every option, layout and mask, solved
+ * in blocks or by ops, and compared. */
 #ifndef ATTENTION_CHECK_H
 #define ATTENTION_CHECK_H
 
@@ -12,7 +13,9 @@ static inline uint64_t draw(uint64_t n) {
     return (state >> 33) % n;
 }
 /* exact in f32 */
-static inline double noise(void) { return (double)(float)(((double)draw(1 << 20) + (double)draw(1 << 20)) * 0x1p-19 - 2); }
+static inline double noise(void) {
+    return (double)(float)(((double)draw(1 << 20) + (double)draw(1 << 20)) * 0x1p-19 - 2);
+}
 
 typedef struct {
     int64_t b, h, kv, t, s, d, dv;
@@ -26,9 +29,9 @@ typedef struct {
 } problem;
 
 /* ck_assert, but quiet: Check notes each assertion it passes in a file. */
-#define HOLDS(condition, ...)                                                                                                              \
-    do {                                                                                                                                   \
-        if (!(condition)) ck_abort_msg(__VA_ARGS__);                                                                                       \
+#define HOLDS(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) ck_abort_msg(__VA_ARGS__);                                               \
     } while (0)
 
 enum { MASKS = 10 };
@@ -59,7 +62,8 @@ static inline ct_shape mask_shape(const problem *p) {
     }
 }
 
-/* What is computed, in f64: out, the weights if they are asked for, and the gradients of q, k, v and the mask. */
+/* What is computed, in f64: out, the weights if they are asked for, and the gradients of q, k, v
+ * and the mask. */
 enum { OUT, WEIGHTS, DQ, DK, DV, DMASK, RESULTS };
 typedef struct {
     double *value[RESULTS];
@@ -73,15 +77,19 @@ static inline void forget(result r) {
 typedef struct {
     ct_dtype dtype;
     bool composed; /* written out in ops, with the weights whole */
-    int weights;   /* 0: not asked for, 1: of each head, 2: their mean; they then have a cotangent too */
+    /* 0: not asked for, 1: of each head, 2: their mean; they then have a cotangent too */
+    int weights;
     const char *isa;
     int threads;
-    void (*change)(const problem *, double *q, double *k, double *v); /* of dense inputs, before they are used */
-    const bool *key_mask;                                             /* else random */
-    const void *mask;                                                 /* bool or double, else random */
+    /* of dense inputs, before they are used */
+    void (*change)(const problem *, double *q, double *k, double *v);
+    const bool *key_mask; /* else random */
+    /* bool or double, else random */
+    const void *mask;
 } how;
 
-static inline ct_tensor *leaf(ct_context *c, ct_dtype dtype, ct_shape shape, const double *value, int64_t n) {
+static inline ct_tensor *leaf(ct_context *c, ct_dtype dtype, ct_shape shape, const double *value,
+                              int64_t n) {
     if (dtype == CT_F64) return ct_set_requires_grad(ct_from_f64(c, shape, value), true);
     float *single = malloc((size_t)(n + 1) * sizeof *single);
     for (int64_t i = 0; i < n; i++) single[i] = (float)value[i];
@@ -91,41 +99,50 @@ static inline ct_tensor *leaf(ct_context *c, ct_dtype dtype, ct_shape shape, con
 }
 
 /* A (b, h, t, d) view of the leaf, laid out in one of four ways. */
-static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h, int64_t t, int64_t d) {
+static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h, int64_t t,
+                                  int64_t d) {
     switch (layout) {
     case 1:
         return ct_transpose(ct_view(x, CT_SHAPE(b, t, h, d)), 1, 2);
     case 2:
         return ct_transpose(ct_view(x, CT_SHAPE(b, h, d, t)), 2, 3);
     case 3:
-        return ct_expand(ct_narrow(ct_view(x, CT_SHAPE(b, h, t, d)), 0, 0, 1), CT_SHAPE(b, h, t, d));
+        return ct_expand(ct_narrow(ct_view(x, CT_SHAPE(b, h, t, d)), 0, 0, 1),
+                         CT_SHAPE(b, h, t, d));
     default:
         return ct_view(x, CT_SHAPE(b, h, t, d));
     }
 }
 
-/* (b, kv, s, d) as heads of queries see it: zeros where a key is hidden, each head as often as a group has queries. */
+/* (b, kv, s, d) as heads of queries see it: zeros where a key is hidden, each head as often as a
+ * group has queries. */
 static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
     const ct_shape n = ct_shape_of(x);
     const int64_t kv = n.dim[1];
-    if (keys) x = ct_where(ct_view(keys, CT_SHAPE(n.dim[0], 1, n.dim[2], 1)), x, ct_zeros(ct_context_of(x), ct_dtype_of(x), CT_SCALAR));
+    if (keys)
+        x = ct_where(ct_view(keys, CT_SHAPE(n.dim[0], 1, n.dim[2], 1)), x,
+                     ct_zeros(ct_context_of(x), ct_dtype_of(x), CT_SCALAR));
     if (kv == h) return x;
     x = ct_expand(ct_unsqueeze(x, 2), CT_SHAPE(n.dim[0], kv, h / kv, n.dim[2], n.dim[3]));
     return ct_reshape(x, CT_SHAPE(n.dim[0], h, n.dim[2], n.dim[3]));
 }
 
 /* Attention by its formula; with dropout by the library's ops, which have its random numbers. */
-static inline ct_attention_out written_out(const problem *p, ct_tensor *const in[3], ct_attention_opts o) {
+static inline ct_attention_out written_out(const problem *p, ct_tensor *const in[3],
+                                           ct_attention_opts o) {
     ct_context *c = ct_context_of(in[0]);
     if (o.dropout > 0) {
         o.need_weights = true;
         return ct_attention(in[0], in[1], in[2], o);
     }
     ct_tensor *k = as_seen(in[1], o.key_mask, p->h), *v = as_seen(in[2], o.key_mask, p->h);
-    ct_tensor *s = ct_scale(ct_matmul(in[0], ct_transpose(k, 2, 3)), o.scale != 0 ? o.scale : 1 / sqrt((double)p->d));
+    ct_tensor *s = ct_scale(ct_matmul(in[0], ct_transpose(k, 2, 3)),
+                            o.scale != 0 ? o.scale : 1 / sqrt((double)p->d));
     if (p->mask && !p->mask_is_bool) s = ct_add(s, o.mask);
-    ct_tensor *keep = NULL, *all[] = {p->mask_is_bool ? o.mask : NULL, o.key_mask ? ct_view(o.key_mask, CT_SHAPE(p->b, 1, 1, p->s)) : NULL,
-                                      o.causal ? ct_causal_mask(c, p->t, p->s) : NULL};
+    ct_tensor *keep = NULL,
+              *all[] = {p->mask_is_bool ? o.mask : NULL,
+                        o.key_mask ? ct_view(o.key_mask, CT_SHAPE(p->b, 1, 1, p->s)) : NULL,
+                        o.causal ? ct_causal_mask(c, p->t, p->s) : NULL};
     for (int i = 0; i < 3; i++)
         if (all[i]) keep = keep ? ct_logical_and(keep, all[i]) : all[i];
     ct_tensor *w = ct_masked_softmax(s, keep, -1);
@@ -149,8 +166,10 @@ static inline void keep_values(ct_tensor *x, result *r, int i) {
 
 static inline result solve(const problem *p, how w) {
     result r = {0};
-    ct_context *c = ct_context_new((ct_context_opts){.seed = 7, .threads = w.threads ? w.threads : 2, .isa = w.isa});
-    const int64_t n[3] = {p->b * p->h * p->t * p->d, p->b * p->kv * p->s * p->d, p->b * p->kv * p->s * p->dv};
+    ct_context *c = ct_context_new(
+        (ct_context_opts){.seed = 7, .threads = w.threads ? w.threads : 2, .isa = w.isa});
+    const int64_t n[3] = {p->b * p->h * p->t * p->d, p->b * p->kv * p->s * p->d,
+                          p->b * p->kv * p->s * p->dv};
     double *value[3];
     ct_tensor *x[3], *in[3];
     state = p->seed;
@@ -161,11 +180,15 @@ static inline result solve(const problem *p, how w) {
     if (w.change) w.change(p, value[0], value[1], value[2]);
     for (int i = 0; i < 3; i++) {
         x[i] = leaf(c, w.dtype, CT_SHAPE(n[i]), value[i], n[i]);
-        in[i] = laid_out(x[i], p->layout[i], p->b, i ? p->kv : p->h, i ? p->s : p->t, i < 2 ? p->d : p->dv);
+        in[i] = laid_out(x[i], p->layout[i], p->b, i ? p->kv : p->h, i ? p->s : p->t,
+                         i < 2 ? p->d : p->dv);
         free(value[i]);
     }
-    ct_attention_opts o = {
-        .causal = p->causal, .dropout = p->dropout, .scale = p->scale, .need_weights = w.weights > 0, .mean_weights = w.weights == 2};
+    ct_attention_opts o = {.causal = p->causal,
+                           .dropout = p->dropout,
+                           .scale = p->scale,
+                           .need_weights = w.weights > 0,
+                           .mean_weights = w.weights == 2};
     if (p->mask) {
         const ct_shape shape = mask_shape(p);
         int64_t m = 1;
@@ -182,11 +205,13 @@ static inline result solve(const problem *p, how w) {
     }
     if (p->keys) {
         bool *flags = malloc((size_t)(p->b * p->s) + 1);
-        for (int64_t i = 0; i < p->b * p->s; i++) flags[i] = draw(4) > 0 && (p->s < 200 || i % p->s < 70 || i % p->s > 200);
+        for (int64_t i = 0; i < p->b * p->s; i++)
+            flags[i] = draw(4) > 0 && (p->s < 200 || i % p->s < 70 || i % p->s > 200);
         o.key_mask = ct_from_bool(c, CT_SHAPE(p->b, p->s), w.key_mask ? w.key_mask : flags);
         free(flags);
     }
-    const ct_attention_out a = w.composed ? written_out(p, in, o) : ct_attention(in[0], in[1], in[2], o);
+    const ct_attention_out a =
+        w.composed ? written_out(p, in, o) : ct_attention(in[0], in[1], in[2], o);
     ck_assert_msg(a.out && !a.weights == !(w.weights || w.composed), "%s", ct_error_message(c));
     has_shape(a.out, CT_SHAPE(p->b, p->h, p->t, p->dv));
     if (w.weights == 1) has_shape(a.weights, CT_SHAPE(p->b, p->h, p->t, p->s));
@@ -194,7 +219,8 @@ static inline result solve(const problem *p, how w) {
     ct_tensor *y[2] = {a.out, w.weights ? a.weights : NULL}, *g[2] = {cotangent_of(a.out, w.dtype)};
     if (p->turned) g[0] = ct_transpose(ct_contiguous(ct_transpose(g[0], 1, 3)), 1, 3);
     if (y[1]) g[1] = cotangent_of(y[1], w.dtype);
-    ck_assert_msg(ct_backward_with(y, g, y[1] ? 2 : 1, (ct_backward_opts){0}), "%s", ct_error_message(c));
+    ck_assert_msg(ct_backward_with(y, g, y[1] ? 2 : 1, (ct_backward_opts){0}), "%s",
+                  ct_error_message(c));
     keep_values(y[0], &r, OUT);
     keep_values(y[1], &r, WEIGHTS);
     for (int i = 0; i < 3; i++) keep_values(ct_grad(x[i]), &r, DQ + i);
@@ -205,24 +231,32 @@ static inline result solve(const problem *p, how w) {
 }
 
 static inline void describe(const problem *p, char text[256]) {
-    snprintf(text, 256, "b %d h %d/%d t %d s %d d %d/%d causal %d keys %d mask %d%s dropout %g layouts %d%d%d%d seed %d", (int)p->b,
-             (int)p->h, (int)p->kv, (int)p->t, (int)p->s, (int)p->d, (int)p->dv, p->causal, p->keys, p->mask,
-             p->mask_is_bool ? " bool" : "", p->dropout, p->layout[0], p->layout[1], p->layout[2], p->turned, (int)p->seed);
+    snprintf(text, 256,
+             "b %d h %d/%d t %d s %d d %d/%d causal %d keys %d mask %d%s dropout %g layouts "
+             "%d%d%d%d seed %d",
+             (int)p->b, (int)p->h, (int)p->kv, (int)p->t, (int)p->s, (int)p->d, (int)p->dv,
+             p->causal, p->keys, p->mask, p->mask_is_bool ? " bool" : "", p->dropout, p->layout[0],
+             p->layout[1], p->layout[2], p->turned, (int)p->seed);
 }
 
 static const char *const names[] = {"out", "weights", "dq", "dk", "dv", "dmask"};
 
-/* A gradient of scores may be all cancellation (of one key, of a mask that shifts whole rows): what its terms are like. */
+/* A gradient of scores may be all cancellation (of one key, of a mask that shifts whole rows): what
+ * its terms are like. */
 static inline double terms_of(const problem *p, int i, int64_t count) {
     const double sums = i == DQ || i == DK || i == DMASK ? (double)(p->b * p->h * p->t) : 1;
-    const double scores = i == DMASK ? (double)p->s : i == DQ ? 1 / (double)(p->h * p->t) : 1 / (double)p->kv;
+    const double scores = i == DMASK ? (double)p->s
+                          : i == DQ  ? 1 / (double)(p->h * p->t)
+                                     : 1 / (double)p->kv;
     return i == OUT || i == WEIGHTS || i == DV
                ? 1
-               : sqrt((double)p->dv * fmax(1, sums * scores / fmax(1, (double)(i == DMASK ? count : p->b))));
+               : sqrt((double)p->dv *
+                      fmax(1, sums * scores / fmax(1, (double)(i == DMASK ? count : p->b))));
 }
 
 /* The largest error is within tolerance of the largest value, or of the terms it is a sum of. */
-static inline void near(const problem *p, result got, result want, double tolerance, const char *what) {
+static inline void near(const problem *p, result got, result want, double tolerance,
+                        const char *what) {
     char text[256];
     describe(p, text);
     for (int i = 0; i < RESULTS; i++) {
@@ -231,10 +265,12 @@ static inline void near(const problem *p, result got, result want, double tolera
         for (int64_t k = 0; k < want.count[i]; k++) {
             largest = fmax(largest, fabs(want.value[i][k]));
             worst = fmax(worst, fabs(got.value[i][k] - want.value[i][k]));
-            HOLDS(isfinite(got.value[i][k]) && isfinite(want.value[i][k]), "%s: %s[%d] is %g, %g: %s", what, names[i], (int)k,
-                  got.value[i][k], want.value[i][k], text);
+            HOLDS(isfinite(got.value[i][k]) && isfinite(want.value[i][k]),
+                  "%s: %s[%d] is %g, %g: %s", what, names[i], (int)k, got.value[i][k],
+                  want.value[i][k], text);
         }
-        ck_assert_msg(worst <= tolerance * largest, "%s: %s is off by %g of %g: %s", what, names[i], worst, largest, text);
+        ck_assert_msg(worst <= tolerance * largest, "%s: %s is off by %g of %g: %s", what, names[i],
+                      worst, largest, text);
     }
 }
 
@@ -244,19 +280,21 @@ static inline void same_bits(const problem *p, result got, result want, const ch
     for (int i = 0; i < RESULTS; i++) {
         ck_assert_int_eq(got.count[i], want.count[i]);
         for (int64_t k = 0; k < want.count[i]; k++)
-            HOLDS(got.value[i][k] == want.value[i][k], "%s: %s[%d] is %.9g, not %.9g: %s", what, names[i], (int)k, got.value[i][k],
-                  want.value[i][k], text);
+            HOLDS(got.value[i][k] == want.value[i][k], "%s: %s[%d] is %.9g, not %.9g: %s", what,
+                  names[i], (int)k, got.value[i][k], want.value[i][k], text);
     }
 }
 
 static inline problem random_problem(uint64_t seed) {
-    static const int64_t sizes[] = {1, 2, 3, 7, 16, 33, 64, 65, 128}, heads[][2] = {{1, 1}, {2, 2}, {4, 2}, {3, 1}, {6, 3}};
+    static const int64_t sizes[] = {1, 2, 3, 7, 16, 33, 64, 65, 128},
+                         heads[][2] = {{1, 1}, {2, 2}, {4, 2}, {3, 1}, {6, 3}};
     problem p = {.seed = seed};
     state = seed * 77 + 5;
     draw(2);
     const int64_t *h = heads[draw(5)];
     p.b = (int64_t)draw(3) + 1, p.h = h[0], p.kv = h[1];
-    p.t = sizes[draw(9)], p.s = sizes[draw(9)], p.d = sizes[draw(9)], p.dv = draw(2) ? p.d : sizes[draw(9)];
+    p.t = sizes[draw(9)], p.s = sizes[draw(9)], p.d = sizes[draw(9)],
+    p.dv = draw(2) ? p.d : sizes[draw(9)];
     p.causal = draw(2), p.keys = draw(2);
     p.mask = draw(3) ? (int)draw(MASKS + 1) : 0;
     p.mask_is_bool = p.mask && draw(2);
@@ -273,8 +311,8 @@ static inline const char *isa_of(int i) {
     return cti_isa_at(i % count)->name;
 }
 
-/* f64 against what is written out; f32 against that in f64, on the same numbers. Without the weights, or with them, of each head or their
- * mean. */
+/* f64 against what is written out; f32 against that in f64, on the same numbers. Without the
+ * weights, or with them, of each head or their mean. */
 static inline void agree(const problem *p, const char *isa) {
     const int weights = (int)((p->seed + (uint64_t)p->causal) % 3);
     const how written = {CT_F64, .composed = true, .weights = weights};

@@ -11,11 +11,11 @@
 #define PASTE_(a, b) a##b
 #define PASTE(a, b)  PASTE_(a, b)
 
-#define OP(name, call, torch, inputs)                                                                                                      \
-    static ct_tensor *PASTE(run_, __LINE__)(ct_context * context, ct_tensor *const *in) {                                                  \
-        ct_tensor *part[8] = {NULL};                                                                                                       \
-        (void)context, (void)in, (void)part;                                                                                               \
-        return call;                                                                                                                       \
+#define OP(name, call, torch, inputs)                                                              \
+    static ct_tensor *PASTE(run_, __LINE__)(ct_context * context, ct_tensor *const *in) {          \
+        ct_tensor *part[8] = {NULL};                                                               \
+        (void)context, (void)in, (void)part;                                                       \
+        return call;                                                                               \
     }
 #include "../ops/ops.def"
 #undef OP
@@ -28,7 +28,9 @@ static const case_line lines[] = {
 };
 
 int case_count(void) { return (int)(sizeof lines / sizeof *lines) - 1; }
-const case_line *case_at(int index) { return index >= 0 && index < case_count() ? &lines[index] : NULL; }
+const case_line *case_at(int index) {
+    return index >= 0 && index < case_count() ? &lines[index] : NULL;
+}
 
 /* ---- specs ---- */
 
@@ -56,16 +58,20 @@ static bool take_input(const char **s, int64_t scale, case_input *out) {
     if (out->kind == 'N') return true;
     if (take(s, '(')) {
         out->ranged = true;
-        if (!take_number(s, &out->low) || !take(s, ',') || !take_number(s, &out->high) || !take(s, ')') || out->low >= out->high)
+        if (!take_number(s, &out->low) || !take(s, ',') || !take_number(s, &out->high) ||
+            !take(s, ')') || out->low >= out->high)
             return false;
     }
     if ((out->kind == 'I' || out->kind == 'D') && !out->ranged) return false;
     if (!take(s, '[')) return false;
     while (!take(s, ']')) {
         double size;
-        if (out->shape.ndim == CT_MAX_DIMS || (out->shape.ndim && !take(s, ',')) || !isdigit((unsigned char)**s)) return false;
+        if (out->shape.ndim == CT_MAX_DIMS || (out->shape.ndim && !take(s, ',')) ||
+            !isdigit((unsigned char)**s))
+            return false;
         take_number(s, &size);
-        out->shape.dim[out->shape.ndim++] = (int64_t)size > 1 ? (int64_t)size * scale : (int64_t)size;
+        out->shape.dim[out->shape.ndim++] =
+            (int64_t)size > 1 ? (int64_t)size * scale : (int64_t)size;
     }
     return true;
 }
@@ -80,13 +86,17 @@ int case_inputs(const case_line *line, int variant, int64_t scale, case_input in
     int n = 0;
     while (take(&s, ' ')) {}
     while (*s && *s != '|') {
-        if (n == CASE_INPUTS || !take_input(&s, scale, &inputs[n++]) || (*s && *s != ' ' && *s != '|')) return -1;
+        if (n == CASE_INPUTS || !take_input(&s, scale, &inputs[n++]) ||
+            (*s && *s != ' ' && *s != '|'))
+            return -1;
         while (take(&s, ' ')) {}
     }
     return n;
 }
 
-/* ---- values: splitmix64 (Steele et al. 2014), so that they do not depend on what is tested ---- */
+/* ---- values ---- */
+
+/* SplitMix64 (Steele et al. 2014), so that they do not depend on what is tested. */
 
 static uint64_t draw(uint64_t *state) {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
@@ -95,7 +105,8 @@ static uint64_t draw(uint64_t *state) {
     return z ^ z >> 31;
 }
 
-static double uniform(uint64_t *state) { return ((double)(draw(state) >> 11) + 0.5) * 0x1p-53; } /* in (0, 1) */
+/* in (0, 1) */
+static double uniform(uint64_t *state) { return ((double)(draw(state) >> 11) + 0.5) * 0x1p-53; }
 
 static double normal(uint64_t *state) {
     double radius = sqrt(-2 * log(uniform(state)));
@@ -108,8 +119,9 @@ static int64_t count(ct_shape shape) {
     return n;
 }
 
-/* One value in each of n slots of width w, in its middle quarter: neighbours are at least 3 w / 4 apart. The one that may be
- * nearer than w / 4 to 0 moves out to there, by less than w / 4. Then they are shuffled. */
+/* One value in each of n slots of width w, in its middle quarter: neighbours are at least 3 w / 4
+ * apart. The one that may be nearer than w / 4 to 0 moves out to there, by less than w / 4. Then
+ * they are shuffled. */
 static void distinct(uint64_t *state, double low, double high, int64_t n, double *out) {
     double w = (high - low) / (double)n;
     for (int64_t i = 0; i < n; i++) {
@@ -126,7 +138,9 @@ static void distinct(uint64_t *state, double low, double high, int64_t n, double
 static void values(const case_input *input, uint64_t seed, bool single, int64_t n, double *out) {
     uint64_t state = seed;
     double span = input->high - input->low;
-    enum { DRAWN = 4096 }; /* after so many normal numbers, the rest are drawn from among those: a logarithm and a cosine take long */
+    /* after so many normal numbers, the rest are drawn from among those: a logarithm and a cosine
+     * take long */
+    enum { DRAWN = 4096 };
     if (input->kind == 'D') distinct(&state, input->low, input->high, n, out);
     for (int64_t i = 0; i < n; i++) {
         switch (input->kind) {
@@ -139,7 +153,9 @@ static void values(const case_input *input, uint64_t seed, bool single, int64_t 
             out[i] = (double)(draw(&state) >> 63);
             break;
         default:
-            out[i] = input->ranged ? input->low + span * uniform(&state) : i < DRAWN ? normal(&state) : out[draw(&state) % DRAWN];
+            out[i] = input->ranged ? input->low + span * uniform(&state)
+                     : i < DRAWN   ? normal(&state)
+                                   : out[draw(&state) % DRAWN];
         }
         if (single) out[i] = (double)(float)out[i];
     }
@@ -178,12 +194,15 @@ static void *data_of(ct_tensor *t) {
     return NULL;
 }
 
-/* Strides of a layout and the index of the first element; returns how many elements the storage has. */
-static int64_t place(ct_shape shape, case_layout layout, int64_t stride[CT_MAX_DIMS], int64_t *first) {
+/* Strides of a layout and the index of the first element; returns how many elements the storage
+ * has. */
+static int64_t place(ct_shape shape, case_layout layout, int64_t stride[CT_MAX_DIMS],
+                     int64_t *first) {
     int64_t size = 1;
     *first = 0;
     for (int k = 0; k < shape.ndim; k++) {
-        int i = layout == CASE_TRANSPOSED ? k : shape.ndim - 1 - k; /* the k-th dim from the fastest */
+        /* the k-th dim from the fastest */
+        int i = layout == CASE_TRANSPOSED ? k : shape.ndim - 1 - k;
         int64_t gap = layout == CASE_STEPPED ? (k ? 1 : shape.dim[i]) : 0;
         stride[i] = layout == CASE_STEPPED && !k ? 2 * size : size;
         size *= shape.dim[i] + gap;
@@ -195,10 +214,13 @@ static int64_t place(ct_shape shape, case_layout layout, int64_t stride[CT_MAX_D
     return size;
 }
 
-static ct_tensor *build(ct_context *context, ct_dtype dtype, ct_shape shape, case_layout layout, const double *value) {
+static ct_tensor *build(ct_context *context, ct_dtype dtype, ct_shape shape, case_layout layout,
+                        const double *value) {
     if (!count(shape)) layout = CASE_DENSE; /* no element to stand anywhere */
-    int64_t n = count(shape), first = 0, stride[CT_MAX_DIMS] = {0}, size = place(shape, layout, stride, &first);
-    ct_tensor *t = layout == CASE_DENSE ? ct_empty(context, dtype, shape) : ct_full(context, dtype, CT_SHAPE(size), NAN);
+    int64_t n = count(shape), first = 0, stride[CT_MAX_DIMS] = {0},
+            size = place(shape, layout, stride, &first);
+    ct_tensor *t = layout == CASE_DENSE ? ct_empty(context, dtype, shape)
+                                        : ct_full(context, dtype, CT_SHAPE(size), NAN);
     char *data = t ? data_of(t) : NULL;
     if (!t || (size && !data)) return NULL;
     int64_t index[CT_MAX_DIMS] = {0}, at = first;
@@ -217,18 +239,22 @@ static ct_tensor *build(ct_context *context, ct_dtype dtype, ct_shape shape, cas
     return ct_wrap(context, dtype, shape, stride, data + (size_t)first * width);
 }
 
-bool case_build(ct_context *context, const case_input *inputs, int n, case_build_opts opts, ct_tensor **in) {
+bool case_build(ct_context *context, const case_input *inputs, int n, case_build_opts opts,
+                ct_tensor **in) {
     for (int i = 0; i < n; i++) {
         in[i] = NULL;
         if (inputs[i].kind == 'N') continue;
-        ct_dtype dtype = inputs[i].kind == 'I' ? CT_I64 : inputs[i].kind == 'B' ? CT_BOOL : opts.dtype;
+        ct_dtype dtype = inputs[i].kind == 'I'   ? CT_I64
+                         : inputs[i].kind == 'B' ? CT_BOOL
+                                                 : opts.dtype;
         int64_t size = count(inputs[i].shape);
         double *value = malloc((size_t)(size ? size : 1) * sizeof *value);
         if (!value) return ct_fail(context, CT_ERR_MEMORY, "case_build: no memory");
         values(&inputs[i], opts.seed * 1000003 + (uint64_t)i * 7919 + 17, opts.single, size, value);
         in[i] = build(context, dtype, inputs[i].shape, opts.layout, value);
         free(value);
-        bool wants = (inputs[i].kind == 'R' || inputs[i].kind == 'D') && (dtype == CT_F32 || dtype == CT_F64);
+        bool wants = (inputs[i].kind == 'R' || inputs[i].kind == 'D') &&
+                     (dtype == CT_F32 || dtype == CT_F64);
         if (!in[i] || (wants && !ct_set_requires_grad(in[i], true))) return false;
     }
     return ct_error(context) == CT_OK;

@@ -1,4 +1,5 @@
-/* What the tests of files share: a folder and a context of each test's own, and what a refusal is. */
+/* What the tests of files share: a folder and a context of each test's own, and what a refusal
+ * is. */
 #ifndef CT_TESTS_FILES_H
 #define CT_TESTS_FILES_H
 
@@ -23,7 +24,8 @@ static const char *in_folder(const char *name) {
 static inline int files_in_folder(void) {
     int n = 0;
     DIR *dir = opendir(folder);
-    for (struct dirent *entry; (entry = readdir(dir));) n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+    for (struct dirent *entry; (entry = readdir(dir));)
+        n += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
     closedir(dir);
     return n;
 }
@@ -46,9 +48,11 @@ static void teardown(void) {
 
 static inline void ck_refused(bool done, ct_status status, const char *path, const char *says) {
     ck_assert_msg(!done, "accepted; it should say \"%s\"", says);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", ct_error(context), ct_error_message(context));
+    ck_assert_msg(ct_error(context) == status, "status %d: %s", ct_error(context),
+                  ct_error_message(context));
     ck_assert_msg(strstr(ct_error_message(context), path) != NULL, "%s", ct_error_message(context));
-    ck_assert_msg(strstr(ct_error_message(context), says) != NULL, "\"%s\" is not in: %s", says, ct_error_message(context));
+    ck_assert_msg(strstr(ct_error_message(context), says) != NULL, "\"%s\" is not in: %s", says,
+                  ct_error_message(context));
     ct_error_clear(context);
 }
 
@@ -60,7 +64,8 @@ static inline bool same(const ct_module *a, const ct_module *b) {
         bool f32 = ct_dtype_of(p.tensor) == CT_F32;
         const void *x = f32 ? (void *)ct_data_f32(p.tensor) : (void *)ct_data_f64(p.tensor);
         const void *y = f32 ? (void *)ct_data_f32(q.tensor) : (void *)ct_data_f64(q.tensor);
-        if (ct_numel(p.tensor) && memcmp(x, y, (size_t)ct_numel(p.tensor) * (f32 ? 4 : 8))) return false;
+        if (ct_numel(p.tensor) && memcmp(x, y, (size_t)ct_numel(p.tensor) * (f32 ? 4 : 8)))
+            return false;
     }
     return !ct_module_next(b, &q);
 }

@@ -1,5 +1,5 @@
-/* What the kernels' suites share: every table of real kernels that this machine runs, arrays of just their length, and errors
- * counted in units of the last place against long double. */
+/* What the kernels' suites share: every table of real kernels that this machine runs, arrays of
+ * just their length, and errors counted in units of the last place against long double. */
 #ifndef TEST_KERNELS_H
 #define TEST_KERNELS_H
 
@@ -18,17 +18,17 @@
 typedef long double wide;
 
 /* As ck_assert_msg, for inner loops: Check notes every assertion that it passes. */
-#define EXPECT(condition, ...)                         \
-    do {                                               \
-        if (!(condition)) ck_abort_msg(__VA_ARGS__);   \
+#define EXPECT(condition, ...)                                                                     \
+    do {                                                                                           \
+        if (!(condition)) ck_abort_msg(__VA_ARGS__);                                               \
     } while (0)
 
 typedef struct {
     const cti_kernels *k;
     const char *isa;
-    int dtype;          /* 0: f32, 1: f64 */
+    int dtype; /* 0: f32, 1: f64 */
     size_t size;
-    double eps, tiny;   /* spacing at 1, smallest normal */
+    double eps, tiny; /* spacing at 1, smallest normal */
 } table;
 
 /* Table number i, the scalar ones first; false past the last. */
@@ -36,11 +36,18 @@ static inline bool table_at(int i, table *t) {
     const cti_isa *isa = cti_isa_at(i / 2);
     if (!isa) return false;
     const bool single = i % 2 == 0;
-    *t = (table){isa->of[i % 2], isa->name, i % 2, single ? 4 : 8, single ? FLT_EPSILON : DBL_EPSILON, single ? FLT_MIN : DBL_MIN};
+    *t = (table){isa->of[i % 2],
+                 isa->name,
+                 i % 2,
+                 single ? 4 : 8,
+                 single ? FLT_EPSILON : DBL_EPSILON,
+                 single ? FLT_MIN : DBL_MIN};
     return true;
 }
 
-static inline double get(table t, const void *p, int64_t i) { return t.dtype ? ((const double *)p)[i] : (double)((const float *)p)[i]; }
+static inline double get(table t, const void *p, int64_t i) {
+    return t.dtype ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
 static inline void put(table t, void *p, int64_t i, double x) {
     if (t.dtype) ((double *)p)[i] = x;
     else ((float *)p)[i] = (float)x;
@@ -55,10 +62,13 @@ static inline uint64_t noise_bits(void) {
     x *= 0xbf58476d1ce4e5b9u;
     return x ^ x >> 32;
 }
-static inline double noise(double low, double high) { return low + (high - low) * (double)(int64_t)(noise_bits() >> 11) * 0x1p-53; }
+static inline double noise(double low, double high) {
+    return low + (high - low) * (double)(int64_t)(noise_bits() >> 11) * 0x1p-53;
+}
 
-/* An array that ends where its block ends, for AddressSanitizer and valgrind to see what reads or writes past it; before it and, where a
- * kernel writes (guarded), behind it stand bytes that must stay. It starts at an odd element, so no vector is aligned. */
+/* An array that ends where its block ends, for AddressSanitizer and valgrind to see what reads or
+ * writes past it; before it and, where a kernel writes (guarded), behind it stand bytes that must
+ * stay. It starts at an odd element, so no vector is aligned. */
 enum { GUARD = 64 };
 typedef struct {
     unsigned char *block;
@@ -66,7 +76,8 @@ typedef struct {
     void *p;
 } array;
 static inline array array_of_bytes(size_t element, int64_t n, bool guarded) {
-    array a = {.before = GUARD + element, .bytes = (size_t)n * element, .behind = guarded ? GUARD : 0};
+    array a = {
+        .before = GUARD + element, .bytes = (size_t)n * element, .behind = guarded ? GUARD : 0};
     a.block = malloc(a.before + a.bytes + a.behind);
     EXPECT(a.block, "out of memory");
     memset(a.block, 0xA5, a.before + a.bytes + a.behind);
@@ -80,8 +91,10 @@ static inline array filled(table t, int64_t n, double low, double high) {
 }
 static inline array output(table t, int64_t n) { return array_of_bytes(t.size, n, true); }
 static inline void release(array a, const char *what) {
-    for (size_t i = 0; i < a.before; i++) EXPECT(a.block[i] == 0xA5, "%s wrote before its output", what);
-    for (size_t i = 0; i < a.behind; i++) EXPECT(a.block[a.before + a.bytes + i] == 0xA5, "%s wrote behind its output", what);
+    for (size_t i = 0; i < a.before; i++)
+        EXPECT(a.block[i] == 0xA5, "%s wrote before its output", what);
+    for (size_t i = 0; i < a.behind; i++)
+        EXPECT(a.block[a.before + a.bytes + i] == 0xA5, "%s wrote behind its output", what);
     free(a.block);
 }
 
@@ -102,8 +115,9 @@ static inline bool wide_is_wider(void) {
 static inline double error_in_ulp(table t, double got, wide want, double magnitude) {
     if (isnan(want)) return isnan(got) ? 0 : INFINITY;
     const wide limit = t.dtype ? (wide)DBL_MAX : (wide)FLT_MAX;
-    if (fabsl(want) > limit || isinf(got)) {   /* it overflows, or is so near that rounding may */
-        if (isinf(got) && (wide)got * want > 0 && fabsl(want) >= limit * (1 - (wide)t.eps)) return 0;
+    if (fabsl(want) > limit || isinf(got)) { /* it overflows, or is so near that rounding may */
+        if (isinf(got) && (wide)got * want > 0 && fabsl(want) >= limit * (1 - (wide)t.eps))
+            return 0;
         return INFINITY;
     }
     if (isnan(got)) return INFINITY;

@@ -1,4 +1,5 @@
-/* What the suites of modules share: a context for each test, values and errors asked for in a line, an allocator that runs out. */
+/* What the suites of modules share: a context for each test, values and errors asked for in a line,
+ * an allocator that runs out. */
 #ifndef NN_CHECK_H
 #define NN_CHECK_H
 
@@ -19,7 +20,8 @@ static inline double *values(ct_tensor *t) { /* the caller frees them */
 /* NaN is larger than anything. */
 static inline double largest(ct_tensor *t) {
     double *v = values(t), most = 0;
-    for (int64_t i = 0; i < ct_numel(t); i++) most = isnan(v[i]) ? INFINITY : fmax(most, fabs(v[i]));
+    for (int64_t i = 0; i < ct_numel(t); i++)
+        most = isnan(v[i]) ? INFINITY : fmax(most, fabs(v[i]));
     free(v);
     return most;
 }
@@ -32,13 +34,18 @@ static inline double distance(ct_tensor *a, ct_tensor *b) {
 
 static inline ct_tensor *randn(ct_shape shape) { return ct_randn(context, CT_F64, shape); }
 
-/* An allocator that gives so many blocks more. Large blocks are asked for one by one, so each can be the one refused. */
+/* An allocator that gives so many blocks more. Large blocks are asked for one by one, so each can
+ * be the one refused. */
 typedef struct {
     int64_t left;
 } budget;
 
-static inline void *count_down(void *data, size_t size) { return ((budget *)data)->left-- > 0 ? malloc(size) : NULL; }
-static inline void give_back(void *data, void *block, size_t size) { (void)data, (void)size, free(block); }
+static inline void *count_down(void *data, size_t size) {
+    return ((budget *)data)->left-- > 0 ? malloc(size) : NULL;
+}
+static inline void give_back(void *data, void *block, size_t size) {
+    (void)data, (void)size, free(block);
+}
 static inline ct_context *budget_context(budget *b) {
     return ct_context_new((ct_context_opts){.threads = 1, .allocator = {count_down, give_back, b}});
 }
@@ -53,8 +60,10 @@ static inline int run_tests(const char *name, const TTest *const *tests) {
     return run_suite(suite);
 }
 
-/* Constructors that run out of memory, wherever that is, at `least` so many places, say so and leave nothing behind. */
-static inline void constructors_leave_nothing(ct_module *(*make)(ct_context *c, int which), int count, int least) {
+/* Constructors that run out of memory, wherever that is, at `least` so many places, say so and
+ * leave nothing behind. */
+static inline void constructors_leave_nothing(ct_module *(*make)(ct_context *c, int which),
+                                              int count, int least) {
     for (int which = 0; which < count; which++) {
         budget b = {1000000};
         ct_context *c = budget_context(&b);

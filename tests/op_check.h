@@ -1,4 +1,5 @@
-/* What the suites of ops share: a context for each test, small tensors, and values, shapes and errors asked for in a line. */
+/* What the suites of ops share: a context for each test, small tensors, and values, shapes and
+ * errors asked for in a line. */
 #ifndef OP_CHECK_H
 #define OP_CHECK_H
 
@@ -11,22 +12,34 @@
 
 static ct_context *context;
 
-static inline void open_context(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 2}); }
+static inline void open_context(void) {
+    context = ct_context_new((ct_context_opts){.seed = 1, .threads = 2});
+}
 
 static inline void close_context(void) {
     ck_assert_msg(ct_error(context) == CT_OK, "left pending: %s", ct_error_message(context));
     ct_context_free(context);
 }
 
-#define F64(...) f64((double[]){__VA_ARGS__}, (int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)))
-#define I64(...) i64((int64_t[]){__VA_ARGS__}, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+#define F64(...)                                                                                   \
+    f64((double[]){__VA_ARGS__}, (int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)))
+#define I64(...)                                                                                   \
+    i64((int64_t[]){__VA_ARGS__}, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
 #define BOOL(...) flags((bool[]){__VA_ARGS__}, (int64_t)sizeof((bool[]){__VA_ARGS__}))
 
-static inline ct_tensor *f64(const double *v, int64_t n) { return ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(n), v), true); }
-static inline ct_tensor *i64(const int64_t *v, int64_t n) { return ct_from_i64(context, CT_SHAPE(n), v); }
-static inline ct_tensor *flags(const bool *v, int64_t n) { return ct_from_bool(context, CT_SHAPE(n), v); }
+static inline ct_tensor *f64(const double *v, int64_t n) {
+    return ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(n), v), true);
+}
+static inline ct_tensor *i64(const int64_t *v, int64_t n) {
+    return ct_from_i64(context, CT_SHAPE(n), v);
+}
+static inline ct_tensor *flags(const bool *v, int64_t n) {
+    return ct_from_bool(context, CT_SHAPE(n), v);
+}
 
-static inline ct_tensor *of(ct_dtype dtype, ct_shape shape) { return ct_zeros(context, dtype, shape); }
+static inline ct_tensor *of(ct_dtype dtype, ct_shape shape) {
+    return ct_zeros(context, dtype, shape);
+}
 
 /* t's values are these; NaN equals NaN. */
 static inline void is(ct_tensor *t, const char *what, const double *want, int64_t n) {
@@ -35,11 +48,12 @@ static inline void is(ct_tensor *t, const char *what, const double *want, int64_
     ck_assert_msg(ct_numel(t) == n, "%s: %lld elements", what, (long long)ct_numel(t));
     ck_assert_msg(ct_to_f64(t, got, n), "%s: %s", what, ct_error_message(context));
     for (int64_t i = 0; i < n; i++)
-        ck_assert_msg(got[i] == want[i] || (isnan(got[i]) && isnan(want[i])), "%s [%lld]: %.17g, not %.17g", what, (long long)i, got[i],
-                      want[i]);
+        ck_assert_msg(got[i] == want[i] || (isnan(got[i]) && isnan(want[i])),
+                      "%s [%lld]: %.17g, not %.17g", what, (long long)i, got[i], want[i]);
     free(got);
 }
-#define IS(t, ...) is(t, #t, (double[]){__VA_ARGS__}, (int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)))
+#define IS(t, ...)                                                                                 \
+    is(t, #t, (double[]){__VA_ARGS__}, (int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)))
 
 static inline void has_shape(ct_tensor *t, ct_shape want) {
     ck_assert_msg(t != NULL, "%s", ct_error_message(context));
@@ -50,8 +64,9 @@ static inline void has_shape(ct_tensor *t, ct_shape want) {
 
 static inline void fails(ct_tensor *t, ct_status status, const char *message, const char *call) {
     ck_assert_msg(t == NULL, "%s: no error", call);
-    ck_assert_msg(ct_error(context) == status && strstr(ct_error_message(context), message), "%s: %d, \"%s\", and not %d, \"%s\"", call,
-                  ct_error(context), ct_error_message(context), status, message);
+    ck_assert_msg(ct_error(context) == status && strstr(ct_error_message(context), message),
+                  "%s: %d, \"%s\", and not %d, \"%s\"", call, ct_error(context),
+                  ct_error_message(context), status, message);
     ct_error_clear(context);
 }
 #define FAILS(call, status, message) fails(call, status, message, #call)
@@ -59,8 +74,10 @@ static inline void fails(ct_tensor *t, ct_status status, const char *message, co
 /* Backward of sum(w y), with w = 1, 2, 3, ...: gradients in the wrong place are seen. */
 static inline void backward(ct_tensor *y) {
     ck_assert_msg(y != NULL, "%s", ct_error_message(context));
-    ct_tensor *w = ct_reshape(ct_arange(context, ct_dtype_of(y), 1, (double)ct_numel(y) + 1, 1), ct_shape_of(y));
-    ck_assert_msg(ct_backward_with(&y, &w, 1, (ct_backward_opts){0}), "%s", ct_error_message(context));
+    ct_tensor *w = ct_reshape(ct_arange(context, ct_dtype_of(y), 1, (double)ct_numel(y) + 1, 1),
+                              ct_shape_of(y));
+    ck_assert_msg(ct_backward_with(&y, &w, 1, (ct_backward_opts){0}), "%s",
+                  ct_error_message(context));
 }
 
 #endif

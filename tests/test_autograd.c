@@ -5,16 +5,21 @@
 
 #include "one_context.h"
 
-static ct_tensor *leaf(int64_t n, const double *value) { return ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(n), value), true); }
-#define LEAF(...)   leaf(sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
-#define VECTOR(...) ct_from_f64(context, CT_SHAPE(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), (double[]){__VA_ARGS__})
+static ct_tensor *leaf(int64_t n, const double *value) {
+    return ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(n), value), true);
+}
+#define LEAF(...) leaf(sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+#define VECTOR(...)                                                                                \
+    ct_from_f64(context, CT_SHAPE(sizeof((double[]){__VA_ARGS__}) / sizeof(double)),               \
+                (double[]){__VA_ARGS__})
 
 static void is(ct_tensor *t, int64_t n, const double *value) {
     no_error();
     ck_assert_ptr_nonnull(t);
     ck_assert_int_eq(ct_numel(t), n);
     for (int64_t i = 0; i < n; i++)
-        ck_assert_msg(fabs(ct_data_f64(t)[i] - value[i]) < 1e-14, "[%d]: %.17g, not %.17g", (int)i, ct_data_f64(t)[i], value[i]);
+        ck_assert_msg(fabs(ct_data_f64(t)[i] - value[i]) < 1e-14, "[%d]: %.17g, not %.17g", (int)i,
+                      ct_data_f64(t)[i], value[i]);
 }
 #define IS(t, ...) is(t, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
 
@@ -77,21 +82,27 @@ END_TEST
 /* y = h + norm(h), where h and a share y's cotangent until norm adds its own gradient to h's. */
 START_TEST(a_norm_adds_to_a_gradient_that_others_share) {
     for (int rms = 0; rms < 2; rms++) {
-        const ct_shape shape = CT_SHAPE(70, 7);   /* rows of several pieces */
-        ct_tensor *x = ct_randn(context, CT_F64, shape), *a = ct_randn(context, CT_F64, shape), *g = ct_randn(context, CT_F64, shape);
-        ct_tensor *kept = ct_from_f64(context, shape, ct_data_f64(g)), *alone = ct_from_f64(context, shape, ct_data_f64(x));
+        const ct_shape shape = CT_SHAPE(70, 7); /* rows of several pieces */
+        ct_tensor *x = ct_randn(context, CT_F64, shape), *a = ct_randn(context, CT_F64, shape),
+                  *g = ct_randn(context, CT_F64, shape);
+        ct_tensor *kept = ct_from_f64(context, shape, ct_data_f64(g)),
+                  *alone = ct_from_f64(context, shape, ct_data_f64(x));
         ct_set_requires_grad(alone, true);
-        ct_tensor *norm = rms ? ct_rms_norm(alone, NULL, 1e-5) : ct_layer_norm(alone, NULL, NULL, 1e-5);
+        ct_tensor *norm =
+            rms ? ct_rms_norm(alone, NULL, 1e-5) : ct_layer_norm(alone, NULL, NULL, 1e-5);
         ck_assert(ct_backward_with(&norm, &g, 1, (ct_backward_opts){0}));
 
         ct_set_requires_grad(x, true);
         ct_set_requires_grad(a, true);
         ct_tensor *h = ct_scale(x, 1);
         ct_retain_grad(h);
-        ct_tensor *y = ct_add(ct_add(a, h), rms ? ct_rms_norm(h, NULL, 1e-5) : ct_layer_norm(h, NULL, NULL, 1e-5));
+        ct_tensor *y = ct_add(ct_add(a, h), rms ? ct_rms_norm(h, NULL, 1e-5)
+                                                : ct_layer_norm(h, NULL, NULL, 1e-5));
         ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
-        const double *of_x = ct_data_f64(ct_grad(x)), *of_h = ct_data_f64(ct_grad(h)), *of_a = ct_data_f64(ct_grad(a));
-        const double *of_norm = ct_data_f64(ct_grad(alone)), *cotangent = ct_data_f64(g), *before = ct_data_f64(kept);
+        const double *of_x = ct_data_f64(ct_grad(x)), *of_h = ct_data_f64(ct_grad(h)),
+                     *of_a = ct_data_f64(ct_grad(a));
+        const double *of_norm = ct_data_f64(ct_grad(alone)), *cotangent = ct_data_f64(g),
+                     *before = ct_data_f64(kept);
         for (int i = 0; i < 70 * 7; i++) {
             ck_assert_double_eq(cotangent[i], before[i]);
             ck_assert_double_eq(of_a[i], before[i]);
@@ -103,7 +114,8 @@ START_TEST(a_norm_adds_to_a_gradient_that_others_share) {
 END_TEST
 
 START_TEST(several_outputs_with_cotangents) {
-    ct_tensor *x = LEAF(1, 2, 3), *square = ct_mul(x, x), *outs[] = {square, sum(square), ct_neg(x)};
+    ct_tensor *x = LEAF(1, 2, 3), *square = ct_mul(x, x),
+              *outs[] = {square, sum(square), ct_neg(x)};
     ct_tensor *cotangents[] = {VECTOR(1, 0, 2), NULL, VECTOR(5, 6, 7)};
     ck_assert(ct_backward_with(outs, cotangents, 3, (ct_backward_opts){0}));
     IS(ct_grad(x), 2 * (1 + 1) - 5, 4 * (0 + 1) - 6, 6 * (2 + 1) - 7);
@@ -128,13 +140,15 @@ START_TEST(through_views_and_broadcasts) {
 }
 END_TEST
 
-/* Slices of a result, in any order, side by side, overlapping or with gaps, of rows or columns, of none or of all: the gradient is
- * what each brings, and zero elsewhere, whatever the memory held before. */
+/* Slices of a result, in any order, side by side, overlapping or with gaps, of rows or columns, of
+ * none or of all: the gradient is what each brings, and zero elsewhere, whatever the memory held
+ * before. */
 START_TEST(gradients_of_slices) {
     enum { M = 4, N = 6, MOST = 6 };
     for (int round = 0; round < 500; round++) {
         ct_scope scope = ct_scope_open(context);
-        ct_release(ct_full(context, CT_F64, CT_SHAPE(M, N), NAN)); /* the next of this size gets its memory */
+        /* the next of this size gets its memory */
+        ct_release(ct_full(context, CT_F64, CT_SHAPE(M, N), NAN));
         double want[M * N] = {0};
         ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(M, N)), true);
         ct_tensor *y = round % 4 ? ct_scale(x, 2) : x, *loss = NULL; /* a leaf's slot is another */
@@ -142,14 +156,20 @@ START_TEST(gradients_of_slices) {
         for (int64_t i = 0, n = 1 + ct_random_below(context, MOST); i < n; i++) {
             const int dim = (int)ct_random_below(context, 2);
             const int64_t size = dim ? N : M, step = dim ? 1 + ct_random_below(context, 3) : 2;
-            const int64_t start = ct_random_below(context, size / step + 1) * step; /* ends often meet */
-            const int64_t length = ct_random_below(context, 4) ? ct_random_below(context, size - start + 1) : size - start;
-            ct_tensor *part = ct_random_below(context, 8) ? ct_narrow(y, dim, start, length) : ct_reshape(y, CT_SHAPE(M, N));
-            ct_tensor *g = ct_randn(context, CT_F64, ct_shape_of(part)), *term = sum(ct_mul(part, g));
+            /* ends often meet */
+            const int64_t start = ct_random_below(context, size / step + 1) * step;
+            const int64_t length = ct_random_below(context, 4)
+                                       ? ct_random_below(context, size - start + 1)
+                                       : size - start;
+            ct_tensor *part = ct_random_below(context, 8) ? ct_narrow(y, dim, start, length)
+                                                          : ct_reshape(y, CT_SHAPE(M, N));
+            ct_tensor *g = ct_randn(context, CT_F64, ct_shape_of(part)),
+                      *term = sum(ct_mul(part, g));
             const bool whole = ct_numel(part) == M * N;
             for (int64_t r = 0; r < ct_dim(part, 0); r++)
                 for (int64_t c = 0; c < ct_dim(part, 1); c++)
-                    want[(r + (whole || dim ? 0 : start)) * N + c + (whole || !dim ? 0 : start)] += a * ct_data_f64(g)[r * ct_dim(part, 1) + c];
+                    want[(r + (whole || dim ? 0 : start)) * N + c + (whole || !dim ? 0 : start)] +=
+                        a * ct_data_f64(g)[r * ct_dim(part, 1) + c];
             loss = loss ? ct_add(loss, term) : term;
         }
         ck_assert(ct_backward(loss));
@@ -175,7 +195,8 @@ END_TEST
 
 START_TEST(retain_graph_lets_backward_run_again) {
     ct_tensor *x = LEAF(1, 2), *loss = sum(ct_exp(ct_mul(x, x)));
-    ck_assert(ct_backward_with(&loss, (ct_tensor *[]){NULL}, 1, (ct_backward_opts){.retain_graph = true}));
+    ck_assert(ct_backward_with(&loss, (ct_tensor *[]){NULL}, 1,
+                               (ct_backward_opts){.retain_graph = true}));
     double a = ct_data_f64(ct_grad(x))[1];
     ck_assert(fabs(a - 4 * exp(4)) < 1e-12);
     ck_assert(ct_backward(loss));
@@ -204,7 +225,8 @@ START_TEST(retained_gradients_of_intermediates) {
     no_error();
     ck_assert(ct_zero_grad(y));
     ck_assert_ptr_null(ct_grad(y));
-    ck_assert_ptr_null(ct_retain_grad(ct_zeros(context, CT_F64, CT_SHAPE(1)))); /* nothing to retain */
+    /* nothing to retain */
+    ck_assert_ptr_null(ct_retain_grad(ct_zeros(context, CT_F64, CT_SHAPE(1))));
     expect(CT_ERR_GRAD, "retain_grad", "");
 }
 END_TEST
@@ -243,12 +265,14 @@ START_TEST(closed_scopes_under_a_live_tape) {
         loss = ct_scope_return(scope, sum(y));
     }
     ct_scope other = ct_scope_open(context);
-    for (int i = 0; i < 20; i++) ct_full(context, CT_F64, CT_SHAPE(2), NAN); /* what was let go may be used again */
+    /* what was let go may be used again */
+    for (int i = 0; i < 20; i++) ct_full(context, CT_F64, CT_SHAPE(2), NAN);
     ct_scope_close(other);
     ck_assert(ct_backward(loss));
     ck_assert(fabs(ct_data_f64(ct_grad(x))[1] - exp(8) * (1 + 2 * 4)) < 1e-9);
     ct_scope_close(outer);
-    ck_assert(fabs(ct_data_f64(ct_grad(x))[0] - exp(3) * (1 + 3)) < 1e-12); /* the gradient is the leaf's */
+    /* the gradient is the leaf's */
+    ck_assert(fabs(ct_data_f64(ct_grad(x))[0] - exp(3) * (1 + 3)) < 1e-12);
 }
 END_TEST
 
@@ -284,7 +308,8 @@ START_TEST(a_million_nodes) {
     ct_zero_grad(x);
     ck_assert_int_eq(live(), before);
 
-    scope = ct_scope_open(context); /* never gone through, all handles open: closing it must not recurse either */
+    /* never gone through, all handles open: closing it must not recurse either */
+    scope = ct_scope_open(context);
     y = x;
     for (int i = 0; i < 1000000; i++) y = ct_add_scalar(y, 1);
     ck_assert(ct_item(y) == 1000002);
@@ -344,7 +369,8 @@ START_TEST(cotangents_that_do_not_fit) {
     expect(CT_ERR_DTYPE, "f32", "f64");
     ck_assert_ptr_null(ct_grad(x));
     g = VECTOR(1, 1);
-    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0})); /* a refused backward has used nothing up */
+    /* a refused backward has used nothing up */
+    ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
     IS(ct_grad(x), 2, 4);
 }
 END_TEST
@@ -356,7 +382,8 @@ START_TEST(saved_values_that_changed) {
     expect(CT_ERR_GRAD, "mul", "changed");
     ck_assert_ptr_null(ct_grad(x));
 
-    ct_module *module = ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2, .dtype = CT_F64});
+    ct_module *module = ct_linear_new(
+        context, (ct_linear_opts){.in_features = 2, .out_features = 2, .dtype = CT_F64});
     ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){.lr = 0.1});
     ct_tensor *in = ct_set_requires_grad(ct_ones(context, CT_F64, CT_SHAPE(1, 2)), true);
     ct_tensor *early = sum(ct_forward(module, in));
@@ -444,7 +471,10 @@ static bool times_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
     }
 }
 
-static const ct_op times = {.name = "times", .attrs_size = sizeof(times_attrs), .forward = times_forward, .backward = times_backward};
+static const ct_op times = {.name = "times",
+                            .attrs_size = sizeof(times_attrs),
+                            .forward = times_forward,
+                            .backward = times_backward};
 
 static ct_tensor *apply_times(ct_tensor *x, double factor, int fault) {
     times_attrs attrs = {factor, fault};
@@ -475,8 +505,9 @@ START_TEST(a_wrong_backward_is_named) {
     for (int fault = 1; fault <= 4; fault++) {
         ct_tensor *x = LEAF(1, 2, 3), *loss = sum(apply_times(x, 3, fault));
         ck_assert(!ct_backward(loss));
-        ck_assert_msg(strstr(ct_error_message(context), "times") && strstr(ct_error_message(context), word[fault]), "fault %d: \"%s\"",
-                      fault, ct_error_message(context));
+        ck_assert_msg(strstr(ct_error_message(context), "times") &&
+                          strstr(ct_error_message(context), word[fault]),
+                      "fault %d: \"%s\"", fault, ct_error_message(context));
         ct_error_clear(context);
         ck_assert_ptr_null(ct_grad(x));
     }
@@ -486,7 +517,8 @@ END_TEST
 START_TEST(a_wrong_forward_is_named) {
     ct_tensor *x = LEAF(1, 2);
     ck_assert_ptr_null(apply_times(x, 1, 5));
-    ck_assert_msg(ct_error(context) != CT_OK && strstr(ct_error_message(context), "times"), "\"%s\"", ct_error_message(context));
+    ck_assert_msg(ct_error(context) != CT_OK && strstr(ct_error_message(context), "times"),
+                  "\"%s\"", ct_error_message(context));
     ct_error_clear(context);
     ck_assert_ptr_null(apply_times(x, 1, 6));
     expect(CT_ERR_ARGUMENT, "times: no", "");
@@ -509,12 +541,15 @@ static ct_tensor *broken(ct_tensor *const *in, int n, void *arg) {
 START_TEST(gradcheck_finds_what_is_wrong) {
     ct_tensor *x = VECTOR(0.1, -3, 0.2);
     for (int fast = 0; fast < 2; fast++) {
-        ct_gradcheck_result r = ct_gradcheck(wrong_square, NULL, &x, 1, (ct_gradcheck_opts){.fast = fast, .seed = 4});
+        ct_gradcheck_result r =
+            ct_gradcheck(wrong_square, NULL, &x, 1, (ct_gradcheck_opts){.fast = fast, .seed = 4});
         no_error();
         ck_assert(r.ran && !r.ok && *r.diagnosis);
         ck_assert_int_eq(r.input, 0);
         ck_assert_int_eq(r.index, fast ? -1 : r.index);
-        if (!fast) ck_assert_msg(fabs(r.numeric - 2 * r.analytic) < 1e-5 * fabs(r.numeric), "%g %g", r.numeric, r.analytic);
+        if (!fast)
+            ck_assert_msg(fabs(r.numeric - 2 * r.analytic) < 1e-5 * fabs(r.numeric), "%g %g",
+                          r.numeric, r.analytic);
     }
     ck_assert(!ct_requires_grad(x) && !ct_grad(x));
     IS(x, 0.1, -3, 0.2);

@@ -1,4 +1,5 @@
-/* Attention that knows positions: rotary ones, and a cache, with which pieces of any size give the outputs of the whole. */
+/* Attention that knows positions: rotary ones, and a cache, with which pieces of any size give the
+ * outputs of the whole. */
 #include "nn_check.h"
 
 /* A module in evaluation, whose biases are not zero, nor its norms ones. */
@@ -11,15 +12,21 @@ static ct_module *make(ct_mha_opts opts) {
     return mha;
 }
 
-static ct_tensor *coin(ct_shape shape) { return ct_gt(ct_rand(context, CT_F32, shape), ct_full(context, CT_F32, CT_SCALAR, 0.3)); }
+static ct_tensor *coin(ct_shape shape) {
+    return ct_gt(ct_rand(context, CT_F32, shape), ct_full(context, CT_F32, CT_SCALAR, 0.3));
+}
 
 /* ---- rotary positions and norms of heads ---- */
 
-/* The module written out in public ops: q and k are normed and turned head by head, v is left alone. */
-static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_tensor *k, ct_mha_call call) {
-    int64_t e = o.embed_dim, kv = o.num_kv_heads ? o.num_kv_heads : o.num_heads, w = e / o.num_heads * kv;
+/* The module written out in public ops: q and k are normed and turned head by head, v is left
+ * alone. */
+static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_tensor *k,
+                              ct_mha_call call) {
+    int64_t e = o.embed_dim, kv = o.num_kv_heads ? o.num_kv_heads : o.num_heads,
+            w = e / o.num_heads * kv;
     bool packed = kv == o.num_heads;
-    ct_tensor *weight = packed ? ct_module_get(mha, "in_proj_weight") : NULL, *bias = ct_module_get(mha, "in_proj_bias");
+    ct_tensor *weight = packed ? ct_module_get(mha, "in_proj_weight") : NULL,
+              *bias = ct_module_get(mha, "in_proj_bias");
     ct_tensor *wq = packed ? ct_narrow(weight, 0, 0, e) : ct_module_get(mha, "q_proj_weight");
     ct_tensor *wk = packed ? ct_narrow(weight, 0, e, e) : ct_module_get(mha, "k_proj_weight");
     ct_tensor *wv = packed ? ct_narrow(weight, 0, 2 * e, e) : ct_module_get(mha, "v_proj_weight");
@@ -27,12 +34,15 @@ static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_te
     ct_tensor *kk = ct_split_heads(ct_linear(k, wk, ct_narrow(bias, 0, e, w)), kv);
     ct_tensor *vv = ct_split_heads(ct_linear(k, wv, ct_narrow(bias, 0, e + w, w)), kv);
     if (o.qk_norm) {
-        qq = ct_rms_norm(qq, ct_module_get(mha, "q_norm.weight"), o.qk_norm_eps ? o.qk_norm_eps : 1e-5);
-        kk = ct_rms_norm(kk, ct_module_get(mha, "k_norm.weight"), o.qk_norm_eps ? o.qk_norm_eps : 1e-5);
+        qq = ct_rms_norm(qq, ct_module_get(mha, "q_norm.weight"),
+                         o.qk_norm_eps ? o.qk_norm_eps : 1e-5);
+        kk = ct_rms_norm(kk, ct_module_get(mha, "k_norm.weight"),
+                         o.qk_norm_eps ? o.qk_norm_eps : 1e-5);
     }
     ct_rope_opts turn = {o.rope_base, call.rope_offset, o.rope_interleaved};
     if (o.rope) qq = ct_rope(qq, turn), kk = ct_rope(kk, turn);
-    ct_tensor *y = ct_attention(qq, kk, vv, (ct_attention_opts){.mask = call.mask, .causal = call.causal}).out;
+    ct_tensor *y =
+        ct_attention(qq, kk, vv, (ct_attention_opts){.mask = call.mask, .causal = call.causal}).out;
     return ct_forward(ct_module_child(mha, "out_proj"), ct_combine_heads(y));
 }
 
@@ -47,13 +57,17 @@ START_TEST(rope_and_norms_are_their_ops) {
         ct_module *mha = make(o);
         ct_tensor *q = randn(CT_SHAPE(2, 5, 16)), *k = randn(CT_SHAPE(2, 7, 16));
         ct_mha_call call = {.causal = true, .rope_offset = 3};
-        ct_tensor *self = ct_mha_forward(mha, q, NULL, NULL, call).out, *cross = ct_mha_forward(mha, q, k, k, call).out;
+        ct_tensor *self = ct_mha_forward(mha, q, NULL, NULL, call).out,
+                  *cross = ct_mha_forward(mha, q, k, k, call).out;
         ck_assert_double_lt(distance(self, written_out(mha, o, q, q, call)), 1e-13);
         ck_assert_double_lt(distance(cross, written_out(mha, o, q, k, call)), 1e-13);
         ck_assert(ct_backward(ct_sum(ct_mul(self, randn(CT_SHAPE(2, 5, 16))), CT_ALL, false)));
-        for (ct_param p = {0}; ct_module_next(mha, &p);) ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
+        for (ct_param p = {0}; ct_module_next(mha, &p);)
+            ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
         /* scores depend on differences of positions alone */
-        ct_tensor *far = ct_mha_forward(mha, q, NULL, NULL, (ct_mha_call){.causal = true, .rope_offset = 1000}).out;
+        ct_tensor *far =
+            ct_mha_forward(mha, q, NULL, NULL, (ct_mha_call){.causal = true, .rope_offset = 1000})
+                .out;
         ck_assert_double_lt(distance(self, far), 1e-11);
         /* with rope the order of tokens matters, without it does not */
         ct_tensor *back[5];
@@ -78,9 +92,11 @@ START_TEST(rope_is_checked) {
     ck_assert_ptr_null(ct_mha_new(context, odd));
     expect(CT_ERR_ARGUMENT, "qk_norm_eps", "nan");
     ck_assert_int_eq(ct_memory(context).live, before);
-    ct_module *mha = ct_mha_new(context, (ct_mha_opts){.embed_dim = 12, .num_heads = 3, .rope = true});
+    ct_module *mha =
+        ct_mha_new(context, (ct_mha_opts){.embed_dim = 12, .num_heads = 3, .rope = true});
     ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(1, 2, 12));
-    ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.rope_offset = INT64_MAX}).out);
+    ck_assert_ptr_null(
+        ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.rope_offset = INT64_MAX}).out);
     expect(CT_ERR_ARGUMENT, "rope_offset", "");
 }
 END_TEST
@@ -89,13 +105,22 @@ END_TEST
 
 enum { B = 2, N = 9 };
 
-/* Pieces of that size, then all again from the middle. masks: none, float and of keys, bool of each head. */
+/* Pieces of that size, then all again from the middle. masks: none, float and of keys, bool of each
+ * head. */
 static void cached(ct_mha_opts opts, int64_t piece, int masks, bool weights) {
     ct_module *mha = make(opts);
     ct_kv_cache *cache = ct_kv_cache_new(mha, B, N);
-    ct_tensor *x = randn(CT_SHAPE(B, N, opts.embed_dim)), *real = masks == 1 ? coin(CT_SHAPE(B, N)) : NULL;
-    ct_tensor *mask = masks == 1 ? randn(CT_SHAPE(N, N)) : masks == 2 ? coin(CT_SHAPE(B, opts.num_heads, N, N)) : NULL;
-    ct_mha_call call = {.causal = true, .key_mask = real, .mask = mask, .need_weights = weights, .per_head = true, .rope_offset = 5};
+    ct_tensor *x = randn(CT_SHAPE(B, N, opts.embed_dim)),
+              *real = masks == 1 ? coin(CT_SHAPE(B, N)) : NULL;
+    ct_tensor *mask = masks == 1   ? randn(CT_SHAPE(N, N))
+                      : masks == 2 ? coin(CT_SHAPE(B, opts.num_heads, N, N))
+                                   : NULL;
+    ct_mha_call call = {.causal = true,
+                        .key_mask = real,
+                        .mask = mask,
+                        .need_weights = weights,
+                        .per_head = true,
+                        .rope_offset = 5};
     ct_mha_out whole = ct_mha_forward(mha, x, NULL, NULL, call);
     const int64_t extra = opts.add_bias_kv + opts.add_zero_attn;
     ct_scope scope = ct_scope_open_no_grad(context);
@@ -109,10 +134,13 @@ static void cached(ct_mha_opts opts, int64_t piece, int masks, bool weights) {
             ct_mha_out y = ct_mha_forward(mha, ct_narrow(x, 1, at, t), NULL, NULL, call);
             ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, at, t)), 1e-12);
             if (!weights) continue;
-            ct_tensor *rows = ct_narrow(whole.weights, 2, at, t), *parts[] = {ct_narrow(rows, 3, 0, at + t), ct_narrow(rows, 3, N, extra)};
+            ct_tensor *rows = ct_narrow(whole.weights, 2, at, t),
+                      *parts[] = {ct_narrow(rows, 3, 0, at + t), ct_narrow(rows, 3, N, extra)};
             ck_assert_double_lt(distance(y.weights, ct_cat(parts, 2, 3)), 1e-12);
         }
-        ck_assert_ptr_null(ct_mha_forward(mha, ct_narrow(x, 1, 0, 1), NULL, NULL, (ct_mha_call){.cache = cache}).out);
+        ck_assert_ptr_null(
+            ct_mha_forward(mha, ct_narrow(x, 1, 0, 1), NULL, NULL, (ct_mha_call){.cache = cache})
+                .out);
         expect(CT_ERR_SHAPE, "1 positions more than the 9 of 9", "");
         ck_assert(ct_kv_cache_truncate(cache, 4));
     }
@@ -127,7 +155,12 @@ START_TEST(a_cache_changes_nothing) {
                          {.num_heads = 2, .rope = true, .rope_interleaved = true, .qk_norm = true},
                          {.num_heads = 2, .add_bias_kv = true},
                          {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true, .rope = true},
-                         {.num_heads = 4, .num_kv_heads = 2, .rope = true, .qk_norm = true, .add_bias_kv = true, .add_zero_attn = true},
+                         {.num_heads = 4,
+                          .num_kv_heads = 2,
+                          .rope = true,
+                          .qk_norm = true,
+                          .add_bias_kv = true,
+                          .add_zero_attn = true},
                          {.num_heads = 2, .no_bias = true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int64_t piece = 1; piece <= N; piece += 2)
@@ -152,12 +185,14 @@ START_TEST(caches_are_checked) {
     ct_kv_cache_free(theirs);
     ck_assert_ptr_null(ct_mha_forward(mha, randn(CT_SHAPE(1, 3, 8)), NULL, NULL, call).out);
     expect(CT_ERR_SHAPE, "(1, 3, 8)", "batch of 2");
-    call.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 5)); /* a failed call leaves the cache as it was */
+    /* a failed call leaves the cache as it was */
+    call.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 5));
     ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, call).out);
     expect(CT_ERR_SHAPE, "(3, 5)", "(3, 3)");
     call.mask = NULL;
     ck_assert_int_eq(ct_kv_cache_length(cache), 0);
-    ck_assert_double_eq(distance(ct_mha_forward(mha, x, NULL, NULL, call).out, ct_forward(mha, x)), 0);
+    ck_assert_double_eq(distance(ct_mha_forward(mha, x, NULL, NULL, call).out, ct_forward(mha, x)),
+                        0);
     ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, call).out);
     expect(CT_ERR_SHAPE, "3 positions more than the 3 of 4 that the cache has", "");
     call.key_mask = ct_ones(context, CT_BOOL, CT_SHAPE(2, 1)); /* over all keys, not the new ones */
@@ -176,7 +211,8 @@ START_TEST(caches_are_checked) {
     ck_assert_int_eq(ct_kv_cache_length(cache), 3);
     ck_assert(ct_kv_cache_truncate(cache, 0));
     ck_assert_int_eq(ct_kv_cache_length(cache), 0);
-    ck_assert_ptr_null(ct_kv_cache_new(ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2}), 1, 4));
+    ck_assert_ptr_null(ct_kv_cache_new(
+        ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2}), 1, 4));
     expect(CT_ERR_ARGUMENT, "ct_kv_cache_new: expected a", "Linear");
     ck_assert_ptr_null(ct_kv_cache_new(mha, -1, 4));
     expect(CT_ERR_ARGUMENT, "a batch of -1 and a length of 4", "");
@@ -195,7 +231,8 @@ START_TEST(caches_are_checked) {
 }
 END_TEST
 
-/* A module made where another was is not taken for it; what is allocated is given back, in any order. */
+/* A module made where another was is not taken for it; what is allocated is given back, in any
+ * order. */
 START_TEST(a_cache_may_outlive_its_module) {
     int64_t before = ct_memory(context).live;
     ct_mha_opts opts = {.embed_dim = 8, .num_heads = 2, .dtype = CT_F64};
@@ -211,7 +248,8 @@ START_TEST(a_cache_may_outlive_its_module) {
     mha = make(opts);
     ct_tensor *x = randn(CT_SHAPE(1, 2, 8));
     for (int i = 0; i < 3; i += 2) {
-        ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.cache = cache[i]}).out);
+        ck_assert_ptr_null(
+            ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.cache = cache[i]}).out);
         expect(CT_ERR_ARGUMENT, "another module", "");
         ct_kv_cache_free(cache[i]);
     }
@@ -221,13 +259,16 @@ START_TEST(a_cache_may_outlive_its_module) {
 }
 END_TEST
 
-/* Every way to run out of memory leaves the cache's length, and the next forward gives the right numbers. */
+/* Every way to run out of memory leaves the cache's length, and the next forward gives the right
+ * numbers. */
 START_TEST(a_failed_forward_leaves_the_cache) {
     budget b = {1000000};
     ct_context *c = budget_context(&b);
-    ct_module *layer = ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 96, .num_heads = 2, .rope = true, .dtype = CT_F64});
+    ct_module *layer = ct_encoder_layer_new(
+        c, (ct_layer_opts){.embed_dim = 96, .num_heads = 2, .rope = true, .dtype = CT_F64});
     ct_kv_cache *cache = ct_kv_cache_new(ct_module_child(layer, "self_attn"), 1, 12);
-    ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)), *whole = ct_encoder_layer_forward(layer, x, (ct_mha_call){.causal = true}).out,
+    ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)),
+              *whole = ct_encoder_layer_forward(layer, x, (ct_mha_call){.causal = true}).out,
               *y = NULL;
     ct_mha_call call = {.causal = true, .cache = cache};
     ck_assert_ptr_nonnull(ct_encoder_layer_forward(layer, ct_narrow(x, 1, 0, 5), call).out);
@@ -246,23 +287,28 @@ START_TEST(a_failed_forward_leaves_the_cache) {
     ck_assert_int_ge(failures, 5);
     ck_assert_ptr_nonnull(y);
     ck_assert_int_eq(ct_kv_cache_length(cache), 12);
-    ck_assert_double_lt(ct_item(ct_max(ct_abs(ct_sub(y, ct_narrow(whole, 1, 5, 7))), CT_ALL, false)), 1e-12);
+    ck_assert_double_lt(
+        ct_item(ct_max(ct_abs(ct_sub(y, ct_narrow(whole, 1, 5, 7))), CT_ALL, false)), 1e-12);
     ct_kv_cache_free(cache);
     ct_context_free(c);
 }
 END_TEST
 
-/* One token at a time asks for nothing of the allocator, however long the cache gets, nor for memory that grows with it. */
+/* One token at a time asks for nothing of the allocator, however long the cache gets, nor for
+ * memory that grows with it. */
 static void flat(ct_mha_opts opts, int threads, int64_t prefill, bool masked) {
     enum { LENGTH = 400 };
     ck_assert(ct_set_threads(context, threads));
     opts.embed_dim = 32;
     ct_module *mha = make(opts);
     ct_kv_cache *cache = ct_kv_cache_new(mha, 2, LENGTH);
-    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, LENGTH, 32)), *real = coin(CT_SHAPE(2, LENGTH));
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, LENGTH, 32)),
+              *real = coin(CT_SHAPE(2, LENGTH));
     ct_memory_trim(context);
     ct_mha_call call = {.causal = true, .cache = cache};
-    if (prefill) ck_assert_ptr_nonnull(ct_mha_forward(mha, ct_narrow(x, 1, 0, prefill), NULL, NULL, call).out);
+    if (prefill)
+        ck_assert_ptr_nonnull(
+            ct_mha_forward(mha, ct_narrow(x, 1, 0, prefill), NULL, NULL, call).out);
     int64_t calls = -1, peak = -1;
     for (int64_t at = prefill; at < LENGTH; at++) {
         ct_memory_reset_peak(context);
@@ -273,8 +319,10 @@ static void flat(ct_mha_opts opts, int threads, int64_t prefill, bool masked) {
         ct_scope_close(scope);
         const ct_memory_stats now = ct_memory(context);
         if (calls < 0) calls = now.allocator_calls, peak = now.peak - live;
-        ck_assert_msg(now.allocator_calls == calls, "%d calls more at token %d", (int)(now.allocator_calls - calls), (int)at);
-        ck_assert_msg(now.peak - live == peak, "%d bytes more at token %d", (int)(now.peak - live - peak), (int)at);
+        ck_assert_msg(now.allocator_calls == calls, "%d calls more at token %d",
+                      (int)(now.allocator_calls - calls), (int)at);
+        ck_assert_msg(now.peak - live == peak, "%d bytes more at token %d",
+                      (int)(now.peak - live - peak), (int)at);
     }
     no_error();
     ct_kv_cache_free(cache);
@@ -298,17 +346,22 @@ START_TEST(a_token_allocates_nothing) {
     for (int threads = 1; threads <= 2; threads++)
         for (int64_t prefill = 0; prefill <= 20; prefill += 20) {
             flat((ct_mha_opts){.num_heads = 4}, threads, prefill, false);
-            flat((ct_mha_opts){.num_heads = 4, .num_kv_heads = 2, .rope = true, .qk_norm = true}, threads, prefill, true);
+            flat((ct_mha_opts){.num_heads = 4, .num_kv_heads = 2, .rope = true, .qk_norm = true},
+                 threads, prefill, true);
             flat((ct_mha_opts){.num_heads = 2, .add_bias_kv = true}, threads, prefill, false);
         }
 }
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {rope_and_norms_are_their_ops,   rope_is_checked,
-                                  a_cache_changes_nothing,        caches_are_checked,
-                                  a_cache_may_outlive_its_module, a_failed_forward_leaves_the_cache,
-                                  a_token_allocates_nothing,      causality_without_a_cache_needs_no_mask,
+    const TTest *const tests[] = {rope_and_norms_are_their_ops,
+                                  rope_is_checked,
+                                  a_cache_changes_nothing,
+                                  caches_are_checked,
+                                  a_cache_may_outlive_its_module,
+                                  a_failed_forward_leaves_the_cache,
+                                  a_token_allocates_nothing,
+                                  causality_without_a_cache_needs_no_mask,
                                   NULL};
     return run_tests("cache", tests);
 }

@@ -1,4 +1,5 @@
-/* Checkpoints: training goes on from one to the same bits, and one that does not fit changes nothing. */
+/* Checkpoints: training goes on from one to the same bits, and one that does not fit changes
+ * nothing. */
 #include <math.h>
 
 #include "files.h"
@@ -11,11 +12,16 @@ typedef struct {
 
 static training begin(ct_context *c, int kind) {
     training t = {.module = ct_mlp_new(c, (ct_mlp_opts){.dim = 3, .hidden = 5, .dropout = 0.25})};
-    ct_module_add_param(t.module, "unused", ct_zeros(c, CT_F64, CT_SHAPE(2))); /* no gradient ever reaches it */
+    /* no gradient ever reaches it */
+    ct_module_add_param(t.module, "unused", ct_zeros(c, CT_F64, CT_SHAPE(2)));
     if (kind == 0) t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1});
-    if (kind == 1) t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .nesterov = true});
+    if (kind == 1)
+        t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .nesterov = true});
     if (kind == 2) t.optim = ct_adam_new(t.module, (ct_adam_opts){.weight_decay = 0.01});
-    if (kind == 3) t.optim = ct_adamw_new(t.module, (ct_adamw_opts){.weight_decay = 0.1, .beta1 = 0.8, .decay_matrices_only = true});
+    if (kind == 3)
+        t.optim = ct_adamw_new(
+            t.module,
+            (ct_adamw_opts){.weight_decay = 0.1, .beta1 = 0.8, .decay_matrices_only = true});
     return t;
 }
 
@@ -24,19 +30,22 @@ static void train(ct_context *c, training t, int64_t from, int64_t to) {
         ct_scope scope = ct_scope_open(c);
         ct_tensor *x = ct_randn(c, CT_F32, CT_SHAPE(4, 3));
         ct_optim_zero_grad(t.optim);
-        ck_assert_msg(ct_backward(ct_mse_loss(ct_forward(t.module, x), x)), "%s", ct_error_message(c));
+        ck_assert_msg(ct_backward(ct_mse_loss(ct_forward(t.module, x), x)), "%s",
+                      ct_error_message(c));
         ck_assert(ct_optim_step(t.optim));
         ct_scope_close(scope);
     }
 }
 
-/* Ten steps in one go, and five, then five more in a fresh context after the checkpoint: the same bits. */
+/* Ten steps in one go, and five, then five more in a fresh context after the checkpoint: the same
+ * bits. */
 START_TEST(resume_is_bit_identical) {
     const char *path = in_folder("checkpoint"), *again = in_folder("again");
     training whole = begin(context, _i);
     train(context, whole, 0, 5);
     ct_optim_set_lr(whole.optim, 0.1 / 3);
-    ck_assert_msg(ct_checkpoint_save(path, &(ct_checkpoint){whole.module, whole.optim, 5}), "%s", ct_error_message(context));
+    ck_assert_msg(ct_checkpoint_save(path, &(ct_checkpoint){whole.module, whole.optim, 5}), "%s",
+                  ct_error_message(context));
     train(context, whole, 5, 10);
 
     ct_context *other = ct_context_new((ct_context_opts){.seed = 99, .threads = 1});
@@ -63,7 +72,8 @@ START_TEST(resume_is_bit_identical) {
 END_TEST
 
 START_TEST(checkpoint_refuses) {
-    const char *path = in_folder("checkpoint"), *before = in_folder("before"), *after = in_folder("after");
+    const char *path = in_folder("checkpoint"), *before = in_folder("before"),
+               *after = in_folder("after");
     training adam = begin(context, 3), momentum = begin(context, 1), plain = begin(context, 0);
     train(context, adam, 0, 2);
     train(context, momentum, 0, 2);
@@ -71,21 +81,23 @@ START_TEST(checkpoint_refuses) {
     ct_checkpoint to = {momentum.module, momentum.optim, 3};
     ck_assert(ct_checkpoint_save(before, &to));
 
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "the optimiser is SGD, the file's is AdamW");
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
+               "the optimiser is SGD, the file's is AdamW");
     ct_checkpoint without = {plain.module, plain.optim, 3};
     ck_refused(ct_checkpoint_load(before, &without), CT_ERR_FORMAT, before,
                "unexpected: optim.momentum.unused, optim.momentum.fc.weight, ");
     training small = begin(context, 1);
     small.module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 4});
     small.optim = ct_sgd_new(small.module, (ct_sgd_opts){.momentum = 0.9});
-    ck_refused(ct_checkpoint_load(before, &(ct_checkpoint){small.module, small.optim, 0}), CT_ERR_FORMAT, before,
-               "model.fc.weight has shape (4, 3), file has (5, 3)");
+    ck_refused(ct_checkpoint_load(before, &(ct_checkpoint){small.module, small.optim, 0}),
+               CT_ERR_FORMAT, before, "model.fc.weight has shape (4, 3), file has (5, 3)");
     ck_assert(ct_save(momentum.module, path, NULL));
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "\"format\"");
     static const char *numbers[] = {"step", "seed", "stream"};
     for (int i = 0; i < 3; i++)
         for (int wrong = 0; wrong < 6; wrong++) { /* missing, or no number */
-            const char *value[] = {"7", "7", "7"}, *texts[] = {NULL, "", "-1", "7x", "18446744073709551616", "/"};
+            const char *value[] = {"7", "7", "7"},
+                       *texts[] = {NULL, "", "-1", "7x", "18446744073709551616", "/"};
             value[i] = texts[wrong];
             const char *metadata[11] = {"format", "cotangent checkpoint 1", "optim", "SGD"};
             for (int k = 0, at = 4; k < 3; k++)
@@ -95,23 +107,30 @@ START_TEST(checkpoint_refuses) {
             snprintf(says, sizeof says, "metadata \"%s\" is no whole number", numbers[i]);
             ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, says);
         }
-    static const char *large[] = {"format", "cotangent checkpoint 1", "optim", "SGD", "step", "9223372036854775807",
-                                  "seed",   "7",                      "stream", "7", NULL};
+    static const char *large[] = {"format", "cotangent checkpoint 1",
+                                  "optim",  "SGD",
+                                  "step",   "9223372036854775807",
+                                  "seed",   "7",
+                                  "stream", "7",
+                                  NULL};
     ck_assert(ct_save(momentum.module, path, large));
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
-               "metadata \"step\" is no whole number of at most 9223372036854775806: 9223372036854775807");
+    ck_refused(
+        ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
+        "metadata \"step\" is no whole number of at most 9223372036854775806: 9223372036854775807");
     static const char *unnamed[] = {"format", "cotangent checkpoint 1", NULL};
     ck_assert(ct_save(momentum.module, path, unnamed));
-    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "the optimiser is SGD, the file's is missing");
+    ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
+               "the optimiser is SGD, the file's is missing");
     ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
     ck_refused(ct_checkpoint_load(NULL, &to), CT_ERR_ARGUMENT, "checkpoint_load", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, NULL, 3}), CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, momentum.optim, -3}), CT_ERR_ARGUMENT, "checkpoint_save",
-               "step is -3");
+    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, NULL, 3}),
+               CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
+    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, momentum.optim, -3}),
+               CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     const training theirs = begin(other, 1);
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, theirs.optim, 3}), CT_ERR_ARGUMENT, "checkpoint_save",
-               "two contexts");
+    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, theirs.optim, 3}),
+               CT_ERR_ARGUMENT, "checkpoint_save", "two contexts");
     ct_context_free(other);
     ck_assert(!ct_checkpoint_save(path, NULL) && !ct_checkpoint_load(path, &(ct_checkpoint){0}));
 
@@ -147,16 +166,19 @@ static size_t read_all(const char *path, char *bytes, size_t room) {
 
 START_TEST(what_a_checkpoint_holds) {
     static const char *const names[][9] = {
-        {"optim.lr", "optim.weight_decay", "optim.momentum", "optim.dampening", "optim.nesterov", "optim.clip_norm"},
-        {"optim.lr", "optim.weight_decay", "optim.momentum", "optim.dampening", "optim.nesterov", "optim.clip_norm", "optim.momentum.fc.weight"},
-        {"optim.lr", "optim.beta1", "optim.beta2", "optim.eps", "optim.weight_decay", "optim.decay_matrices_only", "optim.clip_norm",
-         "optim.m.fc.weight", "optim.v.fc.weight"}};
+        {"optim.lr", "optim.weight_decay", "optim.momentum", "optim.dampening", "optim.nesterov",
+         "optim.clip_norm"},
+        {"optim.lr", "optim.weight_decay", "optim.momentum", "optim.dampening", "optim.nesterov",
+         "optim.clip_norm", "optim.momentum.fc.weight"},
+        {"optim.lr", "optim.beta1", "optim.beta2", "optim.eps", "optim.weight_decay",
+         "optim.decay_matrices_only", "optim.clip_norm", "optim.m.fc.weight", "optim.v.fc.weight"}};
     static char bytes[1 << 16];
     const char *path = in_folder("checkpoint");
     for (int kind = 0; kind < 3; kind++) {
         training t = begin(context, kind);
         train(context, t, 0, 1);
-        ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){t.module, t.optim, 0})); /* before the first step */
+        /* before the first step */
+        ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){t.module, t.optim, 0}));
         ct_checkpoint read = {t.module, t.optim, 9};
         ck_assert_msg(ct_checkpoint_load(path, &read), "%s", ct_error_message(context));
         ck_assert_int_eq(read.step, 0);
@@ -177,7 +199,8 @@ START_TEST(what_a_checkpoint_holds) {
         while ((at = strstr(at, "\"I64\""))) {
             long long begins, ends;
             const char *offsets = strstr(at, "\"data_offsets\":[");
-            ck_assert(sscanf(offsets, "\"data_offsets\":[%lld,%lld]", &begins, &ends) == 2 && ends == begins + 8);
+            ck_assert(sscanf(offsets, "\"data_offsets\":[%lld,%lld]", &begins, &ends) == 2 &&
+                      ends == begins + 8);
             static char wrong[sizeof bytes];
             memcpy(wrong, bytes, size);
             wrong[8 + header] = kept;
@@ -185,7 +208,8 @@ START_TEST(what_a_checkpoint_holds) {
             FILE *file = fopen(path, "wb");
             fwrite(wrong, 1, size, file);
             fclose(file);
-            ck_refused(ct_checkpoint_load(path, &read), CT_ERR_FORMAT, path, "is -1, must be at least 0");
+            ck_refused(ct_checkpoint_load(path, &read), CT_ERR_FORMAT, path,
+                       "is -1, must be at least 0");
             counts++, at++;
         }
         ck_assert_int_ge(counts, 5); /* of the mlp's four parameters and one without a gradient */
@@ -198,7 +222,8 @@ static void says_first(ct_status status, const char *op, const char *path) {
     char want[600];
     snprintf(want, sizeof want, "%s: %s: ", op, path);
     ck_assert_int_eq(ct_error(context), status);
-    ck_assert_msg(!strncmp(ct_error_message(context), want, strlen(want)), "%s", ct_error_message(context));
+    ck_assert_msg(!strncmp(ct_error_message(context), want, strlen(want)), "%s",
+                  ct_error_message(context));
     ct_error_clear(context);
 }
 
@@ -208,14 +233,17 @@ START_TEST(refusals_name_the_file) {
     ct_checkpoint to = {plain.module, plain.optim, 0};
     ck_assert(ct_save(plain.module, path, NULL) && !ct_checkpoint_load(path, &to));
     says_first(CT_ERR_FORMAT, "checkpoint_load", path);
-    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 3}) && !ct_checkpoint_load(path, &to));
+    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 3}) &&
+              !ct_checkpoint_load(path, &to));
     says_first(CT_ERR_FORMAT, "checkpoint_load", path);
     to.step = -1;
     ck_assert(!ct_checkpoint_save(path, &to));
-    ck_assert_msg(strstr(ct_error_message(context), "step is -1, must be at least 0") != NULL, "%s", ct_error_message(context));
+    ck_assert_msg(strstr(ct_error_message(context), "step is -1, must be at least 0") != NULL, "%s",
+                  ct_error_message(context));
     says_first(CT_ERR_ARGUMENT, "checkpoint_save", path);
     char out[8];
-    ck_assert(!ct_load_metadata(context, path, NULL, out, sizeof out) && !ct_load_metadata(NULL, path, "step", out, sizeof out));
+    ck_assert(!ct_load_metadata(context, path, NULL, out, sizeof out) &&
+              !ct_load_metadata(NULL, path, "step", out, sizeof out));
     ck_assert_str_eq(ct_error_message(context), "load_metadata: path, key or out is NULL");
     ct_error_clear(context);
 }
@@ -254,7 +282,8 @@ static const struct {
     {0, "optim.lr", NAN, "optim.lr is nan, must be a number of at least 0"},
     {0, "optim.lr", -1, "optim.lr is -1, "},
     {0, "optim.lr", INFINITY, "optim.lr is inf, "},
-    {0, "optim.momentum", 0.5, "optim.momentum is 0.5, must be 0, as this optimiser was made without it"},
+    {0, "optim.momentum", 0.5,
+     "optim.momentum is 0.5, must be 0, as this optimiser was made without it"},
     {0, "optim.dampening", NAN, "optim.dampening is nan, "},
     {0, "optim.weight_decay", -3, "optim.weight_decay is -3, "},
     {0, "optim.clip_norm", NAN, "optim.clip_norm is nan, "},
@@ -262,7 +291,8 @@ static const struct {
     {1, "optim.momentum", 0, "optim.momentum is 0, must be a number greater than 0"},
     {1, "optim.momentum", -1, "optim.momentum is -1, "},
     {1, "optim.momentum", NAN, "optim.momentum is nan, "},
-    {1, "optim.dampening", 0.5, "optim.nesterov is 1, must be 0 without a momentum, and with a dampening"},
+    {1, "optim.dampening", 0.5,
+     "optim.nesterov is 1, must be 0 without a momentum, and with a dampening"},
     {2, "optim.lr", NAN, "optim.lr is nan, "},
     {2, "optim.beta1", 1, "optim.beta1 is 1, must be at least 0 and less than 1"},
     {2, "optim.beta1", -0.5, "optim.beta1 is -0.5, "},
@@ -277,7 +307,8 @@ static const struct {
 };
 
 /* Refused with the file's name and the number, and nothing is changed. */
-static void refuse_bytes(training t, const char *path, const char *name, const void *value, size_t size, const char *says) {
+static void refuse_bytes(training t, const char *path, const char *name, const void *value,
+                         size_t size, const char *says) {
     static char good[1 << 16], wrong[1 << 16], now[1 << 16];
     ct_checkpoint checkpoint = {t.module, t.optim, 4};
     ck_assert_msg(ct_checkpoint_save(path, &checkpoint), "%s", ct_error_message(context));
@@ -296,7 +327,8 @@ static void refuse_bytes(training t, const char *path, const char *name, const v
 START_TEST(numbers_that_no_constructor_takes) {
     training t = begin(context, wrong_numbers[_i].kind);
     train(context, t, 0, 2);
-    refuse_bytes(t, in_folder("checkpoint"), wrong_numbers[_i].name, &wrong_numbers[_i].value, 8, wrong_numbers[_i].says);
+    refuse_bytes(t, in_folder("checkpoint"), wrong_numbers[_i].name, &wrong_numbers[_i].value, 8,
+                 wrong_numbers[_i].says);
 }
 END_TEST
 
@@ -306,18 +338,25 @@ START_TEST(bools_and_counts) {
     train(context, adam, 0, 2);
     for (int byte = 2; byte < 256; byte += 23) {
         char says[96];
-        snprintf(says, sizeof says, "tensor \"optim.nesterov\": the byte of a bool is %d, not 0 or 1, at byte ", byte);
-        refuse_bytes(momentum, path, "optim.nesterov", &(unsigned char){(unsigned char)byte}, 1, says);
+        snprintf(says, sizeof says,
+                 "tensor \"optim.nesterov\": the byte of a bool is %d, not 0 or 1, at byte ", byte);
+        refuse_bytes(momentum, path, "optim.nesterov", &(unsigned char){(unsigned char)byte}, 1,
+                     says);
     }
-    refuse_bytes(sgd, path, "optim.nesterov", &(char){1}, 1, "optim.nesterov is 1, must be 0 without a momentum");
-    refuse_bytes(adam, path, "optim.decay_matrices_only", &(char){-1}, 1, "the byte of a bool is 255");
+    refuse_bytes(sgd, path, "optim.nesterov", &(char){1}, 1,
+                 "optim.nesterov is 1, must be 0 without a momentum");
+    refuse_bytes(adam, path, "optim.decay_matrices_only", &(char){-1}, 1,
+                 "the byte of a bool is 255");
     refuse_bytes(adam, path, "optim.step.fc.weight", &(int64_t){INT64_MAX}, 8,
-                 "optim.step.fc.weight is 9223372036854775807, must be at least 0 and at most 9223372036854775806");
-    refuse_bytes(adam, path, "optim.step.unused", &(int64_t){INT64_MIN}, 8, "optim.step.unused is -9223372036854775808, ");
+                 "optim.step.fc.weight is 9223372036854775807, must be at least 0 and at most "
+                 "9223372036854775806");
+    refuse_bytes(adam, path, "optim.step.unused", &(int64_t){INT64_MIN}, 8,
+                 "optim.step.unused is -9223372036854775808, ");
 }
 END_TEST
 
-/* A parameter that was updated as often as can be counted is updated again, and what is saved then can be loaded. */
+/* A parameter that was updated as often as can be counted is updated again, and what is saved then
+ * can be loaded. */
 START_TEST(the_last_count) {
     static char bytes[1 << 16];
     const char *path = in_folder("checkpoint");
@@ -336,7 +375,8 @@ START_TEST(the_last_count) {
         }
         for (ct_param param = {0}; ct_module_next(t.module, &param);)
             if (ct_dtype_of(param.tensor) == CT_F32)
-                for (int64_t i = 0; i < ct_numel(param.tensor); i++) ck_assert(isfinite(ct_data_f32(param.tensor)[i]));
+                for (int64_t i = 0; i < ct_numel(param.tensor); i++)
+                    ck_assert(isfinite(ct_data_f32(param.tensor)[i]));
     }
 }
 END_TEST
@@ -371,7 +411,8 @@ START_TEST(largest_numbers) {
     ck_assert_msg(ct_checkpoint_load(path, &largest), "%s", ct_error_message(context));
     const ct_rng rng = ct_rng_get(context);
     ck_assert(largest.step == INT64_MAX - 1 && rng.seed == UINT64_MAX && rng.stream == UINT64_MAX);
-    ct_tensor *drawn = ct_randn(context, CT_F32, CT_SHAPE(2)); /* the stream behind the last is the first */
+    /* the stream behind the last is the first */
+    ct_tensor *drawn = ct_randn(context, CT_F32, CT_SHAPE(2));
     ck_assert(drawn && ct_rng_get(context).stream == 0);
     largest.step = INT64_MAX;
     ck_refused(ct_checkpoint_save(path, &largest), CT_ERR_ARGUMENT, path,
@@ -408,7 +449,8 @@ START_TEST(many_tensors) {
         ck_assert(ct_module_add_param(m, name, ct_full(context, CT_F32, CT_SHAPE(2), i)));
         ck_assert(ct_module_add_param(n, name, ct_zeros(context, CT_F32, CT_SHAPE(2))));
     }
-    ck_assert_msg(ct_save(m, path, NULL) && ct_load(n, path, (ct_load_opts){0}), "%s", ct_error_message(context));
+    ck_assert_msg(ct_save(m, path, NULL) && ct_load(n, path, (ct_load_opts){0}), "%s",
+                  ct_error_message(context));
     ck_assert(same(m, n));
 }
 END_TEST
@@ -421,7 +463,8 @@ int main(void) {
     tcase_add_test(checkpoint, checkpoint_refuses);
     tcase_add_test(checkpoint, what_a_checkpoint_holds);
     tcase_add_test(checkpoint, refusals_name_the_file);
-    tcase_add_loop_test(checkpoint, numbers_that_no_constructor_takes, 0, (int)(sizeof wrong_numbers / sizeof *wrong_numbers));
+    tcase_add_loop_test(checkpoint, numbers_that_no_constructor_takes, 0,
+                        (int)(sizeof wrong_numbers / sizeof *wrong_numbers));
     tcase_add_test(checkpoint, bools_and_counts);
     tcase_add_test(checkpoint, the_last_count);
     tcase_add_test(checkpoint, clipping_ends);

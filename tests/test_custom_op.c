@@ -1,5 +1,5 @@
-/* Ops of a user's own: what a right one may do, and that a wrong one is an error that names it and never a crash, in debug mode and
- * without. Run under AddressSanitizer these say more. */
+/* Ops of a user's own: what a right one may do, and that a wrong one is an error that names it and
+ * never a crash, in debug mode and without. Run under AddressSanitizer these say more. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <stdlib.h>
@@ -73,21 +73,41 @@ static ct_tensor *mine_forward(ct_call *c) {
     ct_tensor *y = ct_add(ct_scale(c->in[0], 2), c->in[1]);
     c->saved[1] = ct_ones(c->context, ct_dtype_of(y), ct_shape_of(y));
     switch (a->way) {
-    case RESULT_IS_INPUT: return c->in[0];
-    case RESULT_IS_OUTSIDE: return a->outside;
-    case SCOPE_LEFT_OPEN: ct_scope_open(c->context); return ct_scale(y, 1);
-    case INPUTS_RELEASED: ct_release(c->in[0]), ct_release(c->in[1]); return ct_scale(y, 1);
-    case SAVED_IS_RELEASED: ct_release(c->saved[1]); return y;
-    case NO_RESULT: return NULL;
-    case FAILS: return ct_fail(c->context, CT_ERR_IO, "mine: reasons");
-    case FAILS_WITH_A_RESULT: ct_fail(c->context, CT_ERR_IO, "mine: reasons"); return y;
-    case RESULT_OF_ANOTHER_CONTEXT: return ct_ones(other, CT_F64, CT_SHAPE(3));
-    case SAVED_OF_ANOTHER_CONTEXT: c->saved[3] = ct_ones(other, CT_F64, CT_SHAPE(3)); return y;
-    case CLOSES_THE_CALLERS_SCOPE: ct_scope_close(a->scope); return y;
+    case RESULT_IS_INPUT:
+        return c->in[0];
+    case RESULT_IS_OUTSIDE:
+        return a->outside;
+    case SCOPE_LEFT_OPEN:
+        ct_scope_open(c->context);
+        return ct_scale(y, 1);
+    case INPUTS_RELEASED:
+        ct_release(c->in[0]), ct_release(c->in[1]);
+        return ct_scale(y, 1);
+    case SAVED_IS_RELEASED:
+        ct_release(c->saved[1]);
+        return y;
+    case NO_RESULT:
+        return NULL;
+    case FAILS:
+        return ct_fail(c->context, CT_ERR_IO, "mine: reasons");
+    case FAILS_WITH_A_RESULT:
+        ct_fail(c->context, CT_ERR_IO, "mine: reasons");
+        return y;
+    case RESULT_OF_ANOTHER_CONTEXT:
+        return ct_ones(other, CT_F64, CT_SHAPE(3));
+    case SAVED_OF_ANOTHER_CONTEXT:
+        c->saved[3] = ct_ones(other, CT_F64, CT_SHAPE(3));
+        return y;
+    case CLOSES_THE_CALLERS_SCOPE:
+        ct_scope_close(a->scope);
+        return y;
     case GRAD_IS_DROPPED:
     case DROPPED_IS_USED:
-    case DROPPED_IS_READ: c->drop = CT_DROP_IN(0) | CT_DROP_OUT; return y;
-    default: return y;
+    case DROPPED_IS_READ:
+        c->drop = CT_DROP_IN(0) | CT_DROP_OUT;
+        return y;
+    default:
+        return y;
     }
 }
 
@@ -96,32 +116,76 @@ static bool mine_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     grad[0] = ct_scale(g[0], 2);
     grad[1] = g[0];
     switch (a->way) {
-    case GRAD_IS_COTANGENT: grad[0] = g[0]; break;
-    case GRAD_IS_INPUT: grad[0] = c->in[0]; break;
-    case GRAD_IS_SAVED: grad[0] = grad[1] = c->saved[1]; break;
-    case GRAD_IS_OUTSIDE: grad[1] = a->outside; break;
-    case GRAD_IN_AN_OPEN_SCOPE: ct_scope_open(c->context), grad[0] = ct_scale(g[0], 2); break;
-    case GRAD_IS_STRIDED: grad[0] = ct_transpose(ct_expand(ct_full(c->context, CT_F64, CT_SCALAR, 2), CT_SHAPE(3)), 0, 0); break;
-    case GRAD_IS_KEPT: grad[0] = ct_keep(ct_scale(g[0], 2)); break;
-    case LEAF_LET_GO: ct_release(a->outside); break;
-    case NO_GRAD: grad[1] = NULL; break;
-    case GRAD_OF_ANOTHER_SHAPE: grad[1] = ct_view(g[0], CT_SHAPE(3, 1)); break;
-    case GRAD_OF_ANOTHER_DTYPE: grad[1] = ct_cast(g[0], CT_F32); break;
-    case GRAD_OF_ANOTHER_CONTEXT: grad[1] = ct_ones(other, CT_F64, CT_SHAPE(3)); break;
-    case GRAD_FALSE: grad[0] = grad[1] = NULL; return false;
-    case GRAD_FALSE_WITH_A_GRADIENT: return false;
-    case GRAD_ERROR_BUT_TRUE: ct_fail(c->context, CT_ERR_IO, "mine: reasons"); return true;
-    case GRAD_IS_DROPPED: grad[0] = c->in[0]; break;
-    case DROPPED_IS_USED: grad[0] = ct_mul(g[0], c->in[0]); break;
-    case DROPPED_IS_READ: ck_assert(!ct_data_f64(c->in[0]) && c->out == NULL); break;
-    case BACKWARD_INSIDE: ct_backward(*a->loss); break;
-    case BACKWARD_CLOSES_THE_CALLERS_SCOPE: ct_scope_close(a->scope); break;
-    default: break;
+    case GRAD_IS_COTANGENT:
+        grad[0] = g[0];
+        break;
+    case GRAD_IS_INPUT:
+        grad[0] = c->in[0];
+        break;
+    case GRAD_IS_SAVED:
+        grad[0] = grad[1] = c->saved[1];
+        break;
+    case GRAD_IS_OUTSIDE:
+        grad[1] = a->outside;
+        break;
+    case GRAD_IN_AN_OPEN_SCOPE:
+        ct_scope_open(c->context), grad[0] = ct_scale(g[0], 2);
+        break;
+    case GRAD_IS_STRIDED:
+        grad[0] =
+            ct_transpose(ct_expand(ct_full(c->context, CT_F64, CT_SCALAR, 2), CT_SHAPE(3)), 0, 0);
+        break;
+    case GRAD_IS_KEPT:
+        grad[0] = ct_keep(ct_scale(g[0], 2));
+        break;
+    case LEAF_LET_GO:
+        ct_release(a->outside);
+        break;
+    case NO_GRAD:
+        grad[1] = NULL;
+        break;
+    case GRAD_OF_ANOTHER_SHAPE:
+        grad[1] = ct_view(g[0], CT_SHAPE(3, 1));
+        break;
+    case GRAD_OF_ANOTHER_DTYPE:
+        grad[1] = ct_cast(g[0], CT_F32);
+        break;
+    case GRAD_OF_ANOTHER_CONTEXT:
+        grad[1] = ct_ones(other, CT_F64, CT_SHAPE(3));
+        break;
+    case GRAD_FALSE:
+        grad[0] = grad[1] = NULL;
+        return false;
+    case GRAD_FALSE_WITH_A_GRADIENT:
+        return false;
+    case GRAD_ERROR_BUT_TRUE:
+        ct_fail(c->context, CT_ERR_IO, "mine: reasons");
+        return true;
+    case GRAD_IS_DROPPED:
+        grad[0] = c->in[0];
+        break;
+    case DROPPED_IS_USED:
+        grad[0] = ct_mul(g[0], c->in[0]);
+        break;
+    case DROPPED_IS_READ:
+        ck_assert(!ct_data_f64(c->in[0]) && c->out == NULL);
+        break;
+    case BACKWARD_INSIDE:
+        ct_backward(*a->loss);
+        break;
+    case BACKWARD_CLOSES_THE_CALLERS_SCOPE:
+        ct_scope_close(a->scope);
+        break;
+    default:
+        break;
     }
     return true;
 }
 
-static const ct_op mine = {.name = "mine", .attrs_size = sizeof(attrs), .forward = mine_forward, .backward = mine_backward};
+static const ct_op mine = {.name = "mine",
+                           .attrs_size = sizeof(attrs),
+                           .forward = mine_forward,
+                           .backward = mine_backward};
 
 static const struct {
     way way;
@@ -154,10 +218,13 @@ static int fault_of(way w) {
     return -1;
 }
 
-/* In a scope: sum(mine(2 x, x) + x) and its backward; what x's gradient is. False: the context has the error. */
+/* In a scope: sum(mine(2 x, x) + x) and its backward; what x's gradient is. False: the context has
+ * the error. */
 static bool run(way w, double out[3]) {
     ct_scope scope = ct_scope_open(context);
-    ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(3), (double[]){1, 2, 3}), true), *loss = NULL;
+    ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(3), (double[]){1, 2, 3}),
+                                        true),
+              *loss = NULL;
     ct_tensor *outside = ct_scale(x, 7);
     if (w == LEAF_LET_GO) outside = ct_detach(x);
     attrs a = {w, outside, &loss, scope};
@@ -180,15 +247,26 @@ START_TEST(every_way_to_do_it) {
             const bool ok = run(w, g);
             const char *message = ct_error_message(context);
             if (fault < 0) {
-                const double want[] = {[RIGHT] = 6, [RESULT_IS_INPUT] = 6, [RESULT_IS_OUTSIDE] = 6, [SCOPE_LEFT_OPEN] = 6, [INPUTS_RELEASED] = 6, [SAVED_IS_RELEASED] = 6,
+                const double want[] = {[RIGHT] = 6,
+                                       [RESULT_IS_INPUT] = 6,
+                                       [RESULT_IS_OUTSIDE] = 6,
+                                       [SCOPE_LEFT_OPEN] = 6,
+                                       [INPUTS_RELEASED] = 6,
+                                       [SAVED_IS_RELEASED] = 6,
                                        [GRAD_IS_COTANGENT] = 4,
-                                       [GRAD_IS_INPUT] = 2 * 6 + 2, [GRAD_IS_SAVED] = 4, [GRAD_IS_OUTSIDE] = 21 + 4 + 1, [GRAD_IN_AN_OPEN_SCOPE] = 6,
-                                       [GRAD_IS_STRIDED] = 6, [GRAD_IS_KEPT] = 6, [LEAF_LET_GO] = 6};
+                                       [GRAD_IS_INPUT] = 2 * 6 + 2,
+                                       [GRAD_IS_SAVED] = 4,
+                                       [GRAD_IS_OUTSIDE] = 21 + 4 + 1,
+                                       [GRAD_IN_AN_OPEN_SCOPE] = 6,
+                                       [GRAD_IS_STRIDED] = 6,
+                                       [GRAD_IS_KEPT] = 6,
+                                       [LEAF_LET_GO] = 6};
                 ck_assert_msg(ok, "way %d: %s", (int)w, message);
                 ck_assert_msg(g[2] == want[w], "way %d: %g", (int)w, g[2]);
             } else {
                 ck_assert_msg(!ok, "way %d works", (int)w);
-                ck_assert_msg(ct_error(context) == faults[fault].status && strstr(message, "mine") && strstr(message, faults[fault].words),
+                ck_assert_msg(ct_error(context) == faults[fault].status &&
+                                  strstr(message, "mine") && strstr(message, faults[fault].words),
                               "way %d: %d, \"%s\"", (int)w, (int)ct_error(context), message);
             }
             ct_error_clear(context);
@@ -202,7 +280,8 @@ END_TEST
 
 /* ---- several outputs ---- */
 
-/* (a b, a + b, a > b as i64, a b again): two have a gradient that is not that of an input, one has none, one is an output twice. */
+/* (a b, a + b, a > b as i64, a b again): two have a gradient that is not that of an input, one has
+ * none, one is an output twice. */
 static ct_tensor *several_forward(ct_call *c) {
     ck_assert_int_eq(c->n_outs, 4);
     c->outs[1] = ct_add(c->in[0], c->in[1]);
@@ -219,7 +298,8 @@ static int several_seen; /* bit k: something came back for output k */
 static bool several_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     several_seen = 0;
     for (int k = 0; k < c->n_outs; k++) several_seen |= (g[k] != NULL) << k;
-    ck_assert(c->out == c->outs[0] && ct_numel(c->outs[1]) == ct_numel(c->outs[0]) && ct_dtype_of(c->outs[2]) == CT_I64);
+    ck_assert(c->out == c->outs[0] && ct_numel(c->outs[1]) == ct_numel(c->outs[0]) &&
+              ct_dtype_of(c->outs[2]) == CT_I64);
     for (int i = 0; i < 2; i++) {
         if (!c->wants[i]) continue;
         ct_tensor *sum = ct_zeros(c->context, CT_F64, ct_shape_of(c->in[i]));
@@ -231,9 +311,14 @@ static bool several_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **
     return true;
 }
 
-static const ct_op several = {.name = "several", .attrs_size = sizeof(int), .forward = several_forward, .backward = several_backward, .outputs = 4};
+static const ct_op several = {.name = "several",
+                              .attrs_size = sizeof(int),
+                              .forward = several_forward,
+                              .backward = several_backward,
+                              .outputs = 4};
 
-static ct_tensor *weighed(ct_tensor *const *in, int n, void *arg) { /* all outputs, in a sum that is none of theirs alone */
+/* all outputs, in a sum that is none of theirs alone */
+static ct_tensor *weighed(ct_tensor *const *in, int n, void *arg) {
     ct_tensor *outs[4];
     if (!ct_apply_many(&several, in, n, arg, outs)) return NULL;
     return ct_add(ct_mul(outs[0], outs[1]), ct_exp(ct_mul(outs[3], ct_cast(outs[2], CT_F64))));
@@ -242,17 +327,22 @@ static ct_tensor *weighed(ct_tensor *const *in, int n, void *arg) { /* all outpu
 START_TEST(several_outputs) {
     open_contexts(_i);
     const int plain = 0;
-    ct_tensor *outs[4], *in[2] = {ct_from_f64(context, CT_SHAPE(2), (double[]){1, -2}), ct_from_f64(context, CT_SHAPE(2), (double[]){3, -5})};
-    ck_assert(ct_apply_many(&several, in, 2, &plain, outs) && !ct_requires_grad(outs[0])); /* nothing is recorded */
+    ct_tensor *outs[4], *in[2] = {ct_from_f64(context, CT_SHAPE(2), (double[]){1, -2}),
+                                  ct_from_f64(context, CT_SHAPE(2), (double[]){3, -5})};
+    /* nothing is recorded */
+    ck_assert(ct_apply_many(&several, in, 2, &plain, outs) && !ct_requires_grad(outs[0]));
     for (int i = 0; i < 2; i++) ct_set_requires_grad(in[i], true);
     const int64_t live = ct_memory(context).live;
     double g[2];
     for (int subset = 1; subset < 16; subset++) { /* which outputs are used */
         if (subset & 4) continue;
-        for (int kind = 0; kind < 5; kind += kind == 0 ? 3 : 1) { /* right in their own ways: 0, 3, 4 */
+        /* right in their own ways: 0, 3, 4 */
+        for (int kind = 0; kind < 5; kind += kind == 0 ? 3 : 1) {
             ct_scope scope = ct_scope_open(context);
-            ck_assert_msg(ct_apply_many(&several, in, 2, &kind, outs), "%s", ct_error_message(context));
-            ck_assert(ct_requires_grad(outs[0]) && ct_requires_grad(outs[1]) && !ct_requires_grad(outs[2]) && ct_requires_grad(outs[3]));
+            ck_assert_msg(ct_apply_many(&several, in, 2, &kind, outs), "%s",
+                          ct_error_message(context));
+            ck_assert(ct_requires_grad(outs[0]) && ct_requires_grad(outs[1]) &&
+                      !ct_requires_grad(outs[2]) && ct_requires_grad(outs[3]));
             ck_assert(outs[0] != outs[3] && outs[1] != in[1]);
             ck_assert(ct_data_i64(outs[2])[0] == 0 && ct_data_i64(outs[2])[1] == 1);
             ct_retain_grad(outs[1]);
@@ -269,10 +359,13 @@ START_TEST(several_outputs) {
                     want[e] += k == 1 ? kind == 3 ? 0 : w : w * b[e];
                 }
             }
-            ck_assert_msg(ct_backward_with(used, weight, count, (ct_backward_opts){0}), "%s", ct_error_message(context));
+            ck_assert_msg(ct_backward_with(used, weight, count, (ct_backward_opts){0}), "%s",
+                          ct_error_message(context));
             ck_assert_int_eq(several_seen, subset);
             ck_assert(ct_to_f64(ct_grad(in[0]), g, 2));
-            ck_assert_msg(g[0] == want[0] && g[1] == want[1], "subset %d, kind %d: %g %g, not %g %g", subset, kind, g[0], g[1], want[0], want[1]);
+            ck_assert_msg(g[0] == want[0] && g[1] == want[1],
+                          "subset %d, kind %d: %g %g, not %g %g", subset, kind, g[0], g[1], want[0],
+                          want[1]);
             ck_assert(!ct_grad(outs[1]) == !(subset & 2));
             ck_assert(!(subset & 2) || ct_data_f64(ct_grad(outs[1]))[1] == -6);
             ct_zero_grad(in[0]), ct_zero_grad(in[1]);
@@ -283,18 +376,21 @@ START_TEST(several_outputs) {
     ct_gradcheck_result r = ct_gradcheck(weighed, (void *)&plain, in, 2, (ct_gradcheck_opts){0});
     ck_assert_msg(r.ok, "%s", r.diagnosis);
     ct_tensor *first = ct_apply(&several, in, 2, &plain); /* the others end */
-    ck_assert(first && ct_backward(ct_sum(first, CT_ALL, false)) && ct_data_f64(ct_grad(in[0]))[1] == -5);
+    ck_assert(first && ct_backward(ct_sum(first, CT_ALL, false)) &&
+              ct_data_f64(ct_grad(in[0]))[1] == -5);
     close_contexts();
 }
 END_TEST
 
 START_TEST(several_outputs_refused) {
     open_contexts(_i);
-    ct_tensor *outs[CT_MAX_OUTPUTS], *in[2] = {ct_ones(context, CT_F64, CT_SHAPE(2)), ct_ones(context, CT_F64, CT_SHAPE(2))};
+    ct_tensor *outs[CT_MAX_OUTPUTS],
+        *in[2] = {ct_ones(context, CT_F64, CT_SHAPE(2)), ct_ones(context, CT_F64, CT_SHAPE(2))};
     const struct {
         int attrs;
         const char *words;
-    } faults_of[] = {{1, "several: forward set no output 1"}, {2, "several: forward returned a tensor of another context"}};
+    } faults_of[] = {{1, "several: forward set no output 1"},
+                     {2, "several: forward returned a tensor of another context"}};
     for (int wanted = 0; wanted < 2; wanted++)
         for (int i = 0; i < 2; i++) {
             ct_set_requires_grad(in[0], wanted);
@@ -302,17 +398,20 @@ START_TEST(several_outputs_refused) {
             for (int k = 0; k < 4; k++) outs[k] = in[0];
             ck_assert(!ct_apply_many(&several, in, 2, &faults_of[i].attrs, outs));
             ck_assert(!outs[0] && !outs[1] && !outs[2] && !outs[3]);
-            ck_assert_msg(strstr(ct_error_message(context), faults_of[i].words), "%s", ct_error_message(context));
+            ck_assert_msg(strstr(ct_error_message(context), faults_of[i].words), "%s",
+                          ct_error_message(context));
             ct_error_clear(context);
             ck_assert_int_eq(ct_memory(context).live, live);
         }
     ct_op many_outs = several;
     many_outs.outputs = CT_MAX_OUTPUTS + 1;
-    ck_assert(!ct_apply_many(&many_outs, in, 2, &(int){0}, outs) && strstr(ct_error_message(context), "several: too many outputs"));
+    ck_assert(!ct_apply_many(&many_outs, in, 2, &(int){0}, outs) &&
+              strstr(ct_error_message(context), "several: too many outputs"));
     ct_error_clear(context);
     ck_assert(!ct_apply(&many_outs, in, 2, &(int){0}) && ct_error(context));
     ct_error_clear(context);
-    ck_assert(!ct_apply_many(&several, in, 2, &(int){0}, NULL) && strstr(ct_error_message(context), "several: outs is NULL"));
+    ck_assert(!ct_apply_many(&several, in, 2, &(int){0}, NULL) &&
+              strstr(ct_error_message(context), "several: outs is NULL"));
     ct_error_clear(context);
     close_contexts();
 }
@@ -332,7 +431,10 @@ static bool releasing_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     return true;
 }
 
-static const ct_op releasing = {.name = "releasing", .attrs_size = sizeof(bool), .forward = releasing_forward, .backward = releasing_backward};
+static const ct_op releasing = {.name = "releasing",
+                                .attrs_size = sizeof(bool),
+                                .forward = releasing_forward,
+                                .backward = releasing_backward};
 
 START_TEST(inputs_last_as_long_as_the_forward) {
     open_contexts(_i);
@@ -340,13 +442,17 @@ START_TEST(inputs_last_as_long_as_the_forward) {
     for (int kind = 0; kind < 4; kind++) {
         const bool strided = kind & 1, result_is_input = kind & 2;
         ct_scope scope = ct_scope_open(context);
-        ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(2, 2), (double[]){1, 2, 3, 4}), true);
-        ct_tensor *a = ct_scale(strided ? ct_transpose(x, 0, 1) : x, 1), *b = strided ? ct_transpose(x, 0, 1) : ct_scale(x, 3);
+        ct_tensor *x = ct_set_requires_grad(
+            ct_from_f64(context, CT_SHAPE(2, 2), (double[]){1, 2, 3, 4}), true);
+        ct_tensor *a = ct_scale(strided ? ct_transpose(x, 0, 1) : x, 1),
+                  *b = strided ? ct_transpose(x, 0, 1) : ct_scale(x, 3);
         ct_tensor *y = ct_apply(&releasing, (ct_tensor *[]){a, b}, 2, &result_is_input);
-        ck_assert_msg(y && ct_backward(ct_sum(y, CT_ALL, false)), "kind %d: %s", kind, ct_error_message(context));
+        ck_assert_msg(y && ct_backward(ct_sum(y, CT_ALL, false)), "kind %d: %s", kind,
+                      ct_error_message(context));
         double g[4];
         ck_assert(ct_to_f64(ct_grad(x), g, 4) && g[1] == (strided ? 1 : 3) * 2 * 2);
-        if (_i) { /* b is known to have ended, but for the view of which a dense copy was released */
+        /* b is known to have ended, but for the view of which a dense copy was released */
+        if (_i) {
             ck_assert_int_eq(ct_neg(b) == NULL, !strided);
             ck_assert_int_eq(ct_error(context), strided ? CT_OK : CT_ERR_ARGUMENT);
             ct_error_clear(context);
@@ -371,22 +477,27 @@ static ct_tensor *ends_forward(ct_call *c) {
 static bool ends_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     grad[0] = ct_mul(g[0], c->out);
     if (*(const int *)c->attrs == 3) ct_release(grad[0]);
-    if (*(const int *)c->attrs == 4) grad[0] = ct_empty(c->context, ct_dtype_of(g[0]), ct_shape_of(g[0]));
+    if (*(const int *)c->attrs == 4)
+        grad[0] = ct_empty(c->context, ct_dtype_of(g[0]), ct_shape_of(g[0]));
     return grad[0] != NULL;
 }
 
-static const ct_op ends = {.name = "ends", .attrs_size = sizeof(int), .forward = ends_forward, .backward = ends_backward};
+static const ct_op ends = {
+    .name = "ends", .attrs_size = sizeof(int), .forward = ends_forward, .backward = ends_backward};
 
 START_TEST(what_debug_mode_adds) {
     open_contexts(1);
-    const char *words[] = {"made by exp has ended", "made by neg has ended", "forward made the first NaN", "made by mul has ended",
-                           "backward made the first NaN: element (0) of the gradient of input 0 (3)"};
+    const char *words[] = {
+        "made by exp has ended", "made by neg has ended", "forward made the first NaN",
+        "made by mul has ended",
+        "backward made the first NaN: element (0) of the gradient of input 0 (3)"};
     for (int i = 0; i < 5; i++) {
         ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(3)), true);
         ct_tensor *y = ct_apply(&ends, &x, 1, &i);
         ck_assert_msg(i < 3 ? !y : y && !ct_backward(ct_sum(y, CT_ALL, false)), "%d works", i);
         const char *message = ct_error_message(context);
-        ck_assert_msg(strstr(message, "ends: ") && strstr(message, words[i]), "%d: \"%s\"", i, message);
+        ck_assert_msg(strstr(message, "ends: ") && strstr(message, words[i]), "%d: \"%s\"", i,
+                      message);
         ct_error_clear(context);
     }
     close_contexts();
@@ -410,8 +521,11 @@ static bool many_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     return true;
 }
 
-static const ct_op many = {
-    .name = "many", .attrs_size = sizeof(int), .forward = many_forward, .backward = many_backward, .flags = CT_OP_OPTIONAL | CT_OP_STRIDED};
+static const ct_op many = {.name = "many",
+                           .attrs_size = sizeof(int),
+                           .forward = many_forward,
+                           .backward = many_backward,
+                           .flags = CT_OP_OPTIONAL | CT_OP_STRIDED};
 
 START_TEST(many_inputs) {
     open_contexts(_i);
@@ -419,18 +533,23 @@ START_TEST(many_inputs) {
         ct_scope scope = ct_scope_open(context);
         ct_tensor *in[MANY] = {0};
         for (int i = 0; i < MANY; i++)
-            if (i % 5 != 3) in[i] = ct_set_requires_grad(ct_full(context, CT_F64, CT_SHAPE(2), i), i % 5 != 4);
+            if (i % 5 != 3)
+                in[i] = ct_set_requires_grad(ct_full(context, CT_F64, CT_SHAPE(2), i), i % 5 != 4);
         ct_tensor *y = ct_apply(&many, in, MANY, &missing);
         const bool needed = missing >= 0 && missing % 5 < 3;
         ck_assert(y && ct_backward(ct_sum(y, CT_ALL, false)) == !needed);
-        if (needed) ck_assert_ptr_nonnull(strstr(ct_error_message(context), "many: backward set no gradient for input"));
+        if (needed)
+            ck_assert_ptr_nonnull(
+                strstr(ct_error_message(context), "many: backward set no gradient for input"));
         else
             for (int i = 0; i < MANY; i++)
                 ck_assert(i % 5 < 3 ? ct_data_f64(ct_grad(in[i]))[1] == i : !ct_grad(in[i]));
         ct_error_clear(context);
         ct_scope_close(scope);
     }
-    ck_assert_ptr_null(ct_apply(&many, (ct_tensor *[]){NULL, ct_ones(context, CT_F32, CT_SCALAR)}, 2, &(int){0})); /* input 0 is not optional */
+    /* input 0 is not optional */
+    ck_assert_ptr_null(
+        ct_apply(&many, (ct_tensor *[]){NULL, ct_ones(context, CT_F32, CT_SCALAR)}, 2, &(int){0}));
     ck_assert_ptr_nonnull(strstr(ct_error_message(context), "many: input 0 is NULL"));
     ct_error_clear(context);
     close_contexts();
@@ -443,7 +562,8 @@ static int64_t requests, refuse_at, held;
 
 static void *allocate(void *data, size_t size) {
     (void)data;
-    if (++requests >= refuse_at) return NULL; /* from then on: a single refusal is answered with what is pooled */
+    /* from then on: a single refusal is answered with what is pooled */
+    if (++requests >= refuse_at) return NULL;
     held += (int64_t)size;
     return malloc(size);
 }
@@ -474,14 +594,17 @@ START_TEST(out_of_memory_in_the_middle) {
     unsetenv("CT_DEBUG");
     for (refuse_at = 2; !done; refuse_at++) {
         requests = 0;
-        ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .debug = _i, .allocator = {allocate, release, NULL}});
+        ct_context *c = ct_context_new(
+            (ct_context_opts){.threads = 1, .debug = _i, .allocator = {allocate, release, NULL}});
         ck_assert_ptr_nonnull(c);
         ct_tensor *x = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SHAPE(LARGE)), true);
         ct_tensor *y = ct_apply(&large, &x, 1, NULL);
         done = y && ct_backward(ct_sum(ct_apply(&large, &y, 1, NULL), CT_ALL, false));
         failures += !done;
-        ck_assert_msg(ct_error(c) == (done ? CT_OK : CT_ERR_MEMORY), "request %d: %s", (int)refuse_at, ct_error_message(c));
-        if (!done && y) { /* the context goes on, and what a failed backward left is nothing or whole */
+        ck_assert_msg(ct_error(c) == (done ? CT_OK : CT_ERR_MEMORY), "request %d: %s",
+                      (int)refuse_at, ct_error_message(c));
+        /* the context goes on, and what a failed backward left is nothing or whole */
+        if (!done && y) {
             ct_error_clear(c);
             requests = INT64_MIN;
             ct_tensor *z = ct_apply(&large, &x, 1, NULL);

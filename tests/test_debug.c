@@ -1,4 +1,5 @@
-/* Debug mode: what is freed is NaN, a handle that has ended is named with the op that made it, and so is the first NaN. */
+/* Debug mode: what is freed is NaN, a handle that has ended is named with the op that made it, and
+ * so is the first NaN. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <math.h>
@@ -11,34 +12,45 @@
 
 static ct_context *context;
 
-static ct_context *context_of(bool debug) { return ct_context_new((ct_context_opts){.seed = 1, .threads = 1, .debug = debug}); }
+static ct_context *context_of(bool debug) {
+    return ct_context_new((ct_context_opts){.seed = 1, .threads = 1, .debug = debug});
+}
 static void setup(void) { context = context_of(true); }
 static void teardown(void) {
     ck_assert_msg(ct_error(context) == CT_OK, "left pending: %s", ct_error_message(context));
     ct_context_free(context);
 }
 
-static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
+static void no_error(void) {
+    ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+}
 
 /* The error that is pending has these words; it is cleared. */
 static void expect(ct_status status, const char *word1, const char *word2) {
     const char *message = ct_error_message(context);
     ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
-    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" does not have \"%s\" and \"%s\"", message, word1, word2);
+    ck_assert_msg(strstr(message, word1) && strstr(message, word2),
+                  "\"%s\" does not have \"%s\" and \"%s\"", message, word1, word2);
     ct_error_clear(context);
 }
 
-static ct_tensor *vector(ct_dtype dtype, int64_t n, const double *value) { return ct_cast(ct_from_f64(context, CT_SHAPE(n), value), dtype); }
-#define VECTOR(dtype, ...) vector(dtype, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
-#define LEAF(dtype, ...)   ct_set_requires_grad(VECTOR(dtype, __VA_ARGS__), true)
+static ct_tensor *vector(ct_dtype dtype, int64_t n, const double *value) {
+    return ct_cast(ct_from_f64(context, CT_SHAPE(n), value), dtype);
+}
+#define VECTOR(dtype, ...)                                                                         \
+    vector(dtype, sizeof((double[]){__VA_ARGS__}) / sizeof(double), (double[]){__VA_ARGS__})
+#define LEAF(dtype, ...) ct_set_requires_grad(VECTOR(dtype, __VA_ARGS__), true)
 
 static ct_tensor *sum(ct_tensor *x) { return ct_sum(x, CT_ALL, false); }
 
 /* ---- memory ---- */
 
 START_TEST(what_is_freed_is_all_ones) {
-    ct_tensor *f32 = ct_ones(context, CT_F32, CT_SHAPE(3)), *f64 = ct_ones(context, CT_F64, CT_SHAPE(1000)); /* of a slab, and large */
-    ct_tensor *i64 = ct_ones(context, CT_I64, CT_SHAPE(3)), *flag = ct_ones(context, CT_BOOL, CT_SHAPE(3));
+    /* of a slab, and large */
+    ct_tensor *f32 = ct_ones(context, CT_F32, CT_SHAPE(3)),
+              *f64 = ct_ones(context, CT_F64, CT_SHAPE(1000));
+    ct_tensor *i64 = ct_ones(context, CT_I64, CT_SHAPE(3)),
+              *flag = ct_ones(context, CT_BOOL, CT_SHAPE(3));
     const float *f = ct_data_f32(f32);
     const double *d = ct_data_f64(f64);
     const int64_t *i = ct_data_i64(i64);
@@ -74,7 +86,9 @@ START_TEST(what_the_tape_saved_stays) {
         ct_tensor *x = LEAF(dtype, 1, 2);
         ct_scope outer = ct_scope_open(context), scope = ct_scope_open(context);
         ct_tensor *y = ct_exp(ct_mul(x, VECTOR(dtype, 3, 4)));
-        ct_tensor *loss = ct_scope_return(scope, sum(ct_mul(ct_transpose(ct_view(y, CT_SHAPE(1, 2)), 0, 1), ct_view(x, CT_SHAPE(2, 1)))));
+        ct_tensor *loss =
+            ct_scope_return(scope, sum(ct_mul(ct_transpose(ct_view(y, CT_SHAPE(1, 2)), 0, 1),
+                                              ct_view(x, CT_SHAPE(2, 1)))));
         ck_assert(ct_backward(loss)); /* sum x e^(c x) */
         double g[2];
         ck_assert(ct_to_f64(ct_grad(x), g, 2));
@@ -85,7 +99,8 @@ START_TEST(what_the_tape_saved_stays) {
 }
 END_TEST
 
-/* Handles that are kept to be named do not count as live, are bounded, and make way when memory is short. */
+/* Handles that are kept to be named do not count as live, are bounded, and make way when memory is
+ * short. */
 START_TEST(memory_of_ended_handles) {
     ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(4));
     const int64_t live = ct_memory(context).live;
@@ -100,7 +115,8 @@ START_TEST(memory_of_ended_handles) {
     ck_assert_int_eq(ct_memory(context).live, live);
     ck_assert_int_lt(ct_memory(context).pooled, 1 << 18);
 
-    ct_context *small = ct_context_new((ct_context_opts){.threads = 1, .debug = true, .memory_limit = 1 << 20});
+    ct_context *small =
+        ct_context_new((ct_context_opts){.threads = 1, .debug = true, .memory_limit = 1 << 20});
     ct_tensor *y = ct_ones(small, CT_F32, CT_SHAPE(4));
     for (int i = 0; i < 20000; i++) {
         ct_scope scope = ct_scope_open(small);
@@ -108,7 +124,8 @@ START_TEST(memory_of_ended_handles) {
         ct_scope_close(scope);
         if (i % 100 == 99) y = ct_keep(ct_detach(y));
     }
-    ck_assert_msg(ct_error(small) == CT_ERR_MEMORY, "%s", ct_error_message(small)); /* y's are all alive: some 5 MiB */
+    /* y's are all alive: some 5 MiB */
+    ck_assert_msg(ct_error(small) == CT_ERR_MEMORY, "%s", ct_error_message(small));
     ct_context_free(small);
     small = ct_context_new((ct_context_opts){.threads = 1, .debug = true, .memory_limit = 1 << 20});
     y = ct_ones(small, CT_F32, CT_SHAPE(4));
@@ -129,16 +146,18 @@ static ct_tensor *ended(ct_tensor *(*op)(ct_tensor *)) {
 }
 
 /* The call records the error, which names the function and the maker, with the shape. */
-#define ENDED(call, function)                                                                                                              \
-    do {                                                                                                                                   \
-        (void)(call);                                                                                                                      \
-        ck_assert_msg(ct_error(context) != CT_OK, "%s: no error", #call);                                                                  \
-        ck_assert_msg(!strncmp(ct_error_message(context), function ": ", strlen(function) + 2), "%s", ct_error_message(context));          \
-        expect(CT_ERR_ARGUMENT, "(2, 3) made by silu has ended", "");                                                                      \
+#define ENDED(call, function)                                                                      \
+    do {                                                                                           \
+        (void)(call);                                                                              \
+        ck_assert_msg(ct_error(context) != CT_OK, "%s: no error", #call);                          \
+        ck_assert_msg(!strncmp(ct_error_message(context), function ": ", strlen(function) + 2),    \
+                      "%s", ct_error_message(context));                                            \
+        expect(CT_ERR_ARGUMENT, "(2, 3) made by silu has ended", "");                              \
     } while (0)
 
 START_TEST(every_use_of_an_ended_handle) {
-    ct_tensor *y = ended(ct_silu), *x = ct_ones(context, CT_F32, CT_SHAPE(2, 3)), *loss = sum(LEAF(CT_F32, 1, 2));
+    ct_tensor *y = ended(ct_silu), *x = ct_ones(context, CT_F32, CT_SHAPE(2, 3)),
+              *loss = sum(LEAF(CT_F32, 1, 2));
     float out[6];
     double wide[6];
     int64_t whole[6];
@@ -204,7 +223,8 @@ START_TEST(the_maker_is_named) {
     struct {
         ct_tensor *(*make)(ct_tensor *);
         const char *name;
-    } makers[] = {{ct_exp, "exp"}, {transposed, "transpose"}, {made, "zeros"}, {wrapped, "wrap"}, {ct_detach, "detach"}, {copied, "contiguous"}};
+    } makers[] = {{ct_exp, "exp"},   {transposed, "transpose"}, {made, "zeros"},
+                  {wrapped, "wrap"}, {ct_detach, "detach"},     {copied, "contiguous"}};
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
         char words[64];
         snprintf(words, sizeof words, "made by %s has ended", makers[i].name);
@@ -217,7 +237,8 @@ START_TEST(the_maker_is_named) {
     ct_zero_grad(x);
     ck_assert_ptr_null(ct_data_f64(g));
     expect(CT_ERR_ARGUMENT, "data: ", "made by mul has ended");
-    ct_module *module = ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2});
+    ct_module *module =
+        ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2});
     ct_tensor *weight = ct_module_get(module, "weight");
     ct_module_free(module);
     ck_assert_ptr_null(ct_linear(ct_ones(context, CT_F32, CT_SHAPE(1, 2)), weight, NULL));
@@ -231,10 +252,12 @@ START_TEST(a_nan_that_forward_makes) {
     for (ct_dtype dtype = CT_F32; dtype <= CT_F64; dtype++) {
         ct_tensor *x = ct_view(VECTOR(dtype, 1, 2, 3, 4, 5, -6), CT_SHAPE(2, 3));
         ck_assert_ptr_null(ct_sqrt(x));
-        expect(CT_ERR_ARGUMENT, "sqrt: forward made the first NaN: element (1, 2) of a result (2, 3)", "");
+        expect(CT_ERR_ARGUMENT,
+               "sqrt: forward made the first NaN: element (1, 2) of a result (2, 3)", "");
         ck_assert_ptr_null(ct_sqrt(ct_transpose(x, 0, 1)));
         expect(CT_ERR_ARGUMENT, "element (2, 1) of a result (3, 2)", "sqrt");
-        ck_assert_ptr_null(ct_mean(ct_narrow(x, 0, 0, 0), CT_ALL, false)); /* of nothing, and of no dims */
+        /* of nothing, and of no dims */
+        ck_assert_ptr_null(ct_mean(ct_narrow(x, 0, 0, 0), CT_ALL, false));
         expect(CT_ERR_ARGUMENT, "element () of a result ()", "first NaN");
         ct_tensor *inf = VECTOR(dtype, INFINITY, 0, 1);
         ck_assert_ptr_nonnull(ct_log(ct_scale(inf, 2)));
@@ -251,13 +274,16 @@ END_TEST
 
 START_TEST(a_nan_that_was_given) {
     for (ct_dtype dtype = CT_F32; dtype <= CT_F64; dtype++) {
-        ct_tensor *x = LEAF(dtype, 1, NAN, 3), *y = ct_sqrt(ct_neg(ct_mul(x, VECTOR(dtype, 1, 1, 1)))); /* sqrt has one before it makes two */
+        /* sqrt has one before it makes two */
+        ct_tensor *x = LEAF(dtype, 1, NAN, 3),
+                  *y = ct_sqrt(ct_neg(ct_mul(x, VECTOR(dtype, 1, 1, 1))));
         ck_assert(ct_backward(sum(ct_add(y, x))));
         ck_assert(isnan(ct_item(sum(ct_grad(x)))));
         ct_tensor *z = LEAF(dtype, 1, 2), *out = ct_scale(z, 2), *g = VECTOR(dtype, 1, NAN);
         ck_assert(ct_backward_with(&out, &g, 1, (ct_backward_opts){0}));
         ck_assert(ct_backward(sum(ct_scale(z, 2)))); /* adds to what is NaN */
-        ct_tensor *rows = ct_transpose(ct_view(VECTOR(dtype, 1, 2, 3, 4, NAN, 6), CT_SHAPE(2, 3)), 0, 1);
+        ct_tensor *rows =
+            ct_transpose(ct_view(VECTOR(dtype, 1, 2, 3, 4, NAN, 6), CT_SHAPE(2, 3)), 0, 1);
         ck_assert_ptr_nonnull(ct_matmul(rows, ct_ones(context, dtype, CT_SHAPE(2, 2))));
         no_error();
     }
@@ -267,21 +293,28 @@ END_TEST
 START_TEST(a_nan_that_backward_makes) {
     for (ct_dtype dtype = CT_F32; dtype <= CT_F64; dtype++) {
         ct_tensor *x = LEAF(dtype, 4, 9, 0, 1); /* 0 / (2 sqrt(0)) */
-        ct_tensor *y = ct_mul(ct_sqrt(ct_view(x, CT_SHAPE(2, 2))), ct_view(VECTOR(dtype, 1, 1, 0, 1), CT_SHAPE(2, 2)));
+        ct_tensor *y = ct_mul(ct_sqrt(ct_view(x, CT_SHAPE(2, 2))),
+                              ct_view(VECTOR(dtype, 1, 1, 0, 1), CT_SHAPE(2, 2)));
         ck_assert(!ct_backward(sum(y)));
-        expect(CT_ERR_GRAD, "sqrt: backward made the first NaN: element (1, 0) of the gradient of input 0 (2, 2)", "");
+        expect(
+            CT_ERR_GRAD,
+            "sqrt: backward made the first NaN: element (1, 0) of the gradient of input 0 (2, 2)",
+            "");
         ck_assert_ptr_null(ct_grad(x));
         x = LEAF(dtype, 4, 9, 0, 1); /* a leaf's slot */
         y = ct_mul(ct_sqrt(x), VECTOR(dtype, 1, 1, 0, 1));
         ck_assert(!ct_backward(sum(y)));
         expect(CT_ERR_GRAD, "sqrt: backward", "element (2)");
         x = LEAF(dtype, 1, 2); /* two gradients whose sum is none */
-        ct_tensor *outs[] = {ct_scale(x, 1), ct_neg(x)}, *g[] = {VECTOR(dtype, 0, INFINITY), VECTOR(dtype, 0, INFINITY)};
+        ct_tensor *outs[] = {ct_scale(x, 1), ct_neg(x)},
+                  *g[] = {VECTOR(dtype, 0, INFINITY), VECTOR(dtype, 0, INFINITY)};
         ck_assert(!ct_backward_with(outs, g, 2, (ct_backward_opts){0}));
         expect(CT_ERR_GRAD, "backward made the first NaN", "element (1)");
         x = LEAF(dtype, 1, 2); /* written to where it gathers, after something else */
-        ct_tensor *weight = ct_view(VECTOR(dtype, INFINITY, 1), CT_SHAPE(1, 2)), *row = ct_view(ct_scale(x, 1), CT_SHAPE(1, 2));
-        ct_tensor *two[] = {sum(row), ct_linear(row, weight, NULL)}, *zero[] = {NULL, ct_zeros(context, dtype, CT_SHAPE(1, 1))};
+        ct_tensor *weight = ct_view(VECTOR(dtype, INFINITY, 1), CT_SHAPE(1, 2)),
+                  *row = ct_view(ct_scale(x, 1), CT_SHAPE(1, 2));
+        ct_tensor *two[] = {sum(row), ct_linear(row, weight, NULL)},
+                  *zero[] = {NULL, ct_zeros(context, dtype, CT_SHAPE(1, 1))};
         ck_assert(!ct_backward_with(two, zero, 2, (ct_backward_opts){0}));
         expect(CT_ERR_GRAD, "linear: backward", "element (0, 0)");
     }
@@ -291,38 +324,48 @@ END_TEST
 static ct_tensor *slice_forward(ct_call *c) { return ct_narrow(c->in[0], 0, 4, 2); }
 static bool slice_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     (void)g[0];
-    return cti_grad_accumulate_slice(c, 0, 0, 4, 2, ct_from_f32(c->context, CT_SHAPE(2), (float[]){0, NAN}), &grad[0]);
+    return cti_grad_accumulate_slice(
+        c, 0, 0, 4, 2, ct_from_f32(c->context, CT_SHAPE(2), (float[]){0, NAN}), &grad[0]);
 }
-static const ct_op nan_slice = {.name = "nan_slice", .forward = slice_forward, .backward = slice_backward};
+static const ct_op nan_slice = {
+    .name = "nan_slice", .forward = slice_forward, .backward = slice_backward};
 
 /* Slices gather in a place of which the rest is not written yet. */
 START_TEST(holes_hold_no_nan) {
     for (int dim = 0; dim < 2; dim++) {
-        ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(6, 6)), true), *y = ct_scale(x, 1);
-        ct_tensor *a = sum(ct_sqrt(ct_narrow(y, dim, 4, 2))), *b = sum(ct_exp(ct_narrow(y, dim, 0, 2)));
+        ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(6, 6)), true),
+                  *y = ct_scale(x, 1);
+        ct_tensor *a = sum(ct_sqrt(ct_narrow(y, dim, 4, 2))),
+                  *b = sum(ct_exp(ct_narrow(y, dim, 0, 2)));
         ck_assert(ct_backward(ct_add(a, b)));
         no_error();
         ck_assert_double_eq_tol(ct_item(sum(ct_grad(x))), 12 * (0.5 + exp(1)), 1e-4);
         y = ct_scale(x, 0); /* now behind a hole: 0 / 0 */
-        a = sum(ct_scale(ct_sqrt(ct_narrow(y, dim, 4, 2)), 0)), b = sum(ct_exp(ct_narrow(y, dim, 0, 2)));
+        a = sum(ct_scale(ct_sqrt(ct_narrow(y, dim, 4, 2)), 0)),
+        b = sum(ct_exp(ct_narrow(y, dim, 0, 2)));
         ck_assert(!ct_backward(ct_add(b, a)));
         expect(CT_ERR_GRAD, "sqrt: backward", "element (0, 0)");
     }
-    ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(6)), true), *y = ct_scale(x, 1);
+    ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(6)), true),
+              *y = ct_scale(x, 1);
     ck_assert(!ct_backward(sum(ct_apply(&nan_slice, &y, 1, NULL))));
     expect(CT_ERR_GRAD, "nan_slice: backward", "element (5) of the gradient of input 0 (6)");
     y = ct_scale(x, 1);
-    ct_tensor *part = ct_narrow(y, 0, 4, 2), *g = ct_from_f32(context, CT_SHAPE(2), (float[]){1, INFINITY}), *outs[] = {part, part, part};
+    ct_tensor *part = ct_narrow(y, 0, 4, 2),
+              *g = ct_from_f32(context, CT_SHAPE(2), (float[]){1, INFINITY}),
+              *outs[] = {part, part, part};
     ck_assert(ct_backward_with(outs, (ct_tensor *[]){g, g, g}, 3, (ct_backward_opts){0}));
     part = ct_narrow(y = ct_scale(x, 1), 0, 4, 2);
     ct_tensor *other = ct_narrow(y, 0, 4, 2), *minus = ct_neg(g);
     ck_assert(ct_zero_grad(x));
-    ck_assert(!ct_backward_with((ct_tensor *[]){part, other}, (ct_tensor *[]){g, minus}, 2, (ct_backward_opts){0}));
+    ck_assert(!ct_backward_with((ct_tensor *[]){part, other}, (ct_tensor *[]){g, minus}, 2,
+                                (ct_backward_opts){0}));
     expect(CT_ERR_GRAD, "narrow: backward", "element (5) of the gradient of input 0 (6)");
 }
 END_TEST
 
-/* What a slice leaves unwritten of a gradient is no NaN that the node was handed: the node is watched. */
+/* What a slice leaves unwritten of a gradient is no NaN that the node was handed: the node is
+ * watched. */
 START_TEST(a_nan_behind_a_slice) {
     for (int dim = 0; dim < 2; dim++)
         for (int end = 0; end < 2; end++) {
@@ -330,7 +373,8 @@ START_TEST(a_nan_behind_a_slice) {
             ck_assert(ct_to_f64(x, (double[4]){0}, 4));
             ct_data_f64(x)[end ? 3 : 0] = 4;
             ck_assert(!ct_backward(sum(ct_narrow(ct_sqrt(x), dim, end, 1))));
-            expect(CT_ERR_GRAD, "sqrt: backward made the first NaN", "of the gradient of input 0 (2, 2)");
+            expect(CT_ERR_GRAD, "sqrt: backward made the first NaN",
+                   "of the gradient of input 0 (2, 2)");
         }
     ct_tensor *x = LEAF(CT_F64, 4, 0);
     ck_assert(!ct_backward(sum(ct_narrow(ct_sqrt(x), 0, 0, 1))));
@@ -349,29 +393,33 @@ static ct_tensor *releases(ct_tensor *const *in, int n, void *arg) {
 
 /* A function may end what it is given, and the check goes on: it ends with the check. */
 START_TEST(gradcheck_and_handles_that_end) {
-    ct_tensor *x = VECTOR(CT_F64, 1, 2), *ids = ct_ones(context, CT_I64, CT_SHAPE(2)), *gone = VECTOR(CT_F64, 1);
-    ct_gradcheck_result r = ct_gradcheck(releases, NULL, (ct_tensor *[]){x, ids}, 2, (ct_gradcheck_opts){0});
+    ct_tensor *x = VECTOR(CT_F64, 1, 2), *ids = ct_ones(context, CT_I64, CT_SHAPE(2)),
+              *gone = VECTOR(CT_F64, 1);
+    ct_gradcheck_result r =
+        ct_gradcheck(releases, NULL, (ct_tensor *[]){x, ids}, 2, (ct_gradcheck_opts){0});
     ck_assert_msg(r.ran && r.ok, "%s %s", r.diagnosis, ct_error_message(context));
     ck_assert_double_eq(ct_item(sum(x)), 3);
     ck_assert_ptr_null(ct_neg(ids));
     expect(CT_ERR_ARGUMENT, "neg: a tensor (2) made by ones has ended", "");
     ct_release(gone);
     for (int i = 0; i < 2; i++) {
-        r = ct_gradcheck(releases, NULL, (ct_tensor *[]){i ? x : gone, i ? gone : x}, 2, (ct_gradcheck_opts){0});
+        r = ct_gradcheck(releases, NULL, (ct_tensor *[]){i ? x : gone, i ? gone : x}, 2,
+                         (ct_gradcheck_opts){0});
         ck_assert(!r.ran && !r.ok);
         expect(CT_ERR_ARGUMENT, "gradcheck: a tensor (1) made by cast has ended", "");
     }
 }
 END_TEST
 
-/* A node that fails is the last to hold the one below it, and another waits further down: neither memory that has ended nor its bits
- * may lead the way there. */
+/* A node that fails is the last to hold the one below it, and another waits further down: neither
+ * memory that has ended nor its bits may lead the way there. */
 START_TEST(a_failure_ends_nodes_on_the_way) {
     ct_tensor *x = LEAF(CT_F64, 0, 0);
     const int64_t live = ct_memory(context).live;
     for (int round = 0; round < 3; round++) {
         ct_scope outer = ct_scope_open(context), scope = ct_scope_open(context);
-        ct_tensor *early = ct_exp(x), *below = ct_scale(ct_scale(x, 2), 2), *fails = ct_scale(ct_sqrt(below), 0);
+        ct_tensor *early = ct_exp(x), *below = ct_scale(ct_scale(x, 2), 2),
+                  *fails = ct_scale(ct_sqrt(below), 0);
         ct_tensor *loss = ct_scope_return(scope, sum(ct_add(early, fails)));
         ck_assert(!ct_backward(loss));
         expect(CT_ERR_GRAD, "sqrt: backward", "element (0)");
@@ -384,7 +432,8 @@ END_TEST
 
 START_TEST(without_debug_nan_is_a_number) {
     ct_context *plain = context_of(false);
-    ct_tensor *x = ct_set_requires_grad(ct_full(plain, CT_F32, CT_SHAPE(2), -1), true), *y = ct_sqrt(x);
+    ct_tensor *x = ct_set_requires_grad(ct_full(plain, CT_F32, CT_SHAPE(2), -1), true),
+              *y = ct_sqrt(x);
     ck_assert(y && isnan(ct_item(ct_select(y, 0, 0))) && ct_backward(ct_sum(y, CT_ALL, false)));
     ct_context_free(plain);
     setenv("CT_DEBUG", "1", 1);
@@ -424,7 +473,8 @@ static bits run_line(ct_context *c, const case_line *line, int variant, case_bui
     add(&b, c, y);
     if (ct_requires_grad(y)) {
         ct_tensor *g = case_cotangent(y, 3, false);
-        ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s: %s", line->call, ct_error_message(c));
+        ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s: %s", line->call,
+                      ct_error_message(c));
         for (int i = 0; i < n; i++)
             if (in[i] && ct_grad(in[i])) add(&b, c, ct_grad(in[i]));
     }
@@ -437,9 +487,11 @@ START_TEST(every_op_gives_the_same_bits) {
     ct_context *plain = context_of(false);
     for (int v = 0; v < case_variants(line); v++)
         for (int k = 0; k < 2 * CASE_LAYOUTS; k++) {
-            const case_build_opts opts = {.dtype = k % 2 ? CT_F64 : CT_F32, .layout = (case_layout)(k / 2), .seed = 5};
+            const case_build_opts opts = {
+                .dtype = k % 2 ? CT_F64 : CT_F32, .layout = (case_layout)(k / 2), .seed = 5};
             bits a = run_line(plain, line, v, opts), b = run_line(context, line, v, opts);
-            ck_assert_msg(a.count == b.count && !memcmp(a.value, b.value, (size_t)a.count * 8), "%s: other bits", line->call);
+            ck_assert_msg(a.count == b.count && !memcmp(a.value, b.value, (size_t)a.count * 8),
+                          "%s: other bits", line->call);
             free(a.value), free(b.value);
         }
     ct_context_free(plain);
@@ -454,12 +506,14 @@ START_TEST(no_op_takes_an_ended_handle) {
         for (int i = 0; i < n; i++) {
             ct_tensor *in[CASE_INPUTS] = {0};
             ct_scope scope = ct_scope_open(context);
-            case_build(context, input, n, (case_build_opts){.dtype = CT_F32, .seed = 5, .layout = CASE_STEPPED}, in);
+            case_build(context, input, n,
+                       (case_build_opts){.dtype = CT_F32, .seed = 5, .layout = CASE_STEPPED}, in);
             if (in[i]) {
                 ct_release(in[i]);
                 ck_assert_msg(!case_run(context, line, in), "%s: takes input %d", line->call, i);
-                ck_assert_msg(ct_error(context) == CT_ERR_ARGUMENT && strstr(ct_error_message(context), "has ended"), "%s, input %d: %s", line->call, i,
-                              ct_error_message(context));
+                ck_assert_msg(ct_error(context) == CT_ERR_ARGUMENT &&
+                                  strstr(ct_error_message(context), "has ended"),
+                              "%s, input %d: %s", line->call, i, ct_error_message(context));
                 ct_error_clear(context);
             }
             ct_scope_close(scope);
@@ -470,18 +524,27 @@ END_TEST
 
 static bits train(ct_context *c) {
     ct_module *model = ct_module_new(c, "model");
-    ct_module_add_child(model, "embed", ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 7, .embedding_dim = 8}));
-    ct_module_add_child(model, "layer", ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .dropout = 0.1}));
-    ct_module_add_child(model, "head", ct_linear_new(c, (ct_linear_opts){.in_features = 8, .out_features = 7}));
+    ct_module_add_child(
+        model, "embed",
+        ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 7, .embedding_dim = 8}));
+    ct_module_add_child(
+        model, "layer",
+        ct_encoder_layer_new(
+            c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .dropout = 0.1}));
+    ct_module_add_child(model, "head",
+                        ct_linear_new(c, (ct_linear_opts){.in_features = 8, .out_features = 7}));
     ct_optim *optim = ct_adamw_new(model, (ct_adamw_opts){.lr = 0.01});
     const int64_t ids[] = {1, 2, 3, 4, 5, 6, 0, 1, 2, 3};
     ct_tensor *x = ct_from_i64(c, CT_SHAPE(2, 5), ids), *target = ct_from_i64(c, CT_SHAPE(10), ids);
     for (int step = 0; step < 5; step++) {
         ct_scope scope = ct_scope_open(c);
         ct_tensor *h = ct_forward(ct_module_child(model, "embed"), x);
-        h = ct_encoder_layer_forward(ct_module_child(model, "layer"), h, (ct_mha_call){.causal = true}).out;
+        h = ct_encoder_layer_forward(ct_module_child(model, "layer"), h,
+                                     (ct_mha_call){.causal = true})
+                .out;
         h = ct_forward(ct_module_child(model, "head"), h);
-        ct_tensor *loss = ct_cross_entropy(ct_reshape(h, CT_SHAPE(10, 7)), target, (ct_cross_entropy_opts){0});
+        ct_tensor *loss =
+            ct_cross_entropy(ct_reshape(h, CT_SHAPE(10, 7)), target, (ct_cross_entropy_opts){0});
         ck_assert_msg(ct_backward(loss), "%s", ct_error_message(c));
         ck_assert(ct_optim_step(optim));
         ct_optim_zero_grad(optim);

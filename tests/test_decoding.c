@@ -1,4 +1,5 @@
-/* Decoding beside another sequence: its keys and values are projected once and then held; and tokens that stand somewhere. */
+/* Decoding beside another sequence: its keys and values are projected once and then held; and
+ * tokens that stand somewhere. */
 #include "nn_check.h"
 
 enum { B = 2, S = 5, N = 7, LAYERS = 2 };
@@ -30,20 +31,25 @@ START_TEST(another_sequence_is_read_once) {
             o.embed_dim = 8, o.dtype = CT_F64;
             ct_module *mha = shake(ct_mha_new(context, o));
             const int64_t s = way == 2 ? 1 : S;
-            ct_tensor *q = randn(CT_SHAPE(B, N, 8)), *k = randn(CT_SHAPE(B, s, o.kdim ? o.kdim : 8)), *v = k;
+            ct_tensor *q = randn(CT_SHAPE(B, N, 8)),
+                      *k = randn(CT_SHAPE(B, s, o.kdim ? o.kdim : 8)), *v = k;
             if (way == 1 || o.vdim) v = randn(CT_SHAPE(B, s, o.vdim ? o.vdim : 8));
-            ct_tensor *real = ct_gt(ct_rand(context, CT_F32, CT_SHAPE(B, s)), ct_full(context, CT_F32, CT_SCALAR, s > 1 ? 0.3 : -1));
+            ct_tensor *real = ct_gt(ct_rand(context, CT_F32, CT_SHAPE(B, s)),
+                                    ct_full(context, CT_F32, CT_SCALAR, s > 1 ? 0.3 : -1));
             ct_mha_call call = {.key_mask = real, .need_weights = true, .per_head = true};
             ct_mha_out whole = ct_mha_forward(mha, q, k, v, call);
             call.cache = ct_kv_cache_new(mha, B, S + 1);
             for (int again = 0; again < 2; again++) {
                 for (int64_t at = 0; at < N; at++) {
                     ct_tensor *one = ct_narrow(q, 1, at, 1);
-                    if (o.rope) call.rope_offset = 0, one = ct_narrow(q, 1, 0, 1); /* with rope it stands where the caller says */
+                    /* with rope it stands where the caller says */
+                    if (o.rope) call.rope_offset = 0, one = ct_narrow(q, 1, 0, 1);
                     ct_mha_out y = ct_mha_forward(mha, one, k, v, call);
                     int64_t expected = o.rope ? 0 : at;
-                    ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, expected, 1)), 1e-13);
-                    ck_assert_double_lt(distance(y.weights, ct_narrow(whole.weights, 2, expected, 1)), 1e-13);
+                    ck_assert_double_lt(distance(y.out, ct_narrow(whole.out, 1, expected, 1)),
+                                        1e-13);
+                    ck_assert_double_lt(
+                        distance(y.weights, ct_narrow(whole.weights, 2, expected, 1)), 1e-13);
                     ck_assert_int_eq(ct_kv_cache_length(call.cache), s);
                     if (again && at == 0) spoil(k), spoil(v);
                 }
@@ -70,8 +76,10 @@ static int products(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v) {
 
 START_TEST(what_has_one_input_has_one_product) {
     for (int rope = 0; rope < 2; rope++) {
-        ct_module *mha = shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope = rope, .dtype = CT_F64}));
-        ct_tensor *q = randn(CT_SHAPE(B, N, 8)), *k = randn(CT_SHAPE(B, S, 8)), *v = randn(CT_SHAPE(B, S, 8));
+        ct_module *mha = shake(ct_mha_new(
+            context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope = rope, .dtype = CT_F64}));
+        ct_tensor *q = randn(CT_SHAPE(B, N, 8)), *k = randn(CT_SHAPE(B, S, 8)),
+                  *v = randn(CT_SHAPE(B, S, 8));
         ck_assert_int_eq(products(mha, q, q, q), 2);
         ck_assert_int_eq(products(mha, q, k, k), 3);
         ck_assert_int_eq(products(mha, q, k, v), 4);
@@ -80,10 +88,12 @@ START_TEST(what_has_one_input_has_one_product) {
 }
 END_TEST
 
-START_TEST(what_is_held_is_not_projected) { /* a token takes less memory than another projection of the keys */
+/* a token takes less memory than another projection of the keys */
+START_TEST(what_is_held_is_not_projected) {
     enum { KEYS = 5000 };
     ct_module *mha = shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = 16, .num_heads = 2}));
-    ct_tensor *q = ct_randn(context, CT_F32, CT_SHAPE(1, 1, 16)), *k = ct_randn(context, CT_F32, CT_SHAPE(1, KEYS, 16));
+    ct_tensor *q = ct_randn(context, CT_F32, CT_SHAPE(1, 1, 16)),
+              *k = ct_randn(context, CT_F32, CT_SHAPE(1, KEYS, 16));
     const ct_mha_call call = {.cache = ct_kv_cache_new(mha, 1, KEYS)};
     ct_scope scope = ct_scope_open_no_grad(context);
     int64_t taken[2];
@@ -101,10 +111,12 @@ START_TEST(what_is_held_is_not_projected) { /* a token takes less memory than an
 END_TEST
 
 START_TEST(another_sequence_is_checked) {
-    ct_module *mha = shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64}));
+    ct_module *mha =
+        shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64}));
     ct_kv_cache *cache = ct_kv_cache_new(mha, B, S);
     ct_mha_call call = {.cache = cache};
-    ct_tensor *q = randn(CT_SHAPE(B, 1, 8)), *k = randn(CT_SHAPE(B, S + 1, 8)), *fits = ct_narrow(k, 1, 0, S);
+    ct_tensor *q = randn(CT_SHAPE(B, 1, 8)), *k = randn(CT_SHAPE(B, S + 1, 8)),
+              *fits = ct_narrow(k, 1, 0, S);
     ck_assert_ptr_null(ct_mha_forward(mha, q, k, k, call).out);
     expect(CT_ERR_SHAPE, "6 positions", "0 of 5");
     call.key_mask = ct_ones(context, CT_BOOL, CT_SHAPE(B, 1));
@@ -123,9 +135,15 @@ END_TEST
 
 /* ---- decoders ---- */
 
-static const ct_layer_opts layer = {.embed_dim = 8, .num_heads = 4, .num_kv_heads = 2, .rope = true, .qk_norm = true, .dtype = CT_F64};
+static const ct_layer_opts layer = {.embed_dim = 8,
+                                    .num_heads = 4,
+                                    .num_kv_heads = 2,
+                                    .rope = true,
+                                    .qk_norm = true,
+                                    .dtype = CT_F64};
 
-/* Over and over, with another memory, as long, shorter or longer, once the caches are empty. While they are not, only its size counts. */
+/* Over and over, with another memory, as long, shorter or longer, once the caches are empty. While
+ * they are not, only its size counts. */
 START_TEST(memory_is_read_when_caches_are_empty) {
     ct_module *decoder = shake(ct_decoder_new(context, layer, LAYERS, true));
     ct_kv_cache *caches[LAYERS];
@@ -141,13 +159,19 @@ START_TEST(memory_is_read_when_caches_are_empty) {
         for (int64_t at = 0, t = 3; at < N; at += t, t = 1) {
             ct_tensor *y = ct_decoder_forward(decoder, ct_narrow(x, 1, at, t), memory, call);
             ck_assert_double_lt(distance(y, ct_narrow(whole, 1, at, t)), 1e-12);
-            for (int i = 0; i < LAYERS; i++) ck_assert_double_lt(distance(some[i], ct_narrow(weights[i], 1, at, t)), 1e-12);
+            for (int i = 0; i < LAYERS; i++)
+                ck_assert_double_lt(distance(some[i], ct_narrow(weights[i], 1, at, t)), 1e-12);
             if (at == 0) spoil(memory);
         }
-        for (int i = 0; i < LAYERS; i++) ck_assert(ct_kv_cache_truncate(caches[i], 4)); /* goes on from there, and with the same memory */
-        ck_assert_double_lt(distance(ct_decoder_forward(decoder, ct_narrow(x, 1, 4, 3), memory, call), ct_narrow(whole, 1, 4, 3)), 1e-12);
+        /* goes on from there, and with the same memory */
         for (int i = 0; i < LAYERS; i++) ck_assert(ct_kv_cache_truncate(caches[i], 4));
-        ck_assert_ptr_null(ct_decoder_forward(decoder, ct_narrow(x, 1, 4, 1), randn(CT_SHAPE(B, s + 1, 8)), call));
+        ck_assert_double_lt(
+            distance(ct_decoder_forward(decoder, ct_narrow(x, 1, 4, 3), memory, call),
+                     ct_narrow(whole, 1, 4, 3)),
+            1e-12);
+        for (int i = 0; i < LAYERS; i++) ck_assert(ct_kv_cache_truncate(caches[i], 4));
+        ck_assert_ptr_null(
+            ct_decoder_forward(decoder, ct_narrow(x, 1, 4, 1), randn(CT_SHAPE(B, s + 1, 8)), call));
         expect(CT_ERR_SHAPE, "another sequence", "");
         for (int i = 0; i < LAYERS; i++) ck_assert_int_eq(ct_kv_cache_length(caches[i]), 4);
         for (int i = 0; i < LAYERS; i++) ck_assert(ct_kv_cache_truncate(caches[i], 0));
@@ -159,11 +183,15 @@ START_TEST(memory_is_read_when_caches_are_empty) {
 END_TEST
 
 /* Out of memory at any place: a cache as long as before, and the next forward is right. */
-START_TEST(a_cache_that_is_given_is_the_one) { /* for another sequence too, and then there is no other */
-    ct_module *decoder = shake(ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64}));
+/* for another sequence too, and then there is no other */
+START_TEST(a_cache_that_is_given_is_the_one) {
+    ct_module *decoder = shake(ct_decoder_layer_new(
+        context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64}));
     ct_tensor *x = randn(CT_SHAPE(B, 1, 8)), *memory = randn(CT_SHAPE(B, S, 8));
-    const ct_mha_call self = {.cache = ct_kv_cache_new(ct_module_child(decoder, "self_attn"), B, 1)};
-    const ct_mha_call cross = {.cache = ct_kv_cache_new(ct_module_child(decoder, "multihead_attn"), B, S)};
+    const ct_mha_call self = {.cache =
+                                  ct_kv_cache_new(ct_module_child(decoder, "self_attn"), B, 1)};
+    const ct_mha_call cross = {
+        .cache = ct_kv_cache_new(ct_module_child(decoder, "multihead_attn"), B, S)};
     ck_assert_ptr_nonnull(ct_decoder_layer_forward(decoder, x, memory, self, cross).out);
     ck_assert_int_eq(ct_kv_cache_length(self.cache), 1);
     ck_assert_int_eq(ct_kv_cache_length(cross.cache), S);
@@ -177,7 +205,8 @@ START_TEST(a_failed_token_leaves_the_caches) {
     ct_context *c = budget_context(&b);
     ct_layer_opts opts = {.embed_dim = 96, .num_heads = 2, .dtype = CT_F64};
     ct_module *decoder = ct_decoder_new(c, opts, LAYERS, true);
-    ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)), *memory = ct_randn(c, CT_F64, CT_SHAPE(1, 9, 96)), *y = NULL;
+    ct_tensor *x = ct_randn(c, CT_F64, CT_SHAPE(1, 12, 96)),
+              *memory = ct_randn(c, CT_F64, CT_SHAPE(1, 9, 96)), *y = NULL;
     ct_stack_call call = {.self.causal = true};
     ct_tensor *whole = ct_decoder_forward(decoder, x, memory, call);
     ct_kv_cache *caches[LAYERS];
@@ -202,7 +231,8 @@ START_TEST(a_failed_token_leaves_the_caches) {
 }
 END_TEST
 
-/* From the second token on nothing is asked of the allocator; caches may be freed before or after the decoder, all is given back. */
+/* From the second token on nothing is asked of the allocator; caches may be freed before or after
+ * the decoder, all is given back. */
 START_TEST(a_decoders_tokens_allocate_nothing) {
     for (int late = 0; late < 2; late++) {
         int64_t before = ct_memory(context).live, calls = 0;
@@ -212,11 +242,13 @@ START_TEST(a_decoders_tokens_allocate_nothing) {
         ct_module *decoder = ct_decoder_new(context, opts, LAYERS, false);
         ct_kv_cache *caches[LAYERS];
         ck_assert(ct_kv_caches_new(decoder, B, 100, caches, LAYERS));
-        ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(B, 100, 8)), *memory = ct_randn(context, CT_F32, CT_SHAPE(B, S, 8));
+        ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(B, 100, 8)),
+                  *memory = ct_randn(context, CT_F32, CT_SHAPE(B, S, 8));
         for (int64_t at = 0; at < 100; at++) {
             ct_scope scope = ct_scope_open(context);
             ct_stack_call call = {.self.causal = true, .caches = caches};
-            ck_assert_ptr_nonnull(ct_decoder_forward(decoder, ct_narrow(x, 1, at, 1), memory, call));
+            ck_assert_ptr_nonnull(
+                ct_decoder_forward(decoder, ct_narrow(x, 1, at, 1), memory, call));
             ct_scope_close(scope);
             if (at == 0) calls = ct_memory(context).allocator_calls;
             ck_assert_int_eq(ct_memory(context).allocator_calls, calls);
@@ -234,11 +266,15 @@ END_TEST
 
 START_TEST(positions_from_anywhere) {
     for (int learned = 0; learned < 2; learned++) {
-        ct_module *p = ct_positions_new(context, (ct_positions_opts){N, 4, .learned = learned, .dtype = CT_F64});
+        ct_module *p = ct_positions_new(
+            context, (ct_positions_opts){N, 4, .learned = learned, .dtype = CT_F64});
         ct_tensor *x = randn(CT_SHAPE(B, N, 4)), *whole = ct_forward(p, x);
         for (int64_t first = 0; first <= N; first++)
             for (int64_t t = 0; first + t <= N; t++)
-                ck_assert_double_eq(distance(ct_positions_forward(p, ct_narrow(x, 1, first, t), first), ct_narrow(whole, 1, first, t)), 0);
+                ck_assert_double_eq(
+                    distance(ct_positions_forward(p, ct_narrow(x, 1, first, t), first),
+                             ct_narrow(whole, 1, first, t)),
+                    0);
         ck_assert_ptr_null(ct_positions_forward(p, ct_narrow(x, 1, 0, 2), N - 1));
         expect(CT_ERR_SHAPE, "(2, 2, 4) from position 6", "the 7");
         ck_assert_ptr_null(ct_positions_forward(p, x, -1));
@@ -250,9 +286,11 @@ START_TEST(positions_from_anywhere) {
         ck_assert_ptr_null(ct_positions_forward(ct_dropout_new(context, 0), x, 0));
         expect(CT_ERR_ARGUMENT, "ct_positions_forward", "Dropout");
         if (learned) {
-            ck_assert(ct_backward(ct_sum(ct_positions_forward(p, ct_narrow(x, 1, 0, 2), 3), CT_ALL, false)));
+            ck_assert(ct_backward(
+                ct_sum(ct_positions_forward(p, ct_narrow(x, 1, 0, 2), 3), CT_ALL, false)));
             ct_tensor *grad = ct_grad(ct_module_get(p, "weight"));
-            for (int64_t i = 0; i < N; i++) ck_assert_double_eq(largest(ct_select(grad, 0, i)), i == 3 || i == 4 ? B : 0);
+            for (int64_t i = 0; i < N; i++)
+                ck_assert_double_eq(largest(ct_select(grad, 0, i)), i == 3 || i == 4 ? B : 0);
         }
     }
 }

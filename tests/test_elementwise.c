@@ -1,11 +1,12 @@
-/* Elementwise ops and comparisons, beyond the walk over ops.def: errors and their words, i64 and bool, ties, kinks, NaN, and what the
- * tape keeps. */
+/* Elementwise ops and comparisons, beyond the walk over ops.def: errors and their words, i64 and
+ * bool, ties, kinks, NaN, and what the tape keeps. */
 #include "op_check.h"
 
 /* ---- errors ---- */
 
 START_TEST(dtypes_that_are_refused) {
-    ct_tensor *f = of(CT_F32, CT_SHAPE(3)), *d = of(CT_F64, CT_SHAPE(3)), *i = of(CT_I64, CT_SHAPE(3)), *b = of(CT_BOOL, CT_SHAPE(3));
+    ct_tensor *f = of(CT_F32, CT_SHAPE(3)), *d = of(CT_F64, CT_SHAPE(3)),
+              *i = of(CT_I64, CT_SHAPE(3)), *b = of(CT_BOOL, CT_SHAPE(3));
     FAILS(ct_add(f, d), CT_ERR_DTYPE, "add");
     FAILS(ct_mul(f, i), CT_ERR_DTYPE, "mul");
     FAILS(ct_maximum(i, f), CT_ERR_DTYPE, "maximum");
@@ -45,9 +46,12 @@ START_TEST(shapes_that_do_not_fit) {
     FAILS(ct_lt(b, a), CT_ERR_SHAPE, "lt: shapes do not broadcast: (4) and (2, 3)");
     FAILS(ct_where(m, a, b), CT_ERR_SHAPE, "where: shapes do not broadcast: (2, 3) and (4)");
     FAILS(ct_where(n, a, a), CT_ERR_SHAPE, "where: shapes do not broadcast: (4) and (2, 3)");
-    FAILS(ct_masked_fill(a, m, 0), CT_ERR_SHAPE, "masked_fill: the mask (2, 2, 3) does not broadcast to (2, 3)");
-    FAILS(ct_masked_fill(of(CT_F32, CT_SHAPE(1)), n, 0), CT_ERR_SHAPE, "(4) does not broadcast to (1)");
-    FAILS(ct_mse_loss(a, of(CT_F32, CT_SHAPE(3))), CT_ERR_SHAPE, "mse_loss: shapes differ: (2, 3) and (3)");
+    FAILS(ct_masked_fill(a, m, 0), CT_ERR_SHAPE,
+          "masked_fill: the mask (2, 2, 3) does not broadcast to (2, 3)");
+    FAILS(ct_masked_fill(of(CT_F32, CT_SHAPE(1)), n, 0), CT_ERR_SHAPE,
+          "(4) does not broadcast to (1)");
+    FAILS(ct_mse_loss(a, of(CT_F32, CT_SHAPE(3))), CT_ERR_SHAPE,
+          "mse_loss: shapes differ: (2, 3) and (3)");
     FAILS(ct_sum_to(a, CT_SHAPE(2)), CT_ERR_SHAPE, "sum_to: (2) does not broadcast to (2, 3)");
     FAILS(ct_sum_to(b, CT_SHAPE(1, 4)), CT_ERR_SHAPE, "sum_to: (1, 4) does not broadcast to (4)");
     FAILS(ct_sum_to(b, CT_SHAPE(-1)), CT_ERR_SHAPE, "sum_to");
@@ -67,7 +71,7 @@ END_TEST
 /* ---- i64 and bool ---- */
 
 START_TEST(integers) {
-    int64_t big = ((int64_t)1 << 53) + 1;   /* which no double holds */
+    int64_t big = ((int64_t)1 << 53) + 1; /* which no double holds */
     ct_tensor *a = I64(big, -3, 5), *b = I64(2, -4, 5);
     ct_tensor *sum = ct_add(a, b), *one = ct_sub(ct_add_scalar(ct_neg(a), 1), ct_scale(a, -1));
     ck_assert_int_eq(ct_data_i64(sum)[0], big + 2);
@@ -85,7 +89,8 @@ START_TEST(integers) {
     IS(ct_argmax(b, 0), 2);
     FAILS(ct_scale(a, 0.5), CT_ERR_ARGUMENT, "scale: i64 needs a whole number, not 0.5");
     FAILS(ct_scale(a, INFINITY), CT_ERR_ARGUMENT, "scale");
-    FAILS(ct_add_scalar(a, -1.5), CT_ERR_ARGUMENT, "add_scalar: i64 needs a whole number, not -1.5");
+    FAILS(ct_add_scalar(a, -1.5), CT_ERR_ARGUMENT,
+          "add_scalar: i64 needs a whole number, not -1.5");
     FAILS(ct_add_scalar(a, NAN), CT_ERR_ARGUMENT, "add_scalar");
     IS(ct_masked_fill(b, BOOL(false, true, false), 9), 2, 9, 5);
     IS(ct_where(BOOL(false, true, true), b, I64(7)), 7, -4, 5);
@@ -100,7 +105,7 @@ START_TEST(integers) {
     IS(ct_ge(t, f), 1, 0, 1);
     IS(ct_where(t, t, f), 1, 1, 1);
     IS(ct_masked_fill(t, t, 0), 0, 0, 0);
-    IS(ct_max(t, CT_ALL, false), 1);   /* any */
+    IS(ct_max(t, CT_ALL, false), 1); /* any */
     ck_assert_int_eq(ct_dtype_of(ct_logical_not(t)), CT_BOOL);
 
     bool many[1000];
@@ -122,7 +127,8 @@ START_TEST(ties_share) {
     IS(ct_grad(a), .5, 2, 0, 4, 5);
     IS(ct_grad(b), .5, 0, 3, 4, 5);
 
-    ct_tensor *column = ct_reshape(a, CT_SHAPE(5, 1)), *row = F64(2, 2);   /* both broadcast: (5, 2) */
+    /* both broadcast: (5, 2) */
+    ct_tensor *column = ct_reshape(a, CT_SHAPE(5, 1)), *row = F64(2, 2);
     ct_zero_grad(a);
     backward(ct_maximum(column, row));
     IS(ct_grad(a), 0, (3 + 4) / 2., 5 + 6, 7 + 8, 0);
@@ -137,7 +143,8 @@ START_TEST(ties_share) {
     ct_zero_grad(x);
     backward(ct_max(x, CT_ALL, false));
     IS(ct_grad(x), 0, 1 / 3., 1 / 3., 0, 1 / 3., 0, 0, 0);
-    /* dims that take turns: the 3, 3 in row 0 and the 3 in row 1 share as three, not as two halves of which one shares again */
+    /* dims that take turns: the 3, 3 in row 0 and the 3 in row 1 share as three, not as two halves
+     * of which one shares again */
     ct_tensor *y = F64(3, 3, 0, 1, 3, 2, 1, 1);
     backward(ct_max(ct_reshape(y, CT_SHAPE(2, 2, 2)), CT_DIMS(0, 2), true));
     IS(ct_grad(y), 1 / 3., 1 / 3., 0, 2 / 3., 1 / 3., 0, 2 / 3., 2 / 3.);
@@ -155,7 +162,9 @@ START_TEST(kinks) {
     IS(ct_sigmoid(huge), 0, exp(-40) / (1 + exp(-40)), 1, 1);
     IS(ct_tanh(huge), -1, -1, 1, 1);
     backward(ct_silu(huge));
-    for (int i = 0; i < 4; i++) ck_assert_msg(fabs(ct_data_f64(ct_grad(huge))[i] - (i < 2 ? 0 : i + 1)) < 1e-12, "silu' far out");
+    for (int i = 0; i < 4; i++)
+        ck_assert_msg(fabs(ct_data_f64(ct_grad(huge))[i] - (i < 2 ? 0 : i + 1)) < 1e-12,
+                      "silu' far out");
     ct_zero_grad(huge);
     backward(ct_gelu_tanh(huge));
     IS(ct_grad(huge), 0, 0, 3, 4);
@@ -186,8 +195,10 @@ START_TEST(powers) {
             if (side) backward(y);
             ck_assert(ct_to_f64(side ? ct_grad(x) : y, got, 3));
             for (int j = 0; j < 3; j++)
-                ck_assert_msg(got[j] == want[j] || (isnan(got[j]) && isnan(want[j])) || fabs(got[j] - want[j]) < 1e-14,
-                              "%s of x^%g [%d]: %g, not %g", side ? "gradient" : "value", cases[i].e, j, got[j], want[j]);
+                ck_assert_msg(got[j] == want[j] || (isnan(got[j]) && isnan(want[j])) ||
+                                  fabs(got[j] - want[j]) < 1e-14,
+                              "%s of x^%g [%d]: %g, not %g", side ? "gradient" : "value",
+                              cases[i].e, j, got[j], want[j]);
         }
     }
 }
@@ -218,7 +229,7 @@ START_TEST(nan_in_nan_out) {
     IS(ct_grad(x), 2, 0, 4, 0);
     IS(ct_grad(b), 2 + 4);
 
-    float row[130];   /* longer than any vector: found in the middle and in the tail */
+    float row[130]; /* longer than any vector: found in the middle and in the tail */
     for (int at = 0; at < 130; at += 43) {
         for (int i = 0; i < 130; i++) row[i] = (float)(i % 50);
         IS(ct_argmax(ct_from_f32(context, CT_SHAPE(130), row), 0), 49);
@@ -260,18 +271,39 @@ static ct_tensor *chosen(ct_tensor *x) { return ct_where(mask, x, fixed); }
 static ct_tensor *summed(ct_tensor *x) { return ct_add(fixed, ct_sum(x, CT_DIMS(0), true)); }
 static ct_tensor *averaged(ct_tensor *x) { return ct_add(fixed, ct_mean(x, CT_DIMS(0), false)); }
 
-/* In a chain of calls whose intermediate handles end, each call leaves so many tensors of its size alive. */
+/* In a chain of calls whose intermediate handles end, each call leaves so many tensors of its size
+ * alive. */
 START_TEST(what_the_tape_keeps) {
     static const struct {
         const char *name;
         ct_tensor *(*call)(ct_tensor *);
         int kept;
     } cases[] = {
-        {"add", add_fixed, 0}, {"sub", sub_fixed, 0}, {"mul", mul_fixed, 0}, {"div", div_fixed, 0}, {"scale", scaled, 0},
-        {"add_scalar", moved, 0}, {"neg", ct_neg, 0}, {"where", chosen, 0}, {"masked_fill", filled, 0}, {"sum", summed, 0},
-        {"mean", averaged, 0}, {"1/x", by_fixed, 1}, {"x x", squared, 1}, {"maximum", maximum_fixed, 1}, {"pow", to_power, 1},
-        {"exp", ct_exp, 1}, {"log", ct_log, 1}, {"sqrt", ct_sqrt, 1}, {"abs", ct_abs, 1}, {"tanh", ct_tanh, 1},
-        {"sigmoid", ct_sigmoid, 1}, {"relu", ct_relu, 1}, {"silu", ct_silu, 1}, {"gelu", ct_gelu, 1}, {"gelu_tanh", ct_gelu_tanh, 1},
+        {"add", add_fixed, 0},
+        {"sub", sub_fixed, 0},
+        {"mul", mul_fixed, 0},
+        {"div", div_fixed, 0},
+        {"scale", scaled, 0},
+        {"add_scalar", moved, 0},
+        {"neg", ct_neg, 0},
+        {"where", chosen, 0},
+        {"masked_fill", filled, 0},
+        {"sum", summed, 0},
+        {"mean", averaged, 0},
+        {"1/x", by_fixed, 1},
+        {"x x", squared, 1},
+        {"maximum", maximum_fixed, 1},
+        {"pow", to_power, 1},
+        {"exp", ct_exp, 1},
+        {"log", ct_log, 1},
+        {"sqrt", ct_sqrt, 1},
+        {"abs", ct_abs, 1},
+        {"tanh", ct_tanh, 1},
+        {"sigmoid", ct_sigmoid, 1},
+        {"relu", ct_relu, 1},
+        {"silu", ct_silu, 1},
+        {"gelu", ct_gelu, 1},
+        {"gelu_tanh", ct_gelu_tanh, 1},
     };
     const int64_t side = 256, empty = ct_memory(context).live;
     fixed = ct_full(context, CT_F32, CT_SHAPE(side, side), 0.5);
@@ -279,7 +311,9 @@ START_TEST(what_the_tape_keeps) {
     mask = ct_causal_mask(context, side, side);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         ct_scope scope = ct_scope_open(context);
-        ct_tensor *x = ct_set_requires_grad(ct_full(context, CT_F32, CT_SHAPE(side, side), 0.7), true), *y = cases[i].call(x);
+        ct_tensor *x = ct_set_requires_grad(ct_full(context, CT_F32, CT_SHAPE(side, side), 0.7),
+                                            true),
+                  *y = cases[i].call(x);
         int64_t before = ct_memory(context).live;
         for (int k = 0; k < 4; k++) {
             ct_scope inner = ct_scope_open(context);
@@ -289,7 +323,8 @@ START_TEST(what_the_tape_keeps) {
         }
         double grown = (double)(ct_memory(context).live - before) / size / 4;
         ck_assert_msg(y != NULL, "%s: %s", cases[i].name, ct_error_message(context));
-        ck_assert_msg(fabs(grown - cases[i].kept) < 0.1, "%s: a call keeps %.2f tensors, not %d", cases[i].name, grown, cases[i].kept);
+        ck_assert_msg(fabs(grown - cases[i].kept) < 0.1, "%s: a call keeps %.2f tensors, not %d",
+                      cases[i].name, grown, cases[i].kept);
         ct_scope_close(scope);
     }
     /* and nothing at all where no gradient is wanted */

@@ -14,17 +14,22 @@ static ct_context *context;
 static void setup(void) { context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1}); }
 static void teardown(void) { ct_context_free(context); }
 
-static void no_error(void) { ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context)); }
+static void no_error(void) {
+    ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
+}
 
 /* The error that is pending names these words; it is cleared. */
 static void expect_in(ct_context *c, ct_status status, const char *word1, const char *word2) {
     const char *message = ct_error_message(c);
     ck_assert_msg(ct_error(c) == status, "status %d: %s", (int)ct_error(c), message);
-    ck_assert_msg(strstr(message, word1) && strstr(message, word2), "\"%s\" does not name %s and %s", message, word1, word2);
+    ck_assert_msg(strstr(message, word1) && strstr(message, word2),
+                  "\"%s\" does not name %s and %s", message, word1, word2);
     ct_error_clear(c);
     ck_assert_int_eq(ct_error(c), CT_OK);
 }
-static void expect(ct_status status, const char *word1, const char *word2) { expect_in(context, status, word1, word2); }
+static void expect(ct_status status, const char *word1, const char *word2) {
+    expect_in(context, status, word1, word2);
+}
 
 static int64_t live(void) { return ct_memory(context).live; }
 
@@ -102,7 +107,8 @@ START_TEST(two_contexts_in_two_threads_never_meet) {
     double result[3] = {0};
     pthread_t thread[2];
     one_thread(&result[2]);
-    for (int i = 0; i < 2; i++) ck_assert_int_eq(pthread_create(&thread[i], NULL, one_thread, &result[i]), 0);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&thread[i], NULL, one_thread, &result[i]), 0);
     for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
     ck_assert(isfinite(result[2]));
     ck_assert(result[0] == result[2] && result[1] == result[2]);
@@ -144,7 +150,8 @@ START_TEST(keeping_returning_releasing) {
     ct_scope_close(warm);
     int64_t before = live();
     ct_scope outer = ct_scope_open(context), inner = ct_scope_open(context);
-    ct_tensor *x = ct_full(context, CT_F64, CT_SHAPE(100), 5), *y = ct_full(context, CT_F64, CT_SHAPE(100), 7);
+    ct_tensor *x = ct_full(context, CT_F64, CT_SHAPE(100), 5),
+              *y = ct_full(context, CT_F64, CT_SHAPE(100), 7);
     ck_assert_ptr_eq(ct_scope_keep(inner, x), x);
     ck_assert_ptr_null(ct_scope_keep(inner, NULL));
     ck_assert_ptr_eq(ct_scope_return(inner, y), y);
@@ -231,11 +238,13 @@ static void train(ct_context *c, int steps, int64_t calls[]) {
 START_TEST(a_context_hands_every_byte_back) {
     for (int threads = 1; threads <= 3; threads += 2) {
         counter count = {0};
-        ct_context *c = ct_context_new((ct_context_opts){.threads = threads, .allocator = {count_alloc, count_free, &count}});
+        ct_context *c = ct_context_new(
+            (ct_context_opts){.threads = threads, .allocator = {count_alloc, count_free, &count}});
         int64_t calls[6];
         train(c, 6, calls);
         ct_scope_open(c);
-        ct_zeros(c, CT_F32, CT_SHAPE(1000, 1000)); /* big enough for a block of its own; left open */
+        /* big enough for a block of its own; left open */
+        ct_zeros(c, CT_F32, CT_SHAPE(1000, 1000));
         ct_fail(c, CT_ERR_IO, "still pending");
         ck_assert(count.blocks > 0);
         ct_context_free(c);
@@ -247,10 +256,13 @@ END_TEST
 
 START_TEST(training_stops_asking_the_allocator) {
     counter count = {0};
-    ct_context *c = ct_context_new((ct_context_opts){.threads = 2, .allocator = {count_alloc, count_free, &count}});
+    ct_context *c = ct_context_new(
+        (ct_context_opts){.threads = 2, .allocator = {count_alloc, count_free, &count}});
     int64_t calls[10];
     train(c, 10, calls);
-    for (int i = 2; i < 10; i++) ck_assert_msg(calls[i] == calls[1], "step %d asked %d times", i + 1, (int)(calls[i] - calls[i - 1]));
+    for (int i = 2; i < 10; i++)
+        ck_assert_msg(calls[i] == calls[1], "step %d asked %d times", i + 1,
+                      (int)(calls[i] - calls[i - 1]));
     ct_context_free(c);
 }
 END_TEST
@@ -270,13 +282,15 @@ START_TEST(statistics) {
     ck_assert_int_eq(ct_memory(context).peak, t.live);
     ct_memory_trim(context);
     ck_assert(ct_memory(context).pooled < 1 << 20);
-    ck_assert(ct_item(ct_sum(ct_ones(context, CT_F32, CT_SHAPE(1 << 20)), CT_ALL, false)) == 1 << 20);
+    ck_assert(ct_item(ct_sum(ct_ones(context, CT_F32, CT_SHAPE(1 << 20)), CT_ALL, false)) ==
+              1 << 20);
     ck_assert_int_eq(ct_memory(NULL).live, 0);
 }
 END_TEST
 
-/* Blocks of 8 bytes to 3 MB, half of them let go and taken again, before a trim and after: none lies in another, all are aligned, and
- * in the end nothing is kept. Most are carved from slabs, unless each is to be asked for. */
+/* Blocks of 8 bytes to 3 MB, half of them let go and taken again, before a trim and after: none
+ * lies in another, all are aligned, and in the end nothing is kept. Most are carved from slabs,
+ * unless each is to be asked for. */
 static void write_ends(ct_tensor *x, int64_t n, int64_t value) {
     int64_t *at = ct_data_i64(x);
     at[0] = at[n / 2] = at[n - 1] = value;
@@ -299,7 +313,8 @@ START_TEST(blocks_of_every_size) {
         ct_tensor *x[N];
         int64_t n[N], calls = ct_memory(c).allocator_calls, medium = 0;
         for (int i = 0; i < N; i++) {
-            n[i] = (INT64_C(1) << i % SIZES) + i * 37 % (1 << i % SIZES) + 270000 * (i % SIZES == SIZES - 1);
+            n[i] = (INT64_C(1) << i % SIZES) + i * 37 % (1 << i % SIZES) +
+                   270000 * (i % SIZES == SIZES - 1);
             medium += n[i] * 8 > 2048 && n[i] * 8 <= 1 << 20;
         }
         for (int pass = 0; pass < 3; pass++) {
@@ -326,13 +341,14 @@ START_TEST(blocks_of_every_size) {
 }
 END_TEST
 
-/* A small block that is free is taken and given back inline, unless the pool is not plain: the count is the same, the block that was given
- * last comes first, and none lies in another. */
+/* A small block that is free is taken and given back inline, unless the pool is not plain: the
+ * count is the same, the block that was given last comes first, and none lies in another. */
 START_TEST(small_blocks_inline_or_not) {
     enum { N = 64 };
-    static const size_t sizes[] = {0, 1, 63, 64, 65, 512, 513, 1023, 1024, 1025, 1088, 1152, 1153,
-                                   2047, 2048, 2049, 4095, 4096, 4097, 5000};
-    ct_context *c[2] = {ct_context_new((ct_context_opts){.threads = 1}), ct_context_new((ct_context_opts){.threads = 1})};
+    static const size_t sizes[] = {0,    1,    63,   64,   65,   512,  513,  1023, 1024, 1025,
+                                   1088, 1152, 1153, 2047, 2048, 2049, 4095, 4096, 4097, 5000};
+    ct_context *c[2] = {ct_context_new((ct_context_opts){.threads = 1}),
+                        ct_context_new((ct_context_opts){.threads = 1})};
     c[1]->pool.plain = false;
     void *block[2][N] = {{0}};
     size_t size[N] = {0};
@@ -352,11 +368,13 @@ START_TEST(small_blocks_inline_or_not) {
         }
         size[i] = sizes[(random >> 40) % (sizeof sizes / sizeof *sizes)];
         for (int which = 0; which < 2 && turn % 3; which++) {
-            ck_assert((block[which][i] = cti_take(c[which], size[i])) && (uintptr_t)block[which][i] % 64 == 0);
+            ck_assert((block[which][i] = cti_take(c[which], size[i])) &&
+                      (uintptr_t)block[which][i] % 64 == 0);
             memset(block[which][i], i, size[i]);
         }
         const ct_memory_stats a = ct_memory(c[0]), b = ct_memory(c[1]);
-        ck_assert(a.live == b.live && a.peak == b.peak && a.pooled == b.pooled && a.allocator_calls == b.allocator_calls);
+        ck_assert(a.live == b.live && a.peak == b.peak && a.pooled == b.pooled &&
+                  a.allocator_calls == b.allocator_calls);
     }
     for (int which = 0; which < 2; which++) {
         for (int i = 0; i < N; i++) cti_give(c[which], block[which][i], size[i]);
@@ -366,12 +384,13 @@ START_TEST(small_blocks_inline_or_not) {
 }
 END_TEST
 
-/* A large block that is free stands in for a size of two thirds of its own or more, and is itself again when it is given back. Under a
- * limit nothing stands in: there the rest would be missed. */
+/* A large block that is free stands in for a size of two thirds of its own or more, and is itself
+ * again when it is given back. Under a limit nothing stands in: there the rest would be missed. */
 START_TEST(large_blocks_stand_in) {
     enum { MB = 1 << 20 };
     for (int limited = 0; limited < 2; limited++) {
-        ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = limited ? 64 * MB : 0});
+        ct_context *c =
+            ct_context_new((ct_context_opts){.threads = 1, .memory_limit = limited ? 64 * MB : 0});
         char *large = cti_take(c, 8 * MB);
         memset(large, 1, 8 * MB);
         cti_give(c, large, 8 * MB);
@@ -381,7 +400,7 @@ START_TEST(large_blocks_stand_in) {
         ck_assert(limited ? less != large : less == large);
         ck_assert_int_eq(ct_memory(c).live - live, 6 * MB);
         memset(less, 2, 6 * MB);
-        char *other = cti_take(c, 8 * MB);   /* one that is not in use */
+        char *other = cti_take(c, 8 * MB); /* one that is not in use */
         ck_assert(limited ? other == large : other != large);
         ck_assert_int_eq(ct_memory(c).allocator_calls, calls + 1);
         memset(other, 3, 8 * MB);
@@ -393,12 +412,14 @@ START_TEST(large_blocks_stand_in) {
         ck_assert(other[0] == 3 && other[8 * MB - 1] == 3);
         cti_give(c, again, 8 * MB);
 
-        char *little = cti_take(c, 5 * MB), *more = cti_take(c, 9 * MB);   /* too little to take it for, and too much */
+        /* too little to take it for, and too much */
+        char *little = cti_take(c, 5 * MB), *more = cti_take(c, 9 * MB);
         ck_assert(little != again && more != again);
         char *own = cti_take(c, 5 * MB);
         cti_give(c, own, 5 * MB);
-        ck_assert_ptr_eq(cti_take(c, 5 * MB), own);   /* its own class first */
-        cti_give(c, own, 5 * MB), cti_give(c, more, 9 * MB), cti_give(c, little, 5 * MB), cti_give(c, other, 8 * MB);
+        ck_assert_ptr_eq(cti_take(c, 5 * MB), own); /* its own class first */
+        cti_give(c, own, 5 * MB), cti_give(c, more, 9 * MB), cti_give(c, little, 5 * MB),
+            cti_give(c, other, 8 * MB);
         ck_assert_int_eq(ct_memory(c).live, live);
         less = cti_take(c, 7 * MB);
         ct_memory_trim(c);
@@ -411,40 +432,50 @@ START_TEST(large_blocks_stand_in) {
 }
 END_TEST
 
-extern int __asan_address_is_poisoned(const void *) __attribute__((weak));   /* NULL unless AddressSanitizer is there */
+/* NULL unless AddressSanitizer is there */
+extern int __asan_address_is_poisoned(const void *) __attribute__((weak));
 
-/* The byte behind a tensor of more than 2 KiB is nobody's, however much its size class leaves over, with neighbours in use. */
+/* The byte behind a tensor of more than 2 KiB is nobody's, however much its size class leaves over,
+ * with neighbours in use. */
 START_TEST(address_sanitizer_sees_the_end) {
     for (int64_t base = 2048; base <= 2 << 20; base *= 2) {
         for (int64_t size = base; size <= 2 * base; size += base / 64 / 64 * 64 + 64) {
             char *data[3];
-            for (int i = 0; i < 3; i++) data[i] = (char *)ct_data_i64(ct_empty(context, CT_I64, CT_SHAPE(size / 8)));
+            for (int i = 0; i < 3; i++)
+                data[i] = (char *)ct_data_i64(ct_empty(context, CT_I64, CT_SHAPE(size / 8)));
             for (int i = 0; i < 3; i++) {
-                ck_assert(!__asan_address_is_poisoned(data[i]) && !__asan_address_is_poisoned(data[i] + size - 1));
-                ck_assert_msg(__asan_address_is_poisoned(data[i] + size), "%lld bytes, number %d", (long long)size, i);
+                ck_assert(!__asan_address_is_poisoned(data[i]) &&
+                          !__asan_address_is_poisoned(data[i] + size - 1));
+                ck_assert_msg(__asan_address_is_poisoned(data[i] + size), "%lld bytes, number %d",
+                              (long long)size, i);
             }
         }
     }
 }
 END_TEST
 
-/* Free blocks among blocks in use, in an order of their own: each slab is handed back when all in it is free, and no sooner. What is refused
- * trims first, so many refusals with many free blocks have to end before the test's time does. */
+/* Free blocks among blocks in use, in an order of their own: each slab is handed back when all in
+ * it is free, and no sooner. What is refused trims first, so many refusals with many free blocks
+ * have to end before the test's time does. */
 START_TEST(trimming) {
     enum { SMALL_BLOCKS = 40000, LARGE = 5000 };
     static ct_tensor *small[SMALL_BLOCKS], *large[LARGE];
-    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = INT64_C(1) << 30});
+    ct_context *c =
+        ct_context_new((ct_context_opts){.threads = 1, .memory_limit = INT64_C(1) << 30});
     const int64_t live_before = ct_memory(c).live;
     for (int i = 0; i < SMALL_BLOCKS; i++) small[i] = ct_ones(c, CT_F32, CT_SHAPE(1 + i % 400));
     for (int i = 0; i < LARGE; i++) large[i] = ct_full(c, CT_F32, CT_SHAPE(2000 + i % 5), i);
     for (int i = 0; i < SMALL_BLOCKS; i++)
-        if (i % 1000 != 7) ct_release(small[(int64_t)i * 7919 % SMALL_BLOCKS]), small[(int64_t)i * 7919 % SMALL_BLOCKS] = NULL;
+        if (i % 1000 != 7)
+            ct_release(small[(int64_t)i * 7919 % SMALL_BLOCKS]),
+                small[(int64_t)i * 7919 % SMALL_BLOCKS] = NULL;
     for (int i = 0; i < 30; i++) {
         ck_assert(!ct_empty(c, CT_BOOL, CT_SHAPE(INT64_C(1) << 40)));
         ct_error_clear(c);
     }
     for (int i = 0; i < LARGE; i++) ck_assert(ct_data_f32(large[i])[1999] == (float)i);
-    for (int i = 0; i < SMALL_BLOCKS; i++) ck_assert(!small[i] || ct_data_f32(small[i])[i % 400] == 1);
+    for (int i = 0; i < SMALL_BLOCKS; i++)
+        ck_assert(!small[i] || ct_data_f32(small[i])[i % 400] == 1);
     for (int i = 0; i < LARGE; i++) ct_release(large[i]);
     for (int i = 0; i < SMALL_BLOCKS; i++) ct_release(small[i]);
     ck_assert_int_eq(ct_memory(c).live, live_before);
@@ -484,10 +515,12 @@ END_TEST
 
 START_TEST(an_allocator_with_nothing) {
     counter count = {.limit = 1, .calls = 1};
-    ck_assert_ptr_null(ct_context_new((ct_context_opts){.allocator = {count_alloc, count_free, &count}}));
+    ck_assert_ptr_null(
+        ct_context_new((ct_context_opts){.allocator = {count_alloc, count_free, &count}}));
     ck_assert_int_eq(ct_error(NULL), CT_ERR_MEMORY);
     ck_assert(*ct_error_message(NULL));
-    ct_context *c = ct_context_new((ct_context_opts){.allocator = {.alloc = count_alloc, .data = &count}});
+    ct_context *c =
+        ct_context_new((ct_context_opts){.allocator = {.alloc = count_alloc, .data = &count}});
     if (c) expect_in(c, CT_ERR_ARGUMENT, "alloc", "free");
     ct_context_free(c);
 }
@@ -509,14 +542,16 @@ static void hear(void *data, ct_status status, const char *message) {
 
 START_TEST(the_first_error_stays) {
     heard h = {0};
-    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .on_error = hear, .on_error_data = &h});
+    ct_context *c =
+        ct_context_new((ct_context_opts){.threads = 1, .on_error = hear, .on_error_data = &h});
     ck_assert_str_eq(ct_error_message(c), "");
     ct_tensor *a = ct_ones(c, CT_F32, CT_SHAPE(2, 3)), *b = ct_ones(c, CT_F32, CT_SHAPE(4, 5));
     ct_rng rng = ct_rng_get(c);
     ck_assert_ptr_null(ct_exp(ct_matmul(a, b)));
     ck_assert_int_eq(h.calls, 1);
     ck_assert_int_eq(h.status, CT_ERR_SHAPE);
-    ck_assert(strstr(h.message, "matmul") && strstr(h.message, "(2, 3)") && strstr(h.message, "(4, 5)"));
+    ck_assert(strstr(h.message, "matmul") && strstr(h.message, "(2, 3)") &&
+              strstr(h.message, "(4, 5)"));
     ck_assert_ptr_null(ct_zeros(c, CT_F32, CT_SHAPE(-1)));
     ck_assert_ptr_null(ct_rand(c, CT_F32, CT_SHAPE(2)));
     ck_assert(!ct_set_threads(c, 2));
@@ -551,10 +586,12 @@ static void meddle(void *data, ct_status status, const char *message) {
     ct_scope_close(m->scope);
 }
 
-/* on_error runs inside what failed, which goes on from there: it can neither clear the error nor end what is in use. */
+/* on_error runs inside what failed, which goes on from there: it can neither clear the error nor
+ * end what is in use. */
 START_TEST(on_error_cannot_clear) {
     meddling m = {0};
-    ct_context *c = m.context = ct_context_new((ct_context_opts){.threads = 1, .on_error = meddle, .on_error_data = &m});
+    ct_context *c = m.context =
+        ct_context_new((ct_context_opts){.threads = 1, .on_error = meddle, .on_error_data = &m});
     const int64_t live_before = ct_memory(c).live;
     for (int round = 0; round < 2; round++) {
         m.scope = ct_scope_open(c);
@@ -566,7 +603,8 @@ START_TEST(on_error_cannot_clear) {
         ct_scope_close(m.scope); /* by now it may be closed */
         ck_assert(!ct_mha_new(c, (ct_mha_opts){.embed_dim = 6, .num_heads = 4}));
         ct_error_clear(c);
-        ck_assert(!ct_encoder_new(c, (ct_layer_opts){.embed_dim = 6, .num_heads = 4}, 2, true)); /* and what was made is freed */
+        /* and what was made is freed */
+        ck_assert(!ct_encoder_new(c, (ct_layer_opts){.embed_dim = 6, .num_heads = 4}, 2, true));
         ct_error_clear(c);
         ck_assert_int_eq(ct_memory(c).live, live_before);
         ck_assert_int_eq(m.calls, 3 * (round + 1));
@@ -585,7 +623,8 @@ static double mean_of(ct_context *c) {
     return mean;
 }
 
-/* A child has its parent's memory but only the thread that forked: a context works in it, and ends. */
+/* A child has its parent's memory but only the thread that forked: a context works in it, and
+ * ends. */
 START_TEST(a_child_of_fork) {
     for (int what = 0; what < 4; what++) {
         ct_context *c = ct_context_new((ct_context_opts){.threads = 3});

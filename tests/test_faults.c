@@ -1,6 +1,7 @@
-/* The n-th request for memory fails, once or from then on, for every n: nothing crashes, nothing leaks, nothing is half done, and the
- * context goes on after ct_error_clear. The pool asks the allocator seldom, so besides the allocator cti_take itself is made to
- * fail: link with -Wl,--wrap=cti_take_any -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
+/* The n-th request for memory fails, once or from then on, for every n: nothing crashes, nothing
+ * leaks, nothing is half done, and the context goes on after ct_error_clear. The pool asks the
+ * allocator seldom, so besides the allocator cti_take itself is made to fail: link with
+ * -Wl,--wrap=cti_take_any -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
@@ -12,7 +13,8 @@
 #include "cases.h"
 
 static struct {
-    int64_t calls, at;  /* requests so far, and which of them fails; at 0: none does, and none is counted */
+    /* requests so far, and which of them fails; at 0: none does, and none is counted */
+    int64_t calls, at;
     bool forever, take; /* of cti_take's requests, not the allocator's */
     int64_t bytes;      /* that the allocator has given and not got back */
 } fault;
@@ -34,7 +36,8 @@ void *__wrap_cti_take_any(ct_context *context, size_t size);
 void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
 char *__wrap_cti_take_string(ct_context *context, const char *string);
 
-#define REFUSED(context) (fault.take && fails() && (ct_fail(context, CT_ERR_MEMORY, "injected: out of memory"), true))
+#define REFUSED(context)                                                                           \
+    (fault.take && fails() && (ct_fail(context, CT_ERR_MEMORY, "injected: out of memory"), true))
 static void ask(size_t size) { asked.requests++, asked.bytes += (int64_t)size; }
 void *__wrap_cti_take_any(ct_context *context, size_t size) {
     ask(size);
@@ -70,19 +73,24 @@ static ct_context *new_with(ct_context_opts opts) {
 }
 
 static ct_context *new_context(int threads) {
-    return new_with((ct_context_opts){.seed = 5, .threads = threads, .allocator = {allocate, release, NULL}});
+    return new_with(
+        (ct_context_opts){.seed = 5, .threads = threads, .allocator = {allocate, release, NULL}});
 }
 
-/* ---- sweeping: a program is run with the n-th request failing, then again without, in the same context ---- */
+/* ---- sweeping ---- */
+
+/* A program is run with the n-th request failing, then again without, in the same context. */
 
 typedef struct {
     float value[4096];
     int64_t count;
 } result;
 
-typedef bool program(ct_context *context, result *out); /* from the generator's start; true: all of it was done */
+/* from the generator's start; true: all of it was done */
+typedef bool program(ct_context *context, result *out);
 
-static const char *modes[] = {"the allocator, once", "the allocator, for ever", "cti_take, once", "cti_take, for ever"};
+static const char *modes[] = {"the allocator, once", "the allocator, for ever", "cti_take, once",
+                              "cti_take, for ever"};
 
 static void sweep(program *run, int threads) {
     static result want, got;
@@ -101,20 +109,25 @@ static void sweep(program *run, int threads) {
                 bool done = run(c, &got);
                 bool failed = fault.calls >= at;
                 failures += !done;
-                ck_assert_msg(done || ct_error(c) == CT_ERR_MEMORY, "%s, %d: status %d: %s", modes[mode], (int)at, (int)ct_error(c),
-                              ct_error_message(c));
-                ck_assert_msg(failed || done, "%s, %d: an error without a fault: %s", modes[mode], (int)at, ct_error_message(c));
-                if (done) ck_assert_msg(ct_error(c) == CT_OK, "%s, %d: done, with an error: %s", modes[mode], (int)at, ct_error_message(c));
+                ck_assert_msg(done || ct_error(c) == CT_ERR_MEMORY, "%s, %d: status %d: %s",
+                              modes[mode], (int)at, (int)ct_error(c), ct_error_message(c));
+                ck_assert_msg(failed || done, "%s, %d: an error without a fault: %s", modes[mode],
+                              (int)at, ct_error_message(c));
                 if (done)
-                    ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value), "%s, %d: done, with another result", modes[mode],
-                                  (int)at);
+                    ck_assert_msg(ct_error(c) == CT_OK, "%s, %d: done, with an error: %s",
+                                  modes[mode], (int)at, ct_error_message(c));
+                if (done)
+                    ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value),
+                                  "%s, %d: done, with another result", modes[mode], (int)at);
                 fault.at = 0;
                 ct_error_clear(c);
-                ck_assert_msg(run(c, &got), "%s, %d: afterwards: %s", modes[mode], (int)at, ct_error_message(c));
-                ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value), "%s, %d: afterwards the result is another", modes[mode],
-                              (int)at);
+                ck_assert_msg(run(c, &got), "%s, %d: afterwards: %s", modes[mode], (int)at,
+                              ct_error_message(c));
+                ck_assert_msg(!memcmp(got.value, want.value, sizeof want.value),
+                              "%s, %d: afterwards the result is another", modes[mode], (int)at);
                 ct_context_free(c);
-                ck_assert_msg(fault.bytes == 0, "%s, %d: %d bytes leak", modes[mode], (int)at, (int)fault.bytes);
+                ck_assert_msg(fault.bytes == 0, "%s, %d: %d bytes leak", modes[mode], (int)at,
+                              (int)fault.bytes);
                 if (!failed) break;
             }
             ck_assert_int_eq(fault.bytes, 0);
@@ -127,27 +140,42 @@ static void sweep(program *run, int threads) {
 
 static ct_module *model_new(ct_context *c) {
     ct_module *model = ct_module_new(c, "model");
-    ct_module_add_child(model, "embed", ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 7, .embedding_dim = 8}));
-    ct_module_add_child(model, "positions", ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 8, .learned = true}));
+    ct_module_add_child(
+        model, "embed",
+        ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 7, .embedding_dim = 8}));
+    ct_module_add_child(
+        model, "positions",
+        ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 8, .learned = true}));
+    ct_module_append(model, "layers",
+                     ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 8,
+                                                             .num_heads = 2,
+                                                             .hidden = 12,
+                                                             .dropout = 0.1,
+                                                             .norm_first = true}));
     ct_module_append(
         model, "layers",
-        ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .dropout = 0.1, .norm_first = true}));
-    ct_module_append(model, "layers",
-                     ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .activation = CT_GELU}));
-    ct_module_add_child(model, "head", ct_linear_new(c, (ct_linear_opts){.in_features = 8, .out_features = 7}));
+        ct_decoder_layer_new(
+            c,
+            (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .activation = CT_GELU}));
+    ct_module_add_child(model, "head",
+                        ct_linear_new(c, (ct_linear_opts){.in_features = 8, .out_features = 7}));
     if (!ct_error(c)) return model;
     ct_module_free(model);
     return NULL;
 }
 
 static ct_tensor *model_loss(ct_module *model, ct_tensor *ids, ct_tensor *targets) {
-    ct_tensor *x = ct_forward(ct_module_child(model, "positions"), ct_forward(ct_module_child(model, "embed"), ids));
-    ct_tensor *memory = ct_encoder_layer_forward(ct_module_child(model, "layers.0"), x, (ct_mha_call){.causal = true}).out;
-    x = ct_decoder_layer_forward(ct_module_child(model, "layers.1"), x, memory, (ct_mha_call){.causal = true},
-                                 (ct_mha_call){.need_weights = true})
+    ct_tensor *x = ct_forward(ct_module_child(model, "positions"),
+                              ct_forward(ct_module_child(model, "embed"), ids));
+    ct_tensor *memory = ct_encoder_layer_forward(ct_module_child(model, "layers.0"), x,
+                                                 (ct_mha_call){.causal = true})
+                            .out;
+    x = ct_decoder_layer_forward(ct_module_child(model, "layers.1"), x, memory,
+                                 (ct_mha_call){.causal = true}, (ct_mha_call){.need_weights = true})
             .out;
     ct_tensor *logits = ct_forward(ct_module_child(model, "head"), x);
-    return ct_cross_entropy(ct_view(logits, CT_SHAPE(-1, 7)), targets, (ct_cross_entropy_opts){.label_smoothing = 0.1});
+    return ct_cross_entropy(ct_view(logits, CT_SHAPE(-1, 7)), targets,
+                            (ct_cross_entropy_opts){.label_smoothing = 0.1});
 }
 
 static void parameters(ct_module *model, result *out) {
@@ -157,7 +185,8 @@ static void parameters(ct_module *model, result *out) {
 }
 
 static bool train(ct_context *c, result *out) {
-    static const int64_t ids[] = {1, 2, 3, 4, 5, 6, 0, 1, 2, 3}, targets[] = {2, 3, 4, 5, 6, 0, 1, 2, 3, -100};
+    static const int64_t ids[] = {1, 2, 3, 4, 5, 6, 0, 1, 2, 3},
+                         targets[] = {2, 3, 4, 5, 6, 0, 1, 2, 3, -100};
     result before;
     ct_scope scope = ct_scope_open(c);
     ct_seed(c, 5);
@@ -167,12 +196,14 @@ static bool train(ct_context *c, result *out) {
     for (int step = 0; step < 2 && done; step++) {
         ct_scope inner = ct_scope_open(c);
         ct_optim_zero_grad(optim);
-        bool back = ct_backward(model_loss(model, ct_from_i64(c, CT_SHAPE(2, 5), ids), ct_from_i64(c, CT_SHAPE(10), targets)));
+        bool back = ct_backward(model_loss(model, ct_from_i64(c, CT_SHAPE(2, 5), ids),
+                                           ct_from_i64(c, CT_SHAPE(10), targets)));
         ct_clip_grad_norm(model, 1);
         parameters(model, &before);
         done = ct_optim_step(optim);
         parameters(model, out);
-        ck_assert_msg(done || !memcmp(&before, out, sizeof before), "a failed step changed parameters");
+        ck_assert_msg(done || !memcmp(&before, out, sizeof before),
+                      "a failed step changed parameters");
         ck_assert(!done || back);
         ct_scope_close(inner);
     }
@@ -190,8 +221,10 @@ static bool multiply(ct_context *c, result *out) {
     memset(out, 0, sizeof *out);
     ct_scope scope = ct_scope_open(c);
     ct_seed(c, 5);
-    ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(150, 150)), true), *y = ct_tanh(ct_matmul(x, ct_transpose(x, 0, 1)));
-    bool done = ct_backward(ct_sum(y, CT_ALL, false)) && ct_to_f32(ct_narrow(ct_grad(x), 0, 0, 20), out->value, 3000);
+    ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(150, 150)), true),
+              *y = ct_tanh(ct_matmul(x, ct_transpose(x, 0, 1)));
+    bool done = ct_backward(ct_sum(y, CT_ALL, false)) &&
+                ct_to_f32(ct_narrow(ct_grad(x), 0, 0, 20), out->value, 3000);
     ct_scope_close(scope);
     return done;
 }
@@ -207,13 +240,20 @@ static bool weigh(ct_context *c, result *out) {
     ct_tensor *q = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(1, 2, 130, 3)), true);
     ct_tensor *k = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(1, 1, 140, 3)), true);
     ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(1, 140, 6)), true);
-    ct_tensor *mask = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(140)), true), *leaf[] = {q, k, x, mask};
-    ct_tensor *keys = ct_gt(ct_view(ct_detach(mask), CT_SHAPE(1, 140)), ct_full(c, CT_F32, CT_SCALAR, -1));
-    ct_attention_out y = ct_attention(q, k, k, (ct_attention_opts){.mask = mask, .key_mask = keys, .need_weights = true, .mean_weights = true});
-    ct_attention_out z = ct_packed_attention(x, 2, (ct_attention_opts){.causal = true, .mask = mask, .need_weights = true});
+    ct_tensor *mask = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(140)), true),
+              *leaf[] = {q, k, x, mask};
+    ct_tensor *keys =
+        ct_gt(ct_view(ct_detach(mask), CT_SHAPE(1, 140)), ct_full(c, CT_F32, CT_SCALAR, -1));
+    ct_attention_out y = ct_attention(
+        q, k, k,
+        (ct_attention_opts){
+            .mask = mask, .key_mask = keys, .need_weights = true, .mean_weights = true});
+    ct_attention_out z = ct_packed_attention(
+        x, 2, (ct_attention_opts){.causal = true, .mask = mask, .need_weights = true});
     ct_tensor *root[] = {y.out, y.weights, z.out, z.weights};
-    ct_tensor *g[] = {ct_randn(c, CT_F32, CT_SHAPE(1, 2, 130, 3)), ct_randn(c, CT_F32, CT_SHAPE(1, 130, 140)),
-                      ct_randn(c, CT_F32, CT_SHAPE(1, 140, 2)), ct_randn(c, CT_F32, CT_SHAPE(1, 2, 140, 140))};
+    ct_tensor *g[] = {
+        ct_randn(c, CT_F32, CT_SHAPE(1, 2, 130, 3)), ct_randn(c, CT_F32, CT_SHAPE(1, 130, 140)),
+        ct_randn(c, CT_F32, CT_SHAPE(1, 140, 2)), ct_randn(c, CT_F32, CT_SHAPE(1, 2, 140, 140))};
     bool done = ct_backward_with(root, g, 4, (ct_backward_opts){0});
     for (int i = 0; i < 4 && done; i++) {
         const int64_t n = ct_numel(leaf[i]);
@@ -251,10 +291,12 @@ static void zero_gradients(ct_tensor *const *in, int n) {
 }
 
 /* Value and gradients with the at-th request refused, at 0 none. Is all of it done? */
-static bool op_once(ct_context *c, const case_line *line, ct_tensor *const *in, ct_tensor *const *cotangent, int64_t at) {
+static bool op_once(ct_context *c, const case_line *line, ct_tensor *const *in,
+                    ct_tensor *const *cotangent, int64_t at) {
     fault.calls = 0, fault.at = at;
     ct_tensor *y = case_run(c, line, in);
-    const bool done = y && (!ct_requires_grad(y) || ct_backward_with(&y, cotangent, 1, (ct_backward_opts){0}));
+    const bool done =
+        y && (!ct_requires_grad(y) || ct_backward_with(&y, cotangent, 1, (ct_backward_opts){0}));
     fault.at = 0;
     return done;
 }
@@ -264,7 +306,8 @@ static void refuse_each(ct_context *c, const case_line *line, ct_tensor *const *
     static double bits[MOST];
     fault.at = 0, fault.take = true;
     ct_scope scope = ct_scope_open(c);
-    ct_tensor *y = case_run(c, line, in), *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
+    ct_tensor *y = case_run(c, line, in),
+              *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
     ck_assert_msg(op_once(c, line, in, &g, 0), "%s: %s", line->call, ct_error_message(c));
     gradients(in, n, bits, false);
     for (int mode = 0; mode < 2; mode++) {
@@ -276,22 +319,29 @@ static void refuse_each(ct_context *c, const case_line *line, ct_tensor *const *
             ct_scope inner = ct_scope_open(c);
             const bool done = op_once(c, line, in, &g, at);
             refused = fault.calls >= at;
-            ck_assert_msg(done == (ct_error(c) == CT_OK) && (done || (refused && ct_error(c) == CT_ERR_MEMORY)), "%s, request %d %s: %s",
-                          line->call, (int)at, refused ? "refused" : "not reached", ct_error_message(c));
+            ck_assert_msg(done == (ct_error(c) == CT_OK) &&
+                              (done || (refused && ct_error(c) == CT_ERR_MEMORY)),
+                          "%s, request %d %s: %s", line->call, (int)at,
+                          refused ? "refused" : "not reached", ct_error_message(c));
             ct_error_clear(c);
-            ck_assert_msg(!done || gradients(in, n, bits, true), "%s, request %d: other gradients", line->call, (int)at);
+            ck_assert_msg(!done || gradients(in, n, bits, true), "%s, request %d: other gradients",
+                          line->call, (int)at);
             ct_scope_close(inner);
             zero_gradients(in, n);
-            ck_assert_msg(ct_memory(c).live == live, "%s, request %d: %d bytes are left behind", line->call, (int)at,
-                          (int)(ct_memory(c).live - live));
+            ck_assert_msg(ct_memory(c).live == live, "%s, request %d: %d bytes are left behind",
+                          line->call, (int)at, (int)(ct_memory(c).live - live));
         }
-        ck_assert_msg(op_once(c, line, in, &g, 0) && gradients(in, n, bits, true), "%s: afterwards: %s", line->call, ct_error_message(c));
+        ck_assert_msg(op_once(c, line, in, &g, 0) && gradients(in, n, bits, true),
+                      "%s: afterwards: %s", line->call, ct_error_message(c));
     }
     ct_scope_close(scope);
 }
 
-/* Runs f on each list of inputs of a line: with all gradients wanted, then with that of one input alone. */
-static void each_wish(int index, ct_context_opts opts, void (*f)(ct_context *c, const case_line *line, ct_tensor *const *in, int n)) {
+/* Runs f on each list of inputs of a line: with all gradients wanted, then with that of one input
+ * alone. */
+static void each_wish(int index, ct_context_opts opts,
+                      void (*f)(ct_context *c, const case_line *line, ct_tensor *const *in,
+                                int n)) {
     const case_line *line = case_at(index);
     for (int v = 0; v < case_variants(line); v++) {
         case_input input[CASE_INPUTS];
@@ -304,7 +354,8 @@ static void each_wish(int index, ct_context_opts opts, void (*f)(ct_context *c, 
             ck_assert(case_build(c, input, n, (case_build_opts){.dtype = CT_F64, .seed = 2}, in));
             const bool any = alone < 0 || (in[alone] && ct_requires_grad(in[alone]));
             for (int i = 0; i < n && alone >= 0; i++)
-                if (i != alone && in[i] && ct_requires_grad(in[i])) ct_set_requires_grad(in[i], false);
+                if (i != alone && in[i] && ct_requires_grad(in[i]))
+                    ct_set_requires_grad(in[i], false);
             if (any) f(c, line, in, n);
             ct_scope_close(scope);
             ct_context_free(c);
@@ -313,10 +364,15 @@ static void each_wish(int index, ct_context_opts opts, void (*f)(ct_context *c, 
     }
 }
 
-START_TEST(an_op) { each_wish(_i, (ct_context_opts){.threads = 2, .allocator = {allocate, release, NULL}}, refuse_each); }
+START_TEST(an_op) {
+    each_wish(_i, (ct_context_opts){.threads = 2, .allocator = {allocate, release, NULL}},
+              refuse_each);
+}
 END_TEST
 
-/* ---- and no op asks for more than it did: tests/golden/memory.txt has a line of bytes, requests and the op for each of ops.def ---- */
+/* ---- and no op asks for more than it did ---- */
+
+/* tests/golden/memory.txt has a line of bytes, requests and the op for each of ops.def. */
 
 static void run_once(ct_context *c, const case_line *line, ct_tensor *const *in, int n) {
     (void)n;
@@ -324,7 +380,8 @@ static void run_once(ct_context *c, const case_line *line, ct_tensor *const *in,
     const int64_t requests = asked.requests, bytes = asked.bytes;
     ct_tensor *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
     asked.requests = requests, asked.bytes = bytes;
-    ck_assert_msg(!g || ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s: %s", line->call, ct_error_message(c));
+    ck_assert_msg(!g || ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s: %s", line->call,
+                  ct_error_message(c));
 }
 
 START_TEST(an_op_asks_for_no_more) {
@@ -336,13 +393,18 @@ START_TEST(an_op_asks_for_no_more) {
     ck_assert_ptr_nonnull(file);
     for (int at = 0; bytes < 0 && fgets(row, sizeof row, file);) {
         long long b, r;
-        if (sscanf(row, "%lld %lld %n", &b, &r, &at) == 2 && !strcmp(row + at, wanted)) bytes = b, requests = r;
+        if (sscanf(row, "%lld %lld %n", &b, &r, &at) == 2 && !strcmp(row + at, wanted))
+            bytes = b, requests = r;
     }
     fclose(file);
     asked.requests = asked.bytes = 0;
-    each_wish(_i, (ct_context_opts){.threads = 1, .isa = "scalar", .allocator = {allocate, release, NULL}}, run_once);
-    ck_assert_msg(asked.bytes <= bytes && asked.requests <= requests, "if it has to: tests/golden/memory.txt: %lld %lld %s",
-                  (long long)asked.bytes, (long long)asked.requests, wanted);
+    each_wish(
+        _i,
+        (ct_context_opts){.threads = 1, .isa = "scalar", .allocator = {allocate, release, NULL}},
+        run_once);
+    ck_assert_msg(asked.bytes <= bytes && asked.requests <= requests,
+                  "if it has to: tests/golden/memory.txt: %lld %lld %s", (long long)asked.bytes,
+                  (long long)asked.requests, wanted);
 }
 END_TEST
 
@@ -365,7 +427,8 @@ static ct_module *make(ct_context *c, int kind) {
     case 6:
         return ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 4});
     case 7:
-        return ct_mha_new(c, (ct_mha_opts){.embed_dim = 4, .num_heads = 2, .kdim = 3, .add_bias_kv = true});
+        return ct_mha_new(
+            c, (ct_mha_opts){.embed_dim = 4, .num_heads = 2, .kdim = 3, .add_bias_kv = true});
     case 8:
         return ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
     case 9:
@@ -386,12 +449,15 @@ START_TEST(a_constructor) {
         ct_module *module = make(c, _i);
         bool failed = fault.calls >= at;
         fault.at = 0;
-        ck_assert_msg(!module == (ct_error(c) != CT_OK) && !module == failed, "fault %d: %s", (int)at, ct_error_message(c));
+        ck_assert_msg(!module == (ct_error(c) != CT_OK) && !module == failed, "fault %d: %s",
+                      (int)at, ct_error_message(c));
         if (!module)
-            ck_assert_msg(ct_memory(c).live == before, "fault %d: %d bytes are left behind", (int)at, (int)(ct_memory(c).live - before));
+            ck_assert_msg(ct_memory(c).live == before, "fault %d: %d bytes are left behind",
+                          (int)at, (int)(ct_memory(c).live - before));
         ct_error_clear(c);
         ct_module_free(module);
-        ck_assert_msg(ct_memory(c).live == before, "%d bytes are left behind by a module that was freed",
+        ck_assert_msg(ct_memory(c).live == before,
+                      "%d bytes are left behind by a module that was freed",
                       (int)(ct_memory(c).live - before));
         ct_context_free(c);
         ck_assert_int_eq(fault.bytes, 0);
@@ -441,9 +507,12 @@ static bool save(ct_context *c, result *out) {
     bool done = ct_save(two_layers(c, 1), path, metadata);
     fault.at = 0;
     ct_module *check = two_layers(plain, 0);
-    ck_assert_msg(ct_load(check, path, (ct_load_opts){0}), "the file is broken: %s", ct_error_message(plain));
+    ck_assert_msg(ct_load(check, path, (ct_load_opts){0}), "the file is broken: %s",
+                  ct_error_message(plain));
     parameters(check, out);
-    for (int64_t i = 0; i < out->count; i++) ck_assert_msg(out->value[i] == (done ? 1 : 2), "the file is neither the old nor the new one");
+    for (int64_t i = 0; i < out->count; i++)
+        ck_assert_msg(out->value[i] == (done ? 1 : 2),
+                      "the file is neither the old nor the new one");
     ct_context_free(plain);
     ck_assert_int_eq(files(), 1);
     fault.at = at;
@@ -460,7 +529,8 @@ static bool load(ct_context *c, result *out) {
     fault.at = 0;
     if (model) {
         parameters(model, out);
-        for (int64_t i = 0; i < out->count; i++) ck_assert_msg(out->value[i] == (done ? 2 : 1), "a failed load changed a parameter");
+        for (int64_t i = 0; i < out->count; i++)
+            ck_assert_msg(out->value[i] == (done ? 2 : 1), "a failed load changed a parameter");
     }
     fault.at = at;
     return done;
@@ -501,7 +571,8 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("faults");
-    TCase *memory = tcase_create("memory"), *alone = tcase_create("memory of a step"), *io = tcase_create("files");
+    TCase *memory = tcase_create("memory"), *alone = tcase_create("memory of a step"),
+          *io = tcase_create("files");
     tcase_set_tags(alone, "one-thread");
     tcase_add_test(alone, a_training_step);
     suite_add_tcase(suite, alone);

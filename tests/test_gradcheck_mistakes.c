@@ -1,5 +1,6 @@
-/* Ops whose backward is wrong in one way each, and the diagnosis that must be made: the mistake, and the words that say which. Every op
- * is also there as it should be, where the checker must be silent. */
+/* Ops whose backward is wrong in one way each, and the diagnosis that must be made: the mistake,
+ * and the words that say which. Every op is also there as it should be, where the checker must be
+ * silent. */
 #include "suite.h"
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 /* ---- an op of f64 from two functions on its numbers ---- */
 
 typedef struct {
-    int64_t rows, columns, n, m; /* of input 0, its last dim the columns; elements of input 0 and of the output */
+    /* of input 0, its last dim the columns; elements of input 0 and of the output */
+    int64_t rows, columns, n, m;
     const double *x[2];
     double *y;
     const double *g;
@@ -58,9 +60,12 @@ static bool backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor *
     return true;
 }
 
-static const ct_op user_op = {.name = "user", .attrs_size = sizeof(wrong_op *), .forward = forward, .backward = backward};
+static const ct_op user_op = {
+    .name = "user", .attrs_size = sizeof(wrong_op *), .forward = forward, .backward = backward};
 
-static ct_tensor *apply(ct_tensor *const *in, int n, void *arg) { return ct_apply(&user_op, in, n, &arg); }
+static ct_tensor *apply(ct_tensor *const *in, int n, void *arg) {
+    return ct_apply(&user_op, in, n, &arg);
+}
 
 #define EACH(i, n) for (int64_t i = 0; i < (n); i++)
 #define WORK(name) static void name(numbers *s)
@@ -80,29 +85,50 @@ WORK(square_first) {
     s->dx[0][0] = 2 * s->x[0][0] * s->g[0];
     EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (i < 8);
 }
-WORK(square_tail) { EACH(i, s->n) s->dx[0][i] = i < s->n / 8 * 8 ? 2 * s->x[0][i] * s->g[i] : 0.5 * s->g[i]; }
-WORK(square_row_tail) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (i % s->columns < s->columns / 4 * 4 ? 1 : 0); }
+WORK(square_tail) {
+    EACH(i, s->n) s->dx[0][i] = i < s->n / 8 * 8 ? 2 * s->x[0][i] * s->g[i] : 0.5 * s->g[i];
+}
+WORK(square_row_tail) {
+    EACH(i, s->n)
+    s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (i % s->columns < s->columns / 4 * 4 ? 1 : 0);
+}
 WORK(square_last) { EACH(i, s->n) s->dx[0][i] = i < s->n - 1 ? 2 * s->x[0][i] * s->g[i] : 0; }
-WORK(square_every) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * (i % 4 == 0 ? s->g[(i + 1) % s->n] * 1.5 : s->g[i]); }
-WORK(square_random) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (1 + 0.3 * sin(40.0 * (double)i)); }
+WORK(square_every) {
+    EACH(i, s->n)
+    s->dx[0][i] = 2 * s->x[0][i] * (i % 4 == 0 ? s->g[(i + 1) % s->n] * 1.5 : s->g[i]);
+}
+WORK(square_random) {
+    EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (1 + 0.3 * sin(40.0 * (double)i));
+}
 WORK(square_handed_on) { EACH(i, s->n) s->dx[0][i] = s->g[i]; }
 WORK(square_nan) { EACH(i, s->n) s->dx[0][i] = i == 3 ? (double)NAN : 2 * s->x[0][i] * s->g[i]; }
 WORK(square_reversed) { EACH(i, s->n) s->dx[0][s->n - 1 - i] = 2 * s->x[0][i] * s->g[i]; }
-WORK(square_shifted) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][(i + 1) % s->n] * s->g[(i + 1) % s->n]; }
-WORK(square_cotangent_shifted) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[(i + 1) % s->n]; }
+WORK(square_shifted) {
+    EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][(i + 1) % s->n] * s->g[(i + 1) % s->n];
+}
+WORK(square_cotangent_shifted) {
+    EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[(i + 1) % s->n];
+}
 WORK(square_swapped) {
     square_right(s);
     double t = s->dx[0][1];
     s->dx[0][1] = s->dx[0][4], s->dx[0][4] = t;
 }
 WORK(square_transposed) {
-    EACH(r, s->rows) EACH(c, s->columns) s->dx[0][c * s->rows + r] = 2 * s->x[0][r * s->columns + c] * s->g[r * s->columns + c];
+    EACH(r, s->rows)
+    EACH(c, s->columns)
+    s->dx[0][c * s->rows + r] = 2 * s->x[0][r * s->columns + c] * s->g[r * s->columns + c];
 }
 WORK(square_reads_transposed) {
-    EACH(r, s->rows) EACH(c, s->columns) s->dx[0][r * s->columns + c] = 2 * s->x[0][r * s->columns + c] * s->g[c * s->rows + r];
+    EACH(r, s->rows)
+    EACH(c, s->columns)
+    s->dx[0][r * s->columns + c] = 2 * s->x[0][r * s->columns + c] * s->g[c * s->rows + r];
 }
 WORK(square_permuted) {
-    EACH(a, 2) EACH(b, 3) EACH(c, 4) s->dx[0][(c * 2 + a) * 3 + b] = 2 * s->x[0][(a * 3 + b) * 4 + c] * s->g[(a * 3 + b) * 4 + c];
+    EACH(a, 2)
+    EACH(b, 3)
+    EACH(c, 4)
+    s->dx[0][(c * 2 + a) * 3 + b] = 2 * s->x[0][(a * 3 + b) * 4 + c] * s->g[(a * 3 + b) * 4 + c];
 }
 
 WORK(cube) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[0][i] * s->x[0][i]; }
@@ -154,7 +180,9 @@ WORK(mean) { EACH(i, s->n) s->y[0] += s->x[0][i] / (double)s->n; }
 WORK(mean_right) { EACH(i, s->n) s->dx[0][i] = s->g[0] / (double)s->n; }
 WORK(mean_undivided) { EACH(i, s->n) s->dx[0][i] = s->g[0]; }
 WORK(scaled) { EACH(i, s->n) s->y[i] = sin(s->x[0][i]) / sqrt((double)s->columns); }
-WORK(scaled_right) { EACH(i, s->n) s->dx[0][i] = s->g[i] * cos(s->x[0][i]) / sqrt((double)s->columns); }
+WORK(scaled_right) {
+    EACH(i, s->n) s->dx[0][i] = s->g[i] * cos(s->x[0][i]) / sqrt((double)s->columns);
+}
 WORK(scaled_unscaled) { EACH(i, s->n) s->dx[0][i] = s->g[i] * cos(s->x[0][i]); }
 WORK(squares) { EACH(i, s->n) s->y[0] += s->x[0][i] * s->x[0][i]; }
 WORK(squares_right) { EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[0]; }
@@ -194,7 +222,9 @@ static void cross_entropy_less(numbers *s, bool target, double divisor) {
         const double *x = s->x[0] + r * s->columns;
         double sum = 0;
         EACH(c, s->columns) sum += exp(x[c]);
-        EACH(c, s->columns) s->dx[0][r * s->columns + c] = s->g[0] * (exp(x[c]) / sum - (target && c == 2 * r % s->columns)) / divisor;
+        EACH(c, s->columns)
+        s->dx[0][r * s->columns + c] =
+            s->g[0] * (exp(x[c]) / sum - (target && c == 2 * r % s->columns)) / divisor;
     }
 }
 WORK(cross_entropy_right) { cross_entropy_less(s, true, (double)s->rows); }
@@ -208,13 +238,16 @@ static double normalized(const double *x, int64_t n, double *z) {
     EACH(i, n) z[i] = (x[i] - mean_) / sqrt(var);
     return 1 / sqrt(var);
 }
-WORK(layer_norm) { EACH(r, s->rows) normalized(s->x[0] + r * s->columns, s->columns, s->y + r * s->columns); }
+WORK(layer_norm) {
+    EACH(r, s->rows) normalized(s->x[0] + r * s->columns, s->columns, s->y + r * s->columns);
+}
 static void layer_norm_less(numbers *s, bool less_mean, bool less_projection) {
     EACH(r, s->rows) {
         const double *g = s->g + r * s->columns;
         double z[64], scale = normalized(s->x[0] + r * s->columns, s->columns, z), a = 0, b = 0;
         EACH(c, s->columns) a += g[c] / (double)s->columns, b += g[c] * z[c] / (double)s->columns;
-        EACH(c, s->columns) s->dx[0][r * s->columns + c] = scale * (g[c] - less_mean * a - less_projection * b * z[c]);
+        EACH(c, s->columns)
+        s->dx[0][r * s->columns + c] = scale * (g[c] - less_mean * a - less_projection * b * z[c]);
     }
 }
 WORK(layer_norm_right) { layer_norm_less(s, true, true); }
@@ -225,7 +258,9 @@ WORK(layer_norm_bare) { layer_norm_less(s, false, false); }
 /* ---- broadcasts, products, indices: input 0 is (rows, columns) ---- */
 
 WORK(times_row) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[1][i % s->columns]; }
-static void times_row_dx(numbers *s) { EACH(i, s->n) s->dx[0][i] = s->g[i] * s->x[1][i % s->columns]; }
+static void times_row_dx(numbers *s) {
+    EACH(i, s->n) s->dx[0][i] = s->g[i] * s->x[1][i % s->columns];
+}
 WORK(times_row_right) {
     times_row_dx(s);
     EACH(i, s->n) s->dx[1][i % s->columns] += s->g[i] * s->x[0][i];
@@ -262,8 +297,10 @@ static void mixture_d(numbers *s, bool with_sum) {
     weights.y = p;
     softmax(&weights);
     EACH(i, s->n) {
-        const double *w = s->x[1] + i % s->columns * 2, *g = s->g + i / s->columns * 2, *y = s->y + i / s->columns * 2;
-        s->dx[0][i] = p[i] * (g[0] * w[0] + g[1] * w[1] - (with_sum ? g[0] * y[0] + g[1] * y[1] : 0));
+        const double *w = s->x[1] + i % s->columns * 2, *g = s->g + i / s->columns * 2,
+                     *y = s->y + i / s->columns * 2;
+        s->dx[0][i] =
+            p[i] * (g[0] * w[0] + g[1] * w[1] - (with_sum ? g[0] * y[0] + g[1] * y[1] : 0));
         EACH(c, 2) s->dx[1][i % s->columns * 2 + c] += p[i] * g[c];
     }
 }
@@ -291,7 +328,11 @@ WORK(times_row_by_rows) {
     EACH(i, s->n) s->dx[1][i / s->columns] += s->g[i] * s->x[0][i];
 }
 
-WORK(times_part) { EACH(a, 2) EACH(b, 3) EACH(c, 4) s->y[(a * 3 + b) * 4 + c] = s->x[0][(a * 3 + b) * 4 + c] * s->x[1][b]; } /* (3, 1) */
+/* (3, 1) */
+WORK(times_part) {
+    EACH(a, 2)
+    EACH(b, 3) EACH(c, 4) s->y[(a * 3 + b) * 4 + c] = s->x[0][(a * 3 + b) * 4 + c] * s->x[1][b];
+}
 WORK(times_part_half) {
     EACH(a, 2) EACH(b, 3) EACH(c, 4) {
         int64_t i = (a * 3 + b) * 4 + c;
@@ -299,10 +340,14 @@ WORK(times_part_half) {
         if (c == 0) s->dx[1][b] += s->g[i] * s->x[0][i];
     }
 }
-WORK(times_part_regrouped) { EACH(i, 24) s->dx[0][i] = s->g[i] * s->x[1][i / 4 % 3], s->dx[1][i / 8] += s->g[i] * s->x[0][i]; }
+WORK(times_part_regrouped) {
+    EACH(i, 24) s->dx[0][i] = s->g[i] * s->x[1][i / 4 % 3], s->dx[1][i / 8] += s->g[i] * s->x[0][i];
+}
 
 enum { K = 4 };
-WORK(product) { EACH(m, 3) EACH(n, K) EACH(k, K) s->y[m * K + n] += s->x[0][m * K + k] * s->x[1][k * K + n]; }
+WORK(product) {
+    EACH(m, 3) EACH(n, K) EACH(k, K) s->y[m * K + n] += s->x[0][m * K + k] * s->x[1][k * K + n];
+}
 static void product_d(numbers *s, bool transposed) {
     EACH(m, 3) EACH(n, K) EACH(k, K) {
         s->dx[0][m * K + k] += s->g[m * K + n] * s->x[1][transposed ? k * K + n : n * K + k];
@@ -314,7 +359,10 @@ WORK(product_untransposed) { product_d(s, false); }
 
 /* 3 matrices (2, 2) by one that they share; y (3, 2, 2) */
 WORK(shared) {
-    EACH(b, 3) EACH(m, 2) EACH(n, 2) EACH(k, 2) s->y[b * 4 + m * 2 + n] += s->x[0][b * 4 + m * 2 + k] * s->x[1][k * 2 + n];
+    EACH(b, 3)
+    EACH(m, 2)
+    EACH(n, 2)
+    EACH(k, 2) s->y[b * 4 + m * 2 + n] += s->x[0][b * 4 + m * 2 + k] * s->x[1][k * 2 + n];
 }
 static void shared_d(numbers *s, int64_t from) {
     EACH(b, 3) EACH(m, 2) EACH(n, 2) EACH(k, 2) {
@@ -325,33 +373,46 @@ static void shared_d(numbers *s, int64_t from) {
 WORK(shared_right) { shared_d(s, 0); }
 WORK(shared_last) { shared_d(s, 2); }
 
-WORK(gram) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->y[a * 3 + b] += s->x[0][a * K + k] * s->x[0][b * K + k]; }
-WORK(gram_right) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->dx[0][a * K + k] += (s->g[a * 3 + b] + s->g[b * 3 + a]) * s->x[0][b * K + k]; }
-WORK(gram_half) { EACH(a, 3) EACH(b, 3) EACH(k, K) s->dx[0][a * K + k] += s->g[a * 3 + b] * s->x[0][b * K + k]; }
+WORK(gram) {
+    EACH(a, 3) EACH(b, 3) EACH(k, K) s->y[a * 3 + b] += s->x[0][a * K + k] * s->x[0][b * K + k];
+}
+WORK(gram_right) {
+    EACH(a, 3)
+    EACH(b, 3)
+    EACH(k, K) s->dx[0][a * K + k] += (s->g[a * 3 + b] + s->g[b * 3 + a]) * s->x[0][b * K + k];
+}
+WORK(gram_half) {
+    EACH(a, 3) EACH(b, 3) EACH(k, K) s->dx[0][a * K + k] += s->g[a * 3 + b] * s->x[0][b * K + k];
+}
 
 static const int id[] = {1, 0, 1, 2, 1, 3};
-WORK(rows_of) { EACH(t, 6) EACH(c, s->columns) s->y[t * s->columns + c] = s->x[0][id[t] * s->columns + c]; }
-WORK(rows_of_right) { EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] += s->g[t * s->columns + c]; }
-WORK(rows_of_assigned) { EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] = s->g[t * s->columns + c]; }
+WORK(rows_of) {
+    EACH(t, 6) EACH(c, s->columns) s->y[t * s->columns + c] = s->x[0][id[t] * s->columns + c];
+}
+WORK(rows_of_right) {
+    EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] += s->g[t * s->columns + c];
+}
+WORK(rows_of_assigned) {
+    EACH(t, 6) EACH(c, s->columns) s->dx[0][id[t] * s->columns + c] = s->g[t * s->columns + c];
+}
 
-#define SHAPE2                                                                                                                             \
-    {                                                                                                                                      \
-        .ndim = 2, .dim = { 3, 5 }                                                                                                         \
+#define SHAPE2                                                                                     \
+    {                                                                                              \
+        .ndim = 2, .dim = { 3, 5 }                                                                 \
     }
-#define SQUARE                                                                                                                             \
-    {                                                                                                                                      \
-        .ndim = 2, .dim = { 4, 4 }                                                                                                         \
+#define SQUARE                                                                                     \
+    {                                                                                              \
+        .ndim = 2, .dim = { 4, 4 }                                                                 \
     }
-#define FLAT(n)                                                                                                                            \
-    {                                                                                                                                      \
-        .ndim = 1, .dim = { n }                                                                                                            \
+#define FLAT(n)                                                                                    \
+    {                                                                                              \
+        .ndim = 1, .dim = { n }                                                                    \
     }
-#define CUBE                                                                                                                               \
-    {                                                                                                                                      \
-        .ndim = 3, .dim = { 2, 3, 4 }                                                                                                      \
+#define CUBE                                                                                       \
+    {                                                                                              \
+        .ndim = 3, .dim = { 2, 3, 4 }                                                              \
     }
-#define NONE                                                                                                                               \
-    { .ndim = -1 }
+#define NONE        {.ndim = -1}
 #define SAME(shape) {shape, NONE}, shape
 #define RIGHT       CT_MISTAKE_NONE, NULL
 
@@ -370,7 +431,12 @@ static const wrong_op ops[] = {
     {"layer norm", RIGHT, SAME(SHAPE2), layer_norm, layer_norm_right},
     {"broadcast", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_right},
     {"softmax times a matrix", RIGHT, {SHAPE2, {2, {5, 2}}}, {2, {3, 2}}, mixture, mixture_right},
-    {"softmax times a row", RIGHT, {SHAPE2, FLAT(5)}, SHAPE2, softmax_times_row, softmax_times_row_right},
+    {"softmax times a row",
+     RIGHT,
+     {SHAPE2, FLAT(5)},
+     SHAPE2,
+     softmax_times_row,
+     softmax_times_row_right},
     {"product", RIGHT, {{2, {3, K}}, {2, {K, K}}}, {2, {3, K}}, product, product_right},
     {"shared matrix", RIGHT, {{3, {3, 2, 2}}, {2, {2, 2}}}, {3, {3, 2, 2}}, shared, shared_right},
     {"x x^T", RIGHT, {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_right},
@@ -378,7 +444,8 @@ static const wrong_op ops[] = {
 
     {"sign", CT_MISTAKE_SIGN, "sign", SAME(SHAPE2), square, square_sign},
     {"factor 2", CT_MISTAKE_FACTOR, "is 2 times", SAME(SHAPE2), square, square_twice},
-    {"factor -1/10", CT_MISTAKE_FACTOR, "1/10 times what it must be, with the sign", SAME(SHAPE2), square, square_tenth},
+    {"factor -1/10", CT_MISTAKE_FACTOR, "1/10 times what it must be, with the sign", SAME(SHAPE2),
+     square, square_tenth},
     {"mean without 1/N",
      CT_MISTAKE_FACTOR,
      "15 times what it must be: its number of elements (15)",
@@ -386,7 +453,8 @@ static const wrong_op ops[] = {
      {.ndim = 0},
      mean,
      mean_undivided},
-    {"without 1/sqrt(d)", CT_MISTAKE_FACTOR, "the root of the size of its dim 1 (5)", SAME(SHAPE2), scaled, scaled_unscaled},
+    {"without 1/sqrt(d)", CT_MISTAKE_FACTOR, "the root of the size of its dim 1 (5)", SAME(SHAPE2),
+     scaled, scaled_unscaled},
     {"mean over a broadcast",
      CT_MISTAKE_FACTOR,
      "1/3 times what it must be: one over the size of the output's dim 0 (3)",
@@ -401,7 +469,8 @@ static const wrong_op ops[] = {
      {.ndim = 0},
      cross_entropy,
      cross_entropy_summed},
-    {"chain rule without the inside", CT_MISTAKE_CHAIN, "handed on times 1", SAME(SHAPE2), square, square_handed_on},
+    {"chain rule without the inside", CT_MISTAKE_CHAIN, "handed on times 1", SAME(SHAPE2), square,
+     square_handed_on},
     {"the other operand forgotten",
      CT_MISTAKE_CHAIN,
      "input 1 (5): the chain rule's other half",
@@ -417,20 +486,61 @@ static const wrong_op ops[] = {
      softmax_times_row,
      softmax_times_row_without_it},
     {"a power too low", CT_MISTAKE_CHAIN, "is missing: the input", SAME(SHAPE2), cube, cube_less},
-    {"a power of three too high", CT_MISTAKE_CHAIN, "too many: the output", SAME(SHAPE2), cube, cube_more},
-    {"zero", CT_MISTAKE_ZERO, "input 0 (3, 5): its gradient is zero", SAME(SHAPE2), square, square_zero},
-    {"zero for one input", CT_MISTAKE_ZERO, "input 1 (5): its gradient is zero", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_zero},
-    {"only the last of a batch", CT_MISTAKE_SUM, "the output's dim 0 is missing: only the last index",
-     {{3, {3, 2, 2}}, {2, {2, 2}}}, {3, {3, 2, 2}}, shared, shared_last},
-    {"no sum over a broadcast", CT_MISTAKE_SUM, "the output's dim 0 is missing", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_unsummed},
-    {"no sum over one of two", CT_MISTAKE_SUM, "the output's dim 2 is missing", {CUBE, {2, {3, 1}}}, CUBE, times_part, times_part_half},
-    {"sum over the wrong dim", CT_MISTAKE_SUM, "wrong dims", {SQUARE, FLAT(4)}, SQUARE, times_row, times_row_by_rows},
-    {"sum of other groups", CT_MISTAKE_SUM, "wrong dims", {CUBE, {2, {3, 1}}}, CUBE, times_part, times_part_regrouped},
+    {"a power of three too high", CT_MISTAKE_CHAIN, "too many: the output", SAME(SHAPE2), cube,
+     cube_more},
+    {"zero", CT_MISTAKE_ZERO, "input 0 (3, 5): its gradient is zero", SAME(SHAPE2), square,
+     square_zero},
+    {"zero for one input",
+     CT_MISTAKE_ZERO,
+     "input 1 (5): its gradient is zero",
+     {SHAPE2, FLAT(5)},
+     SHAPE2,
+     times_row,
+     times_row_zero},
+    {"only the last of a batch",
+     CT_MISTAKE_SUM,
+     "the output's dim 0 is missing: only the last index",
+     {{3, {3, 2, 2}}, {2, {2, 2}}},
+     {3, {3, 2, 2}},
+     shared,
+     shared_last},
+    {"no sum over a broadcast",
+     CT_MISTAKE_SUM,
+     "the output's dim 0 is missing",
+     {SHAPE2, FLAT(5)},
+     SHAPE2,
+     times_row,
+     times_row_unsummed},
+    {"no sum over one of two",
+     CT_MISTAKE_SUM,
+     "the output's dim 2 is missing",
+     {CUBE, {2, {3, 1}}},
+     CUBE,
+     times_part,
+     times_part_half},
+    {"sum over the wrong dim",
+     CT_MISTAKE_SUM,
+     "wrong dims",
+     {SQUARE, FLAT(4)},
+     SQUARE,
+     times_row,
+     times_row_by_rows},
+    {"sum of other groups",
+     CT_MISTAKE_SUM,
+     "wrong dims",
+     {CUBE, {2, {3, 1}}},
+     CUBE,
+     times_part,
+     times_part_regrouped},
     {"sum over too much", CT_MISTAKE_SUM, "too many dims", SAME(SHAPE2), softmax, softmax_sums_all},
-    {"softmax for a sigmoid", CT_MISTAKE_SUM, "only the diagonal", SAME(SHAPE2), softmax, softmax_diagonal},
-    {"transposed", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SHAPE2), square, square_transposed},
-    {"transposed, square", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SQUARE), square, square_transposed},
-    {"cotangent transposed", CT_MISTAKE_TRANSPOSED, "the cotangent is read transposed", SAME(SQUARE), square, square_reads_transposed},
+    {"softmax for a sigmoid", CT_MISTAKE_SUM, "only the diagonal", SAME(SHAPE2), softmax,
+     softmax_diagonal},
+    {"transposed", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SHAPE2), square,
+     square_transposed},
+    {"transposed, square", CT_MISTAKE_TRANSPOSED, "the gradient is transposed", SAME(SQUARE),
+     square, square_transposed},
+    {"cotangent transposed", CT_MISTAKE_TRANSPOSED, "the cotangent is read transposed",
+     SAME(SQUARE), square, square_reads_transposed},
     {"operand not transposed",
      CT_MISTAKE_TRANSPOSED,
      "output's dim 1 and the input's dim 1",
@@ -439,25 +549,57 @@ static const wrong_op ops[] = {
      product,
      product_untransposed},
     {"permuted", CT_MISTAKE_PERMUTED, "order 2, 0, 1", SAME(CUBE), square, square_permuted},
-    {"reversed", CT_MISTAKE_PERMUTED, "the gradient is in reversed order", SAME(FLAT(7)), square, square_reversed},
-    {"shifted", CT_MISTAKE_PERMUTED, "the gradient is shifted by 1", SAME(FLAT(7)), square, square_shifted},
-    {"cotangent shifted", CT_MISTAKE_PERMUTED, "the cotangent is read shifted by", SAME(FLAT(7)), square, square_cotangent_shifted},
-    {"two swapped", CT_MISTAKE_PERMUTED, "element 1 has what belongs to element 4", SAME(FLAT(7)), square, square_swapped},
-    {"index assigned", CT_MISTAKE_ASSIGNED, "repeated index", {SQUARE, NONE}, {2, {6, 4}}, rows_of, rows_of_assigned},
-    {"broadcast assigned", CT_MISTAKE_ASSIGNED, "broadcast row", {SHAPE2, FLAT(5)}, SHAPE2, times_row, times_row_assigned},
-    {"uniform", CT_MISTAKE_UNIFORM, "all of the cotangent is the same", SAME(FLAT(9)), triple, triple_of_mean},
-    {"cotangent ignored", CT_MISTAKE_COTANGENT, "every one, namely that of ones", SAME(SHAPE2), square, square_ignoring},
-    {"a loss ignores it", CT_MISTAKE_COTANGENT, "every one, namely that of ones", {SHAPE2, NONE}, {.ndim = 0}, squares, square_ignoring},
+    {"reversed", CT_MISTAKE_PERMUTED, "the gradient is in reversed order", SAME(FLAT(7)), square,
+     square_reversed},
+    {"shifted", CT_MISTAKE_PERMUTED, "the gradient is shifted by 1", SAME(FLAT(7)), square,
+     square_shifted},
+    {"cotangent shifted", CT_MISTAKE_PERMUTED, "the cotangent is read shifted by", SAME(FLAT(7)),
+     square, square_cotangent_shifted},
+    {"two swapped", CT_MISTAKE_PERMUTED, "element 1 has what belongs to element 4", SAME(FLAT(7)),
+     square, square_swapped},
+    {"index assigned",
+     CT_MISTAKE_ASSIGNED,
+     "repeated index",
+     {SQUARE, NONE},
+     {2, {6, 4}},
+     rows_of,
+     rows_of_assigned},
+    {"broadcast assigned",
+     CT_MISTAKE_ASSIGNED,
+     "broadcast row",
+     {SHAPE2, FLAT(5)},
+     SHAPE2,
+     times_row,
+     times_row_assigned},
+    {"uniform", CT_MISTAKE_UNIFORM, "all of the cotangent is the same", SAME(FLAT(9)), triple,
+     triple_of_mean},
+    {"cotangent ignored", CT_MISTAKE_COTANGENT, "every one, namely that of ones", SAME(SHAPE2),
+     square, square_ignoring},
+    {"a loss ignores it",
+     CT_MISTAKE_COTANGENT,
+     "every one, namely that of ones",
+     {SHAPE2, NONE},
+     {.ndim = 0},
+     squares,
+     square_ignoring},
     {"something added", CT_MISTAKE_COTANGENT, "zeros", SAME(SHAPE2), square, square_offset},
     {"not linear", CT_MISTAKE_COTANGENT, "linearly", SAME(SHAPE2), square, square_nonlinear},
-    {"softmax without its sum", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent times the output, times the output", SAME(SHAPE2),
+    {"softmax without its sum", CT_MISTAKE_TERM,
+     "the sum over dim 1 of the cotangent times the output, times the output", SAME(SHAPE2),
      softmax, softmax_sumless},
-    {"softmax times a matrix without its row sum", CT_MISTAKE_TERM, "the output, times one number for each row along dim 1",
-     {SHAPE2, {2, {5, 2}}}, {2, {3, 2}}, mixture, mixture_sumless},
-    {"layer norm without the mean", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent", SAME(SHAPE2), layer_norm, layer_norm_meanless},
-    {"layer norm without the other", CT_MISTAKE_TERM, "times the output, times the output", SAME(SHAPE2), layer_norm,
-     layer_norm_projectionless},
-    {"layer norm without both", CT_MISTAKE_TERM, "two terms", SAME(SHAPE2), layer_norm, layer_norm_bare},
+    {"softmax times a matrix without its row sum",
+     CT_MISTAKE_TERM,
+     "the output, times one number for each row along dim 1",
+     {SHAPE2, {2, {5, 2}}},
+     {2, {3, 2}},
+     mixture,
+     mixture_sumless},
+    {"layer norm without the mean", CT_MISTAKE_TERM, "the sum over dim 1 of the cotangent",
+     SAME(SHAPE2), layer_norm, layer_norm_meanless},
+    {"layer norm without the other", CT_MISTAKE_TERM, "times the output, times the output",
+     SAME(SHAPE2), layer_norm, layer_norm_projectionless},
+    {"layer norm without both", CT_MISTAKE_TERM, "two terms", SAME(SHAPE2), layer_norm,
+     layer_norm_bare},
     {"cross-entropy without target",
      CT_MISTAKE_TERM,
      "one element of each row along dim 1",
@@ -465,23 +607,42 @@ static const wrong_op ops[] = {
      {.ndim = 0},
      cross_entropy,
      cross_entropy_targetless},
-    {"product rule, one half", CT_MISTAKE_PRODUCT_RULE, "half", SAME(SHAPE2), silu, silu_first_half},
-    {"product rule, the other", CT_MISTAKE_PRODUCT_RULE, "the factor that is linear", SAME(SHAPE2), silu, silu_second_half},
-    {"product rule of matrices", CT_MISTAKE_PRODUCT_RULE, "half", {{2, {3, K}}, NONE}, {2, {3, 3}}, gram, gram_half},
+    {"product rule, one half", CT_MISTAKE_PRODUCT_RULE, "half", SAME(SHAPE2), silu,
+     silu_first_half},
+    {"product rule, the other", CT_MISTAKE_PRODUCT_RULE, "the factor that is linear", SAME(SHAPE2),
+     silu, silu_second_half},
+    {"product rule of matrices",
+     CT_MISTAKE_PRODUCT_RULE,
+     "half",
+     {{2, {3, K}}, NONE},
+     {2, {3, 3}},
+     gram,
+     gram_half},
     {"relu without its mask", CT_MISTAKE_MASK, "mask", SAME(SHAPE2), relu, relu_maskless},
-    {"dropout without its mask", CT_MISTAKE_MASK, "5 of 15 elements", SAME(SHAPE2), dropout, dropout_maskless},
-    {"dropout without anything", CT_MISTAKE_MASK, "0.7 times", SAME(SHAPE2), dropout, dropout_nothing},
-    {"dropout without its scale", CT_MISTAKE_SCALE, "1.42857 (as of a dropout), is forgotten", SAME(SHAPE2), dropout, dropout_scaleless},
-    {"dropout's scale twice", CT_MISTAKE_SCALE, "applied twice", SAME(SHAPE2), dropout, dropout_twice},
-    {"only the first block", CT_MISTAKE_EDGES, "from index 8 on", SAME(FLAT(21)), square, square_first},
-    {"tail", CT_MISTAKE_EDGES, "from index 16 on alone: what is left of 21 after whole blocks of 8 or 16", SAME(FLAT(21)), square,
-     square_tail},
-    {"tail of rows", CT_MISTAKE_EDGES, "along dim 1 is wrong from index 4 on", SAME(SHAPE2), square, square_row_tail},
+    {"dropout without its mask", CT_MISTAKE_MASK, "5 of 15 elements", SAME(SHAPE2), dropout,
+     dropout_maskless},
+    {"dropout without anything", CT_MISTAKE_MASK, "0.7 times", SAME(SHAPE2), dropout,
+     dropout_nothing},
+    {"dropout without its scale", CT_MISTAKE_SCALE, "1.42857 (as of a dropout), is forgotten",
+     SAME(SHAPE2), dropout, dropout_scaleless},
+    {"dropout's scale twice", CT_MISTAKE_SCALE, "applied twice", SAME(SHAPE2), dropout,
+     dropout_twice},
+    {"only the first block", CT_MISTAKE_EDGES, "from index 8 on", SAME(FLAT(21)), square,
+     square_first},
+    {"tail", CT_MISTAKE_EDGES,
+     "from index 16 on alone: what is left of 21 after whole blocks of 8 or 16", SAME(FLAT(21)),
+     square, square_tail},
+    {"tail of rows", CT_MISTAKE_EDGES, "along dim 1 is wrong from index 4 on", SAME(SHAPE2), square,
+     square_row_tail},
     {"last", CT_MISTAKE_EDGES, "last index alone", SAME(FLAT(12)), square, square_last},
-    {"first of each four", CT_MISTAKE_EDGES, "first index of each block of 4", SAME(FLAT(12)), square, square_every},
-    {"output for input", CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant", SAME(SHAPE2), silu, silu_at_output},
-    {"input for output", CT_MISTAKE_FORWARD_VALUE, "the input is used where the output is meant", SAME(SHAPE2), tangent, tangent_at_input},
-    {"not finite", CT_MISTAKE_NOT_FINITE, "gradient is not finite", SAME(SHAPE2), square, square_nan},
+    {"first of each four", CT_MISTAKE_EDGES, "first index of each block of 4", SAME(FLAT(12)),
+     square, square_every},
+    {"output for input", CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant",
+     SAME(SHAPE2), silu, silu_at_output},
+    {"input for output", CT_MISTAKE_FORWARD_VALUE, "the input is used where the output is meant",
+     SAME(SHAPE2), tangent, tangent_at_input},
+    {"not finite", CT_MISTAKE_NOT_FINITE, "gradient is not finite", SAME(SHAPE2), square,
+     square_nan},
     {"nonsense", CT_MISTAKE_UNKNOWN, "no known mistake", SAME(SHAPE2), square, square_random},
 };
 
@@ -498,14 +659,18 @@ START_TEST(the_diagnosis_is_made) {
     FILE *report = getenv("GRADCHECK_REPORT") ? stderr : NULL; /* so can a person see them all */
     if (report) fprintf(report, "\n-- %s\n", op->name);
     for (int seed = 0; seed < 3; seed++) {
-        ct_gradcheck_result r =
-            ct_gradcheck(apply, (void *)op, in, n, (ct_gradcheck_opts){.seed = (uint64_t)seed, .report = seed ? NULL : report});
+        ct_gradcheck_result r = ct_gradcheck(
+            apply, (void *)op, in, n,
+            (ct_gradcheck_opts){.seed = (uint64_t)seed, .report = seed ? NULL : report});
         ck_assert_msg(ct_error(context) == CT_OK, "%s: %s", op->name, ct_error_message(context));
-        ck_assert_msg(r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE), "%s: %s", op->name, r.diagnosis);
-        ck_assert_msg(r.mistake == op->mistake, "%s: %s, not %s: %s", op->name, ct_mistake_name(r.mistake), ct_mistake_name(op->mistake),
+        ck_assert_msg(r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE), "%s: %s", op->name,
                       r.diagnosis);
-        ck_assert_msg(!op->words || strstr(r.diagnosis, op->words), "%s: \"%s\" does not say \"%s\"", op->name, r.diagnosis, op->words);
-        ck_assert((r.wrong > 0) == (op->mistake != CT_MISTAKE_NONE) && (*r.diagnosis != 0) == !r.ok);
+        ck_assert_msg(r.mistake == op->mistake, "%s: %s, not %s: %s", op->name,
+                      ct_mistake_name(r.mistake), ct_mistake_name(op->mistake), r.diagnosis);
+        ck_assert_msg(!op->words || strstr(r.diagnosis, op->words),
+                      "%s: \"%s\" does not say \"%s\"", op->name, r.diagnosis, op->words);
+        ck_assert((r.wrong > 0) == (op->mistake != CT_MISTAKE_NONE) &&
+                  (*r.diagnosis != 0) == !r.ok);
     }
 }
 END_TEST
@@ -515,8 +680,10 @@ START_TEST(fast_mode_finds_them_too) {
     const wrong_op *op = &ops[_i];
     ct_tensor *in[2];
     const int n = inputs(op, in);
-    ct_gradcheck_result r = ct_gradcheck(apply, (void *)op, in, n, (ct_gradcheck_opts){.fast = true});
-    ck_assert_msg(r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE), "%s: %s", op->name, r.diagnosis);
+    ct_gradcheck_result r =
+        ct_gradcheck(apply, (void *)op, in, n, (ct_gradcheck_opts){.fast = true});
+    ck_assert_msg(r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE), "%s: %s", op->name,
+                  r.diagnosis);
     switch (op->mistake) {
     case CT_MISTAKE_SIGN:
     case CT_MISTAKE_FACTOR:
@@ -526,7 +693,8 @@ START_TEST(fast_mode_finds_them_too) {
         ck_assert_msg(r.mistake == op->mistake, "%s: %s", op->name, r.diagnosis);
         break;
     default:
-        ck_assert_msg(r.mistake != CT_MISTAKE_SIGN && r.mistake != CT_MISTAKE_ZERO, "%s: %s", op->name, r.diagnosis);
+        ck_assert_msg(r.mistake != CT_MISTAKE_SIGN && r.mistake != CT_MISTAKE_ZERO, "%s: %s",
+                      op->name, r.diagnosis);
     }
     ck_assert(r.ok || r.worst[0].index == -1);
 }
@@ -542,7 +710,8 @@ START_TEST(the_page_is_up_to_date) {
     const char *table = strstr(page, "## The diagnoses");
     ck_assert_ptr_nonnull(table);
     for (int m = CT_MISTAKE_NOT_FINITE; m <= CT_MISTAKE_UNIFORM; m++)
-        ck_assert_msg(strstr(table, ct_mistake_name((ct_mistake)m)) != NULL, "%s", ct_mistake_name((ct_mistake)m));
+        ck_assert_msg(strstr(table, ct_mistake_name((ct_mistake)m)) != NULL, "%s",
+                      ct_mistake_name((ct_mistake)m));
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         if (strcmp(ops[i].name, "softmax without its sum")) continue;
         ct_tensor *in[2];

@@ -20,7 +20,9 @@ static const char *written(bool (*write)(const ct_tensor *, FILE *), const ct_te
     return text;
 }
 
-static void prints(const ct_tensor *t, const char *want) { ck_assert_str_eq(written(ct_graph_print, t), want); }
+static void prints(const ct_tensor *t, const char *want) {
+    ck_assert_str_eq(written(ct_graph_print, t), want);
+}
 static void draws(const ct_tensor *t, const char *part) {
     ck_assert_msg(strstr(written(ct_graph_dot, t), part), "no\n%s\nin\n%s", part, text);
 }
@@ -42,9 +44,11 @@ START_TEST(ops_in_the_order_of_computation) {
                        "%5 = sum(%4) () f32\n";
     ct_tensor *loss = sum(picked);
     prints(loss, want);
-    prints(unused, "x1 = leaf (2, 3) f32\n%1 = mul(x1, (2, 3) f32) (2, 3) f32\n%2 = exp(%1) (2, 3) f32\n");
+    prints(unused,
+           "x1 = leaf (2, 3) f32\n%1 = mul(x1, (2, 3) f32) (2, 3) f32\n%2 = exp(%1) (2, 3) f32\n");
     prints(loss, want); /* nothing is left of the writing */
-    prints(ct_linear(x, ones(CT_SHAPE(4, 3)), NULL), "x1 = leaf (2, 3) f32\n%1 = linear(x1, (4, 3) f32, NULL) (2, 4) f32\n");
+    prints(ct_linear(x, ones(CT_SHAPE(4, 3)), NULL),
+           "x1 = leaf (2, 3) f32\n%1 = linear(x1, (4, 3) f32, NULL) (2, 4) f32\n");
     ct_fail(context, CT_ERR_IO, "an earlier fault");
     prints(loss, want); /* a reader */
     ct_error_clear(context);
@@ -58,8 +62,10 @@ START_TEST(ops_in_the_order_of_computation) {
 END_TEST
 
 START_TEST(the_same_for_graphviz) {
-    ct_tensor *x = leaf(CT_SHAPE(2, 3)), *y = ct_add(ct_mul(x, ones(CT_SHAPE(3))), x), *loss = sum(y);
-    ct_module *module = ct_linear_new(context, (ct_linear_opts){.in_features = 3, .out_features = 2});
+    ct_tensor *x = leaf(CT_SHAPE(2, 3)), *y = ct_add(ct_mul(x, ones(CT_SHAPE(3))), x),
+              *loss = sum(y);
+    ct_module *module =
+        ct_linear_new(context, (ct_linear_opts){.in_features = 3, .out_features = 2});
     draws(loss, "digraph cotangent {\n");
     draws(loss, "    x1 [label=\"leaf\\n(2, 3) f32\", fillcolor=\"#fdf0c8\"];\n"
                 "    n1 [label=\"mul\\n(2, 3) f32\"];\n"
@@ -72,7 +78,8 @@ START_TEST(the_same_for_graphviz) {
                 "    n3 [label=\"sum\\n() f32\", penwidth=2];\n"
                 "    n2 -> n3;\n"
                 "}\n");
-    draws(ct_forward(module, x), "    x2 [label=\"weight\\n(2, 3) f32\", fillcolor=\"#d5e8f7\"];\n");
+    draws(ct_forward(module, x),
+          "    x2 [label=\"weight\\n(2, 3) f32\", fillcolor=\"#d5e8f7\"];\n");
     draws(x, "    x1 [label=\"leaf\\n(2, 3) f32\"");
     draws(ones(CT_SCALAR), "    c1 [label=\"() f32\", style=dashed];\n}\n");
     ct_backward(loss);
@@ -81,15 +88,20 @@ START_TEST(the_same_for_graphviz) {
 END_TEST
 
 static ct_tensor *itself(ct_call *c) { return c->in[0]; }
-static bool its_gradient(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) { return (void)c, grad[0] = g[0], true; }
+static bool its_gradient(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    return (void)c, grad[0] = g[0], true;
+}
 
 START_TEST(names_are_escaped) {
-    const ct_op op = {.name = "a \"quoted\" \\N\n<b>{x|y}\x7f", .forward = itself, .backward = its_gradient};
+    const ct_op op = {
+        .name = "a \"quoted\" \\N\n<b>{x|y}\x7f", .forward = itself, .backward = its_gradient};
     ct_module *module = ct_module_new(context, "mine");
-    ct_tensor *w = ct_module_add_param(module, "w\"\\G\t", ones(CT_SCALAR)), *y = ct_apply(&op, &w, 1, NULL);
+    ct_tensor *w = ct_module_add_param(module, "w\"\\G\t", ones(CT_SCALAR)),
+              *y = ct_apply(&op, &w, 1, NULL);
     draws(y, "n1 [label=\"a \\\"quoted\\\" \\\\N?<b>{x|y}?\\n() f32\"");
     draws(y, "x1 [label=\"w\\\"\\\\G?\\n() f32\"");
-    prints(y, "x1 = parameter \"w\\\"\\\\G?\" () f32\n%1 = a \\\"quoted\\\" \\\\N?<b>{x|y}?(x1) () f32\n");
+    prints(y, "x1 = parameter \"w\\\"\\\\G?\" () f32\n%1 = a \\\"quoted\\\" \\\\N?<b>{x|y}?(x1) () "
+              "f32\n");
     ct_release(y);
 }
 END_TEST
@@ -98,15 +110,21 @@ START_TEST(parameters_have_their_full_names) {
     ct_module *model = ct_module_new(context, "model"), *list = NULL;
     const ct_linear_opts square = {.in_features = 2, .out_features = 2, .no_bias = true};
     for (int i = 0; i < 2; i++) list = ct_module_append(model, "h", ct_linear_new(context, square));
-    ct_tensor *x = ones(CT_SHAPE(1, 2)), *y = ct_forward(list, ct_forward(ct_module_child(model, "h.0"), x));
-    prints(y, "x1 = parameter \"h.0.weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
-              "x2 = parameter \"h.1.weight\" (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
+    ct_tensor *x = ones(CT_SHAPE(1, 2)),
+              *y = ct_forward(list, ct_forward(ct_module_child(model, "h.0"), x));
+    prints(
+        y,
+        "x1 = parameter \"h.0.weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
+        "x2 = parameter \"h.1.weight\" (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
     ct_module *outer = ct_module_new(context, "outer"); /* the name is that of now */
     ct_module_add_child(outer, "inner", model);
     ct_tensor *tied = ct_module_add_param(outer, "tied", ct_module_get(model, "h.0.weight"));
     prints(tied, "x1 = parameter \"inner.h.0.weight\" (2, 2) f32\n");
-    prints(y, "x1 = parameter \"inner.h.0.weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
-              "x2 = parameter \"inner.h.1.weight\" (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
+    prints(
+        y,
+        "x1 = parameter \"inner.h.0.weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) "
+        "f32\n"
+        "x2 = parameter \"inner.h.1.weight\" (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
     ct_module_free(model); /* the graph keeps the leaf, and no name that is gone */
     prints(y, "x1 = leaf (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
               "x2 = leaf (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
@@ -129,8 +147,12 @@ START_TEST(a_million_nodes) {
     ck_assert(fgets(line, sizeof line, file) && !strcmp(line, "x1 = leaf (1) f32\n"));
     for (int i = 1; i <= N; i++) {
         if (i == 1) snprintf(want, sizeof want, "%%1 = add(x1, x1) (1) f32\n");
-        else snprintf(want, sizeof want, i % 3 == 1 ? "%%%d = add(%%%d, x1) (1) f32\n" : "%%%d = neg(%%%d) (1) f32\n", i, i - 1);
-        if (!fgets(line, sizeof line, file) || strcmp(line, want)) ck_abort_msg("line %d: %s, not %s", i, line, want);
+        else
+            snprintf(want, sizeof want,
+                     i % 3 == 1 ? "%%%d = add(%%%d, x1) (1) f32\n" : "%%%d = neg(%%%d) (1) f32\n",
+                     i, i - 1);
+        if (!fgets(line, sizeof line, file) || strcmp(line, want))
+            ck_abort_msg("line %d: %s, not %s", i, line, want);
     }
     ck_assert(!fgets(line, sizeof line, file));
     rewind(file);
@@ -145,18 +167,25 @@ START_TEST(a_leaf_whose_parameter_has_gone) {
     for (int frozen = 0; frozen < 2; frozen++)
         for (int thawed = 0; thawed < 2; thawed++)
             for (int held = 0; held < 2; held++) { /* by an optimiser, when its module has gone */
-                ct_module *m = ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2, .no_bias = true});
+                ct_module *m = ct_linear_new(
+                    context,
+                    (ct_linear_opts){.in_features = 2, .out_features = 2, .no_bias = true});
                 ct_module *outer = ct_module_new(context, "outer");
                 ck_assert(ct_module_add_param(outer, "tied", ct_module_get(m, "weight")));
                 ct_optim *optim = held ? ct_sgd_new(outer, (ct_sgd_opts){0}) : NULL;
-                ct_tensor *weight = ct_module_get(m, "weight"), *y = ct_forward(m, ones(CT_SHAPE(1, 2)));
+                ct_tensor *weight = ct_module_get(m, "weight"),
+                          *y = ct_forward(m, ones(CT_SHAPE(1, 2)));
                 if (frozen) ct_set_requires_grad(weight, false);
                 if (thawed) ct_set_requires_grad(weight, true);
-                prints(y, frozen ? "x1 = leaf (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
-                                 : "x1 = parameter \"weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n");
+                prints(y,
+                       frozen
+                           ? "x1 = leaf (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
+                           : "x1 = parameter \"weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, "
+                             "NULL) (1, 2) f32\n");
                 if (thawed || !frozen)
                     prints(ct_forward(m, ones(CT_SHAPE(1, 2))),
-                           "x1 = parameter \"weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n");
+                           "x1 = parameter \"weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, "
+                           "NULL) (1, 2) f32\n");
                 ct_module_free(m);
                 if (!held) ct_module_free(outer);
                 for (int i = 0; i < 50; i++) ones(CT_SHAPE(1 + i % 7));
@@ -186,7 +215,8 @@ START_TEST(what_fails) {
     prints(y, "x1 = leaf (2) f32\n%1 = neg(x1) (2) f32\n");
 
     ct_context *small = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = 1 << 20});
-    ct_tensor *z = ct_set_requires_grad(ct_ones(small, CT_F32, CT_SCALAR), true), *last = z, *spare = ct_ones(small, CT_F32, CT_SHAPE(1 << 16));
+    ct_tensor *z = ct_set_requires_grad(ct_ones(small, CT_F32, CT_SCALAR), true), *last = z,
+              *spare = ct_ones(small, CT_F32, CT_SHAPE(1 << 16));
     int ops = 0;
     for (; !ct_error(small); ops++) {
         ct_tensor *next = ct_neg(z);

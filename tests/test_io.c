@@ -1,5 +1,6 @@
-/* Files: every malformed one is refused with a message that says what and where, and changes nothing; what is written is read back to
- * the same bits; a target is replaced whole or not at all. */
+/* Files: every malformed one is refused with a message that says what and where, and changes
+ * nothing; what is written is read back to the same bits; a target is replaced whole or not at
+ * all. */
 #include <math.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -8,7 +9,8 @@
 #include "suite.h"
 
 /* A file of any bytes; with length < 0 the prefix says the header's true length. */
-static const char *put(const char *header, size_t header_size, int64_t length, const void *data, size_t data_size) {
+static const char *put(const char *header, size_t header_size, int64_t length, const void *data,
+                       size_t data_size) {
     const char *path = in_folder("file.safetensors");
     FILE *file = fopen(path, "wb");
     uint64_t n = length < 0 ? header_size : (uint64_t)length;
@@ -19,22 +21,26 @@ static const char *put(const char *header, size_t header_size, int64_t length, c
     return path;
 }
 
-/* The same with n numbers of `size` bytes, in a file's order: the lowest byte first, whatever the machine's is. */
+/* The same with n numbers of `size` bytes, in a file's order: the lowest byte first, whatever the
+ * machine's is. */
 static const char *put_numbers(const char *header, const void *number, size_t size, size_t n) {
     unsigned char bytes[128];
     for (size_t i = 0; i < n; i++) {
         uint32_t half = 0;
         uint64_t bits = 0;
         memcpy(size == 4 ? (void *)&half : &bits, (const char *)number + i * size, size);
-        for (size_t b = 0; b < size; b++) bytes[i * size + b] = (unsigned char)((size == 4 ? half : bits) >> 8 * b);
+        for (size_t b = 0; b < size; b++)
+            bytes[i * size + b] = (unsigned char)((size == 4 ? half : bits) >> 8 * b);
     }
     return put(header, strlen(header), -1, bytes, n * size);
 }
 
 #define GOOD "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}"
-#define W(dtype, shape, offsets) "{\"w\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-#define TWO(a, b)                                                                                                                      \
-    "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" a "},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" b "}}"
+#define W(dtype, shape, offsets)                                                                   \
+    "{\"w\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define TWO(a, b)                                                                                  \
+    "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" a                                   \
+    "},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" b "}}"
 #define PLUS(members) "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}," members "}"
 
 /* ---- malformed ---- */
@@ -67,8 +73,10 @@ static const struct {
     {GOOD "x", 8, "behind the header at byte 62"},
     {GOOD "\n", 8, "behind the header"},
     {GOOD "{}", 8, "behind the header"},
-    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},}", 8, "a string is expected"},
-    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,],\"data_offsets\":[0,8]}}", 8, "a whole number is expected"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},}", 8,
+     "a string is expected"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2,],\"data_offsets\":[0,8]}}", 8,
+     "a whole number is expected"},
     {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2] \"data_offsets\":[0,8]}}", 8, "',' or '}'"},
     {W("F32", "[2]", "[-8,0]"), 8, "a number is negative"},
     {W("F32", "[-2]", "[0,8]"), 8, "tensor \"w\": a number is negative"},
@@ -103,10 +111,14 @@ static const struct {
     {"{\"w\":{}}", 0, "dtype is missing"},
     {"{\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", 8, "shape is missing"},
     {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "data_offsets are missing"},
-    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"scale\":1}}", 8, "a key other than"},
-    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"sh\\u0061pe\":[2],\"data_offsets\":[0,8]}}", 8, "a key is there twice"},
-    {PLUS("\"\\u0077\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[8,8]}"), 8, "tensor \"w\" is there twice"},
-    {PLUS("\"__metadata__\":{\"a\":\"1\",\"b\":\"2\",\"\\u0061\":\"3\"}"), 8, "__metadata__: \"a\" is there twice"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],\"scale\":1}}", 8,
+     "a key other than"},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"sh\\u0061pe\":[2],\"data_offsets\":[0,8]}}", 8,
+     "a key is there twice"},
+    {PLUS("\"\\u0077\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[8,8]}"), 8,
+     "tensor \"w\" is there twice"},
+    {PLUS("\"__metadata__\":{\"a\":\"1\",\"b\":\"2\",\"\\u0061\":\"3\"}"), 8,
+     "__metadata__: \"a\" is there twice"},
     {PLUS("\"__metadata__\":{},\"__met\\u0061data__\":{}"), 8, "__metadata__ is there twice"},
     {PLUS("\"__metadata__\":{\"a\":1}"), 8, "a string is expected"},
     {PLUS("\"__metadata__\":{\"a\":{\"b\":{}}}"), 8, "a string is expected"},
@@ -123,13 +135,17 @@ static ct_module *two_module(void) { /* w: f32 (2), 5 and 7 */
 START_TEST(malformed_header) {
     ct_module *module = two_module();
     int64_t live = ct_memory(context).live;
-    const char *path = put(malformed[_i].header, strlen(malformed[_i].header), -1, NULL, malformed[_i].data);
+    const char *path =
+        put(malformed[_i].header, strlen(malformed[_i].header), -1, NULL, malformed[_i].data);
     ck_refused(ct_load(module, path, (ct_load_opts){0}), CT_ERR_FORMAT, path, malformed[_i].says);
-    ck_refused(ct_load(module, path, (ct_load_opts){.partial = true}), CT_ERR_FORMAT, path, malformed[_i].says);
+    ck_refused(ct_load(module, path, (ct_load_opts){.partial = true}), CT_ERR_FORMAT, path,
+               malformed[_i].says);
     char value[8] = "before";
-    ck_refused(ct_load_metadata(context, path, "a", value, sizeof value), CT_ERR_FORMAT, path, malformed[_i].says);
+    ck_refused(ct_load_metadata(context, path, "a", value, sizeof value), CT_ERR_FORMAT, path,
+               malformed[_i].says);
     ck_assert_str_eq(value, "before");
-    ck_assert(ct_data_f32(ct_module_get(module, "w"))[0] == 5 && ct_data_f32(ct_module_get(module, "w"))[1] == 7);
+    ck_assert(ct_data_f32(ct_module_get(module, "w"))[0] == 5 &&
+              ct_data_f32(ct_module_get(module, "w"))[1] == 7);
     ck_assert_int_eq(ct_memory(context).live, live);
 }
 END_TEST
@@ -148,13 +164,17 @@ START_TEST(malformed_length) {
     }
     ck_refused(ct_load(module, put(GOOD, strlen(GOOD), 70, NULL, 8), strict), CT_ERR_FORMAT, path,
                "a header of 70 bytes does not fit in a file of 70");
-    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), 100000001, NULL, 8), strict), CT_ERR_FORMAT, path, "100000001, over 100000000");
-    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), INT64_MAX, NULL, 8), strict), CT_ERR_FORMAT, path, "over 100000000");
-    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), (int64_t)strlen(GOOD) - 1, NULL, 8), strict), CT_ERR_FORMAT, path, "',' or '}'");
+    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), 100000001, NULL, 8), strict), CT_ERR_FORMAT,
+               path, "100000001, over 100000000");
+    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), INT64_MAX, NULL, 8), strict), CT_ERR_FORMAT,
+               path, "over 100000000");
+    ck_refused(ct_load(module, put(GOOD, strlen(GOOD), (int64_t)strlen(GOOD) - 1, NULL, 8), strict),
+               CT_ERR_FORMAT, path, "',' or '}'");
     /* cut off at every byte: never accepted */
     for (size_t n = 0; n < strlen(GOOD) + 8; n++) {
         size_t head = n < strlen(GOOD) ? n : strlen(GOOD);
-        ck_refused(ct_load(module, put(GOOD, head, (int64_t)strlen(GOOD), NULL, n - head), strict), CT_ERR_FORMAT, path, "file");
+        ck_refused(ct_load(module, put(GOOD, head, (int64_t)strlen(GOOD), NULL, n - head), strict),
+                   CT_ERR_FORMAT, path, "file");
         ct_load(module, put(GOOD, head, -1, NULL, n - head), strict);
         ck_assert_int_eq(ct_error(context), CT_ERR_FORMAT);
         ct_error_clear(context);
@@ -168,8 +188,8 @@ START_TEST(hostile_name) {
     char header[3000] = "{\"\\u001b[2J";
     memset(header + strlen(header), 'x', 2000);
     strcat(header, "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,2]}}");
-    ck_refused(ct_load(two_module(), put(header, strlen(header), -1, NULL, 2), (ct_load_opts){0}), CT_ERR_FORMAT, "tensor \"\\u001b[2J",
-               "xxx...\": 1 elements");
+    ck_refused(ct_load(two_module(), put(header, strlen(header), -1, NULL, 2), (ct_load_opts){0}),
+               CT_ERR_FORMAT, "tensor \"\\u001b[2J", "xxx...\": 1 elements");
 }
 END_TEST
 
@@ -180,15 +200,20 @@ START_TEST(not_an_ordinary_file) {
     ck_refused(ct_load(module, "", strict), CT_ERR_IO, "load", "No such file");
     ck_refused(ct_load(module, folder, strict), CT_ERR_IO, folder, "is a folder");
     ck_assert_int_eq(mkfifo(in_folder("fifo"), 0600), 0);
-    ck_refused(ct_load(module, in_folder("fifo"), strict), CT_ERR_IO, "fifo", "is not an ordinary file");
-    ck_refused(ct_load(module, "/dev/zero", strict), CT_ERR_IO, "/dev/zero", "is not an ordinary file");
+    ck_refused(ct_load(module, in_folder("fifo"), strict), CT_ERR_IO, "fifo",
+               "is not an ordinary file");
+    ck_refused(ct_load(module, "/dev/zero", strict), CT_ERR_IO, "/dev/zero",
+               "is not an ordinary file");
     ck_refused(ct_load(module, NULL, strict), CT_ERR_ARGUMENT, "load", "NULL");
     ck_assert(!ct_load(NULL, "x", strict));
 
-    ck_refused(ct_save(module, in_folder("none/file"), NULL), CT_ERR_IO, "none/file", "No such file");
+    ck_refused(ct_save(module, in_folder("none/file"), NULL), CT_ERR_IO, "none/file",
+               "No such file");
     ck_refused(ct_save(module, folder, NULL), CT_ERR_IO, folder, "is a folder");
-    ck_refused(ct_save(module, in_folder("fifo"), NULL), CT_ERR_IO, "fifo", "is not an ordinary file");
-    ck_refused(ct_save(module, "/dev/null", NULL), CT_ERR_IO, "/dev/null", "is not an ordinary file");
+    ck_refused(ct_save(module, in_folder("fifo"), NULL), CT_ERR_IO, "fifo",
+               "is not an ordinary file");
+    ck_refused(ct_save(module, "/dev/null", NULL), CT_ERR_IO, "/dev/null",
+               "is not an ordinary file");
     ck_refused(ct_save(module, "", NULL), CT_ERR_IO, "save", "");
     ck_refused(ct_save(module, NULL, NULL), CT_ERR_ARGUMENT, "save", "NULL");
     ck_assert(!ct_save(NULL, "x", NULL));
@@ -213,58 +238,77 @@ static const struct {
     {W("F4", "[4]", "[0,2]"), 2},
     {W("F8_E4M3", "[4]", "[0,4]"), 4},
     {W("C64", "[1]", "[0,8]"), 8},
-    {"{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[3,7]},\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}", 7},
-    {"{\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[3,3]},\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
-     "\"c\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[3,3]},\"d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 3},
+    {"{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[3,7]},\"a\":{\"dtype\":\"U8\","
+     "\"shape\":[3],\"data_offsets\":[0,3]}}",
+     7},
+    {"{\"b\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[3,3]},\"a\":{\"dtype\":\"U8\","
+     "\"shape\":[3],\"data_offsets\":[0,3]},"
+     "\"c\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[3,3]},\"d\":{\"dtype\":\"U8\","
+     "\"shape\":[0],\"data_offsets\":[0,0]}}",
+     3},
     {"{\"__metadata__\":{}}", 0},
     {"{\"\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0},
     {"{\"w\\u0000\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0},
-    {"{\"\\ud83d\\ude00\\/\\\"\xc3\xa9\xf0\x9f\x98\x80\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0},
+    {"{\"\\ud83d\\ude00\\/"
+     "\\\"\xc3\xa9\xf0\x9f\x98\x80\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+     0},
 };
 
 START_TEST(accepted_header) {
-    const char *path = put(accepted[_i].header, strlen(accepted[_i].header), -1, NULL, accepted[_i].data);
-    ck_assert_msg(ct_load(two_module(), path, (ct_load_opts){.partial = true}), "%s", ct_error_message(context));
+    const char *path =
+        put(accepted[_i].header, strlen(accepted[_i].header), -1, NULL, accepted[_i].data);
+    ck_assert_msg(ct_load(two_module(), path, (ct_load_opts){.partial = true}), "%s",
+                  ct_error_message(context));
 }
 END_TEST
 
 START_TEST(metadata) {
-    static const char header[] = "{\"__metadata__\":{\"k\\u00e9y\":\"\\ud83d\\ude00\\n\\/\\u0041\",\"\":\"empty\",\"none\":\"\"}}";
+    static const char header[] = "{\"__metadata__\":{\"k\\u00e9y\":\"\\ud83d\\ude00\\n\\/"
+                                 "\\u0041\",\"\":\"empty\",\"none\":\"\"}}";
     const char *path = put(header, strlen(header), -1, NULL, 0);
     char out[16] = "";
     ck_assert(ct_load_metadata(context, path, "k\xc3\xa9y", out, sizeof out));
     ck_assert_str_eq(out, "\xf0\x9f\x98\x80\n/A");
     ck_assert(ct_load_metadata(context, path, "k\xc3\xa9y", out, 8));
-    ck_refused(ct_load_metadata(context, path, "k\xc3\xa9y", out, 7), CT_ERR_ARGUMENT, path, "takes 8 bytes");
-    ck_refused(ct_load_metadata(context, path, "k\xc3\xa9y", out, 0), CT_ERR_ARGUMENT, path, "out has 0");
+    ck_refused(ct_load_metadata(context, path, "k\xc3\xa9y", out, 7), CT_ERR_ARGUMENT, path,
+               "takes 8 bytes");
+    ck_refused(ct_load_metadata(context, path, "k\xc3\xa9y", out, 0), CT_ERR_ARGUMENT, path,
+               "out has 0");
     ck_assert(ct_load_metadata(context, path, "", out, sizeof out));
     ck_assert_str_eq(out, "empty");
     ck_assert(ct_load_metadata(context, path, "none", out, 1));
-    ck_refused(ct_load_metadata(context, path, "other", out, sizeof out), CT_ERR_ARGUMENT, path, "no metadata key \"other\"");
-    ck_refused(ct_load_metadata(context, NULL, "other", out, sizeof out), CT_ERR_ARGUMENT, "load_metadata", "NULL");
+    ck_refused(ct_load_metadata(context, path, "other", out, sizeof out), CT_ERR_ARGUMENT, path,
+               "no metadata key \"other\"");
+    ck_refused(ct_load_metadata(context, NULL, "other", out, sizeof out), CT_ERR_ARGUMENT,
+               "load_metadata", "NULL");
     ck_assert(!ct_load_metadata(NULL, path, "none", out, sizeof out));
 }
 END_TEST
 
-/* 100,000 tensors, in an order that has nothing to do with their places. What is quadratic does not end. */
+/* 100,000 tensors, in an order that has nothing to do with their places. What is quadratic does not
+ * end. */
 START_TEST(many_tensors) {
     enum { N = 100003 };
     char *header = malloc(N * 80), *at = header;
     *at++ = '{';
     for (int64_t i = 0; i < N; i++) {
         int64_t k = i * 7919 % N;
-        at += sprintf(at, "%s\"t%lld\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%lld,%lld]}", i ? "," : "", (long long)k,
-                      (long long)k, (long long)k + 1);
+        at +=
+            sprintf(at, "%s\"t%lld\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%lld,%lld]}",
+                    i ? "," : "", (long long)k, (long long)k, (long long)k + 1);
     }
     *at++ = '}';
     const char *path = put(header, (size_t)(at - header), -1, NULL, N);
     free(header);
     ck_assert(ct_load(two_module(), path, (ct_load_opts){.partial = true}));
-    ck_refused(ct_load(two_module(), path, (ct_load_opts){0}), CT_ERR_FORMAT, path, "missing: w; unexpected: t0, t7919, ");
+    ck_refused(ct_load(two_module(), path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
+               "missing: w; unexpected: t0, t7919, ");
     ck_assert(!ct_load(two_module(), path, (ct_load_opts){0}));
     int named = 0, more = 0; /* what there is no room to name is counted */
-    for (const char *c = ct_error_message(context); (c = strpbrk(c, ":,")); c++) named += c[1] == ' ' && c[2] == 't';
-    ck_assert_int_eq(sscanf(strstr(ct_error_message(context), "; and "), "; and %d more", &more), 1);
+    for (const char *c = ct_error_message(context); (c = strpbrk(c, ":,")); c++)
+        named += c[1] == ' ' && c[2] == 't';
+    ck_assert_int_eq(sscanf(strstr(ct_error_message(context), "; and "), "; and %d more", &more),
+                     1);
     ck_assert_int_eq(named + more, N);
     ck_refused(false, CT_ERR_FORMAT, path, " more");
 }
@@ -277,7 +321,8 @@ START_TEST(names_are_whole) {
     char *at = header;
     *at++ = '{';
     for (int i = 0; i < N; i++)
-        at += sprintf(at, "%s\"t%d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "", i, i, i + 1);
+        at += sprintf(at, "%s\"t%d\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+                      i ? "," : "", i, i, i + 1);
     *at++ = '}';
     const char *path = put(header, (size_t)(at - header), -1, NULL, N);
     for (int n = 1; n < 9; n++) {
@@ -303,7 +348,8 @@ static uint32_t bits_of(float value) {
 
 /* The value of an IEEE float of 1 + e + f bits by its definition. */
 static double by_definition(unsigned bits, int exponent_bits, int fraction_bits) {
-    unsigned fraction = bits & ((1u << fraction_bits) - 1), exponent = bits >> fraction_bits & ((1u << exponent_bits) - 1);
+    unsigned fraction = bits & ((1u << fraction_bits) - 1),
+             exponent = bits >> fraction_bits & ((1u << exponent_bits) - 1);
     double sign = bits >> (exponent_bits + fraction_bits) ? -1 : 1;
     int bias = (1 << (exponent_bits - 1)) - 1;
     if (exponent == (1u << exponent_bits) - 1) return fraction ? NAN : sign * INFINITY;
@@ -319,34 +365,43 @@ static const struct {
 START_TEST(every_half) {
     enum { N = 65536 };
     static unsigned char data[2 * N];
-    for (int i = 0; i < N; i++) data[2 * i] = (unsigned char)i, data[2 * i + 1] = (unsigned char)(i >> 8);
+    for (int i = 0; i < N; i++)
+        data[2 * i] = (unsigned char)i, data[2 * i + 1] = (unsigned char)(i >> 8);
     char header[128];
-    sprintf(header, "{\"w\":{\"dtype\":\"%s\",\"shape\":[65536],\"data_offsets\":[0,131072]}}", halves[_i].name);
+    sprintf(header, "{\"w\":{\"dtype\":\"%s\",\"shape\":[65536],\"data_offsets\":[0,131072]}}",
+            halves[_i].name);
     const char *path = put(header, strlen(header), -1, data, sizeof data);
     for (int wide = 0; wide < 2; wide++) {
         ct_module *module = ct_module_new(context, "M");
-        ct_tensor *w = ct_module_add_param(module, "w", ct_zeros(context, wide ? CT_F64 : CT_F32, CT_SHAPE(N)));
+        ct_tensor *w = ct_module_add_param(module, "w",
+                                           ct_zeros(context, wide ? CT_F64 : CT_F32, CT_SHAPE(N)));
         ck_assert_msg(ct_load(module, path, (ct_load_opts){0}), "%s", ct_error_message(context));
         for (int i = 0; i < N; i++) {
             double want = by_definition((unsigned)i, halves[_i].exponent, halves[_i].fraction);
             double got = wide ? ct_data_f64(w)[i] : (double)ct_data_f32(w)[i];
-            ck_assert_msg(isnan(want) ? isnan(got) : want == got && !signbit(want) == !signbit(got), "%04x: %a, not %a", (unsigned)i, got,
-                          want);
+            ck_assert_msg(isnan(want) ? isnan(got) : want == got && !signbit(want) == !signbit(got),
+                          "%04x: %a, not %a", (unsigned)i, got, want);
             /* the payload of a NaN moves up with the fraction */
             if (!wide && isnan(want))
-                ck_assert_uint_eq(bits_of(ct_data_f32(w)[i]) & 0x7fffff, (uint32_t)(i & ((1 << halves[_i].fraction) - 1))
-                                                                             << (23 - halves[_i].fraction));
+                ck_assert_uint_eq(bits_of(ct_data_f32(w)[i]) & 0x7fffff,
+                                  (uint32_t)(i & ((1 << halves[_i].fraction) - 1))
+                                      << (23 - halves[_i].fraction));
         }
     }
 }
 END_TEST
 
 START_TEST(between_f32_and_f64) {
-    static const double values[] = {0.1, -0.0, 1e-310, 1e300, -1e39, 3.4028235677973366e38, 1e-46, 5e-45, INFINITY, 1.0000000596046448};
+    static const double values[] = {0.1,      -0.0,
+                                    1e-310,   1e300,
+                                    -1e39,    3.4028235677973366e38,
+                                    1e-46,    5e-45,
+                                    INFINITY, 1.0000000596046448};
     enum { N = 10 };
     const char *path = put_numbers(W("F64", "[10]", "[0,80]"), values, 8, N);
     ct_module *narrow = ct_module_new(context, "M"), *wide = ct_module_new(context, "M");
-    float *f = ct_data_f32(ct_module_add_param(narrow, "w", ct_zeros(context, CT_F32, CT_SHAPE(N))));
+    float *f =
+        ct_data_f32(ct_module_add_param(narrow, "w", ct_zeros(context, CT_F32, CT_SHAPE(N))));
     double *d = ct_data_f64(ct_module_add_param(wide, "w", ct_zeros(context, CT_F64, CT_SHAPE(N))));
     ck_assert(ct_load(narrow, path, (ct_load_opts){0}));
     for (int i = 0; i < N; i++) ck_assert_uint_eq(bits_of(f[i]), bits_of((float)values[i]));
@@ -357,16 +412,20 @@ END_TEST
 
 /* A file is the same bytes whatever machine wrote it: the lowest first. */
 START_TEST(bytes_of_numbers) {
-    static const unsigned char want[] = {0, 0, 0, 0, 0, 0, 0xf8, 0xbf, 0, 0, 0x80, 0x3f, 0x56, 0x34, 0x12, 0xc0};
+    static const unsigned char want[] = {0, 0, 0,    0,    0,    0,    0xf8, 0xbf,
+                                         0, 0, 0x80, 0x3f, 0x56, 0x34, 0x12, 0xc0};
     ct_module *module = ct_module_new(context, "M");
-    float *f = ct_data_f32(ct_module_add_param(module, "single", ct_zeros(context, CT_F32, CT_SHAPE(2))));
-    ct_data_f64(ct_module_add_param(module, "wide", ct_zeros(context, CT_F64, CT_SHAPE(1))))[0] = -1.5;
+    float *f =
+        ct_data_f32(ct_module_add_param(module, "single", ct_zeros(context, CT_F32, CT_SHAPE(2))));
+    ct_data_f64(ct_module_add_param(module, "wide", ct_zeros(context, CT_F64, CT_SHAPE(1))))[0] =
+        -1.5;
     f[0] = 1, f[1] = -0x1.2468acp+1f;
     const char *path = in_folder("bytes");
     ck_assert_msg(ct_save(module, path, NULL), "%s", ct_error_message(context));
     FILE *file = fopen(path, "rb");
     unsigned char got[sizeof want];
-    ck_assert(fseek(file, -(long)sizeof got, SEEK_END) == 0 && fread(got, 1, sizeof got, file) == sizeof got);
+    ck_assert(fseek(file, -(long)sizeof got, SEEK_END) == 0 &&
+              fread(got, 1, sizeof got, file) == sizeof got);
     fclose(file);
     ck_assert_mem_eq(got, want, sizeof got);
 }
@@ -392,7 +451,8 @@ static ct_module *zoo(void) {
 START_TEST(round_trip) {
     ct_module *from = zoo(), *to = zoo();
     float *odd = ct_data_f32(ct_module_get(from, "odd"));
-    uint32_t bits[] = {0x7fc12345, 0x7f800001, 0xff800000, 0x80000000, 0x00000001, 0x807fffff}; /* NaNs, -inf, -0, denormals */
+    /* NaNs, -inf, -0, denormals */
+    uint32_t bits[] = {0x7fc12345, 0x7f800001, 0xff800000, 0x80000000, 0x00000001, 0x807fffff};
     memcpy(odd, bits, sizeof bits);
     ck_assert(!same(from, to));
     const char *path = in_folder("zoo.safetensors");
@@ -420,7 +480,8 @@ START_TEST(round_trip) {
 }
 END_TEST
 
-/* Loading is a write: what backward has saved from before is stale. And a load neither needs nor leaves a scope. */
+/* Loading is a write: what backward has saved from before is stale. And a load neither needs nor
+ * leaves a scope. */
 START_TEST(load_counts_as_a_write) {
     ct_module *module = two_module();
     const char *path = put(GOOD, strlen(GOOD), -1, NULL, 8);
@@ -440,53 +501,68 @@ START_TEST(tied_names) {
     ct_module_add_child(module, "head", head);
     ct_module_add_param(head, "weight", w);
     float data[] = {1, 2, 3, 4};
-#define TENSOR(name, begin, end) "\"" name "\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" #begin "," #end "]}"
-    static const char other[] = "{" TENSOR("head.weight", 0, 8) "}", both[] = "{" TENSOR("head.weight", 0, 8) "," TENSOR("w", 8, 16) "}";
-    static const char wrong[] = "{\"head.weight\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}," TENSOR("w", 8, 16) "}";
+#define TENSOR(name, begin, end)                                                                   \
+    "\"" name "\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" #begin "," #end "]}"
+    static const char other[] = "{" TENSOR("head.weight", 0, 8) "}",
+                      both[] = "{" TENSOR("head.weight", 0, 8) "," TENSOR("w", 8, 16) "}";
+    static const char wrong[] =
+        "{\"head.weight\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]}," TENSOR(
+            "w", 8, 16) "}";
     static const char nul[] = "{" TENSOR("w\\u0000", 0, 8) "}";
     ct_load_opts strict = {0};
-    ck_assert_msg(ct_load(module, put_numbers(other, data, 4, 2), strict), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(module, put_numbers(other, data, 4, 2), strict), "%s",
+                  ct_error_message(context));
     ck_assert(ct_data_f32(w)[0] == 1 && ct_data_f32(w)[1] == 2);
-    ck_assert_msg(ct_load(module, put_numbers(both, data, 4, 4), strict), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(module, put_numbers(both, data, 4, 4), strict), "%s",
+                  ct_error_message(context));
     ck_assert(ct_data_f32(w)[0] == 3 && ct_data_f32(w)[1] == 4);
     ck_refused(ct_load(module, put_numbers(wrong, data, 4, 4), strict), CT_ERR_FORMAT, "load",
                "head.weight has shape (2), file has (1, 2)");
-    ck_refused(ct_load(module, put_numbers(nul, data, 4, 2), strict), CT_ERR_FORMAT, "load", "missing: w; unexpected: w\\u0000");
+    ck_refused(ct_load(module, put_numbers(nul, data, 4, 2), strict), CT_ERR_FORMAT, "load",
+               "missing: w; unexpected: w\\u0000");
     ck_assert(ct_data_f32(w)[0] == 3);
     static const char behind[] = "{" TENSOR("a", 0, 8) "," TENSOR("head.weight", 8, 16) "}";
     ct_module_add_param(module, "a", ct_zeros(context, CT_F32, CT_SHAPE(2)));
     data[2] = 5;
-    ck_assert_msg(ct_load(module, put_numbers(behind, data, 4, 4), strict), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(module, put_numbers(behind, data, 4, 4), strict), "%s",
+                  ct_error_message(context));
     ck_assert(ct_data_f32(w)[0] == 5);
     ct_module *second = ct_module_new(context, "M"), *tail = ct_module_new(context, "Tail");
     ct_module_add_param(second, "a", ct_zeros(context, CT_F32, CT_SHAPE(2)));
     ct_tensor *v = ct_module_add_param(second, "v", ct_zeros(context, CT_F32, CT_SHAPE(2)));
     ct_module_add_child(second, "head", tail);
     ct_module_add_param(tail, "weight", v);
-    ck_assert_msg(ct_load(second, put_numbers(behind, data, 4, 4), strict), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(second, put_numbers(behind, data, 4, 4), strict), "%s",
+                  ct_error_message(context));
     ck_assert(ct_data_f32(v)[0] == 5);
-    const ct_load_opts partial = {.partial = true}; /* its own name's if that fits, else what fits */
-    ck_assert(ct_load(module, put_numbers(both, data, 4, 4), partial) && ct_data_f32(w)[0] == 5 && ct_data_f32(w)[1] == 4);
-    static const char unfit[] = "{" TENSOR("head.weight", 0, 8) ",\"w\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[8,16]}}";
-    ck_assert(ct_load(module, put_numbers(unfit, data, 4, 4), partial) && ct_data_f32(w)[0] == 1 && ct_data_f32(w)[1] == 2);
+    /* its own name's if that fits, else what fits */
+    const ct_load_opts partial = {.partial = true};
+    ck_assert(ct_load(module, put_numbers(both, data, 4, 4), partial) && ct_data_f32(w)[0] == 5 &&
+              ct_data_f32(w)[1] == 4);
+    static const char unfit[] = "{" TENSOR(
+        "head.weight", 0, 8) ",\"w\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[8,16]}}";
+    ck_assert(ct_load(module, put_numbers(unfit, data, 4, 4), partial) && ct_data_f32(w)[0] == 1 &&
+              ct_data_f32(w)[1] == 2);
 }
 END_TEST
 
 START_TEST(mismatches_are_all_named) {
     ct_module *module = ct_module_new(context, "M");
     const char *names[] = {"a", "b", "c", "d", "e"};
-    for (int i = 0; i < 5; i++) ct_module_add_param(module, names[i], ct_zeros(context, CT_F32, CT_SHAPE(2)));
-    static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
-                                 "\"b\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[8,16]},"
-                                 "\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[16,24]},"
-                                 "\"y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]},"
-                                 "\"e\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[32,40]},"
-                                 "\"d\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[40,48]}}";
+    for (int i = 0; i < 5; i++)
+        ct_module_add_param(module, names[i], ct_zeros(context, CT_F32, CT_SHAPE(2)));
+    static const char header[] =
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
+        "\"b\":{\"dtype\":\"I32\",\"shape\":[2],\"data_offsets\":[8,16]},"
+        "\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[16,24]},"
+        "\"y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]},"
+        "\"e\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,2],\"data_offsets\":[32,40]},"
+        "\"d\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[40,48]}}";
     float data[12] = {[10] = 3, [11] = 4};
     const char *path = put_numbers(header, data, 4, 12);
-    ck_refused(
-        ct_load(module, path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
-        ": missing: c; unexpected: x, y; a has shape (2), file has (1, 2); b is f32, file has I32; e has shape (2), file has 9 dims");
+    ck_refused(ct_load(module, path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
+               ": missing: c; unexpected: x, y; a has shape (2), file has (1, 2); b is f32, file "
+               "has I32; e has shape (2), file has 9 dims");
     ck_assert(ct_data_f32(ct_module_get(module, "d"))[0] == 0);
     ck_assert(ct_load(module, path, (ct_load_opts){.partial = true}));
     ck_assert(ct_data_f32(ct_module_get(module, "d"))[0] == 3);
@@ -499,7 +575,8 @@ END_TEST
 START_TEST(save_refuses) {
     ct_module *module = two_module(), *bad = ct_module_new(context, "M");
     const char *path = in_folder("file");
-    const char *const odd[] = {"a", "1", "b", NULL}, *const twice[] = {"a", "1", "b", "2", "a", "3", NULL},
+    const char *const odd[] = {"a", "1", "b", NULL}, *const twice[] = {"a", "1", "b", "2",
+                                                                       "a", "3", NULL},
                       *const latin[] = {"a", "\xe9", NULL};
     ck_refused(ct_save(module, path, odd), CT_ERR_ARGUMENT, path, "without a value");
     ck_refused(ct_save(module, path, twice), CT_ERR_ARGUMENT, path, "\"a\" is there twice");
@@ -555,13 +632,15 @@ START_TEST(target) {
     ck_assert(ct_data_f32(ct_module_get(module, "w"))[0] == 11);
     ck_assert_int_eq(files_in_folder(), 2);
 
-    /* a bare name is in the working folder; the longest name is not too long for the temporary one */
+    /* a bare name is in the working folder; the longest name is not too long for the temporary
+     * one */
     char here[512], name[256];
     ck_assert_ptr_nonnull(getcwd(here, sizeof here));
     ck_assert_int_eq(chdir(folder), 0);
     memset(name, 'n', 255);
     name[255] = 0;
-    ck_assert_msg(ct_save(module, name, NULL) && ct_load(module, name, (ct_load_opts){0}), "%s", ct_error_message(context));
+    ck_assert_msg(ct_save(module, name, NULL) && ct_load(module, name, (ct_load_opts){0}), "%s",
+                  ct_error_message(context));
     ck_assert_int_eq(chdir(here), 0);
     ck_assert_int_eq(files_in_folder(), 3);
 }
@@ -582,10 +661,15 @@ START_TEST(leftovers) {
         snprintf(name, sizeof name, ".cotangent-%08x%08x.tmp", i * 7919u, i * 104729u);
         make(name);
     }
-    static const char *const others[] = {
-        ".cotangent-0123456789abcde.tmp",  ".cotangent-0123456789abcdef0.tmp", ".cotangent-0123456789abcdeF.tmp",
-        ".cotangent-0123456789abcdef.tmp~", ".cotangent-0123456789abcdef",      "cotangent-0123456789abcdef.tmp",
-        ".cotangent-0123456789abcdef.part", ".cotangent--123456789abcdef.tmp",  ".cotangent.tmp"};
+    static const char *const others[] = {".cotangent-0123456789abcde.tmp",
+                                         ".cotangent-0123456789abcdef0.tmp",
+                                         ".cotangent-0123456789abcdeF.tmp",
+                                         ".cotangent-0123456789abcdef.tmp~",
+                                         ".cotangent-0123456789abcdef",
+                                         "cotangent-0123456789abcdef.tmp",
+                                         ".cotangent-0123456789abcdef.part",
+                                         ".cotangent--123456789abcdef.tmp",
+                                         ".cotangent.tmp"};
     enum { OTHERS = sizeof others / sizeof *others };
     for (int i = 0; i < OTHERS; i++) make(others[i]);
     ck_assert_int_eq(mkdir(in_folder(".cotangent-00000000000000aa.tmp"), 0700), 0);
@@ -596,7 +680,8 @@ START_TEST(leftovers) {
     make("elsewhere/.cotangent-0123456789abcdef.tmp");
     ck_assert_msg(ct_save(module, in_folder("file"), NULL), "%s", ct_error_message(context));
     ck_assert_int_eq(files_in_folder(), OTHERS + 4 + 1 + 1);
-    for (int i = 0; i < OTHERS; i++) ck_assert_msg(access(in_folder(others[i]), F_OK) == 0, "%s", others[i]);
+    for (int i = 0; i < OTHERS; i++)
+        ck_assert_msg(access(in_folder(others[i]), F_OK) == 0, "%s", others[i]);
     ck_assert_int_eq(access(in_folder("elsewhere/.cotangent-0123456789abcdef.tmp"), F_OK), 0);
 
     /* in the folder that a link points to, and in the working folder */
@@ -619,7 +704,8 @@ static void *save_often(void *path) {
     ct_context *mine = ct_context_new((ct_context_opts){.threads = 1});
     ct_module *module = ct_mlp_new(mine, (ct_mlp_opts){.dim = 2, .hidden = 3});
     intptr_t done = 0;
-    for (int i = 0; i < 60; i++) done += ct_save(module, path, NULL) && ct_load(module, path, (ct_load_opts){0});
+    for (int i = 0; i < 60; i++)
+        done += ct_save(module, path, NULL) && ct_load(module, path, (ct_load_opts){0});
     ct_context_free(mine);
     return (void *)done;
 }

@@ -1,6 +1,7 @@
-/* The n-th call into the operating system fails, for every n: a save or load says so, leaves the old file and the module as they
- * were, no temporary file, no open file, no memory, and the context goes on after ct_error_clear. Link with -Wl,--wrap for each of
- * the calls below, and for cti_take_any, which every cti_take is here, and cti_take_zeroed. */
+/* The n-th call into the operating system fails, for every n: a save or load says so, leaves the
+ * old file and the module as they were, no temporary file, no open file, no memory, and the context
+ * goes on after ct_error_clear. Link with -Wl,--wrap for each of the calls below, and for
+ * cti_take_any, which every cti_take is here, and cti_take_zeroed. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
@@ -18,12 +19,13 @@
 
 /* ---- the calls ---- */
 
-typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK } fault_mode; /* SHORT: one byte at a time; SHRINK: the file is cut before a read */
+/* SHORT: one byte at a time; SHRINK: the file is cut before a read */
+typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK } fault_mode;
 static struct {
     fault_mode mode;
-    int64_t calls, at;   /* which call fails; it did when calls >= at */
-    bool memory;         /* cti_take fails, not the system */
-    const char *failed;  /* what did */
+    int64_t calls, at;  /* which call fails; it did when calls >= at */
+    bool memory;        /* cti_take fails, not the system */
+    const char *failed; /* what did */
     int interrupts;
 } fault;
 
@@ -114,9 +116,9 @@ int __wrap_close(int fd) {
     return fail || stop ? -1 : status;
 }
 
-#define WRAP(call, arguments, names) /* the others are never interrupted */                                                            \
-    int __real_##call arguments;                                                                                                       \
-    int __wrap_##call arguments;                                                                                                       \
+#define WRAP(call, arguments, names) /* the others are never interrupted */                        \
+    int __real_##call arguments;                                                                   \
+    int __wrap_##call arguments;                                                                   \
     int __wrap_##call arguments { return fails(#call) ? -1 : __real_##call names; }
 int __wrap_fsync(int fd);
 int __wrap_fsync(int fd) { /* what takes long is left out */
@@ -141,7 +143,9 @@ WRAP(stat, (const char *name, struct stat *about), (name, about))
 
 char *__real_realpath(const char *name, char *out);
 char *__wrap_realpath(const char *name, char *out);
-char *__wrap_realpath(const char *name, char *out) { return fails("realpath") ? NULL : __real_realpath(name, out); }
+char *__wrap_realpath(const char *name, char *out) {
+    return fails("realpath") ? NULL : __real_realpath(name, out);
+}
 
 void *__real_cti_take_any(ct_context *c, size_t size);
 void *__wrap_cti_take_any(ct_context *c, size_t size);
@@ -154,8 +158,12 @@ static bool refused(ct_context *c) {
     ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
     return true;
 }
-void *__wrap_cti_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_any(c, size); }
-void *__wrap_cti_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_zeroed(c, size); }
+void *__wrap_cti_take_any(ct_context *c, size_t size) {
+    return refused(c) ? NULL : __real_cti_take_any(c, size);
+}
+void *__wrap_cti_take_zeroed(ct_context *c, size_t size) {
+    return refused(c) ? NULL : __real_cti_take_zeroed(c, size);
+}
 
 /* ---- what is watched ---- */
 
@@ -184,7 +192,9 @@ static void read_file(content *out) {
     fclose(file);
 }
 
-static bool equal(const content *a, const content *b) { return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size); }
+static bool equal(const content *a, const content *b) {
+    return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
+}
 
 /* The module's and the optimiser's state as a checkpoint of it has it. */
 static void snapshot(content *out) {
@@ -219,7 +229,7 @@ static void setup(void) {
     ck_assert_int_eq(symlink("file", link_path), 0);
     snprintf(stale_path, sizeof stale_path, "%s/.cotangent-0123456789abcdef.tmp", folder);
     context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
-    context->pool.plain = false;   /* nothing is taken without a call */
+    context->pool.plain = false; /* nothing is taken without a call */
     module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
     optim = ct_adamw_new(module, (ct_adamw_opts){.lr = 0.01});
     checkpoint = (ct_checkpoint){module, optim, 0};
@@ -239,7 +249,9 @@ static void teardown(void) {
 
 /* ---- the operations: save, load, metadata, checkpoint ---- */
 
-static bool save(void) { return ct_save(module, path, (const char *const[]){"key", "value", NULL}); }
+static bool save(void) {
+    return ct_save(module, path, (const char *const[]){"key", "value", NULL});
+}
 static bool save_link(void) { return ct_save(module, link_path, NULL); }
 static bool load(void) { return ct_load(module, path, (ct_load_opts){0}); }
 static bool load_metadata(void) {
@@ -254,9 +266,13 @@ static const struct {
     bool (*prepare)(void), (*run)(void);
     bool writes;
 } operations[] = {
-    {"save", save, save, true},          {"save through a link", save, save_link, true}, {"save, nothing there", NULL, save, true},
-    {"load", save, load, false},         {"load_metadata", save, load_metadata, false},
-    {"checkpoint_save", save_all, save_all, true}, {"checkpoint_load", save_all, load_all, false},
+    {"save", save, save, true},
+    {"save through a link", save, save_link, true},
+    {"save, nothing there", NULL, save, true},
+    {"load", save, load, false},
+    {"load_metadata", save, load_metadata, false},
+    {"checkpoint_save", save_all, save_all, true},
+    {"checkpoint_load", save_all, load_all, false},
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
@@ -277,7 +293,8 @@ static struct stat about(const char *name) {
 
 static mode_t mode_of(const char *name) { return about(name).st_mode & 07777; }
 
-/* From this state, with that file there: of a mode that no umask gives, and of another owner and group where we may do that. */
+/* From this state, with that file there: of a mode that no umask gives, and of another owner and
+ * group where we may do that. */
 static void begin(int i) {
     fault.mode = NONE;
     unlink(path);
@@ -299,13 +316,14 @@ static void sweep(int i, bool memory) {
         int64_t live = ct_memory(context).live;
         int files = count_entries(folder), fds = count_entries("/proc/self/fd");
         if (operations[i].writes) touch(stale_path);
-        fault.calls = 0, fault.at = at, fault.memory = memory, fault.failed = NULL, fault.mode = FAIL;
+        fault.calls = 0, fault.at = at, fault.memory = memory, fault.failed = NULL,
+        fault.mode = FAIL;
         bool done = operations[i].run();
         fault.mode = NONE;
         const char *failed = fault.failed, *message = ct_error_message(context);
-#define CK(condition)                                                                                                                      \
-    ck_assert_msg(condition, "%s, fault %lld (%s): %s: %s", operations[i].name, (long long)at, failed ? failed : "none", #condition,       \
-                  message)
+#define CK(condition)                                                                              \
+    ck_assert_msg(condition, "%s, fault %lld (%s): %s: %s", operations[i].name, (long long)at,     \
+                  failed ? failed : "none", #condition, message)
         const bool swept = unlink(stale_path) != 0;
         CK(done == (ct_error(context) == CT_OK));
         CK(ct_memory(context).live == live);
@@ -320,12 +338,16 @@ static void sweep(int i, bool memory) {
             break;
         }
         failures++;
-        static const char *const helpful[] = {"openat", "fstatat", "unlinkat", "fcntl", "fchown"}; /* a save does without */
-        bool harmless = !strcmp(failed, "close") && (done || !operations[i].writes); /* of a file that was read */
+        /* a save does without */
+        static const char *const helpful[] = {"openat", "fstatat", "unlinkat", "fcntl", "fchown"};
+        /* of a file that was read */
+        bool harmless = !strcmp(failed, "close") && (done || !operations[i].writes);
         for (int h = 0; h < 5; h++) harmless |= !strcmp(failed, helpful[h]);
-        if (!strcmp(failed, "fstat") && operations[i].writes) harmless |= done; /* another temporary file was made */
+        /* another temporary file was made */
+        if (!strcmp(failed, "fstat") && operations[i].writes) harmless |= done;
         if (operations[i].writes && operations[i].prepare) CK((mode_of(path) & ~0661u) == 0);
-        bool after = strstr(message, "written, but") != NULL;                       /* the folder's fsync: the new file is there */
+        /* the folder's fsync: the new file is there */
+        bool after = strstr(message, "written, but") != NULL;
         CK(harmless ? done : !done);
         CK(done || ct_error(context) == (memory ? CT_ERR_MEMORY : CT_ERR_IO));
         CK(done || memory || strstr(message, folder) != NULL);
@@ -357,7 +379,8 @@ END_TEST
 static int temporary_files(void) {
     int n = 0;
     DIR *dir = opendir(folder);
-    for (struct dirent *entry; (entry = readdir(dir));) n += !strncmp(entry->d_name, ".cotangent-", 11);
+    for (struct dirent *entry; (entry = readdir(dir));)
+        n += !strncmp(entry->d_name, ".cotangent-", 11);
     closedir(dir);
     return n;
 }
@@ -389,7 +412,8 @@ static void die(int fd) {
     kill(getpid(), SIGKILL);
 }
 
-/* Saves that were killed leave their files; the next one in the folder removes them, whoever writes what. */
+/* Saves that were killed leave their files; the next one in the folder removes them, whoever writes
+ * what. */
 START_TEST(killed_saves) {
     for (int n = 0; n < 20; n++) {
         ck_assert(WIFSIGNALED(save_in_child(die)));
@@ -397,7 +421,8 @@ START_TEST(killed_saves) {
     }
     ck_assert(save_beside());
     ck_assert_int_eq(temporary_files(), 0);
-    ck_assert(WIFSIGNALED(save_in_child(die))); /* with a file there that is replaced, and may not even be read */
+    /* with a file there that is replaced, and may not even be read */
+    ck_assert(WIFSIGNALED(save_in_child(die)));
     ck_assert(save() && chmod(path, 0200) == 0 && WIFSIGNALED(save_in_child(die)) && save());
     ck_assert_int_eq(temporary_files(), 0);
 }
@@ -428,7 +453,8 @@ START_TEST(live_saves_stay) {
         ck_assert(!before_write && load());
         ck_assert_int_eq(temporary_files(), 0);
     }
-    ck_assert(WIFSIGNALED(save_in_child(die)) && save()); /* without locks nobody knows that it is dead */
+    /* without locks nobody knows that it is dead */
+    ck_assert(WIFSIGNALED(save_in_child(die)) && save());
     ck_assert_int_eq(temporary_files(), _i == 2);
     DIR *dir = opendir(folder);
     for (struct dirent *entry; (entry = readdir(dir));)
@@ -443,7 +469,8 @@ static void remove_temporary(int fd, int command) {
     (void)fd, (void)command;
     DIR *dir = opendir(folder);
     for (struct dirent *entry; (entry = readdir(dir));)
-        if (!strncmp(entry->d_name, ".cotangent-", 11)) ck_assert_int_eq(__real_unlinkat(dirfd(dir), entry->d_name, 0), 0);
+        if (!strncmp(entry->d_name, ".cotangent-", 11))
+            ck_assert_int_eq(__real_unlinkat(dirfd(dir), entry->d_name, 0), 0);
     closedir(dir);
 }
 
@@ -454,7 +481,8 @@ static void hold_temporary(int fd, int command) {
     (void)fd;
     DIR *dir = opendir(folder);
     for (struct dirent *entry; (entry = readdir(dir));)
-        if (!strncmp(entry->d_name, ".cotangent-", 11)) held = __real_openat(dirfd(dir), entry->d_name, O_RDONLY);
+        if (!strncmp(entry->d_name, ".cotangent-", 11))
+            held = __real_openat(dirfd(dir), entry->d_name, O_RDONLY);
     closedir(dir);
     struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
     ck_assert(held >= 0 && __real_fcntl(held, command, &lock) == 0);
@@ -507,9 +535,11 @@ static void see_mode(int fd) {
     seen = made.st_mode & 07777;
 }
 
-/* A target keeps its mode, and the file beside it is never open to more than that; a new file gets what the umask leaves. */
+/* A target keeps its mode, and the file beside it is never open to more than that; a new file gets
+ * what the umask leaves. */
 START_TEST(modes_are_kept) {
-    static const mode_t modes[] = {0600, 0644, 0640, 0664, 0666, 0400, 0444, 0755, 0200, 0604, 0066, 04755, 02775, 01644};
+    static const mode_t modes[] = {0600, 0644, 0640, 0664, 0666,  0400,  0444,
+                                   0755, 0200, 0604, 0066, 04755, 02775, 01644};
     for (int i = 0; i < (int)(sizeof modes / sizeof *modes); i++) {
         ck_assert(save() && chmod(path, modes[i]) == 0);
         const mode_t mask = umask(i % 2 ? 0 : 077);
@@ -562,21 +592,25 @@ START_TEST(mode_changes_during_the_save) {
 }
 END_TEST
 
-/* Where the owner or group cannot be kept, nobody gains by it. Only who may give files away can see this. */
+/* Where the owner or group cannot be kept, nobody gains by it. Only who may give files away can see
+ * this. */
 START_TEST(owners) {
     if (geteuid() != 0) return;
     static const struct {
         mode_t mode, without[3]; /* the owner, the group, both */
-    } cases[] = {{0644, {0644, 0644, 0644}}, {0640, {0640, 0600, 0600}}, {0664, {0664, 0644, 0644}}, {0660, {0660, 0600, 0600}},
-                 {0604, {0604, 0600, 0600}}, {0466, {0444, 0466, 0444}}, {0064, {0000, 0044, 0000}}, {0777, {0777, 0777, 0777}}};
+    } cases[] = {{0644, {0644, 0644, 0644}}, {0640, {0640, 0600, 0600}}, {0664, {0664, 0644, 0644}},
+                 {0660, {0660, 0600, 0600}}, {0604, {0604, 0600, 0600}}, {0466, {0444, 0466, 0444}},
+                 {0064, {0000, 0044, 0000}}, {0777, {0777, 0777, 0777}}};
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++)
         for (int lost = 0; lost < 4; lost++) {
             unlink(path);
-            ck_assert(save() && chown(path, lost & 1 ? 7 : geteuid(), lost & 2 ? 8 : getegid()) == 0);
+            ck_assert(save() &&
+                      chown(path, lost & 1 ? 7 : geteuid(), lost & 2 ? 8 : getegid()) == 0);
             ck_assert_int_eq(chmod(path, cases[i].mode), 0);
             ck_assert(save()); /* all can be kept */
             ck_assert_uint_eq(mode_of(path), cases[i].mode);
-            ck_assert(about(path).st_uid == (lost & 1 ? 7 : geteuid()) && about(path).st_gid == (lost & 2 ? 8 : getegid()));
+            ck_assert(about(path).st_uid == (lost & 1 ? 7 : geteuid()) &&
+                      about(path).st_gid == (lost & 2 ? 8 : getegid()));
             no_owners = true;
             ck_assert(save());
             no_owners = false;
@@ -597,7 +631,8 @@ START_TEST(interrupted_and_short) {
         fault.mode = mode;
         bool done = operations[_i].run();
         fault.mode = NONE;
-        ck_assert_msg(done, "%s, %s: %s", operations[_i].name, mode == SHORT ? "short" : "interrupted", ct_error_message(context));
+        ck_assert_msg(done, "%s, %s: %s", operations[_i].name,
+                      mode == SHORT ? "short" : "interrupted", ct_error_message(context));
         read_file(&now);
         ck_assert(equal(&now, &old_file));
         snapshot(&now);

@@ -1,4 +1,5 @@
-/* Messages: however long a path or a name is, what went wrong is said; what fits is printed as printf prints it. */
+/* Messages: however long a path or a name is, what went wrong is said; what fits is printed as
+ * printf prints it. */
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -48,14 +49,16 @@ START_TEST(conversions) {
         ck_assert(!strncmp(message, "abcdefgh", 8) && strstr(message, "..."));                     \
     } while (0)
     SAME("%d %i %u %o %x %X %c", -1, INT32_MIN, UINT32_MAX, 8u, 255u, 255u, 'c');
-    SAME("%hhd %hd %hhu %hu", (signed char)-3, (short)-4, (unsigned char)200, (unsigned short)60000);
+    SAME("%hhd %hd %hhu %hu", (signed char)-3, (short)-4, (unsigned char)200,
+         (unsigned short)60000);
     SAME("%ld %lld %jd %zd %td", -5L, -6LL, (intmax_t)-7, (ssize_t)-8, (ptrdiff_t)-9);
     SAME("%lu %llx %ju %zu %to", ULONG_MAX, ULLONG_MAX, UINTMAX_MAX, SIZE_MAX, (ptrdiff_t)8);
     SAME("%g %e %f %a %G %E %F %A", 1.5, -2e300, 3.25, 4.5, NAN, 1e-9, -INFINITY, 0.1);
     SAME("%Lg %Lf", LDBL_MAX, 0.5L);
     SAME("%5d|%-5d|%05d|%+d|% d|%#x|%*d|%-*d", 1, 2, 3, 4, 5, 6u, 7, 8, 9, 10);
     SAME("%.3f|%8.3f|%.*f|%*.*f|%.f", 1.0 / 3, 2.0 / 3, 2, 0.125, 9, 1, 0.25, 1.5);
-    SAME("%p|%%|%s|%8s|%-8s|%.2s|%.*s|%.*s", (void *)text, "text", "right", "left", "cut", 1, "cut", -1, "whole");
+    SAME("%p|%%|%s|%8s|%-8s|%.2s|%.*s|%.*s", (void *)text, "text", "right", "left", "cut", 1, "cut",
+         -1, "whole");
     SAME("%ls", L"wide");
     char open[3] = {'a', 'b', 'c'}; /* no NUL behind it */
     SAME("%.3s|%.*s", open, 2, open);
@@ -74,15 +77,18 @@ START_TEST(the_longest_gives_way) {
     ck_assert_msg(strstr(message, end) != NULL, "%s", message);
     print("%s and %s: end", path, what = repeated("q", 5000)); /* both are long */
     ck_assert_msg(strstr(message, "folder and qqq") && strstr(message, "qqq: end"), "%s", message);
-    print("%.*s: %s: end", 4000, path, path); /* a precision bounds a text, and leaves it too long */
-    ck_assert_msg(strstr(message, "folder: /folder") && strstr(message, "folder: end"), "%s", message);
+    /* a precision bounds a text, and leaves it too long */
+    print("%.*s: %s: end", 4000, path, path);
+    ck_assert_msg(strstr(message, "folder: /folder") && strstr(message, "folder: end"), "%s",
+                  message);
 }
 END_TEST
 
 /* At every length: the buffer is kept, and no character of UTF-8 is cut. */
 START_TEST(every_length) {
     for (int n = 0; n < 400; n++) {
-        print("%.*s%s!", n % 7, "aaaaaaa", repeated(n % 2 ? "\xe2\x82\xac" : "\xf0\x9f\x98\x80", n));
+        print("%.*s%s!", n % 7, "aaaaaaa",
+              repeated(n % 2 ? "\xe2\x82\xac" : "\xf0\x9f\x98\x80", n));
         ck_assert_uint_lt(strlen(message), sizeof message);
         ck_assert_int_eq(message[strlen(message) - 1], '!');
         ck_assert_uint_eq(cti_json_utf8(message, strlen(message)), strlen(message));
@@ -106,7 +112,8 @@ START_TEST(nothing_to_shorten) {
     ck_assert_uint_eq(strlen(message), sizeof message - 1);
     ck_assert(!strncmp(message, plain, sizeof message - 1));
     print("%s%080d%080d%080d", repeated("a", 300), 1, 2, 3);
-    ck_assert(strstr(message, "...") && !strcmp(message + strlen(message) - 80, plain + strlen(plain) - 80));
+    ck_assert(strstr(message, "...") &&
+              !strcmp(message + strlen(message) - 80, plain + strlen(plain) - 80));
 }
 END_TEST
 
@@ -116,7 +123,8 @@ static void ends_with(const char *begins, const char *ends) {
     const char *text = ct_error_message(context);
     ck_assert_uint_lt(strlen(text), CTI_MESSAGE_SIZE);
     ck_assert_msg(!strncmp(text, begins, strlen(begins)), "%s", text);
-    ck_assert_msg(strlen(text) >= strlen(ends) && !strcmp(text + strlen(text) - strlen(ends), ends), "%s", text);
+    ck_assert_msg(strlen(text) >= strlen(ends) && !strcmp(text + strlen(text) - strlen(ends), ends),
+                  "%s", text);
     ct_error_clear(context);
 }
 
@@ -126,7 +134,8 @@ static ct_module *two_module(void) {
     return module;
 }
 
-/* Folders within folders, each entered in turn: a path of about `size` bytes to a file in the last. */
+/* Folders within folders, each entered in turn: a path of about `size` bytes to a file in the
+ * last. */
 static char *deep_path(char *path, size_t size, bool make) {
     char name[201] = "";
     memset(name, 'd', 200);
@@ -160,7 +169,8 @@ START_TEST(long_paths) {
         ck_assert(!ct_load(other, path, (ct_load_opts){0}));
         ends_with("load: /tmp/cotangent-io-", "dd/file: missing: v; unexpected: w");
         ck_assert(!ct_checkpoint_load(path, &checkpoint));
-        ends_with("checkpoint_load: /tmp/", "dd/file: metadata \"format\" is not \"cotangent checkpoint 1\"");
+        ends_with("checkpoint_load: /tmp/",
+                  "dd/file: metadata \"format\" is not \"cotangent checkpoint 1\"");
         ck_assert(!ct_load_metadata(context, path, "key", path + 8000, 8));
         ends_with("load_metadata: /tmp/", "dd/file: no metadata key \"key\"");
         ck_assert(!ct_save(module, path, (const char *const[]){"a", NULL}));
@@ -224,7 +234,8 @@ START_TEST(long_name_in_a_diagnosis) {
     ct_tensor *x = ct_ones(context, CT_F64, CT_SHAPE(2));
     const ct_gradcheck_result result = ct_gradcheck(apply, &op, &x, 1, (ct_gradcheck_opts){0});
     ck_assert_int_eq(result.mistake, CT_MISTAKE_REFUSED);
-    ck_assert_msg(strstr(result.diagnosis, "name: no derivative here") != NULL, "%s", result.diagnosis);
+    ck_assert_msg(strstr(result.diagnosis, "name: no derivative here") != NULL, "%s",
+                  result.diagnosis);
 }
 END_TEST
 
@@ -245,7 +256,8 @@ START_TEST(long_names) {
     const char *path = in_folder("file");
     ck_assert(!ct_save(module, path, (const char *const[]){name, "1", name, "2", NULL}));
     ends_with("save: ", "name...\" is there twice");
-    ck_assert(ct_save(module, path, NULL) && !ct_load_metadata(context, path, name, name + 3990, 8));
+    ck_assert(ct_save(module, path, NULL) &&
+              !ct_load_metadata(context, path, name, name + 3990, 8));
     ends_with("load_metadata: ", "name...\"");
     const ct_op op = {.name = name, .forward = fails};
     ct_tensor *x = ct_zeros(context, CT_F32, CT_SHAPE(2));
@@ -255,7 +267,9 @@ START_TEST(long_names) {
     ends_with("name", "name: input 1 is NULL");
     ct_context *wrong = ct_context_new((ct_context_opts){.isa = name});
     const char *text = ct_error_message(wrong);
-    ck_assert_msg(strstr(text, "name is not in this build or not on this machine; the build has ") != NULL, "%s", text);
+    ck_assert_msg(
+        strstr(text, "name is not in this build or not on this machine; the build has ") != NULL,
+        "%s", text);
     ct_context_free(wrong);
 }
 END_TEST

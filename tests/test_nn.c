@@ -30,34 +30,48 @@ static ct_tensor *twice(void *self, ct_tensor *x) { return ct_forward(self, ct_f
 
 START_TEST(names_are_torchs_in_torchs_order) {
     ct_layer_opts layer = {.embed_dim = 8, .num_heads = 2, .hidden = 16};
-    NAMES(ct_encoder_layer_new(context, layer), "self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
-          "self_attn.out_proj.bias", "linear1.weight", "linear1.bias", "linear2.weight", "linear2.bias", "norm1.weight", "norm1.bias",
-          "norm2.weight", "norm2.bias");
-    NAMES(ct_decoder_layer_new(context, layer), "self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
-          "self_attn.out_proj.bias", "multihead_attn.in_proj_weight", "multihead_attn.in_proj_bias", "multihead_attn.out_proj.weight",
-          "multihead_attn.out_proj.bias", "linear1.weight", "linear1.bias", "linear2.weight", "linear2.bias", "norm1.weight", "norm1.bias",
+    NAMES(ct_encoder_layer_new(context, layer), "self_attn.in_proj_weight",
+          "self_attn.in_proj_bias", "self_attn.out_proj.weight", "self_attn.out_proj.bias",
+          "linear1.weight", "linear1.bias", "linear2.weight", "linear2.bias", "norm1.weight",
+          "norm1.bias", "norm2.weight", "norm2.bias");
+    NAMES(ct_decoder_layer_new(context, layer), "self_attn.in_proj_weight",
+          "self_attn.in_proj_bias", "self_attn.out_proj.weight", "self_attn.out_proj.bias",
+          "multihead_attn.in_proj_weight", "multihead_attn.in_proj_bias",
+          "multihead_attn.out_proj.weight", "multihead_attn.out_proj.bias", "linear1.weight",
+          "linear1.bias", "linear2.weight", "linear2.bias", "norm1.weight", "norm1.bias",
           "norm2.weight", "norm2.bias", "norm3.weight", "norm3.bias");
     layer.no_bias = true;
-    NAMES(ct_encoder_layer_new(context, layer), "self_attn.in_proj_weight", "self_attn.out_proj.weight", "linear1.weight", "linear2.weight",
-          "norm1.weight", "norm2.weight");
-    ct_module *mha = ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 4, .vdim = 6, .add_bias_kv = true});
-    NAMES(mha, "q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj.weight", "out_proj.bias");
+    NAMES(ct_encoder_layer_new(context, layer), "self_attn.in_proj_weight",
+          "self_attn.out_proj.weight", "linear1.weight", "linear2.weight", "norm1.weight",
+          "norm2.weight");
+    ct_module *mha = ct_mha_new(
+        context,
+        (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 4, .vdim = 6, .add_bias_kv = true});
+    NAMES(mha, "q_proj_weight", "k_proj_weight", "v_proj_weight", "in_proj_bias", "bias_k",
+          "bias_v", "out_proj.weight", "out_proj.bias");
     shape_is(mha, "k_proj_weight", CT_SHAPE(8, 4));
     shape_is(mha, "v_proj_weight", CT_SHAPE(8, 6));
     shape_is(mha, "in_proj_bias", CT_SHAPE(24));
     shape_is(mha, "bias_v", CT_SHAPE(1, 1, 8));
-    ct_module *grouped = ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 2});
+    ct_module *grouped =
+        ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 2});
     shape_is(grouped, "k_proj_weight", CT_SHAPE(4, 8));
     shape_is(grouped, "in_proj_bias", CT_SHAPE(16));
-    NAMES(ct_mlp_new(context, (ct_mlp_opts){.dim = 4}), "fc.weight", "fc.bias", "proj.weight", "proj.bias");
+    NAMES(ct_mlp_new(context, (ct_mlp_opts){.dim = 4}), "fc.weight", "fc.bias", "proj.weight",
+          "proj.bias");
 }
 END_TEST
 
 START_TEST(counts) {
     for (int64_t d = 8; d <= 64; d *= 2)
-        ck_assert_int_eq(ct_module_count(ct_mha_new(context, (ct_mha_opts){.embed_dim = d, .num_heads = 4})), 4 * d * d + 4 * d);
-    ck_assert_int_eq(ct_module_count(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 4, .no_bias = true})), 4 * 64);
-    ck_assert_int_eq(ct_module_count(ct_mlp_new(context, (ct_mlp_opts){.dim = 5})), 5 * 20 + 20 + 20 * 5 + 5);
+        ck_assert_int_eq(
+            ct_module_count(ct_mha_new(context, (ct_mha_opts){.embed_dim = d, .num_heads = 4})),
+            4 * d * d + 4 * d);
+    ck_assert_int_eq(ct_module_count(ct_mha_new(
+                         context, (ct_mha_opts){.embed_dim = 8, .num_heads = 4, .no_bias = true})),
+                     4 * 64);
+    ck_assert_int_eq(ct_module_count(ct_mlp_new(context, (ct_mlp_opts){.dim = 5})),
+                     5 * 20 + 20 + 20 * 5 + 5);
     ck_assert_int_eq(ct_module_count(NULL), 0);
 }
 END_TEST
@@ -65,11 +79,14 @@ END_TEST
 START_TEST(lists_and_nested_names) {
     ct_module *gpt = ct_module_new(context, "GPT");
     for (int i = 0; i < 12; i++)
-        ck_assert_ptr_nonnull(ct_module_append(gpt, "h", ct_linear_new(context, (ct_linear_opts){2, 2, i != 11, 0})));
-    ct_module *tail = ct_module_add_child(gpt, "ln_f", ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 2}));
+        ck_assert_ptr_nonnull(
+            ct_module_append(gpt, "h", ct_linear_new(context, (ct_linear_opts){2, 2, i != 11, 0})));
+    ct_module *tail = ct_module_add_child(
+        gpt, "ln_f", ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 2}));
     ct_tensor *own = ct_module_add_param(gpt, "own", ct_zeros(context, CT_F32, CT_SHAPE(3)));
-    NAMES(gpt, "own", "h.0.weight", "h.1.weight", "h.2.weight", "h.3.weight", "h.4.weight", "h.5.weight", "h.6.weight", "h.7.weight",
-          "h.8.weight", "h.9.weight", "h.10.weight", "h.11.weight", "h.11.bias", "ln_f.weight", "ln_f.bias");
+    NAMES(gpt, "own", "h.0.weight", "h.1.weight", "h.2.weight", "h.3.weight", "h.4.weight",
+          "h.5.weight", "h.6.weight", "h.7.weight", "h.8.weight", "h.9.weight", "h.10.weight",
+          "h.11.weight", "h.11.bias", "ln_f.weight", "ln_f.bias");
     ck_assert_ptr_eq(ct_module_child(gpt, "ln_f"), tail);
     ck_assert_ptr_nonnull(ct_module_child(gpt, "h.11"));
     ck_assert_ptr_eq(ct_module_get(gpt, "own"), own);
@@ -81,8 +98,11 @@ START_TEST(lists_and_nested_names) {
     ck_assert(!ct_module_get(NULL, "own") && !ct_module_child(NULL, "h"));
     ck_assert_ptr_null(ct_module_append(gpt, "ln_f", ct_module_new(context, "X")));
     expect(CT_ERR_ARGUMENT, "ln_f", "not a list");
-    ct_module *others[] = {ct_module_new(context, "X"), ct_dropout_new(context, 0), ct_embedding_new(context, (ct_embedding_opts){1, 1, 0}),
-                           ct_linear_new(context, (ct_linear_opts){1, 1, false, 0}), ct_mlp_new(context, (ct_mlp_opts){.dim = 1}),
+    ct_module *others[] = {ct_module_new(context, "X"),
+                           ct_dropout_new(context, 0),
+                           ct_embedding_new(context, (ct_embedding_opts){1, 1, 0}),
+                           ct_linear_new(context, (ct_linear_opts){1, 1, false, 0}),
+                           ct_mlp_new(context, (ct_mlp_opts){.dim = 1}),
                            ct_positions_new(context, (ct_positions_opts){.max_length = 1}),
                            ct_rms_norm_new(context, (ct_rms_norm_opts){1, 0, 0})};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -98,7 +118,7 @@ START_TEST(lists_and_nested_names) {
     ct_module_add_child(ct_module_child(gpt, "h"), "named", ct_module_new(context, "X"));
     ct_module_append(gpt, "h", ct_module_new(context, "X"));
     ck_assert_ptr_nonnull(ct_module_child(gpt, "h.12")); /* after the last number */
-    ct_module_free(ct_module_child(gpt, "h.11")); /* a child that has a parent leaves it */
+    ct_module_free(ct_module_child(gpt, "h.11"));        /* a child that has a parent leaves it */
     ck_assert_ptr_null(ct_module_child(gpt, "h.11"));
     ct_error_clear(context);
     ck_assert_int_eq(ct_module_count(gpt), 3 + 11 * 4 + 4);
@@ -126,7 +146,8 @@ START_TEST(bad_names) {
     ck_assert_ptr_null(ct_module_add_param(m, name, t));
     expect(CT_ERR_ARGUMENT, "M: ", "256");
     name[255] = 0;
-    ck_assert_ptr_nonnull(ct_module_add_param(m, name, t)); /* as long as can be; it is another name of w */
+    /* as long as can be; it is another name of w */
+    ck_assert_ptr_nonnull(ct_module_add_param(m, name, t));
     ct_param param = {0};
     ck_assert(ct_module_next(m, &param) && !ct_module_next(m, &param));
     ct_module *outer = ct_module_new(context, "Outer");
@@ -135,7 +156,9 @@ START_TEST(bad_names) {
 
     ct_module *deep = ct_module_new(context, "Deep"), *at = deep;
     int depth = 0;
-    for (ct_module *next; (next = ct_module_add_child(at, "x", ct_module_new(context, "Deep"))); at = next) depth++;
+    for (ct_module *next; (next = ct_module_add_child(at, "x", ct_module_new(context, "Deep")));
+         at = next)
+        depth++;
     expect(CT_ERR_ARGUMENT, "Deep", "");
     ck_assert_int_le(depth, 128);
     ck_assert_int_ge(depth, 100);
@@ -153,14 +176,17 @@ static const char *long_name(char buffer[400], size_t length) {
 START_TEST(full_names_fit) {
     char a[400], b[400];
     /* with nothing under it */
-    ck_assert_ptr_nonnull(ct_module_add_child(ct_module_new(context, "T"), long_name(a, 255), ct_module_new(context, "C")));
+    ck_assert_ptr_nonnull(ct_module_add_child(ct_module_new(context, "T"), long_name(a, 255),
+                                              ct_module_new(context, "C")));
     for (int first = 0; first < 2; first++) {
-        ct_module *m = ct_module_new(context, "M"), *child = ct_module_new(context, "C"), *small = ct_module_new(context, "S");
+        ct_module *m = ct_module_new(context, "M"), *child = ct_module_new(context, "C"),
+                  *small = ct_module_new(context, "S");
         if (first) ct_module_add_child(m, "small", small);
         ck_assert_ptr_nonnull(ct_module_add_child(m, long_name(a, 99), child));
         if (!first) ct_module_add_child(m, "small", small);
         ct_module_add_param(child, "w", ct_zeros(context, CT_F32, CT_SHAPE(1)));
-        ct_module_add_param(child, "weight", ct_zeros(context, CT_F32, CT_SHAPE(1))); /* 99 + 1 + 6 */
+        /* 99 + 1 + 6 */
+        ct_module_add_param(child, "weight", ct_zeros(context, CT_F32, CT_SHAPE(1)));
         ct_module_add_param(child, "v", ct_zeros(context, CT_F32, CT_SHAPE(1)));
         ct_module *top = ct_module_new(context, "T");
         no_error();
@@ -168,9 +194,11 @@ START_TEST(full_names_fit) {
         expect(CT_ERR_ARGUMENT, "a full name with", "takes 256 bytes, more than 255");
         ck_assert_ptr_nonnull(ct_module_add_child(top, long_name(b, 148), m));
         size_t longest = 0;
-        for (ct_param p = {0}; ct_module_next(top, &p);) longest = strlen(p.name) > longest ? strlen(p.name) : longest;
+        for (ct_param p = {0}; ct_module_next(top, &p);)
+            longest = strlen(p.name) > longest ? strlen(p.name) : longest;
         ck_assert_uint_eq(longest, 255);
-        ck_assert_ptr_null(ct_module_add_param(child, "weights", ct_zeros(context, CT_F32, CT_SHAPE(1))));
+        ck_assert_ptr_null(
+            ct_module_add_param(child, "weights", ct_zeros(context, CT_F32, CT_SHAPE(1))));
         expect(CT_ERR_ARGUMENT, "a full name with \"weights\"", "256 bytes");
     }
 }
@@ -185,7 +213,8 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
         char buffer[400];
         ct_module *named = ct_module_new(context, long_name(buffer, n));
         ct_module_add_child(named, buffer, ct_module_new(context, "C"));
-        ct_module_add_param(named, long_name(buffer, n - 1), ct_zeros(context, CT_F32, CT_SHAPE(1)));
+        ct_module_add_param(named, long_name(buffer, n - 1),
+                            ct_zeros(context, CT_F32, CT_SHAPE(1)));
         no_error();
         ct_module_free(named);
         ck_assert_int_eq(ct_memory(context).live, before);
@@ -194,7 +223,9 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
     ct_module_append(m, "list", ct_linear_new(context, (ct_linear_opts){2, 2, false, 0}));
     ct_scope scope = ct_scope_open(context);
-    for (int i = 0; i < 3; i++) ct_module_add_param(m, (const char *[]){"a", "b", "c"}[i], ct_zeros(context, CT_F32, CT_SHAPE(1)));
+    for (int i = 0; i < 3; i++)
+        ct_module_add_param(m, (const char *[]){"a", "b", "c"}[i],
+                            ct_zeros(context, CT_F32, CT_SHAPE(1)));
     ct_set_requires_grad(ct_module_get(m, "b"), false); /* no leaf */
     ct_scope_close(scope);
     no_error();
@@ -204,13 +235,15 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     for (int64_t dim = 0; dim < 2; dim++) { /* no column is a size too */
         ck_assert_ptr_nonnull(ct_embedding_new(context, (ct_embedding_opts){dim, dim, 0}));
         ck_assert_ptr_nonnull(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = dim}));
-        ck_assert_ptr_nonnull(ct_linear_new(context, (ct_linear_opts){dim, 1 - dim, false, CT_F32}));
+        ck_assert_ptr_nonnull(
+            ct_linear_new(context, (ct_linear_opts){dim, 1 - dim, false, CT_F32}));
     }
 }
 END_TEST
 
 START_TEST(no_cycles_and_one_parent) {
-    ct_module *a = ct_module_new(context, "A"), *b = ct_module_new(context, "B"), *c = ct_module_new(context, "C");
+    ct_module *a = ct_module_new(context, "A"), *b = ct_module_new(context, "B"),
+              *c = ct_module_new(context, "C");
     ck_assert_ptr_null(ct_module_add_child(a, "self", a));
     expect(CT_ERR_ARGUMENT, "A", "itself");
     ct_module_add_child(a, "b", b);
@@ -240,7 +273,8 @@ START_TEST(what_a_parameter_may_be) {
     expect(CT_ERR_DTYPE, "M", "i64");
     ck_assert_ptr_null(ct_module_add_param(m, "w", ct_transpose(randn(CT_SHAPE(2, 3)), 0, 1)));
     expect(CT_ERR_ARGUMENT, "M", "contiguous");
-    ct_tensor *x = ct_set_requires_grad(randn(CT_SHAPE(2)), true), *y = ct_sum(ct_mul(x, x), CT_ALL, false);
+    ct_tensor *x = ct_set_requires_grad(randn(CT_SHAPE(2)), true),
+              *y = ct_sum(ct_mul(x, x), CT_ALL, false);
     ck_assert_ptr_null(ct_module_add_param(m, "w", y));
     ck_assert_int_ne(ct_error(context), CT_OK);
     ct_error_clear(context);
@@ -259,7 +293,8 @@ END_TEST
 
 START_TEST(a_shared_parameter_is_one) {
     ct_module *m = ct_module_new(context, "GPT");
-    ct_module *wte = ct_module_add_child(m, "wte", ct_embedding_new(context, (ct_embedding_opts){5, 3, 0}));
+    ct_module *wte =
+        ct_module_add_child(m, "wte", ct_embedding_new(context, (ct_embedding_opts){5, 3, 0}));
     ct_module *head = ct_module_add_child(m, "lm_head", ct_module_new(context, "Head"));
     ct_tensor *w = ct_module_get(wte, "weight");
     ck_assert_ptr_eq(ct_module_add_param(head, "weight", w), w);
@@ -283,7 +318,8 @@ static void has_name(ct_tensor *w, const char *name) {
     ck_assert_msg(strstr(text, name) != NULL, "%s is not in %s", name, text);
 }
 
-/* A parameter is called what it was called first, as long as that module is there: wherever the others' names lie in memory. */
+/* A parameter is called what it was called first, as long as that module is there: wherever the
+ * others' names lie in memory. */
 START_TEST(a_shared_parameter_has_its_first_name) {
     for (int order = 0; order < 2; order++) {
         ct_module *m[3];
@@ -305,17 +341,21 @@ START_TEST(a_shared_parameter_has_its_first_name) {
 END_TEST
 
 START_TEST(training_mode) {
-    ct_module *m = ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 4, .num_heads = 2, .dropout = 0.5});
-    ck_assert(ct_module_training(m) && ct_module_training(ct_module_child(m, "self_attn.out_proj")));
+    ct_module *m = ct_encoder_layer_new(
+        context, (ct_layer_opts){.embed_dim = 4, .num_heads = 2, .dropout = 0.5});
+    ck_assert(ct_module_training(m) &&
+              ct_module_training(ct_module_child(m, "self_attn.out_proj")));
     ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, 3, 4));
     ck_assert_double_gt(distance(ct_forward(m, x), ct_forward(m, x)), 0);
     ct_module_train(m, false);
-    ck_assert(!ct_module_training(m) && !ct_module_training(ct_module_child(m, "self_attn.out_proj")));
+    ck_assert(!ct_module_training(m) &&
+              !ct_module_training(ct_module_child(m, "self_attn.out_proj")));
     uint64_t stream = ct_rng_get(context).stream;
     ck_assert_double_eq(distance(ct_forward(m, x), ct_forward(m, x)), 0);
     ck_assert_uint_eq(ct_rng_get(context).stream, stream);
     ct_module_train(ct_module_child(m, "self_attn"), true);
-    ck_assert(!ct_module_training(m) && ct_module_training(ct_module_child(m, "self_attn.out_proj")));
+    ck_assert(!ct_module_training(m) &&
+              ct_module_training(ct_module_child(m, "self_attn.out_proj")));
     ck_assert(!ct_module_training(NULL));
 }
 END_TEST
@@ -331,7 +371,8 @@ START_TEST(forwards_are_checked) {
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "Linear");
     ck_assert_ptr_null(ct_kv_cache_new(linear, 1, 1));
     expect(CT_ERR_ARGUMENT, "MultiheadAttention", "Linear");
-    ck_assert_ptr_null(ct_forward(ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 4, .num_heads = 1}), x));
+    ck_assert_ptr_null(ct_forward(
+        ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 4, .num_heads = 1}), x));
     expect(CT_ERR_ARGUMENT, "TransformerDecoderLayer", "one input");
     ck_assert_ptr_null(ct_module_set_forward(linear, identity, NULL));
     expect(CT_ERR_ARGUMENT, "ct_module_set_forward: expected a Module", "Linear");
@@ -343,22 +384,27 @@ START_TEST(forwards_are_checked) {
     expect(CT_ERR_ARGUMENT, "Linear", "NULL");
     ck_assert_ptr_null(ct_forward(ct_module_new(context, "Mine"), x));
     expect(CT_ERR_ARGUMENT, "Mine", "forward");
-    ck_assert_ptr_null(ct_forward(ct_module_set_forward(ct_module_new(context, "Mine"), nothing, NULL), x));
+    ck_assert_ptr_null(
+        ct_forward(ct_module_set_forward(ct_module_new(context, "Mine"), nothing, NULL), x));
     expect(CT_ERR_ARGUMENT, "Mine", "nothing");
     ck_assert_ptr_null(ct_forward(NULL, x));
     ck_assert_ptr_null(ct_forward(linear, randn(CT_SHAPE(3))));
     expect(CT_ERR_SHAPE, "(3)", "(2, 4)");
     ct_module_free(
-        ct_module_child(ct_module_add_child(ct_module_new(context, "M"), "mlp", ct_mlp_new(context, (ct_mlp_opts){.dim = 4})), "fc"));
+        ct_module_child(ct_module_add_child(ct_module_new(context, "M"), "mlp",
+                                            ct_mlp_new(context, (ct_mlp_opts){.dim = 4})),
+                        "fc"));
     no_error();
 }
 END_TEST
 
 START_TEST(modules_of_your_own) {
     ct_module *m = ct_module_new(context, "Twice");
-    ct_module *linear = ct_module_add_child(m, "linear", ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+    ct_module *linear = ct_module_add_child(
+        m, "linear", ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
     ck_assert_ptr_eq(ct_module_set_forward(m, twice, linear), m);
-    ct_tensor *x = randn(CT_SHAPE(2, 3)), *w = ct_module_get(linear, "weight"), *b = ct_module_get(linear, "bias");
+    ct_tensor *x = randn(CT_SHAPE(2, 3)), *w = ct_module_get(linear, "weight"),
+              *b = ct_module_get(linear, "bias");
     ck_assert_double_lt(distance(ct_forward(m, x), ct_linear(ct_linear(x, w, b), w, b)), 1e-15);
     ct_scope scope = ct_scope_open(context);
     ct_module_set_forward(m, identity, NULL);
@@ -373,7 +419,9 @@ END_TEST
 START_TEST(prints_as_torch) {
     ct_module *m = ct_module_new(context, "GPT");
     ct_module_add_child(m, "wte", ct_embedding_new(context, (ct_embedding_opts){10, 8, 0}));
-    ct_module_append(m, "h", ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .no_bias = true}));
+    ct_module_append(
+        m, "h",
+        ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .no_bias = true}));
     ct_module_add_child(m, "drop", ct_dropout_new(context, 0.1));
     ct_module_add_child(m, "ln_f", ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 8}));
     no_error();
@@ -383,17 +431,18 @@ START_TEST(prints_as_torch) {
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
-    ck_assert_str_eq(text, "GPT(\n"
-                           "  (wte): Embedding(10, 8)\n"
-                           "  (h): ModuleList(\n"
-                           "    (0): MultiheadAttention(\n"
-                           "      embed_dim=8, num_heads=2, bias=False\n"
-                           "      (out_proj): Linear(in_features=8, out_features=8, bias=False)\n"
-                           "    )\n"
-                           "  )\n"
-                           "  (drop): Dropout(p=0.1)\n"
-                           "  (ln_f): LayerNorm((8,), eps=1e-05, elementwise_affine=True, bias=True)\n"
-                           ")\n");
+    ck_assert_str_eq(text,
+                     "GPT(\n"
+                     "  (wte): Embedding(10, 8)\n"
+                     "  (h): ModuleList(\n"
+                     "    (0): MultiheadAttention(\n"
+                     "      embed_dim=8, num_heads=2, bias=False\n"
+                     "      (out_proj): Linear(in_features=8, out_features=8, bias=False)\n"
+                     "    )\n"
+                     "  )\n"
+                     "  (drop): Dropout(p=0.1)\n"
+                     "  (ln_f): LayerNorm((8,), eps=1e-05, elementwise_affine=True, bias=True)\n"
+                     ")\n");
 }
 END_TEST
 
@@ -410,7 +459,8 @@ START_TEST(a_dropout_module) {
         kept += ct_data_f32(y)[i] != 0;
     }
     ck_assert(kept > 60 && kept < 140);
-    for (int p = 0; p < 2; p++) ck_assert_ptr_nonnull(ct_dropout_new(context, p)); /* both ends are allowed */
+    /* both ends are allowed */
+    for (int p = 0; p < 2; p++) ck_assert_ptr_nonnull(ct_dropout_new(context, p));
 }
 END_TEST
 
@@ -428,32 +478,59 @@ static void prints(ct_module *m, const char *want) {
 }
 
 START_TEST(prints_options) {
-    const ct_mha_opts all = {.embed_dim = 8, .num_heads = 4, .num_kv_heads = 2, .kdim = 5, .vdim = 3, .dropout = 0.1, .out_dropout = 0.25,
-                             .no_bias = true, .add_bias_kv = true, .add_zero_attn = true, .rope = true};
-    prints(ct_mha_new(context, all), "\n  embed_dim=8, num_heads=4, num_kv_heads=2, kdim=5, vdim=3, dropout=0.1, out_dropout=0.25, bias=False, "
+    const ct_mha_opts all = {.embed_dim = 8,
+                             .num_heads = 4,
+                             .num_kv_heads = 2,
+                             .kdim = 5,
+                             .vdim = 3,
+                             .dropout = 0.1,
+                             .out_dropout = 0.25,
+                             .no_bias = true,
+                             .add_bias_kv = true,
+                             .add_zero_attn = true,
+                             .rope = true};
+    prints(ct_mha_new(context, all), "\n  embed_dim=8, num_heads=4, num_kv_heads=2, kdim=5, "
+                                     "vdim=3, dropout=0.1, out_dropout=0.25, bias=False, "
                                      "add_bias_kv=True, add_zero_attn=True, rope=10000\n");
-    prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .rope = true, .rope_base = 500, .rope_interleaved = true}),
+    prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8,
+                                             .num_heads = 2,
+                                             .rope = true,
+                                             .rope_base = 500,
+                                             .rope_interleaved = true}),
            "\n  embed_dim=8, num_heads=2, rope=500 interleaved\n");
-    prints(ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 9, .vdim = 10}),
-           "\n  embed_dim=8, num_heads=2, kdim=9, vdim=10\n");
-    prints(ct_linear_new(context, (ct_linear_opts){2, 3, false, 0}), "Linear(in_features=2, out_features=3, bias=True)");
+    prints(
+        ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 9, .vdim = 10}),
+        "\n  embed_dim=8, num_heads=2, kdim=9, vdim=10\n");
+    prints(ct_linear_new(context, (ct_linear_opts){2, 3, false, 0}),
+           "Linear(in_features=2, out_features=3, bias=True)");
     prints(ct_embedding_new(context, (ct_embedding_opts){4, 5, 0}), "Embedding(4, 5)");
     prints(ct_dropout_new(context, 0.25), "Dropout(p=0.25)");
-    prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}), "RMSNorm((6,), eps=1e-05, elementwise_affine=True)");
+    prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}),
+           "RMSNorm((6,), eps=1e-05, elementwise_affine=True)");
     prints(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 6, .eps = 0.5, .no_bias = true}),
            "LayerNorm((6,), eps=0.5, elementwise_affine=True, bias=False)");
-    prints(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = 4, .dropout = 0.1}),
+    prints(ct_positions_new(context,
+                            (ct_positions_opts){.max_length = 5, .embed_dim = 4, .dropout = 0.1}),
            "max_length=5, embed_dim=4, learned=False, dropout=0.1");
-    prints(ct_positions_new(context, (ct_positions_opts){.max_length = 5, .embed_dim = 4, .learned = true}), "learned=True, dropout=0");
+    prints(ct_positions_new(context,
+                            (ct_positions_opts){.max_length = 5, .embed_dim = 4, .learned = true}),
+           "learned=True, dropout=0");
     static const char *const names[] = {"relu", "gelu", "gelu_tanh", "silu"};
     for (ct_activation a = CT_RELU; a <= CT_SILU; a++) {
         char want[64];
         snprintf(want, sizeof want, "\n  activation=%s, dropout=0.1\n", names[a]);
         prints(ct_mlp_new(context, (ct_mlp_opts){.dim = 2, .dropout = 0.1, .activation = a}), want);
         snprintf(want, sizeof want, "\n  activation=%s, dropout=0.1, gated=True\n", names[a]);
-        prints(ct_mlp_new(context, (ct_mlp_opts){.dim = 2, .dropout = 0.1, .activation = a, .gated = true}), want);
-        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.2, norm_first=%s\n", names[a], a % 2 ? "True" : "False");
-        prints(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 4, .num_heads = 2, .dropout = 0.2, .activation = a, .norm_first = a % 2}),
+        prints(ct_mlp_new(context,
+                          (ct_mlp_opts){.dim = 2, .dropout = 0.1, .activation = a, .gated = true}),
+               want);
+        snprintf(want, sizeof want, "\n  activation=%s, dropout=0.2, norm_first=%s\n", names[a],
+                 a % 2 ? "True" : "False");
+        prints(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 4,
+                                                             .num_heads = 2,
+                                                             .dropout = 0.2,
+                                                             .activation = a,
+                                                             .norm_first = a % 2}),
                want);
     }
 }

@@ -1,4 +1,5 @@
-/* What constructors of modules refuse, by name and option; and that one that fails leaves nothing. */
+/* What constructors of modules refuse, by name and option; and that one that fails leaves
+ * nothing. */
 #include "nn_check.h"
 
 static ct_module *make_any(ct_context *c, int which) {
@@ -6,7 +7,8 @@ static ct_module *make_any(ct_context *c, int which) {
     case 0:
         return ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 64, .num_heads = 4});
     case 1:
-        return ct_mha_new(c, (ct_mha_opts){.embed_dim = 96, .num_heads = 4, .kdim = 40, .add_bias_kv = true});
+        return ct_mha_new(
+            c, (ct_mha_opts){.embed_dim = 96, .num_heads = 4, .kdim = 40, .add_bias_kv = true});
     case 2:
         return ct_positions_new(c, (ct_positions_opts){.max_length = 300, .embed_dim = 30});
     default:
@@ -20,18 +22,19 @@ END_TEST
 /* Each option by its name, with the module's; and its least and most are taken. */
 START_TEST(options_are_checked) {
     const int64_t before = ct_memory(context).live;
-#define REFUSES(module, says)                                                                                                              \
-    do {                                                                                                                                   \
-        ck_assert_ptr_null(module);                                                                                                        \
-        expect(CT_ERR_ARGUMENT, says, "");                                                                                                 \
+#define REFUSES(module, says)                                                                      \
+    do {                                                                                           \
+        ck_assert_ptr_null(module);                                                                \
+        expect(CT_ERR_ARGUMENT, says, "");                                                         \
     } while (0)
-#define LINEAR(...) ct_linear_new(context, (ct_linear_opts){__VA_ARGS__})
+#define LINEAR(...)    ct_linear_new(context, (ct_linear_opts){__VA_ARGS__})
 #define EMBEDDING(...) ct_embedding_new(context, (ct_embedding_opts){__VA_ARGS__})
-#define MLP(...) ct_mlp_new(context, (ct_mlp_opts){__VA_ARGS__})
+#define MLP(...)       ct_mlp_new(context, (ct_mlp_opts){__VA_ARGS__})
 #define POSITIONS(...) ct_positions_new(context, (ct_positions_opts){__VA_ARGS__})
-#define MHA(...) ct_mha_new(context, (ct_mha_opts){__VA_ARGS__})
-#define LAYER(...) ct_encoder_layer_new(context, (ct_layer_opts){__VA_ARGS__})
-#define TRANSFORMER(...) ct_transformer_new(context, (ct_transformer_opts){.layer = {WIDE}, __VA_ARGS__})
+#define MHA(...)       ct_mha_new(context, (ct_mha_opts){__VA_ARGS__})
+#define LAYER(...)     ct_encoder_layer_new(context, (ct_layer_opts){__VA_ARGS__})
+#define TRANSFORMER(...)                                                                           \
+    ct_transformer_new(context, (ct_transformer_opts){.layer = {WIDE}, __VA_ARGS__})
 #define WIDE .embed_dim = 2, .num_heads = 1
     REFUSES(LINEAR(.in_features = -1), "Linear: in_features is -1, must be at least 0");
     REFUSES(LINEAR(.out_features = -1), "Linear: out_features is -1, must be at least 0");
@@ -45,25 +48,37 @@ START_TEST(options_are_checked) {
     REFUSES(POSITIONS(.embed_dim = -2), "Positions: embed_dim is -2, must be at least 0");
     REFUSES(POSITIONS(.dropout = 1.5), "Positions: dropout is 1.5, must be between 0 and 1");
     REFUSES(ct_dropout_new(context, 2), "Dropout: p is 2, must be between 0 and 1");
-    REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = -1}), "LayerNorm: dim is -1, must be at least 0");
-    REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.eps = -1}), "LayerNorm: eps is -1, must be a number of at least 0");
-    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = -1}), "RMSNorm: dim is -1, must be at least 0");
-    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.eps = INFINITY}), "RMSNorm: eps is inf, must be a number of at least 0");
+    REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = -1}),
+            "LayerNorm: dim is -1, must be at least 0");
+    REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.eps = -1}),
+            "LayerNorm: eps is -1, must be a number of at least 0");
+    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = -1}),
+            "RMSNorm: dim is -1, must be at least 0");
+    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.eps = INFINITY}),
+            "RMSNorm: eps is inf, must be a number of at least 0");
     REFUSES(MHA(.num_heads = 1), "MultiheadAttention: embed_dim is 0, must be at least 1");
     REFUSES(MHA(.embed_dim = 2), "MultiheadAttention: num_heads is 0, must be at least 1");
-    REFUSES(MHA(WIDE, .num_kv_heads = -1), "MultiheadAttention: num_kv_heads is -1, must be at least 0");
+    REFUSES(MHA(WIDE, .num_kv_heads = -1),
+            "MultiheadAttention: num_kv_heads is -1, must be at least 0");
     REFUSES(MHA(WIDE, .kdim = -1), "MultiheadAttention: kdim is -1, must be at least 0");
     REFUSES(MHA(WIDE, .vdim = -1), "MultiheadAttention: vdim is -1, must be at least 0");
     REFUSES(MHA(WIDE, .dropout = -1), "MultiheadAttention: dropout is -1, must be between 0 and 1");
-    REFUSES(MHA(WIDE, .out_dropout = -1), "MultiheadAttention: out_dropout is -1, must be between 0 and 1");
-    REFUSES(MHA(WIDE, .rope_base = -1), "MultiheadAttention: rope_base is -1, must be a number of at least 0");
-    REFUSES(MHA(WIDE, .qk_norm_eps = -1), "MultiheadAttention: qk_norm_eps is -1, must be a number of at least 0");
+    REFUSES(MHA(WIDE, .out_dropout = -1),
+            "MultiheadAttention: out_dropout is -1, must be between 0 and 1");
+    REFUSES(MHA(WIDE, .rope_base = -1),
+            "MultiheadAttention: rope_base is -1, must be a number of at least 0");
+    REFUSES(MHA(WIDE, .qk_norm_eps = -1),
+            "MultiheadAttention: qk_norm_eps is -1, must be a number of at least 0");
     REFUSES(LAYER(.num_heads = 1), "TransformerEncoderLayer: embed_dim is 0, must be at least 1");
     REFUSES(LAYER(WIDE, .hidden = -1), "TransformerEncoderLayer: hidden is -1, must be at least 0");
-    REFUSES(LAYER(WIDE, .dropout = 1.5), "TransformerEncoderLayer: dropout is 1.5, must be between 0 and 1");
-    REFUSES(LAYER(WIDE, .activation = (ct_activation)-1), "TransformerEncoderLayer: no activation -1");
-    REFUSES(TRANSFORMER(.num_encoder_layers = -1), "Transformer: num_encoder_layers is -1, must be at least 0");
-    REFUSES(TRANSFORMER(.num_decoder_layers = -1), "Transformer: num_decoder_layers is -1, must be at least 0");
+    REFUSES(LAYER(WIDE, .dropout = 1.5),
+            "TransformerEncoderLayer: dropout is 1.5, must be between 0 and 1");
+    REFUSES(LAYER(WIDE, .activation = (ct_activation)-1),
+            "TransformerEncoderLayer: no activation -1");
+    REFUSES(TRANSFORMER(.num_encoder_layers = -1),
+            "Transformer: num_encoder_layers is -1, must be at least 0");
+    REFUSES(TRANSFORMER(.num_decoder_layers = -1),
+            "Transformer: num_decoder_layers is -1, must be at least 0");
     REFUSES(ct_encoder_new(context, (ct_layer_opts){WIDE}, 0, true),
             "TransformerEncoder: num_layers is 0, must be at least 1");
     REFUSES(ct_decoder_new(context, (ct_layer_opts){WIDE}, 0, true),
@@ -71,12 +86,17 @@ START_TEST(options_are_checked) {
     REFUSES(ct_module_new(context, ""), "ct_module_new: a module needs the name of its kind");
     ck_assert_int_eq(ct_memory(context).live, before);
     for (int all = 0; all < 2; all++) {
-        ct_module *taken[] = {LINEAR(.in_features = all, .out_features = all), EMBEDDING(.num_embeddings = all, .embedding_dim = all),
-                              MLP(.dim = all, .hidden = all, .dropout = all, .activation = all ? CT_SILU : CT_RELU),
-                              POSITIONS(.max_length = all, .embed_dim = all, .dropout = all), ct_dropout_new(context, all),
-                              MHA(.embed_dim = 1, .num_heads = 1, .num_kv_heads = all, .kdim = all, .vdim = all, .dropout = all, .out_dropout = all),
-                              LAYER(.embed_dim = 1, .num_heads = 1, .hidden = all, .dropout = all, .activation = all ? CT_SILU : CT_RELU),
-                              TRANSFORMER(.num_encoder_layers = all, .num_decoder_layers = all)};
+        ct_module *taken[] = {
+            LINEAR(.in_features = all, .out_features = all),
+            EMBEDDING(.num_embeddings = all, .embedding_dim = all),
+            MLP(.dim = all, .hidden = all, .dropout = all, .activation = all ? CT_SILU : CT_RELU),
+            POSITIONS(.max_length = all, .embed_dim = all, .dropout = all),
+            ct_dropout_new(context, all),
+            MHA(.embed_dim = 1, .num_heads = 1, .num_kv_heads = all, .kdim = all, .vdim = all,
+                .dropout = all, .out_dropout = all),
+            LAYER(.embed_dim = 1, .num_heads = 1, .hidden = all, .dropout = all,
+                  .activation = all ? CT_SILU : CT_RELU),
+            TRANSFORMER(.num_encoder_layers = all, .num_decoder_layers = all)};
         for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
             no_error();
             ck_assert_ptr_nonnull(taken[i]);
@@ -97,21 +117,26 @@ START_TEST(constructors_refuse) {
     expect(CT_ERR_MEMORY, "overflow", "");
     ck_assert_ptr_null(ct_mha_new(context, (ct_mha_opts){.embed_dim = 10, .num_heads = 3}));
     expect(CT_ERR_ARGUMENT, "embed_dim 10", "num_heads 3");
-    ck_assert_ptr_null(ct_mha_new(context, (ct_mha_opts){.embed_dim = 12, .num_heads = 4, .num_kv_heads = 3}));
+    ck_assert_ptr_null(
+        ct_mha_new(context, (ct_mha_opts){.embed_dim = 12, .num_heads = 4, .num_kv_heads = 3}));
     expect(CT_ERR_ARGUMENT, "num_heads 4", "num_kv_heads 3");
     ck_assert_ptr_null(ct_mha_new(context, (ct_mha_opts){.embed_dim = 12}));
     expect(CT_ERR_ARGUMENT, "num_heads is 0", "at least 1");
-    ck_assert_ptr_null(ct_mha_new(context, (ct_mha_opts){.embed_dim = 12, .num_heads = 4, .dropout = 1.5}));
+    ck_assert_ptr_null(
+        ct_mha_new(context, (ct_mha_opts){.embed_dim = 12, .num_heads = 4, .dropout = 1.5}));
     expect(CT_ERR_ARGUMENT, "dropout", "1.5");
     ck_assert_ptr_null(ct_dropout_new(context, NAN));
     expect(CT_ERR_ARGUMENT, "Dropout", "nan");
     ck_assert_ptr_null(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 2, .eps = -1}));
     expect(CT_ERR_ARGUMENT, "LayerNorm", "eps");
-    ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 3}));
+    ck_assert_ptr_null(
+        ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 3}));
     expect(CT_ERR_ARGUMENT, "embed_dim 8", "num_heads 3");
-    ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = -1}));
+    ck_assert_ptr_null(ct_encoder_layer_new(
+        context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = -1}));
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "hidden is -1");
-    ck_assert_ptr_null(ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 0, .num_heads = 2}));
+    ck_assert_ptr_null(
+        ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 0, .num_heads = 2}));
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "embed_dim is 0");
     ck_assert_ptr_null(ct_embedding_new(context, (ct_embedding_opts){3, -1, 0}));
     expect(CT_ERR_ARGUMENT, "Embedding", "embedding_dim is -1");
@@ -122,9 +147,11 @@ START_TEST(constructors_refuse) {
     ck_assert_ptr_null(ct_mlp_new(context, (ct_mlp_opts){.dim = -1}));
     expect(CT_ERR_ARGUMENT, "MLP", "dim is -1");
     const ct_layer_opts layer = {.embed_dim = 8, .num_heads = 2};
-    ck_assert_ptr_null(ct_transformer_new(context, (ct_transformer_opts){.layer = layer, .num_encoder_layers = -1}));
+    ck_assert_ptr_null(ct_transformer_new(
+        context, (ct_transformer_opts){.layer = layer, .num_encoder_layers = -1}));
     expect(CT_ERR_ARGUMENT, "Transformer", "num_encoder_layers is -1");
-    ck_assert_ptr_null(ct_transformer_new(context, (ct_transformer_opts){.layer = layer, .num_decoder_layers = -1}));
+    ck_assert_ptr_null(ct_transformer_new(
+        context, (ct_transformer_opts){.layer = layer, .num_decoder_layers = -1}));
     expect(CT_ERR_ARGUMENT, "Transformer", "num_decoder_layers is -1");
     ck_assert_ptr_null(ct_module_new(context, ""));
     expect(CT_ERR_ARGUMENT, "ct_module_new", "name");
@@ -141,6 +168,7 @@ START_TEST(constructors_refuse) {
 END_TEST
 
 int main(void) {
-    const TTest *const tests[] = {a_failed_constructor_leaves_nothing, options_are_checked, constructors_refuse, NULL};
+    const TTest *const tests[] = {a_failed_constructor_leaves_nothing, options_are_checked,
+                                  constructors_refuse, NULL};
     return run_tests("nn refused", tests);
 }

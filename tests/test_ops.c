@@ -1,6 +1,7 @@
-/* Every line of ops.def, on every list of its inputs, answers the same questions: is the gradient that of the differences, and do
- * value and gradient stay what they are with other strides, dtypes, instruction sets, numbers of threads and wishes? Zero sizes
- * and scalars are among the lists. CASES_REPORT=1 prints the worst error of each line. */
+/* Every line of ops.def, on every list of its inputs, answers the same questions: is the gradient
+ * that of the differences, and do value and gradient stay what they are with other strides, dtypes,
+ * instruction sets, numbers of threads and wishes? Zero sizes and scalars are among the lists.
+ * CASES_REPORT=1 prints the worst error of each line. */
 #include "suite.h"
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +41,9 @@ static ct_context *context_of(const char *isa, int threads) {
     return ct_context_new((ct_context_opts){.seed = 1, .isa = isa, .threads = threads});
 }
 
-static void no_error(ct_context *context) { ck_assert_msg(ct_error(context) == CT_OK, "%s: %s", what, ct_error_message(context)); }
+static void no_error(ct_context *context) {
+    ck_assert_msg(ct_error(context) == CT_OK, "%s: %s", what, ct_error_message(context));
+}
 
 static double *copy(ct_context *context, ct_tensor *t, int64_t *count) {
     *count = ct_numel(t);
@@ -54,7 +57,8 @@ static double *copy(ct_context *context, ct_tensor *t, int64_t *count) {
 static bool real(ct_dtype dtype) { return dtype == CT_F32 || dtype == CT_F64; }
 static bool collects(const case_input *input) { return input->kind == 'R' || input->kind == 'D'; }
 
-/* Value and gradients for a random cotangent. A line whose call fixes sizes may fail on multiplied ones: ran is false then. */
+/* Value and gradients for a random cotangent. A line whose call fixes sizes may fail on multiplied
+ * ones: ran is false then. */
 static outcome run(ct_context *context, int index, int variant, setup s) {
     outcome o = {0};
     const case_line *line = case_at(index);
@@ -63,7 +67,8 @@ static outcome run(ct_context *context, int index, int variant, setup s) {
     ct_scope scope = ct_scope_open(context);
     int n = case_inputs(line, variant, s.scale, input);
     ck_assert_msg(n >= 0, "%s: inputs that cannot be read", what);
-    bool built = case_build(context, input, n, (case_build_opts){s.dtype, s.layout, 5, s.single}, in);
+    bool built =
+        case_build(context, input, n, (case_build_opts){s.dtype, s.layout, 5, s.single}, in);
     for (int i = 0; i < n && built; i++)
         if (s.hide >> i & 1 && in[i] && collects(&input[i])) ct_set_requires_grad(in[i], false);
     no_error(context);
@@ -81,21 +86,25 @@ static outcome run(ct_context *context, int index, int variant, setup s) {
 
     if (real(o.dtype) && ct_requires_grad(y)) {
         ct_tensor *g = case_cotangent(y, 3, s.single);
-        ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s: backward: %s", what, ct_error_message(context));
+        ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s: backward: %s", what,
+                      ct_error_message(context));
         for (int i = 0; i < n; i++) {
             ct_tensor *grad = in[i] ? ct_grad(in[i]) : NULL;
             bool wanted = collects(&input[i]) && !(s.hide >> i & 1);
-            ck_assert_msg((grad != NULL) == wanted, "%s: input %d %s", what, i, wanted ? "got no gradient" : "got a gradient nobody wants");
+            ck_assert_msg((grad != NULL) == wanted, "%s: input %d %s", what, i,
+                          wanted ? "got no gradient" : "got a gradient nobody wants");
             if (!grad) continue;
             ct_shape a = ct_shape_of(grad), b = ct_shape_of(in[i]);
-            ck_assert_msg(a.ndim == b.ndim && !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) &&
+            ck_assert_msg(a.ndim == b.ndim &&
+                              !memcmp(a.dim, b.dim, (size_t)a.ndim * sizeof *a.dim) &&
                               ct_dtype_of(grad) == ct_dtype_of(in[i]),
                           "%s: the gradient of input %d has another shape or dtype", what, i);
             o.grad[i] = copy(context, grad, &o.grad_count[i]);
         }
     } else if (real(o.dtype)) {
         for (int i = 0; i < n; i++)
-            ck_assert_msg(!collects(&input[i]) || (s.hide >> i & 1), "%s: input %d has a gradient, its output has none", what, i);
+            ck_assert_msg(!collects(&input[i]) || (s.hide >> i & 1),
+                          "%s: input %d has a gradient, its output has none", what, i);
     }
     ct_scope_close(scope);
     no_error(context);
@@ -107,8 +116,8 @@ static void drop(outcome *o) {
     for (int i = 0; i < CASE_INPUTS; i++) free(o->grad[i]);
 }
 
-/* The largest difference over the largest value; infinite where one of them alone is not a number. A single value may be what
- * a cancellation left: it is measured against 1. */
+/* The largest difference over the largest value; infinite where one of them alone is not a number.
+ * A single value may be what a cancellation left: it is measured against 1. */
 static double distance(const double *a, const double *b, int64_t n) {
     double worst = 0, largest = n == 1 ? 1 : 1e-2;
     for (int64_t i = 0; i < n; i++) {
@@ -122,26 +131,35 @@ static double distance(const double *a, const double *b, int64_t n) {
 
 /* Compares b with the reference a; bits: no difference at all. */
 static double compare(const outcome *a, const outcome *b, double tolerance, const char *how) {
-    ck_assert_msg(a->ran && b->ran && a->shape.ndim == b->shape.ndim &&
-                      !memcmp(a->shape.dim, b->shape.dim, (size_t)a->shape.ndim * sizeof *a->shape.dim),
-                  "%s: %s: the shape differs", what, how);
+    ck_assert_msg(
+        a->ran && b->ran && a->shape.ndim == b->shape.ndim &&
+            !memcmp(a->shape.dim, b->shape.dim, (size_t)a->shape.ndim * sizeof *a->shape.dim),
+        "%s: %s: the shape differs", what, how);
     double worst = distance(b->value, a->value, a->count);
-    ck_assert_msg(worst <= tolerance, "%s: %s: the value is off by %g of the largest", what, how, worst);
-    if (tolerance == 0) ck_assert_msg(!memcmp(a->value, b->value, (size_t)a->count * 8), "%s: %s: other bits", what, how);
+    ck_assert_msg(worst <= tolerance, "%s: %s: the value is off by %g of the largest", what, how,
+                  worst);
+    if (tolerance == 0)
+        ck_assert_msg(!memcmp(a->value, b->value, (size_t)a->count * 8), "%s: %s: other bits", what,
+                      how);
     for (int i = 0; i < CASE_INPUTS; i++) {
-        ck_assert_msg(!a->grad[i] == !b->grad[i], "%s: %s: input %d: one run has a gradient, one has none", what, how, i);
+        ck_assert_msg(!a->grad[i] == !b->grad[i],
+                      "%s: %s: input %d: one run has a gradient, one has none", what, how, i);
         if (!a->grad[i]) continue;
         double d = distance(b->grad[i], a->grad[i], a->grad_count[i]);
-        ck_assert_msg(d <= tolerance, "%s: %s: the gradient of input %d is off by %g of the largest", what, how, i, d);
+        ck_assert_msg(d <= tolerance,
+                      "%s: %s: the gradient of input %d is off by %g of the largest", what, how, i,
+                      d);
         if (tolerance == 0)
-            ck_assert_msg(!memcmp(a->grad[i], b->grad[i], (size_t)a->grad_count[i] * 8), "%s: %s: gradient %d: other bits", what, how, i);
+            ck_assert_msg(!memcmp(a->grad[i], b->grad[i], (size_t)a->grad_count[i] * 8),
+                          "%s: %s: gradient %d: other bits", what, how, i);
         worst = fmax(worst, d);
     }
     return worst;
 }
 
 static void report(int index, const char *how, double worst) {
-    if (getenv("CASES_REPORT")) fprintf(stderr, "%-22s %-28s %.2e\n", case_at(index)->name, how, worst);
+    if (getenv("CASES_REPORT"))
+        fprintf(stderr, "%-22s %-28s %.2e\n", case_at(index)->name, how, worst);
 }
 
 /* The list of inputs with the most elements. */
@@ -169,7 +187,8 @@ static int64_t large_scale(const case_line *line, int variant) {
     for (int i = 0; i < n; i++) {
         double size = 1;
         int wide = 0;
-        for (int d = 0; d < input[i].shape.ndim; d++) size *= (double)input[i].shape.dim[d], wide += input[i].shape.dim[d] > 1;
+        for (int d = 0; d < input[i].shape.ndim; d++)
+            size *= (double)input[i].shape.dim[d], wide += input[i].shape.dim[d] > 1;
         if (size > most) most = size, dims = wide;
     }
     return dims ? (int64_t)ceil(pow(60000 / fmax(most, 1), 1.0 / dims)) : 1;
@@ -211,7 +230,8 @@ START_TEST(gradients_are_those_of_differences) {
         ct_tensor *y = case_run(context, line, c.all);
         no_error(context);
         if (k && real(ct_dtype_of(y))) {
-            ct_gradcheck_result r = ct_gradcheck(checked, &c, in, k, (ct_gradcheck_opts){.seed = (uint64_t)v});
+            ct_gradcheck_result r =
+                ct_gradcheck(checked, &c, in, k, (ct_gradcheck_opts){.seed = (uint64_t)v});
             no_error(context);
             ck_assert_msg(r.ran && r.ok, "%s: %s", what, r.diagnosis);
             worst = fmax(worst, fabs(r.analytic - r.numeric));
@@ -241,7 +261,8 @@ START_TEST(large_gradients_are_those_of_differences) {
     ct_tensor *y = case_run(context, line, c.all);
     if (!y) ct_error_clear(context); /* the call fixes its sizes */
     if (y && k && real(ct_dtype_of(y))) {
-        ct_gradcheck_result r = ct_gradcheck(checked, &c, in, k, (ct_gradcheck_opts){.fast = true, .gradient_only = true});
+        ct_gradcheck_result r = ct_gradcheck(
+            checked, &c, in, k, (ct_gradcheck_opts){.fast = true, .gradient_only = true});
         no_error(context);
         ck_assert_msg(r.ran && r.ok, "%s: %s", what, r.diagnosis);
     }
@@ -258,7 +279,8 @@ START_TEST(strides_change_nothing) {
         name_case(_i, v);
         outcome dense = run(context, _i, v, (setup){.dtype = CT_F64, .scale = 1});
         for (int layout = CASE_TRANSPOSED; layout < CASE_LAYOUTS; layout++) {
-            outcome o = run(context, _i, v, (setup){.dtype = CT_F64, .scale = 1, .layout = (case_layout)layout});
+            outcome o = run(context, _i, v,
+                            (setup){.dtype = CT_F64, .scale = 1, .layout = (case_layout)layout});
             const char *name[] = {"dense", "transposed", "stepped", "reversed"};
             worst = fmax(worst, compare(&dense, &o, 1e-13, name[layout]));
             drop(&o);
@@ -274,14 +296,19 @@ START_TEST(f32_is_f64_rounded) {
     const case_line *line = case_at(_i);
     ct_context *context = context_of(NULL, 1);
     double worst = 0;
-    for (int v = 0, variants = case_variants(line), big = largest_variant(line); v <= variants; v++) { /* the last one large */
+    /* the last one large */
+    for (int v = 0, variants = case_variants(line), big = largest_variant(line); v <= variants;
+         v++) {
         int variant = v < variants ? v : big;
         int64_t scale = v < variants ? 1 : large_scale(line, big);
         name_case(_i, variant);
-        outcome f64 = run(context, _i, variant, (setup){.dtype = CT_F64, .scale = scale, .single = true});
-        outcome f32 = run(context, _i, variant, (setup){.dtype = CT_F32, .scale = scale, .single = true});
+        outcome f64 =
+            run(context, _i, variant, (setup){.dtype = CT_F64, .scale = scale, .single = true});
+        outcome f32 =
+            run(context, _i, variant, (setup){.dtype = CT_F32, .scale = scale, .single = true});
         ck_assert_msg(f64.ran == f32.ran, "%s: one dtype fails", what);
-        if (f64.ran) worst = fmax(worst, compare(&f64, &f32, 4e-6, scale > 1 ? "f32, large" : "f32"));
+        if (f64.ran)
+            worst = fmax(worst, compare(&f64, &f32, 4e-6, scale > 1 ? "f32, large" : "f32"));
         drop(&f64), drop(&f32);
     }
     report(_i, "f32 - f64", worst);
@@ -299,7 +326,8 @@ START_TEST(instruction_sets_agree) {
         ct_context *context = context_of(isa[k], 1);
         if (ct_error(context) == CT_OK) {
             double worst[2] = {0};
-            for (int v = 0, variants = case_variants(line), big = largest_variant(line); v <= variants; v++) {
+            for (int v = 0, variants = case_variants(line), big = largest_variant(line);
+                 v <= variants; v++) {
                 int variant = v < variants ? v : big;
                 int64_t scale = v < variants ? 1 : large_scale(line, big) / 2 + 1;
                 name_case(_i, variant);
@@ -358,11 +386,15 @@ START_TEST(gradients_only_where_wanted) {
         int n = case_inputs(line, v, 1, input);
         outcome all = run(context, _i, v, (setup){.dtype = CT_F64, .scale = 1});
         for (int i = 0; i <= n; i++) { /* each input alone, then none */
-            outcome one = run(context, _i, v, (setup){.dtype = CT_F64, .scale = 1, .hide = ~(i < n ? 1u << i : 0u)});
-            ck_assert_msg(distance(one.value, all.value, all.count) <= 1e-14, "%s: the value depends on what is wanted", what);
+            outcome one =
+                run(context, _i, v,
+                    (setup){.dtype = CT_F64, .scale = 1, .hide = ~(i < n ? 1u << i : 0u)});
+            ck_assert_msg(distance(one.value, all.value, all.count) <= 1e-14,
+                          "%s: the value depends on what is wanted", what);
             if (i < n && one.grad[i]) {
                 double d = distance(one.grad[i], all.grad[i], all.grad_count[i]);
-                ck_assert_msg(d <= 1e-13, "%s: the gradient of input %d alone is off by %g", what, i, d);
+                ck_assert_msg(d <= 1e-13, "%s: the gradient of input %d alone is off by %g", what,
+                              i, d);
             }
             drop(&one);
         }
@@ -373,7 +405,8 @@ START_TEST(gradients_only_where_wanted) {
 END_TEST
 
 /* A call that is wrong: a result or an error, never both, never neither. */
-static bool refused(ct_context *context, const case_line *line, ct_tensor *const *in, const char *how, int i) {
+static bool refused(ct_context *context, const case_line *line, ct_tensor *const *in,
+                    const char *how, int i) {
     ct_tensor *y = case_run(context, line, in);
     ck_assert_msg((y == NULL) == (ct_error(context) != CT_OK), "%s: input %d %s: %s", what, i, how,
                   y ? "an error and a result" : "NULL without an error");
@@ -403,11 +436,13 @@ START_TEST(null_inputs_are_errors) {
             in[i] = was;
         }
         ct_fail(context, CT_ERR_IO, "an earlier fault");
-        ck_assert_msg(case_run(context, line, in) == NULL, "%s: computes while an error is pending", what);
+        ck_assert_msg(case_run(context, line, in) == NULL, "%s: computes while an error is pending",
+                      what);
         ck_assert_str_eq(ct_error_message(context), "an earlier fault");
         ck_assert_int_eq(ct_error(context), CT_ERR_IO);
         ct_error_clear(context);
-        if (n) { /* nothing to record in: NULL and no crash; causal_mask and its like have no such input */
+        /* nothing to record in: NULL and no crash; causal_mask and its like have no such input */
+        if (n) {
             ct_tensor *none[CASE_INPUTS] = {0};
             ck_assert_msg(line->run(NULL, none) == NULL, "%s: a result of nothing", what);
         }
@@ -428,7 +463,8 @@ START_TEST(other_dtypes_are_errors) {
         int n = case_inputs(line, v, 1, input), reals = 0;
         case_build(context, input, n, (case_build_opts){.dtype = CT_F32, .seed = 2}, in);
         no_error(context);
-        for (int i = 0; i < n; i++) reals += in[i] && real(ct_dtype_of(in[i])) && collects(&input[i]);
+        for (int i = 0; i < n; i++)
+            reals += in[i] && real(ct_dtype_of(in[i])) && collects(&input[i]);
         for (int i = 0; i < n; i++) {
             ct_tensor *was = in[i];
             if (!was) continue;
@@ -436,13 +472,17 @@ START_TEST(other_dtypes_are_errors) {
                 if (dtype == ct_dtype_of(was)) continue;
                 in[i] = ct_ones(context, dtype, input[i].shape);
                 bool no = refused(context, line, in, "of another dtype", i);
-                if (reals > 1 && collects(&input[i])) ck_assert_msg(no, "%s: mixes dtypes: input %d", what, i);
+                if (reals > 1 && collects(&input[i]))
+                    ck_assert_msg(no, "%s: mixes dtypes: input %d", what, i);
             }
             in[i] = was;
         }
         for (ct_dtype dtype = CT_I64; dtype <= CT_BOOL; dtype++) { /* all real inputs together */
             ct_tensor *other[CASE_INPUTS] = {0};
-            for (int i = 0; i < n; i++) other[i] = in[i] && real(ct_dtype_of(in[i])) ? ct_ones(context, dtype, input[i].shape) : in[i];
+            for (int i = 0; i < n; i++)
+                other[i] = in[i] && real(ct_dtype_of(in[i]))
+                               ? ct_ones(context, dtype, input[i].shape)
+                               : in[i];
             refused(context, line, other, "and all real ones of another dtype", 0);
         }
         ct_scope_close(scope);
@@ -467,14 +507,17 @@ START_TEST(large_lists_are_used) {
     }
     ct_scope_close(scope);
     ct_context_free(context);
-    ck_assert_msg(large * 4 >= lines * 3, "only %d of %d lines run on multiplied sizes: the tests of threads would test little", large,
-                  lines);
+    ck_assert_msg(
+        large * 4 >= lines * 3,
+        "only %d of %d lines run on multiplied sizes: the tests of threads would test little",
+        large, lines);
 }
 END_TEST
 
 int main(void) {
     Suite *suite = suite_create("ops");
-    TCase *threads = tcase_create("lines of ops.def, several threads"), *alone = tcase_create("lines of ops.def");
+    TCase *threads = tcase_create("lines of ops.def, several threads"),
+          *alone = tcase_create("lines of ops.def");
     int n = case_count();
     tcase_add_loop_test(threads, threads_change_no_bit, 0, n);
     suite_add_tcase(suite, threads);

@@ -9,7 +9,8 @@ static ct_module *one(ct_dtype dtype, bool matrix) {
     double start[N];
     for (int i = 0; i < N; i++) start[i] = sin(i + 1);
     ct_shape shape = matrix ? CT_SHAPE(N, 1) : CT_SHAPE(N);
-    ck_assert_ptr_nonnull(ct_module_add_param(m, "w", ct_cast(ct_from_f64(context, shape, start), dtype)));
+    ck_assert_ptr_nonnull(
+        ct_module_add_param(m, "w", ct_cast(ct_from_f64(context, shape, start), dtype)));
     return m;
 }
 
@@ -22,7 +23,9 @@ static void give_gradient(ct_tensor *w, int t) {
     double c[N];
     for (int i = 0; i < N; i++) c[i] = gradient(i, t);
     ck_assert(ct_zero_grad(w));
-    ck_assert(ct_backward(ct_sum(ct_mul(w, ct_cast(ct_from_f64(context, ct_shape_of(w), c), ct_dtype_of(w))), CT_ALL, false)));
+    ck_assert(ct_backward(
+        ct_sum(ct_mul(w, ct_cast(ct_from_f64(context, ct_shape_of(w), c), ct_dtype_of(w))), CT_ALL,
+               false)));
     ct_scope_close(scope);
     no_error();
 }
@@ -30,7 +33,8 @@ static void give_gradient(ct_tensor *w, int t) {
 static void is(ct_tensor *w, const double *p, double gate) {
     double got[N];
     ck_assert(ct_to_f64(w, got, N));
-    for (int i = 0; i < N; i++) ck_assert_msg(fabs(got[i] - p[i]) <= gate, "[%d]: %.17g, not %.17g", i, got[i], p[i]);
+    for (int i = 0; i < N; i++)
+        ck_assert_msg(fabs(got[i] - p[i]) <= gate, "[%d]: %.17g, not %.17g", i, got[i], p[i]);
 }
 
 /* ---- formulas ---- */
@@ -64,8 +68,10 @@ START_TEST(sgd) {
         sgd_is((ct_sgd_opts){0}, (ct_dtype)dtype);
         sgd_is((ct_sgd_opts){.lr = 0.1, .weight_decay = 0.2}, (ct_dtype)dtype);
         sgd_is((ct_sgd_opts){.lr = 0.1, .momentum = 0.9}, (ct_dtype)dtype);
-        sgd_is((ct_sgd_opts){.lr = 0.1, .momentum = 0.8, .dampening = 0.3, .weight_decay = 0.1}, (ct_dtype)dtype);
-        sgd_is((ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.05, .nesterov = true}, (ct_dtype)dtype);
+        sgd_is((ct_sgd_opts){.lr = 0.1, .momentum = 0.8, .dampening = 0.3, .weight_decay = 0.1},
+               (ct_dtype)dtype);
+        sgd_is((ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.05, .nesterov = true},
+               (ct_dtype)dtype);
     }
 }
 END_TEST
@@ -74,8 +80,10 @@ static void adam_is(ct_adamw_opts o, bool decoupled, bool matrix, ct_dtype dtype
     ct_module *m = one(dtype, matrix);
     ct_tensor *w = ct_module_get(m, "w");
     ct_optim *optim = decoupled ? ct_adamw_new(m, o) : ct_adam_new(m, o);
-    double p[N], mean[N] = {0}, square[N] = {0}, lr = o.lr == 0 ? 1e-3 : o.lr, b1 = o.beta1 == 0 ? 0.9 : o.beta1;
-    double b2 = o.beta2 == 0 ? 0.999 : o.beta2, eps = o.eps == 0 ? 1e-8 : o.eps, wd = o.decay_matrices_only && !matrix ? 0 : o.weight_decay;
+    double p[N], mean[N] = {0}, square[N] = {0}, lr = o.lr == 0 ? 1e-3 : o.lr,
+                 b1 = o.beta1 == 0 ? 0.9 : o.beta1;
+    double b2 = o.beta2 == 0 ? 0.999 : o.beta2, eps = o.eps == 0 ? 1e-8 : o.eps,
+           wd = o.decay_matrices_only && !matrix ? 0 : o.weight_decay;
     for (int i = 0; i < N; i++) p[i] = sin(i + 1);
     for (int t = 1; t <= STEPS; t++) {
         give_gradient(w, t);
@@ -99,17 +107,23 @@ START_TEST(adam_and_adamw) {
         for (int decoupled = 0; decoupled < 2; decoupled++)
             for (int matrix = 0; matrix < 2; matrix++) {
                 adam_is((ct_adamw_opts){0}, decoupled, matrix, (ct_dtype)dtype);
-                adam_is((ct_adamw_opts){.lr = 0.1, .weight_decay = 0.3}, decoupled, matrix, (ct_dtype)dtype);
-                adam_is(
-                    (ct_adamw_opts){.lr = 0.05, .beta1 = 0.5, .beta2 = 0.8, .eps = 0.1, .weight_decay = 0.3, .decay_matrices_only = true},
-                    decoupled, matrix, (ct_dtype)dtype);
+                adam_is((ct_adamw_opts){.lr = 0.1, .weight_decay = 0.3}, decoupled, matrix,
+                        (ct_dtype)dtype);
+                adam_is((ct_adamw_opts){.lr = 0.05,
+                                        .beta1 = 0.5,
+                                        .beta2 = 0.8,
+                                        .eps = 0.1,
+                                        .weight_decay = 0.3,
+                                        .decay_matrices_only = true},
+                        decoupled, matrix, (ct_dtype)dtype);
             }
 }
 END_TEST
 
 /* ---- which parameters ---- */
 
-START_TEST(no_gradient_no_step) { /* and its own count of steps waits: the first step of a later gradient is a first step */
+/* and its own count of steps waits: the first step of a later gradient is a first step */
+START_TEST(no_gradient_no_step) {
     ct_module *m = one(CT_F64, false);
     ct_tensor *w = ct_module_get(m, "w");
     ct_tensor *late = ct_module_add_param(m, "late", ct_full(context, CT_F64, CT_SHAPE(N), 2));
@@ -124,7 +138,8 @@ START_TEST(no_gradient_no_step) { /* and its own count of steps waits: the first
     give_gradient(late, 1);
     ck_assert(ct_zero_grad(w));
     ck_assert(ct_optim_step(optim));
-    for (int i = 0; i < N; i++) still[i] = 2 * (1 - 0.1 * 0.5) - 0.1 * gradient(i, 1) / (fabs(gradient(i, 1)) + 1e-8);
+    for (int i = 0; i < N; i++)
+        still[i] = 2 * (1 - 0.1 * 0.5) - 0.1 * gradient(i, 1) / (fabs(gradient(i, 1)) + 1e-8);
     is(late, still, 1e-13);
     ct_optim_zero_grad(optim);
     ck_assert_ptr_null(ct_grad(late));
@@ -136,10 +151,12 @@ END_TEST
 START_TEST(zero_grad_takes_every_gradient) {
     ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
     ct_optim *optim = ct_sgd_new(m, (ct_sgd_opts){.lr = 0.1});
-    ck_assert(ct_backward(ct_sum(ct_forward(m, ct_ones(context, CT_F32, CT_SHAPE(2, 3))), CT_ALL, false)));
+    ck_assert(ct_backward(
+        ct_sum(ct_forward(m, ct_ones(context, CT_F32, CT_SHAPE(2, 3))), CT_ALL, false)));
     for (ct_param p = {0}; ct_module_next(m, &p);) ck_assert_ptr_nonnull(ct_grad(p.tensor));
     ct_optim_zero_grad(optim);
-    for (ct_param p = {0}; ct_module_next(m, &p);) ck_assert_msg(!ct_grad(p.tensor), "%s has a gradient still", p.name);
+    for (ct_param p = {0}; ct_module_next(m, &p);)
+        ck_assert_msg(!ct_grad(p.tensor), "%s has a gradient still", p.name);
 }
 END_TEST
 
@@ -151,7 +168,8 @@ START_TEST(a_shared_parameter_steps_once) {
     ct_optim *optim = ct_sgd_new(m, (ct_sgd_opts){.lr = 0.5});
     give_gradient(w, 1);
     double p[N], squares = 0;
-    for (int i = 0; i < N; i++) p[i] = sin(i + 1) - 0.5 * gradient(i, 1), squares += pow(gradient(i, 1), 2);
+    for (int i = 0; i < N; i++)
+        p[i] = sin(i + 1) - 0.5 * gradient(i, 1), squares += pow(gradient(i, 1), 2);
     ck_assert_double_eq_tol(ct_clip_grad_norm(m, INFINITY), sqrt(squares), 1e-13);
     ck_assert(ct_optim_step(optim));
     is(w, p, 1e-15);
@@ -172,10 +190,14 @@ START_TEST(everything_goes_back) {
     for (int order = 0; order < 4; order++) {
         ct_scope scope = ct_scope_open(context);
         ct_module *m = one(CT_F64, false),
-                  *inner = ct_module_add_child(m, names[order], ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
-        ct_optim *a = ct_adamw_new(m, (ct_adamw_opts){0}), *b = ct_sgd_new(m, (ct_sgd_opts){.momentum = 0.9});
+                  *inner = ct_module_add_child(
+                      m, names[order],
+                      ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+        ct_optim *a = ct_adamw_new(m, (ct_adamw_opts){0}),
+                 *b = ct_sgd_new(m, (ct_sgd_opts){.momentum = 0.9});
         ck_assert_ptr_nonnull(ct_adam_new(inner, (ct_adam_opts){0}));
-        ck_assert(ct_backward(ct_sum(ct_forward(inner, ct_ones(context, CT_F64, CT_SHAPE(1, 3))), CT_ALL, false)));
+        ck_assert(ct_backward(
+            ct_sum(ct_forward(inner, ct_ones(context, CT_F64, CT_SHAPE(1, 3))), CT_ALL, false)));
         ct_scope_close(scope);
         ck_assert(ct_optim_step(a) && ct_optim_step(b));
         if (order == 1) ct_optim_free(a), ct_optim_free(b);
@@ -190,7 +212,8 @@ START_TEST(everything_goes_back) {
     }
     ct_optim_free(NULL);
     ct_optim_zero_grad(NULL);
-    ck_assert_ptr_nonnull(ct_adamw_new(one(CT_F32, true), (ct_adamw_opts){0})); /* the context ends these */
+    /* the context ends these */
+    ck_assert_ptr_nonnull(ct_adamw_new(one(CT_F32, true), (ct_adamw_opts){0}));
 }
 END_TEST
 
@@ -227,7 +250,8 @@ START_TEST(options_are_checked) {
     expect(CT_ERR_ARGUMENT, "SGD", "momentum");
     ck_assert_ptr_null(ct_sgd_new(m, (ct_sgd_opts){.nesterov = true}));
     expect(CT_ERR_ARGUMENT, "SGD", "nesterov");
-    ck_assert_ptr_null(ct_sgd_new(m, (ct_sgd_opts){.nesterov = true, .momentum = 0.9, .dampening = 0.1}));
+    ck_assert_ptr_null(
+        ct_sgd_new(m, (ct_sgd_opts){.nesterov = true, .momentum = 0.9, .dampening = 0.1}));
     expect(CT_ERR_ARGUMENT, "SGD", "dampening");
     ck_assert_ptr_null(ct_adam_new(m, (ct_adam_opts){.beta1 = 1}));
     expect(CT_ERR_ARGUMENT, "Adam", "beta1");
@@ -237,10 +261,14 @@ START_TEST(options_are_checked) {
     expect(CT_ERR_ARGUMENT, "AdamW", "eps");
     ck_assert_ptr_null(ct_adamw_new(m, (ct_adamw_opts){.weight_decay = -1}));
     expect(CT_ERR_ARGUMENT, "AdamW", "weight_decay");
-    const ct_sgd_opts sgds[] = {{.lr = NAN}, {.momentum = -1}, {.dampening = NAN}, {.weight_decay = -1}, {.clip_norm = -1}};
-    const ct_adam_opts adams[] = {{.lr = NAN}, {.beta1 = -1}, {.beta2 = 1}, {.eps = -1}, {.weight_decay = NAN}, {.clip_norm = NAN}};
-    static const char *const of_sgd[] = {"SGD: lr ", "SGD: momentum ", "SGD: dampening ", "SGD: weight_decay ", "SGD: clip_norm "};
-    static const char *const of_adam[] = {"Adam: lr ", "Adam: beta1 ", "Adam: beta2 ", "Adam: eps ", "Adam: weight_decay ", "Adam: clip_norm "};
+    const ct_sgd_opts sgds[] = {
+        {.lr = NAN}, {.momentum = -1}, {.dampening = NAN}, {.weight_decay = -1}, {.clip_norm = -1}};
+    const ct_adam_opts adams[] = {{.lr = NAN}, {.beta1 = -1},         {.beta2 = 1},
+                                  {.eps = -1}, {.weight_decay = NAN}, {.clip_norm = NAN}};
+    static const char *const of_sgd[] = {"SGD: lr ", "SGD: momentum ", "SGD: dampening ",
+                                         "SGD: weight_decay ", "SGD: clip_norm "};
+    static const char *const of_adam[] = {"Adam: lr ",  "Adam: beta1 ",        "Adam: beta2 ",
+                                          "Adam: eps ", "Adam: weight_decay ", "Adam: clip_norm "};
     for (int i = 0; i < 5; i++) {
         ck_assert_ptr_null(ct_sgd_new(m, sgds[i]));
         expect(CT_ERR_ARGUMENT, of_sgd[i], "");
@@ -276,14 +304,16 @@ END_TEST
 
 START_TEST(clipping) {
     ct_module *m = one(CT_F64, false);
-    ct_tensor *w = ct_module_get(m, "w"), *v = ct_module_add_param(m, "v", ct_zeros(context, CT_F64, CT_SHAPE(N)));
+    ct_tensor *w = ct_module_get(m, "w"),
+              *v = ct_module_add_param(m, "v", ct_zeros(context, CT_F64, CT_SHAPE(N)));
     ck_assert_double_eq(ct_clip_grad_norm(m, 1), 0); /* no gradient yet */
     give_gradient(w, 1);
     give_gradient(v, 2);
     double squares = 0, g[N];
     for (int i = 0; i < N; i++) squares += pow(gradient(i, 1), 2) + pow(gradient(i, 2), 2);
     double norm = sqrt(squares);
-    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 2 * norm), norm, 1e-13); /* small enough: untouched */
+    /* small enough: untouched */
+    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 2 * norm), norm, 1e-13);
     for (int i = 0; i < N; i++) g[i] = gradient(i, 1);
     is(ct_grad(w), g, 0);
     ck_assert_double_eq_tol(ct_clip_grad_norm(m, 0.5), norm, 1e-13);
@@ -321,8 +351,10 @@ static void clips_as_before_a_step(bool adam, double clip_norm) {
         m[fused] = one(CT_F64, true);
         ct_module_add_param(m[fused], "v", ct_full(context, CT_F64, CT_SHAPE(N), 2));
         const double norm = fused ? clip_norm : 0;
-        optim[fused] = adam ? ct_adamw_new(m[fused], (ct_adamw_opts){.lr = 0.1, .clip_norm = norm})
-                            : ct_sgd_new(m[fused], (ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .clip_norm = norm});
+        optim[fused] =
+            adam ? ct_adamw_new(m[fused], (ct_adamw_opts){.lr = 0.1, .clip_norm = norm})
+                 : ct_sgd_new(m[fused],
+                              (ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .clip_norm = norm});
         ck_assert(isnan(ct_optim_grad_norm(optim[fused])));
     }
     double g[N];
@@ -361,14 +393,16 @@ END_TEST
 START_TEST(schedule) {
     ct_lr_cosine_opts o = {.peak = 1, .floor = 0.1, .warmup = 4, .total = 14};
     ck_assert_double_eq_tol(ct_lr_cosine(o, 0), 1.0 / 5, 1e-15);
-    ck_assert_double_eq(ct_lr_cosine(o, -7), ct_lr_cosine(o, 0)); /* before the first step it is the first's */
+    /* before the first step it is the first's */
+    ck_assert_double_eq(ct_lr_cosine(o, -7), ct_lr_cosine(o, 0));
     ck_assert_double_eq_tol(ct_lr_cosine(o, 3), 4.0 / 5, 1e-15);
     ck_assert_double_eq_tol(ct_lr_cosine(o, 4), 1, 1e-15);
     ck_assert_double_eq_tol(ct_lr_cosine(o, 9), 0.55, 1e-15);
     ck_assert_double_eq_tol(ct_lr_cosine(o, 13), 0.1 + 0.9 * (1 + cos(acos(-1) * 0.9)) / 2, 1e-15);
     ck_assert_double_eq(ct_lr_cosine(o, 14), 0.1);
     ck_assert_double_eq(ct_lr_cosine(o, 1000), 0.1);
-    for (int64_t step = 4; step < 14; step++) ck_assert_double_gt(ct_lr_cosine(o, step), ct_lr_cosine(o, step + 1));
+    for (int64_t step = 4; step < 14; step++)
+        ck_assert_double_gt(ct_lr_cosine(o, step), ct_lr_cosine(o, step + 1));
     o.warmup = o.total = 0;
     ck_assert_double_eq(ct_lr_cosine(o, 0), 0.1);
     o.warmup = o.total = 3;
@@ -380,9 +414,11 @@ END_TEST
 /* ---- all together ---- */
 
 START_TEST(training_asks_the_allocator_nothing_from_the_third_step_on) {
-    ct_module *m = ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 16, .num_heads = 2, .dropout = 0.1});
+    ct_module *m = ct_encoder_layer_new(
+        context, (ct_layer_opts){.embed_dim = 16, .num_heads = 2, .dropout = 0.1});
     ct_optim *optim = ct_adamw_new(m, (ct_adamw_opts){.lr = 3e-3});
-    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(4, 6, 16)), *y = ct_randn(context, CT_F32, CT_SHAPE(4, 6, 16));
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(4, 6, 16)),
+              *y = ct_randn(context, CT_F32, CT_SHAPE(4, 6, 16));
     int64_t calls = 0, live = 0;
     double first = 0, last = 0;
     for (int step = 0; step < 60; step++) {

@@ -1,5 +1,6 @@
-/* Reductions, beyond the walk over ops.def: every set of dims against plain loops, no element, the accuracy of sums, large ones that are
- * cut into pieces, and the same bits for any number of threads. */
+/* Reductions, beyond the walk over ops.def: every set of dims against plain loops, no element, the
+ * accuracy of sums, large ones that are cut into pieces, and the same bits for any number of
+ * threads. */
 #include "op_check.h"
 
 /* ---- every set of dims ---- */
@@ -8,7 +9,7 @@
 typedef struct {
     double value[3][512], grad[3][512];
     int64_t out;
-    ct_shape kept, gone;   /* the result's shape with and without its reduced dims */
+    ct_shape kept, gone; /* the result's shape with and without its reduced dims */
 } naive;
 
 static void reduce_naively(ct_shape shape, unsigned set, const double *x, naive *r) {
@@ -46,10 +47,11 @@ static void reduce_naively(ct_shape shape, unsigned set, const double *x, naive 
 
 static void near(ct_tensor *t, const double *want, int64_t n, const char *what, unsigned set) {
     double got[512];
-    ck_assert_msg(t && ct_to_f64(t, got, n), "%s over %x: %s", what, set, ct_error_message(context));
+    ck_assert_msg(t && ct_to_f64(t, got, n), "%s over %x: %s", what, set,
+                  ct_error_message(context));
     for (int64_t i = 0; i < n; i++)
-        ck_assert_msg(fabs(got[i] - want[i]) <= 1e-12 * (1 + fabs(want[i])), "%s over %x [%lld]: %g, not %g", what, set, (long long)i,
-                      got[i], want[i]);
+        ck_assert_msg(fabs(got[i] - want[i]) <= 1e-12 * (1 + fabs(want[i])),
+                      "%s over %x [%lld]: %g, not %g", what, set, (long long)i, got[i], want[i]);
 }
 
 static void every_set(ct_shape shape) {
@@ -59,10 +61,11 @@ static void every_set(ct_shape shape) {
     double values[512];
     int64_t n = 1;
     for (int d = 0; d < shape.ndim; d++) n *= shape.dim[d];
-    for (int64_t i = 0; i < n; i++) values[i] = (double)(i * 7919 % 23) - 11;   /* with ties */
+    for (int64_t i = 0; i < n; i++) values[i] = (double)(i * 7919 % 23) - 11; /* with ties */
     for (unsigned set = 1; set < 1u << shape.ndim; set++) {
         ct_shape dims = CT_SCALAR;
-        for (int d = shape.ndim - 1; d >= 0; d--)   /* in falling order, some of them from the end */
+        /* in falling order, some of them from the end */
+        for (int d = shape.ndim - 1; d >= 0; d--)
             if (set >> d & 1) dims.dim[dims.ndim++] = d % 2 ? d - shape.ndim : d;
         reduce_naively(shape, set, values, &r);
         for (int keep = 0; keep < 2; keep++)
@@ -75,9 +78,11 @@ static void every_set(ct_shape shape) {
                 backward(y);
                 near(ct_grad(x), r.grad[o], n, name[o], set);
                 if (keep && o == 0) near(ct_sum_to(x, r.kept), r.value[0], r.out, "sum_to", set);
-                if (keep && o == 0 && shape.ndim) {   /* with gaps between its rows */
+                if (keep && o == 0 && shape.ndim) { /* with gaps between its rows */
                     const int64_t last = shape.dim[shape.ndim - 1];
-                    near(ct_sum_to(ct_narrow(ct_cat((ct_tensor *[]){x, x}, 2, -1), -1, 0, last), r.kept), r.value[0], r.out, "sum_to", set);
+                    near(ct_sum_to(ct_narrow(ct_cat((ct_tensor *[]){x, x}, 2, -1), -1, 0, last),
+                                   r.kept),
+                         r.value[0], r.out, "sum_to", set);
                 }
                 ct_scope_close(scope);
             }
@@ -123,21 +128,24 @@ START_TEST(no_element) {
     FAILS(ct_argmax(z, 1), CT_ERR_SHAPE, "argmax: dim 1 of (2, 0, 3) has no element");
     has_shape(ct_causal_mask(context, 0, 3), CT_SHAPE(0, 3));
     has_shape(ct_causal_mask(context, 3, 0), CT_SHAPE(3, 0));
-    has_shape(ct_where(of(CT_BOOL, CT_SHAPE(0, 1)), ct_zeros(context, CT_F64, CT_SCALAR), x), CT_SHAPE(0, 3));
+    has_shape(ct_where(of(CT_BOOL, CT_SHAPE(0, 1)), ct_zeros(context, CT_F64, CT_SCALAR), x),
+              CT_SHAPE(0, 3));
 }
 END_TEST
 
 /* The same bits as without gaps, also where a pass is cut. */
 START_TEST(rows_with_gaps) {
     for (int64_t width = 1; width < 7; width += 2) {
-        ct_tensor *gaps = ct_narrow(ct_randn(context, CT_F32, CT_SHAPE(3, 40000, 7)), 2, 1, width), *dense = ct_contiguous(gaps);
+        ct_tensor *gaps = ct_narrow(ct_randn(context, CT_F32, CT_SHAPE(3, 40000, 7)), 2, 1, width),
+                  *dense = ct_contiguous(gaps);
         ct_tensor *a = ct_sum_to(gaps, CT_SHAPE(width)), *b = ct_sum_to(dense, CT_SHAPE(width));
         ck_assert(a && b && memcmp(ct_data_f32(a), ct_data_f32(b), (size_t)width * 4) == 0);
         a = ct_sum_to(gaps, CT_SHAPE(1, width)), b = ct_sum_to(dense, CT_SHAPE(1, width));
         ck_assert(a && b && memcmp(ct_data_f32(a), ct_data_f32(b), (size_t)width * 4) == 0);
         a = ct_sum_to(gaps, CT_SHAPE(40000, 1)), b = ct_sum_to(dense, CT_SHAPE(40000, 1));
         ck_assert(a && b && memcmp(ct_data_f32(a), ct_data_f32(b), 160000) == 0);
-        a = ct_sum_to(ct_transpose(gaps, 0, 1), CT_SHAPE(width)), b = ct_sum_to(ct_transpose(dense, 0, 1), CT_SHAPE(width));
+        a = ct_sum_to(ct_transpose(gaps, 0, 1), CT_SHAPE(width)),
+        b = ct_sum_to(ct_transpose(dense, 0, 1), CT_SHAPE(width));
         ck_assert(a && b && memcmp(ct_data_f32(a), ct_data_f32(b), (size_t)width * 4) == 0);
     }
 }
@@ -173,7 +181,8 @@ START_TEST(sums_are_accurate) {
             double worst = 0, *got = malloc((size_t)n * sizeof *got);
             int64_t out = ct_numel(y);
             ck_assert(ct_to_f64(y, got, out));
-            for (int64_t i = 0; i < out; i++) worst = fmax(worst, fabs(got[i] / (count * tenth) - 1));
+            for (int64_t i = 0; i < out; i++)
+                worst = fmax(worst, fabs(got[i] / (count * tenth) - 1));
             ck_assert(ct_to_f64(m, got, out));
             for (int64_t i = 0; i < out; i++) worst = fmax(worst, fabs(got[i] / tenth - 1));
             free(got);
@@ -186,15 +195,18 @@ END_TEST
 static double value_of(int64_t i) { return (double)(i * 2654435761 % 1000003) / 1000003 - 0.5; }
 
 START_TEST(large_reductions_are_right) {
-    static const ct_shape shapes[] = {{2, {1, 150001}}, {2, {70001, 3}}, {2, {2100, 70}}, {2, {33, 5003}}, {2, {3, 50001}}};
+    static const ct_shape shapes[] = {
+        {2, {1, 150001}}, {2, {70001, 3}}, {2, {2100, 70}}, {2, {33, 5003}}, {2, {3, 50001}}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         int64_t rows = shapes[s].dim[0], cols = shapes[s].dim[1];
-        double *v = malloc((size_t)(rows * cols) * sizeof *v), *got = malloc((size_t)(rows + cols) * sizeof *got);
+        double *v = malloc((size_t)(rows * cols) * sizeof *v),
+               *got = malloc((size_t)(rows + cols) * sizeof *got);
         for (int64_t i = 0; i < rows * cols; i++) v[i] = value_of(i);
         for (int dim = 0; dim < 2; dim++) {
             ct_scope scope = ct_scope_open(context);
             ct_tensor *x = ct_from_f64(context, shapes[s], v);
-            ct_tensor *y[] = {ct_sum(x, CT_DIMS(dim), false), ct_max(x, CT_DIMS(dim), false), ct_argmax(x, dim)};
+            ct_tensor *y[] = {ct_sum(x, CT_DIMS(dim), false), ct_max(x, CT_DIMS(dim), false),
+                              ct_argmax(x, dim)};
             int64_t out = dim ? rows : cols, n = dim ? cols : rows;
             for (int k = 0; k < 3; k++) {
                 ck_assert(y[k] && ct_to_f64(y[k], got, out));
@@ -205,7 +217,8 @@ START_TEST(large_reductions_are_right) {
                         want[0] += e;
                         if (e > want[1]) want[1] = e, want[2] = (double)i;
                     }
-                    ck_assert_msg(fabs(got[o] - want[k]) < (k ? 1e-300 : 1e-9), "shape %zu, dim %d, %d [%lld]: %g, not %g", s, dim, k,
+                    ck_assert_msg(fabs(got[o] - want[k]) < (k ? 1e-300 : 1e-9),
+                                  "shape %zu, dim %d, %d [%lld]: %g, not %g", s, dim, k,
                                   (long long)o, got[o], want[k]);
                 }
             }
@@ -220,12 +233,19 @@ END_TEST
 static size_t compute(int threads, float *out) {
     ct_context *c = ct_context_new((ct_context_opts){.seed = 3, .threads = threads});
     ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(7, 90, 301)), true);
-    ct_tensor *b = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(90, 1)), true), *mask = ct_causal_mask(c, 90, 301);
+    ct_tensor *b = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(90, 1)), true),
+              *mask = ct_causal_mask(c, 90, 301);
     ct_tensor *tall = ct_reshape(x, CT_SHAPE(7 * 90 * 301 / 3, 3));
     ct_tensor *y[] = {
-        ct_sum(x, CT_ALL, false), ct_sum(x, CT_DIMS(0, 2), false), ct_mean(tall, CT_DIMS(0), false),
-        ct_max(x, CT_DIMS(1), false), ct_max(x, CT_DIMS(0, 2), false), ct_gelu(ct_mul(x, b)),
-        ct_where(mask, ct_maximum(x, b), b), ct_div(x, ct_exp(b)), ct_mse_loss(x, ct_pow(x, 2)),
+        ct_sum(x, CT_ALL, false),
+        ct_sum(x, CT_DIMS(0, 2), false),
+        ct_mean(tall, CT_DIMS(0), false),
+        ct_max(x, CT_DIMS(1), false),
+        ct_max(x, CT_DIMS(0, 2), false),
+        ct_gelu(ct_mul(x, b)),
+        ct_where(mask, ct_maximum(x, b), b),
+        ct_div(x, ct_exp(b)),
+        ct_mse_loss(x, ct_pow(x, 2)),
     };
     int n = (int)(sizeof y / sizeof *y);
     ct_tensor *cotangent[sizeof y / sizeof *y];
@@ -236,7 +256,8 @@ static size_t compute(int threads, float *out) {
         ck_assert(ct_to_f32(y[i], out + at, ct_numel(y[i])));
         at += (size_t)ct_numel(y[i]);
     }
-    ck_assert_msg(ct_backward_with(y, cotangent, n, (ct_backward_opts){0}), "%s", ct_error_message(c));
+    ck_assert_msg(ct_backward_with(y, cotangent, n, (ct_backward_opts){0}), "%s",
+                  ct_error_message(c));
     ck_assert(ct_to_f32(ct_grad(x), out + at, ct_numel(x)));
     at += (size_t)ct_numel(x);
     ck_assert(ct_to_f32(ct_grad(b), out + at, ct_numel(b)));
@@ -252,7 +273,8 @@ START_TEST(same_bits_for_any_threads) {
     ck_assert_uint_le(n, room);
     for (int i = 0; i < 3; i++) {
         ck_assert_uint_eq(compute((int[]){2, 3, 7}[i], other), n);
-        ck_assert_msg(!memcmp(one, other, n * sizeof *one), "%d threads: other bits", (int[]){2, 3, 7}[i]);
+        ck_assert_msg(!memcmp(one, other, n * sizeof *one), "%d threads: other bits",
+                      (int[]){2, 3, 7}[i]);
     }
     free(one), free(other);
 }

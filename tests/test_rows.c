@@ -1,8 +1,10 @@
-/* Softmaxes, norms, look-ups, dropout and losses, beyond the walk over ops.def: what masks hide, rows that do not count, errors and
- * their words, streams of the generator. */
+/* Softmaxes, norms, look-ups, dropout and losses, beyond the walk over ops.def: what masks hide,
+ * rows that do not count, errors and their words, streams of the generator. */
 #include "op_check.h"
 
-static ct_tensor *reals(ct_shape shape, const double *v) { return ct_set_requires_grad(ct_from_f64(context, shape, v), true); }
+static ct_tensor *reals(ct_shape shape, const double *v) {
+    return ct_set_requires_grad(ct_from_f64(context, shape, v), true);
+}
 #define REALS(shape, ...) reals(shape, (double[]){__VA_ARGS__})
 
 static void near(ct_tensor *t, const double *want, int64_t n, double tolerance) {
@@ -10,15 +12,19 @@ static void near(ct_tensor *t, const double *want, int64_t n, double tolerance) 
     ck_assert_msg(t && ct_numel(t) == n && n <= 64, "%s", ct_error_message(context));
     ct_to_f64(t, got, n);
     for (int64_t i = 0; i < n; i++)
-        ck_assert_msg(got[i] == want[i] || (isnan(got[i]) && isnan(want[i])) || fabs(got[i] - want[i]) <= tolerance,
+        ck_assert_msg(got[i] == want[i] || (isnan(got[i]) && isnan(want[i])) ||
+                          fabs(got[i] - want[i]) <= tolerance,
                       "[%d]: %.17g, not %.17g", (int)i, got[i], want[i]);
 }
-#define NEAR(t, tolerance, ...) near(t, (double[]){__VA_ARGS__}, (int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)), tolerance)
+#define NEAR(t, tolerance, ...)                                                                    \
+    near(t, (double[]){__VA_ARGS__}, (int64_t)(sizeof((double[]){__VA_ARGS__}) / sizeof(double)),  \
+         tolerance)
 
 /* ---- softmaxes ---- */
 
 START_TEST(softmax_of_extremes) {
-    ct_tensor *x = REALS(CT_SHAPE(3, 3), 1e4, 1e4, -1e4, -INFINITY, 0, 0, -INFINITY, -INFINITY, -INFINITY);
+    ct_tensor *x =
+        REALS(CT_SHAPE(3, 3), 1e4, 1e4, -1e4, -INFINITY, 0, 0, -INFINITY, -INFINITY, -INFINITY);
     IS(ct_softmax(x, -1), 0.5, 0.5, 0, 0, 0.5, 0.5, NAN, NAN, NAN);
     IS(ct_masked_softmax(x, NULL, -1), 0.5, 0.5, 0, 0, 0.5, 0.5, 0, 0, 0);
     NEAR(ct_logsumexp(x, -1), 1e-11, 1e4 + log(2), log(2), -INFINITY);
@@ -27,7 +33,8 @@ START_TEST(softmax_of_extremes) {
     backward(y);
     NEAR(ct_grad(x), 1e-12, 0.5, 0.5, 0, 0, 1, 1, 0, 0, 0);
     IS(ct_logsumexp(of(CT_F64, CT_SHAPE(2, 0)), 1), -INFINITY, -INFINITY);
-    double sum = ct_item(ct_sum(ct_softmax(ct_randn(context, CT_F64, CT_SHAPE(100)), 0), CT_ALL, false));
+    double sum =
+        ct_item(ct_sum(ct_softmax(ct_randn(context, CT_F64, CT_SHAPE(100)), 0), CT_ALL, false));
     ck_assert_double_eq_tol(sum, 1, 1e-14);
 }
 END_TEST
@@ -35,27 +42,39 @@ END_TEST
 START_TEST(hidden_values_are_not_read) {
     const double nan = NAN, inf = INFINITY;
     ct_tensor *x = REALS(CT_SHAPE(2, 2, 3), 0, nan, 0, nan, nan, nan, inf, 1, 1, nan, -inf, 3);
-    ct_tensor *mask = ct_view(BOOL(true, false, true, false, false, false, false, true, true, false, true, true), CT_SHAPE(2, 2, 3));
+    ct_tensor *mask =
+        ct_view(BOOL(true, false, true, false, false, false, false, true, true, false, true, true),
+                CT_SHAPE(2, 2, 3));
     ct_tensor *y = ct_masked_softmax(x, mask, -1);
     IS(y, 0.5, 0, 0.5, 0, 0, 0, 0, 0.5, 0.5, 0, 0, 1);
     backward(y); /* cotangent 1 ... 12 */
     IS(ct_grad(x), -0.5, 0, 0.5, 0, 0, 0, 0, -0.25, 0.25, 0, 0, 0);
     ck_assert(!signbit(ct_data_f64(y)[1]));
     /* along another dim, and masks of every way to broadcast */
-    IS(ct_masked_softmax(ct_transpose(x, 1, 2), ct_transpose(mask, 1, 2), 1), 0.5, 0, 0, 0, 0.5, 0, 0, 0, 0.5, 0, 0.5, 1);
+    IS(ct_masked_softmax(ct_transpose(x, 1, 2), ct_transpose(mask, 1, 2), 1), 0.5, 0, 0, 0, 0.5, 0,
+       0, 0, 0.5, 0, 0.5, 1);
     ct_tensor *ones = of(CT_F64, CT_SHAPE(2, 2, 3));
-    IS(ct_masked_softmax(ones, BOOL(true, false, true), -1), 0.5, 0, 0.5, 0.5, 0, 0.5, 0.5, 0, 0.5, 0.5, 0, 0.5);
-    IS(ct_masked_softmax(ones, ct_view(BOOL(false, true), CT_SHAPE(2, 1, 1)), -2), 0, 0, 0, 0, 0, 0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5);
-    IS(ct_masked_softmax(ones, ct_transpose(ct_view(BOOL(true, false, false, true, true, true), CT_SHAPE(3, 2)), 0, 1), -1), 0.5, 0, 0.5, 0,
-       0.5, 0.5, 0.5, 0, 0.5, 0, 0.5, 0.5);
-    IS(ct_masked_softmax(ones, ct_narrow(ct_view(BOOL(true, false, true, true, false, true), CT_SHAPE(2, 3)), 1, 0, 1), 1), 0.5, 0.5, 0.5,
-       0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5);
+    IS(ct_masked_softmax(ones, BOOL(true, false, true), -1), 0.5, 0, 0.5, 0.5, 0, 0.5, 0.5, 0, 0.5,
+       0.5, 0, 0.5);
+    IS(ct_masked_softmax(ones, ct_view(BOOL(false, true), CT_SHAPE(2, 1, 1)), -2), 0, 0, 0, 0, 0, 0,
+       0.5, 0.5, 0.5, 0.5, 0.5, 0.5);
+    IS(ct_masked_softmax(
+           ones,
+           ct_transpose(ct_view(BOOL(true, false, false, true, true, true), CT_SHAPE(3, 2)), 0, 1),
+           -1),
+       0.5, 0, 0.5, 0, 0.5, 0.5, 0.5, 0, 0.5, 0, 0.5, 0.5);
+    IS(ct_masked_softmax(
+           ones,
+           ct_narrow(ct_view(BOOL(true, false, true, true, false, true), CT_SHAPE(2, 3)), 1, 0, 1),
+           1),
+       0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5);
     ct_tensor *scalar = of(CT_F64, CT_SCALAR);
     IS(ct_masked_softmax(scalar, ct_view(BOOL(false), CT_SCALAR), 0), 0);
     FAILS(ct_masked_softmax(ones, of(CT_F64, CT_SHAPE(3)), -1), CT_ERR_DTYPE, "masked_softmax");
     FAILS(ct_masked_softmax(ones, of(CT_BOOL, CT_SHAPE(4, 2, 2, 3)), -1), CT_ERR_SHAPE,
           "masked_softmax: the mask (4, 2, 2, 3) does not broadcast to (2, 2, 3)");
-    FAILS(ct_masked_softmax(ones, of(CT_BOOL, CT_SHAPE(2)), -1), CT_ERR_SHAPE, "(2) does not broadcast to (2, 2, 3)");
+    FAILS(ct_masked_softmax(ones, of(CT_BOOL, CT_SHAPE(2)), -1), CT_ERR_SHAPE,
+          "(2) does not broadcast to (2, 2, 3)");
     FAILS(ct_softmax(ones, 3), CT_ERR_SHAPE, "softmax: no dim 3");
     FAILS(ct_log_softmax(of(CT_I64, CT_SHAPE(2)), 0), CT_ERR_DTYPE, "log_softmax");
     FAILS(ct_logsumexp(ones, -4), CT_ERR_SHAPE, "logsumexp: no dim -4");
@@ -78,30 +97,40 @@ END_TEST
 START_TEST(norms) {
     ct_tensor *x = REALS(CT_SHAPE(2, 4), 1e8 + 1, 1e8 + 2, 1e8 + 3, 1e8 + 4, 5, 5, 5, 5);
     double r = 1 / sqrt(1.25);
-    NEAR(ct_layer_norm(x, NULL, NULL, 0), 1e-9, -1.5 * r, -0.5 * r, 0.5 * r, 1.5 * r, NAN, NAN, NAN, NAN);
+    NEAR(ct_layer_norm(x, NULL, NULL, 0), 1e-9, -1.5 * r, -0.5 * r, 0.5 * r, 1.5 * r, NAN, NAN, NAN,
+         NAN);
     NEAR(ct_narrow(ct_layer_norm(x, NULL, F64(1, 2, 3, 4), 1e-5), 0, 1, 1), 0, 1, 2, 3, 4);
     NEAR(ct_narrow(ct_rms_norm(x, F64(1, 2, 3, 4), 0), 0, 1, 1), 1e-15, 1, 2, 3, 4);
     has_shape(ct_layer_norm(of(CT_F32, CT_SHAPE(3, 0)), NULL, NULL, 1e-5), CT_SHAPE(3, 0));
-    has_shape(ct_rms_norm(of(CT_F32, CT_SHAPE(3, 0)), of(CT_F32, CT_SHAPE(0)), 1e-5), CT_SHAPE(3, 0));
+    has_shape(ct_rms_norm(of(CT_F32, CT_SHAPE(3, 0)), of(CT_F32, CT_SHAPE(0)), 1e-5),
+              CT_SHAPE(3, 0));
 
-    ct_tensor *none = of(CT_F64, CT_SHAPE(0, 4)), *w = F64(1, 1, 1, 1), *b = F64(1, 1, 1, 1); /* no row: gradients are zeros, not nothing */
+    /* no row: gradients are zeros, not nothing */
+    ct_tensor *none = of(CT_F64, CT_SHAPE(0, 4)), *w = F64(1, 1, 1, 1), *b = F64(1, 1, 1, 1);
     ct_set_requires_grad(none, true);
     backward(ct_layer_norm(none, w, b, 1e-5));
     IS(ct_grad(w), 0, 0, 0, 0);
     IS(ct_grad(b), 0, 0, 0, 0);
-    FAILS(ct_layer_norm(x, of(CT_F64, CT_SHAPE(3)), NULL, 1e-5), CT_ERR_SHAPE, "layer_norm: the weight (3) is not the last dim of (2, 4)");
-    FAILS(ct_layer_norm(x, NULL, of(CT_F64, CT_SHAPE(1, 4)), 1e-5), CT_ERR_SHAPE, "layer_norm: the bias (1, 4)");
+    FAILS(ct_layer_norm(x, of(CT_F64, CT_SHAPE(3)), NULL, 1e-5), CT_ERR_SHAPE,
+          "layer_norm: the weight (3) is not the last dim of (2, 4)");
+    FAILS(ct_layer_norm(x, NULL, of(CT_F64, CT_SHAPE(1, 4)), 1e-5), CT_ERR_SHAPE,
+          "layer_norm: the bias (1, 4)");
     FAILS(ct_rms_norm(x, of(CT_F64, CT_SHAPE(2)), 1e-5), CT_ERR_SHAPE, "rms_norm: the weight (2)");
-    FAILS(ct_rms_norm(x, of(CT_F32, CT_SHAPE(4)), 1e-5), CT_ERR_DTYPE, "rms_norm: dtypes differ: f64 and f32");
-    FAILS(ct_layer_norm(of(CT_F64, CT_SCALAR), NULL, NULL, 1e-5), CT_ERR_SHAPE, "layer_norm: a scalar");
+    FAILS(ct_rms_norm(x, of(CT_F32, CT_SHAPE(4)), 1e-5), CT_ERR_DTYPE,
+          "rms_norm: dtypes differ: f64 and f32");
+    FAILS(ct_layer_norm(of(CT_F64, CT_SCALAR), NULL, NULL, 1e-5), CT_ERR_SHAPE,
+          "layer_norm: a scalar");
 }
 END_TEST
 
-/* Sums over many rows keep a pairwise sum's error: a running f32 sum of 0.1 is off by 1.4 after 100,000 of them. */
+/* Sums over many rows keep a pairwise sum's error: a running f32 sum of 0.1 is off by 1.4 after
+ * 100,000 of them. */
 START_TEST(sums_over_rows_are_exact) {
     enum { ROWS = 100000 };
-    ct_tensor *x = ct_rand(context, CT_F32, CT_SHAPE(ROWS, 2)), *b = ct_set_requires_grad(of(CT_F32, CT_SHAPE(2)), true);
-    ct_tensor *y = ct_layer_norm(x, NULL, b, 1e-5), *g = ct_full(context, CT_F32, CT_SHAPE(ROWS, 2), 0.1);
+    ct_tensor *x = ct_rand(context, CT_F32, CT_SHAPE(ROWS, 2)),
+              *b = ct_set_requires_grad(of(CT_F32, CT_SHAPE(2)), true);
+    ct_tensor *y = ct_layer_norm(x, NULL, b, 1e-5),
+              *g = ct_full(context, CT_F32, CT_SHAPE(ROWS, 2), 0.1);
     ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
     NEAR(ct_grad(b), ROWS * 4e-8, ROWS * (double)0.1f, ROWS * (double)0.1f);
 }
@@ -110,16 +139,22 @@ END_TEST
 /* ---- look-ups ---- */
 
 START_TEST(look_ups) {
-    ct_tensor *w = REALS(CT_SHAPE(3, 2), 0, 1, 10, 11, 20, 21), *ids = ct_view(I64(2, 0, 2, 2), CT_SHAPE(2, 2));
+    ct_tensor *w = REALS(CT_SHAPE(3, 2), 0, 1, 10, 11, 20, 21),
+              *ids = ct_view(I64(2, 0, 2, 2), CT_SHAPE(2, 2));
     IS(ct_embedding(ids, w), 20, 21, 0, 1, 20, 21, 20, 21);
     backward(ct_embedding(ids, w));
     IS(ct_grad(w), 3, 4, 0, 0, 1 + 5 + 7, 2 + 6 + 8);
-    ck_assert(ct_backward(ct_sum(ct_embedding(I64(1), w), CT_ALL, false))); /* added to what is there */
+    /* added to what is there */
+    ck_assert(ct_backward(ct_sum(ct_embedding(I64(1), w), CT_ALL, false)));
     IS(ct_grad(w), 3, 4, 1, 1, 13, 16);
-    FAILS(ct_embedding(ct_view(I64(0, 1, 2, 3), CT_SHAPE(2, 2)), w), CT_ERR_ARGUMENT, "embedding: index 3 at (1, 1) is outside [0, 3)");
-    FAILS(ct_embedding(ct_view(I64(0, -1), CT_SHAPE(2, 1)), w), CT_ERR_ARGUMENT, "embedding: index -1 at (1, 0) is outside [0, 3)");
-    FAILS(ct_embedding(ct_select(I64(9), 0, 0), w), CT_ERR_ARGUMENT, "index 9 at () is outside [0, 3)");
-    FAILS(ct_embedding(I64(0), of(CT_F64, CT_SHAPE(3))), CT_ERR_SHAPE, "embedding: the weight (3) is not (V, D)");
+    FAILS(ct_embedding(ct_view(I64(0, 1, 2, 3), CT_SHAPE(2, 2)), w), CT_ERR_ARGUMENT,
+          "embedding: index 3 at (1, 1) is outside [0, 3)");
+    FAILS(ct_embedding(ct_view(I64(0, -1), CT_SHAPE(2, 1)), w), CT_ERR_ARGUMENT,
+          "embedding: index -1 at (1, 0) is outside [0, 3)");
+    FAILS(ct_embedding(ct_select(I64(9), 0, 0), w), CT_ERR_ARGUMENT,
+          "index 9 at () is outside [0, 3)");
+    FAILS(ct_embedding(I64(0), of(CT_F64, CT_SHAPE(3))), CT_ERR_SHAPE,
+          "embedding: the weight (3) is not (V, D)");
     FAILS(ct_embedding(w, w), CT_ERR_DTYPE, "embedding");
     FAILS(ct_embedding(I64(0), of(CT_I64, CT_SHAPE(3, 2))), CT_ERR_DTYPE, "embedding");
     FAILS(ct_embedding(NULL, w), CT_ERR_ARGUMENT, "embedding: input 0 is NULL");
@@ -127,7 +162,8 @@ START_TEST(look_ups) {
     ct_tensor *index = ct_view(I64(2, 0, 1, 1, 2, 2), CT_SHAPE(3, 2));
     IS(ct_gather(w, 0, index), 20, 1, 10, 11, 20, 21);
     FAILS(ct_gather(w, 1, index), CT_ERR_ARGUMENT, "gather: index 2 at (0, 0) is outside [0, 2)");
-    FAILS(ct_gather(w, 1, ct_view(index, CT_SHAPE(6, 1))), CT_ERR_SHAPE, "gather: the index (6, 1) does not fit (3, 2) along dim 1");
+    FAILS(ct_gather(w, 1, ct_view(index, CT_SHAPE(6, 1))), CT_ERR_SHAPE,
+          "gather: the index (6, 1) does not fit (3, 2) along dim 1");
     FAILS(ct_gather(w, 0, I64(0)), CT_ERR_SHAPE, "gather: the index (1) does not fit (3, 2)");
     FAILS(ct_gather(w, 2, index), CT_ERR_SHAPE, "gather: no dim 2");
     FAILS(ct_gather(w, 0, w), CT_ERR_DTYPE, "gather");
@@ -135,13 +171,17 @@ START_TEST(look_ups) {
 }
 END_TEST
 
-/* Many tokens, and columns in several pieces with a rest: each gradient is a sum of whole numbers. */
-/* A caller's buffer of indices may change after the forward: backward looks again before it writes. */
+/* Many tokens, and columns in several pieces with a rest: each gradient is a sum of whole
+ * numbers. */
+/* A caller's buffer of indices may change after the forward: backward looks again before it
+ * writes. */
 START_TEST(indices_are_checked_again) {
     const struct {
         const char *name;
         int64_t outside;
-    } ops[] = {{"embedding", 4}, {"gather", 4}, {"gather", -1}, {"cross_entropy", 3}, {"embedding", INT64_MIN}, {"cross_entropy", INT64_MAX}};
+    } ops[] = {{"embedding", 4},         {"gather", 4},
+               {"gather", -1},           {"cross_entropy", 3},
+               {"embedding", INT64_MIN}, {"cross_entropy", INT64_MAX}};
     for (int i = 0; i < (int)(sizeof ops / sizeof *ops); i++) {
         int64_t buffer[4] = {0, 1, 2, 1};
         ct_tensor *index = ct_wrap(context, CT_I64, CT_SHAPE(4), NULL, buffer);
@@ -166,14 +206,17 @@ START_TEST(embedding_of_wide_rows) {
     for (int k = 0; k < 5; k++) {
         const int64_t n = widths[k];
         ct_scope scope = ct_scope_open(context);
-        ct_tensor *w = ct_set_requires_grad(of(CT_F64, CT_SHAPE(3, n)), true), *y = ct_embedding(ct_from_i64(context, CT_SHAPE(TOKENS), ids), w);
+        ct_tensor *w = ct_set_requires_grad(of(CT_F64, CT_SHAPE(3, n)), true),
+                  *y = ct_embedding(ct_from_i64(context, CT_SHAPE(TOKENS), ids), w);
         backward(y);
         const double *grad = ct_data_f64(ct_grad(w));
         for (int64_t v = 0; v < 3; v++)
             for (int64_t j = 0; j < n; j++) {
                 double sum = 0;
-                for (int64_t i = 0; i < TOKENS; i++) sum += ids[i] == v ? (double)(i * n + j + 1) : 0;
-                ck_assert_msg(grad[v * n + j] == sum, "%d wide: dw[%d, %d] is %g, not %g", (int)n, (int)v, (int)j, grad[v * n + j], sum);
+                for (int64_t i = 0; i < TOKENS; i++)
+                    sum += ids[i] == v ? (double)(i * n + j + 1) : 0;
+                ck_assert_msg(grad[v * n + j] == sum, "%d wide: dw[%d, %d] is %g, not %g", (int)n,
+                              (int)v, (int)j, grad[v * n + j], sum);
             }
         ct_scope_close(scope);
     }
@@ -198,8 +241,10 @@ START_TEST(dropout_drops) {
         }
         const double sd = sqrt(p * (1 - p) / N), sd2 = 2 * sqrt(p * p / N);
         ck_assert_msg(fabs((double)dropped / N - p) < 5 * sd, "p = %g: %d dropped", p, dropped);
-        ck_assert_msg(fabs((double)pairs / N - p * p) < 5 * sd2, "neighbours are not independent: %d", pairs);
-        ck_assert_msg(fabs((double)same / N - p * p) < 5 * sd2, "two calls are not independent: %d", same);
+        ck_assert_msg(fabs((double)pairs / N - p * p) < 5 * sd2,
+                      "neighbours are not independent: %d", pairs);
+        ck_assert_msg(fabs((double)same / N - p * p) < 5 * sd2, "two calls are not independent: %d",
+                      same);
         ct_zero_grad(x);
         ck_assert(ct_backward(ct_sum(y, CT_ALL, false))); /* the stream has gone on since */
         ck_assert_mem_eq(ct_data_f64(ct_grad(x)), v, N * sizeof *v);
@@ -217,7 +262,8 @@ START_TEST(dropout_takes_a_stream_when_it_acts) {
     ct_tensor *y = ct_dropout(x, 0.5, true);
     ck_assert_uint_eq(ct_rng_get(context).stream, stream + 1);
     ct_rng_set(context, (ct_rng){1, stream}); /* the mask is of places, whatever the strides */
-    ct_tensor *strided = ct_dropout(ct_transpose(ct_contiguous(ct_transpose(x, 0, 1)), 0, 1), 0.5, true);
+    ct_tensor *strided =
+        ct_dropout(ct_transpose(ct_contiguous(ct_transpose(x, 0, 1)), 0, 1), 0.5, true);
     ck_assert_mem_eq(ct_data_f32(y), ct_data_f32(strided), 2000 * sizeof(float));
     FAILS(ct_dropout(x, -0.1, true), CT_ERR_ARGUMENT, "dropout: p is -0.1, not in [0, 1]");
     FAILS(ct_dropout(x, 1.5, false), CT_ERR_ARGUMENT, "dropout: p is 1.5");
@@ -236,36 +282,48 @@ START_TEST(rows_that_do_not_count) {
     NEAR(y, 1e-15, ln3);
     backward(y);
     NEAR(ct_grad(x), 1e-15, 1. / 6, -1. / 3, 1. / 6, 0, 0, 0, -1. / 3, 1. / 6, 1. / 6);
-    NEAR(ct_cross_entropy(x, I64(1, -100, 0), (ct_cross_entropy_opts){.sum = true}), 1e-15, 2 * ln3);
+    NEAR(ct_cross_entropy(x, I64(1, -100, 0), (ct_cross_entropy_opts){.sum = true}), 1e-15,
+         2 * ln3);
     for (int sum = 0; sum < 2; sum++) { /* nothing left */
         ct_zero_grad(x);
         y = ct_cross_entropy(x, I64(-100, -100, -100), (ct_cross_entropy_opts){.sum = sum});
         IS(y, 0);
         backward(y);
         IS(ct_grad(x), 0, 0, 0, 0, 0, 0, 0, 0, 0);
-        IS(ct_cross_entropy(of(CT_F64, CT_SHAPE(0, 3)), of(CT_I64, CT_SHAPE(0)), (ct_cross_entropy_opts){.sum = sum}), 0);
+        IS(ct_cross_entropy(of(CT_F64, CT_SHAPE(0, 3)), of(CT_I64, CT_SHAPE(0)),
+                            (ct_cross_entropy_opts){.sum = sum}),
+           0);
     }
     IS(ct_cross_entropy(REALS(CT_SHAPE(1, 2), 1e5, 0), I64(1), (ct_cross_entropy_opts){0}), 1e5);
-    NEAR(ct_cross_entropy(REALS(CT_SHAPE(1, 2), 1, 0), I64(1), (ct_cross_entropy_opts){.label_smoothing = 1}), 1e-15,
-         log(exp(1) + 1) - 0.5);
+    NEAR(ct_cross_entropy(REALS(CT_SHAPE(1, 2), 1, 0), I64(1),
+                          (ct_cross_entropy_opts){.label_smoothing = 1}),
+         1e-15, log(exp(1) + 1) - 0.5);
 }
 END_TEST
 
 START_TEST(errors_of_losses) {
     ct_cross_entropy_opts plain = {0};
     ct_tensor *x = of(CT_F64, CT_SHAPE(2, 3)), *t = I64(0, 2), *w = of(CT_F64, CT_SHAPE(5, 3));
-    FAILS(ct_cross_entropy(x, I64(0, 3), plain), CT_ERR_ARGUMENT, "cross_entropy: target 3 at (1) is outside [0, 3)");
-    FAILS(ct_cross_entropy(x, I64(-1, 3), plain), CT_ERR_ARGUMENT, "cross_entropy: target -1 at (0) is outside [0, 3)");
-    FAILS(ct_cross_entropy(x, I64(0), plain), CT_ERR_SHAPE, "cross_entropy: targets (1) for the rows of (2, 3)");
-    FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2)), t, plain), CT_ERR_SHAPE, "cross_entropy: the logits (2) are not (N, C)");
+    FAILS(ct_cross_entropy(x, I64(0, 3), plain), CT_ERR_ARGUMENT,
+          "cross_entropy: target 3 at (1) is outside [0, 3)");
+    FAILS(ct_cross_entropy(x, I64(-1, 3), plain), CT_ERR_ARGUMENT,
+          "cross_entropy: target -1 at (0) is outside [0, 3)");
+    FAILS(ct_cross_entropy(x, I64(0), plain), CT_ERR_SHAPE,
+          "cross_entropy: targets (1) for the rows of (2, 3)");
+    FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2)), t, plain), CT_ERR_SHAPE,
+          "cross_entropy: the logits (2) are not (N, C)");
     FAILS(ct_cross_entropy(x, x, plain), CT_ERR_DTYPE, "cross_entropy");
     FAILS(ct_cross_entropy(t, t, plain), CT_ERR_DTYPE, "cross_entropy");
     FAILS(ct_cross_entropy(x, t, (ct_cross_entropy_opts){.label_smoothing = -0.1}), CT_ERR_ARGUMENT,
           "the label smoothing is -0.1, not in [0, 1]");
-    FAILS(ct_cross_entropy(x, t, (ct_cross_entropy_opts){.label_smoothing = NAN}), CT_ERR_ARGUMENT, "label smoothing");
-    FAILS(ct_linear_cross_entropy(x, w, I64(0, 5), plain), CT_ERR_ARGUMENT, "linear_cross_entropy: target 5 at (1) is outside [0, 5)");
-    FAILS(ct_linear_cross_entropy(x, of(CT_F64, CT_SHAPE(5, 2)), t, plain), CT_ERR_SHAPE, "(2, 3) and the weight (5, 2)");
-    FAILS(ct_linear_cross_entropy(x, of(CT_F32, CT_SHAPE(5, 3)), t, plain), CT_ERR_DTYPE, "linear_cross_entropy");
+    FAILS(ct_cross_entropy(x, t, (ct_cross_entropy_opts){.label_smoothing = NAN}), CT_ERR_ARGUMENT,
+          "label smoothing");
+    FAILS(ct_linear_cross_entropy(x, w, I64(0, 5), plain), CT_ERR_ARGUMENT,
+          "linear_cross_entropy: target 5 at (1) is outside [0, 5)");
+    FAILS(ct_linear_cross_entropy(x, of(CT_F64, CT_SHAPE(5, 2)), t, plain), CT_ERR_SHAPE,
+          "(2, 3) and the weight (5, 2)");
+    FAILS(ct_linear_cross_entropy(x, of(CT_F32, CT_SHAPE(5, 3)), t, plain), CT_ERR_DTYPE,
+          "linear_cross_entropy");
 }
 END_TEST
 
@@ -283,7 +341,8 @@ START_TEST(linear_loss_in_blocks) {
 
     int64_t live = ct_memory(context).live;
     ct_memory_reset_peak(context);
-    for (int times = 2; times <= 3; times++) { /* the gradients of both are added to those that are there */
+    /* the gradients of both are added to those that are there */
+    for (int times = 2; times <= 3; times++) {
         ct_tensor *y = ct_linear_cross_entropy(x, w, t, opts);
         ck_assert_double_eq_tol(ct_item(y), ct_item(whole), 1e-12);
         ck_assert(ct_backward_with(&y, &three, 1, (ct_backward_opts){0}));
@@ -296,20 +355,24 @@ START_TEST(linear_loss_in_blocks) {
 }
 END_TEST
 
-START_TEST(linear_loss_again) { /* its gradients are made in forward, and given away by the last backward alone */
+/* its gradients are made in forward, and given away by the last backward alone */
+START_TEST(linear_loss_again) {
     enum { N = 5, D = 3, C = 4 };
     ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(N, D)), true);
     ct_tensor *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(C, D)), true);
     static const double seeds[] = {1, 2, -1};
     double first[3][C * D + N * D];
     for (int seed = 0; seed < 3; seed++) {
-        ct_tensor *g = ct_full(context, CT_F64, CT_SCALAR, seeds[seed]), *y = ct_linear_cross_entropy(x, w, I64(0, 3, 1, 1, 2), (ct_cross_entropy_opts){0});
+        ct_tensor *g = ct_full(context, CT_F64, CT_SCALAR, seeds[seed]),
+                  *y =
+                      ct_linear_cross_entropy(x, w, I64(0, 3, 1, 1, 2), (ct_cross_entropy_opts){0});
         for (int time = 0; time < 3; time++) {
             double now[C * D + N * D];
             ct_zero_grad(x);
             ct_zero_grad(w);
             ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){.retain_graph = time < 2}));
-            ck_assert(ct_to_f64(ct_grad(x), now, N * D) && ct_to_f64(ct_grad(w), now + N * D, C * D));
+            ck_assert(ct_to_f64(ct_grad(x), now, N * D) &&
+                      ct_to_f64(ct_grad(w), now + N * D, C * D));
             if (!time) memcpy(first[seed], now, sizeof now);
             ck_assert_mem_eq(first[seed], now, sizeof now);
         }
@@ -318,7 +381,8 @@ START_TEST(linear_loss_again) { /* its gradients are made in forward, and given 
         ct_error_clear(context);
     }
     for (int seed = 1; seed < 3; seed++)
-        for (int i = 0; i < C * D + N * D; i++) ck_assert_double_eq_tol(first[seed][i], seeds[seed] * first[0][i], 1e-15);
+        for (int i = 0; i < C * D + N * D; i++)
+            ck_assert_double_eq_tol(first[seed][i], seeds[seed] * first[0][i], 1e-15);
 }
 END_TEST
 
@@ -398,7 +462,8 @@ START_TEST(a_large_mean_costs_no_digits) {
     double x[ALL], y[2][ALL], dx[2][ALL];
     for (int i = 0; i < ALL; i++) x[i] = 20000 + (double)(i * 29 % 41) / 16;
     for (int d = 0; d < 2; d++) {
-        ct_tensor *in = ct_set_requires_grad(ct_cast(ct_from_f64(context, CT_SHAPE(ROWS, N), x), d ? CT_F64 : CT_F32), true);
+        ct_tensor *in = ct_set_requires_grad(
+            ct_cast(ct_from_f64(context, CT_SHAPE(ROWS, N), x), d ? CT_F64 : CT_F32), true);
         ct_tensor *out = ct_layer_norm(in, NULL, NULL, 1e-5);
         backward(out);
         ck_assert(ct_to_f64(out, y[d], ALL) && ct_to_f64(ct_grad(in), dx[d], ALL));
@@ -415,11 +480,14 @@ END_TEST
 /* ---- rotary positions ---- */
 
 START_TEST(rotary_positions) {
-    ct_tensor *q = ct_randn(context, CT_F64, CT_SHAPE(1, 8)), *k = ct_randn(context, CT_F64, CT_SHAPE(1, 8));
+    ct_tensor *q = ct_randn(context, CT_F64, CT_SHAPE(1, 8)),
+              *k = ct_randn(context, CT_F64, CT_SHAPE(1, 8));
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         double first = 0;
-        for (int64_t shift = -2; shift < 500; shift += 100) { /* products depend on the distance alone */
-            ct_tensor *a = ct_rope(q, (ct_rope_opts){.offset = shift + 7, .interleaved = interleaved});
+        /* products depend on the distance alone */
+        for (int64_t shift = -2; shift < 500; shift += 100) {
+            ct_tensor *a =
+                ct_rope(q, (ct_rope_opts){.offset = shift + 7, .interleaved = interleaved});
             ct_tensor *b = ct_rope(k, (ct_rope_opts){.offset = shift, .interleaved = interleaved});
             double dot = ct_item(ct_sum(ct_mul(a, b), CT_ALL, false));
             if (shift == -2) first = dot;
@@ -429,10 +497,13 @@ START_TEST(rotary_positions) {
         ct_to_f64(q, still, 8);
         near(ct_rope(q, (ct_rope_opts){.interleaved = interleaved}), still, 8, 0); /* position 0 */
     }
-    NEAR(ct_rope(REALS(CT_SHAPE(1, 4), 1, 0, 0, 1), (ct_rope_opts){.base = 100, .offset = 2}), 1e-15, cos(2), -sin(0.2), sin(2), cos(0.2));
-    NEAR(ct_rope(REALS(CT_SHAPE(1, 4), 1, 0, 0, 1), (ct_rope_opts){.base = 100, .offset = 2, .interleaved = true}), 1e-15, cos(2), sin(2),
-         -sin(0.2), cos(0.2));
-    FAILS(ct_rope(of(CT_F32, CT_SHAPE(2, 3)), (ct_rope_opts){0}), CT_ERR_SHAPE, "rope: (2, 3) is not (..., T, d) with an even d");
+    NEAR(ct_rope(REALS(CT_SHAPE(1, 4), 1, 0, 0, 1), (ct_rope_opts){.base = 100, .offset = 2}),
+         1e-15, cos(2), -sin(0.2), sin(2), cos(0.2));
+    NEAR(ct_rope(REALS(CT_SHAPE(1, 4), 1, 0, 0, 1),
+                 (ct_rope_opts){.base = 100, .offset = 2, .interleaved = true}),
+         1e-15, cos(2), sin(2), -sin(0.2), cos(0.2));
+    FAILS(ct_rope(of(CT_F32, CT_SHAPE(2, 3)), (ct_rope_opts){0}), CT_ERR_SHAPE,
+          "rope: (2, 3) is not (..., T, d) with an even d");
     FAILS(ct_rope(of(CT_F32, CT_SHAPE(4)), (ct_rope_opts){0}), CT_ERR_SHAPE, "rope: (4)");
     FAILS(ct_rope(of(CT_I64, CT_SHAPE(2, 4)), (ct_rope_opts){0}), CT_ERR_DTYPE, "rope");
     FAILS(ct_rope(q, (ct_rope_opts){.base = -1}), CT_ERR_ARGUMENT, "rope: the base is -1");

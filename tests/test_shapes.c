@@ -1,14 +1,18 @@
-/* Views and copies of shapes, beyond the walk over ops.def: what shares memory, which strides can be viewed, errors and their words. */
+/* Views and copies of shapes, beyond the walk over ops.def: what shares memory, which strides can
+ * be viewed, errors and their words. */
 #include "op_check.h"
 
 static ct_tensor *counted(ct_shape shape) { /* 0, 1, 2, ... with a gradient */
     int64_t n = 1;
     for (int d = 0; d < shape.ndim; d++) n *= shape.dim[d];
-    return ct_set_requires_grad(ct_contiguous(ct_detach(ct_view(ct_arange(context, CT_F64, 0, (double)n, 1), shape))), true);
+    return ct_set_requires_grad(
+        ct_contiguous(ct_detach(ct_view(ct_arange(context, CT_F64, 0, (double)n, 1), shape))),
+        true);
 }
 
 static bool shares(ct_tensor *view, ct_tensor *x, int64_t offset) {
-    return ct_data_f64(ct_numel(view) == 1 ? ct_view(view, CT_SHAPE(1)) : view) == ct_data_f64(x) + offset;
+    return ct_data_f64(ct_numel(view) == 1 ? ct_view(view, CT_SHAPE(1)) : view) ==
+           ct_data_f64(x) + offset;
 }
 
 START_TEST(views_share_memory) {
@@ -56,13 +60,17 @@ START_TEST(values_of_views) {
 }
 END_TEST
 
-/* Every shape of 12 elements, of every permutation of a (2, 3, 2) tensor and of a narrowed one: a view, where there is one, holds
- * what reshape holds; and there is one exactly where the row-major order can be walked with one stride a dim. */
+/* Every shape of 12 elements, of every permutation of a (2, 3, 2) tensor and of a narrowed one: a
+ * view, where there is one, holds what reshape holds; and there is one exactly where the row-major
+ * order can be walked with one stride a dim. */
 START_TEST(viewed_or_refused) {
-    const ct_shape shapes[] = {CT_SHAPE(12),      CT_SHAPE(1, 12),    CT_SHAPE(2, 6),         CT_SHAPE(6, 2),    CT_SHAPE(3, 4),
-                               CT_SHAPE(4, 3),    CT_SHAPE(2, 3, 2),  CT_SHAPE(3, 2, 2),      CT_SHAPE(2, 2, 3), CT_SHAPE(1, 2, 1, 6),
-                               CT_SHAPE(2, 6, 1), CT_SHAPE(12, 1, 1), CT_SHAPE(3, 1, 2, 2, 1)};
-    const ct_shape orders[] = {CT_DIMS(0, 1, 2), CT_DIMS(0, 2, 1), CT_DIMS(1, 0, 2), CT_DIMS(1, 2, 0), CT_DIMS(2, 0, 1), CT_DIMS(2, 1, 0)};
+    const ct_shape shapes[] = {CT_SHAPE(12),           CT_SHAPE(1, 12),   CT_SHAPE(2, 6),
+                               CT_SHAPE(6, 2),         CT_SHAPE(3, 4),    CT_SHAPE(4, 3),
+                               CT_SHAPE(2, 3, 2),      CT_SHAPE(3, 2, 2), CT_SHAPE(2, 2, 3),
+                               CT_SHAPE(1, 2, 1, 6),   CT_SHAPE(2, 6, 1), CT_SHAPE(12, 1, 1),
+                               CT_SHAPE(3, 1, 2, 2, 1)};
+    const ct_shape orders[] = {CT_DIMS(0, 1, 2), CT_DIMS(0, 2, 1), CT_DIMS(1, 0, 2),
+                               CT_DIMS(1, 2, 0), CT_DIMS(2, 0, 1), CT_DIMS(2, 1, 0)};
     int viewed = 0, refused = 0;
     for (int whole = 0; whole < 2; whole++)
         for (int o = 0; o < 6; o++)
@@ -74,13 +82,15 @@ START_TEST(viewed_or_refused) {
                 ct_tensor *copy = ct_reshape(x, shapes[s]);
                 ck_assert_msg(ct_to_f64(copy, place, 12), "%s", ct_error_message(context));
                 ck_assert_mem_eq(want, place, sizeof want);
-                /* values are places: along each dim of size n a view must step by one difference, whatever the other dims are */
+                /* values are places: along each dim of size n a view must step by one difference,
+                 * whatever the other dims are */
                 bool regular = true;
                 int64_t inner = 1;
                 for (int d = shapes[s].ndim - 1; d >= 0; inner *= shapes[s].dim[d--])
                     for (int64_t i = 0; i < 12; i++) {
                         const int64_t at = i / inner % shapes[s].dim[d];
-                        if (at > 0) regular = regular && want[i] - want[i - inner] == want[inner] - want[0];
+                        if (at > 0)
+                            regular = regular && want[i] - want[i - inner] == want[inner] - want[0];
                     }
                 ct_tensor *view = ct_view(x, shapes[s]);
                 ck_assert_msg(regular == (view != NULL), "order %d, shape %d: %s", o, (int)s,
@@ -102,20 +112,24 @@ START_TEST(viewed_or_refused) {
 END_TEST
 
 START_TEST(errors_of_shapes) {
-    ct_tensor *x = of(CT_F32, CT_SHAPE(2, 3)), *none = of(CT_F32, CT_SHAPE(0, 3)), *scalar = of(CT_F32, CT_SCALAR);
+    ct_tensor *x = of(CT_F32, CT_SHAPE(2, 3)), *none = of(CT_F32, CT_SHAPE(0, 3)),
+              *scalar = of(CT_F32, CT_SCALAR);
     ct_tensor *full = of(CT_F32, CT_SHAPE(1, 1, 1, 1, 1, 1, 1, 1)), *i = of(CT_I64, CT_SHAPE(2, 3));
     FAILS(ct_view(x, CT_SHAPE(4)), CT_ERR_SHAPE, "view: (2, 3)");
     FAILS(ct_view(x, CT_SHAPE(-1, 4)), CT_ERR_SHAPE, "(-1, 4)");
-    FAILS(ct_view(x, CT_SHAPE(-1, -1)), CT_ERR_SHAPE, "view: only one size may be inferred: (-1, -1)");
+    FAILS(ct_view(x, CT_SHAPE(-1, -1)), CT_ERR_SHAPE,
+          "view: only one size may be inferred: (-1, -1)");
     FAILS(ct_view(x, CT_SHAPE(-2, 3)), CT_ERR_SHAPE, "view");
     FAILS(ct_view(none, CT_SHAPE(0, -1)), CT_ERR_SHAPE, "ambiguous");
     FAILS(ct_view(x, CT_SHAPE(0, -1)), CT_ERR_SHAPE, "view");
-    FAILS(ct_view(ct_transpose(x, 0, 1), CT_SHAPE(6)), CT_ERR_SHAPE, "view: the strides of (3, 2) cannot express (6); ct_reshape");
+    FAILS(ct_view(ct_transpose(x, 0, 1), CT_SHAPE(6)), CT_ERR_SHAPE,
+          "view: the strides of (3, 2) cannot express (6); ct_reshape");
     FAILS(ct_view(x, CT_SHAPE(INT64_MAX, 4)), CT_ERR_MEMORY, "view");
     FAILS(ct_reshape(x, CT_SHAPE(5)), CT_ERR_SHAPE, "reshape: (2, 3)");
     FAILS(ct_transpose(x, 0, 2), CT_ERR_SHAPE, "transpose: no dim 2");
     FAILS(ct_transpose(scalar, 0, 1), CT_ERR_SHAPE, "transpose");
-    FAILS(ct_permute(x, CT_DIMS(0)), CT_ERR_SHAPE, "permute: (0) does not name every dim of (2, 3) once");
+    FAILS(ct_permute(x, CT_DIMS(0)), CT_ERR_SHAPE,
+          "permute: (0) does not name every dim of (2, 3) once");
     FAILS(ct_permute(x, CT_DIMS(0, -2)), CT_ERR_SHAPE, "permute: dim -2 is named twice");
     FAILS(ct_permute(x, CT_DIMS(0, 2)), CT_ERR_SHAPE, "permute: no dim 2");
     FAILS(ct_narrow(x, 1, 2, 2), CT_ERR_SHAPE, "narrow: 2 from 2 is outside dim 1 of (2, 3)");
@@ -133,13 +147,16 @@ START_TEST(errors_of_shapes) {
     FAILS(ct_unsqueeze(x, 3), CT_ERR_SHAPE, "unsqueeze: no dim 3");
     FAILS(ct_unsqueeze(full, 0), CT_ERR_SHAPE, "unsqueeze");
     FAILS(ct_cast(x, (ct_dtype)9), CT_ERR_DTYPE, "cast");
-    FAILS(ct_cat((ct_tensor *[]){x, none}, 2, 1), CT_ERR_SHAPE, "cat: sizes differ beyond dim 1: (2, 3) and (0, 3)");
-    FAILS(ct_cat((ct_tensor *[]){x, scalar}, 2, 0), CT_ERR_SHAPE, "cat: sizes differ beyond dim 0: (2, 3) and ()");
+    FAILS(ct_cat((ct_tensor *[]){x, none}, 2, 1), CT_ERR_SHAPE,
+          "cat: sizes differ beyond dim 1: (2, 3) and (0, 3)");
+    FAILS(ct_cat((ct_tensor *[]){x, scalar}, 2, 0), CT_ERR_SHAPE,
+          "cat: sizes differ beyond dim 0: (2, 3) and ()");
     FAILS(ct_cat(&scalar, 1, 0), CT_ERR_SHAPE, "cat: a scalar");
     FAILS(ct_cat((ct_tensor *[]){x, i}, 2, 0), CT_ERR_DTYPE, "cat: dtypes differ: f32 and i64");
     FAILS(ct_cat((ct_tensor *[]){x, NULL}, 2, 0), CT_ERR_ARGUMENT, "cat: input 1 is NULL");
     FAILS(ct_cat(&x, 1, 2), CT_ERR_SHAPE, "cat: no dim 2");
-    FAILS(ct_stack((ct_tensor *[]){x, none}, 2, 0), CT_ERR_SHAPE, "stack: shapes differ: (2, 3) and (0, 3)");
+    FAILS(ct_stack((ct_tensor *[]){x, none}, 2, 0), CT_ERR_SHAPE,
+          "stack: shapes differ: (2, 3) and (0, 3)");
     FAILS(ct_stack((ct_tensor *[]){x, i}, 2, 0), CT_ERR_DTYPE, "stack");
     FAILS(ct_stack(&full, 1, 0), CT_ERR_SHAPE, "stack");
     ck_assert_ptr_null(ct_cat(NULL, 0, 0));
@@ -157,8 +174,9 @@ START_TEST(splitting) {
     IS(ct_grad(x), 0, 0, 2 * 1 * 2, 2 * 2 * 3, 0, 0, 0, 2 * 3 * 7, 2 * 4 * 8, 0);
     ct_tensor *marks[4] = {x, x, x, x};
     ck_assert(!ct_split(x, 2, 1, marks, 2));
-    ck_assert_msg(strstr(ct_error_message(context), "split: dim 1 of (2, 5) in parts of 2 gives 3, not 2"), "%s",
-                  ct_error_message(context));
+    ck_assert_msg(
+        strstr(ct_error_message(context), "split: dim 1 of (2, 5) in parts of 2 gives 3, not 2"),
+        "%s", ct_error_message(context));
     for (int k = 0; k < 4; k++) ck_assert_ptr_eq(marks[k], k < 2 ? NULL : x);
     ct_error_clear(context);
     ck_assert(!ct_split(x, 0, 1, out, 3) && ct_error(context) == CT_ERR_ARGUMENT);
@@ -169,10 +187,12 @@ START_TEST(splitting) {
 }
 END_TEST
 
-/* Parts that overlap, and a view used with the whole: each gradient lands in its place, and is added there. */
+/* Parts that overlap, and a view used with the whole: each gradient lands in its place, and is
+ * added there. */
 START_TEST(gradients_of_parts_add_up) {
     ct_tensor *x = counted(CT_SHAPE(2, 3));
-    ct_tensor *y = ct_add(ct_sum(ct_narrow(x, 1, 0, 2), CT_ALL, false), ct_scale(ct_sum(ct_narrow(x, 1, 1, 2), CT_ALL, false), 10));
+    ct_tensor *y = ct_add(ct_sum(ct_narrow(x, 1, 0, 2), CT_ALL, false),
+                          ct_scale(ct_sum(ct_narrow(x, 1, 1, 2), CT_ALL, false), 10));
     y = ct_add(y, ct_scale(ct_sum(ct_select(x, 0, 1), CT_ALL, false), 100));
     ck_assert(ct_backward(ct_add(y, ct_scale(ct_sum(x, CT_ALL, false), 1000))));
     IS(ct_grad(x), 1001, 1011, 1010, 1101, 1111, 1110);
@@ -194,21 +214,36 @@ END_TEST
 static ct_tensor *along(int which, ct_tensor *x, int end) {
     ct_tensor *twice[] = {x, ct_scale(x, 2)};
     switch (which) {
-    case 0: return ct_permute(x, CT_DIMS(3 - end, 0, 2 - end, 1 - end));
-    case 1: return ct_transpose(x, 3 - end, 0 - end);
-    case 2: return ct_narrow(x, 1 - end, 1, 2);
-    case 3: return ct_select(x, 3 - end, 2);
-    case 4: return ct_squeeze(x, 2 - end);
-    case 5: return ct_unsqueeze(x, end ? 1 - end - 1 : 1);
-    case 6: return ct_cat(twice, 2, 1 - end);
-    case 7: return ct_stack(twice, 2, end ? 0 - end - 1 : 0);
-    case 8: return ct_softmax(x, 1 - end);
-    case 9: return ct_logsumexp(x, 0 - end);
-    case 10: return ct_gather(x, 1 - end, ct_zeros(context, CT_I64, CT_SHAPE(2, 2, 1, 4)));
-    case 11: return ct_sum(x, CT_DIMS(3 - end, 1), false);
-    case 12: return ct_mean(x, CT_DIMS(0 - end, 3), true);
-    case 13: return ct_max(x, CT_DIMS(1 - end), false);
-    default: return NULL;
+    case 0:
+        return ct_permute(x, CT_DIMS(3 - end, 0, 2 - end, 1 - end));
+    case 1:
+        return ct_transpose(x, 3 - end, 0 - end);
+    case 2:
+        return ct_narrow(x, 1 - end, 1, 2);
+    case 3:
+        return ct_select(x, 3 - end, 2);
+    case 4:
+        return ct_squeeze(x, 2 - end);
+    case 5:
+        return ct_unsqueeze(x, end ? 1 - end - 1 : 1);
+    case 6:
+        return ct_cat(twice, 2, 1 - end);
+    case 7:
+        return ct_stack(twice, 2, end ? 0 - end - 1 : 0);
+    case 8:
+        return ct_softmax(x, 1 - end);
+    case 9:
+        return ct_logsumexp(x, 0 - end);
+    case 10:
+        return ct_gather(x, 1 - end, ct_zeros(context, CT_I64, CT_SHAPE(2, 2, 1, 4)));
+    case 11:
+        return ct_sum(x, CT_DIMS(3 - end, 1), false);
+    case 12:
+        return ct_mean(x, CT_DIMS(0 - end, 3), true);
+    case 13:
+        return ct_max(x, CT_DIMS(1 - end), false);
+    default:
+        return NULL;
     }
 }
 
@@ -217,11 +252,13 @@ START_TEST(gradients_of_dims_from_the_end) {
     for (int i = 0; i < 24; i++) values[i] = sin(5 * i + 1);
     for (int which = 0; which < 14; which++) {
         for (int end = 0; end < 2; end++) {
-            ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(2, 3, 1, 4), values), true);
+            ct_tensor *x =
+                ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(2, 3, 1, 4), values), true);
             backward(along(which, x, 4 * end));
             ck_assert(ct_to_f64(ct_grad(x), grad[end], 24));
         }
-        ck_assert_msg(!memcmp(grad[0], grad[1], sizeof grad[0]), "op %d: the gradient depends on how its dim is named", which);
+        ck_assert_msg(!memcmp(grad[0], grad[1], sizeof grad[0]),
+                      "op %d: the gradient depends on how its dim is named", which);
     }
 }
 END_TEST
@@ -245,7 +282,9 @@ END_TEST
 START_TEST(views_keep_no_values) {
     ct_tensor *x = ct_set_requires_grad(ct_zeros(context, CT_F64, CT_SHAPE(64, 64)), true);
     ct_scope scope = ct_scope_open(context);
-    ct_tensor *y = ct_scale(x, 1), *one = ct_scope_keep(scope, ct_sum(ct_select(ct_transpose(y, 0, 1), 0, 3), CT_ALL, false));
+    ct_tensor *y = ct_scale(x, 1),
+              *one = ct_scope_keep(scope,
+                                   ct_sum(ct_select(ct_transpose(y, 0, 1), 0, 3), CT_ALL, false));
     ct_scope_close(scope);
     ck_assert_int_lt(ct_memory(context).live, 64 * 64 * 8 * 3 / 2);
     ck_assert(ct_backward(one));

@@ -1,8 +1,13 @@
-/* Stacks of layers and what they are made of: torch's names, the layers one by one, caches, gated feed-forwards. */
+/* Stacks of layers and what they are made of: torch's names, the layers one by one, caches, gated
+ * feed-forwards. */
 #include "nn_check.h"
 
 static const ct_layer_opts plain = {.embed_dim = 8, .num_heads = 2, .hidden = 12, .dtype = CT_F64};
-static const ct_layer_opts gpt2 = {.embed_dim = 8, .num_heads = 2, .activation = CT_GELU_TANH, .norm_first = true, .dtype = CT_F64};
+static const ct_layer_opts gpt2 = {.embed_dim = 8,
+                                   .num_heads = 2,
+                                   .activation = CT_GELU_TANH,
+                                   .norm_first = true,
+                                   .dtype = CT_F64};
 static const ct_layer_opts llama = {.embed_dim = 16,
                                     .num_heads = 4,
                                     .num_kv_heads = 2,
@@ -30,7 +35,9 @@ static bool has(ct_module *module, const char *name) {
     return false;
 }
 
-static ct_tensor *run(ct_module *module, const char *child, ct_tensor *x) { return ct_forward(ct_module_child(module, child), x); }
+static ct_tensor *run(ct_module *module, const char *child, ct_tensor *x) {
+    return ct_forward(ct_module_child(module, child), x);
+}
 
 static ct_module *layer_of(ct_module *stack, int i) {
     char name[24];
@@ -40,20 +47,27 @@ static ct_module *layer_of(ct_module *stack, int i) {
 
 static void all_have_gradients(ct_module *module, ct_tensor *out) {
     ck_assert(ct_backward(ct_sum(ct_mul(out, randn(ct_shape_of(out))), CT_ALL, false)));
-    for (ct_param p = {0}; ct_module_next(module, &p);) ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
+    for (ct_param p = {0}; ct_module_next(module, &p);)
+        ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
 }
 
 /* ---- what they are ---- */
 
 START_TEST(names_are_torchs) {
     ct_module *t = ct_transformer_new(context, (ct_transformer_opts){plain, 2, 3});
-    const char *const names[] = {"encoder.layers.0.self_attn.in_proj_weight",     "encoder.layers.1.linear2.bias", "encoder.norm.weight",
-                                 "decoder.layers.0.multihead_attn.out_proj.bias", "decoder.layers.2.norm3.bias",   "decoder.norm.bias"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) ck_assert_msg(has(t, names[i]), "%s", names[i]);
+    const char *const names[] = {"encoder.layers.0.self_attn.in_proj_weight",
+                                 "encoder.layers.1.linear2.bias",
+                                 "encoder.norm.weight",
+                                 "decoder.layers.0.multihead_attn.out_proj.bias",
+                                 "decoder.layers.2.norm3.bias",
+                                 "decoder.norm.bias"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ck_assert_msg(has(t, names[i]), "%s", names[i]);
     ck_assert(!has(t, "encoder.layers.2.norm1.weight") && !has(t, "decoder.layers.3.norm1.weight"));
     ck_assert(!has(ct_encoder_new(context, plain, 1, false), "norm.weight"));
     ct_module *of_rms = ct_encoder_new(context, llama, 1, true);
-    ck_assert(has(of_rms, "norm.weight") && !has(of_rms, "norm.bias") && has(of_rms, "layers.0.gate.weight"));
+    ck_assert(has(of_rms, "norm.weight") && !has(of_rms, "norm.bias") &&
+              has(of_rms, "layers.0.gate.weight"));
     ck_assert(has(of_rms, "layers.0.self_attn.q_norm.weight"));
     int64_t own = ct_module_count(ct_encoder_layer_new(context, plain)), norm = 2 * 8;
     ck_assert_int_eq(ct_module_count(ct_encoder_new(context, plain, 3, true)), 3 * own + norm);
@@ -62,29 +76,35 @@ START_TEST(names_are_torchs) {
               !has(six, "decoder.layers.6.norm1.bias"));
     for (ct_param p = {0}; ct_module_next(t, &p);) { /* xavier_uniform, each matrix */
         if (ct_ndim(p.tensor) != 2) continue;
-        double bound = sqrt(6.0 / (double)(ct_dim(p.tensor, 0) + ct_dim(p.tensor, 1))), most = largest(p.tensor);
+        double bound = sqrt(6.0 / (double)(ct_dim(p.tensor, 0) + ct_dim(p.tensor, 1))),
+               most = largest(p.tensor);
         ck_assert_msg(most <= bound && most > bound * 0.8, "%s: %g of %g", p.name, most, bound);
     }
 }
 END_TEST
 
 START_TEST(a_stack_is_its_layers) {
-    ct_tensor *x = randn(CT_SHAPE(2, 5, 8)), *memory = randn(CT_SHAPE(2, 3, 8)), *mask = randn(CT_SHAPE(5, 5));
+    ct_tensor *x = randn(CT_SHAPE(2, 5, 8)), *memory = randn(CT_SHAPE(2, 3, 8)),
+              *mask = randn(CT_SHAPE(5, 5));
     bool real[] = {true, true, false, true, true, true};
-    ct_mha_call self = {.mask = mask, .causal = true, .per_head = true}, cross = {.key_mask = ct_from_bool(context, CT_SHAPE(2, 3), real)};
+    ct_mha_call self = {.mask = mask, .causal = true, .per_head = true},
+                cross = {.key_mask = ct_from_bool(context, CT_SHAPE(2, 3), real)};
     for (int which = 0; which < 4; which++) {
         bool decoder = which & 1, norm = which & 2;
         ct_layer_opts opts = norm ? gpt2 : plain;
-        ct_module *stack = shake(decoder ? ct_decoder_new(context, opts, 3, norm) : ct_encoder_new(context, opts, 3, norm));
+        ct_module *stack = shake(decoder ? ct_decoder_new(context, opts, 3, norm)
+                                         : ct_encoder_new(context, opts, 3, norm));
         ct_tensor *self_weights[3], *cross_weights[3], *h = x;
         ct_stack_call call = {.self = self, .self_weights = self_weights};
         if (decoder) call.cross = cross, call.cross_weights = cross_weights;
-        ct_tensor *y = decoder ? ct_decoder_forward(stack, x, memory, call) : ct_encoder_forward(stack, x, call);
+        ct_tensor *y = decoder ? ct_decoder_forward(stack, x, memory, call)
+                               : ct_encoder_forward(stack, x, call);
         for (int i = 0; i < 3; i++) {
             ct_mha_call s = self, c = cross;
             s.need_weights = c.need_weights = true;
-            ct_layer_out out = decoder ? ct_decoder_layer_forward(layer_of(stack, i), h, memory, s, c)
-                                       : ct_encoder_layer_forward(layer_of(stack, i), h, s);
+            ct_layer_out out = decoder
+                                   ? ct_decoder_layer_forward(layer_of(stack, i), h, memory, s, c)
+                                   : ct_encoder_layer_forward(layer_of(stack, i), h, s);
             ck_assert_double_lt(distance(self_weights[i], out.self_weights), 1e-13);
             if (decoder) ck_assert_double_lt(distance(cross_weights[i], out.cross_weights), 1e-13);
             h = out.out;
@@ -92,10 +112,14 @@ START_TEST(a_stack_is_its_layers) {
         if (norm) h = run(stack, "norm", h);
         ck_assert_double_lt(distance(y, h), 1e-12);
         call.self_weights = call.cross_weights = NULL; /* without weights the same */
-        y = decoder ? ct_decoder_forward(stack, x, memory, call) : ct_encoder_forward(stack, x, call);
+        y = decoder ? ct_decoder_forward(stack, x, memory, call)
+                    : ct_encoder_forward(stack, x, call);
         ck_assert_double_lt(distance(y, h), 1e-12);
         all_have_gradients(stack, y);
-        if (!decoder) ck_assert_double_eq(distance(ct_forward(stack, x), ct_encoder_forward(stack, x, (ct_stack_call){0})), 0);
+        if (!decoder)
+            ck_assert_double_eq(
+                distance(ct_forward(stack, x), ct_encoder_forward(stack, x, (ct_stack_call){0})),
+                0);
     }
 }
 END_TEST
@@ -110,7 +134,8 @@ START_TEST(a_transformer_is_both) {
     decoder.cross_weights = weights + 2;
     ct_tensor *y = ct_transformer_forward(t, src, tgt, encoder, decoder);
     ct_tensor *memory = ct_encoder_forward(ct_module_child(t, "encoder"), src, encoder);
-    ck_assert_double_eq(distance(y, ct_decoder_forward(ct_module_child(t, "decoder"), tgt, memory, decoder)), 0);
+    ck_assert_double_eq(
+        distance(y, ct_decoder_forward(ct_module_child(t, "decoder"), tgt, memory, decoder)), 0);
     ck_assert_int_eq(ct_dim(weights[1], 2), 4);
     ck_assert_int_eq(ct_dim(weights[2], 1), 5);
     all_have_gradients(t, y);
@@ -122,32 +147,44 @@ START_TEST(gated_layers) {
     ct_module *layer = shake(ct_encoder_layer_new(context, llama));
     ct_tensor *x = randn(CT_SHAPE(2, 5, 16));
     ct_tensor *n1 = ct_rms_norm(x, ct_module_get(layer, "norm1.weight"), 1e-5);
-    ct_tensor *h = ct_add(x, ct_mha_forward(ct_module_child(layer, "self_attn"), n1, NULL, NULL, (ct_mha_call){.causal = true}).out);
+    ct_tensor *h = ct_add(x, ct_mha_forward(ct_module_child(layer, "self_attn"), n1, NULL, NULL,
+                                            (ct_mha_call){.causal = true})
+                                 .out);
     ct_tensor *n2 = ct_rms_norm(h, ct_module_get(layer, "norm2.weight"), 1e-5);
     ct_tensor *inner = ct_mul(ct_silu(run(layer, "gate", n2)), run(layer, "linear1", n2));
     ct_tensor *y = ct_encoder_layer_forward(layer, x, (ct_mha_call){.causal = true}).out;
     ck_assert_double_lt(distance(y, ct_add(h, run(layer, "linear2", inner))), 1e-13);
     all_have_gradients(layer, y);
     ck_assert(!has(layer, "linear1.bias") && !has(layer, "gate.bias") && !has(layer, "norm1.bias"));
-    ct_tensor *turned[5], *straight = ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out; /* with rope the order of tokens matters */
+    /* with rope the order of tokens matters */
+    ct_tensor *turned[5], *straight = ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out;
     for (int i = 0; i < 5; i++) turned[i] = ct_select(x, 1, 4 - i);
-    ct_tensor *last = ct_select(ct_encoder_layer_forward(layer, ct_stack(turned, 5, 1), (ct_mha_call){0}).out, 1, 4);
+    ct_tensor *last = ct_select(
+        ct_encoder_layer_forward(layer, ct_stack(turned, 5, 1), (ct_mha_call){0}).out, 1, 4);
     ck_assert_double_gt(distance(last, ct_select(straight, 1, 0)), 1e-6);
     ck_assert_int_eq(ct_dim(ct_module_get(layer, "self_attn.k_proj_weight"), 0), 8);
 
-    ct_module *cross = ct_decoder_layer_new(context, llama); /* whose attention to the memory knows no positions */
+    /* whose attention to the memory knows no positions */
+    ct_module *cross = ct_decoder_layer_new(context, llama);
     ct_tensor *memory = randn(CT_SHAPE(2, 3, 16)), *back[3];
     for (int i = 0; i < 3; i++) back[i] = ct_select(memory, 1, 2 - i);
     ct_mha_call none = {0};
-    ck_assert_double_lt(distance(ct_decoder_layer_forward(cross, x, memory, none, none).out,
-                                 ct_decoder_layer_forward(cross, x, ct_stack(back, 3, 1), none, none).out),
-                        1e-12);
+    ck_assert_double_lt(
+        distance(ct_decoder_layer_forward(cross, x, memory, none, none).out,
+                 ct_decoder_layer_forward(cross, x, ct_stack(back, 3, 1), none, none).out),
+        1e-12);
 
     for (ct_activation a = CT_RELU; a <= CT_SILU; a++) {
-        ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 7, .activation = a, .gated = true, .dtype = CT_F64});
+        ct_module *m = ct_mlp_new(
+            context,
+            (ct_mlp_opts){.dim = 3, .hidden = 7, .activation = a, .gated = true, .dtype = CT_F64});
         ct_tensor *z = randn(CT_SHAPE(2, 3)), *g = run(m, "gate", z);
-        g = a == CT_RELU ? ct_relu(g) : a == CT_GELU ? ct_gelu(g) : a == CT_SILU ? ct_silu(g) : ct_gelu_tanh(g);
-        ck_assert_double_eq(distance(ct_forward(m, z), run(m, "proj", ct_mul(g, run(m, "fc", z)))), 0);
+        g = a == CT_RELU   ? ct_relu(g)
+            : a == CT_GELU ? ct_gelu(g)
+            : a == CT_SILU ? ct_silu(g)
+                           : ct_gelu_tanh(g);
+        ck_assert_double_eq(distance(ct_forward(m, z), run(m, "proj", ct_mul(g, run(m, "fc", z)))),
+                            0);
     }
 }
 END_TEST
@@ -165,19 +202,24 @@ START_TEST(caches_change_nothing) {
         for (int64_t first = 1; first <= 5; first += 4) { /* a prefill, then tokens */
             const bool decoder = which & 1;
             ct_layer_opts opts = all[which / 2];
-            ct_module *stack = shake(decoder ? ct_decoder_new(context, opts, LAYERS, true) : ct_encoder_new(context, opts, LAYERS, true));
-            ct_tensor *x = randn(CT_SHAPE(2, N, opts.embed_dim)), *memory = randn(CT_SHAPE(2, opts.embed_dim + 3, opts.embed_dim));
+            ct_module *stack = shake(decoder ? ct_decoder_new(context, opts, LAYERS, true)
+                                             : ct_encoder_new(context, opts, LAYERS, true));
+            ct_tensor *x = randn(CT_SHAPE(2, N, opts.embed_dim)),
+                      *memory = randn(CT_SHAPE(2, opts.embed_dim + 3, opts.embed_dim));
             ct_kv_cache *caches[LAYERS];
             ck_assert(ct_kv_caches_new(stack, 2, N, caches, LAYERS));
             ct_stack_call call = {.self.causal = true};
-            ct_tensor *whole = decoder ? ct_decoder_forward(stack, x, memory, call) : ct_encoder_forward(stack, x, call);
+            ct_tensor *whole = decoder ? ct_decoder_forward(stack, x, memory, call)
+                                       : ct_encoder_forward(stack, x, call);
             call.caches = caches;
             ct_scope scope = ct_scope_open_no_grad(context);
             for (int64_t at = 0, t = first; at < N; at += t, t = 1) {
                 ct_tensor *part = ct_narrow(x, 1, at, t);
-                ct_tensor *y = decoder ? ct_decoder_forward(stack, part, memory, call) : ct_encoder_forward(stack, part, call);
+                ct_tensor *y = decoder ? ct_decoder_forward(stack, part, memory, call)
+                                       : ct_encoder_forward(stack, part, call);
                 ck_assert_double_lt(distance(y, ct_narrow(whole, 1, at, t)), 1e-12);
-                for (int i = 0; i < LAYERS; i++) ck_assert_int_eq(ct_kv_cache_length(caches[i]), at + t);
+                for (int i = 0; i < LAYERS; i++)
+                    ck_assert_int_eq(ct_kv_cache_length(caches[i]), at + t);
             }
             ct_scope_close(scope);
             free_all(caches, LAYERS);
@@ -187,7 +229,8 @@ END_TEST
 
 START_TEST(calls_are_checked) {
     enum { LAYERS = 2 };
-    ct_module *e = ct_encoder_new(context, plain, LAYERS, true), *d = ct_decoder_new(context, plain, LAYERS, true);
+    ct_module *e = ct_encoder_new(context, plain, LAYERS, true),
+              *d = ct_decoder_new(context, plain, LAYERS, true);
     ct_module *t = ct_transformer_new(context, (ct_transformer_opts){plain, 1, 1});
     ct_tensor *x = randn(CT_SHAPE(2, 3, 8)), *weights[LAYERS];
     ct_kv_cache *caches[LAYERS], *one;
@@ -211,18 +254,21 @@ START_TEST(calls_are_checked) {
     ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches}));
     expect(CT_ERR_ARGUMENT, "layer 1 is NULL", "");
     caches[1] = caches[0]; /* its layer's turn comes after the first has run */
-    ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self_weights = weights}));
+    ck_assert_ptr_null(
+        ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self_weights = weights}));
     expect(CT_ERR_ARGUMENT, "another module", "");
     ck_assert_int_eq(ct_kv_cache_length(caches[0]), 0);
     ck_assert(!weights[0] && !weights[1]);
     caches[1] = one;
     ck_assert_ptr_nonnull(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches}));
     ck_assert(ct_kv_cache_truncate(caches[1], 1));
-    ck_assert_ptr_null(ct_encoder_forward(e, ct_narrow(x, 1, 0, 1), (ct_stack_call){.caches = caches}));
+    ck_assert_ptr_null(
+        ct_encoder_forward(e, ct_narrow(x, 1, 0, 1), (ct_stack_call){.caches = caches}));
     expect(CT_ERR_ARGUMENT, "layers 0 and 1", "3 and 1");
     ck_assert(ct_kv_cache_truncate(caches[0], 1));
     ct_tensor *mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 3));
-    ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self.mask = mask}));
+    ck_assert_ptr_null(
+        ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self.mask = mask}));
     expect(CT_ERR_SHAPE, "the mask is (3, 3)", "(3, 4)");
 
     ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.self.cache = caches[0]}));
@@ -237,35 +283,46 @@ START_TEST(calls_are_checked) {
     expect(CT_ERR_ARGUMENT, "TransformerDecoder", "memory is NULL");
     ck_assert_ptr_null(ct_encoder_forward(e, randn(CT_SHAPE(2, 3, 7)), (ct_stack_call){0}));
     expect(CT_ERR_SHAPE, "TransformerEncoder:", "(2, 3, 7)");
-    ck_assert_ptr_null(ct_transformer_forward(t, x, randn(CT_SHAPE(2, 8)), (ct_stack_call){0}, (ct_stack_call){0}));
+    ck_assert_ptr_null(ct_transformer_forward(t, x, randn(CT_SHAPE(2, 8)), (ct_stack_call){0},
+                                              (ct_stack_call){0}));
     expect(CT_ERR_SHAPE, "Transformer: expected tgt", "(2, 8)");
-    ck_assert_ptr_null(ct_transformer_forward(t, randn(CT_SHAPE(2, 8)), x, (ct_stack_call){0}, (ct_stack_call){0}));
+    ck_assert_ptr_null(ct_transformer_forward(t, randn(CT_SHAPE(2, 8)), x, (ct_stack_call){0},
+                                              (ct_stack_call){0}));
     expect(CT_ERR_SHAPE, "Transformer: expected src", "(2, 8)");
     ck_assert_ptr_null(ct_decoder_forward(d, x, randn(CT_SHAPE(2, 3, 8, 1)), (ct_stack_call){0}));
     expect(CT_ERR_SHAPE, "TransformerDecoder: expected memory", "(2, 3, 8, 1)");
     ck_assert_ptr_null(ct_decoder_forward(d, randn(CT_SHAPE(2, 3)), x, (ct_stack_call){0}));
     expect(CT_ERR_SHAPE, "TransformerDecoder: expected x", "(2, 3)");
-    ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), randn(CT_SHAPE(2, 3)), x, (ct_mha_call){0}, (ct_mha_call){0}).out);
+    ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), randn(CT_SHAPE(2, 3)), x,
+                                                (ct_mha_call){0}, (ct_mha_call){0})
+                           .out);
     expect(CT_ERR_SHAPE, "TransformerDecoderLayer: expected x", "(2, 3)");
-    ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), x, randn(CT_SHAPE(2, 3)), (ct_mha_call){0}, (ct_mha_call){0}).out);
+    ck_assert_ptr_null(ct_decoder_layer_forward(layer_of(d, 0), x, randn(CT_SHAPE(2, 3)),
+                                                (ct_mha_call){0}, (ct_mha_call){0})
+                           .out);
     expect(CT_ERR_SHAPE, "TransformerDecoderLayer: expected memory", "(2, 3)");
     ct_tensor *misfit = ct_ones(context, CT_BOOL, CT_SHAPE(3, 3));
-    const ct_layer_out none = ct_decoder_layer_forward(layer_of(d, 0), x, x, (ct_mha_call){.need_weights = true},
-                                                       (ct_mha_call){.need_weights = true, .key_mask = misfit});
+    const ct_layer_out none =
+        ct_decoder_layer_forward(layer_of(d, 0), x, x, (ct_mha_call){.need_weights = true},
+                                 (ct_mha_call){.need_weights = true, .key_mask = misfit});
     ck_assert(!none.out && !none.self_weights && !none.cross_weights);
     expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
-    ck_assert_ptr_null(ct_encoder_layer_forward(layer_of(e, 0), randn(CT_SHAPE(2, 3)), (ct_mha_call){0}).out);
+    ck_assert_ptr_null(
+        ct_encoder_layer_forward(layer_of(e, 0), randn(CT_SHAPE(2, 3)), (ct_mha_call){0}).out);
     expect(CT_ERR_SHAPE, "TransformerEncoderLayer: expected x", "(2, 3)");
-    ck_assert_ptr_null(ct_transformer_forward(t, x, x, (ct_stack_call){.caches = caches}, (ct_stack_call){0}));
+    ck_assert_ptr_null(
+        ct_transformer_forward(t, x, x, (ct_stack_call){.caches = caches}, (ct_stack_call){0}));
     expect(CT_ERR_ARGUMENT, "without caches", "");
     ct_scope scope = ct_scope_open(context);
     live = ct_memory(context).live; /* a decoder that fails leaves nothing of the encoder */
-    ck_assert_ptr_null(ct_transformer_forward(t, x, x, (ct_stack_call){.self_weights = weights},
-                                              (ct_stack_call){.cross.mask = mask, .self.key_mask = mask}));
+    ck_assert_ptr_null(
+        ct_transformer_forward(t, x, x, (ct_stack_call){.self_weights = weights},
+                               (ct_stack_call){.cross.mask = mask, .self.key_mask = mask}));
     expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
     ck_assert_ptr_null(weights[0]);
     ck_assert_int_eq(ct_memory(context).live, live);
-    ck_assert_ptr_null(ct_transformer_forward(t, x, x, (ct_stack_call){0}, (ct_stack_call){.self.key_mask = mask}));
+    ck_assert_ptr_null(ct_transformer_forward(t, x, x, (ct_stack_call){0},
+                                              (ct_stack_call){.self.key_mask = mask}));
     expect(CT_ERR_SHAPE, "the key mask is (3, 3)", "(2, 3)");
     ct_scope_close(scope);
     free_all(caches, LAYERS);
@@ -273,9 +330,11 @@ START_TEST(calls_are_checked) {
     live = ct_memory(context).live;
     ck_assert_ptr_null(ct_encoder_new(context, plain, 0, true));
     expect(CT_ERR_ARGUMENT, "num_layers is 0", "at least 1");
-    ck_assert_ptr_null(ct_decoder_new(context, (ct_layer_opts){.embed_dim = 6, .num_heads = 2, .rope = true}, 2, true));
+    ck_assert_ptr_null(ct_decoder_new(
+        context, (ct_layer_opts){.embed_dim = 6, .num_heads = 2, .rope = true}, 2, true));
     expect(CT_ERR_ARGUMENT, "head_dim", "odd");
-    ck_assert_ptr_null(ct_encoder_new(context, (ct_layer_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 3}, 2, true));
+    ck_assert_ptr_null(ct_encoder_new(
+        context, (ct_layer_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 3}, 2, true));
     expect(CT_ERR_ARGUMENT, "num_heads 4", "num_kv_heads 3");
     ck_assert_ptr_null(ct_transformer_new(context, (ct_transformer_opts){plain, -1, 2}));
     expect(CT_ERR_ARGUMENT, "num_encoder_layers", "-1");
@@ -296,7 +355,8 @@ START_TEST(tokens_allocate_nothing) {
     int64_t calls = 0;
     for (int64_t at = 0; at < LENGTH; at++) {
         ct_scope scope = ct_scope_open_no_grad(context);
-        ck_assert_ptr_nonnull(ct_encoder_forward(stack, ct_narrow(x, 1, at, 1), (ct_stack_call){.self.causal = true, .caches = caches}));
+        ck_assert_ptr_nonnull(ct_encoder_forward(
+            stack, ct_narrow(x, 1, at, 1), (ct_stack_call){.self.causal = true, .caches = caches}));
         ct_scope_close(scope);
         if (at == 0) calls = ct_memory(context).allocator_calls;
         ck_assert_int_eq(ct_memory(context).allocator_calls, calls);
@@ -325,7 +385,8 @@ END_TEST
 static ct_module *make_any(ct_context *c, int which) {
     ct_layer_opts opts = which == 1 ? llama : (ct_layer_opts){.embed_dim = 64, .num_heads = 4};
     if (which == 1) opts.embed_dim = 64;
-    return which == 2 ? ct_transformer_new(c, (ct_transformer_opts){opts, 1, 1}) : ct_encoder_new(c, opts, 2, true);
+    return which == 2 ? ct_transformer_new(c, (ct_transformer_opts){opts, 1, 1})
+                      : ct_encoder_new(c, opts, 2, true);
 }
 
 START_TEST(a_failed_constructor_leaves_nothing) { constructors_leave_nothing(make_any, 3, 5); }

@@ -1,4 +1,5 @@
-/* Updates in place: what they write, in any number of threads, and that backward through what was saved before is an error. */
+/* Updates in place: what they write, in any number of threads, and that backward through what was
+ * saved before is an error. */
 #include "op_check.h"
 
 #include <float.h>
@@ -7,7 +8,8 @@
 
 static void refused(bool done, ct_status status, const char *message) {
     ck_assert(!done);
-    ck_assert_msg(ct_error(context) == status && strstr(ct_error_message(context), message), "\"%s\"", ct_error_message(context));
+    ck_assert_msg(ct_error(context) == status && strstr(ct_error_message(context), message),
+                  "\"%s\"", ct_error_message(context));
     ct_error_clear(context);
 }
 
@@ -15,7 +17,9 @@ static double squares_of(ct_tensor *g) { return cti_op_sum_squares(&(cti_op_step
 static bool adam(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, cti_adam_numbers numbers) {
     return cti_op_adam_step(&(cti_op_step){p, g, {m, v}, {.adam = numbers}, 0}, 1);
 }
-static void *bytes_of(ct_tensor *t) { return ct_dtype_of(t) == CT_F32 ? (void *)ct_data_f32(t) : ct_data_f64(t); }
+static void *bytes_of(ct_tensor *t) {
+    return ct_dtype_of(t) == CT_F32 ? (void *)ct_data_f32(t) : ct_data_f64(t);
+}
 static bool sgd(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, cti_sgd_numbers numbers) {
     return cti_op_sgd_step(&(cti_op_step){p, g, {buffer}, {.sgd = numbers}, 0}, 1);
 }
@@ -27,17 +31,21 @@ START_TEST(filling_and_copying) {
         if (dtype == CT_BOOL) IS(t, 1, 1, 1);
         else IS(t, 2, 2, 2);
     }
-    ct_tensor *to = of(CT_F64, CT_SHAPE(2, 3)), *from = ct_view(I64(1, 2, 3, 4, 5, 6), CT_SHAPE(3, 2));
+    ct_tensor *to = of(CT_F64, CT_SHAPE(2, 3)),
+              *from = ct_view(I64(1, 2, 3, 4, 5, 6), CT_SHAPE(3, 2));
     ck_assert(cti_op_copy_into(to, ct_transpose(from, 0, 1)));
     IS(to, 1, 3, 5, 2, 4, 6);
-    ck_assert(cti_op_copy_into(ct_narrow(to, 1, 1, 2), ct_narrow(ct_transpose(from, 0, 1), 1, 0, 2)));
+    ck_assert(
+        cti_op_copy_into(ct_narrow(to, 1, 1, 2), ct_narrow(ct_transpose(from, 0, 1), 1, 0, 2)));
     IS(to, 1, 1, 3, 2, 2, 4);
     ck_assert(cti_op_scale_in_place(to, 10));
     IS(to, 10, 10, 30, 20, 20, 40);
     ck_assert_double_eq(squares_of(to), 100 + 100 + 900 + 400 + 400 + 1600);
     ck_assert_double_eq(squares_of(of(CT_F32, CT_SHAPE(0))), 0);
-    refused(cti_op_copy_into(to, from), CT_ERR_SHAPE, "copy_into: shapes differ: (2, 3) and (3, 2)");
-    refused(cti_op_fill(ct_transpose(to, 0, 1), 0), CT_ERR_ARGUMENT, "fill: the tensor (3, 2) is not contiguous");
+    refused(cti_op_copy_into(to, from), CT_ERR_SHAPE,
+            "copy_into: shapes differ: (2, 3) and (3, 2)");
+    refused(cti_op_fill(ct_transpose(to, 0, 1), 0), CT_ERR_ARGUMENT,
+            "fill: the tensor (3, 2) is not contiguous");
     refused(cti_op_fill_normal(from, 0, 1), CT_ERR_DTYPE, "fill_normal");
     refused(cti_op_scale_in_place(from, 2), CT_ERR_DTYPE, "scale_in_place");
     ck_assert(isnan(squares_of(from)));
@@ -68,39 +76,48 @@ START_TEST(random_fills) {
 END_TEST
 
 START_TEST(steps) {
-    ct_tensor *p = F64(1, -2), *g = F64(0.5, 4), *m = F64(0.1, 0.2), *v = F64(0.01, 0.04), *b = F64(1, 1);
+    ct_tensor *p = F64(1, -2), *g = F64(0.5, 4), *m = F64(0.1, 0.2), *v = F64(0.01, 0.04),
+              *b = F64(1, 1);
     const double w[] = {1, -2}, d[] = {1, 8}, m0[] = {0.1, 0.2}, v0[] = {0.01, 0.04}; /* d = 2 g */
     cti_adam_numbers a = {.lr = 0.1,
-                         .beta1 = 0.9,
-                         .beta2 = 0.99,
-                         .eps = 1e-8,
-                         .weight_decay = 0.1,
-                         .bias1 = 0.19,
-                         .bias2 = 0.0199,
-                         .grad_scale = 2,
-                         .decoupled = true};
+                          .beta1 = 0.9,
+                          .beta2 = 0.99,
+                          .eps = 1e-8,
+                          .weight_decay = 0.1,
+                          .bias1 = 0.19,
+                          .bias2 = 0.0199,
+                          .grad_scale = 2,
+                          .decoupled = true};
     ck_assert(adam(p, g, m, v, a));
     for (int i = 0; i < 2; i++) {
         const double mi = m0[i] + 0.1 * (d[i] - m0[i]), vi = 0.99 * v0[i] + 0.01 * d[i] * d[i];
         ck_assert_double_eq_tol(ct_data_f64(m)[i], mi, 1e-15);
         ck_assert_double_eq_tol(ct_data_f64(v)[i], vi, 1e-15);
-        ck_assert_double_eq_tol(ct_data_f64(p)[i], w[i] * 0.99 - 0.1 / 0.19 * mi / (sqrt(vi) / sqrt(0.0199) + 1e-8), 1e-14);
+        ck_assert_double_eq_tol(ct_data_f64(p)[i],
+                                w[i] * 0.99 - 0.1 / 0.19 * mi / (sqrt(vi) / sqrt(0.0199) + 1e-8),
+                                1e-14);
     }
     ck_assert(cti_op_fill(p, 1));
     ck_assert(sgd(p, g, NULL, (cti_sgd_numbers){.lr = 0.5, .grad_scale = 2, .weight_decay = 1}));
     IS(p, 1 - 0.5 * (1 + 1), 1 - 0.5 * (8 + 1));
     ck_assert(cti_op_fill(p, 0));
-    ck_assert(sgd(p, g, b, (cti_sgd_numbers){.lr = 1, .grad_scale = 1, .momentum = 0.5, .dampening = 0.5, .nesterov = true}));
+    ck_assert(
+        sgd(p, g, b,
+            (cti_sgd_numbers){
+                .lr = 1, .grad_scale = 1, .momentum = 0.5, .dampening = 0.5, .nesterov = true}));
     IS(b, 0.5 + 0.25, 0.5 + 2);
     IS(p, -(0.5 + 0.375), -(4 + 1.25));
-    refused(adam(p, g, m, of(CT_F64, CT_SHAPE(3)), a), CT_ERR_SHAPE, "adam_step: shapes differ: (2) and (3)");
-    refused(adam(p, of(CT_F32, CT_SHAPE(2)), m, v, a), CT_ERR_DTYPE, "adam_step: dtypes differ: f64 and f32");
-    refused(sgd(p, g, NULL, (cti_sgd_numbers){.momentum = 0.5}), CT_ERR_ARGUMENT, "sgd_step: a tensor is NULL");
+    refused(adam(p, g, m, of(CT_F64, CT_SHAPE(3)), a), CT_ERR_SHAPE,
+            "adam_step: shapes differ: (2) and (3)");
+    refused(adam(p, of(CT_F32, CT_SHAPE(2)), m, v, a), CT_ERR_DTYPE,
+            "adam_step: dtypes differ: f64 and f32");
+    refused(sgd(p, g, NULL, (cti_sgd_numbers){.momentum = 0.5}), CT_ERR_ARGUMENT,
+            "sgd_step: a tensor is NULL");
 }
 END_TEST
 
-/* Parameters of all sizes in one job, empty ones too, end as each on its own, in any number of threads; and where one of them cannot,
- * none is touched. */
+/* Parameters of all sizes in one job, empty ones too, end as each on its own, in any number of
+ * threads; and where one of them cannot, none is touched. */
 START_TEST(steps_of_many) {
     enum { N = 12 };
     static const int64_t size[N] = {0, 1, 70001, 0, 0, 63, 64, 65, 4096, 16385, 5000, 0};
@@ -113,8 +130,16 @@ START_TEST(steps_of_many) {
             for (int i = 0; i < N; i++) {
                 const ct_dtype dtype = i % 3 ? CT_F32 : CT_F64;
                 ct_tensor *t[4];
-                for (int j = 0; j < 4; j++) ck_assert((t[j] = of(dtype, CT_SHAPE(size[i]))) && cti_op_fill_uniform(t[j], 0.5, 1));
-                cti_adam_numbers a = {.lr = 0.1 * i, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .bias1 = 0.1, .bias2 = 0.01, .grad_scale = 1};
+                for (int j = 0; j < 4; j++)
+                    ck_assert((t[j] = of(dtype, CT_SHAPE(size[i]))) &&
+                              cti_op_fill_uniform(t[j], 0.5, 1));
+                cti_adam_numbers a = {.lr = 0.1 * i,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.99,
+                                      .eps = 1e-8,
+                                      .bias1 = 0.1,
+                                      .bias2 = 0.01,
+                                      .grad_scale = 1};
                 all[k][i] = (cti_op_step){t[0], t[1], {t[2], t[3]}, {.adam = a}, 0};
                 if (k == 0) squares[0] += cti_op_sum_squares(&all[0][i], 1);
             }
@@ -125,35 +150,48 @@ START_TEST(steps_of_many) {
         ck_assert_double_eq_tol(squares[0], squares[1], 1e-13 * squares[0]);
 
         static char before[4][70001 * 4];
-        ct_tensor *const of_long[] = {all[1][2].p, all[1][2].g, all[1][2].state[0], all[1][2].state[1]};
+        ct_tensor *const of_long[] = {all[1][2].p, all[1][2].g, all[1][2].state[0],
+                                      all[1][2].state[1]};
         for (int j = 0; j < 4; j++) memcpy(before[j], ct_data_f32(of_long[j]), sizeof before[j]);
         ct_tensor *const last = all[1][N - 1].state[1];
         all[1][N - 1].state[1] = of(CT_F32, CT_SHAPE(1));
         refused(cti_op_adam_step(all[1], N), CT_ERR_SHAPE, "adam_step: shapes differ: (0) and (1)");
-        for (int j = 0; j < 4; j++) ck_assert_mem_eq(before[j], ct_data_f32(of_long[j]), sizeof before[j]);
+        for (int j = 0; j < 4; j++)
+            ck_assert_mem_eq(before[j], ct_data_f32(of_long[j]), sizeof before[j]);
         all[1][N - 1].state[1] = last;
 
-        ck_assert(cti_op_adam_step(all[1], N) && cti_op_adam_step(NULL, 0) && cti_op_sum_squares(NULL, 0) == 0);
+        ck_assert(cti_op_adam_step(all[1], N) && cti_op_adam_step(NULL, 0) &&
+                  cti_op_sum_squares(NULL, 0) == 0);
         for (int i = 0; i < N; i++) {
             const size_t bytes = (size_t)size[i] * (i % 3 ? 4 : 8);
             ct_tensor *const of_one[] = {all[0][i].p, all[0][i].state[0], all[0][i].state[1]};
             ct_tensor *const of_all[] = {all[1][i].p, all[1][i].state[0], all[1][i].state[1]};
-            for (int j = 0; j < 3 && bytes > 0; j++) ck_assert_mem_eq(bytes_of(of_one[j]), bytes_of(of_all[j]), bytes);
+            for (int j = 0; j < 3 && bytes > 0; j++)
+                ck_assert_mem_eq(bytes_of(of_one[j]), bytes_of(of_all[j]), bytes);
         }
     }
 }
 END_TEST
 
-START_TEST(moments_fade_to_zero) { /* of a gradient that stays zero: 17 of them, so that a part of a vector is among them */
+/* of a gradient that stays zero: 17 of them, so that a part of a vector is among them */
+START_TEST(moments_fade_to_zero) {
     for (int dtype = CT_F32; dtype <= CT_F64; dtype++) {
         ct_tensor *p = of((ct_dtype)dtype, CT_SHAPE(17)), *g = of((ct_dtype)dtype, CT_SHAPE(17));
         ct_tensor *m = of((ct_dtype)dtype, CT_SHAPE(17)), *v = of((ct_dtype)dtype, CT_SHAPE(17));
         const double least = dtype == CT_F32 ? FLT_MIN : DBL_MIN;
-        ck_assert(cti_op_fill(p, 1) && cti_op_fill(g, 0) && cti_op_fill(m, -1.05 * least) && cti_op_fill(v, 3 * least));
-        cti_adam_numbers a = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.5, .eps = 1e-8, .bias1 = 0.1, .bias2 = 0.01, .grad_scale = 1};
+        ck_assert(cti_op_fill(p, 1) && cti_op_fill(g, 0) && cti_op_fill(m, -1.05 * least) &&
+                  cti_op_fill(v, 3 * least));
+        cti_adam_numbers a = {.lr = 0.1,
+                              .beta1 = 0.9,
+                              .beta2 = 0.5,
+                              .eps = 1e-8,
+                              .bias1 = 0.1,
+                              .bias2 = 0.01,
+                              .grad_scale = 1};
         ck_assert(adam(p, g, m, v, a));
         for (int i = 0; i < 17; i++) {
-            ck_assert_double_eq(ct_item(ct_select(m, 0, i)), 0);     /* 0.945 of the least normal number */
+            /* 0.945 of the least normal number */
+            ck_assert_double_eq(ct_item(ct_select(m, 0, i)), 0);
             ck_assert_double_gt(ct_item(ct_select(v, 0, i)), least); /* 1.5 of it */
         }
         ck_assert(cti_op_fill(g, NAN) && adam(p, g, m, v, a));
@@ -169,9 +207,16 @@ START_TEST(threads_write_the_same_bits) {
     for (int threads = 1; threads <= 7; threads++) {
         ck_assert(ct_set_threads(context, threads));
         ct_seed(context, 3);
-        ct_tensor *p = of(CT_F32, CT_SHAPE(N)), *g = of(CT_F32, CT_SHAPE(N)), *m = of(CT_F32, CT_SHAPE(N)), *v = of(CT_F32, CT_SHAPE(N));
+        ct_tensor *p = of(CT_F32, CT_SHAPE(N)), *g = of(CT_F32, CT_SHAPE(N)),
+                  *m = of(CT_F32, CT_SHAPE(N)), *v = of(CT_F32, CT_SHAPE(N));
         ck_assert(cti_op_fill_normal(p, 0, 1) && cti_op_fill_uniform(g, -1, 1));
-        cti_adam_numbers a = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .bias1 = 0.1, .bias2 = 0.01, .grad_scale = 1};
+        cti_adam_numbers a = {.lr = 0.1,
+                              .beta1 = 0.9,
+                              .beta2 = 0.99,
+                              .eps = 1e-8,
+                              .bias1 = 0.1,
+                              .bias2 = 0.01,
+                              .grad_scale = 1};
         ck_assert(adam(p, g, m, v, a) && cti_op_scale_in_place(p, 3));
         ck_assert(ct_to_f32(ct_dropout(p, 0.2, true), now, N));
         const double s = squares_of(p);
@@ -195,18 +240,23 @@ static ct_tensor *saved_by(int which, ct_tensor *x, ct_tensor *ids) {
     }
 }
 
-/* Writing to what backward will read is an error of that backward; writing to what it does not read is none. */
+/* Writing to what backward will read is an error of that backward; writing to what it does not read
+ * is none. */
 START_TEST(values_changed_since) {
-    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(2, 3)), true), *ids = I64(0, 2);
+    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(2, 3)), true),
+              *ids = I64(0, 2);
     for (int which = 0; which < 4; which++) {
         ct_tensor *y = ct_sum(saved_by(which, x, ids), CT_ALL, false);
         ck_assert(cti_op_scale_in_place(x, 2));
         refused(ct_backward(y), CT_ERR_GRAD, "changed");
     }
-    ct_tensor *y = ct_sum(ct_softmax(ct_transpose(ct_dropout(x, 0.5, true), 0, 1), -1), CT_ALL, false); /* reads its results only */
+    /* reads its results only */
+    ct_tensor *y =
+        ct_sum(ct_softmax(ct_transpose(ct_dropout(x, 0.5, true), 0, 1), -1), CT_ALL, false);
     ck_assert(cti_op_fill(x, 7));
     ck_assert(ct_backward(y));
-    ct_tensor *w = ct_set_requires_grad(of(CT_F64, CT_SHAPE(3, 2)), true), *e = ct_embedding(ids, w);
+    ct_tensor *w = ct_set_requires_grad(of(CT_F64, CT_SHAPE(3, 2)), true),
+              *e = ct_embedding(ids, w);
     ck_assert(cti_op_fill(w, 7) && ct_backward(ct_sum(e, CT_ALL, false)));
     e = ct_embedding(ids, w);
     ck_assert(cti_op_fill(ids, 1));

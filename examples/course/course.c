@@ -1,6 +1,6 @@
-/* Runs one test of an exercise: program TEST FD SECONDS MIB [sanitized]. `grade` sends a nonce on standard input, and believes what comes
- * back on FD only if it begins with it, so that nothing the submission prints counts. Limits are set here, before the submission's code
- * runs. */
+/* Runs one test of an exercise: program TEST FD SECONDS MIB [sanitized]. `grade` sends a nonce on
+ * standard input, and believes what comes back on FD only if it begins with it, so that nothing the
+ * submission prints counts. Limits are set here, before the submission's code runs. */
 #include "course.h"
 
 #include <math.h>
@@ -39,7 +39,8 @@ static void fail_with(const char *report, const char *format, va_list args) {
     end("failed\n", sentence, report);
 }
 
-static void fail_reporting(const char *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void fail_reporting(const char *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static void fail_reporting(const char *report, const char *format, ...) {
     va_list args;
     va_start(args, format);
@@ -55,7 +56,10 @@ void course_fail(const char *format, ...) {
     _exit(0);
 }
 
-/* ---- memory: the linker hands malloc and its like here. What is new holds NaN, and what is not there ends the test. ---- */
+/* ---- memory ---- */
+
+/* The linker hands malloc and its like here. What is new holds NaN, and what is not there ends
+ * the test. */
 
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -66,7 +70,9 @@ void *__wrap_realloc(void *block, size_t size);
 
 static void *there(void *block, size_t count, size_t size) {
     if (!block && count && size)
-        course_fail("needed more memory than the limit of %lu MiB: there is no room for %zu times %zu bytes", memory_mib, count, size);
+        course_fail("needed more memory than the limit of %lu MiB: there is no room for %zu times "
+                    "%zu bytes",
+                    memory_mib, count, size);
     return block;
 }
 
@@ -74,14 +80,20 @@ void *__wrap_malloc(size_t size) {
     void *block = there(__real_malloc(size), 1, size);
     return block ? memset(block, 0xff, size) : NULL;
 }
-void *__wrap_calloc(size_t count, size_t size) { return there(__real_calloc(count, size), count, size); }
-void *__wrap_realloc(void *block, size_t size) { return there(__real_realloc(block, size), 1, size); }
+void *__wrap_calloc(size_t count, size_t size) {
+    return there(__real_calloc(count, size), count, size);
+}
+void *__wrap_realloc(void *block, size_t size) {
+    return there(__real_realloc(block, size), 1, size);
+}
 
 /* ---- comparing ---- */
 
 static const char *shape_text(ct_shape shape, char text[160]) {
     int at = snprintf(text, 160, "(");
-    for (int d = 0; d < shape.ndim; d++) at += snprintf(text + at, 160 - (size_t)at, "%s%lld", d ? ", " : "", (long long)shape.dim[d]);
+    for (int d = 0; d < shape.ndim; d++)
+        at +=
+            snprintf(text + at, 160 - (size_t)at, "%s%lld", d ? ", " : "", (long long)shape.dim[d]);
     snprintf(text + at, 160 - (size_t)at, ")");
     return text;
 }
@@ -93,7 +105,9 @@ static ct_shape place(ct_shape shape, int64_t index) {
     return at;
 }
 
-static const char *dtype_text(ct_dtype dtype) { return (const char *[]){"f32", "f64", "i64", "bool"}[dtype]; }
+static const char *dtype_text(ct_dtype dtype) {
+    return (const char *[]){"f32", "f64", "i64", "bool"}[dtype];
+}
 
 static ct_tensor *made(ct_tensor *tensor) {
     if (!tensor) course_fail("the test could not make its tensors: %s", ct_error_message(context));
@@ -126,13 +140,17 @@ static void show(FILE *report, ct_tensor *got, ct_tensor *expected) {
 
 void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double tolerance) {
     if (!got || ct_error(context))
-        course_fail("%s: %s", what, ct_error(context) ? ct_error_message(context) : "there is no result, and no error");
+        course_fail("%s: %s", what,
+                    ct_error(context) ? ct_error_message(context)
+                                      : "there is no result, and no error");
     made(expected);
     const ct_shape shape = ct_shape_of(got), right = ct_shape_of(expected);
-    if (shape.ndim != right.ndim || memcmp(shape.dim, right.dim, (size_t)shape.ndim * sizeof *shape.dim))
+    if (shape.ndim != right.ndim ||
+        memcmp(shape.dim, right.dim, (size_t)shape.ndim * sizeof *shape.dim))
         course_fail("%s: the shape is %s, and must be %s", what, TEXT(shape), TEXT(right));
     if (ct_dtype_of(got) != ct_dtype_of(expected))
-        course_fail("%s: the dtype is %s, and must be %s", what, dtype_text(ct_dtype_of(got)), dtype_text(ct_dtype_of(expected)));
+        course_fail("%s: the dtype is %s, and must be %s", what, dtype_text(ct_dtype_of(got)),
+                    dtype_text(ct_dtype_of(expected)));
 
     const int64_t n = ct_numel(got);
     double *a = values_of(what, got), *b = values_of(what, expected);
@@ -149,28 +167,36 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
         show(file, got, expected);
         if (file) fclose(file);
         if (worst != first)
-            snprintf(also, sizeof also, "; the worst, %s, is %.10g and must be %.10g", TEXT(place(shape, worst)), number(a[worst]),
-                     b[worst]);
-        fail_reporting(report ? report : "", "%s: element %s is %.10g%s and must be %.10g%s; %lld of %lld %s wrong", what,
-                       TEXT(place(shape, first)), number(a[first]), isfinite(a[first]) ? "" : " (not finite)", b[first], also,
-                       (long long)wrong, (long long)n, wrong == 1 ? "is" : "are");
+            snprintf(also, sizeof also, "; the worst, %s, is %.10g and must be %.10g",
+                     TEXT(place(shape, worst)), number(a[worst]), b[worst]);
+        fail_reporting(report ? report : "",
+                       "%s: element %s is %.10g%s and must be %.10g%s; %lld of %lld %s wrong", what,
+                       TEXT(place(shape, first)), number(a[first]),
+                       isfinite(a[first]) ? "" : " (not finite)", b[first], also, (long long)wrong,
+                       (long long)n, wrong == 1 ? "is" : "are");
     }
     free(a), free(b);
 }
 
-void course_refused(const char *what, ct_context *of, ct_tensor *got, ct_status status, const char *words) {
-    static const char *const names[] = {"CT_OK",         "CT_ERR_SHAPE", "CT_ERR_DTYPE",  "CT_ERR_ARGUMENT",
-                                        "CT_ERR_MEMORY", "CT_ERR_IO",    "CT_ERR_FORMAT", "CT_ERR_GRAD"};
-    if (got) course_fail("%s: there is a result where there must be an error (%s)", what, names[status]);
+void course_refused(const char *what, ct_context *of, ct_tensor *got, ct_status status,
+                    const char *words) {
+    static const char *const names[] = {"CT_OK",           "CT_ERR_SHAPE",  "CT_ERR_DTYPE",
+                                        "CT_ERR_ARGUMENT", "CT_ERR_MEMORY", "CT_ERR_IO",
+                                        "CT_ERR_FORMAT",   "CT_ERR_GRAD"};
+    if (got)
+        course_fail("%s: there is a result where there must be an error (%s)", what, names[status]);
     if (ct_error(of) != status)
-        course_fail("%s: the error is %s and must be %s: \"%s\"", what, names[ct_error(of)], names[status], ct_error_message(of));
-    if (!strstr(ct_error_message(of), words)) course_fail("%s: the error does not say \"%s\": \"%s\"", what, words, ct_error_message(of));
+        course_fail("%s: the error is %s and must be %s: \"%s\"", what, names[ct_error(of)],
+                    names[status], ct_error_message(of));
+    if (!strstr(ct_error_message(of), words))
+        course_fail("%s: the error does not say \"%s\": \"%s\"", what, words, ct_error_message(of));
     ct_error_clear(of);
 }
 
 /* ---- gradients ---- */
 
-void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_gradcheck_opts opts) {
+void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
+                        ct_gradcheck_opts opts) {
     char *report = NULL;
     size_t size;
     opts.report = open_memstream(&report, &size);
@@ -178,8 +204,10 @@ void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const 
     if (opts.report) fclose(opts.report);
     if (!r.ran) course_fail("%s: %s", what, ct_error_message(context));
     if (!r.ok) {
-        const char *rest = report ? strchr(report, '\n') : NULL; /* its first line is the diagnosis */
-        fail_reporting(rest ? rest + 1 : "", "%s: the gradient is wrong (%s): %s", what, ct_mistake_name(r.mistake), r.diagnosis);
+        /* its first line is the diagnosis */
+        const char *rest = report ? strchr(report, '\n') : NULL;
+        fail_reporting(rest ? rest + 1 : "", "%s: the gradient is wrong (%s): %s", what,
+                       ct_mistake_name(r.mistake), r.diagnosis);
     }
     free(report);
 }
@@ -194,16 +222,23 @@ static ct_tensor *apply(ct_tensor *const *in, int n, void *arg) {
     return ct_apply(a->op, in, n, a->attrs);
 }
 
-void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in, int n, ct_gradcheck_opts opts) {
+void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in,
+                     int n, ct_gradcheck_opts opts) {
     course_gradient_of(what, apply, &(applied){op, attrs}, in, n, opts);
 }
 
-ct_tensor *course_f64(ct_context *of, ct_shape shape, const double *values) { return made(ct_from_f64(of, shape, values)); }
-ct_tensor *course_randn(ct_context *of, ct_shape shape) { return made(ct_randn(of, CT_F64, shape)); }
+ct_tensor *course_f64(ct_context *of, ct_shape shape, const double *values) {
+    return made(ct_from_f64(of, shape, values));
+}
+ct_tensor *course_randn(ct_context *of, ct_shape shape) {
+    return made(ct_randn(of, CT_F64, shape));
+}
 
 /* ---- one test ---- */
 
-static bool limit(int what, unsigned long soft, unsigned long hard) { return setrlimit(what, &(struct rlimit){soft, hard}) == 0; }
+static bool limit(int what, unsigned long soft, unsigned long hard) {
+    return setrlimit(what, &(struct rlimit){soft, hard}) == 0;
+}
 
 int main(int count, char **args) {
     if ((count != 5 && count != 6) || read(STDIN_FILENO, nonce, NONCE) != NONCE) {
@@ -214,8 +249,10 @@ int main(int count, char **args) {
     const unsigned long seconds = strtoul(args[3], NULL, 10);
     result = atoi(args[2]), memory_mib = strtoul(args[4], NULL, 10);
     setvbuf(stdout, NULL, _IOLBF, 0); /* a crash loses no line */
-    if (!limit(RLIMIT_CORE, 0, 0) || !limit(RLIMIT_FSIZE, 0, 0) || !limit(RLIMIT_CPU, seconds, seconds + 1) ||
-        (count == 5 && !limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20))) /* a sanitizer's shadow is larger than any limit */
+    if (!limit(RLIMIT_CORE, 0, 0) || !limit(RLIMIT_FSIZE, 0, 0) ||
+        !limit(RLIMIT_CPU, seconds, seconds + 1) ||
+        /* a sanitizer's shadow is larger than any limit */
+        (count == 5 && !limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20)))
         course_fail("the limits cannot be set");
     for (int i = 0; i < course_test_count; i++) {
         if (strcmp(course_tests[i].name, name)) continue;

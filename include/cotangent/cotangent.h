@@ -1,4 +1,5 @@
-/* cotangent: tensors, reverse-mode differentiation and transformers for C, on the CPU. This header is the whole library. */
+/* cotangent: tensors, reverse-mode differentiation and transformers for C, on the CPU. This header
+ * is the whole library. */
 #ifndef CT_COTANGENT_H
 #define CT_COTANGENT_H
 

@@ -1,9 +1,11 @@
-/* Operations on tensors. Names, argument order and conventions are torch's wherever torch has the op.
+/* Operations on tensors. Names, argument order and conventions are torch's wherever torch has the
+ * op.
  *
- * Unless a line says otherwise an op takes f32 or f64, any strides and zero sizes; mixed dtypes are CT_ERR_DTYPE;
- * elementwise ops of two tensors broadcast; every input has a gradient; negative dims count from the end; the result
- * belongs to the innermost scope. A shape that does not fit is CT_ERR_SHAPE and the message names both shapes.
- * Formulas, shapes and gradients of each are in docs/ops.md. */
+ * Unless a line says otherwise an op takes f32 or f64, any strides and zero sizes; mixed dtypes are
+ * CT_ERR_DTYPE; elementwise ops of two tensors broadcast; every input has a gradient; negative dims
+ * count from the end; the result belongs to the innermost scope. A shape that does not fit is
+ * CT_ERR_SHAPE and the message names both shapes. Formulas, shapes and gradients of each are in
+ * docs/ops.md. */
 #ifndef CT_OPS_H
 #define CT_OPS_H
 
@@ -13,16 +15,20 @@
 extern "C" {
 #endif
 
-/* ---- elementwise, two tensors that broadcast. add, sub, mul, maximum and minimum also take i64. ---- */
+/* ---- elementwise, two tensors that broadcast ---- */
+
+/* add, sub, mul, maximum and minimum also take i64. */
+
 CT_API ct_tensor *ct_add(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_mul(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_div(ct_tensor *a, ct_tensor *b);
-CT_API ct_tensor *ct_maximum(ct_tensor *a, ct_tensor *b); /* NaN if either is; a tie shares the gradient */
+/* NaN if either is; a tie shares the gradient */
+CT_API ct_tensor *ct_maximum(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_minimum(ct_tensor *a, ct_tensor *b);
-CT_API ct_tensor *ct_pow(ct_tensor *x, double e);         /* x^e */
-CT_API ct_tensor *ct_scale(ct_tensor *x, double a);       /* a x; also i64, for a whole a */
-CT_API ct_tensor *ct_add_scalar(ct_tensor *x, double a);  /* x + a; also i64, for a whole a */
+CT_API ct_tensor *ct_pow(ct_tensor *x, double e);        /* x^e */
+CT_API ct_tensor *ct_scale(ct_tensor *x, double a);      /* a x; also i64, for a whole a */
+CT_API ct_tensor *ct_add_scalar(ct_tensor *x, double a); /* x + a; also i64, for a whole a */
 
 /* ---- elementwise, one tensor ---- */
 CT_API ct_tensor *ct_neg(ct_tensor *x); /* also i64 */
@@ -37,10 +43,16 @@ CT_API ct_tensor *ct_silu(ct_tensor *x);      /* x sigmoid(x) */
 CT_API ct_tensor *ct_gelu(ct_tensor *x);      /* x Phi(x), by erf */
 CT_API ct_tensor *ct_gelu_tanh(ct_tensor *x); /* torch's gelu(approximate="tanh") */
 
-/* ---- choice and comparison; conditions and masks are bool ---- */
-CT_API ct_tensor *ct_where(ct_tensor *cond, ct_tensor *a, ct_tensor *b);           /* all three broadcast; a, b of any one dtype */
-CT_API ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask, double value);     /* value where mask is true; mask broadcasts to x; any dtype */
-CT_API ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b); /* comparisons: any one dtype, broadcast, to bool; no gradient */
+/* ---- choice and comparison ---- */
+
+/* Conditions and masks are bool. */
+
+/* all three broadcast; a, b of any one dtype */
+CT_API ct_tensor *ct_where(ct_tensor *cond, ct_tensor *a, ct_tensor *b);
+/* value where mask is true; mask broadcasts to x; any dtype */
+CT_API ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask, double value);
+/* comparisons: any one dtype, broadcast, to bool; no gradient */
+CT_API ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_le(ct_tensor *a, ct_tensor *b);
@@ -49,103 +61,162 @@ CT_API ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_logical_and(ct_tensor *a, ct_tensor *b); /* bool, broadcast */
 CT_API ct_tensor *ct_logical_or(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_logical_not(ct_tensor *a);
-CT_API ct_tensor *ct_causal_mask(ct_context *context, int64_t t, int64_t s); /* bool (t, s), true where key <= query */
+/* bool (t, s), true where key <= query */
+CT_API ct_tensor *ct_causal_mask(ct_context *context, int64_t t, int64_t s);
 
-/* ---- reductions. dims: which dims go (CT_ALL: every one); keepdim keeps them with size 1. ---- */
-CT_API ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim);  /* also i64; of bool: the count, i64 */
+/* ---- reductions ---- */
+
+/* dims: which dims go (CT_ALL: every one); keepdim keeps them with size 1. */
+
+/* also i64; of bool: the count, i64 */
+CT_API ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim);
 CT_API ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim); /* of no element: NaN */
-CT_API ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim);  /* ties share the gradient, as torch's amax; of no element: an error; also i64 */
-CT_API ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape);            /* sums x down to a shape that broadcasts to x's: undoes a broadcast */
-CT_API ct_tensor *ct_argmax(ct_tensor *x, int dim);                   /* i64, the first of equals (NaN counts as largest); dim goes; no gradient; also i64 */
-CT_API ct_tensor *ct_logsumexp(ct_tensor *x, int dim);                /* dim goes */
+/* ties share the gradient, as torch's amax; of no element: an error; also i64 */
+CT_API ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim);
+/* sums x down to a shape that broadcasts to x's: undoes a broadcast */
+CT_API ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape);
+/* i64, the first of equals (NaN counts as largest); dim goes; no gradient; also i64 */
+CT_API ct_tensor *ct_argmax(ct_tensor *x, int dim);
+CT_API ct_tensor *ct_logsumexp(ct_tensor *x, int dim); /* dim goes */
 CT_API ct_tensor *ct_softmax(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_log_softmax(ct_tensor *x, int dim);
-CT_API ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim); /* mask: bool, broadcasts to x, true = keep; NULL: all. A row with
-                                                                                nothing kept, or all -inf, gives zeros and sends zeros back.
-                                                                                What is not kept is not read, be it NaN */
+/* mask: bool, broadcasts to x, true = keep; NULL: all. A row with nothing kept, or all -inf, gives
+ * zeros and sends zeros back. What is not kept is not read, be it NaN */
+CT_API ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim);
 
 /* ---- products ---- */
-CT_API ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b); /* (..., M, K) @ (..., K, N) -> (..., M, N); batch dims broadcast; a 1-D side is a vector, as in torch */
-CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias); /* (..., in) -> (..., out): x W^T + b; weight (out, in); bias (out) or NULL */
+/* (..., M, K) @ (..., K, N) -> (..., M, N); batch dims broadcast; a 1-D side is a vector, as in
+ * torch */
+CT_API ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b);
+/* (..., in) -> (..., out): x W^T + b; weight (out, in); bias (out) or NULL */
+CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
 
-/* residual + f(x) W^T + b, the end of a feed-forward in one op: f(x) is computed again in backward, not kept. x (..., in), residual (..., out);
- * bias and residual may be NULL. dx = (g W) f'(x), dW = g^T f(x) */
-CT_API ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation f, ct_tensor *weight, ct_tensor *bias, ct_tensor *residual);
+/* residual + f(x) W^T + b, the end of a feed-forward in one op: f(x) is computed again in backward,
+ * not kept. x (..., in), residual (..., out); bias and residual may be NULL. dx = (g W) f'(x), dW =
+ * g^T f(x) */
+CT_API ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation f, ct_tensor *weight,
+                                      ct_tensor *bias, ct_tensor *residual);
 
-/* ---- normalisation over the last dim (D); weight and bias (D), each may be NULL; eps as given ---- */
-CT_API ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps); /* (x - mean) / sqrt(var + eps) w + b, var without Bessel */
-CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);                    /* x / sqrt(mean(x^2) + eps) w */
+/* ---- normalisation over the last dim (D) ---- */
 
-/* ---- look-ups and noise. Indices are i64; one out of range is CT_ERR_ARGUMENT and named with its position. ---- */
-CT_API ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight);       /* ids (...), weight (V, D) -> (..., D) */
-CT_API ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);    /* out[i][j] = x[index[i][j]][j] for dim 0; index no larger than x in other dims */
-CT_API ct_tensor *ct_dropout(ct_tensor *x, double p, bool training);     /* zero with probability p, else x / (1 - p); not training: x itself */
+/* weight and bias (D), each may be NULL; eps as given. */
+
+/* (x - mean) / sqrt(var + eps) w + b, var without Bessel */
+CT_API ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps);
+/* x / sqrt(mean(x^2) + eps) w */
+CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);
+
+/* ---- look-ups and noise ---- */
+
+/* Indices are i64; one out of range is CT_ERR_ARGUMENT and named with its position. */
+
+/* ids (...), weight (V, D) -> (..., D) */
+CT_API ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight);
+/* out[i][j] = x[index[i][j]][j] for dim 0; index no larger than x in other dims */
+CT_API ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);
+/* zero with probability p, else x / (1 - p); not training: x itself */
+CT_API ct_tensor *ct_dropout(ct_tensor *x, double p, bool training);
 
 /* ---- losses ---- */
-CT_API ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target); /* mean (x - target)^2; the same shape; gradients to both */
+/* mean (x - target)^2; the same shape; gradients to both */
+CT_API ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target);
 
 typedef struct {
     double label_smoothing; /* in [0, 1]: (1 - s) on the target, s spread evenly over the classes */
     bool sum;               /* the sum over rows instead of their mean */
 } ct_cross_entropy_opts;
 
-/* logits (N, C), targets i64 (N): -log softmax(logits)[target], averaged over the rows that count. Target -100 is ignored;
- * any other outside [0, C) is CT_ERR_ARGUMENT. Nothing left: 0, with zero gradients. */
-CT_API ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets, ct_cross_entropy_opts opts);
+/* logits (N, C), targets i64 (N): -log softmax(logits)[target], averaged over the rows that count.
+ * Target -100 is ignored; any other outside [0, C) is CT_ERR_ARGUMENT. Nothing left: 0, with zero
+ * gradients. */
+CT_API ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets,
+                                   ct_cross_entropy_opts opts);
 
-/* The same of the logits x W^T, x (N, D), weight (C, D), without the logits ever whole in memory. */
-CT_API ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets, ct_cross_entropy_opts opts);
+/* The same of the logits x W^T, x (N, D), weight (C, D), without the logits ever whole in
+ * memory. */
+CT_API ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets,
+                                          ct_cross_entropy_opts opts);
 
-/* ---- rotary positions (Su et al. 2021, arXiv:2104.09864): x (..., T, d), d even. Pair j of position p turns by
- * (p + offset) base^(-2j/d). Pairs are (j, j + d/2), or with interleaved (2j, 2j + 1). ---- */
+/* ---- rotary positions ---- */
+
+/* Su et al. 2021, arXiv:2104.09864. x (..., T, d), d even. Pair j of position p is rotated by the
+ * angle (p + offset) base^(-2j/d). Pairs are (j, j + d/2), or with interleaved (2j, 2j + 1). */
+
 typedef struct {
-    double base;      /* 0: 10000 */
-    int64_t offset;   /* position of the first row */
+    double base;    /* 0: 10000 */
+    int64_t offset; /* position of the first row */
     bool interleaved;
 } ct_rope_opts;
 CT_API ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts);
 
-/* ---- shapes; any dtype. All but contiguous, cast, cat and stack (and reshape and combine_heads where they must) are views: they share memory. ---- */
-CT_API ct_tensor *ct_view(ct_tensor *x, ct_shape shape);    /* one -1 is inferred; strides that cannot express it: an error */
-CT_API ct_tensor *ct_reshape(ct_tensor *x, ct_shape shape); /* a view where it can be, else a copy */
+/* ---- shapes ---- */
+
+/* Any dtype. All but contiguous, cast, cat and stack (and reshape and combine_heads where they
+ * must) are views: they share memory. */
+
+/* one -1 is inferred; strides that cannot express it: an error */
+CT_API ct_tensor *ct_view(ct_tensor *x, ct_shape shape);
+/* a view where it can be, else a copy */
+CT_API ct_tensor *ct_reshape(ct_tensor *x, ct_shape shape);
 CT_API ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1);
 CT_API ct_tensor *ct_permute(ct_tensor *x, ct_shape dims);
 CT_API ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads); /* (B, T, E) -> (B, H, T, E/H) */
-CT_API ct_tensor *ct_combine_heads(ct_tensor *x);                  /* (B, H, T, d) -> (B, T, H d), a copy where heads do not lie side by side */
-CT_API ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length); /* start may count from the end */
-CT_API ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index);                 /* dim goes; index may count from the end */
-CT_API ct_tensor *ct_expand(ct_tensor *x, ct_shape shape);                         /* sizes of 1 and new leading dims repeat; -1 keeps a size */
-CT_API ct_tensor *ct_squeeze(ct_tensor *x, int dim);                               /* of a dim that is not 1: x as it is */
+/* (B, H, T, d) -> (B, T, H d), a copy where heads do not lie side by side */
+CT_API ct_tensor *ct_combine_heads(ct_tensor *x);
+/* start may count from the end */
+CT_API ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length);
+/* dim goes; index may count from the end */
+CT_API ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index);
+/* sizes of 1 and new leading dims repeat; -1 keeps a size */
+CT_API ct_tensor *ct_expand(ct_tensor *x, ct_shape shape);
+/* of a dim that is not 1: x as it is */
+CT_API ct_tensor *ct_squeeze(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_unsqueeze(ct_tensor *x, int dim);
-CT_API ct_tensor *ct_contiguous(ct_tensor *x);              /* x itself (another handle) where it is contiguous, else a copy */
-CT_API ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);    /* as a C cast; to bool: != 0. Differentiable between f32 and f64 */
-CT_API ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim);   /* along an existing dim; the other sizes equal */
-CT_API ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim); /* along a new dim; all sizes equal */
-CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n); /* n = ceil(dim / size) views, the last one shorter */
+/* x itself (another handle) where it is contiguous, else a copy */
+CT_API ct_tensor *ct_contiguous(ct_tensor *x);
+/* as a C cast; to bool: != 0. Differentiable between f32 and f64 */
+CT_API ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);
+/* along an existing dim; the other sizes equal */
+CT_API ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim);
+/* along a new dim; all sizes equal */
+CT_API ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim);
+/* n = ceil(dim / size) views, the last one shorter */
+CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n);
 
-/* ---- attention (Vaswani et al. 2017, arXiv:1706.03762): softmax(q k^T scale + mask) v.
- * q (B, H, T, d), k (B, H_kv, S, d), v (B, H_kv, S, d_v); H_kv divides H. One polarity: a bool mask is true where a query may
- * attend; a float mask is added to the scores and has a gradient. All that are given apply together. A query that may attend to
- * nothing gets zeros and sends zeros back. ---- */
+/* ---- attention ---- */
+
+/* softmax(q k^T scale + mask) v (Vaswani et al. 2017, arXiv:1706.03762). q (B, H, T, d),
+ * k (B, H_kv, S, d), v (B, H_kv, S, d_v); H_kv divides H. One polarity: a bool mask is true where a
+ * query may attend; a float mask is added to the scores and has a gradient. All that are given
+ * apply together. A query that may attend to nothing gets zeros and sends zeros back. */
+
 typedef struct {
-    ct_tensor *mask;     /* (T, S), or anything that broadcasts to (B, H, T, S) */
-    ct_tensor *key_mask; /* bool (B, S), true = a real key */
-    bool causal;         /* query i sees keys 0 ... i */
-    double dropout;      /* of the weights, whenever it is not 0 */
-    double scale;        /* 0: 1 / sqrt(d) */
+    ct_tensor *mask;                 /* (T, S), or anything that broadcasts to (B, H, T, S) */
+    ct_tensor *key_mask;             /* bool (B, S), true = a real key */
+    bool causal;                     /* query i sees keys 0 ... i */
+    double dropout;                  /* of the weights, whenever it is not 0 */
+    double scale;                    /* 0: 1 / sqrt(d) */
     bool need_weights, mean_weights; /* (B, H, T, S); with both their mean over heads, (B, T, S) */
 } ct_attention_opts;
 
 typedef struct {
-    ct_tensor *out;     /* (B, H, T, d_v); where q is a view of heads split but not moved, out lies like it and heads join by a view */
+    /* (B, H, T, d_v); where q is a view of heads split but not moved, out lies like it and heads
+     * join by a view */
+    ct_tensor *out;
     ct_tensor *weights; /* after dropout, where asked for; else NULL */
 } ct_attention_out;
 
-CT_API ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts);
-/* The same where q, k and v lie side by side, as one product makes them, and the heads in each: x (B, T, 3E), out (B, T, E). */
-CT_API ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts);
+CT_API ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                                     ct_attention_opts opts);
+/* The same where q, k and v lie side by side, as one product makes them, and the heads in each: x
+ * (B, T, 3E), out (B, T, E). */
+CT_API ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads,
+                                            ct_attention_opts opts);
 
-/* ---- drawing from logits (n, V): out[i] is one index of row i. Takes a stream of the generator unless greedy. ---- */
+/* ---- drawing from logits (n, V) ---- */
+
+/* out[i] is one index of row i. Takes a stream of the generator unless greedy. */
+
 typedef struct {
     double temperature; /* 0: greedy, the largest */
     int64_t top_k;      /* only the k largest; 0: all */

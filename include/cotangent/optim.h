@@ -1,5 +1,6 @@
-/* Optimisers, gradient clipping and a learning-rate schedule. Update formulas are torch's. A parameter without a gradient is
- * left alone. A step that fails changes nothing. Shared parameters are stepped once. */
+/* Optimisers, gradient clipping and a learning-rate schedule. Update formulas are torch's. A
+ * parameter without a gradient is left alone. A step that fails changes nothing. Shared parameters
+ * are stepped once. */
 #ifndef CT_OPTIM_H
 #define CT_OPTIM_H
 
@@ -9,7 +10,8 @@
 extern "C" {
 #endif
 
-/* sgd: g += wd p; b = momentum b + (1 - dampening) g (first b: g); p -= lr (nesterov ? g + momentum b : b) */
+/* sgd: g += wd p; b = momentum b + (1 - dampening) g (first b: g); p -= lr (nesterov ? g + momentum
+ * b : b) */
 typedef struct {
     double lr; /* 0: 1e-3 */
     double momentum, dampening, weight_decay;
@@ -17,15 +19,18 @@ typedef struct {
     double clip_norm; /* as in ct_adamw_opts */
 } ct_sgd_opts;
 
-/* adam: g += wd p first. adamw: p *= 1 - lr wd first. Then m += (1 - b1)(g - m), v = b2 v + (1 - b2) g^2,
- * p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps). Kingma & Ba 2014, arXiv:1412.6980; Loshchilov & Hutter 2017, arXiv:1711.05101 */
+/* adam: g += wd p first. adamw: p *= 1 - lr wd first. Then m += (1 - b1)(g - m), v = b2 v + (1 -
+ * b2) g^2, p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps). Kingma & Ba 2014,
+ * arXiv:1412.6980; Loshchilov & Hutter 2017, arXiv:1711.05101 */
 typedef struct {
     double lr;                /* 0: 1e-3 */
     double beta1, beta2, eps; /* 0: 0.9, 0.999, 1e-8 */
     double weight_decay;      /* 0: none */
     bool decay_matrices_only; /* decay only parameters of two dims or more */
-    double clip_norm;         /* 0: none; else a step reads gradients times min(1, clip_norm / (norm + 1e-6)), 2-norm over all of them: what
-                                 ct_clip_grad_norm before it gives, in one pass less over memory. The gradients stay as they are */
+    /* 0: none; else a step reads gradients times min(1, clip_norm / (norm + 1e-6)), 2-norm over all
+     * of them: what ct_clip_grad_norm before it gives, in one pass less over memory. The gradients
+     * stay as they are */
+    double clip_norm;
 } ct_adamw_opts;
 typedef ct_adamw_opts ct_adam_opts;
 
@@ -36,14 +41,17 @@ CT_API ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts);
 CT_API bool ct_optim_step(ct_optim *optim);
 CT_API void ct_optim_zero_grad(ct_optim *optim);
 CT_API void ct_optim_set_lr(ct_optim *optim, double lr);
-CT_API double ct_optim_grad_norm(const ct_optim *optim); /* of the last step with a clip_norm, before clipping; NaN: there was none */
+/* of the last step with a clip_norm, before clipping; NaN: there was none */
+CT_API double ct_optim_grad_norm(const ct_optim *optim);
 CT_API void ct_optim_free(ct_optim *optim); /* ct_module_free and ct_context_free do it too */
 
-/* Scales all gradients by min(1, max_norm / (norm + 1e-6)); returns the norm before, 2-norm over all of them. */
+/* Scales all gradients by min(1, max_norm / (norm + 1e-6)); returns the norm before, 2-norm over
+ * all of them. */
 CT_API double ct_clip_grad_norm(ct_module *module, double max_norm);
 
-/* step < warmup: peak (step + 1) / (warmup + 1); step >= total: floor; between: floor + (peak - floor) (1 + cos(pi u)) / 2,
- * u = (step - warmup) / (total - warmup). Loshchilov & Hutter 2016, arXiv:1608.03983 */
+/* step < warmup: peak (step + 1) / (warmup + 1); step >= total: floor; between: floor + (peak -
+ * floor) (1 + cos(pi u)) / 2, u = (step - warmup) / (total - warmup). Loshchilov & Hutter 2016,
+ * arXiv:1608.03983 */
 typedef struct {
     double peak, floor;
     int64_t warmup, total;

@@ -1,7 +1,8 @@
-/* Tensors: up to 8 dims of f32, f64, i64 or bool, with real strides. Making, reading and writing them.
+/* Tensors: up to 8 dims of f32, f64, i64 or bool, with real strides. Making, reading and writing
+ * them.
  *
- * A size is an int64_t and may be 0; a scalar has no dims and one element. Sizes whose bytes overflow are
- * CT_ERR_MEMORY, negative sizes or more than 8 dims CT_ERR_SHAPE. */
+ * A size is an int64_t and may be 0; a scalar has no dims and one element. Sizes whose bytes
+ * overflow are CT_ERR_MEMORY, negative sizes or more than 8 dims CT_ERR_SHAPE. */
 #ifndef CT_TENSOR_H
 #define CT_TENSOR_H
 
@@ -11,7 +12,8 @@
 extern "C" {
 #endif
 
-/* New tensors, row-major, owned by the innermost scope. ct_empty's values are whatever was there. */
+/* New tensors, row-major, owned by the innermost scope. ct_empty's values are whatever was
+ * there. */
 CT_API ct_tensor *ct_zeros(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_ones(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape);
@@ -19,12 +21,15 @@ CT_API ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape);
 /* Every element is value, cast to dtype as in C; bool is value != 0. */
 CT_API ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double value);
 
-/* (ceil((end - start) / step)): start, start + step, ... up to but without end. step 0 or of the wrong sign, a bound that
- * is not finite, bool: an error. */
-CT_API ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double end, double step);
+/* (ceil((end - start) / step)): start, start + step, ... up to but without end. step 0 or of the
+ * wrong sign, a bound that is not finite, bool: an error. */
+CT_API ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double end,
+                            double step);
 
-CT_API ct_tensor *ct_rand(ct_context *context, ct_dtype dtype, ct_shape shape);  /* uniform in [0, 1); f32 or f64 */
-CT_API ct_tensor *ct_randn(ct_context *context, ct_dtype dtype, ct_shape shape); /* standard normal; f32 or f64 */
+/* uniform in [0, 1); f32 or f64 */
+CT_API ct_tensor *ct_rand(ct_context *context, ct_dtype dtype, ct_shape shape);
+/* standard normal; f32 or f64 */
+CT_API ct_tensor *ct_randn(ct_context *context, ct_dtype dtype, ct_shape shape);
 
 /* A copy of row-major data. data may be NULL only where the shape has no element. */
 CT_API ct_tensor *ct_from_f32(ct_context *context, ct_shape shape, const float *data);
@@ -32,30 +37,36 @@ CT_API ct_tensor *ct_from_f64(ct_context *context, ct_shape shape, const double 
 CT_API ct_tensor *ct_from_i64(ct_context *context, ct_shape shape, const int64_t *data);
 CT_API ct_tensor *ct_from_bool(ct_context *context, ct_shape shape, const bool *data);
 
-/* A tensor over the caller's memory, which must outlive every use of it and be aligned for dtype. strides are in
- * elements and may be zero or negative; that of a dim of one element means nothing; NULL: row-major. */
-CT_API ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides, void *data);
+/* A tensor over the caller's memory, which must outlive every use of it and be aligned for dtype.
+ * strides are in elements and may be zero or negative; that of a dim of one element means nothing;
+ * NULL: row-major. */
+CT_API ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape,
+                          const int64_t *strides, void *data);
 
 CT_API ct_dtype ct_dtype_of(const ct_tensor *tensor);
 CT_API ct_shape ct_shape_of(const ct_tensor *tensor); /* of NULL: ndim 0 */
 CT_API int ct_ndim(const ct_tensor *tensor);
-CT_API int64_t ct_dim(const ct_tensor *tensor, int dim); /* the size of a dim; negative counts from the end. No such dim: an error, -1 */
+/* the size of a dim; negative counts from the end. No such dim: an error, -1 */
+CT_API int64_t ct_dim(const ct_tensor *tensor, int dim);
 CT_API int64_t ct_numel(const ct_tensor *tensor);
 
-/* The elements of a contiguous tensor of that dtype, in place. Not contiguous: CT_ERR_ARGUMENT (see ct_contiguous); another
- * dtype: CT_ERR_DTYPE. What is written through the pointer is not seen by the check of saved values. */
+/* The elements of a contiguous tensor of that dtype, in place. Not contiguous: CT_ERR_ARGUMENT (see
+ * ct_contiguous); another dtype: CT_ERR_DTYPE. What is written through the pointer is not seen by
+ * the check of saved values. */
 CT_API float *ct_data_f32(ct_tensor *tensor);
 CT_API double *ct_data_f64(ct_tensor *tensor);
 CT_API int64_t *ct_data_i64(ct_tensor *tensor);
 CT_API bool *ct_data_bool(ct_tensor *tensor);
 
-/* Copies the elements in row-major order, cast to the pointer's type, from any strides. count must be the tensor's. */
+/* Copies the elements in row-major order, cast to the pointer's type, from any strides. count must
+ * be the tensor's. */
 CT_API bool ct_to_f32(const ct_tensor *tensor, float *out, int64_t count);
 CT_API bool ct_to_f64(const ct_tensor *tensor, double *out, int64_t count);
 CT_API bool ct_to_i64(const ct_tensor *tensor, int64_t *out, int64_t count);
 CT_API bool ct_to_bool(const ct_tensor *tensor, bool *out, int64_t count);
 
-CT_API double ct_item(const ct_tensor *tensor); /* the one element; more or none: CT_ERR_SHAPE, NaN */
+/* the one element; more or none: CT_ERR_SHAPE, NaN */
+CT_API double ct_item(const ct_tensor *tensor);
 
 /* Prints values, shape and dtype in the manner of torch; the middle of long dims is left out. */
 CT_API void ct_print(const ct_tensor *tensor, FILE *file);

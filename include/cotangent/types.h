@@ -1,6 +1,7 @@
 /* The words that every header uses: shapes, dtypes, errors and the names of the objects.
  *
- * Every function that can fail returns NULL, false or NaN and records why in its context; see context.h. */
+ * Every function that can fail returns NULL, false or NaN and records why in its context; see
+ * context.h. */
 #ifndef CT_TYPES_H
 #define CT_TYPES_H
 
@@ -19,11 +20,12 @@
 extern "C" {
 #endif
 
-typedef struct ct_context ct_context;     /* allocator, tape, generator, threads, kernels, pending error */
-typedef struct ct_tensor ct_tensor;       /* a handle: owned by the scope it was made in */
-typedef struct ct_module ct_module;       /* a tree of parameters with a forward */
-typedef struct ct_optim ct_optim;         /* an optimiser of one module's parameters */
-typedef struct ct_kv_cache ct_kv_cache;   /* keys and values of earlier positions */
+/* allocator, tape, generator, threads, kernels, pending error */
+typedef struct ct_context ct_context;
+typedef struct ct_tensor ct_tensor;     /* a handle: owned by the scope it was made in */
+typedef struct ct_module ct_module;     /* a tree of parameters with a forward */
+typedef struct ct_optim ct_optim;       /* an optimiser of one module's parameters */
+typedef struct ct_kv_cache ct_kv_cache; /* keys and values of earlier positions */
 
 typedef enum { CT_F32, CT_F64, CT_I64, CT_BOOL } ct_dtype;
 
@@ -35,7 +37,8 @@ typedef enum {
     CT_ERR_MEMORY,   /* the allocator or the memory limit said no, or a size overflows */
     CT_ERR_IO,       /* the operating system said no; the message carries its words */
     CT_ERR_FORMAT,   /* a file that is not what it should be; the message names the fault */
-    CT_ERR_GRAD      /* backward where there is nothing to go back through, or values that have changed since */
+    /* backward where there is nothing to go back through, or values that have changed since */
+    CT_ERR_GRAD
 } ct_status;
 
 /* The activations that a feed-forward may have; GELU by erf, or by torch's approximate="tanh". */
@@ -56,14 +59,16 @@ template <typename... D> inline ct_shape ct_shape_pack(D... d) {
     return ct_shape{int(sizeof...(D)), {int64_t(d)...}};
 }
 #define CT_SHAPE(...) ct_shape_pack(__VA_ARGS__)
-#define CT_SCALAR ct_shape_pack()
+#define CT_SCALAR     ct_shape_pack()
 #else
 /* CT_SHAPE(2, 10, 512) is the shape (2, 10, 512). */
-#define CT_SHAPE(...) ((ct_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
+#define CT_SHAPE(...)                                                                              \
+    ((ct_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 #define CT_SCALAR ((ct_shape){0, {0}})
 #endif
 
-#define CT_DIMS(...) CT_SHAPE(__VA_ARGS__) /* CT_DIMS(0, -1): a list of dims; negative ones count from the end */
-#define CT_ALL CT_SCALAR                   /* no dim named, which for a reduction means every dim, as in torch */
+#define CT_DIMS(...)                                                                               \
+    CT_SHAPE(__VA_ARGS__) /* CT_DIMS(0, -1): a list of dims; negative ones count from the end */
+#define CT_ALL CT_SCALAR  /* no dim named, which for a reduction means every dim, as in torch */
 
 #endif

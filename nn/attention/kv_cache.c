@@ -1,6 +1,7 @@
-/* kv_cache: room for max_length keys and values, filled in place, and for the keys that add_bias_kv and add_zero_attn put behind
- * them, which the next ones overwrite. One whose keys are of another sequence is filled at once and read from then on. A module knows its
- * caches, so that one that outlives it is nobody's. */
+/* kv_cache: room for max_length keys and values, filled in place, and for the keys that add_bias_kv
+ * and add_zero_attn put behind them, which the next ones overwrite. One whose keys are of another
+ * sequence is filled at once and read from then on. A module knows its caches, so that one that
+ * outlives it is nobody's. */
 #include "mha.h"
 
 int64_t ct_kv_cache_length(const ct_kv_cache *cache) { return cache ? cache->length : 0; }
@@ -8,7 +9,8 @@ int64_t ct_kv_cache_length(const ct_kv_cache *cache) { return cache ? cache->len
 bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
     if (!cache || !cti_ready(cache->context)) return false;
     if (length < 0 || length > cache->length)
-        return ct_fail(cache->context, CT_ERR_ARGUMENT, "ct_kv_cache_truncate: a length of %" PRId64 " from one of %" PRId64, length,
+        return ct_fail(cache->context, CT_ERR_ARGUMENT,
+                       "ct_kv_cache_truncate: a length of %" PRId64 " from one of %" PRId64, length,
                        cache->length);
     cache->length = length;
     return true;
@@ -27,26 +29,34 @@ void ct_kv_cache_free(ct_kv_cache *cache) {
     cti_give(cache->context, cache, sizeof *cache);
 }
 
-bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q, const ct_tensor *k) {
+bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
+                        const ct_tensor *k) {
     ct_context *context = mha->context;
     const int64_t s = k->shape.dim[1];
     if (cache->mha != mha)
-        ct_fail(context, CT_ERR_ARGUMENT, "MultiheadAttention: the cache was made for another module");
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "MultiheadAttention: the cache was made for another module");
     if (q->shape.dim[0] != cache->batch)
-        ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: query %s with a cache for a batch of %" PRId64, SHAPE(q->shape), cache->batch);
+        ct_fail(context, CT_ERR_SHAPE,
+                "MultiheadAttention: query %s with a cache for a batch of %" PRId64,
+                SHAPE(q->shape), cache->batch);
     if (k != q && cache->length && s != cache->length)
-        ct_fail(context, CT_ERR_SHAPE, "MultiheadAttention: key %s with a cache that holds the %" PRId64 " keys of another sequence",
+        ct_fail(context, CT_ERR_SHAPE,
+                "MultiheadAttention: key %s with a cache that holds the %" PRId64
+                " keys of another sequence",
                 SHAPE(k->shape), cache->length);
     if (s > cache->max_length - (k == q ? cache->length : 0))
         ct_fail(context, CT_ERR_SHAPE,
-                "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64 " that the cache has", s,
-                k == q ? cache->length : 0, cache->max_length);
+                "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64
+                " that the cache has",
+                s, k == q ? cache->length : 0, cache->max_length);
     return cti_ready(context);
 }
 
 static ct_tensor *extend(ct_tensor *room, int64_t length, ct_tensor *x) {
     int64_t t = ct_dim(x, 2);
-    return cti_op_copy_into(ct_narrow(room, 2, length, t), x) ? ct_narrow(room, 2, 0, length + t) : NULL;
+    return cti_op_copy_into(ct_narrow(room, 2, length, t), x) ? ct_narrow(room, 2, 0, length + t)
+                                                              : NULL;
 }
 
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {

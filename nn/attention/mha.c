@@ -1,11 +1,15 @@
-/* Multi-head attention (Vaswani et al. 2017, arXiv:1706.03762), as torch.nn.MultiheadAttention with batch_first:
+/* Multi-head attention (Vaswani et al. 2017, arXiv:1706.03762), as torch.nn.MultiheadAttention with
+ * batch_first, d = E / H:
  *
- *     Q = q Wq^T + bq (B, T, E)    K = k Wk^T + bk (B, S, H_kv d)    V = v Wv^T + bv (B, S, H_kv d)    d = E / H
+ *     Q = q Wq^T + bq    (B, T, E)
+ *     K = k Wk^T + bk    (B, S, H_kv d)
+ *     V = v Wv^T + bv    (B, S, H_kv d)
  *     out = combine(softmax(Q_h K_h^T / sqrt d + masks) V_h) Wo^T + bo
  *
- * Wq, Wk, Wv are the rows of in_proj_weight (3E, E), or where their widths differ q_proj_weight, k_proj_weight and
- * v_proj_weight; bq, bk, bv are those of in_proj_bias either way. With qk_norm the heads of Q and K then go through RMSNorm, with
- * rope they turn by their position, and with a cache K and V are what it has followed by these. */
+ * Wq, Wk, Wv are the rows of in_proj_weight (3E, E), or where their widths differ q_proj_weight,
+ * k_proj_weight and v_proj_weight; bq, bk, bv are those of in_proj_bias either way. With qk_norm
+ * the heads of Q and K then go through RMSNorm, with rope they are rotated by their position, and
+ * with a cache K and V are appended to the keys and values that it has. */
 #include "mha.h"
 
 #include <math.h>
@@ -16,13 +20,18 @@ static bool is_packed(const ct_mha_opts *o) {
     return o->kdim == o->embed_dim && o->vdim == o->embed_dim && o->num_kv_heads == o->num_heads;
 }
 
-static int64_t kv_width(const ct_mha_opts *o) { return o->embed_dim / o->num_heads * o->num_kv_heads; }
+static int64_t kv_width(const ct_mha_opts *o) {
+    return o->embed_dim / o->num_heads * o->num_kv_heads;
+}
 
 static bool check_options(ct_context *context, ct_mha_opts *o) {
     const cti_nn_kind *kind = &cti_nn_mha_kind;
-    if (!cti_nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) || !cti_nn_check_size(context, kind, "num_heads", o->num_heads, 1) ||
-        !cti_nn_check_size(context, kind, "num_kv_heads", o->num_kv_heads, 0) || !cti_nn_check_size(context, kind, "kdim", o->kdim, 0) ||
-        !cti_nn_check_size(context, kind, "vdim", o->vdim, 0) || !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
+    if (!cti_nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) ||
+        !cti_nn_check_size(context, kind, "num_heads", o->num_heads, 1) ||
+        !cti_nn_check_size(context, kind, "num_kv_heads", o->num_kv_heads, 0) ||
+        !cti_nn_check_size(context, kind, "kdim", o->kdim, 0) ||
+        !cti_nn_check_size(context, kind, "vdim", o->vdim, 0) ||
+        !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
         !cti_nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
         !cti_nn_check_number(context, kind->name, "rope_base", o->rope_base) ||
         !cti_nn_check_number(context, kind->name, "qk_norm_eps", o->qk_norm_eps))
@@ -32,15 +41,20 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
     if (!o->vdim) o->vdim = o->embed_dim;
     if (o->rope_base == 0) o->rope_base = 10000;
     if (o->embed_dim % o->num_heads)
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: embed_dim %" PRId64 " is not divisible by num_heads %" PRId64, kind->name, o->embed_dim,
-                o->num_heads);
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: embed_dim %" PRId64 " is not divisible by num_heads %" PRId64, kind->name,
+                o->embed_dim, o->num_heads);
     if (o->num_heads % o->num_kv_heads)
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name, o->num_heads,
-                o->num_kv_heads);
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: num_heads %" PRId64 " is not divisible by num_kv_heads %" PRId64, kind->name,
+                o->num_heads, o->num_kv_heads);
     if (o->rope && o->embed_dim / o->num_heads % 2)
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: rope turns pairs, and head_dim, embed_dim %" PRId64 " over num_heads %" PRId64 ", is odd",
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: rope turns pairs, and head_dim, embed_dim %" PRId64 " over num_heads %" PRId64
+                ", is odd",
                 kind->name, o->embed_dim, o->num_heads);
-    if (o->embed_dim > INT64_MAX / 3) ct_fail(context, CT_ERR_MEMORY, "%s: 3 embed_dim overflows", kind->name);
+    if (o->embed_dim > INT64_MAX / 3)
+        ct_fail(context, CT_ERR_MEMORY, "%s: 3 embed_dim overflows", kind->name);
     return cti_ready(context);
 }
 
@@ -50,20 +64,26 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     if (!module) return NULL;
     ((cti_nn_mha_data *)cti_nn_data(module))->opts = o;
     int64_t e = o.embed_dim, w = kv_width(&o);
-    if (is_packed(&o)) { /* gain sqrt 2: the bound of three (E, E) matrices instead of one (3E, E) */
+    /* gain sqrt 2: the bound of three (E, E) matrices instead of one (3E, E) */
+    if (is_packed(&o)) {
         ct_tensor *weight = cti_nn_param_new(module, "in_proj_weight", o.dtype, CT_SHAPE(3 * e, e));
         ct_init_xavier_uniform(weight, o.init == CT_INIT_XAVIER ? sqrt(2) : 1);
     } else {
-        ct_init_xavier_uniform(cti_nn_param_new(module, "q_proj_weight", o.dtype, CT_SHAPE(e, e)), 1);
-        ct_init_xavier_uniform(cti_nn_param_new(module, "k_proj_weight", o.dtype, CT_SHAPE(w, o.kdim)), 1);
-        ct_init_xavier_uniform(cti_nn_param_new(module, "v_proj_weight", o.dtype, CT_SHAPE(w, o.vdim)), 1);
+        ct_init_xavier_uniform(cti_nn_param_new(module, "q_proj_weight", o.dtype, CT_SHAPE(e, e)),
+                               1);
+        ct_init_xavier_uniform(
+            cti_nn_param_new(module, "k_proj_weight", o.dtype, CT_SHAPE(w, o.kdim)), 1);
+        ct_init_xavier_uniform(
+            cti_nn_param_new(module, "v_proj_weight", o.dtype, CT_SHAPE(w, o.vdim)), 1);
     }
-    if (!o.no_bias) ct_init_constant(cti_nn_param_new(module, "in_proj_bias", o.dtype, CT_SHAPE(e + 2 * w)), 0);
+    if (!o.no_bias)
+        ct_init_constant(cti_nn_param_new(module, "in_proj_bias", o.dtype, CT_SHAPE(e + 2 * w)), 0);
     if (o.add_bias_kv) {
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_k", o.dtype, CT_SHAPE(1, 1, w)), 1);
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_v", o.dtype, CT_SHAPE(1, 1, w)), 1);
     }
-    ct_module *out = cti_nn_child_add(module, "out_proj", ct_linear_new(context, (ct_linear_opts){e, e, o.no_bias, o.dtype}));
+    ct_module *out = cti_nn_child_add(
+        module, "out_proj", ct_linear_new(context, (ct_linear_opts){e, e, o.no_bias, o.dtype}));
     if (out && o.init == CT_INIT_XAVIER) ct_init_xavier_uniform(cti_nn_param(out, "weight"), 1);
     if (out && !o.no_bias) ct_init_constant(cti_nn_param(out, "bias"), 0);
     if (o.qk_norm) {
@@ -85,18 +105,22 @@ static void describe(const ct_module *module, FILE *file) {
     if (o->no_bias) fprintf(file, ", bias=False");
     if (o->add_bias_kv) fprintf(file, ", add_bias_kv=True");
     if (o->add_zero_attn) fprintf(file, ", add_zero_attn=True");
-    if (o->rope) fprintf(file, ", rope=%g%s", o->rope_base, o->rope_interleaved ? " interleaved" : "");
+    if (o->rope)
+        fprintf(file, ", rope=%g%s", o->rope_base, o->rope_interleaved ? " interleaved" : "");
 }
 
 /* ---- projections ---- */
 
-static ct_tensor *rows(ct_tensor *x, int64_t start, int64_t length) { return x ? ct_narrow(x, 0, start, length) : NULL; }
+static ct_tensor *rows(ct_tensor *x, int64_t start, int64_t length) {
+    return x ? ct_narrow(x, 0, start, length) : NULL;
+}
 
 /* One product for all that have the same input, cut by columns. k and v NULL: the queries alone. */
 static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const ct_mha_opts *o = cti_nn_data(mha);
     int64_t e = o->embed_dim, w = kv_width(o);
-    ct_tensor *weight = cti_nn_param(mha, "in_proj_weight"), *bias = cti_nn_param(mha, "in_proj_bias");
+    ct_tensor *weight = cti_nn_param(mha, "in_proj_weight"),
+              *bias = cti_nn_param(mha, "in_proj_bias");
     if (weight && *q == *k && *k == *v) {
         ct_tensor *qkv = ct_linear(*q, weight, bias); /* (B, T, 3E) */
         *q = ct_narrow(qkv, 2, 0, e);
@@ -108,7 +132,8 @@ static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tenso
     *q = ct_linear(*q, wq, rows(bias, 0, e));
     if (!*k) return;
     if (weight && *k == *v) {
-        ct_tensor *kv = ct_linear(*k, rows(weight, e, 2 * e), rows(bias, e, 2 * e)); /* (B, S, 2E) */
+        /* (B, S, 2E) */
+        ct_tensor *kv = ct_linear(*k, rows(weight, e, 2 * e), rows(bias, e, 2 * e));
         *k = ct_narrow(kv, 2, 0, e);
         *v = ct_narrow(kv, 2, e, e);
         return;
@@ -119,14 +144,16 @@ static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tenso
     *v = ct_linear(*v, wv, rows(bias, e + w, w));
 }
 
-/* Queries or keys (B, H, T, d) normed and turned, as far as the options ask for it; the first stands at `position`. */
+/* Queries or keys (B, H, T, d) normed and turned, as far as the options ask for it; the first
+ * stands at `position`. */
 static ct_tensor *place(ct_module *mha, const char *norm, int64_t position, ct_tensor *x) {
     const ct_mha_opts *o = cti_nn_data(mha);
     if (o->qk_norm) x = cti_nn_forward(mha, norm, x);
     return o->rope ? ct_rope(x, (ct_rope_opts){o->rope_base, position, o->rope_interleaved}) : x;
 }
 
-/* Appends bias_k or bias_v, then a zero, as one more key or value each: (B, H_kv, S, d) -> (B, H_kv, S + extra, d). */
+/* Appends bias_k or bias_v, then a zero, as one more key or value each: (B, H_kv, S, d) -> (B,
+ * H_kv, S + extra, d). */
 static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
     const ct_mha_opts *o = cti_nn_data(mha);
     if (!x || !cti_nn_mha_extra_keys(o)) return x;
@@ -134,7 +161,8 @@ static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
     one.dim[2] = 1;
     ct_tensor *parts[3] = {x};
     int n = 1;
-    if (o->add_bias_kv) parts[n++] = ct_expand(ct_split_heads(cti_nn_param(mha, bias), o->num_kv_heads), one);
+    if (o->add_bias_kv)
+        parts[n++] = ct_expand(ct_split_heads(cti_nn_param(mha, bias), o->num_kv_heads), one);
     if (o->add_zero_attn) parts[n++] = ct_zeros(mha->context, x->dtype, one);
     return ct_cat(parts, n, 2);
 }
@@ -143,24 +171,30 @@ static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
 
 #define MOST_POSITION ((int64_t)1 << 53) /* which a double, as ct_rope counts, still holds */
 
-static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tensor *k, const ct_tensor *v) {
+static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
+                         const ct_tensor *v) {
     const ct_mha_opts *o = cti_nn_data(mha);
     ct_context *context = mha->context;
     const char *name = cti_nn_kind_name(mha);
     if (q->context != context || k->context != context || v->context != context)
         ct_fail(context, CT_ERR_ARGUMENT, "%s: an input is of another context", name);
     if (q->shape.ndim != 3 || q->shape.dim[2] != o->embed_dim)
-        ct_fail(context, CT_ERR_SHAPE, "%s: expected query (B, T, %" PRId64 "), got %s", name, o->embed_dim, SHAPE(q->shape));
+        ct_fail(context, CT_ERR_SHAPE, "%s: expected query (B, T, %" PRId64 "), got %s", name,
+                o->embed_dim, SHAPE(q->shape));
     if (k->shape.ndim != 3 || k->shape.dim[2] != o->kdim || k->shape.dim[0] != q->shape.dim[0])
-        ct_fail(context, CT_ERR_SHAPE, "%s: expected key (%" PRId64 ", S, %" PRId64 ") with query %s, got %s", name, q->shape.dim[0],
-                o->kdim, SHAPE(q->shape), SHAPE(k->shape));
-    if (v->shape.ndim != 3 || v->shape.dim[2] != o->vdim || v->shape.dim[0] != k->shape.dim[0] || v->shape.dim[1] != k->shape.dim[1])
-        ct_fail(context, CT_ERR_SHAPE, "%s: expected value (%" PRId64 ", %" PRId64 ", %" PRId64 ") with key %s, got %s", name,
-                k->shape.dim[0], k->shape.dim[1], o->vdim, SHAPE(k->shape), SHAPE(v->shape));
+        ct_fail(context, CT_ERR_SHAPE,
+                "%s: expected key (%" PRId64 ", S, %" PRId64 ") with query %s, got %s", name,
+                q->shape.dim[0], o->kdim, SHAPE(q->shape), SHAPE(k->shape));
+    if (v->shape.ndim != 3 || v->shape.dim[2] != o->vdim || v->shape.dim[0] != k->shape.dim[0] ||
+        v->shape.dim[1] != k->shape.dim[1])
+        ct_fail(context, CT_ERR_SHAPE,
+                "%s: expected value (%" PRId64 ", %" PRId64 ", %" PRId64 ") with key %s, got %s",
+                name, k->shape.dim[0], k->shape.dim[1], o->vdim, SHAPE(k->shape), SHAPE(v->shape));
     return cti_ready(context);
 }
 
-/* Hidden keys and values that are no queries are cleared: a weight's gradient would else be zero times whatever they are. */
+/* Hidden keys and values that are no queries are cleared: a weight's gradient would else be zero
+ * times whatever they are. */
 static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_tensor *key_mask) {
     const bool shared = *k == *v;
     if (*k != q) *k = cti_nn_masks_clear(*k, key_mask);
@@ -169,23 +203,29 @@ static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_te
 }
 
 /* Does nothing come between one product and the attention of its columns? */
-static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *k, const ct_tensor *v, const ct_mha_call *call) {
+static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
+                     const ct_tensor *v, const ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    return q == k && k == v && !call->cache && !o->rope && !o->qk_norm && !cti_nn_mha_extra_keys(o) && cti_nn_param(mha, "in_proj_weight");
+    return q == k && k == v && !call->cache && !o->rope && !o->qk_norm &&
+           !cti_nn_mha_extra_keys(o) && cti_nn_param(mha, "in_proj_weight");
 }
 
 /* Heads (B, H, T, d) of the inputs, with what a cache holds, and the masks that fit them. */
-static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v, ct_mha_call *call) {
+static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
+                    ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1], offset = call->cache && *k == *q ? call->cache->length : 0;
+    const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1],
+                  offset = call->cache && *k == *q ? call->cache->length : 0;
     const bool held = call->cache && *k != *q && call->cache->length > 0;
     if (held) *k = *v = NULL;
-    else if (call->key_mask && !call->cache) clear_hidden(*q, k, v, call->key_mask); /* no gradient goes through a cache */
+    else if (call->key_mask && !call->cache)
+        clear_hidden(*q, k, v, call->key_mask); /* no gradient goes through a cache */
     project(mha, q, k, v);
     *q = place(mha, "q_norm", call->rope_offset + offset, ct_split_heads(*q, o->num_heads));
     if (held) cti_nn_cache_read(call->cache, k, v);
     else {
-        *k = place(mha, "k_norm", call->rope_offset + offset, ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
+        *k = place(mha, "k_norm", call->rope_offset + offset,
+                   ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
         *k = append(mha, *k, "bias_k");
         *v = append(mha, ct_split_heads(*v, o->num_kv_heads), "bias_v");
         if (call->cache && !cti_nn_cache_extend(call->cache, offset, k, v)) return false;
@@ -194,40 +234,54 @@ static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
     return true;
 }
 
-static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call) {
+static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                         ct_mha_call call) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const bool plain = is_plain(mha, q, k, v, &call);
-    const int64_t length = (call.cache && k == q ? call.cache->length : 0) + k->shape.dim[1]; /* of the cache, from now on */
+    /* of the cache, from now on */
+    const int64_t length = (call.cache && k == q ? call.cache->length : 0) + k->shape.dim[1];
     if (!plain && !prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};
     opts.need_weights = call.need_weights, opts.mean_weights = !call.per_head;
     if (mha->training) opts.dropout = o->dropout;
     ct_attention_out a;
     if (plain) {
-        a = ct_packed_attention(ct_linear(q, cti_nn_param(mha, "in_proj_weight"), cti_nn_param(mha, "in_proj_bias")), o->num_heads, opts);
+        a = ct_packed_attention(
+            ct_linear(q, cti_nn_param(mha, "in_proj_weight"), cti_nn_param(mha, "in_proj_bias")),
+            o->num_heads, opts);
     } else {
         a = ct_attention(q, k, v, opts);
         a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, E) */
     }
-    ct_mha_out y = {.out = cti_nn_dropout(mha, cti_nn_forward(mha, "out_proj", a.out), o->out_dropout), .weights = a.weights};
+    ct_mha_out y = {.out =
+                        cti_nn_dropout(mha, cti_nn_forward(mha, "out_proj", a.out), o->out_dropout),
+                    .weights = a.weights};
     if (call.cache && cti_ready(mha->context)) call.cache->length = length;
     return y;
 }
 
-ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call) {
+ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                          ct_mha_call call) {
     ct_mha_out none = {0};
     if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_mha_forward")) return none;
     ct_context *context = mha->context;
     if (!q || !k != !v) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", cti_nn_kind_name(mha), !q ? "query" : k ? "value" : "key");
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", cti_nn_kind_name(mha),
+                !q  ? "query"
+                : k ? "value"
+                    : "key");
         return none;
     }
     if (!k) k = v = q;
     if (!check_inputs(mha, q, k, v)) return none;
-    const int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache && k == q ? call.cache->length : 0;
-    if ((call.cache && !cti_nn_cache_takes(call.cache, mha, q, k)) || !cti_nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s)) return none;
+    const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
+                  offset = call.cache && k == q ? call.cache->length : 0;
+    if ((call.cache && !cti_nn_cache_takes(call.cache, mha, q, k)) ||
+        !cti_nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s))
+        return none;
     if (call.rope_offset < -MOST_POSITION || call.rope_offset > MOST_POSITION) {
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: a rope_offset of %" PRId64, cti_nn_kind_name(mha), call.rope_offset);
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a rope_offset of %" PRId64, cti_nn_kind_name(mha),
+                call.rope_offset);
         return none;
     }
     cti_frame frame;
@@ -239,13 +293,18 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     return y;
 }
 
-static ct_tensor *forward(ct_module *mha, ct_tensor *x) { return ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){0}).out; }
-
-static void end(ct_module *mha) {
-    for (ct_kv_cache *cache = ((cti_nn_mha_data *)cti_nn_data(mha))->caches; cache; cache = cache->next) cache->mha = NULL;
+static ct_tensor *forward(ct_module *mha, ct_tensor *x) {
+    return ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){0}).out;
 }
 
-const cti_nn_kind cti_nn_mha_kind = {"MultiheadAttention", forward, describe, sizeof(cti_nn_mha_data), end};
+static void end(ct_module *mha) {
+    for (ct_kv_cache *cache = ((cti_nn_mha_data *)cti_nn_data(mha))->caches; cache;
+         cache = cache->next)
+        cache->mha = NULL;
+}
+
+const cti_nn_kind cti_nn_mha_kind = {"MultiheadAttention", forward, describe,
+                                     sizeof(cti_nn_mha_data), end};
 
 /* ---- caches of its keys and values: kv_cache.c has what is done with one ---- */
 
@@ -260,14 +319,21 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
     ct_context *context = mha->context;
     const ct_mha_opts *o = cti_nn_data(mha);
     if (batch < 0 || max_length < 0)
-        return ct_fail(context, CT_ERR_ARGUMENT, "ct_kv_cache_new: a batch of %" PRId64 " and a length of %" PRId64, batch, max_length);
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "ct_kv_cache_new: a batch of %" PRId64 " and a length of %" PRId64, batch,
+                       max_length);
     int64_t rows = 0;
     if (__builtin_add_overflow(max_length, cti_nn_mha_extra_keys(o), &rows))
-        return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows", max_length);
+        return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows",
+                       max_length);
     ct_kv_cache *cache = cti_take(context, sizeof *cache);
     if (!cache) return NULL;
     cti_nn_mha_data *data = cti_nn_data(mha);
-    *cache = (ct_kv_cache){.context = context, .mha = mha, .next = data->caches, .batch = batch, .max_length = max_length};
+    *cache = (ct_kv_cache){.context = context,
+                           .mha = mha,
+                           .next = data->caches,
+                           .batch = batch,
+                           .max_length = max_length};
     data->caches = cache;
     ct_shape shape = CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads);
     cache->k = room(context, o->dtype, shape);
@@ -277,11 +343,13 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
     return NULL;
 }
 
-ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory, bool anew) {
+ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory,
+                                    bool anew) {
     if (anew || (self->memory && self->memory->mha != cross)) {
         ct_kv_cache_free(self->memory);
         self->memory = NULL;
     }
-    if (!self->memory) self->memory = ct_kv_cache_new(cross, memory->shape.dim[0], memory->shape.dim[1]);
+    if (!self->memory)
+        self->memory = ct_kv_cache_new(cross, memory->shape.dim[0], memory->shape.dim[1]);
     return self->memory;
 }

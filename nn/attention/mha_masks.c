@@ -1,9 +1,11 @@
-/* The masks of multi-head attention on their way to ct_attention: checked, and made to fit a cache and extra keys. */
+/* The masks of multi-head attention on their way to ct_attention: checked, and made to fit a cache
+ * and extra keys. */
 #include "mha.h"
 
 #include <math.h>
 
-bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, int64_t t, int64_t s) {
+bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, int64_t t,
+                      int64_t s) {
     const ct_mha_opts *o = cti_nn_data(mha);
     ct_context *context = mha->context;
     const ct_tensor *mask = call->mask, *key = call->key_mask;
@@ -12,14 +14,19 @@ bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t bat
     if ((mask && mask->context != context) || (key && key->context != context))
         ct_fail(context, CT_ERR_ARGUMENT, "%s: a mask is of another context", name);
     if (mask && mask->dtype != CT_BOOL && mask->dtype != o->dtype)
-        ct_fail(context, CT_ERR_DTYPE, "%s: the mask is %s, not bool or %s", name, cti_dtype_name(mask->dtype), cti_dtype_name(o->dtype));
+        ct_fail(context, CT_ERR_DTYPE, "%s: the mask is %s, not bool or %s", name,
+                cti_dtype_name(mask->dtype), cti_dtype_name(o->dtype));
     if (mask && !cti_shape_broadcasts_to(mask->shape, scores))
-        ct_fail(context, CT_ERR_SHAPE, "%s: the mask is %s, not (T, S) = %s, nor anything that broadcasts to (B, H, T, S) = %s", name,
-                SHAPE(mask->shape), SHAPE(CT_SHAPE(t, s)), SHAPE(scores));
+        ct_fail(context, CT_ERR_SHAPE,
+                "%s: the mask is %s, not (T, S) = %s, nor anything that broadcasts to (B, H, T, S) "
+                "= %s",
+                name, SHAPE(mask->shape), SHAPE(CT_SHAPE(t, s)), SHAPE(scores));
     if (key && key->dtype != CT_BOOL)
-        ct_fail(context, CT_ERR_DTYPE, "%s: the key mask is %s, not bool", name, cti_dtype_name(key->dtype));
+        ct_fail(context, CT_ERR_DTYPE, "%s: the key mask is %s, not bool", name,
+                cti_dtype_name(key->dtype));
     if (key && !cti_shape_equal(key->shape, CT_SHAPE(batch, s)))
-        ct_fail(context, CT_ERR_SHAPE, "%s: the key mask is %s, not (B, S) = %s", name, SHAPE(key->shape), SHAPE(CT_SHAPE(batch, s)));
+        ct_fail(context, CT_ERR_SHAPE, "%s: the key mask is %s, not (B, S) = %s", name,
+                SHAPE(key->shape), SHAPE(CT_SHAPE(batch, s)));
     return cti_ready(context);
 }
 
@@ -54,10 +61,12 @@ static ct_tensor *combine(ct_tensor *bools, ct_tensor *mask) {
     return ct_where(bools, mask, ct_full(mask->context, mask->dtype, CT_SCALAR, -INFINITY));
 }
 
-void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s, int64_t offset) {
+void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s,
+                          int64_t offset) {
     int64_t extra = cti_nn_mha_extra_keys(cti_nn_data(mha));
     if (call->causal && (extra || offset)) { /* else ct_attention's own does */
-        if (s > offset + 1) call->mask = combine(causal_mask(mha->context, t, s, offset), call->mask);
+        if (s > offset + 1)
+            call->mask = combine(causal_mask(mha->context, t, s, offset), call->mask);
         call->causal = false;
     }
     call->mask = pad(call->mask, s, extra);

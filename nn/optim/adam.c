@@ -1,6 +1,6 @@
-/* adam: g += wd p first;  adamw: p *= 1 - lr wd first. Then m += (1 - b1)(g - m);  v = b2 v + (1 - b2) g^2;
- * p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), t the parameter's own count of steps.
- * Kingma & Ba 2014, arXiv:1412.6980; Loshchilov & Hutter 2017, arXiv:1711.05101 */
+/* adam: g += wd p first;  adamw: p *= 1 - lr wd first. Then m += (1 - b1)(g - m);  v = b2 v + (1 -
+ * b2) g^2; p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), t the parameter's own count
+ * of steps. Kingma & Ba 2014, arXiv:1412.6980; Loshchilov & Hutter 2017, arXiv:1711.05101 */
 #include "optim.h"
 
 #include <math.h>
@@ -33,10 +33,15 @@ static ct_optim *make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts 
     if (o.beta1 == 0) o.beta1 = 0.9;
     if (o.beta2 == 0) o.beta2 = 0.999;
     if (o.eps == 0) o.eps = 1e-8;
-    cti_op_numbers all = {.adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
+    cti_op_numbers all = {
+        .adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
     all.adam.decoupled = rule == &adamw_rule;
     return cti_nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);
 }
 
-ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) { return make(module, &adam_rule, opts); }
-ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts) { return make(module, &adamw_rule, opts); }
+ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) {
+    return make(module, &adam_rule, opts);
+}
+ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts) {
+    return make(module, &adamw_rule, opts);
+}

@@ -1,5 +1,5 @@
-/* clip_grad_norm: c = max_norm / (norm + 1e-6); gradients *= c where c < 1. As torch's: a norm that is not finite makes them NaN
- * or zero, and the caller sees it in the result. */
+/* clip_grad_norm: c = max_norm / (norm + 1e-6); gradients *= c where c < 1. As torch's: a norm that
+ * is not finite makes them NaN or zero, and the caller sees it in the result. */
 #include "optim.h"
 
 #include <math.h>
@@ -12,7 +12,8 @@ double cti_nn_clip_scale(double norm, double max_norm) {
 double ct_clip_grad_norm(ct_module *module, double max_norm) {
     if (!module || !cti_ready(module->context)) return NAN;
     if (!(max_norm >= 0)) {
-        ct_fail(module->context, CT_ERR_ARGUMENT, "clip_grad_norm: max_norm is %g, must be at least 0", max_norm);
+        ct_fail(module->context, CT_ERR_ARGUMENT,
+                "clip_grad_norm: max_norm is %g, must be at least 0", max_norm);
         return NAN;
     }
     ct_context *context = module->context;
@@ -26,7 +27,8 @@ double ct_clip_grad_norm(ct_module *module, double max_norm) {
         if (grad) all[n++] = (cti_op_step){.p = param.tensor, .g = grad};
     }
     const double norm = sqrt(cti_op_sum_squares(all, n)), c = cti_nn_clip_scale(norm, max_norm);
-    for (int64_t i = 0; i < n && c != 1 && cti_ready(context); i++) cti_op_scale_in_place(all[i].g, c);
+    for (int64_t i = 0; i < n && c != 1 && cti_ready(context); i++)
+        cti_op_scale_in_place(all[i].g, c);
     cti_give(context, all, bytes);
     return cti_ready(context) ? norm : NAN;
 }

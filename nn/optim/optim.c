@@ -25,11 +25,16 @@ static void slot_end(ct_context *context, cti_nn_slot *slot) {
 
 static bool in_range(cti_nn_range range, double x) {
     switch (range) {
-    case CTI_NN_AT_LEAST_0: return x >= 0 && isfinite(x);
-    case CTI_NN_OVER_0: return x > 0 && isfinite(x);
-    case CTI_NN_BELOW_1: return x >= 0 && x < 1;
-    case CTI_NN_IS_0: return x == 0;
-    case CTI_NN_BOOL: return true;
+    case CTI_NN_AT_LEAST_0:
+        return x >= 0 && isfinite(x);
+    case CTI_NN_OVER_0:
+        return x > 0 && isfinite(x);
+    case CTI_NN_BELOW_1:
+        return x >= 0 && x < 1;
+    case CTI_NN_IS_0:
+        return x == 0;
+    case CTI_NN_BOOL:
+        return true;
     }
     return false;
 }
@@ -45,7 +50,8 @@ cti_nn_fault cti_nn_optim_fault(const ct_optim *optim) {
         double value;
         if (number->dtype != CT_F64) continue;
         memcpy(&value, (const char *)optim + number->offset, sizeof value);
-        if (!in_range(number->range, value)) return (cti_nn_fault){number->name, value, must[number->range]};
+        if (!in_range(number->range, value))
+            return (cti_nn_fault){number->name, value, must[number->range]};
     }
     return optim->rule->conflict ? optim->rule->conflict(optim) : (cti_nn_fault){0};
 }
@@ -54,12 +60,14 @@ cti_nn_fault cti_nn_optim_fault(const ct_optim *optim) {
 static bool check(const ct_optim *optim) {
     const cti_nn_fault fault = cti_nn_optim_fault(optim);
     if (!fault.name) return true;
-    return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %g, must be %s", optim->rule->name, fault.name, fault.value, fault.must);
+    return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %g, must be %s", optim->rule->name,
+                   fault.name, fault.value, fault.must);
 }
 
 static void end(cti_nn_dependent *self) { ct_optim_free((ct_optim *)self); }
 
-ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr, cti_op_numbers numbers, bool decay_matrices_only, double clip_norm) {
+ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr,
+                           cti_op_numbers numbers, bool decay_matrices_only, double clip_norm) {
     ct_context *context = module->context;
     ct_optim made = {
         .context = context,
@@ -103,7 +111,8 @@ void ct_optim_free(ct_optim *optim) {
     cti_give(context, optim, sizeof *optim);
 }
 
-/* Nothing is changed unless all can be, nor after an error in the norm: the step asks whether one is pending, and takes no memory. */
+/* Nothing is changed unless all can be, nor after an error in the norm: the step asks whether one
+ * is pending, and takes no memory. */
 bool ct_optim_step(ct_optim *optim) {
     if (!optim || !cti_ready(optim->context)) return false;
     cti_nn_slot *const slots = optim->slots, *const end = slots + optim->count;
@@ -111,7 +120,9 @@ bool ct_optim_step(ct_optim *optim) {
     int64_t n = 0;
     for (cti_nn_slot *slot = slots; slot < end; slot++) {
         slot->grad = ct_grad(slot->param);
-        if (slot->grad) all[n++] = (cti_op_step){slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers, 0};
+        if (slot->grad)
+            all[n++] = (cti_op_step){
+                slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers, 0};
     }
     const bool clips = optim->clip_norm > 0; /* a checkpoint may have changed it */
     optim->grad_norm = clips ? sqrt(cti_op_sum_squares(all, n)) : NAN;
@@ -120,7 +131,8 @@ bool ct_optim_step(ct_optim *optim) {
     for (cti_nn_slot *slot = slots; slot < end; slot++)
         if (slot->grad) optim->rule->set(optim, slot, &all[n++].numbers);
     if (!optim->rule->step(all, n)) return false;
-    for (cti_nn_slot *slot = slots; slot < end; slot++) slot->step += slot->grad && slot->step < CTI_NN_LAST_STEP;
+    for (cti_nn_slot *slot = slots; slot < end; slot++)
+        slot->step += slot->grad && slot->step < CTI_NN_LAST_STEP;
     return true;
 }
 

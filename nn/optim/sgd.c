@@ -1,4 +1,5 @@
-/* sgd: g += wd p;  b = momentum b + (1 - dampening) g, the first b = g;  p -= lr (nesterov ? g + momentum b : b). */
+/* sgd: g += wd p;  b = momentum b + (1 - dampening) g, the first b = g;  p -= lr (nesterov ? g +
+ * momentum b : b). */
 #include "optim.h"
 
 static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers) {
@@ -11,15 +12,16 @@ static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *
 /* Without a momentum there is no buffer to keep it in. */
 #define NUMBERS(momentum_range)                                                                    \
     {                                                                                              \
-        {"lr", CT_F64, offsetof(ct_optim, lr), CTI_NN_AT_LEAST_0},                                     \
+        {"lr", CT_F64, offsetof(ct_optim, lr), CTI_NN_AT_LEAST_0},                                 \
         {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), momentum_range},            \
-        {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},           \
-        {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0},     \
-        {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},                  \
-        {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm), CTI_NN_AT_LEAST_0},                       \
+        {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},       \
+        {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0}, \
+        {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},              \
+        {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm), CTI_NN_AT_LEAST_0},                   \
         {0},                                                                                       \
     }
-static const cti_nn_number plain_numbers[] = NUMBERS(CTI_NN_IS_0), momentum_numbers[] = NUMBERS(CTI_NN_OVER_0);
+static const cti_nn_number plain_numbers[] = NUMBERS(CTI_NN_IS_0),
+                           momentum_numbers[] = NUMBERS(CTI_NN_OVER_0);
 
 static cti_nn_fault conflict(const ct_optim *optim) {
     const cti_sgd_numbers *n = &optim->numbers.sgd;
@@ -27,12 +29,18 @@ static cti_nn_fault conflict(const ct_optim *optim) {
     return (cti_nn_fault){"nesterov", 1, "0 without a momentum, and with a dampening"};
 }
 
-static const cti_nn_rule plain_rule = {"SGD", {NULL}, set, cti_op_sgd_step, plain_numbers, conflict};
-static const cti_nn_rule momentum_rule = {"SGD", {"momentum"}, set, cti_op_sgd_step, momentum_numbers, conflict};
+static const cti_nn_rule plain_rule = {"SGD",           {NULL},        set,
+                                       cti_op_sgd_step, plain_numbers, conflict};
+static const cti_nn_rule momentum_rule = {"SGD",           {"momentum"},     set,
+                                          cti_op_sgd_step, momentum_numbers, conflict};
 
 ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
     if (!module) return NULL;
     if (o.lr == 0) o.lr = 1e-3;
-    cti_op_numbers all = {.sgd = {.momentum = o.momentum, .dampening = o.dampening, .weight_decay = o.weight_decay, .nesterov = o.nesterov}};
-    return cti_nn_optim_new(module, o.momentum == 0 ? &plain_rule : &momentum_rule, o.lr, all, false, o.clip_norm);
+    cti_op_numbers all = {.sgd = {.momentum = o.momentum,
+                                  .dampening = o.dampening,
+                                  .weight_decay = o.weight_decay,
+                                  .nesterov = o.nesterov}};
+    return cti_nn_optim_new(module, o.momentum == 0 ? &plain_rule : &momentum_rule, o.lr, all,
+                            false, o.clip_norm);
 }

@@ -30,17 +30,21 @@ static ct_tensor *along(const ct_op *op, ct_tensor *const *in, int n, int dim) {
     if (dim == ndim - 1) return ct_apply(op, in, n, NULL);
     cti_frame frame;
     cti_frame_open(x->context, &frame, false);
-    ct_tensor *last[2] = {bring_last(x, dim), n > 1 && in[1] ? bring_last(ct_expand(in[1], x->shape), dim) : NULL};
+    ct_tensor *last[2] = {bring_last(x, dim),
+                          n > 1 && in[1] ? bring_last(ct_expand(in[1], x->shape), dim) : NULL};
     ct_tensor *y = ct_apply(op, last, n, NULL);
     if (y && y->shape.ndim == last[0]->shape.ndim) y = bring_back(y, dim, ndim);
     return cti_frame_return(x->context, &frame, y);
 }
 
-ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim) { return along(op, (ct_tensor *[]){x}, 1, dim); }
+ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim) {
+    return along(op, (ct_tensor *[]){x}, 1, dim);
+}
 
 ct_tensor *cti_op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim) {
     if (x && mask && !cti_same_context(x->context, mask->context, op->name)) return NULL;
     if (x && mask && !cti_shape_broadcasts_to(mask->shape, x->shape))
-        return ct_fail(x->context, CT_ERR_SHAPE, "%s: the mask %s does not broadcast to %s", op->name, SHAPE(mask->shape), SHAPE(x->shape));
+        return ct_fail(x->context, CT_ERR_SHAPE, "%s: the mask %s does not broadcast to %s",
+                       op->name, SHAPE(mask->shape), SHAPE(x->shape));
     return along(op, (ct_tensor *[]){x, mask}, 2, dim);
 }

@@ -1,4 +1,5 @@
-/* The backward of maximum and minimum: an elementwise kernel of both operands and g, then the sum over what was broadcast. */
+/* The backward of maximum and minimum: an elementwise kernel of both operands and g, then the sum
+ * over what was broadcast. */
 #include "extremum.h"
 
 typedef struct {
@@ -11,19 +12,22 @@ typedef struct {
 static void extremum_task(void *arg, int64_t begin, int64_t end, int worker) {
     const extremum *e = arg;
     (void)worker;
-    e->f(end - begin, e->a + begin * e->sa * e->size, e->sa, e->b + begin * e->sb * e->size, e->sb, e->g + begin * e->size,
-         e->da + begin * e->size);
+    e->f(end - begin, e->a + begin * e->sa * e->size, e->sa, e->b + begin * e->sb * e->size, e->sb,
+         e->g + begin * e->size, e->da + begin * e->size);
 }
 
 /* t as it is where one stride, 1 or 0, walks it along the shape; else repeated in memory. */
 static ct_tensor *stretched(ct_tensor *t, ct_shape shape, int64_t *stride) {
     *stride = t->numel != 1;
-    return t->numel == 1 || cti_shape_equal(t->shape, shape) ? t : ct_contiguous(ct_expand(t, shape));
+    return t->numel == 1 || cti_shape_equal(t->shape, shape) ? t
+                                                             : ct_contiguous(ct_expand(t, shape));
 }
 
-bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, int i, ct_tensor *g, ct_tensor **grad) {
+bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, int i, ct_tensor *g,
+                              ct_tensor **grad) {
     extremum e = {.f = f, .g = g->data, .size = (int64_t)cti_dtype_size(g->dtype)};
-    ct_tensor *a = stretched(c->in[i], g->shape, &e.sa), *b = stretched(c->in[1 - i], g->shape, &e.sb);
+    ct_tensor *a = stretched(c->in[i], g->shape, &e.sa),
+              *b = stretched(c->in[1 - i], g->shape, &e.sb);
     ct_tensor *da = cti_op_new(c, g->dtype, g->shape);
     if (!a || !b || !da) return false;
     e.a = a->data;

@@ -6,10 +6,11 @@ bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
     const double smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
     if (!cti_op_is(c, i, CT_I64)) return false;
     if (targets->shape.ndim != 1 || targets->shape.dim[0] != rows)
-        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s", c->op->name, SHAPE(targets->shape),
-                       SHAPE(c->in[0]->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s", c->op->name,
+                       SHAPE(targets->shape), SHAPE(c->in[0]->shape));
     if (!(smoothing >= 0 && smoothing <= 1))
-        return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: the label smoothing is %g, not in [0, 1]", c->op->name, smoothing);
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: the label smoothing is %g, not in [0, 1]",
+                       c->op->name, smoothing);
     return cti_op_indices_inside(c, targets, "target", classes, CTI_IGNORED);
 }
 
@@ -51,5 +52,6 @@ void cti_op_loss_rows(const ct_call *c, int64_t rows, cti_loss_rows a) {
     a.k = kernels(c);
     a.size = cti_dtype_size(c->in[0]->dtype);
     a.smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
-    cti_parallel(c->context, rows, cti_op_grain(4 * a.classes), each_row, &a); /* an exponential and a division for each */
+    /* an exponential and a division for each */
+    cti_parallel(c->context, rows, cti_op_grain(4 * a.classes), each_row, &a);
 }

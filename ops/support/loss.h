@@ -6,10 +6,12 @@
 
 enum { CTI_IGNORED = -100 }; /* the target of a row that does not count */
 
-/* targets, in[i], are i64 (rows), each CTI_IGNORED or in [0, classes), and the smoothing is in [0, 1]. */
+/* targets, in[i], are i64 (rows), each CTI_IGNORED or in [0, classes), and the smoothing is in [0,
+ * 1]. */
 bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes);
 
-/* What each row's loss is multiplied by: 1 for a sum, 1 / count of the rows that count for a mean, 0 where none does. */
+/* What each row's loss is multiplied by: 1 for a sum, 1 / count of the rows that count for a mean,
+ * 0 where none does. */
 double cti_op_loss_weight(const ct_call *c, const ct_tensor *targets);
 
 /* The losses (rows) as one: in the fixed order of the kernel's sum. */

@@ -1,5 +1,6 @@
-/* The backward of the norms: dx row by row; dw = sum over rows of g xhat, db = sum over rows of g. The rows are summed in blocks of
- * a fixed size and then the blocks, so that the sums are the same bits for any number of threads. */
+/* The backward of the norms: dx row by row; dw = sum over rows of g xhat, db = sum over rows of g.
+ * The rows are summed in blocks of a fixed size and then the blocks, so that the sums are the same
+ * bits for any number of threads. */
 #include "norm.h"
 #include "along.h"
 
@@ -18,11 +19,13 @@ bool cti_op_norm_check(const ct_call *c) {
     static const char *const names[] = {"x", "weight", "bias"};
     const ct_tensor *x = c->in[0];
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return false;
-    if (x->shape.ndim == 0) return ct_fail(c->context, CT_ERR_SHAPE, "%s: a scalar has no last dim", c->op->name);
+    if (x->shape.ndim == 0)
+        return ct_fail(c->context, CT_ERR_SHAPE, "%s: a scalar has no last dim", c->op->name);
     for (int i = 1; i < c->n; i++)
-        if (c->in[i] && (c->in[i]->shape.ndim != 1 || c->in[i]->shape.dim[0] != x->shape.dim[x->shape.ndim - 1]))
-            return ct_fail(c->context, CT_ERR_SHAPE, "%s: the %s %s is not the last dim of %s", c->op->name, names[i],
-                           SHAPE(c->in[i]->shape), SHAPE(x->shape));
+        if (c->in[i] && (c->in[i]->shape.ndim != 1 ||
+                         c->in[i]->shape.dim[0] != x->shape.dim[x->shape.ndim - 1]))
+            return ct_fail(c->context, CT_ERR_SHAPE, "%s: the %s %s is not the last dim of %s",
+                           c->op->name, names[i], SHAPE(c->in[i]->shape), SHAPE(x->shape));
     return true;
 }
 
@@ -34,11 +37,16 @@ static void backward_blocks(void *arg, int64_t begin, int64_t end, int worker) {
         const int64_t first = b * BLOCK, m = a->rows - first < BLOCK ? a->rows - first : BLOCK;
         const size_t one = (size_t)first * a->size, at = one * (size_t)a->n;
         const char *base = a->base ? a->base + at : NULL;
-        char *dx = a->dx ? a->dx + at : NULL, *dw = a->dw ? a->dw + (size_t)b * row : NULL, *db = a->db ? a->db + (size_t)b * row : NULL;
+        char *dx = a->dx ? a->dx + at : NULL, *dw = a->dw ? a->dw + (size_t)b * row : NULL,
+             *db = a->db ? a->db + (size_t)b * row : NULL;
         if (dw) a->k->fill(a->n, 0, dw);
         if (db) a->k->fill(a->n, 0, db);
-        if (a->mean) a->k->layer_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->mean + one, a->rstd + one, base, dx, dw, db);
-        else a->k->rms_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->rstd + one, base, dx, dw);
+        if (a->mean)
+            a->k->layer_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->mean + one,
+                                      a->rstd + one, base, dx, dw, db);
+        else
+            a->k->rms_norm_backward(m, a->n, a->x + at, a->w, a->g + at, a->rstd + one, base, dx,
+                                    dw);
     }
 }
 
@@ -49,7 +57,8 @@ static bool parts(const ct_call *c, bool wanted, int64_t rows, int64_t n, char *
     return t || !wanted;
 }
 
-static bool sum_blocks(const ct_call *c, int i, int64_t blocks, const char *parts, ct_tensor **grad) {
+static bool sum_blocks(const ct_call *c, int i, int64_t blocks, const char *parts,
+                       ct_tensor **grad) {
     ct_tensor *x = c->in[0];
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
     if (!(grad[i] = cti_op_new(c, x->dtype, CT_SHAPE(n)))) return false;
@@ -57,17 +66,25 @@ static bool sum_blocks(const ct_call *c, int i, int64_t blocks, const char *part
     return true;
 }
 
-bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd, ct_tensor **grad) {
+bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd,
+                          ct_tensor **grad) {
     ct_tensor *x = c->in[0], *w = c->in[1];
     const bool want_w = c->wants[1], want_b = c->n > 2 && c->wants[2];
     const int64_t rows = cti_op_row_count(x->shape), blocks = rows / BLOCK + (rows % BLOCK != 0);
-    norm a = {.k = kernels(c), .n = x->shape.dim[x->shape.ndim - 1], .rows = rows, .size = cti_dtype_size(x->dtype)};
-    a.x = x->data, a.w = w ? w->data : NULL, a.g = g->data, a.mean = mean ? mean->data : NULL, a.rstd = rstd->data;
+    norm a = {.k = kernels(c),
+              .n = x->shape.dim[x->shape.ndim - 1],
+              .rows = rows,
+              .size = cti_dtype_size(x->dtype)};
+    a.x = x->data, a.w = w ? w->data : NULL, a.g = g->data, a.mean = mean ? mean->data : NULL,
+    a.rstd = rstd->data;
     ct_tensor *base = NULL;
-    if (!parts(c, want_w, blocks, a.n, &a.dw) || !parts(c, want_b, blocks, a.n, &a.db)) return false;
-    if (c->wants[0] && !(grad[0] = cti_grad_writable_onto(c, 0, &base))) return false; /* last: it is changed from here on */
+    if (!parts(c, want_w, blocks, a.n, &a.dw) || !parts(c, want_b, blocks, a.n, &a.db))
+        return false;
+    /* last: it is changed from here on */
+    if (c->wants[0] && !(grad[0] = cti_grad_writable_onto(c, 0, &base))) return false;
     a.dx = c->wants[0] ? grad[0]->data : NULL;
     a.base = base ? base->data : NULL;
     cti_parallel(c->context, blocks, cti_op_grain(BLOCK * a.n), backward_blocks, &a);
-    return (!want_w || sum_blocks(c, 1, blocks, a.dw, grad)) && (!want_b || sum_blocks(c, 2, blocks, a.db, grad));
+    return (!want_w || sum_blocks(c, 1, blocks, a.dw, grad)) &&
+           (!want_b || sum_blocks(c, 2, blocks, a.db, grad));
 }

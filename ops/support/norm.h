@@ -8,6 +8,7 @@
 bool cti_op_norm_check(const ct_call *c);
 
 /* Gradients of x, the weight and the bias from the rows' mean (NULL: rms_norm) and rstd. */
-bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd, ct_tensor **grad);
+bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_tensor *rstd,
+                          ct_tensor **grad);
 
 #endif

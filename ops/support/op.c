@@ -4,18 +4,19 @@
 /* ---- checks ---- */
 
 bool cti_op_refuse(const ct_call *c, ct_dtype dtype) {
-    return ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name, cti_dtype_name(dtype));
+    return ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name,
+                   cti_dtype_name(dtype));
 }
 
 bool cti_op_is(const ct_call *c, int i, ct_dtype dtype) {
     if (c->in[i]->dtype == dtype) return true;
-    return ct_fail(c->context, CT_ERR_DTYPE, "%s: input %d must be %s and is %s", c->op->name, i, cti_dtype_name(dtype),
-                   cti_dtype_name(c->in[i]->dtype));
+    return ct_fail(c->context, CT_ERR_DTYPE, "%s: input %d must be %s and is %s", c->op->name, i,
+                   cti_dtype_name(dtype), cti_dtype_name(c->in[i]->dtype));
 }
 
 bool cti_op_refuse_dtypes(const ct_call *c, int i) {
-    return ct_fail(c->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s; ct_cast converts", c->op->name, cti_dtype_name(c->in[0]->dtype),
-                   cti_dtype_name(c->in[i]->dtype));
+    return ct_fail(c->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s; ct_cast converts",
+                   c->op->name, cti_dtype_name(c->in[0]->dtype), cti_dtype_name(c->in[i]->dtype));
 }
 
 /* ---- elementwise loops ---- */
@@ -27,7 +28,7 @@ typedef struct {
     const char *x, *g;
     char *y;
     double a;
-    int64_t size, length;   /* of an element; of a row, 1 for an elementwise loop */
+    int64_t size, length; /* of an element; of a row, 1 for an elementwise loop */
 } loop;
 
 static void map_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -66,15 +67,23 @@ static ct_tensor *run(const ct_call *c, ct_tensor *x, loop *l, bool rows) {
     return y;
 }
 
-ct_tensor *cti_op_unary(const ct_call *c, ct_tensor *x, cti_unary *f) { return run(c, x, &(loop){.map = f}, false); }
-ct_tensor *cti_op_rows(const ct_call *c, ct_tensor *x, cti_unary *f) { return run(c, x, &(loop){.map = f}, true); }
-ct_tensor *cti_op_unary_scalar(const ct_call *c, ct_tensor *x, cti_unary_scalar *f, double a) { return run(c, x, &(loop){.scalar = f, .a = a}, false); }
+ct_tensor *cti_op_unary(const ct_call *c, ct_tensor *x, cti_unary *f) {
+    return run(c, x, &(loop){.map = f}, false);
+}
+ct_tensor *cti_op_rows(const ct_call *c, ct_tensor *x, cti_unary *f) {
+    return run(c, x, &(loop){.map = f}, true);
+}
+ct_tensor *cti_op_unary_scalar(const ct_call *c, ct_tensor *x, cti_unary_scalar *f, double a) {
+    return run(c, x, &(loop){.scalar = f, .a = a}, false);
+}
 
-bool cti_op_unary_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f, ct_tensor **dx) {
+bool cti_op_unary_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
+                           ct_tensor **dx) {
     return (*dx = run(c, xy, &(loop){.backward = f, .g = g->data}, false)) != NULL;
 }
 
-bool cti_op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f, ct_tensor **dx) {
+bool cti_op_rows_backward(const ct_call *c, ct_tensor *xy, ct_tensor *g, cti_unary_backward *f,
+                          ct_tensor **dx) {
     return (*dx = run(c, xy, &(loop){.backward = f, .g = g->data}, true)) != NULL;
 }
 
@@ -93,9 +102,11 @@ static void zip_range(void *arg, int64_t begin, int64_t end, int worker) {
     const zip *z = arg;
     const cti_strided_loop *w = &z->walk;
     while (begin < end) {
-        int64_t left = cti_strided_loop_left(w, begin), n = left < end - begin ? left : end - begin, at[CTI_STRIDED_MOST];
+        int64_t left = cti_strided_loop_left(w, begin), n = left < end - begin ? left : end - begin,
+                at[CTI_STRIDED_MOST];
         cti_strided_loop_at(w, begin, at);
-        z->f(n, z->a + at[0] * z->size, w->step[0], z->b + at[1] * z->size, w->step[1], z->y + begin * z->out_size);
+        z->f(n, z->a + at[0] * z->size, w->step[0], z->b + at[1] * z->size, w->step[1],
+             z->y + begin * z->out_size);
         begin += n;
     }
 }
@@ -105,10 +116,11 @@ ct_tensor *cti_op_binary(const ct_call *c, cti_binary *f, ct_dtype out) {
     if (!cti_op_same_dtype(c) || (!f && !cti_op_refuse(c, a->dtype))) return NULL;
     const bool same = cti_shape_same(&a->shape, &b->shape);
     ct_shape shape;
-    if (!same && !cti_shape_broadcast(c->context, c->op->name, a->shape, b->shape, &shape)) return NULL;
+    if (!same && !cti_shape_broadcast(c->context, c->op->name, a->shape, b->shape, &shape))
+        return NULL;
     ct_tensor *y = same ? cti_op_new(c, out, a->shape) : cti_op_new(c, out, shape);
     if (!y || y->numel == 0) return y;
-    if (same && y->numel <= cti_op_grain(1)) {   /* small, and both are dense */
+    if (same && y->numel <= cti_op_grain(1)) { /* small, and both are dense */
         f(y->numel, a->data, 1, b->data, 1, y->data);
         return y;
     }

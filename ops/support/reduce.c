@@ -1,10 +1,11 @@
-/* Reductions over any set of dims. Dims next to each other of one kind are a run; the runs are reduced from the last to the
- * first, each as n elements for each of outer x inner:
+/* Reductions over any set of dims. Dims next to each other of one kind are a run; the runs are
+ * reduced from the last to the first, each as n elements for each of outer x inner:
  *
  *     (outer, n, inner) -> (outer, inner)
  *
- * A pass is cut into units of some rows by some columns, by size alone. Where there would be few, n is cut too, and a further
- * pass combines the pieces. So a sum is a tree of pairwise sums, which keeps a pairwise sum's error. */
+ * A pass is cut into units of some rows by some columns, by size alone. Where there would be few, n
+ * is cut too, and a further pass combines the pieces. So a sum is a tree of pairwise sums, which
+ * keeps a pairwise sum's error. */
 #include "reduce.h"
 
 #include <string.h>
@@ -36,11 +37,13 @@ int cti_reduce_last(const cti_reduce_runs *runs, int64_t *outer, int64_t *n, int
 
 typedef struct {
     cti_reduce *f;
-    void (*whole_rows)(int64_t rows, int64_t n, const void *x, void *y);   /* does the same for many rows, where inner is 1; or NULL */
+    /* does the same for many rows, where inner is 1; or NULL */
+    void (*whole_rows)(int64_t rows, int64_t n, const void *x, void *y);
     const char *x;
     char *y;
-    int64_t x_size, y_size, n, inner, x_row;   /* x_row: from one of n to the next, in elements */
-    int64_t rows, pieces, width, blocks;   /* a unit's rows, and how many such pieces n has; its columns, and how many blocks inner has */
+    int64_t x_size, y_size, n, inner, x_row; /* x_row: from one of n to the next, in elements */
+    /* a unit's rows, and how many such pieces n has; its columns, and how many blocks inner has */
+    int64_t rows, pieces, width, blocks;
 } pass;
 
 static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
@@ -51,21 +54,30 @@ static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
         return;
     }
     for (int64_t unit = begin; unit < end; unit++) {
-        int64_t column = unit % p->blocks * p->width, piece = unit / p->blocks;   /* piece: of all outer x pieces */
+        /* piece: of all outer x pieces */
+        int64_t column = unit % p->blocks * p->width, piece = unit / p->blocks;
         int64_t row = piece % p->pieces * p->rows, o = piece / p->pieces;
-        int64_t rows = p->n - row < p->rows ? p->n - row : p->rows, width = p->inner - column < p->width ? p->inner - column : p->width;
+        int64_t rows = p->n - row < p->rows ? p->n - row : p->rows,
+                width = p->inner - column < p->width ? p->inner - column : p->width;
         p->f(rows, width, p->x + ((o * p->n + row) * p->x_row + column) * p->x_size, p->x_row,
              p->y + (piece * p->inner + column) * p->y_size);
     }
 }
 
-/* (outer, n, inner) -> (outer, inner), none of them 0. Each turn leaves a thirty-second of the elements or less. */
-static bool reduce_run(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype from, ct_dtype to, const char *x, int64_t x_row,
-                       int64_t outer, int64_t n, int64_t inner, char *y) {
-    pass p = {.x = x, .x_size = (int64_t)cti_dtype_size(from), .y_size = (int64_t)cti_dtype_size(to), .inner = inner, .x_row = x_row};
+/* (outer, n, inner) -> (outer, inner), none of them 0. Each turn leaves a thirty-second of the
+ * elements or less. */
+static bool reduce_run(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype from,
+                       ct_dtype to, const char *x, int64_t x_row, int64_t outer, int64_t n,
+                       int64_t inner, char *y) {
+    pass p = {.x = x,
+              .x_size = (int64_t)cti_dtype_size(from),
+              .y_size = (int64_t)cti_dtype_size(to),
+              .inner = inner,
+              .x_row = x_row};
     p.width = inner < COLUMNS ? inner : COLUMNS;
     p.blocks = (inner + p.width - 1) / p.width;
-    for (p.pieces = 0; p.pieces != 1; n = p.pieces, f = again, p.x = p.y, p.x_size = p.y_size, p.x_row = inner) {
+    for (p.pieces = 0; p.pieces != 1;
+         n = p.pieces, f = again, p.x = p.y, p.x_size = p.y_size, p.x_row = inner) {
         bool cut = again && outer * p.blocks < FEW && n >= 2 * (UNIT / p.width);
         const cti_kernels *k = c->context->isa->of[f == again ? to : from];
         p.f = f;
@@ -79,23 +91,28 @@ static bool reduce_run(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dt
             if (!pieces) return false;
             p.y = pieces->data;
         }
-        cti_parallel(c->context, outer * p.pieces * p.blocks, cti_op_grain(p.rows * p.width), pass_task, &p);
+        cti_parallel(c->context, outer * p.pieces * p.blocks, cti_op_grain(p.rows * p.width),
+                     pass_task, &p);
     }
     return true;
 }
 
-/* From one row to the next where all dims but the last are reduced and rows are dense and evenly apart, as they are in memory with gaps
- * between them; else 0. */
+/* From one row to the next where all dims but the last are reduced and rows are dense and evenly
+ * apart, as they are in memory with gaps between them; else 0. */
 static int64_t row_step(const ct_tensor *x, unsigned set) {
     const int last = x->shape.ndim - 1;
-    if (last < 1 || set != (1u << last) - 1 || x->shape.dim[last] < 2 || x->stride[last] != 1) return 0;
+    if (last < 1 || set != (1u << last) - 1 || x->shape.dim[last] < 2 || x->stride[last] != 1)
+        return 0;
     for (int d = 0; d < last - 1; d++)
         if (x->stride[d] != x->stride[d + 1] * x->shape.dim[d + 1]) return 0;
     return x->stride[last - 1];
 }
 
-ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype dtype, ct_tensor *x, unsigned set, bool keepdim) {
-    if (!f) return ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name, cti_dtype_name(x->dtype));
+ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype dtype,
+                           ct_tensor *x, unsigned set, bool keepdim) {
+    if (!f)
+        return ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s", c->op->name,
+                       cti_dtype_name(x->dtype));
     ct_tensor *y = cti_op_new(c, dtype, cti_shape_reduced(x->shape, set, keepdim));
     if (!y || !y->numel) return y;
     if (!x->numel) return memset(y->data, 0, (size_t)y->numel * cti_dtype_size(dtype)), y;
@@ -108,10 +125,12 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
         int64_t outer, n, inner;
         int last = cti_reduce_last(&runs, &outer, &n, &inner);
         ct_tensor *part = last < 2 ? y : cti_op_new(c, dtype, CT_SHAPE(outer, inner));
-        if (!part || !reduce_run(c, f, again, from, dtype, data, step ? step : inner, outer, n, inner, part->data)) return NULL;
+        if (!part || !reduce_run(c, f, again, from, dtype, data, step ? step : inner, outer, n,
+                                 inner, part->data))
+            return NULL;
         if (last < 2) return y;
         runs.count = last;
-        runs.size[last - 1] *= inner;   /* what was kept on either side is one run now */
+        runs.size[last - 1] *= inner; /* what was kept on either side is one run now */
         data = part->data;
         from = dtype;
         f = again;

@@ -9,22 +9,27 @@ bool cti_op_view_shape(const char *name, const ct_tensor *x, ct_shape asked, ct_
     for (int d = 0; d < asked.ndim && d < CT_MAX_DIMS; d++) {
         if (asked.dim[d] == 0) zero = true;
         if (asked.dim[d] != -1) continue;
-        if (inferred >= 0) return ct_fail(context, CT_ERR_SHAPE, "%s: only one size may be inferred: %s", name, SHAPE(asked));
+        if (inferred >= 0)
+            return ct_fail(context, CT_ERR_SHAPE, "%s: only one size may be inferred: %s", name,
+                           SHAPE(asked));
         inferred = d;
         shape->dim[d] = 1;
     }
     if (!cti_shape_check(context, name, *shape, cti_dtype_size(x->dtype))) return false;
     const int64_t rest = cti_shape_numel(*shape);
     if (inferred >= 0) {
-        if (zero) return ct_fail(context, CT_ERR_SHAPE, "%s: the size of -1 is ambiguous: %s as %s", name, SHAPE(x->shape), SHAPE(asked));
+        if (zero)
+            return ct_fail(context, CT_ERR_SHAPE, "%s: the size of -1 is ambiguous: %s as %s", name,
+                           SHAPE(x->shape), SHAPE(asked));
         shape->dim[inferred] = x->numel / rest;
     }
     if (cti_shape_numel(*shape) == x->numel) return true;
-    return ct_fail(context, CT_ERR_SHAPE, "%s: %s has not the number of elements of %s", name, SHAPE(x->shape), SHAPE(asked));
+    return ct_fail(context, CT_ERR_SHAPE, "%s: %s has not the number of elements of %s", name,
+                   SHAPE(x->shape), SHAPE(asked));
 }
 
-/* x's dims fall into runs that lie in memory like one dim: stride[d - 1] = stride[d] size[d]. From the last run to the first,
- * each must be a product of whole dims of the new shape. */
+/* x's dims fall into runs that lie in memory like one dim: stride[d - 1] = stride[d] size[d]. From
+ * the last run to the first, each must be a product of whole dims of the new shape. */
 bool cti_op_view_strides(const ct_tensor *x, ct_shape shape, int64_t stride[CT_MAX_DIMS]) {
     cti_shape_strides(shape, stride);
     if (x->numel == 0 || x->contiguous) return true;
@@ -34,7 +39,8 @@ bool cti_op_view_strides(const ct_tensor *x, ct_shape shape, int64_t stride[CT_M
         if (d < 0) break;
         const int64_t base = x->stride[d];
         int64_t run = x->shape.dim[d--], taken = 1;
-        while (d >= 0 && (x->shape.dim[d] == 1 || x->stride[d] == run * base)) run *= x->shape.dim[d--];
+        while (d >= 0 && (x->shape.dim[d] == 1 || x->stride[d] == run * base))
+            run *= x->shape.dim[d--];
         while (to >= 0 && taken < run) {
             stride[to] = taken * base;
             taken *= shape.dim[to--];

@@ -1,4 +1,5 @@
-/* One step of Adam or AdamW of all parameters: the kernel's formula.   Kingma & Ba 2014, arXiv:1412.6980 */
+/* One step of Adam or AdamW of all parameters: the kernel's formula.
+ * Kingma & Ba 2014, arXiv:1412.6980 */
 #include "../support/op.h"
 #include "update.h"
 
@@ -7,14 +8,16 @@ enum { UNIT = 64, STATES = 2 };
 static void step(void *arg, const cti_op_step *s, int64_t first, int64_t at, int64_t count) {
     (void)arg, (void)first;
     const size_t place = (size_t)at * cti_dtype_size(s->p->dtype);
-    s->p->context->isa->of[s->p->dtype]->adam(count, s->p->data + place, s->g->data + place, s->state[0]->data + place,
-                                              s->state[1]->data + place, &s->numbers.adam);
+    s->p->context->isa->of[s->p->dtype]->adam(count, s->p->data + place, s->g->data + place,
+                                              s->state[0]->data + place, s->state[1]->data + place,
+                                              &s->numbers.adam);
 }
 
 bool cti_op_adam_step(cti_op_step *all, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!cti_op_step_is_ready(&all[i], STATES, "adam_step")) return false;
-    cti_op_step_all(all, n, UNIT, cti_op_grain(4 * UNIT), step, NULL); /* four arrays are read, and three of them written */
+    /* four arrays are read, and three of them written */
+    cti_op_step_all(all, n, UNIT, cti_op_grain(4 * UNIT), step, NULL);
     for (int64_t i = 0; i < n; i++) cti_op_step_wrote(&all[i], STATES);
     return true;
 }

@@ -8,7 +8,8 @@ bool cti_op_copy_into(ct_tensor *to, ct_tensor *from) {
     if (!from) return ct_fail(context, CT_ERR_ARGUMENT, "copy_into: a tensor is NULL");
     if (!cti_same_context(context, from->context, "copy_into")) return false;
     if (!cti_shape_equal(to->shape, from->shape))
-        return ct_fail(context, CT_ERR_SHAPE, "copy_into: shapes differ: %s and %s", SHAPE(to->shape), SHAPE(from->shape));
+        return ct_fail(context, CT_ERR_SHAPE, "copy_into: shapes differ: %s and %s",
+                       SHAPE(to->shape), SHAPE(from->shape));
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     ct_tensor *same = ct_cast(from, to->dtype);

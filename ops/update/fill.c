@@ -11,7 +11,8 @@ static void fill_piece(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const filling *f = arg;
     ct_tensor *t = f->t;
-    t->context->isa->of[t->dtype]->fill(end - begin, f->value, t->data + (size_t)begin * cti_dtype_size(t->dtype));
+    t->context->isa->of[t->dtype]->fill(end - begin, f->value,
+                                        t->data + (size_t)begin * cti_dtype_size(t->dtype));
 }
 
 bool cti_op_fill(ct_tensor *t, double value) {

@@ -1,4 +1,5 @@
-/* t = random numbers, in place: element i is a function of (seed, stream, i) alone, whoever computes it. */
+/* t = random numbers, in place: element i is a function of (seed, stream, i) alone, whoever
+ * computes it. */
 #include "../support/op.h"
 #include "update.h"
 
@@ -12,7 +13,8 @@ typedef struct {
 static void fill_piece(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const filling *f = arg;
-    f->kernel(end - begin, begin, f->random, f->a, f->b, f->t->data + (size_t)begin * cti_dtype_size(f->t->dtype));
+    f->kernel(end - begin, begin, f->random, f->a, f->b,
+              f->t->data + (size_t)begin * cti_dtype_size(f->t->dtype));
 }
 
 static bool fill(filling f) {
@@ -25,10 +27,12 @@ static bool fill(filling f) {
 
 bool cti_op_fill_uniform(ct_tensor *t, double low, double high) {
     if (!cti_op_updatable(t, "fill_uniform", true)) return false;
-    return fill((filling){.t = t, .kernel = t->context->isa->of[t->dtype]->uniform, .a = low, .b = high});
+    return fill(
+        (filling){.t = t, .kernel = t->context->isa->of[t->dtype]->uniform, .a = low, .b = high});
 }
 
 bool cti_op_fill_normal(ct_tensor *t, double mean, double std) {
     if (!cti_op_updatable(t, "fill_normal", true)) return false;
-    return fill((filling){.t = t, .kernel = t->context->isa->of[t->dtype]->normal, .a = mean, .b = std});
+    return fill(
+        (filling){.t = t, .kernel = t->context->isa->of[t->dtype]->normal, .a = mean, .b = std});
 }

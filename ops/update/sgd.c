@@ -1,4 +1,5 @@
-/* One step of gradient descent of all parameters, with or without momentum: the kernel's formula. */
+/* One step of gradient descent of all parameters, with or without momentum: the kernel's
+ * formula. */
 #include "../support/op.h"
 #include "update.h"
 
@@ -9,7 +10,8 @@ static int states(const cti_op_step *s) { return s->numbers.sgd.momentum != 0; }
 static void step(void *arg, const cti_op_step *s, int64_t first, int64_t at, int64_t count) {
     (void)arg, (void)first;
     const size_t place = (size_t)at * cti_dtype_size(s->p->dtype);
-    s->p->context->isa->of[s->p->dtype]->sgd(count, s->p->data + place, s->g->data + place, states(s) ? s->state[0]->data + place : NULL,
+    s->p->context->isa->of[s->p->dtype]->sgd(count, s->p->data + place, s->g->data + place,
+                                             states(s) ? s->state[0]->data + place : NULL,
                                              &s->numbers.sgd);
 }
 

@@ -8,7 +8,8 @@ enum { PIECE = 16384 };
 
 static void sum_piece(void *arg, const cti_op_step *s, int64_t first, int64_t at, int64_t count) {
     const ct_tensor *g = s->g;
-    ((double *)arg)[first] = g->context->isa->of[g->dtype]->sum_squares(count, g->data + (size_t)at * cti_dtype_size(g->dtype));
+    ((double *)arg)[first] = g->context->isa->of[g->dtype]->sum_squares(
+        count, g->data + (size_t)at * cti_dtype_size(g->dtype));
 }
 
 double cti_op_sum_squares(cti_op_step *all, int64_t n) {

@@ -5,8 +5,11 @@
 bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
     if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, name)) return false;
     if (real && !cti_is_real(t->dtype))
-        return ct_fail(t->context, CT_ERR_DTYPE, "%s: takes f32 or f64, not %s", name, cti_dtype_name(t->dtype));
-    if (!t->contiguous) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: the tensor %s is not contiguous", name, SHAPE(t->shape));
+        return ct_fail(t->context, CT_ERR_DTYPE, "%s: takes f32 or f64, not %s", name,
+                       cti_dtype_name(t->dtype));
+    if (!t->contiguous)
+        return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: the tensor %s is not contiguous", name,
+                       SHAPE(t->shape));
     return true;
 }
 
@@ -14,9 +17,11 @@ bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
     if (!u) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor is NULL", name);
     if (!cti_same_context(t->context, u->context, name)) return false;
     if (!cti_shape_equal(u->shape, t->shape))
-        return ct_fail(t->context, CT_ERR_SHAPE, "%s: shapes differ: %s and %s", name, SHAPE(t->shape), SHAPE(u->shape));
+        return ct_fail(t->context, CT_ERR_SHAPE, "%s: shapes differ: %s and %s", name,
+                       SHAPE(t->shape), SHAPE(u->shape));
     if (u->dtype != t->dtype)
-        return ct_fail(t->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s", name, cti_dtype_name(t->dtype), cti_dtype_name(u->dtype));
+        return ct_fail(t->context, CT_ERR_DTYPE, "%s: dtypes differ: %s and %s", name,
+                       cti_dtype_name(t->dtype), cti_dtype_name(u->dtype));
     return cti_op_updatable(u, name, false);
 }
 
@@ -49,7 +54,8 @@ int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit) {
     return sum;
 }
 
-/* Whose unit is it? The last one's that begins there or before: those before it with the same place have none. */
+/* Whose unit is it? The last one's that begins there or before: those before it with the same place
+ * have none. */
 static int64_t step_at(const row *r, int64_t unit) {
     int64_t low = 0, high = r->n;
     while (high - low > 1) {
@@ -65,18 +71,21 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = step_at(r, begin), count; begin < end; i++, begin += units(count, r->unit)) {
         const cti_op_step *s = &r->all[i];
-        const int64_t at = (begin - s->first) * r->unit, left = s->g->numel - at, most = (end - begin) * r->unit;
+        const int64_t at = (begin - s->first) * r->unit, left = s->g->numel - at,
+                      most = (end - begin) * r->unit;
         count = left < most ? left : most;
         if (count > 0) r->task(r->arg, s, begin, at, count);
     }
 }
 
-void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain, cti_op_step_task *task, void *arg) {
+void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain,
+                     cti_op_step_task *task, void *arg) {
     int64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         all[i].first = sum;
         sum += units(all[i].g->numel, unit);
     }
-    if (sum < grain + grain / 2) grain = sum;   /* half a piece more is not worth a thread */
-    if (sum > 0) cti_parallel(all[0].g->context, sum, grain, row_task, &(row){all, n, unit, task, arg});
+    if (sum < grain + grain / 2) grain = sum; /* half a piece more is not worth a thread */
+    if (sum > 0)
+        cti_parallel(all[0].g->context, sum, grain, row_task, &(row){all, n, unit, task, arg});
 }

@@ -1,6 +1,7 @@
-/* Updates in place, with no gradient: what initialisation, loading and optimisers are made of. Each is counted as a write, so
- * that backward through values saved before is an error. Elementwise in fixed pieces on all threads: the same bits for any
- * number of them. False with the error recorded: nothing has been changed. All but cti_op_copy_into take contiguous tensors. */
+/* Updates in place, with no gradient: what initialisation, loading and optimisers are made of. Each
+ * is counted as a write, so that backward through values saved before is an error. Elementwise in
+ * fixed pieces on all threads: the same bits for any number of them. False with the error recorded:
+ * nothing has been changed. All but cti_op_copy_into take contiguous tensors. */
 #ifndef CTI_OPS_UPDATE_UPDATE_H
 #define CTI_OPS_UPDATE_UPDATE_H
 
@@ -8,11 +9,14 @@
 
 #include "../../src/kernels/kernels.h"
 
-bool cti_op_fill(ct_tensor *t, double value);                    /* any dtype */
-bool cti_op_fill_uniform(ct_tensor *t, double low, double high); /* in [low, high); takes the generator's next stream */
-bool cti_op_fill_normal(ct_tensor *t, double mean, double std);  /* takes the generator's next stream */
-bool cti_op_copy_into(ct_tensor *to, ct_tensor *from);           /* the same shape; any strides; casts where dtypes differ */
-bool cti_op_scale_in_place(ct_tensor *t, double a);              /* f32, f64 */
+bool cti_op_fill(ct_tensor *t, double value); /* any dtype */
+/* in [low, high); takes the generator's next stream */
+bool cti_op_fill_uniform(ct_tensor *t, double low, double high);
+/* takes the generator's next stream */
+bool cti_op_fill_normal(ct_tensor *t, double mean, double std);
+/* the same shape; any strides; casts where dtypes differ */
+bool cti_op_copy_into(ct_tensor *to, ct_tensor *from);
+bool cti_op_scale_in_place(ct_tensor *t, double a); /* f32, f64 */
 
 /* ---- optimisers: n parameters at once, of one context ---- */
 
@@ -21,8 +25,8 @@ typedef union {
     cti_sgd_numbers sgd;
 } cti_op_numbers;
 
-/* A parameter, its gradient, and what the optimiser keeps of it, all of one shape and dtype: Adam's m and v; SGD's buffer, which may be
- * NULL without momentum. */
+/* A parameter, its gradient, and what the optimiser keeps of it, all of one shape and dtype: Adam's
+ * m and v; SGD's buffer, which may be NULL without momentum. */
 typedef struct {
     ct_tensor *p, *g, *state[2];
     cti_op_numbers numbers;
@@ -46,10 +50,13 @@ bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
 bool cti_op_step_is_ready(const cti_op_step *step, int states, const char *name);
 void cti_op_step_wrote(const cti_op_step *step, int states);
 
-/* One job for all gradients, laid end to end and cut into units of `unit` elements; the last unit of each is what is left of it. The task
- * gets a part of one gradient, `count` elements from element `at` on; it begins with unit number `first`. */
-typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first, int64_t at, int64_t count);
+/* One job for all gradients, laid end to end and cut into units of `unit` elements; the last unit
+ * of each is what is left of it. The task gets a part of one gradient, `count` elements from
+ * element `at` on; it begins with unit number `first`. */
+typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first, int64_t at,
+                              int64_t count);
 int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit);
-void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain, cti_op_step_task *task, void *arg);
+void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain,
+                     cti_op_step_task *task, void *arg);
 
 #endif

@@ -2,8 +2,10 @@
 #include "debug.h"
 #include "tape.h"
 
-/* Checks the inputs, fills in dense copies where the op wants them, and says whose gradient is wanted, and whether one is. */
-static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants, bool recording, bool *wanted) {
+/* Checks the inputs, fills in dense copies where the op wants them, and says whose gradient is
+ * wanted, and whether one is. */
+static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants,
+                    bool recording, bool *wanted) {
     const ct_op *op = c->op;
     ct_context *context = c->context;
     for (int i = 0, n = c->n; i < n; i++) {
@@ -25,17 +27,23 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
     return true;
 }
 
-/* Output k as a handle of its own: a forward may hand back an input, a tensor from outside, or one tensor twice. */
+/* Output k as a handle of its own: a forward may hand back an input, a tensor from outside, or one
+ * tensor twice. */
 static ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
     ct_tensor *out = c->outs[k];
-    if (!out && c->n_outs == 1) return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned nothing", c->op->name);
-    if (!out) return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward set no output %d", c->op->name, k);
+    if (!out && c->n_outs == 1)
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned nothing", c->op->name);
+    if (!out)
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward set no output %d", c->op->name, k);
     if (out->context != c->context)
-        return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned a tensor of another context", c->op->name);
+        return ct_fail(c->context, CT_ERR_ARGUMENT,
+                       "%s: forward returned a tensor of another context", c->op->name);
     bool own = out->frame == frame && !out->slot;
     for (int before = 0; own && before < k; before++) own = c->outs[before] != out;
     if (own) return out;
-    return cti_tensor_has_values(out, c->op->name) ? cti_tensor_view(out, out->data, out->shape, out->stride) : NULL;
+    return cti_tensor_has_values(out, c->op->name)
+               ? cti_tensor_view(out, out->data, out->shape, out->stride)
+               : NULL;
 }
 
 /* Runs forward, and makes the outputs handles of their own. */
@@ -76,17 +84,21 @@ static bool run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants
     return done;
 }
 
-static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **outs) {
+static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                  ct_tensor **outs) {
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = in[i]->context;
-    if (!cti_ready(context)) {   /* its error may not be known in another context */
+    if (!cti_ready(context)) { /* its error may not be known in another context */
         for (int i = 0; context && i < n; i++)
-            if (in[i]) cti_same_context(context, in[i]->context, op && op->name ? op->name : "apply");
+            if (in[i])
+                cti_same_context(context, in[i]->context, op && op->name ? op->name : "apply");
         return false;
     }
-    if (!op || !op->forward || !op->name) return ct_fail(context, CT_ERR_ARGUMENT, "apply: the op has no forward or no name");
-    if (op->attrs_size && !attrs) return ct_fail(context, CT_ERR_ARGUMENT, "%s: attrs is NULL", op->name);
+    if (!op || !op->forward || !op->name)
+        return ct_fail(context, CT_ERR_ARGUMENT, "apply: the op has no forward or no name");
+    if (op->attrs_size && !attrs)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: attrs is NULL", op->name);
     enum { FEW = 8 };
     ct_tensor *few_in[FEW], **call_in = few_in;
     bool few_wants[FEW], *wants = few_wants;
@@ -95,7 +107,12 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
         if (!(call_in = cti_take(context, many))) return false;
         wants = (bool *)(call_in + n);
     }
-    ct_call call = {.context = context, .op = op, .attrs = op->attrs_size ? attrs : NULL, .in = call_in, .n = n, .wants = wants};
+    ct_call call = {.context = context,
+                    .op = op,
+                    .attrs = op->attrs_size ? attrs : NULL,
+                    .in = call_in,
+                    .n = n,
+                    .wants = wants};
     call.outs = outs;
     call.n_outs = op->outputs > 1 ? op->outputs : 1;
     const bool done = run(&call, in, call_in, wants);
@@ -111,10 +128,14 @@ ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *at
     return outs[0];
 }
 
-bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **outs) {
+bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                   ct_tensor **outs) {
     if (!outs || (op && op->outputs > CT_MAX_OUTPUTS)) {
         for (int i = 0; in && i < n; i++)
-            if (in[i]) ct_fail(in[i]->context, CT_ERR_ARGUMENT, "%s: %s", op && op->name ? op->name : "apply", outs ? "too many outputs" : "outs is NULL");
+            if (in[i])
+                ct_fail(in[i]->context, CT_ERR_ARGUMENT, "%s: %s",
+                        op && op->name ? op->name : "apply",
+                        outs ? "too many outputs" : "outs is NULL");
         return false;
     }
     for (int k = 0; k < CT_MAX_OUTPUTS && (k < 1 || (op && k < op->outputs)); k++) outs[k] = NULL;

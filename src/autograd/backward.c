@@ -1,6 +1,6 @@
-/* Backward: from the newest node to the oldest, along the tape. A node that has a gradient coming in is pending; each in its turn
- * hands gradients to the nodes of its inputs, which are all older. So the walk ends when nothing is pending, and takes no
- * memory of its own. */
+/* Backward: from the newest node to the oldest, along the tape. A node that has a gradient coming
+ * in is pending; each in its turn hands gradients to the nodes of its inputs, which are all older.
+ * So the walk ends when nothing is pending, and takes no memory of its own. */
 #include "debug.h"
 #include "tape.h"
 
@@ -10,7 +10,9 @@ static bool values_are_unchanged(const cti_node *node) {
     for (int i = 0; i < node->saved_count; i++) {
         const ct_tensor *t = &node->saved[i];
         if (!t->storage || t->storage->writes == t->writes) continue;
-        ct_fail(node->call.context, CT_ERR_GRAD, "backward: %s: a value of shape %s that was saved for backward has been changed in place since",
+        ct_fail(node->call.context, CT_ERR_GRAD,
+                "backward: %s: a value of shape %s that was saved for backward has been changed in "
+                "place since",
                 node->call.op->name, SHAPE(t->shape));
         return false;
     }
@@ -20,15 +22,19 @@ static bool values_are_unchanged(const cti_node *node) {
 static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
     const ct_tensor *in = c->in[i];
     if (!grad)
-        ct_fail(c->context, CT_ERR_GRAD, "%s: backward set no gradient for input %d", c->op->name, i);
+        ct_fail(c->context, CT_ERR_GRAD, "%s: backward set no gradient for input %d", c->op->name,
+                i);
     else if (grad->context != c->context)
-        ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is of another context", c->op->name, i);
+        ct_fail(c->context, CT_ERR_GRAD,
+                "%s: backward's gradient for input %d is of another context", c->op->name, i);
     else if (!cti_shape_same(&grad->shape, &in->shape))
-        ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d has shape %s, the input %s", c->op->name, i, SHAPE(grad->shape), SHAPE(in->shape));
+        ct_fail(c->context, CT_ERR_GRAD,
+                "%s: backward's gradient for input %d has shape %s, the input %s", c->op->name, i,
+                SHAPE(grad->shape), SHAPE(in->shape));
     else if (grad->dtype != in->dtype)
-        ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is %s, the input %s", c->op->name, i, cti_dtype_name(grad->dtype), cti_dtype_name(in->dtype));
-    else if (!grad->storage)
-        return cti_tensor_refuse(grad, c->op->name);
+        ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is %s, the input %s",
+                c->op->name, i, cti_dtype_name(grad->dtype), cti_dtype_name(in->dtype));
+    else if (!grad->storage) return cti_tensor_refuse(grad, c->op->name);
     else return true;
     return false;
 }
@@ -45,8 +51,10 @@ static bool receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame
     return true;
 }
 
-/* Runs the op's backward on what has come to its slots, and hands out the gradients that it returns. */
-static bool run(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_frame *frame, int *pending) {
+/* Runs the op's backward on what has come to its slots, and hands out the gradients that it
+ * returns. */
+static bool run(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_frame *frame,
+                int *pending) {
     const ct_call *c = &node->call;
     for (int k = 0; k < node->call.n_outs; k++) {
         cti_grad_slot *slot = &node->slot[k];
@@ -54,16 +62,21 @@ static bool run(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_fra
         if (!slot->sum) continue;
         cti_grad_slot_fill(slot);
         if (slot->retain && !cti_grad_slot_retain(slot, frame)) return false;
-        if (!(c->op->flags & CT_OP_STRIDED) && !(cotangent[k] = cti_tensor_dense(slot->sum))) return false;
+        if (!(c->op->flags & CT_OP_STRIDED) && !(cotangent[k] = cti_tensor_dense(slot->sum)))
+            return false;
     }
-    if (!c->op->backward(c, cotangent, grad) || c->context->status) return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
+    if (!c->op->backward(c, cotangent, grad) || c->context->status)
+        return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
     for (int k = 0; k < node->call.n_outs; k++) {
         if (!cotangent[k] || cotangent[k] != node->slot[k].sum) continue;
-        cti_tensor_own(c->context->frame, cotangent[k]);   /* one that is handed on as it came has one holder, and can be added to in place */
+        /* one that is handed on as it came has one holder, and can be added to in place */
+        cti_tensor_own(c->context->frame, cotangent[k]);
         node->slot[k].sum = NULL;
     }
     for (int i = 0; i < c->n; i++)
-        if (c->wants[i] && (!is_gradient_of(c, i, grad[i]) || !receive(node->edge[i], grad[i], frame, pending))) return false;
+        if (c->wants[i] &&
+            (!is_gradient_of(c, i, grad[i]) || !receive(node->edge[i], grad[i], frame, pending)))
+            return false;
     return true;
 }
 
@@ -71,7 +84,10 @@ static bool pass(cti_node *node, int *pending, bool retain_graph) {
     const ct_call *c = &node->call;
     ct_context *context = c->context;
     if (node->released) {
-        ct_fail(context, CT_ERR_GRAD, "backward: %s: an earlier backward has released this part of the graph; it can be kept with retain_graph", c->op->name);
+        ct_fail(context, CT_ERR_GRAD,
+                "backward: %s: an earlier backward has released this part of the graph; it can be "
+                "kept with retain_graph",
+                c->op->name);
         return false;
     }
     if (!values_are_unchanged(node)) return false;
@@ -85,7 +101,8 @@ static bool pass(cti_node *node, int *pending, bool retain_graph) {
     int n = c->n;
     node->last = !retain_graph;
     const bool watched = context->debug && cti_debug_watches(node);
-    const bool done = run(node, cotangent, grad, &frame, pending) && (!watched || cti_debug_gradients(node));
+    const bool done =
+        run(node, cotangent, grad, &frame, pending) && (!watched || cti_debug_gradients(node));
     for (int i = 0; i < c->n; i++)
         if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
     context->op = "backward";
@@ -103,8 +120,8 @@ static void settle(cti_node *node, int *pending) {
     for (int k = 0; k < node->call.n_outs; k++) cti_grad_slot_empty(&node->slot[k]);
 }
 
-/* After a failure: clears what is pending from `node` on down. It holds the node that it stands on, since one that ends may be the last
- * to hold those below. */
+/* After a failure: clears what is pending from `node` on down. It holds the node that it stands on,
+ * since one that ends may be the last to hold those below. */
 static bool give_up(cti_node *node, int pending) {
     cti_node_ref(node);
     while (pending) {
@@ -128,7 +145,7 @@ static bool walk(cti_node *node, int pending, bool retain_graph) {
         if (node->pending) {
             if (!pass(node, &pending, retain_graph)) return give_up(node, pending);
             settle(node, &pending);
-            older = node->prev;   /* only now: what pass released may have been the next one */
+            older = node->prev; /* only now: what pass released may have been the next one */
             cti_node_unref(node);
         } else {
             older = node->prev;
@@ -138,26 +155,37 @@ static bool walk(cti_node *node, int pending, bool retain_graph) {
     return true;
 }
 
-static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tensor *cotangent, int i) {
-    if (!out)
-        ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d is NULL", i);
+static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tensor *cotangent,
+                       int i) {
+    if (!out) ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d is NULL", i);
     else if (!out->storage || (cotangent && !cotangent->storage))
         cti_tensor_refuse(out->storage ? cotangent : out, "backward");
     else if (!out->slot)
-        ct_fail(context, CT_ERR_GRAD, "backward: output %d %s was not computed from anything that requires a gradient", i, SHAPE(out->shape));
+        ct_fail(context, CT_ERR_GRAD,
+                "backward: output %d %s was not computed from anything that requires a gradient", i,
+                SHAPE(out->shape));
     else if (cti_node_of(out->slot)->released)
-        ct_fail(context, CT_ERR_GRAD, "backward: %s: an earlier backward has released this graph; it can be kept with retain_graph", cti_node_of(out->slot)->call.op->name);
+        ct_fail(context, CT_ERR_GRAD,
+                "backward: %s: an earlier backward has released this graph; it can be kept with "
+                "retain_graph",
+                cti_node_of(out->slot)->call.op->name);
     else if (!cotangent && out->numel != 1)
-        ct_fail(context, CT_ERR_GRAD, "backward: an output of shape %s is not one number; give it a cotangent", SHAPE(out->shape));
+        ct_fail(context, CT_ERR_GRAD,
+                "backward: an output of shape %s is not one number; give it a cotangent",
+                SHAPE(out->shape));
     else if (cotangent && !cti_shape_equal(out->shape, cotangent->shape))
-        ct_fail(context, CT_ERR_SHAPE, "backward: the cotangent of output %d has shape %s, the output %s", i, SHAPE(cotangent->shape), SHAPE(out->shape));
+        ct_fail(context, CT_ERR_SHAPE,
+                "backward: the cotangent of output %d has shape %s, the output %s", i,
+                SHAPE(cotangent->shape), SHAPE(out->shape));
     else if (cotangent && out->dtype != cotangent->dtype)
-        ct_fail(context, CT_ERR_DTYPE, "backward: the cotangent of output %d is %s, the output %s", i, cti_dtype_name(cotangent->dtype), cti_dtype_name(out->dtype));
+        ct_fail(context, CT_ERR_DTYPE, "backward: the cotangent of output %d is %s, the output %s",
+                i, cti_dtype_name(cotangent->dtype), cti_dtype_name(out->dtype));
     else return true;
     return false;
 }
 
-bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int n, ct_backward_opts opts) {
+bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int n,
+                      ct_backward_opts opts) {
     ct_context *context = NULL;
     for (int i = 0; outs && i < n; i++) {
         ct_tensor *given[] = {outs[i], cotangents ? cotangents[i] : NULL};
@@ -167,7 +195,9 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
         }
     }
     if (!cti_ready(context)) return false;
-    if (context->backward) return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s", context->backward);
+    if (context->backward)
+        return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s",
+                       context->backward);
     cti_node *newest = NULL;
     for (int i = 0; i < n; i++) {
         if (!check_seed(context, outs[i], cotangents ? cotangents[i] : NULL, i)) return false;
@@ -182,7 +212,9 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     int pending = 0;
     bool ok = true;
     for (int i = 0; ok && i < n; i++) {
-        ct_tensor *seed = cotangents && cotangents[i] ? cotangents[i] : ct_ones(context, outs[i]->dtype, outs[i]->shape);
+        ct_tensor *seed = cotangents && cotangents[i]
+                              ? cotangents[i]
+                              : ct_ones(context, outs[i]->dtype, outs[i]->shape);
         ok = seed && receive(outs[i]->slot, seed, &frame, &pending);
     }
     ok = ok ? walk(newest, pending, opts.retain_graph) : give_up(newest, pending);
@@ -192,7 +224,9 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     return ok;
 }
 
-bool ct_backward(ct_tensor *loss) { return loss && ct_backward_with(&loss, NULL, 1, (ct_backward_opts){0}); }
+bool ct_backward(ct_tensor *loss) {
+    return loss && ct_backward_with(&loss, NULL, 1, (ct_backward_opts){0});
+}
 
 /* ---- leaves and gradients ---- */
 
@@ -200,9 +234,12 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
     if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, "set_requires_grad")) return NULL;
     ct_context *context = t->context;
     if (t->slot && cti_node_of(t->slot)->call.op)
-        return ct_fail(context, CT_ERR_GRAD, "set_requires_grad: a result of %s is not a leaf; detach it first", cti_node_of(t->slot)->call.op->name);
+        return ct_fail(context, CT_ERR_GRAD,
+                       "set_requires_grad: a result of %s is not a leaf; detach it first",
+                       cti_node_of(t->slot)->call.op->name);
     if (requires_grad && !cti_is_real(t->dtype))
-        return ct_fail(context, CT_ERR_DTYPE, "set_requires_grad: %s has no gradient", cti_dtype_name(t->dtype));
+        return ct_fail(context, CT_ERR_DTYPE, "set_requires_grad: %s has no gradient",
+                       cti_dtype_name(t->dtype));
     if (requires_grad && !t->slot) {
         cti_node *leaf = cti_tape_leaf(t);
         if (!leaf) return NULL;
@@ -214,24 +251,34 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
     return t;
 }
 
-bool ct_requires_grad(const ct_tensor *t) { return t && cti_tensor_is_open(t, "requires_grad") && t->slot; }
+bool ct_requires_grad(const ct_tensor *t) {
+    return t && cti_tensor_is_open(t, "requires_grad") && t->slot;
+}
 
 ct_tensor *ct_retain_grad(ct_tensor *t) {
     if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, "retain_grad")) return NULL;
-    if (!t->slot) return ct_fail(t->context, CT_ERR_GRAD, "retain_grad: %s was not computed from anything that requires a gradient", SHAPE(t->shape));
+    if (!t->slot)
+        return ct_fail(t->context, CT_ERR_GRAD,
+                       "retain_grad: %s was not computed from anything that requires a gradient",
+                       SHAPE(t->shape));
     t->slot->retain = true;
     return t;
 }
 
 /* Where what ct_grad shows is kept. */
-static ct_tensor **shown(cti_grad_slot *slot) { return cti_node_of(slot)->call.op ? &slot->retained : &slot->sum; }
+static ct_tensor **shown(cti_grad_slot *slot) {
+    return cti_node_of(slot)->call.op ? &slot->retained : &slot->sum;
+}
 
-ct_tensor *ct_grad(ct_tensor *t) { return t && cti_tensor_has_values(t, "grad") && t->slot ? *shown(t->slot) : NULL; }
+ct_tensor *ct_grad(ct_tensor *t) {
+    return t && cti_tensor_has_values(t, "grad") && t->slot ? *shown(t->slot) : NULL;
+}
 
 bool ct_zero_grad(ct_tensor *t) {
     if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, "zero_grad")) return false;
     if (t->context->backward)
-        return ct_fail(t->context, CT_ERR_GRAD, "zero_grad: called inside the backward of %s", t->context->backward);
+        return ct_fail(t->context, CT_ERR_GRAD, "zero_grad: called inside the backward of %s",
+                       t->context->backward);
     ct_tensor **grad = t->slot ? shown(t->slot) : NULL;
     if (grad && *grad) {
         cti_tensor_end(*grad);

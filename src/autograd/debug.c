@@ -20,7 +20,8 @@ static bool find_nan(const ct_tensor *t, ct_shape *index) {
         if (at < 0) continue;
         at += row;
         index->ndim = t->shape.ndim;
-        for (int d = t->shape.ndim - 1; d >= 0; at /= t->shape.dim[d--]) index->dim[d] = at % t->shape.dim[d];
+        for (int d = t->shape.ndim - 1; d >= 0; at /= t->shape.dim[d--])
+            index->dim[d] = at % t->shape.dim[d];
         return true;
     }
     return false;
@@ -33,10 +34,13 @@ bool cti_debug_result(const ct_call *call) {
     while (made < call->n_outs && !find_nan(call->outs[made], &at)) made++;
     for (int i = 0; !given && i < call->n; i++) given = find_nan(call->in[i], &ignored);
     for (int k = 0; k < call->n_outs; k++)
-        if (call->outs[k]->slot) cti_node_of(call->outs[k]->slot)->tainted = given || made < call->n_outs;
+        if (call->outs[k]->slot)
+            cti_node_of(call->outs[k]->slot)->tainted = given || made < call->n_outs;
     if (given || made == call->n_outs) return true;
-    return ct_fail(call->context, CT_ERR_ARGUMENT, "%s: forward made the first NaN: element %s of a result %s, from inputs without one", call->op->name,
-                   SHAPE(at), SHAPE(call->outs[made]->shape));
+    return ct_fail(
+        call->context, CT_ERR_ARGUMENT,
+        "%s: forward made the first NaN: element %s of a result %s, from inputs without one",
+        call->op->name, SHAPE(at), SHAPE(call->outs[made]->shape));
 }
 
 /* The same of what has gathered in a slot, but for what is not written yet. */
@@ -61,8 +65,10 @@ static bool find_nan_gathered(const cti_grad_slot *slot, ct_shape *index) {
 bool cti_debug_watches(const cti_node *node) {
     ct_shape ignored;
     bool clean = !node->tainted;
-    for (int k = 0; clean && k < node->call.n_outs; k++) clean = !find_nan_gathered(&node->slot[k], &ignored);
-    for (int i = 0; clean && i < node->call.n; i++) clean = !node->edge[i] || !find_nan_gathered(node->edge[i], &ignored);
+    for (int k = 0; clean && k < node->call.n_outs; k++)
+        clean = !find_nan_gathered(&node->slot[k], &ignored);
+    for (int i = 0; clean && i < node->call.n; i++)
+        clean = !node->edge[i] || !find_nan_gathered(node->edge[i], &ignored);
     return clean;
 }
 
@@ -71,8 +77,9 @@ bool cti_debug_gradients(const cti_node *node) {
     ct_shape at;
     for (int i = 0; i < call->n; i++) {
         if (!node->edge[i] || !find_nan_gathered(node->edge[i], &at)) continue;
-        return ct_fail(call->context, CT_ERR_GRAD, "%s: backward made the first NaN: element %s of the gradient of input %d %s", call->op->name, SHAPE(at),
-                       i, SHAPE(call->in[i]->shape));
+        return ct_fail(call->context, CT_ERR_GRAD,
+                       "%s: backward made the first NaN: element %s of the gradient of input %d %s",
+                       call->op->name, SHAPE(at), i, SHAPE(call->in[i]->shape));
     }
     return true;
 }

@@ -7,14 +7,15 @@ static bool is_leaf(const cti_grad_slot *slot) { return !cti_node_of(slot)->call
 
 /* Zeros in [start, end) of a dim of a row-major tensor. */
 static void write_zeros(ct_tensor *t, int dim, int64_t start, int64_t end) {
-    const int64_t size = t->shape.dim[dim], inner = t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
+    const int64_t size = t->shape.dim[dim],
+                  inner = t->stride[dim] * (int64_t)cti_dtype_size(t->dtype);
     const int64_t outer = t->numel ? t->numel / (size * t->stride[dim]) : 0;
-    for (int64_t o = 0; o < outer; o++) memset(t->data + (o * size + start) * inner, 0, (size_t)((end - start) * inner));
+    for (int64_t o = 0; o < outer; o++)
+        memset(t->data + (o * size + start) * inner, 0, (size_t)((end - start) * inner));
 }
 
 void cti_grad_slot_fill(cti_grad_slot *slot) {
-    if (slot->start < slot->end)
-        write_zeros(slot->sum, slot->dim, slot->start, slot->end);
+    if (slot->start < slot->end) write_zeros(slot->sum, slot->dim, slot->start, slot->end);
     slot->start = slot->end = 0;
 }
 
@@ -24,12 +25,14 @@ void cti_grad_slot_empty(cti_grad_slot *slot) {
     slot->start = slot->end = 0;
 }
 
-/* A handle of the slot's own, out of every scope. A tensor of the frame of this backward is taken over as it is, unless it must be
- * row-major memory of its own (what ct_grad shows) and is not; any other tensor is viewed or copied. */
+/* A handle of the slot's own, out of every scope. A tensor of the frame of this backward is taken
+ * over as it is, unless it must be row-major memory of its own (what ct_grad shows) and is not; any
+ * other tensor is viewed or copied. */
 static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     if (grad->frame != frame || grad->slot || (shown && !cti_tensor_is_sole(grad))) {
         ct_tensor *from = grad;
-        grad = shown ? cti_tensor_new(from->context, from->dtype, from->shape) : cti_tensor_view(from, from->data, from->shape, from->stride);
+        grad = shown ? cti_tensor_new(from->context, from->dtype, from->shape)
+                     : cti_tensor_view(from, from->data, from->shape, from->stride);
         if (!grad) return NULL;
         if (shown) cti_tensor_copy(grad, from, false);
     }
@@ -37,7 +40,8 @@ static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     return grad;
 }
 
-/* Gives sum the memory of another tensor, which ends. The handle stays: a caller of ct_grad may hold it. */
+/* Gives sum the memory of another tensor, which ends. The handle stays: a caller of ct_grad may
+ * hold it. */
 static void replace_memory(ct_tensor *sum, ct_tensor *by) {
     cti_storage *storage = sum->storage;
     sum->storage = by->storage;
@@ -61,7 +65,7 @@ static bool accumulate(ct_tensor *sum, const ct_tensor *grad) {
 }
 
 bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame) {
-    if (slot->sum == grad && slot->lent) {   /* written in place */
+    if (slot->sum == grad && slot->lent) { /* written in place */
         slot->lent--;
         return true;
     }
@@ -83,7 +87,9 @@ void cti_grad_slot_end_loans(cti_grad_slot *slot) {
 
 /* ---- for the library's ops ---- */
 
-static cti_grad_slot *slot_of(const ct_call *call, int i) { return ((const cti_node *)call)->edge[i]; }
+static cti_grad_slot *slot_of(const ct_call *call, int i) {
+    return ((const cti_node *)call)->edge[i];
+}
 
 /* As cti_grad_writable, but the slot may stay PARTIAL. */
 static ct_tensor *lend(const ct_call *call, int i, bool *add) {
@@ -120,7 +126,7 @@ ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) 
         return writable;
     }
     cti_grad_slot_fill(slot);
-    *base = cti_tensor_view(sum, sum->data, sum->shape, NULL);   /* holds the memory */
+    *base = cti_tensor_view(sum, sum->data, sum->shape, NULL); /* holds the memory */
     ct_tensor *fresh = *base ? cti_tensor_new(call->context, sum->dtype, sum->shape) : NULL;
     if (!fresh) return NULL;
     replace_memory(sum, fresh);
@@ -128,7 +134,8 @@ ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) 
     return sum;
 }
 
-/* Will [start, end) of the dim be written at an end of what is not written? Then it is written from now on; else the slot becomes FULL. */
+/* Will [start, end) of the dim be written at an end of what is not written? Then it is written from
+ * now on; else the slot becomes FULL. */
 static bool takes_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
     const bool same = dim == slot->dim;
     if (same && start == slot->start && end <= slot->end) {
@@ -143,7 +150,8 @@ static bool takes_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end
     return false;
 }
 
-bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t start, int64_t length, const ct_tensor *g, ct_tensor **grad) {
+bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t start, int64_t length,
+                               const ct_tensor *g, ct_tensor **grad) {
     cti_grad_slot *slot = slot_of(call, i);
     bool add;
     ct_tensor *sum = lend(call, i, &add);
@@ -173,7 +181,7 @@ ct_tensor *cti_saved_writable(const ct_call *call, int k) {
     if (node->last && cti_tensor_is_sole(saved)) {
         ct_tensor *taken = cti_tensor_view(saved, saved->data, saved->shape, NULL);
         if (!taken) return NULL;
-        node->released = true;   /* what is taken is gone, even if this backward fails */
+        node->released = true; /* what is taken is gone, even if this backward fails */
         cti_storage_unref(call->context, saved->storage);
         saved->storage = NULL;
         return taken;

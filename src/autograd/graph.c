@@ -1,19 +1,21 @@
-/* The recorded graph as text and for Graphviz. Nodes are numbered along the tape, from the newest to the oldest and back: no recursion,
- * and two words of memory for each node that is reached. */
+/* The recorded graph as text and for Graphviz. Nodes are numbered along the tape, from the newest
+ * to the oldest and back: no recursion, and two words of memory for each node that is reached. */
 #include "../core/context.h"
 #include "tape.h"
 
 typedef struct {
-    const ct_tensor *saved;  /* what a reader has saved of it, for the shape; NULL: the tensor itself is asked for */
-    int64_t id;              /* as written: of ops and leaves apart, from 1; 0: not written yet */
+    /* what a reader has saved of it, for the shape; NULL: the tensor itself is asked for */
+    const ct_tensor *saved;
+    int64_t id; /* as written: of ops and leaves apart, from 1; 0: not written yet */
 } seen;
 
 typedef struct {
     const ct_tensor *tensor;
     FILE *file;
     bool dot;
-    cti_node *root, *oldest;   /* the ops that are reached are between them */
-    int64_t ops, count;       /* of nodes: of ops, and with the leaves; a node's number is its place in `of`, from 1 */
+    cti_node *root, *oldest; /* the ops that are reached are between them */
+    /* of nodes: of ops, and with the leaves; a node's number is its place in `of`, from 1 */
+    int64_t ops, count;
     seen *of;
     int64_t op_ids, leaf_ids, constant_ids;
 } graph;
@@ -50,7 +52,8 @@ static cti_node *next_op(const graph *g, cti_node *node) {
 static void forget(graph *g) {
     for (cti_node *node = g->oldest; node; node = next_op(g, node)) {
         for (int i = 0; i < node->call.n; i++)
-            if (node->edge[i] && !cti_node_of(node->edge[i])->call.op) cti_node_of(node->edge[i])->number = 0;
+            if (node->edge[i] && !cti_node_of(node->edge[i])->call.op)
+                cti_node_of(node->edge[i])->number = 0;
         node->number = 0;
     }
     g->root->number = 0;
@@ -66,9 +69,13 @@ static void put_name(FILE *file, const char *name) {
     }
 }
 
-static void put_type(FILE *file, const ct_tensor *t) { fprintf(file, "%s %s", SHAPE(t->shape), cti_dtype_name(t->dtype)); }
+static void put_type(FILE *file, const ct_tensor *t) {
+    fprintf(file, "%s %s", SHAPE(t->shape), cti_dtype_name(t->dtype));
+}
 
-static const ct_tensor *type_of(const graph *g, const seen *s) { return s->saved ? s->saved : g->tensor; }
+static const ct_tensor *type_of(const graph *g, const seen *s) {
+    return s->saved ? s->saved : g->tensor;
+}
 
 static void put_leaf(graph *g, const cti_node *node) {
     seen *s = &g->of[node->number - 1];
@@ -82,7 +89,8 @@ static void put_leaf(graph *g, const cti_node *node) {
     if (name && !g->dot) fputc('"', g->file);
     fputs(g->dot ? "\\n" : " ", g->file);
     put_type(g->file, type_of(g, s));
-    fputs(g->dot ? name ? "\", fillcolor=\"#d5e8f7\"];\n" : "\", fillcolor=\"#fdf0c8\"];\n" : "\n", g->file);
+    fputs(g->dot ? name ? "\", fillcolor=\"#d5e8f7\"];\n" : "\", fillcolor=\"#fdf0c8\"];\n" : "\n",
+          g->file);
 }
 
 static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
@@ -91,14 +99,19 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
         const cti_node *from = cti_node_of(slot);
         const char kind = from->call.op ? g->dot ? 'n' : '%' : 'x';
         const int output = (int)(slot - from->slot);
-        fprintf(g->file, g->dot ? "    %c%lld -> n%lld" : "%c%lld", kind, (long long)g->of[from->number - 1].id, (long long)to);
-        if (from->call.n_outs > 1) fprintf(g->file, g->dot ? " [label=\"output %d\"]" : ".%d", output);
+        fprintf(g->file, g->dot ? "    %c%lld -> n%lld" : "%c%lld", kind,
+                (long long)g->of[from->number - 1].id, (long long)to);
+        if (from->call.n_outs > 1)
+            fprintf(g->file, g->dot ? " [label=\"output %d\"]" : ".%d", output);
         if (g->dot) fputs(";\n", g->file);
     } else if (g->dot && node->call.in[i]) {
         const long long id = ++g->constant_ids;
         fprintf(g->file, "    c%lld [label=\"", id);
         put_type(g->file, node->call.in[i]);
-        fprintf(g->file, "\", style=dashed, color=gray50, fontcolor=gray30];\n    c%lld -> n%lld [style=dashed, color=gray50];\n", id, (long long)to);
+        fprintf(g->file,
+                "\", style=dashed, color=gray50, fontcolor=gray30];\n    c%lld -> n%lld "
+                "[style=dashed, color=gray50];\n",
+                id, (long long)to);
     } else if (!g->dot && node->call.in[i]) {
         put_type(g->file, node->call.in[i]);
     } else if (!g->dot) {
@@ -106,7 +119,8 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
     }
 }
 
-/* The shape of a result is that which a reader has saved, so where there are several only their number is told. */
+/* The shape of a result is that which a reader has saved, so where there are several only their
+ * number is told. */
 static void put_result(const graph *g, const cti_node *node) {
     if (node->call.n_outs > 1) fprintf(g->file, "%d outputs", node->call.n_outs);
     else put_type(g->file, type_of(g, &g->of[node->number - 1]));
@@ -117,7 +131,9 @@ static void put_op(graph *g, const cti_node *node) {
     const ct_call *c = &node->call;
     seen *s = &g->of[node->number - 1];
     for (int i = 0; i < c->n; i++)
-        if (node->edge[i] && !cti_node_of(node->edge[i])->call.op && !g->of[cti_node_of(node->edge[i])->number - 1].id) put_leaf(g, cti_node_of(node->edge[i]));
+        if (node->edge[i] && !cti_node_of(node->edge[i])->call.op &&
+            !g->of[cti_node_of(node->edge[i])->number - 1].id)
+            put_leaf(g, cti_node_of(node->edge[i]));
     s->id = ++g->op_ids;
     fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)s->id);
     put_name(file, c->op->name);
@@ -143,7 +159,8 @@ static void put_all(graph *g) {
         fputs("digraph cotangent {\n"
               "    label=\"Data flows down the arrows. Gradients flow back up the solid ones.\";\n"
               "    fontname=\"Helvetica\"; fontsize=11; ranksep=0.3;\n"
-              "    node [shape=box, style=filled, fillcolor=white, fontname=\"Helvetica\", fontsize=11, height=0.3];\n",
+              "    node [shape=box, style=filled, fillcolor=white, fontname=\"Helvetica\", "
+              "fontsize=11, height=0.3];\n",
               g->file);
     if (!g->root) {
         fputs(g->dot ? "    c1 [label=\"" : "", g->file);
@@ -160,23 +177,30 @@ static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot) {
     if (!tensor || !cti_tensor_is_open(tensor, "graph")) return false;
     ct_context *context = tensor->context;
     if (!file) return ct_fail(context, CT_ERR_ARGUMENT, "graph: file is NULL");
-    graph g = {.tensor = tensor, .file = file, .dot = dot, .root = tensor->slot ? cti_node_of(tensor->slot) : NULL};
+    graph g = {.tensor = tensor,
+               .file = file,
+               .dot = dot,
+               .root = tensor->slot ? cti_node_of(tensor->slot) : NULL};
     if (g.root) {
         reach(&g);
         g.of = cti_take_zeroed(context, cti_bytes(g.count, sizeof *g.of));
     }
     for (cti_node *node = g.of ? g.oldest : NULL; node; node = next_op(&g, node))
         for (int i = 0; i < node->call.n; i++)
-            if (node->edge[i]) g.of[cti_node_of(node->edge[i])->number - 1].saved = node->call.in[i];
+            if (node->edge[i])
+                g.of[cti_node_of(node->edge[i])->number - 1].saved = node->call.in[i];
     const bool able = !g.root || g.of;
     if (able) put_all(&g);
     if (g.root) {
         forget(&g);
         cti_give(context, g.of, cti_bytes(g.count, sizeof *g.of));
     }
-    if (able && ferror(file)) return ct_fail(context, CT_ERR_IO, "graph: the file cannot be written to");
+    if (able && ferror(file))
+        return ct_fail(context, CT_ERR_IO, "graph: the file cannot be written to");
     return able;
 }
 
 bool ct_graph_dot(const ct_tensor *tensor, FILE *file) { return write_graph(tensor, file, true); }
-bool ct_graph_print(const ct_tensor *tensor, FILE *file) { return write_graph(tensor, file, false); }
+bool ct_graph_print(const ct_tensor *tensor, FILE *file) {
+    return write_graph(tensor, file, false);
+}

@@ -1,13 +1,16 @@
-/* The tape: recording a node, releasing what it holds, and its end. A node is one block, laid out as
- *     node | grad slots | attrs | saved tensors | outs, where there are several | in | edge | wants */
+/* The tape: recording a node, releasing what it holds, and its end. A node is one block, laid out
+ * as
+ *
+ *     node | grad slots | attrs | saved tensors | outs, where there are several | in | edge | wants
+ */
 #include "tape.h"
 
 #include <string.h>
 
 static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
 
-/* A saved tensor, the tape's own handle: with its values, or only its shape and dtype. Copied number by number, which `volatile` ensures: see
- * cti_shape_same. */
+/* A saved tensor, the tape's own handle: with its values, or only its shape and dtype. Copied
+ * number by number, which `volatile` ensures: see cti_shape_same. */
 static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     const volatile int64_t *dim = tensor->shape.dim, *stride = tensor->stride;
     to->context = tensor->context;
@@ -30,22 +33,26 @@ static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
 
 static bool can_save(const ct_call *c, const ct_tensor *saved) {
     if (saved->context == c->context) return cti_tensor_has_values(saved, c->op->name);
-    ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward saved a tensor of another context", c->op->name);
+    ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward saved a tensor of another context",
+            c->op->name);
     return false;
 }
 
 bool cti_tape_record(const ct_call *c, ct_tensor *const *given) {
     ct_context *context = c->context;
     const bool with_outs = !(c->drop & CT_DROP_OUT);
-    const size_t n = (size_t)c->n, outs = (size_t)c->n_outs, attrs = aligned(c->attrs ? c->op->attrs_size : 0);
+    const size_t n = (size_t)c->n, outs = (size_t)c->n_outs,
+                 attrs = aligned(c->attrs ? c->op->attrs_size : 0);
     size_t saved = n + (with_outs ? outs : 0);
     for (int k = 0; k < 4; k++) {
         if (c->saved[k] && !can_save(c, c->saved[k])) return false;
         saved += c->saved[k] != NULL;
     }
     const size_t per_input = sizeof(ct_tensor *) + sizeof(cti_grad_slot *) + sizeof(bool);
-    const size_t head = aligned(sizeof(cti_node) + outs * sizeof(cti_grad_slot)), out_list = outs > 1 ? outs * sizeof(ct_tensor *) : 0;
-    const uint64_t bytes = head + attrs + (uint64_t)saved * sizeof(ct_tensor) + out_list + (uint64_t)n * per_input;
+    const size_t head = aligned(sizeof(cti_node) + outs * sizeof(cti_grad_slot)),
+                 out_list = outs > 1 ? outs * sizeof(ct_tensor *) : 0;
+    const uint64_t bytes =
+        head + attrs + (uint64_t)saved * sizeof(ct_tensor) + out_list + (uint64_t)n * per_input;
     cti_node *node = cti_take(context, bytes > CTI_MOST_BYTES ? SIZE_MAX : (size_t)bytes);
     if (!node) return false;
     char *attrs_copy = (char *)node + head;

@@ -11,7 +11,8 @@
 
 enum { MAX_THREADS = 1024 };
 
-/* The cores this process may use, or what CT_NUM_THREADS says. 0 with an error recorded: it says nonsense. */
+/* The cores this process may use, or what CT_NUM_THREADS says. 0 with an error recorded: it says
+ * nonsense. */
 static int default_threads(ct_context *context) {
     const char *text = getenv("CT_NUM_THREADS");
     if (text && *text) {
@@ -19,7 +20,8 @@ static int default_threads(ct_context *context) {
         errno = 0;
         long threads = strtol(text, &end, 10);
         if (!errno && !*end && threads >= 1 && threads <= MAX_THREADS) return (int)threads;
-        ct_fail(context, CT_ERR_ARGUMENT, "context: CT_NUM_THREADS=%s is not a number from 1 to %d", text, MAX_THREADS);
+        ct_fail(context, CT_ERR_ARGUMENT, "context: CT_NUM_THREADS=%s is not a number from 1 to %d",
+                text, MAX_THREADS);
         return 0;
     }
 #ifdef __linux__
@@ -53,7 +55,8 @@ static int64_t first_level_ways(void) {
 
 static bool threads_in_range(ct_context *context, int threads) {
     if (threads >= 1 && threads <= MAX_THREADS) return true;
-    ct_fail(context, CT_ERR_ARGUMENT, "context: %d threads; the number is from 1 to %d", threads, MAX_THREADS);
+    ct_fail(context, CT_ERR_ARGUMENT, "context: %d threads; the number is from 1 to %d", threads,
+            MAX_THREADS);
     return false;
 }
 
@@ -65,8 +68,14 @@ ct_context *ct_context_new(ct_context_opts opts) {
     cti_pool_init(&pool, opts.allocator, opts.memory_limit > 0 ? opts.memory_limit : 0, debug);
     ct_context *context = pool.allocator.alloc(pool.allocator.data, sizeof *context);
     if (!context) return NULL;
-    *context = (ct_context){.pool = pool, .on_error = opts.on_error, .on_error_data = opts.on_error_data, .rng = {.seed = opts.seed},
-                            .threads = 1, .debug = debug, .cache = second_level_cache(), .ways = first_level_ways()};
+    *context = (ct_context){.pool = pool,
+                            .on_error = opts.on_error,
+                            .on_error_data = opts.on_error_data,
+                            .rng = {.seed = opts.seed},
+                            .threads = 1,
+                            .debug = debug,
+                            .cache = second_level_cache(),
+                            .ways = first_level_ways()};
     context->frame = &context->root;
     context->isa = cti_isa_at(0);
 
@@ -74,10 +83,16 @@ ct_context *ct_context_new(ct_context_opts opts) {
     if (isa && !*isa && !opts.isa) isa = NULL;
     const cti_isa *kernels = cti_isa_find(isa);
     if (kernels) context->isa = kernels;
-    else ct_fail(context, CT_ERR_ARGUMENT, "context: isa %s is not in this build or not on this machine; the build has %s", isa, cti_isa_names());
+    else
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "context: isa %s is not in this build or not on this machine; the build has %s",
+                isa, cti_isa_names());
 
-    if (half_allocator) ct_fail(context, CT_ERR_ARGUMENT, "context: an allocator needs both alloc and free");
-    if (opts.memory_limit < 0) ct_fail(context, CT_ERR_ARGUMENT, "context: a memory limit of %lld bytes", (long long)opts.memory_limit);
+    if (half_allocator)
+        ct_fail(context, CT_ERR_ARGUMENT, "context: an allocator needs both alloc and free");
+    if (opts.memory_limit < 0)
+        ct_fail(context, CT_ERR_ARGUMENT, "context: a memory limit of %lld bytes",
+                (long long)opts.memory_limit);
     int threads = opts.threads ? opts.threads : default_threads(context);
     if (threads && threads_in_range(context, threads)) context->threads = threads;
     return context;

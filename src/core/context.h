@@ -10,14 +10,16 @@
 #include "parallel.h"
 #include "tensor.h"
 
-/* A forward, or a function under gradcheck, that is running. What it was given lasts until it is through: see cti_tensor_end. */
+/* A forward, or a function under gradcheck, that is running. What it was given lasts until it is
+ * through: see cti_tensor_end. */
 typedef struct cti_running cti_running;
 struct cti_running {
     const cti_running *outer;
     ct_tensor *const *given;
-    int n;                 /* of them */
-    const ct_call *call;   /* of an op, else NULL: dense copies of what was given, and what is saved, last as long */
-    cti_frame *until;       /* what is to last ends with it */
+    int n; /* of them */
+    /* of an op, else NULL: dense copies of what was given, and what is saved, last as long */
+    const ct_call *call;
+    cti_frame *until; /* what is to last ends with it */
 };
 
 /* An open scope: a list of the handles it owns. The outermost is the context's own. */
@@ -25,7 +27,7 @@ struct cti_frame {
     cti_frame *outer;
     uint64_t id;
     bool no_grad;
-    bool pooled;          /* from cti_take, not on the C stack */
+    bool pooled; /* from cti_take, not on the C stack */
     ct_tensor *tensors;
 };
 
@@ -37,28 +39,35 @@ struct ct_context {
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
-    bool telling;                      /* on_error is running: what failed has not returned yet, and the error stays */
-    const char *op;                    /* what is being computed, for messages about memory; NULL: nothing */
-    const cti_isa *isa;                 /* the kernels */
+    /* on_error is running: what failed has not returned yet, and the error stays */
+    bool telling;
+    /* what is being computed, for messages about memory; NULL: nothing */
+    const char *op;
+    const cti_isa *isa; /* the kernels */
     ct_rng rng;
-    int64_t cache;                     /* bytes of a core's second-level cache: what blocks of products are made to fit */
-    int64_t ways;                      /* lines of a set of its first-level cache: what may begin in the same place and stay */
+    /* bytes of a core's second-level cache: what blocks of products are made to fit */
+    int64_t cache;
+    /* lines of a set of its first-level cache: what may begin in the same place and stay */
+    int64_t ways;
     int threads;
     bool debug;
-    cti_workers *workers;               /* made when first needed; NULL: none yet */
-    cti_frame *frame, root;             /* the innermost scope, and the outermost */
-    const cti_running *running;         /* the innermost; NULL: none */
-    uint64_t scopes;                   /* ids given so far */
-    cti_node *tape_first, *tape_last;   /* live nodes in the order they were recorded */
-    cti_node *dying;                    /* nodes whose count fell to zero, waiting to be freed: no recursion */
+    cti_workers *workers;             /* made when first needed; NULL: none yet */
+    cti_frame *frame, root;           /* the innermost scope, and the outermost */
+    const cti_running *running;       /* the innermost; NULL: none */
+    uint64_t scopes;                  /* ids given so far */
+    cti_node *tape_first, *tape_last; /* live nodes in the order they were recorded */
+    /* nodes whose count fell to zero, waiting to be freed: no recursion */
+    cti_node *dying;
     uint64_t sequence;
     bool freeing;
-    const char *backward;              /* whose backward is running; NULL: nobody's */
-    ct_tensor *ended_first, *ended_last;   /* of debug mode: handles that have ended, the oldest first */
-    int64_t ended;                         /* how many */
+    const char *backward; /* whose backward is running; NULL: nobody's */
+    /* of debug mode: handles that have ended, the oldest first */
+    ct_tensor *ended_first, *ended_last;
+    int64_t ended; /* how many */
 };
 
-/* A block of at least size bytes, its content undefined. NULL with CT_ERR_MEMORY recorded. size 0 gives a block too. */
+/* A block of at least size bytes, its content undefined. NULL with CT_ERR_MEMORY recorded. size 0
+ * gives a block too. */
 static inline void *cti_take(ct_context *context, size_t size) {
     cti_pool *pool = &context->pool;
     if (!cti_is_small(size) || !pool->plain) return cti_take_any(context, size);
@@ -114,17 +123,20 @@ static inline void cti_tensor_lift(ct_tensor *tensor, cti_frame *frame) {
     cti_tensor_own(frame, tensor);
 }
 
-/* Enters and leaves a scope of the library's own, kept on the C stack. What is left in it ends. No ct_scope_close ends it, nor a scope
- * around it: the code that runs inside may be a caller's. */
+/* Enters and leaves a scope of the library's own, kept on the C stack. What is left in it ends. No
+ * ct_scope_close ends it, nor a scope around it: the code that runs inside may be a caller's. */
 static inline void cti_frame_open(ct_context *context, cti_frame *frame, bool no_grad) {
-    *frame = (cti_frame){.outer = context->frame, .id = ++context->scopes, .no_grad = no_grad || context->frame->no_grad};
+    *frame = (cti_frame){.outer = context->frame,
+                         .id = ++context->scopes,
+                         .no_grad = no_grad || context->frame->no_grad};
     context->frame = frame;
 }
 
 void cti_frame_close(ct_context *context, cti_frame *frame);
 
 /* Hands the tensor out and closes a frame on the C stack: mostly nothing else is in it. */
-static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame, ct_tensor *tensor) {
+static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
+                                          ct_tensor *tensor) {
     if (context->frame == frame && tensor && frame->tensors == tensor && !tensor->next) {
         cti_tensor_own(context->frame = frame->outer, tensor);
         return tensor;
@@ -144,6 +156,8 @@ ct_rng cti_rng_next(ct_context *context);
 bool cti_same_context(ct_context *a, ct_context *b, const char *op);
 
 /* Is no error pending? What computes or changes something asks first. */
-static inline bool cti_ready(const ct_context *context) { return context && context->status == CT_OK; }
+static inline bool cti_ready(const ct_context *context) {
+    return context && context->status == CT_OK;
+}
 
 #endif

@@ -13,24 +13,37 @@ static ct_tensor *create(ct_context *context, const char *op, ct_dtype dtype, ct
     return tensor;
 }
 
-static ct_tensor *filled(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape, double value) {
+static ct_tensor *filled(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape,
+                         double value) {
     ct_tensor *tensor = create(context, op, dtype, shape);
     if (tensor) context->isa->of[dtype]->fill(tensor->numel, value, tensor->data);
     return tensor;
 }
 
-ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape) { return create(context, "empty", dtype, shape); }
-ct_tensor *ct_zeros(ct_context *context, ct_dtype dtype, ct_shape shape) { return filled(context, "zeros", dtype, shape, 0); }
-ct_tensor *ct_ones(ct_context *context, ct_dtype dtype, ct_shape shape) { return filled(context, "ones", dtype, shape, 1); }
-ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double value) { return filled(context, "full", dtype, shape, value); }
+ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    return create(context, "empty", dtype, shape);
+}
+ct_tensor *ct_zeros(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    return filled(context, "zeros", dtype, shape, 0);
+}
+ct_tensor *ct_ones(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    return filled(context, "ones", dtype, shape, 1);
+}
+ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double value) {
+    return filled(context, "full", dtype, shape, value);
+}
 
 ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double end, double step) {
     if (!cti_ready(context) || !cti_dtype_check(context, "arange", dtype)) return NULL;
     if (dtype == CT_BOOL) return ct_fail(context, CT_ERR_DTYPE, "arange: does not take bool");
-    if (!isfinite(start) || !isfinite(end) || !isfinite(step) || step == 0 || (step > 0 ? end < start : end > start))
-        return ct_fail(context, CT_ERR_ARGUMENT, "arange: no way from %g to %g in steps of %g", start, end, step);
-    const double way = end - start, steps = isinf(way) ? 2 * ((end / 2 - start / 2) / step) : way / step;
-    const double count = start == end ? 0 : fmax(1, ceil(steps));   /* the quotient may be so small that it is 0 */
+    if (!isfinite(start) || !isfinite(end) || !isfinite(step) || step == 0 ||
+        (step > 0 ? end < start : end > start))
+        return ct_fail(context, CT_ERR_ARGUMENT, "arange: no way from %g to %g in steps of %g",
+                       start, end, step);
+    const double way = end - start,
+                 steps = isinf(way) ? 2 * ((end / 2 - start / 2) / step) : way / step;
+    /* the quotient may be so small that it is 0 */
+    const double count = start == end ? 0 : fmax(1, ceil(steps));
     if (!(count < 0x1p53)) return ct_fail(context, CT_ERR_MEMORY, "arange: %g elements", count);
     ct_tensor *tensor = create(context, "arange", dtype, CT_SHAPE((int64_t)count));
     if (tensor) context->isa->of[dtype]->arange(tensor->numel, 0, start, step, tensor->data);
@@ -52,9 +65,11 @@ static void draw_range(void *arg, int64_t begin, int64_t end, int worker) {
     else k->uniform(end - begin, begin, d->random, 0, 1, y);
 }
 
-static ct_tensor *drawn(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape, bool normal) {
+static ct_tensor *drawn(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape,
+                        bool normal) {
     if (!cti_ready(context) || !cti_dtype_check(context, op, dtype)) return NULL;
-    if (!cti_is_real(dtype)) return ct_fail(context, CT_ERR_DTYPE, "%s: does not take %s", op, cti_dtype_name(dtype));
+    if (!cti_is_real(dtype))
+        return ct_fail(context, CT_ERR_DTYPE, "%s: does not take %s", op, cti_dtype_name(dtype));
     ct_tensor *tensor = create(context, op, dtype, shape);
     if (!tensor) return NULL;
     ct_rng rng = cti_rng_next(context);
@@ -63,10 +78,15 @@ static ct_tensor *drawn(ct_context *context, const char *op, ct_dtype dtype, ct_
     return tensor;
 }
 
-ct_tensor *ct_rand(ct_context *context, ct_dtype dtype, ct_shape shape) { return drawn(context, "rand", dtype, shape, false); }
-ct_tensor *ct_randn(ct_context *context, ct_dtype dtype, ct_shape shape) { return drawn(context, "randn", dtype, shape, true); }
+ct_tensor *ct_rand(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    return drawn(context, "rand", dtype, shape, false);
+}
+ct_tensor *ct_randn(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    return drawn(context, "randn", dtype, shape, true);
+}
 
-static ct_tensor *from(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape, const void *data) {
+static ct_tensor *from(ct_context *context, const char *op, ct_dtype dtype, ct_shape shape,
+                       const void *data) {
     ct_tensor *tensor = create(context, op, dtype, shape);
     if (!tensor || tensor->numel == 0) return tensor;
     if (data) {
@@ -77,7 +97,15 @@ static ct_tensor *from(ct_context *context, const char *op, ct_dtype dtype, ct_s
     return ct_fail(context, CT_ERR_ARGUMENT, "%s: data is NULL for %s", op, SHAPE(shape));
 }
 
-ct_tensor *ct_from_f32(ct_context *context, ct_shape shape, const float *data) { return from(context, "from_f32", CT_F32, shape, data); }
-ct_tensor *ct_from_f64(ct_context *context, ct_shape shape, const double *data) { return from(context, "from_f64", CT_F64, shape, data); }
-ct_tensor *ct_from_i64(ct_context *context, ct_shape shape, const int64_t *data) { return from(context, "from_i64", CT_I64, shape, data); }
-ct_tensor *ct_from_bool(ct_context *context, ct_shape shape, const bool *data) { return from(context, "from_bool", CT_BOOL, shape, data); }
+ct_tensor *ct_from_f32(ct_context *context, ct_shape shape, const float *data) {
+    return from(context, "from_f32", CT_F32, shape, data);
+}
+ct_tensor *ct_from_f64(ct_context *context, ct_shape shape, const double *data) {
+    return from(context, "from_f64", CT_F64, shape, data);
+}
+ct_tensor *ct_from_i64(ct_context *context, ct_shape shape, const int64_t *data) {
+    return from(context, "from_i64", CT_I64, shape, data);
+}
+ct_tensor *ct_from_bool(ct_context *context, ct_shape shape, const bool *data) {
+    return from(context, "from_bool", CT_BOOL, shape, data);
+}

@@ -1,5 +1,6 @@
-/* What each dtype is: a row of a table. A new dtype is a row here, and the compiler names each switch that has to decide about it: no switch
- * over a dtype has a default, and -Werror=switch is on. */
+/* What each dtype is: a row of a table. A new dtype is a row here, and the compiler names each
+ * switch that has to decide about it: no switch over a dtype has a default, and -Werror=switch is
+ * on. */
 #ifndef CTI_CORE_DTYPE_H
 #define CTI_CORE_DTYPE_H
 
@@ -10,10 +11,10 @@
 enum { CTI_DTYPES = CT_BOOL + 1 };
 
 typedef struct {
-    const char *name;     /* "f32": in messages and names of functions */
-    const char *file;     /* "F32": in a safetensors file */
-    unsigned char size;   /* of an element, in bytes */
-    bool real;            /* a floating-point number: it has gradients, and ops compute in it */
+    const char *name;   /* "f32": in messages and names of functions */
+    const char *file;   /* "F32": in a safetensors file */
+    unsigned char size; /* of an element, in bytes */
+    bool real;          /* a floating-point number: it has gradients, and ops compute in it */
 } cti_dtype_info;
 
 extern const cti_dtype_info cti_dtype_table[CTI_DTYPES];
@@ -25,10 +26,13 @@ static inline bool cti_is_real(ct_dtype dtype) { return cti_dtype_table[dtype].r
 /* Element i of an array of a real dtype, one at a time: for tables and checks, not for kernels. */
 static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
     switch (dtype) {
-    case CT_F32: return (double)((const float *)x)[i];
-    case CT_F64: return ((const double *)x)[i];
+    case CT_F32:
+        return (double)((const float *)x)[i];
+    case CT_F64:
+        return ((const double *)x)[i];
     case CT_I64:
-    case CT_BOOL: break;
+    case CT_BOOL:
+        break;
     }
     return (double)NAN;
 }
@@ -36,19 +40,29 @@ static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
 /* to[i] += from[j] */
 static inline void cti_real_add(ct_dtype dtype, void *to, int64_t i, const void *from, int64_t j) {
     switch (dtype) {
-    case CT_F32: ((float *)to)[i] += ((const float *)from)[j]; break;
-    case CT_F64: ((double *)to)[i] += ((const double *)from)[j]; break;
+    case CT_F32:
+        ((float *)to)[i] += ((const float *)from)[j];
+        break;
+    case CT_F64:
+        ((double *)to)[i] += ((const double *)from)[j];
+        break;
     case CT_I64:
-    case CT_BOOL: break;
+    case CT_BOOL:
+        break;
     }
 }
 
 static inline void cti_real_set(ct_dtype dtype, void *x, int64_t i, double value) {
     switch (dtype) {
-    case CT_F32: ((float *)x)[i] = (float)value; break;
-    case CT_F64: ((double *)x)[i] = value; break;
+    case CT_F32:
+        ((float *)x)[i] = (float)value;
+        break;
+    case CT_F64:
+        ((double *)x)[i] = value;
+        break;
     case CT_I64:
-    case CT_BOOL: break;
+    case CT_BOOL:
+        break;
     }
 }
 

@@ -1,4 +1,5 @@
-/* Debug mode: handles that have ended, in a queue of bounded length, which the context's count of live bytes leaves out. */
+/* Debug mode: handles that have ended, in a queue of bounded length, which the context's count of
+ * live bytes leaves out. */
 #include "context.h"
 
 enum { MOST = 1 << 16, KEPT = (sizeof(ct_tensor) + CTI_ALIGN - 1) / CTI_ALIGN * CTI_ALIGN };

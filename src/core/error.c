@@ -21,7 +21,8 @@ void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
 
 void cti_error_tell(ct_context *context) {
     context->telling = true;
-    if (context->on_error) context->on_error(context->on_error_data, context->status, context->message);
+    if (context->on_error)
+        context->on_error(context->on_error_data, context->status, context->message);
     context->telling = false;
 }
 

@@ -11,7 +11,8 @@
 static const char ellipsis[] = "...";
 enum { ELLIPSIS = sizeof ellipsis - 1, SHORTEST = 8 }; /* a text is not shortened to less */
 
-static bool continues(char c) { return ((unsigned char)c & 0xC0) == 0x80; } /* a character of UTF-8 that has begun */
+/* a character of UTF-8 that has begun */
+static bool continues(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
 size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
     if (length <= most) {
@@ -32,9 +33,10 @@ size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
 
 /* ---- one directive of a format ---- */
 
-/* The longest length modifiers are two characters, so a directive is at most flags, width, precision and these. */
+/* The longest length modifiers are two characters, so a directive is at most flags, width,
+ * precision and these. */
 typedef struct {
-    char text[64];  /* from % on, with numbers in place of each * */
+    char text[64]; /* from % on, with numbers in place of each * */
     size_t size;
     int precision;  /* negative: none */
     char length[3]; /* "", "h", "hh", "l", "ll", "j", "z", "t", "L" */
@@ -53,7 +55,8 @@ typedef struct {
     va_list list;
 } arguments;
 
-/* A width, or a precision with its point: digits, or * for an argument. A negative precision counts as none. */
+/* A width, or a precision with its point: digits, or * for an argument. A negative precision counts
+ * as none. */
 static const char *read_number(directive *d, const char *at, arguments *args, int *value) {
     const bool precision = *at == '.';
     char digits[16];
@@ -116,25 +119,34 @@ static int print_text(char *out, size_t size, size_t most, const directive *d, a
     const char *text = va_arg(args->list, const char *);
     if (!text) text = "(null)";
     const char *end = d->precision < 0 ? NULL : memchr(text, 0, (size_t)d->precision);
-    const size_t length = end ? (size_t)(end - text) : d->precision < 0 ? strlen(text) : (size_t)d->precision;
+    const size_t length = end                ? (size_t)(end - text)
+                          : d->precision < 0 ? strlen(text)
+                                             : (size_t)d->precision;
     if (length <= most) return snprintf(out, size, d->text, text);
     if (most >= size) return (int)most;
     return (int)cti_shorten(out, most, text, length);
 }
 
 /* How many characters it takes, as snprintf says it; negative: we do not know the directive. */
-static int print_directive(char *out, size_t size, size_t most, const directive *d, arguments *args) {
+static int print_directive(char *out, size_t size, size_t most, const directive *d,
+                           arguments *args) {
     switch (d->conversion) {
     case 'd':
-    case 'i': return print_signed(out, size, d, args);
+    case 'i':
+        return print_signed(out, size, d, args);
     case 'u':
     case 'o':
     case 'x':
-    case 'X': return print_unsigned(out, size, d, args);
-    case 'c': return *d->length ? -1 : PRINT(int);
-    case 'p': return PRINT(void *);
-    case 's': return print_text(out, size, most, d, args);
-    case '%': return snprintf(out, size, "%%");
+    case 'X':
+        return print_unsigned(out, size, d, args);
+    case 'c':
+        return *d->length ? -1 : PRINT(int);
+    case 'p':
+        return PRINT(void *);
+    case 's':
+        return print_text(out, size, most, d, args);
+    case '%':
+        return snprintf(out, size, "%%");
     case 'a':
     case 'A':
     case 'e':
@@ -142,7 +154,8 @@ static int print_directive(char *out, size_t size, size_t most, const directive 
     case 'f':
     case 'F':
     case 'g':
-    case 'G': return *d->length == 'L' ? PRINT(long double) : PRINT(double);
+    case 'G':
+        return *d->length == 'L' ? PRINT(long double) : PRINT(double);
     }
     return -1;
 }
@@ -181,7 +194,8 @@ void cti_message(char *out, size_t size, const char *format, va_list list) {
     va_end(whole);
     if (length >= 0 && (size_t)length < size) return;
 
-    /* The most that texts may take so that all fits, by bisection. Where no number helps, the message stays cut off. */
+    /* The most that texts may take so that all fits, by bisection. Where no number helps, the
+     * message stays cut off. */
     size_t low = SHORTEST, high = size;
     if (!print(out, size, low, format, list)) {
         va_copy(whole, list);

@@ -1,9 +1,10 @@
-/* ct_print: in the manner of torch. Numbers share a width; of a long dim the first and last three are shown. */
+/* ct_print: in the manner of torch. Numbers share a width; of a long dim the first and last three
+ * are shown. */
 #include "context.h"
 
 #include <math.h>
 
-enum { EDGE = 3, LONG = 1000 };   /* up to LONG elements are printed whole */
+enum { EDGE = 3, LONG = 1000 }; /* up to LONG elements are printed whole */
 
 typedef struct {
     const ct_tensor *tensor;
@@ -14,18 +15,23 @@ typedef struct {
 
 static double value_at(const ct_tensor *t, int64_t offset) {
     double value;
-    t->context->isa->of[t->dtype]->cast[CT_F64](1, t->data + offset * (int64_t)cti_dtype_size(t->dtype), &value);
+    t->context->isa->of[t->dtype]->cast[CT_F64](
+        1, t->data + offset * (int64_t)cti_dtype_size(t->dtype), &value);
     return value;
 }
 
 static int text_of(const printer *p, double value, int64_t offset, char *text, size_t size) {
     switch (p->tensor->dtype) {
-    case CT_BOOL: return snprintf(text, size, value != 0 ? "true" : "false");
-    case CT_I64: return snprintf(text, size, "%lld", (long long)((const int64_t *)(const void *)p->tensor->data)[offset]);
+    case CT_BOOL:
+        return snprintf(text, size, value != 0 ? "true" : "false");
+    case CT_I64:
+        return snprintf(text, size, "%lld",
+                        (long long)((const int64_t *)(const void *)p->tensor->data)[offset]);
     case CT_F32:
     case CT_F64:
-        if (isnan(value)) return snprintf(text, size, "nan");   /* its sign means nothing */
-        return snprintf(text, size, isfinite(value) && p->scientific ? "%.*e" : "%.*f", p->digits, value);
+        if (isnan(value)) return snprintf(text, size, "nan"); /* its sign means nothing */
+        return snprintf(text, size, isfinite(value) && p->scientific ? "%.*e" : "%.*f", p->digits,
+                        value);
     }
     return 0;
 }
@@ -90,7 +96,8 @@ void ct_print(const ct_tensor *tensor, FILE *file) {
         return;
     }
     if (!cti_tensor_has_values(tensor, "print")) {
-        fprintf(file, "tensor(no values, shape=%s, dtype=%s)\n", SHAPE(tensor->shape), cti_dtype_name(tensor->dtype));
+        fprintf(file, "tensor(no values, shape=%s, dtype=%s)\n", SHAPE(tensor->shape),
+                cti_dtype_name(tensor->dtype));
         return;
     }
     printer p = {.tensor = tensor, .file = file, .digits = 4, .brief = tensor->numel > LONG};

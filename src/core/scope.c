@@ -36,10 +36,13 @@ ct_scope ct_scope_open(ct_context *context) { return open_scope(context, false);
 ct_scope ct_scope_open_no_grad(ct_context *context) { return open_scope(context, true); }
 
 /* The root's id is 0, and so is that of a scope that could not be opened: neither can be closed. */
-static cti_frame *frame_of(ct_scope scope) { return scope.context && scope.id ? find(scope.context, scope.id) : NULL; }
+static cti_frame *frame_of(ct_scope scope) {
+    return scope.context && scope.id ? find(scope.context, scope.id) : NULL;
+}
 
 ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor) {
-    if (tensor && scope.context && !cti_same_context(scope.context, tensor->context, "scope_keep")) return NULL;
+    if (tensor && scope.context && !cti_same_context(scope.context, tensor->context, "scope_keep"))
+        return NULL;
     if (tensor && !cti_tensor_has_values(tensor, "scope_keep")) return NULL;
     cti_frame *frame = frame_of(scope);
     if (frame) cti_tensor_lift(tensor, frame->outer);
@@ -52,7 +55,8 @@ ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor) {
     return tensor;
 }
 
-/* A frame of the library's inside it means that a forward, a backward or on_error is running that began after the scope. */
+/* A frame of the library's inside it means that a forward, a backward or on_error is running that
+ * began after the scope. */
 static bool is_needed(const ct_context *context, const cti_frame *frame) {
     for (const cti_frame *open = context->frame; open != frame; open = open->outer)
         if (!open->pooled) return true;
@@ -63,7 +67,8 @@ void ct_scope_close(ct_scope scope) {
     ct_context *context = scope.context;
     cti_frame *frame = frame_of(scope);
     if (frame && is_needed(context, frame))
-        ct_fail(context, context->backward ? CT_ERR_GRAD : CT_ERR_ARGUMENT, "%s: closed a scope that it had not opened",
+        ct_fail(context, context->backward ? CT_ERR_GRAD : CT_ERR_ARGUMENT,
+                "%s: closed a scope that it had not opened",
                 context->op ? context->op : "a module's forward");
     else if (frame) close_open(context, frame);
 }

@@ -12,7 +12,8 @@ bool cti_dtype_check(ct_context *context, const char *op, ct_dtype dtype) {
 
 const char *cti_shape_text(ct_shape shape, char text[CTI_SHAPE_TEXT]) {
     int end = sprintf(text, "(");
-    for (int d = 0; d < shape.ndim && d < CT_MAX_DIMS; d++) end += sprintf(text + end, d ? ", %lld" : "%lld", (long long)shape.dim[d]);
+    for (int d = 0; d < shape.ndim && d < CT_MAX_DIMS; d++)
+        end += sprintf(text + end, d ? ", %lld" : "%lld", (long long)shape.dim[d]);
     sprintf(text + end, ")");
     return text;
 }
@@ -28,9 +29,11 @@ int64_t cti_shape_numel(ct_shape shape) {
 bool cti_shape_refuse(ct_context *context, const char *op, const ct_shape *shape) {
     if (!op) op = "tensor";
     if (shape->ndim < 0 || shape->ndim > CT_MAX_DIMS)
-        return ct_fail(context, CT_ERR_SHAPE, "%s: %d dims; a tensor has 0 to %d", op, shape->ndim, CT_MAX_DIMS);
+        return ct_fail(context, CT_ERR_SHAPE, "%s: %d dims; a tensor has 0 to %d", op, shape->ndim,
+                       CT_MAX_DIMS);
     for (int d = 0; d < shape->ndim; d++)
-        if (shape->dim[d] < 0) return ct_fail(context, CT_ERR_SHAPE, "%s: a size is negative: %s", op, SHAPE(*shape));
+        if (shape->dim[d] < 0)
+            return ct_fail(context, CT_ERR_SHAPE, "%s: a size is negative: %s", op, SHAPE(*shape));
     return ct_fail(context, CT_ERR_MEMORY, "%s: the size of %s overflows", op, SHAPE(*shape));
 }
 
@@ -42,7 +45,8 @@ bool cti_shape_check(ct_context *context, const char *op, ct_shape shape, size_t
 int cti_dim_index(ct_context *context, const char *op, int64_t dim, int ndim) {
     int64_t index = dim < 0 ? dim + ndim : dim;
     if (index >= 0 && index < ndim) return (int)index;
-    ct_fail(context, CT_ERR_SHAPE, "%s: no dim %lld in a tensor of %d dims", op, (long long)dim, ndim);
+    ct_fail(context, CT_ERR_SHAPE, "%s: no dim %lld in a tensor of %d dims", op, (long long)dim,
+            ndim);
     return -1;
 }
 
@@ -54,7 +58,8 @@ bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, u
     }
     for (int i = 0; i < dims.ndim; i++) {
         int64_t dim = dims.dim[i];
-        if (ndim == 0 && (dim == 0 || dim == -1)) continue;   /* a scalar has a dim to reduce, as in torch */
+        /* a scalar has a dim to reduce, as in torch */
+        if (ndim == 0 && (dim == 0 || dim == -1)) continue;
         int d = cti_dim_index(context, op, dim, ndim);
         if (d < 0) return false;
         if (*set >> d & 1) {
@@ -76,7 +81,8 @@ ct_shape cti_shape_reduced(ct_shape shape, unsigned set, bool keepdim) {
     return out;
 }
 
-bool cti_shape_broadcast(ct_context *context, const char *op, ct_shape a, ct_shape b, ct_shape *out) {
+bool cti_shape_broadcast(ct_context *context, const char *op, ct_shape a, ct_shape b,
+                         ct_shape *out) {
     if (cti_shape_equal(a, b)) {
         *out = a;
         return true;
@@ -85,7 +91,8 @@ bool cti_shape_broadcast(ct_context *context, const char *op, ct_shape a, ct_sha
     for (int i = 1; i <= shape.ndim; i++) {
         int64_t da = i <= a.ndim ? a.dim[a.ndim - i] : 1, db = i <= b.ndim ? b.dim[b.ndim - i] : 1;
         if (da != db && da != 1 && db != 1) {
-            ct_fail(context, CT_ERR_SHAPE, "%s: shapes do not broadcast: %s and %s", op, SHAPE(a), SHAPE(b));
+            ct_fail(context, CT_ERR_SHAPE, "%s: shapes do not broadcast: %s and %s", op, SHAPE(a),
+                    SHAPE(b));
             return false;
         }
         shape.dim[shape.ndim - i] = da == 1 ? db : da;

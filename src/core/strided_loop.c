@@ -1,11 +1,13 @@
 #include "strided_loop.h"
 
-void cti_strided_loop_over(cti_strided_loop *w, ct_shape shape, int count, const ct_tensor *const *tensor) {
+void cti_strided_loop_over(cti_strided_loop *w, ct_shape shape, int count,
+                           const ct_tensor *const *tensor) {
     int last = -1;
     w->count = count;
     int64_t numel = cti_shape_numel(shape);
-    bool alike = true;   /* row-major and nothing repeats: a single row */
-    for (int i = 0; i < count; i++) alike = alike && tensor[i]->contiguous && tensor[i]->numel == numel;
+    bool alike = true; /* row-major and nothing repeats: a single row */
+    for (int i = 0; i < count; i++)
+        alike = alike && tensor[i]->contiguous && tensor[i]->numel == numel;
     if (alike) {
         w->n = numel;
         w->ndim = 0;

@@ -23,12 +23,15 @@ static bool is_dense(const ct_tensor *t) {
 static inline cti_storage *storage_new(ct_context *context, size_t data_bytes) {
     size_t bytes = HEADER + data_bytes;
     cti_storage *storage = cti_take(context, bytes);
-    if (storage) *storage = (cti_storage){.refs = 1, .data = (char *)storage + HEADER, .bytes = bytes};
+    if (storage)
+        *storage = (cti_storage){.refs = 1, .data = (char *)storage + HEADER, .bytes = bytes};
     return storage;
 }
 
-/* A handle of numel elements on a storage, whose count it takes over. Sizes are read one by one: see cti_shape_same. */
-static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char *data, ct_dtype dtype, const ct_shape *shape, int64_t numel,
+/* A handle of numel elements on a storage, whose count it takes over. Sizes are read one by one:
+ * see cti_shape_same. */
+static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char *data,
+                                ct_dtype dtype, const ct_shape *shape, int64_t numel,
                                 const int64_t *stride) {
     ct_tensor *tensor = cti_take(context, sizeof *tensor);
     if (!tensor) {
@@ -64,28 +67,38 @@ ct_tensor *cti_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *sh
     return storage ? handle(context, storage, storage->data, dtype, shape, numel, NULL) : NULL;
 }
 
-ct_tensor *cti_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) { return cti_tensor_of(context, dtype, &shape); }
+ct_tensor *cti_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    return cti_tensor_of(context, dtype, &shape);
+}
 
 ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride) {
     int64_t numel;
-    if (!cti_shape_fits(of->context, of->context->op, &shape, cti_dtype_size(of->dtype), &numel)) return NULL;
+    if (!cti_shape_fits(of->context, of->context->op, &shape, cti_dtype_size(of->dtype), &numel))
+        return NULL;
     of->storage->refs++;
     return handle(of->context, of->storage, data, of->dtype, &shape, numel, stride);
 }
 
-ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides, void *data) {
+ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const int64_t *strides,
+                   void *data) {
     if (!cti_ready(context) || !cti_dtype_check(context, "wrap", dtype)) return NULL;
     size_t size = cti_dtype_size(dtype);
     int64_t numel;
     if (!cti_shape_fits(context, "wrap", &shape, size, &numel)) return NULL;
-    if (!data && numel) return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is NULL for %s", SHAPE(shape));
-    if ((uintptr_t)data % size) return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is not aligned for %s", cti_dtype_name(dtype));
-    int64_t step[CT_MAX_DIMS], reach = 1, bytes;   /* reach: of the dims from d on, in elements */
+    if (!data && numel)
+        return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is NULL for %s", SHAPE(shape));
+    if ((uintptr_t)data % size)
+        return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is not aligned for %s",
+                       cti_dtype_name(dtype));
+    int64_t step[CT_MAX_DIMS], reach = 1, bytes; /* reach: of the dims from d on, in elements */
     for (int d = shape.ndim - 1; strides && d >= 0; d--) {
-        step[d] = shape.dim[d] > 1 ? strides[d] : reach;   /* who takes no step may claim any stride, and others multiply it */
-        if (__builtin_mul_overflow(shape.dim[d], step[d], &reach) || __builtin_mul_overflow(reach, (int64_t)size, &bytes) ||
+        /* who takes no step may claim any stride, and others multiply it */
+        step[d] = shape.dim[d] > 1 ? strides[d] : reach;
+        if (__builtin_mul_overflow(shape.dim[d], step[d], &reach) ||
+            __builtin_mul_overflow(reach, (int64_t)size, &bytes) ||
             bytes > (int64_t)CTI_MOST_BYTES || bytes < -(int64_t)CTI_MOST_BYTES)
-            return ct_fail(context, CT_ERR_MEMORY, "wrap: the stride %lld of dim %d overflows", (long long)strides[d], d);
+            return ct_fail(context, CT_ERR_MEMORY, "wrap: the stride %lld of dim %d overflows",
+                           (long long)strides[d], d);
     }
     cti_storage *storage = storage_new(context, 0);
     if (!storage) return NULL;
@@ -106,7 +119,8 @@ void cti_tensor_free(ct_tensor *tensor) {
 static bool is_used_by(const cti_running *running, const ct_tensor *tensor) {
     const ct_call *call = running->call;
     bool used = false;
-    for (int i = 0; i < running->n; i++) used |= running->given[i] == tensor || (call && call->in[i] == tensor);
+    for (int i = 0; i < running->n; i++)
+        used |= running->given[i] == tensor || (call && call->in[i] == tensor);
     for (int k = 0; call && k < 4; k++) used |= call->saved[k] == tensor;
     return used;
 }
@@ -126,15 +140,20 @@ void cti_tensor_end(ct_tensor *tensor) {
 bool cti_tensor_refuse(const ct_tensor *t, const char *op) {
     ct_context *c = t->context;
     if (t->parameter == CTI_ENDED)
-        return ct_fail(c, CT_ERR_ARGUMENT, "%s: a tensor %s made by %s has ended: its scope was closed, or it was released", op, SHAPE(t->shape),
-                       t->maker ? t->maker : "the library");
-    return ct_fail(c, CT_ERR_GRAD, "%s: the values of a tensor %s were not kept for the backward of %s, which drops them", op, SHAPE(t->shape),
-                   c->backward ? c->backward : "an op");
+        return ct_fail(
+            c, CT_ERR_ARGUMENT,
+            "%s: a tensor %s made by %s has ended: its scope was closed, or it was released", op,
+            SHAPE(t->shape), t->maker ? t->maker : "the library");
+    return ct_fail(
+        c, CT_ERR_GRAD,
+        "%s: the values of a tensor %s were not kept for the backward of %s, which drops them", op,
+        SHAPE(t->shape), c->backward ? c->backward : "an op");
 }
 
 bool cti_tensor_is_sole(const ct_tensor *tensor) {
     const cti_storage *storage = tensor->storage;
-    return tensor->contiguous && storage->refs == 1 && storage->data == (const char *)storage + HEADER;
+    return tensor->contiguous && storage->refs == 1 &&
+           storage->data == (const char *)storage + HEADER;
 }
 
 /* ---- copying: rows of the walk over both, and 2-d blocks where there is more than one ---- */
@@ -157,7 +176,8 @@ static void copy_block(const copy *c, int64_t i, int64_t m, int64_t n) {
     const int64_t *row = w->ndim ? w->stride[w->ndim - 1] : none;
     int64_t at[CTI_STRIDED_MOST];
     cti_strided_loop_at(w, i, at);
-    c->kernels->copy2d(m, n, c->from + at[FROM] * c->size, row[FROM], w->step[FROM], c->to + at[TO] * c->size, row[TO], w->step[TO], c->add);
+    c->kernels->copy2d(m, n, c->from + at[FROM] * c->size, row[FROM], w->step[FROM],
+                       c->to + at[TO] * c->size, row[TO], w->step[TO], c->add);
 }
 
 static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -168,7 +188,7 @@ static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
 static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const cti_strided_loop *w = &((copy *)arg)->walk;
-    int64_t rows = w->dim[w->ndim - 1];   /* of a block */
+    int64_t rows = w->dim[w->ndim - 1]; /* of a block */
     while (begin < end) {
         int64_t left = rows - begin % rows, m = left < end - begin ? left : end - begin;
         copy_block(arg, begin * w->n, m, w->n);
@@ -177,11 +197,17 @@ static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
 }
 
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
-    enum { PIECE = 16384, ROWS = 64 };   /* at least 64 rows, so that a transpose reads whole cache lines */
+    /* at least 64 rows, so that a transpose reads whole cache lines */
+    enum { PIECE = 16384, ROWS = 64 };
     if (to->numel == 0) return;
     ct_context *context = to->context;
-    copy c = {.to = to->data, .from = from->data, .size = (int64_t)cti_dtype_size(to->dtype), .kernels = context->isa->of[to->dtype], .add = add};
-    cti_strided_loop_over(&c.walk, to->shape, 2, (const ct_tensor *const[]){[TO] = to, [FROM] = from});
+    copy c = {.to = to->data,
+              .from = from->data,
+              .size = (int64_t)cti_dtype_size(to->dtype),
+              .kernels = context->isa->of[to->dtype],
+              .add = add};
+    cti_strided_loop_over(&c.walk, to->shape, 2,
+                          (const ct_tensor *const[]){[TO] = to, [FROM] = from});
     int64_t n = c.walk.n;
     if (c.walk.ndim == 0) cti_parallel(context, n, PIECE, copy_range, &c);
     else cti_parallel(context, to->numel / n, PIECE / n > ROWS ? PIECE / n : ROWS, copy_rows, &c);
@@ -197,22 +223,30 @@ ct_tensor *cti_tensor_dense(ct_tensor *tensor) {
 /* ---- what a reader asks ---- */
 
 ct_context *ct_context_of(const ct_tensor *t) { return t ? t->context : NULL; }
-ct_dtype ct_dtype_of(const ct_tensor *t) { return t && cti_tensor_is_open(t, "dtype_of") ? t->dtype : CT_F32; }
-ct_shape ct_shape_of(const ct_tensor *t) { return t && cti_tensor_is_open(t, "shape_of") ? t->shape : CT_SCALAR; }
+ct_dtype ct_dtype_of(const ct_tensor *t) {
+    return t && cti_tensor_is_open(t, "dtype_of") ? t->dtype : CT_F32;
+}
+ct_shape ct_shape_of(const ct_tensor *t) {
+    return t && cti_tensor_is_open(t, "shape_of") ? t->shape : CT_SCALAR;
+}
 int ct_ndim(const ct_tensor *t) { return t && cti_tensor_is_open(t, "ndim") ? t->shape.ndim : 0; }
 int64_t ct_numel(const ct_tensor *t) { return t && cti_tensor_is_open(t, "numel") ? t->numel : 0; }
 
 int64_t ct_dim(const ct_tensor *t, int dim) {
-    int d = t && cti_tensor_is_open(t, "dim") ? cti_dim_index(t->context, "dim", dim, t->shape.ndim) : -1;
+    int d = t && cti_tensor_is_open(t, "dim") ? cti_dim_index(t->context, "dim", dim, t->shape.ndim)
+                                              : -1;
     return d < 0 ? -1 : t->shape.dim[d];
 }
 
 static void *data_of(ct_tensor *t, ct_dtype dtype) {
     if (!t || !cti_tensor_has_values(t, "data")) return NULL;
     if (t->dtype != dtype)
-        return ct_fail(t->context, CT_ERR_DTYPE, "data_%s: the tensor is %s", cti_dtype_name(dtype), cti_dtype_name(t->dtype));
+        return ct_fail(t->context, CT_ERR_DTYPE, "data_%s: the tensor is %s", cti_dtype_name(dtype),
+                       cti_dtype_name(t->dtype));
     if (!t->contiguous)
-        return ct_fail(t->context, CT_ERR_ARGUMENT, "data_%s: %s is not contiguous; take ct_contiguous of it", cti_dtype_name(dtype), SHAPE(t->shape));
+        return ct_fail(t->context, CT_ERR_ARGUMENT,
+                       "data_%s: %s is not contiguous; take ct_contiguous of it",
+                       cti_dtype_name(dtype), SHAPE(t->shape));
     return t->data;
 }
 
@@ -225,13 +259,15 @@ bool *ct_data_bool(ct_tensor *t) { return data_of(t, CT_BOOL); }
 static bool read_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count) {
     if (!t || !cti_tensor_has_values(t, "to")) return false;
     if (count != t->numel || (count && !out)) {
-        ct_fail(t->context, CT_ERR_ARGUMENT, "to_%s: %s into %s of %lld elements", cti_dtype_name(dtype), SHAPE(t->shape), out ? "an array" : "NULL",
+        ct_fail(t->context, CT_ERR_ARGUMENT, "to_%s: %s into %s of %lld elements",
+                cti_dtype_name(dtype), SHAPE(t->shape), out ? "an array" : "NULL",
                 (long long)count);
         return false;
     }
     if (count == 0) return true;
     enum { CHUNK = 256 };
-    int64_t buffer[CHUNK], size = (int64_t)cti_dtype_size(t->dtype), out_size = (int64_t)cti_dtype_size(dtype);
+    int64_t buffer[CHUNK], size = (int64_t)cti_dtype_size(t->dtype),
+                           out_size = (int64_t)cti_dtype_size(dtype);
     const cti_kernels *kernels = t->context->isa->of[t->dtype];
     if (t->contiguous) {
         kernels->cast[dtype](count, t->data, out);
@@ -241,20 +277,30 @@ static bool read_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count
     int64_t n = t->shape.dim[last], stride = t->stride[last];
     for (int64_t row = 0; row < count / n; row++) {
         int64_t offset = 0, index = row;
-        for (int d = last - 1; d >= 0; index /= t->shape.dim[d--]) offset += index % t->shape.dim[d] * t->stride[d];
+        for (int d = last - 1; d >= 0; index /= t->shape.dim[d--])
+            offset += index % t->shape.dim[d] * t->stride[d];
         for (int64_t i = 0; i < n; i += CHUNK) {
             int64_t m = n - i < CHUNK ? n - i : CHUNK;
-            kernels->copy2d(1, m, t->data + (offset + i * stride) * size, 0, stride, buffer, 0, 1, false);
+            kernels->copy2d(1, m, t->data + (offset + i * stride) * size, 0, stride, buffer, 0, 1,
+                            false);
             kernels->cast[dtype](m, buffer, (char *)out + (row * n + i) * out_size);
         }
     }
     return true;
 }
 
-bool ct_to_f32(const ct_tensor *t, float *out, int64_t count) { return read_as(t, CT_F32, out, count); }
-bool ct_to_f64(const ct_tensor *t, double *out, int64_t count) { return read_as(t, CT_F64, out, count); }
-bool ct_to_i64(const ct_tensor *t, int64_t *out, int64_t count) { return read_as(t, CT_I64, out, count); }
-bool ct_to_bool(const ct_tensor *t, bool *out, int64_t count) { return read_as(t, CT_BOOL, out, count); }
+bool ct_to_f32(const ct_tensor *t, float *out, int64_t count) {
+    return read_as(t, CT_F32, out, count);
+}
+bool ct_to_f64(const ct_tensor *t, double *out, int64_t count) {
+    return read_as(t, CT_F64, out, count);
+}
+bool ct_to_i64(const ct_tensor *t, int64_t *out, int64_t count) {
+    return read_as(t, CT_I64, out, count);
+}
+bool ct_to_bool(const ct_tensor *t, bool *out, int64_t count) {
+    return read_as(t, CT_BOOL, out, count);
+}
 
 double ct_item(const ct_tensor *t) {
     if (!t || !cti_tensor_has_values(t, "item")) return (double)NAN;

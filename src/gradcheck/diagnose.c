@@ -1,4 +1,5 @@
-/* Why a wrong input is wrong: hypotheses from the simplest on, the first that leaves nothing of the error unexplained. */
+/* Why a wrong input is wrong: hypotheses from the simplest on, the first that leaves nothing of the
+ * error unexplained. */
 #include "suspect.h"
 
 #include "../core/message.h"
@@ -22,7 +23,9 @@ static double distance(const double *a, const double *b, int64_t count) {
     return sqrt(sum);
 }
 
-bool cti_suspect_fits(const cti_suspect *s) { return distance(s->a, s->p, s->rows * s->n) <= s->fit * s->error; }
+bool cti_suspect_fits(const cti_suspect *s) {
+    return distance(s->a, s->p, s->rows * s->n) <= s->fit * s->error;
+}
 
 double cti_suspect_ratio(const cti_suspect *s, const double *of, const double *to) {
     double top = 0, bottom = 0;
@@ -30,7 +33,9 @@ double cti_suspect_ratio(const cti_suspect *s, const double *of, const double *t
     return bottom > 0 ? top / bottom : 0;
 }
 
-bool cti_suspect_wrong(const cti_suspect *s, int64_t r, int64_t i) { return !cti_check_right(s->k, s->c, r, i); }
+bool cti_suspect_wrong(const cti_suspect *s, int64_t r, int64_t i) {
+    return !cti_check_right(s->k, s->c, r, i);
+}
 
 /* ---- where the check itself has nothing to say ---- */
 
@@ -41,14 +46,15 @@ bool cti_suspect_not_finite(cti_suspect *s) {
         for (int64_t e = i; e < s->k->rows * s->n; e += s->n) {
             finite = finite && isfinite(s->c->analytic[e]);
             if (!isfinite(s->c->numeric[e]))
-                return cti_suspect_say(
-                    s, CT_MISTAKE_NOT_FINITE,
-                    "the function is not finite within a step of this point, so its differences say nothing; move the point");
+                return cti_suspect_say(s, CT_MISTAKE_NOT_FINITE,
+                                       "the function is not finite within a step of this point, so "
+                                       "its differences say nothing; move the point");
         }
         elements += !finite;
     }
-    return elements && cti_suspect_say(s, CT_MISTAKE_NOT_FINITE, "the gradient is not finite in %lld of %lld elements", (long long)elements,
-                                      (long long)s->n);
+    return elements && cti_suspect_say(s, CT_MISTAKE_NOT_FINITE,
+                                       "the gradient is not finite in %lld of %lld elements",
+                                       (long long)elements, (long long)s->n);
 }
 
 /* What rounding of the output makes of a difference in row r. */
@@ -57,19 +63,23 @@ static double rounding_of(const cti_suspect *s, int64_t r) {
     return s->rounding * (summed < 0 ? 1 : s->k->length[summed]);
 }
 
-/* Each wrong entry of a column lies between the slopes on both sides, and these do not come together as a smooth function's do: their gap
- * falls with the step, h f'', so to a quarter of it with a quarter of the step. */
+/* Each wrong entry of a column lies between the slopes on both sides, and these do not come
+ * together as a smooth function's do: their gap falls with the step, h f'', so to a quarter of it
+ * with a quarter of the step. */
 static bool kink_at(cti_suspect *s, int64_t i, double *side) {
     const double h = s->k->opts.eps;
     const int64_t rows = s->k->rows;
     for (int q = 0; q < 4; q++)
-        if (!cti_check_side(s->k, s->c, i, (q & 1 ? -h : h) * (q & 2 ? 0.25 : 1), side + q * rows)) return false;
+        if (!cti_check_side(s->k, s->c, i, (q & 1 ? -h : h) * (q & 2 ? 0.25 : 1), side + q * rows))
+            return false;
     for (int64_t r = 0; r < rows; r++) {
-        double a = s->c->analytic[r * s->n + i], left = side[rows + r], right = side[r], gap = fabs(right - left),
-               closer = fabs(side[2 * rows + r] - side[3 * rows + r]);
+        double a = s->c->analytic[r * s->n + i], left = side[rows + r], right = side[r],
+               gap = fabs(right - left), closer = fabs(side[2 * rows + r] - side[3 * rows + r]);
         if (cti_check_right(s->k, s->c, r, i)) continue;
         double allowed = cti_check_allowed(s->k, r, a), slack = 0.01 * gap + allowed;
-        if (!(gap > 2 * allowed + 16 * rounding_of(s, r)) || a < fmin(left, right) - slack || a > fmax(left, right) + slack) return false;
+        if (!(gap > 2 * allowed + 16 * rounding_of(s, r)) || a < fmin(left, right) - slack ||
+            a > fmax(left, right) + slack)
+            return false;
         if (closer < 0.4 * gap && closer > 0.02 * gap) return false;
     }
     return true;
@@ -86,51 +96,61 @@ bool cti_suspect_kink(cti_suspect *s) {
         wrong++;
     }
     return wrong && cti_suspect_say(s, CT_MISTAKE_KINK,
-                                   "a kink at this point: the slopes on both sides of it disagree at %lld element%s and the gradient lies "
-                                   "between; move the point",
-                                   (long long)wrong, wrong > 1 ? "s" : "");
+                                    "a kink at this point: the slopes on both sides of it disagree "
+                                    "at %lld element%s and the gradient lies "
+                                    "between; move the point",
+                                    (long long)wrong, wrong > 1 ? "s" : "");
 }
 
-/* Nothing is further off than two steps disagree, or than rounding of the output over the step. In a row of a sum, two steps may agree by
- * chance: there the whole row's noise counts. */
+/* Nothing is further off than two steps disagree, or than rounding of the output over the step. In
+ * a row of a sum, two steps may agree by chance: there the whole row's noise counts. */
 bool cti_suspect_precision(cti_suspect *s) {
     const int64_t n = s->n;
     double noise = 0;
     for (int64_t r = 0; r < s->k->rows; r++) {
         double of_row = rounding_of(s, r);
-        for (int64_t i = 0; i < n && r >= s->k->rows - CTI_ROWS_SUMMED; i++) of_row = fmax(of_row, s->c->noise[r * n + i]);
+        for (int64_t i = 0; i < n && r >= s->k->rows - CTI_ROWS_SUMMED; i++)
+            of_row = fmax(of_row, s->c->noise[r * n + i]);
         for (int64_t i = 0; i < n; i++) {
             if (cti_check_right(s->k, s->c, r, i)) continue;
-            if (!(fabs(s->c->analytic[r * n + i] - s->c->numeric[r * n + i]) <= 4 * (s->c->noise[r * n + i] + of_row))) return false;
+            if (!(fabs(s->c->analytic[r * n + i] - s->c->numeric[r * n + i]) <=
+                  4 * (s->c->noise[r * n + i] + of_row)))
+                return false;
             noise = fmax(noise, fmax(of_row, s->c->noise[r * n + i]));
         }
     }
-    return cti_suspect_say(s, CT_MISTAKE_PRECISION,
-                          s->k->coarse
-                              ? "f32 is too coarse here: the differences themselves are off by %.2g; check in f64"
-                              : "the differences themselves are off by %.2g here, as much as the error: try another eps, or smaller values",
-                          noise);
+    return cti_suspect_say(
+        s, CT_MISTAKE_PRECISION,
+        s->k->coarse
+            ? "f32 is too coarse here: the differences themselves are off by %.2g; check in f64"
+            : "the differences themselves are off by %.2g here, as much as the error: try another "
+              "eps, or smaller values",
+        noise);
 }
 
 /* ---- */
 
-/* Single ones as cotangents are answered right, and so is their sum for what we know; a mixture is not. */
+/* Single ones as cotangents are answered right, and so is their sum for what we know; a mixture is
+ * not. */
 static bool not_linear(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++)
             if (cti_suspect_wrong(s, r, i)) return false;
     return cti_suspect_say(s, CT_MISTAKE_COTANGENT,
-                          "backward does not use the cotangent linearly: single ones are answered right, a mixture of them is not");
+                           "backward does not use the cotangent linearly: single ones are answered "
+                           "right, a mixture of them is not");
 }
 
 static void hypothesize(cti_suspect *s) {
-    static cti_hypothesis *const all[] = {cti_suspect_not_finite, cti_suspect_kink,  cti_suspect_precision,     cti_suspect_zero,
-                                         cti_suspect_cotangent,  not_linear,       cti_suspect_factor,        cti_suspect_mask,
-                                         cti_suspect_assigned,   cti_suspect_sum,   cti_suspect_transposed,    cti_suspect_permuted,
-                                         cti_suspect_spread,     cti_suspect_chain, cti_suspect_forward_value, cti_suspect_row_sum,
-                                         cti_suspect_edges,      cti_suspect_target, cti_suspect_term,          cti_suspect_product_rule,
-                                         cti_suspect_uniform};
+    static cti_hypothesis *const all[] = {
+        cti_suspect_not_finite, cti_suspect_kink,         cti_suspect_precision,
+        cti_suspect_zero,       cti_suspect_cotangent,    not_linear,
+        cti_suspect_factor,     cti_suspect_mask,         cti_suspect_assigned,
+        cti_suspect_sum,        cti_suspect_transposed,   cti_suspect_permuted,
+        cti_suspect_spread,     cti_suspect_chain,        cti_suspect_forward_value,
+        cti_suspect_row_sum,    cti_suspect_edges,        cti_suspect_target,
+        cti_suspect_term,       cti_suspect_product_rule, cti_suspect_uniform};
     for (size_t h = 0; h < sizeof all / sizeof *all; h++)
         if (all[h](s)) return;
     cti_suspect_say(s, CT_MISTAKE_UNKNOWN, "no known mistake accounts for the error");
@@ -140,12 +160,12 @@ bool cti_check_diagnose(cti_check *k, cti_checked *c) {
     cti_frame frame;
     cti_frame_open(k->context, &frame, false);
     cti_suspect s = {.k = k,
-                    .c = c,
-                    .in = c->x->shape,
-                    .out = k->shape,
-                    .rows = k->whole ? k->m : CTI_ROW_ZEROS,
-                    .n = c->n,
-                    .fit = k->coarse ? 0.05 : 1e-3};
+                     .c = c,
+                     .in = c->x->shape,
+                     .out = k->shape,
+                     .rows = k->whole ? k->m : CTI_ROW_ZEROS,
+                     .n = c->n,
+                     .fit = k->coarse ? 0.05 : 1e-3};
     s.a = c->analytic;
     s.j = c->numeric;
     s.p = cti_check_numbers(k, s.rows, s.n);
@@ -154,7 +174,8 @@ bool cti_check_diagnose(cti_check *k, cti_checked *c) {
         double most = 0, top = 0;
         for (int64_t e = 0; e < k->m; e++) top = isfinite(k->y[e]) ? fmax(top, fabs(k->y[e])) : top;
         s.rounding = top * (k->coarse ? 0x1p-24 : 0x1p-53) / k->opts.eps;
-        for (int64_t e = 0; e < s.rows * s.n; e++) s.size += s.j[e] * s.j[e], most = fmax(most, fabs(s.j[e]));
+        for (int64_t e = 0; e < s.rows * s.n; e++)
+            s.size += s.j[e] * s.j[e], most = fmax(most, fabs(s.j[e]));
         s.size = sqrt(s.size);
         s.error = distance(s.a, s.j, s.rows * s.n);
         s.tiny = fmax(k->opts.atol, most * (k->coarse ? 1e-3 : 1e-8));

@@ -9,7 +9,9 @@
 
 double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns) {
     ct_shape shape = CT_SHAPE(rows, columns);
-    ct_tensor *t = cti_shape_check(k->context, "gradcheck", shape, sizeof(double)) ? cti_tensor_new(k->context, CT_F64, shape) : NULL;
+    ct_tensor *t = cti_shape_check(k->context, "gradcheck", shape, sizeof(double))
+                       ? cti_tensor_new(k->context, CT_F64, shape)
+                       : NULL;
     return t ? (double *)(void *)t->data : NULL;
 }
 
@@ -18,9 +20,7 @@ bool *cti_check_flags(cti_check *k, int64_t count) {
     return t ? memset(t->data, 0, (size_t)count) : NULL;
 }
 
-double cti_check_get(const ct_tensor *x, int64_t i) {
-    return cti_real_get(x->dtype, x->data, i);
-}
+double cti_check_get(const ct_tensor *x, int64_t i) { return cti_real_get(x->dtype, x->data, i); }
 
 void cti_check_set(ct_tensor *x, int64_t i, double value) {
     cti_real_set(x->dtype, x->data, i, value);
@@ -45,13 +45,15 @@ bool cti_check_unhush(cti_check *k, cti_hush hush) {
 
 ct_tensor *cti_check_call(cti_check *k) {
     ct_context *context = k->context;
-    const cti_running running = {.outer = context->running, .given = k->in, .n = k->n, .until = k->frame};
+    const cti_running running = {
+        .outer = context->running, .given = k->in, .n = k->n, .until = k->frame};
     ct_rng_set(context, k->rng);
     context->running = &running;
     ct_tensor *y = k->fn(k->in, k->n, k->arg);
     context->running = running.outer;
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "gradcheck: the function returned nothing");
-    else if (cti_same_context(context, y->context, "gradcheck")) cti_tensor_has_values(y, "gradcheck");
+    else if (cti_same_context(context, y->context, "gradcheck"))
+        cti_tensor_has_values(y, "gradcheck");
     return cti_ready(context) ? y : NULL;
 }
 
@@ -61,14 +63,17 @@ bool cti_check_value(cti_check *k, double *y) {
     ct_scope scope = ct_scope_open_no_grad(k->context);
     ct_tensor *t = cti_check_call(k);
     if (t && !cti_shape_same(&t->shape, &k->shape))
-        ct_fail(k->context, CT_ERR_SHAPE, "gradcheck: the function returned %s, and before that %s", SHAPE(t->shape), SHAPE(k->shape));
+        ct_fail(k->context, CT_ERR_SHAPE, "gradcheck: the function returned %s, and before that %s",
+                SHAPE(t->shape), SHAPE(k->shape));
     bool ok = t && cti_ready(k->context) && ct_to_f64(t, y, k->m);
     ct_scope_close(scope);
     return ok;
 }
 
-/* y(x + a v) for column i: v is e_i, or in fast mode direction i. *moved: the a that rounding left of it. */
-static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a, double *y, double *moved) {
+/* y(x + a v) for column i: v is e_i, or in fast mode direction i. *moved: the a that rounding left
+ * of it. */
+static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a, double *y,
+                         double *moved) {
     ct_tensor *x = c->x;
     const double *v = c->direction ? c->direction + i * x->numel : NULL;
     int64_t first = v ? 0 : i, count = v ? x->numel : 1;
@@ -90,19 +95,23 @@ static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a
 }
 
 /* row[r] = <g_r, plus - minus> / step. Equal infinities have no difference. */
-static void weigh(const cti_check *k, const double *plus, const double *minus, double step, double *row, int64_t stride) {
+static void weigh(const cti_check *k, const double *plus, const double *minus, double step,
+                  double *row, int64_t stride) {
     double sum[CTI_ROWS_SUMMED] = {0};
     for (int64_t j = 0; j < k->m; j++) {
         double slope = plus[j] == minus[j] ? 0 : (plus[j] - minus[j]) / step;
         if (k->whole) row[j * stride] = slope;
-        for (int s = 0; s < CTI_ROWS_SUMMED; s++) sum[s] += slope == 0 ? 0 : k->cotangent[s * k->m + j] * slope;
+        for (int s = 0; s < CTI_ROWS_SUMMED; s++)
+            sum[s] += slope == 0 ? 0 : k->cotangent[s * k->m + j] * slope;
     }
-    for (int s = 0; s < CTI_ROWS_SUMMED; s++) row[(k->rows - CTI_ROWS_SUMMED + s) * stride] = s == CTI_ROW_ZEROS ? 0 : sum[s];
+    for (int s = 0; s < CTI_ROWS_SUMMED; s++)
+        row[(k->rows - CTI_ROWS_SUMMED + s) * stride] = s == CTI_ROW_ZEROS ? 0 : sum[s];
 }
 
 static bool central(cti_check *k, const cti_checked *c, int64_t i, double eps, double *row) {
     double up, down;
-    if (!value_beside(k, c, i, eps, k->plus, &up) || !value_beside(k, c, i, -eps, k->minus, &down)) return false;
+    if (!value_beside(k, c, i, eps, k->plus, &up) || !value_beside(k, c, i, -eps, k->minus, &down))
+        return false;
     weigh(k, k->plus, k->minus, up - down, row, c->n);
     return true;
 }
@@ -110,7 +119,8 @@ static bool central(cti_check *k, const cti_checked *c, int64_t i, double eps, d
 bool cti_check_differences(cti_check *k, cti_checked *c) {
     for (int64_t i = 0; i < c->n; i++) {
         double *value = c->numeric + i, *noise = c->noise + i;
-        if (!central(k, c, i, k->opts.eps, value) || !central(k, c, i, 2 * k->opts.eps, noise)) return false;
+        if (!central(k, c, i, k->opts.eps, value) || !central(k, c, i, 2 * k->opts.eps, noise))
+            return false;
         for (int64_t r = 0; r < k->rows * c->n; r += c->n) noise[r] = fabs(noise[r] - value[r]);
     }
     return true;
@@ -131,7 +141,8 @@ bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, b
     cti_hush hush = cti_check_hush(k);
     ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain});
     if (k->context->status && k->context->status != CT_ERR_MEMORY)
-        cti_shorten(k->refused, sizeof k->refused - 1, k->context->message, strlen(k->context->message));
+        cti_shorten(k->refused, sizeof k->refused - 1, k->context->message,
+                    strlen(k->context->message));
     return cti_check_unhush(k, hush);
 }
 
@@ -152,14 +163,18 @@ static bool collect(cti_checked *c, int count, int64_t r) {
 }
 
 static bool backwards(cti_check *k, cti_checked *c, int count) {
-    ct_tensor *y = cti_check_call(k), *cotangent = y ? cti_tensor_new(k->context, k->dtype, k->shape) : NULL;
+    ct_tensor *y = cti_check_call(k),
+              *cotangent = y ? cti_tensor_new(k->context, k->dtype, k->shape) : NULL;
     if (!cotangent) return false;
     const int64_t ones = k->rows - CTI_ROWS_SUMMED;
     for (int64_t r = 0; r < k->rows; r++) {
-        for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
-        if (!cti_check_backward_once(k, y, cotangent, r + 1 < k->rows) || !collect(c, count, r)) return false;
         for (int64_t j = 0; j < k->m; j++)
-            k->wrote_cotangent |= cti_check_get(cotangent, j) != (r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
+            cti_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
+        if (!cti_check_backward_once(k, y, cotangent, r + 1 < k->rows) || !collect(c, count, r))
+            return false;
+        for (int64_t j = 0; j < k->m; j++)
+            k->wrote_cotangent |= cti_check_get(cotangent, j) !=
+                                  (r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
     }
     return true;
 }

@@ -1,4 +1,5 @@
-/* P = c J, or J times a vector at hand, and what the cotangent has to do with it: the simplest mistakes. */
+/* P = c J, or J times a vector at hand, and what the cotangent has to do with it: the simplest
+ * mistakes. */
 #include "suspect.h"
 
 #include <math.h>
@@ -7,7 +8,9 @@ bool cti_suspect_zero(cti_suspect *s) {
     for (int64_t e = 0; e < s->rows * s->n; e++)
         if (s->a[e] != 0) return false;
     if (!(s->size > 0)) return false;
-    return cti_suspect_say(s, CT_MISTAKE_ZERO, "its gradient is zero everywhere, and must not be: a path back to it is missing");
+    return cti_suspect_say(
+        s, CT_MISTAKE_ZERO,
+        "its gradient is zero everywhere, and must not be: a path back to it is missing");
 }
 
 /* A(g) = A(0) for every g: what backward returns has nothing to do with the cotangent. */
@@ -19,16 +22,20 @@ bool cti_suspect_cotangent(cti_suspect *s) {
     bool right = true;
     for (int64_t i = 0; i < s->n; i++) {
         size = fmax(size, fabs(zero[i]));
-        right = right && fabs(zero[i] - ones[i]) <= cti_check_allowed(k, k->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES, ones[i]);
-        for (int64_t r = 0; r < k->rows; r++) differs = fmax(differs, fabs(s->c->analytic[r * s->n + i] - zero[i]));
+        right =
+            right && fabs(zero[i] - ones[i]) <=
+                         cti_check_allowed(k, k->rows - CTI_ROWS_SUMMED + CTI_ROW_ONES, ones[i]);
+        for (int64_t r = 0; r < k->rows; r++)
+            differs = fmax(differs, fabs(s->c->analytic[r * s->n + i] - zero[i]));
     }
     if (size <= s->tiny) return false;
     if (differs <= 1e-6 * size)
-        return cti_suspect_say(s, CT_MISTAKE_COTANGENT, "the cotangent is ignored: the gradient is the same for every one%s",
-                              right ? ", namely that of ones" : "");
-    return cti_suspect_say(
-        s, CT_MISTAKE_COTANGENT,
-        "a cotangent of zeros gives a gradient that is not zero: something is added that is not multiplied by the cotangent");
+        return cti_suspect_say(s, CT_MISTAKE_COTANGENT,
+                               "the cotangent is ignored: the gradient is the same for every one%s",
+                               right ? ", namely that of ones" : "");
+    return cti_suspect_say(s, CT_MISTAKE_COTANGENT,
+                           "a cotangent of zeros gives a gradient that is not zero: something is "
+                           "added that is not multiplied by the cotangent");
 }
 
 /* ---- constant factors ---- */
@@ -48,7 +55,8 @@ static bool named(double c, double v, const char *what, double part, char *text,
     return form;
 }
 
-/* Names a factor by the sizes at hand: dims of this input and the output, their numbers of elements, dims of the other inputs. */
+/* Names a factor by the sizes at hand: dims of this input and the output, their numbers of
+ * elements, dims of the other inputs. */
 static bool name_factor(const cti_suspect *s, double c, char *text, size_t size) {
     const double part = s->k->coarse ? 0.02 : 1e-5;
     char what[64];
@@ -64,7 +72,8 @@ static bool name_factor(const cti_suspect *s, double c, char *text, size_t size)
         named(c, (double)s->k->m, "the output's number of elements", part, text, size))
         return true;
     if (s->c->x->numel > s->k->m && s->k->m &&
-        named(c, (double)(s->c->x->numel / s->k->m), "how many elements make one of the output", part, text, size))
+        named(c, (double)(s->c->x->numel / s->k->m), "how many elements make one of the output",
+              part, text, size))
         return true;
     if (s->c->x->numel < s->k->m && s->c->x->numel &&
         named(c, (double)(s->k->m / s->c->x->numel), "how often it is repeated", part, text, size))
@@ -77,7 +86,8 @@ static bool name_factor(const cti_suspect *s, double c, char *text, size_t size)
     return false;
 }
 
-/* J has at most one entry in each column, the same v where there is one, and columns without: what a mask with a scale does. */
+/* J has at most one entry in each column, the same v where there is one, and columns without: what
+ * a mask with a scale does. */
 static bool is_scaled_mask(const cti_suspect *s, double *v) {
     int64_t kept = 0, hidden = 0;
     *v = 0;
@@ -105,19 +115,24 @@ bool cti_suspect_factor(cti_suspect *s) {
     if (close_to(c, -1, part)) return cti_suspect_say(s, CT_MISTAKE_SIGN, "the sign is flipped");
     const char *sign = c < 0 ? ", with the sign flipped" : "";
     double scale;
-    if (s->k->whole && is_scaled_mask(s, &scale) && (close_to(c * scale, 1, part) || close_to(c, scale, part)))
-        return cti_suspect_say(s, CT_MISTAKE_SCALE, "the scale of the mask, %.6g (as of a dropout), is %s", scale,
-                              close_to(c * scale, 1, part) ? "forgotten" : "applied twice");
+    if (s->k->whole && is_scaled_mask(s, &scale) &&
+        (close_to(c * scale, 1, part) || close_to(c, scale, part)))
+        return cti_suspect_say(s, CT_MISTAKE_SCALE,
+                               "the scale of the mask, %.6g (as of a dropout), is %s", scale,
+                               close_to(c * scale, 1, part) ? "forgotten" : "applied twice");
     char name[160] = "", number[64];
-    if (close_to(round(1 / size), 1 / size, part) && size < 1) snprintf(number, sizeof number, "1/%.0f", round(1 / size));
+    if (close_to(round(1 / size), 1 / size, part) && size < 1)
+        snprintf(number, sizeof number, "1/%.0f", round(1 / size));
     else snprintf(number, sizeof number, "%.6g", size);
-    return cti_suspect_say(s, CT_MISTAKE_FACTOR, "a constant factor: it is %s times what it must be%s%s%s", number,
-                          name_factor(s, size, name, sizeof name) ? ": " : "", name, sign);
+    return cti_suspect_say(s, CT_MISTAKE_FACTOR,
+                           "a constant factor: it is %s times what it must be%s%s%s", number,
+                           name_factor(s, size, name, sizeof name) ? ": " : "", name, sign);
 }
 
 /* ---- factors that are no constants ---- */
 
-/* P = c J v or c J / v, with v a number for each row or each column; a shorter v is repeated, as a broadcast along the last dims is. */
+/* P = c J v or c J / v, with v a number for each row or each column; a shorter v is repeated, as a
+ * broadcast along the last dims is. */
 static bool is_times(const cti_suspect *s, const double *v, int64_t count, bool rows, bool over) {
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) {
@@ -135,13 +150,15 @@ bool cti_suspect_chain(cti_suspect *s) {
     const double c = cti_suspect_ratio(s, s->a, s->p);
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] *= c;
     if (s->k->whole && c != 0 && cti_suspect_fits(s))
-        return cti_suspect_say(
-            s, CT_MISTAKE_CHAIN,
-            "the chain rule's other half is missing: the cotangent is handed on times %.6g, whatever the local derivative is", c);
+        return cti_suspect_say(s, CT_MISTAKE_CHAIN,
+                               "the chain rule's other half is missing: the cotangent is handed on "
+                               "times %.6g, whatever the local derivative is",
+                               c);
     for (int q = -1; q < s->k->n; q++) { /* -1: the output */
         const ct_tensor *t = q < 0 ? NULL : s->k->in[q];
         const int64_t count = q < 0 ? s->k->m : t && cti_is_real(t->dtype) ? t->numel : 0;
-        const bool of_columns = count > 1 && s->n % count == 0, of_rows = count > 1 && s->k->whole && s->rows % count == 0;
+        const bool of_columns = count > 1 && s->n % count == 0,
+                   of_rows = count > 1 && s->k->whole && s->rows % count == 0;
         if (!of_columns && !of_rows) continue;
         double *room = q < 0 ? NULL : cti_check_numbers(s->k, 1, count);
         const double *v = q < 0 ? s->k->y : room;
@@ -149,10 +166,12 @@ bool cti_suspect_chain(cti_suspect *s) {
         char what[32] = "the output";
         if (q >= 0) snprintf(what, sizeof what, q == s->c->input ? "the input" : "input %d", q);
         for (int over = 1; over >= 0; over--)
-            if ((of_columns && is_times(s, v, count, false, over)) || (of_rows && is_times(s, v, count, true, over)))
-                return cti_suspect_say(
-                    s, CT_MISTAKE_CHAIN,
-                    over ? "a factor of the local derivative is missing: %s" : "the local derivative has a factor too many: %s", what);
+            if ((of_columns && is_times(s, v, count, false, over)) ||
+                (of_rows && is_times(s, v, count, true, over)))
+                return cti_suspect_say(s, CT_MISTAKE_CHAIN,
+                                       over ? "a factor of the local derivative is missing: %s"
+                                            : "the local derivative has a factor too many: %s",
+                                       what);
     }
     return false;
 }
@@ -164,5 +183,6 @@ bool cti_suspect_uniform(cti_suspect *s) {
     for (int64_t i = 0; i < s->n; i++)
         if (!cti_check_right(s->k, s->c, ones, i)) return false;
     return cti_suspect_say(s, CT_MISTAKE_UNIFORM,
-                          "right only when all of the cotangent is the same: a plain sum as the loss would not show it");
+                           "right only when all of the cotangent is the same: a plain sum as the "
+                           "loss would not show it");
 }

@@ -1,5 +1,6 @@
-/* Gradient checking by central differences: what is compared with what. How it is computed: evaluate.c; what else is looked at:
- * properties.c; what a wrong gradient means: diagnose.c; what is said: report.c. */
+/* Gradient checking by central differences: what is compared with what. How it is computed:
+ * evaluate.c; what else is looked at: properties.c; what a wrong gradient means: diagnose.c; what
+ * is said: report.c. */
 #include "check.h"
 
 #include "../core/message.h"
@@ -21,7 +22,8 @@ static bool copy_inputs(cti_check *k) {
         cti_tensor_copy(k->in[i], given, false);
         if (!ct_set_requires_grad(k->in[i], true)) return false;
         k->coarse |= given->dtype == CT_F32;
-        k->checked[k->count++] = (cti_checked){.input = i, .x = k->in[i], .n = k->opts.fast ? CTI_DIRECTIONS : given->numel};
+        k->checked[k->count++] = (cti_checked){
+            .input = i, .x = k->in[i], .n = k->opts.fast ? CTI_DIRECTIONS : given->numel};
     }
     return true;
 }
@@ -34,7 +36,8 @@ static bool first_call(cti_check *k) {
     ct_scope_close(scope);
     if (!y) return false;
     if (!cti_is_real(k->dtype)) {
-        ct_fail(k->context, CT_ERR_DTYPE, "gradcheck: the function returns %s", cti_dtype_name(k->dtype));
+        ct_fail(k->context, CT_ERR_DTYPE, "gradcheck: the function returns %s",
+                cti_dtype_name(k->dtype));
         return false;
     }
     k->coarse |= k->dtype == CT_F32;
@@ -43,7 +46,8 @@ static bool first_call(cti_check *k) {
 
 /* Which cotangents, and room for the matrices. */
 static bool lay_out(cti_check *k) {
-    enum { MOST_ROWS = 1024, MOST = 1 << 18 }; /* numbers in one row for each element of the output */
+    /* numbers in one row for each element of the output */
+    enum { MOST_ROWS = 1024, MOST = 1 << 18 };
     int64_t columns = 1;
     for (int q = 0; q < k->count; q++) columns += k->checked[q].n;
     k->whole = !k->opts.fast && k->m <= MOST_ROWS && k->m <= MOST / columns;
@@ -57,11 +61,13 @@ static bool lay_out(cti_check *k) {
     for (int64_t j = 0; j < k->m; j++) {
         k->cotangent[CTI_ROW_ONES * k->m + j] = 1;
         k->cotangent[CTI_ROW_ZEROS * k->m + j] = 0;
-        for (int s = 0; s < 2 && k->dtype == CT_F32; s++) k->cotangent[s * k->m + j] = (float)k->cotangent[s * k->m + j];
+        for (int s = 0; s < 2 && k->dtype == CT_F32; s++)
+            k->cotangent[s * k->m + j] = (float)k->cotangent[s * k->m + j];
     }
     for (int s = 0; s < CTI_ROWS_SUMMED; s++) {
         double sum = 0;
-        for (int64_t j = 0; j < k->m; j++) sum += k->cotangent[s * k->m + j] * k->cotangent[s * k->m + j];
+        for (int64_t j = 0; j < k->m; j++)
+            sum += k->cotangent[s * k->m + j] * k->cotangent[s * k->m + j];
         k->length[s] = fmax(1, sqrt(sum));
     }
     for (int q = 0; q < k->count; q++) {
@@ -83,7 +89,8 @@ static bool run(cti_check *k) {
     if (o->eps == 0) o->eps = k->coarse ? 1e-2 : 1e-6;
     if (o->atol == 0) o->atol = k->coarse ? 1e-3 : 1e-8;
     if (o->rtol == 0) o->rtol = k->coarse ? 1e-2 : 1e-6;
-    if (!lay_out(k) || !cti_check_value(k, k->y) || !cti_check_backwards(k, k->checked, k->count)) return false;
+    if (!lay_out(k) || !cti_check_value(k, k->y) || !cti_check_backwards(k, k->checked, k->count))
+        return false;
     for (int q = 0; q < k->count; q++)
         if (!cti_check_differences(k, &k->checked[q])) return false;
     cti_check_compare(k);
@@ -100,8 +107,14 @@ void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
     cti_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
 }
 
-ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n, ct_gradcheck_opts opts) {
-    cti_check k = {.fn = fn, .arg = arg, .given = in, .n = n, .opts = opts, .result = {.ok = true, .index = -1, .input = -1}};
+ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n,
+                                 ct_gradcheck_opts opts) {
+    cti_check k = {.fn = fn,
+                   .arg = arg,
+                   .given = in,
+                   .n = n,
+                   .opts = opts,
+                   .result = {.ok = true, .index = -1, .input = -1}};
     bool together = true;
     for (int i = 0; in && i < n; i++) {
         if (!k.context) k.context = ct_context_of(in[i]);
@@ -113,7 +126,8 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
         return k.result;
     }
     k.rng = k.context->rng;
-    const size_t in_bytes = cti_bytes(n, sizeof *k.in), checked_bytes = cti_bytes(n, sizeof *k.checked),
+    const size_t in_bytes = cti_bytes(n, sizeof *k.in),
+                 checked_bytes = cti_bytes(n, sizeof *k.checked),
                  print_bytes = cti_bytes(n, sizeof *k.prints);
     cti_frame frame;
     cti_frame_open(k.context, &frame, false);

@@ -1,5 +1,6 @@
-/* The right numbers in the wrong order: J with two of its dims (the output's and then the input's) the other way round, its columns in
- * another order (the gradient is), or its rows (the cotangent is). */
+/* The right numbers in the wrong order: J with two of its dims (the output's and then the input's)
+ * the other way round, its columns in another order (the gradient is), or its rows (the cotangent
+ * is). */
 #include "suspect.h"
 
 #include <math.h>
@@ -23,10 +24,12 @@ static int nth_order(int n, int ndim, int order[MOST_DIMS]) {
     return moved;
 }
 
-/* Where element i of the shape lies when its dims are written in that order and read as if they were not. */
+/* Where element i of the shape lies when its dims are written in that order and read as if they
+ * were not. */
 static int64_t reordered(ct_shape shape, const int order[MOST_DIMS], int64_t i) {
     int64_t to = 0;
-    for (int d = 0; d < shape.ndim; d++) to = to * shape.dim[order[d]] + cti_suspect_along(shape, i, order[d]);
+    for (int d = 0; d < shape.ndim; d++)
+        to = to * shape.dim[order[d]] + cti_suspect_along(shape, i, order[d]);
     return to;
 }
 
@@ -48,15 +51,20 @@ static bool dims_are_reordered(cti_suspect *s, bool rows) {
             if (!cti_suspect_fits(s)) continue;
             char text[64];
             int end = 0;
-            for (int d = 0; d < shape.ndim; d++) end += snprintf(text + end, sizeof text - (size_t)end, d ? ", %d" : "%d", order[d]);
+            for (int d = 0; d < shape.ndim; d++)
+                end += snprintf(text + end, sizeof text - (size_t)end, d ? ", %d" : "%d", order[d]);
             const char *what = rows ? "the cotangent is read" : "the gradient is";
-            if (moved == 2) return cti_suspect_say(s, CT_MISTAKE_TRANSPOSED, "%s transposed: its dims are in the order %s", what, text);
-            return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s permuted: its dims are in the order %s", what, text);
+            if (moved == 2)
+                return cti_suspect_say(s, CT_MISTAKE_TRANSPOSED,
+                                       "%s transposed: its dims are in the order %s", what, text);
+            return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
+                                   "%s permuted: its dims are in the order %s", what, text);
         }
     return false;
 }
 
-/* P = J with the index along a dim of the output and that along a dim of the input exchanged: B where B^T is meant. */
+/* P = J with the index along a dim of the output and that along a dim of the input exchanged: B
+ * where B^T is meant. */
 static bool operand_is_transposed(cti_suspect *s) {
     int64_t of_out[CT_MAX_DIMS], of_in[CT_MAX_DIMS];
     cti_shape_strides(s->out, of_out);
@@ -71,16 +79,18 @@ static bool operand_is_transposed(cti_suspect *s) {
                 }
             if (cti_suspect_fits(s))
                 return cti_suspect_say(s, CT_MISTAKE_TRANSPOSED,
-                                      "an operand of the product is not transposed, or once too often: the output's dim %d and the input's "
-                                      "dim %d are exchanged",
-                                      p, q);
+                                       "an operand of the product is not transposed, or once too "
+                                       "often: the output's dim %d and the input's "
+                                       "dim %d are exchanged",
+                                       p, q);
         }
     return false;
 }
 
 bool cti_suspect_transposed(cti_suspect *s) {
     if (s->k->opts.fast) return false;
-    return dims_are_reordered(s, false) || (s->k->whole && (dims_are_reordered(s, true) || operand_is_transposed(s)));
+    return dims_are_reordered(s, false) ||
+           (s->k->whole && (dims_are_reordered(s, true) || operand_is_transposed(s)));
 }
 
 /* ---- any order ---- */
@@ -88,7 +98,8 @@ bool cti_suspect_transposed(cti_suspect *s) {
 /* Is line x of A line y of J? A line is a row or a column. */
 static bool same_line(const cti_suspect *s, bool rows, int64_t x, int64_t y, double allowed) {
     for (int64_t e = 0; e < (rows ? s->n : s->rows); e++) {
-        double a = rows ? s->a[x * s->n + e] : s->a[e * s->n + x], j = rows ? s->j[y * s->n + e] : s->j[e * s->n + y];
+        double a = rows ? s->a[x * s->n + e] : s->a[e * s->n + x],
+               j = rows ? s->j[y * s->n + e] : s->j[e * s->n + y];
         if (!(fabs(a - j) <= allowed)) return false;
     }
     return true;
@@ -98,7 +109,8 @@ static bool lines_are_permuted(cti_suspect *s, bool rows) {
     enum { MOST = 4096 };
     const int64_t lines = rows ? s->rows : s->n;
     int64_t moved = -1, from = 0, shift = 0;
-    bool *used = lines > 1 && lines <= MOST ? cti_check_flags(s->k, lines) : NULL, reversed = true, rotated = true;
+    bool *used = lines > 1 && lines <= MOST ? cti_check_flags(s->k, lines) : NULL, reversed = true,
+         rotated = true;
     if (!used) return false;
     double most = 0;
     for (int64_t e = 0; e < s->rows * s->n; e++) most = fmax(most, fabs(s->j[e]));
@@ -118,11 +130,14 @@ static bool lines_are_permuted(cti_suspect *s, bool rows) {
     const char *what = rows ? "the cotangent is read" : "the gradient is";
     if (reversed) return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in reversed order", what);
     if (rotated)
-        return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s shifted by %lld", what, (long long)(shift > lines / 2 ? shift - lines : shift));
-    return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s in another order: element %lld has what belongs to element %lld", what,
-                          (long long)moved, (long long)from);
+        return cti_suspect_say(s, CT_MISTAKE_PERMUTED, "%s shifted by %lld", what,
+                               (long long)(shift > lines / 2 ? shift - lines : shift));
+    return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
+                           "%s in another order: element %lld has what belongs to element %lld",
+                           what, (long long)moved, (long long)from);
 }
 
 bool cti_suspect_permuted(cti_suspect *s) {
-    return !s->k->opts.fast && (lines_are_permuted(s, false) || (s->k->whole && lines_are_permuted(s, true)));
+    return !s->k->opts.fast &&
+           (lines_are_permuted(s, false) || (s->k->whole && lines_are_permuted(s, true)));
 }

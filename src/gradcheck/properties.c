@@ -1,5 +1,6 @@
-/* What a right op also does: the same bits again, whatever the threads and the memory; nothing written to; the same result for inputs
- * that lie otherwise in memory, and the sum of two gradients for a tensor passed twice. */
+/* What a right op also does: the same bits again, whatever the threads and the memory; nothing
+ * written to; the same result for inputs that lie otherwise in memory, and the sum of two gradients
+ * for a tensor passed twice. */
 #include "check.h"
 
 #include "../autograd/tape.h"
@@ -7,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* What one run gave: the output and then every checked input's gradient for the first random cotangent. */
+/* What one run gave: the output and then every checked input's gradient for the first random
+ * cotangent. */
 typedef struct {
     int64_t count;
     double *value, *again; /* again: the gradients of a second backward */
@@ -34,7 +36,8 @@ static bool run(cti_check *k, outcome *o) {
     if (!y || !cti_shape_same(&y->shape, &k->shape) || !cti_is_real(y->dtype)) return false;
     ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
     if (!cotangent || !ct_to_f64(y, o->value, k->m)) return false;
-    for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, (float)k->cotangent[j]); /* the same in f32 and f64 */
+    /* the same in f32 and f64 */
+    for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, (float)k->cotangent[j]);
     if (!cti_check_backward_once(k, y, cotangent, true)) return false;
     gradients(k, o->value + k->m);
     if (!cti_check_backward_once(k, y, cotangent, false)) return false;
@@ -72,11 +75,13 @@ static double largest(const double *a, int64_t n) {
 static bool near(const double *a, const double *b, int64_t n, double part) {
     double allowed = part * fmax(largest(a, n), 1e-2);
     for (int64_t i = 0; i < n; i++)
-        if (a[i] != b[i] && !(isnan(a[i]) && isnan(b[i])) && !(fabs(a[i] - b[i]) <= allowed)) return false;
+        if (a[i] != b[i] && !(isnan(a[i]) && isnan(b[i])) && !(fabs(a[i] - b[i]) <= allowed))
+            return false;
     return true;
 }
 
-/* Value and each gradient by itself. Says which of them is not. -2: all are, -1: the value, else the input. */
+/* Value and each gradient by itself. Says which of them is not. -2: all are, -1: the value, else
+ * the input. */
 static int differs(const cti_check *k, const double *a, const double *b, double part) {
     if (!near(a, b, k->m, part)) return -1;
     int64_t at = k->m;
@@ -94,7 +99,8 @@ static void found_part(cti_check *k, ct_mistake mistake, const char *what, int p
 
 /* ---- the same values, lying otherwise ---- */
 
-/* Values of `of` in a new leaf whose dims are stored the other way round with gaps between elements. */
+/* Values of `of` in a new leaf whose dims are stored the other way round with gaps between
+ * elements. */
 static ct_tensor *strided(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     ct_shape shape = {.ndim = of->shape.ndim + 1};
     int64_t stride[CT_MAX_DIMS + 1], reversed[CT_MAX_DIMS] = {0};
@@ -102,7 +108,9 @@ static ct_tensor *strided(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     if (ndim == CT_MAX_DIMS || ndim == 0) return NULL;
     for (int d = 0; d < ndim; d++) shape.dim[d] = of->shape.dim[ndim - 1 - d];
     shape.dim[ndim] = 2;
-    ct_tensor *base = cti_shape_check(k->context, "gradcheck", shape, 8) ? cti_tensor_new(k->context, dtype, shape) : NULL;
+    ct_tensor *base = cti_shape_check(k->context, "gradcheck", shape, 8)
+                          ? cti_tensor_new(k->context, dtype, shape)
+                          : NULL;
     if (!base) return NULL;
     cti_shape_strides(shape, stride);
     for (int d = 0; d < ndim; d++) reversed[d] = stride[ndim - 1 - d];
@@ -132,13 +140,15 @@ static ct_tensor *expanded(ct_tensor *of) {
 
 static ct_tensor *in_dtype(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     ct_tensor *x = cti_tensor_new(k->context, dtype, of->shape);
-    for (int64_t i = 0; x && i < x->numel; i++) cti_check_set(x, i, (float)cti_check_get(of, i)); /* the numbers that both have */
+    /* the numbers that both have */
+    for (int64_t i = 0; x && i < x->numel; i++) cti_check_set(x, i, (float)cti_check_get(of, i));
     return x ? ct_set_requires_grad(x, true) : NULL;
 }
 
 typedef enum { STRIDED, EXPANDED, REPEATED, IN_F32, IN_F64 } layout;
 
-/* A run with every checked input in that layout. False: the function does not take it, or there is no such layout. */
+/* A run with every checked input in that layout. False: the function does not take it, or there is
+ * no such layout. */
 static bool outcome_in(cti_check *k, layout as, outcome *o) {
     cti_frame frame;
     cti_hush hush = cti_check_hush(k);
@@ -147,10 +157,12 @@ static bool outcome_in(cti_check *k, layout as, outcome *o) {
     for (int q = 0; q < k->count; q++) {
         const ct_tensor *x = k->checked[q].x;
         ct_tensor **in = &k->in[k->checked[q].input];
-        if (as == STRIDED && x->shape.ndim > 0 && x->shape.ndim < CT_MAX_DIMS) ok &= (*in = strided(k, x, x->dtype)) != NULL;
+        if (as == STRIDED && x->shape.ndim > 0 && x->shape.ndim < CT_MAX_DIMS)
+            ok &= (*in = strided(k, x, x->dtype)) != NULL;
         if (as == EXPANDED) ok &= (*in = expanded(*in)) != NULL;
         if (as == REPEATED) ok &= (*in = expanded(*in)) != NULL && (*in = dense(k, *in)) != NULL;
-        if (as == IN_F32 || as == IN_F64) ok &= (*in = in_dtype(k, x, as == IN_F32 ? CT_F32 : CT_F64)) != NULL;
+        if (as == IN_F32 || as == IN_F64)
+            ok &= (*in = in_dtype(k, x, as == IN_F32 ? CT_F32 : CT_F64)) != NULL;
     }
     ok = ok && outcome_of(k, o);
     for (int q = 0; q < k->count; q++) k->in[k->checked[q].input] = k->checked[q].x;
@@ -163,10 +175,14 @@ static void check_layouts(cti_check *k, const outcome *usual, outcome *a, outcom
     int which;
     if (outcome_in(k, STRIDED, a) && (which = differs(k, usual->value, a->value, part)) > -2)
         found_part(k, CT_MISTAKE_LAYOUT, "with strided inputs of the same values", which);
-    if (outcome_in(k, REPEATED, a) && outcome_in(k, EXPANDED, b) && (which = differs(k, a->value, b->value, part)) > -2)
-        found_part(k, CT_MISTAKE_LAYOUT, "with an expanded input (stride 0) of the same values", which);
-    if (k->opts.both_dtypes && outcome_in(k, IN_F64, a) && outcome_in(k, IN_F32, b) && (which = differs(k, a->value, b->value, 1e-3)) > -2)
-        found_part(k, CT_MISTAKE_DTYPE, "in f32, by more than a thousandth of what f64 gives", which);
+    if (outcome_in(k, REPEATED, a) && outcome_in(k, EXPANDED, b) &&
+        (which = differs(k, a->value, b->value, part)) > -2)
+        found_part(k, CT_MISTAKE_LAYOUT, "with an expanded input (stride 0) of the same values",
+                   which);
+    if (k->opts.both_dtypes && outcome_in(k, IN_F64, a) && outcome_in(k, IN_F32, b) &&
+        (which = differs(k, a->value, b->value, 1e-3)) > -2)
+        found_part(k, CT_MISTAKE_DTYPE, "in f32, by more than a thousandth of what f64 gives",
+                   which);
 }
 
 /* f(x, x) has the gradients of f(x, copy of x) added. */
@@ -174,7 +190,8 @@ static void check_shared(cti_check *k, outcome *apart, outcome *shared) {
     int64_t at = k->m, where = 0;
     for (int p = 0; p < k->count; at += k->checked[p++].x->numel)
         for (int q = p + 1; q < k->count; q++) {
-            ct_tensor *x = k->checked[p].x, *other = k->checked[q].x, **second = &k->in[k->checked[q].input];
+            ct_tensor *x = k->checked[p].x, *other = k->checked[q].x,
+                      **second = &k->in[k->checked[q].input];
             if (x->dtype != other->dtype || !cti_shape_same(&x->shape, &other->shape)) continue;
             cti_frame frame;
             cti_frame_open(k->context, &frame, false);
@@ -190,8 +207,9 @@ static void check_shared(cti_check *k, outcome *apart, outcome *shared) {
             for (int64_t i = 0; i < x->numel; i++) sum[i] += apart->value[where + i];
             if (near(sum, shared->value + at, x->numel, k->coarse ? 1e-4 : 1e-9)) continue;
             char text[256];
-            snprintf(text, sizeof text, "when inputs %d and %d are one tensor, its gradient is not the sum of the two", k->checked[p].input,
-                     k->checked[q].input);
+            snprintf(text, sizeof text,
+                     "when inputs %d and %d are one tensor, its gradient is not the sum of the two",
+                     k->checked[p].input, k->checked[q].input);
             cti_check_found(k, CT_MISTAKE_SHARED, text);
         }
 }
@@ -224,7 +242,8 @@ static bool check_inputs(cti_check *k) {
         snprintf(text, sizeof text, "input %d is written to", i);
         cti_check_found(k, CT_MISTAKE_WRITES, text);
     }
-    if (k->wrote_cotangent) cti_check_found(k, CT_MISTAKE_WRITES, "backward writes to the cotangent");
+    if (k->wrote_cotangent)
+        cti_check_found(k, CT_MISTAKE_WRITES, "backward writes to the cotangent");
     return true;
 }
 
@@ -237,14 +256,17 @@ bool cti_check_fingerprints(cti_check *k) {
 static void check_again(cti_check *k, const outcome *usual, outcome *other) {
     if (!same_bits(usual->value, usual->again, usual->count))
         cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
-                       "a second backward of the same graph gives other bits: backward is not deterministic, or changes what it saved");
+                        "a second backward of the same graph gives other bits: backward is not "
+                        "deterministic, or changes what it saved");
     if (!outcome_of(k, other)) return;
     if (!same_bits(usual->value, other->value, k->m))
         cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
-                       "the function is not deterministic: with the same inputs and generator it gives another value");
+                        "the function is not deterministic: with the same inputs and generator it "
+                        "gives another value");
     else if (!same_bits(usual->value, other->value, usual->count))
         cti_check_found(k, CT_MISTAKE_NONDETERMINISTIC,
-                       "backward is not deterministic: with the same inputs and generator it gives another gradient");
+                        "backward is not deterministic: with the same inputs and generator it "
+                        "gives another gradient");
 }
 
 static void check_threads(cti_check *k, const outcome *usual, outcome *other) {
@@ -265,7 +287,8 @@ static void check_memory(cti_check *k, const outcome *usual, outcome *other) {
     for (int t = 0; t < 2; t++)
         if (outcome_of(k, other) && !same_bits(usual->value, other->value, usual->count))
             cti_check_found(k, CT_MISTAKE_MEMORY,
-                           "the result depends on what new memory happens to hold: something is read before it is written");
+                            "the result depends on what new memory happens to hold: something is "
+                            "read before it is written");
     pool->poison = before.poison;
     pool->plain = before.plain;
 }

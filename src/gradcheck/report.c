@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum { MAP_ROWS = 8, MAP_COLUMNS = 32 };
-_Static_assert(MAP_ROWS *(MAP_COLUMNS + 1) + 1 == CT_GRADCHECK_MAP, "the map in the result is of this size");
+_Static_assert(MAP_ROWS *(MAP_COLUMNS + 1) + 1 == CT_GRADCHECK_MAP,
+               "the map in the result is of this size");
 
 double cti_check_allowed(const cti_check *k, int64_t r, double numeric) {
     const int64_t summed = r - (k->rows - CTI_ROWS_SUMMED);
@@ -15,14 +16,19 @@ double cti_check_allowed(const cti_check *k, int64_t r, double numeric) {
 /* The error over what is allowed: above 1 is wrong. */
 static double excess(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) {
     const double analytic = c->analytic[r * c->n + i], numeric = c->numeric[r * c->n + i];
-    const double e = analytic == numeric ? 0 : fabs(analytic - numeric) / cti_check_allowed(k, r, numeric);
+    const double e =
+        analytic == numeric ? 0 : fabs(analytic - numeric) / cti_check_allowed(k, r, numeric);
     return isnan(e) ? INFINITY : e;
 }
 
-bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) { return excess(k, c, r, i) <= 1; }
+bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) {
+    return excess(k, c, r, i) <= 1;
+}
 
-/* Column i at the cotangent where it is worst: where single ones show the mistake, at one of these. */
-static double worst_of(const cti_check *k, const cti_checked *c, int64_t i, ct_gradcheck_element *out) {
+/* Column i at the cotangent where it is worst: where single ones show the mistake, at one of
+ * these. */
+static double worst_of(const cti_check *k, const cti_checked *c, int64_t i,
+                       ct_gradcheck_element *out) {
     double most = -1;
     int64_t row = 0;
     for (int64_t r = 0; r < k->rows && !(r == k->rows - CTI_ROWS_SUMMED && most > 1); r++) {
@@ -34,10 +40,10 @@ static double worst_of(const cti_check *k, const cti_checked *c, int64_t i, ct_g
     int64_t summed = row - (k->rows - CTI_ROWS_SUMMED);
     *out = (ct_gradcheck_element){.input = c->input,
                                   .index = c->direction ? -1 : i,
-                                  .output = summed < 0              ? row
+                                  .output = summed < 0               ? row
                                             : summed < CTI_ROW_ONES  ? -1
                                             : summed == CTI_ROW_ONES ? -2
-                                                                    : -3,
+                                                                     : -3,
                                   .analytic = analytic,
                                   .numeric = numeric,
                                   .error = error,
@@ -46,11 +52,13 @@ static double worst_of(const cti_check *k, const cti_checked *c, int64_t i, ct_g
     return most;
 }
 
-/* The input as rows of its last dim; where it is too large a cell is the worst of several elements. */
+/* The input as rows of its last dim; where it is too large a cell is the worst of several
+ * elements. */
 static void draw_map(const cti_check *k, const cti_checked *c, char map[CT_GRADCHECK_MAP]) {
     const int ndim = c->x->shape.ndim;
     const int64_t columns = ndim ? c->x->shape.dim[ndim - 1] : 1, rows = c->n / columns;
-    const int64_t high = rows < MAP_ROWS ? rows : MAP_ROWS, wide = columns < MAP_COLUMNS ? columns : MAP_COLUMNS;
+    const int64_t high = rows < MAP_ROWS ? rows : MAP_ROWS,
+                  wide = columns < MAP_COLUMNS ? columns : MAP_COLUMNS;
     for (int64_t v = 0; v < high; v++) {
         memset(map + v * (wide + 1), '.', (size_t)wide);
         map[v * (wide + 1) + wide] = '\n';
@@ -78,13 +86,15 @@ void cti_check_compare(cti_check *k) {
             r->error = isnan(element.error) ? INFINITY : fmax(r->error, element.error);
             if (here > top) {
                 top = here;
-                r->input = c->input, r->index = element.index, r->analytic = element.analytic, r->numeric = element.numeric;
+                r->input = c->input, r->index = element.index, r->analytic = element.analytic,
+                r->numeric = element.numeric;
             }
             if (here <= 1) continue;
             r->wrong++, c->wrong++;
             int at = r->worst_count < CT_GRADCHECK_WORST ? r->worst_count++ : CT_GRADCHECK_WORST;
             for (; at > 0 && here > most[at - 1]; at--)
-                if (at < CT_GRADCHECK_WORST) most[at] = most[at - 1], r->worst[at] = r->worst[at - 1];
+                if (at < CT_GRADCHECK_WORST)
+                    most[at] = most[at - 1], r->worst[at] = r->worst[at - 1];
             if (at < CT_GRADCHECK_WORST) most[at] = here, r->worst[at] = element;
         }
     }
@@ -133,37 +143,47 @@ static const char *place(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT
 }
 #define PLACE(shape, index) place((shape), (index), (char[CTI_SHAPE_TEXT]){0})
 
-static double shown(double x) { return isnan(x) ? (double)NAN : x; } /* the sign of a NaN means nothing */
+/* the sign of a NaN means nothing */
+static double shown(double x) { return isnan(x) ? (double)NAN : x; }
 
 void cti_check_report(const cti_check *k) {
     const ct_gradcheck_result *r = &k->result;
     FILE *file = k->opts.report;
     if (!file || !r->ran) return;
     if (r->ok)
-        fprintf(file, "gradcheck: ok: %lld %s, error at most %.2g, noise of the differences %.2g\n", (long long)r->checked,
-                k->opts.fast ? "directions" : "elements", r->error, r->noise);
+        fprintf(file, "gradcheck: ok: %lld %s, error at most %.2g, noise of the differences %.2g\n",
+                (long long)r->checked, k->opts.fast ? "directions" : "elements", r->error,
+                r->noise);
     else fprintf(file, "gradcheck: wrong: %s\n", r->diagnosis);
     for (int q = 0; q < k->count; q++)
-        if (*k->checked[q].diagnosis && strcmp(k->checked[q].diagnosis, r->diagnosis)) fprintf(file, "  and %s\n", k->checked[q].diagnosis);
+        if (*k->checked[q].diagnosis && strcmp(k->checked[q].diagnosis, r->diagnosis))
+            fprintf(file, "  and %s\n", k->checked[q].diagnosis);
     if (!r->wrong) return;
-    fprintf(file, "  %lld of %lld %s wrong; allowed is %.2g |g| + %.2g |numeric|; the worst:\n", (long long)r->wrong, (long long)r->checked,
+    fprintf(file, "  %lld of %lld %s wrong; allowed is %.2g |g| + %.2g |numeric|; the worst:\n",
+            (long long)r->wrong, (long long)r->checked,
             k->opts.fast ? "directions are" : "elements are", k->opts.atol, k->opts.rtol);
-    fprintf(file, "  %-16s %-16s %15s %15s %9s %9s %9s\n", "input", "cotangent", "analytic", "numeric", "error", "relative", "noise");
+    fprintf(file, "  %-16s %-16s %15s %15s %9s %9s %9s\n", "input", "cotangent", "analytic",
+            "numeric", "error", "relative", "noise");
     for (int w = 0; w < r->worst_count; w++) {
         const ct_gradcheck_element *e = &r->worst[w];
         char input[CTI_SHAPE_TEXT + 16], cotangent[CTI_SHAPE_TEXT + 16];
-        snprintf(input, sizeof input, "%d %s", e->input, e->index < 0 ? "a direction" : PLACE(k->in[e->input]->shape, e->index));
+        snprintf(input, sizeof input, "%d %s", e->input,
+                 e->index < 0 ? "a direction" : PLACE(k->in[e->input]->shape, e->index));
         snprintf(cotangent, sizeof cotangent, "%s%s",
                  e->output >= 0    ? "1 at "
                  : e->output == -1 ? "random"
                  : e->output == -2 ? "ones"
                                    : "zeros",
                  e->output >= 0 ? PLACE(k->shape, e->output) : "");
-        fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent, shown(e->analytic), shown(e->numeric),
-                shown(e->error), shown(e->relative), shown(e->noise));
+        fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent,
+                shown(e->analytic), shown(e->numeric), shown(e->error), shown(e->relative),
+                shown(e->noise));
     }
     if (!*r->map) return;
-    fprintf(file, "  where in input %d %s: . is right, 1 to 9 powers of ten above what is allowed, x not finite\n", r->input,
-            SHAPE(k->in[r->input]->shape));
-    for (const char *line = r->map; *line; line += strcspn(line, "\n") + 1) fprintf(file, "    %.*s\n", (int)strcspn(line, "\n"), line);
+    fprintf(file,
+            "  where in input %d %s: . is right, 1 to 9 powers of ten above what is allowed, x not "
+            "finite\n",
+            r->input, SHAPE(k->in[r->input]->shape));
+    for (const char *line = r->map; *line; line += strcspn(line, "\n") + 1)
+        fprintf(file, "    %.*s\n", (int)strcspn(line, "\n"), line);
 }

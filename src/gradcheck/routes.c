@@ -1,13 +1,16 @@
-/* The right numbers by the wrong routes: an entry of J says what an element of the output contributes to one of the gradient. Entries are
- * kept that should not be, or left out, or end in another column. */
+/* The right numbers by the wrong routes: an entry of J says what an element of the output
+ * contributes to one of the gradient. Entries are kept that should not be, or left out, or end in
+ * another column. */
 #include "suspect.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Columns or rows of zeros in J: an element that does not reach the output, or an output that depends on none. Elsewhere P = c J. */
+/* Columns or rows of zeros in J: an element that does not reach the output, or an output that
+ * depends on none. Elsewhere P = c J. */
 bool cti_suspect_mask(cti_suspect *s) {
-    bool *row = cti_check_flags(s->k, s->rows), *column = cti_check_flags(s->k, s->n); /* has an entry */
+    /* has an entry */
+    bool *row = cti_check_flags(s->k, s->rows), *column = cti_check_flags(s->k, s->n);
     if (!row || !column) return false;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++)
@@ -25,26 +28,33 @@ bool cti_suspect_mask(cti_suspect *s) {
     }
     const double c = bottom > 0 ? top / bottom : 0;
     for (int64_t r = 0; r < s->rows; r++)
-        for (int64_t i = 0; i < s->n; i++) s->p[r * s->n + i] = row[r] && column[i] ? c * s->j[r * s->n + i] : s->a[r * s->n + i];
+        for (int64_t i = 0; i < s->n; i++)
+            s->p[r * s->n + i] = row[r] && column[i] ? c * s->j[r * s->n + i] : s->a[r * s->n + i];
     if (hidden == 0 || !cti_suspect_fits(s)) return false;
-    if (!(bottom > 0)) return cti_suspect_say(s, CT_MISTAKE_MASK, "the output does not depend on it, and yet it has a gradient");
+    if (!(bottom > 0))
+        return cti_suspect_say(s, CT_MISTAKE_MASK,
+                               "the output does not depend on it, and yet it has a gradient");
     const char *what = "a mask is forgotten: what does not reach the output has a gradient";
     if (fabs(c - 1) <= (s->k->coarse ? 0.02 : 1e-5))
-        return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements", what, (long long)extra, (long long)s->n);
+        return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements", what,
+                               (long long)extra, (long long)s->n);
     s->factor = c;
-    return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements, and all else is %.6g times what it must be", what,
-                          (long long)extra, (long long)s->n, c);
+    return cti_suspect_say(
+        s, CT_MISTAKE_MASK,
+        "%s, in %lld of %lld elements, and all else is %.6g times what it must be", what,
+        (long long)extra, (long long)s->n, c);
 }
 
 /* ---- contributions left out ---- */
 
-/* P = J where the output's index along every dim of the set is the first, or the last, else nothing. False: a column lost all it had, or
- * nothing was lost. */
+/* P = J where the output's index along every dim of the set is the first, or the last, else
+ * nothing. False: a column lost all it had, or nothing was lost. */
 static bool keep_end(const cti_suspect *s, unsigned set, bool last) {
     for (int64_t r = 0; r < s->rows; r++) {
         bool kept = true;
         for (int d = 0; d < s->out.ndim; d++)
-            kept = kept && (!(set >> d & 1) || cti_suspect_along(s->out, r, d) == (last ? s->out.dim[d] - 1 : 0));
+            kept = kept && (!(set >> d & 1) ||
+                            cti_suspect_along(s->out, r, d) == (last ? s->out.dim[d] - 1 : 0));
         for (int64_t i = 0; i < s->n; i++) s->p[r * s->n + i] = kept ? s->j[r * s->n + i] : 0;
     }
     for (int64_t i = 0; i < s->n; i++) {
@@ -74,20 +84,22 @@ bool cti_suspect_assigned(cti_suspect *s) {
     keep_last(s);
     if (!cti_suspect_fits(s)) return false;
     return cti_suspect_say(s, CT_MISTAKE_ASSIGNED,
-                          "assigned where it must be added: of several contributions to an element (a repeated index, a broadcast row) "
-                          "only the last is there");
+                           "assigned where it must be added: of several contributions to an "
+                           "element (a repeated index, a broadcast row) "
+                           "only the last is there");
 }
 
 /* ---- contributions that end elsewhere ---- */
 
-/* Each output belongs to one element, and its contribution is there in full, but at another: the sum over the broadcast's dims runs over
- * the wrong ones. */
+/* Each output belongs to one element, and its contribution is there in full, but at another: the
+ * sum over the broadcast's dims runs over the wrong ones. */
 static bool sum_is_elsewhere(const cti_suspect *s) {
     if (s->n < 2 || s->n >= s->rows) return false;
     for (int64_t r = 0; r < s->rows; r++) {
         int64_t a = -1, j = -1;
         for (int64_t i = 0; i < s->n; i++) {
-            const bool in_a = !cti_suspect_is_zero(s, s->a[r * s->n + i]), in_j = !cti_suspect_is_zero(s, s->j[r * s->n + i]);
+            const bool in_a = !cti_suspect_is_zero(s, s->a[r * s->n + i]),
+                       in_j = !cti_suspect_is_zero(s, s->j[r * s->n + i]);
             if ((in_a && a >= 0) || (in_j && j >= 0)) return false;
             if (in_a) a = i;
             if (in_j) j = i;
@@ -99,7 +111,8 @@ static bool sum_is_elsewhere(const cti_suspect *s) {
     return cti_suspect_fits(s);
 }
 
-/* Each element is taken to reach the output at its own place alone: for softmax y (1 - y), the diagonal of its Jacobian. */
+/* Each element is taken to reach the output at its own place alone: for softmax y (1 - y), the
+ * diagonal of its Jacobian. */
 static bool only_the_diagonal(const cti_suspect *s) {
     if (!cti_shape_same(&s->in, &s->out)) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = e / s->n == e % s->n ? s->j[e] : 0;
@@ -109,10 +122,10 @@ static bool only_the_diagonal(const cti_suspect *s) {
 bool cti_suspect_sum(cti_suspect *s) {
     if (!s->k->whole) return false;
     if (only_the_diagonal(s))
-        return cti_suspect_say(
-            s, CT_MISTAKE_SUM,
-            "only the diagonal of the Jacobian is there: of the outputs that depend on an element, only the one at its own "
-            "place contributes");
+        return cti_suspect_say(s, CT_MISTAKE_SUM,
+                               "only the diagonal of the Jacobian is there: of the outputs that "
+                               "depend on an element, only the one at its own "
+                               "place contributes");
     for (unsigned which = 2; which < 2u << s->out.ndim; which++) {
         const unsigned set = which / 2;
         const bool last = which % 2;
@@ -120,20 +133,27 @@ bool cti_suspect_sum(cti_suspect *s) {
         char dims[64] = "";
         int count = 0;
         for (int d = 0, end = 0; d < s->out.ndim; d++)
-            if (set >> d & 1) end += snprintf(dims + end, sizeof dims - (size_t)end, count++ ? ", %d" : "%d", d);
-        return cti_suspect_say(s, CT_MISTAKE_SUM, "the sum over the output's dim%s %s is missing: only %s contributes", count > 1 ? "s" : "",
-                              dims, last ? "the last index (assigned where it must be added?)" : "index 0");
+            if (set >> d & 1)
+                end += snprintf(dims + end, sizeof dims - (size_t)end, count++ ? ", %d" : "%d", d);
+        return cti_suspect_say(
+            s, CT_MISTAKE_SUM, "the sum over the output's dim%s %s is missing: only %s contributes",
+            count > 1 ? "s" : "", dims,
+            last ? "the last index (assigned where it must be added?)" : "index 0");
     }
     if (!sum_is_elsewhere(s)) return false;
     return cti_suspect_say(s, CT_MISTAKE_SUM,
-                          "the sum runs over the wrong dims: every output contributes, but to an element that it does not depend on");
+                           "the sum runs over the wrong dims: every output contributes, but to an "
+                           "element that it does not depend on");
 }
 
-/* P = J where J has an entry: the rest of A comes from outputs that do not depend on the element. */
+/* P = J where J has an entry: the rest of A comes from outputs that do not depend on the
+ * element. */
 bool cti_suspect_spread(cti_suspect *s) {
     if (!s->k->whole) return false;
-    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = cti_suspect_is_zero(s, s->j[e]) ? s->a[e] : s->j[e];
+    for (int64_t e = 0; e < s->rows * s->n; e++)
+        s->p[e] = cti_suspect_is_zero(s, s->j[e]) ? s->a[e] : s->j[e];
     if (!cti_suspect_fits(s)) return false;
     return cti_suspect_say(s, CT_MISTAKE_SUM,
-                          "a sum runs over too many dims: an element also gets contributions from outputs that do not depend on it");
+                           "a sum runs over too many dims: an element also gets contributions from "
+                           "outputs that do not depend on it");
 }

@@ -1,4 +1,5 @@
-/* The derivative of something else: taken at another point, of one factor of a product alone, or short of a term. */
+/* The derivative of something else: taken at another point, of one factor of a product alone, or
+ * short of a term. */
 #include "suspect.h"
 
 #include <math.h>
@@ -6,8 +7,9 @@
 
 /* ---- the output where the input is meant, or the reverse ----
  *
- * With f' known as F(x) or as G(y), y = f(x): F(y) instead of F(x) is the derivative at y by differences there; G(x) instead of G(y) is a
- * backward that would have been right where the output was x, so at y it says what is true at x. */
+ * With f' known as F(x) or as G(y), y = f(x): F(y) instead of F(x) is the derivative at y by
+ * differences there; G(x) instead of G(y) is a backward that would have been right where the output
+ * was x, so at y it says what is true at x. */
 
 /* J and A at x = y instead, into `other`. False: the function does not take that. */
 static bool measure_at_output(cti_suspect *s, cti_checked *other) {
@@ -19,7 +21,8 @@ static bool measure_at_output(cti_suspect *s, cti_checked *other) {
     other->numeric = cti_check_numbers(k, k->rows, s->n);
     other->noise = cti_check_numbers(k, k->rows, s->n);
     if (!before || !other->analytic || !other->numeric || !other->noise) return false;
-    for (int64_t i = 0; i < x->numel; i++) before[i] = cti_check_get(x, i), cti_check_set(x, i, k->y[i]);
+    for (int64_t i = 0; i < x->numel; i++)
+        before[i] = cti_check_get(x, i), cti_check_set(x, i, k->y[i]);
     cti_hush hush = cti_check_hush(k);
     bool ok = cti_check_backwards(k, other, 1) && cti_check_differences(k, other);
     ok = cti_check_unhush(k, hush) && ok;
@@ -35,7 +38,8 @@ static bool agree(const cti_suspect *s, const double *a, const double *j) {
     int64_t finite = 0;
     for (int64_t i = 0; i < s->n; i++) {
         double here = 0;
-        for (int64_t r = 0; r < s->rows; r++) here += (a[r * s->n + i] - j[r * s->n + i]) * (a[r * s->n + i] - j[r * s->n + i]);
+        for (int64_t r = 0; r < s->rows; r++)
+            here += (a[r * s->n + i] - j[r * s->n + i]) * (a[r * s->n + i] - j[r * s->n + i]);
         if (isfinite(here)) left += here, finite++;
     }
     return 2 * finite > s->n && sqrt(left) <= s->fit * s->error;
@@ -43,24 +47,31 @@ static bool agree(const cti_suspect *s, const double *a, const double *j) {
 
 bool cti_suspect_forward_value(cti_suspect *s) {
     cti_checked other;
-    if (s->k->opts.fast || s->c->x->dtype != s->k->dtype || !cti_shape_same(&s->in, &s->out) || !measure_at_output(s, &other)) return false;
+    if (s->k->opts.fast || s->c->x->dtype != s->k->dtype || !cti_shape_same(&s->in, &s->out) ||
+        !measure_at_output(s, &other))
+        return false;
     if (agree(s, s->a, other.numeric))
-        return cti_suspect_say(s, CT_MISTAKE_FORWARD_VALUE, "the output is used where the input is meant: this is the derivative at x = y");
+        return cti_suspect_say(
+            s, CT_MISTAKE_FORWARD_VALUE,
+            "the output is used where the input is meant: this is the derivative at x = y");
     if (!agree(s, other.analytic, s->j)) return false;
     return cti_suspect_say(s, CT_MISTAKE_FORWARD_VALUE,
-                          "the input is used where the output is meant: at x = y this backward gives what is right here");
+                           "the input is used where the output is meant: at x = y this backward "
+                           "gives what is right here");
 }
 
 /* ---- products ----
  *
- * y = u(x) v(x) with v linear: the part of J that goes through v alone, U, has U x = y. So where A x = y, or (J - A) x = y, and J x is
- * not y, backward took one factor for a constant. (For x twice, as in x x^T, J x = 2 y and both hold.) */
+ * y = u(x) v(x) with v linear: the part of J that goes through v alone, U, has U x = y. So where A
+ * x = y, or (J - A) x = y, and J x is not y, backward took one factor for a constant. (For x twice,
+ * as in x x^T, J x = 2 y and both hold.) */
 bool cti_suspect_product_rule(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     double whole = 0, one = 0, other = 0, size = 0;
     for (int64_t r = 0; r < s->rows; r++) {
         double y = s->k->whole ? s->k->y[r] : 0, ax = 0, jx = 0;
-        for (int64_t e = 0; e < s->k->m && !s->k->whole; e++) y += s->k->cotangent[r * s->k->m + e] * s->k->y[e];
+        for (int64_t e = 0; e < s->k->m && !s->k->whole; e++)
+            y += s->k->cotangent[r * s->k->m + e] * s->k->y[e];
         for (int64_t i = 0; i < s->n; i++) {
             double x = cti_check_get(s->c->x, i);
             ax += s->a[r * s->n + i] * x;
@@ -71,19 +82,22 @@ bool cti_suspect_product_rule(cti_suspect *s) {
         one += (ax - y) * (ax - y);
         other += (jx - ax - y) * (jx - ax - y);
     }
-    if (sqrt(whole) < 0.01 * sqrt(size) || fmin(one, other) > s->fit * s->fit * fmin(size, whole)) return false;
+    if (sqrt(whole) < 0.01 * sqrt(size) || fmin(one, other) > s->fit * s->fit * fmin(size, whole))
+        return false;
     return cti_suspect_say(s, CT_MISTAKE_PRODUCT_RULE,
-                          "the product rule is half done: one of two factors that depend on this input is taken for a constant%s",
-                          one <= other ? "" : ", and it is the factor that is linear in it");
+                           "the product rule is half done: one of two factors that depend on this "
+                           "input is taken for a constant%s",
+                           one <= other ? "" : ", and it is the factor that is linear in it");
 }
 
 /* ---- a term that sums over a dim ----
  *
- * Softmax is (diag(y) - y y^T) g, layer norm (g - mean(g) - z mean(z g)) / sigma: without such a term the error in each row along the dim
- * is a matrix u v^T, or the sum of two. */
+ * Softmax is (diag(y) - y y^T) g, layer norm (g - mean(g) - z mean(z g)) / sigma: without such a
+ * term the error in each row along the dim is a matrix u v^T, or the sum of two. */
 
 typedef struct {
-    int64_t rows, length, step; /* rows along the dim: how many; of how many elements; how far apart */
+    /* rows along the dim: how many; of how many elements; how far apart */
+    int64_t rows, length, step;
 } lines;
 
 static lines lines_along(ct_shape shape, int64_t numel, int d) {
@@ -93,7 +107,9 @@ static lines lines_along(ct_shape shape, int64_t numel, int d) {
     return l;
 }
 
-static int64_t line_start(const lines *l, int64_t line) { return line / l->step * l->step * l->length + line % l->step; }
+static int64_t line_start(const lines *l, int64_t line) {
+    return line / l->step * l->step * l->length + line % l->step;
+}
 
 /* How much of vector v (length elements, step apart) is a multiple of w: |cos|. */
 static double alike(const double *v, const double *w, int64_t n) {
@@ -103,7 +119,8 @@ static double alike(const double *v, const double *w, int64_t n) {
 }
 
 /* What a vector along a line is a multiple of. known: scratch. */
-static const char *name_vector(const cti_suspect *s, const double *v, const lines *l, int64_t start, double *known) {
+static const char *name_vector(const cti_suspect *s, const double *v, const lines *l, int64_t start,
+                               double *known) {
     const double enough = s->k->coarse ? 0.999 : 1 - 1e-7;
     const int64_t n = l->length;
     double mean = 0;
@@ -111,16 +128,18 @@ static const char *name_vector(const cti_suspect *s, const double *v, const line
     if (alike(v, known, n) > enough) return "";
     for (int64_t i = 0; i < n; i++) known[i] = s->k->y[start + i * l->step];
     if (alike(v, known, n) > enough) return " times the output";
-    for (int64_t i = 0; i < n; i++) known[i] = cti_check_get(s->c->x, start + i * l->step), mean += known[i] / (double)n;
+    for (int64_t i = 0; i < n; i++)
+        known[i] = cti_check_get(s->c->x, start + i * l->step), mean += known[i] / (double)n;
     if (alike(v, known, n) > enough) return " times the input";
     for (int64_t i = 0; i < n; i++) known[i] -= mean;
     if (alike(v, known, n) > enough) return " times the input less its mean";
     return NULL;
 }
 
-/* P = J less up to `rank` matrices u v^T in each line's block of the error; *u, *v name the vectors of the first where it is the only one.
- */
-static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, const char **u, const char **v) {
+/* P = J less up to `rank` matrices u v^T in each line's block of the error; *u, *v name the
+ * vectors of the first where it is the only one. */
+static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, const char **u,
+                       const char **v) {
     const int64_t n = l->length;
     double *row = block + n * n, *column = row + n, *known = column + n;
     memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
@@ -137,8 +156,11 @@ static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, 
                 if (fabs(block[e]) > fabs(block[top])) top = e;
             const double pivot = block[top];
             if (fabs(pivot) <= s->tiny) break;
-            for (int64_t i = 0; i < n; i++) row[i] = block[top / n * n + i], column[i] = block[i * n + top % n];
-            if (line == 0 && rank == 1) *u = name_vector(s, column, l, start, known), *v = name_vector(s, row, l, start, known);
+            for (int64_t i = 0; i < n; i++)
+                row[i] = block[top / n * n + i], column[i] = block[i * n + top % n];
+            if (line == 0 && rank == 1)
+                *u = name_vector(s, column, l, start, known),
+                *v = name_vector(s, row, l, start, known);
             for (int64_t e = 0; e < n * n; e++) {
                 double term = column[e / n] * row[e % n] / pivot;
                 block[e] -= term;
@@ -149,8 +171,8 @@ static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, 
     return cti_suspect_fits(s);
 }
 
-/* A term that reaches one element of each line, always by the same amount: the gradient of cross-entropy is softmax less 1 at the target.
- */
+/* A term that reaches one element of each line, always by the same amount: the gradient of
+ * cross-entropy is softmax less 1 at the target. */
 bool cti_suspect_target(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     for (int d = s->in.ndim - 1; d >= 0; d--) {
@@ -163,19 +185,20 @@ bool cti_suspect_target(cti_suspect *s) {
             for (int64_t i = 0; one && i < l.length; i++)
                 for (int64_t r = 0; one && r < s->rows; r++) {
                     if (!cti_suspect_wrong(s, r, line_start(&l, line) + i * l.step)) continue;
-                    double off =
-                        fabs(s->a[r * s->n + line_start(&l, line) + i * l.step] - s->j[r * s->n + line_start(&l, line) + i * l.step]);
+                    double off = fabs(s->a[r * s->n + line_start(&l, line) + i * l.step] -
+                                      s->j[r * s->n + line_start(&l, line) + i * l.step]);
                     if (s->k->whole && amount == 0) amount = off;
-                    one = (at < 0 || at == i) && (!s->k->whole || fabs(off - amount) <= s->fit * amount);
+                    one = (at < 0 || at == i) &&
+                          (!s->k->whole || fabs(off - amount) <= s->fit * amount);
                     at = i;
                 }
             reached += at >= 0;
         }
         if (one && reached > 1)
-            return cti_suspect_say(
-                s, CT_MISTAKE_TERM,
-                "a term is missing or wrong that reaches one element of each row along dim %d (the target's?): it is off by %.6g there", d,
-                amount);
+            return cti_suspect_say(s, CT_MISTAKE_TERM,
+                                   "a term is missing or wrong that reaches one element of each "
+                                   "row along dim %d (the target's?): it is off by %.6g there",
+                                   d, amount);
     }
     return false;
 }
@@ -184,11 +207,13 @@ bool cti_suspect_target(cti_suspect *s) {
 static bool couples(const cti_suspect *s) {
     double on = 0, off = 0;
     for (int64_t r = 0; r < s->rows; r++)
-        for (int64_t i = 0; i < s->n; i++) *(r == i ? &on : &off) += fabs(s->a[r * s->n + i] - s->j[r * s->n + i]);
+        for (int64_t i = 0; i < s->n; i++)
+            *(r == i ? &on : &off) += fabs(s->a[r * s->n + i] - s->j[r * s->n + i]);
     return off > 0.1 * on;
 }
 
-/* P = J and, in each line of the output, a multiple of the output there. False: the error is no such term, or hardly couples elements. */
+/* P = J and, in each line of the output, a multiple of the output there. False: the error is no
+ * such term, or hardly couples elements. */
 static bool takes_output(cti_suspect *s, const lines *l) {
     int64_t coupled = 0;
     memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
@@ -210,8 +235,8 @@ static bool takes_output(cti_suspect *s, const lines *l) {
     return coupled > 1 && cti_suspect_fits(s);
 }
 
-/* Attention's output is P v: in the gradients of q and k a softmax without its row sum leaves the output times something of each row, since
- * <dP, P> = <g, out>. */
+/* Attention's output is P v: in the gradients of q and k a softmax without its row sum leaves the
+ * output times something of each row, since <dP, P> = <g, out>. */
 bool cti_suspect_row_sum(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (int d = s->out.ndim - 1; d >= 0; d--) {
@@ -219,9 +244,10 @@ bool cti_suspect_row_sum(cti_suspect *s) {
         if (l.length < 2 || !takes_output(s, &l)) continue;
         if (cti_suspect_term(s)) return true; /* it knows more */
         return cti_suspect_say(s, CT_MISTAKE_TERM,
-                              "a term is missing or has a wrong factor: the output, times one number for each row along dim %d of it, as "
-                              "where a softmax's backward forgets the sum over its row",
-                              d);
+                               "a term is missing or has a wrong factor: the output, times one "
+                               "number for each row along dim %d of it, as "
+                               "where a softmax's backward forgets the sum over its row",
+                               d);
     }
     return false;
 }
@@ -231,7 +257,8 @@ bool cti_suspect_term(cti_suspect *s) {
     if (!s->k->whole || !cti_shape_same(&s->in, &s->out) || !couples(s)) return false;
     for (int rank = 1; rank <= 2; rank++)
         for (int d = s->in.ndim - 1; d >= -1; d--) { /* -1: over all */
-            const lines l = d >= 0 ? lines_along(s->in, s->n, d) : (lines){.rows = 1, .length = s->n, .step = 1};
+            const lines l = d >= 0 ? lines_along(s->in, s->n, d)
+                                   : (lines){.rows = 1, .length = s->n, .step = 1};
             if (l.length < rank + 2 || l.length > MOST) continue;
             double *block = cti_check_numbers(s->k, l.length + 3, l.length);
             const char *u = NULL, *v = NULL;
@@ -240,12 +267,15 @@ bool cti_suspect_term(cti_suspect *s) {
             char where[32] = "all elements";
             if (d >= 0) snprintf(where, sizeof where, "dim %d", d);
             if (u && v)
-                return cti_suspect_say(s, CT_MISTAKE_TERM, "a term is missing or has a wrong factor: the sum over %s of the cotangent%s%s%s",
-                                      where, u, *v ? "," : "", v);
-            return cti_suspect_say(s, CT_MISTAKE_TERM,
-                                  rank == 1 ? "a term is missing or wrong that sums the cotangent over %s"
-                                            : "two terms are missing or wrong that sum the cotangent over %s",
-                                  where);
+                return cti_suspect_say(s, CT_MISTAKE_TERM,
+                                       "a term is missing or has a wrong factor: the sum over %s "
+                                       "of the cotangent%s%s%s",
+                                       where, u, *v ? "," : "", v);
+            return cti_suspect_say(
+                s, CT_MISTAKE_TERM,
+                rank == 1 ? "a term is missing or wrong that sums the cotangent over %s"
+                          : "two terms are missing or wrong that sum the cotangent over %s",
+                where);
         }
     return false;
 }

@@ -1,4 +1,5 @@
-/* Reading at an offset, and atomic replacement: temporary file, fsync, rename, fsync of the folder. */
+/* Reading at an offset, and atomic replacement: temporary file, fsync, rename, fsync of the
+ * folder. */
 #ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
 #endif
@@ -40,13 +41,15 @@ static int open_existing(const char *path, int flags) {
 
 bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file) {
     *file = (cti_file){.context = context, .op = op, .path = path};
-    file->fd = open_existing(path, O_NOCTTY | O_NONBLOCK); /* a FIFO without a writer must not hang us */
+    /* a FIFO without a writer must not hang us */
+    file->fd = open_existing(path, O_NOCTTY | O_NONBLOCK);
     if (file->fd < 0) return fail(context, op, path, "cannot open");
     struct stat about;
     if (fstat(file->fd, &about) != 0) {
         fail(context, op, path, "cannot read its size");
     } else if (!S_ISREG(about.st_mode)) {
-        ct_fail(context, CT_ERR_IO, "%s: %s: %s", op, path, S_ISDIR(about.st_mode) ? "is a folder" : "is not an ordinary file");
+        ct_fail(context, CT_ERR_IO, "%s: %s: %s", op, path,
+                S_ISDIR(about.st_mode) ? "is a folder" : "is not an ordinary file");
     } else {
         file->size = about.st_size;
         return true;
@@ -62,8 +65,9 @@ bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size)
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail(file->context, file->op, file->path, "cannot read");
         if (n == 0) {
-            return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: the file ends at byte %lld, while being read", file->op, file->path,
-                           (long long)(offset + (int64_t)got));
+            return ct_fail(file->context, CT_ERR_FORMAT,
+                           "%s: %s: the file ends at byte %lld, while being read", file->op,
+                           file->path, (long long)(offset + (int64_t)got));
         }
         got += (size_t)n;
     }
@@ -77,7 +81,8 @@ void cti_file_close(cti_file *file) {
 
 /* ---- writing ---- */
 
-/* Where the new content goes. What is there must be an ordinary file: to replace a device or a folder would be no save. */
+/* Where the new content goes. What is there must be an ordinary file: to replace a device or a
+ * folder would be no save. */
 static bool find_target(cti_file_new *file) {
     size_t length = strlen(file->path);
     file->room = (length < PATH_MAX ? PATH_MAX : length) + CTI_TEMPORARY_NAME;
@@ -89,8 +94,10 @@ static bool find_target(cti_file_new *file) {
         return errno == ENOENT || fail(file->context, file->op, file->path, "cannot write");
     }
     if (S_ISLNK(file->old.st_mode)) {
-        if (!realpath(file->path, file->target)) return fail(file->context, file->op, file->path, "cannot follow the link");
-        if (stat(file->target, &file->old) != 0) return fail(file->context, file->op, file->path, "cannot write");
+        if (!realpath(file->path, file->target))
+            return fail(file->context, file->op, file->path, "cannot follow the link");
+        if (stat(file->target, &file->old) != 0)
+            return fail(file->context, file->op, file->path, "cannot write");
     }
     file->replaces = S_ISREG(file->old.st_mode);
     if (file->replaces) return true;
@@ -111,7 +118,8 @@ bool cti_file_new_open(ct_context *context, const char *op, const char *path, ct
     }
     const size_t folder = folder_length(file->target);
     memcpy(file->temporary, file->target, folder);
-    file->fd = cti_temporary_open(file->temporary, folder, file->replaces ? file->old.st_mode & 0600 : 0666, &file->lock);
+    file->fd = cti_temporary_open(file->temporary, folder,
+                                  file->replaces ? file->old.st_mode & 0600 : 0666, &file->lock);
     file->exists = file->fd >= 0;
     if (file->exists) {
         cti_temporary_remove_dead(file->temporary, folder, file->lock);
@@ -141,8 +149,9 @@ static int sync_to_disk(int fd) {
     return status;
 }
 
-/* The mode of a file whose owner and group may be others than the old one's. Members of one group then count as others or as members
- * of the other group, and the old owner as either: each gets what he had under both. */
+/* The mode of a file whose owner and group may be others than the old one's. Members of one group
+ * then count as others or as members of the other group, and the old owner as either: each gets
+ * what he had under both. */
 static mode_t kept_mode(const struct stat *old, const struct stat *made) {
     mode_t owner = old->st_mode >> 6 & 7, group = old->st_mode >> 3 & 7, others = old->st_mode & 7;
     if (made->st_gid != old->st_gid) group = others = group & others;
@@ -160,22 +169,29 @@ static bool keep_access(cti_file_new *file) {
         return fail(file->context, file->op, file->path, "cannot read its mode");
     }
     if (!file->replaces) return true;
-    if (fstat(file->fd, &made) != 0) return fail(file->context, file->op, file->path, "cannot read the mode of the file beside it");
-    bool changed = made.st_gid != file->old.st_gid && fchown(file->fd, (uid_t)-1, file->old.st_gid) == 0;
-    changed |= made.st_uid != file->old.st_uid && fchown(file->fd, file->old.st_uid, (gid_t)-1) == 0;
+    if (fstat(file->fd, &made) != 0)
+        return fail(file->context, file->op, file->path,
+                    "cannot read the mode of the file beside it");
+    bool changed =
+        made.st_gid != file->old.st_gid && fchown(file->fd, (uid_t)-1, file->old.st_gid) == 0;
+    changed |=
+        made.st_uid != file->old.st_uid && fchown(file->fd, file->old.st_uid, (gid_t)-1) == 0;
     if (changed && fstat(file->fd, &made) != 0)
-        return fail(file->context, file->op, file->path, "cannot read the mode of the file beside it");
+        return fail(file->context, file->op, file->path,
+                    "cannot read the mode of the file beside it");
     const mode_t mode = kept_mode(&file->old, &made);
     return (made.st_mode & 07777) == mode || fchmod(file->fd, mode) == 0 ||
            fail(file->context, file->op, file->path, "cannot keep its mode");
 }
 
-/* The folder is opened before the rename: what can fail is tried while the old file is still there. Once renamed, the file is the
- * new one, whole; an error then says that it may not survive a loss of power. The file stays open, and so locked, until it has its
- * name; what fsync has written no close can lose. */
+/* The folder is opened before the rename: what can fail is tried while the old file is still there.
+ * Once renamed, the file is the new one, whole; an error then says that it may not survive a loss
+ * of power. The file stays open, and so locked, until it has its name; what fsync has written no
+ * close can lose. */
 static bool commit(cti_file_new *file) {
     if (!keep_access(file)) return false;
-    if (sync_to_disk(file->fd) != 0) return fail(file->context, file->op, file->path, "cannot sync");
+    if (sync_to_disk(file->fd) != 0)
+        return fail(file->context, file->op, file->path, "cannot sync");
     size_t length = folder_length(file->target);
     char *folder = cti_take(file->context, length + 2);
     if (!folder) return false;
@@ -190,7 +206,8 @@ static bool commit(cti_file_new *file) {
     } else {
         file->exists = false;
         ok = sync_to_disk(fd) == 0 || errno == EINVAL; /* some file systems cannot sync a folder */
-        if (!ok) fail(file->context, file->op, file->path, "written, but its folder cannot be synced");
+        if (!ok)
+            fail(file->context, file->op, file->path, "written, but its folder cannot be synced");
     }
     close(fd);
     return ok;

@@ -19,7 +19,8 @@ size_t cti_json_utf8(const char *text, size_t size) {
         unsigned char lead = byte[i];
         size_t more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
         if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || more >= size - i) return i;
-        /* the second byte's range rules out overlong forms, surrogates and what is beyond U+10FFFF */
+        /* the second byte's range rules out overlong forms, surrogates and what is beyond
+         * U+10FFFF */
         unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
         unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
         for (size_t k = 1; k <= more; k++, low = 0x80, high = 0xBF) {
@@ -44,7 +45,9 @@ static char *put_utf8(char *out, uint32_t code) {
 
 /* ---- reading ---- */
 
-cti_json cti_json_read(char *text, size_t size) { return (cti_json){.text = text, .at = text, .end = text + size}; }
+cti_json cti_json_read(char *text, size_t size) {
+    return (cti_json){.text = text, .at = text, .end = text + size};
+}
 
 bool cti_json_fail(cti_json *json, const char *fault) {
     if (!json->fault) json->fault = fault;
@@ -53,13 +56,17 @@ bool cti_json_fail(cti_json *json, const char *fault) {
 
 /* The next byte that is no white space; 0 at the end, where a byte 0 is no JSON anyway. */
 static char peek(cti_json *json) {
-    while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r')) json->at++;
+    while (json->at < json->end &&
+           (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r'))
+        json->at++;
     return json->at < json->end ? *json->at : 0;
 }
 
 bool cti_json_open(cti_json *json, char bracket) {
     if (json->fault) return false;
-    if (peek(json) != bracket) return cti_json_fail(json, bracket == '{' ? "an object is expected" : "an array is expected");
+    if (peek(json) != bracket)
+        return cti_json_fail(json,
+                             bracket == '{' ? "an object is expected" : "an array is expected");
     json->at++;
     return true;
 }
@@ -72,7 +79,9 @@ bool cti_json_next(cti_json *json, char bracket, bool *first) {
         return false;
     }
     if (!*first) {
-        if (c != ',') return cti_json_fail(json, bracket == '}' ? "',' or '}' is expected" : "',' or ']' is expected");
+        if (c != ',')
+            return cti_json_fail(json, bracket == '}' ? "',' or '}' is expected"
+                                                      : "',' or ']' is expected");
         json->at++;
     }
     *first = false;
@@ -112,7 +121,8 @@ static bool escape(cti_json *json, char **out) {
     if (!unit(json, &code)) return false;
     if (code >= 0xDC00 && code <= 0xDFFF) return cti_json_fail(json, "half a surrogate pair");
     if (code >= 0xD800 && code <= 0xDBFF) {
-        if (json->end - json->at < 2 || json->at[0] != '\\' || json->at[1] != 'u') return cti_json_fail(json, "half a surrogate pair");
+        if (json->end - json->at < 2 || json->at[0] != '\\' || json->at[1] != 'u')
+            return cti_json_fail(json, "half a surrogate pair");
         json->at += 2;
         if (!unit(json, &low)) return false;
         if (low < 0xDC00 || low > 0xDFFF) return cti_json_fail(json, "half a surrogate pair");
@@ -128,7 +138,8 @@ bool cti_json_string(cti_json *json, cti_text *string) {
     char *out = ++json->at;
     string->at = out;
     while (json->at < json->end && *json->at != '"') {
-        if ((unsigned char)*json->at < 0x20) return cti_json_fail(json, "a control character in a string");
+        if ((unsigned char)*json->at < 0x20)
+            return cti_json_fail(json, "a control character in a string");
         if (*json->at != '\\') {
             *out++ = *json->at++;
         } else {
@@ -153,7 +164,9 @@ bool cti_json_key(cti_json *json, cti_text *key) {
 bool cti_json_natural(cti_json *json, int64_t *number) {
     if (json->fault) return false;
     char c = peek(json);
-    if (c < '0' || c > '9') return cti_json_fail(json, c == '-' ? "a number is negative" : "a whole number is expected");
+    if (c < '0' || c > '9')
+        return cti_json_fail(json,
+                             c == '-' ? "a number is negative" : "a whole number is expected");
     const char *start = json->at;
     int64_t n = 0;
     for (; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++) {
@@ -172,11 +185,14 @@ bool cti_json_natural(cti_json *json, int64_t *number) {
 /* ---- writing ---- */
 
 void cti_write_bytes(cti_writer *writer, const char *bytes, size_t size) {
-    if (writer->used <= writer->size && size <= writer->size - writer->used) memcpy(writer->at + writer->used, bytes, size);
+    if (writer->used <= writer->size && size <= writer->size - writer->used)
+        memcpy(writer->at + writer->used, bytes, size);
     writer->used += size;
 }
 
-void cti_write(cti_writer *writer, const char *string) { cti_write_bytes(writer, string, strlen(string)); }
+void cti_write(cti_writer *writer, const char *string) {
+    cti_write_bytes(writer, string, strlen(string));
+}
 
 void cti_write_natural(cti_writer *writer, int64_t number) {
     char digits[20];

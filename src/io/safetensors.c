@@ -8,7 +8,6 @@
 #include "../core/context.h"
 #include "sort.h"
 
-
 typedef struct {
     const char *name;
     int bits;
@@ -23,7 +22,8 @@ const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
     cti_writer out = {text, CTI_NAME_TEXT - 1, 0};
     cti_text shown = name;
     if (name.size > CTI_NAME_SHOWN) { /* cut between characters */
-        for (shown.size = CTI_NAME_SHOWN; shown.size > 0 && (name.at[shown.size] & 0xC0) == 0x80;) shown.size--;
+        for (shown.size = CTI_NAME_SHOWN; shown.size > 0 && (name.at[shown.size] & 0xC0) == 0x80;)
+            shown.size--;
     }
     cti_write_escaped(&out, shown);
     if (shown.size < name.size) cti_write(&out, "...");
@@ -33,7 +33,8 @@ const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
 
 /* ---- faults ---- */
 
-__attribute__((format(printf, 2, 3))) static bool refuse(const cti_file *file, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static bool refuse(const cti_file *file, const char *format,
+                                                         ...) {
     char what[CTI_NAME_TEXT + 256];
     va_list args;
     va_start(args, format);
@@ -43,7 +44,8 @@ __attribute__((format(printf, 2, 3))) static bool refuse(const cti_file *file, c
 }
 
 static bool refuse_json(const cti_safetensors *header, const cti_json *json) {
-    return refuse(&header->file, "header: %s at byte %lld", json->fault, (long long)(8 + (json->at - json->text)));
+    return refuse(&header->file, "header: %s at byte %lld", json->fault,
+                  (long long)(8 + (json->at - json->text)));
 }
 
 /* ---- one tensor's entry ---- */
@@ -63,7 +65,8 @@ static bool read_shape(cti_json *json, cti_file_tensor *tensor) {
     for (bool first = cti_json_open(json, '['); cti_json_next(json, ']', &first); tensor->ndim++) {
         int64_t size;
         if (!cti_json_natural(json, &size)) return false;
-        if (size > 0 && tensor->numel > INT64_MAX / size) return cti_json_fail(json, "the shape's product overflows");
+        if (size > 0 && tensor->numel > INT64_MAX / size)
+            return cti_json_fail(json, "the shape's product overflows");
         tensor->numel *= size;
         if (tensor->ndim < CT_MAX_DIMS) tensor->shape.dim[tensor->shape.ndim++] = size;
     }
@@ -84,9 +87,11 @@ static bool read_offsets(cti_json *json, cti_file_tensor *tensor) {
 }
 
 static bool read_tensor(cti_json *json, cti_file_tensor *tensor) {
-    static bool (*const read[])(cti_json *, cti_file_tensor *) = {read_dtype, read_shape, read_offsets};
+    static bool (*const read[])(cti_json *, cti_file_tensor *) = {read_dtype, read_shape,
+                                                                  read_offsets};
     static const char *const keys[] = {"dtype", "shape", "data_offsets"};
-    static const char *const missing[] = {"dtype is missing", "shape is missing", "data_offsets are missing"};
+    static const char *const missing[] = {"dtype is missing", "shape is missing",
+                                          "data_offsets are missing"};
     bool seen[3] = {false};
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_text key;
@@ -108,17 +113,25 @@ static bool read_tensor(cti_json *json, cti_file_tensor *tensor) {
 static bool check_tensor(const cti_safetensors *header, const cti_file_tensor *tensor) {
     long long begin = tensor->begin, end = tensor->end;
     if (end < begin)
-        return refuse(&header->file, "tensor \"%s\": data_offsets [%lld, %lld] end before they begin", NAME(tensor->name), begin, end);
+        return refuse(&header->file,
+                      "tensor \"%s\": data_offsets [%lld, %lld] end before they begin",
+                      NAME(tensor->name), begin, end);
     if (end > header->data_size) {
-        return refuse(&header->file, "tensor \"%s\": data_offsets [%lld, %lld] reach beyond the %lld bytes of data", NAME(tensor->name),
-                      begin, end, (long long)header->data_size);
+        return refuse(
+            &header->file,
+            "tensor \"%s\": data_offsets [%lld, %lld] reach beyond the %lld bytes of data",
+            NAME(tensor->name), begin, end, (long long)header->data_size);
     }
     int bits = dtypes[tensor->dtype].bits;
     if (tensor->numel > INT64_MAX / bits)
-        return refuse(&header->file, "tensor \"%s\": the size of its shape overflows", NAME(tensor->name));
+        return refuse(&header->file, "tensor \"%s\": the size of its shape overflows",
+                      NAME(tensor->name));
     if (tensor->numel * bits % 8 != 0 || tensor->numel * bits / 8 != end - begin) {
-        return refuse(&header->file, "tensor \"%s\": %lld elements of %s are not the %lld bytes of data_offsets [%lld, %lld]",
-                      NAME(tensor->name), (long long)tensor->numel, dtypes[tensor->dtype].name, end - begin, begin, end);
+        return refuse(&header->file,
+                      "tensor \"%s\": %lld elements of %s are not the %lld bytes of data_offsets "
+                      "[%lld, %lld]",
+                      NAME(tensor->name), (long long)tensor->numel, dtypes[tensor->dtype].name,
+                      end - begin, begin, end);
     }
     return true;
 }
@@ -141,7 +154,8 @@ static bool read_metadata(cti_safetensors *header, cti_json *json) {
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_file_pair pair;
         if (!cti_json_key(json, &pair.key) || !cti_json_string(json, &pair.value)) break;
-        void *items = grow(header->file.context, header->pair, header->pairs, &header->pair_room, sizeof pair);
+        void *items = grow(header->file.context, header->pair, header->pairs, &header->pair_room,
+                           sizeof pair);
         if (!items) return false;
         header->pair = items;
         header->pair[header->pairs++] = pair;
@@ -163,11 +177,12 @@ static bool read_members(cti_safetensors *header) {
             continue;
         }
         if (!read_tensor(&json, &tensor)) {
-            return refuse(&header->file, "header: tensor \"%s\": %s at byte %lld", NAME(tensor.name), json.fault,
-                          (long long)(8 + (json.at - json.text)));
+            return refuse(&header->file, "header: tensor \"%s\": %s at byte %lld",
+                          NAME(tensor.name), json.fault, (long long)(8 + (json.at - json.text)));
         }
         if (!check_tensor(header, &tensor)) return false;
-        void *items = grow(header->file.context, header->tensor, header->tensors, &header->tensor_room, sizeof tensor);
+        void *items = grow(header->file.context, header->tensor, header->tensors,
+                           &header->tensor_room, sizeof tensor);
         if (!items) return false;
         header->tensor = items;
         header->tensor[header->tensors++] = tensor;
@@ -180,7 +195,9 @@ static bool read_members(cti_safetensors *header) {
 static int by_name(const void *a, const void *b) {
     return cti_text_compare(((const cti_file_tensor *)a)->name, ((const cti_file_tensor *)b)->name);
 }
-static int by_key(const void *a, const void *b) { return cti_text_compare(((const cti_file_pair *)a)->key, ((const cti_file_pair *)b)->key); }
+static int by_key(const void *a, const void *b) {
+    return cti_text_compare(((const cti_file_pair *)a)->key, ((const cti_file_pair *)b)->key);
+}
 
 static int by_place(const void *a, const void *b) {
     const cti_file_tensor *x = a, *y = b;
@@ -194,20 +211,23 @@ static bool check_names(const cti_safetensors *header, const void **order, const
     cti_sort(order, scratch, header->pairs, by_key);
     for (int64_t i = 1; i < header->pairs; i++) {
         if (by_key(order[i - 1], order[i]) == 0) {
-            return refuse(&header->file, "__metadata__: \"%s\" is there twice", NAME(((const cti_file_pair *)order[i])->key));
+            return refuse(&header->file, "__metadata__: \"%s\" is there twice",
+                          NAME(((const cti_file_pair *)order[i])->key));
         }
     }
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
     cti_sort(order, scratch, header->tensors, by_name);
     for (int64_t i = 1; i < header->tensors; i++) {
         if (by_name(order[i - 1], order[i]) == 0) {
-            return refuse(&header->file, "tensor \"%s\" is there twice", NAME(((const cti_file_tensor *)order[i])->name));
+            return refuse(&header->file, "tensor \"%s\" is there twice",
+                          NAME(((const cti_file_tensor *)order[i])->name));
         }
     }
     return true;
 }
 
-/* Each tensor begins where the one before ended, the first at 0, the last at the end: no byte is two tensors', none is nobody's. */
+/* Each tensor begins where the one before ended, the first at 0, the last at the end: no byte is
+ * two tensors', none is nobody's. */
 static bool check_places(const cti_safetensors *header, const void **order, const void **scratch) {
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
     cti_sort(order, scratch, header->tensors, by_place);
@@ -215,18 +235,20 @@ static bool check_places(const cti_safetensors *header, const void **order, cons
     for (int64_t i = 0; i < header->tensors; i++) {
         const cti_file_tensor *tensor = order[i];
         if (tensor->begin < end) {
-            return refuse(&header->file, "tensor \"%s\": its data begins at %lld and overlaps what ends at %lld", NAME(tensor->name),
-                          (long long)tensor->begin, (long long)end);
+            return refuse(&header->file,
+                          "tensor \"%s\": its data begins at %lld and overlaps what ends at %lld",
+                          NAME(tensor->name), (long long)tensor->begin, (long long)end);
         }
         if (tensor->begin > end) {
-            return refuse(&header->file, "tensor \"%s\": its data begins at %lld behind a hole from %lld on", NAME(tensor->name),
-                          (long long)tensor->begin, (long long)end);
+            return refuse(&header->file,
+                          "tensor \"%s\": its data begins at %lld behind a hole from %lld on",
+                          NAME(tensor->name), (long long)tensor->begin, (long long)end);
         }
         end = tensor->end;
     }
     if (end == header->data_size) return true;
-    return refuse(&header->file, "the tensors end at byte %lld of the data, the file at byte %lld", (long long)end,
-                  (long long)header->data_size);
+    return refuse(&header->file, "the tensors end at byte %lld of the data, the file at byte %lld",
+                  (long long)end, (long long)header->data_size);
 }
 
 bool cti_safetensors_parse(cti_safetensors *header) {
@@ -234,12 +256,15 @@ bool cti_safetensors_parse(cti_safetensors *header) {
     header->data = 8 + (int64_t)header->text_size;
     header->data_size = header->file.size - header->data;
     size_t valid = cti_json_utf8(header->text, header->text_size);
-    if (valid < header->text_size) return refuse(&header->file, "header: not UTF-8 at byte %lld", (long long)(8 + valid));
+    if (valid < header->text_size)
+        return refuse(&header->file, "header: not UTF-8 at byte %lld", (long long)(8 + valid));
     if (!read_members(header)) return false;
     int64_t n = header->tensors > header->pairs ? header->tensors : header->pairs;
     size_t bytes = cti_bytes(n, sizeof(void *)), named = cti_bytes(header->tensors, sizeof(void *));
-    const void **order = cti_take(context, bytes), **scratch = order ? cti_take(context, bytes) : NULL;
-    bool ok = scratch && check_places(header, order, scratch) && check_names(header, order, scratch);
+    const void **order = cti_take(context, bytes),
+               **scratch = order ? cti_take(context, bytes) : NULL;
+    bool ok =
+        scratch && check_places(header, order, scratch) && check_names(header, order, scratch);
     if (ok) ok = (header->by_name = cti_take(context, named)) != NULL;
     if (ok && named) memcpy(header->by_name, order, named);
     cti_give(context, order, bytes);
@@ -250,11 +275,12 @@ bool cti_safetensors_parse(cti_safetensors *header) {
 int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8]) {
     uint64_t length = 0;
     for (int i = 8; i-- > 0;) length = length << 8 | first[i];
-    bool ok = length <= CTI_LARGEST_HEADER
-                  ? true
-                  : refuse(file, "its header's length is %llu, over %d", (unsigned long long)length, CTI_LARGEST_HEADER);
+    bool ok = length <= CTI_LARGEST_HEADER ? true
+                                           : refuse(file, "its header's length is %llu, over %d",
+                                                    (unsigned long long)length, CTI_LARGEST_HEADER);
     if (ok && (int64_t)length > file->size - 8) {
-        ok = refuse(file, "a header of %llu bytes does not fit in a file of %lld", (unsigned long long)length, (long long)file->size);
+        ok = refuse(file, "a header of %llu bytes does not fit in a file of %lld",
+                    (unsigned long long)length, (long long)file->size);
     }
     return ok ? (int64_t)length : -1;
 }
@@ -262,17 +288,21 @@ int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8
 static bool read_header(cti_safetensors *header) {
     const cti_file *file = &header->file;
     if (file->size == 0) return refuse(file, "the file is empty");
-    if (file->size < 8) return refuse(file, "the file has %lld bytes, the header's length alone takes 8", (long long)file->size);
+    if (file->size < 8)
+        return refuse(file, "the file has %lld bytes, the header's length alone takes 8",
+                      (long long)file->size);
     unsigned char first[8];
     if (!cti_file_read(file, 0, first, 8)) return false;
     int64_t length = cti_safetensors_length(file, first);
     if (length < 0) return false;
     header->text_size = (size_t)length;
     header->text = cti_take(file->context, header->text_size + 1);
-    return header->text && cti_file_read(file, 8, header->text, header->text_size) && cti_safetensors_parse(header);
+    return header->text && cti_file_read(file, 8, header->text, header->text_size) &&
+           cti_safetensors_parse(header);
 }
 
-bool cti_safetensors_open(ct_context *context, const char *op, const char *path, cti_safetensors *header) {
+bool cti_safetensors_open(ct_context *context, const char *op, const char *path,
+                          cti_safetensors *header) {
     *header = (cti_safetensors){0};
     if (!cti_file_open(context, op, path, &header->file)) return false;
     if (read_header(header)) return true;

@@ -1,10 +1,12 @@
-/* A stable merge sort of pointers. (libc's qsort may take memory behind our back, and quadratic time.) */
+/* A stable merge sort of pointers. (libc's qsort may take memory behind our back, and quadratic
+ * time.) */
 #ifndef CTI_IO_SORT_H
 #define CTI_IO_SORT_H
 
 #include <stdint.h>
 
 /* scratch has room for n pointers. */
-void cti_sort(const void **item, const void **scratch, int64_t n, int (*compare)(const void *, const void *));
+void cti_sort(const void **item, const void **scratch, int64_t n,
+              int (*compare)(const void *, const void *));
 
 #endif

@@ -30,8 +30,8 @@ static void write_hex(char *out, uint64_t x, int digits) {
     for (int i = 0; i < digits; i++, x >>= 4) out[i] = "0123456789abcdef"[x & 15];
 }
 
-/* The first digits of all names that this process gives. Another may have the same: then it leaves these files alone for nothing,
- * and no more. */
+/* The first digits of all names that this process gives. Another may have the same: then it leaves
+ * these files alone for nothing, and no more. */
 static void write_tag(char out[TAG]) {
     static const char here;
     write_hex(out, mix((uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)&here), TAG);
@@ -41,13 +41,16 @@ static void write_tag(char out[TAG]) {
 static uint64_t noise(const void *here, int attempt) {
     struct timespec now = {0};
     clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t x = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30 ^ (uint64_t)(uintptr_t)here << 3;
+    uint64_t x =
+        (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30 ^ (uint64_t)(uintptr_t)here << 3;
     return mix(x + (uint64_t)attempt * 0x9E3779B97F4A7C15u);
 }
 
 static bool is_temporary(const char *name) {
-    if (strlen(name) != STEM + DIGITS + sizeof locked_end - 1 || memcmp(name, stem, STEM)) return false;
-    return strspn(name + STEM, "0123456789abcdef") == DIGITS && !strcmp(name + STEM + DIGITS, locked_end);
+    if (strlen(name) != STEM + DIGITS + sizeof locked_end - 1 || memcmp(name, stem, STEM))
+        return false;
+    return strspn(name + STEM, "0123456789abcdef") == DIGITS &&
+           !strcmp(name + STEM + DIGITS, locked_end);
 }
 
 /* ---- locks ---- */
@@ -75,13 +78,15 @@ static bool lock_new(int fd, cti_lock *lock) {
     return true;
 }
 
-static bool same_file(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+static bool same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
 
 /* Is `name` in the folder still the ordinary file that is open? */
 static bool still_named(int fd, int folder, const char *name) {
     struct stat opened, named;
-    return fstat(fd, &opened) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(opened.st_mode) &&
-           same_file(&opened, &named);
+    return fstat(fd, &opened) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(opened.st_mode) && same_file(&opened, &named);
 }
 
 /* ---- making one ---- */
@@ -93,7 +98,8 @@ static int open_new(const char *path, mode_t mode) {
     return fd;
 }
 
-/* Between open and lock another save may take the file for a dead one's: then its lock is held, or its name is gone. */
+/* Between open and lock another save may take the file for a dead one's: then its lock is held, or
+ * its name is gone. */
 int cti_temporary_open(char *path, size_t folder, mode_t mode, cti_lock *lock) {
     char *name = path + folder;
     bool locks = true;
@@ -119,11 +125,13 @@ int cti_temporary_open(char *path, size_t folder, mode_t mode, cti_lock *lock) {
 
 /* ---- removing those of the dead ---- */
 
-/* Any descriptor that can be locked will do: a reader's lock, too, cannot be had while the writer holds its own. */
+/* Any descriptor that can be locked will do: a reader's lock, too, cannot be had while the writer
+ * holds its own. */
 static bool remove_if_dead(int folder, const char *name, cti_lock lock) {
     const int flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     struct stat about;
-    if (fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(about.st_mode)) return false;
+    if (fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(about.st_mode))
+        return false;
     short type = F_RDLCK;
     int fd = openat(folder, name, O_RDONLY | flags);
     if (fd < 0 && errno == EACCES) {
@@ -131,7 +139,8 @@ static bool remove_if_dead(int folder, const char *name, cti_lock lock) {
         fd = openat(folder, name, O_WRONLY | flags);
     }
     if (fd < 0) return false;
-    bool removed = set_lock(fd, type, lock) && still_named(fd, folder, name) && unlinkat(folder, name, 0) == 0;
+    bool removed =
+        set_lock(fd, type, lock) && still_named(fd, folder, name) && unlinkat(folder, name, 0) == 0;
     close(fd);
     return removed;
 }
@@ -144,11 +153,13 @@ void cti_temporary_remove_dead(char *path, size_t folder, cti_lock lock) {
     DIR *list = opendir(folder ? path : ".");
     strcpy(name, own);
     if (!list) return;
-    /* A lock of the process would end with any descriptor that we close: then no file of this process is opened at all. */
+    /* A lock of the process would end with any descriptor that we close: then no file of this
+     * process is opened at all. */
     const size_t skip = lock == CTI_LOCK_PROCESS ? STEM + TAG : sizeof own;
     struct dirent *entry;
     int removed = 0;
     for (int i = 0; i < ENTRIES && removed < REMOVALS && (entry = readdir(list)); i++)
-        if (is_temporary(entry->d_name) && strncmp(entry->d_name, own, skip)) removed += remove_if_dead(dirfd(list), entry->d_name, lock);
+        if (is_temporary(entry->d_name) && strncmp(entry->d_name, own, skip))
+            removed += remove_if_dead(dirfd(list), entry->d_name, lock);
     closedir(list);
 }

@@ -1,4 +1,5 @@
-/* The values of a file's tensors in the library's dtypes. A file is little-endian, whatever the machine. */
+/* The values of a file's tensors in the library's dtypes. A file is little-endian, whatever the
+ * machine. */
 #include <string.h>
 
 #include "../core/context.h"
@@ -9,9 +10,13 @@ enum { CHUNK = 1 << 16 }; /* bytes read at a time, where they are converted */
 bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to) {
     switch (to) {
     case CT_F32:
-    case CT_F64: return from == CTI_FILE_F16 || from == CTI_FILE_BF16 || from == CTI_FILE_F32 || from == CTI_FILE_F64;
-    case CT_I64: return from == CTI_FILE_I64;
-    case CT_BOOL: return from == CTI_FILE_BOOL;
+    case CT_F64:
+        return from == CTI_FILE_F16 || from == CTI_FILE_BF16 || from == CTI_FILE_F32 ||
+               from == CTI_FILE_F64;
+    case CT_I64:
+        return from == CTI_FILE_I64;
+    case CT_BOOL:
+        return from == CTI_FILE_BOOL;
     }
     return false;
 }
@@ -28,7 +33,8 @@ static inline uint32_t half(uint32_t h) {
     if (exponent == 31) return sign | 0x7F800000 | fraction << 13;
     if (exponent == 0) {
         if (fraction == 0) return sign;
-        for (exponent = 1; !(fraction & 0x400); exponent--) fraction <<= 1; /* a denormal, normal in the wider format */
+        /* a denormal, normal in the wider format */
+        for (exponent = 1; !(fraction & 0x400); exponent--) fraction <<= 1;
     }
     return sign | (exponent + 112) << 23 | (fraction & 0x3FF) << 13;
 }
@@ -50,10 +56,18 @@ static void to_f32(cti_file_dtype from, const unsigned char *in, char *out, int6
         uint32_t bits = 0;
         float value;
         switch (from) {
-        case CTI_FILE_F16: bits = half((uint32_t)little(in + 2 * i, 2)); break;
-        case CTI_FILE_BF16: bits = (uint32_t)little(in + 2 * i, 2) << 16; break;
-        case CTI_FILE_F32: bits = (uint32_t)little(in + 4 * i, 4); break;
-        default: value = (float)as_double(little(in + 8 * i, 8)); memcpy(&bits, &value, 4);
+        case CTI_FILE_F16:
+            bits = half((uint32_t)little(in + 2 * i, 2));
+            break;
+        case CTI_FILE_BF16:
+            bits = (uint32_t)little(in + 2 * i, 2) << 16;
+            break;
+        case CTI_FILE_F32:
+            bits = (uint32_t)little(in + 4 * i, 4);
+            break;
+        default:
+            value = (float)as_double(little(in + 8 * i, 8));
+            memcpy(&bits, &value, 4);
         }
         memcpy(out + 4 * i, &bits, 4);
     }
@@ -63,10 +77,17 @@ static void to_f64(cti_file_dtype from, const unsigned char *in, char *out, int6
     for (int64_t i = 0; i < n; i++) {
         double value;
         switch (from) {
-        case CTI_FILE_F16: value = as_float(half((uint32_t)little(in + 2 * i, 2))); break;
-        case CTI_FILE_BF16: value = as_float((uint32_t)little(in + 2 * i, 2) << 16); break;
-        case CTI_FILE_F32: value = as_float((uint32_t)little(in + 4 * i, 4)); break;
-        default: value = as_double(little(in + 8 * i, 8));
+        case CTI_FILE_F16:
+            value = as_float(half((uint32_t)little(in + 2 * i, 2)));
+            break;
+        case CTI_FILE_BF16:
+            value = as_float((uint32_t)little(in + 2 * i, 2) << 16);
+            break;
+        case CTI_FILE_F32:
+            value = as_float((uint32_t)little(in + 4 * i, 4));
+            break;
+        default:
+            value = as_double(little(in + 8 * i, 8));
         }
         memcpy(out + 8 * i, &value, 8);
     }
@@ -88,27 +109,39 @@ static int64_t to_bool(const unsigned char *in, char *out, int64_t n) {
     return n;
 }
 
-static bool refuse_bool(const cti_safetensors *header, const cti_file_tensor *from, int byte, int64_t i) {
+static bool refuse_bool(const cti_safetensors *header, const cti_file_tensor *from, int byte,
+                        int64_t i) {
     const cti_file *file = &header->file;
-    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: tensor \"%s\": the byte of a bool is %d, not 0 or 1, at byte %lld", file->op,
-                   file->path, NAME(from->name), byte, (long long)(header->data + from->begin + i));
+    return ct_fail(file->context, CT_ERR_FORMAT,
+                   "%s: %s: tensor \"%s\": the byte of a bool is %d, not 0 or 1, at byte %lld",
+                   file->op, file->path, NAME(from->name), byte,
+                   (long long)(header->data + from->begin + i));
 }
 
-bool cti_safetensors_read(const cti_safetensors *header, const cti_file_tensor *from, ct_tensor *to) {
+bool cti_safetensors_read(const cti_safetensors *header, const cti_file_tensor *from,
+                          ct_tensor *to) {
     if (from->numel == 0) return true;
     unsigned char *chunk = cti_take(header->file.context, CHUNK);
     if (!chunk) return false;
-    int64_t wide = (from->end - from->begin) / from->numel, narrow = (int64_t)cti_dtype_size(to->dtype), step = CHUNK / wide;
+    int64_t wide = (from->end - from->begin) / from->numel,
+            narrow = (int64_t)cti_dtype_size(to->dtype), step = CHUNK / wide;
     bool ok = true;
     for (int64_t i = 0; ok && i < from->numel; i += step) {
         int64_t n = from->numel - i < step ? from->numel - i : step;
         char *out = to->data + i * narrow;
-        ok = cti_file_read(&header->file, header->data + from->begin + i * wide, chunk, (size_t)(n * wide));
+        ok = cti_file_read(&header->file, header->data + from->begin + i * wide, chunk,
+                           (size_t)(n * wide));
         if (!ok) break;
         switch (to->dtype) {
-        case CT_F32: to_f32(from->dtype, chunk, out, n); break;
-        case CT_F64: to_f64(from->dtype, chunk, out, n); break;
-        case CT_I64: to_i64(chunk, out, n); break;
+        case CT_F32:
+            to_f32(from->dtype, chunk, out, n);
+            break;
+        case CT_F64:
+            to_f64(from->dtype, chunk, out, n);
+            break;
+        case CT_I64:
+            to_i64(chunk, out, n);
+            break;
         case CT_BOOL: {
             const int64_t wrong = to_bool(chunk, out, n);
             ok = wrong == n || refuse_bool(header, from, chunk[wrong], i + wrong);
@@ -126,4 +159,6 @@ ct_tensor *cti_number_new(ct_context *context, ct_dtype dtype, const void *value
     return number;
 }
 
-void cti_number_get(const ct_tensor *number, void *value) { memcpy(value, number->data, cti_dtype_size(number->dtype)); }
+void cti_number_get(const ct_tensor *number, void *value) {
+    memcpy(value, number->data, cti_dtype_size(number->dtype));
+}

@@ -9,31 +9,38 @@ enum { CHUNK = 1 << 16 };
 
 /* ---- what may be written ---- */
 
-static bool check_text(ct_context *context, const char *op, const char *path, const char *what, const char *text) {
+static bool check_text(ct_context *context, const char *op, const char *path, const char *what,
+                       const char *text) {
     if (cti_json_utf8(text, strlen(text)) == strlen(text)) return true;
-    return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s is not UTF-8 at byte %zu", op, path, what, cti_json_utf8(text, strlen(text)));
+    return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s is not UTF-8 at byte %zu", op, path, what,
+                   cti_json_utf8(text, strlen(text)));
 }
 
 static int by_string(const void *a, const void *b) { return strcmp(a, b); }
 
 /* Is a string there twice? */
-static bool check_twice(ct_context *context, const char *op, const char *path, const char *what, const void **string, int64_t n) {
+static bool check_twice(ct_context *context, const char *op, const char *path, const char *what,
+                        const void **string, int64_t n) {
     const void **scratch = cti_take(context, cti_bytes(n, sizeof *scratch));
     if (!scratch) return false;
     cti_sort(string, scratch, n, by_string);
     cti_give(context, scratch, cti_bytes(n, sizeof *scratch));
     for (int64_t i = 1; i < n; i++) {
         if (strcmp(string[i - 1], string[i]) == 0) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s \"%s\" is there twice", op, path, what, NAME(cti_text_of(string[i])));
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: %s \"%s\" is there twice", op, path,
+                           what, NAME(cti_text_of(string[i])));
         }
     }
     return true;
 }
 
-static bool check_metadata(ct_context *context, const char *op, const char *path, const char *const *metadata) {
+static bool check_metadata(ct_context *context, const char *op, const char *path,
+                           const char *const *metadata) {
     int64_t n = 0;
     for (; metadata && metadata[2 * n]; n++) {
-        if (!metadata[2 * n + 1]) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a metadata key without a value", op, path);
+        if (!metadata[2 * n + 1])
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a metadata key without a value", op,
+                           path);
         if (!check_text(context, op, path, "a metadata key", metadata[2 * n]) ||
             !check_text(context, op, path, "a metadata value", metadata[2 * n + 1])) {
             return false;
@@ -48,14 +55,17 @@ static bool check_metadata(ct_context *context, const char *op, const char *path
     return ok;
 }
 
-static bool check_named(ct_context *context, const char *op, const char *path, const cti_named *named, int64_t n) {
+static bool check_named(ct_context *context, const char *op, const char *path,
+                        const cti_named *named, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         if (!check_text(context, op, path, "a name", named[i].name)) return false;
         if (strcmp(named[i].name, "__metadata__") == 0) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: no tensor can have the name __metadata__", op, path);
+            return ct_fail(context, CT_ERR_ARGUMENT,
+                           "%s: %s: no tensor can have the name __metadata__", op, path);
         }
         if (!named[i].tensor->contiguous) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: tensor \"%s\" is not contiguous", op, path, NAME(cti_text_of(named[i].name)));
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: tensor \"%s\" is not contiguous", op,
+                           path, NAME(cti_text_of(named[i].name)));
         }
     }
     size_t bytes = cti_bytes(n, sizeof(void *));
@@ -110,7 +120,8 @@ static const cti_named *next(const cti_named *named, int64_t n, size_t *size, in
 }
 
 /* The length, then the text, padded with spaces so that the data begins at a multiple of 8. */
-static void write_header(cti_writer *out, const char *const *metadata, const cti_named *named, int64_t n, uint64_t length) {
+static void write_header(cti_writer *out, const char *const *metadata, const cti_named *named,
+                         int64_t n, uint64_t length) {
     for (int i = 0; i < 8; i++) cti_write_bytes(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
     cti_write(out, "{");
     bool first = !(metadata && metadata[0]);
@@ -141,7 +152,8 @@ static bool write_turned(const cti_file_new *file, const char *data, int64_t n, 
     bool ok = chunk != NULL;
     for (int64_t i = 0, step = CHUNK / (int64_t)size; ok && i < n; i += step) {
         size_t bytes = (size_t)(n - i < step ? n - i : step) * size;
-        for (size_t b = 0; b < bytes; b++) chunk[b] = data[(size_t)i * size + b / size * size + (size - 1 - b % size)];
+        for (size_t b = 0; b < bytes; b++)
+            chunk[b] = data[(size_t)i * size + b / size * size + (size - 1 - b % size)];
         ok = cti_file_new_write(file, chunk, bytes);
     }
     cti_give(file->context, chunk, CHUNK);
@@ -150,25 +162,30 @@ static bool write_turned(const cti_file_new *file, const char *data, int64_t n, 
 
 static bool write_tensor(const cti_file_new *file, const ct_tensor *tensor) {
     size_t size = cti_dtype_size(tensor->dtype);
-    if (size == 1 || little_endian()) return cti_file_new_write(file, tensor->data, (size_t)tensor->numel * size);
+    if (size == 1 || little_endian())
+        return cti_file_new_write(file, tensor->data, (size_t)tensor->numel * size);
     return write_turned(file, tensor->data, tensor->numel, size);
 }
 
-static bool write_all(const cti_file_new *file, const char *header, size_t bytes, const cti_named *named, int64_t n) {
+static bool write_all(const cti_file_new *file, const char *header, size_t bytes,
+                      const cti_named *named, int64_t n) {
     bool ok = cti_file_new_write(file, header, bytes);
     size_t size = 8;
     int64_t i = 0;
-    for (const cti_named *entry; ok && (entry = next(named, n, &size, &i));) ok = write_tensor(file, entry->tensor);
+    for (const cti_named *entry; ok && (entry = next(named, n, &size, &i));)
+        ok = write_tensor(file, entry->tensor);
     return ok;
 }
 
-bool cti_safetensors_write(ct_context *context, const char *op, const char *path, const char *const *metadata, const cti_named *named,
-                          int64_t n) {
-    if (!check_metadata(context, op, path, metadata) || !check_named(context, op, path, named, n)) return false;
+bool cti_safetensors_write(ct_context *context, const char *op, const char *path,
+                           const char *const *metadata, const cti_named *named, int64_t n) {
+    if (!check_metadata(context, op, path, metadata) || !check_named(context, op, path, named, n))
+        return false;
     cti_writer out = {0};
     write_header(&out, metadata, named, n, 0);
     if (out.used - 8 > CTI_LARGEST_HEADER) {
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d", op, path, out.used - 8, CTI_LARGEST_HEADER);
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d", op, path,
+                       out.used - 8, CTI_LARGEST_HEADER);
     }
     size_t bytes = out.used;
     char *header = cti_take(context, bytes);

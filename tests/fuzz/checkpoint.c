@@ -1,6 +1,7 @@
-/* A checkpoint with any bytes changed. The input is a list of edits of a good one, four bytes each, so that most of what is tried is
- * a file; the header's length is put right unless an edit is of it. What is refused changes nothing. What is accepted trains on, and
- * what is saved then can be loaded. */
+/* A checkpoint with any bytes changed. The input is a list of edits of a good one, four bytes each,
+ * so that most of what is tried is a file; the header's length is put right unless an edit is of
+ * it. What is refused changes nothing. What is accepted trains on, and what is saved then can be
+ * loaded. */
 #include "fuzz.h"
 
 #include "../../nn/optim/optim.h"
@@ -20,7 +21,8 @@ static bool step(training *t) {
     ct_scope scope = ct_scope_open(t->context);
     ct_tensor *x = ct_randn(t->context, CT_F32, CT_SHAPE(2, 3));
     ct_optim_zero_grad(t->optim);
-    const bool done = ct_backward(ct_mse_loss(ct_forward(t->module, x), x)) && ct_optim_step(t->optim);
+    const bool done =
+        ct_backward(ct_mse_loss(ct_forward(t->module, x), x)) && ct_optim_step(t->optim);
     ct_scope_close(scope);
     return done;
 }
@@ -31,7 +33,8 @@ static training *begin(int kind) {
     t->module = ct_mlp_new(t->context, (ct_mlp_opts){.dim = 3, .hidden = 2, .dropout = 0.25});
     ct_module_add_param(t->module, "unused", ct_zeros(t->context, CT_F64, CT_SHAPE(2)));
     if (kind == 0) t->optim = ct_sgd_new(t->module, (ct_sgd_opts){.lr = 0.1, .clip_norm = 1});
-    if (kind == 1) t->optim = ct_sgd_new(t->module, (ct_sgd_opts){.momentum = 0.9, .nesterov = true});
+    if (kind == 1)
+        t->optim = ct_sgd_new(t->module, (ct_sgd_opts){.momentum = 0.9, .nesterov = true});
     if (kind == 2) t->optim = ct_adam_new(t->module, (ct_adam_opts){.weight_decay = 0.01});
     if (kind == 3) t->optim = ct_adamw_new(t->module, (ct_adamw_opts){.decay_matrices_only = true});
     MUST(step(t) && step(t));
@@ -57,14 +60,22 @@ static uint64_t special(uint8_t which) {
     static const double numbers[] = {0, -1, 1, 7, 0.5, 1e308, 1e-308, -0.0};
     uint64_t bits = 0;
     switch (which & 15) {
-    case 8: return UINT64_C(0x7FF8000000000000); /* a NaN; infinities */
-    case 9: return UINT64_C(0x7FF0000000000000);
-    case 10: return UINT64_C(0xFFF0000000000000);
-    case 11: return INT64_MAX;
-    case 12: return INT64_MAX - 1;
-    case 13: return UINT64_C(1) << 63;
-    case 14: return UINT64_MAX;
-    case 15: return UINT64_C(1) << 53;
+    case 8:
+        return UINT64_C(0x7FF8000000000000); /* a NaN; infinities */
+    case 9:
+        return UINT64_C(0x7FF0000000000000);
+    case 10:
+        return UINT64_C(0xFFF0000000000000);
+    case 11:
+        return INT64_MAX;
+    case 12:
+        return INT64_MAX - 1;
+    case 13:
+        return UINT64_C(1) << 63;
+    case 14:
+        return UINT64_MAX;
+    case 15:
+        return UINT64_C(1) << 53;
     }
     memcpy(&bits, &numbers[which & 7], sizeof bits);
     return bits;
@@ -97,9 +108,13 @@ static size_t edit(uint8_t *file, size_t size, const uint8_t e[4]) {
         break;
     case 4:
     case 5: /* a number of the data */
-        if (size - begin >= 8) put_little(file + begin + (e[1] | (size_t)e[2] << 8) % ((size - begin) / 8) * 8, special(e[3]));
+        if (size - begin >= 8)
+            put_little(file + begin + (e[1] | (size_t)e[2] << 8) % ((size - begin) / 8) * 8,
+                       special(e[3]));
         break;
-    case 6: size = at; break;
+    case 6:
+        size = at;
+        break;
     case 7: /* a digit of the header */
         for (size_t i = at; i < begin; i++)
             if (file[i] >= '0' && file[i] <= '9') {
@@ -130,7 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const bool done = ct_checkpoint_load(path, &checkpoint);
     MUST(done == (ct_error(t->context) == CT_OK));
     if (done) {
-        MUST(checkpoint.step >= 0 && checkpoint.step < INT64_MAX && !cti_nn_optim_fault(t->optim).name);
+        MUST(checkpoint.step >= 0 && checkpoint.step < INT64_MAX &&
+             !cti_nn_optim_fault(t->optim).name);
         MUST(ct_checkpoint_save(saved, &checkpoint) && ct_checkpoint_load(saved, &checkpoint));
         MUST(step(t));
         MUST(ct_checkpoint_save(saved, &checkpoint) && ct_checkpoint_load(saved, &checkpoint));

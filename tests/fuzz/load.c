@@ -1,6 +1,6 @@
-/* A safetensors file of any bytes. The header's parser gets them, as a whole file and as a header of the right length, so that the
- * search need not find the length; so does ct_load, from a file. What is accepted must keep its promises, what is refused changes
- * nothing. */
+/* A safetensors file of any bytes. The header's parser gets them, as a whole file and as a header
+ * of the right length, so that the search need not find the length; so does ct_load, from a file.
+ * What is accepted must keep its promises, what is refused changes nothing. */
 #include "fuzz.h"
 
 #include "../../src/core/context.h"
@@ -24,8 +24,9 @@ static void check(const cti_safetensors *h) {
 }
 
 static void parse(const uint8_t *header, size_t length, int64_t size) {
-    cti_safetensors h = {.file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = size},
-                        .text_size = length};
+    cti_safetensors h = {
+        .file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = size},
+        .text_size = length};
     h.text = cti_take(context, length + 1);
     memcpy(h.text, header, length);
     bool ok = cti_safetensors_parse(&h);
@@ -83,7 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!context) begin();
     int64_t live = ct_memory(context).live;
     if (size >= 8) {
-        cti_file file = {.context = context, .op = "fuzz", .path = "input", .fd = -1, .size = (int64_t)size};
+        cti_file file = {
+            .context = context, .op = "fuzz", .path = "input", .fd = -1, .size = (int64_t)size};
         int64_t length = cti_safetensors_length(&file, data);
         ct_error_clear(context);
         if (length >= 0) parse(data + 8, (size_t)length, (int64_t)size);

@@ -1,7 +1,8 @@
-/* Programs of calls of the public interface, with memory that runs out. The first bytes say which request for memory fails, once or from
- * then on, and whether of the allocator or of a block of the pool; the others are calls. Whatever happens: a call that fails returns NULL
- * or false with an error pending, and in the end the allocator has every byte back. Link with -Wl,--wrap=cti_take_any
- * -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
+/* Programs of calls of the public interface, with memory that runs out. The first bytes say which
+ * request for memory fails, once or from then on, and whether of the allocator or of a block of the
+ * pool; the others are calls. Whatever happens: a call that fails returns NULL or false with an
+ * error pending, and in the end the allocator has every byte back. Link with
+ * -Wl,--wrap=cti_take_any -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
 #include "fuzz.h"
 
 #include "../../src/core/context.h"
@@ -48,9 +49,15 @@ static bool refused(ct_context *context) {
     ct_fail(context, CT_ERR_MEMORY, "injected: out of memory");
     return true;
 }
-void *__wrap_cti_take_any(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_any(c, size); }
-void *__wrap_cti_take_zeroed(ct_context *c, size_t size) { return refused(c) ? NULL : __real_cti_take_zeroed(c, size); }
-char *__wrap_cti_take_string(ct_context *c, const char *s) { return refused(c) ? NULL : __real_cti_take_string(c, s); }
+void *__wrap_cti_take_any(ct_context *c, size_t size) {
+    return refused(c) ? NULL : __real_cti_take_any(c, size);
+}
+void *__wrap_cti_take_zeroed(ct_context *c, size_t size) {
+    return refused(c) ? NULL : __real_cti_take_zeroed(c, size);
+}
+char *__wrap_cti_take_string(ct_context *c, const char *s) {
+    return refused(c) ? NULL : __real_cti_take_string(c, s);
+}
 
 /* ---- the state of a program ---- */
 
@@ -105,7 +112,8 @@ static void made(ct_tensor *tensor) {
 static void done(bool success) { MUST(success ? ok() : !ok()); }
 
 static int64_t size(void) {
-    static const int64_t sizes[] = {2, 3, 1, 4, 6, 0, 5, 8, -1, 1, 2, 3, 4, 33, INT64_C(1) << 40, INT64_MAX};
+    static const int64_t sizes[] = {
+        2, 3, 1, 4, 6, 0, 5, 8, -1, 1, 2, 3, 4, 33, INT64_C(1) << 40, INT64_MAX};
     return sizes[below(16)];
 }
 
@@ -135,7 +143,8 @@ static double number(void) {
     return numbers[below(8)];
 }
 static ct_dtype dtype(void) {
-    static const ct_dtype dtypes[] = {CT_F32, CT_F32, CT_F32, CT_F64, CT_F64, CT_I64, CT_BOOL, (ct_dtype)7};
+    static const ct_dtype dtypes[] = {CT_F32, CT_F32, CT_F32,  CT_F64,
+                                      CT_F64, CT_I64, CT_BOOL, (ct_dtype)7};
     return dtypes[below(8)];
 }
 
@@ -147,18 +156,40 @@ static void create(void) {
     static int64_t ids[8] = {0, 1, 2, 3, 1, 0, -100, 9};
     static bool mask[8] = {true, false, true, true, false, true, true, false};
     switch (below(12)) {
-    case 0: made(ct_zeros(c, dtype(), shape())); break;
-    case 1: made(ct_ones(c, dtype(), shape())); break;
-    case 2: made(ct_empty(c, CT_BOOL, CT_SHAPE(0, size()))); break;
-    case 3: made(ct_full(c, dtype(), shape(), number())); break;
-    case 4: made(ct_arange(c, dtype(), number(), below(9), number() * 2)); break;
-    case 5: made(ct_rand(c, dtype(), shape())); break;
+    case 0:
+        made(ct_zeros(c, dtype(), shape()));
+        break;
+    case 1:
+        made(ct_ones(c, dtype(), shape()));
+        break;
+    case 2:
+        made(ct_empty(c, CT_BOOL, CT_SHAPE(0, size())));
+        break;
+    case 3:
+        made(ct_full(c, dtype(), shape(), number()));
+        break;
+    case 4:
+        made(ct_arange(c, dtype(), number(), below(9), number() * 2));
+        break;
+    case 5:
+        made(ct_rand(c, dtype(), shape()));
+        break;
     case 6:
-    case 7: made(ct_randn(c, dtype(), shape())); break;
-    case 8: made(ct_from_i64(c, CT_SHAPE(below(9)), ids)); break;
-    case 9: made(ct_from_bool(c, CT_SHAPE(below(3), below(5)), mask)); break;
-    case 10: made(ct_from_f32(c, CT_SHAPE(below(9), below(8)), f)); break;
-    case 11: made(ct_wrap(c, CT_F32, CT_SHAPE(below(5), below(5)), (int64_t[]){below(8), below(8)}, f)); break;
+    case 7:
+        made(ct_randn(c, dtype(), shape()));
+        break;
+    case 8:
+        made(ct_from_i64(c, CT_SHAPE(below(9)), ids));
+        break;
+    case 9:
+        made(ct_from_bool(c, CT_SHAPE(below(3), below(5)), mask));
+        break;
+    case 10:
+        made(ct_from_f32(c, CT_SHAPE(below(9), below(8)), f));
+        break;
+    case 11:
+        made(ct_wrap(c, CT_F32, CT_SHAPE(below(5), below(5)), (int64_t[]){below(8), below(8)}, f));
+        break;
     }
 }
 
@@ -169,7 +200,8 @@ static void table_op(bool fitting) {
     if (fitting) {
         case_input inputs[CASE_INPUTS];
         const int n = case_inputs(line, below(case_variants(line)), 1, inputs);
-        const case_build_opts opts = {.dtype = below(2) ? CT_F64 : CT_F32}; /* dense: the other layouts borrow memory of a scope */
+        /* dense: the other layouts borrow memory of a scope */
+        const case_build_opts opts = {.dtype = below(2) ? CT_F64 : CT_F32};
         if (!case_build(p.context, inputs, n, opts, in)) return;
     } else {
         for (int i = 0; i < CASE_INPUTS; i++) in[i] = any();
@@ -184,24 +216,54 @@ static void shape_op(void) {
     ct_tensor *x = any();
     ct_tensor *parts[4] = {any(), any(), any(), x};
     switch (below(16)) {
-    case 0: put(ct_view(x, shape())); break;
-    case 1: put(ct_reshape(x, shape())); break;
-    case 2: put(ct_transpose(x, dim(), dim())); break;
-    case 3: put(ct_permute(x, dims())); break;
-    case 4: put(ct_narrow(x, dim(), size(), size())); break;
-    case 5: put(ct_select(x, dim(), size())); break;
-    case 6: put(ct_expand(x, small_shape())); break;
-    case 7: put(ct_squeeze(x, dim())); break;
-    case 8: put(ct_unsqueeze(x, dim())); break;
-    case 9: put(ct_contiguous(x)); break;
-    case 10: put(ct_cast(x, dtype())); break;
-    case 11: put(ct_cat(parts, 1 + below(4), dim())); break;
-    case 12: put(ct_stack(parts, 1 + below(4), dim())); break;
+    case 0:
+        put(ct_view(x, shape()));
+        break;
+    case 1:
+        put(ct_reshape(x, shape()));
+        break;
+    case 2:
+        put(ct_transpose(x, dim(), dim()));
+        break;
+    case 3:
+        put(ct_permute(x, dims()));
+        break;
+    case 4:
+        put(ct_narrow(x, dim(), size(), size()));
+        break;
+    case 5:
+        put(ct_select(x, dim(), size()));
+        break;
+    case 6:
+        put(ct_expand(x, small_shape()));
+        break;
+    case 7:
+        put(ct_squeeze(x, dim()));
+        break;
+    case 8:
+        put(ct_unsqueeze(x, dim()));
+        break;
+    case 9:
+        put(ct_contiguous(x));
+        break;
+    case 10:
+        put(ct_cast(x, dtype()));
+        break;
+    case 11:
+        put(ct_cat(parts, 1 + below(4), dim()));
+        break;
+    case 12:
+        put(ct_stack(parts, 1 + below(4), dim()));
+        break;
     case 13:
         if (x && ct_split(x, size(), dim(), parts, 1 + below(4))) put(parts[0]);
         break;
-    case 14: put(ct_split_heads(x, size())); break;
-    case 15: put(ct_sum_to(x, small_shape())); break;
+    case 14:
+        put(ct_split_heads(x, size()));
+        break;
+    case 15:
+        put(ct_sum_to(x, small_shape()));
+        break;
     }
 }
 
@@ -213,31 +275,66 @@ static bool double_backward(const ct_call *call, ct_tensor *const *g, ct_tensor 
     ct_tensor *zeros = ct_sub(call->saved[0], call->saved[0]);
     return (grad[0] = ct_add(ct_scale(g[0], 2), zeros)) != NULL;
 }
-static const ct_op double_op = {.name = "double", .forward = double_forward, .backward = double_backward};
+static const ct_op double_op = {
+    .name = "double", .forward = double_forward, .backward = double_backward};
 
 static void math_op(void) {
     ct_tensor *x = any(), *y = any(), *z = any();
     ct_tensor *mask = any();
     switch (below(16)) {
-    case 0: put(ct_add(x, y)); break;
-    case 1: put(ct_mul(x, y)); break;
-    case 2: put(ct_matmul(x, y)); break;
-    case 3: put(ct_linear(x, y, z)); break;
-    case 4: put(ct_sum(x, dims(), below(2))); break;
-    case 5: put(ct_mean(x, dims(), below(2))); break;
-    case 6: put(ct_max(x, dims(), below(2))); break;
-    case 7: put(ct_softmax(x, dim())); break;
-    case 8: put(ct_layer_norm(x, y, z, number())); break;
-    case 9: put(ct_embedding(x, y)); break;
-    case 10: put(ct_cross_entropy(x, y, (ct_cross_entropy_opts){.label_smoothing = number()})); break;
-    case 11: put(ct_where(mask, x, y)); break;
-    case 12: put(ct_apply(&double_op, &x, 1, NULL)); break;
-    case 13: put(ct_dropout(x, number(), below(2))); break;
-    case 14: put(ct_gather(x, dim(), y)); break;
+    case 0:
+        put(ct_add(x, y));
+        break;
+    case 1:
+        put(ct_mul(x, y));
+        break;
+    case 2:
+        put(ct_matmul(x, y));
+        break;
+    case 3:
+        put(ct_linear(x, y, z));
+        break;
+    case 4:
+        put(ct_sum(x, dims(), below(2)));
+        break;
+    case 5:
+        put(ct_mean(x, dims(), below(2)));
+        break;
+    case 6:
+        put(ct_max(x, dims(), below(2)));
+        break;
+    case 7:
+        put(ct_softmax(x, dim()));
+        break;
+    case 8:
+        put(ct_layer_norm(x, y, z, number()));
+        break;
+    case 9:
+        put(ct_embedding(x, y));
+        break;
+    case 10:
+        put(ct_cross_entropy(x, y, (ct_cross_entropy_opts){.label_smoothing = number()}));
+        break;
+    case 11:
+        put(ct_where(mask, x, y));
+        break;
+    case 12:
+        put(ct_apply(&double_op, &x, 1, NULL));
+        break;
+    case 13:
+        put(ct_dropout(x, number(), below(2)));
+        break;
+    case 14:
+        put(ct_gather(x, dim(), y));
+        break;
     case 15: {
-        const ct_attention_opts opts = {.mask = mask, .causal = below(2), .need_weights = below(2), .mean_weights = below(2),
+        const ct_attention_opts opts = {.mask = mask,
+                                        .causal = below(2),
+                                        .need_weights = below(2),
+                                        .mean_weights = below(2),
                                         .dropout = below(4) ? 0 : number()};
-        const ct_attention_out out = below(2) ? ct_attention(x, y, z, opts) : ct_packed_attention(x, below(4), opts);
+        const ct_attention_out out =
+            below(2) ? ct_attention(x, y, z, opts) : ct_packed_attention(x, below(4), opts);
         put(out.out);
         put(out.weights);
         break;
@@ -267,7 +364,8 @@ static void scope_call(void) {
         if (!p.depth) break;
         const int from = below(p.depth); /* hands to the scope outside */
         const bool closes = below(2);
-        ct_tensor *kept = closes ? ct_scope_return(p.scope[from], x) : ct_scope_keep(p.scope[from], x);
+        ct_tensor *kept =
+            closes ? ct_scope_return(p.scope[from], x) : ct_scope_keep(p.scope[from], x);
         MUST(kept == x);
         for (int i = 0; i < TENSORS; i++)
             if (x && p.slot[i].tensor == x && p.slot[i].depth > from) p.slot[i].depth = from;
@@ -291,8 +389,12 @@ static void grad_call(void) {
     ct_tensor *both[2] = {x, y};
     switch (below(10)) {
     case 0:
-    case 1: ct_set_requires_grad(x, below(4)); break;
-    case 2: ct_retain_grad(x); break;
+    case 1:
+        ct_set_requires_grad(x, below(4));
+        break;
+    case 2:
+        ct_retain_grad(x);
+        break;
     case 3:
     case 4:
         if (x) done(ct_backward(x));
@@ -301,13 +403,19 @@ static void grad_call(void) {
         if (x) done(ct_backward(ct_sum(x, CT_ALL, false)));
         break;
     case 6:
-        if (x && y) ct_backward_with(both, (ct_tensor *[]){any(), any()}, 2, (ct_backward_opts){.retain_graph = below(2)});
+        if (x && y)
+            ct_backward_with(both, (ct_tensor *[]){any(), any()}, 2,
+                             (ct_backward_opts){.retain_graph = below(2)});
         break;
     case 7:
         if (ct_grad(x)) MUST(ct_numel(ct_grad(x)) == ct_numel(x));
         break;
-    case 8: ct_zero_grad(x); break;
-    case 9: put(ct_detach(x)); break;
+    case 8:
+        ct_zero_grad(x);
+        break;
+    case 9:
+        put(ct_detach(x));
+        break;
     }
 }
 
@@ -324,12 +432,31 @@ static void module_call(void) {
         const int64_t e = 2 + 2 * below(2);
         if (m) break;
         switch (below(6)) {
-        case 0: m = ct_mlp_new(c, (ct_mlp_opts){.dim = e, .hidden = size(), .gated = below(2)}); break;
-        case 1: m = ct_linear_new(c, (ct_linear_opts){.in_features = e, .out_features = size()}); break;
-        case 2: m = ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = e, .num_heads = below(3), .hidden = 3, .rope = below(2)}); break;
-        case 3: m = ct_mha_new(c, (ct_mha_opts){.embed_dim = e, .num_heads = 2, .add_bias_kv = below(2), .qk_norm = below(2)}); break;
-        case 4: m = ct_module_new(c, "Own"); break;
-        case 5: m = ct_encoder_new(c, (ct_layer_opts){.embed_dim = e, .num_heads = 1, .hidden = 2, .dropout = 0.5}, below(3), true); break;
+        case 0:
+            m = ct_mlp_new(c, (ct_mlp_opts){.dim = e, .hidden = size(), .gated = below(2)});
+            break;
+        case 1:
+            m = ct_linear_new(c, (ct_linear_opts){.in_features = e, .out_features = size()});
+            break;
+        case 2:
+            m = ct_encoder_layer_new(
+                c, (ct_layer_opts){
+                       .embed_dim = e, .num_heads = below(3), .hidden = 3, .rope = below(2)});
+            break;
+        case 3:
+            m = ct_mha_new(c, (ct_mha_opts){.embed_dim = e,
+                                            .num_heads = 2,
+                                            .add_bias_kv = below(2),
+                                            .qk_norm = below(2)});
+            break;
+        case 4:
+            m = ct_module_new(c, "Own");
+            break;
+        case 5:
+            m = ct_encoder_new(
+                c, (ct_layer_opts){.embed_dim = e, .num_heads = 1, .hidden = 2, .dropout = 0.5},
+                below(3), true);
+            break;
         }
         MUST(m ? ok() : !ok());
         p.trained[i].module = m;
@@ -337,16 +464,24 @@ static void module_call(void) {
     }
     case 2:
     case 3:
-    case 4: put(ct_forward(m, x)); break;
+    case 4:
+        put(ct_forward(m, x));
+        break;
     case 5:
         if (m) put(ct_forward(m, ct_randn(c, CT_F32, CT_SHAPE(1, 2, 2 + 2 * below(2)))));
         break;
     case 6:
         if (!m || o) break;
         switch (below(3)) {
-        case 0: o = ct_sgd_new(m, (ct_sgd_opts){.momentum = number(), .nesterov = below(2)}); break;
-        case 1: o = ct_adam_new(m, (ct_adam_opts){.beta1 = number(), .clip_norm = number()}); break;
-        case 2: o = ct_adamw_new(m, (ct_adamw_opts){.lr = number()}); break;
+        case 0:
+            o = ct_sgd_new(m, (ct_sgd_opts){.momentum = number(), .nesterov = below(2)});
+            break;
+        case 1:
+            o = ct_adam_new(m, (ct_adam_opts){.beta1 = number(), .clip_norm = number()});
+            break;
+        case 2:
+            o = ct_adamw_new(m, (ct_adamw_opts){.lr = number()});
+            break;
         }
         MUST(o ? ok() : !ok());
         p.trained[i].optim = o;
@@ -355,8 +490,12 @@ static void module_call(void) {
     case 8:
         if (o) done(ct_optim_step(o));
         break;
-    case 9: ct_optim_zero_grad(o); break;
-    case 10: ct_clip_grad_norm(m, number()); break;
+    case 9:
+        ct_optim_zero_grad(o);
+        break;
+    case 10:
+        ct_clip_grad_norm(m, number());
+        break;
     case 11:
         ct_optim_free(o);
         p.trained[i].optim = NULL;
@@ -372,7 +511,9 @@ static void module_call(void) {
         ct_module_add_param(m, name, x);
         forget(x);
         break;
-    case 14: ct_module_train(m, below(2)); break;
+    case 14:
+        ct_module_train(m, below(2));
+        break;
     case 15:
         if (!m) break;
         if (o) {
@@ -393,22 +534,41 @@ static void read_call(void) {
     ct_tensor *x = any();
     double value[64];
     switch (below(8)) {
-    case 0: ct_print(x, nothing); break;
-    case 1: ct_graph_print(x, nothing); break;
-    case 2: ct_graph_dot(x, nothing); break;
-    case 3: ct_item(x); break;
-    case 4: ct_to_f64(x, value, ct_numel(x) < 64 ? ct_numel(x) : 64); break;
-    case 5: ct_memory_trim(p.context); break;
-    case 6: ct_seed(p.context, next()); break;
-    case 7: ct_init_normal(x, 0, number()); break;
+    case 0:
+        ct_print(x, nothing);
+        break;
+    case 1:
+        ct_graph_print(x, nothing);
+        break;
+    case 2:
+        ct_graph_dot(x, nothing);
+        break;
+    case 3:
+        ct_item(x);
+        break;
+    case 4:
+        ct_to_f64(x, value, ct_numel(x) < 64 ? ct_numel(x) : 64);
+        break;
+    case 5:
+        ct_memory_trim(p.context);
+        break;
+    case 6:
+        ct_seed(p.context, next());
+        break;
+    case 7:
+        ct_init_normal(x, 0, number());
+        break;
     }
 }
 
 /* What a program does, for who reads a crash: FUZZ_TRACE=1. */
 static void trace(void) {
-    fprintf(stderr, "%ld bytes left, scopes %d, %s;", (long)(p.end - p.at), p.depth, ct_error_message(p.context));
+    fprintf(stderr, "%ld bytes left, scopes %d, %s;", (long)(p.end - p.at), p.depth,
+            ct_error_message(p.context));
     for (int i = 0; i < TENSORS; i++)
-        if (p.slot[i].tensor) fprintf(stderr, " %d (scope %d) %s", i, p.slot[i].depth, SHAPE(ct_shape_of(p.slot[i].tensor)));
+        if (p.slot[i].tensor)
+            fprintf(stderr, " %d (scope %d) %s", i, p.slot[i].depth,
+                    SHAPE(ct_shape_of(p.slot[i].tensor)));
     fprintf(stderr, "; call %d\n", *p.at % 16);
 }
 
@@ -417,20 +577,38 @@ static void call(void) {
     switch (below(16)) {
     case 0:
     case 1:
-    case 2: create(); break;
-    case 3: table_op(false); break;
-    case 4: table_op(true); break;
+    case 2:
+        create();
+        break;
+    case 3:
+        table_op(false);
+        break;
+    case 4:
+        table_op(true);
+        break;
     case 5:
-    case 6: shape_op(); break;
+    case 6:
+        shape_op();
+        break;
     case 7:
-    case 8: math_op(); break;
-    case 9: scope_call(); break;
+    case 8:
+        math_op();
+        break;
+    case 9:
+        scope_call();
+        break;
     case 10:
-    case 11: grad_call(); break;
+    case 11:
+        grad_call();
+        break;
     case 12:
     case 13:
-    case 14: module_call(); break;
-    case 15: read_call(); break;
+    case 14:
+        module_call();
+        break;
+    case 15:
+        read_call();
+        break;
     }
 }
 
@@ -451,7 +629,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
                                                  .memory_limit = data[2] & 16 ? data[3] << 10 : 0,
                                                  .allocator = {allocate, release, NULL}});
     if (p.context) {
-        p.context->pool.plain = false; /* no block is taken without a call, which --wrap can reach */
+        /* no block is taken without a call, which --wrap can reach */
+        p.context->pool.plain = false;
         for (int i = 0; i < CALLS && p.at < p.end; i++) {
             call();
             MUST((ct_error(p.context) == CT_OK) == !*ct_error_message(p.context));

@@ -1,11 +1,12 @@
 /* Test programs as one, to be linked again with each mutant:
  *
- *     runner test_ops 20 4000000000 3,17,18     tests 3, 17 and 18 of test_ops, in 20 seconds of a processor and as many bytes
+ *     runner test_ops 20 4000000000 3,17,18    tests 3, 17 and 18 of test_ops, in 20 seconds of a
+ *                                              processor and as many bytes
  *     runner test_ops 20 4000000000 all
  *
- * A test that is a loop counts as one for each of its rounds. The first assertion that fails ends the program. Said to stdout: folders
- * that a test makes, for whoever has to clean up after it; the processor time each test took; and with TRACE, which functions each has
- * entered. */
+ * A test that is a loop counts as one for each of its rounds. The first assertion that fails ends
+ * the program. Said to stdout: folders that a test makes, for whoever has to clean up after it; the
+ * processor time each test took; and with TRACE, which functions each has entered. */
 #include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,8 +21,10 @@
 PROGRAMS
 #undef P
 
-void __wrap__ck_assert_failed(const char *file, int line, const char *expression, const char *message, ...);
-void __wrap__ck_assert_failed(const char *file, int line, const char *expression, const char *message, ...) {
+void __wrap__ck_assert_failed(const char *file, int line, const char *expression,
+                              const char *message, ...);
+void __wrap__ck_assert_failed(const char *file, int line, const char *expression,
+                              const char *message, ...) {
     (void)message;
     fprintf(stderr, "%s:%d: %s\n", file, line, expression);
     _exit(1);
@@ -49,14 +52,17 @@ void __cyg_profile_func_enter(void *function, void *site) {
     for (size_t at = (uintptr_t)function / 4 % SLOTS;; at = (at + 1) % SLOTS) {
         void *free_slot = NULL;
         if (__atomic_load_n(&seen[at], __ATOMIC_RELAXED) == function) return;
-        if (__atomic_compare_exchange_n(&seen[at], &free_slot, function, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return;
+        if (__atomic_compare_exchange_n(&seen[at], &free_slot, function, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+            return;
         if (free_slot == function) return;
     }
 }
 
 static int latest = -1;
 
-/* What was entered since the last time belongs to both: between tests stand the end of one and the beginning of the next. */
+/* What was entered since the last time belongs to both: between tests stand the end of one and the
+ * beginning of the next. */
 static void say_entered(int test, int other) {
 #ifdef TRACE
     printf("entered %d %d", test, other);
@@ -103,15 +109,19 @@ static void run_one(int test) {
     say_entered(latest = test, test);
 }
 
-void __real__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first, int end);
-void __wrap__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first, int end);
-void __wrap__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first, int end) {
+void __real__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first,
+                            int end);
+void __wrap__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first,
+                            int end);
+void __wrap__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first,
+                            int end) {
     for (int round = first; round < end && count < MOST; round++, count++) {
         tests[count].test = test;
         tests[count].ours = *test;
         tests[count].ours.fn = run_one;
         tests[count].round = round;
-        if (is_wanted(count)) __real__tcase_add_test(tcase, &tests[count].ours, signal, exit_code, count, count + 1);
+        if (is_wanted(count))
+            __real__tcase_add_test(tcase, &tests[count].ours, signal, exit_code, count, count + 1);
     }
 }
 
@@ -126,7 +136,8 @@ int main(int argc, char **argv) {
     wanted = argv[4];
     setenv("CK_FORK", "no", 1);
     atexit(say_rest);
-#define P(program) if (!strcmp(argv[1], #program)) return main_##program();
+#define P(program)                                                                                 \
+    if (!strcmp(argv[1], #program)) return main_##program();
     PROGRAMS
     return 2;
 }

@@ -4,8 +4,9 @@
 
 #include <cotangent/cotangent.h>
 
-extern const ct_op neuron; /* y = tanh(w x + b); inputs w, x, b and the output are scalars: no dims, one number */
-extern const ct_op add;    /* y = a + b; the two inputs broadcast */
-extern const ct_op mul;    /* y = a b; the two inputs broadcast */
+/* y = tanh(w x + b); inputs w, x, b and the output are scalars: no dims, one number */
+extern const ct_op neuron;
+extern const ct_op add; /* y = a + b; the two inputs broadcast */
+extern const ct_op mul; /* y = a b; the two inputs broadcast */
 
 #endif

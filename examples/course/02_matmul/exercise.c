@@ -13,4 +13,7 @@ static bool matmul_backward(const ct_call *call, ct_tensor *const *cotangents, c
     return ct_fail(call->context, CT_ERR_ARGUMENT, "matmul: backward is not written yet");
 }
 
-const ct_op matmul = {.name = "matmul", .attrs_size = sizeof(matmul_attrs), .forward = matmul_forward, .backward = matmul_backward};
+const ct_op matmul = {.name = "matmul",
+                      .attrs_size = sizeof(matmul_attrs),
+                      .forward = matmul_forward,
+                      .backward = matmul_backward};

@@ -1,4 +1,5 @@
-/* What your file defines: two ops of one f64 input (..., n), each over the last dim; neither has attributes. */
+/* What your file defines: two ops of one f64 input (..., n), each over the last dim; neither has
+ * attributes. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 

@@ -10,7 +10,8 @@ typedef struct {
     const ct_op *op;
     ct_tensor *(*library)(ct_tensor *x, int dim);
 } pair;
-static const pair soft = {"softmax:", &softmax, ct_softmax}, log_soft = {"log_softmax:", &log_softmax, ct_log_softmax};
+static const pair soft = {"softmax:", &softmax, ct_softmax},
+                  log_soft = {"log_softmax:", &log_softmax, ct_log_softmax};
 
 static ct_tensor *apply(pair p, ct_tensor *x) { return ct_apply(p.op, &x, 1, NULL); }
 
@@ -21,28 +22,35 @@ static void as_the_library(const char *what, pair p, ct_tensor *x) {
 
 static void softmax_by_hand(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(3), (double[]){0, log(2), log(5)});
-    course_value("softmax of (0, ln 2, ln 5)", apply(soft, x), course_f64(context, CT_SHAPE(3), (double[]){1.0 / 8, 2.0 / 8, 5.0 / 8}),
-                 1e-12);
+    course_value("softmax of (0, ln 2, ln 5)", apply(soft, x),
+                 course_f64(context, CT_SHAPE(3), (double[]){1.0 / 8, 2.0 / 8, 5.0 / 8}), 1e-12);
 }
 
 static void softmax_shapes(ct_context *context) {
-    const ct_shape shapes[] = {CT_SHAPE(3, 5), CT_SHAPE(17), CT_SHAPE(2, 3, 4), CT_SHAPE(4, 1), CT_SHAPE(0, 5), CT_SHAPE(5, 0)};
-    for (int i = 0; i < 6; i++) as_the_library("softmax of each row", soft, course_randn(context, shapes[i]));
+    const ct_shape shapes[] = {CT_SHAPE(3, 5), CT_SHAPE(17),   CT_SHAPE(2, 3, 4),
+                               CT_SHAPE(4, 1), CT_SHAPE(0, 5), CT_SHAPE(5, 0)};
+    for (int i = 0; i < 6; i++)
+        as_the_library("softmax of each row", soft, course_randn(context, shapes[i]));
 }
 
-/* Each row needs its own maximum: e^1000 overflows, and with 1e300 taken off every e^x of the other rows is 0. */
+/* Each row needs its own maximum: e^1000 overflows, and with 1e300 taken off every e^x of the other
+ * rows is 0. */
 static void softmax_large(ct_context *context) {
-    const double rows[] = {1000, 1001, 1002, -1000, -1001, -1002, -INFINITY, 0, 0, 1e300, 0, -1e300};
-    as_the_library("softmax of (1000, 1001, 1002), (-1000, -1001, -1002), (-inf, 0, 0), (1e300, 0, -1e300)", soft,
-                   course_f64(context, CT_SHAPE(4, 3), rows));
+    const double rows[] = {1000,      1001, 1002, -1000, -1001, -1002,
+                           -INFINITY, 0,    0,    1e300, 0,     -1e300};
+    as_the_library(
+        "softmax of (1000, 1001, 1002), (-1000, -1001, -1002), (-inf, 0, 0), (1e300, 0, -1e300)",
+        soft, course_f64(context, CT_SHAPE(4, 3), rows));
 }
 
 /* A gradient is worth something only if the function is the right one. */
 static void gradient(ct_context *context, pair p) {
     const ct_shape shapes[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 1, 4), CT_SHAPE(4, 1)};
     for (int i = 0; i < 3; i++) {
-        as_the_library("the forward whose gradient is asked for", p, course_randn(context, shapes[i]));
-        course_gradient(p.op->name, p.op, NULL, (ct_tensor *[]){course_randn(context, shapes[i])}, 1, (ct_gradcheck_opts){0});
+        as_the_library("the forward whose gradient is asked for", p,
+                       course_randn(context, shapes[i]));
+        course_gradient(p.op->name, p.op, NULL, (ct_tensor *[]){course_randn(context, shapes[i])},
+                        1, (ct_gradcheck_opts){0});
     }
 }
 static void softmax_gradient(ct_context *context) { gradient(context, soft); }
@@ -50,22 +58,28 @@ static void log_softmax_gradient(ct_context *context) { gradient(context, log_so
 
 static void log_softmax_values(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(3), (double[]){0, log(2), log(5)});
-    ct_tensor *y = course_f64(context, CT_SHAPE(3), (double[]){log(1.0 / 8), log(2.0 / 8), log(5.0 / 8)});
+    ct_tensor *y =
+        course_f64(context, CT_SHAPE(3), (double[]){log(1.0 / 8), log(2.0 / 8), log(5.0 / 8)});
     course_value("log_softmax of (0, ln 2, ln 5)", apply(log_soft, x), y, 1e-12);
     as_the_library("log_softmax of each row", log_soft, course_randn(context, CT_SHAPE(2, 3, 4)));
 }
 
 /* The probabilities are 0 in f64; their logarithms are not. */
 static void log_softmax_large(ct_context *context) {
-    as_the_library("log_softmax of (1000, 1001, 1002), (0, 1000, -1000), (-5000, -5000, -4000)", log_soft,
-                   course_f64(context, CT_SHAPE(3, 3), (double[]){1000, 1001, 1002, 0, 1000, -1000, -5000, -5000, -4000}));
+    as_the_library("log_softmax of (1000, 1001, 1002), (0, 1000, -1000), (-5000, -5000, -4000)",
+                   log_soft,
+                   course_f64(context, CT_SHAPE(3, 3),
+                              (double[]){1000, 1001, 1002, 0, 1000, -1000, -5000, -5000, -4000}));
 }
 
 static void scalar_is_an_error(ct_context *context) {
     const pair pairs[] = {soft, log_soft};
     for (int i = 0; i < 2; i++) {
-        as_the_library("one number, which is no error", pairs[i], course_f64(context, CT_SHAPE(1), (double[]){3}));
-        course_refused("a scalar", context, apply(pairs[i], course_f64(context, CT_SCALAR, (double[]){3})), CT_ERR_SHAPE, pairs[i].words);
+        as_the_library("one number, which is no error", pairs[i],
+                       course_f64(context, CT_SHAPE(1), (double[]){3}));
+        course_refused("a scalar", context,
+                       apply(pairs[i], course_f64(context, CT_SCALAR, (double[]){3})), CT_ERR_SHAPE,
+                       pairs[i].words);
     }
 }
 

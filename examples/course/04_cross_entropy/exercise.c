@@ -5,7 +5,8 @@ static ct_tensor *cross_entropy_forward(ct_call *call) {
     return ct_fail(call->context, CT_ERR_ARGUMENT, "cross_entropy: forward is not written yet");
 }
 
-static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangents,
+                                   ct_tensor **grad) {
     (void)cotangents[0], (void)grad; /* read the one, set the other */
     return ct_fail(call->context, CT_ERR_ARGUMENT, "cross_entropy: backward is not written yet");
 }

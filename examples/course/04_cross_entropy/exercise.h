@@ -1,4 +1,5 @@
-/* What your file defines: one op of logits, f64 (N, C), and targets, i64 (N), whose result is a scalar. */
+/* What your file defines: one op of logits, f64 (N, C), and targets, i64 (N), whose result is a
+ * scalar. */
 #ifndef EXERCISE_H
 #define EXERCISE_H
 
@@ -8,6 +9,7 @@ typedef struct {
     int64_t ignore_index; /* rows with this target do not count, whatever number it is */
 } cross_entropy_attrs;
 
-extern const ct_op cross_entropy; /* the mean over the rows that count of -ln softmax(logits)[target] */
+/* the mean over the rows that count of -ln softmax(logits)[target] */
+extern const ct_op cross_entropy;
 
 #endif

@@ -8,6 +8,7 @@ typedef struct {
     double eps; /* added to the variance, under the root */
 } layer_norm_attrs;
 
-extern const ct_op layer_norm; /* y = (x - mean) / sqrt(var + eps) * weight + bias, over the last dim */
+/* y = (x - mean) / sqrt(var + eps) * weight + bias, over the last dim */
+extern const ct_op layer_norm;
 
 #endif

@@ -10,27 +10,33 @@ typedef struct {
 
 static operands random_operands(ct_context *context, ct_shape x) {
     const ct_shape row = CT_SHAPE(x.dim[x.ndim - 1]);
-    return (operands){{course_randn(context, x), course_randn(context, row), course_randn(context, row)}, {1e-5}};
+    return (operands){
+        {course_randn(context, x), course_randn(context, row), course_randn(context, row)}, {1e-5}};
 }
 
 static ct_tensor *apply(operands o) { return ct_apply(&layer_norm, o.in, 3, &o.attrs); }
 
 static void as_the_library(const char *what, operands o, double tolerance) {
-    ct_tensor *expected = ct_layer_norm(o.in[0], o.in[1], o.in[2], o.attrs.eps); /* first: what writes to an input cannot change it */
+    /* first: what writes to an input cannot change it */
+    ct_tensor *expected = ct_layer_norm(o.in[0], o.in[1], o.in[2], o.attrs.eps);
     course_value(what, apply(o), expected, tolerance);
 }
 
 static void by_hand(ct_context *context) {
-    operands o = {{course_f64(context, CT_SHAPE(4), (double[]){-3, -3, 5, 5}), course_f64(context, CT_SHAPE(4), (double[]){1, 2, 3, 4}),
+    operands o = {{course_f64(context, CT_SHAPE(4), (double[]){-3, -3, 5, 5}),
+                   course_f64(context, CT_SHAPE(4), (double[]){1, 2, 3, 4}),
                    course_f64(context, CT_SHAPE(4), (double[]){0, 0, 10, 10})},
                   {9}};
-    course_value("layer_norm of (-3, -3, 5, 5) with weight (1, 2, 3, 4), bias (0, 0, 10, 10) and eps 9", apply(o),
-                 course_f64(context, CT_SHAPE(4), (double[]){-0.8, -1.6, 12.4, 13.2}), 1e-12);
+    course_value(
+        "layer_norm of (-3, -3, 5, 5) with weight (1, 2, 3, 4), bias (0, 0, 10, 10) and eps 9",
+        apply(o), course_f64(context, CT_SHAPE(4), (double[]){-0.8, -1.6, 12.4, 13.2}), 1e-12);
 }
 
 static void shapes(ct_context *context) {
-    const ct_shape all[] = {CT_SHAPE(3, 5), CT_SHAPE(17), CT_SHAPE(2, 3, 4), CT_SHAPE(4, 1), CT_SHAPE(0, 5)};
-    for (int i = 0; i < 5; i++) as_the_library("layer_norm of each row", random_operands(context, all[i]), 1e-12);
+    const ct_shape all[] = {CT_SHAPE(3, 5), CT_SHAPE(17), CT_SHAPE(2, 3, 4), CT_SHAPE(4, 1),
+                            CT_SHAPE(0, 5)};
+    for (int i = 0; i < 5; i++)
+        as_the_library("layer_norm of each row", random_operands(context, all[i]), 1e-12);
     operands same = random_operands(context, CT_SHAPE(2, 3));
     same.in[0] = course_f64(context, CT_SHAPE(2, 3), (double[]){7, 7, 7, 0, 0, 0});
     as_the_library("layer_norm of a row of equal numbers", same, 1e-12);
@@ -45,7 +51,8 @@ static void far_from_zero(ct_context *context) {
     o.in[0] = course_f64(context, CT_SHAPE(2, 4), near);
     ct_tensor *expected = ct_layer_norm(o.in[0], o.in[1], o.in[2], o.attrs.eps);
     o.in[0] = course_f64(context, CT_SHAPE(2, 4), x);
-    course_value("layer_norm of (1, 2, 4, 8) and (3, 1, 4, 1), each plus 2^30", apply(o), expected, 1e-9);
+    course_value("layer_norm of (1, 2, 4, 8) and (3, 1, 4, 1), each plus 2^30", apply(o), expected,
+                 1e-9);
 }
 
 /* The gradient of one input; the others are fixed. */
@@ -61,13 +68,15 @@ static ct_tensor *of_one_input(ct_tensor *const *in, int n, void *arg) {
     return apply(f.o);
 }
 
-/* A result that does not depend on an input has the gradient 0, which is right and worth nothing. */
+/* A result that does not depend on an input has the gradient 0, which is right and worth
+ * nothing. */
 static void must_depend(ct_context *context, one_input f, const char *what) {
     ct_tensor *y = apply(f.o);
     f.o.in[f.which] = ct_add_scalar(f.o.in[f.which], 1);
     ct_tensor *moved = ct_max(ct_abs(ct_sub(apply(f.o), y)), CT_ALL, false);
     if (!moved) course_fail("%s", ct_error_message(context));
-    if (ct_item(moved) == 0) course_fail("forward gives the same for every %s: its gradient can wait", what);
+    if (ct_item(moved) == 0)
+        course_fail("forward gives the same for every %s: its gradient can wait", what);
 }
 
 static void gradient(ct_context *context, int which, const char *what) {
@@ -85,7 +94,8 @@ static void gradient_of_weight(ct_context *context) { gradient(context, 1, "weig
 static void gradient_of_x(ct_context *context) {
     const ct_shape all[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 1, 4), CT_SHAPE(4, 1)};
     for (int i = 0; i < 3; i++) {
-        as_the_library("the forward whose gradient is asked for", random_operands(context, all[i]), 1e-12);
+        as_the_library("the forward whose gradient is asked for", random_operands(context, all[i]),
+                       1e-12);
         one_input f = {random_operands(context, all[i]), 0};
         course_gradient_of("x", of_one_input, &f, &f.o.in[0], 1, (ct_gradcheck_opts){0});
     }
@@ -93,7 +103,8 @@ static void gradient_of_x(ct_context *context) {
 
 /* All three at once, as in training: what is set for one must not spoil another. */
 static void gradients_together(ct_context *context) {
-    as_the_library("the forward whose gradient is asked for", random_operands(context, CT_SHAPE(3, 5)), 1e-12);
+    as_the_library("the forward whose gradient is asked for",
+                   random_operands(context, CT_SHAPE(3, 5)), 1e-12);
     operands o = random_operands(context, CT_SHAPE(3, 5));
     course_gradient("x, weight and bias", &layer_norm, &o.attrs, o.in, 3, (ct_gradcheck_opts){0});
 }

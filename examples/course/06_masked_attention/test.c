@@ -1,4 +1,5 @@
-/* masked_attention against the library's attention of one head, and against numbers made by hand. */
+/* masked_attention against the library's attention of one head, and against numbers made by
+ * hand. */
 #include "../course.h"
 #include "exercise.h"
 
@@ -9,37 +10,50 @@ typedef struct {
     bool causal;
 } problem;
 
-static ct_tensor *yours(problem p) { return ct_apply(&masked_attention, p.in, 4, &(masked_attention_attrs){p.causal}); }
+static ct_tensor *yours(problem p) {
+    return ct_apply(&masked_attention, p.in, 4, &(masked_attention_attrs){p.causal});
+}
 
 static ct_tensor *librarys(problem p) {
-    ct_tensor *q = ct_unsqueeze(p.in[0], 1), *k = ct_unsqueeze(p.in[1], 1), *v = ct_unsqueeze(p.in[2], 1); /* one head */
-    return ct_squeeze(ct_attention(q, k, v, (ct_attention_opts){.key_mask = p.in[3], .causal = p.causal}).out, 1);
+    /* one head */
+    ct_tensor *q = ct_unsqueeze(p.in[0], 1), *k = ct_unsqueeze(p.in[1], 1),
+              *v = ct_unsqueeze(p.in[2], 1);
+    return ct_squeeze(
+        ct_attention(q, k, v, (ct_attention_opts){.key_mask = p.in[3], .causal = p.causal}).out, 1);
 }
 
-static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t s, int64_t d, int64_t e) {
-    return (problem){
-        {course_randn(context, CT_SHAPE(b, t, d)), course_randn(context, CT_SHAPE(b, s, d)), course_randn(context, CT_SHAPE(b, s, e))},
-        false};
+static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t s, int64_t d,
+                              int64_t e) {
+    return (problem){{course_randn(context, CT_SHAPE(b, t, d)),
+                      course_randn(context, CT_SHAPE(b, s, d)),
+                      course_randn(context, CT_SHAPE(b, s, e))},
+                     false};
 }
 
-/* Two sequences of four keys: of the first the last is padding, the second is nothing but padding. */
+/* Two sequences of four keys: of the first the last is padding, the second is nothing but
+ * padding. */
 static ct_tensor *padding(ct_context *context) {
-    return ct_from_bool(context, CT_SHAPE(2, 4), (bool[]){true, true, true, false, false, false, false, false});
+    return ct_from_bool(context, CT_SHAPE(2, 4),
+                        (bool[]){true, true, true, false, false, false, false, false});
 }
 
 /* The example of README.md. */
 static void by_hand(ct_context *context) {
-    problem p = {{course_f64(context, CT_SHAPE(1, 2, 4), (double[]){0, 0, 0, 0, 2 * log(3), 0, 0, 0}),
-                  course_f64(context, CT_SHAPE(1, 2, 4), (double[]){1, 0, 0, 0, 0, 1, 0, 0}),
-                  course_f64(context, CT_SHAPE(1, 2, 1), (double[]){4, 8})},
-                 false};
-    course_value("the statement's example", yours(p), course_f64(context, CT_SHAPE(1, 2, 1), (double[]){6, 5}), 1e-12);
+    problem p = {
+        {course_f64(context, CT_SHAPE(1, 2, 4), (double[]){0, 0, 0, 0, 2 * log(3), 0, 0, 0}),
+         course_f64(context, CT_SHAPE(1, 2, 4), (double[]){1, 0, 0, 0, 0, 1, 0, 0}),
+         course_f64(context, CT_SHAPE(1, 2, 1), (double[]){4, 8})},
+        false};
+    course_value("the statement's example", yours(p),
+                 course_f64(context, CT_SHAPE(1, 2, 1), (double[]){6, 5}), 1e-12);
 }
 
 static void shapes(ct_context *context) {
-    const int64_t sizes[][5] = {{1, 1, 1, 1, 1}, {2, 3, 3, 4, 4}, {3, 5, 2, 1, 7}, {1, 2, 9, 3, 1}}; /* B, T, S, d, e */
+    /* B, T, S, d, e */
+    const int64_t sizes[][5] = {{1, 1, 1, 1, 1}, {2, 3, 3, 4, 4}, {3, 5, 2, 1, 7}, {1, 2, 9, 3, 1}};
     for (int i = 0; i < 4; i++) {
-        problem p = random_problem(context, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], sizes[i][4]);
+        problem p = random_problem(context, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3],
+                                   sizes[i][4]);
         course_value("attention without a mask", yours(p), librarys(p), 1e-12);
     }
 }
@@ -55,9 +69,11 @@ static void causal(ct_context *context) {
 
 static void key_mask(ct_context *context) {
     problem p = random_problem(context, 2, 3, 4, 3, 2);
-    p.in[3] = ct_from_bool(context, CT_SHAPE(2, 4), (bool[]){true, true, true, false, false, true, false, true});
+    p.in[3] = ct_from_bool(context, CT_SHAPE(2, 4),
+                           (bool[]){true, true, true, false, false, true, false, true});
     course_value("attention with a key mask", yours(p), librarys(p), 1e-12);
-    p.in[3] = ct_from_bool(context, CT_SHAPE(2, 4), (bool[]){true, true, true, false, true, true, false, true});
+    p.in[3] = ct_from_bool(context, CT_SHAPE(2, 4),
+                           (bool[]){true, true, true, false, true, true, false, true});
     p.causal = true;
     course_value("attention with a key mask, and causal", yours(p), librarys(p), 1e-12);
 }
@@ -65,11 +81,13 @@ static void key_mask(ct_context *context) {
 static void nothing_to_see(ct_context *context) {
     problem p = random_problem(context, 2, 3, 4, 3, 2);
     p.in[3] = padding(context);
-    course_value("attention where the second sequence is all padding", yours(p), librarys(p), 1e-12);
+    course_value("attention where the second sequence is all padding", yours(p), librarys(p),
+                 1e-12);
     p = random_problem(context, 1, 3, 3, 2, 2);
     p.in[3] = ct_from_bool(context, CT_SHAPE(1, 3), (bool[]){false, true, true});
     p.causal = true;
-    course_value("causal attention where the first key is padding, so that query 0 sees nothing", yours(p), librarys(p), 1e-12);
+    course_value("causal attention where the first key is padding, so that query 0 sees nothing",
+                 yours(p), librarys(p), 1e-12);
 }
 
 /* Scores up to a million; the first query's are as ever. */
@@ -85,7 +103,8 @@ static void large(ct_context *context) {
 /* A gradient is only worth something of the right function. */
 static void check_gradient(const char *what, problem p) {
     course_value("the forward that is differentiated", yours(p), librarys(p), 1e-12);
-    course_gradient(what, &masked_attention, &(masked_attention_attrs){p.causal}, p.in, 4, (ct_gradcheck_opts){0});
+    course_gradient(what, &masked_attention, &(masked_attention_attrs){p.causal}, p.in, 4,
+                    (ct_gradcheck_opts){0});
 }
 
 static void gradient(ct_context *context) {

@@ -1,21 +1,28 @@
-/* Heads split and combined against the library's and by hand; multi_head against the library's module with the same parameters. */
+/* Heads split and combined against the library's and by hand; multi_head against the library's
+ * module with the same parameters. */
 #include "../course.h"
 #include "exercise.h"
 
-static ct_tensor *split(ct_tensor *x, int64_t heads) { return ct_apply(&split_heads, &x, 1, &(split_heads_attrs){heads}); }
+static ct_tensor *split(ct_tensor *x, int64_t heads) {
+    return ct_apply(&split_heads, &x, 1, &(split_heads_attrs){heads});
+}
 static ct_tensor *combine(ct_tensor *x) { return ct_apply(&combine_heads, &x, 1, NULL); }
 
 /* ---- heads ---- */
 
-static const double together[] = {1, 2, 3, 4, 5, 6, 7, 8}, apart[] = {1, 2, 5, 6, 3, 4, 7, 8}; /* (1, 2, 4) and (1, 2, 2, 2) */
+/* (1, 2, 4) and (1, 2, 2, 2) */
+static const double together[] = {1, 2, 3, 4, 5, 6, 7, 8}, apart[] = {1, 2, 5, 6, 3, 4, 7, 8};
 
 static void split_by_hand(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(1, 2, 4), together);
-    course_value("the statement's example in two heads", split(x, 2), course_f64(context, CT_SHAPE(1, 2, 2, 2), apart), 0);
+    course_value("the statement's example in two heads", split(x, 2),
+                 course_f64(context, CT_SHAPE(1, 2, 2, 2), apart), 0);
 }
 
 static void split_shapes(ct_context *context) {
-    const int64_t sizes[][4] = {{2, 3, 12, 3}, {3, 1, 6, 2}, {1, 5, 4, 1}, {2, 5, 7, 7}, {1, 1, 1, 1}}; /* B, T, E, H */
+    /* B, T, E, H */
+    const int64_t sizes[][4] = {
+        {2, 3, 12, 3}, {3, 1, 6, 2}, {1, 5, 4, 1}, {2, 5, 7, 7}, {1, 1, 1, 1}};
     for (int i = 0; i < 5; i++) {
         ct_tensor *x = course_randn(context, CT_SHAPE(sizes[i][0], sizes[i][1], sizes[i][2]));
         course_value("heads split", split(x, sizes[i][3]), ct_split_heads(x, sizes[i][3]), 0);
@@ -24,8 +31,10 @@ static void split_shapes(ct_context *context) {
 
 static void combine_values(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(1, 2, 2, 2), apart);
-    course_value("the statement's example, its two heads combined", combine(x), course_f64(context, CT_SHAPE(1, 2, 4), together), 0);
-    const int64_t sizes[][4] = {{2, 3, 5, 4}, {3, 1, 6, 2}, {1, 5, 1, 3}, {1, 1, 1, 1}}; /* B, H, T, d */
+    course_value("the statement's example, its two heads combined", combine(x),
+                 course_f64(context, CT_SHAPE(1, 2, 4), together), 0);
+    /* B, H, T, d */
+    const int64_t sizes[][4] = {{2, 3, 5, 4}, {3, 1, 6, 2}, {1, 5, 1, 3}, {1, 1, 1, 1}};
     for (int i = 0; i < 4; i++) {
         x = course_randn(context, CT_SHAPE(sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3]));
         course_value("heads combined", combine(x), ct_combine_heads(x), 0);
@@ -33,17 +42,25 @@ static void combine_values(ct_context *context) {
 }
 
 static void refused(ct_context *context) {
-    course_refused("7 columns in 2 heads", context, split(course_randn(context, CT_SHAPE(2, 3, 7)), 2), CT_ERR_SHAPE, "split_heads:");
-    course_refused("4 columns in 0 heads", context, split(course_randn(context, CT_SHAPE(2, 3, 4)), 0), CT_ERR_SHAPE, "split_heads:");
-    course_refused("two dims split", context, split(course_randn(context, CT_SHAPE(3, 4)), 2), CT_ERR_SHAPE, "split_heads:");
-    course_refused("three dims combined", context, combine(course_randn(context, CT_SHAPE(2, 3, 4))), CT_ERR_SHAPE, "combine_heads:");
+    course_refused("7 columns in 2 heads", context,
+                   split(course_randn(context, CT_SHAPE(2, 3, 7)), 2), CT_ERR_SHAPE,
+                   "split_heads:");
+    course_refused("4 columns in 0 heads", context,
+                   split(course_randn(context, CT_SHAPE(2, 3, 4)), 0), CT_ERR_SHAPE,
+                   "split_heads:");
+    course_refused("two dims split", context, split(course_randn(context, CT_SHAPE(3, 4)), 2),
+                   CT_ERR_SHAPE, "split_heads:");
+    course_refused("three dims combined", context,
+                   combine(course_randn(context, CT_SHAPE(2, 3, 4))), CT_ERR_SHAPE,
+                   "combine_heads:");
 }
 
 /* A gradient is only worth something of the right function. */
 static void split_gradient(ct_context *context) {
     ct_tensor *x = course_randn(context, CT_SHAPE(2, 3, 4));
     course_value("the forward that is differentiated", split(x, 2), ct_split_heads(x, 2), 0);
-    course_gradient("split_heads", &split_heads, &(split_heads_attrs){2}, &x, 1, (ct_gradcheck_opts){0});
+    course_gradient("split_heads", &split_heads, &(split_heads_attrs){2}, &x, 1,
+                    (ct_gradcheck_opts){0});
 }
 
 static void combine_gradient(ct_context *context) {
@@ -63,8 +80,13 @@ typedef struct {
     ct_tensor *in[INPUTS];
 } problem;
 
-static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t e, int64_t heads, bool causal) {
-    problem p = {ct_mha_new(context, (ct_mha_opts){.embed_dim = e, .num_heads = heads, .dtype = CT_F64}), heads, causal, {NULL}};
+static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t e, int64_t heads,
+                              bool causal) {
+    problem p = {
+        ct_mha_new(context, (ct_mha_opts){.embed_dim = e, .num_heads = heads, .dtype = CT_F64}),
+        heads,
+        causal,
+        {NULL}};
     p.in[X] = course_randn(context, CT_SHAPE(b, t, e));
     p.in[IN_WEIGHT] = ct_module_get(p.mha, "in_proj_weight");
     p.in[IN_BIAS] = ct_module_get(p.mha, "in_proj_bias");
@@ -77,26 +99,35 @@ static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t
 static ct_tensor *yours(ct_tensor *const *in, int n, void *arg) {
     const problem *p = arg;
     (void)n;
-    return multi_head(in[X], &(multi_head_params){in[IN_WEIGHT], in[IN_BIAS], in[OUT_WEIGHT], in[OUT_BIAS]}, p->heads, p->causal);
+    return multi_head(
+        in[X], &(multi_head_params){in[IN_WEIGHT], in[IN_BIAS], in[OUT_WEIGHT], in[OUT_BIAS]},
+        p->heads, p->causal);
 }
 
 static void compare(const char *what, problem p) {
-    course_value(what, yours(p.in, INPUTS, &p), ct_mha_forward(p.mha, p.in[X], NULL, NULL, (ct_mha_call){.causal = p.causal}).out, 1e-12);
+    course_value(what, yours(p.in, INPUTS, &p),
+                 ct_mha_forward(p.mha, p.in[X], NULL, NULL, (ct_mha_call){.causal = p.causal}).out,
+                 1e-12);
 }
 
 static void all_see_all(ct_context *context) {
-    const int64_t sizes[][4] = {{2, 5, 12, 3}, {1, 1, 4, 2}, {3, 4, 6, 1}, {1, 3, 3, 3}}; /* B, T, E, H */
+    /* B, T, E, H */
+    const int64_t sizes[][4] = {{2, 5, 12, 3}, {1, 1, 4, 2}, {3, 4, 6, 1}, {1, 3, 3, 3}};
     for (int i = 0; i < 4; i++)
-        compare("multi-head attention", random_problem(context, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], false));
+        compare("multi-head attention",
+                random_problem(context, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], false));
 }
 
-static void causal(ct_context *context) { compare("causal multi-head attention", random_problem(context, 2, 5, 8, 2, true)); }
+static void causal(ct_context *context) {
+    compare("causal multi-head attention", random_problem(context, 2, 5, 8, 2, true));
+}
 
 static void gradient(ct_context *context) {
     problem p = random_problem(context, 2, 3, 4, 2, true);
     compare("the forward that is differentiated, causal", p);
-    course_gradient_of("causal multi-head attention; inputs 0 ... 4 are x, in_weight, in_bias, out_weight, out_bias", yours, &p, p.in,
-                       INPUTS, (ct_gradcheck_opts){0});
+    course_gradient_of("causal multi-head attention; inputs 0 ... 4 are x, in_weight, in_bias, "
+                       "out_weight, out_bias",
+                       yours, &p, p.in, INPUTS, (ct_gradcheck_opts){0});
 }
 
 const course_test course_tests[] = {

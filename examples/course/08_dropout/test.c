@@ -4,7 +4,9 @@
 
 #include <math.h>
 
-static ct_tensor *apply(ct_tensor *x, double p, bool training) { return ct_apply(&dropout, &x, 1, &(dropout_attrs){p, training}); }
+static ct_tensor *apply(ct_tensor *x, double p, bool training) {
+    return ct_apply(&dropout, &x, 1, &(dropout_attrs){p, training});
+}
 
 /* What training must give, from the generator as it is now; it is left as it was. */
 static ct_tensor *expected_of(ct_context *context, ct_tensor *x, double p) {
@@ -27,15 +29,18 @@ static void evaluation(ct_context *context) {
     const ct_rng before = ct_rng_get(context);
     course_value("x, as nothing is dropped", apply(x, 0.5, false), x, 0);
     const ct_rng after = ct_rng_get(context);
-    if (after.seed != before.seed || after.stream != before.stream) course_fail("numbers are drawn although nothing is dropped");
-    course_gradient("evaluation", &dropout, &(dropout_attrs){0.5, false}, (ct_tensor *[]){course_randn(context, CT_SHAPE(2, 3))}, 1,
+    if (after.seed != before.seed || after.stream != before.stream)
+        course_fail("numbers are drawn although nothing is dropped");
+    course_gradient("evaluation", &dropout, &(dropout_attrs){0.5, false},
+                    (ct_tensor *[]){course_randn(context, CT_SHAPE(2, 3))}, 1,
                     (ct_gradcheck_opts){0});
 }
 
 static void training(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(2, 4), (double[]){1, 2, 3, 4, 5, 6, 7, 8});
     ct_tensor *expected = expected_of(context, x, 0.25);
-    course_value("0 where u < 0.25, else x / 0.75, for x = 1 ... 8", apply(x, 0.25, true), expected, 1e-12);
+    course_value("0 where u < 0.25, else x / 0.75, for x = 1 ... 8", apply(x, 0.25, true), expected,
+                 1e-12);
     x = course_randn(context, CT_SHAPE(3, 5, 7)), expected = expected_of(context, x, 0.6);
     course_value("0 where u < 0.6, else x / 0.4", apply(x, 0.6, true), expected, 1e-12);
     x = course_f64(context, CT_SCALAR, (double[]){3}), expected = expected_of(context, x, 0.1);
@@ -44,13 +49,16 @@ static void training(ct_context *context) {
     course_value("of no elements", apply(x, 0.1, true), x, 0);
 }
 
-/* A fifth of the elements goes, and the mean stays: 10,000 draws are off by 0.004 and 0.005, usually. */
+/* A fifth of the elements goes, and the mean stays: 10,000 draws are off by 0.004 and 0.005,
+ * usually. */
 static void mean_is_kept(ct_context *context) {
     ct_tensor *y = apply(ct_ones(context, CT_F64, CT_SHAPE(100, 100)), 0.2, true);
     if (!y) course_fail("%s", ct_error_message(context));
     const double dropped = (double)zeros_in(y) / 1e4, mean = ct_item(ct_mean(y, CT_ALL, false));
-    if (fabs(dropped - 0.2) > 0.025) course_fail("with p = 0.2, %g of 10,000 ones are dropped", dropped);
-    if (!(fabs(mean - 1) <= 0.03)) course_fail("with p = 0.2, the mean of 10,000 ones is %g after dropout, not about 1", mean);
+    if (fabs(dropped - 0.2) > 0.025)
+        course_fail("with p = 0.2, %g of 10,000 ones are dropped", dropped);
+    if (!(fabs(mean - 1) <= 0.03))
+        course_fail("with p = 0.2, the mean of 10,000 ones is %g after dropout, not about 1", mean);
 }
 
 /* Fails also where nothing is dropped, or all: the gradient of that is no question. */
@@ -59,7 +67,9 @@ static void must_drop(ct_context *context, double p) {
     ct_tensor *y = apply(ct_ones(context, CT_F64, CT_SHAPE(100)), p, true);
     if (!y) course_fail("%s", ct_error_message(context));
     const int64_t zeros = zeros_in(y);
-    if (zeros == 0 || zeros == 100) course_fail("of 100 elements %d are dropped with p = %g: its gradient can wait", (int)zeros, p);
+    if (zeros == 0 || zeros == 100)
+        course_fail("of 100 elements %d are dropped with p = %g: its gradient can wait", (int)zeros,
+                    p);
     ct_rng_set(context, before);
 }
 
@@ -79,7 +89,8 @@ static void gradient(ct_context *context) {
     const ct_shape shapes[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 3, 4), CT_SHAPE(11)};
     for (int i = 0; i < 3; i++) {
         must_drop(context, 0.4);
-        course_gradient("x", &dropout, &(dropout_attrs){0.4, true}, (ct_tensor *[]){course_randn(context, shapes[i])}, 1,
+        course_gradient("x", &dropout, &(dropout_attrs){0.4, true},
+                        (ct_tensor *[]){course_randn(context, shapes[i])}, 1,
                         (ct_gradcheck_opts){0});
     }
 }
@@ -92,7 +103,8 @@ static ct_tensor *two_calls(ct_tensor *const *in, int n, void *arg) {
 /* Backward runs when both forwards are over: what each drew must be its own. */
 static void gradient_of_two_calls(ct_context *context) {
     must_drop(context, 0.3);
-    ct_tensor *in[] = {course_randn(context, CT_SHAPE(3, 5)), course_randn(context, CT_SHAPE(3, 5))};
+    ct_tensor *in[] = {course_randn(context, CT_SHAPE(3, 5)),
+                       course_randn(context, CT_SHAPE(3, 5))};
     course_gradient_of("dropout(a) + dropout(b)", two_calls, NULL, in, 2, (ct_gradcheck_opts){0});
 }
 

@@ -10,4 +10,7 @@ static bool rotary_backward(const ct_call *call, ct_tensor *const *cotangents, c
     return ct_fail(call->context, CT_ERR_ARGUMENT, "rotary: backward is not written yet");
 }
 
-const ct_op rotary = {.name = "rotary", .attrs_size = sizeof(rotary_attrs), .forward = rotary_forward, .backward = rotary_backward};
+const ct_op rotary = {.name = "rotary",
+                      .attrs_size = sizeof(rotary_attrs),
+                      .forward = rotary_forward,
+                      .backward = rotary_backward};

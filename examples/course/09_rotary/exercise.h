@@ -10,6 +10,8 @@ typedef struct {
     bool interleaved; /* pair j is columns (2j, 2j + 1); else (j, j + d/2) */
 } rotary_attrs;
 
-extern const ct_op rotary; /* f64 (..., T, d), d even -> the same shape: each pair of columns turned, by an angle that grows with the row */
+/* f64 (..., T, d), d even -> the same shape: each pair of columns turned, by an angle that grows
+ * with the row */
+extern const ct_op rotary;
 
 #endif

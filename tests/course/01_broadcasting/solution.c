@@ -8,9 +8,13 @@
 static double value(const ct_call *call, int i) { return *ct_data_f64(call->in[i]); }
 
 /* A new tensor with no dims that holds x. */
-static ct_tensor *scalar(const ct_call *call, double x) { return ct_from_f64(call->context, CT_SCALAR, &x); }
+static ct_tensor *scalar(const ct_call *call, double x) {
+    return ct_from_f64(call->context, CT_SCALAR, &x);
+}
 
-static ct_tensor *neuron_forward(ct_call *call) { return scalar(call, tanh(value(call, 0) * value(call, 1) + value(call, 2))); }
+static ct_tensor *neuron_forward(ct_call *call) {
+    return scalar(call, tanh(value(call, 0) * value(call, 1) + value(call, 2)));
+}
 
 /* With z = w x + b, dz = g dy/dz = g (1 - y^2); from there dw = dz x, dx = dz w, db = dz. */
 static bool neuron_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
@@ -23,8 +27,8 @@ static bool neuron_backward(const ct_call *call, ct_tensor *const *cotangents, c
 
 /* ---- broadcasting ---- */
 
-/* The result's shape, and by how much the place in each input moves when an index of the result grows by one. A dim that is repeated
- * has the step 0. */
+/* The result's shape, and by how much the place in each input moves when an index of the result
+ * grows by one. A dim that is repeated has the step 0. */
 typedef struct {
     ct_shape shape;
     int64_t step[2][CT_MAX_DIMS];
@@ -43,8 +47,8 @@ static bool broadcast_of(const ct_call *call, broadcast *b) {
             next[i] *= size[i];
         }
         if (size[0] != size[1] && size[0] != 1 && size[1] != 1)
-            return ct_fail(call->context, CT_ERR_SHAPE, "%s: sizes %lld and %lld do not broadcast", call->op->name, (long long)size[0],
-                           (long long)size[1]);
+            return ct_fail(call->context, CT_ERR_SHAPE, "%s: sizes %lld and %lld do not broadcast",
+                           call->op->name, (long long)size[0], (long long)size[1]);
         b->shape.dim[d] = size[0] == 1 ? size[1] : size[0];
     }
     return true;
@@ -53,7 +57,8 @@ static bool broadcast_of(const ct_call *call, broadcast *b) {
 /* Where the element of input i stands that makes element e of the result. */
 static int64_t place(const broadcast *b, int i, int64_t e) {
     int64_t at = 0;
-    for (int d = b->shape.ndim - 1; d >= 0; e /= b->shape.dim[d--]) at += e % b->shape.dim[d] * b->step[i][d];
+    for (int d = b->shape.ndim - 1; d >= 0; e /= b->shape.dim[d--])
+        at += e % b->shape.dim[d] * b->step[i][d];
     return at;
 }
 
@@ -71,8 +76,8 @@ static ct_tensor *forward(ct_call *call) {
     return out;
 }
 
-/* An element that was used several times gets the sum of what each use sends back: hence zeros, and +=. For a product each use
- * sends g times the other factor. */
+/* An element that was used several times gets the sum of what each use sends back: hence zeros, and
+ * +=. For a product each use sends g times the other factor. */
 static bool backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     broadcast b;
     if (!broadcast_of(call, &b)) return false;

@@ -21,11 +21,13 @@ static double maximum(const double *x, int64_t n) {
 
 /* A new tensor like the input, or NULL with the error recorded. */
 static ct_tensor *result(const ct_call *call) {
-    if (ct_ndim(call->in[0]) == 0) return ct_fail(call->context, CT_ERR_SHAPE, "%s: a scalar has no last dim", call->op->name);
+    if (ct_ndim(call->in[0]) == 0)
+        return ct_fail(call->context, CT_ERR_SHAPE, "%s: a scalar has no last dim", call->op->name);
     return ct_empty(call->context, CT_F64, ct_shape_of(call->in[0]));
 }
 
-/* e^(x_i - max) is at most 1, and one of them is 1: nothing overflows, and the sum is not 0. The max cancels in the quotient. */
+/* e^(x_i - max) is at most 1, and one of them is 1: nothing overflows, and the sum is not 0. The
+ * max cancels in the quotient. */
 static ct_tensor *softmax_forward(ct_call *call) {
     ct_tensor *out = result(call);
     if (!out) return NULL;
@@ -56,7 +58,8 @@ static bool softmax_backward(const ct_call *call, ct_tensor *const *cotangents, 
     return true;
 }
 
-/* The logarithm of a quotient is a difference: no e^x is ever divided, so none needs to be larger than 0. */
+/* The logarithm of a quotient is a difference: no e^x is ever divided, so none needs to be larger
+ * than 0. */
 static ct_tensor *log_softmax_forward(ct_call *call) {
     ct_tensor *out = result(call);
     if (!out) return NULL;
@@ -67,13 +70,15 @@ static ct_tensor *log_softmax_forward(ct_call *call) {
         const double max = maximum(x, r.n);
         double sum = 0;
         for (int64_t i = 0; i < r.n; i++) sum += exp(x[i] - max);
-        for (int64_t i = 0; i < r.n; i++) y[i] = x[i] - max - log(sum); /* max + ln sum would be rounded to the digits of max */
+        /* max + ln sum would be rounded to the digits of max */
+        for (int64_t i = 0; i < r.n; i++) y[i] = x[i] - max - log(sum);
     }
     return out;
 }
 
 /* dy_i/dx_j = [i = j] - p_j with p = softmax(x) = e^y, so dx_j = g_j - p_j sum_i g_i. */
-static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangents,
+                                 ct_tensor **grad) {
     grad[0] = ct_empty(call->context, CT_F64, ct_shape_of(cotangents[0]));
     if (!grad[0]) return false;
     const rows r = rows_of(cotangents[0]);
@@ -88,4 +93,5 @@ static bool log_softmax_backward(const ct_call *call, ct_tensor *const *cotangen
 }
 
 const ct_op softmax = {.name = "softmax", .forward = softmax_forward, .backward = softmax_backward};
-const ct_op log_softmax = {.name = "log_softmax", .forward = log_softmax_forward, .backward = log_softmax_backward};
+const ct_op log_softmax = {
+    .name = "log_softmax", .forward = log_softmax_forward, .backward = log_softmax_backward};

@@ -16,7 +16,8 @@ static ct_tensor *cross_entropy_forward(ct_call *call) {
     for (int64_t n = 0; n < N; n++) {
         if (t[n] == attrs->ignore_index) continue;
         if (t[n] < 0 || t[n] >= C)
-            return ct_fail(call->context, CT_ERR_ARGUMENT, "cross_entropy: target %d of row %d is out of range", (int)t[n], (int)n);
+            return ct_fail(call->context, CT_ERR_ARGUMENT,
+                           "cross_entropy: target %d of row %d is out of range", (int)t[n], (int)n);
         double max = x[n * C], sum = 0;
         for (int64_t c = 0; c < C; c++) max = fmax(max, x[n * C + c]);
         for (int64_t c = 0; c < C; c++) sum += exp(x[n * C + c] - max);
@@ -26,9 +27,11 @@ static ct_tensor *cross_entropy_forward(ct_call *call) {
     return ct_full(call->context, CT_F64, CT_SCALAR, counted ? total / counted : 0);
 }
 
-static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotangents,
+                                   ct_tensor **grad) {
     const cross_entropy_attrs *attrs = call->attrs;
-    int64_t N = ct_dim(call->in[0], 0), C = ct_dim(call->in[0], 1), *t = ct_data_i64(call->in[1]), counted = 0;
+    int64_t N = ct_dim(call->in[0], 0), C = ct_dim(call->in[0], 1), *t = ct_data_i64(call->in[1]),
+            counted = 0;
     grad[0] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[0]));
     if (!grad[0]) return false;
     double *x = ct_data_f64(call->in[0]), *dx = ct_data_f64(grad[0]), g = ct_item(cotangents[0]);
@@ -38,7 +41,8 @@ static bool cross_entropy_backward(const ct_call *call, ct_tensor *const *cotang
         double max = x[n * C], sum = 0;
         for (int64_t c = 0; c < C; c++) max = fmax(max, x[n * C + c]);
         for (int64_t c = 0; c < C; c++) sum += exp(x[n * C + c] - max);
-        for (int64_t c = 0; c < C; c++) dx[n * C + c] = g * (exp(x[n * C + c] - max) / sum - (c == t[n])) / counted;
+        for (int64_t c = 0; c < C; c++)
+            dx[n * C + c] = g * (exp(x[n * C + c] - max) / sum - (c == t[n])) / counted;
     }
     return true;
 }

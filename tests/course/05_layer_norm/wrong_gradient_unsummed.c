@@ -20,7 +20,8 @@ static ct_tensor *layer_norm_forward(ct_call *call) {
     if (!Y || !call->saved[0] || !call->saved[1]) return NULL;
     double *w = ct_data_f64(W), *b = ct_data_f64(B), *rstd = ct_data_f64(call->saved[1]);
     for (int64_t r = 0; r < rows; r++) {
-        double *x = ct_data_f64(X) + r * D, *y = ct_data_f64(Y) + r * D, *xhat = ct_data_f64(call->saved[0]) + r * D;
+        double *x = ct_data_f64(X) + r * D, *y = ct_data_f64(Y) + r * D,
+               *xhat = ct_data_f64(call->saved[0]) + r * D;
         double mean = 0, var = 0;
         for (int64_t d = 0; d < D; d++) mean += x[d] / D;
         for (int64_t d = 0; d < D; d++) var += (x[d] - mean) * (x[d] - mean) / D;
@@ -31,15 +32,18 @@ static ct_tensor *layer_norm_forward(ct_call *call) {
     return Y;
 }
 
-static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangents,
+                                ct_tensor **grad) {
     int64_t D = ct_dim(call->in[0], -1), rows = D ? ct_numel(call->in[0]) / D : 0;
     for (int i = 0; i < 3; i++) {
         grad[i] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[i]));
         if (!grad[i]) return false;
     }
-    double *w = ct_data_f64(call->in[1]), *rstd = ct_data_f64(call->saved[1]), *dw = ct_data_f64(grad[1]);
+    double *w = ct_data_f64(call->in[1]), *rstd = ct_data_f64(call->saved[1]),
+           *dw = ct_data_f64(grad[1]);
     for (int64_t r = 0; r < rows; r++) {
-        double *g = ct_data_f64(cotangents[0]) + r * D, *xhat = ct_data_f64(call->saved[0]) + r * D, *dx = ct_data_f64(grad[0]) + r * D;
+        double *g = ct_data_f64(cotangents[0]) + r * D, *xhat = ct_data_f64(call->saved[0]) + r * D,
+               *dx = ct_data_f64(grad[0]) + r * D;
         double a = 0, b = 0;
         for (int64_t d = 0; d < D; d++) dw[d] += g[d] * xhat[d];
         for (int64_t d = 0; d < D; d++) a += g[d] * w[d] / D;
@@ -50,5 +54,7 @@ static bool layer_norm_backward(const ct_call *call, ct_tensor *const *cotangent
     return true;
 }
 
-const ct_op layer_norm = {
-    .name = "layer_norm", .attrs_size = sizeof(layer_norm_attrs), .forward = layer_norm_forward, .backward = layer_norm_backward};
+const ct_op layer_norm = {.name = "layer_norm",
+                          .attrs_size = sizeof(layer_norm_attrs),
+                          .forward = layer_norm_forward,
+                          .backward = layer_norm_backward};

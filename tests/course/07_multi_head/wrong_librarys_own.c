@@ -9,14 +9,20 @@
 static ct_tensor *split_heads_forward(ct_call *call) {
     const long long heads = ((const split_heads_attrs *)call->attrs)->heads;
     ct_tensor *x = call->in[0];
-    if (ct_ndim(x) != 3) return ct_fail(call->context, CT_ERR_SHAPE, "split_heads: %d dims are not (B, T, E)", ct_ndim(x));
+    if (ct_ndim(x) != 3)
+        return ct_fail(call->context, CT_ERR_SHAPE, "split_heads: %d dims are not (B, T, E)",
+                       ct_ndim(x));
     if (heads < 1 || ct_dim(x, 2) % heads != 0)
-        return ct_fail(call->context, CT_ERR_SHAPE, "split_heads: %lld columns are not for %lld heads", (long long)ct_dim(x, 2), heads);
-    call->drop = CT_DROP_INPUTS | CT_DROP_OUT; /* backward moves the cotangent, and reads nothing else */
+        return ct_fail(call->context, CT_ERR_SHAPE,
+                       "split_heads: %lld columns are not for %lld heads", (long long)ct_dim(x, 2),
+                       heads);
+    /* backward moves the cotangent, and reads nothing else */
+    call->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     return ct_split_heads(x, heads);
 }
 
-static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangents,
+                                 ct_tensor **grad) {
     (void)call;
     grad[0] = ct_combine_heads(cotangents[0]);
     return grad[0] != NULL;
@@ -24,19 +30,25 @@ static bool split_heads_backward(const ct_call *call, ct_tensor *const *cotangen
 
 static ct_tensor *combine_heads_forward(ct_call *call) {
     if (ct_ndim(call->in[0]) != 4)
-        return ct_fail(call->context, CT_ERR_SHAPE, "combine_heads: %d dims are not (B, H, T, d)", ct_ndim(call->in[0]));
+        return ct_fail(call->context, CT_ERR_SHAPE, "combine_heads: %d dims are not (B, H, T, d)",
+                       ct_ndim(call->in[0]));
     call->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     return ct_combine_heads(call->in[0]);
 }
 
-static bool combine_heads_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
-    grad[0] = ct_split_heads(cotangents[0], ct_dim(call->in[0], 1)); /* dropped values, but the shape is kept */
+static bool combine_heads_backward(const ct_call *call, ct_tensor *const *cotangents,
+                                   ct_tensor **grad) {
+    /* dropped values, but the shape is kept */
+    grad[0] = ct_split_heads(cotangents[0], ct_dim(call->in[0], 1));
     return grad[0] != NULL;
 }
 
-const ct_op split_heads = {
-    .name = "split_heads", .attrs_size = sizeof(split_heads_attrs), .forward = split_heads_forward, .backward = split_heads_backward};
-const ct_op combine_heads = {.name = "combine_heads", .forward = combine_heads_forward, .backward = combine_heads_backward};
+const ct_op split_heads = {.name = "split_heads",
+                           .attrs_size = sizeof(split_heads_attrs),
+                           .forward = split_heads_forward,
+                           .backward = split_heads_backward};
+const ct_op combine_heads = {
+    .name = "combine_heads", .forward = combine_heads_forward, .backward = combine_heads_backward};
 
 /* Columns part E ... (part + 1) E of qkv, in heads. */
 static ct_tensor *heads_of(ct_tensor *qkv, int part, int64_t width, int64_t heads) {
@@ -47,9 +59,13 @@ static ct_tensor *heads_of(ct_tensor *qkv, int part, int64_t width, int64_t head
 ct_tensor *multi_head(ct_tensor *x, const multi_head_params *params, int64_t heads, bool causal) {
     const int64_t tokens = ct_dim(x, 1), width = ct_dim(x, 2);
     ct_tensor *qkv = ct_linear(x, params->in_weight, params->in_bias); /* (B, T, 3 E) */
-    ct_tensor *q = heads_of(qkv, 0, width, heads), *k = heads_of(qkv, 1, width, heads), *v = heads_of(qkv, 2, width, heads);
-    ct_tensor *scores = ct_scale(ct_matmul(q, ct_transpose(k, -1, -2)), sqrt((double)heads / (double)width)); /* 1 / sqrt d */
-    ct_tensor *weights = ct_masked_softmax(scores, causal ? ct_causal_mask(ct_context_of(x), tokens, tokens) : NULL, -1);
+    ct_tensor *q = heads_of(qkv, 0, width, heads), *k = heads_of(qkv, 1, width, heads),
+              *v = heads_of(qkv, 2, width, heads);
+    /* 1 / sqrt d */
+    ct_tensor *scores =
+        ct_scale(ct_matmul(q, ct_transpose(k, -1, -2)), sqrt((double)heads / (double)width));
+    ct_tensor *weights = ct_masked_softmax(
+        scores, causal ? ct_causal_mask(ct_context_of(x), tokens, tokens) : NULL, -1);
     ct_tensor *out = ct_matmul(weights, v); /* (B, H, T, d) */
     return ct_linear(ct_apply(&combine_heads, &out, 1, NULL), params->out_weight, params->out_bias);
 }

@@ -42,4 +42,7 @@ static bool dropout_backward(const ct_call *call, ct_tensor *const *cotangents, 
     return true;
 }
 
-const ct_op dropout = {.name = "dropout", .attrs_size = sizeof(dropout_attrs), .forward = dropout_forward, .backward = dropout_backward};
+const ct_op dropout = {.name = "dropout",
+                       .attrs_size = sizeof(dropout_attrs),
+                       .forward = dropout_forward,
+                       .backward = dropout_backward};

@@ -1,18 +1,23 @@
 /* blockwise_attention: softmax(q k^T / sqrt d) v, a block of keys at a time.
  *
- *     forward     a query's maximum, sum and output follow its keys block by block; kept for backward: out, and the
- *                 log-sum-exp of each query, L_i = max + ln sum
- *     backward    p_ij = e^(s_ij - L_i) once more, one number at a time
- *                 D_i = <g_i, out_i> = sum_j p_ij <g_i, v_j>,  ds_ij = p_ij (<g_i, v_j> - D_i)
- *                 dv_j = sum_i p_ij g_i,  dq_i = sum_j ds_ij k_j / sqrt d,  dk_j = sum_i ds_ij q_i / sqrt d */
+ * forward: a query's maximum, sum and output follow its keys block by block; kept for backward:
+ * out, and the log-sum-exp of each query, L_i = max + ln sum.
+ *
+ * backward, one score at a time:
+ *     p_ij = e^(s_ij - L_i)
+ *     D_i = <g_i, out_i> = sum_j p_ij <g_i, v_j>,  ds_ij = p_ij (<g_i, v_j> - D_i)
+ *     dv_j = sum_i p_ij g_i,  dq_i = sum_j ds_ij k_j / sqrt d,  dk_j = sum_i ds_ij q_i / sqrt d
+ */
 #include "exercise.h"
 
 #include <math.h>
 
-void attend_block(attention_state *state, int64_t n, const double *score, int64_t e, const double *v) {
+void attend_block(attention_state *state, int64_t n, const double *score, int64_t e,
+                  const double *v) {
     double max = state->max;
     for (int64_t j = 0; j < n; j++) max = fmax(max, score[j]);
-    const double moved = exp(state->max - max); /* what was relative to the old maximum; e^-inf = 0 before the first key */
+    /* what was relative to the old maximum; e^-inf = 0 before the first key */
+    const double moved = exp(state->max - max);
     state->max = max;
     state->sum *= moved;
     for (int64_t c = 0; c < e; c++) state->out[c] *= moved;
@@ -45,8 +50,10 @@ typedef struct {
 static problem problem_of(const ct_call *call) {
     const blockwise_attention_attrs *attrs = call->attrs;
     ct_tensor *q = call->in[0], *k = call->in[1], *v = call->in[2];
-    return (problem){ct_dim(q, 0),  ct_dim(q, 1),   ct_dim(k, 1),   ct_dim(q, 2),  ct_dim(v, 2), 1 / sqrt((double)ct_dim(q, 2)),
-                     attrs->causal, ct_data_f64(q), ct_data_f64(k), ct_data_f64(v)};
+    return (problem){ct_dim(q, 0),  ct_dim(q, 1),   ct_dim(k, 1),
+                     ct_dim(q, 2),  ct_dim(v, 2),   1 / sqrt((double)ct_dim(q, 2)),
+                     attrs->causal, ct_data_f64(q), ct_data_f64(k),
+                     ct_data_f64(v)};
 }
 
 static void next_sequence(problem *p) {
@@ -56,9 +63,13 @@ static void next_sequence(problem *p) {
 }
 
 /* How many keys query i sees: the first ones. */
-static int64_t seen_by(const problem *p, int64_t i) { return p->causal && i + 1 < p->keys ? i + 1 : p->keys; }
+static int64_t seen_by(const problem *p, int64_t i) {
+    return p->causal && i + 1 < p->keys ? i + 1 : p->keys;
+}
 
-static double score_of(const problem *p, int64_t i, int64_t j) { return p->scale * dot(p->q + i * p->d, p->k + j * p->d, p->d); }
+static double score_of(const problem *p, int64_t i, int64_t j) {
+    return p->scale * dot(p->q + i * p->d, p->k + j * p->d, p->d);
+}
 
 /* One query: its output, and its log-sum-exp. `score` has room for a block. */
 static double attend(const problem *p, int64_t i, int64_t block, double *score, double *out) {
@@ -66,7 +77,8 @@ static double attend(const problem *p, int64_t i, int64_t block, double *score, 
     for (int64_t c = 0; c < p->e; c++) out[c] = 0;
     const int64_t keys = seen_by(p, i);
     for (int64_t first = 0; first < keys; first += block) {
-        const int64_t n = keys - first < block ? keys - first : block; /* the last block may be shorter */
+        /* the last block may be shorter */
+        const int64_t n = keys - first < block ? keys - first : block;
         for (int64_t j = 0; j < n; j++) score[j] = score_of(p, i, first + j);
         attend_block(&state, n, score, p->e, p->v + first * p->e);
     }
@@ -83,16 +95,19 @@ static ct_tensor *blockwise_attention_forward(ct_call *call) {
     if (!out || !log_sum_exp || !scores) return NULL;
     double *y = ct_data_f64(out), *lse = ct_data_f64(log_sum_exp);
     for (int64_t b = 0; b < p.batch; b++, next_sequence(&p))
-        for (int64_t i = 0; i < p.queries; i++, y += p.e, lse++) *lse = attend(&p, i, block, ct_data_f64(scores), y);
+        for (int64_t i = 0; i < p.queries; i++, y += p.e, lse++)
+            *lse = attend(&p, i, block, ct_data_f64(scores), y);
     call->saved[0] = log_sum_exp;
     return out;
 }
 
-static bool blockwise_attention_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+static bool blockwise_attention_backward(const ct_call *call, ct_tensor *const *cotangents,
+                                         ct_tensor **grad) {
     problem p = problem_of(call);
     for (int n = 0; n < 3; n++)
         if (!(grad[n] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[n])))) return false;
-    const double *g = ct_data_f64(cotangents[0]), *y = ct_data_f64(call->out), *lse = ct_data_f64(call->saved[0]);
+    const double *g = ct_data_f64(cotangents[0]), *y = ct_data_f64(call->out),
+                 *lse = ct_data_f64(call->saved[0]);
     double *dq = ct_data_f64(grad[0]), *dk = ct_data_f64(grad[1]), *dv = ct_data_f64(grad[2]);
     for (int64_t b = 0; b < p.batch; b++, next_sequence(&p), dk += p.keys * p.d, dv += p.keys * p.e)
         for (int64_t i = 0; i < p.queries; i++, g += p.e, y += p.e, lse++, dq += p.d) {
