@@ -8,7 +8,7 @@
 #include <cotangent/cotangent.h>
 
 #include "../src/core/context.h"
-#include "../src/gemm/gemm.h"
+#include "../src/gemm/contract.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
@@ -74,13 +74,19 @@ static double error_of(const void *got, const void *before, const void *bias, ct
     return worst;
 }
 
+static cti_matrix strided(void *data, int64_t row, int64_t col, int64_t batch) {
+    return (cti_matrix){.data = data, .row = row, .col = col, .batch = batch};
+}
+
 static cti_matrix laid_out(void *data, int64_t rows, int64_t cols, bool by_columns) {
-    return by_columns ? (cti_matrix){data, 1, rows, rows * cols} : (cti_matrix){data, cols, 1, rows * cols};
+    return by_columns ? strided(data, 1, rows, rows * cols) : strided(data, cols, 1, rows * cols);
 }
 
 static bool multiply(ct_context *context, ct_dtype dtype, problem p, cti_matrix a, cti_matrix b, cti_matrix c) {
-    return cti_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &a, &b,
-                   p.add || p.bias ? &(cti_gemm_epilogue){.add = p.add, .bias = p.bias ? b.data : NULL} : NULL, &c);
+    const cti_gemm_epilogue epilogue = {.add = p.add, .bias = p.bias ? b.data : NULL};
+    a.dtype = b.dtype = c.dtype = dtype;
+    return cti_gemm(context, &(cti_gemm_args){.batch = p.batch, .m = p.m, .n = p.n, .k = p.k, .alpha = p.alpha, .a = a, .b = b, .c = c,
+                                              .epilogue = p.add || p.bias ? &epilogue : NULL});
 }
 
 /* What the end of a product has seen of each element of C's memory, and how often. */
@@ -116,8 +122,10 @@ static void check(ct_context *context, ct_dtype dtype, problem p) {
     witness w = {dtype, c, malloc((size_t)count * size_of(dtype) + 1), calloc((size_t)count + 1, 1)};
     memcpy(w.seen, c, (size_t)count * size_of(dtype));
     void *bias = !p.add && noise() > 0 ? filled(dtype, p.n) : NULL;
-    const cti_gemm_epilogue end = {.add = p.add, .bias = bias, .done = look, .arg = &w};
-    ck_assert(cti_gemm(context, dtype, p.batch, p.m, p.n, p.k, p.alpha, &ma, &mb, &end, &mc));
+    const cti_gemm_epilogue epilogue = {.add = p.add, .bias = bias, .apply = look, .arg = &w};
+    ma.dtype = mb.dtype = mc.dtype = dtype;
+    ck_assert(cti_gemm(context, &(cti_gemm_args){.batch = p.batch, .m = p.m, .n = p.n, .k = p.k, .alpha = p.alpha, .a = ma, .b = mb,
+                                                 .c = mc, .epilogue = &epilogue}));
     ck_assert_msg(!memcmp(w.seen, c, (size_t)count * size_of(dtype)), "%s: an end before the end", context->isa->name);
     int64_t seen = 0, most = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -228,11 +236,12 @@ START_TEST(strides) {
             void *a = filled(dtype, space), *b = filled(dtype, space), *c = filled(dtype, space), *before = malloc((size_t)(space * size));
             memcpy(before, c, (size_t)(space * size));
             problem p = {BATCH, i % 16 == 15 ? 1 : M, N, i % 8 == 7 ? 1 : K, .add = i & 1, .bias = i % 2 == 0 && i / 8 % 2, .alpha = 1};
-            cti_matrix ma[] = {{a, K, 1, 0}, {a, 0, 1, K}, {a, 1, 0, M}, {(char *)a + M * K * 2 * size, -2 * K, 2, 0},
-                              {(char *)a + K * size, 2 * K, -1, 5}};
-            cti_matrix mb[] = {{b, N, 1, 0}, {b, 0, 1, N}, {b, 1, 0, K}, {(char *)b + K * N * 2 * size, -N, 3, 0}, {b, 2, 2 * K, 1}};
-            cti_matrix mc[] = {{c, N, 1, M * N}, {c, 2, 2 * M, 2 * M * N}, {(char *)c + M * N * size, -N, 1, M * N},
-                              {c, N * BATCH, 1, N}};
+            const cti_matrix ma[] = {strided(a, K, 1, 0), strided(a, 0, 1, K), strided(a, 1, 0, M),
+                                     strided((char *)a + M * K * 2 * size, -2 * K, 2, 0), strided((char *)a + K * size, 2 * K, -1, 5)};
+            const cti_matrix mb[] = {strided(b, N, 1, 0), strided(b, 0, 1, N), strided(b, 1, 0, K),
+                                     strided((char *)b + K * N * 2 * size, -N, 3, 0), strided(b, 2, 2 * K, 1)};
+            const cti_matrix mc[] = {strided(c, N, 1, M * N), strided(c, 2, 2 * M, 2 * M * N),
+                                     strided((char *)c + M * N * size, -N, 1, M * N), strided(c, N * BATCH, 1, N)};
             cti_matrix x = ma[i % 5], y = mb[i / 5 % 5], z = mc[i / 2 % 4];
             ck_assert(multiply(context, dtype, p, x, y, z));
             const int64_t base = ((char *)z.data - (char *)c) / size;
@@ -386,9 +395,11 @@ START_TEST(end_of_sum) {
     uint8_t times[P * M * N] = {0};
     witness w = {CT_F64, (char *)c, (char *)seen, times};
     cti_contract_dim batch[] = {{R, {P * M * (K + 1), (K + 1) * N, 0}}, {P, {M * (K + 1), 0, M * N}}};
-    ck_assert(cti_contract(context, CT_F64, &(cti_contract_dim){M, {K + 1, 0, N}}, &(cti_contract_dim){N, {0, 1, 1}},
-                          &(cti_contract_dim){K, {1, N, 0}}, batch, 2, a, b,
-                          &(cti_gemm_epilogue){.bias = bias, .done = look, .arg = &w}, c));
+    const ct_tensor of_a = {.data = (char *)a, .dtype = CT_F64}, of_b = {.data = (char *)b, .dtype = CT_F64};
+    const ct_tensor of_c = {.data = (char *)c, .dtype = CT_F64};
+    ck_assert(cti_contract(context, &(cti_contract_dim){M, {K + 1, 0, N}}, &(cti_contract_dim){N, {0, 1, 1}},
+                           &(cti_contract_dim){K, {1, N, 0}}, batch, 2, &of_a, &of_b,
+                           &(cti_gemm_epilogue){.bias = bias, .apply = look, .arg = &w}, &of_c));
     for (int i = 0; i < P * M * N; i++) {
         double sum = bias[i % N];
         for (int r = 0; r < R; r++)

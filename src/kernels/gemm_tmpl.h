@@ -12,6 +12,7 @@
 #ifndef CTI_KERNELS_GEMM_TMPL_H
 #define CTI_KERNELS_GEMM_TMPL_H
 
+#include "gemm_tuning_tmpl.h"
 #include "kernels.h"
 #include "simd.h"
 
@@ -21,25 +22,11 @@
 #define GEMM_LANES (CTI_VECTOR_BYTES / 4)
 #endif
 
-/* MR x NV accumulators, NV vectors of B and a broadcast must fit in the registers: 32 on AVX-512 and NEON, 16 on AVX2. A block of one
- * vector has up to TALL rows. */
-#if CTI_VECTOR_BYTES == 64
-enum { MR = 12, NV = 2, TALL = 16 };
-#elif CTI_VECTOR_BYTES == 32
-enum { MR = 6, NV = 2, TALL = 12 };
-#elif CTI_VECTOR_BYTES == 16
-enum { MR = 8, NV = 3, TALL = 16 };
-#else
-enum { MR = 4, NV = 4, TALL = 4 };
-#endif
 #if CTI_VECTOR_BYTES
 typedef vec gemm_vec;
 #else
 typedef real gemm_vec;   /* GCC keeps vectors of one element in memory */
 #endif
-enum { NR = NV * LANES, KC = sizeof(real) == 4 ? 768 : 512 };
-_Static_assert((int)KC >= (int)CTI_GEMM_DEEP, "who is not cut into slices is one");
-enum { AHEAD = 8 };   /* along K: how much sooner than it is used A is fetched, and what is packed */
 
 #if defined __clang__
 enum { TURN = 1 };   /* k in a turn of the block's loop: it mixes several, and runs out of registers */
@@ -91,10 +78,10 @@ INLINE void gemm_transpose(vec x[LANES]) {
 /* Lines of a matrix, `each` to a pointer, 1 or 4: an address has a base, an index, here the bytes to one of the next lines, and a
  * constant. each and count are constants of the caller. */
 typedef struct {
-    const char *base[(TALL + 3) / 4];
+    const char *base[(MR_NARROW + 3) / 4];
     int64_t to[4];
 } gemm_lines;
-_Static_assert(CTI_VECTOR_BYTES != 64 || (int)TURN <= ((int)TALL + 3) / 4, "a pointer for each k of a turn");
+_Static_assert(CTI_VECTOR_BYTES != 64 || (int)TURN <= ((int)MR_NARROW + 3) / 4, "a pointer for each k of a turn");
 
 INLINE gemm_lines gemm_lines_of(const int each, const int count, const real *x, int64_t bytes) {
     gemm_lines l = {.to = {0, bytes, 2 * bytes, 3 * bytes}};
@@ -112,7 +99,7 @@ INLINE void gemm_advance(const int each, const int count, gemm_lines *l, int64_t
 INLINE void gemm_hide(gemm_lines *l) { __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3])); }
 
 #if CTI_VECTOR_BYTES
-_Static_assert((int)LANES <= (int)TALL, "gemm_lines has pointers for that many");
+_Static_assert((int)LANES <= (int)MR_NARROW, "gemm_lines has pointers for that many");
 
 /* packed[p width + i] = x[i along + p] for p < k, a multiple of LANES, and i < count, a constant of at most LANES; 0 from i = n on. */
 INLINE void gemm_turn(const int width, const int count, int64_t n, int64_t k, const real *x, int64_t along, real *packed) {
@@ -187,7 +174,7 @@ INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const real *
     const int64_t whole = along == 1 ? n / width * width : 0;
     const real *row = x;
     for (int64_t p = 0; p < k && whole > 0; p++, row += step) {
-        const char *ahead = (const char *)(row + AHEAD * step);
+        const char *ahead = (const char *)(row + PREFETCH_K * step);
         for (int64_t i = 0; i < whole; i += width) {
             GEMM_UNROLL for (int at = 0; at < width * (int)sizeof(real); at += 64) __builtin_prefetch(ahead + i * (int64_t)sizeof(real) + at);
             memcpy(packed + i * k + p * width, row + i, (size_t)width * sizeof(real));
@@ -256,7 +243,7 @@ INLINE gemm_vec gemm_fma(const bool once, gemm_vec sum, gemm_vec x, gemm_vec b) 
 /* The u-th k of a turn: sum += A's column times a row of B, whose last vector has n columns where it is a part. Compilers are not to
  * mix two of them: they would run out of registers. */
 INLINE void gemm_step(const int rows, const int vectors, const bool part, const gemm_way way, const int each, int64_t n,
-                      const gemm_lines *a, const gemm_lines *b, const int u, gemm_vec sum[TALL][NV]) {
+                      const gemm_lines *a, const gemm_lines *b, const int u, gemm_vec sum[MR_NARROW][NV]) {
     gemm_vec bp[NV];
     __asm__ volatile("" ::: "memory");
     GEMM_UNROLL for (int j = 0; j < vectors; j++) bp[j] = gemm_get(gemm_line(4, b, u) + j * LANES, part && j == vectors - 1, n);
@@ -275,8 +262,8 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
     /* What multiplies by a number in memory is two instructions inside the core, not one, where the address has an index. */
     const int each = CTI_VECTOR_BYTES == 64 && vectors == 1 && gemm_by_columns(way) ? 1 : 4;
     gemm_lines of_a = gemm_lines_of(each, lines, a, gemm_by_columns(way) ? to_k : to_row), of_b = gemm_lines_of(4, turn, b, b_to_k);
-    const char *ahead = (const char *)a + AHEAD * to_k;
-    gemm_vec sum[TALL][NV] = {0};
+    const char *ahead = (const char *)a + PREFETCH_K * to_k;
+    gemm_vec sum[MR_NARROW][NV] = {0};
     /* C is wanted at the end, and may come from far; processors of the widest vectors have room for what waits to be written. */
     GEMM_UNROLL for (int i = 0; i < rows && CTI_VECTOR_BYTES < 64; i++) {
         GEMM_UNROLL for (int at = 0; at < vectors * (int)sizeof(gemm_vec); at += 64) __builtin_prefetch((char *)(c + i * form->row) + at, 1);
@@ -330,7 +317,7 @@ INLINE void gemm_block(const int rows, const int vectors, const bool part, const
         break
 #define TILE_COLUMNS(rows, vectors, part, way) \
     case vectors: \
-        if ((part || (rows) != MR || (vectors) != NV) && (vectors) <= NV && (rows) <= ((vectors) == 1 ? TALL : MR)) \
+        if ((part || (rows) != MR || (vectors) != NV) && (vectors) <= NV && (rows) <= ((vectors) == 1 ? MR_NARROW : MR)) \
             TILE(rows, vectors, part, way); \
         break
 
@@ -369,7 +356,7 @@ INLINE void gemm_tile_dense(TILE_ARGUMENTS) {
 
 /* Columns of C that are not next to each other are written from a block that has them so. */
 __attribute__((noinline)) static void gemm_tile_apart(TILE_ARGUMENTS) {
-    real apart[TALL * NR];
+    real apart[MR_NARROW * NR];
     cti_gemm_form dense = *form;
     dense.row = NR, dense.col = 1;
     gemm_tile_dense(&dense, m, n, a, b, NULL, apart);
@@ -398,7 +385,7 @@ INLINE int64_t gemm_share(int64_t m, int64_t most) {
 /* Rows in equal shares, as a block of few waits for its sums, each by all panels. */
 __attribute__((noinline)) static void gemm_several(const cti_gemm_form *form, int64_t m, int64_t n, const real *a, const char *b,
                                                    int64_t panel, const real *base, real *c) {
-    const int64_t most = n > LANES ? MR : TALL, rows = m > most ? gemm_share(m, most) : m;
+    const int64_t most = n > LANES ? MR : MR_NARROW, rows = m > most ? gemm_share(m, most) : m;
     for (int64_t i = 0; i < m; i += rows) {
         const char *b_at = b;
         for (int64_t j = 0; j < n; j += NR, b_at += panel) {
@@ -411,20 +398,13 @@ __attribute__((noinline)) static void gemm_several(const cti_gemm_form *form, in
 
 static void gemm_blocks(const cti_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base,
                         void *c) {
-    if (n <= NR && m <= (n > LANES ? MR : TALL)) gemm_tile(form, m, n, a, b, base, c);
+    if (n <= NR && m <= (n > LANES ? MR : MR_NARROW)) gemm_tile(form, m, n, a, b, base, c);
     else gemm_several(form, m, n, a, b, panel, base, c);
 }
 
 /* ---- few rows: nothing packed ---- */
 
 /* A block of dot products: rows of A and columns of B that are dense along K. Its sums are vectors too, so B need not be turned. */
-#if CTI_VECTOR_BYTES == 32
-enum { DOT_ROWS = 3, DOT_COLUMNS = 4 };
-#else
-enum { DOT_ROWS = 6, DOT_COLUMNS = 4 };
-#endif
-enum { ROW_VECTORS = 8 };
-
 /* Lane i becomes the sum of x[i]'s lanes, each in the same order; x is used up. */
 INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
 #if CTI_VECTOR_BYTES
@@ -437,31 +417,31 @@ INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
 }
 
 /* sum[i][j] += a[i] b[j], a vector of each, or the first n lanes of it. */
-INLINE void gemm_dot_step(const int rows, const bool part, int64_t n, const real *a, int64_t a_row, const real *const b[DOT_COLUMNS],
+INLINE void gemm_dot_step(const int rows, const bool part, int64_t n, const real *a, int64_t a_row, const real *const b[DOT_COLS],
                           int64_t p, gemm_vec *sum) {
-    gemm_vec bp[DOT_COLUMNS];
-    GEMM_UNROLL for (int j = 0; j < DOT_COLUMNS; j++) bp[j] = gemm_get(b[j] + p, part, n);
+    gemm_vec bp[DOT_COLS];
+    GEMM_UNROLL for (int j = 0; j < DOT_COLS; j++) bp[j] = gemm_get(b[j] + p, part, n);
     GEMM_UNROLL for (int i = 0; i < rows; i++) {
         gemm_vec x = gemm_get(a + i * a_row + p, part, n);
-        GEMM_UNROLL for (int j = 0; j < DOT_COLUMNS; j++) sum[i * DOT_COLUMNS + j] += x * bp[j];
+        GEMM_UNROLL for (int j = 0; j < DOT_COLS; j++) sum[i * DOT_COLS + j] += x * bp[j];
     }
 }
 
-/* rows is a constant; n <= DOT_COLUMNS: columns that are not there repeat the first. */
+/* rows is a constant; n <= DOT_COLS: columns that are not there repeat the first. */
 INLINE void gemm_dot_block(const int rows, int64_t n, int64_t k, const real *a, int64_t a_row, const real *b, int64_t b_col, real alpha,
                            bool add, real *c, int64_t row, int64_t col) {
-    enum { ALL = (DOT_ROWS * DOT_COLUMNS + LANES - 1) / LANES * LANES };
+    enum { ALL = (DOT_ROWS * DOT_COLS + LANES - 1) / LANES * LANES };
     gemm_vec sum[ALL] = {0};
-    const real *columns[DOT_COLUMNS];
+    const real *columns[DOT_COLS];
     real out[ALL];
     int64_t p = 0;
-    GEMM_UNROLL for (int j = 0; j < DOT_COLUMNS; j++) columns[j] = j < n ? b + j * b_col : b;
+    GEMM_UNROLL for (int j = 0; j < DOT_COLS; j++) columns[j] = j < n ? b + j * b_col : b;
     for (; p + LANES <= k; p += LANES) gemm_dot_step(rows, false, LANES, a, a_row, columns, p, sum);
     if (p < k) gemm_dot_step(rows, true, k - p, a, a_row, columns, p, sum);
-    GEMM_UNROLL for (int i = 0; i < rows * DOT_COLUMNS; i += LANES) gemm_store(out + i, gemm_sums(sum + i));
+    GEMM_UNROLL for (int i = 0; i < rows * DOT_COLS; i += LANES) gemm_store(out + i, gemm_sums(sum + i));
     for (int i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) {
-            real *to = c + i * row + j * col, x = alpha * out[i * DOT_COLUMNS + j];
+            real *to = c + i * row + j * col, x = alpha * out[i * DOT_COLS + j];
             *to = add ? *to + x : x;
         }
     }
@@ -470,8 +450,8 @@ INLINE void gemm_dot_block(const int rows, int64_t n, int64_t k, const real *a, 
 static void gemm_dots(int64_t m, int64_t n, int64_t k, const void *a_, int64_t a_row, const void *b_, int64_t b_col, double alpha, bool add,
                       void *c_, int64_t row, int64_t col) {
     const int64_t blocks = (m + DOT_ROWS - 1) / DOT_ROWS, share = (m + blocks - 1) / blocks;
-    for (int64_t j = 0; j < n; j += DOT_COLUMNS) {
-        const int64_t columns = n - j < DOT_COLUMNS ? n - j : DOT_COLUMNS;
+    for (int64_t j = 0; j < n; j += DOT_COLS) {
+        const int64_t columns = n - j < DOT_COLS ? n - j : DOT_COLS;
         const real *b = (const real *)b_ + j * b_col;
         for (int64_t i = 0; i < m; i += share) {
             const real *a = (const real *)a_ + i * a_row;
@@ -488,7 +468,7 @@ static void gemm_dots(int64_t m, int64_t n, int64_t k, const void *a_, int64_t a
 
 /* y = alpha x B, or += with add; k rows of B, columns next to each other: `count` vectors of y at a time. */
 INLINE void gemm_row_columns(const int count, int64_t k, const real *x, const real *b, int64_t b_row, real alpha, bool add, real *y) {
-    gemm_vec sum[ROW_VECTORS] = {0};
+    gemm_vec sum[GEMV_VECTORS] = {0};
     for (int64_t p = 0; p < k; p++, b += b_row) {
         GEMM_UNROLL for (int j = 0; j < count; j++) sum[j] += x[p] * gemm_load(b + j * LANES);
     }
@@ -508,8 +488,8 @@ static void gemm_row(int64_t n, int64_t k, const void *x_, int64_t x_stride, con
     }
     int64_t j = 0;
     if (b_col == 1 && y_stride == 1) {
-        for (; j + ROW_VECTORS * LANES <= n; j += ROW_VECTORS * LANES)
-            gemm_row_columns(ROW_VECTORS, k, x, b + j, b_row, alpha, add, y + j);
+        for (; j + GEMV_VECTORS * LANES <= n; j += GEMV_VECTORS * LANES)
+            gemm_row_columns(GEMV_VECTORS, k, x, b + j, b_row, alpha, add, y + j);
         for (; j + LANES <= n; j += LANES) gemm_row_columns(1, k, x, b + j, b_row, alpha, add, y + j);
     } else if (b_row == 1) {
         gemm_dots(1, n, k, x, 0, b, b_col, alpha, add, y, 0, y_stride);
@@ -522,6 +502,9 @@ static void gemm_row(int64_t n, int64_t k, const void *x_, int64_t x_stride, con
     }
 }
 
-#define GEMM_KERNELS {MR, NR, LANES, TALL, KC, gemm_pack_a, gemm_pack_b, gemm_blocks, gemm_dots, gemm_row}
+#define GEMM_KERNELS { \
+    .mr = MR, .nr = NR, .lanes = LANES, .tall = MR_NARROW, .kc = KC, .tuning = GEMM_TUNING, \
+    .pack_a = gemm_pack_a, .pack_b = gemm_pack_b, .blocks = gemm_blocks, .dots = gemm_dots, .row = gemm_row \
+}
 
 #endif
