@@ -118,8 +118,8 @@ static bool is_balanced(const problem *p, const cti_gemm_plan *plan) {
     const int threads = p->machine->threads;
     const int64_t count = task_count(p, plan), rounds = cti_ceil_div(count, threads);
     const double work = (double)(k_blocks(plan) * plan->batch_pass) * (double)plan->m_pass * (double)p->g->n;
-    const double time = (double)rounds * (double)threads * (double)plan->mc * (double)plan->nc;
-    return count >= p->tuning->tasks_per_thread * threads && work >= p->tuning->useful * time;
+    const double least = p->tuning->useful * (double)rounds * (double)threads * (double)plan->mc * (double)plan->nc;
+    return count >= p->tuning->tasks_per_thread * threads && work >= least;
 }
 
 /* A task begins as all rows and as many columns as one worker's packed panels may have, and shrinks until threads can share it: first
