@@ -1,9 +1,11 @@
 /* Merges dims of a product, and loops over those that cannot be merged.
  *
- * A dim is (size, a, b, c): the step it makes in each operand; 0 where it does not appear, or repeats. m, n and k are dims too:
- * m (a, 0, c), n (0, b, c), k (a, b, 0). Two dims merge into one where in each operand the outer's step is the inner's times the inner's
- * size. So the batch of an activation merges into m when the other side is a weight, and into k when that weight's gradient sums over
- * it. Of the dims that are left one is cti_gemm's batch, and the others are looped over. */
+ * A dim is (size, a, b, c): the step it makes in each operand; 0 where it does not appear, or
+ * repeats. m, n and k are dims too: m (a, 0, c), n (0, b, c), k (a, b, 0). Two dims merge into one
+ * where in each operand the outer's step is the inner's times the inner's size. So the batch of an
+ * activation merges into m when the other side is a weight, and into k when that weight's gradient
+ * sums over it. Of the dims that are left one is cti_gemm's batch, and the others are looped over.
+ */
 #include "contract.h"
 
 enum { A, B, C };
@@ -31,38 +33,60 @@ static bool merge(cti_contract_dim *into, cti_contract_dim dim) {
     return true;
 }
 
-/* Merges what can be merged; returns how many dims of the batch are left. keep_n: nothing may merge into n. */
-static int merge_all(cti_contract_dim *m, cti_contract_dim *n, cti_contract_dim *k, cti_contract_dim *batch, int dims, bool keep_n) {
+/* Merges what can be merged; returns how many dims of the batch are left. keep_n: nothing may merge
+ * into n. */
+static int merge_all(cti_contract_dim *m, cti_contract_dim *n, cti_contract_dim *k,
+                     cti_contract_dim *batch, int dims, bool keep_n) {
     for (int i = 0; i < dims;) {
         const cti_contract_dim d = batch[i];
         bool merged = d.size == 1 || (d.step[B] == 0 && d.step[C] != 0 && merge(m, d)) ||
-                    (d.step[A] == 0 && d.step[C] != 0 && !keep_n && merge(n, d)) || (d.step[C] == 0 && merge(k, d));
-        for (int other = 0; other < dims && !merged; other++) merged = other != i && merge(&batch[other], d);
+                      (d.step[A] == 0 && d.step[C] != 0 && !keep_n && merge(n, d)) ||
+                      (d.step[C] == 0 && merge(k, d));
+        for (int other = 0; other < dims && !merged; other++)
+            merged = other != i && merge(&batch[other], d);
         if (!merged) {
             i++;
             continue;
         }
         for (dims--; i < dims; i++) batch[i] = batch[i + 1];
-        i = 0;   /* a dim that has grown may merge with another now */
+        i = 0; /* a dim that has grown may merge with another now */
     }
     return dims;
 }
 
 /* One matrix product of the loop: element offsets at[] into the three tensors. */
-static bool product(ct_context *context, const cti_contract_dim *batch, const cti_contract_dim *m, const cti_contract_dim *n,
-                    const cti_contract_dim *k, const ct_tensor *const tensor[3], const int64_t at[3], const cti_gemm_epilogue *epilogue) {
+static bool product(ct_context *context, const cti_contract_dim *batch, const cti_contract_dim *m,
+                    const cti_contract_dim *n, const cti_contract_dim *k,
+                    const ct_tensor *const tensor[3], const int64_t at[3],
+                    const cti_gemm_epilogue *epilogue) {
 #define DATA(x) tensor[x]->data + at[x] * (int64_t)cti_dtype_size(tensor[x]->dtype)
-    const cti_gemm_args g = {
-        .batch = batch->size, .m = m->size, .n = n->size, .k = k->size, .alpha = 1, .epilogue = epilogue,
-        .a = {.data = DATA(A), .row = m->step[A], .col = k->step[A], .batch = batch->step[A], .dtype = tensor[A]->dtype},
-        .b = {.data = DATA(B), .row = k->step[B], .col = n->step[B], .batch = batch->step[B], .dtype = tensor[B]->dtype},
-        .c = {.data = DATA(C), .row = m->step[C], .col = n->step[C], .batch = batch->step[C], .dtype = tensor[C]->dtype}};
+    const cti_gemm_args g = {.batch = batch->size,
+                             .m = m->size,
+                             .n = n->size,
+                             .k = k->size,
+                             .alpha = 1,
+                             .epilogue = epilogue,
+                             .a = {.data = DATA(A),
+                                   .row = m->step[A],
+                                   .col = k->step[A],
+                                   .batch = batch->step[A],
+                                   .dtype = tensor[A]->dtype},
+                             .b = {.data = DATA(B),
+                                   .row = k->step[B],
+                                   .col = n->step[B],
+                                   .batch = batch->step[B],
+                                   .dtype = tensor[B]->dtype},
+                             .c = {.data = DATA(C),
+                                   .row = m->step[C],
+                                   .col = n->step[C],
+                                   .batch = batch->step[C],
+                                   .dtype = tensor[C]->dtype}};
 #undef DATA
     return cti_gemm(context, &g);
 }
 
-/* The largest dim that steps in C, as cti_gemm's batch; a dim that is summed over cannot be it, as its products go to the same place.
- * -1: none. */
+/* The largest dim that steps in C, as cti_gemm's batch; a dim that is summed over cannot be it, as
+ * its products go to the same place. -1: none. */
 static int widest(const cti_contract_dim *dim, int dims) {
     int at = -1;
     for (int i = 0; i < dims; i++)
@@ -79,8 +103,9 @@ static bool advance(int64_t *index, const cti_contract_dim *dim, int dims) {
     return false;
 }
 
-bool cti_contract(ct_context *context, const cti_contract_dim *of_m, const cti_contract_dim *of_n, const cti_contract_dim *of_k,
-                  const cti_contract_dim *batch, int dims, const ct_tensor *a, const ct_tensor *b, const cti_gemm_epilogue *epilogue,
+bool cti_contract(ct_context *context, const cti_contract_dim *of_m, const cti_contract_dim *of_n,
+                  const cti_contract_dim *of_k, const cti_contract_dim *batch, int dims,
+                  const ct_tensor *a, const ct_tensor *b, const cti_gemm_epilogue *epilogue,
                   const ct_tensor *c) {
     static const cti_contract_dim single = {.size = 1};
     static const int64_t start[3] = {0};
@@ -93,8 +118,8 @@ bool cti_contract(ct_context *context, const cti_contract_dim *of_m, const cti_c
         if (left[i].size == 0 && left[i].step[C] != 0) empty = true;
         if (left[i].size == 0 && left[i].step[C] == 0) no_terms = true;
     }
-    if (empty) return true;                      /* C has no element */
-    for (int i = 0; i < dims && no_terms; i++)   /* sums of nothing, however many, are one */
+    if (empty) return true;                    /* C has no element */
+    for (int i = 0; i < dims && no_terms; i++) /* sums of nothing, however many, are one */
         if (left[i].step[C] == 0) left[i].size = 1;
     if (no_terms) k.size = 0;
     dims = merge_all(&m, &n, &k, left, dims, epilogue && (epilogue->apply || epilogue->bias));
@@ -111,8 +136,11 @@ bool cti_contract(ct_context *context, const cti_contract_dim *of_m, const cti_c
         for (int i = 0; i < dims; i++) {
             for (int x = A; x <= C; x++) at[x] += index[i] * left[i].step[x];
             const bool summed = left[i].step[C] == 0;
-            if (summed && index[i] > 0) part.add = true, part.bias = NULL;     /* the first term of a sum writes, later ones add, */
-            if (summed && index[i] < left[i].size - 1) part.apply = NULL;      /* and the last one completes C */
+            if (summed && index[i] > 0)
+                part.add = true,
+                part.bias = NULL; /* the first term of a sum writes, later ones add, */
+            if (summed && index[i] < left[i].size - 1)
+                part.apply = NULL; /* and the last one completes C */
         }
         if (!product(context, &items, &m, &n, &k, tensor, at, &part)) return false;
     } while (advance(index, left, dims));

@@ -1,4 +1,5 @@
-/* Carries out the plans of products: all kinds but blocked and split-K, which are gemm_blocked.c's. */
+/* Carries out the plans of products: all kinds but blocked and split-K, which are gemm_blocked.c's.
+ */
 #include "gemm.h"
 
 #include "../core/int_math.h"
@@ -12,7 +13,7 @@ typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
     const cti_gemm_kernels *kernels;
-    int64_t across;   /* of gemv and dots: tasks of nc columns that make all of n */
+    int64_t across; /* of gemv and dots: tasks of nc columns that make all of n */
 } gemm_run;
 
 static bool adds(const cti_gemm_args *g) { return g->epilogue && g->epilogue->add; }
@@ -22,11 +23,13 @@ static bool adds(const cti_gemm_args *g) { return g->epilogue && g->epilogue->ad
 static void zero_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const gemm_run *r = arg;
     const cti_gemm_args *g = r->g;
-    const int64_t size = (int64_t)cti_dtype_size(g->c.dtype), cols = g->c.col == 1 ? g->n : 1;   /* that are cleared at once */
+    const int64_t size = (int64_t)cti_dtype_size(g->c.dtype),
+                  cols = g->c.col == 1 ? g->n : 1; /* that are cleared at once */
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = i / g->m, row = i % g->m;
-        for (int64_t col = 0; col < g->n && !adds(g); col += cols) memset(cti_matrix_at(&g->c, item, row, col), 0, (size_t)(cols * size));
+        for (int64_t col = 0; col < g->n && !adds(g); col += cols)
+            memset(cti_matrix_at(&g->c, item, row, col), 0, (size_t)(cols * size));
         cti_gemm_apply(g, r->plan, item, row, 0, 1, g->n);
     }
 }
@@ -41,14 +44,19 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t across = r->across;
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t item = i / across, n = i % across * r->plan->nc, cols = cti_min(r->plan->nc, g->n - n);
+        const int64_t item = i / across, n = i % across * r->plan->nc,
+                      cols = cti_min(r->plan->nc, g->n - n);
         void *to = cti_matrix_at(c, item, 0, n);
         for (int64_t k = 0; k < g->k; k += r->plan->kc) {
             const int64_t kl = cti_min(r->plan->kc, g->k - k);
             const void *from = cti_matrix_at(a, item, 0, k), *by = cti_matrix_at(b, item, k, n);
             const bool add = k > 0 || adds(g);
-            if (g->m == 1) r->kernels->row(cols, kl, from, a->col, by, b->row, b->col, g->alpha, add, to, c->col);
-            else r->kernels->dots(g->m, cols, kl, from, a->row, by, b->col, g->alpha, add, to, c->row, c->col);
+            if (g->m == 1)
+                r->kernels->row(cols, kl, from, a->col, by, b->row, b->col, g->alpha, add, to,
+                                c->col);
+            else
+                r->kernels->dots(g->m, cols, kl, from, a->row, by, b->col, g->alpha, add, to,
+                                 c->row, c->col);
         }
         cti_gemm_apply(g, r->plan, item, 0, n, g->m, cols);
     }
@@ -61,18 +69,22 @@ static void direct(const gemm_run *r) {
     const int64_t panel = r->kernels->nr * (int64_t)cti_dtype_size(g->b.dtype);
     for (int64_t k = 0; k < g->k; k += r->plan->kc) {
         const int64_t kl = cti_min(r->plan->kc, g->k - k);
-        cti_gemm_macro_kernel(r->kernels, g, k, kl, cti_matrix_at(&g->b, 0, k, 0), g->b.row, panel, k > 0 || adds(g));
+        cti_gemm_macro_kernel(r->kernels, g, k, kl, cti_matrix_at(&g->b, 0, k, 0), g->b.row, panel,
+                              k > 0 || adds(g));
     }
     cti_gemm_apply(g, r->plan, 0, 0, 0, g->m, g->n);
 }
 
-/* All K blocks of a B that fits the stack: all of B is packed at once. noinline: only who packs has this stack. */
-__attribute__((noinline)) static void direct_packed(const cti_gemm_kernels *kernels, const cti_gemm_args *g, int64_t kc) {
+/* All K blocks of a B that fits the stack: all of B is packed at once. noinline: only who packs has
+ * this stack. */
+__attribute__((noinline)) static void direct_packed(const cti_gemm_kernels *kernels,
+                                                    const cti_gemm_args *g, int64_t kc) {
     _Alignas(CTI_ALIGN) char packed[CTI_GEMM_STACK_B];
     const int64_t nr = kernels->nr, row = nr * (int64_t)cti_dtype_size(g->b.dtype);
     kernels->pack_b(g->k, g->n, g->b.data, g->b.row, g->b.col, packed);
     for (int64_t k = 0; k < g->k; k += kc)
-        cti_gemm_macro_kernel(kernels, g, k, cti_min(kc, g->k - k), packed + k * row, nr, row * g->k, k > 0 || adds(g));
+        cti_gemm_macro_kernel(kernels, g, k, cti_min(kc, g->k - k), packed + k * row, nr,
+                              row * g->k, k > 0 || adds(g));
 }
 
 /* ---- the small entrance ---- */
@@ -84,8 +96,11 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     const int64_t packed_bytes = (g->n + kernels->nr) * g->k * (int64_t)cti_dtype_size(g->b.dtype);
     const bool gemv = g->m == 1 && g->n > 0 && g->n * g->k <= t->row_task_flops && !(e && e->bias);
     /* Few rows may be sums of dot products instead, which the plan decides. */
-    const bool packed = g->m > 1 && g->n > 1 && g->c.col == 1 && packed_bytes <= CTI_GEMM_STACK_B && g->m * t->dots_k_per_m > g->k;
-    if (gemv) kernels->row(g->n, g->k, g->a.data, g->a.col, g->b.data, g->b.row, g->b.col, g->alpha, adds(g), g->c.data, g->c.col);
+    const bool packed = g->m > 1 && g->n > 1 && g->c.col == 1 && packed_bytes <= CTI_GEMM_STACK_B &&
+                        g->m * t->dots_k_per_m > g->k;
+    if (gemv)
+        kernels->row(g->n, g->k, g->a.data, g->a.col, g->b.data, g->b.row, g->b.col, g->alpha,
+                     adds(g), g->c.data, g->c.col);
     else if (packed) direct_packed(kernels, g, g->k);
     else return cti_gemm_planned(context, g);
     if (e && e->apply) e->apply(e->arg, &g->c, g->m, g->n);
@@ -97,13 +112,16 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
 /* Before a plan with bias_first: every row of C is the bias, in the caller's orientation. */
 static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args) {
     for (int64_t i = 0; i < args->batch; i++)
-        kernels->copy2d(args->m, args->n, args->epilogue->bias, 0, 1, cti_matrix_at(&args->c, i, 0, 0), args->c.row, args->c.col, false);
+        kernels->copy2d(args->m, args->n, args->epilogue->bias, 0, 1,
+                        cti_matrix_at(&args->c, i, 0, 0), args->c.row, args->c.col, false);
 }
 
 bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     if (args->batch <= 0 || args->m <= 0 || args->n <= 0) return true;
     const cti_kernels *kernels = context->isa->of[cti_gemm_computed_type(args)];
-    const cti_gemm_machine machine = {.kernels = &kernels->gemm, .l2_bytes = context->cache, .l1d_ways = context->ways,
+    const cti_gemm_machine machine = {.kernels = &kernels->gemm,
+                                      .l2_bytes = context->cache,
+                                      .l1d_ways = context->ways,
                                       .threads = cti_parallel_width(context)};
     cti_gemm_plan plan;
     cti_gemm_args transposed, onto_bias;
@@ -111,29 +129,33 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     const cti_gemm_args *g = cti_plan_gemm(args, &machine, &plan, &transposed);
     if (plan.bias_first) {
         fill_with_bias(kernels, args);
-        add = (cti_gemm_epilogue){.add = true, .apply = args->epilogue->apply, .arg = args->epilogue->arg};
+        add = (cti_gemm_epilogue){
+            .add = true, .apply = args->epilogue->apply, .arg = args->epilogue->arg};
         onto_bias = *g;
         onto_bias.epilogue = &add;
         g = &onto_bias;
     }
     gemm_run run = {.g = g, .plan = &plan, .kernels = &kernels->gemm};
     switch (plan.kind) {
-        case CTI_GEMM_ZERO: cti_parallel(context, g->batch * g->m, cti_ceil_div(65536, g->n), zero_rows, &run); return true;
-        case CTI_GEMM_GEMV:
-        case CTI_GEMM_DOTS:
-            run.across = cti_ceil_div(g->n, plan.nc);
-            cti_parallel(context, g->batch * run.across, plan.grain, row_task, &run);
+    case CTI_GEMM_ZERO:
+        cti_parallel(context, g->batch * g->m, cti_ceil_div(65536, g->n), zero_rows, &run);
+        return true;
+    case CTI_GEMM_GEMV:
+    case CTI_GEMM_DOTS:
+        run.across = cti_ceil_div(g->n, plan.nc);
+        cti_parallel(context, g->batch * run.across, plan.grain, row_task, &run);
+        return true;
+    case CTI_GEMM_DIRECT:
+        if (plan.b == CTI_B_IN_PLACE) {
+            direct(&run);
             return true;
-        case CTI_GEMM_DIRECT:
-            if (plan.b == CTI_B_IN_PLACE) {
-                direct(&run);
-                return true;
-            }
-            direct_packed(run.kernels, g, plan.kc);
-            cti_gemm_apply(g, &plan, 0, 0, 0, g->m, g->n);
-            return true;
-        case CTI_GEMM_BLOCKED:
-        case CTI_GEMM_SPLIT_K: return cti_gemm_blocked(context, g, &plan);
+        }
+        direct_packed(run.kernels, g, plan.kc);
+        cti_gemm_apply(g, &plan, 0, 0, 0, g->m, g->n);
+        return true;
+    case CTI_GEMM_BLOCKED:
+    case CTI_GEMM_SPLIT_K:
+        return cti_gemm_blocked(context, g, &plan);
     }
     return true;
 }

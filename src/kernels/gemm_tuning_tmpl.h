@@ -1,9 +1,10 @@
-/* The numbers of matrix products: one line each, one column for each instruction set, with what was measured. docs/performance.md
- * (Products) tells the longer story. All ratios are time before / time after, one thread unless it says otherwise; "Xeon" is an AVX-512
- * core with L1d 48 KB in 12 ways, "EPYC" a Zen 3 core with AVX2 and L1d 32 KB in 8 ways.
+/* The numbers of matrix products: a line each, a column for each instruction set, and what was
+ * measured. The longer story is in docs/performance.md (Products). Ratios are time without over
+ * time with, on one thread. "Xeon": AVX-512, an L1d of 48 KB in 12 ways; "EPYC": Zen 3, AVX2, an
+ * L1d of 32 KB in 8 ways.
  *
- * mr, nr, kc, micro-kernel, panel: as in gemm_tmpl.h. A line that is the same everywhere was not measured separately for each ISA; to
- * change one is to change a cell here, nowhere else. */
+ * A line with the same number in all columns was not measured for each of them; BY_ISA is the place
+ * for a number that turns out to differ. */
 #ifndef CTI_KERNELS_GEMM_TUNING_TMPL_H
 #define CTI_KERNELS_GEMM_TUNING_TMPL_H
 
@@ -21,67 +22,109 @@
 #endif
 #define BY_TYPE(f32, f64) (sizeof(real) == 4 ? (f32) : (f64))
 
-/* ---- the micro-kernels; MR, NV, MR_NARROW, KC and the DOT_ sizes are constants of the compiled loops ---- */
+/* clang-format off */
+
+/* ---- the micro-kernels: constants of compiled loops ---- */
 enum {
     /*                scalar NEON AVX2 AVX-512 */
-    MR =        BY_ISA(   4,    8,   6,  12),   /* rows, and */
-    NV =        BY_ISA(   4,    3,   2,   2),   /* vectors of columns: MR NV sums, NV of B and a broadcast in 16 (AVX2, scalar) or 32 registers */
-    MR_NARROW = BY_ISA(   4,   16,  12,  16),   /* rows of a tile of one vector of columns: enough sums to hide the latency of FMA */
-    NR = NV * LANES,
-    DOT_ROWS =  BY_ISA(   6,    6,   3,   6),   /* of A times */
-    DOT_COLS =  4,                              /* columns of B: sums of the dot-product micro-kernel, with one register for each column */
-    GEMV_VECTORS = 8,                           /* sums of a row times a matrix: the latency of FMA times two a cycle */
-    PREFETCH_K = 8,                             /* steps along K by which A, and what is packed, is fetched ahead: EPYC, packing 1.04 to 1.05,
-                                                   A by columns 1.05 to 1.29 */
+    /* A tile of C: MR x NV sums, NV vectors of B and a broadcast fit 16 (AVX2) or 32 registers. */
+    MR =        BY_ISA(   4,    8,   6,  12),   /* rows */
+    NV =        BY_ISA(   4,    3,   2,   2),   /* vectors of columns */
+    NR =        NV * LANES,                     /* columns */
+    /* Rows of a tile of one vector of columns: more sums, to hide the latency of FMA. */
+    MR_NARROW = BY_ISA(   4,   16,  12,  16),
+    /* The tile of dot products: its sums are vectors along K. */
+    DOT_ROWS =  BY_ISA(   6,    6,   3,   6),
+    DOT_COLS =  BY_ISA(   4,    4,   4,   4),
+    /* Vectors of columns of a gemv's tile: enough sums to hide the latency of FMA. */
+    GEMV_VECTORS = BY_ISA(8,    8,   8,   8),
+    /* Steps along K by which A in place and B to be packed are prefetched. A by columns: 1.05 to
+     * 1.29; packing B, EPYC, 256 x 768 by 2,304: 1.05. */
+    PREFETCH_K = BY_ISA(  8,    8,   8,   8),
 };
 
-/* ---- what decides in which order an element of C is summed: may differ by ISA and type, never by caches or threads ---- */
+/* ---- the order of sums: may differ by ISA and type, never by caches or threads ---- */
 enum {
-    KC = BY_TYPE(768, 512),                     /* longest K block: 1.01 to 1.02 over half as long where K is deep */
-    DOTS_MAX_M = 32,                            /* A B' with both dense along K is dot products where M is at most this */
-    DOTS_K_PER_M = 20,                          /* and K at least so many times M: 20 x 512 by 512 1.24, 10 rows 1.76, 6 rows 2.6 */
-    SPLIT_K_C_BYTES = 256 << 10,                /* a C up to this size, and K > M, N, has at least two K blocks, for threads to share */
+    /* The longest K block. Half as long: 1.01 to 1.02 slower where K is deep. */
+    KC = BY_TYPE(768, 512),
+    /* A B with A and B dense along K is dot products where M <= DOTS_MAX_M and M DOTS_K_PER_M <= K:
+     * 20 x 512 by 512 1.24, 10 rows 1.76, 6 rows 2.6. */
+    DOTS_MAX_M = 32,
+    DOTS_K_PER_M = 20,
+    /* Bytes of a C that may be split-K: where K > M, N, it has at least two K blocks. */
+    SPLIT_K_C_BYTES = 256 << 10,
 };
-_Static_assert((int)KC >= (int)CTI_GEMM_DEEP, "a product with K < CTI_GEMM_DEEP is one K block: the small entrance relies on it");
+_Static_assert((int)KC >= (int)CTI_GEMM_DEEP, "K < CTI_GEMM_DEEP is one K block, on every ISA");
 
-/* ---- when what is packed, and how work is shared ---- */
 enum { NEVER = 1 << 30 };
 #define GEMM_TUNING { \
     .dots_max_m = DOTS_MAX_M, .dots_k_per_m = DOTS_K_PER_M, .split_k_c_bytes = SPLIT_K_C_BYTES, \
-    /* B: packed unless its rows are in place */ \
-    .b_min_tiles = 2,                  /* B is read in place under up to so many tiles of mr rows: packing is not paid back */ \
-    .b_in_place_l2_eighths = 4,        /* B is read in place where its rows span at most this part of L2: EPYC 384 squared .78 -> 1.02 of OpenBLAS */ \
-    .b_rows_per_l1d_set = 8,           /* and put no more rows in one L1d set. EPYC 768 x 128 by 384 1.12 to 1.14 */ \
-    .b_conflict_min_tiles = 40,        /* with conflict misses in more than 2 sets: packed above so many tiles of rows */ \
-    .b_panels_l2_eighths = 3,          /* packed panels of one worker: rest of L2 is A and C. EPYC 2,048 squared 1.03 to 1.06 */ \
-    .b_shared_bytes = 1 << 20,         /* B up to this size is packed once, by all threads, */ \
-    .b_shared_tiles = 8,               /* where each thread has at least so many tiles of rows */ \
-    /* A: packed where more panels of B than this read it again */ \
-    .a_stride_bytes = 256,             /* columns of A up to so far apart are read in place */ \
-    .a_l2_eighths = 32,                /* A packed at once, by all threads, for all to read from L3: EPYC 2,048 squared 1.03 to 1.06 */ \
-    .a_task_tiles = 8,                 /* tiles of rows that are one task of packing */ \
+    \
+    /* ---- is B read in place? ---- */ \
+    /* Under so many tiles of rows always: packing is not paid back. */ \
+    .b_min_tiles = 2, \
+    /* Above, if its rows span at most this part of L2: EPYC, 384 squared 1.31; */ \
+    .b_in_place_l2_eighths = 4, \
+    /* and at most so many of them begin in one L1d set: EPYC, 768 x 128 by 384 1.12 to 1.14. */ \
+    .b_rows_per_l1d_set = 8, \
+    /* Or, if they begin in more than 2 sets, under up to so many tiles of rows: as it was before \
+     * the line above; not measured apart. */ \
+    .b_conflict_min_tiles = 40, \
+    \
+    /* ---- packed B ---- */ \
+    /* Panels of one worker; the rest of L2 is for A and C. */ \
+    .b_panels_l2_eighths = 3, \
+    /* B up to this size is packed once, by all threads, if each has at least so many tiles of \
+     * rows: then threads share C by rows, and each finds its rows of A and C in its own L2. */ \
+    .b_shared_bytes = 1 << 20, .b_shared_tiles = 8, \
+    \
+    /* ---- is A packed? If C has more panels of columns than: ---- */ \
+    /* columns of A up to so many bytes apart are read in place; */ \
+    .a_stride_bytes = 256, \
     .a_panels = { \
-        {   /* L1d of up to 8 ways       scalar NEON AVX2 AVX-512 */ \
-            .strided =                         BY_ISA(4, 4, 4, 4),    /* EPYC 128 squared A' 1.08, f64 1.15, against 16 */ \
-            .sets_16 =                         BY_ISA(3, 3, 3, 3),    /* columns a multiple of 256 bytes apart: 256 x 1,024 by 64 1.11 */ \
-            .sets_2 =                          BY_ISA(1, 1, 1, 1),    /* 2,048 bytes: 1,024 x 1,024 by 32 1.30; with 0 .85 to .95 */ \
-            .set_1_beyond_l2 =                 BY_ISA(1, 1, 1, 1), \
-            .rows_set_1 =                      BY_ISA(16, 16, 16, 16),   /* dense along K, rows 4,096 bytes apart: EPYC 1,024 squared .82 -> .95 of OpenBLAS */ \
-        }, { /* of more ways */ \
-            .strided =                         BY_ISA(4, 4, 4, BY_TYPE(8, 16)),   /* Xeon 1,024 x 256 by 64 1.22 to 1.26; AVX2 by 32 .68 to .92 */ \
-            .sets_16 =                         BY_ISA(3, 3, 3, BY_TYPE(6, 12)),   /* Xeon 128 squared A' 1.12, f64 1.05 */ \
-            .sets_2 =                          BY_ISA(1, 1, 1, BY_TYPE(2, 4)),    /* Xeon 1,024 x 1,024 by 64 1.13 */ \
-            .set_1_beyond_l2 =                 BY_ISA(1, 1, 1, 2),                /* Xeon f64 1,024 x 1,024 by 64 1.26 to 1.41 over 4 */ \
-            .rows_set_1 =                      BY_ISA(NEVER, NEVER, NEVER, NEVER),   /* Xeon 1,024 squared 1.03 to 1.04, f64 1.06 to 1.13 */ \
+        {   /* an L1d of up to 8 ways: scalar NEON AVX2 AVX-512 */ \
+            /* columns further apart: EPYC, 128 squared A' 1.08, f64 1.15 over 16 panels; */ \
+            .strided =         BY_ISA(    4,   4,   4,   4), \
+            /* by multiples of 256 bytes: EPYC, 256 x 1,024 by 64 1.11; */ \
+            .sets_16 =         BY_ISA(    3,   3,   3,   3), \
+            /* of 2,048 bytes: EPYC, 1,024 x 1,024 by 32 1.30; 0 instead of 1: .85 to .95; */ \
+            .sets_2 =          BY_ISA(    1,   1,   1,   1), \
+            .set_1_beyond_l2 = BY_ISA(    1,   1,   1,   1), \
+            /* dense along K, rows multiples of 4,096 bytes apart: EPYC, 1,024 squared 1.16. */ \
+            .rows_set_1 =      BY_ISA(   16,  16,  16,  16), \
+        }, \
+        {   /* of more ways:           scalar NEON AVX2 AVX-512 */ \
+            /* Xeon, 1,024 x 256 by 64 1.22 to 1.26, f64 1.09 to 1.26; AVX2 with 8: .68 to .92. */ \
+            .strided =         BY_ISA(    4,   4,   4, BY_TYPE(8, 16)), \
+            /* Xeon, 128 squared A' 1.12, f64 1.05. */ \
+            .sets_16 =         BY_ISA(    3,   3,   3, BY_TYPE(6, 12)), \
+            /* Xeon, 1,024 x 1,024 by 64 1.13. */ \
+            .sets_2 =          BY_ISA(    1,   1,   1, BY_TYPE(2, 4)), \
+            /* Xeon, f64 1,024 x 1,024 by 64 1.26 to 1.41 over 4. */ \
+            .set_1_beyond_l2 = BY_ISA(    1,   1,   1,   2), \
+            /* Xeon, 1,024 squared 1.03 to 1.04, f64 1.06 to 1.13 over 16. */ \
+            .rows_set_1 =      BY_ISA(NEVER, NEVER, NEVER, NEVER), \
         }, \
     }, \
-    /* tasks of threads */ \
-    .task_flops = 1 << 18,             /* multiply-adds of a task, at least: some 3 us, against one atomic addition and a cold start */ \
-    .row_task_flops = 1 << 16,         /* of gemv and dots, which read B once: bound by memory */ \
-    .tasks_per_thread = 4, .useful = 0.93,   /* or tiles of C are halved: so many tasks, and this part of all threads' time is work */ \
-    .mc_min_tiles = 2, .nc_min_panels = 2,   /* a task of threads is at least so many tiles by panels; */ \
-    .mc_min_tiles_private_b = 20,      /* with B packed by each worker more rows: they pay for packing */ \
-    .split_k_pass_bytes = 8 << 10,     /* of a row of A that one pass of split-K sums: bounds the memory of partial sums */ \
+    \
+    /* ---- packed A ---- */ \
+    /* Packed at once, for all panels of B: EPYC, 2,048 squared 1.03 to 1.06 over half as much. */ \
+    .a_l2_eighths = 32, \
+    /* Tiles of rows that are one task of packing. */ \
+    .a_task_tiles = 8, \
+    \
+    /* ---- tasks of threads ---- */ \
+    /* Multiply-adds of a task: some 3 us; of gemv and dots, which are bound by memory. */ \
+    .task_flops = 1 << 18, .row_task_flops = 1 << 16, \
+    /* Tiles of C are made smaller until each thread has so many tasks, and so much of all \
+     * threads' time is work. */ \
+    .tasks_per_thread = 4, .useful = 0.93, \
+    /* But no smaller than so many tiles of rows by panels; where each worker packs B, first not \
+     * below this many tiles of rows: they pay for packing. */ \
+    .mc_min_tiles = 2, .nc_min_panels = 2, .mc_min_tiles_private_b = 20, \
+    /* Bytes of a row of A that one pass of split-K sums: bounds the memory of partial sums. */ \
+    .split_k_pass_bytes = 8 << 10, \
 }
+/* clang-format on */
 
 #endif
