@@ -52,8 +52,8 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
             const void *from = cti_matrix_at(a, item, 0, k), *by = cti_matrix_at(b, item, k, n);
             const bool add = k > 0 || adds(g);
             if (g->m == 1)
-                r->kernels->row(cols, kl, from, a->col, by, b->row, b->col, g->alpha, add, to,
-                                c->col);
+                r->kernels->gemv(cols, kl, from, a->col, by, b->row, b->col, g->alpha, add, to,
+                                 c->col);
             else
                 r->kernels->dots(g->m, cols, kl, from, a->row, by, b->col, g->alpha, add, to,
                                  c->row, c->col);
@@ -99,8 +99,8 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     const bool packed = g->m > 1 && g->n > 1 && g->c.col == 1 && packed_bytes <= CTI_GEMM_STACK_B &&
                         g->m * t->dots_k_per_m > g->k;
     if (gemv)
-        kernels->row(g->n, g->k, g->a.data, g->a.col, g->b.data, g->b.row, g->b.col, g->alpha,
-                     adds(g), g->c.data, g->c.col);
+        kernels->gemv(g->n, g->k, g->a.data, g->a.col, g->b.data, g->b.row, g->b.col, g->alpha,
+                      adds(g), g->c.data, g->c.col);
     else if (packed) direct_packed(kernels, g, g->k);
     else return cti_gemm_planned(context, g);
     if (e && e->apply) e->apply(e->arg, &g->c, g->m, g->n);

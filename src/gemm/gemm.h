@@ -78,16 +78,17 @@ static inline bool cti_gemm_is_small(int64_t m, int64_t n, int64_t k) {
 static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const cti_gemm_args *g,
                                          int64_t k0, int64_t kl, const void *b, int64_t b_row,
                                          int64_t panel, bool add) {
-    const cti_gemm_form form = {.k = kl,
-                                .a_row = g->a.row,
-                                .a_col = g->a.col,
-                                .b_row = b_row,
-                                .row = g->c.row,
-                                .col = g->c.col,
-                                .base_row = add ? g->c.row : 0,
-                                .alpha = g->alpha};
+    const cti_gemm_params params = {.k = kl,
+                                    .a_row = g->a.row,
+                                    .a_col = g->a.col,
+                                    .b_row = b_row,
+                                    .row = g->c.row,
+                                    .col = g->c.col,
+                                    .base_row = add ? g->c.row : 0,
+                                    .alpha = g->alpha};
     const void *base = add ? g->c.data : g->epilogue ? g->epilogue->bias : NULL;
-    kernels->blocks(&form, g->m, g->n, cti_matrix_at(&g->a, 0, 0, k0), b, panel, base, g->c.data);
+    kernels->macro_kernel(&params, g->m, g->n, cti_matrix_at(&g->a, 0, 0, k0), b, panel, base,
+                          g->c.data);
 }
 
 /* The small entrance where the macro-kernel does not fit as it is: a row times a matrix is gemv,

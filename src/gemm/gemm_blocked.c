@@ -126,17 +126,17 @@ static void multiply_rows(const gemm_run *r, const k_range *k, int64_t item, int
     const bool packed = r->plan->pack_a;
     const char *from = packed ? packed_rows(r, item, m) + k->k * r->kernels->mr * r->size
                               : cti_matrix_at(a, item, m, r->k0 + k->k);
-    const cti_gemm_form form = {.k = k->kl,
-                                .a_row = packed ? 1 : a->row,
-                                .a_col = packed ? r->kernels->mr : a->col,
-                                .b_row = b->row,
-                                .row = k->c.row,
-                                .col = k->c.col,
-                                .base_row = k->add ? k->c.row : 0,
-                                .alpha = r->g->alpha};
+    const cti_gemm_params params = {.k = k->kl,
+                                    .a_row = packed ? 1 : a->row,
+                                    .a_col = packed ? r->kernels->mr : a->col,
+                                    .b_row = b->row,
+                                    .row = k->c.row,
+                                    .col = k->c.col,
+                                    .base_row = k->add ? k->c.row : 0,
+                                    .alpha = r->g->alpha};
     char *c = cti_matrix_at(&k->c, item, m, b->n);
     const char *base = k->add ? c : k->bias ? k->bias + b->n * r->size : NULL;
-    r->kernels->blocks(&form, rows, b->cols, from, b->data, b->panel, base, c);
+    r->kernels->macro_kernel(&params, rows, b->cols, from, b->data, b->panel, base, c);
     if (r->k0 + r->kl == r->g->k) cti_gemm_apply(r->g, r->plan, item, m, b->n, rows, b->cols);
 }
 

@@ -76,21 +76,22 @@ INLINE void gemm_rank_1(const int rows, const int vectors, const bool masked,
 /* C is read and written at the end: prefetched, its lines are not missed all at once (EPYC: 1.03).
  * Not with AVX-512, whose cores have larger store buffers, and where 24 prefetches delay the loads
  * of A and B (Xeon: 1.00 to 1.08 without). */
-INLINE void gemm_prefetch_c(const int rows, const int vectors, const cti_gemm_form *form, real *c) {
+INLINE void gemm_prefetch_c(const int rows, const int vectors, const cti_gemm_params *params,
+                            real *c) {
     GEMM_UNROLL
     for (int i = 0; i < rows && CTI_VECTOR_BYTES < 64; i++) {
         GEMM_UNROLL
         for (int at = 0; at < vectors * (int)sizeof(gemm_vec); at += 64)
-            __builtin_prefetch((char *)(c + i * form->row) + at, 1);
+            __builtin_prefetch((char *)(c + i * params->row) + at, 1);
     }
 }
 
 /* C = base + alpha sum */
 INLINE void gemm_store_tile(const int rows, const int vectors, const bool masked,
-                            const cti_gemm_form *form, int64_t last, gemm_vec sum[MR_NARROW][NV],
-                            const real *base, real *c) {
-    const real alpha = (real)form->alpha;
-    const int64_t row = form->row, base_row = form->base_row;
+                            const cti_gemm_params *params, int64_t last,
+                            gemm_vec sum[MR_NARROW][NV], const real *base, real *c) {
+    const real alpha = (real)params->alpha;
+    const int64_t row = params->row, base_row = params->base_row;
     if (alpha != 1) {
         GEMM_UNROLL
         for (int i = 0; i < rows * vectors; i++) sum[i / vectors][i % vectors] *= alpha;
@@ -112,15 +113,15 @@ INLINE void gemm_store_tile(const int rows, const int vectors, const bool masked
  * masked and layout are constants of the caller; masked: the last vector may have fewer than LANES
  * columns. */
 INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool masked,
-                              const gemm_a_layout layout, const cti_gemm_form *form, int64_t n,
+                              const gemm_a_layout layout, const cti_gemm_params *params, int64_t n,
                               const real *a, const real *b, const real *base, real *c) {
     const int unroll = layout == A_STRIDED ? 1 : UNROLL_K,
               lines = gemm_by_columns(layout) ? unroll : rows;
     const int64_t last = n - (vectors - 1) * LANES; /* columns of the last vector */
     const int64_t size = sizeof(real);
-    const int64_t to_row = form->a_row * size,
-                  to_k = layout == A_DENSE_ROWS ? size : form->a_col * size,
-                  b_to_k = form->b_row * size;
+    const int64_t to_row = params->a_row * size,
+                  to_k = layout == A_DENSE_ROWS ? size : params->a_col * size,
+                  b_to_k = params->b_row * size;
     /* AVX-512 FMA with an indexed memory operand splits into two micro-ops: there each column of A
      * has a base of its own (1.03 to 1.04). */
     const int each = CTI_VECTOR_BYTES == 64 && vectors == 1 && gemm_by_columns(layout) ? 1 : 4;
@@ -128,8 +129,9 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
                of_b = gemm_lines_of(4, unroll, b, b_to_k);
     const char *ahead = (const char *)a + PREFETCH_K * to_k;
     gemm_vec sum[MR_NARROW][NV] = {0};
-    gemm_prefetch_c(rows, vectors, form, c);
-    const uint64_t k = (uint64_t)form->k, unrolled = unroll; /* unsigned: the division is a shift */
+    gemm_prefetch_c(rows, vectors, params, c);
+    const uint64_t k = (uint64_t)params->k,
+                   unrolled = unroll; /* unsigned: the division is a shift */
     for (uint64_t iterations = k / unrolled; iterations > 0; iterations--) {
         gemm_opaque(&of_a), gemm_opaque(&of_b);
         GEMM_UNROLL
@@ -148,18 +150,18 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
     for (uint64_t left = k % unrolled; left > 0;
          left--, gemm_advance(each, lines, &of_a, to_k), gemm_advance(4, unroll, &of_b, b_to_k))
         gemm_rank_1(rows, vectors, masked, layout, each, last, &of_a, &of_b, 0, sum);
-    gemm_store_tile(rows, vectors, masked, form, last, sum, base, c);
+    gemm_store_tile(rows, vectors, masked, params, last, sum, base, c);
 }
 
 /* ---- tiles: each micro-kernel is inlined into one of these functions, which are not inlined: each
  * uses all registers ---- */
 
 #define TILE_ARGUMENTS                                                                             \
-    const cti_gemm_form *form, int64_t m, int64_t n, const real *a, const real *b,                 \
+    const cti_gemm_params *params, int64_t m, int64_t n, const real *a, const real *b,             \
         const real *base, real *c
-#define TILE_CALL(f) f(form, m, n, a, b, base, c)
+#define TILE_CALL(f) f(params, m, n, a, b, base, c)
 #define TILE(rows, vectors, masked, layout)                                                        \
-    gemm_micro_kernel(rows, vectors, masked, layout, form, n, a, b, base, c)
+    gemm_micro_kernel(rows, vectors, masked, layout, params, n, a, b, base, c)
 
 #define TILE_SWITCH(masked, layout)                                                                \
     switch (m) {                                                                                   \
@@ -216,35 +218,35 @@ __attribute__((noinline)) static void gemm_tile_edge(TILE_ARGUMENTS) {
 /* and MR x NR. */
 __attribute__((noinline)) static void gemm_tile_full(TILE_ARGUMENTS) {
     (void)m;
-    if (form->a_col == 1) TILE(MR, NV, false, A_DENSE_ROWS);
-    else if (form->a_row == 1 && form->a_col == MR) TILE(MR, NV, false, A_PACKED);
-    else if (form->a_row == 1) TILE(MR, NV, false, A_DENSE_COLUMNS);
+    if (params->a_col == 1) TILE(MR, NV, false, A_DENSE_ROWS);
+    else if (params->a_row == 1 && params->a_col == MR) TILE(MR, NV, false, A_PACKED);
+    else if (params->a_row == 1) TILE(MR, NV, false, A_DENSE_COLUMNS);
     else TILE(MR, NV, false, A_STRIDED);
 }
 
 INLINE void gemm_tile_c_dense(TILE_ARGUMENTS) {
     if (m == MR && n == NR) TILE_CALL(gemm_tile_full);
-    else if (n % LANES == 0 && form->a_col == 1) TILE_CALL(gemm_tile_a_rows);
-    else if (n % LANES == 0 && form->a_row == 1) TILE_CALL(gemm_tile_a_columns);
+    else if (n % LANES == 0 && params->a_col == 1) TILE_CALL(gemm_tile_a_rows);
+    else if (n % LANES == 0 && params->a_row == 1) TILE_CALL(gemm_tile_a_columns);
     else TILE_CALL(gemm_tile_edge);
 }
 
 /* A C whose columns are not dense is written from a dense copy of the tile. */
 __attribute__((noinline)) static void gemm_tile_c_strided(TILE_ARGUMENTS) {
     real tile[MR_NARROW * NR];
-    cti_gemm_form dense = *form;
+    cti_gemm_params dense = *params;
     dense.row = NR, dense.col = 1;
     gemm_tile_c_dense(&dense, m, n, a, b, NULL, tile);
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
-            const int64_t at = i * form->row + j * form->col;
-            c[at] = base ? base[i * form->base_row + j * form->col] + tile[i * NR + j]
+            const int64_t at = i * params->row + j * params->col;
+            c[at] = base ? base[i * params->base_row + j * params->col] + tile[i * NR + j]
                          : tile[i * NR + j];
         }
 }
 
 INLINE void gemm_tile(TILE_ARGUMENTS) {
-    if (form->col == 1) TILE_CALL(gemm_tile_c_dense);
+    if (params->col == 1) TILE_CALL(gemm_tile_c_dense);
     else TILE_CALL(gemm_tile_c_strided);
 }
 #undef TILE
@@ -262,32 +264,32 @@ INLINE int64_t gemm_equal_rows(int64_t m, int64_t most) {
 
 /* Tile after tile: each share of rows by all panels of B. Shares are equal, as a tile of few rows
  * is bound by the latency of FMA. */
-__attribute__((noinline)) static void gemm_tiles(const cti_gemm_form *form, int64_t m, int64_t n,
-                                                 const real *a, const char *b, int64_t panel,
-                                                 const real *base, real *c) {
+__attribute__((noinline)) static void gemm_tiles(const cti_gemm_params *params, int64_t m,
+                                                 int64_t n, const real *a, const char *b,
+                                                 int64_t panel, const real *base, real *c) {
     const int64_t most = n > LANES ? MR : MR_NARROW, rows = m > most ? gemm_equal_rows(m, most) : m;
     for (int64_t i = 0; i < m; i += rows) {
         const char *b_at = b;
         for (int64_t j = 0; j < n; j += NR, b_at += panel) {
-            const int64_t at = j * form->col;
-            gemm_tile(form, m - i < rows ? m - i : rows, n - j < NR ? n - j : NR,
-                      a + i * form->a_row, (const real *)b_at,
-                      base ? base + i * form->base_row + at : NULL, c + i * form->row + at);
+            const int64_t at = j * params->col;
+            gemm_tile(params, m - i < rows ? m - i : rows, n - j < NR ? n - j : NR,
+                      a + i * params->a_row, (const real *)b_at,
+                      base ? base + i * params->base_row + at : NULL, c + i * params->row + at);
         }
     }
 }
 
-static void gemm_macro_kernel(const cti_gemm_form *form, int64_t m, int64_t n, const void *a,
+static void gemm_macro_kernel(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
                               const void *b, int64_t panel, const void *base, void *c) {
-    if (n <= NR && m <= (n > LANES ? MR : MR_NARROW)) gemm_tile(form, m, n, a, b, base, c);
-    else gemm_tiles(form, m, n, a, b, panel, base, c);
+    if (n <= NR && m <= (n > LANES ? MR : MR_NARROW)) gemm_tile(params, m, n, a, b, base, c);
+    else gemm_tiles(params, m, n, a, b, panel, base, c);
 }
 
 #define GEMM_KERNELS                                                                               \
     {                                                                                              \
-        .mr = MR, .nr = NR, .lanes = LANES, .tall = MR_NARROW, .kc = KC, .tuning = GEMM_TUNING,    \
-        .pack_a = gemm_pack_a, .pack_b = gemm_pack_b, .blocks = gemm_macro_kernel,                 \
-        .dots = gemm_dots, .row = gemm_gemv                                                        \
+        .mr = MR, .nr = NR, .lanes = LANES, .mr_narrow = MR_NARROW, .kc = KC,                      \
+        .tuning = GEMM_TUNING, .pack_a = gemm_pack_a, .pack_b = gemm_pack_b,                       \
+        .macro_kernel = gemm_macro_kernel, .dots = gemm_dots, .gemv = gemm_gemv                    \
     }
 
 #endif

@@ -47,7 +47,7 @@ typedef struct {
 typedef struct {
     int64_t k, a_row, a_col, b_row, row, col, base_row;
     double alpha;
-} cti_gemm_form;
+} cti_gemm_params;
 
 enum { CTI_GEMM_DEEP = 512 };   /* a product with K under this is one K block, on every ISA */
 
@@ -74,7 +74,7 @@ typedef struct {
 /* C (+)= A B: the micro-kernels, and the macro-kernel that walks tiles with them. src/gemm drives them. */
 typedef struct {
     int64_t mr, nr;        /* the micro-kernel's tile of C */
-    int64_t lanes, tall;   /* a tile of at most `lanes` columns has up to `tall` rows */
+    int64_t lanes, mr_narrow;   /* a tile of at most `lanes` columns has up to mr_narrow rows */
     int64_t kc;            /* the longest K block, at least CTI_GEMM_DEEP: a constant, so that no sum depends on caches or threads */
     cti_gemm_tuning tuning;
     /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
@@ -83,12 +83,12 @@ typedef struct {
     /* The macro-kernel: C[m x n] = base + alpha A B, any m and n. A has any strides (packed: 1, mr, and m is at most mr). B is panels of
      * nr columns, `panel` bytes apart, whose rows are dense (in place: panel = nr elements; packed: rows are nr apart). base NULL: 0; it
      * may be C, or one row for all (base_row 0); its columns have C's stride */
-    void (*blocks)(const cti_gemm_form *form, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c);
+    void (*macro_kernel)(const cti_gemm_params *params, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c);
     /* C[m x n] = alpha A B, or += with add, any m and n: dot products of A's rows and B's columns, both dense along K */
     void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_col, double alpha, bool add,
                  void *c, int64_t row_stride, int64_t col_stride);
     /* y[j] = alpha sum over p < k <= kc of x[p x_stride] B[p, j], or += with add: a vector times a matrix, nothing packed */
-    void (*row)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b, int64_t b_row, int64_t b_col, double alpha, bool add,
+    void (*gemv)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b, int64_t b_row, int64_t b_col, double alpha, bool add,
                 void *y, int64_t y_stride);
 } cti_gemm_kernels;
 
