@@ -54,34 +54,34 @@ static int merge_all(cti_contract_dim *m, cti_contract_dim *n, cti_contract_dim 
     return dims;
 }
 
-/* One matrix product of the loop: element offsets at[] into the three tensors. */
-static bool product(ct_context *context, const cti_contract_dim *batch, const cti_contract_dim *m,
-                    const cti_contract_dim *n, const cti_contract_dim *k,
-                    const ct_tensor *const tensor[3], const int64_t at[3],
-                    const cti_gemm_epilogue *epilogue) {
-#define DATA(x) tensor[x]->data + at[x] * (int64_t)cti_dtype_size(tensor[x]->dtype)
+/* One matrix product; data[] is where its matrices begin. Inlined into both of its calls, so that
+ * the args of a small product stay in registers: a step of bench/rows micro is 0.4 % fewer
+ * instructions. */
+static inline __attribute__((always_inline)) bool
+product(ct_context *context, const cti_contract_dim *batch, const cti_contract_dim *m,
+        const cti_contract_dim *n, const cti_contract_dim *k, const ct_tensor *const tensor[3],
+        char *const data[3], const cti_gemm_epilogue *epilogue) {
     const cti_gemm_args g = {.batch = batch->size,
                              .m = m->size,
                              .n = n->size,
                              .k = k->size,
                              .alpha = 1,
                              .epilogue = epilogue,
-                             .a = {.data = DATA(A),
+                             .a = {.data = data[A],
                                    .row = m->step[A],
                                    .col = k->step[A],
                                    .batch = batch->step[A],
                                    .dtype = tensor[A]->dtype},
-                             .b = {.data = DATA(B),
+                             .b = {.data = data[B],
                                    .row = k->step[B],
                                    .col = n->step[B],
                                    .batch = batch->step[B],
                                    .dtype = tensor[B]->dtype},
-                             .c = {.data = DATA(C),
+                             .c = {.data = data[C],
                                    .row = m->step[C],
                                    .col = n->step[C],
                                    .batch = batch->step[C],
                                    .dtype = tensor[C]->dtype}};
-#undef DATA
     return cti_gemm(context, &g);
 }
 
@@ -108,8 +108,8 @@ bool cti_contract(ct_context *context, const cti_contract_dim *of_m, const cti_c
                   const ct_tensor *a, const ct_tensor *b, const cti_gemm_epilogue *epilogue,
                   const ct_tensor *c) {
     static const cti_contract_dim single = {.size = 1};
-    static const int64_t start[3] = {0};
     const ct_tensor *const tensor[3] = {a, b, c};
+    char *const start[3] = {a->data, b->data, c->data};
     if (dims == 0) return product(context, &single, of_m, of_n, of_k, tensor, start, epilogue);
     cti_contract_dim m = *of_m, n = *of_n, k = *of_k, left[CT_MAX_DIMS], items = single;
     bool empty = m.size == 0 || n.size == 0, no_terms = k.size == 0;
@@ -131,18 +131,20 @@ bool cti_contract(ct_context *context, const cti_contract_dim *of_m, const cti_c
 
     int64_t index[CT_MAX_DIMS] = {0};
     do {
-        int64_t at[3] = {0, 0, 0};
+        char *data[3] = {start[A], start[B], start[C]};
         cti_gemm_epilogue part = epilogue ? *epilogue : (cti_gemm_epilogue){0};
         for (int i = 0; i < dims; i++) {
-            for (int x = A; x <= C; x++) at[x] += index[i] * left[i].step[x];
+            for (int x = A; x <= C; x++)
+                data[x] += index[i] * left[i].step[x] * (int64_t)cti_dtype_size(tensor[x]->dtype);
             const bool summed = left[i].step[C] == 0;
-            if (summed && index[i] > 0)
-                part.add = true,
-                part.bias = NULL; /* the first term of a sum writes, later ones add, */
-            if (summed && index[i] < left[i].size - 1)
-                part.apply = NULL; /* and the last one completes C */
+            /* The first term of a sum writes C, later ones add, and the last one completes it. */
+            if (summed && index[i] > 0) {
+                part.add = true;
+                part.bias = NULL;
+            }
+            if (summed && index[i] < left[i].size - 1) part.apply = NULL;
         }
-        if (!product(context, &items, &m, &n, &k, tensor, at, &part)) return false;
+        if (!product(context, &items, &m, &n, &k, tensor, data, &part)) return false;
     } while (advance(index, left, dims));
     return true;
 }
