@@ -5,12 +5,15 @@
  * one broadcast element of A each. So A may have any strides, while rows of B are vectors, in place
  * or in packed panels of NR columns (Goto & van de Geijn 2008; BLIS).
  *
- *        k ->            NR
- *     +--------+      +------+         Every element of C is the sum over k in order, whatever tile
- * it is in. Tiles at an edge have as many MR |   A    |   k  |   B  |         rows and vectors as
- * there are; the last vector is masked. Nothing outside of A, B or C is read or
- *     +--------+      |      |         written.
- *                     +------+  */
+ *           k ->             NR
+ *        +--------+       +------+
+ *     MR |   A    |    k  |   B  |     C (MR x NR) = A B
+ *        +--------+       |      |
+ *                         +------+
+ *
+ * Every element of C is the sum over k in order, whatever tile it is in. Tiles at an edge have as
+ * many rows and vectors as there are; the last vector is masked. Nothing outside of A, B or C is
+ * read or written. */
 #ifndef CTI_KERNELS_GEMM_TMPL_H
 #define CTI_KERNELS_GEMM_TMPL_H
 
