@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "../src/core/cache_sets.h"
 #include "../src/gemm/gemm.h"
 
 typedef struct {
@@ -29,8 +30,8 @@ static functions functions_of(const ct_call *c) {
     return (functions){0};
 }
 
-static cti_matrix matrix(const ct_tensor *t, int64_t cols) { return (cti_matrix){t->data, cols, 1, 0}; }
-static cti_matrix transposed(cti_matrix x) { return (cti_matrix){x.data, x.col, x.row, x.batch}; }
+static cti_matrix matrix(const ct_tensor *t, int64_t cols) { return cti_matrix_of(t, cols, 1); }
+static cti_matrix transposed(const ct_tensor *t, int64_t cols) { return cti_matrix_of(t, 1, cols); }
 
 static int64_t rows_of(const ct_tensor *x) {
     int64_t rows = 1;
@@ -84,9 +85,10 @@ static ct_tensor *forward(ct_call *c) {
     if (!h) return NULL;
     const int64_t in = w->shape.dim[1], out = w->shape.dim[0], size = (int64_t)cti_dtype_size(x->dtype);
     sum s = {kernels(c), residual ? residual->data : NULL, y->data, out * size};
-    const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL, .done = residual ? add_residual : NULL, .arg = &s};
-    const cti_matrix of_h = matrix(h, in), of_w = transposed(matrix(w, in)), of_y = matrix(y, out);
-    return cti_gemm(c->context, x->dtype, 1, rows_of(x), out, in, 1, &of_h, &of_w, &end, &of_y) ? y : NULL;
+    const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL, .apply = residual ? add_residual : NULL, .arg = &s};
+    const cti_gemm_args product = {.batch = 1, .m = rows_of(x), .n = out, .k = in, .alpha = 1, .epilogue = &end,
+                                   .a = matrix(h, in), .b = transposed(w, in), .c = matrix(y, out)};
+    return cti_gemm(c->context, &product) ? y : NULL;
 }
 
 /* ---- backward ---- */
@@ -108,10 +110,10 @@ static void through_activation(void *arg, const cti_matrix *dh, int64_t rows, in
     }
 }
 
-/* A tensor like x for what is read by columns: rows that are 2048 bytes apart, or a multiple, would share a few sets of a cache, so these
- * are a line or two more. */
+/* A tensor like x for what is read by columns: rows a multiple of 2048 bytes apart would share two sets of L1d, so these rows are a cache
+ * line or two longer. */
 static ct_tensor *new_apart(const ct_call *c, const ct_tensor *x, int64_t in) {
-    const bool aliased = in > 0 && in * (int64_t)cti_dtype_size(x->dtype) % 2048 == 0;
+    const bool aliased = cti_l1d_offsets(in * (int64_t)cti_dtype_size(x->dtype)) <= 2;
     if (!aliased) return cti_op_new(c, x->dtype, x->shape);
     ct_shape shape = x->shape;
     shape.dim[shape.ndim - 1] += 16;
@@ -134,18 +136,19 @@ static bool backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
         row = x->shape.ndim > 1 ? grad[0]->stride[x->shape.ndim - 2] : in;
         const int64_t size = (int64_t)cti_dtype_size(x->dtype);
         blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * size, row * size};
-        const cti_matrix of_g = matrix(g[0], out), of_w = matrix(w, in), of_dx = matrix(grad[0], row);
-        if (!cti_gemm(c->context, x->dtype, 1, rows, in, out, 1, &of_g, &of_w,
-                     &(cti_gemm_epilogue){.done = through_activation, .arg = &b}, &of_dx))
-            return false;
+        const cti_gemm_args product = {.batch = 1, .m = rows, .n = in, .k = out, .alpha = 1,
+                                       .a = matrix(g[0], out), .b = matrix(w, in), .c = matrix(grad[0], row),
+                                       .epilogue = &(cti_gemm_epilogue){.apply = through_activation, .arg = &b}};
+        if (!cti_gemm(c->context, &product)) return false;
     } else if (c->wants[1] && !(h = cti_op_unary(c, c->in[0], functions_of(c).f))) {
         return false;
     }
     if (c->wants[1]) {
         bool add;
         if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
-        const cti_matrix of_g = transposed(matrix(g[0], out)), of_h = matrix(h, row), of_dw = matrix(grad[1], in);
-        if (!cti_gemm(c->context, x->dtype, 1, out, in, rows, 1, &of_g, &of_h, &(cti_gemm_epilogue){.add = add}, &of_dw)) return false;
+        const cti_gemm_args product = {.batch = 1, .m = out, .n = in, .k = rows, .alpha = 1, .epilogue = &(cti_gemm_epilogue){.add = add},
+                                       .a = transposed(g[0], out), .b = matrix(h, row), .c = matrix(grad[1], in)};
+        if (!cti_gemm(c->context, &product)) return false;
     }
     if (c->wants[3]) grad[3] = g[0];
     return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);

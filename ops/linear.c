@@ -2,7 +2,7 @@
  * As torch.nn.functional.linear; the bias may be NULL. x may have any strides. */
 #include "support/op.h"
 
-#include "../src/gemm/gemm.h"
+#include "../src/gemm/contract.h"
 
 enum { A, B, C };   /* the operands of a product, Y = X W' or one of its gradients */
 
@@ -43,7 +43,7 @@ static ct_tensor *linear_forward(ct_call *c) {
     int dims = rows_of(x, y, A, C, &m, batch);
     if (bias && !(bias = cti_tensor_dense(bias))) return NULL;
     const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL};
-    return cti_contract(c->context, x->dtype, &m, &n, &k, batch, dims, x->data, w->data, &end, y->data) ? y : NULL;
+    return cti_contract(c->context, &m, &n, &k, batch, dims, x, w, &end, y) ? y : NULL;
 }
 
 static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
@@ -56,16 +56,13 @@ static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
         if (!(grad[0] = cti_grad_writable(c, 0, &add))) return false;
         int dims = rows_of(g[0], grad[0], A, C, &m, batch);
         cti_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}}, k = {out, {[A] = g[0]->stride[last], [B] = w->stride[0]}};
-        if (!cti_contract(c->context, g[0]->dtype, &m, &n, &k, batch, dims, g[0]->data, w->data, &(cti_gemm_epilogue){.add = add}, grad[0]->data))
-            return false;
+        if (!cti_contract(c->context, &m, &n, &k, batch, dims, g[0], w, &(cti_gemm_epilogue){.add = add}, grad[0])) return false;
     }
     if (c->wants[1]) {   /* (out, ...) @ (..., in): rows are summed over */
         if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
         int dims = rows_of(g[0], x, A, B, &m, batch);
         cti_contract_dim of_out = {out, {[A] = g[0]->stride[last], [C] = in}}, of_in = {in, {[B] = x->stride[last], [C] = 1}};
-        if (!cti_contract(c->context, g[0]->dtype, &of_out, &of_in, &m, batch, dims, g[0]->data, x->data, &(cti_gemm_epilogue){.add = add},
-                         grad[1]->data))
-            return false;
+        if (!cti_contract(c->context, &of_out, &of_in, &m, batch, dims, g[0], x, &(cti_gemm_epilogue){.add = add}, grad[1])) return false;
     }
     return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);
 }

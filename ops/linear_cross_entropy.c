@@ -38,10 +38,11 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     const size_t size = cti_dtype_size(x->dtype);
     for (int64_t at = 0; at < rows; at += block) {
         const int64_t m = rows - at < block ? rows - at : block;
-        const cti_matrix x_block = {x->data + (size_t)(at * width) * size, width, 1, 0};
-        if (!cti_gemm(c->context, x->dtype, 1, m, classes, width, 1, &x_block, &(cti_matrix){weight->data, 1, width, 0},
-                     NULL, &(cti_matrix){z->data, classes, 1, 0}))
-            return NULL;
+        const cti_matrix x_block = {.data = x->data + (size_t)(at * width) * size, .row = width, .col = 1, .dtype = x->dtype};
+        const cti_matrix logits = cti_matrix_of(z, classes, 1), w = cti_matrix_of(weight, width, 1);
+        const cti_gemm_args forward = {.batch = 1, .m = m, .n = classes, .k = width, .alpha = 1,
+                                       .a = x_block, .b = cti_matrix_transposed(&w), .c = logits};
+        if (!cti_gemm(c->context, &forward)) return NULL;
         cti_op_loss_rows(c, m,
                      (cti_loss_rows){.classes = classes,
                                     .scale = scale,
@@ -51,14 +52,18 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
                                     .max = stats->data,
                                     .inverse = cti_op_second_half(stats),
                                     .dx = want_x || want_w ? z->data : NULL});
-        if (want_x &&
-            !cti_gemm(c->context, x->dtype, 1, m, width, classes, 1, &(cti_matrix){z->data, classes, 1, 0},
-                     &(cti_matrix){weight->data, width, 1, 0}, NULL,
-                     &(cti_matrix){dx->data + (size_t)(at * width) * size, width, 1, 0}))
-            return NULL;
-        if (want_w && !cti_gemm(c->context, x->dtype, 1, classes, width, m, 1, &(cti_matrix){z->data, 1, classes, 0}, &x_block,
-                               &(cti_gemm_epilogue){.add = at > 0}, &(cti_matrix){dw->data, width, 1, 0}))
-            return NULL;
+        if (want_x) {
+            const cti_gemm_args of_x = {.batch = 1, .m = m, .n = width, .k = classes, .alpha = 1, .a = logits, .b = w,
+                                        .c = {.data = dx->data + (size_t)(at * width) * size, .row = width, .col = 1, .dtype = x->dtype}};
+            if (!cti_gemm(c->context, &of_x)) return NULL;
+        }
+        if (want_w) {
+            const cti_gemm_args of_w = {.batch = 1, .m = classes, .n = width, .k = m, .alpha = 1,
+                                        .a = cti_matrix_transposed(&logits), .b = x_block,
+                                        .c = cti_matrix_of(dw, width, 1),
+                                        .epilogue = &(cti_gemm_epilogue){.add = at > 0}};
+            if (!cti_gemm(c->context, &of_w)) return NULL;
+        }
     }
     return cti_op_loss_total(c, losses, scale);
 }

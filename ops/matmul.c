@@ -4,7 +4,7 @@
  * and gradients are added where they gather. */
 #include "support/op.h"
 
-#include "../src/gemm/gemm.h"
+#include "../src/gemm/contract.h"
 
 typedef struct {
     cti_contract_dim m, n, k, batch[CT_MAX_DIMS];   /* steps in A, B and C */
@@ -62,7 +62,7 @@ static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tens
     if (!out) return NULL;
     product p;
     describe(&p, a, b, out);
-    return cti_contract(c->context, a->dtype, &p.m, &p.n, &p.k, p.batch, p.dims, a->data, b->data, NULL, out->data) ? out : NULL;
+    return cti_contract(c->context, &p.m, &p.n, &p.k, p.batch, p.dims, a, b, NULL, out) ? out : NULL;
 }
 
 /* Two matrices are what they are: to describe them, and see what joins, takes as long as to compute a small product. */
@@ -76,9 +76,10 @@ static ct_tensor *matmul_forward(ct_call *c) {
     shape.ndim = 2, shape.dim[0] = m, shape.dim[1] = n;
     ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
-    const cti_matrix of_a = {a->data, a->stride[0], a->stride[1], 0}, of_b = {b->data, b->stride[0], b->stride[1], 0};
-    const cti_matrix of_c = {out->data, n, 1, 0};
-    return cti_gemm(c->context, a->dtype, 1, m, n, k, 1, &of_a, &of_b, NULL, &of_c) ? out : NULL;
+    const cti_gemm_args g = {.batch = 1, .m = m, .n = n, .k = k, .alpha = 1, .epilogue = NULL,
+                             .a = cti_matrix_of(a, a->stride[0], a->stride[1]), .b = cti_matrix_of(b, b->stride[0], b->stride[1]),
+                             .c = cti_matrix_of(out, n, 1)};
+    return cti_gemm(c->context, &g) ? out : NULL;
 }
 
 static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
@@ -89,18 +90,14 @@ static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
         product p;
         describe(&p, grad[0], b, g[0]);
         see(&p, 2, 1, 0);
-        if (!cti_contract(c->context, g[0]->dtype, &p.m, &p.k, &p.n, p.batch, p.dims, g[0]->data, b->data, &(cti_gemm_epilogue){.add = add},
-                         grad[0]->data))
-            return false;
+        if (!cti_contract(c->context, &p.m, &p.k, &p.n, p.batch, p.dims, g[0], b, &(cti_gemm_epilogue){.add = add}, grad[0])) return false;
     }
     if (c->wants[1]) {
         if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
         product p;
         describe(&p, a, grad[1], g[0]);
         see(&p, 0, 2, 1);
-        if (!cti_contract(c->context, g[0]->dtype, &p.k, &p.n, &p.m, p.batch, p.dims, a->data, g[0]->data, &(cti_gemm_epilogue){.add = add},
-                         grad[1]->data))
-            return false;
+        if (!cti_contract(c->context, &p.k, &p.n, &p.m, p.batch, p.dims, a, g[0], &(cti_gemm_epilogue){.add = add}, grad[1])) return false;
     }
     return true;
 }

@@ -181,7 +181,7 @@ static void panels(const backward *f, const room *r, keys *k, queries *q, int64_
     const int64_t nr = a->k->gemm.nr, row = ds_row(f), ahead = a->set.causal ? k->first + at - q->first : -nk;
     const int64_t top = ahead > 0 ? ahead : 0; /* queries before these see none of the keys */
     for (int64_t p = 0; p < nk && p < q->n - ahead; p += nr) {
-        const int64_t n = cti_attention_min(nr, nk - p), first = ahead + p > 0 ? ahead + p : 0, near = first - a->k->gemm.tall;
+        const int64_t n = cti_attention_min(nr, nk - p), first = ahead + p > 0 ? ahead + p : 0, near = first - a->k->gemm.mr_narrow;
         /* What a block of dQ reads beside the rows of those who see the panel. */
         clear(a, (target){r->ds + p * a->size, row}, near > top ? near : top, first, n);
         panel(f, r, k, q, first, at + p, n, p);

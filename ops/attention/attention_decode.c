@@ -43,7 +43,7 @@ static void row_product(const attention *a, int64_t n, int64_t k, const char *x,
                         int64_t b_col, double alpha, bool add, char *y) {
     const int64_t kc = a->k->gemm.kc;
     for (int64_t p = 0; p < k; p += kc)
-        a->k->gemm.row(n, cti_attention_min(kc, k - p), x + p * x_step * a->size, x_step, b + p * b_row * a->size, b_row, b_col, alpha,
+        a->k->gemm.gemv(n, cti_attention_min(kc, k - p), x + p * x_step * a->size, x_step, b + p * b_row * a->size, b_row, b_col, alpha,
                        add || p > 0, y, 1);
 }
 

@@ -127,20 +127,20 @@ void cti_attention_pack_b(const attention *a, int64_t rows, int64_t cols, const 
 void cti_attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const cti_attention_rows *rows, const char *panel,
                        double alpha, char *c) {
     const int64_t nr = a->k->gemm.nr;
-    const cti_gemm_form form = {k, rows->row, 1, nr, nr, 1, 0, alpha};
-    a->k->gemm.blocks(&form, m, width, rows->data, panel, 0, NULL, c);
+    const cti_gemm_params form = {k, rows->row, 1, nr, nr, 1, 0, alpha};
+    a->k->gemm.macro_kernel(&form, m, width, rows->data, panel, 0, NULL, c);
 }
 
 void cti_attention_gather(const attention *a, const cti_attention_weights *x, int64_t cols, const cti_attention_rows *rows, double alpha, bool add,
                       char *c, int64_t c_row) {
     const cti_gemm_kernels *f = &a->k->gemm;
-    const int64_t blocks = cti_attention_pieces(x->m, cols > f->lanes ? f->mr : f->tall), step = x->m > 0 ? cti_attention_pieces(x->m, blocks) : 1;
+    const int64_t blocks = cti_attention_pieces(x->m, cols > f->lanes ? f->mr : f->mr_narrow), step = x->m > 0 ? cti_attention_pieces(x->m, blocks) : 1;
     for (int64_t i = 0; i < x->m; i += step) {   /* a block's rows at a time, in its shares: each begins and ends along K where they do */
         const int64_t n = cti_attention_min(step, x->m - i), end = cti_attention_min(x->k, i + n - 1 + x->high);
         const int64_t begin = i + x->low < 0 ? 0 : cti_attention_min(i + x->low, x->k), k = end > begin ? end - begin : 0;
-        const cti_gemm_form form = {k, x->row, x->col, rows->row, c_row, 1, c_row, alpha};
+        const cti_gemm_params form = {k, x->row, x->col, rows->row, c_row, 1, c_row, alpha};
         char *to = c + i * c_row * a->size;
-        f->blocks(&form, n, cols, x->data + (i * x->row + begin * x->col) * a->size, rows->data + begin * rows->row * a->size,
+        f->macro_kernel(&form, n, cols, x->data + (i * x->row + begin * x->col) * a->size, rows->data + begin * rows->row * a->size,
                   f->nr * a->size, add ? to : NULL, to);
     }
 }

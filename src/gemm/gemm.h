@@ -1,58 +1,120 @@
-/* C = alpha A B, or C += alpha A B: matrices with any strides, batches of them, on all threads. */
+/* Matrix products: C = alpha A B, or C += alpha A B, for matrices with any strides, batches of
+ * them, on all threads.
+ *
+ * gemm_args says what is asked. A small product goes straight to the macro-kernel, inline; any
+ * other gets a plan (gemm_plan.h), which gemm.c and gemm_blocked.c carry out. contract.h reads
+ * products of tensors with batch dims as such products. */
 #ifndef CTI_GEMM_GEMM_H
 #define CTI_GEMM_GEMM_H
 
 #include "../core/context.h"
 
-/* A matrix in a batch of them: element (i, j) of matrix b is data[b batch + i row + j col], in elements; batch 0 repeats one. */
+/* A matrix in a batch of them: element (i, j) of matrix b is data[b batch + i row + j col], in
+ * elements; batch 0 repeats one. dtype is the type it is stored in. */
 typedef struct {
     void *data;
     int64_t row, col, batch;
+    ct_dtype dtype;
 } cti_matrix;
 
-/* How a product ends: by C =, with add C +=, or C = bias +, a bias of n elements for every row. Then done, unless it is NULL, is called for
- * blocks of C that are complete, by the worker that completed each and while it is in cache. A block is rows x cols, with its first
- * element at c->data and the strides of C; every element of C is in exactly one. Where it lies in C the caller knows from c->data. No
- * error, no allocation in done. */
+/* A matrix in a tensor's memory. All fields are named: if some are not, GCC clears the whole struct
+ * first, by rep stos, which takes some 30 cycles. */
+static inline cti_matrix cti_matrix_of(const ct_tensor *t, int64_t row, int64_t col) {
+    return (cti_matrix){.data = t->data, .row = row, .col = col, .batch = 0, .dtype = t->dtype};
+}
+
+static inline cti_matrix cti_matrix_transposed(const cti_matrix *x) {
+    return (cti_matrix){
+        .data = x->data, .row = x->col, .col = x->row, .batch = x->batch, .dtype = x->dtype};
+}
+
+static inline void *cti_matrix_at(const cti_matrix *x, int64_t item, int64_t row, int64_t col) {
+    return (char *)x->data +
+           (item * x->batch + row * x->row + col * x->col) * (int64_t)cti_dtype_size(x->dtype);
+}
+
+/* How a product begins and ends. It begins with nothing (C =), with what is there (add: C +=) or
+ * with a bias. When a tile of C is complete, apply is called for it, by the worker that completed
+ * it and while it is in that core's cache. A tile is rows x cols, with its first element at c->data
+ * and the strides of C; every element of C is in exactly one tile, and
+ * c->data says which. No error and no allocation in apply. */
 typedef struct {
     bool add;
-    const void *bias;   /* or NULL; not with add */
-    void (*done)(void *arg, const cti_matrix *c, int64_t rows, int64_t cols);
+    const void *bias; /* n elements, one row for all rows of C; or NULL. Not with add */
+    void (*apply)(void *arg, const cti_matrix *c, int64_t rows, int64_t cols); /* or NULL */
     void *arg;
 } cti_gemm_epilogue;
 
-/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n), or as `end` says, which may be NULL; for k = 0 the product is zeros. dtype is
- * f32 or f64. Each element of C is summed in one order, whatever the threads. False: CT_ERR_MEMORY. (Pointers, because to pass a struct
- * that has just been written is to copy it, and to wait for that takes as long as a product of 8 x 8 x 8.) */
-bool cti_gemm_any(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha, const cti_matrix *a,
-                 const cti_matrix *b, const cti_gemm_epilogue *end, const cti_matrix *c);
+/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n). For k = 0 the product is zeros. C
+ * overlaps neither A nor B. */
+typedef struct {
+    int64_t batch, m, n, k;
+    double alpha;
+    cti_matrix a, b, c;
+    const cti_gemm_epilogue *epilogue; /* or NULL: C = */
+} cti_gemm_args;
 
-/* Multiplications of a product, at most, that one thread does at once: before others would have heard of it. */
-enum { CTI_GEMM_SMALL = 1 << 18 };
-static inline bool cti_gemm_is_small(int64_t m, int64_t n, int64_t k) { return (m | n | k) < CTI_GEMM_SMALL && m * n * k <= CTI_GEMM_SMALL; }
+/* The type that a product is computed in, f32 or f64: today also the one that all three matrices
+ * are stored in. A matrix that is stored in another will have to be packed, or unpacked, by what
+ * knows both: plan_packing in gemm_plan.c is where that is decided. */
+static inline ct_dtype cti_gemm_computed_type(const cti_gemm_args *g) { return g->a.dtype; }
 
-/* The same. The plainest of the small ones go straight to the kernel: to describe them takes half as long as to compute them. */
-static inline bool cti_gemm(ct_context *context, ct_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
-                           const cti_matrix *a, const cti_matrix *b, const cti_gemm_epilogue *end, const cti_matrix *c) {
-    const bool plain = batch == 1 && m > 1 && n > 1 && k > 0 && k < CTI_GEMM_DEEP && b->col == 1 && c->col == 1;
-    if (!plain || !cti_gemm_is_small(m, n, k)) return cti_gemm_any(context, dtype, batch, m, n, k, alpha, a, b, end, c);
-    const cti_gemm_kernels *f = &context->isa->of[dtype]->gemm;
-    const bool add = end && end->add;
-    const cti_gemm_form form = {k, a->row, a->col, b->row, c->row, 1, add ? c->row : 0, alpha};
-    f->blocks(&form, m, n, a->data, b->data, f->nr * (int64_t)cti_dtype_size(dtype), add ? c->data : end ? end->bias : NULL, c->data);
-    if (end && end->done) end->done(end->arg, c, m, n);
-    return true;
+/* The planned entrance: any product. False: CT_ERR_MEMORY. */
+bool cti_gemm_planned(ct_context *context, const cti_gemm_args *g);
+
+enum {
+    /* Multiply-adds of a small product, at most: done before another thread would have woken. */
+    CTI_GEMM_SMALL = 1 << 18,
+    /* Bytes of B packed on the stack, at most: 16 cubed with B transposed 461 -> 360 cycles. */
+    CTI_GEMM_STACK_B = 20 << 10
+};
+static inline bool cti_gemm_is_small(int64_t m, int64_t n, int64_t k) {
+    /* Each is compared first, so that the product does not overflow. */
+    return (m | n | k) < CTI_GEMM_SMALL && m * n * k <= CTI_GEMM_SMALL;
 }
 
-/* A dim of a product, with the step it makes in A, B and C, in elements; 0 where it does not appear or repeats. */
-typedef struct {
-    int64_t size, step[3];
-} cti_contract_dim;
+/* One call of the macro-kernel, for K block [k0, k0 + kl) of all of C. B is in place or packed:
+ * rows b_row elements apart, panels `panel` bytes apart. add: onto C. */
+static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const cti_gemm_args *g,
+                                         int64_t k0, int64_t kl, const void *b, int64_t b_row,
+                                         int64_t panel, bool add) {
+    const cti_gemm_params params = {.k = kl,
+                                    .a_row = g->a.row,
+                                    .a_col = g->a.col,
+                                    .b_row = b_row,
+                                    .row = g->c.row,
+                                    .col = g->c.col,
+                                    .base_row = add ? g->c.row : 0,
+                                    .alpha = g->alpha};
+    const void *base = add ? g->c.data : g->epilogue ? g->epilogue->bias : NULL;
+    kernels->macro_kernel(&params, g->m, g->n, cti_matrix_at(&g->a, 0, 0, k0), b, panel, base,
+                          g->c.data);
+}
 
-/* C = A B, or C += A B: m steps in A and C, n in B and C, k in A and B; a batch dim in any of them. What does not step in C is
- * summed over, in a fixed order. At most 8 batch dims. The columns of end.done's blocks are n's: no batch dim joins them (one that steps
- * in C joins m where it can, as those of a dense x beside a weight do; else a block has rows of one index of it). False: CT_ERR_MEMORY. */
-bool cti_contract(ct_context *context, ct_dtype dtype, const cti_contract_dim *m, const cti_contract_dim *n, const cti_contract_dim *k,
-                 const cti_contract_dim *batch, int dims, void *a, void *b, const cti_gemm_epilogue *end, void *c);
+/* The small entrance where the macro-kernel does not fit as it is: a row times a matrix is gemv,
+ * and a B whose rows are not dense is packed on the stack. What is neither is planned. */
+bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
+
+/* A product, by whichever entrance. Each element of C is summed in one order, whatever the threads,
+ * the caches and the entrance. False: CT_ERR_MEMORY. The macro-kernel's branch takes no address of
+ * g's, so a caller's args stay in registers and are written to memory for the other branches only:
+ * 8 x 8 x 8 1.01, and with AVX-512 1.05, against args that are always written. */
+static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
+    const bool small = g->batch == 1 && g->k > 0 && g->k < CTI_GEMM_DEEP &&
+                       cti_gemm_is_small(g->m, g->n, g->k); /* one K block */
+    if (!small || g->m <= 1 || g->n <= 1 || g->b.col != 1 || g->c.col != 1) {
+        const cti_gemm_args args = *g;
+        return small ? cti_gemm_small(context, &args) : cti_gemm_planned(context, &args);
+    }
+    const cti_gemm_kernels *kernels = &context->isa->of[cti_gemm_computed_type(g)]->gemm;
+    const cti_gemm_epilogue *e = g->epilogue;
+    const int64_t panel = kernels->nr * (int64_t)cti_dtype_size(g->b.dtype);
+    cti_gemm_macro_kernel(kernels, g, 0, g->k, g->b.data, g->b.row, panel, e && e->add);
+    if (e && e->apply) {
+        const cti_matrix c = g->c;
+        e->apply(e->arg, &c, g->m, g->n);
+    }
+    return true;
+}
 
 #endif

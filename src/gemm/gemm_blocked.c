@@ -1,0 +1,225 @@
+/* Blocked and split-K products, by the loops of Goto & van de Geijn around the micro-kernel:
+ *
+ *     for each k_pass of K                        packs a shared B, by all threads
+ *       for each batch_pass of matrices
+ *         for each m_pass of rows                 packs A, by all threads, if the plan says so
+ *           for each task, on all threads         a tile of C (mc x nc), for split-K also a K
+ * block; packs its own panels of B for each mr rows of the task        one call of the
+ * macro-kernel, which walks the panels of B adds split-K's partial sums
+ *
+ * mr rows of A stay in L1d while the panels of B stream from L2, and an element of C is complete
+ * before the next rows are begun. Each element is the sum over k in order within a K block, and K
+ * blocks are added in order, so it depends neither on tiles nor on threads. */
+#include "gemm_blocked.h"
+
+#include "../core/int_math.h"
+
+/* A product under way. */
+typedef struct {
+    const cti_gemm_args *g;
+    const cti_gemm_plan *plan;
+    const cti_gemm_kernels *kernels;
+    cti_binary *add;                  /* y = a + b, of the computed type */
+    int64_t size;                     /* bytes of an element of the computed type */
+    char *packed_a, *packed_b, *sums; /* the workspace: packed A, each worker's or everyone's packed
+                                         B, partial sums (dense m x n) */
+    int64_t k0, kl, item0, items, m0, ml; /* the present pass: K [k0, k0 + kl), matrices [item0,
+                                             item0 + items), rows [m0, m0 + ml) */
+} gemm_run;
+
+static bool is_split_k(const gemm_run *r) { return r->plan->kind == CTI_GEMM_SPLIT_K; }
+static int64_t k_blocks(const gemm_run *r) {
+    return is_split_k(r) ? cti_ceil_div(r->kl, r->plan->kc) : 1;
+}
+
+/* ---- packing ---- */
+
+/* Where row m of a matrix is in packed A: panels of mr rows and kl columns. m - m0 is a multiple of
+ * mr. */
+static char *packed_rows(const gemm_run *r, int64_t item, int64_t m) {
+    return r->packed_a + ((item - r->item0) * cti_round_up(r->ml, r->kernels->mr) + (m - r->m0)) *
+                             r->kl * r->size;
+}
+
+static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const gemm_run *r = arg;
+    const cti_matrix *a = &r->g->a;
+    const int64_t rows = r->kernels->tuning.a_task_tiles * r->kernels->mr,
+                  tasks = cti_ceil_div(r->ml, rows); /* of a matrix */
+    (void)worker;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t item = r->item0 + i / tasks, at = i % tasks * rows, m = r->m0 + at;
+        r->kernels->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, item, m, r->k0),
+                           a->row, a->col, packed_rows(r, item, m));
+    }
+}
+
+/* Columns [begin, end) of the B that all threads share; begin is a multiple of nr. */
+static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const gemm_run *r = arg;
+    const cti_matrix *b = &r->g->b;
+    (void)worker;
+    r->kernels->pack_b(r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin), b->row, b->col,
+                       r->packed_b + begin * r->kl * r->size);
+}
+
+/* ---- tasks ---- */
+
+/* What a task sums, and where to: K [k, k + kl) counted from the pass's k0. */
+typedef struct {
+    int64_t k, kl;
+    bool add;
+    const char *bias;
+    cti_matrix c;
+} k_range;
+
+static k_range range_of(const gemm_run *r, int64_t k_block) {
+    const cti_gemm_args *g = r->g;
+    const cti_gemm_epilogue *e = g->epilogue;
+    const int64_t k = k_block * r->plan->kc;
+    if (k_block > 0) { /* split-K: a partial sum of its own */
+        char *sums = r->sums + (k_block - 1) * g->m * g->n * r->size;
+        const cti_matrix c = {.data = sums, .row = g->n, .col = 1, .dtype = g->c.dtype};
+        return (k_range){.k = k, .kl = cti_min(r->plan->kc, r->kl - k), .c = c};
+    }
+    return (k_range){.k = 0,
+                     .kl = is_split_k(r) ? cti_min(r->plan->kc, r->kl) : r->kl,
+                     .add = r->k0 > 0 || (e && e->add),
+                     .bias = e ? e->bias : NULL,
+                     .c = g->c};
+}
+
+/* Columns [n, n + cols) of B for one K range, in place or as packed panels. */
+typedef struct {
+    const char *data;
+    int64_t panel, row; /* bytes from one panel to the next, elements from one row to the next */
+    int64_t n, cols;
+    const char *source; /* where they are in B; NULL: in place */
+} b_panels;
+
+/* Packs columns n on for this task, unless the plan has them in place or shared, or the task before
+ * used the same ones: `last`. */
+static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int64_t n,
+                          const b_panels *last, int worker) {
+    const cti_matrix *b = &r->g->b;
+    const int64_t nr = r->kernels->nr, cols = cti_min(r->plan->nc, r->g->n - n);
+    const char *source = cti_matrix_at(b, item, r->k0 + k->k, n);
+    if (r->plan->b == CTI_B_IN_PLACE)
+        return (b_panels){
+            .data = source, .panel = nr * r->size, .row = b->row, .n = n, .cols = cols};
+    const bool shared = r->plan->b == CTI_B_SHARED;
+    char *packed = r->packed_b + (shared ? n * k->kl * r->size : worker * r->plan->b_bytes);
+    if (!shared && (last->source != source || last->cols != cols))
+        r->kernels->pack_b(k->kl, cols, source, b->row, b->col, packed);
+    return (b_panels){.data = packed,
+                      .panel = nr * k->kl * r->size,
+                      .row = nr,
+                      .n = n,
+                      .cols = cols,
+                      .source = source};
+}
+
+/* Rows [m, m + rows), at most mr, times the panels. */
+static void multiply_rows(const gemm_run *r, const k_range *k, int64_t item, int64_t m,
+                          int64_t rows, const b_panels *b) {
+    const cti_matrix *a = &r->g->a;
+    const bool packed = r->plan->pack_a;
+    const char *from = packed ? packed_rows(r, item, m) + k->k * r->kernels->mr * r->size
+                              : cti_matrix_at(a, item, m, r->k0 + k->k);
+    const cti_gemm_params params = {.k = k->kl,
+                                    .a_row = packed ? 1 : a->row,
+                                    .a_col = packed ? r->kernels->mr : a->col,
+                                    .b_row = b->row,
+                                    .row = k->c.row,
+                                    .col = k->c.col,
+                                    .base_row = k->add ? k->c.row : 0,
+                                    .alpha = r->g->alpha};
+    char *c = cti_matrix_at(&k->c, item, m, b->n);
+    const char *base = k->add ? c : k->bias ? k->bias + b->n * r->size : NULL;
+    r->kernels->macro_kernel(&params, rows, b->cols, from, b->data, b->panel, base, c);
+    if (r->k0 + r->kl == r->g->k) cti_gemm_apply(r->g, r->plan, item, m, b->n, rows, b->cols);
+}
+
+/* Tasks that use the same panels of B are consecutive: first all rows of a matrix, then all
+ * matrices, which may share B. */
+static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const gemm_run *r = arg;
+    const int64_t mr = r->kernels->mr, mc = r->plan->mc, nc = r->plan->nc;
+    const int64_t down = cti_ceil_div(r->ml, mc), across = cti_ceil_div(r->g->n, nc);
+    b_panels b = {0};
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t item = r->item0 + i / down % r->items, first = i % down * mc,
+                      column = i / down / r->items;
+        const k_range k = range_of(r, column / across);
+        b = panels_of(r, &k, item, column % across * nc, &b, worker);
+        for (int64_t m = first, last = cti_min(first + mc, r->ml); m < last; m += mr)
+            multiply_rows(r, &k, item, r->m0 + m, cti_min(mr, last - m), &b);
+    }
+}
+
+/* Rows [begin, end) of split-K's partial sums are added to C, in the order of the K blocks. */
+static void add_sums_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const gemm_run *r = arg;
+    (void)worker;
+    for (int64_t block = 1; block < k_blocks(r); block++) {
+        const k_range k = range_of(r, block);
+        for (int64_t m = begin; m < end; m++) {
+            void *c = cti_matrix_at(&r->g->c, 0, m, 0);
+            r->add(r->g->n, c, 1, cti_matrix_at(&k.c, 0, m, 0), 1, c);
+        }
+    }
+}
+
+/* ---- passes ---- */
+
+static void run_rows(ct_context *context, gemm_run *r) {
+    const cti_gemm_plan *plan = r->plan;
+    if (plan->pack_a) {
+        const int64_t rows = r->kernels->tuning.a_task_tiles * r->kernels->mr;
+        cti_parallel(context, r->items * cti_ceil_div(r->ml, rows), 1, pack_a_task, r);
+    }
+    const int64_t tasks =
+        k_blocks(r) * r->items * cti_ceil_div(r->ml, plan->mc) * cti_ceil_div(r->g->n, plan->nc);
+    cti_parallel(context, tasks, plan->grain, tile_task, r);
+}
+
+static void run_pass(ct_context *context, gemm_run *r) {
+    const cti_gemm_args *g = r->g;
+    const cti_gemm_plan *plan = r->plan;
+    if (plan->b == CTI_B_SHARED) {
+        const int64_t panels = cti_ceil_div(g->n, r->kernels->nr),
+                      share = cti_ceil_div(panels, 2 * cti_parallel_width(context));
+        cti_parallel(context, g->n, share * r->kernels->nr, pack_b_task, r);
+    }
+    for (r->item0 = 0; r->item0 < g->batch; r->item0 += plan->batch_pass) {
+        r->items = cti_min(plan->batch_pass, g->batch - r->item0);
+        for (r->m0 = 0; r->m0 < g->m; r->m0 += plan->m_pass) {
+            r->ml = cti_min(plan->m_pass, g->m - r->m0);
+            run_rows(context, r);
+        }
+    }
+    if (is_split_k(r)) cti_parallel(context, g->m, cti_ceil_div(16384, g->n), add_sums_task, r);
+}
+
+bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gemm_plan *plan) {
+    const ct_dtype type = cti_gemm_computed_type(g);
+    const size_t bytes = cti_bytes(cti_gemm_workspace(plan), 1);
+    char *workspace = bytes ? cti_take(context, bytes) : NULL;
+    if (bytes && !workspace) return false;
+    gemm_run run = {.g = g,
+                    .plan = plan,
+                    .kernels = &context->isa->of[type]->gemm,
+                    .add = context->isa->of[type]->add,
+                    .size = (int64_t)cti_dtype_size(type)};
+    if (workspace) {
+        run.packed_a = workspace;
+        run.packed_b = run.packed_a + plan->a_bytes;
+        run.sums = run.packed_b + cti_gemm_b_copies(plan) * plan->b_bytes;
+    }
+    for (run.k0 = 0; run.k0 < g->k; run.k0 += plan->k_pass) {
+        run.kl = cti_min(plan->k_pass, g->k - run.k0);
+        run_pass(context, &run);
+    }
+    cti_give(context, workspace, bytes);
+    return true;
+}

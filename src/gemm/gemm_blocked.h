@@ -1,0 +1,11 @@
+/* Blocked and split-K products. */
+#ifndef CTI_GEMM_GEMM_BLOCKED_H
+#define CTI_GEMM_GEMM_BLOCKED_H
+
+#include "gemm_plan.h"
+
+/* Computes g, whose plan is of kind blocked or split-K, and not transposed any more: g is C' = B'
+ * A' then. False: CT_ERR_MEMORY. */
+bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gemm_plan *plan);
+
+#endif

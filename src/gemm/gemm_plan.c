@@ -1,0 +1,318 @@
+/* The decisions of a product. In their order: is it transposed; how long is a K block; which kind
+ * is it; and for blocked products what is packed, by whom, and which tiles of C are tasks.
+ * Thresholds come from the tuning table (src/kernels/gemm_tuning_tmpl.h). */
+#include "gemm_plan.h"
+
+#include "../core/cache_sets.h"
+#include "../core/int_math.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* What a decision may look at. */
+typedef struct {
+    const cti_gemm_args *g;
+    const cti_gemm_machine *machine;
+    const cti_gemm_kernels *kernels;
+    const cti_gemm_tuning *tuning;
+    int64_t size; /* bytes of an element of the computed type */
+} problem;
+
+static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+static double product(int64_t a, int64_t b, int64_t c) {
+    return (double)a * (double)b * (double)c;
+} /* int64_t might overflow */
+
+/* C' = B' A' */
+static cti_gemm_args transposed_of(const cti_gemm_args *g) {
+    return (cti_gemm_args){.batch = g->batch,
+                           .m = g->n,
+                           .n = g->m,
+                           .k = g->k,
+                           .alpha = g->alpha,
+                           .a = cti_matrix_transposed(&g->b),
+                           .b = cti_matrix_transposed(&g->a),
+                           .c = cti_matrix_transposed(&g->c),
+                           .epilogue = g->epilogue};
+}
+
+/* ---- what decides the bits: sizes, strides and the ISA, no cache and no thread ---- */
+
+static bool is_transposed(const cti_gemm_args *g) {
+    return g->m > 1 && (g->n == 1 || (g->c.col != 1 && g->c.row == 1));
+}
+
+/* As few K blocks as kc allows, of equal length but the last; at least two where threads may share
+ * them. */
+static int64_t k_block(const problem *p) {
+    const cti_gemm_args *g = p->g;
+    const bool may_split = g->k >= CTI_GEMM_DEEP && g->k > g->m && g->k > g->n &&
+                           g->m <= p->tuning->split_k_c_bytes / p->size / g->n;
+    if (!may_split && g->k <= p->kernels->kc) return g->k;
+    const int64_t count = cti_max(cti_ceil_div(g->k, p->kernels->kc), may_split ? 2 : 1);
+    return cti_round_up(cti_ceil_div(g->k, count), 8);
+}
+
+/* A and B are dense along K, and there are so few rows that summing the lanes of vectors costs less
+ * than packing B. */
+static bool is_dots(const problem *p) {
+    const cti_gemm_args *g = p->g;
+    return g->b.col != 1 && g->b.row == 1 && g->a.col == 1 && g->m <= p->tuning->dots_max_m &&
+           g->m <= g->k / p->tuning->dots_k_per_m;
+}
+
+static cti_gemm_kind sum_kind(const problem *p) {
+    if (p->g->k <= 0) return CTI_GEMM_ZERO;
+    if (p->g->m == 1) return CTI_GEMM_GEMV;
+    return is_dots(p) ? CTI_GEMM_DOTS : CTI_GEMM_BLOCKED;
+}
+
+/* ---- gemv, dots ---- */
+
+static void plan_rows(const problem *p, cti_gemm_plan *plan) {
+    const cti_gemm_args *g = p->g;
+    const double least = (double)p->tuning->row_task_flops;
+    plan->nc = g->m == 1 ? 256 : 64; /* multiples of any vector */
+    while (plan->nc < g->n && product(plan->nc, g->m, g->k) < least) plan->nc *= 2;
+    const double flops = product(cti_min(plan->nc, g->n), g->m, g->k);
+    plan->grain = flops < least ? (int64_t)(least / flops) : 1;
+}
+
+/* ---- direct ---- */
+
+static bool plan_direct(const problem *p, cti_gemm_plan *plan) {
+    const cti_gemm_args *g = p->g;
+    if (g->batch != 1 || !cti_gemm_is_small(g->m, g->n, g->k)) return false;
+    if (g->b.col == 1) plan->b = CTI_B_IN_PLACE;
+    else if ((g->n + p->kernels->nr) * g->k * p->size <= CTI_GEMM_STACK_B) plan->b = CTI_B_ON_STACK;
+    else return false;
+    plan->kind = CTI_GEMM_DIRECT;
+    return true;
+}
+
+/* ---- blocked, split-K ---- */
+
+/* B need not be packed: its rows are dense, and few tiles of A's rows read it, or it stays in L2
+ * without conflict misses in L1d. */
+static bool b_stays_in_place(const problem *p) {
+    const cti_gemm_args *g = p->g;
+    const cti_gemm_tuning *t = p->tuning;
+    if (g->b.col != 1) return false;
+    if (g->m <= t->b_min_tiles * p->kernels->mr) return true;
+    const int64_t stride = magnitude(g->b.row) * p->size, offsets = cti_l1d_offsets(stride);
+    if (stride > p->machine->l2_bytes / 8 * t->b_in_place_l2_eighths / g->k) return false;
+    return g->k <= t->b_rows_per_l1d_set * offsets ||
+           (offsets > 2 && g->m <= t->b_conflict_min_tiles * p->kernels->mr);
+}
+
+/* Each panel of B reads A again, whose lines are then evicted by conflict misses, or used for one
+ * element each: worth packing for more panels than the table says. */
+static bool a_is_packed(const problem *p, int64_t kc) {
+    const cti_gemm_args *g = p->g;
+    const cti_gemm_pack_a_panels *limit = &p->tuning->a_panels[p->machine->l1d_ways > 8];
+    const int64_t nr = p->kernels->nr, row = magnitude(g->a.row) * p->size,
+                  col = magnitude(g->a.col) * p->size;
+    if (g->a.col == 1) return cti_l1d_offsets(row) == 1 && g->n > limit->rows_set_1 * nr;
+    if (col <= p->tuning->a_stride_bytes) return false;
+    const int64_t offsets = cti_l1d_offsets(col);
+    int64_t panels = offsets <= 2 ? limit->sets_2 : offsets <= 16 ? limit->sets_16 : limit->strided;
+    if (offsets == 1 && col > p->machine->l2_bytes / cti_min(g->k, kc))
+        panels = limit->set_1_beyond_l2;
+    return g->n > panels * nr;
+}
+
+static int64_t k_blocks(const cti_gemm_plan *plan) {
+    return plan->kind == CTI_GEMM_SPLIT_K ? cti_ceil_div(plan->k_pass, plan->kc) : 1;
+}
+
+/* Multiply-adds of a task. */
+static double task_flops(const cti_gemm_plan *plan) {
+    return product(plan->mc, plan->nc, plan->kind == CTI_GEMM_SPLIT_K ? plan->kc : plan->k_pass);
+}
+
+static int64_t task_count(const problem *p, const cti_gemm_plan *plan) {
+    return k_blocks(plan) * plan->batch_pass * cti_ceil_div(plan->m_pass, plan->mc) *
+           cti_ceil_div(p->g->n, plan->nc);
+}
+
+/* Enough tasks that a thread that starts late costs little, and few enough at the edges and in the
+ * last round that all threads end together: the least useful part of their time is in the table. */
+static bool is_balanced(const problem *p, const cti_gemm_plan *plan) {
+    const int threads = p->machine->threads;
+    const int64_t count = task_count(p, plan), rounds = cti_ceil_div(count, threads);
+    const double work =
+        (double)(k_blocks(plan) * plan->batch_pass) * (double)plan->m_pass * (double)p->g->n;
+    const double least =
+        p->tuning->useful * (double)rounds * (double)threads * (double)plan->mc * (double)plan->nc;
+    return count >= p->tuning->tasks_per_thread * threads && work >= least;
+}
+
+/* A task begins as all rows and as many columns as one worker's packed panels may have, and shrinks
+ * until threads can share it: first its rows, as A's rows and C's then stay with one thread, then
+ * its columns. Fewer rows for each packing of B cost most, so they end first where each worker
+ * packs B. */
+static void choose_tile(const problem *p, cti_gemm_plan *plan) {
+    const cti_gemm_tuning *t = p->tuning;
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, n = p->g->n;
+    const bool private_b = plan->b == CTI_B_PER_WORKER;
+    plan->mc = plan->m_pass;
+    plan->nc = cti_round_up(n, nr);
+    if (private_b) {
+        const int64_t depth = plan->kind == CTI_GEMM_SPLIT_K ? plan->kc : plan->k_pass;
+        const int64_t fits =
+            p->machine->l2_bytes / 8 * t->b_panels_l2_eighths / (depth * p->size) / nr * nr;
+        plan->nc = cti_round_up(cti_ceil_div(n, cti_ceil_div(n, cti_max(fits, nr))), nr);
+    }
+    if (p->machine->threads == 1) return;
+    while (task_flops(plan) > 2 * (double)t->task_flops && !is_balanced(p, plan)) {
+        if (plan->mc > (private_b ? t->mc_min_tiles_private_b : t->mc_min_tiles) * mr)
+            plan->mc = cti_round_up(cti_ceil_div(plan->mc, 2), mr);
+        else if (plan->nc > t->nc_min_panels * nr)
+            plan->nc = cti_min(cti_round_up(plan->nc / 8 * 7, nr), plan->nc - nr);
+        else if (plan->mc > t->mc_min_tiles * mr)
+            plan->mc = cti_round_up(cti_ceil_div(plan->mc, 2), mr);
+        else break;
+    }
+}
+
+/* Split-K stores the sum of each K block and adds them in order: the bits of blocked, which
+ * continues in C, for alpha 1 only. With another, the micro-kernel may round alpha * sum + C once
+ * (FMA), and split-K rounds twice. */
+static bool is_split_k(const problem *p, int64_t kc, int64_t k_pass) {
+    const cti_gemm_args *g = p->g;
+    const bool applies = g->epilogue && g->epilogue->apply;
+    return g->alpha == 1 && k_pass > kc && g->c.col == 1 && !applies &&
+           g->m * g->n * p->size <= p->tuning->split_k_c_bytes;
+}
+
+static void plan_packing(const problem *p, bool several_threads, cti_gemm_plan *plan) {
+    const cti_gemm_args *g = p->g;
+    const cti_gemm_tuning *t = p->tuning;
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panel = mr * plan->k_pass * p->size;
+    const bool split_k = plan->kind == CTI_GEMM_SPLIT_K;
+    /* Here a matrix that is stored in another type than the computed one would have to be packed,
+     * which converts it. */
+    plan->pack_a = !split_k && a_is_packed(p, plan->kc);
+    const bool share = several_threads && !split_k &&
+                       g->m >= t->b_shared_tiles * p->machine->threads * mr &&
+                       cti_round_up(g->n, nr) <= t->b_shared_bytes / (plan->k_pass * p->size);
+    plan->b = b_stays_in_place(p) ? CTI_B_IN_PLACE : share ? CTI_B_SHARED : CTI_B_PER_WORKER;
+    plan->m_pass = g->m;
+    plan->batch_pass = g->batch;
+    if (!plan->pack_a) return;
+    const int64_t bytes = p->machine->l2_bytes / 8 * t->a_l2_eighths;
+    plan->m_pass = cti_min(g->m, cti_ceil_div(bytes, panel) * mr);
+    plan->batch_pass =
+        cti_min(g->batch, cti_ceil_div(bytes, cti_ceil_div(plan->m_pass, mr) * panel));
+}
+
+static void plan_workspace(const problem *p, cti_gemm_plan *plan) {
+    const cti_gemm_args *g = p->g;
+    const bool split_k = plan->kind == CTI_GEMM_SPLIT_K;
+    if (plan->pack_a)
+        plan->a_bytes = cti_round_up(plan->batch_pass * cti_round_up(plan->m_pass, p->kernels->mr) *
+                                         plan->k_pass * p->size,
+                                     CTI_ALIGN);
+    if (plan->b != CTI_B_IN_PLACE) {
+        const int64_t columns =
+            cti_round_up(plan->b == CTI_B_SHARED ? g->n : plan->nc, p->kernels->nr);
+        plan->b_bytes =
+            cti_round_up(columns * (split_k ? plan->kc : plan->k_pass) * p->size, CTI_ALIGN);
+    }
+    if (split_k) plan->sum_bytes = (k_blocks(plan) - 1) * g->m * g->n * p->size;
+}
+
+static void plan_blocked(const problem *p, cti_gemm_plan *plan) {
+    const cti_gemm_args *g = p->g;
+    const int threads = p->machine->threads;
+    const double least = (double)p->tuning->task_flops;
+    const bool several_threads =
+        threads > 1 && g->batch == 1 && product(g->m, g->n, g->k) > 2 * least;
+    const int64_t split_k_pass =
+        cti_min(g->k, p->tuning->split_k_pass_bytes / (plan->kc * p->size) * plan->kc);
+    const bool split_k = several_threads && is_split_k(p, plan->kc, split_k_pass);
+    plan->kind = split_k ? CTI_GEMM_SPLIT_K : CTI_GEMM_BLOCKED;
+    plan->k_pass = split_k ? split_k_pass : cti_min(g->k, plan->kc);
+    plan_packing(p, several_threads, plan);
+    choose_tile(p, plan);
+    const double flops = task_flops(plan);
+    plan->grain = flops < least ? (int64_t)(least / flops) : 1;
+    plan->workers = task_count(p, plan) > plan->grain ? threads : 1;
+    plan_workspace(p, plan);
+}
+
+/* ---- */
+
+/* Field by field, which is six vector stores; of (cti_gemm_plan){0} GCC makes rep stos, which takes
+ * longer than to plan a vector times a small matrix. */
+static void clear(cti_gemm_plan *plan) {
+    plan->kind = CTI_GEMM_ZERO;
+    plan->transposed = plan->bias_first = plan->pack_a = false;
+    plan->b = CTI_B_IN_PLACE;
+    plan->kc = plan->mc = plan->nc = plan->grain = 0;
+    plan->k_pass = plan->m_pass = plan->batch_pass = 0;
+    plan->a_bytes = plan->b_bytes = plan->sum_bytes = 0;
+    plan->workers = 1;
+}
+
+const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_machine *machine,
+                                   cti_gemm_plan *plan, cti_gemm_args *transposed) {
+    problem p = {.g = args,
+                 .machine = machine,
+                 .kernels = machine->kernels,
+                 .tuning = &machine->kernels->tuning,
+                 .size = (int64_t)cti_dtype_size(cti_gemm_computed_type(args))};
+    clear(plan);
+    plan->transposed = is_transposed(args);
+    if (plan->transposed) {
+        *transposed = transposed_of(args);
+        p.g = transposed;
+    }
+    plan->kc = k_block(&p);
+    plan->kind = sum_kind(&p);
+    const bool bias = args->epilogue && args->epilogue->bias && !args->epilogue->add;
+    plan->bias_first =
+        bias && (plan->transposed || p.g->c.col != 1 || plan->kind != CTI_GEMM_BLOCKED);
+    if (plan->kind == CTI_GEMM_GEMV || plan->kind == CTI_GEMM_DOTS) plan_rows(&p, plan);
+    else if (plan->kind == CTI_GEMM_BLOCKED && !plan_direct(&p, plan)) plan_blocked(&p, plan);
+    return p.g;
+}
+
+const char *cti_gemm_plan_text(const cti_gemm_plan *plan, char text[CTI_GEMM_PLAN_TEXT]) {
+    static const char *const kind[] = {
+        [CTI_GEMM_ZERO] = "zero",       [CTI_GEMM_GEMV] = "gemv",
+        [CTI_GEMM_DOTS] = "dots",       [CTI_GEMM_DIRECT] = "direct",
+        [CTI_GEMM_BLOCKED] = "blocked", [CTI_GEMM_SPLIT_K] = "split-K"};
+    static const char *const b[] = {[CTI_B_IN_PLACE] = "in place",
+                                    [CTI_B_ON_STACK] = "on the stack",
+                                    [CTI_B_PER_WORKER] = "per worker",
+                                    [CTI_B_SHARED] = "shared"};
+    int n =
+        snprintf(text, CTI_GEMM_PLAN_TEXT, "%s%s%s", kind[plan->kind],
+                 plan->transposed ? ", transposed" : "", plan->bias_first ? ", bias first" : "");
+#define APPEND(...) n += snprintf(text + n, (size_t)(CTI_GEMM_PLAN_TEXT - n), __VA_ARGS__)
+    switch (plan->kind) {
+    case CTI_GEMM_ZERO:
+        break;
+    case CTI_GEMM_GEMV:
+    case CTI_GEMM_DOTS:
+        APPEND(": kc %" PRId64 ", tasks of %" PRId64 " columns, grain %" PRId64, plan->kc, plan->nc,
+               plan->grain);
+        break;
+    case CTI_GEMM_DIRECT:
+        APPEND(": B %s; kc %" PRId64, b[plan->b], plan->kc);
+        break;
+    case CTI_GEMM_BLOCKED:
+    case CTI_GEMM_SPLIT_K:
+        APPEND(": A %s, B %s; kc %" PRId64, plan->pack_a ? "packed" : "in place", b[plan->b],
+               plan->kc);
+        if (plan->kind == CTI_GEMM_SPLIT_K) APPEND(" of %" PRId64, plan->k_pass);
+        if (plan->pack_a)
+            APPEND(", %" PRId64 " rows x %" PRId64 " at once", plan->m_pass, plan->batch_pass);
+        APPEND(", tasks of %" PRId64 " x %" PRId64 ", grain %" PRId64, plan->mc, plan->nc,
+               plan->grain);
+        APPEND("; %d workers, %" PRId64 " bytes", plan->workers, cti_gemm_workspace(plan));
+    }
+#undef APPEND
+    return text;
+}

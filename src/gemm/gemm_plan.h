@@ -1,0 +1,84 @@
+/* How a product is computed. cti_plan_gemm decides everything from what is asked and from the
+ * machine, and touches no matrix; gemm.c and gemm_blocked.c carry a plan out.
+ * tests/test_gemm_plan.c is a table of plans. */
+#ifndef CTI_GEMM_GEMM_PLAN_H
+#define CTI_GEMM_GEMM_PLAN_H
+
+#include "gemm.h"
+
+typedef struct {
+    const cti_gemm_kernels *kernels; /* of the computed type: mr, nr, kc and the tuning table */
+    int64_t l2_bytes, l1d_ways;      /* of a core */
+    int threads;
+} cti_gemm_machine;
+
+typedef enum {
+    CTI_GEMM_ZERO,    /* K = 0 */
+    CTI_GEMM_GEMV,    /* M = 1: a vector times a matrix, nothing packed */
+    CTI_GEMM_DOTS,    /* few rows, A and B dense along K: dot products, nothing packed */
+    CTI_GEMM_DIRECT,  /* small: one thread, one macro-kernel call for each K block, no workspace */
+    CTI_GEMM_BLOCKED, /* the tasks are tiles of C, mc x nc */
+    CTI_GEMM_SPLIT_K, /* the tasks are tiles of C by K blocks; partial sums are added at the end */
+} cti_gemm_kind;
+
+typedef enum {
+    CTI_B_IN_PLACE,
+    CTI_B_ON_STACK,   /* direct: packed by the caller's thread */
+    CTI_B_PER_WORKER, /* each worker packs the panels of its task */
+    CTI_B_SHARED,     /* packed once, by all threads, for all */
+} cti_gemm_b;
+
+/* m, n, A and B are those of the product that is computed: of C' = B' A' if it is transposed. */
+typedef struct {
+    cti_gemm_kind kind;
+    /* C' = B' A': so a single column becomes a row, and a C dense by columns one dense by rows. */
+    bool transposed;
+    /* C is filled with the bias and added to, for kernels that cannot begin with a bias. */
+    bool bias_first;
+    int64_t kc; /* K block: the longest sum of one micro-kernel call */
+    /* The tile of C that is a task: a multiple of mr and of nr, or all of m. gemv, dots: nc only.
+     */
+    int64_t mc, nc;
+    int64_t grain; /* tasks that a worker takes at once */
+
+    /* blocked and split-K: */
+    cti_gemm_b b;
+    bool pack_a;                /* by all threads, a pass at a time; else A is in place */
+    int64_t k_pass;             /* of K in a pass: one K block; split-K: several */
+    int64_t m_pass, batch_pass; /* rows and matrices in a pass: all, unless A is packed */
+    int workers;                /* 1: too little work to share */
+    /* Workspace: packed A, one copy of packed B, split-K's partial sums. */
+    int64_t a_bytes, b_bytes, sum_bytes;
+} cti_gemm_plan;
+
+/* Returns the product to compute: args or, if the plan is transposed, *transposed, whose epilogue
+ * is still the caller's. */
+const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_machine *machine,
+                                   cti_gemm_plan *plan, cti_gemm_args *transposed);
+
+/* How many copies of packed B the workspace holds. */
+static inline int cti_gemm_b_copies(const cti_gemm_plan *p) {
+    return p->b == CTI_B_PER_WORKER ? p->workers : p->b == CTI_B_SHARED;
+}
+static inline int64_t cti_gemm_workspace(const cti_gemm_plan *p) {
+    return p->a_bytes + cti_gemm_b_copies(p) * p->b_bytes + p->sum_bytes;
+}
+
+/* Calls the epilogue for a complete tile, whose first element is (m, n) in the product that is
+ * computed. */
+static inline void cti_gemm_apply(const cti_gemm_args *g, const cti_gemm_plan *plan, int64_t item,
+                                  int64_t m, int64_t n, int64_t rows, int64_t cols) {
+    const cti_gemm_epilogue *e = g->epilogue;
+    if (!e || !e->apply) return;
+    const cti_matrix tile = {.data = cti_matrix_at(&g->c, item, m, n),
+                             .row = plan->transposed ? g->c.col : g->c.row,
+                             .col = plan->transposed ? g->c.row : g->c.col,
+                             .dtype = g->c.dtype};
+    e->apply(e->arg, &tile, plan->transposed ? cols : rows, plan->transposed ? rows : cols);
+}
+
+/* The plan in a line: "direct: B in place; kc 16". More of them: tests/test_gemm_plan.c. */
+enum { CTI_GEMM_PLAN_TEXT = 320 }; /* enough for the largest numbers */
+const char *cti_gemm_plan_text(const cti_gemm_plan *plan, char text[CTI_GEMM_PLAN_TEXT]);
+
+#endif

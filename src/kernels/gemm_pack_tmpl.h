@@ -1,0 +1,148 @@
+/* Packing: micro-panels of A (MR rows) and of B (NR columns), as Goto & van de Geijn describe them.
+ * A panel has, for each k, its MR or NR elements side by side; the last panel is zero-padded. A
+ * line is a row of A or a column of B: lines are `along` elements apart, and the elements of one
+ * `step` apart. */
+#ifndef CTI_KERNELS_GEMM_PACK_TMPL_H
+#define CTI_KERNELS_GEMM_PACK_TMPL_H
+
+#include "gemm_vec_tmpl.h"
+
+#if CTI_VECTOR_BYTES
+/* Transposes LANES vectors of LANES. Interleaving row i with row i + LANES / 2 rotates the index
+ * (row, lane), read as one binary number, left by one bit; log2 LANES rotations swap row and lane.
+ */
+INLINE void gemm_transpose(vec x[LANES]) {
+    GEMM_UNROLL
+    for (int rotation = 1; rotation < LANES; rotation *= 2) {
+        vec y[LANES];
+        GEMM_UNROLL
+        for (int i = 0; i < LANES / 2; i++) {
+            y[2 * i] = GEMM_SHUFFLE(x[i], x[i + LANES / 2], GEMM_INTERLEAVE_LOW);
+            y[2 * i + 1] = GEMM_SHUFFLE(x[i], x[i + LANES / 2], GEMM_INTERLEAVE_HIGH);
+        }
+        GEMM_UNROLL
+        for (int i = 0; i < LANES; i++) x[i] = y[i];
+    }
+}
+
+_Static_assert((int)LANES <= (int)MR_NARROW, "gemm_lines has pointers for that many");
+
+/* packed[p width + i] = x[i along + p] for p < k, a multiple of LANES, and i < count, a constant of
+ * at most LANES; 0 from i = n on. */
+INLINE void gemm_pack_transposed(const int width, const int count, int64_t n, int64_t k,
+                                 const real *x, int64_t along, real *packed) {
+    gemm_lines rows = gemm_lines_of(4, LANES, x, along * (int64_t)sizeof(real));
+    for (; k > 0; k -= LANES, packed += LANES * width,
+                  gemm_advance(4, LANES, &rows, LANES * (int64_t)sizeof(real))) {
+        vec block[LANES];
+        gemm_opaque(&rows);
+        GEMM_UNROLL
+        for (int i = 0; i < LANES; i++)
+            block[i] = i < count && i < n ? load(gemm_line(4, &rows, i)) : (vec){0};
+        gemm_transpose(block);
+        GEMM_UNROLL
+        for (int i = 0; i < LANES; i++)
+            memcpy(packed + i * width, &block[i], (size_t)count * sizeof(real));
+    }
+}
+
+/* The same for k < LANES; n is at most count, or count is LANES. */
+__attribute__((noinline)) static void gemm_pack_transposed_rest(int64_t width, int64_t count,
+                                                                int64_t n, int64_t k, const real *x,
+                                                                int64_t along, real *packed) {
+    vec block[LANES];
+    GEMM_UNROLL
+    for (int i = 0; i < LANES; i++) block[i] = i < n ? load_part(x + i * along, k) : (vec){0};
+    gemm_transpose(block);
+    GEMM_UNROLL
+    for (int i = 0; i < LANES; i++)
+        if (i < k) store_part(packed + i * width, block[i], count);
+}
+
+INLINE void gemm_pack_zeros(const int width, const int count, int64_t k, real *packed) {
+    for (int64_t p = 0; p < k; p++) memset(packed + p * width, 0, (size_t)count * sizeof(real));
+}
+#endif
+
+/* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width. width is a
+ * constant of the caller. */
+INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int64_t along,
+                      int64_t step, real *packed) {
+    int64_t p = 0;
+    if (along == 1) { /* an edge panel, in fours: of a loop over n GCC makes memcpy for each p */
+        memset(packed, 0, (size_t)(k * width) * sizeof(real));
+        for (; p < k; p++) {
+            int64_t i = 0;
+            for (; i + 4 <= n; i += 4)
+                memcpy(packed + p * width + i, x + p * step + i, 4 * sizeof(real));
+            for (; i < n; i++) packed[p * width + i] = x[p * step + i];
+        }
+        return;
+    }
+#if CTI_VECTOR_BYTES
+    /* A chunk of a panel is written one vector of columns at a time, and stays in L1d meanwhile. */
+    enum { K_CHUNK = 128 };
+    for (int64_t chunk, whole = step == 1 ? k / LANES * LANES : 0; p < whole; p += chunk) {
+        chunk = whole - p < K_CHUNK ? whole - p : K_CHUNK;
+        GEMM_UNROLL
+        for (int i = 0; i < width; i += LANES) {
+            const int count = width - i < LANES ? width - i : LANES;
+            real *to = packed + p * width + i;
+            if (i + count <= n)
+                gemm_pack_transposed(width, count, count, chunk, x + i * along + p, along, to);
+            else if (i < n)
+                gemm_pack_transposed(width, count, n - i, chunk, x + i * along + p, along, to);
+            else gemm_pack_zeros(width, count, chunk, to);
+        }
+    }
+    /* By masked moves; up to 4 are copied faster one by one. AVX2: .92 to 1.06, so not there. */
+    if (CTI_VECTOR_BYTES == 64 && step == 1 && k - p > 4) {
+        GEMM_UNROLL
+        for (int i = 0; i < width; i += LANES) {
+            const int count = width - i < LANES ? width - i : LANES;
+            real *to = packed + p * width + i;
+            if (i < n)
+                gemm_pack_transposed_rest(width, count, n - i, k - p, x + i * along + p, along, to);
+            else gemm_pack_zeros(width, count, k - p, to);
+        }
+        return;
+    }
+#endif
+    for (; p < k; p++) {
+        for (int64_t i = 0; i < n; i++) packed[p * width + i] = x[i * along + p * step];
+        for (int64_t i = n; i < width; i++) packed[p * width + i] = 0;
+    }
+}
+
+/* Packs n lines into panels of `width`. Where lines are elements of a dense row, all panels of a
+ * row are written before the next row, so that the source is read in order; the hardware prefetcher
+ * does not find the next row where rows are far apart, so it is prefetched. */
+INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const real *x, int64_t along,
+                             int64_t step, real *packed) {
+    const int64_t whole = along == 1 ? n / width * width : 0;
+    const real *row = x;
+    for (int64_t p = 0; p < k && whole > 0; p++, row += step) {
+        const char *ahead = (const char *)(row + PREFETCH_K * step);
+        for (int64_t i = 0; i < whole; i += width) {
+            GEMM_UNROLL
+            for (int at = 0; at < width * (int)sizeof(real); at += 64)
+                __builtin_prefetch(ahead + i * (int64_t)sizeof(real) + at);
+            memcpy(packed + i * k + p * width, row + i, (size_t)width * sizeof(real));
+        }
+    }
+    for (int64_t i = whole; i < n; i += width)
+        gemm_pack(width, n - i < width ? n - i : width, k, x + i * along, along, step,
+                  packed + i * k);
+}
+
+static void gemm_pack_a(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride,
+                        void *packed) {
+    gemm_pack_panels(MR, m, k, a, row_stride, col_stride, packed);
+}
+
+static void gemm_pack_b(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride,
+                        void *packed) {
+    gemm_pack_panels(NR, n, k, b, col_stride, row_stride, packed);
+}
+
+#endif
