@@ -40,7 +40,10 @@ static bool cat_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
     for (int i = 0; i < c->n; i++) {
         const ct_shape shape = c->in[i]->shape;
         const int64_t size = shape.dim[dim < 0 ? dim + shape.ndim : dim];
-        if (c->wants[i] && !(grad[i] = ct_narrow(g[0], dim, at, size))) return false;
+        if (c->wants[i]) {
+            grad[i] = ct_narrow(g[0], dim, at, size);
+            if (!grad[i]) return false;
+        }
         at += size;
     }
     return true;

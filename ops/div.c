@@ -7,12 +7,12 @@ static ct_tensor *div_forward(ct_call *c) {
 }
 
 static bool div_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    ct_tensor *da = ct_div(g[0], c->in[1]), *db, *sum;
+    ct_tensor *da = ct_div(g[0], c->in[1]), *sum;
     if (c->wants[0] && !cti_op_sum_to_input(c, 0, da, &grad[0])) return false;
-    if (c->wants[1] && !((db = ct_mul(da, c->out)) && cti_op_sum_to_input(c, 1, db, &sum) &&
-                         (grad[1] = ct_neg(sum))))
-        return false;
-    return true;
+    if (!c->wants[1]) return true;
+    if (!cti_op_sum_to_input(c, 1, ct_mul(da, c->out), &sum)) return false;
+    grad[1] = ct_neg(sum);
+    return grad[1] != NULL;
 }
 
 static const ct_op div_op = {.name = "div", .forward = div_forward, .backward = div_backward};

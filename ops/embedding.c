@@ -62,7 +62,8 @@ static bool embedding_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     /* a caller's buffer may have changed */
     if (!cti_op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false;
     ct_tensor *dw = cti_op_grad_sum(c, 1);
-    if (!(grad[1] = dw)) return false;
+    grad[1] = dw;
+    if (!dw) return false;
     if (ids->numel == 0) return true;
     lookup a = {.ids = (const int64_t *)ids->data,
                 .tokens = ids->numel,

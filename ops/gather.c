@@ -38,7 +38,8 @@ static void advance(const fibres *a, place *p, int64_t count) {
     for (int d = a->other.ndim - 1; d >= 0; d--, count = 1) {
         p->x_at += count * a->x_stride[d];
         p->at += count * a->stride[d];
-        if ((p->i[d] += count) < a->other.dim[d]) return;
+        p->i[d] += count;
+        if (p->i[d] < a->other.dim[d]) return;
         p->x_at -= p->i[d] * a->x_stride[d];
         p->at -= p->i[d] * a->stride[d];
         p->i[d] = 0;

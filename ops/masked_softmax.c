@@ -46,9 +46,10 @@ static ct_tensor *masked_softmax_forward(ct_call *c) {
     a.n = a.lead.dim[--a.lead.ndim];
     if (mask && mask->shape.ndim > 0) {
         const int last = mask->shape.ndim - 1, grown = a.lead.ndim - last;
-        if (mask->shape.dim[last] > 1 && mask->stride[last] != 0 && mask->stride[last] != 1 &&
-            !(mask = cti_tensor_dense(mask)))
-            return NULL;
+        if (mask->shape.dim[last] > 1 && mask->stride[last] != 0 && mask->stride[last] != 1) {
+            mask = cti_tensor_dense(mask);
+            if (!mask) return NULL;
+        }
         a.along = mask->shape.dim[last] > 1 ? mask->stride[last] : 0;
         for (int d = 0; d < last; d++)
             a.stride[grown + d] = mask->shape.dim[d] > 1 ? mask->stride[d] : 0;

@@ -8,10 +8,8 @@ static ct_tensor *mul_forward(ct_call *c) {
 
 static bool mul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     for (int i = 0; i < 2; i++) {
-        ct_tensor *d;
-        if (c->wants[i] &&
-            !((d = ct_mul(g[0], c->in[1 - i])) && cti_op_sum_to_input(c, i, d, &grad[i])))
-            return false;
+        if (!c->wants[i]) continue;
+        if (!cti_op_sum_to_input(c, i, ct_mul(g[0], c->in[1 - i]), &grad[i])) return false;
     }
     return true;
 }

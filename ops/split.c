@@ -16,7 +16,8 @@ bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n) {
                        SHAPE(x->shape), (long long)size, (long long)parts, n);
     for (int i = 0; i < n; i++) {
         const int64_t at = i * size;
-        if ((out[i] = ct_narrow(x, d, at, whole - at < size ? whole - at : size))) continue;
+        out[i] = ct_narrow(x, d, at, whole - at < size ? whole - at : size);
+        if (out[i]) continue;
         while (i-- > 0) {
             ct_release(out[i]);
             out[i] = NULL;

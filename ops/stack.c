@@ -26,8 +26,11 @@ static ct_tensor *stack_forward(ct_call *c) {
 }
 
 static bool stack_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    for (int i = 0; i < c->n; i++)
-        if (c->wants[i] && !(grad[i] = ct_select(g[0], *(const int *)c->attrs, i))) return false;
+    for (int i = 0; i < c->n; i++) {
+        if (!c->wants[i]) continue;
+        grad[i] = ct_select(g[0], *(const int *)c->attrs, i);
+        if (!grad[i]) return false;
+    }
     return true;
 }
 

@@ -50,12 +50,10 @@ static ct_tensor *where_forward(ct_call *c) {
 }
 
 static bool where_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    ct_tensor *zero = ct_zeros(c->context, g[0]->dtype, CT_SCALAR), *d;
-    if (c->wants[1] &&
-        !((d = ct_where(c->in[0], g[0], zero)) && cti_op_sum_to_input(c, 1, d, &grad[1])))
+    ct_tensor *zero = ct_zeros(c->context, g[0]->dtype, CT_SCALAR);
+    if (c->wants[1] && !cti_op_sum_to_input(c, 1, ct_where(c->in[0], g[0], zero), &grad[1]))
         return false;
-    if (c->wants[2] &&
-        !((d = ct_where(c->in[0], zero, g[0])) && cti_op_sum_to_input(c, 2, d, &grad[2])))
+    if (c->wants[2] && !cti_op_sum_to_input(c, 2, ct_where(c->in[0], zero, g[0]), &grad[2]))
         return false;
     return true;
 }

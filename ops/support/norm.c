@@ -61,7 +61,8 @@ static bool sum_blocks(const ct_call *c, int i, int64_t blocks, const char *part
                        ct_tensor **grad) {
     ct_tensor *x = c->in[0];
     const int64_t n = x->shape.dim[x->shape.ndim - 1];
-    if (!(grad[i] = cti_op_new(c, x->dtype, CT_SHAPE(n)))) return false;
+    grad[i] = cti_op_new(c, x->dtype, CT_SHAPE(n));
+    if (!grad[i]) return false;
     kernels(c)->sum(blocks, n, parts, n, grad[i]->data);
     return true;
 }
@@ -81,8 +82,11 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
     if (!parts(c, want_w, blocks, a.n, &a.dw) || !parts(c, want_b, blocks, a.n, &a.db))
         return false;
     /* last: it is changed from here on */
-    if (c->wants[0] && !(grad[0] = cti_grad_writable_onto(c, 0, &base))) return false;
-    a.dx = c->wants[0] ? grad[0]->data : NULL;
+    if (c->wants[0]) {
+        grad[0] = cti_grad_writable_onto(c, 0, &base);
+        if (!grad[0]) return false;
+        a.dx = grad[0]->data;
+    }
     a.base = base ? base->data : NULL;
     cti_parallel(c->context, blocks, cti_op_grain(BLOCK * a.n), backward_blocks, &a);
     return (!want_w || sum_blocks(c, 1, blocks, a.dw, grad)) &&

@@ -117,7 +117,8 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
     if (!y || !y->numel) return y;
     if (!x->numel) return memset(y->data, 0, (size_t)y->numel * cti_dtype_size(dtype)), y;
     int64_t step = x->contiguous ? 0 : row_step(x, set);
-    if (!step && !(x = cti_tensor_dense(x))) return NULL;
+    if (!step) x = cti_tensor_dense(x);
+    if (!x) return NULL;
     cti_reduce_runs runs = cti_reduce_runs_of(x->shape, set);
     ct_dtype from = x->dtype;
     const char *data = x->data;

@@ -1,9 +1,9 @@
-/* Running an op. */
+/* ct_apply: runs an op's forward and, where a gradient is wanted, records the call. */
 #include "debug.h"
 #include "tape.h"
 
-/* Checks the inputs, fills in dense copies where the op wants them, and says whose gradient is
- * wanted, and whether one is. */
+/* Checks the inputs `given`. Sets in[i] to each or, for an op without CT_OP_STRIDED, to a dense copy;
+ * wants[i] to whether its gradient is wanted, and *wanted to whether any is. */
 static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants,
                     bool recording, bool *wanted) {
     const ct_op *op = c->op;
@@ -22,13 +22,15 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
         *wanted |= wants[i];
         if (t->contiguous) continue;
         if (!cti_tensor_has_values(t, op->name)) return false;
-        if (!(op->flags & CT_OP_STRIDED) && !(in[i] = cti_tensor_dense(t))) return false;
+        if (op->flags & CT_OP_STRIDED) continue;
+        in[i] = cti_tensor_dense(t);
+        if (!in[i]) return false;
     }
     return true;
 }
 
-/* Output k as a handle of its own: a forward may hand back an input, a tensor from outside, or one
- * tensor twice. */
+/* Output k as a new handle of this op's frame: where forward returned an input, another tensor from
+ * outside, or one tensor twice, a view of it. */
 static ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
     ct_tensor *out = c->outs[k];
     if (!out && c->n_outs == 1)
@@ -46,14 +48,16 @@ static ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
                : NULL;
 }
 
-/* Runs forward, and makes the outputs handles of their own. */
 static bool compute(ct_call *c, ct_tensor *const *given, cti_frame *frame) {
-    const cti_running running = {c->context->running, given, c->n, c, frame};
+    const cti_running running = {
+        .outer = c->context->running, .given = given, .n = c->n, .call = c, .frame = frame};
     c->context->running = &running;
     c->outs[0] = c->op->forward(c);
     c->context->running = running.outer;
-    for (int k = 0; k < c->n_outs; k++)
-        if (!(c->outs[k] = own_result(c, frame, k))) return false;
+    for (int k = 0; k < c->n_outs; k++) {
+        c->outs[k] = own_result(c, frame, k);
+        if (!c->outs[k]) return false;
+    }
     return cti_ready(c->context);
 }
 
@@ -63,7 +67,8 @@ static bool has_gradient(const ct_call *c) {
     return real;
 }
 
-/* Whether it went well; then outs are the outer scope's, else NULL. */
+/* Runs the op in a frame. True: the outputs are in the outer scope. False, with an error recorded:
+ * they are NULL. */
 static bool run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants) {
     ct_context *context = c->context;
     const bool recording = !context->frame->no_grad && c->op->backward;
@@ -89,7 +94,7 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = in[i]->context;
-    if (!cti_ready(context)) { /* its error may not be known in another context */
+    if (!cti_ready(context)) { /* an input's context may be another, which has no error yet */
         for (int i = 0; context && i < n; i++)
             if (in[i])
                 cti_same_context(context, in[i]->context, op && op->name ? op->name : "apply");
@@ -99,12 +104,13 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
         return ct_fail(context, CT_ERR_ARGUMENT, "apply: the op has no forward or no name");
     if (op->attrs_size && !attrs)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: attrs is NULL", op->name);
-    enum { FEW = 8 };
-    ct_tensor *few_in[FEW], **call_in = few_in;
-    bool few_wants[FEW], *wants = few_wants;
-    const size_t many = n > FEW ? cti_bytes(n, sizeof *in + sizeof *wants) : 0;
-    if (many) {
-        if (!(call_in = cti_take(context, many))) return false;
+    enum { ON_STACK = 8 };
+    ct_tensor *stack_in[ON_STACK], **call_in = stack_in;
+    bool stack_wants[ON_STACK], *wants = stack_wants;
+    const size_t bytes = n > ON_STACK ? cti_bytes(n, sizeof *in + sizeof *wants) : 0;
+    if (bytes) {
+        call_in = cti_take(context, bytes);
+        if (!call_in) return false;
         wants = (bool *)(call_in + n);
     }
     ct_call call = {.context = context,
@@ -112,11 +118,11 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
                     .attrs = op->attrs_size ? attrs : NULL,
                     .in = call_in,
                     .n = n,
-                    .wants = wants};
-    call.outs = outs;
-    call.n_outs = op->outputs > 1 ? op->outputs : 1;
+                    .wants = wants,
+                    .outs = outs,
+                    .n_outs = op->outputs > 1 ? op->outputs : 1};
     const bool done = run(&call, in, call_in, wants);
-    if (many) cti_give(context, call_in, many);
+    if (bytes) cti_give(context, call_in, bytes);
     return done;
 }
 

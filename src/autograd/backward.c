@@ -1,6 +1,7 @@
-/* Backward: from the newest node to the oldest, along the tape. A node that has a gradient coming
- * in is pending; each in its turn hands gradients to the nodes of its inputs, which are all older.
- * So the walk ends when nothing is pending, and takes no memory of its own. */
+/* Backward, a loop along the tape from the newest output to older nodes. A node is pending when a
+ * gradient has arrived in one of its slots. Invariant: the nodes of a node's inputs are older than
+ * it. So when the loop reaches a pending node, all its gradients have arrived, and when none is
+ * pending the loop ends. It takes no memory. */
 #include "debug.h"
 #include "tape.h"
 
@@ -39,7 +40,7 @@ static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
     return false;
 }
 
-/* Hands a gradient to a slot, whose node then waits for its turn. */
+/* Adds a gradient to a slot; the slot's node, unless it is a leaf, becomes pending. */
 static bool receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame, int *pending) {
     if (!cti_grad_slot_receive(slot, grad, frame)) return false;
     cti_node *node = cti_node_of(slot);
@@ -51,9 +52,9 @@ static bool receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame
     return true;
 }
 
-/* Runs the op's backward on what has come to its slots, and hands out the gradients that it
- * returns. */
-static bool run(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_frame *frame,
+/* Calls the op's backward with the gradients in the node's slots, and adds the gradients that it
+ * returns to the slots of the inputs. */
+static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_frame *frame,
                 int *pending) {
     const ct_call *c = &node->call;
     for (int k = 0; k < node->call.n_outs; k++) {
@@ -62,14 +63,16 @@ static bool run(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_fra
         if (!slot->sum) continue;
         cti_grad_slot_fill(slot);
         if (slot->retain && !cti_grad_slot_retain(slot, frame)) return false;
-        if (!(c->op->flags & CT_OP_STRIDED) && !(cotangent[k] = cti_tensor_dense(slot->sum)))
-            return false;
+        if (c->op->flags & CT_OP_STRIDED) continue;
+        cotangent[k] = cti_tensor_dense(slot->sum);
+        if (!cotangent[k]) return false;
     }
     if (!c->op->backward(c, cotangent, grad) || c->context->status)
         return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
     for (int k = 0; k < node->call.n_outs; k++) {
         if (!cotangent[k] || cotangent[k] != node->slot[k].sum) continue;
-        /* one that is handed on as it came has one holder, and can be added to in place */
+        /* The frame owns it now: if backward returned it as a gradient, it has one owner, and the
+         * next slot can add to it in place. */
         cti_tensor_own(c->context->frame, cotangent[k]);
         node->slot[k].sum = NULL;
     }
@@ -80,7 +83,7 @@ static bool run(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_fra
     return true;
 }
 
-static bool pass(cti_node *node, int *pending, bool retain_graph) {
+static bool node_backward(cti_node *node, int *pending, bool retain_graph) {
     const ct_call *c = &node->call;
     ct_context *context = c->context;
     if (node->released) {
@@ -91,43 +94,46 @@ static bool pass(cti_node *node, int *pending, bool retain_graph) {
         return false;
     }
     if (!values_are_unchanged(node)) return false;
-    enum { FEW = 8 };
-    ct_tensor *few[FEW] = {0}, **grad = few, *cotangent[CT_MAX_OUTPUTS];
-    const size_t bytes = cti_bytes(c->n, sizeof *grad);
-    if (c->n > FEW && !(grad = cti_take_zeroed(context, bytes))) return false;
+    enum { ON_STACK = 8 };
+    ct_tensor *stack_grad[ON_STACK] = {0}, **grad = stack_grad, *cotangent[CT_MAX_OUTPUTS];
+    const int n = c->n; /* cti_node_release sets it to 0 */
+    const size_t bytes = cti_bytes(n, sizeof *grad);
+    if (n > ON_STACK) {
+        grad = cti_take_zeroed(context, bytes);
+        if (!grad) return false;
+    }
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     context->op = context->backward = c->op->name;
-    int n = c->n;
     node->last = !retain_graph;
     const bool watched = context->debug && cti_debug_watches(node);
-    const bool done =
-        run(node, cotangent, grad, &frame, pending) && (!watched || cti_debug_gradients(node));
-    for (int i = 0; i < c->n; i++)
+    const bool done = call_backward(node, cotangent, grad, &frame, pending) &&
+                      (!watched || cti_debug_gradients(node));
+    for (int i = 0; i < n; i++)
         if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
     context->op = "backward";
     cti_frame_close(context, &frame);
-    if (n > FEW) cti_give(context, grad, bytes);
+    if (n > ON_STACK) cti_give(context, grad, bytes);
     if (done && !retain_graph) cti_node_release(node);
     return done;
 }
 
-/* ---- the walk ---- */
+/* ---- along the tape ---- */
 
-static void settle(cti_node *node, int *pending) {
+static void clear_pending(cti_node *node, int *pending) {
     node->pending = false;
     --*pending;
     for (int k = 0; k < node->call.n_outs; k++) cti_grad_slot_empty(&node->slot[k]);
 }
 
-/* After a failure: clears what is pending from `node` on down. It holds the node that it stands on,
- * since one that ends may be the last to hold those below. */
+/* After a failure: clears what is pending, from `node` to older ones; false. It holds a reference to
+ * the node it is at, since unreferencing one node may free older ones. */
 static bool give_up(cti_node *node, int pending) {
     cti_node_ref(node);
     while (pending) {
         if (node->pending) {
-            settle(node, &pending);
-            node->refs--;
+            clear_pending(node, &pending);
+            node->refs--; /* not the last: this function holds one */
         }
         cti_node *older = node->prev;
         if (older) cti_node_ref(older);
@@ -138,14 +144,14 @@ static bool give_up(cti_node *node, int pending) {
     return false;
 }
 
-/* Goes down the tape from `node` until nothing is pending. */
-static bool walk(cti_node *node, int pending, bool retain_graph) {
+/* Runs backward of the pending nodes, from `node` to older ones. */
+static bool run_pending(cti_node *node, int pending, bool retain_graph) {
     while (pending) {
         cti_node *older;
         if (node->pending) {
-            if (!pass(node, &pending, retain_graph)) return give_up(node, pending);
-            settle(node, &pending);
-            older = node->prev; /* only now: what pass released may have been the next one */
+            if (!node_backward(node, &pending, retain_graph)) return give_up(node, pending);
+            clear_pending(node, &pending);
+            older = node->prev; /* read only now, as node_backward may have freed older nodes */
             cti_node_unref(node);
         } else {
             older = node->prev;
@@ -217,7 +223,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
                               : ct_ones(context, outs[i]->dtype, outs[i]->shape);
         ok = seed && receive(outs[i]->slot, seed, &frame, &pending);
     }
-    ok = ok ? walk(newest, pending, opts.retain_graph) : give_up(newest, pending);
+    ok = ok ? run_pending(newest, pending, opts.retain_graph) : give_up(newest, pending);
     cti_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;
@@ -265,7 +271,7 @@ ct_tensor *ct_retain_grad(ct_tensor *t) {
     return t;
 }
 
-/* Where what ct_grad shows is kept. */
+/* The gradient that ct_grad returns. */
 static ct_tensor **shown(cti_grad_slot *slot) {
     return cti_node_of(slot)->call.op ? &slot->retained : &slot->sum;
 }

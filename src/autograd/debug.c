@@ -1,4 +1,4 @@
-/* Debug mode: which op made the first NaN. */
+/* Debug mode: finds the op that made the first NaN. */
 #include "debug.h"
 #include "../core/strided_loop.h"
 
@@ -8,20 +8,22 @@ static int64_t nan_in_row(const ct_tensor *t, int64_t offset, int64_t n, int64_t
     return -1;
 }
 
-/* Has it a NaN, and at which index the first one? */
+/* Whether a tensor has a NaN; *index is that of the first one. */
 static bool find_nan(const ct_tensor *t, ct_shape *index) {
     if (!t || !t->storage || !cti_is_real(t->dtype)) return false;
-    cti_strided_loop walk;
-    cti_strided_loop_over(&walk, t->shape, 1, &t);
-    for (int64_t row = 0; row < t->numel; row += walk.n) {
+    cti_strided_loop loop;
+    cti_strided_loop_over(&loop, t->shape, 1, &t);
+    for (int64_t row = 0; row < t->numel; row += loop.n) {
         int64_t offset[CTI_STRIDED_MOST];
-        cti_strided_loop_at(&walk, row, offset);
-        int64_t at = nan_in_row(t, offset[0], walk.n, walk.step[0]);
-        if (at < 0) continue;
-        at += row;
+        cti_strided_loop_at(&loop, row, offset);
+        const int64_t column = nan_in_row(t, offset[0], loop.n, loop.step[0]);
+        if (column < 0) continue;
+        int64_t element = row + column;
         index->ndim = t->shape.ndim;
-        for (int d = t->shape.ndim - 1; d >= 0; at /= t->shape.dim[d--])
-            index->dim[d] = at % t->shape.dim[d];
+        for (int d = t->shape.ndim - 1; d >= 0; d--) {
+            index->dim[d] = element % t->shape.dim[d];
+            element /= t->shape.dim[d];
+        }
         return true;
     }
     return false;
@@ -43,7 +45,7 @@ bool cti_debug_result(const ct_call *call) {
         call->op->name, SHAPE(at), SHAPE(call->outs[made]->shape));
 }
 
-/* The same of what has gathered in a slot, but for what is not written yet. */
+/* The same for a slot's sum. Of a partial one, the range that is not written yet is left out. */
 static bool find_nan_gathered(const cti_grad_slot *slot, ct_shape *index) {
     const ct_tensor *t = slot->sum;
     const int64_t start = slot->start, end = slot->end;

@@ -1,3 +1,4 @@
+/* The states of a slot and its diagram are in grad_slot.h. */
 #include "grad_slot.h"
 #include "tape.h"
 
@@ -25,9 +26,9 @@ void cti_grad_slot_empty(cti_grad_slot *slot) {
     slot->start = slot->end = 0;
 }
 
-/* A handle of the slot's own, out of every scope. A tensor of the frame of this backward is taken
- * over as it is, unless it must be row-major memory of its own (what ct_grad shows) and is not; any
- * other tensor is viewed or copied. */
+/* A handle that the slot owns, in no scope. If the frame of this backward owns grad, the handle is
+ * grad itself; any other tensor is viewed. Where ct_grad will show it (`shown`), it must also be
+ * row-major memory that nothing else holds, so anything else is copied. */
 static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     if (grad->frame != frame || grad->slot || (shown && !cti_tensor_is_sole(grad))) {
         ct_tensor *from = grad;
@@ -40,16 +41,16 @@ static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     return grad;
 }
 
-/* Gives sum the memory of another tensor, which ends. The handle stays: a caller of ct_grad may
- * hold it. */
-static void replace_memory(ct_tensor *sum, ct_tensor *by) {
+/* Gives sum the memory of `from`, a row-major tensor, which ends. The handle stays the same, as a
+ * caller of ct_grad may have it. */
+static void replace_memory(ct_tensor *sum, ct_tensor *from) {
     cti_storage *storage = sum->storage;
-    sum->storage = by->storage;
-    sum->data = by->data;
+    sum->storage = from->storage;
+    sum->data = from->data;
     sum->contiguous = true;
-    memcpy(sum->stride, by->stride, sizeof by->stride);
-    by->storage = storage;
-    cti_tensor_free(by);
+    memcpy(sum->stride, from->stride, sizeof from->stride);
+    from->storage = storage;
+    cti_tensor_free(from);
 }
 
 /* sum += grad: in place where nothing else holds sum's memory. */
@@ -65,18 +66,20 @@ static bool accumulate(ct_tensor *sum, const ct_tensor *grad) {
 }
 
 bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame) {
-    if (slot->sum == grad && slot->lent) { /* written in place */
+    if (slot->sum == grad && slot->lent) { /* backward wrote into it */
         slot->lent--;
         return true;
     }
     cti_grad_slot_fill(slot);
     if (slot->sum) return accumulate(slot->sum, grad);
-    return (slot->sum = move_in(grad, frame, is_leaf(slot))) != NULL;
+    slot->sum = move_in(grad, frame, is_leaf(slot));
+    return slot->sum != NULL;
 }
 
 bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame) {
     if (slot->retained) return accumulate(slot->retained, slot->sum);
-    return (slot->retained = move_in(slot->sum, frame, true)) != NULL;
+    slot->retained = move_in(slot->sum, frame, true);
+    return slot->retained != NULL;
 }
 
 void cti_grad_slot_end_loans(cti_grad_slot *slot) {
@@ -87,6 +90,7 @@ void cti_grad_slot_end_loans(cti_grad_slot *slot) {
 
 /* ---- for the library's ops ---- */
 
+/* call is the first member of its node. */
 static cti_grad_slot *slot_of(const ct_call *call, int i) {
     return ((const cti_node *)call)->edge[i];
 }
@@ -126,7 +130,7 @@ ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) 
         return writable;
     }
     cti_grad_slot_fill(slot);
-    *base = cti_tensor_view(sum, sum->data, sum->shape, NULL); /* holds the memory */
+    *base = cti_tensor_view(sum, sum->data, sum->shape, NULL); /* keeps the old memory alive */
     ct_tensor *fresh = *base ? cti_tensor_new(call->context, sum->dtype, sum->shape) : NULL;
     if (!fresh) return NULL;
     replace_memory(sum, fresh);
@@ -134,8 +138,8 @@ ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) 
     return sum;
 }
 
-/* Will [start, end) of the dim be written at an end of what is not written? Then it is written from
- * now on; else the slot becomes FULL. */
+/* True if [start, end) of the dim is at an end of the range that is not written yet; it counts as
+ * written from now on. Else the slot becomes FULL. */
 static bool takes_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
     const bool same = dim == slot->dim;
     if (same && start == slot->start && end <= slot->end) {
@@ -164,13 +168,13 @@ bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t star
     } else if (!add) {
         write_zeros(sum, dim, 0, sum->shape.dim[dim]);
     }
-    add = !may_be_partial || !takes_slice(slot, dim, start, start + length);
+    const bool fresh = may_be_partial && takes_slice(slot, dim, start, start + length);
     ct_shape shape = sum->shape;
     shape.dim[dim] = length;
     char *data = sum->data + start * sum->stride[dim] * (int64_t)cti_dtype_size(sum->dtype);
     ct_tensor *slice = cti_tensor_view(sum, data, shape, sum->stride);
     if (!slice) return false;
-    cti_tensor_copy(slice, g, add);
+    cti_tensor_copy(slice, g, !fresh);
     *grad = sum;
     return true;
 }
@@ -181,7 +185,7 @@ ct_tensor *cti_saved_writable(const ct_call *call, int k) {
     if (node->last && cti_tensor_is_sole(saved)) {
         ct_tensor *taken = cti_tensor_view(saved, saved->data, saved->shape, NULL);
         if (!taken) return NULL;
-        node->released = true; /* what is taken is gone, even if this backward fails */
+        node->released = true; /* even if this backward fails, it cannot run again */
         cti_storage_unref(call->context, saved->storage);
         saved->storage = NULL;
         return taken;

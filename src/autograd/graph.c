@@ -1,47 +1,47 @@
-/* The recorded graph as text and for Graphviz. Nodes are numbered along the tape, from the newest
- * to the oldest and back: no recursion, and two words of memory for each node that is reached. */
+/* The recorded graph as text and for Graphviz, in two passes along the tape: from the root to older
+ * nodes, which numbers the nodes that are reached, and back, which writes them. There is no
+ * recursion, and a `written` of 16 bytes for each node. */
 #include "../core/context.h"
 #include "tape.h"
 
+/* Of one node. */
 typedef struct {
-    /* what a reader has saved of it, for the shape; NULL: the tensor itself is asked for */
+    /* the saved tensor of an op that reads its output, for shape and dtype; NULL of the root */
     const ct_tensor *saved;
-    int64_t id; /* as written: of ops and leaves apart, from 1; 0: not written yet */
-} seen;
+    int64_t id; /* in the text, from 1, ops and leaves separately; 0: not written yet */
+} written;
 
 typedef struct {
     const ct_tensor *tensor;
     FILE *file;
     bool dot;
-    cti_node *root, *oldest; /* the ops that are reached are between them */
-    /* of nodes: of ops, and with the leaves; a node's number is its place in `of`, from 1 */
-    int64_t ops, count;
-    seen *of;
-    int64_t op_ids, leaf_ids, constant_ids;
+    cti_node *root, *oldest; /* the first and last op that are reached */
+    int64_t count;           /* of nodes that are reached, with leaves */
+    written *of;             /* [count], of node n at n->number - 1 */
+    int64_t op_ids, leaf_ids, constant_ids; /* the last ones given */
 } graph;
 
-/* ---- reaching ---- */
+/* ---- the first pass ---- */
 
-/* Numbers what the tensor was computed from. */
+/* Sets `number` of the root and of every node that it was computed from. */
 static void reach(graph *g) {
     g->root->number = 1;
     g->count = 1;
-    int64_t waiting = g->root->call.op != NULL;
-    for (cti_node *node = g->root; waiting; node = node->prev) {
+    int64_t pending = g->root->call.op != NULL; /* ops with a number that the loop has not visited */
+    for (cti_node *node = g->root; pending; node = node->prev) {
         if (!node->number) continue;
-        waiting--;
-        g->ops++;
+        pending--;
         g->oldest = node;
         for (int i = 0; i < node->call.n; i++) {
             cti_node *edge = node->edge[i] ? cti_node_of(node->edge[i]) : NULL;
             if (!edge || edge->number) continue;
             edge->number = (int)++g->count;
-            waiting += edge->call.op != NULL;
+            pending += edge->call.op != NULL;
         }
     }
 }
 
-/* The op behind `node` among those that are reached, from the oldest to the root. */
+/* The next newer op that is reached; NULL after the root. */
 static cti_node *next_op(const graph *g, cti_node *node) {
     if (node == g->root) return NULL;
     do node = node->next;
@@ -49,7 +49,8 @@ static cti_node *next_op(const graph *g, cti_node *node) {
     return node;
 }
 
-static void forget(graph *g) {
+/* Sets every number back to 0. */
+static void clear_numbers(graph *g) {
     for (cti_node *node = g->oldest; node; node = next_op(g, node)) {
         for (int i = 0; i < node->call.n; i++)
             if (node->edge[i] && !cti_node_of(node->edge[i])->call.op)
@@ -59,9 +60,9 @@ static void forget(graph *g) {
     g->root->number = 0;
 }
 
-/* ---- writing ---- */
+/* ---- the second pass ---- */
 
-/* A name between double quotes, for which both forms have one rule. */
+/* A name between double quotes, escaped alike in text and dot. */
 static void put_name(FILE *file, const char *name) {
     for (; *name; name++) {
         if (*name == '"' || *name == '\\') fputc('\\', file);
@@ -73,22 +74,23 @@ static void put_type(FILE *file, const ct_tensor *t) {
     fprintf(file, "%s %s", SHAPE(t->shape), cti_dtype_name(t->dtype));
 }
 
-static const ct_tensor *type_of(const graph *g, const seen *s) {
-    return s->saved ? s->saved : g->tensor;
+/* A tensor with the shape and dtype of the node's output. */
+static const ct_tensor *type_of(const graph *g, const written *w) {
+    return w->saved ? w->saved : g->tensor;
 }
 
 static void put_leaf(graph *g, const cti_node *node) {
-    seen *s = &g->of[node->number - 1];
+    written *w = &g->of[node->number - 1];
     char buffer[CTI_NAME_SIZE];
     const cti_namer *namer = node->owner && node->owner->parameter > 0 ? node->owner->namer : NULL;
     const char *name = namer ? namer->name(namer, buffer) : NULL;
-    s->id = ++g->leaf_ids;
-    fprintf(g->file, g->dot ? "    x%lld [label=\"" : "x%lld = ", (long long)s->id);
+    w->id = ++g->leaf_ids;
+    fprintf(g->file, g->dot ? "    x%lld [label=\"" : "x%lld = ", (long long)w->id);
     if (name && !g->dot) fputs("parameter \"", g->file);
     put_name(g->file, name ? name : "leaf");
     if (name && !g->dot) fputc('"', g->file);
     fputs(g->dot ? "\\n" : " ", g->file);
-    put_type(g->file, type_of(g, s));
+    put_type(g->file, type_of(g, w));
     fputs(g->dot ? name ? "\", fillcolor=\"#d5e8f7\"];\n" : "\", fillcolor=\"#fdf0c8\"];\n" : "\n",
           g->file);
 }
@@ -119,8 +121,8 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
     }
 }
 
-/* The shape of a result is that which a reader has saved, so where there are several only their
- * number is told. */
+/* The shape of a single output; only the number of several, as `saved` does not say whose shape it
+ * is. */
 static void put_result(const graph *g, const cti_node *node) {
     if (node->call.n_outs > 1) fprintf(g->file, "%d outputs", node->call.n_outs);
     else put_type(g->file, type_of(g, &g->of[node->number - 1]));
@@ -129,19 +131,19 @@ static void put_result(const graph *g, const cti_node *node) {
 static void put_op(graph *g, const cti_node *node) {
     FILE *file = g->file;
     const ct_call *c = &node->call;
-    seen *s = &g->of[node->number - 1];
+    written *w = &g->of[node->number - 1];
     for (int i = 0; i < c->n; i++)
         if (node->edge[i] && !cti_node_of(node->edge[i])->call.op &&
             !g->of[cti_node_of(node->edge[i])->number - 1].id)
             put_leaf(g, cti_node_of(node->edge[i]));
-    s->id = ++g->op_ids;
-    fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)s->id);
+    w->id = ++g->op_ids;
+    fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)w->id);
     put_name(file, c->op->name);
     if (g->dot) {
         fputs(node->released ? " (released)\\n" : "\\n", file);
         put_result(g, node);
         fputs(node == g->root ? "\", penwidth=2];\n" : "\"];\n", file);
-        for (int i = 0; i < c->n; i++) put_input(g, node, i, s->id);
+        for (int i = 0; i < c->n; i++) put_input(g, node, i, w->id);
         return;
     }
     fputc('(', file);
@@ -150,7 +152,7 @@ static void put_op(graph *g, const cti_node *node) {
         put_input(g, node, i, 0);
     }
     fputs(node->released ? "released by backward) " : ") ", file);
-    put_type(file, type_of(g, s));
+    put_type(file, type_of(g, w));
     fputc('\n', file);
 }
 
@@ -192,7 +194,7 @@ static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot) {
     const bool able = !g.root || g.of;
     if (able) put_all(&g);
     if (g.root) {
-        forget(&g);
+        clear_numbers(&g);
         cti_give(context, g.of, cti_bytes(g.count, sizeof *g.of));
     }
     if (able && ferror(file))

@@ -1,16 +1,17 @@
-/* The tape: recording a node, releasing what it holds, and its end. A node is one block, laid out
- * as
+/* Recording, releasing and freeing nodes. A node is one block:
  *
- *     node | grad slots | attrs | saved tensors | outs, where there are several | in | edge | wants
- */
+ *     cti_node | grad slots | attrs | saved tensors | outs, if several | in | edge | wants
+ *
+ * attrs and saved tensors begin at multiples of 16 bytes. */
 #include "tape.h"
 
 #include <string.h>
 
 static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
 
-/* A saved tensor, the tape's own handle: with its values, or only its shape and dtype. Copied
- * number by number, which `volatile` ensures: see cti_shape_same. */
+/* Makes a saved tensor: with a reference to the values, or only shape and dtype. `volatile` makes the
+ * compiler copy sizes one by one, as wide loads would be store-forwarding stalls
+ * (docs/design.md). */
 static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     const volatile int64_t *dim = tensor->shape.dim, *stride = tensor->stride;
     to->context = tensor->context;
@@ -119,7 +120,6 @@ cti_node *cti_tape_leaf(ct_tensor *owner) {
     return leaf;
 }
 
-/* Lets go of what backward would have read, and of the nodes below. */
 void cti_node_release(cti_node *node) {
     node->released = true;
     ct_context *context = node->call.context;
@@ -130,14 +130,16 @@ void cti_node_release(cti_node *node) {
     node->saved_count = 0;
     for (int i = 0; i < node->call.n; i++)
         if (node->edge[i]) {
-            cti_node *below = cti_node_of(node->edge[i]);
+            cti_node *input = cti_node_of(node->edge[i]);
             node->edge[i] = NULL;
-            cti_node_unref(below);
+            cti_node_unref(input);
         }
     node->call.n = 0;
 }
 
-/* A chain of nodes ends one by one from a list, not one inside the other. */
+/* Releasing a node calls this for older ones. A call inside another only puts its node on
+ * context->to_free, and the outermost call frees them in a loop: no recursion, however long a chain
+ * of nodes is. */
 void cti_node_unref(cti_node *node) {
     if (--node->refs) return;
     ct_context *context = node->call.context;
@@ -146,12 +148,13 @@ void cti_node_unref(cti_node *node) {
         else context->tape_last = node->prev;
         *(node->prev ? &node->prev->next : &context->tape_first) = node->next;
     }
-    node->next = context->dying;
-    context->dying = node;
+    node->next = context->to_free;
+    context->to_free = node;
     if (context->freeing) return;
     context->freeing = true;
-    while ((node = context->dying)) {
-        context->dying = node->next;
+    while (context->to_free) {
+        node = context->to_free;
+        context->to_free = node->next;
         cti_node_release(node);
         for (int k = 0; k < node->call.n_outs; k++) {
             cti_grad_slot_empty(&node->slot[k]);

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "context.h"
+#include "int_math.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 
 enum { MAX_THREADS = 1024 };
 
-/* The cores this process may use, or what CT_NUM_THREADS says. 0 with an error recorded: it says
- * nonsense. */
+/* CT_NUM_THREADS, else the number of cores this process may use. 0 with an error recorded if the
+ * variable is not a number in range. */
 static int default_threads(ct_context *context) {
     const char *text = getenv("CT_NUM_THREADS");
     if (text && *text) {
@@ -30,21 +31,21 @@ static int default_threads(ct_context *context) {
 #else
     int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
 #endif
-    return count < 1 ? 1 : count > MAX_THREADS ? MAX_THREADS : count;
+    return (int)cti_min(cti_max(count, 1), MAX_THREADS);
 }
 
-/* Of a core, in bytes; a usual one where the system does not say. */
-static int64_t second_level_cache(void) {
+/* Bytes of a core's L2 cache. */
+static int64_t l2_bytes(void) {
     enum { LEAST = 256 << 10, USUAL = 1 << 20, MOST = 8 << 20 };
 #ifdef _SC_LEVEL2_CACHE_SIZE
     const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    if (bytes > 0) return bytes < LEAST ? LEAST : bytes > MOST ? MOST : bytes;
+    if (bytes > 0) return cti_min(cti_max(bytes, LEAST), MOST);
 #endif
     return USUAL;
 }
 
-/* Lines in a set of the first level. */
-static int64_t first_level_ways(void) {
+/* Associativity of the L1d cache. */
+static int64_t l1d_ways(void) {
     enum { USUAL = 8 };
 #ifdef _SC_LEVEL1_DCACHE_ASSOC
     const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
@@ -74,8 +75,8 @@ ct_context *ct_context_new(ct_context_opts opts) {
                             .rng = {.seed = opts.seed},
                             .threads = 1,
                             .debug = debug,
-                            .cache = second_level_cache(),
-                            .ways = first_level_ways()};
+                            .cache = l2_bytes(),
+                            .ways = l1d_ways()};
     context->frame = &context->root;
     context->isa = cti_isa_at(0);
 

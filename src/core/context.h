@@ -1,4 +1,5 @@
-/* The context's insides. */
+/* The context's fields, and what is inlined for the path of every op: taking and giving memory,
+ * owning handles, opening and closing frames. */
 #ifndef CTI_CORE_CONTEXT_H
 #define CTI_CORE_CONTEXT_H
 
@@ -10,24 +11,24 @@
 #include "parallel.h"
 #include "tensor.h"
 
-/* A forward, or a function under gradcheck, that is running. What it was given lasts until it is
- * through: see cti_tensor_end. */
+/* A forward, or a function under gradcheck, that is running. Its inputs and saved tensors must
+ * stay: where it releases one, cti_tensor_end moves the handle to `frame` instead. */
 typedef struct cti_running cti_running;
 struct cti_running {
     const cti_running *outer;
-    ct_tensor *const *given;
-    int n; /* of them */
-    /* of an op, else NULL: dense copies of what was given, and what is saved, last as long */
-    const ct_call *call;
-    cti_frame *until; /* what is to last ends with it */
+    ct_tensor *const *given; /* [n] the caller's inputs */
+    int n;
+    const ct_call *call; /* of an op: has the dense copies of inputs, and saved tensors */
+    cti_frame *frame;
 };
 
-/* An open scope: a list of the handles it owns. The outermost is the context's own. */
+/* An open scope: a list of the handles it owns. The outermost is the context's root. Ids grow, so
+ * of two open frames the one with the smaller id outlives the other. */
 struct cti_frame {
     cti_frame *outer;
     uint64_t id;
     bool no_grad;
-    bool pooled; /* from cti_take, not on the C stack */
+    bool pooled; /* ct_scope_open's, from cti_take; else the library's, on the C stack */
     ct_tensor *tensors;
 };
 
@@ -39,40 +40,35 @@ struct ct_context {
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
-    /* on_error is running: what failed has not returned yet, and the error stays */
-    bool telling;
-    /* what is being computed, for messages about memory; NULL: nothing */
-    const char *op;
-    const cti_isa *isa; /* the kernels */
+    bool reporting;       /* on_error is running: ct_error_clear does nothing */
+    const char *op;       /* that is running, for messages about shapes and memory; or NULL */
+    const cti_isa *isa;   /* the kernels */
     ct_rng rng;
-    /* bytes of a core's second-level cache: what blocks of products are made to fit */
-    int64_t cache;
-    /* lines of a set of its first-level cache: what may begin in the same place and stay */
-    int64_t ways;
+    int64_t cache; /* bytes of a core's L2 cache */
+    int64_t ways;  /* associativity of its L1d cache */
     int threads;
     bool debug;
-    cti_workers *workers;             /* made when first needed; NULL: none yet */
+    cti_workers *workers;             /* made when first needed */
     cti_frame *frame, root;           /* the innermost scope, and the outermost */
-    const cti_running *running;       /* the innermost; NULL: none */
-    uint64_t scopes;                  /* ids given so far */
+    const cti_running *running;       /* the innermost, or NULL */
+    uint64_t scopes;                  /* the last id of a frame */
     cti_node *tape_first, *tape_last; /* live nodes in the order they were recorded */
-    /* nodes whose count fell to zero, waiting to be freed: no recursion */
-    cti_node *dying;
-    uint64_t sequence;
+    uint64_t sequence;                /* of the last node recorded */
+    cti_node *to_free;                /* nodes without references: see cti_node_unref */
     bool freeing;
-    const char *backward; /* whose backward is running; NULL: nobody's */
-    /* of debug mode: handles that have ended, the oldest first */
+    const char *backward; /* name of the op whose backward is running, or NULL */
+    /* debug mode: a queue of handles that have ended (ended.c), and its length */
     ct_tensor *ended_first, *ended_last;
-    int64_t ended; /* how many */
+    int64_t ended;
 };
 
-/* A block of at least size bytes, its content undefined. NULL with CT_ERR_MEMORY recorded. size 0
- * gives a block too. */
+/* A block of at least size bytes (size 0 too), its content undefined. NULL with CT_ERR_MEMORY
+ * recorded. */
 static inline void *cti_take(ct_context *context, size_t size) {
     cti_pool *pool = &context->pool;
-    if (!cti_is_small(size) || !pool->plain) return cti_take_any(context, size);
+    if (!cti_is_linear(size) || !pool->plain) return cti_take_any(context, size);
     size_t bytes;
-    const int class = cti_small_class(size, &bytes);
+    const int class = cti_linear_class(size, &bytes);
     cti_free_block *block = pool->free[class];
     if (!block) return cti_take_any(context, size);
     pool->free[class] = block->next;
@@ -81,15 +77,15 @@ static inline void *cti_take(ct_context *context, size_t size) {
     return block;
 }
 
-/* Gives a block back, with the size it was taken with. NULL is harmless. */
+/* Gives a block back; size is that of cti_take. NULL is harmless. */
 static inline void cti_give(ct_context *context, void *block, size_t size) {
     cti_pool *pool = &context->pool;
-    if (!block || !cti_is_small(size) || !pool->plain) {
+    if (!block || !cti_is_linear(size) || !pool->plain) {
         cti_give_any(context, block, size);
         return;
     }
     size_t bytes;
-    const int class = cti_small_class(size, &bytes);
+    const int class = cti_linear_class(size, &bytes);
     cti_free_block *free = block;
     free->next = pool->free[class];
     pool->free[class] = free;
@@ -100,7 +96,7 @@ static inline void cti_storage_unref(ct_context *context, cti_storage *storage) 
     if (storage && --storage->refs == 0) cti_give(context, storage, storage->bytes);
 }
 
-/* Gives a handle to a scope, or takes it out of its own: the owner is then the caller. */
+/* Adds a handle without an owner to a scope. */
 static inline void cti_tensor_own(cti_frame *frame, ct_tensor *tensor) {
     tensor->frame = frame;
     tensor->prev = NULL;
@@ -109,6 +105,7 @@ static inline void cti_tensor_own(cti_frame *frame, ct_tensor *tensor) {
     frame->tensors = tensor;
 }
 
+/* Takes a handle out of its scope, if it is in one. The caller owns it then. */
 static inline void cti_tensor_disown(ct_tensor *tensor) {
     if (!tensor->frame) return;
     if (tensor->next) tensor->next->prev = tensor->prev;
@@ -116,15 +113,15 @@ static inline void cti_tensor_disown(ct_tensor *tensor) {
     tensor->frame = NULL;
 }
 
-/* Hands the tensor to `frame`, unless its owner is that or one that lives longer. */
+/* Moves a tensor of a frame inside `frame` to it. One that already lives as long stays. */
 static inline void cti_tensor_lift(ct_tensor *tensor, cti_frame *frame) {
     if (!tensor || !tensor->frame || tensor->frame->id <= frame->id) return;
     cti_tensor_disown(tensor);
     cti_tensor_own(frame, tensor);
 }
 
-/* Enters and leaves a scope of the library's own, kept on the C stack. What is left in it ends. No
- * ct_scope_close ends it, nor a scope around it: the code that runs inside may be a caller's. */
+/* Opens a frame of the library's, on the C stack. Code of a caller may run inside it, so
+ * ct_scope_close ends neither this frame nor a scope around it. */
 static inline void cti_frame_open(ct_context *context, cti_frame *frame, bool no_grad) {
     *frame = (cti_frame){.outer = context->frame,
                          .id = ++context->scopes,
@@ -132,13 +129,16 @@ static inline void cti_frame_open(ct_context *context, cti_frame *frame, bool no
     context->frame = frame;
 }
 
+/* Closes it, with every frame inside it. Their tensors end. */
 void cti_frame_close(ct_context *context, cti_frame *frame);
 
-/* Hands the tensor out and closes a frame on the C stack: mostly nothing else is in it. */
+/* Moves the tensor (or NULL) to the outer frame and closes this one. Mostly the frame holds nothing
+ * else, so that needs no call. */
 static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
                                           ct_tensor *tensor) {
     if (context->frame == frame && tensor && frame->tensors == tensor && !tensor->next) {
-        cti_tensor_own(context->frame = frame->outer, tensor);
+        context->frame = frame->outer;
+        cti_tensor_own(frame->outer, tensor);
         return tensor;
     }
     cti_tensor_lift(tensor, frame->outer);
@@ -147,15 +147,16 @@ static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
 }
 
 /* Calls on_error with the error that is pending. */
-void cti_error_tell(ct_context *context);
+void cti_error_report(ct_context *context);
 
 /* Takes the generator's next stream. */
 ct_rng cti_rng_next(ct_context *context);
 
-/* Are they one? Else the op's error is recorded in both, as the caller may look at either. */
+/* Whether a == b. If not, the op's error is recorded in both, as the caller may look at either. */
 bool cti_same_context(ct_context *a, ct_context *b, const char *op);
 
-/* Is no error pending? What computes or changes something asks first. */
+/* Whether there is a context without a pending error. Every function that computes or changes
+ * something checks this first. */
 static inline bool cti_ready(const ct_context *context) {
     return context && context->status == CT_OK;
 }

@@ -1,4 +1,4 @@
-/* New tensors from nothing, a value, the generator or the caller's data. */
+/* New tensors: undefined, of one value, of a range, random, or copied from an array. */
 #include "context.h"
 
 #include <math.h>
@@ -40,9 +40,9 @@ ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double e
         (step > 0 ? end < start : end > start))
         return ct_fail(context, CT_ERR_ARGUMENT, "arange: no way from %g to %g in steps of %g",
                        start, end, step);
-    const double way = end - start,
-                 steps = isinf(way) ? 2 * ((end / 2 - start / 2) / step) : way / step;
-    /* the quotient may be so small that it is 0 */
+    const double length = end - start, /* which may overflow */
+        steps = isinf(length) ? 2 * ((end / 2 - start / 2) / step) : length / step;
+    /* at least `start` itself, even where the quotient underflows to 0 */
     const double count = start == end ? 0 : fmax(1, ceil(steps));
     if (!(count < 0x1p53)) return ct_fail(context, CT_ERR_MEMORY, "arange: %g elements", count);
     ct_tensor *tensor = create(context, "arange", dtype, CT_SHAPE((int64_t)count));
@@ -73,7 +73,7 @@ static ct_tensor *drawn(ct_context *context, const char *op, ct_dtype dtype, ct_
     ct_tensor *tensor = create(context, op, dtype, shape);
     if (!tensor) return NULL;
     ct_rng rng = cti_rng_next(context);
-    draw d = {tensor, {rng.seed, rng.stream}, normal};
+    draw d = {.tensor = tensor, .random = {rng.seed, rng.stream}, .normal = normal};
     cti_parallel(context, tensor->numel, 4096, draw_range, &d);
     return tensor;
 }

@@ -1,6 +1,5 @@
-/* What each dtype is: a row of a table. A new dtype is a row here, and the compiler names each
- * switch that has to decide about it: no switch over a dtype has a default, and -Werror=switch is
- * on. */
+/* Properties of dtypes, a table. To add a dtype, add its row in dtype.c; no switch over dtypes has
+ * a default, so that -Werror=switch then names each one that lacks a case. */
 #ifndef CTI_CORE_DTYPE_H
 #define CTI_CORE_DTYPE_H
 
@@ -14,7 +13,7 @@ typedef struct {
     const char *name;   /* "f32": in messages and names of functions */
     const char *file;   /* "F32": in a safetensors file */
     unsigned char size; /* of an element, in bytes */
-    bool real;          /* a floating-point number: it has gradients, and ops compute in it */
+    bool real;          /* floating point: tensors of it can have gradients */
 } cti_dtype_info;
 
 extern const cti_dtype_info cti_dtype_table[CTI_DTYPES];
@@ -23,7 +22,7 @@ static inline const char *cti_dtype_name(ct_dtype dtype) { return cti_dtype_tabl
 static inline size_t cti_dtype_size(ct_dtype dtype) { return cti_dtype_table[dtype].size; }
 static inline bool cti_is_real(ct_dtype dtype) { return cti_dtype_table[dtype].real; }
 
-/* Element i of an array of a real dtype, one at a time: for tables and checks, not for kernels. */
+/* Element i of an array of a real dtype. One at a time: for checks and tables of a few numbers. */
 static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
     switch (dtype) {
     case CT_F32:

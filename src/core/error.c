@@ -1,4 +1,4 @@
-/* The pending error of a context: the first one stays until it is cleared. */
+/* The pending error of a context. The first one stays until it is cleared. */
 #include "context.h"
 #include "message.h"
 
@@ -15,15 +15,15 @@ void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
     va_start(args, format);
     cti_message(context->message, sizeof context->message, format, args);
     va_end(args);
-    cti_error_tell(context);
+    cti_error_report(context);
     return NULL;
 }
 
-void cti_error_tell(ct_context *context) {
-    context->telling = true;
+void cti_error_report(ct_context *context) {
+    context->reporting = true;
     if (context->on_error)
         context->on_error(context->on_error_data, context->status, context->message);
-    context->telling = false;
+    context->reporting = false;
 }
 
 bool cti_same_context(ct_context *a, ct_context *b, const char *op) {
@@ -41,7 +41,7 @@ const char *ct_error_message(const ct_context *context) {
 }
 
 void ct_error_clear(ct_context *context) {
-    if (context && !context->telling) context->status = CT_OK;
+    if (context && !context->reporting) context->status = CT_OK;
 }
 
 void ct_error_die(void *data, ct_status status, const char *message) {

@@ -1,90 +1,131 @@
-/* Memory by size class. A class is a multiple of 64 bytes: each of them up to 4096 bytes, then
- * eight to a doubling, so a block is at most an eighth, or 63 bytes, larger than asked for. Small
- * blocks are carved from slabs, large ones come from the allocator one by one; all are kept for
- * reuse, so a loop that repeats its shapes stops asking the allocator. A large block may stand in
- * for one of two thirds of its size; what counts as in use is the size that was asked for. Every
- * block from the allocator is on one list, and that list is all that ct_context_free has to walk.
+/* The allocator. Where a new block comes from depends on its size:
  *
- * Blocks between the two are carved as well, from slabs of huge pages: what is to stay in a
- * second-level cache would else lie in pages that happen to share its sets. But a memory limit is
- * met to the block, an allocator that is not malloc is asked for each, and debug mode writes to all
- * it holds: there they come one by one. */
+ *     small     to 2 KiB         cut from a slab
+ *     medium    to 1.875 MiB     cut from a slab of huge pages
+ *     large     above            from the allocator (malloc, or the caller's), one by one
+ *
+ * A block that is given back goes to the free list of its size class and is taken from there again,
+ * so a loop that repeats its shapes stops calling the allocator. A class loses at most an eighth of
+ * a block, or 63 bytes.
+ *
+ * Medium blocks lie in huge pages because pages of 4 KiB map to L2 sets at random: some buffers of
+ * a step then share sets and evict each other (conflict misses). With a memory limit, a caller's
+ * allocator or debug mode there are no medium slabs; those blocks are large ones then. A limit has
+ * to count each block, a caller's allocator is to be asked for each, and debug mode would write to
+ * whole slabs.
+ *
+ * Every block from the allocator, slab or large, has a header and is on one list, pool->blocks. */
 #define _DEFAULT_SOURCE /* madvise */
 
 #include "context.h"
+#include "int_math.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
+/* The header of a block from the allocator: a slab, or a large block. */
 struct cti_block {
-    /* to the next one; first, as in a free block, so that one sort serves both */
-    cti_free_block link;
+    cti_free_block link; /* to the next on pool->blocks */
     cti_block *prev;
-    void *raw;    /* as the allocator gave it */
-    size_t total; /* as it was asked for */
+    void *raw;    /* what the allocator returned; the header is the first aligned address in it */
+    size_t total; /* what it was asked for */
     bool slab;
-    /* of a slab: bytes that are nobody's, between its blocks and at its end when a block did not
-     * fit */
-    size_t lost;
-    size_t idle; /* scratch of ct_memory_trim: free bytes in a slab */
+    size_t waste;      /* of a slab: bytes that are in no block, such as guard bytes */
+    size_t free_bytes; /* scratch of ct_memory_trim, of a slab: waste, free blocks and the rest */
 };
 
 enum {
     HEADER = CTI_ALIGN,
+    OVERHEAD = HEADER + CTI_ALIGN, /* of a block from the allocator: header and alignment */
     HUGE_PAGE = 2 << 20,
-    /* bytes of a block that is carved from a small slab, at most, */
-    FINE = 2048,
-    MEDIUM = HUGE_PAGE / 16 * 15, /* and from one of huge pages */
+    SMALL_MAX = 2048, /* bytes of a small block */
+    MEDIUM_MAX = HUGE_PAGE / 16 * 15,
 };
+
+_Static_assert(sizeof(cti_block) <= HEADER, "data begins HEADER bytes behind an aligned address");
+_Static_assert(offsetof(cti_block, link) == 0, "sort_by_address serves blocks and free blocks");
+_Static_assert(sizeof(cti_free_block) <= CTI_ALIGN, "a free block of any class holds its link");
+_Static_assert(SMALL_MAX <= (int)CTI_LINEAR_MAX && SMALL_MAX % CTI_ALIGN == 0,
+               "small blocks have linear classes");
+
 static cti_block *next_of(const cti_block *block) { return (cti_block *)block->link.next; }
+static char *data_of(cti_block *block) { return (char *)block + HEADER; }
 
-_Static_assert(sizeof(cti_block) <= HEADER, "the header stands in front of an aligned block");
+/* Of the large block with this data. */
+static cti_block *block_of(void *data) { return (cti_block *)((char *)data - HEADER); }
 
-/* Under AddressSanitizer memory that nobody has asked for is out of bounds: what is free, and what
- * lies behind a block's last byte; between two medium blocks there is always some. Debug mode may
- * look at it: there it is all ones. */
+/* Bytes behind the header. */
+static size_t capacity(const cti_block *block) { return block->total - OVERHEAD; }
+
+/* ---- AddressSanitizer ---- */
+
+/* It reports access to free blocks, to the rest of a slab, and to what a class has beyond the size
+ * asked for. A block of a geometric class may have no byte beyond, so guard bytes follow each
+ * medium block. In debug mode free memory must stay readable, as it is all ones. */
 #if defined __SANITIZE_ADDRESS__
-#define GUARDED 1
+#define ASAN 1
 #elif defined __has_feature
 #if __has_feature(address_sanitizer)
-#define GUARDED 1
+#define ASAN 1
 #endif
 #endif
-#if defined GUARDED
+#if defined ASAN
 #include <sanitizer/asan_interface.h>
 enum { GUARD = 8 * CTI_ALIGN };
-static void forbid(const cti_pool *pool, void *memory, size_t size) {
+static void asan_poison(const cti_pool *pool, void *memory, size_t size) {
     if (!pool->poison) __asan_poison_memory_region(memory, size);
 }
-static void allow(void *memory, size_t size) { __asan_unpoison_memory_region(memory, size); }
+static void asan_unpoison(void *memory, size_t size) { __asan_unpoison_memory_region(memory, size); }
 #else
 enum { GUARD = 0 };
-static void forbid(const cti_pool *pool, void *memory, size_t size) {
+static void asan_poison(const cti_pool *pool, void *memory, size_t size) {
     (void)pool, (void)memory, (void)size;
 }
-static void allow(void *memory, size_t size) { (void)memory, (void)size; }
+static void asan_unpoison(void *memory, size_t size) { (void)memory, (void)size; }
 #endif
 
-/* The class of a size, and the bytes of its blocks. Above the small ones, with 2^s units of 64
- * bytes a step, each doubling has the classes of 9 ... 16 steps; the first is that of 65 units, s =
- * 3 and 9 steps. */
+_Static_assert(MEDIUM_MAX + GUARD + OVERHEAD <= HUGE_PAGE, "a huge page holds any medium block");
+
+/* ---- size classes ---- */
+
+/* A geometric class has blocks of m << s units of 64 bytes, m = 9 ... 16 and s >= 3; the first one
+ * has 72 units, 4608 bytes. */
+_Static_assert(CTI_LINEAR_CLASSES == 8 << 3, "the geometric classes continue the linear ones");
+_Static_assert(CTI_MOST_BYTES <= (uint64_t)1 << 61 && CTI_LINEAR_MAX == 1 << 12 &&
+                   CTI_LINEAR_CLASSES + 8 * (61 - 12) <= CTI_SIZE_CLASSES,
+               "every request has a class");
+
 static int class_of(size_t size, size_t *bytes) {
-    if (size <= CTI_SMALL) return cti_small_class(size ? size : 1, bytes);
-    size_t units = (size - 1) / CTI_ALIGN + 1;
-    int shift = 63 - __builtin_clzll(units - 1) - 3;
-    size_t steps = ((units - 1) >> shift) + 1;
-    *bytes = (steps << shift) * CTI_ALIGN;
-    return CTI_SMALL_CLASSES + 8 * (shift - 3) + (int)steps - 9;
+    if (size <= CTI_LINEAR_MAX) return cti_linear_class(size ? size : 1, bytes);
+    const size_t last = (size - 1) / CTI_ALIGN; /* units, less one */
+    const int s = 63 - __builtin_clzll(last) - 3;
+    const size_t m = (last >> s) + 1;
+    *bytes = (m << s) * CTI_ALIGN;
+    return CTI_LINEAR_CLASSES + 8 * (s - 3) + (int)m - 9;
 }
+
+/* The inverse: the size of the class's blocks. */
+static size_t class_bytes(int class) {
+    const int above = class - CTI_LINEAR_CLASSES;
+    const size_t units = above < 0 ? (size_t)class + 1 : (size_t)(9 + above % 8) << (3 + above / 8);
+    return units * CTI_ALIGN;
+}
+
+/* The first class whose blocks are no part of a slab. */
+static int first_large_class(const cti_pool *pool) {
+    size_t bytes;
+    return class_of(pool->slab_max + 1, &bytes);
+}
+
+/* ---- blocks from the allocator ---- */
 
 static void *default_alloc(void *data, size_t size) {
     (void)data;
 #if defined MADV_HUGEPAGE
     void *pages;
     if (size >= HUGE_PAGE && !posix_memalign(&pages, HUGE_PAGE, size)) {
-        /* a wish: without it all is as right, and a little slower */
-        madvise(pages, size, MADV_HUGEPAGE);
+        madvise(pages, size, MADV_HUGEPAGE); /* a refusal costs speed only */
         return pages;
     }
 #endif
@@ -97,19 +138,22 @@ static void default_free(void *data, void *block, size_t size) {
 }
 
 void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool poison) {
-    const bool own = allocator.alloc && allocator.free;
-    if (!own) allocator = (ct_allocator){default_alloc, default_free, NULL};
+    const bool callers = allocator.alloc && allocator.free;
+    if (!callers) allocator = (ct_allocator){.alloc = default_alloc, .free = default_free};
     *pool = (cti_pool){
-        .allocator = allocator, .limit = limit, .poison = poison, .plain = !poison && !GUARD};
-    pool->carved = own || limit || poison ? FINE : MEDIUM;
+        .allocator = allocator,
+        .limit = limit,
+        .poison = poison,
+        .plain = !poison && !GUARD,
+        .slab_max = callers || limit || poison ? SMALL_MAX : MEDIUM_MAX,
+    };
 }
 
-/* A block from the allocator, with room for `size` bytes behind its header; NULL: it or the limit
- * said no. */
+/* A block with `size` bytes behind its header. NULL: the allocator has none, or the limit forbids
+ * it. */
 static cti_block *block_new(cti_pool *pool, size_t size, bool slab) {
-    /* cti_take_any has seen to it that nothing overflows */
-    size_t total = size + HEADER + CTI_ALIGN;
-    if ((pool->limit && (int64_t)total > pool->limit - pool->held)) return NULL;
+    const size_t total = size + OVERHEAD; /* size is at most the class of CTI_MOST_BYTES */
+    if (pool->limit && (int64_t)total > pool->limit - pool->held) return NULL;
     pool->calls++;
     void *raw = pool->allocator.alloc(pool->allocator.data, total);
     if (!raw) return NULL;
@@ -119,8 +163,8 @@ static cti_block *block_new(cti_pool *pool, size_t size, bool slab) {
                          .raw = raw,
                          .total = total,
                          .slab = slab};
-    if (pool->poison) memset((char *)block + HEADER, 0xff, size);
-    forbid(pool, (char *)block + HEADER, size);
+    if (pool->poison) memset(data_of(block), 0xff, size);
+    asan_poison(pool, data_of(block), size);
     if (pool->blocks) pool->blocks->prev = block;
     pool->blocks = block;
     pool->held += (int64_t)total;
@@ -133,91 +177,98 @@ static void block_free(cti_pool *pool, cti_block *block) {
     if (block->prev) block->prev->link.next = block->link.next;
     else pool->blocks = next;
     pool->held -= (int64_t)block->total;
-    allow(block->raw, block->total);
+    asan_unpoison(block->raw, block->total);
     pool->allocator.free(pool->allocator.data, block->raw, block->total);
 }
 
-static char *block_data(cti_block *block) { return (char *)block + HEADER; }
-
-/* Of a large block, which came from the allocator by itself. */
-static size_t large_bytes(const void *data) {
-    return ((const cti_block *)((const char *)data - HEADER))->total - HEADER - CTI_ALIGN;
+void cti_pool_free(cti_pool *pool) {
+    while (pool->blocks) block_free(pool, pool->blocks);
 }
 
-static void push(cti_pool *pool, void *block, size_t bytes, int class) {
-    forbid(pool, block, bytes);
-    allow(block, sizeof(cti_free_block));
+/* ---- slabs and free lists ---- */
+
+static void push_free(cti_pool *pool, void *block, size_t bytes, int class) {
+    asan_poison(pool, block, bytes);
+    asan_unpoison(block, sizeof(cti_free_block));
     cti_free_block *free = block;
     free->next = pool->free[class];
     pool->free[class] = free;
 }
 
-/* The rest of a slab that makes room for the next: a small one becomes small blocks. */
-static void retire(cti_pool *pool, cti_slab *slab) {
-    size_t rest = (size_t)(slab->end - slab->at);
-    if (rest > FINE) {
-        slab->block->lost += rest;
+/* Cuts what is left of a slab into small free blocks; more than one small block is waste. */
+static void retire_slab(cti_pool *pool, cti_slab *slab) {
+    enum { PIECE = 8 * CTI_ALIGN };
+    size_t rest = (size_t)(slab->end - slab->next);
+    if (rest > SMALL_MAX) {
+        slab->block->waste += rest;
         return;
     }
-    for (size_t piece; rest > 0; slab->at += piece, rest -= piece) {
-        piece = rest < 8 * CTI_ALIGN ? rest : 8 * CTI_ALIGN;
-        const int class = class_of(piece, &piece);
-        push(pool, slab->at, piece, class);
+    while (rest > 0) {
+        const size_t bytes = rest < PIECE ? rest : PIECE; /* a multiple of CTI_ALIGN, as rest is */
+        size_t same;
+        push_free(pool, slab->next, bytes, class_of(bytes, &same));
+        slab->next += bytes;
+        rest -= bytes;
     }
 }
 
-/* A block cut from the newest slab, or from a new one of that size or, if there is no such, as
- * little as will do. `guard` bytes behind it are nobody's. */
-static void *carve(cti_pool *pool, cti_slab *slab, size_t bytes, size_t guard, size_t size) {
+/* Cuts a block and its guard bytes from the slab; where they do not fit, from a new slab of
+ * `slab_size` bytes. If there is no memory for one, a medium block gets a slab of its own size and
+ * small blocks get a slab of the least size. */
+static void *cut_from_slab(cti_pool *pool, cti_slab *slab, size_t bytes, size_t guard,
+                           size_t slab_size) {
     bytes += guard;
-    if ((size_t)(slab->end - slab->at) < bytes) {
-        cti_block *block = block_new(pool, size, true);
-        if (!block && bytes > FINE) {
-            if (!(block = block_new(pool, bytes, true))) return NULL;
-            block->lost = guard;
-            return block_data(block);
+    if ((size_t)(slab->end - slab->next) < bytes) {
+        cti_block *block = block_new(pool, slab_size, true);
+        if (!block && bytes > SMALL_MAX) {
+            block = block_new(pool, bytes, true);
+            if (!block) return NULL;
+            block->waste = guard;
+            return data_of(block);
         }
-        if (!block) block = block_new(pool, size = 2 * FINE, true);
+        if (!block) {
+            slab_size = 2 * SMALL_MAX;
+            block = block_new(pool, slab_size, true);
+        }
         if (!block) return NULL;
-        if (slab->at) retire(pool, slab);
+        if (slab->block) retire_slab(pool, slab);
         slab->block = block;
-        slab->at = block_data(block);
-        slab->end = slab->at + size;
+        slab->next = data_of(block);
+        slab->end = slab->next + slab_size;
     }
-    void *block = slab->at;
-    slab->at += bytes;
-    slab->block->lost += guard;
-    return block;
+    void *data = slab->next;
+    slab->next += bytes;
+    slab->block->waste += guard;
+    return data;
 }
 
-static size_t between(size_t least, size_t x, size_t most) {
-    return x < least ? least : x > most ? most : x;
-}
-
-/* Slabs grow with the pool: few for the largest, little for the smallest. Those of medium blocks
- * are whole pages, and larger: a page that nobody has touched is no memory. */
-static void *fresh(cti_pool *pool, size_t bytes) {
-    const size_t held = (size_t)pool->held, least = 64 << 10, most = 16 << 20;
-    if (bytes <= FINE)
-        return carve(pool, &pool->small, bytes, 0,
-                     between(least, held / 8, most) / CTI_ALIGN * CTI_ALIGN);
-    if (bytes <= pool->carved) {
-        const size_t size = between(bytes + GUARD, held, most) + HEADER + CTI_ALIGN,
-                     page = size < HUGE_PAGE ? least : HUGE_PAGE;
-        return carve(pool, &pool->medium, bytes, GUARD,
-                     (size + page - 1) / page * page - HEADER - CTI_ALIGN);
+/* Slabs grow with the pool, from 64 KiB to 16 MiB: a large pool has few, a small one holds little.
+ * A small slab is an eighth of what the pool holds. A medium slab is as large as what it holds,
+ * since a page that is never written takes no memory; with its header it is a whole number of
+ * 64 KiB, or of huge pages. */
+static void *take_new(cti_pool *pool, size_t bytes) {
+    enum { SLAB_MIN = 64 << 10, SLAB_MAX = 16 << 20 };
+    if (bytes <= SMALL_MAX) {
+        const int64_t size = cti_min(cti_max(pool->held / 8, SLAB_MIN), SLAB_MAX);
+        return cut_from_slab(pool, &pool->small, bytes, 0, (size_t)(size / CTI_ALIGN * CTI_ALIGN));
+    }
+    if (bytes <= pool->slab_max) {
+        const int64_t least = (int64_t)bytes + GUARD,
+                      size = cti_min(cti_max(pool->held, least), SLAB_MAX) + OVERHEAD,
+                      total = cti_round_up(size, size < HUGE_PAGE ? SLAB_MIN : HUGE_PAGE);
+        return cut_from_slab(pool, &pool->medium, bytes, GUARD, (size_t)total - OVERHEAD);
     }
     cti_block *block = block_new(pool, bytes, false);
-    return block ? block_data(block) : NULL;
+    return block ? data_of(block) : NULL;
 }
 
-/* The class that a large block is taken from: its own if one waits there, or else the next in which
- * one does, up to half as large again. So what begins when something else has ended, as gradients
- * do after activations, lies in memory that is there already. But what it does not need is lost as
- * long as it lasts: not under a limit. */
-static int class_that_waits(const cti_pool *pool, int class) {
-    for (int larger = class; larger <= class + 4 && larger < CTI_SIZE_CLASSES && !pool->limit;
-         larger++)
+/* Best fit for large blocks: the class itself or the next one that has a free block, up to one and
+ * a half times as large (4 classes; eight are a doubling). So gradients reuse the memory of
+ * activations of other shapes. Not under a limit, which would count what the larger block wastes. */
+static int best_fit_class(const cti_pool *pool, int class) {
+    if (pool->limit) return class;
+    const int last = (int)cti_min(class + 4, CTI_SIZE_CLASSES - 1);
+    for (int larger = class; larger <= last; larger++)
         if (pool->free[larger]) return larger;
     return class;
 }
@@ -228,15 +279,15 @@ void *cti_take_any(ct_context *context, size_t size) {
     if (size > CTI_MOST_BYTES) return ct_fail(context, CT_ERR_MEMORY, "%s: a size overflows", op);
     size_t bytes;
     int class = class_of(size, &bytes);
-    if (bytes > MEDIUM) class = class_that_waits(pool, class);
+    if (bytes > MEDIUM_MAX) class = best_fit_class(pool, class);
     void *block = pool->free[class];
     if (block) {
         pool->free[class] = pool->free[class]->next;
     } else {
-        block = fresh(pool, bytes);
-        if (!block) { /* what is pooled in other classes may be what is missing */
+        block = take_new(pool, bytes);
+        if (!block) { /* free blocks of other classes may be in the way */
             ct_memory_trim(context);
-            block = fresh(pool, bytes);
+            block = take_new(pool, bytes);
         }
         if (!block && pool->limit)
             return ct_fail(
@@ -247,11 +298,12 @@ void *cti_take_any(ct_context *context, size_t size) {
             return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory: no %zu bytes (%lld in use)",
                            op, bytes, (long long)pool->live);
     }
+    /* what is asked for is in use, even if best fit found a larger block */
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
-    if (bytes > MEDIUM) bytes = large_bytes(block);
-    allow(block, size);
-    forbid(pool, (char *)block + size, bytes - size);
+    if (bytes > MEDIUM_MAX) bytes = capacity(block_of(block));
+    asan_unpoison(block, size);
+    asan_poison(pool, (char *)block + size, bytes - size);
     return block;
 }
 
@@ -266,10 +318,10 @@ void cti_give_any(ct_context *context, void *block, size_t size) {
     size_t bytes;
     int class = class_of(size, &bytes);
     pool->live -= (int64_t)bytes;
-    if (bytes > MEDIUM) class = class_of(large_bytes(block), &bytes);
-    allow(block, bytes);
+    if (bytes > MEDIUM_MAX) class = class_of(capacity(block_of(block)), &bytes);
+    asan_unpoison(block, bytes);
     if (pool->poison) memset((cti_free_block *)block + 1, 0xff, bytes - sizeof(cti_free_block));
-    push(pool, block, bytes, class);
+    push_free(pool, block, bytes, class);
 }
 
 size_t cti_bytes(int64_t count, size_t size) {
@@ -286,103 +338,131 @@ char *cti_take_string(ct_context *context, const char *string) {
 ct_memory_stats ct_memory(const ct_context *context) {
     if (!context) return (ct_memory_stats){0};
     const cti_pool *pool = &context->pool;
-    return (ct_memory_stats){pool->live, pool->peak, pool->held - pool->live, pool->calls};
+    return (ct_memory_stats){.live = pool->live,
+                             .peak = pool->peak,
+                             .pooled = pool->held - pool->live,
+                             .allocator_calls = pool->calls};
 }
 
 void ct_memory_reset_peak(ct_context *context) {
     if (context) context->pool.peak = context->pool.live;
 }
 
-/* ---- handing memory back ---- */
+/* ---- trim ---- */
 
-/* Cuts a list behind its first run of growing addresses, and returns what is behind. */
-static cti_free_block *cut_run(cti_free_block *at) {
-    while (at->next && (uintptr_t)at < (uintptr_t)at->next) at = at->next;
-    cti_free_block *rest = at->next;
-    at->next = NULL;
+/* Ends the list after its first ascending run of addresses; returns the rest. */
+static cti_free_block *split_run(cti_free_block *list) {
+    while (list->next && (uintptr_t)list < (uintptr_t)list->next) list = list->next;
+    cti_free_block *rest = list->next;
+    list->next = NULL;
     return rest;
 }
 
-/* The list in the order of addresses: a merge sort of its runs, so that one that has been sorted
- * before takes one pass. */
-static cti_free_block *sorted(cti_free_block *list) {
-    for (bool many = list; many;) {
+/* Appends the merge of two sorted lists, of which b may be empty, at *end; returns the new end. */
+static cti_free_block **merge(cti_free_block **end, cti_free_block *a, cti_free_block *b) {
+    while (a && b) {
+        cti_free_block **lower = (uintptr_t)a < (uintptr_t)b ? &a : &b;
+        *end = *lower;
+        end = &(*lower)->next;
+        *lower = *end;
+    }
+    *end = a ? a : b;
+    while (*end) end = &(*end)->next;
+    return end;
+}
+
+/* Natural merge sort: one pass over a list that is sorted already. */
+static cti_free_block *sort_by_address(cti_free_block *list) {
+    bool sorted = !list;
+    while (!sorted) {
         cti_free_block *rest = list, **end = &list;
-        for (many = false; rest;) {
-            cti_free_block *a = rest, *b = cut_run(a);
-            rest = b ? cut_run(b) : NULL;
-            many |= rest != NULL;
-            while (a && b) {
-                cti_free_block **lower = (uintptr_t)a < (uintptr_t)b ? &a : &b;
-                *end = *lower;
-                end = &(*lower)->next;
-                *lower = *end;
-            }
-            *end = a ? a : b;
-            while (*end) end = &(*end)->next;
+        sorted = true;
+        while (rest) {
+            cti_free_block *a = rest, *b = split_run(a);
+            rest = b ? split_run(b) : NULL;
+            if (rest) sorted = false;
+            end = merge(end, a, b);
         }
     }
     return list;
 }
 
-/* The block that holds the address, from `block` on in a list sorted by address. */
-static cti_block *holder(cti_block *block, const void *address) {
-    while ((const char *)address >= (const char *)block->raw + block->total) block = next_of(block);
-    return block;
+/* The slab that holds the free block. The search starts at `slab` and goes up in address, so
+ * that a sorted free list takes one pass over the sorted slabs. */
+static cti_block *slab_holding(cti_block *slab, const cti_free_block *free) {
+    while ((const char *)free >= (const char *)slab->raw + slab->total) slab = next_of(slab);
+    return slab;
 }
 
-static bool is_idle(const cti_block *slab) {
-    return slab->slab && slab->idle == slab->total - HEADER - CTI_ALIGN;
+static bool is_free_slab(const cti_block *block) {
+    return block->slab && block->free_bytes == capacity(block);
 }
 
-/* Hands back the large blocks that are free, and the slabs in which everything is. Blocks and free
- * lists are sorted, so that one pass over both finds the slab of each free block: a refused
- * allocation comes by here too. */
+static void free_large_blocks(cti_pool *pool) {
+    for (int c = first_large_class(pool); c < CTI_SIZE_CLASSES; c++) {
+        while (pool->free[c]) {
+            cti_free_block *free = pool->free[c];
+            pool->free[c] = free->next;
+            block_free(pool, block_of(free));
+        }
+    }
+}
+
+static void sort_blocks(cti_pool *pool) {
+    if (!pool->blocks) return;
+    pool->blocks = (cti_block *)sort_by_address(&pool->blocks->link);
+    cti_block *prev = NULL;
+    for (cti_block *block = pool->blocks; block; block = next_of(block)) {
+        block->prev = prev;
+        prev = block;
+    }
+}
+
+/* Sets free_bytes of each slab, and sorts the free lists of what slabs hold. */
+static void count_free_bytes(cti_pool *pool) {
+    const cti_slab *open[] = {&pool->small, &pool->medium};
+    for (cti_block *block = pool->blocks; block; block = next_of(block))
+        block->free_bytes = block->waste;
+    for (int i = 0; i < 2; i++)
+        if (open[i]->block) open[i]->block->free_bytes += (size_t)(open[i]->end - open[i]->next);
+    for (int c = 0, end = first_large_class(pool); c < end; c++) {
+        cti_block *slab = pool->blocks;
+        pool->free[c] = sort_by_address(pool->free[c]);
+        for (cti_free_block *free = pool->free[c]; free; free = free->next) {
+            slab = slab_holding(slab, free);
+            slab->free_bytes += class_bytes(c);
+        }
+    }
+}
+
+/* Removes the blocks of free slabs from the free lists, which are sorted. */
+static void unlink_free_slabs(cti_pool *pool) {
+    for (int c = 0, end = first_large_class(pool); c < end; c++) {
+        cti_block *slab = pool->blocks;
+        cti_free_block **link = &pool->free[c];
+        while (*link) {
+            slab = slab_holding(slab, *link);
+            if (is_free_slab(slab)) *link = (*link)->next;
+            else link = &(*link)->next;
+        }
+    }
+}
+
+/* Hands large blocks that are free, and slabs that are free as a whole, back to the allocator. Its
+ * time is that of the sorts, as cti_take_any calls it whenever an allocation fails. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
     cti_ended_forget(context);
     cti_pool *pool = &context->pool;
-    size_t bytes;
-    const int first_large = class_of(pool->carved + 1, &bytes);
-    for (int class = first_large; class < CTI_SIZE_CLASSES; class ++)
-        for (cti_free_block *next, *free = pool->free[class]; free;
-             pool->free[class] = free = next) {
-            next = free->next;
-            block_free(pool, (cti_block *)((char *)free - HEADER));
-        }
-
-    if (pool->blocks) pool->blocks = (cti_block *)sorted(&pool->blocks->link);
-    for (cti_block *before = NULL, *block = pool->blocks; block;
-         before = block, block = next_of(block)) {
-        block->prev = before;
-        block->idle = block->lost;
-    }
+    free_large_blocks(pool);
+    sort_blocks(pool);
+    count_free_bytes(pool);
+    unlink_free_slabs(pool);
     cti_slab *open[] = {&pool->small, &pool->medium};
     for (int i = 0; i < 2; i++)
-        if (open[i]->block) open[i]->block->idle += (size_t)(open[i]->end - open[i]->at);
-    for (size_t size = CTI_ALIGN; size <= pool->carved; size = bytes + 1) {
-        const int class = class_of(size, &bytes);
-        cti_block *slab = pool->blocks;
-        pool->free[class] = sorted(pool->free[class]);
-        for (cti_free_block *free = pool->free[class]; free; free = free->next)
-            (slab = holder(slab, free))->idle += bytes;
-    }
-    for (size_t size = CTI_ALIGN; size <= pool->carved; size = bytes + 1) {
-        cti_free_block **link = &pool->free[class_of(size, &bytes)];
-        for (cti_block *slab = pool->blocks; *link;) {
-            slab = holder(slab, *link);
-            if (is_idle(slab)) *link = (*link)->next;
-            else link = &(*link)->next;
-        }
-    }
-    for (int i = 0; i < 2; i++)
-        if (open[i]->block && is_idle(open[i]->block)) *open[i] = (cti_slab){0};
+        if (open[i]->block && is_free_slab(open[i]->block)) *open[i] = (cti_slab){0};
     for (cti_block *next, *block = pool->blocks; block; block = next) {
         next = next_of(block);
-        if (is_idle(block)) block_free(pool, block);
+        if (is_free_slab(block)) block_free(pool, block);
     }
-}
-
-void cti_pool_free(cti_pool *pool) {
-    while (pool->blocks) block_free(pool, pool->blocks);
 }

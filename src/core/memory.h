@@ -1,62 +1,71 @@
-/* Memory of one context: blocks by size class, kept for reuse. Everything the library allocates
- * comes from here. */
+/* Memory of one context. Everything the library allocates comes from here; a block that is given
+ * back is kept in the free list of its size class. */
 #ifndef CTI_CORE_MEMORY_H
 #define CTI_CORE_MEMORY_H
 
 #include <cotangent/context.h>
 
-enum { CTI_ALIGN = 64 }; /* bytes; every block is aligned so */
+enum { CTI_ALIGN = 64 }; /* bytes; every block is aligned to a cache line */
 
-/* What a block may take at most: with a header, and rounded up to its class, it is still a size of
- * this machine. */
+/* The largest request, in bytes: rounded up to its class and with a header, it does not
+ * overflow. */
 #define CTI_MOST_BYTES ((size_t)PTRDIFF_MAX / 4)
 
-/* Small sizes, of 1 ... 4096 bytes, have a class for each multiple of 64 bytes. Above them are
- * eight classes to a doubling. */
-enum { CTI_SMALL = 4096, CTI_SMALL_CLASSES = CTI_SMALL / CTI_ALIGN, CTI_SIZE_CLASSES = 8 * 64 };
-/* 0 - 1 is the largest */
-static inline bool cti_is_small(size_t size) { return size - 1 < CTI_SMALL; }
-static inline int cti_small_class(size_t size, size_t *bytes) {
-    const size_t last = (size - 1) / CTI_ALIGN;
-    *bytes = (last + 1) * CTI_ALIGN;
-    return (int)last;
+/* Size classes: linear up to 4096 bytes, one for each multiple of 64; above, geometric, eight to a
+ * doubling. */
+enum {
+    CTI_LINEAR_MAX = 4096,
+    CTI_LINEAR_CLASSES = CTI_LINEAR_MAX / CTI_ALIGN,
+    CTI_SIZE_CLASSES = 8 * 64
+};
+/* 1 <= size <= CTI_LINEAR_MAX: for 0 the subtraction wraps around */
+static inline bool cti_is_linear(size_t size) { return size - 1 < CTI_LINEAR_MAX; }
+/* The class of such a size; *bytes is the size of the class's blocks. */
+static inline int cti_linear_class(size_t size, size_t *bytes) {
+    const size_t class = (size - 1) / CTI_ALIGN;
+    *bytes = (class + 1) * CTI_ALIGN;
+    return (int)class;
 }
 
 typedef struct cti_block cti_block;
 typedef struct cti_free_block {
     struct cti_free_block *next;
 } cti_free_block;
+
+/* The slab that new blocks are cut from, in order of address. */
 typedef struct {
-    cti_block *block; /* the newest slab; NULL: there is none */
-    char *at, *end;   /* what is not yet carved of it */
+    cti_block *block; /* NULL: none yet */
+    char *next, *end; /* the rest of it */
 } cti_slab;
+
 typedef struct {
     ct_allocator allocator;
-    int64_t limit, held, live, peak, calls;
-    /* small blocks are taken from their lists, and given back, without a further thought */
+    /* bytes: may be held (0: no limit), are held, are in use, were in use at most */
+    int64_t limit, held, live, peak;
+    int64_t calls; /* of the allocator */
+    /* neither poison nor guard bytes: blocks of linear classes are taken and given back inline */
     bool plain;
-    bool poison; /* what is free, and what is new, is all ones: NaN, or -1 */
-    /* all that came from the allocator: what ct_context_free hands back */
-    cti_block *blocks;
-    cti_free_block *free[CTI_SIZE_CLASSES]; /* by class */
-    size_t carved; /* bytes of a block that is carved from a slab, at most */
+    bool poison;       /* debug mode: memory that is free or new is all ones, NaN or -1 */
+    cti_block *blocks; /* every block from the allocator */
+    cti_free_block *free[CTI_SIZE_CLASSES];
+    size_t slab_max; /* larger blocks come from the allocator one by one */
     cti_slab small, medium;
 } cti_pool;
 
-/* an allocator of NULLs is malloc and free */
+/* An allocator of NULLs is malloc and free. */
 void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool poison);
 void cti_pool_free(cti_pool *pool);
 
 void *cti_take_zeroed(ct_context *context, size_t size);
-/* cti_take and cti_give (context.h) of any size, from any pool. */
+/* The general case of cti_take and cti_give (context.h). */
 void *cti_take_any(ct_context *context, size_t size);
 void cti_give_any(ct_context *context, void *block, size_t size);
 
-/* count * size, or SIZE_MAX where that overflows, which cti_take refuses. The one place that
- * multiplies sizes of memory. */
+/* count * size, or SIZE_MAX where that overflows, which cti_take refuses. Sizes of memory are
+ * multiplied only here. */
 size_t cti_bytes(int64_t count, size_t size);
 
-/* a copy; given back with strlen + 1 */
+/* A copy, to be given back with strlen + 1. */
 char *cti_take_string(ct_context *context, const char *string);
 
 #endif

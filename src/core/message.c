@@ -1,3 +1,5 @@
+/* printf whose long texts are shortened. It has to parse the format itself, as the texts to shorten
+ * are found by their %s. */
 #include "message.h"
 
 #include <limits.h>
@@ -9,9 +11,9 @@
 #include <wchar.h>
 
 static const char ellipsis[] = "...";
-enum { ELLIPSIS = sizeof ellipsis - 1, SHORTEST = 8 }; /* a text is not shortened to less */
+enum { ELLIPSIS = sizeof ellipsis - 1, SHORTEST = 8 }; /* bytes of a shortened text, at least */
 
-/* a character of UTF-8 that has begun */
+/* a continuation byte of UTF-8 */
 static bool continues(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
 size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
@@ -33,24 +35,24 @@ size_t cti_shorten(char *out, size_t most, const char *text, size_t length) {
 
 /* ---- one directive of a format ---- */
 
-/* The longest length modifiers are two characters, so a directive is at most flags, width,
- * precision and these. */
 typedef struct {
-    char text[64]; /* from % on, with numbers in place of each * */
+    char text[64]; /* the whole directive, with the argument's number for each * */
     size_t size;
     int precision;  /* negative: none */
-    char length[3]; /* "", "h", "hh", "l", "ll", "j", "z", "t", "L" */
+    char length[3]; /* length modifier: "", "h", "hh", "l", "ll", "j", "z", "t", "L" */
     char conversion;
 } directive;
 
 static bool put(directive *d, const char *text, size_t size) {
     if (size >= sizeof d->text - d->size) return false;
     memcpy(d->text + d->size, text, size);
-    d->text[d->size += size] = 0;
+    d->size += size;
+    d->text[d->size] = 0;
     return true;
 }
 
-/* va_list may be an array type: a pointer to a copy of it is the same for all. */
+/* va_list may be an array type, of which a parameter is a pointer; a struct is passed by address
+ * alike everywhere. */
 typedef struct {
     va_list list;
 } arguments;
@@ -74,7 +76,8 @@ static const char *read_number(directive *d, const char *at, arguments *args, in
     return put(d, digits, strlen(digits)) ? at : NULL;
 }
 
-/* Reads a directive behind its %; returns what follows it, NULL: we do not know it. */
+/* Reads a directive from behind its %; returns where the format goes on. NULL: a directive that
+ * this file does not know. */
 static const char *read_directive(directive *d, const char *at, arguments *args) {
     *d = (directive){.text = "%", .size = 1, .precision = -1};
     const size_t flags = strspn(at, "-+ #0'");
@@ -127,7 +130,7 @@ static int print_text(char *out, size_t size, size_t most, const directive *d, a
     return (int)cti_shorten(out, most, text, length);
 }
 
-/* How many characters it takes, as snprintf says it; negative: we do not know the directive. */
+/* Returns as snprintf: the full length, or a negative number for an unknown directive. */
 static int print_directive(char *out, size_t size, size_t most, const directive *d,
                            arguments *args) {
     switch (d->conversion) {
@@ -162,7 +165,8 @@ static int print_directive(char *out, size_t size, size_t most, const directive 
 
 /* ---- a message ---- */
 
-/* With no text longer than `most`. Does it fit? */
+/* Prints with each text shortened to at most `most` bytes. Returns whether the message fits; if
+ * not, *out is "". */
 static bool print(char *out, size_t size, size_t most, const char *format, va_list list) {
     arguments args;
     va_copy(args.list, list);
@@ -194,8 +198,8 @@ void cti_message(char *out, size_t size, const char *format, va_list list) {
     va_end(whole);
     if (length >= 0 && (size_t)length < size) return;
 
-    /* The most that texts may take so that all fits, by bisection. Where no number helps, the
-     * message stays cut off. */
+    /* Bisect for the largest length of texts with which the message fits. If it does not fit with
+     * the shortest texts, it is cut off at its end. */
     size_t low = SHORTEST, high = size;
     if (!print(out, size, low, format, list)) {
         va_copy(whole, list);

@@ -5,13 +5,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* vsnprintf into a buffer of `size` bytes, but where the message would be cut off its texts (%s)
- * are shortened instead, the longest ones, each to its beginning, "..." and its end: a path of any
- * length leaves room for what went wrong. */
-void cti_message(char *out, size_t size, const char *format, va_list args);
+/* vsnprintf into a buffer of `size` bytes. If the message is longer, its longest texts (%s) are
+ * shortened, each to its beginning, "..." and its end, so that a long path does not cut off the
+ * rest of the message. */
+void cti_message(char *out, size_t size, const char *format, va_list list);
 
-/* The text, shortened in the same way to at most `most` bytes, which are at least 5, and a NUL.
- * Returns how many there are. A character of UTF-8 is not cut. */
+/* Copies a text, shortened in the same way to at most `most` >= 5 bytes, and a NUL; returns its
+ * length. UTF-8 sequences stay whole. */
 size_t cti_shorten(char *out, size_t most, const char *text, size_t length);
 
 #endif

@@ -1,58 +1,59 @@
-/* A pool of threads for one context. A job is cut into pieces by its size, and each thread has a
- * share of pieces that follow each other: the same rows of one job and the next, so that what a
- * thread reads is what its own cache still holds. Whoever is through with its share takes from the
- * others'. The caller works too, and does not wait for threads that come too late to find a piece.
+/* A thread pool with work stealing. A job is divided into pieces of equal size. Each thread owns a
+ * share of consecutive pieces, so that from job to job it works on the same rows, which its cache
+ * still holds; when its share is done it steals pieces of the other shares. The caller works as
+ * thread 0. At the end it waits only for threads that have joined the job.
  *
- * Workers look for a new job for a moment before they go to sleep, so that a step's hundreds of
- * jobs do not each pay for a wake-up; idle, they sleep. */
+ * Workers spin for a while before they sleep, so that the hundreds of jobs of a training step do
+ * not each pay for a wake-up. */
 #include "parallel.h"
 #include "context.h"
+#include "int_math.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
-enum { LINE = 64 }; /* bytes of a cache line: a share that others write to is not in it */
+enum { LINE = 64 }; /* bytes of a cache line */
 
 typedef struct {
     cti_workers *pool;
     pthread_t thread;
     int index;
+    atomic_int_least64_t next; /* the first piece of its share that is not taken; may pass end */
     int64_t end;               /* of its share, in pieces */
-    atomic_int_least64_t next; /* the first piece of it that nobody has taken */
-    char apart[LINE];
+    char padding[LINE];        /* against false sharing of `next` */
 } worker;
 
 struct cti_workers {
     pthread_mutex_t lock;
     pthread_cond_t wake, idle;
-    atomic_uint job;   /* grows with each job */
-    atomic_int inside; /* workers at the job */
-    bool open, stop;   /* guarded by lock: may a worker join; must it end */
+    atomic_uint job;   /* number of the job */
+    atomic_int inside; /* workers that have joined the job and not left it */
+    bool open, stop;   /* guarded by lock: workers may join the job; workers must end */
     cti_task *task;
     void *arg;
     int64_t n, grain;
     int count; /* of workers besides the caller */
-    size_t bytes;
-    unsigned forks;  /* of this process's ancestors, when the pool was made */
-    worker worker[]; /* the caller is the first */
+    size_t bytes;    /* of this block */
+    unsigned forks;  /* the global count, when the pool was made */
+    worker worker[]; /* [count + 1]; the caller is worker 0 */
 };
 
-/* A child of fork has its parent's memory and none of its threads: a pool that was made before is
- * no longer one, and its locks may be held for ever. So each child counts its fork, once for all
- * contexts. */
+/* A child of fork has a copy of the pool but not its threads, and a lock in it may be held for
+ * ever. So each fork is counted in the child, and a pool with another count is not used: it is
+ * freed and made again. */
 static unsigned forks;
 static bool forks_are_counted;
 static pthread_once_t count_once = PTHREAD_ONCE_INIT;
 static void count_fork(void) { forks++; }
 static void count_forks(void) { forks_are_counted = !pthread_atfork(NULL, NULL, count_fork); }
 
-/* Of a pause: fifty microseconds to a millisecond, by machine. Longer than the serial parts of a
- * step. */
+/* Iterations of the spin loop: 50 us to 1 ms, depending on the machine's pause instruction; longer
+ * than the serial parts of a training step. */
 enum { SPINS = 20000 };
 
-static void breathe(void) {
+static void pause_core(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -60,61 +61,64 @@ static void breathe(void) {
 #endif
 }
 
-static void take_pieces(cti_workers *pool, int index) {
+static int64_t take_piece(worker *share) {
+    return atomic_fetch_add_explicit(&share->next, 1, memory_order_relaxed);
+}
+
+/* Works on the thread's own share, then on the others'. */
+static void run_pieces(cti_workers *pool, int index) {
     for (int i = 0; i <= pool->count; i++) {
-        worker *of = &pool->worker[(index + i) % (pool->count + 1)];
-        for (int64_t piece;
-             (piece = atomic_fetch_add_explicit(&of->next, 1, memory_order_relaxed)) < of->end;) {
-            const int64_t begin = piece * pool->grain;
-            pool->task(pool->arg, begin,
-                       pool->n - begin < pool->grain ? pool->n : begin + pool->grain, index);
+        worker *share = &pool->worker[(index + i) % (pool->count + 1)];
+        for (int64_t p = take_piece(share); p < share->end; p = take_piece(share)) {
+            const int64_t begin = p * pool->grain;
+            pool->task(pool->arg, begin, begin + cti_min(pool->grain, pool->n - begin), index);
         }
     }
 }
 
-static void share_out(cti_workers *pool) {
-    const int64_t pieces = pool->n / pool->grain + (pool->n % pool->grain != 0),
-                  shares = pool->count + 1;
-    /* the first `more` shares are longer by one */
-    const int64_t least = pieces / shares, more = pieces % shares;
+static void divide(cti_workers *pool) {
+    const int64_t pieces = cti_ceil_div(pool->n, pool->grain), shares = pool->count + 1;
+    /* the first `longer` shares have one piece more */
+    const int64_t least = pieces / shares, longer = pieces % shares;
     int64_t piece = 0;
     for (int64_t i = 0; i < shares; i++) {
         atomic_store_explicit(&pool->worker[i].next, piece, memory_order_relaxed);
-        pool->worker[i].end = piece += least + (i < more);
+        piece += least + (i < longer);
+        pool->worker[i].end = piece;
     }
 }
 
 static void *work(void *arg) {
     worker *self = arg;
     cti_workers *pool = self->pool;
-    unsigned seen = 0;
+    unsigned last = 0; /* the last job that this thread has seen */
     for (;;) {
-        for (int i = 0; i < SPINS && atomic_load_explicit(&pool->job, memory_order_relaxed) == seen;
+        for (int i = 0; i < SPINS && atomic_load_explicit(&pool->job, memory_order_relaxed) == last;
              i++)
-            breathe();
+            pause_core();
         pthread_mutex_lock(&pool->lock);
-        while (!pool->stop && atomic_load(&pool->job) == seen)
+        while (!pool->stop && atomic_load(&pool->job) == last)
             pthread_cond_wait(&pool->wake, &pool->lock);
-        seen = atomic_load(&pool->job);
+        last = atomic_load(&pool->job);
         bool stop = pool->stop, join = pool->open && !stop;
         if (join) atomic_fetch_add(&pool->inside, 1);
         pthread_mutex_unlock(&pool->lock);
         if (stop) return NULL;
         if (!join) continue;
-        take_pieces(pool, self->index);
+        run_pieces(pool, self->index);
         pthread_mutex_lock(&pool->lock);
         if (atomic_fetch_sub(&pool->inside, 1) == 1) pthread_cond_signal(&pool->idle);
         pthread_mutex_unlock(&pool->lock);
     }
 }
 
-/* Starts the workers with all signals blocked. Where the system has no more threads there are fewer
- * workers, which changes no result. */
+/* The workers start with all signals blocked, so that a caller's handlers run in its own threads.
+ * If the system refuses threads there are fewer workers, which changes no result. */
 static cti_workers *start(ct_context *context) {
-    int most = context->threads - 1;
+    const int most = context->threads - 1;
     if (pthread_once(&count_once, count_forks) || !forks_are_counted) return NULL;
     size_t bytes = sizeof(cti_workers) + ((size_t)most + 1) * sizeof(worker);
-    /* not cti_take: what a computation leaves behind is its tensors alone */
+    /* not from cti_take: the pool is no memory that ct_memory should count as live */
     ct_allocator allocator = context->pool.allocator;
     cti_workers *pool = allocator.alloc(allocator.data, bytes);
     if (!pool) return NULL;
@@ -167,17 +171,16 @@ void cti_workers_free(ct_context *context) {
 
 int cti_parallel_width(const ct_context *context) { return context->threads; }
 
-/* The pieces are the same whoever works: a task may keep a partial result for each. */
 void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task, void *arg) {
     if (grain < 1) grain = 1;
     bool alone = n <= grain || context->threads == 1;
     if (!alone && context->workers && context->workers->forks != forks) cti_workers_free(context);
-    /* NULL is no fault: the caller does the work */
+    /* without workers (NULL) the caller does all the work */
     if (!alone && !context->workers) context->workers = start(context);
     cti_workers *pool = context->workers;
     if (alone || !pool || !pool->count) {
         for (int64_t begin = 0; begin < n; begin += grain)
-            task(arg, begin, n - begin < grain ? n : begin + grain, 0);
+            task(arg, begin, begin + cti_min(grain, n - begin), 0);
         return;
     }
     pthread_mutex_lock(&pool->lock);
@@ -185,15 +188,15 @@ void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task,
     pool->arg = arg;
     pool->n = n;
     pool->grain = grain;
-    share_out(pool);
+    divide(pool);
     pool->open = true;
     atomic_fetch_add(&pool->job, 1);
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
 
-    take_pieces(pool, 0);
+    run_pieces(pool, 0);
 
-    for (int i = 0; i < SPINS && atomic_load(&pool->inside); i++) breathe();
+    for (int i = 0; i < SPINS && atomic_load(&pool->inside); i++) pause_core();
     pthread_mutex_lock(&pool->lock);
     pool->open = false;
     while (atomic_load(&pool->inside)) pthread_cond_wait(&pool->idle, &pool->lock);

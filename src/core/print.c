@@ -1,15 +1,15 @@
-/* ct_print: in the manner of torch. Numbers share a width; of a long dim the first and last three
- * are shown. */
+/* ct_print, in torch's layout: all numbers have one width, and a long tensor shows the first and
+ * last three of each dim. */
 #include "context.h"
 
 #include <math.h>
 
-enum { EDGE = 3, LONG = 1000 }; /* up to LONG elements are printed whole */
+enum { EDGE = 3, LONG = 1000 }; /* tensors up to LONG elements are shown whole */
 
 typedef struct {
     const ct_tensor *tensor;
     FILE *file;
-    int width, digits;
+    int width, digits; /* of a number: characters; decimals */
     bool scientific, brief;
 } printer;
 
@@ -29,32 +29,39 @@ static int text_of(const printer *p, double value, int64_t offset, char *text, s
                         (long long)((const int64_t *)(const void *)p->tensor->data)[offset]);
     case CT_F32:
     case CT_F64:
-        if (isnan(value)) return snprintf(text, size, "nan"); /* its sign means nothing */
+        if (isnan(value)) return snprintf(text, size, "nan"); /* printf may write "-nan" */
         return snprintf(text, size, isfinite(value) && p->scientific ? "%.*e" : "%.*f", p->digits,
                         value);
     }
     return 0;
 }
 
-/* Visits the elements that will be shown. */
-static void visit(printer *p, int d, int64_t offset, void (*see)(printer *, int64_t offset)) {
-    const ct_tensor *t = p->tensor;
-    if (d == t->shape.ndim) {
-        see(p, offset);
-        return;
-    }
-    int64_t n = t->shape.dim[d];
-    bool cut = p->brief && n > 2 * EDGE;
-    for (int64_t i = 0; i < n; i++)
-        if (!cut || i < EDGE || i >= n - EDGE) visit(p, d + 1, offset + i * t->stride[d], see);
+/* How many of a dim's n indices are shown, and the k-th of them. */
+static int64_t shown_count(const printer *p, int64_t n) {
+    return p->brief && n > 2 * EDGE ? 2 * EDGE : n;
+}
+static int64_t shown_index(int64_t n, int64_t shown, int64_t k) {
+    return k < EDGE ? k : n - shown + k;
 }
 
-static void see_scale(printer *p, int64_t offset) {
+/* Calls `each` for the elements that are shown. */
+static void visit(printer *p, int d, int64_t offset, void (*each)(printer *, int64_t offset)) {
+    const ct_tensor *t = p->tensor;
+    if (d == t->shape.ndim) {
+        each(p, offset);
+        return;
+    }
+    const int64_t n = t->shape.dim[d], shown = shown_count(p, n);
+    for (int64_t k = 0; k < shown; k++)
+        visit(p, d + 1, offset + shown_index(n, shown, k) * t->stride[d], each);
+}
+
+static void find_scale(printer *p, int64_t offset) {
     double a = fabs(value_at(p->tensor, offset));
     if (isfinite(a) && a != 0 && (a >= 1e5 || a < 1e-4)) p->scientific = true;
 }
 
-static void see_width(printer *p, int64_t offset) {
+static void find_width(printer *p, int64_t offset) {
     char text[64];
     int width = text_of(p, value_at(p->tensor, offset), offset, text, sizeof text);
     if (width > p->width) p->width = width;
@@ -66,25 +73,27 @@ static void print_element(printer *p, int64_t offset) {
     fprintf(p->file, "%*s", p->width, text);
 }
 
-/* indent: how far in the row's first number stands */
+/* Between two items of dim d. indent: the column of the outermost bracket. */
+static void print_separator(const printer *p, int d, int indent) {
+    if (d == p->tensor->shape.ndim - 1) fputs(", ", p->file);
+    else fprintf(p->file, ",\n%*s", indent + d + 1, "");
+}
+
 static void print_dim(printer *p, int d, int64_t offset, int indent) {
     const ct_tensor *t = p->tensor;
     if (d == t->shape.ndim) {
         print_element(p, offset);
         return;
     }
-    int64_t n = t->shape.dim[d];
-    bool cut = p->brief && n > 2 * EDGE, row = d == t->shape.ndim - 1;
+    const int64_t n = t->shape.dim[d], shown = shown_count(p, n);
     fputc('[', p->file);
-    for (int64_t i = 0; i < n; i++) {
-        if (i && row) fputs(", ", p->file);
-        else if (i) fprintf(p->file, ",\n%*s", indent + d + 1, "");
-        if (cut && i == EDGE) {
+    for (int64_t k = 0; k < shown; k++) {
+        if (k) print_separator(p, d, indent);
+        if (k == EDGE && shown < n) {
             fputs("...", p->file);
-            i = n - EDGE - 1;
-            continue;
+            print_separator(p, d, indent);
         }
-        print_dim(p, d + 1, offset + i * t->stride[d], indent);
+        print_dim(p, d + 1, offset + shown_index(n, shown, k) * t->stride[d], indent);
     }
     fputc(']', p->file);
 }
@@ -101,8 +110,8 @@ void ct_print(const ct_tensor *tensor, FILE *file) {
         return;
     }
     printer p = {.tensor = tensor, .file = file, .digits = 4, .brief = tensor->numel > LONG};
-    if (cti_is_real(tensor->dtype) && tensor->numel) visit(&p, 0, 0, see_scale);
-    if (tensor->numel) visit(&p, 0, 0, see_width);
+    if (cti_is_real(tensor->dtype) && tensor->numel) visit(&p, 0, 0, find_scale);
+    if (tensor->numel) visit(&p, 0, 0, find_width);
     fputs("tensor(", file);
     if (tensor->numel) print_dim(&p, 0, 0, 7);
     else fputs("[]", file);

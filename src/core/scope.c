@@ -9,19 +9,17 @@ static void pop(ct_context *context) {
     if (frame->pooled) cti_give(context, frame, sizeof *frame);
 }
 
+/* The open frame with this id, or NULL. */
 static cti_frame *find(const ct_context *context, uint64_t id) {
     cti_frame *frame = context->frame;
     while (frame && frame->id != id) frame = frame->outer;
     return frame;
 }
 
-/* Closes an open frame, and those inside it. */
-static void close_open(ct_context *context, cti_frame *frame) {
+void cti_frame_close(ct_context *context, cti_frame *frame) {
     while (context->frame != frame) pop(context);
     pop(context);
 }
-
-void cti_frame_close(ct_context *context, cti_frame *frame) { close_open(context, frame); }
 
 static ct_scope open_scope(ct_context *context, bool no_grad) {
     if (!context) return (ct_scope){0};
@@ -29,13 +27,13 @@ static ct_scope open_scope(ct_context *context, bool no_grad) {
     if (!frame) return (ct_scope){.context = context};
     cti_frame_open(context, frame, no_grad);
     frame->pooled = true;
-    return (ct_scope){context, frame->id};
+    return (ct_scope){.context = context, .id = frame->id};
 }
 
 ct_scope ct_scope_open(ct_context *context) { return open_scope(context, false); }
 ct_scope ct_scope_open_no_grad(ct_context *context) { return open_scope(context, true); }
 
-/* The root's id is 0, and so is that of a scope that could not be opened: neither can be closed. */
+/* Id 0 is the root's and a failed ct_scope_open's. Neither can be closed. */
 static cti_frame *frame_of(ct_scope scope) {
     return scope.context && scope.id ? find(scope.context, scope.id) : NULL;
 }
@@ -55,9 +53,9 @@ ct_tensor *ct_scope_return(ct_scope scope, ct_tensor *tensor) {
     return tensor;
 }
 
-/* A frame of the library's inside it means that a forward, a backward or on_error is running that
- * began after the scope. */
-static bool is_needed(const ct_context *context, const cti_frame *frame) {
+/* Whether a frame of the library's is open inside this one: a forward or a backward that began
+ * inside the scope is running, and may hold its tensors. */
+static bool is_in_use(const ct_context *context, const cti_frame *frame) {
     for (const cti_frame *open = context->frame; open != frame; open = open->outer)
         if (!open->pooled) return true;
     return false;
@@ -66,11 +64,11 @@ static bool is_needed(const ct_context *context, const cti_frame *frame) {
 void ct_scope_close(ct_scope scope) {
     ct_context *context = scope.context;
     cti_frame *frame = frame_of(scope);
-    if (frame && is_needed(context, frame))
+    if (frame && is_in_use(context, frame))
         ct_fail(context, context->backward ? CT_ERR_GRAD : CT_ERR_ARGUMENT,
                 "%s: closed a scope that it had not opened",
                 context->op ? context->op : "a module's forward");
-    else if (frame) close_open(context, frame);
+    else if (frame) cti_frame_close(context, frame);
 }
 
 ct_tensor *ct_keep(ct_tensor *tensor) {
@@ -79,7 +77,7 @@ ct_tensor *ct_keep(ct_tensor *tensor) {
     return tensor;
 }
 
-/* What no scope owns (a parameter, a gradient) is not the caller's to end. */
+/* A tensor that is in no scope belongs to a module or the tape (a parameter, a gradient): it stays. */
 void ct_release(ct_tensor *tensor) {
     if (tensor && cti_tensor_is_open(tensor, "release") && tensor->frame) cti_tensor_end(tensor);
 }

@@ -43,7 +43,7 @@ bool cti_shape_check(ct_context *context, const char *op, ct_shape shape, size_t
 }
 
 int cti_dim_index(ct_context *context, const char *op, int64_t dim, int ndim) {
-    int64_t index = dim < 0 ? dim + ndim : dim;
+    const int64_t index = dim < 0 ? dim + ndim : dim;
     if (index >= 0 && index < ndim) return (int)index;
     ct_fail(context, CT_ERR_SHAPE, "%s: no dim %lld in a tensor of %d dims", op, (long long)dim,
             ndim);
@@ -58,7 +58,7 @@ bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, u
     }
     for (int i = 0; i < dims.ndim; i++) {
         int64_t dim = dims.dim[i];
-        /* a scalar has a dim to reduce, as in torch */
+        /* torch lets a scalar be reduced along dim 0 */
         if (ndim == 0 && (dim == 0 || dim == -1)) continue;
         int d = cti_dim_index(context, op, dim, ndim);
         if (d < 0) return false;
@@ -75,8 +75,8 @@ bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, u
 ct_shape cti_shape_reduced(ct_shape shape, unsigned set, bool keepdim) {
     ct_shape out = CT_SCALAR;
     for (int d = 0; d < shape.ndim; d++) {
-        bool gone = set >> d & 1;
-        if (!gone || keepdim) out.dim[out.ndim++] = gone ? 1 : shape.dim[d];
+        const bool reduced = set >> d & 1;
+        if (!reduced || keepdim) out.dim[out.ndim++] = reduced ? 1 : shape.dim[d];
     }
     return out;
 }

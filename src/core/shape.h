@@ -1,5 +1,4 @@
-/* Shapes: what ops ask of them. The functions that can fail record the error under the op's
- * name. */
+/* Shapes. The functions that can fail record the error under the op's name. */
 #ifndef CTI_CORE_SHAPE_H
 #define CTI_CORE_SHAPE_H
 
@@ -8,8 +7,8 @@
 #include "dtype.h"
 #include "memory.h"
 
-/* "(2, 10, 512)" in a buffer that lives as long as the enclosing block: ct_fail(c, CT_ERR_SHAPE,
- * "%s", SHAPE(s)) */
+/* SHAPE(s) is "(2, 10, 512)", in a buffer that lives as long as the enclosing block. Each dim takes
+ * at most 20 characters and ", ". */
 enum { CTI_SHAPE_TEXT = CT_MAX_DIMS * 22 + 4 };
 const char *cti_shape_text(ct_shape shape, char text[CTI_SHAPE_TEXT]);
 #define SHAPE(shape) cti_shape_text((shape), (char[CTI_SHAPE_TEXT]){0})
@@ -17,19 +16,19 @@ const char *cti_shape_text(ct_shape shape, char text[CTI_SHAPE_TEXT]);
 bool cti_shape_equal(ct_shape a, ct_shape b);
 int64_t cti_shape_numel(ct_shape shape); /* of a shape that passed cti_shape_check */
 
-/* The same where every op comes by: a shape handed over by value is copied, and a copy of what was
- * just written waits for it. */
+/* The same on the path of every op. By pointer: a copy of a shape whose numbers have just been
+ * written is a store-forwarding stall (docs/design.md). */
 static inline bool cti_shape_same(const ct_shape *a, const ct_shape *b) {
     bool same = a->ndim == b->ndim;
     for (int d = 0; same && d < a->ndim; d++) same = a->dim[d] == b->dim[d];
     return same;
 }
 
-/* Is it a shape: 0 to 8 dims, no negative size, a product of at most so many bytes? That of the
- * sizes other than 0 must fit too: strides are made of it. A negative size is, unsigned, too large.
- * numel is how many elements it has, if it is one. op NULL: "tensor". */
-/* false, with the error recorded */
+/* Records what is wrong with a shape; false. op NULL: "tensor". */
 bool cti_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);
+/* Whether a shape has 0 to 8 dims, no negative size and at most `most` bytes; sets *numel. Sizes of
+ * 0 count as 1 here, as the product of the other sizes becomes a stride and must not overflow
+ * either. As unsigned numbers, negative sizes are too large. */
 static inline bool cti_shape_fits_in(uint64_t most, ct_context *context, const char *op,
                                      const ct_shape *shape, size_t element_size, int64_t *numel) {
     uint64_t bytes = element_size, count = 1;
@@ -48,26 +47,26 @@ static inline bool cti_shape_fits(ct_context *context, const char *op, const ct_
 }
 bool cti_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
 
-/* dim, negative from the end, as 0 ... ndim - 1; -1 with an error recorded where there is no such
- * dim */
+/* dim as 0 ... ndim - 1; a negative one counts from the end. -1, with an error recorded: there is no
+ * such dim. */
 int cti_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);
 
-/* The set of dims as a bit mask (bit d: dim d; no dim named: all of them). False with an error: out
- * of range, or twice. */
+/* A list of dims as a bit mask, bit d for dim d; an empty list is all dims. False, with an error
+ * recorded: a dim out of range, or named twice. */
 bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, unsigned *set);
 
-/* is there such a dtype? */
+/* Whether there is such a dtype; else an error is recorded. */
 bool cti_dtype_check(ct_context *context, const char *op, ct_dtype dtype);
 
-/* without the dims of the set, or with size 1 */
+/* The shape without the dims of the set; keepdim: with size 1 in them. */
 ct_shape cti_shape_reduced(ct_shape shape, unsigned set, bool keepdim);
 
-/* The shape that a and b broadcast to, by torch's rules. False with "op: shapes do not broadcast:
- * (2, 3) and (4)". */
+/* The shape that a and b broadcast to, by torch's rules. False, with an error recorded: they do
+ * not. */
 bool cti_shape_broadcast(ct_context *context, const char *op, ct_shape a, ct_shape b,
                          ct_shape *out);
 
-/* Does `from` broadcast to exactly `to`? */
+/* Whether `from` broadcasts to exactly `to`. */
 bool cti_shape_broadcasts_to(ct_shape from, ct_shape to);
 
 /* Row-major strides, in elements. */

@@ -1,19 +1,19 @@
 #include "strided_loop.h"
 
-void cti_strided_loop_over(cti_strided_loop *w, ct_shape shape, int count,
+void cti_strided_loop_over(cti_strided_loop *loop, ct_shape shape, int count,
                            const ct_tensor *const *tensor) {
-    int last = -1;
-    w->count = count;
-    int64_t numel = cti_shape_numel(shape);
-    bool alike = true; /* row-major and nothing repeats: a single row */
+    loop->count = count;
+    const int64_t numel = cti_shape_numel(shape);
+    bool single_row = true; /* all row-major, none broadcast */
     for (int i = 0; i < count; i++)
-        alike = alike && tensor[i]->contiguous && tensor[i]->numel == numel;
-    if (alike) {
-        w->n = numel;
-        w->ndim = 0;
-        for (int i = 0; i < count; i++) w->step[i] = 1;
+        single_row = single_row && tensor[i]->contiguous && tensor[i]->numel == numel;
+    if (single_row) {
+        loop->n = numel;
+        loop->ndim = 0;
+        for (int i = 0; i < count; i++) loop->step[i] = 1;
         return;
     }
+    int last = -1; /* the merged dim that is being extended */
     for (int d = 0; d < shape.ndim; d++) {
         int64_t n = shape.dim[d], stride[CTI_STRIDED_MOST];
         if (n == 1) continue;
@@ -21,20 +21,24 @@ void cti_strided_loop_over(cti_strided_loop *w, ct_shape shape, int count,
         for (int i = 0; i < count; i++) {
             int own = d - (shape.ndim - tensor[i]->shape.ndim);
             stride[i] = own < 0 || tensor[i]->shape.dim[own] == 1 ? 0 : tensor[i]->stride[own];
-            merges = merges && w->stride[last][i] == n * stride[i];
+            merges = merges && loop->stride[last][i] == n * stride[i];
         }
-        if (!merges) w->dim[++last] = 1;
-        w->dim[last] *= n;
-        for (int i = 0; i < count; i++) w->stride[last][i] = stride[i];
+        if (!merges) loop->dim[++last] = 1;
+        loop->dim[last] *= n;
+        for (int i = 0; i < count; i++) loop->stride[last][i] = stride[i];
     }
-    w->ndim = last < 0 ? 0 : last;
-    w->n = last < 0 ? 1 : w->dim[last];
-    for (int i = 0; i < count; i++) w->step[i] = last < 0 ? 0 : w->stride[last][i];
+    loop->ndim = last < 0 ? 0 : last;
+    loop->n = last < 0 ? 1 : loop->dim[last];
+    for (int i = 0; i < count; i++) loop->step[i] = last < 0 ? 0 : loop->stride[last][i];
 }
 
-void cti_strided_loop_at(const cti_strided_loop *w, int64_t i, int64_t offset[CTI_STRIDED_MOST]) {
-    int64_t row = w->ndim ? i / w->n : 0, column = i - row * w->n;
-    for (int k = 0; k < w->count; k++) offset[k] = column * w->step[k];
-    for (int d = w->ndim - 1; d >= 0; row /= w->dim[d--])
-        for (int k = 0; k < w->count; k++) offset[k] += row % w->dim[d] * w->stride[d][k];
+void cti_strided_loop_at(const cti_strided_loop *loop, int64_t i, int64_t offset[CTI_STRIDED_MOST]) {
+    int64_t row = loop->ndim ? i / loop->n : 0;
+    const int64_t column = i - row * loop->n;
+    for (int k = 0; k < loop->count; k++) offset[k] = column * loop->step[k];
+    for (int d = loop->ndim - 1; d >= 0; d--) {
+        const int64_t index = row % loop->dim[d];
+        for (int k = 0; k < loop->count; k++) offset[k] += index * loop->stride[d][k];
+        row /= loop->dim[d];
+    }
 }

@@ -1,13 +1,14 @@
-/* Handles and storages; copying between any two layouts. */
+/* Handles and storages; copying between any two layouts; reading values. */
 #include "context.h"
+#include "int_math.h"
 #include "strided_loop.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Stands in front of the data of a storage, so that one block serves both. */
+/* A storage and its data are one block: the struct, then from byte HEADER on the data. */
 enum { HEADER = CTI_ALIGN };
-_Static_assert(sizeof(cti_storage) <= HEADER, "the data is behind the header");
+_Static_assert(sizeof(cti_storage) <= HEADER, "the data begins behind the struct");
 
 static bool is_dense(const ct_tensor *t) {
     int64_t step = 1;
@@ -28,8 +29,8 @@ static inline cti_storage *storage_new(ct_context *context, size_t data_bytes) {
     return storage;
 }
 
-/* A handle of numel elements on a storage, whose count it takes over. Sizes are read one by one:
- * see cti_shape_same. */
+/* A handle of numel elements on a storage; takes over a reference to it. Sizes are copied one by
+ * one: see cti_shape_same. */
 static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char *data,
                                 ct_dtype dtype, const ct_shape *shape, int64_t numel,
                                 const int64_t *stride) {
@@ -90,9 +91,9 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     if ((uintptr_t)data % size)
         return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is not aligned for %s",
                        cti_dtype_name(dtype));
-    int64_t step[CT_MAX_DIMS], reach = 1, bytes; /* reach: of the dims from d on, in elements */
+    int64_t step[CT_MAX_DIMS], reach = 1, bytes; /* reach: size * stride of dim d + 1 */
     for (int d = shape.ndim - 1; strides && d >= 0; d--) {
-        /* who takes no step may claim any stride, and others multiply it */
+        /* the stride of a dim of size 1 means nothing, but could overflow where it is multiplied */
         step[d] = shape.dim[d] > 1 ? strides[d] : reach;
         if (__builtin_mul_overflow(shape.dim[d], step[d], &reach) ||
             __builtin_mul_overflow(reach, (int64_t)size, &bytes) ||
@@ -116,6 +117,7 @@ void cti_tensor_free(ct_tensor *tensor) {
     else cti_give(tensor->context, tensor, sizeof *tensor);
 }
 
+/* Whether it is an input or a saved tensor. */
 static bool is_used_by(const cti_running *running, const ct_tensor *tensor) {
     const ct_call *call = running->call;
     bool used = false;
@@ -126,15 +128,15 @@ static bool is_used_by(const cti_running *running, const ct_tensor *tensor) {
 }
 
 void cti_tensor_end(ct_tensor *tensor) {
-    cti_frame *until = NULL;
+    cti_frame *frame = NULL; /* of the outermost that uses it */
     for (const cti_running *running = tensor->context->running; running; running = running->outer)
-        if (is_used_by(running, tensor)) until = running->until;
-    if (!until) {
+        if (is_used_by(running, tensor)) frame = running->frame;
+    if (!frame) {
         cti_tensor_free(tensor);
         return;
     }
     cti_tensor_disown(tensor);
-    cti_tensor_own(until, tensor);
+    cti_tensor_own(frame, tensor);
 }
 
 bool cti_tensor_refuse(const ct_tensor *t, const char *op) {
@@ -156,12 +158,15 @@ bool cti_tensor_is_sole(const ct_tensor *tensor) {
            storage->data == (const char *)storage + HEADER;
 }
 
-/* ---- copying: rows of the walk over both, and 2-d blocks where there is more than one ---- */
+/* ---- copying ---- */
+
+/* The strided loop over both tensors goes by single rows, or if it has dims besides the row by 2-d
+ * blocks of rows along the last of them, which copy2d copies cache line by cache line. */
 
 enum { TO, FROM };
 
 typedef struct {
-    cti_strided_loop walk;
+    cti_strided_loop loop;
     char *to;
     const char *from;
     int64_t size;
@@ -169,15 +174,15 @@ typedef struct {
     bool add;
 } copy;
 
-/* m rows of n elements from element i on. */
+/* m rows of n elements, from element i on. */
 static void copy_block(const copy *c, int64_t i, int64_t m, int64_t n) {
     static const int64_t none[CTI_STRIDED_MOST];
-    const cti_strided_loop *w = &c->walk;
-    const int64_t *row = w->ndim ? w->stride[w->ndim - 1] : none;
+    const cti_strided_loop *loop = &c->loop;
+    const int64_t *row = loop->ndim ? loop->stride[loop->ndim - 1] : none;
     int64_t at[CTI_STRIDED_MOST];
-    cti_strided_loop_at(w, i, at);
-    c->kernels->copy2d(m, n, c->from + at[FROM] * c->size, row[FROM], w->step[FROM],
-                       c->to + at[TO] * c->size, row[TO], w->step[TO], c->add);
+    cti_strided_loop_at(loop, i, at);
+    c->kernels->copy2d(m, n, c->from + at[FROM] * c->size, row[FROM], loop->step[FROM],
+                       c->to + at[TO] * c->size, row[TO], loop->step[TO], c->add);
 }
 
 static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
@@ -187,11 +192,11 @@ static void copy_range(void *arg, int64_t begin, int64_t end, int worker) {
 
 static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
-    const cti_strided_loop *w = &((copy *)arg)->walk;
-    int64_t rows = w->dim[w->ndim - 1]; /* of a block */
+    const cti_strided_loop *loop = &((copy *)arg)->loop;
+    int64_t rows = loop->dim[loop->ndim - 1]; /* of a block */
     while (begin < end) {
-        int64_t left = rows - begin % rows, m = left < end - begin ? left : end - begin;
-        copy_block(arg, begin * w->n, m, w->n);
+        const int64_t m = cti_min(rows - begin % rows, end - begin);
+        copy_block(arg, begin * loop->n, m, loop->n);
         begin += m;
     }
 }
@@ -206,11 +211,11 @@ void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
               .size = (int64_t)cti_dtype_size(to->dtype),
               .kernels = context->isa->of[to->dtype],
               .add = add};
-    cti_strided_loop_over(&c.walk, to->shape, 2,
+    cti_strided_loop_over(&c.loop, to->shape, 2,
                           (const ct_tensor *const[]){[TO] = to, [FROM] = from});
-    int64_t n = c.walk.n;
-    if (c.walk.ndim == 0) cti_parallel(context, n, PIECE, copy_range, &c);
-    else cti_parallel(context, to->numel / n, PIECE / n > ROWS ? PIECE / n : ROWS, copy_rows, &c);
+    int64_t n = c.loop.n;
+    if (c.loop.ndim == 0) cti_parallel(context, n, PIECE, copy_range, &c);
+    else cti_parallel(context, to->numel / n, cti_max(PIECE / n, ROWS), copy_rows, &c);
 }
 
 ct_tensor *cti_tensor_dense(ct_tensor *tensor) {
@@ -220,7 +225,7 @@ ct_tensor *cti_tensor_dense(ct_tensor *tensor) {
     return dense;
 }
 
-/* ---- what a reader asks ---- */
+/* ---- reading ---- */
 
 ct_context *ct_context_of(const ct_tensor *t) { return t ? t->context : NULL; }
 ct_dtype ct_dtype_of(const ct_tensor *t) {
@@ -255,7 +260,8 @@ double *ct_data_f64(ct_tensor *t) { return data_of(t, CT_F64); }
 int64_t *ct_data_i64(ct_tensor *t) { return data_of(t, CT_I64); }
 bool *ct_data_bool(ct_tensor *t) { return data_of(t, CT_BOOL); }
 
-/* Row by row through a small buffer: a reader needs no memory of the context's. */
+/* Copies strided rows through a small buffer on the stack, as reading must not fail for want of
+ * memory. */
 static bool read_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count) {
     if (!t || !cti_tensor_has_values(t, "to")) return false;
     if (count != t->numel || (count && !out)) {
@@ -277,10 +283,12 @@ static bool read_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count
     int64_t n = t->shape.dim[last], stride = t->stride[last];
     for (int64_t row = 0; row < count / n; row++) {
         int64_t offset = 0, index = row;
-        for (int d = last - 1; d >= 0; index /= t->shape.dim[d--])
+        for (int d = last - 1; d >= 0; d--) {
             offset += index % t->shape.dim[d] * t->stride[d];
+            index /= t->shape.dim[d];
+        }
         for (int64_t i = 0; i < n; i += CHUNK) {
-            int64_t m = n - i < CHUNK ? n - i : CHUNK;
+            const int64_t m = cti_min(n - i, CHUNK);
             kernels->copy2d(1, m, t->data + (offset + i * stride) * size, 0, stride, buffer, 0, 1,
                             false);
             kernels->cast[dtype](m, buffer, (char *)out + (row * n + i) * out_size);

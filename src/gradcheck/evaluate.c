@@ -36,7 +36,7 @@ bool cti_check_unhush(cti_check *k, cti_hush hush) {
     const ct_status status = k->context->status;
     k->context->on_error = hush.on_error;
     if (status == CT_ERR_MEMORY) { /* told after all */
-        cti_error_tell(k->context);
+        cti_error_report(k->context);
         return false;
     }
     ct_error_clear(k->context);
@@ -46,7 +46,7 @@ bool cti_check_unhush(cti_check *k, cti_hush hush) {
 ct_tensor *cti_check_call(cti_check *k) {
     ct_context *context = k->context;
     const cti_running running = {
-        .outer = context->running, .given = k->in, .n = k->n, .until = k->frame};
+        .outer = context->running, .given = k->in, .n = k->n, .frame = k->frame};
     ct_rng_set(context, k->rng);
     context->running = &running;
     ct_tensor *y = k->fn(k->in, k->n, k->arg);

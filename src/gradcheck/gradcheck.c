@@ -18,7 +18,8 @@ static bool copy_inputs(cti_check *k) {
         k->in[i] = given;
         if (given && !cti_tensor_has_values(given, "gradcheck")) return false;
         if (!given || !cti_is_real(given->dtype)) continue;
-        if (!(k->in[i] = cti_tensor_new(k->context, given->dtype, given->shape))) return false;
+        k->in[i] = cti_tensor_new(k->context, given->dtype, given->shape);
+        if (!k->in[i]) return false;
         cti_tensor_copy(k->in[i], given, false);
         if (!ct_set_requires_grad(k->in[i], true)) return false;
         k->coarse |= given->dtype == CT_F32;
@@ -77,7 +78,8 @@ static bool lay_out(cti_check *k) {
         c->noise = cti_check_numbers(k, k->rows, c->n);
         if (!c->analytic || !c->numeric || !c->noise) return false;
         if (!k->opts.fast) continue;
-        if (!(c->direction = cti_check_numbers(k, c->n, c->x->numel))) return false;
+        c->direction = cti_check_numbers(k, c->n, c->x->numel);
+        if (!c->direction) return false;
         normal(k, 2 + (uint64_t)q, c->n * c->x->numel, c->direction);
     }
     return true;

@@ -172,17 +172,23 @@ static bool outcome_in(cti_check *k, layout as, outcome *o) {
 
 static void check_layouts(cti_check *k, const outcome *usual, outcome *a, outcome *b) {
     const double part = k->coarse ? 1e-4 : 1e-9;
-    int which;
-    if (outcome_in(k, STRIDED, a) && (which = differs(k, usual->value, a->value, part)) > -2)
-        found_part(k, CT_MISTAKE_LAYOUT, "with strided inputs of the same values", which);
-    if (outcome_in(k, REPEATED, a) && outcome_in(k, EXPANDED, b) &&
-        (which = differs(k, a->value, b->value, part)) > -2)
-        found_part(k, CT_MISTAKE_LAYOUT, "with an expanded input (stride 0) of the same values",
-                   which);
-    if (k->opts.both_dtypes && outcome_in(k, IN_F64, a) && outcome_in(k, IN_F32, b) &&
-        (which = differs(k, a->value, b->value, 1e-3)) > -2)
-        found_part(k, CT_MISTAKE_DTYPE, "in f32, by more than a thousandth of what f64 gives",
-                   which);
+    if (outcome_in(k, STRIDED, a)) {
+        const int which = differs(k, usual->value, a->value, part);
+        if (which > -2)
+            found_part(k, CT_MISTAKE_LAYOUT, "with strided inputs of the same values", which);
+    }
+    if (outcome_in(k, REPEATED, a) && outcome_in(k, EXPANDED, b)) {
+        const int which = differs(k, a->value, b->value, part);
+        if (which > -2)
+            found_part(k, CT_MISTAKE_LAYOUT, "with an expanded input (stride 0) of the same values",
+                       which);
+    }
+    if (k->opts.both_dtypes && outcome_in(k, IN_F64, a) && outcome_in(k, IN_F32, b)) {
+        const int which = differs(k, a->value, b->value, 1e-3);
+        if (which > -2)
+            found_part(k, CT_MISTAKE_DTYPE, "in f32, by more than a thousandth of what f64 gives",
+                       which);
+    }
 }
 
 /* f(x, x) has the gradients of f(x, copy of x) added. */

@@ -22,7 +22,8 @@
 #define PATH_MAX 4096
 #endif
 
-enum { AT_ONCE = 1 << 30 }; /* bytes a call: some systems take no more than 2^31 */
+/* bytes of one read or write; Linux transfers at most 2^31 - 4096, macOS refuses 2^31 */
+enum { AT_ONCE = 1 << 30 };
 
 static bool fail(ct_context *context, const char *op, const char *path, const char *what) {
     char words[128];
@@ -41,7 +42,7 @@ static int open_existing(const char *path, int flags) {
 
 bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file) {
     *file = (cti_file){.context = context, .op = op, .path = path};
-    /* a FIFO without a writer must not hang us */
+    /* O_NONBLOCK: opening a FIFO without a writer would block */
     file->fd = open_existing(path, O_NOCTTY | O_NONBLOCK);
     if (file->fd < 0) return fail(context, op, path, "cannot open");
     struct stat about;
@@ -60,7 +61,7 @@ bool cti_file_open(ct_context *context, const char *op, const char *path, cti_fi
 
 bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size) {
     for (size_t got = 0; got < size;) {
-        size_t want = size - got < AT_ONCE ? size - got : AT_ONCE;
+        const size_t want = size - got < AT_ONCE ? size - got : AT_ONCE;
         ssize_t n = pread(file->fd, (char *)out + got, want, (off_t)(offset + (int64_t)got));
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return fail(file->context, file->op, file->path, "cannot read");
@@ -81,13 +82,13 @@ void cti_file_close(cti_file *file) {
 
 /* ---- writing ---- */
 
-/* Where the new content goes. What is there must be an ordinary file: to replace a device or a
- * folder would be no save. */
+/* Sets target and old. An existing target must be a regular file: a rename would replace a device
+ * by a file. */
 static bool find_target(cti_file_new *file) {
     size_t length = strlen(file->path);
-    file->room = (length < PATH_MAX ? PATH_MAX : length) + CTI_TEMPORARY_NAME;
-    file->target = cti_take(file->context, file->room);
-    file->temporary = cti_take(file->context, file->room);
+    file->capacity = (length < PATH_MAX ? PATH_MAX : length) + CTI_TEMPORARY_NAME;
+    file->target = cti_take(file->context, file->capacity);
+    file->temporary = cti_take(file->context, file->capacity);
     if (!file->target || !file->temporary) return false;
     memcpy(file->target, file->path, length + 1);
     if (lstat(file->path, &file->old) != 0) {
@@ -149,9 +150,9 @@ static int sync_to_disk(int fd) {
     return status;
 }
 
-/* The mode of a file whose owner and group may be others than the old one's. Members of one group
- * then count as others or as members of the other group, and the old owner as either: each gets
- * what he had under both. */
+/* The permission bits of the new file. If its owner or group differs from the old file's, a user
+ * may have changed class (owner, group, others), so a class gets only the bits that every class
+ * its users may have been in had. */
 static mode_t kept_mode(const struct stat *old, const struct stat *made) {
     mode_t owner = old->st_mode >> 6 & 7, group = old->st_mode >> 3 & 7, others = old->st_mode & 7;
     if (made->st_gid != old->st_gid) group = others = group & others;
@@ -159,7 +160,8 @@ static mode_t kept_mode(const struct stat *old, const struct stat *made) {
     return owner << 6 | group << 3 | others;
 }
 
-/* What is there now is looked at again: its mode may have changed since the file was opened. */
+/* Gives the new file the old one's group, owner and mode, which are read again as they may have
+ * changed since open. */
 static bool keep_access(cti_file_new *file) {
     struct stat old, made;
     if (lstat(file->target, &old) == 0) {
@@ -184,10 +186,10 @@ static bool keep_access(cti_file_new *file) {
            fail(file->context, file->op, file->path, "cannot keep its mode");
 }
 
-/* The folder is opened before the rename: what can fail is tried while the old file is still there.
- * Once renamed, the file is the new one, whole; an error then says that it may not survive a loss
- * of power. The file stays open, and so locked, until it has its name; what fsync has written no
- * close can lose. */
+/* The folder is opened before the rename, so that if this fails the old file is still there. After
+ * the rename the new file is complete; a failed sync of the folder means only that the rename may
+ * not survive a loss of power, and the error says so. The temporary file stays open, and so locked,
+ * until the rename. */
 static bool commit(cti_file_new *file) {
     if (!keep_access(file)) return false;
     if (sync_to_disk(file->fd) != 0)
@@ -222,8 +224,8 @@ bool cti_file_new_commit(cti_file_new *file) {
 void cti_file_new_drop(cti_file_new *file) {
     if (file->exists) unlink(file->temporary);
     if (file->fd >= 0) close(file->fd);
-    cti_give(file->context, file->target, file->room);
-    cti_give(file->context, file->temporary, file->room);
+    cti_give(file->context, file->target, file->capacity);
+    cti_give(file->context, file->temporary, file->capacity);
     file->target = file->temporary = NULL;
     file->exists = false;
     file->fd = -1;

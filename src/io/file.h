@@ -1,4 +1,5 @@
-/* Files: whole reads at an offset, and a write that a reader sees all of or nothing. */
+/* Files: reading at an offset, and atomic replacement, after which a reader sees the old content or
+ * the new. */
 #ifndef CTI_IO_FILE_H
 #define CTI_IO_FILE_H
 
@@ -8,8 +9,8 @@
 
 #include "temporary.h"
 
-/* Every function that fails records "op: path: what" with CT_ERR_IO and the system's words, or
- * CT_ERR_FORMAT for a file that ended early. op and path are the caller's and must live as long. */
+/* Every function that fails records "op: path: what: the system's message" as CT_ERR_IO, or as
+ * CT_ERR_FORMAT if the file ends early. op and path are the caller's; they must outlive this. */
 typedef struct {
     ct_context *context;
     const char *op, *path;
@@ -17,30 +18,30 @@ typedef struct {
     int64_t size;
 } cti_file;
 
-/* an ordinary file, to read */
+/* Opens a regular file to read; anything else is an error. */
 bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file);
 bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size);
-void cti_file_close(cti_file *file); /* twice is harmless */
+void cti_file_close(cti_file *file); /* may be called twice */
 
-/* A new content for path: written to a temporary file in the same folder, which takes path's place
- * at commit. Where path is a symbolic link, the file it points to is replaced. Open it, write, then
- * commit or drop; a failed open, or commit, has dropped.
+/* A new content for path. It is written to a temporary file in the same folder, which is renamed to
+ * path at commit; if path is a symbolic link, to the file that it points to. Open, write, then
+ * commit or drop. An open or commit that fails drops by itself.
  *
- * A file that is replaced hands on its mode, without set-user-ID and the like, and its group and
- * owner where that is allowed; where it is not, the mode is reduced so that nobody may read or
- * write what he could not before. A new file has what the umask leaves. Until commit only the owner
- * can read what replaces a file. Open also removes temporary files of writers that are dead. */
+ * The new file gets the old one's permission bits (no set-user-ID, set-group-ID or sticky bit),
+ * and its group and owner if the system allows it. If not, the bits are reduced so that no user
+ * gains access. Until commit only the owner can read it. Where there was no file, the umask
+ * applies. Open also removes temporary files of dead writers. */
 typedef struct {
     ct_context *context;
     const char *op, *path;
     char *target;    /* path without symbolic links */
     char *temporary; /* in the same folder */
-    size_t room;     /* of each of the two */
-    bool exists;     /* the temporary file does */
-    cti_lock lock;   /* of the temporary file */
-    bool replaces;
-    struct stat old; /* of what is replaced */
-    int fd;
+    size_t capacity; /* bytes of each of the two */
+    bool exists;     /* the temporary file is in the folder */
+    cti_lock lock;   /* on the temporary file */
+    bool replaces;   /* there is an old file */
+    struct stat old;
+    int fd; /* of the temporary file; -1: not open */
 } cti_file_new;
 
 bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file);

@@ -1,4 +1,4 @@
-/* A strict reader of JSON (RFC 8259), pull by pull, and its strings. */
+/* A strict pull parser of JSON (RFC 8259), and a writer of its strings. */
 #include "json.h"
 
 #include <string.h>
@@ -19,8 +19,7 @@ size_t cti_json_utf8(const char *text, size_t size) {
         unsigned char lead = byte[i];
         size_t more = lead < 0x80 ? 0 : lead < 0xE0 ? 1 : lead < 0xF0 ? 2 : 3;
         if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || more >= size - i) return i;
-        /* the second byte's range rules out overlong forms, surrogates and what is beyond
-         * U+10FFFF */
+        /* the second byte's range excludes overlong forms, surrogates and codes beyond U+10FFFF */
         unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
         unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
         for (size_t k = 1; k <= more; k++, low = 0x80, high = 0xBF) {
@@ -54,7 +53,7 @@ bool cti_json_fail(cti_json *json, const char *fault) {
     return false;
 }
 
-/* The next byte that is no white space; 0 at the end, where a byte 0 is no JSON anyway. */
+/* The next byte after white space; 0 at the end, as a byte 0 is not JSON either. */
 static char peek(cti_json *json) {
     while (json->at < json->end &&
            (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r'))
@@ -106,7 +105,7 @@ static bool unit(cti_json *json, uint32_t *out) {
     return true;
 }
 
-/* What follows a backslash, as UTF-8: never longer than the escape. */
+/* Reads what follows a backslash; writes it as UTF-8, which is never longer than the escape. */
 static bool escape(cti_json *json, char **out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *known = json->at < json->end && *json->at ? strchr(from, *json->at) : NULL;
@@ -148,8 +147,8 @@ bool cti_json_string(cti_json *json, cti_text *string) {
         }
     }
     if (json->at == json->end) return cti_json_fail(json, "the string does not end");
-    json->at++; /* past the closing quote, in whose place at the latest the NUL goes */
-    *out = 0;
+    json->at++;
+    *out = 0; /* over the closing quote, or before it */
     string->size = (size_t)(out - string->at);
     return true;
 }

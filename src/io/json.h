@@ -1,5 +1,5 @@
-/* JSON, as little of it as a file's header needs: a strict reader that the caller pulls values
- * from, so that it neither recurses nor builds a tree, and strings to write. */
+/* The JSON that a safetensors header needs: a strict pull parser, which neither recurses nor builds
+ * a tree, and a writer of strings and numbers. */
 #ifndef CTI_IO_JSON_H
 #define CTI_IO_JSON_H
 
@@ -7,42 +7,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes with their length; a NUL stands behind them, and may stand among them. */
+/* Bytes with their length, followed by a NUL; they may contain NULs. */
 typedef struct {
     const char *at;
     size_t size;
 } cti_text;
 
 cti_text cti_text_of(const char *string);
-int cti_text_compare(cti_text a, cti_text b); /* by bytes: negative, 0 or positive */
+int cti_text_compare(cti_text a, cti_text b); /* as memcmp: negative, 0 or positive */
 
-/* Text under the reader. Strings are unescaped where they stand, over what has been read. */
+/* The parser. Strings are unescaped in place: an escape is at least as long as its character. */
 typedef struct {
     char *text, *at, *end;
-    const char *fault; /* what is wrong at `at`, the first time; then every call is false */
+    const char *fault; /* the first one, found at `at`; from then on every function returns false */
 } cti_json;
 
-/* Where the first byte that is not UTF-8 stands; size where all is. Overlong forms and surrogates
- * are not UTF-8. */
+/* The index of the first byte that is not valid UTF-8; size if there is none. Overlong forms and
+ * surrogates are not valid. */
 size_t cti_json_utf8(const char *text, size_t size);
 
-/* text has been found to be UTF-8, and is writable.
+/* Starts on a text that is valid UTF-8. The parser overwrites it.
  *
  *     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) { key, value }
  *
- * visits the members of an object, or with brackets the items of an array; the caller reads
+ * visits the members of an object or, with '[' and ']', the items of an array. The caller reads
  * each. */
 cti_json cti_json_read(char *text, size_t size);
 bool cti_json_open(cti_json *json, char bracket);
 bool cti_json_next(cti_json *json, char bracket, bool *first);
-bool cti_json_key(cti_json *json, cti_text *key); /* with its colon */
+bool cti_json_key(cti_json *json, cti_text *key); /* and its colon */
 bool cti_json_string(cti_json *json, cti_text *string);
 /* 0, 1, 2, ... INT64_MAX: no sign, point, exponent or leading zero */
 bool cti_json_natural(cti_json *json, int64_t *number);
-bool cti_json_fail(cti_json *json, const char *fault); /* records the fault at this place; false */
+bool cti_json_fail(cti_json *json, const char *fault); /* records it, unless there is one; false */
 
-/* A text that is being written. With no buffer it only counts; what does not fit is counted, not
- * written. */
+/* Appends to a buffer of `size` bytes. What does not fit is counted in `used` but not written, so a
+ * writer without a buffer measures a text. */
 typedef struct {
     char *at;
     size_t size, used;
@@ -51,7 +51,7 @@ typedef struct {
 void cti_write_bytes(cti_writer *writer, const char *bytes, size_t size);
 void cti_write(cti_writer *writer, const char *string);
 void cti_write_natural(cti_writer *writer, int64_t number);
-/* what stands between the quotes of a JSON string; text is UTF-8 */
+/* A JSON string without and with its quotes; text is UTF-8. */
 void cti_write_escaped(cti_writer *writer, cti_text text);
 void cti_write_quoted(cti_writer *writer, cti_text text);
 

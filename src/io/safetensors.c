@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../core/context.h"
+#include "../core/int_math.h"
 #include "sort.h"
 
 typedef struct {
@@ -19,11 +20,12 @@ static const dtype_info dtypes[] = {CTI_FILE_DTYPES(CTI_FILE_DTYPE)};
 const char *cti_file_dtype_name(cti_file_dtype dtype) { return dtypes[dtype].name; }
 
 const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
-    cti_writer out = {text, CTI_NAME_TEXT - 1, 0};
+    cti_writer out = {.at = text, .size = CTI_NAME_TEXT - 1};
     cti_text shown = name;
-    if (name.size > CTI_NAME_SHOWN) { /* cut between characters */
-        for (shown.size = CTI_NAME_SHOWN; shown.size > 0 && (name.at[shown.size] & 0xC0) == 0x80;)
-            shown.size--;
+    if (name.size > CTI_NAME_SHOWN) {
+        shown.size = CTI_NAME_SHOWN;
+        /* not inside a sequence of UTF-8 */
+        while (shown.size > 0 && (name.at[shown.size] & 0xC0) == 0x80) shown.size--;
     }
     cti_write_escaped(&out, shown);
     if (shown.size < name.size) cti_write(&out, "...");
@@ -109,7 +111,7 @@ static bool read_tensor(cti_json *json, cti_file_tensor *tensor) {
     return !json->fault;
 }
 
-/* Do the offsets lie in the data, and hold the shape? */
+/* Whether the offsets are inside the data part and their bytes are those of the shape. */
 static bool check_tensor(const cti_safetensors *header, const cti_file_tensor *tensor) {
     long long begin = tensor->begin, end = tensor->end;
     if (end < begin)
@@ -138,15 +140,16 @@ static bool check_tensor(const cti_safetensors *header, const cti_file_tensor *t
 
 /* ---- the header ---- */
 
-/* Room for one more of n items. The old block goes back when the new one is filled. */
-static void *grow(ct_context *context, void *items, int64_t n, int64_t *room, size_t size) {
-    if (n < *room) return items;
-    int64_t more = *room ? 2 * *room : 16;
+/* An array with space for one more than n items: `items`, or a copy of twice the capacity. NULL, with
+ * `items` as it was: out of memory. */
+static void *grow(ct_context *context, void *items, int64_t n, int64_t *capacity, size_t size) {
+    if (n < *capacity) return items;
+    int64_t more = *capacity ? 2 * *capacity : 16;
     void *block = cti_take(context, cti_bytes(more, size));
     if (!block) return NULL;
     if (n) memcpy(block, items, (size_t)n * size);
-    cti_give(context, items, (size_t)*room * size);
-    *room = more;
+    cti_give(context, items, (size_t)*capacity * size);
+    *capacity = more;
     return block;
 }
 
@@ -154,7 +157,7 @@ static bool read_metadata(cti_safetensors *header, cti_json *json) {
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_file_pair pair;
         if (!cti_json_key(json, &pair.key) || !cti_json_string(json, &pair.value)) break;
-        void *items = grow(header->file.context, header->pair, header->pairs, &header->pair_room,
+        void *items = grow(header->file.context, header->pair, header->pairs, &header->pair_capacity,
                            sizeof pair);
         if (!items) return false;
         header->pair = items;
@@ -182,7 +185,7 @@ static bool read_members(cti_safetensors *header) {
         }
         if (!check_tensor(header, &tensor)) return false;
         void *items = grow(header->file.context, header->tensor, header->tensors,
-                           &header->tensor_room, sizeof tensor);
+                           &header->tensor_capacity, sizeof tensor);
         if (!items) return false;
         header->tensor = items;
         header->tensor[header->tensors++] = tensor;
@@ -199,13 +202,13 @@ static int by_key(const void *a, const void *b) {
     return cti_text_compare(((const cti_file_pair *)a)->key, ((const cti_file_pair *)b)->key);
 }
 
-static int by_place(const void *a, const void *b) {
+static int by_offset(const void *a, const void *b) {
     const cti_file_tensor *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return (x->end > y->end) - (x->end < y->end);
 }
 
-/* Nothing twice. Leaves the order by name. */
+/* No key and no name is there twice. Leaves in `order` the tensors by name. */
 static bool check_names(const cti_safetensors *header, const void **order, const void **scratch) {
     for (int64_t i = 0; i < header->pairs; i++) order[i] = &header->pair[i];
     cti_sort(order, scratch, header->pairs, by_key);
@@ -226,11 +229,11 @@ static bool check_names(const cti_safetensors *header, const void **order, const
     return true;
 }
 
-/* Each tensor begins where the one before ended, the first at 0, the last at the end: no byte is
- * two tensors', none is nobody's. */
-static bool check_places(const cti_safetensors *header, const void **order, const void **scratch) {
+/* By offset, each tensor begins where the one before ends; the first begins at 0, the last ends at
+ * the end of the data. So each byte belongs to exactly one tensor. */
+static bool check_offsets(const cti_safetensors *header, const void **order, const void **scratch) {
     for (int64_t i = 0; i < header->tensors; i++) order[i] = &header->tensor[i];
-    cti_sort(order, scratch, header->tensors, by_place);
+    cti_sort(order, scratch, header->tensors, by_offset);
     int64_t end = 0;
     for (int64_t i = 0; i < header->tensors; i++) {
         const cti_file_tensor *tensor = order[i];
@@ -259,13 +262,17 @@ bool cti_safetensors_parse(cti_safetensors *header) {
     if (valid < header->text_size)
         return refuse(&header->file, "header: not UTF-8 at byte %lld", (long long)(8 + valid));
     if (!read_members(header)) return false;
-    int64_t n = header->tensors > header->pairs ? header->tensors : header->pairs;
-    size_t bytes = cti_bytes(n, sizeof(void *)), named = cti_bytes(header->tensors, sizeof(void *));
+    const int64_t n = cti_max(header->tensors, header->pairs);
+    const size_t bytes = cti_bytes(n, sizeof(void *)),
+                 named = cti_bytes(header->tensors, sizeof(void *));
     const void **order = cti_take(context, bytes),
                **scratch = order ? cti_take(context, bytes) : NULL;
     bool ok =
-        scratch && check_places(header, order, scratch) && check_names(header, order, scratch);
-    if (ok) ok = (header->by_name = cti_take(context, named)) != NULL;
+        scratch && check_offsets(header, order, scratch) && check_names(header, order, scratch);
+    if (ok) {
+        header->by_name = cti_take(context, named);
+        ok = header->by_name != NULL;
+    }
     if (ok && named) memcpy(header->by_name, order, named);
     cti_give(context, order, bytes);
     cti_give(context, scratch, bytes);
@@ -275,14 +282,17 @@ bool cti_safetensors_parse(cti_safetensors *header) {
 int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8]) {
     uint64_t length = 0;
     for (int i = 8; i-- > 0;) length = length << 8 | first[i];
-    bool ok = length <= CTI_LARGEST_HEADER ? true
-                                           : refuse(file, "its header's length is %llu, over %d",
-                                                    (unsigned long long)length, CTI_LARGEST_HEADER);
-    if (ok && (int64_t)length > file->size - 8) {
-        ok = refuse(file, "a header of %llu bytes does not fit in a file of %lld",
-                    (unsigned long long)length, (long long)file->size);
+    if (length > CTI_LARGEST_HEADER) {
+        refuse(file, "its header's length is %llu, over %d", (unsigned long long)length,
+               CTI_LARGEST_HEADER);
+        return -1;
     }
-    return ok ? (int64_t)length : -1;
+    if ((int64_t)length > file->size - 8) {
+        refuse(file, "a header of %llu bytes does not fit in a file of %lld",
+               (unsigned long long)length, (long long)file->size);
+        return -1;
+    }
+    return (int64_t)length;
 }
 
 static bool read_header(cti_safetensors *header) {
@@ -313,9 +323,9 @@ bool cti_safetensors_open(ct_context *context, const char *op, const char *path,
 void cti_safetensors_close(cti_safetensors *header) {
     ct_context *context = header->file.context;
     cti_give(context, header->text, header->text_size + 1);
-    cti_give(context, header->tensor, (size_t)header->tensor_room * sizeof *header->tensor);
+    cti_give(context, header->tensor, (size_t)header->tensor_capacity * sizeof *header->tensor);
     cti_give(context, header->by_name, (size_t)header->tensors * sizeof *header->by_name);
-    cti_give(context, header->pair, (size_t)header->pair_room * sizeof *header->pair);
+    cti_give(context, header->pair, (size_t)header->pair_capacity * sizeof *header->pair);
     header->text = NULL;
     header->tensor = NULL;
     header->by_name = NULL;

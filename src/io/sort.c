@@ -1,5 +1,7 @@
 #include "sort.h"
 
+#include "../core/int_math.h"
+
 #include <string.h>
 
 static void merge(const void **to, const void *const *a, const void *const *a_end,
@@ -13,16 +15,17 @@ static void merge(const void **to, const void *const *a, const void *const *a_en
 void cti_sort(const void **item, const void **scratch, int64_t n,
               int (*compare)(const void *, const void *)) {
     const void **from = item, **to = scratch;
-    for (int64_t width = 1; width<n; width = width> n / 2 ? n : 2 * width) {
-        for (int64_t i = 0; i < n;) {
-            int64_t middle = n - i > width ? i + width : n,
-                    end = n - middle > width ? middle + width : n;
+    int64_t width = 1; /* of the sorted runs */
+    while (width < n) {
+        for (int64_t i = 0, end; i < n; i = end) {
+            const int64_t middle = i + cti_min(width, n - i);
+            end = middle + cti_min(width, n - middle);
             merge(to + i, from + i, from + middle, from + middle, from + end, compare);
-            i = end;
         }
         const void **swap = from;
         from = to;
         to = swap;
+        width = width > n / 2 ? n : 2 * width; /* the product could overflow */
     }
     if (from != item) memcpy(item, from, (size_t)n * sizeof *item);
 }

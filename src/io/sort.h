@@ -1,11 +1,10 @@
-/* A stable merge sort of pointers. (libc's qsort may take memory behind our back, and quadratic
- * time.) */
+/* A stable merge sort of pointers. libc's qsort may call malloc or take quadratic time. */
 #ifndef CTI_IO_SORT_H
 #define CTI_IO_SORT_H
 
 #include <stdint.h>
 
-/* scratch has room for n pointers. */
+/* scratch: [n] */
 void cti_sort(const void **item, const void **scratch, int64_t n,
               int (*compare)(const void *, const void *));
 

@@ -14,31 +14,41 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TAG = 8, DIGITS = 16, ATTEMPTS = 100, ENTRIES = 10000, REMOVALS = 1000 };
+/* A name is the stem, TAG hex digits that all names of one process share, DIGITS - TAG random ones,
+ * and an end. */
 static const char stem[] = ".cotangent-", locked_end[] = ".tmp", unlocked_end[] = ".part";
-enum { STEM = sizeof stem - 1 };
+enum { STEM = sizeof stem - 1, TAG = 8, DIGITS = 16 };
+_Static_assert(STEM + DIGITS + sizeof unlocked_end <= CTI_TEMPORARY_NAME &&
+                   STEM + DIGITS + sizeof locked_end <= CTI_TEMPORARY_NAME,
+               "every name fits");
+
+enum {
+    ATTEMPTS = 100,  /* at a name that is free */
+    ENTRIES = 10000, /* of a folder that one save reads, */
+    REMOVALS = 1000  /* and that it removes */
+};
 
 /* ---- names ---- */
 
-static uint64_t mix(uint64_t x) { /* splitmix64's */
+static uint64_t mix(uint64_t x) { /* of splitmix64 */
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
     x = (x ^ x >> 27) * 0x94D049BB133111EBu;
     return x ^ x >> 31;
 }
 
 static void write_hex(char *out, uint64_t x, int digits) {
-    for (int i = 0; i < digits; i++, x >>= 4) out[i] = "0123456789abcdef"[x & 15];
+    for (int i = 0; i < digits; i++) out[i] = "0123456789abcdef"[x >> 4 * i & 15];
 }
 
-/* The first digits of all names that this process gives. Another may have the same: then it leaves
- * these files alone for nothing, and no more. */
+/* A hash of the process. If two processes have the same tag, each leaves the other's dead files to
+ * a third. */
 static void write_tag(char out[TAG]) {
     static const char here;
     write_hex(out, mix((uint64_t)getpid() << 32 ^ (uint64_t)(uintptr_t)&here), TAG);
 }
 
-/* The other digits only have to be free: O_EXCL makes the name safe. */
-static uint64_t noise(const void *here, int attempt) {
+/* Need not be unpredictable: O_EXCL refuses a name that exists. */
+static uint64_t random_digits(const void *here, int attempt) {
     struct timespec now = {0};
     clock_gettime(CLOCK_REALTIME, &now);
     uint64_t x =
@@ -55,7 +65,7 @@ static bool is_temporary(const char *name) {
 
 /* ---- locks ---- */
 
-/* Does not wait. */
+/* Locks the whole file, or fails at once. */
 static bool set_lock(int fd, short type, cti_lock kind) {
     struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
 #ifdef F_OFD_SETLK
@@ -68,9 +78,12 @@ static bool set_lock(int fd, short type, cti_lock kind) {
 
 static bool is_held(int error) { return error == EAGAIN || error == EACCES; }
 
-/* Of a file that is being made. The best kind that there is; false: someone else holds it. */
+/* Locks a new file by the best kind of lock that the file system has; *lock is that kind. False:
+ * another process holds a lock. */
 static bool lock_new(int fd, cti_lock *lock) {
-    for (*lock = CTI_LOCK_DESCRIPTION; *lock <= CTI_LOCK_PROCESS; ++*lock) {
+    static const cti_lock kinds[] = {CTI_LOCK_DESCRIPTION, CTI_LOCK_PROCESS};
+    for (int i = 0; i < 2; i++) {
+        *lock = kinds[i];
         if (set_lock(fd, F_WRLCK, *lock)) return true;
         if (is_held(errno)) return false;
     }
@@ -82,14 +95,14 @@ static bool same_file(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Is `name` in the folder still the ordinary file that is open? */
+/* Whether `name` in the folder is still the regular file that is open as fd. */
 static bool still_named(int fd, int folder, const char *name) {
     struct stat opened, named;
     return fstat(fd, &opened) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
            S_ISREG(opened.st_mode) && same_file(&opened, &named);
 }
 
-/* ---- making one ---- */
+/* ---- creating ---- */
 
 static int open_new(const char *path, mode_t mode) {
     int fd;
@@ -98,15 +111,15 @@ static int open_new(const char *path, mode_t mode) {
     return fd;
 }
 
-/* Between open and lock another save may take the file for a dead one's: then its lock is held, or
- * its name is gone. */
+/* Between open and lock another save may take the file for a dead writer's and lock or remove it;
+ * then this tries again with another name. */
 int cti_temporary_open(char *path, size_t folder, mode_t mode, cti_lock *lock) {
     char *name = path + folder;
     bool locks = true;
     memcpy(name, stem, STEM);
     write_tag(name + STEM);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        write_hex(name + STEM + TAG, noise(&mode, attempt), DIGITS - TAG);
+        write_hex(name + STEM + TAG, random_digits(&mode, attempt), DIGITS - TAG);
         strcpy(name + STEM + DIGITS, locks ? locked_end : unlocked_end);
         int fd = open_new(path, mode);
         if (fd < 0 && errno != EEXIST) return -1;
@@ -123,10 +136,9 @@ int cti_temporary_open(char *path, size_t folder, mode_t mode, cti_lock *lock) {
     return -1;
 }
 
-/* ---- removing those of the dead ---- */
+/* ---- removing those of dead writers ---- */
 
-/* Any descriptor that can be locked will do: a reader's lock, too, cannot be had while the writer
- * holds its own. */
+/* A read lock is enough: it too is refused while a writer holds its lock. */
 static bool remove_if_dead(int folder, const char *name, cti_lock lock) {
     const int flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
     struct stat about;
@@ -153,13 +165,15 @@ void cti_temporary_remove_dead(char *path, size_t folder, cti_lock lock) {
     DIR *list = opendir(folder ? path : ".");
     strcpy(name, own);
     if (!list) return;
-    /* A lock of the process would end with any descriptor that we close: then no file of this
-     * process is opened at all. */
+    /* Closing a descriptor of a file ends this process's CTI_LOCK_PROCESS on it, perhaps that of a
+     * save in another thread. So with that kind all files with this process's tag are skipped. */
     const size_t skip = lock == CTI_LOCK_PROCESS ? STEM + TAG : sizeof own;
-    struct dirent *entry;
     int removed = 0;
-    for (int i = 0; i < ENTRIES && removed < REMOVALS && (entry = readdir(list)); i++)
+    for (int i = 0; i < ENTRIES && removed < REMOVALS; i++) {
+        const struct dirent *entry = readdir(list);
+        if (!entry) break;
         if (is_temporary(entry->d_name) && strncmp(entry->d_name, own, skip))
             removed += remove_if_dead(dirfd(list), entry->d_name, lock);
+    }
     closedir(list);
 }

@@ -1,11 +1,12 @@
-/* The values of a file's tensors in the library's dtypes. A file is little-endian, whatever the
- * machine. */
+/* Reading the values of a file's tensors, little-endian, into tensors on a machine of any byte
+ * order. */
 #include <string.h>
 
 #include "../core/context.h"
+#include "../core/int_math.h"
 #include "safetensors.h"
 
-enum { CHUNK = 1 << 16 }; /* bytes read at a time, where they are converted */
+enum { CHUNK = 1 << 16 }; /* bytes read and converted at a time */
 
 bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to) {
     switch (to) {
@@ -33,7 +34,7 @@ static inline uint32_t half(uint32_t h) {
     if (exponent == 31) return sign | 0x7F800000 | fraction << 13;
     if (exponent == 0) {
         if (fraction == 0) return sign;
-        /* a denormal, normal in the wider format */
+        /* subnormal; normal in binary32 */
         for (exponent = 1; !(fraction & 0x400); exponent--) fraction <<= 1;
     }
     return sign | (exponent + 112) << 23 | (fraction & 0x3FF) << 13;
@@ -100,7 +101,7 @@ static void to_i64(const unsigned char *in, char *out, int64_t n) {
     }
 }
 
-/* A bool is 0 or 1. Returns where the first byte is that is neither; n: nowhere. */
+/* Returns the index of the first byte that is not 0 or 1; n: there is none. */
 static int64_t to_bool(const unsigned char *in, char *out, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         if (in[i] > 1) return i;
@@ -123,14 +124,14 @@ bool cti_safetensors_read(const cti_safetensors *header, const cti_file_tensor *
     if (from->numel == 0) return true;
     unsigned char *chunk = cti_take(header->file.context, CHUNK);
     if (!chunk) return false;
-    int64_t wide = (from->end - from->begin) / from->numel,
-            narrow = (int64_t)cti_dtype_size(to->dtype), step = CHUNK / wide;
+    const int64_t from_size = (from->end - from->begin) / from->numel, /* of an element */
+        to_size = (int64_t)cti_dtype_size(to->dtype), step = CHUNK / from_size;
     bool ok = true;
     for (int64_t i = 0; ok && i < from->numel; i += step) {
-        int64_t n = from->numel - i < step ? from->numel - i : step;
-        char *out = to->data + i * narrow;
-        ok = cti_file_read(&header->file, header->data + from->begin + i * wide, chunk,
-                           (size_t)(n * wide));
+        const int64_t n = cti_min(from->numel - i, step);
+        char *out = to->data + i * to_size;
+        ok = cti_file_read(&header->file, header->data + from->begin + i * from_size, chunk,
+                           (size_t)(n * from_size));
         if (!ok) break;
         switch (to->dtype) {
         case CT_F32:

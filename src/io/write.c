@@ -2,12 +2,13 @@
 #include <string.h>
 
 #include "../core/context.h"
+#include "../core/int_math.h"
 #include "safetensors.h"
 #include "sort.h"
 
-enum { CHUNK = 1 << 16 };
+enum { CHUNK = 1 << 16 }; /* bytes written at a time where they are reversed */
 
-/* ---- what may be written ---- */
+/* ---- checks ---- */
 
 static bool check_text(ct_context *context, const char *op, const char *path, const char *what,
                        const char *text) {
@@ -18,7 +19,7 @@ static bool check_text(ct_context *context, const char *op, const char *path, co
 
 static int by_string(const void *a, const void *b) { return strcmp(a, b); }
 
-/* Is a string there twice? */
+/* Sorts the strings; no two are equal. */
 static bool check_twice(ct_context *context, const char *op, const char *path, const char *what,
                         const void **string, int64_t n) {
     const void **scratch = cti_take(context, cti_bytes(n, sizeof *scratch));
@@ -109,29 +110,40 @@ static int64_t write_entry(cti_writer *out, const cti_named *named, int64_t begi
     return end;
 }
 
-/* Visits the tensors in the order of the file: the largest elements first. */
-static const cti_named *next(const cti_named *named, int64_t n, size_t *size, int64_t *i) {
-    for (; *size; *size /= 2, *i = 0) {
-        for (; *i < n; ++*i) {
-            if (cti_dtype_size(named[*i].tensor->dtype) == *size) return &named[(*i)++];
+/* Visits the tensors in the order of the file: by the size of their elements, largest first, else as
+ * given. */
+typedef struct {
+    const cti_named *named;
+    int64_t n, i;
+    size_t size; /* the visit is at tensors of this size, from i on */
+} file_order;
+enum { LARGEST_ELEMENT = 8 };
+
+static const cti_named *next(file_order *order) {
+    while (order->size) {
+        while (order->i < order->n) {
+            const cti_named *entry = &order->named[order->i++];
+            if (cti_dtype_size(entry->tensor->dtype) == order->size) return entry;
         }
+        order->size /= 2;
+        order->i = 0;
     }
     return NULL;
 }
 
-/* The length, then the text, padded with spaces so that the data begins at a multiple of 8. */
+/* The length, then the JSON, padded with spaces so that the data begins at a multiple of 8 bytes. */
 static void write_header(cti_writer *out, const char *const *metadata, const cti_named *named,
                          int64_t n, uint64_t length) {
     for (int i = 0; i < 8; i++) cti_write_bytes(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
     cti_write(out, "{");
     bool first = !(metadata && metadata[0]);
     if (!first) write_metadata(out, metadata);
-    size_t size = 8;
-    int64_t i = 0, place = 0;
-    for (const cti_named *entry; (entry = next(named, n, &size, &i));) {
+    int64_t offset = 0;
+    file_order order = {.named = named, .n = n, .size = LARGEST_ELEMENT};
+    for (const cti_named *entry = next(&order); entry; entry = next(&order)) {
         if (!first) cti_write(out, ",");
         first = false;
-        place = write_entry(out, entry, place);
+        offset = write_entry(out, entry, offset);
     }
     cti_write(out, "}");
     while (out->used % 8) cti_write(out, " ");
@@ -146,12 +158,12 @@ static bool little_endian(void) {
     return low == 1;
 }
 
-/* Element by element with the bytes turned round, for a machine whose order is not the file's. */
-static bool write_turned(const cti_file_new *file, const char *data, int64_t n, size_t size) {
+/* On a big-endian machine: with the bytes of each element reversed. */
+static bool write_reversed(const cti_file_new *file, const char *data, int64_t n, size_t size) {
     char *chunk = cti_take(file->context, CHUNK);
     bool ok = chunk != NULL;
     for (int64_t i = 0, step = CHUNK / (int64_t)size; ok && i < n; i += step) {
-        size_t bytes = (size_t)(n - i < step ? n - i : step) * size;
+        const size_t bytes = (size_t)cti_min(n - i, step) * size;
         for (size_t b = 0; b < bytes; b++)
             chunk[b] = data[(size_t)i * size + b / size * size + (size - 1 - b % size)];
         ok = cti_file_new_write(file, chunk, bytes);
@@ -164,15 +176,14 @@ static bool write_tensor(const cti_file_new *file, const ct_tensor *tensor) {
     size_t size = cti_dtype_size(tensor->dtype);
     if (size == 1 || little_endian())
         return cti_file_new_write(file, tensor->data, (size_t)tensor->numel * size);
-    return write_turned(file, tensor->data, tensor->numel, size);
+    return write_reversed(file, tensor->data, tensor->numel, size);
 }
 
 static bool write_all(const cti_file_new *file, const char *header, size_t bytes,
                       const cti_named *named, int64_t n) {
     bool ok = cti_file_new_write(file, header, bytes);
-    size_t size = 8;
-    int64_t i = 0;
-    for (const cti_named *entry; ok && (entry = next(named, n, &size, &i));)
+    file_order order = {.named = named, .n = n, .size = LARGEST_ELEMENT};
+    for (const cti_named *entry = next(&order); ok && entry; entry = next(&order))
         ok = write_tensor(file, entry->tensor);
     return ok;
 }
@@ -181,7 +192,7 @@ bool cti_safetensors_write(ct_context *context, const char *op, const char *path
                            const char *const *metadata, const cti_named *named, int64_t n) {
     if (!check_metadata(context, op, path, metadata) || !check_named(context, op, path, named, n))
         return false;
-    cti_writer out = {0};
+    cti_writer out = {0}; /* without a buffer: measures */
     write_header(&out, metadata, named, n, 0);
     if (out.used - 8 > CTI_LARGEST_HEADER) {
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d", op, path,
@@ -190,7 +201,7 @@ bool cti_safetensors_write(ct_context *context, const char *op, const char *path
     size_t bytes = out.used;
     char *header = cti_take(context, bytes);
     if (!header) return false;
-    out = (cti_writer){header, bytes, 0};
+    out = (cti_writer){.at = header, .size = bytes};
     write_header(&out, metadata, named, n, bytes - 8);
     cti_file_new file;
     bool ok = cti_file_new_open(context, op, path, &file);
