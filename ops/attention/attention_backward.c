@@ -133,8 +133,8 @@ typedef struct {
     int64_t k0;
     cti_attention_rows k; /* (keys, d) */
     sum_rows dk, dv;      /* (keys, d), (keys, dv) */
-    bool begun[CTI_ATTENTION_MOST_KEYS /
-               4]; /* do they hold sums? for each panel; nr is at least 4 */
+    /* Do dk and dv hold sums? For each panel; nr is at least 4 */
+    bool begun[CTI_ATTENTION_MOST_KEYS / 4];
 } key_range;
 
 /* A block of one head's queries. */
@@ -223,8 +223,8 @@ static void add_key_gradients(const backward *f, const workspace *w, key_range *
 
 /* dV, dK, dmask and dS of a tile that is one panel: all queries of the block that attend to one of
  * at most nr keys. */
-static void panel(const backward *f, const workspace *w, key_range *keys,
-                  const query_block *queries, const cti_attention_tile *t) {
+static void backprop_panel(const backward *f, const workspace *w, key_range *keys,
+                           const query_block *queries, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
     const int64_t width = cti_attention_width(a, t->nk), k_block = f->schedule.k_block;
     const int64_t row = t->q0 - queries->q0; /* in the block of queries */
@@ -270,8 +270,8 @@ static void add_query_gradients(const backward *f, const workspace *w, const key
     queries->begun = true;
 }
 
-static void key_block(const backward *f, const workspace *w, key_range *keys, query_block *queries,
-                      const cti_attention_tile *t) {
+static void backprop_key_block(const backward *f, const workspace *w, key_range *keys,
+                               query_block *queries, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
     const int64_t first = cti_attention_causal_queries(a, t);
     for (int64_t p = 0; p < t->nk; p += a->nr) {
@@ -284,7 +284,7 @@ static void key_block(const backward *f, const workspace *w, key_range *keys, qu
         sum_clear(f, &columns, cti_max(first, skip - a->mr_narrow), skip, part.nk);
         part.q0 += skip;
         part.nq -= skip;
-        panel(f, w, keys, queries, &part);
+        backprop_panel(f, w, keys, queries, &part);
     }
     add_query_gradients(f, w, keys, queries, t, first);
 }
@@ -314,8 +314,8 @@ static bool attends_to_nothing(const cti_attention_params *a, const cti_attentio
                                     : *(const double *)inverse_sum == 0;
 }
 
-static void block(const backward *f, const workspace *w, key_range *keys,
-                  const cti_attention_tile *t, int64_t mask_sum) {
+static void backprop_query_block(const backward *f, const workspace *w, key_range *keys,
+                                 const cti_attention_tile *t, int64_t mask_sum) {
     const cti_attention_params *a = &f->a;
     const int64_t end = cti_attention_causal_keys(a, t);
     query_block queries = {.q0 = t->q0, .mask_sum = mask_sum};
@@ -330,7 +330,7 @@ static void block(const backward *f, const workspace *w, key_range *keys,
             cti_attention_tile_part(t, 0, t->nq, k, f->schedule.k_block);
         if (cti_attention_keys_left(a, &part) == CTI_KEYS_NONE) continue;
         if (a->attrs.dropout > 0) draw_dropout(f, w, &part);
-        key_block(f, w, keys, &queries, &part);
+        backprop_key_block(f, w, keys, &queries, &part);
     }
     for (int64_t i = 0; i < t->nq; i++)
         if (!queries.begun || attends_to_nothing(a, t, i))
@@ -369,8 +369,8 @@ static void key_range_end(const backward *f, const cti_attention_tile *t, const 
 
 /* A range of queries, of all heads that share key head kv, against the range of keys that this step
  * pairs with it. */
-static void pair(const backward *f, const workspace *w, int64_t b, int64_t kv, int64_t q_range,
-                 int64_t mask_sum) {
+static void backprop_pair(const backward *f, const workspace *w, int64_t b, int64_t kv,
+                          int64_t q_range, int64_t mask_sum) {
     const cti_attention_params *a = &f->a;
     const cti_attention_backward_schedule *s = &f->schedule;
     const int64_t k_range = cti_attention_keys_of_step(s, q_range, f->step);
@@ -384,7 +384,7 @@ static void pair(const backward *f, const workspace *w, int64_t b, int64_t kv, i
         for (int64_t q = 0; q < t.nq; q += CTI_ATTENTION_QUERY_BLOCK) {
             const cti_attention_tile part =
                 cti_attention_tile_part(&t, q, CTI_ATTENTION_QUERY_BLOCK, 0, t.nk);
-            block(f, w, &keys, &part, mask_sum);
+            backprop_query_block(f, w, &keys, &part, mask_sum);
         }
     key_range_end(f, &t, &keys);
 }
@@ -414,7 +414,7 @@ static void pairs_task(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t n = first; n < last; n++) {
             /* A dim is shared or own, so one summand of each is 0. */
             const int64_t b = n / f->shared_h + own / own_h, kv = n % f->shared_h + own % own_h;
-            for (int64_t i = 0; i < pairs; i++) pair(f, &w, b, kv, q_range + i, sum);
+            for (int64_t i = 0; i < pairs; i++) backprop_pair(f, &w, b, kv, q_range + i, sum);
         }
     }
 }

@@ -70,15 +70,17 @@ typedef struct {
                 void *y, int64_t y_stride);
 } cti_gemm_kernels;
 
-/* Attention's work on scores, between the matrix products; ops/attention/ drives it. A score panel has
- * rows of gemm.nr lanes, of which the first `width` are computed: `lanes` or gemm.nr. Scores are in
- * units of log 2: a weight is 2^score. max, sum, inverse_sum and dot have a number for each query. */
+/* Attention's work on scores, between the matrix products; ops/attention/ drives it. A score panel
+ * has rows of gemm.nr lanes, of which the first `width` are computed: `lanes` or gemm.nr. Scores
+ * are in units of log 2: a weight is 2^score. max, sum, inverse_sum and dot have a number for each
+ * query. */
 typedef struct {
     int64_t lanes; /* of a vector */
 
     /* panel += bias / log 2, and -inf where the bias is -inf. bias_row: from row to row of the bias,
      * nr, or 0 for one row that serves all */
-    void (*add_bias)(int64_t rows, int64_t width, void *panel, const void *bias, int64_t bias_row);
+    void (*add_bias)(int64_t rows, int64_t width, void *panel, const void *bias,
+                     int64_t bias_row);
     /* row i: -inf in the lanes from first + i on; with `before` in those before first + i */
     void (*mask_causal)(int64_t rows, int64_t width, int64_t first, bool before, void *panel);
     /* y[i] = mask[i stride] ? 0 : -inf */
@@ -86,11 +88,11 @@ typedef struct {
 
     /* Panels whose rows are keys and whose lanes are queries. With m = max(max, s) over all rows:
      * s = 2^(s - m), sum = sum 2^(max - m) + the sum of s, out[query][d] *= 2^(max - m), max = m.
-     * Returns whether any sum was not zero before; else out holds nothing yet and is not touched */
+     * Returns whether any sum was not 0 before; else out holds nothing yet and is not touched */
     bool (*online_softmax_update)(int64_t keys, int64_t width, void *panel, void *max, void *sum,
                                   int64_t d, void *out);
-    /* y[i] = out[i] / sum[i], then sum[i] = 1 / sum[i]. A query that attends to nothing, sum 0, gets
-     * zeros in all three: y[i], sum[i], max[i]. out's rows are d apart */
+    /* y[i] = out[i] / sum[i], then sum[i] = 1 / sum[i]. A query that attends to nothing, sum 0,
+     * gets zeros in all three: y[i], sum[i], max[i]. out's rows are d apart */
     void (*online_softmax_finalize)(int64_t queries, int64_t d, void *max, void *sum,
                                     const void *out, void *y, int64_t y_row);
 
