@@ -77,8 +77,8 @@ typedef struct {
 typedef struct {
     int64_t lanes; /* of a vector */
 
-    /* panel += bias / log 2, and -inf where the bias is -inf. bias_row: from row to row of the bias,
-     * nr, or 0 for one row that serves all */
+    /* panel += bias / log 2, and -inf where the bias is -inf. bias_row: from row to row of the
+     * bias, nr, or 0 for one row that serves all */
     void (*add_bias)(int64_t rows, int64_t width, void *panel, const void *bias,
                      int64_t bias_row);
     /* row i: -inf in the lanes from first + i on; with `before` in those before first + i */
