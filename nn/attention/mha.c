@@ -177,7 +177,8 @@ static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *
 /* Heads (B, H, T, d) of the inputs, with what a cache holds, and the masks that fit them. */
 static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v, ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1], offset = call->cache && *k == *q ? call->cache->length : 0;
+    const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1];
+    const int64_t offset = cti_nn_cache_offset(call->cache, *q, *k);
     const bool held = call->cache && *k != *q && call->cache->length > 0;
     if (held) *k = *v = NULL;
     else if (call->key_mask && !call->cache) clear_hidden(*q, k, v, call->key_mask); /* no gradient goes through a cache */
@@ -197,7 +198,7 @@ static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
 static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_mha_call call) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const bool plain = is_plain(mha, q, k, v, &call);
-    const int64_t length = (call.cache && k == q ? call.cache->length : 0) + k->shape.dim[1]; /* of the cache, from now on */
+    const int64_t length = cti_nn_cache_offset(call.cache, q, k) + k->shape.dim[1]; /* of the cache, from now on */
     if (!plain && !prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};
     opts.need_weights = call.need_weights, opts.mean_weights = !call.per_head;
@@ -224,7 +225,7 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     }
     if (!k) k = v = q;
     if (!check_inputs(mha, q, k, v)) return none;
-    const int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = call.cache && k == q ? call.cache->length : 0;
+    const int64_t t = q->shape.dim[1], s = k->shape.dim[1], offset = cti_nn_cache_offset(call.cache, q, k);
     if ((call.cache && !cti_nn_cache_takes(call.cache, mha, q, k)) || !cti_nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s)) return none;
     if (call.rope_offset < -MOST_POSITION || call.rope_offset > MOST_POSITION) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: a rope_offset of %" PRId64, cti_nn_kind_name(mha), call.rope_offset);

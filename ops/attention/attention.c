@@ -9,6 +9,8 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "attention_masks.h"
+
 /* ---- checks; false: an error ---- */
 
 static bool check_contexts(ct_context *context, ct_tensor *const *given, int n) {
@@ -42,21 +44,8 @@ static bool check_qkv(ct_context *context, const ct_tensor *q, const ct_tensor *
 /* For scores (B, H, T, S) of that dtype. */
 static bool check_opts(ct_context *context, const ct_attention_opts *opts, ct_dtype dtype,
                        ct_shape scores) {
-    const ct_tensor *mask = opts->mask, *keys = opts->key_mask;
-    const ct_shape keys_shape = CT_SHAPE(scores.dim[0], scores.dim[3]);
-    if (mask && mask->dtype != CT_BOOL && mask->dtype != dtype)
-        return ct_fail(context, CT_ERR_DTYPE, "attention: the mask is %s, not bool or %s",
-                       cti_dtype_name(mask->dtype), cti_dtype_name(dtype));
-    if (mask && !cti_shape_broadcasts_to(mask->shape, scores))
-        return ct_fail(context, CT_ERR_SHAPE,
-                       "attention: the mask %s does not broadcast to the scores %s",
-                       SHAPE(mask->shape), SHAPE(scores));
-    if (keys && keys->dtype != CT_BOOL)
-        return ct_fail(context, CT_ERR_DTYPE, "attention: the key mask is %s, not bool",
-                       cti_dtype_name(keys->dtype));
-    if (keys && !cti_shape_equal(keys->shape, keys_shape))
-        return ct_fail(context, CT_ERR_SHAPE, "attention: the key mask %s is not (B, S) = %s",
-                       SHAPE(keys->shape), SHAPE(keys_shape));
+    if (!cti_attention_check_masks(context, "attention", opts->mask, opts->key_mask, dtype, scores))
+        return false;
     if (!(opts->dropout >= 0 && opts->dropout <= 1))
         return ct_fail(context, CT_ERR_ARGUMENT, "attention: the dropout is %g, not in [0, 1]",
                        opts->dropout);
@@ -79,8 +68,8 @@ static bool check_packed(ct_context *context, const ct_tensor *x, int64_t heads)
 
 /* ---- fused or composed ---- */
 
-/* Is there memory for the weights? q, k of width 0 take none however many queries and keys there
- * are, so the fused op could loop over any number before the weights are found to be too large. */
+/* Is there memory for the weights? Queries and keys of width 0 take no memory, however many there
+ * are: the fused op would loop over them all before the weights are found to be too large. */
 static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
                         const ct_attention_opts *opts) {
     if (opts->mean_weights) scores.dim[1] = 1;
@@ -117,9 +106,9 @@ static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape
     return y;
 }
 
-/* Weights that are wanted are made by primitive ops where dropout is applied to them, too, and
- * where they are few: that takes no longer, and their gradient and that of out are summed before
- * they are rounded. */
+/* Primitive ops make the weights that are asked for where dropout applies to them, and where they
+ * are few: that takes no longer, and the gradients that reach them, their own and that of out, are
+ * added before they are rounded. */
 static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
     enum { MOST_SCORES = 128 * 128 };
     return opts->need_weights &&

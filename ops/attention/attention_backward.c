@@ -302,10 +302,10 @@ static void draw_dropout(const backward *f, const workspace *w, const cti_attent
 /* ---- a block of queries against a range of keys ---- */
 
 /* Gradients of hidden keys, and of queries whose keys are all hidden, are written as +0 in the end.
- * Where such a row is in one tile with others a product has computed it, and if the scale is
- * negative its zeros are -0: bits would depend on the size of tiles. */
+ * If such a row shares a tile with others a product has computed it, as -0 if the scale is
+ * negative: its bits would depend on the sizes of tiles. */
 
-/* Does a mask hide all keys from the tile's query i? */
+/* Do masks hide all keys from the tile's query i? */
 static bool attends_to_nothing(const cti_attention_params *a, const cti_attention_tile *t,
                                int64_t i) {
     if (!a->mask.data && !a->key_mask.data) return false; /* the causal mask leaves the first key */
@@ -427,7 +427,8 @@ static bool run_steps(ct_context *context, backward *f) {
     workspace_at(f, NULL, &f->workspace_bytes);
     const size_t bytes =
         cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
-    if (!(f->workspaces = cti_take(context, bytes))) return false;
+    f->workspaces = cti_take(context, bytes);
+    if (!f->workspaces) return false;
     for (f->step = 0; f->step < f->schedule.k_ranges; f->step++)
         cti_parallel(context, items, grain, pairs_task, f);
     cti_give(context, f->workspaces, bytes);
@@ -483,8 +484,11 @@ static bool new_gradients(const ct_call *c, backward *f, const cti_attention_ten
             zero ? ct_zeros(c->context, in->dtype, in->shape) : cti_op_new(c, in->dtype, in->shape);
         if (!grad[0] || !cti_attention_unpack(grad[0], heads, own)) return false;
     } else if (!heads) {
-        for (int i = 0; i < 3; i++)
-            if (c->wants[i] && !(own[i] = grad[i] = new_gradient(c, of[i], zero))) return false;
+        for (int i = 0; i < 3; i++) {
+            if (!c->wants[i]) continue;
+            own[i] = grad[i] = new_gradient(c, of[i], zero);
+            if (!own[i]) return false;
+        }
     }
     for (int i = 0; i < 3; i++)
         if (own[i]) *to[i] = cti_attention_operand_of(own[i], own[i]->shape);

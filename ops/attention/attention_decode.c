@@ -3,9 +3,9 @@
  *
  *     p = 2^(s - max),  out = p v / sum
  *
- * These products sum over d in another order than a micro-kernel does, so scores that backward
- * computed again would differ in their last bits from those that max and sum came from; of large
- * scores the last bits decide. So scores are kept for backward: S numbers a query. */
+ * These products sum over d in another order than a micro-kernel does: backward, which computes in
+ * tiles, would round the scores differently, and the weight 2^s of a large s would be off by that
+ * rounding. So the scores, S numbers for each query, are kept for backward. */
 #include "attention.h"
 
 #include <math.h>
@@ -81,11 +81,11 @@ static void keep_scores(const cti_attention_params *a, const workspace *w,
     if (t->nk < a->s) a->kernels->fill(a->s - t->nk, -INFINITY, to + t->nk * a->size);
 }
 
-/* The first of the tile's keys from `key` on that the key mask hides, or, with hidden false, that it
- * leaves; t->nk if there is none. */
+/* The first of the tile's keys, from `key` on, that the key mask hides (masked) or leaves; t->nk if
+ * there is none. */
 static int64_t find_key(const cti_attention_params *a, const cti_attention_tile *t, int64_t key,
-                        bool hidden) {
-    while (key < t->nk && cti_attention_key_is_masked(a, t->b, key) != hidden) key++;
+                        bool masked) {
+    while (key < t->nk && cti_attention_key_is_masked(a, t->b, key) != masked) key++;
     return key;
 }
 
@@ -158,7 +158,8 @@ bool cti_attention_decode(ct_context *context, const cti_attention_params *a) {
     decode f = {.a = a};
     workspace_at(a, NULL, &f.workspace_bytes);
     const size_t bytes = cti_bytes(cti_parallel_width(context), f.workspace_bytes);
-    if (!(f.workspaces = cti_take(context, bytes))) return false;
+    f.workspaces = cti_take(context, bytes);
+    if (!f.workspaces) return false;
     cti_parallel(context, queries, grain, attend_task, &f);
     cti_give(context, f.workspaces, bytes);
     return true;

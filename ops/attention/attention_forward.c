@@ -1,7 +1,7 @@
 /* attention, fused:  out = P v,  P = softmax(scale q k^T + mask) with dropout
  *
- * Keys come a block at a time, and P is never whole. Online softmax, with a running maximum m and
- * sum l for each query:
+ * It reads keys a block at a time, so the whole P is never in memory. Online softmax, with a
+ * running maximum m and sum l for each query:
  *
  *     for each block of keys:  s = scale k q^T + mask,  m' = max(m, s),  p = e^(s - m'),
  *                              l = l e^(m - m') + sum of p,  o = o e^(m - m') + p^T v,  m = m'
@@ -128,9 +128,9 @@ static void attend(const forward *f, const workspace *w, const cti_attention_til
     memcpy(a->inverse_sum + at, w->sum, (size_t)(nq * a->size)); /* finalize has inverted it */
 }
 
-/* The pieces of a head follow each other, as its keys are in cache. The last range of queries is
- * first: under a causal mask it is the longest piece, and a long piece at the end would leave other
- * threads without work. */
+/* The pieces of one head follow each other, while its keys are in cache. The last range of queries
+ * comes first: under a causal mask it has the most keys, and if the longest piece were the last
+ * one, other threads would wait for it without work. */
 static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
     const forward *f = arg;
     const cti_attention_params *a = &f->a;
@@ -152,7 +152,8 @@ static bool attend_all(ct_context *context, forward *f) {
     f->schedule = cti_attention_schedule_forward(&f->a);
     workspace_at(f, NULL, &f->workspace_bytes);
     const size_t bytes = cti_bytes(cti_parallel_width(context), f->workspace_bytes);
-    if (!(f->workspaces = cti_take(context, bytes))) return false;
+    f->workspaces = cti_take(context, bytes);
+    if (!f->workspaces) return false;
     cti_parallel(context, heads * f->schedule.q_ranges, f->schedule.grain, attend_task, f);
     cti_give(context, f->workspaces, bytes);
     return true;
@@ -199,8 +200,8 @@ static ct_tensor *fused_forward(ct_call *c) {
     return done ? y : NULL;
 }
 
-/* Only a call whose weights are asked for has its statistics as a second output: in others, which
- * are most, they are a saved tensor, and the recorded graph shows an op of one output. */
+/* Statistics are a second output only of a call that asks for weights. In all others they are a
+ * saved tensor, and the recorded graph shows an op of one output. */
 #define FUSED(its_name, its_outputs)                                                               \
     {                                                                                              \
         .name = its_name, .attrs_size = sizeof(cti_attention_attrs), .forward = fused_forward,     \

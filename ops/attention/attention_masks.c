@@ -1,7 +1,30 @@
-/* Attention's masks on scores. */
-#include "attention.h"
+/* Attention's masks: their check, and what they do to scores. */
+#include "attention_masks.h"
 
 #include <math.h>
+
+#include "attention.h"
+
+bool cti_attention_check_masks(ct_context *context, const char *name, const ct_tensor *mask,
+                               const ct_tensor *key_mask, ct_dtype dtype, ct_shape scores) {
+    const ct_shape queries_keys = CT_SHAPE(scores.dim[2], scores.dim[3]);
+    const ct_shape keys = CT_SHAPE(scores.dim[0], scores.dim[3]);
+    if (mask && mask->dtype != CT_BOOL && mask->dtype != dtype)
+        return ct_fail(context, CT_ERR_DTYPE, "%s: the mask is %s, not bool or %s", name,
+                       cti_dtype_name(mask->dtype), cti_dtype_name(dtype));
+    if (mask && !cti_shape_broadcasts_to(mask->shape, scores))
+        return ct_fail(context, CT_ERR_SHAPE,
+                       "%s: the mask is %s, not (T, S) = %s, nor anything that broadcasts to "
+                       "(B, H, T, S) = %s",
+                       name, SHAPE(mask->shape), SHAPE(queries_keys), SHAPE(scores));
+    if (key_mask && key_mask->dtype != CT_BOOL)
+        return ct_fail(context, CT_ERR_DTYPE, "%s: the key mask is %s, not bool", name,
+                       cti_dtype_name(key_mask->dtype));
+    if (key_mask && !cti_shape_equal(key_mask->shape, keys))
+        return ct_fail(context, CT_ERR_SHAPE, "%s: the key mask is %s, not (B, S) = %s", name,
+                       SHAPE(key_mask->shape), SHAPE(keys));
+    return true;
+}
 
 /* A row of n keys, 0 or -inf, from flags `stride` apart. Its other lanes up to `width` are zeros:
  * kernels compute them too, so they must not be undefined memory. */

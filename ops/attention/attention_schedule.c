@@ -18,8 +18,9 @@ enum {
 cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a) {
     const int64_t heads = a->batch * a->heads;
     const int64_t row = a->d + a->dv; /* numbers of a query */
-    const int64_t room = FORWARD_RANGE_BYTES / a->size;
-    int64_t range = row < room / FORWARD_QUERIES ? FORWARD_QUERIES : room / row / a->nr * a->nr;
+    const int64_t capacity = FORWARD_RANGE_BYTES / a->size;
+    int64_t range =
+        row < capacity / FORWARD_QUERIES ? FORWARD_QUERIES : capacity / row / a->nr * a->nr;
     while (range > 128 && heads * cti_ceil_div(a->t, range) < FORWARD_PIECES) range /= 2;
     range = cti_max(range, a->nr);
     /* Ranges of equal length, in whole panels. */
@@ -48,8 +49,8 @@ cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attent
     const int64_t heads = a->batch * a->kv_heads;
     const int64_t row =
         3 * a->d + 2 * a->dv; /* numbers of a key: twice in K, once in dK; in V and dV */
-    const int64_t room = BACKWARD_RANGE_BYTES / a->size, most_keys = CTI_ATTENTION_MOST_KEYS;
-    int64_t range = row <= room / most_keys ? most_keys : room / row / a->nr * a->nr;
+    const int64_t capacity = BACKWARD_RANGE_BYTES / a->size, most_keys = CTI_ATTENTION_MOST_KEYS;
+    int64_t range = row <= capacity / most_keys ? most_keys : capacity / row / a->nr * a->nr;
     while (range > 128 && heads * cti_ceil_div(a->s, range) < BACKWARD_KEY_RANGES) range /= 2;
     range = cti_max(range, a->nr);
     cti_attention_backward_schedule s;

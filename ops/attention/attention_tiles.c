@@ -7,8 +7,10 @@
 
 bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *third[3]) {
     const int64_t width = x->shape.dim[2] / 3;
-    for (int i = 0; i < 3; i++)
-        if (!(third[i] = cti_op_heads(x, heads, i * width, width))) return false;
+    for (int i = 0; i < 3; i++) {
+        third[i] = cti_op_heads(x, heads, i * width, width);
+        if (!third[i]) return false;
+    }
     return true;
 }
 
@@ -65,11 +67,10 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
     if (x->out) a.out = cti_attention_operand_of(x->out, x->out->shape);
     if (x->mask) a.mask = cti_attention_operand_of(x->mask, CT_SHAPE(a.batch, a.heads, a.t, a.s));
     a.mask_is_bool = x->mask && x->mask->dtype == CT_BOOL;
-    if (x->key_mask) {
-        a.key_mask.data = x->key_mask->data;
-        a.key_mask.stride[0] = x->key_mask->stride[0];
-        a.key_mask.stride[3] = x->key_mask->stride[1];
-    }
+    if (x->key_mask)
+        a.key_mask = (cti_attention_operand){
+            .data = x->key_mask->data,
+            .stride = {[0] = x->key_mask->stride[0], [3] = x->key_mask->stride[1]}};
     return a;
 }
 

@@ -122,7 +122,8 @@ static bool compute_tiles(ct_context *context, weights *f) {
     workspace_at(a, NULL, &f->workspace_bytes);
     const size_t bytes =
         cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
-    if (!(f->workspaces = cti_take(context, bytes))) return false;
+    f->workspaces = cti_take(context, bytes);
+    if (!f->workspaces) return false;
     cti_parallel(context, items, grain, tiles_task, f);
     cti_give(context, f->workspaces, bytes);
     return true;
@@ -141,11 +142,8 @@ static ct_tensor *weights_forward(ct_call *c) {
     ct_tensor *y = cti_op_new(c, x.q->dtype, shape);
     if (!y || y->numel == 0) return y;
     if (a->heads == 0) return cti_op_fill(y, NAN) ? y : NULL; /* a mean of nothing */
-    f.y.data = y->data;
-    f.y.stride[0] = y->stride[0];
-    f.y.stride[1] = mean ? 0 : a->t * a->s;
-    f.y.stride[2] = a->s;
-    f.y.stride[3] = 1;
+    f.y = (cti_attention_operand){.data = y->data,
+                                  .stride = {y->stride[0], mean ? 0 : a->t * a->s, a->s, 1}};
     return compute_tiles(c->context, &f) ? y : NULL;
 }
 
