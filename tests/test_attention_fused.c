@@ -239,6 +239,21 @@ START_TEST(a_weight_of_1_has_no_gradient) {
 }
 END_TEST
 
+/* Decoding sums values over each run of keys that the key mask leaves. To divide each run's sum by
+ * the sum of the weights would be a rounding for each run: 500 of them here. */
+START_TEST(runs_of_keys_are_scaled_once) {
+    ct_tensor *q = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, 1, 4));
+    ct_tensor *k = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, 1000, 4));
+    ct_tensor *v = ct_ones(context, CT_F32, CT_SHAPE(1, 1, 1000, 4));
+    ct_tensor *keys = ct_zeros(context, CT_BOOL, CT_SHAPE(1, 1000));
+    for (int i = 0; i < 1000; i += 2) ct_data_bool(keys)[i] = true;
+    ct_tensor *y = ct_attention(q, k, v, (ct_attention_opts){.key_mask = keys}).out;
+    ck_assert_msg(y != NULL, "%s", ct_error_message(context));
+    for (int i = 0; i < 4; i++)
+        HOLDS(fabs((double)ct_data_f32(y)[i] - 1) <= 0x1p-23, "%.9g", (double)ct_data_f32(y)[i]);
+}
+END_TEST
+
 /* ---- memory, layout, streams ---- */
 
 static int64_t peak_of(int64_t t, bool causal) { /* all but a few keys are hidden, which takes the time away and not the memory */
@@ -342,6 +357,7 @@ int main(void) {
     tcase_add_test(all, large_scores);
     tcase_add_loop_test(all, backward_has_forwards_weights, 0, 6);
     tcase_add_loop_test(all, a_weight_of_1_has_no_gradient, 0, 4);
+    tcase_add_test(all, runs_of_keys_are_scaled_once);
     tcase_add_test(all, memory_of_a_masks_gradient);
     tcase_add_test(all, heads_stay_where_they_were);
     tcase_add_test(all, one_tensor_three_times);
