@@ -24,8 +24,8 @@ START_TEST(edges_of_blocks) {
 }
 END_TEST
 
-/* As many heads as make one cell each, of several blocks of keys and of queries. */
-START_TEST(several_blocks_in_a_cell) {
+/* So many heads that each is one pair of ranges, of several blocks of keys and of queries. */
+START_TEST(several_blocks_in_a_pair) {
     const problem p = {.b = 4, .h = 4, .kv = 2, .t = 250, .s = 300, .d = 5, .dv = 6, .causal = _i & 1, .keys = _i & 2,
                        .mask = (int[]){0, 1, 2, 7}[_i], .dropout = _i == 2 ? 0.4 : 0, .seed = 40, .layout = {_i % 2, _i % 2, _i % 2}};
     agree(&p, isa_of(_i));
@@ -58,7 +58,7 @@ START_TEST(any_number_of_threads) {
 }
 END_TEST
 
-START_TEST(one_number_for_all_cells) { /* a mask whose gradient every cell adds to: no two at a time */
+START_TEST(one_number_for_all_pairs) { /* every pair adds to the gradient of this mask: no two at a time */
     for (int64_t b = 1; b <= 2; b++) {
         problem p = {.b = b, .h = 2, .kv = 2, .t = 1100, .s = 1100, .d = 4, .dv = 4, .mask = b > 1 ? MASKS + 1 : 7, .seed = 3};
         const result one = solve(&p, (how){CT_F64, .threads = 1}), composed = solve(&p, (how){CT_F64, .composed = true});
@@ -345,13 +345,13 @@ int main(void) {
     tcase_set_tags(alone, "one-thread");
     tcase_add_loop_test(alone, fused_is_composed, 0, 20);
     tcase_add_loop_test(alone, edges_of_blocks, 0, 13);
-    tcase_add_loop_test(alone, several_blocks_in_a_cell, 0, 4);
+    tcase_add_loop_test(alone, several_blocks_in_a_pair, 0, 4);
     tcase_add_test(alone, memory_is_linear);
     suite_add_tcase(suite, alone);
     tcase_add_checked_fixture(all, open_context, close_context);
     tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
-    tcase_add_test(all, one_number_for_all_cells);
+    tcase_add_test(all, one_number_for_all_pairs);
     tcase_add_loop_test(all, gradients_are_right, 0, 3 * (MASKS + 1));
     tcase_add_test(all, a_long_sum_of_a_masks_gradient);
     tcase_add_test(all, large_scores);
