@@ -201,11 +201,11 @@ START_TEST(errors_of_attention) {
     FAILS(ct_attention(q, NULL, k, plain).out, CT_ERR_ARGUMENT, "attention: k is NULL");
     FAILS(ct_attention(NULL, k, k, plain).out, CT_ERR_ARGUMENT, "attention: q is NULL");
     FAILS(ct_attention(q, k, k, (ct_attention_opts){.mask = of(CT_BOOL, CT_SHAPE(6, 5))}).out, CT_ERR_SHAPE,
-          "attention: the mask (6, 5) does not broadcast to the scores (2, 4, 5, 6)");
+          "attention: the mask is (6, 5), not (T, S) = (5, 6), nor anything that broadcasts to (B, H, T, S) = (2, 4, 5, 6)");
     FAILS(ct_attention(q, k, k, (ct_attention_opts){.mask = of(CT_I64, CT_SHAPE(5, 6))}).out, CT_ERR_DTYPE, "attention: the mask is i64");
     FAILS(ct_attention(q, k, k, (ct_attention_opts){.mask = of(CT_F64, CT_SHAPE(5, 6))}).out, CT_ERR_DTYPE, "not bool or f32");
     FAILS(ct_attention(q, k, k, (ct_attention_opts){.key_mask = of(CT_BOOL, CT_SHAPE(2, 5))}).out, CT_ERR_SHAPE,
-          "attention: the key mask (2, 5) is not (B, S) = (2, 6)");
+          "attention: the key mask is (2, 5), not (B, S) = (2, 6)");
     FAILS(ct_attention(q, k, k, (ct_attention_opts){.key_mask = of(CT_F32, CT_SHAPE(2, 6))}).out, CT_ERR_DTYPE, "the key mask is f32");
     FAILS(ct_attention(q, k, k, (ct_attention_opts){.dropout = 1.5}).out, CT_ERR_ARGUMENT, "attention: the dropout is 1.5");
     ck_assert_ptr_null(ct_attention(NULL, NULL, NULL, plain).out);

@@ -24,8 +24,8 @@ START_TEST(edges_of_blocks) {
 }
 END_TEST
 
-/* As many heads as make one cell each, of several blocks of keys and of queries. */
-START_TEST(several_blocks_in_a_cell) {
+/* So many heads that each is one pair of ranges, of several blocks of keys and of queries. */
+START_TEST(several_blocks_in_a_pair) {
     const problem p = {.b = 4, .h = 4, .kv = 2, .t = 250, .s = 300, .d = 5, .dv = 6, .causal = _i & 1, .keys = _i & 2,
                        .mask = (int[]){0, 1, 2, 7}[_i], .dropout = _i == 2 ? 0.4 : 0, .seed = 40, .layout = {_i % 2, _i % 2, _i % 2}};
     agree(&p, isa_of(_i));
@@ -58,7 +58,7 @@ START_TEST(any_number_of_threads) {
 }
 END_TEST
 
-START_TEST(one_number_for_all_cells) { /* a mask whose gradient every cell adds to: no two at a time */
+START_TEST(one_number_for_all_pairs) { /* every pair adds to the gradient of this mask: no two at a time */
     for (int64_t b = 1; b <= 2; b++) {
         problem p = {.b = b, .h = 2, .kv = 2, .t = 1100, .s = 1100, .d = 4, .dv = 4, .mask = b > 1 ? MASKS + 1 : 7, .seed = 3};
         const result one = solve(&p, (how){CT_F64, .threads = 1}), composed = solve(&p, (how){CT_F64, .composed = true});
@@ -239,6 +239,21 @@ START_TEST(a_weight_of_1_has_no_gradient) {
 }
 END_TEST
 
+/* Decoding sums values over each run of keys that the key mask leaves. To divide each run's sum by
+ * the sum of the weights would be a rounding for each run: 500 of them here. */
+START_TEST(runs_of_keys_are_scaled_once) {
+    ct_tensor *q = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, 1, 4));
+    ct_tensor *k = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, 1000, 4));
+    ct_tensor *v = ct_ones(context, CT_F32, CT_SHAPE(1, 1, 1000, 4));
+    ct_tensor *keys = ct_zeros(context, CT_BOOL, CT_SHAPE(1, 1000));
+    for (int i = 0; i < 1000; i += 2) ct_data_bool(keys)[i] = true;
+    ct_tensor *y = ct_attention(q, k, v, (ct_attention_opts){.key_mask = keys}).out;
+    ck_assert_msg(y != NULL, "%s", ct_error_message(context));
+    for (int i = 0; i < 4; i++)
+        HOLDS(fabs((double)ct_data_f32(y)[i] - 1) <= 0x1p-23, "%.9g", (double)ct_data_f32(y)[i]);
+}
+END_TEST
+
 /* ---- memory, layout, streams ---- */
 
 static int64_t peak_of(int64_t t, bool causal) { /* all but a few keys are hidden, which takes the time away and not the memory */
@@ -330,18 +345,19 @@ int main(void) {
     tcase_set_tags(alone, "one-thread");
     tcase_add_loop_test(alone, fused_is_composed, 0, 20);
     tcase_add_loop_test(alone, edges_of_blocks, 0, 13);
-    tcase_add_loop_test(alone, several_blocks_in_a_cell, 0, 4);
+    tcase_add_loop_test(alone, several_blocks_in_a_pair, 0, 4);
     tcase_add_test(alone, memory_is_linear);
     suite_add_tcase(suite, alone);
     tcase_add_checked_fixture(all, open_context, close_context);
     tcase_add_loop_test(all, rows_far_apart, 0, 2);
     tcase_add_loop_test(all, any_number_of_threads, 0, 12);
-    tcase_add_test(all, one_number_for_all_cells);
+    tcase_add_test(all, one_number_for_all_pairs);
     tcase_add_loop_test(all, gradients_are_right, 0, 3 * (MASKS + 1));
     tcase_add_test(all, a_long_sum_of_a_masks_gradient);
     tcase_add_test(all, large_scores);
     tcase_add_loop_test(all, backward_has_forwards_weights, 0, 6);
     tcase_add_loop_test(all, a_weight_of_1_has_no_gradient, 0, 4);
+    tcase_add_test(all, runs_of_keys_are_scaled_once);
     tcase_add_test(all, memory_of_a_masks_gradient);
     tcase_add_test(all, heads_stay_where_they_were);
     tcase_add_test(all, one_tensor_three_times);

@@ -92,7 +92,7 @@ START_TEST(a_query_that_sees_nothing) {
 END_TEST
 
 /* A key that the key mask hides, and a query that sees nothing, have gradients of +0, also where the scale is negative, and whether their
- * block has others or not: 140 is a multiple of no block's length. As many heads as make one cell each. */
+ * block has others or not: 140 is a multiple of no block's length. So many heads that each is one pair of ranges. */
 START_TEST(zeros_are_plain) {
     enum { T = 300, HIDDEN = 140 };
     bool seen[4 * T];
@@ -128,7 +128,7 @@ START_TEST(zeros_are_plain) {
 }
 END_TEST
 
-/* Where one cell makes a whole gradient, it is written and not added to zeros, which would take a zero's sign. */
+/* Where one pair of ranges makes a whole gradient, it is written and not added to zeros, which would take a zero's sign. */
 START_TEST(written_not_added) {
     const ct_shape shape = CT_SHAPE(2, 4, 20, 8);
     ct_tensor *x[3], *y, *g = ct_zeros(context, CT_F32, shape);

@@ -32,7 +32,7 @@ void ct_kv_cache_free(ct_kv_cache *cache) {
 bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
                         const ct_tensor *k) {
     ct_context *context = mha->context;
-    const int64_t s = k->shape.dim[1];
+    const int64_t s = k->shape.dim[1], offset = cti_nn_cache_offset(cache, q, k);
     if (cache->mha != mha)
         ct_fail(context, CT_ERR_ARGUMENT,
                 "MultiheadAttention: the cache was made for another module");
@@ -45,11 +45,11 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
                 "MultiheadAttention: key %s with a cache that holds the %" PRId64
                 " keys of another sequence",
                 SHAPE(k->shape), cache->length);
-    if (s > cache->max_length - (k == q ? cache->length : 0))
+    if (s > cache->max_length - offset)
         ct_fail(context, CT_ERR_SHAPE,
                 "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64
                 " that the cache has",
-                s, k == q ? cache->length : 0, cache->max_length);
+                s, offset, cache->max_length);
     return cti_ready(context);
 }
 

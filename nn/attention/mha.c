@@ -214,8 +214,8 @@ static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *
 static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
                     ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1],
-                  offset = call->cache && *k == *q ? call->cache->length : 0;
+    const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1];
+    const int64_t offset = cti_nn_cache_offset(call->cache, *q, *k);
     const bool held = call->cache && *k != *q && call->cache->length > 0;
     if (held) *k = *v = NULL;
     else if (call->key_mask && !call->cache)
@@ -239,7 +239,7 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
     const ct_mha_opts *o = cti_nn_data(mha);
     const bool plain = is_plain(mha, q, k, v, &call);
     /* of the cache, from now on */
-    const int64_t length = (call.cache && k == q ? call.cache->length : 0) + k->shape.dim[1];
+    const int64_t length = cti_nn_cache_offset(call.cache, q, k) + k->shape.dim[1];
     if (!plain && !prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};
     opts.need_weights = call.need_weights, opts.mean_weights = !call.per_head;
@@ -275,7 +275,7 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     if (!k) k = v = q;
     if (!check_inputs(mha, q, k, v)) return none;
     const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
-                  offset = call.cache && k == q ? call.cache->length : 0;
+                  offset = cti_nn_cache_offset(call.cache, q, k);
     if ((call.cache && !cti_nn_cache_takes(call.cache, mha, q, k)) ||
         !cti_nn_masks_fit(mha, &call, q->shape.dim[0], t, offset + s))
         return none;

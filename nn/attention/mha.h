@@ -40,6 +40,13 @@ struct ct_kv_cache {
     ct_kv_cache *memory;
 };
 
+/* How many keys of a cache, or of NULL, come before those of this call: in self-attention, where k
+ * is q, all that the cache holds. */
+static inline int64_t cti_nn_cache_offset(const ct_kv_cache *cache, const ct_tensor *q,
+                                          const ct_tensor *k) {
+    return cache && k == q ? cache->length : 0;
+}
+
 /* Does the cache take this call's keys? k is q: one more for each query. Else those of another
  * sequence, which it has room for or holds. */
 bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,

@@ -4,30 +4,18 @@
 
 #include <math.h>
 
+#include "../../ops/attention/attention_masks.h"
+
 bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, int64_t t,
                       int64_t s) {
     const ct_mha_opts *o = cti_nn_data(mha);
     ct_context *context = mha->context;
     const ct_tensor *mask = call->mask, *key = call->key_mask;
     const char *name = cti_nn_kind_name(mha);
-    const ct_shape scores = CT_SHAPE(batch, o->num_heads, t, s);
     if ((mask && mask->context != context) || (key && key->context != context))
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: a mask is of another context", name);
-    if (mask && mask->dtype != CT_BOOL && mask->dtype != o->dtype)
-        ct_fail(context, CT_ERR_DTYPE, "%s: the mask is %s, not bool or %s", name,
-                cti_dtype_name(mask->dtype), cti_dtype_name(o->dtype));
-    if (mask && !cti_shape_broadcasts_to(mask->shape, scores))
-        ct_fail(context, CT_ERR_SHAPE,
-                "%s: the mask is %s, not (T, S) = %s, nor anything that broadcasts to (B, H, T, S) "
-                "= %s",
-                name, SHAPE(mask->shape), SHAPE(CT_SHAPE(t, s)), SHAPE(scores));
-    if (key && key->dtype != CT_BOOL)
-        ct_fail(context, CT_ERR_DTYPE, "%s: the key mask is %s, not bool", name,
-                cti_dtype_name(key->dtype));
-    if (key && !cti_shape_equal(key->shape, CT_SHAPE(batch, s)))
-        ct_fail(context, CT_ERR_SHAPE, "%s: the key mask is %s, not (B, S) = %s", name,
-                SHAPE(key->shape), SHAPE(CT_SHAPE(batch, s)));
-    return cti_ready(context);
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: a mask is of another context", name);
+    return cti_attention_check_masks(context, name, mask, key, o->dtype,
+                                     CT_SHAPE(batch, o->num_heads, t, s));
 }
 
 ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask) {

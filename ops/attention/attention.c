@@ -1,142 +1,163 @@
-/* attention: out = softmax(q k^T scale + mask) v, over the keys that every mask leaves.   Vaswani et al. 2017, arXiv:1706.03762
+/* attention: out = softmax(q k^T scale + mask) v, over the keys that every mask leaves.   Vaswani
+ * et al. 2017, arXiv:1706.03762
  *
- * Query heads h G ... h G + G - 1 share key head h. Their queries are one matrix (G T, d) against its keys, which so are never
- * repeated. */
+ * q (B, H, T, d), k (B, H_kv, S, d), v (B, H_kv, S, dv); query heads h G ... h G + G - 1 share key
+ * head h. Here are the public functions, their checks, and the choice between the fused op
+ * (attention_forward.c) and primitive ops (attention_composed.c). */
 #include "attention.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-static bool check(ct_context *context, ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
-    if (!q || !k || !v) return ct_fail(context, CT_ERR_ARGUMENT, "attention: %s is NULL", !q ? "q" : !k ? "k" : "v");
-    const ct_tensor *const given[] = {q, k, v, opts->mask, opts->key_mask};
-    for (int i = 0; i < COUNT(given); i++)
+#include "attention_masks.h"
+
+/* ---- checks; false: an error ---- */
+
+static bool check_contexts(ct_context *context, ct_tensor *const *given, int n) {
+    for (int i = 0; i < n; i++)
         if (given[i] && !cti_same_context(context, given[i]->context, "attention")) return false;
-    const int64_t *a = q->shape.dim, *b = k->shape.dim, *e = v->shape.dim;
+    return true;
+}
+
+static bool check_qkv(ct_context *context, const ct_tensor *q, const ct_tensor *k,
+                      const ct_tensor *v) {
+    const int64_t *nq = q->shape.dim, *nk = k->shape.dim, *nv = v->shape.dim;
     if (q->shape.ndim != 4 || k->shape.ndim != 4 || v->shape.ndim != 4)
-        return ct_fail(context, CT_ERR_SHAPE, "attention: q %s, k %s, v %s are not (B, H, T, d), (B, H_kv, S, d), (B, H_kv, S, d_v)",
+        return ct_fail(
+            context, CT_ERR_SHAPE,
+            "attention: q %s, k %s, v %s are not (B, H, T, d), (B, H_kv, S, d), (B, H_kv, S, d_v)",
+            SHAPE(q->shape), SHAPE(k->shape), SHAPE(v->shape));
+    if (nq[0] != nk[0] || nq[3] != nk[3] || nk[0] != nv[0] || nk[1] != nv[1] || nk[2] != nv[2])
+        return ct_fail(context, CT_ERR_SHAPE, "attention: q %s, k %s and v %s do not fit together",
                        SHAPE(q->shape), SHAPE(k->shape), SHAPE(v->shape));
-    if (a[0] != b[0] || a[3] != b[3] || b[0] != e[0] || b[1] != e[1] || b[2] != e[2])
-        return ct_fail(context, CT_ERR_SHAPE, "attention: q %s, k %s and v %s do not fit together", SHAPE(q->shape), SHAPE(k->shape),
-                       SHAPE(v->shape));
-    if (b[1] == 0 ? a[1] != 0 : a[1] % b[1] != 0)
-        return ct_fail(context, CT_ERR_SHAPE, "attention: the key heads of %s do not divide the query heads of %s", SHAPE(k->shape),
-                       SHAPE(q->shape));
+    if (nk[1] == 0 ? nq[1] != 0 : nq[1] % nk[1] != 0)
+        return ct_fail(context, CT_ERR_SHAPE,
+                       "attention: the key heads of %s do not divide the query heads of %s",
+                       SHAPE(k->shape), SHAPE(q->shape));
     if (!cti_is_real(q->dtype) || q->dtype != k->dtype || q->dtype != v->dtype)
-        return ct_fail(context, CT_ERR_DTYPE, "attention: q %s, k %s, v %s are not all f32 or all f64", cti_dtype_name(q->dtype),
-                       cti_dtype_name(k->dtype), cti_dtype_name(v->dtype));
-    const ct_tensor *mask = opts->mask, *keys = opts->key_mask;
-    const ct_shape scores = CT_SHAPE(a[0], a[1], a[2], b[2]);
-    if (mask && mask->dtype != CT_BOOL && mask->dtype != q->dtype)
-        return ct_fail(context, CT_ERR_DTYPE, "attention: the mask is %s, not bool or %s", cti_dtype_name(mask->dtype),
-                       cti_dtype_name(q->dtype));
-    if (mask && !cti_shape_broadcasts_to(mask->shape, scores))
-        return ct_fail(context, CT_ERR_SHAPE, "attention: the mask %s does not broadcast to the scores %s", SHAPE(mask->shape),
-                       SHAPE(scores));
-    if (keys && keys->dtype != CT_BOOL)
-        return ct_fail(context, CT_ERR_DTYPE, "attention: the key mask is %s, not bool", cti_dtype_name(keys->dtype));
-    if (keys && !cti_shape_equal(keys->shape, CT_SHAPE(b[0], b[2])))
-        return ct_fail(context, CT_ERR_SHAPE, "attention: the key mask %s is not (B, S) = %s", SHAPE(keys->shape),
-                       SHAPE(CT_SHAPE(b[0], b[2])));
+        return ct_fail(
+            context, CT_ERR_DTYPE, "attention: q %s, k %s, v %s are not all f32 or all f64",
+            cti_dtype_name(q->dtype), cti_dtype_name(k->dtype), cti_dtype_name(v->dtype));
+    return true;
+}
+
+/* For scores (B, H, T, S) of that dtype. */
+static bool check_opts(ct_context *context, const ct_attention_opts *opts, ct_dtype dtype,
+                       ct_shape scores) {
+    if (!cti_attention_check_masks(context, "attention", opts->mask, opts->key_mask, dtype, scores))
+        return false;
     if (!(opts->dropout >= 0 && opts->dropout <= 1))
-        return ct_fail(context, CT_ERR_ARGUMENT, "attention: the dropout is %g, not in [0, 1]", opts->dropout);
+        return ct_fail(context, CT_ERR_ARGUMENT, "attention: the dropout is %g, not in [0, 1]",
+                       opts->dropout);
     if (isnan(opts->scale)) return ct_fail(context, CT_ERR_ARGUMENT, "attention: the scale is NaN");
     return true;
 }
 
-/* What every bool mask leaves, of a shape that broadcasts to (B, H, T, S), in *keep; NULL where there is none. False: an error. */
-static bool kept(ct_context *context, ct_tensor *mask, ct_tensor *keys, bool causal, int64_t t, int64_t s, ct_tensor **keep) {
-    *keep = mask && mask->dtype == CT_BOOL ? mask : NULL;
-    if (causal) {
-        ct_tensor *past = ct_causal_mask(context, t, s);
-        *keep = *keep ? ct_logical_and(*keep, past) : past;
-    }
-    if (keys) {
-        ct_tensor *real = ct_unsqueeze(ct_unsqueeze(keys, 1), 1); /* (B, S) -> (B, 1, 1, S) */
-        *keep = *keep ? ct_logical_and(*keep, real) : real;
-    }
-    return cti_ready(context);
+static bool check_packed(ct_context *context, const ct_tensor *x, int64_t heads) {
+    const int64_t width = x->shape.ndim == 3 ? x->shape.dim[2] : 0;
+    if (x->shape.ndim != 3 || heads < 1 || width % 3 || width / 3 % heads)
+        return ct_fail(context, CT_ERR_SHAPE,
+                       "packed_attention: expected (B, T, 3E) with E divisible by %" PRId64
+                       " heads, got %s",
+                       heads, SHAPE(x->shape));
+    if (!cti_is_real(x->dtype))
+        return ct_fail(context, CT_ERR_DTYPE, "packed_attention: x is %s, not f32 or f64",
+                       cti_dtype_name(x->dtype));
+    return true;
 }
 
-ct_tensor *cti_attention_unhidden(ct_tensor *x, ct_tensor *keys) {
-    return ct_where(ct_view(ct_contiguous(keys), CT_SHAPE(keys->shape.dim[0], 1, keys->shape.dim[1], 1)), x,
-                    ct_zeros(x->context, x->dtype, CT_SCALAR));
+/* ---- fused or composed ---- */
+
+/* Is there memory for the weights? Queries and keys of width 0 take no memory, however many there
+ * are: the fused op would loop over them all before the weights are found to be too large. */
+static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
+                        const ct_attention_opts *opts) {
+    if (opts->mean_weights) scores.dim[1] = 1;
+    ct_tensor *weights = cti_tensor_new(context, dtype, scores);
+    ct_release(weights);
+    return weights != NULL;
 }
 
-ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, ct_tensor *mask, ct_tensor *keys, bool causal, double scale) {
-    const int64_t b = q->shape.dim[0], h = q->shape.dim[1], t = q->shape.dim[2], d = q->shape.dim[3];
-    const int64_t h_kv = k->shape.dim[1], s = k->shape.dim[2], group = h_kv > 0 ? h / h_kv : 1;
-    ct_tensor *keep;
-    if (!kept(q->context, mask, keys, causal, t, s, &keep)) return NULL;
-    if (keys) k = cti_attention_unhidden(k, keys);
-    q = ct_reshape(ct_scale(q, scale), CT_SHAPE(b, h_kv, group * t, d));
-    ct_tensor *scores = ct_view(ct_matmul(q, ct_transpose(k, -1, -2)), CT_SHAPE(b, h, t, s)); /* (B, H_kv, G T, S) -> (B, H, T, S) */
-    if (mask && mask->dtype != CT_BOOL) scores = ct_add(scores, mask);
-    return ct_masked_softmax(scores, keep, -1);
-}
-
-/* Written out in primitive ops, with the weights whole. */
-static ct_attention_out composed(ct_tensor *q, ct_tensor *k, ct_tensor *v, const ct_attention_opts *opts) {
-    const int64_t b = q->shape.dim[0], h = q->shape.dim[1], t = q->shape.dim[2];
-    const int64_t h_kv = k->shape.dim[1], s = k->shape.dim[2], d_v = v->shape.dim[3], group = h_kv > 0 ? h / h_kv : 1;
-    ct_tensor *weights = cti_attention_softmax(q, k, opts->mask, opts->key_mask, opts->causal, opts->scale);
-    if (opts->dropout > 0) weights = ct_dropout(weights, opts->dropout, true);
-    if (opts->key_mask) v = cti_attention_unhidden(v, opts->key_mask);
-    ct_tensor *out = ct_matmul(ct_view(weights, CT_SHAPE(b, h_kv, group * t, s)), v);
-    return (ct_attention_out){ct_view(out, CT_SHAPE(b, h, t, d_v)), opts->mean_weights ? ct_mean(weights, CT_DIMS(1), false) : weights};
-}
-
-static double scale_of(const ct_attention_opts *opts, int64_t d) {
-    return opts->scale != 0 ? opts->scale : d > 0 ? 1 / sqrt((double)d) : 1;
-}
-
-/* In blocks, of q (B, H, T, d), or of all three packed in q; k and v are then NULL. */
-static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape shape, bool packed, const ct_attention_opts *opts) {
-    const int64_t b = shape.dim[0], h = shape.dim[1], t = shape.dim[2];
-    cti_attention_attrs set = {
-        .causal = opts->causal, .scale = opts->scale, .dropout = opts->dropout, .heads = packed ? h : 0, .mean = opts->mean_weights};
+/* For scores (B, H, T, S). Where k and v are NULL all three are packed in q. */
+static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
+                              const ct_attention_opts *opts) {
+    cti_attention_attrs attrs = {.causal = opts->causal,
+                                 .scale = opts->scale,
+                                 .dropout = opts->dropout,
+                                 .packed_heads = k ? 0 : scores.dim[1],
+                                 .mean_weights = opts->mean_weights};
     if (opts->dropout > 0) {
         const ct_rng next = cti_rng_next(q->context);
-        set.random = (cti_random){next.seed, next.stream};
+        attrs.random = (cti_random){.seed = next.seed, .stream = next.stream};
     }
-    ct_tensor *in[CTI_ATTENTION_INPUTS] = {q, k, v, opts->mask, opts->key_mask, NULL};
-    if (!opts->need_weights) return (ct_attention_out){cti_attention_fused(in, &set), NULL};
-    if (k && k->numel == 0) { /* keys of width 0 are any number: do their weights fit? */
-        const ct_shape weights = CT_SHAPE(b, opts->mean_weights ? 1 : h, t, k->shape.dim[2]);
-        ct_tensor *fits = cti_tensor_new(q->context, q->dtype, weights);
-        if (!fits) return (ct_attention_out){0};
-        ct_release(fits);
+    ct_tensor *in[CTI_ATTENTION_INPUTS] = {[CTI_ATTENTION_Q] = q,
+                                           [CTI_ATTENTION_K] = k,
+                                           [CTI_ATTENTION_V] = v,
+                                           [CTI_ATTENTION_MASK] = opts->mask,
+                                           [CTI_ATTENTION_KEY_MASK] = opts->key_mask};
+    ct_attention_out y = {0};
+    if (!opts->need_weights) {
+        y.out = cti_attention_fused(in, &attrs, NULL);
+    } else if (q->numel > 0 || weights_fit(q->context, q->dtype, scores, opts)) {
+        ct_tensor *stats;
+        y.out = cti_attention_fused(in, &attrs, &stats);
+        if (y.out) y.weights = cti_attention_weights(in, stats, &attrs);
     }
-    if (!(in[5] = cti_tensor_new(q->context, q->dtype, CT_SHAPE(2, b, h, t)))) return (ct_attention_out){0};
-    ct_attention_out y = {.out = cti_attention_fused(in, &set)};
-    in[2] = NULL;
-    if (y.out) y.weights = cti_attention_weights_of(in, &set);
     return y;
 }
 
-/* Are the weights that are asked for those that v is multiplied by? Dropout's factors are theirs too; and a few are made as quickly whole,
- * and their gradient and that of the result are then summed before they are rounded. */
+/* Primitive ops make the weights that are asked for where dropout applies to them, and where they
+ * are few: that takes no longer, and the gradients that reach them, their own and that of out, are
+ * added before they are rounded. */
 static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
-    enum { FEW = 128 * 128 };
-    return opts->dropout > 0 || t <= CTI_ATTENTION_FEW || s <= FEW / t;
+    enum { MOST_SCORES = 128 * 128 };
+    return opts->need_weights &&
+           (opts->dropout > 0 || t <= CTI_ATTENTION_DECODE_QUERIES || s <= MOST_SCORES / t);
 }
 
-/* What is handed out of a scope. */
-static ct_attention_out hand_out(ct_scope scope, ct_attention_out y) {
+static double scale_or_default(double scale, int64_t d) {
+    return scale != 0 ? scale : d > 0 ? 1 / sqrt((double)d) : 1;
+}
+
+/* Closes the scope; what is handed out belongs to the outer one. */
+static ct_attention_out close_scope(ct_scope scope, ct_attention_out y) {
     y.out = ct_scope_keep(scope, y.weights ? y.out : NULL);
     y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;
     ct_scope_close(scope);
     return y;
 }
 
+/* ---- the public functions ---- */
+
 ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts) {
+    const ct_attention_out none = {0};
     ct_context *context = ct_context_of(q ? q : k ? k : v);
-    if (!cti_ready(context) || !check(context, q, k, v, &opts)) return (ct_attention_out){0};
-    opts.scale = scale_of(&opts, q->shape.dim[3]);
-    if (!opts.need_weights) return fused(q, k, v, q->shape, false, &opts);
-    const bool whole = is_composed(&opts, q->shape.dim[2], k->shape.dim[2]);
+    if (!cti_ready(context)) return none;
+    if (!q || !k || !v) {
+        ct_fail(context, CT_ERR_ARGUMENT, "attention: %s is NULL", !q ? "q" : !k ? "k" : "v");
+        return none;
+    }
+    ct_tensor *const given[] = {q, k, v, opts.mask, opts.key_mask};
+    if (!check_contexts(context, given, COUNT(given)) || !check_qkv(context, q, k, v)) return none;
+    const int64_t *n = q->shape.dim, t = n[2], s = k->shape.dim[2];
+    const ct_shape scores = CT_SHAPE(n[0], n[1], t, s);
+    if (!check_opts(context, &opts, q->dtype, scores)) return none;
+    opts.scale = scale_or_default(opts.scale, n[3]);
+    if (!opts.need_weights) return fused(q, k, v, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
-    return hand_out(scope, whole ? composed(q, k, v, &opts) : fused(q, k, v, q->shape, false, &opts));
+    return close_scope(scope, is_composed(&opts, t, s) ? cti_attention_composed(q, k, v, &opts)
+                                                       : fused(q, k, v, scores, &opts));
+}
+
+static ct_attention_out packed_composed(ct_tensor *x, int64_t heads,
+                                        const ct_attention_opts *opts) {
+    const int64_t e = x->shape.dim[2] / 3;
+    ct_tensor *third[3];
+    for (int i = 0; i < 3; i++) third[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), heads);
+    if (!cti_ready(x->context)) return (ct_attention_out){0};
+    ct_attention_out y = cti_attention_composed(third[0], third[1], third[2], opts);
+    y.out = ct_combine_heads(y.out);
+    return y;
 }
 
 ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {
@@ -147,22 +168,15 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
         ct_fail(context, CT_ERR_ARGUMENT, "packed_attention: x is NULL");
         return none;
     }
-    const int64_t *n = x->shape.dim, e = x->shape.ndim == 3 ? n[2] / 3 : 0;
-    if (x->shape.ndim != 3 || num_heads < 1 || n[2] % 3 || e % num_heads) {
-        ct_fail(context, CT_ERR_SHAPE, "packed_attention: expected (B, T, 3E) with E divisible by %" PRId64 " heads, got %s", num_heads,
-                SHAPE(x->shape));
+    ct_tensor *const masks[] = {opts.mask, opts.key_mask};
+    if (!check_packed(context, x, num_heads) || !check_contexts(context, masks, COUNT(masks)))
         return none;
-    }
-    const int64_t d = e / num_heads;
-    ct_tensor part = {.context = context, .dtype = x->dtype, .shape = CT_SHAPE(n[0], num_heads, n[1], d)};
-    if (!check(context, &part, &part, &part, &opts)) return none;
-    opts.scale = scale_of(&opts, d);
-    if (!opts.need_weights) return fused(x, NULL, NULL, part.shape, true, &opts);
+    const int64_t b = x->shape.dim[0], t = x->shape.dim[1];
+    const ct_shape scores = CT_SHAPE(b, num_heads, t, t);
+    if (!check_opts(context, &opts, x->dtype, scores)) return none;
+    opts.scale = scale_or_default(opts.scale, x->shape.dim[2] / 3 / num_heads);
+    if (!opts.need_weights) return fused(x, NULL, NULL, scores, &opts);
     const ct_scope scope = ct_scope_open(context);
-    if (!is_composed(&opts, n[1], n[1])) return hand_out(scope, fused(x, NULL, NULL, part.shape, true, &opts));
-    ct_tensor *third[3];
-    for (int i = 0; i < 3; i++) third[i] = ct_split_heads(ct_narrow(x, 2, i * e, e), num_heads);
-    ct_attention_out y = cti_ready(context) ? composed(third[0], third[1], third[2], &opts) : none;
-    y.out = ct_combine_heads(y.out);
-    return hand_out(scope, y);
+    return close_scope(scope, is_composed(&opts, t, t) ? packed_composed(x, num_heads, &opts)
+                                                       : fused(x, NULL, NULL, scores, &opts));
 }

@@ -1,126 +1,286 @@
-/* What the two directions of fused attention share: the operands where they lie, the masks on a panel of scores, scratch. */
+/* What the files of attention share: the problem, tiles of it, and products and masks on tiles.
+ *
+ * B batches, H query heads, H_kv key heads, T queries, S keys; d numbers of a query or key, dv of a
+ * value. G = H / H_kv query heads share one key head. A tile is a range of queries against a range
+ * of keys, of one head. Its scores are computed in panels, rows of nr lanes
+ * (src/kernels/attention_tmpl.h). */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_H
 #define CTI_OPS_ATTENTION_ATTENTION_H
 
+#include "../../src/core/int_math.h"
 #include "../support/op.h"
 
+/* ---- the problem ---- */
+
 typedef struct {
-    bool causal;
-    double scale, dropout;
-    cti_random random;
-    int64_t heads; /* q, k and v are one tensor, (B, T, 3E) of so many heads; 0: they are (B, H, T, d) each */
-    bool mean;     /* of the weights: over heads */
+    bool causal;       /* query i attends to keys 0 ... i */
+    bool mean_weights; /* attention_weights: their mean over heads */
+    double scale;      /* of q k^T */
+    double dropout;
+    cti_random random;    /* of dropout */
+    int64_t packed_heads; /* not 0: q, k and v are one tensor (B, T, 3E) of so many heads each */
 } cti_attention_attrs;
 
-/* A (B, H, T, d) tensor where it lies; also a mask, whose strides are 0 where it repeats. */
+/* A call's tensors, each head apart: views where the call's own are packed. */
 typedef struct {
-    char *data;
-    int64_t stride[4]; /* in elements */
-} cti_attention_part;
+    ct_tensor *q, *k;    /* (B, H, T, d), (B, H_kv, S, d) */
+    ct_tensor *v, *out;  /* (B, H_kv, S, dv), (B, H, T, dv); NULL: not used */
+    ct_tensor *mask;     /* bool or real, broadcasts to (B, H, T, S); or NULL */
+    ct_tensor *key_mask; /* bool (B, S); or NULL */
+    ct_tensor *stats;    /* (2, B, H, T): each query's max score, and 1 / sum 2^(score - max); NULL:
+                          * out is empty */
+    ct_tensor *scores;   /* (B, H, T, S), masked: kept by attention_decode.c; else NULL */
+} cti_attention_tensors;
 
+/* A four-dim tensor in memory. */
 typedef struct {
-    cti_attention_attrs set;
-    double score_scale; /* of q k^T: scale / log 2, as weights are made by 2^score */
-    const cti_kernels *k;
-    int64_t size; /* of an element, in bytes */
-    int64_t batch, heads, kv_heads, group, t, s, d, dv;
-    cti_attention_part q, key, value, out, mask, keys; /* keys is (B, 1, 1, S); data NULL: no such mask */
+    char *data;        /* NULL: there is none */
+    int64_t stride[4]; /* in elements; 0 where it repeats */
+} cti_attention_operand;
+
+/* All that does not change from tile to tile. */
+typedef struct {
+    cti_attention_attrs attrs;
+    double score_scale; /* scale / log 2, as a weight is 2^(score - max) inverse_sum */
+    const cti_kernels *kernels;
+    int64_t nr;        /* lanes of a panel: columns of the micro-kernel */
+    int64_t mr;        /* rows of the micro-kernel */
+    int64_t mr_narrow; /* the same for no more columns than kernels->attention.lanes; at least mr */
+    int64_t size;      /* of an element, in bytes */
+    int64_t batch, heads, kv_heads, group, t, s, d, dv; /* B, H, H_kv, G, T, S, d, dv */
+    cti_attention_operand q, k, v, out;
+    cti_attention_operand mask, key_mask; /* (B, H, T, S), (B, 1, 1, S) */
     bool mask_is_bool;
-    char *max, *inverse; /* (B, H, T): of each query's scores, and 1 / sum 2^(score - max) */
-    char *scores;        /* (B, H, T, S), masked: of CTI_ATTENTION_FEW queries or less, for backward; else NULL */
-} attention;
+    char *max, *inverse_sum; /* (B, H, T) each: stats */
+    char *scores;            /* (B, H, T, S) or NULL */
+} cti_attention_params;
 
-/* Inputs: q, k, v, mask, key mask, and room for each query's max and inverse, (2, B, H, T), where the caller wants them */
-enum { CTI_ATTENTION_INPUTS = 6, CTI_ATTENTION_FEW = 2 };
-
-/* How backward is cut: tn ranges of tr queries against sn of sr keys, in blocks of CTI_ATTENTION_QUERIES and of `keys`; so many cells, or
- * more, make it worth while to wake another thread. No operand is empty. */
-typedef struct {
-    int64_t tn, tr, sn, sr, keys, grain;
-} cti_attention_cells;
-enum { CTI_ATTENTION_QUERIES = 120, CTI_ATTENTION_RANGE = 1024 }; /* queries of a block: a multiple of every mr; keys of a cell, at most */
-cti_attention_cells cti_attention_cells_of(const attention *a);
-/* The range of keys that a range of queries meets in a step: each in one of the sn steps, and no two the same in one. */
-int64_t cti_attention_cell_keys(const cti_attention_cells *c, int64_t queries, int64_t step);
-
-bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *part[3]); /* the thirds of (B, T, 3E) */
-bool cti_attention_operands(const ct_call *c, ct_tensor *part[3]);          /* q, k and v, however they come */
-attention cti_attention_of(const ct_call *c, ct_tensor *const part[3], ct_tensor *out, ct_tensor *stats);
-cti_attention_part cti_attention_part_of(const ct_tensor *x, ct_shape shape); /* x broadcast to four dims */
-/* A new (B, H, T, n), in memory (B, T, H, n) where x is: heads that were split without moving can then be joined so. */
+/* Sets q, k, v, mask and key_mask from the call's inputs, the rest to NULL. False: an error. */
+bool cti_attention_tensors_of(const ct_call *c, cti_attention_tensors *x);
+/* The thirds of x (B, T, 3E) as (B, H, T, E / H): views. */
+bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *third[3]);
+cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x);
+/* x broadcast to a shape of four dims. */
+cti_attention_operand cti_attention_operand_of(const ct_tensor *x, ct_shape shape);
+/* A new (B, H, T, n); in memory (B, T, H, n) if x is, so that heads that were split by a view are
+ * joined by one. */
 ct_tensor *cti_attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n);
 
-ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS], const cti_attention_attrs *attrs); /* the op; no shape is checked */
-/* The weights that it took, without dropout, (B, H, T, S) or with `mean` (B, T, S): of its inputs but v, with max and inverse filled in. */
-ct_tensor *cti_attention_weights_of(ct_tensor *const in[CTI_ATTENTION_INPUTS], const cti_attention_attrs *attrs);
-/* The same from primitive ops, which have their gradients: softmax(q k^T scale + masks), (B, H, T, S). */
-ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, ct_tensor *mask, ct_tensor *keys, bool causal, double scale);
-/* x (B, H, S, d) with zeros for the keys that are hidden, whatever stands there: their gradients are zeros, and no product sees them. */
-ct_tensor *cti_attention_unhidden(ct_tensor *x, ct_tensor *keys);
-bool cti_attention_few(ct_context *context, const attention *a); /* its forward for CTI_ATTENTION_FEW queries or less */
-bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);
-
-static inline int64_t cti_attention_min(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t cti_attention_pieces(int64_t n, int64_t size) { return n / size + (n % size != 0); }
-static inline int64_t cti_attention_up(int64_t n, int64_t size) { return cti_attention_pieces(n, size) * size; }
-
-/* How many lanes of a panel to compute for n in use. */
-static inline int64_t cti_attention_width(const attention *a, int64_t n) {
-    return n <= a->k->attention.lanes ? a->k->attention.lanes : a->k->gemm.nr;
+static inline char *cti_attention_at(const cti_attention_params *a, const cti_attention_operand *x,
+                                     int64_t b, int64_t h, int64_t row, int64_t col) {
+    const int64_t *stride = x->stride;
+    return x->data + (b * stride[0] + h * stride[1] + row * stride[2] + col * stride[3]) * a->size;
 }
 
-static inline char *cti_attention_at(const attention *a, cti_attention_part x, int64_t b, int64_t h, int64_t row, int64_t col) {
-    return x.data + (b * x.stride[0] + h * x.stride[1] + row * x.stride[2] + col * x.stride[3]) * a->size;
+/* Of a query's number in max and inverse_sum: the offset in bytes. */
+static inline int64_t cti_attention_stat_at(const cti_attention_params *a, int64_t b, int64_t h,
+                                            int64_t query) {
+    return ((b * a->heads + h) * a->t + query) * a->size;
 }
 
-/* A place in a worker's scratch: with base NULL only its size is counted. A size that overflows is SIZE_MAX from then on. */
-char *cti_attention_carve(const attention *a, char *base, size_t *used, int64_t rows, int64_t cols);
+/* ---- tiles ---- */
 
-/* A block of rows as products read it, d or dv numbers next to each other: where it lies, or a copy in `stage`. Handed on by pointer: to copy
- * one that has just been written is to wait for it (src/gemm/gemm.h). */
+typedef struct {
+    int64_t b, h;   /* batch, query head */
+    int64_t q0, nq; /* queries [q0, q0 + nq) */
+    int64_t k0, nk; /* keys [k0, k0 + nk) */
+} cti_attention_tile;
+
+/* All queries of one of the B H heads against all its keys. */
+static inline cti_attention_tile cti_attention_head(const cti_attention_params *a, int64_t head) {
+    return (cti_attention_tile){
+        .b = head / a->heads, .h = head % a->heads, .q0 = 0, .nq = a->t, .k0 = 0, .nk = a->s};
+}
+
+/* The part of a tile from its query q and key k on, of at most nq queries and nk keys. */
+static inline cti_attention_tile cti_attention_tile_part(const cti_attention_tile *t, int64_t q,
+                                                         int64_t nq, int64_t k, int64_t nk) {
+    return (cti_attention_tile){.b = t->b,
+                                .h = t->h,
+                                .q0 = t->q0 + q,
+                                .nq = cti_min(nq, t->nq - q),
+                                .k0 = t->k0 + k,
+                                .nk = cti_min(nk, t->nk - k)};
+}
+
+/* Which of the tile's keys the key mask leaves. */
+typedef enum { CTI_KEYS_ALL, CTI_KEYS_SOME, CTI_KEYS_NONE } cti_attention_keys;
+cti_attention_keys cti_attention_keys_left(const cti_attention_params *a,
+                                           const cti_attention_tile *t);
+
+/* The key mask's flags of keys from `key` on, key_mask.stride[3] apart. Only where there is such a
+ * mask. */
+static inline const bool *cti_attention_key_flags(const cti_attention_params *a, int64_t b,
+                                                  int64_t key) {
+    const int64_t *stride = a->key_mask.stride;
+    return (const bool *)a->key_mask.data + b * stride[0] + key * stride[3];
+}
+
+static inline bool cti_attention_key_is_masked(const cti_attention_params *a, int64_t b,
+                                               int64_t key) {
+    return a->key_mask.data && !*cti_attention_key_flags(a, b, key);
+}
+
+/* Under the causal mask the tile's last query attends to this many of its keys, from k0 on; 0 or
+ * less: the whole tile is hidden. Without that mask: nk. */
+static inline int64_t cti_attention_causal_keys(const cti_attention_params *a,
+                                                const cti_attention_tile *t) {
+    return a->attrs.causal ? cti_min(t->nk, t->q0 + t->nq - t->k0) : t->nk;
+}
+
+/* Under the causal mask this many of the tile's queries, from q0 on, attend to none of its keys; nq
+ * or more: the whole tile is hidden. Without that mask: 0. */
+static inline int64_t cti_attention_causal_queries(const cti_attention_params *a,
+                                                   const cti_attention_tile *t) {
+    return a->attrs.causal ? cti_max(0, t->k0 - t->q0) : 0;
+}
+
+/* How many lanes of a panel to compute where n are used. */
+static inline int64_t cti_attention_width(const cti_attention_params *a, int64_t n) {
+    return n <= a->kernels->attention.lanes ? a->kernels->attention.lanes : a->nr;
+}
+
+/* ---- workspace ---- */
+
+/* Reserves (rows, cols) elements of the workspace at base, behind *used bytes, which grows by them.
+ * With base NULL it returns NULL, to count the bytes that a workspace needs. When a size overflows
+ * *used becomes SIZE_MAX, which cti_take refuses. */
+char *cti_attention_reserve(const cti_attention_params *a, char *base, size_t *used, int64_t rows,
+                            int64_t cols);
+
+/* ---- rows ---- */
+
+/* Rows of d or dv consecutive numbers, as products read them. Passed by pointer: to copy one that
+ * has just been written is a store-forwarding stall (docs/design.md). */
 typedef struct {
     const char *data;
-    int64_t row;
+    int64_t stride; /* from row to row, in elements */
 } cti_attention_rows;
 
-/* May n rows be read and written where they lie, or are they too far from each other? step is a row's, in elements. */
-bool cti_attention_is_near(const attention *a, int64_t n, int64_t step, int64_t cols);
-/* Copied if not. */
-cti_attention_rows cti_attention_near(const attention *a, cti_attention_part x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
-                              char *stage);
-/* Of keys or values: what the key mask hides is copied as zeros, so that no product ever sees it. */
-cti_attention_rows cti_attention_seen(const attention *a, cti_attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols, char *stage);
+/* Can a product read or write n rows of `cols` in place, without conflict misses? */
+bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t stride, int64_t cols);
 
-static inline cti_attention_rows cti_attention_from(const attention *a, const cti_attention_rows *x, int64_t first) {
-    return (cti_attention_rows){x->data + first * x->row * a->size, x->row};
+/* The tile's queries of x (B, H, T, cols), in place or copied to buffer (nq, cols). */
+cti_attention_rows cti_attention_gather_queries(const cti_attention_params *a,
+                                                const cti_attention_operand *x,
+                                                const cti_attention_tile *t, int64_t cols,
+                                                char *buffer);
+/* The tile's keys of x (B, H_kv, S, cols), in place or copied to buffer (nk, cols). Those that the
+ * key mask hides are zeros, so that not even a NaN there reaches a product. */
+cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
+                                             const cti_attention_operand *x,
+                                             const cti_attention_tile *t, int64_t cols,
+                                             char *buffer);
+
+static inline cti_attention_rows
+cti_attention_rows_from(const cti_attention_params *a, const cti_attention_rows *x, int64_t first) {
+    return (cti_attention_rows){.data = x->data + first * x->stride * a->size, .stride = x->stride};
 }
 
-bool cti_attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n); /* does the key mask hide some of these? */
-bool cti_attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n);
+/* ---- products ---- */
 
-/* Panels of `lanes` columns each, packed as a product's B: panel i holds columns i nr on. x is rows x columns with those steps. */
-void cti_attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
-                      int64_t packed_rows);
-/* c[m][width] = alpha A B: A of m rows and k columns, B one panel of k rows; c is a panel too. */
-void cti_attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const cti_attention_rows *rows, const char *panel,
-                       double alpha, char *c);
+/* Packs B (k, n), whose element (i, j) is at i row + j col, as panels (k, nr): panel j / nr begins
+ * at packed + j k for j = 0, nr, ... */
+void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
+                        int64_t row, int64_t col, char *packed);
 
-/* Weights in a panel as a product's A: m rows of k, with these steps. Row i holds nothing but zeros before its column i + low and from
- * i + high on; it need not be zeros that are there. */
+/* panel (m, width) = alpha A B: A (m, k), B one packed panel (k, nr). */
+void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
+                                 const cti_attention_rows *rows, const char *b, double alpha,
+                                 char *panel);
+
+/* A band matrix A (m, k): element (i, j), at i row + j col, is zero unless i + low <= j < i + high.
+ * A micro-kernel computes rows [i, i + n) at once, n <= mr_narrow, and reads columns
+ * [i + low, i + n - 1 + high) of each: among those, zeros must be in memory. Other columns count as
+ * zero, whatever memory holds. */
 typedef struct {
     const char *data;
-    int64_t row, col, m, k, low, high;
-} cti_attention_weights;
-/* c[m][cols] = or += alpha A B, B k rows where they lie. */
-void cti_attention_gather(const attention *a, const cti_attention_weights *x, int64_t cols, const cti_attention_rows *rows, double alpha, bool add,
-                      char *c, int64_t c_row);
+    int64_t row, col; /* strides, in elements */
+    int64_t m, k, low, high;
+} cti_attention_band;
 
-/* Hides what the masks hide in the scores of queries q0 ... q0 + nq - 1 and keys k0 ... k0 + nk - 1 of one head, and adds a float mask.
- * Rows are queries and lanes keys, or, `turned`, rows keys and lanes queries. bias has room for a panel, stage for nr rows of nk. */
-void cti_attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *panel,
-                     char *bias, char *stage);
+/* C (m, cols) = alpha A B, or C += with accumulate; B (k, cols). C's rows are c_row apart. */
+void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
+                                int64_t cols, const cti_attention_rows *b, double alpha,
+                                bool accumulate, char *c, int64_t c_row);
 
-/* The same for one query and its first n keys: a row of scores, as panels of whole rows; bias is as long. */
-void cti_attention_mask_row(const attention *a, int64_t b, int64_t h, int64_t t, int64_t n, char *scores, char *bias);
+/* ---- masks ---- */
+
+/* Applies all masks to the scores of a tile that is one panel: -inf where one hides, and a real
+ * mask is added. Rows are queries and lanes keys; transposed, rows are keys and lanes queries. bias
+ * has room for a panel; stage, used for a transposed bool mask, for (nq, nk) elements. */
+void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention_tile *t,
+                              bool transposed, char *panel, char *bias, char *stage);
+
+/* Applies all masks but the causal one to a tile of one query: scores (nk), with room up to a
+ * multiple of nr; bias has the same room. */
+void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_tile *t,
+                            char *scores, char *bias);
+
+/* ---- schedule ---- */
+
+enum {
+    CTI_ATTENTION_DECODE_QUERIES = 2,    /* up to so many, forward is attention_decode.c */
+    CTI_ATTENTION_QUERY_BLOCK = 120,     /* in backward: a multiple of every micro-kernel's rows */
+    CTI_ATTENTION_MOST_KEYS = 1024,      /* of a range in backward */
+    CTI_ATTENTION_THREAD_COST = 1 << 20, /* multiplications that pay for waking a thread */
+};
+
+/* Forward: a piece of work is a range of q_range queries of one head against all keys, k_block of
+ * them at a time. */
+typedef struct {
+    int64_t q_ranges, q_range, k_block;
+    int64_t grain; /* pieces that are worth another thread */
+} cti_attention_forward_schedule;
+cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a);
+
+/* Backward: q_ranges ranges of q_range queries against k_ranges ranges of k_range keys, the last of
+ * each shorter. Inside, blocks of CTI_ATTENTION_QUERY_BLOCK queries against k_block keys. */
+typedef struct {
+    int64_t q_ranges, q_range, k_ranges, k_range, k_block;
+    int64_t grain; /* pairs of ranges that are worth another thread */
+} cti_attention_backward_schedule;
+/* Neither B, H, T nor S is 0. */
+cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attention_params *a);
+
+/* The index of the key range that a query range is paired with in a step, of k_ranges steps. Every
+ * pair comes once, and no two query ranges have the same key range in a step. */
+int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
+                                   int64_t step);
+
+/* ---- the ops ---- */
+
+/* Inputs of the fused op. All but q may be NULL: k and v where q is packed. */
+enum {
+    CTI_ATTENTION_Q,
+    CTI_ATTENTION_K,
+    CTI_ATTENTION_V,
+    CTI_ATTENTION_MASK,
+    CTI_ATTENTION_KEY_MASK,
+    CTI_ATTENTION_INPUTS
+};
+
+/* The fused op: out, (B, H, T, dv) or packed (B, T, E). Unless stats is NULL, each query's
+ * statistics (2, B, H, T) are a second output, through which no gradient flows. NULL: an error. */
+ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
+                               const cti_attention_attrs *attrs, ct_tensor **stats);
+/* Its forward for up to CTI_ATTENTION_DECODE_QUERIES queries. False: out of memory, recorded. */
+bool cti_attention_decode(ct_context *context, const cti_attention_params *a);
+bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);
+
+/* The weights that the fused op has used, from its statistics: (B, H, T, S), or their mean over
+ * heads, (B, T, S). Without dropout. */
+ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_tensor *stats,
+                                 const cti_attention_attrs *attrs);
+
+/* Attention in primitive ops, the weights (B, H, T, S) in memory; and its parts, with their
+ * gradients. opts' scale is used as it is. */
+ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                                        const ct_attention_opts *opts);
+/* softmax(scale q k^T + masks), (B, H, T, S). */
+ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts);
+/* x (B, H_kv, S, d) with zeros for the keys that the key mask hides, so that they reach no product
+ * and their gradients are zeros. */
+ct_tensor *cti_attention_zero_masked(ct_tensor *x, ct_tensor *key_mask);
 
 #endif

@@ -1,356 +1,528 @@
-/* attention, fused, backward: for each block of queries and keys, with P from the scores computed again and D_i = <dO_i, O_i>,
+/* attention, fused, backward. P is computed again, a block at a time, from q, k and the statistics
+ * that forward has saved; with D_i = <dO_i, O_i>:
  *
- *     dV += P^T dO,  dP = dO V^T,  dS = P (dP - D),  dQ += scale dS K,  dK += scale dS^T Q,  dmask += dS
+ *     dV += P^T dO,  dP = dO V^T,  dS = P (dP - D),
+ *     dQ += scale dS K,  dK += scale dS^T Q,  dmask += dS
  *
- * (with dropout's factors M: dV += (P M)^T dO, dP = (dO V^T) M). Dao et al. 2022, arXiv:2205.14135. Here a key is a lane.
+ * (with dropout's factors M: dV += (P M)^T dO, dP = (dO V^T) M). Dao et al. 2022, arXiv:2205.14135.
+ * Scores are not transposed: a key is a lane.
  *
- * A cell is one range of queries against one of keys: with each block's P it does all five products. Cells in different rows and
- * columns of the table of cells share no gradient, so those run side by side, of all heads, and each gradient is added up in one
- * order, whatever the threads:
+ * A pair is a range of queries against a range of keys: with each block's P it computes all five
+ * products. Pairs that differ in both ranges share no gradient. So a step runs one pair for each
+ * range of queries, of all heads, side by side, and each gradient is summed in one order, whatever
+ * the threads:
  *
- *     keys    0 1 2 3          the step in which a cell runs (causal: those above the diagonal have nothing to do)
- *     query 0 0 1 2 3
- *           1 2 3 0 1
+ *     key range       0 1 2 3
+ *     query range 0   0 1 2 3   the step in which a pair runs
+ *     query range 1   2 3 0 1   (causal: a pair above the diagonal does nothing)
  *
- * The query heads of one key head belong to one cell. Where a mask that wants a gradient repeats over batch or heads, the cells that
- * share a part of it form one piece of work, or a few with a sum each. */
+ * The query heads of one key head belong to one pair, as they share dK and dV. A mask that repeats
+ * over batch or heads has one gradient for many pairs: they are one piece of work, or up to 8 with
+ * a partial sum each. */
 #include "attention.h"
 
 #include <string.h>
 
 #include "../update/update.h"
 
-enum { PARTS = 8 }; /* sums of a shared mask's gradient */
+enum { MASK_SUMS = 8 }; /* partial sums of a shared mask's gradient, at most */
 
 typedef struct {
-    attention a;
-    cti_attention_part g, dq, dk, dv, dmask;
-    int64_t mask_dims[4]; /* of the mask's gradient; 1 where it repeats */
-    int64_t part;         /* elements from one part of dmask to the next */
-    cti_attention_cells cut;
+    cti_attention_params a;
+    cti_attention_backward_schedule schedule;
+    cti_attention_operand dout, dq, dk, dv; /* data NULL: not wanted */
+    bool accumulate; /* dq, dk and dv hold zeros or earlier steps' sums; else they are undefined */
     int64_t step;
-    int64_t shared_b, shared_h, parts; /* batches and key heads that share a mask's gradient, in so many pieces */
-    bool shared_cells, add;            /* one piece does all cells of a head; gradients hold something */
-    char *scratch;
-    size_t bytes;
+    cti_attention_operand dmask;    /* of the first partial sum; data NULL: not wanted */
+    int64_t mask_dims[4];           /* of dmask; 1 where it repeats */
+    int64_t mask_sums, mask_stride; /* how many partial sums, and elements from one to the next */
+    int64_t shared_b, shared_h;     /* batches, key heads that share dmask */
+    bool shared_ranges;             /* all pairs of a head share dmask too */
+    char *workspaces;               /* one for each worker */
+    size_t workspace_bytes;
 } backward;
 
-/* Rows of a gradient: where they belong, if nothing is there yet, or in scratch. */
+/* A worker's buffers, for a block of queries and a range of keys. */
+typedef struct {
+    char *kt_panels; /* K^T (d, keys), packed in panels */
+    char *vt_panels; /* V^T (dv, keys), packed in panels */
+    char *kv;        /* V (keys, dv) until it is packed, then K (keys, d); unless read in place */
+    char *q;         /* Q (queries, d), unless read in place */
+    char *dout;      /* dO (queries, dv), unless read in place */
+    char *dq;        /* dQ (queries, d), unless summed in place */
+    char *dk;        /* dK (keys, d), unless summed in place */
+    char *dv;        /* dV (keys, dv), unless summed in place */
+    char *dot;       /* D (queries) */
+    char *s;         /* a panel (queries, nr): scores, then P */
+    char *dp;        /* a panel (queries, nr): dP */
+    char *ds;        /* dS against a block of keys (queries, k_block), rows ds_row apart */
+    char *bias;      /* a panel (queries, nr) for masks; a row of dmask */
+    char *ones;      /* (k_block): dropout of ones gives its factors */
+    char *factors;   /* dropout's against a block of keys (queries, k_block) */
+} workspace;
+
+/* Not k_block, 128: rows 512 or 1024 bytes apart would cause conflict misses. */
+static int64_t ds_row(const backward *f) { return f->schedule.k_block + f->a.nr; }
+
+static workspace workspace_at(const backward *f, char *base, size_t *used) {
+    const cti_attention_params *a = &f->a;
+    const int64_t k_block = f->schedule.k_block, range = f->schedule.k_range;
+    const int64_t padded = cti_round_up(range, a->nr);
+    const int64_t queries = cti_min(CTI_ATTENTION_QUERY_BLOCK, f->schedule.q_range);
+    const bool dropout = a->attrs.dropout > 0, masked = a->mask.data || a->key_mask.data;
+    workspace w;
+    w.kt_panels = cti_attention_reserve(a, base, used, padded, a->d);
+    w.vt_panels = cti_attention_reserve(a, base, used, padded, a->dv);
+    w.q = cti_attention_reserve(a, base, used, queries, a->d);
+    w.dout = cti_attention_reserve(a, base, used, queries, a->dv);
+    w.kv = cti_attention_reserve(a, base, used, range, cti_max(a->d, a->dv));
+    w.dq = cti_attention_reserve(a, base, used, queries, a->d);
+    w.dk = cti_attention_reserve(a, base, used, range, a->d);
+    w.dv = cti_attention_reserve(a, base, used, range, a->dv);
+    w.dot = cti_attention_reserve(a, base, used, queries, 1);
+    w.s = cti_attention_reserve(a, base, used, queries, a->nr);
+    w.dp = cti_attention_reserve(a, base, used, queries, a->nr);
+    w.ds = cti_attention_reserve(a, base, used, queries, ds_row(f));
+    w.bias = cti_attention_reserve(a, base, used, masked ? queries : 0, a->nr);
+    w.ones = cti_attention_reserve(a, base, used, dropout ? k_block : 0, 1);
+    w.factors = cti_attention_reserve(a, base, used, dropout ? queries : 0, k_block);
+    return w;
+}
+
+/* ---- sums of gradients ---- */
+
+/* Rows of a gradient while they are summed: in place, or in the workspace and copied or added to
+ * their place in the end. */
 typedef struct {
     char *data;
-    int64_t row;
-} target;
+    int64_t stride; /* from row to row, in elements */
+    char *gradient; /* the same rows in the gradient; NULL: it is not wanted */
+    int64_t gradient_stride;
+} sum_rows;
 
-/* A worker's scratch. Packed as B: ..._b. */
+static sum_rows sum_begin(const backward *f, const cti_attention_operand *to, int64_t b, int64_t h,
+                          int64_t first, int64_t n, int64_t cols, char *buffer) {
+    char *gradient = to->data ? cti_attention_at(&f->a, to, b, h, first, 0) : NULL;
+    const bool in_place =
+        gradient && !f->accumulate && cti_attention_in_place(&f->a, n, to->stride[2], cols);
+    return (sum_rows){.data = in_place ? gradient : buffer,
+                      .stride = in_place ? to->stride[2] : cols,
+                      .gradient = gradient,
+                      .gradient_stride = to->stride[2]};
+}
+
+static char *sum_row(const backward *f, const sum_rows *s, int64_t i) {
+    return s->data + i * s->stride * f->a.size;
+}
+
+static void sum_clear(const backward *f, const sum_rows *s, int64_t begin, int64_t end,
+                      int64_t cols) {
+    for (int64_t i = begin; i < end; i++) f->a.kernels->fill(cols, 0, sum_row(f, s, i));
+}
+
+static void sum_end(const backward *f, const sum_rows *s, int64_t n, int64_t cols) {
+    if (!s->gradient || s->gradient == s->data) return;
+    f->a.kernels->copy2d(n, cols, s->data, s->stride, 1, s->gradient, s->gradient_stride, 1,
+                         f->accumulate);
+}
+
+/* ---- a block of queries against a panel of keys ---- */
+
+/* A range of one head's keys. */
 typedef struct {
-    char *kt_b, *vt_b;   /* keys (d, keys), values (dv, keys): of a range */
-    char *q, *g, *k, *v; /* a block of queries (queries, d), of dO (queries, dv), a range of keys, of values, if not read where they lie */
-    char *dq, *dk, *dv;  /* (queries, d), (keys, d), (keys, dv), if not written where they belong */
-    char *dot;           /* (queries) */
-    char *s, *dp, *ds;   /* panels (queries, nr); dS of a block (queries, ds_row) */
-    char *bias, *ones, *drop;
-} room;
+    int64_t k0;
+    cti_attention_rows k; /* (keys, d) */
+    sum_rows dk, dv;      /* (keys, d), (keys, dv) */
+    /* Do dk and dv hold sums? For each panel; nr is at least 4 */
+    bool begun[CTI_ATTENTION_MOST_KEYS / 4];
+} key_range;
 
-/* A panel longer than a block's keys: rows of 512 bytes would begin in a few sets of a first-level cache. */
-static int64_t ds_row(const backward *f) { return f->cut.keys + f->a.k->gemm.nr; }
-
-static room rooms(const backward *f, char *base, size_t *used) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, keys = cti_attention_up(f->cut.sr, nr), rows = cti_attention_min(CTI_ATTENTION_QUERIES, f->cut.tr);
-    const bool dropped = a->set.dropout > 0;
-    room r = {0};
-    r.kt_b = cti_attention_carve(a, base, used, keys, a->d);
-    r.vt_b = cti_attention_carve(a, base, used, keys, a->dv);
-    r.q = cti_attention_carve(a, base, used, rows, a->d);
-    r.g = cti_attention_carve(a, base, used, rows, a->dv);
-    r.k = cti_attention_carve(a, base, used, f->cut.sr, a->d > a->dv ? a->d : a->dv);
-    r.v = r.k; /* first packed, and then no longer read */
-    r.dq = cti_attention_carve(a, base, used, rows, a->d);
-    r.dk = cti_attention_carve(a, base, used, f->cut.sr, a->d);
-    r.dv = cti_attention_carve(a, base, used, f->cut.sr, a->dv);
-    r.dot = cti_attention_carve(a, base, used, rows, 1);
-    r.s = cti_attention_carve(a, base, used, rows, nr);
-    r.dp = cti_attention_carve(a, base, used, rows, nr);
-    r.ds = cti_attention_carve(a, base, used, rows, ds_row(f));
-    r.bias = cti_attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
-    r.ones = cti_attention_carve(a, base, used, dropped ? f->cut.keys : 0, 1);
-    r.drop = cti_attention_carve(a, base, used, dropped ? rows : 0, f->cut.keys);
-    return r;
-}
-
-/* ---- where gradients are added up ---- */
-
-static target target_of(const backward *f, cti_attention_part to, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols, char *scratch) {
-    if (!to.data || f->add || !cti_attention_is_near(&f->a, n, to.stride[2], cols)) return (target){scratch, cols};
-    return (target){cti_attention_at(&f->a, to, b, h, first, 0), to.stride[2]};
-}
-
-static char *row_of(const attention *a, target t, int64_t i) { return t.data + i * t.row * a->size; }
-
-static void clear(const attention *a, target t, int64_t begin, int64_t end, int64_t cols) {
-    for (int64_t i = begin; i < end; i++) a->k->fill(cols, 0, row_of(a, t, i));
-}
-
-/* From scratch to where they belong. */
-static void deliver(const backward *f, target t, cti_attention_part to, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols) {
-    const attention *a = &f->a;
-    if (to.data) a->k->copy2d(n, cols, t.data, t.row, 1, cti_attention_at(a, to, b, h, first, 0), to.stride[2], 1, f->add);
-}
-
-/* ---- one panel of keys ---- */
-
-/* A range of one head's keys and values, and a block of queries. */
+/* A block of one head's queries. */
 typedef struct {
-    int64_t b, first, n;
-    cti_attention_rows k;
-    target dk, dv;
-    bool begun[CTI_ATTENTION_RANGE / 4]; /* do they hold something? for each panel, of four keys at least */
-} keys;
-typedef struct {
-    int64_t head, first, n, part; /* part: of a mask's gradient */
-    cti_attention_rows q, g;
-    target dq;
-    bool begun; /* does dq hold something? */
-} queries;
+    int64_t q0;
+    int64_t mask_sum;           /* to which partial sum of dmask it adds */
+    cti_attention_rows q, dout; /* (queries, d), (queries, dv) */
+    sum_rows dq;                /* (queries, d) */
+    bool begun;                 /* does it hold sums? */
+} query_block;
 
-/* dmask += dS, summed where the mask repeats. */
-static void add_mask(const backward *f, const room *r, int64_t b, const queries *q, int64_t first, const char *ds, int64_t k0, int64_t nk) {
-    const attention *a = &f->a;
-    const int64_t row = f->dmask.stride[2], col = f->dmask.stride[3], n = q->n - first;
-    char *to = cti_attention_at(a, f->dmask, b, q->head, q->first + first, k0) + q->part * f->part * a->size;
+/* dmask += dS; over dims that repeat, the stride is 0 and dS is summed. */
+static void add_mask_gradient(const backward *f, const workspace *w, const cti_attention_tile *t,
+                              int64_t mask_sum, const char *ds) {
+    const cti_kernels *kernels = f->a.kernels;
+    const int64_t row = f->dmask.stride[2], col = f->dmask.stride[3];
+    char *to = cti_attention_at(&f->a, &f->dmask, t->b, t->h, t->q0, t->k0) +
+               mask_sum * f->mask_stride * f->a.size;
     if (row != 0) {
-        a->k->copy2d(n, nk, ds, ds_row(f), 1, to, row, col, true);
+        kernels->copy2d(t->nq, t->nk, ds, ds_row(f), 1, to, row, col, true);
     } else {
-        a->k->sum(n, nk, ds, ds_row(f), r->bias);
-        a->k->copy2d(1, nk, r->bias, nk, 1, to, nk, col, true);
+        kernels->sum(t->nq, t->nk, ds, ds_row(f), w->bias);
+        kernels->copy2d(1, t->nk, w->bias, t->nk, 1, to, t->nk, col, true);
     }
 }
 
-/* x times the factors of dropout, of which r->drop holds a block's. */
-static void multiply(const backward *f, const room *r, int64_t first, int64_t nq, int64_t col, int64_t nk, char *x) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr;
-    for (int64_t i = 0; i < nq; i++) {
-        char *row = x + i * nr * a->size;
-        a->k->mul(nk, row, 1, r->drop + ((first + i) * f->cut.keys + col) * a->size, 1, row);
+/* panel *= dropout's factors; `factors` are the tile's in w->factors. */
+static void apply_dropout(const backward *f, const cti_attention_tile *t, const char *factors,
+                          char *panel) {
+    const cti_attention_params *a = &f->a;
+    for (int64_t i = 0; i < t->nq; i++) {
+        char *row = panel + i * a->nr * a->size;
+        a->kernels->mul(t->nk, row, 1, factors + i * f->schedule.k_block * a->size, 1, row);
     }
 }
 
-/* The scores that forward has kept, as a panel; lanes beyond the keys are zeros, as products leave
- * them. */
-static void kept_scores(const attention *a, int64_t rows, const char *scores, int64_t nk,
-                        int64_t width, char *panel) {
-    for (int64_t i = 0; i < rows; i++, scores += a->s * a->size, panel += a->k->gemm.nr * a->size) {
-        memcpy(panel, scores, (size_t)(nk * a->size));
-        memset(panel + nk * a->size, 0, (size_t)((width - nk) * a->size));
+/* The scores that attention_decode.c has kept, as a panel; lanes beyond the keys are zeros, as a
+ * product would leave them. */
+static void load_scores(const cti_attention_params *a, const cti_attention_tile *t, int64_t width,
+                        char *panel) {
+    for (int64_t i = 0; i < t->nq; i++) {
+        const char *scores =
+            a->scores + cti_attention_stat_at(a, t->b, t->h, t->q0 + i) * a->s + t->k0 * a->size;
+        char *row = panel + i * a->nr * a->size;
+        memcpy(row, scores, (size_t)(t->nk * a->size));
+        memset(row + t->nk * a->size, 0, (size_t)((width - t->nk) * a->size));
     }
 }
 
-/* The block's queries from `first` on against nk keys from key `at` of the range on, a panel, which starts at column col of its block:
- * dV, dK and dS. */
-static void panel(const backward *f, const room *r, keys *k, const queries *q, int64_t first, int64_t at, int64_t nk, int64_t col) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, width = cti_attention_width(a, nk), n = q->n - first, q0 = q->first + first, k0 = k->first + at;
-    const int64_t stat = ((k->b * a->heads + q->head) * a->t + q0) * a->size;
-    const int64_t low = a->set.causal ? k0 - q0 : -nk; /* who sees whom */
-    const cti_attention_rows qs = cti_attention_from(a, &q->q, first), gs = cti_attention_from(a, &q->g, first);
-    char *ds = r->ds + (first * ds_row(f) + col) * a->size;
-    bool *begun = &k->begun[at / nr];
+/* w->s = the scores of a tile that is one panel; `key` is its first key in the range. */
+static void compute_scores(const cti_attention_params *a, const workspace *w,
+                           const cti_attention_tile *t, const cti_attention_rows *q, int64_t key) {
+    const int64_t width = cti_attention_width(a, t->nk);
     if (a->scores) {
-        kept_scores(a, n, a->scores + (stat / a->size * a->s + k0) * a->size, nk, width, r->s);
+        load_scores(a, t, width, w->s);
     } else {
-        cti_attention_product(a, n, width, a->d, &qs, r->kt_b + at * a->d * a->size, a->score_scale,
-                          r->s);
-        cti_attention_masks(a, k->b, q->head, q0, n, k0, nk, false, r->s, r->bias, NULL);
+        const char *kt = w->kt_panels + key * a->d * a->size;
+        cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
+        cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
     }
-    cti_attention_product(a, n, width, a->dv, &gs, r->vt_b + at * a->dv * a->size, 1, r->dp);
-    if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->dp);
-    a->k->attention.scores(n, width, r->s, r->dp, a->max + stat, a->inverse + stat, r->dot + first * a->size, ds, ds_row(f));
-    if (a->set.dropout > 0) multiply(f, r, first, n, col, nk, r->s);
-    if (f->dmask.data) add_mask(f, r, k->b, q, first, ds, k0, nk);
-    cti_attention_gather(a, &(cti_attention_weights){r->s, 1, nr, nk, n, low, n}, a->dv, &gs, 1, *begun, row_of(a, k->dv, at), k->dv.row);
-    cti_attention_gather(a, &(cti_attention_weights){ds, 1, ds_row(f), nk, n, low, n}, a->d, &qs, a->set.scale, *begun, row_of(a, k->dk, at),
-                     k->dk.row);
+}
+
+/* dV += P^T dO and dK += scale dS^T Q, of a tile that is one panel, with P in w->s. */
+static void add_key_gradients(const backward *f, const workspace *w, key_range *keys,
+                              const cti_attention_tile *t, const cti_attention_rows *q,
+                              const cti_attention_rows *dout, const char *ds) {
+    const cti_attention_params *a = &f->a;
+    const int64_t key = t->k0 - keys->k0; /* in the range */
+    bool *begun = &keys->begun[key / a->nr];
+    char *dk = sum_row(f, &keys->dk, key), *dv = sum_row(f, &keys->dv, key);
+    cti_attention_band band = {
+        .data = w->s,
+        .row = 1,
+        .col = a->nr,
+        .m = t->nk,
+        .k = t->nq,
+        .low = a->attrs.causal ? t->k0 - t->q0 : -t->nk, /* queries before k0 + i: weight 0 */
+        .high = t->nq,
+    };
+    cti_attention_band_product(a, &band, a->dv, dout, 1, *begun, dv, keys->dv.stride);
+    band.data = ds;
+    band.col = ds_row(f);
+    cti_attention_band_product(a, &band, a->d, q, a->attrs.scale, *begun, dk, keys->dk.stride);
     *begun = true;
 }
 
-/* The block's queries against nk keys from key `at` of the range on, panel by panel. dQ is of all of them at once: a sum over one panel is
- * hardly longer than it takes to begin and to end it. */
-static void panels(const backward *f, const room *r, keys *k, queries *q, int64_t at, int64_t nk) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, row = ds_row(f), ahead = a->set.causal ? k->first + at - q->first : -nk;
-    const int64_t top = ahead > 0 ? ahead : 0; /* queries before these see none of the keys */
-    for (int64_t p = 0; p < nk && p < q->n - ahead; p += nr) {
-        const int64_t n = cti_attention_min(nr, nk - p), first = ahead + p > 0 ? ahead + p : 0, near = first - a->k->gemm.mr_narrow;
-        /* What a block of dQ reads beside the rows of those who see the panel. */
-        clear(a, (target){r->ds + p * a->size, row}, near > top ? near : top, first, n);
-        panel(f, r, k, q, first, at + p, n, p);
+/* dV, dK, dmask and dS of a tile that is one panel: all queries of the block that attend to one of
+ * at most nr keys. */
+static void backprop_panel(const backward *f, const workspace *w, key_range *keys,
+                           const query_block *queries, const cti_attention_tile *t) {
+    const cti_attention_params *a = &f->a;
+    const int64_t width = cti_attention_width(a, t->nk), k_block = f->schedule.k_block;
+    const int64_t row = t->q0 - queries->q0; /* in the block of queries */
+    const int64_t key = t->k0 - keys->k0;    /* in the range of keys */
+    const int64_t col = key % k_block;       /* in the block of keys */
+    const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0);
+    const cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
+    const cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
+    const char *vt = w->vt_panels + key * a->dv * a->size, *dot = w->dot + row * a->size;
+    const char *factors =
+        a->attrs.dropout > 0 ? w->factors + (row * k_block + col) * a->size : NULL;
+    char *ds = w->ds + (row * ds_row(f) + col) * a->size;
+    compute_scores(a, w, t, &q, key);
+    cti_attention_panel_product(a, t->nq, width, a->dv, &dout, vt, 1, w->dp);
+    if (factors) apply_dropout(f, t, factors, w->dp);
+    a->kernels->attention.softmax_backward(t->nq, width, w->s, w->dp, a->max + stat,
+                                           a->inverse_sum + stat, dot, ds, ds_row(f));
+    if (factors) apply_dropout(f, t, factors, w->s);
+    if (f->dmask.data) add_mask_gradient(f, w, t, queries->mask_sum, ds);
+    add_key_gradients(f, w, keys, t, &q, &dout, ds);
+}
+
+/* ---- a block of queries against a block of keys ---- */
+
+/* dQ += scale dS K for queries from `first` on; those before attend to no key of the block. One sum
+ * over k_block keys has less overhead than a sum for each panel. */
+static void add_query_gradients(const backward *f, const workspace *w, const key_range *keys,
+                                query_block *queries, const cti_attention_tile *t, int64_t first) {
+    const cti_attention_params *a = &f->a;
+    const cti_attention_rows k = cti_attention_rows_from(a, &keys->k, t->k0 - keys->k0);
+    const cti_attention_band band = {
+        .data = w->ds + first * ds_row(f) * a->size,
+        .row = ds_row(f),
+        .col = 1,
+        .m = t->nq - first,
+        .k = t->nk,
+        .low = -t->nq,
+        .high = a->attrs.causal ? t->q0 + first + 1 - t->k0 : t->nk, /* keys after query: dS 0 */
+    };
+    if (!queries->begun) sum_clear(f, &queries->dq, 0, first, a->d);
+    cti_attention_band_product(a, &band, a->d, &k, a->attrs.scale, queries->begun,
+                               sum_row(f, &queries->dq, first), queries->dq.stride);
+    queries->begun = true;
+}
+
+static void backprop_key_block(const backward *f, const workspace *w, key_range *keys,
+                               query_block *queries, const cti_attention_tile *t) {
+    const cti_attention_params *a = &f->a;
+    const int64_t first = cti_attention_causal_queries(a, t);
+    for (int64_t p = 0; p < t->nk; p += a->nr) {
+        cti_attention_tile part = cti_attention_tile_part(t, 0, t->nq, p, a->nr);
+        const int64_t skip = cti_attention_causal_queries(a, &part);
+        if (skip >= t->nq) break;
+        /* Zeros that the band product reads: of dS in these columns, in rows that a micro-kernel
+         * computes together with row `skip`. */
+        const sum_rows columns = {.data = w->ds + p * a->size, .stride = ds_row(f)};
+        sum_clear(f, &columns, cti_max(first, skip - a->mr_narrow), skip, part.nk);
+        part.q0 += skip;
+        part.nq -= skip;
+        backprop_panel(f, w, keys, queries, &part);
     }
-    const cti_attention_weights ds = {r->ds + top * row * a->size, row, 1, q->n - top, nk, -q->n, a->set.causal ? top + 1 - ahead : nk};
-    const cti_attention_rows ks = cti_attention_from(a, &k->k, at);
-    if (!q->begun) clear(a, q->dq, 0, top, a->d);
-    cti_attention_gather(a, &ds, a->d, &ks, a->set.scale, q->begun, row_of(a, q->dq, top), q->dq.row);
-    q->begun = true;
+    add_query_gradients(f, w, keys, queries, t, first);
+}
+
+static void draw_dropout(const backward *f, const workspace *w, const cti_attention_tile *t) {
+    const cti_attention_params *a = &f->a;
+    for (int64_t i = 0; i < t->nq; i++) {
+        const int64_t query = (t->b * a->heads + t->h) * a->t + t->q0 + i; /* in (B, H, T) */
+        const int64_t index = query * a->s + t->k0;                        /* in (B, H, T, S) */
+        a->kernels->dropout(t->nk, index, a->attrs.random, a->attrs.dropout, w->ones,
+                            w->factors + i * f->schedule.k_block * a->size);
+    }
 }
 
 /* ---- a block of queries against a range of keys ---- */
 
-/* Gradients of hidden keys, and of queries whose keys are all hidden, are written as +0: where they share a block with others they have
- * been computed, and the product's zeros are -0 if the scale is negative. */
-static bool sees_nothing(const attention *a, int64_t b, int64_t head, int64_t query) {
-    const int64_t i = (b * a->heads + head) * a->t + query;
-    if (!a->mask.data && !a->keys.data) return false; /* each sees the first key */
-    return a->size == sizeof(float) ? ((const float *)a->inverse)[i] == 0 : ((const double *)a->inverse)[i] == 0;
+/* Gradients of hidden keys, and of queries whose keys are all hidden, are written as +0 in the end.
+ * If such a row shares a tile with others a product has computed it, as -0 if the scale is
+ * negative: its bits would depend on the sizes of tiles. */
+
+/* Do masks hide all keys from the tile's query i? */
+static bool attends_to_nothing(const cti_attention_params *a, const cti_attention_tile *t,
+                               int64_t i) {
+    if (!a->mask.data && !a->key_mask.data) return false; /* the causal mask leaves the first key */
+    const char *inverse_sum = a->inverse_sum + cti_attention_stat_at(a, t->b, t->h, t->q0 + i);
+    return a->size == sizeof(float) ? *(const float *)inverse_sum == 0
+                                    : *(const double *)inverse_sum == 0;
 }
 
-static void block(const backward *f, const room *r, keys *k, int64_t head, int64_t q0, int64_t nq, int64_t part) {
-    const attention *a = &f->a;
-    const cti_attention_part *out = &a->out;
-    const int64_t b = k->b, k0 = k->first, seen = a->set.causal ? cti_attention_min(k->n, q0 + nq - k0) : k->n;
-    queries q = {.head = head, .first = q0, .n = nq, .part = part};
-    q.q = cti_attention_near(a, a->q, b, head, q0, nq, a->d, r->q);
-    q.g = cti_attention_near(a, f->g, b, head, q0, nq, a->dv, r->g);
-    q.dq = target_of(f, f->dq, b, head, q0, nq, a->d, r->dq);
-    a->k->attention.dots(nq, a->dv, q.g.data, q.g.row, cti_attention_at(a, *out, b, head, q0, 0), out->stride[2], r->dot);
-    for (int64_t j = 0; j < seen; j += f->cut.keys) {
-        const int64_t n = cti_attention_min(f->cut.keys, k->n - j);
-        if (cti_attention_hides_all(a, b, k0 + j, n)) continue;
-        if (a->set.dropout > 0)
-            for (int64_t i = 0; i < nq; i++)
-                a->k->dropout(n, ((b * a->heads + head) * a->t + q0 + i) * a->s + k0 + j, a->set.random, a->set.dropout, r->ones,
-                              r->drop + i * f->cut.keys * a->size);
-        panels(f, r, k, &q, j, n);
+static void backprop_query_block(const backward *f, const workspace *w, key_range *keys,
+                                 const cti_attention_tile *t, int64_t mask_sum) {
+    const cti_attention_params *a = &f->a;
+    const int64_t end = cti_attention_causal_keys(a, t);
+    query_block queries = {.q0 = t->q0, .mask_sum = mask_sum};
+    queries.q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
+    queries.dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
+    queries.dq = sum_begin(f, &f->dq, t->b, t->h, t->q0, t->nq, a->d, w->dq);
+    a->kernels->attention.row_dots(t->nq, a->dv, queries.dout.data, queries.dout.stride,
+                                   cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0),
+                                   a->out.stride[2], w->dot);
+    for (int64_t k = 0; k < end; k += f->schedule.k_block) {
+        const cti_attention_tile part =
+            cti_attention_tile_part(t, 0, t->nq, k, f->schedule.k_block);
+        if (cti_attention_keys_left(a, &part) == CTI_KEYS_NONE) continue;
+        if (a->attrs.dropout > 0) draw_dropout(f, w, &part);
+        backprop_key_block(f, w, keys, &queries, &part);
     }
-    for (int64_t i = 0; i < nq; i++)
-        if (!q.begun || sees_nothing(a, b, head, q0 + i)) clear(a, q.dq, i, i + 1, a->d);
-    deliver(f, q.dq, f->dq, b, head, q0, nq, a->d);
+    for (int64_t i = 0; i < t->nq; i++)
+        if (!queries.begun || attends_to_nothing(a, t, i))
+            sum_clear(f, &queries.dq, i, i + 1, a->d);
+    sum_end(f, &queries.dq, t->nq, a->d);
 }
 
-/* ---- a cell ---- */
+/* ---- a pair ---- */
 
-static void cell(const backward *f, room *r, int64_t b, int64_t kv, int64_t i, int64_t part) {
-    const attention *a = &f->a;
-    const int64_t q0 = i * f->cut.tr, k0 = cti_attention_cell_keys(&f->cut, i, f->step) * f->cut.sr;
-    const int64_t nq = cti_attention_min(f->cut.tr, a->t - q0), nk = cti_attention_min(f->cut.sr, a->s - k0), nr = a->k->gemm.nr;
-    if (a->set.causal && k0 > q0 + nq - 1) return;
-    keys k = {.b = b, .first = k0, .n = nk};
-    const cti_attention_rows v = cti_attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->v);
-    cti_attention_pack_b(a, a->dv, nk, v.data, 1, v.row, r->vt_b, a->dv);
-    k.k = cti_attention_seen(a, a->key, b, kv, k0, nk, a->d, r->k);
-    if (!a->scores) cti_attention_pack_b(a, a->d, nk, k.k.data, 1, k.k.row, r->kt_b, a->d);
-    k.dk = target_of(f, f->dk, b, kv, k0, nk, a->d, r->dk);
-    k.dv = target_of(f, f->dv, b, kv, k0, nk, a->dv, r->dv);
-    for (int64_t h = kv * a->group; h < (kv + 1) * a->group; h++)
-        for (int64_t q = 0; q < nq; q += CTI_ATTENTION_QUERIES) block(f, r, &k, h, q0 + q, cti_attention_min(CTI_ATTENTION_QUERIES, nq - q), part);
-    for (int64_t j = 0; j < nk; j++) {
-        if (k.begun[j / nr] && !cti_attention_hides(a, b, k0 + j, 1)) continue;
-        clear(a, k.dk, j, j + 1, a->d);
-        clear(a, k.dv, j, j + 1, a->dv);
+/* Packs the range's values and keys. Keys come second and keep the buffer that both use, as their
+ * rows are read again for dQ. */
+static void key_range_begin(const backward *f, const workspace *w, const cti_attention_tile *t,
+                            key_range *keys) {
+    const cti_attention_params *a = &f->a;
+    const int64_t kv = t->h / a->group;
+    const cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->kv);
+    cti_attention_pack(a, a->dv, t->nk, v.data, 1, v.stride, w->vt_panels);
+    keys->k0 = t->k0;
+    keys->k = cti_attention_gather_keys(a, &a->k, t, a->d, w->kv);
+    if (!a->scores)
+        cti_attention_pack(a, a->d, t->nk, keys->k.data, 1, keys->k.stride, w->kt_panels);
+    keys->dk = sum_begin(f, &f->dk, t->b, kv, t->k0, t->nk, a->d, w->dk);
+    keys->dv = sum_begin(f, &f->dv, t->b, kv, t->k0, t->nk, a->dv, w->dv);
+}
+
+static void key_range_end(const backward *f, const cti_attention_tile *t, const key_range *keys) {
+    const cti_attention_params *a = &f->a;
+    for (int64_t k = 0; k < t->nk; k++) {
+        if (keys->begun[k / a->nr] && !cti_attention_key_is_masked(a, t->b, t->k0 + k)) continue;
+        sum_clear(f, &keys->dk, k, k + 1, a->d);
+        sum_clear(f, &keys->dv, k, k + 1, a->dv);
     }
-    deliver(f, k.dk, f->dk, b, kv, k0, nk, a->d);
-    deliver(f, k.dv, f->dv, b, kv, k0, nk, a->dv);
+    sum_end(f, &keys->dk, t->nk, a->d);
+    sum_end(f, &keys->dv, t->nk, a->dv);
 }
 
-/* ---- all cells ---- */
+/* A range of queries, of all heads that share key head kv, against the range of keys that this step
+ * pairs with it. */
+static void backprop_pair(const backward *f, const workspace *w, int64_t b, int64_t kv,
+                          int64_t q_range, int64_t mask_sum) {
+    const cti_attention_params *a = &f->a;
+    const cti_attention_backward_schedule *s = &f->schedule;
+    const int64_t k_range = cti_attention_keys_of_step(s, q_range, f->step);
+    const cti_attention_tile head = {.b = b, .h = kv * a->group, .nq = a->t, .nk = a->s};
+    cti_attention_tile t = cti_attention_tile_part(&head, q_range * s->q_range, s->q_range,
+                                                   k_range * s->k_range, s->k_range);
+    if (cti_attention_causal_keys(a, &t) <= 0) return;
+    key_range keys = {0};
+    key_range_begin(f, w, &t, &keys);
+    for (; t.h < head.h + a->group; t.h++)
+        for (int64_t q = 0; q < t.nq; q += CTI_ATTENTION_QUERY_BLOCK) {
+            const cti_attention_tile part =
+                cti_attention_tile_part(&t, q, CTI_ATTENTION_QUERY_BLOCK, 0, t.nk);
+            backprop_query_block(f, w, &keys, &part, mask_sum);
+        }
+    key_range_end(f, &t, &keys);
+}
 
-/* A piece of work: a cell of those heads that share a mask's gradient, or of a part of them; usually of one head. */
-static void cells_task(void *arg, int64_t begin, int64_t end, int worker) {
+/* ---- a step ---- */
+
+static int64_t pairs_of_piece(const backward *f) {
+    return f->shared_ranges ? f->schedule.q_ranges : 1;
+}
+
+/* A piece of work is one pair; where pairs share a mask's gradient, all pairs of one partial sum.
+ * Pieces are counted by (dmask of its own, partial sum, query range). */
+static void pairs_task(void *arg, int64_t begin, int64_t end, int worker) {
     const backward *f = arg;
-    const attention *a = &f->a;
+    const cti_attention_params *a = &f->a;
+    const int64_t pairs = pairs_of_piece(f), pieces = f->schedule.q_ranges / pairs;
+    const int64_t sharing = f->shared_b * f->shared_h; /* heads that share a dmask */
+    const int64_t own_h = a->kv_heads / f->shared_h;   /* key heads with a dmask of their own */
     size_t used = 0;
-    room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
-    const int64_t cells = f->shared_cells ? 1 : f->cut.tn, own_h = a->kv_heads / f->shared_h, shared = f->shared_b * f->shared_h;
-    if (a->set.dropout > 0) a->k->fill(f->cut.keys, 1, r.ones);
+    const workspace w = workspace_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
+    if (a->attrs.dropout > 0) a->kernels->fill(f->schedule.k_block, 1, w.ones);
     for (int64_t item = begin; item < end; item++) {
-        const int64_t i = item % cells, part = item / cells % f->parts, own = item / cells / f->parts;
-        for (int64_t n = shared * part / f->parts; n < shared * (part + 1) / f->parts; n++) {
-            const int64_t b = n / f->shared_h + own / own_h, kv = n % f->shared_h + own % own_h; /* one of the two is 0 */
-            if (f->shared_cells)
-                for (int64_t c = 0; c < f->cut.tn; c++) cell(f, &r, b, kv, c, part);
-            else cell(f, &r, b, kv, i, part);
+        const int64_t q_range = item % pieces * pairs, sum = item / pieces % f->mask_sums;
+        const int64_t own = item / pieces / f->mask_sums;
+        const int64_t first = sharing * sum / f->mask_sums;
+        const int64_t last = sharing * (sum + 1) / f->mask_sums;
+        for (int64_t n = first; n < last; n++) {
+            /* A dim is shared or own, so one summand of each is 0. */
+            const int64_t b = n / f->shared_h + own / own_h, kv = n % f->shared_h + own % own_h;
+            for (int64_t i = 0; i < pairs; i++) backprop_pair(f, &w, b, kv, q_range + i, sum);
         }
     }
 }
 
-/* Who shares a part of the mask's gradient, and in how many pieces. */
-static void share_mask(backward *f) {
-    const attention *a = &f->a;
-    f->shared_b = f->shared_h = f->parts = 1;
-    if (!f->dmask.data) return;
-    if (f->mask_dims[0] == 1) f->shared_b = a->batch;
-    if (f->mask_dims[1] == 1) f->shared_h = a->kv_heads;
-    f->shared_cells = f->mask_dims[2] == 1 && f->mask_dims[3] == 1;
-    f->parts = cti_attention_min(PARTS, f->shared_b * f->shared_h);
-}
-
-static bool run(ct_context *context, backward *f) {
-    const attention *a = &f->a;
-    const int64_t grain = f->cut.grain, cells = f->shared_cells ? 1 : f->cut.tn;
-    const int64_t items = a->batch / f->shared_b * (a->kv_heads / f->shared_h) * f->parts * cells;
-    rooms(f, NULL, &f->bytes);
-    const size_t bytes = cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->bytes);
-    if (!(f->scratch = cti_take(context, bytes))) return false;
-    for (f->step = 0; f->step < f->cut.sn; f->step++) cti_parallel(context, items, grain, cells_task, f);
-    cti_give(context, f->scratch, bytes);
+static bool run_steps(ct_context *context, backward *f) {
+    const cti_attention_params *a = &f->a;
+    const int64_t heads = a->batch / f->shared_b * (a->kv_heads / f->shared_h);
+    const int64_t grain = f->schedule.grain;
+    const int64_t items = heads * f->mask_sums * (f->schedule.q_ranges / pairs_of_piece(f));
+    workspace_at(f, NULL, &f->workspace_bytes);
+    const size_t bytes =
+        cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
+    f->workspaces = cti_take(context, bytes);
+    if (!f->workspaces) return false;
+    for (f->step = 0; f->step < f->schedule.k_ranges; f->step++)
+        cti_parallel(context, items, grain, pairs_task, f);
+    cti_give(context, f->workspaces, bytes);
     return true;
 }
 
-/* A gradient of x's shape, in memory as x is where x's heads were split without moving; zeros if it is to be added to. */
-static ct_tensor *gradient(const ct_call *c, const ct_tensor *x, bool zero) {
-    ct_tensor *y = cti_attention_new_like(c, x, x->shape.dim[3]);
-    return y && (!zero || cti_op_fill(y->contiguous ? y : cti_tensor_view(y, y->data, CT_SHAPE(y->numel), NULL), 0)) ? y : NULL;
-}
+/* ---- gradients ---- */
 
-/* Gradients of q, k and v, as heads, and of the inputs. */
-static bool gradients(const ct_call *c, ct_tensor *const part[3], bool zero, ct_tensor *own[3], ct_tensor **grad) {
-    const int64_t heads = ((const cti_attention_attrs *)c->attrs)->heads;
-    if (heads) {
-        if (!c->wants[0]) return true;
-        grad[0] = zero ? ct_zeros(c->context, c->in[0]->dtype, c->in[0]->shape) : cti_op_new(c, c->in[0]->dtype, c->in[0]->shape);
-        return grad[0] && cti_attention_unpack(grad[0], heads, own);
-    }
-    for (int i = 0; i < 3; i++)
-        if (c->wants[i] && !(own[i] = grad[i] = gradient(c, part[i], zero))) return false;
-    return true;
-}
-
-bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
-    ct_tensor *g = cotangents[0];
-    const int64_t heads = ((const cti_attention_attrs *)c->attrs)->heads;
-    const ct_tensor *mask = c->in[3];
-    ct_tensor *part[3], *own[3] = {0}, *out = c->out;
-    if (!cti_attention_operands(c, part)) return false;
-    if (heads) {
-        out = cti_op_heads(out, heads, 0, out->shape.dim[2]);
-        g = cti_op_heads(g, heads, 0, g->shape.dim[2]);
-        if (!out || !g) return false;
-    }
-    backward f = {.a = cti_attention_of(c, part, out, c->saved[0]), .g = cti_attention_part_of(g, g->shape)};
-    const attention *a = &f.a;
-    const bool empty = out->numel == 0 || a->s == 0; /* then all gradients are zeros */
-    ct_tensor *sums = NULL;
-    if (c->wants[3]) {
-        f.mask_dims[0] = f.mask_dims[1] = f.mask_dims[2] = f.mask_dims[3] = 1;
-        for (int d = 0; d < mask->shape.ndim; d++) f.mask_dims[4 - mask->shape.ndim + d] = mask->shape.dim[d];
-        f.dmask.data = a->q.data; /* there will be one */
-    }
+/* Finds which heads share the mask's gradient and makes its partial sums, zeros: (mask_sums, ...the
+ * mask's dims). *sums is NULL where that gradient is not wanted. False: an error. */
+static bool new_mask_sums(const ct_call *c, backward *f, bool empty, ct_tensor **sums) {
+    const cti_attention_params *a = &f->a;
+    const ct_tensor *mask = c->in[CTI_ATTENTION_MASK];
+    int64_t *dims = f->mask_dims;
+    *sums = NULL;
+    f->shared_b = f->shared_h = f->mask_sums = 1;
+    if (!c->wants[CTI_ATTENTION_MASK]) return true;
+    for (int d = 0; d < 4; d++)
+        dims[d] = d < 4 - mask->shape.ndim ? 1 : mask->shape.dim[d - 4 + mask->shape.ndim];
     if (!empty) {
-        f.cut = cti_attention_cells_of(a);
-        f.add = f.cut.sn > 1; /* there are never more ranges of queries */
-        share_mask(&f);
+        if (dims[0] == 1) f->shared_b = a->batch;
+        if (dims[1] == 1) f->shared_h = a->kv_heads;
+        f->shared_ranges = dims[2] == 1 && dims[3] == 1;
+        f->mask_sums = cti_min(MASK_SUMS, f->shared_b * f->shared_h);
     }
-    if (!gradients(c, part, empty || f.add, own, grad)) return false;
-    if (c->wants[3]) {
-        const ct_shape shape = CT_SHAPE(empty ? 1 : f.parts, f.mask_dims[0], f.mask_dims[1], f.mask_dims[2], f.mask_dims[3]);
-        if (!(sums = ct_zeros(c->context, mask->dtype, shape))) return false;
-        ct_tensor *first = ct_select(sums, 0, 0);
-        if (!first) return false;
-        f.dmask = cti_attention_part_of(first, CT_SHAPE(a->batch, a->heads, a->t, a->s));
-        f.part = sums->stride[0];
+    *sums = ct_zeros(c->context, mask->dtype,
+                     CT_SHAPE(f->mask_sums, dims[0], dims[1], dims[2], dims[3]));
+    ct_tensor *first = *sums ? ct_select(*sums, 0, 0) : NULL;
+    if (!first) return false;
+    f->dmask = cti_attention_operand_of(first, CT_SHAPE(a->batch, a->heads, a->t, a->s));
+    f->mask_stride = (*sums)->stride[0];
+    return true;
+}
+
+/* A gradient in memory as x is; zeros, or values undefined. */
+static ct_tensor *new_gradient(const ct_call *c, const ct_tensor *x, bool zero) {
+    ct_tensor *y = cti_attention_new_like(c, x, x->shape.dim[3]);
+    if (!y || !zero) return y;
+    ct_tensor *dense = y->contiguous ? y : cti_tensor_view(y, y->data, CT_SHAPE(y->numel), NULL);
+    return cti_op_fill(dense, 0) ? y : NULL;
+}
+
+/* The gradients of the inputs, and in f where they are to be written. False: an error. */
+static bool new_gradients(const ct_call *c, backward *f, const cti_attention_tensors *x, bool zero,
+                          ct_tensor **grad) {
+    const int64_t heads = f->a.attrs.packed_heads;
+    ct_tensor *const of[3] = {x->q, x->k, x->v};
+    cti_attention_operand *to[3] = {&f->dq, &f->dk, &f->dv};
+    ct_tensor *own[3] = {NULL, NULL, NULL}; /* of each, (B, H, T, d) */
+    if (heads && c->wants[CTI_ATTENTION_Q]) {
+        const ct_tensor *in = c->in[CTI_ATTENTION_Q];
+        grad[0] =
+            zero ? ct_zeros(c->context, in->dtype, in->shape) : cti_op_new(c, in->dtype, in->shape);
+        if (!grad[0] || !cti_attention_unpack(grad[0], heads, own)) return false;
+    } else if (!heads) {
+        for (int i = 0; i < 3; i++) {
+            if (!c->wants[i]) continue;
+            own[i] = grad[i] = new_gradient(c, of[i], zero);
+            if (!own[i]) return false;
+        }
     }
-    cti_attention_part *to[] = {&f.dq, &f.dk, &f.dv};
     for (int i = 0; i < 3; i++)
-        if (own[i]) *to[i] = cti_attention_part_of(own[i], own[i]->shape);
-    if (!empty && !run(c->context, &f)) return false;
-    return !c->wants[3] || (grad[3] = ct_view(ct_sum(sums, CT_DIMS(0), false), mask->shape));
+        if (own[i]) *to[i] = cti_attention_operand_of(own[i], own[i]->shape);
+    return true;
+}
+
+/* ---- the op ---- */
+
+/* What forward has made, and dO (B, H, T, dv). NULL: an error. */
+static ct_tensor *outputs_of(const ct_call *c, ct_tensor *dout, cti_attention_tensors *x) {
+    const int64_t heads = ((const cti_attention_attrs *)c->attrs)->packed_heads;
+    if (!cti_attention_tensors_of(c, x)) return NULL;
+    x->stats = c->n_outs > 1 ? c->outs[1] : c->saved[0];
+    x->scores = c->saved[1];
+    x->out = heads ? cti_op_heads(c->out, heads, 0, c->out->shape.dim[2]) : c->out;
+    return !x->out ? NULL : heads ? cti_op_heads(dout, heads, 0, dout->shape.dim[2]) : dout;
+}
+
+/* No gradient comes for the statistics: cti_attention_fused hands them out detached. */
+bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    cti_attention_tensors x;
+    ct_tensor *dout = outputs_of(c, cotangents[0], &x), *mask_sums;
+    if (!dout) return false;
+    backward f = {.a = cti_attention_params_of(c, &x),
+                  .dout = cti_attention_operand_of(dout, dout->shape)};
+    const bool empty = c->out->numel == 0 || f.a.s == 0; /* then all gradients are zeros */
+    if (!empty) f.schedule = cti_attention_schedule_backward(&f.a);
+    f.accumulate = !empty && f.schedule.k_ranges > 1; /* there are never more ranges of queries */
+    if (!new_gradients(c, &f, &x, empty || f.accumulate, grad) ||
+        !new_mask_sums(c, &f, empty, &mask_sums))
+        return false;
+    if (!empty && !run_steps(c->context, &f)) return false;
+    if (!mask_sums) return true;
+    grad[CTI_ATTENTION_MASK] =
+        ct_view(ct_sum(mask_sums, CT_DIMS(0), false), c->in[CTI_ATTENTION_MASK]->shape);
+    return grad[CTI_ATTENTION_MASK] != NULL;
 }

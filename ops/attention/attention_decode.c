@@ -1,118 +1,166 @@
-/* attention of a few queries, as in decoding: nothing is used often enough to be worth packing. One query at a time against all keys,
- * its scores in one row of scratch:  p = 2^(s - max),  out = p v / sum.
+/* attention of one or two queries, as in decoding. A key is used too rarely to be worth packing:
+ * each query reads keys and values in place, with its scores in one row of the workspace:
  *
- * The sums over d are not in the order of a register block. Blocks that computed the scores again
- * would round them differently, and e^s of a large s is off by that rounding; so the scores, which
- * are T S numbers a head, are kept for backward. */
+ *     p = 2^(s - max),  out = p v / sum
+ *
+ * These products sum over d in another order than a micro-kernel does: backward, which computes in
+ * tiles, would round the scores differently, and the weight 2^s of a large s would be off by that
+ * rounding. So the scores, S numbers for each query, are kept for backward. */
 #include "attention.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct {
-    const attention *a;
-    char *scratch;
-    size_t bytes; /* of one worker */
-} few;
+    const cti_attention_params *a;
+    char *workspaces; /* one for each worker */
+    size_t workspace_bytes;
+} decode;
 
-/* A worker's scratch: rows of all keys, seen as panels of whole rows; and one row of lanes each. */
+/* A worker's buffers. keys is rounded up to a multiple of nr, as kernels take a row of them for a
+ * panel. */
 typedef struct {
-    char *s, *bias, *max, *sum;
-} room;
+    char *s;    /* (keys): scores, then weights */
+    char *bias; /* (keys) */
+    char *max;  /* (nr): one number in every lane */
+    char *sum;  /* (nr): partial sums */
+} workspace;
 
-static room rooms(const attention *a, char *base, size_t *used) {
-    /* For as many keys as lie between two heads: a growing cache takes the same scratch for every token. */
-    const int64_t nr = a->k->gemm.nr, stride = a->key.stride[2], most = stride > 0 ? a->key.stride[1] / stride : 0;
-    const int64_t keys = cti_attention_up(a->s > most ? a->s : most, nr);
-    room r;
-    r.s = cti_attention_carve(a, base, used, keys, 1);
-    r.bias = cti_attention_carve(a, base, used, keys, 1);
-    r.max = cti_attention_carve(a, base, used, nr, 1);
-    r.sum = cti_attention_carve(a, base, used, nr, 1);
-    return r;
+/* For as many keys as there are from one head to the next: then a cache that grows takes the same
+ * size for every token. */
+static workspace workspace_at(const cti_attention_params *a, char *base, size_t *used) {
+    const int64_t row = a->k.stride[2], capacity = row > 0 ? a->k.stride[1] / row : 0;
+    const int64_t keys = cti_round_up(cti_max(a->s, capacity), a->nr);
+    workspace w;
+    w.s = cti_attention_reserve(a, base, used, keys, 1);
+    w.bias = cti_attention_reserve(a, base, used, keys, 1);
+    w.max = cti_attention_reserve(a, base, used, a->nr, 1);
+    w.sum = cti_attention_reserve(a, base, used, a->nr, 1);
+    return w;
 }
 
-static double number(const attention *a, const char *x) { return a->size == 4 ? (double)*(const float *)x : *(const double *)x; }
-static void put(const attention *a, char *x, double value) {
-    if (a->size == 4) *(float *)x = (float)value;
+static double read_number(const cti_attention_params *a, const char *x) {
+    return a->size == sizeof(float) ? (double)*(const float *)x : *(const double *)x;
+}
+
+static void write_number(const cti_attention_params *a, char *x, double value) {
+    if (a->size == sizeof(float)) *(float *)x = (float)value;
     else *(double *)x = value;
 }
 
-/* y = alpha x B for n columns, k rows of B. */
-static void row_product(const attention *a, int64_t n, int64_t k, const char *x, int64_t x_step, const char *b, int64_t b_row,
-                        int64_t b_col, double alpha, bool add, char *y) {
-    const int64_t kc = a->k->gemm.kc;
+/* y (n) = alpha x (k) B (k, n), or y += with accumulate. B's element (i, j) is at i b_row + j
+ * b_col. */
+static void row_product(const cti_attention_params *a, int64_t n, int64_t k, const char *x,
+                        int64_t x_stride, const char *b, int64_t b_row, int64_t b_col, double alpha,
+                        bool accumulate, char *y) {
+    const int64_t kc = a->kernels->gemm.kc;
     for (int64_t p = 0; p < k; p += kc)
-        a->k->gemm.gemv(n, cti_attention_min(kc, k - p), x + p * x_step * a->size, x_step, b + p * b_row * a->size, b_row, b_col, alpha,
-                       add || p > 0, y, 1);
+        a->kernels->gemm.gemv(n, cti_min(kc, k - p), x + p * x_stride * a->size, x_stride,
+                              b + p * b_row * a->size, b_row, b_col, alpha, accumulate || p > 0, y,
+                              1);
 }
 
-static int64_t skip(const attention *a, int64_t b, int64_t k, int64_t n, bool hidden) {
-    while (k < n && cti_attention_hides(a, b, k, 1) == hidden) k++;
-    return k;
+/* w->s = scale q k^T + masks, in units of log 2. */
+static void score(const cti_attention_params *a, const workspace *w, const cti_attention_tile *t) {
+    a->kernels->fill(cti_round_up(t->nk, a->nr), -INFINITY, w->s);
+    if (a->d > 0) {
+        const char *q = cti_attention_at(a, &a->q, t->b, t->h, t->q0, 0);
+        const char *k = cti_attention_at(a, &a->k, t->b, t->h / a->group, 0, 0);
+        row_product(a, t->nk, a->d, q, a->q.stride[3], k, a->k.stride[3], a->k.stride[2],
+                    a->score_scale, false, w->s);
+    } else {
+        a->kernels->fill(t->nk, 0, w->s);
+    }
+    cti_attention_mask_row(a, t, w->s, w->bias);
 }
 
-/* out = p v alpha over the runs of keys that the key mask shows. Of several runs the sum is
- * multiplied, not each, which would be a rounding each. */
-static void add_values(const attention *a, int64_t b, int64_t kv, int64_t n, const char *p, double alpha, char *out) {
-    bool add = false;
-    for (int64_t from = skip(a, b, 0, n, true), to, next; from < n; from = next, add = true) {
-        to = skip(a, b, from, n, false), next = skip(a, b, to, n, true);
-        row_product(a, a->dv, to - from, p + from * a->size, 1,
-                    cti_attention_at(a, a->value, b, kv, from, 0), a->value.stride[2],
-                    a->value.stride[3], add || next < n ? 1 : alpha, add, out);
-        if (add && next == n) a->k->scale(a->dv, out, alpha, out);
-    }
+static void keep_scores(const cti_attention_params *a, const workspace *w,
+                        const cti_attention_tile *t) {
+    char *to = a->scores + cti_attention_stat_at(a, t->b, t->h, t->q0) * a->s;
+    memcpy(to, w->s, (size_t)(t->nk * a->size));
+    if (t->nk < a->s) a->kernels->fill(a->s - t->nk, -INFINITY, to + t->nk * a->size);
 }
 
-static void attend(const attention *a, const room *r, int64_t b, int64_t h, int64_t t) {
-    const int64_t nr = a->k->gemm.nr, kv = h / a->group, n = a->set.causal ? cti_attention_min(a->s, t + 1) : a->s;
-    const int64_t rows = cti_attention_pieces(n, nr), row = (b * a->heads + h) * a->t + t;
-    char *out = cti_attention_at(a, a->out, b, h, t, 0), *max = a->max + row * a->size, *inverse = a->inverse + row * a->size;
-    double top = -INFINITY, sum = 0;
-    if (n > 0) {
-        a->k->fill(rows * nr, -INFINITY, r->s);
-        if (a->d > 0)
-            row_product(a, n, a->d, cti_attention_at(a, a->q, b, h, t, 0), a->q.stride[3], cti_attention_at(a, a->key, b, kv, 0, 0),
-                        a->key.stride[3], a->key.stride[2], a->score_scale, false, r->s);
-        else a->k->fill(n, 0, r->s);
-        cti_attention_mask_row(a, b, h, t, n, r->s, r->bias);
-        a->k->max(n, 1, r->s, 1, r->max);
-        top = number(a, r->max);
-        if (a->scores) {
-            char *to = a->scores + row * a->s * a->size;
-            memcpy(to, r->s, (size_t)(n * a->size));
-            if (n < a->s) a->k->fill(a->s - n, -INFINITY, to + n * a->size);
-        }
+/* The first of the tile's keys, from `key` on, that the key mask hides (masked) or leaves; t->nk if
+ * there is none. */
+static int64_t find_key(const cti_attention_params *a, const cti_attention_tile *t, int64_t key,
+                        bool masked) {
+    while (key < t->nk && cti_attention_key_is_masked(a, t->b, key) != masked) key++;
+    return key;
+}
+
+/* out = p v / sum, over each run of keys that the key mask leaves: values of the others may be NaN.
+ * Where there are several runs their sum is scaled once: to scale each would round each. */
+static void sum_values(const cti_attention_params *a, const cti_attention_tile *t, const char *p,
+                       double inverse_sum, char *out) {
+    int64_t begin = find_key(a, t, 0, false), end = find_key(a, t, begin, true);
+    const bool one_run = find_key(a, t, end, false) == t->nk;
+    for (bool accumulate = false; begin < t->nk; accumulate = true) {
+        const char *v = cti_attention_at(a, &a->v, t->b, t->h / a->group, begin, 0);
+        row_product(a, a->dv, end - begin, p + begin * a->size, 1, v, a->v.stride[2],
+                    a->v.stride[3], one_run ? inverse_sum : 1, accumulate, out);
+        begin = find_key(a, t, end, false);
+        end = find_key(a, t, begin, true);
     }
-    a->k->fill(a->dv, 0, out);
-    if (top != -INFINITY) {
-        a->k->fill(nr, top, r->max);
-        a->k->fill(nr, 0, r->sum);
-        a->k->attention.soften(rows, nr, r->s, r->max, r->sum, 0, NULL);
-        a->k->sum(nr, 1, r->sum, 1, r->bias);
-        sum = number(a, r->bias);
-        if (a->set.dropout > 0) a->k->dropout(n, row * a->s, a->set.random, a->set.dropout, r->s, r->s);
-        add_values(a, b, kv, n, r->s, 1 / sum, out);
+    if (!one_run) a->kernels->scale(a->dv, out, inverse_sum, out);
+}
+
+/* The row of scores as a panel for the kernel: each lane has the whole row's maximum, and a sum of
+ * its own. */
+static double softmax(const cti_attention_params *a, const workspace *w, int64_t n, double max) {
+    a->kernels->fill(a->nr, max, w->max);
+    a->kernels->fill(a->nr, 0, w->sum);
+    a->kernels->attention.online_softmax_update(cti_ceil_div(n, a->nr), a->nr, w->s, w->max, w->sum,
+                                                0, NULL);
+    a->kernels->sum(a->nr, 1, w->sum, 1, w->bias);
+    return read_number(a, w->bias);
+}
+
+static void attend(const cti_attention_params *a, const workspace *w, const cti_attention_tile *t) {
+    const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0);
+    const int64_t index = stat / a->size * a->s; /* of the query's first score, in (B, H, T, S) */
+    char *out = cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0);
+    double max = -INFINITY, sum = 0;
+    if (t->nk > 0) {
+        score(a, w, t);
+        a->kernels->max(t->nk, 1, w->s, 1, w->max);
+        max = read_number(a, w->max);
+        if (a->scores) keep_scores(a, w, t);
     }
-    put(a, max, top == -INFINITY ? 0 : top);
-    put(a, inverse, sum == 0 ? 0 : 1 / sum);
+    a->kernels->fill(a->dv, 0, out);
+    if (max != -INFINITY) {
+        sum = softmax(a, w, t->nk, max);
+        if (a->attrs.dropout > 0)
+            a->kernels->dropout(t->nk, index, a->attrs.random, a->attrs.dropout, w->s, w->s);
+        sum_values(a, t, w->s, 1 / sum, out);
+    }
+    write_number(a, a->max + stat, max == -INFINITY ? 0 : max);
+    write_number(a, a->inverse_sum + stat, sum == 0 ? 0 : 1 / sum);
 }
 
 static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
-    const few *f = arg;
+    const decode *f = arg;
+    const cti_attention_params *a = f->a;
     size_t used = 0;
-    const room r = rooms(f->a, f->scratch + (size_t)worker * f->bytes, &used);
-    for (int64_t i = begin; i < end; i++) attend(f->a, &r, i / f->a->t / f->a->heads, i / f->a->t % f->a->heads, i % f->a->t);
+    const workspace w = workspace_at(a, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
+    for (int64_t i = begin; i < end; i++) {
+        const cti_attention_tile head = cti_attention_head(a, i / a->t);
+        cti_attention_tile t = cti_attention_tile_part(&head, i % a->t, 1, 0, a->s);
+        t.nk = cti_attention_causal_keys(a, &t);
+        attend(a, &w, &t);
+    }
 }
 
-bool cti_attention_few(ct_context *context, const attention *a) {
-    few f = {.a = a};
-    rooms(a, NULL, &f.bytes);
-    const int64_t items = a->batch * a->heads * a->t, grain = cti_op_grain((a->s + 8) * (a->d + a->dv + 16) / 8);
-    const size_t bytes = cti_bytes(cti_parallel_width(context), f.bytes);
-    if (!(f.scratch = cti_take(context, bytes))) return false;
-    cti_parallel(context, items, grain, attend_task, &f);
-    cti_give(context, f.scratch, bytes);
+bool cti_attention_decode(ct_context *context, const cti_attention_params *a) {
+    const int64_t queries = a->batch * a->heads * a->t;
+    const int64_t grain = cti_op_grain((a->s + 8) * (a->d + a->dv + 16) / 8);
+    if (queries == 0) return true;
+    decode f = {.a = a};
+    workspace_at(a, NULL, &f.workspace_bytes);
+    const size_t bytes = cti_bytes(cti_parallel_width(context), f.workspace_bytes);
+    f.workspaces = cti_take(context, bytes);
+    if (!f.workspaces) return false;
+    cti_parallel(context, queries, grain, attend_task, &f);
+    cti_give(context, f.workspaces, bytes);
     return true;
 }

@@ -1,166 +1,225 @@
-/* attention, fused:  out = P v,  P = softmax(scale q k^T + mask) with dropout, a block of queries and keys at a time and never whole:
+/* attention, fused:  out = P v,  P = softmax(scale q k^T + mask) with dropout
+ *
+ * It reads keys a block at a time, so the whole P is never in memory. Online softmax, with a
+ * running maximum m and sum l for each query:
  *
  *     for each block of keys:  s = scale k q^T + mask,  m' = max(m, s),  p = e^(s - m'),
- *                              sum = sum e^(m - m') + 1 p,  o = o e^(m - m') + v^T p
- *     out = (o / sum)^T
+ *                              l = l e^(m - m') + sum of p,  o = o e^(m - m') + p^T v,  m = m'
+ *     out = o / l
  *
- * Saved are out and each query's m and 1 / sum: what backward computes P from again, of scores that
- * have the same bits, as a register block sums over d in one order whichever of q and k it packs.
- * Dao et al. 2022, arXiv:2205.14135. They are kept apart, and not as m + log sum, whose rounding
- * would be that of large scores. (Scores are kept in units of log 2, and so is m.)
+ * Dao et al. 2022, arXiv:2205.14135. Backward computes P again from the statistics m and 1 / l of
+ * each query. Its scores have the same bits as these: a micro-kernel sums over d in one order,
+ * whichever of q and k is packed. m and l are saved apart: m + log l, one number, would be rounded
+ * like the largest scores. Scores and m are kept in units of log 2.
  *
- * A piece of work is a range of queries of one head. Scores are turned, keys by queries, so that a query is a lane (see
- * src/kernels/attention_tmpl.h). Cut by size alone. */
+ * A piece of work is a range of queries of one head against all its keys. Scores are transposed,
+ * keys by queries, so that a query is a lane (src/kernels/attention_tmpl.h). */
 #include "attention.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { RANGE = 1024, RANGE_BYTES = 512 << 10, KEYS = 120 }; /* queries of a piece, what they may take packed; keys of a block */
-
 typedef struct {
-    attention a;
-    int64_t range, ranges, keys; /* queries in a piece, pieces in a head, keys in a block */
-    char *scratch;
-    size_t bytes; /* of one worker */
+    cti_attention_params a;
+    cti_attention_forward_schedule schedule;
+    char *workspaces; /* one for each worker */
+    size_t workspace_bytes;
 } forward;
 
-/* A worker's scratch. */
+/* A worker's buffers. */
 typedef struct {
-    char *q, *o, *max, *sum; /* panels of queries (d, nr); outputs (queries, dv); a lane of each query */
-    char *k, *v;             /* a block of keys (keys, d) and of values (keys, dv), where they are not read where they lie */
-    char *s, *bias, *stage, *ones;
-} room;
+    char *q;    /* a range of queries (queries, d), packed in panels */
+    char *o;    /* (queries, dv) */
+    char *max;  /* (queries) */
+    char *sum;  /* (queries) */
+    char *k;    /* a block of keys (k_block, d), unless they are read in place */
+    char *v;    /* its values (k_block, dv), unless they are read in place */
+    char *s;    /* a panel (k_block, nr): scores, then weights */
+    char *bias; /* a panel (k_block, nr): a mask, or dropout's factors */
+    char *rows; /* (nr, k_block): one of these before it is transposed */
+    char *ones; /* (k_block): dropout of ones gives its factors */
+} workspace;
 
-static room rooms(const forward *f, char *base, size_t *used) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, n = cti_attention_up(f->range, nr), keys = f->keys;
-    const bool staged = (a->mask.data && a->mask_is_bool) || a->set.dropout > 0;
-    room r;
-    r.q = cti_attention_carve(a, base, used, n, a->d);
-    r.o = cti_attention_carve(a, base, used, n, a->dv);
-    r.max = cti_attention_carve(a, base, used, n, 1);
-    r.sum = cti_attention_carve(a, base, used, n, 1);
-    r.k = cti_attention_carve(a, base, used, keys, a->d);
-    r.v = cti_attention_carve(a, base, used, keys, a->dv);
-    r.s = cti_attention_carve(a, base, used, keys, nr);
-    r.bias = cti_attention_carve(a, base, used, keys, nr);
-    r.stage = cti_attention_carve(a, base, used, staged ? nr : 0, keys);
-    r.ones = cti_attention_carve(a, base, used, a->set.dropout > 0 ? keys : 0, 1);
-    return r;
+static workspace workspace_at(const forward *f, char *base, size_t *used) {
+    const cti_attention_params *a = &f->a;
+    const int64_t queries = cti_round_up(f->schedule.q_range, a->nr), keys = f->schedule.k_block;
+    const bool dropout = a->attrs.dropout > 0;
+    const bool has_rows = dropout || (a->mask.data && a->mask_is_bool);
+    workspace w;
+    w.q = cti_attention_reserve(a, base, used, queries, a->d);
+    w.o = cti_attention_reserve(a, base, used, queries, a->dv);
+    w.max = cti_attention_reserve(a, base, used, queries, 1);
+    w.sum = cti_attention_reserve(a, base, used, queries, 1);
+    w.k = cti_attention_reserve(a, base, used, keys, a->d);
+    w.v = cti_attention_reserve(a, base, used, keys, a->dv);
+    w.s = cti_attention_reserve(a, base, used, keys, a->nr);
+    w.bias = cti_attention_reserve(a, base, used, keys, a->nr);
+    w.rows = cti_attention_reserve(a, base, used, has_rows ? a->nr : 0, keys);
+    w.ones = cti_attention_reserve(a, base, used, dropout ? keys : 0, 1);
+    return w;
 }
 
-/* p times dropout's factors: those of one query are next to each other along the keys. */
-static void drop(const forward *f, const room *r, int64_t head, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr;
-    for (int64_t i = 0; i < nq; i++)
-        a->k->dropout(nk, (head * a->t + q0 + i) * a->s + k0, a->set.random, a->set.dropout, r->ones, r->stage + i * nk * a->size);
-    a->k->gemm.pack_b(nk, nq, r->stage, 1, nk, r->bias);
-    a->k->mul(nk * nr, r->s, 1, r->bias, 1, r->s);
+/* Multiplies the weights of a panel by dropout's factors. These are drawn along the keys of a
+ * query. */
+static void apply_dropout(const cti_attention_params *a, const workspace *w,
+                          const cti_attention_tile *t) {
+    for (int64_t i = 0; i < t->nq; i++) {
+        const int64_t query = (t->b * a->heads + t->h) * a->t + t->q0 + i; /* in (B, H, T) */
+        const int64_t index = query * a->s + t->k0;                        /* in (B, H, T, S) */
+        a->kernels->dropout(t->nk, index, a->attrs.random, a->attrs.dropout, w->ones,
+                            w->rows + i * t->nk * a->size);
+    }
+    cti_attention_pack(a, t->nk, t->nq, w->rows, 1, t->nk, w->bias);
+    a->kernels->mul(t->nk * a->nr, w->s, 1, w->bias, 1, w->s);
 }
 
-/* One block of keys for one panel of queries. */
-static void block(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t panel, int64_t k0, int64_t nk,
-                  const cti_attention_rows *k, const cti_attention_rows *v) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, width = cti_attention_width(a, nq), at = panel * nr * a->size;
-    const cti_attention_weights p = {r->s, 1, nr, nq, nk, -nq, a->set.causal ? q0 + 1 - k0 : nk};
-    char *o = r->o + at * a->dv;
-    cti_attention_product(a, nk, width, a->d, k, r->q + at * a->d, a->score_scale, r->s);
-    cti_attention_masks(a, b, h, q0, nq, k0, nk, true, r->s, r->bias, r->stage);
-    const bool begun = a->k->attention.soften(nk, width, r->s, r->max + at, r->sum + at, a->dv, o);
-    if (a->set.dropout > 0) drop(f, r, b * a->heads + h, q0, nq, k0, nk);
-    cti_attention_gather(a, &p, a->dv, v, 1, begun, o, a->dv);
+/* One panel of queries, from row `panel` of the range on, against a block of keys. */
+static void attend_panel(const cti_attention_params *a, const workspace *w,
+                         const cti_attention_tile *t, int64_t panel, const cti_attention_rows *k,
+                         const cti_attention_rows *v) {
+    const int64_t width = cti_attention_width(a, t->nq), at = panel * a->size;
+    char *o = w->o + at * a->dv;
+    cti_attention_panel_product(a, t->nk, width, a->d, k, w->q + at * a->d, a->score_scale, w->s);
+    cti_attention_mask_panel(a, t, true, w->s, w->bias, w->rows);
+    const bool begun = a->kernels->attention.online_softmax_update(t->nk, width, w->s, w->max + at,
+                                                                   w->sum + at, a->dv, o);
+    if (a->attrs.dropout > 0) apply_dropout(a, w, t);
+    const cti_attention_band p = {.data = w->s, /* P (queries, keys) */
+                                  .row = 1,
+                                  .col = a->nr,
+                                  .m = t->nq,
+                                  .k = t->nk,
+                                  .low = -t->nq,
+                                  .high = a->attrs.causal ? t->q0 + 1 - t->k0 : t->nk};
+    cti_attention_band_product(a, &p, a->dv, v, 1, begun, o, a->dv);
 }
 
-static void attend_keys(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, kv = h / a->group;
-    const cti_attention_rows k = cti_attention_seen(a, a->key, b, kv, k0, nk, a->d, r->k);
-    const cti_attention_rows v = cti_attention_seen(a, a->value, b, kv, k0, nk, a->dv, r->v);
-    for (int64_t i = 0; i < nq; i += nr) {
-        const int64_t n = cti_attention_min(nr, nq - i), seen = a->set.causal ? cti_attention_min(nk, q0 + i + n - k0) : nk;
-        if (seen > 0) block(f, r, b, h, q0 + i, n, i / nr, k0, seen, &k, &v);
+/* A range of queries against a block of keys. */
+static void attend_keys(const cti_attention_params *a, const workspace *w,
+                        const cti_attention_tile *t) {
+    const cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
+    const cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
+    for (int64_t i = 0; i < t->nq; i += a->nr) {
+        cti_attention_tile part = cti_attention_tile_part(t, i, a->nr, 0, t->nk);
+        part.nk = cti_attention_causal_keys(a, &part);
+        if (part.nk > 0) attend_panel(a, w, &part, i, &k, &v);
     }
 }
 
-static void attend(const forward *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, n = cti_attention_up(nq, nr), end = a->set.causal ? cti_attention_min(a->s, q0 + nq) : a->s;
-    cti_attention_pack_b(a, a->d, nq, cti_attention_at(a, a->q, b, h, q0, 0), a->q.stride[3], a->q.stride[2], r->q, a->d);
-    a->k->fill(n, -INFINITY, r->max);
-    a->k->fill(n, 0, r->sum);
-    for (int64_t k0 = 0; k0 < end; k0 += f->keys) {
-        const int64_t nk = cti_attention_min(f->keys, end - k0);
-        if (!cti_attention_hides_all(a, b, k0, nk)) attend_keys(f, r, b, h, q0, nq, k0, nk);
+/* A range of queries against all keys. */
+static void attend(const forward *f, const workspace *w, const cti_attention_tile *all) {
+    const cti_attention_params *a = &f->a;
+    const int64_t nq = all->nq, padded = cti_round_up(nq, a->nr);
+    const int64_t end = cti_attention_causal_keys(a, all);
+    const char *q = cti_attention_at(a, &a->q, all->b, all->h, all->q0, 0);
+    cti_attention_pack(a, a->d, nq, q, a->q.stride[3], a->q.stride[2], w->q);
+    a->kernels->fill(padded, -INFINITY, w->max);
+    a->kernels->fill(padded, 0, w->sum);
+    for (int64_t k0 = 0; k0 < end; k0 += f->schedule.k_block) {
+        const int64_t nk = cti_min(f->schedule.k_block, end - k0);
+        const cti_attention_tile t = cti_attention_tile_part(all, 0, nq, k0, nk);
+        if (cti_attention_keys_left(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t);
     }
-    a->k->attention.finish(nq, a->dv, r->max, r->sum, r->o, cti_attention_at(a, a->out, b, h, q0, 0), a->out.stride[2]);
-    const int64_t stat = ((b * a->heads + h) * a->t + q0) * a->size;
-    memcpy(a->max + stat, r->max, (size_t)(nq * a->size));
-    memcpy(a->inverse + stat, r->sum, (size_t)(nq * a->size));
+    char *out = cti_attention_at(a, &a->out, all->b, all->h, all->q0, 0);
+    a->kernels->attention.online_softmax_finalize(nq, a->dv, w->max, w->sum, w->o, out,
+                                                  a->out.stride[2]);
+    const int64_t at = cti_attention_stat_at(a, all->b, all->h, all->q0);
+    memcpy(a->max + at, w->max, (size_t)(nq * a->size));
+    memcpy(a->inverse_sum + at, w->sum, (size_t)(nq * a->size)); /* finalize has inverted it */
 }
 
+/* The pieces of one head follow each other, while its keys are in cache. The last range of queries
+ * comes first: under a causal mask it has the most keys, and if the longest piece were the last
+ * one, other threads would wait for it without work. */
 static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
     const forward *f = arg;
-    const attention *a = &f->a;
+    const cti_attention_params *a = &f->a;
+    const int64_t ranges = f->schedule.q_ranges, range = f->schedule.q_range;
     size_t used = 0;
-    const room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
-    if (a->set.dropout > 0) a->k->fill(f->keys, 1, r.ones);
-    for (int64_t i = begin; i < end; i++) { /* a head's pieces follow each other, as its keys stay in cache; causal: the longest first */
-        const int64_t head = i / f->ranges, q0 = (f->ranges - 1 - i % f->ranges) * f->range;
-        attend(f, &r, head / a->heads, head % a->heads, q0, cti_attention_min(f->range, a->t - q0));
+    const workspace w = workspace_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
+    if (a->attrs.dropout > 0) a->kernels->fill(f->schedule.k_block, 1, w.ones);
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t q0 = (ranges - 1 - i % ranges) * range;
+        const cti_attention_tile head = cti_attention_head(a, i / ranges);
+        const cti_attention_tile t = cti_attention_tile_part(&head, q0, range, 0, a->s);
+        attend(f, &w, &t);
     }
 }
 
-static bool run(ct_context *context, forward *f) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, heads = a->batch * a->heads, wide = a->d + a->dv;
-    if (heads * a->t == 0) return true;
-    f->range = wide < RANGE_BYTES / a->size / RANGE ? RANGE : RANGE_BYTES / a->size / wide / nr * nr;
-    while (f->range > 128 && heads * cti_attention_pieces(a->t, f->range) < 16) f->range /= 2;
-    if (f->range < nr) f->range = nr;
-    f->ranges = cti_attention_pieces(a->t, f->range);
-    f->range = cti_attention_min(cti_attention_up(cti_attention_pieces(a->t, f->ranges), nr), a->t);
-    f->ranges = cti_attention_pieces(a->t, f->range);
-    f->keys = KEYS; /* whatever S: one query against a growing cache takes the same scratch every time */
-    const double cost = ((double)f->range + 8) * (double)(a->s + 8) * (double)(wide + 16);
-    const int64_t grain = cost < 1 << 20 ? (int64_t)((1 << 20) / cost) : 1, items = heads * f->ranges;
-    rooms(f, NULL, &f->bytes);
-    const size_t bytes = cti_bytes(cti_parallel_width(context), f->bytes);
-    if (!(f->scratch = cti_take(context, bytes))) return false;
-    cti_parallel(context, items, grain, attend_task, f);
-    cti_give(context, f->scratch, bytes);
+static bool attend_all(ct_context *context, forward *f) {
+    const int64_t heads = f->a.batch * f->a.heads;
+    if (heads * f->a.t == 0) return true;
+    f->schedule = cti_attention_schedule_forward(&f->a);
+    workspace_at(f, NULL, &f->workspace_bytes);
+    const size_t bytes = cti_bytes(cti_parallel_width(context), f->workspace_bytes);
+    f->workspaces = cti_take(context, bytes);
+    if (!f->workspaces) return false;
+    cti_parallel(context, heads * f->schedule.q_ranges, f->schedule.grain, attend_task, f);
+    cti_give(context, f->workspaces, bytes);
     return true;
 }
 
-static ct_tensor *attention_forward(ct_call *c) {
-    const int64_t heads = ((const cti_attention_attrs *)c->attrs)->heads; /* packed */
-    ct_tensor *part[3], *y, *out;                                     /* what is returned, and as heads */
-    if (!cti_attention_operands(c, part)) return NULL;
-    const int64_t *n = part[0]->shape.dim;
-    y = heads ? cti_op_new(c, c->in[0]->dtype, CT_SHAPE(n[0], n[2], n[1] * n[3])) : cti_attention_new_like(c, part[0], part[2]->shape.dim[3]);
-    out = y && heads ? cti_op_heads(y, heads, 0, y->shape.dim[2]) : y;
-    c->drop = CT_DROP_IN(5);
-    if (y && y->numel == 0 && c->n <= 5) return y; /* values of width 0 are any number */
-    const bool few = n[2] <= CTI_ATTENTION_FEW;
-    const bool wanted = c->wants[0] || c->wants[1] || c->wants[2] || c->wants[3];
-    const ct_shape kept = CT_SHAPE(few && wanted ? 2 + part[1]->shape.dim[2] : 2, n[0], n[1], n[2]);
-    ct_tensor *stats = !out ? NULL : c->n > 5 ? c->in[5] : cti_op_new(c, y->dtype, kept);
-    if (!stats) return NULL;
-    c->saved[0] = stats;
-    forward f = {.a = cti_attention_of(c, part, out, stats)};
-    if (few) return stats->numel == 0 || cti_attention_few(c->context, &f.a) ? y : NULL;
-    return run(c->context, &f) ? y : NULL;
+/* ---- the op ---- */
+
+/* A new output, and in x->out its heads. */
+static ct_tensor *new_output(const ct_call *c, cti_attention_tensors *x) {
+    const int64_t *q = x->q->shape.dim;
+    const int64_t heads = ((const cti_attention_attrs *)c->attrs)->packed_heads;
+    if (!heads) return x->out = cti_attention_new_like(c, x->q, x->v->shape.dim[3]);
+    ct_tensor *y = cti_op_new(c, x->q->dtype, CT_SHAPE(q[0], q[2], q[1] * q[3]));
+    x->out = y ? cti_op_heads(y, heads, 0, y->shape.dim[2]) : NULL;
+    return x->out ? y : NULL;
 }
 
-#define ATTENTION(its_name)                                                                                                                \
-    {                                                                                                                                      \
-        .name = its_name, .attrs_size = sizeof(cti_attention_attrs), .forward = attention_forward, .backward = cti_attention_backward,             \
-        .flags = CT_OP_STRIDED | CT_OP_OPTIONAL                                                                                            \
-    }
-static const ct_op apart = ATTENTION("attention"), packed = ATTENTION("packed_attention");
+static bool wants_gradient(const ct_call *c) {
+    bool wants = false;
+    for (int i = 0; i < c->n; i++) wants |= c->wants[i];
+    return wants;
+}
 
-ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS], const cti_attention_attrs *attrs) {
-    return ct_apply(attrs->heads ? &packed : &apart, in, in[5] ? CTI_ATTENTION_INPUTS : 5, attrs);
+static ct_tensor *fused_forward(ct_call *c) {
+    cti_attention_tensors x;
+    if (!cti_attention_tensors_of(c, &x)) return NULL;
+    const int64_t *q = x.q->shape.dim, *k = x.k->shape.dim;
+    const bool decodes = q[2] <= CTI_ATTENTION_DECODE_QUERIES;
+    ct_tensor *y = new_output(c, &x);
+    if (!y) return NULL;
+    /* Nothing to compute; if values have width 0 there may be any number of keys. */
+    if (y->numel == 0 && c->n_outs == 1) return y;
+    x.stats = cti_op_new(c, y->dtype, CT_SHAPE(2, q[0], q[1], q[2]));
+    if (!x.stats) return NULL;
+    if (decodes && wants_gradient(c)) {
+        x.scores = cti_op_new(c, y->dtype, CT_SHAPE(q[0], q[1], q[2], k[2]));
+        if (!x.scores) return NULL;
+    }
+    if (c->n_outs > 1) c->outs[1] = x.stats;
+    else c->saved[0] = x.stats;
+    c->saved[1] = x.scores;
+    forward f = {.a = cti_attention_params_of(c, &x)};
+    const bool done = decodes ? cti_attention_decode(c->context, &f.a) : attend_all(c->context, &f);
+    return done ? y : NULL;
+}
+
+/* Statistics are a second output only of a call that asks for weights. In all others they are a
+ * saved tensor, and the recorded graph shows an op of one output. */
+#define FUSED(its_name, its_outputs)                                                               \
+    {.name = its_name,                                                                             \
+     .attrs_size = sizeof(cti_attention_attrs),                                                    \
+     .forward = fused_forward,                                                                     \
+     .backward = cti_attention_backward,                                                           \
+     .flags = CT_OP_STRIDED | CT_OP_OPTIONAL,                                                      \
+     .outputs = its_outputs}
+static const ct_op apart = FUSED("attention", 1), packed = FUSED("packed_attention", 1);
+static const ct_op apart_with_stats = FUSED("attention", 2);
+static const ct_op packed_with_stats = FUSED("packed_attention", 2);
+
+ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
+                               const cti_attention_attrs *attrs, ct_tensor **stats) {
+    const int n = CTI_ATTENTION_INPUTS;
+    if (!stats) return ct_apply(attrs->packed_heads ? &packed : &apart, in, n, attrs);
+    const ct_op *op = attrs->packed_heads ? &packed_with_stats : &apart_with_stats;
+    ct_tensor *outs[2];
+    if (!ct_apply_many(op, in, n, attrs, outs)) return NULL;
+    *stats = ct_detach(outs[1]); /* so that what reads them wants no gradient */
+    return *stats ? outs[0] : NULL;
 }

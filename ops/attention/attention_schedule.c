@@ -1,29 +1,72 @@
-/* How attention's backward is cut into cells, one range of queries against one of keys each: ranges of keys as long as a cache likes,
- * shorter where there is else too little to share out; of queries no more than make enough cells for a step, as what a cell does for its
- * keys it does once for all its queries. */
+/* How attention is cut into pieces of work: by sizes alone, so that no sum depends on the number of
+ * threads. */
 #include "attention.h"
 
+/* ---- forward ---- */
+
+/* A range's queries are packed once and its outputs summed in the workspace: both stay in L2. A
+ * block of keys is so short that a panel of its scores stays in L1d. It does not depend on S, so
+ * the workspace does not grow with a cache of keys. Ranges are halved, down to 128 queries, to have
+ * 16 pieces. */
 enum {
-    RANGE_BYTES = 1280 << 10, /* what a cell's keys may take packed */
-    CELLS = 16,              /* in a step, where that many can be */
-    KEYS = 128,              /* a block's */
+    FORWARD_QUERIES = 1024, /* of a range, at most */
+    FORWARD_RANGE_BYTES = 512 << 10,
+    FORWARD_KEYS = 120, /* of a block */
+    FORWARD_PIECES = 16,
 };
 
-cti_attention_cells cti_attention_cells_of(const attention *a) {
-    const int64_t nr = a->k->gemm.nr, heads = a->batch * a->kv_heads, wide = 3 * a->d + 2 * a->dv;
-    int64_t range = wide <= RANGE_BYTES / a->size / CTI_ATTENTION_RANGE ? CTI_ATTENTION_RANGE : RANGE_BYTES / a->size / wide / nr * nr;
-    while (range > 128 && heads * cti_attention_pieces(a->s, range) < 8) range /= 2;
-    if (range < nr) range = nr;
-    cti_attention_cells c;
-    c.sr = cti_attention_min(cti_attention_up(cti_attention_pieces(a->s, cti_attention_pieces(a->s, range)), nr), a->s);
-    c.sn = cti_attention_pieces(a->s, c.sr);
-    const int64_t most = cti_attention_min(c.sn, cti_attention_pieces(a->t, CTI_ATTENTION_QUERIES));
-    c.tn = cti_attention_min(most, cti_attention_pieces(CELLS, heads));
-    c.tr = cti_attention_pieces(a->t, c.tn);
-    const double cost = (double)(c.tr + 8) * (double)(c.sr + 8) * (double)(wide + 16) * (double)a->group;
-    c.grain = 1 + (int64_t)((1 << 20) / cost);
-    c.keys = cti_attention_min(KEYS / nr * nr, cti_attention_up(c.sr, nr));
-    return c;
+cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a) {
+    const int64_t heads = a->batch * a->heads;
+    const int64_t row = a->d + a->dv; /* numbers of a query */
+    const int64_t capacity = FORWARD_RANGE_BYTES / a->size;
+    int64_t range =
+        row < capacity / FORWARD_QUERIES ? FORWARD_QUERIES : capacity / row / a->nr * a->nr;
+    while (range > 128 && heads * cti_ceil_div(a->t, range) < FORWARD_PIECES) range /= 2;
+    range = cti_max(range, a->nr);
+    /* Ranges of equal length, in whole panels. */
+    const int64_t share = cti_ceil_div(a->t, cti_ceil_div(a->t, range));
+    cti_attention_forward_schedule s = {.q_range = cti_min(cti_round_up(share, a->nr), a->t),
+                                        .k_block = FORWARD_KEYS};
+    s.q_ranges = cti_ceil_div(a->t, s.q_range);
+    const double cost = ((double)s.q_range + 8) * (double)(a->s + 8) * (double)(row + 16);
+    s.grain = cost < CTI_ATTENTION_THREAD_COST ? (int64_t)(CTI_ATTENTION_THREAD_COST / cost) : 1;
+    return s;
 }
 
-int64_t cti_attention_cell_keys(const cti_attention_cells *c, int64_t queries, int64_t step) { return (queries * (c->sn / c->tn) + step) % c->sn; }
+/* ---- backward ---- */
+
+/* A range of keys is as long as its keys, values and their gradients stay in L2. Ranges are halved,
+ * down to 128 keys, to have 8 of all heads. Queries are cut into more ranges than one only where a
+ * step would have fewer than 16 pieces: the keys of a range are packed again for each pair. */
+enum {
+    BACKWARD_RANGE_BYTES = 1280 << 10,
+    BACKWARD_KEYS = 128, /* of a block */
+    BACKWARD_KEY_RANGES = 8,
+    BACKWARD_PIECES = 16, /* of a step */
+};
+
+cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attention_params *a) {
+    const int64_t heads = a->batch * a->kv_heads;
+    const int64_t row =
+        3 * a->d + 2 * a->dv; /* numbers of a key: twice in K, once in dK; in V and dV */
+    const int64_t capacity = BACKWARD_RANGE_BYTES / a->size, most_keys = CTI_ATTENTION_MOST_KEYS;
+    int64_t range = row <= capacity / most_keys ? most_keys : capacity / row / a->nr * a->nr;
+    while (range > 128 && heads * cti_ceil_div(a->s, range) < BACKWARD_KEY_RANGES) range /= 2;
+    range = cti_max(range, a->nr);
+    cti_attention_backward_schedule s;
+    s.k_range = cti_min(cti_round_up(cti_ceil_div(a->s, cti_ceil_div(a->s, range)), a->nr), a->s);
+    s.k_ranges = cti_ceil_div(a->s, s.k_range);
+    const int64_t most = cti_min(s.k_ranges, cti_ceil_div(a->t, CTI_ATTENTION_QUERY_BLOCK));
+    s.q_ranges = cti_min(most, cti_ceil_div(BACKWARD_PIECES, heads));
+    s.q_range = cti_ceil_div(a->t, s.q_ranges);
+    s.k_block = cti_min(BACKWARD_KEYS / a->nr * a->nr, cti_round_up(s.k_range, a->nr));
+    const double cost =
+        (double)(s.q_range + 8) * (double)(s.k_range + 8) * (double)(row + 16) * (double)a->group;
+    s.grain = 1 + (int64_t)(CTI_ATTENTION_THREAD_COST / cost);
+    return s;
+}
+
+int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
+                                   int64_t step) {
+    return (q_range * (s->k_ranges / s->q_ranges) + step) % s->k_ranges;
+}

@@ -1,214 +1,220 @@
-/* What the two directions of fused attention share. */
+/* Attention's operands in memory, the rows of a tile, and the products of tiles. */
 #include "attention.h"
 
-#include <math.h>
 #include <string.h>
 
-enum { NEAR_ROWS = 64 << 10 }; /* n rows so many bytes from place to place of a first-level cache: they meet in it about twice */
+/* ---- the problem ---- */
 
-cti_attention_part cti_attention_part_of(const ct_tensor *x, ct_shape shape) {
-    cti_attention_part p = {.data = x->data};
-    const int grown = shape.ndim - x->shape.ndim;
-    for (int d = 0; d < x->shape.ndim; d++) p.stride[grown + d] = x->shape.dim[d] == 1 && shape.dim[grown + d] != 1 ? 0 : x->stride[d];
-    return p;
-}
-
-bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *part[3]) {
+bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *third[3]) {
     const int64_t width = x->shape.dim[2] / 3;
-    for (int i = 0; i < 3; i++)
-        if (!(part[i] = cti_op_heads(x, heads, i * width, width))) return false;
-    return true;
-}
-
-bool cti_attention_operands(const ct_call *c, ct_tensor *part[3]) {
-    const int64_t heads = ((const cti_attention_attrs *)c->attrs)->heads;
-    if (heads) return cti_attention_unpack(c->in[0], heads, part);
-    for (int i = 0; i < 3; i++) part[i] = c->in[i];
-    if (!part[2]) part[2] = part[1]; /* of no use for the weights */
-    return true;
-}
-
-attention cti_attention_of(const ct_call *c, ct_tensor *const part[3], ct_tensor *out, ct_tensor *stats) {
-    const ct_tensor *q = part[0], *key = part[1], *v = part[2], *mask = c->in[3], *keys = c->in[4];
-    attention a = {.set = *(const cti_attention_attrs *)c->attrs, .k = kernels(c), .size = (int64_t)cti_dtype_size(q->dtype)};
-    a.score_scale = a.set.scale * 1.44269504088896340736;
-    a.batch = q->shape.dim[0], a.heads = q->shape.dim[1], a.t = q->shape.dim[2], a.d = q->shape.dim[3];
-    a.kv_heads = key->shape.dim[1], a.s = key->shape.dim[2], a.dv = v->shape.dim[3];
-    a.group = a.kv_heads > 0 ? a.heads / a.kv_heads : 1;
-    a.q = cti_attention_part_of(q, q->shape);
-    a.key = cti_attention_part_of(key, key->shape);
-    a.value = cti_attention_part_of(v, v->shape);
-    a.out = cti_attention_part_of(out, out->shape);
-    if (mask) a.mask = cti_attention_part_of(mask, CT_SHAPE(a.batch, a.heads, a.t, a.s));
-    a.mask_is_bool = mask && mask->dtype == CT_BOOL;
-    if (keys) a.keys = (cti_attention_part){keys->data, {keys->stride[0], 0, 0, keys->stride[1]}};
-    if (stats) {
-        a.max = stats->data;
-        a.inverse = a.max + a.batch * a.heads * a.t * a.size;
-        if (stats->shape.dim[0] > 2) a.scores = a.inverse + a.batch * a.heads * a.t * a.size;
+    for (int i = 0; i < 3; i++) {
+        third[i] = cti_op_heads(x, heads, i * width, width);
+        if (!third[i]) return false;
     }
+    return true;
+}
+
+bool cti_attention_tensors_of(const ct_call *c, cti_attention_tensors *x) {
+    const int64_t heads = ((const cti_attention_attrs *)c->attrs)->packed_heads;
+    ct_tensor *third[3] = {c->in[CTI_ATTENTION_Q], c->in[CTI_ATTENTION_K], c->in[CTI_ATTENTION_V]};
+    if (heads && !cti_attention_unpack(c->in[CTI_ATTENTION_Q], heads, third)) return false;
+    *x = (cti_attention_tensors){.q = third[0],
+                                 .k = third[1],
+                                 .v = third[2],
+                                 .mask = c->in[CTI_ATTENTION_MASK],
+                                 .key_mask = c->in[CTI_ATTENTION_KEY_MASK]};
+    return true;
+}
+
+cti_attention_operand cti_attention_operand_of(const ct_tensor *x, ct_shape shape) {
+    cti_attention_operand o = {.data = x->data};
+    const int added = shape.ndim - x->shape.ndim; /* leading dims, with stride 0 */
+    for (int d = 0; d < x->shape.ndim; d++) {
+        const bool repeats = x->shape.dim[d] == 1 && shape.dim[added + d] != 1;
+        o.stride[added + d] = repeats ? 0 : x->stride[d];
+    }
+    return o;
+}
+
+cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x) {
+    const int64_t *q = x->q->shape.dim, *k = x->k->shape.dim;
+    const cti_kernels *f = kernels(c);
+    cti_attention_params a = {
+        .attrs = *(const cti_attention_attrs *)c->attrs,
+        .kernels = f,
+        .nr = f->gemm.nr,
+        .mr = f->gemm.mr,
+        .mr_narrow = f->gemm.mr_narrow,
+        .size = (int64_t)cti_dtype_size(x->q->dtype),
+        .batch = q[0],
+        .heads = q[1],
+        .t = q[2],
+        .d = q[3],
+        .kv_heads = k[1],
+        .s = k[2],
+        .group = k[1] > 0 ? q[1] / k[1] : 1,
+        .q = cti_attention_operand_of(x->q, x->q->shape),
+        .k = cti_attention_operand_of(x->k, x->k->shape),
+    };
+    a.score_scale = a.attrs.scale * 1.44269504088896340736;
+    if (x->stats) {
+        a.max = x->stats->data;
+        a.inverse_sum = a.max + a.batch * a.heads * a.t * a.size;
+    }
+    if (x->scores) a.scores = x->scores->data;
+    if (x->v) a.v = cti_attention_operand_of(x->v, x->v->shape);
+    if (x->v) a.dv = x->v->shape.dim[3];
+    if (x->out) a.out = cti_attention_operand_of(x->out, x->out->shape);
+    if (x->mask) a.mask = cti_attention_operand_of(x->mask, CT_SHAPE(a.batch, a.heads, a.t, a.s));
+    a.mask_is_bool = x->mask && x->mask->dtype == CT_BOOL;
+    if (x->key_mask)
+        a.key_mask = (cti_attention_operand){
+            .data = x->key_mask->data,
+            .stride = {[0] = x->key_mask->stride[0], [3] = x->key_mask->stride[1]}};
     return a;
 }
 
 ct_tensor *cti_attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n) {
-    const ct_shape s = CT_SHAPE(x->shape.dim[0], x->shape.dim[1], x->shape.dim[2], n);
-    const int64_t h = s.dim[1], t = s.dim[2];
-    if (h < 2 || t < 2 || x->stride[1] >= x->stride[2]) return cti_op_new(c, x->dtype, s);
-    ct_tensor *y = cti_op_new(c, x->dtype, CT_SHAPE(s.dim[0], t, h, n));
-    return y ? cti_tensor_view(y, y->data, s, (int64_t[]){t * h * n, n, h * n, 1}) : NULL;
+    const int64_t b = x->shape.dim[0], h = x->shape.dim[1], t = x->shape.dim[2];
+    const bool split_by_view = h > 1 && t > 1 && x->stride[1] < x->stride[2];
+    if (!split_by_view) return cti_op_new(c, x->dtype, CT_SHAPE(b, h, t, n));
+    ct_tensor *y = cti_op_new(c, x->dtype, CT_SHAPE(b, t, h, n));
+    return y ? cti_tensor_view(y, y->data, CT_SHAPE(b, h, t, n),
+                               (int64_t[]){t * h * n, n, h * n, 1})
+             : NULL;
 }
 
-char *cti_attention_carve(const attention *a, char *base, size_t *used, int64_t rows, int64_t cols) {
+/* ---- tiles ---- */
+
+cti_attention_keys cti_attention_keys_left(const cti_attention_params *a,
+                                           const cti_attention_tile *t) {
+    if (!a->key_mask.data || t->nk <= 0) return CTI_KEYS_ALL;
+    const bool *flag = cti_attention_key_flags(a, t->b, t->k0);
+    const bool first = flag[0];
+    for (int64_t i = 1; i < t->nk; i++)
+        if (!flag[i * a->key_mask.stride[3]] != !first) return CTI_KEYS_SOME;
+    return first ? CTI_KEYS_ALL : CTI_KEYS_NONE;
+}
+
+/* ---- workspace ---- */
+
+char *cti_attention_reserve(const cti_attention_params *a, char *base, size_t *used, int64_t rows,
+                            int64_t cols) {
     const size_t bytes = cti_bytes(rows, cti_bytes(cols, (size_t)a->size)), at = *used;
     const bool fits = bytes < SIZE_MAX / 4 && at < SIZE_MAX / 4;
     *used = fits ? at + (bytes + CTI_ALIGN - 1) / CTI_ALIGN * CTI_ALIGN : SIZE_MAX;
     return base && fits ? base + at : NULL;
 }
 
-/* ---- the key mask ---- */
+/* ---- rows ---- */
 
-static const bool *key_mask(const attention *a, int64_t b, int64_t k0) {
-    return (const bool *)a->keys.data + b * a->keys.stride[0] + k0 * a->keys.stride[3];
+/* Do n rows, so many bytes apart, cause conflict misses in L1d? Its 64 sets of 64-byte lines repeat
+ * every 4096 bytes. A distance that is an odd multiple of 2^i lets rows start at 4096 / 2^i
+ * different addresses modulo 4096; 16 rows may start at each, twice the 8 ways of a set. */
+static bool has_conflict_misses(int64_t n, int64_t bytes) {
+    enum { PERIOD = 4096, ROWS = 16 };
+    const int64_t power_of_2 = bytes & -bytes; /* the largest that divides bytes */
+    return n > 1 && n * cti_min(power_of_2, PERIOD) > ROWS * PERIOD;
 }
 
-bool cti_attention_hides(const attention *a, int64_t b, int64_t k0, int64_t n) {
-    if (!a->keys.data) return false;
-    const bool *seen = key_mask(a, b, k0);
-    for (int64_t i = 0; i < n; i++)
-        if (!seen[i * a->keys.stride[3]]) return true;
-    return false;
+bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t stride,
+                            int64_t cols) {
+    const int64_t distance = stride < 0 ? -stride : stride;
+    const bool dense = distance <= 2 * cols; /* the rows use half of their memory or more */
+    return dense || !has_conflict_misses(n, distance * a->size);
 }
 
-bool cti_attention_hides_all(const attention *a, int64_t b, int64_t k0, int64_t n) {
-    if (!a->keys.data) return false;
-    const bool *seen = key_mask(a, b, k0);
-    for (int64_t i = 0; i < n; i++)
-        if (seen[i * a->keys.stride[3]]) return false;
-    return true;
-}
-
-/* A step of an odd multiple of 2^i bytes leads to 4096 / 2^i places of a first-level cache before it comes to the first again. */
-bool cti_attention_is_near(const attention *a, int64_t n, int64_t step, int64_t cols) {
-    if (step < 0) step = -step;
-    const int64_t bytes = step * a->size, lowest = bytes & -bytes;
-    return step <= 2 * cols || n == 1 || n * (lowest < 4096 ? lowest : 4096) <= NEAR_ROWS;
-}
-
-cti_attention_rows cti_attention_near(const attention *a, cti_attention_part x, int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
-                              char *stage) {
+static cti_attention_rows gather(const cti_attention_params *a, const cti_attention_operand *x,
+                                 int64_t b, int64_t h, int64_t first, int64_t n, int64_t cols,
+                                 char *buffer) {
     const char *from = cti_attention_at(a, x, b, h, first, 0);
-    if (x.stride[3] == 1 && cti_attention_is_near(a, n, x.stride[2], cols)) return (cti_attention_rows){from, x.stride[2]};
-    a->k->copy2d(n, cols, from, x.stride[2], x.stride[3], stage, cols, 1, false);
-    return (cti_attention_rows){stage, cols};
+    if (x->stride[3] == 1 && cti_attention_in_place(a, n, x->stride[2], cols))
+        return (cti_attention_rows){.data = from, .stride = x->stride[2]};
+    a->kernels->copy2d(n, cols, from, x->stride[2], x->stride[3], buffer, cols, 1, false);
+    return (cti_attention_rows){.data = buffer, .stride = cols};
 }
 
-cti_attention_rows cti_attention_seen(const attention *a, cti_attention_part x, int64_t b, int64_t h, int64_t k0, int64_t n, int64_t cols,
-                              char *stage) {
-    if (!cti_attention_hides(a, b, k0, n)) return cti_attention_near(a, x, b, h, k0, n, cols, stage);
-    const bool *seen = key_mask(a, b, k0);
-    for (int64_t i = 0; i < n; i++) {
-        char *to = stage + i * cols * a->size;
-        if (seen[i * a->keys.stride[3]])
-            a->k->copy2d(1, cols, cti_attention_at(a, x, b, h, k0 + i, 0), x.stride[2], x.stride[3], to, cols, 1, false);
-        else memset(to, 0, (size_t)(cols * a->size));
+cti_attention_rows cti_attention_gather_queries(const cti_attention_params *a,
+                                                const cti_attention_operand *x,
+                                                const cti_attention_tile *t, int64_t cols,
+                                                char *buffer) {
+    return gather(a, x, t->b, t->h, t->q0, t->nq, cols, buffer);
+}
+
+cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
+                                             const cti_attention_operand *x,
+                                             const cti_attention_tile *t, int64_t cols,
+                                             char *buffer) {
+    const int64_t h = t->h / a->group;
+    if (cti_attention_keys_left(a, t) == CTI_KEYS_ALL)
+        return gather(a, x, t->b, h, t->k0, t->nk, cols, buffer);
+    for (int64_t i = 0; i < t->nk; i++) {
+        const int64_t key = t->k0 + i;
+        char *to = buffer + i * cols * a->size;
+        const char *from = cti_attention_at(a, x, t->b, h, key, 0);
+        if (cti_attention_key_is_masked(a, t->b, key)) memset(to, 0, (size_t)(cols * a->size));
+        else a->kernels->copy2d(1, cols, from, cols, x->stride[3], to, cols, 1, false);
     }
-    return (cti_attention_rows){stage, cols};
+    return (cti_attention_rows){.data = buffer, .stride = cols};
 }
 
-/* ---- packing, products ---- */
+/* ---- products ---- */
 
-void cti_attention_pack_b(const attention *a, int64_t rows, int64_t cols, const char *x, int64_t row, int64_t col, char *packed,
-                      int64_t packed_rows) {
-    const int64_t nr = a->k->gemm.nr;
-    for (int64_t i = 0; i < cols; i += nr)
-        a->k->gemm.pack_b(rows, cti_attention_min(nr, cols - i), x + i * col * a->size, row, col, packed + i * packed_rows * a->size);
+/* Element (i, j) is at i row + j col, in elements. */
+typedef struct {
+    const char *data;
+    int64_t row, col;
+} matrix;
+
+/* C (m, n) = alpha A (m, k) B (k, n), or C += with accumulate. B is a packed panel, with rows nr
+ * apart, or rows in place; columns of B and of C are consecutive. All products of attention but
+ * those of attention_decode.c end here. */
+static void gemm(const cti_attention_params *a, int64_t m, int64_t n, int64_t k, double alpha,
+                 const matrix *x, const char *b, int64_t b_row, bool accumulate, char *c,
+                 int64_t c_row) {
+    const cti_gemm_params params = {.k = k,
+                                    .a_row = x->row,
+                                    .a_col = x->col,
+                                    .b_row = b_row,
+                                    .row = c_row,
+                                    .col = 1,
+                                    .base_row = c_row,
+                                    .alpha = alpha};
+    a->kernels->gemm.macro_kernel(&params, m, n, x->data, b, a->nr * a->size, accumulate ? c : NULL,
+                                  c);
 }
 
-void cti_attention_product(const attention *a, int64_t m, int64_t width, int64_t k, const cti_attention_rows *rows, const char *panel,
-                       double alpha, char *c) {
-    const int64_t nr = a->k->gemm.nr;
-    const cti_gemm_params form = {k, rows->row, 1, nr, nr, 1, 0, alpha};
-    a->k->gemm.macro_kernel(&form, m, width, rows->data, panel, 0, NULL, c);
+void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
+                        int64_t row, int64_t col, char *packed) {
+    for (int64_t j = 0; j < n; j += a->nr)
+        a->kernels->gemm.pack_b(k, cti_min(a->nr, n - j), b + j * col * a->size, row, col,
+                                packed + j * k * a->size);
 }
 
-void cti_attention_gather(const attention *a, const cti_attention_weights *x, int64_t cols, const cti_attention_rows *rows, double alpha, bool add,
-                      char *c, int64_t c_row) {
-    const cti_gemm_kernels *f = &a->k->gemm;
-    const int64_t blocks = cti_attention_pieces(x->m, cols > f->lanes ? f->mr : f->mr_narrow), step = x->m > 0 ? cti_attention_pieces(x->m, blocks) : 1;
-    for (int64_t i = 0; i < x->m; i += step) {   /* a block's rows at a time, in its shares: each begins and ends along K where they do */
-        const int64_t n = cti_attention_min(step, x->m - i), end = cti_attention_min(x->k, i + n - 1 + x->high);
-        const int64_t begin = i + x->low < 0 ? 0 : cti_attention_min(i + x->low, x->k), k = end > begin ? end - begin : 0;
-        const cti_gemm_params form = {k, x->row, x->col, rows->row, c_row, 1, c_row, alpha};
-        char *to = c + i * c_row * a->size;
-        f->macro_kernel(&form, n, cols, x->data + (i * x->row + begin * x->col) * a->size, rows->data + begin * rows->row * a->size,
-                  f->nr * a->size, add ? to : NULL, to);
+void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
+                                 const cti_attention_rows *rows, const char *b, double alpha,
+                                 char *panel) {
+    const matrix x = {.data = rows->data, .row = rows->stride, .col = 1};
+    gemm(a, m, width, k, alpha, &x, b, a->nr, false, panel, a->nr);
+}
+
+/* As many rows at once as a micro-kernel has, or equal shares of that: so the product spends little
+ * on the zeros beside the band. */
+void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
+                                int64_t cols, const cti_attention_rows *b, double alpha,
+                                bool accumulate, char *c, int64_t c_row) {
+    if (band->m <= 0) return;
+    const int64_t most = cols > a->kernels->attention.lanes ? a->mr : a->mr_narrow;
+    const int64_t share = cti_ceil_div(band->m, cti_ceil_div(band->m, most));
+    for (int64_t i = 0; i < band->m; i += share) {
+        const int64_t m = cti_min(share, band->m - i);
+        const int64_t begin = cti_max(0, cti_min(i + band->low, band->k));
+        const int64_t end = cti_min(band->k, i + m - 1 + band->high), k = cti_max(0, end - begin);
+        const cti_attention_rows rows = cti_attention_rows_from(a, b, begin);
+        const matrix x = {.data = band->data + (i * band->row + begin * band->col) * a->size,
+                          .row = band->row,
+                          .col = band->col};
+        gemm(a, m, cols, k, alpha, &x, rows.data, rows.stride, accumulate, c + i * c_row * a->size,
+             c_row);
     }
-}
-
-/* ---- masks on a panel ---- */
-
-static void hide(const attention *a, const char *mask, int64_t stride, int64_t n, char *to) {
-    a->k->attention.hide(n, (const bool *)mask, stride, to);
-}
-
-/* A row of a panel of which `width` lanes are computed: 0 in those from n on. */
-static void hide_lanes(const attention *a, const char *mask, int64_t stride, int64_t n, int64_t width, char *to) {
-    hide(a, mask, stride, n, to);
-    if (n < width) a->k->fill(width - n, 0, to + n * a->size);
-}
-
-/* The mask of these queries and keys as a panel of what is to be added. */
-static void mask_panel(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *bias,
-                       char *stage) {
-    const int64_t *stride = a->mask.stride, across = stride[2], along = stride[3];
-    const int64_t size = a->mask_is_bool ? 1 : a->size, nr = a->k->gemm.nr, width = cti_attention_width(a, nk);
-    const char *mask = a->mask.data + (b * stride[0] + h * stride[1] + q0 * across + k0 * along) * size;
-    if (!a->mask_is_bool) {
-        if (turned) a->k->gemm.pack_b(nk, nq, mask, along, across, bias);
-        else a->k->gemm.pack_b(nq, nk, mask, across, along, bias);
-    } else if (turned) {
-        for (int64_t i = 0; i < nq; i++) hide(a, mask + i * across, along, nk, stage + i * nk * a->size);
-        a->k->gemm.pack_b(nk, nq, stage, 1, nk, bias);
-    } else {
-        for (int64_t i = 0; i < nq; i++) hide_lanes(a, mask + i * across, along, nk, width, bias + i * nr * a->size);
-    }
-}
-
-void cti_attention_masks(const attention *a, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk, bool turned, char *panel,
-                     char *bias, char *stage) {
-    const cti_attention_kernels *f = &a->k->attention;
-    const int64_t rows = turned ? nk : nq, width = cti_attention_width(a, turned ? nq : nk), nr = a->k->gemm.nr;
-    if (a->mask.data) {
-        mask_panel(a, b, h, q0, nq, k0, nk, turned, bias, stage);
-        f->bias(rows, width, panel, bias, nr);
-    }
-    if (a->set.causal && k0 + nk - 1 > q0) {
-        if (turned) f->causal(rows, width, k0 - q0, true, panel);
-        else f->causal(rows, width, q0 - k0 + 1, false, panel);
-    }
-    if (!cti_attention_hides(a, b, k0, nk)) return;
-    if (turned) {
-        const bool *seen = key_mask(a, b, k0);
-        for (int64_t i = 0; i < nk; i++)
-            if (!seen[i * a->keys.stride[3]]) a->k->fill(width, -INFINITY, panel + i * nr * a->size);
-    } else {
-        hide_lanes(a, (const char *)key_mask(a, b, k0), a->keys.stride[3], nk, width, bias);
-        f->bias(rows, width, panel, bias, 0);
-    }
-}
-
-void cti_attention_mask_row(const attention *a, int64_t b, int64_t h, int64_t t, int64_t n, char *scores, char *bias) {
-    const cti_attention_kernels *f = &a->k->attention;
-    const int64_t nr = a->k->gemm.nr, rows = cti_attention_pieces(n, nr), *stride = a->mask.stride;
-    if (a->mask.data) {
-        const char *mask = a->mask.data + (b * stride[0] + h * stride[1] + t * stride[2]) * (a->mask_is_bool ? 1 : a->size);
-        a->k->fill(rows * nr, 0, bias);
-        if (a->mask_is_bool) hide(a, mask, stride[3], n, bias);
-        else a->k->copy2d(1, n, mask, n, stride[3], bias, n, 1, false);
-        f->bias(rows, nr, scores, bias, nr);
-    }
-    if (!cti_attention_hides(a, b, 0, n)) return;
-    a->k->fill(rows * nr, 0, bias);
-    hide(a, (const char *)key_mask(a, b, 0), a->keys.stride[3], n, bias);
-    f->bias(rows, nr, scores, bias, nr);
 }

@@ -1,150 +1,206 @@
-/* cti_attention_weights: the weights that fused attention took, P = 2^(s - max) / sum, of each head or their mean over heads, from scores that
- * are computed again and the max and sum that it kept: so the weights of all heads are never in memory where their mean is wanted.
+/* attention_weights: P = 2^(s - max) / sum, the weights of fused attention, of each head or their
+ * mean over heads, from its statistics and scores that are computed again. Each element is final at
+ * once, so a mean is summed tile by tile and the weights of the heads are never in memory.
  *
- *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dmask += dS;  of a mean: g / H for each head
+ *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dmask += dS;  of a mean: g / H
+ * for each head
  *
- * Few ask for that gradient: it is made of primitive ops, with P whole. A piece of work is a range of queries against one of keys, of all
- * heads one after the other where their mean is wanted. */
+ * This gradient is rarely wanted: backward is made of primitive ops, with P in memory. A piece of
+ * work is a tile, of all heads one after the other where their mean is wanted. */
 #include "attention.h"
 
 #include <math.h>
 
 #include "../update/update.h"
 
-enum { QUERIES = 2 * CTI_ATTENTION_QUERIES, KEYS = 256 }; /* of a piece: its weights stay in a second-level cache */
+/* The fused op's inputs, without v, and its statistics. */
+enum { STATS = CTI_ATTENTION_INPUTS, INPUTS };
+
+/* A tile's weights stay in L2, a panel of a block in L1d. */
+enum { TILE_QUERIES = 240, TILE_KEYS = 256, BLOCK_QUERIES = 120 };
 
 typedef struct {
-    attention a;
-    cti_attention_part y;
-    bool mean;
-    int64_t down, across; /* pieces of the queries and of the keys */
-    char *scratch;
-    size_t bytes; /* of one worker */
+    cti_attention_params a;
+    cti_attention_operand y; /* (B, H, T, S); a mean has a stride of 0 over heads */
+    int64_t q_tiles, k_tiles;
+    char *workspaces; /* one for each worker */
+    size_t workspace_bytes;
 } weights;
 
-/* A worker's scratch. */
+/* A worker's buffers. */
 typedef struct {
-    char *kt_b, *q, *k; /* packed keys (d, keys); queries and keys that are not read where they lie */
-    char *s, *bias;     /* panels */
-} room;
+    char *kt_panels; /* K^T of a tile (d, keys), packed in panels */
+    char *q;         /* a block of queries (queries, d), unless they are read in place */
+    char *k;         /* a tile's keys (keys, d), unless they are read in place */
+    char *s;         /* a panel (queries, nr): scores, then weights */
+    char *bias;      /* a panel (queries, nr) for masks */
+} workspace;
 
-static room rooms(const weights *f, char *base, size_t *used) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, rows = cti_attention_min(CTI_ATTENTION_QUERIES, a->t), keys = cti_attention_min(KEYS, a->s);
-    room r;
-    r.kt_b = cti_attention_carve(a, base, used, cti_attention_up(keys, nr), a->d);
-    r.q = cti_attention_carve(a, base, used, rows, a->d);
-    r.k = cti_attention_carve(a, base, used, keys, a->d);
-    r.s = cti_attention_carve(a, base, used, rows, nr);
-    r.bias = cti_attention_carve(a, base, used, a->mask.data || a->keys.data ? rows : 0, nr);
-    return r;
+static workspace workspace_at(const cti_attention_params *a, char *base, size_t *used) {
+    const int64_t queries = cti_min(BLOCK_QUERIES, a->t), keys = cti_min(TILE_KEYS, a->s);
+    const bool masked = a->mask.data || a->key_mask.data;
+    workspace w;
+    w.kt_panels = cti_attention_reserve(a, base, used, cti_round_up(keys, a->nr), a->d);
+    w.q = cti_attention_reserve(a, base, used, queries, a->d);
+    w.k = cti_attention_reserve(a, base, used, keys, a->d);
+    w.s = cti_attention_reserve(a, base, used, queries, a->nr);
+    w.bias = cti_attention_reserve(a, base, used, masked ? queries : 0, a->nr);
+    return w;
 }
 
-/* A block of one head's queries against a range of keys, added to what is there. */
-static void block(const weights *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
-    const attention *a = &f->a;
-    const int64_t nr = a->k->gemm.nr, *to = f->y.stride;
-    const cti_attention_rows q = cti_attention_near(a, a->q, b, h, q0, nq, a->d, r->q);
-    for (int64_t p = 0; p < nk; p += nr) {
-        const int64_t n = cti_attention_min(nr, nk - p), width = cti_attention_width(a, n), key = k0 + p;
-        const int64_t first = a->set.causal && key > q0 ? key - q0 : 0; /* queries before it see none of the panel */
-        const int64_t rows = nq - first;
-        const int64_t stat = ((b * a->heads + h) * a->t + q0 + first) * a->size;
-        if (rows <= 0) break;
-        const cti_attention_rows from = cti_attention_from(a, &q, first);
-        cti_attention_product(a, rows, width, a->d, &from, r->kt_b + p * a->d * a->size, a->score_scale, r->s);
-        cti_attention_masks(a, b, h, q0 + first, rows, key, n, false, r->s, r->bias, NULL);
-        a->k->attention.weights(rows, width, r->s, a->max + stat, a->inverse + stat, f->mean ? 1 / (double)a->heads : 1);
-        a->k->copy2d(rows, n, r->s, nr, 1, cti_attention_at(a, f->y, b, h, q0 + first, key), to[2], to[3], true);
+/* y += the weights of a tile that is one panel; `key` is its first key in kt_panels. */
+static void add_panel(const weights *f, const workspace *w, const cti_attention_tile *t,
+                      int64_t key, const cti_attention_rows *q) {
+    const cti_attention_params *a = &f->a;
+    const int64_t width = cti_attention_width(a, t->nk);
+    const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0), *stride = f->y.stride;
+    const double factor = a->attrs.mean_weights ? 1 / (double)a->heads : 1;
+    const char *kt = w->kt_panels + key * a->d * a->size;
+    char *y = cti_attention_at(a, &f->y, t->b, t->h, t->q0, t->k0);
+    cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
+    cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
+    a->kernels->attention.softmax_from_stats(t->nq, width, w->s, a->max + stat,
+                                             a->inverse_sum + stat, factor);
+    a->kernels->copy2d(t->nq, t->nk, w->s, a->nr, 1, y, stride[2], stride[3], true);
+}
+
+/* A block of queries against the tile's keys. */
+static void add_block(const weights *f, const workspace *w, const cti_attention_tile *t) {
+    const cti_attention_params *a = &f->a;
+    const cti_attention_rows q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
+    for (int64_t k = 0; k < t->nk; k += a->nr) {
+        cti_attention_tile panel = cti_attention_tile_part(t, 0, t->nq, k, a->nr);
+        const int64_t first = cti_attention_causal_queries(a, &panel);
+        if (first >= t->nq) break;
+        const cti_attention_rows rows = cti_attention_rows_from(a, &q, first);
+        panel.q0 += first;
+        panel.nq -= first;
+        add_panel(f, w, &panel, k, &rows);
     }
 }
 
-static void piece(const weights *f, const room *r, int64_t b, int64_t h, int64_t q0, int64_t nq, int64_t k0, int64_t nk) {
-    const attention *a = &f->a;
-    if (cti_attention_hides_all(a, b, k0, nk) || (a->set.causal && k0 > q0 + nq - 1)) return;
-    const cti_attention_rows k = cti_attention_seen(a, a->key, b, h / a->group, k0, nk, a->d, r->k);
-    cti_attention_pack_b(a, a->d, nk, k.data, 1, k.row, r->kt_b, a->d);
-    for (int64_t q = 0; q < nq; q += CTI_ATTENTION_QUERIES) block(f, r, b, h, q0 + q, cti_attention_min(CTI_ATTENTION_QUERIES, nq - q), k0, nk);
+static void add_tile(const weights *f, const workspace *w, const cti_attention_tile *t) {
+    const cti_attention_params *a = &f->a;
+    if (cti_attention_keys_left(a, t) == CTI_KEYS_NONE || cti_attention_causal_keys(a, t) <= 0)
+        return;
+    const cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
+    cti_attention_pack(a, a->d, t->nk, k.data, 1, k.stride, w->kt_panels);
+    for (int64_t q = 0; q < t->nq; q += BLOCK_QUERIES) {
+        const cti_attention_tile block = cti_attention_tile_part(t, q, BLOCK_QUERIES, 0, t->nk);
+        add_block(f, w, &block);
+    }
 }
 
-static void pieces_task(void *arg, int64_t begin, int64_t end, int worker) {
+static void tiles_task(void *arg, int64_t begin, int64_t end, int worker) {
     const weights *f = arg;
-    const attention *a = &f->a;
-    const int64_t together = f->mean ? a->heads : 1; /* heads */
+    const cti_attention_params *a = &f->a;
+    const int64_t summed_heads = a->attrs.mean_weights ? a->heads : 1;
     size_t used = 0;
-    const room r = rooms(f, f->scratch + (size_t)worker * f->bytes, &used);
+    const workspace w = workspace_at(a, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
     for (int64_t i = begin; i < end; i++) {
-        const int64_t q0 = i / f->across % f->down * QUERIES, k0 = i % f->across * KEYS, head = i / f->across / f->down * together;
-        const int64_t b = head / a->heads, h = head % a->heads, nq = cti_attention_min(QUERIES, a->t - q0), nk = cti_attention_min(KEYS, a->s - k0);
-        for (int64_t q = 0; q < nq; q++) a->k->fill(nk, 0, cti_attention_at(a, f->y, b, h, q0 + q, k0));
-        for (int64_t n = 0; n < together; n++) piece(f, &r, b, h + n, q0, nq, k0, nk);
+        const int64_t q_tile = i / f->k_tiles % f->q_tiles, k_tile = i % f->k_tiles;
+        const cti_attention_tile head =
+            cti_attention_head(a, i / f->k_tiles / f->q_tiles * summed_heads);
+        cti_attention_tile t = cti_attention_tile_part(&head, q_tile * TILE_QUERIES, TILE_QUERIES,
+                                                       k_tile * TILE_KEYS, TILE_KEYS);
+        for (int64_t q = t.q0; q < t.q0 + t.nq; q++)
+            a->kernels->fill(t.nk, 0, cti_attention_at(a, &f->y, t.b, t.h, q, t.k0));
+        for (; t.h < head.h + summed_heads; t.h++) add_tile(f, &w, &t);
     }
 }
 
-static ct_tensor *forward(ct_call *c) {
-    ct_tensor *part[3], *stats = c->in[5];
-    c->drop = CT_DROP_OUT | CT_DROP_IN(5);
-    if (!cti_attention_operands(c, part)) return NULL;
-    const cti_attention_attrs *set = c->attrs;
-    weights f = {.a = cti_attention_of(c, part, part[0], stats), .mean = set->mean};
-    const attention *a = &f.a;
-    ct_tensor *y = cti_op_new(c, stats->dtype, f.mean ? CT_SHAPE(a->batch, a->t, a->s) : CT_SHAPE(a->batch, a->heads, a->t, a->s));
+static bool compute_tiles(ct_context *context, weights *f) {
+    const cti_attention_params *a = &f->a;
+    f->q_tiles = cti_ceil_div(a->t, TILE_QUERIES);
+    f->k_tiles = cti_ceil_div(a->s, TILE_KEYS);
+    const int64_t summed_heads = a->attrs.mean_weights ? a->heads : 1;
+    const int64_t items = a->batch * a->heads / summed_heads * f->q_tiles * f->k_tiles;
+    const double queries = (double)cti_min(TILE_QUERIES, a->t);
+    const double keys = (double)cti_min(TILE_KEYS, a->s);
+    const double cost = queries * keys * (double)(a->d + 16) * (double)summed_heads;
+    const int64_t grain = 1 + (int64_t)(CTI_ATTENTION_THREAD_COST / cost);
+    workspace_at(a, NULL, &f->workspace_bytes);
+    const size_t bytes =
+        cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
+    f->workspaces = cti_take(context, bytes);
+    if (!f->workspaces) return false;
+    cti_parallel(context, items, grain, tiles_task, f);
+    cti_give(context, f->workspaces, bytes);
+    return true;
+}
+
+static ct_tensor *weights_forward(ct_call *c) {
+    cti_attention_tensors x;
+    c->drop = CT_DROP_OUT | CT_DROP_IN(STATS);
+    if (!cti_attention_tensors_of(c, &x)) return NULL;
+    x.stats = c->in[STATS];
+    weights f = {.a = cti_attention_params_of(c, &x)};
+    const cti_attention_params *a = &f.a;
+    const bool mean = a->attrs.mean_weights;
+    const ct_shape shape =
+        mean ? CT_SHAPE(a->batch, a->t, a->s) : CT_SHAPE(a->batch, a->heads, a->t, a->s);
+    ct_tensor *y = cti_op_new(c, x.q->dtype, shape);
     if (!y || y->numel == 0) return y;
-    if (a->heads == 0) return cti_op_fill(y, NAN) ? y : NULL;
-    f.y = (cti_attention_part){y->data, {a->t * a->s, 0, a->s, 1}};
-    if (!f.mean) f.y.stride[0] *= a->heads, f.y.stride[1] = a->t * a->s;
-    f.down = cti_attention_pieces(a->t, QUERIES), f.across = cti_attention_pieces(a->s, KEYS);
-    const int64_t items = a->batch * (f.mean ? 1 : a->heads) * f.down * f.across;
-    const double cost =
-        (double)cti_attention_min(QUERIES, a->t) * (double)cti_attention_min(KEYS, a->s) * (double)(a->d + 16) * (double)(f.mean ? a->heads : 1);
-    const int64_t grain = 1 + (int64_t)((1 << 20) / cost);
-    rooms(&f, NULL, &f.bytes);
-    const size_t bytes = cti_bytes(items > grain ? cti_parallel_width(c->context) : 1, f.bytes);
-    if (!(f.scratch = cti_take(c->context, bytes))) return NULL;
-    cti_parallel(c->context, items, grain, pieces_task, &f);
-    cti_give(c->context, f.scratch, bytes);
-    return y;
+    if (a->heads == 0) return cti_op_fill(y, NAN) ? y : NULL; /* a mean of nothing */
+    f.y = (cti_attention_operand){.data = y->data,
+                                  .stride = {y->stride[0], mean ? 0 : a->t * a->s, a->s, 1}};
+    return compute_tiles(c->context, &f) ? y : NULL;
 }
 
 /* ---- backward ---- */
 
-/* The gradients of q and k, from that of the scores, which is zero for hidden keys. */
-static bool through_product(const ct_call *c, ct_tensor *const part[3], ct_tensor *ds, ct_tensor *own[2]) {
-    const cti_attention_attrs *set = c->attrs;
-    ct_tensor *q = part[0], *k = part[1], *keys = c->in[4];
-    const int64_t b = q->shape.dim[0], h_kv = k->shape.dim[1], d = q->shape.dim[3], s = k->shape.dim[2];
-    const int64_t rows = q->shape.dim[1] / (h_kv > 0 ? h_kv : 1) * q->shape.dim[2]; /* of the queries that meet one head's keys */
-    ds = ct_view(ct_scale(ds, set->scale), CT_SHAPE(b, h_kv, rows, s));
-    own[0] = ct_view(ct_matmul(ds, keys ? cti_attention_unhidden(k, keys) : k), q->shape);
-    own[1] = ct_matmul(ct_transpose(ds, 2, 3), ct_reshape(q, CT_SHAPE(b, h_kv, rows, d)));
+/* dq and dk (B, H, T, d), (B, H_kv, S, d) from dS (B, H, T, S), which is zero for keys that a mask
+ * hides. */
+static bool through_product(const ct_call *c, const cti_attention_tensors *x, ct_tensor *ds,
+                            ct_tensor *dqk[2]) {
+    const cti_attention_attrs *attrs = c->attrs;
+    const int64_t *nq = x->q->shape.dim, *nk = x->k->shape.dim;
+    const int64_t b = nq[0], d = nq[3], h_kv = nk[1], s = nk[2];
+    const int64_t rows = (h_kv > 0 ? nq[1] / h_kv : nq[1]) * nq[2]; /* G T */
+    ct_tensor *k = x->key_mask ? cti_attention_zero_masked(x->k, x->key_mask) : x->k;
+    ds = ct_view(ct_scale(ds, attrs->scale), CT_SHAPE(b, h_kv, rows, s));
+    dqk[0] = ct_view(ct_matmul(ds, k), x->q->shape);
+    dqk[1] = ct_matmul(ct_transpose(ds, 2, 3), ct_reshape(x->q, CT_SHAPE(b, h_kv, rows, d)));
     return cti_ready(c->context);
 }
 
-static bool backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
-    ct_tensor *g = cotangents[0];
-    const cti_attention_attrs *set = c->attrs;
-    ct_tensor *part[3], *own[2], *third[3];
-    if (!cti_attention_operands(c, part)) return false;
-    if (set->mean) g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)part[0]->shape.dim[1]);
-    ct_tensor *p = cti_attention_softmax(part[0], part[1], c->in[3], c->in[4], set->causal, set->scale), *pg = ct_mul(p, g);
+static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    const cti_attention_attrs *attrs = c->attrs;
+    ct_tensor *g = cotangents[0], *dqk[2];
+    cti_attention_tensors x;
+    if (!cti_attention_tensors_of(c, &x)) return false;
+    if (attrs->mean_weights) g = ct_scale(ct_unsqueeze(g, 1), 1 / (double)x.q->shape.dim[1]);
+    const ct_attention_opts opts = {
+        .mask = x.mask, .key_mask = x.key_mask, .causal = attrs->causal, .scale = attrs->scale};
+    ct_tensor *p = cti_attention_softmax(x.q, x.k, &opts), *pg = ct_mul(p, g);
     ct_tensor *ds = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true)));
-    if (!through_product(c, part, ds, own)) return false;
-    if (!set->heads) {
-        grad[0] = own[0], grad[1] = own[1];
+    if (!through_product(c, &x, ds, dqk)) return false;
+    if (attrs->packed_heads) { /* the third of v has no gradient */
+        ct_tensor *third[3];
+        grad[0] = ct_zeros(c->context, g->dtype, c->in[CTI_ATTENTION_Q]->shape);
+        if (!grad[0] || !cti_attention_unpack(grad[0], attrs->packed_heads, third)) return false;
+        if (!cti_op_copy_into(third[0], dqk[0]) || !cti_op_copy_into(third[1], dqk[1]))
+            return false;
     } else {
-        if (!(grad[0] = ct_zeros(c->context, g->dtype, c->in[0]->shape)) || !cti_attention_unpack(grad[0], set->heads, third)) return false;
-        for (int i = 0; i < 2; i++)
-            if (!cti_op_copy_into(third[i], own[i])) return false;
+        grad[CTI_ATTENTION_Q] = dqk[0];
+        grad[CTI_ATTENTION_K] = dqk[1];
     }
-    return !c->wants[3] || cti_op_sum_to_input(c, 3, ds, &grad[3]);
+    return !c->wants[CTI_ATTENTION_MASK] ||
+           cti_op_sum_to_input(c, CTI_ATTENTION_MASK, ds, &grad[CTI_ATTENTION_MASK]);
 }
 
 static const ct_op op = {.name = "attention_weights",
                          .attrs_size = sizeof(cti_attention_attrs),
-                         .forward = forward,
-                         .backward = backward,
+                         .forward = weights_forward,
+                         .backward = weights_backward,
                          .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
 
-ct_tensor *cti_attention_weights_of(ct_tensor *const in[CTI_ATTENTION_INPUTS], const cti_attention_attrs *attrs) {
-    return ct_apply(&op, in, CTI_ATTENTION_INPUTS, attrs);
+ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_tensor *stats,
+                                 const cti_attention_attrs *attrs) {
+    ct_tensor *inputs[INPUTS] = {[CTI_ATTENTION_Q] = in[CTI_ATTENTION_Q],
+                                 [CTI_ATTENTION_K] = in[CTI_ATTENTION_K],
+                                 [CTI_ATTENTION_MASK] = in[CTI_ATTENTION_MASK],
+                                 [CTI_ATTENTION_KEY_MASK] = in[CTI_ATTENTION_KEY_MASK],
+                                 [STATS] = stats};
+    return ct_apply(&op, inputs, INPUTS, attrs);
 }

@@ -1,8 +1,11 @@
-/* The row work of attention in blocks: what lies between the matrix products that ops/attention_*.c make of gemm.h.
+/* Attention's work on scores, between the matrix products that ops/attention/ makes with the gemm
+ * kernels.
  *
- * Scores are computed a panel at a time: rows of NR lanes, the form in which a product reads its B, so that the weights go into the
- * next product where they stand. Going forward the lanes are queries: the running maximum and sum of each query are a lane, and
- * nothing is reduced across lanes. Going backward the lanes are keys. `width` says how many lanes are in use: LANES or NR. */
+ * A score panel is rows of NR lanes: the form in which a product reads a packed panel of B, so that
+ * the weights are the next product's operand without being moved. Forward computes S^T: rows are
+ * keys and lanes are queries, so the running maximum and sum of each query stay in one lane and
+ * nothing is reduced across lanes. Backward computes S: rows are queries and lanes are keys.
+ * `width`, LANES or NR, is how many lanes of a row are computed. */
 #ifndef CTI_KERNELS_ATTENTION_TMPL_H
 #define CTI_KERNELS_ATTENTION_TMPL_H
 
@@ -10,11 +13,13 @@
 #include "row_sum_tmpl.h"
 #include "vmath.h"
 
-/* Runs f with the number of vectors in a row as a constant. */
+/* Calls f with the number of vectors of a row as a constant, so that its inner loops are unrolled.
+ */
 #define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
 
-/* a > b ? a : b, so NaN in a does not win: 2^(NaN - max) brings it back. By lanes, as compilers make one instruction of that. */
-INLINE vec higher(vec a, vec b) {
+/* a > b ? a : b. A NaN in a is not taken; the NaN of the output comes from 2^(NaN - max). Written
+ * by lanes, as compilers then emit one max instruction. */
+INLINE vec attention_max(vec a, vec b) {
     for (int l = 0; l < LANES; l++) b[l] = a[l] > b[l] ? a[l] : b[l];
     return b;
 }
@@ -25,41 +30,49 @@ INLINE vec lane_numbers(void) {
     return load(lane);
 }
 
-/* ---- what masks do to scores ---- */
+/* ---- masks ---- */
 
-/* The lowest finite value, often used for -inf, stays finite when scaled: a row of nothing else is a row of equals. */
-INLINE void bias_rows(const int vectors, int64_t rows, real *s, const real *bias, int64_t bias_row) {
-    const vec hidden = splat(-(real)INFINITY), least = splat(sizeof(real) == 4 ? -FLT_MAX : (real)-DBL_MAX);
+/* A finite bias stays finite when it is scaled: the lowest finite value is often used for -inf, and
+ * a row of nothing else has equal weights, not none. */
+INLINE void add_bias_rows(const int vectors, int64_t rows, real *s, const real *bias,
+                          int64_t bias_row) {
+    const vec minus_inf = splat(-(real)INFINITY),
+              lowest = splat(sizeof(real) == 4 ? -FLT_MAX : (real)-DBL_MAX);
     for (int64_t i = 0; i < rows; i++, s += NR, bias += bias_row)
         for (int j = 0; j < vectors; j++) {
             const vec b = load(bias + j * LANES), scaled = b * REAL(1.44269504088896340736);
-            store(s + j * LANES, select(b == hidden, hidden, load(s + j * LANES) + select(scaled < least, least, scaled)));
+            const vec sum = load(s + j * LANES) + select(scaled < lowest, lowest, scaled);
+            store(s + j * LANES, select(b == minus_inf, minus_inf, sum));
         }
 }
 
-static void attention_bias(int64_t rows, int64_t width, void *s, const void *bias, int64_t bias_row) {
-    ATTENTION_ROWS(width, bias_rows, rows, s, bias, bias_row);
+static void attention_add_bias(int64_t rows, int64_t width, void *s, const void *bias,
+                               int64_t bias_row) {
+    ATTENTION_ROWS(width, add_bias_rows, rows, s, bias, bias_row);
 }
 
-INLINE void causal_rows(const int vectors, int64_t rows, int64_t first, bool low, real *s) {
-    const vec hidden = splat(-(real)INFINITY), lane = lane_numbers();
+INLINE void mask_causal_rows(const int vectors, int64_t rows, int64_t first, bool before, real *s) {
+    const vec minus_inf = splat(-(real)INFINITY), lane = lane_numbers();
     for (int64_t i = 0; i < rows; i++, s += NR) {
         const int64_t count = first + i < 0 ? 0 : first + i > NR ? NR : first + i;
         for (int j = 0; j < vectors; j++) {
             const ivec below = lane < splat((real)(count - j * LANES));
-            store(s + j * LANES, select(low ? below : ~below, hidden, load(s + j * LANES)));
+            store(s + j * LANES, select(before ? below : ~below, minus_inf, load(s + j * LANES)));
         }
     }
 }
 
-static void attention_causal(int64_t rows, int64_t width, int64_t first, bool low, void *s) {
-    ATTENTION_ROWS(width, causal_rows, rows, first, low, s);
+static void attention_mask_causal(int64_t rows, int64_t width, int64_t first, bool before,
+                                  void *s) {
+    ATTENTION_ROWS(width, mask_causal_rows, rows, first, before, s);
 }
 
-static void attention_hide(int64_t n, const bool *mask, int64_t stride, void *y) {
+static void attention_mask_to_bias(int64_t n, const bool *mask, int64_t stride, void *y) {
     real *to = y;
-    if (stride == 1) for (int64_t i = 0; i < n; i++) to[i] = mask[i] ? 0 : -(real)INFINITY;
-    else for (int64_t i = 0; i < n; i++) to[i] = mask[i * stride] ? 0 : -(real)INFINITY;
+    if (stride == 1) /* apart, so that it is vectorized */
+        for (int64_t i = 0; i < n; i++) to[i] = mask[i] ? 0 : -(real)INFINITY;
+    else
+        for (int64_t i = 0; i < n; i++) to[i] = mask[i * stride] ? 0 : -(real)INFINITY;
 }
 
 /* ---- forward: the online softmax (Milakov & Gimelshein 2018, arXiv:1805.02867) ---- */
@@ -70,46 +83,51 @@ INLINE void scale_row(int64_t n, const real *x, real factor, real *y) {
     if (j < n) store_part(y + j, load_part(x + j, n - j) * factor, n - j);
 }
 
-INLINE bool soften_rows(const int vectors, int64_t n, real *s, real *max, real *sum, int64_t d, real *out) {
-    vec top[NV], base[NV], total[NV], factor[NV];
-    for (int j = 0; j < vectors; j++) top[j] = load(max + j * LANES);
-    for (int64_t i = 0; i < n; i++)
-        for (int j = 0; j < vectors; j++) top[j] = higher(load(s + i * NR + j * LANES), top[j]);
-    bool grown = false, begun = false;
+INLINE bool online_softmax_update_rows(const int vectors, int64_t keys, real *s, real *max,
+                                       real *sum, int64_t d, real *out) {
+    vec new_max[NV], shift[NV], added[NV], rescale[NV];
+    for (int j = 0; j < vectors; j++) new_max[j] = load(max + j * LANES);
+    for (int64_t i = 0; i < keys; i++)
+        for (int j = 0; j < vectors; j++)
+            new_max[j] = attention_max(load(s + i * NR + j * LANES), new_max[j]);
+    bool grown = false, begun = false; /* a maximum has grown; a sum was not zero before */
     for (int j = 0; j < vectors; j++) {
-        const vec old = load(max + j * LANES);
-        grown = grown || any_lane(old != top[j]);
-        base[j] = select(top[j] == -(real)INFINITY, splat(0), top[j]);
-        factor[j] = v_exp2_below(old - base[j]);
-        total[j] = splat(0);
-        store(max + j * LANES, top[j]);
+        const vec old_max = load(max + j * LANES);
+        grown = grown || any_lane(old_max != new_max[j]);
+        shift[j] = select(new_max[j] == -(real)INFINITY, splat(0),
+                          new_max[j]); /* -inf - -inf would be NaN */
+        rescale[j] = v_exp2_below(old_max - shift[j]);
+        added[j] = splat(0);
+        store(max + j * LANES, new_max[j]);
     }
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < keys; i++)
         for (int j = 0; j < vectors; j++) {
-            const vec e = v_exp2_below(load(s + i * NR + j * LANES) - base[j]);
-            store(s + i * NR + j * LANES, e);
-            total[j] += e;
+            const vec p = v_exp2_below(load(s + i * NR + j * LANES) - shift[j]);
+            store(s + i * NR + j * LANES, p);
+            added[j] += p;
         }
     for (int j = 0; j < vectors; j++) {
         const vec before = load(sum + j * LANES);
         begun = begun || any_lane(before != REAL(0.0));
-        store(sum + j * LANES, (grown ? before * factor[j] : before) + total[j]);
+        store(sum + j * LANES, (grown ? before * rescale[j] : before) + added[j]);
     }
     if (begun && grown)
         for (int i = 0; i < vectors * LANES; i++) {
-            const real by = factor[i / LANES][i % LANES];
-            if (by != 1) scale_row(d, out + i * d, by, out + i * d);
+            const real factor = rescale[i / LANES][i % LANES];
+            if (factor != 1) scale_row(d, out + i * d, factor, out + i * d);
         }
     return begun;
 }
 
-static bool attention_soften(int64_t n, int64_t width, void *s, void *max, void *sum, int64_t d, void *out) {
-    return ATTENTION_ROWS(width, soften_rows, n, s, max, sum, d, out);
+static bool attention_online_softmax_update(int64_t keys, int64_t width, void *s, void *max,
+                                            void *sum, int64_t d, void *out) {
+    return ATTENTION_ROWS(width, online_softmax_update_rows, keys, s, max, sum, d, out);
 }
 
-static void attention_finish(int64_t rows, int64_t d, void *max_, void *sum_, const void *out, void *y, int64_t y_row) {
+static void attention_online_softmax_finalize(int64_t queries, int64_t d, void *max_, void *sum_,
+                                              const void *out, void *y, int64_t y_row) {
     real *max = max_, *sum = sum_;
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < queries; i++) {
         real *to = (real *)y + i * y_row;
         const real inverse = 1 / sum[i];
         if (sum[i] == 0) {
@@ -122,14 +140,15 @@ static void attention_finish(int64_t rows, int64_t d, void *max_, void *sum_, co
     }
 }
 
-/* ---- backward ---- */
+/* ---- from the saved statistics ---- */
 
-/* Of a weight of 1 dp and dot are the same number, but for their rounding: other weights are below
- * the last place of 1. */
-INLINE void scores_rows(const int vectors, int64_t rows, real *s, const real *dp, const real *max, const real *inverse, const real *dot,
-                        real *ds, int64_t ds_row) {
-    for (int64_t i = 0; i < rows; i++, s += NR, dp += NR, ds += ds_row) {
-        const vec m = splat(max[i]), z = splat(inverse[i]), d = splat(dot[i]);
+/* ds = p (dp - dot) is 0 where p is 1: all other weights of the query are then below the last place
+ * of 1, and dp - dot is nothing but the rounding of two equal sums. */
+INLINE void softmax_backward_rows(const int vectors, int64_t queries, real *s, const real *dp,
+                                  const real *max, const real *inverse_sum, const real *dot,
+                                  real *ds, int64_t ds_row) {
+    for (int64_t i = 0; i < queries; i++, s += NR, dp += NR, ds += ds_row) {
+        const vec m = splat(max[i]), z = splat(inverse_sum[i]), d = splat(dot[i]);
         for (int j = 0; j < vectors; j++) {
             const vec p = v_exp2_below(load(s + j * LANES) - m) * z;
             store(s + j * LANES, p);
@@ -139,24 +158,30 @@ INLINE void scores_rows(const int vectors, int64_t rows, real *s, const real *dp
     }
 }
 
-static void attention_scores(int64_t rows, int64_t width, void *s, const void *dp, const void *max, const void *inverse, const void *dot,
-                             void *ds, int64_t ds_row) {
-    ATTENTION_ROWS(width, scores_rows, rows, s, dp, max, inverse, dot, ds, ds_row);
+static void attention_softmax_backward(int64_t queries, int64_t width, void *s, const void *dp,
+                                       const void *max, const void *inverse_sum, const void *dot,
+                                       void *ds, int64_t ds_row) {
+    ATTENTION_ROWS(width, softmax_backward_rows, queries, s, dp, max, inverse_sum, dot, ds, ds_row);
 }
 
-INLINE void weights_rows(const int vectors, int64_t rows, real *s, const real *max, const real *inverse, real share) {
-    for (int64_t i = 0; i < rows; i++, s += NR) {
-        const vec m = splat(max[i]), z = splat(inverse[i] * share);
-        for (int j = 0; j < vectors; j++) store(s + j * LANES, v_exp2_below(load(s + j * LANES) - m) * z);
+INLINE void softmax_from_stats_rows(const int vectors, int64_t queries, real *s, const real *max,
+                                    const real *inverse_sum, real factor) {
+    for (int64_t i = 0; i < queries; i++, s += NR) {
+        const vec m = splat(max[i]), z = splat(inverse_sum[i] * factor);
+        for (int j = 0; j < vectors; j++)
+            store(s + j * LANES, v_exp2_below(load(s + j * LANES) - m) * z);
     }
 }
 
-static void attention_weights(int64_t rows, int64_t width, void *s, const void *max, const void *inverse, double share) {
-    ATTENTION_ROWS(width, weights_rows, rows, s, max, inverse, (real)share);
+static void attention_softmax_from_stats(int64_t queries, int64_t width, void *s, const void *max,
+                                         const void *inverse_sum, double factor) {
+    ATTENTION_ROWS(width, softmax_from_stats_rows, queries, s, max, inverse_sum, (real)factor);
 }
 
-/* LANES rows at a time: a vector of partial sums each, turned so that the sums of all are one vector. */
-static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row, const void *b_, int64_t b_row, void *y_) {
+/* LANES rows at a time: a vector of partial sums for each row; gemm_sums transposes them and adds,
+ * so that the sums of all rows are one vector. */
+static void attention_row_dots(int64_t rows, int64_t n, const void *a_, int64_t a_row,
+                               const void *b_, int64_t b_row, void *y_) {
     const real *a = a_, *b = b_;
     real *y = y_;
     for (int64_t i = 0; i < rows; i += LANES) {
@@ -171,8 +196,14 @@ static void attention_dots(int64_t rows, int64_t n, const void *a_, int64_t a_ro
     }
 }
 
-#define ATTENTION_KERNELS \
-    {LANES, attention_bias, attention_causal, attention_hide, attention_soften, attention_finish, attention_scores, attention_weights, \
-     attention_dots}
+#define ATTENTION_KERNELS                                                                          \
+    {                                                                                              \
+        .lanes = LANES, .add_bias = attention_add_bias, .mask_causal = attention_mask_causal,      \
+        .mask_to_bias = attention_mask_to_bias,                                                    \
+        .online_softmax_update = attention_online_softmax_update,                                  \
+        .online_softmax_finalize = attention_online_softmax_finalize,                              \
+        .softmax_backward = attention_softmax_backward,                                            \
+        .softmax_from_stats = attention_softmax_from_stats, .row_dots = attention_row_dots,        \
+    }
 
 #endif

@@ -92,27 +92,44 @@ typedef struct {
                 void *y, int64_t y_stride);
 } cti_gemm_kernels;
 
-/* Attention in blocks; ops/attention_*.c drive them. A panel is rows of gemm.nr lanes, of which `width` (lanes or nr) are in use. Scores
- * s are in units of log 2: a weight is 2^s. */
+/* Attention's work on scores, between the matrix products; ops/attention/ drives it. A score panel
+ * has rows of gemm.nr lanes, of which the first `width` are computed: `lanes` or gemm.nr. Scores
+ * are in units of log 2: a weight is 2^score. max, sum, inverse_sum and dot have a number for each
+ * query. */
 typedef struct {
-    int64_t lanes;    /* of a vector */
-    /* panel += bias / log 2, and -inf where that is; the bias's rows are bias_row apart: nr, or 0 for one that serves all */
-    void (*bias)(int64_t rows, int64_t width, void *panel, const void *bias, int64_t bias_row);
-    /* row i hides, by -inf, its lanes from first + i on; with `low` those below */
-    void (*causal)(int64_t rows, int64_t width, int64_t first, bool low, void *panel);
-    void (*hide)(int64_t n, const bool *mask, int64_t stride, void *y);   /* y[i] = mask[i stride] ? 0 : -inf */
-    /* n keys' scores become 2^(s - max), max and sum of each lane (a query) are brought up to date, and its row out[lane][d] to the new
-     * max. False: no sum was anything, so out holds nothing, and is left alone */
-    bool (*soften)(int64_t n, int64_t width, void *panel, void *max, void *sum, int64_t d, void *out);
-    /* y[i] = out[i] / sum, sum = 1 / sum; where the sum is 0 zeros, also for max. out's rows are d apart */
-    void (*finish)(int64_t rows, int64_t d, void *max, void *sum, const void *out, void *y, int64_t y_row);
-    /* row i: p = 2^(s - max[i]) inverse[i] in place of s, and ds = p (dp - dot[i]), 0 where p is 0
-     * or 1; ds's rows are ds_row apart */
-    void (*scores)(int64_t rows, int64_t width, void *s, const void *dp, const void *max, const void *inverse, const void *dot, void *ds,
-                   int64_t ds_row);
-    /* row i: 2^(s - max[i]) inverse[i] share */
-    void (*weights)(int64_t rows, int64_t width, void *s, const void *max, const void *inverse, double share);
-    void (*dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, const void *b, int64_t b_row, void *y);   /* y[i] = <a[i], b[i]> */
+    int64_t lanes; /* of a vector */
+
+    /* panel += bias / log 2, and -inf where the bias is -inf. bias_row: from row to row of the
+     * bias, nr, or 0 for one row that serves all */
+    void (*add_bias)(int64_t rows, int64_t width, void *panel, const void *bias,
+                     int64_t bias_row);
+    /* row i: -inf in the lanes from first + i on; with `before` in those before first + i */
+    void (*mask_causal)(int64_t rows, int64_t width, int64_t first, bool before, void *panel);
+    /* y[i] = mask[i stride] ? 0 : -inf */
+    void (*mask_to_bias)(int64_t n, const bool *mask, int64_t stride, void *y);
+
+    /* Panels whose rows are keys and whose lanes are queries. With m = max(max, s) over all rows:
+     * s = 2^(s - m), sum = sum 2^(max - m) + the sum of s, out[query][d] *= 2^(max - m), max = m.
+     * Returns whether any sum was not 0 before; else out holds nothing yet and is not touched */
+    bool (*online_softmax_update)(int64_t keys, int64_t width, void *panel, void *max, void *sum,
+                                  int64_t d, void *out);
+    /* y[i] = out[i] / sum[i], then sum[i] = 1 / sum[i]. A query that attends to nothing, sum 0,
+     * gets zeros in all three: y[i], sum[i], max[i]. out's rows are d apart */
+    void (*online_softmax_finalize)(int64_t queries, int64_t d, void *max, void *sum,
+                                    const void *out, void *y, int64_t y_row);
+
+    /* Panels whose rows are queries and whose lanes are keys. p = 2^(s - max) inverse_sum replaces
+     * s, and ds = p (dp - dot), 0 where p is 0 or 1; ds's rows are ds_row apart */
+    void (*softmax_backward)(int64_t queries, int64_t width, void *s, const void *dp,
+                             const void *max, const void *inverse_sum, const void *dot, void *ds,
+                             int64_t ds_row);
+    /* s = 2^(s - max) inverse_sum factor */
+    void (*softmax_from_stats)(int64_t queries, int64_t width, void *s, const void *max,
+                               const void *inverse_sum, double factor);
+
+    /* y[i] = <a[i], b[i]> */
+    void (*row_dots)(int64_t rows, int64_t n, const void *a, int64_t a_row, const void *b,
+                     int64_t b_row, void *y);
 } cti_attention_kernels;
 
 typedef struct cti_kernels {
