@@ -234,7 +234,7 @@ static inline void setup(void) {
     context->pool.plain = false; /* nothing is taken without a call */
     module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
     optim = ct_adamw_new(module, (ct_adamw_opts){.lr = 0.01});
-    checkpoint = (ct_checkpoint){module, optim, 0};
+    checkpoint = (ct_checkpoint){.module = module, .optim = optim};
     train(2);
     ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
 }

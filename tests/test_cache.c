@@ -39,7 +39,8 @@ static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_te
         kk = ct_rms_norm(kk, ct_module_get(mha, "k_norm.weight"),
                          o.qk_norm_eps ? o.qk_norm_eps : 1e-5);
     }
-    ct_rope_opts turn = {o.rope_base, call.rope_offset, o.rope_interleaved};
+    ct_rope_opts turn = {
+        .base = o.rope_base, .offset = call.rope_offset, .interleaved = o.rope_interleaved};
     if (o.rope) qq = ct_rope(qq, turn), kk = ct_rope(kk, turn);
     ct_tensor *y =
         ct_attention(qq, kk, vv, (ct_attention_opts){.mask = call.mask, .causal = call.causal}).out;

@@ -44,14 +44,16 @@ START_TEST(resume_is_bit_identical) {
     training whole = begin(context, _i);
     train(context, whole, 0, 5);
     ct_optim_set_lr(whole.optim, 0.1 / 3);
-    ck_assert_msg(ct_checkpoint_save(path, &(ct_checkpoint){whole.module, whole.optim, 5}), "%s",
-                  ct_error_message(context));
+    ck_assert_msg(
+        ct_checkpoint_save(
+            path, &(ct_checkpoint){.module = whole.module, .optim = whole.optim, .step = 5}),
+        "%s", ct_error_message(context));
     train(context, whole, 5, 10);
 
     ct_context *other = ct_context_new((ct_context_opts){.seed = 99, .threads = 1});
     training resumed = begin(other, _i);
     train(other, resumed, 0, 2);
-    ct_checkpoint checkpoint = {resumed.module, resumed.optim, -1};
+    ct_checkpoint checkpoint = {.module = resumed.module, .optim = resumed.optim, .step = -1};
     ck_assert_msg(ct_checkpoint_load(path, &checkpoint), "%s", ct_error_message(other));
     ck_assert_int_eq(checkpoint.step, 5);
     ck_assert(ct_checkpoint_save(again, &checkpoint));
@@ -77,20 +79,22 @@ START_TEST(checkpoint_refuses) {
     training adam = begin(context, 3), momentum = begin(context, 1), plain = begin(context, 0);
     train(context, adam, 0, 2);
     train(context, momentum, 0, 2);
-    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 7}));
-    ct_checkpoint to = {momentum.module, momentum.optim, 3};
+    ck_assert(ct_checkpoint_save(
+        path, &(ct_checkpoint){.module = adam.module, .optim = adam.optim, .step = 7}));
+    ct_checkpoint to = {.module = momentum.module, .optim = momentum.optim, .step = 3};
     ck_assert(ct_checkpoint_save(before, &to));
 
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
                "the optimiser is SGD, the file's is AdamW");
-    ct_checkpoint without = {plain.module, plain.optim, 3};
+    ct_checkpoint without = {.module = plain.module, .optim = plain.optim, .step = 3};
     ck_refused(ct_checkpoint_load(before, &without), CT_ERR_FORMAT, before,
                "unexpected: optim.momentum.unused, optim.momentum.fc.weight, ");
     training small = begin(context, 1);
     small.module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 4});
     small.optim = ct_sgd_new(small.module, (ct_sgd_opts){.momentum = 0.9});
-    ck_refused(ct_checkpoint_load(before, &(ct_checkpoint){small.module, small.optim, 0}),
-               CT_ERR_FORMAT, before, "model.fc.weight has shape (4, 3), file has (5, 3)");
+    ck_refused(
+        ct_checkpoint_load(before, &(ct_checkpoint){.module = small.module, .optim = small.optim}),
+        CT_ERR_FORMAT, before, "model.fc.weight has shape (4, 3), file has (5, 3)");
     ck_assert(ct_save(momentum.module, path, NULL));
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "\"format\"");
     static const char *numbers[] = {"step", "seed", "stream"};
@@ -123,14 +127,18 @@ START_TEST(checkpoint_refuses) {
                "the optimiser is SGD, the file's is missing");
     ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
     ck_refused(ct_checkpoint_load(NULL, &to), CT_ERR_ARGUMENT, "checkpoint_load", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, NULL, 3}),
+    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){.module = momentum.module, .step = 3}),
                CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, momentum.optim, -3}),
-               CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
+    ck_refused(
+        ct_checkpoint_save(
+            path, &(ct_checkpoint){.module = momentum.module, .optim = momentum.optim, .step = -3}),
+        CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     const training theirs = begin(other, 1);
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, theirs.optim, 3}),
-               CT_ERR_ARGUMENT, "checkpoint_save", "two contexts");
+    ck_refused(
+        ct_checkpoint_save(
+            path, &(ct_checkpoint){.module = momentum.module, .optim = theirs.optim, .step = 3}),
+        CT_ERR_ARGUMENT, "checkpoint_save", "two contexts");
     ct_context_free(other);
     ck_assert(!ct_checkpoint_save(path, NULL) && !ct_checkpoint_load(path, &(ct_checkpoint){0}));
 
@@ -178,8 +186,8 @@ START_TEST(what_a_checkpoint_holds) {
         training t = begin(context, kind);
         train(context, t, 0, 1);
         /* before the first step */
-        ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){t.module, t.optim, 0}));
-        ct_checkpoint read = {t.module, t.optim, 9};
+        ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){.module = t.module, .optim = t.optim}));
+        ct_checkpoint read = {.module = t.module, .optim = t.optim, .step = 9};
         ck_assert_msg(ct_checkpoint_load(path, &read), "%s", ct_error_message(context));
         ck_assert_int_eq(read.step, 0);
         const size_t size = read_all(path, bytes, sizeof bytes);
@@ -230,10 +238,11 @@ static void says_first(ct_status status, const char *op, const char *path) {
 START_TEST(refusals_name_the_file) {
     const char *path = in_folder("checkpoint");
     training plain = begin(context, 0), adam = begin(context, 2);
-    ct_checkpoint to = {plain.module, plain.optim, 0};
+    ct_checkpoint to = {.module = plain.module, .optim = plain.optim};
     ck_assert(ct_save(plain.module, path, NULL) && !ct_checkpoint_load(path, &to));
     says_first(CT_ERR_FORMAT, "checkpoint_load", path);
-    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 3}) &&
+    ck_assert(ct_checkpoint_save(
+                  path, &(ct_checkpoint){.module = adam.module, .optim = adam.optim, .step = 3}) &&
               !ct_checkpoint_load(path, &to));
     says_first(CT_ERR_FORMAT, "checkpoint_load", path);
     to.step = -1;
@@ -310,7 +319,7 @@ static const struct {
 static void refuse_bytes(training t, const char *path, const char *name, const void *value,
                          size_t size, const char *says) {
     static char good[1 << 16], wrong[1 << 16], now[1 << 16];
-    ct_checkpoint checkpoint = {t.module, t.optim, 4};
+    ct_checkpoint checkpoint = {.module = t.module, .optim = t.optim, .step = 4};
     ck_assert_msg(ct_checkpoint_save(path, &checkpoint), "%s", ct_error_message(context));
     const size_t n = read_all(path, good, sizeof good);
     memcpy(wrong, good, n);
@@ -363,7 +372,7 @@ START_TEST(the_last_count) {
     for (int kind = 0; kind < 4; kind++) {
         training t = begin(context, kind);
         train(context, t, 0, 1);
-        ct_checkpoint checkpoint = {t.module, t.optim, 1};
+        ct_checkpoint checkpoint = {.module = t.module, .optim = t.optim, .step = 1};
         ck_assert(ct_checkpoint_save(path, &checkpoint));
         const size_t n = read_all(path, bytes, sizeof bytes);
         memcpy(bytes + place_of(bytes, "optim.step.fc.weight"), &(int64_t){INT64_MAX - 1}, 8);
@@ -388,7 +397,8 @@ START_TEST(clipping_ends) {
     b.optim = ct_sgd_new(b.module, (ct_sgd_opts){.lr = 0.1, .clip_norm = 1e-3});
     train(context, b, 0, 1);
     ck_assert(ct_optim_grad_norm(b.optim) > 1e-3);
-    ct_checkpoint from = {a.module, a.optim, 0}, to = {b.module, b.optim, 0};
+    ct_checkpoint from = {.module = a.module, .optim = a.optim},
+                  to = {.module = b.module, .optim = b.optim};
     ck_assert(ct_checkpoint_save(path, &from) && ct_checkpoint_load(path, &to));
     const ct_rng rng = ct_rng_get(context);
     train(context, a, 0, 2);
@@ -403,7 +413,7 @@ END_TEST
 START_TEST(largest_numbers) {
     const char *path = in_folder("checkpoint");
     training t = begin(context, 0);
-    ct_checkpoint largest = {t.module, t.optim, INT64_MAX - 1};
+    ct_checkpoint largest = {.module = t.module, .optim = t.optim, .step = INT64_MAX - 1};
     ct_rng_set(context, (ct_rng){UINT64_MAX, UINT64_MAX});
     ck_assert_msg(ct_checkpoint_save(path, &largest), "%s", ct_error_message(context));
     largest.step = 0;
@@ -432,7 +442,7 @@ START_TEST(names_go_back) {
         const int64_t live = ct_memory(context).live;
         ck_assert(ct_save(module, path, NULL) && ct_load(module, path, (ct_load_opts){0}));
         ck_assert_int_eq(ct_memory(context).live, live);
-        ct_checkpoint checkpoint = {module, optim, 1};
+        ct_checkpoint checkpoint = {.module = module, .optim = optim, .step = 1};
         ck_assert(ct_checkpoint_save(path, &checkpoint) && ct_checkpoint_load(path, &checkpoint));
         ck_assert_int_eq(ct_memory(context).live, live);
     }

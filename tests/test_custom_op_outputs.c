@@ -1,4 +1,5 @@
-/* Ops with several outputs: any subset of them may be used, and only these send a cotangent back. */
+/* Ops with several outputs: any subset of them may be used, and only these send a cotangent back.
+ */
 #include "custom_op.h"
 
 /* (a b, a + b, a > b as i64, a b again): two have a gradient that is not that of an input, one has

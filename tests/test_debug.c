@@ -198,7 +198,9 @@ START_TEST(every_use_of_an_ended_handle) {
     ENDED(cti_op_copy_into(y, x), "copy_into");
     ENDED(cti_op_copy_into(x, y), "cast");
     ENDED(cti_op_sum_squares(&(cti_op_step){.g = y}, 1), "sum_squares");
-    ENDED(cti_op_sgd_step(&(cti_op_step){x, y, {NULL}, {.sgd = {.lr = 1}}, 0}, 1), "sgd_step");
+    ENDED(cti_op_sgd_step(
+              &(cti_op_step){.p = x, .g = y, .state = {NULL}, .numbers = {.sgd = {.lr = 1}}}, 1),
+          "sgd_step");
     ENDED(ct_sample(y, (ct_sample_opts){0}, whole, 2), "to");
     ct_module *module = ct_module_new(context, "mine");
     ENDED(ct_module_add_param(module, "weight", y), "mine");

@@ -267,7 +267,8 @@ END_TEST
 START_TEST(positions_from_anywhere) {
     for (int learned = 0; learned < 2; learned++) {
         ct_module *p = ct_positions_new(
-            context, (ct_positions_opts){N, 4, .learned = learned, .dtype = CT_F64});
+            context, (ct_positions_opts){
+                         .max_length = N, .embed_dim = 4, .learned = learned, .dtype = CT_F64});
         ct_tensor *x = randn(CT_SHAPE(B, N, 4)), *whole = ct_forward(p, x);
         for (int64_t first = 0; first <= N; first++)
             for (int64_t t = 0; first + t <= N; t++)

@@ -552,9 +552,10 @@ static bool checkpoint(ct_context *c, result *out) {
     ct_scope scope = ct_scope_open(c);
     ct_backward(ct_sum(ct_forward(model, ct_ones(c, CT_F32, CT_SHAPE(2, 3))), CT_ALL, false));
     ct_optim_step(optim);
-    bool done = ct_checkpoint_save(path, &(ct_checkpoint){model, optim, 17});
+    bool done =
+        ct_checkpoint_save(path, &(ct_checkpoint){.module = model, .optim = optim, .step = 17});
     for (ct_param p = {0}; model && ct_module_next(model, &p);) ct_init_constant(p.tensor, 9);
-    ct_checkpoint read = {model, optim, 0};
+    ct_checkpoint read = {.module = model, .optim = optim};
     bool loaded = done && ct_checkpoint_load(path, &read);
     if (model) parameters(model, out);
     ck_assert(!loaded || (read.step == 17 && out->value[0] != 9));

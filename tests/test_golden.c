@@ -183,16 +183,23 @@ static bool flag(const char *key) { return number(key) != 0; }
 static ct_module *module_new(const char *kind, ct_dtype dtype) {
 #define IS(name) (!strcmp(kind, name))
     if (IS("linear"))
-        return ct_linear_new(context, (ct_linear_opts){size("in_features"), size("out_features"),
-                                                       flag("no_bias"), dtype});
+        return ct_linear_new(context, (ct_linear_opts){.in_features = size("in_features"),
+                                                       .out_features = size("out_features"),
+                                                       .no_bias = flag("no_bias"),
+                                                       .dtype = dtype});
     if (IS("embedding"))
-        return ct_embedding_new(
-            context, (ct_embedding_opts){size("num_embeddings"), size("embedding_dim"), dtype});
+        return ct_embedding_new(context,
+                                (ct_embedding_opts){.num_embeddings = size("num_embeddings"),
+                                                    .embedding_dim = size("embedding_dim"),
+                                                    .dtype = dtype});
     if (IS("layer_norm"))
-        return ct_layer_norm_new(
-            context, (ct_layer_norm_opts){size("dim"), number("eps"), flag("no_bias"), dtype});
+        return ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = size("dim"),
+                                                               .eps = number("eps"),
+                                                               .no_bias = flag("no_bias"),
+                                                               .dtype = dtype});
     if (IS("rms_norm"))
-        return ct_rms_norm_new(context, (ct_rms_norm_opts){size("dim"), number("eps"), dtype});
+        return ct_rms_norm_new(
+            context, (ct_rms_norm_opts){.dim = size("dim"), .eps = number("eps"), .dtype = dtype});
     if (IS("positions"))
         return ct_positions_new(context, (ct_positions_opts){.max_length = size("max_length"),
                                                              .embed_dim = size("embed_dim"),
@@ -236,8 +243,10 @@ static ct_module *module_new(const char *kind, ct_dtype dtype) {
     if (IS("decoder"))
         return ct_decoder_new(context, layer, size("num_layers"), flag("final_norm"));
     if (IS("transformer"))
-        return ct_transformer_new(context, (ct_transformer_opts){layer, size("num_encoder_layers"),
-                                                                 size("num_decoder_layers")});
+        return ct_transformer_new(
+            context, (ct_transformer_opts){.layer = layer,
+                                           .num_encoder_layers = size("num_encoder_layers"),
+                                           .num_decoder_layers = size("num_decoder_layers")});
     ck_abort_msg("%s: a kind of module that this test does not know", what);
 #undef IS
 }

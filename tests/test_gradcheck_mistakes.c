@@ -136,7 +136,7 @@ static const wrong_op ops[] = {
      square_handed_on},
     {"the other operand forgotten",
      CT_MISTAKE_CHAIN,
-     "input 1 (5): the chain rule's other half",
+     "input 1 (5): the local derivative is missing",
      {SHAPE2, FLAT(5)},
      SHAPE2,
      times_row,

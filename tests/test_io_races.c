@@ -1,5 +1,5 @@
-/* Saves that are killed, that run at the same time in one folder, or whose target changes meanwhile:
- * temporary files, locks, modes and owners. */
+/* Saves that are killed, that run at the same time in one folder, or whose target changes
+ * meanwhile: temporary files, locks, modes and owners. */
 #include "io_faults.h"
 
 /* ---- temporary files ---- */

@@ -252,10 +252,13 @@ static void normal_with(ct_tensor *t, double std) {
 }
 
 START_TEST(initialisation_is_torchs) {
-    ct_module *linear = ct_linear_new(context, (ct_linear_opts){50, 400, false, 0});
+    ct_module *linear =
+        ct_linear_new(context, (ct_linear_opts){.in_features = 50, .out_features = 400});
     uniform_within(ct_module_get(linear, "weight"), 1 / sqrt(50));
     uniform_within(ct_module_get(linear, "bias"), 1 / sqrt(50));
-    normal_with(ct_module_get(ct_embedding_new(context, (ct_embedding_opts){200, 50, 0}), "weight"),
+    normal_with(ct_module_get(ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 200,
+                                                                            .embedding_dim = 50}),
+                              "weight"),
                 1);
     ct_module *mha =
         ct_mha_new(context, (ct_mha_opts){.embed_dim = 64, .num_heads = 4, .add_bias_kv = true});
@@ -278,7 +281,8 @@ START_TEST(initialisation_is_torchs) {
     ck_assert_double_eq(ct_item(ct_sum(ct_module_get(norm, "weight"), CT_ALL, false)), 5);
     ck_assert_double_eq(largest(ct_module_get(norm, "bias")), 0);
     /* no input, and no division by it */
-    ck_assert_ptr_nonnull(ct_linear_new(context, (ct_linear_opts){0, 3, false, 0}));
+    ck_assert_ptr_nonnull(
+        ct_linear_new(context, (ct_linear_opts){.in_features = 0, .out_features = 3}));
     no_error();
 }
 END_TEST

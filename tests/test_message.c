@@ -160,7 +160,7 @@ START_TEST(long_paths) {
     ct_module *module = two_module(), *other = ct_module_new(context, "Other");
     ct_module_add_param(other, "v", ct_zeros(context, CT_F32, CT_SHAPE(3)));
     ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){0});
-    ct_checkpoint checkpoint = {module, optim, 0};
+    ct_checkpoint checkpoint = {.module = module, .optim = optim};
     for (int size = 900; size <= 3600; size += 300) {
         deep_path(path, (size_t)size, true);
         ck_assert(!ct_load(module, path, (ct_load_opts){0}));

@@ -193,10 +193,12 @@ static void decode(record *r, int kind, bool composed, ct_dtype dtype, double va
                                 .qk_norm = kind == 3,
                                 .num_kv_heads = kind == 3,
                                 .dtype = dtype};
-    ct_module *all =
-        shake(kind < 2   ? ct_decoder_layer_new(context, opts)
-              : kind < 4 ? ct_decoder_new(context, opts, 2, true)
-                         : ct_transformer_new(context, (ct_transformer_opts){opts, 1, 2}));
+    ct_module *all = shake(
+        kind < 2   ? ct_decoder_layer_new(context, opts)
+        : kind < 4 ? ct_decoder_new(context, opts, 2, true)
+                   : ct_transformer_new(context, (ct_transformer_opts){.layer = opts,
+                                                                       .num_encoder_layers = 1,
+                                                                       .num_decoder_layers = 2}));
     ct_module *decoder = kind < 4 ? all : ct_module_child(all, "decoder");
     ct_tensor *x = input(dtype, B, T, E), *memory = input(dtype, B, S, E), *out[3] = {0};
     overwrite(memory, padding, value);
@@ -231,7 +233,9 @@ END_TEST
  * with it. */
 START_TEST(padding_of_a_source) {
     ct_module *t = shake(ct_transformer_new(
-        context, (ct_transformer_opts){{.embed_dim = E, .num_heads = 2, .hidden = 20}, 2, 2}));
+        context, (ct_transformer_opts){.layer = {.embed_dim = E, .num_heads = 2, .hidden = 20},
+                                       .num_encoder_layers = 2,
+                                       .num_decoder_layers = 2}));
     ct_tensor *src = ct_randn(context, CT_F32, CT_SHAPE(B, S, E)),
               *tgt = ct_randn(context, CT_F32, CT_SHAPE(B, T, E));
     ct_stack_call encoder = {.self.key_mask = padding_mask()},

@@ -79,8 +79,10 @@ END_TEST
 START_TEST(lists_and_nested_names) {
     ct_module *gpt = ct_module_new(context, "GPT");
     for (int i = 0; i < 12; i++)
-        ck_assert_ptr_nonnull(
-            ct_module_append(gpt, "h", ct_linear_new(context, (ct_linear_opts){2, 2, i != 11, 0})));
+        ck_assert_ptr_nonnull(ct_module_append(
+            gpt, "h",
+            ct_linear_new(context, (ct_linear_opts){
+                                       .in_features = 2, .out_features = 2, .no_bias = i != 11})));
     ct_module *tail = ct_module_add_child(
         gpt, "ln_f", ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 2}));
     ct_tensor *own = ct_module_add_param(gpt, "own", ct_zeros(context, CT_F32, CT_SHAPE(3)));
@@ -98,13 +100,14 @@ START_TEST(lists_and_nested_names) {
     ck_assert(!ct_module_get(NULL, "own") && !ct_module_child(NULL, "h"));
     ck_assert_ptr_null(ct_module_append(gpt, "ln_f", ct_module_new(context, "X")));
     expect(CT_ERR_ARGUMENT, "ln_f", "not a list");
-    ct_module *others[] = {ct_module_new(context, "X"),
-                           ct_dropout_new(context, 0),
-                           ct_embedding_new(context, (ct_embedding_opts){1, 1, 0}),
-                           ct_linear_new(context, (ct_linear_opts){1, 1, false, 0}),
-                           ct_mlp_new(context, (ct_mlp_opts){.dim = 1}),
-                           ct_positions_new(context, (ct_positions_opts){.max_length = 1}),
-                           ct_rms_norm_new(context, (ct_rms_norm_opts){1, 0, 0})};
+    ct_module *others[] = {
+        ct_module_new(context, "X"),
+        ct_dropout_new(context, 0),
+        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 1, .embedding_dim = 1}),
+        ct_linear_new(context, (ct_linear_opts){.in_features = 1, .out_features = 1}),
+        ct_mlp_new(context, (ct_mlp_opts){.dim = 1}),
+        ct_positions_new(context, (ct_positions_opts){.max_length = 1}),
+        ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 1})};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         ct_module *m = ct_module_new(context, "M");
         ct_module_add_child(m, "c", others[i]);
@@ -221,7 +224,8 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     }
     ck_assert(!ct_module_next(NULL, &(ct_param){0}));
     ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
-    ct_module_append(m, "list", ct_linear_new(context, (ct_linear_opts){2, 2, false, 0}));
+    ct_module_append(m, "list",
+                     ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2}));
     ct_scope scope = ct_scope_open(context);
     for (int i = 0; i < 3; i++)
         ct_module_add_param(m, (const char *[]){"a", "b", "c"}[i],
@@ -233,10 +237,12 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     ct_module_free(m);
     ck_assert_int_eq(ct_memory(context).live, before);
     for (int64_t dim = 0; dim < 2; dim++) { /* no column is a size too */
-        ck_assert_ptr_nonnull(ct_embedding_new(context, (ct_embedding_opts){dim, dim, 0}));
+        ck_assert_ptr_nonnull(ct_embedding_new(
+            context, (ct_embedding_opts){.num_embeddings = dim, .embedding_dim = dim}));
         ck_assert_ptr_nonnull(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = dim}));
-        ck_assert_ptr_nonnull(
-            ct_linear_new(context, (ct_linear_opts){dim, 1 - dim, false, CT_F32}));
+        ck_assert_ptr_nonnull(ct_linear_new(
+            context,
+            (ct_linear_opts){.in_features = dim, .out_features = 1 - dim, .dtype = CT_F32}));
     }
 }
 END_TEST
@@ -293,8 +299,9 @@ END_TEST
 
 START_TEST(a_shared_parameter_is_one) {
     ct_module *m = ct_module_new(context, "GPT");
-    ct_module *wte =
-        ct_module_add_child(m, "wte", ct_embedding_new(context, (ct_embedding_opts){5, 3, 0}));
+    ct_module *wte = ct_module_add_child(
+        m, "wte",
+        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 5, .embedding_dim = 3}));
     ct_module *head = ct_module_add_child(m, "lm_head", ct_module_new(context, "Head"));
     ct_tensor *w = ct_module_get(wte, "weight");
     ck_assert_ptr_eq(ct_module_add_param(head, "weight", w), w);
@@ -363,7 +370,8 @@ END_TEST
 /* ---- forward ---- */
 
 START_TEST(forwards_are_checked) {
-    ct_module *linear = ct_linear_new(context, (ct_linear_opts){4, 2, false, CT_F64});
+    ct_module *linear = ct_linear_new(
+        context, (ct_linear_opts){.in_features = 4, .out_features = 2, .dtype = CT_F64});
     ct_tensor *x = randn(CT_SHAPE(1, 3, 4));
     ck_assert_ptr_null(ct_mha_forward(linear, x, NULL, NULL, (ct_mha_call){0}).out);
     expect(CT_ERR_ARGUMENT, "MultiheadAttention", "Linear");
@@ -401,7 +409,9 @@ END_TEST
 START_TEST(modules_of_your_own) {
     ct_module *m = ct_module_new(context, "Twice");
     ct_module *linear = ct_module_add_child(
-        m, "linear", ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+        m, "linear",
+        ct_linear_new(context,
+                      (ct_linear_opts){.in_features = 3, .out_features = 3, .dtype = CT_F64}));
     ck_assert_ptr_eq(ct_module_set_forward(m, twice, linear), m);
     ct_tensor *x = randn(CT_SHAPE(2, 3)), *w = ct_module_get(linear, "weight"),
               *b = ct_module_get(linear, "bias");
@@ -418,7 +428,9 @@ END_TEST
 
 START_TEST(prints_as_torch) {
     ct_module *m = ct_module_new(context, "GPT");
-    ct_module_add_child(m, "wte", ct_embedding_new(context, (ct_embedding_opts){10, 8, 0}));
+    ct_module_add_child(
+        m, "wte",
+        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 10, .embedding_dim = 8}));
     ct_module_append(
         m, "h",
         ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .no_bias = true}));
@@ -501,9 +513,10 @@ START_TEST(prints_options) {
     prints(
         ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 9, .vdim = 10}),
         "\n  embed_dim=8, num_heads=2, kdim=9, vdim=10\n");
-    prints(ct_linear_new(context, (ct_linear_opts){2, 3, false, 0}),
+    prints(ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 3}),
            "Linear(in_features=2, out_features=3, bias=True)");
-    prints(ct_embedding_new(context, (ct_embedding_opts){4, 5, 0}), "Embedding(4, 5)");
+    prints(ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 4, .embedding_dim = 5}),
+           "Embedding(4, 5)");
     prints(ct_dropout_new(context, 0.25), "Dropout(p=0.25)");
     prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}),
            "RMSNorm((6,), eps=1e-05, elementwise_affine=True)");

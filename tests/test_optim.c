@@ -192,7 +192,9 @@ START_TEST(everything_goes_back) {
         ct_module *m = one(CT_F64, false),
                   *inner = ct_module_add_child(
                       m, names[order],
-                      ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+                      ct_linear_new(
+                          context,
+                          (ct_linear_opts){.in_features = 3, .out_features = 3, .dtype = CT_F64}));
         ct_optim *a = ct_adamw_new(m, (ct_adamw_opts){0}),
                  *b = ct_sgd_new(m, (ct_sgd_opts){.momentum = 0.9});
         ck_assert_ptr_nonnull(ct_adam_new(inner, (ct_adam_opts){0}));

@@ -1,5 +1,5 @@
-/* Writing files: what is written is read back to the same bits, a target is replaced whole or not at
- * all, and temporary files that a killed save has left are removed. */
+/* Writing files: what is written is read back to the same bits, a target is replaced whole or not
+ * at all, and temporary files that a killed save has left are removed. */
 #include <pthread.h>
 #include <sys/stat.h>
 
@@ -79,7 +79,7 @@ START_TEST(while_an_error_is_pending) {
     ct_module *module = two_numbers();
     ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){.momentum = 0.5});
     const char *path = in_folder("file");
-    ct_checkpoint checkpoint = {module, optim, 3};
+    ct_checkpoint checkpoint = {.module = module, .optim = optim, .step = 3};
     ct_add(ct_module_get(module, "w"), ct_zeros(context, CT_F32, CT_SHAPE(3)));
     char first[256];
     snprintf(first, sizeof first, "%s", ct_error_message(context));

@@ -54,7 +54,9 @@ static void all_have_gradients(ct_module *module, ct_tensor *out) {
 /* ---- what they are ---- */
 
 START_TEST(names_are_torchs) {
-    ct_module *t = ct_transformer_new(context, (ct_transformer_opts){plain, 2, 3});
+    ct_module *t = ct_transformer_new(
+        context,
+        (ct_transformer_opts){.layer = plain, .num_encoder_layers = 2, .num_decoder_layers = 3});
     const char *const names[] = {"encoder.layers.0.self_attn.in_proj_weight",
                                  "encoder.layers.1.linear2.bias",
                                  "encoder.norm.weight",
@@ -125,7 +127,9 @@ START_TEST(a_stack_is_its_layers) {
 END_TEST
 
 START_TEST(a_transformer_is_both) {
-    ct_module *t = shake(ct_transformer_new(context, (ct_transformer_opts){plain, 2, 1}));
+    ct_module *t = shake(ct_transformer_new(
+        context,
+        (ct_transformer_opts){.layer = plain, .num_encoder_layers = 2, .num_decoder_layers = 1}));
     ct_tensor *src = randn(CT_SHAPE(2, 4, 8)), *tgt = randn(CT_SHAPE(2, 5, 8));
     bool real[] = {true, true, false, true, true, true, true, false};
     ct_tensor *key_mask = ct_from_bool(context, CT_SHAPE(2, 4), real), *weights[3];
@@ -231,7 +235,9 @@ START_TEST(calls_are_checked) {
     enum { LAYERS = 2 };
     ct_module *e = ct_encoder_new(context, plain, LAYERS, true),
               *d = ct_decoder_new(context, plain, LAYERS, true);
-    ct_module *t = ct_transformer_new(context, (ct_transformer_opts){plain, 1, 1});
+    ct_module *t = ct_transformer_new(
+        context,
+        (ct_transformer_opts){.layer = plain, .num_encoder_layers = 1, .num_decoder_layers = 1});
     ct_tensor *x = randn(CT_SHAPE(2, 3, 8)), *weights[LAYERS];
     ct_kv_cache *caches[LAYERS], *one;
     ck_assert(!ct_kv_caches_new(e, 2, 4, caches, 3));
@@ -336,7 +342,9 @@ START_TEST(calls_are_checked) {
     ck_assert_ptr_null(ct_encoder_new(
         context, (ct_layer_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 3}, 2, true));
     expect(CT_ERR_ARGUMENT, "num_heads 4", "num_kv_heads 3");
-    ck_assert_ptr_null(ct_transformer_new(context, (ct_transformer_opts){plain, -1, 2}));
+    ck_assert_ptr_null(ct_transformer_new(
+        context,
+        (ct_transformer_opts){.layer = plain, .num_encoder_layers = -1, .num_decoder_layers = 2}));
     expect(CT_ERR_ARGUMENT, "num_encoder_layers", "-1");
     ck_assert_int_eq(ct_memory(context).live, live);
 }
@@ -385,7 +393,9 @@ END_TEST
 static ct_module *make_any(ct_context *c, int which) {
     ct_layer_opts opts = which == 1 ? llama : (ct_layer_opts){.embed_dim = 64, .num_heads = 4};
     if (which == 1) opts.embed_dim = 64;
-    return which == 2 ? ct_transformer_new(c, (ct_transformer_opts){opts, 1, 1})
+    return which == 2 ? ct_transformer_new(c, (ct_transformer_opts){.layer = opts,
+                                                                    .num_encoder_layers = 1,
+                                                                    .num_decoder_layers = 1})
                       : ct_encoder_new(c, opts, 2, true);
 }
 

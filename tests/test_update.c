@@ -15,13 +15,15 @@ static void refused(bool done, ct_status status, const char *message) {
 
 static double squares_of(ct_tensor *g) { return cti_op_sum_squares(&(cti_op_step){.g = g}, 1); }
 static bool adam(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, cti_adam_numbers numbers) {
-    return cti_op_adam_step(&(cti_op_step){p, g, {m, v}, {.adam = numbers}, 0}, 1);
+    return cti_op_adam_step(
+        &(cti_op_step){.p = p, .g = g, .state = {m, v}, .numbers = {.adam = numbers}}, 1);
 }
 static void *bytes_of(ct_tensor *t) {
     return ct_dtype_of(t) == CT_F32 ? (void *)ct_data_f32(t) : ct_data_f64(t);
 }
 static bool sgd(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, cti_sgd_numbers numbers) {
-    return cti_op_sgd_step(&(cti_op_step){p, g, {buffer}, {.sgd = numbers}, 0}, 1);
+    return cti_op_sgd_step(
+        &(cti_op_step){.p = p, .g = g, .state = {buffer}, .numbers = {.sgd = numbers}}, 1);
 }
 
 START_TEST(filling_and_copying) {
@@ -140,7 +142,8 @@ START_TEST(steps_of_many) {
                                       .bias1 = 0.1,
                                       .bias2 = 0.01,
                                       .grad_scale = 1};
-                all[k][i] = (cti_op_step){t[0], t[1], {t[2], t[3]}, {.adam = a}, 0};
+                all[k][i] = (cti_op_step){
+                    .p = t[0], .g = t[1], .state = {t[2], t[3]}, .numbers = {.adam = a}};
                 if (k == 0) squares[0] += cti_op_sum_squares(&all[0][i], 1);
             }
             if (k == 0)

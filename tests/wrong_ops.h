@@ -1,5 +1,5 @@
-/* The arithmetic of the ops in test_gradcheck_mistakes.c: forwards, right backwards (NAME_right) and
- * wrong ones, as functions on arrays of doubles. */
+/* The arithmetic of the ops in test_gradcheck_mistakes.c: forwards, right backwards (NAME_right)
+ * and wrong ones, as functions on arrays of doubles. */
 #ifndef WRONG_OPS_H
 #define WRONG_OPS_H
 

@@ -39,7 +39,8 @@ static training *begin(int kind) {
     if (kind == 3) t->optim = ct_adamw_new(t->module, (ct_adamw_opts){.decay_matrices_only = true});
     MUST(step(t) && step(t));
     const char *path = fuzz_path("saved");
-    MUST(ct_checkpoint_save(path, &(ct_checkpoint){t->module, t->optim, 2}));
+    MUST(ct_checkpoint_save(path,
+                            &(ct_checkpoint){.module = t->module, .optim = t->optim, .step = 2}));
     t->size = fuzz_read(path, t->good, sizeof t->good);
     return t;
 }
@@ -141,7 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_write(path, file, n);
 
     const int64_t live = ct_memory(t->context).live;
-    ct_checkpoint checkpoint = {t->module, t->optim, 2};
+    ct_checkpoint checkpoint = {.module = t->module, .optim = t->optim, .step = 2};
     const bool done = ct_checkpoint_load(path, &checkpoint);
     MUST(done == (ct_error(t->context) == CT_OK));
     if (done) {

@@ -517,7 +517,7 @@ static void module_call(void) {
     case 15:
         if (!m) break;
         if (o) {
-            ct_checkpoint checkpoint = {m, o, 1};
+            ct_checkpoint checkpoint = {.module = m, .optim = o, .step = 1};
             ct_checkpoint_save(fuzz_path("saved"), &checkpoint);
             ct_checkpoint_load(fuzz_path("saved"), &checkpoint);
         } else {
