@@ -71,7 +71,7 @@ static inline bool same(const ct_module *a, const ct_module *b) {
 }
 
 /* A file of any bytes; with length < 0 the prefix says the header's true length. */
-static const char *put(const char *header, size_t header_size, int64_t length, const void *data,
+static inline const char *put(const char *header, size_t header_size, int64_t length, const void *data,
                        size_t data_size) {
     const char *path = in_folder("file.safetensors");
     FILE *file = fopen(path, "wb");
@@ -85,7 +85,7 @@ static const char *put(const char *header, size_t header_size, int64_t length, c
 
 /* The same with n numbers of `size` bytes, in a file's order: the lowest byte first, whatever the
  * machine's is. */
-static const char *put_numbers(const char *header, const void *number, size_t size, size_t n) {
+static inline const char *put_numbers(const char *header, const void *number, size_t size, size_t n) {
     unsigned char bytes[128];
     for (size_t i = 0; i < n; i++) {
         uint32_t half = 0;

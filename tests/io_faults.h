@@ -278,7 +278,7 @@ static const struct {
 };
 enum { OPERATIONS = sizeof operations / sizeof *operations };
 
-static content old_file, old_state, now;
+static content old_file, old_state;
 
 static inline void touch(const char *name) {
     FILE *file = fopen(name, "wb");

@@ -85,7 +85,7 @@ START_TEST(rope_is_checked) {
     int64_t before = ct_memory(context).live;
     ct_mha_opts odd = {.embed_dim = 12, .num_heads = 4, .rope = true};
     ck_assert_ptr_null(ct_mha_new(context, odd));
-    expect(CT_ERR_ARGUMENT, "embed_dim 12 over num_heads 4", "odd");
+    expect(CT_ERR_ARGUMENT, "embed_dim 12 / num_heads 4", "odd");
     odd.num_heads = 3, odd.rope_base = -1;
     ck_assert_ptr_null(ct_mha_new(context, odd));
     expect(CT_ERR_ARGUMENT, "rope_base", "-1");

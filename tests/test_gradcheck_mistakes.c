@@ -132,7 +132,7 @@ static const wrong_op ops[] = {
      {.ndim = 0},
      cross_entropy,
      cross_entropy_summed},
-    {"chain rule without the inside", CT_MISTAKE_CHAIN, "handed on times 1", SAME(SHAPE2), square,
+    {"chain rule without the inside", CT_MISTAKE_CHAIN, "passed on times 1", SAME(SHAPE2), square,
      square_handed_on},
     {"the other operand forgotten",
      CT_MISTAKE_CHAIN,

@@ -3,6 +3,8 @@
  * goes on after ct_error_clear. */
 #include "io_faults.h"
 
+static content now;
+
 static void sweep(int i, bool memory) {
     int64_t failures = 0;
     for (int64_t at = 1;; at++) {

@@ -94,7 +94,7 @@ START_TEST(modules_refuse_shapes) {
     ck_assert_ptr_null(ct_forward(table, randn(CT_SHAPE(3))));
     expect(CT_ERR_SHAPE, "expected (..., T, 3)", "got (3)");
     ck_assert_ptr_null(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 4));
-    expect(CT_ERR_SHAPE, "from position 4", "the 5 there are");
+    expect(CT_ERR_SHAPE, "from position 4", "max_length 5");
     ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 3));
     /* (..., T, E): all before T is batch */
     ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(7, 2, 3, 3)), 2));
