@@ -1,5 +1,5 @@
-/* Every float through the elementary functions: the largest error in units of the last place, and
- * where. The truth is libm's in f64.
+/* The elementary functions on every float: the largest error in units of the last place, and its
+ * argument. The reference is libm in f64.
  *
  *     build/bench/vmath --threads 2 [--only exp] */
 #include <cotangent/cotangent.h>
@@ -16,8 +16,8 @@ enum { WRONG = 999999, BLOCK = 1 << 16, BLOCKS = 1 << 16, ISAS = 4, MOST_THREADS
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 static double gelu(double x) { return x * (0.5 * erfc(-x * 0.70710678118654752440)); }
 
-/* An error counts in units of the result's last place, or of floor's where the result is smaller;
- * WRONG, where no number is near. */
+/* An error counts in units of the last place of the result, or of `floor` if the result is smaller;
+ * WRONG if the result is not even close. */
 static const struct {
     const char *name;
     ct_tensor *(*ours)(ct_tensor *);
@@ -53,7 +53,7 @@ static double error(float got, double want, double floor) {
         return fabs((double)got - want) / ulp(fabs(want) > floor ? want : floor);
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : WRONG;
     if (isinf(want) && isinf(got)) return want == (double)got ? 0 : WRONG;
-    /* as near to overflow as can be */
+    /* rounding may overflow */
     return fabs(want) >= (double)FLT_MAX && fabsf(got) >= FLT_MAX && want * got > 0 ? 0 : WRONG;
 }
 

@@ -1,6 +1,5 @@
-/* argmax: index of the largest element along dim, i64; the first of equal ones; NaN counts as the largest;
- * no gradient.
- * i64 too */
+/* argmax: index of the largest element along dim, i64; the first of equal ones; NaN counts as the
+ * largest; no gradient. i64 too */
 #include "support/reduce.h"
 
 static ct_tensor *argmax_forward(ct_call *c) {

@@ -3,8 +3,8 @@
  * dx_rj = g w (softmax(x_r)_j - (1 - s) [j = t] - s / C),  w = 1 or 1 / count.
  *
  * Saved for backward: the logits and each row's max and 1 / sum e^(x - max), not the softmax. The
- * max and the sum are kept separately, because lse = max + log sum has the rounding error of a large
- * max, which e^(x - lse) would inherit. */
+ * max and the sum are kept separately, because lse = max + log sum has the rounding error of a
+ * large max, which e^(x - lse) would inherit. */
 #include "support/loss.h"
 
 static ct_tensor *cross_entropy_forward(ct_call *c) {

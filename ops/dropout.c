@@ -1,6 +1,6 @@
 /* dropout: y_i = x_i keep_i / (1 - p);   dx_i = g_i keep_i / (1 - p).   Srivastava et al. 2014
  *
- * keep_i is a function of (seed, stream, i) only, so backward recomputes it and nothing is saved. */
+ * keep_i is a function of (seed, stream, i) only, so backward recomputes it without saving. */
 #include "support/op.h"
 
 typedef struct {

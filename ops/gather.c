@@ -1,8 +1,8 @@
 /* gather: y[.., i, ..] = x[.., index[.., i, ..], ..] along dim d;
  * dx[.., j, ..] = sum of g[.., i, ..] where the index is j
  *
- * A fibre is the elements along d at one index of the other dims. Fibres are independent: one thread gathers a
- * whole fibre, and accumulates its gradient. */
+ * A fibre is the elements along d at one index of the other dims. Fibres are independent: one
+ * thread gathers a whole fibre, and accumulates its gradient. */
 #include "support/index.h"
 #include "support/shape_ops.h"
 
@@ -45,8 +45,8 @@ static void advance(const fibres *a, place *p, int64_t count) {
     }
 }
 
-/* One fibre along the last dim, or a run of `m` adjacent fibres along another: m n elements that are
- * adjacent in memory. */
+/* One fibre along the last dim, or a run of `m` adjacent fibres along another: m n elements that
+ * are adjacent in memory. */
 typedef struct {
     int64_t count, m, n, x_step; /* fibres; and how far x goes on beside its index */
 } run;
@@ -148,7 +148,8 @@ static ct_tensor *gather_forward(ct_call *c) {
 }
 
 static bool gather_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    if (!indices_inside(c)) return false; /* checked again: the index may be in a caller's buffer that has changed */
+    if (!indices_inside(c))
+        return false; /* checked again: the index may be in a caller's buffer that has changed */
     ct_tensor *dx = cti_op_grad_sum(c, 0);
     if (dx) each_fibre(c, dx->shape, dx->data, g[0]->data, dx->dtype, add_up);
     return (grad[0] = dx) != NULL;

@@ -1,5 +1,5 @@
-/* Two contexts for a test of ops of a user's own: one to compute in, and another whose tensors must
- * be refused. */
+/* Two contexts for the tests of custom ops: one to compute in, and another whose tensors must be
+ * refused. */
 #ifndef CUSTOM_OP_H
 #define CUSTOM_OP_H
 

@@ -1,5 +1,5 @@
-/* What the tests of files share: a folder and a context of each test's own, and what a refusal
- * is. */
+/* Helpers of the tests of files: a folder and a context for each test, files of given bytes, and
+ * the check of a refusal. */
 #ifndef CT_TESTS_FILES_H
 #define CT_TESTS_FILES_H
 
@@ -56,7 +56,7 @@ static inline void ck_refused(bool done, ct_status status, const char *path, con
     ct_error_clear(context);
 }
 
-/* The same names and bits? */
+/* Do both modules have the same parameter names and bits? */
 static inline bool same(const ct_module *a, const ct_module *b) {
     ct_param p = {0}, q = {0};
     while (ct_module_next(a, &p)) {
@@ -70,9 +70,9 @@ static inline bool same(const ct_module *a, const ct_module *b) {
     return !ct_module_next(b, &q);
 }
 
-/* A file of any bytes; with length < 0 the prefix says the header's true length. */
-static inline const char *put(const char *header, size_t header_size, int64_t length, const void *data,
-                       size_t data_size) {
+/* Writes a file of any bytes. length < 0: the prefix has the true length of the header. */
+static inline const char *put(const char *header, size_t header_size, int64_t length,
+                              const void *data, size_t data_size) {
     const char *path = in_folder("file.safetensors");
     FILE *file = fopen(path, "wb");
     uint64_t n = length < 0 ? header_size : (uint64_t)length;
@@ -83,9 +83,9 @@ static inline const char *put(const char *header, size_t header_size, int64_t le
     return path;
 }
 
-/* The same with n numbers of `size` bytes, in a file's order: the lowest byte first, whatever the
- * machine's is. */
-static inline const char *put_numbers(const char *header, const void *number, size_t size, size_t n) {
+/* The same with n numbers of `size` bytes as data, written in little-endian order. */
+static inline const char *put_numbers(const char *header, const void *number, size_t size,
+                                      size_t n) {
     unsigned char bytes[128];
     for (size_t i = 0; i < n; i++) {
         uint32_t half = 0;

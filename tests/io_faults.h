@@ -21,21 +21,21 @@
 
 /* ---- the calls ---- */
 
-/* SHORT: one byte at a time; SHRINK: the file is cut before a read */
+/* SHORT: reads and writes transfer one byte; SHRINK: the file is truncated before a read */
 typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK } fault_mode;
 static struct {
     fault_mode mode;
-    int64_t calls, at;  /* which call fails; it did when calls >= at */
+    int64_t calls, at;  /* calls so far, and the number of the one that fails */
     bool memory;        /* cti_take fails, not the system */
-    const char *failed; /* what did */
+    const char *failed; /* name of the call that failed */
     int interrupts;
 } fault;
 
 static char folder[64], path[128], link_path[128], stale_path[128];
 
-/* What happens while a save goes on, once: before data is written, before a lock is set. */
+/* Called once during a save: before the next write, before the next lock. */
 static void (*before_write)(int fd), (*before_lock)(int fd, int command);
-static int no_locks; /* 1: none of a description; 2: none at all */
+static int no_locks; /* 1: no locks of open file descriptions; 2: no locks at all */
 
 static inline bool fails(const char *call) {
     if (fault.mode != FAIL || fault.memory || ++fault.calls != fault.at) return false;
@@ -107,7 +107,7 @@ int __wrap_fcntl(int fd, int command, ...) { /* to lock only */
     return __real_fcntl(fd, command, argument);
 }
 
-/* A close that fails has closed. */
+/* A close that fails has closed the file nevertheless. */
 int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd) {
@@ -123,7 +123,7 @@ int __wrap_close(int fd) {
     int __wrap_##call arguments;                                                                   \
     int __wrap_##call arguments { return fails(#call) ? -1 : __real_##call names; }
 int __wrap_fsync(int fd);
-int __wrap_fsync(int fd) { /* what takes long is left out */
+int __wrap_fsync(int fd) { /* does not sync, which would take long */
     (void)fd;
     return fails("fsync") || interrupted() ? -1 : 0;
 }
@@ -132,7 +132,7 @@ WRAP(unlink, (const char *name), (name))
 WRAP(unlinkat, (int at, const char *name, int flags), (at, name, flags))
 WRAP(fstatat, (int at, const char *name, struct stat *about, int flags), (at, name, about, flags))
 WRAP(fchmod, (int fd, mode_t mode), (fd, mode))
-static bool no_owners; /* none can be given */
+static bool no_owners; /* fchown is not permitted */
 int __real_fchown(int fd, uid_t owner, gid_t group);
 int __wrap_fchown(int fd, uid_t owner, gid_t group);
 int __wrap_fchown(int fd, uid_t owner, gid_t group) {
@@ -167,7 +167,7 @@ void *__wrap_cti_take_zeroed(ct_context *c, size_t size) {
     return refused(c) ? NULL : __real_cti_take_zeroed(c, size);
 }
 
-/* ---- what is watched ---- */
+/* ---- the module and optimiser that are saved ---- */
 
 static ct_context *context;
 static ct_module *module;
@@ -198,7 +198,7 @@ static inline bool equal(const content *a, const content *b) {
     return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
 }
 
-/* The module's and the optimiser's state as a checkpoint of it has it. */
+/* The state of module and optimiser, as the bytes of a checkpoint. */
 static inline void snapshot(content *out) {
     char name[128];
     snprintf(name, sizeof name, "%s/snapshot", folder);
@@ -231,7 +231,7 @@ static inline void setup(void) {
     ck_assert_int_eq(symlink("file", link_path), 0);
     snprintf(stale_path, sizeof stale_path, "%s/.cotangent-0123456789abcdef.tmp", folder);
     context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
-    context->pool.plain = false; /* nothing is taken without a call */
+    context->pool.plain = false; /* no inline allocation, so that --wrap sees every request */
     module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
     optim = ct_adamw_new(module, (ct_adamw_opts){.lr = 0.01});
     checkpoint = (ct_checkpoint){.module = module, .optim = optim};
@@ -295,8 +295,8 @@ static inline struct stat about(const char *name) {
 
 static mode_t mode_of(const char *name) { return about(name).st_mode & 07777; }
 
-/* From this state, with that file there: of a mode that no umask gives, and of another owner and
- * group where we may do that. */
+/* Prepares an operation: trains one step, and makes the old file with an unusual mode and, if we
+ * are root, another owner and group. */
 static inline void begin(int i) {
     fault.mode = NONE;
     unlink(path);

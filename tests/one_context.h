@@ -1,4 +1,4 @@
-/* A context for each test, and what is asked of its error in a line. */
+/* A context for each test, and checks of its error and memory. */
 #ifndef ONE_CONTEXT_H
 #define ONE_CONTEXT_H
 

@@ -61,7 +61,7 @@ END_TEST
 /* y = h + norm(h), where h and a share y's cotangent until norm adds its own gradient to h's. */
 START_TEST(a_norm_adds_to_a_gradient_that_others_share) {
     for (int rms = 0; rms < 2; rms++) {
-        const ct_shape shape = CT_SHAPE(70, 7); /* rows of several pieces */
+        const ct_shape shape = CT_SHAPE(70, 7); /* rows for several pieces of work */
         ct_tensor *x = ct_randn(context, CT_F64, shape), *a = ct_randn(context, CT_F64, shape),
                   *g = ct_randn(context, CT_F64, shape);
         ct_tensor *kept = ct_from_f64(context, shape, ct_data_f64(g)),
@@ -119,23 +119,24 @@ START_TEST(through_views_and_broadcasts) {
 }
 END_TEST
 
-/* Slices of a result, in any order, side by side, overlapping or with gaps, of rows or columns, of
- * none or of all: the gradient is what each brings, and zero elsewhere, whatever the memory held
- * before. */
+/* Slices of a result, in any order, adjacent, overlapping or with gaps, of rows or columns, empty
+ * or whole: the gradient is the sum of theirs and zero elsewhere, whatever the memory held before.
+ */
 START_TEST(gradients_of_slices) {
     enum { M = 4, N = 6, MOST = 6 };
     for (int round = 0; round < 500; round++) {
         ct_scope scope = ct_scope_open(context);
-        /* the next of this size gets its memory */
+        /* its memory is reused for the next tensor of this size */
         ct_release(ct_full(context, CT_F64, CT_SHAPE(M, N), NAN));
         double want[M * N] = {0};
         ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(M, N)), true);
-        ct_tensor *y = round % 4 ? ct_scale(x, 2) : x, *loss = NULL; /* a leaf's slot is another */
+        ct_tensor *y = round % 4 ? ct_scale(x, 2) : x,
+                  *loss = NULL; /* leaves have another kind of slot */
         const double a = round % 4 ? 2 : 1;
         for (int64_t i = 0, n = 1 + ct_random_below(context, MOST); i < n; i++) {
             const int dim = (int)ct_random_below(context, 2);
             const int64_t size = dim ? N : M, step = dim ? 1 + ct_random_below(context, 3) : 2;
-            /* ends often meet */
+            /* adjacent slices are common */
             const int64_t start = ct_random_below(context, size / step + 1) * step;
             const int64_t length = ct_random_below(context, 4)
                                        ? ct_random_below(context, size - start + 1)
@@ -189,9 +190,9 @@ END_TEST
 START_TEST(a_second_backward_is_an_error) {
     ct_tensor *x = LEAF(1, 2), *y = ct_mul(x, x), *a = sum(y), *b = sum(ct_neg(y));
     ck_assert(ct_backward(a));
-    ck_assert(!ct_backward(b)); /* through y, which is gone */
+    ck_assert(!ct_backward(b)); /* through y, which is released */
     expect(CT_ERR_GRAD, "backward", "retain_graph");
-    IS(ct_grad(x), 2, 4); /* and nothing was added half-way */
+    IS(ct_grad(x), 2, 4); /* the failed backward added nothing */
 }
 END_TEST
 
@@ -244,7 +245,7 @@ START_TEST(closed_scopes_under_a_live_tape) {
         loss = ct_scope_return(scope, sum(y));
     }
     ct_scope other = ct_scope_open(context);
-    /* what was let go may be used again */
+    /* released memory may be reused */
     for (int i = 0; i < 20; i++) ct_full(context, CT_F64, CT_SHAPE(2), NAN);
     ct_scope_close(other);
     ck_assert(ct_backward(loss));
@@ -285,7 +286,7 @@ START_TEST(a_million_nodes) {
     ct_zero_grad(x);
     ck_assert_int_eq(live(), before);
 
-    /* never gone through, all handles open: closing it must not recurse either */
+    /* a graph without a backward and with all handles open: closing the scope must not recurse */
     scope = ct_scope_open(context);
     y = x;
     for (int i = 0; i < 1000000; i++) y = ct_add_scalar(y, 1);
@@ -332,7 +333,7 @@ END_TEST
 START_TEST(nothing_to_go_back_through) {
     ck_assert(!ct_backward(sum(VECTOR(1, 2))));
     expect(CT_ERR_GRAD, "backward", "");
-    ck_assert(!ct_backward(NULL)); /* no tensor at all: no context to record in */
+    ck_assert(!ct_backward(NULL)); /* no tensor, so no context to record the error in */
     no_error();
 }
 END_TEST
@@ -346,7 +347,7 @@ START_TEST(cotangents_that_do_not_fit) {
     expect(CT_ERR_DTYPE, "f32", "f64");
     ck_assert_ptr_null(ct_grad(x));
     g = VECTOR(1, 1);
-    /* a refused backward has used nothing up */
+    /* a refused backward has released nothing */
     ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
     IS(ct_grad(x), 2, 4);
 }

@@ -1,5 +1,5 @@
-/* Checkpoints: training goes on from one to the same bits, and one that does not fit changes
- * nothing. */
+/* Checkpoints: training resumes with the same bits, and a checkpoint that does not match
+ * changes nothing. */
 #include <math.h>
 
 #include "files.h"
@@ -12,7 +12,7 @@ typedef struct {
 
 static training begin(ct_context *c, int kind) {
     training t = {.module = ct_mlp_new(c, (ct_mlp_opts){.dim = 3, .hidden = 5, .dropout = 0.25})};
-    /* no gradient ever reaches it */
+    /* a parameter without a gradient */
     ct_module_add_param(t.module, "unused", ct_zeros(c, CT_F64, CT_SHAPE(2)));
     if (kind == 0) t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1});
     if (kind == 1)
@@ -64,7 +64,7 @@ START_TEST(resume_is_bit_identical) {
     ck_assert(a.seed == b.seed && a.stream == b.stream);
     ct_context_free(other);
 
-    /* what was loaded is saved as the same bytes */
+    /* saving what was loaded gives the same bytes */
     FILE *x = fopen(path, "rb"), *y = fopen(again, "rb");
     for (int c; (c = getc(x)) != EOF;) ck_assert_int_eq(c, getc(y));
     ck_assert_int_eq(getc(y), EOF);
@@ -225,7 +225,7 @@ START_TEST(what_a_checkpoint_holds) {
 }
 END_TEST
 
-/* Every refusal says first who refuses, then which file. */
+/* Every message begins with the function and then has the file. */
 static void says_first(ct_status status, const char *op, const char *path) {
     char want[600];
     snprintf(want, sizeof want, "%s: %s: ", op, path);
@@ -258,9 +258,9 @@ START_TEST(refusals_name_the_file) {
 }
 END_TEST
 
-/* ---- numbers that no constructor takes ---- */
+/* ---- numbers that constructors refuse ---- */
 
-/* Where the bytes of that tensor begin in a file that we have written. */
+/* The offset of a tensor's data in a file. */
 static size_t place_of(const char *bytes, const char *name) {
     uint64_t header = 0;
     memcpy(&header, bytes, 8);
@@ -324,7 +324,7 @@ static void refuse_bytes(training t, const char *path, const char *name, const v
     const size_t n = read_all(path, good, sizeof good);
     memcpy(wrong, good, n);
     memcpy(wrong + place_of(good, name), value, size);
-    wrong[place_of(good, "model.fc.bias")] ^= 1; /* something that a load would change */
+    wrong[place_of(good, "model.fc.bias")] ^= 1; /* a value that a load would change */
     write_all(path, wrong, n);
     ck_refused(ct_checkpoint_load(path, &checkpoint), CT_ERR_FORMAT, path, says);
     ck_assert_int_eq(checkpoint.step, 4);
@@ -364,8 +364,7 @@ START_TEST(bools_and_counts) {
 }
 END_TEST
 
-/* A parameter that was updated as often as can be counted is updated again, and what is saved then
- * can be loaded. */
+/* A parameter whose step count is at the maximum can still be updated, saved and loaded. */
 START_TEST(the_last_count) {
     static char bytes[1 << 16];
     const char *path = in_folder("checkpoint");
@@ -390,7 +389,7 @@ START_TEST(the_last_count) {
 }
 END_TEST
 
-/* A checkpoint without clipping ends that of the optimiser it is loaded into. */
+/* Loading a checkpoint without clipping turns off clipping in the optimiser. */
 START_TEST(clipping_ends) {
     const char *path = in_folder("checkpoint");
     training a = begin(context, 0), b = begin(context, 0);
@@ -409,7 +408,8 @@ START_TEST(clipping_ends) {
 }
 END_TEST
 
-/* A checkpoint's numbers may be as large as their types, but for a step, which counts on. */
+/* Numbers in a checkpoint may have the largest value of their type, except the step, which must not
+ * overflow. */
 START_TEST(largest_numbers) {
     const char *path = in_folder("checkpoint");
     training t = begin(context, 0);
@@ -421,7 +421,7 @@ START_TEST(largest_numbers) {
     ck_assert_msg(ct_checkpoint_load(path, &largest), "%s", ct_error_message(context));
     const ct_rng rng = ct_rng_get(context);
     ck_assert(largest.step == INT64_MAX - 1 && rng.seed == UINT64_MAX && rng.stream == UINT64_MAX);
-    /* the stream behind the last is the first */
+    /* the stream number wraps around */
     ct_tensor *drawn = ct_randn(context, CT_F32, CT_SHAPE(2));
     ck_assert(drawn && ct_rng_get(context).stream == 0);
     largest.step = INT64_MAX;
@@ -430,7 +430,7 @@ START_TEST(largest_numbers) {
 }
 END_TEST
 
-/* Names of every length go back to where they came from: blocks are multiples of 64 bytes. */
+/* Names of every length are freed with the right size: blocks are multiples of 64 bytes. */
 START_TEST(names_go_back) {
     const char *path = in_folder("file");
     for (int n = 56; n < 66; n++) {
@@ -449,7 +449,7 @@ START_TEST(names_go_back) {
 }
 END_TEST
 
-/* More tensors than room is first made for. */
+/* More tensors than the initial capacity of the list. */
 START_TEST(many_tensors) {
     const char *path = in_folder("many");
     ct_module *m = ct_module_new(context, "Many"), *n = ct_module_new(context, "Many");

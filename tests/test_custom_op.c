@@ -1,8 +1,9 @@
-/* Ops of a user's own: what a right one may do, and that a wrong one is an error that names it and
- * never a crash, in debug mode and without. Run under AddressSanitizer these say more. */
+/* Ops of a user's own: what a correct one may do, and that a wrong one is an error with its name
+ * and never a crash, with and without debug mode. Under AddressSanitizer these tests also find
+ * stray accesses. */
 #include "custom_op.h"
 
-/* What the op below does wrong, or does in a way of its own that is right. */
+/* What the op below does wrong, or unusual but correct. */
 typedef enum {
     RIGHT,
     /* forwards that work */
@@ -50,7 +51,7 @@ typedef struct {
     ct_scope scope;
 } attrs;
 
-/* y = 2 a + b, with whatever is wrong about it */
+/* y = 2 a + b, with one of these deviations */
 static ct_tensor *mine_forward(ct_call *c) {
     const attrs *a = c->attrs;
     ct_tensor *y = ct_add(ct_scale(c->in[0], 2), c->in[1]);
@@ -201,8 +202,8 @@ static int fault_of(way w) {
     return -1;
 }
 
-/* In a scope: sum(mine(2 x, x) + x) and its backward; what x's gradient is. False: the context has
- * the error. */
+/* Runs sum(mine(2 x, x) + x) and its backward in a scope; writes x's gradient. False: the context
+ * has the error. */
 static bool run(way w, double out[3]) {
     ct_scope scope = ct_scope_open(context);
     ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(3), (double[]){1, 2, 3}),
@@ -261,7 +262,7 @@ START_TEST(every_way_to_do_it) {
 }
 END_TEST
 
-/* ---- a forward that ends what it was given: it ends when the forward has returned ---- */
+/* ---- a forward that releases its inputs: they end when it has returned ---- */
 
 static ct_tensor *releasing_forward(ct_call *c) {
     for (int i = 0; i < c->n; i++) ct_release(c->in[i]);
@@ -295,7 +296,8 @@ START_TEST(inputs_last_as_long_as_the_forward) {
                       ct_error_message(context));
         double g[4];
         ck_assert(ct_to_f64(ct_grad(x), g, 4) && g[1] == (strided ? 1 : 3) * 2 * 2);
-        /* b is known to have ended, but for the view of which a dense copy was released */
+        /* debug mode knows that b has ended; not in the strided case, where forward released a
+         * dense copy */
         if (_i) {
             ck_assert_int_eq(ct_neg(b) == NULL, !strided);
             ck_assert_int_eq(ct_error(context), strided ? CT_OK : CT_ERR_ARGUMENT);
@@ -406,7 +408,7 @@ static int64_t requests, refuse_at, held;
 
 static void *allocate(void *data, size_t size) {
     (void)data;
-    /* from then on: a single refusal is answered with what is pooled */
+    /* refuses from then on, as a single refusal would be served from the pool */
     if (++requests >= refuse_at) return NULL;
     held += (int64_t)size;
     return malloc(size);
@@ -417,7 +419,7 @@ static void release(void *data, void *block, size_t size) {
     free(block);
 }
 
-enum { LARGE = 5000 }; /* each tensor is a request of its own */
+enum { LARGE = 5000 }; /* large enough that each tensor is a request of its own */
 
 static ct_tensor *large_forward(ct_call *c) {
     c->saved[0] = ct_sigmoid(c->in[0]);
@@ -427,7 +429,7 @@ static ct_tensor *large_forward(ct_call *c) {
 static bool large_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *s = c->saved[0];
     grad[0] = ct_mul(g[0], ct_add(s, ct_sub(c->out, ct_mul(c->out, s))));
-    return true; /* leaves it to the engine to see that there is none */
+    return true; /* returns true without a gradient */
 }
 
 static const ct_op large = {.name = "large", .forward = large_forward, .backward = large_backward};
@@ -447,7 +449,8 @@ START_TEST(out_of_memory_in_the_middle) {
         failures += !done;
         ck_assert_msg(ct_error(c) == (done ? CT_OK : CT_ERR_MEMORY), "request %d: %s",
                       (int)refuse_at, ct_error_message(c));
-        /* the context goes on, and what a failed backward left is nothing or whole */
+        /* the context still works, and the failed backward has added either everything or nothing
+         */
         if (!done && y) {
             ct_error_clear(c);
             requests = INT64_MIN;

@@ -1,9 +1,9 @@
-/* Ops with several outputs: any subset of them may be used, and only these send a cotangent back.
- */
+/* Ops with several outputs: any subset of them may be used, and backward gets NULL for the
+ * others. */
 #include "custom_op.h"
 
-/* (a b, a + b, a > b as i64, a b again): two have a gradient that is not that of an input, one has
- * none, one is an output twice. */
+/* (a b, a + b, a > b as i64, a b again): outputs with different gradients, one without any, and one
+ * equal to another. */
 static ct_tensor *several_forward(ct_call *c) {
     ck_assert_int_eq(c->n_outs, 4);
     c->outs[1] = ct_add(c->in[0], c->in[1]);
@@ -15,7 +15,7 @@ static ct_tensor *several_forward(ct_call *c) {
     return *(const int *)c->attrs == 4 ? c->outs[3] : ct_mul(c->in[0], c->in[1]);
 }
 
-static int several_seen; /* bit k: something came back for output k */
+static int several_seen; /* bit k: backward got a cotangent for output k */
 
 static bool several_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     several_seen = 0;
@@ -39,7 +39,7 @@ static const ct_op several = {.name = "several",
                               .backward = several_backward,
                               .outputs = 4};
 
-/* all outputs, in a sum that is none of theirs alone */
+/* a function of all outputs */
 static ct_tensor *weighed(ct_tensor *const *in, int n, void *arg) {
     ct_tensor *outs[4];
     if (!ct_apply_many(&several, in, n, arg, outs)) return NULL;
@@ -58,7 +58,7 @@ START_TEST(several_outputs) {
     double g[2];
     for (int subset = 1; subset < 16; subset++) { /* which outputs are used */
         if (subset & 4) continue;
-        /* right in their own ways: 0, 3, 4 */
+        /* the correct variants: 0, 3, 4 */
         for (int kind = 0; kind < 5; kind += kind == 0 ? 3 : 1) {
             ct_scope scope = ct_scope_open(context);
             ck_assert_msg(ct_apply_many(&several, in, 2, &kind, outs), "%s",

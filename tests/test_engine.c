@@ -14,7 +14,7 @@ START_TEST(a_context_of_another_machine) {
     ct_context *c = ct_context_new((ct_context_opts){.isa = "z80"});
     ck_assert_ptr_nonnull(c);
     expect_in(c, CT_ERR_ARGUMENT, "z80", "scalar");
-    ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(3)); /* and it works, once cleared */
+    ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(3)); /* works after the error is cleared */
     ck_assert(ct_item(ct_sum(x, CT_ALL, false)) == 3);
     ct_context_free(c);
 
@@ -22,7 +22,7 @@ START_TEST(a_context_of_another_machine) {
     c = ct_context_new((ct_context_opts){0});
     expect_in(c, CT_ERR_ARGUMENT, "pdp11", "");
     ct_context_free(c);
-    c = ct_context_new((ct_context_opts){.isa = "scalar"}); /* the option is stronger */
+    c = ct_context_new((ct_context_opts){.isa = "scalar"}); /* the option overrides CT_ISA */
     ck_assert_int_eq(ct_error(c), CT_OK);
     ct_context_free(c);
     setenv("CT_ISA", "scalar", 1);
@@ -93,7 +93,7 @@ END_TEST
 /* ---- scopes ---- */
 
 START_TEST(closing_a_scope_ends_what_is_in_it) {
-    ct_scope scope = ct_scope_open(context); /* what the pool sets up once is not counted */
+    ct_scope scope = ct_scope_open(context); /* so that the pool's first slabs are not counted */
     ct_zeros(context, CT_F32, CT_SHAPE(10));
     ct_scope_close(scope);
     int64_t before = live();
@@ -111,7 +111,7 @@ START_TEST(closing_a_scope_ends_what_is_in_it) {
     ct_scope_close(a);
     ct_scope c = ct_scope_open(context);
     ct_zeros(context, CT_F32, CT_SHAPE(1000));
-    ct_scope_close(b); /* long closed: closes nothing that came after */
+    ct_scope_close(b); /* closed before: does not close later scopes */
     ck_assert(live() > before);
     ct_scope_close(c);
     ck_assert_int_eq(live(), before);
@@ -134,7 +134,7 @@ START_TEST(keeping_returning_releasing) {
     ct_release(y);
     ct_release(NULL);
     inner = ct_scope_open(context);
-    ct_scope_keep(inner, x); /* x lives longer already: it stays where it is */
+    ct_scope_keep(inner, x); /* x is in an outer scope already: no change */
     ck_assert_ptr_null(ct_scope_return(inner, NULL));
     ck_assert(ct_data_f64(x)[0] == 5);
     inner = ct_scope_open(context);
@@ -235,8 +235,8 @@ static void meddle(void *data, ct_status status, const char *message) {
     ct_scope_close(m->scope);
 }
 
-/* on_error runs inside what failed, which goes on from there: it can neither clear the error nor
- * end what is in use. */
+/* on_error runs inside the function that failed and goes on afterwards, so on_error can neither
+ * clear the error nor end tensors that are in use. */
 START_TEST(on_error_cannot_clear) {
     meddling m = {0};
     ct_context *c = m.context =
@@ -272,8 +272,8 @@ static double mean_of(ct_context *c) {
     return mean;
 }
 
-/* A child has its parent's memory but only the thread that forked: a context works in it, and
- * ends. */
+/* After a fork the child has only the thread that forked; contexts of the parent still work in it
+ * and can be freed. */
 START_TEST(a_child_of_fork) {
     for (int what = 0; what < 4; what++) {
         ct_context *c = ct_context_new((ct_context_opts){.threads = 3});

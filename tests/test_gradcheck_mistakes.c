@@ -1,6 +1,5 @@
-/* Ops whose backward is wrong in one way each, and the diagnosis that must be made: the mistake,
- * and the words that say which. Every op is also there as it should be, where the checker must be
- * silent. */
+/* Ops whose backward has one mistake each, and the diagnosis that gradcheck must give. Every op is
+ * also tested with a correct backward, where gradcheck must find nothing. */
 #include "suite.h"
 #include <math.h>
 #include <stdlib.h>
@@ -319,7 +318,8 @@ START_TEST(the_diagnosis_is_made) {
     const wrong_op *op = &ops[_i];
     ct_tensor *in[2];
     const int n = inputs(op, in);
-    FILE *report = getenv("GRADCHECK_REPORT") ? stderr : NULL; /* so can a person see them all */
+    FILE *report =
+        getenv("GRADCHECK_REPORT") ? stderr : NULL; /* GRADCHECK_REPORT=1 prints every report */
     if (report) fprintf(report, "\n-- %s\n", op->name);
     for (int seed = 0; seed < 3; seed++) {
         ct_gradcheck_result r = ct_gradcheck(
@@ -338,7 +338,8 @@ START_TEST(the_diagnosis_is_made) {
 }
 END_TEST
 
-/* What needs no elements is found in fast mode too, and what is right is right. */
+/* Mistakes that are visible without single elements are found in fast mode too, and correct ops
+ * pass. */
 START_TEST(fast_mode_finds_them_too) {
     const wrong_op *op = &ops[_i];
     ct_tensor *in[2];
@@ -363,7 +364,7 @@ START_TEST(fast_mode_finds_them_too) {
 }
 END_TEST
 
-/* docs/gradcheck.md has a line for each diagnosis, and its report is the one that comes out. */
+/* docs/gradcheck.md has a row for each diagnosis, and its example is the actual report. */
 START_TEST(the_page_is_up_to_date) {
     static char page[1 << 16], line[512];
     FILE *file = fopen("docs/gradcheck.md", "r");

@@ -140,7 +140,7 @@ START_TEST(malformed_length) {
 }
 END_TEST
 
-/* A name out of a hostile file does not reach a terminal as it is, nor fills the message. */
+/* A name from a hostile file is escaped in the message and shortened. */
 START_TEST(hostile_name) {
     char header[3000] = "{\"\\u001b[2J";
     memset(header + strlen(header), 'x', 2000);
@@ -242,8 +242,8 @@ START_TEST(metadata) {
 }
 END_TEST
 
-/* 100,000 tensors, in an order that has nothing to do with their places. What is quadratic does not
- * end. */
+/* 100,000 tensors, listed in another order than their data. A quadratic algorithm would time out.
+ */
 START_TEST(many_tensors) {
     enum { N = 100003 };
     char *header = malloc(N * 80), *at = header;
@@ -261,7 +261,7 @@ START_TEST(many_tensors) {
     ck_refused(ct_load(two_numbers(), path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
                "missing: w; unexpected: t0, t7919, ");
     ck_assert(!ct_load(two_numbers(), path, (ct_load_opts){0}));
-    int named = 0, more = 0; /* what there is no room to name is counted */
+    int named = 0, more = 0; /* mismatches that do not fit the message are counted */
     for (const char *c = ct_error_message(context); (c = strpbrk(c, ":,")); c++)
         named += c[1] == ' ' && c[2] == 't';
     ck_assert_int_eq(sscanf(strstr(ct_error_message(context), "; and "), "; and %d more", &more),
@@ -271,7 +271,7 @@ START_TEST(many_tensors) {
 }
 END_TEST
 
-/* Wherever room in the message ends, it ends behind a whole name. */
+/* Wherever the message is cut, it ends after a whole name. */
 START_TEST(names_are_whole) {
     enum { N = 300 };
     static char header[N * 80];
@@ -367,7 +367,7 @@ START_TEST(between_f32_and_f64) {
 }
 END_TEST
 
-/* A file is the same bytes whatever machine wrote it: the lowest first. */
+/* Files are little-endian on every machine. */
 START_TEST(bytes_of_numbers) {
     static const unsigned char want[] = {0, 0, 0,    0,    0,    0,    0xf8, 0xbf,
                                          0, 0, 0x80, 0x3f, 0x56, 0x34, 0x12, 0xc0};
@@ -390,8 +390,8 @@ END_TEST
 
 /* ---- loading ---- */
 
-/* Loading is a write: what backward has saved from before is stale. And a load neither needs nor
- * leaves a scope. */
+/* Loading counts as a write, so backward through values saved before is an error. A load leaves no
+ * scope or tensor behind. */
 START_TEST(load_counts_as_a_write) {
     ct_module *module = two_numbers();
     const char *path = put(GOOD, strlen(GOOD), -1, NULL, 8);
@@ -445,7 +445,7 @@ START_TEST(tied_names) {
     ck_assert_msg(ct_load(second, put_numbers(behind, data, 4, 4), strict), "%s",
                   ct_error_message(context));
     ck_assert(ct_data_f32(v)[0] == 5);
-    /* its own name's if that fits, else what fits */
+    /* the tensor with its own name if that matches, otherwise another that does */
     const ct_load_opts partial = {.partial = true};
     ck_assert(ct_load(module, put_numbers(both, data, 4, 4), partial) && ct_data_f32(w)[0] == 5 &&
               ct_data_f32(w)[1] == 4);

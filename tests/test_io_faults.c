@@ -35,15 +35,15 @@ static void sweep(int i, bool memory) {
             break;
         }
         failures++;
-        /* a save does without */
+        /* calls whose failure does not make a save fail */
         static const char *const helpful[] = {"openat", "fstatat", "unlinkat", "fcntl", "fchown"};
-        /* of a file that was read */
+        /* closing a file that was read */
         bool harmless = !strcmp(failed, "close") && (done || !operations[i].writes);
         for (int h = 0; h < 5; h++) harmless |= !strcmp(failed, helpful[h]);
-        /* another temporary file was made */
+        /* the save made another temporary file */
         if (!strcmp(failed, "fstat") && operations[i].writes) harmless |= done;
         if (operations[i].writes && operations[i].prepare) CK((mode_of(path) & ~0661u) == 0);
-        /* the folder's fsync: the new file is there */
+        /* the folder's fsync failed after the new file was in place */
         bool after = strstr(message, "written, but") != NULL;
         CK(harmless ? done : !done);
         CK(done || ct_error(context) == (memory ? CT_ERR_MEMORY : CT_ERR_IO));
@@ -71,7 +71,7 @@ END_TEST
 START_TEST(every_request_for_memory_fails) { sweep(_i, true); }
 END_TEST
 
-/* Interrupted calls are called again, and short reads and writes go on where they stopped. */
+/* Interrupted calls are repeated, and short reads and writes are continued. */
 START_TEST(interrupted_and_short) {
     begin(_i);
     ck_assert(operations[_i].run());

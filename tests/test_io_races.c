@@ -40,8 +40,8 @@ static void die(int fd) {
     kill(getpid(), SIGKILL);
 }
 
-/* Saves that were killed leave their files; the next one in the folder removes them, whoever writes
- * what. */
+/* Killed saves leave temporary files; the next save into the folder removes them, also one of
+ * another file by another context. */
 START_TEST(killed_saves) {
     for (int n = 0; n < 20; n++) {
         ck_assert(WIFSIGNALED(save_in_child(die)));
@@ -49,7 +49,7 @@ START_TEST(killed_saves) {
     }
     ck_assert(save_beside());
     ck_assert_int_eq(temporary_files(), 0);
-    /* with a file there that is replaced, and may not even be read */
+    /* also when the target exists and is not readable */
     ck_assert(WIFSIGNALED(save_in_child(die)));
     ck_assert(save() && chmod(path, 0200) == 0 && WIFSIGNALED(save_in_child(die)) && save());
     ck_assert_int_eq(temporary_files(), 0);
@@ -71,7 +71,7 @@ static void save_meanwhile(int fd) {
     ck_assert_int_eq(temporary_files(), 1);
 }
 
-/* With locks of the description, of the process, and none. */
+/* With locks of the open file description, of the process, and without locks. */
 START_TEST(live_saves_stay) {
     for (int replaces = 0; replaces < 2; replaces++) {
         if (!replaces) unlink(path);
@@ -81,7 +81,7 @@ START_TEST(live_saves_stay) {
         ck_assert(!before_write && load());
         ck_assert_int_eq(temporary_files(), 0);
     }
-    /* without locks nobody knows that it is dead */
+    /* without locks a save cannot tell that the other is dead */
     ck_assert(WIFSIGNALED(save_in_child(die)) && save());
     ck_assert_int_eq(temporary_files(), _i == 2);
     DIR *dir = opendir(folder);
@@ -104,7 +104,8 @@ static void remove_temporary(int fd, int command) {
 
 static int held = -1;
 
-/* Locks it as who found it would, and still has it when the writer asks. */
+/* Locks the file as a save that removes leftovers does, and still holds the lock when the writer
+ * asks for it. */
 static void hold_temporary(int fd, int command) {
     (void)fd;
     DIR *dir = opendir(folder);
@@ -116,7 +117,8 @@ static void hold_temporary(int fd, int command) {
     ck_assert(held >= 0 && __real_fcntl(held, command, &lock) == 0);
 }
 
-/* Between making the file and locking it: the writer makes another. */
+/* The temporary file is removed or locked by another save between its creation and its own lock:
+ * the writer makes another. */
 START_TEST(lost_before_it_was_locked) {
     before_lock = remove_temporary;
     ck_assert_msg(save(), "%s", ct_error_message(context));
@@ -128,7 +130,8 @@ START_TEST(lost_before_it_was_locked) {
 }
 END_TEST
 
-/* The writer gave the file its name, and another has made one of the name that was listed. */
+/* After a save has listed a temporary file, its writer renames it and another one takes that name.
+ */
 static void rename_stale(int fd, int command) {
     (void)fd, (void)command;
     char name[160];
@@ -149,12 +152,12 @@ START_TEST(renamed_before_it_was_locked) {
     snprintf(name, sizeof name, "%s.renamed", path);
     ck_assert(S_ISREG(about(name).st_mode) && S_ISREG(about(stale_path).st_mode));
     ck_assert_int_eq(unlink(name), 0);
-    ck_assert(save()); /* which removes what is still there */
+    ck_assert(save()); /* which removes the one that is left */
     ck_assert_int_eq(temporary_files(), 0);
 }
 END_TEST
 
-/* ---- who may read it ---- */
+/* ---- modes and owners ---- */
 
 static mode_t seen;
 static void see_mode(int fd) {
@@ -163,8 +166,8 @@ static void see_mode(int fd) {
     seen = made.st_mode & 07777;
 }
 
-/* A target keeps its mode, and the file beside it is never open to more than that; a new file gets
- * what the umask leaves. */
+/* A target keeps its mode, and the temporary file never has a wider one; a new file gets its mode
+ * from the umask. */
 START_TEST(modes_are_kept) {
     static const mode_t modes[] = {0600, 0644, 0640, 0664, 0666,  0400,  0444,
                                    0755, 0200, 0604, 0066, 04755, 02775, 01644};
@@ -204,7 +207,7 @@ static void put_there(int fd) {
     ck_assert_int_eq(chmod(path, 0600), 0);
 }
 
-/* What is there when it is replaced counts; what is not there any more, as it was. */
+/* The mode of the target at the rename counts; if it was removed meanwhile, its last known mode. */
 START_TEST(mode_changes_during_the_save) {
     ck_assert(save() && chmod(path, 0666) == 0);
     before_write = narrow;
@@ -220,8 +223,8 @@ START_TEST(mode_changes_during_the_save) {
 }
 END_TEST
 
-/* Where the owner or group cannot be kept, nobody gains by it. Only who may give files away can see
- * this. */
+/* If the owner or group cannot be kept, the mode is reduced so that nobody gains access. Needs
+ * root. */
 START_TEST(owners) {
     if (geteuid() != 0) return;
     static const struct {

@@ -89,9 +89,9 @@ START_TEST(statistics) {
 }
 END_TEST
 
-/* Blocks of 8 bytes to 3 MB, half of them let go and taken again, before a trim and after: none
- * lies in another, all are aligned, and in the end nothing is kept. Most are carved from slabs,
- * unless each is to be asked for. */
+/* Blocks of 8 bytes to 3 MB, half of them released and taken again, before and after a trim: none
+ * overlap, all are aligned, and in the end no memory is left. Most are cut from slabs; with a limit
+ * or a caller's allocator each is requested by itself. */
 static void write_ends(ct_tensor *x, int64_t n, int64_t value) {
     int64_t *at = ct_data_i64(x);
     at[0] = at[n / 2] = at[n - 1] = value;
@@ -142,8 +142,8 @@ START_TEST(blocks_of_every_size) {
 }
 END_TEST
 
-/* A small block that is free is taken and given back inline, unless the pool is not plain: the
- * count is the same, the block that was given last comes first, and none lies in another. */
+/* Small free blocks are taken and given back inline if the pool is plain, and by calls otherwise:
+ * the statistics are the same, the block given back last is taken first, and none overlap. */
 START_TEST(small_blocks_inline_or_not) {
     enum { N = 64 };
     static const size_t sizes[] = {0,    1,    63,   64,   65,   512,  513,  1023, 1024, 1025,
@@ -185,8 +185,8 @@ START_TEST(small_blocks_inline_or_not) {
 }
 END_TEST
 
-/* A large block that is free stands in for a size of two thirds of its own or more, and is itself
- * again when it is given back. Under a limit nothing stands in: there the rest would be missed. */
+/* A free large block may serve a request of at least two thirds of its size, and has its full size
+ * when it is given back. Not under a memory limit, where the unused part would count. */
 START_TEST(large_blocks_stand_in) {
     enum { MB = 1 << 20 };
     for (int limited = 0; limited < 2; limited++) {
@@ -201,7 +201,7 @@ START_TEST(large_blocks_stand_in) {
         ck_assert(limited ? less != large : less == large);
         ck_assert_int_eq(ct_memory(c).live - live, 6 * MB);
         memset(less, 2, 6 * MB);
-        char *other = cti_take(c, 8 * MB); /* one that is not in use */
+        char *other = cti_take(c, 8 * MB); /* a block that is not in use */
         ck_assert(limited ? other == large : other != large);
         ck_assert_int_eq(ct_memory(c).allocator_calls, calls + 1);
         memset(other, 3, 8 * MB);
@@ -213,12 +213,12 @@ START_TEST(large_blocks_stand_in) {
         ck_assert(other[0] == 3 && other[8 * MB - 1] == 3);
         cti_give(c, again, 8 * MB);
 
-        /* too little to take it for, and too much */
+        /* requests too small and too large for it */
         char *little = cti_take(c, 5 * MB), *more = cti_take(c, 9 * MB);
         ck_assert(little != again && more != again);
         char *own = cti_take(c, 5 * MB);
         cti_give(c, own, 5 * MB);
-        ck_assert_ptr_eq(cti_take(c, 5 * MB), own); /* its own class first */
+        ck_assert_ptr_eq(cti_take(c, 5 * MB), own); /* a free block of the same class comes first */
         cti_give(c, own, 5 * MB), cti_give(c, more, 9 * MB), cti_give(c, little, 5 * MB),
             cti_give(c, other, 8 * MB);
         ck_assert_int_eq(ct_memory(c).live, live);
@@ -236,8 +236,8 @@ END_TEST
 /* NULL unless AddressSanitizer is there */
 extern int __asan_address_is_poisoned(const void *) __attribute__((weak));
 
-/* The byte behind a tensor of more than 2 KiB is nobody's, however much its size class leaves over,
- * with neighbours in use. */
+/* The byte after a tensor of more than 2 KiB is poisoned, even if the size class rounds up and the
+ * next block is in use. */
 START_TEST(address_sanitizer_sees_the_end) {
     for (int64_t base = 2048; base <= 2 << 20; base *= 2) {
         for (int64_t size = base; size <= 2 * base; size += base / 64 / 64 * 64 + 64) {
@@ -255,9 +255,9 @@ START_TEST(address_sanitizer_sees_the_end) {
 }
 END_TEST
 
-/* Free blocks among blocks in use, in an order of their own: each slab is handed back when all in
- * it is free, and no sooner. What is refused trims first, so many refusals with many free blocks
- * have to end before the test's time does. */
+/* Blocks are freed in another order than they were taken: a slab is returned exactly when all its
+ * blocks are free. A refused request trims first, so many refusals with many free blocks must not
+ * be slow. */
 START_TEST(trimming) {
     enum { SMALL_BLOCKS = 40000, LARGE = 5000 };
     static ct_tensor *small[SMALL_BLOCKS], *large[LARGE];
@@ -296,12 +296,12 @@ START_TEST(a_memory_limit) {
     ck_assert_ptr_null(ct_matmul(ct_reshape(x, CT_SHAPE(1000, 100)), x));
     expect_in(c, CT_ERR_MEMORY, "matmul", "limit");
     ck_assert(ct_item(ct_sum(x, CT_ALL, false)) == 100000);
-    for (int i = 0; i < 50; i++) { /* what is let go does not count */
+    for (int i = 0; i < 50; i++) { /* released memory does not count */
         ct_scope scope = ct_scope_open(c);
         ck_assert_ptr_nonnull(ct_zeros(c, CT_F32, CT_SHAPE(100, 400 + i)));
         ct_scope_close(scope);
     }
-    int64_t huge = INT64_C(1) << 60; /* no overflow, but no machine either */
+    int64_t huge = INT64_C(1) << 60; /* does not overflow, but exceeds any machine */
     ck_assert_ptr_null(ct_empty(c, CT_BOOL, CT_SHAPE(huge)));
     expect_in(c, CT_ERR_MEMORY, "empty", "limit");
     ck_assert_ptr_null(ct_contiguous(ct_expand(ct_ones(c, CT_BOOL, CT_SHAPE(1)), CT_SHAPE(huge))));

@@ -426,6 +426,17 @@ END_TEST
 
 /* ---- printing ---- */
 
+/* What ct_module_print writes; valid until the next call. */
+static const char *printed(const ct_module *m) {
+    static char text[2000];
+    FILE *file = tmpfile();
+    ct_module_print(m, file);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
 START_TEST(prints_as_torch) {
     ct_module *m = ct_module_new(context, "GPT");
     ct_module_add_child(
@@ -437,12 +448,7 @@ START_TEST(prints_as_torch) {
     ct_module_add_child(m, "drop", ct_dropout_new(context, 0.1));
     ct_module_add_child(m, "ln_f", ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 8}));
     no_error();
-    FILE *file = tmpfile();
-    ct_module_print(m, file);
-    char text[2000] = "";
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
+    const char *text = printed(m);
     ck_assert_str_eq(text,
                      "GPT(\n"
                      "  (wte): Embedding(10, 8)\n"
@@ -480,12 +486,7 @@ static void prints(ct_module *m, const char *want) {
     no_error();
     ct_module_print(m, NULL); /* nowhere */
     ct_module_print(NULL, stdout);
-    FILE *file = tmpfile();
-    ct_module_print(m, file);
-    char text[2000] = "";
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
+    const char *text = printed(m);
     ck_assert_msg(strstr(text, want) != NULL, "%s is not in %s", want, text);
 }
 

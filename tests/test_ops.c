@@ -67,8 +67,9 @@ static outcome run(ct_context *context, int index, int variant, setup s) {
     ct_scope scope = ct_scope_open(context);
     int n = case_inputs(line, variant, s.scale, input);
     ck_assert_msg(n >= 0, "%s: inputs that cannot be read", what);
-    bool built =
-        case_build(context, input, n, (case_build_opts){s.dtype, s.layout, 5, s.single}, in);
+    bool built = case_build(
+        context, input, n,
+        (case_build_opts){.dtype = s.dtype, .layout = s.layout, .seed = 5, .single = s.single}, in);
     for (int i = 0; i < n && built; i++)
         if (s.hide >> i & 1 && in[i] && collects(&input[i])) ct_set_requires_grad(in[i], false);
     no_error(context);
@@ -194,6 +195,16 @@ static int64_t large_scale(const case_line *line, int variant) {
     return dims ? (int64_t)ceil(pow(60000 / fmax(most, 1), 1.0 / dims)) : 1;
 }
 
+/* Builds a list of inputs; returns how many there are. */
+static int build(ct_context *context, const case_line *line, int variant, int64_t scale,
+                 case_build_opts opts, case_input input[CASE_INPUTS], ct_tensor *in[CASE_INPUTS]) {
+    const int n = case_inputs(line, variant, scale, input);
+    ck_assert_msg(n >= 0, "%s: inputs that cannot be read", what);
+    case_build(context, input, n, opts, in);
+    no_error(context);
+    return n;
+}
+
 /* ---- the questions ---- */
 
 typedef struct {
@@ -221,10 +232,9 @@ START_TEST(gradients_are_those_of_differences) {
         ct_scope scope = ct_scope_open(context);
         closure c = {.context = context, .line = line};
         ct_tensor *in[CASE_INPUTS];
-        int n = case_inputs(line, v, 1, input), k = 0;
-        ck_assert_msg(n >= 0, "%s: inputs that cannot be read", what);
-        case_build(context, input, n, (case_build_opts){.dtype = CT_F64, .seed = 11}, c.all);
-        no_error(context);
+        int n = build(context, line, v, 1, (case_build_opts){.dtype = CT_F64, .seed = 11}, input,
+                      c.all),
+            k = 0;
         for (int i = 0; i < n; i++)
             if (collects(&input[i])) in[k] = c.all[i], c.place[k++] = i;
         ct_tensor *y = case_run(context, line, c.all);
@@ -253,9 +263,9 @@ START_TEST(large_gradients_are_those_of_differences) {
     ct_scope scope = ct_scope_open(context);
     closure c = {.context = context, .line = line};
     ct_tensor *in[CASE_INPUTS];
-    int n = case_inputs(line, v, large_scale(line, v), input), k = 0;
-    case_build(context, input, n, (case_build_opts){.dtype = CT_F64, .seed = 11}, c.all);
-    no_error(context);
+    int n = build(context, line, v, large_scale(line, v),
+                  (case_build_opts){.dtype = CT_F64, .seed = 11}, input, c.all),
+        k = 0;
     for (int i = 0; i < n; i++)
         if (collects(&input[i])) in[k] = c.all[i], c.place[k++] = i;
     ct_tensor *y = case_run(context, line, c.all);
@@ -423,9 +433,8 @@ START_TEST(null_inputs_are_errors) {
         case_input input[CASE_INPUTS];
         ct_tensor *in[CASE_INPUTS] = {0};
         ct_scope scope = ct_scope_open(context);
-        int n = case_inputs(line, v, 1, input);
-        case_build(context, input, n, (case_build_opts){.dtype = CT_F32, .seed = 2}, in);
-        no_error(context);
+        int n =
+            build(context, line, v, 1, (case_build_opts){.dtype = CT_F32, .seed = 2}, input, in);
         for (int i = 0; i < n; i++) {
             ct_tensor *was = in[i];
             int others = 0; /* without any there would be no context to record in */
@@ -460,9 +469,9 @@ START_TEST(other_dtypes_are_errors) {
         case_input input[CASE_INPUTS];
         ct_tensor *in[CASE_INPUTS] = {0};
         ct_scope scope = ct_scope_open(context);
-        int n = case_inputs(line, v, 1, input), reals = 0;
-        case_build(context, input, n, (case_build_opts){.dtype = CT_F32, .seed = 2}, in);
-        no_error(context);
+        int n = build(context, line, v, 1, (case_build_opts){.dtype = CT_F32, .seed = 2}, input,
+                      in),
+            reals = 0;
         for (int i = 0; i < n; i++)
             reals += in[i] && real(ct_dtype_of(in[i])) && collects(&input[i]);
         for (int i = 0; i < n; i++) {

@@ -107,7 +107,7 @@ START_TEST(target) {
     umask(mask);
     ck_assert(stat(path, &about) == 0 && (about.st_mode & 0777) == 0640);
 
-    /* a link stays one, and what it points to is replaced */
+    /* a link stays a link, and its target is replaced */
     ck_assert_int_eq(symlink("file", link), 0);
     ct_data_f32(ct_module_get(module, "w"))[0] = 11;
     ck_assert_msg(ct_save(module, link, NULL), "%s", ct_error_message(context));
@@ -117,8 +117,8 @@ START_TEST(target) {
     ck_assert(ct_data_f32(ct_module_get(module, "w"))[0] == 11);
     ck_assert_int_eq(files_in_folder(), 2);
 
-    /* a bare name is in the working folder; the longest name is not too long for the temporary
-     * one */
+    /* a name without a folder is in the working folder; the longest name that the system allows
+     * works */
     char here[512], name[256];
     ck_assert_ptr_nonnull(getcwd(here, sizeof here));
     ck_assert_int_eq(chdir(folder), 0);
@@ -138,7 +138,7 @@ static void make(const char *name) {
     fclose(file);
 }
 
-/* What killed saves have left goes with the next; what only looks like it stays. */
+/* A save removes temporary files of killed saves, and no file with a similar name. */
 START_TEST(leftovers) {
     ct_module *module = two_numbers();
     char name[64];
@@ -184,7 +184,7 @@ START_TEST(leftovers) {
 }
 END_TEST
 
-/* Two threads save into one folder: none takes the other's temporary file for a dead one's. */
+/* Threads that save into one folder do not remove each other's temporary files. */
 static void *save_often(void *path) {
     ct_context *mine = ct_context_new((ct_context_opts){.threads = 1});
     ct_module *module = ct_mlp_new(mine, (ct_mlp_opts){.dim = 2, .hidden = 3});
@@ -212,7 +212,7 @@ START_TEST(two_threads_save) {
 }
 END_TEST
 
-/* More leftovers than one save removes, and more other files than it looks at: it ends. */
+/* More leftover files than one save removes: each save removes some and ends. */
 START_TEST(a_full_folder) {
     char name[64];
     for (int i = 0; i < 3000; i++) {

@@ -1,4 +1,4 @@
-/* Short f64 vectors in a line: made, and compared with numbers. */
+/* Helpers to make short f64 vectors and to compare them with numbers. */
 #ifndef VECTORS_H
 #define VECTORS_H
 

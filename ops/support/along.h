@@ -5,9 +5,10 @@
 
 #include "op.h"
 
-/* Applies op along dim of x. If that is not the last dim, op runs on a transposed view of x, and its
- * result is transposed back and made row-major, unless op removes the dim. A scalar counts as one
- * row of one element. mask is the second input of an op with two: it broadcasts to x, NULL: none. */
+/* Applies op along dim of x. If that is not the last dim, op runs on a transposed view of x, and
+ * its result is transposed back and made row-major, unless op removes the dim. A scalar counts as
+ * one row of one element. mask is the second input of an op with two: it broadcasts to x, NULL:
+ * none. */
 ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim);
 ct_tensor *cti_op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim);
 

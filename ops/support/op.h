@@ -9,14 +9,14 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* The kernel table for the dtype of the call's first input. A NULL kernel means that the op does not
- * take this dtype; the loops below then record the error. */
+/* The kernel table for the dtype of the call's first input. A NULL kernel means that the op does
+ * not take this dtype; the loops below then record the error. */
 static inline const cti_kernels *kernels(const ct_call *c) {
     return c->context->isa->of[c->in[0]->dtype];
 }
 
-/* The least number of rows of `cost` elements that are worth a thread. It depends on sizes only, not
- * on the number of threads. */
+/* The least number of rows of `cost` elements that are worth a thread. It depends on sizes only,
+ * not on the number of threads. */
 static inline int64_t cti_op_grain(int64_t cost) {
     return cost >= 16384 ? 1 : 16384 / (cost > 0 ? cost : 1);
 }

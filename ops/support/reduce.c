@@ -1,11 +1,12 @@
-/* Reductions over any set of dims. Adjacent dims that are all reduced, or all kept, are a run. Reduced runs
- * are handled from the last to the first, each as n elements for each of outer x inner:
+/* Reductions over any set of dims. Adjacent dims that are all reduced, or all kept, are a run.
+ * Reduced runs are handled from the last to the first, each as n elements for each of outer x
+ * inner:
  *
  *     (outer, n, inner) -> (outer, inner)
  *
  * A pass is divided into units of rows by columns, by the sizes only. If that gives few units, n is
- * divided too and a further pass combines the partial results. So a sum is a tree of pairwise sums and
- * has the error of pairwise summation. */
+ * divided too and a further pass combines the partial results. So a sum is a tree of pairwise sums
+ * and has the error of pairwise summation. */
 #include "reduce.h"
 
 #include <string.h>
@@ -42,8 +43,8 @@ typedef struct {
     const char *x;
     char *y;
     int64_t x_size, y_size, n, inner, x_row; /* x_row: stride of n in x, in elements */
-    /* rows of a unit and the number of such pieces in n; columns of a unit and the number of such blocks
-     * in inner */
+    /* rows of a unit and the number of such pieces in n; columns of a unit and the number of such
+     * blocks in inner */
     int64_t rows, pieces, width, blocks;
 } pass;
 
@@ -65,7 +66,8 @@ static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* (outer, n, inner) -> (outer, inner), none of them 0. Each pass leaves at most 1/32 of the elements. */
+/* (outer, n, inner) -> (outer, inner), none of them 0. Each pass leaves at most 1/32 of the
+ * elements. */
 static bool reduce_run(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype from,
                        ct_dtype to, const char *x, int64_t x_row, int64_t outer, int64_t n,
                        int64_t inner, char *y) {

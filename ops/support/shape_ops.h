@@ -4,8 +4,8 @@
 
 #include "op.h"
 
-/* Replaces a -1 in the requested shape by the size that x's elements leave. False with an error under
- * the op's name. */
+/* Replaces a -1 in the requested shape by the size that x's elements leave. False with an error
+ * under the op's name. */
 bool cti_op_view_shape(const char *name, const ct_tensor *x, ct_shape asked, ct_shape *shape);
 
 /* The strides that view x with that shape. False, without an error, if no strides can. */

@@ -54,8 +54,8 @@ int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit) {
     return sum;
 }
 
-/* The tensor that a unit belongs to: the last whose first unit is at most that one. Empty tensors share
- * their first unit with the next tensor, so the last is the one with elements. */
+/* The tensor that a unit belongs to: the last whose first unit is at most that one. Empty tensors
+ * share their first unit with the next tensor, so the last is the one with elements. */
 static int64_t step_at(const row *r, int64_t unit) {
     int64_t low = 0, high = r->n;
     while (high - low > 1) {
@@ -85,7 +85,8 @@ void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain,
         all[i].first = sum;
         sum += units(all[i].g->numel, unit);
     }
-    if (sum < grain + grain / 2) grain = sum; /* less than half a piece more is not worth another thread */
+    if (sum < grain + grain / 2)
+        grain = sum; /* less than half a piece more is not worth another thread */
     if (sum > 0)
         cti_parallel(all[0].g->context, sum, grain, row_task, &(row){all, n, unit, task, arg});
 }

@@ -1,7 +1,7 @@
-/* Updates in place without a gradient, used by initialisation, loading and optimisers. Each counts as
- * a write, so that backward through values saved before is an error. Work is divided into fixed pieces,
- * so any number of threads gives the same bits. False with an error recorded: nothing was changed. All
- * except cti_op_copy_into take contiguous tensors. */
+/* Updates in place without a gradient, used by initialisation, loading and optimisers. Each counts
+ * as a write, so that backward through values saved before is an error. Work is divided into fixed
+ * pieces, so any number of threads gives the same bits. False with an error recorded: nothing was
+ * changed. All except cti_op_copy_into take contiguous tensors. */
 #ifndef CTI_OPS_UPDATE_UPDATE_H
 #define CTI_OPS_UPDATE_UPDATE_H
 
@@ -25,8 +25,8 @@ typedef union {
     cti_sgd_numbers sgd;
 } cti_op_numbers;
 
-/* A parameter, its gradient and the optimiser's state of it, all of one shape and dtype. The state is
- * Adam's m and v, or SGD's buffer, which may be NULL without momentum. */
+/* A parameter, its gradient and the optimiser's state of it, all of one shape and dtype. The state
+ * is Adam's m and v, or SGD's buffer, which may be NULL without momentum. */
 typedef struct {
     ct_tensor *p, *g, *state[2];
     cti_op_numbers numbers;

@@ -46,8 +46,7 @@ static bool run(cti_check *k, outcome *o) {
     return true;
 }
 
-/* Runs the function on k->in. False: it fails for these inputs, which does not count as a mistake.
- */
+/* Runs the function on k->in. False: it fails for these inputs, which is not a mistake. */
 static bool outcome_of(cti_check *k, outcome *o) {
     cti_frame frame;
     cti_held_errors held = cti_check_hold_errors(k);
@@ -285,8 +284,7 @@ static void check_threads(cti_check *k, const outcome *usual, outcome *other) {
     ct_set_threads(k->context, threads);
 }
 
-/* Poisons free memory with NaN, so that what the next runs allocate holds NaN before it is written.
- */
+/* Poisons free memory with NaN, so that the next runs allocate memory that holds NaN. */
 static void check_memory(cti_check *k, const outcome *usual, outcome *other) {
     cti_pool *pool = &k->context->pool, before = *pool;
     pool->poison = true;
