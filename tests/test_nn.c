@@ -1,4 +1,4 @@
-/* Modules: names and their order, sharing, a user's own, and printing. */
+/* Modules: names and their order, shared parameters, custom modules, and printing. */
 #include "nn_check.h"
 
 static void names_are(const ct_module *module, const char *const *names) {
@@ -120,8 +120,8 @@ START_TEST(lists_and_nested_names) {
     expect(CT_ERR_ARGUMENT, "GPT: no child \"NULL\"", "");
     ct_module_add_child(ct_module_child(gpt, "h"), "named", ct_module_new(context, "X"));
     ct_module_append(gpt, "h", ct_module_new(context, "X"));
-    ck_assert_ptr_nonnull(ct_module_child(gpt, "h.12")); /* after the last number */
-    ct_module_free(ct_module_child(gpt, "h.11"));        /* a child that has a parent leaves it */
+    ck_assert_ptr_nonnull(ct_module_child(gpt, "h.12")); /* numbered after the last */
+    ct_module_free(ct_module_child(gpt, "h.11")); /* freeing a child removes it from its parent */
     ck_assert_ptr_null(ct_module_child(gpt, "h.11"));
     ct_error_clear(context);
     ck_assert_int_eq(ct_module_count(gpt), 3 + 11 * 4 + 4);
@@ -149,7 +149,7 @@ START_TEST(bad_names) {
     ck_assert_ptr_null(ct_module_add_param(m, name, t));
     expect(CT_ERR_ARGUMENT, "M: ", "256");
     name[255] = 0;
-    /* as long as can be; it is another name of w */
+    /* the longest possible name, a second name of w */
     ck_assert_ptr_nonnull(ct_module_add_param(m, name, t));
     ct_param param = {0};
     ck_assert(ct_module_next(m, &param) && !ct_module_next(m, &param));
@@ -175,7 +175,7 @@ static const char *long_name(char buffer[400], size_t length) {
     return buffer;
 }
 
-/* A full name has up to 255 bytes, whichever of a module's names is the longest. */
+/* A full name has up to 255 bytes; the longest name below a module counts. */
 START_TEST(full_names_fit) {
     char a[400], b[400];
     /* with nothing under it */
@@ -230,13 +230,13 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     for (int i = 0; i < 3; i++)
         ct_module_add_param(m, (const char *[]){"a", "b", "c"}[i],
                             ct_zeros(context, CT_F32, CT_SHAPE(1)));
-    ct_set_requires_grad(ct_module_get(m, "b"), false); /* no leaf */
+    ct_set_requires_grad(ct_module_get(m, "b"), false); /* not a leaf */
     ct_scope_close(scope);
     no_error();
     ck_assert(!ct_module_next(m, NULL));
     ct_module_free(m);
     ck_assert_int_eq(ct_memory(context).live, before);
-    for (int64_t dim = 0; dim < 2; dim++) { /* no column is a size too */
+    for (int64_t dim = 0; dim < 2; dim++) { /* sizes of 0 are allowed */
         ck_assert_ptr_nonnull(ct_embedding_new(
             context, (ct_embedding_opts){.num_embeddings = dim, .embedding_dim = dim}));
         ck_assert_ptr_nonnull(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = dim}));
@@ -285,7 +285,7 @@ START_TEST(what_a_parameter_may_be) {
     ck_assert_int_ne(ct_error(context), CT_OK);
     ct_error_clear(context);
     ck_assert(ct_backward(y));
-    ck_assert_ptr_null(ct_module_add_param(m, "w", ct_grad(x))); /* the leaf's own */
+    ck_assert_ptr_null(ct_module_add_param(m, "w", ct_grad(x))); /* owned by the leaf */
     expect(CT_ERR_ARGUMENT, "M", "gradient");
     ck_assert_int_eq(ct_module_count(m), 0);
 
@@ -309,7 +309,7 @@ START_TEST(a_shared_parameter_is_one) {
     NAMES(m, "wte.weight");
     NAMES(head, "weight");
     ck_assert_ptr_eq(ct_module_get(m, "lm_head.weight"), w);
-    ct_module_free(wte); /* the other holds it still */
+    ct_module_free(wte); /* the other module still holds it */
     NAMES(m, "lm_head.weight");
     ck_assert(largest(w) > 0);
 }
@@ -325,15 +325,14 @@ static void has_name(ct_tensor *w, const char *name) {
     ck_assert_msg(strstr(text, name) != NULL, "%s is not in %s", name, text);
 }
 
-/* A parameter is called what it was called first, as long as that module is there: wherever the
- * others' names lie in memory. */
+/* A parameter is printed with its first name as long as that module exists. */
 START_TEST(a_shared_parameter_has_its_first_name) {
     for (int order = 0; order < 2; order++) {
         ct_module *m[3];
         for (int i = 0; i < 3; i++) m[i] = ct_module_new(context, "M");
         ct_module_add_param(m[0], "before", ct_zeros(context, CT_F32, CT_SHAPE(1)));
         ct_tensor *w = ct_module_add_param(m[1], "first", ct_zeros(context, CT_F32, CT_SHAPE(1)));
-        if (order) ct_module_free(m[0]); /* the next is where that was */
+        if (order) ct_module_free(m[0]); /* the next one reuses its memory */
         ct_module_add_param(m[2], "second", w);
         has_name(w, "\"first\"");
         ct_module_free(m[2]);
@@ -418,7 +417,7 @@ START_TEST(modules_of_your_own) {
     ck_assert_double_lt(distance(ct_forward(m, x), ct_linear(ct_linear(x, w, b), w, b)), 1e-15);
     ct_scope scope = ct_scope_open(context);
     ct_module_set_forward(m, identity, NULL);
-    ck_assert_ptr_eq(ct_forward(m, x), x); /* an outer scope's tensor is not taken from it */
+    ck_assert_ptr_eq(ct_forward(m, x), x); /* a tensor of an outer scope stays there */
     ct_scope_close(scope);
     ck_assert_double_gt(largest(x), 0);
 }
@@ -477,14 +476,14 @@ START_TEST(a_dropout_module) {
         kept += ct_data_f32(y)[i] != 0;
     }
     ck_assert(kept > 60 && kept < 140);
-    /* both ends are allowed */
+    /* 0 and 1 are allowed */
     for (int p = 0; p < 2; p++) ck_assert_ptr_nonnull(ct_dropout_new(context, p));
 }
 END_TEST
 
 static void prints(ct_module *m, const char *want) {
     no_error();
-    ct_module_print(m, NULL); /* nowhere */
+    ct_module_print(m, NULL); /* does nothing */
     ct_module_print(NULL, stdout);
     const char *text = printed(m);
     ck_assert_msg(strstr(text, want) != NULL, "%s is not in %s", want, text);

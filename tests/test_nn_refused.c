@@ -1,5 +1,5 @@
-/* What constructors of modules refuse, by name and option; and that one that fails leaves
- * nothing. */
+/* Errors of constructors of modules have the module's and the option's name, and a failed
+ * constructor frees everything. */
 #include "nn_check.h"
 
 static ct_module *make_any(ct_context *c, int which) {
@@ -19,7 +19,8 @@ static ct_module *make_any(ct_context *c, int which) {
 START_TEST(a_failed_constructor_leaves_nothing) { constructors_leave_nothing(make_any, 4, 1); }
 END_TEST
 
-/* Each option by its name, with the module's; and its least and most are taken. */
+/* The error has the names of module and option; the smallest and largest valid values are accepted.
+ */
 START_TEST(options_are_checked) {
     const int64_t before = ct_memory(context).live;
 #define REFUSES(module, says)                                                                      \

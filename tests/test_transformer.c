@@ -1,4 +1,4 @@
-/* Stacks of layers and what they are made of: torch's names, the layers one by one, caches, gated
+/* Stacks of layers: torch's names, equality with the layers run one by one, caches, gated
  * feed-forwards. */
 #include "nn_check.h"
 
@@ -51,7 +51,7 @@ static void all_have_gradients(ct_module *module, ct_tensor *out) {
         ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
 }
 
-/* ---- what they are ---- */
+/* ---- structure ---- */
 
 START_TEST(names_are_torchs) {
     ct_module *t = ct_transformer_new(
@@ -146,7 +146,7 @@ START_TEST(a_transformer_is_both) {
 }
 END_TEST
 
-/* gate, rms_norm: a layer of these options against its formula. */
+/* A layer with gate and rms_norm against its formula. */
 START_TEST(gated_layers) {
     ct_module *layer = shake(ct_encoder_layer_new(context, llama));
     ct_tensor *x = randn(CT_SHAPE(2, 5, 16));
@@ -168,7 +168,7 @@ START_TEST(gated_layers) {
     ck_assert_double_gt(distance(last, ct_select(straight, 1, 0)), 1e-6);
     ck_assert_int_eq(ct_dim(ct_module_get(layer, "self_attn.k_proj_weight"), 0), 8);
 
-    /* whose attention to the memory knows no positions */
+    /* cross-attention has no positions */
     ct_module *cross = ct_decoder_layer_new(context, llama);
     ct_tensor *memory = randn(CT_SHAPE(2, 3, 16)), *back[3];
     for (int i = 0; i < 3; i++) back[i] = ct_select(memory, 1, 2 - i);
@@ -259,7 +259,7 @@ START_TEST(calls_are_checked) {
     caches[1] = NULL;
     ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches}));
     expect(CT_ERR_ARGUMENT, "layer 1 is NULL", "");
-    caches[1] = caches[0]; /* its layer's turn comes after the first has run */
+    caches[1] = caches[0]; /* an error only when layer 1 runs */
     ck_assert_ptr_null(
         ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self_weights = weights}));
     expect(CT_ERR_ARGUMENT, "another module", "");
@@ -320,7 +320,7 @@ START_TEST(calls_are_checked) {
         ct_transformer_forward(t, x, x, (ct_stack_call){.caches = caches}, (ct_stack_call){0}));
     expect(CT_ERR_ARGUMENT, "without caches", "");
     ct_scope scope = ct_scope_open(context);
-    live = ct_memory(context).live; /* a decoder that fails leaves nothing of the encoder */
+    live = ct_memory(context).live; /* if the decoder fails, the encoder's result is freed */
     ck_assert_ptr_null(
         ct_transformer_forward(t, x, x, (ct_stack_call){.self_weights = weights},
                                (ct_stack_call){.cross.mask = mask, .self.key_mask = mask}));
@@ -373,7 +373,7 @@ START_TEST(tokens_allocate_nothing) {
 }
 END_TEST
 
-/* Without a tape a stack needs what one layer does. */
+/* Without recording a stack needs no more memory than one layer. */
 START_TEST(layers_give_their_inputs_back) {
     int64_t peak[2];
     for (int deep = 0; deep < 2; deep++) {
