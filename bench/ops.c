@@ -2,6 +2,7 @@
  * of ops.def on inputs of about 64 K elements, with the sizes of its lists of inputs multiplied.
  *
  *     build/bench/ops --threads 2 [--only gelu] */
+#include "flags.h"
 #include "timing.h"
 
 #include "../tests/cases.h"
@@ -189,11 +190,7 @@ static void time_line(const case_line *line) {
 int main(int argc, char **argv) {
     int threads = 1;
     const char *only = NULL;
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 < argc && !strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
-        else if (i + 1 < argc && !strcmp(argv[i], "--only")) only = argv[i + 1];
-        else return fprintf(stderr, "usage: ops [--threads N] [--only OP]\n"), 2;
-    }
+    if (!threads_and_only(argc, argv, "ops", &threads, &only)) return 2;
     context = ct_context_new((ct_context_opts){.seed = 1, .threads = threads});
     if (ct_error(context))
         return fprintf(stderr, "ops: %s\n", context ? ct_error_message(context) : "out of memory"),

@@ -2,6 +2,8 @@
  * argument. The reference is libm in f64.
  *
  *     build/bench/vmath --threads 2 [--only exp] */
+#include "flags.h"
+
 #include <cotangent/cotangent.h>
 
 #include <float.h>
@@ -97,11 +99,7 @@ static void *work(void *arg) {
 int main(int argc, char **argv) {
     int threads = 1;
     const char *only = NULL;
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 < argc && !strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
-        else if (i + 1 < argc && !strcmp(argv[i], "--only")) only = argv[i + 1];
-        else return fprintf(stderr, "usage: vmath [--threads N] [--only FUNCTION]\n"), 2;
-    }
+    if (!threads_and_only(argc, argv, "vmath", &threads, &only)) return 2;
     threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
     static share shares[MOST_THREADS];
     static pthread_t thread[MOST_THREADS];

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SIDE = 260 };                       /* of one map, at least */
+enum { SIDE = 260 };                     /* of one map, at least */
 enum { GAP = 68, LEFT = 96, TOP = 128 }; /* margins */
 
 static const char *prompt = "static int64_t length(const row *r)";

@@ -47,8 +47,9 @@ typedef struct {
 static void append_byte(text *t, int byte) {
     if (t->length == t->capacity) {
         t->capacity = 2 * t->capacity + 65536;
-        t->ids = realloc(t->ids, (size_t)t->capacity);
-        if (!t->ids) fail(EXIT_FAILED, "out of memory");
+        unsigned char *larger = realloc(t->ids, (size_t)t->capacity);
+        if (!larger) fail(EXIT_FAILED, "out of memory");
+        t->ids = larger;
     }
     t->ids[t->length] = (unsigned char)byte;
     t->length++;

@@ -278,11 +278,11 @@ START_TEST(positions_from_anywhere) {
                              ct_narrow(whole, 1, first, t)),
                     0);
         ck_assert_ptr_null(ct_positions_forward(p, ct_narrow(x, 1, 0, 2), N - 1));
-        expect(CT_ERR_SHAPE, "(2, 2, 4) from position 6", "the 7");
+        expect(CT_ERR_SHAPE, "(2, 2, 4) from position 6", "max_length 7");
         ck_assert_ptr_null(ct_positions_forward(p, x, -1));
         expect(CT_ERR_SHAPE, "from position -1", "");
         ck_assert_ptr_null(ct_positions_forward(p, x, INT64_MAX));
-        expect(CT_ERR_SHAPE, "from position", "the 7");
+        expect(CT_ERR_SHAPE, "from position", "max_length 7");
         ck_assert_ptr_null(ct_positions_forward(p, NULL, 0));
         expect(CT_ERR_ARGUMENT, "Positions", "NULL");
         ck_assert_ptr_null(ct_positions_forward(ct_dropout_new(context, 0), x, 0));

@@ -72,12 +72,10 @@ static bool name_factor(const cti_suspect *s, double c, char *text, size_t size)
     if (named(c, (double)s->c->x->numel, "its number of elements", part, text, size) ||
         named(c, (double)s->k->m, "the output's number of elements", part, text, size))
         return true;
-    if (s->c->x->numel > s->k->m && s->k->m &&
-        named(c, (double)(s->c->x->numel / s->k->m), "how many elements make one of the output",
-              part, text, size))
-        return true;
-    if (s->c->x->numel < s->k->m && s->c->x->numel &&
-        named(c, (double)(s->k->m / s->c->x->numel), "how often it is repeated", part, text, size))
+    const int64_t n = s->c->x->numel, m = s->k->m, reduced = m ? n / m : 0,
+                  repeated = n ? m / n : 0;
+    if (named(c, (double)reduced, "how many elements make one of the output", part, text, size) ||
+        named(c, (double)repeated, "how often it is repeated", part, text, size))
         return true;
     for (int q = 0; q < s->k->n; q++)
         for (int d = 0; s->k->in[q] && d < s->k->in[q]->shape.ndim; d++) {
