@@ -1,5 +1,5 @@
-/* The most multiplications and additions that one core can do: twelve sums in registers, each
- * waiting only for itself, as wide as the instruction set. Compiled once for each, with the flags
+/* The FMA peak of one core: twelve independent accumulators in registers, of the instruction set's
+ * vector width. Compiled once for each, with the flags
  * of its kernels. */
 #include "machine.h"
 
@@ -16,7 +16,8 @@ VECTOR(double, vector_f64);
 #define STEP(i)  a##i = a##i * m + c;
 #define SUM(i)   +a##i
 
-/* n rounds of twelve; returns how many operations, an FMA as two. The sums stay finite: |m| < 1. */
+/* n rounds of twelve; returns the number of operations, two for an FMA. The sums stay finite as |m|
+ * < 1. */
 #define LOOP(name, type, vector)                                                                   \
     double name(int64_t n) {                                                                       \
         static const volatile type factor = (type)0.999, term = (type)1e-3;                        \

@@ -1,6 +1,6 @@
-/* Matrix products through ct_matmul: every shape as NN, NT and TN, f32 and f64. Rounds in turns of
- * ours, the machine's peak and, where libopenblas is there, its product: a share or a ratio is the
- * median over rounds of what was measured side by side.
+/* Matrix products through ct_matmul: every shape as NN, NT and TN, f32 and f64. Rounds alternate
+ * between cotangent, the FMA peak and, if libopenblas is found, OpenBLAS; shares and ratios are
+ * medians over rounds of figures that were measured next to each other.
  *
  *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.3] [--openblas LIB] */
 #include "machine.h"
@@ -33,10 +33,11 @@ static struct {
 static ct_context *context;
 static const char *isa;
 static int threads = 1;
-static double budget = 0.3; /* seconds of each side for a case, as far as ROUNDS_LEAST allows */
+static double budget =
+    0.3; /* seconds of each side for a case; more if ROUNDS_LEAST rounds take longer */
 
-/* A release older than the CPU takes it for a very old one, so it is told what to use, unless the
- * environment does. */
+/* An OpenBLAS release older than the CPU falls back to kernels for a very old one, so the core type
+ * is set, unless the environment sets it. */
 static bool open_openblas(const char *path) {
     if (!strcmp(isa, "avx512")) setenv("OPENBLAS_CORETYPE", "SKYLAKEX", 0);
     if (!strcmp(isa, "avx2")) setenv("OPENBLAS_CORETYPE", "HASWELL", 0);
@@ -97,9 +98,9 @@ static double rate(const product *p, void (*multiply)(const product *), int64_t 
     return 2 * (double)p->m * (double)p->n * (double)p->k * (double)n / (now() - start);
 }
 
-/* With several threads each side runs for a while before it is timed: OpenBLAS's look for work for
- * 2^26 ticks after a product, some 30 ms, on the cores that ours want, and a thread that has slept
- * may begin on the core of the one that wakes it. */
+/* With several threads each side runs for a while before it is timed: OpenBLAS's threads spin for
+ * 2^26 ticks (some 30 ms) after a product, on the cores that ours need, and a thread that has slept
+ * may start on the core of the thread that wakes it. */
 static double rate_warm(const product *p, void (*multiply)(const product *), int64_t n) {
     for (double start = now(); threads > 1 && openblas.sgemm && now() - start < 0.05;) multiply(p);
     return rate(p, multiply, n);
@@ -121,11 +122,11 @@ static void measure(product *p) {
     int rounds = (int)(budget / (once * (double)repeat));
     const int most = openblas.sgemm && threads > 1 ? ROUNDS_SHARED : ROUNDS_MOST;
     rounds = rounds < ROUNDS_LEAST ? ROUNDS_LEAST : rounds > most ? most : rounds;
-    double beside = once * (double)repeat / 2; /* the peak's part of a round */
+    double beside = once * (double)repeat / 2; /* time for the peak loop in a round */
     beside = beside < 0.001 ? 0.001 : beside > 0.02 ? 0.02 : beside;
     double speed[ROUNDS_MOST], share[ROUNDS_MOST], blas[ROUNDS_MOST], ratio[ROUNDS_MOST];
     for (int i = 0; i < rounds; i++) {
-        /* neither is always first */
+        /* alternate which side is first */
         if (openblas.sgemm && i % 2) blas[i] = rate_warm(p, theirs, repeat);
         speed[i] = rate_warm(p, ours, repeat);
         share[i] = speed[i] / peak_flops(isa, p->f64, threads, beside);
@@ -163,7 +164,7 @@ int main(int argc, char **argv) {
                                         {768, 768, 768},
                                         {1024, 1024, 1024},
                                         {2048, 2048, 2048},
-                                        /* the rows' own */
+                                        /* shapes of the benchmark's rows */
                                         {768, 128, 384},
                                         {768, 128, 512},
                                         {2048, 384, 1152},

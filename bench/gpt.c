@@ -1,6 +1,6 @@
 /* Rows that train a GPT (Radford et al. 2019): learned positions, pre-norm blocks, GELU by erf, the
- * head tied to the embedding. A step is all that training does: gradients to zero, forward, loss,
- * backward, clipping at 1, AdamW. */
+ * head tied to the embedding. A step is a whole training step: zeroing the gradients, forward,
+ * loss, backward, clipping at norm 1, AdamW. */
 #include "row.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static ct_optim *optim;
 static int64_t *tokens[BATCHES], *targets[BATCHES], steps; /* each (batch, length) */
 static double loss_value;
 
-/* BATCHES batches that are used in turns; a target is the token after. */
+/* BATCHES batches, used in rotation; a target is the next token. */
 static bool make_tokens(ct_context *c) {
     int64_t t = size.length, n = size.batch * t;
     /* owned by the context */

@@ -1,6 +1,6 @@
-/* How far central differences are off by the step, f32 and f64: softmax of a product and a GELU,
- * every element of the gradient checked. A line for each dtype and eps: the largest error, and the
- * noise that the check itself reports. gradcheck_plot.py draws them. */
+/* The error of central differences as a function of eps, in f32 and f64: softmax of a product and a
+ * GELU, every element of the gradient. Prints for each dtype and eps the largest error and the
+ * noise that gradcheck estimates; gradcheck_plot.py draws them. */
 #include <cotangent/cotangent.h>
 
 #include <math.h>

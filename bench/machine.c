@@ -58,8 +58,8 @@ typedef struct {
     double before, seconds, rate[MAX_THREADS];
 } fma_args;
 
-/* Each thread times itself: starting threads is no part of it, nor is the time until they have a
- * core each. */
+/* Each thread times itself, so that starting threads and moving them to their cores does not count.
+ */
 static void fma_work(void *arg, int thread) {
     fma_args *a = arg;
     double start = now(), done = 0, seconds = 0;

@@ -1,4 +1,4 @@
-/* What the machine could do, measured: the ceiling that a row's share is of. */
+/* Measured limits of the machine, of which the benchmark reports shares. */
 #ifndef MACHINE_H
 #define MACHINE_H
 
@@ -9,14 +9,15 @@
 #define MACHINE_DECLARE(isa) double fma_##isa##_f32(int64_t n), fma_##isa##_f64(int64_t n);
 MACHINE_ISAS(MACHINE_DECLARE)
 
-/* of a context made with isa = NULL here; NULL: none can be made */
+/* the ISA of a context made with isa = NULL; NULL: none can be made */
 const char *isa_in_use(void);
 
-/* Operations a second of `threads` threads at once over about `seconds`, an FMA as two. */
+/* Operations per second of `threads` threads at once, measured for about `seconds`; an FMA counts
+ * as two. */
 double peak_flops(const char *isa, bool f64, int threads, double seconds);
 
-/* Bytes a second of a[i] = b[i] + s c[i] on arrays larger than most caches, the best of some
- * passes: three moved for each i. */
+/* Bytes per second of a[i] = b[i] + s c[i] on arrays larger than most caches, the best of some
+ * passes; three elements count as moved for each i. */
 double peak_bandwidth(int threads, int64_t count, int passes);
 
 #endif

@@ -1,6 +1,6 @@
-/* The row of overheads: microgpt (Karpathy 2026), 4,192 parameters, one name a step. One block of
- * width 16 with 4 heads, RMSNorm without weights, a ReLU MLP, no biases, a head of its own, Adam,
- * no clipping. Written like any other model. */
+/* A row that measures overheads: microgpt (Karpathy 2026), 4,192 parameters, one name a step. One
+ * block of width 16 with 4 heads, RMSNorm without weights, a ReLU MLP, no biases, a head of its
+ * own, Adam, no clipping. Written like any other model. */
 #include "row.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static int64_t *starts; /* of each name: the END before it */
 static int64_t names_count, steps;
 static double loss_value;
 
-/* Names are lines of small letters; other bytes are passed over. */
+/* Names are lines of small letters; other bytes are skipped. */
 static bool read_names(ct_context *c, const char *path) {
     FILE *file = fopen(path, "rb");
     if (!file) return perror(path), false;

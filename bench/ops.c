@@ -1,8 +1,8 @@
-/* Times of single ops. First what an op costs beside its arithmetic: chains of ops of eight floats.
- * Then every line of ops.def on inputs of about 64 K elements: each list of inputs grows by the
- * largest factor that its call still takes.
+/* Times of single ops. First the overhead of an op: chains of ops on eight floats. Then every line
+ * of ops.def on inputs of about 64 K elements, with the sizes of its lists of inputs multiplied.
  *
  *     build/bench/ops --threads 2 [--only gelu] */
+#include "flags.h"
 #include "timing.h"
 
 #include "../tests/cases.h"
@@ -14,8 +14,8 @@ enum { CHAIN = 64, ROUNDS = 15, ELEMENTS = 1 << 16 };
 
 static ct_context *context;
 
-/* The median over rounds, in ns a call, of as many calls as take half a millisecond; the first
- * round is not counted. */
+/* The median over rounds, in ns per call, of as many calls as take half a millisecond, without the
+ * first round. */
 static double median_ns(void (*call)(void *), void *arg) {
     double ns[ROUNDS + 1], first = now();
     call(arg);
@@ -50,7 +50,7 @@ static ct_tensor *run_rms_norm(ct_tensor *x, ct_tensor *c) {
     return (void)c, ct_rms_norm(x, NULL, 1e-5);
 }
 
-/* A scope, CHAIN ops on top of each other, backward through them, the end of the scope. */
+/* In a scope: a chain of CHAIN ops, and backward through them. */
 static void run_chain(void *arg) {
     chain *a = arg;
     ct_scope scope = a->record ? ct_scope_open(context) : ct_scope_open_no_grad(context);
@@ -110,7 +110,7 @@ static void run_case(void *arg) {
     ct_scope_close(scope);
 }
 
-/* Elements of the largest input of a list; 0: the text is wrong. */
+/* Elements of the largest input of a list; 0: malformed text. */
 static int64_t elements(const case_line *line, int variant, int64_t scale) {
     case_input inputs[CASE_INPUTS];
     int64_t most = 0;
@@ -122,7 +122,7 @@ static int64_t elements(const case_line *line, int variant, int64_t scale) {
     return most;
 }
 
-/* Builds the list and tries the call, with backward where something wants a gradient. */
+/* Builds the inputs and tries the call, with backward if an input requires a gradient. */
 static bool prepare(timed_case *t, int variant, int64_t scale, case_input *inputs) {
     ct_error_clear(context);
     t->n = case_inputs(t->line, variant, scale, inputs);
@@ -190,11 +190,7 @@ static void time_line(const case_line *line) {
 int main(int argc, char **argv) {
     int threads = 1;
     const char *only = NULL;
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 < argc && !strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
-        else if (i + 1 < argc && !strcmp(argv[i], "--only")) only = argv[i + 1];
-        else return fprintf(stderr, "usage: ops [--threads N] [--only OP]\n"), 2;
-    }
+    if (!threads_and_only(argc, argv, "ops", &threads, &only)) return 2;
     context = ct_context_new((ct_context_opts){.seed = 1, .threads = threads});
     if (ct_error(context))
         return fprintf(stderr, "ops: %s\n", context ? ct_error_message(context) : "out of memory"),

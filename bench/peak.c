@@ -1,6 +1,6 @@
-/* Prints what the machine could do with each number of threads: build/bench/peak 1 2. As a side of
- * a row, peak --beside 2: for each line on stdin, the f32 peak of this moment. Clocks and
- * neighbours change; what is measured in turns sees the same of them. */
+/* Prints the machine's limits for each number of threads: build/bench/peak 1 2. With --beside 2,
+ * prints the current f32 peak for each line on stdin, to be measured in turns with a row: clock
+ * rates and other load change over time. */
 #include "machine.h"
 #include "timing.h"
 

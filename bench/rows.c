@@ -1,6 +1,6 @@
-/* Runs one row. Reads from stdin how many steps a round has, a number a line; makes the round, and
- * prints its time as a line of JSON. At the end of the input, memory. So another program can run
- * two of these in turns:
+/* Runs one row. For each number on stdin, runs a round of that many steps and prints its time as a
+ * line of JSON; at the end of the input prints memory. So a script can run two such programs in
+ * turns:
  *
  *     echo 10 | build/bench/rows toy --threads 2 */
 #include "row.h"
@@ -42,7 +42,7 @@ double sum_of_sizes(ct_tensor *tensor) {
 }
 
 /* The largest resident memory of this program, in bytes. Linux's ru_maxrss starts from that of the
- * program that started this one, so the kernel's own line is read where there is one. */
+ * parent process, so VmHWM is read if it exists. */
 static long long peak_memory(void) {
     long long kilobytes = -1;
     char line[256];

@@ -1,7 +1,9 @@
-/* Every float through the elementary functions: the largest error in units of the last place, and
- * where. The truth is libm's in f64.
+/* The elementary functions on every float: the largest error in units of the last place, and its
+ * argument. The reference is libm in f64.
  *
  *     build/bench/vmath --threads 2 [--only exp] */
+#include "flags.h"
+
 #include <cotangent/cotangent.h>
 
 #include <float.h>
@@ -16,8 +18,8 @@ enum { WRONG = 999999, BLOCK = 1 << 16, BLOCKS = 1 << 16, ISAS = 4, MOST_THREADS
 static double sigmoid(double x) { return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x)); }
 static double gelu(double x) { return x * (0.5 * erfc(-x * 0.70710678118654752440)); }
 
-/* An error counts in units of the result's last place, or of floor's where the result is smaller;
- * WRONG, where no number is near. */
+/* An error counts in units of the last place of the result, or of `floor` if the result is smaller;
+ * WRONG if the result is not even close. */
 static const struct {
     const char *name;
     ct_tensor *(*ours)(ct_tensor *);
@@ -53,7 +55,7 @@ static double error(float got, double want, double floor) {
         return fabs((double)got - want) / ulp(fabs(want) > floor ? want : floor);
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got) ? 0 : WRONG;
     if (isinf(want) && isinf(got)) return want == (double)got ? 0 : WRONG;
-    /* as near to overflow as can be */
+    /* rounding may overflow */
     return fabs(want) >= (double)FLT_MAX && fabsf(got) >= FLT_MAX && want * got > 0 ? 0 : WRONG;
 }
 
@@ -97,11 +99,7 @@ static void *work(void *arg) {
 int main(int argc, char **argv) {
     int threads = 1;
     const char *only = NULL;
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 < argc && !strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
-        else if (i + 1 < argc && !strcmp(argv[i], "--only")) only = argv[i + 1];
-        else return fprintf(stderr, "usage: vmath [--threads N] [--only FUNCTION]\n"), 2;
-    }
+    if (!threads_and_only(argc, argv, "vmath", &threads, &only)) return 2;
     threads = threads < 1 ? 1 : threads > MOST_THREADS ? MOST_THREADS : threads;
     static share shares[MOST_THREADS];
     static pthread_t thread[MOST_THREADS];

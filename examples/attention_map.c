@@ -1,18 +1,14 @@
 /* Draws what a GPT attends to: the weights of every head of every layer over one text, as one SVG.
- * The model is one that char_lm saved, or, with no argument, a small one that has learned nothing.
- * A row is a character that reads (a query), a column one that is read (a key). */
+ * The model is one that char_lm saved, or without an argument a small untrained one. A row is a
+ * query, a column is a key. */
 #include "gpt.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-enum {
-    SIDE = 260,
-    GAP = 68,
-    LEFT = 96,
-    TOP = 128
-}; /* SIDE: of a map, at least; the rest are margins */
+enum { SIDE = 260 };                     /* of one map, at least */
+enum { GAP = 68, LEFT = 96, TOP = 128 }; /* margins */
 
 static const char *prompt = "static int64_t length(const row *r)";
 static const char *out = "attention_map.svg";
@@ -41,12 +37,12 @@ static void print_colour(FILE *file, double weight) {
     fprintf(file, "#%02x%02x%02x", red, green, blue);
 }
 
-static void print_letter(FILE *file, const char *place, double x, double y, unsigned char byte) {
+static void print_letter(FILE *file, const char *anchor, double x, double y, unsigned char byte) {
     static const char *const names[128] = {
         ['\n'] = "↵", ['\t'] = "⇥", [' '] = "␣", ['&'] = "&amp;", ['<'] = "&lt;"};
     const char plain[2] = {byte > 32 && byte < 127 ? (char)byte : '?', '\0'};
     const char *letter = byte < 128 && names[byte] ? names[byte] : plain;
-    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\"%s>%s</text>", x, y, place, letter);
+    fprintf(file, "<text x=\"%.1f\" y=\"%.1f\"%s>%s</text>", x, y, anchor, letter);
 }
 
 /* Row i of a head's map: its letter, as query to the left and as key below, and its weights. */

@@ -1,7 +1,7 @@
-/* A GPT on the bytes of text files: trains it, measures it, lets it write. The defaults are
- * nanoGPT's recipe for a CPU. The alphabet is the bytes that occur in the text; a byte's id is its
- * place in the alphabet. The last tenth of the text is never trained on: it measures what was
- * learned. */
+/* A GPT on the bytes of text files: trains it, measures its loss, and writes text with it. The
+ * defaults are nanoGPT's recipe for a CPU. The alphabet is the set of bytes that occur in the text;
+ * the id of a byte is its index in the alphabet. The last tenth of the text is not trained on: it
+ * is for validation. */
 #include "gpt.h"
 
 #include <errno.h>
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEASURED = 32 }; /* windows at once when nothing is learned */
+enum { MEASURED = 32 }; /* windows in a batch of a validation */
 
-/* What the flags set, beside the model's sizes. */
+/* The values of the flags, except the model's sizes. */
 static struct {
     long long batch, steps, warmup, eval_every;
     double lr, min_lr, beta1, beta2, weight_decay, clip;
@@ -40,16 +40,16 @@ static struct {
 /* ---- the text ---- */
 
 typedef struct {
-    unsigned char *ids; /* while it is read: its bytes */
+    unsigned char *ids; /* first the bytes, then their ids */
     int64_t length, capacity;
 } text;
 
 static void append_byte(text *t, int byte) {
     if (t->length == t->capacity) {
         t->capacity = 2 * t->capacity + 65536;
-        unsigned char *ids = realloc(t->ids, (size_t)t->capacity);
-        if (!ids) fail(EXIT_FAILED, "out of memory");
-        t->ids = ids;
+        unsigned char *larger = realloc(t->ids, (size_t)t->capacity);
+        if (!larger) fail(EXIT_FAILED, "out of memory");
+        t->ids = larger;
     }
     t->ids[t->length] = (unsigned char)byte;
     t->length++;
@@ -127,7 +127,7 @@ static ct_tensor *batch_loss(const gpt *m, const batch *b) {
 }
 
 /* Where the next training window begins, 0 ... n - 1. Steps of the golden ratio cover a text more
- * evenly than random places do. */
+ * evenly than random starts do. */
 static int64_t next_start(uint64_t *phase, int64_t n) {
     *phase += 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio; the sum wraps around */
     double share = (double)(*phase >> 32) / 4294967296.0;
@@ -143,8 +143,7 @@ static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t 
     ct_tensor *loss = batch_loss(m, &b);
     ct_backward(loss);
     double value = ct_item(loss);
-    check(m->context,
-          EXIT_FAILED); /* errors are sticky: one look sees if any of these calls failed */
+    check(m->context, EXIT_FAILED); /* errors are sticky, so one check covers all of these calls */
     ct_scope_close(scope);
     return value;
 }
@@ -243,7 +242,7 @@ static double learning_rate(int64_t step) {
 static void train(gpt *m, const text *t, const char *model_path, const char *picture_path) {
     int64_t held = t->length / 10; /* the last tenth */
     int64_t n = t->length - held;
-    int64_t sample = held; /* what is measured on the way: not all of a long text */
+    int64_t sample = held; /* for the validations during training, a part of a long text */
     if (sample > 128 * m->window) sample = 128 * m->window;
     const unsigned char *validation = t->ids + n;
 
@@ -309,7 +308,8 @@ static int64_t prompt_ids(const gpt *m, int64_t *ids) {
     return n;
 }
 
-/* Draws the id that follows ids[from] ... ids[to - 1]. What is in the caches is not read again. */
+/* Draws the id that follows ids[from] ... ids[to - 1]. Ids that are in the caches are not read
+ * again. */
 static int64_t draw_next(const gpt *m, const int64_t *ids, int64_t from, int64_t to,
                          ct_kv_cache **caches) {
     int64_t first = from;
@@ -338,10 +338,9 @@ static void print_id(const gpt *m, int64_t id) {
 
 /* Prints the prompt and what the model makes of it, one character at a time.
  *
- * The model has learned positions, so it sees one window at most. Where the window is full a new
- * one begins with the last half of the old one, which is read once more: over the whole text that
- * is one character read again for each one written. Without caches the whole window is read for
- * each. */
+ * The model has learned positions, so it reads at most one window. When the window is full, a new
+ * one begins with the last half of the old one, which is read again: about one more character for
+ * each one written. Without caches the whole window is read for each character. */
 static void write_text(const gpt *m) {
     int64_t room = option.length + 1;
     if (option.prompt) room += (int64_t)strlen(option.prompt);

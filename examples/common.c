@@ -329,7 +329,7 @@ static axis make_axis(double low, double high, double from, double to) {
     };
 }
 
-static double place(axis a, double value) {
+static double position(axis a, double value) {
     return a.from + (value - a.low) / (a.high - a.low) * (a.to - a.from);
 }
 
@@ -351,18 +351,18 @@ static void svg_line(FILE *file, const curve *c, axis x, axis y, int64_t half, c
             c->colour, style);
     int64_t every = 1 + c->n / 1000;
     for (int64_t i = 0; i < c->n; i += every)
-        fprintf(file, "%.1f,%.1f ", place(x, x_of(c, i)), place(y, running_mean(c, i, half)));
+        fprintf(file, "%.1f,%.1f ", position(x, x_of(c, i)), position(y, running_mean(c, i, half)));
     fprintf(file, "\"/>\n");
 }
 
 static void svg_axes(FILE *file, axis x, axis y) {
     for (double v = y.low; v < y.high + y.step / 2; v += y.step) {
-        double at = place(y, v);
+        double at = position(y, v);
         fprintf(file, "<path d=\"M0 %.1fh660\" stroke=\"#e4e4e4\"/>", at);
         fprintf(file, "<text x=\"-9\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", at + 5, v);
     }
     for (double v = x.low; v < x.high + x.step / 2; v += x.step) {
-        double at = place(x, v);
+        double at = position(x, v);
         fprintf(file, "<path d=\"M%.1f 330v6\" stroke=\"#333\"/>", at);
         fprintf(file, "<text x=\"%.1f\" y=\"354\">%.8g</text>\n", at, v);
     }
@@ -378,7 +378,7 @@ static void svg_curve(FILE *file, const curve *c, axis x, axis y) {
     svg_line(file, c, x, y, 0, "stroke-width=\"2.2\"");
     for (int64_t i = 0; i < c->n; i++) {
         fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"%s\"/>\n",
-                place(x, x_of(c, i)), place(y, c->y[i]), c->colour);
+                position(x, x_of(c, i)), position(y, c->y[i]), c->colour);
     }
 }
 

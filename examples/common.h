@@ -1,11 +1,11 @@
-/* What the examples share: flags, a progress bar, Ctrl-C, and two kinds of picture. Nothing here is
+/* What the examples share: flags, a progress bar, Ctrl-C, and two kinds of picture. None of it is
  * about transformers. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
 #include <cotangent/cotangent.h>
 
-/* Exit codes: something broke; what was asked for makes no sense. */
+/* Exit codes: a failure; wrong usage. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* ---- ending. Each prints "program: message" to stderr. ---- */
@@ -37,8 +37,8 @@ int read_flags(int argc, char **argv, const flag *flags, int n, const char *usag
 
 /* ---- output ---- */
 
-/* folder/name, or with folder NULL just name. Makes the folder where it is missing. Fails now,
- * before the work, where the file cannot be written. */
+/* folder/name, or with folder NULL just name. Makes the folder where it is missing. Fails at once
+ * if the file cannot be written. */
 const char *output_path(const char *folder, const char *name);
 bool colours(void); /* stdout is a terminal, and NO_COLOR is not set */
 double now(void);   /* seconds */

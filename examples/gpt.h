@@ -1,4 +1,4 @@
-/* A GPT on bytes, which char_lm trains and attention_map looks into: learned positions, pre-norm
+/* A GPT on bytes, which char_lm trains and attention_map draws: learned positions, pre-norm
  * blocks, the output tied to the embedding (Radford et al. 2019). */
 #ifndef EXAMPLES_GPT_H
 #define EXAMPLES_GPT_H
@@ -26,15 +26,15 @@ typedef struct {
 } gpt;
 
 void gpt_alphabet(gpt *m, const bool *occurs); /* ids for the bytes that occur (256), in order */
-void gpt_prompt(const gpt *m,
-                const char *prompt); /* fails where --prompt has a byte without an id */
+/* Fails if --prompt has a byte without an id. */
+void gpt_prompt(const gpt *m, const char *prompt);
 
 void gpt_make(gpt *m);                         /* the modules, initialised as GPT-2's */
 void gpt_save(const gpt *m, const char *path); /* the weights; sizes and alphabet as metadata */
 void gpt_load(gpt *m, const char *path);       /* the model that was saved */
 
-/* ids i64 (B, T) -> what the blocks make of them (B, T, E). With caches, ids come after what these
- * hold. The logits are the products with the rows of the embedding, wte.weight. */
+/* ids i64 (B, T) -> the output of the last block (B, T, E). With caches, ids continue the tokens in
+ * them. The logits are the products with the rows of the embedding, wte.weight. */
 ct_tensor *gpt_features(const gpt *m, ct_tensor *ids, ct_stack_call call);
 
 #endif

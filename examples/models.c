@@ -1,7 +1,7 @@
-/* Three transformers, each composed from modules: a decoder as GPT-2's (Radford et al. 2019), one
- * as Llama 2's (Touvron et al. 2023, arXiv:2307.09288) and an encoder-decoder as the first of all
- * (Vaswani et al. 2017, arXiv:1706.03762). Small, and not trained: the program prints what each is
- * made of and the shape that comes out, and then what sharing key heads saves. */
+/* Three transformers, each composed from modules: a decoder like GPT-2 (Radford et al. 2019), one
+ * like Llama 2 (Touvron et al. 2023, arXiv:2307.09288) and an encoder-decoder as in the first paper
+ * (Vaswani et al. 2017, arXiv:1706.03762). They are small and not trained: the program prints the
+ * modules of each and the shape of its output, and then what grouped-query attention saves. */
 #include "common.h"
 
 #include <math.h>

@@ -2,9 +2,9 @@
  * 2017, arXiv:1706.03762).
  *
  *     source  7 2 9 4 . .     read by the encoder; a key mask hides the padding
- *     input   > 4 9 2 7 .     given to the decoder: the answer one place late, so that it sees only
- *                             what is written already
- *     target  4 9 2 7 < .     what it should say: the next digit, and the end */
+ *     input   > 4 9 2 7 .     given to the decoder: the answer shifted by one, so that it sees only
+ * what is already written
+ *     target  4 9 2 7 < .     the correct output: the next digit, and the end */
 #include "common.h"
 
 #include <string.h>
@@ -127,14 +127,14 @@ static model make_model(ct_context *context) {
     return m;
 }
 
-/* What the encoder makes of the source: i64 (B, S) -> (B, S, WIDTH). */
+/* The encoder's output: i64 (B, S) -> (B, S, WIDTH). */
 static ct_tensor *encode(const model *m, const batch *b) {
     ct_tensor *x = ct_forward(m->positions, ct_forward(m->embedding, b->source));
     return ct_encoder_forward(m->encoder, x, (ct_stack_call){.self.key_mask = b->real});
 }
 
-/* The logits of what comes after each token of the input: i64 (B, t) -> (B, t, TOKENS). memory is
- * what the encoder made; with caches the input comes after what these hold. */
+/* The logits of the next token after each token of the input: i64 (B, t) -> (B, t, TOKENS). memory
+ * is the encoder's output; with caches the input continues the tokens in them. */
 static ct_tensor *decode(const model *m, ct_tensor *input, ct_tensor *memory, ct_tensor *real,
                          ct_stack_call call) {
     int64_t first = call.caches ? ct_kv_cache_length(call.caches[0]) : 0;
@@ -173,7 +173,7 @@ static double train_step(ct_context *context, const model *m, ct_optim *optim, b
     int64_t said[BATCH * T];
     ct_to_i64(ct_argmax(logits, -1), said, BATCH * T); /* (B, T, TOKENS) -> (B, T) */
     double value = ct_item(loss);
-    check(context, EXIT_FAILED); /* errors are sticky: one look sees if any of these calls failed */
+    check(context, EXIT_FAILED); /* errors are sticky, so one check covers all of these calls */
     ct_scope_close(scope);
 
     int right = 0;
@@ -205,8 +205,8 @@ static int64_t train(ct_context *context, const model *m, bool sort, int64_t ste
 
 /* ---- testing ---- */
 
-/* Greedy decoding of n answers: the likeliest token is written and becomes the next input. What was
- * read before is in the caches. said (n, T). */
+/* Greedy decoding of n answers: the likeliest token is written and becomes the next input. Keys and
+ * values of earlier tokens are in the caches. said (n, T). */
 static void answer(ct_context *context, const model *m, const sequence *tests, int n,
                    int64_t *said) {
     ct_scope scope = ct_scope_open_no_grad(context);
@@ -228,15 +228,15 @@ static void answer(ct_context *context, const model *m, const sequence *tests, i
     ct_scope_close(scope);
 }
 
-/* Draws where the decoder looks while it writes the answer to one sequence. */
+/* Draws the decoder's attention to the source while it writes one answer. */
 static void plot_attention(ct_context *context, const model *m, const sequence *s,
                            const char *path) {
     int written = s->length + 1; /* the end, too */
     double weights[T * S];
     ct_scope scope = ct_scope_open_no_grad(context);
     batch b = make_batch(context, s, 1);
-    ct_tensor *layers[LAYERS] = {
-        NULL}; /* weights of each layer, the mean of its heads: (1, T, S) */
+    /* The weights of each layer, the mean of its heads: (1, T, S). */
+    ct_tensor *layers[LAYERS] = {NULL};
     decode(m, b.input, encode(m, &b), b.real, (ct_stack_call){.cross_weights = layers});
     ct_tensor *cross = ct_select(layers[LAYERS - 1], 0, 0); /* of the last layer: (T, S) */
     cross = ct_narrow(cross, 0, 0, written);                /* without the padding */
@@ -288,8 +288,8 @@ static bool is_among(const sequence *s, const sequence *others, int n) {
     return false;
 }
 
-/* Has sequences answered that training never saw, all different; prints how many are exactly right,
- * and some of them. */
+/* Tests the model on different sequences that training never saw; prints how many answers are
+ * exactly right, and some of them. */
 static void test(ct_context *context, const model *m, bool sort, const char *map_path) {
     static sequence tests[TESTS];
     static int64_t said[TESTS][T];

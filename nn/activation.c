@@ -1,4 +1,5 @@
-/* Feed-forwards, plain and gated, and the activations that they may have. */
+/* The feed-forward shared by MLP and the transformer layers, plain or gated, and the table of
+ * activations it may use. */
 #include "module.h"
 
 static const struct {

@@ -1,8 +1,9 @@
-/* A checkpoint: one safetensors file with all that training needs to go on to the same bits.
+/* A checkpoint: one safetensors file with everything that resumed training needs to give the same
+ * bits as if it had not stopped.
  *
  *     model.NAME            the parameters
- *     optim.STATE.NAME      the optimiser's state of each, as optim.m.weight
- *     optim.step.NAME       i64 (): how often each was updated
+ *     optim.STATE.NAME      the optimiser's state of each parameter, e.g. optim.m.weight
+ *     optim.step.NAME       i64 (): how many times each was updated
  *     optim.lr, ...         f64 or bool (): the optimiser's numbers, exact
  *     __metadata__          the optimiser's name; step, seed and stream as decimals */
 #include <cotangent/io.h>
@@ -14,7 +15,7 @@
 
 static const char format[] = "cotangent checkpoint 1";
 
-/* Everything but the metadata. */
+/* Collects everything except the metadata. */
 static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint) {
     ct_optim *optim = checkpoint->optim;
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
@@ -35,8 +36,8 @@ static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint) {
     return true;
 }
 
-/* The context to work in; NULL: something is missing, and an error recorded where there is a place
- * for it. */
+/* Checks the arguments. Returns the context; NULL if one is missing, with an error recorded if
+ * module or optim gives a context to record it in. */
 static ct_context *check(const char *op, const char *path, const ct_checkpoint *checkpoint) {
     if (!checkpoint) return NULL;
     ct_context *context = checkpoint->module  ? checkpoint->module->context
@@ -77,7 +78,7 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     return ok;
 }
 
-/* A decimal in the metadata, up to `most`. */
+/* Reads a decimal of at most `most` from the metadata. */
 static bool read_decimal(const cti_safetensors *file, const char *key, uint64_t most,
                          uint64_t *out) {
     const cti_text *text = cti_safetensors_metadata(file, cti_text_of(key));
@@ -111,7 +112,7 @@ static bool read_metadata(const cti_safetensors *file, const ct_optim *optim, ct
            read_decimal(file, "stream", UINT64_MAX, &rng->stream);
 }
 
-/* Counts of steps, the only i64, that a step can go on from. */
+/* Every step count, the only i64 in a checkpoint, is in [0, CTI_NN_LAST_STEP]. */
 static bool check_steps(const cti_nn_state *state, const cti_file *file) {
     for (int64_t i = 0; i < state->n; i++) {
         const cti_named *item = &state->item[i];
@@ -125,7 +126,7 @@ static bool check_steps(const cti_nn_state *state, const cti_file *file) {
     return true;
 }
 
-/* The optimiser's numbers pass what they pass in its constructor. */
+/* The optimiser's numbers in the file pass the same checks as in its constructor. */
 static bool check_numbers(const cti_nn_state *state, const cti_file *file, const ct_optim *optim) {
     ct_optim changed = *optim;
     for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)

@@ -3,8 +3,9 @@
 #include "layer.h"
 #include "attention/mha.h"
 
-static const cti_nn_kind decoder_kind = {"TransformerDecoderLayer", NULL, cti_nn_layer_describe,
-                                         sizeof(ct_layer_opts), NULL};
+static const cti_nn_kind decoder_kind = {.name = "TransformerDecoderLayer",
+                                         .describe = cti_nn_layer_describe,
+                                         .size = sizeof(ct_layer_opts)};
 
 ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) {
     return cti_nn_layer_new(context, &decoder_kind, opts, true);

@@ -14,7 +14,8 @@ static void describe(const ct_module *module, FILE *file) {
     fprintf(file, "p=%g", ((dropout_data *)cti_nn_data(module))->p);
 }
 
-static const cti_nn_kind dropout_kind = {"Dropout", forward, describe, sizeof(dropout_data), NULL};
+static const cti_nn_kind dropout_kind = {
+    .name = "Dropout", .forward = forward, .describe = describe, .size = sizeof(dropout_data)};
 
 ct_module *ct_dropout_new(ct_context *context, double p) {
     if (!cti_nn_check_chance(context, &dropout_kind, "p", p)) return NULL;

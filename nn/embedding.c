@@ -1,4 +1,5 @@
-/* embedding: rows of weight (num_embeddings, embedding_dim), N(0, 1), picked by i64 ids. */
+/* embedding: rows of weight (num_embeddings, embedding_dim), initialised N(0, 1), selected by
+ * i64 ids. */
 #include "module.h"
 
 static ct_tensor *forward(ct_module *module, ct_tensor *ids) {
@@ -10,8 +11,10 @@ static void describe(const ct_module *module, FILE *file) {
     fprintf(file, "%" PRId64 ", %" PRId64, o->num_embeddings, o->embedding_dim);
 }
 
-static const cti_nn_kind embedding_kind = {"Embedding", forward, describe,
-                                           sizeof(ct_embedding_opts), NULL};
+static const cti_nn_kind embedding_kind = {.name = "Embedding",
+                                           .forward = forward,
+                                           .describe = describe,
+                                           .size = sizeof(ct_embedding_opts)};
 
 ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts o) {
     if (!cti_nn_check_size(context, &embedding_kind, "num_embeddings", o.num_embeddings, 0) ||

@@ -5,8 +5,10 @@ static ct_tensor *forward(ct_module *layer, ct_tensor *x) {
     return ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out;
 }
 
-static const cti_nn_kind encoder_kind = {"TransformerEncoderLayer", forward, cti_nn_layer_describe,
-                                         sizeof(ct_layer_opts), NULL};
+static const cti_nn_kind encoder_kind = {.name = "TransformerEncoderLayer",
+                                         .forward = forward,
+                                         .describe = cti_nn_layer_describe,
+                                         .size = sizeof(ct_layer_opts)};
 
 ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
     return cti_nn_layer_new(context, &encoder_kind, opts, false);

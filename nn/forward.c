@@ -1,4 +1,5 @@
-/* Running modules: the library's by their kind, a user's by the function it was given. */
+/* Running a module: the library's by the forward of its kind, a user's by the function set with
+ * ct_module_set_forward. */
 #include "module.h"
 
 bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function) {
@@ -36,7 +37,7 @@ ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p) {
     return p > 0 && module->training ? ct_dropout(x, p, true) : x;
 }
 
-/* ---- a user's ---- */
+/* ---- modules of a user ---- */
 
 static const cti_nn_kind user_kind = {.name = "Module"};
 

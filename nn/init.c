@@ -4,7 +4,8 @@
 
 #include <math.h>
 
-/* A weight is (out, in, ...): both fans are multiplied by the number of elements behind. */
+/* A weight is (out, in, ...): as in torch, both fans are multiplied by the product of the dims
+ * after the second. */
 static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
     if (!tensor || !cti_ready(tensor->context)) return false;
     if (tensor->shape.ndim < 2) {
@@ -12,10 +13,10 @@ static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
                 SHAPE(tensor->shape));
         return false;
     }
-    double behind = 1;
-    for (int d = 2; d < tensor->shape.ndim; d++) behind *= (double)tensor->shape.dim[d];
-    *in = behind * (double)tensor->shape.dim[1];
-    *out = behind * (double)tensor->shape.dim[0];
+    double rest = 1;
+    for (int d = 2; d < tensor->shape.ndim; d++) rest *= (double)tensor->shape.dim[d];
+    *in = rest * (double)tensor->shape.dim[1];
+    *out = rest * (double)tensor->shape.dim[0];
     return true;
 }
 
@@ -23,7 +24,7 @@ static bool number(ct_tensor *tensor, const char *name, const char *option, doub
     return tensor && cti_nn_check_number(tensor->context, name, option, value);
 }
 
-/* no fan: no element either */
+/* sqrt(a / fan); a fan of 0 gives infinity, which no element then receives */
 static double per_root(double a, double fan) { return sqrt(a / fan); }
 
 bool ct_init_xavier_uniform(ct_tensor *tensor, double gain) {

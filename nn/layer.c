@@ -1,4 +1,5 @@
-/* The parts of torch's transformer layers. */
+/* What torch's TransformerEncoderLayer and TransformerDecoderLayer have in common: options,
+ * children, and sublayers with their residual and norm. */
 #include "layer.h"
 #include "attention/mha.h"
 
@@ -23,11 +24,18 @@ ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_lay
                              .dtype = o.dtype,
                              .qk_norm = o.qk_norm,
                              .qk_norm_eps = o.eps};
-    /* positions of queries and of another sequence's keys have nothing to do with each other */
+    /* Rotary positions only in self-attention: in cross-attention queries and keys are positions of
+     * two different sequences, whose difference means nothing. */
     ct_mha_opts self = attention;
     self.rope = o.rope, self.rope_interleaved = o.rope_interleaved, self.rope_base = o.rope_base;
-    ct_linear_opts in = {o.embed_dim, o.hidden, o.no_bias, o.dtype},
-                   out = {o.hidden, o.embed_dim, o.no_bias, o.dtype};
+    ct_linear_opts in = {.in_features = o.embed_dim,
+                         .out_features = o.hidden,
+                         .no_bias = o.no_bias,
+                         .dtype = o.dtype},
+                   out = {.in_features = o.hidden,
+                          .out_features = o.embed_dim,
+                          .no_bias = o.no_bias,
+                          .dtype = o.dtype};
     cti_nn_child_add(layer, "self_attn", ct_mha_new(context, self));
     if (cross) cti_nn_child_add(layer, "multihead_attn", ct_mha_new(context, attention));
     cti_nn_child_add(layer, "linear1", ct_linear_new(context, in));
@@ -41,9 +49,11 @@ ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_lay
 
 ct_module *cti_nn_layer_norm_new(ct_context *context, const ct_layer_opts *o) {
     if (o->rms_norm)
-        return ct_rms_norm_new(context, (ct_rms_norm_opts){o->embed_dim, o->eps, o->dtype});
-    return ct_layer_norm_new(context,
-                             (ct_layer_norm_opts){o->embed_dim, o->eps, o->no_bias, o->dtype});
+        return ct_rms_norm_new(
+            context, (ct_rms_norm_opts){.dim = o->embed_dim, .eps = o->eps, .dtype = o->dtype});
+    return ct_layer_norm_new(
+        context, (ct_layer_norm_opts){
+                     .dim = o->embed_dim, .eps = o->eps, .no_bias = o->no_bias, .dtype = o->dtype});
 }
 
 void cti_nn_layer_describe(const ct_module *layer, FILE *file) {
@@ -75,8 +85,11 @@ ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const ch
 ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
     const ct_layer_opts *o = cti_nn_data(layer);
     if (!x) return NULL;
-    cti_nn_feed_forward feed = {"linear1", o->gated ? "gate" : NULL, "linear2", o->activation,
-                                o->dropout};
+    cti_nn_feed_forward feed = {.in = "linear1",
+                                .gate = o->gated ? "gate" : NULL,
+                                .out = "linear2",
+                                .activation = o->activation,
+                                .dropout = o->dropout};
     ct_tensor *in = before(layer, norm, x);
     if (o->dropout > 0 && layer->training)
         return after(layer, norm, x, cti_nn_feed(layer, feed, in, NULL));

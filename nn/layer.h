@@ -1,11 +1,12 @@
-/* What the encoder's and the decoder's layers share: sublayers around a residual. */
+/* What encoder and decoder layers share: the constructor, and sublayers with a residual and a
+ * norm. */
 #ifndef CTI_NN_LAYER_H
 #define CTI_NN_LAYER_H
 
 #include "module.h"
 
-/* A layer of that kind, its data the ct_layer_opts with defaults filled in: self_attn,
- * multihead_attn (with cross), linear1, gate (where gated), linear2, norm1, norm2, norm3 (with
+/* A new layer of that kind; its data is the ct_layer_opts with defaults filled in. Children:
+ * self_attn, multihead_attn (if cross), linear1, gate (if gated), linear2, norm1, norm2, norm3 (if
  * cross). */
 ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts opts,
                             bool cross);
@@ -14,18 +15,19 @@ ct_module *cti_nn_layer_norm_new(ct_context *context, const ct_layer_opts *opts)
 void cti_nn_layer_describe(const ct_module *layer, FILE *file);
 
 /* post-norm: norm(x + dropout(f(x)));   norm_first: x + dropout(f(norm(x))).   f is attention
- * (memory NULL: over x itself), or linear2(dropout(activation(linear1(x)))), or
+ * (memory NULL: self-attention), or linear2(dropout(activation(linear1(x)))), or
  * linear2(dropout(activation(gate(x)) linear1(x))). */
 ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const char *norm,
                                ct_tensor *x, ct_tensor *memory, ct_mha_call call,
                                ct_tensor **weights);
 ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x);
 
-/* Is it an input, (B, T, E), for the layer, or whatever has the layers' options for its data? */
+/* Is x (B, T, E) with the module's embed_dim? The module's data is a ct_layer_opts: a layer, a
+ * stack or a transformer. `what` names x in the error. */
 bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what);
 
-/* Hands the results out and closes the frame; where there is an error nothing, and the cache is as
- * long as before. */
+/* Moves the results out of the frame and closes it. While an error is pending all results are NULL
+ * and the cache gets its earlier `length` back. */
 ct_layer_out cti_nn_layer_return(ct_context *context, cti_frame *frame, ct_kv_cache *cache,
                                  int64_t length, ct_layer_out y);
 

@@ -13,7 +13,8 @@ static void describe(const ct_module *module, FILE *file) {
             o->out_features, cti_nn_bool(!o->no_bias));
 }
 
-static const cti_nn_kind linear_kind = {"Linear", forward, describe, sizeof(ct_linear_opts), NULL};
+static const cti_nn_kind linear_kind = {
+    .name = "Linear", .forward = forward, .describe = describe, .size = sizeof(ct_linear_opts)};
 
 ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
     if (!cti_nn_check_size(context, &linear_kind, "in_features", o.in_features, 0) ||

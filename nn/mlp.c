@@ -3,10 +3,13 @@
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) {
     const ct_mlp_opts *o = cti_nn_data(module);
-    return cti_nn_feed(
-        module,
-        (cti_nn_feed_forward){"fc", o->gated ? "gate" : NULL, "proj", o->activation, o->dropout}, x,
-        NULL);
+    return cti_nn_feed(module,
+                       (cti_nn_feed_forward){.in = "fc",
+                                             .gate = o->gated ? "gate" : NULL,
+                                             .out = "proj",
+                                             .activation = o->activation,
+                                             .dropout = o->dropout},
+                       x, NULL);
 }
 
 static void describe(const ct_module *module, FILE *file) {
@@ -15,7 +18,8 @@ static void describe(const ct_module *module, FILE *file) {
             o->gated ? ", gated=True" : "");
 }
 
-static const cti_nn_kind mlp_kind = {"MLP", forward, describe, sizeof(ct_mlp_opts), NULL};
+static const cti_nn_kind mlp_kind = {
+    .name = "MLP", .forward = forward, .describe = describe, .size = sizeof(ct_mlp_opts)};
 
 ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts o) {
     if (!cti_nn_check_size(context, &mlp_kind, "dim", o.dim, 0) ||
@@ -28,10 +32,14 @@ ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts o) {
     ct_module *module = cti_nn_new(context, &mlp_kind);
     if (!module) return NULL;
     *(ct_mlp_opts *)cti_nn_data(module) = o;
-    ct_linear_opts in = {o.dim, o.hidden, o.no_bias, o.dtype};
+    ct_linear_opts in = {
+        .in_features = o.dim, .out_features = o.hidden, .no_bias = o.no_bias, .dtype = o.dtype};
     cti_nn_child_add(module, "fc", ct_linear_new(context, in));
     if (o.gated) cti_nn_child_add(module, "gate", ct_linear_new(context, in));
     cti_nn_child_add(module, "proj",
-                     ct_linear_new(context, (ct_linear_opts){o.hidden, o.dim, o.no_bias, o.dtype}));
+                     ct_linear_new(context, (ct_linear_opts){.in_features = o.hidden,
+                                                             .out_features = o.dim,
+                                                             .no_bias = o.no_bias,
+                                                             .dtype = o.dtype}));
     return cti_nn_made(module);
 }

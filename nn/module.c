@@ -1,4 +1,4 @@
-/* The tree of modules: making, naming, walking, training mode and the end. */
+/* The tree of modules: construction, names, lookup, iteration, training mode, destruction. */
 #include "module.h"
 
 #include <math.h>
@@ -79,7 +79,12 @@ static ct_module *child_named(const ct_module *module, const char *name, size_t 
     return NULL;
 }
 
-/* Bytes that the longest name in the tree under the module takes, without its own: "0.weight" */
+static const ct_module *root_of(const ct_module *module) {
+    while (module->parent) module = module->parent;
+    return module;
+}
+
+/* Length in bytes of the longest name below the module, relative to it: "0.weight" */
 static size_t longest_name(const ct_module *module) {
     size_t longest = 0;
     for (cti_nn_entry *entry = module->params; entry; entry = entry->next) {
@@ -93,10 +98,10 @@ static size_t longest_name(const ct_module *module) {
     return longest;
 }
 
-/* May the module have something of that name, with names of up to `behind` bytes under it? The
- * full name from the outermost module has to fit a ct_param, which also bounds how deep a tree
- * can be. */
-static bool name_is_free(const ct_module *module, const char *name, size_t behind) {
+/* May a parameter or child be added under that name? `below` is the length of the longest name
+ * below it. The full name from the root must fit ct_param.buffer, which also bounds the depth of a
+ * tree and so the recursion in longest_name and print_at. */
+static bool name_is_free(const ct_module *module, const char *name, size_t below) {
     ct_context *context = module->context;
     if (!name || !*name || strchr(name, '.')) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: a name may not be empty or have a dot: \"%s\"",
@@ -108,7 +113,7 @@ static bool name_is_free(const ct_module *module, const char *name, size_t behin
                 name);
         return false;
     }
-    size_t length = strlen(name) + (behind ? 1 + behind : 0);
+    size_t length = strlen(name) + (below ? 1 + below : 0);
     for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
     if (length < CTI_NN_NAME_SIZE) return true;
     ct_fail(context, CT_ERR_ARGUMENT,
@@ -117,8 +122,8 @@ static bool name_is_free(const ct_module *module, const char *name, size_t behin
     return false;
 }
 
-/* Writes the full name from the back to the front of the buffer; name_is_free has seen to it that
- * it fits. */
+/* Writes the full name at the end of the buffer, from its last part to its first. It fits, as
+ * name_is_free has checked. */
 static const char *full_name(const ct_module *root, const ct_module *owner, const char *name,
                              char buffer[CTI_NN_NAME_SIZE]) {
     char *at = buffer + CTI_NN_NAME_SIZE - 1 - strlen(name);
@@ -134,12 +139,10 @@ static const char *full_name(const ct_module *root, const ct_module *owner, cons
 
 static const char *name_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     const cti_nn_entry *entry = (const cti_nn_entry *)namer;
-    const ct_module *root = entry->module;
-    while (root->parent) root = root->parent;
-    return full_name(root, entry->module, entry->name, buffer);
+    return full_name(root_of(entry->module), entry->module, entry->name, buffer);
 }
 
-/* ---- putting together ---- */
+/* ---- building a tree ---- */
 
 ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
     if (!module || !cti_ready(module->context)) return NULL;
@@ -168,7 +171,7 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
                             .module = module,
                             .tensor = tensor,
                             .name = cti_take_string(context, name)};
-    if (!ct_set_requires_grad(tensor, true)) { /* nor where there was no memory for the name */
+    if (!ct_set_requires_grad(tensor, true)) { /* fails too if the name could not be allocated */
         give_string(context, entry->name);
         cti_give(context, entry, sizeof *entry);
         return NULL;
@@ -204,9 +207,7 @@ ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *c
     if (child->parent)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has a parent already", kind,
                        cti_nn_kind_name(child));
-    const ct_module *outermost = module;
-    while (outermost->parent) outermost = outermost->parent;
-    if (child == outermost)
+    if (child == root_of(module))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: a module cannot be inside itself", kind);
     if (!name_is_free(module, name, longest_name(child))) return NULL;
 
@@ -237,7 +238,7 @@ ct_module *ct_module_append(ct_module *module, const char *list, ct_module *chil
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list",
                        cti_nn_kind_name(module), list, cti_nn_kind_name(children));
     int64_t last = -1;
-    /* another name leaves it */
+    /* names that are no number leave `last` as it is */
     for (ct_module *m = children->children; m; m = m->next) sscanf(m->name, "%" SCNd64, &last);
     char name[24];
     snprintf(name, sizeof name, "%" PRId64, last + 1);
@@ -246,11 +247,10 @@ ct_module *ct_module_append(ct_module *module, const char *list, ct_module *chil
     return NULL;
 }
 
-/* ---- finding ---- */
+/* ---- lookup ---- */
 
-/* The module under which name's last part is to be found; *last: where that part begins. NULL:
- * there is none. */
-static const ct_module *walk_to(const ct_module *module, const char *name, const char **last) {
+/* The owner of "a.b.c" is child a.b; *last is set to "c". NULL if there is no such child. */
+static const ct_module *owner_of(const ct_module *module, const char *name, const char **last) {
     for (const char *dot; module && (dot = strchr(name, '.')); name = dot + 1)
         module = child_named(module, name, (size_t)(dot - name));
     *last = name;
@@ -260,7 +260,7 @@ static const ct_module *walk_to(const ct_module *module, const char *name, const
 ct_module *ct_module_child(ct_module *module, const char *name) {
     if (!module) return NULL;
     const char *last;
-    const ct_module *owner = name ? walk_to(module, name, &last) : NULL;
+    const ct_module *owner = name ? owner_of(module, name, &last) : NULL;
     ct_module *child = owner ? cti_nn_child(owner, last) : NULL;
     if (!child)
         ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", cti_nn_kind_name(module),
@@ -270,7 +270,7 @@ ct_module *ct_module_child(ct_module *module, const char *name) {
 
 ct_tensor *cti_nn_find(const ct_module *module, const char *name) {
     const char *last;
-    const ct_module *owner = walk_to(module, name, &last);
+    const ct_module *owner = owner_of(module, name, &last);
     return owner ? cti_nn_param(owner, last) : NULL;
 }
 
@@ -285,8 +285,8 @@ ct_tensor *ct_module_get(ct_module *module, const char *name) {
 
 /* ---- iterating over parameters ---- */
 
-/* A module's own parameters, then its children's, each in the order of adding, as torch's
- * named_parameters. */
+/* Depth first as torch's named_parameters: a module's own parameters, then its children's, each in
+ * the order in which they were added. */
 
 static ct_module *module_after(const ct_module *root, ct_module *module) {
     if (module->children) return module->children;
@@ -294,15 +294,19 @@ static ct_module *module_after(const ct_module *root, ct_module *module) {
     return module == root ? NULL : module->next;
 }
 
-/* The entry behind `entry` of *owner (NULL: its first one) in the tree under root, and its
- * owner. */
+/* The entry after `entry` of *owner in the tree below root (entry NULL: the first of *owner). Sets
+ * *owner to the module that has it. */
 static cti_nn_entry *entry_after(const ct_module *root, cti_nn_entry *entry, ct_module **owner) {
     cti_nn_entry *next = entry ? entry->next : (*owner)->params;
-    while (!next && (*owner = module_after(root, *owner))) next = (*owner)->params;
+    while (!next) {
+        *owner = module_after(root, *owner);
+        if (!*owner) return NULL;
+        next = (*owner)->params;
+    }
     return next;
 }
 
-/* Has the tensor of `entry` another name before it? */
+/* Does the same tensor have an earlier name in the tree below root? Then it is skipped. */
 static bool named_before(const ct_module *root, const cti_nn_entry *entry) {
     if (entry->tensor->parameter == 1) return false;
     ct_module *owner = (ct_module *)root;
@@ -312,7 +316,7 @@ static bool named_before(const ct_module *root, const cti_nn_entry *entry) {
     return before != entry;
 }
 
-/* position: the entry that was handed out last, and whether all have been. */
+/* position[0]: the entry returned last; position[1]: whether the iteration is over. */
 bool ct_module_next(const ct_module *module, ct_param *param) {
     if (!module || !param || param->position[1]) return false;
     cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];

@@ -1,6 +1,6 @@
-/* What a module is inside, and what its kinds are made with. Errors are sticky, so a constructor is
- * a plain list of steps: each does nothing after one that failed, and cti_nn_made ends what was
- * begun. */
+/* The struct behind ct_module, and the helpers that module kinds are built from. Errors are sticky,
+ * so a constructor is a plain list of steps: after a failure the later steps do nothing, and
+ * cti_nn_made at the end frees the incomplete module. */
 #ifndef CTI_NN_MODULE_H
 #define CTI_NN_MODULE_H
 
@@ -15,46 +15,47 @@
 #include "../src/core/context.h"
 #include "../src/autograd/tape.h"
 
-/* A kind of module: its name, its forward of one input, and what it prints between its
- * parentheses. */
+/* A kind of module, like a class: one static instance for Linear, one for LayerNorm, ... */
 typedef struct {
     const char *name;
-    /* in a scope of its own; NULL: none of one input */
+    /* runs in its own scope; NULL: the kind has no forward of one input */
     ct_tensor *(*forward)(ct_module *module, ct_tensor *x);
-    void (*describe)(const ct_module *module, FILE *file); /* NULL: nothing */
-    /* of its data, right behind the module */
+    /* prints the options between the parentheses of torch's repr; NULL: none */
+    void (*describe)(const ct_module *module, FILE *file);
+    /* bytes of the kind's data, stored directly after the struct ct_module */
     size_t size;
-    /* gives back what the data holds; NULL: nothing */
+    /* frees what the data refers to; NULL: nothing to free */
     void (*end)(ct_module *module);
 } cti_nn_kind;
 
-/* A name for a parameter. One tensor may have several; the tensor counts its holders. */
+/* A name for a parameter. One tensor may have several (tied weights): tensor->parameter counts
+ * them. */
 typedef struct cti_nn_entry {
-    cti_namer namer; /* first: the tape asks it for the name */
+    cti_namer namer; /* must be first: the tape casts it back to the entry for the name */
     const ct_module *module;
     struct cti_nn_entry *next;
     ct_tensor *tensor;
     char *name;
 } cti_nn_entry;
 
-/* What ends with a module without being a part of it: its first member is one of these. */
+/* Base of an object that ends with a module but is not its child (an optimiser). Must be the first
+ * member of the object. */
 typedef struct cti_nn_dependent cti_nn_dependent;
 struct cti_nn_dependent {
     cti_nn_dependent *next;
-    void (*end)(cti_nn_dependent *self); /* takes itself off the module's list */
+    void (*end)(cti_nn_dependent *self); /* also unlinks it from the module's list */
 };
 
 struct ct_module {
     ct_context *context;
     const cti_nn_kind *kind;
-    ct_module *parent, *next; /* the next child of the same parent */
-    ct_module *children;      /* in the order of adding, as are the parameters */
+    ct_module *parent, *next; /* next: the next sibling */
+    ct_module *children;      /* in the order in which they were added, as are the parameters */
     cti_nn_entry *params;
-    cti_nn_dependent *dependents; /* optimisers: they end with the module */
-    char *name;                   /* under its parent; NULL: outermost */
-    /* what a user's module prints as; NULL: the kind's name */
-    char *label;
-    ct_tensor *(*forward)(void *self, ct_tensor *x); /* a user's */
+    cti_nn_dependent *dependents; /* optimisers, which are freed with the module */
+    char *name;                   /* under its parent; NULL: it has no parent */
+    char *label;                  /* the kind name of a user's module; NULL: use kind->name */
+    ct_tensor *(*forward)(void *self, ct_tensor *x); /* set by ct_module_set_forward */
     void *self;
     bool training;
 };
@@ -65,18 +66,20 @@ const char *cti_nn_kind_name(const ct_module *module);
 
 /* ---- making ---- */
 
-/* A module of that kind with its data zeroed. NULL while an error is pending. */
+/* A new module of that kind, its data zeroed. NULL while an error is pending. */
 ct_module *cti_nn_new(ct_context *context, const cti_nn_kind *kind);
-ct_module *cti_nn_made(ct_module *module); /* the module; after an error: ends it, NULL */
+/* The end of a constructor: returns the module, or frees it and returns NULL if an error is
+ * pending. */
+ct_module *cti_nn_made(ct_module *module);
 static inline void *cti_nn_data(const ct_module *module) { return (void *)(module + 1); }
 
-/* A new parameter, its values undefined. NULL, with an error recorded. */
+/* Adds a new parameter with undefined values. NULL with an error recorded. */
 ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape);
-/* takes the child also when it fails */
+/* Takes ownership of the child; on failure frees it. */
 ct_module *cti_nn_child_add(ct_module *module, const char *name, ct_module *child);
 
-/* Options: is the number at least `least`; is it a probability, 0 ... 1; is it finite and not
- * negative? */
+/* Checks of options: value >= least; a probability in [0, 1]; finite and >= 0. False with an error
+ * recorded that names the option. */
 bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char *option,
                        int64_t value, int64_t least);
 bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option,
@@ -85,12 +88,13 @@ bool cti_nn_check_number(ct_context *context, const char *owner, const char *opt
 
 /* ---- using ---- */
 
-/* No error is pending and the module is of that kind? */
+/* Is no error pending, and is the module of that kind? Another kind is an error. */
 bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function);
-/* its own; NULL, with no error, where there is none */
+/* The module's own parameter or child of that name, not its children's. NULL, without an error, if
+ * there is none. */
 ct_tensor *cti_nn_param(const ct_module *module, const char *name);
-ct_module *cti_nn_child(const ct_module *module, const char *name); /* likewise */
-/* by its full name, any of them; likewise */
+ct_module *cti_nn_child(const ct_module *module, const char *name);
+/* The parameter with that full name ("layers.0.norm1.weight"); NULL, without an error, if none. */
 ct_tensor *cti_nn_find(const ct_module *module, const char *name);
 
 ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x); /* runs a child */
@@ -100,17 +104,16 @@ bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
                              ct_activation activation);
 const char *cti_nn_activation_name(ct_activation activation);
 
-/* A feed-forward, and what goes round it where residual is not NULL: residual +
- * out(dropout(activation(in(x)))), or with a gate residual + out(dropout(activation(gate(x))
- * in(x))). */
+/* residual + out(dropout(activation(in(x)))), or with a gate residual +
+ * out(dropout(activation(gate(x)) in(x))). residual may be NULL: no sum. */
 typedef struct {
-    const char *in, *gate, *out; /* children; gate NULL: none */
+    const char *in, *gate, *out; /* names of children; gate NULL: no gate */
     ct_activation activation;
     double dropout;
 } cti_nn_feed_forward;
 ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x, ct_tensor *residual);
 
-/* Hands a tensor out of a frame that stays open. */
+/* Moves a tensor to the scope outside a frame, which stays open. */
 static inline ct_tensor *cti_nn_hand_out(ct_context *context, const cti_frame *frame,
                                          ct_tensor *tensor) {
     return ct_scope_keep((ct_scope){context, frame->id}, tensor);

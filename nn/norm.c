@@ -1,4 +1,4 @@
-/* layer_norm and rms_norm over the last dim: weight ones, bias zeros. */
+/* layer_norm and rms_norm over the last dim; weight starts as ones, bias as zeros. */
 #include "module.h"
 
 static bool check(ct_context *context, const cti_nn_kind *kind, int64_t dim, double *eps) {
@@ -27,8 +27,10 @@ static void describe_layer_norm(const ct_module *module, FILE *file) {
             cti_nn_bool(!o->no_bias));
 }
 
-static const cti_nn_kind layer_norm_kind = {"LayerNorm", layer_norm, describe_layer_norm,
-                                            sizeof(ct_layer_norm_opts), NULL};
+static const cti_nn_kind layer_norm_kind = {.name = "LayerNorm",
+                                            .forward = layer_norm,
+                                            .describe = describe_layer_norm,
+                                            .size = sizeof(ct_layer_norm_opts)};
 
 ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts o) {
     if (!check(context, &layer_norm_kind, o.dim, &o.eps)) return NULL;
@@ -50,8 +52,10 @@ static void describe_rms_norm(const ct_module *module, FILE *file) {
     fprintf(file, "(%" PRId64 ",), eps=%g, elementwise_affine=True", o->dim, o->eps);
 }
 
-static const cti_nn_kind rms_norm_kind = {"RMSNorm", rms_norm, describe_rms_norm,
-                                          sizeof(ct_rms_norm_opts), NULL};
+static const cti_nn_kind rms_norm_kind = {.name = "RMSNorm",
+                                          .forward = rms_norm,
+                                          .describe = describe_rms_norm,
+                                          .size = sizeof(ct_rms_norm_opts)};
 
 ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts o) {
     if (!check(context, &rms_norm_kind, o.dim, &o.eps)) return NULL;

@@ -1,4 +1,4 @@
-/* positions: x (..., T, E) + rows first ... first + T - 1 of the table (max_length, E).
+/* positions: x (..., T, E) plus rows first ... first + T - 1 of a table (max_length, E).
  * Sinusoidal: table[p][2j] = sin(p / 10000^(2j/E)), table[p][2j + 1] = cos of the same; a constant,
  * neither trained nor saved (Vaswani et al. 2017, arXiv:1706.03762, 3.5). Learned: weight
  * (max_length, E), N(0, 0.02^2). */
@@ -21,8 +21,7 @@ static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
                        o->embed_dim, o->max_length, SHAPE(x->shape));
     if (first < 0 || first > o->max_length - x->shape.dim[n - 2])
         return ct_fail(module->context, CT_ERR_SHAPE,
-                       "Positions: %s from position %" PRId64 " goes beyond the %" PRId64
-                       " there are",
+                       "Positions: %s from position %" PRId64 " exceeds max_length %" PRId64,
                        SHAPE(x->shape), first, o->max_length);
     ct_tensor *table = data->table ? data->table : ct_module_get(module, "weight");
     return cti_nn_dropout(module, ct_add(x, ct_narrow(table, 0, first, x->shape.dim[n - 2])),
@@ -42,8 +41,11 @@ static void end(ct_module *module) {
     if (data->table) cti_tensor_end(data->table);
 }
 
-static const cti_nn_kind positions_kind = {"Positions", forward, describe, sizeof(positions_data),
-                                           end};
+static const cti_nn_kind positions_kind = {.name = "Positions",
+                                           .forward = forward,
+                                           .describe = describe,
+                                           .size = sizeof(positions_data),
+                                           .end = end};
 
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
     if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward")) return NULL;
@@ -56,7 +58,7 @@ ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t firs
     return cti_frame_return(context, &frame, add(positions, x, first));
 }
 
-/* The table, outside every scope. */
+/* The table, owned by the module and not by a scope. */
 static ct_tensor *sinusoidal(ct_context *context, const ct_positions_opts *o) {
     int64_t n = o->max_length, e = o->embed_dim;
     if (!cti_shape_check(context, "Positions", CT_SHAPE(n, e), sizeof(double))) return NULL;

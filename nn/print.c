@@ -1,4 +1,4 @@
-/* A module as torch's repr shows it: the kind, its options, and its children indented by two. */
+/* Prints a module in the manner of torch's repr: kind, options, and children indented by two. */
 #include "module.h"
 
 static void print_at(const ct_module *module, FILE *file, int indent) {

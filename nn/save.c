@@ -1,4 +1,4 @@
-/* A module's parameters to a safetensors file, and from one. */
+/* Saves a module's parameters to a safetensors file, and loads them. */
 #include <cotangent/io.h>
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* torch.nn.TransformerEncoder and TransformerDecoder: layers.0, layers.1, ... one after the other,
- * then norm. Each layer's input is given back as soon as the layer has run, but for what the tape
- * keeps. */
+/* torch.nn.TransformerEncoder and TransformerDecoder: layers.0, layers.1, ... in sequence,
+ * then norm. Each layer's input is released as soon as the layer has run; the tape keeps what
+ * backward needs. */
 #include "stack.h"
 
 #include "attention/mha.h"
@@ -9,10 +9,10 @@ static ct_tensor *forward(ct_module *encoder, ct_tensor *x) {
     return ct_encoder_forward(encoder, x, (ct_stack_call){0});
 }
 
-const cti_nn_kind cti_nn_encoder_kind = {"TransformerEncoder", forward, NULL, sizeof(ct_layer_opts),
-                                         NULL};
-const cti_nn_kind cti_nn_decoder_kind = {"TransformerDecoder", NULL, NULL, sizeof(ct_layer_opts),
-                                         NULL};
+const cti_nn_kind cti_nn_encoder_kind = {
+    .name = "TransformerEncoder", .forward = forward, .size = sizeof(ct_layer_opts)};
+const cti_nn_kind cti_nn_decoder_kind = {.name = "TransformerDecoder",
+                                         .size = sizeof(ct_layer_opts)};
 
 /* ---- making ---- */
 
@@ -78,8 +78,8 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
     return false;
 }
 
-/* Is there a cache for each layer, all of one length, and nothing in the call that is a layer's
- * own? */
+/* Has every layer a cache, all of the same length, and does the call leave self.cache, cross.cache
+ * and need_weights unset, which a stack sets for each layer? */
 static bool check(const ct_module *stack, const ct_stack_call *call) {
     ct_context *context = stack->context;
     const char *name = cti_nn_kind_name(stack);

@@ -1,12 +1,12 @@
-/* Named tensors: gathered from a module, matched with a file, read, and copied in when all is
- * read. */
+/* Named tensors: collected from a module, matched with a file's, read into temporaries, and copied
+ * into the module only after everything was read. */
 #include "state.h"
 
 #include <string.h>
 
 #include "../src/core/message.h"
 
-/* ---- gathering ---- */
+/* ---- collecting ---- */
 
 static bool make_room(cti_nn_state *state) {
     if (state->n < state->room) return true;
@@ -53,28 +53,28 @@ void cti_nn_state_free(cti_nn_state *state) {
     *state = (cti_nn_state){.context = state->context};
 }
 
-/* ---- what does not match, in one message ---- */
+/* ---- one message with every mismatch ---- */
 
 enum { PATH_SHOWN = 200, MORE_SHOWN = 40 };
 
 typedef struct {
     cti_writer out;
     char text[CTI_MESSAGE_SIZE];
-    const char *heading; /* of the last thing said */
-    int64_t unsaid;      /* what there was no room for */
+    const char *heading; /* of the last mismatch: "missing: ", "unexpected: " or "" */
+    int64_t omitted;     /* mismatches that did not fit the message */
 } report;
 
-/* The room that op and path leave; at least PATH_SHOWN bytes of the path are shown. */
+/* Reserves room for op, for at least PATH_SHOWN bytes of the path, and for "; and N more". */
 static void report_begin(report *r, const cti_file *file) {
     const size_t path = strlen(file->path), shown = path < PATH_SHOWN ? path : PATH_SHOWN;
     const size_t around = strlen(file->op) + strlen(": : ") + shown + MORE_SHOWN;
     r->out = (cti_writer){r->text, sizeof r->text - around, 0};
     r->heading = NULL;
-    r->unsaid = 0;
+    r->omitted = 0;
 }
 
-/* What does not fit is counted. The first thing said is shortened where it must be. */
-static void say(report *r, const char *heading, const char *what) {
+/* Appends one mismatch. One that does not fit is counted instead; the very first is shortened. */
+static void add_mismatch(report *r, const char *heading, const char *what) {
     const bool first = !r->heading, same = !first && !strcmp(r->heading, heading);
     const size_t used = r->out.used;
     if (!first) cti_write(&r->out, same && *heading ? ", " : "; ");
@@ -82,12 +82,12 @@ static void say(report *r, const char *heading, const char *what) {
     const size_t before = r->out.used;
     cti_write(&r->out, what);
     r->heading = heading;
-    if (r->out.used <= r->out.size && !r->unsaid) return;
+    if (r->out.used <= r->out.size && !r->omitted) return;
     if (first) {
         r->out.used =
             before + cti_shorten(r->text + before, r->out.size - before, what, strlen(what));
     } else {
-        r->unsaid++;
+        r->omitted++;
         r->out.used = used;
     }
 }
@@ -97,7 +97,7 @@ static bool fits(const ct_tensor *tensor, const cti_file_tensor *from) {
            cti_safetensors_fits(from->dtype, tensor->dtype);
 }
 
-static void say_misfit(report *r, const ct_tensor *tensor, const cti_file_tensor *from) {
+static void add_misfit(report *r, const ct_tensor *tensor, const cti_file_tensor *from) {
     char what[CTI_NAME_TEXT + 2 * CTI_SHAPE_TEXT + 40];
     const char *name = NAME(from->name);
     if (from->ndim > CT_MAX_DIMS) {
@@ -110,13 +110,14 @@ static void say_misfit(report *r, const ct_tensor *tensor, const cti_file_tensor
         snprintf(what, sizeof what, "%s is %s, file has %s", name, cti_dtype_name(tensor->dtype),
                  cti_file_dtype_name(from->dtype));
     }
-    say(r, "", what);
+    add_mismatch(r, "", what);
 }
 
-static bool said(const report *r, const cti_file *file) {
+/* Records the error; false if there was no mismatch. */
+static bool report_end(const report *r, const cti_file *file) {
     if (!r->heading) return false;
     char more[MORE_SHOWN] = "", path[CTI_MESSAGE_SIZE];
-    if (r->unsaid) snprintf(more, sizeof more, "; and %" PRId64 " more", r->unsaid);
+    if (r->omitted) snprintf(more, sizeof more, "; and %" PRId64 " more", r->omitted);
     const size_t taken = strlen(file->op) + strlen(": : ") + r->out.used + strlen(more);
     cti_shorten(path, CTI_MESSAGE_SIZE - 1 - taken, file->path, strlen(file->path));
     ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %.*s%s", file->op, path, (int)r->out.used,
@@ -126,7 +127,8 @@ static bool said(const report *r, const cti_file *file) {
 
 /* ---- matching ---- */
 
-/* The item of the parameter that has this name in the module, first or not; NULL: there is none. */
+/* The item of the parameter that has this name in the module, be it its first name or another;
+ * NULL if there is none. */
 static cti_named *item_named(const cti_nn_state *state, const ct_module *module, const char *prefix,
                              cti_text name) {
     size_t before = strlen(prefix);
@@ -135,7 +137,7 @@ static cti_named *item_named(const cti_nn_state *state, const ct_module *module,
     const ct_tensor *tensor = cti_nn_find(module, name.at + before);
     if (!tensor) return NULL;
     int64_t i = 0;
-    while (state->item[i].tensor != tensor) i++; /* all of the module's are there */
+    while (state->item[i].tensor != tensor) i++; /* every parameter of the module has an item */
     return &state->item[i];
 }
 
@@ -143,7 +145,8 @@ bool cti_nn_state_match(cti_nn_state *state, const cti_safetensors *file, const 
                         const char *prefix, bool partial) {
     ct_context *context = state->context;
     size_t bytes = cti_bytes(file->tensors, sizeof(cti_named *));
-    cti_named **taker = cti_take_zeroed(context, bytes); /* of each tensor of the file */
+    /* for each tensor of the file the item that reads it; NULL: no item does */
+    cti_named **taker = cti_take_zeroed(context, bytes);
     if (!taker) return false;
 
     for (int64_t i = 0; i < state->n; i++) {
@@ -163,19 +166,19 @@ bool cti_nn_state_match(cti_nn_state *state, const cti_safetensors *file, const 
     report_begin(&r, &file->file);
     if (!partial) {
         for (int64_t i = 0; i < state->n; i++)
-            if (!state->item[i].from) say(&r, "missing: ", state->item[i].name);
+            if (!state->item[i].from) add_mismatch(&r, "missing: ", state->item[i].name);
         for (int64_t j = 0; j < file->tensors; j++)
-            if (!taker[j]) say(&r, "unexpected: ", NAME(file->tensor[j].name));
+            if (!taker[j]) add_mismatch(&r, "unexpected: ", NAME(file->tensor[j].name));
         for (int64_t j = 0; j < file->tensors; j++)
             if (taker[j] && !fits(taker[j]->tensor, &file->tensor[j]))
-                say_misfit(&r, taker[j]->tensor, &file->tensor[j]);
+                add_misfit(&r, taker[j]->tensor, &file->tensor[j]);
     } else {
         for (int64_t i = 0; i < state->n; i++)
             if (state->item[i].from && !fits(state->item[i].tensor, state->item[i].from))
                 state->item[i].from = NULL;
     }
     cti_give(context, taker, bytes);
-    return !said(&r, &file->file);
+    return !report_end(&r, &file->file);
 }
 
 bool cti_nn_state_read(cti_nn_state *state, const cti_safetensors *file) {

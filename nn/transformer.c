@@ -2,8 +2,7 @@
  * matrix xavier_uniform (Vaswani et al. 2017, arXiv:1706.03762). */
 #include "stack.h"
 
-static const cti_nn_kind transformer_kind = {"Transformer", NULL, NULL, sizeof(ct_layer_opts),
-                                             NULL};
+static const cti_nn_kind transformer_kind = {.name = "Transformer", .size = sizeof(ct_layer_opts)};
 
 ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts o) {
     if (!cti_nn_check_size(context, &transformer_kind, "num_encoder_layers", o.num_encoder_layers,
@@ -40,7 +39,7 @@ ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_ten
     if (!first || !second) return NULL;
     ct_tensor *memory = ct_encoder_forward(first, src, encoder);
     ct_tensor *y = memory ? ct_decoder_forward(second, tgt, memory, decoder) : NULL;
-    ct_release(memory); /* what the tape needs of it, it has */
+    ct_release(memory); /* the tape holds what backward needs */
     for (int64_t i = 0; memory && !y && encoder.self_weights && i < cti_nn_stack_layers(first);
          i++) {
         ct_release(encoder.self_weights[i]);

@@ -1,12 +1,11 @@
-/* argmax: where along dim the largest is, i64; the first of equals, and NaN is larger than all;
- * no gradient.
- * i64 too */
+/* argmax: index of the largest element along dim, i64; the first of equal ones; NaN counts as the
+ * largest; no gradient. i64 too */
 #include "support/reduce.h"
 
 static ct_tensor *argmax_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     int ndim = x->shape.ndim;
-    /* a scalar has one too, as in torch */
+    /* a scalar counts as having one dim, as in torch */
     int dim = cti_dim_index(c->context, "argmax", *(const int *)c->attrs, ndim ? ndim : 1);
     if (dim < 0) return NULL;
     if (ndim && !x->shape.dim[dim])

@@ -1,4 +1,4 @@
-/* cast: each element as another dtype, as in C; to bool: != 0;
+/* cast: each element converted to another dtype as in C, to bool by != 0;
  * dx = g cast back, between f32 and f64 */
 #include "support/op.h"
 

@@ -1,5 +1,5 @@
-/* causal_mask: m[i][j] = (j <= i), bool (t, s): the lower triangle from the top left, also where t
- * != s */
+/* causal_mask: m[i][j] = (j <= i), bool (t, s): the lower triangle aligned to
+ * the top left corner, also if t != s */
 #include "support/op.h"
 
 #include <string.h>

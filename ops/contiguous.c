@@ -1,4 +1,4 @@
-/* contiguous: x itself (another handle) where it is row-major, else a row-major copy;   dx = g */
+/* contiguous: x itself (another handle) if it is row-major, otherwise a row-major copy;   dx = g */
 #include "support/op.h"
 
 static ct_tensor *contiguous_forward(ct_call *c) {

@@ -2,8 +2,9 @@
  * t the target, s the label smoothing; y = mean or sum of the loss_r;
  * dx_rj = g w (softmax(x_r)_j - (1 - s) [j = t] - s / C),  w = 1 or 1 / count.
  *
- * Kept for backward are the logits and each row's max and 1 / sum e^(x - max), not the softmax. The
- * two are apart: max + log sum is rounded as a large max is, and e^(x - lse) is off by that. */
+ * Saved for backward: the logits and each row's max and 1 / sum e^(x - max), not the softmax. The
+ * max and the sum are kept separately, because lse = max + log sum has the rounding error of a
+ * large max, which e^(x - lse) would inherit. */
 #include "support/loss.h"
 
 static ct_tensor *cross_entropy_forward(ct_call *c) {
@@ -29,7 +30,7 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
 
 static bool cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *x = c->in[0], *targets = c->in[1];
-    /* a caller's buffer may have changed */
+    /* checked again: the indices may be in a caller's buffer that has changed */
     if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return false;
     ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx) return false;

@@ -1,11 +1,10 @@
 /* dropout: y_i = x_i keep_i / (1 - p);   dx_i = g_i keep_i / (1 - p).   Srivastava et al. 2014
  *
- * keep is a function of (seed, stream, i) alone: backward computes it again and nothing is
- * saved. */
+ * keep_i is a function of (seed, stream, i) only, so backward recomputes it without saving. */
 #include "support/op.h"
 
 typedef struct {
-    bool active; /* else y is x itself */
+    bool active; /* false: y is x itself */
     double p;
     cti_random random;
 } noise;

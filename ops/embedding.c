@@ -1,11 +1,11 @@
-/* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in their order */
+/* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in increasing i */
 #include "support/index.h"
 #include "support/shape_ops.h"
 
 #include <string.h>
 
-/* at least, in a piece of the backward's work: each column has one owner, so that tokens may
- * repeat */
+/* least columns in a piece of backward's work. Work is divided by columns, so that each column of
+ * dW has one thread even if ids repeat */
 enum { COLUMNS = 64 };
 
 typedef struct {
@@ -59,7 +59,7 @@ static ct_tensor *embedding_forward(ct_call *c) {
 
 static bool embedding_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     ct_tensor *ids = c->in[0];
-    /* a caller's buffer may have changed */
+    /* checked again: the ids may be in a caller's buffer that has changed */
     if (!cti_op_indices_inside(c, ids, "index", c->in[1]->shape.dim[0], 0)) return false;
     ct_tensor *dw = cti_op_grad_sum(c, 1);
     grad[1] = dw;

@@ -1,5 +1,5 @@
-/* expand: sizes of 1 and new leading dims repeat, a view of stride 0;
- * dx = g summed over what repeats */
+/* expand: repeats dims of size 1 and new leading dims, a view with stride 0;
+ * dx = g summed over the repeated dims */
 #include "support/op.h"
 
 static ct_tensor *expand_forward(ct_call *c) {

@@ -1,8 +1,8 @@
 /* gather: y[.., i, ..] = x[.., index[.., i, ..], ..] along dim d;
  * dx[.., j, ..] = sum of g[.., i, ..] where the index is j
  *
- * A fibre is the elements along d at one index of the other dims. Each fibre is gathered, and its
- * gradient accumulated, on its own. */
+ * A fibre is the elements along d at one index of the other dims. Fibres are independent: one
+ * thread gathers a whole fibre, and accumulates its gradient. */
 #include "support/index.h"
 #include "support/shape_ops.h"
 
@@ -17,7 +17,7 @@ typedef struct {
     char *x, *y; /* or dx, g */
 } fibres;
 
-/* A fibre's number as an index of each dim, and where it begins in x and in y. */
+/* Converts a fibre's number to an index along each dim, and to its offsets in x and in y. */
 typedef struct {
     int64_t i[CT_MAX_DIMS], x_at, at;
 } place;
@@ -46,8 +46,8 @@ static void advance(const fibres *a, place *p, int64_t count) {
     }
 }
 
-/* One fibre along the last dim, or what is left of a row of fibres side by side: m times n elements
- * that stand one behind the other. */
+/* One fibre along the last dim, or a run of `m` adjacent fibres along another: m n elements that
+ * are adjacent in memory. */
 typedef struct {
     int64_t count, m, n, x_step; /* fibres; and how far x goes on beside its index */
 } run;
@@ -149,7 +149,8 @@ static ct_tensor *gather_forward(ct_call *c) {
 }
 
 static bool gather_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    if (!indices_inside(c)) return false; /* a caller's buffer may have changed */
+    if (!indices_inside(c))
+        return false; /* checked again: the index may be in a caller's buffer that has changed */
     ct_tensor *dx = cti_op_grad_sum(c, 0);
     if (dx) each_fibre(c, dx->shape, dx->data, g[0]->data, dx->dtype, add_up);
     return (grad[0] = dx) != NULL;

@@ -1,7 +1,7 @@
 /* split_heads: (B, T, E) -> (B, H, T, E / H), a view: head h is columns [h d, (h + 1) d);
  * dx = g with its heads combined.
- * combine_heads: (B, H, T, d) -> (B, T, H d), a view where the heads lie side by side, else a copy;
- * dx = g with its heads split */
+ * combine_heads: (B, H, T, d) -> (B, T, H d), a view if the heads of a row are adjacent in memory,
+ * otherwise a copy; dx = g with its heads split */
 #include "support/op.h"
 
 #include <inttypes.h>

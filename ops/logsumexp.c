@@ -1,6 +1,6 @@
 /* logsumexp: y = max + log sum_i e^(x_i - max), -inf of nothing;
- * dx_i = g e^(x_i - max) / sum. Kept for backward are max and 1 / sum, as y is rounded as a
- * large max is. */
+ * dx_i = g e^(x_i - max) / sum. Saved for backward: max and 1 / sum, as y itself has the
+ * rounding error of a large max. */
 #include "support/along.h"
 
 typedef struct {

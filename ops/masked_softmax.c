@@ -1,8 +1,8 @@
-/* masked_softmax: softmax over what the mask keeps, 0 elsewhere; a row with nothing kept gives
- * zeros;   dx = y (g - <g, y>)
+/* masked_softmax: softmax over the elements where the mask is true, 0 elsewhere; a row without
+ * any gives zeros;   dx = y (g - <g, y>)
  *
- * The mask is read where it lies, by strides: a (T, S) mask of (B, H, T, S) scores is never made
- * whole. */
+ * The mask is read in place by strides: a (T, S) mask of (B, H, T, S) scores is never expanded in
+ * memory. */
 #include "support/along.h"
 
 typedef struct {

@@ -49,7 +49,7 @@ static ct_tensor *shared(const ct_call *c, ct_tensor *x, ct_tensor *g, int64_t o
     return dx;
 }
 
-/* Where kept and reduced dims take turns, the reduced ones are moved to the end. */
+/* If kept and reduced dims alternate, the reduced ones are moved to the end. */
 static bool max_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const cti_reduce_attrs *attrs = c->attrs;
     ct_tensor *x = c->in[0];

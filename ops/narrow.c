@@ -6,7 +6,7 @@ typedef struct {
     int64_t start, length;
 } part;
 
-/* Makes dim and start count from the front. */
+/* Converts a negative dim and start. */
 static bool resolve(ct_context *context, ct_shape shape, part *p) {
     const int dim = cti_dim_index(context, "narrow", p->dim, shape.ndim);
     if (dim < 0) return false;

@@ -1,4 +1,4 @@
-/* reshape: a view where x's strides can express the shape, else a view of a copy */
+/* reshape: a view if x's strides can express the shape, otherwise a view of a copy */
 #include "support/shape_ops.h"
 
 ct_tensor *ct_reshape(ct_tensor *x, ct_shape asked) {

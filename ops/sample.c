@@ -1,6 +1,6 @@
-/* sample: one index of each row of logits, with probability softmax(logits / temperature) over
- * what top_k and top_p leave. top_k leaves the k largest; of these top_p leaves the fewest whose
- * probabilities reach p.
+/* sample: one index of each row of logits, with probability softmax(logits / temperature) among
+ * the candidates: top_k keeps the k largest logits, and of these top_p keeps the smallest set whose
+ * probabilities sum to at least p.
  * Holtzman et al. 2019, arXiv:1904.09751 */
 #include "support/op.h"
 
@@ -11,13 +11,13 @@ typedef struct {
     int64_t index;
 } candidate;
 
-/* The larger logit first, of equals the smaller index: an order without ties, so that the draw does
- * not depend on the sort. */
+/* By logit, largest first, then by index. A total order, so that the draw does not depend on the
+ * sorting algorithm. */
 static bool before(const candidate *a, const candidate *b) {
     return a->logit > b->logit || (a->logit == b->logit && a->index < b->index);
 }
 
-/* A heap: no candidate comes before its parent. */
+/* A binary heap: no candidate is before() its parent. */
 static void sift_down(candidate *heap, int64_t n, int64_t i) {
     const candidate moved = heap[i];
     for (int64_t child; (child = 2 * i + 1) < n; i = child) {
@@ -28,7 +28,7 @@ static void sift_down(candidate *heap, int64_t n, int64_t i) {
     heap[i] = moved;
 }
 
-/* Brings the k first to the end, the very first last. */
+/* Heap-selects the k first in that order and moves them to the end of c, in reverse order. */
 static void select_first(candidate *c, int64_t n, int64_t k) {
     for (int64_t i = n / 2 - 1; i >= 0; i--) sift_down(c, n, i);
     for (int64_t last = n - 1; last >= n - k; last--) {
@@ -50,7 +50,8 @@ static int64_t largest(const double *logit, int64_t n) {
 static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, double u,
                     candidate *c) {
     const double max = logit[largest(logit, n)];
-    for (int64_t i = 0; i < n; i++) /* equal to max, not only finite: +inf takes all */
+    for (int64_t i = 0; i < n;
+         i++) /* x == max gives weight 1 also for +inf, where x - max is NaN */
         c[i] = (candidate){logit[i],
                            logit[i] == max ? 1 : exp((logit[i] - max) / opts->temperature), i};
     const bool some = opts->top_k > 0 && opts->top_k < n,
@@ -73,7 +74,7 @@ static int64_t draw(const double *logit, int64_t n, const ct_sample_opts *opts, 
     int64_t chosen = n - 1;
     for (int64_t i = n - 1; i >= begin && passed <= u * total; i--) {
         passed += c[i].weight;
-        /* rounding may leave the sum short of u: then the last that has any weight */
+        /* rounding may leave the sum below u: then the last candidate with a weight */
         if (c[i].weight > 0) chosen = i;
     }
     return c[chosen].index;

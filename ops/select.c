@@ -1,4 +1,4 @@
-/* select: one index of a dim, which goes; a view;   dx = g there, 0 elsewhere */
+/* select: the slice at one index of a dim, without that dim; a view;   dx = g there, 0 elsewhere */
 #include "support/shape_ops.h"
 
 typedef struct {
@@ -6,7 +6,7 @@ typedef struct {
     int64_t index;
 } choice;
 
-/* Makes dim and index count from the front. */
+/* Converts a negative dim and index. */
 static bool resolve(ct_context *context, ct_shape shape, choice *s) {
     const int dim = cti_dim_index(context, "select", s->dim, shape.ndim);
     if (dim < 0) return false;

@@ -1,6 +1,6 @@
 /* softmax: y_i = e^(x_i - max) / sum_j e^(x_j - max);   dx = y (g - <g, y>)
  *
- * Of the last dim by rows; of another by columns, as the values lie. */
+ * Along the last dim row by row; along another dim by blocks of columns, in memory order. */
 #include "support/along.h"
 #include "support/shape_ops.h"
 
@@ -73,7 +73,7 @@ static const ct_op softmax_columns = {.name = "softmax",
                                       .backward = columns_backward};
 
 ct_tensor *ct_softmax(ct_tensor *x, int dim) {
-    /* which says so */
+    /* which records the error */
     if (!x || !cti_ready(x->context)) return cti_op_along(&softmax_rows, x, dim);
     dim = cti_op_dim_or_scalar("softmax", x, dim);
     if (dim < 0) return NULL;

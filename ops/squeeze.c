@@ -1,5 +1,5 @@
-/* squeeze: without a dim of size 1, a view; x as it is where the size is not 1;
- * dx = g with the dim again */
+/* squeeze: removes a dim of size 1, a view; x as it is if the size is not 1;
+ * dx = g with the dim added again */
 #include "support/shape_ops.h"
 
 static ct_tensor *squeeze_forward(ct_call *c) {

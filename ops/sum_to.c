@@ -1,8 +1,8 @@
-/* sum_to: x summed down to a shape that broadcasts to x's;
- * dx = g, broadcast back (a view). Where nothing is summed, y is a view */
+/* sum_to: x summed to a shape that broadcasts to x's;
+ * dx = g, broadcast back (a view). If nothing is summed, y is a view */
 #include "support/reduce.h"
 
-/* The dims that go: those that `to` lacks or has as 1. */
+/* The dims to sum over: those that `to` lacks or has with size 1. */
 static unsigned summed(ct_shape from, ct_shape to) {
     int new = from.ndim - to.ndim;
     unsigned set = 0;

@@ -1,4 +1,4 @@
-/* transpose: two dims change places, a view;   dx = g with the same two changed */
+/* transpose: exchanges two dims, a view;   dx = g with the same two exchanged */
 #include "support/shape_ops.h"
 
 typedef struct {

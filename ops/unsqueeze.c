@@ -1,4 +1,4 @@
-/* unsqueeze: with a new dim of size 1, a view;   dx = g without it */
+/* unsqueeze: adds a dim of size 1, a view;   dx = g without it */
 #include "support/op.h"
 
 static ct_tensor *unsqueeze_forward(ct_call *c) {

@@ -1,4 +1,4 @@
-/* view: the same elements in row-major order under another shape, where they lie;
+/* view: the same elements in row-major order with another shape, without a copy;
  * dx = g in x's shape */
 #include "support/shape_ops.h"
 

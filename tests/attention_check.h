@@ -1,5 +1,5 @@
-/* What the suites of attention in blocks share: problems of every option, layout and mask, solved
- * in blocks or by ops, and compared. */
+/* Helpers of the suites of tiled attention: problems with every option, layout and mask, solved by
+ * the fused op or by composed ops, and compared. */
 #ifndef ATTENTION_CHECK_H
 #define ATTENTION_CHECK_H
 
@@ -23,12 +23,12 @@ typedef struct {
     int mask; /* 0: none; else the index of its shape, bool or float */
     bool mask_is_bool;
     double dropout, scale;
-    int layout[3]; /* of q, k, v: dense, heads split, turned, repeated */
-    bool turned;   /* the cotangent */
+    int layout[3]; /* of q, k, v: 0 dense, 1 split heads, 2 transposed, 3 expanded */
+    bool turned;   /* is the cotangent transposed? */
     uint64_t seed;
 } problem;
 
-/* ck_assert, but quiet: Check notes each assertion it passes in a file. */
+/* ck_assert for inner loops, without Check's record of each assertion. */
 #define HOLDS(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition)) ck_abort_msg(__VA_ARGS__);                                               \
@@ -76,15 +76,15 @@ static inline void forget(result r) {
 
 typedef struct {
     ct_dtype dtype;
-    bool composed; /* written out in ops, with the weights whole */
-    /* 0: not asked for, 1: of each head, 2: their mean; they then have a cotangent too */
+    bool composed; /* composed from ops, with the whole weight matrix */
+    /* 0: none, 1: of each head, 2: their mean; if any, they have a cotangent too */
     int weights;
     const char *isa;
     int threads;
-    /* of dense inputs, before they are used */
+    /* changes the values of the dense inputs before they are used */
     void (*change)(const problem *, double *q, double *k, double *v);
-    const bool *key_mask; /* else random */
-    /* bool or double, else random */
+    const bool *key_mask; /* NULL: random */
+    /* bool or double; NULL: random */
     const void *mask;
 } how;
 
@@ -114,8 +114,8 @@ static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h
     }
 }
 
-/* (b, kv, s, d) as heads of queries see it: zeros where a key is hidden, each head as often as a
- * group has queries. */
+/* Keys or values (b, kv, s, d) for each query head: zeros where a key is hidden, each head repeated
+ * for the query heads of its group. */
 static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
     const ct_shape n = ct_shape_of(x);
     const int64_t kv = n.dim[1];
@@ -127,7 +127,8 @@ static inline ct_tensor *as_seen(ct_tensor *x, ct_tensor *keys, int64_t h) {
     return ct_reshape(x, CT_SHAPE(n.dim[0], h, n.dim[2], n.dim[3]));
 }
 
-/* Attention by its formula; with dropout by the library's ops, which have its random numbers. */
+/* Attention by its formula; with dropout by ct_attention with weights, which draws the same random
+ * numbers. */
 static inline ct_attention_out written_out(const problem *p, ct_tensor *const in[3],
                                            ct_attention_opts o) {
     ct_context *c = ct_context_of(in[0]);
@@ -241,8 +242,8 @@ static inline void describe(const problem *p, char text[256]) {
 
 static const char *const names[] = {"out", "weights", "dq", "dk", "dv", "dmask"};
 
-/* A gradient of scores may be all cancellation (of one key, of a mask that shifts whole rows): what
- * its terms are like. */
+/* A gradient of scores may cancel to nearly zero (for a single key, or a mask that shifts whole
+ * rows). Estimates the size of the terms of its sum. */
 static inline double terms_of(const problem *p, int i, int64_t count) {
     const double sums = i == DQ || i == DK || i == DMASK ? (double)(p->b * p->h * p->t) : 1;
     const double scores = i == DMASK ? (double)p->s
@@ -254,7 +255,7 @@ static inline double terms_of(const problem *p, int i, int64_t count) {
                       fmax(1, sums * scores / fmax(1, (double)(i == DMASK ? count : p->b))));
 }
 
-/* The largest error is within tolerance of the largest value, or of the terms it is a sum of. */
+/* The largest error is within tolerance of the largest value, or of the terms of its sum. */
 static inline void near(const problem *p, result got, result want, double tolerance,
                         const char *what) {
     char text[256];
@@ -311,8 +312,8 @@ static inline const char *isa_of(int i) {
     return cti_isa_at(i % count)->name;
 }
 
-/* f64 against what is written out; f32 against that in f64, on the same numbers. Without the
- * weights, or with them, of each head or their mean. */
+/* Compares fused attention in f64 and in f32 with composed attention in f64, on the same values,
+ * without weights, with those of each head, or with their mean. */
 static inline void agree(const problem *p, const char *isa) {
     const int weights = (int)((p->seed + (uint64_t)p->causal) % 3);
     const how written = {CT_F64, .composed = true, .weights = weights};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the table: every line's call becomes a function, named by where it stands ---- */
+/* ---- the table: every line's call becomes a function, named by its line number ---- */
 
 #define PASTE_(a, b) a##b
 #define PASTE(a, b)  PASTE_(a, b)
@@ -96,7 +96,7 @@ int case_inputs(const case_line *line, int variant, int64_t scale, case_input in
 
 /* ---- values ---- */
 
-/* SplitMix64 (Steele et al. 2014), so that they do not depend on what is tested. */
+/* SplitMix64 (Steele et al. 2014), so that inputs do not depend on the code under test. */
 
 static uint64_t draw(uint64_t *state) {
     uint64_t z = *state += 0x9E3779B97F4A7C15u;
@@ -120,8 +120,8 @@ static int64_t count(ct_shape shape) {
 }
 
 /* One value in each of n slots of width w, in its middle quarter: neighbours are at least 3 w / 4
- * apart. The one that may be nearer than w / 4 to 0 moves out to there, by less than w / 4. Then
- * they are shuffled. */
+ * apart. A value nearer than w / 4 to 0 is moved away from 0, by less than w / 4. Then they
+ * are shuffled. */
 static void distinct(uint64_t *state, double low, double high, int64_t n, double *out) {
     double w = (high - low) / (double)n;
     for (int64_t i = 0; i < n; i++) {
@@ -138,7 +138,7 @@ static void distinct(uint64_t *state, double low, double high, int64_t n, double
 static void values(const case_input *input, uint64_t seed, bool single, int64_t n, double *out) {
     uint64_t state = seed;
     double span = input->high - input->low;
-    /* after so many normal numbers, the rest are drawn from among those: a logarithm and a cosine
+    /* after this many normal numbers the rest repeat earlier ones, as a logarithm and a cosine
      * take long */
     enum { DRAWN = 4096 };
     if (input->kind == 'D') distinct(&state, input->low, input->high, n, out);
@@ -216,7 +216,7 @@ static int64_t place(ct_shape shape, case_layout layout, int64_t stride[CT_MAX_D
 
 static ct_tensor *build(ct_context *context, ct_dtype dtype, ct_shape shape, case_layout layout,
                         const double *value) {
-    if (!count(shape)) layout = CASE_DENSE; /* no element to stand anywhere */
+    if (!count(shape)) layout = CASE_DENSE; /* no elements */
     int64_t n = count(shape), first = 0, stride[CT_MAX_DIMS] = {0},
             size = place(shape, layout, stride, &first);
     ct_tensor *t = layout == CASE_DENSE ? ct_empty(context, dtype, shape)

@@ -1,5 +1,6 @@
 /* The lines of ops.def as data: each line's texts, its call as a function, and inputs built from
- * its specs. The suites walk this table, and so do the Python scripts, through a shared object. */
+ * its specs. The suites iterate over this table, and so do the Python scripts through a
+ * shared object. */
 #ifndef CASES_H
 #define CASES_H
 
@@ -17,40 +18,40 @@ CT_API const case_line *case_at(int index);
 
 typedef struct {
     char kind;   /* R, D, C, I, B or N, as in ops.def */
-    bool ranged; /* has bounds; a real without is standard normal */
+    bool ranged; /* has bounds; without them reals are standard normal */
     double low, high;
     ct_shape shape;
 } case_input;
 
 CT_API int case_variants(const case_line *line); /* how many lists of inputs the line has */
 
-/* The inputs of one list. Sizes over 1 are multiplied by scale, so sizes that were equal still are.
- * Returns how many there are; -1: the text is wrong. */
+/* The inputs of one list. Sizes above 1 are multiplied by scale, so equal sizes stay equal.
+ * Returns how many there are; -1: malformed text. */
 CT_API int case_inputs(const case_line *line, int variant, int64_t scale,
                        case_input inputs[CASE_INPUTS]);
 
-/* Where an input's elements stand. All but the first have strides of their own, in a storage that
- * holds NaN elsewhere. */
+/* The memory layout of an input. All except the first are strided views of a storage that holds NaN
+ * elsewhere. */
 typedef enum { CASE_DENSE, CASE_TRANSPOSED, CASE_STEPPED, CASE_REVERSED, CASE_LAYOUTS } case_layout;
 
 typedef struct {
     ct_dtype dtype; /* of the real inputs */
     case_layout layout;
     uint64_t seed;
-    /* values that a float holds exactly, in f64 too: both dtypes then compute on the same
+    /* values that f32 represents exactly, also in f64, so that both dtypes compute on the same
      * numbers */
     bool single;
 } case_build_opts;
 
-/* Builds the inputs in the innermost scope; the values depend on the specs and the seed alone. R
- * and D collect gradients, N is NULL. False: the context has the error. */
+/* Builds the inputs in the innermost scope; the values depend only on the specs and the seed. R and
+ * D require gradients, N is NULL. False: the context has the error. */
 CT_API bool case_build(ct_context *context, const case_input *inputs, int n, case_build_opts opts,
                        ct_tensor **in);
 
 /* A standard normal tensor of y's shape and dtype, to start backward with. */
 CT_API ct_tensor *case_cotangent(ct_tensor *y, uint64_t seed, bool single);
 
-/* For calls in ops.def: the parts of a split put together again, last first, as one tensor. */
+/* For calls in ops.def: the parts of a split concatenated in reverse order. */
 CT_API ct_tensor *case_split(ct_tensor *x, int64_t size, int dim, int n);
 
 /* Runs the line's call with the generator at the start of seed 7. */

@@ -1,5 +1,5 @@
-/* What the tests of files share: a folder and a context of each test's own, and what a refusal
- * is. */
+/* Helpers of the tests of files: a folder and a context for each test, files of given bytes, and
+ * the check of a refusal. */
 #ifndef CT_TESTS_FILES_H
 #define CT_TESTS_FILES_H
 
@@ -56,7 +56,7 @@ static inline void ck_refused(bool done, ct_status status, const char *path, con
     ct_error_clear(context);
 }
 
-/* The same names and bits? */
+/* Do both modules have the same parameter names and bits? */
 static inline bool same(const ct_module *a, const ct_module *b) {
     ct_param p = {0}, q = {0};
     while (ct_module_next(a, &p)) {
@@ -68,6 +68,47 @@ static inline bool same(const ct_module *a, const ct_module *b) {
             return false;
     }
     return !ct_module_next(b, &q);
+}
+
+/* Writes a file of any bytes. length < 0: the prefix has the true length of the header. */
+static inline const char *put(const char *header, size_t header_size, int64_t length,
+                              const void *data, size_t data_size) {
+    const char *path = in_folder("file.safetensors");
+    FILE *file = fopen(path, "wb");
+    uint64_t n = length < 0 ? header_size : (uint64_t)length;
+    for (int i = 0; i < 8; i++) putc((int)(n >> 8 * i & 255), file);
+    fwrite(header, 1, header_size, file);
+    for (size_t i = 0; i < data_size; i++) putc(data ? ((const unsigned char *)data)[i] : 0, file);
+    fclose(file);
+    return path;
+}
+
+/* The same with n numbers of `size` bytes as data, written in little-endian order. */
+static inline const char *put_numbers(const char *header, const void *number, size_t size,
+                                      size_t n) {
+    unsigned char bytes[128];
+    for (size_t i = 0; i < n; i++) {
+        uint32_t half = 0;
+        uint64_t bits = 0;
+        memcpy(size == 4 ? (void *)&half : &bits, (const char *)number + i * size, size);
+        for (size_t b = 0; b < size; b++)
+            bytes[i * size + b] = (unsigned char)((size == 4 ? half : bits) >> 8 * b);
+    }
+    return put(header, strlen(header), -1, bytes, n * size);
+}
+
+#define GOOD "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}"
+#define W(dtype, shape, offsets)                                                                   \
+    "{\"w\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
+#define TWO(a, b)                                                                                  \
+    "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" a                                   \
+    "},\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":" b "}}"
+#define PLUS(members) "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}," members "}"
+
+static inline ct_module *two_numbers(void) { /* w: f32 (2), 5 and 7 */
+    ct_module *module = ct_module_new(context, "Two");
+    ct_module_add_param(module, "w", ct_from_f32(context, CT_SHAPE(2), (float[]){5, 7}));
+    return module;
 }
 
 #endif

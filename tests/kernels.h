@@ -1,5 +1,5 @@
-/* What the kernels' suites share: every table of real kernels that this machine runs, arrays of
- * just their length, and errors counted in units of the last place against long double. */
+/* Helpers of the kernels' suites: every table of real kernels that this machine runs, arrays
+ * without slack, and errors in units of the last place against long double. */
 #ifndef TEST_KERNELS_H
 #define TEST_KERNELS_H
 
@@ -17,7 +17,7 @@
 
 typedef long double wide;
 
-/* As ck_assert_msg, for inner loops: Check notes every assertion that it passes. */
+/* ck_assert_msg for inner loops, without Check's record of each assertion. */
 #define EXPECT(condition, ...)                                                                     \
     do {                                                                                           \
         if (!(condition)) ck_abort_msg(__VA_ARGS__);                                               \
@@ -54,7 +54,7 @@ static inline void put(table t, void *p, int64_t i, double x) {
 }
 static inline void *at(table t, void *p, int64_t i) { return (char *)p + (size_t)i * t.size; }
 
-/* Numbers of the test's own, the same each run. */
+/* Pseudo-random numbers, the same in each run. */
 static uint64_t noise_state = 88172645463325252u;
 static inline uint64_t noise_bits(void) {
     noise_state = noise_state * 6364136223846793005u + 1442695040888963407u;
@@ -66,9 +66,9 @@ static inline double noise(double low, double high) {
     return low + (high - low) * (double)(int64_t)(noise_bits() >> 11) * 0x1p-53;
 }
 
-/* An array that ends where its block ends, for AddressSanitizer and valgrind to see what reads or
- * writes past it; before it and, where a kernel writes (guarded), behind it stand bytes that must
- * stay. It starts at an odd element, so no vector is aligned. */
+/* An array that ends exactly where its block ends, so that AddressSanitizer and valgrind find
+ * accesses past it. Before it and, if a kernel writes it (guarded), after it are guard bytes that
+ * must not change. It starts at an odd element, so no vector is aligned. */
 enum { GUARD = 64 };
 typedef struct {
     unsigned char *block;
@@ -105,7 +105,8 @@ static inline wide spacing(table t, wide x) {
     return ldexpl((wide)t.eps, ilogbl(x));
 }
 
-/* Not so under valgrind, nor where a compiler has it so: f64 is then held to fewer digits. */
+/* False under valgrind and on machines where long double is double: f64 is then checked to fewer
+ * digits. */
 static inline bool wide_is_wider(void) {
     volatile wide one = 1, little = 0x1p-60L;
     return one + little != one;
@@ -115,7 +116,7 @@ static inline bool wide_is_wider(void) {
 static inline double error_in_ulp(table t, double got, wide want, double magnitude) {
     if (isnan(want)) return isnan(got) ? 0 : INFINITY;
     const wide limit = t.dtype ? (wide)DBL_MAX : (wide)FLT_MAX;
-    if (fabsl(want) > limit || isinf(got)) { /* it overflows, or is so near that rounding may */
+    if (fabsl(want) > limit || isinf(got)) { /* it overflows, or may by rounding */
         if (isinf(got) && (wide)got * want > 0 && fabsl(want) >= limit * (1 - (wide)t.eps))
             return 0;
         return INFINITY;

@@ -1,5 +1,5 @@
-/* What the suites of modules share: a context for each test, values and errors asked for in a line,
- * an allocator that runs out. */
+/* Helpers of the suites of modules: a context for each test, checks of values and errors, and an
+ * allocator that runs out of memory. */
 #ifndef NN_CHECK_H
 #define NN_CHECK_H
 
@@ -34,8 +34,8 @@ static inline double distance(ct_tensor *a, ct_tensor *b) {
 
 static inline ct_tensor *randn(ct_shape shape) { return ct_randn(context, CT_F64, shape); }
 
-/* An allocator that gives so many blocks more. Large blocks are asked for one by one, so each can
- * be the one refused. */
+/* An allocator with `left` more blocks. Large blocks are requested one by one, so each of them can
+ * be the one that is refused. */
 typedef struct {
     int64_t left;
 } budget;
@@ -50,7 +50,7 @@ static inline ct_context *budget_context(budget *b) {
     return ct_context_new((ct_context_opts){.threads = 1, .allocator = {count_down, give_back, b}});
 }
 
-/* Runs the tests, named in a list that ends with NULL. */
+/* Runs a list of tests that ends with NULL. */
 static inline int run_tests(const char *name, const TTest *const *tests) {
     Suite *suite = suite_create(name);
     TCase *all = tcase_create(name);
@@ -60,8 +60,8 @@ static inline int run_tests(const char *name, const TTest *const *tests) {
     return run_suite(suite);
 }
 
-/* Constructors that run out of memory, wherever that is, at `least` so many places, say so and
- * leave nothing behind. */
+/* Constructors that run out of memory at any of their requests (at least `least`) fail with an
+ * error and free everything. */
 static inline void constructors_leave_nothing(ct_module *(*make)(ct_context *c, int which),
                                               int count, int least) {
     for (int which = 0; which < count; which++) {

@@ -1,4 +1,4 @@
-/* A context for each test, and what is asked of its error in a line. */
+/* A context for each test, and checks of its error and memory. */
 #ifndef ONE_CONTEXT_H
 #define ONE_CONTEXT_H
 
@@ -18,13 +18,20 @@ static inline void no_error(void) {
     ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
 }
 
-/* The error that is pending names these words; it is cleared. */
-static inline void expect(ct_status status, const char *word1, const char *word2) {
-    const char *message = ct_error_message(context);
-    ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
+static inline int64_t live(void) { return ct_memory(context).live; }
+
+/* The pending error has this status and its message contains both words. Clears it. */
+static inline void expect_in(ct_context *c, ct_status status, const char *word1,
+                             const char *word2) {
+    const char *message = ct_error_message(c);
+    ck_assert_msg(ct_error(c) == status, "status %d: %s", (int)ct_error(c), message);
     ck_assert_msg(strstr(message, word1) && strstr(message, word2),
-                  "\"%s\" names not both %s and %s", message, word1, word2);
-    ct_error_clear(context);
+                  "\"%s\" does not name both %s and %s", message, word1, word2);
+    ct_error_clear(c);
+    ck_assert_int_eq(ct_error(c), CT_OK);
+}
+static inline void expect(ct_status status, const char *word1, const char *word2) {
+    expect_in(context, status, word1, word2);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* What the suites of ops share: a context for each test, small tensors, and values, shapes and
- * errors asked for in a line. */
+/* Helpers of the suites of ops: a context for each test, small tensors, and checks of values,
+ * shapes and errors. */
 #ifndef OP_CHECK_H
 #define OP_CHECK_H
 
@@ -71,7 +71,8 @@ static inline void fails(ct_tensor *t, ct_status status, const char *message, co
 }
 #define FAILS(call, status, message) fails(call, status, message, #call)
 
-/* Backward of sum(w y), with w = 1, 2, 3, ...: gradients in the wrong place are seen. */
+/* Backward of sum(w y), with w = 1, 2, 3, ...: distinct weights show gradients in the wrong place.
+ */
 static inline void backward(ct_tensor *y) {
     ck_assert_msg(y != NULL, "%s", ct_error_message(context));
     ct_tensor *w = ct_reshape(ct_arange(context, ct_dtype_of(y), 1, (double)ct_numel(y) + 1, 1),

@@ -1,4 +1,4 @@
-/* What every suite ends with. */
+/* Included by every suite: cheap assertions, a time limit, and the end of main. */
 #ifndef SUITE_H
 #define SUITE_H
 
@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Check writes into a file where each assertion held. Over each element of a tensor this takes
- * longer than the test: once for those that hold one after the other in one line. */
+/* Check writes the location of each assertion that holds to a file. For assertions on each element
+ * of a tensor that takes longer than the test, so it is done only when the line changes. */
 static inline bool new_line(int line) {
     static int last;
     return line != last && (last = line);
@@ -18,13 +18,13 @@ static inline bool new_line(int line) {
 #define ck_assert(expr)          ((expr) ? HELD() : ck_abort_msg("%s", "Assertion '" #expr "' failed"))
 #define ck_assert_msg(expr, ...) ((expr) ? HELD() : ck_abort_msg(__VA_ARGS__))
 
-/* A test that hangs ends, one that a sanitizer slows does not. Check reads this where a case of
- * tests is made. */
+/* A limit that ends a test that hangs, but not one that a sanitizer slows down. Check reads it when
+ * a test case is created. */
 __attribute__((constructor)) static void limit_time(void) {
     setenv("CK_DEFAULT_TIMEOUT", "400", 0);
 }
 
-/* Runs it; what main returns. */
+/* Runs the suite; returns the exit code of main. */
 static inline int run_suite(Suite *suite) {
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

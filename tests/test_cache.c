@@ -1,8 +1,8 @@
-/* Attention that knows positions: rotary ones, and a cache, with which pieces of any size give the
- * outputs of the whole. */
+/* Rotary positions and key-value caches: a sequence in pieces of any size gives the same outputs as
+ * the whole sequence at once. */
 #include "nn_check.h"
 
-/* A module in evaluation, whose biases are not zero, nor its norms ones. */
+/* A module in evaluation mode with random biases and norms. */
 static ct_module *make(ct_mha_opts opts) {
     ct_module *mha = ct_mha_new(context, opts);
     no_error();
@@ -18,8 +18,8 @@ static ct_tensor *coin(ct_shape shape) {
 
 /* ---- rotary positions and norms of heads ---- */
 
-/* The module written out in public ops: q and k are normed and turned head by head, v is left
- * alone. */
+/* The module written out in public ops: q and k are normed and rotated head by head, v is
+ * not. */
 static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_tensor *k,
                               ct_mha_call call) {
     int64_t e = o.embed_dim, kv = o.num_kv_heads ? o.num_kv_heads : o.num_heads,
@@ -39,7 +39,8 @@ static ct_tensor *written_out(ct_module *mha, ct_mha_opts o, ct_tensor *q, ct_te
         kk = ct_rms_norm(kk, ct_module_get(mha, "k_norm.weight"),
                          o.qk_norm_eps ? o.qk_norm_eps : 1e-5);
     }
-    ct_rope_opts turn = {o.rope_base, call.rope_offset, o.rope_interleaved};
+    ct_rope_opts turn = {
+        .base = o.rope_base, .offset = call.rope_offset, .interleaved = o.rope_interleaved};
     if (o.rope) qq = ct_rope(qq, turn), kk = ct_rope(kk, turn);
     ct_tensor *y =
         ct_attention(qq, kk, vv, (ct_attention_opts){.mask = call.mask, .causal = call.causal}).out;
@@ -64,7 +65,7 @@ START_TEST(rope_and_norms_are_their_ops) {
         ck_assert(ct_backward(ct_sum(ct_mul(self, randn(CT_SHAPE(2, 5, 16))), CT_ALL, false)));
         for (ct_param p = {0}; ct_module_next(mha, &p);)
             ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
-        /* scores depend on differences of positions alone */
+        /* scores depend only on differences of positions */
         ct_tensor *far =
             ct_mha_forward(mha, q, NULL, NULL, (ct_mha_call){.causal = true, .rope_offset = 1000})
                 .out;
@@ -84,7 +85,7 @@ START_TEST(rope_is_checked) {
     int64_t before = ct_memory(context).live;
     ct_mha_opts odd = {.embed_dim = 12, .num_heads = 4, .rope = true};
     ck_assert_ptr_null(ct_mha_new(context, odd));
-    expect(CT_ERR_ARGUMENT, "embed_dim 12 over num_heads 4", "odd");
+    expect(CT_ERR_ARGUMENT, "embed_dim 12 / num_heads 4", "odd");
     odd.num_heads = 3, odd.rope_base = -1;
     ck_assert_ptr_null(ct_mha_new(context, odd));
     expect(CT_ERR_ARGUMENT, "rope_base", "-1");
@@ -105,8 +106,8 @@ END_TEST
 
 enum { B = 2, N = 9 };
 
-/* Pieces of that size, then all again from the middle. masks: none, float and of keys, bool of each
- * head. */
+/* Runs the sequence in pieces of that size, then truncates to the middle and runs the rest again.
+ * masks: none; a float mask and a key mask; a bool mask for each head. */
 static void cached(ct_mha_opts opts, int64_t piece, int masks, bool weights) {
     ct_module *mha = make(opts);
     ct_kv_cache *cache = ct_kv_cache_new(mha, B, N);
@@ -218,7 +219,7 @@ START_TEST(caches_are_checked) {
     expect(CT_ERR_ARGUMENT, "a batch of -1 and a length of 4", "");
     ck_assert_ptr_null(ct_kv_cache_new(mha, 1, -1));
     expect(CT_ERR_ARGUMENT, "a batch of 1 and a length of -1", "");
-    ct_kv_cache_free(ct_kv_cache_new(mha, 0, 0)); /* nothing is a size too */
+    ct_kv_cache_free(ct_kv_cache_new(mha, 0, 0)); /* sizes of 0 are allowed */
     no_error();
     ct_module *bias = make((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .add_bias_kv = true});
     ck_assert_ptr_null(ct_kv_cache_new(bias, 1, INT64_MAX));
@@ -231,8 +232,8 @@ START_TEST(caches_are_checked) {
 }
 END_TEST
 
-/* A module made where another was is not taken for it; what is allocated is given back, in any
- * order. */
+/* A new module at the address of a freed one does not accept its caches; everything is freed, in
+ * any order. */
 START_TEST(a_cache_may_outlive_its_module) {
     int64_t before = ct_memory(context).live;
     ct_mha_opts opts = {.embed_dim = 8, .num_heads = 2, .dtype = CT_F64};
@@ -259,8 +260,7 @@ START_TEST(a_cache_may_outlive_its_module) {
 }
 END_TEST
 
-/* Every way to run out of memory leaves the cache's length, and the next forward gives the right
- * numbers. */
+/* Whichever request for memory fails, the cache keeps its length and the next forward is right. */
 START_TEST(a_failed_forward_leaves_the_cache) {
     budget b = {1000000};
     ct_context *c = budget_context(&b);
@@ -294,8 +294,8 @@ START_TEST(a_failed_forward_leaves_the_cache) {
 }
 END_TEST
 
-/* One token at a time asks for nothing of the allocator, however long the cache gets, nor for
- * memory that grows with it. */
+/* Decoding one token at a time does not call the allocator, and its memory does not grow with the
+ * cache. */
 static void flat(ct_mha_opts opts, int threads, int64_t prefill, bool masked) {
     enum { LENGTH = 400 };
     ck_assert(ct_set_threads(context, threads));

@@ -1,5 +1,5 @@
-/* Checkpoints: training goes on from one to the same bits, and one that does not fit changes
- * nothing. */
+/* Checkpoints: training resumes with the same bits, and a checkpoint that does not match
+ * changes nothing. */
 #include <math.h>
 
 #include "files.h"
@@ -12,7 +12,7 @@ typedef struct {
 
 static training begin(ct_context *c, int kind) {
     training t = {.module = ct_mlp_new(c, (ct_mlp_opts){.dim = 3, .hidden = 5, .dropout = 0.25})};
-    /* no gradient ever reaches it */
+    /* a parameter without a gradient */
     ct_module_add_param(t.module, "unused", ct_zeros(c, CT_F64, CT_SHAPE(2)));
     if (kind == 0) t.optim = ct_sgd_new(t.module, (ct_sgd_opts){.lr = 0.1});
     if (kind == 1)
@@ -44,14 +44,16 @@ START_TEST(resume_is_bit_identical) {
     training whole = begin(context, _i);
     train(context, whole, 0, 5);
     ct_optim_set_lr(whole.optim, 0.1 / 3);
-    ck_assert_msg(ct_checkpoint_save(path, &(ct_checkpoint){whole.module, whole.optim, 5}), "%s",
-                  ct_error_message(context));
+    ck_assert_msg(
+        ct_checkpoint_save(
+            path, &(ct_checkpoint){.module = whole.module, .optim = whole.optim, .step = 5}),
+        "%s", ct_error_message(context));
     train(context, whole, 5, 10);
 
     ct_context *other = ct_context_new((ct_context_opts){.seed = 99, .threads = 1});
     training resumed = begin(other, _i);
     train(other, resumed, 0, 2);
-    ct_checkpoint checkpoint = {resumed.module, resumed.optim, -1};
+    ct_checkpoint checkpoint = {.module = resumed.module, .optim = resumed.optim, .step = -1};
     ck_assert_msg(ct_checkpoint_load(path, &checkpoint), "%s", ct_error_message(other));
     ck_assert_int_eq(checkpoint.step, 5);
     ck_assert(ct_checkpoint_save(again, &checkpoint));
@@ -62,7 +64,7 @@ START_TEST(resume_is_bit_identical) {
     ck_assert(a.seed == b.seed && a.stream == b.stream);
     ct_context_free(other);
 
-    /* what was loaded is saved as the same bytes */
+    /* saving what was loaded gives the same bytes */
     FILE *x = fopen(path, "rb"), *y = fopen(again, "rb");
     for (int c; (c = getc(x)) != EOF;) ck_assert_int_eq(c, getc(y));
     ck_assert_int_eq(getc(y), EOF);
@@ -77,20 +79,22 @@ START_TEST(checkpoint_refuses) {
     training adam = begin(context, 3), momentum = begin(context, 1), plain = begin(context, 0);
     train(context, adam, 0, 2);
     train(context, momentum, 0, 2);
-    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 7}));
-    ct_checkpoint to = {momentum.module, momentum.optim, 3};
+    ck_assert(ct_checkpoint_save(
+        path, &(ct_checkpoint){.module = adam.module, .optim = adam.optim, .step = 7}));
+    ct_checkpoint to = {.module = momentum.module, .optim = momentum.optim, .step = 3};
     ck_assert(ct_checkpoint_save(before, &to));
 
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
                "the optimiser is SGD, the file's is AdamW");
-    ct_checkpoint without = {plain.module, plain.optim, 3};
+    ct_checkpoint without = {.module = plain.module, .optim = plain.optim, .step = 3};
     ck_refused(ct_checkpoint_load(before, &without), CT_ERR_FORMAT, before,
                "unexpected: optim.momentum.unused, optim.momentum.fc.weight, ");
     training small = begin(context, 1);
     small.module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 4});
     small.optim = ct_sgd_new(small.module, (ct_sgd_opts){.momentum = 0.9});
-    ck_refused(ct_checkpoint_load(before, &(ct_checkpoint){small.module, small.optim, 0}),
-               CT_ERR_FORMAT, before, "model.fc.weight has shape (4, 3), file has (5, 3)");
+    ck_refused(
+        ct_checkpoint_load(before, &(ct_checkpoint){.module = small.module, .optim = small.optim}),
+        CT_ERR_FORMAT, before, "model.fc.weight has shape (4, 3), file has (5, 3)");
     ck_assert(ct_save(momentum.module, path, NULL));
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "\"format\"");
     static const char *numbers[] = {"step", "seed", "stream"};
@@ -123,14 +127,18 @@ START_TEST(checkpoint_refuses) {
                "the optimiser is SGD, the file's is missing");
     ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
     ck_refused(ct_checkpoint_load(NULL, &to), CT_ERR_ARGUMENT, "checkpoint_load", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, NULL, 3}),
+    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){.module = momentum.module, .step = 3}),
                CT_ERR_ARGUMENT, "checkpoint_save", "NULL");
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, momentum.optim, -3}),
-               CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
+    ck_refused(
+        ct_checkpoint_save(
+            path, &(ct_checkpoint){.module = momentum.module, .optim = momentum.optim, .step = -3}),
+        CT_ERR_ARGUMENT, "checkpoint_save", "step is -3");
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     const training theirs = begin(other, 1);
-    ck_refused(ct_checkpoint_save(path, &(ct_checkpoint){momentum.module, theirs.optim, 3}),
-               CT_ERR_ARGUMENT, "checkpoint_save", "two contexts");
+    ck_refused(
+        ct_checkpoint_save(
+            path, &(ct_checkpoint){.module = momentum.module, .optim = theirs.optim, .step = 3}),
+        CT_ERR_ARGUMENT, "checkpoint_save", "two contexts");
     ct_context_free(other);
     ck_assert(!ct_checkpoint_save(path, NULL) && !ct_checkpoint_load(path, &(ct_checkpoint){0}));
 
@@ -178,8 +186,8 @@ START_TEST(what_a_checkpoint_holds) {
         training t = begin(context, kind);
         train(context, t, 0, 1);
         /* before the first step */
-        ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){t.module, t.optim, 0}));
-        ct_checkpoint read = {t.module, t.optim, 9};
+        ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){.module = t.module, .optim = t.optim}));
+        ct_checkpoint read = {.module = t.module, .optim = t.optim, .step = 9};
         ck_assert_msg(ct_checkpoint_load(path, &read), "%s", ct_error_message(context));
         ck_assert_int_eq(read.step, 0);
         const size_t size = read_all(path, bytes, sizeof bytes);
@@ -217,7 +225,7 @@ START_TEST(what_a_checkpoint_holds) {
 }
 END_TEST
 
-/* Every refusal says first who refuses, then which file. */
+/* Every message begins with the function and then has the file. */
 static void says_first(ct_status status, const char *op, const char *path) {
     char want[600];
     snprintf(want, sizeof want, "%s: %s: ", op, path);
@@ -230,10 +238,11 @@ static void says_first(ct_status status, const char *op, const char *path) {
 START_TEST(refusals_name_the_file) {
     const char *path = in_folder("checkpoint");
     training plain = begin(context, 0), adam = begin(context, 2);
-    ct_checkpoint to = {plain.module, plain.optim, 0};
+    ct_checkpoint to = {.module = plain.module, .optim = plain.optim};
     ck_assert(ct_save(plain.module, path, NULL) && !ct_checkpoint_load(path, &to));
     says_first(CT_ERR_FORMAT, "checkpoint_load", path);
-    ck_assert(ct_checkpoint_save(path, &(ct_checkpoint){adam.module, adam.optim, 3}) &&
+    ck_assert(ct_checkpoint_save(
+                  path, &(ct_checkpoint){.module = adam.module, .optim = adam.optim, .step = 3}) &&
               !ct_checkpoint_load(path, &to));
     says_first(CT_ERR_FORMAT, "checkpoint_load", path);
     to.step = -1;
@@ -249,9 +258,9 @@ START_TEST(refusals_name_the_file) {
 }
 END_TEST
 
-/* ---- numbers that no constructor takes ---- */
+/* ---- numbers that constructors refuse ---- */
 
-/* Where the bytes of that tensor begin in a file that we have written. */
+/* The offset of a tensor's data in a file. */
 static size_t place_of(const char *bytes, const char *name) {
     uint64_t header = 0;
     memcpy(&header, bytes, 8);
@@ -310,12 +319,12 @@ static const struct {
 static void refuse_bytes(training t, const char *path, const char *name, const void *value,
                          size_t size, const char *says) {
     static char good[1 << 16], wrong[1 << 16], now[1 << 16];
-    ct_checkpoint checkpoint = {t.module, t.optim, 4};
+    ct_checkpoint checkpoint = {.module = t.module, .optim = t.optim, .step = 4};
     ck_assert_msg(ct_checkpoint_save(path, &checkpoint), "%s", ct_error_message(context));
     const size_t n = read_all(path, good, sizeof good);
     memcpy(wrong, good, n);
     memcpy(wrong + place_of(good, name), value, size);
-    wrong[place_of(good, "model.fc.bias")] ^= 1; /* something that a load would change */
+    wrong[place_of(good, "model.fc.bias")] ^= 1; /* a value that a load would change */
     write_all(path, wrong, n);
     ck_refused(ct_checkpoint_load(path, &checkpoint), CT_ERR_FORMAT, path, says);
     ck_assert_int_eq(checkpoint.step, 4);
@@ -355,15 +364,14 @@ START_TEST(bools_and_counts) {
 }
 END_TEST
 
-/* A parameter that was updated as often as can be counted is updated again, and what is saved then
- * can be loaded. */
+/* A parameter whose step count is at the maximum can still be updated, saved and loaded. */
 START_TEST(the_last_count) {
     static char bytes[1 << 16];
     const char *path = in_folder("checkpoint");
     for (int kind = 0; kind < 4; kind++) {
         training t = begin(context, kind);
         train(context, t, 0, 1);
-        ct_checkpoint checkpoint = {t.module, t.optim, 1};
+        ct_checkpoint checkpoint = {.module = t.module, .optim = t.optim, .step = 1};
         ck_assert(ct_checkpoint_save(path, &checkpoint));
         const size_t n = read_all(path, bytes, sizeof bytes);
         memcpy(bytes + place_of(bytes, "optim.step.fc.weight"), &(int64_t){INT64_MAX - 1}, 8);
@@ -381,14 +389,15 @@ START_TEST(the_last_count) {
 }
 END_TEST
 
-/* A checkpoint without clipping ends that of the optimiser it is loaded into. */
+/* Loading a checkpoint without clipping turns off clipping in the optimiser. */
 START_TEST(clipping_ends) {
     const char *path = in_folder("checkpoint");
     training a = begin(context, 0), b = begin(context, 0);
     b.optim = ct_sgd_new(b.module, (ct_sgd_opts){.lr = 0.1, .clip_norm = 1e-3});
     train(context, b, 0, 1);
     ck_assert(ct_optim_grad_norm(b.optim) > 1e-3);
-    ct_checkpoint from = {a.module, a.optim, 0}, to = {b.module, b.optim, 0};
+    ct_checkpoint from = {.module = a.module, .optim = a.optim},
+                  to = {.module = b.module, .optim = b.optim};
     ck_assert(ct_checkpoint_save(path, &from) && ct_checkpoint_load(path, &to));
     const ct_rng rng = ct_rng_get(context);
     train(context, a, 0, 2);
@@ -399,11 +408,12 @@ START_TEST(clipping_ends) {
 }
 END_TEST
 
-/* A checkpoint's numbers may be as large as their types, but for a step, which counts on. */
+/* Numbers in a checkpoint may have the largest value of their type, except the step, which must not
+ * overflow. */
 START_TEST(largest_numbers) {
     const char *path = in_folder("checkpoint");
     training t = begin(context, 0);
-    ct_checkpoint largest = {t.module, t.optim, INT64_MAX - 1};
+    ct_checkpoint largest = {.module = t.module, .optim = t.optim, .step = INT64_MAX - 1};
     ct_rng_set(context, (ct_rng){UINT64_MAX, UINT64_MAX});
     ck_assert_msg(ct_checkpoint_save(path, &largest), "%s", ct_error_message(context));
     largest.step = 0;
@@ -411,7 +421,7 @@ START_TEST(largest_numbers) {
     ck_assert_msg(ct_checkpoint_load(path, &largest), "%s", ct_error_message(context));
     const ct_rng rng = ct_rng_get(context);
     ck_assert(largest.step == INT64_MAX - 1 && rng.seed == UINT64_MAX && rng.stream == UINT64_MAX);
-    /* the stream behind the last is the first */
+    /* the stream number wraps around */
     ct_tensor *drawn = ct_randn(context, CT_F32, CT_SHAPE(2));
     ck_assert(drawn && ct_rng_get(context).stream == 0);
     largest.step = INT64_MAX;
@@ -420,7 +430,7 @@ START_TEST(largest_numbers) {
 }
 END_TEST
 
-/* Names of every length go back to where they came from: blocks are multiples of 64 bytes. */
+/* Names of every length are freed with the right size: blocks are multiples of 64 bytes. */
 START_TEST(names_go_back) {
     const char *path = in_folder("file");
     for (int n = 56; n < 66; n++) {
@@ -432,14 +442,14 @@ START_TEST(names_go_back) {
         const int64_t live = ct_memory(context).live;
         ck_assert(ct_save(module, path, NULL) && ct_load(module, path, (ct_load_opts){0}));
         ck_assert_int_eq(ct_memory(context).live, live);
-        ct_checkpoint checkpoint = {module, optim, 1};
+        ct_checkpoint checkpoint = {.module = module, .optim = optim, .step = 1};
         ck_assert(ct_checkpoint_save(path, &checkpoint) && ct_checkpoint_load(path, &checkpoint));
         ck_assert_int_eq(ct_memory(context).live, live);
     }
 }
 END_TEST
 
-/* More tensors than room is first made for. */
+/* More tensors than the initial capacity of the list. */
 START_TEST(many_tensors) {
     const char *path = in_folder("many");
     ct_module *m = ct_module_new(context, "Many"), *n = ct_module_new(context, "Many");

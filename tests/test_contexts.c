@@ -1,5 +1,5 @@
-/* Tensors of two contexts in one call: an error in both, whichever of them has one pending already,
- * and nothing is computed as if the other's tensor had not been there. */
+/* Tensors of two contexts in one call: an error in both, also if one of them has an error
+ * pending, and nothing is computed. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static ct_tensor *ones(ct_context *context, ct_shape shape) {
     return ct_ones(context, CT_F32, shape);
 }
 
-/* What is given: tensors of a, but for the one of b. Each row of the table computes something from
- * them. */
+/* The inputs: tensors of context a, and one of context b. Each row of the table computes something
+ * from them. */
 typedef struct {
     ct_tensor *q, *k, *v, *mask, *keys, *matrix, *row, *square, *three;
     ct_module *linear, *mha, *encoder, *decoder;
@@ -172,7 +172,8 @@ START_TEST(two_contexts_do_not_mix) {
     given of_a = made_in(a), of_b = made_in(b);
     ck_assert_int_eq(ct_error(a), CT_OK);
     for (int i = 0; i < ROWS; i++)
-        for (int pending = 0; pending < 2; pending++) { /* in b, whose tensor is the odd one */
+        for (int pending = 0; pending < 2;
+             pending++) { /* an error pending in b, the context of the single tensor */
             if (pending) ct_fail(b, CT_ERR_IO, "an earlier fault");
             ck_assert_msg(!rows[i].compute(&of_a, &of_b), "%s: computed", rows[i].name);
             ck_assert_msg(ct_error(a) == CT_ERR_ARGUMENT && strstr(ct_error_message(a), "context"),
@@ -184,7 +185,7 @@ START_TEST(two_contexts_do_not_mix) {
 }
 END_TEST
 
-/* With one context each row computes. */
+/* With one context every row succeeds. */
 START_TEST(one_context_is_right) {
     given x = made_in(a);
     for (int i = 0; i < ROWS; i++) {

@@ -1,5 +1,5 @@
-/* Debug mode: what is freed is NaN, a handle that has ended is named with the op that made it, and
- * so is the first NaN. */
+/* Debug mode: freed memory is NaN, and errors name the op that made an ended handle or the first
+ * NaN. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <math.h>
@@ -25,7 +25,7 @@ static void no_error(void) {
     ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
 }
 
-/* The error that is pending has these words; it is cleared. */
+/* The pending error has these words. Clears it. */
 static void expect(ct_status status, const char *word1, const char *word2) {
     const char *message = ct_error_message(context);
     ck_assert_msg(ct_error(context) == status, "status %d: %s", (int)ct_error(context), message);
@@ -99,8 +99,8 @@ START_TEST(what_the_tape_saved_stays) {
 }
 END_TEST
 
-/* Handles that are kept to be named do not count as live, are bounded, and make way when memory is
- * short. */
+/* Ended handles that are remembered do not count as live, are bounded in number, and are dropped
+ * when memory runs out. */
 START_TEST(memory_of_ended_handles) {
     ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(4));
     const int64_t live = ct_memory(context).live;
@@ -145,7 +145,7 @@ static ct_tensor *ended(ct_tensor *(*op)(ct_tensor *)) {
     return y;
 }
 
-/* The call records the error, which names the function and the maker, with the shape. */
+/* The call's error has the function, and the op that made the tensor with its shape. */
 #define ENDED(call, function)                                                                      \
     do {                                                                                           \
         (void)(call);                                                                              \
@@ -198,7 +198,9 @@ START_TEST(every_use_of_an_ended_handle) {
     ENDED(cti_op_copy_into(y, x), "copy_into");
     ENDED(cti_op_copy_into(x, y), "cast");
     ENDED(cti_op_sum_squares(&(cti_op_step){.g = y}, 1), "sum_squares");
-    ENDED(cti_op_sgd_step(&(cti_op_step){x, y, {NULL}, {.sgd = {.lr = 1}}, 0}, 1), "sgd_step");
+    ENDED(cti_op_sgd_step(
+              &(cti_op_step){.p = x, .g = y, .state = {NULL}, .numbers = {.sgd = {.lr = 1}}}, 1),
+          "sgd_step");
     ENDED(ct_sample(y, (ct_sample_opts){0}, whole, 2), "to");
     ct_module *module = ct_module_new(context, "mine");
     ENDED(ct_module_add_param(module, "weight", y), "mine");
@@ -256,7 +258,7 @@ START_TEST(a_nan_that_forward_makes) {
                "sqrt: forward made the first NaN: element (1, 2) of a result (2, 3)", "");
         ck_assert_ptr_null(ct_sqrt(ct_transpose(x, 0, 1)));
         expect(CT_ERR_ARGUMENT, "element (2, 1) of a result (3, 2)", "sqrt");
-        /* of nothing, and of no dims */
+        /* a tensor without elements, and a scalar */
         ck_assert_ptr_null(ct_mean(ct_narrow(x, 0, 0, 0), CT_ALL, false));
         expect(CT_ERR_ARGUMENT, "element () of a result ()", "first NaN");
         ct_tensor *inf = VECTOR(dtype, INFINITY, 0, 1);
@@ -265,7 +267,8 @@ START_TEST(a_nan_that_forward_makes) {
         expect(CT_ERR_ARGUMENT, "sub: ", "element (0)");
         ck_assert_ptr_null(ct_softmax(VECTOR(dtype, -INFINITY, -INFINITY), -1));
         expect(CT_ERR_ARGUMENT, "softmax: ", "element (0)");
-        ct_tensor *mask = ct_zeros(context, CT_BOOL, CT_SHAPE(2)); /* reads it, and gives zeros */
+        ct_tensor *mask = ct_zeros(
+            context, CT_BOOL, CT_SHAPE(2)); /* does not read hidden elements, and gives zeros */
         ck_assert_ptr_nonnull(ct_masked_softmax(VECTOR(dtype, NAN, -INFINITY), mask, -1));
         no_error();
     }
@@ -274,14 +277,14 @@ END_TEST
 
 START_TEST(a_nan_that_was_given) {
     for (ct_dtype dtype = CT_F32; dtype <= CT_F64; dtype++) {
-        /* sqrt has one before it makes two */
+        /* the input has a NaN already; sqrt makes a second */
         ct_tensor *x = LEAF(dtype, 1, NAN, 3),
                   *y = ct_sqrt(ct_neg(ct_mul(x, VECTOR(dtype, 1, 1, 1))));
         ck_assert(ct_backward(sum(ct_add(y, x))));
         ck_assert(isnan(ct_item(sum(ct_grad(x)))));
         ct_tensor *z = LEAF(dtype, 1, 2), *out = ct_scale(z, 2), *g = VECTOR(dtype, 1, NAN);
         ck_assert(ct_backward_with(&out, &g, 1, (ct_backward_opts){0}));
-        ck_assert(ct_backward(sum(ct_scale(z, 2)))); /* adds to what is NaN */
+        ck_assert(ct_backward(sum(ct_scale(z, 2)))); /* adds to a gradient that is NaN */
         ct_tensor *rows =
             ct_transpose(ct_view(VECTOR(dtype, 1, 2, 3, 4, NAN, 6), CT_SHAPE(2, 3)), 0, 1);
         ck_assert_ptr_nonnull(ct_matmul(rows, ct_ones(context, dtype, CT_SHAPE(2, 2))));
@@ -305,12 +308,12 @@ START_TEST(a_nan_that_backward_makes) {
         y = ct_mul(ct_sqrt(x), VECTOR(dtype, 1, 1, 0, 1));
         ck_assert(!ct_backward(sum(y)));
         expect(CT_ERR_GRAD, "sqrt: backward", "element (2)");
-        x = LEAF(dtype, 1, 2); /* two gradients whose sum is none */
+        x = LEAF(dtype, 1, 2); /* two gradients whose sum is NaN */
         ct_tensor *outs[] = {ct_scale(x, 1), ct_neg(x)},
                   *g[] = {VECTOR(dtype, 0, INFINITY), VECTOR(dtype, 0, INFINITY)};
         ck_assert(!ct_backward_with(outs, g, 2, (ct_backward_opts){0}));
         expect(CT_ERR_GRAD, "backward made the first NaN", "element (1)");
-        x = LEAF(dtype, 1, 2); /* written to where it gathers, after something else */
+        x = LEAF(dtype, 1, 2); /* accumulated in place onto another gradient */
         ct_tensor *weight = ct_view(VECTOR(dtype, INFINITY, 1), CT_SHAPE(1, 2)),
                   *row = ct_view(ct_scale(x, 1), CT_SHAPE(1, 2));
         ct_tensor *two[] = {sum(row), ct_linear(row, weight, NULL)},
@@ -330,8 +333,8 @@ static bool slice_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 static const ct_op nan_slice = {
     .name = "nan_slice", .forward = slice_forward, .backward = slice_backward};
 
-/* Slices gather in a place of which the rest is not written yet. */
-START_TEST(holes_hold_no_nan) {
+/* Slices accumulate in a grad slot that is not yet full. */
+START_TEST(partial_grad_slots_hold_no_nan) {
     for (int dim = 0; dim < 2; dim++) {
         ct_tensor *x = ct_set_requires_grad(ct_ones(context, CT_F32, CT_SHAPE(6, 6)), true),
                   *y = ct_scale(x, 1);
@@ -340,7 +343,7 @@ START_TEST(holes_hold_no_nan) {
         ck_assert(ct_backward(ct_add(a, b)));
         no_error();
         ck_assert_double_eq_tol(ct_item(sum(ct_grad(x))), 12 * (0.5 + exp(1)), 1e-4);
-        y = ct_scale(x, 0); /* now behind a hole: 0 / 0 */
+        y = ct_scale(x, 0); /* the same in the last slice to arrive: 0 / 0 */
         a = sum(ct_scale(ct_sqrt(ct_narrow(y, dim, 4, 2)), 0)),
         b = sum(ct_exp(ct_narrow(y, dim, 0, 2)));
         ck_assert(!ct_backward(ct_add(b, a)));
@@ -364,8 +367,8 @@ START_TEST(holes_hold_no_nan) {
 }
 END_TEST
 
-/* What a slice leaves unwritten of a gradient is no NaN that the node was handed: the node is
- * watched. */
+/* The part of a grad slot that slices have not written does not count as a NaN in the cotangent, so
+ * the node's own NaN is still found. */
 START_TEST(a_nan_behind_a_slice) {
     for (int dim = 0; dim < 2; dim++)
         for (int end = 0; end < 2; end++) {
@@ -391,7 +394,7 @@ static ct_tensor *releases(ct_tensor *const *in, int n, void *arg) {
     return (void)arg, y;
 }
 
-/* A function may end what it is given, and the check goes on: it ends with the check. */
+/* A function may release its inputs; they end when the check does. */
 START_TEST(gradcheck_and_handles_that_end) {
     ct_tensor *x = VECTOR(CT_F64, 1, 2), *ids = ct_ones(context, CT_I64, CT_SHAPE(2)),
               *gone = VECTOR(CT_F64, 1);
@@ -411,8 +414,8 @@ START_TEST(gradcheck_and_handles_that_end) {
 }
 END_TEST
 
-/* A node that fails is the last to hold the one below it, and another waits further down: neither
- * memory that has ended nor its bits may lead the way there. */
+/* A failing node holds the last reference to the node below it, and a further node has a pending
+ * gradient: backward must not read freed memory on the way to it. */
 START_TEST(a_failure_ends_nodes_on_the_way) {
     ct_tensor *x = LEAF(CT_F64, 0, 0);
     const int64_t live = ct_memory(context).live;
@@ -579,7 +582,7 @@ int main(void) {
     tcase_add_test(tcase, a_nan_that_forward_makes);
     tcase_add_test(tcase, a_nan_that_was_given);
     tcase_add_test(tcase, a_nan_that_backward_makes);
-    tcase_add_test(tcase, holes_hold_no_nan);
+    tcase_add_test(tcase, partial_grad_slots_hold_no_nan);
     tcase_add_test(tcase, a_nan_behind_a_slice);
     tcase_add_test(tcase, gradcheck_and_handles_that_end);
     tcase_add_test(tcase, a_failure_ends_nodes_on_the_way);

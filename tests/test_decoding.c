@@ -1,5 +1,5 @@
-/* Decoding beside another sequence: its keys and values are projected once and then held; and
- * tokens that stand somewhere. */
+/* Decoding with cross-attention, whose keys and values are projected once and then cached; and
+ * tokens at given positions. */
 #include "nn_check.h"
 
 enum { B = 2, S = 5, N = 7, LAYERS = 2 };
@@ -18,7 +18,7 @@ static void spoil(ct_tensor *x) {
 
 /* ---- multi-head attention ---- */
 
-/* Queries come one by one; what k and v hold then is not read any more. */
+/* Queries come one by one; after the first, the values of k and v are not read. */
 START_TEST(another_sequence_is_read_once) {
     ct_mha_opts all[] = {{.num_heads = 2},
                          {.num_heads = 4, .num_kv_heads = 2, .qk_norm = true},
@@ -26,7 +26,7 @@ START_TEST(another_sequence_is_read_once) {
                          {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true},
                          {.num_heads = 4, .num_kv_heads = 1, .rope = true, .no_bias = true}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        for (int way = 0; way < 3; way++) { /* k is v, it is not, and it is one key */
+        for (int way = 0; way < 3; way++) { /* k is v; k is not v; a single key */
             ct_mha_opts o = all[i];
             o.embed_dim = 8, o.dtype = CT_F64;
             ct_module *mha = shake(ct_mha_new(context, o));
@@ -42,7 +42,7 @@ START_TEST(another_sequence_is_read_once) {
             for (int again = 0; again < 2; again++) {
                 for (int64_t at = 0; at < N; at++) {
                     ct_tensor *one = ct_narrow(q, 1, at, 1);
-                    /* with rope it stands where the caller says */
+                    /* with rope the caller gives the query's position */
                     if (o.rope) call.rope_offset = 0, one = ct_narrow(q, 1, 0, 1);
                     ct_mha_out y = ct_mha_forward(mha, one, k, v, call);
                     int64_t expected = o.rope ? 0 : at;
@@ -53,7 +53,7 @@ START_TEST(another_sequence_is_read_once) {
                     ck_assert_int_eq(ct_kv_cache_length(call.cache), s);
                     if (again && at == 0) spoil(k), spoil(v);
                 }
-                ck_assert(ct_kv_cache_truncate(call.cache, 0)); /* then it is read again */
+                ck_assert(ct_kv_cache_truncate(call.cache, 0)); /* then k and v are read again */
             }
             ck_assert(largest(ct_mha_forward(mha, ct_narrow(q, 1, 0, 1), k, v, call).out) > 1e300);
             ct_kv_cache_free(call.cache);
@@ -61,7 +61,7 @@ START_TEST(another_sequence_is_read_once) {
 }
 END_TEST
 
-/* How many linears a forward has: what has one input has one product. */
+/* Counts the linear ops of a forward: projections with the same input are one product. */
 static int products(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v) {
     static char text[1 << 16];
     FILE *file = tmpfile();
@@ -142,8 +142,8 @@ static const ct_layer_opts layer = {.embed_dim = 8,
                                     .qk_norm = true,
                                     .dtype = CT_F64};
 
-/* Over and over, with another memory, as long, shorter or longer, once the caches are empty. While
- * they are not, only its size counts. */
+/* Repeatedly, with another memory of any length whenever the caches are empty. While they are not,
+ * only the shape of memory is read. */
 START_TEST(memory_is_read_when_caches_are_empty) {
     ct_module *decoder = shake(ct_decoder_new(context, layer, LAYERS, true));
     ct_kv_cache *caches[LAYERS];
@@ -182,8 +182,7 @@ START_TEST(memory_is_read_when_caches_are_empty) {
 }
 END_TEST
 
-/* Out of memory at any place: a cache as long as before, and the next forward is right. */
-/* for another sequence too, and then there is no other */
+/* A cache that the caller gives for cross-attention is used instead of the layer's own. */
 START_TEST(a_cache_that_is_given_is_the_one) {
     ct_module *decoder = shake(ct_decoder_layer_new(
         context, (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .dtype = CT_F64}));
@@ -200,6 +199,8 @@ START_TEST(a_cache_that_is_given_is_the_one) {
 }
 END_TEST
 
+/* Whichever request for memory fails, the caches keep their length and the next forward is right.
+ */
 START_TEST(a_failed_token_leaves_the_caches) {
     budget b = {1000000};
     ct_context *c = budget_context(&b);
@@ -231,8 +232,8 @@ START_TEST(a_failed_token_leaves_the_caches) {
 }
 END_TEST
 
-/* From the second token on nothing is asked of the allocator; caches may be freed before or after
- * the decoder, all is given back. */
+/* From the second token on the allocator is not called; caches may be freed before or after the
+ * decoder, and all memory is returned. */
 START_TEST(a_decoders_tokens_allocate_nothing) {
     for (int late = 0; late < 2; late++) {
         int64_t before = ct_memory(context).live, calls = 0;
@@ -267,7 +268,8 @@ END_TEST
 START_TEST(positions_from_anywhere) {
     for (int learned = 0; learned < 2; learned++) {
         ct_module *p = ct_positions_new(
-            context, (ct_positions_opts){N, 4, .learned = learned, .dtype = CT_F64});
+            context, (ct_positions_opts){
+                         .max_length = N, .embed_dim = 4, .learned = learned, .dtype = CT_F64});
         ct_tensor *x = randn(CT_SHAPE(B, N, 4)), *whole = ct_forward(p, x);
         for (int64_t first = 0; first <= N; first++)
             for (int64_t t = 0; first + t <= N; t++)
@@ -276,11 +278,11 @@ START_TEST(positions_from_anywhere) {
                              ct_narrow(whole, 1, first, t)),
                     0);
         ck_assert_ptr_null(ct_positions_forward(p, ct_narrow(x, 1, 0, 2), N - 1));
-        expect(CT_ERR_SHAPE, "(2, 2, 4) from position 6", "the 7");
+        expect(CT_ERR_SHAPE, "(2, 2, 4) from position 6", "max_length 7");
         ck_assert_ptr_null(ct_positions_forward(p, x, -1));
         expect(CT_ERR_SHAPE, "from position -1", "");
         ck_assert_ptr_null(ct_positions_forward(p, x, INT64_MAX));
-        expect(CT_ERR_SHAPE, "from position", "the 7");
+        expect(CT_ERR_SHAPE, "from position", "max_length 7");
         ck_assert_ptr_null(ct_positions_forward(p, NULL, 0));
         expect(CT_ERR_ARGUMENT, "Positions", "NULL");
         ck_assert_ptr_null(ct_positions_forward(ct_dropout_new(context, 0), x, 0));

@@ -1,5 +1,5 @@
-/* Elementwise ops and comparisons, beyond the walk over ops.def: errors and their words, i64 and
- * bool, ties, kinks, NaN, and what the tape keeps. */
+/* Elementwise ops and comparisons, what test_ops.c does not cover: error messages, i64 and bool,
+ * ties, kinks, NaN, and which tensors the tape saves. */
 #include "op_check.h"
 
 /* ---- errors ---- */
@@ -143,7 +143,7 @@ START_TEST(ties_share) {
     ct_zero_grad(x);
     backward(ct_max(x, CT_ALL, false));
     IS(ct_grad(x), 0, 1 / 3., 1 / 3., 0, 1 / 3., 0, 0, 0);
-    /* dims that take turns: the 3, 3 in row 0 and the 3 in row 1 share as three, not as two halves
+    /* dims that alternate: the 3, 3 in row 0 and the 3 in row 1 get a third each, not two halves
      * of which one shares again */
     ct_tensor *y = F64(3, 3, 0, 1, 3, 2, 1, 1);
     backward(ct_max(ct_reshape(y, CT_SHAPE(2, 2, 2)), CT_DIMS(0, 2), true));
@@ -229,7 +229,7 @@ START_TEST(nan_in_nan_out) {
     IS(ct_grad(x), 2, 0, 4, 0);
     IS(ct_grad(b), 2 + 4);
 
-    float row[130]; /* longer than any vector: found in the middle and in the tail */
+    float row[130]; /* longer than any vector, so that main loop and tail are tested */
     for (int at = 0; at < 130; at += 43) {
         for (int i = 0; i < 130; i++) row[i] = (float)(i % 50);
         IS(ct_argmax(ct_from_f32(context, CT_SHAPE(130), row), 0), 49);
@@ -271,8 +271,8 @@ static ct_tensor *chosen(ct_tensor *x) { return ct_where(mask, x, fixed); }
 static ct_tensor *summed(ct_tensor *x) { return ct_add(fixed, ct_sum(x, CT_DIMS(0), true)); }
 static ct_tensor *averaged(ct_tensor *x) { return ct_add(fixed, ct_mean(x, CT_DIMS(0), false)); }
 
-/* In a chain of calls whose intermediate handles end, each call leaves so many tensors of its size
- * alive. */
+/* In a chain of calls whose intermediate handles end, the number of tensors of that size that the
+ * tape keeps for each call. */
 START_TEST(what_the_tape_keeps) {
     static const struct {
         const char *name;
@@ -327,7 +327,7 @@ START_TEST(what_the_tape_keeps) {
                       cases[i].name, grown, cases[i].kept);
         ct_scope_close(scope);
     }
-    /* and nothing at all where no gradient is wanted */
+    /* nothing is saved if no gradient is wanted */
     ct_tensor *y = ct_exp(fixed);
     int64_t before = ct_memory(context).live;
     for (int k = 0; k < 3; k++) {

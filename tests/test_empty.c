@@ -1,20 +1,20 @@
-/* Whatever is empty costs nothing: no loop runs over a large size when another size is 0, forward
- * or backward. Each call below ends at once, with a result or with an error; one that loops over
- * 2^45 rows does not end, and the test is stopped. */
+/* Empty tensors cost nothing: no loop runs over a large size when another size is 0, forward or
+ * backward. Each call below returns at once, with a result or an error; a loop over 2^45 rows would
+ * run into the test's time limit. */
 #include "op_check.h"
 
 #include "cases.h"
 
 static const int64_t HUGE_SIZE = (int64_t)1 << 45;
 
-/* With a limit, a result that is huge and not empty is CT_ERR_MEMORY, whatever the system would
- * promise. */
+/* With a memory limit, so that a huge result that is not empty is CT_ERR_MEMORY even if the system
+ * overcommits. */
 static ct_context *limited(void) {
     return ct_context_new(
         (ct_context_opts){.seed = 1, .threads = 2, .memory_limit = (int64_t)1 << 28});
 }
 
-/* Is it empty, or small enough to be made, and do its strides fit? */
+/* Is the shape empty or small enough to allocate, without overflow of its strides? */
 static bool can_be_made(ct_shape shape) {
     double count = 1, stride = 1;
     for (int d = 0; d < shape.ndim; d++) {
@@ -30,7 +30,8 @@ static void exchange(case_input *input, int n, int64_t from, int64_t to) {
             if (input[i].shape.dim[d] == from) input[i].shape.dim[d] = to;
 }
 
-/* A list of inputs, forward and backward. False: it could not be made, or was refused. */
+/* Runs a list of inputs, forward and backward. False: the inputs could not be made, or the call
+ * failed. */
 static bool run(const case_line *line, const case_input *input, int n, ct_dtype dtype) {
     ct_context *c = limited();
     ct_tensor *in[CASE_INPUTS] = {0}, *y = NULL, *g;
@@ -76,7 +77,7 @@ START_TEST(ops) {
 }
 END_TEST
 
-/* Most lines have a list that runs so: else the test above would show little. */
+/* Most lines have a list that runs, otherwise the test above would be empty. */
 START_TEST(lists_run) {
     int ran = 0;
     for (int i = 0; i < case_count(); i++) {
@@ -104,7 +105,8 @@ START_TEST(lists_run) {
 }
 END_TEST
 
-/* What ops.def has not: weights of packed attention, sampling, printing, copying out, filling. */
+/* Calls that ops.def does not have: weights of packed attention, sampling, printing, copying out,
+ * filling. */
 START_TEST(others) {
     ct_context *c = limited();
     ct_tensor *x = ct_zeros(c, CT_F32, CT_SHAPE(HUGE_SIZE, 0)),

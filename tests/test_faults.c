@@ -1,7 +1,6 @@
-/* The n-th request for memory fails, once or from then on, for every n: nothing crashes, nothing
- * leaks, nothing is half done, and the context goes on after ct_error_clear. The pool asks the
- * allocator seldom, so besides the allocator cti_take itself is made to fail: link with
- * -Wl,--wrap=cti_take_any -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
+/* The n-th request for memory fails, once or from then on, for every n: no crash, no leak, no
+ * partial result, and the context works after ct_error_clear. The pool rarely calls the allocator,
+ * so cti_take itself is made to fail too (memory_faults.h). */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <dirent.h>
@@ -9,63 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../src/core/context.h"
 #include "cases.h"
+#include "memory_faults.h"
 
-static struct {
-    /* requests so far, and which of them fails; at 0: none does, and none is counted */
-    int64_t calls, at;
-    bool forever, take; /* of cti_take's requests, not the allocator's */
-    int64_t bytes;      /* that the allocator has given and not got back */
-} fault;
-
-static struct {
-    int64_t requests, bytes; /* of cti_take, since they were set to 0 */
-} asked;
-
-static bool fails(void) {
-    if (!fault.at) return false;
-    fault.calls++;
-    return fault.forever ? fault.calls >= fault.at : fault.calls == fault.at;
-}
-
-void *__real_cti_take_any(ct_context *context, size_t size);
-void *__real_cti_take_zeroed(ct_context *context, size_t size);
-char *__real_cti_take_string(ct_context *context, const char *string);
-void *__wrap_cti_take_any(ct_context *context, size_t size);
-void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
-char *__wrap_cti_take_string(ct_context *context, const char *string);
-
-#define REFUSED(context)                                                                           \
-    (fault.take && fails() && (ct_fail(context, CT_ERR_MEMORY, "injected: out of memory"), true))
-static void ask(size_t size) { asked.requests++, asked.bytes += (int64_t)size; }
-void *__wrap_cti_take_any(ct_context *context, size_t size) {
-    ask(size);
-    return REFUSED(context) ? NULL : __real_cti_take_any(context, size);
-}
-void *__wrap_cti_take_zeroed(ct_context *context, size_t size) {
-    ask(size);
-    return REFUSED(context) ? NULL : __real_cti_take_zeroed(context, size);
-}
-char *__wrap_cti_take_string(ct_context *context, const char *string) {
-    return REFUSED(context) ? NULL : __real_cti_take_string(context, string);
-}
-
-static void *allocate(void *data, size_t size) {
-    (void)data;
-    if (!fault.take && fails()) return NULL;
-    void *block = malloc(size);
-    if (block) fault.bytes += (int64_t)size;
-    return block;
-}
-
-static void release(void *data, void *block, size_t size) {
-    (void)data;
-    fault.bytes -= (int64_t)size;
-    free(block);
-}
-
-/* No block is taken without a call, which --wrap can reach. */
+/* No inline allocation, so that --wrap sees every request. */
 static ct_context *new_with(ct_context_opts opts) {
     ct_context *context = ct_context_new(opts);
     if (context) context->pool.plain = false;
@@ -86,7 +32,7 @@ typedef struct {
     int64_t count;
 } result;
 
-/* from the generator's start; true: all of it was done */
+/* resets the generator and computes everything; true: all succeeded */
 typedef bool program(ct_context *context, result *out);
 
 static const char *modes[] = {"the allocator, once", "the allocator, for ever", "cti_take, once",
@@ -271,7 +217,7 @@ END_TEST
 
 enum { MOST = 16384 }; /* elements of all gradients together */
 
-/* The gradients of in, in bits; wanted: they are these already. */
+/* The gradients of the inputs, as doubles. wanted: compares them with those already there. */
 static bool gradients(ct_tensor *const *in, int n, double *bits, bool wanted) {
     for (int i = 0, at = 0; i < n; i++) {
         ct_tensor *grad = in[i] ? ct_grad(in[i]) : NULL;
@@ -290,7 +236,7 @@ static void zero_gradients(ct_tensor *const *in, int n) {
         if (in[i]) ct_zero_grad(in[i]);
 }
 
-/* Value and gradients with the at-th request refused, at 0 none. Is all of it done? */
+/* Value and gradients, with request number `at` refused (0: none). True: all succeeded. */
 static bool op_once(ct_context *c, const case_line *line, ct_tensor *const *in,
                     ct_tensor *const *cotangent, int64_t at) {
     fault.calls = 0, fault.at = at;
@@ -370,7 +316,7 @@ START_TEST(an_op) {
 }
 END_TEST
 
-/* ---- and no op asks for more than it did ---- */
+/* ---- no op allocates more than it did before ---- */
 
 /* tests/golden/memory.txt has a line of bytes, requests and the op for each of ops.def. */
 
@@ -408,7 +354,7 @@ START_TEST(an_op_asks_for_no_more) {
 }
 END_TEST
 
-/* ---- making things: what is not made leaves nothing behind ---- */
+/* ---- constructors: one that fails leaves no memory behind ---- */
 
 static ct_module *make(ct_context *c, int kind) {
     switch (kind) {
@@ -552,9 +498,10 @@ static bool checkpoint(ct_context *c, result *out) {
     ct_scope scope = ct_scope_open(c);
     ct_backward(ct_sum(ct_forward(model, ct_ones(c, CT_F32, CT_SHAPE(2, 3))), CT_ALL, false));
     ct_optim_step(optim);
-    bool done = ct_checkpoint_save(path, &(ct_checkpoint){model, optim, 17});
+    bool done =
+        ct_checkpoint_save(path, &(ct_checkpoint){.module = model, .optim = optim, .step = 17});
     for (ct_param p = {0}; model && ct_module_next(model, &p);) ct_init_constant(p.tensor, 9);
-    ct_checkpoint read = {model, optim, 0};
+    ct_checkpoint read = {.module = model, .optim = optim};
     bool loaded = done && ct_checkpoint_load(path, &read);
     if (model) parameters(model, out);
     ck_assert(!loaded || (read.step == 17 && out->value[0] != 9));

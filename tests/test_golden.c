@@ -1,5 +1,5 @@
-/* Every op and module against the golden files: what PyTorch answered in float64 to the same
- * inputs. tests/golden/make.py says what is in them. f32 must be within 3e-6 of the largest value,
+/* Every op and module against the golden files, which have PyTorch's results in float64 for the
+ * same inputs. tests/golden/make.py describes them. f32 must be within 3e-6 of the largest value,
  * f64 within 1e-12. */
 #include "suite.h"
 #include <math.h>
@@ -13,7 +13,7 @@ static const double gate[] = {[CT_F32] = 3e-6, [CT_F64] = 1e-12};
 
 static ct_context *context;
 static cti_safetensors golden;
-static const char *what; /* the case at hand: its number and its text */
+static const char *what; /* the current case: its number and its text */
 static int64_t compared;
 
 static void no_error(void) {
@@ -34,7 +34,7 @@ static void close_golden(void) {
     ct_context_free(context);
 }
 
-/* "N.part" of the file as a tensor; real numbers in `dtype`. NULL: it has no such tensor. */
+/* "N.part" of the file as a tensor; real numbers in `dtype`. NULL if there is none. */
 static ct_tensor *stored(cti_text number, const char *part, ct_dtype dtype) {
     char name[200];
     snprintf(name, sizeof name, "%.*s.%s", (int)number.size, number.at, part);
@@ -62,8 +62,7 @@ static double largest(ct_tensor *t) {
     return most;
 }
 
-/* Compares with "N.part"; the error is relative to its largest value, or to `least` where that is
- * more. */
+/* Compares with "N.part"; the error is relative to the largest value, at least `least`. */
 static void compare(ct_tensor *got, cti_text number, const char *part, ct_dtype dtype,
                     double least) {
     ct_tensor *want = stored(number, part, CT_F64);
@@ -95,8 +94,7 @@ static void name_case(const cti_file_pair *pair) {
 
 /* ---- ops ---- */
 
-/* "call | inputs": the line with that call, with the inputs in the place of its own. Lines with the
- * same call are the same to us. */
+/* "call | inputs": the line of ops.def with that call, but with these inputs. */
 static case_line find_line(cti_text text, char inputs[200], bool *seen) {
     const char *bar = text.at;
     for (const char *s = text.at; (s = strstr(s, " | ")); s++) bar = s;
@@ -131,7 +129,7 @@ static void check_op(const cti_file_pair *pair, ct_dtype dtype, bool *seen) {
     }
     ct_tensor *y = case_run(context, &line, in), *g = stored(pair->key, "g", dtype);
     no_error();
-    /* one value may be all that a cancellation left */
+    /* a single value may be the result of cancellation */
     compare(y, pair->key, "y", dtype, ct_numel(y) == 1 ? 1 : 1e-2);
     ck_assert_msg(!g == !ct_requires_grad(y), "%s: %s", what,
                   g ? "the result has no gradient" : "the result has a gradient");
@@ -183,16 +181,23 @@ static bool flag(const char *key) { return number(key) != 0; }
 static ct_module *module_new(const char *kind, ct_dtype dtype) {
 #define IS(name) (!strcmp(kind, name))
     if (IS("linear"))
-        return ct_linear_new(context, (ct_linear_opts){size("in_features"), size("out_features"),
-                                                       flag("no_bias"), dtype});
+        return ct_linear_new(context, (ct_linear_opts){.in_features = size("in_features"),
+                                                       .out_features = size("out_features"),
+                                                       .no_bias = flag("no_bias"),
+                                                       .dtype = dtype});
     if (IS("embedding"))
-        return ct_embedding_new(
-            context, (ct_embedding_opts){size("num_embeddings"), size("embedding_dim"), dtype});
+        return ct_embedding_new(context,
+                                (ct_embedding_opts){.num_embeddings = size("num_embeddings"),
+                                                    .embedding_dim = size("embedding_dim"),
+                                                    .dtype = dtype});
     if (IS("layer_norm"))
-        return ct_layer_norm_new(
-            context, (ct_layer_norm_opts){size("dim"), number("eps"), flag("no_bias"), dtype});
+        return ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = size("dim"),
+                                                               .eps = number("eps"),
+                                                               .no_bias = flag("no_bias"),
+                                                               .dtype = dtype});
     if (IS("rms_norm"))
-        return ct_rms_norm_new(context, (ct_rms_norm_opts){size("dim"), number("eps"), dtype});
+        return ct_rms_norm_new(
+            context, (ct_rms_norm_opts){.dim = size("dim"), .eps = number("eps"), .dtype = dtype});
     if (IS("positions"))
         return ct_positions_new(context, (ct_positions_opts){.max_length = size("max_length"),
                                                              .embed_dim = size("embed_dim"),
@@ -236,13 +241,15 @@ static ct_module *module_new(const char *kind, ct_dtype dtype) {
     if (IS("decoder"))
         return ct_decoder_new(context, layer, size("num_layers"), flag("final_norm"));
     if (IS("transformer"))
-        return ct_transformer_new(context, (ct_transformer_opts){layer, size("num_encoder_layers"),
-                                                                 size("num_decoder_layers")});
+        return ct_transformer_new(
+            context, (ct_transformer_opts){.layer = layer,
+                                           .num_encoder_layers = size("num_encoder_layers"),
+                                           .num_decoder_layers = size("num_decoder_layers")});
     ck_abort_msg("%s: a kind of module that this test does not know", what);
 #undef IS
 }
 
-/* The inputs that the file may have, and the outputs. */
+/* Names of the inputs that a file may have, and of the outputs. */
 enum {
     Q,
     K,
@@ -266,7 +273,7 @@ static const char *const input_name[INPUTS] = {
 enum { OUT, WEIGHTS, SELF_WEIGHTS, CROSS_WEIGHTS, OUTPUTS };
 static const char *const output_name[OUTPUTS] = {"out", "weights", "self_weights", "cross_weights"};
 
-/* The call of one attention: `mask` and the next of the inputs are its masks. */
+/* The call of one attention: its masks are inputs `mask` and `mask` + 1. */
 static ct_mha_call call_of(const char *prefix, ct_tensor **mask) {
     char key[32];
 #define KEY(name) (snprintf(key, sizeof key, "%s" name, prefix), key)
@@ -308,10 +315,9 @@ static const char *part(const char *letter, const char *name, char out[200]) {
 }
 #define PART(letter, name) part(letter, name, (char[200]){0})
 
-/* Some gradients are measured against the largest of all: one that is zero mathematically, as that
- * of the scores of a single key; that of a mask that shifts all of a query's scores, of which only
- * extra keys leave anything; and in f32 what has come through many layers, or through norms of a
- * few values. */
+/* The error of some gradients is relative to the largest gradient of the case: those that are
+ * mathematically zero, as of the scores of a single key; of a mask that shifts all scores of a
+ * query; and in f32 those that pass many layers, or norms of few values. */
 static void compare_gradient(ct_tensor *of, cti_text key, const char *name, ct_dtype dtype,
                              double all) {
     const bool zero = largest(stored(key, PART("d", name), CT_F64)) < 1e-9 * all;

@@ -1,5 +1,5 @@
-/* The gradient checker: what its result says, what it leaves alone, and what it finds besides wrong
- * numbers. The diagnoses have a file of their own. */
+/* The gradient checker: its result, what it leaves unchanged, and mistakes other than wrong
+ * gradients. The diagnoses are tested in test_gradcheck_mistakes.c. */
 #include "suite.h"
 #include <math.h>
 #include <stdlib.h>
@@ -15,14 +15,14 @@ static void no_error(void) {
     ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
 }
 
-/* ---- an op that can be wrong in ways that its numbers do not show ---- */
+/* ---- an op with mistakes that its values do not show ---- */
 
 typedef enum {
     RIGHT,
     HALF, /* x^2 with half its gradient */
     FORWARD_DRIFTS,
     BACKWARD_DRIFTS, /* from run to run */
-    SPENDS_SAVED,    /* the second backward of a graph finds what the first left */
+    SPENDS_SAVED,    /* backward changes a saved tensor, so a second one gives something else */
     WRITES_INPUT,
     WRITES_COTANGENT,
     READS_NEW_MEMORY,
@@ -157,7 +157,7 @@ START_TEST(what_else_is_wrong_is_found) {
     ck_assert_msg(r.mistake == cases[_i].mistake && strstr(r.diagnosis, cases[_i].words), "%s: %s",
                   ct_mistake_name(r.mistake), r.diagnosis);
     ck_assert_int_eq(context->threads, 2);
-    /* what is not about numbers is left out when only the gradient is asked for */
+    /* gradient_only skips these checks */
     const bool left_out =
         f == COUNTS_THREADS || f == IGNORES_STRIDES || f == IGNORES_REPEATS || f == FOLDS_SHARED;
     r = check_fault(f, cases[_i].inputs, (ct_gradcheck_opts){.gradient_only = true});
@@ -233,7 +233,7 @@ START_TEST(a_kink_is_named) {
     ck_assert_msg(!r.ok && r.mistake == CT_MISTAKE_KINK && r.index == 1 && r.wrong == 1, "%s",
                   r.diagnosis);
     ck_assert(strstr(r.diagnosis, "at 1 element "));
-    ct_data_f64(x)[1] = 3e-7; /* near a kink is at one */
+    ct_data_f64(x)[1] = 3e-7; /* within eps of a kink counts as at the kink */
     r = ct_gradcheck(first_relu, NULL, &x, 1, (ct_gradcheck_opts){0});
     ck_assert_msg(!r.ok && r.mistake == CT_MISTAKE_KINK, "%s", r.diagnosis);
     ct_data_f64(x)[1] = 0.1;
@@ -273,13 +273,14 @@ START_TEST(a_function_that_is_not_finite_is_named) {
     ck_assert_ptr_nonnull(strchr(r.map, 'x'));
     ct_tensor *in[] = {ct_randn(context, CT_F64, CT_SHAPE(3)),
                        ct_from_bool(context, CT_SHAPE(3), (bool[]){0, 1, 0})};
-    /* an infinity that does not depend on the input has no slope */
+    /* an infinity that does not depend on the input has slope 0 */
     r = ct_gradcheck(hidden, NULL, in, 2, (ct_gradcheck_opts){0});
     ck_assert_msg(r.ran && r.ok, "%s", r.diagnosis);
 }
 END_TEST
 
-/* The same random numbers at every evaluation, and afterwards a generator that nobody touched. */
+/* Every evaluation has the same random numbers, and the generator's state is restored afterwards.
+ */
 START_TEST(the_generator_is_restored) {
     ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(3, 5));
     ct_rng before = ct_rng_get(context);
@@ -312,7 +313,8 @@ START_TEST(what_the_caller_has_stays) {
     ct_backward(ct_sum(ct_mul(x, y), CT_ALL, false));
     double grad = ct_data_f64(ct_grad(x))[2], value = ct_data_f64(x)[2];
     ct_memory_stats before = ct_memory(context);
-    ct_scope scope = ct_scope_open_no_grad(context); /* a check records whatever the scope is */
+    ct_scope scope =
+        ct_scope_open_no_grad(context); /* a check records even inside a no_grad scope */
     ct_tensor *in[] = {ct_transpose(x, 0, 1), ct_expand(ct_narrow(y, 0, 1, 1), CT_SHAPE(4, 3))};
     ck_assert(ct_gradcheck(product, NULL, in, 2, (ct_gradcheck_opts){0}).ok);
     check_fault(HALF, 1, (ct_gradcheck_opts){0});
@@ -327,7 +329,7 @@ START_TEST(what_the_caller_has_stays) {
 }
 END_TEST
 
-/* No elements, one element, the input itself, and no way back at all. */
+/* No elements, one element, the input itself as the result, and a result without a gradient. */
 START_TEST(small_and_strange) {
     for (int fast = 0; fast < 2; fast++) {
         const ct_gradcheck_opts opts = {.fast = fast};
@@ -343,7 +345,7 @@ START_TEST(small_and_strange) {
 }
 END_TEST
 
-/* Too large for a row an output element: random cotangents for every element. */
+/* Too large for a row for each output element: only the summed cotangents, for every element. */
 START_TEST(a_large_output_is_checked_by_random_cotangents) {
     ct_tensor *in[] = {ct_randn(context, CT_F64, CT_SHAPE(40, 8)),
                        ct_randn(context, CT_F64, CT_SHAPE(8, 40))};
@@ -355,8 +357,8 @@ START_TEST(a_large_output_is_checked_by_random_cotangents) {
 }
 END_TEST
 
-/* The gradient of a layer norm under ones is zero: all that its differences have is the noise of
- * 24,000 outputs. */
+/* The gradient of a layer norm under a cotangent of ones is zero: its differences are only the
+ * noise of 24,000 outputs. */
 static ct_tensor *norm(ct_tensor *const *in, int n, void *arg) {
     return (void)n, (void)arg, ct_layer_norm(in[0], NULL, NULL, 1e-5);
 }
@@ -389,7 +391,7 @@ START_TEST(the_result_says_where) {
         ck_assert(fabs(e->error - fabs(e->analytic - e->numeric)) < 1e-15 &&
                   fabs(e->relative - 0.5) < 1e-6 && e->noise < 1e-6);
         for (int v = 0; v < w; v++) ck_assert(r.worst[v].index != e->index);
-        /* where nothing is allowed for size; |g| differs a little */
+        /* without the tolerance for |g| */
         ck_assert(!w || e->error <= 1.1 * r.worst[w - 1].error);
     }
     ck_assert_int_eq(strlen(r.map), 8 * 33);

@@ -1,4 +1,4 @@
-/* The recorded graph as text and for Graphviz: what is in it, in which order, under which names. */
+/* The recorded graph as text and for Graphviz: content, order and names. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <stdlib.h>
@@ -46,13 +46,13 @@ START_TEST(ops_in_the_order_of_computation) {
     prints(loss, want);
     prints(unused,
            "x1 = leaf (2, 3) f32\n%1 = mul(x1, (2, 3) f32) (2, 3) f32\n%2 = exp(%1) (2, 3) f32\n");
-    prints(loss, want); /* nothing is left of the writing */
+    prints(loss, want); /* writing has no effect on the graph */
     prints(ct_linear(x, ones(CT_SHAPE(4, 3)), NULL),
            "x1 = leaf (2, 3) f32\n%1 = linear(x1, (4, 3) f32, NULL) (2, 4) f32\n");
     ct_fail(context, CT_ERR_IO, "an earlier fault");
-    prints(loss, want); /* a reader */
+    prints(loss, want); /* works as a reader */
     ct_error_clear(context);
-    ck_assert(ct_backward(loss)); /* and to backward nothing has happened */
+    ck_assert(ct_backward(loss)); /* backward is not affected */
     ck_assert_double_eq(ct_item(sum(ct_grad(x))), 12);
     prints(loss, "%1 = sum(released by backward) () f32\n");
     prints(unused, "%1 = mul(released by backward) (2, 3) f32\n%2 = exp(%1) (2, 3) f32\n");
@@ -116,7 +116,8 @@ START_TEST(parameters_have_their_full_names) {
         y,
         "x1 = parameter \"h.0.weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
         "x2 = parameter \"h.1.weight\" (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
-    ct_module *outer = ct_module_new(context, "outer"); /* the name is that of now */
+    ct_module *outer =
+        ct_module_new(context, "outer"); /* the name at the time of printing counts */
     ct_module_add_child(outer, "inner", model);
     ct_tensor *tied = ct_module_add_param(outer, "tied", ct_module_get(model, "h.0.weight"));
     prints(tied, "x1 = parameter \"inner.h.0.weight\" (2, 2) f32\n");
@@ -125,7 +126,7 @@ START_TEST(parameters_have_their_full_names) {
         "x1 = parameter \"inner.h.0.weight\" (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) "
         "f32\n"
         "x2 = parameter \"inner.h.1.weight\" (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
-    ct_module_free(model); /* the graph keeps the leaf, and no name that is gone */
+    ct_module_free(model); /* the graph keeps the leaf, without the name of a freed module */
     prints(y, "x1 = leaf (2, 2) f32\n%1 = linear((1, 2) f32, x1, NULL) (1, 2) f32\n"
               "x2 = leaf (2, 2) f32\n%2 = linear(%1, x2, NULL) (1, 2) f32\n");
     ck_assert(ct_backward(sum(y)));
@@ -162,11 +163,12 @@ START_TEST(a_million_nodes) {
 }
 END_TEST
 
-/* The graph holds a leaf longer than the tensor has it: a name is asked of what is still there. */
+/* The graph may hold a leaf longer than its module lives: a freed module's name is not read. */
 START_TEST(a_leaf_whose_parameter_has_gone) {
     for (int frozen = 0; frozen < 2; frozen++)
         for (int thawed = 0; thawed < 2; thawed++)
-            for (int held = 0; held < 2; held++) { /* by an optimiser, when its module has gone */
+            for (int held = 0; held < 2;
+                 held++) { /* whether an optimiser holds the tensor after its module was freed */
                 ct_module *m = ct_linear_new(
                     context,
                     (ct_linear_opts){.in_features = 2, .out_features = 2, .no_bias = true});
@@ -223,13 +225,13 @@ START_TEST(what_fails) {
         if (next) last = z = next;
     }
     ct_error_clear(small);
-    ck_assert(!ct_graph_print(last, stdout)); /* no room for its numbers */
+    ck_assert(!ct_graph_print(last, stdout)); /* no memory for its numbers */
     ck_assert_int_eq(ct_error(small), CT_ERR_MEMORY);
     ct_error_clear(small);
     ct_release(spare);
     const char *lines = written(ct_graph_print, last);
     for (ops--; (lines = strchr(lines, '\n')); lines++) ops--;
-    ck_assert_int_eq(ops, -1); /* and the leaf's */
+    ck_assert_int_eq(ops, -1); /* and the line of the leaf */
     ct_context_free(small);
 }
 END_TEST

@@ -1,5 +1,5 @@
-/* The layers that modules are made of: mlp, positions, heads, torch's transformer layers written
- * out, and how all are initialised. */
+/* MLP, positions, and torch's transformer layers against their formulas in public ops;
+ * initialisation. */
 #include "nn_check.h"
 
 static bool is_named(ct_module *m, const char *name) {
@@ -94,9 +94,9 @@ START_TEST(modules_refuse_shapes) {
     ck_assert_ptr_null(ct_forward(table, randn(CT_SHAPE(3))));
     expect(CT_ERR_SHAPE, "expected (..., T, 3)", "got (3)");
     ck_assert_ptr_null(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 4));
-    expect(CT_ERR_SHAPE, "from position 4", "the 5 there are");
+    expect(CT_ERR_SHAPE, "from position 4", "max_length 5");
     ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(2, 3)), 3));
-    /* (..., T, E): all before T is batch */
+    /* (..., T, E): all dims before T are batch dims */
     ck_assert_ptr_nonnull(ct_positions_forward(table, randn(CT_SHAPE(7, 2, 3, 3)), 2));
     ck_assert_ptr_null(ct_positions_new(
         context, (ct_positions_opts){.max_length = INT64_MAX / 2, .embed_dim = 4}));
@@ -126,8 +126,8 @@ static bool graph_has(ct_tensor *y, const char *op) {
     return strstr(text, op) != NULL;
 }
 
-/* Of attention's weights, of its result, inside the feed-forward and of what that gives. Where none
- * of them acts, the end of the feed-forward is one op. */
+/* Dropout of attention's weights and result, inside the feed-forward and of its result. Without
+ * dropout the end of the feed-forward is one op. */
 START_TEST(dropout_of_a_layer) {
     for (int k = 0; k < 4; k++) {
         const bool training = k & 1, dropout = k & 2;
@@ -145,7 +145,7 @@ START_TEST(dropout_of_a_layer) {
         ck_assert(graph_has(y, "activated_linear") == !(training && dropout));
         ck_assert(graph_has(y, "dropout") == (training && dropout));
     }
-    /* all of what a layer adds may be dropped, and then its input is left */
+    /* with dropout 1 only the layer's input is left */
     for (int gated = 0; gated < 2; gated++) {
         ct_module *layer = ct_encoder_layer_new(
             context,
@@ -252,10 +252,13 @@ static void normal_with(ct_tensor *t, double std) {
 }
 
 START_TEST(initialisation_is_torchs) {
-    ct_module *linear = ct_linear_new(context, (ct_linear_opts){50, 400, false, 0});
+    ct_module *linear =
+        ct_linear_new(context, (ct_linear_opts){.in_features = 50, .out_features = 400});
     uniform_within(ct_module_get(linear, "weight"), 1 / sqrt(50));
     uniform_within(ct_module_get(linear, "bias"), 1 / sqrt(50));
-    normal_with(ct_module_get(ct_embedding_new(context, (ct_embedding_opts){200, 50, 0}), "weight"),
+    normal_with(ct_module_get(ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 200,
+                                                                            .embedding_dim = 50}),
+                              "weight"),
                 1);
     ct_module *mha =
         ct_mha_new(context, (ct_mha_opts){.embed_dim = 64, .num_heads = 4, .add_bias_kv = true});
@@ -277,8 +280,9 @@ START_TEST(initialisation_is_torchs) {
     ct_module *norm = ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 5});
     ck_assert_double_eq(ct_item(ct_sum(ct_module_get(norm, "weight"), CT_ALL, false)), 5);
     ck_assert_double_eq(largest(ct_module_get(norm, "bias")), 0);
-    /* no input, and no division by it */
-    ck_assert_ptr_nonnull(ct_linear_new(context, (ct_linear_opts){0, 3, false, 0}));
+    /* no input features: no division by zero */
+    ck_assert_ptr_nonnull(
+        ct_linear_new(context, (ct_linear_opts){.in_features = 0, .out_features = 3}));
     no_error();
 }
 END_TEST

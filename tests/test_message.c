@@ -1,5 +1,5 @@
-/* Messages: however long a path or a name is, what went wrong is said; what fits is printed as
- * printf prints it. */
+/* Messages: texts that are too long are shortened so that the cause is still in the message; all
+ * else is printed as by printf. */
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -36,7 +36,7 @@ static char *repeated(const char *word, int times) {
     return out;
 }
 
-/* Every conversion behind a text that must be shortened: what follows it is as printf has it. */
+/* Every conversion after a text that must be shortened is formatted as by printf. */
 START_TEST(conversions) {
     const char *text = repeated("abcdefgh", 100);
     print("%s", "short");
@@ -66,7 +66,7 @@ START_TEST(conversions) {
 }
 END_TEST
 
-/* The longest text gives way, and what stays of it is its beginning and its end. */
+/* The longest text is shortened, to its beginning and its end. */
 START_TEST(the_longest_gives_way) {
     char *path = repeated("/folder", 200), *what = repeated("w", 60);
     print("op: %s: %s at byte %d", path, what, 7);
@@ -77,14 +77,14 @@ START_TEST(the_longest_gives_way) {
     ck_assert_msg(strstr(message, end) != NULL, "%s", message);
     print("%s and %s: end", path, what = repeated("q", 5000)); /* both are long */
     ck_assert_msg(strstr(message, "folder and qqq") && strstr(message, "qqq: end"), "%s", message);
-    /* a precision bounds a text, and leaves it too long */
+    /* a text bounded by a precision may still be too long */
     print("%.*s: %s: end", 4000, path, path);
     ck_assert_msg(strstr(message, "folder: /folder") && strstr(message, "folder: end"), "%s",
                   message);
 }
 END_TEST
 
-/* At every length: the buffer is kept, and no character of UTF-8 is cut. */
+/* At every length: no write past the buffer, and no UTF-8 character is cut. */
 START_TEST(every_length) {
     for (int n = 0; n < 400; n++) {
         print("%.*s%s!", n % 7, "aaaaaaa",
@@ -106,7 +106,7 @@ START_TEST(every_length) {
 }
 END_TEST
 
-/* No text to shorten, or more of other things than fit: cut off, as by snprintf. */
+/* Without a text to shorten, or if the rest does not fit, the message is cut off as by snprintf. */
 START_TEST(nothing_to_shorten) {
     print("%300d%s", 1, repeated("a", 300));
     ck_assert_uint_eq(strlen(message), sizeof message - 1);
@@ -134,8 +134,7 @@ static ct_module *two_module(void) {
     return module;
 }
 
-/* Folders within folders, each entered in turn: a path of about `size` bytes to a file in the
- * last. */
+/* Makes nested folders and returns a path of about `size` bytes to a file in the last. */
 static char *deep_path(char *path, size_t size, bool make) {
     char name[201] = "";
     memset(name, 'd', 200);
@@ -160,7 +159,7 @@ START_TEST(long_paths) {
     ct_module *module = two_module(), *other = ct_module_new(context, "Other");
     ct_module_add_param(other, "v", ct_zeros(context, CT_F32, CT_SHAPE(3)));
     ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){0});
-    ct_checkpoint checkpoint = {module, optim, 0};
+    ct_checkpoint checkpoint = {.module = module, .optim = optim};
     for (int size = 900; size <= 3600; size += 300) {
         deep_path(path, (size_t)size, true);
         ck_assert(!ct_load(module, path, (ct_load_opts){0}));
@@ -182,7 +181,7 @@ START_TEST(long_paths) {
         ends_with("load: /tmp/", "dd/file: header: '{' is expected at byte 8");
         remove_deep(path);
     }
-    deep_path(path, 5000, false); /* longer than the system takes */
+    deep_path(path, 5000, false); /* longer than the system allows */
     ck_assert(!ct_load(module, path, (ct_load_opts){0}));
     ends_with("load: /tmp/cotangent-io-", "dd/file: cannot open: File name too long");
     ck_assert(!ct_save(module, path, NULL));
@@ -192,7 +191,7 @@ START_TEST(long_paths) {
 }
 END_TEST
 
-/* All that does not match is counted also where the path is long. */
+/* Mismatches are counted even if the path is long. */
 START_TEST(long_path_and_long_report) {
     static char path[8192];
     ct_module *module = ct_module_new(context, "Many");
@@ -228,7 +227,7 @@ static bool refuses(const ct_call *call, ct_tensor *const *cotangent, ct_tensor 
 }
 static ct_tensor *apply(ct_tensor *const *in, int n, void *op) { return ct_apply(op, in, n, NULL); }
 
-/* The diagnosis of a gradient that an op of any name refuses says why. */
+/* The diagnosis of a failed backward has the reason, however long the op's name is. */
 START_TEST(long_name_in_a_diagnosis) {
     ct_op op = {.name = repeated("name", 1000), .forward = copies, .backward = refuses};
     ct_tensor *x = ct_ones(context, CT_F64, CT_SHAPE(2));

@@ -10,7 +10,7 @@ static bool same_bits(ct_tensor *a, ct_tensor *b) {
 
 static double item(ct_tensor *t) { return ct_item(t); }
 
-/* A module whose biases are not zero. */
+/* A module with random biases. */
 static ct_module *make(ct_mha_opts opts) {
     ct_module *mha = ct_mha_new(context, opts);
     no_error();
@@ -21,7 +21,7 @@ static ct_module *make(ct_mha_opts opts) {
 
 /* ---- the reference ---- */
 
-/* Loops over doubles. allowed, or may be NULL: (B, H, T, S) of 0 or 1; added likewise. */
+/* Attention by loops over doubles. allowed (0 or 1) and added are (B, H, T, S) or NULL. */
 
 typedef struct {
     int64_t b, h, t, s, e, kdim, vdim;
@@ -107,7 +107,7 @@ static void same(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v, int64
         ck_assert_double_eq_tol(weights[i], r.weights[i], gate);
         if (allowed && !allowed[i]) ck_assert_double_eq(weights[i], 0);
     }
-    /* averaged, and not at all */
+    /* with mean weights, and without weights */
     call.per_head = false;
     ct_mha_out average = ct_mha_forward(mha, q, k, v, call);
     ck_assert_double_le(distance(average.weights, ct_mean(y.weights, CT_DIMS(1), false)), 1e-7);
@@ -201,7 +201,7 @@ START_TEST(widths_that_differ) {
 }
 END_TEST
 
-/* Grouped heads are the same as whole ones whose key and value rows repeat. */
+/* Grouped-query attention equals attention with the key and value heads repeated. */
 START_TEST(grouped_queries) {
     int64_t e = 8, h = 4, kv = 2, d = 2;
     ct_module *grouped =
@@ -237,8 +237,8 @@ START_TEST(grouped_queries) {
 }
 END_TEST
 
-/* bias_k and a zero key are two keys more, which no mask hides: the same as attention over the
- * longer keys with a padded mask. */
+/* bias_k and the zero key are two extra keys that no mask hides: equal to attention over the
+ * extended keys with a padded mask. */
 START_TEST(extra_keys) {
     int64_t b = 2, h = 2, t = 3, s = 4, e = 8;
     ct_module *mha = make((ct_mha_opts){.embed_dim = e,
@@ -281,7 +281,7 @@ START_TEST(extra_keys) {
     ct_mha_out z = ct_mha_forward(mha, q, x, x,
                                   (ct_mha_call){.mask = floats, .key_mask = key, .causal = true});
     ck_assert_double_lt(distance(z.out, out), 1e-13);
-    ct_tensor *column = coin(CT_SHAPE(t, 1)); /* one that has to be widened before it is padded */
+    ct_tensor *column = coin(CT_SHAPE(t, 1)); /* a mask that must be expanded before it is padded */
     ck_assert_ptr_nonnull(ct_mha_forward(mha, q, x, x, (ct_mha_call){.mask = column}).out);
     ck_assert(ct_backward(ct_sum(ct_mul(y.out, y.out), CT_ALL, false)));
     for (ct_param p = {0}; ct_module_next(mha, &p);)

@@ -1,8 +1,8 @@
-/* What holds for attention modules whatever their weights are: hidden rows reach nothing, tokens
- * and heads have no order, weights are shares. */
+/* Properties of attention modules for any weights: hidden rows have no effect, permuted tokens and
+ * heads give permuted results, attention weights sum to one. */
 #include "nn_check.h"
 
-/* ---- all that a run computes, to be compared bit by bit ---- */
+/* ---- everything that a run computes, for comparison by bits ---- */
 
 typedef struct {
     double v[60000];
@@ -56,8 +56,8 @@ static ct_tensor *input(ct_dtype dtype, int64_t b, int64_t n, int64_t width) {
     return ct_set_requires_grad(ct_randn(context, dtype, CT_SHAPE(b, n, width)), true);
 }
 
-/* Backward from each output, weighed at random, into the record: outputs, gradients of parameters
- * and inputs. */
+/* Runs backward with random cotangents and records outputs and gradients of parameters and inputs.
+ */
 static void finish(record *r, ct_module *module, ct_tensor **in, int inputs, ct_tensor **out,
                    int outputs) {
     ct_tensor *g[8];
@@ -72,7 +72,7 @@ static void finish(record *r, ct_module *module, ct_tensor **in, int inputs, ct_
     for (int i = 0; i < inputs; i++) note(r, ct_grad(in[i]));
 }
 
-/* ---- padding: what a key mask hides of another sequence's rows may be anything at all ---- */
+/* ---- padding: rows that a key mask hides may hold any values ---- */
 
 enum { B = 2, T = 5, S = 9, E = 16 };
 
@@ -95,8 +95,8 @@ static const ct_mha_opts attentions[] = {
     {.num_heads = 2, .add_bias_kv = true, .add_zero_attn = true, .qk_norm = true}};
 enum { ATTENTIONS = sizeof attentions / sizeof *attentions };
 
-/* keys: as many tensors as k and v are: 1, or 2; with 3 the values are the queries', of which none
- * is hidden by being one. */
+/* keys: 1: k and v are one tensor; 2: two tensors; 3: the values are the queries, which a key mask
+ * does not clear. */
 static void attend(record *r, ct_mha_opts opts, int keys, bool composed, ct_dtype dtype,
                    double value) {
     ct_seed(context, 5);
@@ -132,14 +132,14 @@ START_TEST(padding_reaches_nothing) {
 }
 END_TEST
 
-/* Keys of their own with the queries as values, and the other way round: the rows that are queries
- * stay as they are. */
+/* Separate keys with the queries as values, and the reverse: rows that are also queries are not
+ * cleared. */
 START_TEST(queries_are_never_cleared) {
     ct_module *mha =
         shake(ct_mha_new(context, (ct_mha_opts){.embed_dim = E, .num_heads = 2, .dtype = CT_F64}));
     ct_tensor *q = input(CT_F64, B, S, E), *other = input(CT_F64, B, S, E);
     ct_mha_call call = {.key_mask = padding_mask()};
-    ct_tensor *copy = ct_add_scalar(q, 0); /* equal to the queries and none of them: cleared */
+    ct_tensor *copy = ct_add_scalar(q, 0); /* equal to the queries but another tensor: cleared */
     ck_assert_double_eq(distance(ct_mha_forward(mha, q, q, q, call).out,
                                  ct_mha_forward(mha, q, copy, copy, call).out),
                         0);
@@ -157,7 +157,7 @@ START_TEST(queries_are_never_cleared) {
 }
 END_TEST
 
-/* The same with a cache, which is filled with it and then read. */
+/* The same with a cache that is filled from it and then read. */
 START_TEST(padding_in_a_cache) {
     ct_module *mha = shake(ct_mha_new(
         context,
@@ -179,8 +179,7 @@ START_TEST(padding_in_a_cache) {
 }
 END_TEST
 
-/* A memory's padding, through what has cross-attention in it: a layer, a stack, a transformer's
- * decoder. */
+/* Padding of memory in modules with cross-attention: a layer, a stack, a transformer's decoder. */
 static void decode(record *r, int kind, bool composed, ct_dtype dtype, double value) {
     ct_seed(context, 5);
     r->n = 0;
@@ -193,10 +192,12 @@ static void decode(record *r, int kind, bool composed, ct_dtype dtype, double va
                                 .qk_norm = kind == 3,
                                 .num_kv_heads = kind == 3,
                                 .dtype = dtype};
-    ct_module *all =
-        shake(kind < 2   ? ct_decoder_layer_new(context, opts)
-              : kind < 4 ? ct_decoder_new(context, opts, 2, true)
-                         : ct_transformer_new(context, (ct_transformer_opts){opts, 1, 2}));
+    ct_module *all = shake(
+        kind < 2   ? ct_decoder_layer_new(context, opts)
+        : kind < 4 ? ct_decoder_new(context, opts, 2, true)
+                   : ct_transformer_new(context, (ct_transformer_opts){.layer = opts,
+                                                                       .num_encoder_layers = 1,
+                                                                       .num_decoder_layers = 2}));
     ct_module *decoder = kind < 4 ? all : ct_module_child(all, "decoder");
     ct_tensor *x = input(dtype, B, T, E), *memory = input(dtype, B, S, E), *out[3] = {0};
     overwrite(memory, padding, value);
@@ -227,11 +228,13 @@ START_TEST(padding_of_a_memory) {
 }
 END_TEST
 
-/* Through a whole transformer: an encoder's own padding is a query too, and what comes of it stays
- * with it. */
+/* Padding in a whole transformer: padded rows are queries in the encoder too, but affect only
+ * themselves. */
 START_TEST(padding_of_a_source) {
     ct_module *t = shake(ct_transformer_new(
-        context, (ct_transformer_opts){{.embed_dim = E, .num_heads = 2, .hidden = 20}, 2, 2}));
+        context, (ct_transformer_opts){.layer = {.embed_dim = E, .num_heads = 2, .hidden = 20},
+                                       .num_encoder_layers = 2,
+                                       .num_decoder_layers = 2}));
     ct_tensor *src = ct_randn(context, CT_F32, CT_SHAPE(B, S, E)),
               *tgt = ct_randn(context, CT_F32, CT_SHAPE(B, T, E));
     ct_stack_call encoder = {.self.key_mask = padding_mask()},
@@ -246,8 +249,8 @@ END_TEST
 
 /* ---- masks: hidden finite rows change no bit ---- */
 
-/* The last rows are hidden from the queries that the loss is of, by each kind of mask: of `shape`,
- * bool or float, causal, or a key mask. */
+/* The last rows are hidden from the queries that the loss depends on, by each kind of mask: of
+ * `shape`, bool or float, causal, or a key mask. */
 typedef enum { KEY_MASK, CAUSAL, BOOL_MASK, FLOAT_MASK, MASKS } hider;
 
 static ct_tensor *mask_of(hider by, int shape, int64_t b, int64_t h, int64_t n, int64_t seen,
@@ -344,7 +347,7 @@ START_TEST(weights_are_shares) {
                           sum[i]);
             ones += sum[i] != 0, zeros += sum[i] == 0;
         }
-        if (opts.add_bias_kv) /* which nobody is hidden from */
+        if (opts.add_bias_kv) /* which no mask hides */
             for (int64_t i = 0; i < B * opts.num_heads * T; i++) ck_assert_double_gt(sum[i], 0.5);
         free(sum);
     }
@@ -353,7 +356,7 @@ START_TEST(weights_are_shares) {
 }
 END_TEST
 
-START_TEST(a_mask_of_one_number) { /* beside keys of the module's own, which it does not speak of */
+START_TEST(a_mask_of_one_number) { /* with the module's extra keys, which the mask does not cover */
     for (int which = 0; which < 2 * ATTENTIONS; which++) {
         ct_mha_opts opts = attentions[which / 2];
         opts.embed_dim = E, opts.dtype = CT_F64, opts.kdim = opts.vdim = 0;
@@ -377,8 +380,7 @@ static ct_tensor *reorder(ct_tensor *x, int dim, int64_t n, const int64_t *from)
     return ct_stack(part, (int)n, dim);
 }
 
-/* Self-attention without positions knows no order of tokens: of permuted ones all is the same,
- * permuted. */
+/* Self-attention without positions is equivariant: permuted tokens give permuted results. */
 START_TEST(tokens_may_be_permuted) {
     static const int64_t to[S] = {4, 7, 0, 8, 2, 6, 1, 3, 5};
     for (int which = 0; which < 2 * ATTENTIONS; which++) {
@@ -401,7 +403,7 @@ START_TEST(tokens_may_be_permuted) {
                             1e-11);
         ck_assert_double_gt(distance(ct_grad(moved), ct_grad(x)), 1e-3);
         if (!(which & 1)) continue;
-        /* less the extra keys */
+        /* without the extra keys */
         ct_tensor *own = ct_narrow(y.weights, 3, 0, S), *moved_own = ct_narrow(z.weights, 3, 0, S);
         ck_assert_double_lt(distance(moved_own, reorder(reorder(own, 2, S, to), 3, S, to)), 1e-13);
     }

@@ -1,10 +1,9 @@
-/* What attention refuses: the message has the shape that came and the one that fits, and nothing is
- * left of the attempt. */
+/* Errors of attention: messages have the given and the expected shape, and no memory is left. */
 #include "nn_check.h"
 
 static ct_module *mha, *grouped;
 
-/* The options make no module. */
+/* Checks that these options are refused. */
 static void no_module(ct_mha_opts opts, ct_status status, const char *word1, const char *word2) {
     const int64_t live = ct_memory(context).live;
     ck_assert_ptr_null(ct_mha_new(context, opts));
@@ -20,7 +19,7 @@ START_TEST(options) {
     no_module((ct_mha_opts){.embed_dim = 12, .num_heads = 4, .num_kv_heads = 8}, CT_ERR_ARGUMENT,
               "num_heads 4", "divisible by num_kv_heads 8");
     no_module((ct_mha_opts){.embed_dim = 12, .num_heads = 4, .rope = true}, CT_ERR_ARGUMENT,
-              "embed_dim 12 over num_heads 4", "odd");
+              "embed_dim 12 / num_heads 4", "odd");
     no_module((ct_mha_opts){.embed_dim = 0, .num_heads = 1}, CT_ERR_ARGUMENT, "embed_dim is 0", "");
     no_module((ct_mha_opts){.embed_dim = 8, .num_heads = -2}, CT_ERR_ARGUMENT, "num_heads is -2",
               "");
@@ -39,7 +38,7 @@ START_TEST(options) {
               "vdim is -1", "");
     no_module((ct_mha_opts){.embed_dim = 8, .num_heads = 2, .num_kv_heads = -1}, CT_ERR_ARGUMENT,
               "num_kv_heads is -1", "");
-    /* a layer's own, and those of its stack, end with it */
+    /* caches outlive the module */
     const int64_t live = ct_memory(context).live;
     ck_assert_ptr_null(
         ct_decoder_layer_new(context, (ct_layer_opts){.embed_dim = 10, .num_heads = 4}));
@@ -100,7 +99,7 @@ START_TEST(inputs) {
     refused(mha, q, NULL, k, none, CT_ERR_ARGUMENT, "key is NULL", "");
     refused(mha, NULL, NULL, NULL, none, CT_ERR_ARGUMENT, "query is NULL", "");
     refused(mha, f32, NULL, NULL, none, CT_ERR_DTYPE, "f32", "f64");
-    /* found after something was made */
+    /* found after some tensors were made */
     ct_mha_call hidden = {.key_mask = ct_ones(context, CT_BOOL, CT_SHAPE(2, 3))};
     refused(mha, q, f32, f32, hidden, CT_ERR_DTYPE, "f32", "f64");
     refused(mha, q, NULL, NULL, (ct_mha_call){.rope_offset = INT64_MIN}, CT_ERR_ARGUMENT,
@@ -231,8 +230,8 @@ START_TEST(of_the_op) {
 }
 END_TEST
 
-/* Each allocation refused in turn, where hidden rows are cleared, keys appended and masks padded:
- * nothing is left, and then it works. */
+/* Each allocation is refused in turn, in a call that clears hidden rows, appends keys and pads
+ * masks: no memory is left, and the next call works. */
 START_TEST(memory) {
     for (int which = 0; which < 4; which++) {
         budget b = {1000000};

@@ -1,4 +1,4 @@
-/* Modules: names and their order, sharing, a user's own, and printing. */
+/* Modules: names and their order, shared parameters, custom modules, and printing. */
 #include "nn_check.h"
 
 static void names_are(const ct_module *module, const char *const *names) {
@@ -79,8 +79,10 @@ END_TEST
 START_TEST(lists_and_nested_names) {
     ct_module *gpt = ct_module_new(context, "GPT");
     for (int i = 0; i < 12; i++)
-        ck_assert_ptr_nonnull(
-            ct_module_append(gpt, "h", ct_linear_new(context, (ct_linear_opts){2, 2, i != 11, 0})));
+        ck_assert_ptr_nonnull(ct_module_append(
+            gpt, "h",
+            ct_linear_new(context, (ct_linear_opts){
+                                       .in_features = 2, .out_features = 2, .no_bias = i != 11})));
     ct_module *tail = ct_module_add_child(
         gpt, "ln_f", ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 2}));
     ct_tensor *own = ct_module_add_param(gpt, "own", ct_zeros(context, CT_F32, CT_SHAPE(3)));
@@ -98,13 +100,14 @@ START_TEST(lists_and_nested_names) {
     ck_assert(!ct_module_get(NULL, "own") && !ct_module_child(NULL, "h"));
     ck_assert_ptr_null(ct_module_append(gpt, "ln_f", ct_module_new(context, "X")));
     expect(CT_ERR_ARGUMENT, "ln_f", "not a list");
-    ct_module *others[] = {ct_module_new(context, "X"),
-                           ct_dropout_new(context, 0),
-                           ct_embedding_new(context, (ct_embedding_opts){1, 1, 0}),
-                           ct_linear_new(context, (ct_linear_opts){1, 1, false, 0}),
-                           ct_mlp_new(context, (ct_mlp_opts){.dim = 1}),
-                           ct_positions_new(context, (ct_positions_opts){.max_length = 1}),
-                           ct_rms_norm_new(context, (ct_rms_norm_opts){1, 0, 0})};
+    ct_module *others[] = {
+        ct_module_new(context, "X"),
+        ct_dropout_new(context, 0),
+        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 1, .embedding_dim = 1}),
+        ct_linear_new(context, (ct_linear_opts){.in_features = 1, .out_features = 1}),
+        ct_mlp_new(context, (ct_mlp_opts){.dim = 1}),
+        ct_positions_new(context, (ct_positions_opts){.max_length = 1}),
+        ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 1})};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         ct_module *m = ct_module_new(context, "M");
         ct_module_add_child(m, "c", others[i]);
@@ -117,8 +120,8 @@ START_TEST(lists_and_nested_names) {
     expect(CT_ERR_ARGUMENT, "GPT: no child \"NULL\"", "");
     ct_module_add_child(ct_module_child(gpt, "h"), "named", ct_module_new(context, "X"));
     ct_module_append(gpt, "h", ct_module_new(context, "X"));
-    ck_assert_ptr_nonnull(ct_module_child(gpt, "h.12")); /* after the last number */
-    ct_module_free(ct_module_child(gpt, "h.11"));        /* a child that has a parent leaves it */
+    ck_assert_ptr_nonnull(ct_module_child(gpt, "h.12")); /* numbered after the last */
+    ct_module_free(ct_module_child(gpt, "h.11")); /* freeing a child removes it from its parent */
     ck_assert_ptr_null(ct_module_child(gpt, "h.11"));
     ct_error_clear(context);
     ck_assert_int_eq(ct_module_count(gpt), 3 + 11 * 4 + 4);
@@ -146,7 +149,7 @@ START_TEST(bad_names) {
     ck_assert_ptr_null(ct_module_add_param(m, name, t));
     expect(CT_ERR_ARGUMENT, "M: ", "256");
     name[255] = 0;
-    /* as long as can be; it is another name of w */
+    /* the longest possible name, a second name of w */
     ck_assert_ptr_nonnull(ct_module_add_param(m, name, t));
     ct_param param = {0};
     ck_assert(ct_module_next(m, &param) && !ct_module_next(m, &param));
@@ -172,7 +175,7 @@ static const char *long_name(char buffer[400], size_t length) {
     return buffer;
 }
 
-/* A full name has up to 255 bytes, whichever of a module's names is the longest. */
+/* A full name has up to 255 bytes; the longest name below a module counts. */
 START_TEST(full_names_fit) {
     char a[400], b[400];
     /* with nothing under it */
@@ -221,22 +224,25 @@ START_TEST(a_module_that_is_freed_gives_all_back) {
     }
     ck_assert(!ct_module_next(NULL, &(ct_param){0}));
     ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
-    ct_module_append(m, "list", ct_linear_new(context, (ct_linear_opts){2, 2, false, 0}));
+    ct_module_append(m, "list",
+                     ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2}));
     ct_scope scope = ct_scope_open(context);
     for (int i = 0; i < 3; i++)
         ct_module_add_param(m, (const char *[]){"a", "b", "c"}[i],
                             ct_zeros(context, CT_F32, CT_SHAPE(1)));
-    ct_set_requires_grad(ct_module_get(m, "b"), false); /* no leaf */
+    ct_set_requires_grad(ct_module_get(m, "b"), false); /* not a leaf */
     ct_scope_close(scope);
     no_error();
     ck_assert(!ct_module_next(m, NULL));
     ct_module_free(m);
     ck_assert_int_eq(ct_memory(context).live, before);
-    for (int64_t dim = 0; dim < 2; dim++) { /* no column is a size too */
-        ck_assert_ptr_nonnull(ct_embedding_new(context, (ct_embedding_opts){dim, dim, 0}));
+    for (int64_t dim = 0; dim < 2; dim++) { /* sizes of 0 are allowed */
+        ck_assert_ptr_nonnull(ct_embedding_new(
+            context, (ct_embedding_opts){.num_embeddings = dim, .embedding_dim = dim}));
         ck_assert_ptr_nonnull(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = dim}));
-        ck_assert_ptr_nonnull(
-            ct_linear_new(context, (ct_linear_opts){dim, 1 - dim, false, CT_F32}));
+        ck_assert_ptr_nonnull(ct_linear_new(
+            context,
+            (ct_linear_opts){.in_features = dim, .out_features = 1 - dim, .dtype = CT_F32}));
     }
 }
 END_TEST
@@ -279,7 +285,7 @@ START_TEST(what_a_parameter_may_be) {
     ck_assert_int_ne(ct_error(context), CT_OK);
     ct_error_clear(context);
     ck_assert(ct_backward(y));
-    ck_assert_ptr_null(ct_module_add_param(m, "w", ct_grad(x))); /* the leaf's own */
+    ck_assert_ptr_null(ct_module_add_param(m, "w", ct_grad(x))); /* owned by the leaf */
     expect(CT_ERR_ARGUMENT, "M", "gradient");
     ck_assert_int_eq(ct_module_count(m), 0);
 
@@ -293,8 +299,9 @@ END_TEST
 
 START_TEST(a_shared_parameter_is_one) {
     ct_module *m = ct_module_new(context, "GPT");
-    ct_module *wte =
-        ct_module_add_child(m, "wte", ct_embedding_new(context, (ct_embedding_opts){5, 3, 0}));
+    ct_module *wte = ct_module_add_child(
+        m, "wte",
+        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 5, .embedding_dim = 3}));
     ct_module *head = ct_module_add_child(m, "lm_head", ct_module_new(context, "Head"));
     ct_tensor *w = ct_module_get(wte, "weight");
     ck_assert_ptr_eq(ct_module_add_param(head, "weight", w), w);
@@ -302,7 +309,7 @@ START_TEST(a_shared_parameter_is_one) {
     NAMES(m, "wte.weight");
     NAMES(head, "weight");
     ck_assert_ptr_eq(ct_module_get(m, "lm_head.weight"), w);
-    ct_module_free(wte); /* the other holds it still */
+    ct_module_free(wte); /* the other module still holds it */
     NAMES(m, "lm_head.weight");
     ck_assert(largest(w) > 0);
 }
@@ -318,15 +325,14 @@ static void has_name(ct_tensor *w, const char *name) {
     ck_assert_msg(strstr(text, name) != NULL, "%s is not in %s", name, text);
 }
 
-/* A parameter is called what it was called first, as long as that module is there: wherever the
- * others' names lie in memory. */
+/* A parameter is printed with its first name as long as that module exists. */
 START_TEST(a_shared_parameter_has_its_first_name) {
     for (int order = 0; order < 2; order++) {
         ct_module *m[3];
         for (int i = 0; i < 3; i++) m[i] = ct_module_new(context, "M");
         ct_module_add_param(m[0], "before", ct_zeros(context, CT_F32, CT_SHAPE(1)));
         ct_tensor *w = ct_module_add_param(m[1], "first", ct_zeros(context, CT_F32, CT_SHAPE(1)));
-        if (order) ct_module_free(m[0]); /* the next is where that was */
+        if (order) ct_module_free(m[0]); /* the next one reuses its memory */
         ct_module_add_param(m[2], "second", w);
         has_name(w, "\"first\"");
         ct_module_free(m[2]);
@@ -363,7 +369,8 @@ END_TEST
 /* ---- forward ---- */
 
 START_TEST(forwards_are_checked) {
-    ct_module *linear = ct_linear_new(context, (ct_linear_opts){4, 2, false, CT_F64});
+    ct_module *linear = ct_linear_new(
+        context, (ct_linear_opts){.in_features = 4, .out_features = 2, .dtype = CT_F64});
     ct_tensor *x = randn(CT_SHAPE(1, 3, 4));
     ck_assert_ptr_null(ct_mha_forward(linear, x, NULL, NULL, (ct_mha_call){0}).out);
     expect(CT_ERR_ARGUMENT, "MultiheadAttention", "Linear");
@@ -401,14 +408,16 @@ END_TEST
 START_TEST(modules_of_your_own) {
     ct_module *m = ct_module_new(context, "Twice");
     ct_module *linear = ct_module_add_child(
-        m, "linear", ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+        m, "linear",
+        ct_linear_new(context,
+                      (ct_linear_opts){.in_features = 3, .out_features = 3, .dtype = CT_F64}));
     ck_assert_ptr_eq(ct_module_set_forward(m, twice, linear), m);
     ct_tensor *x = randn(CT_SHAPE(2, 3)), *w = ct_module_get(linear, "weight"),
               *b = ct_module_get(linear, "bias");
     ck_assert_double_lt(distance(ct_forward(m, x), ct_linear(ct_linear(x, w, b), w, b)), 1e-15);
     ct_scope scope = ct_scope_open(context);
     ct_module_set_forward(m, identity, NULL);
-    ck_assert_ptr_eq(ct_forward(m, x), x); /* an outer scope's tensor is not taken from it */
+    ck_assert_ptr_eq(ct_forward(m, x), x); /* a tensor of an outer scope stays there */
     ct_scope_close(scope);
     ck_assert_double_gt(largest(x), 0);
 }
@@ -416,21 +425,29 @@ END_TEST
 
 /* ---- printing ---- */
 
+/* What ct_module_print writes; valid until the next call. */
+static const char *printed(const ct_module *m) {
+    static char text[2000];
+    FILE *file = tmpfile();
+    ct_module_print(m, file);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
 START_TEST(prints_as_torch) {
     ct_module *m = ct_module_new(context, "GPT");
-    ct_module_add_child(m, "wte", ct_embedding_new(context, (ct_embedding_opts){10, 8, 0}));
+    ct_module_add_child(
+        m, "wte",
+        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 10, .embedding_dim = 8}));
     ct_module_append(
         m, "h",
         ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .no_bias = true}));
     ct_module_add_child(m, "drop", ct_dropout_new(context, 0.1));
     ct_module_add_child(m, "ln_f", ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 8}));
     no_error();
-    FILE *file = tmpfile();
-    ct_module_print(m, file);
-    char text[2000] = "";
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
+    const char *text = printed(m);
     ck_assert_str_eq(text,
                      "GPT(\n"
                      "  (wte): Embedding(10, 8)\n"
@@ -459,21 +476,16 @@ START_TEST(a_dropout_module) {
         kept += ct_data_f32(y)[i] != 0;
     }
     ck_assert(kept > 60 && kept < 140);
-    /* both ends are allowed */
+    /* 0 and 1 are allowed */
     for (int p = 0; p < 2; p++) ck_assert_ptr_nonnull(ct_dropout_new(context, p));
 }
 END_TEST
 
 static void prints(ct_module *m, const char *want) {
     no_error();
-    ct_module_print(m, NULL); /* nowhere */
+    ct_module_print(m, NULL); /* does nothing */
     ct_module_print(NULL, stdout);
-    FILE *file = tmpfile();
-    ct_module_print(m, file);
-    char text[2000] = "";
-    rewind(file);
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
+    const char *text = printed(m);
     ck_assert_msg(strstr(text, want) != NULL, "%s is not in %s", want, text);
 }
 
@@ -501,9 +513,10 @@ START_TEST(prints_options) {
     prints(
         ct_mha_new(context, (ct_mha_opts){.embed_dim = 8, .num_heads = 2, .kdim = 9, .vdim = 10}),
         "\n  embed_dim=8, num_heads=2, kdim=9, vdim=10\n");
-    prints(ct_linear_new(context, (ct_linear_opts){2, 3, false, 0}),
+    prints(ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 3}),
            "Linear(in_features=2, out_features=3, bias=True)");
-    prints(ct_embedding_new(context, (ct_embedding_opts){4, 5, 0}), "Embedding(4, 5)");
+    prints(ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 4, .embedding_dim = 5}),
+           "Embedding(4, 5)");
     prints(ct_dropout_new(context, 0.25), "Dropout(p=0.25)");
     prints(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 6}),
            "RMSNorm((6,), eps=1e-05, elementwise_affine=True)");

@@ -1,5 +1,5 @@
-/* What constructors of modules refuse, by name and option; and that one that fails leaves
- * nothing. */
+/* Errors of constructors of modules have the module's and the option's name, and a failed
+ * constructor frees everything. */
 #include "nn_check.h"
 
 static ct_module *make_any(ct_context *c, int which) {
@@ -19,7 +19,8 @@ static ct_module *make_any(ct_context *c, int which) {
 START_TEST(a_failed_constructor_leaves_nothing) { constructors_leave_nothing(make_any, 4, 1); }
 END_TEST
 
-/* Each option by its name, with the module's; and its least and most are taken. */
+/* The error has the names of module and option; the smallest and largest valid values are accepted.
+ */
 START_TEST(options_are_checked) {
     const int64_t before = ct_memory(context).live;
 #define REFUSES(module, says)                                                                      \
@@ -109,11 +110,14 @@ END_TEST
 
 START_TEST(constructors_refuse) {
     int64_t before = ct_memory(context).live;
-    ck_assert_ptr_null(ct_linear_new(context, (ct_linear_opts){-1, 3, false, 0}));
+    ck_assert_ptr_null(
+        ct_linear_new(context, (ct_linear_opts){.in_features = -1, .out_features = 3}));
     expect(CT_ERR_ARGUMENT, "Linear", "in_features is -1");
-    ck_assert_ptr_null(ct_linear_new(context, (ct_linear_opts){1, 3, false, CT_I64}));
+    ck_assert_ptr_null(ct_linear_new(
+        context, (ct_linear_opts){.in_features = 1, .out_features = 3, .dtype = CT_I64}));
     expect(CT_ERR_DTYPE, "Linear", "i64");
-    ck_assert_ptr_null(ct_linear_new(context, (ct_linear_opts){INT64_MAX / 2, 3, false, 0}));
+    ck_assert_ptr_null(
+        ct_linear_new(context, (ct_linear_opts){.in_features = INT64_MAX / 2, .out_features = 3}));
     expect(CT_ERR_MEMORY, "overflow", "");
     ck_assert_ptr_null(ct_mha_new(context, (ct_mha_opts){.embed_dim = 10, .num_heads = 3}));
     expect(CT_ERR_ARGUMENT, "embed_dim 10", "num_heads 3");
@@ -138,9 +142,11 @@ START_TEST(constructors_refuse) {
     ck_assert_ptr_null(
         ct_encoder_layer_new(context, (ct_layer_opts){.embed_dim = 0, .num_heads = 2}));
     expect(CT_ERR_ARGUMENT, "TransformerEncoderLayer", "embed_dim is 0");
-    ck_assert_ptr_null(ct_embedding_new(context, (ct_embedding_opts){3, -1, 0}));
+    ck_assert_ptr_null(
+        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = 3, .embedding_dim = -1}));
     expect(CT_ERR_ARGUMENT, "Embedding", "embedding_dim is -1");
-    ck_assert_ptr_null(ct_embedding_new(context, (ct_embedding_opts){-1, 3, 0}));
+    ck_assert_ptr_null(
+        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = -1, .embedding_dim = 3}));
     expect(CT_ERR_ARGUMENT, "Embedding", "num_embeddings is -1");
     ck_assert_ptr_null(ct_mlp_new(context, (ct_mlp_opts){.dim = 2, .hidden = -1}));
     expect(CT_ERR_ARGUMENT, "MLP", "hidden is -1");
@@ -155,11 +161,12 @@ START_TEST(constructors_refuse) {
     expect(CT_ERR_ARGUMENT, "Transformer", "num_decoder_layers is -1");
     ck_assert_ptr_null(ct_module_new(context, ""));
     expect(CT_ERR_ARGUMENT, "ct_module_new", "name");
-    ck_assert_ptr_null(ct_linear_new(NULL, (ct_linear_opts){1, 1, false, 0}));
+    ck_assert_ptr_null(ct_linear_new(NULL, (ct_linear_opts){.in_features = 1, .out_features = 1}));
     ck_assert_int_eq(ct_memory(context).live, before);
-    ct_module *m = ct_linear_new(context, (ct_linear_opts){2, 2, false, 0});
+    ct_module *m = ct_linear_new(context, (ct_linear_opts){.in_features = 2, .out_features = 2});
     ct_fail(context, CT_ERR_IO, "pending");
-    ck_assert_ptr_null(ct_linear_new(context, (ct_linear_opts){1, 1, false, 0}));
+    ck_assert_ptr_null(
+        ct_linear_new(context, (ct_linear_opts){.in_features = 1, .out_features = 1}));
     ck_assert_int_eq(ct_module_count(m), 6); /* readers and free still work */
     ct_module_free(m);
     expect(CT_ERR_IO, "pending", "");

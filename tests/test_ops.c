@@ -1,6 +1,6 @@
-/* Every line of ops.def, on every list of its inputs, answers the same questions: is the gradient
- * that of the differences, and do value and gradient stay what they are with other strides, dtypes,
- * instruction sets, numbers of threads and wishes? Zero sizes and scalars are among the lists.
+/* Every line of ops.def, on every list of its inputs: gradients equal differences, and value and
+ * gradients do not depend on strides, dtype, instruction set, number of threads, or which gradients
+ * are wanted. The lists include zero sizes and scalars.
  * CASES_REPORT=1 prints the worst error of each line. */
 #include "suite.h"
 #include <math.h>
@@ -14,10 +14,10 @@ typedef struct {
     case_layout layout;
     int64_t scale;
     bool single;
-    unsigned hide; /* inputs whose gradient is not wanted after all, as bits */
+    unsigned hide; /* bits of inputs whose gradient is not wanted */
 } setup;
 
-/* What a run gave, as f64: exact for f32, so that equal bits stay equal and others differ. */
+/* The results of a run, as f64, which represents f32 exactly. */
 typedef struct {
     bool ran;
     ct_dtype dtype;
@@ -26,7 +26,7 @@ typedef struct {
     double *value, *grad[CASE_INPUTS];
 } outcome;
 
-static const char *what; /* the case at hand, for messages */
+static const char *what; /* the current case, for messages */
 
 static void name_case(int line, int variant) {
     static char text[512];
@@ -57,8 +57,8 @@ static double *copy(ct_context *context, ct_tensor *t, int64_t *count) {
 static bool real(ct_dtype dtype) { return dtype == CT_F32 || dtype == CT_F64; }
 static bool collects(const case_input *input) { return input->kind == 'R' || input->kind == 'D'; }
 
-/* Value and gradients for a random cotangent. A line whose call fixes sizes may fail on multiplied
- * ones: ran is false then. */
+/* Value and gradients for a random cotangent. ran is false if the call fails on multiplied sizes,
+ * as one that has sizes in it may. */
 static outcome run(ct_context *context, int index, int variant, setup s) {
     outcome o = {0};
     const case_line *line = case_at(index);
@@ -67,8 +67,9 @@ static outcome run(ct_context *context, int index, int variant, setup s) {
     ct_scope scope = ct_scope_open(context);
     int n = case_inputs(line, variant, s.scale, input);
     ck_assert_msg(n >= 0, "%s: inputs that cannot be read", what);
-    bool built =
-        case_build(context, input, n, (case_build_opts){s.dtype, s.layout, 5, s.single}, in);
+    bool built = case_build(
+        context, input, n,
+        (case_build_opts){.dtype = s.dtype, .layout = s.layout, .seed = 5, .single = s.single}, in);
     for (int i = 0; i < n && built; i++)
         if (s.hide >> i & 1 && in[i] && collects(&input[i])) ct_set_requires_grad(in[i], false);
     no_error(context);
@@ -116,8 +117,8 @@ static void drop(outcome *o) {
     for (int i = 0; i < CASE_INPUTS; i++) free(o->grad[i]);
 }
 
-/* The largest difference over the largest value; infinite where one of them alone is not a number.
- * A single value may be what a cancellation left: it is measured against 1. */
+/* The largest difference divided by the largest value; infinite if only one of two is NaN. A single
+ * value may be the result of cancellation, so it is compared relative to 1. */
 static double distance(const double *a, const double *b, int64_t n) {
     double worst = 0, largest = n == 1 ? 1 : 1e-2;
     for (int64_t i = 0; i < n; i++) {
@@ -129,7 +130,7 @@ static double distance(const double *a, const double *b, int64_t n) {
     return worst / largest;
 }
 
-/* Compares b with the reference a; bits: no difference at all. */
+/* Compares b with the reference a. */
 static double compare(const outcome *a, const outcome *b, double tolerance, const char *how) {
     ck_assert_msg(
         a->ran && b->ran && a->shape.ndim == b->shape.ndim &&
@@ -194,7 +195,17 @@ static int64_t large_scale(const case_line *line, int variant) {
     return dims ? (int64_t)ceil(pow(60000 / fmax(most, 1), 1.0 / dims)) : 1;
 }
 
-/* ---- the questions ---- */
+/* Builds a list of inputs; returns how many there are. */
+static int build(ct_context *context, const case_line *line, int variant, int64_t scale,
+                 case_build_opts opts, case_input input[CASE_INPUTS], ct_tensor *in[CASE_INPUTS]) {
+    const int n = case_inputs(line, variant, scale, input);
+    ck_assert_msg(n >= 0, "%s: inputs that cannot be read", what);
+    case_build(context, input, n, opts, in);
+    no_error(context);
+    return n;
+}
+
+/* ---- the tests ---- */
 
 typedef struct {
     ct_context *context;
@@ -221,10 +232,9 @@ START_TEST(gradients_are_those_of_differences) {
         ct_scope scope = ct_scope_open(context);
         closure c = {.context = context, .line = line};
         ct_tensor *in[CASE_INPUTS];
-        int n = case_inputs(line, v, 1, input), k = 0;
-        ck_assert_msg(n >= 0, "%s: inputs that cannot be read", what);
-        case_build(context, input, n, (case_build_opts){.dtype = CT_F64, .seed = 11}, c.all);
-        no_error(context);
+        int n = build(context, line, v, 1, (case_build_opts){.dtype = CT_F64, .seed = 11}, input,
+                      c.all),
+            k = 0;
         for (int i = 0; i < n; i++)
             if (collects(&input[i])) in[k] = c.all[i], c.place[k++] = i;
         ct_tensor *y = case_run(context, line, c.all);
@@ -243,7 +253,7 @@ START_TEST(gradients_are_those_of_differences) {
 }
 END_TEST
 
-/* Along three directions of each input, where work is cut into pieces. */
+/* Checks three random directions of each input, at sizes that are divided into several pieces. */
 START_TEST(large_gradients_are_those_of_differences) {
     const case_line *line = case_at(_i);
     const int v = largest_variant(line);
@@ -253,9 +263,9 @@ START_TEST(large_gradients_are_those_of_differences) {
     ct_scope scope = ct_scope_open(context);
     closure c = {.context = context, .line = line};
     ct_tensor *in[CASE_INPUTS];
-    int n = case_inputs(line, v, large_scale(line, v), input), k = 0;
-    case_build(context, input, n, (case_build_opts){.dtype = CT_F64, .seed = 11}, c.all);
-    no_error(context);
+    int n = build(context, line, v, large_scale(line, v),
+                  (case_build_opts){.dtype = CT_F64, .seed = 11}, input, c.all),
+        k = 0;
     for (int i = 0; i < n; i++)
         if (collects(&input[i])) in[k] = c.all[i], c.place[k++] = i;
     ct_tensor *y = case_run(context, line, c.all);
@@ -296,7 +306,7 @@ START_TEST(f32_is_f64_rounded) {
     const case_line *line = case_at(_i);
     ct_context *context = context_of(NULL, 1);
     double worst = 0;
-    /* the last one large */
+    /* finally the largest list, multiplied */
     for (int v = 0, variants = case_variants(line), big = largest_variant(line); v <= variants;
          v++) {
         int variant = v < variants ? v : big;
@@ -385,7 +395,7 @@ START_TEST(gradients_only_where_wanted) {
         case_input input[CASE_INPUTS];
         int n = case_inputs(line, v, 1, input);
         outcome all = run(context, _i, v, (setup){.dtype = CT_F64, .scale = 1});
-        for (int i = 0; i <= n; i++) { /* each input alone, then none */
+        for (int i = 0; i <= n; i++) { /* only input i wanted, then none */
             outcome one =
                 run(context, _i, v,
                     (setup){.dtype = CT_F64, .scale = 1, .hide = ~(i < n ? 1u << i : 0u)});
@@ -404,7 +414,7 @@ START_TEST(gradients_only_where_wanted) {
 }
 END_TEST
 
-/* A call that is wrong: a result or an error, never both, never neither. */
+/* A wrong call must give either a result or an error. */
 static bool refused(ct_context *context, const case_line *line, ct_tensor *const *in,
                     const char *how, int i) {
     ct_tensor *y = case_run(context, line, in);
@@ -423,12 +433,11 @@ START_TEST(null_inputs_are_errors) {
         case_input input[CASE_INPUTS];
         ct_tensor *in[CASE_INPUTS] = {0};
         ct_scope scope = ct_scope_open(context);
-        int n = case_inputs(line, v, 1, input);
-        case_build(context, input, n, (case_build_opts){.dtype = CT_F32, .seed = 2}, in);
-        no_error(context);
+        int n =
+            build(context, line, v, 1, (case_build_opts){.dtype = CT_F32, .seed = 2}, input, in);
         for (int i = 0; i < n; i++) {
             ct_tensor *was = in[i];
-            int others = 0; /* without any there would be no context to record in */
+            int others = 0; /* without any there is no context to record the error in */
             for (int j = 0; j < n; j++) others += j != i && in[j];
             if (others) in[i] = NULL;
             if (others && was && refused(context, line, in, "NULL", i) == false)
@@ -441,7 +450,7 @@ START_TEST(null_inputs_are_errors) {
         ck_assert_str_eq(ct_error_message(context), "an earlier fault");
         ck_assert_int_eq(ct_error(context), CT_ERR_IO);
         ct_error_clear(context);
-        /* nothing to record in: NULL and no crash; causal_mask and its like have no such input */
+        /* no context: NULL and no crash; only for calls with tensor inputs */
         if (n) {
             ct_tensor *none[CASE_INPUTS] = {0};
             ck_assert_msg(line->run(NULL, none) == NULL, "%s: a result of nothing", what);
@@ -460,9 +469,9 @@ START_TEST(other_dtypes_are_errors) {
         case_input input[CASE_INPUTS];
         ct_tensor *in[CASE_INPUTS] = {0};
         ct_scope scope = ct_scope_open(context);
-        int n = case_inputs(line, v, 1, input), reals = 0;
-        case_build(context, input, n, (case_build_opts){.dtype = CT_F32, .seed = 2}, in);
-        no_error(context);
+        int n = build(context, line, v, 1, (case_build_opts){.dtype = CT_F32, .seed = 2}, input,
+                      in),
+            reals = 0;
         for (int i = 0; i < n; i++)
             reals += in[i] && real(ct_dtype_of(in[i])) && collects(&input[i]);
         for (int i = 0; i < n; i++) {

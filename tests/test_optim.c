@@ -1,4 +1,4 @@
-/* Optimisers against their formulas in plain doubles; clipping; the schedule; who owns what. */
+/* Optimisers against their formulas in doubles; clipping; the schedule; ownership. */
 #include "nn_check.h"
 
 enum { N = 37, STEPS = 6 };
@@ -17,7 +17,7 @@ static ct_module *one(ct_dtype dtype, bool matrix) {
 /* The gradient of step t, from 1. */
 static double gradient(int i, int t) { return cos(3 * i + t) + (i % 5 == 0 ? 0 : 0.1 * t); }
 
-/* Makes the parameter's gradient that: backward of <c, w>. */
+/* Sets the parameter's gradient to c, by backward of <c, w>. */
 static void give_gradient(ct_tensor *w, int t) {
     ct_scope scope = ct_scope_open(context);
     double c[N];
@@ -122,7 +122,7 @@ END_TEST
 
 /* ---- which parameters ---- */
 
-/* and its own count of steps waits: the first step of a later gradient is a first step */
+/* its step count does not advance, so its first gradient later is a first step */
 START_TEST(no_gradient_no_step) {
     ct_module *m = one(CT_F64, false);
     ct_tensor *w = ct_module_get(m, "w");
@@ -176,7 +176,7 @@ START_TEST(a_shared_parameter_steps_once) {
 }
 END_TEST
 
-/* ---- who owns what ---- */
+/* ---- ownership ---- */
 
 START_TEST(everything_goes_back) {
     /* with ".weight" of 63 to 66 bytes: blocks are multiples of 64 */
@@ -192,7 +192,9 @@ START_TEST(everything_goes_back) {
         ct_module *m = one(CT_F64, false),
                   *inner = ct_module_add_child(
                       m, names[order],
-                      ct_linear_new(context, (ct_linear_opts){3, 3, false, CT_F64}));
+                      ct_linear_new(
+                          context,
+                          (ct_linear_opts){.in_features = 3, .out_features = 3, .dtype = CT_F64}));
         ct_optim *a = ct_adamw_new(m, (ct_adamw_opts){0}),
                  *b = ct_sgd_new(m, (ct_sgd_opts){.momentum = 0.9});
         ck_assert_ptr_nonnull(ct_adam_new(inner, (ct_adam_opts){0}));
@@ -202,7 +204,8 @@ START_TEST(everything_goes_back) {
         ck_assert(ct_optim_step(a) && ct_optim_step(b));
         if (order == 1) ct_optim_free(a), ct_optim_free(b);
         if (order == 2) ct_optim_free(b);
-        if (order == 3) { /* a child goes; the optimisers hold what it had and step it on */
+        if (order ==
+            3) { /* after a child is freed, the optimisers still hold and step its parameters */
             ct_module_free(inner);
             ck_assert(ct_optim_step(a) && ct_optim_step(b));
         }
@@ -212,7 +215,7 @@ START_TEST(everything_goes_back) {
     }
     ct_optim_free(NULL);
     ct_optim_zero_grad(NULL);
-    /* the context ends these */
+    /* the context frees these */
     ck_assert_ptr_nonnull(ct_adamw_new(one(CT_F32, true), (ct_adamw_opts){0}));
 }
 END_TEST
@@ -312,7 +315,7 @@ START_TEST(clipping) {
     double squares = 0, g[N];
     for (int i = 0; i < N; i++) squares += pow(gradient(i, 1), 2) + pow(gradient(i, 2), 2);
     double norm = sqrt(squares);
-    /* small enough: untouched */
+    /* below the limit: unchanged */
     ck_assert_double_eq_tol(ct_clip_grad_norm(m, 2 * norm), norm, 1e-13);
     for (int i = 0; i < N; i++) g[i] = gradient(i, 1);
     is(ct_grad(w), g, 0);
@@ -322,7 +325,7 @@ START_TEST(clipping) {
     for (int i = 0; i < N; i++) g[i] = gradient(i, 2) * (0.5 / (norm + 1e-6));
     is(ct_grad(v), g, 1e-15);
     ck_assert_double_eq_tol(ct_clip_grad_norm(m, INFINITY), 0.5, 1e-6);
-    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 0), 0.5, 1e-6); /* which leaves nothing */
+    ck_assert_double_eq_tol(ct_clip_grad_norm(m, 0), 0.5, 1e-6); /* all gradients become 0 */
     ck_assert_double_eq(ct_clip_grad_norm(m, 1), 0);
     give_gradient(w, 1);
     ct_data_f64(ct_grad(v))[3] = NAN;
@@ -379,7 +382,7 @@ static void clips_as_before_a_step(bool adam, double clip_norm) {
 START_TEST(clipping_in_the_step) {
     for (int adam = 0; adam < 2; adam++) {
         clips_as_before_a_step(adam, 0.5);
-        clips_as_before_a_step(adam, 1e9); /* wide enough: nothing is clipped */
+        clips_as_before_a_step(adam, 1e9); /* large enough: no clipping */
     }
     ct_module *m = one(CT_F64, false);
     ck_assert_ptr_null(ct_adamw_new(m, (ct_adamw_opts){.clip_norm = -1}));
@@ -393,7 +396,7 @@ END_TEST
 START_TEST(schedule) {
     ct_lr_cosine_opts o = {.peak = 1, .floor = 0.1, .warmup = 4, .total = 14};
     ck_assert_double_eq_tol(ct_lr_cosine(o, 0), 1.0 / 5, 1e-15);
-    /* before the first step it is the first's */
+    /* a negative step counts as the first */
     ck_assert_double_eq(ct_lr_cosine(o, -7), ct_lr_cosine(o, 0));
     ck_assert_double_eq_tol(ct_lr_cosine(o, 3), 4.0 / 5, 1e-15);
     ck_assert_double_eq_tol(ct_lr_cosine(o, 4), 1, 1e-15);

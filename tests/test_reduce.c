@@ -1,6 +1,6 @@
-/* Reductions, beyond the walk over ops.def: every set of dims against plain loops, no element, the
- * accuracy of sums, large ones that are cut into pieces, and the same bits for any number of
- * threads. */
+/* Reductions, what test_ops.c does not cover: every set of dims against plain loops, empty tensors,
+ * the accuracy of sums, large tensors that are divided into pieces, and the same bits for any
+ * number of threads. */
 #include "op_check.h"
 
 /* ---- every set of dims ---- */
@@ -64,7 +64,7 @@ static void every_set(ct_shape shape) {
     for (int64_t i = 0; i < n; i++) values[i] = (double)(i * 7919 % 23) - 11; /* with ties */
     for (unsigned set = 1; set < 1u << shape.ndim; set++) {
         ct_shape dims = CT_SCALAR;
-        /* in falling order, some of them from the end */
+        /* dims in decreasing order, some negative */
         for (int d = shape.ndim - 1; d >= 0; d--)
             if (set >> d & 1) dims.dim[dims.ndim++] = d % 2 ? d - shape.ndim : d;
         reduce_naively(shape, set, values, &r);
@@ -78,7 +78,7 @@ static void every_set(ct_shape shape) {
                 backward(y);
                 near(ct_grad(x), r.grad[o], n, name[o], set);
                 if (keep && o == 0) near(ct_sum_to(x, r.kept), r.value[0], r.out, "sum_to", set);
-                if (keep && o == 0 && shape.ndim) { /* with gaps between its rows */
+                if (keep && o == 0 && shape.ndim) { /* rows with gaps */
                     const int64_t last = shape.dim[shape.ndim - 1];
                     near(ct_sum_to(ct_narrow(ct_cat((ct_tensor *[]){x, x}, 2, -1), -1, 0, last),
                                    r.kept),
@@ -133,7 +133,7 @@ START_TEST(no_element) {
 }
 END_TEST
 
-/* The same bits as without gaps, also where a pass is cut. */
+/* The same bits as without gaps, also if a pass is divided. */
 START_TEST(rows_with_gaps) {
     for (int64_t width = 1; width < 7; width += 2) {
         ct_tensor *gaps = ct_narrow(ct_randn(context, CT_F32, CT_SHAPE(3, 40000, 7)), 2, 1, width),
@@ -162,7 +162,7 @@ START_TEST(sum_to_shares_memory) {
 }
 END_TEST
 
-/* ---- large ones: cut into pieces ---- */
+/* ---- large tensors: divided into pieces ---- */
 
 START_TEST(sums_are_accurate) {
     const int64_t n = 1 << 20;
@@ -229,7 +229,7 @@ START_TEST(large_reductions_are_right) {
 }
 END_TEST
 
-/* Values and gradients, one after the other, of ops whose work is cut. */
+/* Concatenated values and gradients of ops whose work is divided. */
 static size_t compute(int threads, float *out) {
     ct_context *c = ct_context_new((ct_context_opts){.seed = 3, .threads = threads});
     ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(7, 90, 301)), true);

@@ -1,5 +1,5 @@
-/* Softmaxes, norms, look-ups, dropout and losses, beyond the walk over ops.def: what masks hide,
- * rows that do not count, errors and their words, streams of the generator. */
+/* Softmaxes, norms, look-ups, dropout and losses, what test_ops.c does not cover: masked elements,
+ * ignored rows, error messages, streams of the generator. */
 #include "op_check.h"
 
 static ct_tensor *reals(ct_shape shape, const double *v) {
@@ -50,7 +50,7 @@ START_TEST(hidden_values_are_not_read) {
     backward(y); /* cotangent 1 ... 12 */
     IS(ct_grad(x), -0.5, 0, 0.5, 0, 0, 0, 0, -0.25, 0.25, 0, 0, 0);
     ck_assert(!signbit(ct_data_f64(y)[1]));
-    /* along another dim, and masks of every way to broadcast */
+    /* along another dim, and masks of every broadcast shape */
     IS(ct_masked_softmax(ct_transpose(x, 1, 2), ct_transpose(mask, 1, 2), 1), 0.5, 0, 0, 0, 0.5, 0,
        0, 0, 0.5, 0, 0.5, 1);
     ct_tensor *ones = of(CT_F64, CT_SHAPE(2, 2, 3));
@@ -82,7 +82,7 @@ START_TEST(hidden_values_are_not_read) {
 }
 END_TEST
 
-/* A (T, S) mask of (B, H, T, S) scores is read where it lies. */
+/* A (T, S) mask of (B, H, T, S) scores is read in place. */
 START_TEST(masks_are_not_made_whole) {
     ct_tensor *x = of(CT_F32, CT_SHAPE(64, 8, 16, 16)), *mask = ct_causal_mask(context, 16, 16);
     int64_t live = ct_memory(context).live;
@@ -105,7 +105,7 @@ START_TEST(norms) {
     has_shape(ct_rms_norm(of(CT_F32, CT_SHAPE(3, 0)), of(CT_F32, CT_SHAPE(0)), 1e-5),
               CT_SHAPE(3, 0));
 
-    /* no row: gradients are zeros, not nothing */
+    /* no rows: gradients are zeros, not NULL */
     ct_tensor *none = of(CT_F64, CT_SHAPE(0, 4)), *w = F64(1, 1, 1, 1), *b = F64(1, 1, 1, 1);
     ct_set_requires_grad(none, true);
     backward(ct_layer_norm(none, w, b, 1e-5));
@@ -123,8 +123,8 @@ START_TEST(norms) {
 }
 END_TEST
 
-/* Sums over many rows keep a pairwise sum's error: a running f32 sum of 0.1 is off by 1.4 after
- * 100,000 of them. */
+/* Sums over many rows have the error of pairwise summation: a running f32 sum of 0.1 is off by 1.4
+ * after 100,000 of them. */
 START_TEST(sums_over_rows_are_exact) {
     enum { ROWS = 100000 };
     ct_tensor *x = ct_rand(context, CT_F32, CT_SHAPE(ROWS, 2)),
@@ -144,7 +144,7 @@ START_TEST(look_ups) {
     IS(ct_embedding(ids, w), 20, 21, 0, 1, 20, 21, 20, 21);
     backward(ct_embedding(ids, w));
     IS(ct_grad(w), 3, 4, 0, 0, 1 + 5 + 7, 2 + 6 + 8);
-    /* added to what is there */
+    /* accumulated onto an earlier gradient */
     ck_assert(ct_backward(ct_sum(ct_embedding(I64(1), w), CT_ALL, false)));
     IS(ct_grad(w), 3, 4, 1, 1, 13, 16);
     FAILS(ct_embedding(ct_view(I64(0, 1, 2, 3), CT_SHAPE(2, 2)), w), CT_ERR_ARGUMENT,
@@ -246,7 +246,8 @@ START_TEST(dropout_drops) {
         ck_assert_msg(fabs((double)same / N - p * p) < 5 * sd2, "two calls are not independent: %d",
                       same);
         ct_zero_grad(x);
-        ck_assert(ct_backward(ct_sum(y, CT_ALL, false))); /* the stream has gone on since */
+        ck_assert(
+            ct_backward(ct_sum(y, CT_ALL, false))); /* the generator's stream has advanced since */
         ck_assert_mem_eq(ct_data_f64(ct_grad(x)), v, N * sizeof *v);
     }
     IS(ct_dropout(F64(1, NAN, 3), 1, true), 0, 0, 0);
@@ -261,7 +262,7 @@ START_TEST(dropout_takes_a_stream_when_it_acts) {
     ck_assert_uint_eq(ct_rng_get(context).stream, stream);
     ct_tensor *y = ct_dropout(x, 0.5, true);
     ck_assert_uint_eq(ct_rng_get(context).stream, stream + 1);
-    ct_rng_set(context, (ct_rng){1, stream}); /* the mask is of places, whatever the strides */
+    ct_rng_set(context, (ct_rng){1, stream}); /* the mask depends on indices, not on strides */
     ct_tensor *strided =
         ct_dropout(ct_transpose(ct_contiguous(ct_transpose(x, 0, 1)), 0, 1), 0.5, true);
     ck_assert_mem_eq(ct_data_f32(y), ct_data_f32(strided), 2000 * sizeof(float));
@@ -284,7 +285,7 @@ START_TEST(rows_that_do_not_count) {
     NEAR(ct_grad(x), 1e-15, 1. / 6, -1. / 3, 1. / 6, 0, 0, 0, -1. / 3, 1. / 6, 1. / 6);
     NEAR(ct_cross_entropy(x, I64(1, -100, 0), (ct_cross_entropy_opts){.sum = true}), 1e-15,
          2 * ln3);
-    for (int sum = 0; sum < 2; sum++) { /* nothing left */
+    for (int sum = 0; sum < 2; sum++) { /* all rows ignored */
         ct_zero_grad(x);
         y = ct_cross_entropy(x, I64(-100, -100, -100), (ct_cross_entropy_opts){.sum = sum});
         IS(y, 0);
@@ -327,7 +328,7 @@ START_TEST(errors_of_losses) {
 }
 END_TEST
 
-/* Many blocks of rows: the same as of logits made whole, in a part of their memory. */
+/* Many blocks of rows: equal to the loss of whole logits, in less memory. */
 START_TEST(linear_loss_in_blocks) {
     enum { N = 400, D = 3, C = 10000 };
     ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(N, D)), true);
@@ -341,7 +342,7 @@ START_TEST(linear_loss_in_blocks) {
 
     int64_t live = ct_memory(context).live;
     ct_memory_reset_peak(context);
-    /* the gradients of both are added to those that are there */
+    /* both accumulate onto earlier gradients */
     for (int times = 2; times <= 3; times++) {
         ct_tensor *y = ct_linear_cross_entropy(x, w, t, opts);
         ck_assert_double_eq_tol(ct_item(y), ct_item(whole), 1e-12);
@@ -355,7 +356,7 @@ START_TEST(linear_loss_in_blocks) {
 }
 END_TEST
 
-/* its gradients are made in forward, and given away by the last backward alone */
+/* gradients are computed in forward; only the last backward may return their memory */
 START_TEST(linear_loss_again) {
     enum { N = 5, D = 3, C = 4 };
     ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(N, D)), true);
@@ -386,8 +387,8 @@ START_TEST(linear_loss_again) {
 }
 END_TEST
 
-/* Logits with an offset common to all have the gradients of the logits without it: what is kept for
- * backward is no sum of the two. */
+/* Logits with a large common offset have the same gradients as without it, because backward does
+ * not use max + log sum. */
 enum { LOSS, SMOOTHED, FUSED, LSE, SOFTMAX, LOG_SOFTMAX, MASKED, OF_LOGITS };
 enum { SOME = 5, CLASSES = 70, LOGITS = SOME * CLASSES };
 
@@ -443,7 +444,7 @@ START_TEST(a_common_offset_costs_no_digits) {
     static const double offsets[6] = {1e2, -1e4, 1e6, -1e8, 1e20, 1e30};
     double want[LOGITS], got[LOGITS];
     for (int single = 0; single < 2; single++)
-        for (int k = 0; k < 6; k++) { /* logits that are whole numbers of a unit, or equals */
+        for (int k = 0; k < 6; k++) { /* logits that are multiples of a unit, or equal */
             const double place = exp2(ceil(log2(fabs(offsets[k]) * (single ? 0x1p-23 : 0x1p-52))));
             const double unit = place > 0.25 ? place : 0.25,
                          offset = round(offsets[k] / unit) * unit;
@@ -456,7 +457,7 @@ START_TEST(a_common_offset_costs_no_digits) {
 }
 END_TEST
 
-/* Rows of a large mean and a small spread: f32 keeps its digits, forward and backward. */
+/* Rows with a large mean and a small deviation lose no accuracy in f32, forward and backward. */
 START_TEST(a_large_mean_costs_no_digits) {
     enum { ROWS = 3, N = 37, ALL = ROWS * N };
     double x[ALL], y[2][ALL], dx[2][ALL];
@@ -484,7 +485,7 @@ START_TEST(rotary_positions) {
               *k = ct_randn(context, CT_F64, CT_SHAPE(1, 8));
     for (int interleaved = 0; interleaved < 2; interleaved++) {
         double first = 0;
-        /* products depend on the distance alone */
+        /* dot products depend only on the distance */
         for (int64_t shift = -2; shift < 500; shift += 100) {
             ct_tensor *a =
                 ct_rope(q, (ct_rope_opts){.offset = shift + 7, .interleaved = interleaved});

@@ -1,5 +1,5 @@
-/* Views and copies of shapes, beyond the walk over ops.def: what shares memory, which strides can
- * be viewed, errors and their words. */
+/* Views and copies of shapes, what test_ops.c does not cover: shared memory, which strides allow a
+ * view, error messages. */
 #include "op_check.h"
 
 static ct_tensor *counted(ct_shape shape) { /* 0, 1, 2, ... with a gradient */
@@ -61,8 +61,8 @@ START_TEST(values_of_views) {
 END_TEST
 
 /* Every shape of 12 elements, of every permutation of a (2, 3, 2) tensor and of a narrowed one: a
- * view, where there is one, holds what reshape holds; and there is one exactly where the row-major
- * order can be walked with one stride a dim. */
+ * view, if possible, equals reshape; and it is possible exactly if the row-major order has one
+ * stride for each dim. */
 START_TEST(viewed_or_refused) {
     const ct_shape shapes[] = {CT_SHAPE(12),           CT_SHAPE(1, 12),   CT_SHAPE(2, 6),
                                CT_SHAPE(6, 2),         CT_SHAPE(3, 4),    CT_SHAPE(4, 3),
@@ -187,8 +187,8 @@ START_TEST(splitting) {
 }
 END_TEST
 
-/* Parts that overlap, and a view used with the whole: each gradient lands in its place, and is
- * added there. */
+/* Overlapping parts, and a view used together with the whole tensor: gradients are added at their
+ * indices. */
 START_TEST(gradients_of_parts_add_up) {
     ct_tensor *x = counted(CT_SHAPE(2, 3));
     ct_tensor *y = ct_add(ct_sum(ct_narrow(x, 1, 0, 2), CT_ALL, false),
@@ -196,7 +196,8 @@ START_TEST(gradients_of_parts_add_up) {
     y = ct_add(y, ct_scale(ct_sum(ct_select(x, 0, 1), CT_ALL, false), 100));
     ck_assert(ct_backward(ct_add(y, ct_scale(ct_sum(x, CT_ALL, false), 1000))));
     IS(ct_grad(x), 1001, 1011, 1010, 1101, 1111, 1110);
-    ck_assert(ct_backward(ct_sum(ct_narrow(x, 0, 0, 1), CT_ALL, false))); /* onto what is there */
+    ck_assert(
+        ct_backward(ct_sum(ct_narrow(x, 0, 0, 1), CT_ALL, false))); /* onto an earlier gradient */
     IS(ct_grad(x), 1002, 1012, 1011, 1101, 1111, 1110);
     ct_zero_grad(x);
     backward(ct_narrow(ct_transpose(x, 0, 1), 0, 1, 2)); /* into an intermediate's gradient */
@@ -210,7 +211,7 @@ START_TEST(gradients_of_parts_add_up) {
 }
 END_TEST
 
-/* Each op with a dim of (2, 3, 1, 4) that counts from the front, or with `end` 4 less. */
+/* Each op with a dim of (2, 3, 1, 4), with `end` the same dim counted from the end. */
 static ct_tensor *along(int which, ct_tensor *x, int end) {
     ct_tensor *twice[] = {x, ct_scale(x, 2)};
     switch (which) {
@@ -278,7 +279,7 @@ START_TEST(casting) {
 }
 END_TEST
 
-/* A view costs the tape nothing: neither its input's values nor its output's are kept. */
+/* The tape saves neither the input's nor the output's values for a view. */
 START_TEST(views_keep_no_values) {
     ct_tensor *x = ct_set_requires_grad(ct_zeros(context, CT_F64, CT_SHAPE(64, 64)), true);
     ct_scope scope = ct_scope_open(context);

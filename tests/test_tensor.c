@@ -1,4 +1,4 @@
-/* Tensors: their making, reading and printing; and the generator. */
+/* Tensors: creation, reading and printing; and the random generator. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +37,8 @@ START_TEST(shapes_that_cannot_be) {
 }
 END_TEST
 
-/* What a machine of 32 bits would say: sizes are checked as 64 bits against the most bytes that
- * memory has there. */
+/* The checks of a 32-bit machine: sizes are 64 bits and are compared with the largest size_t there.
+ */
 START_TEST(sizes_are_checked_against_the_machine) {
     int64_t numel;
     const uint64_t most = UINT64_C(1) << 32;
@@ -87,12 +87,12 @@ START_TEST(values_of_new_tensors) {
 }
 END_TEST
 
-/* How many steps there are, where a difference overflows, or a product or a quotient is 0 or
+/* The number of elements of arange if a difference overflows, or a product or quotient is 0 or
  * infinite. */
 START_TEST(ranges_at_the_ends_of_f64) {
     static const struct {
         double start, end, step;
-        int64_t count; /* -1: the wrong way, -2: too many */
+        int64_t count; /* -1: wrong sign of step, -2: too many */
     } range[] = {{0, -1e-45, 1e-300, -1},    {-1e-300, -2e-300, 1e-300, -1},
                  {1e-320, 0, 1e-320, -1},    {0, 1e-300, 1e300, 1},
                  {0, 5e-324, 1, 1},          {0, -5e-324, -1, 1},
@@ -151,7 +151,7 @@ static bool same(ct_tensor *a, ct_tensor *b) {
     return a && b && ct_item(ct_max(ct_abs(ct_sub(a, b)), CT_ALL, false)) == 0;
 }
 
-/* A dim of one element may claim any stride: nothing is computed with it. */
+/* The stride of a dim of size 1 is not used. */
 START_TEST(a_stride_of_one_element) {
     enum { N = 40, WIDTH = 16 };
     static float data[N * WIDTH];
@@ -268,7 +268,7 @@ START_TEST(streams) {
         !memcmp(ct_data_f32(c), ct_data_f32(ct_randn(context, CT_F32, CT_SHAPE(777))), 4 * 777));
     ct_seed(context, 2);
     ck_assert(memcmp(ct_data_f64(a), ct_data_f64(ct_rand(context, CT_F64, CT_SHAPE(1000))), 8000));
-    ct_seed(context, 1); /* element i does not depend on how many there are */
+    ct_seed(context, 1); /* element i does not depend on the size */
     ck_assert(!memcmp(ct_data_f64(a), ct_data_f64(ct_rand(context, CT_F64, CT_SHAPE(10))), 80));
     uint64_t before = ct_rng_get(context).stream;
     ct_tanh(a), ct_dropout(a, 0.5, false), ct_dropout(a, 0, true),

@@ -1,5 +1,5 @@
-/* Training, small: one encoder layer learns to write four digits backwards, and learns the same
- * bits on any number of threads. */
+/* Training: one encoder layer learns to write four digits in reverse, with the same bits for any
+ * number of threads. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Stacks of layers and what they are made of: torch's names, the layers one by one, caches, gated
+/* Stacks of layers: torch's names, equality with the layers run one by one, caches, gated
  * feed-forwards. */
 #include "nn_check.h"
 
@@ -51,10 +51,12 @@ static void all_have_gradients(ct_module *module, ct_tensor *out) {
         ck_assert_msg(ct_grad(p.tensor) && largest(ct_grad(p.tensor)) > 0, "%s", p.name);
 }
 
-/* ---- what they are ---- */
+/* ---- structure ---- */
 
 START_TEST(names_are_torchs) {
-    ct_module *t = ct_transformer_new(context, (ct_transformer_opts){plain, 2, 3});
+    ct_module *t = ct_transformer_new(
+        context,
+        (ct_transformer_opts){.layer = plain, .num_encoder_layers = 2, .num_decoder_layers = 3});
     const char *const names[] = {"encoder.layers.0.self_attn.in_proj_weight",
                                  "encoder.layers.1.linear2.bias",
                                  "encoder.norm.weight",
@@ -125,7 +127,9 @@ START_TEST(a_stack_is_its_layers) {
 END_TEST
 
 START_TEST(a_transformer_is_both) {
-    ct_module *t = shake(ct_transformer_new(context, (ct_transformer_opts){plain, 2, 1}));
+    ct_module *t = shake(ct_transformer_new(
+        context,
+        (ct_transformer_opts){.layer = plain, .num_encoder_layers = 2, .num_decoder_layers = 1}));
     ct_tensor *src = randn(CT_SHAPE(2, 4, 8)), *tgt = randn(CT_SHAPE(2, 5, 8));
     bool real[] = {true, true, false, true, true, true, true, false};
     ct_tensor *key_mask = ct_from_bool(context, CT_SHAPE(2, 4), real), *weights[3];
@@ -142,7 +146,7 @@ START_TEST(a_transformer_is_both) {
 }
 END_TEST
 
-/* gate, rms_norm: a layer of these options against its formula. */
+/* A layer with gate and rms_norm against its formula. */
 START_TEST(gated_layers) {
     ct_module *layer = shake(ct_encoder_layer_new(context, llama));
     ct_tensor *x = randn(CT_SHAPE(2, 5, 16));
@@ -164,7 +168,7 @@ START_TEST(gated_layers) {
     ck_assert_double_gt(distance(last, ct_select(straight, 1, 0)), 1e-6);
     ck_assert_int_eq(ct_dim(ct_module_get(layer, "self_attn.k_proj_weight"), 0), 8);
 
-    /* whose attention to the memory knows no positions */
+    /* cross-attention has no positions */
     ct_module *cross = ct_decoder_layer_new(context, llama);
     ct_tensor *memory = randn(CT_SHAPE(2, 3, 16)), *back[3];
     for (int i = 0; i < 3; i++) back[i] = ct_select(memory, 1, 2 - i);
@@ -231,7 +235,9 @@ START_TEST(calls_are_checked) {
     enum { LAYERS = 2 };
     ct_module *e = ct_encoder_new(context, plain, LAYERS, true),
               *d = ct_decoder_new(context, plain, LAYERS, true);
-    ct_module *t = ct_transformer_new(context, (ct_transformer_opts){plain, 1, 1});
+    ct_module *t = ct_transformer_new(
+        context,
+        (ct_transformer_opts){.layer = plain, .num_encoder_layers = 1, .num_decoder_layers = 1});
     ct_tensor *x = randn(CT_SHAPE(2, 3, 8)), *weights[LAYERS];
     ct_kv_cache *caches[LAYERS], *one;
     ck_assert(!ct_kv_caches_new(e, 2, 4, caches, 3));
@@ -253,7 +259,7 @@ START_TEST(calls_are_checked) {
     caches[1] = NULL;
     ck_assert_ptr_null(ct_encoder_forward(e, x, (ct_stack_call){.caches = caches}));
     expect(CT_ERR_ARGUMENT, "layer 1 is NULL", "");
-    caches[1] = caches[0]; /* its layer's turn comes after the first has run */
+    caches[1] = caches[0]; /* an error only when layer 1 runs */
     ck_assert_ptr_null(
         ct_encoder_forward(e, x, (ct_stack_call){.caches = caches, .self_weights = weights}));
     expect(CT_ERR_ARGUMENT, "another module", "");
@@ -314,7 +320,7 @@ START_TEST(calls_are_checked) {
         ct_transformer_forward(t, x, x, (ct_stack_call){.caches = caches}, (ct_stack_call){0}));
     expect(CT_ERR_ARGUMENT, "without caches", "");
     ct_scope scope = ct_scope_open(context);
-    live = ct_memory(context).live; /* a decoder that fails leaves nothing of the encoder */
+    live = ct_memory(context).live; /* if the decoder fails, the encoder's result is freed */
     ck_assert_ptr_null(
         ct_transformer_forward(t, x, x, (ct_stack_call){.self_weights = weights},
                                (ct_stack_call){.cross.mask = mask, .self.key_mask = mask}));
@@ -336,7 +342,9 @@ START_TEST(calls_are_checked) {
     ck_assert_ptr_null(ct_encoder_new(
         context, (ct_layer_opts){.embed_dim = 8, .num_heads = 4, .num_kv_heads = 3}, 2, true));
     expect(CT_ERR_ARGUMENT, "num_heads 4", "num_kv_heads 3");
-    ck_assert_ptr_null(ct_transformer_new(context, (ct_transformer_opts){plain, -1, 2}));
+    ck_assert_ptr_null(ct_transformer_new(
+        context,
+        (ct_transformer_opts){.layer = plain, .num_encoder_layers = -1, .num_decoder_layers = 2}));
     expect(CT_ERR_ARGUMENT, "num_encoder_layers", "-1");
     ck_assert_int_eq(ct_memory(context).live, live);
 }
@@ -365,7 +373,7 @@ START_TEST(tokens_allocate_nothing) {
 }
 END_TEST
 
-/* Without a tape a stack needs what one layer does. */
+/* Without recording a stack needs no more memory than one layer. */
 START_TEST(layers_give_their_inputs_back) {
     int64_t peak[2];
     for (int deep = 0; deep < 2; deep++) {
@@ -385,7 +393,9 @@ END_TEST
 static ct_module *make_any(ct_context *c, int which) {
     ct_layer_opts opts = which == 1 ? llama : (ct_layer_opts){.embed_dim = 64, .num_heads = 4};
     if (which == 1) opts.embed_dim = 64;
-    return which == 2 ? ct_transformer_new(c, (ct_transformer_opts){opts, 1, 1})
+    return which == 2 ? ct_transformer_new(c, (ct_transformer_opts){.layer = opts,
+                                                                    .num_encoder_layers = 1,
+                                                                    .num_decoder_layers = 1})
                       : ct_encoder_new(c, opts, 2, true);
 }
 

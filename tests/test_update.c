@@ -1,5 +1,5 @@
-/* Updates in place: what they write, in any number of threads, and that backward through what was
- * saved before is an error. */
+/* Updates in place: their values for any number of threads, and that backward through values saved
+ * before is an error. */
 #include "op_check.h"
 
 #include <float.h>
@@ -15,13 +15,15 @@ static void refused(bool done, ct_status status, const char *message) {
 
 static double squares_of(ct_tensor *g) { return cti_op_sum_squares(&(cti_op_step){.g = g}, 1); }
 static bool adam(ct_tensor *p, ct_tensor *g, ct_tensor *m, ct_tensor *v, cti_adam_numbers numbers) {
-    return cti_op_adam_step(&(cti_op_step){p, g, {m, v}, {.adam = numbers}, 0}, 1);
+    return cti_op_adam_step(
+        &(cti_op_step){.p = p, .g = g, .state = {m, v}, .numbers = {.adam = numbers}}, 1);
 }
 static void *bytes_of(ct_tensor *t) {
     return ct_dtype_of(t) == CT_F32 ? (void *)ct_data_f32(t) : ct_data_f64(t);
 }
 static bool sgd(ct_tensor *p, ct_tensor *g, ct_tensor *buffer, cti_sgd_numbers numbers) {
-    return cti_op_sgd_step(&(cti_op_step){p, g, {buffer}, {.sgd = numbers}, 0}, 1);
+    return cti_op_sgd_step(
+        &(cti_op_step){.p = p, .g = g, .state = {buffer}, .numbers = {.sgd = numbers}}, 1);
 }
 
 START_TEST(filling_and_copying) {
@@ -116,8 +118,8 @@ START_TEST(steps) {
 }
 END_TEST
 
-/* Parameters of all sizes in one job, empty ones too, end as each on its own, in any number of
- * threads; and where one of them cannot, none is touched. */
+/* Parameters of all sizes, also empty ones, in one job give the same as each on its own, for any
+ * number of threads; if one of them is refused, none is changed. */
 START_TEST(steps_of_many) {
     enum { N = 12 };
     static const int64_t size[N] = {0, 1, 70001, 0, 0, 63, 64, 65, 4096, 16385, 5000, 0};
@@ -140,7 +142,8 @@ START_TEST(steps_of_many) {
                                       .bias1 = 0.1,
                                       .bias2 = 0.01,
                                       .grad_scale = 1};
-                all[k][i] = (cti_op_step){t[0], t[1], {t[2], t[3]}, {.adam = a}, 0};
+                all[k][i] = (cti_op_step){
+                    .p = t[0], .g = t[1], .state = {t[2], t[3]}, .numbers = {.adam = a}};
                 if (k == 0) squares[0] += cti_op_sum_squares(&all[0][i], 1);
             }
             if (k == 0)
@@ -173,7 +176,7 @@ START_TEST(steps_of_many) {
 }
 END_TEST
 
-/* of a gradient that stays zero: 17 of them, so that a part of a vector is among them */
+/* Moments of a gradient that stays zero; 17 elements, to include a partial vector. */
 START_TEST(moments_fade_to_zero) {
     for (int dtype = CT_F32; dtype <= CT_F64; dtype++) {
         ct_tensor *p = of((ct_dtype)dtype, CT_SHAPE(17)), *g = of((ct_dtype)dtype, CT_SHAPE(17));
@@ -190,7 +193,7 @@ START_TEST(moments_fade_to_zero) {
                               .grad_scale = 1};
         ck_assert(adam(p, g, m, v, a));
         for (int i = 0; i < 17; i++) {
-            /* 0.945 of the least normal number */
+            /* would be 0.945 of the smallest normal number */
             ck_assert_double_eq(ct_item(ct_select(m, 0, i)), 0);
             ck_assert_double_gt(ct_item(ct_select(v, 0, i)), least); /* 1.5 of it */
         }
@@ -240,8 +243,7 @@ static ct_tensor *saved_by(int which, ct_tensor *x, ct_tensor *ids) {
     }
 }
 
-/* Writing to what backward will read is an error of that backward; writing to what it does not read
- * is none. */
+/* Writing to what backward reads is an error of that backward; writing to anything else is not. */
 START_TEST(values_changed_since) {
     ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(2, 3)), true),
               *ids = I64(0, 2);
@@ -250,7 +252,7 @@ START_TEST(values_changed_since) {
         ck_assert(cti_op_scale_in_place(x, 2));
         refused(ct_backward(y), CT_ERR_GRAD, "changed");
     }
-    /* reads its results only */
+    /* backward of these reads only their results */
     ct_tensor *y =
         ct_sum(ct_softmax(ct_transpose(ct_dropout(x, 0.5, true), 0, 1), -1), CT_ALL, false);
     ck_assert(cti_op_fill(x, 7));

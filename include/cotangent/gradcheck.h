@@ -1,5 +1,5 @@
-/* Gradient checking: the backward against central differences of the forward, and what kind of
- * mistake a wrong one looks like. docs/gradcheck.md explains the method, the choice of eps and
+/* Gradient checking: compares backward with central differences of the forward, and diagnoses the
+ * kind of mistake in a wrong gradient. docs/gradcheck.md explains the method, the choice of eps and
  * tolerances, and how to read a report. */
 #ifndef CT_GRADCHECK_H
 #define CT_GRADCHECK_H
@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* The function under test: one tensor from n. It is called many times, each time in a scope of its
- * own and with the context's generator as it was at the start. */
+/* The function under test: n tensors to one. It is called many times, each time in its own scope
+ * and with the random generator reset to its initial state. */
 typedef ct_tensor *(*ct_fn)(ct_tensor *const *in, int n, void *arg);
 
 typedef struct {
@@ -21,31 +21,31 @@ typedef struct {
     /* three random directions of each input instead of every element: for large inputs */
     bool fast;
     uint64_t seed;      /* of the cotangents and directions */
-    FILE *report;       /* where a report goes; NULL: none */
-    bool gradient_only; /* leave out what else is checked (threads, memory, strides ...) */
-    /* also compare f32 with f64. Only for functions that take both: in the other dtype, ct_data_f64
-     * and its like give NULL */
+    FILE *report;       /* where to print a report; NULL: nowhere */
+    bool gradient_only; /* check only gradients, not threads, memory, strides, ... */
+    /* also compare f32 with f64. Only for functions that take both: one that calls ct_data_f64 gets
+     * NULL when it is run in f32 */
     bool both_dtypes;
 } ct_gradcheck_opts;
 
-/* What a wrong gradient looks like: the first in this order that accounts for all of the error. */
+/* The kind of mistake: the first in this order that explains the whole error. */
 typedef enum {
     CT_MISTAKE_NONE,
-    CT_MISTAKE_UNKNOWN, /* wrong in no way that is known */
-    /* backward failed, or its gradient has another shape or dtype; the diagnosis is the engine's
-     * sentence */
+    CT_MISTAKE_UNKNOWN, /* no known mistake explains the error */
+    /* backward failed, or its gradient has another shape or dtype; the diagnosis is the error's
+       message */
     CT_MISTAKE_REFUSED,
-    /* two runs give other bits: the forward, or the backward of one forward */
+    /* two runs, or two backwards of one forward, give different bits */
     CT_MISTAKE_NONDETERMINISTIC,
     CT_MISTAKE_WRITES,  /* an input or the cotangent is written to */
-    CT_MISTAKE_MEMORY,  /* what new memory happens to hold shows in the result */
-    CT_MISTAKE_THREADS, /* 1 and several threads give other bits */
-    /* strided or expanded inputs give something else than dense ones */
+    CT_MISTAKE_MEMORY,  /* the result depends on the content of newly allocated memory */
+    CT_MISTAKE_THREADS, /* 1 and several threads give different bits */
+    /* strided or expanded inputs give another result than dense ones */
     CT_MISTAKE_LAYOUT,
-    CT_MISTAKE_SHARED,     /* one tensor passed twice does not get the sum of two gradients */
+    CT_MISTAKE_SHARED,     /* a tensor passed twice does not get the sum of two gradients */
     CT_MISTAKE_DTYPE,      /* f32 and f64 do not agree */
     CT_MISTAKE_NOT_FINITE, /* the gradient is infinite or not a number */
-    /* differences from the left and from the right disagree: no derivative here; move the point */
+    /* slopes to the left and to the right differ: there is no derivative; use another point */
     CT_MISTAKE_KINK,
     CT_MISTAKE_PRECISION, /* the error is within the differences' own noise */
     CT_MISTAKE_ZERO,      /* no gradient at all */
@@ -57,7 +57,7 @@ typedef enum {
     CT_MISTAKE_MASK,      /* elements that do not reach the output get a gradient */
     /* a sum over the output's dims is missing or runs over the wrong ones */
     CT_MISTAKE_SUM,
-    /* of several contributions to one element only the last is there */
+    /* of several contributions to an element only the last is kept */
     CT_MISTAKE_ASSIGNED,
     CT_MISTAKE_TRANSPOSED,
     CT_MISTAKE_PERMUTED,
@@ -65,27 +65,28 @@ typedef enum {
     /* the derivative is taken at the output instead of the input, or the reverse */
     CT_MISTAKE_FORWARD_VALUE,
     CT_MISTAKE_EDGES, /* wrong at the edges of blocks, or at an end of a dim */
-    /* a term is missing: a sum of the cotangent over a dim, a multiple of the output, one at the
-     * target alone */
+    /* a term is missing: a sum of the cotangent over a dim, a multiple of the output, or one at the
+     * target of a loss */
     CT_MISTAKE_TERM,
     CT_MISTAKE_PRODUCT_RULE, /* one factor of a product is taken for a constant */
-    /* right when every element of the cotangent is the same, else wrong */
+    /* right only if all elements of the cotangent are equal */
     CT_MISTAKE_UNIFORM
 } ct_mistake;
 
 /* "sign", "product rule"; a static string */
 CT_API const char *ct_mistake_name(ct_mistake mistake);
 
-/* An element of an input with what was found at the cotangent where it is worst. */
+/* An element of an input, compared for the cotangent with the largest error. */
 typedef struct {
     int input;
     int64_t index; /* row-major; -1 in fast mode */
-    /* the element of the output that the cotangent was 1 at, else 0; -1: a random cotangent, -2:
-     * ones, -3: zeros */
+    /* which cotangent: 1 at this element of the output and 0 elsewhere; -1: random, -2: ones, -3:
+     * zeros */
     int64_t output;
     double analytic, numeric;
     double error, relative; /* |analytic - numeric|, and that over |numeric| */
-    /* by how much two steps disagreed: what the numeric value may be off by itself */
+    /* the difference between the numeric values with steps eps and 2 eps, an estimate of their
+     * error */
     double noise;
 } ct_gradcheck_element;
 
@@ -93,42 +94,42 @@ enum { CT_GRADCHECK_WORST = 10, CT_GRADCHECK_MAP = 8 * 33 + 1 };
 
 typedef struct {
     bool ran; /* false: the function failed; the context has the error */
-    /* all is right: nothing else is wrong, and |analytic - numeric| <= atol |g| + rtol |numeric|
-     * everywhere, with |g| the cotangent's length, at least 1 */
+    /* no mistake was found, and |analytic - numeric| <= atol max(1, |g|) + rtol |numeric|
+     * everywhere, with |g| the norm of the cotangent */
     bool ok;
-    int input;     /* of the worst element: which input ... */
-    int64_t index; /* ... and which element of it, row-major; -1 in fast mode */
+    int input;     /* input of the worst element */
+    int64_t index; /* index of the worst element, row-major; -1 in fast mode */
     double analytic, numeric;
     char diagnosis[256]; /* a sentence; "" when ok */
     ct_mistake mistake;
-    /* analytic / numeric for a SIGN, a FACTOR or a SCALE; else 0 */
+    /* analytic / numeric for SIGN, FACTOR or SCALE, otherwise 0 */
     double factor;
-    /* elements of inputs; in fast mode directions */
+    /* counts of input elements, in fast mode of directions */
     int64_t checked, wrong;
-    /* the largest |analytic - numeric|, and by how much two steps disagreed at most */
+    /* the largest |analytic - numeric|, and the largest noise of an element */
     double error, noise;
-    /* the worst first: by the error over what is allowed */
+    /* sorted by error / tolerance, the worst first */
     ct_gradcheck_element worst[CT_GRADCHECK_WORST];
-    int worst_count; /* how many of them are wrong */
-    /* where in the worst input: lines of at most 32 cells; '.' is right, a digit how many powers of
-     * ten above what is allowed, 'x' not finite; "" when ok or in fast mode */
+    int worst_count; /* number of entries in worst[] */
+    /* map of the input with the worst element, in lines of at most 32 cells: '.' right, a digit:
+     * powers of ten above the tolerance, 'x' not finite. "" if ok or in fast mode */
     char map[CT_GRADCHECK_MAP];
 } ct_gradcheck_result;
 
-/* Checks the gradients of every f32 or f64 input; others are passed through. For each cotangent g
- * of a set, and each element i, <g, dy/dx_i> from backward must equal <g, y(x + eps e_i) - y(x -
- * eps e_i)> / (2 eps). The set: 1 at one element of the output, for each element (left out where
- * these are more than 1,024, or output times inputs more than 2^18); two random ones; ones; zeros.
- * The output's elements are differenced before they are weighted, so what does not depend on x_i
- * cancels to the bit. A second difference with 2 eps says how far to trust the first.
+/* Checks the gradients of every f32 or f64 input; others are passed through. For several cotangents
+ * g and each element i, <g, dy/dx_i> from backward must equal <g, y(x + eps e_i) - y(x - eps e_i)>
+ * / (2 eps). The cotangents are: 1 at one element of the output, for each element (unless there are
+ * more than 1,024, or output times inputs have more than 2^18); two random ones; ones; zeros. Each
+ * output element is differenced before the sum with g, so elements that do not depend on x_i cancel
+ * exactly. A second difference with step 2 eps estimates the error of the first.
  *
- * Also, unless opts.gradient_only: two runs, and two backwards of one, give the same bits, so do 1
- * and several threads, and memory that held something else; inputs and cotangent are not written
- * to; strided, expanded and shared inputs work.
+ * Unless opts.gradient_only it also checks that results are the same bits for two runs, two
+ * backwards of one run, any number of threads and any content of new memory; that inputs and
+ * cotangent are not written to; and that strided, expanded and shared inputs work.
  *
- * A wrong gradient is a result, not an error of the context, and so is a backward that fails for
- * any reason but memory. The inputs' own gradients and flags are left as they were; what else
- * requires a gradient in the function gathers some. */
+ * A wrong gradient is a result, not an error of the context; so is a backward that fails for any
+ * reason except memory. The inputs' own gradients and flags stay as they were. Other leaves that
+ * the function uses accumulate gradients. */
 CT_API ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n,
                                         ct_gradcheck_opts opts);
 

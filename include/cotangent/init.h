@@ -1,6 +1,7 @@
-/* Initialisation: fills a contiguous f32 or f64 tensor in place, outside the tape; counted as a
- * write. Each takes the next stream of the generator. fan_in is the size of the last dim, fan_out
- * of the one before (times what is behind, as torch). */
+/* Initialisation: fills a contiguous f32 or f64 tensor in place. It is not recorded, and counts as
+ * a write. Each random fill takes the next stream of the generator. As in torch, a weight is (out,
+ * in,
+ * ...): fan_in and fan_out are the sizes of dims 1 and 0, times the product of all further dims. */
 #ifndef CT_INIT_H
 #define CT_INIT_H
 

@@ -1,7 +1,7 @@
-/* Modules: trees of named parameters with a forward. Names, layouts and initialisation are
- * torch.nn's, so a state dict loads unchanged. A module belongs to its parent, the outermost to the
- * context. Every module starts in training mode; a forward is checked to be handed its own kind. A
- * forward opens a scope of its own and hands out its result alone. */
+/* Modules: trees of named parameters with a forward. Names, layouts and initialisation are those
+ * of torch.nn, so a state dict loads unchanged. A module is owned by its parent, one without a
+ * parent by the context. Modules start in training mode. A forward opens its own scope and keeps
+ * only its result; one that is called with another kind of module is an error. */
 #ifndef CT_NN_H
 #define CT_NN_H
 
@@ -22,7 +22,7 @@ typedef struct {
 } ct_linear_opts;
 CT_API ct_module *ct_linear_new(ct_context *context, ct_linear_opts opts);
 
-/* ---- embedding: rows of weight (num_embeddings, embedding_dim), N(0, 1). Its input is i64 ---- */
+/* ---- embedding: rows of weight (num_embeddings, embedding_dim), N(0, 1). Input: i64 ids ---- */
 typedef struct {
     int64_t num_embeddings, embedding_dim;
     ct_dtype dtype;
@@ -65,9 +65,9 @@ CT_API ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts opts);
 
 /* ---- positions ---- */
 
-/* x (B, T, E) + table (T, E). Sinusoidal: sin and cos of p / 10000^(2j/E), interleaved, no
- * parameters (Vaswani et al. 2017); learned: weight (max_length, E), N(0, 0.02^2). T over
- * max_length: CT_ERR_SHAPE. */
+/* x (B, T, E) + table[first ... first + T - 1] (T, E). Sinusoidal: sin and cos of p / 10000^(2j/E),
+ * interleaved, no parameters (Vaswani et al. 2017); learned: weight (max_length, E), N(0, 0.02^2).
+ * first + T above max_length is CT_ERR_SHAPE. */
 
 typedef struct {
     int64_t max_length, embed_dim;
@@ -76,8 +76,7 @@ typedef struct {
     ct_dtype dtype;
 } ct_positions_opts;
 CT_API ct_module *ct_positions_new(ct_context *context, ct_positions_opts opts);
-/* x's first row stands at `first`: rows first ... first + T - 1 of the table, as after a cache of
- * that length */
+/* first: the position of x's first row, e.g. the length of a cache */
 CT_API ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first);
 
 /* ---- multi-head attention: torch.nn.MultiheadAttention, batch first ---- */
@@ -89,114 +88,119 @@ typedef enum {
 
 typedef struct {
     int64_t embed_dim, num_heads;
-    int64_t num_kv_heads; /* 0: num_heads; else a divisor of it: grouped queries */
+    int64_t num_kv_heads; /* 0: num_heads; a divisor of it: grouped-query attention */
     int64_t kdim, vdim;   /* 0: embed_dim */
-    double dropout;       /* of the weights, in training */
+    double dropout;       /* of the attention weights, in training */
     double out_dropout;   /* of the output, in training */
     bool no_bias, add_bias_kv, add_zero_attn;
     ct_init_kind init;
     ct_dtype dtype;
-    /* rotary positions of queries and keys, as ct_rope; head_dim must be even */
+    /* rotary positions of queries and keys by ct_rope; head_dim must be even */
     bool rope;
     bool rope_interleaved; /* pairs (2j, 2j + 1) instead of (j, j + d/2) */
     double rope_base;      /* 0: 10000 */
-    /* before that, RMSNorm of each head's queries and keys: q_norm.weight, k_norm.weight
-     * (head_dim), ones (Henry et al. 2020, arXiv:2010.04245). Keys that add_bias_kv or
-     * add_zero_attn add are left as they are */
+    /* RMSNorm of each head's queries and keys before rope (Henry et al. 2020, arXiv:2010.04245):
+     * q_norm.weight and k_norm.weight (head_dim), initially ones. Not applied to the keys of
+     * add_bias_kv and add_zero_attn */
     bool qk_norm;
     double qk_norm_eps; /* 0: 1e-5 */
 } ct_mha_opts;
 CT_API ct_module *ct_mha_new(ct_context *context, ct_mha_opts opts);
 
 typedef struct {
-    /* bool, true = may attend, or float, added: (T, S) or what broadcasts to (B, H, T, S) */
+    /* (T, S) or any shape that broadcasts to (B, H, T, S): bool, true = may attend, or float, added
+     * to the scores */
     ct_tensor *mask;
-    /* bool (B, S), true = a real token. What it hides of k and v where they are not q may be
-     * anything, NaN too */
+    /* bool (B, S), true = a real token. Hidden rows of k and v that are not also queries may hold
+     * any values, even NaN */
     ct_tensor *key_mask;
     bool causal, need_weights, per_head;
     ct_kv_cache *cache;
-    /* where query 0 and key 0 stand, for rope; with a cache, where its own first key does */
+    /* for rope, the position of query 0 and key 0; with a cache, the position of the cache's first
+     * key */
     int64_t rope_offset;
 } ct_mha_call;
 
 typedef struct {
     ct_tensor *out;     /* (B, T, E) */
-    ct_tensor *weights; /* (B, T, S), or per_head (B, H, T, S), where asked for; after dropout */
+    ct_tensor *weights; /* if need_weights, after dropout: mean over heads (B, T, S), or if per_head
+                           (B, H, T, S) */
 } ct_mha_out;
 
 /* q (B, T, E), k (B, S, kdim), v (B, S, vdim); k and v both NULL: self-attention. With a cache of n
- * keys query i stands at n + i, for causality and rotary alike; else masks are top-left. */
+ * keys query i has position n + i, both for causality and for rope; without one the causal mask is
+ * aligned to the top left. */
 CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
                                  ct_mha_call call);
 
-/* Room for the keys and values of max_length positions of this module, filled as it runs: with a
- * cache each query brings one key, and masks are over all keys so far, S = length + T. Where k is
- * not q the cache is of that other sequence: empty, it takes all of its keys and values; from then
- * on these are attended to, and of k and v only the shapes are read. What is in a cache are values
- * alone: no gradient goes through them. A forward that fails leaves it as it was. After the first
- * token the next ones, one at a time, without weights and in a scope of their own, ask the
- * allocator for nothing. It is the caller's to free, before the context. */
+/* A cache for the keys and values of max_length positions of this module. In self-attention a
+ * forward appends the keys of its queries, and masks are over all keys so far, S = length + T. In
+ * cross-attention (k is not q) the first forward fills the cache with the keys and values of the
+ * whole other sequence; later ones attend to these and read only the shapes of k and v. No gradient
+ * flows through a cache. A forward that fails leaves it unchanged. From the second token on,
+ * decoding one token at a time without weights, each in its own scope, does not call the allocator.
+ * The caller frees it, before the context. */
 CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
 CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache); /* positions in it */
-/* keeps the first; more than there are: CT_ERR_ARGUMENT */
+/* keeps the first `length` positions; more than the cache has: CT_ERR_ARGUMENT */
 CT_API bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length);
 CT_API void ct_kv_cache_free(ct_kv_cache *cache);
 
 /* ---- torch's TransformerEncoderLayer and TransformerDecoderLayer, batch first ---- */
 
-/* The last options are those of later models. */
+/* The options from rms_norm on are those of later models. */
 
 typedef struct {
     int64_t embed_dim, num_heads;
     int64_t hidden; /* 0: 4 embed_dim */
     ct_activation activation;
-    double dropout; /* of the weights, after each block and inside the feed-forward */
+    double dropout; /* of attention weights, after each sublayer and inside the feed-forward */
     bool norm_first;
     double eps; /* 0: 1e-5 */
     bool no_bias;
     ct_dtype dtype;
-    bool rms_norm; /* RMSNorm for LayerNorm */
-    /* linear2(dropout(activation(gate(x)) linear1(x))), one child more, gate (hidden, embed_dim) */
+    bool rms_norm; /* RMSNorm instead of LayerNorm */
+    /* feed-forward linear2(dropout(activation(gate(x)) linear1(x))) with another child, gate
+     * (hidden, embed_dim) */
     bool gated;
     int64_t num_kv_heads;        /* of every attention; 0: num_heads */
     bool rope, rope_interleaved; /* of self-attention, as in ct_mha_opts */
     double rope_base;            /* 0: 10000 */
-    bool qk_norm;                /* of every attention, with this eps */
+    bool qk_norm;                /* of every attention, with the eps above */
 } ct_layer_opts;
-/* self_attn, linear1, linear2, norm1, norm2 */
+/* children self_attn, linear1, linear2, norm1, norm2 */
 CT_API ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts);
-/* and multihead_attn, norm3 */
+/* the same and multihead_attn, norm3 */
 CT_API ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts);
 
 typedef struct {
     ct_tensor *out, *self_weights, *cross_weights;
 } ct_layer_out;
 
-/* A cache in `self` keeps for a decoder layer what it has projected of memory, too: memory is read
- * when the cache is empty, and is to be the same until it is empty again. */
+/* A decoder layer's cache in `self` also holds the projected keys and values of memory. They are
+ * computed when the cache is empty, so memory must stay the same until it is empty again. */
 CT_API ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self);
 CT_API ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory,
                                              ct_mha_call self, ct_mha_call cross);
 
 /* ---- torch's TransformerEncoder and TransformerDecoder ---- */
 
-/* layers.0, layers.1, ..., and with final_norm a norm of the layers' kind. Every layer is
- * initialised on its own. An encoder with rms_norm, gated, CT_SILU, rope, norm_first, no_bias
- * and a causal call is Llama's kind of decoder; with CT_GELU_TANH, norm_first and a causal call,
- * GPT-2's. */
+/* layers.0, layers.1, ..., and with final_norm a norm of the same kind as the layers'. Layers
+ * are initialised independently. An encoder with rms_norm, gated, CT_SILU, rope, norm_first,
+ * no_bias and a causal call is a decoder like Llama's; with CT_GELU_TANH, norm_first and a causal
+ * call, one like GPT-2's. */
 
 CT_API ct_module *ct_encoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                                  bool final_norm);
 CT_API ct_module *ct_decoder_new(ct_context *context, ct_layer_opts layer, int64_t num_layers,
                                  bool final_norm);
 
-/* The same call for every layer, but for what is of each: */
+/* The arguments of a forward: the same call for every layer, and what each layer has of its own. */
 typedef struct {
-    /* their cache and need_weights must not be set; an encoder has no cross */
+    /* cache and need_weights must be unset; an encoder has no cross */
     ct_mha_call self, cross;
-    ct_kv_cache *const *caches; /* one for each layer, all of one length; NULL: none */
-    /* room for each layer's weights, which are then made; NULL: they are not */
+    ct_kv_cache *const *caches; /* one for each layer, all of the same length; NULL: no caches */
+    /* arrays that receive each layer's weights; NULL: weights are not computed */
     ct_tensor **self_weights;
     ct_tensor **cross_weights;
 } ct_stack_call;
@@ -206,16 +210,16 @@ CT_API ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_
 CT_API ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory,
                                      ct_stack_call call);
 
-/* A cache for each layer of an encoder or a decoder that has n of them: of its self-attention and,
- * once it has run, of memory. False: an error, and nothing was made. */
+/* Makes one cache for each of the n layers of an encoder or a decoder. False: an error, and all are
+ * NULL. */
 CT_API bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length,
                              ct_kv_cache **caches, int64_t n);
 
 /* ---- torch's Transformer ---- */
 
-/* Children encoder and decoder, each with a final norm; every matrix xavier_uniform. One token
- * at a time: ct_encoder_forward of its encoder once, then ct_decoder_forward of its decoder with
- * caches. */
+/* Children encoder and decoder, each with a final norm; every matrix xavier_uniform. To decode one
+ * token at a time, run ct_encoder_forward on its encoder once, then ct_decoder_forward on its
+ * decoder with caches. */
 
 typedef struct {
     ct_layer_opts layer;
@@ -223,8 +227,8 @@ typedef struct {
 } ct_transformer_opts;
 CT_API ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts opts);
 
-/* src (B, S, E), tgt (B, T, E) -> (B, T, E): decoder(tgt, encoder(src)). The encoder's call has no
- * caches. */
+/* src (B, S, E), tgt (B, T, E) -> (B, T, E): decoder(tgt, encoder(src)). The encoder's call must
+ * have no caches. */
 CT_API ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_tensor *tgt,
                                          ct_stack_call encoder, ct_stack_call decoder);
 
@@ -233,12 +237,12 @@ CT_API ct_module *ct_module_new(ct_context *context, const char *kind);
 CT_API ct_module *ct_module_set_forward(ct_module *module,
                                         ct_tensor *(*forward)(void *self, ct_tensor *x),
                                         void *self);
-/* takes it over and sets requires_grad; one tensor may have several names: it is counted, stepped
- * and saved once */
+/* Takes ownership of the tensor and sets requires_grad. A tensor may be added under several names
+ * (shared weights); it is counted, stepped and saved once. */
 CT_API ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor);
-/* takes it over; returns the child */
+/* Takes ownership of the child and returns it. */
 CT_API ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child);
-/* "h": h.0, h.1, ... */
+/* adds the child to a list: list "h" has children h.0, h.1, ... */
 CT_API ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child);
 /* "encoder.0"; no such child: CT_ERR_ARGUMENT */
 CT_API ct_module *ct_module_child(ct_module *module, const char *name);
@@ -246,22 +250,23 @@ CT_API ct_module *ct_module_child(ct_module *module, const char *name);
 CT_API ct_tensor *ct_module_get(ct_module *module, const char *name);
 
 typedef struct {
-    const char *name; /* the full name under the module iterated over; good until the next call */
+    const char *name; /* full name below the module iterated over; valid until the next call */
     ct_tensor *tensor;
-    ct_module *owner; /* the module that holds it */
+    ct_module *owner; /* the module that it is a direct parameter of */
     uint64_t position[2];
     char buffer[256];
 } ct_param;
-/* from a zeroed ct_param; false, with no error, after the last */
+/* Iterates over all parameters: start with a zeroed ct_param. False, without an error, after the
+ * last. */
 CT_API bool ct_module_next(const ct_module *module, ct_param *param);
 
-/* elements of all parameters, a shared one once */
+/* number of elements of all parameters, shared ones counted once */
 CT_API int64_t ct_module_count(const ct_module *module);
 CT_API void ct_module_train(ct_module *module, bool training);
 CT_API bool ct_module_training(const ct_module *module);
-/* the tree, in the manner of torch's repr */
+/* prints the tree as torch's repr does */
 CT_API void ct_module_print(const ct_module *module, FILE *file);
-/* with its children; ct_context_free does it too */
+/* frees a module with its children; ct_context_free does too */
 CT_API void ct_module_free(ct_module *module);
 
 #ifdef __cplusplus

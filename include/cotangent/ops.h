@@ -1,10 +1,10 @@
 /* Operations on tensors. Names, argument order and conventions are torch's wherever torch has the
  * op.
  *
- * Unless a line says otherwise an op takes f32 or f64, any strides and zero sizes; mixed dtypes are
+ * Unless stated otherwise, an op takes f32 or f64, any strides and dims of size 0; mixed dtypes are
  * CT_ERR_DTYPE; elementwise ops of two tensors broadcast; every input has a gradient; negative dims
- * count from the end; the result belongs to the innermost scope. A shape that does not fit is
- * CT_ERR_SHAPE and the message names both shapes. Formulas, shapes and gradients of each are in
+ * count from the end; the result belongs to the innermost scope. Shapes that do not match are
+ * CT_ERR_SHAPE, with both shapes in the message. Formulas, shapes and gradients of each are in
  * docs/ops.md. */
 #ifndef CT_OPS_H
 #define CT_OPS_H
@@ -23,7 +23,7 @@ CT_API ct_tensor *ct_add(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_sub(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_mul(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_div(ct_tensor *a, ct_tensor *b);
-/* NaN if either is; a tie shares the gradient */
+/* NaN if either is; equal elements get half of the gradient each */
 CT_API ct_tensor *ct_maximum(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_minimum(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_pow(ct_tensor *x, double e);        /* x^e */
@@ -49,9 +49,9 @@ CT_API ct_tensor *ct_gelu_tanh(ct_tensor *x); /* torch's gelu(approximate="tanh"
 
 /* all three broadcast; a, b of any one dtype */
 CT_API ct_tensor *ct_where(ct_tensor *cond, ct_tensor *a, ct_tensor *b);
-/* value where mask is true; mask broadcasts to x; any dtype */
+/* value where mask is true, else x; mask broadcasts to x; any dtype */
 CT_API ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask, double value);
-/* comparisons: any one dtype, broadcast, to bool; no gradient */
+/* comparisons: two tensors of the same dtype, any; result bool; no gradient */
 CT_API ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b);
@@ -66,22 +66,23 @@ CT_API ct_tensor *ct_causal_mask(ct_context *context, int64_t t, int64_t s);
 
 /* ---- reductions ---- */
 
-/* dims: which dims go (CT_ALL: every one); keepdim keeps them with size 1. */
+/* dims: the dims to reduce (CT_ALL: all of them); with keepdim they stay with size 1. */
 
-/* also i64; of bool: the count, i64 */
+/* also i64; of bool the number of true elements, i64 */
 CT_API ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim);
-CT_API ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim); /* of no element: NaN */
-/* ties share the gradient, as torch's amax; of no element: an error; also i64 */
+CT_API ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim); /* of no elements: NaN */
+/* torch's amax: equal maxima share the gradient; no elements: an error; also i64 */
 CT_API ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim);
-/* sums x down to a shape that broadcasts to x's: undoes a broadcast */
+/* sums x to a shape that broadcasts to x's: the gradient of a broadcast */
 CT_API ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape);
-/* i64, the first of equals (NaN counts as largest); dim goes; no gradient; also i64 */
+/* i64 index of the largest element, the first of equal ones (NaN counts as largest); removes dim;
+ * no gradient; also i64 */
 CT_API ct_tensor *ct_argmax(ct_tensor *x, int dim);
-CT_API ct_tensor *ct_logsumexp(ct_tensor *x, int dim); /* dim goes */
+CT_API ct_tensor *ct_logsumexp(ct_tensor *x, int dim); /* removes dim */
 CT_API ct_tensor *ct_softmax(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_log_softmax(ct_tensor *x, int dim);
-/* mask: bool, broadcasts to x, true = keep; NULL: all. A row with nothing kept, or all -inf, gives
- * zeros and sends zeros back. What is not kept is not read, be it NaN */
+/* mask: bool, broadcasts to x, true = keep; NULL: keep all. A row with nothing to keep, or all
+ * -inf, gives zeros and a zero gradient. Elements that are not kept are not read and may be NaN */
 CT_API ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim);
 
 /* ---- products ---- */
@@ -91,15 +92,15 @@ CT_API ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b);
 /* (..., in) -> (..., out): x W^T + b; weight (out, in); bias (out) or NULL */
 CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
 
-/* residual + f(x) W^T + b, the end of a feed-forward in one op: f(x) is computed again in backward,
- * not kept. x (..., in), residual (..., out); bias and residual may be NULL. dx = (g W) f'(x), dW =
- * g^T f(x) */
+/* residual + f(x) W^T + b: the end of a feed-forward as one op, which recomputes f(x) in backward
+ * instead of saving it. x (..., in), residual (..., out); bias and residual may be NULL. dx = (g W)
+ * f'(x), dW = g^T f(x) */
 CT_API ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation f, ct_tensor *weight,
                                       ct_tensor *bias, ct_tensor *residual);
 
 /* ---- normalisation over the last dim (D) ---- */
 
-/* weight and bias (D), each may be NULL; eps as given. */
+/* weight and bias (D) may each be NULL. */
 
 /* (x - mean) / sqrt(var + eps) w + b, var without Bessel */
 CT_API ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps);
@@ -108,11 +109,11 @@ CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);
 
 /* ---- look-ups and noise ---- */
 
-/* Indices are i64; one out of range is CT_ERR_ARGUMENT and named with its position. */
+/* Indices are i64; one out of range is CT_ERR_ARGUMENT, and the message has its position. */
 
 /* ids (...), weight (V, D) -> (..., D) */
 CT_API ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight);
-/* out[i][j] = x[index[i][j]][j] for dim 0; index no larger than x in other dims */
+/* out[i][j] = x[index[i][j]][j] for dim 0; in other dims index may be smaller than x */
 CT_API ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);
 /* zero with probability p, else x / (1 - p); not training: x itself */
 CT_API ct_tensor *ct_dropout(ct_tensor *x, double p, bool training);
@@ -126,14 +127,14 @@ typedef struct {
     bool sum;               /* the sum over rows instead of their mean */
 } ct_cross_entropy_opts;
 
-/* logits (N, C), targets i64 (N): -log softmax(logits)[target], averaged over the rows that count.
- * Target -100 is ignored; any other outside [0, C) is CT_ERR_ARGUMENT. Nothing left: 0, with zero
- * gradients. */
+/* logits (N, C), targets i64 (N): -log softmax(logits)[target], averaged over the rows that are not
+ * ignored. Rows with target -100 are ignored; any other target outside [0, C) is CT_ERR_ARGUMENT.
+ * If all rows are ignored the loss is 0, with zero gradients. */
 CT_API ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets,
                                    ct_cross_entropy_opts opts);
 
-/* The same of the logits x W^T, x (N, D), weight (C, D), without the logits ever whole in
- * memory. */
+/* cross_entropy of the logits x W^T, x (N, D), weight (C, D), computed in blocks of rows so that
+ * the logits are never in memory as a whole. */
 CT_API ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets,
                                           ct_cross_entropy_opts opts);
 
@@ -151,30 +152,31 @@ CT_API ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts);
 
 /* ---- shapes ---- */
 
-/* Any dtype. All but contiguous, cast, cat and stack (and reshape and combine_heads where they
- * must) are views: they share memory. */
+/* Any dtype. All are views that share memory, except contiguous, cast, cat and stack, and reshape
+ * and combine_heads if no view is possible. */
 
-/* one -1 is inferred; strides that cannot express it: an error */
+/* one size may be -1 and is inferred; an error if x's strides do not allow it */
 CT_API ct_tensor *ct_view(ct_tensor *x, ct_shape shape);
-/* a view where it can be, else a copy */
+/* a view if possible, otherwise a copy */
 CT_API ct_tensor *ct_reshape(ct_tensor *x, ct_shape shape);
 CT_API ct_tensor *ct_transpose(ct_tensor *x, int dim0, int dim1);
 CT_API ct_tensor *ct_permute(ct_tensor *x, ct_shape dims);
 CT_API ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads); /* (B, T, E) -> (B, H, T, E/H) */
-/* (B, H, T, d) -> (B, T, H d), a copy where heads do not lie side by side */
+/* (B, H, T, d) -> (B, T, H d), a view if the heads of a row are adjacent in memory, otherwise a
+ * copy */
 CT_API ct_tensor *ct_combine_heads(ct_tensor *x);
 /* start may count from the end */
 CT_API ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length);
-/* dim goes; index may count from the end */
+/* removes dim; index may count from the end */
 CT_API ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index);
 /* sizes of 1 and new leading dims repeat; -1 keeps a size */
 CT_API ct_tensor *ct_expand(ct_tensor *x, ct_shape shape);
-/* of a dim that is not 1: x as it is */
+/* removes a dim of size 1; of another size: x as it is */
 CT_API ct_tensor *ct_squeeze(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_unsqueeze(ct_tensor *x, int dim);
-/* x itself (another handle) where it is contiguous, else a copy */
+/* x itself (another handle) if it is contiguous, otherwise a copy */
 CT_API ct_tensor *ct_contiguous(ct_tensor *x);
-/* as a C cast; to bool: != 0. Differentiable between f32 and f64 */
+/* as a C cast; to bool by != 0. Differentiable between f32 and f64 */
 CT_API ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);
 /* along an existing dim; the other sizes equal */
 CT_API ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim);
@@ -186,41 +188,42 @@ CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n
 /* ---- attention ---- */
 
 /* softmax(q k^T scale + mask) v (Vaswani et al. 2017, arXiv:1706.03762). q (B, H, T, d),
- * k (B, H_kv, S, d), v (B, H_kv, S, d_v); H_kv divides H. One polarity: a bool mask is true where a
- * query may attend; a float mask is added to the scores and has a gradient. All that are given
- * apply together. A query that may attend to nothing gets zeros and sends zeros back. */
+ * k (B, H_kv, S, d), v (B, H_kv, S, d_v); H_kv divides H. Every bool mask is true where a query may
+ * attend; a float mask is added to the scores and has a gradient. All masks that are given apply
+ * together. A query that may attend to no key gets zeros and a zero gradient. */
 
 typedef struct {
-    ct_tensor *mask;                 /* (T, S), or anything that broadcasts to (B, H, T, S) */
-    ct_tensor *key_mask;             /* bool (B, S), true = a real key */
-    bool causal;                     /* query i sees keys 0 ... i */
-    double dropout;                  /* of the weights, whenever it is not 0 */
-    double scale;                    /* 0: 1 / sqrt(d) */
-    bool need_weights, mean_weights; /* (B, H, T, S); with both their mean over heads, (B, T, S) */
+    ct_tensor *mask;     /* (T, S), or any shape that broadcasts to (B, H, T, S) */
+    ct_tensor *key_mask; /* bool (B, S), true = a real key */
+    bool causal;         /* query i may attend to keys 0 ... i */
+    double dropout;      /* of the weights; applied whenever it is not 0 */
+    double scale;        /* 0: 1 / sqrt(d) */
+    bool need_weights;   /* also return the weights (B, H, T, S) ... */
+    bool mean_weights;   /* ... or with this too, their mean over heads (B, T, S) */
 } ct_attention_opts;
 
 typedef struct {
-    /* (B, H, T, d_v); where q is a view of heads split but not moved, out lies like it and heads
-     * join by a view */
+    /* (B, H, T, d_v); if q is ct_split_heads of a tensor, out has its layout, so that
+     * ct_combine_heads is a view */
     ct_tensor *out;
-    ct_tensor *weights; /* after dropout, where asked for; else NULL */
+    ct_tensor *weights; /* after dropout; NULL unless need_weights */
 } ct_attention_out;
 
 CT_API ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v,
                                      ct_attention_opts opts);
-/* The same where q, k and v lie side by side, as one product makes them, and the heads in each: x
- * (B, T, 3E), out (B, T, E). */
+/* Attention with q, k and v in one tensor, the result of one projection: x (B, T, 3E) = [q | k |
+ * v], each with its heads side by side; out (B, T, E). */
 CT_API ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads,
                                             ct_attention_opts opts);
 
 /* ---- drawing from logits (n, V) ---- */
 
-/* out[i] is one index of row i. Takes a stream of the generator unless greedy. */
+/* out[i] is an index drawn from row i. Uses a stream of the generator, unless greedy. */
 
 typedef struct {
     double temperature; /* 0: greedy, the largest */
     int64_t top_k;      /* only the k largest; 0: all */
-    double top_p;       /* only the fewest whose probabilities reach p; 0: all */
+    double top_p;       /* only the smallest set whose probabilities sum to at least p; 0: all */
 } ct_sample_opts;
 CT_API bool ct_sample(ct_tensor *logits, ct_sample_opts opts, int64_t *out, int64_t n);
 

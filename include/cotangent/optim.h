@@ -1,6 +1,6 @@
-/* Optimisers, gradient clipping and a learning-rate schedule. Update formulas are torch's. A
- * parameter without a gradient is left alone. A step that fails changes nothing. Shared parameters
- * are stepped once. */
+/* Optimisers, gradient clipping and a learning-rate schedule. Update formulas are torch's. A step
+ * skips parameters without a gradient, and updates shared parameters once. A step that fails
+ * changes nothing. */
 #ifndef CT_OPTIM_H
 #define CT_OPTIM_H
 
@@ -26,10 +26,10 @@ typedef struct {
     double lr;                /* 0: 1e-3 */
     double beta1, beta2, eps; /* 0: 0.9, 0.999, 1e-8 */
     double weight_decay;      /* 0: none */
-    bool decay_matrices_only; /* decay only parameters of two dims or more */
-    /* 0: none; else a step reads gradients times min(1, clip_norm / (norm + 1e-6)), 2-norm over all
-     * of them: what ct_clip_grad_norm before it gives, in one pass less over memory. The gradients
-     * stay as they are */
+    bool decay_matrices_only; /* apply weight_decay only to parameters of two or more dims */
+    /* 0: no clipping; otherwise the step multiplies gradients by min(1, clip_norm / (norm + 1e-6)),
+     * with the 2-norm over all of them, as ct_clip_grad_norm before the step would, but in one pass
+     * less over memory. The stored gradients do not change */
     double clip_norm;
 } ct_adamw_opts;
 typedef ct_adamw_opts ct_adam_opts;
@@ -41,12 +41,12 @@ CT_API ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts);
 CT_API bool ct_optim_step(ct_optim *optim);
 CT_API void ct_optim_zero_grad(ct_optim *optim);
 CT_API void ct_optim_set_lr(ct_optim *optim, double lr);
-/* of the last step with a clip_norm, before clipping; NaN: there was none */
+/* the norm before clipping in the last step; NaN if there was no step with a clip_norm */
 CT_API double ct_optim_grad_norm(const ct_optim *optim);
-CT_API void ct_optim_free(ct_optim *optim); /* ct_module_free and ct_context_free do it too */
+CT_API void ct_optim_free(ct_optim *optim); /* ct_module_free and ct_context_free free it too */
 
-/* Scales all gradients by min(1, max_norm / (norm + 1e-6)); returns the norm before, 2-norm over
- * all of them. */
+/* Scales all gradients by min(1, max_norm / (norm + 1e-6)); returns the 2-norm over all of them
+ * before. */
 CT_API double ct_clip_grad_norm(ct_module *module, double max_norm);
 
 /* step < warmup: peak (step + 1) / (warmup + 1); step >= total: floor; between: floor + (peak -

@@ -1,8 +1,8 @@
-/* Tensors: up to 8 dims of f32, f64, i64 or bool, with real strides. Making, reading and writing
- * them.
+/* Tensors: up to 8 dims of f32, f64, i64 or bool, with arbitrary strides. Functions that make, read
+ * and write them.
  *
- * A size is an int64_t and may be 0; a scalar has no dims and one element. Sizes whose bytes
- * overflow are CT_ERR_MEMORY, negative sizes or more than 8 dims CT_ERR_SHAPE. */
+ * A size is an int64_t and may be 0; a scalar has no dims and one element. A size in bytes
+ * that overflows is CT_ERR_MEMORY; negative sizes or more than 8 dims are CT_ERR_SHAPE. */
 #ifndef CT_TENSOR_H
 #define CT_TENSOR_H
 
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* New tensors, row-major, owned by the innermost scope. ct_empty's values are whatever was
- * there. */
+/* New tensors, row-major, owned by the innermost scope. ct_empty's values are
+ * undefined. */
 CT_API ct_tensor *ct_zeros(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_ones(ct_context *context, ct_dtype dtype, ct_shape shape);
 CT_API ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape);
@@ -21,8 +21,8 @@ CT_API ct_tensor *ct_empty(ct_context *context, ct_dtype dtype, ct_shape shape);
 /* Every element is value, cast to dtype as in C; bool is value != 0. */
 CT_API ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double value);
 
-/* (ceil((end - start) / step)): start, start + step, ... up to but without end. step 0 or of the
- * wrong sign, a bound that is not finite, bool: an error. */
+/* (ceil((end - start) / step)): start, start + step, ... up to but excluding end. A step of 0 or
+ * of the wrong sign, a bound that is not finite, and dtype bool are errors. */
 CT_API ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double end,
                             double step);
 
@@ -38,7 +38,7 @@ CT_API ct_tensor *ct_from_i64(ct_context *context, ct_shape shape, const int64_t
 CT_API ct_tensor *ct_from_bool(ct_context *context, ct_shape shape, const bool *data);
 
 /* A tensor over the caller's memory, which must outlive every use of it and be aligned for dtype.
- * strides are in elements and may be zero or negative; that of a dim of one element means nothing;
+ * strides are in elements and may be zero or negative; the stride of a dim of size 1 is ignored;
  * NULL: row-major. */
 CT_API ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape,
                           const int64_t *strides, void *data);
@@ -46,13 +46,13 @@ CT_API ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape,
 CT_API ct_dtype ct_dtype_of(const ct_tensor *tensor);
 CT_API ct_shape ct_shape_of(const ct_tensor *tensor); /* of NULL: ndim 0 */
 CT_API int ct_ndim(const ct_tensor *tensor);
-/* the size of a dim; negative counts from the end. No such dim: an error, -1 */
+/* the size of a dim; a negative dim counts from the end. No such dim: an error and -1 */
 CT_API int64_t ct_dim(const ct_tensor *tensor, int dim);
 CT_API int64_t ct_numel(const ct_tensor *tensor);
 
 /* The elements of a contiguous tensor of that dtype, in place. Not contiguous: CT_ERR_ARGUMENT (see
- * ct_contiguous); another dtype: CT_ERR_DTYPE. What is written through the pointer is not seen by
- * the check of saved values. */
+ * ct_contiguous); another dtype: CT_ERR_DTYPE. Writes through the pointer are not
+ * counted, so backward does not notice if they change saved values. */
 CT_API float *ct_data_f32(ct_tensor *tensor);
 CT_API double *ct_data_f64(ct_tensor *tensor);
 CT_API int64_t *ct_data_i64(ct_tensor *tensor);
@@ -65,7 +65,7 @@ CT_API bool ct_to_f64(const ct_tensor *tensor, double *out, int64_t count);
 CT_API bool ct_to_i64(const ct_tensor *tensor, int64_t *out, int64_t count);
 CT_API bool ct_to_bool(const ct_tensor *tensor, bool *out, int64_t count);
 
-/* the one element; more or none: CT_ERR_SHAPE, NaN */
+/* the value of a tensor with one element; otherwise CT_ERR_SHAPE and NaN */
 CT_API double ct_item(const ct_tensor *tensor);
 
 /* Prints values, shape and dtype in the manner of torch; the middle of long dims is left out. */

@@ -1,4 +1,4 @@
-/* The words that every header uses: shapes, dtypes, errors and the names of the objects.
+/* Types that every header uses: shapes, dtypes, error codes and the opaque objects.
  *
  * Every function that can fail returns NULL, false or NaN and records why in its context; see
  * context.h. */
@@ -20,9 +20,9 @@
 extern "C" {
 #endif
 
-/* allocator, tape, generator, threads, kernels, pending error */
+/* owns memory, tape, random generator, threads and the pending error */
 typedef struct ct_context ct_context;
-typedef struct ct_tensor ct_tensor;     /* a handle: owned by the scope it was made in */
+typedef struct ct_tensor ct_tensor;     /* a handle, owned by the scope in which it was made */
 typedef struct ct_module ct_module;     /* a tree of parameters with a forward */
 typedef struct ct_optim ct_optim;       /* an optimiser of one module's parameters */
 typedef struct ct_kv_cache ct_kv_cache; /* keys and values of earlier positions */
@@ -31,13 +31,14 @@ typedef enum { CT_F32, CT_F64, CT_I64, CT_BOOL } ct_dtype;
 
 typedef enum {
     CT_OK,
-    CT_ERR_SHAPE,    /* shapes or dims that do not fit together */
+    CT_ERR_SHAPE,    /* shapes or dims that do not match */
     CT_ERR_DTYPE,    /* a dtype the op does not take, or two that differ */
     CT_ERR_ARGUMENT, /* any other argument: NULL, a range, an index */
-    CT_ERR_MEMORY,   /* the allocator or the memory limit said no, or a size overflows */
-    CT_ERR_IO,       /* the operating system said no; the message carries its words */
-    CT_ERR_FORMAT,   /* a file that is not what it should be; the message names the fault */
-    /* backward where there is nothing to go back through, or values that have changed since */
+    CT_ERR_MEMORY,   /* the allocator or the memory limit refused, or a size overflows */
+    CT_ERR_IO,       /* the operating system refused; the message has its reason */
+    CT_ERR_FORMAT,   /* a malformed or unsuitable file; the message says what is wrong */
+    /* backward through a graph that is not there or already released, or whose saved values have
+       changed */
     CT_ERR_GRAD
 } ct_status;
 
@@ -69,6 +70,6 @@ template <typename... D> inline ct_shape ct_shape_pack(D... d) {
 
 #define CT_DIMS(...)                                                                               \
     CT_SHAPE(__VA_ARGS__) /* CT_DIMS(0, -1): a list of dims; negative ones count from the end */
-#define CT_ALL CT_SCALAR  /* no dim named, which for a reduction means every dim, as in torch */
+#define CT_ALL CT_SCALAR  /* no dims, which for a reduction means all of them, as in torch */
 
 #endif

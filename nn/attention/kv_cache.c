@@ -1,7 +1,8 @@
-/* kv_cache: room for max_length keys and values, filled in place, and for the keys that add_bias_kv
- * and add_zero_attn put behind them, which the next ones overwrite. One whose keys are of another
- * sequence is filled at once and read from then on. A module knows its caches, so that one that
- * outlives it is nobody's. */
+/* kv_cache: memory for the keys and values of max_length positions, filled in place, and for the
+ * extra keys of add_bias_kv and add_zero_attn, which follow the last position and are overwritten
+ * by the next. In cross-attention the first call fills the cache and later calls only read it. A
+ * module lists its caches and, when it is freed, clears their `mha`, so that no cache refers to a
+ * freed module. */
 #include "mha.h"
 
 int64_t ct_kv_cache_length(const ct_kv_cache *cache) { return cache ? cache->length : 0; }
@@ -53,10 +54,11 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
     return cti_ready(context);
 }
 
-static ct_tensor *extend(ct_tensor *room, int64_t length, ct_tensor *x) {
+static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
     int64_t t = ct_dim(x, 2);
-    return cti_op_copy_into(ct_narrow(room, 2, length, t), x) ? ct_narrow(room, 2, 0, length + t)
-                                                              : NULL;
+    return cti_op_copy_into(ct_narrow(buffer, 2, length, t), x)
+               ? ct_narrow(buffer, 2, 0, length + t)
+               : NULL;
 }
 
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {

@@ -8,13 +8,13 @@
  *
  * Wq, Wk, Wv are the rows of in_proj_weight (3E, E), or where their widths differ q_proj_weight,
  * k_proj_weight and v_proj_weight; bq, bk, bv are those of in_proj_bias either way. With qk_norm
- * the heads of Q and K then go through RMSNorm, with rope they are rotated by their position, and
- * with a cache K and V are appended to the keys and values that it has. */
+ * RMSNorm is applied to the heads of Q and K, with rope they are rotated by their position, and
+ * with a cache K and V are appended to its keys and values. */
 #include "mha.h"
 
 #include <math.h>
 
-/* ---- making ---- */
+/* ---- construction ---- */
 
 static bool is_packed(const ct_mha_opts *o) {
     return o->kdim == o->embed_dim && o->vdim == o->embed_dim && o->num_kv_heads == o->num_heads;
@@ -50,8 +50,8 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
                 o->num_heads, o->num_kv_heads);
     if (o->rope && o->embed_dim / o->num_heads % 2)
         ct_fail(context, CT_ERR_ARGUMENT,
-                "%s: rope turns pairs, and head_dim, embed_dim %" PRId64 " over num_heads %" PRId64
-                ", is odd",
+                "%s: rope rotates pairs, and head_dim = embed_dim %" PRId64 " / num_heads %" PRId64
+                " is odd",
                 kind->name, o->embed_dim, o->num_heads);
     if (o->embed_dim > INT64_MAX / 3)
         ct_fail(context, CT_ERR_MEMORY, "%s: 3 embed_dim overflows", kind->name);
@@ -64,7 +64,7 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     if (!module) return NULL;
     ((cti_nn_mha_data *)cti_nn_data(module))->opts = o;
     int64_t e = o.embed_dim, w = kv_width(&o);
-    /* gain sqrt 2: the bound of three (E, E) matrices instead of one (3E, E) */
+    /* xavier's bound for (3E, E) is sqrt(6 / 4E); gain sqrt 2 makes it that of an (E, E) matrix */
     if (is_packed(&o)) {
         ct_tensor *weight = cti_nn_param_new(module, "in_proj_weight", o.dtype, CT_SHAPE(3 * e, e));
         ct_init_xavier_uniform(weight, o.init == CT_INIT_XAVIER ? sqrt(2) : 1);
@@ -82,12 +82,15 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_k", o.dtype, CT_SHAPE(1, 1, w)), 1);
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_v", o.dtype, CT_SHAPE(1, 1, w)), 1);
     }
-    ct_module *out = cti_nn_child_add(
-        module, "out_proj", ct_linear_new(context, (ct_linear_opts){e, e, o.no_bias, o.dtype}));
+    ct_module *out = cti_nn_child_add(module, "out_proj",
+                                      ct_linear_new(context, (ct_linear_opts){.in_features = e,
+                                                                              .out_features = e,
+                                                                              .no_bias = o.no_bias,
+                                                                              .dtype = o.dtype}));
     if (out && o.init == CT_INIT_XAVIER) ct_init_xavier_uniform(cti_nn_param(out, "weight"), 1);
     if (out && !o.no_bias) ct_init_constant(cti_nn_param(out, "bias"), 0);
     if (o.qk_norm) {
-        ct_rms_norm_opts norm = {e / o.num_heads, o.qk_norm_eps, o.dtype};
+        ct_rms_norm_opts norm = {.dim = e / o.num_heads, .eps = o.qk_norm_eps, .dtype = o.dtype};
         cti_nn_child_add(module, "q_norm", ct_rms_norm_new(context, norm));
         cti_nn_child_add(module, "k_norm", ct_rms_norm_new(context, norm));
     }
@@ -115,7 +118,8 @@ static ct_tensor *rows(ct_tensor *x, int64_t start, int64_t length) {
     return x ? ct_narrow(x, 0, start, length) : NULL;
 }
 
-/* One product for all that have the same input, cut by columns. k and v NULL: the queries alone. */
+/* Projects q, k and v. Inputs that are one tensor are projected by one product, and the columns
+ * narrowed afterwards. *k and *v NULL: only the queries. */
 static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const ct_mha_opts *o = cti_nn_data(mha);
     int64_t e = o->embed_dim, w = kv_width(o);
@@ -144,16 +148,20 @@ static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tenso
     *v = ct_linear(*v, wv, rows(bias, e + w, w));
 }
 
-/* Queries or keys (B, H, T, d) normed and turned, as far as the options ask for it; the first
- * stands at `position`. */
-static ct_tensor *place(ct_module *mha, const char *norm, int64_t position, ct_tensor *x) {
+/* Applies qk_norm and rope, if enabled, to queries or keys (B, H, T, d). The first row has position
+ * `position`. */
+static ct_tensor *norm_and_rotate(ct_module *mha, const char *norm, int64_t position,
+                                  ct_tensor *x) {
     const ct_mha_opts *o = cti_nn_data(mha);
     if (o->qk_norm) x = cti_nn_forward(mha, norm, x);
-    return o->rope ? ct_rope(x, (ct_rope_opts){o->rope_base, position, o->rope_interleaved}) : x;
+    return o->rope ? ct_rope(x, (ct_rope_opts){.base = o->rope_base,
+                                               .offset = position,
+                                               .interleaved = o->rope_interleaved})
+                   : x;
 }
 
-/* Appends bias_k or bias_v, then a zero, as one more key or value each: (B, H_kv, S, d) -> (B,
- * H_kv, S + extra, d). */
+/* Appends the keys or values of add_bias_kv (bias_k or bias_v) and add_zero_attn (zeros): (B, H_kv,
+ * S, d) -> (B, H_kv, S + extra, d). */
 static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
     const ct_mha_opts *o = cti_nn_data(mha);
     if (!x || !cti_nn_mha_extra_keys(o)) return x;
@@ -169,7 +177,7 @@ static ct_tensor *append(const ct_module *mha, ct_tensor *x, const char *bias) {
 
 /* ---- forward ---- */
 
-#define MOST_POSITION ((int64_t)1 << 53) /* which a double, as ct_rope counts, still holds */
+#define MOST_POSITION ((int64_t)1 << 53) /* ct_rope computes positions as doubles */
 
 static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
                          const ct_tensor *v) {
@@ -193,8 +201,8 @@ static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tens
     return cti_ready(context);
 }
 
-/* Hidden keys and values that are no queries are cleared: a weight's gradient would else be zero
- * times whatever they are. */
+/* Zeroes hidden keys and values, except those that are also queries: they may hold NaN, and the
+ * gradient of k_proj_weight would be 0 * NaN. */
 static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_tensor *key_mask) {
     const bool shared = *k == *v;
     if (*k != q) *k = cti_nn_masks_clear(*k, key_mask);
@@ -202,7 +210,8 @@ static void clear_hidden(const ct_tensor *q, ct_tensor **k, ct_tensor **v, ct_te
     else if (*v != q) *v = cti_nn_masks_clear(*v, key_mask);
 }
 
-/* Does nothing come between one product and the attention of its columns? */
+/* Can ct_packed_attention read Q, K and V directly from the product with in_proj_weight? Not if the
+ * heads are normed, rotated, cached or extended in between. */
 static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *k,
                      const ct_tensor *v, const ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
@@ -210,22 +219,24 @@ static bool is_plain(const ct_module *mha, const ct_tensor *q, const ct_tensor *
            !cti_nn_mha_extra_keys(o) && cti_nn_param(mha, "in_proj_weight");
 }
 
-/* Heads (B, H, T, d) of the inputs, with what a cache holds, and the masks that fit them. */
+/* Replaces q, k and v by their projected heads (B, H, T, d), k and v including those in the cache,
+ * and the call's masks by ones that fit. */
 static bool prepare(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v,
                     ct_mha_call *call) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const int64_t t = (*q)->shape.dim[1], s = (*k)->shape.dim[1];
     const int64_t offset = cti_nn_cache_offset(call->cache, *q, *k);
-    const bool held = call->cache && *k != *q && call->cache->length > 0;
-    if (held) *k = *v = NULL;
+    const bool cached = call->cache && *k != *q && call->cache->length > 0;
+    if (cached) *k = *v = NULL;
     else if (call->key_mask && !call->cache)
-        clear_hidden(*q, k, v, call->key_mask); /* no gradient goes through a cache */
+        clear_hidden(*q, k, v, call->key_mask); /* not with a cache: it has no gradient */
     project(mha, q, k, v);
-    *q = place(mha, "q_norm", call->rope_offset + offset, ct_split_heads(*q, o->num_heads));
-    if (held) cti_nn_cache_read(call->cache, k, v);
+    *q = norm_and_rotate(mha, "q_norm", call->rope_offset + offset,
+                         ct_split_heads(*q, o->num_heads));
+    if (cached) cti_nn_cache_read(call->cache, k, v);
     else {
-        *k = place(mha, "k_norm", call->rope_offset + offset,
-                   ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
+        *k = norm_and_rotate(mha, "k_norm", call->rope_offset + offset,
+                             ct_split_heads(*k, o->num_kv_heads)); /* (B, H_kv, S, d) */
         *k = append(mha, *k, "bias_k");
         *v = append(mha, ct_split_heads(*v, o->num_kv_heads), "bias_v");
         if (call->cache && !cti_nn_cache_extend(call->cache, offset, k, v)) return false;
@@ -238,7 +249,7 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
                          ct_mha_call call) {
     const ct_mha_opts *o = cti_nn_data(mha);
     const bool plain = is_plain(mha, q, k, v, &call);
-    /* of the cache, from now on */
+    /* of the cache after this call */
     const int64_t length = cti_nn_cache_offset(call.cache, q, k) + k->shape.dim[1];
     if (!plain && !prepare(mha, &q, &k, &v, &call)) return (ct_mha_out){0};
     ct_attention_opts opts = {.mask = call.mask, .key_mask = call.key_mask, .causal = call.causal};
@@ -303,12 +314,15 @@ static void end(ct_module *mha) {
         cache->mha = NULL;
 }
 
-const cti_nn_kind cti_nn_mha_kind = {"MultiheadAttention", forward, describe,
-                                     sizeof(cti_nn_mha_data), end};
+const cti_nn_kind cti_nn_mha_kind = {.name = "MultiheadAttention",
+                                     .forward = forward,
+                                     .describe = describe,
+                                     .size = sizeof(cti_nn_mha_data),
+                                     .end = end};
 
-/* ---- caches of its keys and values: kv_cache.c has what is done with one ---- */
+/* ---- making caches; their use is in kv_cache.c ---- */
 
-static ct_tensor *room(ct_context *context, ct_dtype dtype, ct_shape shape) {
+static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
     ct_tensor *tensor = ct_zeros(context, dtype, shape);
     if (tensor) cti_tensor_disown(tensor);
     return tensor;
@@ -336,8 +350,8 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
                            .max_length = max_length};
     data->caches = cache;
     ct_shape shape = CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads);
-    cache->k = room(context, o->dtype, shape);
-    cache->v = room(context, o->dtype, shape);
+    cache->k = buffer_new(context, o->dtype, shape);
+    cache->v = buffer_new(context, o->dtype, shape);
     if (cache->k && cache->v) return cache;
     ct_kv_cache_free(cache);
     return NULL;

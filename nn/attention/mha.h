@@ -1,42 +1,43 @@
-/* What the layers and the cache know of multi-head attention. */
+/* Internals of multi-head attention that its layers, masks and cache use. */
 #ifndef CTI_NN_ATTENTION_MHA_H
 #define CTI_NN_ATTENTION_MHA_H
 
 #include "../module.h"
 
 typedef struct {
-    ct_mha_opts opts; /* defaults filled in; first, so that the data is these */
+    ct_mha_opts opts; /* with defaults filled in; must be first: the data is read as ct_mha_opts */
     ct_kv_cache *caches;
 } cti_nn_mha_data;
 extern const cti_nn_kind cti_nn_mha_kind;
 
-/* Keys and values that are put behind those of the input. */
+/* How many keys add_bias_kv and add_zero_attn append to those of the input: 0, 1 or 2. */
 static inline int64_t cti_nn_mha_extra_keys(const ct_mha_opts *o) {
     return o->add_bias_kv + o->add_zero_attn;
 }
 
-/* Do the masks fit batch x heads x t x s scores, s with the cache's keys? */
+/* Do the masks broadcast to scores (batch, H, t, s)? s includes the keys in the cache. */
 bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t batch, int64_t t,
                       int64_t s);
 
-/* Keys or values (B, S, width) with zeros where the key mask (B, S) hides them: whatever stands
- * there, no product sees it, forward or backward, and its own gradient is zero. */
+/* x (B, S, width) with zeros where the key mask (B, S) is false. So hidden keys and values may be
+ * NaN: they reach no product, forward or backward, and their gradient is zero. */
 ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask);
 
-/* Makes the call's masks and causality over s keys, of which `offset` are from a cache,
- * ct_attention's: queries stand behind the offset, and the extra keys are hidden from nobody. */
+/* Converts the call's masks and causal flag to those of ct_attention over s keys, of which the
+ * first `offset` come from a cache: query i has position offset + i, and every query may attend to
+ * the extra keys. */
 void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s,
                           int64_t offset);
 
-/* Keys and values, (B, H_kv, max_length + extra, d) each: of earlier positions, or of another
- * sequence, whole. They are values alone: no gradient goes through them. */
+/* Keys and values (B, H_kv, max_length + extra, d): in self-attention those of earlier positions,
+ * in cross-attention those of the whole other sequence. No gradient flows through a cache. */
 struct ct_kv_cache {
     ct_context *context;
-    const ct_module *mha; /* whose they are; NULL: it has ended */
-    ct_kv_cache *next;    /* of the same module */
+    const ct_module *mha; /* the module it belongs to; NULL: that was freed */
+    ct_kv_cache *next;    /* in the module's list of caches */
     int64_t batch, length, max_length;
     ct_tensor *k, *v;
-    /* of a decoder layer's self-attention: its cross-attention's, made when first used */
+    /* for a decoder layer's self-attention: the cache of its cross-attention, made on first use */
     ct_kv_cache *memory;
 };
 
@@ -47,18 +48,21 @@ static inline int64_t cti_nn_cache_offset(const ct_kv_cache *cache, const ct_ten
     return cache && k == q ? cache->length : 0;
 }
 
-/* Does the cache take this call's keys? k is q: one more for each query. Else those of another
- * sequence, which it has room for or holds. */
+/* Can the cache be used in this call? k == q (self-attention): it needs room for one more key per
+ * query. Otherwise k is another sequence, which must fit if the cache is empty, and must have the
+ * cache's length if it is not. */
 bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
                         const ct_tensor *k);
 
-/* Writes *k and *v (B, H_kv, T + extra, d) behind the first n and makes them all of it, (B, H_kv, n
- * + T + extra, d). The length is the caller's to raise, when all has gone well. */
+/* Copies *k and *v (B, H_kv, T + extra, d) to positions n, n + 1, ... of the cache, and sets them
+ * to views of all its keys and values, (B, H_kv, n + T + extra, d). Does not change cache->length:
+ * the caller does after the whole forward has succeeded. */
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v);
-void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v); /* all of it */
+/* Sets *k and *v to views of all keys and values in the cache. */
+void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
 
-/* The cache that the cross-attention of a decoder layer has beside that of its self-attention;
- * anew: another one, for this memory. */
+/* The cache of a decoder layer's cross-attention, stored in that of its self-attention and made on
+ * first use. anew: replace it, as memory is a new sequence. */
 ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory,
                                     bool anew);
 

@@ -1,5 +1,5 @@
-/* The masks of multi-head attention on their way to ct_attention: checked, and made to fit a cache
- * and extra keys. */
+/* Checks the masks of multi-head attention and converts them to those of ct_attention, with a cache
+ * and extra keys taken into account. */
 #include "mha.h"
 
 #include <math.h>
@@ -22,14 +22,14 @@ ct_tensor *cti_nn_masks_clear(ct_tensor *x, ct_tensor *key_mask) {
     return ct_where(ct_unsqueeze(key_mask, 2), x, ct_zeros(x->context, x->dtype, CT_SCALAR));
 }
 
-/* bool (T, S): query i, which stands at offset + i, sees keys up to its own. */
+/* bool (t, s): query i has position offset + i and may attend to keys 0 ... offset + i. */
 static ct_tensor *causal_mask(ct_context *context, int64_t t, int64_t s, int64_t offset) {
     ct_tensor *query = ct_arange(context, CT_I64, (double)offset, (double)(offset + t), 1);
     ct_tensor *key = ct_arange(context, CT_I64, 0, (double)s, 1);
     return ct_ge(ct_unsqueeze(query, 1), key);
 }
 
-/* Widens a mask over s keys by keys that every query may attend to. */
+/* Widens a mask over s keys by `extra` keys that every query may attend to. */
 static ct_tensor *pad(ct_tensor *mask, int64_t s, int64_t extra) {
     if (!mask || !extra) return mask;
     ct_shape shape = mask->shape;
@@ -42,7 +42,7 @@ static ct_tensor *pad(ct_tensor *mask, int64_t s, int64_t extra) {
     return ct_cat((ct_tensor *[]){whole, open}, 2, shape.ndim - 1);
 }
 
-/* Both apply: a float mask is -inf where the bool one is false. */
+/* One mask that applies both: a float mask becomes -inf where the bool one is false. */
 static ct_tensor *combine(ct_tensor *bools, ct_tensor *mask) {
     if (!mask || !bools) return bools;
     if (mask->dtype == CT_BOOL) return ct_logical_and(bools, mask);
@@ -52,7 +52,7 @@ static ct_tensor *combine(ct_tensor *bools, ct_tensor *mask) {
 void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, int64_t s,
                           int64_t offset) {
     int64_t extra = cti_nn_mha_extra_keys(cti_nn_data(mha));
-    if (call->causal && (extra || offset)) { /* else ct_attention's own does */
+    if (call->causal && (extra || offset)) { /* otherwise opts.causal of ct_attention applies */
         if (s > offset + 1)
             call->mask = combine(causal_mask(mha->context, t, s, offset), call->mask);
         call->causal = false;

@@ -1,6 +1,11 @@
-/* adam: g += wd p first;  adamw: p *= 1 - lr wd first. Then m += (1 - b1)(g - m);  v = b2 v + (1 -
- * b2) g^2; p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), t the parameter's own count
- * of steps. Kingma & Ba 2014, arXiv:1412.6980; Loshchilov & Hutter 2017, arXiv:1711.05101 */
+/* adam:  g += wd p first.   adamw: p *= 1 - lr wd first.   Then
+ *
+ *     m += (1 - b1) (g - m)
+ *     v = b2 v + (1 - b2) g^2
+ *     p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
+ *
+ * with t the number of updates of this parameter. Kingma & Ba 2014, arXiv:1412.6980; Loshchilov &
+ * Hutter 2017, arXiv:1711.05101 */
 #include "optim.h"
 
 #include <math.h>
@@ -24,8 +29,10 @@ static const cti_nn_number numbers[] = {
     {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm), CTI_NN_AT_LEAST_0},
     {0},
 };
-static const cti_nn_rule adam_rule = {"Adam", {"m", "v"}, set, cti_op_adam_step, numbers, NULL};
-static const cti_nn_rule adamw_rule = {"AdamW", {"m", "v"}, set, cti_op_adam_step, numbers, NULL};
+static const cti_nn_rule adam_rule = {
+    .name = "Adam", .state = {"m", "v"}, .set = set, .step = cti_op_adam_step, .numbers = numbers};
+static const cti_nn_rule adamw_rule = {
+    .name = "AdamW", .state = {"m", "v"}, .set = set, .step = cti_op_adam_step, .numbers = numbers};
 
 static ct_optim *make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
     if (!module) return NULL;

@@ -1,5 +1,5 @@
-/* clip_grad_norm: c = max_norm / (norm + 1e-6); gradients *= c where c < 1. As torch's: a norm that
- * is not finite makes them NaN or zero, and the caller sees it in the result. */
+/* clip_grad_norm: c = max_norm / (norm + 1e-6); all gradients *= c if c < 1. As in torch, a norm
+ * that is not finite makes the gradients NaN or zero; the caller sees it in the returned norm. */
 #include "optim.h"
 
 #include <math.h>

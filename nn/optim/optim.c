@@ -1,4 +1,5 @@
-/* What all optimisers do: hold parameters and their state, step those that have a gradient. */
+/* Code common to all optimisers: they hold parameters and their state, and step those that have a
+ * gradient. */
 #include "optim.h"
 
 #include <math.h>
@@ -51,12 +52,13 @@ cti_nn_fault cti_nn_optim_fault(const ct_optim *optim) {
         if (number->dtype != CT_F64) continue;
         memcpy(&value, (const char *)optim + number->offset, sizeof value);
         if (!in_range(number->range, value))
-            return (cti_nn_fault){number->name, value, must[number->range]};
+            return (cti_nn_fault){
+                .name = number->name, .value = value, .must = must[number->range]};
     }
     return optim->rule->conflict ? optim->rule->conflict(optim) : (cti_nn_fault){0};
 }
 
-/* In a constructor's words. */
+/* The error of a constructor or of ct_optim_set_lr. */
 static bool check(const ct_optim *optim) {
     const cti_nn_fault fault = cti_nn_optim_fault(optim);
     if (!fault.name) return true;
@@ -111,8 +113,8 @@ void ct_optim_free(ct_optim *optim) {
     cti_give(context, optim, sizeof *optim);
 }
 
-/* Nothing is changed unless all can be, nor after an error in the norm: the step asks whether one
- * is pending, and takes no memory. */
+/* rule->step checks all parameters before it changes any, does nothing while an error is pending
+ * (as after a failed norm), and allocates nothing: a step changes either everything or nothing. */
 bool ct_optim_step(ct_optim *optim) {
     if (!optim || !cti_ready(optim->context)) return false;
     cti_nn_slot *const slots = optim->slots, *const end = slots + optim->count;
@@ -121,10 +123,12 @@ bool ct_optim_step(ct_optim *optim) {
     for (cti_nn_slot *slot = slots; slot < end; slot++) {
         slot->grad = ct_grad(slot->param);
         if (slot->grad)
-            all[n++] = (cti_op_step){
-                slot->param, slot->grad, {slot->state[0], slot->state[1]}, optim->numbers, 0};
+            all[n++] = (cti_op_step){.p = slot->param,
+                                     .g = slot->grad,
+                                     .state = {slot->state[0], slot->state[1]},
+                                     .numbers = optim->numbers};
     }
-    const bool clips = optim->clip_norm > 0; /* a checkpoint may have changed it */
+    const bool clips = optim->clip_norm > 0; /* read at each step: loading a checkpoint sets it */
     optim->grad_norm = clips ? sqrt(cti_op_sum_squares(all, n)) : NAN;
     optim->grad_scale = clips ? cti_nn_clip_scale(optim->grad_norm, optim->clip_norm) : 1;
     n = 0;

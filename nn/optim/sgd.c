@@ -1,5 +1,8 @@
-/* sgd: g += wd p;  b = momentum b + (1 - dampening) g, the first b = g;  p -= lr (nesterov ? g +
- * momentum b : b). */
+/* sgd:
+ *
+ *     g += wd p
+ *     b = momentum b + (1 - dampening) g     (b = g at the first step)
+ *     p -= lr (nesterov ? g + momentum b : b) */
 #include "optim.h"
 
 static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers) {
@@ -9,7 +12,7 @@ static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *
     n->grad_scale = optim->grad_scale;
 }
 
-/* Without a momentum there is no buffer to keep it in. */
+/* Made without momentum, an optimiser has no buffer, so its momentum must stay 0. */
 #define NUMBERS(momentum_range)                                                                    \
     {                                                                                              \
         {"lr", CT_F64, offsetof(ct_optim, lr), CTI_NN_AT_LEAST_0},                                 \
@@ -26,13 +29,22 @@ static const cti_nn_number plain_numbers[] = NUMBERS(CTI_NN_IS_0),
 static cti_nn_fault conflict(const ct_optim *optim) {
     const cti_sgd_numbers *n = &optim->numbers.sgd;
     if (!n->nesterov || (n->momentum > 0 && n->dampening == 0)) return (cti_nn_fault){0};
-    return (cti_nn_fault){"nesterov", 1, "0 without a momentum, and with a dampening"};
+    return (cti_nn_fault){
+        .name = "nesterov", .value = 1, .must = "0 without a momentum, and with a dampening"};
 }
 
-static const cti_nn_rule plain_rule = {"SGD",           {NULL},        set,
-                                       cti_op_sgd_step, plain_numbers, conflict};
-static const cti_nn_rule momentum_rule = {"SGD",           {"momentum"},     set,
-                                          cti_op_sgd_step, momentum_numbers, conflict};
+static const cti_nn_rule plain_rule = {.name = "SGD",
+                                       .state = {NULL},
+                                       .set = set,
+                                       .step = cti_op_sgd_step,
+                                       .numbers = plain_numbers,
+                                       .conflict = conflict};
+static const cti_nn_rule momentum_rule = {.name = "SGD",
+                                          .state = {"momentum"},
+                                          .set = set,
+                                          .step = cti_op_sgd_step,
+                                          .numbers = momentum_numbers,
+                                          .conflict = conflict};
 
 ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
     if (!module) return NULL;

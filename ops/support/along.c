@@ -22,7 +22,7 @@ static ct_tensor *bring_back(ct_tensor *x, int dim, int ndim) {
 
 static ct_tensor *along(const ct_op *op, ct_tensor *const *in, int n, int dim) {
     ct_tensor *x = in[0];
-    if (!x) return ct_apply(op, in, n, NULL); /* which says so */
+    if (!x) return ct_apply(op, in, n, NULL); /* which records the error */
     if (!cti_ready(x->context)) return NULL;
     const int ndim = x->shape.ndim;
     dim = cti_op_dim_or_scalar(op->name, x, dim);

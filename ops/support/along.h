@@ -1,16 +1,18 @@
-/* Ops of rows along any dim: they are written for the last one, and brought there. */
+/* Softmax-like ops along any dim: they are written for the last dim, and other dims are transposed
+ * to it. */
 #ifndef CTI_OPS_SUPPORT_ALONG_H
 #define CTI_OPS_SUPPORT_ALONG_H
 
 #include "op.h"
 
-/* op of x's rows along dim; where that is not the last, of a view of x that has it last, and the
- * result's dims are brought back (row-major) unless the op drops it. A scalar counts as one row of
- * one. mask is the op's second input where it has two: it may be NULL, and broadcasts to x. */
+/* Applies op along dim of x. If that is not the last dim, op runs on a transposed view of x, and
+ * its result is transposed back and made row-major, unless op removes the dim. A scalar counts as
+ * one row of one element. mask is the second input of an op with two: it broadcasts to x, NULL:
+ * none. */
 ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim);
 ct_tensor *cti_op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim);
 
-/* How many rows of the last dim there are, be they empty; the shape has at least one dim. */
+/* The number of rows of the last dim, also if rows are empty. The shape has at least one dim. */
 int64_t cti_op_row_count(ct_shape shape);
 
 #endif

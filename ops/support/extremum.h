@@ -4,8 +4,8 @@
 
 #include "op.h"
 
-/* The gradient of in[i] of a call with two inputs that broadcast, f being the kernel for the first:
- * f is symmetric, so the second is the first of the pair turned round. */
+/* The gradient of in[i] of an op with two inputs that broadcast. f is the kernel for the gradient
+ * of the first input; as the op is symmetric, that of the second is f with the inputs exchanged. */
 bool cti_op_extremum_backward(const ct_call *c, cti_binary_backward *f, int i, ct_tensor *g,
                               ct_tensor **grad);
 

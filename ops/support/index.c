@@ -8,7 +8,7 @@ bool cti_op_indices_inside(const ct_call *c, const ct_tensor *index, const char 
                            int64_t limit, int64_t also) {
     const int64_t *value = (const int64_t *)index->data;
     int64_t outside = 0, i = 0;
-    /* a loop without a way out is vectors */
+    /* no early exit, so that the compiler can vectorise the loop */
     for (int64_t k = 0; k < index->numel; k++) outside += !inside(value[k], limit, also);
     if (!outside) return true;
     while (inside(value[i], limit, also)) i++;

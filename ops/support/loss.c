@@ -52,6 +52,6 @@ void cti_op_loss_rows(const ct_call *c, int64_t rows, cti_loss_rows a) {
     a.k = kernels(c);
     a.size = cti_dtype_size(c->in[0]->dtype);
     a.smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
-    /* an exponential and a division for each */
+    /* each element costs an exponential and a division */
     cti_parallel(c->context, rows, cti_op_grain(4 * a.classes), each_row, &a);
 }

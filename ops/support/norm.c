@@ -11,7 +11,7 @@ typedef struct {
     int64_t n, rows;
     size_t size;
     const char *x, *w, *g, *mean, *rstd; /* w, mean may be NULL */
-    const char *base;                    /* what dx is added to, or NULL */
+    const char *base;                    /* a gradient to add dx to; NULL: none */
     char *dx, *dw, *db;                  /* dw, db: one row for each block; any may be NULL */
 } norm;
 
@@ -81,7 +81,7 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
     ct_tensor *base = NULL;
     if (!parts(c, want_w, blocks, a.n, &a.dw) || !parts(c, want_b, blocks, a.n, &a.db))
         return false;
-    /* last: it is changed from here on */
+    /* last, as nothing may fail once base's memory is written to */
     if (c->wants[0]) {
         grad[0] = cti_grad_writable_onto(c, 0, &base);
         if (!grad[0]) return false;

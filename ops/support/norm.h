@@ -1,4 +1,4 @@
-/* What layer_norm and rms_norm share. */
+/* Code shared by layer_norm and rms_norm. */
 #ifndef CTI_OPS_SUPPORT_NORM_H
 #define CTI_OPS_SUPPORT_NORM_H
 

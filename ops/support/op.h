@@ -1,4 +1,4 @@
-/* What the ops share: new tensors, elementwise loops and rows on all threads. */
+/* Helpers of ops: new tensors, and loops over elements or rows on all threads. */
 #ifndef CTI_OPS_SUPPORT_OP_H
 #define CTI_OPS_SUPPORT_OP_H
 
@@ -9,24 +9,24 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-/* The kernels for the dtype of the call's first input. A kernel that is NULL has no such dtype: the
- * loops below say so. */
+/* The kernel table for the dtype of the call's first input. A NULL kernel means that the op does
+ * not take this dtype; the loops below then record the error. */
 static inline const cti_kernels *kernels(const ct_call *c) {
     return c->context->isa->of[c->in[0]->dtype];
 }
 
-/* How many rows of `cost` elements make a piece of work worth a thread. By size alone. */
+/* The least number of rows of `cost` elements that are worth a thread. It depends on sizes only,
+ * not on the number of threads. */
 static inline int64_t cti_op_grain(int64_t cost) {
     return cost >= 16384 ? 1 : 16384 / (cost > 0 ? cost : 1);
 }
 
-/* A new row-major tensor, its values undefined. Shapes that are made from inputs' shapes are
- * checked for overflow here. */
+/* A new row-major tensor with undefined values. Checks the shape for overflow. */
 static inline ct_tensor *cti_op_new(const ct_call *c, ct_dtype dtype, ct_shape shape) {
     return cti_tensor_new(c->context, dtype, shape);
 }
 
-/* Where the second half of a dense tensor's values begins, as of (2, rows): max, 1 / sum. */
+/* The start of the second half of a dense tensor, as in (2, rows): maxima, then 1 / sums. */
 static inline char *cti_op_second_half(const ct_tensor *t) {
     return t->data + (size_t)(t->numel / 2) * cti_dtype_size(t->dtype);
 }
@@ -36,7 +36,7 @@ ct_tensor *cti_op_heads(ct_tensor *x, int64_t heads, int64_t start, int64_t widt
 
 /* ---- loops of dense tensors ---- */
 
-/* Each records CT_ERR_DTYPE under the op's name where its kernel is NULL. */
+/* Each records CT_ERR_DTYPE with the op's name if its kernel is NULL. */
 
 /* y = f(x) */
 ct_tensor *cti_op_unary(const ct_call *c, ct_tensor *x, cti_unary *f);
@@ -68,7 +68,7 @@ static inline bool cti_op_same_dtype(const ct_call *c) {
     return true;
 }
 
-/* Sums a gradient down to the shape of in[i]: what the backward of every broadcast ends with. In
+/* Sums a gradient to the shape of in[i], the last step in the backward of every broadcast. In
  * sum_to.c. */
 bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad);
 

@@ -1,11 +1,12 @@
-/* Reductions over any set of dims. Dims next to each other of one kind are a run; the runs are
- * reduced from the last to the first, each as n elements for each of outer x inner:
+/* Reductions over any set of dims. Adjacent dims that are all reduced, or all kept, are a run.
+ * Reduced runs are handled from the last to the first, each as n elements for each of outer x
+ * inner:
  *
  *     (outer, n, inner) -> (outer, inner)
  *
- * A pass is cut into units of some rows by some columns, by size alone. Where there would be few, n
- * is cut too, and a further pass combines the pieces. So a sum is a tree of pairwise sums, which
- * keeps a pairwise sum's error. */
+ * A pass is divided into units of rows by columns, by the sizes only. If that gives few units, n is
+ * divided too and a further pass combines the partial results. So a sum is a tree of pairwise sums
+ * and has the error of pairwise summation. */
 #include "reduce.h"
 
 #include <string.h>
@@ -37,12 +38,13 @@ int cti_reduce_last(const cti_reduce_runs *runs, int64_t *outer, int64_t *n, int
 
 typedef struct {
     cti_reduce *f;
-    /* does the same for many rows, where inner is 1; or NULL */
+    /* the same for many rows at once if inner is 1; NULL: there is no such kernel */
     void (*whole_rows)(int64_t rows, int64_t n, const void *x, void *y);
     const char *x;
     char *y;
-    int64_t x_size, y_size, n, inner, x_row; /* x_row: from one of n to the next, in elements */
-    /* a unit's rows, and how many such pieces n has; its columns, and how many blocks inner has */
+    int64_t x_size, y_size, n, inner, x_row; /* x_row: stride of n in x, in elements */
+    /* rows of a unit and the number of such pieces in n; columns of a unit and the number of such
+     * blocks in inner */
     int64_t rows, pieces, width, blocks;
 } pass;
 
@@ -64,8 +66,8 @@ static void pass_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
-/* (outer, n, inner) -> (outer, inner), none of them 0. Each turn leaves a thirty-second of the
- * elements or less. */
+/* (outer, n, inner) -> (outer, inner), none of them 0. Each pass leaves at most 1/32 of the
+ * elements. */
 static bool reduce_run(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dtype from,
                        ct_dtype to, const char *x, int64_t x_row, int64_t outer, int64_t n,
                        int64_t inner, char *y) {
@@ -97,8 +99,8 @@ static bool reduce_run(const ct_call *c, cti_reduce *f, cti_reduce *again, ct_dt
     return true;
 }
 
-/* From one row to the next where all dims but the last are reduced and rows are dense and evenly
- * apart, as they are in memory with gaps between them; else 0. */
+/* The distance between two rows if all dims but the last are reduced and rows are dense and evenly
+ * spaced (a view of columns of a matrix); otherwise 0. */
 static int64_t row_step(const ct_tensor *x, unsigned set) {
     const int last = x->shape.ndim - 1;
     if (last < 1 || set != (1u << last) - 1 || x->shape.dim[last] < 2 || x->stride[last] != 1)
@@ -131,7 +133,7 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
             return NULL;
         if (last < 2) return y;
         runs.count = last;
-        runs.size[last - 1] *= inner; /* what was kept on either side is one run now */
+        runs.size[last - 1] *= inner; /* the kept runs on both sides are adjacent now */
         data = part->data;
         from = dtype;
         f = again;

@@ -28,8 +28,8 @@ bool cti_op_view_shape(const char *name, const ct_tensor *x, ct_shape asked, ct_
                    SHAPE(x->shape), SHAPE(asked));
 }
 
-/* x's dims fall into runs that lie in memory like one dim: stride[d - 1] = stride[d] size[d]. From
- * the last run to the first, each must be a product of whole dims of the new shape. */
+/* Adjacent dims with stride[d - 1] = stride[d] size[d] act like one dim. The new shape is a view if
+ * each such run, from the last to the first, is a product of whole dims of the new shape. */
 bool cti_op_view_strides(const ct_tensor *x, ct_shape shape, int64_t stride[CT_MAX_DIMS]) {
     cti_shape_strides(shape, stride);
     if (x->numel == 0 || x->contiguous) return true;
@@ -47,7 +47,7 @@ bool cti_op_view_strides(const ct_tensor *x, ct_shape shape, int64_t stride[CT_M
         }
         if (taken != run) return false;
     }
-    return true; /* what is left of the new shape are sizes of 1 */
+    return true; /* the remaining dims of the new shape have size 1 */
 }
 
 int cti_op_dim_or_scalar(const char *name, const ct_tensor *x, int64_t dim) {

@@ -16,7 +16,7 @@ static void step(void *arg, const cti_op_step *s, int64_t first, int64_t at, int
 bool cti_op_adam_step(cti_op_step *all, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!cti_op_step_is_ready(&all[i], STATES, "adam_step")) return false;
-    /* four arrays are read, and three of them written */
+    /* four arrays are read and three written */
     cti_op_step_all(all, n, UNIT, cti_op_grain(4 * UNIT), step, NULL);
     for (int64_t i = 0; i < n; i++) cti_op_step_wrote(&all[i], STATES);
     return true;

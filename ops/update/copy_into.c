@@ -1,4 +1,4 @@
-/* to = from, in place, whatever their strides and dtypes. */
+/* to = from, in place, for any strides and dtypes. */
 #include "../support/op.h"
 #include "update.h"
 

@@ -1,5 +1,5 @@
-/* t = random numbers, in place: element i is a function of (seed, stream, i) alone, whoever
- * computes it. */
+/* t = random numbers, in place: element i is a function of (seed, stream, i) only, so the number of
+ * threads does not matter. */
 #include "../support/op.h"
 #include "update.h"
 

@@ -1,4 +1,4 @@
-/* What every update in place checks before it writes a thing. */
+/* Checks before an update in place, and the loop over many tensors as one parallel job. */
 #include "../support/op.h"
 #include "update.h"
 
@@ -37,7 +37,7 @@ void cti_op_step_wrote(const cti_op_step *s, int states) {
     for (int i = 0; i < states; i++) cti_tensor_wrote(s->state[i]);
 }
 
-/* ---- many tensors in one job: a bias is not worth a thread, the biases of a model are ---- */
+/* ---- many tensors in one job, as a single bias is too small to be worth a thread ---- */
 
 typedef struct {
     const cti_op_step *all;
@@ -54,8 +54,8 @@ int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit) {
     return sum;
 }
 
-/* Whose unit is it? The last one's that begins there or before: those before it with the same place
- * have none. */
+/* The tensor that a unit belongs to: the last whose first unit is at most that one. Empty tensors
+ * share their first unit with the next tensor, so the last is the one with elements. */
 static int64_t step_at(const row *r, int64_t unit) {
     int64_t low = 0, high = r->n;
     while (high - low > 1) {
@@ -85,7 +85,8 @@ void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain,
         all[i].first = sum;
         sum += units(all[i].g->numel, unit);
     }
-    if (sum < grain + grain / 2) grain = sum; /* half a piece more is not worth a thread */
+    if (sum < grain + grain / 2)
+        grain = sum; /* less than half a piece more is not worth another thread */
     if (sum > 0)
         cti_parallel(all[0].g->context, sum, grain, row_task, &(row){all, n, unit, task, arg});
 }

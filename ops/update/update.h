@@ -1,7 +1,7 @@
-/* Updates in place, with no gradient: what initialisation, loading and optimisers are made of. Each
- * is counted as a write, so that backward through values saved before is an error. Elementwise in
- * fixed pieces on all threads: the same bits for any number of them. False with the error recorded:
- * nothing has been changed. All but cti_op_copy_into take contiguous tensors. */
+/* Updates in place without a gradient, used by initialisation, loading and optimisers. Each counts
+ * as a write, so that backward through values saved before is an error. Work is divided into fixed
+ * pieces, so any number of threads gives the same bits. False with an error recorded: nothing was
+ * changed. All except cti_op_copy_into take contiguous tensors. */
 #ifndef CTI_OPS_UPDATE_UPDATE_H
 #define CTI_OPS_UPDATE_UPDATE_H
 
@@ -25,12 +25,12 @@ typedef union {
     cti_sgd_numbers sgd;
 } cti_op_numbers;
 
-/* A parameter, its gradient, and what the optimiser keeps of it, all of one shape and dtype: Adam's
- * m and v; SGD's buffer, which may be NULL without momentum. */
+/* A parameter, its gradient and the optimiser's state of it, all of one shape and dtype. The state
+ * is Adam's m and v, or SGD's buffer, which may be NULL without momentum. */
 typedef struct {
     ct_tensor *p, *g, *state[2];
     cti_op_numbers numbers;
-    int64_t first; /* cti_op_step_all's own */
+    int64_t first; /* set by cti_op_step_all: the number of its first unit */
 } cti_op_step;
 bool cti_op_adam_step(cti_op_step *all, int64_t n);
 bool cti_op_sgd_step(cti_op_step *all, int64_t n);
@@ -38,21 +38,21 @@ bool cti_op_sgd_step(cti_op_step *all, int64_t n);
 /* The sum of the squares of all g; p is not read. In f64, in a fixed order; NaN with an error. */
 double cti_op_sum_squares(cti_op_step *all, int64_t n);
 
-/* ---- what they share ---- */
+/* ---- helpers of updates ---- */
 
-/* No error is pending, and t is there and contiguous; `real`: and f32 or f64. */
+/* Is no error pending, and is t a contiguous tensor, if `real` of f32 or f64? */
 bool cti_op_updatable(ct_tensor *t, const char *name, bool real);
 
-/* And u, the update's other tensor, has t's context, shape and dtype and is contiguous. */
+/* The same, and has u, the second tensor, t's context, shape and dtype and is it contiguous? */
 bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
 
-/* Are p, g and so many states there, and fit each other? */
+/* Do p, g and the first `states` states exist and agree in shape and dtype? */
 bool cti_op_step_is_ready(const cti_op_step *step, int states, const char *name);
 void cti_op_step_wrote(const cti_op_step *step, int states);
 
-/* One job for all gradients, laid end to end and cut into units of `unit` elements; the last unit
- * of each is what is left of it. The task gets a part of one gradient, `count` elements from
- * element `at` on; it begins with unit number `first`. */
+/* One parallel job for all gradients. Each is divided into units of `unit` elements, the last one
+ * shorter, and units are numbered through all gradients. The task gets a range of one gradient,
+ * `count` elements from element `at`; the range begins with unit number `first`. */
 typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first, int64_t at,
                               int64_t count);
 int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit);

@@ -1,6 +1,6 @@
-/* Gradient checking, inside. Each input is judged by two matrices of the same meaning: entry (r, i)
- * is <g_r, dy/dx_i> for cotangent r and element i, once as backward says and once as differences
- * say. In fast mode a column is a random direction instead. */
+/* Internals of the gradient checker. For each input two matrices are compared: entry (r, i) of both
+ * is <g_r, dy/dx_i> for cotangent r and element i, `analytic` computed by backward and `numeric` by
+ * differences. In fast mode column i is a random direction instead of an element. */
 #ifndef CTI_GRADCHECK_CHECK_H
 #define CTI_GRADCHECK_CHECK_H
 
@@ -8,7 +8,7 @@
 
 #include <cotangent/gradcheck.h>
 
-/* The rows: one for each element of the output where k->whole, then these. */
+/* The rows of the matrices: if k->whole one for each element of the output, then these. */
 enum { CTI_ROW_RANDOM, CTI_ROW_RANDOM_2, CTI_ROW_ONES, CTI_ROW_ZEROS, CTI_ROWS_SUMMED };
 enum { CTI_DIRECTIONS = 3 };
 
@@ -18,8 +18,8 @@ typedef struct {
     int64_t n;                          /* columns */
     double *analytic, *numeric, *noise; /* [rows][n] */
     double *direction;                  /* [n][numel] in fast mode, else NULL */
-    int64_t wrong;                      /* columns */
-    char diagnosis[256];                /* of a wrong one */
+    int64_t wrong;                      /* how many columns are wrong */
+    char diagnosis[256];                /* "" if none is */
 } cti_checked;
 
 typedef struct {
@@ -31,64 +31,69 @@ typedef struct {
     ct_rng rng; /* the generator before every call of fn */
     ct_gradcheck_opts opts;
     ct_gradcheck_result result;
-    ct_tensor **in;   /* the caller's, and copies of those that are checked */
-    cti_frame *frame; /* of the whole check: an input that the function releases ends with it */
+    ct_tensor **in;   /* the caller's inputs, those that are checked replaced by copies */
+    cti_frame *frame; /* open during the whole check; owns inputs that the function releases */
     cti_checked *checked;
-    int count;      /* of those */
+    int count;      /* of checked inputs */
     ct_shape shape; /* of the output */
     ct_dtype dtype;
     int64_t m;   /* its elements */
     double *y;   /* its values */
     bool whole;  /* every element of the output has a row of its own */
-    bool coarse; /* f32 takes part */
+    bool coarse; /* an input or the output is f32 */
     int64_t rows;
     double *cotangent;              /* [CTI_ROWS_SUMMED][m] */
-    double length[CTI_ROWS_SUMMED]; /* of these; at least 1 */
+    double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of each of these */
     double *plus, *minus;           /* [m] scratch */
     bool wrote_cotangent;
-    uint64_t *prints;  /* [n] of the inputs' values, before anything ran */
-    char refused[256]; /* why backward failed; "" if it did not */
+    uint64_t *prints;  /* [n] fingerprints of the inputs' values before the first call */
+    char refused[256]; /* the error of a failed backward; "" if none failed */
 } cti_check;
 
-/* ends with the frame that is open; NULL: out of memory */
+/* A matrix that ends with the innermost frame. NULL: out of memory. */
 double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns);
-bool *cti_check_flags(cti_check *k, int64_t count); /* the same, all false */
-/* of a dense f32 or f64 tensor */
+bool *cti_check_flags(cti_check *k, int64_t count); /* likewise, all false */
+/* Element i of a contiguous f32 or f64 tensor. */
 double cti_check_get(const ct_tensor *x, int64_t i);
 void cti_check_set(ct_tensor *x, int64_t i, double value);
 
-/* From hush to unhush nobody is told of an error: what a trial run records is not the caller's.
- * unhush clears it and says whether there was none. Out of memory stays, and is told then. */
+/* Errors of a trial run are not the caller's. From hold to drop the context's on_error is not
+ * called; drop clears a pending error and returns whether there was none. Only an error of memory
+ * stays pending: on_error is called for it in drop. */
 typedef struct {
     ct_error_fn on_error;
-} cti_hush;
-cti_hush cti_check_hush(cti_check *k);
-bool cti_check_unhush(cti_check *k, cti_hush hush);
+} cti_held_errors;
+cti_held_errors cti_check_hold_errors(cti_check *k);
+bool cti_check_drop_errors(cti_check *k, cti_held_errors held);
 
-/* evaluate.c: a call of the function with the generator where it was, NULL with an error; y =
- * fn(in) unrecorded; the numeric and the analytic matrices; a difference to one side of column i,
- * by rows. False: failed, with an error or, for a backward, k->refused. */
+/* evaluate.c. NULL or false: an error is recorded or, for a failed backward, k->refused is set. */
+
+/* fn(in), with the generator reset to its state before the check */
 ct_tensor *cti_check_call(cti_check *k);
+/* the values of fn(in) [m], without recording */
 bool cti_check_value(cti_check *k, double *y);
+/* fills c->numeric and c->noise */
 bool cti_check_differences(cti_check *k, cti_checked *c);
+/* fills analytic of `count` inputs */
 bool cti_check_backwards(cti_check *k, cti_checked *c, int count);
+/* the one-sided difference (y(x + h e_i) - y(x)) / h, one number for each row */
 bool cti_check_side(cti_check *k, const cti_checked *c, int64_t i, double h, double *row);
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain);
 
-/* What entry (r, i) may be off by: atol |g_r| + rtol |numeric|, with |g_r| at least 1. A sum
- * over many outputs has the noise of them all. */
+/* The tolerance of an entry in row r: atol max(1, |g_r|) + rtol |numeric|. It grows with |g_r|
+ * because a sum over many outputs has the noise of all of them. */
 double cti_check_allowed(const cti_check *k, int64_t r, double numeric);
 bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_t i);
 
-/* notes it unless another is noted */
+/* Sets the result's mistake and diagnosis, unless an earlier one is set. */
 void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence);
-/* properties.c: what the inputs are ... */
+/* properties.c: fingerprints of the inputs before the first call; then everything else that a
+ * correct op does, including that the inputs are unchanged. */
 bool cti_check_fingerprints(cti_check *k);
-/* ... and whether they still are, and all else */
 bool cti_check_properties(cti_check *k);
-/* diagnose.c: why a wrong input is wrong */
+/* diagnose.c: sets the diagnosis of an input with wrong columns */
 bool cti_check_diagnose(cti_check *k, cti_checked *c);
-/* report.c: counts, worst elements, map */
+/* report.c: counts wrong entries, finds the worst elements and draws the map; prints the report */
 void cti_check_compare(cti_check *k);
 void cti_check_report(const cti_check *k);
 

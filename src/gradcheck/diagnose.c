@@ -1,5 +1,5 @@
-/* Why a wrong input is wrong: hypotheses from the simplest on, the first that leaves nothing of the
- * error unexplained. */
+/* The diagnosis of a wrong gradient: hypotheses are tried from the simplest on, and the first that
+ * explains the whole error is taken. */
 #include "suspect.h"
 
 #include "../core/message.h"
@@ -37,7 +37,7 @@ bool cti_suspect_wrong(const cti_suspect *s, int64_t r, int64_t i) {
     return !cti_check_right(s->k, s->c, r, i);
 }
 
-/* ---- where the check itself has nothing to say ---- */
+/* ---- points at which the differences themselves are unreliable ---- */
 
 bool cti_suspect_not_finite(cti_suspect *s) {
     int64_t elements = 0;
@@ -57,15 +57,15 @@ bool cti_suspect_not_finite(cti_suspect *s) {
                                        (long long)elements, (long long)s->n);
 }
 
-/* What rounding of the output makes of a difference in row r. */
+/* The error of a difference in row r by rounding of the output. */
 static double rounding_of(const cti_suspect *s, int64_t r) {
     const int64_t summed = r - (s->k->rows - CTI_ROWS_SUMMED);
     return s->rounding * (summed < 0 ? 1 : s->k->length[summed]);
 }
 
-/* Each wrong entry of a column lies between the slopes on both sides, and these do not come
- * together as a smooth function's do: their gap falls with the step, h f'', so to a quarter of it
- * with a quarter of the step. */
+/* Is there a kink at x_i? Then every wrong entry of the column lies between the slopes to the left
+ * and to the right, and the gap between these slopes does not shrink with the step. For a smooth
+ * function the gap is h f'', so a quarter of the step gives a quarter of the gap. */
 static bool kink_at(cti_suspect *s, int64_t i, double *side) {
     const double h = s->k->opts.eps;
     const int64_t rows = s->k->rows;
@@ -102,8 +102,9 @@ bool cti_suspect_kink(cti_suspect *s) {
                                     (long long)wrong, wrong > 1 ? "s" : "");
 }
 
-/* Nothing is further off than two steps disagree, or than rounding of the output over the step. In
- * a row of a sum, two steps may agree by chance: there the whole row's noise counts. */
+/* No error exceeds what the two steps disagree by, or what rounding of the output over the step
+ * gives. In the summed rows two steps may agree by chance, so there the largest noise of the row
+ * counts. */
 bool cti_suspect_precision(cti_suspect *s) {
     const int64_t n = s->n;
     double noise = 0;
@@ -128,10 +129,9 @@ bool cti_suspect_precision(cti_suspect *s) {
         noise);
 }
 
-/* ---- */
+/* ---- all hypotheses ---- */
 
-/* Single ones as cotangents are answered right, and so is their sum for what we know; a mixture is
- * not. */
+/* All rows of single ones are right but a summed row is wrong: backward is not linear in g. */
 static bool not_linear(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (int64_t r = 0; r < s->rows; r++)

@@ -1,5 +1,5 @@
-/* Wrong in some places and right in all others, and the places are those where a loop by blocks has
- * its edges. */
+/* Hypothesis: exactly those elements are wrong that lie at an edge of the blocks of a blocked
+ * loop. */
 #include "suspect.h"
 
 typedef enum { TAIL, BEYOND, FIRST, LAST, KINDS } edge;
@@ -8,7 +8,7 @@ typedef enum { TAIL, BEYOND, FIRST, LAST, KINDS } edge;
 static bool at_edge(edge kind, int64_t c, int64_t size, int64_t b) {
     switch (kind) {
     case TAIL:
-        return c >= size - size % b; /* what is left after whole blocks */
+        return c >= size - size % b; /* the remainder after the whole blocks */
     case BEYOND:
         return c >= b; /* all but the first block */
     case FIRST:
@@ -18,8 +18,8 @@ static bool at_edge(edge kind, int64_t c, int64_t size, int64_t b) {
     }
 }
 
-/* The wrong lines (rows: of the output, else elements) are exactly those at that edge along dim d,
- * or of all for d = -1. */
+/* Are exactly those of `count` elements wrong that lie at that edge along dim d? d = -1: along the
+ * flat index. */
 static bool edge_is_wrong(const bool *wrong, int64_t count, ct_shape shape, int d, edge kind,
                           int64_t b) {
     const int64_t size = d < 0 ? count : shape.dim[d];
@@ -51,7 +51,7 @@ static bool edges_of(cti_suspect *s, bool rows) {
                 if (blocks[b] >= size ||
                     !edge_is_wrong(wrong, count, shape, d, (edge)kind, blocks[b]))
                     continue;
-                int64_t largest = blocks[b]; /* several blocks have the same tail */
+                int64_t largest = blocks[b]; /* several block sizes may leave the same tail */
                 for (size_t more = b + 1; more < sizeof blocks / sizeof *blocks; more++)
                     if (kind == TAIL && blocks[more] < size &&
                         edge_is_wrong(wrong, count, shape, d, TAIL, blocks[more]))

@@ -1,4 +1,4 @@
-/* The two matrices of an input: differences of the forward, and what backward says. */
+/* The two matrices of an input: differences of the forward, and gradients from backward. */
 #include "check.h"
 
 #include "../core/message.h"
@@ -26,16 +26,16 @@ void cti_check_set(ct_tensor *x, int64_t i, double value) {
     cti_real_set(x->dtype, x->data, i, value);
 }
 
-cti_hush cti_check_hush(cti_check *k) {
-    cti_hush hush = {k->context->on_error};
+cti_held_errors cti_check_hold_errors(cti_check *k) {
+    cti_held_errors held = {k->context->on_error};
     k->context->on_error = NULL;
-    return hush;
+    return held;
 }
 
-bool cti_check_unhush(cti_check *k, cti_hush hush) {
+bool cti_check_drop_errors(cti_check *k, cti_held_errors held) {
     const ct_status status = k->context->status;
-    k->context->on_error = hush.on_error;
-    if (status == CT_ERR_MEMORY) { /* told after all */
+    k->context->on_error = held.on_error;
+    if (status == CT_ERR_MEMORY) { /* stays pending; on_error is called now */
         cti_error_report(k->context);
         return false;
     }
@@ -70,8 +70,8 @@ bool cti_check_value(cti_check *k, double *y) {
     return ok;
 }
 
-/* y(x + a v) for column i: v is e_i, or in fast mode direction i. *moved: the a that rounding left
- * of it. */
+/* y(x + a v) for column i, where v is e_i, or in fast mode direction i. *moved: the step after
+ * rounding, (x + a) - x. */
 static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a, double *y,
                          double *moved) {
     ct_tensor *x = c->x;
@@ -94,7 +94,7 @@ static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a
     return ok;
 }
 
-/* row[r] = <g_r, plus - minus> / step. Equal infinities have no difference. */
+/* row[r] = <g_r, plus - minus> / step. Equal infinities differ by 0, not by NaN. */
 static void weigh(const cti_check *k, const double *plus, const double *minus, double step,
                   double *row, int64_t stride) {
     double sum[CTI_ROWS_SUMMED] = {0};
@@ -135,18 +135,18 @@ bool cti_check_side(cti_check *k, const cti_checked *c, int64_t i, double h, dou
 
 /* ---- backward ---- */
 
-/* A failure is what this check is for, unless memory ran out. */
+/* A backward that fails is a result (k->refused); only running out of memory is an error. */
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain) {
     if (!y->slot) return true;
-    cti_hush hush = cti_check_hush(k);
+    cti_held_errors held = cti_check_hold_errors(k);
     ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain});
     if (k->context->status && k->context->status != CT_ERR_MEMORY)
         cti_shorten(k->refused, sizeof k->refused - 1, k->context->message,
                     strlen(k->context->message));
-    return cti_check_unhush(k, hush);
+    return cti_check_drop_errors(k, held);
 }
 
-/* Row r of the matrices of all c. */
+/* Sets row r of analytic of all `count` inputs from their gradients, and zeroes these. */
 static bool collect(cti_checked *c, int count, int64_t r) {
     for (int q = 0; q < count; q++) {
         double *row = c[q].analytic + r * c[q].n;

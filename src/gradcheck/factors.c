@@ -1,5 +1,5 @@
-/* P = c J, or J times a vector at hand, and what the cotangent has to do with it: the simplest
- * mistakes. */
+/* The simplest hypotheses: P = 0, P = c J, P = J times or over the output or an input, and a
+ * cotangent that is ignored. */
 #include "suspect.h"
 
 #include <math.h>
@@ -13,7 +13,8 @@ bool cti_suspect_zero(cti_suspect *s) {
         "its gradient is zero everywhere, and must not be: a path back to it is missing");
 }
 
-/* A(g) = A(0) for every g: what backward returns has nothing to do with the cotangent. */
+/* A(g) = A(0) != 0 for every g: the cotangent is ignored. A(0) != 0 otherwise: a term is not
+ * multiplied by the cotangent. */
 bool cti_suspect_cotangent(cti_suspect *s) {
     const cti_check *k = s->k;
     const double *zero = s->c->analytic + (k->rows - CTI_ROWS_SUMMED + CTI_ROW_ZEROS) * s->n,
@@ -42,7 +43,7 @@ bool cti_suspect_cotangent(cti_suspect *s) {
 
 static bool close_to(double a, double b, double part) { return fabs(a - b) <= part * fabs(b); }
 
-/* Writes what c is when it is v, its root, or one over them. */
+/* If c is v, sqrt(v), v^2 or the inverse of v or sqrt(v), writes so in words. */
 static bool named(double c, double v, const char *what, double part, char *text, size_t size) {
     if (v <= 1) return false;
     const char *form = close_to(c, v, part)             ? ""
@@ -55,7 +56,7 @@ static bool named(double c, double v, const char *what, double part, char *text,
     return form;
 }
 
-/* Names a factor by the sizes at hand: dims of this input and the output, their numbers of
+/* Names a factor by the known sizes: dims of this input and of the output, their numbers of
  * elements, dims of the other inputs. */
 static bool name_factor(const cti_suspect *s, double c, char *text, size_t size) {
     const double part = s->k->coarse ? 0.02 : 1e-5;
@@ -87,8 +88,8 @@ static bool name_factor(const cti_suspect *s, double c, char *text, size_t size)
     return false;
 }
 
-/* J has at most one entry in each column, the same v where there is one, and columns without: what
- * a mask with a scale does. */
+/* Does J have at most one entry in each column, always the same v, and columns without any? That is
+ * a mask with a scale, as of dropout. */
 static bool is_scaled_mask(const cti_suspect *s, double *v) {
     int64_t kept = 0, hidden = 0;
     *v = 0;
@@ -130,7 +131,7 @@ bool cti_suspect_factor(cti_suspect *s) {
                            name_factor(s, size, name, sizeof name) ? ": " : "", name, sign);
 }
 
-/* ---- factors that are no constants ---- */
+/* ---- factors that are not constant ---- */
 
 /* P = c J v or c J / v, with v a number for each row or each column; a shorter v is repeated, as a
  * broadcast along the last dims is. */
@@ -152,8 +153,8 @@ bool cti_suspect_chain(cti_suspect *s) {
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] *= c;
     if (s->k->whole && c != 0 && cti_suspect_fits(s))
         return cti_suspect_say(s, CT_MISTAKE_CHAIN,
-                               "the chain rule's other half is missing: the cotangent is handed on "
-                               "times %.6g, whatever the local derivative is",
+                               "the local derivative is missing: the cotangent is passed on times "
+                               "%.6g, whatever the local derivative is",
                                c);
     for (int q = -1; q < s->k->n; q++) { /* -1: the output */
         const ct_tensor *t = q < 0 ? NULL : s->k->in[q];
@@ -161,9 +162,9 @@ bool cti_suspect_chain(cti_suspect *s) {
         const bool of_columns = count > 1 && s->n % count == 0,
                    of_rows = count > 1 && s->k->whole && s->rows % count == 0;
         if (!of_columns && !of_rows) continue;
-        double *room = q < 0 ? NULL : cti_check_numbers(s->k, 1, count);
-        const double *v = q < 0 ? s->k->y : room;
-        if (!v || (room && !ct_to_f64(t, room, count))) return false;
+        double *values = q < 0 ? NULL : cti_check_numbers(s->k, 1, count);
+        const double *v = q < 0 ? s->k->y : values;
+        if (!v || (values && !ct_to_f64(t, values, count))) return false;
         char what[32] = "the output";
         if (q >= 0) snprintf(what, sizeof what, q == s->c->input ? "the input" : "input %d", q);
         for (int over = 1; over >= 0; over--)

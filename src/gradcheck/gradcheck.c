@@ -1,6 +1,6 @@
-/* Gradient checking by central differences: what is compared with what. How it is computed:
- * evaluate.c; what else is looked at: properties.c; what a wrong gradient means: diagnose.c; what
- * is said: report.c. */
+/* Gradient checking by central differences: the entry point and the order of the checks. evaluate.c
+ * computes both matrices, properties.c checks everything besides the gradient, diagnose.c explains
+ * a wrong gradient, and report.c prints it. */
 #include "check.h"
 
 #include "../core/message.h"
@@ -29,7 +29,7 @@ static bool copy_inputs(cti_check *k) {
     return true;
 }
 
-/* Calls the function once to learn what it returns. */
+/* Calls the function once for the shape and dtype of its output. */
 static bool first_call(cti_check *k) {
     ct_scope scope = ct_scope_open_no_grad(k->context);
     const ct_tensor *y = cti_check_call(k);
@@ -45,9 +45,9 @@ static bool first_call(cti_check *k) {
     return true;
 }
 
-/* Which cotangents, and room for the matrices. */
-static bool lay_out(cti_check *k) {
-    /* numbers in one row for each element of the output */
+/* Chooses the cotangents and directions, and allocates the matrices. */
+static bool prepare(cti_check *k) {
+    /* The limits on a row for each element of the output: rows, and entries of all matrices. */
     enum { MOST_ROWS = 1024, MOST = 1 << 18 };
     int64_t columns = 1;
     for (int q = 0; q < k->count; q++) columns += k->checked[q].n;
@@ -91,7 +91,7 @@ static bool run(cti_check *k) {
     if (o->eps == 0) o->eps = k->coarse ? 1e-2 : 1e-6;
     if (o->atol == 0) o->atol = k->coarse ? 1e-3 : 1e-8;
     if (o->rtol == 0) o->rtol = k->coarse ? 1e-2 : 1e-6;
-    if (!lay_out(k) || !cti_check_value(k, k->y) || !cti_check_backwards(k, k->checked, k->count))
+    if (!prepare(k) || !cti_check_value(k, k->y) || !cti_check_backwards(k, k->checked, k->count))
         return false;
     for (int q = 0; q < k->count; q++)
         if (!cti_check_differences(k, &k->checked[q])) return false;
@@ -133,7 +133,7 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
                  print_bytes = cti_bytes(n, sizeof *k.prints);
     cti_frame frame;
     cti_frame_open(k.context, &frame, false);
-    frame.no_grad = false; /* whatever the scopes outside are */
+    frame.no_grad = false; /* even inside a no_grad scope of the caller */
     k.frame = &frame;
     k.in = cti_take(k.context, in_bytes);
     k.checked = cti_take(k.context, checked_bytes);

@@ -1,6 +1,6 @@
-/* The right numbers in the wrong order: J with two of its dims (the output's and then the input's)
- * the other way round, its columns in another order (the gradient is), or its rows (the cotangent
- * is). */
+/* Hypotheses: the right numbers in the wrong order. P is J with its columns permuted (the gradient
+ * is transposed or permuted), with its rows permuted (the cotangent is read in another order), or
+ * with a dim of the output and one of the input exchanged (an operand is not transposed). */
 #include "suspect.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { MOST_DIMS = 5 };
 
-/* The n-th order of ndim dims; how many of them are out of place. */
+/* Sets `order` to permutation number n of ndim dims; returns how many dims it moves. */
 static int nth_order(int n, int ndim, int order[MOST_DIMS]) {
     int left[MOST_DIMS], moved = 0;
     for (int d = 0; d < ndim; d++) left[d] = d;
@@ -24,8 +24,7 @@ static int nth_order(int n, int ndim, int order[MOST_DIMS]) {
     return moved;
 }
 
-/* Where element i of the shape lies when its dims are written in that order and read as if they
- * were not. */
+/* The flat index of element i after its dims are permuted by `order`. */
 static int64_t reordered(ct_shape shape, const int order[MOST_DIMS], int64_t i) {
     int64_t to = 0;
     for (int d = 0; d < shape.ndim; d++)
@@ -33,7 +32,8 @@ static int64_t reordered(ct_shape shape, const int order[MOST_DIMS], int64_t i) 
     return to;
 }
 
-/* P = J with the columns, or rows, of every order of the dims; the fewest moved first. */
+/* Tries P = J with its columns (or rows) permuted by every order of the dims, those that move the
+ * fewest dims first. */
 static bool dims_are_reordered(cti_suspect *s, bool rows) {
     const ct_shape shape = rows ? s->out : s->in;
     int orders = 1, order[MOST_DIMS];
@@ -63,8 +63,8 @@ static bool dims_are_reordered(cti_suspect *s, bool rows) {
     return false;
 }
 
-/* P = J with the index along a dim of the output and that along a dim of the input exchanged: B
- * where B^T is meant. */
+/* Tries P = J with the index along a dim of the output and the index along a dim of the input
+ * exchanged, which is what B in place of B^T gives. */
 static bool operand_is_transposed(cti_suspect *s) {
     int64_t of_out[CT_MAX_DIMS], of_in[CT_MAX_DIMS];
     cti_shape_strides(s->out, of_out);
@@ -95,7 +95,7 @@ bool cti_suspect_transposed(cti_suspect *s) {
 
 /* ---- any order ---- */
 
-/* Is line x of A line y of J? A line is a row or a column. */
+/* Is row (or column) x of A equal to row (or column) y of J? */
 static bool same_line(const cti_suspect *s, bool rows, int64_t x, int64_t y, double allowed) {
     for (int64_t e = 0; e < (rows ? s->n : s->rows); e++) {
         double a = rows ? s->a[x * s->n + e] : s->a[e * s->n + x],
@@ -116,9 +116,11 @@ static bool lines_are_permuted(cti_suspect *s, bool rows) {
     for (int64_t e = 0; e < s->rows * s->n; e++) most = fmax(most, fabs(s->j[e]));
     const double allowed = s->tiny + most * (s->k->coarse ? 0.02 : 1e-6);
     for (int64_t x = 0; x < lines; x++) {
-        int64_t y = x; /* where it is, before anywhere else */
-        if (used[x] || !same_line(s, rows, x, x, allowed))
-            for (y = 0; y < lines && (used[y] || !same_line(s, rows, x, y, allowed)); y++) continue;
+        int64_t y = x; /* its own position first, so that equal lines count as not moved */
+        if (used[x] || !same_line(s, rows, x, x, allowed)) {
+            y = 0;
+            while (y < lines && (used[y] || !same_line(s, rows, x, y, allowed))) y++;
+        }
         if (y == lines) return false;
         used[y] = true;
         if (x != y && moved < 0) moved = x, from = y;

@@ -1,6 +1,6 @@
-/* What a right op also does: the same bits again, whatever the threads and the memory; nothing
- * written to; the same result for inputs that lie otherwise in memory, and the sum of two gradients
- * for a tensor passed twice. */
+/* Properties of a correct op beside its gradient: every run gives the same bits, for any number of
+ * threads and any content of new memory; inputs and cotangents are not written to; strided inputs
+ * give the same as dense ones; a tensor passed twice gets the sum of two gradients. */
 #include "check.h"
 
 #include "../autograd/tape.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* What one run gave: the output and then every checked input's gradient for the first random
+/* The result of one run: the output, then the gradient of every checked input for the first random
  * cotangent. */
 typedef struct {
     int64_t count;
@@ -36,7 +36,7 @@ static bool run(cti_check *k, outcome *o) {
     if (!y || !cti_shape_same(&y->shape, &k->shape) || !cti_is_real(y->dtype)) return false;
     ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
     if (!cotangent || !ct_to_f64(y, o->value, k->m)) return false;
-    /* the same in f32 and f64 */
+    /* rounded to f32, so that runs in f32 and f64 have the same cotangent */
     for (int64_t j = 0; j < k->m; j++) cti_check_set(cotangent, j, (float)k->cotangent[j]);
     if (!cti_check_backward_once(k, y, cotangent, true)) return false;
     gradients(k, o->value + k->m);
@@ -46,18 +46,18 @@ static bool run(cti_check *k, outcome *o) {
     return true;
 }
 
-/* Runs the function on k->in. False: it does not take these inputs, which is not its mistake. */
+/* Runs the function on k->in. False: it fails for these inputs, which is not a mistake. */
 static bool outcome_of(cti_check *k, outcome *o) {
     cti_frame frame;
-    cti_hush hush = cti_check_hush(k);
+    cti_held_errors held = cti_check_hold_errors(k);
     cti_frame_open(k->context, &frame, false);
     bool ok = run(k, o);
     cti_frame_close(k->context, &frame);
     k->refused[0] = 0;
-    return cti_check_unhush(k, hush) && ok;
+    return cti_check_drop_errors(k, held) && ok;
 }
 
-/* NaN is as good as NaN; 0 is not -0. */
+/* NaN equals NaN; 0 does not equal -0. */
 static bool same_bits(const double *a, const double *b, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (memcmp(&a[i], &b[i], sizeof *a) && !(isnan(a[i]) && isnan(b[i]))) return false;
@@ -71,7 +71,7 @@ static double largest(const double *a, int64_t n) {
     return most;
 }
 
-/* The same but for another order of sums: within a part of the largest. */
+/* Equal up to rounding: within `part` of the largest element. */
 static bool near(const double *a, const double *b, int64_t n, double part) {
     double allowed = part * fmax(largest(a, n), 1e-2);
     for (int64_t i = 0; i < n; i++)
@@ -80,8 +80,8 @@ static bool near(const double *a, const double *b, int64_t n, double part) {
     return true;
 }
 
-/* Value and each gradient by itself. Says which of them is not. -2: all are, -1: the value, else
- * the input. */
+/* Compares the value and each gradient by `near`. Returns -1 if the value differs, otherwise the
+ * first input whose gradient does, -2 if none. */
 static int differs(const cti_check *k, const double *a, const double *b, double part) {
     if (!near(a, b, k->m, part)) return -1;
     int64_t at = k->m;
@@ -92,15 +92,15 @@ static int differs(const cti_check *k, const double *a, const double *b, double 
 
 static void found_part(cti_check *k, ct_mistake mistake, const char *what, int part) {
     char text[256];
-    if (part == -1) snprintf(text, sizeof text, "%s, the value is another", what);
-    else snprintf(text, sizeof text, "%s, the gradient of input %d is another", what, part);
+    if (part == -1) snprintf(text, sizeof text, "%s, the value differs", what);
+    else snprintf(text, sizeof text, "%s, the gradient of input %d differs", what, part);
     cti_check_found(k, mistake, text);
 }
 
-/* ---- the same values, lying otherwise ---- */
+/* ---- the same values in another layout ---- */
 
-/* Values of `of` in a new leaf whose dims are stored the other way round with gaps between
- * elements. */
+/* A new leaf with the values of `of`, stored with its dims in reverse order and a gap after each
+ * element. */
 static ct_tensor *strided(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     ct_shape shape = {.ndim = of->shape.ndim + 1};
     int64_t stride[CT_MAX_DIMS + 1], reversed[CT_MAX_DIMS] = {0};
@@ -114,7 +114,7 @@ static ct_tensor *strided(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     if (!base) return NULL;
     cti_shape_strides(shape, stride);
     for (int d = 0; d < ndim; d++) reversed[d] = stride[ndim - 1 - d];
-    for (int64_t i = 0; i < base->numel; i++) cti_check_set(base, i, 1e3); /* in the gaps */
+    for (int64_t i = 0; i < base->numel; i++) cti_check_set(base, i, 1e3); /* for the gaps */
     ct_tensor *x = cti_tensor_view(base, base->data, of->shape, reversed);
     if (x) cti_tensor_copy(x, of, false);
     return x && ct_set_requires_grad(x, true) ? x : NULL;
@@ -127,7 +127,7 @@ static ct_tensor *dense(cti_check *k, const ct_tensor *of) {
     return ct_set_requires_grad(x, true);
 }
 
-/* The first slice along the first dim that is longer than 1, repeated by stride 0. */
+/* A leaf that repeats the first slice along the first dim longer than 1, by stride 0. */
 static ct_tensor *expanded(ct_tensor *of) {
     int64_t stride[CT_MAX_DIMS];
     int d = 0;
@@ -140,18 +140,18 @@ static ct_tensor *expanded(ct_tensor *of) {
 
 static ct_tensor *in_dtype(cti_check *k, const ct_tensor *of, ct_dtype dtype) {
     ct_tensor *x = cti_tensor_new(k->context, dtype, of->shape);
-    /* the numbers that both have */
+    /* rounded to f32, so that both dtypes have the same values */
     for (int64_t i = 0; x && i < x->numel; i++) cti_check_set(x, i, (float)cti_check_get(of, i));
     return x ? ct_set_requires_grad(x, true) : NULL;
 }
 
 typedef enum { STRIDED, EXPANDED, REPEATED, IN_F32, IN_F64 } layout;
 
-/* A run with every checked input in that layout. False: the function does not take it, or there is
- * no such layout. */
+/* Runs the function with every checked input in that layout. False: it fails, or an input has no
+ * such layout. */
 static bool outcome_in(cti_check *k, layout as, outcome *o) {
     cti_frame frame;
-    cti_hush hush = cti_check_hush(k);
+    cti_held_errors held = cti_check_hold_errors(k);
     cti_frame_open(k->context, &frame, false);
     bool ok = true;
     for (int q = 0; q < k->count; q++) {
@@ -167,7 +167,7 @@ static bool outcome_in(cti_check *k, layout as, outcome *o) {
     ok = ok && outcome_of(k, o);
     for (int q = 0; q < k->count; q++) k->in[k->checked[q].input] = k->checked[q].x;
     cti_frame_close(k->context, &frame);
-    return cti_check_unhush(k, hush) && ok;
+    return cti_check_drop_errors(k, held) && ok;
 }
 
 static void check_layouts(cti_check *k, const outcome *usual, outcome *a, outcome *b) {
@@ -191,7 +191,7 @@ static void check_layouts(cti_check *k, const outcome *usual, outcome *a, outcom
     }
 }
 
-/* f(x, x) has the gradients of f(x, copy of x) added. */
+/* The gradient of f(x, x) is the sum of the two gradients of f(x, copy of x). */
 static void check_shared(cti_check *k, outcome *apart, outcome *shared) {
     int64_t at = k->m, where = 0;
     for (int p = 0; p < k->count; at += k->checked[p++].x->numel)
@@ -222,7 +222,7 @@ static void check_shared(cti_check *k, outcome *apart, outcome *shared) {
 
 /* ---- the same run again ---- */
 
-/* A number that changes when a bit of a tensor's values does. */
+/* A hash of a tensor's values. */
 static bool fingerprint(cti_check *k, ct_tensor *t, uint64_t *print) {
     *print = 0;
     if (!t) return true;
@@ -285,7 +285,7 @@ static void check_threads(cti_check *k, const outcome *usual, outcome *other) {
     ct_set_threads(k->context, threads);
 }
 
-/* All that is free is NaN when the second run takes it. */
+/* Poisons free memory with NaN, so that the next runs allocate memory that holds NaN. */
 static void check_memory(cti_check *k, const outcome *usual, outcome *other) {
     cti_pool *pool = &k->context->pool, before = *pool;
     pool->poison = true;

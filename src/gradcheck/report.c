@@ -1,5 +1,6 @@
-/* What a check says: the worst elements, a map of where they lie, and the report for people. */
-#include "check.h"
+/* The comparison of the two matrices: wrong entries, worst elements, the map, and the printed
+ * report. */
+#include "suspect.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,7 +14,7 @@ double cti_check_allowed(const cti_check *k, int64_t r, double numeric) {
     return k->opts.atol * (summed < 0 ? 1 : k->length[summed]) + k->opts.rtol * fabs(numeric);
 }
 
-/* The error over what is allowed: above 1 is wrong. */
+/* The error divided by the tolerance; an entry above 1 is wrong. */
 static double excess(const cti_check *k, const cti_checked *c, int64_t r, int64_t i) {
     const double analytic = c->analytic[r * c->n + i], numeric = c->numeric[r * c->n + i];
     const double e =
@@ -25,8 +26,8 @@ bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_
     return excess(k, c, r, i) <= 1;
 }
 
-/* Column i at the cotangent where it is worst: where single ones show the mistake, at one of
- * these. */
+/* Column i at the cotangent where its error is largest. Rows of single ones take precedence over
+ * the summed rows if one of them is wrong, as they are easier to read. */
 static double worst_of(const cti_check *k, const cti_checked *c, int64_t i,
                        ct_gradcheck_element *out) {
     double most = -1;
@@ -52,8 +53,8 @@ static double worst_of(const cti_check *k, const cti_checked *c, int64_t i,
     return most;
 }
 
-/* The input as rows of its last dim; where it is too large a cell is the worst of several
- * elements. */
+/* Draws the input as rows of its last dim. If it is larger than the map, a cell stands for several
+ * elements and shows the worst. */
 static void draw_map(const cti_check *k, const cti_checked *c, char map[CT_GRADCHECK_MAP]) {
     const int ndim = c->x->shape.ndim;
     const int64_t columns = ndim ? c->x->shape.dim[ndim - 1] : 1, rows = c->n / columns;
@@ -136,14 +137,15 @@ const char *ct_mistake_name(ct_mistake mistake) {
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 
-static const char *place(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]) {
+/* The index of an element along each dim, as "(1, 4)". */
+static const char *position_text(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]) {
     ct_shape at = shape;
-    for (int d = shape.ndim - 1; d >= 0; index /= shape.dim[d--]) at.dim[d] = index % shape.dim[d];
+    for (int d = 0; d < shape.ndim; d++) at.dim[d] = cti_suspect_along(shape, index, d);
     return cti_shape_text(at, text);
 }
-#define PLACE(shape, index) place((shape), (index), (char[CTI_SHAPE_TEXT]){0})
+#define POSITION(shape, index) position_text((shape), (index), (char[CTI_SHAPE_TEXT]){0})
 
-/* the sign of a NaN means nothing */
+/* printf shows a NaN's sign, which means nothing */
 static double shown(double x) { return isnan(x) ? (double)NAN : x; }
 
 void cti_check_report(const cti_check *k) {
@@ -168,13 +170,13 @@ void cti_check_report(const cti_check *k) {
         const ct_gradcheck_element *e = &r->worst[w];
         char input[CTI_SHAPE_TEXT + 16], cotangent[CTI_SHAPE_TEXT + 16];
         snprintf(input, sizeof input, "%d %s", e->input,
-                 e->index < 0 ? "a direction" : PLACE(k->in[e->input]->shape, e->index));
+                 e->index < 0 ? "a direction" : POSITION(k->in[e->input]->shape, e->index));
         snprintf(cotangent, sizeof cotangent, "%s%s",
                  e->output >= 0    ? "1 at "
                  : e->output == -1 ? "random"
                  : e->output == -2 ? "ones"
                                    : "zeros",
-                 e->output >= 0 ? PLACE(k->shape, e->output) : "");
+                 e->output >= 0 ? POSITION(k->shape, e->output) : "");
         fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent,
                 shown(e->analytic), shown(e->numeric), shown(e->error), shown(e->relative),
                 shown(e->noise));

@@ -1,15 +1,15 @@
-/* The right numbers by the wrong routes: an entry of J says what an element of the output
- * contributes to one of the gradient. Entries are kept that should not be, or left out, or end in
- * another column. */
+/* Hypotheses about which contributions arrive. Entry (r, i) of J is what element r of the output
+ * contributes to element i of the gradient. A mistake may keep entries that a mask should remove,
+ * leave entries out, or add them to another column. */
 #include "suspect.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Columns or rows of zeros in J: an element that does not reach the output, or an output that
- * depends on none. Elsewhere P = c J. */
+/* A forgotten mask: A has entries in columns or rows of J that are all zero (an input element that
+ * does not reach the output, an output element that depends on no input). Elsewhere P = c J. */
 bool cti_suspect_mask(cti_suspect *s) {
-    /* has an entry */
+    /* does it have an entry that is not 0? */
     bool *row = cti_check_flags(s->k, s->rows), *column = cti_check_flags(s->k, s->n);
     if (!row || !column) return false;
     for (int64_t r = 0; r < s->rows; r++)
@@ -47,8 +47,8 @@ bool cti_suspect_mask(cti_suspect *s) {
 
 /* ---- contributions left out ---- */
 
-/* P = J where the output's index along every dim of the set is the first, or the last, else
- * nothing. False: a column lost all it had, or nothing was lost. */
+/* P = J in the rows whose index along every dim of the set is the first (or last), 0 in the others.
+ * False: a column has lost all its entries. */
 static bool keep_end(const cti_suspect *s, unsigned set, bool last) {
     for (int64_t r = 0; r < s->rows; r++) {
         bool kept = true;
@@ -89,10 +89,10 @@ bool cti_suspect_assigned(cti_suspect *s) {
                            "only the last is there");
 }
 
-/* ---- contributions that end elsewhere ---- */
+/* ---- contributions added to another element ---- */
 
-/* Each output belongs to one element, and its contribution is there in full, but at another: the
- * sum over the broadcast's dims runs over the wrong ones. */
+/* Each row of J has one entry (a broadcast), and A has the same value in another column: the sum
+ * that undoes the broadcast runs over the wrong dims. */
 static bool sum_is_elsewhere(const cti_suspect *s) {
     if (s->n < 2 || s->n >= s->rows) return false;
     for (int64_t r = 0; r < s->rows; r++) {
@@ -111,8 +111,8 @@ static bool sum_is_elsewhere(const cti_suspect *s) {
     return cti_suspect_fits(s);
 }
 
-/* Each element is taken to reach the output at its own place alone: for softmax y (1 - y), the
- * diagonal of its Jacobian. */
+/* P = the diagonal of J: an elementwise derivative in place of a Jacobian, as y (1 - y) for
+ * softmax. */
 static bool only_the_diagonal(const cti_suspect *s) {
     if (!cti_shape_same(&s->in, &s->out)) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = e / s->n == e % s->n ? s->j[e] : 0;
@@ -146,8 +146,8 @@ bool cti_suspect_sum(cti_suspect *s) {
                            "element that it does not depend on");
 }
 
-/* P = J where J has an entry: the rest of A comes from outputs that do not depend on the
- * element. */
+/* P = J where J is not 0, and A elsewhere: A also has contributions from outputs that do not depend
+ * on the element. */
 bool cti_suspect_spread(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (int64_t e = 0; e < s->rows * s->n; e++)

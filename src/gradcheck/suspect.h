@@ -1,6 +1,8 @@
-/* A wrong input, and what the hypotheses about it share. With J the Jacobian by differences and A
- * what backward gives, both one row a cotangent, a hypothesis predicts from J what a known mistake
- * would give in A's place; it is the diagnosis when nothing of the error is left:
+/* An input with a wrong gradient, and helpers for the hypotheses about it. J is the matrix by
+ * differences and A the one by backward, with one row for each cotangent. A hypothesis computes
+ * from J the matrix P that a known mistake would give instead of J. It is the diagnosis if P
+ * explains the whole error:
+ *
  *     ||A - P|| <= fit ||A - J|| */
 #ifndef CTI_GRADCHECK_SUSPECT_H
 #define CTI_GRADCHECK_SUSPECT_H
@@ -10,42 +12,42 @@
 typedef struct {
     cti_check *k;
     const cti_checked *c;
-    /* of the input and the output; in fast mode the columns are no elements, and these say
-     * nothing */
+    /* Shapes of the input and the output. In fast mode columns are directions, so the shapes say
+     * nothing about them. */
     ct_shape in, out;
-    /* of A and J: where k->whole, one row an element of the output; else random cotangents and
-     * ones */
+    /* Rows of A and J: if k->whole one for each element of the output, otherwise one for each
+     * random cotangent and one for ones. */
     int64_t rows, n;
     const double *a, *j;
     double *p;               /* [rows][n] */
     double size, error, fit; /* ||J||, ||A - J|| */
-    double tiny;             /* entries up to this are zero */
-    double rounding;         /* what rounding of the output makes of a difference */
+    double tiny;             /* entries up to this count as zero */
+    double rounding;         /* error of a difference by rounding of the output: u max|y| / eps */
     ct_mistake mistake;
     double factor;
     char text[256];
 } cti_suspect;
 
-/* Notes the diagnosis; true. */
+/* Sets the diagnosis. Returns true. */
 bool cti_suspect_say(cti_suspect *s, ct_mistake mistake, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* is p what backward gives? */
+/* Does s->p explain the whole error? */
 bool cti_suspect_fits(const cti_suspect *s);
-/* c with the least ||of - c to|| */
+/* The c that minimises ||of - c to||. */
 double cti_suspect_ratio(const cti_suspect *s, const double *of, const double *to);
 bool cti_suspect_wrong(const cti_suspect *s, int64_t r, int64_t i);
 static inline bool cti_suspect_is_zero(const cti_suspect *s, double v) {
     return v <= s->tiny && v >= -s->tiny;
 }
 
-/* Where element i of a shape has index along dim d. */
+/* The index along dim d of element i (row-major) of a shape. */
 static inline int64_t cti_suspect_along(ct_shape shape, int64_t i, int d) {
     for (int e = shape.ndim - 1; e > d; e--) i /= shape.dim[e];
     return i % shape.dim[d];
 }
 
-/* The hypotheses, each true when it is the diagnosis. A hypothesis that needs elements says no in
- * fast mode, one that needs a row for each element of the output where there are none. */
+/* The hypotheses; true if one is the diagnosis. Those that need single elements are false in fast
+ * mode; those that need a row for each element of the output are false unless k->whole. */
 typedef bool cti_hypothesis(cti_suspect *s);
 /* diagnose.c */
 cti_hypothesis cti_suspect_not_finite, cti_suspect_kink, cti_suspect_precision;

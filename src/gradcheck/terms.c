@@ -1,17 +1,17 @@
-/* The derivative of something else: taken at another point, of one factor of a product alone, or
- * short of a term. */
+/* Hypotheses: the derivative is taken at another point, or of one factor of a product only, or
+ * lacks a term. */
 #include "suspect.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- the output where the input is meant, or the reverse ----
+/* ---- the output used for the input, or the reverse ----
  *
- * With f' known as F(x) or as G(y), y = f(x): F(y) instead of F(x) is the derivative at y by
- * differences there; G(x) instead of G(y) is a backward that would have been right where the output
- * was x, so at y it says what is true at x. */
+ * The derivative of y = f(x) can be written as F(x) or as G(y). A backward that computes F(y) gives
+ * the derivative at the point y, so A equals the differences at y. A backward that computes G(x)
+ * gives the right derivative when it runs at the point y, so its result there equals J at x. */
 
-/* J and A at x = y instead, into `other`. False: the function does not take that. */
+/* Computes J and A at x := y into `other`. False: the function fails there. */
 static bool measure_at_output(cti_suspect *s, cti_checked *other) {
     cti_check *k = s->k;
     ct_tensor *x = s->c->x;
@@ -23,16 +23,16 @@ static bool measure_at_output(cti_suspect *s, cti_checked *other) {
     if (!before || !other->analytic || !other->numeric || !other->noise) return false;
     for (int64_t i = 0; i < x->numel; i++)
         before[i] = cti_check_get(x, i), cti_check_set(x, i, k->y[i]);
-    cti_hush hush = cti_check_hush(k);
+    cti_held_errors held = cti_check_hold_errors(k);
     bool ok = cti_check_backwards(k, other, 1) && cti_check_differences(k, other);
-    ok = cti_check_unhush(k, hush) && ok;
+    ok = cti_check_drop_errors(k, held) && ok;
     k->refused[0] = 0;
     for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
     for (int64_t i = 0; i < x->numel; i++) cti_check_set(x, i, before[i]);
     return ok;
 }
 
-/* Are the columns of a those of j, the columns aside that are not finite? They must be few. */
+/* Are the columns of a those of j, apart from columns that are not finite (fewer than half)? */
 static bool agree(const cti_suspect *s, const double *a, const double *j) {
     double left = 0;
     int64_t finite = 0;
@@ -62,9 +62,9 @@ bool cti_suspect_forward_value(cti_suspect *s) {
 
 /* ---- products ----
  *
- * y = u(x) v(x) with v linear: the part of J that goes through v alone, U, has U x = y. So where A
- * x = y, or (J - A) x = y, and J x is not y, backward took one factor for a constant. (For x twice,
- * as in x x^T, J x = 2 y and both hold.) */
+ * Let y = u(x) v(x) with v linear. The part U of J that comes from v, with u constant, has U x = y.
+ * So if A x = y or (J - A) x = y, but J x is not y, backward took one of the factors for a
+ * constant. (For x x^T, J x = 2 y and both hold.) */
 bool cti_suspect_product_rule(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     double whole = 0, one = 0, other = 0, size = 0;
@@ -92,11 +92,12 @@ bool cti_suspect_product_rule(cti_suspect *s) {
 
 /* ---- a term that sums over a dim ----
  *
- * Softmax is (diag(y) - y y^T) g, layer norm (g - mean(g) - z mean(z g)) / sigma: without such a
- * term the error in each row along the dim is a matrix u v^T, or the sum of two. */
+ * The gradient of softmax is (diag(y) - y y^T) g, that of layer norm (g - mean(g) - z mean(z g)) /
+ * sigma. Without such a term the error A - J within each row along the dim is a matrix u v^T, or
+ * the sum of two. */
 
 typedef struct {
-    /* rows along the dim: how many; of how many elements; how far apart */
+    /* the rows along a dim: their number, their length, and the distance between two elements */
     int64_t rows, length, step;
 } lines;
 
@@ -111,14 +112,15 @@ static int64_t line_start(const lines *l, int64_t line) {
     return line / l->step * l->step * l->length + line % l->step;
 }
 
-/* How much of vector v (length elements, step apart) is a multiple of w: |cos|. */
+/* |cos| of the angle between v and w: 1 if v is a multiple of w. */
 static double alike(const double *v, const double *w, int64_t n) {
     double vw = 0, vv = 0, ww = 0;
     for (int64_t i = 0; i < n; i++) vw += v[i] * w[i], vv += v[i] * v[i], ww += w[i] * w[i];
     return vv > 0 && ww > 0 ? fabs(vw) / sqrt(vv * ww) : 0;
 }
 
-/* What a vector along a line is a multiple of. known: scratch. */
+/* Names the vector that v, along a line, is a multiple of: ones, the output, the input, or the
+ * input less its mean. NULL: none of these. known: scratch. */
 static const char *name_vector(const cti_suspect *s, const double *v, const lines *l, int64_t start,
                                double *known) {
     const double enough = s->k->coarse ? 0.999 : 1 - 1e-7;
@@ -136,8 +138,8 @@ static const char *name_vector(const cti_suspect *s, const double *v, const line
     return NULL;
 }
 
-/* P = J less up to `rank` matrices u v^T in each line's block of the error; *u, *v name the
- * vectors of the first where it is the only one. */
+/* P = J + up to `rank` matrices u v^T in each line's block, fitted to the error by elimination with
+ * full pivoting. With rank 1, *u and *v name the vectors. */
 static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, const char **u,
                        const char **v) {
     const int64_t n = l->length;
@@ -171,8 +173,8 @@ static bool take_terms(cti_suspect *s, const lines *l, int rank, double *block, 
     return cti_suspect_fits(s);
 }
 
-/* A term that reaches one element of each line, always by the same amount: the gradient of
- * cross-entropy is softmax less 1 at the target. */
+/* The error is in one element of each line, and always the same amount, as the -1 at the target in
+ * the gradient of cross-entropy. */
 bool cti_suspect_target(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     for (int d = s->in.ndim - 1; d >= 0; d--) {
@@ -203,7 +205,8 @@ bool cti_suspect_target(cti_suspect *s) {
     return false;
 }
 
-/* A term couples elements: an error that lies on the diagonal alone is none. */
+/* Is more than a tenth of the error off the diagonal? Only then can a term that couples elements be
+ * missing. */
 static bool couples(const cti_suspect *s) {
     double on = 0, off = 0;
     for (int64_t r = 0; r < s->rows; r++)
@@ -212,8 +215,8 @@ static bool couples(const cti_suspect *s) {
     return off > 0.1 * on;
 }
 
-/* P = J and, in each line of the output, a multiple of the output there. False: the error is no
- * such term, or hardly couples elements. */
+/* P = J plus, in each line of the output, a multiple of the output. False: that does not explain
+ * the error, or it couples fewer than two elements. */
 static bool takes_output(cti_suspect *s, const lines *l) {
     int64_t coupled = 0;
     memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
@@ -235,14 +238,15 @@ static bool takes_output(cti_suspect *s, const lines *l) {
     return coupled > 1 && cti_suspect_fits(s);
 }
 
-/* Attention's output is P v: in the gradients of q and k a softmax without its row sum leaves the
- * output times something of each row, since <dP, P> = <g, out>. */
+/* Attention's output is P v with P = softmax(q k^T). The row sum in softmax's backward is <dP, P> =
+ * <g, out>, so without it the gradients of q and k lack a term: the output times one number for
+ * each row. */
 bool cti_suspect_row_sum(cti_suspect *s) {
     if (!s->k->whole) return false;
     for (int d = s->out.ndim - 1; d >= 0; d--) {
         const lines l = lines_along(s->out, s->rows, d);
         if (l.length < 2 || !takes_output(s, &l)) continue;
-        if (cti_suspect_term(s)) return true; /* it knows more */
+        if (cti_suspect_term(s)) return true; /* its diagnosis is more specific */
         return cti_suspect_say(s, CT_MISTAKE_TERM,
                                "a term is missing or has a wrong factor: the output, times one "
                                "number for each row along dim %d of it, as "

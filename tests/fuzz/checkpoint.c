@@ -1,7 +1,6 @@
-/* A checkpoint with any bytes changed. The input is a list of edits of a good one, four bytes each,
- * so that most of what is tried is a file; the header's length is put right unless an edit is of
- * it. What is refused changes nothing. What is accepted trains on, and what is saved then can be
- * loaded. */
+/* A checkpoint with changed bytes. The input is a list of edits of a valid one, four bytes each, so
+ * that most inputs are nearly valid; the header's length is corrected unless an edit changes it. A
+ * load that is refused changes nothing; after one that is accepted, training and saving work. */
 #include "fuzz.h"
 
 #include "../../nn/optim/optim.h"
@@ -39,7 +38,8 @@ static training *begin(int kind) {
     if (kind == 3) t->optim = ct_adamw_new(t->module, (ct_adamw_opts){.decay_matrices_only = true});
     MUST(step(t) && step(t));
     const char *path = fuzz_path("saved");
-    MUST(ct_checkpoint_save(path, &(ct_checkpoint){t->module, t->optim, 2}));
+    MUST(ct_checkpoint_save(path,
+                            &(ct_checkpoint){.module = t->module, .optim = t->optim, .step = 2}));
     t->size = fuzz_read(path, t->good, sizeof t->good);
     return t;
 }
@@ -92,14 +92,14 @@ static size_t edit(uint8_t *file, size_t size, const uint8_t e[4]) {
     case 1:
         if (size) file[at] ^= (uint8_t)(1 << e[3] % 8);
         break;
-    case 2: /* one more */
+    case 2: /* inserts a byte */
         if (size + 1 >= ROOM) break;
         memmove(file + at + 1, file + at, size - at);
         file[at] = e[3];
         size++;
         if (at >= 8 && at <= begin && size >= 8) put_little(file, header + 1);
         break;
-    case 3: /* some less */
+    case 3: /* removes bytes */
         for (size_t n = 0; n < e[3] % 32u && at < size; n++) {
             memmove(file + at, file + at + 1, size - at - 1);
             size--;
@@ -107,7 +107,7 @@ static size_t edit(uint8_t *file, size_t size, const uint8_t e[4]) {
         }
         break;
     case 4:
-    case 5: /* a number of the data */
+    case 5: /* changes a number of the data */
         if (size - begin >= 8)
             put_little(file + begin + (e[1] | (size_t)e[2] << 8) % ((size - begin) / 8) * 8,
                        special(e[3]));
@@ -115,7 +115,7 @@ static size_t edit(uint8_t *file, size_t size, const uint8_t e[4]) {
     case 6:
         size = at;
         break;
-    case 7: /* a digit of the header */
+    case 7: /* changes a digit of the header */
         for (size_t i = at; i < begin; i++)
             if (file[i] >= '0' && file[i] <= '9') {
                 file[i] = (uint8_t)('0' + e[3] % 10);
@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_write(path, file, n);
 
     const int64_t live = ct_memory(t->context).live;
-    ct_checkpoint checkpoint = {t->module, t->optim, 2};
+    ct_checkpoint checkpoint = {.module = t->module, .optim = t->optim, .step = 2};
     const bool done = ct_checkpoint_load(path, &checkpoint);
     MUST(done == (ct_error(t->context) == CT_OK));
     if (done) {

@@ -1,4 +1,4 @@
-/* What the fuzz targets share: a folder for files, and a promise that must hold. */
+/* Shared by the fuzz targets: a folder for files, and MUST, an assertion. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -30,7 +30,7 @@ static inline const char *fuzz_path(const char *name) {
     return out;
 }
 
-/* libFuzzer ends without atexit's calls, so who gives FUZZ_FOLDER removes it. */
+/* libFuzzer does not run atexit's functions, so whoever sets FUZZ_FOLDER removes the folder. */
 static inline void fuzz_begin(void) {
     const char *given = getenv("FUZZ_FOLDER");
     snprintf(fuzz_folder, sizeof fuzz_folder, "%s", given ? given : "/tmp/cotangent-fuzz-XXXXXX");

@@ -1,6 +1,6 @@
-/* A safetensors file of any bytes. The header's parser gets them, as a whole file and as a header
- * of the right length, so that the search need not find the length; so does ct_load, from a file.
- * What is accepted must keep its promises, what is refused changes nothing. */
+/* A safetensors file of any bytes. The parser gets them as a whole file and as a header with the
+ * right length, so that the fuzzer need not find the length; ct_load gets them from a file. An
+ * accepted file must be consistent, and a refused one changes nothing. */
 #include "fuzz.h"
 
 #include "../../src/core/context.h"
@@ -36,7 +36,7 @@ static void parse(const uint8_t *header, size_t length, int64_t size) {
     ct_error_clear(context);
 }
 
-/* Done, or refused with a message that names the file. */
+/* Succeeds, or fails with a message that has the file's name. */
 static bool finished(bool done, const char *path) {
     MUST(done == (ct_error(context) == CT_OK));
     MUST(done || strstr(ct_error_message(context), path));

@@ -1,63 +1,13 @@
-/* Programs of calls of the public interface, with memory that runs out. The first bytes say which
- * request for memory fails, once or from then on, and whether of the allocator or of a block of the
- * pool; the others are calls. Whatever happens: a call that fails returns NULL or false with an
- * error pending, and in the end the allocator has every byte back. Link with
- * -Wl,--wrap=cti_take_any -Wl,--wrap=cti_take_zeroed -Wl,--wrap=cti_take_string. */
+/* Programs of calls of the public interface, with memory that runs out. The first bytes select
+ * which request for memory fails, once or from then on, and whether of the allocator or of
+ * cti_take; the other bytes are calls. In every case a call that fails returns NULL or false with
+ * an error pending, and at the end all memory is freed. */
 #include "fuzz.h"
 
-#include "../../src/core/context.h"
 #include "../cases.h"
+#include "../memory_faults.h"
 
 enum { TENSORS = 12, MODULES = 3, DEPTH = 5, LARGEST = 1 << 16, CALLS = 60 };
-
-/* ---- memory ---- */
-
-static struct {
-    int64_t calls, at; /* at 0: none fails */
-    bool forever, take;
-    int64_t bytes;
-} fault;
-
-static bool fails(bool take) {
-    if (!fault.at || take != fault.take) return false;
-    fault.calls++;
-    return fault.forever ? fault.calls >= fault.at : fault.calls == fault.at;
-}
-
-static void *allocate(void *data, size_t size) {
-    (void)data;
-    void *block = fails(false) || size > 1 << 26 ? NULL : malloc(size);
-    if (block) fault.bytes += (int64_t)size;
-    return block;
-}
-
-static void release(void *data, void *block, size_t size) {
-    (void)data;
-    fault.bytes -= (int64_t)size;
-    free(block);
-}
-
-void *__real_cti_take_any(ct_context *context, size_t size);
-void *__real_cti_take_zeroed(ct_context *context, size_t size);
-char *__real_cti_take_string(ct_context *context, const char *string);
-void *__wrap_cti_take_any(ct_context *context, size_t size);
-void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
-char *__wrap_cti_take_string(ct_context *context, const char *string);
-
-static bool refused(ct_context *context) {
-    if (!fails(true)) return false;
-    ct_fail(context, CT_ERR_MEMORY, "injected: out of memory");
-    return true;
-}
-void *__wrap_cti_take_any(ct_context *c, size_t size) {
-    return refused(c) ? NULL : __real_cti_take_any(c, size);
-}
-void *__wrap_cti_take_zeroed(ct_context *c, size_t size) {
-    return refused(c) ? NULL : __real_cti_take_zeroed(c, size);
-}
-char *__wrap_cti_take_string(ct_context *c, const char *s) {
-    return refused(c) ? NULL : __real_cti_take_string(c, s);
-}
 
 /* ---- the state of a program ---- */
 
@@ -92,7 +42,8 @@ static void forget_depth(int depth) {
         if (p.slot[i].depth >= depth) p.slot[i].tensor = NULL;
 }
 
-/* A result: a tensor and no error, or none. A handle that is there already stays where it is. */
+/* Stores a result: a tensor without an error, or NULL. A handle that is stored already keeps its
+ * depth. */
 static void put(ct_tensor *tensor) {
     MUST(!tensor || ok());
     if (!tensor || ct_numel(tensor) > LARGEST) return;
@@ -104,7 +55,7 @@ static void put(ct_tensor *tensor) {
     p.slot[i].depth = depth;
 }
 
-/* Of a call that has a context to record an error in. */
+/* The result of a call that can record an error: NULL exactly if one is pending. */
 static void made(ct_tensor *tensor) {
     MUST(tensor || !ok());
     put(tensor);
@@ -123,7 +74,7 @@ static ct_shape shape(void) {
     return s;
 }
 
-/* A shape that is not too large to be computed on. */
+/* A shape of at most LARGEST elements. */
 static ct_shape small_shape(void) {
     ct_shape s = shape();
     for (int d = 0; d < s.ndim; d++)
@@ -193,14 +144,14 @@ static void create(void) {
     }
 }
 
-/* Any line of ops.def, on whatever tensors there are, or on those that it names. */
+/* A line of ops.def, on its own inputs or on any stored tensors. */
 static void table_op(bool fitting) {
     const case_line *line = case_at((next() | next() << 8) % case_count());
     ct_tensor *in[CASE_INPUTS] = {NULL};
     if (fitting) {
         case_input inputs[CASE_INPUTS];
         const int n = case_inputs(line, below(case_variants(line)), 1, inputs);
-        /* dense: the other layouts borrow memory of a scope */
+        /* dense, as the other layouts use memory of a scope */
         const case_build_opts opts = {.dtype = below(2) ? CT_F64 : CT_F32};
         if (!case_build(p.context, inputs, n, opts, in)) return;
     } else {
@@ -351,9 +302,9 @@ static void scope_call(void) {
         if (p.depth == DEPTH) break;
         p.scope[p.depth] = below(4) ? ct_scope_open(p.context) : ct_scope_open_no_grad(p.context);
         MUST(p.scope[p.depth].id || !ok());
-        p.depth += p.scope[p.depth].id != 0; /* one that could not be opened is not there */
+        p.depth += p.scope[p.depth].id != 0; /* a scope that could not be opened has id 0 */
         break;
-    case 3: /* any that is open, with those inside */
+    case 3: /* closes an open scope and those inside it */
         if (!p.depth) break;
         p.depth = below(p.depth);
         ct_scope_close(p.scope[p.depth]);
@@ -362,7 +313,7 @@ static void scope_call(void) {
     case 4:
     case 5: {
         if (!p.depth) break;
-        const int from = below(p.depth); /* hands to the scope outside */
+        const int from = below(p.depth); /* moves a tensor to the scope outside */
         const bool closes = below(2);
         ct_tensor *kept =
             closes ? ct_scope_return(p.scope[from], x) : ct_scope_keep(p.scope[from], x);
@@ -500,12 +451,12 @@ static void module_call(void) {
         ct_optim_free(o);
         p.trained[i].optim = NULL;
         break;
-    case 12: /* with its optimiser */
+    case 12: /* frees a module with its optimiser */
         ct_module_free(m);
         p.trained[i].module = NULL;
         p.trained[i].optim = NULL;
         break;
-    case 13: /* takes the tensor over, also when it fails */
+    case 13: /* owns the tensor even if the call fails */
         if (!m || !x) break;
         snprintf(name, sizeof name, "own%d", p.names++ % 3);
         ct_module_add_param(m, name, x);
@@ -517,7 +468,7 @@ static void module_call(void) {
     case 15:
         if (!m) break;
         if (o) {
-            ct_checkpoint checkpoint = {m, o, 1};
+            ct_checkpoint checkpoint = {.module = m, .optim = o, .step = 1};
             ct_checkpoint_save(fuzz_path("saved"), &checkpoint);
             ct_checkpoint_load(fuzz_path("saved"), &checkpoint);
         } else {
@@ -561,7 +512,7 @@ static void read_call(void) {
     }
 }
 
-/* What a program does, for who reads a crash: FUZZ_TRACE=1. */
+/* Prints the calls of a program, to reproduce a crash: FUZZ_TRACE=1. */
 static void trace(void) {
     fprintf(stderr, "%ld bytes left, scopes %d, %s;", (long)(p.end - p.at), p.depth,
             ct_error_message(p.context));
@@ -617,6 +568,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
     if (length < 4) return 0;
     memset(&p, 0, sizeof p);
     memset(&fault, 0, sizeof fault);
+    fault.largest = 1 << 26;
     p.at = data + 4;
     p.end = data + length;
     fault.forever = data[2] & 1;
@@ -629,7 +581,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
                                                  .memory_limit = data[2] & 16 ? data[3] << 10 : 0,
                                                  .allocator = {allocate, release, NULL}});
     if (p.context) {
-        /* no block is taken without a call, which --wrap can reach */
+        /* no inline allocation, so that --wrap sees every request */
         p.context->pool.plain = false;
         for (int i = 0; i < CALLS && p.at < p.end; i++) {
             call();

@@ -209,16 +209,22 @@ static ct_module *transformer_new(ct_context *context) {
     ct_module *model = ct_module_new(context, "Transformer");
     const ct_layer_norm_opts norm = {.dim = WIDTH, .dtype = CT_F64};
     ct_module_add_child(model, "tokens",
-                        ct_embedding_new(context, (ct_embedding_opts){TOKENS, WIDTH, CT_F64}));
+                        ct_embedding_new(context, (ct_embedding_opts){.num_embeddings = TOKENS,
+                                                                      .embedding_dim = WIDTH,
+                                                                      .dtype = CT_F64}));
     ct_module_add_child(model, "places",
                         ct_positions_new(context, (ct_positions_opts){.max_length = LENGTH,
                                                                       .embed_dim = WIDTH,
                                                                       .dtype = CT_F64}));
     ct_module_add_child(model, "norm1", ct_layer_norm_new(context, norm));
-    ct_module_add_child(
-        model, "qkv", ct_linear_new(context, (ct_linear_opts){WIDTH, 3 * WIDTH, .dtype = CT_F64}));
+    ct_module_add_child(model, "qkv",
+                        ct_linear_new(context, (ct_linear_opts){.in_features = WIDTH,
+                                                                .out_features = 3 * WIDTH,
+                                                                .dtype = CT_F64}));
     ct_module_add_child(model, "join",
-                        ct_linear_new(context, (ct_linear_opts){WIDTH, WIDTH, .dtype = CT_F64}));
+                        ct_linear_new(context, (ct_linear_opts){.in_features = WIDTH,
+                                                                .out_features = WIDTH,
+                                                                .dtype = CT_F64}));
     ct_module_add_child(model, "norm2", ct_layer_norm_new(context, norm));
     ct_module_add_child(model, "mlp",
                         ct_mlp_new(context, (ct_mlp_opts){.dim = WIDTH,
@@ -227,7 +233,9 @@ static ct_module *transformer_new(ct_context *context) {
                                                           .dtype = CT_F64}));
     ct_module_add_child(model, "norm3", ct_layer_norm_new(context, norm));
     ct_module_add_child(model, "head",
-                        ct_linear_new(context, (ct_linear_opts){WIDTH, TOKENS, .dtype = CT_F64}));
+                        ct_linear_new(context, (ct_linear_opts){.in_features = WIDTH,
+                                                                .out_features = TOKENS,
+                                                                .dtype = CT_F64}));
     return model;
 }
 
