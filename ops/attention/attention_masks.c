@@ -72,8 +72,9 @@ static void mask_to_panel(const cti_attention_params *a, const cti_attention_til
 static void mask_keys(const cti_attention_params *a, const cti_attention_tile *t, bool transposed,
                       int64_t width, char *panel, char *bias) {
     if (transposed) {
+        const bool *flags = cti_attention_key_flags(a, t->b, t->k0);
         for (int64_t i = 0; i < t->nk; i++)
-            if (cti_attention_key_is_masked(a, t->b, t->k0 + i))
+            if (!flags[i * a->key_mask.stride[3]])
                 a->kernels->fill(width, -INFINITY, panel + i * a->nr * a->size);
     } else {
         key_mask_to_bias(a, t, width, bias);

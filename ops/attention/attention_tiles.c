@@ -148,11 +148,11 @@ cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
     const int64_t h = t->h / a->group;
     if (cti_attention_keys_left(a, t) == CTI_KEYS_ALL)
         return gather(a, x, t->b, h, t->k0, t->nk, cols, buffer);
+    const bool *flags = cti_attention_key_flags(a, t->b, t->k0);
     for (int64_t i = 0; i < t->nk; i++) {
-        const int64_t key = t->k0 + i;
         char *to = buffer + i * cols * a->size;
-        const char *from = cti_attention_at(a, x, t->b, h, key, 0);
-        if (cti_attention_key_is_masked(a, t->b, key)) memset(to, 0, (size_t)(cols * a->size));
+        const char *from = cti_attention_at(a, x, t->b, h, t->k0 + i, 0);
+        if (!flags[i * a->key_mask.stride[3]]) memset(to, 0, (size_t)(cols * a->size));
         else a->kernels->copy2d(1, cols, from, cols, x->stride[3], to, cols, 1, false);
     }
     return (cti_attention_rows){.data = buffer, .stride = cols};
