@@ -10,7 +10,7 @@ static bool sub_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
     ct_tensor *sum;
     if (c->wants[0] && !cti_op_sum_to_input(c, 0, g[0], &grad[0])) return false;
     if (!c->wants[1]) return true;
-    /* the sum first: it is smaller */
+    /* sum first, then negate: the sum has fewer elements */
     if (!cti_op_sum_to_input(c, 1, g[0], &sum)) return false;
     grad[1] = ct_neg(sum);
     return grad[1] != NULL;

@@ -81,7 +81,7 @@ bool cti_op_norm_backward(const ct_call *c, ct_tensor *g, ct_tensor *mean, ct_te
     ct_tensor *base = NULL;
     if (!parts(c, want_w, blocks, a.n, &a.dw) || !parts(c, want_b, blocks, a.n, &a.db))
         return false;
-    /* last: it is changed from here on */
+    /* last, as nothing may fail once base's memory is written to */
     if (c->wants[0]) {
         grad[0] = cti_grad_writable_onto(c, 0, &base);
         if (!grad[0]) return false;

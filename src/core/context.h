@@ -40,9 +40,9 @@ struct ct_context {
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
-    bool reporting;       /* on_error is running: ct_error_clear does nothing */
-    const char *op;       /* that is running, for messages about shapes and memory; or NULL */
-    const cti_isa *isa;   /* the kernels */
+    bool reporting;     /* on_error is running: ct_error_clear does nothing */
+    const char *op;     /* that is running, for messages about shapes and memory; or NULL */
+    const cti_isa *isa; /* the kernels */
     ct_rng rng;
     int64_t cache; /* bytes of a core's L2 cache */
     int64_t ways;  /* associativity of its L1d cache */
@@ -147,7 +147,7 @@ static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
 }
 
 /* Calls on_error with the error that is pending. */
-void cti_error_report(ct_context *context);
+void cti_error_tell(ct_context *context);
 
 /* Takes the generator's next stream. */
 ct_rng cti_rng_next(ct_context *context);

@@ -15,11 +15,11 @@ void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
     va_start(args, format);
     cti_message(context->message, sizeof context->message, format, args);
     va_end(args);
-    cti_error_report(context);
+    cti_error_tell(context);
     return NULL;
 }
 
-void cti_error_report(ct_context *context) {
+void cti_error_tell(ct_context *context) {
     context->reporting = true;
     if (context->on_error)
         context->on_error(context->on_error_data, context->status, context->message);

@@ -36,7 +36,7 @@ bool cti_check_unhush(cti_check *k, cti_hush hush) {
     const ct_status status = k->context->status;
     k->context->on_error = hush.on_error;
     if (status == CT_ERR_MEMORY) { /* told after all */
-        cti_error_report(k->context);
+        cti_error_tell(k->context);
         return false;
     }
     ct_error_clear(k->context);
