@@ -2,8 +2,8 @@
 #include "debug.h"
 #include "tape.h"
 
-/* Checks the inputs `given`. Sets in[i] to each or, for an op without CT_OP_STRIDED, to a dense copy;
- * wants[i] to whether its gradient is wanted, and *wanted to whether any is. */
+/* Checks the inputs `given`. Sets in[i] to each or, for an op without CT_OP_STRIDED, to a dense
+ * copy; wants[i] to whether its gradient is wanted, and *wanted to whether any is. */
 static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants,
                     bool recording, bool *wanted) {
     const ct_op *op = c->op;
@@ -22,9 +22,10 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
         *wanted |= wants[i];
         if (t->contiguous) continue;
         if (!cti_tensor_has_values(t, op->name)) return false;
-        if (op->flags & CT_OP_STRIDED) continue;
-        in[i] = cti_tensor_dense(t);
-        if (!in[i]) return false;
+        if (!(op->flags & CT_OP_STRIDED)) {
+            in[i] = cti_tensor_dense(t);
+            if (!in[i]) return false;
+        }
     }
     return true;
 }
@@ -55,8 +56,9 @@ static bool compute(ct_call *c, ct_tensor *const *given, cti_frame *frame) {
     c->outs[0] = c->op->forward(c);
     c->context->running = running.outer;
     for (int k = 0; k < c->n_outs; k++) {
-        c->outs[k] = own_result(c, frame, k);
-        if (!c->outs[k]) return false;
+        ct_tensor *out = own_result(c, frame, k);
+        c->outs[k] = out;
+        if (!out) return false;
     }
     return cti_ready(c->context);
 }

@@ -55,7 +55,7 @@ static bool receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame
 /* Calls the op's backward with the gradients in the node's slots, and adds the gradients that it
  * returns to the slots of the inputs. */
 static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_frame *frame,
-                int *pending) {
+                          int *pending) {
     const ct_call *c = &node->call;
     for (int k = 0; k < node->call.n_outs; k++) {
         cti_grad_slot *slot = &node->slot[k];
@@ -126,8 +126,8 @@ static void clear_pending(cti_node *node, int *pending) {
     for (int k = 0; k < node->call.n_outs; k++) cti_grad_slot_empty(&node->slot[k]);
 }
 
-/* After a failure: clears what is pending, from `node` to older ones; false. It holds a reference to
- * the node it is at, since unreferencing one node may free older ones. */
+/* After a failure: clears what is pending, from `node` to older ones; false. It holds a reference
+ * to the node it is at, since unreferencing one node may free older ones. */
 static bool give_up(cti_node *node, int pending) {
     cti_node_ref(node);
     while (pending) {

@@ -6,8 +6,8 @@
 
 #include "tape.h"
 
-/* After a forward. False, with an error recorded: an output has a NaN and no input has one. The node,
- * if there is one, is marked as tainted if an output or an input has a NaN. */
+/* After a forward. False, with an error recorded: an output has a NaN and no input has one. The
+ * node, if there is one, is marked as tainted if an output or an input has a NaN. */
 bool cti_debug_result(const ct_call *call);
 
 /* Before an op's backward: whether nothing that it reads or adds to has a NaN. */

@@ -24,12 +24,12 @@
 #include "../core/context.h"
 
 struct cti_grad_slot {
-    ct_tensor *sum;     /* no scope owns it */
-    int64_t start, end; /* PARTIAL where start < end: not written yet */
-    int dim;            /* of that range */
-    int lent;           /* loans of sum to the backward that is running, less those returned */
-    bool fresh;         /* sum was made for the first of these loans */
-    bool retain;        /* ct_retain_grad of an op's output */
+    ct_tensor *sum;      /* no scope owns it */
+    int64_t start, end;  /* PARTIAL where start < end: not written yet */
+    int dim;             /* of that range */
+    int lent;            /* loans of sum to the backward that is running, less those returned */
+    bool fresh;          /* sum was made for the first of these loans */
+    bool retain;         /* ct_retain_grad of an op's output */
     unsigned char index; /* of the output, and of this slot in its node */
     ct_tensor *retained; /* with retain: what ct_grad shows */
 };

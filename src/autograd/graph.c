@@ -15,9 +15,9 @@ typedef struct {
     const ct_tensor *tensor;
     FILE *file;
     bool dot;
-    cti_node *root, *oldest; /* the first and last op that are reached */
-    int64_t count;           /* of nodes that are reached, with leaves */
-    written *of;             /* [count], of node n at n->number - 1 */
+    cti_node *root, *oldest;                /* the first and last op that are reached */
+    int64_t count;                          /* of nodes that are reached, with leaves */
+    written *of;                            /* [count], of node n at n->number - 1 */
     int64_t op_ids, leaf_ids, constant_ids; /* the last ones given */
 } graph;
 
@@ -27,7 +27,8 @@ typedef struct {
 static void reach(graph *g) {
     g->root->number = 1;
     g->count = 1;
-    int64_t pending = g->root->call.op != NULL; /* ops with a number that the loop has not visited */
+    /* ops that have a number and that the loop has not visited */
+    int64_t pending = g->root->call.op != NULL;
     for (cti_node *node = g->root; pending; node = node->prev) {
         if (!node->number) continue;
         pending--;

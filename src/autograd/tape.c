@@ -9,8 +9,8 @@
 
 static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
 
-/* Makes a saved tensor: with a reference to the values, or only shape and dtype. `volatile` makes the
- * compiler copy sizes one by one, as wide loads would be store-forwarding stalls
+/* Makes a saved tensor: with a reference to the values, or only shape and dtype. `volatile` makes
+ * the compiler copy sizes one by one, as wide loads would be store-forwarding stalls
  * (docs/design.md). */
 static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     const volatile int64_t *dim = tensor->shape.dim, *stride = tensor->stride;

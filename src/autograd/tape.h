@@ -1,6 +1,6 @@
-/* The tape: nodes in the order they were recorded. A node is one call of an op: the tensors that its
- * backward may read, the grad slots of its outputs, and pointers to the grad slots of its inputs. A
- * leaf has a node with one slot and no op, which is not on the tape. */
+/* The tape: nodes in the order they were recorded. A node is one call of an op: the tensors that
+ * its backward may read, the grad slots of its outputs, and pointers to the grad slots of its
+ * inputs. A leaf has a node with one slot and no op, which is not on the tape. */
 #ifndef CTI_AUTOGRAD_TAPE_H
 #define CTI_AUTOGRAD_TAPE_H
 
@@ -17,10 +17,10 @@ struct cti_namer {
 struct cti_node {
     /* backward's argument; first, so that a ct_call * is its node. Of a leaf: a context, no op */
     ct_call call;
-    cti_node *prev, *next; /* on the tape; a leaf is not on it */
+    cti_node *prev, *next; /* on the tape; of a freed node: next on context->to_free */
     uint64_t sequence;
     int64_t refs;
-    size_t bytes; /* of this block */
+    size_t bytes;  /* of this block */
     bool pending;  /* a slot has a gradient to run backward on; holds a reference */
     bool released; /* by a backward: saved tensors are gone */
     bool last;     /* the backward that is running will release it */

@@ -40,9 +40,9 @@ struct ct_context {
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
-    bool reporting;       /* on_error is running: ct_error_clear does nothing */
-    const char *op;       /* that is running, for messages about shapes and memory; or NULL */
-    const cti_isa *isa;   /* the kernels */
+    bool reporting;     /* on_error is running: ct_error_clear does nothing */
+    const char *op;     /* that is running, for messages about shapes and memory; or NULL */
+    const cti_isa *isa; /* the kernels */
     ct_rng rng;
     int64_t cache; /* bytes of a core's L2 cache */
     int64_t ways;  /* associativity of its L1d cache */

@@ -76,7 +76,9 @@ enum { GUARD = 8 * CTI_ALIGN };
 static void asan_poison(const cti_pool *pool, void *memory, size_t size) {
     if (!pool->poison) __asan_poison_memory_region(memory, size);
 }
-static void asan_unpoison(void *memory, size_t size) { __asan_unpoison_memory_region(memory, size); }
+static void asan_unpoison(void *memory, size_t size) {
+    __asan_unpoison_memory_region(memory, size);
+}
 #else
 enum { GUARD = 0 };
 static void asan_poison(const cti_pool *pool, void *memory, size_t size) {
@@ -106,9 +108,9 @@ static int class_of(size_t size, size_t *bytes) {
 }
 
 /* The inverse: the size of the class's blocks. */
-static size_t class_bytes(int class) {
-    const int above = class - CTI_LINEAR_CLASSES;
-    const size_t units = above < 0 ? (size_t)class + 1 : (size_t)(9 + above % 8) << (3 + above / 8);
+static size_t class_bytes(int c) {
+    const int above = c - CTI_LINEAR_CLASSES;
+    const size_t units = above < 0 ? (size_t)c + 1 : (size_t)(9 + above % 8) << (3 + above / 8);
     return units * CTI_ALIGN;
 }
 
@@ -195,7 +197,8 @@ static void push_free(cti_pool *pool, void *block, size_t bytes, int class) {
     pool->free[class] = free;
 }
 
-/* Cuts what is left of a slab into small free blocks; more than one small block is waste. */
+/* Cuts the rest of a slab into small free blocks. A rest above SMALL_MAX is waste, as it need not
+ * have the size of a class. */
 static void retire_slab(cti_pool *pool, cti_slab *slab) {
     enum { PIECE = 8 * CTI_ALIGN };
     size_t rest = (size_t)(slab->end - slab->next);
@@ -264,7 +267,7 @@ static void *take_new(cti_pool *pool, size_t bytes) {
 
 /* Best fit for large blocks: the class itself or the next one that has a free block, up to one and
  * a half times as large (4 classes; eight are a doubling). So gradients reuse the memory of
- * activations of other shapes. Not under a limit, which would count what the larger block wastes. */
+ * activations of other shapes. Not under a limit, which counts the whole block. */
 static int best_fit_class(const cti_pool *pool, int class) {
     if (pool->limit) return class;
     const int last = (int)cti_min(class + 4, CTI_SIZE_CLASSES - 1);
@@ -285,7 +288,7 @@ void *cti_take_any(ct_context *context, size_t size) {
         pool->free[class] = pool->free[class]->next;
     } else {
         block = take_new(pool, bytes);
-        if (!block) { /* free blocks of other classes may be in the way */
+        if (!block) { /* the memory of free blocks of other classes may be enough */
             ct_memory_trim(context);
             block = take_new(pool, bytes);
         }
@@ -298,7 +301,7 @@ void *cti_take_any(ct_context *context, size_t size) {
             return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory: no %zu bytes (%lld in use)",
                            op, bytes, (long long)pool->live);
     }
-    /* what is asked for is in use, even if best fit found a larger block */
+    /* live counts what was asked for, even if best fit found a larger block */
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
     if (bytes > MEDIUM_MAX) bytes = capacity(block_of(block));
@@ -448,8 +451,8 @@ static void unlink_free_slabs(cti_pool *pool) {
     }
 }
 
-/* Hands large blocks that are free, and slabs that are free as a whole, back to the allocator. Its
- * time is that of the sorts, as cti_take_any calls it whenever an allocation fails. */
+/* Frees the large blocks on free lists, and the slabs that hold only free blocks. Takes no more
+ * time than its sorts, as every allocation that fails calls it. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
     cti_ended_forget(context);

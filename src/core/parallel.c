@@ -34,7 +34,7 @@ struct cti_workers {
     cti_task *task;
     void *arg;
     int64_t n, grain;
-    int count; /* of workers besides the caller */
+    int count;       /* of workers besides the caller */
     size_t bytes;    /* of this block */
     unsigned forks;  /* the global count, when the pool was made */
     worker worker[]; /* [count + 1]; the caller is worker 0 */

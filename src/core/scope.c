@@ -77,7 +77,7 @@ ct_tensor *ct_keep(ct_tensor *tensor) {
     return tensor;
 }
 
-/* A tensor that is in no scope belongs to a module or the tape (a parameter, a gradient): it stays. */
+/* A tensor in no scope belongs to a module or the tape (a parameter, a gradient): it stays. */
 void ct_release(ct_tensor *tensor) {
     if (tensor && cti_tensor_is_open(tensor, "release") && tensor->frame) cti_tensor_end(tensor);
 }

@@ -47,8 +47,8 @@ static inline bool cti_shape_fits(ct_context *context, const char *op, const ct_
 }
 bool cti_shape_check(ct_context *context, const char *op, ct_shape shape, size_t element_size);
 
-/* dim as 0 ... ndim - 1; a negative one counts from the end. -1, with an error recorded: there is no
- * such dim. */
+/* dim as 0 ... ndim - 1; a negative one counts from the end. -1, with an error recorded: there is
+ * no such dim. */
 int cti_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);
 
 /* A list of dims as a bit mask, bit d for dim d; an empty list is all dims. False, with an error

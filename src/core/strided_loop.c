@@ -32,7 +32,8 @@ void cti_strided_loop_over(cti_strided_loop *loop, ct_shape shape, int count,
     for (int i = 0; i < count; i++) loop->step[i] = last < 0 ? 0 : loop->stride[last][i];
 }
 
-void cti_strided_loop_at(const cti_strided_loop *loop, int64_t i, int64_t offset[CTI_STRIDED_MOST]) {
+void cti_strided_loop_at(const cti_strided_loop *loop, int64_t i,
+                         int64_t offset[CTI_STRIDED_MOST]) {
     int64_t row = loop->ndim ? i / loop->n : 0;
     const int64_t column = i - row * loop->n;
     for (int k = 0; k < loop->count; k++) offset[k] = column * loop->step[k];

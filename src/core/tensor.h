@@ -16,7 +16,7 @@ typedef struct cti_namer cti_namer;
  * integer. */
 typedef struct {
     int64_t refs;
-    uint64_t writes; /* in place, by the library: a saved tensor remembers the count */
+    uint64_t writes; /* how often the library has changed it in place */
     void *data;      /* right behind this header, or the caller's (ct_wrap) */
     size_t bytes;    /* of the block with this header */
 } cti_storage;
@@ -39,7 +39,7 @@ struct ct_tensor {
     bool contiguous; /* row-major without gaps, and with values */
     /* how many modules and optimisers hold it, or CTI_ENDED. If not 0, no scope may own it */
     int parameter;
-    cti_frame *frame; /* the scope that owns it; NULL: a module, a node or a leaf does */
+    cti_frame *frame; /* the scope that owns it; NULL: a module, a node or a slot does */
     ct_tensor *next;  /* in that scope, as is prev */
     union {
         ct_tensor *prev;

@@ -38,6 +38,11 @@ static int open_existing(const char *path, int flags) {
     return fd;
 }
 
+static bool refuse_kind(ct_context *context, const char *op, const char *path, mode_t mode) {
+    return ct_fail(context, CT_ERR_IO, "%s: %s: %s", op, path,
+                   S_ISDIR(mode) ? "is a folder" : "is not an ordinary file");
+}
+
 /* ---- reading ---- */
 
 bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file) {
@@ -49,8 +54,7 @@ bool cti_file_open(ct_context *context, const char *op, const char *path, cti_fi
     if (fstat(file->fd, &about) != 0) {
         fail(context, op, path, "cannot read its size");
     } else if (!S_ISREG(about.st_mode)) {
-        ct_fail(context, CT_ERR_IO, "%s: %s: %s", op, path,
-                S_ISDIR(about.st_mode) ? "is a folder" : "is not an ordinary file");
+        refuse_kind(context, op, path, about.st_mode);
     } else {
         file->size = about.st_size;
         return true;
@@ -101,9 +105,7 @@ static bool find_target(cti_file_new *file) {
             return fail(file->context, file->op, file->path, "cannot write");
     }
     file->replaces = S_ISREG(file->old.st_mode);
-    if (file->replaces) return true;
-    return ct_fail(file->context, CT_ERR_IO, "%s: %s: %s", file->op, file->path,
-                   S_ISDIR(file->old.st_mode) ? "is a folder" : "is not an ordinary file");
+    return file->replaces || refuse_kind(file->context, file->op, file->path, file->old.st_mode);
 }
 
 static size_t folder_length(const char *path) {

@@ -140,8 +140,8 @@ static bool check_tensor(const cti_safetensors *header, const cti_file_tensor *t
 
 /* ---- the header ---- */
 
-/* An array with space for one more than n items: `items`, or a copy of twice the capacity. NULL, with
- * `items` as it was: out of memory. */
+/* An array with space for one more than n items: `items`, or a copy of twice the capacity. NULL,
+ * with `items` as it was: out of memory. */
 static void *grow(ct_context *context, void *items, int64_t n, int64_t *capacity, size_t size) {
     if (n < *capacity) return items;
     int64_t more = *capacity ? 2 * *capacity : 16;
@@ -157,8 +157,8 @@ static bool read_metadata(cti_safetensors *header, cti_json *json) {
     for (bool first = cti_json_open(json, '{'); cti_json_next(json, '}', &first);) {
         cti_file_pair pair;
         if (!cti_json_key(json, &pair.key) || !cti_json_string(json, &pair.value)) break;
-        void *items = grow(header->file.context, header->pair, header->pairs, &header->pair_capacity,
-                           sizeof pair);
+        void *items = grow(header->file.context, header->pair, header->pairs,
+                           &header->pair_capacity, sizeof pair);
         if (!items) return false;
         header->pair = items;
         header->pair[header->pairs++] = pair;

@@ -29,8 +29,8 @@ enum { CTI_LARGEST_HEADER = 100 * 1000 * 1000 }; /* bytes */
 
 const char *cti_file_dtype_name(cti_file_dtype dtype);
 
-/* NAME(text) is a name as messages show it, escaped and of at most 100 bytes, in a buffer that lives
- * as long as the enclosing block. An escape takes up to 6 bytes. */
+/* NAME(text) is a name as messages show it, escaped and of at most 100 bytes, in a buffer that
+ * lives as long as the enclosing block. An escape takes up to 6 bytes. */
 enum { CTI_NAME_SHOWN = 100, CTI_NAME_TEXT = 6 * CTI_NAME_SHOWN + 8 };
 const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]);
 #define NAME(name) cti_name_text((name), (char[CTI_NAME_TEXT]){0})
@@ -98,8 +98,8 @@ typedef struct {
 ct_tensor *cti_number_new(ct_context *context, ct_dtype dtype, const void *value);
 void cti_number_get(const ct_tensor *number, void *value);
 
-/* Writes a file, atomically. Tensors are row-major; the file has them by the size of their elements,
- * largest first, so that each is aligned. metadata: key, value, ..., NULL; or NULL.
+/* Writes a file, atomically. Tensors are row-major; the file has them by the size of their
+ * elements, largest first, so that each is aligned. metadata: key, value, ..., NULL; or NULL.
  * CT_ERR_ARGUMENT: a text is not UTF-8, or a name or key is there twice. */
 bool cti_safetensors_write(ct_context *context, const char *op, const char *path,
                            const char *const *metadata, const cti_named *named, int64_t n);

@@ -110,8 +110,8 @@ static int64_t write_entry(cti_writer *out, const cti_named *named, int64_t begi
     return end;
 }
 
-/* Visits the tensors in the order of the file: by the size of their elements, largest first, else as
- * given. */
+/* Visits the tensors in the order of the file: by the size of their elements, largest first, else
+ * as given. */
 typedef struct {
     const cti_named *named;
     int64_t n, i;
@@ -131,7 +131,7 @@ static const cti_named *next(file_order *order) {
     return NULL;
 }
 
-/* The length, then the JSON, padded with spaces so that the data begins at a multiple of 8 bytes. */
+/* The length, then the JSON, padded with spaces so that the data begins at a multiple of 8. */
 static void write_header(cti_writer *out, const char *const *metadata, const cti_named *named,
                          int64_t n, uint64_t length) {
     for (int i = 0; i < 8; i++) cti_write_bytes(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
