@@ -1,7 +1,9 @@
-/* activated_linear: y = r + h W^T + b,  h = f(x), f an activation: what ends a feed-forward, in one op;
+/* activated_linear: y = r + h W^T + b,  h = f(x), f an activation: the end of a feed-forward in one
+ * op;
  * dr = g,  db = g's rows summed,  dW = g^T h,  dx = (g W) f'(x).
  *
- * h is not kept for backward: each block of g W is turned into dx while it is in cache, and h is computed again beside it. */
+ * h is not kept for backward: the epilogue of the product g W makes dx of each block while it is in
+ * cache, and computes h again beside it. */
 #include "support/op.h"
 
 #include <string.h>
@@ -22,10 +24,15 @@ typedef struct {
 static functions functions_of(const ct_call *c) {
     const cti_kernels *k = kernels(c);
     switch (((const attributes *)c->attrs)->activation) {
-    case CT_RELU: return (functions){k->relu, k->relu_backward, k->relu_both}; /* from x as from y: both are positive or neither is */
-    case CT_GELU: return (functions){k->gelu, k->gelu_backward, k->gelu_both};
-    case CT_GELU_TANH: return (functions){k->gelu_tanh, k->gelu_tanh_backward, k->gelu_tanh_both};
-    case CT_SILU: return (functions){k->silu, k->silu_backward, k->silu_both};
+    /* from x as from y: both are positive or neither is */
+    case CT_RELU:
+        return (functions){k->relu, k->relu_backward, k->relu_both};
+    case CT_GELU:
+        return (functions){k->gelu, k->gelu_backward, k->gelu_both};
+    case CT_GELU_TANH:
+        return (functions){k->gelu_tanh, k->gelu_tanh_backward, k->gelu_tanh_both};
+    case CT_SILU:
+        return (functions){k->silu, k->silu_backward, k->silu_both};
     }
     return (functions){0};
 }
@@ -42,19 +49,24 @@ static int64_t rows_of(const ct_tensor *x) {
 static bool check(ct_call *c, ct_shape *shape) {
     const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
     if (!functions_of(c).f)
-        return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d", (int)((const attributes *)c->attrs)->activation);
+        return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d",
+                       (int)((const attributes *)c->attrs)->activation);
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return false;
-    if (w->shape.ndim != 2 || x->shape.ndim == 0 || x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
-        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: %s with weight %s, not (..., in) with (out, in)", SHAPE(x->shape),
-                       SHAPE(w->shape));
+    if (w->shape.ndim != 2 || x->shape.ndim == 0 ||
+        x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "activated_linear: %s with weight %s, not (..., in) with (out, in)",
+                       SHAPE(x->shape), SHAPE(w->shape));
     if (bias && (bias->shape.ndim != 1 || bias->shape.dim[0] != w->shape.dim[0]))
-        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: bias %s does not fit weight %s", SHAPE(bias->shape), SHAPE(w->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: bias %s does not fit weight %s",
+                       SHAPE(bias->shape), SHAPE(w->shape));
     *shape = x->shape;
     shape->dim[shape->ndim - 1] = w->shape.dim[0];
     if (residual && !cti_shape_equal(residual->shape, *shape))
-        return ct_fail(c->context, CT_ERR_SHAPE, "activated_linear: residual %s beside a result of %s", SHAPE(residual->shape),
-                       SHAPE(*shape));
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "activated_linear: residual %s beside a result of %s",
+                       SHAPE(residual->shape), SHAPE(*shape));
     return true;
 }
 
@@ -81,13 +93,23 @@ static ct_tensor *forward(ct_call *c) {
     if (!check(c, &shape)) return NULL;
     c->drop = CT_DROP_OUT | CT_DROP_IN(2) | CT_DROP_IN(3) | (c->wants[0] ? 0 : CT_DROP_IN(1));
     if (!c->wants[0] && !c->wants[1]) c->drop |= CT_DROP_IN(0);
-    ct_tensor *y = cti_op_new(c, x->dtype, shape), *h = y ? cti_op_unary(c, c->in[0], functions_of(c).f) : NULL;
+    ct_tensor *y = cti_op_new(c, x->dtype, shape),
+              *h = y ? cti_op_unary(c, c->in[0], functions_of(c).f) : NULL;
     if (!h) return NULL;
-    const int64_t in = w->shape.dim[1], out = w->shape.dim[0], size = (int64_t)cti_dtype_size(x->dtype);
+    const int64_t in = w->shape.dim[1], out = w->shape.dim[0],
+                  size = (int64_t)cti_dtype_size(x->dtype);
     sum s = {kernels(c), residual ? residual->data : NULL, y->data, out * size};
-    const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL, .apply = residual ? add_residual : NULL, .arg = &s};
-    const cti_gemm_args product = {.batch = 1, .m = rows_of(x), .n = out, .k = in, .alpha = 1, .epilogue = &end,
-                                   .a = matrix(h, in), .b = transposed(w, in), .c = matrix(y, out)};
+    const cti_gemm_epilogue end = {
+        .bias = bias ? bias->data : NULL, .apply = residual ? add_residual : NULL, .arg = &s};
+    const cti_gemm_args product = {.batch = 1,
+                                   .m = rows_of(x),
+                                   .n = out,
+                                   .k = in,
+                                   .alpha = 1,
+                                   .epilogue = &end,
+                                   .a = matrix(h, in),
+                                   .b = transposed(w, in),
+                                   .c = matrix(y, out)};
     return cti_gemm(c->context, &product) ? y : NULL;
 }
 
@@ -110,8 +132,8 @@ static void through_activation(void *arg, const cti_matrix *dh, int64_t rows, in
     }
 }
 
-/* A tensor like x for what is read by columns: rows a multiple of 2048 bytes apart would share two sets of L1d, so these rows are a cache
- * line or two longer. */
+/* A tensor like x for what is read by columns: rows a multiple of 2048 bytes apart would share two
+ * sets of L1d, so these rows are a cache line or two longer. */
 static ct_tensor *new_apart(const ct_call *c, const ct_tensor *x, int64_t in) {
     const bool aliased = cti_l1d_offsets(in * (int64_t)cti_dtype_size(x->dtype)) <= 2;
     if (!aliased) return cti_op_new(c, x->dtype, x->shape);
@@ -135,10 +157,18 @@ static bool backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
         if (!grad[0] || (c->wants[1] && !h)) return false;
         row = x->shape.ndim > 1 ? grad[0]->stride[x->shape.ndim - 2] : in;
         const int64_t size = (int64_t)cti_dtype_size(x->dtype);
-        blocks b = {functions_of(c), x->data, grad[0]->data, h ? h->data : NULL, in * size, row * size};
-        const cti_gemm_args product = {.batch = 1, .m = rows, .n = in, .k = out, .alpha = 1,
-                                       .a = matrix(g[0], out), .b = matrix(w, in), .c = matrix(grad[0], row),
-                                       .epilogue = &(cti_gemm_epilogue){.apply = through_activation, .arg = &b}};
+        blocks b = {functions_of(c),    x->data,   grad[0]->data,
+                    h ? h->data : NULL, in * size, row * size};
+        const cti_gemm_args product = {
+            .batch = 1,
+            .m = rows,
+            .n = in,
+            .k = out,
+            .alpha = 1,
+            .a = matrix(g[0], out),
+            .b = matrix(w, in),
+            .c = matrix(grad[0], row),
+            .epilogue = &(cti_gemm_epilogue){.apply = through_activation, .arg = &b}};
         if (!cti_gemm(c->context, &product)) return false;
     } else if (c->wants[1] && !(h = cti_op_unary(c, c->in[0], functions_of(c).f))) {
         return false;
@@ -146,17 +176,28 @@ static bool backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     if (c->wants[1]) {
         bool add;
         if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
-        const cti_gemm_args product = {.batch = 1, .m = out, .n = in, .k = rows, .alpha = 1, .epilogue = &(cti_gemm_epilogue){.add = add},
-                                       .a = transposed(g[0], out), .b = matrix(h, row), .c = matrix(grad[1], in)};
+        const cti_gemm_args product = {.batch = 1,
+                                       .m = out,
+                                       .n = in,
+                                       .k = rows,
+                                       .alpha = 1,
+                                       .epilogue = &(cti_gemm_epilogue){.add = add},
+                                       .a = transposed(g[0], out),
+                                       .b = matrix(h, row),
+                                       .c = matrix(grad[1], in)};
         if (!cti_gemm(c->context, &product)) return false;
     }
     if (c->wants[3]) grad[3] = g[0];
     return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);
 }
 
-static const ct_op op = {
-    .name = "activated_linear", .attrs_size = sizeof(attributes), .forward = forward, .backward = backward, .flags = CT_OP_OPTIONAL};
+static const ct_op op = {.name = "activated_linear",
+                         .attrs_size = sizeof(attributes),
+                         .forward = forward,
+                         .backward = backward,
+                         .flags = CT_OP_OPTIONAL};
 
-ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation activation, ct_tensor *weight, ct_tensor *bias, ct_tensor *residual) {
+ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation activation, ct_tensor *weight,
+                               ct_tensor *bias, ct_tensor *residual) {
     return ct_apply(&op, (ct_tensor *[]){x, weight, bias, residual}, 4, &(attributes){activation});
 }

@@ -1,13 +1,16 @@
-/* linear: Y = X W' + b, x (..., in), weight (out, in), bias (out) -> (..., out);   dX = G W,  dW = G' X,  db = sum of G's rows.
- * As torch.nn.functional.linear; the bias may be NULL. x may have any strides. */
+/* linear: Y = X W' + b, x (..., in), weight (out, in), bias (out) -> (..., out);
+ * dX = G W,  dW = G' X,  db = sum of G's rows. As torch.nn.functional.linear; the bias may be
+ * NULL. x may have any strides. */
 #include "support/op.h"
 
 #include "../src/gemm/contract.h"
 
-enum { A, B, C };   /* the operands of a product, Y = X W' or one of its gradients */
+enum { A, B, C }; /* the operands of a product, Y = X W' or one of its gradients */
 
-/* The dims of x but the last, with x's and y's steps at places `x` and `y` of the product; the last of them as m. */
-static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, cti_contract_dim *m, cti_contract_dim batch[CT_MAX_DIMS]) {
+/* The dims of x but the last, with x's and y's steps at places `x` and `y` of the product; the last
+ * of them as m. */
+static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, cti_contract_dim *m,
+                   cti_contract_dim batch[CT_MAX_DIMS]) {
     const int rows = in->shape.ndim - 1;
     *m = (cti_contract_dim){1, {0}};
     for (int i = 0; i < rows; i++) {
@@ -25,21 +28,27 @@ static ct_tensor *linear_forward(ct_call *c) {
     ct_tensor *bias = c->in[2];
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "linear: weight is NULL");
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
-    if (w->shape.ndim != 2) return ct_fail(c->context, CT_ERR_SHAPE, "linear: weight must be (out, in), not %s", SHAPE(w->shape));
+    if (w->shape.ndim != 2)
+        return ct_fail(c->context, CT_ERR_SHAPE, "linear: weight must be (out, in), not %s",
+                       SHAPE(w->shape));
     if (x->shape.ndim == 0 || x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
-        return ct_fail(c->context, CT_ERR_SHAPE, "linear: inner sizes differ: %s with weight %s", SHAPE(x->shape), SHAPE(w->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "linear: inner sizes differ: %s with weight %s",
+                       SHAPE(x->shape), SHAPE(w->shape));
     const int last = x->shape.ndim - 1;
     const int64_t out_features = w->shape.dim[0];
     if (bias && (bias->shape.ndim != 1 || bias->shape.dim[0] != out_features))
-        return ct_fail(c->context, CT_ERR_SHAPE, "linear: bias %s does not fit weight %s", SHAPE(bias->shape), SHAPE(w->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "linear: bias %s does not fit weight %s",
+                       SHAPE(bias->shape), SHAPE(w->shape));
 
-    c->drop = CT_DROP_OUT | CT_DROP_IN(2) | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
+    c->drop = CT_DROP_OUT | CT_DROP_IN(2) | (c->wants[0] ? 0 : CT_DROP_IN(1)) |
+              (c->wants[1] ? 0 : CT_DROP_IN(0));
     ct_shape shape = x->shape;
     shape.dim[last] = out_features;
     ct_tensor *y = cti_op_new(c, x->dtype, shape);
     if (!y) return NULL;
     cti_contract_dim m, batch[CT_MAX_DIMS];
-    cti_contract_dim n = {out_features, {[B] = w->stride[0], [C] = 1}}, k = {w->shape.dim[1], {[A] = x->stride[last], [B] = w->stride[1]}};
+    cti_contract_dim n = {out_features, {[B] = w->stride[0], [C] = 1}},
+                     k = {w->shape.dim[1], {[A] = x->stride[last], [B] = w->stride[1]}};
     int dims = rows_of(x, y, A, C, &m, batch);
     if (bias && !(bias = cti_tensor_dense(bias))) return NULL;
     const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL};
@@ -52,23 +61,31 @@ static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     const int64_t in = x->shape.dim[last], out = g[0]->shape.dim[last];
     cti_contract_dim m, batch[CT_MAX_DIMS];
     bool add;
-    if (c->wants[0]) {   /* (..., out) @ (out, in) */
+    if (c->wants[0]) { /* (..., out) @ (out, in) */
         if (!(grad[0] = cti_grad_writable(c, 0, &add))) return false;
         int dims = rows_of(g[0], grad[0], A, C, &m, batch);
-        cti_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}}, k = {out, {[A] = g[0]->stride[last], [B] = w->stride[0]}};
-        if (!cti_contract(c->context, &m, &n, &k, batch, dims, g[0], w, &(cti_gemm_epilogue){.add = add}, grad[0])) return false;
+        cti_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}},
+                         k = {out, {[A] = g[0]->stride[last], [B] = w->stride[0]}};
+        if (!cti_contract(c->context, &m, &n, &k, batch, dims, g[0], w,
+                          &(cti_gemm_epilogue){.add = add}, grad[0]))
+            return false;
     }
-    if (c->wants[1]) {   /* (out, ...) @ (..., in): rows are summed over */
+    if (c->wants[1]) { /* (out, ...) @ (..., in): rows are summed over */
         if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
         int dims = rows_of(g[0], x, A, B, &m, batch);
-        cti_contract_dim of_out = {out, {[A] = g[0]->stride[last], [C] = in}}, of_in = {in, {[B] = x->stride[last], [C] = 1}};
-        if (!cti_contract(c->context, &of_out, &of_in, &m, batch, dims, g[0], x, &(cti_gemm_epilogue){.add = add}, grad[1])) return false;
+        cti_contract_dim of_out = {out, {[A] = g[0]->stride[last], [C] = in}},
+                         of_in = {in, {[B] = x->stride[last], [C] = 1}};
+        if (!cti_contract(c->context, &of_out, &of_in, &m, batch, dims, g[0], x,
+                          &(cti_gemm_epilogue){.add = add}, grad[1]))
+            return false;
     }
     return !c->wants[2] || cti_op_sum_to_input(c, 2, g[0], &grad[2]);
 }
 
-static const ct_op linear = {
-    .name = "linear", .forward = linear_forward, .backward = linear_backward, .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
+static const ct_op linear = {.name = "linear",
+                             .forward = linear_forward,
+                             .backward = linear_backward,
+                             .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
 
 ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias) {
     return ct_apply(&linear, (ct_tensor *[]){x, weight, bias}, 3, NULL);

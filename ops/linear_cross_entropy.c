@@ -1,24 +1,28 @@
-/* linear_cross_entropy: cross_entropy of the logits z = x W^T;   dx = dz W,  dW = dz^T x,  dz as in cross_entropy.
+/* linear_cross_entropy: cross_entropy of the logits z = x W^T;
+ * dx = dz W,  dW = dz^T x,  dz as in cross_entropy.
  *
- * Blocks of rows: a block's logits are made, turned into its losses and then in place into dz / g, which goes into dx and dW at
- * once, so that z is never whole in memory. Backward multiplies by g, and by 1 does nothing. */
+ * Rows are computed a block at a time: its logits, from them its losses and, in place, dz / g, and
+ * from that its share of dx and dW. So z is never whole in memory. Backward only multiplies dx and
+ * dW by g, and does nothing where g is 1. */
 #include "support/loss.h"
 #include "update/update.h"
 
 #include "../src/gemm/gemm.h"
 
-enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 }; /* a block has so many logits, but not fewer rows than these */
+/* a block has so many logits, but not fewer rows than these */
+enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 };
 
 static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (!cti_op_is_real(c, 0)) return NULL;
     if (x->dtype != weight->dtype)
-        return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s", cti_dtype_name(x->dtype),
-                       cti_dtype_name(weight->dtype));
+        return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s",
+                       cti_dtype_name(x->dtype), cti_dtype_name(weight->dtype));
     if (x->shape.ndim != 2 || weight->shape.ndim != 2 || x->shape.dim[1] != weight->shape.dim[1])
-        return ct_fail(c->context, CT_ERR_SHAPE, "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)", SHAPE(x->shape),
-                       SHAPE(weight->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)",
+                       SHAPE(x->shape), SHAPE(weight->shape));
     const int64_t rows = x->shape.dim[0], width = x->shape.dim[1], classes = weight->shape.dim[0];
     if (!cti_op_loss_check(c, 2, rows, classes)) return NULL;
     int64_t block = BLOCK_ELEMENTS / (classes > 0 ? classes : 1);
@@ -29,7 +33,8 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     const bool want_x = c->wants[0], want_w = c->wants[1];
     ct_tensor *z = cti_op_new(c, x->dtype, CT_SHAPE(block, classes));
     ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);
-    ct_tensor *stats = cti_op_new(c, x->dtype, CT_SHAPE(2, block));   /* max and 1 / sum of a block's rows */
+    /* max and 1 / sum of a block's rows */
+    ct_tensor *stats = cti_op_new(c, x->dtype, CT_SHAPE(2, block));
     ct_tensor *dx = c->saved[0] = want_x ? cti_op_new(c, x->dtype, x->shape) : NULL;
     ct_tensor *dw = c->saved[1] = want_w ? cti_op_new(c, x->dtype, weight->shape) : NULL;
     if (!z || !losses || !stats || (want_x && !dx) || (want_w && !dw)) return NULL;
@@ -38,28 +43,51 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     const size_t size = cti_dtype_size(x->dtype);
     for (int64_t at = 0; at < rows; at += block) {
         const int64_t m = rows - at < block ? rows - at : block;
-        const cti_matrix x_block = {.data = x->data + (size_t)(at * width) * size, .row = width, .col = 1, .dtype = x->dtype};
+        const cti_matrix x_block = {.data = x->data + (size_t)(at * width) * size,
+                                    .row = width,
+                                    .col = 1,
+                                    .dtype = x->dtype};
         const cti_matrix logits = cti_matrix_of(z, classes, 1), w = cti_matrix_of(weight, width, 1);
-        const cti_gemm_args forward = {.batch = 1, .m = m, .n = classes, .k = width, .alpha = 1,
-                                       .a = x_block, .b = cti_matrix_transposed(&w), .c = logits};
+        const cti_gemm_args forward = {.batch = 1,
+                                       .m = m,
+                                       .n = classes,
+                                       .k = width,
+                                       .alpha = 1,
+                                       .a = x_block,
+                                       .b = cti_matrix_transposed(&w),
+                                       .c = logits};
         if (!cti_gemm(c->context, &forward)) return NULL;
         cti_op_loss_rows(c, m,
-                     (cti_loss_rows){.classes = classes,
-                                    .scale = scale,
-                                    .target = (const int64_t *)targets->data + at,
-                                    .x = z->data,
-                                    .loss = losses->data + (size_t)at * size,
-                                    .max = stats->data,
-                                    .inverse = cti_op_second_half(stats),
-                                    .dx = want_x || want_w ? z->data : NULL});
+                         (cti_loss_rows){.classes = classes,
+                                         .scale = scale,
+                                         .target = (const int64_t *)targets->data + at,
+                                         .x = z->data,
+                                         .loss = losses->data + (size_t)at * size,
+                                         .max = stats->data,
+                                         .inverse = cti_op_second_half(stats),
+                                         .dx = want_x || want_w ? z->data : NULL});
         if (want_x) {
-            const cti_gemm_args of_x = {.batch = 1, .m = m, .n = width, .k = classes, .alpha = 1, .a = logits, .b = w,
-                                        .c = {.data = dx->data + (size_t)(at * width) * size, .row = width, .col = 1, .dtype = x->dtype}};
+            const cti_gemm_args of_x = {.batch = 1,
+                                        .m = m,
+                                        .n = width,
+                                        .k = classes,
+                                        .alpha = 1,
+                                        .a = logits,
+                                        .b = w,
+                                        .c = {.data = dx->data + (size_t)(at * width) * size,
+                                              .row = width,
+                                              .col = 1,
+                                              .dtype = x->dtype}};
             if (!cti_gemm(c->context, &of_x)) return NULL;
         }
         if (want_w) {
-            const cti_gemm_args of_w = {.batch = 1, .m = classes, .n = width, .k = m, .alpha = 1,
-                                        .a = cti_matrix_transposed(&logits), .b = x_block,
+            const cti_gemm_args of_w = {.batch = 1,
+                                        .m = classes,
+                                        .n = width,
+                                        .k = m,
+                                        .alpha = 1,
+                                        .a = cti_matrix_transposed(&logits),
+                                        .b = x_block,
                                         .c = cti_matrix_of(dw, width, 1),
                                         .epilogue = &(cti_gemm_epilogue){.add = at > 0}};
             if (!cti_gemm(c->context, &of_w)) return NULL;
@@ -71,7 +99,9 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
 static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const double by = ct_item(g[0]);
     for (int i = 0; i < 2; i++)
-        if (c->wants[i] && (!(grad[i] = cti_saved_writable(c, i)) || (by != 1 && !cti_op_scale_in_place(grad[i], by)))) return false;
+        if (c->wants[i] && (!(grad[i] = cti_saved_writable(c, i)) ||
+                            (by != 1 && !cti_op_scale_in_place(grad[i], by))))
+            return false;
     return true;
 }
 
@@ -80,6 +110,7 @@ static const ct_op linear_cross_entropy = {.name = "linear_cross_entropy",
                                            .forward = linear_cross_entropy_forward,
                                            .backward = linear_cross_entropy_backward};
 
-ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets, ct_cross_entropy_opts opts) {
+ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets,
+                                   ct_cross_entropy_opts opts) {
     return ct_apply(&linear_cross_entropy, (ct_tensor *[]){x, weight, targets}, 3, &opts);
 }

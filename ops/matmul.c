@@ -1,37 +1,49 @@
-/* matmul: C = A B, (..., M, K) @ (..., K, N) -> (..., M, N);   dA = G B',  dB = A' G, summed over the batch dims that were broadcast.
+/* matmul: C = A B, (..., M, K) @ (..., K, N) -> (..., M, N);
+ * dA = G B',  dB = A' G, summed over the batch dims that were broadcast.
  *
- * A 1-D side is a vector: as A a row (K), as B a column (K), and the result lacks its dim. No side is copied, whatever its strides,
- * and gradients are added where they gather. */
+ * A 1-D operand is a vector: A a row (K), B a column (K), and the result lacks its dim. No operand
+ * is copied, whatever its strides, and gradients are accumulated in their grad slots. */
 #include "support/op.h"
 
 #include "../src/gemm/contract.h"
 
 typedef struct {
-    cti_contract_dim m, n, k, batch[CT_MAX_DIMS];   /* steps in A, B and C */
-    int dims;                                      /* of the batch */
+    cti_contract_dim m, n, k, batch[CT_MAX_DIMS]; /* steps in A, B and C */
+    int dims;                                     /* of the batch */
 } product;
 
 static int batch_dims(const ct_tensor *x) { return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0; }
 
 /* The size of a batch dim, counted from the last one back, and its step: 0 where it repeats. */
-static int64_t batch_size(const ct_tensor *x, int back) { return back < batch_dims(x) ? x->shape.dim[batch_dims(x) - 1 - back] : 1; }
-static int64_t batch_step(const ct_tensor *x, int back) { return batch_size(x, back) == 1 ? 0 : x->stride[batch_dims(x) - 1 - back]; }
+static int64_t batch_size(const ct_tensor *x, int back) {
+    return back < batch_dims(x) ? x->shape.dim[batch_dims(x) - 1 - back] : 1;
+}
+static int64_t batch_step(const ct_tensor *x, int back) {
+    return batch_size(x, back) == 1 ? 0 : x->stride[batch_dims(x) - 1 - back];
+}
 
-/* Number by number into what nobody has cleared: to clear, fill and copy a product takes as long as to compute a small one. */
+/* Number by number into what nobody has cleared: to clear, fill and copy a product takes as long as
+ * to compute a small one. */
 static void describe(product *p, const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
-    const int a_row = a->shape.ndim > 1, b_col = b->shape.ndim > 1;   /* has it that dim? */
+    const int a_row = a->shape.ndim > 1, b_col = b->shape.ndim > 1; /* has it that dim? */
     const int at_a = batch_dims(a), at_b = batch_dims(b), dims = at_a > at_b ? at_a : at_b;
     p->dims = dims;
-    p->m = a_row ? (cti_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}} : (cti_contract_dim){1, {0}};
-    p->n = b_col ? (cti_contract_dim){b->shape.dim[at_b + 1], {0, b->stride[at_b + 1], c->stride[dims + a_row]}} : (cti_contract_dim){1, {0}};
-    p->k = (cti_contract_dim){a->shape.dim[at_a + a_row], {a->stride[at_a + a_row], b->stride[at_b], 0}};
+    p->m = a_row ? (cti_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}}
+                 : (cti_contract_dim){1, {0}};
+    p->n = b_col ? (cti_contract_dim){b->shape.dim[at_b + 1],
+                                      {0, b->stride[at_b + 1], c->stride[dims + a_row]}}
+                 : (cti_contract_dim){1, {0}};
+    p->k = (cti_contract_dim){a->shape.dim[at_a + a_row],
+                              {a->stride[at_a + a_row], b->stride[at_b], 0}};
     for (int i = 0; i < dims; i++) {
         const int64_t size = c->shape.dim[dims - 1 - i];
-        p->batch[i] = (cti_contract_dim){size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
+        p->batch[i] = (cti_contract_dim){
+            size, {batch_step(a, i), batch_step(b, i), size == 1 ? 0 : c->stride[dims - 1 - i]}};
     }
 }
 
-/* The same product seen from another side: operand x, y and z of it take the places of A, B and C. */
+/* The same product seen from another side: operand x, y and z of it take the places of A, B and
+ * C. */
 static void see(product *p, int x, int y, int z) {
     cti_contract_dim *all[] = {&p->m, &p->n, &p->k};
     for (int i = 0; i < 3 + p->dims; i++) {
@@ -41,18 +53,22 @@ static void see(product *p, int x, int y, int z) {
 }
 
 /* Of any other two, and what is to be said against them. */
-__attribute__((noinline))   /* what is on its stack is not on that of two matrices */
-static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
+__attribute__((noinline)) /* what is on its stack is not on that of two matrices */
+static ct_tensor *
+of_batches(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)
-        return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s",
+                       SHAPE(a->shape), SHAPE(b->shape));
     if (a->shape.dim[a->shape.ndim - 1] != b->shape.dim[batch_dims(b)])
-        return ct_fail(c->context, CT_ERR_SHAPE, "matmul: inner sizes differ: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "matmul: inner sizes differ: %s @ %s",
+                       SHAPE(a->shape), SHAPE(b->shape));
     const int dims = batch_dims(a) > batch_dims(b) ? batch_dims(a) : batch_dims(b);
     ct_shape shape = {.ndim = dims};
     for (int i = 0; i < dims; i++) {
         const int64_t of_a = batch_size(a, i), of_b = batch_size(b, i);
         if (of_a != of_b && of_a != 1 && of_b != 1)
-            return ct_fail(c->context, CT_ERR_SHAPE, "matmul: batch dims do not broadcast: %s @ %s", SHAPE(a->shape), SHAPE(b->shape));
+            return ct_fail(c->context, CT_ERR_SHAPE, "matmul: batch dims do not broadcast: %s @ %s",
+                           SHAPE(a->shape), SHAPE(b->shape));
         shape.dim[dims - 1 - i] = of_a == 1 ? of_b : of_a;
     }
     if (a->shape.ndim > 1) shape.dim[shape.ndim++] = a->shape.dim[a->shape.ndim - 2];
@@ -62,22 +78,31 @@ static ct_tensor *of_batches(const ct_call *c, const ct_tensor *a, const ct_tens
     if (!out) return NULL;
     product p;
     describe(&p, a, b, out);
-    return cti_contract(c->context, &p.m, &p.n, &p.k, p.batch, p.dims, a, b, NULL, out) ? out : NULL;
+    return cti_contract(c->context, &p.m, &p.n, &p.k, p.batch, p.dims, a, b, NULL, out) ? out
+                                                                                        : NULL;
 }
 
-/* Two matrices are what they are: to describe them, and see what joins, takes as long as to compute a small product. */
+/* Two matrices are what they are: to describe them, and see what joins, takes as long as to compute
+ * a small product. */
 static ct_tensor *matmul_forward(ct_call *c) {
     const ct_tensor *a = c->in[0], *b = c->in[1];
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
     c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
-    if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0]) return of_batches(c, a, b);
+    if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0])
+        return of_batches(c, a, b);
     const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];
-    ct_shape shape;   /* as describe() */
+    ct_shape shape; /* as describe() */
     shape.ndim = 2, shape.dim[0] = m, shape.dim[1] = n;
     ct_tensor *out = cti_tensor_of(c->context, a->dtype, &shape);
     if (!out) return NULL;
-    const cti_gemm_args g = {.batch = 1, .m = m, .n = n, .k = k, .alpha = 1, .epilogue = NULL,
-                             .a = cti_matrix_of(a, a->stride[0], a->stride[1]), .b = cti_matrix_of(b, b->stride[0], b->stride[1]),
+    const cti_gemm_args g = {.batch = 1,
+                             .m = m,
+                             .n = n,
+                             .k = k,
+                             .alpha = 1,
+                             .epilogue = NULL,
+                             .a = cti_matrix_of(a, a->stride[0], a->stride[1]),
+                             .b = cti_matrix_of(b, b->stride[0], b->stride[1]),
                              .c = cti_matrix_of(out, n, 1)};
     return cti_gemm(c->context, &g) ? out : NULL;
 }
@@ -90,18 +115,27 @@ static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
         product p;
         describe(&p, grad[0], b, g[0]);
         see(&p, 2, 1, 0);
-        if (!cti_contract(c->context, &p.m, &p.k, &p.n, p.batch, p.dims, g[0], b, &(cti_gemm_epilogue){.add = add}, grad[0])) return false;
+        if (!cti_contract(c->context, &p.m, &p.k, &p.n, p.batch, p.dims, g[0], b,
+                          &(cti_gemm_epilogue){.add = add}, grad[0]))
+            return false;
     }
     if (c->wants[1]) {
         if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
         product p;
         describe(&p, a, grad[1], g[0]);
         see(&p, 0, 2, 1);
-        if (!cti_contract(c->context, &p.k, &p.n, &p.m, p.batch, p.dims, a, g[0], &(cti_gemm_epilogue){.add = add}, grad[1])) return false;
+        if (!cti_contract(c->context, &p.k, &p.n, &p.m, p.batch, p.dims, a, g[0],
+                          &(cti_gemm_epilogue){.add = add}, grad[1]))
+            return false;
     }
     return true;
 }
 
-static const ct_op matmul = {.name = "matmul", .forward = matmul_forward, .backward = matmul_backward, .flags = CT_OP_STRIDED};
+static const ct_op matmul = {.name = "matmul",
+                             .forward = matmul_forward,
+                             .backward = matmul_backward,
+                             .flags = CT_OP_STRIDED};
 
-ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b) { return ct_apply(&matmul, (ct_tensor *[]){a, b}, 2, NULL); }
+ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b) {
+    return ct_apply(&matmul, (ct_tensor *[]){a, b}, 2, NULL);
+}

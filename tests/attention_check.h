@@ -23,8 +23,8 @@ typedef struct {
     int mask; /* 0: none; else the index of its shape, bool or float */
     bool mask_is_bool;
     double dropout, scale;
-    int layout[3]; /* of q, k, v: 0 dense, 1 split heads, 2 transposed, 3 expanded */
-    bool turned;   /* is the cotangent transposed? */
+    int layout[3];   /* of q, k, v: 0 dense, 1 split heads, 2 transposed, 3 expanded */
+    bool transposed; /* is the cotangent transposed? */
     uint64_t seed;
 } problem;
 
@@ -218,7 +218,7 @@ static inline result solve(const problem *p, how w) {
     if (w.weights == 1) has_shape(a.weights, CT_SHAPE(p->b, p->h, p->t, p->s));
     if (w.weights == 2) has_shape(a.weights, CT_SHAPE(p->b, p->t, p->s));
     ct_tensor *y[2] = {a.out, w.weights ? a.weights : NULL}, *g[2] = {cotangent_of(a.out, w.dtype)};
-    if (p->turned) g[0] = ct_transpose(ct_contiguous(ct_transpose(g[0], 1, 3)), 1, 3);
+    if (p->transposed) g[0] = ct_transpose(ct_contiguous(ct_transpose(g[0], 1, 3)), 1, 3);
     if (y[1]) g[1] = cotangent_of(y[1], w.dtype);
     ck_assert_msg(ct_backward_with(y, g, y[1] ? 2 : 1, (ct_backward_opts){0}), "%s",
                   ct_error_message(c));
@@ -237,7 +237,7 @@ static inline void describe(const problem *p, char text[256]) {
              "%d%d%d%d seed %d",
              (int)p->b, (int)p->h, (int)p->kv, (int)p->t, (int)p->s, (int)p->d, (int)p->dv,
              p->causal, p->keys, p->mask, p->mask_is_bool ? " bool" : "", p->dropout, p->layout[0],
-             p->layout[1], p->layout[2], p->turned, (int)p->seed);
+             p->layout[1], p->layout[2], p->transposed, (int)p->seed);
 }
 
 static const char *const names[] = {"out", "weights", "dq", "dk", "dv", "dmask"};
@@ -302,7 +302,7 @@ static inline problem random_problem(uint64_t seed) {
     p.dropout = draw(3) ? 0 : 0.3;
     p.scale = draw(3) ? 0 : 0.2;
     for (int i = 0; i < 3; i++) p.layout[i] = (int)draw(4);
-    p.turned = draw(2);
+    p.transposed = draw(2);
     return p;
 }
 

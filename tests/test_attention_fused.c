@@ -1,5 +1,5 @@
-/* Attention in blocks against attention composed of ops: every option, odd sizes, strides, every ISA, any number of threads; and how much
- * memory it takes. */
+/* Attention in blocks against attention composed of ops: every option, odd sizes, strides, every
+ * ISA, any number of threads; and how much memory it takes. */
 #include "attention_check.h"
 
 START_TEST(fused_is_composed) {
@@ -11,9 +11,17 @@ START_TEST(fused_is_composed) {
 END_TEST
 
 START_TEST(edges_of_blocks) {
-    static const int64_t sizes[][2] = {{119, 121}, {120, 120}, {121, 119}, {128, 127}, {31, 129}, {129, 32},
-                                       {256, 255}, {511, 40},  {40, 513},  {513, 300}, {300, 520}, {241, 258}, {257, 300}};
-    problem p = {.b = 1, .h = 2, .kv = 1, .t = sizes[_i][0], .s = sizes[_i][1], .d = 5, .dv = 4, .seed = (uint64_t)_i};
+    static const int64_t sizes[][2] = {{119, 121}, {120, 120}, {121, 119}, {128, 127}, {31, 129},
+                                       {129, 32},  {256, 255}, {511, 40},  {40, 513},  {513, 300},
+                                       {300, 520}, {241, 258}, {257, 300}};
+    problem p = {.b = 1,
+                 .h = 2,
+                 .kv = 1,
+                 .t = sizes[_i][0],
+                 .s = sizes[_i][1],
+                 .d = 5,
+                 .dv = 4,
+                 .seed = (uint64_t)_i};
     for (int k = 0; k < 4; k++) {
         p.causal = k & 1;
         p.keys = k & 2;
@@ -26,15 +34,36 @@ END_TEST
 
 /* So many heads that each is one pair of ranges, of several blocks of keys and of queries. */
 START_TEST(several_blocks_in_a_pair) {
-    const problem p = {.b = 4, .h = 4, .kv = 2, .t = 250, .s = 300, .d = 5, .dv = 6, .causal = _i & 1, .keys = _i & 2,
-                       .mask = (int[]){0, 1, 2, 7}[_i], .dropout = _i == 2 ? 0.4 : 0, .seed = 40, .layout = {_i % 2, _i % 2, _i % 2}};
+    const problem p = {.b = 4,
+                       .h = 4,
+                       .kv = 2,
+                       .t = 250,
+                       .s = 300,
+                       .d = 5,
+                       .dv = 6,
+                       .causal = _i & 1,
+                       .keys = _i & 2,
+                       .mask = (int[]){0, 1, 2, 7}[_i],
+                       .dropout = _i == 2 ? 0.4 : 0,
+                       .seed = 40,
+                       .layout = {_i % 2, _i % 2, _i % 2}};
     agree(&p, isa_of(_i));
 }
 END_TEST
 
-/* Rows of 4096 bytes or a multiple, which meet in a cache: of the operands, and of what comes back. */
+/* Rows of 4096 bytes or a multiple, which meet in a cache: of the operands, and of what comes
+ * back. */
 START_TEST(rows_far_apart) {
-    problem p = {.b = 1, .h = 1024, .kv = 512, .t = 40, .s = 20, .d = 4, .dv = 4, .layout = {1, 1, 1}, .turned = true, .seed = 6};
+    problem p = {.b = 1,
+                 .h = 1024,
+                 .kv = 512,
+                 .t = 40,
+                 .s = 20,
+                 .d = 4,
+                 .dv = 4,
+                 .layout = {1, 1, 1},
+                 .transposed = true,
+                 .seed = 6};
     p.keys = _i;
     agree(&p, isa_of(_i));
 }
@@ -58,10 +87,20 @@ START_TEST(any_number_of_threads) {
 }
 END_TEST
 
-START_TEST(one_number_for_all_pairs) { /* every pair adds to the gradient of this mask: no two at a time */
+/* every pair adds to the gradient of this mask: no two at a time */
+START_TEST(one_number_for_all_pairs) {
     for (int64_t b = 1; b <= 2; b++) {
-        problem p = {.b = b, .h = 2, .kv = 2, .t = 1100, .s = 1100, .d = 4, .dv = 4, .mask = b > 1 ? MASKS + 1 : 7, .seed = 3};
-        const result one = solve(&p, (how){CT_F64, .threads = 1}), composed = solve(&p, (how){CT_F64, .composed = true});
+        problem p = {.b = b,
+                     .h = 2,
+                     .kv = 2,
+                     .t = 1100,
+                     .s = 1100,
+                     .d = 4,
+                     .dv = 4,
+                     .mask = b > 1 ? MASKS + 1 : 7,
+                     .seed = 3};
+        const result one = solve(&p, (how){CT_F64, .threads = 1}),
+                     composed = solve(&p, (how){CT_F64, .composed = true});
         near(&p, one, composed, 1e-12, "composed");
         forget(composed);
         for (int k = 0; k < 6; k++) {
@@ -86,13 +125,20 @@ static ct_tensor *attend_fn(ct_tensor *const *in, int n, void *arg) {
 
 START_TEST(gradients_are_right) {
     problem p = {.b = 2, .h = 4, .kv = 2, .t = 3, .s = 4, .mask = _i % (MASKS + 1)};
-    ct_tensor *in[4] = {ct_randn(context, CT_F64, CT_SHAPE(2, 4, 3, 3)), ct_randn(context, CT_F64, CT_SHAPE(2, 2, 4, 3)),
-                        ct_randn(context, CT_F64, CT_SHAPE(2, 2, 4, 2)), p.mask ? ct_randn(context, CT_F64, mask_shape(&p)) : NULL};
+    ct_tensor *in[4] = {ct_randn(context, CT_F64, CT_SHAPE(2, 4, 3, 3)),
+                        ct_randn(context, CT_F64, CT_SHAPE(2, 2, 4, 3)),
+                        ct_randn(context, CT_F64, CT_SHAPE(2, 2, 4, 2)),
+                        p.mask ? ct_randn(context, CT_F64, mask_shape(&p)) : NULL};
     for (int i = 0; i < 4 && in[i]; i++) ct_set_requires_grad(in[i], true);
     const int weights = _i / (MASKS + 1) % 3;
-    ct_attention_opts o = {.causal = _i % 2, .dropout = _i % 3 ? 0 : 0.4, .need_weights = weights > 0, .mean_weights = weights > 1};
-    if (_i % 4 > 1) o.key_mask = ct_from_bool(context, CT_SHAPE(2, 4), (bool[]){1, 0, 1, 1, 0, 0, 1, 1});
-    ct_gradcheck_result r = ct_gradcheck(attend_fn, &o, in, p.mask ? 4 : 3, (ct_gradcheck_opts){.atol = 1e-8, .rtol = 1e-6});
+    ct_attention_opts o = {.causal = _i % 2,
+                           .dropout = _i % 3 ? 0 : 0.4,
+                           .need_weights = weights > 0,
+                           .mean_weights = weights > 1};
+    if (_i % 4 > 1)
+        o.key_mask = ct_from_bool(context, CT_SHAPE(2, 4), (bool[]){1, 0, 1, 1, 0, 0, 1, 1});
+    ct_gradcheck_result r = ct_gradcheck(attend_fn, &o, in, p.mask ? 4 : 3,
+                                         (ct_gradcheck_opts){.atol = 1e-8, .rtol = 1e-6});
     ck_assert_msg(r.ran && r.ok, "mask %d: %s %s", p.mask, r.diagnosis, ct_error_message(context));
 }
 END_TEST
@@ -102,30 +148,41 @@ END_TEST
 /* The gradient of a mask that repeats along 200,000 queries keeps its digits: 2/9 of each. */
 START_TEST(a_long_sum_of_a_masks_gradient) {
     enum { T = 200000 };
-    ct_tensor *q = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, T, 1)), *k = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, 3, 1));
+    ct_tensor *q = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, T, 1)),
+              *k = ct_zeros(context, CT_F32, CT_SHAPE(1, 1, 3, 1));
     ct_tensor *v = ct_from_f32(context, CT_SHAPE(1, 1, 3, 1), (float[]){1, 0, 0});
     ct_tensor *mask = ct_set_requires_grad(ct_zeros(context, CT_F32, CT_SHAPE(3)), true);
-    ct_tensor *y = ct_attention(q, k, v, (ct_attention_opts){.mask = mask}).out, *g = ct_full(context, CT_F32, CT_SHAPE(1, 1, T, 1), 1);
+    ct_tensor *y = ct_attention(q, k, v, (ct_attention_opts){.mask = mask}).out,
+              *g = ct_full(context, CT_F32, CT_SHAPE(1, 1, T, 1), 1);
     ck_assert(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}));
     ck_assert_double_eq_tol(ct_data_f32(ct_grad(mask))[0] / (2.0 / 9 * T), 1, 5e-5);
     ck_assert_double_eq_tol(ct_data_f32(ct_grad(mask))[1] / (-1.0 / 9 * T), 1, 5e-5);
 }
 END_TEST
 
-START_TEST(large_scores) { /* of 1e4 and more: the softmax is a choice, and its gradient stays finite */
-    problem p = {.b = 1, .h = 2, .kv = 2, .t = 150, .s = 260, .d = 16, .dv = 8, .scale = 2000, .seed = 4};
-    agree(&(problem){.b = 1, .h = 1, .kv = 1, .t = 5, .s = 6, .d = 3, .dv = 2, .scale = 1e-3, .seed = 1}, NULL);
-    const result want = solve(&p, (how){CT_F64, .composed = true}), got = solve(&p, (how){.dtype = CT_F64}),
+/* of 1e4 and more: the softmax is a choice, and its gradient stays finite */
+START_TEST(large_scores) {
+    problem p = {
+        .b = 1, .h = 2, .kv = 2, .t = 150, .s = 260, .d = 16, .dv = 8, .scale = 2000, .seed = 4};
+    agree(
+        &(problem){
+            .b = 1, .h = 1, .kv = 1, .t = 5, .s = 6, .d = 3, .dv = 2, .scale = 1e-3, .seed = 1},
+        NULL);
+    const result want = solve(&p, (how){CT_F64, .composed = true}),
+                 got = solve(&p, (how){.dtype = CT_F64}),
                  single = solve(&p, (how){.dtype = CT_F32});
     near(&p, got, want, 1e-9, "f64");
     for (int i = 0; i < RESULTS; i++)
         for (int64_t k = 0; k < single.count[i]; k++) HOLDS(isfinite(single.value[i][k]), "f32");
-    for (int64_t k = 0; k < want.count[OUT]; k++) ck_assert_double_eq_tol(single.value[OUT][k], want.value[OUT][k], 0.05);
+    for (int64_t k = 0; k < want.count[OUT]; k++)
+        ck_assert_double_eq_tol(single.value[OUT][k], want.value[OUT][k], 0.05);
     forget(want), forget(got), forget(single);
-    p.scale = 0, p.mask = 6; /* the lowest float in place of -inf: a row of nothing else is a row of equals */
+    /* the lowest float in place of -inf: a row of nothing else is a row of equals */
+    p.scale = 0, p.mask = 6;
     double bias[150];
     for (int i = 0; i < 150; i++) bias[i] = i % 2 ? -3.4028234663852886e38 : 0;
-    const result low = solve(&p, (how){CT_F32, .mask = bias}), whole = solve(&p, (how){CT_F32, .mask = bias, .composed = true});
+    const result low = solve(&p, (how){CT_F32, .mask = bias}),
+                 whole = solve(&p, (how){CT_F32, .mask = bias, .composed = true});
     near(&p, low, whole, 1e-5, "lowest float");
     forget(low), forget(whole);
 }
@@ -256,14 +313,20 @@ END_TEST
 
 /* ---- memory, layout, streams ---- */
 
-static int64_t peak_of(int64_t t, bool causal) { /* all but a few keys are hidden, which takes the time away and not the memory */
+/* all but a few keys are hidden, which takes the time away and not the memory */
+static int64_t peak_of(int64_t t, bool causal) {
     ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .threads = 2});
-    ct_tensor *in[3], *g = ct_ones(c, CT_F32, CT_SHAPE(1, 4, t, 64)), *keys = ct_zeros(c, CT_BOOL, CT_SHAPE(1, t));
-    for (int i = 0; i < 3; i++) in[i] = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SHAPE(1, 4, t, 64)), true);
+    ct_tensor *in[3], *g = ct_ones(c, CT_F32, CT_SHAPE(1, 4, t, 64)),
+                      *keys = ct_zeros(c, CT_BOOL, CT_SHAPE(1, t));
+    for (int i = 0; i < 3; i++)
+        in[i] = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SHAPE(1, 4, t, 64)), true);
     for (int i = 0; i < 20; i++) ct_data_bool(keys)[i] = true;
     ct_memory_reset_peak(c);
-    ct_tensor *y = ct_attention(in[0], in[1], in[2], (ct_attention_opts){.causal = causal, .key_mask = keys}).out;
-    ck_assert_msg(y && ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s", ct_error_message(c));
+    ct_tensor *y =
+        ct_attention(in[0], in[1], in[2], (ct_attention_opts){.causal = causal, .key_mask = keys})
+            .out;
+    ck_assert_msg(y && ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s",
+                  ct_error_message(c));
     const int64_t peak = ct_memory(c).peak;
     ct_context_free(c);
     return peak;
@@ -272,14 +335,18 @@ static int64_t peak_of(int64_t t, bool causal) { /* all but a few keys are hidde
 START_TEST(memory_is_linear) {
     for (int64_t t = 128; t <= 16384; t *= 2) {
         const double tensors = 8.0 * 4 * 64 * 4 * (double)t, peak = (double)peak_of(t, t % 3);
-        ck_assert_msg(peak < 1.2 * tensors + (3 << 20), "T %d: %.0f bytes, where q, k, v, out and their gradients are %.0f", (int)t, peak,
-                      tensors);
-        if (t >= 4096) ck_assert_msg(peak < 1.3 * tensors, "T %d: %.0f bytes, %.2f times the tensors", (int)t, peak, peak / tensors);
+        ck_assert_msg(peak < 1.2 * tensors + (3 << 20),
+                      "T %d: %.0f bytes, where q, k, v, out and their gradients are %.0f", (int)t,
+                      peak, tensors);
+        if (t >= 4096)
+            ck_assert_msg(peak < 1.3 * tensors, "T %d: %.0f bytes, %.2f times the tensors", (int)t,
+                          peak, peak / tensors);
     }
 }
 END_TEST
 
-/* The gradient of a mask is one sum, or up to eight where it repeats over batch or heads, and not as many as it repeats. */
+/* The gradient of a mask is one sum, or up to eight where it repeats over batch or heads, and not
+ * as many as it repeats. */
 START_TEST(memory_of_a_masks_gradient) {
     static const struct {
         ct_shape mask;
@@ -290,39 +357,49 @@ START_TEST(memory_of_a_masks_gradient) {
                  {{2, {300, 400}}, 8, 6},
                  {{2, {300, 400}}, 1, 0}};
     for (int i = 0; i < 5; i++) {
-        const int64_t t = cases[i].mask.dim[cases[i].mask.ndim - 2], s = cases[i].mask.dim[cases[i].mask.ndim - 1];
+        const int64_t t = cases[i].mask.dim[cases[i].mask.ndim - 2],
+                      s = cases[i].mask.dim[cases[i].mask.ndim - 1];
         ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
-        ct_tensor *q = ct_randn(c, CT_F32, CT_SHAPE(cases[i].batch, 6, t, 2)), *k = ct_randn(c, CT_F32, CT_SHAPE(cases[i].batch, 6, s, 2));
+        ct_tensor *q = ct_randn(c, CT_F32, CT_SHAPE(cases[i].batch, 6, t, 2)),
+                  *k = ct_randn(c, CT_F32, CT_SHAPE(cases[i].batch, 6, s, 2));
         ct_tensor *mask = ct_set_requires_grad(ct_zeros(c, CT_F32, cases[i].mask), true);
-        ct_tensor *y = ct_attention(q, k, k, (ct_attention_opts){.mask = mask}).out, *g = y ? ct_ones(c, CT_F32, ct_shape_of(y)) : NULL;
+        ct_tensor *y = ct_attention(q, k, k, (ct_attention_opts){.mask = mask}).out,
+                  *g = y ? ct_ones(c, CT_F32, ct_shape_of(y)) : NULL;
         ct_memory_reset_peak(c);
         const int64_t live = ct_memory(c).live;
-        ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s", ct_error_message(c));
+        ck_assert_msg(ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s",
+                      ct_error_message(c));
         const double sums = (double)(ct_memory(c).peak - live) / (4.0 * (double)ct_numel(mask));
-        ck_assert_msg(sums > (double)cases[i].sums && sums < (double)cases[i].sums + 2.8, "%d: %g sums", i, sums);
+        ck_assert_msg(sums > (double)cases[i].sums && sums < (double)cases[i].sums + 2.8,
+                      "%d: %g sums", i, sums);
         ct_context_free(c);
     }
 }
 END_TEST
 
 START_TEST(heads_stay_where_they_were) { /* split, attended, joined: nothing is moved */
-    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, 5, 12)), *q = ct_transpose(ct_view(x, CT_SHAPE(2, 5, 3, 4)), 1, 2);
+    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, 5, 12)),
+              *q = ct_transpose(ct_view(x, CT_SHAPE(2, 5, 3, 4)), 1, 2);
     ct_tensor *y = ct_attention(q, q, q, (ct_attention_opts){0}).out;
     ct_tensor *joined = ct_view(ct_transpose(y, 1, 2), CT_SHAPE(2, 5, 12));
     ck_assert_msg(joined != NULL, "%s", ct_error_message(context));
     ck_assert_ptr_nonnull(ct_data_f32(joined));
-    ck_assert_ptr_nonnull(ct_data_f32(ct_attention(ct_contiguous(q), q, q, (ct_attention_opts){0}).out));
+    ck_assert_ptr_nonnull(
+        ct_data_f32(ct_attention(ct_contiguous(q), q, q, (ct_attention_opts){0}).out));
 }
 END_TEST
 
 START_TEST(one_tensor_three_times) {
     const ct_attention_opts o = {.causal = true};
-    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(1, 2, 9, 4)), true), *copy[3];
-    for (int i = 0; i < 3; i++) copy[i] = ct_set_requires_grad(ct_add_scalar(ct_detach(x), 0), true);
+    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(1, 2, 9, 4)), true),
+              *copy[3];
+    for (int i = 0; i < 3; i++)
+        copy[i] = ct_set_requires_grad(ct_add_scalar(ct_detach(x), 0), true);
     backward(ct_attention(x, x, x, o).out);
     backward(ct_attention(copy[0], copy[1], copy[2], o).out);
     ct_tensor *sum = ct_add(ct_add(ct_grad(copy[0]), ct_grad(copy[1])), ct_grad(copy[2]));
-    for (int64_t i = 0; i < ct_numel(x); i++) ck_assert_double_eq_tol(ct_data_f64(ct_grad(x))[i], ct_data_f64(sum)[i], 1e-12);
+    for (int64_t i = 0; i < ct_numel(x); i++)
+        ck_assert_double_eq_tol(ct_data_f64(ct_grad(x))[i], ct_data_f64(sum)[i], 1e-12);
 }
 END_TEST
 
@@ -330,7 +407,10 @@ START_TEST(one_stream_of_dropout) {
     ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(1, 2, 9, 4));
     for (int k = 0; k < 4; k++) {
         const uint64_t stream = ct_rng_get(context).stream;
-        ck_assert_ptr_nonnull(ct_attention(x, x, x, (ct_attention_opts){.dropout = k / 2 * 0.5, .need_weights = k % 2}).out);
+        ck_assert_ptr_nonnull(
+            ct_attention(x, x, x,
+                         (ct_attention_opts){.dropout = k / 2 * 0.5, .need_weights = k % 2})
+                .out);
         ck_assert_uint_eq(ct_rng_get(context).stream, stream + (uint64_t)(k / 2));
     }
     ct_tensor *none = ct_attention(x, x, x, (ct_attention_opts){.dropout = 1}).out;

@@ -8,13 +8,16 @@ static void change_hidden(const problem *p, double *q, double *k, double *v) {
     const double all[] = {NAN, INFINITY, -INFINITY, 1e30, -3};
     for (int64_t i = 0; i < p->b * p->kv; i++)
         for (int64_t j = p->s / 2; j < p->s; j++) {
-            for (int64_t e = 0; e < p->d; e++) k[(i * p->s + j) * p->d + e] = junk != 0 ? junk * (double)(e % 3 + 1) : all[(j + e) % 5];
-            for (int64_t e = 0; e < p->dv; e++) v[(i * p->s + j) * p->dv + e] = junk != 0 ? -junk : all[(i + j + e) % 5];
+            for (int64_t e = 0; e < p->d; e++)
+                k[(i * p->s + j) * p->d + e] =
+                    junk != 0 ? junk * (double)(e % 3 + 1) : all[(j + e) % 5];
+            for (int64_t e = 0; e < p->dv; e++)
+                v[(i * p->s + j) * p->dv + e] = junk != 0 ? -junk : all[(i + j + e) % 5];
         }
 }
 
-/* The second half of the keys is hidden from all, by each kind of mask, with weights or without. Whatever they hold, no bit of anything
- * changes. */
+/* The second half of the keys is hidden from all, by each kind of mask, with weights or without.
+ * Whatever they hold, no bit of anything changes. */
 START_TEST(hidden_is_untouched) {
     const int kind = _i % 4, size = _i / 8 % 4; /* key mask, bool, float, causal */
     const int weights = _i / 4 % 3;
@@ -28,13 +31,15 @@ START_TEST(hidden_is_untouched) {
                  .seed = (uint64_t)_i};
     if (kind == 3) p.t = p.s / 2;
     p.causal = kind == 3, p.keys = kind == 0, p.mask_is_bool = kind == 1;
-    if (kind == 1 || kind == 2) p.mask = (int[]){8, 1, 2, 3, 4, 5, 9}[_i / 8 % 7]; /* those that end with the keys */
+    /* those that end with the keys */
+    if (kind == 1 || kind == 2) p.mask = (int[]){8, 1, 2, 3, 4, 5, 9}[_i / 8 % 7];
     const int64_t most = p.b * p.h * p.t * p.s;
     bool *flags = malloc((size_t)most);
     double *bias = malloc((size_t)most * sizeof *bias);
-    for (int64_t i = 0; i < most; i++) bias[i] = (flags[i] = i % p.s < p.s / 2) ? 0.25 * (double)(i % 3) : -INFINITY;
-    how w = {_i / 8 % 2 ? CT_F32 : CT_F64, .weights = weights, .key_mask = flags, .mask = kind == 1 ? (void *)flags : bias,
-             .isa = isa_of(_i)};
+    for (int64_t i = 0; i < most; i++)
+        bias[i] = (flags[i] = i % p.s < p.s / 2) ? 0.25 * (double)(i % 3) : -INFINITY;
+    how w = {_i / 8 % 2 ? CT_F32 : CT_F64, .weights = weights, .key_mask = flags,
+             .mask = kind == 1 ? (void *)flags : bias, .isa = isa_of(_i)};
     const result want = solve(&p, w);
     for (int64_t i = 0; i < p.b * p.kv * p.s; i++) {
         if (i % p.s < p.s / 2) continue;
@@ -56,8 +61,10 @@ END_TEST
 
 START_TEST(the_future_is_untouched) {
     junk = 50;
-    const problem p = {.b = 1, .h = 2, .kv = 2, .t = 700, .s = 700, .d = 8, .dv = 8, .causal = true, .seed = 3};
-    const result want = solve(&p, (how){.dtype = CT_F32}), got = solve(&p, (how){.dtype = CT_F32, .change = change_hidden});
+    const problem p = {
+        .b = 1, .h = 2, .kv = 2, .t = 700, .s = 700, .d = 8, .dv = 8, .causal = true, .seed = 3};
+    const result want = solve(&p, (how){.dtype = CT_F32}),
+                 got = solve(&p, (how){.dtype = CT_F32, .change = change_hidden});
     for (int64_t i = 0; i < p.h * p.t; i++) {
         if (i % p.t >= p.s / 2) continue;
         ck_assert_mem_eq(got.value[OUT] + i * 8, want.value[OUT] + i * 8, 8 * sizeof(double));
@@ -69,13 +76,23 @@ START_TEST(the_future_is_untouched) {
 END_TEST
 
 START_TEST(a_query_that_sees_nothing) {
-    problem p = {
-        .b = 2, .h = 2, .kv = 1, .t = 37, .s = 500, .d = 6, .dv = 6, .mask = 6, .mask_is_bool = _i % 2, .seed = 9, .causal = _i > 1};
+    problem p = {.b = 2,
+                 .h = 2,
+                 .kv = 1,
+                 .t = 37,
+                 .s = 500,
+                 .d = 6,
+                 .dv = 6,
+                 .mask = 6,
+                 .mask_is_bool = _i % 2,
+                 .seed = 9,
+                 .causal = _i > 1};
     bool flags[37];
     double bias[37];
     for (int i = 0; i < 37; i++) bias[i] = (flags[i] = i % 3 != 1) ? 0.5 : -INFINITY;
     for (int weights = 0; weights < 3; weights++) {
-        const result r = solve(&p, (how){CT_F32, .weights = weights, .mask = p.mask_is_bool ? (void *)flags : bias});
+        const result r = solve(
+            &p, (how){CT_F32, .weights = weights, .mask = p.mask_is_bool ? (void *)flags : bias});
         for (int64_t i = 0; i < p.b * p.h * p.t; i++)
             for (int e = 0; e < 6; e++) {
                 const bool sees = flags[i % 37];
@@ -83,20 +100,25 @@ START_TEST(a_query_that_sees_nothing) {
                 HOLDS(sees ? isfinite(r.value[DQ][i * 6 + e]) : r.value[DQ][i * 6 + e] == 0, "dq");
             }
         for (int64_t i = 0; i < r.count[WEIGHTS]; i++)
-            HOLDS(flags[i / p.s % 37] ? isfinite(r.value[WEIGHTS][i]) : r.value[WEIGHTS][i] == 0, "weights");
-        for (int64_t i = 0; i < r.count[DK]; i++) HOLDS(isfinite(r.value[DK][i]) && isfinite(r.value[DV][i]), "dk, dv");
-        for (int64_t i = 0; i < r.count[DMASK]; i++) ck_assert(flags[i] ? fabs(r.value[DMASK][i]) < 1e-4 : r.value[DMASK][i] == 0);
+            HOLDS(flags[i / p.s % 37] ? isfinite(r.value[WEIGHTS][i]) : r.value[WEIGHTS][i] == 0,
+                  "weights");
+        for (int64_t i = 0; i < r.count[DK]; i++)
+            HOLDS(isfinite(r.value[DK][i]) && isfinite(r.value[DV][i]), "dk, dv");
+        for (int64_t i = 0; i < r.count[DMASK]; i++)
+            ck_assert(flags[i] ? fabs(r.value[DMASK][i]) < 1e-4 : r.value[DMASK][i] == 0);
         forget(r);
     }
 }
 END_TEST
 
-/* A key that the key mask hides, and a query that sees nothing, have gradients of +0, also where the scale is negative, and whether their
- * block has others or not: 140 is a multiple of no block's length. So many heads that each is one pair of ranges. */
+/* A key that the key mask hides, and a query that sees nothing, have gradients of +0, also where
+ * the scale is negative, and whether their block has others or not: 140 is a multiple of no block's
+ * length. So many heads that each is one pair of ranges. */
 START_TEST(zeros_are_plain) {
     enum { T = 300, HIDDEN = 140 };
     bool seen[4 * T];
-    for (int i = 0; i < 4 * T; i++) seen[i] = i / T == 2 || i % T >= HIDDEN; /* one batch sees all */
+    /* one batch sees all */
+    for (int i = 0; i < 4 * T; i++) seen[i] = i / T == 2 || i % T >= HIDDEN;
     for (int k = 0; k < 4; k++) {
         const problem p = {.b = 4,
                            .h = 4,
@@ -110,7 +132,8 @@ START_TEST(zeros_are_plain) {
                            .scale = -0.4,
                            .seed = 21,
                            .layout = {k / 2, k / 2, k / 2}};
-        for (const char *const *isa = (const char *const[]){"scalar", NULL, ""}; !*isa || **isa; isa++) {
+        for (const char *const *isa = (const char *const[]){"scalar", NULL, ""}; !*isa || **isa;
+             isa++) {
             const result r = solve(&p, (how){CT_F32, .isa = *isa, .key_mask = seen});
             for (int64_t i = 0; i < r.count[DK]; i++) {
                 const int64_t key = k / 2 ? i / (8 * 2) % T : i / 8 % T, b = i / (T * 2 * 8);
@@ -120,7 +143,8 @@ START_TEST(zeros_are_plain) {
             }
             for (int64_t i = 0; i < r.count[DQ]; i++) {
                 const int64_t query = k / 2 ? i / (8 * 4) % T : i / 8 % T, b = i / (T * 4 * 8);
-                if (p.causal && query < HIDDEN && b != 2) HOLDS(r.value[DQ][i] == 0 && !signbit(r.value[DQ][i]), "dq");
+                if (p.causal && query < HIDDEN && b != 2)
+                    HOLDS(r.value[DQ][i] == 0 && !signbit(r.value[DQ][i]), "dq");
             }
             forget(r);
         }
@@ -128,7 +152,8 @@ START_TEST(zeros_are_plain) {
 }
 END_TEST
 
-/* Where one pair of ranges makes a whole gradient, it is written and not added to zeros, which would take a zero's sign. */
+/* Where one pair of ranges makes a whole gradient, it is written and not added to zeros, which
+ * would take a zero's sign. */
 START_TEST(written_not_added) {
     const ct_shape shape = CT_SHAPE(2, 4, 20, 8);
     ct_tensor *x[3], *y, *g = ct_zeros(context, CT_F32, shape);
@@ -144,7 +169,8 @@ START_TEST(written_not_added) {
 END_TEST
 
 START_TEST(nothing_at_all) {
-    static const int64_t sizes[][4] = {{2, 2, 3, 0}, {2, 2, 0, 3}, {2, 2, 0, 0}, {0, 2, 3, 4}, {2, 0, 3, 4}, {2, 0, 140, 130}};
+    static const int64_t sizes[][4] = {{2, 2, 3, 0}, {2, 2, 0, 3}, {2, 2, 0, 0},
+                                       {0, 2, 3, 4}, {2, 0, 3, 4}, {2, 0, 140, 130}};
     for (int k = 0; k < 6; k++)
         for (int n = 0; n < 9; n++) {
             const int mask = n % 3, weights = n / 3;
@@ -162,18 +188,22 @@ START_TEST(nothing_at_all) {
             const result r = solve(&p, (how){.dtype = CT_F64, .weights = weights});
             for (int i = 0; i < RESULTS; i++)
                 for (int64_t at = 0; at < r.count[i]; at++) {
-                    if (i == WEIGHTS && weights == 2 && p.h == 0) ck_assert_double_nan(r.value[i][at]); /* the mean of no head */
+                    /* the mean of no head */
+                    if (i == WEIGHTS && weights == 2 && p.h == 0)
+                        ck_assert_double_nan(r.value[i][at]);
                     else ck_assert_double_eq(r.value[i][at], 0);
                 }
             ck_assert_int_eq(r.count[OUT], p.b * p.h * p.t * 5);
             forget(r);
         }
-    const problem none = {.b = 2, .h = 2, .kv = 2, .t = 3, .s = 4, .seed = 2}; /* d and d_v are 0: every score is 0 */
+    /* d and d_v are 0: every score is 0 */
+    const problem none = {.b = 2, .h = 2, .kv = 2, .t = 3, .s = 4, .seed = 2};
     const problem more = {.b = 2, .h = 2, .kv = 2, .t = 130, .s = 140, .seed = 2};
     for (int weights = 0; weights < 3; weights++) {
         forget(solve(&none, (how){.dtype = CT_F32, .weights = weights}));
         const result r = solve(&more, (how){.dtype = CT_F32, .weights = weights});
-        for (int64_t i = 0; i < r.count[WEIGHTS]; i++) HOLDS(fabs(r.value[WEIGHTS][i] * 140 - 1) < 1e-6, "%g", r.value[WEIGHTS][i]);
+        for (int64_t i = 0; i < r.count[WEIGHTS]; i++)
+            HOLDS(fabs(r.value[WEIGHTS][i] * 140 - 1) < 1e-6, "%g", r.value[WEIGHTS][i]);
         forget(r);
     }
 }

@@ -143,8 +143,8 @@ START_TEST(forward) {
 }
 END_TEST
 
-/* Where the sequences are as long as each other, a range of queries begins with keys that it sees.
- */
+/* Where the sequences are as long as each other, a range of queries begins with keys that it
+ * sees. */
 START_TEST(order) {
     const cti_attention_backward_schedule c = {.q_ranges = 2, .k_ranges = 7};
     static const int keys[7][2] = {{0, 3}, {1, 4}, {2, 5}, {3, 6}, {4, 0}, {5, 1}, {6, 2}};

@@ -73,8 +73,8 @@ START_TEST(rope_and_norms_are_their_ops) {
         /* with rope the order of tokens matters, without it does not */
         ct_tensor *back[5];
         for (int64_t j = 0; j < 5; j++) back[j] = ct_select(q, 1, 4 - j);
-        ct_tensor *turned = ct_forward(mha, ct_stack(back, 5, 1)), *straight = ct_forward(mha, q);
-        double off = distance(ct_select(turned, 1, 4), ct_select(straight, 1, 0));
+        ct_tensor *reversed = ct_forward(mha, ct_stack(back, 5, 1)), *straight = ct_forward(mha, q);
+        double off = distance(ct_select(reversed, 1, 4), ct_select(straight, 1, 0));
         if (o.rope) ck_assert_double_gt(off, 1e-6);
         else ck_assert_double_lt(off, 1e-13);
     }

@@ -162,11 +162,11 @@ START_TEST(a_stride_of_one_element) {
         ct_tensor *column = ct_wrap(context, CT_F32, CT_SHAPE(N, 1), (int64_t[]){1, s}, data);
         ct_tensor *row = ct_wrap(context, CT_F32, CT_SHAPE(1, N), (int64_t[]){s, 1}, data);
         ct_tensor *plain = ct_wrap(context, CT_F32, CT_SHAPE(N, 1), NULL, data);
-        ct_tensor *turned = ct_wrap(context, CT_F32, CT_SHAPE(1, N), NULL, data);
-        ck_assert(same(ct_matmul(column, row), ct_matmul(plain, turned)));
-        ck_assert(same(ct_matmul(row, column), ct_matmul(turned, plain)));
+        ct_tensor *row_major = ct_wrap(context, CT_F32, CT_SHAPE(1, N), NULL, data);
+        ck_assert(same(ct_matmul(column, row), ct_matmul(plain, row_major)));
+        ck_assert(same(ct_matmul(row, column), ct_matmul(row_major, plain)));
         ck_assert(same(ct_softmax(column, 1), ct_softmax(plain, 1)) &&
-                  same(ct_sum(row, CT_DIMS(0), true), turned));
+                  same(ct_sum(row, CT_DIMS(0), true), row_major));
 
         ct_tensor *q =
             ct_wrap(context, CT_F32, CT_SHAPE(1, 1, 1, WIDTH), (int64_t[]){s, s, s, 1}, data);

@@ -161,10 +161,10 @@ START_TEST(gated_layers) {
     all_have_gradients(layer, y);
     ck_assert(!has(layer, "linear1.bias") && !has(layer, "gate.bias") && !has(layer, "norm1.bias"));
     /* with rope the order of tokens matters */
-    ct_tensor *turned[5], *straight = ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out;
-    for (int i = 0; i < 5; i++) turned[i] = ct_select(x, 1, 4 - i);
+    ct_tensor *reversed[5], *straight = ct_encoder_layer_forward(layer, x, (ct_mha_call){0}).out;
+    for (int i = 0; i < 5; i++) reversed[i] = ct_select(x, 1, 4 - i);
     ct_tensor *last = ct_select(
-        ct_encoder_layer_forward(layer, ct_stack(turned, 5, 1), (ct_mha_call){0}).out, 1, 4);
+        ct_encoder_layer_forward(layer, ct_stack(reversed, 5, 1), (ct_mha_call){0}).out, 1, 4);
     ck_assert_double_gt(distance(last, ct_select(straight, 1, 0)), 1e-6);
     ck_assert_int_eq(ct_dim(ct_module_get(layer, "self_attn.k_proj_weight"), 0), 8);
 

@@ -1,11 +1,11 @@
 /* Merges dims of a product, and loops over those that cannot be merged.
  *
  * A dim is (size, a, b, c): the step it makes in each operand; 0 where it does not appear, or
- * repeats. m, n and k are dims too: m (a, 0, c), n (0, b, c), k (a, b, 0). Two dims merge into one
- * where in each operand the outer's step is the inner's times the inner's size. So the batch of an
- * activation merges into m when the other side is a weight, and into k when that weight's gradient
- * sums over it. Of the dims that are left one is cti_gemm's batch, and the others are looped over.
- */
+ * repeats. m, n and k are dims too: m (a, 0, c), n (0, b, c), k (a, b, 0). Two dims merge into
+ * one where in each operand the outer's step is the inner's times the inner's size. So the batch
+ * of an activation merges into m when the other side is a weight, and into k when that weight's
+ * gradient sums over it. Of the dims that are left one is cti_gemm's batch, and the others are
+ * looped over. */
 #include "contract.h"
 
 enum { A, B, C };

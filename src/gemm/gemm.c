@@ -1,5 +1,5 @@
-/* Carries out the plans of products: all kinds but blocked and split-K, which are gemm_blocked.c's.
- */
+/* Carries out the plans of products: all kinds but blocked and split-K, which are
+ * gemm_blocked.c's. */
 #include "gemm.h"
 
 #include "../core/int_math.h"

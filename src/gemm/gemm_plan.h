@@ -36,8 +36,8 @@ typedef struct {
     /* C is filled with the bias and added to, for kernels that cannot begin with a bias. */
     bool bias_first;
     int64_t kc; /* K block: the longest sum of one micro-kernel call */
-    /* The tile of C that is a task: a multiple of mr and of nr, or all of m. gemv, dots: nc only.
-     */
+    /* The tile of C that is a task: a multiple of mr and of nr, or all of m. gemv, dots: nc
+     * only. */
     int64_t mc, nc;
     int64_t grain; /* tasks that a worker takes at once */
 
