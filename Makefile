@@ -195,7 +195,8 @@ $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC
 	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $^ -o $@ $(LIBS) $(LDFLAGS_$(@F))
 
 # Other machines: what their tools are named after, and Debian's name of the architecture. A
-# program's tests are one process, as qemu translates each process anew.
+# program's tests are one process, as qemu translates each process anew. qemu 7.2 aborts in a child
+# of fork that starts threads (cpu_exec: cpu == current_cpu), so the tests of that are left out.
 CROSS_aarch64 = aarch64-linux-gnu arm64
 CROSS_s390x   = s390x-linux-gnu s390x
 TARGET ?= aarch64
@@ -206,7 +207,7 @@ cross: ## the suite but for the course, for TARGET=aarch64 or s390x in qemu; see
 	@$(known_target)
 	@command -v $(tools)-gcc >/dev/null && command -v qemu-$(TARGET) >/dev/null && \
 	    [ -e /usr/lib/$(tools)/pkgconfig/check.pc ] || { $(MAKE) -s cross-help; exit 1; }
-	RUN=qemu-$(TARGET) CK_FORK=no PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
+	RUN=qemu-$(TARGET) CK_FORK=no CK_EXCLUDE_TAGS=one-thread PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
 	    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC=$(tools)-gcc AR=$(tools)-ar \
 	    COURSE_TEST= test
 cross-help:
