@@ -207,7 +207,7 @@ cross: ## the suite but for the course, for TARGET=aarch64 or s390x in qemu; see
 	@$(known_target)
 	@command -v $(tools)-gcc >/dev/null && command -v qemu-$(TARGET) >/dev/null && \
 	    [ -e /usr/lib/$(tools)/pkgconfig/check.pc ] || { $(MAKE) -s cross-help; exit 1; }
-	RUN=qemu-$(TARGET) CK_FORK=no CK_EXCLUDE_TAGS=one-thread PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
+	RUN=qemu-$(TARGET) CK_FORK=no CK_EXCLUDE_TAGS=forks PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
 	    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC=$(tools)-gcc AR=$(tools)-ar \
 	    COURSE_TEST= test
 cross-help:
