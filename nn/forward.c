@@ -15,8 +15,7 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     ct_context *context = module->context;
     const char *name = cti_nn_kind_name(module);
     if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is NULL", name);
-    if (x->context != context)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is of another context", name);
+    if (!cti_tensor_in(x, context, name)) return NULL;
     if (!module->forward && !module->kind->forward)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s has no forward of one input", name);
 
@@ -25,7 +24,7 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     ct_tensor *y =
         module->forward ? module->forward(module->self, x) : module->kind->forward(module, x);
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: its forward returned nothing", name);
-    else cti_same_context(context, y->context, name);
+    else cti_tensor_in(y, context, name);
     return cti_frame_return(context, &frame, cti_ready(context) ? y : NULL);
 }
 

@@ -7,7 +7,7 @@
 /* A weight is (out, in, ...): as in torch, both fans are multiplied by the product of the dims
  * after the second. */
 static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
-    if (!tensor || !cti_ready(tensor->context)) return false;
+    if (!cti_tensor_ready(tensor, name)) return false;
     if (tensor->shape.ndim < 2) {
         ct_fail(tensor->context, CT_ERR_SHAPE, "%s: needs at least 2 dims, got %s", name,
                 SHAPE(tensor->shape));
@@ -21,7 +21,8 @@ static bool fans(ct_tensor *tensor, const char *name, double *in, double *out) {
 }
 
 static bool number(ct_tensor *tensor, const char *name, const char *option, double value) {
-    return tensor && cti_nn_check_number(tensor->context, name, option, value);
+    return cti_tensor_ready(tensor, name) &&
+           cti_nn_check_number(tensor->context, name, option, value);
 }
 
 /* sqrt(a / fan); a fan of 0 gives infinity, which no element then receives */
@@ -52,7 +53,7 @@ bool ct_init_kaiming_uniform(ct_tensor *tensor, double a) {
 }
 
 bool ct_init_uniform(ct_tensor *tensor, double low, double high) {
-    if (!tensor || !cti_ready(tensor->context)) return false;
+    if (!cti_tensor_ready(tensor, "init_uniform")) return false;
     if (low <= high && isfinite(high - low)) return cti_op_fill_uniform(tensor, low, high);
     ct_fail(tensor->context, CT_ERR_ARGUMENT, "init_uniform: no range from %g to %g", low, high);
     return false;

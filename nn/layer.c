@@ -101,7 +101,7 @@ bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *
     const ct_layer_opts *o = cti_nn_data(layer);
     const char *name = cti_nn_kind_name(layer);
     if (!x) ct_fail(layer->context, CT_ERR_ARGUMENT, "%s: %s is NULL", name, what);
-    else if (!cti_same_context(layer->context, x->context, name)) return false;
+    else if (!cti_tensor_in(x, layer->context, name)) return false;
     else if (x->shape.ndim != 3 || x->shape.dim[2] != o->embed_dim)
         ct_fail(layer->context, CT_ERR_SHAPE, "%s: expected %s (B, T, %" PRId64 "), got %s", name,
                 what, o->embed_dim, SHAPE(x->shape));

@@ -152,8 +152,7 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the parameter \"%s\" is NULL", kind,
                        name ? name : "NULL");
     if (!name_is_free(module, name, 0) || !cti_tensor_has_values(tensor, kind)) return NULL;
-    if (tensor->context != context)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is of another context", kind, name);
+    if (!cti_tensor_in(tensor, context, kind)) return NULL;
     if (!cti_is_real(tensor->dtype))
         return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64", kind, name,
                        cti_dtype_name(tensor->dtype));

@@ -50,9 +50,8 @@ static const cti_nn_kind positions_kind = {.name = "Positions",
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
     if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward")) return NULL;
     ct_context *context = positions->context;
-    if (!x || x->context != context)
-        return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is %s",
-                       x ? "of another context" : "NULL");
+    if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is NULL");
+    if (!cti_tensor_in(x, context, "Positions")) return NULL;
     cti_frame frame;
     cti_frame_open(context, &frame, false);
     return cti_frame_return(context, &frame, add(positions, x, first));

@@ -41,7 +41,7 @@ static const ct_op cast_to_whole = {.name = "cast",
                                     .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
-    if (!x || !cti_ready(x->context)) return NULL;
+    if (!cti_tensor_ready(x, "cast")) return NULL;
     if (!cti_dtype_check(x->context, "cast", dtype)) return NULL;
     return ct_apply(cti_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1,
                     &dtype);

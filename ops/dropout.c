@@ -52,7 +52,7 @@ static const ct_op dropout = {.name = "dropout",
                               .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_dropout(ct_tensor *x, double p, bool training) {
-    if (!x || !cti_ready(x->context)) return NULL;
+    if (!cti_tensor_ready(x, "dropout")) return NULL;
     if (!(p >= 0 && p <= 1))
         return ct_fail(x->context, CT_ERR_ARGUMENT, "dropout: p is %g, not in [0, 1]", p);
     noise a = {.active = training && p > 0, .p = p};

@@ -2,7 +2,7 @@
 #include "support/shape_ops.h"
 
 ct_tensor *ct_reshape(ct_tensor *x, ct_shape asked) {
-    if (!x || !cti_ready(x->context)) return NULL;
+    if (!cti_tensor_ready(x, "reshape")) return NULL;
     ct_shape shape;
     int64_t stride[CT_MAX_DIMS];
     if (!cti_op_view_shape("reshape", x, asked, &shape)) return NULL;

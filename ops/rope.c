@@ -99,7 +99,7 @@ static const ct_op rope = {.name = "rope",
                            .backward = rope_backward};
 
 ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts) {
-    if (!x || !cti_ready(x->context)) return NULL;
+    if (!cti_tensor_ready(x, "rope")) return NULL;
     if (opts.base == 0) opts.base = 10000;
     if (!(opts.base > 0) || isinf(opts.base))
         return ct_fail(x->context, CT_ERR_ARGUMENT, "rope: the base is %g", opts.base);

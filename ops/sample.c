@@ -131,7 +131,7 @@ static bool sample_rows(const ct_tensor *logits, const ct_sample_opts *opts, int
 }
 
 bool ct_sample(ct_tensor *logits, ct_sample_opts opts, int64_t *out, int64_t n) {
-    if (!logits || !cti_ready(logits->context) || !check(logits, &opts, out, n)) return false;
+    if (!cti_tensor_ready(logits, "sample") || !check(logits, &opts, out, n)) return false;
     ct_context *context = logits->context;
     const size_t values_size = cti_bytes(logits->numel, sizeof(double)),
                  u_size = cti_bytes(n, sizeof(double));

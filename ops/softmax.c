@@ -74,7 +74,7 @@ static const ct_op softmax_columns = {.name = "softmax",
 
 ct_tensor *ct_softmax(ct_tensor *x, int dim) {
     /* which records the error */
-    if (!x || !cti_ready(x->context)) return cti_op_along(&softmax_rows, x, dim);
+    if (!x || !cti_tensor_ready(x, "softmax")) return cti_op_along(&softmax_rows, x, dim);
     dim = cti_op_dim_or_scalar("softmax", x, dim);
     if (dim < 0) return NULL;
     return dim >= x->shape.ndim - 1 ? cti_op_along(&softmax_rows, x, dim)

@@ -3,7 +3,7 @@
 
 bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n) {
     for (int i = 0; out && i < n; i++) out[i] = NULL;
-    if (!x || !cti_ready(x->context)) return false;
+    if (!cti_tensor_ready(x, "split")) return false;
     if (!out) return ct_fail(x->context, CT_ERR_ARGUMENT, "split: out is NULL");
     if (size < 1)
         return ct_fail(x->context, CT_ERR_ARGUMENT, "split: a part of size %lld", (long long)size);

@@ -1,6 +1,6 @@
 /* What the tests of failing system calls share: wrappers that let the n-th call fail, and a module
  * with an optimiser to save and load. Link with -Wl,--wrap for each of the calls below and for
- * cti_take_any, which every cti_take is here, and cti_take_zeroed. */
+ * cti_take_any, which every cti_take is here, cti_take_zeroed and cti_handle_take_any. */
 #ifndef IO_FAULTS_H
 #define IO_FAULTS_H
 
@@ -151,6 +151,8 @@ char *__wrap_realpath(const char *name, char *out) {
 
 void *__real_cti_take_any(ct_context *c, size_t size);
 void *__wrap_cti_take_any(ct_context *c, size_t size);
+ct_tensor *__real_cti_handle_take_any(ct_context *c);
+ct_tensor *__wrap_cti_handle_take_any(ct_context *c);
 void *__real_cti_take_zeroed(ct_context *c, size_t size);
 void *__wrap_cti_take_zeroed(ct_context *c, size_t size);
 
@@ -162,6 +164,9 @@ static inline bool refused(ct_context *c) {
 }
 void *__wrap_cti_take_any(ct_context *c, size_t size) {
     return refused(c) ? NULL : __real_cti_take_any(c, size);
+}
+ct_tensor *__wrap_cti_handle_take_any(ct_context *c) {
+    return refused(c) ? NULL : __real_cti_handle_take_any(c);
 }
 void *__wrap_cti_take_zeroed(ct_context *c, size_t size) {
     return refused(c) ? NULL : __real_cti_take_zeroed(c, size);

@@ -1,6 +1,6 @@
 /* Memory that runs out: an allocator and wrappers of cti_take of which request number `at` fails,
  * once or from then on. Link with -Wl,--wrap=cti_take_any -Wl,--wrap=cti_take_zeroed
- * -Wl,--wrap=cti_take_string. */
+ * -Wl,--wrap=cti_take_string -Wl,--wrap=cti_handle_take_any. */
 #ifndef MEMORY_FAULTS_H
 #define MEMORY_FAULTS_H
 
@@ -43,9 +43,11 @@ static inline void release(void *data, void *block, size_t size) {
 void *__real_cti_take_any(ct_context *context, size_t size);
 void *__real_cti_take_zeroed(ct_context *context, size_t size);
 char *__real_cti_take_string(ct_context *context, const char *string);
+ct_tensor *__real_cti_handle_take_any(ct_context *context);
 void *__wrap_cti_take_any(ct_context *context, size_t size);
 void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
 char *__wrap_cti_take_string(ct_context *context, const char *string);
+ct_tensor *__wrap_cti_handle_take_any(ct_context *context);
 
 static inline void count_request(size_t size) {
     asked.requests++;
@@ -66,6 +68,10 @@ void *__wrap_cti_take_zeroed(ct_context *context, size_t size) {
 }
 char *__wrap_cti_take_string(ct_context *context, const char *string) {
     return refuses(context) ? NULL : __real_cti_take_string(context, string);
+}
+ct_tensor *__wrap_cti_handle_take_any(ct_context *context) {
+    count_request(sizeof(ct_tensor));
+    return refuses(context) ? NULL : __real_cti_handle_take_any(context);
 }
 
 #endif

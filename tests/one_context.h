@@ -9,8 +9,14 @@
 
 static ct_context *context;
 
+/* #define ONE_CONTEXT_DEBUG true before this for debug mode. */
+#ifndef ONE_CONTEXT_DEBUG
+#define ONE_CONTEXT_DEBUG false
+#endif
+
 static inline void setup(void) {
-    context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
+    context =
+        ct_context_new((ct_context_opts){.seed = 1, .threads = 1, .debug = ONE_CONTEXT_DEBUG});
 }
 static inline void teardown(void) { ct_context_free(context); }
 

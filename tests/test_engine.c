@@ -332,7 +332,8 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("engine");
     TCase *tcase = tcase_create("engine"), *processes = tcase_create("processes");
-    tcase_set_tags(processes, "one-thread forks"); /* ThreadSanitizer takes no threads after a fork */
+    tcase_set_tags(processes,
+                   "one-thread forks"); /* ThreadSanitizer takes no threads after a fork */
     tcase_add_test(processes, a_child_of_fork);
     suite_add_tcase(suite, processes);
     tcase_add_checked_fixture(tcase, setup, teardown);

@@ -1,5 +1,5 @@
-/* Kernels that move, count and update: selecting, filling, casting, copying blocks; whole numbers and truth values; Adam and SGD against
- * their formulas; and which tables there are. */
+/* Kernels that move, count and update: selecting, filling, casting, copying blocks; whole numbers
+ * and truth values; Adam and SGD against their formulas; and which tables there are. */
 #include "kernels.h"
 
 #include <stdint.h>
@@ -18,7 +18,7 @@ START_TEST(isas) {
         ck_assert_ptr_nonnull(strstr(cti_isa_names(), cti_isa_at(n)->name));
         for (int d = 0; d < 4; d++) ck_assert_ptr_nonnull(cti_isa_at(n)->of[d]);
     }
-    ck_assert_ptr_eq(cti_isa_find(NULL), cti_isa_at(n - 1));   /* the best is the last */
+    ck_assert_ptr_eq(cti_isa_find(NULL), cti_isa_at(n - 1)); /* the best is the last */
 }
 END_TEST
 
@@ -30,13 +30,16 @@ START_TEST(selects) {
         for (int64_t n = 1; n <= 70; n++)
             for (int strides = 0; strides < 8; strides++) {
                 const int64_t sc = strides & 1, sa = strides >> 1 & 1, sb = strides >> 2;
-                array a = filled(t, sa ? n : 1, 0, 1), b = filled(t, sb ? n : 1, 2, 3), c = array_of_bytes(1, sc ? n : 1, false);
+                array a = filled(t, sa ? n : 1, 0, 1), b = filled(t, sb ? n : 1, 2, 3),
+                      c = array_of_bytes(1, sc ? n : 1, false);
                 array y = output(t, n);
                 bool *cond = c.p;
                 for (int64_t j = 0; j < (sc ? n : 1); j++) cond[j] = noise_bits() % 2;
                 t.k->where(n, cond, sc, a.p, sa, b.p, sb, y.p);
                 for (int64_t j = 0; j < n; j++)
-                    EXPECT(get(t, y.p, j) == (cond[j * sc] ? get(t, a.p, j * sa) : get(t, b.p, j * sb)), "%s: where", t.isa);
+                    EXPECT(get(t, y.p, j) ==
+                               (cond[j * sc] ? get(t, a.p, j * sa) : get(t, b.p, j * sb)),
+                           "%s: where", t.isa);
                 if (sb) {
                     t.k->where(n, cond, sc, a.p, sa, b.p, sb, b.p);
                     EXPECT(memcmp(b.p, y.p, y.bytes) == 0, "%s: where in place", t.isa);
@@ -55,11 +58,15 @@ START_TEST(fills) {
             for (int64_t j = 0; j < n; j++) EXPECT(get(t, y.p, j) == -2.5, "%s: fill", t.isa);
             t.k->axpy(n, 0.5, x.p, y.p);
             for (int64_t j = 0; j < n; j++)
-                EXPECT(error_in_ulp(t, get(t, y.p, j), 0.5L * (wide)get(t, x.p, j) - 2.5L, 0) <= 0.5, "%s: axpy", t.isa);
-            t.k->arange(n, 0, 0.1, 0.3, y.p);   /* in two parts, the same */
+                EXPECT(error_in_ulp(t, get(t, y.p, j), 0.5L * (wide)get(t, x.p, j) - 2.5L, 0) <=
+                           0.5,
+                       "%s: axpy", t.isa);
+            t.k->arange(n, 0, 0.1, 0.3, y.p); /* in two parts, the same */
             t.k->arange(n / 2, 0, 0.1, 0.3, z.p);
             t.k->arange(n - n / 2, n / 2, 0.1, 0.3, at(t, z.p, n / 2));
-            for (int64_t j = 0; j < n; j++) EXPECT(error_in_ulp(t, get(t, y.p, j), 0.1L + 0.3L * (wide)j, 0) <= 2, "%s: arange", t.isa);
+            for (int64_t j = 0; j < n; j++)
+                EXPECT(error_in_ulp(t, get(t, y.p, j), 0.1L + 0.3L * (wide)j, 0) <= 2, "%s: arange",
+                       t.isa);
             EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s: arange in parts", t.isa);
             release(x, "x"), release(y, "fill"), release(z, "arange");
         }
@@ -67,15 +74,17 @@ START_TEST(fills) {
 END_TEST
 
 START_TEST(casts) {
-    const double values[] = {0, -0.0, 1, -1.75, 2.5, 1e9, -1e9, 9e18, 1e19, -1e19, 0x1p63, -0x1p63,
-                             NAN, INFINITY, -INFINITY, 1e-30};
+    const double values[] = {0,    -0.0,  1,      -1.75,   2.5, 1e9,      -1e9,      9e18,
+                             1e19, -1e19, 0x1p63, -0x1p63, NAN, INFINITY, -INFINITY, 1e-30};
     enum { N = 3 * COUNT(values) };
     table t;
     for (int i = 0; table_at(i, &t); i++) {
-        array x = filled(t, N, 0, 0), f = array_of_bytes(4, N, true), d = array_of_bytes(8, N, true), w = array_of_bytes(8, N, true),
+        array x = filled(t, N, 0, 0), f = array_of_bytes(4, N, true),
+              d = array_of_bytes(8, N, true), w = array_of_bytes(8, N, true),
               b = array_of_bytes(1, N, true);
         for (int j = 0; j < N; j++) put(t, x.p, j, values[j % COUNT(values)]);
-        t.k->cast[0](N, x.p, f.p), t.k->cast[1](N, x.p, d.p), t.k->cast[2](N, x.p, w.p), t.k->cast[3](N, x.p, b.p);
+        t.k->cast[0](N, x.p, f.p), t.k->cast[1](N, x.p, d.p), t.k->cast[2](N, x.p, w.p),
+            t.k->cast[3](N, x.p, b.p);
         for (int j = 0; j < N; j++) {
             const double v = get(t, x.p, j);
             const float single = ((float *)f.p)[j];
@@ -83,17 +92,20 @@ START_TEST(casts) {
             const double twice = ((double *)d.p)[j];
             EXPECT((isnan(v) && isnan(twice)) || twice == v, "%s: %g to f64", t.isa, v);
             const int64_t want = v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
-            EXPECT(((int64_t *)w.p)[j] == want, "%s: %g to i64 is %lld", t.isa, v, (long long)((int64_t *)w.p)[j]);
+            EXPECT(((int64_t *)w.p)[j] == want, "%s: %g to i64 is %lld", t.isa, v,
+                   (long long)((int64_t *)w.p)[j]);
             EXPECT(((bool *)b.p)[j] == (v != 0), "%s: %g to bool", t.isa, v);
         }
-        release(x, "x"), release(f, "cast"), release(d, "cast"), release(w, "cast"), release(b, "cast");
+        release(x, "x"), release(f, "cast"), release(d, "cast"), release(w, "cast"),
+            release(b, "cast");
     }
 }
 END_TEST
 
 /* An m x n block between any two layouts. */
 START_TEST(copies) {
-    const int64_t sizes[][2] = {{1, 1}, {1, 40}, {40, 1}, {5, 7}, {33, 65}, {70, 31}, {0, 3}, {3, 0}};
+    const int64_t sizes[][2] = {{1, 1},   {1, 40},  {40, 1}, {5, 7},
+                                {33, 65}, {70, 31}, {0, 3},  {3, 0}};
     table t;
     for (int i = 0; table_at(i, &t); i++)
         for (int s = 0; s < COUNT(sizes); s++)
@@ -101,7 +113,8 @@ START_TEST(copies) {
                 for (int add = 0; add < 2; add++) {
                     const int64_t m = sizes[s][0], n = sizes[s][1];
                     /* by rows; by columns; every second element of rows that are three too long */
-                    const int64_t strides[][2] = {{n, 1}, {1, m}, {2 * n + 3, 2}}, room = m * (2 * n + 3) + 1;
+                    const int64_t strides[][2] = {{n, 1}, {1, m}, {2 * n + 3, 2}},
+                                  room = m * (2 * n + 3) + 1;
                     const int64_t xr = strides[layouts % 3][0], xc = strides[layouts % 3][1];
                     const int64_t yr = strides[layouts / 3][0], yc = strides[layouts / 3][1];
                     array x = filled(t, room, -1, 1), y = output(t, room), before = output(t, room);
@@ -111,8 +124,10 @@ START_TEST(copies) {
                     for (int64_t r = 0; r < m; r++)
                         for (int64_t c = 0; c < n; c++) {
                             const int64_t to = r * yr + c * yc;
-                            const double old = get(t, before.p, to), v = get(t, x.p, r * xr + c * xc), want = add ? old + v : v;
-                            EXPECT(get(t, y.p, to) == (t.dtype ? want : (double)(float)want), "%s: copy2d %d, add %d", t.isa, layouts, add);
+                            const double old = get(t, before.p, to),
+                                         v = get(t, x.p, r * xr + c * xc), want = add ? old + v : v;
+                            EXPECT(get(t, y.p, to) == (t.dtype ? want : (double)(float)want),
+                                   "%s: copy2d %d, add %d", t.isa, layouts, add);
                             put(t, y.p, to, old);
                         }
                     EXPECT(memcmp(y.p, before.p, y.bytes) == 0, "%s: copy2d wrote between", t.isa);
@@ -126,11 +141,14 @@ START_TEST(rows_at_once) {
     table t;
     for (int i = 0; table_at(i, &t); i++)
         for (int64_t n = 0; n <= 150; n++)
-            for (int64_t rows = n % 2, most = n / 2 % 2; rows <= 35; rows += n % 3 + 5, most = !most) {
+            for (int64_t rows = n % 2, most = n / 2 % 2; rows <= 35;
+                 rows += n % 3 + 5, most = !most) {
                 array x = filled(t, rows * n, -1, 1), y = output(t, rows), one = output(t, rows);
                 (most ? t.k->max_rows : t.k->sum_rows)(rows, n, x.p, y.p);
-                for (int64_t r = 0; r < rows; r++) (most ? t.k->max : t.k->sum)(n, 1, at(t, x.p, r * n), 1, at(t, one.p, r));
-                EXPECT(memcmp(y.p, one.p, y.bytes) == 0, "%s %s of %d x %d", t.isa, most ? "max" : "sum", (int)rows, (int)n);
+                for (int64_t r = 0; r < rows; r++)
+                    (most ? t.k->max : t.k->sum)(n, 1, at(t, x.p, r * n), 1, at(t, one.p, r));
+                EXPECT(memcmp(y.p, one.p, y.bytes) == 0, "%s %s of %d x %d", t.isa,
+                       most ? "max" : "sum", (int)rows, (int)n);
                 release(x, "x"), release(y, "rows at once"), release(one, "one row");
             }
 }
@@ -196,12 +214,13 @@ START_TEST(logic) {
     const cti_kernels *k = truths();
     const bool a[] = {false, false, true, true}, b[] = {false, true, false, true};
     bool y[4];
-    cti_binary *const run[] = {k->logical_and, k->logical_or, k->eq, k->ne, k->lt, k->le, k->gt, k->ge};
-    const unsigned want[] = {8, 14, 9, 6, 2, 11, 4, 13};   /* bit j: the result for (a[j], b[j]) */
+    cti_binary *const run[] = {k->logical_and, k->logical_or, k->eq, k->ne,
+                               k->lt,          k->le,         k->gt, k->ge};
+    const unsigned want[] = {8, 14, 9, 6, 2, 11, 4, 13}; /* bit j: the result for (a[j], b[j]) */
     for (int r = 0; r < COUNT(run); r++) {
         run[r](4, a, 1, b, 1, y);
         for (int j = 0; j < 4; j++) ck_assert(y[j] == (want[r] >> j & 1));
-        run[r](4, a, 1, &b[1], 0, y);   /* with true */
+        run[r](4, a, 1, &b[1], 0, y); /* with true */
         for (int j = 0; j < 4; j++) ck_assert(y[j] == (want[r] >> (a[j] ? 3 : 1) & 1));
     }
     k->logical_not(4, a, y);
@@ -228,24 +247,33 @@ START_TEST(adam_steps) {
     for (int i = 0; table_at(i, &t); i++)
         for (int variant = 0; variant < 4; variant++)
             for (int64_t n = 0; n <= 40; n += n < 4 ? 1 : 3) {
-                array p = filled(t, n, -1, 1), g = filled(t, n, -1, 1), m = output(t, n), v = output(t, n);
-                const double lr = 1e-2, b1 = 0.9, b2 = 0.999, eps = 1e-8, wd = variant & 1 ? 0.1 : 0;
+                array p = filled(t, n, -1, 1), g = filled(t, n, -1, 1), m = output(t, n),
+                      v = output(t, n);
+                const double lr = 1e-2, b1 = 0.9, b2 = 0.999, eps = 1e-8,
+                             wd = variant & 1 ? 0.1 : 0;
                 double *want = calloc((size_t)n * 3 + 1, sizeof *want);
-                for (int64_t j = 0; j < n; j++) want[j] = get(t, p.p, j), put(t, m.p, j, 0), put(t, v.p, j, 0);
+                for (int64_t j = 0; j < n; j++)
+                    want[j] = get(t, p.p, j), put(t, m.p, j, 0), put(t, v.p, j, 0);
                 for (int step = 1; step <= 5; step++) {
                     for (int64_t j = 0; j < n; j++) put(t, g.p, j, noise(-1, 1));
-                    const cti_adam_numbers a = {lr, b1, b2, eps, wd, 1 - pow(b1, step), 1 - pow(b2, step), 0.5, variant >> 1};
+                    const cti_adam_numbers a = {
+                        lr,  b1,          b2, eps, wd, 1 - pow(b1, step), 1 - pow(b2, step),
+                        0.5, variant >> 1};
                     t.k->adam(n, p.p, g.p, m.p, v.p, &a);
                     for (int64_t j = 0; j < n; j++) {
-                        double *q = &want[j], *m1 = &want[n + j], *m2 = &want[2 * n + j], grad = 0.5 * get(t, g.p, j);
+                        double *q = &want[j], *m1 = &want[n + j], *m2 = &want[2 * n + j],
+                               grad = 0.5 * get(t, g.p, j);
                         if (a.decoupled) *q *= 1 - lr * wd;
                         else grad += wd * *q;
                         *m1 += (1 - b1) * (grad - *m1);
                         *m2 = b2 * *m2 + (1 - b2) * grad * grad;
                         *q -= lr / a.bias1 * *m1 / (sqrt(*m2) / sqrt(a.bias2) + eps);
-                        EXPECT(error_in_ulp(t, get(t, p.p, j), (wide)*q, 1) <= 4, "%s adam: %.9g, want %.9g", t.isa, get(t, p.p, j), *q);
-                        EXPECT(error_in_ulp(t, get(t, m.p, j), (wide)*m1, 0.1) <= 8, "%s adam: m", t.isa);
-                        EXPECT(error_in_ulp(t, get(t, v.p, j), (wide)*m2, 1e-4) <= 8, "%s adam: v", t.isa);
+                        EXPECT(error_in_ulp(t, get(t, p.p, j), (wide)*q, 1) <= 4,
+                               "%s adam: %.9g, want %.9g", t.isa, get(t, p.p, j), *q);
+                        EXPECT(error_in_ulp(t, get(t, m.p, j), (wide)*m1, 0.1) <= 8, "%s adam: m",
+                               t.isa);
+                        EXPECT(error_in_ulp(t, get(t, v.p, j), (wide)*m2, 1e-4) <= 8, "%s adam: v",
+                               t.isa);
                     }
                 }
                 free(want);
@@ -259,21 +287,29 @@ START_TEST(sgd_steps) {
     for (int i = 0; table_at(i, &t); i++)
         for (int variant = 0; variant < 8; variant++)
             for (int64_t n = 0; n <= 40; n += n < 4 ? 1 : 3) {
-                const double momentum = variant & 1 ? 0.9 : 0, dampening = variant & 2 ? 0.3 : 0, wd = variant & 4 ? 0.1 : 0;
+                const double momentum = variant & 1 ? 0.9 : 0, dampening = variant & 2 ? 0.3 : 0,
+                             wd = variant & 4 ? 0.1 : 0;
                 const bool nesterov = momentum != 0 && dampening == 0;
                 array p = filled(t, n, -1, 1), g = filled(t, n, -1, 1), buffer = output(t, n);
                 double *want = calloc((size_t)n * 2 + 1, sizeof *want);
-                for (int64_t j = 0; j < n; j++) want[j] = get(t, p.p, j), put(t, buffer.p, j, NAN);   /* the first step does not read it */
+                for (int64_t j = 0; j < n; j++)
+                    want[j] = get(t, p.p, j),
+                    put(t, buffer.p, j, NAN); /* the first step does not read it */
                 for (int step = 0; step < 4; step++) {
                     for (int64_t j = 0; j < n; j++) put(t, g.p, j, noise(-1, 1));
-                    const cti_sgd_numbers a = {0.1, momentum, dampening, wd, 2, nesterov, step == 0};
+                    const cti_sgd_numbers a = {0.1, momentum, dampening, wd,
+                                               2,   nesterov, step == 0};
                     t.k->sgd(n, p.p, g.p, momentum != 0 ? buffer.p : NULL, &a);
                     for (int64_t j = 0; j < n; j++) {
-                        double *q = &want[j], *b = &want[n + j], grad = 2 * get(t, g.p, j) + wd * *q;
+                        double *q = &want[j], *b = &want[n + j],
+                               grad = 2 * get(t, g.p, j) + wd * *q;
                         *b = step ? momentum * *b + (1 - dampening) * grad : grad;
                         *q -= 0.1 * (momentum == 0 ? grad : nesterov ? grad + momentum * *b : *b);
-                        EXPECT(error_in_ulp(t, get(t, p.p, j), (wide)*q, 1) <= 4, "%s sgd: %.9g, want %.9g", t.isa, get(t, p.p, j), *q);
-                        if (momentum != 0) EXPECT(error_in_ulp(t, get(t, buffer.p, j), (wide)*b, 2) <= 4, "%s sgd: buffer", t.isa);
+                        EXPECT(error_in_ulp(t, get(t, p.p, j), (wide)*q, 1) <= 4,
+                               "%s sgd: %.9g, want %.9g", t.isa, get(t, p.p, j), *q);
+                        if (momentum != 0)
+                            EXPECT(error_in_ulp(t, get(t, buffer.p, j), (wide)*b, 2) <= 4,
+                                   "%s sgd: buffer", t.isa);
                     }
                 }
                 free(want);

@@ -1,5 +1,6 @@
-/* Elementwise kernels of every table, against long double: bounds in units of the last place; NaN, infinities and denormals; every
- * length around the vector's; in place; nothing written past the end; the same bits wherever an element stands. */
+/* Elementwise kernels of every table, against long double: bounds in units of the last place; NaN,
+ * infinities and denormals; every length around the vector's; in place; nothing written past the
+ * end; the same bits wherever an element stands. */
 #include "kernels.h"
 
 /* ---- functions of one array ---- */
@@ -30,7 +31,8 @@ static wide d_gelu_tanh(wide x) {
     return s + x * s * of_sigmoid(-tanh_u2(x)) * 2 * root_2_over_pi * (1 + 3 * 0.044715L * x * x);
 }
 
-/* The error allowed: ulp[dtype] of the result or, for what cancels or underflows on the way, of magnitude. */
+/* The error allowed: ulp[dtype] of the result or, for what cancels or underflows on the way, of
+ * magnitude. */
 typedef struct {
     const char *name;
     size_t field;
@@ -70,11 +72,15 @@ static void *field(table t, const function *f, void *pointer, size_t size) {
     return pointer;
 }
 
-static const double specials[] = {   /* for f32 some become 0 or infinity */
-    NAN, INFINITY, -INFINITY, 0.0, -0.0, 1.0, -1.0, 1e-40, -1e-40, 1e-45, 1e-310, -1e-310, 5e-324, FLT_MIN, -FLT_MIN, FLT_MAX,
-    DBL_MAX, 88.7, 88.8, -87.3, -88.0, -103.5, -104.5, 709.7, 709.8, -745.0, -746.0, 0.625, 0.62499, 1e-8, -1e-8, 20.0, -20.0,
-    1e10, -1e10, 3e38, -3e38, 1e300, -1e300, 0.70710678, 1.41421356, 0.99999994, 1.0000001
-};
+static const double specials[] = {/* for f32 some become 0 or infinity */
+                                  NAN,      INFINITY, -INFINITY, 0.0,        -0.0,       1.0,
+                                  -1.0,     1e-40,    -1e-40,    1e-45,      1e-310,     -1e-310,
+                                  5e-324,   FLT_MIN,  -FLT_MIN,  FLT_MAX,    DBL_MAX,    88.7,
+                                  88.8,     -87.3,    -88.0,     -103.5,     -104.5,     709.7,
+                                  709.8,    -745.0,   -746.0,    0.625,      0.62499,    1e-8,
+                                  -1e-8,    20.0,     -20.0,     1e10,       -1e10,      3e38,
+                                  -3e38,    1e300,    -1e300,    0.70710678, 1.41421356, 0.99999994,
+                                  1.0000001};
 
 /* Specials, then the range, then any bits. */
 static double sample(table t, const function *f, int i) {
@@ -90,8 +96,8 @@ static double sample(table t, const function *f, int i) {
 
 static void check(table t, const function *f, double x, double got, wide want) {
     const double error = error_in_ulp(t, got, want, f->magnitude);
-    EXPECT(error <= f->ulp[t.dtype], "%s %s f%d: of %.9g got %.9g, want %.9Lg: %.3g ulp", t.isa, f->name, 8 * (int)t.size, x, got, want,
-           error);
+    EXPECT(error <= f->ulp[t.dtype], "%s %s f%d: of %.9g got %.9g, want %.9Lg: %.3g ulp", t.isa,
+           f->name, 8 * (int)t.size, x, got, want, error);
 }
 
 START_TEST(map_accuracy) {
@@ -104,13 +110,15 @@ START_TEST(map_accuracy) {
         array x = array_of_bytes(t.size, N, false), y = output(t, N);
         for (int j = 0; j < N; j++) put(t, x.p, j, sample(t, f, j));
         run(N, x.p, y.p);
-        for (int j = 0; j < N; j++) check(t, f, get(t, x.p, j), get(t, y.p, j), f->want((wide)get(t, x.p, j)));
+        for (int j = 0; j < N; j++)
+            check(t, f, get(t, x.p, j), get(t, y.p, j), f->want((wide)get(t, x.p, j)));
         release(x, f->name), release(y, f->name);
     }
 }
 END_TEST
 
-/* f32 of every sign, size and direction: one in 65537 of all there are. make bench ROW=vmath tries them all. */
+/* f32 of every sign, size and direction: one in 65537 of all there are. make bench ROW=vmath tries
+ * them all. */
 START_TEST(map_of_all_floats) {
     enum { N = 65536 };
     const function *f = &maps[_i];
@@ -122,7 +130,8 @@ START_TEST(map_of_all_floats) {
         array x = array_of_bytes(t.size, N, false), y = output(t, N);
         for (uint32_t j = 0; j < N; j++) memcpy((char *)x.p + 4 * j, &(uint32_t){65537 * j}, 4);
         run(N, x.p, y.p);
-        for (int j = 0; j < N; j++) check(t, f, get(t, x.p, j), get(t, y.p, j), f->want((wide)get(t, x.p, j)));
+        for (int j = 0; j < N; j++)
+            check(t, f, get(t, x.p, j), get(t, y.p, j), f->want((wide)get(t, x.p, j)));
         release(x, f->name), release(y, f->name);
     }
 }
@@ -138,18 +147,22 @@ START_TEST(derivative_accuracy) {
         array x = filled(t, N, f->low, f->high), g = filled(t, N, 1, 1), dx = output(t, N);
         put(t, x.p, 0, 0), put(t, x.p, 1, NAN);
         run(N, x.p, g.p, dx.p);
-        for (int j = 2; j < N; j++) check(t, f, get(t, x.p, j), get(t, dx.p, j), f->want((wide)get(t, x.p, j)));
+        for (int j = 2; j < N; j++)
+            check(t, f, get(t, x.p, j), get(t, dx.p, j), f->want((wide)get(t, x.p, j)));
         if (f->want != d_relu) EXPECT(isnan(get(t, dx.p, 1)), "%s of NaN", f->name);
-        for (int j = 2; j < N; j++) put(t, g.p, j, -2);   /* and it is a multiple of g */
+        for (int j = 2; j < N; j++) put(t, g.p, j, -2); /* and it is a multiple of g */
         array twice = output(t, N);
         run(N, x.p, g.p, twice.p);
-        for (int j = 2; j < N; j++) EXPECT(get(t, twice.p, j) == -2 * get(t, dx.p, j), "%s %s is not linear in g", t.isa, f->name);
+        for (int j = 2; j < N; j++)
+            EXPECT(get(t, twice.p, j) == -2 * get(t, dx.p, j), "%s %s is not linear in g", t.isa,
+                   f->name);
         release(x, f->name), release(g, f->name), release(dx, f->name), release(twice, f->name);
     }
 }
 END_TEST
 
-/* An activation with its backward: the same bits as one by one, of every length, over either input. */
+/* An activation with its backward: the same bits as one by one, of every length, over either input.
+ */
 START_TEST(both_at_once) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {
@@ -163,14 +176,18 @@ START_TEST(both_at_once) {
                            {t.k->gelu_tanh, t.k->gelu_tanh_backward, t.k->gelu_tanh_both}};
         for (int a = 0; a < COUNT(activations); a++)
             for (int64_t n = 0; n <= 70; n++) {
-                array x = filled(t, n, -9, 9), g = filled(t, n, -1, 1), y = output(t, n), dx = output(t, n), u = output(t, n), v = output(t, n);
+                array x = filled(t, n, -9, 9), g = filled(t, n, -1, 1), y = output(t, n),
+                      dx = output(t, n), u = output(t, n), v = output(t, n);
                 activations[a].map(n, x.p, y.p);
                 activations[a].backward(n, x.p, g.p, dx.p);
                 activations[a].both(n, x.p, g.p, u.p, v.p);
-                EXPECT(memcmp(y.p, u.p, y.bytes) == 0 && memcmp(dx.p, v.p, dx.bytes) == 0, "%s %d: n = %d", t.isa, a, (int)n);
+                EXPECT(memcmp(y.p, u.p, y.bytes) == 0 && memcmp(dx.p, v.p, dx.bytes) == 0,
+                       "%s %d: n = %d", t.isa, a, (int)n);
                 activations[a].both(n, x.p, g.p, x.p, g.p);
-                EXPECT(memcmp(y.p, x.p, y.bytes) == 0 && memcmp(dx.p, g.p, dx.bytes) == 0, "%s %d in place: n = %d", t.isa, a, (int)n);
-                release(x, "x"), release(g, "g"), release(y, "y"), release(dx, "dx"), release(u, "both's y"), release(v, "both's dx");
+                EXPECT(memcmp(y.p, x.p, y.bytes) == 0 && memcmp(dx.p, g.p, dx.bytes) == 0,
+                       "%s %d in place: n = %d", t.isa, a, (int)n);
+                release(x, "x"), release(g, "g"), release(y, "y"), release(dx, "dx"),
+                    release(u, "both's y"), release(v, "both's dx");
             }
     }
 }
@@ -181,13 +198,16 @@ START_TEST(derivatives_far_out) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {
         const double far[] = {-3e38, -1e30, -1e10, -200, 200, 1e10, 1e30, 3e38};
-        array x = filled(t, COUNT(far), 0, 0), g = filled(t, COUNT(far), 1, 1), dx = output(t, COUNT(far));
+        array x = filled(t, COUNT(far), 0, 0), g = filled(t, COUNT(far), 1, 1),
+              dx = output(t, COUNT(far));
         for (int j = 0; j < COUNT(far); j++) put(t, x.p, j, far[j]);
-        cti_unary_backward *const run[] = {t.k->silu_backward, t.k->gelu_backward, t.k->gelu_tanh_backward};
+        cti_unary_backward *const run[] = {t.k->silu_backward, t.k->gelu_backward,
+                                           t.k->gelu_tanh_backward};
         for (int r = 0; r < COUNT(run); r++) {
             run[r](COUNT(far), x.p, g.p, dx.p);
             for (int j = 0; j < COUNT(far); j++)
-                EXPECT(fabs(get(t, dx.p, j) - (far[j] > 0)) < 1e-30, "%s %d: slope at %g is %g", t.isa, r, far[j], get(t, dx.p, j));
+                EXPECT(fabs(get(t, dx.p, j) - (far[j] > 0)) < 1e-30, "%s %d: slope at %g is %g",
+                       t.isa, r, far[j], get(t, dx.p, j));
         }
         release(x, "x"), release(g, "g"), release(dx, "dx");
     }
@@ -206,10 +226,12 @@ START_TEST(map_lengths) {
             array x = filled(t, n, f->low, f->high), y = output(t, n), z = output(t, n);
             run(n, x.p, y.p);
             for (int64_t j = 0; j < n; j++) run(1, at(t, x.p, j), at(t, z.p, j));
-            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: bits depend on the place, n = %d", t.isa, f->name, (int)n);
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: bits depend on the place, n = %d", t.isa,
+                   f->name, (int)n);
             memcpy(z.p, x.p, z.bytes);
             run(n, z.p, z.p);
-            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: in place differs, n = %d", t.isa, f->name, (int)n);
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: in place differs, n = %d", t.isa,
+                   f->name, (int)n);
             release(x, f->name), release(y, f->name), release(z, f->name);
         }
     }
@@ -224,16 +246,20 @@ START_TEST(derivative_lengths) {
         cti_unary_backward *run;
         field(t, f, &run, sizeof run);
         for (int64_t n = 0; n <= LONGEST; n++) {
-            array x = filled(t, n, f->low, f->high), g = filled(t, n, -1, 1), y = output(t, n), z = output(t, n);
+            array x = filled(t, n, f->low, f->high), g = filled(t, n, -1, 1), y = output(t, n),
+                  z = output(t, n);
             run(n, x.p, g.p, y.p);
             for (int64_t j = 0; j < n; j++) run(1, at(t, x.p, j), at(t, g.p, j), at(t, z.p, j));
-            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: bits depend on the place, n = %d", t.isa, f->name, (int)n);
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: bits depend on the place, n = %d", t.isa,
+                   f->name, (int)n);
             memcpy(z.p, x.p, z.bytes);
             run(n, z.p, g.p, z.p);
-            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: over x differs, n = %d", t.isa, f->name, (int)n);
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: over x differs, n = %d", t.isa, f->name,
+                   (int)n);
             memcpy(z.p, g.p, z.bytes);
             run(n, x.p, z.p, z.p);
-            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: over g differs, n = %d", t.isa, f->name, (int)n);
+            EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s %s: over g differs, n = %d", t.isa, f->name,
+                   (int)n);
             release(x, f->name), release(g, f->name), release(y, f->name), release(z, f->name);
         }
     }
@@ -259,9 +285,10 @@ static const struct {
     size_t field;
     double (*want)(double, double);
     bool compares;
-} zips[] = {{FIELD(add), z_add, 0}, {FIELD(sub), z_sub, 0}, {FIELD(mul), z_mul, 0}, {FIELD(div), z_div, 0}, {FIELD(maximum), z_maximum, 0},
-            {FIELD(minimum), z_minimum, 0}, {FIELD(eq), z_eq, 1}, {FIELD(ne), z_ne, 1}, {FIELD(lt), z_lt, 1}, {FIELD(le), z_le, 1},
-            {FIELD(gt), z_gt, 1}, {FIELD(ge), z_ge, 1}};
+} zips[] = {{FIELD(add), z_add, 0}, {FIELD(sub), z_sub, 0},         {FIELD(mul), z_mul, 0},
+            {FIELD(div), z_div, 0}, {FIELD(maximum), z_maximum, 0}, {FIELD(minimum), z_minimum, 0},
+            {FIELD(eq), z_eq, 1},   {FIELD(ne), z_ne, 1},           {FIELD(lt), z_lt, 1},
+            {FIELD(le), z_le, 1},   {FIELD(gt), z_gt, 1},           {FIELD(ge), z_ge, 1}};
 
 static bool same(double a, double b) { return a == b || (isnan(a) && isnan(b)); }
 
@@ -276,8 +303,10 @@ START_TEST(zip_all) {
     for (int i = 0; table_at(i, &t); i++)
         for (int64_t n = 0; n <= 70; n++)
             for (int strides = 0; strides < 4; strides++) {
-                const int64_t sa = strides & 1, sb = strides >> 1, na = sa || !n ? n : 1, nb = sb || !n ? n : 1;
-                array a = filled(t, na, 0, 0), b = filled(t, nb, 0, 0), y = output(t, n), truth = array_of_bytes(1, n, true);
+                const int64_t sa = strides & 1, sb = strides >> 1, na = sa || !n ? n : 1,
+                              nb = sb || !n ? n : 1;
+                array a = filled(t, na, 0, 0), b = filled(t, nb, 0, 0), y = output(t, n),
+                      truth = array_of_bytes(1, n, true);
                 for (int64_t j = 0; j < na; j++) put(t, a.p, j, whole());
                 for (int64_t j = 0; j < nb; j++) put(t, b.p, j, whole());
                 cti_binary *run;
@@ -285,15 +314,20 @@ START_TEST(zip_all) {
                 run(n, a.p, sa, b.p, sb, zips[_i].compares ? truth.p : y.p);
                 for (int64_t j = 0; j < n; j++) {
                     const double u = get(t, a.p, j * sa), v = get(t, b.p, j * sb);
-                    const double want = t.dtype ? zips[_i].want(u, v) : (double)(float)zips[_i].want(u, v);
-                    const double got = zips[_i].compares ? (double)((bool *)truth.p)[j] : get(t, y.p, j);
+                    const double want =
+                        t.dtype ? zips[_i].want(u, v) : (double)(float)zips[_i].want(u, v);
+                    const double got =
+                        zips[_i].compares ? (double)((bool *)truth.p)[j] : get(t, y.p, j);
                     EXPECT(same(got, want), "%s %s(%g, %g) = %g", t.isa, zips[_i].name, u, v, got);
                 }
                 if (sa && !zips[_i].compares) {
                     run(n, a.p, sa, b.p, sb, a.p);
-                    for (int64_t j = 0; j < n; j++) EXPECT(same(get(t, a.p, j), get(t, y.p, j)), "%s %s in place", t.isa, zips[_i].name);
+                    for (int64_t j = 0; j < n; j++)
+                        EXPECT(same(get(t, a.p, j), get(t, y.p, j)), "%s %s in place", t.isa,
+                               zips[_i].name);
                 }
-                release(a, zips[_i].name), release(b, zips[_i].name), release(y, zips[_i].name), release(truth, zips[_i].name);
+                release(a, zips[_i].name), release(b, zips[_i].name), release(y, zips[_i].name),
+                    release(truth, zips[_i].name);
             }
 }
 END_TEST
@@ -303,15 +337,20 @@ START_TEST(picked_backward) {
     for (int i = 0; table_at(i, &t); i++)
         for (int64_t n = 0; n <= 40; n++)
             for (int strides = 0; strides < 8; strides++) {
-                const int64_t sa = strides & 1, sb = strides >> 1 & 1, na = sa || !n ? n : 1, nb = sb || !n ? n : 1;
+                const int64_t sa = strides & 1, sb = strides >> 1 & 1, na = sa || !n ? n : 1,
+                              nb = sb || !n ? n : 1;
                 const bool least = strides >> 2;
-                array a = filled(t, na, 0, 0), b = filled(t, nb, 0, 0), g = filled(t, n, -1, 1), da = output(t, n);
+                array a = filled(t, na, 0, 0), b = filled(t, nb, 0, 0), g = filled(t, n, -1, 1),
+                      da = output(t, n);
                 for (int64_t j = 0; j < na; j++) put(t, a.p, j, whole());
                 for (int64_t j = 0; j < nb; j++) put(t, b.p, j, whole());
-                (least ? t.k->minimum_backward : t.k->maximum_backward)(n, a.p, sa, b.p, sb, g.p, da.p);
+                (least ? t.k->minimum_backward : t.k->maximum_backward)(n, a.p, sa, b.p, sb, g.p,
+                                                                        da.p);
                 for (int64_t j = 0; j < n; j++) {
                     const double u = get(t, a.p, j * sa), v = get(t, b.p, j * sb);
-                    const double share = u == v ? 0.5 : isnan(u) || isnan(v) || (least ? u < v : u > v) ? 1 : 0;
+                    const double share = u == v                                            ? 0.5
+                                         : isnan(u) || isnan(v) || (least ? u < v : u > v) ? 1
+                                                                                           : 0;
                     EXPECT(get(t, da.p, j) == share * get(t, g.p, j), "%s: (%g, %g)", t.isa, u, v);
                 }
                 release(a, "a"), release(b, "b"), release(g, "g"), release(da, "extremum backward");
@@ -326,22 +365,29 @@ START_TEST(scalars) {
         for (int64_t n = 0; n <= 40; n++) {
             array x = filled(t, n, 0.1, 4), g = filled(t, n, -1, 1), y = output(t, n);
             t.k->scale(n, x.p, -1.5, y.p);
-            for (int64_t j = 0; j < n; j++) EXPECT(error_in_ulp(t, get(t, y.p, j), -1.5L * (wide)get(t, x.p, j), 0) <= 0.5, "%s", t.isa);
+            for (int64_t j = 0; j < n; j++)
+                EXPECT(error_in_ulp(t, get(t, y.p, j), -1.5L * (wide)get(t, x.p, j), 0) <= 0.5,
+                       "%s", t.isa);
             t.k->add_scalar(n, x.p, 0.75, y.p);
-            for (int64_t j = 0; j < n; j++) EXPECT(error_in_ulp(t, get(t, y.p, j), 0.75L + (wide)get(t, x.p, j), 0) <= 0.5, "%s", t.isa);
+            for (int64_t j = 0; j < n; j++)
+                EXPECT(error_in_ulp(t, get(t, y.p, j), 0.75L + (wide)get(t, x.p, j), 0) <= 0.5,
+                       "%s", t.isa);
             for (int e = 0; e < COUNT(exponents); e++) {
                 t.k->pow(n, x.p, exponents[e], y.p);
                 for (int64_t j = 0; j < n; j++) {
                     const wide want = powl((wide)get(t, x.p, j), (wide)exponents[e]);
-                    EXPECT(error_in_ulp(t, get(t, y.p, j), want, 0) <= 2, "%s pow %g", t.isa, exponents[e]);
+                    EXPECT(error_in_ulp(t, get(t, y.p, j), want, 0) <= 2, "%s pow %g", t.isa,
+                           exponents[e]);
                 }
                 t.k->pow_backward(n, x.p, exponents[e], g.p, y.p);
                 for (int64_t j = 0; j < n; j++) {
-                    const wide slope = (wide)exponents[e] * powl((wide)get(t, x.p, j), (wide)exponents[e] - 1);
-                    EXPECT(error_in_ulp(t, get(t, y.p, j), slope * (wide)get(t, g.p, j), 0) <= 3, "%s pow' %g", t.isa, exponents[e]);
+                    const wide slope =
+                        (wide)exponents[e] * powl((wide)get(t, x.p, j), (wide)exponents[e] - 1);
+                    EXPECT(error_in_ulp(t, get(t, y.p, j), slope * (wide)get(t, g.p, j), 0) <= 3,
+                           "%s pow' %g", t.isa, exponents[e]);
                 }
             }
-            if (n) {   /* 0 ^ 0 = 1, and its slope is 0 */
+            if (n) { /* 0 ^ 0 = 1, and its slope is 0 */
                 put(t, x.p, 0, 0);
                 t.k->pow(1, x.p, 0, y.p);
                 EXPECT(get(t, y.p, 0) == 1, "%s", t.isa);

@@ -106,10 +106,10 @@ START_TEST(inputs) {
             "rope_offset", "");
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     ct_tensor *theirs = ct_zeros(other, CT_F64, CT_SHAPE(2, 5, 8));
-    refused(mha, q, theirs, k, none, CT_ERR_ARGUMENT, "MultiheadAttention", "another context");
-    refused(mha, q, k, theirs, none, CT_ERR_ARGUMENT, "MultiheadAttention", "another context");
-    refused(mha, q, k, k, (ct_mha_call){.mask = theirs}, CT_ERR_ARGUMENT,
-            "a mask is of another context", "");
+    refused(mha, q, theirs, k, none, CT_ERR_ARGUMENT, "MultiheadAttention", "different contexts");
+    refused(mha, q, k, theirs, none, CT_ERR_ARGUMENT, "MultiheadAttention", "different contexts");
+    refused(mha, q, k, k, (ct_mha_call){.mask = theirs}, CT_ERR_ARGUMENT, "MultiheadAttention",
+            "different contexts");
     ct_context_free(other);
     refused(mha, q, k, k, (ct_mha_call){.mask = ct_zeros(context, CT_F32, CT_SHAPE(3, 5))},
             CT_ERR_DTYPE, "MultiheadAttention: the mask is f32", "bool or f64");
@@ -161,12 +161,14 @@ START_TEST(masks) {
             CT_ERR_DTYPE, "the key mask is f64", "not bool");
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     ct_tensor *foreign = ct_ones(other, CT_BOOL, CT_SHAPE(3, 5)),
-              *keys_of_another = ct_ones(other, CT_BOOL, CT_SHAPE(2, 5));
-    refused(mha, q, k, k, (ct_mha_call){.mask = foreign}, CT_ERR_ARGUMENT, "another context", "");
+              *keys_of_another = ct_ones(other, CT_BOOL, CT_SHAPE(2, 5)),
+              *square = ct_ones(other, CT_BOOL, CT_SHAPE(3, 3));
+    refused(mha, q, k, k, (ct_mha_call){.mask = foreign}, CT_ERR_ARGUMENT, "different contexts",
+            "");
     refused(mha, q, k, k, (ct_mha_call){.key_mask = keys_of_another}, CT_ERR_ARGUMENT,
-            "another context", "");
-    refused(mha, q, NULL, NULL, (ct_mha_call){.mask = ct_ones(other, CT_BOOL, CT_SHAPE(3, 3))},
-            CT_ERR_ARGUMENT, "another context", "");
+            "different contexts", "");
+    refused(mha, q, NULL, NULL, (ct_mha_call){.mask = square}, CT_ERR_ARGUMENT,
+            "different contexts", "");
     ct_context_free(other);
 }
 END_TEST

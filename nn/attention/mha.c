@@ -184,8 +184,9 @@ static bool check_inputs(const ct_module *mha, const ct_tensor *q, const ct_tens
     const ct_mha_opts *o = cti_nn_data(mha);
     ct_context *context = mha->context;
     const char *name = cti_nn_kind_name(mha);
-    if (q->context != context || k->context != context || v->context != context)
-        ct_fail(context, CT_ERR_ARGUMENT, "%s: an input is of another context", name);
+    if (!cti_tensor_in(q, context, name) || !cti_tensor_in(k, context, name) ||
+        !cti_tensor_in(v, context, name))
+        return false;
     if (q->shape.ndim != 3 || q->shape.dim[2] != o->embed_dim)
         ct_fail(context, CT_ERR_SHAPE, "%s: expected query (B, T, %" PRId64 "), got %s", name,
                 o->embed_dim, SHAPE(q->shape));

@@ -12,8 +12,9 @@ bool cti_nn_masks_fit(const ct_module *mha, const ct_mha_call *call, int64_t bat
     ct_context *context = mha->context;
     const ct_tensor *mask = call->mask, *key = call->key_mask;
     const char *name = cti_nn_kind_name(mha);
-    if ((mask && mask->context != context) || (key && key->context != context))
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: a mask is of another context", name);
+    if ((mask && !cti_tensor_in(mask, context, name)) ||
+        (key && !cti_tensor_in(key, context, name)))
+        return false;
     return cti_attention_check_masks(context, name, mask, key, o->dtype,
                                      CT_SHAPE(batch, o->num_heads, t, s));
 }

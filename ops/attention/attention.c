@@ -15,7 +15,7 @@
 
 static bool check_contexts(ct_context *context, ct_tensor *const *given, int n) {
     for (int i = 0; i < n; i++)
-        if (given[i] && !cti_same_context(context, given[i]->context, "attention")) return false;
+        if (given[i] && !cti_tensor_in(given[i], context, "attention")) return false;
     return true;
 }
 
@@ -168,6 +168,7 @@ ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attenti
         ct_fail(context, CT_ERR_ARGUMENT, "packed_attention: x is NULL");
         return none;
     }
+    if (!cti_tensor_in(x, context, "packed_attention")) return none;
     ct_tensor *const masks[] = {opts.mask, opts.key_mask};
     if (!check_packed(context, x, num_heads) || !check_contexts(context, masks, COUNT(masks)))
         return none;

@@ -23,7 +23,7 @@ static ct_tensor *bring_back(ct_tensor *x, int dim, int ndim) {
 static ct_tensor *along(const ct_op *op, ct_tensor *const *in, int n, int dim) {
     ct_tensor *x = in[0];
     if (!x) return ct_apply(op, in, n, NULL); /* which records the error */
-    if (!cti_ready(x->context)) return NULL;
+    if (!cti_tensor_ready(x, op->name)) return NULL;
     const int ndim = x->shape.ndim;
     dim = cti_op_dim_or_scalar(op->name, x, dim);
     if (dim < 0) return NULL;
@@ -42,7 +42,8 @@ ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim) {
 }
 
 ct_tensor *cti_op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim) {
-    if (x && mask && !cti_same_context(x->context, mask->context, op->name)) return NULL;
+    if (x && mask && !cti_tensor_ready(x, op->name)) return NULL;
+    if (x && mask && !cti_tensor_in(mask, x->context, op->name)) return NULL;
     if (x && mask && !cti_shape_broadcasts_to(mask->shape, x->shape))
         return ct_fail(x->context, CT_ERR_SHAPE, "%s: the mask %s does not broadcast to %s",
                        op->name, SHAPE(mask->shape), SHAPE(x->shape));

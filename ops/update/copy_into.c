@@ -3,10 +3,10 @@
 #include "update.h"
 
 bool cti_op_copy_into(ct_tensor *to, ct_tensor *from) {
-    if (!to || !cti_ready(to->context) || !cti_tensor_has_values(to, "copy_into")) return false;
+    if (!to || !cti_tensor_has_values(to, "copy_into") || !cti_ready(to->context)) return false;
     ct_context *context = to->context;
     if (!from) return ct_fail(context, CT_ERR_ARGUMENT, "copy_into: a tensor is NULL");
-    if (!cti_same_context(context, from->context, "copy_into")) return false;
+    if (!cti_tensor_in(from, context, "copy_into")) return false;
     if (!cti_shape_equal(to->shape, from->shape))
         return ct_fail(context, CT_ERR_SHAPE, "copy_into: shapes differ: %s and %s",
                        SHAPE(to->shape), SHAPE(from->shape));

@@ -3,7 +3,7 @@
 #include "update.h"
 
 bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
-    if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, name)) return false;
+    if (!t || !cti_tensor_has_values(t, name) || !cti_ready(t->context)) return false;
     if (real && !cti_is_real(t->dtype))
         return ct_fail(t->context, CT_ERR_DTYPE, "%s: takes f32 or f64, not %s", name,
                        cti_dtype_name(t->dtype));
@@ -15,7 +15,7 @@ bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
 
 bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
     if (!u) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor is NULL", name);
-    if (!cti_same_context(t->context, u->context, name)) return false;
+    if (!cti_tensor_in(u, t->context, name)) return false;
     if (!cti_shape_equal(u->shape, t->shape))
         return ct_fail(t->context, CT_ERR_SHAPE, "%s: shapes differ: %s and %s", name,
                        SHAPE(t->shape), SHAPE(u->shape));

@@ -2,6 +2,14 @@
 #include "debug.h"
 #include "tape.h"
 
+/* Records why an input cannot be taken; false. */
+static bool refuse_input(const ct_call *c, int i, const ct_tensor *input) {
+    char name[24];
+    snprintf(name, sizeof name, "input %d", i);
+    if (input->self != input) return cti_tensor_refuse(input, c->op->name, name);
+    return cti_tensor_in(input, c->context, c->op->name);
+}
+
 /* Checks the inputs `given`. Sets in[i] to each or, for an op without CT_OP_STRIDED, to a dense
  * copy; wants[i] to whether its gradient is wanted, and *wanted to whether any is. */
 static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants,
@@ -17,7 +25,7 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
             ct_fail(context, CT_ERR_ARGUMENT, "%s: input %d is NULL", op->name, i);
             return false;
         }
-        if (t->context != context) return cti_same_context(context, t->context, op->name);
+        if (t->self != t || t->context != context) return refuse_input(c, i, t);
         wants[i] = recording && t->slot;
         *wanted |= wants[i];
         if (t->contiguous) continue;
@@ -95,11 +103,10 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
                   ct_tensor **outs) {
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
-        if (in[i]) context = in[i]->context;
+        if (in[i]) context = cti_handle_context(in[i]);
     if (!cti_ready(context)) { /* an input's context may be another, which has no error yet */
         for (int i = 0; context && i < n; i++)
-            if (in[i])
-                cti_same_context(context, in[i]->context, op && op->name ? op->name : "apply");
+            if (in[i]) cti_tensor_in(in[i], context, op && op->name ? op->name : "apply");
         return false;
     }
     if (!op || !op->forward || !op->name)

@@ -25,6 +25,7 @@ static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
     if (!grad)
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward set no gradient for input %d", c->op->name,
                 i);
+    else if (!cti_tensor_is_open(grad, c->op->name)) return false;
     else if (grad->context != c->context)
         ct_fail(c->context, CT_ERR_GRAD,
                 "%s: backward's gradient for input %d is of another context", c->op->name, i);
@@ -35,8 +36,7 @@ static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
     else if (grad->dtype != in->dtype)
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward's gradient for input %d is %s, the input %s",
                 c->op->name, i, cti_dtype_name(grad->dtype), cti_dtype_name(in->dtype));
-    else if (!grad->storage) return cti_tensor_refuse(grad, c->op->name);
-    else return true;
+    else return cti_tensor_has_values(grad, c->op->name);
     return false;
 }
 
@@ -164,8 +164,9 @@ static bool run_pending(cti_node *node, int pending, bool retain_graph) {
 static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tensor *cotangent,
                        int i) {
     if (!out) ct_fail(context, CT_ERR_ARGUMENT, "backward: output %d is NULL", i);
-    else if (!out->storage || (cotangent && !cotangent->storage))
-        cti_tensor_refuse(out->storage ? cotangent : out, "backward");
+    else if (!cti_tensor_has_values(out, "backward") ||
+             (cotangent && !cti_tensor_has_values(cotangent, "backward")))
+        return false;
     else if (!out->slot)
         ct_fail(context, CT_ERR_GRAD,
                 "backward: output %d %s was not computed from anything that requires a gradient", i,
@@ -197,7 +198,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
         ct_tensor *given[] = {outs[i], cotangents ? cotangents[i] : NULL};
         for (int j = 0; j < 2; j++) {
             if (!context) context = ct_context_of(given[j]);
-            if (given[j] && !cti_same_context(context, given[j]->context, "backward")) return false;
+            if (given[j] && !cti_tensor_in(given[j], context, "backward")) return false;
         }
     }
     if (!cti_ready(context)) return false;
@@ -237,7 +238,7 @@ bool ct_backward(ct_tensor *loss) {
 /* ---- leaves and gradients ---- */
 
 ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
-    if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, "set_requires_grad")) return NULL;
+    if (!t || !cti_tensor_has_values(t, "set_requires_grad") || !cti_ready(t->context)) return NULL;
     ct_context *context = t->context;
     if (t->slot && cti_node_of(t->slot)->call.op)
         return ct_fail(context, CT_ERR_GRAD,
@@ -262,7 +263,7 @@ bool ct_requires_grad(const ct_tensor *t) {
 }
 
 ct_tensor *ct_retain_grad(ct_tensor *t) {
-    if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, "retain_grad")) return NULL;
+    if (!t || !cti_tensor_has_values(t, "retain_grad") || !cti_ready(t->context)) return NULL;
     if (!t->slot)
         return ct_fail(t->context, CT_ERR_GRAD,
                        "retain_grad: %s was not computed from anything that requires a gradient",
@@ -281,7 +282,7 @@ ct_tensor *ct_grad(ct_tensor *t) {
 }
 
 bool ct_zero_grad(ct_tensor *t) {
-    if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, "zero_grad")) return false;
+    if (!t || !cti_tensor_has_values(t, "zero_grad") || !cti_ready(t->context)) return false;
     if (t->context->backward)
         return ct_fail(t->context, CT_ERR_GRAD, "zero_grad: called inside the backward of %s",
                        t->context->backward);
@@ -294,7 +295,7 @@ bool ct_zero_grad(ct_tensor *t) {
 }
 
 ct_tensor *ct_detach(ct_tensor *t) {
-    if (!t || !cti_ready(t->context) || !cti_tensor_has_values(t, "detach")) return NULL;
+    if (!t || !cti_tensor_has_values(t, "detach") || !cti_ready(t->context)) return NULL;
     ct_tensor *detached = cti_tensor_view(t, t->data, t->shape, t->stride);
     if (detached) detached->maker = "detach";
     return detached;

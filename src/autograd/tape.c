@@ -15,6 +15,7 @@ static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
 static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     const volatile int64_t *dim = tensor->shape.dim, *stride = tensor->stride;
     to->context = tensor->context;
+    to->self = to;
     to->storage = with_values ? tensor->storage : NULL;
     to->data = with_values ? tensor->data : NULL;
     to->slot = NULL;

@@ -79,6 +79,7 @@ ct_context *ct_context_new(ct_context_opts opts) {
                             .ways = l1d_ways()};
     context->frame = &context->root;
     context->isa = cti_isa_at(0);
+    cti_handles_init(context);
 
     const char *isa = opts.isa ? opts.isa : getenv("CT_ISA");
     if (isa && !*isa && !opts.isa) isa = NULL;
@@ -112,4 +113,15 @@ bool ct_set_threads(ct_context *context, int threads) {
     cti_workers_free(context);
     context->threads = threads;
     return true;
+}
+
+ct_memory_stats ct_memory(const ct_context *context) {
+    if (!context) return (ct_memory_stats){0};
+    const cti_pool *pool = &context->pool;
+    /* in use, but for handles: their slots are neither in use nor pooled while they wait */
+    const int64_t in_blocks = pool->live - cti_handles_used(context) * CTI_HANDLE_BYTES;
+    return (ct_memory_stats){.live = pool->live,
+                             .peak = pool->peak,
+                             .pooled = pool->held - pool->lasting - in_blocks,
+                             .allocator_calls = pool->calls};
 }

@@ -7,6 +7,7 @@
 #include <cotangent/scope.h>
 
 #include "../kernels/kernels.h"
+#include "handle.h"
 #include "memory.h"
 #include "parallel.h"
 #include "tensor.h"
@@ -57,9 +58,7 @@ struct ct_context {
     cti_node *to_free;                /* nodes without references: see cti_node_unref */
     bool freeing;
     const char *backward; /* name of the op whose backward is running, or NULL */
-    /* debug mode: a queue of handles that have ended (ended.c), and its length */
-    ct_tensor *ended_first, *ended_last;
-    int64_t ended;
+    cti_handles handles;
 };
 
 /* A block of at least size bytes (size 0 too), its content undefined. NULL with CT_ERR_MEMORY
@@ -90,6 +89,36 @@ static inline void cti_give(ct_context *context, void *block, size_t size) {
     free->next = pool->free[class];
     pool->free[class] = free;
     pool->live -= (int64_t)bytes;
+}
+
+/* Counts handles in use as memory in use. */
+enum { CTI_HANDLE_BYTES = (sizeof(ct_tensor) + CTI_ALIGN - 1) / CTI_ALIGN * CTI_ALIGN };
+static inline void cti_handle_count(ct_context *context, int count) {
+    cti_pool *pool = &context->pool;
+    pool->live += count * CTI_HANDLE_BYTES;
+    if (pool->live > pool->peak) pool->peak = pool->live;
+}
+
+/* Room for a handle, its content undefined. NULL with CT_ERR_MEMORY recorded. */
+static inline ct_tensor *cti_handle_take(ct_context *context) {
+    ct_tensor *ended = context->handles.free;
+    if (!ended || !context->pool.plain) return cti_handle_take_any(context);
+    context->handles.free = ended->next;
+    cti_handle_count(context, 1);
+    return cti_slot_next(ended);
+}
+
+/* Ends a handle: from now on its address is that of no handle. */
+static inline void cti_handle_give(ct_context *context, ct_tensor *tensor) {
+    cti_handles *handles = &context->handles;
+    tensor->self = cti_handle_ended(tensor);
+    context->pool.live -= CTI_HANDLE_BYTES;
+    if (cti_slot_is_last(handles, tensor)) {
+        cti_handle_enqueue(context, tensor);
+        return;
+    }
+    tensor->next = handles->free;
+    handles->free = tensor;
 }
 
 static inline void cti_storage_unref(ct_context *context, cti_storage *storage) {
@@ -152,13 +181,16 @@ void cti_error_report(ct_context *context);
 /* Takes the generator's next stream. */
 ct_rng cti_rng_next(ct_context *context);
 
-/* Whether a == b. If not, the op's error is recorded in both, as the caller may look at either. */
-bool cti_same_context(ct_context *a, ct_context *b, const char *op);
-
 /* Whether there is a context without a pending error. Every function that computes or changes
  * something checks this first. */
 static inline bool cti_ready(const ct_context *context) {
     return context && context->status == CT_OK;
+}
+
+/* Whether an op may begin with a tensor that a caller hands in: it is not NULL, has not ended, and
+ * its context has no error pending. */
+static inline bool cti_tensor_ready(const ct_tensor *tensor, const char *op) {
+    return tensor && cti_tensor_is_open(tensor, op) && cti_ready(tensor->context);
 }
 
 #endif

@@ -26,13 +26,6 @@ void cti_error_report(ct_context *context) {
     context->reporting = false;
 }
 
-bool cti_same_context(ct_context *a, ct_context *b, const char *op) {
-    if (a == b) return true;
-    ct_fail(a, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
-    ct_fail(b, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
-    return false;
-}
-
 ct_status ct_error(const ct_context *context) { return context ? context->status : CT_ERR_MEMORY; }
 
 const char *ct_error_message(const ct_context *context) {

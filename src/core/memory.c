@@ -310,6 +310,19 @@ void *cti_take_any(ct_context *context, size_t size) {
     return block;
 }
 
+void *cti_take_lasting(ct_context *context, size_t size) {
+    cti_pool *pool = &context->pool;
+    cti_block *block = block_new(pool, size, false);
+    if (!block) {
+        ct_memory_trim(context);
+        block = block_new(pool, size, false);
+    }
+    if (!block) return NULL;
+    pool->lasting += (int64_t)block->total;
+    asan_unpoison(data_of(block), size);
+    return data_of(block);
+}
+
 void *cti_take_zeroed(ct_context *context, size_t size) {
     void *block = cti_take(context, size);
     return block ? memset(block, 0, size) : NULL;
@@ -336,15 +349,6 @@ char *cti_take_string(ct_context *context, const char *string) {
     size_t size = strlen(string) + 1;
     char *copy = cti_take(context, size);
     return copy ? memcpy(copy, string, size) : NULL;
-}
-
-ct_memory_stats ct_memory(const ct_context *context) {
-    if (!context) return (ct_memory_stats){0};
-    const cti_pool *pool = &context->pool;
-    return (ct_memory_stats){.live = pool->live,
-                             .peak = pool->peak,
-                             .pooled = pool->held - pool->live,
-                             .allocator_calls = pool->calls};
 }
 
 void ct_memory_reset_peak(ct_context *context) {
@@ -455,7 +459,6 @@ static void unlink_free_slabs(cti_pool *pool) {
  * time than its sorts, as every allocation that fails calls it. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
-    cti_ended_forget(context);
     cti_pool *pool = &context->pool;
     free_large_blocks(pool);
     sort_blocks(pool);

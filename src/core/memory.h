@@ -42,7 +42,8 @@ typedef struct {
     ct_allocator allocator;
     /* bytes: may be held (0: no limit), are held, are in use, were in use at most */
     int64_t limit, held, live, peak;
-    int64_t calls; /* of the allocator */
+    int64_t lasting; /* of held: bytes of lasting blocks */
+    int64_t calls;   /* of the allocator */
     /* neither poison nor guard bytes: blocks of linear classes are taken and given back inline */
     bool plain;
     bool poison;       /* debug mode: memory that is free or new is all ones, NaN or -1 */
@@ -57,6 +58,9 @@ void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool p
 void cti_pool_free(cti_pool *pool);
 
 void *cti_take_zeroed(ct_context *context, size_t size);
+/* A block that lasts as long as the context, for the slots of handles. NULL, with no error
+ * recorded: there is no memory. */
+void *cti_take_lasting(ct_context *context, size_t size);
 /* The general case of cti_take and cti_give (context.h). */
 void *cti_take_any(ct_context *context, size_t size);
 void cti_give_any(ct_context *context, void *block, size_t size);

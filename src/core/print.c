@@ -104,6 +104,10 @@ void ct_print(const ct_tensor *tensor, FILE *file) {
         fputs("tensor(NULL)\n", file);
         return;
     }
+    if (!cti_tensor_is_open(tensor, "print")) {
+        fputs("tensor(ended)\n", file);
+        return;
+    }
     if (!cti_tensor_has_values(tensor, "print")) {
         fprintf(file, "tensor(no values, shape=%s, dtype=%s)\n", SHAPE(tensor->shape),
                 cti_dtype_name(tensor->dtype));

@@ -39,8 +39,7 @@ static cti_frame *frame_of(ct_scope scope) {
 }
 
 ct_tensor *ct_scope_keep(ct_scope scope, ct_tensor *tensor) {
-    if (tensor && scope.context && !cti_same_context(scope.context, tensor->context, "scope_keep"))
-        return NULL;
+    if (tensor && scope.context && !cti_tensor_in(tensor, scope.context, "scope_keep")) return NULL;
     if (tensor && !cti_tensor_has_values(tensor, "scope_keep")) return NULL;
     cti_frame *frame = frame_of(scope);
     if (frame) cti_tensor_lift(tensor, frame->outer);

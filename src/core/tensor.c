@@ -34,12 +34,13 @@ static inline cti_storage *storage_new(ct_context *context, size_t data_bytes) {
 static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char *data,
                                 ct_dtype dtype, const ct_shape *shape, int64_t numel,
                                 const int64_t *stride) {
-    ct_tensor *tensor = cti_take(context, sizeof *tensor);
+    ct_tensor *tensor = cti_handle_take(context);
     if (!tensor) {
         cti_storage_unref(context, storage);
         return NULL;
     }
     tensor->context = context;
+    tensor->self = tensor;
     tensor->storage = storage;
     tensor->data = data;
     tensor->slot = NULL;
@@ -113,8 +114,7 @@ void cti_tensor_free(ct_tensor *tensor) {
     cti_tensor_disown(tensor);
     if (tensor->slot) cti_grad_slot_disown(tensor->slot);
     cti_storage_unref(tensor->context, tensor->storage);
-    if (tensor->context->debug) cti_ended_add(tensor);
-    else cti_give(tensor->context, tensor, sizeof *tensor);
+    cti_handle_give(tensor->context, tensor);
 }
 
 /* Whether it is an input or a saved tensor. */
@@ -139,17 +139,29 @@ void cti_tensor_end(ct_tensor *tensor) {
     cti_tensor_own(frame, tensor);
 }
 
-bool cti_tensor_refuse(const ct_tensor *t, const char *op) {
-    ct_context *c = t->context;
-    if (t->parameter == CTI_ENDED)
-        return ct_fail(
-            c, CT_ERR_ARGUMENT,
-            "%s: a tensor %s made by %s has ended: its scope was closed, or it was released", op,
-            SHAPE(t->shape), t->maker ? t->maker : "the library");
-    return ct_fail(
-        c, CT_ERR_GRAD,
-        "%s: the values of a tensor %s were not kept for the backward of %s, which drops them", op,
-        SHAPE(t->shape), c->backward ? c->backward : "an op");
+bool cti_tensor_refuse(const ct_tensor *t, const char *op, const char *name) {
+    ct_context *c = cti_handle_context(t);
+    if (t->self == t)
+        return ct_fail(c, CT_ERR_GRAD,
+                       "%s: the values of a tensor %s were not kept for the backward of %s, which "
+                       "drops them",
+                       op, SHAPE(t->shape), c->backward ? c->backward : "an op");
+    if (c->debug && t->self == cti_handle_ended(t))
+        return ct_fail(c, CT_ERR_ARGUMENT,
+                       "%s: a tensor %s made by %s has ended: its scope was closed, or it was "
+                       "released",
+                       op, SHAPE(t->shape), t->maker ? t->maker : "the library");
+    return ct_fail(c, CT_ERR_ARGUMENT,
+                   "%s: %s has ended: its scope was closed, or it was released; CT_DEBUG=1 says "
+                   "what made it",
+                   op, name);
+}
+
+bool cti_tensor_not_in(const ct_tensor *tensor, ct_context *context, const char *op) {
+    if (!cti_tensor_is_open(tensor, op)) return false;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
+    ct_fail(tensor->context, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
+    return false;
 }
 
 bool cti_tensor_is_sole(const ct_tensor *tensor) {
@@ -227,7 +239,7 @@ ct_tensor *cti_tensor_dense(ct_tensor *tensor) {
 
 /* ---- reading ---- */
 
-ct_context *ct_context_of(const ct_tensor *t) { return t ? t->context : NULL; }
+ct_context *ct_context_of(const ct_tensor *t) { return t ? cti_handle_context(t) : NULL; }
 ct_dtype ct_dtype_of(const ct_tensor *t) {
     return t && cti_tensor_is_open(t, "dtype_of") ? t->dtype : CT_F32;
 }

@@ -23,11 +23,10 @@ typedef struct {
 
 struct ct_tensor {
     ct_context *context;
-    /* NULL: no values: a saved tensor of which only shape and dtype are kept, or in debug mode a
-     * handle that has ended */
-    cti_storage *storage;
-    char *data;          /* the first element */
-    cti_grad_slot *slot; /* in the node of the op that made it, or in a leaf; NULL: no gradient */
+    const ct_tensor *self; /* its own address, until it ends: see handle.h */
+    cti_storage *storage;  /* NULL: a saved tensor of which only shape and dtype are kept */
+    char *data;            /* the first element */
+    cti_grad_slot *slot;   /* in the node of the op that made it, or in a leaf; NULL: no gradient */
     int64_t numel;
     ct_shape shape;
     int64_t stride[CT_MAX_DIMS]; /* in elements */
@@ -37,7 +36,7 @@ struct ct_tensor {
     };
     ct_dtype dtype;
     bool contiguous; /* row-major without gaps, and with values */
-    /* how many modules and optimisers hold it, or CTI_ENDED. If not 0, no scope may own it */
+    /* how many modules and optimisers hold it. If not 0, no scope may own it */
     int parameter;
     cti_frame *frame; /* the scope that owns it; NULL: a module, a node or a slot does */
     ct_tensor *next;  /* in that scope, as is prev */
@@ -46,9 +45,6 @@ struct ct_tensor {
         const cti_namer *namer; /* of a parameter: finds its name; NULL: no module has it */
     };
 };
-
-/* In place of ct_tensor.parameter: debug mode keeps this handle after its end. */
-enum { CTI_ENDED = -1 };
 
 /* New handles in the innermost scope. NULL, with an error recorded that names the op that is
  * running. */
@@ -59,10 +55,6 @@ ct_tensor *cti_tensor_new(ct_context *context, ct_dtype dtype, ct_shape shape);
 ct_tensor *cti_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape);
 /* shares of's storage; stride NULL: row-major */
 ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);
-
-/* Debug mode (ended.c): adds a handle that ends to the queue; frees all handles in the queue. */
-void cti_ended_add(ct_tensor *tensor);
-void cti_ended_forget(ct_context *context);
 
 /* Counts a write. Everything that changes a tensor's values in place calls it. */
 static inline void cti_tensor_wrote(ct_tensor *tensor) { tensor->storage->writes++; }
@@ -84,15 +76,26 @@ void cti_tensor_free(ct_tensor *tensor);
  * ends when the op returns. */
 void cti_tensor_end(ct_tensor *tensor);
 
-/* Records that `op` needs values which the tensor does not have; false. */
-bool cti_tensor_refuse(const ct_tensor *tensor, const char *op);
-/* Whether the handle has not ended: its sizes can be read, its values perhaps not. */
+/* Records why `op` cannot read the tensor: it has ended, or its values were not kept; false. Of an
+ * op's input `name` is "input 0" or the like, else "the tensor". */
+bool cti_tensor_refuse(const ct_tensor *tensor, const char *op, const char *name);
+/* Whether the handle has not ended: its sizes can be read, its values perhaps not. What a caller
+ * hands in is asked this before anything of it is read. */
 static inline bool cti_tensor_is_open(const ct_tensor *tensor, const char *op) {
-    return tensor->parameter != CTI_ENDED || cti_tensor_refuse(tensor, op);
+    return tensor->self == tensor || cti_tensor_refuse(tensor, op, "the tensor");
 }
 /* Whether values can be read. */
 static inline bool cti_tensor_has_values(const ct_tensor *tensor, const char *op) {
-    return tensor->storage || cti_tensor_refuse(tensor, op);
+    return (tensor->self == tensor && tensor->storage) ||
+           cti_tensor_refuse(tensor, op, "the tensor");
+}
+
+/* Whether a tensor that a caller hands in has not ended, and is of the context. If it is of another
+ * one, the op's error is recorded in both, as the caller may look at either. */
+bool cti_tensor_not_in(const ct_tensor *tensor, ct_context *context, const char *op); /* false */
+static inline bool cti_tensor_in(const ct_tensor *tensor, ct_context *context, const char *op) {
+    return (tensor->self == tensor && tensor->context == context) ||
+           cti_tensor_not_in(tensor, context, op);
 }
 
 /* Whether the tensor is row-major and nothing else holds its memory, which its owner may then

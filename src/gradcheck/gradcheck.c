@@ -120,7 +120,7 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
     bool together = true;
     for (int i = 0; in && i < n; i++) {
         if (!k.context) k.context = ct_context_of(in[i]);
-        if (in[i] && !cti_same_context(k.context, in[i]->context, "gradcheck")) together = false;
+        if (in[i] && !cti_tensor_in(in[i], k.context, "gradcheck")) together = false;
     }
     if (!together || !cti_ready(k.context) || !fn) {
         if (k.context && !fn) ct_fail(k.context, CT_ERR_ARGUMENT, "gradcheck: no function");

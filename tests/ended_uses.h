@@ -1,0 +1,190 @@
+/* Each public function that takes a tensor, called with one that has ended. */
+#ifndef ENDED_USES_H
+#define ENDED_USES_H
+
+#include "../ops/update/update.h"
+#include "one_context.h"
+
+static inline ct_tensor *first_input(ct_tensor *const *in, int n, void *arg) {
+    return (void)n, (void)arg, in[0];
+}
+
+/* y is ended; it was f32 (2, 3). After each call `check` is handed its text and the name that its
+ * error begins with, and clears the error. */
+static inline void each_use_of(ct_tensor *y,
+                               void (*check)(const char *call, const char *function)) {
+#define USE(call, function)                                                                        \
+    do {                                                                                           \
+        (void)(call);                                                                              \
+        check(#call, function);                                                                    \
+    } while (0)
+    ct_context *c = context;
+    const ct_layer_opts layer = {.embed_dim = 3, .num_heads = 1};
+    const ct_attention_opts none = {0};
+    const ct_mha_call plain = {0};
+    ct_tensor *x = ct_ones(c, CT_F32, CT_SHAPE(2, 3)), *row = ct_ones(c, CT_F32, CT_SHAPE(3)),
+              *leaf = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SCALAR), true),
+              *loss = ct_scale(leaf, 2), *q = ct_ones(c, CT_F32, CT_SHAPE(1, 1, 2, 3)),
+              *three = ct_ones(c, CT_F32, CT_SHAPE(1, 2, 3)),
+              *ids = ct_zeros(c, CT_I64, CT_SHAPE(2)), *mask = ct_ones(c, CT_BOOL, CT_SHAPE(2, 3)),
+              *index = ct_zeros(c, CT_I64, CT_SHAPE(2, 3)), *parts[3];
+    ct_module *linear = ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 3}),
+              *mha = ct_mha_new(c, (ct_mha_opts){.embed_dim = 3, .num_heads = 1}),
+              *encoder = ct_encoder_layer_new(c, layer), *decoder = ct_decoder_layer_new(c, layer),
+              *module = ct_module_new(c, "mine"),
+              *positions =
+                  ct_positions_new(c, (ct_positions_opts){.max_length = 4, .embed_dim = 3});
+    float out[6];
+    double wide[6];
+    int64_t whole[6];
+    bool flag[6];
+    char text[256];
+    no_error();
+    /* elementwise, comparison */
+    USE(ct_add(y, x), "add");
+    USE(ct_add(x, y), "add");
+    USE(ct_sub(x, y), "sub");
+    USE(ct_mul(x, y), "mul");
+    USE(ct_div(y, y), "div");
+    USE(ct_maximum(x, y), "maximum");
+    USE(ct_minimum(y, x), "minimum");
+    USE(ct_pow(y, 2), "pow");
+    USE(ct_scale(y, 2), "scale");
+    USE(ct_add_scalar(y, 2), "add_scalar");
+    USE(ct_exp(y), "exp");
+    USE(ct_gelu(y), "gelu");
+    USE(ct_where(mask, x, y), "where");
+    USE(ct_where(y, x, x), "where");
+    USE(ct_masked_fill(y, mask, 1), "masked_fill");
+    USE(ct_masked_fill(x, y, 1), "masked_fill");
+    USE(ct_lt(x, y), "lt");
+    USE(ct_logical_not(y), "logical_not");
+    /* reductions, softmax */
+    USE(ct_sum(y, CT_ALL, false), "sum");
+    USE(ct_mean(y, CT_DIMS(0), true), "mean");
+    USE(ct_max(y, CT_ALL, false), "max");
+    USE(ct_sum_to(y, CT_SHAPE(3)), "sum_to");
+    USE(ct_argmax(y, 0), "argmax");
+    USE(ct_logsumexp(y, 1), "logsumexp");
+    USE(ct_logsumexp(y, 0), "logsumexp");
+    USE(ct_softmax(y, 1), "softmax");
+    USE(ct_softmax(y, 0), "softmax");
+    USE(ct_log_softmax(y, 0), "log_softmax");
+    USE(ct_masked_softmax(y, mask, 0), "masked_softmax");
+    USE(ct_masked_softmax(x, y, 1), "masked_softmax");
+    USE(ct_masked_softmax(y, NULL, 1), "masked_softmax");
+    /* products, norms, losses */
+    USE(ct_matmul(y, x), "matmul");
+    USE(ct_matmul(x, ct_transpose(y, 0, 1)), "transpose");
+    USE(ct_linear(x, y, NULL), "linear");
+    USE(ct_linear(y, x, NULL), "linear");
+    USE(ct_linear(x, ct_ones(c, CT_F32, CT_SHAPE(3, 3)), y), "linear");
+    USE(ct_activated_linear(y, CT_RELU, x, NULL, NULL), "activated_linear");
+    USE(ct_layer_norm(y, row, row, 1e-5), "layer_norm");
+    USE(ct_layer_norm(x, row, y, 1e-5), "layer_norm");
+    USE(ct_rms_norm(x, y, 1e-5), "rms_norm");
+    USE(ct_embedding(ids, y), "embedding");
+    USE(ct_embedding(y, x), "embedding");
+    USE(ct_gather(y, 0, index), "gather");
+    USE(ct_gather(x, 0, y), "gather");
+    USE(ct_dropout(y, 0.5, true), "dropout");
+    USE(ct_dropout(y, 0, false), "dropout");
+    USE(ct_mse_loss(x, y), "mse_loss");
+    USE(ct_cross_entropy(y, ids, (ct_cross_entropy_opts){0}), "cross_entropy");
+    USE(ct_cross_entropy(x, y, (ct_cross_entropy_opts){0}), "cross_entropy");
+    USE(ct_linear_cross_entropy(x, y, ids, (ct_cross_entropy_opts){0}), "linear_cross_entropy");
+    USE(ct_rope(y, (ct_rope_opts){0}), "rope");
+    USE(ct_sample(y, (ct_sample_opts){0}, whole, 2), "sample");
+    /* shapes */
+    USE(ct_view(y, CT_SHAPE(6)), "view");
+    USE(ct_reshape(y, CT_SHAPE(6)), "reshape");
+    USE(ct_transpose(y, 0, 1), "transpose");
+    USE(ct_permute(y, CT_DIMS(1, 0)), "permute");
+    USE(ct_narrow(y, 0, 0, 1), "narrow");
+    USE(ct_select(y, 0, 0), "select");
+    USE(ct_expand(y, CT_SHAPE(2, 2, 3)), "expand");
+    USE(ct_squeeze(y, 0), "squeeze");
+    USE(ct_unsqueeze(y, 0), "unsqueeze");
+    USE(ct_contiguous(y), "contiguous");
+    USE(ct_cast(y, CT_F64), "cast");
+    USE(ct_cat((ct_tensor *[]){x, y}, 2, 0), "cat");
+    USE(ct_cat((ct_tensor *[]){y, x}, 2, 0), "cat");
+    USE(ct_stack((ct_tensor *[]){x, y}, 2, 0), "stack");
+    USE(ct_split(y, 1, 1, parts, 3), "split");
+    USE(ct_split_heads(y, 1), "split_heads");
+    USE(ct_combine_heads(y), "combine_heads");
+    /* attention */
+    USE(ct_attention(y, q, q, none).out, "attention");
+    USE(ct_attention(q, y, q, none).out, "attention");
+    USE(ct_attention(q, q, y, none).out, "attention");
+    USE(ct_attention(q, q, q, (ct_attention_opts){.mask = y}).out, "attention");
+    USE(ct_attention(q, q, q, (ct_attention_opts){.key_mask = y}).out, "attention");
+    USE(ct_packed_attention(y, 1, none).out, "packed_attention");
+    USE(ct_packed_attention(three, 1, (ct_attention_opts){.mask = y}).out, "attention");
+    /* what reads a tensor */
+    USE(ct_data_f32(y), "data");
+    USE(ct_data_i64(y), "data");
+    USE(ct_to_f32(y, out, 6), "to");
+    USE(ct_to_f64(y, wide, 6), "to");
+    USE(ct_to_i64(y, whole, 6), "to");
+    USE(ct_to_bool(y, flag, 6), "to");
+    USE(ct_item(y), "item");
+    USE(ct_shape_of(y), "shape_of");
+    USE(ct_dtype_of(y), "dtype_of");
+    USE(ct_ndim(y), "ndim");
+    USE(ct_dim(y, 0), "dim");
+    USE(ct_numel(y), "numel");
+    FILE *file = fmemopen(text, sizeof text, "w");
+    USE(ct_print(y, file), "print");
+    fclose(file);
+    /* differentiation */
+    USE(ct_backward(y), "backward");
+    USE(ct_backward_with(&loss, &y, 1, (ct_backward_opts){0}), "backward");
+    USE(ct_set_requires_grad(y, true), "set_requires_grad");
+    USE(ct_requires_grad(y), "requires_grad");
+    USE(ct_retain_grad(y), "retain_grad");
+    USE(ct_grad(y), "grad");
+    USE(ct_zero_grad(y), "zero_grad");
+    USE(ct_detach(y), "detach");
+    USE(ct_gradcheck(first_input, NULL, &y, 1, (ct_gradcheck_opts){0}).ok, "gradcheck");
+    file = fmemopen(text, sizeof text, "w");
+    USE(ct_graph_print(y, file), "graph");
+    USE(ct_graph_dot(y, file), "graph");
+    fclose(file);
+    /* scopes */
+    USE(ct_keep(y), "keep");
+    ct_scope scope = ct_scope_open(c);
+    USE(ct_scope_keep(scope, y), "scope_keep");
+    USE(ct_scope_return(scope, y), "scope_keep");
+    USE(ct_release(y), "release");
+    /* in place */
+    USE(ct_init_constant(y, 1), "fill");
+    USE(ct_init_uniform(y, 0, 1), "init_uniform");
+    USE(ct_init_normal(y, 0, 1), "init_normal");
+    USE(ct_init_xavier_uniform(y, 1), "xavier_uniform");
+    USE(ct_init_kaiming_uniform(y, 1), "kaiming_uniform");
+    USE(cti_op_copy_into(y, x), "copy_into");
+    USE(cti_op_copy_into(x, y), "copy_into");
+    USE(cti_op_sum_squares(&(cti_op_step){.g = y}, 1), "sum_squares");
+    USE(cti_op_sgd_step(
+            &(cti_op_step){.p = x, .g = y, .state = {NULL}, .numbers = {.sgd = {.lr = 1}}}, 1),
+        "sgd_step");
+    /* modules */
+    USE(ct_module_add_param(module, "weight", y), "mine");
+    USE(ct_forward(linear, y), "Linear");
+    USE(ct_mha_forward(mha, y, NULL, NULL, plain).out, "MultiheadAttention");
+    USE(ct_mha_forward(mha, three, y, three, plain).out, "MultiheadAttention");
+    USE(ct_mha_forward(mha, three, three, y, plain).out, "MultiheadAttention");
+    USE(ct_mha_forward(mha, three, NULL, NULL, (ct_mha_call){.mask = y}).out, "MultiheadAttention");
+    USE(ct_mha_forward(mha, three, NULL, NULL, (ct_mha_call){.key_mask = y}).out,
+        "MultiheadAttention");
+    USE(ct_encoder_layer_forward(encoder, y, plain).out, "TransformerEncoderLayer");
+    USE(ct_encoder_layer_forward(encoder, three, (ct_mha_call){.mask = y}).out,
+        "MultiheadAttention");
+    USE(ct_decoder_layer_forward(decoder, y, three, plain, plain).out, "TransformerDecoderLayer");
+    USE(ct_decoder_layer_forward(decoder, three, y, plain, plain).out, "TransformerDecoderLayer");
+    USE(ct_positions_forward(positions, y, 0), "Positions");
+#undef USE
+}
+
+#endif
