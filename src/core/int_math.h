@@ -1,4 +1,4 @@
-/* Integer arithmetic of sizes; divisors are positive and n >= 0. */
+/* Integer arithmetic on sizes. */
 #ifndef CTI_CORE_INT_MATH_H
 #define CTI_CORE_INT_MATH_H
 
@@ -6,11 +6,11 @@
 
 static inline int64_t cti_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t cti_max(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t cti_ceil_div(int64_t n, int64_t by) {
-    return n / by + (n % by != 0);
-} /* no overflow near INT64_MAX */
-static inline int64_t cti_round_up(int64_t n, int64_t multiple) {
-    return cti_ceil_div(n, multiple) * multiple;
-}
+
+/* n / d rounded up, n >= 0, d > 0. n + d - 1 could overflow. */
+static inline int64_t cti_ceil_div(int64_t n, int64_t d) { return n / d + (n % d != 0); }
+
+/* The smallest multiple of d that is at least n. */
+static inline int64_t cti_round_up(int64_t n, int64_t d) { return cti_ceil_div(n, d) * d; }
 
 #endif
