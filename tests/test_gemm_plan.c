@@ -8,11 +8,8 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-enum {
-    ALPHA = 1,
-    BIAS = 2,
-    APPLY = 4
-}; /* what else is asked: alpha 0.5, a bias, a call for each complete tile */
+/* What else is asked: alpha 0.5, a bias, a call for each complete tile. */
+enum { ALPHA = 1, BIAS = 2, APPLY = 4 };
 
 typedef struct {
     const char *isa;

@@ -14,12 +14,14 @@ typedef struct {
     const char *file;   /* "F32": in a safetensors file */
     unsigned char size; /* of an element, in bytes */
     bool real;          /* floating point: tensors of it can have gradients */
+    ct_dtype computed;  /* the type that products compute in: itself, or a wider one */
 } cti_dtype_info;
 
 extern const cti_dtype_info cti_dtype_table[CTI_DTYPES];
 
 static inline const char *cti_dtype_name(ct_dtype dtype) { return cti_dtype_table[dtype].name; }
 static inline size_t cti_dtype_size(ct_dtype dtype) { return cti_dtype_table[dtype].size; }
+static inline ct_dtype cti_dtype_computed(ct_dtype dtype) { return cti_dtype_table[dtype].computed; }
 static inline bool cti_is_real(ct_dtype dtype) { return cti_dtype_table[dtype].real; }
 
 /* Element i of an array of a real dtype. One at a time: for checks and tables of a few numbers. */

@@ -75,13 +75,15 @@ static void direct(const gemm_run *r) {
     cti_gemm_apply(g, r->plan, 0, 0, 0, g->m, g->n);
 }
 
-/* All K blocks of a B that fits the stack: all of B is packed at once. noinline: only who packs has
- * this stack. */
-__attribute__((noinline)) static void direct_packed(const cti_gemm_kernels *kernels,
-                                                    const cti_gemm_args *g, int64_t kc) {
+/* All K blocks of a B that fits the stack: all of B is packed at once. noinline: only a product
+ * that packs has this stack. */
+__attribute__((noinline)) static void direct_packed(const cti_isa *isa, const cti_gemm_args *g,
+                                                    int64_t kc) {
     _Alignas(CTI_ALIGN) char packed[CTI_GEMM_STACK_B];
-    const int64_t nr = kernels->nr, row = nr * (int64_t)cti_dtype_size(g->b.dtype);
-    kernels->pack_b(g->k, g->n, g->b.data, g->b.row, g->b.col, packed);
+    const ct_dtype type = cti_gemm_computed_type(g);
+    const cti_gemm_kernels *kernels = &isa->of[type]->gemm;
+    const int64_t nr = kernels->nr, row = nr * (int64_t)cti_dtype_size(type);
+    isa->of[g->b.dtype]->gemm.pack_b(g->k, g->n, g->b.data, g->b.row, g->b.col, packed);
     for (int64_t k = 0; k < g->k; k += kc)
         cti_gemm_macro_kernel(kernels, g, k, cti_min(kc, g->k - k), packed + k * row, nr,
                               row * g->k, k > 0 || adds(g));
@@ -93,7 +95,8 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     const cti_gemm_kernels *kernels = &context->isa->of[cti_gemm_computed_type(g)]->gemm;
     const cti_gemm_tuning *t = &kernels->tuning;
     const cti_gemm_epilogue *e = g->epilogue;
-    const int64_t packed_bytes = (g->n + kernels->nr) * g->k * (int64_t)cti_dtype_size(g->b.dtype);
+    const int64_t size = (int64_t)cti_dtype_size(cti_gemm_computed_type(g));
+    const int64_t packed_bytes = (g->n + kernels->nr) * g->k * size;
     const bool gemv = g->m == 1 && g->n > 0 && g->n * g->k <= t->row_task_flops && !(e && e->bias);
     /* Few rows may be sums of dot products instead, which the plan decides. */
     const bool packed = g->m > 1 && g->n > 1 && g->c.col == 1 && packed_bytes <= CTI_GEMM_STACK_B &&
@@ -101,7 +104,7 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     if (gemv)
         kernels->gemv(g->n, g->k, g->a.data, g->a.col, g->b.data, g->b.row, g->b.col, g->alpha,
                       adds(g), g->c.data, g->c.col);
-    else if (packed) direct_packed(kernels, g, g->k);
+    else if (packed) direct_packed(context->isa, g, g->k);
     else return cti_gemm_planned(context, g);
     if (e && e->apply) e->apply(e->arg, &g->c, g->m, g->n);
     return true;
@@ -138,7 +141,8 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     gemm_run run = {.g = g, .plan = &plan, .kernels = &kernels->gemm};
     switch (plan.kind) {
     case CTI_GEMM_ZERO:
-        cti_parallel(context, g->batch * g->m, cti_ceil_div(65536, g->n), zero_rows, &run);
+        cti_parallel(context, g->batch * g->m,
+                     cti_ceil_div(kernels->gemm.tuning.zero_task_elements, g->n), zero_rows, &run);
         return true;
     case CTI_GEMM_GEMV:
     case CTI_GEMM_DOTS:
@@ -150,7 +154,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
             direct(&run);
             return true;
         }
-        direct_packed(run.kernels, g, plan.kc);
+        direct_packed(context->isa, g, plan.kc);
         cti_gemm_apply(g, &plan, 0, 0, 0, g->m, g->n);
         return true;
     case CTI_GEMM_BLOCKED:

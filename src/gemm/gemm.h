@@ -54,20 +54,16 @@ typedef struct {
     const cti_gemm_epilogue *epilogue; /* or NULL: C = */
 } cti_gemm_args;
 
-/* The type that a product is computed in, f32 or f64: today also the one that all three matrices
- * are stored in. A matrix that is stored in another will have to be packed, or unpacked, by what
- * knows both: plan_packing in gemm_plan.c is where that is decided. */
-static inline ct_dtype cti_gemm_computed_type(const cti_gemm_args *g) { return g->a.dtype; }
+/* The type that a product is computed in, f32 or f64. Packed panels and partial sums are of this
+ * type; strides and sizes of a matrix in place go by its own. Today all three matrices are of it.
+ * One that is not has to be packed, which converts it: plan_packing in gemm_plan.c decides that. */
+static inline ct_dtype cti_gemm_computed_type(const cti_gemm_args *g) {
+    return cti_dtype_computed(g->a.dtype);
+}
 
 /* The planned entrance: any product. False: CT_ERR_MEMORY. */
 bool cti_gemm_planned(ct_context *context, const cti_gemm_args *g);
 
-enum {
-    /* Multiply-adds of a small product, at most: done before another thread would have woken. */
-    CTI_GEMM_SMALL = 1 << 18,
-    /* Bytes of B packed on the stack, at most: 16 cubed with B transposed 461 -> 360 cycles. */
-    CTI_GEMM_STACK_B = 20 << 10
-};
 static inline bool cti_gemm_is_small(int64_t m, int64_t n, int64_t k) {
     /* Each is compared first, so that the product does not overflow. */
     return (m | n | k) < CTI_GEMM_SMALL && m * n * k <= CTI_GEMM_SMALL;

@@ -1,11 +1,12 @@
 /* Blocked and split-K products, by the loops of Goto & van de Geijn around the micro-kernel:
  *
- *     for each k_pass of K                        packs a shared B, by all threads
+ *     for each k_pass of K                  packs a shared B, by all threads
  *       for each batch_pass of matrices
- *         for each m_pass of rows                 packs A, by all threads, if the plan says so
- *           for each task, on all threads         a tile of C (mc x nc), for split-K also a K
- * block; packs its own panels of B for each mr rows of the task        one call of the
- * macro-kernel, which walks the panels of B adds split-K's partial sums
+ *         for each m_pass of rows           packs A, by all threads, if the plan says so
+ *           for each task, on all threads   a tile of C (mc x nc), for split-K also a K block
+ *                                           packs its own panels of B
+ *             for each mr rows of the task  one call of the macro-kernel over the panels of B
+ *       adds split-K's partial sums
  *
  * mr rows of A stay in L1d while the panels of B stream from L2, and an element of C is complete
  * before the next rows are begun. Each element is the sum over k in order within a K block, and K
@@ -18,13 +19,14 @@
 typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
-    const cti_gemm_kernels *kernels;
-    cti_binary *add;                  /* y = a + b, of the computed type */
-    int64_t size;                     /* bytes of an element of the computed type */
-    char *packed_a, *packed_b, *sums; /* the workspace: packed A, each worker's or everyone's packed
-                                         B, partial sums (dense m x n) */
-    int64_t k0, kl, item0, items, m0, ml; /* the present pass: K [k0, k0 + kl), matrices [item0,
-                                             item0 + items), rows [m0, m0 + ml) */
+    const cti_gemm_kernels *kernels;     /* of the computed type, */
+    const cti_gemm_kernels *of_a, *of_b; /* and of A's and B's own, to pack them */
+    cti_binary *add;                     /* y = a + b, of the computed type */
+    int64_t size;                        /* bytes of an element of the computed type */
+    /* The workspace: packed A, each worker's or everyone's packed B, partial sums (dense m x n). */
+    char *packed_a, *packed_b, *sums;
+    /* The present pass: K [k0, k0 + kl), matrices [item0, item0 + items), rows [m0, m0 + ml). */
+    int64_t k0, kl, item0, items, m0, ml;
 } gemm_run;
 
 static bool is_split_k(const gemm_run *r) { return r->plan->kind == CTI_GEMM_SPLIT_K; }
@@ -49,8 +51,8 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = r->item0 + i / tasks, at = i % tasks * rows, m = r->m0 + at;
-        r->kernels->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, item, m, r->k0),
-                           a->row, a->col, packed_rows(r, item, m));
+        r->of_a->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, item, m, r->k0), a->row,
+                        a->col, packed_rows(r, item, m));
     }
 }
 
@@ -59,8 +61,8 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const gemm_run *r = arg;
     const cti_matrix *b = &r->g->b;
     (void)worker;
-    r->kernels->pack_b(r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin), b->row, b->col,
-                       r->packed_b + begin * r->kl * r->size);
+    r->of_b->pack_b(r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin), b->row, b->col,
+                    r->packed_b + begin * r->kl * r->size);
 }
 
 /* ---- tasks ---- */
@@ -105,12 +107,15 @@ static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int
     const int64_t nr = r->kernels->nr, cols = cti_min(r->plan->nc, r->g->n - n);
     const char *source = cti_matrix_at(b, item, r->k0 + k->k, n);
     if (r->plan->b == CTI_B_IN_PLACE)
-        return (b_panels){
-            .data = source, .panel = nr * r->size, .row = b->row, .n = n, .cols = cols};
+        return (b_panels){.data = source,
+                          .panel = nr * (int64_t)cti_dtype_size(b->dtype),
+                          .row = b->row,
+                          .n = n,
+                          .cols = cols};
     const bool shared = r->plan->b == CTI_B_SHARED;
     char *packed = r->packed_b + (shared ? n * k->kl * r->size : worker * r->plan->b_bytes);
     if (!shared && (last->source != source || last->cols != cols))
-        r->kernels->pack_b(k->kl, cols, source, b->row, b->col, packed);
+        r->of_b->pack_b(k->kl, cols, source, b->row, b->col, packed);
     return (b_panels){.data = packed,
                       .panel = nr * k->kl * r->size,
                       .row = nr,
@@ -198,7 +203,9 @@ static void run_pass(ct_context *context, gemm_run *r) {
             run_rows(context, r);
         }
     }
-    if (is_split_k(r)) cti_parallel(context, g->m, cti_ceil_div(16384, g->n), add_sums_task, r);
+    if (is_split_k(r))
+        cti_parallel(context, g->m, cti_ceil_div(r->kernels->tuning.sum_task_elements, g->n),
+                     add_sums_task, r);
 }
 
 bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gemm_plan *plan) {
@@ -209,6 +216,8 @@ bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gem
     gemm_run run = {.g = g,
                     .plan = plan,
                     .kernels = &context->isa->of[type]->gemm,
+                    .of_a = &context->isa->of[g->a.dtype]->gemm,
+                    .of_b = &context->isa->of[g->b.dtype]->gemm,
                     .add = context->isa->of[type]->add,
                     .size = (int64_t)cti_dtype_size(type)};
     if (workspace) {

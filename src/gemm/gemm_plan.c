@@ -72,7 +72,7 @@ static cti_gemm_kind sum_kind(const problem *p) {
 static void plan_rows(const problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     const double least = (double)p->tuning->row_task_flops;
-    plan->nc = g->m == 1 ? 256 : 64; /* multiples of any vector */
+    plan->nc = g->m == 1 ? p->tuning->gemv_columns : p->tuning->dots_columns;
     while (plan->nc < g->n && product(plan->nc, g->m, g->k) < least) plan->nc *= 2;
     const double flops = product(cti_min(plan->nc, g->n), g->m, g->k);
     plan->grain = flops < least ? (int64_t)(least / flops) : 1;
@@ -99,19 +99,21 @@ static bool b_stays_in_place(const problem *p) {
     const cti_gemm_tuning *t = p->tuning;
     if (g->b.col != 1) return false;
     if (g->m <= t->b_min_tiles * p->kernels->mr) return true;
-    const int64_t stride = magnitude(g->b.row) * p->size, offsets = cti_l1d_offsets(stride);
+    const int64_t stride = magnitude(g->b.row) * (int64_t)cti_dtype_size(g->b.dtype);
+    const int64_t offsets = cti_l1d_offsets(stride);
     if (stride > p->machine->l2_bytes / 8 * t->b_in_place_l2_eighths / g->k) return false;
     return g->k <= t->b_rows_per_l1d_set * offsets ||
-           (offsets > 2 && g->m <= t->b_conflict_min_tiles * p->kernels->mr);
+           (offsets > t->b_conflict_offsets && g->m <= t->b_conflict_min_tiles * p->kernels->mr);
 }
 
 /* Each panel of B reads A again, whose lines are then evicted by conflict misses, or used for one
  * element each: worth packing for more panels than the table says. */
 static bool a_is_packed(const problem *p, int64_t kc) {
     const cti_gemm_args *g = p->g;
-    const cti_gemm_pack_a_panels *limit = &p->tuning->a_panels[p->machine->l1d_ways > 8];
-    const int64_t nr = p->kernels->nr, row = magnitude(g->a.row) * p->size,
-                  col = magnitude(g->a.col) * p->size;
+    const cti_gemm_pack_a_panels *limit =
+        &p->tuning->a_panels[p->machine->l1d_ways > p->tuning->a_few_ways];
+    const int64_t nr = p->kernels->nr, size = (int64_t)cti_dtype_size(g->a.dtype);
+    const int64_t row = magnitude(g->a.row) * size, col = magnitude(g->a.col) * size;
     if (g->a.col == 1) return cti_l1d_offsets(row) == 1 && g->n > limit->rows_set_1 * nr;
     if (col <= p->tuning->a_stride_bytes) return false;
     const int64_t offsets = cti_l1d_offsets(col);

@@ -190,9 +190,9 @@ static void attention_row_dots(int64_t rows, int64_t n, const void *a_, int64_t 
             const real *of_a = a + (i + l) * a_row, *of_b = b + (i + l) * b_row;
             int64_t j = 0;
             for (; j + LANES <= n; j += LANES) sum[l] += gemm_load(of_a + j) * gemm_load(of_b + j);
-            if (j < n) sum[l] += gemm_get(of_a + j, true, n - j) * gemm_get(of_b + j, true, n - j);
+            if (j < n) sum[l] += gemm_load_if(of_a + j, true, n - j) * gemm_load_if(of_b + j, true, n - j);
         }
-        gemm_put(y + i, NULL, gemm_sums(sum), true, rows - i);
+        gemm_store_if(y + i, gemm_sums(sum), true, rows - i);
     }
 }
 

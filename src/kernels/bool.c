@@ -2,6 +2,7 @@
 #include "kernels.h"
 
 typedef bool element;
+#define NUMBER(x) (x)
 static inline element element_of(double value) { return value != 0; }
 static inline int64_t whole(element x) { return x; }
 static inline element plus(element a, element b) { return a || b; }
@@ -12,10 +13,14 @@ static inline element plus(element a, element b) { return a || b; }
 static inline bool is_and(bool a, bool b) { return a & b; }
 static inline bool is_or(bool a, bool b) { return a | b; }
 
-static void logical_and(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { compare(n, a, sa, b, sb, y, is_and); }
-static void logical_or(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { compare(n, a, sa, b, sb, y, is_or); }
+static void logical_and(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
+    compare(n, a, sa, b, sb, y, is_and);
+}
+static void logical_or(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
+    compare(n, a, sa, b, sb, y, is_or);
+}
 static void logical_not(int64_t n, const void *x, void *y) {
-    const unsigned char *from = x;   /* bytes: of bool the compiler makes no vectors */
+    const unsigned char *from = x; /* bytes: of bool the compiler makes no vectors */
     unsigned char *to = y;
     for (int64_t i = 0; i < n; i++) to[i] = from[i] ^ 1;
 }
@@ -38,9 +43,19 @@ static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, 
 
 extern const cti_kernels cti_kernels_bool;
 const cti_kernels cti_kernels_bool = {
-    .eq = compare_eq, .ne = compare_ne, .lt = compare_lt, .le = compare_le, .gt = compare_gt, .ge = compare_ge,
-    .logical_and = logical_and, .logical_or = logical_or, .logical_not = logical_not,
-    .where = data_where, .fill = data_fill, .copy2d = data_copy2d,
+    .eq = compare_eq,
+    .ne = compare_ne,
+    .lt = compare_lt,
+    .le = compare_le,
+    .gt = compare_gt,
+    .ge = compare_ge,
+    .logical_and = logical_and,
+    .logical_or = logical_or,
+    .logical_not = logical_not,
+    .where = data_where,
+    .fill = data_fill,
+    .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
-    .sum = reduce_sum, .max = reduce_max,
+    .sum = reduce_sum,
+    .max = reduce_max,
 };

@@ -1,6 +1,7 @@
-/* Moving elements of any dtype. Who includes this has defined `element`, and
+/* Moving elements of any dtype. The file that includes this has defined `element`, and
  *     element element_of(double);       a number as an element
- *     int64_t whole(element);           an element as an integer: defined for all, as x86 does it
+ *     NUMBER(element)                   an element as a number: itself, or a conversion of it
+ *     int64_t whole(element);           an element as an integer: defined for all, as on x86
  *     element plus(element, element); */
 #ifndef CTI_KERNELS_DATA_TMPL_H
 #define CTI_KERNELS_DATA_TMPL_H
@@ -16,7 +17,8 @@ static void data_fill(int64_t n, double value, void *y) {
 }
 
 /* The condition is read as bytes: of bool the compiler makes no vectors. */
-static inline __attribute__((always_inline)) void where(int64_t n, const unsigned char *cond, const element *a, bool sa, const element *b,
+static inline __attribute__((always_inline)) void where(int64_t n, const unsigned char *cond,
+                                                        const element *a, bool sa, const element *b,
                                                         bool sb, element *y) {
     if (n <= 0) return;
     const element a0 = *a, b0 = *b;
@@ -26,7 +28,8 @@ static inline __attribute__((always_inline)) void where(int64_t n, const unsigne
     }
 }
 
-static void data_where(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
+static void data_where(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa,
+                       const void *b, int64_t sb, void *y) {
     const unsigned char *bytes = (const unsigned char *)cond;
     if (sc && sa && sb) where(n, bytes, a, true, b, true, y);
     else if (sc && sa) where(n, bytes, a, true, b, false, y);
@@ -41,25 +44,30 @@ static void data_where(int64_t n, const bool *cond, int64_t sc, const void *a, i
 }
 
 /* A block small enough for the cache, its inner loop along y's nearer stride. */
-static inline void copy_tile(int64_t m, int64_t n, const element *x, int64_t x_row, int64_t x_col, element *y, int64_t y_row, int64_t y_col,
-                             bool add) {
+static inline void copy_tile(int64_t m, int64_t n, const element *x, int64_t x_row, int64_t x_col,
+                             element *y, int64_t y_row, int64_t y_col, bool add) {
     for (int64_t i = 0; i < m; i++, x += x_row, y += y_row) {
-        if (add && x_col == 1 && y_col == 1) for (int64_t j = 0; j < n; j++) y[j] = plus(y[j], x[j]);
-        else if (add) for (int64_t j = 0; j < n; j++) y[j * y_col] = plus(y[j * y_col], x[j * x_col]);
+        if (add && x_col == 1 && y_col == 1)
+            for (int64_t j = 0; j < n; j++) y[j] = plus(y[j], x[j]);
+        else if (add)
+            for (int64_t j = 0; j < n; j++) y[j * y_col] = plus(y[j * y_col], x[j * x_col]);
         else if (x_col == 1 && y_col == 1) memcpy(y, x, (size_t)n * sizeof *y);
-        else if (y_col == 1) for (int64_t j = 0; j < n; j++) y[j] = x[j * x_col];
-        else for (int64_t j = 0; j < n; j++) y[j * y_col] = x[j * x_col];
+        else if (y_col == 1)
+            for (int64_t j = 0; j < n; j++) y[j] = x[j * x_col];
+        else
+            for (int64_t j = 0; j < n; j++) y[j * y_col] = x[j * x_col];
     }
 }
 
 static inline int64_t distance(int64_t stride) { return stride < 0 ? -stride : stride; }
 
-static void data_copy2d(int64_t m, int64_t n, const void *from, int64_t x_row, int64_t x_col, void *to, int64_t y_row, int64_t y_col,
-                        bool add) {
+static void data_copy2d(int64_t m, int64_t n, const void *from, int64_t x_row, int64_t x_col,
+                        void *to, int64_t y_row, int64_t y_col, bool add) {
     const element *x = from;
     element *y = to;
     if (m <= 0 || n <= 0 || (!add && x == y && x_row == y_row && x_col == y_col)) return;
-    if (n == 1 || (m > 1 && distance(y_row) < distance(y_col))) {   /* y by columns: the same with rows and columns exchanged */
+    const bool by_columns = n == 1 || (m > 1 && distance(y_row) < distance(y_col));
+    if (by_columns) { /* the same with rows and columns exchanged */
         int64_t t = m;
         m = n, n = t;
         t = x_row, x_row = x_col, x_col = t;
@@ -72,19 +80,20 @@ static void data_copy2d(int64_t m, int64_t n, const void *from, int64_t x_row, i
     enum { TILE = 32 };
     for (int64_t i = 0; i < m; i += TILE)
         for (int64_t j = 0; j < n; j += TILE)
-            copy_tile(m - i < TILE ? m - i : TILE, n - j < TILE ? n - j : TILE, x + i * x_row + j * x_col, x_row, x_col,
-                      y + i * y_row + j * y_col, y_row, y_col, add);
+            copy_tile(m - i < TILE ? m - i : TILE, n - j < TILE ? n - j : TILE,
+                      x + i * x_row + j * x_col, x_row, x_col, y + i * y_row + j * y_col, y_row,
+                      y_col, add);
 }
 
 static void cast_f32(int64_t n, const void *x, void *y) {
     const element *from = x;
     float *to = y;
-    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
+    for (int64_t i = 0; i < n; i++) to[i] = (float)NUMBER(from[i]);
 }
 static void cast_f64(int64_t n, const void *x, void *y) {
     const element *from = x;
     double *to = y;
-    for (int64_t i = 0; i < n; i++) to[i] = (double)from[i];
+    for (int64_t i = 0; i < n; i++) to[i] = (double)NUMBER(from[i]);
 }
 static void cast_i64(int64_t n, const void *x, void *y) {
     const element *from = x;
@@ -94,7 +103,7 @@ static void cast_i64(int64_t n, const void *x, void *y) {
 static void cast_bool(int64_t n, const void *x, void *y) {
     const element *from = x;
     bool *to = y;
-    for (int64_t i = 0; i < n; i++) to[i] = from[i] != 0;
+    for (int64_t i = 0; i < n; i++) to[i] = NUMBER(from[i]) != 0;
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* Products of few rows, with nothing packed: dot products (A and B dense along K), and a row times
- * a matrix (gemv). */
+ * a matrix (gemv). A and B are of the stored type, C of the computed one. */
 #ifndef CTI_KERNELS_GEMM_DOTS_TMPL_H
 #define CTI_KERNELS_GEMM_DOTS_TMPL_H
 
@@ -11,47 +11,47 @@
 /* Lane i of the result is the sum of x[i]'s lanes, each in the same order. x is overwritten. */
 INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
 #if CTI_VECTOR_BYTES
-    GEMM_UNROLL
+    UNROLL
     for (int half = LANES / 2; half > 0; half /= 2) {
-        GEMM_UNROLL
+        UNROLL
         for (int i = 0; i < half; i++)
-            x[i] = GEMM_SHUFFLE(x[i], x[i + half], GEMM_INTERLEAVE_LOW) +
-                   GEMM_SHUFFLE(x[i], x[i + half], GEMM_INTERLEAVE_HIGH);
+            x[i] = INTERLEAVE_LOW(x[i], x[i + half]) + INTERLEAVE_HIGH(x[i], x[i + half]);
     }
 #endif
     return x[0];
 }
 
 /* sum[i][j] += a[i] b[j] lane by lane: one vector of K, or its first n lanes where masked. */
-INLINE void gemm_dots_step(const int rows, const bool masked, int64_t n, const real *a,
-                           int64_t a_row, const real *const b[DOT_COLS], int64_t p, gemm_vec *sum) {
+INLINE void gemm_dots_step(const int rows, const bool masked, int64_t n, const stored *a,
+                           int64_t a_row, const stored *const b[DOT_COLS], int64_t p,
+                           gemm_vec *sum) {
     gemm_vec bp[DOT_COLS];
-    GEMM_UNROLL
-    for (int j = 0; j < DOT_COLS; j++) bp[j] = gemm_get(b[j] + p, masked, n);
-    GEMM_UNROLL
+    UNROLL
+    for (int j = 0; j < DOT_COLS; j++) bp[j] = gemm_load_if(b[j] + p, masked, n);
+    UNROLL
     for (int i = 0; i < rows; i++) {
-        gemm_vec x = gemm_get(a + i * a_row + p, masked, n);
-        GEMM_UNROLL
+        gemm_vec x = gemm_load_if(a + i * a_row + p, masked, n);
+        UNROLL
         for (int j = 0; j < DOT_COLS; j++) sum[i * DOT_COLS + j] += x * bp[j];
     }
 }
 
 /* rows is a constant of the caller; n <= DOT_COLS: missing columns repeat the first, and are not
  * stored. */
-INLINE void gemm_dots_tile(const int rows, int64_t n, int64_t k, const real *a, int64_t a_row,
-                           const real *b, int64_t b_col, real alpha, bool add, real *c, int64_t row,
-                           int64_t col) {
+INLINE void gemm_dots_tile(const int rows, int64_t n, int64_t k, const stored *a, int64_t a_row,
+                           const stored *b, int64_t b_col, real alpha, bool add, real *c,
+                           int64_t row, int64_t col) {
     enum { ALL = (DOT_ROWS * DOT_COLS + LANES - 1) / LANES * LANES };
     gemm_vec sum[ALL] = {0};
-    const real *columns[DOT_COLS];
+    const stored *columns[DOT_COLS];
     real out[ALL];
     int64_t p = 0;
-    GEMM_UNROLL
+    UNROLL
     for (int j = 0; j < DOT_COLS; j++) columns[j] = j < n ? b + j * b_col : b;
     for (; p + LANES <= k; p += LANES)
         gemm_dots_step(rows, false, LANES, a, a_row, columns, p, sum);
     if (p < k) gemm_dots_step(rows, true, k - p, a, a_row, columns, p, sum);
-    GEMM_UNROLL
+    UNROLL
     for (int i = 0; i < rows * DOT_COLS; i += LANES) gemm_store(out + i, gemm_sums(sum + i));
     for (int i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) {
@@ -67,9 +67,9 @@ static void gemm_dots(int64_t m, int64_t n, int64_t k, const void *a_, int64_t a
     const int64_t blocks = (m + DOT_ROWS - 1) / DOT_ROWS, share = (m + blocks - 1) / blocks;
     for (int64_t j = 0; j < n; j += DOT_COLS) {
         const int64_t columns = n - j < DOT_COLS ? n - j : DOT_COLS;
-        const real *b = (const real *)b_ + j * b_col;
+        const stored *b = (const stored *)b_ + j * b_col;
         for (int64_t i = 0; i < m; i += share) {
-            const real *a = (const real *)a_ + i * a_row;
+            const stored *a = (const stored *)a_ + i * a_row;
             real *c = (real *)c_ + i * row + j * col;
 #define DOTS(rows)                                                                                 \
     case rows:                                                                                     \
@@ -92,14 +92,14 @@ static void gemm_dots(int64_t m, int64_t n, int64_t k, const void *a_, int64_t a
 /* ---- gemv ---- */
 
 /* y = alpha x B, or += with add, for `count` vectors of columns, which are dense. */
-INLINE void gemv_columns(const int count, int64_t k, const real *x, const real *b, int64_t b_row,
-                         real alpha, bool add, real *y) {
+INLINE void gemv_columns(const int count, int64_t k, const stored *x, const stored *b,
+                         int64_t b_row, real alpha, bool add, real *y) {
     gemm_vec sum[GEMV_VECTORS] = {0};
     for (int64_t p = 0; p < k; p++, b += b_row) {
-        GEMM_UNROLL
-        for (int j = 0; j < count; j++) sum[j] += x[p] * gemm_load(b + j * LANES);
+        UNROLL
+        for (int j = 0; j < count; j++) sum[j] += get(x + p) * gemm_load(b + j * LANES);
     }
-    GEMM_UNROLL
+    UNROLL
     for (int j = 0; j < count; j++) {
         real *to = y + j * LANES;
         gemm_store(to, add ? gemm_load(to) + alpha * sum[j] : alpha * sum[j]);
@@ -109,8 +109,10 @@ INLINE void gemv_columns(const int count, int64_t k, const real *x, const real *
 static void gemm_gemv(int64_t n, int64_t k, const void *x_, int64_t x_stride, const void *b_,
                       int64_t b_row, int64_t b_col, double alpha_, bool add, void *y_,
                       int64_t y_stride) {
-    const real *x = x_, *b = b_, alpha = (real)alpha_;
-    real *y = y_, dense[KC];
+    const stored *x = x_, *b = b_;
+    const real alpha = (real)alpha_;
+    stored dense[KC];
+    real *y = y_;
     if (x_stride != 1) {
         for (int64_t p = 0; p < k; p++) dense[p] = x[p * x_stride];
         x = dense;
@@ -126,7 +128,7 @@ static void gemm_gemv(int64_t n, int64_t k, const void *x_, int64_t x_stride, co
     }
     for (; j < n; j++) {
         real sum = 0;
-        for (int64_t p = 0; p < k; p++) sum += x[p] * b[p * b_row + j * b_col];
+        for (int64_t p = 0; p < k; p++) sum += get(x + p) * get(b + p * b_row + j * b_col);
         y[j * y_stride] = add ? y[j * y_stride] + alpha * sum : alpha * sum;
     }
 }

@@ -1,7 +1,8 @@
 /* Packing: micro-panels of A (MR rows) and of B (NR columns), as Goto & van de Geijn describe them.
  * A panel has, for each k, its MR or NR elements side by side; the last panel is zero-padded. A
  * line is a row of A or a column of B: lines are `along` elements apart, and the elements of one
- * `step` apart. */
+ * `step` apart. The matrix is of the stored type and the panels are of the computed one, so a
+ * matrix of another type than its product is computed in is converted here. */
 #ifndef CTI_KERNELS_GEMM_PACK_TMPL_H
 #define CTI_KERNELS_GEMM_PACK_TMPL_H
 
@@ -12,15 +13,15 @@
  * (row, lane), read as one binary number, left by one bit; log2 LANES rotations swap row and lane.
  */
 INLINE void gemm_transpose(vec x[LANES]) {
-    GEMM_UNROLL
+    UNROLL
     for (int rotation = 1; rotation < LANES; rotation *= 2) {
         vec y[LANES];
-        GEMM_UNROLL
+        UNROLL
         for (int i = 0; i < LANES / 2; i++) {
-            y[2 * i] = GEMM_SHUFFLE(x[i], x[i + LANES / 2], GEMM_INTERLEAVE_LOW);
-            y[2 * i + 1] = GEMM_SHUFFLE(x[i], x[i + LANES / 2], GEMM_INTERLEAVE_HIGH);
+            y[2 * i] = INTERLEAVE_LOW(x[i], x[i + LANES / 2]);
+            y[2 * i + 1] = INTERLEAVE_HIGH(x[i], x[i + LANES / 2]);
         }
-        GEMM_UNROLL
+        UNROLL
         for (int i = 0; i < LANES; i++) x[i] = y[i];
     }
 }
@@ -30,17 +31,17 @@ _Static_assert((int)LANES <= (int)MR_NARROW, "gemm_lines has pointers for that m
 /* packed[p width + i] = x[i along + p] for p < k, a multiple of LANES, and i < count, a constant of
  * at most LANES; 0 from i = n on. */
 INLINE void gemm_pack_transposed(const int width, const int count, int64_t n, int64_t k,
-                                 const real *x, int64_t along, real *packed) {
-    gemm_lines rows = gemm_lines_of(4, LANES, x, along * (int64_t)sizeof(real));
+                                 const stored *x, int64_t along, real *packed) {
+    gemm_lines rows = gemm_lines_of(4, LANES, x, along * (int64_t)sizeof(stored));
     for (; k > 0; k -= LANES, packed += LANES * width,
-                  gemm_advance(4, LANES, &rows, LANES * (int64_t)sizeof(real))) {
+                  gemm_advance(4, LANES, &rows, LANES * (int64_t)sizeof(stored))) {
         vec block[LANES];
         gemm_opaque(&rows);
-        GEMM_UNROLL
+        UNROLL
         for (int i = 0; i < LANES; i++)
-            block[i] = i < count && i < n ? load(gemm_line(4, &rows, i)) : (vec){0};
+            block[i] = i < count && i < n ? load((const stored *)gemm_line(4, &rows, i)) : (vec){0};
         gemm_transpose(block);
-        GEMM_UNROLL
+        UNROLL
         for (int i = 0; i < LANES; i++)
             memcpy(packed + i * width, &block[i], (size_t)count * sizeof(real));
     }
@@ -48,13 +49,14 @@ INLINE void gemm_pack_transposed(const int width, const int count, int64_t n, in
 
 /* The same for k < LANES; n is at most count, or count is LANES. */
 __attribute__((noinline)) static void gemm_pack_transposed_rest(int64_t width, int64_t count,
-                                                                int64_t n, int64_t k, const real *x,
-                                                                int64_t along, real *packed) {
+                                                                int64_t n, int64_t k,
+                                                                const stored *x, int64_t along,
+                                                                real *packed) {
     vec block[LANES];
-    GEMM_UNROLL
+    UNROLL
     for (int i = 0; i < LANES; i++) block[i] = i < n ? load_part(x + i * along, k) : (vec){0};
     gemm_transpose(block);
-    GEMM_UNROLL
+    UNROLL
     for (int i = 0; i < LANES; i++)
         if (i < k) store_part(packed + i * width, block[i], count);
 }
@@ -66,16 +68,15 @@ INLINE void gemm_pack_zeros(const int width, const int count, int64_t k, real *p
 
 /* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width. width is a
  * constant of the caller. */
-INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int64_t along,
+INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, int64_t along,
                       int64_t step, real *packed) {
     int64_t p = 0;
     if (along == 1) { /* an edge panel, in fours: of a loop over n GCC makes memcpy for each p */
         memset(packed, 0, (size_t)(k * width) * sizeof(real));
         for (; p < k; p++) {
             int64_t i = 0;
-            for (; i + 4 <= n; i += 4)
-                memcpy(packed + p * width + i, x + p * step + i, 4 * sizeof(real));
-            for (; i < n; i++) packed[p * width + i] = x[p * step + i];
+            for (; i + 4 <= n; i += 4) get_all(4, x + p * step + i, packed + p * width + i);
+            for (; i < n; i++) packed[p * width + i] = get(x + p * step + i);
         }
         return;
     }
@@ -84,7 +85,7 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
     enum { K_CHUNK = 128 };
     for (int64_t chunk, whole = step == 1 ? k / LANES * LANES : 0; p < whole; p += chunk) {
         chunk = whole - p < K_CHUNK ? whole - p : K_CHUNK;
-        GEMM_UNROLL
+        UNROLL
         for (int i = 0; i < width; i += LANES) {
             const int count = width - i < LANES ? width - i : LANES;
             real *to = packed + p * width + i;
@@ -97,7 +98,7 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
     }
     /* By masked moves; up to 4 are copied faster one by one. AVX2: .92 to 1.06, so not there. */
     if (CTI_VECTOR_BYTES == 64 && step == 1 && k - p > 4) {
-        GEMM_UNROLL
+        UNROLL
         for (int i = 0; i < width; i += LANES) {
             const int count = width - i < LANES ? width - i : LANES;
             real *to = packed + p * width + i;
@@ -109,7 +110,7 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
     }
 #endif
     for (; p < k; p++) {
-        for (int64_t i = 0; i < n; i++) packed[p * width + i] = x[i * along + p * step];
+        for (int64_t i = 0; i < n; i++) packed[p * width + i] = get(x + i * along + p * step);
         for (int64_t i = n; i < width; i++) packed[p * width + i] = 0;
     }
 }
@@ -117,17 +118,17 @@ INLINE void gemm_pack(const int width, int64_t n, int64_t k, const real *x, int6
 /* Packs n lines into panels of `width`. Where lines are elements of a dense row, all panels of a
  * row are written before the next row, so that the source is read in order; the hardware prefetcher
  * does not find the next row where rows are far apart, so it is prefetched. */
-INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const real *x, int64_t along,
+INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const stored *x, int64_t along,
                              int64_t step, real *packed) {
     const int64_t whole = along == 1 ? n / width * width : 0;
-    const real *row = x;
+    const stored *row = x;
     for (int64_t p = 0; p < k && whole > 0; p++, row += step) {
         const char *ahead = (const char *)(row + PREFETCH_K * step);
         for (int64_t i = 0; i < whole; i += width) {
-            GEMM_UNROLL
-            for (int at = 0; at < width * (int)sizeof(real); at += 64)
-                __builtin_prefetch(ahead + i * (int64_t)sizeof(real) + at);
-            memcpy(packed + i * k + p * width, row + i, (size_t)width * sizeof(real));
+            UNROLL
+            for (int at = 0; at < width * (int)sizeof(stored); at += 64)
+                __builtin_prefetch(ahead + i * (int64_t)sizeof(stored) + at);
+            get_all(width, row + i, packed + i * k + p * width);
         }
     }
     for (int64_t i = whole; i < n; i += width)

@@ -13,7 +13,10 @@
  *
  * Every element of C is the sum over k in order, whatever tile it is in. Tiles at an edge have as
  * many rows and vectors as there are; the last vector is masked. Nothing outside of A, B or C is
- * read or written. */
+ * read or written.
+ *
+ * All three are of the computed type: a matrix that is stored in another one is packed first, which
+ * converts it (gemm_pack_tmpl.h). */
 #ifndef CTI_KERNELS_GEMM_TMPL_H
 #define CTI_KERNELS_GEMM_TMPL_H
 
@@ -63,15 +66,15 @@ INLINE void gemm_rank_1(const int rows, const int vectors, const bool masked,
                         const gemm_lines *b, const int u, gemm_vec sum[MR_NARROW][NV]) {
     gemm_vec bp[NV];
     __asm__ volatile("" ::: "memory");
-    GEMM_UNROLL
+    UNROLL
     for (int j = 0; j < vectors; j++)
-        bp[j] = gemm_get(gemm_line(4, b, u) + j * LANES, masked && j == vectors - 1, n);
-    GEMM_UNROLL
+        bp[j] = gemm_load_if(gemm_real_line(4, b, u) + j * LANES, masked && j == vectors - 1, n);
+    UNROLL
     for (int i = 0; i < rows; i++) {
-        const gemm_vec x =
-            (gemm_by_columns(layout) ? gemm_line(each, a, u)[i] : gemm_line(each, a, i)[u]) -
-            (gemm_vec){0};
-        GEMM_UNROLL
+        const gemm_vec x = (gemm_by_columns(layout) ? gemm_real_line(each, a, u)[i]
+                                                    : gemm_real_line(each, a, i)[u]) -
+                           (gemm_vec){0};
+        UNROLL
         for (int j = 0; j < vectors; j++) sum[i][j] = gemm_fma(vectors == 1, sum[i][j], x, bp[j]);
     }
 }
@@ -81,12 +84,17 @@ INLINE void gemm_rank_1(const int rows, const int vectors, const bool masked,
  * of A and B (Xeon: 1.00 to 1.08 without). */
 INLINE void gemm_prefetch_c(const int rows, const int vectors, const cti_gemm_params *params,
                             real *c) {
-    GEMM_UNROLL
+    UNROLL
     for (int i = 0; i < rows && CTI_VECTOR_BYTES < 64; i++) {
-        GEMM_UNROLL
+        UNROLL
         for (int at = 0; at < vectors * (int)sizeof(gemm_vec); at += 64)
             __builtin_prefetch((char *)(c + i * params->row) + at, 1);
     }
+}
+
+/* c = v, or base + v */
+INLINE void gemm_add_to(const real *base, gemm_vec v, real *c, bool masked, int64_t n) {
+    gemm_store_if(c, base ? gemm_load_if(base, masked, n) + v : v, masked, n);
 }
 
 /* C = base + alpha sum */
@@ -96,15 +104,15 @@ INLINE void gemm_store_tile(const int rows, const int vectors, const bool masked
     const real alpha = (real)params->alpha;
     const int64_t row = params->row, base_row = params->base_row;
     if (alpha != 1) {
-        GEMM_UNROLL
+        UNROLL
         for (int i = 0; i < rows * vectors; i++) sum[i / vectors][i % vectors] *= alpha;
     }
-    GEMM_UNROLL
+    UNROLL
     for (int i = 0; i < rows; i++) {
-        GEMM_UNROLL
+        UNROLL
         for (int j = 0; j < vectors; j++)
-            gemm_put(c + j * LANES, base ? base + j * LANES : NULL, sum[i][j],
-                     masked && j == vectors - 1, last);
+            gemm_add_to(base ? base + j * LANES : NULL, sum[i][j], c + j * LANES,
+                        masked && j == vectors - 1, last);
         c += row;
         if (base) base += base_row;
         /* One addition a row: else compilers derive each address from several others. */
@@ -137,7 +145,7 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
                    unrolled = unroll; /* unsigned: the division is a shift */
     for (uint64_t iterations = k / unrolled; iterations > 0; iterations--) {
         gemm_opaque(&of_a), gemm_opaque(&of_b);
-        GEMM_UNROLL
+        UNROLL
         for (int u = 0; u < unroll; u++) {
             /* A column of A is one or two cache lines, which all its broadcasts would wait for. */
             if (vectors > 1 && (layout == A_STRIDED || layout == A_DENSE_COLUMNS))

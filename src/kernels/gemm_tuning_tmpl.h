@@ -69,7 +69,7 @@ enum { NEVER = 1 << 30 };
     .b_rows_per_l1d_set = 8, \
     /* Or, if they begin in more than 2 sets, under up to so many tiles of rows: as it was before \
      * the line above; not measured apart. */ \
-    .b_conflict_min_tiles = 40, \
+    .b_conflict_min_tiles = 40, .b_conflict_offsets = 2, \
     \
     /* ---- packed B ---- */ \
     /* Panels of one worker; the rest of L2 is for A and C. */ \
@@ -80,7 +80,7 @@ enum { NEVER = 1 << 30 };
     \
     /* ---- is A packed? If C has more panels of columns than: ---- */ \
     /* columns of A up to so many bytes apart are read in place; */ \
-    .a_stride_bytes = 256, \
+    .a_stride_bytes = 256, .a_few_ways = 8, \
     .a_panels = { \
         {   /* an L1d of up to 8 ways: scalar NEON AVX2 AVX-512 */ \
             /* columns further apart: EPYC, 128 squared A' 1.08, f64 1.15 over 16 panels; */ \
@@ -114,8 +114,12 @@ enum { NEVER = 1 << 30 };
     .a_task_tiles = 8, \
     \
     /* ---- tasks of threads ---- */ \
-    /* Multiply-adds of a task: some 3 us; of gemv and dots, which are bound by memory. */ \
-    .task_flops = 1 << 18, .row_task_flops = 1 << 16, \
+    /* Multiply-adds of a task: some 3 us. */ \
+    .task_flops = 1 << 18, \
+    /* Of gemv and dots, which are bound by memory; their columns are multiples of any vector. */ \
+    .row_task_flops = 1 << 16, .gemv_columns = 256, .dots_columns = 64, \
+    /* Elements of C that a task clears (K = 0), or adds to (split-K); not measured. */ \
+    .zero_task_elements = 1 << 16, .sum_task_elements = 1 << 14, \
     /* Tiles of C are made smaller until each thread has so many tasks, and so much of all \
      * threads' time is work. */ \
     .tasks_per_thread = 4, .useful = 0.93, \

@@ -4,13 +4,7 @@
 #define CTI_KERNELS_GEMM_VEC_TMPL_H
 
 #include "gemm_tuning_tmpl.h"
-#include "simd.h"
-
-#ifdef CTI_F64_KERNELS
-#define GEMM_LANES (CTI_VECTOR_BYTES / 8) /* LANES, for the preprocessor; 0 in the scalar build */
-#else
-#define GEMM_LANES (CTI_VECTOR_BYTES / 4)
-#endif
+#include "horizontal_tmpl.h"
 
 #if CTI_VECTOR_BYTES
 typedef vec gemm_vec;
@@ -21,60 +15,30 @@ typedef real gemm_vec; /* GCC keeps vectors of one element in memory */
 /* Steps along K in one iteration of the micro-kernel's loop. */
 #if defined __clang__
 enum { UNROLL_K = 1 }; /* clang interleaves several, and spills */
-#define GEMM_UNROLL _Pragma("unroll")
 #else
 enum { UNROLL_K = 4 };
-#define GEMM_UNROLL _Pragma("GCC unroll 32")
 #endif
 
-INLINE gemm_vec gemm_load(const real *p) {
-    gemm_vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-INLINE void gemm_store(real *p, gemm_vec v) { memcpy(p, &v, sizeof v); }
-
-/* The first n lanes where masked, which is a constant of the caller; else all. */
-INLINE gemm_vec gemm_get(const real *from, bool masked, int64_t n) {
+/* load and store of a gemm_vec; by_part: the first n lanes, else all. by_part is a constant of the
+ * caller. */
 #if CTI_VECTOR_BYTES
-    if (masked) return load_part(from, n);
-#endif
-    (void)masked, (void)n;
-    return gemm_load(from);
+#define gemm_load(p)                load(p)
+#define gemm_store(p, v)            store(p, v)
+#define gemm_load_if(p, by_part, n) ((by_part) ? load_part(p, n) : load(p))
+INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
+    if (by_part) store_part(p, v, n);
+    else store(p, v);
 }
-
-/* to = v, or from + v. */
-INLINE void gemm_put(real *to, const real *from, gemm_vec v, bool masked, int64_t n) {
-#if CTI_VECTOR_BYTES
-    if (masked) {
-        store_part(to, from ? load_part(from, n) + v : v, n);
-        return;
-    }
-#endif
-    (void)masked, (void)n;
-    gemm_store(to, from ? gemm_load(from) + v : v);
-}
-
-/* Lanes of a and b by turns, from their lower and their upper halves. */
-#if CTI_VECTOR_BYTES
-#if GEMM_LANES == 16
-#define GEMM_INTERLEAVE_LOW  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define GEMM_INTERLEAVE_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif GEMM_LANES == 8
-#define GEMM_INTERLEAVE_LOW  0, 8, 1, 9, 2, 10, 3, 11
-#define GEMM_INTERLEAVE_HIGH 4, 12, 5, 13, 6, 14, 7, 15
-#elif GEMM_LANES == 4
-#define GEMM_INTERLEAVE_LOW  0, 4, 1, 5
-#define GEMM_INTERLEAVE_HIGH 2, 6, 3, 7
 #else
-#define GEMM_INTERLEAVE_LOW  0, 2
-#define GEMM_INTERLEAVE_HIGH 1, 3
-#endif
-#if defined __clang__
-#define GEMM_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define GEMM_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (ivec){__VA_ARGS__})
-#endif
+INLINE gemm_vec gemm_load_real(const real *p) { return *p; }
+INLINE gemm_vec gemm_load_stored(const stored *p) { return get(p); }
+#define gemm_load(p)                BY_POINTER(p, gemm_load)(p)
+#define gemm_load_if(p, by_part, n) ((void)(by_part), (void)(n), gemm_load(p))
+INLINE void gemm_store(real *p, gemm_vec v) { *p = v; }
+INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
+    (void)by_part, (void)n;
+    *p = v;
+}
 #endif
 
 /* Addresses of `count` lines (rows or columns) of a matrix, `each` (1 or 4) to a base pointer: an
@@ -87,19 +51,22 @@ typedef struct {
 _Static_assert(CTI_VECTOR_BYTES != 64 || (int)UNROLL_K <= ((int)MR_NARROW + 3) / 4,
                "a base for each k of an unrolled iteration");
 
-INLINE gemm_lines gemm_lines_of(const int each, const int count, const real *x, int64_t bytes) {
+INLINE gemm_lines gemm_lines_of(const int each, const int count, const void *x, int64_t bytes) {
     gemm_lines l = {.to = {0, bytes, 2 * bytes, 3 * bytes}};
-    GEMM_UNROLL
+    UNROLL
     for (int i = 0; i < count; i += each) l.base[i / each] = (const char *)x + i * bytes;
     return l;
 }
 
-INLINE const real *gemm_line(const int each, const gemm_lines *l, int i) {
-    return (const real *)(l->base[i / each] + l->to[i % each]);
+INLINE const void *gemm_line(const int each, const gemm_lines *l, int i) {
+    return l->base[i / each] + l->to[i % each];
+}
+INLINE const real *gemm_real_line(const int each, const gemm_lines *l, int i) {
+    return gemm_line(each, l, i);
 }
 
 INLINE void gemm_advance(const int each, const int count, gemm_lines *l, int64_t bytes) {
-    GEMM_UNROLL
+    UNROLL
     for (int i = 0; i < count; i += each) l->base[i / each] += bytes;
 }
 

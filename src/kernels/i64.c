@@ -3,6 +3,7 @@
 #include "to_int64_tmpl.h"
 
 typedef int64_t element;
+#define NUMBER(x) (x)
 static inline element element_of(double value) { return whole_of(value); }
 static inline int64_t whole(element x) { return x; }
 static inline element plus(element a, element b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
@@ -15,18 +16,29 @@ static inline element times(element a, element b) { return (int64_t)((uint64_t)a
 static inline element greater(element a, element b) { return a > b ? a : b; }
 static inline element lesser(element a, element b) { return a < b ? a : b; }
 
-static inline __attribute__((always_inline)) void zip(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y,
+static inline __attribute__((always_inline)) void zip(int64_t n, const void *a, int64_t sa,
+                                                      const void *b, int64_t sb, void *y,
                                                       element (*f)(element, element)) {
     const element *from_a = a, *from_b = b;
     element *to = y;
     for (int64_t i = 0; i < n; i++) to[i] = f(from_a[i * sa], from_b[i * sb]);
 }
 
-static void zip_add(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { zip(n, a, sa, b, sb, y, plus); }
-static void zip_sub(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { zip(n, a, sa, b, sb, y, minus); }
-static void zip_mul(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { zip(n, a, sa, b, sb, y, times); }
-static void zip_maximum(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { zip(n, a, sa, b, sb, y, greater); }
-static void zip_minimum(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) { zip(n, a, sa, b, sb, y, lesser); }
+static void zip_add(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
+    zip(n, a, sa, b, sb, y, plus);
+}
+static void zip_sub(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
+    zip(n, a, sa, b, sb, y, minus);
+}
+static void zip_mul(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
+    zip(n, a, sa, b, sb, y, times);
+}
+static void zip_maximum(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
+    zip(n, a, sa, b, sb, y, greater);
+}
+static void zip_minimum(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y) {
+    zip(n, a, sa, b, sb, y, lesser);
+}
 
 static void map_neg(int64_t n, const void *x, void *y) {
     for (int64_t i = 0; i < n; i++) ((element *)y)[i] = minus(0, ((const element *)x)[i]);
@@ -51,7 +63,8 @@ static void axpy(int64_t n, double a, const void *x, void *y) {
 }
 
 static void arange(int64_t n, int64_t begin, double start, double step, void *y) {
-    for (int64_t i = 0; i < n; i++) ((element *)y)[i] = whole_of(start + (double)(begin + i) * step);
+    for (int64_t i = 0; i < n; i++)
+        ((element *)y)[i] = whole_of(start + (double)(begin + i) * step);
 }
 
 static void reduce_sum(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
@@ -66,7 +79,8 @@ static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, 
     const element *from = x;
     element *to = y;
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < inner; j++) to[j] = i ? greater(to[j], from[i * stride + j]) : from[j];
+        for (int64_t j = 0; j < inner; j++)
+            to[j] = i ? greater(to[j], from[i * stride + j]) : from[j];
 }
 
 static void reduce_argmax(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
@@ -79,11 +93,28 @@ static void reduce_argmax(int64_t n, int64_t inner, const void *x, int64_t strid
 
 extern const cti_kernels cti_kernels_i64;
 const cti_kernels cti_kernels_i64 = {
-    .neg = map_neg, .abs = map_abs,
-    .add = zip_add, .sub = zip_sub, .mul = zip_mul, .maximum = zip_maximum, .minimum = zip_minimum,
-    .eq = compare_eq, .ne = compare_ne, .lt = compare_lt, .le = compare_le, .gt = compare_gt, .ge = compare_ge,
-    .scale = map_scale, .add_scalar = map_add_scalar,
-    .where = data_where, .fill = data_fill, .arange = arange, .axpy = axpy, .copy2d = data_copy2d,
+    .neg = map_neg,
+    .abs = map_abs,
+    .add = zip_add,
+    .sub = zip_sub,
+    .mul = zip_mul,
+    .maximum = zip_maximum,
+    .minimum = zip_minimum,
+    .eq = compare_eq,
+    .ne = compare_ne,
+    .lt = compare_lt,
+    .le = compare_le,
+    .gt = compare_gt,
+    .ge = compare_ge,
+    .scale = map_scale,
+    .add_scalar = map_add_scalar,
+    .where = data_where,
+    .fill = data_fill,
+    .arange = arange,
+    .axpy = axpy,
+    .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
-    .sum = reduce_sum, .max = reduce_max, .argmax = reduce_argmax,
+    .sum = reduce_sum,
+    .max = reduce_max,
+    .argmax = reduce_argmax,
 };

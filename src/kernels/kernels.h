@@ -42,54 +42,78 @@ typedef struct {
     bool nesterov, first;
 } cti_sgd_numbers;
 
-/* What all calls of a micro-kernel for one product, or one K block of it, have in common: the length of K, the strides of A, B, C and the
- * base (in elements), and alpha. */
+/* What all calls of a micro-kernel for one product, or one K block of it, have in common: the length
+ * of K, the strides of A, B, C and the base (in elements), and alpha. */
 typedef struct {
     int64_t k, a_row, a_col, b_row, row, col, base_row;
     double alpha;
 } cti_gemm_params;
 
-enum { CTI_GEMM_DEEP = 512 };   /* a product with K under this is one K block, on every ISA */
+/* Numbers of the tuning table that inlined code and the size of an array need as constants. */
+enum {
+    CTI_GEMM_DEEP = 512, /* a product with K under this is one K block, on every ISA */
+    /* Multiply-adds of a small product, at most: one thread has done them before another wakes. */
+    CTI_GEMM_SMALL = 1 << 18,
+    /* Bytes of B packed on the stack, at most: 16 cubed with B transposed 461 -> 360 cycles. */
+    CTI_GEMM_STACK_B = 20 << 10
+};
 
 /* A is packed where C has more panels of nr columns than: */
 typedef struct {
-    int64_t strided;          /* A's columns are far apart (a_stride_bytes), */
-    int64_t sets_16, sets_2;  /* and begin in at most 16, or 2, sets of L1d, */
-    int64_t set_1_beyond_l2;  /* or in 1, and a K block of them spans more than L2; */
-    int64_t rows_set_1;       /* A is dense along K, and its rows begin in one set */
+    int64_t strided;         /* A's columns are far apart (a_stride_bytes), */
+    int64_t sets_16, sets_2; /* and begin in at most 16, or 2, sets of L1d, */
+    int64_t set_1_beyond_l2; /* or in 1, and a K block of them spans more than L2; */
+    int64_t rows_set_1;      /* A is dense along K, and its rows begin in one set */
 } cti_gemm_pack_a_panels;
 
-/* When a product's operands are packed and how its work is shared (src/gemm/gemm_plan.c). Values, and what was measured:
- * gemm_tuning_tmpl.h. A tile is mr rows of C, a panel nr columns; eighths are of a core's L2. */
+/* When a product's operands are packed and how its work is shared (src/gemm/gemm_plan.c). Values,
+ * and what was measured: gemm_tuning_tmpl.h. A tile is mr rows of C, a panel nr columns; eighths
+ * are of a core's L2. */
 typedef struct {
-    int64_t dots_max_m, dots_k_per_m, split_k_c_bytes;   /* these three decide the order of sums: no machine may differ from another */
-    int64_t b_min_tiles, b_in_place_l2_eighths, b_rows_per_l1d_set, b_conflict_min_tiles, b_panels_l2_eighths, b_shared_bytes, b_shared_tiles;
+    /* The order of sums follows from these three: no cache and no thread may change them. */
+    int64_t dots_max_m, dots_k_per_m, split_k_c_bytes;
+    int64_t b_min_tiles, b_in_place_l2_eighths, b_rows_per_l1d_set;
+    int64_t b_conflict_min_tiles, b_conflict_offsets;
+    int64_t b_panels_l2_eighths, b_shared_bytes, b_shared_tiles;
     int64_t a_stride_bytes, a_l2_eighths, a_task_tiles;
-    cti_gemm_pack_a_panels a_panels[2];                  /* with an L1d of up to 8 ways, and of more */
-    int64_t task_flops, row_task_flops, tasks_per_thread;
+    int64_t a_few_ways;
+    cti_gemm_pack_a_panels a_panels[2]; /* with an L1d of up to a_few_ways, and of more */
+    int64_t task_flops, tasks_per_thread;
     double useful;
+    int64_t row_task_flops, gemv_columns, dots_columns, zero_task_elements, sum_task_elements;
     int64_t mc_min_tiles, nc_min_panels, mc_min_tiles_private_b, split_k_pass_bytes;
 } cti_gemm_tuning;
 
 /* C (+)= A B: the micro-kernels, and the macro-kernel that walks tiles with them. src/gemm drives them. */
 typedef struct {
-    int64_t mr, nr;        /* the micro-kernel's tile of C */
-    int64_t lanes, mr_narrow;   /* a tile of at most `lanes` columns has up to mr_narrow rows */
-    int64_t kc;            /* the longest K block, at least CTI_GEMM_DEEP: a constant, so that no sum depends on caches or threads */
+    int64_t mr, nr;           /* the micro-kernel's tile of C */
+    int64_t lanes, mr_narrow; /* a tile of at most `lanes` columns has up to mr_narrow rows */
+    /* The longest K block, at least CTI_GEMM_DEEP: a constant, so no sum depends on caches or
+     * threads. */
+    int64_t kc;
     cti_gemm_tuning tuning;
-    /* packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels of k rows of nr */
-    void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride, void *packed);
-    void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride, void *packed);
-    /* The macro-kernel: C[m x n] = base + alpha A B, any m and n. A has any strides (packed: 1, mr, and m is at most mr). B is panels of
-     * nr columns, `panel` bytes apart, whose rows are dense (in place: panel = nr elements; packed: rows are nr apart). base NULL: 0; it
-     * may be C, or one row for all (base_row 0); its columns have C's stride */
-    void (*macro_kernel)(const cti_gemm_params *params, int64_t m, int64_t n, const void *a, const void *b, int64_t panel, const void *base, void *c);
-    /* C[m x n] = alpha A B, or += with add, any m and n: dot products of A's rows and B's columns, both dense along K */
-    void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b, int64_t b_col, double alpha, bool add,
-                 void *c, int64_t row_stride, int64_t col_stride);
-    /* y[j] = alpha sum over p < k <= kc of x[p x_stride] B[p, j], or += with add: a vector times a matrix, nothing packed */
-    void (*gemv)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b, int64_t b_row, int64_t b_col, double alpha, bool add,
-                void *y, int64_t y_stride);
+    /* Packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels
+     * of k rows of nr. The matrix is of the table's dtype, the panels are of the computed type. */
+    void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride,
+                   void *packed);
+    void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride,
+                   void *packed);
+    /* The macro-kernel: C[m x n] = base + alpha A B, any m and n. A has any strides (packed: 1, mr,
+     * and m is at most mr). B is panels of nr columns, `panel` bytes apart, whose rows are dense (in
+     * place: panel = nr elements; packed: rows are nr apart). base NULL: 0; it may be C, or one row
+     * for all (base_row 0); its columns have C's stride. All are of the computed type. */
+    void (*macro_kernel)(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
+                         const void *b, int64_t panel, const void *base, void *c);
+    /* C[m x n] = alpha A B, or += with add, any m and n: dot products of A's rows and B's columns,
+     * both dense along K. In dots and gemv A and B are of the table's dtype, C of the computed type.
+     */
+    void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b,
+                 int64_t b_col, double alpha, bool add, void *c, int64_t row_stride,
+                 int64_t col_stride);
+    /* y[j] = alpha sum over p < k <= kc of x[p x_stride] B[p, j], or += with add: a vector times a
+     * matrix, nothing packed */
+    void (*gemv)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b,
+                 int64_t b_row, int64_t b_col, double alpha, bool add, void *y, int64_t y_stride);
 } cti_gemm_kernels;
 
 /* Attention's work on scores, between the matrix products; ops/attention/ drives it. A score panel

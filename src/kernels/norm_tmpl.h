@@ -1,27 +1,39 @@
-/* Normalisation of rows. Means and their sums of squares are of differences, so a large mean costs no digits.
+/* Normalisation of rows. Means and their sums of squares are of differences, so a large mean costs
+ * no digits.
  *
- * As many rows at once as a vector has lanes: what is one number of a row, like its mean, is a lane, and no row waits for its own. */
+ * As many rows at once as a vector has lanes: what is one number of a row, like its mean, is a
+ * lane, and no row waits for its own. */
 #ifndef CTI_KERNELS_NORM_TMPL_H
 #define CTI_KERNELS_NORM_TMPL_H
 
 #include "row_sum_tmpl.h"
 
-enum { NORM_BYTES = 16 << 10 };   /* of the rows that are taken at once, as they are read several times */
+enum {
+    NORM_BYTES = 16 << 10
+}; /* of the rows that are taken at once, as they are read several times */
 
 typedef struct {
     int64_t rows, n;
-    const real *x, *w, *c;   /* c: forward the bias, which is one row, backward g */
+    const stored *x, *w, *c; /* c: forward the bias, which is one row, backward g */
     int64_t c_row;
-    real mean[LANES], rest[LANES], rstd[LANES];   /* rest: what rounding took from the mean as it is stored */
+    real mean[LANES], rest[LANES], rstd[LANES]; /* rest: the rounding error of mean */
 } norm_batch;
 
 static int64_t norm_rows(int64_t rows, int64_t n) {
-    const int64_t most = NORM_BYTES / (int64_t)sizeof(real) / (n > 0 ? n : 1), least = most < 1 ? 1 : most < LANES ? most : LANES;
+    const int64_t most = NORM_BYTES / (int64_t)sizeof(real) / (n > 0 ? n : 1),
+                  least = most < 1       ? 1
+                          : most < LANES ? most
+                                         : LANES;
     return rows < least ? rows : least;
 }
 
 INLINE terms norm_row(const norm_batch *b, int64_t r) {
-    return (terms){b->x + r * b->n, b->w, b->c ? b->c + r * b->c_row : NULL, splat(b->mean[r]), splat(b->rest[r]), splat(b->rstd[r])};
+    return (terms){b->x + r * b->n,
+                   b->w,
+                   b->c ? b->c + r * b->c_row : NULL,
+                   splat(b->mean[r]),
+                   splat(b->rest[r]),
+                   splat(b->rstd[r])};
 }
 
 /* A sum for each row. */
@@ -33,14 +45,16 @@ INLINE void norm_sums(const norm_batch *b, term *f, real sum[LANES]) {
     }
     store(sum, fold_rows(part, v_plus));
 }
-INLINE void norm_triples(const int count, const norm_batch *b, triple_term *f, double sum[3][LANES]) {
+INLINE void norm_triples(const int count, const norm_batch *b, triple_term *f,
+                         double sum[3][LANES]) {
     for (int k = 0; k < count; k++)
         for (int l = 0; l < LANES; l++) sum[k][l] = 0;
     for (int64_t i = 0; i < b->n; i += TRIPLE_BLOCK) {
         vec part[3][LANES] = {{{0}}};
         for (int64_t r = 0; r < b->rows; r++) {
             const terms t = norm_row(b, r);
-            const triple p = triple_block(count, i, b->n - i < TRIPLE_BLOCK ? b->n : i + TRIPLE_BLOCK, &t, f);
+            const triple p =
+                triple_block(count, i, b->n - i < TRIPLE_BLOCK ? b->n : i + TRIPLE_BLOCK, &t, f);
             for (int k = 0; k < count; k++) part[k][r] = p.v[k];
         }
         for (int k = 0; k < count; k++) {
@@ -52,7 +66,12 @@ INLINE void norm_triples(const int count, const norm_batch *b, triple_term *f, d
 
 /* ---- forward ---- */
 
-INLINE vec t_square(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; (void)t; return x * x; }
+INLINE vec t_square(vec x, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    (void)t;
+    return x * x;
+}
 
 /* x - s and its square */
 INLINE triple t_moments(vec x, vec b, vec c, const terms *t) {
@@ -67,7 +86,7 @@ INLINE vec xhat(vec x, const terms *t) { return ((x - t->s) - t->t) * t->u; }
 /* xhat w + b */
 INLINE vec t_affine(vec x, vec w, vec b, const terms *t) { return xhat(x, t) * w + b; }
 
-INLINE void norm_write(const norm_batch *b, real *y, void *mean, void *rstd) {
+INLINE void norm_write(const norm_batch *b, stored *y, real *mean, real *rstd) {
     for (int64_t r = 0; r < b->rows; r++) {
         const terms t = norm_row(b, r);
         row(b->n, &t, y + r * b->n, t_affine);
@@ -76,11 +95,16 @@ INLINE void norm_write(const norm_batch *b, real *y, void *mean, void *rstd) {
     store_part(rstd, load(b->rstd), b->rows);
 }
 
-static void layer_norm(int64_t rows, int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd) {
+static void layer_norm(int64_t rows, int64_t n, const void *x, const void *w, const void *b,
+                       double eps, void *y, void *mean, void *rstd) {
     const int64_t step = norm_rows(rows, n);
     const double share = 1 / (double)n;
     for (int64_t i = 0; i < rows; i += step) {
-        norm_batch a = {.rows = rows - i < step ? rows - i : step, .n = n, .x = (const real *)x + i * n, .w = w, .c = b};
+        norm_batch a = {.rows = rows - i < step ? rows - i : step,
+                        .n = n,
+                        .x = (const stored *)x + i * n,
+                        .w = w,
+                        .c = b};
         double sum[3][LANES];
         norm_sums(&a, t_a, a.mean);
         for (int l = 0; l < LANES; l++) a.mean[l] = (real)((double)a.mean[l] * share);
@@ -90,33 +114,39 @@ static void layer_norm(int64_t rows, int64_t n, const void *x, const void *w, co
             a.rest[l] = (real)rest;
             a.rstd[l] = (real)(1 / sqrt((variance > 0 ? variance : variance * 0) + eps));
         }
-        norm_write(&a, (real *)y + i * n, (real *)mean + i, (real *)rstd + i);
+        norm_write(&a, (stored *)y + i * n, (real *)mean + i, (real *)rstd + i);
     }
 }
 
-static void rms_norm(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y, void *rstd) {
+static void rms_norm(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y,
+                     void *rstd) {
     const int64_t step = norm_rows(rows, n);
     for (int64_t i = 0; i < rows; i += step) {
-        norm_batch a = {.rows = rows - i < step ? rows - i : step, .n = n, .x = (const real *)x + i * n, .w = w};
+        norm_batch a = {.rows = rows - i < step ? rows - i : step,
+                        .n = n,
+                        .x = (const stored *)x + i * n,
+                        .w = w};
         norm_sums(&a, t_square, a.rstd);
-        for (int l = 0; l < LANES; l++) a.rstd[l] = (real)(1 / sqrt((double)(a.rstd[l] / (real)n) + eps));
-        norm_write(&a, (real *)y + i * n, NULL, (real *)rstd + i);
+        for (int l = 0; l < LANES; l++)
+            a.rstd[l] = (real)(1 / sqrt((double)(a.rstd[l] / (real)n) + eps));
+        norm_write(&a, (stored *)y + i * n, NULL, (real *)rstd + i);
     }
 }
 
 /* ---- backward ---- */
 
-/* With h = g w:  dx = base + rstd (h - mean h - xhat mean(h xhat)), dw += g xhat, db += g;  rms_norm has no mean h. The sums are over
- * d = x - mean: */
+/* With h = g w:  dx = base + rstd (h - mean h - xhat mean(h xhat)), dw += g xhat, db += g; rms_norm
+ * has no mean h. The sums are over d = x - mean: */
 INLINE triple t_products(vec x, vec w, vec g, const terms *t) {
     const vec d = x - t->s, h = g * w;
     return (triple){{d, h, h * d}};
 }
 INLINE vec t_hx(vec x, vec w, vec g, const terms *t) { return g * w * xhat(x, t); }
 
-INLINE void norm_backward_vector(int64_t i, int64_t n, const terms *t, vec mean_h, vec mean_hx, const real *base, real *dx, real *dw,
-                                 real *db) {
-    const vec x = xhat(load_part(t->a + i, n), t), g = load_part(t->c + i, n), h = t->b ? g * load_part(t->b + i, n) : g;
+INLINE void norm_backward_vector(int64_t i, int64_t n, const terms *t, vec mean_h, vec mean_hx,
+                                 const stored *base, stored *dx, stored *dw, stored *db) {
+    const vec x = xhat(load_part(t->a + i, n), t), g = load_part(t->c + i, n),
+              h = t->b ? g * load_part(t->b + i, n) : g;
     if (dw) store_part(dw + i, load_part(dw + i, n) + g * x, n);
     if (db) store_part(db + i, load_part(db + i, n) + g, n);
     if (dx) {
@@ -125,29 +155,37 @@ INLINE void norm_backward_vector(int64_t i, int64_t n, const terms *t, vec mean_
     }
 }
 
-INLINE void norm_backward_row(int64_t n, const terms *t, vec mean_h, vec mean_hx, const real *base, real *dx, real *dw, real *db) {
+INLINE void norm_backward_row(int64_t n, const terms *t, vec mean_h, vec mean_hx,
+                              const stored *base, stored *dx, stored *dw, stored *db) {
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) norm_backward_vector(i, LANES, t, mean_h, mean_hx, base, dx, dw, db);
+    for (; i + LANES <= n; i += LANES)
+        norm_backward_vector(i, LANES, t, mean_h, mean_hx, base, dx, dw, db);
     if (i < n) norm_backward_vector(i, n - i, t, mean_h, mean_hx, base, dx, dw, db);
 }
 
-INLINE void norm_backward_rows(const norm_batch *b, const real mean_h[LANES], const real mean_hx[LANES], const real *base, real *dx,
-                               real *dw, real *db) {
+INLINE void norm_backward_rows(const norm_batch *b, const real mean_h[LANES],
+                               const real mean_hx[LANES], const stored *base, stored *dx,
+                               stored *dw, stored *db) {
     for (int64_t r = 0, at = 0; r < b->rows; r++, at += b->n) {
         const terms t = norm_row(b, r);
-        norm_backward_row(b->n, &t, splat(mean_h[r]), splat(mean_hx[r]), base ? base + at : NULL, dx ? dx + at : NULL, dw, db);
+        norm_backward_row(b->n, &t, splat(mean_h[r]), splat(mean_hx[r]), base ? base + at : NULL,
+                          dx ? dx + at : NULL, dw, db);
     }
 }
 
-static void layer_norm_backward(int64_t rows, int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd,
-                                const void *base, void *dx, void *dw, void *db) {
+static void layer_norm_backward(int64_t rows, int64_t n, const void *x, const void *w,
+                                const void *g, const void *mean, const void *rstd, const void *base,
+                                void *dx, void *dw, void *db) {
     const int64_t step = norm_rows(rows, n);
     const double share = 1 / (double)n;
     for (int64_t i = 0; i < rows; i += step) {
-        norm_batch a = {.rows = rows - i < step ? rows - i : step, .n = n, .x = (const real *)x + i * n, .w = w};
+        norm_batch a = {.rows = rows - i < step ? rows - i : step,
+                        .n = n,
+                        .x = (const stored *)x + i * n,
+                        .w = w};
         double sum[3][LANES];
         real mean_h[LANES], mean_hx[LANES];
-        a.c = (const real *)g + i * n, a.c_row = n;
+        a.c = (const stored *)g + i * n, a.c_row = n;
         store(a.mean, load_part((const real *)mean + i, a.rows));
         store(a.rstd, load_part((const real *)rstd + i, a.rows));
         norm_triples(3, &a, t_products, sum);
@@ -155,24 +193,30 @@ static void layer_norm_backward(int64_t rows, int64_t n, const void *x, const vo
             const double rest = sum[0][l] * share, h = sum[1][l] * share;
             a.rest[l] = (real)rest;
             mean_h[l] = (real)h;
-            mean_hx[l] = (real)((sum[2][l] * share - rest * h) * (double)a.rstd[l]);   /* rstd (mean(h d) - mean d mean h) */
+            mean_hx[l] = (real)((sum[2][l] * share - rest * h) *
+                                (double)a.rstd[l]); /* rstd (mean(h d) - mean d mean h) */
         }
-        norm_backward_rows(&a, mean_h, mean_hx, base ? (const real *)base + i * n : NULL, dx ? (real *)dx + i * n : NULL, dw, db);
+        norm_backward_rows(&a, mean_h, mean_hx, base ? (const stored *)base + i * n : NULL,
+                           dx ? (stored *)dx + i * n : NULL, dw, db);
     }
 }
 
-static void rms_norm_backward(int64_t rows, int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base,
-                              void *dx, void *dw) {
+static void rms_norm_backward(int64_t rows, int64_t n, const void *x, const void *w, const void *g,
+                              const void *rstd, const void *base, void *dx, void *dw) {
     const int64_t step = norm_rows(rows, n);
     for (int64_t i = 0; i < rows; i += step) {
-        norm_batch a = {.rows = rows - i < step ? rows - i : step, .n = n, .x = (const real *)x + i * n, .w = w};
+        norm_batch a = {.rows = rows - i < step ? rows - i : step,
+                        .n = n,
+                        .x = (const stored *)x + i * n,
+                        .w = w};
         const real none[LANES] = {0};
         real mean_hx[LANES] = {0};
-        a.c = (const real *)g + i * n, a.c_row = n;
+        a.c = (const stored *)g + i * n, a.c_row = n;
         store(a.rstd, load_part((const real *)rstd + i, a.rows));
         if (dx) norm_sums(&a, t_hx, mean_hx);
         for (int l = 0; l < LANES; l++) mean_hx[l] /= (real)n;
-        norm_backward_rows(&a, none, mean_hx, base ? (const real *)base + i * n : NULL, dx ? (real *)dx + i * n : NULL, dw, NULL);
+        norm_backward_rows(&a, none, mean_hx, base ? (const stored *)base + i * n : NULL,
+                           dx ? (stored *)dx + i * n : NULL, dw, NULL);
     }
 }
 

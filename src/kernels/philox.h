@@ -1,5 +1,6 @@
-/* Philox 4x32-10: a block of four 32-bit words is a function of a 128-bit counter and a 64-bit key. Here the key is the seed, and the
- * counter is (block, stream). Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3". */
+/* Philox 4x32-10: a block of four 32-bit words is a function of a 128-bit counter and a 64-bit key.
+ * Here the key is the seed, and the counter is (block, stream). Salmon, Moraes, Dror, Shaw 2011,
+ * "Parallel random numbers: as easy as 1, 2, 3". */
 #ifndef CTI_KERNELS_PHILOX_H
 #define CTI_KERNELS_PHILOX_H
 
@@ -12,7 +13,8 @@
 
 enum { PHILOX_BLOCKS = 16, PHILOX_WORDS = 4 * PHILOX_BLOCKS };
 
-/* Words in the low halves of 64-bit lanes, one block a lane; what stands in the high halves does not matter. */
+/* Words in the low halves of 64-bit lanes, one block a lane; what stands in the high halves does
+ * not matter. */
 #if CTI_VECTOR_BYTES > 16
 typedef uint64_t words __attribute__((vector_size(CTI_VECTOR_BYTES)));
 #else
@@ -32,9 +34,10 @@ static inline words multiply(words a, uint32_t b) {
 #endif
 }
 
-/* The words of PHILOX_BLOCKS blocks from block first on: word w of block b at [w][b]. first is a multiple of PHILOX_BLOCKS, so that
- * counting within them carries nothing. */
-static inline void philox(uint64_t seed, uint64_t stream, uint64_t first, uint32_t word[4][PHILOX_BLOCKS]) {
+/* The words of PHILOX_BLOCKS blocks from block first on: word w of block b at [w][b]. first is a
+ * multiple of PHILOX_BLOCKS, so that counting within them carries nothing. */
+static inline void philox(uint64_t seed, uint64_t stream, uint64_t first,
+                          uint32_t word[4][PHILOX_BLOCKS]) {
     for (int at = 0; at < PHILOX_BLOCKS; at += WORDS) {
         words count;
         for (int l = 0; l < WORDS; l++) count[l] = first + (uint64_t)(at + l);

@@ -1,5 +1,6 @@
-/* Random numbers: element i of a stream is a function of (seed, stream, i) alone. Elements come in groups of as many as 16 blocks of
- * Philox give; within a group the blocks' first words come first, then their second words, and so on. */
+/* Random numbers: element i of a stream is a function of (seed, stream, i) alone. Elements come in
+ * groups of as many as 16 blocks of Philox give; within a group the blocks' first words come first,
+ * then their second words, and so on. */
 #include "random.h"
 
 #include <math.h>
@@ -11,7 +12,11 @@
 #include "simd.h"
 
 /* How many elements a group has: an element takes one word, or two. GROUP is what uniform takes. */
-enum { GROUP32 = PHILOX_WORDS, GROUP64 = PHILOX_WORDS / 2, GROUP = sizeof(real) == 4 ? GROUP32 : GROUP64 };
+enum {
+    GROUP32 = PHILOX_WORDS,
+    GROUP64 = PHILOX_WORDS / 2,
+    GROUP = sizeof(real) == 4 ? GROUP32 : GROUP64
+};
 
 /* What of a group's elements is asked for: [from, to) of it go to y + at. */
 typedef struct {
@@ -33,9 +38,12 @@ static void group_words(cti_random r, uint64_t group, uint32_t word[4][PHILOX_BL
     philox(r.seed, r.stream, group * PHILOX_BLOCKS, word);
 }
 
-/* The upper 53 of the 64 bits of two words, in [0, 1): 31 bits and 22, for which there are vectors; every step is exact. */
+/* The upper 53 of the 64 bits of two words, in [0, 1): 31 bits and 22, for which there are vectors;
+ * every step is exact. */
 static inline double unit64(uint32_t high, uint32_t low) {
-    return ((double)(int32_t)(high >> 1) * 0x1p22 + (double)(int32_t)((high & 1) << 21 | low >> 11)) * 0x1p-53;
+    return ((double)(int32_t)(high >> 1) * 0x1p22 +
+            (double)(int32_t)((high & 1) << 21 | low >> 11)) *
+           0x1p-53;
 }
 
 /* As many numbers in [0, 1) as a group has, of 24 or of 53 bits. */
@@ -47,32 +55,36 @@ static void units(const uint32_t word[4][PHILOX_BLOCKS], real unit[GROUP]) {
     }
 #else
     for (int w = 0; w < 4; w++)
-        for (int b = 0; b < PHILOX_BLOCKS; b++) unit[w * PHILOX_BLOCKS + b] = (float)(int32_t)(word[w][b] >> 8) * 0x1p-24f;
+        for (int b = 0; b < PHILOX_BLOCKS; b++)
+            unit[w * PHILOX_BLOCKS + b] = (float)(int32_t)(word[w][b] >> 8) * 0x1p-24f;
 #endif
 }
 
-/* u in [0, 1) to [low, high), last being the number before high. No product overflows, whatever the ends are. */
+/* u in [0, 1) to [low, high), last being the number before high. No product overflows, whatever the
+ * ends are. */
 static inline real between(real u, real low, real high, real last) {
     const real y = low * (1 - u) + high * u, most = y > last ? last : y;
     return most < low ? low : most;
 }
 
 static void uniform(int64_t n, int64_t start, cti_random r, double from, double to, void *out) {
-    const real low = (real)from, high = (real)to, last = high > low ? LIBM(nextafter)(high, low) : low;
-    real *y = out;
+    const real low = (real)from, high = (real)to,
+               last = high > low ? LIBM(nextafter)(high, low) : low;
+    stored *y = out;
     uint32_t word[4][PHILOX_BLOCKS];
     real value[GROUP];
     for (part p = {0}; next_part(&p, n, start, GROUP);) {
         group_words(r, p.group, word);
         units(word, value);
         for (int k = 0; k < GROUP; k++) value[k] = between(value[k], low, high, last);
-        memcpy(y + p.at, value + p.from, (size_t)(p.to - p.from) * sizeof *y);
+        for (int64_t k = p.from; k < p.to; k++) put(y + p.at + k - p.from, value[k]);
     }
 }
 
-/* Box and Muller 1958: sqrt(-2 log u) cos and sin of 2 pi v, u in (0, 1], in f64 for both dtypes. */
+/* Box and Muller 1958: sqrt(-2 log u) cos and sin of 2 pi v, u in (0, 1], in f64 for both dtypes.
+ */
 static void normal(int64_t n, int64_t start, cti_random r, double mean, double std, void *out) {
-    real *y = out;
+    stored *y = out;
     uint32_t word[4][PHILOX_BLOCKS];
     double value[GROUP64];
     for (part p = {0}; next_part(&p, n, start, GROUP64);) {
@@ -84,15 +96,18 @@ static void normal(int64_t n, int64_t start, cti_random r, double mean, double s
             value[b] = mean + radius * cosine;
             value[b + PHILOX_BLOCKS] = mean + radius * sine;
         }
-        if (p.to - p.from == GROUP64) for (int k = 0; k < GROUP64; k++) y[p.at + k] = (real)value[k];
-        else for (int64_t k = p.from; k < p.to; k++) y[p.at + k - p.from] = (real)value[k];
+        if (p.to - p.from == GROUP64)
+            for (int k = 0; k < GROUP64; k++) put(y + p.at + k, (real)value[k]);
+        else
+            for (int64_t k = p.from; k < p.to; k++) put(y + p.at + k - p.from, (real)value[k]);
     }
 }
 
 /* The same mask for both dtypes: dropped where the element's word is below p 2^32. */
 static void dropout(int64_t n, int64_t start, cti_random r, double p, const void *in, void *out) {
-    const real *x = in, scale = (real)(1 / (1 - p));
-    real *y = out;
+    const stored *x = in;
+    const real scale = (real)(1 / (1 - p));
+    stored *y = out;
     const double threshold = ceil(p * 0x1p32);
     if (threshold >= 0x1p32) {
         memset(y, 0, (size_t)n * sizeof *y);
@@ -105,13 +120,13 @@ static void dropout(int64_t n, int64_t start, cti_random r, double p, const void
         const uint32_t *w = &word[0][0];
         if (q.to - q.from == GROUP32) {
             for (int k = 0; k < GROUP32; k++) {
-                const real scaled = x[q.at + k] * scale;
-                y[q.at + k] = w[k] < below ? 0 : scaled;
+                const real scaled = get(x + q.at + k) * scale;
+                put(y + q.at + k, w[k] < below ? 0 : scaled);
             }
         } else {
             for (int64_t k = q.from; k < q.to; k++) {
-                const real scaled = x[q.at + k - q.from] * scale;
-                y[q.at + k - q.from] = w[k] < below ? 0 : scaled;
+                const real scaled = get(x + q.at + k - q.from) * scale;
+                put(y + q.at + k - q.from, w[k] < below ? 0 : scaled);
             }
         }
     }

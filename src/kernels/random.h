@@ -1,5 +1,5 @@
-/* The random kernels of one ISA and dtype. They are compiled apart from the rest, with no a b + c made one instruction, so
- * that their results are the same bits on every ISA. */
+/* The random kernels of one ISA and dtype. They are compiled apart from the rest, with no a b + c
+ * made one instruction, so that their results are the same bits on every ISA. */
 #ifndef CTI_KERNELS_RANDOM_H
 #define CTI_KERNELS_RANDOM_H
 

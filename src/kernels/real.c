@@ -4,10 +4,11 @@
 #include "simd.h"
 #include "to_int64_tmpl.h"
 
-typedef real element;
-INLINE element element_of(double value) { return (real)value; }
-INLINE int64_t whole(element x) { return whole_of(x); }
-INLINE element plus(element a, element b) { return a + b; }
+typedef stored element;
+#define NUMBER(x) to_real(x)
+INLINE element element_of(double value) { return to_stored((real)value); }
+INLINE int64_t whole(element x) { return whole_of((double)to_real(x)); }
+INLINE element plus(element a, element b) { return to_stored(to_real(a) + to_real(b)); }
 
 #include "attention_tmpl.h"
 #include "compare_tmpl.h"
@@ -22,12 +23,14 @@ INLINE element plus(element a, element b) { return a + b; }
 #include "binary_tmpl.h"
 
 static void arange(int64_t n, int64_t begin, double start, double step, void *y) {
-    for (int64_t i = 0; i < n; i++) ((real *)y)[i] = (real)(start + (double)(begin + i) * step);
+    for (int64_t i = 0; i < n; i++)
+        put((stored *)y + i, (real)(start + (double)(begin + i) * step));
 }
 
 static void axpy(int64_t n, double a, const void *x, void *y) {
-    const real *from = x, scale = (real)a;
-    real *to = y;
+    const stored *from = x;
+    const real scale = (real)a;
+    stored *to = y;
     for (int64_t i = 0; i < n; i += LANES)
         store_part(to + i, load_part(to + i, n - i) + scale * load_part(from + i, n - i), n - i);
 }
@@ -45,24 +48,84 @@ static void dropout(int64_t n, int64_t start, cti_random r, double p, const void
 
 extern const cti_kernels CTI_TABLE;
 const cti_kernels CTI_TABLE = {
-    .neg = map_neg, .exp = map_exp, .log = map_log, .sqrt = map_sqrt, .abs = map_abs, .tanh = map_tanh, .sigmoid = map_sigmoid,
-    .relu = map_relu, .silu = map_silu, .gelu = map_gelu, .gelu_tanh = map_gelu_tanh,
-    .exp_backward = exp_backward, .sqrt_backward = sqrt_backward, .tanh_backward = tanh_backward, .sigmoid_backward = sigmoid_backward,
-    .relu_backward = relu_backward, .log_backward = log_backward, .abs_backward = abs_backward, .silu_backward = silu_backward,
-    .gelu_backward = gelu_backward, .gelu_tanh_backward = gelu_tanh_backward,
-    .relu_both = relu_both, .silu_both = silu_both, .gelu_both = gelu_both, .gelu_tanh_both = gelu_tanh_both,
-    .add = zip_add, .sub = zip_sub, .mul = zip_mul, .div = zip_div, .maximum = zip_maximum, .minimum = zip_minimum,
-    .maximum_backward = maximum_backward, .minimum_backward = minimum_backward,
-    .eq = compare_eq, .ne = compare_ne, .lt = compare_lt, .le = compare_le, .gt = compare_gt, .ge = compare_ge,
-    .scale = map_scale, .add_scalar = map_add_scalar, .pow = map_pow, .pow_backward = pow_backward,
-    .where = data_where, .fill = data_fill, .arange = arange, .axpy = axpy, .copy2d = data_copy2d,
+    .neg = map_neg,
+    .exp = map_exp,
+    .log = map_log,
+    .sqrt = map_sqrt,
+    .abs = map_abs,
+    .tanh = map_tanh,
+    .sigmoid = map_sigmoid,
+    .relu = map_relu,
+    .silu = map_silu,
+    .gelu = map_gelu,
+    .gelu_tanh = map_gelu_tanh,
+    .exp_backward = exp_backward,
+    .sqrt_backward = sqrt_backward,
+    .tanh_backward = tanh_backward,
+    .sigmoid_backward = sigmoid_backward,
+    .relu_backward = relu_backward,
+    .log_backward = log_backward,
+    .abs_backward = abs_backward,
+    .silu_backward = silu_backward,
+    .gelu_backward = gelu_backward,
+    .gelu_tanh_backward = gelu_tanh_backward,
+    .relu_both = relu_both,
+    .silu_both = silu_both,
+    .gelu_both = gelu_both,
+    .gelu_tanh_both = gelu_tanh_both,
+    .add = zip_add,
+    .sub = zip_sub,
+    .mul = zip_mul,
+    .div = zip_div,
+    .maximum = zip_maximum,
+    .minimum = zip_minimum,
+    .maximum_backward = maximum_backward,
+    .minimum_backward = minimum_backward,
+    .eq = compare_eq,
+    .ne = compare_ne,
+    .lt = compare_lt,
+    .le = compare_le,
+    .gt = compare_gt,
+    .ge = compare_ge,
+    .scale = map_scale,
+    .add_scalar = map_add_scalar,
+    .pow = map_pow,
+    .pow_backward = pow_backward,
+    .where = data_where,
+    .fill = data_fill,
+    .arange = arange,
+    .axpy = axpy,
+    .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
-    .sum_rows = reduce_sum_rows, .max_rows = reduce_max_rows, .sum = reduce_sum, .max = reduce_max, .argmax = reduce_argmax, .max_backward = max_backward,
-    .sum_squares = sum_squares, .has_nan = has_nan,
-    .softmax_columns = softmax_columns, .softmax_columns_backward = softmax_columns_backward, .softmax = softmax, .log_softmax = log_softmax, .softmax_backward = softmax_backward, .log_softmax_backward = log_softmax_backward,
-    .masked_softmax = masked_softmax, .logsumexp = logsumexp, .logsumexp_backward = logsumexp_backward,
-    .layer_norm = layer_norm, .layer_norm_backward = layer_norm_backward, .rms_norm = rms_norm, .rms_norm_backward = rms_norm_backward,
-    .cross_entropy = cross_entropy, .cross_entropy_backward = cross_entropy_backward, .rope = rope,
-    .uniform = uniform, .normal = normal, .dropout = dropout, .adam = adam, .sgd = sgd,
-    .gemm = GEMM_KERNELS, .attention = ATTENTION_KERNELS,
+    .sum_rows = reduce_sum_rows,
+    .max_rows = reduce_max_rows,
+    .sum = reduce_sum,
+    .max = reduce_max,
+    .argmax = reduce_argmax,
+    .max_backward = max_backward,
+    .sum_squares = sum_squares,
+    .has_nan = has_nan,
+    .softmax_columns = softmax_columns,
+    .softmax_columns_backward = softmax_columns_backward,
+    .softmax = softmax,
+    .log_softmax = log_softmax,
+    .softmax_backward = softmax_backward,
+    .log_softmax_backward = log_softmax_backward,
+    .masked_softmax = masked_softmax,
+    .logsumexp = logsumexp,
+    .logsumexp_backward = logsumexp_backward,
+    .layer_norm = layer_norm,
+    .layer_norm_backward = layer_norm_backward,
+    .rms_norm = rms_norm,
+    .rms_norm_backward = rms_norm_backward,
+    .cross_entropy = cross_entropy,
+    .cross_entropy_backward = cross_entropy_backward,
+    .rope = rope,
+    .uniform = uniform,
+    .normal = normal,
+    .dropout = dropout,
+    .adam = adam,
+    .sgd = sgd,
+    .gemm = GEMM_KERNELS,
+    .attention = ATTENTION_KERNELS,
 };

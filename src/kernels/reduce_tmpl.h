@@ -4,53 +4,64 @@
 
 #include "row_sum_tmpl.h"
 
+/* The first n of a quad's elements. */
+INLINE void store_quad(stored *y, quad q, int64_t n) {
+    store_part(y, q.v0, n);
+    store_part(y + LANES, q.v1, n - LANES);
+    store_part(y + 2 * LANES, q.v2, n - 2 * LANES);
+    store_part(y + 3 * LANES, q.v3, n - 3 * LANES);
+}
+
 static void reduce_sum(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
-    const real *from = x;
-    real *to = y;
+    const stored *from = x;
+    stored *to = y;
     if (inner == 1 && stride == 1) {
-        *to = row_sum(n, from);
+        put(to, row_sum(n, from));
         return;
     }
     int64_t j = 0;
     for (; j + QUAD <= inner; j += QUAD) {
         quad s = sum_quads(n, stride, QUAD, &(terms){.a = from + j}, t_a);
-        memcpy(to + j, &s, sizeof s);
+        store_quad(to + j, s, QUAD);
     }
     if (j < inner) {
         quad s = sum_quads(n, stride, inner - j, &(terms){.a = from + j}, t_a);
-        memcpy(to + j, &s, (size_t)(inner - j) * sizeof(real));
+        store_quad(to + j, s, inner - j);
     }
 }
 
 static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
-    const real *from = x;
-    real *to = y;
+    const stored *from = x;
+    stored *to = y;
     if (inner == 1 && stride == 1) {
-        *to = row_max(n, from);
+        put(to, row_max(n, from));
         return;
     }
     for (int64_t j = 0; j < inner; j += LANES) {
         vec top = load_part(from + j, inner - j);
-        for (int64_t i = 1; i < n; i++) top = v_max(top, load_part(from + i * stride + j, inner - j));
+        for (int64_t i = 1; i < n; i++)
+            top = v_max(top, load_part(from + i * stride + j, inner - j));
         store_part(to + j, top, inner - j);
     }
 }
 
 /* Rows one behind the other, as many at once as there are lanes: the same bits as one by one. */
 static void reduce_sum_rows(int64_t rows, int64_t n, const void *x, void *y) {
-    const real *from = x;
+    const stored *from = x;
     for (int64_t r = 0; r < rows; r += LANES) {
         vec part[LANES] = {{0}};
-        for (int l = 0; l < LANES && r + l < rows; l++) part[l] = sum_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
-        store_part((real *)y + r, fold_rows(part, v_plus), rows - r);
+        for (int l = 0; l < LANES && r + l < rows; l++)
+            part[l] = sum_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
+        store_part((stored *)y + r, fold_rows(part, v_plus), rows - r);
     }
 }
 static void reduce_max_rows(int64_t rows, int64_t n, const void *x, void *y) {
-    const real *from = x;
+    const stored *from = x;
     for (int64_t r = 0; r < rows; r += LANES) {
         vec part[LANES] = {{0}};
-        for (int l = 0; l < LANES && r + l < rows; l++) part[l] = max_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
-        store_part((real *)y + r, fold_rows(part, v_max), rows - r);
+        for (int l = 0; l < LANES && r + l < rows; l++)
+            part[l] = max_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
+        store_part((stored *)y + r, fold_rows(part, v_max), rows - r);
     }
 }
 
@@ -58,17 +69,17 @@ INLINE bool same(real a, real b) { return a == b || (a != a && b != b); }
 INLINE ivec v_same(vec a, vec b) { return (a == b) | ((a != a) & (b != b)); }
 
 /* The first place of the row's maximum. */
-static int64_t row_argmax(int64_t n, const real *x) {
+static int64_t row_argmax(int64_t n, const stored *x) {
     const real top = row_max(n, x);
     const vec tops = splat(top);
     int64_t i = 0;
     while (i + LANES <= n && !any_lane(v_same(load(x + i), tops))) i += LANES;
-    while (i < n && !same(x[i], top)) i++;
+    while (i < n && !same(get(x + i), top)) i++;
     return i;
 }
 
 static void reduce_argmax(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
-    const real *from = x;
+    const stored *from = x;
     int64_t *to = y;
     if (inner == 1 && stride == 1) {
         *to = row_argmax(n, from);
@@ -78,56 +89,59 @@ static void reduce_argmax(int64_t n, int64_t inner, const void *x, int64_t strid
     for (int64_t j = 0; j < inner; j += BLOCK) {
         const int width = inner - j < BLOCK ? (int)(inner - j) : BLOCK;
         real top[BLOCK];
-        for (int k = 0; k < width; k++) top[k] = from[j + k], to[j + k] = 0;
+        for (int k = 0; k < width; k++) top[k] = get(from + j + k), to[j + k] = 0;
         for (int64_t i = 1; i < n; i++)
             for (int k = 0; k < width; k++) {
-                const real v = from[i * stride + j + k];
+                const real v = get(from + i * stride + j + k);
                 if (v > top[k] || (v != v && top[k] == top[k])) top[k] = v, to[j + k] = i;
             }
     }
 }
 
 /* y, g and x may hold what dx overwrites only at its own place, so the count comes first. */
-static void max_backward(int64_t n, int64_t inner, const void *x, int64_t stride, const void *y, const void *g, void *dx) {
-    const real *from = x, *top = y, *cotangent = g;
-    real *to = dx;
+static void max_backward(int64_t n, int64_t inner, const void *x, int64_t stride, const void *y,
+                         const void *g, void *dx) {
+    const stored *from = x, *top = y, *cotangent = g;
+    stored *to = dx;
     if (inner == 1 && stride == 1) {
         int64_t count = 0;
-        for (int64_t i = 0; i < n; i++) count += same(from[i], *top);
-        const real t = *top, share = *cotangent / (real)count;
-        for (int64_t i = 0; i < n; i++) to[i] = same(from[i], t) ? share : 0;
+        const real t = get(top);
+        for (int64_t i = 0; i < n; i++) count += same(get(from + i), t);
+        const real share = get(cotangent) / (real)count;
+        for (int64_t i = 0; i < n; i++) put(to + i, same(get(from + i), t) ? share : 0);
         return;
     }
     for (int64_t j = 0; j < inner; j += LANES) {
         const int64_t left = inner - j;
         const vec t = load_part(top + j, left);
         vec count = {0};
-        for (int64_t i = 0; i < n; i++) count += keep(v_same(load_part(from + i * stride + j, left), t), splat(1));
+        for (int64_t i = 0; i < n; i++)
+            count += keep(v_same(load_part(from + i * stride + j, left), t), splat(1));
         const vec share = load_part(cotangent + j, left) / count;
         for (int64_t i = 0; i < n; i++) {
-            real *at = to + i * stride + j;
+            stored *at = to + i * stride + j;
             store_part(at, keep(v_same(load_part(from + i * stride + j, left), t), share), left);
         }
     }
 }
 
 static double sum_squares(int64_t n, const void *x) {
-    const real *from = x;
+    const stored *from = x;
     enum { WIDTH = 32 };
     double sum[WIDTH] = {0};
     int64_t i = 0;
     for (; i + WIDTH <= n; i += WIDTH) {
-        for (int l = 0; l < WIDTH; l += 64 / (int)sizeof(real)) fetch(from + i + l);
-        for (int l = 0; l < WIDTH; l++) sum[l] += (double)from[i + l] * from[i + l];
+        for (int l = 0; l < WIDTH; l += 64 / (int)sizeof(stored)) fetch(from + i + l);
+        for (int l = 0; l < WIDTH; l++) sum[l] += (double)get(from + i + l) * get(from + i + l);
     }
-    for (int l = 0; i + l < n; l++) sum[l] += (double)from[i + l] * from[i + l];
+    for (int l = 0; i + l < n; l++) sum[l] += (double)get(from + i + l) * get(from + i + l);
     for (int half = WIDTH / 2; half; half /= 2)
         for (int l = 0; l < half; l++) sum[l] += sum[l + half];
     return sum[0];
 }
 
 static bool has_nan(int64_t n, const void *x) {
-    const real *from = x;
+    const stored *from = x;
     ivec found = {0};
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {

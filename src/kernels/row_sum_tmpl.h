@@ -1,5 +1,5 @@
-/* The two loops that reductions and rows are made of: a sum of terms and a row of terms. A term is a vector function of up to three
- * arrays and a few constants:
+/* The two loops that reductions and rows are made of: a sum of terms and a row of terms. A term is
+ * a vector function of up to three arrays and a few constants:
  *
  *     INLINE vec t_dot(vec a, vec b, vec c, const terms *t) { return a * b; }
  *
@@ -10,19 +10,20 @@
 #include "horizontal_tmpl.h"
 
 typedef struct {
-    const real *a, *b, *c;
-    vec s, t, u;   /* the constants */
+    const stored *a, *b, *c;
+    vec s, t, u; /* the constants */
 } terms;
 
 typedef vec term(vec a, vec b, vec c, const terms *t);
 
 /* The term at element i, of which n are left. */
 INLINE vec term_at(const terms *t, int64_t i, int64_t n, term *f) {
-    return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1), t->c ? load_part(t->c + i, n) : splat(0), t);
+    return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1),
+             t->c ? load_part(t->c + i, n) : splat(0), t);
 }
 
 /* y[i] = term i. y may be one of the arrays. */
-INLINE void row(int64_t n, const terms *t, real *y, term *f) {
+INLINE void row(int64_t n, const terms *t, stored *y, term *f) {
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) store(y + i, term_at(t, i, LANES, f));
     if (i < n) store_part(y + i, term_at(t, i, n - i, f), n - i);
@@ -34,21 +35,24 @@ typedef struct {
 } quad;
 enum { QUAD = 4 * LANES };
 
-INLINE quad quad_add(quad x, quad y) { return (quad){x.v0 + y.v0, x.v1 + y.v1, x.v2 + y.v2, x.v3 + y.v3}; }
+INLINE quad quad_add(quad x, quad y) {
+    return (quad){x.v0 + y.v0, x.v1 + y.v1, x.v2 + y.v2, x.v3 + y.v3};
+}
 
 /* The terms of elements [i, i + n), n <= QUAD; zero beyond. */
 INLINE quad quad_at(const terms *t, int64_t i, int64_t n, term *f) {
     if (n >= QUAD)
-        return (quad){term_at(t, i, LANES, f), term_at(t, i + LANES, LANES, f), term_at(t, i + 2 * LANES, LANES, f),
-                      term_at(t, i + 3 * LANES, LANES, f)};
+        return (quad){term_at(t, i, LANES, f), term_at(t, i + LANES, LANES, f),
+                      term_at(t, i + 2 * LANES, LANES, f), term_at(t, i + 3 * LANES, LANES, f)};
     vec v[4] = {{0}, {0}, {0}, {0}};
-    UNROLL for (int k = 0; k < 4; k++)
-        if (k * LANES < n) v[k] = keep(first_lanes(n - k * LANES), term_at(t, i + k * LANES, n - k * LANES, f));
+    UNROLL for (int k = 0; k < 4; k++) if (k * LANES < n) v[k] =
+        keep(first_lanes(n - k * LANES), term_at(t, i + k * LANES, n - k * LANES, f));
     return (quad){v[0], v[1], v[2], v[3]};
 }
 
-/* Sum over k < count of the n <= QUAD terms at k step, side by side. Runs of 16 are summed in order, then run with run, pair of runs
- * with pair of runs, as a binary counter carries: the error grows with 16 + log2 count instead of count. */
+/* Sum over k < count of the n <= QUAD terms at k step, side by side. Runs of 16 are summed in
+ * order, then run with run, pair of runs with pair of runs, as a binary counter carries: the error
+ * grows with 16 + log2 count instead of count. */
 INLINE quad sum_run(int64_t begin, int64_t end, int64_t step, int64_t n, const terms *t, term *f) {
     quad sum = quad_at(t, begin * step, n, f);
     for (int64_t k = begin + 1; k < end; k++) sum = quad_add(sum, quad_at(t, k * step, n, f));
@@ -87,25 +91,30 @@ INLINE vec max_vector(int64_t n, const terms *t, term *f) {
     int64_t i = 0;
     for (; i + QUAD <= n; i += QUAD) {
         const quad q = quad_at(t, i, QUAD, f);
-        top = (quad){v_max(top.v0, q.v0), v_max(top.v1, q.v1), v_max(top.v2, q.v2), v_max(top.v3, q.v3)};
+        top = (quad){v_max(top.v0, q.v0), v_max(top.v1, q.v1), v_max(top.v2, q.v2),
+                     v_max(top.v3, q.v3)};
     }
-    for (; i < n; i += LANES) top.v0 = v_max(top.v0, select(first_lanes(n - i), term_at(t, i, n - i, f), least));
+    for (; i < n; i += LANES)
+        top.v0 = v_max(top.v0, select(first_lanes(n - i), term_at(t, i, n - i, f), least));
     return v_max(v_max(top.v0, top.v1), v_max(top.v2, top.v3));
 }
 INLINE real max_terms(int64_t n, const terms *t, term *f) { return max_lanes(max_vector(n, t, f)); }
 
-/* Up to three sums over a row at once, in f64: blocks of at most 16 terms a lane, and then the blocks. */
+/* Up to three sums over a row at once, in f64: blocks of at most 16 terms a lane, and then the
+ * blocks. */
 typedef struct {
     vec v[3];
 } triple;
 typedef triple triple_term(vec a, vec b, vec c, const terms *t);
 INLINE triple triple_at(const terms *t, int64_t i, int64_t n, triple_term *f) {
-    return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1), t->c ? load_part(t->c + i, n) : splat(0), t);
+    return f(load_part(t->a + i, n), t->b ? load_part(t->b + i, n) : splat(1),
+             t->c ? load_part(t->c + i, n) : splat(0), t);
 }
 enum { TRIPLE_BLOCK = 32 * LANES };
 
 /* Of a block: lanes that are still to be added up. */
-INLINE triple triple_block(const int count, int64_t begin, int64_t end, const terms *t, triple_term *f) {
+INLINE triple triple_block(const int count, int64_t begin, int64_t end, const terms *t,
+                           triple_term *f) {
     triple even = {{{0}, {0}, {0}}}, odd = even;
     int64_t i = begin;
     for (; i + 2 * LANES <= end; i += 2 * LANES) {
@@ -123,15 +132,25 @@ INLINE triple triple_block(const int count, int64_t begin, int64_t end, const te
 INLINE void sum_triples(const int count, int64_t n, const terms *t, triple_term *f, double sum[3]) {
     for (int k = 0; k < count; k++) sum[k] = 0;
     for (int64_t i = 0; i < n; i += TRIPLE_BLOCK) {
-        const triple part = triple_block(count, i, n - i < TRIPLE_BLOCK ? n : i + TRIPLE_BLOCK, t, f);
+        const triple part =
+            triple_block(count, i, n - i < TRIPLE_BLOCK ? n : i + TRIPLE_BLOCK, t, f);
         for (int k = 0; k < count; k++) sum[k] += (double)sum_lanes(part.v[k]);
     }
 }
 
-INLINE vec t_a(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; (void)t; return a; }
-INLINE vec t_dot(vec a, vec b, vec c, const terms *t) { (void)c; (void)t; return a * b; }
+INLINE vec t_a(vec a, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    (void)t;
+    return a;
+}
+INLINE vec t_dot(vec a, vec b, vec c, const terms *t) {
+    (void)c;
+    (void)t;
+    return a * b;
+}
 
-static real row_sum(int64_t n, const real *x) { return sum_terms(n, &(terms){.a = x}, t_a); }
-static real row_max(int64_t n, const real *x) { return max_terms(n, &(terms){.a = x}, t_a); }
+static real row_sum(int64_t n, const stored *x) { return sum_terms(n, &(terms){.a = x}, t_a); }
+static real row_max(int64_t n, const stored *x) { return max_terms(n, &(terms){.a = x}, t_a); }
 
 #endif

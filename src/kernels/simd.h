@@ -1,8 +1,17 @@
-/* The vectors that kernels are written on: GCC's vector extensions, as wide as the ISA this file is compiled for.
+/* The vectors that kernels are written on: GCC's vector extensions, as wide as the ISA this file is
+ * compiled for.
  *
- * A translation unit is compiled for one ISA and one dtype: CTI_F64_KERNELS picks double, and CTI_VECTOR_BYTES the width
- * (0: one element, the scalar build). Everything is static: an object exports its table and nothing else. Comparing vectors gives 0 or
- * -1 in each lane; a comparison with NaN is false, and what follows from that is how each select here passes NaN on. */
+ * A translation unit is compiled for one ISA and one dtype: CTI_F64_KERNELS picks double, and
+ * CTI_VECTOR_BYTES the width (0: one element, the scalar build). Everything is static: an object
+ * exports its table and nothing else. Comparing vectors gives 0 or -1 in each lane, and a
+ * comparison with NaN is false; each select here passes NaN on by that.
+ *
+ * An element of a tensor is `stored` in memory and `real` in arithmetic. What only kernels see is
+ * real too: packed panels, tiles of C, attention's scores, and the statistics that forward keeps
+ * for backward (mean, rstd, max, 1 / sum, cosines). load and store go by the pointer's type, and
+ * get and put are the same for one element, so loops do not know which of the two is narrower. In
+ * f32 and f64 they are one type. A 16-bit dtype is a third case of the types below, with its
+ * conversions in to_real, to_stored, get_all, load_stored, store_stored and the two _part. */
 #ifndef CTI_KERNELS_SIMD_H
 #define CTI_KERNELS_SIMD_H
 
@@ -17,15 +26,15 @@
 
 #ifdef CTI_F64_KERNELS
 typedef double real;
-typedef int64_t integer;   /* as wide as real */
+typedef int64_t integer; /* as wide as real */
 typedef uint64_t natural;
-#define REAL(x) x
+#define REAL(x)    x
 #define LIBM(name) name
 #else
 typedef float real;
 typedef int32_t integer;
 typedef uint32_t natural;
-#define REAL(x) x##f
+#define REAL(x)    x##f
 #define LIBM(name) name##f
 #endif
 
@@ -34,22 +43,69 @@ enum { LANES = CTI_VECTOR_BYTES / sizeof(real) };
 #else
 enum { LANES = 1 };
 #endif
+#ifdef CTI_F64_KERNELS
+#define VECTOR_LANES                                                                               \
+    (CTI_VECTOR_BYTES / 8) /* LANES, for the preprocessor; 0 in the scalar build                   \
+                            */
+#else
+#define VECTOR_LANES (CTI_VECTOR_BYTES / 4)
+#endif
+
+/* Lanes of a and b in the order of the indices; b's count from LANES on. */
+#if defined __clang__
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define UNROLL             _Pragma("unroll")
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (ivec){__VA_ARGS__})
+#define UNROLL             _Pragma("GCC unroll 32")
+#endif
 
 typedef real vec __attribute__((vector_size(LANES * sizeof(real))));
-typedef integer ivec __attribute__((vector_size(LANES * sizeof(real)))); /* also masks: 0 or -1 in each lane */
-typedef natural uvec __attribute__((vector_size(LANES * sizeof(real)))); /* bits, for arithmetic that wraps */
+typedef integer ivec
+    __attribute__((vector_size(LANES * sizeof(real)))); /* also masks: 0 or -1 in each lane */
+typedef natural uvec
+    __attribute__((vector_size(LANES * sizeof(real)))); /* bits, for arithmetic that wraps */
 
 #define INLINE static inline __attribute__((always_inline))
 
-INLINE vec splat(real x) { return x - (vec){0}; }
-INLINE vec load(const real *p) { vec v; memcpy(&v, p, sizeof v); return v; }
-INLINE void store(real *p, vec v) { memcpy(p, &v, sizeof v); }
+#ifdef CTI_STORED_APART /* tests/test_stored.c: f32 in a struct, which C converts nowhere by       \
+                           itself */
+typedef struct {
+    float value;
+} stored;
+INLINE real to_real(stored x) { return (real)x.value; }
+INLINE stored to_stored(real x) { return (stored){(float)x}; }
+#else
+typedef real stored;
+INLINE real to_real(stored x) { return x; }
+INLINE stored to_stored(real x) { return x; }
+#endif
 
-/* Of what is read once, from one end to the other: a line further on is asked for, where the processor does not look by itself. What will
- * then be written is asked for as such: another core that has read it gives it up now, and no store waits for that. */
-enum { FETCH = 2048 };   /* bytes */
-INLINE void fetch(const real *p) { __builtin_prefetch((const char *)p + FETCH); }
-INLINE void fetch_to_write(real *p) { __builtin_prefetch((char *)p + FETCH, 1); }
+INLINE real get(const stored *p) { return to_real(*p); }
+INLINE void put(stored *p, real x) { *p = to_stored(x); }
+
+INLINE vec splat(real x) { return x - (vec){0}; }
+INLINE vec load_real(const real *p) {
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+INLINE void store_real(real *p, vec v) { memcpy(p, &v, sizeof v); }
+/* to[i] = from[i], i < n */
+INLINE void get_all(int64_t n, const stored *from, real *to) {
+#ifdef CTI_STORED_APART
+    for (int64_t i = 0; i < n; i++) to[i] = get(from + i);
+#else
+    memcpy(to, from, (size_t)n * sizeof *to);
+#endif
+}
+
+/* Arrays that are read once, from one end to the other, are prefetched FETCH bytes ahead, which is
+ * beyond where the hardware prefetcher looks. One that is written as well is prefetched for
+ * writing: another core that holds its lines gives them up now, and no store waits for that. */
+enum { FETCH = 2048 };
+INLINE void fetch(const void *p) { __builtin_prefetch((const char *)p + FETCH); }
+INLINE void fetch_to_write(void *p) { __builtin_prefetch((char *)p + FETCH, 1); }
 
 /* -1 in the first n lanes */
 INLINE ivec first_lanes(int64_t n) {
@@ -59,10 +115,11 @@ INLINE ivec first_lanes(int64_t n) {
     return lane < (integer)(n < LANES ? n : LANES);
 }
 
-/* The first n lanes, none for n <= 0, all for n >= LANES; the rest of a loaded vector is zero. Masked moves where the ISA has
- * them: a copy of few bytes through memory would be waited for. */
-INLINE vec load_part(const real *p, int64_t n) {
-    if (n >= LANES) return load(p);
+/* The first n lanes, none for n <= 0, all for n >= LANES; the rest of a loaded vector is zero. By
+ * masked moves where the ISA has them: a copy of few bytes through memory is a store-forwarding
+ * stall. */
+INLINE vec load_real_part(const real *p, int64_t n) {
+    if (n >= LANES) return load_real(p);
 #if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
     return (vec)_mm512_maskz_loadu_pd((__mmask8)(n > 0 ? (1u << n) - 1 : 0), p);
 #elif CTI_VECTOR_BYTES == 64
@@ -78,8 +135,11 @@ INLINE vec load_part(const real *p, int64_t n) {
     return v;
 #endif
 }
-INLINE void store_part(real *p, vec v, int64_t n) {
-    if (n >= LANES) { store(p, v); return; }
+INLINE void store_real_part(real *p, vec v, int64_t n) {
+    if (n >= LANES) {
+        store_real(p, v);
+        return;
+    }
 #if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
     _mm512_mask_storeu_pd(p, (__mmask8)(n > 0 ? (1u << n) - 1 : 0), (__m512d)v);
 #elif CTI_VECTOR_BYTES == 64
@@ -94,24 +154,57 @@ INLINE void store_part(real *p, vec v, int64_t n) {
 #endif
 }
 
+#ifdef CTI_STORED_APART
+INLINE vec load_stored_part(const stored *p, int64_t n) {
+    vec v = {0};
+    for (int l = 0; l < LANES; l++)
+        if (l < n) v[l] = get(p + l);
+    return v;
+}
+INLINE void store_stored_part(stored *p, vec v, int64_t n) {
+    for (int l = 0; l < LANES; l++)
+        if (l < n) put(p + l, v[l]);
+}
+INLINE vec load_stored(const stored *p) { return load_stored_part(p, LANES); }
+INLINE void store_stored(stored *p, vec v) { store_stored_part(p, v, LANES); }
+#else
+INLINE vec load_stored(const stored *p) { return load_real(p); }
+INLINE vec load_stored_part(const stored *p, int64_t n) { return load_real_part(p, n); }
+INLINE void store_stored(stored *p, vec v) { store_real(p, v); }
+INLINE void store_stored_part(stored *p, vec v, int64_t n) { store_real_part(p, v, n); }
+#endif
+
+/* real where the pointer says so, else stored */
+#define BY_POINTER(p, f)                                                                           \
+    _Generic((p), real * : f##_real, const real * : f##_real, default : f##_stored)
+#define BY_POINTER_PART(p, f)                                                                      \
+    _Generic((p), real * : f##_real_part, const real * : f##_real_part, default : f##_stored_part)
+#define load(p)             BY_POINTER(p, load)(p)
+#define load_part(p, n)     BY_POINTER_PART(p, load)(p, n)
+#define store(p, v)         BY_POINTER(p, store)(p, v)
+#define store_part(p, v, n) BY_POINTER_PART(p, store)(p, v, n)
+
 /* -1 where a byte is true */
 INLINE ivec load_mask(const bool *p, int64_t n) {
     integer lane[LANES] = {0};
-    if (n >= LANES) for (int l = 0; l < LANES; l++) lane[l] = -(integer)p[l];
-    else for (int l = 0; l < n; l++) lane[l] = -(integer)p[l];
+    if (n >= LANES)
+        for (int l = 0; l < LANES; l++) lane[l] = -(integer)p[l];
+    else
+        for (int l = 0; l < n; l++) lane[l] = -(integer)p[l];
     ivec mask;
     memcpy(&mask, lane, sizeof mask);
     return mask;
 }
 
-INLINE vec select(ivec mask, vec a, vec b) { return (vec)((mask & (ivec)a) | (~mask & (ivec)b)); } /* mask ? a : b */
-INLINE vec keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }                                /* mask ? a : 0 */
+/* mask ? a : b, and mask ? a : 0 */
+INLINE vec select(ivec mask, vec a, vec b) { return (vec)((mask & (ivec)a) | (~mask & (ivec)b)); }
+INLINE vec keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }
 
 INLINE vec v_max(vec a, vec b) { return select((a > b) | (a != a), a, b); } /* NaN wins */
 INLINE vec v_min(vec a, vec b) { return select((a < b) | (a != a), a, b); }
 INLINE ivec sign_bit(vec x) { return (ivec)x & (ivec)splat(REAL(-0.0)); }
 INLINE vec v_abs(vec x) { return (vec)((ivec)x & ~(ivec)splat(REAL(-0.0))); }
-INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); }   /* of an x >= 0 */
+INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); } /* of an x >= 0 */
 
 /* f lane by lane. The compiler makes one instruction of it where there is one, as for sqrt. */
 INLINE vec lanes(vec x, real (*f)(real)) {

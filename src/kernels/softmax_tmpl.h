@@ -1,4 +1,5 @@
-/* softmax and its relatives, one row at a time. All subtract the maximum m:  softmax = e^(x - m) / sum e^(x - m). */
+/* softmax and its relatives, one row at a time. All subtract the maximum m:  softmax = e^(x - m) /
+ * sum e^(x - m). */
 #ifndef CTI_KERNELS_SOFTMAX_TMPL_H
 #define CTI_KERNELS_SOFTMAX_TMPL_H
 
@@ -6,18 +7,38 @@
 #include "reduce_tmpl.h"
 #include "vmath.h"
 
-INLINE vec t_exp(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return v_exp(a - t->s); }
-INLINE vec t_scale(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return a * t->s; }
-INLINE vec t_shift(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return (a - t->s) - t->t; }
+INLINE vec t_exp(vec a, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    return v_exp(a - t->s);
+}
+INLINE vec t_scale(vec a, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    return a * t->s;
+}
+INLINE vec t_shift(vec a, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    return (a - t->s) - t->t;
+}
 
 /* log sum e^(x - max), max being x's, and 1 / sum. The largest terms, which are 1, are counted, and
  * one of them is left to log1p: the loss of a sure prediction keeps its digits. */
-INLINE vec t_largest(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a == t->s, splat(1)); }
-INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return keep(a != t->s, v_exp(a - t->s)); }
+INLINE vec t_largest(vec a, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    return keep(a == t->s, splat(1));
+}
+INLINE vec t_exp_smaller(vec a, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    return keep(a != t->s, v_exp(a - t->s));
+}
 INLINE triple t_largest_and_rest(vec a, vec b, vec c, const terms *t) {
     return (triple){{t_largest(a, b, c, t), t_exp_smaller(a, b, c, t)}};
 }
-static double log_sum(int64_t n, const real *x, real *max, double *inverse) {
+static double log_sum(int64_t n, const stored *x, real *max, double *inverse) {
     *max = row_max(n, x);
     if (isnan(*max) || isinf(*max)) return *inverse = NAN;
     double sum[3];
@@ -26,7 +47,7 @@ static double log_sum(int64_t n, const real *x, real *max, double *inverse) {
 }
 
 /* The same of LANES rows or fewer, one behind the other and no longer than a block of that sum. */
-static void log_sums(int count, int64_t n, const real *x, double sum[LANES], real max[LANES],
+static void log_sums(int count, int64_t n, const stored *x, double sum[LANES], real max[LANES],
                      double inverse[LANES]) {
     vec part[LANES] = {{0}}, largest[LANES] = {{0}}, rest[LANES] = {{0}};
     for (int l = 0; l < count; l++) part[l] = max_vector(n, &(terms){.a = x + l * n}, t_a);
@@ -49,43 +70,53 @@ static void softmax(int64_t n, const void *x, void *y) {
 /* The columns of n rows, which are stride apart. */
 static void softmax_columns(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
     for (int64_t j = 0; j < inner; j += QUAD) {
-        const real *from = (const real *)x + j;
-        real *to = (real *)y + j;
+        const stored *from = (const stored *)x + j;
+        stored *to = (stored *)y + j;
         const int64_t width = inner - j < QUAD ? inner - j : QUAD;
         for (int64_t k = 0; k < width; k += LANES) {
             vec top = load_part(from + k, width - k);
-            for (int64_t i = 1; i < n; i++) top = v_max(top, load_part(from + i * stride + k, width - k));
-            for (int64_t i = 0; i < n; i++) store_part(to + i * stride + k, v_exp(load_part(from + i * stride + k, width - k) - top), width - k);
+            for (int64_t i = 1; i < n; i++)
+                top = v_max(top, load_part(from + i * stride + k, width - k));
+            for (int64_t i = 0; i < n; i++)
+                store_part(to + i * stride + k,
+                           v_exp(load_part(from + i * stride + k, width - k) - top), width - k);
         }
         const quad sum = sum_quads(n, stride, width, &(terms){.a = to}, t_a);
         const vec scale[4] = {1 / sum.v0, 1 / sum.v1, 1 / sum.v2, 1 / sum.v3};
         for (int64_t i = 0; i < n; i++)
             for (int64_t k = 0; k < width; k += LANES) {
-                real *at = to + i * stride + k;
+                stored *at = to + i * stride + k;
                 store_part(at, load_part(at, width - k) * scale[k / LANES], width - k);
             }
     }
 }
 
 /* y (g - <g, y>) */
-INLINE vec t_softmax_backward(vec y, vec g, vec c, const terms *t) { (void)c; return y * (g - t->s); }
+INLINE vec t_softmax_backward(vec y, vec g, vec c, const terms *t) {
+    (void)c;
+    return y * (g - t->s);
+}
 static void softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
     terms t = {.a = y, .b = g};
     t.s = splat(sum_terms(n, &t, t_dot));
     row(n, &t, dx, t_softmax_backward);
 }
 
-static void softmax_columns_backward(int64_t n, int64_t inner, const void *y, const void *g, int64_t stride, void *dx) {
+static void softmax_columns_backward(int64_t n, int64_t inner, const void *y, const void *g,
+                                     int64_t stride, void *dx) {
     for (int64_t j = 0; j < inner; j += QUAD) {
-        const terms t = {.a = (const real *)y + j, .b = (const real *)g + j};
-        real *to = (real *)dx + j;
+        const terms t = {.a = (const stored *)y + j, .b = (const stored *)g + j};
+        stored *to = (stored *)dx + j;
         const int64_t width = inner - j < QUAD ? inner - j : QUAD;
         const quad sum = sum_quads(n, stride, width, &t, t_dot);
         const vec dot[4] = {sum.v0, sum.v1, sum.v2, sum.v3};
         for (int64_t i = 0; i < n; i++)
             for (int64_t k = 0; k < width; k += LANES) {
                 const int64_t at = i * stride + k;
-                store_part(to + at, load_part(t.a + at, width - k) * (load_part(t.b + at, width - k) - dot[k / LANES]), width - k);
+                store_part(to + at,
+                           load_part(t.a + at, width - k) *
+                               (load_part(t.b + at, width - k) - dot[k / LANES]),
+                           width - k);
             }
     }
 }
@@ -99,7 +130,10 @@ static void log_softmax(int64_t n, const void *x, void *y) {
 }
 
 /* g - e^y sum g */
-INLINE vec t_log_softmax_backward(vec y, vec g, vec c, const terms *t) { (void)c; return g - v_exp(y) * t->s; }
+INLINE vec t_log_softmax_backward(vec y, vec g, vec c, const terms *t) {
+    (void)c;
+    return g - v_exp(y) * t->s;
+}
 static void log_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
     row(n, &(terms){.a = y, .b = g, .s = splat(row_sum(n, g))}, dx, t_log_softmax_backward);
 }
@@ -108,8 +142,9 @@ static void log_softmax_backward(int64_t n, const void *y, const void *g, void *
  * log sum is that of a large max. */
 static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *max_,
                       void *inverse_) {
-    const real *x = x_;
-    real *y = y_, *to_max = max_, *to_inverse = inverse_, max[LANES] = {-(real)INFINITY};
+    const stored *x = x_;
+    stored *y = y_;
+    real *to_max = max_, *to_inverse = inverse_, max[LANES] = {-(real)INFINITY};
     double sum[LANES] = {0}, inverse[LANES] = {1};
     const int64_t step = rows > 1 && n > 0 && n <= TRIPLE_BLOCK ? LANES : 1;
     for (int64_t r = 0; r < rows; r += step) {
@@ -118,56 +153,70 @@ static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *m
         else if (n > 0) sum[0] = log_sum(n, x + r * n, max, inverse);
         for (int l = 0; l < count; l++) {
             const bool one = isinf(max[l]);
-            y[r + l] = one ? max[l] : (real)((double)max[l] + sum[l]);
+            put(y + r + l, one ? max[l] : (real)((double)max[l] + sum[l]));
             if (to_max) to_max[r + l] = max[l], to_inverse[r + l] = one ? 1 : (real)inverse[l];
         }
     }
 }
 
 /* g e^(x - max) / sum */
-INLINE vec t_logsumexp_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->t * v_exp(x - t->s); }
+INLINE vec t_logsumexp_backward(vec x, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    return t->t * v_exp(x - t->s);
+}
 static void logsumexp_backward(int64_t n, const void *x, const void *max_, const void *inverse,
                                const void *g, void *dx) {
-    const real max = *(const real *)max_, share = *(const real *)g * *(const real *)inverse;
-    if (max == -(real)INFINITY) memset(dx, 0, (size_t)n * sizeof(real));
+    const real max = *(const real *)max_, share = get(g) * *(const real *)inverse;
+    if (max == -(real)INFINITY) memset(dx, 0, (size_t)n * sizeof(stored));
     else row(n, &(terms){.a = x, .s = splat(max), .t = splat(share)}, dx, t_logsumexp_backward);
 }
 
 /* x where kept, else -inf, which no arithmetic has touched */
-INLINE vec kept(const real *x, const bool *mask, int64_t i, int64_t n) {
+INLINE vec kept(const stored *x, const bool *mask, int64_t i, int64_t n) {
     return select(load_mask(mask + i, n - i), load_part(x + i, n - i), splat(-(real)INFINITY));
 }
 
 static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t sk, void *y) {
-    const real *from = x;
-    real *to = y;
+    const stored *from = x;
+    stored *to = y;
     vec top = splat(-(real)INFINITY);
-    if (sk) for (int64_t i = 0; i < n; i += LANES) top = v_max(top, kept(from, mask, i, n));
+    if (sk)
+        for (int64_t i = 0; i < n; i += LANES) top = v_max(top, kept(from, mask, i, n));
     else if (n > 0 && *mask) top = splat(row_max(n, from));
     const real max = max_lanes(top);
     if (max == -(real)INFINITY) {
-        memset(to, 0, (size_t)n * sizeof(real));
+        memset(to, 0, (size_t)n * sizeof(stored));
     } else if (!sk) {
         softmax(n, x, y);
     } else {
-        for (int64_t i = 0; i < n; i += LANES) store_part(to + i, v_exp(kept(from, mask, i, n) - max), n - i);
+        for (int64_t i = 0; i < n; i += LANES)
+            store_part(to + i, v_exp(kept(from, mask, i, n) - max), n - i);
         const real scale = 1 / row_sum(n, to);
         for (int64_t i = 0; i < n; i += LANES)
-            store_part(to + i, keep(load_mask(mask + i, n - i), load_part(to + i, n - i) * scale), n - i);
+            store_part(to + i, keep(load_mask(mask + i, n - i), load_part(to + i, n - i) * scale),
+                       n - i);
     }
 }
 
 /* loss = lse - (1 - s) x[target] - s mean(x), with lse = m + log sum e^(x - m):
- *        log sum e^(x - m) + (1 - s) (m - x[target]) + s mean(m - x), where large logits do not cancel */
-INLINE vec t_below(vec a, vec b, vec c, const terms *t) { (void)b; (void)c; return t->s - a; }
+ *        log sum e^(x - m) + (1 - s) (m - x[target]) + s mean(m - x), where large logits do not
+ * cancel */
+INLINE vec t_below(vec a, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    return t->s - a;
+}
 static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t *target,
                           double smoothing, void *loss, void *max_, void *inverse) {
-    const real *from = x;
-    real *losses = loss;
-    for (int64_t r = 0; r < rows; r += LANES) {   /* as many rows as there are lanes: their maxima and sums together */
+    const stored *from = x;
+    stored *losses = loss;
+    /* LANES rows at a time: their maxima and sums fold together. */
+    for (int64_t r = 0; r < rows; r += LANES) {
         const int count = rows - r < LANES ? (int)(rows - r) : LANES;
         vec part[LANES] = {{0}}, rest[LANES] = {{0}}, below[LANES] = {{0}};
-        for (int l = 0; l < count; l++) part[l] = max_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
+        for (int l = 0; l < count; l++)
+            part[l] = max_vector(n, &(terms){.a = from + (r + l) * n}, t_a);
         const vec top = fold_rows(part, v_max);
         for (int l = 0; l < count; l++) {
             const terms t = {.a = from + (r + l) * n, .s = splat(top[l])};
@@ -175,7 +224,8 @@ static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t 
             rest[l] = sum_vector(n, &t, t_exp_smaller);
             if (smoothing != 0) below[l] = sum_vector(n, &t, t_below);
         }
-        const vec largest = fold_rows(part, v_plus), smaller = fold_rows(rest, v_plus), under = fold_rows(below, v_plus);
+        const vec largest = fold_rows(part, v_plus), smaller = fold_rows(rest, v_plus),
+                  under = fold_rows(below, v_plus);
         double sum[LANES], share[LANES];
         vec shares;
         for (int l = 0; l < LANES; l++)
@@ -187,9 +237,13 @@ static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t 
             const double max = (double)top[l];
             const bool counts = target[r + l] >= 0;
             if (!(fabs(max) <= (sizeof(real) == 4 ? (double)FLT_MAX : DBL_MAX))) sum[l] = NAN;
-            const double y = counts ? sum[l] + (1 - smoothing) * (max - (double)from[(r + l) * n + target[r + l]]) : 0;
-            losses[r + l] =
-                (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n : y);
+            const double y =
+                counts ? sum[l] + (1 - smoothing) *
+                                      (max - (double)get(from + (r + l) * n + target[r + l]))
+                       : 0;
+            put(losses + r + l,
+                (real)(counts && smoothing != 0 ? y + smoothing * (double)under[l] / (double)n
+                                                : y));
         }
     }
 }
@@ -197,7 +251,11 @@ static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t 
 /* dx = scale (softmax(x) - (1 - s) onehot - s / n)
  *    = (scale / sum) (e^(x - max) - s sum / n) - scale (1 - s) onehot
  * With smoothing three terms may cancel at the target, which is then computed in f64. */
-INLINE vec t_cross_entropy_backward(vec x, vec b, vec c, const terms *t) { (void)b; (void)c; return t->u * (v_exp(x - t->s) - t->t); }
+INLINE vec t_cross_entropy_backward(vec x, vec b, vec c, const terms *t) {
+    (void)b;
+    (void)c;
+    return t->u * (v_exp(x - t->s) - t->t);
+}
 static void cross_entropy_backward(int64_t n, const void *x, int64_t target, double smoothing,
                                    const void *max, const void *inverse_, double scale, void *dx) {
     const double inverse = (double)*(const real *)inverse_;
@@ -207,11 +265,12 @@ static void cross_entropy_backward(int64_t n, const void *x, int64_t target, dou
                      .s = splat(*(const real *)max),
                      .t = splat(shift),
                      .u = splat((real)(scale * inverse))};
-    const real own = smoothing != 0 ? v_exp(splat(t.a[target]) - t.s)[0] : 0; /* x may be dx */
-    real *to = (real *)dx + target;
+    const real own =
+        smoothing != 0 ? v_exp(splat(get(t.a + target)) - t.s)[0] : 0; /* x may be dx */
+    stored *to = (stored *)dx + target;
     row(n, &t, dx, t_cross_entropy_backward);
-    *to = smoothing != 0 ? (real)(scale * (((double)own * inverse - even) - (1 - smoothing)))
-                         : *to - (real)scale;
+    put(to, smoothing != 0 ? (real)(scale * (((double)own * inverse - even) - (1 - smoothing)))
+                           : get(to) - (real)scale);
 }
 
 #endif

@@ -1,5 +1,6 @@
-/* Elementwise functions of one array, and their derivatives. What is left over after the last whole vector goes through the same
- * vector function, so that an element's result does not depend on where it stands. */
+/* Elementwise functions of one array, and their derivatives. What is left over after the last whole
+ * vector goes through the same vector function, so that an element's result does not depend on
+ * where it stands. */
 #ifndef CTI_KERNELS_UNARY_TMPL_H
 #define CTI_KERNELS_UNARY_TMPL_H
 
@@ -7,30 +8,33 @@
 #include "vmath.h"
 
 INLINE void map(int64_t n, const void *x, void *y, vec (*f)(vec)) {
-    const real *from = x;
-    real *to = y;
+    const stored *from = x;
+    stored *to = y;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) store(to + i, f(load(from + i)));
     if (i < n) store_part(to + i, f(load_part(from + i, n - i)), n - i);
 }
 
 /* dx = f(x or y, g) */
-INLINE void map_backward(int64_t n, const void *x, const void *g, void *dx, vec (*f)(vec x, vec g)) {
-    const real *a = x, *b = g;
-    real *to = dx;
+INLINE void map_backward(int64_t n, const void *x, const void *g, void *dx,
+                         vec (*f)(vec x, vec g)) {
+    const stored *a = x, *b = g;
+    stored *to = dx;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) store(to + i, f(load(a + i), load(b + i)));
     if (i < n) store_part(to + i, f(load_part(a + i, n - i), load_part(b + i, n - i)), n - i);
 }
 
-/* What an activation's forward and its backward share: its value at x, and g times its slope there. */
+/* What an activation's forward and its backward share: its value at x, and g times its slope there.
+ */
 typedef struct {
     vec value, dx;
 } both;
 
-INLINE void map_both(int64_t n, const void *x, const void *g, void *y, void *dx, both (*f)(vec x, vec g)) {
-    const real *a = x, *b = g;
-    real *value = y, *to = dx;
+INLINE void map_both(int64_t n, const void *x, const void *g, void *y, void *dx,
+                     both (*f)(vec x, vec g)) {
+    const stored *a = x, *b = g;
+    stored *value = y, *to = dx;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         const both p = f(load(a + i), load(b + i));
@@ -47,7 +51,9 @@ INLINE void map_both(int64_t n, const void *x, const void *g, void *y, void *dx,
 /* ---- activations ---- */
 
 /* NaN and -0 stay, as in torch. */
-INLINE both b_relu(vec x, vec g) { return (both){select(x < REAL(0.0), splat(0), x), select(x <= REAL(0.0), splat(0), g)}; }
+INLINE both b_relu(vec x, vec g) {
+    return (both){select(x < REAL(0.0), splat(0), x), select(x <= REAL(0.0), splat(0), g)};
+}
 
 INLINE both b_gelu(vec x, vec g) {
     const normal_pair p = v_normal_pair(x);
@@ -60,8 +66,8 @@ INLINE both b_silu(vec x, vec g) {
     return (both){x * p.s, g * (p.s * (REAL(1.0) + x * p.rest))};
 }
 
-/* 0.5 x (1 + tanh u) = x s,  s = sigmoid(2 u),  u = sqrt(2/pi) (x + 0.044715 x^3);  s + x s (1 - s) 2u'.  Beyond 30 s is 0 or 1, and the
- * factors must not overflow */
+/* 0.5 x (1 + tanh u) = x s,  s = sigmoid(2 u),  u = sqrt(2/pi) (x + 0.044715 x^3);  s + x s (1 - s)
+ * 2u'.  Beyond 30 s is 0 or 1, and the factors must not overflow */
 INLINE both b_gelu_tanh(vec x, vec g) {
     const vec c = select(x > REAL(30.0), splat(30), select(x < REAL(-30.0), splat(-30), x));
     const vec u2 = REAL(1.5957691216057307) * (c + REAL(0.044715) * c * c * c);
@@ -70,10 +76,18 @@ INLINE both b_gelu_tanh(vec x, vec g) {
     return (both){x * p.s, g * (p.s + c * p.s * p.rest * slope)};
 }
 
-static void relu_both(int64_t n, const void *x, const void *g, void *y, void *dx) { map_both(n, x, g, y, dx, b_relu); }
-static void silu_both(int64_t n, const void *x, const void *g, void *y, void *dx) { map_both(n, x, g, y, dx, b_silu); }
-static void gelu_both(int64_t n, const void *x, const void *g, void *y, void *dx) { map_both(n, x, g, y, dx, b_gelu); }
-static void gelu_tanh_both(int64_t n, const void *x, const void *g, void *y, void *dx) { map_both(n, x, g, y, dx, b_gelu_tanh); }
+static void relu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
+    map_both(n, x, g, y, dx, b_relu);
+}
+static void silu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
+    map_both(n, x, g, y, dx, b_silu);
+}
+static void gelu_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
+    map_both(n, x, g, y, dx, b_gelu);
+}
+static void gelu_tanh_both(int64_t n, const void *x, const void *g, void *y, void *dx) {
+    map_both(n, x, g, y, dx, b_gelu_tanh);
+}
 
 /* ---- y = f(x) ---- */
 INLINE vec v_neg(vec x) { return -x; }
@@ -99,31 +113,53 @@ INLINE vec d_exp(vec y, vec g) { return g * y; }
 INLINE vec d_sqrt(vec y, vec g) { return g / (REAL(2.0) * y); }
 INLINE vec d_tanh(vec y, vec g) { return g * (REAL(1.0) - y * y); }
 INLINE vec d_sigmoid(vec y, vec g) { return g * y * (REAL(1.0) - y); }
-INLINE vec d_relu(vec y, vec g) { return b_relu(y, g).dx; }   /* y is positive where x is */
+INLINE vec d_relu(vec y, vec g) { return b_relu(y, g).dx; } /* y is positive where x is */
 
 /* ---- dx = g f', from x ---- */
 INLINE vec d_log(vec x, vec g) { return g / x; }
-INLINE vec d_abs(vec x, vec g) { return select(x > REAL(0.0), g, select(x < REAL(0.0), -g, x * REAL(0.0))); } /* g sign x */
+INLINE vec d_abs(vec x, vec g) { /* g sign x */
+    return select(x > REAL(0.0), g, select(x < REAL(0.0), -g, x * REAL(0.0)));
+}
 
 INLINE vec d_silu(vec x, vec g) { return b_silu(x, g).dx; }
 INLINE vec d_gelu(vec x, vec g) { return b_gelu(x, g).dx; }
 INLINE vec d_gelu_tanh(vec x, vec g) { return b_gelu_tanh(x, g).dx; }
 
-static void exp_backward(int64_t n, const void *y, const void *g, void *dx) { map_backward(n, y, g, dx, d_exp); }
-static void sqrt_backward(int64_t n, const void *y, const void *g, void *dx) { map_backward(n, y, g, dx, d_sqrt); }
-static void tanh_backward(int64_t n, const void *y, const void *g, void *dx) { map_backward(n, y, g, dx, d_tanh); }
-static void sigmoid_backward(int64_t n, const void *y, const void *g, void *dx) { map_backward(n, y, g, dx, d_sigmoid); }
-static void relu_backward(int64_t n, const void *y, const void *g, void *dx) { map_backward(n, y, g, dx, d_relu); }
-static void log_backward(int64_t n, const void *x, const void *g, void *dx) { map_backward(n, x, g, dx, d_log); }
-static void abs_backward(int64_t n, const void *x, const void *g, void *dx) { map_backward(n, x, g, dx, d_abs); }
-static void silu_backward(int64_t n, const void *x, const void *g, void *dx) { map_backward(n, x, g, dx, d_silu); }
-static void gelu_backward(int64_t n, const void *x, const void *g, void *dx) { map_backward(n, x, g, dx, d_gelu); }
-static void gelu_tanh_backward(int64_t n, const void *x, const void *g, void *dx) { map_backward(n, x, g, dx, d_gelu_tanh); }
+static void exp_backward(int64_t n, const void *y, const void *g, void *dx) {
+    map_backward(n, y, g, dx, d_exp);
+}
+static void sqrt_backward(int64_t n, const void *y, const void *g, void *dx) {
+    map_backward(n, y, g, dx, d_sqrt);
+}
+static void tanh_backward(int64_t n, const void *y, const void *g, void *dx) {
+    map_backward(n, y, g, dx, d_tanh);
+}
+static void sigmoid_backward(int64_t n, const void *y, const void *g, void *dx) {
+    map_backward(n, y, g, dx, d_sigmoid);
+}
+static void relu_backward(int64_t n, const void *y, const void *g, void *dx) {
+    map_backward(n, y, g, dx, d_relu);
+}
+static void log_backward(int64_t n, const void *x, const void *g, void *dx) {
+    map_backward(n, x, g, dx, d_log);
+}
+static void abs_backward(int64_t n, const void *x, const void *g, void *dx) {
+    map_backward(n, x, g, dx, d_abs);
+}
+static void silu_backward(int64_t n, const void *x, const void *g, void *dx) {
+    map_backward(n, x, g, dx, d_silu);
+}
+static void gelu_backward(int64_t n, const void *x, const void *g, void *dx) {
+    map_backward(n, x, g, dx, d_gelu);
+}
+static void gelu_tanh_backward(int64_t n, const void *x, const void *g, void *dx) {
+    map_backward(n, x, g, dx, d_gelu_tanh);
+}
 
 /* ---- y = f(x, a) ---- */
 INLINE void map_scalar(int64_t n, const void *x, real a, void *y, vec (*f)(vec x, vec a)) {
-    const real *from = x;
-    real *to = y;
+    const stored *from = x;
+    stored *to = y;
     const vec s = splat(a);
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) store(to + i, f(load(from + i), s));
@@ -135,13 +171,21 @@ INLINE vec v_shift(vec x, vec a) { return x + a; }
 INLINE vec v_square(vec x) { return x * x; }
 INLINE vec v_cube(vec x) { return x * x * x; }
 INLINE vec v_inverse(vec x) { return REAL(1.0) / x; }
-INLINE vec v_one(vec x) { (void)x; return splat(1); }
+INLINE vec v_one(vec x) {
+    (void)x;
+    return splat(1);
+}
 
-static void map_scale(int64_t n, const void *x, double a, void *y) { map_scalar(n, x, (real)a, y, v_scale); }
-static void map_add_scalar(int64_t n, const void *x, double a, void *y) { map_scalar(n, x, (real)a, y, v_shift); }
+static void map_scale(int64_t n, const void *x, double a, void *y) {
+    map_scalar(n, x, (real)a, y, v_scale);
+}
+static void map_add_scalar(int64_t n, const void *x, double a, void *y) {
+    map_scalar(n, x, (real)a, y, v_shift);
+}
 
-/* y[i] = scale x[i]^e, or times g[i]. In f32 what is positive and normal goes through f64's logarithm and exponential. */
-INLINE void powers(int64_t n, const real *x, double e, double scale, const real *g, real *y) {
+/* y[i] = scale x[i]^e, or times g[i]. In f32 what is positive and normal goes through f64's
+ * logarithm and exponential. */
+INLINE void powers(int64_t n, const stored *x, double e, double scale, const stored *g, stored *y) {
     enum { CHUNK = 32 };
     for (int64_t at = 0; at < n; at += CHUNK) {
         const int count = n - at < CHUNK ? (int)(n - at) : CHUNK;
@@ -149,8 +193,9 @@ INLINE void powers(int64_t n, const real *x, double e, double scale, const real 
         bool plain = sizeof(real) == 4 && fabs(e) < 1e6;
         if (plain) {
             int odd = 0;
-            for (int i = 0; i < CHUNK; i++) power[i] = i < count ? (double)x[at + i] : 1;
-            for (int i = 0; i < CHUNK; i++) odd |= !(power[i] >= (double)FLT_MIN && power[i] <= (double)FLT_MAX);
+            for (int i = 0; i < CHUNK; i++) power[i] = i < count ? (double)get(x + at + i) : 1;
+            for (int i = 0; i < CHUNK; i++)
+                odd |= !(power[i] >= (double)FLT_MIN && power[i] <= (double)FLT_MAX);
             plain = !odd;
         }
         if (plain) {
@@ -159,10 +204,13 @@ INLINE void powers(int64_t n, const real *x, double e, double scale, const real 
                 power[i] = double_exp2(low > 1000 ? 1000 : low);
             }
         } else {
-            for (int i = 0; i < count; i++) power[i] = pow((double)x[at + i], e);
+            for (int i = 0; i < count; i++) power[i] = pow((double)get(x + at + i), e);
         }
-        if (g) for (int i = 0; i < count; i++) y[at + i] = g[at + i] * (real)(scale * power[i]);
-        else for (int i = 0; i < count; i++) y[at + i] = (real)(scale * power[i]);
+        if (g)
+            for (int i = 0; i < count; i++)
+                put(y + at + i, get(g + at + i) * (real)(scale * power[i]));
+        else
+            for (int i = 0; i < count; i++) put(y + at + i, (real)(scale * power[i]));
     }
 }
 
@@ -175,7 +223,11 @@ static void map_pow(int64_t n, const void *x, double e, void *y) {
     else powers(n, x, e, 1, NULL, y);
 }
 
-INLINE vec d_none(vec x, vec g) { (void)x; (void)g; return splat(0); }
+INLINE vec d_none(vec x, vec g) {
+    (void)x;
+    (void)g;
+    return splat(0);
+}
 INLINE vec d_square(vec x, vec g) { return REAL(2.0) * x * g; }
 INLINE vec d_cube(vec x, vec g) { return REAL(3.0) * x * x * g; }
 INLINE vec d_inverse(vec x, vec g) {

@@ -5,24 +5,30 @@
 #include "kernels.h"
 #include "simd.h"
 
-/* x, but 0 where it is smaller than any normal number. The moments of a gradient that has become zero fade to there, and
- * arithmetic on what is below takes a hundred times as long. */
+/* x, but 0 where it is smaller than any normal number. The moments of a gradient that has become
+ * zero fade to there, and arithmetic on what is below takes a hundred times as long. */
 INLINE vec flushed(vec x) {
     const real least = sizeof(real) == 4 ? (real)FLT_MIN : (real)DBL_MIN;
     return keep(~(v_abs(x) < least), x);
 }
 
 /* adam: g += wd p; adamw: p *= 1 - lr wd; then  m += (1 - b1)(g - m),  v = b2 v + (1 - b2) g^2,
- * p -= lr / bias1 m / (sqrt v / sqrt bias2 + eps).  Kingma & Ba 2014, arXiv:1412.6980; Loshchilov & Hutter 2017, arXiv:1711.05101 */
-static void adam(int64_t n, void *parameter, const void *gradient, void *first, void *second, const cti_adam_numbers *a) {
-    real *param = parameter, *moment1 = first, *moment2 = second;
-    const real *grad = gradient;
-    const real shrink = (real)(a->decoupled ? 1 - a->lr * a->weight_decay : 1), decay = (real)(a->decoupled ? 0 : a->weight_decay);
-    const real keep1 = (real)(1 - a->beta1), beta2 = (real)a->beta2, keep2 = (real)(1 - a->beta2), scale = (real)a->grad_scale;
-    const real step = (real)(a->lr / a->bias1), root = (real)(1 / sqrt(a->bias2)), eps = (real)a->eps;
+ * p -= lr / bias1 m / (sqrt v / sqrt bias2 + eps).  Kingma & Ba 2014, arXiv:1412.6980; Loshchilov &
+ * Hutter 2017, arXiv:1711.05101 */
+static void adam(int64_t n, void *parameter, const void *gradient, void *first, void *second,
+                 const cti_adam_numbers *a) {
+    stored *param = parameter, *moment1 = first, *moment2 = second;
+    const stored *grad = gradient;
+    const real shrink = (real)(a->decoupled ? 1 - a->lr * a->weight_decay : 1),
+               decay = (real)(a->decoupled ? 0 : a->weight_decay);
+    const real keep1 = (real)(1 - a->beta1), beta2 = (real)a->beta2, keep2 = (real)(1 - a->beta2),
+               scale = (real)a->grad_scale;
+    const real step = (real)(a->lr / a->bias1), root = (real)(1 / sqrt(a->bias2)),
+               eps = (real)a->eps;
     for (int64_t i = 0; i < n; i += LANES) {
         const int64_t left = n - i;
-        fetch_to_write(param + i), fetch(grad + i), fetch_to_write(moment1 + i), fetch_to_write(moment2 + i);
+        fetch_to_write(param + i), fetch(grad + i), fetch_to_write(moment1 + i),
+            fetch_to_write(moment2 + i);
         vec p = load_part(param + i, left), g = load_part(grad + i, left) * scale;
         vec m = load_part(moment1 + i, left), v = load_part(moment2 + i, left);
         if (decay != 0) g += decay * p;
@@ -36,11 +42,14 @@ static void adam(int64_t n, void *parameter, const void *gradient, void *first, 
     }
 }
 
-/* g += wd p;  b = momentum b + (1 - dampening) g, at first g;  p -= lr (nesterov ? g + momentum b : b) */
-static void sgd(int64_t n, void *parameter, const void *gradient, void *velocity, const cti_sgd_numbers *a) {
-    real *param = parameter, *buffer = a->momentum != 0 ? velocity : NULL;
-    const real *grad = gradient;
-    const real momentum = (real)a->momentum, fresh = (real)(1 - a->dampening), decay = (real)a->weight_decay;
+/* g += wd p;  b = momentum b + (1 - dampening) g, at first g;  p -= lr (nesterov ? g + momentum b :
+ * b) */
+static void sgd(int64_t n, void *parameter, const void *gradient, void *velocity,
+                const cti_sgd_numbers *a) {
+    stored *param = parameter, *buffer = a->momentum != 0 ? velocity : NULL;
+    const stored *grad = gradient;
+    const real momentum = (real)a->momentum, fresh = (real)(1 - a->dampening),
+               decay = (real)a->weight_decay;
     const real lr = (real)a->lr, scale = (real)a->grad_scale;
     for (int64_t i = 0; i < n; i += LANES) {
         const int64_t left = n - i;

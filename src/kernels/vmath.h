@@ -1,6 +1,8 @@
-/* Elementary functions of a vector. The f32 vectors have their own: an argument reduction and a minimax polynomial each (Remez, in
- * extended precision); the errors stated are the largest over every float, which `make bench ROW=vmath` tries. f64, which is for
- * checking, and the scalar build, which is the specification, ask libm lane by lane. Denormals, infinities and NaN come out right. */
+/* Elementary functions of a vector. The f32 vectors have their own: an argument reduction and a
+ * minimax polynomial each (Remez, in extended precision); the errors stated are the largest over
+ * every float, which `make bench ROW=vmath` tries. f64, which is for checking, and the scalar
+ * build, which is the specification, ask libm lane by lane. Denormals, infinities and NaN come out
+ * right. */
 #ifndef CTI_KERNELS_VMATH_H
 #define CTI_KERNELS_VMATH_H
 
@@ -16,9 +18,12 @@ typedef struct {
 static real libm_exp(real x) { return LIBM(exp)(x); }
 static real libm_exp2(real x) { return LIBM(exp2)(x); }
 static real libm_log(real x) { return LIBM(log)(x); }
-static real libm_tanh(real x) { return (real)tanh((double)x); }   /* glibc's tanhf is over 2 ulp */
-/* Not inline: its product is never made one instruction with a sum elsewhere, so that it is the same bits everywhere. */
-__attribute__((noinline)) static real libm_normal_cdf(real x) { return (real)(0.5 * erfc(-(double)x * 0.70710678118654752440)); }
+static real libm_tanh(real x) { return (real)tanh((double)x); } /* glibc's tanhf is over 2 ulp */
+/* Not inline: its product is never made one instruction with a sum elsewhere, so that it is the
+ * same bits everywhere. */
+__attribute__((noinline)) static real libm_normal_cdf(real x) {
+    return (real)(0.5 * erfc(-(double)x * 0.70710678118654752440));
+}
 
 INLINE vec v_exp(vec x) { return lanes(x, libm_exp); }
 INLINE vec v_exp2_below(vec x) { return lanes(x, libm_exp2); }
@@ -33,7 +38,8 @@ INLINE normal_pair v_normal_pair(vec x) {
 
 #else
 
-/* x 2^n for whole n in [-252, 254], which are also in k: no rounding but that of a denormal result. */
+/* x 2^n for whole n in [-252, 254], which are also in k: no rounding but that of a denormal result.
+ */
 INLINE vec v_scale_2(vec x, vec n, ivec k) {
 #if CTI_VECTOR_BYTES == 64
     (void)k;
@@ -51,7 +57,8 @@ typedef struct {
     ivec k;
 } exp_parts;
 INLINE exp_parts v_exp_parts(vec x) {
-    const vec magic = splat(0x1.8p23f);   /* adding it rounds to an integer, which stands in the low bits */
+    const vec magic =
+        splat(0x1.8p23f); /* adding it rounds to an integer, which stands in the low bits */
     const vec shifted = x * 1.44269504f + magic, n = shifted - magic;
     const vec r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     vec p = splat(1.39406614e-03f);
@@ -62,18 +69,21 @@ INLINE exp_parts v_exp_parts(vec x) {
     return (exp_parts){n, (p * r) * r + r, (ivec)shifted - (ivec)magic};
 }
 
-/* 1.06 ulp. Where it underflows to 0 no denormal is computed on the way, which would be slow: masks of -inf or -1e9 are common. */
+/* 1.06 ulp. Where it underflows to 0 no denormal is computed on the way, which would be slow: masks
+ * of -inf or -1e9 are common. */
 INLINE vec v_exp(vec x) {
-    const ivec live = ~(x < -104.0f);   /* NaN lives */
+    const ivec live = ~(x < -104.0f); /* NaN lives */
     const vec y = keep(live, x);
     const exp_parts e = v_exp_parts(select(y > 89.0f, splat(89.0f), y));
     return keep(live, v_scale_2(e.less + 1.0f, e.n, e.k));
 }
 
-/* 2^x for -126 <= x <= 0: x = n + r, 2^r a minimax polynomial. Half the work of v_exp; scores of attention are kept in units of
- * log 2, which costs nothing, and then r is exact. 1 ulp */
+/* 2^x for -126 <= x <= 0: x = n + r, 2^r a minimax polynomial. Half the work of v_exp; scores of
+ * attention are kept in units of log 2, which costs nothing, and then r is exact. 1 ulp */
 INLINE vec v_exp2_normal(vec x) {
-    const vec magic = splat(0x1.8p23f + 127);   /* adding it rounds to an integer: n + 127, an exponent, stands in the low bits */
+    const vec magic = splat(
+        0x1.8p23f +
+        127); /* adding it rounds to an integer: n + 127, an exponent, stands in the low bits */
     const vec shifted = x + magic, r = x - (shifted - magic);
     vec p = splat(1.326459089e-03f);
     p = p * r + 9.671619145e-03f;
@@ -87,7 +97,8 @@ INLINE vec v_exp2_normal(vec x) {
 /* 2^x for x <= 0, where what would be denormal is 0. NaN stays. */
 INLINE vec v_exp2_below(vec x) { return keep(~(x < -126.0f), v_exp2_normal(x)); }
 
-/* x = 2^n m, m in [sqrt 1/2, sqrt 2), f = m - 1:  log x = n ln 2 + f - f^2/2 + f^3 P(f). 0.87 ulp. Of a normal x; it adds `more` to n */
+/* x = 2^n m, m in [sqrt 1/2, sqrt 2), f = m - 1:  log x = n ln 2 + f - f^2/2 + f^3 P(f). 0.87 ulp.
+ * Of a normal x; it adds `more` to n */
 INLINE vec v_log_normal(vec x, vec more) {
     const uvec bits = (uvec)x, exponent = (bits - 0x3f3504f3) & 0xff800000;
     const vec n = __builtin_convertvector((ivec)exponent >> 23, vec) + more;
@@ -127,9 +138,10 @@ INLINE vec v_tanh(vec x) {
     return select(t < 0.6f, near, copy_sign(far, x));
 }
 
-/* With t = |x|:  log2 Phi(-t) is nearly a parabola, a polynomial fitted to 6.5 that to 10.5 goes on falling; the slope at -t is Phi(-t)
- * times another polynomial; beyond 10.5 both are 0. x Phi(x) is 4 ulp, where it is below 1/8 of 1/8: as in torch, the tail is small and
- * not precise. The slope is 2 ulp of 1 */
+/* With t = |x|:  log2 Phi(-t) is nearly a parabola, a polynomial fitted to 6.5 that to 10.5 goes on
+ * falling; the slope at -t is Phi(-t) times another polynomial; beyond 10.5 both are 0. x Phi(x) is
+ * 4 ulp, where it is below 1/8 of 1/8: as in torch, the tail is small and not precise. The slope is
+ * 2 ulp of 1 */
 INLINE normal_pair v_normal_pair(vec x) {
     const vec t = v_abs(x), s = t * t;
     vec even = splat(-3.67911390e-08f), odd = splat(1.00770001e-06f);
@@ -158,7 +170,8 @@ INLINE normal_pair v_normal_pair(vec x) {
 
 #endif
 
-/* 1 / (1 + e^-x), from e^-|x|, so that small values keep their digits; what rounding takes from 1 + e^-|x| is made good. 1.97 ulp */
+/* 1 / (1 + e^-x), from e^-|x|, so that small values keep their digits; what rounding takes from 1 +
+ * e^-|x| is made good. 1.97 ulp */
 INLINE vec v_sigmoid(vec x) {
     const vec e = v_exp(-v_abs(x)), sum = REAL(1.0) + e, lost = e - (sum - REAL(1.0));
     const vec y = select(x < REAL(0.0), e, splat(1)) / sum;
