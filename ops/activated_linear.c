@@ -25,14 +25,10 @@ static functions functions_of(const ct_call *c) {
     const cti_kernels *k = kernels(c);
     switch (((const attributes *)c->attrs)->activation) {
     /* from x as from y: both are positive or neither is */
-    case CT_RELU:
-        return (functions){k->relu, k->relu_backward, k->relu_both};
-    case CT_GELU:
-        return (functions){k->gelu, k->gelu_backward, k->gelu_both};
-    case CT_GELU_TANH:
-        return (functions){k->gelu_tanh, k->gelu_tanh_backward, k->gelu_tanh_both};
-    case CT_SILU:
-        return (functions){k->silu, k->silu_backward, k->silu_both};
+    case CT_RELU: return (functions){k->relu, k->relu_backward, k->relu_both};
+    case CT_GELU: return (functions){k->gelu, k->gelu_backward, k->gelu_both};
+    case CT_GELU_TANH: return (functions){k->gelu_tanh, k->gelu_tanh_backward, k->gelu_tanh_both};
+    case CT_SILU: return (functions){k->silu, k->silu_backward, k->silu_both};
     }
     return (functions){0};
 }

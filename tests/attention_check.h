@@ -37,28 +37,17 @@ typedef struct {
 enum { MASKS = 10 };
 static inline ct_shape mask_shape(const problem *p) {
     switch (p->mask) {
-    case 1:
-        return CT_SHAPE(p->t, p->s);
-    case 2:
-        return CT_SHAPE(p->b, 1, 1, p->s);
-    case 3:
-        return CT_SHAPE(p->b, 1, p->t, p->s);
-    case 4:
-        return CT_SHAPE(p->b, p->h, p->t, p->s);
-    case 5:
-        return CT_SHAPE(p->h, p->t, p->s);
-    case 6:
-        return CT_SHAPE(p->t, 1);
-    case 7:
-        return CT_SHAPE(p->h, 1, 1);
-    case 8:
-        return CT_SHAPE(p->s);
-    case 9:
-        return CT_SHAPE(p->b, p->h, 1, p->s);
-    case MASKS + 1:
-        return CT_SHAPE(p->b, 1, 1, 1);
-    default:
-        return CT_SCALAR;
+    case 1: return CT_SHAPE(p->t, p->s);
+    case 2: return CT_SHAPE(p->b, 1, 1, p->s);
+    case 3: return CT_SHAPE(p->b, 1, p->t, p->s);
+    case 4: return CT_SHAPE(p->b, p->h, p->t, p->s);
+    case 5: return CT_SHAPE(p->h, p->t, p->s);
+    case 6: return CT_SHAPE(p->t, 1);
+    case 7: return CT_SHAPE(p->h, 1, 1);
+    case 8: return CT_SHAPE(p->s);
+    case 9: return CT_SHAPE(p->b, p->h, 1, p->s);
+    case MASKS + 1: return CT_SHAPE(p->b, 1, 1, 1);
+    default: return CT_SCALAR;
     }
 }
 
@@ -102,15 +91,12 @@ static inline ct_tensor *leaf(ct_context *c, ct_dtype dtype, ct_shape shape, con
 static inline ct_tensor *laid_out(ct_tensor *x, int layout, int64_t b, int64_t h, int64_t t,
                                   int64_t d) {
     switch (layout) {
-    case 1:
-        return ct_transpose(ct_view(x, CT_SHAPE(b, t, h, d)), 1, 2);
-    case 2:
-        return ct_transpose(ct_view(x, CT_SHAPE(b, h, d, t)), 2, 3);
+    case 1: return ct_transpose(ct_view(x, CT_SHAPE(b, t, h, d)), 1, 2);
+    case 2: return ct_transpose(ct_view(x, CT_SHAPE(b, h, d, t)), 2, 3);
     case 3:
         return ct_expand(ct_narrow(ct_view(x, CT_SHAPE(b, h, t, d)), 0, 0, 1),
                          CT_SHAPE(b, h, t, d));
-    default:
-        return ct_view(x, CT_SHAPE(b, h, t, d));
+    default: return ct_view(x, CT_SHAPE(b, h, t, d));
     }
 }
 

@@ -144,14 +144,9 @@ static void values(const case_input *input, uint64_t seed, bool single, int64_t 
     if (input->kind == 'D') distinct(&state, input->low, input->high, n, out);
     for (int64_t i = 0; i < n; i++) {
         switch (input->kind) {
-        case 'D':
-            break;
-        case 'I':
-            out[i] = input->low + (double)(draw(&state) % (uint64_t)span);
-            break;
-        case 'B':
-            out[i] = (double)(draw(&state) >> 63);
-            break;
+        case 'D': break;
+        case 'I': out[i] = input->low + (double)(draw(&state) % (uint64_t)span); break;
+        case 'B': out[i] = (double)(draw(&state) >> 63); break;
         default:
             out[i] = input->ranged ? input->low + span * uniform(&state)
                      : i < DRAWN   ? normal(&state)
@@ -165,31 +160,19 @@ static void values(const case_input *input, uint64_t seed, bool single, int64_t 
 
 static void put(void *data, ct_dtype dtype, int64_t at, double value) {
     switch (dtype) {
-    case CT_F32:
-        ((float *)data)[at] = (float)value;
-        break;
-    case CT_F64:
-        ((double *)data)[at] = value;
-        break;
-    case CT_I64:
-        ((int64_t *)data)[at] = isnan(value) ? 1 << 20 : (int64_t)value;
-        break;
-    case CT_BOOL:
-        ((bool *)data)[at] = value != 0;
-        break;
+    case CT_F32: ((float *)data)[at] = (float)value; break;
+    case CT_F64: ((double *)data)[at] = value; break;
+    case CT_I64: ((int64_t *)data)[at] = isnan(value) ? 1 << 20 : (int64_t)value; break;
+    case CT_BOOL: ((bool *)data)[at] = value != 0; break;
     }
 }
 
 static void *data_of(ct_tensor *t) {
     switch (ct_dtype_of(t)) {
-    case CT_F32:
-        return ct_data_f32(t);
-    case CT_F64:
-        return ct_data_f64(t);
-    case CT_I64:
-        return ct_data_i64(t);
-    case CT_BOOL:
-        return ct_data_bool(t);
+    case CT_F32: return ct_data_f32(t);
+    case CT_F64: return ct_data_f64(t);
+    case CT_I64: return ct_data_i64(t);
+    case CT_BOOL: return ct_data_bool(t);
     }
     return NULL;
 }

@@ -57,41 +57,21 @@ static ct_tensor *mine_forward(ct_call *c) {
     ct_tensor *y = ct_add(ct_scale(c->in[0], 2), c->in[1]);
     c->saved[1] = ct_ones(c->context, ct_dtype_of(y), ct_shape_of(y));
     switch (a->way) {
-    case RESULT_IS_INPUT:
-        return c->in[0];
-    case RESULT_IS_OUTSIDE:
-        return a->outside;
-    case SCOPE_LEFT_OPEN:
-        ct_scope_open(c->context);
-        return ct_scale(y, 1);
-    case INPUTS_RELEASED:
-        ct_release(c->in[0]), ct_release(c->in[1]);
-        return ct_scale(y, 1);
-    case SAVED_IS_RELEASED:
-        ct_release(c->saved[1]);
-        return y;
-    case NO_RESULT:
-        return NULL;
-    case FAILS:
-        return ct_fail(c->context, CT_ERR_IO, "mine: reasons");
-    case FAILS_WITH_A_RESULT:
-        ct_fail(c->context, CT_ERR_IO, "mine: reasons");
-        return y;
-    case RESULT_OF_ANOTHER_CONTEXT:
-        return ct_ones(other, CT_F64, CT_SHAPE(3));
-    case SAVED_OF_ANOTHER_CONTEXT:
-        c->saved[3] = ct_ones(other, CT_F64, CT_SHAPE(3));
-        return y;
-    case CLOSES_THE_CALLERS_SCOPE:
-        ct_scope_close(a->scope);
-        return y;
+    case RESULT_IS_INPUT: return c->in[0];
+    case RESULT_IS_OUTSIDE: return a->outside;
+    case SCOPE_LEFT_OPEN: ct_scope_open(c->context); return ct_scale(y, 1);
+    case INPUTS_RELEASED: ct_release(c->in[0]), ct_release(c->in[1]); return ct_scale(y, 1);
+    case SAVED_IS_RELEASED: ct_release(c->saved[1]); return y;
+    case NO_RESULT: return NULL;
+    case FAILS: return ct_fail(c->context, CT_ERR_IO, "mine: reasons");
+    case FAILS_WITH_A_RESULT: ct_fail(c->context, CT_ERR_IO, "mine: reasons"); return y;
+    case RESULT_OF_ANOTHER_CONTEXT: return ct_ones(other, CT_F64, CT_SHAPE(3));
+    case SAVED_OF_ANOTHER_CONTEXT: c->saved[3] = ct_ones(other, CT_F64, CT_SHAPE(3)); return y;
+    case CLOSES_THE_CALLERS_SCOPE: ct_scope_close(a->scope); return y;
     case GRAD_IS_DROPPED:
     case DROPPED_IS_USED:
-    case DROPPED_IS_READ:
-        c->drop = CT_DROP_IN(0) | CT_DROP_OUT;
-        return y;
-    default:
-        return y;
+    case DROPPED_IS_READ: c->drop = CT_DROP_IN(0) | CT_DROP_OUT; return y;
+    default: return y;
     }
 }
 
@@ -100,68 +80,30 @@ static bool mine_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
     grad[0] = ct_scale(g[0], 2);
     grad[1] = g[0];
     switch (a->way) {
-    case GRAD_IS_COTANGENT:
-        grad[0] = g[0];
-        break;
-    case GRAD_IS_INPUT:
-        grad[0] = c->in[0];
-        break;
-    case GRAD_IS_SAVED:
-        grad[0] = grad[1] = c->saved[1];
-        break;
-    case GRAD_IS_OUTSIDE:
-        grad[1] = a->outside;
-        break;
-    case GRAD_IN_AN_OPEN_SCOPE:
-        ct_scope_open(c->context), grad[0] = ct_scale(g[0], 2);
-        break;
+    case GRAD_IS_COTANGENT: grad[0] = g[0]; break;
+    case GRAD_IS_INPUT: grad[0] = c->in[0]; break;
+    case GRAD_IS_SAVED: grad[0] = grad[1] = c->saved[1]; break;
+    case GRAD_IS_OUTSIDE: grad[1] = a->outside; break;
+    case GRAD_IN_AN_OPEN_SCOPE: ct_scope_open(c->context), grad[0] = ct_scale(g[0], 2); break;
     case GRAD_IS_STRIDED:
         grad[0] =
             ct_transpose(ct_expand(ct_full(c->context, CT_F64, CT_SCALAR, 2), CT_SHAPE(3)), 0, 0);
         break;
-    case GRAD_IS_KEPT:
-        grad[0] = ct_keep(ct_scale(g[0], 2));
-        break;
-    case LEAF_LET_GO:
-        ct_release(a->outside);
-        break;
-    case NO_GRAD:
-        grad[1] = NULL;
-        break;
-    case GRAD_OF_ANOTHER_SHAPE:
-        grad[1] = ct_view(g[0], CT_SHAPE(3, 1));
-        break;
-    case GRAD_OF_ANOTHER_DTYPE:
-        grad[1] = ct_cast(g[0], CT_F32);
-        break;
-    case GRAD_OF_ANOTHER_CONTEXT:
-        grad[1] = ct_ones(other, CT_F64, CT_SHAPE(3));
-        break;
-    case GRAD_FALSE:
-        grad[0] = grad[1] = NULL;
-        return false;
-    case GRAD_FALSE_WITH_A_GRADIENT:
-        return false;
-    case GRAD_ERROR_BUT_TRUE:
-        ct_fail(c->context, CT_ERR_IO, "mine: reasons");
-        return true;
-    case GRAD_IS_DROPPED:
-        grad[0] = c->in[0];
-        break;
-    case DROPPED_IS_USED:
-        grad[0] = ct_mul(g[0], c->in[0]);
-        break;
-    case DROPPED_IS_READ:
-        ck_assert(!ct_data_f64(c->in[0]) && c->out == NULL);
-        break;
-    case BACKWARD_INSIDE:
-        ct_backward(*a->loss);
-        break;
-    case BACKWARD_CLOSES_THE_CALLERS_SCOPE:
-        ct_scope_close(a->scope);
-        break;
-    default:
-        break;
+    case GRAD_IS_KEPT: grad[0] = ct_keep(ct_scale(g[0], 2)); break;
+    case LEAF_LET_GO: ct_release(a->outside); break;
+    case NO_GRAD: grad[1] = NULL; break;
+    case GRAD_OF_ANOTHER_SHAPE: grad[1] = ct_view(g[0], CT_SHAPE(3, 1)); break;
+    case GRAD_OF_ANOTHER_DTYPE: grad[1] = ct_cast(g[0], CT_F32); break;
+    case GRAD_OF_ANOTHER_CONTEXT: grad[1] = ct_ones(other, CT_F64, CT_SHAPE(3)); break;
+    case GRAD_FALSE: grad[0] = grad[1] = NULL; return false;
+    case GRAD_FALSE_WITH_A_GRADIENT: return false;
+    case GRAD_ERROR_BUT_TRUE: ct_fail(c->context, CT_ERR_IO, "mine: reasons"); return true;
+    case GRAD_IS_DROPPED: grad[0] = c->in[0]; break;
+    case DROPPED_IS_USED: grad[0] = ct_mul(g[0], c->in[0]); break;
+    case DROPPED_IS_READ: ck_assert(!ct_data_f64(c->in[0]) && c->out == NULL); break;
+    case BACKWARD_INSIDE: ct_backward(*a->loss); break;
+    case BACKWARD_CLOSES_THE_CALLERS_SCOPE: ct_scope_close(a->scope); break;
+    default: break;
     }
     return true;
 }

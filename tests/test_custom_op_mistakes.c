@@ -17,19 +17,11 @@ static ct_tensor *times_forward(ct_call *c) {
 static bool times_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const times_attrs *a = c->attrs;
     switch (a->fault) {
-    case 1:
-        return true; /* no gradient */
-    case 2:
-        grad[0] = ct_sum(g[0], CT_ALL, false);
-        return true; /* another shape */
-    case 3:
-        grad[0] = ct_cast(g[0], CT_F32);
-        return true; /* another dtype */
-    case 4:
-        return false; /* no reason */
-    default:
-        grad[0] = ct_mul(g[0], c->saved[0]);
-        return grad[0] != NULL;
+    case 1: return true;                                        /* no gradient */
+    case 2: grad[0] = ct_sum(g[0], CT_ALL, false); return true; /* another shape */
+    case 3: grad[0] = ct_cast(g[0], CT_F32); return true;       /* another dtype */
+    case 4: return false;                                       /* no reason */
+    default: grad[0] = ct_mul(g[0], c->saved[0]); return grad[0] != NULL;
     }
 }
 

@@ -358,29 +358,20 @@ END_TEST
 
 static ct_module *make(ct_context *c, int kind) {
     switch (kind) {
-    case 0:
-        return ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 4});
+    case 0: return ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 4});
     case 1:
         return ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = 3, .embedding_dim = 4});
-    case 2:
-        return ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = 3});
-    case 3:
-        return ct_rms_norm_new(c, (ct_rms_norm_opts){.dim = 3});
-    case 4:
-        return ct_dropout_new(c, 0.5);
-    case 5:
-        return ct_mlp_new(c, (ct_mlp_opts){.dim = 4});
-    case 6:
-        return ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 4});
+    case 2: return ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = 3});
+    case 3: return ct_rms_norm_new(c, (ct_rms_norm_opts){.dim = 3});
+    case 4: return ct_dropout_new(c, 0.5);
+    case 5: return ct_mlp_new(c, (ct_mlp_opts){.dim = 4});
+    case 6: return ct_positions_new(c, (ct_positions_opts){.max_length = 5, .embed_dim = 4});
     case 7:
         return ct_mha_new(
             c, (ct_mha_opts){.embed_dim = 4, .num_heads = 2, .kdim = 3, .add_bias_kv = true});
-    case 8:
-        return ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
-    case 9:
-        return ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
-    default:
-        return ct_module_new(c, "mine");
+    case 8: return ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
+    case 9: return ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 4, .num_heads = 2});
+    default: return ct_module_new(c, "mine");
     }
 }
 

@@ -66,12 +66,8 @@ static bool square_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
                       : ct_mul(g[0], x);
     ct_tensor *fresh = ct_empty(c->context, CT_F64, CT_SHAPE(50));
     switch (f) {
-    case BACKWARD_DRIFTS:
-        grad[0] = ct_scale(grad[0], 1 + 1e-13 * (++drift % 7));
-        break;
-    case SPENDS_SAVED:
-        ct_data_f64(x)[0] *= 1 + 1e-15;
-        break;
+    case BACKWARD_DRIFTS: grad[0] = ct_scale(grad[0], 1 + 1e-13 * (++drift % 7)); break;
+    case SPENDS_SAVED: ct_data_f64(x)[0] *= 1 + 1e-15; break;
     case READS_NEW_MEMORY:
         if (isnan(ct_data_f64(fresh)[40])) ct_data_f64(grad[0])[0] += 1;
         break;
@@ -81,21 +77,12 @@ static bool square_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     case WRONG_IN_F32:
         if (x->dtype == CT_F32) grad[0] = ct_scale(grad[0], 1.01);
         break;
-    case OTHER_SHAPE:
-        grad[0] = ct_sum(grad[0], CT_DIMS(0), false);
-        break;
-    case OTHER_DTYPE:
-        grad[0] = ct_cast(grad[0], CT_F32);
-        break;
-    case NO_GRADIENT:
-        grad[0] = NULL;
-        break;
-    case FAILS:
-        return ct_matmul(g[0], ct_zeros(c->context, CT_F64, CT_SHAPE(9, 9))) != NULL;
-    case RUNS_OUT:
-        return ct_zeros(c->context, CT_F64, CT_SHAPE((int64_t)1 << 50)) != NULL;
-    default:
-        break;
+    case OTHER_SHAPE: grad[0] = ct_sum(grad[0], CT_DIMS(0), false); break;
+    case OTHER_DTYPE: grad[0] = ct_cast(grad[0], CT_F32); break;
+    case NO_GRADIENT: grad[0] = NULL; break;
+    case FAILS: return ct_matmul(g[0], ct_zeros(c->context, CT_F64, CT_SHAPE(9, 9))) != NULL;
+    case RUNS_OUT: return ct_zeros(c->context, CT_F64, CT_SHAPE((int64_t)1 << 50)) != NULL;
+    default: break;
     }
     return true;
 }

@@ -161,8 +161,8 @@ START_TEST(derivative_accuracy) {
 }
 END_TEST
 
-/* An activation with its backward: the same bits as one by one, of every length, over either input.
- */
+/* An activation with its backward: the same bits as one by one, of every length, over either
+ * input. */
 START_TEST(both_at_once) {
     table t;
     for (int i = 0; table_at(i, &t); i++) {

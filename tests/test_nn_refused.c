@@ -4,15 +4,12 @@
 
 static ct_module *make_any(ct_context *c, int which) {
     switch (which) {
-    case 0:
-        return ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 64, .num_heads = 4});
+    case 0: return ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 64, .num_heads = 4});
     case 1:
         return ct_mha_new(
             c, (ct_mha_opts){.embed_dim = 96, .num_heads = 4, .kdim = 40, .add_bias_kv = true});
-    case 2:
-        return ct_positions_new(c, (ct_positions_opts){.max_length = 300, .embed_dim = 30});
-    default:
-        return ct_mlp_new(c, (ct_mlp_opts){.dim = 60});
+    case 2: return ct_positions_new(c, (ct_positions_opts){.max_length = 300, .embed_dim = 30});
+    default: return ct_mlp_new(c, (ct_mlp_opts){.dim = 60});
     }
 }
 

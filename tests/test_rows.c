@@ -407,27 +407,17 @@ static void gradient_of_logits(int what, ct_dtype dtype, double offset, double u
     ct_set_requires_grad(x, true);
     ct_tensor *rows = ct_cast(ct_from_f64(context, CT_SHAPE(SOME, 2), row), dtype);
     switch (what) {
-    case LOSS:
-        y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){0});
-        break;
+    case LOSS: y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){0}); break;
     case SMOOTHED:
         y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){.label_smoothing = 0.2, .sum = true});
         break;
     case FUSED:
         y = ct_linear_cross_entropy(rows, x, t, (ct_cross_entropy_opts){.label_smoothing = 0.1});
         break;
-    case LSE:
-        y = ct_logsumexp(x, 1);
-        break;
-    case SOFTMAX:
-        y = ct_softmax(x, 1);
-        break;
-    case LOG_SOFTMAX:
-        y = ct_log_softmax(x, 1);
-        break;
-    case MASKED:
-        y = ct_masked_softmax(x, NULL, 1);
-        break;
+    case LSE: y = ct_logsumexp(x, 1); break;
+    case SOFTMAX: y = ct_softmax(x, 1); break;
+    case LOG_SOFTMAX: y = ct_log_softmax(x, 1); break;
+    case MASKED: y = ct_masked_softmax(x, NULL, 1); break;
     }
     ct_tensor *seed =
         ct_cast(ct_reshape(ct_narrow(ct_from_f64(context, CT_SHAPE(LOGITS), g), 0, 0, ct_numel(y)),

@@ -215,36 +215,21 @@ END_TEST
 static ct_tensor *along(int which, ct_tensor *x, int end) {
     ct_tensor *twice[] = {x, ct_scale(x, 2)};
     switch (which) {
-    case 0:
-        return ct_permute(x, CT_DIMS(3 - end, 0, 2 - end, 1 - end));
-    case 1:
-        return ct_transpose(x, 3 - end, 0 - end);
-    case 2:
-        return ct_narrow(x, 1 - end, 1, 2);
-    case 3:
-        return ct_select(x, 3 - end, 2);
-    case 4:
-        return ct_squeeze(x, 2 - end);
-    case 5:
-        return ct_unsqueeze(x, end ? 1 - end - 1 : 1);
-    case 6:
-        return ct_cat(twice, 2, 1 - end);
-    case 7:
-        return ct_stack(twice, 2, end ? 0 - end - 1 : 0);
-    case 8:
-        return ct_softmax(x, 1 - end);
-    case 9:
-        return ct_logsumexp(x, 0 - end);
-    case 10:
-        return ct_gather(x, 1 - end, ct_zeros(context, CT_I64, CT_SHAPE(2, 2, 1, 4)));
-    case 11:
-        return ct_sum(x, CT_DIMS(3 - end, 1), false);
-    case 12:
-        return ct_mean(x, CT_DIMS(0 - end, 3), true);
-    case 13:
-        return ct_max(x, CT_DIMS(1 - end), false);
-    default:
-        return NULL;
+    case 0: return ct_permute(x, CT_DIMS(3 - end, 0, 2 - end, 1 - end));
+    case 1: return ct_transpose(x, 3 - end, 0 - end);
+    case 2: return ct_narrow(x, 1 - end, 1, 2);
+    case 3: return ct_select(x, 3 - end, 2);
+    case 4: return ct_squeeze(x, 2 - end);
+    case 5: return ct_unsqueeze(x, end ? 1 - end - 1 : 1);
+    case 6: return ct_cat(twice, 2, 1 - end);
+    case 7: return ct_stack(twice, 2, end ? 0 - end - 1 : 0);
+    case 8: return ct_softmax(x, 1 - end);
+    case 9: return ct_logsumexp(x, 0 - end);
+    case 10: return ct_gather(x, 1 - end, ct_zeros(context, CT_I64, CT_SHAPE(2, 2, 1, 4)));
+    case 11: return ct_sum(x, CT_DIMS(3 - end, 1), false);
+    case 12: return ct_mean(x, CT_DIMS(0 - end, 3), true);
+    case 13: return ct_max(x, CT_DIMS(1 - end), false);
+    default: return NULL;
     }
 }
 

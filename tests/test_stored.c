@@ -183,7 +183,9 @@ END_TEST
 
 START_TEST(reductions) {
     pair x = numbers(1, 2), g = numbers(-1, 1), y = numbers(0, 1), dx = numbers(0, 1);
-    const struct { int64_t n, inner, stride; } forms[] = {{N, 1, 1}, {ROWS, N, N}, {ROWS, 3, N}};
+    const struct {
+        int64_t n, inner, stride;
+    } forms[] = {{N, 1, 1}, {ROWS, N, N}, {ROWS, 3, N}};
     for (int i = 0; i < 3; i++) {
         const int64_t n = forms[i].n, inner = forms[i].inner, stride = forms[i].stride;
         int64_t at[2][N];

@@ -232,14 +232,10 @@ END_TEST
 
 static ct_tensor *saved_by(int which, ct_tensor *x, ct_tensor *ids) {
     switch (which) {
-    case 0:
-        return ct_layer_norm(x, NULL, NULL, 1e-5);
-    case 1:
-        return ct_cross_entropy(x, ids, (ct_cross_entropy_opts){0});
-    case 2:
-        return ct_mul(ct_select(x, 0, 0), ct_select(x, 0, 1)); /* a view of what changes */
-    default:
-        return ct_logsumexp(x, -1);
+    case 0: return ct_layer_norm(x, NULL, NULL, 1e-5);
+    case 1: return ct_cross_entropy(x, ids, (ct_cross_entropy_opts){0});
+    case 2: return ct_mul(ct_select(x, 0, 0), ct_select(x, 0, 1)); /* a view of what changes */
+    default: return ct_logsumexp(x, -1);
     }
 }
 

@@ -26,16 +26,11 @@ static void slot_end(ct_context *context, cti_nn_slot *slot) {
 
 static bool in_range(cti_nn_range range, double x) {
     switch (range) {
-    case CTI_NN_AT_LEAST_0:
-        return x >= 0 && isfinite(x);
-    case CTI_NN_OVER_0:
-        return x > 0 && isfinite(x);
-    case CTI_NN_BELOW_1:
-        return x >= 0 && x < 1;
-    case CTI_NN_IS_0:
-        return x == 0;
-    case CTI_NN_BOOL:
-        return true;
+    case CTI_NN_AT_LEAST_0: return x >= 0 && isfinite(x);
+    case CTI_NN_OVER_0: return x > 0 && isfinite(x);
+    case CTI_NN_BELOW_1: return x >= 0 && x < 1;
+    case CTI_NN_IS_0: return x == 0;
+    case CTI_NN_BOOL: return true;
     }
     return false;
 }

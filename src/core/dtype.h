@@ -21,19 +21,18 @@ extern const cti_dtype_info cti_dtype_table[CTI_DTYPES];
 
 static inline const char *cti_dtype_name(ct_dtype dtype) { return cti_dtype_table[dtype].name; }
 static inline size_t cti_dtype_size(ct_dtype dtype) { return cti_dtype_table[dtype].size; }
-static inline ct_dtype cti_dtype_computed(ct_dtype dtype) { return cti_dtype_table[dtype].computed; }
+static inline ct_dtype cti_dtype_computed(ct_dtype dtype) {
+    return cti_dtype_table[dtype].computed;
+}
 static inline bool cti_is_real(ct_dtype dtype) { return cti_dtype_table[dtype].real; }
 
 /* Element i of an array of a real dtype. One at a time: for checks and tables of a few numbers. */
 static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
     switch (dtype) {
-    case CT_F32:
-        return (double)((const float *)x)[i];
-    case CT_F64:
-        return ((const double *)x)[i];
+    case CT_F32: return (double)((const float *)x)[i];
+    case CT_F64: return ((const double *)x)[i];
     case CT_I64:
-    case CT_BOOL:
-        break;
+    case CT_BOOL: break;
     }
     return (double)NAN;
 }
@@ -41,29 +40,19 @@ static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
 /* to[i] += from[j] */
 static inline void cti_real_add(ct_dtype dtype, void *to, int64_t i, const void *from, int64_t j) {
     switch (dtype) {
-    case CT_F32:
-        ((float *)to)[i] += ((const float *)from)[j];
-        break;
-    case CT_F64:
-        ((double *)to)[i] += ((const double *)from)[j];
-        break;
+    case CT_F32: ((float *)to)[i] += ((const float *)from)[j]; break;
+    case CT_F64: ((double *)to)[i] += ((const double *)from)[j]; break;
     case CT_I64:
-    case CT_BOOL:
-        break;
+    case CT_BOOL: break;
     }
 }
 
 static inline void cti_real_set(ct_dtype dtype, void *x, int64_t i, double value) {
     switch (dtype) {
-    case CT_F32:
-        ((float *)x)[i] = (float)value;
-        break;
-    case CT_F64:
-        ((double *)x)[i] = value;
-        break;
+    case CT_F32: ((float *)x)[i] = (float)value; break;
+    case CT_F64: ((double *)x)[i] = value; break;
     case CT_I64:
-    case CT_BOOL:
-        break;
+    case CT_BOOL: break;
     }
 }
 

@@ -135,21 +135,15 @@ static int print_directive(char *out, size_t size, size_t most, const directive 
                            arguments *args) {
     switch (d->conversion) {
     case 'd':
-    case 'i':
-        return print_signed(out, size, d, args);
+    case 'i': return print_signed(out, size, d, args);
     case 'u':
     case 'o':
     case 'x':
-    case 'X':
-        return print_unsigned(out, size, d, args);
-    case 'c':
-        return *d->length ? -1 : PRINT(int);
-    case 'p':
-        return PRINT(void *);
-    case 's':
-        return print_text(out, size, most, d, args);
-    case '%':
-        return snprintf(out, size, "%%");
+    case 'X': return print_unsigned(out, size, d, args);
+    case 'c': return *d->length ? -1 : PRINT(int);
+    case 'p': return PRINT(void *);
+    case 's': return print_text(out, size, most, d, args);
+    case '%': return snprintf(out, size, "%%");
     case 'a':
     case 'A':
     case 'e':
@@ -157,8 +151,7 @@ static int print_directive(char *out, size_t size, size_t most, const directive 
     case 'f':
     case 'F':
     case 'g':
-    case 'G':
-        return *d->length == 'L' ? PRINT(long double) : PRINT(double);
+    case 'G': return *d->length == 'L' ? PRINT(long double) : PRINT(double);
     }
     return -1;
 }

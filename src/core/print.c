@@ -22,8 +22,7 @@ static double value_at(const ct_tensor *t, int64_t offset) {
 
 static int text_of(const printer *p, double value, int64_t offset, char *text, size_t size) {
     switch (p->tensor->dtype) {
-    case CT_BOOL:
-        return snprintf(text, size, value != 0 ? "true" : "false");
+    case CT_BOOL: return snprintf(text, size, value != 0 ? "true" : "false");
     case CT_I64:
         return snprintf(text, size, "%lld",
                         (long long)((const int64_t *)(const void *)p->tensor->data)[offset]);

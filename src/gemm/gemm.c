@@ -158,8 +158,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
         cti_gemm_apply(g, &plan, 0, 0, 0, g->m, g->n);
         return true;
     case CTI_GEMM_BLOCKED:
-    case CTI_GEMM_SPLIT_K:
-        return cti_gemm_blocked(context, g, &plan);
+    case CTI_GEMM_SPLIT_K: return cti_gemm_blocked(context, g, &plan);
     }
     return true;
 }

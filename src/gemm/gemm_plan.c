@@ -294,16 +294,13 @@ const char *cti_gemm_plan_text(const cti_gemm_plan *plan, char text[CTI_GEMM_PLA
                  plan->transposed ? ", transposed" : "", plan->bias_first ? ", bias first" : "");
 #define APPEND(...) n += snprintf(text + n, (size_t)(CTI_GEMM_PLAN_TEXT - n), __VA_ARGS__)
     switch (plan->kind) {
-    case CTI_GEMM_ZERO:
-        break;
+    case CTI_GEMM_ZERO: break;
     case CTI_GEMM_GEMV:
     case CTI_GEMM_DOTS:
         APPEND(": kc %" PRId64 ", tasks of %" PRId64 " columns, grain %" PRId64, plan->kc, plan->nc,
                plan->grain);
         break;
-    case CTI_GEMM_DIRECT:
-        APPEND(": B %s; kc %" PRId64, b[plan->b], plan->kc);
-        break;
+    case CTI_GEMM_DIRECT: APPEND(": B %s; kc %" PRId64, b[plan->b], plan->kc); break;
     case CTI_GEMM_BLOCKED:
     case CTI_GEMM_SPLIT_K:
         APPEND(": A %s, B %s; kc %" PRId64, plan->pack_a ? "packed" : "in place", b[plan->b],

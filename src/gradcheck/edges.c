@@ -7,14 +7,10 @@ typedef enum { TAIL, BEYOND, FIRST, LAST, KINDS } edge;
 /* Is index c of a dim of that size at such an edge of blocks of b? */
 static bool at_edge(edge kind, int64_t c, int64_t size, int64_t b) {
     switch (kind) {
-    case TAIL:
-        return c >= size - size % b; /* the remainder after the whole blocks */
-    case BEYOND:
-        return c >= b; /* all but the first block */
-    case FIRST:
-        return c % b == 0;
-    default:
-        return c % b == b - 1;
+    case TAIL: return c >= size - size % b; /* the remainder after the whole blocks */
+    case BEYOND: return c >= b;             /* all but the first block */
+    case FIRST: return c % b == 0;
+    default: return c % b == b - 1;
     }
 }
 

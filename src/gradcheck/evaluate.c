@@ -52,8 +52,7 @@ ct_tensor *cti_check_call(cti_check *k) {
     ct_tensor *y = k->fn(k->in, k->n, k->arg);
     context->running = running.outer;
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "gradcheck: the function returned nothing");
-    else if (cti_tensor_in(y, context, "gradcheck"))
-        cti_tensor_has_values(y, "gradcheck");
+    else if (cti_tensor_in(y, context, "gradcheck")) cti_tensor_has_values(y, "gradcheck");
     return cti_ready(context) ? y : NULL;
 }
 

@@ -14,10 +14,8 @@ bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to) {
     case CT_F64:
         return from == CTI_FILE_F16 || from == CTI_FILE_BF16 || from == CTI_FILE_F32 ||
                from == CTI_FILE_F64;
-    case CT_I64:
-        return from == CTI_FILE_I64;
-    case CT_BOOL:
-        return from == CTI_FILE_BOOL;
+    case CT_I64: return from == CTI_FILE_I64;
+    case CT_BOOL: return from == CTI_FILE_BOOL;
     }
     return false;
 }
@@ -57,18 +55,10 @@ static void to_f32(cti_file_dtype from, const unsigned char *in, char *out, int6
         uint32_t bits = 0;
         float value;
         switch (from) {
-        case CTI_FILE_F16:
-            bits = half((uint32_t)little(in + 2 * i, 2));
-            break;
-        case CTI_FILE_BF16:
-            bits = (uint32_t)little(in + 2 * i, 2) << 16;
-            break;
-        case CTI_FILE_F32:
-            bits = (uint32_t)little(in + 4 * i, 4);
-            break;
-        default:
-            value = (float)as_double(little(in + 8 * i, 8));
-            memcpy(&bits, &value, 4);
+        case CTI_FILE_F16: bits = half((uint32_t)little(in + 2 * i, 2)); break;
+        case CTI_FILE_BF16: bits = (uint32_t)little(in + 2 * i, 2) << 16; break;
+        case CTI_FILE_F32: bits = (uint32_t)little(in + 4 * i, 4); break;
+        default: value = (float)as_double(little(in + 8 * i, 8)); memcpy(&bits, &value, 4);
         }
         memcpy(out + 4 * i, &bits, 4);
     }
@@ -78,17 +68,10 @@ static void to_f64(cti_file_dtype from, const unsigned char *in, char *out, int6
     for (int64_t i = 0; i < n; i++) {
         double value;
         switch (from) {
-        case CTI_FILE_F16:
-            value = as_float(half((uint32_t)little(in + 2 * i, 2)));
-            break;
-        case CTI_FILE_BF16:
-            value = as_float((uint32_t)little(in + 2 * i, 2) << 16);
-            break;
-        case CTI_FILE_F32:
-            value = as_float((uint32_t)little(in + 4 * i, 4));
-            break;
-        default:
-            value = as_double(little(in + 8 * i, 8));
+        case CTI_FILE_F16: value = as_float(half((uint32_t)little(in + 2 * i, 2))); break;
+        case CTI_FILE_BF16: value = as_float((uint32_t)little(in + 2 * i, 2) << 16); break;
+        case CTI_FILE_F32: value = as_float((uint32_t)little(in + 4 * i, 4)); break;
+        default: value = as_double(little(in + 8 * i, 8));
         }
         memcpy(out + 8 * i, &value, 8);
     }
@@ -134,15 +117,9 @@ bool cti_safetensors_read(const cti_safetensors *header, const cti_file_tensor *
                            (size_t)(n * from_size));
         if (!ok) break;
         switch (to->dtype) {
-        case CT_F32:
-            to_f32(from->dtype, chunk, out, n);
-            break;
-        case CT_F64:
-            to_f64(from->dtype, chunk, out, n);
-            break;
-        case CT_I64:
-            to_i64(chunk, out, n);
-            break;
+        case CT_F32: to_f32(from->dtype, chunk, out, n); break;
+        case CT_F64: to_f64(from->dtype, chunk, out, n); break;
+        case CT_I64: to_i64(chunk, out, n); break;
         case CT_BOOL: {
             const int64_t wrong = to_bool(chunk, out, n);
             ok = wrong == n || refuse_bool(header, from, chunk[wrong], i + wrong);

@@ -13,8 +13,8 @@
 #include "row_sum_tmpl.h"
 #include "vmath.h"
 
-/* Calls f with the number of vectors of a row as a constant, so that its inner loops are unrolled.
- */
+/* Calls f with the number of vectors of a row as a constant, so that its inner loops are
+ * unrolled. */
 #define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
 
 /* a > b ? a : b. A NaN in a is not taken; the NaN of the output comes from 2^(NaN - max). Written
@@ -190,7 +190,8 @@ static void attention_row_dots(int64_t rows, int64_t n, const void *a_, int64_t 
             const real *of_a = a + (i + l) * a_row, *of_b = b + (i + l) * b_row;
             int64_t j = 0;
             for (; j + LANES <= n; j += LANES) sum[l] += gemm_load(of_a + j) * gemm_load(of_b + j);
-            if (j < n) sum[l] += gemm_load_if(of_a + j, true, n - j) * gemm_load_if(of_b + j, true, n - j);
+            if (j < n)
+                sum[l] += gemm_load_if(of_a + j, true, n - j) * gemm_load_if(of_b + j, true, n - j);
         }
         gemm_store_if(y + i, gemm_sums(sum), true, rows - i);
     }
@@ -198,12 +199,15 @@ static void attention_row_dots(int64_t rows, int64_t n, const void *a_, int64_t 
 
 #define ATTENTION_KERNELS                                                                          \
     {                                                                                              \
-        .lanes = LANES, .add_bias = attention_add_bias, .mask_causal = attention_mask_causal,      \
+        .lanes = LANES,                                                                            \
+        .add_bias = attention_add_bias,                                                            \
+        .mask_causal = attention_mask_causal,                                                      \
         .mask_to_bias = attention_mask_to_bias,                                                    \
         .online_softmax_update = attention_online_softmax_update,                                  \
         .online_softmax_finalize = attention_online_softmax_finalize,                              \
         .softmax_backward = attention_softmax_backward,                                            \
-        .softmax_from_stats = attention_softmax_from_stats, .row_dots = attention_row_dots,        \
+        .softmax_from_stats = attention_softmax_from_stats,                                        \
+        .row_dots = attention_row_dots,                                                            \
     }
 
 #endif

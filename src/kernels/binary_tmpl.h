@@ -1,5 +1,5 @@
-/* Elementwise functions of two arrays, either of which may be a single repeated value (stride 0).
- */
+/* Elementwise functions of two arrays, either of which may be a single repeated value (stride
+ * 0). */
 #ifndef CTI_KERNELS_BINARY_TMPL_H
 #define CTI_KERNELS_BINARY_TMPL_H
 

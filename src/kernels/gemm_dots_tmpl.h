@@ -5,8 +5,9 @@
 
 #include "gemm_vec_tmpl.h"
 
-/* ---- dot products: DOT_ROWS rows of A by DOT_COLS columns of B, whose sums are vectors along K
- * ---- */
+/* ---- dot products ---- */
+
+/* DOT_ROWS rows of A by DOT_COLS columns of B, whose sums are vectors along K. */
 
 /* Lane i of the result is the sum of x[i]'s lanes, each in the same order. x is overwritten. */
 INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {

@@ -10,8 +10,8 @@
 
 #if CTI_VECTOR_BYTES
 /* Transposes LANES vectors of LANES. Interleaving row i with row i + LANES / 2 rotates the index
- * (row, lane), read as one binary number, left by one bit; log2 LANES rotations swap row and lane.
- */
+ * (row, lane), read as one binary number, left by one bit; log2 LANES rotations swap row and
+ * lane. */
 INLINE void gemm_transpose(vec x[LANES]) {
     UNROLL
     for (int rotation = 1; rotation < LANES; rotation *= 2) {

@@ -164,8 +164,10 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
     gemm_store_tile(rows, vectors, masked, params, last, sum, base, c);
 }
 
-/* ---- tiles: each micro-kernel is inlined into one of these functions, which are not inlined: each
- * uses all registers ---- */
+/* ---- tiles ---- */
+
+/* Each micro-kernel is inlined into one of these functions, which are not inlined: each uses all
+ * registers. */
 
 #define TILE_ARGUMENTS                                                                             \
     const cti_gemm_params *params, int64_t m, int64_t n, const real *a, const real *b,             \
@@ -297,10 +299,16 @@ static void gemm_macro_kernel(const cti_gemm_params *params, int64_t m, int64_t 
 }
 
 #define GEMM_KERNELS                                                                               \
-    {                                                                                              \
-        .mr = MR, .nr = NR, .lanes = LANES, .mr_narrow = MR_NARROW, .kc = KC,                      \
-        .tuning = GEMM_TUNING, .pack_a = gemm_pack_a, .pack_b = gemm_pack_b,                       \
-        .macro_kernel = gemm_macro_kernel, .dots = gemm_dots, .gemv = gemm_gemv                    \
-    }
+    {.mr = MR,                                                                                     \
+     .nr = NR,                                                                                     \
+     .lanes = LANES,                                                                               \
+     .mr_narrow = MR_NARROW,                                                                       \
+     .kc = KC,                                                                                     \
+     .tuning = GEMM_TUNING,                                                                        \
+     .pack_a = gemm_pack_a,                                                                        \
+     .pack_b = gemm_pack_b,                                                                        \
+     .macro_kernel = gemm_macro_kernel,                                                            \
+     .dots = gemm_dots,                                                                            \
+     .gemv = gemm_gemv}
 
 #endif

@@ -12,7 +12,7 @@
 extern const cti_kernels cti_kernels_scalar_f32, cti_kernels_scalar_f64, cti_kernels_i64,
     cti_kernels_bool;
 #define TABLES(isa)                                                                                \
-    { &cti_kernels_##isa##_f32, &cti_kernels_##isa##_f64, &cti_kernels_i64, &cti_kernels_bool }
+    {&cti_kernels_##isa##_f32, &cti_kernels_##isa##_f64, &cti_kernels_i64, &cti_kernels_bool}
 
 static bool always(void) { return true; }
 

@@ -1,11 +1,12 @@
-/* The table of kernels: loops over raw memory, one table for each ISA and dtype. A kernel knows no tensor, no error and no
- * thread. The same source (real.c) is compiled once for each ISA and each of f32 and f64; the scalar tables are the
- * specification that the others are tested against. i64 and bool have what makes sense for them; the rest is NULL, which
- * an op reports as a dtype it does not take.
+/* The table of kernels: loops over raw memory, one table for each ISA and dtype. A kernel knows no
+ * tensor, no error and no thread. The same source (real.c) is compiled once for each ISA and each
+ * of f32 and f64; the scalar tables are the specification that the others are tested against. i64
+ * and bool have what makes sense for them; the rest is NULL, which an op reports as a dtype it does
+ * not take.
  *
- * Arrays are contiguous unless a stride is given; strides are in elements. An output may be one of the inputs of the
- * same dtype (the same address), else they do not overlap. void * points to the table's dtype, `bool *` and `int64_t *`
- * are themselves. n is any length, also 0. */
+ * Arrays are contiguous unless a stride is given; strides are in elements. An output may be one of
+ * the inputs of the same dtype (the same address), else they do not overlap. void * points to the
+ * table's dtype, `bool *` and `int64_t *` are themselves. n is any length, also 0. */
 #ifndef CTI_KERNELS_KERNELS_H
 #define CTI_KERNELS_KERNELS_H
 
@@ -22,10 +23,12 @@ typedef void cti_unary_both(int64_t n, const void *x, const void *g, void *y, vo
 /* y[i] = f(a[i sa], b[i sb]); sa and sb are 0 or 1. For the comparisons y is bool */
 typedef void cti_binary(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y);
 /* da[i] = g[i] df/da */
-typedef void cti_binary_backward(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, const void *g, void *da);
+typedef void cti_binary_backward(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb,
+                                 const void *g, void *da);
 /* y[i] = f(x[i], a) */
 typedef void cti_unary_scalar(int64_t n, const void *x, double a, void *y);
-/* y[j] = reduction over i of x[i stride + j], i < n, j < inner. n = 0 gives 0 (sum). inner = 1 with stride 1 is a row */
+/* y[j] = reduction over i of x[i stride + j], i < n, j < inner. n = 0 gives 0 (sum). inner = 1 with
+ * stride 1 is a row */
 typedef void cti_reduce(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
 
 typedef struct {
@@ -34,16 +37,17 @@ typedef struct {
 
 /* One optimiser step's numbers. */
 typedef struct {
-    double lr, beta1, beta2, eps, weight_decay, bias1, bias2, grad_scale;   /* bias: 1 - beta^t */
-    bool decoupled;                                                           /* AdamW's decay; else Adam's */
+    double lr, beta1, beta2, eps, weight_decay, bias1, bias2, grad_scale; /* bias: 1 - beta^t */
+    /* AdamW's decay; else Adam's */
+    bool decoupled;
 } cti_adam_numbers;
 typedef struct {
     double lr, momentum, dampening, weight_decay, grad_scale;
     bool nesterov, first;
 } cti_sgd_numbers;
 
-/* What all calls of a micro-kernel for one product, or one K block of it, have in common: the length
- * of K, the strides of A, B, C and the base (in elements), and alpha. */
+/* What all calls of a micro-kernel for one product, or one K block of it, have in common: the
+ * length of K, the strides of A, B, C and the base (in elements), and alpha. */
 typedef struct {
     int64_t k, a_row, a_col, b_row, row, col, base_row;
     double alpha;
@@ -84,7 +88,8 @@ typedef struct {
     int64_t mc_min_tiles, nc_min_panels, mc_min_tiles_private_b, split_k_pass_bytes;
 } cti_gemm_tuning;
 
-/* C (+)= A B: the micro-kernels, and the macro-kernel that walks tiles with them. src/gemm drives them. */
+/* C (+)= A B: the micro-kernels, and the macro-kernel that walks tiles with them. src/gemm drives
+ * them. */
 typedef struct {
     int64_t mr, nr;           /* the micro-kernel's tile of C */
     int64_t lanes, mr_narrow; /* a tile of at most `lanes` columns has up to mr_narrow rows */
@@ -99,14 +104,14 @@ typedef struct {
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride,
                    void *packed);
     /* The macro-kernel: C[m x n] = base + alpha A B, any m and n. A has any strides (packed: 1, mr,
-     * and m is at most mr). B is panels of nr columns, `panel` bytes apart, whose rows are dense (in
-     * place: panel = nr elements; packed: rows are nr apart). base NULL: 0; it may be C, or one row
-     * for all (base_row 0); its columns have C's stride. All are of the computed type. */
+     * and m is at most mr). B is panels of nr columns, `panel` bytes apart, whose rows are dense
+     * (in place: panel = nr elements; packed: rows are nr apart). base NULL: 0; it may be C, or one
+     * row for all (base_row 0); its columns have C's stride. All are of the computed type. */
     void (*macro_kernel)(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
                          const void *b, int64_t panel, const void *base, void *c);
-    /* C[m x n] = alpha A B, or += with add, any m and n: dot products of A's rows and B's columns,
-     * both dense along K. In dots and gemv A and B are of the table's dtype, C of the computed type.
-     */
+    /* C[m x n] = alpha A B, or += with add, any m and n: dot products of A's rows and B's
+     * columns, both dense along K. In dots and gemv A and B are of the table's dtype, C of the
+     * computed type. */
     void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b,
                  int64_t b_col, double alpha, bool add, void *c, int64_t row_stride,
                  int64_t col_stride);
@@ -125,8 +130,7 @@ typedef struct {
 
     /* panel += bias / log 2, and -inf where the bias is -inf. bias_row: from row to row of the
      * bias, nr, or 0 for one row that serves all */
-    void (*add_bias)(int64_t rows, int64_t width, void *panel, const void *bias,
-                     int64_t bias_row);
+    void (*add_bias)(int64_t rows, int64_t width, void *panel, const void *bias, int64_t bias_row);
     /* row i: -inf in the lanes from first + i on; with `before` in those before first + i */
     void (*mask_causal)(int64_t rows, int64_t width, int64_t first, bool before, void *panel);
     /* y[i] = mask[i stride] ? 0 : -inf */
@@ -159,56 +163,78 @@ typedef struct {
 typedef struct cti_kernels {
     /* ---- elementwise ---- */
     cti_unary *neg, *exp, *log, *sqrt, *abs, *tanh, *sigmoid, *relu, *silu, *gelu, *gelu_tanh;
-    cti_unary_backward *exp_backward, *sqrt_backward, *tanh_backward, *sigmoid_backward, *relu_backward;   /* from y */
-    cti_unary_backward *log_backward, *abs_backward, *silu_backward, *gelu_backward, *gelu_tanh_backward; /* from x */
+    /* from y */
+    cti_unary_backward *exp_backward, *sqrt_backward, *tanh_backward, *sigmoid_backward,
+        *relu_backward;
+    /* from x */
+    cti_unary_backward *log_backward, *abs_backward, *silu_backward, *gelu_backward,
+        *gelu_tanh_backward;
     cti_unary_both *relu_both, *silu_both, *gelu_both, *gelu_tanh_both;
     cti_binary *add, *sub, *mul, *div, *maximum, *minimum;
-    cti_binary_backward *maximum_backward, *minimum_backward;   /* a tie takes g / 2; NaN passes g */
+    /* a tie takes g / 2; NaN passes g */
+    cti_binary_backward *maximum_backward, *minimum_backward;
     cti_binary *eq, *ne, *lt, *le, *gt, *ge;
-    cti_binary *logical_and, *logical_or;                        /* bool's table only */
+    cti_binary *logical_and, *logical_or; /* bool's table only */
     cti_unary *logical_not;
     cti_unary_scalar *scale, *add_scalar, *pow;
-    void (*pow_backward)(int64_t n, const void *x, double e, const void *g, void *dx);   /* e x^(e-1) g; 0 for e = 0 */
-    void (*where)(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa, const void *b, int64_t sb, void *y);
+    /* e x^(e-1) g; 0 for e = 0 */
+    void (*pow_backward)(int64_t n, const void *x, double e, const void *g, void *dx);
+    void (*where)(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa, const void *b,
+                  int64_t sb, void *y);
     void (*fill)(int64_t n, double value, void *y);
-    void (*arange)(int64_t n, int64_t begin, double start, double step, void *y);   /* y[i] = start + (begin + i) step */
-    void (*axpy)(int64_t n, double a, const void *x, void *y);                      /* y += a x */
+    /* y[i] = start + (begin + i) step */
+    void (*arange)(int64_t n, int64_t begin, double start, double step, void *y);
+    void (*axpy)(int64_t n, double a, const void *x, void *y); /* y += a x */
     /* y = x, or y += x; an m x n block, element (i, j) at i row + j col */
-    void (*copy2d)(int64_t m, int64_t n, const void *x, int64_t x_row, int64_t x_col, void *y, int64_t y_row, int64_t y_col, bool add);
-    void (*cast[4])(int64_t n, const void *x, void *y);   /* from this dtype to the ct_dtype of the index, as in C; to bool: != 0 */
+    void (*copy2d)(int64_t m, int64_t n, const void *x, int64_t x_row, int64_t x_col, void *y,
+                   int64_t y_row, int64_t y_col, bool add);
+    /* from this dtype to the ct_dtype of the index, as in C; to bool: != 0 */
+    void (*cast[4])(int64_t n, const void *x, void *y);
 
     /* ---- reductions; sums keep the error of a pairwise sum or better ---- */
-    void (*sum_rows)(int64_t rows, int64_t n, const void *x, void *y), (*max_rows)(int64_t rows, int64_t n, const void *x, void *y);   /* short rows */
-    cti_reduce *sum;      /* of bool: the count of true, int64_t */
-    cti_reduce *max;      /* n >= 1; NaN wins */
-    cti_reduce *argmax;   /* n >= 1; int64_t; the first of equals; the first NaN wins */
-    /* share[i stride + j] = g[j] / count where x[i stride + j] == y[j] (both NaN counts as equal), count over i; else 0 */
-    void (*max_backward)(int64_t n, int64_t inner, const void *x, int64_t stride, const void *y, const void *g, void *dx);
-    double (*sum_squares)(int64_t n, const void *x);   /* accumulated in f64 */
+    /* short rows */
+    void (*sum_rows)(int64_t rows, int64_t n, const void *x, void *y),
+        (*max_rows)(int64_t rows, int64_t n, const void *x, void *y);
+    cti_reduce *sum;    /* of bool: the count of true, int64_t */
+    cti_reduce *max;    /* n >= 1; NaN wins */
+    cti_reduce *argmax; /* n >= 1; int64_t; the first of equals; the first NaN wins */
+    /* share[i stride + j] = g[j] / count where x[i stride + j] == y[j] (both NaN counts as equal),
+     * count over i; else 0 */
+    void (*max_backward)(int64_t n, int64_t inner, const void *x, int64_t stride, const void *y,
+                         const void *g, void *dx);
+    double (*sum_squares)(int64_t n, const void *x); /* accumulated in f64 */
     bool (*has_nan)(int64_t n, const void *x);
 
     /* ---- one row of length n ---- */
-    cti_unary *softmax, *log_softmax;                                     /* a row of all -inf gives NaN, as torch */
+    /* a row of all -inf gives NaN, as torch */
+    cti_unary *softmax, *log_softmax;
     /* the same of columns: element i of column j is at i stride + j, j < inner */
     void (*softmax_columns)(int64_t n, int64_t inner, const void *x, int64_t stride, void *y);
-    void (*softmax_columns_backward)(int64_t n, int64_t inner, const void *y, const void *g, int64_t stride, void *dx);
-    cti_unary_backward *softmax_backward, *log_softmax_backward;          /* from y: y (g - <g, y>);  g - e^y sum g */
-    void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);   /* sk 0 or 1; nothing kept, or all -inf: zeros.
-                                                                                                  x is not read where keep is false */
+    void (*softmax_columns_backward)(int64_t n, int64_t inner, const void *y, const void *g,
+                                     int64_t stride, void *dx);
+    /* from y: y (g - <g, y>); g - e^y sum g */
+    cti_unary_backward *softmax_backward, *log_softmax_backward;
+    /* sk 0 or 1; nothing kept, or all -inf: zeros. x is not read where keep is false */
+    void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);
     /* of each row of n: one value; all -inf: -inf; and, unless max is NULL, the row's max and
      * inverse = 1 / sum e^(x - max) */
     void (*logsumexp)(int64_t rows, int64_t n, const void *x, void *y, void *max, void *inverse);
     /* g softmax(x); all -inf: 0 */
     void (*logsumexp_backward)(int64_t n, const void *x, const void *max, const void *inverse,
                                const void *g, void *dx);
-    /* rows one behind the other: y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one value for each row */
-    void (*layer_norm)(int64_t rows, int64_t n, const void *x, const void *w, const void *b, double eps, void *y, void *mean, void *rstd);
-    /* dx = base + ..., base NULL: nothing, or dx itself; dw += g xhat, db += g, one row for all; any of the three may be NULL */
-    void (*layer_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w, const void *g, const void *mean, const void *rstd,
-                                const void *base, void *dx, void *dw, void *db);
-    void (*rms_norm)(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y, void *rstd);
-    void (*rms_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w, const void *g, const void *rstd, const void *base,
-                              void *dx, void *dw);
+    /* rows one behind the other: y = (x - mean) rstd w + b; w, b may be NULL; mean and rstd are one
+     * value for each row */
+    void (*layer_norm)(int64_t rows, int64_t n, const void *x, const void *w, const void *b,
+                       double eps, void *y, void *mean, void *rstd);
+    /* dx = base + ..., base NULL: nothing, or dx itself; dw += g xhat, db += g, one row for all;
+     * any of the three may be NULL */
+    void (*layer_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w,
+                                const void *g, const void *mean, const void *rstd, const void *base,
+                                void *dx, void *dw, void *db);
+    void (*rms_norm)(int64_t rows, int64_t n, const void *x, const void *w, double eps, void *y,
+                     void *rstd);
+    void (*rms_norm_backward)(int64_t rows, int64_t n, const void *x, const void *w, const void *g,
+                              const void *rstd, const void *base, void *dx, void *dw);
     /* of each row of n: loss = lse - (1 - s) x[target] - s mean(x), 0 where the target is negative;
      * its max, and 1 / sum e^(x - max) */
     void (*cross_entropy)(int64_t rows, int64_t n, const void *x, const int64_t *target,
@@ -216,17 +242,21 @@ typedef struct cti_kernels {
     /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
     void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing,
                                    const void *max, const void *inverse, double scale, void *dx);
-    /* pairs (j, j + n/2) or interleaved (2j, 2j + 1) turned by the angle whose cos and sin are given, n/2 each; sign -1 turns back */
-    void (*rope)(int64_t n, const void *x, const void *cos, const void *sin, bool interleaved, double sign, void *y);
+    /* pairs (j, j + n/2) or interleaved (2j, 2j + 1) turned by the angle whose cos and sin are
+     * given, n/2 each; sign -1 turns back */
+    void (*rope)(int64_t n, const void *x, const void *cos, const void *sin, bool interleaved,
+                 double sign, void *y);
 
     /* ---- random: element start + i of the stream. The same bits on every ISA ---- */
     void (*uniform)(int64_t n, int64_t start, cti_random, double low, double high, void *y);
     void (*normal)(int64_t n, int64_t start, cti_random, double mean, double std, void *y);
-    void (*dropout)(int64_t n, int64_t start, cti_random, double p, const void *x, void *y);   /* 0 with probability p, else x / (1 - p) */
+    /* 0 with probability p, else x / (1 - p) */
+    void (*dropout)(int64_t n, int64_t start, cti_random, double p, const void *x, void *y);
 
     /* ---- optimisers, in place; g is multiplied by grad_scale first ---- */
     void (*adam)(int64_t n, void *p, const void *g, void *m, void *v, const cti_adam_numbers *);
-    void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const cti_sgd_numbers *);   /* buffer may be NULL without momentum */
+    /* buffer may be NULL without momentum */
+    void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const cti_sgd_numbers *);
 
     cti_gemm_kernels gemm;
     cti_attention_kernels attention;
@@ -235,10 +265,11 @@ typedef struct cti_kernels {
 /* The tables of one instruction set. */
 typedef struct {
     const char *name;
-    const cti_kernels *of[4];   /* by ct_dtype */
+    const cti_kernels *of[4]; /* by ct_dtype */
 } cti_isa;
 
-/* The ISA of that name, or the best for NULL. NULL: no such name in this build, or this machine lacks it. */
+/* The ISA of that name, or the best for NULL. NULL: no such name in this build, or this machine
+ * lacks it. */
 const cti_isa *cti_isa_find(const char *name);
 
 /* Every ISA that this machine runs, the scalar first; NULL past the last. */

@@ -81,8 +81,8 @@ static void uniform(int64_t n, int64_t start, cti_random r, double from, double 
     }
 }
 
-/* Box and Muller 1958: sqrt(-2 log u) cos and sin of 2 pi v, u in (0, 1], in f64 for both dtypes.
- */
+/* Box and Muller 1958: sqrt(-2 log u) cos and sin of 2 pi v, u in (0, 1], in f64 for both
+ * dtypes. */
 static void normal(int64_t n, int64_t start, cti_random r, double mean, double std, void *out) {
     stored *y = out;
     uint32_t word[4][PHILOX_BLOCKS];

@@ -176,9 +176,9 @@ INLINE void store_stored_part(stored *p, vec v, int64_t n) { store_real_part(p, 
 
 /* real where the pointer says so, else stored */
 #define BY_POINTER(p, f)                                                                           \
-    _Generic((p), real * : f##_real, const real * : f##_real, default : f##_stored)
+    _Generic((p), real *: f##_real, const real *: f##_real, default: f##_stored)
 #define BY_POINTER_PART(p, f)                                                                      \
-    _Generic((p), real * : f##_real_part, const real * : f##_real_part, default : f##_stored_part)
+    _Generic((p), real *: f##_real_part, const real *: f##_real_part, default: f##_stored_part)
 #define load(p)             BY_POINTER(p, load)(p)
 #define load_part(p, n)     BY_POINTER_PART(p, load)(p, n)
 #define store(p, v)         BY_POINTER(p, store)(p, v)

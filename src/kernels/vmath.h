@@ -38,8 +38,8 @@ INLINE normal_pair v_normal_pair(vec x) {
 
 #else
 
-/* x 2^n for whole n in [-252, 254], which are also in k: no rounding but that of a denormal result.
- */
+/* x 2^n for whole n in [-252, 254], which are also in k: no rounding but that of a denormal
+ * result. */
 INLINE vec v_scale_2(vec x, vec n, ivec k) {
 #if CTI_VECTOR_BYTES == 64
     (void)k;

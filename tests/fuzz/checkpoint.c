@@ -60,22 +60,14 @@ static uint64_t special(uint8_t which) {
     static const double numbers[] = {0, -1, 1, 7, 0.5, 1e308, 1e-308, -0.0};
     uint64_t bits = 0;
     switch (which & 15) {
-    case 8:
-        return UINT64_C(0x7FF8000000000000); /* a NaN; infinities */
-    case 9:
-        return UINT64_C(0x7FF0000000000000);
-    case 10:
-        return UINT64_C(0xFFF0000000000000);
-    case 11:
-        return INT64_MAX;
-    case 12:
-        return INT64_MAX - 1;
-    case 13:
-        return UINT64_C(1) << 63;
-    case 14:
-        return UINT64_MAX;
-    case 15:
-        return UINT64_C(1) << 53;
+    case 8: return UINT64_C(0x7FF8000000000000); /* a NaN; infinities */
+    case 9: return UINT64_C(0x7FF0000000000000);
+    case 10: return UINT64_C(0xFFF0000000000000);
+    case 11: return INT64_MAX;
+    case 12: return INT64_MAX - 1;
+    case 13: return UINT64_C(1) << 63;
+    case 14: return UINT64_MAX;
+    case 15: return UINT64_C(1) << 53;
     }
     memcpy(&bits, &numbers[which & 7], sizeof bits);
     return bits;
@@ -112,9 +104,7 @@ static size_t edit(uint8_t *file, size_t size, const uint8_t e[4]) {
             put_little(file + begin + (e[1] | (size_t)e[2] << 8) % ((size - begin) / 8) * 8,
                        special(e[3]));
         break;
-    case 6:
-        size = at;
-        break;
+    case 6: size = at; break;
     case 7: /* changes a digit of the header */
         for (size_t i = at; i < begin; i++)
             if (file[i] >= '0' && file[i] <= '9') {

@@ -107,37 +107,17 @@ static void create(void) {
     static int64_t ids[8] = {0, 1, 2, 3, 1, 0, -100, 9};
     static bool mask[8] = {true, false, true, true, false, true, true, false};
     switch (below(12)) {
-    case 0:
-        made(ct_zeros(c, dtype(), shape()));
-        break;
-    case 1:
-        made(ct_ones(c, dtype(), shape()));
-        break;
-    case 2:
-        made(ct_empty(c, CT_BOOL, CT_SHAPE(0, size())));
-        break;
-    case 3:
-        made(ct_full(c, dtype(), shape(), number()));
-        break;
-    case 4:
-        made(ct_arange(c, dtype(), number(), below(9), number() * 2));
-        break;
-    case 5:
-        made(ct_rand(c, dtype(), shape()));
-        break;
+    case 0: made(ct_zeros(c, dtype(), shape())); break;
+    case 1: made(ct_ones(c, dtype(), shape())); break;
+    case 2: made(ct_empty(c, CT_BOOL, CT_SHAPE(0, size()))); break;
+    case 3: made(ct_full(c, dtype(), shape(), number())); break;
+    case 4: made(ct_arange(c, dtype(), number(), below(9), number() * 2)); break;
+    case 5: made(ct_rand(c, dtype(), shape())); break;
     case 6:
-    case 7:
-        made(ct_randn(c, dtype(), shape()));
-        break;
-    case 8:
-        made(ct_from_i64(c, CT_SHAPE(below(9)), ids));
-        break;
-    case 9:
-        made(ct_from_bool(c, CT_SHAPE(below(3), below(5)), mask));
-        break;
-    case 10:
-        made(ct_from_f32(c, CT_SHAPE(below(9), below(8)), f));
-        break;
+    case 7: made(ct_randn(c, dtype(), shape())); break;
+    case 8: made(ct_from_i64(c, CT_SHAPE(below(9)), ids)); break;
+    case 9: made(ct_from_bool(c, CT_SHAPE(below(3), below(5)), mask)); break;
+    case 10: made(ct_from_f32(c, CT_SHAPE(below(9), below(8)), f)); break;
     case 11:
         made(ct_wrap(c, CT_F32, CT_SHAPE(below(5), below(5)), (int64_t[]){below(8), below(8)}, f));
         break;
@@ -167,54 +147,24 @@ static void shape_op(void) {
     ct_tensor *x = any();
     ct_tensor *parts[4] = {any(), any(), any(), x};
     switch (below(16)) {
-    case 0:
-        put(ct_view(x, shape()));
-        break;
-    case 1:
-        put(ct_reshape(x, shape()));
-        break;
-    case 2:
-        put(ct_transpose(x, dim(), dim()));
-        break;
-    case 3:
-        put(ct_permute(x, dims()));
-        break;
-    case 4:
-        put(ct_narrow(x, dim(), size(), size()));
-        break;
-    case 5:
-        put(ct_select(x, dim(), size()));
-        break;
-    case 6:
-        put(ct_expand(x, small_shape()));
-        break;
-    case 7:
-        put(ct_squeeze(x, dim()));
-        break;
-    case 8:
-        put(ct_unsqueeze(x, dim()));
-        break;
-    case 9:
-        put(ct_contiguous(x));
-        break;
-    case 10:
-        put(ct_cast(x, dtype()));
-        break;
-    case 11:
-        put(ct_cat(parts, 1 + below(4), dim()));
-        break;
-    case 12:
-        put(ct_stack(parts, 1 + below(4), dim()));
-        break;
+    case 0: put(ct_view(x, shape())); break;
+    case 1: put(ct_reshape(x, shape())); break;
+    case 2: put(ct_transpose(x, dim(), dim())); break;
+    case 3: put(ct_permute(x, dims())); break;
+    case 4: put(ct_narrow(x, dim(), size(), size())); break;
+    case 5: put(ct_select(x, dim(), size())); break;
+    case 6: put(ct_expand(x, small_shape())); break;
+    case 7: put(ct_squeeze(x, dim())); break;
+    case 8: put(ct_unsqueeze(x, dim())); break;
+    case 9: put(ct_contiguous(x)); break;
+    case 10: put(ct_cast(x, dtype())); break;
+    case 11: put(ct_cat(parts, 1 + below(4), dim())); break;
+    case 12: put(ct_stack(parts, 1 + below(4), dim())); break;
     case 13:
         if (x && ct_split(x, size(), dim(), parts, 1 + below(4))) put(parts[0]);
         break;
-    case 14:
-        put(ct_split_heads(x, size()));
-        break;
-    case 15:
-        put(ct_sum_to(x, small_shape()));
-        break;
+    case 14: put(ct_split_heads(x, size())); break;
+    case 15: put(ct_sum_to(x, small_shape())); break;
     }
 }
 
@@ -233,51 +183,23 @@ static void math_op(void) {
     ct_tensor *x = any(), *y = any(), *z = any();
     ct_tensor *mask = any();
     switch (below(16)) {
-    case 0:
-        put(ct_add(x, y));
-        break;
-    case 1:
-        put(ct_mul(x, y));
-        break;
-    case 2:
-        put(ct_matmul(x, y));
-        break;
-    case 3:
-        put(ct_linear(x, y, z));
-        break;
-    case 4:
-        put(ct_sum(x, dims(), below(2)));
-        break;
-    case 5:
-        put(ct_mean(x, dims(), below(2)));
-        break;
-    case 6:
-        put(ct_max(x, dims(), below(2)));
-        break;
-    case 7:
-        put(ct_softmax(x, dim()));
-        break;
-    case 8:
-        put(ct_layer_norm(x, y, z, number()));
-        break;
-    case 9:
-        put(ct_embedding(x, y));
-        break;
+    case 0: put(ct_add(x, y)); break;
+    case 1: put(ct_mul(x, y)); break;
+    case 2: put(ct_matmul(x, y)); break;
+    case 3: put(ct_linear(x, y, z)); break;
+    case 4: put(ct_sum(x, dims(), below(2))); break;
+    case 5: put(ct_mean(x, dims(), below(2))); break;
+    case 6: put(ct_max(x, dims(), below(2))); break;
+    case 7: put(ct_softmax(x, dim())); break;
+    case 8: put(ct_layer_norm(x, y, z, number())); break;
+    case 9: put(ct_embedding(x, y)); break;
     case 10:
         put(ct_cross_entropy(x, y, (ct_cross_entropy_opts){.label_smoothing = number()}));
         break;
-    case 11:
-        put(ct_where(mask, x, y));
-        break;
-    case 12:
-        put(ct_apply(&double_op, &x, 1, NULL));
-        break;
-    case 13:
-        put(ct_dropout(x, number(), below(2)));
-        break;
-    case 14:
-        put(ct_gather(x, dim(), y));
-        break;
+    case 11: put(ct_where(mask, x, y)); break;
+    case 12: put(ct_apply(&double_op, &x, 1, NULL)); break;
+    case 13: put(ct_dropout(x, number(), below(2))); break;
+    case 14: put(ct_gather(x, dim(), y)); break;
     case 15: {
         const ct_attention_opts opts = {.mask = mask,
                                         .causal = below(2),
@@ -340,12 +262,8 @@ static void grad_call(void) {
     ct_tensor *both[2] = {x, y};
     switch (below(10)) {
     case 0:
-    case 1:
-        ct_set_requires_grad(x, below(4));
-        break;
-    case 2:
-        ct_retain_grad(x);
-        break;
+    case 1: ct_set_requires_grad(x, below(4)); break;
+    case 2: ct_retain_grad(x); break;
     case 3:
     case 4:
         if (x) done(ct_backward(x));
@@ -361,12 +279,8 @@ static void grad_call(void) {
     case 7:
         if (ct_grad(x)) MUST(ct_numel(ct_grad(x)) == ct_numel(x));
         break;
-    case 8:
-        ct_zero_grad(x);
-        break;
-    case 9:
-        put(ct_detach(x));
-        break;
+    case 8: ct_zero_grad(x); break;
+    case 9: put(ct_detach(x)); break;
     }
 }
 
@@ -400,9 +314,7 @@ static void module_call(void) {
                                             .add_bias_kv = below(2),
                                             .qk_norm = below(2)});
             break;
-        case 4:
-            m = ct_module_new(c, "Own");
-            break;
+        case 4: m = ct_module_new(c, "Own"); break;
         case 5:
             m = ct_encoder_new(
                 c, (ct_layer_opts){.embed_dim = e, .num_heads = 1, .hidden = 2, .dropout = 0.5},
@@ -415,24 +327,16 @@ static void module_call(void) {
     }
     case 2:
     case 3:
-    case 4:
-        put(ct_forward(m, x));
-        break;
+    case 4: put(ct_forward(m, x)); break;
     case 5:
         if (m) put(ct_forward(m, ct_randn(c, CT_F32, CT_SHAPE(1, 2, 2 + 2 * below(2)))));
         break;
     case 6:
         if (!m || o) break;
         switch (below(3)) {
-        case 0:
-            o = ct_sgd_new(m, (ct_sgd_opts){.momentum = number(), .nesterov = below(2)});
-            break;
-        case 1:
-            o = ct_adam_new(m, (ct_adam_opts){.beta1 = number(), .clip_norm = number()});
-            break;
-        case 2:
-            o = ct_adamw_new(m, (ct_adamw_opts){.lr = number()});
-            break;
+        case 0: o = ct_sgd_new(m, (ct_sgd_opts){.momentum = number(), .nesterov = below(2)}); break;
+        case 1: o = ct_adam_new(m, (ct_adam_opts){.beta1 = number(), .clip_norm = number()}); break;
+        case 2: o = ct_adamw_new(m, (ct_adamw_opts){.lr = number()}); break;
         }
         MUST(o ? ok() : !ok());
         p.trained[i].optim = o;
@@ -441,12 +345,8 @@ static void module_call(void) {
     case 8:
         if (o) done(ct_optim_step(o));
         break;
-    case 9:
-        ct_optim_zero_grad(o);
-        break;
-    case 10:
-        ct_clip_grad_norm(m, number());
-        break;
+    case 9: ct_optim_zero_grad(o); break;
+    case 10: ct_clip_grad_norm(m, number()); break;
     case 11:
         ct_optim_free(o);
         p.trained[i].optim = NULL;
@@ -462,9 +362,7 @@ static void module_call(void) {
         ct_module_add_param(m, name, x);
         forget(x);
         break;
-    case 14:
-        ct_module_train(m, below(2));
-        break;
+    case 14: ct_module_train(m, below(2)); break;
     case 15:
         if (!m) break;
         if (o) {
@@ -485,30 +383,14 @@ static void read_call(void) {
     ct_tensor *x = any();
     double value[64];
     switch (below(8)) {
-    case 0:
-        ct_print(x, nothing);
-        break;
-    case 1:
-        ct_graph_print(x, nothing);
-        break;
-    case 2:
-        ct_graph_dot(x, nothing);
-        break;
-    case 3:
-        ct_item(x);
-        break;
-    case 4:
-        ct_to_f64(x, value, ct_numel(x) < 64 ? ct_numel(x) : 64);
-        break;
-    case 5:
-        ct_memory_trim(p.context);
-        break;
-    case 6:
-        ct_seed(p.context, next());
-        break;
-    case 7:
-        ct_init_normal(x, 0, number());
-        break;
+    case 0: ct_print(x, nothing); break;
+    case 1: ct_graph_print(x, nothing); break;
+    case 2: ct_graph_dot(x, nothing); break;
+    case 3: ct_item(x); break;
+    case 4: ct_to_f64(x, value, ct_numel(x) < 64 ? ct_numel(x) : 64); break;
+    case 5: ct_memory_trim(p.context); break;
+    case 6: ct_seed(p.context, next()); break;
+    case 7: ct_init_normal(x, 0, number()); break;
     }
 }
 
@@ -528,38 +410,20 @@ static void call(void) {
     switch (below(16)) {
     case 0:
     case 1:
-    case 2:
-        create();
-        break;
-    case 3:
-        table_op(false);
-        break;
-    case 4:
-        table_op(true);
-        break;
+    case 2: create(); break;
+    case 3: table_op(false); break;
+    case 4: table_op(true); break;
     case 5:
-    case 6:
-        shape_op();
-        break;
+    case 6: shape_op(); break;
     case 7:
-    case 8:
-        math_op();
-        break;
-    case 9:
-        scope_call();
-        break;
+    case 8: math_op(); break;
+    case 9: scope_call(); break;
     case 10:
-    case 11:
-        grad_call();
-        break;
+    case 11: grad_call(); break;
     case 12:
     case 13:
-    case 14:
-        module_call();
-        break;
-    case 15:
-        read_call();
-        break;
+    case 14: module_call(); break;
+    case 15: read_call(); break;
     }
 }
 
