@@ -44,6 +44,8 @@ static ct_context *check(const char *op, const char *path, const ct_checkpoint *
                           : checkpoint->optim ? checkpoint->optim->context
                                               : NULL;
     if (!context) return NULL;
+    if (checkpoint->module && !cti_object_is_open(&checkpoint->module->object, op)) return NULL;
+    if (checkpoint->optim && !cti_object_is_open(&checkpoint->optim->object, op)) return NULL;
     if (!path || !checkpoint->module || !checkpoint->optim)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: path, module or optim is NULL", op);
     if (checkpoint->optim->context != context)

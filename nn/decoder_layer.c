@@ -14,7 +14,9 @@ ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) {
 ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory,
                                       ct_mha_call self, ct_mha_call cross) {
     ct_layer_out y = {0};
-    if (!cti_nn_is(layer, &decoder_kind, "ct_decoder_layer_forward") ||
+    if (!cti_nn_is(layer, &decoder_kind, "ct_decoder_layer_forward", x) ||
+        !cti_nn_cache_is_open(self.cache, "ct_decoder_layer_forward") ||
+        !cti_nn_cache_is_open(cross.cache, "ct_decoder_layer_forward") ||
         !cti_nn_layer_takes(layer, x, "x") || !cti_nn_layer_takes(layer, memory, "memory"))
         return y;
     const int64_t length = ct_kv_cache_length(self.cache);

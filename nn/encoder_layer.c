@@ -1,4 +1,5 @@
 /* torch.nn.TransformerEncoderLayer, batch first: self-attention, then the feed-forward. */
+#include "attention/mha.h"
 #include "layer.h"
 
 static ct_tensor *forward(ct_module *layer, ct_tensor *x) {
@@ -16,7 +17,8 @@ ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
 
 ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     ct_layer_out y = {0};
-    if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward") ||
+    if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward", x) ||
+        !cti_nn_cache_is_open(self.cache, "ct_encoder_layer_forward") ||
         !cti_nn_layer_takes(layer, x, "x"))
         return y;
     const int64_t length = ct_kv_cache_length(self.cache);

@@ -2,8 +2,9 @@
  * ct_module_set_forward. */
 #include "module.h"
 
-bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function) {
-    if (!module || !cti_ready(module->context)) return false;
+bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function,
+               const ct_tensor *beside) {
+    if (!cti_nn_ready(module, function, beside)) return false;
     if (module->kind == kind) return true;
     ct_fail(module->context, CT_ERR_ARGUMENT, "%s: expected a %s, got a %s", function, kind->name,
             cti_nn_kind_name(module));
@@ -11,7 +12,7 @@ bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *fun
 }
 
 ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
-    if (!module || !cti_ready(module->context)) return NULL;
+    if (!cti_nn_ready(module, "ct_forward", x)) return NULL;
     ct_context *context = module->context;
     const char *name = cti_nn_kind_name(module);
     if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is NULL", name);
@@ -52,7 +53,7 @@ ct_module *ct_module_new(ct_context *context, const char *kind) {
 
 ct_module *ct_module_set_forward(ct_module *module, ct_tensor *(*forward)(void *self, ct_tensor *x),
                                  void *self) {
-    if (!cti_nn_is(module, &user_kind, "ct_module_set_forward")) return NULL;
+    if (!cti_nn_is(module, &user_kind, "ct_module_set_forward", NULL)) return NULL;
     module->forward = forward;
     module->self = self;
     return module;

@@ -4,16 +4,18 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- making and ending ---- */
+/* ---- making ---- */
 
 ct_module *cti_nn_new(ct_context *context, const cti_nn_kind *kind) {
-    if (!cti_ready(context)) return NULL;
-    ct_module *module = cti_take_zeroed(context, sizeof *module + kind->size);
+    ct_module *module = cti_object_new(context, sizeof *module, "module");
     if (!module) return NULL;
-    module->context = context;
     module->kind = kind;
     module->training = true;
-    return module;
+    if (!kind->size) return module;
+    module->kind_data = cti_take_zeroed(context, kind->size);
+    if (module->kind_data) return module;
+    cti_object_end(&module->object, kind->name);
+    return NULL;
 }
 
 ct_module *cti_nn_made(ct_module *module) {
@@ -34,24 +36,6 @@ static void unlink_child(ct_module *child) {
     child->parent = child->next = NULL;
     give_string(child->context, child->name);
     child->name = NULL;
-}
-
-void ct_module_free(ct_module *module) {
-    if (!module) return;
-    ct_context *context = module->context;
-    unlink_child(module);
-    while (module->dependents) module->dependents->end(module->dependents);
-    while (module->children) ct_module_free(module->children);
-    for (cti_nn_entry *next, *entry = module->params; entry; entry = next) {
-        next = entry->next;
-        if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
-        if (--entry->tensor->parameter == 0) cti_tensor_end(entry->tensor);
-        give_string(context, entry->name);
-        cti_give(context, entry, sizeof *entry);
-    }
-    if (module->kind->end) module->kind->end(module);
-    give_string(context, module->label);
-    cti_give(context, module, sizeof *module + module->kind->size);
 }
 
 /* ---- names ---- */
@@ -142,10 +126,41 @@ static const char *name_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     return full_name(root_of(entry->module), entry->module, entry->name, buffer);
 }
 
+/* ---- ending ---- */
+
+/* Debug mode calls a module that has ended by its kind and full name: "Linear layers.2.linear1". */
+static void write_name(const ct_module *module, char text[CTI_OBJECT_NAME]) {
+    char buffer[CTI_NN_NAME_SIZE];
+    const char *name = "";
+    if (module->parent) name = full_name(root_of(module), module->parent, module->name, buffer);
+    snprintf(text, CTI_OBJECT_NAME, "%.60s%s%s", cti_nn_kind_name(module), *name ? " " : "", name);
+}
+
+void ct_module_free(ct_module *module) {
+    if (!module || module->object.self != &module->object) return;
+    ct_context *context = module->context;
+    char text[CTI_OBJECT_NAME] = "";
+    if (context->debug) write_name(module, text);
+    while (module->dependents) module->dependents->end(module->dependents);
+    while (module->children) ct_module_free(module->children);
+    for (cti_nn_entry *next, *entry = module->params; entry; entry = next) {
+        next = entry->next;
+        if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
+        if (--entry->tensor->parameter == 0) cti_tensor_end(entry->tensor);
+        give_string(context, entry->name);
+        cti_give(context, entry, sizeof *entry);
+    }
+    if (module->kind->end) module->kind->end(module);
+    unlink_child(module);
+    give_string(context, module->label);
+    cti_give(context, module->kind_data, module->kind->size);
+    cti_object_end(&module->object, text);
+}
+
 /* ---- building a tree ---- */
 
 ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
-    if (!module || !cti_ready(module->context)) return NULL;
+    if (!cti_nn_ready(module, "ct_module_add_param", tensor)) return NULL;
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
     if (!tensor)
@@ -194,8 +209,16 @@ ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype,
     return tensor;
 }
 
+/* Whether neither has ended and no error is pending; a NULL module is an error in the child's
+ * context. */
+static bool can_add(const ct_module *module, const char *function, const ct_module *child) {
+    return (!child || cti_object_is_open(&child->object, function)) &&
+           cti_object_is_ready(module ? &module->object : NULL, function, "module",
+                               child ? child->context : NULL);
+}
+
 ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child) {
-    if (!module || !cti_ready(module->context)) return NULL;
+    if (!can_add(module, "ct_module_add_child", child)) return NULL;
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
     if (!child)
@@ -228,7 +251,7 @@ ct_module *cti_nn_child_add(ct_module *module, const char *name, ct_module *chil
 static const cti_nn_kind list_kind = {.name = "ModuleList"};
 
 ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child) {
-    if (!module || !cti_ready(module->context)) return NULL;
+    if (!can_add(module, "ct_module_append", child)) return NULL;
     ct_module *children = list ? cti_nn_child(module, list) : NULL, *made = NULL;
     if (!children)
         children = made = cti_nn_child_add(module, list, cti_nn_new(module->context, &list_kind));
@@ -257,7 +280,7 @@ static const ct_module *owner_of(const ct_module *module, const char *name, cons
 }
 
 ct_module *ct_module_child(ct_module *module, const char *name) {
-    if (!module) return NULL;
+    if (!module || !cti_object_is_open(&module->object, "ct_module_child")) return NULL;
     const char *last;
     const ct_module *owner = name ? owner_of(module, name, &last) : NULL;
     ct_module *child = owner ? cti_nn_child(owner, last) : NULL;
@@ -274,7 +297,7 @@ ct_tensor *cti_nn_find(const ct_module *module, const char *name) {
 }
 
 ct_tensor *ct_module_get(ct_module *module, const char *name) {
-    if (!module) return NULL;
+    if (!module || !cti_object_is_open(&module->object, "ct_module_get")) return NULL;
     ct_tensor *tensor = name ? cti_nn_find(module, name) : NULL;
     if (!tensor)
         ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no parameter \"%s\"",
@@ -318,6 +341,7 @@ static bool named_before(const ct_module *root, const cti_nn_entry *entry) {
 /* position[0]: the entry returned last; position[1]: whether the iteration is over. */
 bool ct_module_next(const ct_module *module, ct_param *param) {
     if (!module || !param || param->position[1]) return false;
+    if (!cti_object_is_open(&module->object, "ct_module_next")) return false;
     cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];
     if (!entry) param->owner = (ct_module *)module;
     do entry = entry_after(module, entry, &param->owner);
@@ -336,11 +360,13 @@ int64_t ct_module_count(const ct_module *module) {
 }
 
 void ct_module_train(ct_module *module, bool training) {
-    if (!module || !cti_ready(module->context)) return;
+    if (!cti_nn_ready(module, "ct_module_train", NULL)) return;
     for (ct_module *m = module; m; m = module_after(module, m)) m->training = training;
 }
 
-bool ct_module_training(const ct_module *module) { return module && module->training; }
+bool ct_module_training(const ct_module *module) {
+    return module && cti_object_is_open(&module->object, "ct_module_training") && module->training;
+}
 
 /* ---- options ---- */
 

@@ -22,7 +22,7 @@ typedef struct {
     ct_tensor *(*forward)(ct_module *module, ct_tensor *x);
     /* prints the options between the parentheses of torch's repr; NULL: none */
     void (*describe)(const ct_module *module, FILE *file);
-    /* bytes of the kind's data, stored directly after the struct ct_module */
+    /* bytes of the kind's data */
     size_t size;
     /* frees what the data refers to; NULL: nothing to free */
     void (*end)(ct_module *module);
@@ -38,8 +38,7 @@ typedef struct cti_nn_entry {
     char *name;
 } cti_nn_entry;
 
-/* Base of an object that ends with a module but is not its child (an optimiser). Must be the first
- * member of the object. */
+/* In what ends with a module but is not its child (an optimiser). */
 typedef struct cti_nn_dependent cti_nn_dependent;
 struct cti_nn_dependent {
     cti_nn_dependent *next;
@@ -47,7 +46,10 @@ struct cti_nn_dependent {
 };
 
 struct ct_module {
-    ct_context *context;
+    union {
+        cti_object object; /* must be first */
+        ct_context *context;
+    };
     const cti_nn_kind *kind;
     ct_module *parent, *next; /* next: the next sibling */
     ct_module *children;      /* in the order in which they were added, as are the parameters */
@@ -57,8 +59,10 @@ struct ct_module {
     char *label;                  /* the kind name of a user's module; NULL: use kind->name */
     ct_tensor *(*forward)(void *self, ct_tensor *x); /* set by ct_module_set_forward */
     void *self;
+    void *kind_data; /* kind->size bytes */
     bool training;
 };
+_Static_assert(sizeof(ct_module) <= CTI_OBJECT_BYTES, "a module is an object");
 
 enum { CTI_NN_NAME_SIZE = sizeof(((ct_param *)0)->buffer) };
 
@@ -71,7 +75,7 @@ ct_module *cti_nn_new(ct_context *context, const cti_nn_kind *kind);
 /* The end of a constructor: returns the module, or frees it and returns NULL if an error is
  * pending. */
 ct_module *cti_nn_made(ct_module *module);
-static inline void *cti_nn_data(const ct_module *module) { return (void *)(module + 1); }
+static inline void *cti_nn_data(const ct_module *module) { return module->kind_data; }
 
 /* Adds a new parameter with undefined values. NULL with an error recorded. */
 ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape);
@@ -88,8 +92,17 @@ bool cti_nn_check_number(ct_context *context, const char *owner, const char *opt
 
 /* ---- using ---- */
 
-/* Is no error pending, and is the module of that kind? Another kind is an error. */
-bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function);
+/* Whether a function may begin with a module that a caller hands in: see cti_object_is_ready.
+ * `beside` is a tensor that was handed in too, or NULL. */
+static inline bool cti_nn_ready(const ct_module *module, const char *function,
+                                const ct_tensor *beside) {
+    return cti_object_is_ready(module ? &module->object : NULL, function, "module",
+                               ct_context_of(beside));
+}
+
+/* The same, and whether it is of the kind. */
+bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *function,
+               const ct_tensor *beside);
 /* The module's own parameter or child of that name, not its children's. NULL, without an error, if
  * there is none. */
 ct_tensor *cti_nn_param(const ct_module *module, const char *name);

@@ -48,7 +48,7 @@ static const cti_nn_kind positions_kind = {.name = "Positions",
                                            .end = end};
 
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
-    if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward")) return NULL;
+    if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward", x)) return NULL;
     ct_context *context = positions->context;
     if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is NULL");
     if (!cti_tensor_in(x, context, "Positions")) return NULL;

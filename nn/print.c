@@ -16,7 +16,7 @@ static void print_at(const ct_module *module, FILE *file, int indent) {
 }
 
 void ct_module_print(const ct_module *module, FILE *file) {
-    if (!module || !file) return;
+    if (!module || !file || !cti_object_is_open(&module->object, "ct_module_print")) return;
     print_at(module, file, 0);
     fputc('\n', file);
 }

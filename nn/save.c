@@ -6,7 +6,7 @@
 #include "state.h"
 
 bool ct_save(ct_module *module, const char *path, const char *const *metadata) {
-    if (!module) return false;
+    if (!module || !cti_object_is_open(&module->object, "ct_save")) return false;
     ct_context *context = module->context;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "save: path is NULL");
     cti_nn_state state = {.context = context};
@@ -17,7 +17,7 @@ bool ct_save(ct_module *module, const char *path, const char *const *metadata) {
 }
 
 bool ct_load(ct_module *module, const char *path, ct_load_opts opts) {
-    if (!module || !cti_ready(module->context)) return false;
+    if (!cti_nn_ready(module, "ct_load", NULL)) return false;
     ct_context *context = module->context;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "load: path is NULL");
     cti_safetensors file;

@@ -56,7 +56,7 @@ int64_t cti_nn_stack_layers(const ct_module *stack) {
 
 bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv_cache **caches,
                       int64_t n) {
-    if (!stack || !cti_ready(stack->context)) return false;
+    if (!cti_nn_ready(stack, "ct_kv_caches_new", NULL)) return false;
     ct_context *context = stack->context;
     if (stack->kind != &cti_nn_encoder_kind && stack->kind != &cti_nn_decoder_kind)
         return ct_fail(context, CT_ERR_ARGUMENT,
@@ -96,6 +96,7 @@ static bool check(const ct_module *stack, const ct_stack_call *call) {
         if (!call->caches[i])
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: the cache of layer %" PRId64 " is NULL",
                            name, i);
+        if (!cti_nn_cache_is_open(call->caches[i], name)) return false;
         if (call->caches[i]->length != call->caches[0]->length)
             return ct_fail(context, CT_ERR_ARGUMENT,
                            "%s: the caches of layers 0 and %" PRId64 " have lengths %" PRId64
@@ -148,7 +149,7 @@ static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stac
 }
 
 ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call) {
-    if (!cti_nn_is(encoder, &cti_nn_encoder_kind, "ct_encoder_forward") ||
+    if (!cti_nn_is(encoder, &cti_nn_encoder_kind, "ct_encoder_forward", x) ||
         !cti_nn_layer_takes(encoder, x, "x"))
         return NULL;
     if (call.cross_weights)
@@ -159,7 +160,7 @@ ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call ca
 
 ct_tensor *ct_decoder_forward(ct_module *decoder, ct_tensor *x, ct_tensor *memory,
                               ct_stack_call call) {
-    if (!cti_nn_is(decoder, &cti_nn_decoder_kind, "ct_decoder_forward") ||
+    if (!cti_nn_is(decoder, &cti_nn_decoder_kind, "ct_decoder_forward", x) ||
         !cti_nn_layer_takes(decoder, x, "x") || !cti_nn_layer_takes(decoder, memory, "memory"))
         return NULL;
     return run(decoder, x, memory, call);

@@ -26,7 +26,7 @@ ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts o) {
 
 ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_tensor *tgt,
                                   ct_stack_call encoder, ct_stack_call decoder) {
-    if (!cti_nn_is(transformer, &transformer_kind, "ct_transformer_forward") ||
+    if (!cti_nn_is(transformer, &transformer_kind, "ct_transformer_forward", src) ||
         !cti_nn_layer_takes(transformer, src, "src") ||
         !cti_nn_layer_takes(transformer, tgt, "tgt"))
         return NULL;

@@ -1,6 +1,7 @@
 /* Handles that have ended, without debug mode: each use is an error, for as many handles as are
  * remembered, and no use crashes. */
 #include "ended_uses.h"
+#include <math.h>
 
 enum { REMEMBERED = 4096 };
 
@@ -116,6 +117,130 @@ START_TEST(trimmed) {
 }
 END_TEST
 
+/* ---- modules, optimisers and caches that were freed ---- */
+
+static ct_module *linear(void) {
+    return ct_linear_new(context, (ct_linear_opts){.in_features = 3, .out_features = 3});
+}
+
+/* Others have been freed since, and made. */
+static void churn(int age) {
+    for (int i = 0; i < age; i++) ct_module_free(linear());
+}
+
+static void freed(const char *function, const char *noun) {
+    char begin[64], words[64];
+    snprintf(begin, sizeof begin, "%s: the %s ", function, noun);
+    ck_assert_msg(ct_error(context) == CT_ERR_ARGUMENT, "%s: no error", function);
+    ck_assert_msg(!strncmp(ct_error_message(context), begin, strlen(begin)), "%s: %s", function,
+                  ct_error_message(context));
+    snprintf(words, sizeof words, "has ended: it was freed");
+    expect(CT_ERR_ARGUMENT, begin, words);
+}
+
+START_TEST(freed_modules) {
+    const int age = (int[]){0, 1, 5, 500}[_i];
+    const ct_layer_opts layer = {.embed_dim = 3, .num_heads = 1};
+    ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(1, 2, 3));
+    ct_module *m = linear(),
+              *mha = ct_mha_new(context, (ct_mha_opts){.embed_dim = 3, .num_heads = 1}),
+              *encoder = ct_encoder_layer_new(context, layer),
+              *decoder = ct_decoder_layer_new(context, layer),
+              *stack = ct_encoder_new(context, layer, 1, false),
+              *mine = ct_module_new(context, "mine"), *parent = ct_module_new(context, "parent");
+    ct_kv_cache *caches[1];
+    ct_module *all[] = {m, mha, encoder, decoder, stack, mine};
+    for (int i = 0; i < 6; i++) ct_module_free(all[i]);
+    churn(age);
+    for (int i = 0; i < 6; i++) ct_module_free(all[i]); /* twice is harmless */
+    no_error();
+#define FREED(call, function) ((void)(call), freed(function, "module"))
+    FREED(ct_forward(m, x), "ct_forward");
+    FREED(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){0}).out, "ct_mha_forward");
+    FREED(ct_kv_cache_new(mha, 1, 4), "ct_kv_cache_new");
+    FREED(ct_encoder_layer_forward(encoder, x, (ct_mha_call){0}).out, "ct_encoder_layer_forward");
+    FREED(ct_decoder_layer_forward(decoder, x, x, (ct_mha_call){0}, (ct_mha_call){0}).out,
+          "ct_decoder_layer_forward");
+    FREED(ct_encoder_forward(stack, x, (ct_stack_call){0}), "ct_encoder_forward");
+    FREED(ct_kv_caches_new(stack, 1, 4, caches, 1), "ct_kv_caches_new");
+    FREED(ct_module_set_forward(mine, NULL, NULL), "ct_module_set_forward");
+    FREED(ct_module_add_param(mine, "w", x), "ct_module_add_param");
+    FREED(ct_module_add_child(mine, "c", parent), "ct_module_add_child");
+    FREED(ct_module_add_child(parent, "c", mine), "ct_module_add_child");
+    FREED(ct_module_append(mine, "c", parent), "ct_module_append");
+    FREED(ct_module_child(m, "c"), "ct_module_child");
+    FREED(ct_module_get(m, "weight"), "ct_module_get");
+    FREED(ct_module_next(m, &(ct_param){0}), "ct_module_next");
+    FREED(ct_module_count(m), "ct_module_next");
+    ct_module_train(m, true);
+    freed("ct_module_train", "module");
+    FREED(ct_module_training(m), "ct_module_training");
+    ct_module_print(m, stdout);
+    freed("ct_module_print", "module");
+    FREED(ct_sgd_new(m, (ct_sgd_opts){.lr = 1}), "SGD");
+    FREED(ct_adamw_new(m, (ct_adamw_opts){0}), "AdamW");
+    FREED(ct_clip_grad_norm(m, 1), "ct_clip_grad_norm");
+    FREED(ct_save(m, "nowhere", NULL), "ct_save");
+    FREED(ct_load(m, "nowhere", (ct_load_opts){0}), "ct_load");
+#undef FREED
+}
+END_TEST
+
+START_TEST(freed_optimisers_and_caches) {
+    ct_module *m = linear(),
+              *mha = ct_mha_new(context, (ct_mha_opts){.embed_dim = 3, .num_heads = 1});
+    ct_optim *optim = ct_adam_new(m, (ct_adam_opts){0}), *other = ct_adam_new(m, (ct_adam_opts){0});
+    ct_kv_cache *cache = ct_kv_cache_new(mha, 1, 4);
+    ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(1, 1, 3));
+    ct_optim_free(optim), ct_kv_cache_free(cache);
+    churn(40);
+    ct_optim_free(optim), ct_kv_cache_free(cache);
+    no_error();
+    ck_assert(!ct_optim_step(optim));
+    freed("ct_optim_step", "optimiser");
+    ct_optim_zero_grad(optim);
+    freed("ct_optim_zero_grad", "optimiser");
+    ct_optim_set_lr(optim, 1);
+    freed("ct_optim_set_lr", "optimiser");
+    ck_assert(isnan(ct_optim_grad_norm(optim)));
+    freed("ct_optim_grad_norm", "optimiser");
+    ck_assert(!ct_checkpoint_save("nowhere", &(ct_checkpoint){.module = m, .optim = optim}));
+    freed("checkpoint_save", "optimiser");
+    ck_assert_int_eq(ct_kv_cache_length(cache), 0);
+    freed("ct_kv_cache_length", "cache");
+    ck_assert(!ct_kv_cache_truncate(cache, 0));
+    freed("ct_kv_cache_truncate", "cache");
+    ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.cache = cache}).out);
+    freed("ct_mha_forward", "cache");
+    ct_module_free(m); /* and its optimisers */
+    ck_assert(!ct_optim_step(other));
+    freed("ct_optim_step", "optimiser");
+    ct_optim_free(other);
+    no_error();
+}
+END_TEST
+
+/* A NULL module is an error where another argument has a context. */
+START_TEST(modules_that_are_null) {
+    ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(1, 2, 3));
+    ct_module *m = linear();
+#define NONE(call, function)                                                                       \
+    ((void)(call), expect(CT_ERR_ARGUMENT, function ": module is NULL", ""))
+    NONE(ct_forward(NULL, x), "ct_forward");
+    NONE(ct_mha_forward(NULL, x, NULL, NULL, (ct_mha_call){0}).out, "ct_mha_forward");
+    NONE(ct_encoder_layer_forward(NULL, x, (ct_mha_call){0}).out, "ct_encoder_layer_forward");
+    NONE(ct_decoder_layer_forward(NULL, x, x, (ct_mha_call){0}, (ct_mha_call){0}).out,
+         "ct_decoder_layer_forward");
+    NONE(ct_encoder_forward(NULL, x, (ct_stack_call){0}), "ct_encoder_forward");
+    NONE(ct_decoder_forward(NULL, x, x, (ct_stack_call){0}), "ct_decoder_forward");
+    NONE(ct_positions_forward(NULL, x, 0), "ct_positions_forward");
+    NONE(ct_module_add_param(NULL, "w", x), "ct_module_add_param");
+    NONE(ct_module_add_child(NULL, "w", m), "ct_module_add_child");
+    NONE(ct_module_append(NULL, "w", m), "ct_module_append");
+#undef NONE
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("ended");
     TCase *tcase = tcase_create("ended");
@@ -126,6 +251,9 @@ int main(void) {
     tcase_add_test(tcase, the_last_are_remembered);
     tcase_add_test(tcase, usual_mistakes);
     tcase_add_test(tcase, trimmed);
+    tcase_add_loop_test(tcase, freed_modules, 0, 4);
+    tcase_add_test(tcase, freed_optimisers_and_caches);
+    tcase_add_test(tcase, modules_that_are_null);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -120,6 +120,7 @@ START_TEST(inputs) {
     refused(mha, q, k, k, (ct_mha_call){.mask = ct_zeros(context, CT_I64, CT_SHAPE(3, 5))},
             CT_ERR_DTYPE, "the mask is i64", "bool or f64");
     ck_assert_ptr_null(ct_mha_forward(NULL, q, NULL, NULL, none).out);
+    expect(CT_ERR_ARGUMENT, "ct_mha_forward: module is NULL", "");
     ck_assert_ptr_null(ct_mha_forward(ct_module_child(mha, "out_proj"), q, NULL, NULL, none).out);
     expect(CT_ERR_ARGUMENT, "ct_mha_forward: expected a MultiheadAttention", "Linear");
 }

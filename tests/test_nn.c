@@ -395,6 +395,7 @@ START_TEST(forwards_are_checked) {
         ct_forward(ct_module_set_forward(ct_module_new(context, "Mine"), nothing, NULL), x));
     expect(CT_ERR_ARGUMENT, "Mine", "nothing");
     ck_assert_ptr_null(ct_forward(NULL, x));
+    expect(CT_ERR_ARGUMENT, "ct_forward: module is NULL", "");
     ck_assert_ptr_null(ct_forward(linear, randn(CT_SHAPE(3))));
     expect(CT_ERR_SHAPE, "(3)", "(2, 4)");
     ct_module_free(

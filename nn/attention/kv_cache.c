@@ -5,10 +5,13 @@
  * freed module. */
 #include "mha.h"
 
-int64_t ct_kv_cache_length(const ct_kv_cache *cache) { return cache ? cache->length : 0; }
+int64_t ct_kv_cache_length(const ct_kv_cache *cache) {
+    return cache && cti_object_is_open(&cache->object, "ct_kv_cache_length") ? cache->length : 0;
+}
 
 bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
-    if (!cache || !cti_ready(cache->context)) return false;
+    if (!cti_object_is_ready(cache ? &cache->object : NULL, "ct_kv_cache_truncate", "cache", NULL))
+        return false;
     if (length < 0 || length > cache->length)
         return ct_fail(cache->context, CT_ERR_ARGUMENT,
                        "ct_kv_cache_truncate: a length of %" PRId64 " from one of %" PRId64, length,
@@ -18,7 +21,7 @@ bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
 }
 
 void ct_kv_cache_free(ct_kv_cache *cache) {
-    if (!cache) return;
+    if (!cache || cache->object.self != &cache->object) return;
     if (cache->mha) {
         ct_kv_cache **link = &((cti_nn_mha_data *)cti_nn_data(cache->mha))->caches;
         while (*link != cache) link = &(*link)->next;
@@ -27,7 +30,7 @@ void ct_kv_cache_free(ct_kv_cache *cache) {
     ct_kv_cache_free(cache->memory);
     if (cache->k) cti_tensor_end(cache->k);
     if (cache->v) cti_tensor_end(cache->v);
-    cti_give(cache->context, cache, sizeof *cache);
+    cti_object_end(&cache->object, "of keys and values");
 }
 
 bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,

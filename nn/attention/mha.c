@@ -275,7 +275,7 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
 ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
                           ct_mha_call call) {
     ct_mha_out none = {0};
-    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_mha_forward")) return none;
+    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_mha_forward", q)) return none;
     ct_context *context = mha->context;
     if (!q || !k != !v) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", cti_nn_kind_name(mha),
@@ -285,7 +285,8 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
         return none;
     }
     if (!k) k = v = q;
-    if (!check_inputs(mha, q, k, v)) return none;
+    if (!cti_nn_cache_is_open(call.cache, "ct_mha_forward") || !check_inputs(mha, q, k, v))
+        return none;
     const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
                   offset = cti_nn_cache_offset(call.cache, q, k);
     if ((call.cache && !cti_nn_cache_takes(call.cache, mha, q, k)) ||
@@ -330,7 +331,7 @@ static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape
 }
 
 ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
-    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new")) return NULL;
+    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new", NULL)) return NULL;
     ct_context *context = mha->context;
     const ct_mha_opts *o = cti_nn_data(mha);
     if (batch < 0 || max_length < 0)
@@ -341,14 +342,13 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
     if (__builtin_add_overflow(max_length, cti_nn_mha_extra_keys(o), &rows))
         return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows",
                        max_length);
-    ct_kv_cache *cache = cti_take(context, sizeof *cache);
+    ct_kv_cache *cache = cti_object_new(context, sizeof *cache, "cache");
     if (!cache) return NULL;
     cti_nn_mha_data *data = cti_nn_data(mha);
-    *cache = (ct_kv_cache){.context = context,
-                           .mha = mha,
-                           .next = data->caches,
-                           .batch = batch,
-                           .max_length = max_length};
+    cache->mha = mha;
+    cache->batch = batch;
+    cache->max_length = max_length;
+    cache->next = data->caches;
     data->caches = cache;
     ct_shape shape = CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads);
     cache->k = buffer_new(context, o->dtype, shape);

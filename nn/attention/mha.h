@@ -32,7 +32,10 @@ void cti_nn_masks_prepare(const ct_module *mha, ct_mha_call *call, int64_t t, in
 /* Keys and values (B, H_kv, max_length + extra, d): in self-attention those of earlier positions,
  * in cross-attention those of the whole other sequence. No gradient flows through a cache. */
 struct ct_kv_cache {
-    ct_context *context;
+    union {
+        cti_object object; /* must be first */
+        ct_context *context;
+    };
     const ct_module *mha; /* the module it belongs to; NULL: that was freed */
     ct_kv_cache *next;    /* in the module's list of caches */
     int64_t batch, length, max_length;
@@ -40,6 +43,12 @@ struct ct_kv_cache {
     /* for a decoder layer's self-attention: the cache of its cross-attention, made on first use */
     ct_kv_cache *memory;
 };
+
+/* Whether a cache that a caller hands in, or NULL, has not been freed; else the function's error.
+ */
+static inline bool cti_nn_cache_is_open(const ct_kv_cache *cache, const char *function) {
+    return !cache || cti_object_is_open(&cache->object, function);
+}
 
 /* How many keys of a cache, or of NULL, come before those of this call: in self-attention, where k
  * is q, all that the cache holds. */

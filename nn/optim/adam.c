@@ -35,7 +35,7 @@ static const cti_nn_rule adamw_rule = {
     .name = "AdamW", .state = {"m", "v"}, .set = set, .step = cti_op_adam_step, .numbers = numbers};
 
 static ct_optim *make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
-    if (!module) return NULL;
+    if (!cti_nn_ready(module, rule->name, NULL)) return NULL;
     if (o.lr == 0) o.lr = 1e-3;
     if (o.beta1 == 0) o.beta1 = 0.9;
     if (o.beta2 == 0) o.beta2 = 0.999;

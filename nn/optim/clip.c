@@ -10,7 +10,7 @@ double cti_nn_clip_scale(double norm, double max_norm) {
 }
 
 double ct_clip_grad_norm(ct_module *module, double max_norm) {
-    if (!module || !cti_ready(module->context)) return NAN;
+    if (!cti_nn_ready(module, "ct_clip_grad_norm", NULL)) return NAN;
     if (!(max_norm >= 0)) {
         ct_fail(module->context, CT_ERR_ARGUMENT,
                 "clip_grad_norm: max_norm is %g, must be at least 0", max_norm);

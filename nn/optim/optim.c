@@ -61,13 +61,15 @@ static bool check(const ct_optim *optim) {
                    fault.name, fault.value, fault.must);
 }
 
-static void end(cti_nn_dependent *self) { ct_optim_free((ct_optim *)self); }
+static void end(cti_nn_dependent *self) {
+    ct_optim_free((ct_optim *)((char *)self - offsetof(ct_optim, dependent)));
+}
 
 ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr,
                            cti_op_numbers numbers, bool decay_matrices_only, double clip_norm) {
     ct_context *context = module->context;
     ct_optim made = {
-        .context = context,
+        .object = {.context = context},
         .module = module,
         .dependent = {module->dependents, end},
         .rule = rule,
@@ -80,8 +82,12 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr
     };
     if (!cti_ready(context) || !check(&made)) return NULL;
     for (ct_param param = {0}; ct_module_next(module, &param);) made.count++;
-    ct_optim *optim = cti_take(context, sizeof *optim);
+    if (!made.count)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has no parameter", rule->name,
+                       cti_nn_kind_name(module));
+    ct_optim *optim = cti_object_new(context, sizeof *optim, "optimiser");
     if (!optim) return NULL;
+    made.object = optim->object;
     made.slots = cti_take_zeroed(context, cti_bytes(made.count, sizeof(cti_nn_slot)));
     made.steps = cti_take(context, cti_bytes(made.count, sizeof(cti_op_step)));
     *optim = made;
@@ -95,7 +101,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr
 }
 
 void ct_optim_free(ct_optim *optim) {
-    if (!optim) return;
+    if (!optim || optim->object.self != &optim->object) return;
     ct_context *context = optim->context;
     cti_nn_dependent **link = &optim->module->dependents;
     while (*link != &optim->dependent) link = &(*link)->next;
@@ -105,13 +111,13 @@ void ct_optim_free(ct_optim *optim) {
         cti_give(context, optim->slots, cti_bytes(optim->count, sizeof(cti_nn_slot)));
     }
     if (optim->steps) cti_give(context, optim->steps, cti_bytes(optim->count, sizeof(cti_op_step)));
-    cti_give(context, optim, sizeof *optim);
+    cti_object_end(&optim->object, optim->rule->name);
 }
 
 /* rule->step checks all parameters before it changes any, does nothing while an error is pending
  * (as after a failed norm), and allocates nothing: a step changes either everything or nothing. */
 bool ct_optim_step(ct_optim *optim) {
-    if (!optim || !cti_ready(optim->context)) return false;
+    if (!cti_nn_optim_ready(optim, "ct_optim_step")) return false;
     cti_nn_slot *const slots = optim->slots, *const end = slots + optim->count;
     cti_op_step *all = optim->steps;
     int64_t n = 0;
@@ -135,15 +141,18 @@ bool ct_optim_step(ct_optim *optim) {
     return true;
 }
 
-double ct_optim_grad_norm(const ct_optim *optim) { return optim ? optim->grad_norm : NAN; }
+double ct_optim_grad_norm(const ct_optim *optim) {
+    return optim && cti_object_is_open(&optim->object, "ct_optim_grad_norm") ? optim->grad_norm
+                                                                             : NAN;
+}
 
 void ct_optim_zero_grad(ct_optim *optim) {
-    if (!optim || !cti_ready(optim->context)) return;
+    if (!cti_nn_optim_ready(optim, "ct_optim_zero_grad")) return;
     for (int64_t i = 0; i < optim->count; i++) ct_zero_grad(optim->slots[i].param);
 }
 
 void ct_optim_set_lr(ct_optim *optim, double lr) {
-    if (!optim || !cti_ready(optim->context)) return;
+    if (!cti_nn_optim_ready(optim, "ct_optim_set_lr")) return;
     ct_optim changed = *optim;
     changed.lr = lr;
     if (check(&changed)) optim->lr = lr;

@@ -58,8 +58,11 @@ typedef struct {
 #define CTI_NN_LAST_STEP (INT64_MAX - 1)
 
 struct ct_optim {
-    cti_nn_dependent dependent; /* must be first */
-    ct_context *context;
+    union {
+        cti_object object; /* must be first */
+        ct_context *context;
+    };
+    cti_nn_dependent dependent;
     ct_module *module;
     const cti_nn_rule *rule;
     double lr;
@@ -72,6 +75,12 @@ struct ct_optim {
     cti_nn_slot *slots;
     cti_op_step *steps; /* scratch of count elements: the parameters with a gradient */
 };
+_Static_assert(sizeof(ct_optim) <= CTI_OBJECT_BYTES, "an optimiser is an object");
+
+/* Whether a function may begin with an optimiser that a caller hands in. */
+static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *function) {
+    return cti_object_is_ready(optim ? &optim->object : NULL, function, "optimiser", NULL);
+}
 
 /* Checks the numbers in rule->numbers. Used by constructors, ct_optim_set_lr and checkpoints. */
 cti_nn_fault cti_nn_optim_fault(const ct_optim *optim);

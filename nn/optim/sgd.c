@@ -47,7 +47,7 @@ static const cti_nn_rule momentum_rule = {.name = "SGD",
                                           .conflict = conflict};
 
 ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
-    if (!module) return NULL;
+    if (!cti_nn_ready(module, "SGD", NULL)) return NULL;
     if (o.lr == 0) o.lr = 1e-3;
     cti_op_numbers all = {.sgd = {.momentum = o.momentum,
                                   .dampening = o.dampening,

@@ -9,6 +9,7 @@
 #include "../kernels/kernels.h"
 #include "handle.h"
 #include "memory.h"
+#include "object.h"
 #include "parallel.h"
 #include "tensor.h"
 
@@ -59,6 +60,7 @@ struct ct_context {
     bool freeing;
     const char *backward; /* name of the op whose backward is running, or NULL */
     cti_handles handles;
+    cti_objects objects;
 };
 
 /* A block of at least size bytes (size 0 too), its content undefined. NULL with CT_ERR_MEMORY

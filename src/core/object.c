@@ -1,0 +1,62 @@
+/* Modules, optimisers and caches as objects that may be used after they were freed. */
+#include "object.h"
+
+#include "context.h"
+
+#include <string.h>
+
+enum { QUEUE_MIN = 4096 }; /* in the queue before the oldest is used again */
+_Static_assert(sizeof(cti_object) + CTI_OBJECT_NAME <= CTI_OBJECT_BYTES, "a name fits");
+
+static char *name_of(const cti_object *ended) { return (char *)(ended + 1); }
+
+void *cti_object_new(ct_context *context, size_t size, const char *noun) {
+    if (!cti_ready(context)) return NULL;
+    cti_objects *queue = &context->objects;
+    cti_object *object = queue->oldest;
+    if (size > CTI_OBJECT_BYTES)
+        return ct_fail(context, CT_ERR_MEMORY, "%s: %zu bytes in a struct", noun, size);
+    if (queue->queued > QUEUE_MIN) {
+        queue->oldest = object->next;
+        queue->queued--;
+        context->pool.live += CTI_OBJECT_BYTES;
+    } else {
+        object = cti_take(context, CTI_OBJECT_BYTES);
+        if (!object) return NULL;
+    }
+    memset(object, 0, CTI_OBJECT_BYTES);
+    object->context = context;
+    object->self = object;
+    object->noun = noun;
+    return object;
+}
+
+void cti_object_end(cti_object *object, const char *name) {
+    ct_context *context = object->context;
+    cti_objects *queue = &context->objects;
+    object->self = NULL;
+    object->next = NULL;
+    snprintf(name_of(object), CTI_OBJECT_NAME, "%s", name);
+    if (queue->queued) queue->newest->next = object;
+    else queue->oldest = object;
+    queue->newest = object;
+    queue->queued++;
+    context->pool.live -= CTI_OBJECT_BYTES;
+}
+
+bool cti_object_is_open(const cti_object *object, const char *function) {
+    if (object->self == object) return true;
+    ct_context *context = object->context;
+    if (context->debug)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s %s has ended: it was freed", function,
+                       object->noun, name_of(object));
+    return ct_fail(context, CT_ERR_ARGUMENT,
+                   "%s: the %s has ended: it was freed; CT_DEBUG=1 says which it was", function,
+                   object->noun);
+}
+
+bool cti_object_is_ready(const cti_object *object, const char *function, const char *noun,
+                         ct_context *beside) {
+    if (object) return cti_object_is_open(object, function) && cti_ready(object->context);
+    return beside && ct_fail(beside, CT_ERR_ARGUMENT, "%s: %s is NULL", function, noun);
+}
