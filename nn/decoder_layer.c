@@ -16,12 +16,13 @@ ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor 
     ct_layer_out y = {0};
     if (!cti_nn_is(layer, &decoder_kind, "ct_decoder_layer_forward", x) ||
         !cti_nn_cache_is_open(self.cache, "ct_decoder_layer_forward") ||
-        !cti_nn_cache_is_open(cross.cache, "ct_decoder_layer_forward") ||
-        !cti_nn_layer_takes(layer, x, "x") || !cti_nn_layer_takes(layer, memory, "memory"))
+        !cti_nn_cache_is_open(cross.cache, "ct_decoder_layer_forward"))
         return y;
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_frame frame;
-    cti_frame_open(layer->context, &frame, false);
+    cti_nn_enter(layer, &frame);
+    if (!cti_nn_layer_takes(layer, x, "x") || !cti_nn_layer_takes(layer, memory, "memory"))
+        return cti_nn_layer_return(layer->context, &frame, self.cache, length, y);
     x = cti_nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
     if (self.cache && x && !cross.cache)
         cross.cache = cti_nn_cache_of_memory(self.cache, cti_nn_child(layer, "multihead_attn"),

@@ -17,8 +17,8 @@ static const cti_nn_kind embedding_kind = {.name = "Embedding",
                                            .size = sizeof(ct_embedding_opts)};
 
 ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts o) {
-    if (!cti_nn_check_size(context, &embedding_kind, "num_embeddings", o.num_embeddings, 0) ||
-        !cti_nn_check_size(context, &embedding_kind, "embedding_dim", o.embedding_dim, 0))
+    if (!cti_nn_check_size(context, &embedding_kind, "num_embeddings", o.num_embeddings, 1) ||
+        !cti_nn_check_size(context, &embedding_kind, "embedding_dim", o.embedding_dim, 1))
         return NULL;
     ct_module *module = cti_nn_new(context, &embedding_kind);
     if (!module) return NULL;

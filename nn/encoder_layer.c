@@ -18,13 +18,14 @@ ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
 ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     ct_layer_out y = {0};
     if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward", x) ||
-        !cti_nn_cache_is_open(self.cache, "ct_encoder_layer_forward") ||
-        !cti_nn_layer_takes(layer, x, "x"))
+        !cti_nn_cache_is_open(self.cache, "ct_encoder_layer_forward"))
         return y;
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_frame frame;
-    cti_frame_open(layer->context, &frame, false);
-    x = cti_nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
-    y.out = cti_nn_layer_feed(layer, "norm2", x);
+    cti_nn_enter(layer, &frame);
+    if (cti_nn_layer_takes(layer, x, "x")) {
+        x = cti_nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
+        y.out = cti_nn_layer_feed(layer, "norm2", x);
+    }
     return cti_nn_layer_return(layer->context, &frame, self.cache, length, y);
 }

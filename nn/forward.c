@@ -15,17 +15,17 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     if (!cti_nn_ready(module, "ct_forward", x)) return NULL;
     ct_context *context = module->context;
     const char *name = cti_nn_kind_name(module);
-    if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is NULL", name);
-    if (!cti_tensor_in(x, context, name)) return NULL;
-    if (!module->forward && !module->kind->forward)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s has no forward of one input", name);
-
     cti_frame frame;
-    cti_frame_open(context, &frame, false);
-    ct_tensor *y =
-        module->forward ? module->forward(module->self, x) : module->kind->forward(module, x);
-    if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: its forward returned nothing", name);
-    else cti_tensor_in(y, context, name);
+    cti_nn_enter(module, &frame);
+    ct_tensor *y = NULL;
+    if (!x) ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is NULL", name);
+    else if (!module->forward && !module->kind->forward)
+        ct_fail(context, CT_ERR_ARGUMENT, "%s has no forward of one input", name);
+    else if (cti_tensor_in(x, context, name)) {
+        y = module->forward ? module->forward(module->self, x) : module->kind->forward(module, x);
+        if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: its forward returned nothing", name);
+        else cti_tensor_in(y, context, name);
+    }
     return cti_frame_return(context, &frame, cti_ready(context) ? y : NULL);
 }
 

@@ -17,8 +17,8 @@ static const cti_nn_kind linear_kind = {
     .name = "Linear", .forward = forward, .describe = describe, .size = sizeof(ct_linear_opts)};
 
 ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
-    if (!cti_nn_check_size(context, &linear_kind, "in_features", o.in_features, 0) ||
-        !cti_nn_check_size(context, &linear_kind, "out_features", o.out_features, 0))
+    if (!cti_nn_check_size(context, &linear_kind, "in_features", o.in_features, 1) ||
+        !cti_nn_check_size(context, &linear_kind, "out_features", o.out_features, 1))
         return NULL;
     ct_module *module = cti_nn_new(context, &linear_kind);
     if (!module) return NULL;

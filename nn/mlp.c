@@ -22,7 +22,7 @@ static const cti_nn_kind mlp_kind = {
     .name = "MLP", .forward = forward, .describe = describe, .size = sizeof(ct_mlp_opts)};
 
 ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts o) {
-    if (!cti_nn_check_size(context, &mlp_kind, "dim", o.dim, 0) ||
+    if (!cti_nn_check_size(context, &mlp_kind, "dim", o.dim, 1) ||
         !cti_nn_check_size(context, &mlp_kind, "hidden", o.hidden, 0) ||
         !cti_nn_check_chance(context, &mlp_kind, "dropout", o.dropout) ||
         !cti_nn_activation_check(context, &mlp_kind, o.activation))

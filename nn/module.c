@@ -6,9 +6,12 @@
 
 /* ---- making ---- */
 
+static const char *path_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]);
+
 ct_module *cti_nn_new(ct_context *context, const cti_nn_kind *kind) {
     ct_module *module = cti_object_new(context, sizeof *module, "module");
     if (!module) return NULL;
+    module->namer.name = path_of;
     module->kind = kind;
     module->training = true;
     if (!kind->size) return module;
@@ -28,8 +31,13 @@ static void give_string(ct_context *context, char *string) {
     if (string) cti_give(context, string, strlen(string) + 1);
 }
 
+static void changed(ct_module *module) {
+    for (; module; module = module->parent) module->changes++;
+}
+
 static void unlink_child(ct_module *child) {
     if (!child->parent) return;
+    changed(child->parent);
     ct_module **link = &child->parent->children;
     while (*link != child) link = &(*link)->next;
     *link = child->next;
@@ -126,13 +134,17 @@ static const char *name_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     return full_name(root_of(entry->module), entry->module, entry->name, buffer);
 }
 
+static const char *path_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
+    const ct_module *module = (const ct_module *)((const char *)namer - offsetof(ct_module, namer));
+    return module->parent ? full_name(root_of(module), module->parent, module->name, buffer) : "";
+}
+
 /* ---- ending ---- */
 
 /* Debug mode calls a module that has ended by its kind and full name: "Linear layers.2.linear1". */
 static void write_name(const ct_module *module, char text[CTI_OBJECT_NAME]) {
-    char buffer[CTI_NN_NAME_SIZE];
-    const char *name = "";
-    if (module->parent) name = full_name(root_of(module), module->parent, module->name, buffer);
+    char buffer[CTI_NAME_SIZE];
+    const char *name = path_of(&module->namer, buffer);
     snprintf(text, CTI_OBJECT_NAME, "%.60s%s%s", cti_nn_kind_name(module), *name ? " " : "", name);
 }
 
@@ -198,6 +210,7 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
     cti_nn_entry **end = &module->params;
     while (*end) end = &(*end)->next;
     *end = entry;
+    changed(module);
     return tensor;
 }
 
@@ -239,6 +252,7 @@ ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *c
     ct_module **end = &module->children;
     while (*end) end = &(*end)->next;
     *end = child;
+    changed(module);
     return child;
 }
 

@@ -50,6 +50,7 @@ struct ct_module {
         cti_object object; /* must be first */
         ct_context *context;
     };
+    cti_namer namer; /* finds its full name */
     const cti_nn_kind *kind;
     ct_module *parent, *next; /* next: the next sibling */
     ct_module *children;      /* in the order in which they were added, as are the parameters */
@@ -61,6 +62,7 @@ struct ct_module {
     void *self;
     void *kind_data; /* kind->size bytes */
     bool training;
+    int64_t changes; /* of the tree under it: parameters and children added, children removed */
 };
 _Static_assert(sizeof(ct_module) <= CTI_OBJECT_BYTES, "a module is an object");
 
@@ -109,6 +111,12 @@ ct_tensor *cti_nn_param(const ct_module *module, const char *name);
 ct_module *cti_nn_child(const ct_module *module, const char *name);
 /* The parameter with that full name ("layers.0.norm1.weight"); NULL, without an error, if none. */
 ct_tensor *cti_nn_find(const ct_module *module, const char *name);
+
+/* Opens a frame for the module's forward: errors inside begin with the module's full name. */
+static inline void cti_nn_enter(ct_module *module, cti_frame *frame) {
+    cti_frame_open(module->context, frame, false);
+    frame->module = &module->namer;
+}
 
 ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x); /* runs a child */
 ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p);    /* in training */

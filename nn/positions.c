@@ -50,11 +50,12 @@ static const cti_nn_kind positions_kind = {.name = "Positions",
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
     if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward", x)) return NULL;
     ct_context *context = positions->context;
-    if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is NULL");
-    if (!cti_tensor_in(x, context, "Positions")) return NULL;
     cti_frame frame;
-    cti_frame_open(context, &frame, false);
-    return cti_frame_return(context, &frame, add(positions, x, first));
+    cti_nn_enter(positions, &frame);
+    ct_tensor *y = NULL;
+    if (!x) ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is NULL");
+    else if (cti_tensor_in(x, context, "Positions")) y = add(positions, x, first);
+    return cti_frame_return(context, &frame, y);
 }
 
 /* The table, owned by the module and not by a scope. */
@@ -79,8 +80,8 @@ static ct_tensor *sinusoidal(ct_context *context, const ct_positions_opts *o) {
 }
 
 ct_module *ct_positions_new(ct_context *context, ct_positions_opts o) {
-    if (!cti_nn_check_size(context, &positions_kind, "max_length", o.max_length, 0) ||
-        !cti_nn_check_size(context, &positions_kind, "embed_dim", o.embed_dim, 0) ||
+    if (!cti_nn_check_size(context, &positions_kind, "max_length", o.max_length, 1) ||
+        !cti_nn_check_size(context, &positions_kind, "embed_dim", o.embed_dim, 1) ||
         !cti_nn_check_chance(context, &positions_kind, "dropout", o.dropout))
         return NULL;
     if (!cti_is_real(o.dtype))

@@ -132,7 +132,7 @@ static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stac
     if (!check(stack, &call)) return NULL;
     const int64_t length = call.caches && first_layer(stack) ? call.caches[0]->length : 0;
     cti_frame frame;
-    cti_frame_open(context, &frame, false);
+    cti_nn_enter(stack, &frame);
     ct_tensor *y = run_layers(stack, x, memory, &call);
     const bool good = cti_ready(context);
     int64_t i = 0;

@@ -180,7 +180,7 @@ static inline void each_use_of(ct_tensor *y,
         "MultiheadAttention");
     USE(ct_encoder_layer_forward(encoder, y, plain).out, "TransformerEncoderLayer");
     USE(ct_encoder_layer_forward(encoder, three, (ct_mha_call){.mask = y}).out,
-        "MultiheadAttention");
+        "self_attn: MultiheadAttention");
     USE(ct_decoder_layer_forward(decoder, y, three, plain, plain).out, "TransformerDecoderLayer");
     USE(ct_decoder_layer_forward(decoder, three, y, plain, plain).out, "TransformerDecoderLayer");
     USE(ct_positions_forward(positions, y, 0), "Positions");

@@ -34,24 +34,29 @@ START_TEST(options_are_checked) {
 #define TRANSFORMER(...)                                                                           \
     ct_transformer_new(context, (ct_transformer_opts){.layer = {WIDE}, __VA_ARGS__})
 #define WIDE .embed_dim = 2, .num_heads = 1
-    REFUSES(LINEAR(.in_features = -1), "Linear: in_features is -1, must be at least 0");
-    REFUSES(LINEAR(.out_features = -1), "Linear: out_features is -1, must be at least 0");
-    REFUSES(EMBEDDING(.num_embeddings = -1), "Embedding: num_embeddings is -1, must be at least 0");
-    REFUSES(EMBEDDING(.embedding_dim = -1), "Embedding: embedding_dim is -1, must be at least 0");
-    REFUSES(MLP(.dim = -1), "MLP: dim is -1, must be at least 0");
-    REFUSES(MLP(.hidden = -1), "MLP: hidden is -1, must be at least 0");
-    REFUSES(MLP(.dropout = -0.5), "MLP: dropout is -0.5, must be between 0 and 1");
+    REFUSES(LINEAR(.in_features = -1), "Linear: in_features is -1, must be at least 1");
+    REFUSES(LINEAR(.in_features = 3), "Linear: out_features is 0, must be at least 1");
+    REFUSES(EMBEDDING(.num_embeddings = 3), "Embedding: embedding_dim is 0, must be at least 1");
+    REFUSES(LINEAR(.in_features = 3, .out_features = -1),
+            "Linear: out_features is -1, must be at least 1");
+    REFUSES(EMBEDDING(.num_embeddings = -1), "Embedding: num_embeddings is -1, must be at least 1");
+    REFUSES(EMBEDDING(.num_embeddings = 3, .embedding_dim = -1),
+            "Embedding: embedding_dim is -1, must be at least 1");
+    REFUSES(MLP(.dim = -1), "MLP: dim is -1, must be at least 1");
+    REFUSES(MLP(.dim = 3, .hidden = -1), "MLP: hidden is -1, must be at least 0");
+    REFUSES(MLP(.dim = 3, .dropout = -0.5), "MLP: dropout is -0.5, must be between 0 and 1");
     REFUSES(MLP(.activation = (ct_activation)4), "MLP: no activation 4");
-    REFUSES(POSITIONS(.max_length = -1), "Positions: max_length is -1, must be at least 0");
-    REFUSES(POSITIONS(.embed_dim = -2), "Positions: embed_dim is -2, must be at least 0");
+    REFUSES(POSITIONS(.max_length = -1), "Positions: max_length is -1, must be at least 1");
+    REFUSES(POSITIONS(.max_length = 3, .embed_dim = -2),
+            "Positions: embed_dim is -2, must be at least 1");
     REFUSES(POSITIONS(.dropout = 1.5), "Positions: dropout is 1.5, must be between 0 and 1");
     REFUSES(ct_dropout_new(context, 2), "Dropout: p is 2, must be between 0 and 1");
     REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = -1}),
-            "LayerNorm: dim is -1, must be at least 0");
+            "LayerNorm: dim is -1, must be at least 1");
     REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.eps = -1}),
             "LayerNorm: eps is -1, must be a number of at least 0");
     REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = -1}),
-            "RMSNorm: dim is -1, must be at least 0");
+            "RMSNorm: dim is -1, must be at least 1");
     REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.eps = INFINITY}),
             "RMSNorm: eps is inf, must be a number of at least 0");
     REFUSES(MHA(.num_heads = 1), "MultiheadAttention: embed_dim is 0, must be at least 1");

@@ -406,8 +406,10 @@ START_TEST(schedule) {
     ck_assert_double_eq(ct_lr_cosine(o, 1000), 0.1);
     for (int64_t step = 4; step < 14; step++)
         ck_assert_double_gt(ct_lr_cosine(o, step), ct_lr_cosine(o, step + 1));
-    o.warmup = o.total = 0;
-    ck_assert_double_eq(ct_lr_cosine(o, 0), 0.1);
+    o.warmup = 0, o.total = 1;
+    ck_assert_double_eq(ct_lr_cosine(o, 1), 0.1);
+    o.total = 0; /* forgotten: no rate, which set_lr refuses */
+    ck_assert(isnan(ct_lr_cosine(o, 0)));
     o.warmup = o.total = 3;
     ck_assert_double_eq_tol(ct_lr_cosine(o, 2), 0.75, 1e-15);
     ck_assert_double_eq(ct_lr_cosine(o, 3), 0.1);

@@ -38,6 +38,7 @@ CT_API ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts opts);
 CT_API ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts);
 CT_API ct_optim *ct_adamw_new(ct_module *module, ct_adamw_opts opts);
 
+/* CT_ERR_ARGUMENT where the module has got a parameter since the optimiser was made */
 CT_API bool ct_optim_step(ct_optim *optim);
 CT_API void ct_optim_zero_grad(ct_optim *optim);
 CT_API void ct_optim_set_lr(ct_optim *optim, double lr);
@@ -51,7 +52,7 @@ CT_API double ct_clip_grad_norm(ct_module *module, double max_norm);
 
 /* step < warmup: peak (step + 1) / (warmup + 1); step >= total: floor; between: floor + (peak -
  * floor) (1 + cos(pi u)) / 2, u = (step - warmup) / (total - warmup). Loshchilov & Hutter 2016,
- * arXiv:1608.03983 */
+ * arXiv:1608.03983. Without a total NaN, which ct_optim_set_lr refuses. */
 typedef struct {
     double peak, floor;
     int64_t warmup, total;

@@ -272,10 +272,10 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
     return y;
 }
 
-ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
-                          ct_mha_call call) {
-    ct_mha_out none = {0};
-    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_mha_forward", q)) return none;
+/* Checks all that a caller hands in, then attends. */
+static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                                   ct_mha_call call) {
+    const ct_mha_out none = {0};
     ct_context *context = mha->context;
     if (!q || !k != !v) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", cti_nn_kind_name(mha),
@@ -297,9 +297,17 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
                 call.rope_offset);
         return none;
     }
+    return attend(mha, q, k, v, call);
+}
+
+ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *v,
+                          ct_mha_call call) {
+    const ct_mha_out none = {0};
+    if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_mha_forward", q)) return none;
+    ct_context *context = mha->context;
     cti_frame frame;
-    cti_frame_open(context, &frame, false);
-    ct_mha_out y = attend(mha, q, k, v, call);
+    cti_nn_enter(mha, &frame);
+    ct_mha_out y = check_and_attend(mha, q, k, v, call);
     if (!cti_ready(context)) y = none;
     cti_nn_hand_out(context, &frame, y.weights);
     cti_frame_return(context, &frame, y.out);

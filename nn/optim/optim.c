@@ -71,6 +71,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr
     ct_optim made = {
         .object = {.context = context},
         .module = module,
+        .changes = module->changes,
         .dependent = {module->dependents, end},
         .rule = rule,
         .lr = lr,
@@ -114,10 +115,27 @@ void ct_optim_free(ct_optim *optim) {
     cti_object_end(&optim->object, optim->rule->name);
 }
 
+/* Whether the optimiser has every parameter that its module has now. */
+static bool is_complete(ct_optim *optim) {
+    if (optim->changes == optim->module->changes) return true;
+    int64_t i = 0;
+    for (ct_param param = {0}; ct_module_next(optim->module, &param);) {
+        int64_t tried = 0; /* from where the last one was, as the order is mostly the same */
+        while (tried < optim->count && optim->slots[i % optim->count].param != param.tensor)
+            tried++, i++;
+        if (tried == optim->count)
+            return ct_fail(optim->context, CT_ERR_ARGUMENT,
+                           "%s: the parameter %s has been added since the optimiser was made",
+                           optim->rule->name, param.name);
+    }
+    optim->changes = optim->module->changes;
+    return true;
+}
+
 /* rule->step checks all parameters before it changes any, does nothing while an error is pending
  * (as after a failed norm), and allocates nothing: a step changes either everything or nothing. */
 bool ct_optim_step(ct_optim *optim) {
-    if (!cti_nn_optim_ready(optim, "ct_optim_step")) return false;
+    if (!cti_nn_optim_ready(optim, "ct_optim_step") || !is_complete(optim)) return false;
     cti_nn_slot *const slots = optim->slots, *const end = slots + optim->count;
     cti_op_step *all = optim->steps;
     int64_t n = 0;

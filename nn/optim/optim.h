@@ -71,7 +71,8 @@ struct ct_optim {
     double clip_norm; /* 0: no clipping */
     /* of the current or last step; NaN and 1 without clip_norm */
     double grad_norm, grad_scale;
-    int64_t count; /* of slots */
+    int64_t changes; /* the module's when its parameters were last looked at */
+    int64_t count;   /* of slots */
     cti_nn_slot *slots;
     cti_op_step *steps; /* scratch of count elements: the parameters with a gradient */
 };

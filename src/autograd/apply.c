@@ -117,9 +117,13 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
     ct_tensor *stack_in[ON_STACK], **call_in = stack_in;
     bool stack_wants[ON_STACK], *wants = stack_wants;
     const size_t bytes = n > ON_STACK ? cti_bytes(n, sizeof *in + sizeof *wants) : 0;
+    if (!cti_enter(context)) return false;
     if (bytes) {
         call_in = cti_take(context, bytes);
-        if (!call_in) return false;
+        if (!call_in) {
+            cti_leave(context);
+            return false;
+        }
         wants = (bool *)(call_in + n);
     }
     ct_call call = {.context = context,
@@ -132,6 +136,7 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
                     .n_outs = op->outputs > 1 ? op->outputs : 1};
     const bool done = run(&call, in, call_in, wants);
     if (bytes) cti_give(context, call_in, bytes);
+    cti_leave(context);
     return done;
 }
 

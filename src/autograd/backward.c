@@ -211,6 +211,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
         cti_node *node = cti_node_of(outs[i]->slot);
         if (!newest || node->sequence > newest->sequence) newest = node;
     }
+    if (!cti_enter(context)) return false;
     const char *outer_op = context->op;
     context->op = "backward";
     cti_frame frame;
@@ -228,6 +229,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     cti_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;
+    cti_leave(context);
     return ok;
 }
 

@@ -8,12 +8,6 @@
 
 #include "grad_slot.h"
 
-/* Finds a parameter's full name. A module's record of a parameter begins with one. */
-enum { CTI_NAME_SIZE = 256 };
-struct cti_namer {
-    const char *(*name)(const cti_namer *namer, char buffer[CTI_NAME_SIZE]);
-};
-
 struct cti_node {
     /* backward's argument; first, so that a ct_call * is its node. Of a leaf: a context, no op */
     ct_call call;

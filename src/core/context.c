@@ -125,3 +125,25 @@ ct_memory_stats ct_memory(const ct_context *context) {
                              .pooled = pool->held - pool->lasting - in_blocks,
                              .allocator_calls = pool->calls};
 }
+
+/* ---- debug mode: two threads at once ---- */
+
+bool cti_debug_enter(ct_context *context) {
+    static _Thread_local char thread; /* its address is a number for the thread */
+    const uintptr_t self = (uintptr_t)&thread;
+    uintptr_t inside = 0;
+    if (!atomic_compare_exchange_strong(&context->inside, &inside, self) && inside != self) {
+        atomic_store(&context->intruded, true);
+        return false;
+    }
+    context->depth++;
+    return true;
+}
+
+void cti_debug_leave(ct_context *context) {
+    if (--context->depth) return;
+    if (atomic_exchange(&context->intruded, false))
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "context: two threads called at the same time; a context is used by one at a time");
+    atomic_store(&context->inside, 0);
+}

@@ -13,6 +13,8 @@
 #include "parallel.h"
 #include "tensor.h"
 
+#include <stdatomic.h>
+
 /* A forward, or a function under gradcheck, that is running. Its inputs and saved tensors must
  * stay: where it releases one, cti_tensor_end moves the handle to `frame` instead. */
 typedef struct cti_running cti_running;
@@ -31,6 +33,7 @@ struct cti_frame {
     uint64_t id;
     bool no_grad;
     bool pooled; /* ct_scope_open's, from cti_take; else the library's, on the C stack */
+    const cti_namer *module; /* whose forward it is, or runs around it; NULL: no module's */
     ct_tensor *tensors;
 };
 
@@ -58,7 +61,10 @@ struct ct_context {
     uint64_t sequence;                /* of the last node recorded */
     cti_node *to_free;                /* nodes without references: see cti_node_unref */
     bool freeing;
-    const char *backward; /* name of the op whose backward is running, or NULL */
+    const char *backward;     /* name of the op whose backward is running, or NULL */
+    _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */
+    _Atomic bool intruded;    /* and whether another one has called meanwhile */
+    int depth;                /* of its calls inside each other */
     cti_handles handles;
     cti_objects objects;
 };
@@ -156,7 +162,8 @@ static inline void cti_tensor_lift(ct_tensor *tensor, cti_frame *frame) {
 static inline void cti_frame_open(ct_context *context, cti_frame *frame, bool no_grad) {
     *frame = (cti_frame){.outer = context->frame,
                          .id = ++context->scopes,
-                         .no_grad = no_grad || context->frame->no_grad};
+                         .no_grad = no_grad || context->frame->no_grad,
+                         .module = context->frame->module};
     context->frame = frame;
 }
 
@@ -187,6 +194,18 @@ ct_rng cti_rng_next(ct_context *context);
  * something checks this first. */
 static inline bool cti_ready(const ct_context *context) {
     return context && context->status == CT_OK;
+}
+
+/* Around what allocates or changes lists of the context. In debug mode a call from a second thread
+ * at the same time is refused (false, with no error: the context is the first one's), and the first
+ * records it as it leaves. */
+bool cti_debug_enter(ct_context *context);
+void cti_debug_leave(ct_context *context);
+static inline bool cti_enter(ct_context *context) {
+    return !context->debug || cti_debug_enter(context);
+}
+static inline void cti_leave(ct_context *context) {
+    if (context->debug) cti_debug_leave(context);
 }
 
 /* Whether an op may begin with a tensor that a caller hands in: it is not NULL, has not ended, and

@@ -8,12 +8,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Begins the message with the module whose forward is running: "layers.2.linear1: ". Returns the
+ * length. */
+static size_t write_module(ct_context *context) {
+    const cti_namer *module = context->frame ? context->frame->module : NULL;
+    char buffer[CTI_NAME_SIZE];
+    const char *name = module ? module->name(module, buffer) : "";
+    return *name ? (size_t)snprintf(context->message, CTI_NAME_SIZE + 2, "%s: ", name) : 0;
+}
+
 void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
     if (!cti_ready(context) || status == CT_OK) return NULL;
     context->status = status;
+    const size_t used = write_module(context);
     va_list args;
     va_start(args, format);
-    cti_message(context->message, sizeof context->message, format, args);
+    cti_message(context->message + used, sizeof context->message - used, format, args);
     va_end(args);
     cti_error_report(context);
     return NULL;

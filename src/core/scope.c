@@ -22,12 +22,16 @@ void cti_frame_close(ct_context *context, cti_frame *frame) {
 }
 
 static ct_scope open_scope(ct_context *context, bool no_grad) {
-    if (!context) return (ct_scope){0};
+    if (!context || !cti_enter(context)) return (ct_scope){0};
+    ct_scope scope = {.context = context};
     cti_frame *frame = cti_take(context, sizeof *frame);
-    if (!frame) return (ct_scope){.context = context};
-    cti_frame_open(context, frame, no_grad);
-    frame->pooled = true;
-    return (ct_scope){.context = context, .id = frame->id};
+    if (frame) {
+        cti_frame_open(context, frame, no_grad);
+        frame->pooled = true;
+        scope.id = frame->id;
+    }
+    cti_leave(context);
+    return scope;
 }
 
 ct_scope ct_scope_open(ct_context *context) { return open_scope(context, false); }

@@ -10,7 +10,14 @@
 typedef struct cti_node cti_node;
 typedef struct cti_grad_slot cti_grad_slot;
 typedef struct cti_frame cti_frame;
+
+/* Finds the full name of a parameter or a module ("layers.2.linear1"), whose record has one. It is
+ * "" for an outermost module. */
+enum { CTI_NAME_SIZE = 256 };
 typedef struct cti_namer cti_namer;
+struct cti_namer {
+    const char *(*name)(const cti_namer *namer, char buffer[CTI_NAME_SIZE]);
+};
 
 /* Reference-counted memory. A context is used by one thread at a time, so the count is a plain
  * integer. */
