@@ -28,7 +28,8 @@ static const struct {
 } functions[] = {
     {"exp", ct_exp, exp, 0},        {"log", ct_log, log, 0},
     {"tanh", ct_tanh, tanh, 0},     {"sigmoid", ct_sigmoid, sigmoid, 0},
-    {"gelu", ct_gelu, gelu, 0.125},
+    {"gelu", ct_gelu, gelu, 0.125}, {"sin", ct_sin, sin, 0},
+    {"cos", ct_cos, cos, 0},
 };
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 static const char *const isas[ISAS] = {"scalar", "avx2", "avx512", "neon"};

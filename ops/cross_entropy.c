@@ -1,6 +1,8 @@
 /* cross_entropy: loss_r = lse_r - (1 - s) x_rt - s mean_j(x_rj),  lse = logsumexp(x_r),
- * t the target, s the label smoothing; y = mean or sum of the loss_r;
+ * t the target, s the label smoothing; y = mean or sum of the loss_r, or all of them;
  * dx_rj = g w (softmax(x_r)_j - (1 - s) [j = t] - s / C),  w = 1 or 1 / count.
+ * With weights v of the classes: loss_r = (1 - s) v_t (lse_r - x_rt) + s / C sum_j v_j (lse_r -
+ * x_rj), and w = 1 or 1 / sum of the v_t.
  *
  * Saved for backward: the logits and each row's max and 1 / sum e^(x - max), not the softmax. The
  * max and the sum are kept separately, because lse = max + log sum has the rounding error of a
@@ -20,12 +22,13 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
     if (!losses || !stats) return NULL;
     cti_op_loss_rows(c, x->shape.dim[0],
                      (cti_loss_rows){.classes = x->shape.dim[1],
+                                     .class_weight = c->n > 2 ? c->in[2] : NULL,
                                      .target = (const int64_t *)targets->data,
                                      .x = x->data,
                                      .loss = losses->data,
                                      .max = stats->data,
                                      .inverse = cti_op_second_half(stats)});
-    return cti_op_loss_total(c, losses, cti_op_loss_weight(c, targets));
+    return cti_op_loss_total(c, losses, cti_op_loss_weight(c, 1));
 }
 
 static bool cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
@@ -36,7 +39,8 @@ static bool cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_ten
     if (!dx) return false;
     cti_op_loss_rows(c, x->shape.dim[0],
                      (cti_loss_rows){.classes = x->shape.dim[1],
-                                     .scale = ct_item(g[0]) * cti_op_loss_weight(c, targets),
+                                     .scale = cti_op_loss_scale(c, g[0], cti_op_loss_weight(c, 1)),
+                                     .class_weight = c->n > 2 ? c->in[2] : NULL,
                                      .target = (const int64_t *)targets->data,
                                      .x = x->data,
                                      .max = c->saved[0]->data,
@@ -52,5 +56,7 @@ static const ct_op cross_entropy = {.name = "cross_entropy",
                                     .backward = cross_entropy_backward};
 
 ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets, ct_cross_entropy_opts opts) {
-    return ct_apply(&cross_entropy, (ct_tensor *[]){logits, targets}, 2, &opts);
+    ct_tensor *weight = cti_op_constant(opts.weight);
+    return ct_apply(&cross_entropy, (ct_tensor *[]){logits, targets, weight}, weight ? 3 : 2,
+                    &opts);
 }

@@ -3,7 +3,8 @@
  *
  * Rows are computed a block at a time: its logits, from them its losses and, in place, dz / g, and
  * from that its share of dx and dW. So z is never whole in memory. Backward only multiplies dx and
- * dW by g, and does nothing where g is 1. */
+ * dW by g, and does nothing where g is 1. With CT_NONE each row has its own g, so backward computes
+ * the blocks again. */
 #include "support/loss.h"
 #include "update/update.h"
 
@@ -12,33 +13,18 @@
 /* a block has so many logits, but not fewer rows than these */
 enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 };
 
-static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
+/* Gradients of x and the weight where they are not NULL; losses (rows) are written. */
+static bool all_blocks(const ct_call *c, ct_tensor *losses, cti_loss_scale scale, ct_tensor *dx,
+                       ct_tensor *dw) {
     ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
-    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!cti_op_is_real(c, 0)) return NULL;
-    if (x->dtype != weight->dtype)
-        return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s",
-                       cti_dtype_name(x->dtype), cti_dtype_name(weight->dtype));
-    if (x->shape.ndim != 2 || weight->shape.ndim != 2 || x->shape.dim[1] != weight->shape.dim[1])
-        return ct_fail(c->context, CT_ERR_SHAPE,
-                       "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)",
-                       SHAPE(x->shape), SHAPE(weight->shape));
     const int64_t rows = x->shape.dim[0], width = x->shape.dim[1], classes = weight->shape.dim[0];
-    if (!cti_op_loss_check(c, 2, rows, classes)) return NULL;
     int64_t block = BLOCK_ELEMENTS / (classes > 0 ? classes : 1);
     if (block < BLOCK_ROWS) block = BLOCK_ROWS;
     if (block > rows) block = rows;
-
-    const double scale = cti_op_loss_weight(c, targets);
-    const bool want_x = c->wants[0], want_w = c->wants[1];
     ct_tensor *z = cti_op_new(c, x->dtype, CT_SHAPE(block, classes));
-    ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);
     /* max and 1 / sum of a block's rows */
     ct_tensor *stats = cti_op_new(c, x->dtype, CT_SHAPE(2, block));
-    ct_tensor *dx = c->saved[0] = want_x ? cti_op_new(c, x->dtype, x->shape) : NULL;
-    ct_tensor *dw = c->saved[1] = want_w ? cti_op_new(c, x->dtype, weight->shape) : NULL;
-    if (!z || !losses || !stats || (want_x && !dx) || (want_w && !dw)) return NULL;
-    if (want_w && rows == 0 && !cti_op_fill(dw, 0)) return NULL;
+    if (!z || !stats || (dw && rows == 0 && !cti_op_fill(dw, 0))) return false;
 
     const size_t size = cti_dtype_size(x->dtype);
     for (int64_t at = 0; at < rows; at += block) {
@@ -56,17 +42,19 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
                                        .a = x_block,
                                        .b = cti_matrix_transposed(&w),
                                        .c = logits};
-        if (!cti_gemm(c->context, &forward)) return NULL;
+        if (!cti_gemm(c->context, &forward)) return false;
+        const char *each = scale.each ? scale.each + (size_t)at * size : NULL;
         cti_op_loss_rows(c, m,
                          (cti_loss_rows){.classes = classes,
-                                         .scale = scale,
+                                         .scale = {.by = scale.by, .each = each},
+                                         .class_weight = c->n > 3 ? c->in[3] : NULL,
                                          .target = (const int64_t *)targets->data + at,
                                          .x = z->data,
                                          .loss = losses->data + (size_t)at * size,
                                          .max = stats->data,
                                          .inverse = cti_op_second_half(stats),
-                                         .dx = want_x || want_w ? z->data : NULL});
-        if (want_x) {
+                                         .dx = dx || dw ? z->data : NULL});
+        if (dx) {
             const cti_gemm_args of_x = {.batch = 1,
                                         .m = m,
                                         .n = width,
@@ -78,9 +66,9 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
                                               .row = width,
                                               .col = 1,
                                               .dtype = x->dtype}};
-            if (!cti_gemm(c->context, &of_x)) return NULL;
+            if (!cti_gemm(c->context, &of_x)) return false;
         }
-        if (want_w) {
+        if (dw) {
             const cti_gemm_args of_w = {.batch = 1,
                                         .m = classes,
                                         .n = width,
@@ -90,13 +78,52 @@ static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
                                         .b = x_block,
                                         .c = cti_matrix_of(dw, width, 1),
                                         .epilogue = &(cti_gemm_epilogue){.add = at > 0}};
-            if (!cti_gemm(c->context, &of_w)) return NULL;
+            if (!cti_gemm(c->context, &of_w)) return false;
         }
     }
+    return true;
+}
+
+static bool of_each_row(const ct_call *c) {
+    return ((const ct_cross_entropy_opts *)c->attrs)->reduction == CT_NONE;
+}
+
+static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
+    ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
+    c->drop = of_each_row(c) ? CT_DROP_OUT : CT_DROP_INPUTS | CT_DROP_OUT;
+    if (!cti_op_is_real(c, 0)) return NULL;
+    if (x->dtype != weight->dtype)
+        return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s",
+                       cti_dtype_name(x->dtype), cti_dtype_name(weight->dtype));
+    if (x->shape.ndim != 2 || weight->shape.ndim != 2 || x->shape.dim[1] != weight->shape.dim[1])
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)",
+                       SHAPE(x->shape), SHAPE(weight->shape));
+    if (!cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0])) return NULL;
+    const double scale = cti_op_loss_weight(c, 2);
+    const bool want_x = c->wants[0] && !of_each_row(c), want_w = c->wants[1] && !of_each_row(c);
+    ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);
+    ct_tensor *dx = c->saved[0] = want_x ? cti_op_new(c, x->dtype, x->shape) : NULL;
+    ct_tensor *dw = c->saved[1] = want_w ? cti_op_new(c, x->dtype, weight->shape) : NULL;
+    if (!losses || (want_x && !dx) || (want_w && !dw) ||
+        !all_blocks(c, losses, (cti_loss_scale){scale, NULL}, dx, dw))
+        return NULL;
     return cti_op_loss_total(c, losses, scale);
 }
 
+static bool gradient_of_each_row(const ct_call *c, ct_tensor *g, ct_tensor **grad) {
+    ct_tensor *x = c->in[0], *weight = c->in[1];
+    /* a caller's buffer may have changed */
+    if (!cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0])) return false;
+    ct_tensor *losses = cti_op_new(c, x->dtype, g->shape);
+    if (!losses || (c->wants[0] && !(grad[0] = cti_op_new(c, x->dtype, x->shape))) ||
+        (c->wants[1] && !(grad[1] = cti_op_new(c, x->dtype, weight->shape))))
+        return false;
+    return all_blocks(c, losses, cti_op_loss_scale(c, g, 1), grad[0], grad[1]);
+}
+
 static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    if (of_each_row(c)) return gradient_of_each_row(c, g[0], grad);
     const double by = ct_item(g[0]);
     for (int i = 0; i < 2; i++)
         if (c->wants[i] && (!(grad[i] = cti_saved_writable(c, i)) ||
@@ -112,5 +139,7 @@ static const ct_op linear_cross_entropy = {.name = "linear_cross_entropy",
 
 ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets,
                                    ct_cross_entropy_opts opts) {
-    return ct_apply(&linear_cross_entropy, (ct_tensor *[]){x, weight, targets}, 3, &opts);
+    ct_tensor *of_classes = cti_op_constant(opts.weight);
+    return ct_apply(&linear_cross_entropy, (ct_tensor *[]){x, weight, targets, of_classes},
+                    of_classes ? 4 : 3, &opts);
 }

@@ -15,6 +15,10 @@ static const wide root_2_over_pi = 0.79788456080286535588L;
 static wide tanh_u2(wide x) { return 2 * root_2_over_pi * (x + 0.044715L * x * x * x); }
 static wide of_gelu_tanh(wide x) { return x * of_sigmoid(tanh_u2(x)); }
 
+static wide of_sin(wide x) { return isinf(x) ? NAN : sinl(x); }
+static wide of_cos(wide x) { return isinf(x) ? NAN : cosl(x); }
+static wide of_sign(wide x) { return (x > 0) - (x < 0); }
+
 /* Derivatives, from x or from y. */
 static wide d_exp(wide y) { return y; }
 static wide d_sqrt(wide y) { return 1 / (2 * y); }
@@ -23,6 +27,7 @@ static wide d_sigmoid(wide y) { return y * (1 - y); }
 static wide d_relu(wide y) { return y > 0; }
 static wide d_log(wide x) { return 1 / x; }
 static wide d_abs(wide x) { return (x > 0) - (x < 0); }
+static wide d_cos(wide x) { return -of_sin(x); }
 static wide d_silu(wide x) { return of_sigmoid(x) * (1 + x * of_sigmoid(-x)); }
 static wide d_gelu(wide x) { return cdf(x) + x * expl(-x * x / 2) * 0.39894228040143267794L; }
 static wide d_gelu_tanh(wide x) {
@@ -53,6 +58,10 @@ static const function maps[] = {
     {FIELD(silu), of_silu, {4, 4}, -80, 20, 1e-35},
     {FIELD(gelu), of_gelu, {4, 3}, -12, 8, 0.125},
     {FIELD(gelu_tanh), of_gelu_tanh, {6, 6}, -10, 8, 0.1},
+    {FIELD(sin), of_sin, {0.51, 1}, -1e7, 1e7, 0},
+    {FIELD(cos), of_cos, {0.51, 1}, -100, 100, 0},
+    {FIELD(sign), of_sign, {0, 0}, -9, 9, 0},
+    {FIELD(floor), floorl, {0, 0}, -9, 9, 0},
 };
 static const function derivatives[] = {
     {FIELD(exp_backward), d_exp, {0.5, 0.5}, 0, 9, 0},
@@ -65,6 +74,8 @@ static const function derivatives[] = {
     {FIELD(silu_backward), d_silu, {6, 6}, -30, 30, 1},
     {FIELD(gelu_backward), d_gelu, {4, 4}, -12, 8, 1},
     {FIELD(gelu_tanh_backward), d_gelu_tanh, {6, 6}, -10, 8, 1},
+    {FIELD(sin_backward), of_cos, {1, 1}, -2e6, 2e6, 0},
+    {FIELD(cos_backward), d_cos, {1, 1}, -100, 100, 0},
 };
 
 static void *field(table t, const function *f, void *pointer, size_t size) {

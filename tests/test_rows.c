@@ -283,16 +283,17 @@ START_TEST(rows_that_do_not_count) {
     NEAR(y, 1e-15, ln3);
     backward(y);
     NEAR(ct_grad(x), 1e-15, 1. / 6, -1. / 3, 1. / 6, 0, 0, 0, -1. / 3, 1. / 6, 1. / 6);
-    NEAR(ct_cross_entropy(x, I64(1, -100, 0), (ct_cross_entropy_opts){.sum = true}), 1e-15,
+    NEAR(ct_cross_entropy(x, I64(1, -100, 0), (ct_cross_entropy_opts){.reduction = CT_SUM}), 1e-15,
          2 * ln3);
     for (int sum = 0; sum < 2; sum++) { /* all rows ignored */
         ct_zero_grad(x);
-        y = ct_cross_entropy(x, I64(-100, -100, -100), (ct_cross_entropy_opts){.sum = sum});
+        y = ct_cross_entropy(x, I64(-100, -100, -100),
+                             (ct_cross_entropy_opts){.reduction = sum ? CT_SUM : CT_MEAN});
         IS(y, 0);
         backward(y);
         IS(ct_grad(x), 0, 0, 0, 0, 0, 0, 0, 0, 0);
         IS(ct_cross_entropy(of(CT_F64, CT_SHAPE(0, 3)), of(CT_I64, CT_SHAPE(0)),
-                            (ct_cross_entropy_opts){.sum = sum}),
+                            (ct_cross_entropy_opts){.reduction = sum ? CT_SUM : CT_MEAN}),
            0);
     }
     IS(ct_cross_entropy(REALS(CT_SHAPE(1, 2), 1e5, 0), I64(1), (ct_cross_entropy_opts){0}), 1e5);
@@ -409,7 +410,8 @@ static void gradient_of_logits(int what, ct_dtype dtype, double offset, double u
     switch (what) {
     case LOSS: y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){0}); break;
     case SMOOTHED:
-        y = ct_cross_entropy(x, t, (ct_cross_entropy_opts){.label_smoothing = 0.2, .sum = true});
+        y = ct_cross_entropy(x, t,
+                             (ct_cross_entropy_opts){.label_smoothing = 0.2, .reduction = CT_SUM});
         break;
     case FUSED:
         y = ct_linear_cross_entropy(rows, x, t, (ct_cross_entropy_opts){.label_smoothing = 0.1});

@@ -42,6 +42,14 @@ CT_API ct_tensor *ct_relu(ct_tensor *x);      /* gradient 0 at 0 */
 CT_API ct_tensor *ct_silu(ct_tensor *x);      /* x sigmoid(x) */
 CT_API ct_tensor *ct_gelu(ct_tensor *x);      /* x Phi(x), by erf */
 CT_API ct_tensor *ct_gelu_tanh(ct_tensor *x); /* torch's gelu(approximate="tanh") */
+CT_API ct_tensor *ct_sin(ct_tensor *x);       /* of any finite angle */
+CT_API ct_tensor *ct_cos(ct_tensor *x);
+/* 1, 0 or -1; of NaN 0; gradient 0; also i64 */
+CT_API ct_tensor *ct_sign(ct_tensor *x);
+CT_API ct_tensor *ct_floor(ct_tensor *x); /* gradient 0 */
+/* min(max(x, lo), hi); bounds may be infinite; the gradient passes where lo <= x <= hi; also i64,
+ * for whole bounds */
+CT_API ct_tensor *ct_clamp(ct_tensor *x, double lo, double hi);
 
 /* ---- choice and comparison ---- */
 
@@ -61,6 +69,7 @@ CT_API ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_logical_and(ct_tensor *a, ct_tensor *b); /* bool, broadcast */
 CT_API ct_tensor *ct_logical_or(ct_tensor *a, ct_tensor *b);
 CT_API ct_tensor *ct_logical_not(ct_tensor *a);
+CT_API ct_tensor *ct_isnan(ct_tensor *x); /* bool; any dtype */
 /* bool (t, s), true where key <= query */
 CT_API ct_tensor *ct_causal_mask(ct_context *context, int64_t t, int64_t s);
 
@@ -73,11 +82,19 @@ CT_API ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim);
 CT_API ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim); /* of no elements: NaN */
 /* torch's amax: equal maxima share the gradient; no elements: an error; also i64 */
 CT_API ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim);
+CT_API ct_tensor *ct_min(ct_tensor *x, ct_shape dims, bool keepdim); /* likewise */
+/* sum (x - mean)^2 / (n - correction), n elements each: correction 1 is Bessel's, torch's default; 0
+ * the population's. For n <= correction a division by 0: NaN or infinite */
+CT_API ct_tensor *ct_var(ct_tensor *x, ct_shape dims, double correction, bool keepdim);
+/* bool; any dtype, true where not 0 (NaN is true); of no elements false and true; no gradient */
+CT_API ct_tensor *ct_any(ct_tensor *x, ct_shape dims, bool keepdim);
+CT_API ct_tensor *ct_all(ct_tensor *x, ct_shape dims, bool keepdim);
 /* sums x to a shape that broadcasts to x's: the gradient of a broadcast */
 CT_API ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape);
 /* i64 index of the largest element, the first of equal ones (NaN counts as largest); removes dim;
  * no gradient; also i64 */
 CT_API ct_tensor *ct_argmax(ct_tensor *x, int dim);
+CT_API ct_tensor *ct_cumsum(ct_tensor *x, int dim); /* running sums; also i64; of bool i64 */
 CT_API ct_tensor *ct_logsumexp(ct_tensor *x, int dim); /* removes dim */
 CT_API ct_tensor *ct_softmax(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_log_softmax(ct_tensor *x, int dim);
@@ -85,12 +102,31 @@ CT_API ct_tensor *ct_log_softmax(ct_tensor *x, int dim);
  * -inf, gives zeros and a zero gradient. Elements that are not kept are not read and may be NaN */
 CT_API ct_tensor *ct_masked_softmax(ct_tensor *x, ct_tensor *mask, int dim);
 
+/* ---- order ---- */
+
+/* Of equals the first is first, NaN counts as largest. */
+
+/* where the smallest along dim is, then the next, ..., i64; descending: from the largest; any
+ * dtype; no gradient */
+CT_API ct_tensor *ct_argsort(ct_tensor *x, int dim, bool descending);
+
+typedef struct {
+    ct_tensor *values;  /* along dim the k largest, the largest first; they have a gradient */
+    ct_tensor *indices; /* where they are, i64 */
+} ct_topk_out;
+/* also i64; both NULL with an error, as where dim has fewer than k */
+CT_API ct_topk_out ct_topk(ct_tensor *x, int64_t k, int dim);
+
 /* ---- products ---- */
 /* (..., M, K) @ (..., K, N) -> (..., M, N); batch dims broadcast; a 1-D side is a vector, as in
  * torch */
 CT_API ct_tensor *ct_matmul(ct_tensor *a, ct_tensor *b);
 /* (..., in) -> (..., out): x W^T + b; weight (out, in); bias (out) or NULL */
 CT_API ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias);
+/* "ab,bc->ac": letters name dims; the sum of products over the letters that the result lacks.
+ * Without "->" the result has those that occur once, in alphabetical order. A dim of 1 repeats. No
+ * ellipsis, and no letter twice in one operand. No operand is copied */
+CT_API ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b);
 
 /* residual + f(x) W^T + b: the end of a feed-forward as one op, which recomputes f(x) in backward
  * instead of saving it. x (..., in), residual (..., out); bias and residual may be NULL. dx = (g W)
@@ -115,6 +151,17 @@ CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);
 CT_API ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight);
 /* out[i][j] = x[index[i][j]][j] for dim 0; in other dims index may be smaller than x */
 CT_API ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);
+/* rows of dim: out[i][j] = x[index[i]][j] for dim 0; index (n); any dtype */
+CT_API ct_tensor *ct_index_select(ct_tensor *x, int dim, ct_tensor *index);
+/* x with src[i] added to row index[i] of dim, for each i in order; a new tensor; also i64 */
+CT_API ct_tensor *ct_index_add(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src);
+/* ids (...) -> (..., n): 1 at the id, else 0 */
+CT_API ct_tensor *ct_one_hot(ct_tensor *ids, int64_t n, ct_dtype dtype);
+/* 0 ... n - 1 in random order, i64 (n); takes a stream of the generator */
+CT_API ct_tensor *ct_randperm(ct_context *context, int64_t n);
+/* (n): from start to end, both exact, in even steps; of 1: start. f32, f64 or, towards 0, i64 */
+CT_API ct_tensor *ct_linspace(ct_context *context, ct_dtype dtype, double start, double end,
+                              int64_t n);
 /* zero with probability p, else x / (1 - p); not training: x itself */
 CT_API ct_tensor *ct_dropout(ct_tensor *x, double p, bool training);
 
@@ -122,14 +169,35 @@ CT_API ct_tensor *ct_dropout(ct_tensor *x, double p, bool training);
 /* mean (x - target)^2; the same shape; gradients to both */
 CT_API ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target);
 
+/* What becomes of the losses: their mean, their sum, all of them, or (kl_div alone) their sum
+ * divided by the size of dim 0. */
+typedef enum { CT_MEAN = 0, CT_SUM, CT_NONE, CT_BATCH_MEAN } ct_reduction;
+
+typedef struct {
+    ct_reduction reduction;
+    /* of the positives, broadcasts to x; NULL: 1; no gradient */
+    ct_tensor *pos_weight;
+} ct_bce_opts;
+/* binary cross-entropy of target and sigmoid(x), of one shape; gradients to both */
+CT_API ct_tensor *ct_bce_with_logits(ct_tensor *x, ct_tensor *target, ct_bce_opts opts);
+
+typedef struct {
+    ct_reduction reduction;
+    bool log_target; /* the target is logarithms of probabilities, too */
+} ct_kl_div_opts;
+/* target (log target - input), input being logarithms of probabilities; they broadcast; gradients
+ * to both, NaN for a target of 0 */
+CT_API ct_tensor *ct_kl_div(ct_tensor *input, ct_tensor *target, ct_kl_div_opts opts);
+
 typedef struct {
     double label_smoothing; /* in [0, 1]: (1 - s) on the target, s spread evenly over the classes */
-    bool sum;               /* the sum over rows instead of their mean */
+    ct_reduction reduction;
+    ct_tensor *weight; /* of the classes (C); NULL: 1; no gradient */
 } ct_cross_entropy_opts;
 
 /* logits (N, C), targets i64 (N): -log softmax(logits)[target], averaged over the rows that are not
- * ignored. Rows with target -100 are ignored; any other target outside [0, C) is CT_ERR_ARGUMENT.
- * If all rows are ignored the loss is 0, with zero gradients. */
+ * ignored, weighted by their targets' weights. Rows with target -100 are ignored; any other target
+ * outside [0, C) is CT_ERR_ARGUMENT. If all rows are ignored the loss is 0, with zero gradients. */
 CT_API ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets,
                                    ct_cross_entropy_opts opts);
 
@@ -152,8 +220,8 @@ CT_API ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts);
 
 /* ---- shapes ---- */
 
-/* Any dtype. All are views that share memory, except contiguous, cast, cat and stack, and reshape
- * and combine_heads if no view is possible. */
+/* Any dtype. All are views that share memory, except contiguous, cast, cat, stack, pad, roll and
+ * tril, and reshape and combine_heads if no view is possible. */
 
 /* one size may be -1 and is inferred; an error if x's strides do not allow it */
 CT_API ct_tensor *ct_view(ct_tensor *x, ct_shape shape);
@@ -182,6 +250,12 @@ CT_API ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);
 CT_API ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim);
 /* along a new dim; all sizes equal */
 CT_API ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim);
+/* value before and behind x along dim; a negative number cuts off as many of x */
+CT_API ct_tensor *ct_pad(ct_tensor *x, int dim, int64_t before, int64_t after, double value);
+/* by shift along dim; what goes past the end comes back at the other */
+CT_API ct_tensor *ct_roll(ct_tensor *x, int64_t shift, int dim);
+/* of the last two dims (i, j) those with j <= i + diagonal, else 0 */
+CT_API ct_tensor *ct_tril(ct_tensor *x, int64_t diagonal);
 /* n = ceil(dim / size) views, the last one shorter */
 CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n);
 

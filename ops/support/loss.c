@@ -1,6 +1,56 @@
 #include "loss.h"
 #include "index.h"
 
+/* ---- losses of elements ---- */
+
+bool cti_op_reduction_check(const ct_call *c, ct_reduction reduction, bool batch) {
+    switch (reduction) {
+    case CT_MEAN:
+    case CT_SUM:
+    case CT_NONE: return true;
+    case CT_BATCH_MEAN:
+        if (batch) return true;
+        break;
+    }
+    return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: does not take reduction %d", c->op->name,
+                   (int)reduction);
+}
+
+double cti_op_loss_share(const ct_call *c, int64_t losses, ct_reduction reduction) {
+    const ct_shape shape = c->in[0]->shape;
+    switch (reduction) {
+    case CT_MEAN: return 1 / (double)losses;
+    case CT_BATCH_MEAN: return shape.ndim ? 1 / (double)shape.dim[0] : 1;
+    case CT_SUM:
+    case CT_NONE: break;
+    }
+    return 1;
+}
+
+ct_tensor *cti_op_loss_reduced(const ct_call *c, ct_tensor *losses, ct_reduction reduction) {
+    const ct_shape shape = c->in[0]->shape;
+    switch (reduction) {
+    case CT_MEAN: return ct_mean(losses, CT_ALL, false);
+    case CT_SUM: return ct_sum(losses, CT_ALL, false);
+    case CT_NONE: return losses;
+    case CT_BATCH_MEAN:
+        return ct_div(
+            ct_sum(losses, CT_ALL, false),
+            ct_full(c->context, losses->dtype, CT_SCALAR, shape.ndim ? (double)shape.dim[0] : 1));
+    }
+    return NULL;
+}
+
+/* ---- cross_entropy and linear_cross_entropy ---- */
+
+static const ct_tensor *class_weight(const ct_call *c, int i) {
+    return i + 1 < c->n ? c->in[i + 1] : NULL;
+}
+
+static ct_reduction reduction_of(const ct_call *c) {
+    return ((const ct_cross_entropy_opts *)c->attrs)->reduction;
+}
+
 bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
     const ct_tensor *targets = c->in[i];
     const double smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
@@ -11,18 +61,30 @@ bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
     if (!(smoothing >= 0 && smoothing <= 1))
         return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: the label smoothing is %g, not in [0, 1]",
                        c->op->name, smoothing);
+    if (!cti_op_reduction_check(c, reduction_of(c), false)) return false;
+    const ct_tensor *weight = class_weight(c, i);
+    if (weight && weight->dtype != c->in[0]->dtype) return cti_op_refuse_dtypes(c, i + 1);
+    if (weight && (weight->shape.ndim != 1 || weight->shape.dim[0] != classes))
+        return ct_fail(c->context, CT_ERR_SHAPE, "%s: weights %s for %lld classes", c->op->name,
+                       SHAPE(weight->shape), (long long)classes);
     return cti_op_indices_inside(c, targets, "target", classes, CTI_IGNORED);
 }
 
-double cti_op_loss_weight(const ct_call *c, const ct_tensor *targets) {
+double cti_op_loss_weight(const ct_call *c, int i) {
+    const ct_tensor *targets = c->in[i], *weight = class_weight(c, i);
     const int64_t *target = (const int64_t *)targets->data;
-    int64_t count = 0;
-    for (int64_t i = 0; i < targets->numel; i++) count += target[i] != CTI_IGNORED;
+    double count = 0, sum = 0;
+    for (int64_t r = 0; r < targets->numel; r++) {
+        if (target[r] == CTI_IGNORED) continue;
+        count++;
+        sum += weight ? cti_real_get(weight->dtype, weight->data, target[r]) : 1;
+    }
     if (count == 0) return 0;
-    return ((const ct_cross_entropy_opts *)c->attrs)->sum ? 1 : 1 / (double)count;
+    return reduction_of(c) == CT_MEAN ? 1 / sum : 1;
 }
 
-ct_tensor *cti_op_loss_total(const ct_call *c, const ct_tensor *losses, double weight) {
+ct_tensor *cti_op_loss_total(const ct_call *c, ct_tensor *losses, double weight) {
+    if (reduction_of(c) == CT_NONE) return losses;
     ct_tensor *y = cti_op_new(c, losses->dtype, CT_SCALAR);
     if (!y) return NULL;
     kernels(c)->sum(losses->numel, 1, losses->data, 1, y->data);
@@ -30,28 +92,74 @@ ct_tensor *cti_op_loss_total(const ct_call *c, const ct_tensor *losses, double w
     return y;
 }
 
+cti_loss_scale cti_op_loss_scale(const ct_call *c, ct_tensor *g, double weight) {
+    if (reduction_of(c) == CT_NONE) return (cti_loss_scale){.by = weight, .each = g->data};
+    return (cti_loss_scale){.by = ct_item(g) * weight};
+}
+
+static double weight_of(const cti_loss_rows *a, int64_t class) {
+    return cti_real_get(a->class_weight->dtype, a->class_weight->data, class);
+}
+
+/* From lse - x_t, which stands there: (1 - s) w_t of it, and s / C sum_j w_j (lse - x_j). */
+static void weigh_loss(const cti_loss_rows *a, ct_dtype dtype, int64_t r) {
+    const int64_t t = a->target[r];
+    const double own = cti_real_get(dtype, a->loss, r);
+    double loss = (1 - a->smoothing) * weight_of(a, t) * own;
+    if (a->smoothing != 0)
+        loss += a->smoothing / (double)a->classes *
+                (a->total * own + a->k->weighted_gap(a->classes,
+                                                     a->x + (size_t)(r * a->classes) * a->size,
+                                                     a->class_weight->data, t));
+    cti_real_set(dtype, a->loss, r, loss);
+}
+
+/* scale ((own + even) softmax(x)_j - own [j = t] - s / C w_j), own = (1 - s) w_t, even = s / C
+ * times the sum of weights: from (own + even) (softmax(x)_j - [j = t]). The target's own weight is
+ * taken from the sum first, so that of one class nothing is left. */
+static void weighted_gradient(const cti_loss_rows *a, ct_dtype dtype, int64_t r, double scale) {
+    const int64_t t = a->target[r];
+    const size_t one = (size_t)r * a->size, row = one * (size_t)a->classes;
+    const double share = a->smoothing / (double)a->classes, weight = weight_of(a, t),
+                 own = (1 - a->smoothing) * weight, even = share * a->total;
+    char *dx = a->dx + row;
+    a->k->cross_entropy_backward(a->classes, a->x + row, t, 0, a->max + one, a->inverse + one,
+                                 scale * (own + even), dx);
+    if (a->smoothing == 0) return;
+    const double of_t = cti_real_get(dtype, dx, t) + scale * share * (a->total - weight);
+    a->k->axpy(a->classes, -scale * share, a->class_weight->data, dx);
+    cti_real_set(dtype, dx, t, of_t);
+}
+
 static void each_row(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const cti_loss_rows *a = arg;
+    const ct_dtype dtype = a->size == sizeof(float) ? CT_F32 : CT_F64;
     const size_t first = (size_t)begin * a->size;
     if (a->loss)
         a->k->cross_entropy(end - begin, a->classes, a->x + first * (size_t)a->classes,
-                            a->target + begin, a->smoothing, a->loss + first, a->max + first,
-                            a->inverse + first);
+                            a->target + begin, a->class_weight ? 0 : a->smoothing, a->loss + first,
+                            a->max + first, a->inverse + first);
+    for (int64_t r = begin; a->loss && a->class_weight && r < end; r++)
+        if (a->target[r] != CTI_IGNORED) weigh_loss(a, dtype, r);
     for (int64_t r = begin; a->dx && r < end; r++) {
         const size_t one = (size_t)r * a->size, row = one * (size_t)a->classes;
-        const bool counts = a->target[r] != CTI_IGNORED;
-        if (!counts) a->k->fill(a->classes, 0, a->dx + row);
+        const double scale =
+            a->scale.by * (a->scale.each ? cti_real_get(dtype, a->scale.each, r) : 1);
+        if (a->target[r] == CTI_IGNORED) a->k->fill(a->classes, 0, a->dx + row);
+        else if (a->class_weight) weighted_gradient(a, dtype, r, scale);
         else
             a->k->cross_entropy_backward(a->classes, a->x + row, a->target[r], a->smoothing,
-                                         a->max + one, a->inverse + one, a->scale, a->dx + row);
+                                         a->max + one, a->inverse + one, scale, a->dx + row);
     }
 }
 
 void cti_op_loss_rows(const ct_call *c, int64_t rows, cti_loss_rows a) {
+    const ct_tensor *weight = a.class_weight;
     a.k = kernels(c);
     a.size = cti_dtype_size(c->in[0]->dtype);
     a.smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
+    for (int64_t j = 0; weight && j < weight->numel; j++) a.total += weight_of(&a, j);
     /* each element costs an exponential and a division */
     cti_parallel(c->context, rows, cti_op_grain(4 * a.classes), each_row, &a);
 }

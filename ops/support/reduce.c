@@ -147,6 +147,22 @@ ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool kee
     return cti_reduce_dims(c, of[x->dtype]->sum, of[dtype]->sum, dtype, x, set, keepdim);
 }
 
+ct_tensor *cti_reduce_as_columns(ct_tensor *x, unsigned set, cti_columns *of, ct_shape *back) {
+    const cti_reduce_runs runs = cti_reduce_runs_of(x->shape, set);
+    *back = CT_SCALAR;
+    if (cti_reduce_last(&runs, &of->outer, &of->n, &of->inner) < 2) return x;
+    ct_shape order = {.ndim = x->shape.ndim};
+    *back = order;
+    *of = (cti_columns){1, 1, 1};
+    for (int d = 0, kept = 0, reduced = order.ndim - __builtin_popcount(set); d < order.ndim; d++) {
+        const bool gone = set >> d & 1;
+        back->dim[d] = gone ? reduced++ : kept++;
+        order.dim[back->dim[d]] = d;
+        *(gone ? &of->n : &of->outer) *= x->shape.dim[d];
+    }
+    return ct_contiguous(ct_permute(x, order));
+}
+
 ct_tensor *cti_reduce_expand(ct_tensor *g, ct_shape shape, unsigned set) {
     int64_t stride[CT_MAX_DIMS] = {0};
     bool keepdim = g->shape.ndim == shape.ndim;

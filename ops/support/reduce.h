@@ -2,6 +2,7 @@
 #ifndef CTI_OPS_SUPPORT_REDUCE_H
 #define CTI_OPS_SUPPORT_REDUCE_H
 
+#include "columns.h"
 #include "op.h"
 
 /* The attributes of sum, mean and max. */
@@ -30,6 +31,11 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
                            ct_tensor *x, unsigned set, bool keepdim);
 
 ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool keepdim);
+
+/* x, row-major, as columns along the dims of the set: each column reduces to one element, in the
+ * order of the other dims. If kept and reduced dims alternate it is a copy with the reduced ones
+ * last, and `back` are the dims for ct_permute to undo that; else back has none. */
+ct_tensor *cti_reduce_as_columns(ct_tensor *x, unsigned set, cti_columns *of, ct_shape *back);
 
 /* Expands g from the reduced shape (with or without keepdim) to the shape before the reduction, as
  * a view in which reduced dims have stride 0. */

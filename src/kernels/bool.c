@@ -41,6 +41,13 @@ static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, 
         for (int64_t j = 0; j < inner; j++) to[j] = (i && to[j]) | from[i * stride + j];
 }
 
+static void reduce_min(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
+    const bool *from = x;
+    bool *to = y;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < inner; j++) to[j] = (!i || to[j]) & from[i * stride + j];
+}
+
 extern const cti_kernels cti_kernels_bool;
 const cti_kernels cti_kernels_bool = {
     .eq = compare_eq,
@@ -58,4 +65,5 @@ const cti_kernels cti_kernels_bool = {
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
     .sum = reduce_sum,
     .max = reduce_max,
+    .min = reduce_min,
 };

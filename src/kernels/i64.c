@@ -83,6 +83,36 @@ static void reduce_max(int64_t n, int64_t inner, const void *x, int64_t stride, 
             to[j] = i ? greater(to[j], from[i * stride + j]) : from[j];
 }
 
+static void reduce_min(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
+    const element *from = x;
+    element *to = y;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < inner; j++)
+            to[j] = i ? lesser(to[j], from[i * stride + j]) : from[j];
+}
+
+static void map_sign(int64_t n, const void *x, void *y) {
+    const element *from = x;
+    for (int64_t i = 0; i < n; i++) ((element *)y)[i] = (from[i] > 0) - (from[i] < 0);
+}
+
+/* The nearest integer that there is to a whole number or an infinity. */
+static element bound_of(double x) { return x >= 0x1p63 ? INT64_MAX : whole_of(x); }
+static void clamp(int64_t n, const void *x, double low, double high, void *y) {
+    const element *from = x, least = bound_of(low), most = bound_of(high);
+    for (int64_t i = 0; i < n; i++) ((element *)y)[i] = lesser(most, greater(least, from[i]));
+}
+
+static void cumsum(int64_t n, int64_t inner, const void *x, int64_t stride, bool reverse, void *y) {
+    const element *from = x;
+    element *to = y;
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t at = (reverse ? n - 1 - k : k) * stride,
+                      before = at + (reverse ? stride : -stride);
+        for (int64_t j = 0; j < inner; j++) to[at + j] = plus(k ? to[before + j] : 0, from[at + j]);
+    }
+}
+
 static void reduce_argmax(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
     const element *from = x;
     int64_t *to = y;
@@ -114,6 +144,10 @@ const cti_kernels cti_kernels_i64 = {
     .axpy = axpy,
     .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
+    .sign = map_sign,
+    .clamp = clamp,
+    .cumsum = cumsum,
+    .min = reduce_min,
     .sum = reduce_sum,
     .max = reduce_max,
     .argmax = reduce_argmax,

@@ -177,6 +177,12 @@ typedef struct cti_kernels {
     cti_binary *logical_and, *logical_or; /* bool's table only */
     cti_unary *logical_not;
     cti_unary_scalar *scale, *add_scalar, *pow;
+    cti_unary *sin, *cos, *sign, *floor;             /* sign of NaN: 0 */
+    cti_unary_backward *sin_backward, *cos_backward; /* from x */
+    /* NaN stays; of bounds that cross the upper one wins. g where low <= x <= high, else 0 */
+    void (*clamp)(int64_t n, const void *x, double low, double high, void *y);
+    void (*clamp_backward)(int64_t n, const void *x, double low, double high, const void *g,
+                           void *dx);
     /* e x^(e-1) g; 0 for e = 0 */
     void (*pow_backward)(int64_t n, const void *x, double e, const void *g, void *dx);
     void (*where)(int64_t n, const bool *cond, int64_t sc, const void *a, int64_t sa, const void *b,
@@ -197,11 +203,20 @@ typedef struct cti_kernels {
         (*max_rows)(int64_t rows, int64_t n, const void *x, void *y);
     cti_reduce *sum;    /* of bool: the count of true, int64_t */
     cti_reduce *max;    /* n >= 1; NaN wins */
+    cti_reduce *min;    /* n >= 1; NaN wins; max_backward is its backward too */
     cti_reduce *argmax; /* n >= 1; int64_t; the first of equals; the first NaN wins */
     /* share[i stride + j] = g[j] / count where x[i stride + j] == y[j] (both NaN counts as equal),
      * count over i; else 0 */
     void (*max_backward)(int64_t n, int64_t inner, const void *x, int64_t stride, const void *y,
                          const void *g, void *dx);
+    /* y[i stride + j] = the sum of x[k stride + j] over k <= i; reverse: over k >= i. y may be x */
+    void (*cumsum)(int64_t n, int64_t inner, const void *x, int64_t stride, bool reverse, void *y);
+    /* of each column j its mean, and the sum of squares about it; n = 0: zeros */
+    void (*moments)(int64_t n, int64_t inner, const void *x, int64_t stride, double *mean,
+                    double *squares);
+    /* dx[i stride + j] = factor g[j] (x[i stride + j] - mean[j]) */
+    void (*var_backward)(int64_t n, int64_t inner, const void *x, int64_t stride,
+                         const double *mean, const void *g, double factor, void *dx);
     double (*sum_squares)(int64_t n, const void *x); /* accumulated in f64 */
     bool (*has_nan)(int64_t n, const void *x);
 
@@ -242,6 +257,16 @@ typedef struct cti_kernels {
     /* dx = scale (softmax(x) - (1 - s) onehot - s / n) */
     void (*cross_entropy_backward)(int64_t n, const void *x, int64_t target, double smoothing,
                                    const void *max, const void *inverse, double scale, void *dx);
+    /* sum w[i] (x[at] - x[i]) */
+    double (*weighted_gap)(int64_t n, const void *x, const void *w, int64_t at);
+    /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x); w NULL: 1. sw, sg: 0 or 1; dx, dt: each may be
+     * NULL */
+    void (*bce)(int64_t n, const void *x, const void *t, const void *w, int64_t sw, void *y);
+    void (*bce_backward)(int64_t n, const void *x, const void *t, const void *w, int64_t sw,
+                         const void *g, int64_t sg, double scale, void *dx, void *dt);
+    cti_binary *kl_div, *kl_div_log; /* of x and t: t (log t - x);  e^t (t - x) */
+    /* log t + t / t, log 0 = 0: the slope of t log t, as torch has it */
+    cti_unary *entropy_slope;
     /* pairs (j, j + n/2) or interleaved (2j, 2j + 1) turned by the angle whose cos and sin are
      * given, n/2 each; sign -1 turns back */
     void (*rope)(int64_t n, const void *x, const void *cos, const void *sin, bool interleaved,

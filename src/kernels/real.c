@@ -21,6 +21,9 @@ INLINE element plus(element a, element b) { return to_stored(to_real(a) + to_rea
 #include "softmax_tmpl.h"
 #include "update_tmpl.h"
 #include "binary_tmpl.h"
+#include "trig_tmpl.h"
+#include "scan_tmpl.h"
+#include "loss_tmpl.h"
 
 static void arange(int64_t n, int64_t begin, double start, double step, void *y) {
     for (int64_t i = 0; i < n; i++)
@@ -126,6 +129,24 @@ const cti_kernels CTI_TABLE = {
     .dropout = dropout,
     .adam = adam,
     .sgd = sgd,
+    .sin = map_sin,
+    .cos = map_cos,
+    .sin_backward = sin_backward,
+    .cos_backward = cos_backward,
+    .sign = map_sign,
+    .floor = map_floor,
+    .clamp = clamp,
+    .clamp_backward = clamp_backward,
+    .min = reduce_min,
+    .cumsum = cumsum,
+    .moments = moments,
+    .var_backward = var_backward,
+    .weighted_gap = weighted_gap,
+    .bce = bce,
+    .bce_backward = bce_backward,
+    .kl_div = kl_div,
+    .kl_div_log = kl_div_log,
+    .entropy_slope = entropy_slope,
     .gemm = GEMM_KERNELS,
     .attention = ATTENTION_KERNELS,
 };

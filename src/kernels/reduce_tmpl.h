@@ -65,6 +65,24 @@ static void reduce_max_rows(int64_t rows, int64_t n, const void *x, void *y) {
     }
 }
 
+static void reduce_min(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
+    const stored *from = x;
+    stored *to = y;
+    if (inner == 1 && stride == 1) {
+        vec least = splat((real)INFINITY);
+        for (int64_t i = 0; i < n; i += LANES)
+            least = v_min(least, select(first_lanes(n - i), load_part(from + i, n - i), least));
+        put(to, fold_lanes(least, v_min));
+        return;
+    }
+    for (int64_t j = 0; j < inner; j += LANES) {
+        vec least = load_part(from + j, inner - j);
+        for (int64_t i = 1; i < n; i++)
+            least = v_min(least, load_part(from + i * stride + j, inner - j));
+        store_part(to + j, least, inner - j);
+    }
+}
+
 INLINE bool same(real a, real b) { return a == b || (a != a && b != b); }
 INLINE ivec v_same(vec a, vec b) { return (a == b) | ((a != a) & (b != b)); }
 

@@ -245,4 +245,38 @@ static void pow_backward(int64_t n, const void *x, double e, const void *g, void
     else powers(n, x, e - 1, e, g, dx);
 }
 
+/* ---- steps and bounds ---- */
+
+INLINE vec v_sign(vec x) { return keep(x > REAL(0.0), splat(1)) - keep(x < REAL(0.0), splat(1)); }
+
+/* To |x| < 2^23 (f64: 2^52) adding that much rounds to a whole number; what is beyond is one. */
+INLINE vec v_floor(vec x) {
+    const real much = REAL(1.0) / (sizeof(real) == 4 ? (real)FLT_EPSILON : (real)DBL_EPSILON);
+    const vec nearest = copy_sign((v_abs(x) + much) - much, x);
+    const vec lower = nearest - keep(nearest > x, splat(1));
+    return select((v_abs(x) < much) & (lower != x), lower, x); /* -0 and NaN stay */
+}
+
+static void map_sign(int64_t n, const void *x, void *y) { map(n, x, y, v_sign); }
+static void map_floor(int64_t n, const void *x, void *y) { map(n, x, y, v_floor); }
+
+/* NaN stays, and a bound that is NaN wins; of bounds that cross the upper one wins. */
+static void clamp(int64_t n, const void *x, double low, double high, void *y) {
+    const stored *from = x;
+    const vec least = splat((real)low), most = splat((real)high);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vec v = load_part(from + i, n - i);
+        store_part((stored *)y + i, v_min(most, v_max(least, v)), n - i);
+    }
+}
+static void clamp_backward(int64_t n, const void *x, double low, double high, const void *g,
+                           void *dx) {
+    const stored *from = x, *cotangent = g;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vec v = load_part(from + i, n - i);
+        const ivec inside = (v >= (real)low) & (v <= (real)high);
+        store_part((stored *)dx + i, keep(inside, load_part(cotangent + i, n - i)), n - i);
+    }
+}
+
 #endif

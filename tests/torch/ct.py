@@ -22,7 +22,7 @@ def struct(title, /, **fields):
 
 # The structs as the headers have them, in their order: a new option moves nothing here.
 TYPES = {"int": I, "unsigned": C.c_uint, "int64_t": L, "uint64_t": C.c_uint64, "size_t": C.c_size_t, "double": D, "bool": B}
-TYPES |= {"char": C.c_char, "ct_dtype": I, "ct_activation": I, "ct_init_kind": I, "ct_status": I, "ct_error_fn": P, "case_layout": I}
+TYPES |= {"char": C.c_char, "ct_dtype": I, "ct_activation": I, "ct_reduction": I, "ct_init_kind": I, "ct_status": I, "ct_error_fn": P, "case_layout": I}
 
 
 def field(text):

@@ -100,26 +100,29 @@ KINDS |= {f"{low} to {high}": between(low, high)
 # ---- ops ----
 
 UNARY = ("exp", "log", "sqrt", "tanh", "sigmoid", "silu", "gelu", "gelu_tanh", "pow", "relu", "abs",
-         "scale", "add_scalar")
+         "scale", "add_scalar", "sin", "cos")
 BINARY = ("div", "mul", "add", "sub")
-SUMS = ("sum", "mean", "sum_to", "matmul", "linear")   # may cancel: the scale is that of the terms
+SUMS = ("sum", "mean", "sum_to", "cumsum", "matmul", "linear")   # may cancel: the scale is that of the terms
 POSITIVE = ("log", "sqrt")   # and pow of a fraction
 ONE_HARD = ("layer_norm", "rms_norm", "linear", "activated_linear", "linear_cross_entropy")
 ROWS = {"rows": [(7, 33)], "rows of one": [(9, 1)], "long rows": [(2, 1000)]}
 
 SHAPES = {name: {"many": [(600,)]} for name in UNARY}
 SHAPES |= {name: {"two": [(600,), (600,)]} for name in BINARY}
-SHAPES |= {name: ROWS for name in ("softmax", "log_softmax", "logsumexp", "max")}
+SHAPES |= {name: ROWS for name in ("softmax", "log_softmax", "logsumexp", "max", "min", "var")}
 SHAPES |= {
     "sum": {"rows": [(5, 33)], "one": [(1, 1)], "long": [(2, 5000)]},
     "sum_to": {"rows": [(300, 7)]},
+    "cumsum": {"rows": [(7, 33)], "long": [(2, 5000)]},
+    "bce_with_logits": {"rows": [(7, 33), (7, 33), (33,)]},
     "mse_loss": {"two": [(400,), (400,)], "one": [(1,), (1,)]},
     "masked_softmax": {"rows": [(7, 33), (7, 33)], "one key": [(7, 1), (7, 1)]},
     "layer_norm": {"rows": [(7, 33), (33,), (33,)], "one element": [(9, 1), (1,), (1,)],
                    "two": [(9, 2), (2,), (2,)], "long": [(3, 768), (768,), (768,)]},
-    "cross_entropy": {"rows": [(9, 33), (9,)], "one class": [(9, 1), (9,)],
-                      "many": [(3, 2000), (3,)]},
-    "linear_cross_entropy": {"rows": [(9, 5), (33, 5), (9,)], "one class": [(9, 5), (1, 5), (9,)]},
+    "cross_entropy": {"rows": [(9, 33), (9,), (33,)], "one class": [(9, 1), (9,), (1,)],
+                      "many": [(3, 2000), (3,), (2000,)]},
+    "linear_cross_entropy": {"rows": [(9, 5), (33, 5), (9,), (33,)],
+                             "one class": [(9, 5), (1, 5), (9,), (1,)]},
     "matmul": {"square": [(20, 40), (40, 30)], "a vector": [(1, 300), (300, 7)],
                "one": [(1, 1), (1, 1)]},
     "linear": {"all": [(9, 40), (30, 40), (30,)]},
@@ -131,6 +134,7 @@ SHAPES["mean"] = SHAPES["sum"]
 SHAPES["rms_norm"] = {name: shapes[:2] for name, shapes in SHAPES["layer_norm"].items()}
 # Which input is of integers, and which input's which dim limits them.
 INTEGERS = {"cross_entropy": (1, 0, -1), "linear_cross_entropy": (2, 1, 0), "embedding": (0, 1, 0)}
+WEIGHTS = {"cross_entropy": 2, "linear_cross_entropy": 3, "bce_with_logits": 2}   # no gradient
 OTHER_SHAPES = (b"0, 2", b"ct_dim(in[0], 1)")   # in calls that want three dims
 
 # What stays as it is, and why.
@@ -140,6 +144,10 @@ ALLOWED = {("div", "times 3e+38"): "b's gradient is -(g / b) y, as a's is g / b;
 
 def real(v):
     return v is not None and v.is_floating_point()
+
+
+def has_gradient(line, i, v):
+    return real(v) and WEIGHTS.get(line.name.decode()) != i
 
 
 def op_cases():
@@ -164,12 +172,17 @@ def draw(name, line, shapes, kind, generator):
         x[at] = torch.randint(shapes[of][dim], shapes[at], generator=generator)
         if name != "embedding" and len(x[at]) > 4:
             x[at][3] = -100   # does not count
+    for i in range(WEIGHTS.get(name, len(x)), len(x)):
+        x[i] = between(0.1, 2)(shapes[i], generator)
+    if name == "bce_with_logits":
+        x[1] = between(0, 1)(shapes[1], generator)
     if name == "masked_softmax" and x[1] is not None:
         x[1] = torch.rand(shapes[1], generator=generator) < 0.7
         x[1][..., 0] = True
     if name in ONE_HARD or name in ("matmul", "embedding"):
         hard = 0 if name in ONE_HARD else 1
-        x = [normal(v.shape, generator) if real(v) and i != hard else v for i, v in enumerate(x)]
+        x = [normal(v.shape, generator) if has_gradient(line, i, v) and i != hard else v
+             for i, v in enumerate(x)]
     return x
 
 
@@ -191,16 +204,19 @@ def exact(line, x):
 
 def ours(context, line, x, cotangent):
     """Value and gradients."""
-    pointers = (ct.P * ct.CASE_INPUTS)(*[context.tensor(v, real(v)) for v in x])
+    pointers = (ct.P * ct.CASE_INPUTS)(*[context.tensor(v, has_gradient(line, i, v))
+                                          for i, v in enumerate(x)])
     y = ct.cases.case_run(context.pointer, ct.C.byref(line), pointers)
     value = context.check(context.value(y))
     context.backward([y], [cotangent(value)])
-    return [value] + [context.grad(p) for p, v in zip(pointers, x) if real(v)]
+    return [value] + [context.grad(pointers[i])
+                      for i, v in enumerate(x) if has_gradient(line, i, v)]
 
 
 def theirs(f, line, x, cotangent, dtype):
-    x = [v.to(dtype).requires_grad_() if real(v) else v for v in x]
-    leaves = [v for v in x if real(v)]
+    x = [v.to(dtype).requires_grad_(has_gradient(line, i, v)) if real(v) else v
+         for i, v in enumerate(x)]
+    leaves = [v for v in x if real(v) and v.requires_grad]
     y = f(line, x)
     grads = torch.autograd.grad(y, leaves, cotangent(y).to(dtype), allow_unused=True)
     return [y.detach()] + [torch.zeros_like(v) if d is None else d for v, d in zip(leaves, grads)]

@@ -1,0 +1,34 @@
+/* any, all: y = is any, are all elements of x over dims true, bool;   no gradient.
+ * Of no element false, true. What is not bool is true where it is not 0, so NaN is true: it is cast
+ * first. */
+#include "support/reduce.h"
+
+#include <string.h>
+
+static ct_tensor *truth_of(ct_call *c, bool all) {
+    const cti_reduce_attrs *attrs = c->attrs;
+    const cti_kernels *k = c->context->isa->of[CT_BOOL];
+    ct_tensor *x = c->in[0];
+    unsigned set;
+    if (!cti_dim_set(c->context, c->op->name, attrs->dims, x->shape.ndim, &set)) return NULL;
+    if (x->dtype != CT_BOOL && !(x = ct_cast(x, CT_BOOL))) return NULL;
+    cti_reduce *f = all ? k->min : k->max;
+    ct_tensor *y = cti_reduce_dims(c, f, f, CT_BOOL, x, set, attrs->keepdim);
+    if (y && all && x->numel == 0) memset(y->data, 1, (size_t)y->numel);
+    return y;
+}
+
+static ct_tensor *any_forward(ct_call *c) { return truth_of(c, false); }
+static ct_tensor *all_forward(ct_call *c) { return truth_of(c, true); }
+
+static const ct_op any = {
+    .name = "any", .attrs_size = sizeof(cti_reduce_attrs), .forward = any_forward};
+static const ct_op all = {
+    .name = "all", .attrs_size = sizeof(cti_reduce_attrs), .forward = all_forward};
+
+ct_tensor *ct_any(ct_tensor *x, ct_shape dims, bool keepdim) {
+    return ct_apply(&any, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+}
+ct_tensor *ct_all(ct_tensor *x, ct_shape dims, bool keepdim) {
+    return ct_apply(&all, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+}

@@ -1,0 +1,26 @@
+/* argsort: where along dim the smallest is (descending: the largest), then the next, and so on,
+ * i64; of equals the first is first; NaN counts as largest, -0 as 0;   no gradient.
+ * x of any dtype */
+#include "support/ranking.h"
+#include "support/shape_ops.h"
+
+typedef struct {
+    int dim;
+    bool descending;
+} order;
+
+static ct_tensor *argsort_forward(ct_call *c) {
+    const order *o = c->attrs;
+    const ct_tensor *x = c->in[0];
+    const int dim = cti_op_dim_or_scalar("argsort", x, o->dim);
+    if (dim < 0) return NULL;
+    ct_tensor *y = cti_op_new(c, CT_I64, x->shape);
+    return y && cti_rank(c, x, dim, o->descending, y) ? y : NULL;
+}
+
+static const ct_op argsort = {
+    .name = "argsort", .attrs_size = sizeof(order), .forward = argsort_forward};
+
+ct_tensor *ct_argsort(ct_tensor *x, int dim, bool descending) {
+    return ct_apply(&argsort, (ct_tensor *[]){x}, 1, &(order){dim, descending});
+}

@@ -1,0 +1,215 @@
+/* einsum: y of the equation "ab,bc->ac": letters name the dims of a, of b and of y; y is the sum of
+ * the products over the letters that it lacks; da = the same of g and b over the letters of a, db
+ * likewise. Without "->" y has the letters that occur once, in the order of the alphabet, capitals
+ * first.
+ *
+ * The products are cti_contract's, which reads any strides: no operand is copied. A letter of one
+ * operand alone that y lacks is summed over first. */
+#include "support/op.h"
+
+#include "../src/gemm/contract.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { A, B, OUT, OPERANDS };
+
+/* The letters of each operand's dims. */
+typedef struct {
+    char of[OPERANDS][CT_MAX_DIMS + 1];
+} letters;
+
+static bool has(const char *text, char letter) { return letter && strchr(text, letter) != NULL; }
+
+/* ---- the equation ---- */
+
+/* Reads letters up to `end`, or to the end; returns what is behind them, NULL with an error. */
+static const char *read_letters(ct_context *context, const char *equation, const char *at,
+                                const char *end, char to[CT_MAX_DIMS + 1]) {
+    int n = 0;
+    for (; *at && (!end || strncmp(at, end, strlen(end)) != 0); at++) {
+        if (*at == ' ') continue;
+        if (*at == '.')
+            return ct_fail(context, CT_ERR_ARGUMENT,
+                           "einsum: \"%.64s\": an ellipsis is not supported; name every dim",
+                           equation);
+        if (!isalpha((unsigned char)*at))
+            return ct_fail(context, CT_ERR_ARGUMENT,
+                           "einsum: \"%.64s\" is not like \"ab,bc->ac\": '%c' at %d", equation, *at,
+                           (int)(at - equation));
+        to[n] = '\0';
+        if (has(to, *at))
+            return ct_fail(context, CT_ERR_ARGUMENT,
+                           "einsum: \"%.64s\": '%c' stands twice in one operand; diagonals are not "
+                           "supported",
+                           equation, *at);
+        if (n == CT_MAX_DIMS)
+            return ct_fail(context, CT_ERR_SHAPE, "einsum: \"%.64s\": more than %d dims", equation,
+                           CT_MAX_DIMS);
+        to[n++] = *at;
+    }
+    to[n] = '\0';
+    return at;
+}
+
+static bool read_equation(ct_context *context, const char *equation, letters *l) {
+    const char *comma = strchr(equation, ','), *arrow = strstr(equation, "->");
+    if (!comma || (arrow && comma > arrow))
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "einsum: \"%.64s\" has not two operands, as \"ab,bc->ac\"", equation);
+    if (!read_letters(context, equation, equation, ",", l->of[A]) ||
+        !read_letters(context, equation, comma + 1, "->", l->of[B]))
+        return false;
+    if (arrow) return read_letters(context, equation, arrow + 2, NULL, l->of[OUT]) != NULL;
+    int n = 0;
+    for (char letter = 'A'; letter <= 'z'; letter++) {
+        if (has(l->of[A], letter) == has(l->of[B], letter)) continue;
+        if (n == CT_MAX_DIMS)
+            return ct_fail(context, CT_ERR_SHAPE,
+                           "einsum: \"%.64s\": a result of more than %d dims", equation,
+                           CT_MAX_DIMS);
+        l->of[OUT][n++] = letter;
+    }
+    l->of[OUT][n] = '\0';
+    return true;
+}
+
+/* x without the dims whose letters neither the other operand nor the result has. */
+static ct_tensor *without_lone(ct_tensor *x, const letters *l, int own) {
+    ct_shape lone = CT_SCALAR;
+    for (int d = 0; l->of[own][d]; d++)
+        if (!has(l->of[1 - own], l->of[own][d]) && !has(l->of[OUT], l->of[own][d]))
+            lone.dim[lone.ndim++] = d;
+    return lone.ndim ? ct_sum(x, lone, false) : x;
+}
+
+/* ---- the products ---- */
+
+/* The size of a letter's dim in x, 1 where it has none, and the step along it, 0 where it repeats.
+ */
+static int64_t size_of(const ct_tensor *x, const char *own, char letter) {
+    return has(own, letter) ? x->shape.dim[strchr(own, letter) - own] : 1;
+}
+static int64_t step_of(const ct_tensor *x, const char *own, char letter) {
+    return size_of(x, own, letter) == 1 ? 0 : x->stride[strchr(own, letter) - own];
+}
+
+/* z = x y, or z += x y: what z has no step for is summed over. Letters that step in x and z alone,
+ * in y and z, and in x and y are m's, n's and k's, of which one each is the product's; the others
+ * are of the batch, and join what they can there. */
+static bool product(const ct_call *c, const ct_tensor *const tensor[OPERANDS],
+                    const char *const own[OPERANDS], bool add) {
+    cti_contract_dim of[3] = {{1, {0}}, {1, {0}}, {1, {0}}}, batch[CT_MAX_DIMS];
+    bool taken[3] = {false, false, false};
+    int dims = 0;
+    char seen[OPERANDS * CT_MAX_DIMS + 1] = "";
+    for (int x = OPERANDS - 1; x >= 0; x--)
+        for (int d = (int)strlen(own[x]) - 1; d >= 0; d--) { /* the innermost are the product's */
+            const char letter = own[x][d];
+            if (has(seen, letter)) continue;
+            seen[strlen(seen)] = letter;
+            cti_contract_dim dim = {1, {0}};
+            for (int o = A; o < OPERANDS; o++) {
+                const int64_t size = size_of(tensor[o], own[o], letter);
+                if (size != 1) dim.size = size;
+                dim.step[o] = step_of(tensor[o], own[o], letter);
+            }
+            if (dim.size == 1) continue;
+            const bool in_a = dim.step[A] != 0, in_b = dim.step[B] != 0, out = dim.step[OUT] != 0;
+            const int kind = in_a && out && !in_b ? 0 : in_b && out && !in_a ? 1 : 2;
+            if (!taken[kind] && (kind < 2 || (in_a && in_b && !out))) {
+                of[kind] = dim;
+                taken[kind] = true;
+            } else if (dims == CT_MAX_DIMS) {
+                return ct_fail(c->context, CT_ERR_SHAPE, "einsum: more than %d letters in all",
+                               CT_MAX_DIMS + 3);
+            } else {
+                batch[dims++] = dim;
+            }
+        }
+    return cti_contract(c->context, &of[0], &of[1], &of[2], batch, dims, tensor[A], tensor[B],
+                        &(cti_gemm_epilogue){.add = add}, tensor[OUT]);
+}
+
+static ct_tensor *einsum_forward(ct_call *c) {
+    const ct_tensor *a = c->in[0], *b = c->in[1];
+    const letters *l = c->attrs;
+    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
+    c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
+    for (int d = 0; l->of[A][d]; d++) {
+        const int64_t of_a = a->shape.dim[d], of_b = size_of(b, l->of[B], l->of[A][d]);
+        if (of_a != of_b && of_a != 1 && of_b != 1)
+            return ct_fail(c->context, CT_ERR_SHAPE,
+                           "einsum: '%c' is %lld in %s \"%s\" and %lld in %s \"%s\"", l->of[A][d],
+                           (long long)of_a, SHAPE(a->shape), l->of[A], (long long)of_b,
+                           SHAPE(b->shape), l->of[B]);
+    }
+    ct_shape shape = {.ndim = (int)strlen(l->of[OUT])};
+    for (int d = 0; d < shape.ndim; d++) {
+        const int64_t of_a = size_of(a, l->of[A], l->of[OUT][d]);
+        shape.dim[d] = of_a == 1 ? size_of(b, l->of[B], l->of[OUT][d]) : of_a;
+    }
+    ct_tensor *y = cti_op_new(c, a->dtype, shape);
+    return y && product(c, (const ct_tensor *const[]){a, b, y},
+                        (const char *const[]){l->of[A], l->of[B], l->of[OUT]}, false)
+               ? y
+               : NULL;
+}
+
+static bool einsum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    const letters *l = c->attrs;
+    for (int i = 0; i < 2; i++) {
+        bool add;
+        if (!c->wants[i]) continue;
+        if (!(grad[i] = cti_grad_writable(c, i, &add)) ||
+            !product(c, (const ct_tensor *const[]){g[0], c->in[1 - i], grad[i]},
+                     (const char *const[]){l->of[OUT], l->of[1 - i], l->of[i]}, add))
+            return false;
+    }
+    return true;
+}
+
+static const ct_op einsum = {.name = "einsum",
+                             .attrs_size = sizeof(letters),
+                             .forward = einsum_forward,
+                             .backward = einsum_backward,
+                             .flags = CT_OP_STRIDED};
+
+/* ---- the call ---- */
+
+/* The operands have the dims that the equation names, and the result's letters are theirs. */
+static bool check(ct_context *context, const char *equation, const letters *l,
+                  ct_tensor *const x[2]) {
+    for (int i = A; i <= B; i++)
+        if ((int)strlen(l->of[i]) != x[i]->shape.ndim)
+            return ct_fail(context, CT_ERR_SHAPE, "einsum: \"%.64s\": operand %d is \"%s\" and %s",
+                           equation, i, l->of[i], SHAPE(x[i]->shape));
+    for (const char *at = l->of[OUT]; *at; at++)
+        if (!has(l->of[A], *at) && !has(l->of[B], *at))
+            return ct_fail(context, CT_ERR_ARGUMENT, "einsum: \"%.64s\": no operand has '%c'",
+                           equation, *at);
+    return true;
+}
+
+ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b) {
+    ct_tensor *x[2] = {a, b}, *sum[2];
+    letters l = {{{0}}};
+    ct_context *context = a ? a->context : b ? b->context : NULL;
+    if (!a || !b || !cti_ready(context) || a->context != b->context)
+        return ct_apply(&einsum, x, 2, &l); /* which says so */
+    if (!equation) return ct_fail(context, CT_ERR_ARGUMENT, "einsum: the equation is NULL");
+    if (!cti_tensor_is_open(a, "einsum") || !cti_tensor_is_open(b, "einsum") ||
+        !read_equation(context, equation, &l) || !check(context, equation, &l, x))
+        return NULL;
+    cti_frame frame;
+    cti_frame_open(context, &frame, false);
+    for (int i = A; i <= B; i++) sum[i] = without_lone(x[i], &l, i);
+    letters left = {{{0}}};
+    for (int i = A; i < OPERANDS; i++)
+        for (int d = 0, n = 0; l.of[i][d]; d++) {
+            const char letter = l.of[i][d];
+            if (i == OUT || has(l.of[1 - i], letter) || has(l.of[OUT], letter))
+                left.of[i][n++] = letter;
+        }
+    return cti_frame_return(context, &frame, ct_apply(&einsum, sum, 2, &left));
+}

@@ -1,0 +1,9 @@
+/* isnan: y = (x is NaN), bool; of i64 and bool false;   no gradient.
+ * What is not equal to itself: ct_ne(x, x). */
+#include "support/op.h"
+
+static ct_tensor *isnan_forward(ct_call *c) { return ct_ne(c->in[0], c->in[0]); }
+
+static const ct_op is_nan = {.name = "isnan", .forward = isnan_forward};
+
+ct_tensor *ct_isnan(ct_tensor *x) { return ct_apply(&is_nan, (ct_tensor *[]){x}, 1, NULL); }

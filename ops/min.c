@@ -1,0 +1,15 @@
+/* min: y = min of x over dims, NaN if any is;
+ * dx = g / (how many equal y) where x = y, else 0.
+ * i64 too; torch's amin */
+#include "support/reduce_extremum.h"
+
+static ct_tensor *min_forward(ct_call *c) { return cti_reduce_extremum(c, kernels(c)->min); }
+
+static const ct_op min = {.name = "min",
+                          .attrs_size = sizeof(cti_reduce_attrs),
+                          .forward = min_forward,
+                          .backward = cti_reduce_extremum_backward};
+
+ct_tensor *ct_min(ct_tensor *x, ct_shape dims, bool keepdim) {
+    return ct_apply(&min, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+}

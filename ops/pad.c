@@ -1,0 +1,67 @@
+/* pad: y = `before` times value, x, `after` times value along dim; a negative number cuts off as
+ * many of x;   dx = the part of g that was x, 0 for what was cut off: g padded by -before, -after.
+ * x of any dtype */
+#include "support/op.h"
+
+typedef struct {
+    int dim;
+    int64_t before, after;
+    double value;
+} padding;
+
+/* The same where a part of dim is value. */
+static bool fill(ct_tensor *y, int dim, int64_t start, int64_t length, ct_tensor *value) {
+    ct_tensor *part = length > 0 ? ct_narrow(y, dim, start, length) : NULL;
+    ct_tensor *all = part ? ct_expand(value, part->shape) : NULL;
+    if (all) cti_tensor_copy(part, all, false);
+    return all || length <= 0;
+}
+
+static ct_tensor *padded(const ct_call *c, ct_tensor *x, padding p) {
+    ct_shape shape = x->shape;
+    const int64_t n = shape.dim[p.dim], cut_before = p.before < 0 ? -p.before : 0,
+                  cut_after = p.after < 0 ? -p.after : 0, kept = n - cut_before - cut_after;
+    int64_t *size = &shape.dim[p.dim];
+    if (__builtin_add_overflow(kept, p.before > 0 ? p.before : 0, size) ||
+        __builtin_add_overflow(*size, p.after > 0 ? p.after : 0, size))
+        return ct_fail(c->context, CT_ERR_MEMORY, "pad: the size of dim %d overflows", p.dim);
+    ct_tensor *y = cti_op_new(c, x->dtype, shape),
+              *value = ct_full(c->context, x->dtype, CT_SCALAR, p.value);
+    if (!y || !value) return NULL;
+    const int64_t at = p.before > 0 ? p.before : 0;
+    ct_tensor *from = ct_narrow(x, p.dim, cut_before, kept), *to = ct_narrow(y, p.dim, at, kept);
+    if (!from || !to) return NULL;
+    cti_tensor_copy(to, from, false);
+    return fill(y, p.dim, 0, p.before, value) && fill(y, p.dim, at + kept, p.after, value) ? y
+                                                                                           : NULL;
+}
+
+static ct_tensor *pad_forward(ct_call *c) {
+    ct_tensor *x = c->in[0];
+    padding p = *(const padding *)c->attrs;
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    p.dim = cti_dim_index(c->context, "pad", p.dim, x->shape.ndim);
+    if (p.dim < 0) return NULL;
+    const int64_t n = x->shape.dim[p.dim], left = p.before < 0 ? n + p.before : n;
+    if (left < 0 || (p.after < 0 && left + p.after < 0))
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "pad: %lld and %lld cut off more than dim %d of %s", (long long)p.before,
+                       (long long)p.after, p.dim, SHAPE(x->shape));
+    return padded(c, x, p);
+}
+
+static bool pad_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    const padding p = *(const padding *)c->attrs;
+    const int dim = p.dim < 0 ? p.dim + c->in[0]->shape.ndim : p.dim;
+    return (grad[0] = padded(c, g[0], (padding){dim, -p.before, -p.after, 0})) != NULL;
+}
+
+static const ct_op pad = {.name = "pad",
+                          .attrs_size = sizeof(padding),
+                          .forward = pad_forward,
+                          .backward = pad_backward,
+                          .flags = CT_OP_STRIDED};
+
+ct_tensor *ct_pad(ct_tensor *x, int dim, int64_t before, int64_t after, double value) {
+    return ct_apply(&pad, (ct_tensor *[]){x}, 1, &(padding){dim, before, after, value});
+}

@@ -1,0 +1,42 @@
+/* randperm: 0 ... n - 1 in an order drawn at random, each as likely, i64 (n); takes one stream.
+ * Each element is exchanged with one of those up to it (Fisher and Yates, Durstenfeld 1964), one
+ * after the other: the same for any threads and instruction set. */
+#include "support/op.h"
+
+/* Numbers below 2^53 of one stream, in order. */
+typedef struct {
+    const cti_kernels *k;
+    cti_random random;
+    int64_t at; /* of the stream's elements the next one */
+    double next[256];
+} stream;
+
+/* Scaling would favour some values; so bits are masked, and what is too large is drawn again: under
+ * two draws on average. */
+static int64_t below(stream *s, int64_t n) {
+    const uint64_t mask = n == 1 ? 0 : UINT64_MAX >> __builtin_clzll((uint64_t)n - 1);
+    for (;;) {
+        if (s->at % 256 == 0) s->k->uniform(256, s->at, s->random, 0, 1, s->next);
+        const uint64_t bits = (uint64_t)(s->next[s->at % 256] * 0x1p53) & mask;
+        s->at++;
+        if (bits < (uint64_t)n) return (int64_t)bits;
+    }
+}
+
+ct_tensor *ct_randperm(ct_context *context, int64_t n) {
+    const ct_shape shape = CT_SHAPE(n);
+    if (!cti_ready(context) || !cti_shape_check(context, "randperm", shape, sizeof(int64_t)))
+        return NULL;
+    ct_tensor *y = ct_empty(context, CT_I64, shape);
+    if (!y) return NULL;
+    const ct_rng next = cti_rng_next(context);
+    stream s = {.k = context->isa->of[CT_F64], .random = {next.seed, next.stream}};
+    int64_t *at = (int64_t *)y->data;
+    for (int64_t i = 0; i < n; i++) at[i] = i;
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t other = below(&s, i + 1), moved = at[i];
+        at[i] = at[other];
+        at[other] = moved;
+    }
+    return y;
+}

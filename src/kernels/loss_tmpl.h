@@ -1,0 +1,87 @@
+/* Losses of one element each: binary cross-entropy of logits, and the divergence of Kullback and
+ * Leibler. */
+#ifndef CTI_KERNELS_LOSS_TMPL_H
+#define CTI_KERNELS_LOSS_TMPL_H
+
+#include "row_sum_tmpl.h"
+#include "unary_tmpl.h"
+
+/* A number that stands for all lanes, or the elements from i on. */
+INLINE vec one_or_each(const stored *p, int64_t step, int64_t i, int64_t n) {
+    return step ? load_part(p + i, n) : splat(get(p));
+}
+
+/* log(1 + e^-x) from e = e^-|x|; what rounding takes from 1 + e is made good. NaN comes by e */
+INLINE vec softplus_of_minus(vec x, vec e) {
+    const vec sum = REAL(1.0) + e;
+    const vec log_1p = v_log(sum) + (e - (sum - REAL(1.0))) / sum;
+    return select(x < REAL(0.0), -x, splat(0)) + log_1p;
+}
+
+/* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x) */
+static void bce(int64_t n, const void *x, const void *t, const void *w, int64_t sw, void *y) {
+    const stored *logit = x, *target = t, *weight = w;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vec a = load_part(logit + i, n - i), b = load_part(target + i, n - i);
+        const vec more =
+            weight ? (one_or_each(weight, sw, i, n - i) - REAL(1.0)) * b + REAL(1.0) : splat(1);
+        const vec plus = softplus_of_minus(a, v_exp(-v_abs(a)));
+        store_part((stored *)y + i, (REAL(1.0) - b) * a + more * plus, n - i);
+    }
+}
+
+static void bce_backward(int64_t n, const void *x, const void *t, const void *w, int64_t sw,
+                         const void *g, int64_t sg, double scale, void *dx, void *dt) {
+    const stored *logit = x, *target = t, *weight = w;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vec a = load_part(logit + i, n - i), b = load_part(target + i, n - i);
+        const vec of_g = one_or_each(g, sg, i, n - i) * (real)scale;
+        const vec u = weight ? one_or_each(weight, sw, i, n - i) : splat(1);
+        if (dx) {
+            /* (1 - t) s - w t (1 - s), s = 1 / (1 + e^-x), each with all its digits */
+            const sigmoid_pair p = v_sigmoid_pair(a);
+            store_part((stored *)dx + i, of_g * ((REAL(1.0) - b) * p.s - u * b * p.rest), n - i);
+        }
+        if (dt) {
+            const vec plus = softplus_of_minus(a, v_exp(-v_abs(a)));
+            store_part((stored *)dt + i, of_g * ((u - REAL(1.0)) * plus - a), n - i);
+        }
+    }
+}
+
+INLINE void pairs(int64_t n, const void *a, int64_t sa, const void *b, int64_t sb, void *y,
+                  vec (*f)(vec, vec)) {
+    for (int64_t i = 0; i < n; i += LANES)
+        store_part((stored *)y + i, f(one_or_each(a, sa, i, n - i), one_or_each(b, sb, i, n - i)),
+                   n - i);
+}
+
+/* t (log t - x), 0 log 0 = 0 */
+INLINE vec v_kl_div(vec x, vec t) {
+    const vec t_log_t = select(t == REAL(0.0), splat(0), t * v_log(t));
+    return t_log_t - t * x;
+}
+/* e^t (t - x) */
+INLINE vec v_kl_div_log(vec x, vec t) { return v_exp(t) * (t - x); }
+/* the slope of t log t, as torch has it: log t + t / t */
+INLINE vec v_entropy_slope(vec t) { return select(t == REAL(0.0), splat(0), v_log(t)) + t / t; }
+
+static void kl_div(int64_t n, const void *x, int64_t sx, const void *t, int64_t st, void *y) {
+    pairs(n, x, sx, t, st, y, v_kl_div);
+}
+static void kl_div_log(int64_t n, const void *x, int64_t sx, const void *t, int64_t st, void *y) {
+    pairs(n, x, sx, t, st, y, v_kl_div_log);
+}
+static void entropy_slope(int64_t n, const void *t, void *y) { map(n, t, y, v_entropy_slope); }
+
+/* sum w[i] (x[at] - x[i]) */
+INLINE vec t_gap(vec x, vec w, vec c, const terms *t) {
+    (void)c;
+    return w * (t->s - x);
+}
+static double weighted_gap(int64_t n, const void *x, const void *w, int64_t at) {
+    const stored *from = x;
+    return (double)sum_terms(n, &(terms){.a = from, .b = w, .s = splat(get(from + at))}, t_gap);
+}
+
+#endif
