@@ -70,7 +70,7 @@ INLINE real max_lanes(vec v) { return fold_lanes(v, v_max); } /* NaN wins */
 INLINE vec fold_rows(vec row[LANES], vec (*f)(vec, vec)) {
 #define FOLD(group)                                                                                \
     UNROLL                                                                                         \
-    for (int i = 0; i < group / 2; i++)                                                            \
+    for (int i = 0; i < (group) / 2; i++)                                                          \
         row[i] =                                                                                   \
             f(LOW_##group(row[2 * i], row[2 * i + 1]), HIGH_##group(row[2 * i], row[2 * i + 1]));
     FOLDS(FOLD)
