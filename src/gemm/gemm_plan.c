@@ -156,12 +156,12 @@ static bool is_balanced(const problem *p, const cti_gemm_plan *plan) {
     return count >= p->tuning->tasks_per_thread * threads && work >= least;
 }
 
-/* Chooses the tile mc x nc. It starts as all rows of the pass by as many columns as packed panels
- * of B fit a worker's part of L2. One thread keeps that. For several, the tile shrinks until it is
- * balanced or has under 2 task_flops:
+/* Chooses the tile mc x nc. It starts as all rows of the pass by all columns, or, where each worker
+ * packs B, by as many columns as its packed panels fit its part of L2. One thread keeps that. For
+ * several, the tile shrinks until it is balanced or has under 2 task_flops:
  *   1. mc is halved: each thread then has its own rows of A and C in its own L2. Where each worker
  *      packs B, this stops at mc_min_tiles_private_b, as a packing pays off over many rows only.
- *   2. nc shrinks by an eighth, or a panel, down to nc_min_panels.
+ *   2. nc shrinks by an eighth at a time, at least by a panel, down to nc_min_panels.
  *   3. mc is halved again, down to mc_min_tiles. */
 static void choose_tile(const problem *p, cti_gemm_plan *plan) {
     const cti_gemm_tuning *t = p->tuning;

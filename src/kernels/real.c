@@ -48,6 +48,7 @@ static void dropout(int64_t n, int64_t start, cti_random r, double p, const void
 
 extern const cti_kernels CTI_TABLE;
 const cti_kernels CTI_TABLE = {
+    /* elementwise, one array */
     .neg = map_neg,
     .exp = map_exp,
     .log = map_log,
@@ -59,6 +60,8 @@ const cti_kernels CTI_TABLE = {
     .silu = map_silu,
     .gelu = map_gelu,
     .gelu_tanh = map_gelu_tanh,
+
+    /* their backward from y, then from x; value and backward at once */
     .exp_backward = exp_backward,
     .sqrt_backward = sqrt_backward,
     .tanh_backward = tanh_backward,
@@ -73,6 +76,8 @@ const cti_kernels CTI_TABLE = {
     .silu_both = silu_both,
     .gelu_both = gelu_both,
     .gelu_tanh_both = gelu_tanh_both,
+
+    /* elementwise, two arrays */
     .add = zip_add,
     .sub = zip_sub,
     .mul = zip_mul,
@@ -87,6 +92,8 @@ const cti_kernels CTI_TABLE = {
     .le = compare_le,
     .gt = compare_gt,
     .ge = compare_ge,
+
+    /* a number; moving and converting */
     .scale = map_scale,
     .add_scalar = map_add_scalar,
     .pow = map_pow,
@@ -97,6 +104,8 @@ const cti_kernels CTI_TABLE = {
     .axpy = axpy,
     .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
+
+    /* reductions */
     .sum_rows = reduce_sum_rows,
     .max_rows = reduce_max_rows,
     .sum = reduce_sum,
@@ -105,6 +114,8 @@ const cti_kernels CTI_TABLE = {
     .max_backward = max_backward,
     .sum_squares = sum_squares,
     .has_nan = has_nan,
+
+    /* rows and columns */
     .softmax_columns = softmax_columns,
     .softmax_columns_backward = softmax_columns_backward,
     .softmax = softmax,
@@ -121,11 +132,17 @@ const cti_kernels CTI_TABLE = {
     .cross_entropy = cross_entropy,
     .cross_entropy_backward = cross_entropy_backward,
     .rope = rope,
+
+    /* random */
     .uniform = uniform,
     .normal = normal,
     .dropout = dropout,
+
+    /* optimisers */
     .adam = adam,
     .sgd = sgd,
+
+    /* matrix products and attention */
     .gemm = GEMM_KERNELS,
     .attention = ATTENTION_KERNELS,
 };
