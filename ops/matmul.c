@@ -14,8 +14,7 @@ typedef struct {
 
 static int batch_dims(const ct_tensor *x) { return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0; }
 
-/* The size of a batch dim, counted from the last one back, and its step: 0 where it is broadcast.
- */
+/* The size of a batch dim, counted from the last one back, and its step: 0 if it is broadcast. */
 static int64_t batch_size(const ct_tensor *x, int back) {
     return back < batch_dims(x) ? x->shape.dim[batch_dims(x) - 1 - back] : 1;
 }

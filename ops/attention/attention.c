@@ -68,9 +68,8 @@ static bool check_packed(ct_context *context, const ct_tensor *x, int64_t heads)
 
 /* ---- fused or composed ---- */
 
-/* Is there memory for the weights? Called where d is 0: q and k then take no memory however large T
- * and S are, and the fused op would loop over all of them before the allocation of the weights
- * fails. */
+/* Is there memory for the weights? Called where q has no elements: if d is 0, T and S may be of any
+ * size, and the fused op would loop over all of them before the allocation of the weights fails. */
 static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
                         const ct_attention_opts *opts) {
     if (opts->mean_weights) scores.dim[1] = 1;

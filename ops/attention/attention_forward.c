@@ -60,9 +60,8 @@ static workspace workspace_at(const forward *f, char *base, size_t *used) {
     return w;
 }
 
-/* Multiplies the weights of a panel by dropout's factors. A factor's random number is that of the
- * weight's index in (B, H, T, S), so they are drawn along the keys of each query, then transposed.
- */
+/* Multiplies the weights of a panel by dropout's factors. A factor's random number is that of its
+ * index in (B, H, T, S), so they are drawn along the keys of each query, then transposed. */
 static void apply_dropout(const cti_attention_params *a, const workspace *w,
                           const cti_attention_tile *t) {
     for (int64_t i = 0; i < t->nq; i++) {

@@ -68,8 +68,7 @@ static void mask_to_panel(const cti_attention_params *a, const cti_attention_til
     }
 }
 
-/* The scores of keys that the key mask hides become -inf: rows of a transposed panel, else lanes.
- */
+/* Scores of keys that the key mask hides become -inf: rows of a transposed panel, else lanes. */
 static void mask_keys(const cti_attention_params *a, const cti_attention_tile *t, bool transposed,
                       int64_t width, char *panel, char *bias) {
     if (transposed) {

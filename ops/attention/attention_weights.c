@@ -49,8 +49,7 @@ static workspace workspace_at(const cti_attention_params *a, char *base, size_t 
     return w;
 }
 
-/* y += the weights of a tile that is one panel; `key` is its first key, counted in the outer tile.
- */
+/* y += the weights of a tile that is one panel; `key` is its first key, counted in kt_panels. */
 static void add_panel(const weights *f, const workspace *w, const cti_attention_tile *t,
                       int64_t key, const cti_attention_rows *q) {
     const cti_attention_params *a = &f->a;

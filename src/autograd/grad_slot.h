@@ -1,5 +1,4 @@
-/* Grad slots: where a tensor's gradient accumulates. A leaf has one; a node has one for each
- * output.
+/* Grad slots: where a tensor's gradient accumulates. A leaf has one; a node one for each output.
  *
  *                  moved in, or written            accumulated
  *        EMPTY -----------------------------> FULL <----.
@@ -26,12 +25,12 @@
 #include "../core/context.h"
 
 struct cti_grad_slot {
-    ct_tensor *sum;     /* no scope owns it */
-    int64_t start, end; /* PARTIAL if start < end: the indices that are not written yet */
-    int dim;            /* the dim of start and end */
-    int lent;           /* how many inputs of the backward that is running have borrowed sum */
-    bool fresh;  /* sum was made for the first of these loans: until returned it is undefined */
-    bool retain; /* ct_retain_grad of an op's output */
+    ct_tensor *sum;      /* no scope owns it */
+    int64_t start, end;  /* PARTIAL if start < end: the indices that are not written yet */
+    int dim;             /* the dim of start and end */
+    int lent;            /* how often the running backward has borrowed sum and not returned it */
+    bool fresh;          /* sum was made for the first of these loans: undefined until returned */
+    bool retain;         /* ct_retain_grad of an op's output */
     unsigned char index; /* of the output, and of this slot in its node */
     ct_tensor *retained; /* with retain: what ct_grad shows */
 };
@@ -71,8 +70,7 @@ bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t star
                                const ct_tensor *g, ct_tensor **grad);
 
 /* saved[k] as a row-major tensor that may be overwritten or returned as a gradient: its own memory
- * if this is the last backward and nothing else holds it, else a copy. At most once in a backward.
- */
+ * if this is the last backward and nothing else holds it, else a copy. Once in a backward. */
 ct_tensor *cti_saved_writable(const ct_call *call, int k);
 
 #endif

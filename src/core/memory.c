@@ -31,9 +31,9 @@ struct cti_block {
     void *raw;    /* what the allocator returned; the header is the first aligned address in it */
     size_t total; /* what it was asked for */
     bool slab;
-    size_t waste;      /* of a slab: bytes that are never in a block, such as guard bytes */
-    size_t free_bytes; /* of a slab, set by ct_memory_trim: waste, free blocks, and what is not cut
-                          yet */
+    size_t waste; /* of a slab: bytes that are never in a block, such as guard bytes */
+    size_t
+        free_bytes; /* of a slab, set by ct_memory_trim: waste, free blocks, and its uncut rest */
 };
 
 enum {

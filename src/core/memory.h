@@ -7,8 +7,7 @@
 
 enum { CTI_ALIGN = 64 }; /* bytes; every block is aligned to a cache line */
 
-/* The largest request, in bytes. Rounded up to its class, and with a header, it does not overflow.
- */
+/* The largest request, in bytes: with a header and rounded up to its class it does not overflow. */
 #define CTI_MOST_BYTES ((size_t)PTRDIFF_MAX / 4)
 
 /* Size classes: up to 4,096 bytes linear, one for each multiple of 64 bytes; above geometric, eight
@@ -40,13 +39,11 @@ typedef struct {
 
 typedef struct {
     ct_allocator allocator;
-    /* In bytes: how much may be held (0: no limit); held from the allocator; in use; most in use.
-     */
+    /* In bytes: what may be held (0: no limit); held from the allocator; in use; most in use. */
     int64_t limit, held, live, peak;
     int64_t lasting; /* the part of held that is in lasting blocks */
     int64_t calls;   /* of the allocator */
-    /* neither poison nor guard bytes, so blocks of linear classes are taken and given back inline
-     */
+    /* neither poison nor guard bytes: linear classes are taken and given back inline */
     bool plain;
     bool poison;       /* debug mode: memory that is free or new is all ones, NaN or -1 */
     cti_block *blocks; /* every block from the allocator */

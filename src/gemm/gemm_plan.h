@@ -28,8 +28,9 @@ typedef enum {
     CTI_B_SHARED,     /* packed once, by all threads, for all */
 } cti_gemm_b;
 
-/* A task is what one worker computes at once: a tile of C. A pass is what the workspace has packed
- * panels or partial sums for at once: k_pass of K, for m_pass rows of batch_pass matrices. */
+/* A task is what one worker computes: a tile of C. A pass is the part of the product for which the
+ * workspace holds packed panels and partial sums: k_pass of K, m_pass rows, batch_pass matrices.
+ * The loops over passes are outside of the loop over tasks. */
 typedef struct {
     cti_gemm_kind kind;
     /* C' = B' A' is computed: so a single column becomes a row, and a C dense by columns one dense
@@ -39,8 +40,8 @@ typedef struct {
      * from a bias. */
     bool bias_first;
     int64_t kc; /* length of a K block, which one micro-kernel call sums */
-    int64_t mc,
-        nc; /* a task's tile of C: multiples of mr (or all rows) and nr. gemv, dots: nc only */
+    /* A task's tile of C: mc a multiple of mr, or all rows; nc a multiple of nr. gemv, dots: nc. */
+    int64_t mc, nc;
     int64_t grain; /* tasks that a worker takes at once */
 
     /* blocked and split-K: */

@@ -248,8 +248,7 @@ INLINE void gemm_tile_c_dense(TILE_ARGUMENTS) {
     else TILE_CALL(gemm_tile_edge);
 }
 
-/* Computes the tile densely on the stack, then adds or copies it to a C whose columns are strided.
- */
+/* Computes a dense tile on the stack, then adds or copies it to a C whose columns are strided. */
 __attribute__((noinline)) static void gemm_tile_c_strided(TILE_ARGUMENTS) {
     real tile[MR_NARROW * NR];
     cti_gemm_params dense = *params;
