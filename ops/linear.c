@@ -7,8 +7,9 @@
 
 enum { A, B, C }; /* the operands of a product, Y = X W' or one of its gradients */
 
-/* The dims of x but the last, with x's and y's steps at places `x` and `y` of the product; the last
- * of them as m. */
+/* The rows of a tensor `in`, which are all its dims but the last, as dims of a product in which
+ * `in` is operand x and `out` is operand y: the last one is m, the others are batch dims. Returns
+ * how many those are. */
 static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, cti_contract_dim *m,
                    cti_contract_dim batch[CT_MAX_DIMS]) {
     const int rows = in->shape.ndim - 1;
