@@ -7,8 +7,9 @@
 
 enum { A, B, C }; /* the operands of a product, Y = X W' or one of its gradients */
 
-/* The dims of x but the last, with x's and y's steps at places `x` and `y` of the product; the last
- * of them as m. */
+/* The rows of a tensor `in`, which are all its dims but the last, as dims of a product in which
+ * `in` is operand x and `out` is operand y: the last one is m, the others are batch dims. Returns
+ * how many those are. */
 static int rows_of(const ct_tensor *in, const ct_tensor *out, int x, int y, cti_contract_dim *m,
                    cti_contract_dim batch[CT_MAX_DIMS]) {
     const int rows = in->shape.ndim - 1;
@@ -50,7 +51,10 @@ static ct_tensor *linear_forward(ct_call *c) {
     cti_contract_dim n = {out_features, {[B] = w->stride[0], [C] = 1}},
                      k = {w->shape.dim[1], {[A] = x->stride[last], [B] = w->stride[1]}};
     int dims = rows_of(x, y, A, C, &m, batch);
-    if (bias && !(bias = cti_tensor_dense(bias))) return NULL;
+    if (bias) {
+        bias = cti_tensor_dense(bias);
+        if (!bias) return NULL;
+    }
     const cti_gemm_epilogue end = {.bias = bias ? bias->data : NULL};
     return cti_contract(c->context, &m, &n, &k, batch, dims, x, w, &end, y) ? y : NULL;
 }
@@ -62,7 +66,8 @@ static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     cti_contract_dim m, batch[CT_MAX_DIMS];
     bool add;
     if (c->wants[0]) { /* (..., out) @ (out, in) */
-        if (!(grad[0] = cti_grad_writable(c, 0, &add))) return false;
+        grad[0] = cti_grad_writable(c, 0, &add);
+        if (!grad[0]) return false;
         int dims = rows_of(g[0], grad[0], A, C, &m, batch);
         cti_contract_dim n = {in, {[B] = w->stride[1], [C] = 1}},
                          k = {out, {[A] = g[0]->stride[last], [B] = w->stride[0]}};
@@ -71,7 +76,8 @@ static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
             return false;
     }
     if (c->wants[1]) { /* (out, ...) @ (..., in): rows are summed over */
-        if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
+        grad[1] = cti_grad_writable(c, 1, &add);
+        if (!grad[1]) return false;
         int dims = rows_of(g[0], x, A, B, &m, batch);
         cti_contract_dim of_out = {out, {[A] = g[0]->stride[last], [C] = in}},
                          of_in = {in, {[B] = x->stride[last], [C] = 1}};

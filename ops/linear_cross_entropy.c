@@ -8,78 +8,85 @@
 #include "support/loss.h"
 #include "update/update.h"
 
+#include "../src/core/int_math.h"
 #include "../src/gemm/gemm.h"
 
-/* a block has so many logits, but not fewer rows than these */
+/* A block has as many rows as have this many logits together, but at least this many rows. */
 enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 };
 
-/* Gradients of x and the weight where they are not NULL; losses (rows) are written. */
+static bool check(const ct_call *c) {
+    const ct_tensor *x = c->in[0], *weight = c->in[1];
+    if (!cti_op_is_real(c, 0)) return false;
+    if (x->dtype != weight->dtype)
+        return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s",
+                       cti_dtype_name(x->dtype), cti_dtype_name(weight->dtype));
+    if (x->shape.ndim != 2 || weight->shape.ndim != 2 || x->shape.dim[1] != weight->shape.dim[1])
+        return ct_fail(c->context, CT_ERR_SHAPE,
+                       "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)",
+                       SHAPE(x->shape), SHAPE(weight->shape));
+    return cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0]);
+}
+
+/* A matrix (N, D), from row `first` on. */
+static cti_matrix rows_from(const ct_tensor *x, int64_t first) {
+    const cti_matrix all = cti_matrix_of(x, x->shape.dim[1], 1);
+    return (cti_matrix){.data = cti_matrix_at(&all, 0, first, 0),
+                        .row = all.row,
+                        .col = all.col,
+                        .dtype = all.dtype};
+}
+
+/* C = A B, or C += with add. */
+static bool multiply(const ct_call *c, int64_t m, int64_t n, int64_t k, cti_matrix a, cti_matrix b,
+                     cti_matrix to, bool add) {
+    const cti_gemm_args args = {.batch = 1,
+                                .m = m,
+                                .n = n,
+                                .k = k,
+                                .alpha = 1,
+                                .a = a,
+                                .b = b,
+                                .c = to,
+                                .epilogue = &(cti_gemm_epilogue){.add = add}};
+    return cti_gemm(c->context, &args);
+}
+
+/* Writes the losses (rows), and the gradients dx and dw where they are not NULL. */
 static bool all_blocks(const ct_call *c, ct_tensor *losses, cti_loss_scale scale, ct_tensor *dx,
                        ct_tensor *dw) {
     ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
     const int64_t rows = x->shape.dim[0], width = x->shape.dim[1], classes = weight->shape.dim[0];
-    int64_t block = BLOCK_ELEMENTS / (classes > 0 ? classes : 1);
-    if (block < BLOCK_ROWS) block = BLOCK_ROWS;
-    if (block > rows) block = rows;
+    const int64_t fits = BLOCK_ELEMENTS / cti_max(classes, 1);
+    const int64_t block = cti_min(cti_max(fits, BLOCK_ROWS), rows);
     ct_tensor *z = cti_op_new(c, x->dtype, CT_SHAPE(block, classes));
     /* max and 1 / sum of a block's rows */
     ct_tensor *stats = cti_op_new(c, x->dtype, CT_SHAPE(2, block));
     if (!z || !stats || (dw && rows == 0 && !cti_op_fill(dw, 0))) return false;
 
-    const size_t size = cti_dtype_size(x->dtype);
+    const cti_matrix logits = cti_matrix_of(z, classes, 1), w = cti_matrix_of(weight, width, 1);
     for (int64_t at = 0; at < rows; at += block) {
-        const int64_t m = rows - at < block ? rows - at : block;
-        const cti_matrix x_block = {.data = x->data + (size_t)(at * width) * size,
-                                    .row = width,
-                                    .col = 1,
-                                    .dtype = x->dtype};
-        const cti_matrix logits = cti_matrix_of(z, classes, 1), w = cti_matrix_of(weight, width, 1);
-        const cti_gemm_args forward = {.batch = 1,
-                                       .m = m,
-                                       .n = classes,
-                                       .k = width,
-                                       .alpha = 1,
-                                       .a = x_block,
-                                       .b = cti_matrix_transposed(&w),
-                                       .c = logits};
-        if (!cti_gemm(c->context, &forward)) return false;
-        const char *each = scale.each ? scale.each + (size_t)at * size : NULL;
+        const int64_t m = cti_min(block, rows - at);
+        const size_t offset = (size_t)at * cti_dtype_size(x->dtype);
+        const cti_matrix x_block = rows_from(x, at);
+        if (!multiply(c, m, classes, width, x_block, cti_matrix_transposed(&w), logits, false))
+            return false;
+        const cti_loss_scale of_block = {.by = scale.by,
+                                         .each = scale.each ? scale.each + offset : NULL};
         cti_op_loss_rows(c, m,
                          (cti_loss_rows){.classes = classes,
-                                         .scale = {.by = scale.by, .each = each},
+                                         .scale = of_block,
                                          .class_weight = c->n > 3 ? c->in[3] : NULL,
                                          .target = (const int64_t *)targets->data + at,
                                          .x = z->data,
-                                         .loss = losses->data + (size_t)at * size,
+                                         .loss = losses->data + offset,
                                          .max = stats->data,
                                          .inverse = cti_op_second_half(stats),
                                          .dx = dx || dw ? z->data : NULL});
-        if (dx) {
-            const cti_gemm_args of_x = {.batch = 1,
-                                        .m = m,
-                                        .n = width,
-                                        .k = classes,
-                                        .alpha = 1,
-                                        .a = logits,
-                                        .b = w,
-                                        .c = {.data = dx->data + (size_t)(at * width) * size,
-                                              .row = width,
-                                              .col = 1,
-                                              .dtype = x->dtype}};
-            if (!cti_gemm(c->context, &of_x)) return false;
-        }
-        if (dw) {
-            const cti_gemm_args of_w = {.batch = 1,
-                                        .m = classes,
-                                        .n = width,
-                                        .k = m,
-                                        .alpha = 1,
-                                        .a = cti_matrix_transposed(&logits),
-                                        .b = x_block,
-                                        .c = cti_matrix_of(dw, width, 1),
-                                        .epilogue = &(cti_gemm_epilogue){.add = at > 0}};
-            if (!cti_gemm(c->context, &of_w)) return false;
-        }
+        if (dx && !multiply(c, m, width, classes, logits, w, rows_from(dx, at), false))
+            return false;
+        if (dw && !multiply(c, classes, width, m, cti_matrix_transposed(&logits), x_block,
+                            cti_matrix_of(dw, width, 1), at > 0))
+            return false;
     }
     return true;
 }
@@ -91,15 +98,7 @@ static bool of_each_row(const ct_call *c) {
 static ct_tensor *linear_cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *weight = c->in[1], *targets = c->in[2];
     c->drop = of_each_row(c) ? CT_DROP_OUT : CT_DROP_INPUTS | CT_DROP_OUT;
-    if (!cti_op_is_real(c, 0)) return NULL;
-    if (x->dtype != weight->dtype)
-        return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s",
-                       cti_dtype_name(x->dtype), cti_dtype_name(weight->dtype));
-    if (x->shape.ndim != 2 || weight->shape.ndim != 2 || x->shape.dim[1] != weight->shape.dim[1])
-        return ct_fail(c->context, CT_ERR_SHAPE,
-                       "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)",
-                       SHAPE(x->shape), SHAPE(weight->shape));
-    if (!cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0])) return NULL;
+    if (!check(c)) return NULL;
     const double scale = cti_op_loss_weight(c, 2);
     const bool want_x = c->wants[0] && !of_each_row(c), want_w = c->wants[1] && !of_each_row(c);
     ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);

@@ -14,7 +14,7 @@ typedef struct {
 
 static int batch_dims(const ct_tensor *x) { return x->shape.ndim > 2 ? x->shape.ndim - 2 : 0; }
 
-/* The size of a batch dim, counted from the last one back, and its step: 0 where it repeats. */
+/* The size of a batch dim, counted from the last one back, and its step: 0 if it is broadcast. */
 static int64_t batch_size(const ct_tensor *x, int back) {
     return back < batch_dims(x) ? x->shape.dim[batch_dims(x) - 1 - back] : 1;
 }
@@ -22,10 +22,11 @@ static int64_t batch_step(const ct_tensor *x, int back) {
     return batch_size(x, back) == 1 ? 0 : x->stride[batch_dims(x) - 1 - back];
 }
 
-/* Number by number into what nobody has cleared: to clear, fill and copy a product takes as long as
- * to compute a small one. */
+/* Sets *p field by field, without clearing it first: clearing and copying a struct of this size
+ * takes as long as computing a small product. */
 static void describe(product *p, const ct_tensor *a, const ct_tensor *b, const ct_tensor *c) {
-    const int a_row = a->shape.ndim > 1, b_col = b->shape.ndim > 1; /* has it that dim? */
+    const int a_row = a->shape.ndim > 1,
+              b_col = b->shape.ndim > 1; /* 0: a vector, without that dim */
     const int at_a = batch_dims(a), at_b = batch_dims(b), dims = at_a > at_b ? at_a : at_b;
     p->dims = dims;
     p->m = a_row ? (cti_contract_dim){a->shape.dim[at_a], {a->stride[at_a], 0, c->stride[dims]}}
@@ -42,9 +43,9 @@ static void describe(product *p, const ct_tensor *a, const ct_tensor *b, const c
     }
 }
 
-/* The same product seen from another side: operand x, y and z of it take the places of A, B and
- * C. */
-static void see(product *p, int x, int y, int z) {
+/* Renames the operands: x, y and z of the product become A, B and C. So a gradient is described by
+ * the dims of the forward product. */
+static void permute_operands(product *p, int x, int y, int z) {
     cti_contract_dim *all[] = {&p->m, &p->n, &p->k};
     for (int i = 0; i < 3 + p->dims; i++) {
         cti_contract_dim *d = i < 3 ? all[i] : &p->batch[i - 3];
@@ -52,10 +53,10 @@ static void see(product *p, int x, int y, int z) {
     }
 }
 
-/* Of any other two, and what is to be said against them. */
-__attribute__((noinline)) /* what is on its stack is not on that of two matrices */
-static ct_tensor *
-of_batches(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
+/* Any operands but two matrices that fit, with the checks. noinline, so that two matrices do not
+ * pay for this stack frame. */
+__attribute__((noinline)) static ct_tensor *batched_forward(const ct_call *c, const ct_tensor *a,
+                                                            const ct_tensor *b) {
     if (a->shape.ndim == 0 || b->shape.ndim == 0)
         return ct_fail(c->context, CT_ERR_SHAPE, "matmul: a scalar has no inner size: %s @ %s",
                        SHAPE(a->shape), SHAPE(b->shape));
@@ -82,14 +83,14 @@ of_batches(const ct_call *c, const ct_tensor *a, const ct_tensor *b) {
                                                                                         : NULL;
 }
 
-/* Two matrices are what they are: to describe them, and see what joins, takes as long as to compute
- * a small product. */
+/* Two matrices go to cti_gemm without a description and a search for dims that merge, which would
+ * take as long as a small product: 16 x 16 x 16 1.05 times as fast. */
 static ct_tensor *matmul_forward(ct_call *c) {
     const ct_tensor *a = c->in[0], *b = c->in[1];
     if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return NULL;
     c->drop = CT_DROP_OUT | (c->wants[0] ? 0 : CT_DROP_IN(1)) | (c->wants[1] ? 0 : CT_DROP_IN(0));
     if (a->shape.ndim != 2 || b->shape.ndim != 2 || a->shape.dim[1] != b->shape.dim[0])
-        return of_batches(c, a, b);
+        return batched_forward(c, a, b);
     const int64_t m = a->shape.dim[0], n = b->shape.dim[1], k = b->shape.dim[0];
     ct_shape shape; /* as describe() */
     shape.ndim = 2, shape.dim[0] = m, shape.dim[1] = n;
@@ -111,19 +112,21 @@ static bool matmul_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     const ct_tensor *a = c->in[0], *b = c->in[1];
     bool add;
     if (c->wants[0]) {
-        if (!(grad[0] = cti_grad_writable(c, 0, &add))) return false;
+        grad[0] = cti_grad_writable(c, 0, &add);
+        if (!grad[0]) return false;
         product p;
         describe(&p, grad[0], b, g[0]);
-        see(&p, 2, 1, 0);
+        permute_operands(&p, 2, 1, 0);
         if (!cti_contract(c->context, &p.m, &p.k, &p.n, p.batch, p.dims, g[0], b,
                           &(cti_gemm_epilogue){.add = add}, grad[0]))
             return false;
     }
     if (c->wants[1]) {
-        if (!(grad[1] = cti_grad_writable(c, 1, &add))) return false;
+        grad[1] = cti_grad_writable(c, 1, &add);
+        if (!grad[1]) return false;
         product p;
         describe(&p, a, grad[1], g[0]);
-        see(&p, 0, 2, 1);
+        permute_operands(&p, 0, 2, 1);
         if (!cti_contract(c->context, &p.k, &p.n, &p.m, p.batch, p.dims, a, g[0],
                           &(cti_gemm_epilogue){.add = add}, grad[1]))
             return false;

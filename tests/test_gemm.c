@@ -399,8 +399,8 @@ START_TEST(threads) {
             void *got[COUNT(count)];
             for (int t = 0; t < COUNT(count); t++) {
                 ct_context *context = context_of(cti_isa_at(isa)->name, count[t]);
-                context->cache = (64 << 10) << 2 * t;
-                context->ways = t % 2 ? 8 : 12;
+                context->l2_bytes = (64 << 10) << 2 * t;
+                context->l1d_ways = t % 2 ? 8 : 12;
                 got[t] = malloc(bytes);
                 memcpy(got[t], c, bytes);
                 ck_assert(multiply(context, dtype, p, laid_out(a, p.m, p.k, p.ta),

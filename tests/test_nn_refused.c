@@ -49,15 +49,16 @@ START_TEST(options_are_checked) {
     REFUSES(POSITIONS(.max_length = -1), "Positions: max_length is -1, must be at least 1");
     REFUSES(POSITIONS(.max_length = 3, .embed_dim = -2),
             "Positions: embed_dim is -2, must be at least 1");
-    REFUSES(POSITIONS(.dropout = 1.5), "Positions: dropout is 1.5, must be between 0 and 1");
+    REFUSES(POSITIONS(.max_length = 3, .embed_dim = 4, .dropout = 1.5),
+            "Positions: dropout is 1.5, must be between 0 and 1");
     REFUSES(ct_dropout_new(context, 2), "Dropout: p is 2, must be between 0 and 1");
     REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = -1}),
             "LayerNorm: dim is -1, must be at least 1");
-    REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.eps = -1}),
+    REFUSES(ct_layer_norm_new(context, (ct_layer_norm_opts){.dim = 3, .eps = -1}),
             "LayerNorm: eps is -1, must be a number of at least 0");
     REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = -1}),
             "RMSNorm: dim is -1, must be at least 1");
-    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.eps = INFINITY}),
+    REFUSES(ct_rms_norm_new(context, (ct_rms_norm_opts){.dim = 3, .eps = INFINITY}),
             "RMSNorm: eps is inf, must be a number of at least 0");
     REFUSES(MHA(.num_heads = 1), "MultiheadAttention: embed_dim is 0, must be at least 1");
     REFUSES(MHA(.embed_dim = 2), "MultiheadAttention: num_heads is 0, must be at least 1");

@@ -83,8 +83,8 @@ CT_API ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim); /* of no e
 /* torch's amax: equal maxima share the gradient; no elements: an error; also i64 */
 CT_API ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim);
 CT_API ct_tensor *ct_min(ct_tensor *x, ct_shape dims, bool keepdim); /* likewise */
-/* sum (x - mean)^2 / (n - correction), n elements each: correction 1 is Bessel's, torch's default; 0
- * the population's. For n <= correction a division by 0: NaN or infinite */
+/* sum (x - mean)^2 / (n - correction), n elements each: correction 1 is Bessel's, torch's default;
+ * 0 the population's. For n <= correction a division by 0: NaN or infinite */
 CT_API ct_tensor *ct_var(ct_tensor *x, ct_shape dims, double correction, bool keepdim);
 /* bool; any dtype, true where not 0 (NaN is true); of no elements false and true; no gradient */
 CT_API ct_tensor *ct_any(ct_tensor *x, ct_shape dims, bool keepdim);
@@ -94,7 +94,7 @@ CT_API ct_tensor *ct_sum_to(ct_tensor *x, ct_shape shape);
 /* i64 index of the largest element, the first of equal ones (NaN counts as largest); removes dim;
  * no gradient; also i64 */
 CT_API ct_tensor *ct_argmax(ct_tensor *x, int dim);
-CT_API ct_tensor *ct_cumsum(ct_tensor *x, int dim); /* running sums; also i64; of bool i64 */
+CT_API ct_tensor *ct_cumsum(ct_tensor *x, int dim);    /* running sums; also i64; of bool i64 */
 CT_API ct_tensor *ct_logsumexp(ct_tensor *x, int dim); /* removes dim */
 CT_API ct_tensor *ct_softmax(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_log_softmax(ct_tensor *x, int dim);

@@ -2,8 +2,8 @@
  * et al. 2017, arXiv:1706.03762
  *
  * q (B, H, T, d), k (B, H_kv, S, d), v (B, H_kv, S, dv); query heads h G ... h G + G - 1 share key
- * head h. Here are the public functions, their checks, and the choice between the fused op
- * (attention_forward.c) and primitive ops (attention_composed.c). */
+ * head h. This file has the public functions, their checks, and the choice between the fused op
+ * (attention_forward.c) and a composition of public ops (attention_composed.c). */
 #include "attention.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ static bool check_qkv(ct_context *context, const ct_tensor *q, const ct_tensor *
     return true;
 }
 
-/* For scores (B, H, T, S) of that dtype. */
+/* scores is (B, H, T, S), and dtype q's. */
 static bool check_opts(ct_context *context, const ct_attention_opts *opts, ct_dtype dtype,
                        ct_shape scores) {
     if (!cti_attention_check_masks(context, "attention", opts->mask, opts->key_mask, dtype, scores))
@@ -68,8 +68,8 @@ static bool check_packed(ct_context *context, const ct_tensor *x, int64_t heads)
 
 /* ---- fused or composed ---- */
 
-/* Is there memory for the weights? Queries and keys of width 0 take no memory, however many there
- * are: the fused op would loop over them all before the weights are found to be too large. */
+/* Is there memory for the weights? Called where q has no elements: if d is 0, T and S may be of any
+ * size, and the fused op would loop over all of them before the allocation of the weights fails. */
 static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
                         const ct_attention_opts *opts) {
     if (opts->mean_weights) scores.dim[1] = 1;
@@ -78,7 +78,7 @@ static bool weights_fit(ct_context *context, ct_dtype dtype, ct_shape scores,
     return weights != NULL;
 }
 
-/* For scores (B, H, T, S). Where k and v are NULL all three are packed in q. */
+/* scores is (B, H, T, S). If k and v are NULL, q has all three, packed. */
 static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape scores,
                               const ct_attention_opts *opts) {
     cti_attention_attrs attrs = {.causal = opts->causal,
@@ -106,9 +106,9 @@ static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape
     return y;
 }
 
-/* Primitive ops make the weights that are asked for where dropout applies to them, and where they
- * are few: that takes no longer, and the gradients that reach them, their own and that of out, are
- * added before they are rounded. */
+/* With weights asked for, attention is composed of public ops if dropout applies to the weights, or
+ * if there are few: that takes no longer, and the two gradients of a weight, its own and that
+ * through out, are added before softmax's backward, which rounds less. */
 static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
     enum { MOST_SCORES = 128 * 128 };
     return opts->need_weights &&
@@ -119,7 +119,7 @@ static double scale_or_default(double scale, int64_t d) {
     return scale != 0 ? scale : d > 0 ? 1 / sqrt((double)d) : 1;
 }
 
-/* Closes the scope; what is handed out belongs to the outer one. */
+/* Closes the scope, and moves the results to the outer one. */
 static ct_attention_out close_scope(ct_scope scope, ct_attention_out y) {
     y.out = ct_scope_keep(scope, y.weights ? y.out : NULL);
     y.weights = y.out ? ct_scope_keep(scope, y.weights) : NULL;

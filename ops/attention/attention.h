@@ -1,69 +1,71 @@
-/* What the files of attention share: the problem, tiles of it, and products and masks on tiles.
+/* What the files of attention share: a call's tensors and sizes, tiles, and the products and masks
+ * of a tile.
  *
- * B batches, H query heads, H_kv key heads, T queries, S keys; d numbers of a query or key, dv of a
- * value. G = H / H_kv query heads share one key head. A tile is a range of queries against a range
- * of keys, of one head. Its scores are computed in panels, rows of nr lanes
- * (src/kernels/attention_tmpl.h). */
+ * B batches, H query heads, H_kv key heads, T queries, S keys; a query or key has d numbers, a
+ * value dv. G = H / H_kv query heads share one key head. A tile is a range of queries against a
+ * range of keys, of one head. Scores of a tile are computed in panels, whose rows have nr numbers
+ * (lanes), nr being the columns of the micro-kernel (src/kernels/attention_tmpl.h). */
 #ifndef CTI_OPS_ATTENTION_ATTENTION_H
 #define CTI_OPS_ATTENTION_ATTENTION_H
 
 #include "../../src/core/int_math.h"
 #include "../support/op.h"
 
-/* ---- the problem ---- */
+/* ---- the call ---- */
 
 typedef struct {
     bool causal;       /* query i attends to keys 0 ... i */
-    bool mean_weights; /* attention_weights: their mean over heads */
+    bool mean_weights; /* attention_weights.c: return the mean over heads */
     double scale;      /* of q k^T */
     double dropout;
     cti_random random;    /* of dropout */
-    int64_t packed_heads; /* not 0: q, k and v are one tensor (B, T, 3E) of so many heads each */
+    int64_t packed_heads; /* H if q, k and v are one tensor (B, T, 3E); else 0 */
 } cti_attention_attrs;
 
-/* A call's tensors, each head apart: views where the call's own are packed. */
+/* A call's tensors with a dim of heads: if q, k and v are packed in one tensor, views of it. */
 typedef struct {
     ct_tensor *q, *k;    /* (B, H, T, d), (B, H_kv, S, d) */
-    ct_tensor *v, *out;  /* (B, H_kv, S, dv), (B, H, T, dv); NULL: not used */
+    ct_tensor *v, *out;  /* (B, H_kv, S, dv), (B, H, T, dv); either may be NULL */
     ct_tensor *mask;     /* bool or real, broadcasts to (B, H, T, S); or NULL */
     ct_tensor *key_mask; /* bool (B, S); or NULL */
-    ct_tensor *stats;    /* (2, B, H, T): each query's max score, and 1 / sum 2^(score - max); NULL:
-                          * out is empty */
-    ct_tensor *scores;   /* (B, H, T, S), masked: kept by attention_decode.c; else NULL */
+    /* (2, B, H, T): each query's max score, and 1 / sum 2^(score - max). NULL if out is empty. */
+    ct_tensor *stats;
+    /* (B, H, T, S), masked: saved by attention_decode.c for backward. NULL if it is not used. */
+    ct_tensor *scores;
 } cti_attention_tensors;
 
 /* A four-dim tensor in memory. */
 typedef struct {
-    char *data;        /* NULL: there is none */
-    int64_t stride[4]; /* in elements; 0 where it repeats */
+    char *data;        /* NULL: the call has none */
+    int64_t stride[4]; /* in elements; 0 in a dim that is broadcast */
 } cti_attention_operand;
 
-/* All that does not change from tile to tile. */
+/* What all tiles of a call have in common. */
 typedef struct {
     cti_attention_attrs attrs;
-    double score_scale; /* scale / log 2, as a weight is 2^(score - max) inverse_sum */
+    double score_scale; /* scale / log 2: a weight is 2^(score - max) inverse_sum */
     const cti_kernels *kernels;
     int64_t nr;        /* lanes of a panel: columns of the micro-kernel */
     int64_t mr;        /* rows of the micro-kernel */
-    int64_t mr_narrow; /* the same for no more columns than kernels->attention.lanes; at least mr */
-    int64_t size;      /* of an element, in bytes */
+    int64_t mr_narrow; /* its rows if it has at most kernels->attention.lanes columns; >= mr */
+    int64_t size;      /* bytes of an element */
     int64_t batch, heads, kv_heads, group, t, s, d, dv; /* B, H, H_kv, G, T, S, d, dv */
     cti_attention_operand q, k, v, out;
     cti_attention_operand mask, key_mask; /* (B, H, T, S), (B, 1, 1, S) */
     bool mask_is_bool;
-    char *max, *inverse_sum; /* (B, H, T) each: stats */
+    char *max, *inverse_sum; /* (B, H, T) each: the two halves of stats */
     char *scores;            /* (B, H, T, S) or NULL */
 } cti_attention_params;
 
 /* Sets q, k, v, mask and key_mask from the call's inputs, the rest to NULL. False: an error. */
 bool cti_attention_tensors_of(const ct_call *c, cti_attention_tensors *x);
-/* The thirds of x (B, T, 3E) as (B, H, T, E / H): views. */
+/* Views of the three thirds of x (B, T, 3E), each (B, H, T, E / H). */
 bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *third[3]);
 cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attention_tensors *x);
 /* x broadcast to a shape of four dims. */
 cti_attention_operand cti_attention_operand_of(const ct_tensor *x, ct_shape shape);
-/* A new (B, H, T, n); in memory (B, T, H, n) if x is, so that heads that were split by a view are
- * joined by one. */
+/* A new tensor (B, H, T, n). If x is a view of memory (B, T, H, ...), as ct_split_heads makes it,
+ * so is the new one: then ct_combine_heads of it is a view too, and no copy. */
 ct_tensor *cti_attention_new_like(const ct_call *c, const ct_tensor *x, int64_t n);
 
 static inline char *cti_attention_at(const cti_attention_params *a, const cti_attention_operand *x,
@@ -72,7 +74,7 @@ static inline char *cti_attention_at(const cti_attention_params *a, const cti_at
     return x->data + (b * stride[0] + h * stride[1] + row * stride[2] + col * stride[3]) * a->size;
 }
 
-/* Of a query's number in max and inverse_sum: the offset in bytes. */
+/* The offset, in bytes, of a query's number in max and in inverse_sum. */
 static inline int64_t cti_attention_stat_at(const cti_attention_params *a, int64_t b, int64_t h,
                                             int64_t query) {
     return ((b * a->heads + h) * a->t + query) * a->size;
@@ -86,13 +88,14 @@ typedef struct {
     int64_t k0, nk; /* keys [k0, k0 + nk) */
 } cti_attention_tile;
 
-/* All queries of one of the B H heads against all its keys. */
+/* All queries of a head (0 <= head < B H) against all its keys. */
 static inline cti_attention_tile cti_attention_head(const cti_attention_params *a, int64_t head) {
     return (cti_attention_tile){
         .b = head / a->heads, .h = head % a->heads, .q0 = 0, .nq = a->t, .k0 = 0, .nk = a->s};
 }
 
-/* The part of a tile from its query q and key k on, of at most nq queries and nk keys. */
+/* The part of a tile from its query q and key k on (both counted from q0, k0): at most nq queries
+ * and nk keys. */
 static inline cti_attention_tile cti_attention_tile_part(const cti_attention_tile *t, int64_t q,
                                                          int64_t nq, int64_t k, int64_t nk) {
     return (cti_attention_tile){.b = t->b,
@@ -103,13 +106,13 @@ static inline cti_attention_tile cti_attention_tile_part(const cti_attention_til
                                 .nk = cti_min(nk, t->nk - k)};
 }
 
-/* Which of the tile's keys the key mask leaves. */
+/* Which of the tile's keys are visible, that is, not hidden by the key mask. */
 typedef enum { CTI_KEYS_ALL, CTI_KEYS_SOME, CTI_KEYS_NONE } cti_attention_keys;
-cti_attention_keys cti_attention_keys_left(const cti_attention_params *a,
-                                           const cti_attention_tile *t);
+cti_attention_keys cti_attention_visible_keys(const cti_attention_params *a,
+                                              const cti_attention_tile *t);
 
-/* The key mask's flags of keys from `key` on, key_mask.stride[3] apart. Only where there is such a
- * mask. */
+/* The key mask's element for `key`; those of later keys follow, key_mask.stride[3] apart. Only if
+ * there is a key mask. */
 static inline const bool *cti_attention_key_flags(const cti_attention_params *a, int64_t b,
                                                   int64_t key) {
     const int64_t *stride = a->key_mask.stride;
@@ -121,43 +124,43 @@ static inline bool cti_attention_key_is_masked(const cti_attention_params *a, in
     return a->key_mask.data && !*cti_attention_key_flags(a, b, key);
 }
 
-/* Under the causal mask the tile's last query attends to this many of its keys, from k0 on; 0 or
- * less: the whole tile is hidden. Without that mask: nk. */
+/* How many of the tile's keys, from k0 on, its last query may attend to under the causal mask. 0 or
+ * less: that mask hides the whole tile. Without a causal mask: nk. */
 static inline int64_t cti_attention_causal_keys(const cti_attention_params *a,
                                                 const cti_attention_tile *t) {
     return a->attrs.causal ? cti_min(t->nk, t->q0 + t->nq - t->k0) : t->nk;
 }
 
-/* Under the causal mask this many of the tile's queries, from q0 on, attend to none of its keys; nq
- * or more: the whole tile is hidden. Without that mask: 0. */
-static inline int64_t cti_attention_causal_queries(const cti_attention_params *a,
-                                                   const cti_attention_tile *t) {
+/* How many of the tile's queries, from q0 on, may attend to none of its keys under the causal mask.
+ * nq or more: that mask hides the whole tile. Without a causal mask: 0. */
+static inline int64_t cti_attention_causal_hidden_queries(const cti_attention_params *a,
+                                                          const cti_attention_tile *t) {
     return a->attrs.causal ? cti_max(0, t->k0 - t->q0) : 0;
 }
 
-/* How many lanes of a panel to compute where n are used. */
+/* The `width` of a panel of which n lanes are used: one vector, or nr. */
 static inline int64_t cti_attention_width(const cti_attention_params *a, int64_t n) {
     return n <= a->kernels->attention.lanes ? a->kernels->attention.lanes : a->nr;
 }
 
 /* ---- workspace ---- */
 
-/* Reserves (rows, cols) elements of the workspace at base, behind *used bytes, which grows by them.
- * With base NULL it returns NULL, to count the bytes that a workspace needs. When a size overflows
- * *used becomes SIZE_MAX, which cti_take refuses. */
+/* Reserves rows x cols elements of the workspace: at base + *used, and adds their bytes to *used.
+ * With base NULL it only counts bytes, and returns NULL. When a size overflows *used becomes
+ * SIZE_MAX, which cti_take refuses. */
 char *cti_attention_reserve(const cti_attention_params *a, char *base, size_t *used, int64_t rows,
                             int64_t cols);
 
 /* ---- rows ---- */
 
-/* Rows of d or dv consecutive numbers, as products read them. Passed by pointer: to copy one that
- * has just been written is a store-forwarding stall (docs/design.md). */
+/* Rows of d or dv consecutive numbers, as products read them. Passed by pointer, as a copy of a
+ * struct that has just been written is a store-forwarding stall (docs/design.md). */
 typedef struct {
     const char *data;
     int64_t stride; /* from row to row, in elements */
 } cti_attention_rows;
 
-/* Can a product read or write n rows of `cols` in place, without conflict misses? */
+/* Can a product read or write n rows of `cols` numbers in place without conflict misses in L1d? */
 bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t stride, int64_t cols);
 
 /* The tile's queries of x (B, H, T, cols), in place or copied to buffer (nq, cols). */
@@ -165,13 +168,14 @@ cti_attention_rows cti_attention_gather_queries(const cti_attention_params *a,
                                                 const cti_attention_operand *x,
                                                 const cti_attention_tile *t, int64_t cols,
                                                 char *buffer);
-/* The tile's keys of x (B, H_kv, S, cols), in place or copied to buffer (nk, cols). Those that the
- * key mask hides are zeros, so that not even a NaN there reaches a product. */
+/* The tile's keys of x (B, H_kv, S, cols), in place or copied to buffer (nk, cols). If the key mask
+ * hides some, their rows are zeros in the copy, so that no NaN in them reaches a product. */
 cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
                                              const cti_attention_operand *x,
                                              const cti_attention_tile *t, int64_t cols,
                                              char *buffer);
 
+/* The same rows from row `first` on. */
 static inline cti_attention_rows
 cti_attention_rows_from(const cti_attention_params *a, const cti_attention_rows *x, int64_t first) {
     return (cti_attention_rows){.data = x->data + first * x->stride * a->size, .stride = x->stride};
@@ -179,8 +183,8 @@ cti_attention_rows_from(const cti_attention_params *a, const cti_attention_rows 
 
 /* ---- products ---- */
 
-/* Packs B (k, n), whose element (i, j) is at i row + j col, as panels (k, nr): panel j / nr begins
- * at packed + j k for j = 0, nr, ... */
+/* Packs B (k, n), whose element (i, j) is at i row + j col, into packed panels (k, nr). The panel
+ * of columns [j, j + nr) begins at element j k of `packed`. */
 void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
                         int64_t row, int64_t col, char *packed);
 
@@ -189,10 +193,10 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
                                  const cti_attention_rows *rows, const char *b, double alpha,
                                  char *panel);
 
-/* A band matrix A (m, k): element (i, j), at i row + j col, is zero unless i + low <= j < i + high.
- * A micro-kernel computes rows [i, i + n) at once, n <= mr_narrow, and reads columns
- * [i + low, i + n - 1 + high) of each: among those, zeros must be in memory. Other columns count as
- * zero, whatever memory holds. */
+/* A band matrix A (m, k), such as weights under the causal mask: element (i, j), at i row + j col,
+ * is zero unless i + low <= j < i + high. A micro-kernel computes up to mr_narrow rows at once, and
+ * reads for all of them the columns in which any of them is not zero. In these columns memory must
+ * hold the zeros. In all others memory is not read, and may hold anything. */
 typedef struct {
     const char *data;
     int64_t row, col; /* strides, in elements */
@@ -206,45 +210,47 @@ void cti_attention_band_product(const cti_attention_params *a, const cti_attenti
 
 /* ---- masks ---- */
 
-/* Applies all masks to the scores of a tile that is one panel: -inf where one hides, and a real
- * mask is added. Rows are queries and lanes keys; transposed, rows are keys and lanes queries. bias
- * has room for a panel; stage, used for a transposed bool mask, for (nq, nk) elements. */
+/* Applies all masks to the scores of a tile that is one panel: hidden scores become -inf, and a
+ * real mask is added. Rows are queries and lanes are keys; if transposed, rows are keys and lanes
+ * are queries. bias is scratch memory of a panel; stage, of (nq, nk) elements, is used only for a
+ * bool mask and a transposed panel. */
 void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention_tile *t,
                               bool transposed, char *panel, char *bias, char *stage);
 
-/* Applies all masks but the causal one to a tile of one query: scores (nk), with room up to a
- * multiple of nr; bias has the same room. */
+/* Applies all masks but the causal one to a tile of one query, whose scores are one row of nk.
+ * scores and bias (scratch memory) have room for nk rounded up to a multiple of nr. */
 void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_tile *t,
                             char *scores, char *bias);
 
 /* ---- schedule ---- */
 
 enum {
-    CTI_ATTENTION_DECODE_QUERIES = 2,    /* up to so many, forward is attention_decode.c */
-    CTI_ATTENTION_QUERY_BLOCK = 120,     /* in backward: a multiple of every micro-kernel's rows */
-    CTI_ATTENTION_MOST_KEYS = 1024,      /* of a range in backward */
-    CTI_ATTENTION_THREAD_COST = 1 << 20, /* multiplications that pay for waking a thread */
+    CTI_ATTENTION_DECODE_QUERIES = 2,    /* at most so many queries: attention_decode.c */
+    CTI_ATTENTION_QUERY_BLOCK = 120,     /* backward: a multiple of every micro-kernel's rows */
+    CTI_ATTENTION_MOST_KEYS = 1024,      /* backward: the longest range of keys */
+    CTI_ATTENTION_THREAD_COST = 1 << 20, /* multiplications from which waking a thread pays off */
 };
 
 /* Forward: a piece of work is a range of q_range queries of one head against all keys, k_block of
  * them at a time. */
 typedef struct {
     int64_t q_ranges, q_range, k_block;
-    int64_t grain; /* pieces that are worth another thread */
+    int64_t grain; /* pieces that a thread takes at once */
 } cti_attention_forward_schedule;
 cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attention_params *a);
 
-/* Backward: q_ranges ranges of q_range queries against k_ranges ranges of k_range keys, the last of
- * each shorter. Inside, blocks of CTI_ATTENTION_QUERY_BLOCK queries against k_block keys. */
+/* Backward: a piece of work is a pair of a range of q_range queries and a range of k_range keys.
+ * There are q_ranges x k_ranges pairs; the last range of each is shorter. Inside a pair, blocks of
+ * CTI_ATTENTION_QUERY_BLOCK queries meet blocks of k_block keys. */
 typedef struct {
     int64_t q_ranges, q_range, k_ranges, k_range, k_block;
-    int64_t grain; /* pairs of ranges that are worth another thread */
+    int64_t grain; /* pairs of ranges that a thread takes at once */
 } cti_attention_backward_schedule;
 /* Neither B, H, T nor S is 0. */
 cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attention_params *a);
 
-/* The index of the key range that a query range is paired with in a step, of k_ranges steps. Every
- * pair comes once, and no two query ranges have the same key range in a step. */
+/* Which key range a query range is paired with in a step, 0 <= step < k_ranges. Over all steps each
+ * pair occurs once; within a step no two query ranges have the same key range. */
 int64_t cti_attention_keys_of_step(const cti_attention_backward_schedule *s, int64_t q_range,
                                    int64_t step);
 
@@ -260,8 +266,8 @@ enum {
     CTI_ATTENTION_INPUTS
 };
 
-/* The fused op: out, (B, H, T, dv) or packed (B, T, E). Unless stats is NULL, each query's
- * statistics (2, B, H, T) are a second output, through which no gradient flows. NULL: an error. */
+/* The fused op. Returns out: (B, H, T, dv), or packed (B, T, E). If stats is not NULL, *stats is a
+ * second output, (2, B, H, T), through which no gradient flows. NULL: an error. */
 ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                const cti_attention_attrs *attrs, ct_tensor **stats);
 /* Its forward for up to CTI_ATTENTION_DECODE_QUERIES queries. False: out of memory, recorded. */
@@ -273,14 +279,14 @@ bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_t
 ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_tensor *stats,
                                  const cti_attention_attrs *attrs);
 
-/* Attention in primitive ops, the weights (B, H, T, S) in memory; and its parts, with their
- * gradients. opts' scale is used as it is. */
+/* Attention as a composition of public ops, with the weights (B, H, T, S) in memory. opts->scale is
+ * used as it is: 0 is not the default here. */
 ct_attention_out cti_attention_composed(ct_tensor *q, ct_tensor *k, ct_tensor *v,
                                         const ct_attention_opts *opts);
-/* softmax(scale q k^T + masks), (B, H, T, S). */
+/* Part of it: softmax(scale q k^T + masks), (B, H, T, S). */
 ct_tensor *cti_attention_softmax(ct_tensor *q, ct_tensor *k, const ct_attention_opts *opts);
-/* x (B, H_kv, S, d) with zeros for the keys that the key mask hides, so that they reach no product
- * and their gradients are zeros. */
+/* Part of it: x (B, H_kv, S, d) with zeros for keys that the key mask hides, so that their values
+ * reach no product and their gradients are zeros. */
 ct_tensor *cti_attention_zero_masked(ct_tensor *x, ct_tensor *key_mask);
 
 #endif

@@ -5,40 +5,42 @@
  *     dQ += scale dS K,  dK += scale dS^T Q,  dmask += dS
  *
  * (with dropout's factors M: dV += (P M)^T dO, dP = (dO V^T) M). Dao et al. 2022, arXiv:2205.14135.
- * Scores are not transposed: a key is a lane.
+ * Panels of scores are not transposed: a key is a lane.
  *
- * A pair is a range of queries against a range of keys: with each block's P it computes all five
- * products. Pairs that differ in both ranges share no gradient. So a step runs one pair for each
- * range of queries, of all heads, side by side, and each gradient is summed in one order, whatever
- * the threads:
+ * A pair is a range of queries against a range of keys of one key head; all five products of its
+ * blocks are computed there. Two pairs that differ in both ranges write to different rows of dQ, dK
+ * and dV. So a step runs, in parallel, one pair for each range of queries and head, and steps
+ * follow each other: every gradient is summed in one order, whatever the threads.
  *
  *     key range       0 1 2 3
  *     query range 0   0 1 2 3   the step in which a pair runs
  *     query range 1   2 3 0 1   (causal: a pair above the diagonal does nothing)
  *
- * The query heads of one key head belong to one pair, as they share dK and dV. A mask that repeats
- * over batch or heads has one gradient for many pairs: they are one piece of work, or up to 8 with
- * a partial sum each. */
+ * The query heads of one key head belong to one pair, as they share dK and dV. If a mask is
+ * broadcast over batch or heads, many pairs add to the same elements of its gradient: these pairs
+ * are one piece of work, or up to 8 pieces with a partial sum of the gradient each. */
 #include "attention.h"
 
 #include <string.h>
 
 #include "../update/update.h"
 
-enum { MASK_SUMS = 8 }; /* partial sums of a shared mask's gradient, at most */
+enum { MASK_SUMS = 8 }; /* partial sums of a broadcast mask's gradient, at most */
 
 typedef struct {
     cti_attention_params a;
     cti_attention_backward_schedule schedule;
     cti_attention_operand dout, dq, dk, dv; /* data NULL: not wanted */
-    bool accumulate; /* dq, dk and dv hold zeros or earlier steps' sums; else they are undefined */
+    /* dq, dk and dv hold zeros or earlier steps' sums and are added to; else they are undefined. */
+    bool accumulate;
     int64_t step;
     cti_attention_operand dmask;    /* of the first partial sum; data NULL: not wanted */
-    int64_t mask_dims[4];           /* of dmask; 1 where it repeats */
+    int64_t mask_dims[4];           /* of dmask; 1 in a dim that is broadcast */
     int64_t mask_sums, mask_stride; /* how many partial sums, and elements from one to the next */
-    int64_t shared_b, shared_h;     /* batches, key heads that share dmask */
-    bool shared_ranges;             /* all pairs of a head share dmask too */
-    char *workspaces;               /* one for each worker */
+    /* How many batches, and how many key heads, add to one element of dmask: 1 or all. */
+    int64_t shared_b, shared_h;
+    bool shared_ranges; /* dmask is broadcast over T and S, so all pairs of a head add to it, too */
+    char *workspaces;   /* one for each worker */
     size_t workspace_bytes;
 } backward;
 
@@ -46,7 +48,7 @@ typedef struct {
 typedef struct {
     char *kt_panels; /* K^T (d, keys), packed in panels */
     char *vt_panels; /* V^T (dv, keys), packed in panels */
-    char *kv;        /* V (keys, dv) until it is packed, then K (keys, d); unless read in place */
+    char *kv;        /* V (keys, dv) while it is packed, then K (keys, d); unless read in place */
     char *q;         /* Q (queries, d), unless read in place */
     char *dout;      /* dO (queries, dv), unless read in place */
     char *dq;        /* dQ (queries, d), unless summed in place */
@@ -57,11 +59,12 @@ typedef struct {
     char *dp;        /* a panel (queries, nr): dP */
     char *ds;        /* dS against a block of keys (queries, k_block), rows ds_row apart */
     char *bias;      /* a panel (queries, nr) for masks; a row of dmask */
-    char *ones;      /* (k_block): dropout of ones gives its factors */
-    char *factors;   /* dropout's against a block of keys (queries, k_block) */
+    char *ones;      /* (k_block): ones, from which the dropout kernel makes its factors */
+    char *factors;   /* dropout's factors against a block of keys (queries, k_block) */
 } workspace;
 
-/* Not k_block, 128: rows 512 or 1024 bytes apart would cause conflict misses. */
+/* Not k_block, which is 128: rows 512 or 1,024 bytes apart begin in 8 or 4 L1d sets and cause
+ * conflict misses. With one panel of padding attention of 4,096 tokens is 1.04 times as fast. */
 static int64_t ds_row(const backward *f) { return f->schedule.k_block + f->a.nr; }
 
 static workspace workspace_at(const backward *f, char *base, size_t *used) {
@@ -91,12 +94,12 @@ static workspace workspace_at(const backward *f, char *base, size_t *used) {
 
 /* ---- sums of gradients ---- */
 
-/* Rows of a gradient while they are summed: in place, or in the workspace and copied or added to
- * their place in the end. */
+/* Rows of a gradient while they are summed: in the gradient itself, or in the workspace, from which
+ * sum_end copies or adds them to the gradient. */
 typedef struct {
     char *data;
     int64_t stride; /* from row to row, in elements */
-    char *gradient; /* the same rows in the gradient; NULL: it is not wanted */
+    char *gradient; /* the same rows of the gradient; NULL: not wanted */
     int64_t gradient_stride;
 } sum_rows;
 
@@ -133,20 +136,20 @@ typedef struct {
     int64_t k0;
     cti_attention_rows k; /* (keys, d) */
     sum_rows dk, dv;      /* (keys, d), (keys, dv) */
-    /* Do dk and dv hold sums? For each panel; nr is at least 4 */
+    /* For each panel of keys (nr is at least 4): have its rows of dk and dv been written? */
     bool begun[CTI_ATTENTION_MOST_KEYS / 4];
 } key_range;
 
 /* A block of one head's queries. */
 typedef struct {
     int64_t q0;
-    int64_t mask_sum;           /* to which partial sum of dmask it adds */
+    int64_t mask_sum;           /* the partial sum of dmask that it adds to */
     cti_attention_rows q, dout; /* (queries, d), (queries, dv) */
     sum_rows dq;                /* (queries, d) */
-    bool begun;                 /* does it hold sums? */
+    bool begun;                 /* has dq been written? */
 } query_block;
 
-/* dmask += dS; over dims that repeat, the stride is 0 and dS is summed. */
+/* dmask += dS, summed over the dims in which the mask is broadcast: there dmask's stride is 0. */
 static void add_mask_gradient(const backward *f, const workspace *w, const cti_attention_tile *t,
                               int64_t mask_sum, const char *ds) {
     const cti_kernels *kernels = f->a.kernels;
@@ -161,7 +164,7 @@ static void add_mask_gradient(const backward *f, const workspace *w, const cti_a
     }
 }
 
-/* panel *= dropout's factors; `factors` are the tile's in w->factors. */
+/* panel *= dropout's factors; `factors` is the tile's first one. */
 static void apply_dropout(const backward *f, const cti_attention_tile *t, const char *factors,
                           char *panel) {
     const cti_attention_params *a = &f->a;
@@ -171,8 +174,8 @@ static void apply_dropout(const backward *f, const cti_attention_tile *t, const 
     }
 }
 
-/* The scores that attention_decode.c has kept, as a panel; lanes beyond the keys are zeros, as a
- * product would leave them. */
+/* Copies the scores that attention_decode.c has saved into a panel. Lanes beyond the keys are
+ * zeros, as after a product with a padded panel. */
 static void load_scores(const cti_attention_params *a, const cti_attention_tile *t, int64_t width,
                         char *panel) {
     for (int64_t i = 0; i < t->nq; i++) {
@@ -184,7 +187,7 @@ static void load_scores(const cti_attention_params *a, const cti_attention_tile 
     }
 }
 
-/* w->s = the scores of a tile that is one panel; `key` is its first key in the range. */
+/* w->s = the scores of a tile that is one panel; `key` is its first key, counted in the range. */
 static void compute_scores(const cti_attention_params *a, const workspace *w,
                            const cti_attention_tile *t, const cti_attention_rows *q, int64_t key) {
     const int64_t width = cti_attention_width(a, t->nk);
@@ -211,7 +214,7 @@ static void add_key_gradients(const backward *f, const workspace *w, key_range *
         .col = a->nr,
         .m = t->nk,
         .k = t->nq,
-        .low = a->attrs.causal ? t->k0 - t->q0 : -t->nk, /* queries before k0 + i: weight 0 */
+        .low = a->attrs.causal ? t->k0 - t->q0 : -t->nk, /* query q < key k0 + i: weight 0 */
         .high = t->nq,
     };
     cti_attention_band_product(a, &band, a->dv, dout, 1, *begun, dv, keys->dv.stride);
@@ -221,8 +224,8 @@ static void add_key_gradients(const backward *f, const workspace *w, key_range *
     *begun = true;
 }
 
-/* dV, dK, dmask and dS of a tile that is one panel: all queries of the block that attend to one of
- * at most nr keys. */
+/* dS in w->ds, and dV, dK and dmask, of a tile that is one panel: at most nr keys, and the queries
+ * of the block that attend to any of them. */
 static void backprop_panel(const backward *f, const workspace *w, key_range *keys,
                            const query_block *queries, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
@@ -249,8 +252,9 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
 
 /* ---- a block of queries against a block of keys ---- */
 
-/* dQ += scale dS K for queries from `first` on; those before attend to no key of the block. One sum
- * over k_block keys has less overhead than a sum for each panel. */
+/* dQ += scale dS K for queries from `first` on; queries before it attend to no key of the block.
+ * Summed over all k_block keys at once: for the nr keys of one panel, loading and storing dQ would
+ * take about as long as the product. */
 static void add_query_gradients(const backward *f, const workspace *w, const key_range *keys,
                                 query_block *queries, const cti_attention_tile *t, int64_t first) {
     const cti_attention_params *a = &f->a;
@@ -262,7 +266,7 @@ static void add_query_gradients(const backward *f, const workspace *w, const key
         .m = t->nq - first,
         .k = t->nk,
         .low = -t->nq,
-        .high = a->attrs.causal ? t->q0 + first + 1 - t->k0 : t->nk, /* keys after query: dS 0 */
+        .high = a->attrs.causal ? t->q0 + first + 1 - t->k0 : t->nk, /* key after query: dS 0 */
     };
     if (!queries->begun) sum_clear(f, &queries->dq, 0, first, a->d);
     cti_attention_band_product(a, &band, a->d, &k, a->attrs.scale, queries->begun,
@@ -273,13 +277,13 @@ static void add_query_gradients(const backward *f, const workspace *w, const key
 static void backprop_key_block(const backward *f, const workspace *w, key_range *keys,
                                query_block *queries, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
-    const int64_t first = cti_attention_causal_queries(a, t);
+    const int64_t first = cti_attention_causal_hidden_queries(a, t);
     for (int64_t p = 0; p < t->nk; p += a->nr) {
         cti_attention_tile part = cti_attention_tile_part(t, 0, t->nq, p, a->nr);
-        const int64_t skip = cti_attention_causal_queries(a, &part);
+        const int64_t skip = cti_attention_causal_hidden_queries(a, &part);
         if (skip >= t->nq) break;
-        /* Zeros that the band product reads: of dS in these columns, in rows that a micro-kernel
-         * computes together with row `skip`. */
+        /* The band product of dS reads these columns of a few rows before `skip` too, as one
+         * micro-kernel computes them together: memory must hold zeros there. */
         const sum_rows columns = {.data = w->ds + p * a->size, .stride = ds_row(f)};
         sum_clear(f, &columns, cti_max(first, skip - a->mr_narrow), skip, part.nk);
         part.q0 += skip;
@@ -301,14 +305,14 @@ static void draw_dropout(const backward *f, const workspace *w, const cti_attent
 
 /* ---- a block of queries against a range of keys ---- */
 
-/* Gradients of hidden keys, and of queries whose keys are all hidden, are written as +0 in the end.
- * If such a row shares a tile with others a product has computed it, as -0 if the scale is
- * negative: its bits would depend on the sizes of tiles. */
+/* Gradients of hidden keys, and of queries whose keys are all hidden, are set to +0 at the end. A
+ * product may have written to such a row, if others of its tile are visible, and then it is -0 if
+ * the scale is negative: the bits would depend on the sizes of tiles. */
 
 /* Do masks hide all keys from the tile's query i? */
 static bool attends_to_nothing(const cti_attention_params *a, const cti_attention_tile *t,
                                int64_t i) {
-    if (!a->mask.data && !a->key_mask.data) return false; /* the causal mask leaves the first key */
+    if (!a->mask.data && !a->key_mask.data) return false; /* key 0 is visible to all */
     const char *inverse_sum = a->inverse_sum + cti_attention_stat_at(a, t->b, t->h, t->q0 + i);
     return a->size == sizeof(float) ? *(const float *)inverse_sum == 0
                                     : *(const double *)inverse_sum == 0;
@@ -328,7 +332,7 @@ static void backprop_query_block(const backward *f, const workspace *w, key_rang
     for (int64_t k = 0; k < end; k += f->schedule.k_block) {
         const cti_attention_tile part =
             cti_attention_tile_part(t, 0, t->nq, k, f->schedule.k_block);
-        if (cti_attention_keys_left(a, &part) == CTI_KEYS_NONE) continue;
+        if (cti_attention_visible_keys(a, &part) == CTI_KEYS_NONE) continue;
         if (a->attrs.dropout > 0) draw_dropout(f, w, &part);
         backprop_key_block(f, w, keys, &queries, &part);
     }
@@ -340,8 +344,8 @@ static void backprop_query_block(const backward *f, const workspace *w, key_rang
 
 /* ---- a pair ---- */
 
-/* Packs the range's values and keys. Keys come second and keep the buffer that both use, as their
- * rows are read again for dQ. */
+/* Packs the range's values, then its keys. Both may need w->kv for rows that are not read in place;
+ * the keys come second and keep it, as dQ += dS K reads their rows. */
 static void key_range_begin(const backward *f, const workspace *w, const cti_attention_tile *t,
                             key_range *keys) {
     const cti_attention_params *a = &f->a;
@@ -367,8 +371,8 @@ static void key_range_end(const backward *f, const cti_attention_tile *t, const 
     sum_end(f, &keys->dv, t->nk, a->dv);
 }
 
-/* A range of queries, of all heads that share key head kv, against the range of keys that this step
- * pairs with it. */
+/* One pair: a range of queries, of all query heads that share key head kv, against the range of
+ * keys that this step pairs it with. */
 static void backprop_pair(const backward *f, const workspace *w, int64_t b, int64_t kv,
                           int64_t q_range, int64_t mask_sum) {
     const cti_attention_params *a = &f->a;
@@ -391,39 +395,43 @@ static void backprop_pair(const backward *f, const workspace *w, int64_t b, int6
 
 /* ---- a step ---- */
 
-static int64_t pairs_of_piece(const backward *f) {
+/* How many ranges of queries a piece of work has. */
+static int64_t ranges_of_piece(const backward *f) {
     return f->shared_ranges ? f->schedule.q_ranges : 1;
 }
 
-/* A piece of work is one pair; where pairs share a mask's gradient, all pairs of one partial sum.
- * Pieces are counted by (dmask of its own, partial sum, query range). */
+/* A piece of work is one pair, or, if heads add to the same elements of dmask, all pairs that add
+ * to one partial sum. Pieces are numbered by (element group of dmask, partial sum, range of
+ * queries), the last one fastest; a group is the heads that share elements of dmask. */
 static void pairs_task(void *arg, int64_t begin, int64_t end, int worker) {
     const backward *f = arg;
     const cti_attention_params *a = &f->a;
-    const int64_t pairs = pairs_of_piece(f), pieces = f->schedule.q_ranges / pairs;
-    const int64_t sharing = f->shared_b * f->shared_h; /* heads that share a dmask */
-    const int64_t own_h = a->kv_heads / f->shared_h;   /* key heads with a dmask of their own */
+    const int64_t ranges = ranges_of_piece(f), pieces = f->schedule.q_ranges / ranges;
+    const int64_t group_heads = f->shared_b * f->shared_h; /* key heads of all batches in a group */
+    const int64_t groups_h = a->kv_heads / f->shared_h;    /* groups along the heads */
     size_t used = 0;
     const workspace w = workspace_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
     if (a->attrs.dropout > 0) a->kernels->fill(f->schedule.k_block, 1, w.ones);
     for (int64_t item = begin; item < end; item++) {
-        const int64_t q_range = item % pieces * pairs, sum = item / pieces % f->mask_sums;
-        const int64_t own = item / pieces / f->mask_sums;
-        const int64_t first = sharing * sum / f->mask_sums;
-        const int64_t last = sharing * (sum + 1) / f->mask_sums;
+        const int64_t q_range = item % pieces * ranges, sum = item / pieces % f->mask_sums;
+        const int64_t group = item / pieces / f->mask_sums;
+        const int64_t first = group_heads * sum / f->mask_sums;
+        const int64_t last = group_heads * (sum + 1) / f->mask_sums;
         for (int64_t n = first; n < last; n++) {
-            /* A dim is shared or own, so one summand of each is 0. */
-            const int64_t b = n / f->shared_h + own / own_h, kv = n % f->shared_h + own % own_h;
-            for (int64_t i = 0; i < pairs; i++) backprop_pair(f, &w, b, kv, q_range + i, sum);
+            /* Either all batches are in one group, or each is in another: one summand is 0. The
+             * same for heads. */
+            const int64_t b = n / f->shared_h + group / groups_h;
+            const int64_t kv = n % f->shared_h + group % groups_h;
+            for (int64_t i = 0; i < ranges; i++) backprop_pair(f, &w, b, kv, q_range + i, sum);
         }
     }
 }
 
 static bool run_steps(ct_context *context, backward *f) {
     const cti_attention_params *a = &f->a;
-    const int64_t heads = a->batch / f->shared_b * (a->kv_heads / f->shared_h);
+    const int64_t groups = a->batch / f->shared_b * (a->kv_heads / f->shared_h);
     const int64_t grain = f->schedule.grain;
-    const int64_t items = heads * f->mask_sums * (f->schedule.q_ranges / pairs_of_piece(f));
+    const int64_t items = groups * f->mask_sums * (f->schedule.q_ranges / ranges_of_piece(f));
     workspace_at(f, NULL, &f->workspace_bytes);
     const size_t bytes =
         cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
@@ -437,8 +445,9 @@ static bool run_steps(ct_context *context, backward *f) {
 
 /* ---- gradients ---- */
 
-/* Finds which heads share the mask's gradient and makes its partial sums, zeros: (mask_sums, ...the
- * mask's dims). *sums is NULL where that gradient is not wanted. False: an error. */
+/* Sets shared_b, shared_h, shared_ranges and mask_sums, and makes the partial sums, which are
+ * zeros: (mask_sums, the mask's dims). *sums is NULL if the mask wants no gradient. False: an
+ * error. */
 static bool new_mask_sums(const ct_call *c, backward *f, bool empty, ct_tensor **sums) {
     const cti_attention_params *a = &f->a;
     const ct_tensor *mask = c->in[CTI_ATTENTION_MASK];
@@ -463,7 +472,7 @@ static bool new_mask_sums(const ct_call *c, backward *f, bool empty, ct_tensor *
     return true;
 }
 
-/* A gradient in memory as x is; zeros, or values undefined. */
+/* A gradient with x's layout in memory; its values are zeros, or undefined. */
 static ct_tensor *new_gradient(const ct_call *c, const ct_tensor *x, bool zero) {
     ct_tensor *y = cti_attention_new_like(c, x, x->shape.dim[3]);
     if (!y || !zero) return y;
@@ -471,13 +480,13 @@ static ct_tensor *new_gradient(const ct_call *c, const ct_tensor *x, bool zero) 
     return cti_op_fill(dense, 0) ? y : NULL;
 }
 
-/* The gradients of the inputs, and in f where they are to be written. False: an error. */
+/* Makes the gradients of q, k and v, and sets f->dq, dk and dv to them. False: an error. */
 static bool new_gradients(const ct_call *c, backward *f, const cti_attention_tensors *x, bool zero,
                           ct_tensor **grad) {
     const int64_t heads = f->a.attrs.packed_heads;
     ct_tensor *const of[3] = {x->q, x->k, x->v};
     cti_attention_operand *to[3] = {&f->dq, &f->dk, &f->dv};
-    ct_tensor *own[3] = {NULL, NULL, NULL}; /* of each, (B, H, T, d) */
+    ct_tensor *own[3] = {NULL, NULL, NULL}; /* with a dim of heads */
     if (heads && c->wants[CTI_ATTENTION_Q]) {
         const ct_tensor *in = c->in[CTI_ATTENTION_Q];
         grad[0] =
@@ -497,7 +506,8 @@ static bool new_gradients(const ct_call *c, backward *f, const cti_attention_ten
 
 /* ---- the op ---- */
 
-/* What forward has made, and dO (B, H, T, dv). NULL: an error. */
+/* Sets x to the call's inputs and to what forward has computed, and returns dO as (B, H, T, dv).
+ * NULL: an error. */
 static ct_tensor *outputs_of(const ct_call *c, ct_tensor *dout, cti_attention_tensors *x) {
     const int64_t heads = ((const cti_attention_attrs *)c->attrs)->packed_heads;
     if (!cti_attention_tensors_of(c, x)) return NULL;
@@ -516,7 +526,7 @@ bool cti_attention_backward(const ct_call *c, ct_tensor *const *cotangents, ct_t
                   .dout = cti_attention_operand_of(dout, dout->shape)};
     const bool empty = c->out->numel == 0 || f.a.s == 0; /* then all gradients are zeros */
     if (!empty) f.schedule = cti_attention_schedule_backward(&f.a);
-    f.accumulate = !empty && f.schedule.k_ranges > 1; /* there are never more ranges of queries */
+    f.accumulate = !empty && f.schedule.k_ranges > 1; /* if it is 1, so is q_ranges */
     if (!new_gradients(c, &f, &x, empty || f.accumulate, grad) ||
         !new_mask_sums(c, &f, empty, &mask_sums))
         return false;

@@ -1,10 +1,10 @@
-/* attention in primitive ops, which have their gradients; the weights (B, H, T, S) are in memory.
- * Query heads h G ... h G + G - 1 share key head h: their queries are one matrix (G T, d) for the
- * product with its keys, which are not repeated. */
+/* attention as a composition of public ops, whose gradients it uses; the weights (B, H, T, S) are
+ * in memory. Query heads h G ... h G + G - 1 share key head h: the product takes their queries as
+ * one matrix (G T, d), so that keys and values need not be repeated. */
 #include "attention.h"
 
-/* All bool masks in one, of a shape that broadcasts to (B, H, T, S); *keep is NULL where there is
- * none. False: an error. */
+/* Sets *keep to the conjunction of all bool masks, which broadcasts to (B, H, T, S), or to NULL if
+ * there are none. False: an error. */
 static bool join_masks(ct_context *context, const ct_attention_opts *opts, int64_t t, int64_t s,
                        ct_tensor **keep) {
     *keep = opts->mask && opts->mask->dtype == CT_BOOL ? opts->mask : NULL;

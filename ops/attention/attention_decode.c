@@ -1,11 +1,12 @@
-/* attention of one or two queries, as in decoding. A key is used too rarely to be worth packing:
- * each query reads keys and values in place, with its scores in one row of the workspace:
+/* attention of one or two queries, as in decoding. Each key is used once or twice, too rarely to be
+ * worth packing. So each query is a row times a matrix: keys and values are read in place, and all
+ * scores are one row of the workspace.
  *
  *     p = 2^(s - max),  out = p v / sum
  *
- * These products sum over d in another order than a micro-kernel does: backward, which computes in
- * tiles, would round the scores differently, and the weight 2^s of a large s would be off by that
- * rounding. So the scores, S numbers for each query, are kept for backward. */
+ * gemv sums over d in another order than the micro-kernel that backward uses for tiles. Backward's
+ * scores would be rounded differently, and for a large score the weight 2^(s - max) would be off by
+ * that rounding. So the scores, S for each query, are saved for backward. */
 #include "attention.h"
 
 #include <math.h>
@@ -17,8 +18,8 @@ typedef struct {
     size_t workspace_bytes;
 } decode;
 
-/* A worker's buffers. keys is rounded up to a multiple of nr, as kernels take a row of them for a
- * panel. */
+/* A worker's buffers. keys is rounded up to a multiple of nr, as kernels read a row of scores as a
+ * panel of keys / nr rows. */
 typedef struct {
     char *s;    /* (keys): scores, then weights */
     char *bias; /* (keys) */
@@ -26,8 +27,8 @@ typedef struct {
     char *sum;  /* (nr): partial sums */
 } workspace;
 
-/* For as many keys as there are from one head to the next: then a cache that grows takes the same
- * size for every token. */
+/* Sized for the capacity of a KV cache, which is the distance from one head's keys to the next
+ * head's, not for its present length: so every token takes a workspace of the same size. */
 static workspace workspace_at(const cti_attention_params *a, char *base, size_t *used) {
     const int64_t row = a->k.stride[2], capacity = row > 0 ? a->k.stride[1] / row : 0;
     const int64_t keys = cti_round_up(cti_max(a->s, capacity), a->nr);
@@ -81,16 +82,16 @@ static void keep_scores(const cti_attention_params *a, const workspace *w,
     if (t->nk < a->s) a->kernels->fill(a->s - t->nk, -INFINITY, to + t->nk * a->size);
 }
 
-/* The first of the tile's keys, from `key` on, that the key mask hides (masked) or leaves; t->nk if
- * there is none. */
+/* The first of the tile's keys, from `key` on, that the key mask hides (masked) or does not hide;
+ * t->nk if there is none. */
 static int64_t find_key(const cti_attention_params *a, const cti_attention_tile *t, int64_t key,
                         bool masked) {
     while (key < t->nk && cti_attention_key_is_masked(a, t->b, key) != masked) key++;
     return key;
 }
 
-/* out = p v / sum, over each run of keys that the key mask leaves: values of the others may be NaN.
- * Where there are several runs their sum is scaled once: to scale each would round each. */
+/* out = p v / sum, a product for each run of visible keys, as values of hidden keys may be NaN. If
+ * there are several runs, the total is scaled once at the end: scaling each would round each. */
 static void sum_values(const cti_attention_params *a, const cti_attention_tile *t, const char *p,
                        double inverse_sum, char *out) {
     int64_t begin = find_key(a, t, 0, false), end = find_key(a, t, begin, true);
@@ -105,8 +106,8 @@ static void sum_values(const cti_attention_params *a, const cti_attention_tile *
     if (!one_run) a->kernels->scale(a->dv, out, inverse_sum, out);
 }
 
-/* The row of scores as a panel for the kernel: each lane has the whole row's maximum, and a sum of
- * its own. */
+/* Turns the row of scores into weights and returns their sum. The kernel reads the row as a panel:
+ * every lane is given the maximum of the whole row, and its sum is a partial sum. */
 static double softmax(const cti_attention_params *a, const workspace *w, int64_t n, double max) {
     a->kernels->fill(a->nr, max, w->max);
     a->kernels->fill(a->nr, 0, w->sum);

@@ -1,6 +1,6 @@
 /* attention, fused:  out = P v,  P = softmax(scale q k^T + mask) with dropout
  *
- * It reads keys a block at a time, so the whole P is never in memory. Online softmax, with a
+ * Keys are read a block at a time, so the whole P is never in memory. Online softmax, with a
  * running maximum m and sum l for each query:
  *
  *     for each block of keys:  s = scale k q^T + mask,  m' = max(m, s),  p = e^(s - m'),
@@ -9,11 +9,12 @@
  *
  * Dao et al. 2022, arXiv:2205.14135. Backward computes P again from the statistics m and 1 / l of
  * each query. Its scores have the same bits as these: a micro-kernel sums over d in one order,
- * whichever of q and k is packed. m and l are saved apart: m + log l, one number, would be rounded
- * like the largest scores. Scores and m are kept in units of log 2.
+ * whichever of q and k is packed. m and 1 / l are two saved numbers, as one, m + log l, would be
+ * rounded to the last place of a large score. Scores and m are divided by log 2, so that e^(s - m)
+ * is computed as 2^(s - m).
  *
- * A piece of work is a range of queries of one head against all its keys. Scores are transposed,
- * keys by queries, so that a query is a lane (src/kernels/attention_tmpl.h). */
+ * A piece of work is a range of queries of one head against all its keys. Panels of scores are
+ * transposed, keys by queries, so that a query is a lane (src/kernels/attention_tmpl.h). */
 #include "attention.h"
 
 #include <math.h>
@@ -35,9 +36,9 @@ typedef struct {
     char *k;    /* a block of keys (k_block, d), unless they are read in place */
     char *v;    /* its values (k_block, dv), unless they are read in place */
     char *s;    /* a panel (k_block, nr): scores, then weights */
-    char *bias; /* a panel (k_block, nr): a mask, or dropout's factors */
-    char *rows; /* (nr, k_block): one of these before it is transposed */
-    char *ones; /* (k_block): dropout of ones gives its factors */
+    char *bias; /* a panel (k_block, nr): a mask's numbers, or dropout's factors */
+    char *rows; /* (nr, k_block): the same by queries, before it is transposed into bias */
+    char *ones; /* (k_block): ones, from which the dropout kernel makes its factors */
 } workspace;
 
 static workspace workspace_at(const forward *f, char *base, size_t *used) {
@@ -59,8 +60,8 @@ static workspace workspace_at(const forward *f, char *base, size_t *used) {
     return w;
 }
 
-/* Multiplies the weights of a panel by dropout's factors. These are drawn along the keys of a
- * query. */
+/* Multiplies the weights of a panel by dropout's factors. A factor's random number is that of its
+ * index in (B, H, T, S), so they are drawn along the keys of each query, then transposed. */
 static void apply_dropout(const cti_attention_params *a, const workspace *w,
                           const cti_attention_tile *t) {
     for (int64_t i = 0; i < t->nq; i++) {
@@ -118,19 +119,19 @@ static void attend(const forward *f, const workspace *w, const cti_attention_til
     for (int64_t k0 = 0; k0 < end; k0 += f->schedule.k_block) {
         const int64_t nk = cti_min(f->schedule.k_block, end - k0);
         const cti_attention_tile t = cti_attention_tile_part(all, 0, nq, k0, nk);
-        if (cti_attention_keys_left(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t);
+        if (cti_attention_visible_keys(a, &t) != CTI_KEYS_NONE) attend_keys(a, w, &t);
     }
     char *out = cti_attention_at(a, &a->out, all->b, all->h, all->q0, 0);
     a->kernels->attention.online_softmax_finalize(nq, a->dv, w->max, w->sum, w->o, out,
                                                   a->out.stride[2]);
     const int64_t at = cti_attention_stat_at(a, all->b, all->h, all->q0);
     memcpy(a->max + at, w->max, (size_t)(nq * a->size));
-    memcpy(a->inverse_sum + at, w->sum, (size_t)(nq * a->size)); /* finalize has inverted it */
+    memcpy(a->inverse_sum + at, w->sum, (size_t)(nq * a->size)); /* finalize left 1 / sum there */
 }
 
-/* The pieces of one head follow each other, while its keys are in cache. The last range of queries
- * comes first: under a causal mask it has the most keys, and if the longest piece were the last
- * one, other threads would wait for it without work. */
+/* The pieces of one head follow each other, so that its keys stay in cache. Within a head the last
+ * range of queries comes first: under a causal mask it has the most keys, and a long piece at the
+ * end leaves the other threads without work. */
 static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
     const forward *f = arg;
     const cti_attention_params *a = &f->a;
@@ -161,7 +162,7 @@ static bool attend_all(ct_context *context, forward *f) {
 
 /* ---- the op ---- */
 
-/* A new output, and in x->out its heads. */
+/* A new output; sets x->out to it, as (B, H, T, dv). */
 static ct_tensor *new_output(const ct_call *c, cti_attention_tensors *x) {
     const int64_t *q = x->q->shape.dim;
     const int64_t heads = ((const cti_attention_attrs *)c->attrs)->packed_heads;
@@ -181,14 +182,14 @@ static ct_tensor *fused_forward(ct_call *c) {
     cti_attention_tensors x;
     if (!cti_attention_tensors_of(c, &x)) return NULL;
     const int64_t *q = x.q->shape.dim, *k = x.k->shape.dim;
-    const bool decodes = q[2] <= CTI_ATTENTION_DECODE_QUERIES;
+    const bool decode = q[2] <= CTI_ATTENTION_DECODE_QUERIES;
     ct_tensor *y = new_output(c, &x);
     if (!y) return NULL;
-    /* Nothing to compute; if values have width 0 there may be any number of keys. */
+    /* Nothing to compute. Not only a shortcut: if d and dv are 0, T and S may be of any size. */
     if (y->numel == 0 && c->n_outs == 1) return y;
     x.stats = cti_op_new(c, y->dtype, CT_SHAPE(2, q[0], q[1], q[2]));
     if (!x.stats) return NULL;
-    if (decodes && wants_gradient(c)) {
+    if (decode && wants_gradient(c)) {
         x.scores = cti_op_new(c, y->dtype, CT_SHAPE(q[0], q[1], q[2], k[2]));
         if (!x.scores) return NULL;
     }
@@ -196,30 +197,30 @@ static ct_tensor *fused_forward(ct_call *c) {
     else c->saved[0] = x.stats;
     c->saved[1] = x.scores;
     forward f = {.a = cti_attention_params_of(c, &x)};
-    const bool done = decodes ? cti_attention_decode(c->context, &f.a) : attend_all(c->context, &f);
+    const bool done = decode ? cti_attention_decode(c->context, &f.a) : attend_all(c->context, &f);
     return done ? y : NULL;
 }
 
-/* Statistics are a second output only of a call that asks for weights. In all others they are a
- * saved tensor, and the recorded graph shows an op of one output. */
+/* The statistics are a second output only of a call that asks for weights. In all others they are a
+ * saved tensor, and the recorded graph shows an op with one output. */
 #define FUSED(its_name, its_outputs)                                                               \
-    {.name = its_name,                                                                             \
+    {.name = (its_name),                                                                           \
      .attrs_size = sizeof(cti_attention_attrs),                                                    \
      .forward = fused_forward,                                                                     \
      .backward = cti_attention_backward,                                                           \
      .flags = CT_OP_STRIDED | CT_OP_OPTIONAL,                                                      \
-     .outputs = its_outputs}
-static const ct_op apart = FUSED("attention", 1), packed = FUSED("packed_attention", 1);
-static const ct_op apart_with_stats = FUSED("attention", 2);
+     .outputs = (its_outputs)}
+static const ct_op separate = FUSED("attention", 1), packed = FUSED("packed_attention", 1);
+static const ct_op separate_with_stats = FUSED("attention", 2);
 static const ct_op packed_with_stats = FUSED("packed_attention", 2);
 
 ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                const cti_attention_attrs *attrs, ct_tensor **stats) {
     const int n = CTI_ATTENTION_INPUTS;
-    if (!stats) return ct_apply(attrs->packed_heads ? &packed : &apart, in, n, attrs);
-    const ct_op *op = attrs->packed_heads ? &packed_with_stats : &apart_with_stats;
+    if (!stats) return ct_apply(attrs->packed_heads ? &packed : &separate, in, n, attrs);
+    const ct_op *op = attrs->packed_heads ? &packed_with_stats : &separate_with_stats;
     ct_tensor *outs[2];
     if (!ct_apply_many(op, in, n, attrs, outs)) return NULL;
-    *stats = ct_detach(outs[1]); /* so that what reads them wants no gradient */
+    *stats = ct_detach(outs[1]); /* no gradient is to flow through them */
     return *stats ? outs[0] : NULL;
 }

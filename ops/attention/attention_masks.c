@@ -26,8 +26,8 @@ bool cti_attention_check_masks(ct_context *context, const char *name, const ct_t
     return true;
 }
 
-/* A row of n keys, 0 or -inf, from flags `stride` apart. Its other lanes up to `width` are zeros:
- * kernels compute them too, so they must not be undefined memory. */
+/* bias[i] = 0 where flag i is true, else -inf, for n keys; flags are `stride` apart. Lanes from n
+ * to `width` become zeros: kernels compute them too, so they must not be undefined memory. */
 static void flags_to_bias(const cti_attention_params *a, const void *flags, int64_t stride,
                           int64_t n, int64_t width, char *bias) {
     a->kernels->attention.mask_to_bias(n, flags, stride, bias);
@@ -49,13 +49,13 @@ static const char *mask_at(const cti_attention_params *a, const cti_attention_ti
 
 /* ---- panels ---- */
 
-/* The tile's part of the mask as a panel of numbers to add to the scores. */
+/* bias = the tile's part of the mask, as a panel of numbers to add to the scores. */
 static void mask_to_panel(const cti_attention_params *a, const cti_attention_tile *t,
                           bool transposed, char *bias, char *stage) {
     const int64_t *stride = a->mask.stride, query = stride[2], key = stride[3];
     const char *mask = mask_at(a, t);
     if (a->mask_is_bool) {
-        char *rows = transposed ? stage : bias; /* of queries */
+        char *rows = transposed ? stage : bias; /* a row for each query */
         const int64_t row = transposed ? t->nk : a->nr;
         const int64_t width = transposed ? t->nk : cti_attention_width(a, t->nk);
         for (int64_t i = 0; i < t->nq; i++)
@@ -68,7 +68,7 @@ static void mask_to_panel(const cti_attention_params *a, const cti_attention_til
     }
 }
 
-/* Scores of keys that the key mask hides: rows of a transposed panel, else lanes. */
+/* Scores of keys that the key mask hides become -inf: rows of a transposed panel, else lanes. */
 static void mask_keys(const cti_attention_params *a, const cti_attention_tile *t, bool transposed,
                       int64_t width, char *panel, char *bias) {
     if (transposed) {
@@ -91,13 +91,15 @@ void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention
         mask_to_panel(a, t, transposed, bias, stage);
         f->add_bias(rows, width, panel, bias, a->nr);
     }
-    const bool crosses_diagonal = t->k0 + t->nk - 1 > t->q0; /* the last key is after a query */
+    const bool crosses_diagonal =
+        t->k0 + t->nk - 1 > t->q0; /* is the last key after the first query? */
     if (a->attrs.causal && crosses_diagonal) {
-        /* Of the row of key k0 + i queries before it, of the row of query q0 + i keys after it. */
+        /* Transposed: in the row of key k0 + i, queries before that key are hidden. Else: in the
+         * row of query q0 + i, keys after that query. */
         const int64_t first = transposed ? t->k0 - t->q0 : t->q0 + 1 - t->k0;
         f->mask_causal(rows, width, first, transposed, panel);
     }
-    if (cti_attention_keys_left(a, t) != CTI_KEYS_ALL)
+    if (cti_attention_visible_keys(a, t) != CTI_KEYS_ALL)
         mask_keys(a, t, transposed, width, panel, bias);
 }
 
@@ -106,7 +108,7 @@ void cti_attention_mask_panel(const cti_attention_params *a, const cti_attention
 void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_tile *t,
                             char *scores, char *bias) {
     const cti_attention_kernels *f = &a->kernels->attention;
-    const int64_t n = t->nk, rows = cti_ceil_div(n, a->nr); /* of a panel: the kernels' form */
+    const int64_t n = t->nk, rows = cti_ceil_div(n, a->nr); /* read as a panel */
     const int64_t width = rows * a->nr;
     if (a->mask.data) {
         const char *mask = mask_at(a, t);
@@ -119,7 +121,7 @@ void cti_attention_mask_row(const cti_attention_params *a, const cti_attention_t
         }
         f->add_bias(rows, a->nr, scores, bias, a->nr);
     }
-    if (cti_attention_keys_left(a, t) == CTI_KEYS_ALL) return;
+    if (cti_attention_visible_keys(a, t) == CTI_KEYS_ALL) return;
     key_mask_to_bias(a, t, width, bias);
     f->add_bias(rows, a->nr, scores, bias, a->nr);
 }

@@ -1,13 +1,13 @@
-/* How attention is cut into pieces of work: by sizes alone, so that no sum depends on the number of
+/* Cuts attention into pieces of work, by sizes alone, so that no sum depends on the number of
  * threads. */
 #include "attention.h"
 
 /* ---- forward ---- */
 
-/* A range's queries are packed once and its outputs summed in the workspace: both stay in L2. A
- * block of keys is so short that a panel of its scores stays in L1d. It does not depend on S, so
- * the workspace does not grow with a cache of keys. Ranges are halved, down to 128 queries, to have
- * 16 pieces. */
+/* The queries of a range are packed once, and their outputs are summed in the workspace: both must
+ * stay in L2, so they take at most 512 KB. A block has 120 keys, so that a panel of scores (120 x
+ * nr) stays in L1d; this does not depend on S, so the workspace does not grow with a KV cache. For
+ * threads to have 16 pieces, ranges are halved, down to 128 queries. */
 enum {
     FORWARD_QUERIES = 1024, /* of a range, at most */
     FORWARD_RANGE_BYTES = 512 << 10,
@@ -28,6 +28,7 @@ cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attentio
     cti_attention_forward_schedule s = {.q_range = cti_min(cti_round_up(share, a->nr), a->t),
                                         .k_block = FORWARD_KEYS};
     s.q_ranges = cti_ceil_div(a->t, s.q_range);
+    /* In multiplications; the constants stand for the work around each row, column and score. */
     const double cost = ((double)s.q_range + 8) * (double)(a->s + 8) * (double)(row + 16);
     s.grain = cost < CTI_ATTENTION_THREAD_COST ? (int64_t)(CTI_ATTENTION_THREAD_COST / cost) : 1;
     return s;
@@ -35,9 +36,10 @@ cti_attention_forward_schedule cti_attention_schedule_forward(const cti_attentio
 
 /* ---- backward ---- */
 
-/* A range of keys is as long as its keys, values and their gradients stay in L2. Ranges are halved,
- * down to 128 keys, to have 8 of all heads. Queries are cut into more ranges than one only where a
- * step would have fewer than 16 pieces: the keys of a range are packed again for each pair. */
+/* The keys and values of a range, and their gradients, must stay in L2, so they take at most 1,280
+ * KB. Ranges are halved, down to 128 keys, until all heads together have 8. There is one range of
+ * queries, unless a step would then have fewer than 16 pieces: more ranges mean that keys are
+ * packed more often, once for each pair. */
 enum {
     BACKWARD_RANGE_BYTES = 1280 << 10,
     BACKWARD_KEYS = 128, /* of a block */
@@ -47,8 +49,7 @@ enum {
 
 cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attention_params *a) {
     const int64_t heads = a->batch * a->kv_heads;
-    const int64_t row =
-        3 * a->d + 2 * a->dv; /* numbers of a key: twice in K, once in dK; in V and dV */
+    const int64_t row = 3 * a->d + 2 * a->dv; /* of a key: K, packed K, dK; packed V, dV */
     const int64_t capacity = BACKWARD_RANGE_BYTES / a->size, most_keys = CTI_ATTENTION_MOST_KEYS;
     int64_t range = row <= capacity / most_keys ? most_keys : capacity / row / a->nr * a->nr;
     while (range > 128 && heads * cti_ceil_div(a->s, range) < BACKWARD_KEY_RANGES) range /= 2;
@@ -60,6 +61,7 @@ cti_attention_backward_schedule cti_attention_schedule_backward(const cti_attent
     s.q_ranges = cti_min(most, cti_ceil_div(BACKWARD_PIECES, heads));
     s.q_range = cti_ceil_div(a->t, s.q_ranges);
     s.k_block = cti_min(BACKWARD_KEYS / a->nr * a->nr, cti_round_up(s.k_range, a->nr));
+    /* As in forward. */
     const double cost =
         (double)(s.q_range + 8) * (double)(s.k_range + 8) * (double)(row + 16) * (double)a->group;
     s.grain = 1 + (int64_t)(CTI_ATTENTION_THREAD_COST / cost);

@@ -1,9 +1,11 @@
-/* Attention's operands in memory, the rows of a tile, and the products of tiles. */
+/* A call's operands, the rows of a tile, and the products of a tile. */
 #include "attention.h"
 
 #include <string.h>
 
-/* ---- the problem ---- */
+#include "../../src/core/cache_sets.h"
+
+/* ---- the call ---- */
 
 bool cti_attention_unpack(ct_tensor *x, int64_t heads, ct_tensor *third[3]) {
     const int64_t width = x->shape.dim[2] / 3;
@@ -86,8 +88,8 @@ ct_tensor *cti_attention_new_like(const ct_call *c, const ct_tensor *x, int64_t 
 
 /* ---- tiles ---- */
 
-cti_attention_keys cti_attention_keys_left(const cti_attention_params *a,
-                                           const cti_attention_tile *t) {
+cti_attention_keys cti_attention_visible_keys(const cti_attention_params *a,
+                                              const cti_attention_tile *t) {
     if (!a->key_mask.data || t->nk <= 0) return CTI_KEYS_ALL;
     const bool *flag = cti_attention_key_flags(a, t->b, t->k0);
     const bool first = flag[0];
@@ -108,20 +110,15 @@ char *cti_attention_reserve(const cti_attention_params *a, char *base, size_t *u
 
 /* ---- rows ---- */
 
-/* Do n rows, so many bytes apart, cause conflict misses in L1d? Its 64 sets of 64-byte lines repeat
- * every 4096 bytes. A distance that is an odd multiple of 2^i lets rows start at 4096 / 2^i
- * different addresses modulo 4096; 16 rows may start at each, twice the 8 ways of a set. */
-static bool has_conflict_misses(int64_t n, int64_t bytes) {
-    enum { PERIOD = 4096, ROWS = 16 };
-    const int64_t power_of_2 = bytes & -bytes; /* the largest that divides bytes */
-    return n > 1 && n * cti_min(power_of_2, PERIOD) > ROWS * PERIOD;
-}
-
+/* At most 16 rows in place may begin at one offset of an L1d way (src/core/cache_sets.h). That is
+ * twice the 8 ways of a set; a limit of 8 was slower: 64 x 64 attention 22.1 us a head backward,
+ * now 17.5 (docs/performance.md). */
 bool cti_attention_in_place(const cti_attention_params *a, int64_t n, int64_t stride,
                             int64_t cols) {
+    enum { ROWS_PER_OFFSET = 16 };
     const int64_t distance = stride < 0 ? -stride : stride;
     const bool dense = distance <= 2 * cols; /* the rows use half of their memory or more */
-    return dense || !has_conflict_misses(n, distance * a->size);
+    return dense || n <= ROWS_PER_OFFSET * cti_l1d_offsets(distance * a->size);
 }
 
 static cti_attention_rows gather(const cti_attention_params *a, const cti_attention_operand *x,
@@ -146,7 +143,7 @@ cti_attention_rows cti_attention_gather_keys(const cti_attention_params *a,
                                              const cti_attention_tile *t, int64_t cols,
                                              char *buffer) {
     const int64_t h = t->h / a->group;
-    if (cti_attention_keys_left(a, t) == CTI_KEYS_ALL)
+    if (cti_attention_visible_keys(a, t) == CTI_KEYS_ALL)
         return gather(a, x, t->b, h, t->k0, t->nk, cols, buffer);
     const bool *flags = cti_attention_key_flags(a, t->b, t->k0);
     for (int64_t i = 0; i < t->nk; i++) {
@@ -166,9 +163,9 @@ typedef struct {
     int64_t row, col;
 } matrix;
 
-/* C (m, n) = alpha A (m, k) B (k, n), or C += with accumulate. B is a packed panel, with rows nr
- * apart, or rows in place; columns of B and of C are consecutive. All products of attention but
- * those of attention_decode.c end here. */
+/* C (m, n) = alpha A (m, k) B (k, n), or C += with accumulate. B's rows are b_row apart: nr for a
+ * packed panel. Columns of B and of C are consecutive. All products of attention but those of
+ * attention_decode.c are calls of this function. */
 static void gemm(const cti_attention_params *a, int64_t m, int64_t n, int64_t k, double alpha,
                  const matrix *x, const char *b, int64_t b_row, bool accumulate, char *c,
                  int64_t c_row) {
@@ -198,8 +195,8 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
     gemm(a, m, width, k, alpha, &x, b, a->nr, false, panel, a->nr);
 }
 
-/* As many rows at once as a micro-kernel has, or equal shares of that: so the product spends little
- * on the zeros beside the band. */
+/* One macro-kernel call for each micro-kernel tile of rows: so few rows share a range of columns
+ * that little time goes to the zeros beside the band. */
 void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row) {

@@ -1,12 +1,13 @@
-/* attention_weights: P = 2^(s - max) / sum, the weights of fused attention, of each head or their
- * mean over heads, from its statistics and scores that are computed again. Each element is final at
- * once, so a mean is summed tile by tile and the weights of the heads are never in memory.
+/* attention_weights: P = 2^(s - max) / sum, the weights of fused attention, for each head or as the
+ * mean over heads. Scores are computed again; max and 1 / sum are the fused op's statistics. With
+ * these a weight needs no second pass, so a mean is summed tile by tile, and the weights of all
+ * heads are never in memory.
  *
- *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dmask += dS;  of a mean: g / H
- * for each head
+ *     dS = P (g - <P, g>),  dq = scale dS k,  dk = scale dS^T q,  dmask += dS
+ *     (of a mean: g / H for each head)
  *
- * This gradient is rarely wanted: backward is made of primitive ops, with P in memory. A piece of
- * work is a tile, of all heads one after the other where their mean is wanted. */
+ * This gradient is rarely wanted, so backward is made of public ops, with P in memory. A piece of
+ * work is a tile of one head, or, for a mean, of all heads one after the other. */
 #include "attention.h"
 
 #include <math.h>
@@ -16,12 +17,12 @@
 /* The fused op's inputs, without v, and its statistics. */
 enum { STATS = CTI_ATTENTION_INPUTS, INPUTS };
 
-/* A tile's weights stay in L2, a panel of a block in L1d. */
+/* A tile's weights (240 x 256) stay in L2, and a panel of a block's scores (120 x nr) in L1d. */
 enum { TILE_QUERIES = 240, TILE_KEYS = 256, BLOCK_QUERIES = 120 };
 
 typedef struct {
     cti_attention_params a;
-    cti_attention_operand y; /* (B, H, T, S); a mean has a stride of 0 over heads */
+    cti_attention_operand y; /* (B, H, T, S); for a mean the stride over heads is 0 */
     int64_t q_tiles, k_tiles;
     char *workspaces; /* one for each worker */
     size_t workspace_bytes;
@@ -48,7 +49,7 @@ static workspace workspace_at(const cti_attention_params *a, char *base, size_t 
     return w;
 }
 
-/* y += the weights of a tile that is one panel; `key` is its first key in kt_panels. */
+/* y += the weights of a tile that is one panel; `key` is its first key, counted in kt_panels. */
 static void add_panel(const weights *f, const workspace *w, const cti_attention_tile *t,
                       int64_t key, const cti_attention_rows *q) {
     const cti_attention_params *a = &f->a;
@@ -70,7 +71,7 @@ static void add_block(const weights *f, const workspace *w, const cti_attention_
     const cti_attention_rows q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
     for (int64_t k = 0; k < t->nk; k += a->nr) {
         cti_attention_tile panel = cti_attention_tile_part(t, 0, t->nq, k, a->nr);
-        const int64_t first = cti_attention_causal_queries(a, &panel);
+        const int64_t first = cti_attention_causal_hidden_queries(a, &panel);
         if (first >= t->nq) break;
         const cti_attention_rows rows = cti_attention_rows_from(a, &q, first);
         panel.q0 += first;
@@ -81,7 +82,7 @@ static void add_block(const weights *f, const workspace *w, const cti_attention_
 
 static void add_tile(const weights *f, const workspace *w, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
-    if (cti_attention_keys_left(a, t) == CTI_KEYS_NONE || cti_attention_causal_keys(a, t) <= 0)
+    if (cti_attention_visible_keys(a, t) == CTI_KEYS_NONE || cti_attention_causal_keys(a, t) <= 0)
         return;
     const cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
     cti_attention_pack(a, a->d, t->nk, k.data, 1, k.stride, w->kt_panels);
@@ -149,10 +150,10 @@ static ct_tensor *weights_forward(ct_call *c) {
 
 /* ---- backward ---- */
 
-/* dq and dk (B, H, T, d), (B, H_kv, S, d) from dS (B, H, T, S), which is zero for keys that a mask
- * hides. */
-static bool through_product(const ct_call *c, const cti_attention_tensors *x, ct_tensor *ds,
-                            ct_tensor *dqk[2]) {
+/* Sets dqk to dq (B, H, T, d) and dk (B, H_kv, S, d), from dS (B, H, T, S), which is zero for keys
+ * that a mask hides. */
+static bool backward_of_scores(const ct_call *c, const cti_attention_tensors *x, ct_tensor *ds,
+                               ct_tensor *dqk[2]) {
     const cti_attention_attrs *attrs = c->attrs;
     const int64_t *nq = x->q->shape.dim, *nk = x->k->shape.dim;
     const int64_t b = nq[0], d = nq[3], h_kv = nk[1], s = nk[2];
@@ -174,7 +175,7 @@ static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_
         .mask = x.mask, .key_mask = x.key_mask, .causal = attrs->causal, .scale = attrs->scale};
     ct_tensor *p = cti_attention_softmax(x.q, x.k, &opts), *pg = ct_mul(p, g);
     ct_tensor *ds = ct_sub(pg, ct_mul(p, ct_sum(pg, CT_DIMS(-1), true)));
-    if (!through_product(c, &x, ds, dqk)) return false;
+    if (!backward_of_scores(c, &x, ds, dqk)) return false;
     if (attrs->packed_heads) { /* the third of v has no gradient */
         ct_tensor *third[3];
         grad[0] = ct_zeros(c->context, g->dtype, c->in[CTI_ATTENTION_Q]->shape);

@@ -1,4 +1,4 @@
-/* The states of a slot and its diagram are in grad_slot.h. */
+/* Grad slots. Their states, with a diagram, are described in grad_slot.h. */
 #include "grad_slot.h"
 #include "tape.h"
 
@@ -26,9 +26,9 @@ void cti_grad_slot_empty(cti_grad_slot *slot) {
     slot->start = slot->end = 0;
 }
 
-/* A handle that the slot owns, in no scope. If the frame of this backward owns grad, the handle is
- * grad itself; any other tensor is viewed. Where ct_grad will show it (`shown`), it must also be
- * row-major memory that nothing else holds, so anything else is copied. */
+/* A handle for the slot to own, in no scope: grad itself if the frame of this backward owns it,
+ * else a view of it. If ct_grad will show it (`shown`), it must also be row-major and the only
+ * holder of its memory; a grad that is not is copied. */
 static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     if (grad->frame != frame || grad->slot || (shown && !cti_tensor_is_sole(grad))) {
         ct_tensor *from = grad;
@@ -41,7 +41,7 @@ static ct_tensor *move_in(ct_tensor *grad, const cti_frame *frame, bool shown) {
     return grad;
 }
 
-/* Gives sum the memory of `from`, a row-major tensor, which ends. The handle stays the same, as a
+/* Gives sum the memory of `from`, a row-major tensor, and ends `from`. The handle `sum` stays, as a
  * caller of ct_grad may have it. */
 static void replace_memory(ct_tensor *sum, ct_tensor *from) {
     cti_storage *storage = sum->storage;
@@ -90,7 +90,7 @@ void cti_grad_slot_end_loans(cti_grad_slot *slot) {
 
 /* ---- for the library's ops ---- */
 
-/* call is the first member of its node. */
+/* The slot of input i: call is the first member of its node. */
 static cti_grad_slot *slot_of(const ct_call *call, int i) {
     return ((const cti_node *)call)->edge[i];
 }
@@ -138,9 +138,9 @@ ct_tensor *cti_grad_writable_onto(const ct_call *call, int i, ct_tensor **base) 
     return sum;
 }
 
-/* True if [start, end) of the dim is at an end of the range that is not written yet; it counts as
- * written from now on. Else the slot becomes FULL. */
-static bool takes_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
+/* If [start, end) of the dim is at an end of the range that is not written yet, marks it as written
+ * and returns true: the slice can be stored, not added. Else makes the slot FULL. */
+static bool claim_slice(cti_grad_slot *slot, int dim, int64_t start, int64_t end) {
     const bool same = dim == slot->dim;
     if (same && start == slot->start && end <= slot->end) {
         slot->start = end;
@@ -168,7 +168,7 @@ bool cti_grad_accumulate_slice(const ct_call *call, int i, int dim, int64_t star
     } else if (!add) {
         write_zeros(sum, dim, 0, sum->shape.dim[dim]);
     }
-    const bool fresh = may_be_partial && takes_slice(slot, dim, start, start + length);
+    const bool fresh = may_be_partial && claim_slice(slot, dim, start, start + length);
     ct_shape shape = sum->shape;
     shape.dim[dim] = length;
     char *data = sum->data + start * sum->stride[dim] * (int64_t)cti_dtype_size(sum->dtype);

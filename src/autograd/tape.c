@@ -9,9 +9,9 @@
 
 static size_t aligned(size_t size) { return (size + 15) & ~(size_t)15; }
 
-/* Makes a saved tensor: with a reference to the values, or only shape and dtype. `volatile` makes
- * the compiler copy sizes one by one, as wide loads would be store-forwarding stalls
- * (docs/design.md). */
+/* Makes a saved tensor: with a reference to the values, or with shape and dtype only. `volatile`
+ * keeps the compiler from copying dims and strides by wide loads, which would be store-forwarding
+ * stalls (docs/design.md). */
 static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     const volatile int64_t *dim = tensor->shape.dim, *stride = tensor->stride;
     to->context = tensor->context;
@@ -138,9 +138,9 @@ void cti_node_release(cti_node *node) {
     node->call.n = 0;
 }
 
-/* Releasing a node calls this for older ones. A call inside another only puts its node on
- * context->to_free, and the outermost call frees them in a loop: no recursion, however long a chain
- * of nodes is. */
+/* Releasing a node drops references to older nodes, so this function is called inside itself. The
+ * inner call only puts its node on context->to_free, and the outermost call frees that list in a
+ * loop: the depth stays 2 however long a chain of nodes is. */
 void cti_node_unref(cti_node *node) {
     if (--node->refs) return;
     ct_context *context = node->call.context;

@@ -12,10 +12,10 @@
 
 enum { CTI_L1D_WAY = 4096 }; /* bytes: sets times bytes of a line */
 
-/* How many different offsets in a way the rows of a matrix begin at, rows being `stride` bytes
- * apart: an odd multiple of 2^i gives 4096 / 2^i. Up to 64 this is the number of sets that first
- * elements of rows fall into: n rows put n / that many lines in each. Stride 0 is one row again and
- * again, which conflicts with nothing. */
+/* Rows of a matrix are `stride` bytes apart. At how many different offsets of a 4096-byte way do
+ * they begin? A stride that is an odd multiple of 2^i gives 4096 / 2^i offsets. Up to 64, each
+ * offset is a set of its own, so n rows put n / offsets lines into each of these sets. Stride 0 is
+ * the same row every time: no conflict misses, so the largest number. */
 static inline int64_t cti_l1d_offsets(int64_t stride) {
     const int64_t power_of_two =
         stride & -stride; /* the largest that divides it; of a negative stride too */

@@ -75,8 +75,8 @@ ct_context *ct_context_new(ct_context_opts opts) {
                             .rng = {.seed = opts.seed},
                             .threads = 1,
                             .debug = debug,
-                            .cache = l2_bytes(),
-                            .ways = l1d_ways()};
+                            .l2_bytes = l2_bytes(),
+                            .l1d_ways = l1d_ways()};
     context->frame = &context->root;
     context->isa = cti_isa_at(0);
     cti_handles_init(context);

@@ -49,8 +49,8 @@ struct ct_context {
     const char *op;     /* that is running, for messages about shapes and memory; or NULL */
     const cti_isa *isa; /* the kernels */
     ct_rng rng;
-    int64_t cache; /* bytes of a core's L2 cache */
-    int64_t ways;  /* associativity of its L1d cache */
+    int64_t l2_bytes; /* of a core's L2 cache */
+    int64_t l1d_ways; /* associativity of its L1d cache */
     int threads;
     bool debug;
     cti_workers *workers;             /* made when first needed */

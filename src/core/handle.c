@@ -4,27 +4,27 @@
 
 enum {
     QUEUE_MIN = 128,           /* slots in the queue before its oldest is used again */
-    QUEUE_MIN_DEBUG = 1 << 16, /* the same where each handle that ends sends its slot there */
-    CHUNK_MIN = 8,             /* slots made at once: as many as there are, from this number */
-    CHUNK_MAX = 128            /* to this one */
+    QUEUE_MIN_DEBUG = 1 << 16, /* the same in debug mode */
+    CHUNK_MIN = 8,             /* slots made at once: as many as the context has, */
+    CHUNK_MAX = 128            /* within these limits */
 };
 _Static_assert(QUEUE_MIN *CTI_SLOT_OFFSETS >= 4096, "what handle.h says");
 
-/* A memory limit may not have room for the longer queue of debug mode. */
+/* With a memory limit, which may not have room for debug mode's 32 MB of queued slots, debug mode
+ * uses the short queue. */
 void cti_handles_init(ct_context *context) {
-    const bool once = context->debug && !context->pool.limit;
-    context->handles.phases = once ? 0 : CTI_SLOT_OFFSETS - 1;
-    context->handles.queue_min = once ? QUEUE_MIN_DEBUG : QUEUE_MIN;
+    const bool queue_all = context->debug && !context->pool.limit;
+    context->handles.offset_mask = queue_all ? 0 : CTI_SLOT_OFFSETS - 1;
+    context->handles.queue_min = queue_all ? QUEUE_MIN_DEBUG : QUEUE_MIN;
 }
 
-/* Where the last of a slot's handles is: see cti_slot_is_last. */
-static ct_tensor *last_place(uintptr_t slot) {
+/* The address of a slot's handle after which it is queued: see cti_slot_is_last. */
+static ct_tensor *last_handle(uintptr_t slot) {
     const uintptr_t offset = slot / CTI_SLOT_BYTES % CTI_SLOT_OFFSETS;
     return (ct_tensor *)(slot + (offset ? offset : CTI_SLOT_OFFSETS) * CTI_SLOT_STEP);
 }
 
-/* Makes new slots: `queue` of them for the queue, the others for the free list. False: there is no
- * memory. */
+/* Makes `queue` slots for the queue and `free` slots for the free list. False: out of memory. */
 static bool add_slots(ct_context *context, int64_t queue, int64_t free) {
     const int64_t count = queue + free;
     char *chunk = cti_take_lasting(context, (size_t)(count + 1) * CTI_SLOT_BYTES - CTI_ALIGN);
@@ -32,7 +32,7 @@ static bool add_slots(ct_context *context, int64_t queue, int64_t free) {
     uintptr_t slot = ((uintptr_t)chunk + CTI_SLOT_BYTES - 1) & ~(uintptr_t)(CTI_SLOT_BYTES - 1);
     for (int64_t i = 0; i < count; i++, slot += CTI_SLOT_BYTES) {
         *(ct_context **)slot = context;
-        ct_tensor *last = last_place(slot); /* as if it had been there and ended */
+        ct_tensor *last = last_handle(slot); /* as if one had been there and ended */
         last->self = NULL;
         if (i < queue) {
             cti_handle_enqueue(context, last);
@@ -45,10 +45,11 @@ static bool add_slots(ct_context *context, int64_t queue, int64_t free) {
     return true;
 }
 
-/* With its first slots the queue is filled, so that its growth asks for no memory later on. */
+/* Adds slots to the free list. The first time, it also fills the queue to its length, so that this
+ * needs no memory later. */
 static void grow(ct_context *context) {
     const cti_handles *handles = &context->handles;
-    const bool fill = !handles->slots && handles->phases && !context->pool.limit;
+    const bool fill = !handles->slots && handles->offset_mask && !context->pool.limit;
     const int64_t free = cti_min(cti_max(handles->slots, CHUNK_MIN), CHUNK_MAX);
     if (!fill || !add_slots(context, QUEUE_MIN, free)) add_slots(context, 0, free);
 }
@@ -66,7 +67,7 @@ ct_tensor *cti_handle_take_any(ct_context *context) {
     if (!handles->free && handles->queued <= handles->queue_min) grow(context);
     ct_tensor *ended = handles->free;
     if (ended) handles->free = ended->next;
-    else if (handles->queued) ended = dequeue(handles); /* before its time, if there is no memory */
+    else if (handles->queued) ended = dequeue(handles); /* out of memory: a shorter queue */
     else
         return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory: no handle (%lld bytes in use)",
                        context->op ? context->op : "memory", (long long)context->pool.live);

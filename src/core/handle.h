@@ -1,20 +1,24 @@
-/* Where handles (ct_tensor) live, so that a use of one that has ended is found by its address.
+/* The memory of handles (ct_tensor), laid out so that a use of a handle that has ended is detected.
  *
  *     slot    context | ...... ct_tensor ......     512 bytes, aligned to 512
  *                     ^ at one of 32 offsets, 8 bytes apart
  *
- * A handle has its own address in `self`, until it ends. The next handle in a slot begins 8
- * bytes further on, so at the address of the old one is the middle of another handle, where no
- * field has that address as its value. When a slot has had a handle at each of its offsets it waits
- * at the end of a queue. So an address is used again after 32 * 128 = 4,096 other handles have
- * ended, at the earliest; until then a stale handle is an error, and `self` tells.
+ * The test for a stale handle is `tensor->self != tensor`. A live handle has its own address in
+ * `self`. When it ends, the next handle in its slot begins 8 bytes further on: what is read as
+ * `self` through the old address is then another field, which never has the old address as its
+ * value.
  *
- * The slot that was left last is taken first, as its lines are in L1d: a plain queue of 4,096
- * handles would be a miss or more for each. Slots are used for nothing else and are never given
- * back, so `self` and the slot's context can be read through any stale handle, however old.
+ * A slot that has had a handle at each of its 32 offsets goes to the end of a queue, and is taken
+ * from there again when more than 128 slots are in it. So an address is used again after 32 x 128 =
+ * 4,096 other handles have ended, at the earliest, and until then a stale handle is found.
  *
- * In debug mode each handle that ends sends its slot into the queue, which is 65,536 long then, and
- * keeps its shape and its op's name for the message of the error. */
+ * Before that a slot is on the free list, which is last in, first out: its lines are in L1d still.
+ * A queue of all ended handles would need no offsets, but each new handle would be a cache miss or
+ * more. Slots are used for nothing else and live as long as the context, so `self` and the slot's
+ * context can be read through a stale handle however old it is.
+ *
+ * In debug mode a slot goes to the queue after every handle, and the queue has 65,536 slots. The
+ * ended handle keeps its shape and its op's name for the error's message (ended.c). */
 #ifndef CTI_CORE_HANDLE_H
 #define CTI_CORE_HANDLE_H
 
@@ -31,39 +35,41 @@ _Static_assert(CTI_SLOT_OFFSETS *CTI_SLOT_STEP + sizeof(ct_tensor) <= CTI_SLOT_B
                "a handle fits at the last offset");
 _Static_assert(CTI_SLOT_STEP % _Alignof(ct_tensor) == 0, "a handle is aligned at each offset");
 
+/* A slot on a list is represented by its handle that ended last, linked by `next`. */
 typedef struct {
-    ct_tensor *free;            /* handles that ended in slots with offsets left, by `next` */
-    ct_tensor *oldest, *newest; /* the queue of slots without, likewise */
-    int64_t queued, queue_min;  /* its length, and from which on its oldest slot is used again */
-    int64_t slots;              /* all there are */
-    uintptr_t phases;           /* how many handles a slot has in turn, less 1: 31; debug mode: 0 */
+    ct_tensor *free;            /* the free list: slots with offsets left */
+    ct_tensor *oldest, *newest; /* the queue: slots without */
+    int64_t queued, queue_min;  /* its length; above queue_min, its oldest slot is used again */
+    int64_t slots;              /* all that the context has */
+    uintptr_t offset_mask; /* 31; debug mode: 0. A slot is queued after offset_mask + 1 handles */
 } cti_handles;
 
 static inline uintptr_t cti_slot_of(const ct_tensor *tensor) {
     return (uintptr_t)tensor & ~(uintptr_t)(CTI_SLOT_BYTES - 1);
 }
 
-/* Where the handle after this one is in its slot. Offset 32 is the only one with that bit. */
+/* The address of the next handle in the slot of this one: one step further, from the last offset
+ * around to the first. The last, 32 steps or 256 bytes, is the only offset with that bit. */
 static inline ct_tensor *cti_slot_next(const ct_tensor *tensor) {
     const uintptr_t last_offset = CTI_SLOT_OFFSETS * CTI_SLOT_STEP;
     return (ct_tensor *)(((uintptr_t)tensor & ~last_offset) + CTI_SLOT_STEP);
 }
 
-/* Is it the last of the slot's handles, before the slot goes into the queue? Slots differ in where
- * they begin, so that the handles in use spread over all sets of L1d. */
+/* Does the slot go into the queue after this handle? Each slot goes through its offsets from
+ * another one on, by its number, so that the handles in use are spread over all L1d sets. */
 static inline bool cti_slot_is_last(const cti_handles *handles, const ct_tensor *tensor) {
     const uintptr_t offset = (uintptr_t)tensor / CTI_SLOT_STEP,
                     slot = (uintptr_t)tensor / CTI_SLOT_BYTES;
-    return ((offset - slot) & handles->phases) == 0;
+    return ((offset - slot) & handles->offset_mask) == 0;
 }
 
-/* What `self` is from a handle's end until the next one in its slot begins, which overwrites it: so
- * long the handle's other fields are still there. */
+/* The value of `self` after a handle has ended, until the next one in its slot is written over it.
+ * As long as it is there, so are the handle's other fields, such as its shape for a message. */
 static inline const ct_tensor *cti_handle_ended(const ct_tensor *tensor) {
     return (const ct_tensor *)((const char *)tensor + 1);
 }
 
-/* The context of a handle, also of one that has ended. */
+/* The context of a handle, even if that has ended. */
 static inline ct_context *cti_handle_context(const ct_tensor *tensor) {
     return tensor->self == tensor ? tensor->context : *(ct_context *const *)cti_slot_of(tensor);
 }

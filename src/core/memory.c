@@ -5,14 +5,14 @@
  *     large     above            from the allocator (malloc, or the caller's), one by one
  *
  * A block that is given back goes to the free list of its size class and is taken from there again,
- * so a loop that repeats its shapes stops calling the allocator. A class loses at most an eighth of
- * a block, or 63 bytes.
+ * so a loop that repeats its shapes stops calling the allocator. Rounding a size up to its class
+ * wastes at most an eighth of the block, or 63 bytes.
  *
- * Medium blocks lie in huge pages because pages of 4 KiB map to L2 sets at random: some buffers of
- * a step then share sets and evict each other (conflict misses). With a memory limit, a caller's
- * allocator or debug mode there are no medium slabs; those blocks are large ones then. A limit has
- * to count each block, a caller's allocator is to be asked for each, and debug mode would write to
- * whole slabs.
+ * Medium blocks lie in huge pages, as pages of 4 KiB map to L2 sets at random: some buffers of a
+ * step would share sets and evict each other (conflict misses). With a memory limit, a caller's
+ * allocator or in debug mode there are no medium slabs, and blocks of that size come from the
+ * allocator one by one: a limit counts each block, a caller's allocator is asked for each, and
+ * debug mode would fill whole slabs with ones.
  *
  * Every block from the allocator, slab or large, has a header and is on one list, pool->blocks. */
 #define _DEFAULT_SOURCE /* madvise */
@@ -31,20 +31,21 @@ struct cti_block {
     void *raw;    /* what the allocator returned; the header is the first aligned address in it */
     size_t total; /* what it was asked for */
     bool slab;
-    size_t waste;      /* of a slab: bytes that are in no block, such as guard bytes */
-    size_t free_bytes; /* scratch of ct_memory_trim, of a slab: waste, free blocks and the rest */
+    size_t waste; /* of a slab: bytes that are never in a block, such as guard bytes */
+    size_t
+        free_bytes; /* of a slab, set by ct_memory_trim: waste, free blocks, and its uncut rest */
 };
 
 enum {
     HEADER = CTI_ALIGN,
-    OVERHEAD = HEADER + CTI_ALIGN, /* of a block from the allocator: header and alignment */
+    OVERHEAD = HEADER + CTI_ALIGN, /* bytes asked of the allocator for header and alignment */
     HUGE_PAGE = 2 << 20,
     SMALL_MAX = 2048, /* bytes of a small block */
     MEDIUM_MAX = HUGE_PAGE / 16 * 15,
 };
 
 _Static_assert(sizeof(cti_block) <= HEADER, "data begins HEADER bytes behind an aligned address");
-_Static_assert(offsetof(cti_block, link) == 0, "sort_by_address serves blocks and free blocks");
+_Static_assert(offsetof(cti_block, link) == 0, "sort_by_address sorts blocks by their links");
 _Static_assert(sizeof(cti_free_block) <= CTI_ALIGN, "a free block of any class holds its link");
 _Static_assert(SMALL_MAX <= (int)CTI_LINEAR_MAX && SMALL_MAX % CTI_ALIGN == 0,
                "small blocks have linear classes");
@@ -52,7 +53,7 @@ _Static_assert(SMALL_MAX <= (int)CTI_LINEAR_MAX && SMALL_MAX % CTI_ALIGN == 0,
 static cti_block *next_of(const cti_block *block) { return (cti_block *)block->link.next; }
 static char *data_of(cti_block *block) { return (char *)block + HEADER; }
 
-/* Of the large block with this data. */
+/* The header of the large block with this data. */
 static cti_block *block_of(void *data) { return (cti_block *)((char *)data - HEADER); }
 
 /* Bytes behind the header. */
@@ -60,9 +61,10 @@ static size_t capacity(const cti_block *block) { return block->total - OVERHEAD;
 
 /* ---- AddressSanitizer ---- */
 
-/* It reports access to free blocks, to the rest of a slab, and to what a class has beyond the size
- * asked for. A block of a geometric class may have no byte beyond, so guard bytes follow each
- * medium block. In debug mode free memory must stay readable, as it is all ones. */
+/* Poisoned, so that access is reported: free blocks, the part of a slab that is not cut yet, and
+ * the bytes of a block beyond the size asked for. A medium block may have no such bytes, so it is
+ * followed by guard bytes. Not poisoned in debug mode, where free memory is read, as it is all
+ * ones. */
 #if defined __SANITIZE_ADDRESS__
 #define ASAN 1
 #elif defined __has_feature
@@ -91,8 +93,8 @@ _Static_assert(MEDIUM_MAX + GUARD + OVERHEAD <= HUGE_PAGE, "a huge page holds an
 
 /* ---- size classes ---- */
 
-/* A geometric class has blocks of m << s units of 64 bytes, m = 9 ... 16 and s >= 3; the first one
- * has 72 units, 4608 bytes. */
+/* Blocks of a geometric class have m << s units of 64 bytes, with m = 9 ... 16 and s >= 3: eight
+ * classes to a doubling. The first has 9 << 3 = 72 units, 4,608 bytes. */
 _Static_assert(CTI_LINEAR_CLASSES == 8 << 3, "the geometric classes continue the linear ones");
 _Static_assert(CTI_MOST_BYTES <= (uint64_t)1 << 61 && CTI_LINEAR_MAX == 1 << 12 &&
                    CTI_LINEAR_CLASSES + 8 * (61 - 12) <= CTI_SIZE_CLASSES,
@@ -114,7 +116,7 @@ static size_t class_bytes(int c) {
     return units * CTI_ALIGN;
 }
 
-/* The first class whose blocks are no part of a slab. */
+/* The first class whose blocks come from the allocator one by one. */
 static int first_large_class(const cti_pool *pool) {
     size_t bytes;
     return class_of(pool->slab_max + 1, &bytes);
@@ -151,8 +153,7 @@ void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool p
     };
 }
 
-/* A block with `size` bytes behind its header. NULL: the allocator has none, or the limit forbids
- * it. */
+/* A block with `size` bytes behind its header. NULL: out of memory, or beyond the limit. */
 static cti_block *block_new(cti_pool *pool, size_t size, bool slab) {
     const size_t total = size + OVERHEAD; /* size is at most the class of CTI_MOST_BYTES */
     if (pool->limit && (int64_t)total > pool->limit - pool->held) return NULL;
@@ -197,8 +198,8 @@ static void push_free(cti_pool *pool, void *block, size_t bytes, int class) {
     pool->free[class] = free;
 }
 
-/* Cuts the rest of a slab into small free blocks. A rest above SMALL_MAX is waste, as it need not
- * have the size of a class. */
+/* Cuts the rest of a slab into small free blocks. A rest above SMALL_MAX becomes waste: it need not
+ * be of the size of a class. */
 static void retire_slab(cti_pool *pool, cti_slab *slab) {
     enum { PIECE = 8 * CTI_ALIGN };
     size_t rest = (size_t)(slab->end - slab->next);
@@ -215,9 +216,9 @@ static void retire_slab(cti_pool *pool, cti_slab *slab) {
     }
 }
 
-/* Cuts a block and its guard bytes from the slab; where they do not fit, from a new slab of
- * `slab_size` bytes. If there is no memory for one, a medium block gets a slab of its own size and
- * small blocks get a slab of the least size. */
+/* Cuts a block and its guard bytes from the slab, or, if they do not fit, from a new slab of
+ * `slab_size` bytes. If there is no memory for that one, a medium block gets a slab of exactly its
+ * size, and small blocks get a slab of 4 KiB. */
 static void *cut_from_slab(cti_pool *pool, cti_slab *slab, size_t bytes, size_t guard,
                            size_t slab_size) {
     bytes += guard;
@@ -245,10 +246,10 @@ static void *cut_from_slab(cti_pool *pool, cti_slab *slab, size_t bytes, size_t 
     return data;
 }
 
-/* Slabs grow with the pool, from 64 KiB to 16 MiB: a large pool has few, a small one holds little.
- * A small slab is an eighth of what the pool holds. A medium slab is as large as what it holds,
- * since a page that is never written takes no memory; with its header it is a whole number of
- * 64 KiB, or of huge pages. */
+/* A new slab has 64 KiB to 16 MiB, more in a pool that holds more: so a large pool has few slabs,
+ * and a small pool little unused memory. A slab for small blocks has an eighth of what the pool
+ * holds. A slab for medium blocks has as much as the pool holds, as pages that are never written
+ * take no memory; with its header it is a multiple of 64 KiB, or of a huge page. */
 static void *take_new(cti_pool *pool, size_t bytes) {
     enum { SLAB_MIN = 64 << 10, SLAB_MAX = 16 << 20 };
     if (bytes <= SMALL_MAX) {
@@ -265,9 +266,9 @@ static void *take_new(cti_pool *pool, size_t bytes) {
     return block ? data_of(block) : NULL;
 }
 
-/* Best fit for large blocks: the class itself or the next one that has a free block, up to one and
- * a half times as large (4 classes; eight are a doubling). So gradients reuse the memory of
- * activations of other shapes. Not under a limit, which counts the whole block. */
+/* Best fit for large blocks: the class itself, or the next class that has a free block, up to 4
+ * classes (1.5 times the size). So gradients reuse the memory of activations of other shapes. Not
+ * under a limit, which counts the whole block. */
 static int best_fit_class(const cti_pool *pool, int class) {
     if (pool->limit) return class;
     const int last = (int)cti_min(class + 4, CTI_SIZE_CLASSES - 1);
@@ -288,7 +289,7 @@ void *cti_take_any(ct_context *context, size_t size) {
         pool->free[class] = pool->free[class]->next;
     } else {
         block = take_new(pool, bytes);
-        if (!block) { /* the memory of free blocks of other classes may be enough */
+        if (!block) { /* free blocks of other classes may have the memory */
             ct_memory_trim(context);
             block = take_new(pool, bytes);
         }
@@ -301,7 +302,7 @@ void *cti_take_any(ct_context *context, size_t size) {
             return ct_fail(context, CT_ERR_MEMORY, "%s: out of memory: no %zu bytes (%lld in use)",
                            op, bytes, (long long)pool->live);
     }
-    /* live counts what was asked for, even if best fit found a larger block */
+    /* live counts the class of what was asked for, even if best fit found a larger block */
     pool->live += (int64_t)bytes;
     if (pool->live > pool->peak) pool->peak = pool->live;
     if (bytes > MEDIUM_MAX) bytes = capacity(block_of(block));
@@ -378,7 +379,7 @@ static cti_free_block **merge(cti_free_block **end, cti_free_block *a, cti_free_
     return end;
 }
 
-/* Natural merge sort: one pass over a list that is sorted already. */
+/* Natural merge sort: a list that is sorted already takes one pass. */
 static cti_free_block *sort_by_address(cti_free_block *list) {
     bool sorted = !list;
     while (!sorted) {
@@ -394,8 +395,8 @@ static cti_free_block *sort_by_address(cti_free_block *list) {
     return list;
 }
 
-/* The slab that holds the free block. The search starts at `slab` and goes up in address, so
- * that a sorted free list takes one pass over the sorted slabs. */
+/* The slab that holds the free block, searched for from `slab` on, upwards in address. Both lists
+ * are sorted, so all free blocks of a list together take one pass over the slabs. */
 static cti_block *slab_holding(cti_block *slab, const cti_free_block *free) {
     while ((const char *)free >= (const char *)slab->raw + slab->total) slab = next_of(slab);
     return slab;
@@ -425,7 +426,7 @@ static void sort_blocks(cti_pool *pool) {
     }
 }
 
-/* Sets free_bytes of each slab, and sorts the free lists of what slabs hold. */
+/* Sets free_bytes of each slab, and sorts the free lists of small and medium blocks by address. */
 static void count_free_bytes(cti_pool *pool) {
     const cti_slab *open[] = {&pool->small, &pool->medium};
     for (cti_block *block = pool->blocks; block; block = next_of(block))
@@ -442,7 +443,7 @@ static void count_free_bytes(cti_pool *pool) {
     }
 }
 
-/* Removes the blocks of free slabs from the free lists, which are sorted. */
+/* Removes blocks that lie in free slabs from the free lists, which are sorted. */
 static void unlink_free_slabs(cti_pool *pool) {
     for (int c = 0, end = first_large_class(pool); c < end; c++) {
         cti_block *slab = pool->blocks;
@@ -455,8 +456,8 @@ static void unlink_free_slabs(cti_pool *pool) {
     }
 }
 
-/* Frees the large blocks on free lists, and the slabs that hold only free blocks. Takes no more
- * time than its sorts, as every allocation that fails calls it. */
+/* Frees large blocks on free lists, and slabs that hold only free blocks. In n log n for n free
+ * blocks, as every allocation that fails calls it. */
 void ct_memory_trim(ct_context *context) {
     if (!context) return;
     cti_pool *pool = &context->pool;

@@ -7,18 +7,17 @@
 
 enum { CTI_ALIGN = 64 }; /* bytes; every block is aligned to a cache line */
 
-/* The largest request, in bytes: rounded up to its class and with a header, it does not
- * overflow. */
+/* The largest request, in bytes: with a header and rounded up to its class it does not overflow. */
 #define CTI_MOST_BYTES ((size_t)PTRDIFF_MAX / 4)
 
-/* Size classes: linear up to 4096 bytes, one for each multiple of 64; above, geometric, eight to a
- * doubling. */
+/* Size classes: up to 4,096 bytes linear, one for each multiple of 64 bytes; above geometric, eight
+ * to a doubling. */
 enum {
     CTI_LINEAR_MAX = 4096,
     CTI_LINEAR_CLASSES = CTI_LINEAR_MAX / CTI_ALIGN,
     CTI_SIZE_CLASSES = 8 * 64
 };
-/* 1 <= size <= CTI_LINEAR_MAX: for 0 the subtraction wraps around */
+/* Is 1 <= size <= CTI_LINEAR_MAX? For 0 the subtraction wraps around. */
 static inline bool cti_is_linear(size_t size) { return size - 1 < CTI_LINEAR_MAX; }
 /* The class of such a size; *bytes is the size of the class's blocks. */
 static inline int cti_linear_class(size_t size, size_t *bytes) {
@@ -40,20 +39,20 @@ typedef struct {
 
 typedef struct {
     ct_allocator allocator;
-    /* bytes: may be held (0: no limit), are held, are in use, were in use at most */
+    /* In bytes: what may be held (0: no limit); held from the allocator; in use; most in use. */
     int64_t limit, held, live, peak;
-    int64_t lasting; /* of held: bytes of lasting blocks */
+    int64_t lasting; /* the part of held that is in lasting blocks */
     int64_t calls;   /* of the allocator */
-    /* neither poison nor guard bytes: blocks of linear classes are taken and given back inline */
+    /* neither poison nor guard bytes: linear classes are taken and given back inline */
     bool plain;
     bool poison;       /* debug mode: memory that is free or new is all ones, NaN or -1 */
     cti_block *blocks; /* every block from the allocator */
     cti_free_block *free[CTI_SIZE_CLASSES];
-    size_t slab_max; /* larger blocks come from the allocator one by one */
+    size_t slab_max; /* bytes; larger blocks come from the allocator one by one */
     cti_slab small, medium;
 } cti_pool;
 
-/* An allocator of NULLs is malloc and free. */
+/* If the allocator's functions are NULL: malloc and free. */
 void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool poison);
 void cti_pool_free(cti_pool *pool);
 

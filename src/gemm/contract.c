@@ -1,11 +1,10 @@
 /* Merges dims of a product, and loops over those that cannot be merged.
  *
- * A dim is (size, a, b, c): the step it makes in each operand; 0 where it does not appear, or
- * repeats. m, n and k are dims too: m (a, 0, c), n (0, b, c), k (a, b, 0). Two dims merge into
- * one where in each operand the outer's step is the inner's times the inner's size. So the batch
- * of an activation merges into m when the other side is a weight, and into k when that weight's
- * gradient sums over it. Of the dims that are left one is cti_gemm's batch, and the others are
- * looped over. */
+ * A dim has steps (a, b, c) in A, B and C. m, n and k are dims too: m (a, 0, c), n (0, b, c),
+ * k (a, b, 0). Two dims merge into one if in each operand the outer's step is the inner's step
+ * times the inner's size. So the batch of an activation merges into m when it is multiplied by a
+ * weight, and into k when the weight's gradient sums over it. Of the batch dims that are left, one
+ * is cti_gemm's batch, and the others are looped over. */
 #include "contract.h"
 
 enum { A, B, C };
@@ -17,7 +16,7 @@ static bool can_merge(cti_contract_dim outer, cti_contract_dim inner) {
     return true;
 }
 
-/* False where they cannot merge. Merges `dim` into `into`, as its outer or its inner part. */
+/* Merges `dim` into `into`, as its outer or its inner part. False: they cannot merge. */
 static bool merge(cti_contract_dim *into, cti_contract_dim dim) {
     if (dim.size == 1) return true;
     if (into->size == 1) {
@@ -33,8 +32,8 @@ static bool merge(cti_contract_dim *into, cti_contract_dim dim) {
     return true;
 }
 
-/* Merges what can be merged; returns how many dims of the batch are left. keep_n: nothing may merge
- * into n. */
+/* Merges batch dims into m, n, k or each other where it can; returns how many are left. keep_n:
+ * none merges into n. */
 static int merge_all(cti_contract_dim *m, cti_contract_dim *n, cti_contract_dim *k,
                      cti_contract_dim *batch, int dims, bool keep_n) {
     for (int i = 0; i < dims;) {
@@ -54,9 +53,9 @@ static int merge_all(cti_contract_dim *m, cti_contract_dim *n, cti_contract_dim 
     return dims;
 }
 
-/* One matrix product; data[] is where its matrices begin. Inlined into both of its calls, so that
- * the args of a small product stay in registers: a step of bench/rows micro is 0.4 % fewer
- * instructions. */
+/* One matrix product; data[] has the first element of A, B and C. Inlined into both of its callers,
+ * so that the args of a small product stay in registers: a step of `bench/rows micro` (4,192
+ * parameters) takes 0.4 % fewer instructions. */
 static inline __attribute__((always_inline)) bool
 product(ct_context *context, const cti_contract_dim *batch, const cti_contract_dim *m,
         const cti_contract_dim *n, const cti_contract_dim *k, const ct_tensor *const tensor[3],
@@ -85,8 +84,8 @@ product(ct_context *context, const cti_contract_dim *batch, const cti_contract_d
     return cti_gemm(context, &g);
 }
 
-/* The largest dim that steps in C, as cti_gemm's batch; a dim that is summed over cannot be it, as
- * its products go to the same place. -1: none. */
+/* The dim to use as cti_gemm's batch: the largest that steps in C. One that is summed over cannot
+ * be it, as its products are added to the same C. -1: none. */
 static int widest(const cti_contract_dim *dim, int dims) {
     int at = -1;
     for (int i = 0; i < dims; i++)
@@ -119,7 +118,7 @@ bool cti_contract(ct_context *context, const cti_contract_dim *of_m, const cti_c
         if (left[i].size == 0 && left[i].step[C] == 0) no_terms = true;
     }
     if (empty) return true;                    /* C has no element */
-    for (int i = 0; i < dims && no_terms; i++) /* sums of nothing, however many, are one */
+    for (int i = 0; i < dims && no_terms; i++) /* K is 0: add the zeros once, not for each index */
         if (left[i].step[C] == 0) left[i].size = 1;
     if (no_terms) k.size = 0;
     dims = merge_all(&m, &n, &k, left, dims, epilogue && (epilogue->apply || epilogue->bias));

@@ -1,22 +1,24 @@
-/* Products of tensors with any number of batch dims, by as few and as large matrix products as
- * their strides allow. */
+/* Products of tensors with batch dims, computed by as few and as large matrix products as their
+ * strides allow. */
 #ifndef CTI_GEMM_CONTRACT_H
 #define CTI_GEMM_CONTRACT_H
 
 #include "gemm.h"
 
-/* A dim of a product, with the step it makes in A, B and C, in elements; 0 where it does not appear
- * or repeats. */
+/* A dim of a product, with its stride in A, B and C, in elements: 0 in an operand that does not
+ * have this dim, or is broadcast along it. */
 typedef struct {
     int64_t size, step[3];
 } cti_contract_dim;
 
-/* C = A B, or as the epilogue says (NULL: C =). m steps in A and C, n in B and C, k in A and B; a
- * batch dim in any of them. What does not step in C is summed over, in a fixed order. At most 8
- * batch dims. Of the tensors only data and dtype are read: the steps are the dims'. Columns of the
- * epilogue's tiles are n's: no batch dim joins them. One that steps in C joins m where it can, as
- * those of a dense x beside a weight do; else a tile has rows of one index of it. False:
- * CT_ERR_MEMORY. */
+/* C = A B, or as the epilogue says. m has steps in A and C, n in B and C, k in A and B; a batch dim
+ * has steps in any of them. A batch dim with step 0 in C is summed over, in a fixed order. There
+ * are at most 8 batch dims. Of a, b and c only data and dtype are read, as the dims have the
+ * strides.
+ *
+ * With a bias or an apply, columns of C are those of n alone, so that a bias has n elements. Rows
+ * of a tile may be those of m merged with batch dims, as for a dense x (..., in) times a weight;
+ * batch dims that cannot be merged have tiles of their own. False: CT_ERR_MEMORY. */
 bool cti_contract(ct_context *context, const cti_contract_dim *m, const cti_contract_dim *n,
                   const cti_contract_dim *k, const cti_contract_dim *batch, int dims,
                   const ct_tensor *a, const ct_tensor *b, const cti_gemm_epilogue *epilogue,

@@ -1,5 +1,4 @@
-/* Carries out the plans of products: all kinds but blocked and split-K, which are
- * gemm_blocked.c's. */
+/* Carries out plans. Those of kind blocked and split-K are carried out by gemm_blocked.c. */
 #include "gemm.h"
 
 #include "../core/int_math.h"
@@ -8,12 +7,12 @@
 
 #include <string.h>
 
-/* What a task of these kinds needs to know. */
+/* What the tasks of a product read. */
 typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
     const cti_gemm_kernels *kernels;
-    int64_t across; /* of gemv and dots: tasks of nc columns that make all of n */
+    int64_t across; /* gemv and dots: how many tasks of nc columns make all n columns */
 } gemm_run;
 
 static bool adds(const cti_gemm_args *g) { return g->epilogue && g->epilogue->add; }
@@ -24,7 +23,7 @@ static void zero_rows(void *arg, int64_t begin, int64_t end, int worker) {
     const gemm_run *r = arg;
     const cti_gemm_args *g = r->g;
     const int64_t size = (int64_t)cti_dtype_size(g->c.dtype),
-                  cols = g->c.col == 1 ? g->n : 1; /* that are cleared at once */
+                  cols = g->c.col == 1 ? g->n : 1; /* cleared by one memset */
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = i / g->m, row = i % g->m;
@@ -36,7 +35,7 @@ static void zero_rows(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- gemv, dots ---- */
 
-/* Task i is nc columns of all rows. */
+/* A task is nc columns of all rows of one matrix. */
 static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
     const gemm_run *r = arg;
     const cti_gemm_args *g = r->g;
@@ -75,8 +74,8 @@ static void direct(const gemm_run *r) {
     cti_gemm_apply(g, r->plan, 0, 0, 0, g->m, g->n);
 }
 
-/* All K blocks of a B that fits the stack: all of B is packed at once. noinline: only a product
- * that packs has this stack. */
+/* The same with all K blocks of B packed on the stack. noinline: other products do not need this
+ * stack frame of 20 KB. */
 __attribute__((noinline)) static void direct_packed(const cti_isa *isa, const cti_gemm_args *g,
                                                     int64_t kc) {
     _Alignas(CTI_ALIGN) char packed[CTI_GEMM_STACK_B];
@@ -89,7 +88,7 @@ __attribute__((noinline)) static void direct_packed(const cti_isa *isa, const ct
                               row * g->k, k > 0 || adds(g));
 }
 
-/* ---- the small entrance ---- */
+/* ---- small products ---- */
 
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     const cti_gemm_kernels *kernels = &context->isa->of[cti_gemm_computed_type(g)]->gemm;
@@ -98,7 +97,7 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     const int64_t size = (int64_t)cti_dtype_size(cti_gemm_computed_type(g));
     const int64_t packed_bytes = (g->n + kernels->nr) * g->k * size;
     const bool gemv = g->m == 1 && g->n > 0 && g->n * g->k <= t->row_task_flops && !(e && e->bias);
-    /* Few rows may be sums of dot products instead, which the plan decides. */
+    /* With few rows for their K, dot products may be faster: the plan decides (is_dots). */
     const bool packed = g->m > 1 && g->n > 1 && g->c.col == 1 && packed_bytes <= CTI_GEMM_STACK_B &&
                         g->m * t->dots_k_per_m > g->k;
     if (gemv)
@@ -110,9 +109,9 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     return true;
 }
 
-/* ---- the planned entrance ---- */
+/* ---- planned products ---- */
 
-/* Before a plan with bias_first: every row of C is the bias, in the caller's orientation. */
+/* Sets every row of the caller's C, not of C', to the bias. */
 static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args) {
     for (int64_t i = 0; i < args->batch; i++)
         kernels->copy2d(args->m, args->n, args->epilogue->bias, 0, 1,
@@ -123,8 +122,8 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     if (args->batch <= 0 || args->m <= 0 || args->n <= 0) return true;
     const cti_kernels *kernels = context->isa->of[cti_gemm_computed_type(args)];
     const cti_gemm_machine machine = {.kernels = &kernels->gemm,
-                                      .l2_bytes = context->cache,
-                                      .l1d_ways = context->ways,
+                                      .l2_bytes = context->l2_bytes,
+                                      .l1d_ways = context->l1d_ways,
                                       .threads = cti_parallel_width(context)};
     cti_gemm_plan plan;
     cti_gemm_args transposed, onto_bias;

@@ -1,24 +1,25 @@
 /* Matrix products: C = alpha A B, or C += alpha A B, for matrices with any strides, batches of
  * them, on all threads.
  *
- * gemm_args says what is asked. A small product goes straight to the macro-kernel, inline; any
- * other gets a plan (gemm_plan.h), which gemm.c and gemm_blocked.c carry out. contract.h reads
- * products of tensors with batch dims as such products. */
+ * A caller fills cti_gemm_args and calls cti_gemm. A small product is one inline call of the
+ * macro-kernel; any other gets a plan (gemm_plan.h), which gemm.c and gemm_blocked.c carry out.
+ * contract.h makes such products of a product of tensors with batch dims. */
 #ifndef CTI_GEMM_GEMM_H
 #define CTI_GEMM_GEMM_H
 
 #include "../core/context.h"
 
-/* A matrix in a batch of them: element (i, j) of matrix b is data[b batch + i row + j col], in
- * elements; batch 0 repeats one. dtype is the type it is stored in. */
+/* A batch of matrices: element (i, j) of matrix b is data[b batch + i row + j col]. Strides are in
+ * elements and may be negative or 0; with batch 0 all b are the same matrix. dtype is the type of
+ * the elements in memory. */
 typedef struct {
     void *data;
     int64_t row, col, batch;
     ct_dtype dtype;
 } cti_matrix;
 
-/* A matrix in a tensor's memory. All fields are named: if some are not, GCC clears the whole struct
- * first, by rep stos, which takes some 30 cycles. */
+/* A matrix in a tensor's memory. All fields are set by name: if one is left out, GCC first clears
+ * the whole struct by rep stos, some 30 cycles. */
 static inline cti_matrix cti_matrix_of(const ct_tensor *t, int64_t row, int64_t col) {
     return (cti_matrix){.data = t->data, .row = row, .col = col, .batch = 0, .dtype = t->dtype};
 }
@@ -33,11 +34,11 @@ static inline void *cti_matrix_at(const cti_matrix *x, int64_t item, int64_t row
            (item * x->batch + row * x->row + col * x->col) * (int64_t)cti_dtype_size(x->dtype);
 }
 
-/* How a product begins and ends. It begins with nothing (C =), with what is there (add: C +=) or
- * with a bias. When a tile of C is complete, apply is called for it, by the worker that completed
- * it and while it is in that core's cache. A tile is rows x cols, with its first element at c->data
- * and the strides of C; every element of C is in exactly one tile, and
- * c->data says which. No error and no allocation in apply. */
+/* What C starts from, and what is done to it when it is complete. C starts from zero, from its
+ * present values (add: C +=) or from a bias. A tile of C is complete when all of K has been summed;
+ * then the worker that computed it calls apply, while the tile is in its core's cache. The tile is
+ * rows x cols, its first element at c->data, with the strides of C. Every element of C is in
+ * exactly one tile. apply neither fails nor allocates. */
 typedef struct {
     bool add;
     const void *bias; /* n elements, one row for all rows of C; or NULL. Not with add */
@@ -45,32 +46,35 @@ typedef struct {
     void *arg;
 } cti_gemm_epilogue;
 
-/* For each of `batch`: C (m, n) = alpha A (m, k) B (k, n). For k = 0 the product is zeros. C
+/* C (m, n) = alpha A (m, k) B (k, n), for each matrix of the batch. For k = 0 A B is zero. C
  * overlaps neither A nor B. */
 typedef struct {
     int64_t batch, m, n, k;
     double alpha;
     cti_matrix a, b, c;
-    const cti_gemm_epilogue *epilogue; /* or NULL: C = */
+    const cti_gemm_epilogue *epilogue; /* NULL: C starts from zero, and nothing is called */
 } cti_gemm_args;
 
-/* The type that a product is computed in, f32 or f64. Packed panels and partial sums are of this
- * type; strides and sizes of a matrix in place go by its own. Today all three matrices are of it.
- * One that is not has to be packed, which converts it: plan_packing in gemm_plan.c decides that. */
+/* The type of the arithmetic, f32 or f64, and so of packed panels and partial sums. A matrix that
+ * is read in place is addressed by its own dtype. Today A, B and C all have the computed type. A
+ * matrix of another one, such as bf16, would have to be packed, which converts it: that is for
+ * plan_packing in gemm_plan.c to decide. */
 static inline ct_dtype cti_gemm_computed_type(const cti_gemm_args *g) {
     return cti_dtype_computed(g->a.dtype);
 }
 
-/* The planned entrance: any product. False: CT_ERR_MEMORY. */
+/* Computes a product of any size by a plan. False: CT_ERR_MEMORY. */
 bool cti_gemm_planned(ct_context *context, const cti_gemm_args *g);
 
 static inline bool cti_gemm_is_small(int64_t m, int64_t n, int64_t k) {
-    /* Each is compared first, so that the product does not overflow. */
+    /* The first test bounds each of the three (CTI_GEMM_SMALL is a power of two), so that their
+     * product does not overflow. */
     return (m | n | k) < CTI_GEMM_SMALL && m * n * k <= CTI_GEMM_SMALL;
 }
 
-/* One call of the macro-kernel, for K block [k0, k0 + kl) of all of C. B is in place or packed:
- * rows b_row elements apart, panels `panel` bytes apart. add: onto C. */
+/* Sums the K block [k0, k0 + kl) into all of C, by one call of the macro-kernel. b is the block's
+ * first row of B, in place or packed: rows are b_row elements apart, panels of nr columns `panel`
+ * bytes apart. add: to C's present values; else C starts from the bias, or from zero. */
 static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const cti_gemm_args *g,
                                          int64_t k0, int64_t kl, const void *b, int64_t b_row,
                                          int64_t panel, bool add) {
@@ -87,14 +91,18 @@ static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const 
                           g->c.data);
 }
 
-/* The small entrance where the macro-kernel does not fit as it is: a row times a matrix is gemv,
- * and a B whose rows are not dense is packed on the stack. What is neither is planned. */
+/* Small products that cti_gemm does not compute inline: gemv for a row times a matrix, and the
+ * macro-kernel with B packed on the stack where rows of B are not dense. Others (columns of C not
+ * dense, dot products) go to cti_gemm_planned. */
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
 
-/* A product, by whichever entrance. Each element of C is summed in one order, whatever the threads,
- * the caches and the entrance. False: CT_ERR_MEMORY. The macro-kernel's branch takes no address of
- * g's, so a caller's args stay in registers and are written to memory for the other branches only:
- * 8 x 8 x 8 1.01, and with AVX-512 1.05, against args that are always written. */
+/* Computes a product. The order in which an element of C is summed follows from sizes and strides,
+ * never from threads, from caches or from which of the three functions computes it. False:
+ * CT_ERR_MEMORY.
+ *
+ * The inline branch does not take the address of *g, so that a caller's args stay in registers;
+ * only the other branches copy them to memory. Against args that are always in memory an
+ * 8 x 8 x 8 product is 1.01 times as fast, with AVX-512 1.05. */
 static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
     const bool small = g->batch == 1 && g->k > 0 && g->k < CTI_GEMM_DEEP &&
                        cti_gemm_is_small(g->m, g->n, g->k); /* one K block */

@@ -8,24 +8,25 @@
  *             for each mr rows of the task  one call of the macro-kernel over the panels of B
  *       adds split-K's partial sums
  *
- * mr rows of A stay in L1d while the panels of B stream from L2, and an element of C is complete
- * before the next rows are begun. Each element is the sum over k in order within a K block, and K
- * blocks are added in order, so it depends neither on tiles nor on threads. */
+ * mr rows of A stay in L1d while the panels of B stream from L2. An element of C is summed over k
+ * in order within a K block, and K blocks are added in order, so neither tiles nor threads change
+ * its bits. */
 #include "gemm_blocked.h"
 
 #include "../core/int_math.h"
 
-/* A product under way. */
+/* A product that is being computed. */
 typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
-    const cti_gemm_kernels *kernels;     /* of the computed type, */
-    const cti_gemm_kernels *of_a, *of_b; /* and of A's and B's own, to pack them */
+    const cti_gemm_kernels *kernels;     /* of the computed type */
+    const cti_gemm_kernels *of_a, *of_b; /* of A's and B's dtype: their pack_a and pack_b */
     cti_binary *add;                     /* y = a + b, of the computed type */
     int64_t size;                        /* bytes of an element of the computed type */
-    /* The workspace: packed A, each worker's or everyone's packed B, partial sums (dense m x n). */
+    /* The workspace: packed A; packed B, one for all or one for each worker; partial sums, each a
+     * dense m x n matrix. */
     char *packed_a, *packed_b, *sums;
-    /* The present pass: K [k0, k0 + kl), matrices [item0, item0 + items), rows [m0, m0 + ml). */
+    /* This pass: K [k0, k0 + kl), matrices [item0, item0 + items), rows [m0, m0 + ml). */
     int64_t k0, kl, item0, items, m0, ml;
 } gemm_run;
 
@@ -67,7 +68,7 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
 
 /* ---- tasks ---- */
 
-/* What a task sums, and where to: K [k, k + kl) counted from the pass's k0. */
+/* What a task sums, K [k, k + kl) counted from the pass's k0, and the matrix it is written to. */
 typedef struct {
     int64_t k, kl;
     bool add;
@@ -91,16 +92,16 @@ static k_range range_of(const gemm_run *r, int64_t k_block) {
                      .c = g->c};
 }
 
-/* Columns [n, n + cols) of B for one K range, in place or as packed panels. */
+/* Columns [n, n + cols) of B over one K range, in place or as packed panels. */
 typedef struct {
     const char *data;
     int64_t panel, row; /* bytes from one panel to the next, elements from one row to the next */
     int64_t n, cols;
-    const char *source; /* where they are in B; NULL: in place */
+    const char *source; /* their first element in B; NULL: read in place */
 } b_panels;
 
-/* Packs columns n on for this task, unless the plan has them in place or shared, or the task before
- * used the same ones: `last`. */
+/* The panels of a task's columns, from n on. A B that is in place or shared is ready. Else the
+ * worker packs them, unless they are those of its task before (`last`). */
 static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int64_t n,
                           const b_panels *last, int worker) {
     const cti_matrix *b = &r->g->b;
@@ -124,7 +125,7 @@ static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int
                       .source = source};
 }
 
-/* Rows [m, m + rows), at most mr, times the panels. */
+/* C's rows [m, m + rows), at most mr of them, over the panels' columns. */
 static void multiply_rows(const gemm_run *r, const k_range *k, int64_t item, int64_t m,
                           int64_t rows, const b_panels *b) {
     const cti_matrix *a = &r->g->a;

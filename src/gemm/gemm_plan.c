@@ -1,6 +1,7 @@
-/* The decisions of a product. In their order: is it transposed; how long is a K block; which kind
- * is it; and for blocked products what is packed, by whom, and which tiles of C are tasks.
- * Thresholds come from the tuning table (src/kernels/gemm_tuning_tmpl.h). */
+/* Plans a product, in this order: whether it is computed transposed; the length of a K block; the
+ * kind; and for blocked products what is packed, by which threads, and which tiles of C are tasks.
+ * All thresholds, and what was measured for each, are in the tuning table
+ * (src/kernels/gemm_tuning_tmpl.h). */
 #include "gemm_plan.h"
 
 #include "../core/cache_sets.h"
@@ -9,7 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What a decision may look at. */
+/* The inputs of every decision. */
 typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_machine *machine;
@@ -19,9 +20,8 @@ typedef struct {
 } problem;
 
 static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
-static double product(int64_t a, int64_t b, int64_t c) {
-    return (double)a * (double)b * (double)c;
-} /* int64_t might overflow */
+/* In double, as int64_t might overflow. */
+static double product(int64_t a, int64_t b, int64_t c) { return (double)a * (double)b * (double)c; }
 
 /* C' = B' A' */
 static cti_gemm_args transposed_of(const cti_gemm_args *g) {
@@ -36,14 +36,15 @@ static cti_gemm_args transposed_of(const cti_gemm_args *g) {
                            .epilogue = g->epilogue};
 }
 
-/* ---- what decides the bits: sizes, strides and the ISA, no cache and no thread ---- */
+/* ---- the order of sums: by sizes, strides and the ISA, never by caches or threads ---- */
 
 static bool is_transposed(const cti_gemm_args *g) {
     return g->m > 1 && (g->n == 1 || (g->c.col != 1 && g->c.row == 1));
 }
 
-/* As few K blocks as kc allows, of equal length but the last; at least two where threads may share
- * them. */
+/* As few K blocks as the kernels' kc allows, of equal length (a multiple of 8) but the last. A
+ * product that split-K could compute has at least two, even on one thread, so that the bits are
+ * those of split-K. */
 static int64_t k_block(const problem *p) {
     const cti_gemm_args *g = p->g;
     const bool may_split = g->k >= CTI_GEMM_DEEP && g->k > g->m && g->k > g->n &&
@@ -53,8 +54,8 @@ static int64_t k_block(const problem *p) {
     return cti_round_up(cti_ceil_div(g->k, count), 8);
 }
 
-/* A and B are dense along K, and there are so few rows that summing the lanes of vectors costs less
- * than packing B. */
+/* Is C computed as dot products along K? A and B are dense along K, and there are so few rows that
+ * adding up the lanes of each sum costs less than packing B. */
 static bool is_dots(const problem *p) {
     const cti_gemm_args *g = p->g;
     return g->b.col != 1 && g->b.row == 1 && g->a.col == 1 && g->m <= p->tuning->dots_max_m &&
@@ -69,6 +70,8 @@ static cti_gemm_kind sum_kind(const problem *p) {
 
 /* ---- gemv, dots ---- */
 
+/* A task is nc columns of all rows of C. nc is doubled until a task has row_task_flops; if all n
+ * columns together have fewer, a worker takes several tasks (of a batch) at once. */
 static void plan_rows(const problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     const double least = (double)p->tuning->row_task_flops;
@@ -92,22 +95,24 @@ static bool plan_direct(const problem *p, cti_gemm_plan *plan) {
 
 /* ---- blocked, split-K ---- */
 
-/* B need not be packed: its rows are dense, and few tiles of A's rows read it, or it stays in L2
- * without conflict misses in L1d. */
+/* Is B read in place? Its rows must be dense. Then packing does not pay if few tiles of rows of A
+ * read it, or if all of it stays in L2 and its rows do not cause conflict misses in L1d. */
 static bool b_stays_in_place(const problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_tuning *t = p->tuning;
     if (g->b.col != 1) return false;
-    if (g->m <= t->b_min_tiles * p->kernels->mr) return true;
+    if (g->m <= t->b_in_place_tiles * p->kernels->mr) return true;
     const int64_t stride = magnitude(g->b.row) * (int64_t)cti_dtype_size(g->b.dtype);
     const int64_t offsets = cti_l1d_offsets(stride);
     if (stride > p->machine->l2_bytes / 8 * t->b_in_place_l2_eighths / g->k) return false;
     return g->k <= t->b_rows_per_l1d_set * offsets ||
-           (offsets > t->b_conflict_offsets && g->m <= t->b_conflict_min_tiles * p->kernels->mr);
+           (offsets > t->b_conflict_offsets &&
+            g->m <= t->b_in_place_tiles_conflicts * p->kernels->mr);
 }
 
-/* Each panel of B reads A again, whose lines are then evicted by conflict misses, or used for one
- * element each: worth packing for more panels than the table says. */
+/* Is A packed? Each panel of B reads all of A again. In place that is slow if A's lines evict each
+ * other (conflict misses), or if its columns are so far apart that each line has one element of a
+ * row tile. Packing pays if C has more panels than the table says for A's strides. */
 static bool a_is_packed(const problem *p, int64_t kc) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_pack_a_panels *limit =
@@ -137,22 +142,27 @@ static int64_t task_count(const problem *p, const cti_gemm_plan *plan) {
            cti_ceil_div(p->g->n, plan->nc);
 }
 
-/* Enough tasks that a thread that starts late costs little, and few enough at the edges and in the
- * last round that all threads end together: the least useful part of their time is in the table. */
+/* Does the tile divide the pass evenly among the threads? Each thread must have several tasks, so
+ * that one that starts late costs little. And the work must be at least min_useful of what all
+ * threads could do in as many rounds: the rest of their time goes to tiles that are cut off at an
+ * edge, and to threads without a task in the last round. */
 static bool is_balanced(const problem *p, const cti_gemm_plan *plan) {
     const int threads = p->machine->threads;
     const int64_t count = task_count(p, plan), rounds = cti_ceil_div(count, threads);
     const double work =
         (double)(k_blocks(plan) * plan->batch_pass) * (double)plan->m_pass * (double)p->g->n;
-    const double least =
-        p->tuning->useful * (double)rounds * (double)threads * (double)plan->mc * (double)plan->nc;
+    const double least = p->tuning->min_useful * (double)rounds * (double)threads *
+                         (double)plan->mc * (double)plan->nc;
     return count >= p->tuning->tasks_per_thread * threads && work >= least;
 }
 
-/* A task begins as all rows and as many columns as one worker's packed panels may have, and shrinks
- * until threads can share it: first its rows, as A's rows and C's then stay with one thread, then
- * its columns. Fewer rows for each packing of B cost most, so they end first where each worker
- * packs B. */
+/* Chooses the tile mc x nc. It starts as all rows of the pass by all columns, or, where each worker
+ * packs B, by as many columns as its packed panels fit its part of L2. One thread keeps that. For
+ * several, the tile shrinks until it is balanced or has under 2 task_flops:
+ *   1. mc is halved: each thread then has its own rows of A and C in its own L2. Where each worker
+ *      packs B, this stops at mc_min_tiles_private_b, as a packing pays off over many rows only.
+ *   2. nc shrinks by an eighth at a time, at least by a panel, down to nc_min_panels.
+ *   3. mc is halved again, down to mc_min_tiles. */
 static void choose_tile(const problem *p, cti_gemm_plan *plan) {
     const cti_gemm_tuning *t = p->tuning;
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr, n = p->g->n;
@@ -177,9 +187,10 @@ static void choose_tile(const problem *p, cti_gemm_plan *plan) {
     }
 }
 
-/* Split-K stores the sum of each K block and adds them in order: the bits of blocked, which
- * continues in C, for alpha 1 only. With another, the micro-kernel may round alpha * sum + C once
- * (FMA), and split-K rounds twice. */
+/* May threads share the K blocks? Split-K stores the sum of each K block and adds them to C in
+ * order. That gives the bits of a blocked product for alpha 1 only: with another alpha the
+ * micro-kernel may round alpha * sum + C once (FMA), and split-K rounds twice. Nor with an apply:
+ * no task of split-K completes a tile of C. */
 static bool is_split_k(const problem *p, int64_t kc, int64_t k_pass) {
     const cti_gemm_args *g = p->g;
     const bool applies = g->epilogue && g->epilogue->apply;
@@ -243,10 +254,10 @@ static void plan_blocked(const problem *p, cti_gemm_plan *plan) {
     plan_workspace(p, plan);
 }
 
-/* ---- */
+/* ---- the plan ---- */
 
-/* Field by field, which is six vector stores; of (cti_gemm_plan){0} GCC makes rep stos, which takes
- * longer than to plan a vector times a small matrix. */
+/* Field by field, which compiles to six vector stores. (cti_gemm_plan){0} compiles to rep stos,
+ * which takes longer than all of the planning for a vector times a small matrix. */
 static void clear(cti_gemm_plan *plan) {
     plan->kind = CTI_GEMM_ZERO;
     plan->transposed = plan->bias_first = plan->pack_a = false;

@@ -1,6 +1,6 @@
-/* How a product is computed. cti_plan_gemm decides everything from what is asked and from the
- * machine, and touches no matrix; gemm.c and gemm_blocked.c carry a plan out.
- * tests/test_gemm_plan.c is a table of plans. */
+/* How a product is computed. cti_plan_gemm decides it from the args and the machine, without
+ * reading a matrix; gemm.c and gemm_blocked.c carry the plan out. tests/test_gemm_plan.c is a table
+ * of plans. */
 #ifndef CTI_GEMM_GEMM_PLAN_H
 #define CTI_GEMM_GEMM_PLAN_H
 
@@ -28,31 +28,34 @@ typedef enum {
     CTI_B_SHARED,     /* packed once, by all threads, for all */
 } cti_gemm_b;
 
-/* m, n, A and B are those of the product that is computed: of C' = B' A' if it is transposed. */
+/* A task is what one worker computes: a tile of C. A pass is the part of the product for which the
+ * workspace holds packed panels and partial sums: k_pass of K, m_pass rows, batch_pass matrices.
+ * The loops over passes are outside of the loop over tasks. */
 typedef struct {
     cti_gemm_kind kind;
-    /* C' = B' A': so a single column becomes a row, and a C dense by columns one dense by rows. */
+    /* C' = B' A' is computed: so a single column becomes a row, and a C dense by columns one dense
+     * by rows. m, n, A and B below are then those of this product. */
     bool transposed;
-    /* C is filled with the bias and added to, for kernels that cannot begin with a bias. */
+    /* C is filled with the bias before the product, which adds to it: for kernels that cannot start
+     * from a bias. */
     bool bias_first;
-    int64_t kc; /* K block: the longest sum of one micro-kernel call */
-    /* The tile of C that is a task: a multiple of mr and of nr, or all of m. gemv, dots: nc
-     * only. */
+    int64_t kc; /* length of a K block, which one micro-kernel call sums */
+    /* A task's tile of C: mc a multiple of mr, or all rows; nc a multiple of nr. gemv, dots: nc. */
     int64_t mc, nc;
     int64_t grain; /* tasks that a worker takes at once */
 
     /* blocked and split-K: */
     cti_gemm_b b;
-    bool pack_a;                /* by all threads, a pass at a time; else A is in place */
-    int64_t k_pass;             /* of K in a pass: one K block; split-K: several */
-    int64_t m_pass, batch_pass; /* rows and matrices in a pass: all, unless A is packed */
+    bool pack_a;                /* by all threads, before the tasks of a pass; else A is in place */
+    int64_t k_pass;             /* one K block; split-K: several */
+    int64_t m_pass, batch_pass; /* everything, unless A is packed */
     int workers;                /* 1: too little work to share */
     /* Workspace: packed A, one copy of packed B, split-K's partial sums. */
     int64_t a_bytes, b_bytes, sum_bytes;
 } cti_gemm_plan;
 
-/* Returns the product to compute: args or, if the plan is transposed, *transposed, whose epilogue
- * is still the caller's. */
+/* Returns the product to compute: args or, if the plan is transposed, *transposed. Its epilogue is
+ * still the caller's, who expects tiles of C and not of C': see cti_gemm_apply. */
 const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_machine *machine,
                                    cti_gemm_plan *plan, cti_gemm_args *transposed);
 
@@ -64,8 +67,8 @@ static inline int64_t cti_gemm_workspace(const cti_gemm_plan *p) {
     return p->a_bytes + cti_gemm_b_copies(p) * p->b_bytes + p->sum_bytes;
 }
 
-/* Calls the epilogue for a complete tile, whose first element is (m, n) in the product that is
- * computed. */
+/* Calls the epilogue's apply for a complete tile. (m, n), rows and cols are of the product that is
+ * computed; apply is given them as of the caller's C. */
 static inline void cti_gemm_apply(const cti_gemm_args *g, const cti_gemm_plan *plan, int64_t item,
                                   int64_t m, int64_t n, int64_t rows, int64_t cols) {
     const cti_gemm_epilogue *e = g->epilogue;
@@ -77,7 +80,7 @@ static inline void cti_gemm_apply(const cti_gemm_args *g, const cti_gemm_plan *p
     e->apply(e->arg, &tile, plan->transposed ? cols : rows, plan->transposed ? rows : cols);
 }
 
-/* The plan in a line: "direct: B in place; kc 16". More of them: tests/test_gemm_plan.c. */
+/* Prints the plan, such as "direct: B in place; kc 16". */
 enum { CTI_GEMM_PLAN_TEXT = 320 }; /* enough for the largest numbers */
 const char *cti_gemm_plan_text(const cti_gemm_plan *plan, char text[CTI_GEMM_PLAN_TEXT]);
 

@@ -1,11 +1,11 @@
-/* Attention's work on scores, between the matrix products that ops/attention/ makes with the gemm
- * kernels.
+/* What attention does to scores between its matrix products, which ops/attention/ computes with the
+ * gemm kernels.
  *
- * A score panel is rows of NR lanes: the form in which a product reads a packed panel of B, so that
- * the weights are the next product's operand without being moved. Forward computes S^T: rows are
- * keys and lanes are queries, so the running maximum and sum of each query stay in one lane and
- * nothing is reduced across lanes. Backward computes S: rows are queries and lanes are keys.
- * `width`, LANES or NR, is how many lanes of a row are computed. */
+ * A score panel has rows of NR numbers, called lanes: a block of C as wide as the micro-kernel's.
+ * The next product reads it in place as its A, transposed: row stride 1, column stride NR. Forward
+ * computes S^T: rows are keys and lanes are queries, so a query's running maximum and sum stay in
+ * one lane and nothing is reduced across lanes. Backward computes S: rows are queries and lanes are
+ * keys. The first `width` lanes of each row are computed: LANES or NR. */
 #ifndef CTI_KERNELS_ATTENTION_TMPL_H
 #define CTI_KERNELS_ATTENTION_TMPL_H
 
@@ -13,12 +13,13 @@
 #include "row_sum_tmpl.h"
 #include "vmath.h"
 
-/* Calls f with the number of vectors of a row as a constant, so that its inner loops are
- * unrolled. */
+/* Calls f with the number of vectors in `width` lanes as a compile-time constant, so that its inner
+ * loops are unrolled. */
 #define ATTENTION_ROWS(width, f, ...) ((width) > LANES ? f(NV, __VA_ARGS__) : f(1, __VA_ARGS__))
 
-/* a > b ? a : b. A NaN in a is not taken; the NaN of the output comes from 2^(NaN - max). Written
- * by lanes, as compilers then emit one max instruction. */
+/* a > b ? a : b, for scores a and a maximum b. A score that is NaN does not change the maximum; its
+ * weight 2^(NaN - max) is NaN, and so is the output. Written lane by lane, as compilers then emit
+ * one max instruction. */
 INLINE vec attention_max(vec a, vec b) {
     for (int l = 0; l < LANES; l++) b[l] = a[l] > b[l] ? a[l] : b[l];
     return b;
@@ -32,8 +33,9 @@ INLINE vec lane_numbers(void) {
 
 /* ---- masks ---- */
 
-/* A finite bias stays finite when it is scaled: the lowest finite value is often used for -inf, and
- * a row of nothing else has equal weights, not none. */
+/* A finite bias stays finite when it is divided by log 2. Programs often use the lowest finite
+ * value for "masked": if all keys of a query have it, they get equal weights, where -inf gives
+ * zeros. */
 INLINE void add_bias_rows(const int vectors, int64_t rows, real *s, const real *bias,
                           int64_t bias_row) {
     const vec minus_inf = splat(-(real)INFINITY),
@@ -90,7 +92,8 @@ INLINE bool online_softmax_update_rows(const int vectors, int64_t keys, real *s,
     for (int64_t i = 0; i < keys; i++)
         for (int j = 0; j < vectors; j++)
             new_max[j] = attention_max(load(s + i * NR + j * LANES), new_max[j]);
-    bool grown = false, begun = false; /* a maximum has grown; a sum was not zero before */
+    /* Has any query's maximum grown? Had any query's sum begun, that is, is `out` defined? */
+    bool grown = false, begun = false;
     for (int j = 0; j < vectors; j++) {
         const vec old_max = load(max + j * LANES);
         grown = grown || any_lane(old_max != new_max[j]);
@@ -142,8 +145,8 @@ static void attention_online_softmax_finalize(int64_t queries, int64_t d, void *
 
 /* ---- from the saved statistics ---- */
 
-/* ds = p (dp - dot) is 0 where p is 1: all other weights of the query are then below the last place
- * of 1, and dp - dot is nothing but the rounding of two equal sums. */
+/* ds = p (dp - dot), but 0 where p is 1: all other weights of that query are then below the last
+ * place of 1, so dp - dot is the rounding of two sums that are equal. */
 INLINE void softmax_backward_rows(const int vectors, int64_t queries, real *s, const real *dp,
                                   const real *max, const real *inverse_sum, const real *dot,
                                   real *ds, int64_t ds_row) {

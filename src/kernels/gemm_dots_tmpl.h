@@ -1,5 +1,5 @@
-/* Products of few rows, with nothing packed: dot products (A and B dense along K), and a row times
- * a matrix (gemv). A and B are of the stored type, C of the computed one. */
+/* Products of few rows without packing: dot products along K (A and B dense along K), and gemv, a
+ * row times a matrix. A and B are of the stored type, C is of the computed type. */
 #ifndef CTI_KERNELS_GEMM_DOTS_TMPL_H
 #define CTI_KERNELS_GEMM_DOTS_TMPL_H
 
@@ -7,9 +7,11 @@
 
 /* ---- dot products ---- */
 
-/* DOT_ROWS rows of A by DOT_COLS columns of B, whose sums are vectors along K. */
+/* A tile is DOT_ROWS rows of A by DOT_COLS columns of B. Its accumulators are vectors of partial
+ * sums along K, whose lanes are added at the end. */
 
-/* Lane i of the result is the sum of x[i]'s lanes, each in the same order. x is overwritten. */
+/* Lane i of the result is the sum of x[i]'s lanes, added in the same order for each i. x is
+ * overwritten. */
 INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
 #if CTI_VECTOR_BYTES
     UNROLL
@@ -37,8 +39,8 @@ INLINE void gemm_dots_step(const int rows, const bool masked, int64_t n, const s
     }
 }
 
-/* rows is a constant of the caller; n <= DOT_COLS: missing columns repeat the first, and are not
- * stored. */
+/* rows is a compile-time constant of the caller. If n < DOT_COLS, the first column is computed
+ * again in place of the missing ones, and not stored. */
 INLINE void gemm_dots_tile(const int rows, int64_t n, int64_t k, const stored *a, int64_t a_row,
                            const stored *b, int64_t b_col, real alpha, bool add, real *c,
                            int64_t row, int64_t col) {
@@ -92,7 +94,7 @@ static void gemm_dots(int64_t m, int64_t n, int64_t k, const void *a_, int64_t a
 
 /* ---- gemv ---- */
 
-/* y = alpha x B, or += with add, for `count` vectors of columns, which are dense. */
+/* y = alpha x B, or y += with add, for `count` vectors of columns. Columns are dense. */
 INLINE void gemv_columns(const int count, int64_t k, const stored *x, const stored *b,
                          int64_t b_row, real alpha, bool add, real *y) {
     gemm_vec sum[GEMV_VECTORS] = {0};

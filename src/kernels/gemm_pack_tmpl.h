@@ -1,8 +1,8 @@
-/* Packing: micro-panels of A (MR rows) and of B (NR columns), as Goto & van de Geijn describe them.
- * A panel has, for each k, its MR or NR elements side by side; the last panel is zero-padded. A
- * line is a row of A or a column of B: lines are `along` elements apart, and the elements of one
- * `step` apart. The matrix is of the stored type and the panels are of the computed one, so a
- * matrix of another type than its product is computed in is converted here. */
+/* Packing: panels of A (MR rows) and of B (NR columns), BLIS's micro-panels. A panel has, for each
+ * k, its MR or NR elements side by side; the last panel is padded with zeros. A and B are packed by
+ * the same code: a "line" is a row of A or a column of B. Lines are line_stride elements apart, and
+ * elements along K k_stride. The matrix is of the stored type and panels are of the computed type,
+ * so packing converts. */
 #ifndef CTI_KERNELS_GEMM_PACK_TMPL_H
 #define CTI_KERNELS_GEMM_PACK_TMPL_H
 
@@ -28,11 +28,11 @@ INLINE void gemm_transpose(vec x[LANES]) {
 
 _Static_assert((int)LANES <= (int)MR_NARROW, "gemm_lines has pointers for that many");
 
-/* packed[p width + i] = x[i along + p] for p < k, a multiple of LANES, and i < count, a constant of
- * at most LANES; 0 from i = n on. */
+/* packed[p width + i] = x[i line_stride + p] for p < k, a multiple of LANES, and i < count, a
+ * constant of at most LANES; 0 from i = n on. */
 INLINE void gemm_pack_transposed(const int width, const int count, int64_t n, int64_t k,
-                                 const stored *x, int64_t along, real *packed) {
-    gemm_lines rows = gemm_lines_of(4, LANES, x, along * (int64_t)sizeof(stored));
+                                 const stored *x, int64_t line_stride, real *packed) {
+    gemm_lines rows = gemm_lines_of(4, LANES, x, line_stride * (int64_t)sizeof(stored));
     for (; k > 0; k -= LANES, packed += LANES * width,
                   gemm_advance(4, LANES, &rows, LANES * (int64_t)sizeof(stored))) {
         vec block[LANES];
@@ -47,14 +47,14 @@ INLINE void gemm_pack_transposed(const int width, const int count, int64_t n, in
     }
 }
 
-/* The same for k < LANES; n is at most count, or count is LANES. */
+/* The same for k < LANES. Either n <= count, or count is LANES. */
 __attribute__((noinline)) static void gemm_pack_transposed_rest(int64_t width, int64_t count,
                                                                 int64_t n, int64_t k,
-                                                                const stored *x, int64_t along,
-                                                                real *packed) {
+                                                                const stored *x,
+                                                                int64_t line_stride, real *packed) {
     vec block[LANES];
     UNROLL
-    for (int i = 0; i < LANES; i++) block[i] = i < n ? load_part(x + i * along, k) : (vec){0};
+    for (int i = 0; i < LANES; i++) block[i] = i < n ? load_part(x + i * line_stride, k) : (vec){0};
     gemm_transpose(block);
     UNROLL
     for (int i = 0; i < LANES; i++)
@@ -66,64 +66,72 @@ INLINE void gemm_pack_zeros(const int width, const int count, int64_t k, real *p
 }
 #endif
 
-/* packed[p width + i] = x[i along + p step] for p < k, i < n; zero for n <= i < width. width is a
- * constant of the caller. */
-INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, int64_t along,
-                      int64_t step, real *packed) {
+/* packed[p width + i] = x[i line_stride + p k_stride] for p < k, i < n; zero for n <= i < width.
+ * width is a constant of the caller. */
+INLINE void gemm_pack(const int width, int64_t n, int64_t k, const stored *x, int64_t line_stride,
+                      int64_t k_stride, real *packed) {
     int64_t p = 0;
-    if (along == 1) { /* an edge panel, in fours: of a loop over n GCC makes memcpy for each p */
+    if (line_stride == 1) {
+        /* The last, narrow panel: gemm_pack_panels has packed the others. Four elements at a time,
+         * as GCC makes a loop over n a call of memcpy for each p. */
         memset(packed, 0, (size_t)(k * width) * sizeof(real));
         for (; p < k; p++) {
             int64_t i = 0;
-            for (; i + 4 <= n; i += 4) get_all(4, x + p * step + i, packed + p * width + i);
-            for (; i < n; i++) packed[p * width + i] = get(x + p * step + i);
+            for (; i + 4 <= n; i += 4) get_all(4, x + p * k_stride + i, packed + p * width + i);
+            for (; i < n; i++) packed[p * width + i] = get(x + p * k_stride + i);
         }
         return;
     }
 #if CTI_VECTOR_BYTES
     /* A chunk of a panel is written one vector of columns at a time, and stays in L1d meanwhile. */
     enum { K_CHUNK = 128 };
-    for (int64_t chunk, whole = step == 1 ? k / LANES * LANES : 0; p < whole; p += chunk) {
+    for (int64_t chunk, whole = k_stride == 1 ? k / LANES * LANES : 0; p < whole; p += chunk) {
         chunk = whole - p < K_CHUNK ? whole - p : K_CHUNK;
         UNROLL
         for (int i = 0; i < width; i += LANES) {
             const int count = width - i < LANES ? width - i : LANES;
             real *to = packed + p * width + i;
             if (i + count <= n)
-                gemm_pack_transposed(width, count, count, chunk, x + i * along + p, along, to);
+                gemm_pack_transposed(width, count, count, chunk, x + i * line_stride + p,
+                                     line_stride, to);
             else if (i < n)
-                gemm_pack_transposed(width, count, n - i, chunk, x + i * along + p, along, to);
+                gemm_pack_transposed(width, count, n - i, chunk, x + i * line_stride + p,
+                                     line_stride, to);
             else gemm_pack_zeros(width, count, chunk, to);
         }
     }
-    /* By masked moves; up to 4 are copied faster one by one. AVX2: .92 to 1.06, so not there. */
-    if (CTI_VECTOR_BYTES == 64 && step == 1 && k - p > 4) {
+    /* The last k, fewer than LANES, by masked moves: 8 x 8 by 8 with B transposed 2.0 times as
+     * fast. Up to 4 are faster one by one. Not with AVX2: .92 to 1.06 times as fast. */
+    if (CTI_VECTOR_BYTES == 64 && k_stride == 1 && k - p > 4) {
         UNROLL
         for (int i = 0; i < width; i += LANES) {
             const int count = width - i < LANES ? width - i : LANES;
             real *to = packed + p * width + i;
             if (i < n)
-                gemm_pack_transposed_rest(width, count, n - i, k - p, x + i * along + p, along, to);
+                gemm_pack_transposed_rest(width, count, n - i, k - p, x + i * line_stride + p,
+                                          line_stride, to);
             else gemm_pack_zeros(width, count, k - p, to);
         }
         return;
     }
 #endif
     for (; p < k; p++) {
-        for (int64_t i = 0; i < n; i++) packed[p * width + i] = get(x + i * along + p * step);
+        for (int64_t i = 0; i < n; i++)
+            packed[p * width + i] = get(x + i * line_stride + p * k_stride);
         for (int64_t i = n; i < width; i++) packed[p * width + i] = 0;
     }
 }
 
-/* Packs n lines into panels of `width`. Where lines are elements of a dense row, all panels of a
- * row are written before the next row, so that the source is read in order; the hardware prefetcher
- * does not find the next row where rows are far apart, so it is prefetched. */
-INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const stored *x, int64_t along,
-                             int64_t step, real *packed) {
-    const int64_t whole = along == 1 ? n / width * width : 0;
+/* Packs n lines into panels of `width`. If line_stride is 1 (A dense along M, B along N), the
+ * elements of all panels for one k are a dense row of the source. Then each row is packed before
+ * the next, so that the source is read in order. The row PREFETCH_K ahead is prefetched: the
+ * hardware prefetcher does not find it where rows are far apart. */
+INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const stored *x,
+                             int64_t line_stride, int64_t k_stride, real *packed) {
+    const int64_t whole = line_stride == 1 ? n / width * width : 0;
     const stored *row = x;
-    for (int64_t p = 0; p < k && whole > 0; p++, row += step) {
-        const char *ahead = (const char *)(row + PREFETCH_K * step);
+    for (int64_t p = 0; p < k && whole > 0; p++, row += k_stride) {
+        const char *ahead = (const char *)(row + PREFETCH_K * k_stride);
         for (int64_t i = 0; i < whole; i += width) {
             UNROLL
             for (int at = 0; at < width * (int)sizeof(stored); at += 64)
@@ -132,8 +140,8 @@ INLINE void gemm_pack_panels(const int width, int64_t n, int64_t k, const stored
         }
     }
     for (int64_t i = whole; i < n; i += width)
-        gemm_pack(width, n - i < width ? n - i : width, k, x + i * along, along, step,
-                  packed + i * k);
+        gemm_pack(width, n - i < width ? n - i : width, k, x + i * line_stride, line_stride,
+                  k_stride, packed + i * k);
 }
 
 static void gemm_pack_a(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride,

@@ -1,4 +1,4 @@
-/* Matrix products: the micro-kernels, and the macro-kernel that src/gemm drives.
+/* Matrix products: the micro-kernels, and the macro-kernel that src/gemm calls.
  *
  * A micro-kernel computes a tile of MR rows and NR = NV vectors of columns of C. For each k it
  * loads NV vectors of B and does a rank-1 update of MR x NV accumulators, all in registers, with
@@ -11,12 +11,12 @@
  *        +--------+       |      |
  *                         +------+
  *
- * Every element of C is the sum over k in order, whatever tile it is in. Tiles at an edge have as
- * many rows and vectors as there are; the last vector is masked. Nothing outside of A, B or C is
- * read or written.
+ * Every element of C is summed over k in order, whatever tile it is in. A tile at an edge of C has
+ * only the rows and vectors that are left; its last vector is masked. Nothing outside of A, B or C
+ * is read or written.
  *
- * All three are of the computed type: a matrix that is stored in another one is packed first, which
- * converts it (gemm_pack_tmpl.h). */
+ * A, B and C are of the computed type: a matrix that is stored in another one is packed first,
+ * which converts it (gemm_pack_tmpl.h). */
 #ifndef CTI_KERNELS_GEMM_TMPL_H
 #define CTI_KERNELS_GEMM_TMPL_H
 
@@ -27,43 +27,45 @@
 
 /* ---- micro-kernels ---- */
 
-/* The layout of A, a constant of each micro-kernel. Where A is dense along one dim, an iteration of
- * the loop does UNROLL_K steps: counters and pointers for each step take a third of the front end's
- * time, which shows where another hardware thread shares the core (EPYC: .63 to .80 of the peak
- * became .80 to .87). Packed A is dense by columns, and the hardware prefetcher follows it. */
+/* The layout of A, a compile-time constant of each micro-kernel. Where A is dense along one dim,
+ * the loop over k is unrolled by UNROLL_K: without that, counters and pointers are a third of the
+ * instructions, which costs most where another hardware thread shares the core's front end (EPYC:
+ * .63 to .80 of the peak became .80 to .87). A_PACKED is dense by columns, as A_DENSE_COLUMNS is,
+ * but needs no software prefetch: the hardware prefetcher follows it. */
 typedef enum { A_STRIDED, A_DENSE_ROWS, A_DENSE_COLUMNS, A_PACKED } gemm_a_layout;
 
 INLINE bool gemm_by_columns(const gemm_a_layout layout) {
     return layout == A_DENSE_COLUMNS || layout == A_PACKED;
 }
 
-/* sum + x b, rounded once at any level of optimisation, so that no bit depends on the tile. Left
- * alone, GCC forms the sum in the register of a factor that is dead and moves it back: so AVX2 and
- * AVX-512 name the instruction that adds to its sum. once: x is used but once, and AVX-512 may read
- * it from memory. */
-INLINE gemm_vec gemm_fma(const bool once, gemm_vec sum, gemm_vec x, gemm_vec b) {
+/* sum + x b, rounded once at any level of optimisation, so that the bits do not depend on the tile.
+ * For sum + x * b GCC may choose the FMA that overwrites a factor, and then moves the result to the
+ * accumulator. So with AVX2 and AVX-512 the instruction that overwrites the sum is named. x_once:
+ * no other FMA uses x, so AVX-512 may take it as a memory operand, which the intrinsic allows. */
+INLINE gemm_vec gemm_fma(const bool x_once, gemm_vec sum, gemm_vec x, gemm_vec b) {
 #if CTI_VECTOR_BYTES && defined __x86_64__ && defined __FMA__ && !defined __clang__
 #if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
-    if (once) return (gemm_vec)_mm512_fmadd_pd((__m512d)x, (__m512d)b, (__m512d)sum);
+    if (x_once) return (gemm_vec)_mm512_fmadd_pd((__m512d)x, (__m512d)b, (__m512d)sum);
 #elif CTI_VECTOR_BYTES == 64
-    if (once) return (gemm_vec)_mm512_fmadd_ps((__m512)x, (__m512)b, (__m512)sum);
+    if (x_once) return (gemm_vec)_mm512_fmadd_ps((__m512)x, (__m512)b, (__m512)sum);
 #endif
-    (void)once;
+    (void)x_once;
     if (sizeof(real) == 4) __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(x), "v"(b));
     else __asm__("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(b));
     return sum;
 #else
-    (void)once;
+    (void)x_once;
     return sum + x * b;
 #endif
 }
 
-/* A rank-1 update, the u-th of an iteration: sum += column of A times row of B, whose last vector
- * has n columns where it is masked. The barrier keeps compilers from interleaving two of them,
- * which spills. */
+/* A rank-1 update, the u-th of an iteration: sum += a column of A times a row of B. Where B is
+ * masked its last vector has n columns. The barrier keeps compilers from interleaving two updates,
+ * which needs more registers than there are. */
 INLINE void gemm_rank_1(const int rows, const int vectors, const bool masked,
-                        const gemm_a_layout layout, const int each, int64_t n, const gemm_lines *a,
-                        const gemm_lines *b, const int u, gemm_vec sum[MR_NARROW][NV]) {
+                        const gemm_a_layout layout, const int per_base, int64_t n,
+                        const gemm_lines *a, const gemm_lines *b, const int u,
+                        gemm_vec sum[MR_NARROW][NV]) {
     gemm_vec bp[NV];
     __asm__ volatile("" ::: "memory");
     UNROLL
@@ -71,17 +73,17 @@ INLINE void gemm_rank_1(const int rows, const int vectors, const bool masked,
         bp[j] = gemm_load_if(gemm_real_line(4, b, u) + j * LANES, masked && j == vectors - 1, n);
     UNROLL
     for (int i = 0; i < rows; i++) {
-        const gemm_vec x = (gemm_by_columns(layout) ? gemm_real_line(each, a, u)[i]
-                                                    : gemm_real_line(each, a, i)[u]) -
+        const gemm_vec x = (gemm_by_columns(layout) ? gemm_real_line(per_base, a, u)[i]
+                                                    : gemm_real_line(per_base, a, i)[u]) -
                            (gemm_vec){0};
         UNROLL
         for (int j = 0; j < vectors; j++) sum[i][j] = gemm_fma(vectors == 1, sum[i][j], x, bp[j]);
     }
 }
 
-/* C is read and written at the end: prefetched, its lines are not missed all at once (EPYC: 1.03).
- * Not with AVX-512, whose cores have larger store buffers, and where 24 prefetches delay the loads
- * of A and B (Xeon: 1.00 to 1.08 without). */
+/* Prefetches the tile of C, which is read and written at the end, so that its lines are not missed
+ * all at once (EPYC: 1.03). Not with AVX-512: those cores have larger store buffers, and 24
+ * prefetches delay the loads of A and B (Xeon: 1.00 to 1.08 without them). */
 INLINE void gemm_prefetch_c(const int rows, const int vectors, const cti_gemm_params *params,
                             real *c) {
     UNROLL
@@ -115,14 +117,14 @@ INLINE void gemm_store_tile(const int rows, const int vectors, const bool masked
                         masked && j == vectors - 1, last);
         c += row;
         if (base) base += base_row;
-        /* One addition a row: else compilers derive each address from several others. */
+        /* Keeps one addition a row: else compilers precompute addresses of later rows. */
         __asm__("" : "+r"(c));
     }
 }
 
-/* A tile of `rows` rows and `vectors` vectors of columns: C = base + alpha A B. rows, vectors,
- * masked and layout are constants of the caller; masked: the last vector may have fewer than LANES
- * columns. */
+/* The micro-kernel for a tile of `rows` rows and `vectors` vectors of columns: C = base + alpha A
+ * B. rows, vectors, masked and layout are compile-time constants of the caller. masked: the last
+ * vector may have fewer than LANES columns. */
 INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool masked,
                               const gemm_a_layout layout, const cti_gemm_params *params, int64_t n,
                               const real *a, const real *b, const real *base, real *c) {
@@ -133,10 +135,10 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
     const int64_t to_row = params->a_row * size,
                   to_k = layout == A_DENSE_ROWS ? size : params->a_col * size,
                   b_to_k = params->b_row * size;
-    /* AVX-512 FMA with an indexed memory operand splits into two micro-ops: there each column of A
-     * has a base of its own (1.03 to 1.04). */
-    const int each = CTI_VECTOR_BYTES == 64 && vectors == 1 && gemm_by_columns(layout) ? 1 : 4;
-    gemm_lines of_a = gemm_lines_of(each, lines, a, gemm_by_columns(layout) ? to_k : to_row),
+    /* An FMA with an indexed memory operand splits into two micro-ops. AVX-512 tiles of one vector
+     * have such operands, so there each column of A has its own base pointer (1.03 to 1.04). */
+    const int per_base = CTI_VECTOR_BYTES == 64 && vectors == 1 && gemm_by_columns(layout) ? 1 : 4;
+    gemm_lines of_a = gemm_lines_of(per_base, lines, a, gemm_by_columns(layout) ? to_k : to_row),
                of_b = gemm_lines_of(4, unroll, b, b_to_k);
     const char *ahead = (const char *)a + PREFETCH_K * to_k;
     gemm_vec sum[MR_NARROW][NV] = {0};
@@ -147,27 +149,28 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
         gemm_opaque(&of_a), gemm_opaque(&of_b);
         UNROLL
         for (int u = 0; u < unroll; u++) {
-            /* A column of A is one or two cache lines, which all its broadcasts would wait for. */
+            /* Of each column of A the first cache line, and of a strided one the last: all MR
+             * broadcasts of the column would wait for them. */
             if (vectors > 1 && (layout == A_STRIDED || layout == A_DENSE_COLUMNS))
                 __builtin_prefetch(ahead + (layout == A_DENSE_COLUMNS ? of_a.to[u] : 0));
             if (vectors > 1 && layout == A_STRIDED && rows > 3)
                 __builtin_prefetch(ahead + (rows - 1) * to_row);
-            gemm_rank_1(rows, vectors, masked, layout, each, last, &of_a, &of_b, u, sum);
+            gemm_rank_1(rows, vectors, masked, layout, per_base, last, &of_a, &of_b, u, sum);
         }
-        gemm_advance(each, lines, &of_a, unroll * to_k);
+        gemm_advance(per_base, lines, &of_a, unroll * to_k);
         gemm_advance(4, unroll, &of_b, unroll * b_to_k);
         ahead += unroll * to_k;
     }
     for (uint64_t left = k % unrolled; left > 0;
-         left--, gemm_advance(each, lines, &of_a, to_k), gemm_advance(4, unroll, &of_b, b_to_k))
-        gemm_rank_1(rows, vectors, masked, layout, each, last, &of_a, &of_b, 0, sum);
+         left--, gemm_advance(per_base, lines, &of_a, to_k), gemm_advance(4, unroll, &of_b, b_to_k))
+        gemm_rank_1(rows, vectors, masked, layout, per_base, last, &of_a, &of_b, 0, sum);
     gemm_store_tile(rows, vectors, masked, params, last, sum, base, c);
 }
 
 /* ---- tiles ---- */
 
-/* Each micro-kernel is inlined into one of these functions, which are not inlined: each uses all
- * registers. */
+/* Micro-kernels are inlined into the gemm_tile_... functions, one for each size of a tile and
+ * layout. Those are not inlined, as each uses all registers. */
 
 #define TILE_ARGUMENTS                                                                             \
     const cti_gemm_params *params, int64_t m, int64_t n, const real *a, const real *b,             \
@@ -206,21 +209,22 @@ INLINE void gemm_micro_kernel(const int rows, const int vectors, const bool mask
         break
 #define TILE_COLUMNS(rows, vectors, masked, layout)                                                \
     case vectors:                                                                                  \
-        if ((masked || (rows) != MR || (vectors) != NV) && (vectors) <= NV &&                      \
+        if (((masked) || (rows) != MR || (vectors) != NV) && (vectors) <= NV &&                    \
             (rows) <= ((vectors) == 1 ? MR_NARROW : MR))                                           \
             TILE(rows, vectors, masked, layout);                                                   \
         break
 
-/* Tiles smaller than MR x NR, of whole vectors of columns, by the layout of A; */
+/* Tiles smaller than MR x NR that have whole vectors of columns, for A dense along K ... */
 __attribute__((noinline)) static void gemm_tile_a_rows(TILE_ARGUMENTS) {
     TILE_SWITCH(false, A_DENSE_ROWS)
 }
 
+/* ... and for A dense along M. */
 __attribute__((noinline)) static void gemm_tile_a_columns(TILE_ARGUMENTS) {
     TILE_SWITCH(false, A_DENSE_COLUMNS)
 }
 
-/* those with a masked vector, or A strided in both dims; */
+/* Tiles with a masked vector, or with an A strided in both dims. */
 __attribute__((noinline)) static void gemm_tile_edge(TILE_ARGUMENTS) {
     TILE_SWITCH(true, A_STRIDED)
 }
@@ -228,7 +232,7 @@ __attribute__((noinline)) static void gemm_tile_edge(TILE_ARGUMENTS) {
 #undef TILE_ROWS
 #undef TILE_SWITCH
 
-/* and MR x NR. */
+/* Tiles of MR x NR. */
 __attribute__((noinline)) static void gemm_tile_full(TILE_ARGUMENTS) {
     (void)m;
     if (params->a_col == 1) TILE(MR, NV, false, A_DENSE_ROWS);
@@ -244,7 +248,7 @@ INLINE void gemm_tile_c_dense(TILE_ARGUMENTS) {
     else TILE_CALL(gemm_tile_edge);
 }
 
-/* A C whose columns are not dense is written from a dense copy of the tile. */
+/* Computes a dense tile on the stack, then adds or copies it to a C whose columns are strided. */
 __attribute__((noinline)) static void gemm_tile_c_strided(TILE_ARGUMENTS) {
     real tile[MR_NARROW * NR];
     cti_gemm_params dense = *params;
@@ -266,7 +270,8 @@ INLINE void gemm_tile(TILE_ARGUMENTS) {
 #undef TILE_CALL
 #undef TILE_ARGUMENTS
 
-/* Rows of a tile: equal shares of m, at most `most`, by 32-bit divisions. */
+/* The rows of each tile if m rows are cut into equal tiles of at most `most` rows. The divisions
+ * are of 32 bits, which take fewer cycles. */
 INLINE int64_t gemm_equal_rows(int64_t m, int64_t most) {
     if (m > INT32_MAX) return most;
     const uint32_t rows = (uint32_t)m, tiles = (rows + (uint32_t)most - 1) / (uint32_t)most;
@@ -275,8 +280,8 @@ INLINE int64_t gemm_equal_rows(int64_t m, int64_t most) {
 
 /* ---- the macro-kernel ---- */
 
-/* Tile after tile: each share of rows by all panels of B. Shares are equal, as a tile of few rows
- * is bound by the latency of FMA. */
+/* All panels of B for each MR rows of A. Instead of MR rows and a rest, rows are cut equally: a
+ * tile of few rows has too few accumulators to hide the latency of FMA. */
 __attribute__((noinline)) static void gemm_tiles(const cti_gemm_params *params, int64_t m,
                                                  int64_t n, const real *a, const char *b,
                                                  int64_t panel, const real *base, real *c) {

@@ -1,10 +1,11 @@
-/* The numbers of matrix products: a line each, a column for each instruction set, and what was
- * measured. The longer story is in docs/performance.md (Products). Ratios are time without over
- * time with, on one thread. "Xeon": AVX-512, an L1d of 48 KB in 12 ways; "EPYC": Zen 3, AVX2, an
- * L1d of 32 KB in 8 ways.
+/* The tuning table of matrix products: a threshold with what was measured for it, and a column for
+ * each instruction set where they differ. docs/performance.md (Products) has the longer story.
  *
- * A line with the same number in all columns was not measured for each of them; BY_ISA is the place
- * for a number that turns out to differ. */
+ * "1.31" beside a threshold: a product is 1.31 times as fast as with the alternative that the
+ * comment names, or with the decision the other way. On one thread, f32 unless stated otherwise; M
+ * x K by N. "Xeon": AVX-512, an L1d of 48 KB in 12 ways. "EPYC": Zen 3, AVX2, an L1d of 32 KB in 8
+ * ways. Most numbers were measured on one of the two only; where another instruction set turns out
+ * to need another number, BY_ISA takes it. */
 #ifndef CTI_KERNELS_GEMM_TUNING_TMPL_H
 #define CTI_KERNELS_GEMM_TUNING_TMPL_H
 
@@ -27,31 +28,33 @@
 /* ---- the micro-kernels: constants of compiled loops ---- */
 enum {
     /*                scalar NEON AVX2 AVX-512 */
-    /* A tile of C: MR x NV sums, NV vectors of B and a broadcast fit 16 (AVX2) or 32 registers. */
-    MR =        BY_ISA(   4,    8,   6,  12),   /* rows */
-    NV =        BY_ISA(   4,    3,   2,   2),   /* vectors of columns */
+    /* The micro-kernel's tile of C: MR rows by NV vectors of columns. MR x NV accumulators, NV vectors
+     * of B and a broadcast of A fit into 16 (AVX2) or 32 vector registers. */
+    MR =        BY_ISA(   4,    8,   6,  12),
+    NV =        BY_ISA(   4,    3,   2,   2),
     NR =        NV * LANES,                     /* columns */
-    /* Rows of a tile of one vector of columns: more sums, to hide the latency of FMA. */
+    /* The most rows of a tile that has one vector of columns: with MR rows it would have too few
+     * accumulators to hide the latency of FMA. */
     MR_NARROW = BY_ISA(   4,   16,  12,  16),
-    /* The tile of dot products: its sums are vectors along K. */
+    /* The tile of dot products: rows of A by columns of B. Its accumulators are vectors along K. */
     DOT_ROWS =  BY_ISA(   6,    6,   3,   6),
     DOT_COLS =  BY_ISA(   4,    4,   4,   4),
-    /* Vectors of columns of a gemv's tile: enough sums to hide the latency of FMA. */
+    /* The tile of gemv, in vectors of columns: enough accumulators to hide the latency of FMA. */
     GEMV_VECTORS = BY_ISA(8,    8,   8,   8),
-    /* Steps along K by which A in place and B to be packed are prefetched. A by columns: 1.05 to
-     * 1.29; packing B, EPYC, 256 x 768 by 2,304: 1.05. */
+    /* How many k ahead A in place, and B while it is packed, are prefetched. A dense by columns: 1.05
+     * to 1.29 against none; packing B, EPYC, 256 x 768 by 2,304: 1.05. */
     PREFETCH_K = BY_ISA(  8,    8,   8,   8),
 };
 
 /* ---- the order of sums: may differ by ISA and type, never by caches or threads ---- */
 enum {
-    /* The longest K block. Half as long: 1.01 to 1.02 slower where K is deep. */
+    /* The longest K block. Half of it: 1.01 to 1.02 times as slow for K of several blocks. */
     KC = BY_TYPE(768, 512),
-    /* A B with A and B dense along K is dot products where M <= DOTS_MAX_M and M DOTS_K_PER_M <= K:
-     * 20 x 512 by 512 1.24, 10 rows 1.76, 6 rows 2.6. */
+    /* Where A and B are dense along K, C is computed as dot products if M <= DOTS_MAX_M and
+     * M DOTS_K_PER_M <= K. Against packing B: 20 x 512 by 512 1.24, 10 rows 1.76, 6 rows 2.6. */
     DOTS_MAX_M = 32,
     DOTS_K_PER_M = 20,
-    /* Bytes of a C that may be split-K: where K > M, N, it has at least two K blocks. */
+    /* Bytes of C, at most, for split-K. If also K > M and K > N, there are at least two K blocks. */
     SPLIT_K_C_BYTES = 256 << 10,
 };
 _Static_assert((int)KC >= (int)CTI_GEMM_DEEP, "K < CTI_GEMM_DEEP is one K block, on every ISA");
@@ -60,73 +63,82 @@ enum { NEVER = 1 << 30 };
 #define GEMM_TUNING { \
     .dots_max_m = DOTS_MAX_M, .dots_k_per_m = DOTS_K_PER_M, .split_k_c_bytes = SPLIT_K_C_BYTES, \
     \
-    /* ---- is B read in place? ---- */ \
-    /* Under so many tiles of rows always: packing is not paid back. */ \
-    .b_min_tiles = 2, \
-    /* Above, if its rows span at most this part of L2: EPYC, 384 squared 1.31; */ \
+    /* ---- B with dense rows: in place, or packed? ---- */ \
+    /* In place if M is at most this many tiles of MR rows: packing does not pay off. */ \
+    .b_in_place_tiles = 2, \
+    /* Packed if its rows span more than this part of L2: EPYC, 384 x 384 by 384 1.31. */ \
     .b_in_place_l2_eighths = 4, \
-    /* and at most so many of them begin in one L1d set: EPYC, 768 x 128 by 384 1.12 to 1.14. */ \
+    /* Else in place if at most this many of its rows begin in one L1d set: EPYC, 768 x 128 by 384, \
+     * packed for 16 rows in a set, 1.12 to 1.14. */ \
     .b_rows_per_l1d_set = 8, \
-    /* Or, if they begin in more than 2 sets, under up to so many tiles of rows: as it was before \
-     * the line above; not measured apart. */ \
-    .b_conflict_min_tiles = 40, .b_conflict_offsets = 2, \
+    /* With more rows in a set still in place if M is at most this many tiles and the rows begin in \
+     * more than 2 sets; not measured apart from the line above. */ \
+    .b_in_place_tiles_conflicts = 40, .b_conflict_offsets = 2, \
     \
     /* ---- packed B ---- */ \
-    /* Panels of one worker; the rest of L2 is for A and C. */ \
+    /* A worker's panels take this part of L2; the rest is for A and C. */ \
     .b_panels_l2_eighths = 3, \
-    /* B up to this size is packed once, by all threads, if each has at least so many tiles of \
-     * rows: then threads share C by rows, and each finds its rows of A and C in its own L2. */ \
+    /* B of at most this size is packed once for all threads if each thread has at least this many \
+     * tiles of rows. Threads then share C by rows only, and keep their rows of A and C in L2. */ \
     .b_shared_bytes = 1 << 20, .b_shared_tiles = 8, \
     \
-    /* ---- is A packed? If C has more panels of columns than: ---- */ \
-    /* columns of A up to so many bytes apart are read in place; */ \
-    .a_stride_bytes = 256, .a_few_ways = 8, \
+    /* ---- A: in place, or packed? Packed if C has more panels of columns than a number below, \
+     * which depends on A's strides and on the associativity of L1d. ---- */ \
+    /* Columns of A at most this many bytes apart: in place. */ \
+    .a_stride_bytes = 256, \
+    /* The first entry of a_panels is for an L1d of at most this many ways. */ \
+    .a_few_ways = 8, \
     .a_panels = { \
-        {   /* an L1d of up to 8 ways: scalar NEON AVX2 AVX-512 */ \
-            /* columns further apart: EPYC, 128 squared A' 1.08, f64 1.15 over 16 panels; */ \
+        {   /* 8 ways or fewer:        scalar NEON AVX2 AVX-512 */ \
+            /* Columns further apart than that: EPYC, 128 x 128 by 128, A transposed, 1.08, f64 1.15 \
+             * against a limit of 16. */ \
             .strided =         BY_ISA(    4,   4,   4,   4), \
-            /* by multiples of 256 bytes: EPYC, 256 x 1,024 by 64 1.11; */ \
+            /* Columns a multiple of 256 bytes apart: EPYC, 256 x 1,024 by 64 1.11. */ \
             .sets_16 =         BY_ISA(    3,   3,   3,   3), \
-            /* of 2,048 bytes: EPYC, 1,024 x 1,024 by 32 1.30; 0 instead of 1: .85 to .95; */ \
+            /* A multiple of 2,048 bytes: EPYC, 1,024 x 1,024 by 32 1.30; with a limit of 0 .85 to \
+             * .95. */ \
             .sets_2 =          BY_ISA(    1,   1,   1,   1), \
             .set_1_beyond_l2 = BY_ISA(    1,   1,   1,   1), \
-            /* dense along K, rows multiples of 4,096 bytes apart: EPYC, 1,024 squared 1.16. */ \
+            /* Dense along K, rows a multiple of 4,096 bytes apart: EPYC, 1,024 cubed 1.16. */ \
             .rows_set_1 =      BY_ISA(   16,  16,  16,  16), \
         }, \
-        {   /* of more ways:           scalar NEON AVX2 AVX-512 */ \
-            /* Xeon, 1,024 x 256 by 64 1.22 to 1.26, f64 1.09 to 1.26; AVX2 with 8: .68 to .92. */ \
+        {   /* more than 8 ways:       scalar NEON AVX2 AVX-512 */ \
+            /* Xeon, 1,024 x 256 by 64 1.22 to 1.26, f64 1.09 to 1.26 against 4; its AVX2 kernels \
+             * with 8 instead of 4: .68 to .92. */ \
             .strided =         BY_ISA(    4,   4,   4, BY_TYPE(8, 16)), \
-            /* Xeon, 128 squared A' 1.12, f64 1.05. */ \
+            /* Xeon, 128 x 128 by 128, A transposed, 1.12, f64 1.05 against 3. */ \
             .sets_16 =         BY_ISA(    3,   3,   3, BY_TYPE(6, 12)), \
-            /* Xeon, 1,024 x 1,024 by 64 1.13. */ \
+            /* Xeon, 1,024 x 1,024 by 64 1.13 against 1. */ \
             .sets_2 =          BY_ISA(    1,   1,   1, BY_TYPE(2, 4)), \
-            /* Xeon, f64 1,024 x 1,024 by 64 1.26 to 1.41 over 4. */ \
+            /* Xeon, f64 1,024 x 1,024 by 64 1.26 to 1.41 against 4. */ \
             .set_1_beyond_l2 = BY_ISA(    1,   1,   1,   2), \
-            /* Xeon, 1,024 squared 1.03 to 1.04, f64 1.06 to 1.13 over 16. */ \
+            /* Xeon, 1,024 cubed 1.03 to 1.04, f64 1.06 to 1.13 against 16. */ \
             .rows_set_1 =      BY_ISA(NEVER, NEVER, NEVER, NEVER), \
         }, \
     }, \
     \
     /* ---- packed A ---- */ \
-    /* Packed at once, for all panels of B: EPYC, 2,048 squared 1.03 to 1.06 over half as much. */ \
+    /* How much of A is packed at once, as a multiple of L2 in eighths: 4 L2. B is packed anew for \
+     * each such part. EPYC, 2,048 cubed 1.03 to 1.06 against 2 L2. */ \
     .a_l2_eighths = 32, \
-    /* Tiles of rows that are one task of packing. */ \
+    /* A task of packing A, in tiles of MR rows. */ \
     .a_task_tiles = 8, \
     \
     /* ---- tasks of threads ---- */ \
-    /* Multiply-adds of a task: some 3 us. */ \
+    /* Multiply-adds of a task, at least: some 3 us. */ \
     .task_flops = 1 << 18, \
-    /* Of gemv and dots, which are bound by memory; their columns are multiples of any vector. */ \
+    /* The same of gemv and dots, which are bound by memory; and the columns of a task before it is \
+     * doubled, a multiple of every vector. */ \
     .row_task_flops = 1 << 16, .gemv_columns = 256, .dots_columns = 64, \
-    /* Elements of C that a task clears (K = 0), or adds to (split-K); not measured. */ \
+    /* Elements of C that a task clears (K = 0), or adds partial sums to (split-K); not measured. */ \
     .zero_task_elements = 1 << 16, .sum_task_elements = 1 << 14, \
-    /* Tiles of C are made smaller until each thread has so many tasks, and so much of all \
-     * threads' time is work. */ \
-    .tasks_per_thread = 4, .useful = 0.93, \
-    /* But no smaller than so many tiles of rows by panels; where each worker packs B, first not \
-     * below this many tiles of rows: they pay for packing. */ \
+    /* A task's tile of C shrinks until there are at least so many tasks for each thread and at \
+     * least this share of all threads' time is work. */ \
+    .tasks_per_thread = 4, .min_useful = 0.93, \
+    /* The least rows of a task's tile, in tiles of MR, and columns, in panels; and the least rows \
+     * while columns can still be cut where each worker packs B, which many rows must pay for. */ \
     .mc_min_tiles = 2, .nc_min_panels = 2, .mc_min_tiles_private_b = 20, \
-    /* Bytes of a row of A that one pass of split-K sums: bounds the memory of partial sums. */ \
+    /* Bytes of one row of A that a pass of split-K sums: bounds the memory of partial sums. */ \
     .split_k_pass_bytes = 8 << 10, \
 }
 /* clang-format on */

@@ -1,5 +1,5 @@
-/* What the files of matrix products share: vectors, unrolled loops, and addresses of several lines
- * at once. */
+/* What the kernels of matrix products share: vectors, unrolled loops, and the addresses of several
+ * rows or columns at once. */
 #ifndef CTI_KERNELS_GEMM_VEC_TMPL_H
 #define CTI_KERNELS_GEMM_VEC_TMPL_H
 
@@ -9,18 +9,18 @@
 #if CTI_VECTOR_BYTES
 typedef vec gemm_vec;
 #else
-typedef real gemm_vec; /* GCC keeps vectors of one element in memory */
+typedef real gemm_vec; /* not a vector of one element, which GCC keeps in memory */
 #endif
 
-/* Steps along K in one iteration of the micro-kernel's loop. */
+/* How many k one iteration of the micro-kernel's loop does. */
 #if defined __clang__
 enum { UNROLL_K = 1 }; /* clang interleaves several, and spills */
 #else
 enum { UNROLL_K = 4 };
 #endif
 
-/* load and store of a gemm_vec; by_part: the first n lanes, else all. by_part is a constant of the
- * caller. */
+/* Load and store a gemm_vec; with by_part its first n lanes only. by_part is a compile-time
+ * constant of the caller. */
 #if CTI_VECTOR_BYTES
 #define gemm_load(p)                load(p)
 #define gemm_store(p, v)            store(p, v)
@@ -41,9 +41,10 @@ INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
 }
 #endif
 
-/* Addresses of `count` lines (rows or columns) of a matrix, `each` (1 or 4) to a base pointer: an
- * x86 address is a base, an index and a constant, so 16 lines take 4 registers for bases and 3 for
- * the distances. each and count are constants of the caller. */
+/* Addresses of `count` lines (rows or columns) of a matrix that are the same distance apart. An x86
+ * address is base + index, so one base pointer serves per_base lines (1 or 4): 16 lines take 4
+ * registers for bases and 3 for the distances 1, 2 and 3 lines. per_base and count are compile-time
+ * constants of the caller. */
 typedef struct {
     const char *base[(MR_NARROW + 3) / 4];
     int64_t to[4];
@@ -51,27 +52,27 @@ typedef struct {
 _Static_assert(CTI_VECTOR_BYTES != 64 || (int)UNROLL_K <= ((int)MR_NARROW + 3) / 4,
                "a base for each k of an unrolled iteration");
 
-INLINE gemm_lines gemm_lines_of(const int each, const int count, const void *x, int64_t bytes) {
+INLINE gemm_lines gemm_lines_of(const int per_base, const int count, const void *x, int64_t bytes) {
     gemm_lines l = {.to = {0, bytes, 2 * bytes, 3 * bytes}};
     UNROLL
-    for (int i = 0; i < count; i += each) l.base[i / each] = (const char *)x + i * bytes;
+    for (int i = 0; i < count; i += per_base) l.base[i / per_base] = (const char *)x + i * bytes;
     return l;
 }
 
-INLINE const void *gemm_line(const int each, const gemm_lines *l, int i) {
-    return l->base[i / each] + l->to[i % each];
+INLINE const void *gemm_line(const int per_base, const gemm_lines *l, int i) {
+    return l->base[i / per_base] + l->to[i % per_base];
 }
-INLINE const real *gemm_real_line(const int each, const gemm_lines *l, int i) {
-    return gemm_line(each, l, i);
+INLINE const real *gemm_real_line(const int per_base, const gemm_lines *l, int i) {
+    return gemm_line(per_base, l, i);
 }
 
-INLINE void gemm_advance(const int each, const int count, gemm_lines *l, int64_t bytes) {
+INLINE void gemm_advance(const int per_base, const int count, gemm_lines *l, int64_t bytes) {
     UNROLL
-    for (int i = 0; i < count; i += each) l->base[i / each] += bytes;
+    for (int i = 0; i < count; i += per_base) l->base[i / per_base] += bytes;
 }
 
-/* Hides the distances' origin: else compilers keep each base plus each distance in a register of
- * its own, and spill. */
+/* Hides from the compiler how the distances were computed: else it keeps base + distance of every
+ * line in a register of its own, which is more registers than there are. */
 INLINE void gemm_opaque(gemm_lines *l) {
     __asm__("" : "+r"(l->to[1]), "+r"(l->to[2]), "+r"(l->to[3]));
 }

@@ -1,16 +1,17 @@
 /* Horizontal operations, across the lanes of a vector, and the shuffles that all kernels share.
  *
- * One vector is folded by halves: lane l with lane l + LANES / 2, and so on. LANES vectors fold
- * together, each step making one vector of two, and lane r of the last one is what vector r folds
- * to: the same operations in the same order, a tenth of the work. */
+ * A fold (a sum or a maximum of all lanes) combines lane l with lane l + LANES / 2, then the halves
+ * of what is left, and so on. LANES vectors are folded together in a tenth of the time: each step
+ * makes one vector of two, and at the end lane r is what vector r folds to, by the same operations
+ * in the same order. */
 #ifndef CTI_KERNELS_HORIZONTAL_TMPL_H
 #define CTI_KERNELS_HORIZONTAL_TMPL_H
 
 #include "simd.h"
 
-/* LOW_g, HIGH_g: the lower and the upper halves of groups of g lanes, a's and b's. FOLDS(f): f(g)
- * from the widest group on. INTERLEAVE_LOW, _HIGH: lanes of a and b in turns, from their lower and
- * their upper halves. */
+/* LOW_g(a, b), HIGH_g(a, b): the lower, or upper, half of each group of g lanes, a's groups before
+ * b's. FOLDS(f): f(g) for each g, the widest first. INTERLEAVE_LOW, _HIGH: a's lane 0, b's lane 0,
+ * a's lane 1, ..., of the lower, or upper, halves. */
 /* clang-format off */
 #if VECTOR_LANES == 16
 #define LOW_16(a, b) SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
@@ -32,7 +33,7 @@
 #define HIGH_4(a, b) SHUFFLE(a, b, 2, 3, 6, 7, 10, 11, 14, 15)
 #define LOW_2(a, b) SHUFFLE(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
 #define HIGH_2(a, b) SHUFFLE(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
-#define FOLDS(fold)           fold(8) fold(4) fold(2)
+#define FOLDS(fold) fold(8) fold(4) fold(2)
 #define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #elif VECTOR_LANES == 4
@@ -40,13 +41,13 @@
 #define HIGH_4(a, b) SHUFFLE(a, b, 2, 3, 6, 7)
 #define LOW_2(a, b) SHUFFLE(a, b, 0, 2, 4, 6)
 #define HIGH_2(a, b) SHUFFLE(a, b, 1, 3, 5, 7)
-#define FOLDS(fold)           fold(4) fold(2)
+#define FOLDS(fold) fold(4) fold(2)
 #define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 4, 1, 5)
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 2, 6, 3, 7)
 #elif VECTOR_LANES == 2
 #define LOW_2(a, b) SHUFFLE(a, b, 0, 2)
 #define HIGH_2(a, b) SHUFFLE(a, b, 1, 3)
-#define FOLDS(fold)           fold(2)
+#define FOLDS(fold) fold(2)
 #define INTERLEAVE_LOW(a, b) SHUFFLE(a, b, 0, 2)
 #define INTERLEAVE_HIGH(a, b) SHUFFLE(a, b, 1, 3)
 #else
@@ -70,7 +71,7 @@ INLINE real max_lanes(vec v) { return fold_lanes(v, v_max); } /* NaN wins */
 INLINE vec fold_rows(vec row[LANES], vec (*f)(vec, vec)) {
 #define FOLD(group)                                                                                \
     UNROLL                                                                                         \
-    for (int i = 0; i < group / 2; i++)                                                            \
+    for (int i = 0; i < (group) / 2; i++)                                                          \
         row[i] =                                                                                   \
             f(LOW_##group(row[2 * i], row[2 * i + 1]), HIGH_##group(row[2 * i], row[2 * i + 1]));
     FOLDS(FOLD)

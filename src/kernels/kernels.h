@@ -62,12 +62,13 @@ enum {
     CTI_GEMM_STACK_B = 20 << 10
 };
 
-/* A is packed where C has more panels of nr columns than: */
+/* A is packed if C has more panels of nr columns than the field for A's strides says. "Sets": at
+ * how many different L1d sets columns, or rows, of A begin (src/core/cache_sets.h). */
 typedef struct {
-    int64_t strided;         /* A's columns are far apart (a_stride_bytes), */
-    int64_t sets_16, sets_2; /* and begin in at most 16, or 2, sets of L1d, */
-    int64_t set_1_beyond_l2; /* or in 1, and a K block of them spans more than L2; */
-    int64_t rows_set_1;      /* A is dense along K, and its rows begin in one set */
+    int64_t strided;         /* columns more than a_stride_bytes apart, in over 16 sets */
+    int64_t sets_16, sets_2; /* the same in 3 to 16 sets; in 1 or 2 */
+    int64_t set_1_beyond_l2; /* the same in 1 set, a K block of columns spanning more than L2 */
+    int64_t rows_set_1;      /* A dense along K, its rows in 1 set */
 } cti_gemm_pack_a_panels;
 
 /* When a product's operands are packed and how its work is shared (src/gemm/gemm_plan.c). Values,
@@ -76,20 +77,20 @@ typedef struct {
 typedef struct {
     /* The order of sums follows from these three: no cache and no thread may change them. */
     int64_t dots_max_m, dots_k_per_m, split_k_c_bytes;
-    int64_t b_min_tiles, b_in_place_l2_eighths, b_rows_per_l1d_set;
-    int64_t b_conflict_min_tiles, b_conflict_offsets;
+    int64_t b_in_place_tiles, b_in_place_l2_eighths, b_rows_per_l1d_set;
+    int64_t b_in_place_tiles_conflicts, b_conflict_offsets;
     int64_t b_panels_l2_eighths, b_shared_bytes, b_shared_tiles;
     int64_t a_stride_bytes, a_l2_eighths, a_task_tiles;
     int64_t a_few_ways;
     cti_gemm_pack_a_panels a_panels[2]; /* with an L1d of up to a_few_ways, and of more */
     int64_t task_flops, tasks_per_thread;
-    double useful;
+    double min_useful;
     int64_t row_task_flops, gemv_columns, dots_columns, zero_task_elements, sum_task_elements;
     int64_t mc_min_tiles, nc_min_panels, mc_min_tiles_private_b, split_k_pass_bytes;
 } cti_gemm_tuning;
 
-/* C (+)= A B: the micro-kernels, and the macro-kernel that walks tiles with them. src/gemm drives
- * them. */
+/* C = A B or C += A B: the kernels that src/gemm calls. The micro-kernels are not here: the
+ * macro-kernel runs them over tiles of C. */
 typedef struct {
     int64_t mr, nr;           /* the micro-kernel's tile of C */
     int64_t lanes, mr_narrow; /* a tile of at most `lanes` columns has up to mr_narrow rows */
@@ -103,10 +104,11 @@ typedef struct {
                    void *packed);
     void (*pack_b)(int64_t k, int64_t n, const void *b, int64_t row_stride, int64_t col_stride,
                    void *packed);
-    /* The macro-kernel: C[m x n] = base + alpha A B, any m and n. A has any strides (packed: 1, mr,
-     * and m is at most mr). B is panels of nr columns, `panel` bytes apart, whose rows are dense
-     * (in place: panel = nr elements; packed: rows are nr apart). base NULL: 0; it may be C, or one
-     * row for all (base_row 0); its columns have C's stride. All are of the computed type. */
+    /* The macro-kernel: C[m x n] = base + alpha A B, any m and n. A has any strides; of packed A
+     * one panel is given (row stride 1, column stride mr, m at most mr). B is panels of nr columns,
+     * `panel` bytes apart, with dense rows; of B in place panel is nr elements, of packed B the
+     * rows are nr apart. base is NULL (zero), C itself, or one row for all rows of C (base_row 0);
+     * its columns have C's stride. All are of the computed type. */
     void (*macro_kernel)(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
                          const void *b, int64_t panel, const void *base, void *c);
     /* C[m x n] = alpha A B, or += with add, any m and n: dot products of A's rows and B's
@@ -121,24 +123,25 @@ typedef struct {
                  int64_t b_row, int64_t b_col, double alpha, bool add, void *y, int64_t y_stride);
 } cti_gemm_kernels;
 
-/* Attention's work on scores, between the matrix products; ops/attention/ drives it. A score panel
- * has rows of gemm.nr lanes, of which the first `width` are computed: `lanes` or gemm.nr. Scores
- * are in units of log 2: a weight is 2^score. max, sum, inverse_sum and dot have a number for each
- * query. */
+/* What attention does to scores between its matrix products, for ops/attention/. A score panel has
+ * rows of gemm.nr numbers (lanes), of which the first `width` are computed: `lanes` or gemm.nr.
+ * Scores are divided by log 2, so that a weight is 2^score before it is normalised. max, sum,
+ * inverse_sum and dot have one number for each query. */
 typedef struct {
     int64_t lanes; /* of a vector */
 
-    /* panel += bias / log 2, and -inf where the bias is -inf. bias_row: from row to row of the
-     * bias, nr, or 0 for one row that serves all */
+    /* panel += bias / log 2, and -inf where the bias is -inf. Rows of the bias are bias_row apart:
+     * nr, or 0 for one row that is added to all */
     void (*add_bias)(int64_t rows, int64_t width, void *panel, const void *bias, int64_t bias_row);
-    /* row i: -inf in the lanes from first + i on; with `before` in those before first + i */
+    /* row i: -inf in lanes >= first + i; with `before`, in lanes < first + i instead */
     void (*mask_causal)(int64_t rows, int64_t width, int64_t first, bool before, void *panel);
     /* y[i] = mask[i stride] ? 0 : -inf */
     void (*mask_to_bias)(int64_t n, const bool *mask, int64_t stride, void *y);
 
     /* Panels whose rows are keys and whose lanes are queries. With m = max(max, s) over all rows:
      * s = 2^(s - m), sum = sum 2^(max - m) + the sum of s, out[query][d] *= 2^(max - m), max = m.
-     * Returns whether any sum was not 0 before; else out holds nothing yet and is not touched */
+     * Returns whether any sum was not 0 before the call. If none was, out is not read or written:
+     * it is still undefined */
     bool (*online_softmax_update)(int64_t keys, int64_t width, void *panel, void *max, void *sum,
                                   int64_t d, void *out);
     /* y[i] = out[i] / sum[i], then sum[i] = 1 / sum[i]. A query that attends to nothing, sum 0,

@@ -51,6 +51,7 @@ static void dropout(int64_t n, int64_t start, cti_random r, double p, const void
 
 extern const cti_kernels CTI_TABLE;
 const cti_kernels CTI_TABLE = {
+    /* elementwise, one array */
     .neg = map_neg,
     .exp = map_exp,
     .log = map_log,
@@ -62,6 +63,12 @@ const cti_kernels CTI_TABLE = {
     .silu = map_silu,
     .gelu = map_gelu,
     .gelu_tanh = map_gelu_tanh,
+    .sin = map_sin,
+    .cos = map_cos,
+    .sign = map_sign,
+    .floor = map_floor,
+
+    /* their backward from y, then from x; value and backward at once */
     .exp_backward = exp_backward,
     .sqrt_backward = sqrt_backward,
     .tanh_backward = tanh_backward,
@@ -72,10 +79,14 @@ const cti_kernels CTI_TABLE = {
     .silu_backward = silu_backward,
     .gelu_backward = gelu_backward,
     .gelu_tanh_backward = gelu_tanh_backward,
+    .sin_backward = sin_backward,
+    .cos_backward = cos_backward,
     .relu_both = relu_both,
     .silu_both = silu_both,
     .gelu_both = gelu_both,
     .gelu_tanh_both = gelu_tanh_both,
+
+    /* elementwise, two arrays */
     .add = zip_add,
     .sub = zip_sub,
     .mul = zip_mul,
@@ -90,24 +101,35 @@ const cti_kernels CTI_TABLE = {
     .le = compare_le,
     .gt = compare_gt,
     .ge = compare_ge,
+
+    /* a number; moving and converting */
     .scale = map_scale,
     .add_scalar = map_add_scalar,
     .pow = map_pow,
     .pow_backward = pow_backward,
+    .clamp = clamp,
+    .clamp_backward = clamp_backward,
     .where = data_where,
     .fill = data_fill,
     .arange = arange,
     .axpy = axpy,
     .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
+
+    /* reductions */
     .sum_rows = reduce_sum_rows,
     .max_rows = reduce_max_rows,
     .sum = reduce_sum,
     .max = reduce_max,
+    .min = reduce_min,
     .argmax = reduce_argmax,
     .max_backward = max_backward,
+    .moments = moments,
+    .var_backward = var_backward,
     .sum_squares = sum_squares,
     .has_nan = has_nan,
+
+    /* rows and columns */
     .softmax_columns = softmax_columns,
     .softmax_columns_backward = softmax_columns_backward,
     .softmax = softmax,
@@ -123,30 +145,25 @@ const cti_kernels CTI_TABLE = {
     .rms_norm_backward = rms_norm_backward,
     .cross_entropy = cross_entropy,
     .cross_entropy_backward = cross_entropy_backward,
-    .rope = rope,
-    .uniform = uniform,
-    .normal = normal,
-    .dropout = dropout,
-    .adam = adam,
-    .sgd = sgd,
-    .sin = map_sin,
-    .cos = map_cos,
-    .sin_backward = sin_backward,
-    .cos_backward = cos_backward,
-    .sign = map_sign,
-    .floor = map_floor,
-    .clamp = clamp,
-    .clamp_backward = clamp_backward,
-    .min = reduce_min,
-    .cumsum = cumsum,
-    .moments = moments,
-    .var_backward = var_backward,
     .weighted_gap = weighted_gap,
     .bce = bce,
     .bce_backward = bce_backward,
     .kl_div = kl_div,
     .kl_div_log = kl_div_log,
     .entropy_slope = entropy_slope,
+    .rope = rope,
+    .cumsum = cumsum,
+
+    /* random */
+    .uniform = uniform,
+    .normal = normal,
+    .dropout = dropout,
+
+    /* optimisers */
+    .adam = adam,
+    .sgd = sgd,
+
+    /* matrix products and attention */
     .gemm = GEMM_KERNELS,
     .attention = ATTENTION_KERNELS,
 };

@@ -45,8 +45,11 @@ INLINE quad quad_at(const terms *t, int64_t i, int64_t n, term *f) {
         return (quad){term_at(t, i, LANES, f), term_at(t, i + LANES, LANES, f),
                       term_at(t, i + 2 * LANES, LANES, f), term_at(t, i + 3 * LANES, LANES, f)};
     vec v[4] = {{0}, {0}, {0}, {0}};
-    UNROLL for (int k = 0; k < 4; k++) if (k * LANES < n) v[k] =
-        keep(first_lanes(n - k * LANES), term_at(t, i + k * LANES, n - k * LANES, f));
+    UNROLL
+    for (int k = 0; k < 4; k++) {
+        const int64_t at = k * LANES;
+        if (at < n) v[k] = keep(first_lanes(n - at), term_at(t, i + at, n - at, f));
+    }
     return (quad){v[0], v[1], v[2], v[3]};
 }
 

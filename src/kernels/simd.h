@@ -1,16 +1,16 @@
-/* The vectors that kernels are written on: GCC's vector extensions, as wide as the ISA this file is
- * compiled for.
+/* The vectors that kernels are written with: GCC's vector extensions, as wide as those of the
+ * instruction set (ISA) that the file is compiled for.
  *
  * A translation unit is compiled for one ISA and one dtype: CTI_F64_KERNELS picks double, and
  * CTI_VECTOR_BYTES the width (0: one element, the scalar build). Everything is static: an object
- * exports its table and nothing else. Comparing vectors gives 0 or -1 in each lane, and a
- * comparison with NaN is false; each select here passes NaN on by that.
+ * exports its table and nothing else. Comparing vectors gives 0 or -1 in each lane, and 0 if
+ * an operand of < or > is NaN; v_max and v_min return NaN if an operand is NaN, by that.
  *
- * An element of a tensor is `stored` in memory and `real` in arithmetic. What only kernels see is
- * real too: packed panels, tiles of C, attention's scores, and the statistics that forward keeps
- * for backward (mean, rstd, max, 1 / sum, cosines). load and store go by the pointer's type, and
- * get and put are the same for one element, so loops do not know which of the two is narrower. In
- * f32 and f64 they are one type. A 16-bit dtype is a third case of the types below, with its
+ * An element of a tensor is `stored` in memory and `real` in arithmetic. In f32 and f64 the two are
+ * one type. What no op outside of its own kernels reads is real in memory too: packed panels, tiles
+ * of C, attention's scores, and the statistics that forward saves for backward (mean, rstd, max,
+ * 1 / sum, cosines). load and store (vectors) convert if the pointer is to stored; get and put
+ * (single elements) always do. A 16-bit dtype is a third case of the types below, with its
  * conversions in to_real, to_stored, get_all, load_stored, store_stored and the two _part. */
 #ifndef CTI_KERNELS_SIMD_H
 #define CTI_KERNELS_SIMD_H
@@ -43,15 +43,14 @@ enum { LANES = CTI_VECTOR_BYTES / sizeof(real) };
 #else
 enum { LANES = 1 };
 #endif
+/* LANES for the preprocessor; 0 in the scalar build. */
 #ifdef CTI_F64_KERNELS
-#define VECTOR_LANES                                                                               \
-    (CTI_VECTOR_BYTES / 8) /* LANES, for the preprocessor; 0 in the scalar build                   \
-                            */
+#define VECTOR_LANES (CTI_VECTOR_BYTES / 8)
 #else
 #define VECTOR_LANES (CTI_VECTOR_BYTES / 4)
 #endif
 
-/* Lanes of a and b in the order of the indices; b's count from LANES on. */
+/* The lanes of a and b that the indices select: 0 ... LANES - 1 are a's, LANES ... are b's. */
 #if defined __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #define UNROLL             _Pragma("unroll")
@@ -61,15 +60,15 @@ enum { LANES = 1 };
 #endif
 
 typedef real vec __attribute__((vector_size(LANES * sizeof(real))));
-typedef integer ivec
-    __attribute__((vector_size(LANES * sizeof(real)))); /* also masks: 0 or -1 in each lane */
-typedef natural uvec
-    __attribute__((vector_size(LANES * sizeof(real)))); /* bits, for arithmetic that wraps */
+/* Signed integers, and masks: 0 or -1 in each lane. */
+typedef integer ivec __attribute__((vector_size(LANES * sizeof(real))));
+/* Bits, for arithmetic that wraps around. */
+typedef natural uvec __attribute__((vector_size(LANES * sizeof(real))));
 
 #define INLINE static inline __attribute__((always_inline))
 
-#ifdef CTI_STORED_APART /* tests/test_stored.c: f32 in a struct, which C converts nowhere by       \
-                           itself */
+#ifdef CTI_STORED_APART
+/* tests/test_stored.c: f32 in a struct, so that a loop that forgets to convert does not compile. */
 typedef struct {
     float value;
 } stored;
@@ -100,9 +99,10 @@ INLINE void get_all(int64_t n, const stored *from, real *to) {
 #endif
 }
 
-/* Arrays that are read once, from one end to the other, are prefetched FETCH bytes ahead, which is
- * beyond where the hardware prefetcher looks. One that is written as well is prefetched for
- * writing: another core that holds its lines gives them up now, and no store waits for that. */
+/* Arrays that are read once, from one end to the other, are prefetched FETCH bytes ahead, further
+ * than the hardware prefetcher does. An array that is also written is prefetched for writing:
+ * another core's copy of the line is invalidated by the prefetch, and the store need not wait for
+ * that. */
 enum { FETCH = 2048 };
 INLINE void fetch(const void *p) { __builtin_prefetch((const char *)p + FETCH); }
 INLINE void fetch_to_write(void *p) { __builtin_prefetch((char *)p + FETCH, 1); }
@@ -115,9 +115,9 @@ INLINE ivec first_lanes(int64_t n) {
     return lane < (integer)(n < LANES ? n : LANES);
 }
 
-/* The first n lanes, none for n <= 0, all for n >= LANES; the rest of a loaded vector is zero. By
- * masked moves where the ISA has them: a copy of few bytes through memory is a store-forwarding
- * stall. */
+/* Load and store the first n lanes: none for n <= 0, all for n >= LANES. Other lanes of a loaded
+ * vector are zero. By masked moves where the ISA has them; a vector that is filled in memory
+ * element by element and then loaded is a store-forwarding stall. */
 INLINE vec load_real_part(const real *p, int64_t n) {
     if (n >= LANES) return load_real(p);
 #if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
@@ -174,7 +174,7 @@ INLINE void store_stored(stored *p, vec v) { store_real(p, v); }
 INLINE void store_stored_part(stored *p, vec v, int64_t n) { store_real_part(p, v, n); }
 #endif
 
-/* real where the pointer says so, else stored */
+/* f_real for a pointer to real, else f_stored. */
 #define BY_POINTER(p, f)                                                                           \
     _Generic((p), real *: f##_real, const real *: f##_real, default: f##_stored)
 #define BY_POINTER_PART(p, f)                                                                      \

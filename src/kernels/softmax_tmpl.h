@@ -1,5 +1,9 @@
-/* softmax and its relatives, one row at a time. All subtract the maximum m:  softmax = e^(x - m) /
- * sum e^(x - m). */
+/* softmax, logsumexp and cross-entropy, of rows and of columns. All subtract the maximum m:
+ *
+ *     softmax = e^(x - m) / sum e^(x - m)
+ *
+ * A function t_... is a term, which row() and the sums of row_sum_tmpl.h apply to the vectors of a
+ * row: of arrays a, b, c and constants t->s, t->t, t->u. */
 #ifndef CTI_KERNELS_SOFTMAX_TMPL_H
 #define CTI_KERNELS_SOFTMAX_TMPL_H
 
@@ -23,8 +27,9 @@ INLINE vec t_shift(vec a, vec b, vec c, const terms *t) {
     return (a - t->s) - t->t;
 }
 
-/* log sum e^(x - max), max being x's, and 1 / sum. The largest terms, which are 1, are counted, and
- * one of them is left to log1p: the loss of a sure prediction keeps its digits. */
+/* log sum e^(x - max) and 1 / sum. Elements equal to the maximum have the term 1: they are counted
+ * apart, and log1p(sum - 1) takes the sum without one of them. So if all other terms are tiny, as
+ * in the loss of a confident prediction, they keep their digits. */
 INLINE vec t_largest(vec a, vec b, vec c, const terms *t) {
     (void)b;
     (void)c;
@@ -46,7 +51,8 @@ static double log_sum(int64_t n, const stored *x, real *max, double *inverse) {
     return double_log_1p(sum[0] - 1 + sum[1], inverse);
 }
 
-/* The same of LANES rows or fewer, one behind the other and no longer than a block of that sum. */
+/* The same for up to LANES rows at once, which are dense and have at most TRIPLE_BLOCK elements
+ * each: their sums are folded together, a lane for each row. */
 static void log_sums(int count, int64_t n, const stored *x, double sum[LANES], real max[LANES],
                      double inverse[LANES]) {
     vec part[LANES] = {{0}}, largest[LANES] = {{0}}, rest[LANES] = {{0}};
@@ -67,7 +73,7 @@ static void softmax(int64_t n, const void *x, void *y) {
     row(n, &(terms){.a = y, .s = splat(1 / row_sum(n, y))}, y, t_scale);
 }
 
-/* The columns of n rows, which are stride apart. */
+/* Of each column. The n elements of a column are `stride` apart; QUAD columns at a time. */
 static void softmax_columns(int64_t n, int64_t inner, const void *x, int64_t stride, void *y) {
     for (int64_t j = 0; j < inner; j += QUAD) {
         const stored *from = (const stored *)x + j;
@@ -138,8 +144,8 @@ static void log_softmax_backward(int64_t n, const void *y, const void *g, void *
     row(n, &(terms){.a = y, .b = g, .s = splat(row_sum(n, g))}, dx, t_log_softmax_backward);
 }
 
-/* Backward makes softmax again of max and 1 / sum, which are kept apart, as the rounding of max +
- * log sum is that of a large max. */
+/* Backward computes softmax again from max and 1 / sum. They are saved as two numbers: max + log
+ * sum would be rounded to the last place of a large max. */
 static void logsumexp(int64_t rows, int64_t n, const void *x_, void *y_, void *max_,
                       void *inverse_) {
     const stored *x = x_;
@@ -172,7 +178,7 @@ static void logsumexp_backward(int64_t n, const void *x, const void *max_, const
     else row(n, &(terms){.a = x, .s = splat(max), .t = splat(share)}, dx, t_logsumexp_backward);
 }
 
-/* x where kept, else -inf, which no arithmetic has touched */
+/* x where the mask is true, else -inf: also where x is NaN. */
 INLINE vec kept(const stored *x, const bool *mask, int64_t i, int64_t n) {
     return select(load_mask(mask + i, n - i), load_part(x + i, n - i), splat(-(real)INFINITY));
 }
