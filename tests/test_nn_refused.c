@@ -91,10 +91,10 @@ START_TEST(options_are_checked) {
     ck_assert_int_eq(ct_memory(context).live, before);
     for (int all = 0; all < 2; all++) {
         ct_module *taken[] = {
-            LINEAR(.in_features = all, .out_features = all),
-            EMBEDDING(.num_embeddings = all, .embedding_dim = all),
-            MLP(.dim = all, .hidden = all, .dropout = all, .activation = all ? CT_SILU : CT_RELU),
-            POSITIONS(.max_length = all, .embed_dim = all, .dropout = all),
+            LINEAR(.in_features = 1, .out_features = 1),
+            EMBEDDING(.num_embeddings = 1, .embedding_dim = 1),
+            MLP(.dim = 1, .hidden = all, .dropout = all, .activation = all ? CT_SILU : CT_RELU),
+            POSITIONS(.max_length = 1, .embed_dim = 1, .dropout = all),
             ct_dropout_new(context, all),
             MHA(.embed_dim = 1, .num_heads = 1, .num_kv_heads = all, .kdim = all, .vdim = all,
                 .dropout = all, .out_dropout = all),
