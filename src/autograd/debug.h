@@ -1,6 +1,7 @@
 /* Debug mode (ct_context_opts.debug): the first NaN is an error with the name of the op that made
  * it. Nothing here runs outside debug mode. Its other parts: core/memory.c fills free memory with
- * ones, core/ended.c makes the use of a handle that has ended an error. */
+ * ones, core/handle.h keeps the shape and maker of a
+ * handle that has ended for the message of its error. */
 #ifndef CTI_AUTOGRAD_DEBUG_H
 #define CTI_AUTOGRAD_DEBUG_H
 
