@@ -11,7 +11,8 @@ static ct_tensor *truth_of(ct_call *c, bool all) {
     ct_tensor *x = c->in[0];
     unsigned set;
     if (!cti_dim_set(c->context, c->op->name, attrs->dims, x->shape.ndim, &set)) return NULL;
-    if (x->dtype != CT_BOOL && !(x = ct_cast(x, CT_BOOL))) return NULL;
+    if (x->dtype != CT_BOOL) x = ct_cast(x, CT_BOOL);
+    if (!x) return NULL;
     cti_reduce *f = all ? k->min : k->max;
     ct_tensor *y = cti_reduce_dims(c, f, f, CT_BOOL, x, set, attrs->keepdim);
     if (y && all && x->numel == 0) memset(y->data, 1, (size_t)y->numel);

@@ -70,8 +70,7 @@ static ct_tensor *bce_forward(ct_call *c) {
 
 static bool bce_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     const ct_tensor *x = c->in[0];
-    for (int i = 0; i < 2; i++)
-        if (c->wants[i] && !(grad[i] = cti_op_new(c, x->dtype, x->shape))) return false;
+    if (!cti_op_new_grads(c, 2, grad)) return false;
     each_element(c,
                  (bce){.scale = cti_op_loss_share(c, x->numel, reduction_of(c)),
                        .y = c->wants[0] ? grad[0]->data : NULL,

@@ -36,8 +36,8 @@ static ct_tensor *sums(const ct_call *c, ct_tensor *x, bool reverse) {
 static ct_tensor *cumsum_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
-    if (x->dtype == CT_BOOL && !(x = ct_cast(x, CT_I64))) return NULL;
-    return sums(c, x, false);
+    if (x->dtype == CT_BOOL) x = ct_cast(x, CT_I64);
+    return x ? sums(c, x, false) : NULL;
 }
 
 static bool cumsum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

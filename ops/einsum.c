@@ -62,7 +62,8 @@ static bool read_equation(ct_context *context, const char *equation, letters *l)
         return false;
     if (arrow) return read_letters(context, equation, arrow + 2, NULL, l->of[OUT]) != NULL;
     int n = 0;
-    for (char letter = 'A'; letter <= 'z'; letter++) {
+    for (int code = 'A'; code <= 'z'; code++) {
+        const char letter = (char)code;
         if (has(l->of[A], letter) == has(l->of[B], letter)) continue;
         if (n == CT_MAX_DIMS)
             return ct_fail(context, CT_ERR_SHAPE,
@@ -161,9 +162,9 @@ static bool einsum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     for (int i = 0; i < 2; i++) {
         bool add;
         if (!c->wants[i]) continue;
-        if (!(grad[i] = cti_grad_writable(c, i, &add)) ||
-            !product(c, (const ct_tensor *const[]){g[0], c->in[1 - i], grad[i]},
-                     (const char *const[]){l->of[OUT], l->of[1 - i], l->of[i]}, add))
+        grad[i] = cti_grad_writable(c, i, &add);
+        if (!grad[i] || !product(c, (const ct_tensor *const[]){g[0], c->in[1 - i], grad[i]},
+                                 (const char *const[]){l->of[OUT], l->of[1 - i], l->of[i]}, add))
             return false;
     }
     return true;

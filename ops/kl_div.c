@@ -22,12 +22,15 @@ static bool kl_div_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     const double share = cti_op_loss_share(c, cti_shape_numel(shape), options(c)->reduction);
     ct_tensor *of_g = ct_expand(ct_scale(g[0], share), shape);
     if (options(c)->log_target) e_t = ct_exp(t);
-    if (c->wants[0] && !((d = ct_neg(ct_mul(of_g, e_t))) && cti_op_sum_to_input(c, 0, d, &grad[0])))
-        return false;
+    if (c->wants[0]) {
+        d = ct_neg(ct_mul(of_g, e_t));
+        if (!d || !cti_op_sum_to_input(c, 0, d, &grad[0])) return false;
+    }
     if (!c->wants[1]) return true;
     if (options(c)->log_target) d = ct_mul(e_t, ct_add_scalar(ct_sub(t, x), 1));
     else d = ct_sub(cti_op_unary(c, t, kernels(c)->entropy_slope), x);
-    return (d = ct_mul(of_g, d)) && cti_op_sum_to_input(c, 1, d, &grad[1]);
+    d = ct_mul(of_g, d);
+    return d && cti_op_sum_to_input(c, 1, d, &grad[1]);
 }
 
 static const ct_op kl_div = {.name = "kl_div",

@@ -115,19 +115,18 @@ static bool gradient_of_each_row(const ct_call *c, ct_tensor *g, ct_tensor **gra
     /* a caller's buffer may have changed */
     if (!cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0])) return false;
     ct_tensor *losses = cti_op_new(c, x->dtype, g->shape);
-    if (!losses || (c->wants[0] && !(grad[0] = cti_op_new(c, x->dtype, x->shape))) ||
-        (c->wants[1] && !(grad[1] = cti_op_new(c, x->dtype, weight->shape))))
-        return false;
+    if (!losses || !cti_op_new_grads(c, 2, grad)) return false;
     return all_blocks(c, losses, cti_op_loss_scale(c, g, 1), grad[0], grad[1]);
 }
 
 static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     if (of_each_row(c)) return gradient_of_each_row(c, g[0], grad);
     const double by = ct_item(g[0]);
-    for (int i = 0; i < 2; i++)
-        if (c->wants[i] && (!(grad[i] = cti_saved_writable(c, i)) ||
-                            (by != 1 && !cti_op_scale_in_place(grad[i], by))))
-            return false;
+    for (int i = 0; i < 2; i++) {
+        if (!c->wants[i]) continue;
+        grad[i] = cti_saved_writable(c, i);
+        if (!grad[i] || (by != 1 && !cti_op_scale_in_place(grad[i], by))) return false;
+    }
     return true;
 }
 

@@ -107,7 +107,9 @@ static ct_tensor *var_forward(ct_call *c) {
     cti_columns of;
     ct_shape back;
     ct_tensor *y = cti_op_new(c, CT_F64, shape), *mean = cti_op_new(c, CT_F64, shape);
-    if (!y || !mean || !(x = cti_reduce_as_columns(x, set, &of, &back))) return NULL;
+    if (!y || !mean) return NULL;
+    x = cti_reduce_as_columns(x, set, &of, &back);
+    if (!x) return NULL;
     variance v = cut(c, x, of);
     ct_tensor *pieces = cti_op_new(c, CT_F64, CT_SHAPE(2, of.outer, v.pieces, of.inner));
     if (!pieces) return NULL;
@@ -132,9 +134,9 @@ static bool var_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
     if (x->numel == 0) return (grad[0] = ct_zeros(c->context, x->dtype, x->shape)) != NULL;
     cti_columns of;
     ct_shape back;
-    if (!cti_dim_set(c->context, "var", attrs->dims, x->shape.ndim, &set) ||
-        !(x = cti_reduce_as_columns(x, set, &of, &back)))
-        return false;
+    if (!cti_dim_set(c->context, "var", attrs->dims, x->shape.ndim, &set)) return false;
+    x = cti_reduce_as_columns(x, set, &of, &back);
+    if (!x) return false;
     ct_tensor *dx = cti_op_new(c, x->dtype, x->shape);
     if (!dx) return false;
     variance v = cut(c, x, of);

@@ -26,6 +26,16 @@ static inline ct_tensor *cti_op_new(const ct_call *c, ct_dtype dtype, ct_shape s
     return cti_tensor_new(c->context, dtype, shape);
 }
 
+/* New tensors for the gradients that are wanted of inputs 0 ... n - 1. */
+static inline bool cti_op_new_grads(const ct_call *c, int n, ct_tensor **grad) {
+    for (int i = 0; i < n; i++) {
+        if (!c->wants[i]) continue;
+        grad[i] = cti_op_new(c, c->in[i]->dtype, c->in[i]->shape);
+        if (!grad[i]) return false;
+    }
+    return true;
+}
+
 /* The start of the second half of a dense tensor, as in (2, rows): maxima, then 1 / sums. */
 static inline char *cti_op_second_half(const ct_tensor *t) {
     return t->data + (size_t)(t->numel / 2) * cti_dtype_size(t->dtype);

@@ -92,7 +92,8 @@ bool cti_rank(const ct_call *c, const ct_tensor *x, int dim, bool descending, ct
     const int64_t rows = r.of.outer * r.of.inner, grain = cti_op_grain(8 * r.of.n);
     const int64_t heaps = rows > grain ? cti_parallel_width(c->context) : 1;
     const size_t bytes = cti_bytes(r.k, (size_t)heaps * sizeof *r.heaps);
-    if (!(r.heaps = cti_take(c->context, bytes))) return false;
+    r.heaps = cti_take(c->context, bytes);
+    if (!r.heaps) return false;
     cti_parallel(c->context, rows, grain, rank_rows, &r);
     cti_give(c->context, r.heaps, bytes);
     return true;
