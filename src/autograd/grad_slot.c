@@ -15,14 +15,8 @@ static void write_zeros(ct_tensor *t, int dim, int64_t start, int64_t end) {
         memset(t->data + (o * size + start) * inner, 0, (size_t)((end - start) * inner));
 }
 
-void cti_grad_slot_fill(cti_grad_slot *slot) {
-    if (slot->start < slot->end) write_zeros(slot->sum, slot->dim, slot->start, slot->end);
-    slot->start = slot->end = 0;
-}
-
-void cti_grad_slot_empty(cti_grad_slot *slot) {
-    if (slot->sum) cti_tensor_free(slot->sum);
-    slot->sum = NULL;
+void cti_grad_slot_write_rest(cti_grad_slot *slot) {
+    write_zeros(slot->sum, slot->dim, slot->start, slot->end);
     slot->start = slot->end = 0;
 }
 
@@ -80,12 +74,6 @@ bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame) {
     if (slot->retained) return accumulate(slot->retained, slot->sum);
     slot->retained = move_in(slot->sum, frame, true);
     return slot->retained != NULL;
-}
-
-void cti_grad_slot_end_loans(cti_grad_slot *slot) {
-    if (slot->fresh && slot->lent) cti_grad_slot_empty(slot);
-    slot->lent = 0;
-    slot->fresh = false;
 }
 
 /* ---- for the library's ops ---- */

@@ -41,12 +41,23 @@ struct cti_grad_slot {
  * in without a copy. False: out of memory, recorded. */
 bool cti_grad_slot_receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame);
 
-void cti_grad_slot_fill(cti_grad_slot *slot); /* PARTIAL becomes FULL */
+void cti_grad_slot_write_rest(cti_grad_slot *slot);
+static inline void cti_grad_slot_fill(cti_grad_slot *slot) { /* PARTIAL becomes FULL */
+    if (slot->start < slot->end) cti_grad_slot_write_rest(slot);
+}
 /* Adds the sum to `retained`, for ct_retain_grad. False: out of memory, recorded. */
 bool cti_grad_slot_retain(cti_grad_slot *slot, const cti_frame *frame);
-void cti_grad_slot_empty(cti_grad_slot *slot);
+static inline void cti_grad_slot_empty(cti_grad_slot *slot) {
+    if (slot->sum) cti_tensor_free(slot->sum);
+    slot->sum = NULL;
+    slot->start = slot->end = 0;
+}
 /* Called after an op's backward. Removes a sum that was made for a loan and not returned. */
-void cti_grad_slot_end_loans(cti_grad_slot *slot);
+static inline void cti_grad_slot_end_loans(cti_grad_slot *slot) {
+    if (slot->fresh && slot->lent) cti_grad_slot_empty(slot);
+    slot->lent = 0;
+    slot->fresh = false;
+}
 
 /* ---- for the backward of the library's ops ---- */
 
