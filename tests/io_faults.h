@@ -139,6 +139,7 @@ int __wrap_fchown(int fd, uid_t owner, gid_t group) {
     if (no_owners) errno = EPERM;
     return no_owners || fails("fchown") ? -1 : __real_fchown(fd, owner, group);
 }
+WRAP(mkdir, (const char *name, mode_t mode), (name, mode))
 WRAP(fstat, (int fd, struct stat *about), (fd, about))
 WRAP(lstat, (const char *name, struct stat *about), (name, about))
 WRAP(stat, (const char *name, struct stat *about), (name, about))
@@ -257,9 +258,10 @@ static inline void teardown(void) {
 /* ---- the operations: save, load, metadata, checkpoint ---- */
 
 static inline bool save(void) {
-    return ct_save(module, path, (const char *const[]){"key", "value", NULL});
+    return ct_save(module, path,
+                   (ct_save_opts){.metadata = (const char *const[]){"key", "value", NULL}});
 }
-static inline bool save_link(void) { return ct_save(module, link_path, NULL); }
+static inline bool save_link(void) { return ct_save(module, link_path, (ct_save_opts){0}); }
 static inline bool load(void) { return ct_load(module, path, (ct_load_opts){0}); }
 static inline bool load_metadata(void) {
     char out[16];

@@ -18,6 +18,9 @@ typedef struct {
     int64_t size;
 } cti_file;
 
+/* Records "op: path: what: the message of errno" as CT_ERR_IO; false. */
+bool cti_file_fail(ct_context *context, const char *op, const char *path, const char *what);
+
 /* Opens a regular file to read; anything else is an error. */
 bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file);
 bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size);
@@ -46,7 +49,12 @@ typedef struct {
 
 bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file);
 bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size);
+/* Syncs what was written, which commit does too; so that commit is quick. */
+bool cti_file_new_sync(const cti_file_new *file);
 bool cti_file_new_commit(cti_file_new *file);
 void cti_file_new_drop(cti_file_new *file);
+
+/* Removes a file, and syncs its folder. */
+bool cti_file_remove(ct_context *context, const char *op, const char *path);
 
 #endif

@@ -61,7 +61,7 @@ static void load(const uint8_t *data, size_t size) {
         float now[2];
         double b_now = b[0];
         memcpy(now, w, sizeof now);
-        MUST(ct_save(module, saved, NULL));
+        MUST(ct_save(module, saved, (ct_save_opts){0}));
         w[0] = w[1] = 0, b[0] = 0;
         MUST(ct_load(module, saved, (ct_load_opts){0}));
         MUST(!memcmp(w, now, sizeof now) && !memcmp(b, &b_now, sizeof b_now));
