@@ -99,8 +99,8 @@ CT_API void ct_safetensors_close(ct_safetensors *file); /* NULL, or closed alrea
  * sizes of the other dims must be equal. One * in param stands for any text, and for the same text
  * where file has a *:
  *
- *     {"h.*.attn.in_proj_weight", "layer.*.q.weight"},
- *     {"h.*.attn.in_proj_weight", "layer.*.k.weight", .param_start = 768}, ...
+ *     {.param = "h.*.in_proj_weight", .file = "layer.*.q.weight"},
+ *     {.param = "h.*.in_proj_weight", .file = "layer.*.k.weight", .param_start = 768}, ...
  *
  * Several entries may fill one parameter; they must fill all of it, without overlap. A parameter
  * (or buffer) without an entry is found by its own name. */

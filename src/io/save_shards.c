@@ -46,7 +46,7 @@ static int64_t fitting(const ct_named *named, int64_t n, ct_save_opts opts) {
     int64_t i = 0;
     for (int64_t left = opts.shard_bytes; i < n; i++) {
         const int64_t bytes = cti_file_bytes(named[i].tensor, opts.floats);
-        if (i > 0 && bytes > left) break;
+        if (i > 0 && bytes > 0 && bytes > left) break;
         left -= bytes;
     }
     return i;
