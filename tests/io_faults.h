@@ -300,7 +300,7 @@ static inline struct stat about(const char *name) {
     return about;
 }
 
-static mode_t mode_of(const char *name) { return about(name).st_mode & 07777; }
+static inline mode_t mode_of(const char *name) { return about(name).st_mode & 07777; }
 
 /* Prepares an operation: trains one step, and makes the old file with an unusual mode and, if we
  * are root, another owner and group. */

@@ -125,13 +125,14 @@ bool cti_file_new_open(ct_context *context, const char *op, const char *path, ct
     file->fd = cti_temporary_open(file->temporary, folder,
                                   file->replaces ? file->old.st_mode & 0600 : 0666, &file->lock);
     file->exists = file->fd >= 0;
-    if (file->exists) {
-        cti_temporary_remove_dead(file->temporary, folder, file->lock);
-        return true;
-    }
+    if (file->exists) return true;
     cti_file_fail(context, op, path, "cannot make a file beside it");
     cti_file_new_drop(file);
     return false;
+}
+
+void cti_file_new_remove_dead(const cti_file_new *file) {
+    cti_temporary_remove_dead(file->temporary, folder_length(file->temporary), file->lock);
 }
 
 bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size) {

@@ -33,7 +33,7 @@ void cti_file_close(cti_file *file); /* may be called twice */
  * The new file gets the old one's permission bits (no set-user-ID, set-group-ID or sticky bit),
  * and its group and owner if the system allows it. If not, the bits are reduced so that no user
  * gains access. Until commit only the owner can read it. Where there was no file, the umask
- * applies. Open also removes temporary files of dead writers. */
+ * applies. */
 typedef struct {
     ct_context *context;
     const char *op, *path;
@@ -48,6 +48,9 @@ typedef struct {
 } cti_file_new;
 
 bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file);
+/* Removes temporary files of dead writers from its folder. A save of several files does so once:
+ * where locks are not what they should be, its own files could be taken for dead. */
+void cti_file_new_remove_dead(const cti_file_new *file);
 bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size);
 /* Syncs what was written, which commit does too; so that commit is quick. */
 bool cti_file_new_sync(const cti_file_new *file);

@@ -16,6 +16,7 @@ static bool save_file(ct_context *context, const char *op, const char *path, con
                       int64_t n, ct_save_opts opts) {
     cti_file_new file;
     if (!cti_file_new_open(context, op, path, &file)) return false;
+    cti_file_new_remove_dead(&file);
     if (cti_safetensors_write(&file, named, n, opts)) return cti_file_new_commit(&file);
     cti_file_new_drop(&file);
     return false;
@@ -90,6 +91,7 @@ static bool write_shards(shard_set *set, ct_save_opts opts) {
     for (int64_t i = 0; i < set->n; i++) {
         shard *s = &set->shard[i];
         s->open = cti_file_new_open(set->context, set->op, s->path, &s->file);
+        if (s->open && i == 0) cti_file_new_remove_dead(&s->file);
         if (!s->open || !cti_safetensors_write(&s->file, s->named, s->n, opts) ||
             !cti_file_new_sync(&s->file))
             return false;
