@@ -240,7 +240,17 @@ static inline void setup(void) {
     context->pool.plain = false; /* no inline allocation, so that --wrap sees every request */
     module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
     optim = ct_adamw_new(module, (ct_adamw_opts){.lr = 0.01});
-    checkpoint = (ct_checkpoint){.module = module, .optim = optim};
+    static ct_named named[2];
+    static ct_optim *second;
+    named[0] = (ct_named){"best", ct_full(context, CT_F64, CT_SCALAR, 0.5)};
+    named[1] = (ct_named){"view", ct_transpose(ct_ones(context, CT_F32, CT_SHAPE(2, 3)), 0, 1)};
+    second = ct_sgd_new(module, (ct_sgd_opts){.momentum = 0.5});
+    checkpoint = (ct_checkpoint){.module = module,
+                                 .optim = optim,
+                                 .optims = &second,
+                                 .n_optims = 1,
+                                 .tensors = named,
+                                 .n_tensors = 2};
     train(2);
     ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
 }
