@@ -30,25 +30,15 @@ static bool check_entry(const cti_nn_match *match, int64_t k) {
     return true;
 }
 
-/* Whether the pattern matches the name; *text is then what stands for its *. */
+/* Whether a pattern with a * matches the name; *text is then what the * stands for. */
 static bool matches(const char *pattern, const char *name, cti_text *text) {
     const char *star = strchr(pattern, '*');
-    *text = (cti_text){name, 0};
-    if (!star) return !strcmp(pattern, name);
     const size_t before = (size_t)(star - pattern), after = strlen(star + 1), size = strlen(name);
     if (size < before + after || memcmp(pattern, name, before) ||
         memcmp(star + 1, name + size - after, after))
         return false;
     *text = (cti_text){name + before, size - before - after};
     return true;
-}
-
-/* Whether the entry is for item i, by its first name or, without a *, by another. */
-static bool is_for(const cti_nn_state *state, const cti_nn_match *match, const ct_load_map *entry,
-                   int64_t i, cti_text *text) {
-    return matches(entry->param, state->named[i].name, text) ||
-           (!strchr(entry->param, '*') &&
-            cti_nn_item_named(state, match->module, entry->param) == i);
 }
 
 /* The name in the file: the pattern with the text for its *; of strlen + 1 bytes. */
@@ -86,21 +76,45 @@ static bool add_piece(cti_nn_state *state, const cti_nn_match *match, const ct_l
                                                  .transposed = entry->transposed});
 }
 
-bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
-    const ct_load_opts *load = &match->load;
+/* Checks the entries. Sets only[k] to the item that entry k names, by any of its names; PATTERN: it
+ * has a *, and matches at least one. */
+enum { PATTERN = -1 };
+static bool check_entries(const cti_nn_state *state, const cti_nn_match *match, int64_t *only) {
     cti_text text;
-    for (int64_t k = 0; k < load->n_map; k++) {
+    for (int64_t k = 0; k < match->load.n_map; k++) {
         if (!check_entry(match, k)) return false;
+        const char *param = match->load.map[k].param;
         int64_t i = 0;
-        while (i < state->n && !is_for(state, match, &load->map[k], i, &text)) i++;
-        if (i == state->n) return refuse(match, k, "no parameter has such a name");
+        if (stars(param)) {
+            while (i < state->n && !matches(param, state->named[i].name, &text)) i++;
+            only[k] = PATTERN;
+        } else {
+            only[k] = i = cti_nn_item_named(state, match->module, param);
+        }
+        if (i < 0 || i == state->n) return refuse(match, k, "no parameter has such a name");
     }
-    for (int64_t i = 0; i < state->n; i++)
-        for (int64_t k = 0; k < load->n_map; k++)
-            if (is_for(state, match, &load->map[k], i, &text) &&
-                !add_piece(state, match, &load->map[k], i, text))
-                return false;
     return true;
+}
+
+static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, const int64_t *only) {
+    for (int64_t i = 0; i < state->n; i++)
+        for (int64_t k = 0; k < match->load.n_map; k++) {
+            const ct_load_map *entry = &match->load.map[k];
+            cti_text text = {"", 0};
+            if (only[k] != i &&
+                (only[k] != PATTERN || !matches(entry->param, state->named[i].name, &text)))
+                continue;
+            if (!add_piece(state, match, entry, i, text)) return false;
+        }
+    return true;
+}
+
+bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
+    const size_t bytes = cti_bytes(match->load.n_map, sizeof(int64_t));
+    int64_t *only = cti_take(state->context, bytes);
+    const bool ok = only && check_entries(state, match, only) && add_pieces(state, match, only);
+    cti_give(state->context, only, bytes);
+    return ok;
 }
 
 void cti_nn_map_mark(const cti_nn_match *match, const cti_nn_state *state, int64_t *taker,
