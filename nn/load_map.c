@@ -122,7 +122,7 @@ void cti_nn_map_mark(const cti_nn_match *match, const cti_nn_state *state, int64
     for (int64_t k = 0; k < state->pieces; k++) {
         const cti_file_tensor *from = state->piece[k].from;
         const int64_t j = from ? cti_shards_find(match->file, from->name) : -1;
-        if (j >= 0) taker[j] = mark;
+        if (j >= 0 && taker[j] < 0) taker[j] = mark;
     }
 }
 

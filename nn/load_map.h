@@ -9,7 +9,8 @@
  * parameter. */
 bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match);
 
-/* Sets taker[j] to `mark` for each tensor of the file that a piece takes. */
+/* Sets taker[j] to `mark`, which is negative, for each tensor of the file that a piece takes and no
+ * item does (taker[j] < 0). */
 void cti_nn_map_mark(const cti_nn_match *match, const cti_nn_state *state, int64_t *taker,
                      int64_t mark);
 

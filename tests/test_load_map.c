@@ -200,6 +200,25 @@ START_TEST(map_refuses) {
 }
 END_TEST
 
+/* A tensor that a map takes may also be a parameter's by name, and must fit that one too. */
+START_TEST(taken_twice) {
+    ct_tensor *theirs = random_of(CT_SHAPE(20, 30));
+    const char *path = save(NAMED({"a", theirs}), (ct_save_opts){0});
+    const ct_load_map map[] = {AS("w", "a")};
+    ct_module *m = with("w", CT_SHAPE(20, 30));
+    ct_module_add_param(m, "a", ct_zeros(context, CT_F32, CT_SHAPE(20, 30)));
+    ck_assert_msg(load(m, path, map, 1), "%s", ct_error_message(context));
+    ck_equal(ct_module_get(m, "w"), theirs);
+    ck_equal(ct_module_get(m, "a"), theirs);
+    m = with("w", CT_SHAPE(20, 30));
+    ct_module_add_param(m, "a", ct_zeros(context, CT_F32, CT_SHAPE(1)));
+    ck_refused(load(m, path, map, 1), CT_ERR_FORMAT, path, "a has shape (1), file has (20, 30)");
+    ck_assert(ct_load(m, path, (ct_load_opts){.partial = true, .map = map, .n_map = 1}));
+    ck_equal(ct_module_get(m, "w"), theirs);
+    ck_assert(ct_data_f32(ct_module_get(m, "a"))[0] == 0);
+}
+END_TEST
+
 /* ---- parts and reports ---- */
 
 START_TEST(the_report) {
@@ -285,6 +304,7 @@ int main(void) {
     tcase_add_test(file, transposed);
     tcase_add_test(file, prefix_and_other_names);
     tcase_add_test(file, map_refuses);
+    tcase_add_test(file, taken_twice);
     tcase_add_test(file, the_report);
     tcase_add_test(file, a_part_that_fits_nothing);
     suite_add_tcase(suite, file);

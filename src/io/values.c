@@ -126,7 +126,7 @@ bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t co
         ok = cti_file_read(&header->file, header->data + from->begin + i * from_size, chunk,
                            (size_t)(n * from_size));
         if (!ok) break;
-        int64_t wrong = n;
+        int64_t wrong;
         switch (to->dtype) {
         case CT_F32: to_f32(from->dtype, chunk, out, n); break;
         case CT_F64: to_f64(from->dtype, chunk, out, n); break;
