@@ -67,6 +67,15 @@ static void load(const uint8_t *data, size_t size) {
         MUST(ct_load(module, saved, (ct_load_opts){0}));
         MUST(!memcmp(w, now, sizeof now) && !memcmp(b, &b_now, sizeof b_now));
     }
+    static const ct_load_map map[] = {
+        {.param = "w", .file = "v", .rows = 1},
+        {.param = "w", .file = "w", .param_start = 1, .file_start = 1},
+        {.param = "child.*", .file = "*", .transposed = true},
+    };
+    ct_load_report report;
+    ct_load_opts opts = {.partial = true, .map = map, .n_map = 3, .report = &report};
+    const bool mapped = finished(ct_load(module, path, opts), path);
+    MUST(mapped == (report.loaded > 0) && report.loaded <= 2);
     if (finished(ct_load_metadata(context, path, "key", value, sizeof value), path))
         MUST(memchr(value, 0, sizeof value));
 }
