@@ -71,7 +71,7 @@ void gpt_save(const gpt *m, const char *path) {
     int end =
         snprintf(about, sizeof about, SIZES, m->layers, m->heads, m->width, m->window, m->bias);
     for (int i = 0; i < m->letters; i++) end += snprintf(about + end, 3, "%02x", m->letter[i]);
-    ct_save(m->root, path, (const char *[]){"char_lm", about, NULL});
+    ct_save(m->root, path, (ct_save_opts){.metadata = (const char *[]){"char_lm", about, NULL}});
     check(m->context, EXIT_FAILED);
 }
 

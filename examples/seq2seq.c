@@ -357,7 +357,7 @@ int main(int argc, char **argv) {
 
     catch_interrupts();
     int64_t done = train(context, &m, sort, steps, ct_data_f64(losses));
-    ct_save(m.root, model_path, (const char *[]){"task", task, NULL});
+    ct_save(m.root, model_path, (ct_save_opts){.metadata = (const char *[]){"task", task, NULL}});
     check(context, EXIT_FAILED);
     curve loss = {
         .name = "loss", .colour = "#1f6fb4", .y = ct_data_f64(losses), .n = done, .noisy = true};

@@ -1,62 +1,150 @@
 /* A checkpoint: one safetensors file with everything that resumed training needs to give the same
  * bits as if it had not stopped.
  *
- *     model.NAME            the parameters
+ *     model.NAME            the parameters and persistent buffers
  *     optim.STATE.NAME      the optimiser's state of each parameter, e.g. optim.m.weight
  *     optim.step.NAME       i64 (): how many times each was updated
  *     optim.lr, ...         f64 or bool (): the optimiser's numbers, exact
- *     __metadata__          the optimiser's name; step, seed and stream as decimals */
+ *     optims.0.lr, ...      the same of each further optimiser
+ *     tensor.NAME           the caller's tensors
+ *     __metadata__          each optimiser's name; step, seed and stream as decimals */
 #include <cotangent/io.h>
 
 #include <string.h>
 
+#include "match.h"
 #include "optim/optim.h"
-#include "state.h"
 
 static const char format[] = "cotangent checkpoint 1";
 
-/* Collects everything except the metadata. */
-static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint) {
-    ct_optim *optim = checkpoint->optim;
-    if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
+/* ---- the optimisers: .optim, which is number -1, and .optims ---- */
+
+enum { PREFIX = 32 }; /* bytes of "optims.123", with its NUL */
+
+static int64_t first_optim(const ct_checkpoint *checkpoint) { return checkpoint->optim ? -1 : 0; }
+static ct_optim *optim_at(const ct_checkpoint *checkpoint, int64_t i) {
+    return i < 0 ? checkpoint->optim : checkpoint->optims[i];
+}
+static bool has_optim(const ct_checkpoint *checkpoint) {
+    return checkpoint->optim || checkpoint->n_optims > 0;
+}
+static const char *optim_key(int64_t i, char key[PREFIX]) {
+    if (i < 0) strcpy(key, "optim");
+    else snprintf(key, PREFIX, "optims.%" PRId64, i);
+    return key;
+}
+
+/* ---- collecting ---- */
+
+static bool gather_optim(cti_nn_state *state, ct_optim *optim, int64_t at) {
+    char key[PREFIX], prefix[PREFIX + 32];
+    optim_key(at, key);
+    snprintf(prefix, sizeof prefix, "%s.", key);
     for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
-        if (!cti_nn_state_add_number(state, "optim.", number->name, number->dtype,
+        if (!cti_nn_state_add_number(state, prefix, number->name, number->dtype,
                                      (char *)optim + number->offset))
             return false;
     for (int64_t i = 0; i < optim->count; i++) {
         cti_nn_slot *slot = &optim->slots[i];
-        if (!cti_nn_state_add_number(state, "optim.step.", slot->name, CT_I64, &slot->step))
-            return false;
+        snprintf(prefix, sizeof prefix, "%s.step.", key);
+        if (!cti_nn_state_add_number(state, prefix, slot->name, CT_I64, &slot->step)) return false;
         for (int k = 0; k < CTI_NN_STATES && slot->state[k]; k++) {
-            char prefix[32];
-            snprintf(prefix, sizeof prefix, "optim.%s.", optim->rule->state[k]);
+            snprintf(prefix, sizeof prefix, "%s.%s.", key, optim->rule->state[k]);
             if (!cti_nn_state_add(state, prefix, slot->name, slot->state[k])) return false;
         }
     }
     return true;
 }
 
-/* Checks the arguments. Returns the context; NULL if one is missing, with an error recorded if
- * module or optim gives a context to record it in. */
-static ct_context *check(const char *op, const char *path, const ct_checkpoint *checkpoint) {
+/* Collects everything except the metadata. */
+static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint) {
+    if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
+    for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++)
+        if (!gather_optim(state, optim_at(checkpoint, i), i)) return false;
+    for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
+        const ct_named *named = &checkpoint->tensors[i];
+        if (!cti_nn_state_add(state, "tensor.", named->name, named->tensor)) return false;
+        state->item[state->n - 1].exact = true;
+    }
+    return true;
+}
+
+/* ---- arguments ---- */
+
+static ct_context *context_of(const ct_checkpoint *checkpoint) {
     if (!checkpoint) return NULL;
-    ct_context *context = checkpoint->module  ? checkpoint->module->context
-                          : checkpoint->optim ? checkpoint->optim->context
-                                              : NULL;
+    if (checkpoint->module) return checkpoint->module->context;
+    return checkpoint->optim ? checkpoint->optim->context : NULL;
+}
+
+static bool check_optims(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
+    if (checkpoint->n_optims < 0 || (checkpoint->n_optims > 0 && !checkpoint->optims))
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: optims is NULL, or n_optims negative", op);
+    for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
+        const ct_optim *optim = optim_at(checkpoint, i);
+        if (!optim)
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: optims[%" PRId64 "] is NULL", op, i);
+        if (!cti_object_is_open(&optim->object, op)) return false;
+        if (optim->context != context)
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: module and optim are of two contexts",
+                           op);
+    }
+    return true;
+}
+
+static bool check_tensors(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
+    if (checkpoint->n_tensors < 0 || (checkpoint->n_tensors > 0 && !checkpoint->tensors))
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: tensors is NULL, or n_tensors negative", op);
+    for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
+        const ct_named *named = &checkpoint->tensors[i];
+        if (!named->name || !named->tensor)
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: tensors[%" PRId64 "]: %s is NULL", op, i,
+                           named->name ? "the tensor" : "the name");
+        if (!cti_tensor_in(named->tensor, context, op) || !cti_tensor_has_values(named->tensor, op))
+            return false;
+    }
+    return true;
+}
+
+/* Checks the arguments. Returns the context; NULL if one is wrong, with an error recorded if module
+ * or optim gives a context to record it in. */
+static ct_context *check(const char *op, const char *path, const ct_checkpoint *checkpoint) {
+    ct_context *context = context_of(checkpoint);
     if (!context) return NULL;
     if (checkpoint->module && !cti_object_is_open(&checkpoint->module->object, op)) return NULL;
     if (checkpoint->optim && !cti_object_is_open(&checkpoint->optim->object, op)) return NULL;
-    if (!path || !checkpoint->module || !checkpoint->optim)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: path, module or optim is NULL", op);
-    if (checkpoint->optim->context != context)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: module and optim are of two contexts", op);
-    return context;
+    if (!path || !checkpoint->module)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: path or module is NULL", op);
+    return check_optims(context, op, checkpoint) && check_tensors(context, op, checkpoint) ? context
+                                                                                           : NULL;
+}
+
+/* ---- saving ---- */
+
+/* The optimisers' keys and names, as metadata. */
+typedef struct {
+    char key[PREFIX];
+} optim_name;
+
+static bool save(ct_context *context, const char *op, const char *path,
+                 const ct_checkpoint *checkpoint, const char *const *metadata) {
+    cti_nn_state state = {.context = context};
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    bool ok =
+        gather(&state, checkpoint) && cti_safetensors_save(context, op, path, state.named, state.n,
+                                                           (ct_save_opts){.metadata = metadata});
+    cti_frame_close(context, &frame);
+    cti_nn_state_free(&state);
+    return ok;
 }
 
 bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_save";
     ct_context *context = check(op, path, checkpoint);
     if (!context) return false;
+    if (!has_optim(checkpoint) && !checkpoint->n_tensors)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: optim and optims are NULL", op, path);
     if (checkpoint->step < 0 || checkpoint->step > CTI_NN_LAST_STEP)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: %s: step is %" PRId64 ", must be at least 0 and at most %" PRId64, op,
@@ -66,24 +154,34 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     snprintf(step, sizeof step, "%" PRId64, checkpoint->step);
     snprintf(seed, sizeof seed, "%" PRIu64, rng.seed);
     snprintf(stream, sizeof stream, "%" PRIu64, rng.stream);
-    const char *const metadata[] = {"format", format, "optim", checkpoint->optim->rule->name,
-                                    "step",   step,   "seed",  seed,
-                                    "stream", stream, NULL};
 
-    cti_nn_state state = {.context = context};
-    cti_frame frame;
-    cti_frame_open(context, &frame, true);
-    bool ok = gather(&state, checkpoint) &&
-              cti_safetensors_write(context, op, path, metadata, state.item, state.n);
-    cti_frame_close(context, &frame);
-    cti_nn_state_free(&state);
+    const int64_t first = first_optim(checkpoint), optims = checkpoint->n_optims - first;
+    const size_t bytes = cti_bytes(2 * optims + 9, sizeof(char *)),
+                 names = cti_bytes(optims, sizeof(optim_name));
+    const char **metadata = cti_take(context, bytes);
+    optim_name *name = metadata ? cti_take(context, names) : NULL;
+    bool ok = name;
+    if (ok) {
+        const char **at = metadata;
+        *at++ = "format", *at++ = format;
+        for (int64_t i = 0; i < optims; i++) {
+            *at++ = optim_key(first + i, name[i].key);
+            *at++ = optim_at(checkpoint, first + i)->rule->name;
+        }
+        *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
+        *at++ = "stream", *at++ = stream, *at++ = NULL;
+        ok = save(context, op, path, checkpoint, metadata);
+    }
+    cti_give(context, metadata, bytes);
+    cti_give(context, name, names);
     return ok;
 }
 
+/* ---- loading ---- */
+
 /* Reads a decimal of at most `most` from the metadata. */
-static bool read_decimal(const cti_safetensors *file, const char *key, uint64_t most,
-                         uint64_t *out) {
-    const cti_text *text = cti_safetensors_metadata(file, cti_text_of(key));
+static bool read_decimal(const cti_shards *file, const char *key, uint64_t most, uint64_t *out) {
+    const cti_text *text = cti_shards_metadata(file, cti_text_of(key));
     bool ok = text && text->size > 0;
     *out = 0;
     for (size_t i = 0; ok && i < text->size; i++) {
@@ -92,77 +190,106 @@ static bool read_decimal(const cti_safetensors *file, const char *key, uint64_t 
         *out = 10 * *out + digit;
     }
     if (!ok)
-        ct_fail(file->file.context, CT_ERR_FORMAT,
-                "%s: %s: metadata \"%s\" is no whole number of at most %" PRIu64 ": %s",
-                file->file.op, file->file.path, key, most, text ? NAME(*text) : "missing");
+        ct_fail(file->context, CT_ERR_FORMAT,
+                "%s: %s: metadata \"%s\" is no whole number of at most %" PRIu64 ": %s", file->op,
+                file->path, key, most, text ? NAME(*text) : "missing");
     return ok;
 }
 
-static bool read_metadata(const cti_safetensors *file, const ct_optim *optim, ct_rng *rng,
+/* Whether the file has an optimiser, and none is given to load it into. */
+static bool is_for_inference(const cti_shards *file, const ct_checkpoint *checkpoint) {
+    return !has_optim(checkpoint) && (cti_shards_metadata(file, cti_text_of("optim")) ||
+                                      cti_shards_metadata(file, cti_text_of("optims.0")));
+}
+
+static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoint, ct_rng *rng,
                           uint64_t *step) {
-    const cti_file *f = &file->file;
-    const cti_text *kind = cti_safetensors_metadata(file, cti_text_of("format"));
+    const cti_text *kind = cti_shards_metadata(file, cti_text_of("format"));
     if (!kind || cti_text_compare(*kind, cti_text_of(format)) != 0)
-        return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"",
-                       f->op, f->path, format);
-    const cti_text *name = cti_safetensors_metadata(file, cti_text_of("optim"));
-    if (!name || cti_text_compare(*name, cti_text_of(optim->rule->name)) != 0)
-        return ct_fail(f->context, CT_ERR_FORMAT, "%s: %s: the optimiser is %s, the file's is %s",
-                       f->op, f->path, optim->rule->name, name ? NAME(*name) : "missing");
+        return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"",
+                       file->op, file->path, format);
+    for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
+        char key[PREFIX];
+        const char *ours = optim_at(checkpoint, i)->rule->name;
+        const cti_text *name = cti_shards_metadata(file, cti_text_of(optim_key(i, key)));
+        if (!name || cti_text_compare(*name, cti_text_of(ours)) != 0)
+            return ct_fail(file->context, CT_ERR_FORMAT,
+                           "%s: %s: the optimiser%s%s is %s, the file's is %s", file->op,
+                           file->path, i < 0 ? "" : " ", i < 0 ? "" : key, ours,
+                           name ? NAME(*name) : "missing");
+    }
     return read_decimal(file, "step", CTI_NN_LAST_STEP, step) &&
            read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
            read_decimal(file, "stream", UINT64_MAX, &rng->stream);
 }
 
-/* Every step count, the only i64 in a checkpoint, is in [0, CTI_NN_LAST_STEP]. */
-static bool check_steps(const cti_nn_state *state, const cti_file *file) {
+/* Every step count, the only i64 among the optimisers' numbers, is in [0, CTI_NN_LAST_STEP]. */
+static bool check_steps(const cti_nn_state *state, const cti_shards *file) {
     for (int64_t i = 0; i < state->n; i++) {
-        const cti_named *item = &state->item[i];
+        const cti_nn_item *item = &state->item[i];
         int64_t step = 0;
-        if (item->tensor->dtype == CT_I64) cti_number_get(item->read, &step);
+        if (item->value && item->read->dtype == CT_I64) cti_number_get(item->read, &step);
         if (step < 0 || step > CTI_NN_LAST_STEP)
             return ct_fail(file->context, CT_ERR_FORMAT,
                            "%s: %s: %s is %" PRId64 ", must be at least 0 and at most %" PRId64,
-                           file->op, file->path, item->name, step, CTI_NN_LAST_STEP);
+                           file->op, file->path, state->named[i].name, step, CTI_NN_LAST_STEP);
     }
     return true;
 }
 
 /* The optimiser's numbers in the file pass the same checks as in its constructor. */
-static bool check_numbers(const cti_nn_state *state, const cti_file *file, const ct_optim *optim) {
+static bool check_numbers(const cti_nn_state *state, const cti_shards *file, const ct_optim *optim,
+                          int64_t at) {
     ct_optim changed = *optim;
+    char key[PREFIX];
     for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
         for (int64_t i = 0; i < state->n; i++)
             if (state->item[i].value == (const char *)optim + number->offset)
                 cti_number_get(state->item[i].read, (char *)&changed + number->offset);
     const cti_nn_fault fault = cti_nn_optim_fault(&changed);
     if (!fault.name) return true;
-    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: optim.%s is %g, must be %s", file->op,
-                   file->path, fault.name, fault.value, fault.must);
+    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s.%s is %g, must be %s", file->op,
+                   file->path, optim_key(at, key), fault.name, fault.value, fault.must);
+}
+
+static bool check_read(const cti_nn_state *state, const cti_shards *file,
+                       const ct_checkpoint *checkpoint) {
+    if (!check_steps(state, file)) return false;
+    for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++)
+        if (!check_numbers(state, file, optim_at(checkpoint, i), i)) return false;
+    return true;
+}
+
+static bool load(const cti_shards *file, ct_checkpoint *checkpoint) {
+    ct_context *context = file->context;
+    ct_rng rng;
+    uint64_t step;
+    cti_nn_state state = {.context = context};
+    const bool inference = is_for_inference(file, checkpoint);
+    const cti_nn_match match = {
+        .file = file, .module = checkpoint->module, .prefix = "model.", .ignore_others = inference};
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    bool ok = read_metadata(file, checkpoint, &rng, &step) && gather(&state, checkpoint) &&
+              cti_nn_state_match(&state, &match) && cti_nn_state_read(&state) &&
+              check_read(&state, file, checkpoint);
+    if (ok) {
+        cti_nn_state_commit(&state);
+        if (!inference) ct_rng_set(context, rng);
+        checkpoint->step = (int64_t)step;
+    }
+    cti_frame_close(context, &frame);
+    cti_nn_state_free(&state);
+    return ok;
 }
 
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_load";
     ct_context *context = check(op, path, checkpoint);
     if (!cti_ready(context)) return false;
-    cti_safetensors file;
-    if (!cti_safetensors_open(context, op, path, &file)) return false;
-    ct_rng rng;
-    uint64_t step;
-    cti_nn_state state = {.context = context};
-    cti_frame frame;
-    cti_frame_open(context, &frame, true);
-    bool ok = read_metadata(&file, checkpoint->optim, &rng, &step) && gather(&state, checkpoint) &&
-              cti_nn_state_match(&state, &file, checkpoint->module, "model.", false) &&
-              cti_nn_state_read(&state, &file) && check_steps(&state, &file.file) &&
-              check_numbers(&state, &file.file, checkpoint->optim);
-    if (ok) {
-        cti_nn_state_commit(&state);
-        ct_rng_set(context, rng);
-        checkpoint->step = (int64_t)step;
-    }
-    cti_frame_close(context, &frame);
-    cti_nn_state_free(&state);
-    cti_safetensors_close(&file);
+    cti_shards file;
+    if (!cti_shards_open(context, op, path, &file)) return false;
+    const bool ok = load(&file, checkpoint);
+    cti_shards_close(&file);
     return ok;
 }

@@ -1,4 +1,4 @@
-/* The tree of modules: construction, names, lookup, iteration, training mode, destruction. */
+/* The tree of modules: construction, names, lookup, destruction. */
 #include "module.h"
 
 #include <math.h>
@@ -52,10 +52,14 @@ const char *cti_nn_kind_name(const ct_module *module) {
     return module->label ? module->label : module->kind->name;
 }
 
-ct_tensor *cti_nn_param(const ct_module *module, const char *name) {
-    for (cti_nn_entry *entry = module->params; entry; entry = entry->next)
+static ct_tensor *named(const cti_nn_entry *entry, const char *name) {
+    for (; entry; entry = entry->next)
         if (!strcmp(entry->name, name)) return entry->tensor;
     return NULL;
+}
+
+ct_tensor *cti_nn_param(const ct_module *module, const char *name) {
+    return named(module->params, name);
 }
 
 ct_module *cti_nn_child(const ct_module *module, const char *name) {
@@ -76,13 +80,19 @@ static const ct_module *root_of(const ct_module *module) {
     return module;
 }
 
-/* Length in bytes of the longest name below the module, relative to it: "0.weight" */
-static size_t longest_name(const ct_module *module) {
+static size_t longest_of(const cti_nn_entry *entry) {
     size_t longest = 0;
-    for (cti_nn_entry *entry = module->params; entry; entry = entry->next) {
+    for (; entry; entry = entry->next) {
         size_t length = strlen(entry->name);
         if (length > longest) longest = length;
     }
+    return longest;
+}
+
+/* Length in bytes of the longest name below the module, relative to it: "0.weight" */
+static size_t longest_name(const ct_module *module) {
+    const size_t params = longest_of(module->params), buffers = longest_of(module->buffers);
+    size_t longest = params > buffers ? params : buffers;
     for (ct_module *child = module->children; child; child = child->next) {
         size_t length = strlen(child->name) + 1 + longest_name(child);
         if (length > longest) longest = length;
@@ -90,9 +100,9 @@ static size_t longest_name(const ct_module *module) {
     return longest;
 }
 
-/* May a parameter or child be added under that name? `below` is the length of the longest name
- * below it. The full name from the root must fit ct_param.buffer, which also bounds the depth of a
- * tree and so the recursion in longest_name and print_at. */
+/* May a parameter, buffer or child be added under that name? `below` is the length of the longest
+ * name below it. The full name from the root must fit ct_param.buffer, which also bounds the depth
+ * of a tree and so the recursion in longest_name and print_at. */
 static bool name_is_free(const ct_module *module, const char *name, size_t below) {
     ct_context *context = module->context;
     if (!name || !*name || strchr(name, '.')) {
@@ -100,7 +110,7 @@ static bool name_is_free(const ct_module *module, const char *name, size_t below
                 cti_nn_kind_name(module), name ? name : "NULL");
         return false;
     }
-    if (cti_nn_param(module, name) || cti_nn_child(module, name)) {
+    if (cti_nn_param(module, name) || named(module->buffers, name) || cti_nn_child(module, name)) {
         ct_fail(context, CT_ERR_ARGUMENT, "%s: there is a \"%s\" already", cti_nn_kind_name(module),
                 name);
         return false;
@@ -116,7 +126,7 @@ static bool name_is_free(const ct_module *module, const char *name, size_t below
 
 /* Writes the full name at the end of the buffer, from its last part to its first. It fits, as
  * name_is_free has checked. */
-static const char *full_name(const ct_module *root, const ct_module *owner, const char *name,
+const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, const char *name,
                              char buffer[CTI_NN_NAME_SIZE]) {
     char *at = buffer + CTI_NN_NAME_SIZE - 1 - strlen(name);
     strcpy(at, name);
@@ -131,12 +141,13 @@ static const char *full_name(const ct_module *root, const ct_module *owner, cons
 
 static const char *name_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     const cti_nn_entry *entry = (const cti_nn_entry *)namer;
-    return full_name(root_of(entry->module), entry->module, entry->name, buffer);
+    return cti_nn_full_name(root_of(entry->module), entry->module, entry->name, buffer);
 }
 
 static const char *path_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     const ct_module *module = (const ct_module *)((const char *)namer - offsetof(ct_module, namer));
-    return module->parent ? full_name(root_of(module), module->parent, module->name, buffer) : "";
+    return module->parent ? cti_nn_full_name(root_of(module), module->parent, module->name, buffer)
+                          : "";
 }
 
 /* ---- ending ---- */
@@ -148,6 +159,16 @@ static void write_name(const ct_module *module, char text[CTI_OBJECT_NAME]) {
     snprintf(text, CTI_OBJECT_NAME, "%.60s%s%s", cti_nn_kind_name(module), *name ? " " : "", name);
 }
 
+static void free_entries(ct_context *context, cti_nn_entry *entry) {
+    for (cti_nn_entry *next; entry; entry = next) {
+        next = entry->next;
+        if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
+        if (--entry->tensor->parameter == 0) cti_tensor_end(entry->tensor);
+        give_string(context, entry->name);
+        cti_give(context, entry, sizeof *entry);
+    }
+}
+
 void ct_module_free(ct_module *module) {
     if (!module || module->object.self != &module->object) return;
     ct_context *context = module->context;
@@ -155,13 +176,8 @@ void ct_module_free(ct_module *module) {
     if (context->debug) write_name(module, text);
     while (module->dependents) module->dependents->end(module->dependents);
     while (module->children) ct_module_free(module->children);
-    for (cti_nn_entry *next, *entry = module->params; entry; entry = next) {
-        next = entry->next;
-        if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
-        if (--entry->tensor->parameter == 0) cti_tensor_end(entry->tensor);
-        give_string(context, entry->name);
-        cti_give(context, entry, sizeof *entry);
-    }
+    free_entries(context, module->params);
+    free_entries(context, module->buffers);
     if (module->kind->end) module->kind->end(module);
     unlink_child(module);
     give_string(context, module->label);
@@ -171,33 +187,37 @@ void ct_module_free(ct_module *module) {
 
 /* ---- building a tree ---- */
 
-ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
-    if (!cti_nn_ready(module, "ct_module_add_param", tensor)) return NULL;
+/* Whether a tensor may be held under that name. `noun` is what it is to be. */
+static bool can_hold(const ct_module *module, const char *noun, const char *name,
+                     const ct_tensor *tensor) {
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
     if (!tensor)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the parameter \"%s\" is NULL", kind,
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s \"%s\" is NULL", kind, noun,
                        name ? name : "NULL");
-    if (!name_is_free(module, name, 0) || !cti_tensor_has_values(tensor, kind)) return NULL;
-    if (!cti_tensor_in(tensor, context, kind)) return NULL;
-    if (!cti_is_real(tensor->dtype))
-        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64", kind, name,
-                       cti_dtype_name(tensor->dtype));
+    if (!name_is_free(module, name, 0) || !cti_tensor_has_values(tensor, kind)) return false;
+    if (!cti_tensor_in(tensor, context, kind)) return false;
     if (!tensor->contiguous)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s %s is not contiguous", kind, name,
                        SHAPE(tensor->shape));
     if (!tensor->parameter && !tensor->frame)
         return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: %s is a gradient or a saved tensor; a parameter must be of its own",
-                       kind, name);
+                       "%s: %s is a gradient or a saved tensor; a %s must be of its own", kind,
+                       name, noun);
+    return true;
+}
 
+/* Appends an entry to one of the module's lists; the module then holds the tensor. */
+static cti_nn_entry *append(ct_module *module, cti_nn_entry **list, const char *name,
+                            ct_tensor *tensor) {
+    ct_context *context = module->context;
     cti_nn_entry *entry = cti_take(context, sizeof *entry);
     if (!entry) return NULL;
     *entry = (cti_nn_entry){.namer = {name_of},
                             .module = module,
                             .tensor = tensor,
                             .name = cti_take_string(context, name)};
-    if (!ct_set_requires_grad(tensor, true)) { /* fails too if the name could not be allocated */
+    if (!entry->name || (list == &module->params && !ct_set_requires_grad(tensor, true))) {
         give_string(context, entry->name);
         cti_give(context, entry, sizeof *entry);
         return NULL;
@@ -207,10 +227,33 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
         tensor->namer = NULL;
     }
     if (!tensor->namer) tensor->namer = &entry->namer;
-    cti_nn_entry **end = &module->params;
-    while (*end) end = &(*end)->next;
-    *end = entry;
+    while (*list) list = &(*list)->next;
+    *list = entry;
+    return entry;
+}
+
+ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
+    if (!cti_nn_ready(module, "ct_module_add_param", tensor)) return NULL;
+    if (!can_hold(module, "parameter", name, tensor)) return NULL;
+    if (!cti_is_real(tensor->dtype))
+        return ct_fail(module->context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64",
+                       cti_nn_kind_name(module), name, cti_dtype_name(tensor->dtype));
+    if (!append(module, &module->params, name, tensor)) return NULL;
     changed(module);
+    return tensor;
+}
+
+ct_tensor *ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *tensor,
+                                bool persistent) {
+    if (!cti_nn_ready(module, "ct_module_add_buffer", tensor)) return NULL;
+    if (!can_hold(module, "buffer", name, tensor)) return NULL;
+    if (ct_requires_grad(tensor))
+        return ct_fail(module->context, CT_ERR_ARGUMENT,
+                       "%s: %s requires a gradient; a buffer has none", cti_nn_kind_name(module),
+                       name);
+    cti_nn_entry *entry = append(module, &module->buffers, name, tensor);
+    if (!entry) return NULL;
+    entry->persistent = persistent;
     return tensor;
 }
 
@@ -307,7 +350,9 @@ ct_module *ct_module_child(ct_module *module, const char *name) {
 ct_tensor *cti_nn_find(const ct_module *module, const char *name) {
     const char *last;
     const ct_module *owner = owner_of(module, name, &last);
-    return owner ? cti_nn_param(owner, last) : NULL;
+    if (!owner) return NULL;
+    ct_tensor *param = cti_nn_param(owner, last);
+    return param ? param : named(owner->buffers, last);
 }
 
 ct_tensor *ct_module_get(ct_module *module, const char *name) {
@@ -317,69 +362,6 @@ ct_tensor *ct_module_get(ct_module *module, const char *name) {
         ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no parameter \"%s\"",
                 cti_nn_kind_name(module), name ? name : "NULL");
     return tensor;
-}
-
-/* ---- iterating over parameters ---- */
-
-/* Depth first as torch's named_parameters: a module's own parameters, then its children's, each in
- * the order in which they were added. */
-
-static ct_module *module_after(const ct_module *root, ct_module *module) {
-    if (module->children) return module->children;
-    while (module != root && !module->next) module = module->parent;
-    return module == root ? NULL : module->next;
-}
-
-/* The entry after `entry` of *owner in the tree below root (entry NULL: the first of *owner). Sets
- * *owner to the module that has it. */
-static cti_nn_entry *entry_after(const ct_module *root, cti_nn_entry *entry, ct_module **owner) {
-    cti_nn_entry *next = entry ? entry->next : (*owner)->params;
-    while (!next) {
-        *owner = module_after(root, *owner);
-        if (!*owner) return NULL;
-        next = (*owner)->params;
-    }
-    return next;
-}
-
-/* Does the same tensor have an earlier name in the tree below root? Then it is skipped. */
-static bool named_before(const ct_module *root, const cti_nn_entry *entry) {
-    if (entry->tensor->parameter == 1) return false;
-    ct_module *owner = (ct_module *)root;
-    cti_nn_entry *before = NULL;
-    do before = entry_after(root, before, &owner);
-    while (before->tensor != entry->tensor);
-    return before != entry;
-}
-
-/* position[0]: the entry returned last; position[1]: whether the iteration is over. */
-bool ct_module_next(const ct_module *module, ct_param *param) {
-    if (!module || !param || param->position[1]) return false;
-    if (!cti_object_is_open(&module->object, "ct_module_next")) return false;
-    cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];
-    if (!entry) param->owner = (ct_module *)module;
-    do entry = entry_after(module, entry, &param->owner);
-    while (entry && named_before(module, entry));
-    param->position[0] = (uintptr_t)entry;
-    param->position[1] = !entry;
-    param->tensor = entry ? entry->tensor : NULL;
-    param->name = entry ? full_name(module, param->owner, entry->name, param->buffer) : NULL;
-    return entry;
-}
-
-int64_t ct_module_count(const ct_module *module) {
-    int64_t count = 0;
-    for (ct_param param = {0}; ct_module_next(module, &param);) count += ct_numel(param.tensor);
-    return count;
-}
-
-void ct_module_train(ct_module *module, bool training) {
-    if (!cti_nn_ready(module, "ct_module_train", NULL)) return;
-    for (ct_module *m = module; m; m = module_after(module, m)) m->training = training;
-}
-
-bool ct_module_training(const ct_module *module) {
-    return module && cti_object_is_open(&module->object, "ct_module_training") && module->training;
 }
 
 /* ---- options ---- */

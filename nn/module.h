@@ -28,14 +28,15 @@ typedef struct {
     void (*end)(ct_module *module);
 } cti_nn_kind;
 
-/* A name for a parameter. One tensor may have several (tied weights): tensor->parameter counts
- * them. */
+/* A name for a parameter or a buffer. One tensor may have several (tied weights):
+ * tensor->parameter counts them. */
 typedef struct cti_nn_entry {
     cti_namer namer; /* must be first: the tape casts it back to the entry for the name */
     const ct_module *module;
     struct cti_nn_entry *next;
     ct_tensor *tensor;
     char *name;
+    bool persistent; /* of a buffer: it is saved */
 } cti_nn_entry;
 
 /* In what ends with a module but is not its child (an optimiser). */
@@ -54,7 +55,7 @@ struct ct_module {
     const cti_nn_kind *kind;
     ct_module *parent, *next; /* next: the next sibling */
     ct_module *children;      /* in the order in which they were added, as are the parameters */
-    cti_nn_entry *params;
+    cti_nn_entry *params, *buffers;
     cti_nn_dependent *dependents; /* optimisers, which are freed with the module */
     char *name;                   /* under its parent; NULL: it has no parent */
     char *label;                  /* the kind name of a user's module; NULL: use kind->name */
@@ -109,13 +110,22 @@ bool cti_nn_is(const ct_module *module, const cti_nn_kind *kind, const char *fun
  * there is none. */
 ct_tensor *cti_nn_param(const ct_module *module, const char *name);
 ct_module *cti_nn_child(const ct_module *module, const char *name);
-/* The parameter with that full name ("layers.0.norm1.weight"); NULL, without an error, if none. */
+/* The parameter or buffer with that full name ("layers.0.norm1.weight"); NULL, without an error, if
+ * none. */
 ct_tensor *cti_nn_find(const ct_module *module, const char *name);
 
 /* Opens a frame for the module's forward: errors inside begin with the module's full name. */
 static inline void cti_nn_enter(ct_module *module, cti_frame *frame) {
     cti_frame_open(module->context, frame, false);
     frame->module = &module->namer;
+}
+
+/* The name below root of what is called `name` in its owner, at the end of the buffer. */
+const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, const char *name,
+                             char buffer[CTI_NN_NAME_SIZE]);
+/* Whether the buffer that an iteration has reached is saved. */
+static inline bool cti_nn_is_persistent(const ct_param *buffer) {
+    return ((const cti_nn_entry *)(uintptr_t)buffer->position[0])->persistent;
 }
 
 ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x); /* runs a child */

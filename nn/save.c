@@ -1,37 +1,49 @@
-/* Saves a module's parameters to a safetensors file, and loads them. */
+/* Saves a module's parameters and buffers to safetensors files, and loads them. */
 #include <cotangent/io.h>
 
 #include <string.h>
 
-#include "state.h"
+#include "match.h"
 
-bool ct_save(ct_module *module, const char *path, const char *const *metadata) {
+bool ct_save(ct_module *module, const char *path, ct_save_opts opts) {
     if (!module || !cti_object_is_open(&module->object, "ct_save")) return false;
     ct_context *context = module->context;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "save: path is NULL");
     cti_nn_state state = {.context = context};
     bool ok = cti_nn_state_add_module(&state, "", module) &&
-              cti_safetensors_write(context, "save", path, metadata, state.item, state.n);
+              cti_safetensors_save(context, "save", path, state.named, state.n, opts);
+    cti_nn_state_free(&state);
+    return ok;
+}
+
+static bool load(ct_module *module, const cti_shards *file, ct_load_opts opts) {
+    cti_nn_state state = {.context = module->context};
+    const cti_nn_match match = {.file = file, .module = module, .prefix = "", .load = opts};
+    cti_frame frame;
+    cti_frame_open(module->context, &frame, true);
+    bool ok = cti_nn_state_add_module(&state, "", module) && cti_nn_state_match(&state, &match) &&
+              cti_nn_state_read(&state);
+    if (ok) cti_nn_state_commit(&state);
+    cti_frame_close(module->context, &frame);
     cti_nn_state_free(&state);
     return ok;
 }
 
 bool ct_load(ct_module *module, const char *path, ct_load_opts opts) {
+    if (opts.report) *opts.report = (ct_load_report){0};
     if (!cti_nn_ready(module, "ct_load", NULL)) return false;
     ct_context *context = module->context;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "load: path is NULL");
-    cti_safetensors file;
-    if (!cti_safetensors_open(context, "load", path, &file)) return false;
-    cti_nn_state state = {.context = context};
-    cti_frame frame;
-    cti_frame_open(context, &frame, true);
-    bool ok = cti_nn_state_add_module(&state, "", module) &&
-              cti_nn_state_match(&state, &file, module, "", opts.partial) &&
-              cti_nn_state_read(&state, &file);
-    if (ok) cti_nn_state_commit(&state);
-    cti_frame_close(context, &frame);
-    cti_nn_state_free(&state);
-    cti_safetensors_close(&file);
+    if (opts.n_map < 0 || (opts.n_map > 0 && !opts.map))
+        return ct_fail(context, CT_ERR_ARGUMENT, "load: %s: map is NULL, or n_map negative", path);
+    cti_shards file;
+    if (!cti_shards_open(context, "load", path, &file)) return false;
+    const bool ok = load(module, &file, opts);
+    if (!ok && opts.report) { /* nothing was loaded */
+        opts.report->loaded = 0;
+        memset(opts.report->loaded_names, 0, sizeof opts.report->loaded_names);
+    }
+    cti_shards_close(&file);
     return ok;
 }
 
@@ -40,9 +52,9 @@ bool ct_load_metadata(ct_context *context, const char *path, const char *key, ch
     if (!context) return false;
     if (!path || !key || !out)
         return ct_fail(context, CT_ERR_ARGUMENT, "load_metadata: path, key or out is NULL");
-    cti_safetensors file;
-    if (!cti_safetensors_open(context, "load_metadata", path, &file)) return false;
-    const cti_text *value = cti_safetensors_metadata(&file, cti_text_of(key));
+    cti_shards file;
+    if (!cti_shards_open(context, "load_metadata", path, &file)) return false;
+    const cti_text *value = cti_shards_metadata(&file, cti_text_of(key));
     bool ok = value && value->size < size;
     if (!value) {
         ct_fail(context, CT_ERR_ARGUMENT, "load_metadata: %s: no metadata key \"%s\"", path,
@@ -54,6 +66,6 @@ bool ct_load_metadata(ct_context *context, const char *path, const char *key, ch
     } else {
         memcpy(out, value->at, value->size + 1);
     }
-    cti_safetensors_close(&file);
+    cti_shards_close(&file);
     return ok;
 }

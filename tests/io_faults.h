@@ -139,6 +139,7 @@ int __wrap_fchown(int fd, uid_t owner, gid_t group) {
     if (no_owners) errno = EPERM;
     return no_owners || fails("fchown") ? -1 : __real_fchown(fd, owner, group);
 }
+WRAP(mkdir, (const char *name, mode_t mode), (name, mode))
 WRAP(fstat, (int fd, struct stat *about), (fd, about))
 WRAP(lstat, (const char *name, struct stat *about), (name, about))
 WRAP(stat, (const char *name, struct stat *about), (name, about))
@@ -239,7 +240,17 @@ static inline void setup(void) {
     context->pool.plain = false; /* no inline allocation, so that --wrap sees every request */
     module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
     optim = ct_adamw_new(module, (ct_adamw_opts){.lr = 0.01});
-    checkpoint = (ct_checkpoint){.module = module, .optim = optim};
+    static ct_named named[2];
+    static ct_optim *second;
+    named[0] = (ct_named){"best", ct_full(context, CT_F64, CT_SCALAR, 0.5)};
+    named[1] = (ct_named){"view", ct_transpose(ct_ones(context, CT_F32, CT_SHAPE(2, 3)), 0, 1)};
+    second = ct_sgd_new(module, (ct_sgd_opts){.momentum = 0.5});
+    checkpoint = (ct_checkpoint){.module = module,
+                                 .optim = optim,
+                                 .optims = &second,
+                                 .n_optims = 1,
+                                 .tensors = named,
+                                 .n_tensors = 2};
     train(2);
     ck_assert_msg(ct_error(context) == CT_OK, "%s", ct_error_message(context));
 }
@@ -257,9 +268,10 @@ static inline void teardown(void) {
 /* ---- the operations: save, load, metadata, checkpoint ---- */
 
 static inline bool save(void) {
-    return ct_save(module, path, (const char *const[]){"key", "value", NULL});
+    return ct_save(module, path,
+                   (ct_save_opts){.metadata = (const char *const[]){"key", "value", NULL}});
 }
-static inline bool save_link(void) { return ct_save(module, link_path, NULL); }
+static inline bool save_link(void) { return ct_save(module, link_path, (ct_save_opts){0}); }
 static inline bool load(void) { return ct_load(module, path, (ct_load_opts){0}); }
 static inline bool load_metadata(void) {
     char out[16];
@@ -298,7 +310,7 @@ static inline struct stat about(const char *name) {
     return about;
 }
 
-static mode_t mode_of(const char *name) { return about(name).st_mode & 07777; }
+static inline mode_t mode_of(const char *name) { return about(name).st_mode & 07777; }
 
 /* Prepares an operation: trains one step, and makes the old file with an unusual mode and, if we
  * are root, another owner and group. */

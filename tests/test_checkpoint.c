@@ -95,7 +95,7 @@ START_TEST(checkpoint_refuses) {
     ck_refused(
         ct_checkpoint_load(before, &(ct_checkpoint){.module = small.module, .optim = small.optim}),
         CT_ERR_FORMAT, before, "model.fc.weight has shape (4, 3), file has (5, 3)");
-    ck_assert(ct_save(momentum.module, path, NULL));
+    ck_assert(ct_save(momentum.module, path, (ct_save_opts){0}));
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, "\"format\"");
     static const char *numbers[] = {"step", "seed", "stream"};
     for (int i = 0; i < 3; i++)
@@ -106,7 +106,7 @@ START_TEST(checkpoint_refuses) {
             const char *metadata[11] = {"format", "cotangent checkpoint 1", "optim", "SGD"};
             for (int k = 0, at = 4; k < 3; k++)
                 if (value[k]) metadata[at++] = numbers[k], metadata[at++] = value[k];
-            ck_assert(ct_save(momentum.module, path, metadata));
+            ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = metadata}));
             char says[64];
             snprintf(says, sizeof says, "metadata \"%s\" is no whole number", numbers[i]);
             ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, says);
@@ -117,12 +117,12 @@ START_TEST(checkpoint_refuses) {
                                   "seed",   "7",
                                   "stream", "7",
                                   NULL};
-    ck_assert(ct_save(momentum.module, path, large));
+    ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = large}));
     ck_refused(
         ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
         "metadata \"step\" is no whole number of at most 9223372036854775806: 9223372036854775807");
     static const char *unnamed[] = {"format", "cotangent checkpoint 1", NULL};
-    ck_assert(ct_save(momentum.module, path, unnamed));
+    ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = unnamed}));
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
                "the optimiser is SGD, the file's is missing");
     ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
@@ -239,7 +239,7 @@ START_TEST(refusals_name_the_file) {
     const char *path = in_folder("checkpoint");
     training plain = begin(context, 0), adam = begin(context, 2);
     ct_checkpoint to = {.module = plain.module, .optim = plain.optim};
-    ck_assert(ct_save(plain.module, path, NULL) && !ct_checkpoint_load(path, &to));
+    ck_assert(ct_save(plain.module, path, (ct_save_opts){0}) && !ct_checkpoint_load(path, &to));
     says_first(CT_ERR_FORMAT, "checkpoint_load", path);
     ck_assert(ct_checkpoint_save(
                   path, &(ct_checkpoint){.module = adam.module, .optim = adam.optim, .step = 3}) &&
@@ -440,7 +440,8 @@ START_TEST(names_go_back) {
         ct_module_add_param(module, name, ct_zeros(context, CT_F32, CT_SHAPE(1)));
         ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){.momentum = 0.9});
         const int64_t live = ct_memory(context).live;
-        ck_assert(ct_save(module, path, NULL) && ct_load(module, path, (ct_load_opts){0}));
+        ck_assert(ct_save(module, path, (ct_save_opts){0}) &&
+                  ct_load(module, path, (ct_load_opts){0}));
         ck_assert_int_eq(ct_memory(context).live, live);
         ct_checkpoint checkpoint = {.module = module, .optim = optim, .step = 1};
         ck_assert(ct_checkpoint_save(path, &checkpoint) && ct_checkpoint_load(path, &checkpoint));
@@ -459,7 +460,7 @@ START_TEST(many_tensors) {
         ck_assert(ct_module_add_param(m, name, ct_full(context, CT_F32, CT_SHAPE(2), i)));
         ck_assert(ct_module_add_param(n, name, ct_zeros(context, CT_F32, CT_SHAPE(2))));
     }
-    ck_assert_msg(ct_save(m, path, NULL) && ct_load(n, path, (ct_load_opts){0}), "%s",
+    ck_assert_msg(ct_save(m, path, (ct_save_opts){0}) && ct_load(n, path, (ct_load_opts){0}), "%s",
                   ct_error_message(context));
     ck_assert(same(m, n));
 }

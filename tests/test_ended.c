@@ -180,7 +180,7 @@ START_TEST(freed_modules) {
     FREED(ct_sgd_new(m, (ct_sgd_opts){.lr = 1}), "SGD");
     FREED(ct_adamw_new(m, (ct_adamw_opts){0}), "AdamW");
     FREED(ct_clip_grad_norm(m, 1), "ct_clip_grad_norm");
-    FREED(ct_save(m, "nowhere", NULL), "ct_save");
+    FREED(ct_save(m, "nowhere", (ct_save_opts){0}), "ct_save");
     FREED(ct_load(m, "nowhere", (ct_load_opts){0}), "ct_load");
 #undef FREED
 }

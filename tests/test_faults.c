@@ -438,10 +438,10 @@ static bool save(ct_context *c, result *out) {
     int64_t at = fault.at;
     fault.at = 0;
     ct_context *plain = ct_context_new((ct_context_opts){.threads = 1});
-    ct_save(two_layers(plain, 2), path, NULL);
+    ct_save(two_layers(plain, 2), path, (ct_save_opts){0});
     fault.at = at;
 
-    bool done = ct_save(two_layers(c, 1), path, metadata);
+    bool done = ct_save(two_layers(c, 1), path, (ct_save_opts){.metadata = metadata});
     fault.at = 0;
     ct_module *check = two_layers(plain, 0);
     ck_assert_msg(ct_load(check, path, (ct_load_opts){0}), "the file is broken: %s",
@@ -476,7 +476,7 @@ static bool load(ct_context *c, result *out) {
 START_TEST(a_load) {
     fault.at = 0;
     ct_context *plain = ct_context_new((ct_context_opts){.threads = 1});
-    ck_assert(ct_save(two_layers(plain, 2), path, NULL));
+    ck_assert(ct_save(two_layers(plain, 2), path, (ct_save_opts){0}));
     ct_context_free(plain);
     sweep(load, 1);
 }

@@ -13,7 +13,7 @@ static const struct {
     size_t data;
     const char *says;
 } malformed[] = {
-    {"", 0, "an object is expected at byte 8"},
+    {"", 0, "is not a safetensors file: header: '{' is expected at byte 8"},
     {" " GOOD, 8, "'{' is expected"},
     {"[]", 0, "'{' is expected"},
     {"{", 0, "a string is expected at byte 9"},
@@ -164,16 +164,16 @@ START_TEST(not_an_ordinary_file) {
     ck_refused(ct_load(module, NULL, strict), CT_ERR_ARGUMENT, "load", "NULL");
     ck_assert(!ct_load(NULL, "x", strict));
 
-    ck_refused(ct_save(module, in_folder("none/file"), NULL), CT_ERR_IO, "none/file",
+    ck_refused(ct_save(module, in_folder("none/file"), (ct_save_opts){0}), CT_ERR_IO, "none/file",
                "No such file");
-    ck_refused(ct_save(module, folder, NULL), CT_ERR_IO, folder, "is a folder");
-    ck_refused(ct_save(module, in_folder("fifo"), NULL), CT_ERR_IO, "fifo",
+    ck_refused(ct_save(module, folder, (ct_save_opts){0}), CT_ERR_IO, folder, "is a folder");
+    ck_refused(ct_save(module, in_folder("fifo"), (ct_save_opts){0}), CT_ERR_IO, "fifo",
                "is not an ordinary file");
-    ck_refused(ct_save(module, "/dev/null", NULL), CT_ERR_IO, "/dev/null",
+    ck_refused(ct_save(module, "/dev/null", (ct_save_opts){0}), CT_ERR_IO, "/dev/null",
                "is not an ordinary file");
-    ck_refused(ct_save(module, "", NULL), CT_ERR_IO, "save", "");
-    ck_refused(ct_save(module, NULL, NULL), CT_ERR_ARGUMENT, "save", "NULL");
-    ck_assert(!ct_save(NULL, "x", NULL));
+    ck_refused(ct_save(module, "", (ct_save_opts){0}), CT_ERR_IO, "save", "");
+    ck_refused(ct_save(module, NULL, (ct_save_opts){0}), CT_ERR_ARGUMENT, "save", "NULL");
+    ck_assert(!ct_save(NULL, "x", (ct_save_opts){0}));
     ck_assert_int_eq(files_in_folder(), 1);
 }
 END_TEST
@@ -214,8 +214,10 @@ static const struct {
 START_TEST(accepted_header) {
     const char *path =
         put(accepted[_i].header, strlen(accepted[_i].header), -1, NULL, accepted[_i].data);
-    ck_assert_msg(ct_load(two_numbers(), path, (ct_load_opts){.partial = true}), "%s",
-                  ct_error_message(context));
+    ct_safetensors *file = ct_safetensors_open(context, path);
+    ck_assert_msg(file, "%s", ct_error_message(context));
+    ct_safetensors_close(file);
+    ck_assert(ct_load(ct_module_new(context, "Nothing"), path, (ct_load_opts){.partial = true}));
 }
 END_TEST
 
@@ -257,7 +259,8 @@ START_TEST(many_tensors) {
     *at++ = '}';
     const char *path = put(header, (size_t)(at - header), -1, NULL, N);
     free(header);
-    ck_assert(ct_load(two_numbers(), path, (ct_load_opts){.partial = true}));
+    ck_refused(ct_load(two_numbers(), path, (ct_load_opts){.partial = true}), CT_ERR_FORMAT, path,
+               "nothing in it fits the module");
     ck_refused(ct_load(two_numbers(), path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
                "missing: w; unexpected: t0, t7919, ");
     ck_assert(!ct_load(two_numbers(), path, (ct_load_opts){0}));
@@ -362,7 +365,7 @@ START_TEST(between_f32_and_f64) {
     double *d = ct_data_f64(ct_module_add_param(wide, "w", ct_zeros(context, CT_F64, CT_SHAPE(N))));
     ck_assert(ct_load(narrow, path, (ct_load_opts){0}));
     for (int i = 0; i < N; i++) ck_assert_uint_eq(bits_of(f[i]), bits_of((float)values[i]));
-    ck_assert(ct_save(narrow, path, NULL) && ct_load(wide, path, (ct_load_opts){0}));
+    ck_assert(ct_save(narrow, path, (ct_save_opts){0}) && ct_load(wide, path, (ct_load_opts){0}));
     for (int i = 0; i < N; i++) ck_assert(d[i] == (double)f[i] && !signbit(d[i]) == !signbit(f[i]));
 }
 END_TEST
@@ -378,7 +381,7 @@ START_TEST(bytes_of_numbers) {
         -1.5;
     f[0] = 1, f[1] = -0x1.2468acp+1f;
     const char *path = in_folder("bytes");
-    ck_assert_msg(ct_save(module, path, NULL), "%s", ct_error_message(context));
+    ck_assert_msg(ct_save(module, path, (ct_save_opts){0}), "%s", ct_error_message(context));
     FILE *file = fopen(path, "rb");
     unsigned char got[sizeof want];
     ck_assert(fseek(file, -(long)sizeof got, SEEK_END) == 0 &&

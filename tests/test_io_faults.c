@@ -37,8 +37,10 @@ static void sweep(int i, bool memory) {
         failures++;
         /* calls whose failure does not make a save fail */
         static const char *const helpful[] = {"openat", "fstatat", "unlinkat", "fcntl", "fchown"};
+        /* whether what is read is a folder: opening it will tell */
+        bool harmless = !strcmp(failed, "stat") && !operations[i].writes;
         /* closing a file that was read */
-        bool harmless = !strcmp(failed, "close") && (done || !operations[i].writes);
+        harmless |= !strcmp(failed, "close") && (done || !operations[i].writes);
         for (int h = 0; h < 5; h++) harmless |= !strcmp(failed, helpful[h]);
         /* the save made another temporary file */
         if (!strcmp(failed, "fstat") && operations[i].writes) harmless |= done;

@@ -19,7 +19,8 @@ static bool save_beside(void) {
     snprintf(name, sizeof name, "%s.beside", path);
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     ct_module *linear = ct_mlp_new(other, (ct_mlp_opts){.dim = 2, .hidden = 3});
-    const bool done = ct_save(linear, name, NULL) && ct_load(linear, name, (ct_load_opts){0});
+    const bool done =
+        ct_save(linear, name, (ct_save_opts){0}) && ct_load(linear, name, (ct_load_opts){0});
     ct_context_free(other);
     return unlink(name) == 0 && done;
 }

@@ -32,7 +32,8 @@ START_TEST(round_trip) {
     ck_assert(!same(from, to));
     const char *path = in_folder("zoo.safetensors");
     const char *const pairs[] = {"name", "\"zo\xc3\xb6\"\n\x7f", "", "", NULL};
-    ck_assert_msg(ct_save(from, path, pairs), "%s", ct_error_message(context));
+    ck_assert_msg(ct_save(from, path, (ct_save_opts){.metadata = pairs}), "%s",
+                  ct_error_message(context));
     ck_assert_int_eq(files_in_folder(), 1);
     ck_assert_msg(ct_load(to, path, (ct_load_opts){0}), "%s", ct_error_message(context));
     ck_assert(same(from, to));
@@ -51,7 +52,8 @@ START_TEST(round_trip) {
 
     /* a module without parameters is a file too */
     ct_module *nothing = ct_module_new(context, "Nothing");
-    ck_assert(ct_save(nothing, path, NULL) && ct_load(nothing, path, (ct_load_opts){0}));
+    ck_assert(ct_save(nothing, path, (ct_save_opts){0}) &&
+              ct_load(nothing, path, (ct_load_opts){0}));
 }
 END_TEST
 
@@ -63,14 +65,17 @@ START_TEST(save_refuses) {
     const char *const odd[] = {"a", "1", "b", NULL}, *const twice[] = {"a", "1", "b", "2",
                                                                        "a", "3", NULL},
                       *const latin[] = {"a", "\xe9", NULL};
-    ck_refused(ct_save(module, path, odd), CT_ERR_ARGUMENT, path, "without a value");
-    ck_refused(ct_save(module, path, twice), CT_ERR_ARGUMENT, path, "\"a\" is there twice");
-    ck_refused(ct_save(module, path, latin), CT_ERR_ARGUMENT, path, "not UTF-8 at byte 0");
+    ck_refused(ct_save(module, path, (ct_save_opts){.metadata = odd}), CT_ERR_ARGUMENT, path,
+               "without a value");
+    ck_refused(ct_save(module, path, (ct_save_opts){.metadata = twice}), CT_ERR_ARGUMENT, path,
+               "\"a\" is there twice");
+    ck_refused(ct_save(module, path, (ct_save_opts){.metadata = latin}), CT_ERR_ARGUMENT, path,
+               "not UTF-8 at byte 0");
     ct_module_add_param(bad, "\xe9", ct_zeros(context, CT_F32, CT_SHAPE(1)));
-    ck_refused(ct_save(bad, path, NULL), CT_ERR_ARGUMENT, path, "not UTF-8");
+    ck_refused(ct_save(bad, path, (ct_save_opts){0}), CT_ERR_ARGUMENT, path, "not UTF-8");
     bad = ct_module_new(context, "M");
     ct_module_add_param(bad, "__metadata__", ct_zeros(context, CT_F32, CT_SHAPE(1)));
-    ck_refused(ct_save(bad, path, NULL), CT_ERR_ARGUMENT, path, "__metadata__");
+    ck_refused(ct_save(bad, path, (ct_save_opts){0}), CT_ERR_ARGUMENT, path, "__metadata__");
     ck_assert_int_eq(files_in_folder(), 0);
 }
 END_TEST
@@ -84,11 +89,12 @@ START_TEST(while_an_error_is_pending) {
     char first[256];
     snprintf(first, sizeof first, "%s", ct_error_message(context));
     ck_assert_int_eq(ct_error(context), CT_ERR_SHAPE);
-    ck_assert(ct_save(module, path, (const char *const[]){"a", "b", NULL}));
+    ck_assert(
+        ct_save(module, path, (ct_save_opts){.metadata = (const char *const[]){"a", "b", NULL}}));
     char value[2] = "";
     ck_assert(ct_load_metadata(context, path, "a", value, sizeof value) && *value == 'b');
     ck_assert(ct_checkpoint_save(in_folder("checkpoint"), &checkpoint));
-    ck_assert(!ct_save(module, in_folder("none/file"), NULL));
+    ck_assert(!ct_save(module, in_folder("none/file"), (ct_save_opts){0}));
     ck_assert(!ct_load(module, path, (ct_load_opts){0}));
     ck_assert(!ct_checkpoint_load(in_folder("checkpoint"), &checkpoint));
     ck_assert_str_eq(ct_error_message(context), first);
@@ -103,14 +109,14 @@ START_TEST(target) {
     const char *path = in_folder("file"), *link = in_folder("link");
     struct stat about;
     mode_t mask = umask(027);
-    ck_assert(ct_save(module, path, NULL));
+    ck_assert(ct_save(module, path, (ct_save_opts){0}));
     umask(mask);
     ck_assert(stat(path, &about) == 0 && (about.st_mode & 0777) == 0640);
 
     /* a link stays a link, and its target is replaced */
     ck_assert_int_eq(symlink("file", link), 0);
     ct_data_f32(ct_module_get(module, "w"))[0] = 11;
-    ck_assert_msg(ct_save(module, link, NULL), "%s", ct_error_message(context));
+    ck_assert_msg(ct_save(module, link, (ct_save_opts){0}), "%s", ct_error_message(context));
     ck_assert(lstat(link, &about) == 0 && S_ISLNK(about.st_mode));
     ct_data_f32(ct_module_get(module, "w"))[0] = 0;
     ck_assert(ct_load(module, path, (ct_load_opts){0}));
@@ -124,8 +130,9 @@ START_TEST(target) {
     ck_assert_int_eq(chdir(folder), 0);
     memset(name, 'n', 255);
     name[255] = 0;
-    ck_assert_msg(ct_save(module, name, NULL) && ct_load(module, name, (ct_load_opts){0}), "%s",
-                  ct_error_message(context));
+    ck_assert_msg(ct_save(module, name, (ct_save_opts){0}) &&
+                      ct_load(module, name, (ct_load_opts){0}),
+                  "%s", ct_error_message(context));
     ck_assert_int_eq(chdir(here), 0);
     ck_assert_int_eq(files_in_folder(), 3);
 }
@@ -163,7 +170,8 @@ START_TEST(leftovers) {
     ck_assert_int_eq(mkfifo(in_folder(".cotangent-00000000000000dd.tmp"), 0600), 0);
     ck_assert_int_eq(mkdir(in_folder("elsewhere"), 0700), 0);
     make("elsewhere/.cotangent-0123456789abcdef.tmp");
-    ck_assert_msg(ct_save(module, in_folder("file"), NULL), "%s", ct_error_message(context));
+    ck_assert_msg(ct_save(module, in_folder("file"), (ct_save_opts){0}), "%s",
+                  ct_error_message(context));
     ck_assert_int_eq(files_in_folder(), OTHERS + 4 + 1 + 1);
     for (int i = 0; i < OTHERS; i++)
         ck_assert_msg(access(in_folder(others[i]), F_OK) == 0, "%s", others[i]);
@@ -172,12 +180,12 @@ START_TEST(leftovers) {
     /* in the folder that a link points to, and in the working folder */
     ck_assert_int_eq(symlink("elsewhere/file", in_folder("link")), 0);
     make("elsewhere/file");
-    ck_assert(ct_save(module, in_folder("link"), NULL));
+    ck_assert(ct_save(module, in_folder("link"), (ct_save_opts){0}));
     ck_assert_int_eq(access(in_folder("elsewhere/.cotangent-0123456789abcdef.tmp"), F_OK), -1);
     char here[512];
     make(".cotangent-0123456789abcdef.tmp");
     ck_assert(getcwd(here, sizeof here) && chdir(folder) == 0);
-    ck_assert(ct_save(module, "file", NULL));
+    ck_assert(ct_save(module, "file", (ct_save_opts){0}));
     ck_assert(chdir(here) == 0 && access(in_folder(".cotangent-0123456789abcdef.tmp"), F_OK) == -1);
 
     ck_assert(remove(in_folder("elsewhere/file")) == 0 && remove(in_folder("link")) == 0);
@@ -190,7 +198,8 @@ static void *save_often(void *path) {
     ct_module *module = ct_mlp_new(mine, (ct_mlp_opts){.dim = 2, .hidden = 3});
     intptr_t done = 0;
     for (int i = 0; i < 60; i++)
-        done += ct_save(module, path, NULL) && ct_load(module, path, (ct_load_opts){0});
+        done +=
+            ct_save(module, path, (ct_save_opts){0}) && ct_load(module, path, (ct_load_opts){0});
     ct_context_free(mine);
     return (void *)done;
 }
@@ -221,7 +230,7 @@ START_TEST(a_full_folder) {
     }
     int before = files_in_folder();
     for (int saves = 0; before > 1; saves++) {
-        ck_assert(ct_save(two_numbers(), in_folder("file"), NULL));
+        ck_assert(ct_save(two_numbers(), in_folder("file"), (ct_save_opts){0}));
         const int now = files_in_folder();
         ck_assert(now < before && saves < 5);
         before = now;

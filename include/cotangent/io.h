@@ -1,6 +1,6 @@
-/* Files: parameters as safetensors, and checkpoints to resume from. Writing is atomic: a temporary
- * file beside the target, fsync, rename, fsync of the folder. A reader sees the old file or
- * the new one, never a part. A failed load changes nothing.
+/* Files: parameters and tensors as safetensors, and checkpoints to resume from. Writing is atomic:
+ * a temporary file beside the target, fsync, rename, fsync of the folder. A reader sees the old
+ * file or the new one, never a part. A failed load changes nothing.
  *
  * A file that is replaced keeps its mode, and its owner and group where the system allows it. A
  * temporary file is named .cotangent-, 16 hex digits, .tmp, and locked (fcntl) while it is written;
@@ -16,19 +16,126 @@
 extern "C" {
 #endif
 
-/* Writes every parameter under its full name, a shared one once under its first name. metadata is a
- * list key, value, ..., NULL, or NULL for none. If path is a symbolic link, the file that it points
- * to is replaced. */
-CT_API bool ct_save(ct_module *module, const char *path, const char *const *metadata);
+/* ---- saving ---- */
+
+/* How floats are written; other dtypes stay what they are. A number is rounded to the nearest,
+ * between two to the even one; beyond the largest it is an infinity, and NaN stays NaN. F16 and
+ * BF16 are for sharing a model, not for resuming its training. */
+typedef enum { CT_FILE_SAME, CT_FILE_F32, CT_FILE_F16, CT_FILE_BF16 } ct_file_float;
 
 typedef struct {
-    /* load only the tensors that match by name, shape and dtype, and ignore all others */
+    const char *const *metadata; /* key, value, ..., NULL; or NULL for none. All are UTF-8 */
+    ct_file_float floats;
+    /* 0: one file. Else path is a folder, which is made if it is not there (its parent must be),
+     * and gets model-00001-of-00003.safetensors, ... and model.safetensors.index.json, as Hugging
+     * Face's. A file has at most so many bytes of tensors, or one tensor; all have the metadata */
+    int64_t shard_bytes;
+} ct_save_opts;
+
+/* Writes every parameter and every persistent buffer under its full name, a shared one once under
+ * its first name. If path is a symbolic link, the file that it points to is replaced. Works while
+ * an error is pending.
+ *
+ * A set of shards: all files are written and synced under temporary names before any is renamed,
+ * the index is renamed last, and where a shard of the same name is replaced, the old index is
+ * removed before the first rename. So a save that fails while it writes changes nothing; a load
+ * (ct_load, ct_safetensors_open) at any time gets the whole old set, the whole new set, or an error
+ * between the two; and a program that is killed between the renames leaves no index, so no mixed
+ * set is ever loaded. Shards of an old set of another number of files stay in the folder.
+ *
+ * Errors: CT_ERR_IO; CT_ERR_ARGUMENT for text that is not UTF-8, a key that is there twice, a
+ * parameter named __metadata__. */
+CT_API bool ct_save(ct_module *module, const char *path, ct_save_opts opts);
+
+/* A tensor and its name. */
+typedef struct {
+    const char *name;
+    ct_tensor *tensor;
+} ct_named;
+
+/* The same for n tensors of the context, of any dtypes and strides; names are any UTF-8, each there
+ * once, but __metadata__. F32, F64, I64 and BOOL in the file. */
+CT_API bool ct_tensors_save(ct_context *context, const char *path, const ct_named *tensors,
+                            int64_t n, ct_save_opts opts);
+
+/* ---- reading a file by hand ---- */
+
+/* In all that loads, path is a safetensors file; an index of shards, whose name ends in .json; or a
+ * folder with either model.safetensors or model.safetensors.index.json, not both. An index may name
+ * files of its own folder only (else CT_ERR_FORMAT); a shard that is missing is CT_ERR_IO, and a
+ * tensor that its shard lacks CT_ERR_FORMAT. A tensor that the index does not name is not there. */
+typedef struct ct_safetensors ct_safetensors;
+
+/* Reads and checks the headers; the files stay open. Close it, or ct_context_free does. NULL:
+ * CT_ERR_IO, or CT_ERR_FORMAT with what is wrong. A use after close is CT_ERR_ARGUMENT. */
+CT_API ct_safetensors *ct_safetensors_open(ct_context *context, const char *path);
+
+typedef struct {
+    const char *name;  /* valid until close */
+    const char *dtype; /* as in the file: "BF16" */
+    ct_shape shape;    /* of more than 8 dims the first 8 */
+    uint64_t position[2];
+} ct_safetensors_entry;
+/* Visits all tensors in the order of the header or index: start with a zeroed entry. False, without
+ * an error, after the last. */
+CT_API bool ct_safetensors_next(ct_safetensors *file, ct_safetensors_entry *entry);
+
+/* Reads a tensor into a new one of the innermost scope: F16, BF16 and F32 become f32, F64 f64, I8
+ * to I64 and U8 to U64 i64, BOOL bool, all exactly. CT_ERR_ARGUMENT: there is none of the name;
+ * CT_ERR_DTYPE: another dtype, or a number of U64 beyond i64; CT_ERR_SHAPE: more than 8 dims;
+ * CT_ERR_IO; CT_ERR_FORMAT: the file has been cut since, or a bool is neither 0 nor 1. */
+CT_API ct_tensor *ct_safetensors_read(ct_safetensors *file, const char *name);
+
+/* The value of a metadata key, of a set of shards the first one's; valid until close. NULL, without
+ * an error: no such key. */
+CT_API const char *ct_safetensors_metadata(ct_safetensors *file, const char *key);
+CT_API void ct_safetensors_close(ct_safetensors *file); /* NULL, or closed already: does nothing */
+
+/* ---- loading ---- */
+
+/* Rows [param_start, param_start + rows) of a parameter are rows [file_start, file_start + rows) of
+ * the file's tensor, which is transposed first (two dims) if the parameter has it the other way
+ * round. rows 0: all that the file has from file_start on. A row is an element of the first dim;
+ * sizes of the other dims must be equal. One * in param stands for any text, and for the same text
+ * where file has a *:
+ *
+ *     {.param = "h.*.in_proj_weight", .file = "layer.*.q.weight"},
+ *     {.param = "h.*.in_proj_weight", .file = "layer.*.k.weight", .param_start = 768}, ...
+ *
+ * Several entries may fill one parameter; they must fill all of it, without overlap. A parameter
+ * (or buffer) without an entry is found by its own name. */
+typedef struct {
+    const char *param, *file;
+    int64_t param_start, file_start, rows;
+    bool transposed;
+} ct_load_map;
+
+/* How many parameters and buffers were loaded, and how many were not found; how many tensors of the
+ * file nothing asked for; and how many parameters fit by name but not by shape or dtype. Of each
+ * the first four names, longer ones with their middle cut out; an unused one is "". */
+typedef struct {
+    int64_t loaded, missing, unexpected, mismatched;
+    char loaded_names[4][128], missing_names[4][128], unexpected_names[4][128],
+        mismatched_names[4][128];
+} ct_load_report;
+
+/* Prints "loaded 2: weight, bias" and the like, a line each. */
+CT_API void ct_load_report_print(const ct_load_report *report, FILE *file);
+
+typedef struct {
+    /* load only what matches by name, shape and dtype, and ignore all else; if that is nothing, the
+     * load fails */
     bool partial;
+    const ct_load_map *map; /* [n_map] */
+    int64_t n_map;
+    ct_load_report *report; /* filled in as soon as headers are read, also where the load fails */
 } ct_load_opts;
 
-/* Reads parameters by name. Shapes must be equal; f16 and bf16 are widened, f32 and f64 converted.
- * Without .partial the file must have every parameter (a shared one under any of its names) and
- * nothing else. Errors: CT_ERR_IO or CT_ERR_FORMAT, with the path and every mismatch. */
+/* Reads parameters and persistent buffers by name. Shapes must be equal; f16 and bf16 are widened,
+ * f32 and f64 converted, integers become i64. Without .partial the file must have every parameter
+ * (a shared one under any of its names) and nothing else. A load that fails changes nothing.
+ * Errors: CT_ERR_IO or CT_ERR_FORMAT, with the path and every mismatch, of a map also rows that no
+ * entry or that two fill; CT_ERR_ARGUMENT: an entry of the map that names no parameter. */
 CT_API bool ct_load(ct_module *module, const char *path, ct_load_opts opts);
 
 /* Copies the value of a metadata key into out, with a NUL. A missing key or a value longer than
@@ -36,14 +143,27 @@ CT_API bool ct_load(ct_module *module, const char *path, ct_load_opts opts);
 CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *key, char *out,
                              size_t size);
 
+/* ---- checkpoints ---- */
+
 /* Everything that training needs to resume with the same bits. Load restores the module's
- * parameters, the optimiser's state and options (lr, weight decay, ...), the random generator, and
- * `step`, which is in 0 ... INT64_MAX - 1. The optimiser must be of the kind that was saved;
- * options that its constructor would refuse are CT_ERR_FORMAT. */
+ * parameters and persistent buffers, the optimisers' state and options (lr, weight decay, ...), the
+ * tensors, the random generator, and `step`, which is in 0 ... INT64_MAX - 1. There must be as many
+ * optimisers as were saved, each of the kind that was; options that its constructor would refuse
+ * are CT_ERR_FORMAT.
+ *
+ * A load without any optimiser of what was saved with one is for inference: it reads the module,
+ * `step`, and those tensors that are given, and leaves the generator as it is. A save needs an
+ * optimiser or a tensor. */
 typedef struct {
     ct_module *module;
-    ct_optim *optim;
+    ct_optim *optim; /* or NULL */
     int64_t step;
+    ct_optim *const *optims; /* [n_optims] further optimisers */
+    int64_t n_optims;
+    /* [n_tensors] the caller's own, numbers as scalars. A load writes into them; names, shapes and
+     * dtypes must be those of the file */
+    const ct_named *tensors;
+    int64_t n_tensors;
 } ct_checkpoint;
 CT_API bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint);
 CT_API bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint);

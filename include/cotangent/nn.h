@@ -240,25 +240,32 @@ CT_API ct_module *ct_module_set_forward(ct_module *module,
 /* Takes ownership of the tensor and sets requires_grad. A tensor may be added under several names
  * (shared weights); it is counted, stepped and saved once. */
 CT_API ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor);
+/* Takes ownership of the tensor, of any dtype, contiguous and without a gradient: a state that is
+ * not trained. A persistent one is saved and loaded with the parameters. No optimiser steps it, and
+ * ct_module_count leaves it out. */
+CT_API ct_tensor *ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *tensor,
+                                       bool persistent);
 /* Takes ownership of the child and returns it. */
 CT_API ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child);
 /* adds the child to a list: list "h" has children h.0, h.1, ... */
 CT_API ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child);
 /* "encoder.0"; no such child: CT_ERR_ARGUMENT */
 CT_API ct_module *ct_module_child(ct_module *module, const char *name);
-/* "layers.0.self_attn.in_proj_weight" */
+/* A parameter or buffer: "layers.0.self_attn.in_proj_weight"; no such: CT_ERR_ARGUMENT */
 CT_API ct_tensor *ct_module_get(ct_module *module, const char *name);
 
 typedef struct {
     const char *name; /* full name below the module iterated over; valid until the next call */
     ct_tensor *tensor;
-    ct_module *owner; /* the module that it is a direct parameter of */
+    ct_module *owner; /* the module that has it under the last part of its name */
     uint64_t position[2];
     char buffer[256];
 } ct_param;
 /* Iterates over all parameters: start with a zeroed ct_param. False, without an error, after the
  * last. */
 CT_API bool ct_module_next(const ct_module *module, ct_param *param);
+/* The same over all buffers, persistent or not. */
+CT_API bool ct_module_next_buffer(const ct_module *module, ct_param *buffer);
 
 /* number of elements of all parameters, shared ones counted once */
 CT_API int64_t ct_module_count(const ct_module *module);

@@ -102,6 +102,7 @@ ct_context *ct_context_new(ct_context_opts opts) {
 
 void ct_context_free(ct_context *context) {
     if (!context) return;
+    while (context->closers) context->closers->close(context->closers);
     cti_workers_free(context);
     cti_pool pool = context->pool;
     cti_pool_free(&pool);

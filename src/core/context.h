@@ -7,6 +7,7 @@
 #include <cotangent/scope.h>
 
 #include "../kernels/kernels.h"
+#include "closer.h"
 #include "handle.h"
 #include "memory.h"
 #include "object.h"
@@ -67,6 +68,7 @@ struct ct_context {
     int depth;                /* of its calls inside each other */
     cti_handles handles;
     cti_objects objects;
+    cti_closer *closers; /* closed with the context */
 };
 
 /* A block of at least size bytes (size 0 too), its content undefined. NULL with CT_ERR_MEMORY

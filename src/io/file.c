@@ -25,7 +25,7 @@
 /* bytes of one read or write; Linux transfers at most 2^31 - 4096, macOS refuses 2^31 */
 enum { AT_ONCE = 1 << 30 };
 
-static bool fail(ct_context *context, const char *op, const char *path, const char *what) {
+bool cti_file_fail(ct_context *context, const char *op, const char *path, const char *what) {
     char words[128];
     if (strerror_r(errno, words, sizeof words) != 0) strcpy(words, "unknown error");
     return ct_fail(context, CT_ERR_IO, "%s: %s: %s: %s", op, path, what, words);
@@ -49,10 +49,10 @@ bool cti_file_open(ct_context *context, const char *op, const char *path, cti_fi
     *file = (cti_file){.context = context, .op = op, .path = path};
     /* O_NONBLOCK: opening a FIFO without a writer would block */
     file->fd = open_existing(path, O_NOCTTY | O_NONBLOCK);
-    if (file->fd < 0) return fail(context, op, path, "cannot open");
+    if (file->fd < 0) return cti_file_fail(context, op, path, "cannot open");
     struct stat about;
     if (fstat(file->fd, &about) != 0) {
-        fail(context, op, path, "cannot read its size");
+        cti_file_fail(context, op, path, "cannot read its size");
     } else if (!S_ISREG(about.st_mode)) {
         refuse_kind(context, op, path, about.st_mode);
     } else {
@@ -68,7 +68,7 @@ bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size)
         const size_t want = size - got < AT_ONCE ? size - got : AT_ONCE;
         ssize_t n = pread(file->fd, (char *)out + got, want, (off_t)(offset + (int64_t)got));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return fail(file->context, file->op, file->path, "cannot read");
+        if (n < 0) return cti_file_fail(file->context, file->op, file->path, "cannot read");
         if (n == 0) {
             return ct_fail(file->context, CT_ERR_FORMAT,
                            "%s: %s: the file ends at byte %lld, while being read", file->op,
@@ -96,13 +96,14 @@ static bool find_target(cti_file_new *file) {
     if (!file->target || !file->temporary) return false;
     memcpy(file->target, file->path, length + 1);
     if (lstat(file->path, &file->old) != 0) {
-        return errno == ENOENT || fail(file->context, file->op, file->path, "cannot write");
+        return errno == ENOENT ||
+               cti_file_fail(file->context, file->op, file->path, "cannot write");
     }
     if (S_ISLNK(file->old.st_mode)) {
         if (!realpath(file->path, file->target))
-            return fail(file->context, file->op, file->path, "cannot follow the link");
+            return cti_file_fail(file->context, file->op, file->path, "cannot follow the link");
         if (stat(file->target, &file->old) != 0)
-            return fail(file->context, file->op, file->path, "cannot write");
+            return cti_file_fail(file->context, file->op, file->path, "cannot write");
     }
     file->replaces = S_ISREG(file->old.st_mode);
     return file->replaces || refuse_kind(file->context, file->op, file->path, file->old.st_mode);
@@ -124,13 +125,14 @@ bool cti_file_new_open(ct_context *context, const char *op, const char *path, ct
     file->fd = cti_temporary_open(file->temporary, folder,
                                   file->replaces ? file->old.st_mode & 0600 : 0666, &file->lock);
     file->exists = file->fd >= 0;
-    if (file->exists) {
-        cti_temporary_remove_dead(file->temporary, folder, file->lock);
-        return true;
-    }
-    fail(context, op, path, "cannot make a file beside it");
+    if (file->exists) return true;
+    cti_file_fail(context, op, path, "cannot make a file beside it");
     cti_file_new_drop(file);
     return false;
+}
+
+void cti_file_new_remove_dead(const cti_file_new *file) {
+    cti_temporary_remove_dead(file->temporary, folder_length(file->temporary), file->lock);
 }
 
 bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size) {
@@ -139,7 +141,7 @@ bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size)
         ssize_t n = write(file->fd, (const char *)data + done, want);
         if (n < 0 && errno == EINTR) continue;
         if (n == 0) errno = EIO;
-        if (n <= 0) return fail(file->context, file->op, file->path, "cannot write");
+        if (n <= 0) return cti_file_fail(file->context, file->op, file->path, "cannot write");
         done += (size_t)n;
     }
     return true;
@@ -170,22 +172,44 @@ static bool keep_access(cti_file_new *file) {
         file->replaces = true;
         file->old = old;
     } else if (errno != ENOENT) {
-        return fail(file->context, file->op, file->path, "cannot read its mode");
+        return cti_file_fail(file->context, file->op, file->path, "cannot read its mode");
     }
     if (!file->replaces) return true;
     if (fstat(file->fd, &made) != 0)
-        return fail(file->context, file->op, file->path,
-                    "cannot read the mode of the file beside it");
+        return cti_file_fail(file->context, file->op, file->path,
+                             "cannot read the mode of the file beside it");
     bool changed =
         made.st_gid != file->old.st_gid && fchown(file->fd, (uid_t)-1, file->old.st_gid) == 0;
     changed |=
         made.st_uid != file->old.st_uid && fchown(file->fd, file->old.st_uid, (gid_t)-1) == 0;
     if (changed && fstat(file->fd, &made) != 0)
-        return fail(file->context, file->op, file->path,
-                    "cannot read the mode of the file beside it");
+        return cti_file_fail(file->context, file->op, file->path,
+                             "cannot read the mode of the file beside it");
     const mode_t mode = kept_mode(&file->old, &made);
     return (made.st_mode & 07777) == mode || fchmod(file->fd, mode) == 0 ||
-           fail(file->context, file->op, file->path, "cannot keep its mode");
+           cti_file_fail(file->context, file->op, file->path, "cannot keep its mode");
+}
+
+bool cti_file_new_sync(const cti_file_new *file) {
+    return sync_to_disk(file->fd) == 0 ||
+           cti_file_fail(file->context, file->op, file->path, "cannot sync");
+}
+
+/* Opens the folder of target; -1: an error was recorded. */
+static int open_folder(ct_context *context, const char *op, const char *path, const char *target) {
+    size_t length = folder_length(target);
+    char *folder = cti_take(context, length + 2);
+    if (!folder) return -1;
+    memcpy(folder, target, length);
+    memcpy(folder + length, length ? "" : ".", length ? 1 : 2);
+    int fd = open_existing(folder, O_DIRECTORY);
+    cti_give(context, folder, length + 2);
+    if (fd < 0) cti_file_fail(context, op, path, "cannot open its folder");
+    return fd;
+}
+
+static bool sync_folder(int fd) {
+    return sync_to_disk(fd) == 0 || errno == EINVAL; /* some file systems cannot sync a folder */
 }
 
 /* The folder is opened before the rename, so that if this fails the old file is still there. After
@@ -193,26 +217,28 @@ static bool keep_access(cti_file_new *file) {
  * not survive a loss of power, and the error says so. The temporary file stays open, and so locked,
  * until the rename. */
 static bool commit(cti_file_new *file) {
-    if (!keep_access(file)) return false;
-    if (sync_to_disk(file->fd) != 0)
-        return fail(file->context, file->op, file->path, "cannot sync");
-    size_t length = folder_length(file->target);
-    char *folder = cti_take(file->context, length + 2);
-    if (!folder) return false;
-    memcpy(folder, file->target, length);
-    memcpy(folder + length, length ? "" : ".", length ? 1 : 2);
-    int fd = open_existing(folder, O_DIRECTORY);
-    cti_give(file->context, folder, length + 2);
-    if (fd < 0) return fail(file->context, file->op, file->path, "cannot open its folder");
+    if (!keep_access(file) || !cti_file_new_sync(file)) return false;
+    int fd = open_folder(file->context, file->op, file->path, file->target);
+    if (fd < 0) return false;
     bool ok = rename(file->temporary, file->target) == 0;
     if (!ok) {
-        fail(file->context, file->op, file->path, "cannot rename to it");
+        cti_file_fail(file->context, file->op, file->path, "cannot rename to it");
     } else {
         file->exists = false;
-        ok = sync_to_disk(fd) == 0 || errno == EINVAL; /* some file systems cannot sync a folder */
+        ok = sync_folder(fd);
         if (!ok)
-            fail(file->context, file->op, file->path, "written, but its folder cannot be synced");
+            cti_file_fail(file->context, file->op, file->path,
+                          "written, but its folder cannot be synced");
     }
+    close(fd);
+    return ok;
+}
+
+bool cti_file_remove(ct_context *context, const char *op, const char *path) {
+    int fd = open_folder(context, op, path, path);
+    if (fd < 0) return false;
+    bool ok = unlink(path) == 0 || cti_file_fail(context, op, path, "cannot remove it");
+    if (ok && !sync_folder(fd)) ok = cti_file_fail(context, op, path, "cannot sync its folder");
     close(fd);
     return ok;
 }

@@ -18,6 +18,9 @@ typedef struct {
     int64_t size;
 } cti_file;
 
+/* Records "op: path: what: the message of errno" as CT_ERR_IO; false. */
+bool cti_file_fail(ct_context *context, const char *op, const char *path, const char *what);
+
 /* Opens a regular file to read; anything else is an error. */
 bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file);
 bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size);
@@ -30,7 +33,7 @@ void cti_file_close(cti_file *file); /* may be called twice */
  * The new file gets the old one's permission bits (no set-user-ID, set-group-ID or sticky bit),
  * and its group and owner if the system allows it. If not, the bits are reduced so that no user
  * gains access. Until commit only the owner can read it. Where there was no file, the umask
- * applies. Open also removes temporary files of dead writers. */
+ * applies. */
 typedef struct {
     ct_context *context;
     const char *op, *path;
@@ -45,8 +48,16 @@ typedef struct {
 } cti_file_new;
 
 bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file);
+/* Removes temporary files of dead writers from its folder. A save of several files does so once:
+ * where locks are not what they should be, its own files could be taken for dead. */
+void cti_file_new_remove_dead(const cti_file_new *file);
 bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size);
+/* Syncs what was written, which commit does too; so that commit is quick. */
+bool cti_file_new_sync(const cti_file_new *file);
 bool cti_file_new_commit(cti_file_new *file);
 void cti_file_new_drop(cti_file_new *file);
+
+/* Removes a file, and syncs its folder. */
+bool cti_file_remove(ct_context *context, const char *op, const char *path);
 
 #endif

@@ -181,6 +181,43 @@ bool cti_json_natural(cti_json *json, int64_t *number) {
     return true;
 }
 
+/* A string, a number, true, false or null. */
+static bool skip_scalar(cti_json *json) {
+    cti_text string;
+    if (peek(json) == '"') return cti_json_string(json, &string);
+    const char *start = json->at;
+    while (json->at < json->end && *json->at &&
+           strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", *json->at))
+        json->at++;
+    return json->at > start || cti_json_fail(json, "a value is expected");
+}
+
+bool cti_json_skip(cti_json *json) {
+    enum { DEEPEST = 64 };
+    char bracket[DEEPEST]; /* that ends each open array or object */
+    bool first = true;     /* of the innermost: nothing of it has been read */
+    int depth = 0;
+    cti_text key;
+    do {
+        const char c = json->fault ? 0 : peek(json);
+        if (c == '{' || c == '[') {
+            if (depth == DEEPEST) return cti_json_fail(json, "nested too deep");
+            json->at++;
+            bracket[depth++] = c == '{' ? '}' : ']';
+            first = true;
+        } else if (!json->fault && !skip_scalar(json)) {
+            return false;
+        }
+        while (depth && !cti_json_next(json, bracket[depth - 1], &first)) {
+            if (json->fault) return false;
+            depth--;
+            first = false;
+        }
+        if (depth && bracket[depth - 1] == '}' && !cti_json_key(json, &key)) return false;
+    } while (depth && !json->fault);
+    return !json->fault;
+}
+
 /* ---- writing ---- */
 
 void cti_write_bytes(cti_writer *writer, const char *bytes, size_t size) {

@@ -1,5 +1,5 @@
-/* The JSON that a safetensors header needs: a strict pull parser, which neither recurses nor builds
- * a tree, and a writer of strings and numbers. */
+/* The JSON that a safetensors header and an index need: a strict pull parser, which neither
+ * recurses nor builds a tree, and a writer of strings and numbers. */
 #ifndef CTI_IO_JSON_H
 #define CTI_IO_JSON_H
 
@@ -39,6 +39,9 @@ bool cti_json_key(cti_json *json, cti_text *key); /* and its colon */
 bool cti_json_string(cti_json *json, cti_text *string);
 /* 0, 1, 2, ... INT64_MAX: no sign, point, exponent or leading zero */
 bool cti_json_natural(cti_json *json, int64_t *number);
+/* Passes over any value; arrays and objects may be nested 64 deep. Numbers and literals are only
+ * looked over, not checked. */
+bool cti_json_skip(cti_json *json);
 bool cti_json_fail(cti_json *json, const char *fault); /* records it, unless there is one; false */
 
 /* Appends to a buffer of `size` bytes. What does not fit is counted in `used` but not written, so a

@@ -18,6 +18,7 @@ static const dtype_info dtypes[] = {CTI_FILE_DTYPES(CTI_FILE_DTYPE)};
 #undef CTI_FILE_DTYPE
 
 const char *cti_file_dtype_name(cti_file_dtype dtype) { return dtypes[dtype].name; }
+int cti_file_dtype_bits(cti_file_dtype dtype) { return dtypes[dtype].bits; }
 
 const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
     cti_writer out = {.at = text, .size = CTI_NAME_TEXT - 1};
@@ -44,6 +45,8 @@ __attribute__((format(printf, 2, 3))) static bool refuse(const cti_file *file, c
     va_end(args);
     return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s", file->op, file->path, what);
 }
+
+#define NO_FILE "is not a safetensors file: "
 
 static bool refuse_json(const cti_safetensors *header, const cti_json *json) {
     return refuse(&header->file, "header: %s at byte %lld", json->fault,
@@ -169,9 +172,10 @@ static bool read_metadata(cti_safetensors *header, cti_json *json) {
 static bool read_members(cti_safetensors *header) {
     cti_json json = cti_json_read(header->text, header->text_size);
     bool metadata = false;
-    if (header->text_size && header->text[0] != '{') cti_json_fail(&json, "'{' is expected");
+    if (!header->text_size || header->text[0] != '{')
+        return refuse(&header->file, NO_FILE "header: '{' is expected at byte 8");
     for (bool first = cti_json_open(&json, '{'); cti_json_next(&json, '}', &first);) {
-        cti_file_tensor tensor = {0};
+        cti_file_tensor tensor = {.header = header};
         if (!cti_json_key(&json, &tensor.name)) break;
         if (cti_text_compare(tensor.name, cti_text_of("__metadata__")) == 0) {
             if (metadata) cti_json_fail(&json, "__metadata__ is there twice");
@@ -260,7 +264,8 @@ bool cti_safetensors_parse(cti_safetensors *header) {
     header->data_size = header->file.size - header->data;
     size_t valid = cti_json_utf8(header->text, header->text_size);
     if (valid < header->text_size)
-        return refuse(&header->file, "header: not UTF-8 at byte %lld", (long long)(8 + valid));
+        return refuse(&header->file, NO_FILE "header: not UTF-8 at byte %lld",
+                      (long long)(8 + valid));
     if (!read_members(header)) return false;
     const int64_t n = cti_max(header->tensors, header->pairs);
     const size_t bytes = cti_bytes(n, sizeof(void *)),
@@ -283,12 +288,12 @@ int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8
     uint64_t length = 0;
     for (int i = 8; i-- > 0;) length = length << 8 | first[i];
     if (length > CTI_LARGEST_HEADER) {
-        refuse(file, "its header's length is %llu, over %d", (unsigned long long)length,
+        refuse(file, NO_FILE "its header's length is %llu, over %d", (unsigned long long)length,
                CTI_LARGEST_HEADER);
         return -1;
     }
     if ((int64_t)length > file->size - 8) {
-        refuse(file, "a header of %llu bytes does not fit in a file of %lld",
+        refuse(file, NO_FILE "a header of %llu bytes does not fit in a file of %lld",
                (unsigned long long)length, (long long)file->size);
         return -1;
     }
@@ -297,9 +302,9 @@ int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8
 
 static bool read_header(cti_safetensors *header) {
     const cti_file *file = &header->file;
-    if (file->size == 0) return refuse(file, "the file is empty");
+    if (file->size == 0) return refuse(file, NO_FILE "the file is empty");
     if (file->size < 8)
-        return refuse(file, "the file has %lld bytes, the header's length alone takes 8",
+        return refuse(file, NO_FILE "the file has %lld bytes, the header's length alone takes 8",
                       (long long)file->size);
     unsigned char first[8];
     if (!cti_file_read(file, 0, first, 8)) return false;

@@ -10,6 +10,8 @@
 #ifndef CTI_IO_SAFETENSORS_H
 #define CTI_IO_SAFETENSORS_H
 
+#include <cotangent/io.h>
+
 #include "../core/tensor.h"
 #include "file.h"
 #include "json.h"
@@ -28,6 +30,7 @@ typedef enum { CTI_FILE_DTYPES(CTI_FILE_DTYPE) CTI_FILE_DTYPE_COUNT } cti_file_d
 enum { CTI_LARGEST_HEADER = 100 * 1000 * 1000 }; /* bytes */
 
 const char *cti_file_dtype_name(cti_file_dtype dtype);
+int cti_file_dtype_bits(cti_file_dtype dtype);
 
 /* NAME(text) is a name as messages show it, escaped and of at most 100 bytes, in a buffer that
  * lives as long as the enclosing block. An escape takes up to 6 bytes. */
@@ -35,7 +38,10 @@ enum { CTI_NAME_SHOWN = 100, CTI_NAME_TEXT = 6 * CTI_NAME_SHOWN + 8 };
 const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]);
 #define NAME(name) cti_name_text((name), (char[CTI_NAME_TEXT]){0})
 
+typedef struct cti_safetensors cti_safetensors;
+
 typedef struct {
+    const cti_safetensors *header; /* of the file that has it */
     cti_text name;
     cti_file_dtype dtype;
     int64_t ndim; /* may exceed CT_MAX_DIMS; shape then has the first CT_MAX_DIMS sizes */
@@ -47,8 +53,8 @@ typedef struct {
     cti_text key, value;
 } cti_file_pair;
 
-/* A file's header, checked. */
-typedef struct {
+/* A file's header, checked. Its tensors point to it, so it stays where it was opened. */
+struct cti_safetensors {
     cti_file file;
     char *text; /* the header's JSON; names and metadata point into it */
     size_t text_size;
@@ -57,7 +63,7 @@ typedef struct {
     cti_file_pair *pair;     /* [pairs] metadata */
     int64_t tensors, pairs, tensor_capacity, pair_capacity;
     int64_t data, data_size; /* the data part's offset in the file, and its bytes */
-} cti_safetensors;
+};
 
 bool cti_safetensors_open(ct_context *context, const char *op, const char *path,
                           cti_safetensors *header);
@@ -76,32 +82,38 @@ const cti_file_tensor *cti_safetensors_find(const cti_safetensors *header, cti_t
 const cti_text *cti_safetensors_metadata(const cti_safetensors *header, cti_text key);
 
 /* Whether values of the file's dtype can be read into a tensor of the other: F16, BF16, F32 and F64
- * into f32 and f64, I64 into i64, BOOL into bool. */
+ * into f32 and f64, integers into i64, BOOL into bool. */
 bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to);
 
-/* Reads the values into a row-major tensor of as many elements, whose dtype fits. F64 is rounded to
- * f32; the other conversions are exact. */
-bool cti_safetensors_read(const cti_safetensors *header, const cti_file_tensor *from,
-                          ct_tensor *to);
-
-/* A tensor and its name in a file. */
-typedef struct {
-    char *name;
-    ct_tensor *tensor;
-    const cti_file_tensor *from; /* a load: the file's tensor, */
-    ct_tensor *read;             /* and its values, before they are copied into `tensor` */
-    void *value;                 /* of a number (cti_number_new): where the program has it */
-} cti_named;
+/* Reads elements [first, first + count) of the file's tensor into elements [at, at + count) of a
+ * row-major tensor whose dtype fits. F64 is rounded to f32; the other conversions are exact, and a
+ * U64 beyond i64 is CT_ERR_DTYPE. */
+bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t count, ct_tensor *to,
+                          int64_t at);
 
 /* A number of a module or an optimiser as a scalar tensor, and back. Works while an error is
  * pending. */
 ct_tensor *cti_number_new(ct_context *context, ct_dtype dtype, const void *value);
 void cti_number_get(const ct_tensor *number, void *value);
 
-/* Writes a file, atomically. Tensors are row-major; the file has them by the size of their
- * elements, largest first, so that each is aligned. metadata: key, value, ..., NULL; or NULL.
- * CT_ERR_ARGUMENT: a text is not UTF-8, or a name or key is there twice. */
-bool cti_safetensors_write(ct_context *context, const char *op, const char *path,
-                           const char *const *metadata, const cti_named *named, int64_t n);
+/* ---- writing ---- */
+
+/* Whether these can be written: texts are UTF-8, no name or key is there twice, tensors have values
+ * and are of the context. Else CT_ERR_ARGUMENT. */
+bool cti_safetensors_check(ct_context *context, const char *op, const char *path,
+                           const ct_named *named, int64_t n, ct_save_opts opts);
+
+/* The bytes of a tensor's data in a file. */
+int64_t cti_file_bytes(const ct_tensor *tensor, ct_file_float floats);
+
+/* Writes what was checked to a new file, which the caller commits. The file has tensors by the size
+ * of their elements, largest first, so that each is aligned. */
+bool cti_safetensors_write(const cti_file_new *file, const ct_named *named, int64_t n,
+                           ct_save_opts opts);
+
+/* Checks and writes a file or, by opts.shard_bytes, a folder of shards, atomically as
+ * <cotangent/io.h> says. */
+bool cti_safetensors_save(ct_context *context, const char *op, const char *path,
+                          const ct_named *named, int64_t n, ct_save_opts opts);
 
 #endif

@@ -1,12 +1,13 @@
-/* Writing a safetensors file. */
+/* Writing a safetensors file: checks, the header, and the data, which is converted in chunks. */
 #include <string.h>
 
 #include "../core/context.h"
 #include "../core/int_math.h"
+#include "half.h"
 #include "safetensors.h"
 #include "sort.h"
 
-enum { CHUNK = 1 << 16 }; /* bytes written at a time where they are reversed */
+enum { CHUNK = 1 << 16 }; /* bytes converted and written at a time */
 
 /* ---- checks ---- */
 
@@ -56,19 +57,32 @@ static bool check_metadata(ct_context *context, const char *op, const char *path
     return ok;
 }
 
-static bool check_named(ct_context *context, const char *op, const char *path,
-                        const cti_named *named, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        if (!check_text(context, op, path, "a name", named[i].name)) return false;
-        if (strcmp(named[i].name, "__metadata__") == 0) {
-            return ct_fail(context, CT_ERR_ARGUMENT,
-                           "%s: %s: no tensor can have the name __metadata__", op, path);
-        }
-        if (!named[i].tensor->contiguous) {
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: tensor \"%s\" is not contiguous", op,
-                           path, NAME(cti_text_of(named[i].name)));
-        }
-    }
+static bool check_tensor(ct_context *context, const char *op, const char *path,
+                         const ct_named *named, int64_t i) {
+    if (!named->name)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: the name of tensor %lld is NULL", op,
+                       path, (long long)i);
+    if (!check_text(context, op, path, "a name", named->name)) return false;
+    if (strcmp(named->name, "__metadata__") == 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: no tensor can have the name __metadata__",
+                       op, path);
+    if (!named->tensor)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: tensor \"%s\" is NULL", op, path,
+                       NAME(cti_text_of(named->name)));
+    return cti_tensor_in(named->tensor, context, op) && cti_tensor_has_values(named->tensor, op);
+}
+
+bool cti_safetensors_check(ct_context *context, const char *op, const char *path,
+                           const ct_named *named, int64_t n, ct_save_opts opts) {
+    if (opts.floats < CT_FILE_SAME || opts.floats > CT_FILE_BF16)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: floats is %d, no ct_file_float", op, path,
+                       (int)opts.floats);
+    if (opts.shard_bytes < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: shard_bytes is %lld, must be at least 0",
+                       op, path, (long long)opts.shard_bytes);
+    if (!check_metadata(context, op, path, opts.metadata)) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (!check_tensor(context, op, path, &named[i], i)) return false;
     size_t bytes = cti_bytes(n, sizeof(void *));
     const void **name = cti_take(context, bytes);
     if (!name) return false;
@@ -76,6 +90,32 @@ static bool check_named(ct_context *context, const char *op, const char *path,
     bool ok = check_twice(context, op, path, "tensor", name, n);
     cti_give(context, name, bytes);
     return ok;
+}
+
+/* ---- dtypes ---- */
+
+static cti_file_dtype stored_as(ct_dtype dtype, ct_file_float floats) {
+    switch (dtype) {
+    case CT_F32:
+    case CT_F64: break;
+    case CT_I64: return CTI_FILE_I64;
+    case CT_BOOL: return CTI_FILE_BOOL;
+    }
+    switch (floats) {
+    case CT_FILE_SAME: break;
+    case CT_FILE_F32: return CTI_FILE_F32;
+    case CT_FILE_F16: return CTI_FILE_F16;
+    case CT_FILE_BF16: return CTI_FILE_BF16;
+    }
+    return dtype == CT_F32 ? CTI_FILE_F32 : CTI_FILE_F64;
+}
+
+static int64_t stored_size(const ct_tensor *tensor, ct_file_float floats) { /* of an element */
+    return cti_file_dtype_bits(stored_as(tensor->dtype, floats)) / 8;
+}
+
+int64_t cti_file_bytes(const ct_tensor *tensor, ct_file_float floats) {
+    return tensor->numel * stored_size(tensor, floats);
 }
 
 /* ---- the header ---- */
@@ -91,12 +131,13 @@ static void write_metadata(cti_writer *out, const char *const *metadata) {
     cti_write(out, "}");
 }
 
-static int64_t write_entry(cti_writer *out, const cti_named *named, int64_t begin) {
+static int64_t write_entry(cti_writer *out, const ct_named *named, ct_file_float floats,
+                           int64_t begin) {
     const ct_tensor *tensor = named->tensor;
-    int64_t end = begin + tensor->numel * (int64_t)cti_dtype_size(tensor->dtype);
+    int64_t end = begin + cti_file_bytes(tensor, floats);
     cti_write_quoted(out, cti_text_of(named->name));
     cti_write(out, ":{\"dtype\":\"");
-    cti_write(out, cti_dtype_table[tensor->dtype].file);
+    cti_write(out, cti_file_dtype_name(stored_as(tensor->dtype, floats)));
     cti_write(out, "\",\"shape\":[");
     for (int d = 0; d < tensor->shape.ndim; d++) {
         if (d) cti_write(out, ",");
@@ -113,17 +154,18 @@ static int64_t write_entry(cti_writer *out, const cti_named *named, int64_t begi
 /* Visits the tensors in the order of the file: by the size of their elements, largest first, else
  * as given. */
 typedef struct {
-    const cti_named *named;
+    const ct_named *named;
     int64_t n, i;
-    size_t size; /* the visit is at tensors of this size, from i on */
+    ct_file_float floats;
+    int64_t size; /* the visit is at tensors of this size, from i on */
 } file_order;
 enum { LARGEST_ELEMENT = 8 };
 
-static const cti_named *next(file_order *order) {
+static const ct_named *next(file_order *order) {
     while (order->size) {
         while (order->i < order->n) {
-            const cti_named *entry = &order->named[order->i++];
-            if (cti_dtype_size(entry->tensor->dtype) == order->size) return entry;
+            const ct_named *entry = &order->named[order->i++];
+            if (stored_size(entry->tensor, order->floats) == order->size) return entry;
         }
         order->size /= 2;
         order->i = 0;
@@ -131,19 +173,24 @@ static const cti_named *next(file_order *order) {
     return NULL;
 }
 
+static file_order order_of(const ct_named *named, int64_t n, ct_file_float floats) {
+    return (file_order){.named = named, .n = n, .floats = floats, .size = LARGEST_ELEMENT};
+}
+
 /* The length, then the JSON, padded with spaces so that the data begins at a multiple of 8. */
-static void write_header(cti_writer *out, const char *const *metadata, const cti_named *named,
-                         int64_t n, uint64_t length) {
+static void write_header(cti_writer *out, const ct_named *named, int64_t n, ct_save_opts opts,
+                         uint64_t length) {
+    const char *const *metadata = opts.metadata;
     for (int i = 0; i < 8; i++) cti_write_bytes(out, &(char){(char)(length >> 8 * i & 0xFF)}, 1);
     cti_write(out, "{");
     bool first = !(metadata && metadata[0]);
     if (!first) write_metadata(out, metadata);
     int64_t offset = 0;
-    file_order order = {.named = named, .n = n, .size = LARGEST_ELEMENT};
-    for (const cti_named *entry = next(&order); entry; entry = next(&order)) {
+    file_order order = order_of(named, n, opts.floats);
+    for (const ct_named *entry = next(&order); entry; entry = next(&order)) {
         if (!first) cti_write(out, ",");
         first = false;
-        offset = write_entry(out, entry, offset);
+        offset = write_entry(out, entry, opts.floats, offset);
     }
     cti_write(out, "}");
     while (out->used % 8) cti_write(out, " ");
@@ -158,58 +205,106 @@ static bool little_endian(void) {
     return low == 1;
 }
 
-/* On a big-endian machine: with the bytes of each element reversed. */
-static bool write_reversed(const cti_file_new *file, const char *data, int64_t n, size_t size) {
+/* Copies elements [first, first + n) of a tensor, in row-major order, into out. */
+static void gather(const ct_tensor *tensor, int64_t first, int64_t n, char *out) {
+    const size_t size = cti_dtype_size(tensor->dtype);
+    if (tensor->contiguous) {
+        memcpy(out, tensor->data + (size_t)first * size, (size_t)n * size);
+        return;
+    }
+    int64_t index[CT_MAX_DIMS] = {0}, offset = 0, left = first;
+    const int dims = tensor->shape.ndim;
+    for (int d = dims; d-- > 0; left /= tensor->shape.dim[d]) {
+        index[d] = left % tensor->shape.dim[d];
+        offset += index[d] * tensor->stride[d];
+    }
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(out + (size_t)i * size, tensor->data + offset * (int64_t)size, size);
+        for (int d = dims; d-- > 0;) {
+            offset += tensor->stride[d];
+            if (++index[d] < tensor->shape.dim[d]) break;
+            offset -= index[d] * tensor->stride[d];
+            index[d] = 0;
+        }
+    }
+}
+
+static double real_at(ct_dtype dtype, const char *at) {
+    float narrow;
+    double wide;
+    if (dtype == CT_F64) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof narrow);
+    return (double)narrow;
+}
+
+/* The bits of an element as the file has it, in their lowest bytes. */
+static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
+    uint64_t bits = 0;
+    uint32_t low;
+    float value;
+    switch (to) {
+    case CTI_FILE_F16: return cti_f16_narrow(real_at(from, at));
+    case CTI_FILE_BF16: return cti_bf16_narrow(real_at(from, at));
+    case CTI_FILE_F32:
+        memcpy(&low, at, sizeof low); /* a float passes as it is, a NaN too */
+        if (from == CT_F32) return low;
+        value = (float)real_at(from, at);
+        memcpy(&low, &value, sizeof low);
+        return low;
+    case CTI_FILE_BOOL: return (unsigned char)*at;
+    default: memcpy(&bits, at, sizeof bits); return bits; /* F64, I64 */
+    }
+}
+
+/* Converts in the chunk, upwards: an element never becomes larger. */
+static bool write_converted(const cti_file_new *file, const ct_tensor *tensor, cti_file_dtype to) {
     char *chunk = cti_take(file->context, CHUNK);
     bool ok = chunk != NULL;
-    for (int64_t i = 0, step = CHUNK / (int64_t)size; ok && i < n; i += step) {
-        const size_t bytes = (size_t)cti_min(n - i, step) * size;
-        for (size_t b = 0; b < bytes; b++)
-            chunk[b] = data[(size_t)i * size + b / size * size + (size - 1 - b % size)];
-        ok = cti_file_new_write(file, chunk, bytes);
+    const int64_t size = (int64_t)cti_dtype_size(tensor->dtype),
+                  bytes = cti_file_dtype_bits(to) / 8, step = CHUNK / size;
+    for (int64_t i = 0; ok && i < tensor->numel; i += step) {
+        const int64_t n = cti_min(tensor->numel - i, step);
+        gather(tensor, i, n, chunk);
+        for (int64_t j = 0; j < n; j++) {
+            const uint64_t bits = encode(tensor->dtype, to, chunk + j * size);
+            for (int64_t b = 0; b < bytes; b++) chunk[j * bytes + b] = (char)(bits >> 8 * b & 0xFF);
+        }
+        ok = cti_file_new_write(file, chunk, (size_t)(n * bytes));
     }
     cti_give(file->context, chunk, CHUNK);
     return ok;
 }
 
-static bool write_tensor(const cti_file_new *file, const ct_tensor *tensor) {
-    size_t size = cti_dtype_size(tensor->dtype);
-    if (size == 1 || little_endian())
+static bool write_tensor(const cti_file_new *file, const ct_tensor *tensor, ct_file_float floats) {
+    const cti_file_dtype to = stored_as(tensor->dtype, floats);
+    const size_t size = cti_dtype_size(tensor->dtype);
+    if (tensor->numel == 0) return true;
+    if (tensor->contiguous && to == stored_as(tensor->dtype, CT_FILE_SAME) &&
+        (size == 1 || little_endian()))
         return cti_file_new_write(file, tensor->data, (size_t)tensor->numel * size);
-    return write_reversed(file, tensor->data, tensor->numel, size);
+    return write_converted(file, tensor, to);
 }
 
-static bool write_all(const cti_file_new *file, const char *header, size_t bytes,
-                      const cti_named *named, int64_t n) {
-    bool ok = cti_file_new_write(file, header, bytes);
-    file_order order = {.named = named, .n = n, .size = LARGEST_ELEMENT};
-    for (const cti_named *entry = next(&order); ok && entry; entry = next(&order))
-        ok = write_tensor(file, entry->tensor);
-    return ok;
-}
-
-bool cti_safetensors_write(ct_context *context, const char *op, const char *path,
-                           const char *const *metadata, const cti_named *named, int64_t n) {
-    if (!check_metadata(context, op, path, metadata) || !check_named(context, op, path, named, n))
-        return false;
+bool cti_safetensors_write(const cti_file_new *file, const ct_named *named, int64_t n,
+                           ct_save_opts opts) {
     cti_writer out = {0}; /* without a buffer: measures */
-    write_header(&out, metadata, named, n, 0);
+    write_header(&out, named, n, opts, 0);
     if (out.used - 8 > CTI_LARGEST_HEADER) {
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d", op, path,
-                       out.used - 8, CTI_LARGEST_HEADER);
+        return ct_fail(file->context, CT_ERR_ARGUMENT, "%s: %s: a header of %zu bytes, over %d",
+                       file->op, file->path, out.used - 8, CTI_LARGEST_HEADER);
     }
     size_t bytes = out.used;
-    char *header = cti_take(context, bytes);
+    char *header = cti_take(file->context, bytes);
     if (!header) return false;
     out = (cti_writer){.at = header, .size = bytes};
-    write_header(&out, metadata, named, n, bytes - 8);
-    cti_file_new file;
-    bool ok = cti_file_new_open(context, op, path, &file);
-    if (ok) {
-        ok = write_all(&file, header, bytes, named, n);
-        if (ok) ok = cti_file_new_commit(&file);
-        else cti_file_new_drop(&file);
-    }
-    cti_give(context, header, bytes);
+    write_header(&out, named, n, opts, bytes - 8);
+    bool ok = cti_file_new_write(file, header, bytes);
+    cti_give(file->context, header, bytes);
+    file_order order = order_of(named, n, opts.floats);
+    for (const ct_named *entry = next(&order); ok && entry; entry = next(&order))
+        ok = write_tensor(file, entry->tensor, opts.floats);
     return ok;
 }

@@ -1,6 +1,7 @@
-/* A safetensors file of any bytes. The parser gets them as a whole file and as a header with the
- * right length, so that the fuzzer need not find the length; ct_load gets them from a file. An
- * accepted file must be consistent, and a refused one changes nothing. */
+/* A safetensors file or an index of any bytes. The parser gets them as a whole file and as a header
+ * with the right length, so that the fuzzer need not find the length; ct_load and the reader get
+ * them from a file, and as the index of a set with one good shard. What is accepted must be
+ * consistent, and what is refused changes nothing. */
 #include "fuzz.h"
 
 #include "../../src/core/context.h"
@@ -61,13 +62,58 @@ static void load(const uint8_t *data, size_t size) {
         float now[2];
         double b_now = b[0];
         memcpy(now, w, sizeof now);
-        MUST(ct_save(module, saved, NULL));
+        MUST(ct_save(module, saved, (ct_save_opts){0}));
         w[0] = w[1] = 0, b[0] = 0;
         MUST(ct_load(module, saved, (ct_load_opts){0}));
         MUST(!memcmp(w, now, sizeof now) && !memcmp(b, &b_now, sizeof b_now));
     }
+    static const ct_load_map map[] = {
+        {.param = "w", .file = "v", .rows = 1},
+        {.param = "w", .file = "w", .param_start = 1, .file_start = 1},
+        {.param = "child.*", .file = "*", .transposed = true},
+    };
+    ct_load_report report;
+    ct_load_opts opts = {.partial = true, .map = map, .n_map = 3, .report = &report};
+    const bool mapped = finished(ct_load(module, path, opts), path);
+    MUST(mapped == (report.loaded > 0) && report.loaded <= 2);
     if (finished(ct_load_metadata(context, path, "key", value, sizeof value), path))
         MUST(memchr(value, 0, sizeof value));
+}
+
+/* Every tensor that the reader lists can be read, or an error says why not. */
+static void read_all(const char *path) {
+    ct_scope scope = ct_scope_open(context);
+    ct_safetensors *file = ct_safetensors_open(context, path);
+    MUST(!file == (ct_error(context) != CT_OK));
+    MUST(file || strstr(ct_error_message(context), fuzz_folder));
+    ct_error_clear(context);
+    if (file) {
+        for (ct_safetensors_entry entry = {0}; ct_safetensors_next(file, &entry);) {
+            MUST(entry.shape.ndim >= 0 && entry.shape.ndim <= CT_MAX_DIMS && *entry.dtype);
+            ct_tensor *t = ct_safetensors_read(file, entry.name);
+            MUST(!t == (ct_error(context) != CT_OK));
+            if (t && strlen(entry.name) > 0) MUST(ct_numel(t) >= 0);
+            ct_error_clear(context);
+        }
+        const char *value = ct_safetensors_metadata(file, "key");
+        MUST(!value || strlen(value) < 1 << 20);
+    }
+    ct_safetensors_close(file);
+    ct_scope_close(scope);
+}
+
+/* The same bytes as an index: what it lists is in the shard. */
+static void index_of(const uint8_t *data, size_t size) {
+    const char *path = fuzz_path("input.index.json");
+    static const float before[] = {5, 7};
+    float *w = ct_data_f32(ct_module_get(module, "w"));
+    fuzz_write(path, data, size);
+    read_all(path);
+    memcpy(w, before, sizeof before);
+    /* messages name the index or a shard: the folder is in both */
+    if (ct_load(module, path, (ct_load_opts){.partial = true})) return;
+    MUST(strstr(ct_error_message(context), fuzz_folder) && !memcmp(w, before, sizeof before));
+    ct_error_clear(context);
 }
 
 static void begin(void) {
@@ -77,6 +123,7 @@ static void begin(void) {
     ct_module_add_param(module, "w", ct_zeros(context, CT_F32, CT_SHAPE(2)));
     ct_module *child = ct_module_add_child(module, "child", ct_module_new(context, "One"));
     ct_module_add_param(child, "b", ct_zeros(context, CT_F64, CT_SHAPE(1, 1)));
+    MUST(ct_save(module, fuzz_path("shard"), (ct_save_opts){0}));
     MUST(ct_error(context) == CT_OK);
 }
 
@@ -92,6 +139,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         parse(data + 8, size - 8, (int64_t)size + data[0]);
     }
     load(data, size);
+    read_all(fuzz_path("input"));
+    index_of(data, size);
     MUST(ct_memory(context).live == live);
     return 0;
 }

@@ -370,7 +370,7 @@ static void module_call(void) {
             ct_checkpoint_save(fuzz_path("saved"), &checkpoint);
             ct_checkpoint_load(fuzz_path("saved"), &checkpoint);
         } else {
-            ct_save(m, fuzz_path("saved"), NULL);
+            ct_save(m, fuzz_path("saved"), (ct_save_opts){0});
             ct_load(m, fuzz_path("saved"), (ct_load_opts){0});
         }
         break;

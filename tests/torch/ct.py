@@ -23,6 +23,7 @@ def struct(title, /, **fields):
 # The structs as the headers have them, in their order: a new option moves nothing here.
 TYPES = {"int": I, "unsigned": C.c_uint, "int64_t": L, "uint64_t": C.c_uint64, "size_t": C.c_size_t, "double": D, "bool": B}
 TYPES |= {"char": C.c_char, "ct_dtype": I, "ct_activation": I, "ct_reduction": I, "ct_init_kind": I, "ct_status": I, "ct_error_fn": P, "case_layout": I}
+TYPES |= {"ct_file_float": I}
 
 
 def field(text):
@@ -32,9 +33,11 @@ def field(text):
         return
     base, names = re.match(r"(?:const |struct )*(\w+)((?: const)?\b.*)", text, re.S).groups()
     for name in names.split(","):
-        pointers, name, size = re.match(r"([\s*]*(?:const\b)?[\s*]*)(\w+)(?:\[(\w+)\])?", name.strip()).groups()
-        kind = (S if base == "char" else P) if "*" in pointers else TYPES[base]
-        yield name, kind * (8 if size == "CT_MAX_DIMS" else int(size)) if size else kind
+        pointers, name, sizes = re.match(r"([\s*]*(?:const\b)?[\s*]*)(\w+)((?:\[\w+\])*)", name.strip()).groups()
+        kind = (S if base == "char" and pointers.count("*") == 1 else P) if "*" in pointers else TYPES[base]
+        for size in reversed(re.findall(r"\w+", sizes)):
+            kind *= 8 if size == "CT_MAX_DIMS" else int(size)
+        yield name, kind
 
 
 def structs(path):
@@ -78,7 +81,9 @@ declare(
     ct_module_train=(None, P, B), ct_module_next=(B, P, P), ct_module_get=(P, P, S), ct_module_free=(None, P), ct_init_normal=(B, P, D, D),
     ct_sgd_new=(P, P, SgdOpts), ct_adam_new=(P, P, AdamwOpts), ct_adamw_new=(P, P, AdamwOpts), ct_optim_step=(B, P),
     ct_optim_set_lr=(None, P, D), ct_optim_zero_grad=(None, P), ct_clip_grad_norm=(D, P, D), ct_lr_cosine=(D, LrCosineOpts, L),
-    ct_save=(B, P, S, P), ct_load=(B, P, S, LoadOpts),
+    ct_save=(B, P, S, SaveOpts), ct_load=(B, P, S, LoadOpts), ct_tensors_save=(B, P, S, P, L, SaveOpts),
+    ct_safetensors_open=(P, P, S), ct_safetensors_next=(B, P, P), ct_safetensors_read=(P, P, S), ct_safetensors_metadata=(S, P, S),
+    ct_safetensors_close=(None, P),
 )
 declare(
     cases,

@@ -310,7 +310,7 @@ def test_state_dict_round_trip(context, tmp_path, case, dtype):
         lib.ct_init_normal(pointer, 0, 1)
     path = str(tmp_path / "ours.safetensors")
     metadata = (ct.S * 3)(b"epoch", b"7", None)
-    assert context.check(lib.ct_save(module, path.encode(), metadata))
+    assert context.check(lib.ct_save(module, path.encode(), ct.SaveOpts(metadata=ct.C.addressof(metadata))))
     with safetensors.safe_open(path, "pt") as file:
         assert file.metadata() == {"epoch": "7"}
     theirs.load_state_dict(safetensors.torch.load_file(path))   # strict: the names are torch's

@@ -1,0 +1,78 @@
+/* Walks along the tree of modules: parameters, buffers, training mode. */
+#include "module.h"
+
+/* Depth first as torch's named_parameters: a module's own parameters, then its children's, each in
+ * the order in which they were added. Buffers likewise. */
+
+static ct_module *module_after(const ct_module *root, ct_module *module) {
+    if (module->children) return module->children;
+    while (module != root && !module->next) module = module->parent;
+    return module == root ? NULL : module->next;
+}
+
+typedef enum { PARAMS, BUFFERS } list;
+
+static cti_nn_entry *first_of(const ct_module *module, list of) {
+    return of == PARAMS ? module->params : module->buffers;
+}
+
+/* The entry after `entry` of *owner in the tree below root (entry NULL: the first of *owner). Sets
+ * *owner to the module that has it. */
+static cti_nn_entry *entry_after(const ct_module *root, cti_nn_entry *entry, ct_module **owner,
+                                 list of) {
+    cti_nn_entry *next = entry ? entry->next : first_of(*owner, of);
+    while (!next) {
+        *owner = module_after(root, *owner);
+        if (!*owner) return NULL;
+        next = first_of(*owner, of);
+    }
+    return next;
+}
+
+/* Does the same tensor have an earlier name in the tree below root? Then it is skipped. */
+static bool named_before(const ct_module *root, const cti_nn_entry *entry, list of) {
+    if (entry->tensor->parameter == 1) return false;
+    ct_module *owner = (ct_module *)root;
+    cti_nn_entry *before = NULL;
+    do before = entry_after(root, before, &owner, of);
+    while (before->tensor != entry->tensor);
+    return before != entry;
+}
+
+/* position[0]: the entry returned last; position[1]: whether the iteration is over. */
+static bool next(const ct_module *module, ct_param *param, list of, const char *function) {
+    if (!module || !param || param->position[1]) return false;
+    if (!cti_object_is_open(&module->object, function)) return false;
+    cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];
+    if (!entry) param->owner = (ct_module *)module;
+    do entry = entry_after(module, entry, &param->owner, of);
+    while (entry && named_before(module, entry, of));
+    param->position[0] = (uintptr_t)entry;
+    param->position[1] = !entry;
+    param->tensor = entry ? entry->tensor : NULL;
+    param->name = entry ? cti_nn_full_name(module, param->owner, entry->name, param->buffer) : NULL;
+    return entry;
+}
+
+bool ct_module_next(const ct_module *module, ct_param *param) {
+    return next(module, param, PARAMS, "ct_module_next");
+}
+
+bool ct_module_next_buffer(const ct_module *module, ct_param *buffer) {
+    return next(module, buffer, BUFFERS, "ct_module_next_buffer");
+}
+
+int64_t ct_module_count(const ct_module *module) {
+    int64_t count = 0;
+    for (ct_param param = {0}; ct_module_next(module, &param);) count += ct_numel(param.tensor);
+    return count;
+}
+
+void ct_module_train(ct_module *module, bool training) {
+    if (!cti_nn_ready(module, "ct_module_train", NULL)) return;
+    for (ct_module *m = module; m; m = module_after(module, m)) m->training = training;
+}
+
+bool ct_module_training(const ct_module *module) {
+    return module && cti_object_is_open(&module->object, "ct_module_training") && module->training;
+}

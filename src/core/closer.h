@@ -1,0 +1,24 @@
+/* What holds a file, a thread or the like besides memory: ct_context_free closes it. Each embeds a
+ * cti_closer in its struct, and takes it off the list when it is closed. */
+#ifndef CTI_CORE_CLOSER_H
+#define CTI_CORE_CLOSER_H
+
+typedef struct cti_closer cti_closer;
+struct cti_closer {
+    cti_closer *next, *prev;
+    void (*close)(cti_closer *self); /* closes its owner, which removes it from the list */
+};
+
+static inline void cti_closer_add(cti_closer **list, cti_closer *closer) {
+    closer->prev = NULL;
+    closer->next = *list;
+    if (*list) (*list)->prev = closer;
+    *list = closer;
+}
+
+static inline void cti_closer_remove(cti_closer **list, cti_closer *closer) {
+    if (closer->next) closer->next->prev = closer->prev;
+    *(closer->prev ? &closer->prev->next : list) = closer->next;
+}
+
+#endif

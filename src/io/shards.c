@@ -1,0 +1,275 @@
+/* Opening what a path stands for: a file, or the files of an index, as one list of tensors. */
+#ifndef __LP64__
+#define _FILE_OFFSET_BITS 64
+#endif
+#include "shards.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "../core/context.h"
+#include "sort.h"
+
+/* ---- paths ---- */
+
+static char *join(ct_context *context, const char *folder, size_t length, const char *name) {
+    const size_t size = strlen(name);
+    const bool slash = length && folder[length - 1] != '/';
+    char *path = cti_take(context, length + slash + size + 1);
+    if (!path) return NULL;
+    memcpy(path, folder, length);
+    if (slash) path[length] = '/';
+    memcpy(path + length + slash, name, size + 1);
+    return path;
+}
+
+char *cti_path_in(ct_context *context, const char *folder, const char *name) {
+    return join(context, folder, strlen(folder), name);
+}
+
+void cti_path_free(ct_context *context, char *path) {
+    if (path) cti_give(context, path, strlen(path) + 1);
+}
+
+static char *beside(ct_context *context, const char *path, const char *name) {
+    const char *slash = strrchr(path, '/');
+    return join(context, path, slash ? (size_t)(slash - path) + 1 : 0, name);
+}
+
+static bool is_folder(const char *path) { /* what cannot be looked at is told by open */
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* Whether there is such a file. False with *ok false: an error was recorded. */
+static bool exists(ct_context *context, const char *op, const char *path, bool *ok) {
+    struct stat about;
+    if (stat(path, &about) == 0) return true;
+    if (errno != ENOENT) *ok = cti_file_fail(context, op, path, "cannot look for it");
+    return false;
+}
+
+/* The file or index in a folder. */
+static char *find_in(ct_context *context, const char *op, const char *folder) {
+    char *file = cti_path_in(context, folder, CTI_MODEL_FILE),
+         *index = file ? cti_path_in(context, folder, CTI_MODEL_INDEX) : NULL, *found = NULL;
+    bool ok = index != NULL;
+    const bool file_there = ok && exists(context, op, file, &ok),
+               index_there = ok && exists(context, op, index, &ok);
+    if (ok && file_there && index_there) {
+        ct_fail(context, CT_ERR_FORMAT,
+                "%s: %s: the folder has " CTI_MODEL_FILE " and " CTI_MODEL_INDEX "; name one", op,
+                folder);
+    } else if (ok && (file_there || index_there)) {
+        found = file_there ? file : index;
+    } else if (ok) {
+        ct_fail(context, CT_ERR_IO,
+                "%s: %s: is a folder with neither " CTI_MODEL_FILE " nor " CTI_MODEL_INDEX, op,
+                folder);
+    }
+    if (found != file) cti_path_free(context, file);
+    if (found != index) cti_path_free(context, index);
+    return found;
+}
+
+static bool is_index(const char *path) {
+    const size_t size = strlen(path);
+    return size >= 5 && strcmp(path + size - 5, ".json") == 0;
+}
+
+/* ---- one list of tensors ---- */
+
+static bool take_files(cti_shards *shards, int64_t n) {
+    shards->file = cti_take_zeroed(shards->context, cti_bytes(n, sizeof *shards->file));
+    shards->file_path =
+        shards->file ? cti_take_zeroed(shards->context, cti_bytes(n, sizeof *shards->file_path))
+                     : NULL;
+    shards->room = n;
+    return shards->file_path != NULL;
+}
+
+static bool take_tensors(cti_shards *shards, int64_t n) {
+    const size_t bytes = cti_bytes(n, sizeof(void *));
+    shards->tensors = n;
+    shards->tensor = cti_take(shards->context, bytes);
+    shards->by_name = shards->tensor ? cti_take(shards->context, bytes) : NULL;
+    return shards->by_name != NULL;
+}
+
+/* Opens the next file; its path is given away. */
+static bool open_file(cti_shards *shards, char *path) {
+    if (!path) return false;
+    shards->file_path[shards->files] = path;
+    cti_safetensors *file = &shards->file[shards->files++];
+    return cti_safetensors_open(shards->context, shards->op, path, file);
+}
+
+static int by_name(const void *a, const void *b) {
+    const cti_file_tensor *const *x = a, *const *y = b;
+    return cti_text_compare((*x)->name, (*y)->name);
+}
+
+static bool sort_names(cti_shards *shards) {
+    const size_t bytes = cti_bytes(shards->tensors, sizeof(void *));
+    const void **scratch = cti_take(shards->context, bytes);
+    if (!scratch) return false;
+    for (int64_t i = 0; i < shards->tensors; i++) shards->by_name[i] = &shards->tensor[i];
+    cti_sort(shards->by_name, scratch, shards->tensors, by_name);
+    cti_give(shards->context, scratch, bytes);
+    for (int64_t i = 1; i < shards->tensors; i++) {
+        const cti_file_tensor *const *tensor = shards->by_name[i];
+        if (by_name(shards->by_name[i - 1], tensor) == 0)
+            return ct_fail(shards->context, CT_ERR_FORMAT, "%s: %s: tensor \"%s\" is there twice",
+                           shards->op, shards->path, NAME((*tensor)->name));
+    }
+    return true;
+}
+
+static bool open_one(cti_shards *shards) {
+    if (!take_files(shards, 1) ||
+        !open_file(shards, cti_take_string(shards->context, shards->path)) ||
+        !take_tensors(shards, shards->file[0].tensors))
+        return false;
+    for (int64_t i = 0; i < shards->tensors; i++) shards->tensor[i] = &shards->file[0].tensor[i];
+    return sort_names(shards);
+}
+
+/* ---- an index ---- */
+
+static int by_file(const void *a, const void *b) {
+    return cti_text_compare(((const cti_index_entry *)a)->file, ((const cti_index_entry *)b)->file);
+}
+
+/* Opens each file that the entries, sorted by file, name, and finds their tensors. */
+static bool open_sorted(cti_shards *shards, const cti_index *index, const void *const *entry) {
+    int64_t files = 0;
+    for (int64_t i = 0; i < index->entries; i++)
+        files += i == 0 || by_file(entry[i - 1], entry[i]) != 0;
+    if (!take_files(shards, files) || !take_tensors(shards, index->entries)) return false;
+    for (int64_t i = 0; i < index->entries; i++) {
+        const cti_index_entry *at = entry[i];
+        if ((i == 0 || by_file(entry[i - 1], at) != 0) &&
+            !open_file(shards, beside(shards->context, shards->path, at->file.at)))
+            return false;
+        const cti_safetensors *file = &shards->file[shards->files - 1];
+        const cti_file_tensor *tensor = cti_safetensors_find(file, at->name);
+        if (!tensor)
+            return ct_fail(shards->context, CT_ERR_FORMAT,
+                           "%s: %s: has no tensor \"%s\", which the index puts there", shards->op,
+                           file->file.path, NAME(at->name));
+        shards->tensor[at - index->entry] = tensor;
+    }
+    return sort_names(shards);
+}
+
+static bool open_listed(cti_shards *shards, const cti_index *index) {
+    const size_t bytes = cti_bytes(index->entries, sizeof(void *));
+    const void **entry = cti_take(shards->context, bytes),
+               **scratch = entry ? cti_take(shards->context, bytes) : NULL;
+    bool ok = scratch != NULL;
+    if (ok) {
+        for (int64_t i = 0; i < index->entries; i++) entry[i] = &index->entry[i];
+        cti_sort(entry, scratch, index->entries, by_file);
+        ok = open_sorted(shards, index, entry);
+    }
+    cti_give(shards->context, entry, bytes);
+    cti_give(shards->context, scratch, bytes);
+    return ok;
+}
+
+static bool read_index(cti_shards *shards, const cti_file *file) {
+    if (file->size > CTI_LARGEST_HEADER)
+        return ct_fail(shards->context, CT_ERR_FORMAT,
+                       "%s: %s: is not an index of safetensors files: it has %lld bytes, over %d",
+                       shards->op, shards->path, (long long)file->size, CTI_LARGEST_HEADER);
+    cti_index index = {.file = file, .size = (size_t)file->size};
+    index.text = cti_take(shards->context, index.size + 1);
+    const bool ok = index.text && cti_file_read(file, 0, index.text, index.size) &&
+                    cti_index_parse(&index) && open_listed(shards, &index);
+    cti_index_free(&index);
+    cti_give(shards->context, index.text, index.size + 1);
+    return ok;
+}
+
+/* Whether the path is still that of the open file. While it is open no other file can have its
+ * number. */
+static bool still_there(const cti_file *file) {
+    struct stat opened, named;
+    return fstat(file->fd, &opened) == 0 && stat(file->path, &named) == 0 &&
+           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* A save of a set removes or replaces the index before or after it renames all shards. So if the
+ * index is the same after all shards were opened, they are of one save. */
+static bool open_index(cti_shards *shards, bool *replaced) {
+    cti_file file;
+    *replaced = false;
+    if (!cti_file_open(shards->context, shards->op, shards->path, &file)) return false;
+    bool ok = read_index(shards, &file);
+    if (ok && !still_there(&file)) {
+        *replaced = true;
+        ok = false;
+    }
+    cti_file_close(&file);
+    return ok;
+}
+
+static void give_all(cti_shards *shards) {
+    ct_context *context = shards->context;
+    const size_t names = (size_t)shards->tensors * sizeof(void *);
+    for (int64_t i = 0; i < shards->files; i++) {
+        if (shards->file[i].file.context) cti_safetensors_close(&shards->file[i]);
+        cti_path_free(context, shards->file_path[i]);
+    }
+    cti_give(context, shards->file, (size_t)shards->room * sizeof *shards->file);
+    cti_give(context, shards->file_path, (size_t)shards->room * sizeof *shards->file_path);
+    cti_give(context, shards->tensor, names);
+    cti_give(context, shards->by_name, names);
+    *shards = (cti_shards){.context = context, .op = shards->op, .path = shards->path};
+}
+
+bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_shards *shards) {
+    enum { ATTEMPTS = 5 };
+    *shards = (cti_shards){.context = context, .op = op};
+    shards->path = is_folder(path) ? find_in(context, op, path) : cti_take_string(context, path);
+    if (!shards->path) return false;
+    bool ok = false, again = true;
+    for (int i = 0; again && i < ATTEMPTS; i++) {
+        if (is_index(shards->path)) {
+            ok = open_index(shards, &again);
+        } else {
+            again = false;
+            ok = open_one(shards);
+        }
+        if (!ok) give_all(shards);
+    }
+    if (again)
+        ct_fail(context, CT_ERR_IO, "%s: %s: it was replaced while its files were opened", op,
+                shards->path);
+    if (!ok) cti_shards_close(shards);
+    return ok;
+}
+
+void cti_shards_close(cti_shards *shards) {
+    if (!shards->path) return;
+    give_all(shards);
+    cti_path_free(shards->context, shards->path);
+    shards->path = NULL;
+}
+
+int64_t cti_shards_find(const cti_shards *shards, cti_text name) {
+    for (int64_t low = 0, high = shards->tensors; low < high;) {
+        const int64_t middle = low + (high - low) / 2;
+        const cti_file_tensor *const *tensor = shards->by_name[middle];
+        const int order = cti_text_compare(name, (*tensor)->name);
+        if (order == 0) return tensor - shards->tensor;
+        if (order < 0) high = middle;
+        else low = middle + 1;
+    }
+    return -1;
+}
+
+const cti_text *cti_shards_metadata(const cti_shards *shards, cti_text key) {
+    return shards->files ? cti_safetensors_metadata(&shards->file[0], key) : NULL;
+}
