@@ -104,6 +104,14 @@ START_TEST(inputs) {
     refused(mha, q, f32, f32, hidden, CT_ERR_DTYPE, "f32", "f64");
     refused(mha, q, NULL, NULL, (ct_mha_call){.rope_offset = INT64_MIN}, CT_ERR_ARGUMENT,
             "rope_offset", "");
+    const int64_t most = INT64_C(1) << 53; /* a double holds it and its negative, and no more */
+    refused(mha, q, NULL, NULL, (ct_mha_call){.rope_offset = most + 1}, CT_ERR_ARGUMENT,
+            "rope_offset", "");
+    ck_assert_ptr_nonnull(
+        ct_mha_forward(mha, q, NULL, NULL, (ct_mha_call){.rope_offset = most}).out);
+    ck_assert_ptr_nonnull(
+        ct_mha_forward(mha, q, NULL, NULL, (ct_mha_call){.rope_offset = -most}).out);
+    no_error();
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     ct_tensor *theirs = ct_zeros(other, CT_F64, CT_SHAPE(2, 5, 8));
     refused(mha, q, theirs, k, none, CT_ERR_ARGUMENT, "MultiheadAttention", "different contexts");

@@ -242,6 +242,10 @@ START_TEST(order) {
     ct_data_i64(t.indices)[1] = 3;
     FAILS(ct_backward(ct_sum(t.values, CT_ALL, false)) ? y : NULL, CT_ERR_ARGUMENT,
           "topk: index 3 at (1) is outside [0, 3)");
+    t = ct_topk(y, 2, 0);
+    ct_data_i64(t.indices)[0] = -1;
+    FAILS(ct_backward(ct_sum(t.values, CT_ALL, false)) ? y : NULL, CT_ERR_ARGUMENT,
+          "topk: index -1 at (0) is outside [0, 3)");
     /* against a plain sort, with ties */
     enum { N = 3000 };
     ct_tensor *v = ct_floor(ct_scale(ct_rand(context, CT_F32, CT_SHAPE(N)), 100));
