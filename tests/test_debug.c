@@ -1,12 +1,12 @@
 /* Debug mode: freed memory is NaN, and errors name the op that made an ended handle or the first
  * NaN. */
+#include "../src/autograd/tape.h"
+
 #define ONE_CONTEXT_DEBUG true
 #include "cases.h"
 #include "ended_uses.h"
 #include <math.h>
 #include <stdlib.h>
-
-#include "../src/autograd/tape.h"
 
 static ct_context *context_of(bool debug) {
     return ct_context_new((ct_context_opts){.seed = 1, .threads = 1, .debug = debug});

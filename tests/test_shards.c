@@ -191,8 +191,8 @@ START_TEST(accepted_index) {
     static const char *const good[] = {
         "{\"weight_map\":{\"w\":\"shard\"}}",
         " \n{ \"weight_map\" : { \"w\" : \"sh\\u0061rd\" } ,\"metadata\":{\"total_size\":8.0}} \n",
-        "{\"metadata\":null,\"x\":[1,-2e9,[],{},\"]\",{\"a\":[true,{\"b\":{}}]}],"
-        "\"weight_map\":{\"w\":\"shard\"},\"y\":\"z\"}",
+        ("{\"metadata\":null,\"x\":[1,-2e9,[],{},\"]\",{\"a\":[true,{\"b\":{}}]}],"
+         "\"weight_map\":{\"w\":\"shard\"},\"y\":\"z\"}"),
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         make_set(good[i]);
