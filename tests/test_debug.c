@@ -6,6 +6,7 @@
 #include "cases.h"
 #include "ended_uses.h"
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 static ct_context *context_of(bool debug) {
@@ -496,11 +497,39 @@ START_TEST(training_gives_the_same_bits) {
 }
 END_TEST
 
+/* ---- two threads in one context ---- */
+
+static void *call_from_outside(void *tensor) {
+    ck_assert_ptr_null(ct_add(tensor, tensor));
+    ck_assert_ptr_null(ct_ones(context, CT_F32, CT_SCALAR));
+    return NULL;
+}
+
+/* A forward during which another thread calls. */
+static ct_tensor *meanwhile_forward(ct_call *c) {
+    pthread_t other;
+    ck_assert(!pthread_create(&other, NULL, call_from_outside, c->in[0]));
+    ck_assert(!pthread_join(other, NULL));
+    ck_assert_int_eq(ct_error(context), CT_OK);
+    return ct_neg(c->in[0]); /* a call of this thread goes on */
+}
+
+START_TEST(two_threads_at_once) {
+    static const ct_op meanwhile = {.name = "meanwhile", .forward = meanwhile_forward};
+    ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(2));
+    ct_apply(&meanwhile, &x, 1, NULL);
+    expect(CT_ERR_ARGUMENT, "context: two threads called at the same time", "");
+    ck_assert_ptr_nonnull(ct_neg(x)); /* and then all is as before */
+    no_error();
+}
+END_TEST
+
 int main(void) {
     unsetenv("CT_DEBUG"); /* plain contexts must be plain */
     Suite *suite = suite_create("debug");
     TCase *tcase = tcase_create("debug");
     tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, two_threads_at_once);
     tcase_add_test(tcase, what_is_freed_is_all_ones);
     tcase_add_test(tcase, what_is_new_is_all_ones);
     tcase_add_test(tcase, what_the_tape_saved_stays);
