@@ -177,8 +177,63 @@ START_TEST(constructors_refuse) {
 }
 END_TEST
 
+/* Where in the tree an error came up. */
+START_TEST(errors_name_the_module) {
+    ct_layer_opts layer = {.embed_dim = 4, .num_heads = 2};
+    ct_module *root = ct_module_new(context, "Model"),
+              *encoder =
+                  ct_module_add_child(root, "encoder", ct_encoder_new(context, layer, 3, false));
+    ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(1, 2, 4));
+    ct_module *linear1 = ct_module_child(encoder, "layers.2.linear1");
+    ct_module_add_param(linear1, "other", ct_zeros(context, CT_F32, CT_SHAPE(2)));
+    no_error();
+    ck_assert_ptr_null(ct_forward(linear1, ct_ones(context, CT_F32, CT_SHAPE(2, 3))));
+    const char *message = ct_error_message(context);
+    ck_assert_msg(
+        !strncmp(message, "encoder.layers.2.linear1: linear: inner sizes differ: (2, 3)", 58), "%s",
+        message);
+    ct_error_clear(context);
+    ck_assert_ptr_null(ct_encoder_forward(
+        encoder, x, (ct_stack_call){.self = {.mask = ct_ones(context, CT_BOOL, CT_SHAPE(3, 3))}}));
+    message = ct_error_message(context);
+    ck_assert_msg(
+        !strncmp(message, "encoder.layers.0.self_attn: MultiheadAttention: the mask is", 58), "%s",
+        message);
+    ct_error_clear(context);
+    ct_add(x, ct_ones(context, CT_F32, CT_SHAPE(3))); /* outside no module is named */
+    ck_assert_msg(!strncmp(ct_error_message(context), "add: ", 5), "%s", ct_error_message(context));
+    ct_error_clear(context);
+    ck_assert_ptr_null(ct_forward(ct_mlp_new(context, (ct_mlp_opts){.dim = 3}), x));
+    expect(CT_ERR_SHAPE, "fc: linear: inner sizes differ", "");
+}
+END_TEST
+
+/* An optimiser that lacks one of its module's parameters. */
+START_TEST(parameters_that_came_later) {
+    ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3});
+    ct_optim *optim = ct_adam_new(m, (ct_adam_opts){0});
+    ck_assert(ct_optim_step(optim));
+    ct_module *child = ct_module_add_child(m, "empty", ct_dropout_new(context, 0.5));
+    ck_assert(ct_optim_step(optim)); /* no parameter has come with it */
+    ct_module_add_child(
+        child, "late",
+        ct_linear_new(context, (ct_linear_opts){.in_features = 1, .out_features = 1}));
+    ck_assert(!ct_optim_step(optim));
+    expect(CT_ERR_ARGUMENT, "Adam: the parameter empty.late.weight has been added since", "");
+    ct_module_free(child);
+    ck_assert(ct_optim_step(optim));
+    ck_assert_ptr_null(ct_adam_new(ct_dropout_new(context, 0.5), (ct_adam_opts){0}));
+    expect(CT_ERR_ARGUMENT, "Adam: the Dropout has no parameter", "");
+    no_error();
+}
+END_TEST
+
 int main(void) {
-    const TTest *const tests[] = {a_failed_constructor_leaves_nothing, options_are_checked,
-                                  constructors_refuse, NULL};
+    const TTest *const tests[] = {a_failed_constructor_leaves_nothing,
+                                  options_are_checked,
+                                  constructors_refuse,
+                                  errors_name_the_module,
+                                  parameters_that_came_later,
+                                  NULL};
     return run_tests("nn refused", tests);
 }
