@@ -83,17 +83,20 @@ static inline const char *put(const char *header, size_t header_size, int64_t le
     return path;
 }
 
-/* The same with n numbers of `size` bytes as data, written in little-endian order. */
+/* A number of `size` bytes as files have it, in little-endian order. */
+static inline void put_little(void *to, const void *number, size_t size) {
+    const uint16_t one = 1;
+    const bool big = *(const unsigned char *)&one == 0;
+    for (size_t b = 0; b < size; b++)
+        ((char *)to)[b] = ((const char *)number)[big ? size - 1 - b : b];
+}
+
+/* The same with n numbers of `size` bytes as data. */
 static inline const char *put_numbers(const char *header, const void *number, size_t size,
                                       size_t n) {
     unsigned char bytes[128];
-    for (size_t i = 0; i < n; i++) {
-        uint32_t half = 0;
-        uint64_t bits = 0;
-        memcpy(size == 4 ? (void *)&half : &bits, (const char *)number + i * size, size);
-        for (size_t b = 0; b < size; b++)
-            bytes[i * size + b] = (unsigned char)((size == 4 ? half : bits) >> 8 * b);
-    }
+    for (size_t i = 0; i < n; i++)
+        put_little(bytes + i * size, (const char *)number + i * size, size);
     return put(header, strlen(header), -1, bytes, n * size);
 }
 

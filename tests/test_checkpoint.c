@@ -263,7 +263,7 @@ END_TEST
 /* The offset of a tensor's data in a file. */
 static size_t place_of(const char *bytes, const char *name) {
     uint64_t header = 0;
-    memcpy(&header, bytes, 8);
+    put_little(&header, bytes, 8); /* and back: the same swap */
     char quoted[64], text[1 << 13];
     ck_assert_uint_lt(header, sizeof text);
     memcpy(text, bytes + 8, header);
@@ -323,7 +323,7 @@ static void refuse_bytes(training t, const char *path, const char *name, const v
     ck_assert_msg(ct_checkpoint_save(path, &checkpoint), "%s", ct_error_message(context));
     const size_t n = read_all(path, good, sizeof good);
     memcpy(wrong, good, n);
-    memcpy(wrong + place_of(good, name), value, size);
+    put_little(wrong + place_of(good, name), value, size);
     wrong[place_of(good, "model.fc.bias")] ^= 1; /* a value that a load would change */
     write_all(path, wrong, n);
     ck_refused(ct_checkpoint_load(path, &checkpoint), CT_ERR_FORMAT, path, says);
@@ -374,7 +374,7 @@ START_TEST(the_last_count) {
         ct_checkpoint checkpoint = {.module = t.module, .optim = t.optim, .step = 1};
         ck_assert(ct_checkpoint_save(path, &checkpoint));
         const size_t n = read_all(path, bytes, sizeof bytes);
-        memcpy(bytes + place_of(bytes, "optim.step.fc.weight"), &(int64_t){INT64_MAX - 1}, 8);
+        put_little(bytes + place_of(bytes, "optim.step.fc.weight"), &(int64_t){INT64_MAX - 1}, 8);
         write_all(path, bytes, n);
         for (int again = 0; again < 3; again++) {
             ck_assert_msg(ct_checkpoint_load(path, &checkpoint), "%s", ct_error_message(context));
