@@ -44,6 +44,11 @@ START_TEST(an_input_is_named) {
     expect(CT_ERR_ARGUMENT, "add: input 1 has ended: its scope was closed", "");
     ck_assert_ptr_null(ct_max(y, CT_ALL, false));
     expect(CT_ERR_ARGUMENT, "max: input 0 has ended: its scope was closed", "");
+    for (int age = 1; age < 40; age++) { /* no room for outputs: said in the handle's context */
+        y = ended(age);
+        ck_assert(!ct_apply_many(&(ct_op){.name = "several"}, &y, 1, NULL, NULL));
+        expect(CT_ERR_ARGUMENT, "several: outs is NULL", "");
+    }
 }
 END_TEST
 

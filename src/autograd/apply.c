@@ -153,7 +153,7 @@ bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *att
     if (!outs || (op && op->outputs > CT_MAX_OUTPUTS)) {
         for (int i = 0; in && i < n; i++)
             if (in[i])
-                ct_fail(in[i]->context, CT_ERR_ARGUMENT, "%s: %s",
+                ct_fail(cti_handle_context(in[i]), CT_ERR_ARGUMENT, "%s: %s",
                         op && op->name ? op->name : "apply",
                         outs ? "too many outputs" : "outs is NULL");
         return false;

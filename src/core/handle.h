@@ -18,7 +18,7 @@
  * context can be read through a stale handle however old it is.
  *
  * In debug mode a slot goes to the queue after every handle, and the queue has 65,536 slots. The
- * ended handle keeps its shape and its op's name for the error's message (ended.c). */
+ * ended handle keeps its shape and its op's name for the error's message. */
 #ifndef CTI_CORE_HANDLE_H
 #define CTI_CORE_HANDLE_H
 
