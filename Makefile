@@ -100,7 +100,7 @@ $(BUILD)/flags: FORCE
 
 # ---- programs ----
 
-$(BUILD)/char_lm $(BUILD)/attention_map: $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora: $(BUILD)/obj/examples/gpt.o
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 

@@ -4,7 +4,6 @@
  * is for validation. */
 #include "gpt.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,45 +38,14 @@ static struct {
 
 /* ---- the text ---- */
 
-typedef struct {
-    unsigned char *ids; /* first the bytes, then their ids */
-    int64_t length, capacity;
-} text;
-
-static void append_byte(text *t, int byte) {
-    if (t->length == t->capacity) {
-        t->capacity = 2 * t->capacity + 65536;
-        unsigned char *larger = realloc(t->ids, (size_t)t->capacity);
-        if (!larger) fail(EXIT_FAILED, "out of memory");
-        t->ids = larger;
-    }
-    t->ids[t->length] = (unsigned char)byte;
-    t->length++;
-}
-
-static void append_file(text *t, const char *path) {
-    int64_t before = t->length;
-    FILE *file = fopen(path, "rb");
-    if (!file) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
-    int byte = getc(file);
-    while (byte != EOF) {
-        append_byte(t, byte);
-        byte = getc(file);
-    }
-    if (ferror(file)) fail(EXIT_USAGE, "cannot read %s: %s", path, strerror(errno));
-    if (t->length == before) fail(EXIT_USAGE, "%s is empty", path);
-    fclose(file);
-}
-
 /* Reads the files one after the other, makes the alphabet, and replaces each byte by its id. */
-static text read_text(gpt *m, int files, char **paths) {
-    text t = {0};
-    for (int i = 0; i < files; i++) append_file(&t, paths[i]);
+static contents read_text(gpt *m, int files, char **paths) {
+    contents t = read_files(files, paths);
 
     bool occurs[256] = {false};
-    for (int64_t i = 0; i < t.length; i++) occurs[t.ids[i]] = true;
+    for (int64_t i = 0; i < t.length; i++) occurs[t.bytes[i]] = true;
     gpt_alphabet(m, occurs);
-    for (int64_t i = 0; i < t.length; i++) t.ids[i] = (unsigned char)m->id[t.ids[i]];
+    for (int64_t i = 0; i < t.length; i++) t.bytes[i] = (unsigned char)m->id[t.bytes[i]];
 
     if (t.length < 20 || t.length - t.length / 10 <= m->window) {
         fail(EXIT_USAGE,
@@ -89,42 +57,6 @@ static text read_text(gpt *m, int files, char **paths) {
 }
 
 /* ---- the loss ---- */
-
-/* k windows of t ids, and after each id the one that follows it. */
-typedef struct {
-    ct_tensor *input;  /* i64 (k, t) */
-    ct_tensor *target; /* i64 (k t) */
-    int64_t k, t;
-} batch;
-
-static batch make_batch(const gpt *m, int64_t k, int64_t t) {
-    batch b = {
-        .input = ct_zeros(m->context, CT_I64, CT_SHAPE(k, t)),
-        .target = ct_zeros(m->context, CT_I64, CT_SHAPE(k * t)),
-        .k = k,
-        .t = t,
-    };
-    check(m->context, EXIT_FAILED);
-    return b;
-}
-
-/* Window i is ids[0] ... ids[t - 1]. */
-static void set_window(batch *b, int64_t i, const unsigned char *ids) {
-    int64_t *input = ct_data_i64(b->input) + i * b->t;
-    int64_t *target = ct_data_i64(b->target) + i * b->t;
-    for (int64_t j = 0; j < b->t; j++) {
-        input[j] = ids[j];
-        target[j] = ids[j + 1];
-    }
-}
-
-/* The mean over all k t characters. */
-static ct_tensor *batch_loss(const gpt *m, const batch *b) {
-    ct_tensor *x = gpt_features(m, b->input, (ct_stack_call){0});     /* (k, t, E) */
-    ct_tensor *rows = ct_reshape(x, CT_SHAPE(b->k * b->t, m->width)); /* (k t, E) */
-    ct_tensor *wte = ct_module_get(m->wte, "weight");
-    return ct_linear_cross_entropy(rows, wte, b->target, (ct_cross_entropy_opts){0});
-}
 
 /* Where the next training window begins, 0 ... n - 1. Steps of the golden ratio cover a text more
  * evenly than random starts do. */
@@ -138,9 +70,9 @@ static int64_t next_start(uint64_t *phase, int64_t n) {
  * model. */
 static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t *phase) {
     ct_scope scope = ct_scope_open(m->context);
-    batch b = make_batch(m, option.batch, m->window);
-    for (int64_t i = 0; i < b.k; i++) set_window(&b, i, ids + next_start(phase, n - b.t));
-    ct_tensor *loss = batch_loss(m, &b);
+    gpt_batch b = gpt_batch_make(m, option.batch, m->window);
+    for (int64_t i = 0; i < b.k; i++) gpt_batch_set(&b, i, ids + next_start(phase, n - b.t));
+    ct_tensor *loss = gpt_loss(m, &b);
     ct_backward(loss);
     double value = ct_item(loss);
     check(m->context, EXIT_FAILED); /* errors are sticky, so one check covers all of these calls */
@@ -152,9 +84,9 @@ static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t 
  * backward. */
 static double measure_windows(const gpt *m, const unsigned char *ids, int64_t k, int64_t t) {
     ct_scope scope = ct_scope_open_no_grad(m->context);
-    batch b = make_batch(m, k, t);
-    for (int64_t i = 0; i < k; i++) set_window(&b, i, ids + i * t);
-    double value = ct_item(batch_loss(m, &b));
+    gpt_batch b = gpt_batch_make(m, k, t);
+    for (int64_t i = 0; i < k; i++) gpt_batch_set(&b, i, ids + i * t);
+    double value = ct_item(gpt_loss(m, &b));
     check(m->context, EXIT_FAILED);
     ct_scope_close(scope);
     return value;
@@ -239,12 +171,12 @@ static double learning_rate(int64_t step) {
 }
 
 /* Trains until all steps are done or Ctrl-C; saves the model and draws its loss. */
-static void train(gpt *m, const text *t, const char *model_path, const char *picture_path) {
+static void train(gpt *m, const contents *t, const char *model_path, const char *picture_path) {
     int64_t held = t->length / 10; /* the last tenth */
     int64_t n = t->length - held;
     int64_t sample = held; /* for the validations during training, a part of a long text */
     if (sample > 128 * m->window) sample = 128 * m->window;
-    const unsigned char *validation = t->ids + n;
+    const unsigned char *validation = t->bytes + n;
 
     ct_optim *optim = make_optim(m);
     history h = make_history(m->context);
@@ -267,7 +199,7 @@ static void train(gpt *m, const text *t, const char *model_path, const char *pic
             add_point(&h, step, measured);
         }
         ct_optim_zero_grad(optim);
-        double loss = learn(m, t->ids, n, &phase);
+        double loss = learn(m, t->bytes, n, &phase);
         ct_optim_set_lr(optim, learning_rate(step));
         ct_optim_step(optim);
         check(m->context, EXIT_FAILED);
@@ -435,11 +367,11 @@ int main(int argc, char **argv) {
         const char *model_path = option.save ? output_path(NULL, option.save)
                                              : output_path(option.out, "char_lm.safetensors");
         const char *picture_path = output_path(option.out, "char_lm_loss.svg");
-        text t = read_text(&m, files, argv + 1);
+        contents t = read_text(&m, files, argv + 1);
         gpt_prompt(&m, option.prompt);
         gpt_make(&m);
         train(&m, &t, model_path, picture_path);
-        free(t.ids);
+        free(t.bytes);
     }
     if (!interrupted()) write_text(&m);
     ct_context_free(m.context);

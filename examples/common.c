@@ -165,6 +165,39 @@ int read_flags(int argc, char **argv, const flag *flags, int n, const char *usag
     return others;
 }
 
+/* ---- input ---- */
+
+static void append_byte(contents *t, int byte) {
+    if (t->length == t->capacity) {
+        t->capacity = 2 * t->capacity + 65536;
+        unsigned char *larger = realloc(t->bytes, (size_t)t->capacity);
+        if (!larger) fail(EXIT_FAILED, "out of memory");
+        t->bytes = larger;
+    }
+    t->bytes[t->length] = (unsigned char)byte;
+    t->length++;
+}
+
+static void append_file(contents *t, const char *path) {
+    int64_t before = t->length;
+    FILE *file = fopen(path, "rb");
+    if (!file) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
+    int byte = getc(file);
+    while (byte != EOF) {
+        append_byte(t, byte);
+        byte = getc(file);
+    }
+    if (ferror(file)) fail(EXIT_USAGE, "cannot read %s: %s", path, strerror(errno));
+    if (t->length == before) fail(EXIT_USAGE, "%s is empty", path);
+    fclose(file);
+}
+
+contents read_files(int n, char **paths) {
+    contents t = {0};
+    for (int i = 0; i < n; i++) append_file(&t, paths[i]);
+    return t;
+}
+
 /* ---- output ---- */
 
 /* Fails where a file cannot be made: in a folder that is missing or not ours. */

@@ -35,6 +35,13 @@ flag flag_heading(const char *help); /* a line of --help */
  * --help prints and exits with 0; anything wrong is a message and exit code 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
 
+/* ---- input ---- */
+typedef struct {
+    unsigned char *bytes; /* for free() */
+    int64_t length, capacity;
+} contents;
+contents read_files(int n, char **paths); /* one after the other; fails if one is empty */
+
 /* ---- output ---- */
 
 /* folder/name, or with folder NULL just name. Makes the folder where it is missing. Fails at once

@@ -56,6 +56,7 @@ void gpt_make(gpt *m) {
         .norm_first = true,
         .dropout = m->dropout,
         .no_bias = !m->bias,
+        .separate = m->separate,
     };
     ct_context *c = m->context;
     m->root = ct_module_new(c, "GPT");
@@ -75,6 +76,25 @@ void gpt_save(const gpt *m, const char *path) {
     check(m->context, EXIT_FAILED);
 }
 
+/* In a file in_proj has the rows of q, k and v one below the other. */
+static void load_weights(gpt *m, const char *path) {
+    int64_t e = m->width;
+    const ct_load_map rows[] = {
+        {.param = "*.q_proj.weight", .file = "*.in_proj_weight", .file_start = 0, .rows = e},
+        {.param = "*.k_proj.weight", .file = "*.in_proj_weight", .file_start = e, .rows = e},
+        {.param = "*.v_proj.weight", .file = "*.in_proj_weight", .file_start = 2 * e, .rows = e},
+        {.param = "*.q_proj.bias", .file = "*.in_proj_bias", .file_start = 0, .rows = e},
+        {.param = "*.k_proj.bias", .file = "*.in_proj_bias", .file_start = e, .rows = e},
+        {.param = "*.v_proj.bias", .file = "*.in_proj_bias", .file_start = 2 * e, .rows = e},
+    };
+    ct_load_opts opts = {0};
+    if (m->separate) {
+        opts.map = rows;
+        opts.n_map = m->bias ? 6 : 3;
+    }
+    ct_load(m->root, path, opts);
+}
+
 void gpt_load(gpt *m, const char *path) {
     char about[800], hex[513];
     if (!ct_load_metadata(m->context, path, "char_lm", about, sizeof about))
@@ -92,7 +112,7 @@ void gpt_load(gpt *m, const char *path) {
     }
     gpt_alphabet(m, occurs);
     gpt_make(m);
-    ct_load(m->root, path, (ct_load_opts){0});
+    load_weights(m, path);
     check(m->context, EXIT_USAGE);
 }
 
@@ -102,4 +122,31 @@ ct_tensor *gpt_features(const gpt *m, ct_tensor *ids, ct_stack_call call) {
     ct_tensor *x = ct_positions_forward(m->wpe, tokens, first); /* (B, T, E) */
     call.self.causal = true;
     return ct_encoder_forward(m->h, x, call);
+}
+
+gpt_batch gpt_batch_make(const gpt *m, int64_t k, int64_t t) {
+    gpt_batch b = {
+        .input = ct_zeros(m->context, CT_I64, CT_SHAPE(k, t)),
+        .target = ct_zeros(m->context, CT_I64, CT_SHAPE(k * t)),
+        .k = k,
+        .t = t,
+    };
+    check(m->context, EXIT_FAILED);
+    return b;
+}
+
+void gpt_batch_set(gpt_batch *b, int64_t i, const unsigned char *ids) {
+    int64_t *input = ct_data_i64(b->input) + i * b->t;
+    int64_t *target = ct_data_i64(b->target) + i * b->t;
+    for (int64_t j = 0; j < b->t; j++) {
+        input[j] = ids[j];
+        target[j] = ids[j + 1];
+    }
+}
+
+ct_tensor *gpt_loss(const gpt *m, const gpt_batch *b) {
+    ct_tensor *x = gpt_features(m, b->input, (ct_stack_call){0});     /* (k, t, E) */
+    ct_tensor *rows = ct_reshape(x, CT_SHAPE(b->k * b->t, m->width)); /* (k t, E) */
+    ct_tensor *wte = ct_module_get(m->wte, "weight");
+    return ct_linear_cross_entropy(rows, wte, b->target, (ct_cross_entropy_opts){0});
 }

@@ -15,6 +15,7 @@ typedef struct {
     long long window; /* bytes it sees at once */
     long long bias;   /* of linear layers and norms: 1 or 0 */
     double dropout;
+    bool separate; /* q_proj, k_proj and v_proj in each attention instead of in_proj_weight */
 
     /* The alphabet. */
     int letters;               /* how many bytes have an id */
@@ -31,10 +32,23 @@ void gpt_prompt(const gpt *m, const char *prompt);
 
 void gpt_make(gpt *m);                         /* the modules, initialised as GPT-2's */
 void gpt_save(const gpt *m, const char *path); /* the weights; sizes and alphabet as metadata */
-void gpt_load(gpt *m, const char *path);       /* the model that was saved */
+/* The model that was saved, with projections as m->separate says. */
+void gpt_load(gpt *m, const char *path);
 
 /* ids i64 (B, T) -> the output of the last block (B, T, E). With caches, ids continue the tokens in
  * them. The logits are the products with the rows of the embedding, wte.weight. */
 ct_tensor *gpt_features(const gpt *m, ct_tensor *ids, ct_stack_call call);
+
+/* k windows of t ids, and after each id the one that follows it. */
+typedef struct {
+    ct_tensor *input;  /* i64 (k, t) */
+    ct_tensor *target; /* i64 (k t) */
+    int64_t k, t;
+} gpt_batch;
+gpt_batch gpt_batch_make(const gpt *m, int64_t k, int64_t t);
+/* Window i is ids[0] ... ids[t - 1]; ids[t] is read too. */
+void gpt_batch_set(gpt_batch *b, int64_t i, const unsigned char *ids);
+/* The mean cross-entropy over all k t characters. */
+ct_tensor *gpt_loss(const gpt *m, const gpt_batch *b);
 
 #endif
