@@ -106,6 +106,7 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_squeeze(y, 0), "squeeze");
     USE(ct_unsqueeze(y, 0), "unsqueeze");
     USE(ct_contiguous(y), "contiguous");
+    USE(ct_clone(y), "clone");
     USE(ct_cast(y, CT_F64), "cast");
     USE(ct_cat((ct_tensor *[]){x, y}, 2, 0), "cat");
     USE(ct_cat((ct_tensor *[]){y, x}, 2, 0), "cat");
@@ -163,8 +164,10 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_init_normal(y, 0, 1), "init_normal");
     USE(ct_init_xavier_uniform(y, 1), "xavier_uniform");
     USE(ct_init_kaiming_uniform(y, 1), "kaiming_uniform");
-    USE(cti_op_copy_into(y, x), "copy_into");
-    USE(cti_op_copy_into(x, y), "copy_into");
+    USE(ct_copy_into(y, x), "copy_into");
+    USE(ct_copy_into(x, y), "copy_into");
+    USE(ct_lerp_into(y, x, 0.5), "lerp_into");
+    USE(ct_lerp_into(x, y, 0.5), "lerp_into");
     USE(cti_op_sum_squares(&(cti_op_step){.g = y}, 1), "sum_squares");
     USE(cti_op_sgd_step(
             &(cti_op_step){.p = x, .g = y, .state = {NULL}, .numbers = {.sgd = {.lr = 1}}}, 1),

@@ -145,6 +145,15 @@ CT_API ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_
  * decoding one token at a time without weights, each in its own scope, does not call the allocator.
  * The caller frees it, before the context. */
 CT_API ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length);
+/* A cache for attention of one's own, of no module (ct_mha_forward refuses it): f32 or f64. */
+CT_API ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int64_t batch,
+                                       int64_t kv_heads, int64_t max_length, int64_t head_dim);
+/* Appends *k and *v (B, H_kv, T, d), of the cache's dtype, and sets them to all keys and values so
+ * far, (B, H_kv, length + T, d): views of the cache in the innermost scope, through which no
+ * gradient flows and whose values stay until the cache is truncated. A module's cache takes them
+ * too, unless it has add_bias_kv or add_zero_attn. False: an error, and the cache, *k and *v are
+ * unchanged. Decoding does not call the allocator, as with a module's. */
+CT_API bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
 CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache); /* positions in it */
 /* keeps the first `length` positions; more than the cache has: CT_ERR_ARGUMENT */
 CT_API bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length);

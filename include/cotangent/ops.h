@@ -220,8 +220,8 @@ CT_API ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts);
 
 /* ---- shapes ---- */
 
-/* Any dtype. All are views that share memory, except contiguous, cast, cat, stack, pad, roll and
- * tril, and reshape and combine_heads if no view is possible. */
+/* Any dtype. All are views that share memory, except contiguous, clone, cast, cat, stack, pad, roll
+ * and tril, and reshape and combine_heads if no view is possible. */
 
 /* one size may be -1 and is inferred; an error if x's strides do not allow it */
 CT_API ct_tensor *ct_view(ct_tensor *x, ct_shape shape);
@@ -244,6 +244,8 @@ CT_API ct_tensor *ct_squeeze(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_unsqueeze(ct_tensor *x, int dim);
 /* x itself (another handle) if it is contiguous, otherwise a copy */
 CT_API ct_tensor *ct_contiguous(ct_tensor *x);
+/* always a copy, row-major; the gradient passes */
+CT_API ct_tensor *ct_clone(ct_tensor *x);
 /* as a C cast; to bool by != 0. Differentiable between f32 and f64 */
 CT_API ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);
 /* along an existing dim; the other sizes equal */

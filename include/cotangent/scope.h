@@ -43,7 +43,7 @@ CT_API void ct_scope_close(ct_scope scope);
 /* moves the tensor to the context, out of all scopes; returns it */
 CT_API ct_tensor *ct_keep(ct_tensor *tensor);
 /* Ends a handle before its scope is closed. Inside the forward of an op, an input that is released
- * ends when that forward returns. NULL does nothing. */
+ * ends when that forward returns. NULL does nothing; a handle that has ended is CT_ERR_ARGUMENT. */
 CT_API void ct_release(ct_tensor *tensor);
 
 #ifdef __cplusplus

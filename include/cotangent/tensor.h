@@ -68,6 +68,21 @@ CT_API bool ct_to_bool(const ct_tensor *tensor, bool *out, int64_t count);
 /* the value of a tensor with one element; otherwise CT_ERR_SHAPE and NaN */
 CT_API double ct_item(const ct_tensor *tensor);
 
+/* ---- in place ---- */
+
+/* Change the values of `to`, which may be a view: then those of the tensor it is a view of change
+ * too. `from` broadcasts to to's shape; both may have any strides. It is read first: where the two
+ * share memory, as views of one tensor do, the result is that of a copy of from. A `to` whose
+ * elements share memory, as an expanded one's do, is CT_ERR_ARGUMENT. Not recorded: no gradient
+ * flows to from, and to may require one; it counts as a write, so a backward that would read to's
+ * earlier values is an error. False: an error, and nothing has changed. */
+
+/* to = from, converted to to's dtype as by ct_cast */
+CT_API bool ct_copy_into(ct_tensor *to, const ct_tensor *from);
+/* to = to + w (from - to), or from |w| = 1/2 on from - (1 - w)(from - to), as torch's lerp_; both
+ * f32 or both f64; any finite w. A moving average of parameters: ct_lerp_into(average, p, 1 - d) */
+CT_API bool ct_lerp_into(ct_tensor *to, const ct_tensor *from, double w);
+
 /* Prints values, shape and dtype in the manner of torch; the middle of long dims is left out. */
 CT_API void ct_print(const ct_tensor *tensor, FILE *file);
 

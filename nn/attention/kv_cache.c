@@ -2,8 +2,51 @@
  * extra keys of add_bias_kv and add_zero_attn, which follow the last position and are overwritten
  * by the next. In cross-attention the first call fills the cache and later calls only read it. A
  * module lists its caches and, when it is freed, clears their `mha`, so that no cache refers to a
- * freed module. */
+ * freed module. A cache of no module (ct_kv_cache_new_of) is filled by ct_kv_cache_append. */
 #include "mha.h"
+
+/* ---- making ---- */
+
+static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    ct_tensor *tensor = ct_zeros(context, dtype, shape);
+    if (tensor) cti_tensor_disown(tensor);
+    return tensor;
+}
+
+ct_kv_cache *cti_nn_cache_new(ct_context *context, const char *function, ct_dtype dtype,
+                              ct_shape shape, int64_t max_length) {
+    const int64_t batch = shape.dim[0];
+    if (batch < 0 || max_length < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: a batch of %" PRId64 " and a length of %" PRId64, function, batch,
+                       max_length);
+    ct_kv_cache *cache = cti_object_new(context, sizeof *cache, "cache");
+    if (!cache) return NULL;
+    cache->batch = batch;
+    cache->max_length = max_length;
+    cache->k = buffer_new(context, dtype, shape);
+    cache->v = buffer_new(context, dtype, shape);
+    if (cache->k && cache->v) return cache;
+    ct_kv_cache_free(cache);
+    return NULL;
+}
+
+ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int64_t batch,
+                                int64_t kv_heads, int64_t max_length, int64_t head_dim) {
+    static const char name[] = "ct_kv_cache_new_of";
+    if (!cti_ready(context) || !cti_dtype_check(context, name, dtype)) return NULL;
+    if (!cti_is_real(dtype))
+        return ct_fail(context, CT_ERR_DTYPE, "%s: takes f32 or f64, not %s", name,
+                       cti_dtype_name(dtype));
+    if (kv_heads < 1 || head_dim < 1)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: kv_heads %" PRId64 " and head_dim %" PRId64 " must be at least 1", name,
+                       kv_heads, head_dim);
+    return cti_nn_cache_new(context, name, dtype, CT_SHAPE(batch, kv_heads, max_length, head_dim),
+                            max_length);
+}
+
+/* ---- length ---- */
 
 int64_t ct_kv_cache_length(const ct_kv_cache *cache) {
     return cache && cti_object_is_open(&cache->object, "ct_kv_cache_length") ? cache->length : 0;
@@ -33,13 +76,15 @@ void ct_kv_cache_free(ct_kv_cache *cache) {
     cti_object_end(&cache->object, "of keys and values");
 }
 
+/* ---- use by a module ---- */
+
 bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
                         const ct_tensor *k) {
     ct_context *context = mha->context;
     const int64_t s = k->shape.dim[1], offset = cti_nn_cache_offset(cache, q, k);
     if (cache->mha != mha)
         ct_fail(context, CT_ERR_ARGUMENT,
-                "MultiheadAttention: the cache was made for another module");
+                "MultiheadAttention: the cache was made for another module, or for none");
     if (q->shape.dim[0] != cache->batch)
         ct_fail(context, CT_ERR_SHAPE,
                 "MultiheadAttention: query %s with a cache for a batch of %" PRId64,
@@ -59,7 +104,7 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
 
 static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
     int64_t t = ct_dim(x, 2);
-    return cti_op_copy_into(ct_narrow(buffer, 2, length, t), x)
+    return ct_copy_into(ct_narrow(buffer, 2, length, t), x)
                ? ct_narrow(buffer, 2, 0, length + t)
                : NULL;
 }
@@ -74,4 +119,71 @@ void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
     const int64_t rows = cache->length + cti_nn_mha_extra_keys(cti_nn_data(cache->mha));
     *k = ct_narrow(cache->k, 2, 0, rows);
     *v = ct_narrow(cache->v, 2, 0, rows);
+}
+
+/* ---- use by attention of one's own ---- */
+
+static const char append[] = "ct_kv_cache_append";
+
+/* Is x, the keys or the values, (B, H_kv, T, d) of the cache's dtype? */
+static bool is_part(const ct_kv_cache *cache, const ct_tensor *x, const char *what) {
+    ct_context *context = cache->context;
+    const ct_tensor *all = cache->k;
+    const int64_t *want = all->shape.dim;
+    if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", append, what);
+    if (!cti_tensor_in(x, context, append) || !cti_tensor_has_values(x, append)) return false;
+    const int64_t *got = x->shape.dim;
+    if (x->shape.ndim != 4 || got[0] != want[0] || got[1] != want[1] || got[3] != want[3])
+        return ct_fail(context, CT_ERR_SHAPE,
+                       "%s: expected %s (%" PRId64 ", %" PRId64 ", T, %" PRId64 "), got %s", append,
+                       what, want[0], want[1], want[3], SHAPE(x->shape));
+    if (x->dtype != all->dtype)
+        return ct_fail(context, CT_ERR_DTYPE, "%s: %s is %s and the cache %s; ct_cast converts",
+                       append, what, cti_dtype_name(x->dtype), cti_dtype_name(all->dtype));
+    return true;
+}
+
+static bool can_append(const ct_kv_cache *cache, const ct_tensor *k, const ct_tensor *v) {
+    ct_context *context = cache->context;
+    if (!is_part(cache, k, "key") || !is_part(cache, v, "value")) return false;
+    if (!cti_shape_equal(k->shape, v->shape))
+        return ct_fail(context, CT_ERR_SHAPE, "%s: key %s with value %s", append, SHAPE(k->shape),
+                       SHAPE(v->shape));
+    if (k->shape.dim[2] > cache->max_length - cache->length)
+        return ct_fail(context, CT_ERR_SHAPE,
+                       "%s: %" PRId64 " positions more than the %" PRId64 " of %" PRId64
+                       " that the cache has",
+                       append, k->shape.dim[2], cache->length, cache->max_length);
+    if (cache->mha && cti_nn_mha_extra_keys(cti_nn_data(cache->mha)))
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: the cache ends with the keys of add_bias_kv or add_zero_attn, which "
+                       "only its module can move",
+                       append);
+    if (v->storage == cache->k->storage) /* keys are written first */
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: value is a view of the cache's keys", append);
+    return true;
+}
+
+bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
+    ct_tensor *all_k = k ? *k : NULL, *all_v = v ? *v : NULL;
+    if (!cti_object_is_ready(cache ? &cache->object : NULL, append, "cache",
+                             ct_context_of(all_k ? all_k : all_v)) ||
+        !can_append(cache, all_k, all_v))
+        return false;
+    const int64_t length = cache->length + all_k->shape.dim[2];
+    cti_frame frame;
+    cti_frame_open(cache->context, &frame, true);
+    const bool done = cti_nn_cache_extend(cache, cache->length, &all_k, &all_v);
+    if (done) {
+        cti_tensor_lift(all_k, frame.outer);
+        cti_tensor_lift(all_v, frame.outer);
+        *k = all_k, *v = all_v;
+        if (!cache->length) { /* as a decoder layer does when it begins a sequence */
+            ct_kv_cache_free(cache->memory);
+            cache->memory = NULL;
+        }
+        cache->length = length;
+    }
+    cti_frame_close(cache->context, &frame);
+    return done;
 }

@@ -366,40 +366,25 @@ const cti_nn_kind cti_nn_mha_kind = {.name = "MultiheadAttention",
                                      .size = sizeof(cti_nn_mha_data),
                                      .end = end};
 
-/* ---- making caches; their use is in kv_cache.c ---- */
-
-static ct_tensor *buffer_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
-    ct_tensor *tensor = ct_zeros(context, dtype, shape);
-    if (tensor) cti_tensor_disown(tensor);
-    return tensor;
-}
+/* ---- making caches of modules; their use is in kv_cache.c ---- */
 
 ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
     if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new", NULL)) return NULL;
     ct_context *context = mha->context;
-    const ct_mha_opts *o = cti_nn_data(mha);
-    if (batch < 0 || max_length < 0)
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "ct_kv_cache_new: a batch of %" PRId64 " and a length of %" PRId64, batch,
-                       max_length);
+    cti_nn_mha_data *data = cti_nn_data(mha);
+    const ct_mha_opts *o = &data->opts;
     int64_t rows = 0;
     if (__builtin_add_overflow(max_length, cti_nn_mha_extra_keys(o), &rows))
         return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows",
                        max_length);
-    ct_kv_cache *cache = cti_object_new(context, sizeof *cache, "cache");
+    ct_kv_cache *cache = cti_nn_cache_new(
+        context, "ct_kv_cache_new", o->dtype,
+        CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads), max_length);
     if (!cache) return NULL;
-    cti_nn_mha_data *data = cti_nn_data(mha);
     cache->mha = mha;
-    cache->batch = batch;
-    cache->max_length = max_length;
     cache->next = data->caches;
     data->caches = cache;
-    ct_shape shape = CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads);
-    cache->k = buffer_new(context, o->dtype, shape);
-    cache->v = buffer_new(context, o->dtype, shape);
-    if (cache->k && cache->v) return cache;
-    ct_kv_cache_free(cache);
-    return NULL;
+    return cache;
 }
 
 ct_kv_cache *cti_nn_cache_of_memory(ct_kv_cache *self, ct_module *cross, const ct_tensor *memory,

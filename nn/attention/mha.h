@@ -36,13 +36,17 @@ struct ct_kv_cache {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    const ct_module *mha; /* the module it belongs to; NULL: that was freed */
+    const ct_module *mha; /* the module it belongs to; NULL: none, or that was freed */
     ct_kv_cache *next;    /* in the module's list of caches */
     int64_t batch, length, max_length;
     ct_tensor *k, *v;
     /* for a decoder layer's self-attention: the cache of its cross-attention, made on first use */
     ct_kv_cache *memory;
 };
+
+/* A cache of no module, for max_length positions, with buffers of that shape. */
+ct_kv_cache *cti_nn_cache_new(ct_context *context, const char *function, ct_dtype dtype,
+                              ct_shape shape, int64_t max_length);
 
 /* Whether a cache that a caller hands in, or NULL, has not been freed; else the function's error.
  */

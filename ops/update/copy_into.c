@@ -1,22 +1,19 @@
-/* to = from, in place, for any strides and dtypes. */
+/* to = from, in place: from broadcasts and is converted to to's dtype; any strides. */
 #include "../support/op.h"
 #include "update.h"
 
-bool cti_op_copy_into(ct_tensor *to, ct_tensor *from) {
-    if (!to || !cti_tensor_has_values(to, "copy_into") || !cti_ready(to->context)) return false;
+bool ct_copy_into(ct_tensor *to, const ct_tensor *from) {
+    if (!cti_op_writes_from(to, from, "copy_into")) return false;
     ct_context *context = to->context;
-    if (!from) return ct_fail(context, CT_ERR_ARGUMENT, "copy_into: a tensor is NULL");
-    if (!cti_tensor_in(from, context, "copy_into")) return false;
-    if (!cti_shape_equal(to->shape, from->shape))
-        return ct_fail(context, CT_ERR_SHAPE, "copy_into: shapes differ: %s and %s",
-                       SHAPE(to->shape), SHAPE(from->shape));
-    cti_frame frame;
-    cti_frame_open(context, &frame, true);
-    ct_tensor *same = ct_cast(from, to->dtype);
-    if (same) {
-        cti_tensor_copy(to, same, false);
+    cti_op_update update;
+    if (!cti_op_update_open(context, &update, "copy_into")) return false;
+    const ct_tensor *values = from;
+    if (from->dtype != to->dtype) values = ct_cast((ct_tensor *)from, to->dtype); /* only read */
+    else if (cti_op_may_overlap(to, from)) values = cti_op_copy_of(from);
+    if (values) {
+        cti_tensor_copy(to, values, false);
         cti_tensor_wrote(to);
     }
-    cti_frame_close(context, &frame);
-    return same != NULL;
+    cti_op_update_close(context, &update);
+    return values != NULL;
 }

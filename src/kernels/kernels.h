@@ -194,6 +194,9 @@ typedef struct cti_kernels {
     /* y[i] = start + (begin + i) step */
     void (*arange)(int64_t n, int64_t begin, double start, double step, void *y);
     void (*axpy)(int64_t n, double a, const void *x, void *y); /* y += a x */
+    /* y[i] = x[i] + w (e[i] - x[i]), or where |w| >= 1/2 e[i] - (1 - w)(e[i] - x[i]), e[i] being
+     * end[i se]; se is 0 or 1 */
+    void (*lerp)(int64_t n, const void *x, const void *end, int64_t se, double w, void *y);
     /* y = x, or y += x; an m x n block, element (i, j) at i row + j col */
     void (*copy2d)(int64_t m, int64_t n, const void *x, int64_t x_row, int64_t x_col, void *y,
                    int64_t y_row, int64_t y_col, bool add);

@@ -38,6 +38,19 @@ static void axpy(int64_t n, double a, const void *x, void *y) {
         store_part(to + i, load_part(to + i, n - i) + scale * load_part(from + i, n - i), n - i);
 }
 
+static void lerp(int64_t n, const void *x, const void *end, int64_t se, double w, void *y) {
+    const stored *from = x, *other = end;
+    const real weight = (real)w;
+    const bool near = weight > REAL(-0.5) && weight < REAL(0.5);
+    const real factor = near ? weight : weight - 1;
+    stored *to = y;
+    for (int64_t i = 0; i < n; i += LANES) {
+        const vec a = load_part(from + i, n - i),
+                  b = se ? load_part(other + i, n - i) : splat(get(other));
+        store_part(to + i, (near ? a : b) + factor * (b - a), n - i);
+    }
+}
+
 extern const cti_random_kernels CTI_RANDOM;
 static void uniform(int64_t n, int64_t start, cti_random r, double low, double high, void *y) {
     CTI_RANDOM.uniform(n, start, r, low, high, y);
@@ -113,6 +126,7 @@ const cti_kernels CTI_TABLE = {
     .fill = data_fill,
     .arange = arange,
     .axpy = axpy,
+    .lerp = lerp,
     .copy2d = data_copy2d,
     .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
 
