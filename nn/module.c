@@ -182,7 +182,6 @@ void ct_module_free(ct_module *module) {
     while (module->children) ct_module_free(module->children);
     free_entries(context, module->params);
     free_entries(context, module->buffers);
-    if (module->kind->end) module->kind->end(module);
     unlink_child(module);
     give_string(context, module->label);
     cti_give(context, module->kind_data, module->kind->size);

@@ -24,8 +24,6 @@ typedef struct {
     void (*describe)(const ct_module *module, FILE *file);
     /* bytes of the kind's data */
     size_t size;
-    /* frees what the data refers to; NULL: nothing to free */
-    void (*end)(ct_module *module);
 } cti_nn_kind;
 
 /* A name for a parameter or a buffer. One tensor may have several (tied weights):
@@ -39,11 +37,11 @@ typedef struct cti_nn_entry {
     bool persistent; /* of a buffer: it is saved */
 } cti_nn_entry;
 
-/* In what ends with a module but is not its child (an optimiser). */
+/* In what is told that a module ends but is not its child: an optimiser, a cache. */
 typedef struct cti_nn_dependent cti_nn_dependent;
 struct cti_nn_dependent {
     cti_nn_dependent *next;
-    void (*end)(cti_nn_dependent *self); /* also unlinks it from the module's list */
+    void (*end)(cti_nn_dependent *self); /* also removes it */
 };
 
 struct ct_module {
@@ -56,7 +54,7 @@ struct ct_module {
     ct_module *parent, *next; /* next: the next sibling */
     ct_module *children;      /* in the order in which they were added, as are the parameters */
     cti_nn_entry *params, *buffers;
-    cti_nn_dependent *dependents; /* optimisers, which are freed with the module */
+    cti_nn_dependent *dependents; /* optimisers, which are freed with the module, and caches */
     char *name;                   /* under its parent; NULL: it has no parent */
     char *label;                  /* the kind name of a user's module; NULL: use kind->name */
     ct_tensor *(*forward)(void *self, ct_tensor *x); /* set by ct_module_set_forward */
@@ -92,6 +90,19 @@ bool cti_nn_check_size(ct_context *context, const cti_nn_kind *kind, const char 
 bool cti_nn_check_chance(ct_context *context, const cti_nn_kind *kind, const char *option,
                          double value);
 bool cti_nn_check_number(ct_context *context, const char *owner, const char *option, double value);
+
+/* ---- dependents ---- */
+
+static inline void cti_nn_dependent_add(ct_module *module, cti_nn_dependent *dependent,
+                                        void (*end)(cti_nn_dependent *self)) {
+    *dependent = (cti_nn_dependent){module->dependents, end};
+    module->dependents = dependent;
+}
+static inline void cti_nn_dependent_remove(ct_module *module, cti_nn_dependent *dependent) {
+    cti_nn_dependent **link = &module->dependents;
+    while (*link != dependent) link = &(*link)->next;
+    *link = dependent->next;
+}
 
 /* ---- using ---- */
 

@@ -1,8 +1,8 @@
 /* kv_cache: memory for the keys and values of max_length positions, filled in place, and for the
  * extra keys of add_bias_kv and add_zero_attn, which follow the last position and are overwritten
  * by the next. In cross-attention the first call fills the cache and later calls only read it. A
- * module lists its caches and, when it is freed, clears their `mha`, so that no cache refers to a
- * freed module. A cache of no module (ct_kv_cache_new_of) is filled by ct_kv_cache_append. */
+ * module that is freed lets go of its caches, so that none refers to it. A cache of no module
+ * (ct_kv_cache_new_of) is filled by ct_kv_cache_append. */
 #include "mha.h"
 
 /* ---- making ---- */
@@ -65,11 +65,7 @@ bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length) {
 
 void ct_kv_cache_free(ct_kv_cache *cache) {
     if (!cache || cache->object.self != &cache->object) return;
-    if (cache->mha) {
-        ct_kv_cache **link = &((cti_nn_mha_data *)cti_nn_data(cache->mha))->caches;
-        while (*link != cache) link = &(*link)->next;
-        *link = cache->next;
-    }
+    if (cache->mha) cti_nn_dependent_remove(cache->mha, &cache->dependent);
     ct_kv_cache_free(cache->memory);
     if (cache->k) cti_tensor_end(cache->k);
     if (cache->v) cti_tensor_end(cache->v);
@@ -104,9 +100,8 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
 
 static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
     int64_t t = ct_dim(x, 2);
-    return ct_copy_into(ct_narrow(buffer, 2, length, t), x)
-               ? ct_narrow(buffer, 2, 0, length + t)
-               : NULL;
+    return ct_copy_into(ct_narrow(buffer, 2, length, t), x) ? ct_narrow(buffer, 2, 0, length + t)
+                                                            : NULL;
 }
 
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {

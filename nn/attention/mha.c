@@ -101,7 +101,7 @@ ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     if (!check_options(context, &o)) return NULL;
     ct_module *module = cti_nn_new(context, &cti_nn_mha_kind);
     if (!module) return NULL;
-    ((cti_nn_mha_data *)cti_nn_data(module))->opts = o;
+    *(ct_mha_opts *)cti_nn_data(module) = o;
     const int64_t w = kv_width(&o);
     add_projections(module);
     if (o.add_bias_kv) {
@@ -354,25 +354,24 @@ static ct_tensor *forward(ct_module *mha, ct_tensor *x) {
     return ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){0}).out;
 }
 
-static void end(ct_module *mha) {
-    for (ct_kv_cache *cache = ((cti_nn_mha_data *)cti_nn_data(mha))->caches; cache;
-         cache = cache->next)
-        cache->mha = NULL;
-}
-
 const cti_nn_kind cti_nn_mha_kind = {.name = "MultiheadAttention",
                                      .forward = forward,
                                      .describe = describe,
-                                     .size = sizeof(cti_nn_mha_data),
-                                     .end = end};
+                                     .size = sizeof(ct_mha_opts)};
 
 /* ---- making caches of modules; their use is in kv_cache.c ---- */
+
+/* The module ends; the cache is the caller's. */
+static void let_go(cti_nn_dependent *self) {
+    ct_kv_cache *cache = (ct_kv_cache *)((char *)self - offsetof(ct_kv_cache, dependent));
+    cti_nn_dependent_remove(cache->mha, self);
+    cache->mha = NULL;
+}
 
 ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) {
     if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_kv_cache_new", NULL)) return NULL;
     ct_context *context = mha->context;
-    cti_nn_mha_data *data = cti_nn_data(mha);
-    const ct_mha_opts *o = &data->opts;
+    const ct_mha_opts *o = cti_nn_data(mha);
     int64_t rows = 0;
     if (__builtin_add_overflow(max_length, cti_nn_mha_extra_keys(o), &rows))
         return ct_fail(context, CT_ERR_MEMORY, "ct_kv_cache_new: a length of %" PRId64 " overflows",
@@ -382,8 +381,7 @@ ct_kv_cache *ct_kv_cache_new(ct_module *mha, int64_t batch, int64_t max_length) 
         CT_SHAPE(batch, o->num_kv_heads, rows, o->embed_dim / o->num_heads), max_length);
     if (!cache) return NULL;
     cache->mha = mha;
-    cache->next = data->caches;
-    data->caches = cache;
+    cti_nn_dependent_add(mha, &cache->dependent, let_go);
     return cache;
 }
 

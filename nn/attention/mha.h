@@ -4,10 +4,7 @@
 
 #include "../module.h"
 
-typedef struct {
-    ct_mha_opts opts; /* with defaults filled in; must be first: the data is read as ct_mha_opts */
-    ct_kv_cache *caches;
-} cti_nn_mha_data;
+/* Its data is the ct_mha_opts with defaults filled in. */
 extern const cti_nn_kind cti_nn_mha_kind;
 
 /* How many keys add_bias_kv and add_zero_attn append to those of the input: 0, 1 or 2. */
@@ -36,8 +33,8 @@ struct ct_kv_cache {
         cti_object object; /* must be first */
         ct_context *context;
     };
-    const ct_module *mha; /* the module it belongs to; NULL: none, or that was freed */
-    ct_kv_cache *next;    /* in the module's list of caches */
+    ct_module *mha; /* the module it belongs to; NULL: none, or one that was freed */
+    cti_nn_dependent dependent;
     int64_t batch, length, max_length;
     ct_tensor *k, *v;
     /* for a decoder layer's self-attention: the cache of its cross-attention, made on first use */
