@@ -245,13 +245,26 @@ headers: $(BUILD)/flags ## every public header compiles alone, as C11, C++11 and
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
 
-docs: ## make docs/ops.md from the headers and the ops
-	docs/make_ops > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
+$(BUILD)/make_parameters: docs/make_parameters.c $(STATIC)
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $< $(STATIC) -o $@ $(LIBS)
 
-docs-check: $(BUILD)/flags
+docs: $(BUILD)/make_parameters ## make docs/ops.md from the headers and the ops, docs/parameters.md from the modules
+	docs/make_ops > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
+	$(RUN) $(BUILD)/make_parameters > $(BUILD)/parameters.md && mv $(BUILD)/parameters.md docs/parameters.md
+
+# The blocks of C in docs/training.md, as one program, are compiled and run: a short run, one that goes on, and a mistake. Its C++ is compiled.
+docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out of date, names what is not there, or shows what does not compile
 	@docs/make_ops > $(BUILD)/ops.md && cmp -s $(BUILD)/ops.md docs/ops.md || { echo "docs/ops.md is out of date: make docs"; exit 1; }
-	@awk '/^```c$$/ && !n++ {on = 1; next} /^```$$/ {on = 0} on' README.md | cmp -s - examples/mha.c || { echo "README.md does not show examples/mha.c as it is"; exit 1; }
-	@echo "docs: ops.md and the README's program are up to date"
+	@$(RUN) $(BUILD)/make_parameters | cmp -s - docs/parameters.md || { echo "docs/parameters.md is out of date: make docs"; exit 1; }
+	@docs/blocks c README.md | awk '/^#line/ && n++ {exit} !/^#line/' | cmp -s - examples/mha.c || { echo "README.md does not show examples/mha.c as it is"; exit 1; }
+	@docs/check_names README.md docs/*.md
+	@rm -rf $(BUILD)/docs && mkdir -p $(BUILD)/docs && docs/blocks c docs/training.md > $(BUILD)/docs/training.c && docs/blocks cpp docs/training.md > $(BUILD)/docs/training.cpp
+	@$(CC) $(filter-out -Wmissing-prototypes,$(ALL_CFLAGS)) -Werror $(BUILD)/docs/training.c $(STATIC) -o $(BUILD)/docs/training $(LIBS)
+	@cd $(BUILD)/docs && for steps in 3 6; do $(RUN) ./training $(CURDIR)/README.md $$steps || exit 1; done > out && \
+	    grep -q '^goes on after step 3$$' out && grep -q '^step 6 ' out && [ -s best.safetensors ] && \
+	    ! $(RUN) ./training missing 1 2> err && grep -qx 'cotangent: cannot open missing' err || { echo "the program of docs/training.md does not run"; cat out; exit 1; }
+	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Wpedantic -Werror -Iinclude -fsyntax-only $(BUILD)/docs/training.cpp
+	@echo "docs: the pages are up to date, and their programs compile"
 
 # ---- the rest ----
 
@@ -337,7 +350,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	$(STYLE)/bin/pip install -q -r $<
 	@touch $@
 
-C_FILES = $(foreach d,include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench,$(wildcard $(d)/*.c $(d)/*.h))
+C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench,$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place
 	$(STYLE)/bin/clang-format -i $(C_FILES)
 format-check: $(STYLE)/ready ## fail where clang-format would change something
