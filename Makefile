@@ -257,13 +257,13 @@ docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out 
 	@docs/make_ops > $(BUILD)/ops.md && cmp -s $(BUILD)/ops.md docs/ops.md || { echo "docs/ops.md is out of date: make docs"; exit 1; }
 	@$(RUN) $(BUILD)/make_parameters | cmp -s - docs/parameters.md || { echo "docs/parameters.md is out of date: make docs"; exit 1; }
 	@docs/blocks c README.md | awk '/^#line/ && n++ {exit} !/^#line/' | cmp -s - examples/mha.c || { echo "README.md does not show examples/mha.c as it is"; exit 1; }
-	@docs/check_names README.md docs/*.md
 	@rm -rf $(BUILD)/docs && mkdir -p $(BUILD)/docs && docs/blocks c docs/training.md > $(BUILD)/docs/training.c && docs/blocks cpp docs/training.md > $(BUILD)/docs/training.cpp
 	@$(CC) $(filter-out -Wmissing-prototypes,$(ALL_CFLAGS)) -Werror $(BUILD)/docs/training.c $(STATIC) -o $(BUILD)/docs/training $(LIBS)
 	@cd $(BUILD)/docs && for steps in 3 6; do $(RUN) ./training $(CURDIR)/README.md $$steps || exit 1; done > out && \
 	    grep -q '^goes on after step 3$$' out && grep -q '^step 6 ' out && [ -s best.safetensors ] && \
 	    ! $(RUN) ./training missing 1 2> err && grep -qx 'cotangent: cannot open missing' err || { echo "the program of docs/training.md does not run"; cat out; exit 1; }
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Wpedantic -Werror -Iinclude -fsyntax-only $(BUILD)/docs/training.cpp
+	@docs/check_names README.md docs/*.md
 	@echo "docs: the pages are up to date, and their programs compile"
 
 # ---- the rest ----
