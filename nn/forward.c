@@ -29,8 +29,17 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     return cti_frame_return(context, &frame, cti_ready(context) ? y : NULL);
 }
 
-ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x) {
-    return ct_forward(ct_module_child(module, child), x);
+ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x, int64_t width) {
+    ct_tensor *y = ct_forward(ct_module_child(module, child), x);
+    if (!y) return NULL;
+    const int last = x->shape.ndim - 1;
+    bool fits = y->shape.ndim == last + 1 && (!width || y->shape.dim[last] == width);
+    for (int d = 0; fits && d < last; d++) fits = y->shape.dim[d] == x->shape.dim[d];
+    if (fits) return y;
+    char expected[24] = "any";
+    if (width) snprintf(expected, sizeof expected, "%" PRId64, width);
+    return ct_fail(module->context, CT_ERR_SHAPE, "%s: %s made %s of %s; its last dim must be %s",
+                   cti_nn_kind_name(module), child, SHAPE(y->shape), SHAPE(x->shape), expected);
 }
 
 ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p) {

@@ -23,7 +23,8 @@ ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_lay
                              .no_bias = o.no_bias,
                              .dtype = o.dtype,
                              .qk_norm = o.qk_norm,
-                             .qk_norm_eps = o.eps};
+                             .qk_norm_eps = o.eps,
+                             .separate = o.separate};
     /* Rotary positions only in self-attention: in cross-attention queries and keys are positions of
      * two different sequences, whose difference means nothing. */
     ct_mha_opts self = attention;
@@ -64,13 +65,13 @@ void cti_nn_layer_describe(const ct_module *layer, FILE *file) {
 
 static ct_tensor *before(ct_module *layer, const char *norm, ct_tensor *x) {
     const ct_layer_opts *o = cti_nn_data(layer);
-    return o->norm_first ? cti_nn_forward(layer, norm, x) : x;
+    return o->norm_first ? cti_nn_forward(layer, norm, x, o->embed_dim) : x;
 }
 
 static ct_tensor *after(ct_module *layer, const char *norm, ct_tensor *x, ct_tensor *fx) {
     const ct_layer_opts *o = cti_nn_data(layer);
     ct_tensor *sum = fx ? ct_add(x, cti_nn_dropout(layer, fx, o->dropout)) : NULL;
-    return o->norm_first ? sum : cti_nn_forward(layer, norm, sum);
+    return o->norm_first ? sum : cti_nn_forward(layer, norm, sum, o->embed_dim);
 }
 
 ct_tensor *cti_nn_layer_attend(ct_module *layer, const char *attention, const char *norm,
@@ -94,7 +95,7 @@ ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
     if (o->dropout > 0 && layer->training)
         return after(layer, norm, x, cti_nn_feed(layer, feed, in, NULL));
     ct_tensor *sum = cti_nn_feed(layer, feed, in, x);
-    return o->norm_first ? sum : cti_nn_forward(layer, norm, sum);
+    return o->norm_first ? sum : cti_nn_forward(layer, norm, sum, o->embed_dim);
 }
 
 bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what) {

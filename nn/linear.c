@@ -13,14 +13,14 @@ static void describe(const ct_module *module, FILE *file) {
             o->out_features, cti_nn_bool(!o->no_bias));
 }
 
-static const cti_nn_kind linear_kind = {
+const cti_nn_kind cti_nn_linear_kind = {
     .name = "Linear", .forward = forward, .describe = describe, .size = sizeof(ct_linear_opts)};
 
 ct_module *ct_linear_new(ct_context *context, ct_linear_opts o) {
-    if (!cti_nn_check_size(context, &linear_kind, "in_features", o.in_features, 1) ||
-        !cti_nn_check_size(context, &linear_kind, "out_features", o.out_features, 1))
+    if (!cti_nn_check_size(context, &cti_nn_linear_kind, "in_features", o.in_features, 1) ||
+        !cti_nn_check_size(context, &cti_nn_linear_kind, "out_features", o.out_features, 1))
         return NULL;
-    ct_module *module = cti_nn_new(context, &linear_kind);
+    ct_module *module = cti_nn_new(context, &cti_nn_linear_kind);
     if (!module) return NULL;
     *(ct_linear_opts *)cti_nn_data(module) = o;
     double bound = o.in_features ? 1 / sqrt((double)o.in_features) : 0;

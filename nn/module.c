@@ -100,9 +100,19 @@ static size_t longest_name(const ct_module *module) {
     return longest;
 }
 
-/* May a parameter, buffer or child be added under that name? `below` is the length of the longest
- * name below it. The full name from the root must fit ct_param.buffer, which also bounds the depth
- * of a tree and so the recursion in longest_name and print_at. */
+/* Does the full name from the root fit ct_param.buffer? That also bounds the depth of a tree, and
+ * so the recursion in longest_name and print_at. `below` is the length of the longest name below.
+ */
+static bool name_fits(const ct_module *module, const char *name, size_t below) {
+    size_t length = strlen(name) + (below ? 1 + below : 0);
+    for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
+    if (length < CTI_NN_NAME_SIZE) return true;
+    return ct_fail(module->context, CT_ERR_ARGUMENT,
+                   "%s: a full name with \"%.40s\" takes %zu bytes, more than %d",
+                   cti_nn_kind_name(module), name, length, (int)CTI_NN_NAME_SIZE - 1);
+}
+
+/* May a parameter, buffer or child be added under that name? */
 static bool name_is_free(const ct_module *module, const char *name, size_t below) {
     ct_context *context = module->context;
     if (!name || !*name || strchr(name, '.')) {
@@ -115,13 +125,7 @@ static bool name_is_free(const ct_module *module, const char *name, size_t below
                 name);
         return false;
     }
-    size_t length = strlen(name) + (below ? 1 + below : 0);
-    for (const ct_module *m = module; m->parent; m = m->parent) length += strlen(m->name) + 1;
-    if (length < CTI_NN_NAME_SIZE) return true;
-    ct_fail(context, CT_ERR_ARGUMENT,
-            "%s: a full name with \"%.40s\" takes %zu bytes, more than %d",
-            cti_nn_kind_name(module), name, length, (int)CTI_NN_NAME_SIZE - 1);
-    return false;
+    return name_fits(module, name, below);
 }
 
 /* Writes the full name at the end of the buffer, from its last part to its first. It fits, as
@@ -273,8 +277,8 @@ static bool can_add(const ct_module *module, const char *function, const ct_modu
                                child ? child->context : NULL);
 }
 
-ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child) {
-    if (!can_add(module, "ct_module_add_child", child)) return NULL;
+/* Whether the child belongs to no module yet, and may to this one. */
+static bool can_own(const ct_module *module, const char *name, const ct_module *child) {
     ct_context *context = module->context;
     const char *kind = cti_nn_kind_name(module);
     if (!child)
@@ -287,9 +291,14 @@ ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *c
                        cti_nn_kind_name(child));
     if (child == root_of(module))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: a module cannot be inside itself", kind);
-    if (!name_is_free(module, name, longest_name(child))) return NULL;
+    return true;
+}
 
-    child->name = cti_take_string(context, name);
+ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child) {
+    if (!can_add(module, "ct_module_add_child", child) || !can_own(module, name, child) ||
+        !name_is_free(module, name, longest_name(child)))
+        return NULL;
+    child->name = cti_take_string(module->context, name);
     if (!child->name) return NULL;
     child->parent = module;
     ct_module **end = &module->children;
@@ -345,6 +354,22 @@ ct_module *ct_module_child(ct_module *module, const char *name) {
         ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", cti_nn_kind_name(module),
                 name ? name : "NULL");
     return child;
+}
+
+ct_module *ct_module_set_child(ct_module *module, const char *path, ct_module *child) {
+    if (!can_add(module, "ct_module_set_child", child)) return NULL;
+    ct_module *old = ct_module_child(module, path);
+    if (!old) return NULL;
+    ct_module *owner = old->parent;
+    if (!can_own(owner, old->name, child) || !name_fits(owner, old->name, longest_name(child)))
+        return NULL;
+    ct_module **link = &owner->children;
+    while (*link != old) link = &(*link)->next;
+    *link = child;
+    child->name = old->name, child->parent = owner, child->next = old->next;
+    old->name = NULL, old->parent = old->next = NULL;
+    changed(owner);
+    return old;
 }
 
 ct_tensor *cti_nn_find(const ct_module *module, const char *name) {

@@ -128,8 +128,13 @@ static inline bool cti_nn_is_persistent(const ct_param *buffer) {
     return ((const cti_nn_entry *)(uintptr_t)buffer->position[0])->persistent;
 }
 
-ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x); /* runs a child */
-ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p);    /* in training */
+/* Runs a child, whatever stands there (ct_module_set_child). Its result must have x's dims but for
+ * the last one, `width`; 0: any. */
+ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x, int64_t width);
+ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p); /* in training */
+
+/* Linear: a child of that kind may be computed as part of another op, from its weight and bias. */
+extern const cti_nn_kind cti_nn_linear_kind;
 
 bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
                              ct_activation activation);

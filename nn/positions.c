@@ -1,19 +1,13 @@
 /* positions: x (..., T, E) plus rows first ... first + T - 1 of a table (max_length, E).
- * Sinusoidal: table[p][2j] = sin(p / 10000^(2j/E)), table[p][2j + 1] = cos of the same; a constant,
- * neither trained nor saved (Vaswani et al. 2017, arXiv:1706.03762, 3.5). Learned: weight
- * (max_length, E), N(0, 0.02^2). */
+ * Sinusoidal: table[p][2j] = sin(p / 10000^(2j/E)), table[p][2j + 1] = cos of the same; the
+ * buffer `table`, neither trained nor saved (Vaswani et al. 2017, arXiv:1706.03762, 3.5). Learned:
+ * weight (max_length, E), N(0, 0.02^2). */
 #include "module.h"
 
 #include <math.h>
 
-typedef struct {
-    ct_positions_opts opts;
-    ct_tensor *table; /* NULL: learned */
-} positions_data;
-
 static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
-    const positions_data *data = cti_nn_data(module);
-    const ct_positions_opts *o = &data->opts;
+    const ct_positions_opts *o = cti_nn_data(module);
     int n = x->shape.ndim;
     if (n < 2 || x->shape.dim[n - 1] != o->embed_dim || x->shape.dim[n - 2] > o->max_length)
         return ct_fail(module->context, CT_ERR_SHAPE,
@@ -23,7 +17,7 @@ static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
         return ct_fail(module->context, CT_ERR_SHAPE,
                        "Positions: %s from position %" PRId64 " exceeds max_length %" PRId64,
                        SHAPE(x->shape), first, o->max_length);
-    ct_tensor *table = data->table ? data->table : ct_module_get(module, "weight");
+    ct_tensor *table = ct_module_get(module, o->learned ? "weight" : "table");
     return cti_nn_dropout(module, ct_add(x, ct_narrow(table, 0, first, x->shape.dim[n - 2])),
                           o->dropout);
 }
@@ -31,21 +25,15 @@ static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
 static ct_tensor *forward(ct_module *module, ct_tensor *x) { return add(module, x, 0); }
 
 static void describe(const ct_module *module, FILE *file) {
-    const ct_positions_opts *o = &((positions_data *)cti_nn_data(module))->opts;
+    const ct_positions_opts *o = cti_nn_data(module);
     fprintf(file, "max_length=%" PRId64 ", embed_dim=%" PRId64 ", learned=%s, dropout=%g",
             o->max_length, o->embed_dim, cti_nn_bool(o->learned), o->dropout);
-}
-
-static void end(ct_module *module) {
-    positions_data *data = cti_nn_data(module);
-    if (data->table) cti_tensor_end(data->table);
 }
 
 static const cti_nn_kind positions_kind = {.name = "Positions",
                                            .forward = forward,
                                            .describe = describe,
-                                           .size = sizeof(positions_data),
-                                           .end = end};
+                                           .size = sizeof(ct_positions_opts)};
 
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
     if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward", x)) return NULL;
@@ -58,13 +46,14 @@ ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t firs
     return cti_frame_return(context, &frame, y);
 }
 
-/* The table, owned by the module and not by a scope. */
-static ct_tensor *sinusoidal(ct_context *context, const ct_positions_opts *o) {
+static void add_sinusoidal(ct_module *module) {
+    ct_context *context = module->context;
+    const ct_positions_opts *o = cti_nn_data(module);
     int64_t n = o->max_length, e = o->embed_dim;
-    if (!cti_shape_check(context, "Positions", CT_SHAPE(n, e), sizeof(double))) return NULL;
+    if (!cti_shape_check(context, "Positions", CT_SHAPE(n, e), sizeof(double))) return;
     size_t bytes = cti_bytes(n * e, sizeof(double));
     double *values = cti_take(context, bytes);
-    if (!values) return NULL;
+    if (!values) return;
     for (int64_t p = 0; p < n; p++)
         for (int64_t i = 0; i < e; i++) {
             double angle = (double)p * pow(10000, -(double)(i - i % 2) / (double)e);
@@ -73,10 +62,9 @@ static ct_tensor *sinusoidal(ct_context *context, const ct_positions_opts *o) {
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     ct_tensor *table = ct_cast(ct_from_f64(context, CT_SHAPE(n, e), values), o->dtype);
-    if (table) cti_tensor_disown(table);
+    if (table) ct_module_add_buffer(module, "table", table, false);
     cti_frame_close(context, &frame);
     cti_give(context, values, bytes);
-    return table;
 }
 
 ct_module *ct_positions_new(ct_context *context, ct_positions_opts o) {
@@ -88,12 +76,11 @@ ct_module *ct_positions_new(ct_context *context, ct_positions_opts o) {
         return ct_fail(context, CT_ERR_DTYPE, "Positions: dtype must be f32 or f64");
     ct_module *module = cti_nn_new(context, &positions_kind);
     if (!module) return NULL;
-    positions_data *data = cti_nn_data(module);
-    data->opts = o;
+    *(ct_positions_opts *)cti_nn_data(module) = o;
     if (o.learned)
         ct_init_normal(
             cti_nn_param_new(module, "weight", o.dtype, CT_SHAPE(o.max_length, o.embed_dim)), 0,
             0.02);
-    else data->table = sinusoidal(context, &o);
+    else add_sinusoidal(module);
     return cti_nn_made(module);
 }

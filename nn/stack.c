@@ -124,7 +124,8 @@ static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
         if (y != x) ct_release(y);
         y = out.out;
     }
-    return cti_nn_child(stack, "norm") ? cti_nn_forward(stack, "norm", y) : y;
+    const ct_layer_opts *o = cti_nn_data(stack);
+    return cti_nn_child(stack, "norm") ? cti_nn_forward(stack, "norm", y, o->embed_dim) : y;
 }
 
 static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stack_call call) {

@@ -172,6 +172,9 @@ START_TEST(freed_modules) {
     FREED(ct_module_add_param(mine, "w", x), "ct_module_add_param");
     FREED(ct_module_add_child(mine, "c", parent), "ct_module_add_child");
     FREED(ct_module_add_child(parent, "c", mine), "ct_module_add_child");
+    FREED(ct_module_set_child(mine, "c", parent), "ct_module_set_child");
+    FREED(ct_module_set_child(parent, "c", mine), "ct_module_set_child");
+    FREED(ct_module_clone(mine), "ct_module_clone");
     FREED(ct_module_append(mine, "c", parent), "ct_module_append");
     FREED(ct_module_child(m, "c"), "ct_module_child");
     FREED(ct_module_get(m, "weight"), "ct_module_get");
@@ -242,6 +245,7 @@ START_TEST(modules_that_are_null) {
     NONE(ct_module_add_param(NULL, "w", x), "ct_module_add_param");
     NONE(ct_module_add_child(NULL, "w", m), "ct_module_add_child");
     NONE(ct_module_append(NULL, "w", m), "ct_module_append");
+    NONE(ct_module_set_child(NULL, "w", m), "ct_module_set_child");
 #undef NONE
 }
 END_TEST

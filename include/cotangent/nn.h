@@ -104,6 +104,10 @@ typedef struct {
      * add_bias_kv and add_zero_attn */
     bool qk_norm;
     double qk_norm_eps; /* 0: 1e-5 */
+    /* children q_proj, k_proj and v_proj, each a Linear, instead of in_proj_weight (or
+     * q_proj_weight, k_proj_weight, v_proj_weight) and in_proj_bias. Each matrix is
+     * xavier_uniform, biases zero */
+    bool separate;
 } ct_mha_opts;
 CT_API ct_module *ct_mha_new(ct_context *context, ct_mha_opts opts);
 
@@ -167,6 +171,7 @@ typedef struct {
     bool rope, rope_interleaved; /* of self-attention, as in ct_mha_opts */
     double rope_base;            /* 0: 10000 */
     bool qk_norm;                /* of every attention, with the eps above */
+    bool separate;               /* q_proj, k_proj, v_proj of every attention: see ct_mha_opts */
 } ct_layer_opts;
 /* children self_attn, linear1, linear2, norm1, norm2 */
 CT_API ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts);
@@ -247,6 +252,13 @@ CT_API ct_tensor *ct_module_add_buffer(ct_module *module, const char *name, ct_t
                                        bool persistent);
 /* Takes ownership of the child and returns it. */
 CT_API ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *child);
+/* Puts the child where the one of that path stands ("layers.0.linear1"), at the same place in the
+ * order of children. Returns the one that stood there: it has no parent now and is the caller's to
+ * free or to add to another module, often to the new child. Built-in layers call what stands in
+ * out_proj, linear1, linear2, gate, fc, proj, the norms, q_proj, k_proj and v_proj by ct_forward;
+ * one that returns another shape than was there is CT_ERR_SHAPE. An optimiser of the old parameters
+ * refuses to step: make it afterwards. NULL: an error, and nothing has changed. */
+CT_API ct_module *ct_module_set_child(ct_module *module, const char *path, ct_module *child);
 /* adds the child to a list: list "h" has children h.0, h.1, ... */
 CT_API ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child);
 /* "encoder.0"; no such child: CT_ERR_ARGUMENT */
@@ -266,6 +278,13 @@ typedef struct {
 CT_API bool ct_module_next(const ct_module *module, ct_param *param);
 /* The same over all buffers, persistent or not. */
 CT_API bool ct_module_next_buffer(const ct_module *module, ct_param *buffer);
+
+/* A copy of the tree with parameters and buffers of its own: the same values, names, options,
+ * training flags and requires_grad; weights that are tied in the tree are tied in the copy. No
+ * gradients, optimisers or caches. It has no parent and is the caller's. A module of one's own
+ * whose forward has a `self` other than NULL or the module needs ct_module_set_forward, as `self`
+ * would lead to the original. For a moving average of the weights see ct_lerp_into. */
+CT_API ct_module *ct_module_clone(const ct_module *module);
 
 /* number of elements of all parameters, shared ones counted once */
 CT_API int64_t ct_module_count(const ct_module *module);

@@ -7,9 +7,10 @@
  *     out = combine(softmax(Q_h K_h^T / sqrt d + masks) V_h) Wo^T + bo
  *
  * Wq, Wk, Wv are the rows of in_proj_weight (3E, E), or where their widths differ q_proj_weight,
- * k_proj_weight and v_proj_weight; bq, bk, bv are those of in_proj_bias either way. With qk_norm
- * RMSNorm is applied to the heads of Q and K, with rope they are rotated by their position, and
- * with a cache K and V are appended to its keys and values. */
+ * k_proj_weight and v_proj_weight; bq, bk, bv are those of in_proj_bias either way. With `separate`
+ * they belong to the children q_proj, k_proj and v_proj, each of which a caller may replace. With
+ * qk_norm RMSNorm is applied to the heads of Q and K, with rope they are rotated by their position,
+ * and with a cache K and V are appended to its keys and values. */
 #include "mha.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@
 /* ---- construction ---- */
 
 static bool is_packed(const ct_mha_opts *o) {
-    return o->kdim == o->embed_dim && o->vdim == o->embed_dim && o->num_kv_heads == o->num_heads;
+    return !o->separate && o->kdim == o->embed_dim && o->vdim == o->embed_dim &&
+           o->num_kv_heads == o->num_heads;
 }
 
 static int64_t kv_width(const ct_mha_opts *o) {
@@ -58,39 +60,58 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
     return cti_ready(context);
 }
 
+/* A Linear (out, in) as a child; in torch's attention biases start at zero. */
+static void add_linear(ct_module *mha, const char *name, int64_t in, int64_t out, bool xavier) {
+    const ct_mha_opts *o = cti_nn_data(mha);
+    ct_linear_opts opts = {
+        .in_features = in, .out_features = out, .no_bias = o->no_bias, .dtype = o->dtype};
+    ct_module *linear = cti_nn_child_add(mha, name, ct_linear_new(mha->context, opts));
+    if (linear && xavier) ct_init_xavier_uniform(cti_nn_param(linear, "weight"), 1);
+    if (linear && !o->no_bias) ct_init_constant(cti_nn_param(linear, "bias"), 0);
+}
+
+static void add_matrix(ct_module *mha, const char *name, int64_t in, int64_t out, double gain) {
+    const ct_mha_opts *o = cti_nn_data(mha);
+    ct_init_xavier_uniform(cti_nn_param_new(mha, name, o->dtype, CT_SHAPE(out, in)), gain);
+}
+
+/* The projections of queries, keys and values. */
+static void add_projections(ct_module *mha) {
+    const ct_mha_opts *o = cti_nn_data(mha);
+    const int64_t e = o->embed_dim, w = kv_width(o);
+    if (o->separate) {
+        add_linear(mha, "q_proj", e, e, true);
+        add_linear(mha, "k_proj", o->kdim, w, true);
+        add_linear(mha, "v_proj", o->vdim, w, true);
+        return;
+    }
+    if (is_packed(o)) {
+        /* xavier's bound for (3E, E) is sqrt(6 / 4E); gain sqrt 2 makes it that of (E, E) */
+        add_matrix(mha, "in_proj_weight", e, 3 * e, o->init == CT_INIT_XAVIER ? sqrt(2) : 1);
+    } else {
+        add_matrix(mha, "q_proj_weight", e, e, 1);
+        add_matrix(mha, "k_proj_weight", o->kdim, w, 1);
+        add_matrix(mha, "v_proj_weight", o->vdim, w, 1);
+    }
+    if (!o->no_bias)
+        ct_init_constant(cti_nn_param_new(mha, "in_proj_bias", o->dtype, CT_SHAPE(e + 2 * w)), 0);
+}
+
 ct_module *ct_mha_new(ct_context *context, ct_mha_opts o) {
     if (!check_options(context, &o)) return NULL;
     ct_module *module = cti_nn_new(context, &cti_nn_mha_kind);
     if (!module) return NULL;
     ((cti_nn_mha_data *)cti_nn_data(module))->opts = o;
-    int64_t e = o.embed_dim, w = kv_width(&o);
-    /* xavier's bound for (3E, E) is sqrt(6 / 4E); gain sqrt 2 makes it that of an (E, E) matrix */
-    if (is_packed(&o)) {
-        ct_tensor *weight = cti_nn_param_new(module, "in_proj_weight", o.dtype, CT_SHAPE(3 * e, e));
-        ct_init_xavier_uniform(weight, o.init == CT_INIT_XAVIER ? sqrt(2) : 1);
-    } else {
-        ct_init_xavier_uniform(cti_nn_param_new(module, "q_proj_weight", o.dtype, CT_SHAPE(e, e)),
-                               1);
-        ct_init_xavier_uniform(
-            cti_nn_param_new(module, "k_proj_weight", o.dtype, CT_SHAPE(w, o.kdim)), 1);
-        ct_init_xavier_uniform(
-            cti_nn_param_new(module, "v_proj_weight", o.dtype, CT_SHAPE(w, o.vdim)), 1);
-    }
-    if (!o.no_bias)
-        ct_init_constant(cti_nn_param_new(module, "in_proj_bias", o.dtype, CT_SHAPE(e + 2 * w)), 0);
+    const int64_t w = kv_width(&o);
+    add_projections(module);
     if (o.add_bias_kv) {
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_k", o.dtype, CT_SHAPE(1, 1, w)), 1);
         ct_init_xavier_normal(cti_nn_param_new(module, "bias_v", o.dtype, CT_SHAPE(1, 1, w)), 1);
     }
-    ct_module *out = cti_nn_child_add(module, "out_proj",
-                                      ct_linear_new(context, (ct_linear_opts){.in_features = e,
-                                                                              .out_features = e,
-                                                                              .no_bias = o.no_bias,
-                                                                              .dtype = o.dtype}));
-    if (out && o.init == CT_INIT_XAVIER) ct_init_xavier_uniform(cti_nn_param(out, "weight"), 1);
-    if (out && !o.no_bias) ct_init_constant(cti_nn_param(out, "bias"), 0);
+    add_linear(module, "out_proj", o.embed_dim, o.embed_dim, o.init == CT_INIT_XAVIER);
     if (o.qk_norm) {
-        ct_rms_norm_opts norm = {.dim = e / o.num_heads, .eps = o.qk_norm_eps, .dtype = o.dtype};
+        ct_rms_norm_opts norm = {
+            .dim = o.embed_dim / o.num_heads, .eps = o.qk_norm_eps, .dtype = o.dtype};
         cti_nn_child_add(module, "q_norm", ct_rms_norm_new(context, norm));
         cti_nn_child_add(module, "k_norm", ct_rms_norm_new(context, norm));
     }
@@ -108,6 +129,7 @@ static void describe(const ct_module *module, FILE *file) {
     if (o->no_bias) fprintf(file, ", bias=False");
     if (o->add_bias_kv) fprintf(file, ", add_bias_kv=True");
     if (o->add_zero_attn) fprintf(file, ", add_zero_attn=True");
+    if (o->separate) fprintf(file, ", separate=True");
     if (o->rope)
         fprintf(file, ", rope=%g%s", o->rope_base, o->rope_interleaved ? " interleaved" : "");
 }
@@ -118,10 +140,24 @@ static ct_tensor *rows(ct_tensor *x, int64_t start, int64_t length) {
     return x ? ct_narrow(x, 0, start, length) : NULL;
 }
 
-/* Projects q, k and v. Inputs that are one tensor are projected by one product, and the columns
- * narrowed afterwards. *k and *v NULL: only the queries. */
-static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
+/* Projects q, k and v by children, whatever stands there. */
+static void project_separately(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
     const ct_mha_opts *o = cti_nn_data(mha);
+    const int64_t w = kv_width(o);
+    *q = cti_nn_forward(mha, "q_proj", *q, o->embed_dim);
+    if (!*k) return;
+    *k = cti_nn_forward(mha, "k_proj", *k, w);
+    *v = cti_nn_forward(mha, "v_proj", *v, w);
+}
+
+/* Projects q, k and v; *k and *v NULL: only the queries. Inputs that are one tensor are projected
+ * by one product, and the columns narrowed afterwards. */
+static void project(ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tensor **v) {
+    const ct_mha_opts *o = cti_nn_data(mha);
+    if (o->separate) {
+        project_separately(mha, q, k, v);
+        return;
+    }
     int64_t e = o->embed_dim, w = kv_width(o);
     ct_tensor *weight = cti_nn_param(mha, "in_proj_weight"),
               *bias = cti_nn_param(mha, "in_proj_bias");
@@ -153,7 +189,7 @@ static void project(const ct_module *mha, ct_tensor **q, ct_tensor **k, ct_tenso
 static ct_tensor *norm_and_rotate(ct_module *mha, const char *norm, int64_t position,
                                   ct_tensor *x) {
     const ct_mha_opts *o = cti_nn_data(mha);
-    if (o->qk_norm) x = cti_nn_forward(mha, norm, x);
+    if (o->qk_norm) x = cti_nn_forward(mha, norm, x, o->embed_dim / o->num_heads);
     return o->rope ? ct_rope(x, (ct_rope_opts){.base = o->rope_base,
                                                .offset = position,
                                                .interleaved = o->rope_interleaved})
@@ -265,8 +301,8 @@ static ct_mha_out attend(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor *
         a = ct_attention(q, k, v, opts);
         a.out = ct_combine_heads(a.out); /* (B, H, T, d) -> (B, T, E) */
     }
-    ct_mha_out y = {.out =
-                        cti_nn_dropout(mha, cti_nn_forward(mha, "out_proj", a.out), o->out_dropout),
+    ct_mha_out y = {.out = cti_nn_dropout(mha, cti_nn_forward(mha, "out_proj", a.out, o->embed_dim),
+                                          o->out_dropout),
                     .weights = a.weights};
     if (call.cache && cti_ready(mha->context)) call.cache->length = length;
     return y;

@@ -1,0 +1,96 @@
+/* clone: a copy of a tree of modules with parameters and buffers of its own, as copy.deepcopy of a
+ * torch module. */
+#include <string.h>
+
+#include "module.h"
+
+/* ---- forwards of a user ---- */
+
+static ct_tensor *no_forward(void *self, ct_tensor *x) {
+    (void)self;
+    return ct_fail(x->context, CT_ERR_ARGUMENT,
+                   "a clone has no forward, as its own would run the modules of the original: "
+                   "ct_module_set_forward");
+}
+
+/* A forward is told by `self` what to run. Nothing or the module itself has its like in the clone;
+ * a caller's struct names the original's modules. */
+static void copy_forward(ct_module *to, const ct_module *from) {
+    if (!from->forward) return;
+    const bool known = !from->self || from->self == from;
+    to->forward = known ? from->forward : no_forward;
+    to->self = from->self == from ? to : NULL;
+}
+
+/* ---- parameters and buffers ---- */
+
+typedef struct {
+    const ct_module *from; /* the roots of the two trees */
+    ct_module *to;
+} trees;
+
+/* The clone's tensor for one that has been copied under an earlier name (tied weights). */
+static ct_tensor *copied_before(const trees *t, const ct_tensor *tensor) {
+    if (tensor->parameter == 1) return NULL;
+    ct_param first = {0};
+    while (ct_module_next(t->from, &first) && first.tensor != tensor) {}
+    if (!first.tensor)
+        for (first = (ct_param){0};
+             ct_module_next_buffer(t->from, &first) && first.tensor != tensor;) {}
+    return first.tensor ? cti_nn_find(t->to, first.name) : NULL;
+}
+
+static ct_tensor *copy_of(const trees *t, const ct_tensor *tensor) {
+    ct_tensor *before = copied_before(t, tensor);
+    if (before) return before;
+    ct_tensor *copy = ct_empty(tensor->context, tensor->dtype, tensor->shape);
+    if (copy) cti_tensor_copy(copy, tensor, false);
+    return copy;
+}
+
+static bool copy_tensors(const trees *t, ct_module *to, const ct_module *from) {
+    for (const cti_nn_entry *entry = from->params; entry; entry = entry->next) {
+        ct_tensor *param = ct_module_add_param(to, entry->name, copy_of(t, entry->tensor));
+        if (!param || !ct_set_requires_grad(param, ct_requires_grad(entry->tensor))) return false;
+    }
+    for (const cti_nn_entry *entry = from->buffers; entry; entry = entry->next)
+        if (!ct_module_add_buffer(to, entry->name, copy_of(t, entry->tensor), entry->persistent))
+            return false;
+    return true;
+}
+
+/* ---- the tree ---- */
+
+/* A module without tensors and children. */
+static ct_module *bare(const ct_module *from) {
+    ct_context *context = from->context;
+    ct_module *to = cti_nn_new(context, from->kind);
+    if (!to) return NULL;
+    if (from->kind->size) memcpy(to->kind_data, from->kind_data, from->kind->size);
+    to->training = from->training;
+    copy_forward(to, from);
+    if (from->label) to->label = cti_take_string(context, from->label);
+    return cti_nn_made(to);
+}
+
+static bool copy_below(const trees *t, ct_module *to, const ct_module *from) {
+    if (!copy_tensors(t, to, from)) return false;
+    for (const ct_module *child = from->children; child; child = child->next) {
+        ct_module *copy = bare(child);
+        if (!copy || !cti_nn_child_add(to, child->name, copy) || !copy_below(t, copy, child))
+            return false;
+    }
+    return true;
+}
+
+ct_module *ct_module_clone(const ct_module *module) {
+    if (!cti_nn_ready(module, "ct_module_clone", NULL)) return NULL;
+    ct_context *context = module->context;
+    ct_module *clone = bare(module);
+    if (!clone) return NULL;
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    copy_below(&(trees){module, clone}, clone, module);
+    cti_frame_close(context, &frame);
+    return cti_nn_made(clone);
+}
