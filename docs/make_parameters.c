@@ -133,7 +133,7 @@ static void section(const char *title, const char *text, const variant *variants
 /* The options that encoder and decoder layers share. */
 #define LAYERS(made)                                                                               \
     made(), made(.hidden = F), made(.no_bias = true), made(.num_kv_heads = H_kv),                  \
-        made(.rms_norm = true), made(.gated = true), made(.qk_norm = true)
+        made(.rms_norm = true), made(.gated = true), made(.qk_norm = true), made(.separate = true)
 
 static const char intro[] =
     "# Parameters\n\n"
@@ -167,7 +167,9 @@ static void write_page(void) {
             "those of queries, keys and values, in this order; each part has its heads in order.",
             MHA(), MHA(.no_bias = true), MHA(.num_kv_heads = H_kv), MHA(.kdim = kdim, .vdim = vdim),
             MHA(.num_kv_heads = H_kv, .kdim = kdim, .vdim = vdim), MHA(.add_bias_kv = true),
-            MHA(.num_kv_heads = H_kv, .add_bias_kv = true), MHA(.qk_norm = true));
+            MHA(.num_kv_heads = H_kv, .add_bias_kv = true), MHA(.qk_norm = true),
+            MHA(.separate = true), MHA(.separate = true, .num_kv_heads = H_kv),
+            MHA(.separate = true, .no_bias = true));
     SECTION("TransformerEncoderLayer",
             "`ct_encoder_layer_new` with `.embed_dim = E, .num_heads = H`.", LAYERS(ENCODER_LAYER));
     SECTION("TransformerDecoderLayer",
