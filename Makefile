@@ -331,7 +331,7 @@ gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the erro
 # For clangd. Kernels as for the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
 COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCTI_RANDOM=cti_random_$(WIDEST)_f32
-COMMANDS_FILES = $(wildcard src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
+COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$(1)),$(COMMANDS_KERNELS)) \
            $(if $(filter src/kernels/isa.c,$(1)),$(ISAS:%=-DCTI_HAVE_%)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))

@@ -20,10 +20,12 @@ static int64_t draw(ct_context *c, float pixels[SIDE * SIDE]) {
     double left = uniform(c, 0.3, 6.7 - 2 * step), top = uniform(c, 0.3, 6.7 - 4 * step);
     double thickness = uniform(c, 0.5, 0.9), noise = uniform(c, 0, 0.2);
     for (int i = 0; i < SIDE * SIDE; i++) {
-        double v = (i / SIDE - top) / step, u = (i % SIDE - left) / step + slant * (v - 2), ink = 0;
+        const int x = i % SIDE, y = i / SIDE;
+        double v = (y - top) / step, u = (x - left) / step + slant * (v - 2), ink = 0;
         for (int dot = 0; dot < 15; dot++) {
-            double x = u - dot % 3, y = v - dot / 3, near = 1 - (x * x + y * y) / thickness;
-            if (((font[digit][dot / 3] - '0') & 4 >> dot % 3) && near > ink) ink = near;
+            const int column = dot % 3, row = dot / 3;
+            double dx = u - column, dy = v - row, near = 1 - (dx * dx + dy * dy) / thickness;
+            if (((font[digit][row] - '0') & 4 >> column) && near > ink) ink = near;
         }
         pixels[i] = (float)(ink + uniform(c, -noise, noise));
     }
@@ -57,7 +59,7 @@ static ct_tensor *vit_forward(const vit *m, ct_tensor *images) {
 }
 
 int main(int argc, char **argv) {
-    int64_t steps = argc > 1 ? atoll(argv[1]) : 1500;
+    int64_t steps = argc > 1 ? atoll(argv[1]) : 1200;
     ct_context *c = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!c) return 1;
     vit m = vit_new(c);
@@ -65,7 +67,6 @@ int main(int argc, char **argv) {
     ct_lr_cosine_opts rate = {.peak = 3e-3, .warmup = 50, .total = steps};
     static float pixels[TESTS][SIDE * SIDE];
     int64_t digits[TESTS], guesses[TESTS], right = 0;
-
     for (int64_t step = 0; step < steps; step++) { /* each on digits that are drawn for it */
         for (int i = 0; i < BATCH; i++) digits[i] = draw(c, pixels[i]);
         ct_scope scope = ct_scope_open(c);
@@ -92,8 +93,7 @@ int main(int argc, char **argv) {
         char shade = "  .+#@@@"[(int)(5 * (pixels[digit][y * SIDE + x] + 0.2))];
         printf("%c%s", shade, x < SIDE - 1 ? "" : digit < SHOWN - 1 ? "  " : "\n");
     }
-    for (int i = 0; i < SHOWN; i++) /* what the model takes them for */
+    for (int i = 0; i < SHOWN; i++)
         printf("%4d%s", (int)guesses[i], i < SHOWN - 1 ? "      " : "\n");
     ct_context_free(c);
-    return 0;
 }
