@@ -59,7 +59,7 @@ all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the 
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
-	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR; SUITES=\"nn io\" for"
+	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
 	@echo "test, asan, ubsan, tsan, valgrind and cross: only these test programs."
 
 # ---- the library ----
@@ -138,15 +138,17 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 
 EXAMPLES_TEST = $(BUILD)/tests/test_examples
 COURSE_TEST   = $(BUILD)/tests/test_course
+INSTALL_TEST  = $(BUILD)/tests/test_install
 $(EXAMPLES_TEST): $(EXAMPLES)
 $(COURSE_TEST): $(STATIC) $(COURSE)
-$(EXAMPLES_TEST) $(COURSE_TEST):
+$(INSTALL_TEST): $(STATIC) $(SHARED)
+$(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST):
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec tests/%s/check\n' $(@F:test_%=%) > $@ && chmod +x $@
 
 tests: $(TESTS)
 CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%)
-SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST))
+SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST))
 test: $(SUITE) layers headers docs-check ## the whole suite, or SUITES="nn io"; needs Check and python3
 	@BUILD=$(BUILD) tests/run $(SUITE)
 
@@ -234,32 +236,66 @@ layers: $(STATIC) $(SHARED) ## fail on an include, a circle of calls or a global
 	@tests/layers $(OBJ)
 	@! nm -D --defined-only $(SHARED) | awk '{print $$3}' | grep -v '^ct_\|^_' || { echo "layers: the shared library exports these"; exit 1; }
 
-headers: $(BUILD)/flags ## every public header compiles alone, as C and as C++
+headers: $(BUILD)/flags ## every public header compiles alone, as C11, C++11 and C++20, and the README's program as C++20
 	@for h in include/cotangent/*.h; do \
 	    printf '#include <cotangent/%s>\n' $${h##*/} | $(CC) -std=c11 $(WARN) -Wpedantic -Werror -Iinclude -fsyntax-only -x c - || exit 1; \
-	    if command -v c++ >/dev/null; then printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=c++11 -Wall -Wextra -Werror -Iinclude -fsyntax-only -x c++ - || exit 1; fi; \
-	done; echo "headers: each compiles alone"
+	    ! command -v c++ >/dev/null || for std in c++11 c++20; do \
+	        printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=$$std -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c++ - || exit 1; done; \
+	done
+	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
+	@echo "headers: each compiles alone"
 
-docs: ## make docs/ops.md from the headers and the ops
+$(BUILD)/make_parameters: docs/make_parameters.c $(STATIC)
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $< $(STATIC) -o $@ $(LIBS)
+
+docs: $(BUILD)/make_parameters ## make docs/ops.md from the headers and the ops, docs/parameters.md from the modules
 	docs/make_ops > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
+	$(RUN) $(BUILD)/make_parameters > $(BUILD)/parameters.md && mv $(BUILD)/parameters.md docs/parameters.md
 
-docs-check: $(BUILD)/flags
+# The blocks of C in docs/training.md, as one program, are compiled and run: a short run, one that goes on, and a mistake. Its C++ is compiled.
+docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out of date, names what is not there, or shows what does not compile
 	@docs/make_ops > $(BUILD)/ops.md && cmp -s $(BUILD)/ops.md docs/ops.md || { echo "docs/ops.md is out of date: make docs"; exit 1; }
-	@awk '/^```c$$/ && !n++ {on = 1; next} /^```$$/ {on = 0} on' README.md | cmp -s - examples/mha.c || { echo "README.md does not show examples/mha.c as it is"; exit 1; }
-	@echo "docs: ops.md and the README's program are up to date"
+	@$(RUN) $(BUILD)/make_parameters | cmp -s - docs/parameters.md || { echo "docs/parameters.md is out of date: make docs"; exit 1; }
+	@docs/blocks c README.md | awk '/^#line/ && n++ {exit} !/^#line/' | cmp -s - examples/mha.c || { echo "README.md does not show examples/mha.c as it is"; exit 1; }
+	@rm -rf $(BUILD)/docs && mkdir -p $(BUILD)/docs && docs/blocks c docs/training.md > $(BUILD)/docs/training.c && docs/blocks cpp docs/training.md > $(BUILD)/docs/training.cpp
+	@$(CC) $(filter-out -Wmissing-prototypes,$(ALL_CFLAGS)) -Werror $(BUILD)/docs/training.c $(STATIC) -o $(BUILD)/docs/training $(LIBS)
+	@cd $(BUILD)/docs && for steps in 3 6; do $(RUN) ./training $(CURDIR)/README.md $$steps || exit 1; done > out && \
+	    grep -q '^goes on after step 3$$' out && grep -q '^step 6 ' out && [ -s best.safetensors ] && \
+	    ! $(RUN) ./training missing 1 2> err && grep -qx 'cotangent: cannot open missing' err || { echo "the program of docs/training.md does not run"; cat out; exit 1; }
+	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Wpedantic -Werror -Iinclude -fsyntax-only $(BUILD)/docs/training.cpp
+	@docs/check_names README.md docs/*.md
+	@echo "docs: the pages are up to date, and their programs compile"
 
 # ---- the rest ----
 
+# Paths may have spaces. Debug information stays in build/: it is nine tenths of the libraries.
+STRIP ?= $(shell $(CC) -print-prog-name=strip)
+HEADERS = $(notdir $(wildcard include/cotangent/*.h))
+TO_INCLUDE = $(DESTDIR)$(PREFIX)/include/cotangent
+TO_LIB = $(DESTDIR)$(LIBDIR)
+LINKS = $(SONAME) libcotangent.so
+# Where the dynamic linker does not look by itself, programs are linked with the path of the library.
+RPATH = $(if $(filter /lib /lib64 /usr/lib /usr/lib64 /usr/lib/%,$(LIBDIR)),, -Wl$(comma)-rpath$(comma)"$${libdir}")
+absolute = $(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX is not an absolute path: $(PREFIX)))
 install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREFIX, DESTDIR)
-	install -d $(DESTDIR)$(PREFIX)/include/cotangent $(DESTDIR)$(LIBDIR)/pkgconfig
-	install -m 644 include/cotangent/*.h $(DESTDIR)$(PREFIX)/include/cotangent
-	install -m 644 $(STATIC) $(DESTDIR)$(LIBDIR)
-	install -m 755 $(SHARED) $(DESTDIR)$(LIBDIR)
-	ln -sf $(notdir $(SHARED)) $(DESTDIR)$(LIBDIR)/$(SONAME)
-	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libcotangent.so
-	printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent' \
+	@$(absolute)install -d "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"
+	install -m 644 include/cotangent/*.h "$(TO_INCLUDE)"
+	install -m 644 $(STATIC) "$(TO_LIB)"
+	install -m 755 $(SHARED) "$(TO_LIB)"
+	$(STRIP) --strip-debug "$(TO_LIB)/$(notdir $(STATIC))" "$(TO_LIB)/$(notdir $(SHARED))"
+	ln -sf $(notdir $(SHARED)) "$(TO_LIB)/$(SONAME)"
+	ln -sf $(SONAME) "$(TO_LIB)/libcotangent.so"
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent' \
 	    'Description: tensors, reverse-mode differentiation and transformers' 'Version: $(VERSION)' \
-	    'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lcotangent' 'Libs.private: $(LIBS)' > $(DESTDIR)$(LIBDIR)/pkgconfig/cotangent.pc
+	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent$(RPATH)' 'Libs.private: $(LIBS)' > "$(TO_LIB)/pkgconfig/cotangent.pc"
+
+# Folders that are left empty go too; lib and include stay where they are the system's.
+uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
+	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(HEADERS) || true
+	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(STATIC) $(SHARED)) $(LINKS) pkgconfig/cotangent.pc || true
+	@if [ -n "$(DESTDIR)" ]; then cd "$(DESTDIR)" && for d in "$(PREFIX)/include/cotangent" "$(LIBDIR)/pkgconfig"; do rmdir -p "$${d#/}"; done; \
+	else rmdir "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"; \
+	    case "$(PREFIX)" in /usr|/usr/local) ;; *) rmdir "$(PREFIX)/include" "$(LIBDIR)" "$(PREFIX)" ;; esac; fi 2>/dev/null || true
 
 # Each with what is linked into it besides the library.
 BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak vmath gradcheck_eps)
@@ -295,7 +331,7 @@ gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the erro
 # For clangd. Kernels as for the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
 COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCTI_RANDOM=cti_random_$(WIDEST)_f32
-COMMANDS_FILES = $(wildcard src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
+COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$(1)),$(COMMANDS_KERNELS)) \
            $(if $(filter src/kernels/isa.c,$(1)),$(ISAS:%=-DCTI_HAVE_%)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
@@ -314,7 +350,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	$(STYLE)/bin/pip install -q -r $<
 	@touch $@
 
-C_FILES = $(foreach d,include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench,$(wildcard $(d)/*.c $(d)/*.h))
+C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench,$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place
 	$(STYLE)/bin/clang-format -i $(C_FILES)
 format-check: $(STYLE)/ready ## fail where clang-format would change something
@@ -329,4 +365,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE
+.PHONY: format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

@@ -17,7 +17,7 @@ int main(void) {
     ct_tensor *key_mask = ct_from_bool(context, CT_SHAPE(2, 5), real[0]);
 
     /* Causal: token t sees tokens 0 ... t. All masks that are given apply together. */
-    ct_mha_call call = {.causal = true, .key_mask = key_mask, .need_weights = true};
+    ct_mha_call call = {.key_mask = key_mask, .causal = true, .need_weights = true};
     ct_mha_out y = ct_mha_forward(mha, x, NULL, NULL, call);
 
     /* Row t: how token t divides its attention. The future and the hidden token get exact zeros. */
