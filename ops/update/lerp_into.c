@@ -1,9 +1,9 @@
 /* to = to + w (from - to), or where |w| >= 1/2 from - (from - to)(1 - w), in place, as torch's
- * lerp_: to itself for w = 0 and from itself for w = 1. from broadcasts; any strides. */
+ * lerp_. from broadcasts; any strides. */
 #include "../support/op.h"
 #include "../../src/core/int_math.h"
 #include "../../src/core/strided_loop.h"
-#include "update.h"
+#include "write.h"
 
 #include <math.h>
 

@@ -1,14 +1,13 @@
 /* Updates in place without a gradient, used by initialisation, loading and optimisers. Each counts
  * as a write, so that backward through values saved before is an error. Work is divided into fixed
  * pieces, so any number of threads gives the same bits. False with an error recorded: nothing was
- * changed. All take contiguous tensors, except ct_copy_into and ct_lerp_into (tensor.h), which are
- * here too. */
+ * changed. All take contiguous tensors, except ct_copy_into and ct_lerp_into of tensor.h. */
 #ifndef CTI_OPS_UPDATE_UPDATE_H
 #define CTI_OPS_UPDATE_UPDATE_H
 
 #include <cotangent/types.h>
 
-#include "../../src/core/context.h"
+#include "../../src/kernels/kernels.h"
 
 bool cti_op_fill(ct_tensor *t, double value); /* any dtype */
 /* in [low, high); takes the generator's next stream */
@@ -44,25 +43,6 @@ bool cti_op_updatable(ct_tensor *t, const char *name, bool real);
 
 /* The same, and has u, the second tensor, t's context, shape and dtype and is it contiguous? */
 bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
-
-/* Is no error pending, does `from` broadcast to `to`, and have to's elements an address each? Both
- * may have any strides, and dtypes may differ. */
-bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name);
-
-/* Whether to's and from's elements may share memory: they lie in ranges of addresses that meet. */
-bool cti_op_may_overlap(const ct_tensor *to, const ct_tensor *from);
-
-/* A row-major copy in the innermost frame. */
-ct_tensor *cti_op_copy_of(const ct_tensor *t);
-
-/* Around an update that makes temporary tensors: a frame without a gradient, and the update's name
- * in errors. Open is false, with nothing to close, if another thread is in the context. */
-typedef struct {
-    cti_frame frame;
-    const char *outer;
-} cti_op_update;
-bool cti_op_update_open(ct_context *context, cti_op_update *update, const char *name);
-void cti_op_update_close(ct_context *context, cti_op_update *update);
 
 /* Do p, g and the first `states` states exist and agree in shape and dtype? */
 bool cti_op_step_is_ready(const cti_op_step *step, int states, const char *name);
