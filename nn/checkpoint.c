@@ -114,9 +114,9 @@ static bool save(ct_context *context, const char *op, const char *path,
     cti_nn_state state = {.context = context};
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    bool ok =
-        gather(&state, checkpoint, NULL, NULL) && cti_safetensors_save(context, op, path, state.named, state.n,
-                                                           (ct_save_opts){.metadata = metadata});
+    bool ok = gather(&state, checkpoint, NULL, NULL) &&
+              cti_safetensors_save(context, op, path, state.named, state.n,
+                                   (ct_save_opts){.metadata = metadata});
     cti_frame_close(context, &frame);
     cti_nn_state_free(&state);
     return ok;

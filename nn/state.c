@@ -126,8 +126,8 @@ bool cti_nn_state_read(cti_nn_state *state) {
         cti_nn_item *item = &state->item[i];
         if (!item->from && !item->pieces) continue;
         ct_tensor *tensor = state->named[i].tensor;
-        item->read = item->direct ? tensor
-                                  : cti_tensor_new(state->context, tensor->dtype, tensor->shape);
+        item->read =
+            item->direct ? tensor : cti_tensor_new(state->context, tensor->dtype, tensor->shape);
         if (!item->read) return false;
         if (item->from && !cti_safetensors_read(item->from, 0, item->from->numel, item->read, 0))
             return false;

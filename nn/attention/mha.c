@@ -35,8 +35,7 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
         !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
         !cti_nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
         !cti_nn_check_number(context, kind->name, "rope_base", o->rope_base) ||
-        !cti_nn_check_number(context, kind->name, "qk_norm_eps",
-                             cti_option(o->qk_norm_eps, 1e-5)))
+        !cti_nn_check_number(context, kind->name, "qk_norm_eps", cti_option(o->qk_norm_eps, 1e-5)))
         return false;
     if (o->rope_base == 0)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: rope_base is 0, must be greater than 0",

@@ -60,8 +60,8 @@ static bool add_params(ct_optim *optim, const ct_module *module) {
     for (ct_param param = {0}; cti_nn_next_name(module, &param);) {
         cti_nn_slot *slot = &slots[named];
         if (named < made && slot->param == param.tensor) named++;
-        else
-            do slot--;
+        else do
+                slot--;
             while (slot->param != param.tensor);
         if (!add_name(optim->context, slot, param.name)) return false;
     }
@@ -214,8 +214,8 @@ static int64_t collect(ct_optim *optim) {
     for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
         slot->grad = slot->frozen ? NULL : ct_grad(slot->param);
         if (slot->grad)
-            optim->steps[n++] = (cti_op_step){
-                .p = slot->param, .g = slot->grad, .numbers = optim->numbers};
+            optim->steps[n++] =
+                (cti_op_step){.p = slot->param, .g = slot->grad, .numbers = optim->numbers};
     }
     return n;
 }

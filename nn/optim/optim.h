@@ -102,8 +102,9 @@ _Static_assert(sizeof(ct_optim) <= CTI_OBJECT_BYTES, "an optimiser is an object"
 #define CTI_NN_COMMON_NUMBERS                                                                      \
     {"lr", CT_F64, offsetof(ct_optim, opts.lr), CTI_NN_AT_LEAST_0, false},                         \
         {"clip_norm", CT_F64, offsetof(ct_optim, opts.clip_norm), CTI_NN_AT_LEAST_0, false},       \
-        {"skip_nonfinite", CT_BOOL, offsetof(ct_optim, opts.skip_nonfinite), CTI_NN_BOOL, true},   \
-        {"skipped", CT_I64, offsetof(ct_optim, skipped), CTI_NN_COUNT, true}
+        {"skip_nonfinite", CT_BOOL, offsetof(ct_optim, opts.skip_nonfinite), CTI_NN_BOOL, true}, { \
+        "skipped", CT_I64, offsetof(ct_optim, skipped), CTI_NN_COUNT, true                         \
+    }
 
 /* Whether a function may begin with an optimiser that a caller hands in. */
 static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *function) {
