@@ -97,6 +97,7 @@ static cti_nn_fault number_fault(const cti_nn_number *number, const void *object
         [CTI_NN_BELOW_1] = "at least 0 and less than 1",
         [CTI_NN_IS_0] = "0, as this optimiser was made without it",
         [CTI_NN_COUNT] = "at least 0 and at most 9223372036854775806",
+        [CTI_NN_BOOL] = NULL, /* either value is valid */
     };
     const char *at = (const char *)object + number->offset;
     cti_nn_fault fault = {.name = number->name, .must = must[number->range]};
