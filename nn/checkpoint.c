@@ -2,9 +2,7 @@
  * bits as if it had not stopped.
  *
  *     model.NAME            the parameters and persistent buffers
- *     optim.STATE.NAME      the optimiser's state of each parameter, e.g. optim.m.weight
- *     optim.step.NAME       i64 (): how many times each was updated
- *     optim.lr, ...         f64 or bool (): the optimiser's numbers, exact
+ *     optim.lr, ...         the optimiser: optim/saved.h lists its tensors
  *     optims.0.lr, ...      the same of each further optimiser
  *     tensor.NAME           the caller's tensors
  *     __metadata__          each optimiser's name; step, seed and stream as decimals */
@@ -13,7 +11,7 @@
 #include <string.h>
 
 #include "match.h"
-#include "optim/optim.h"
+#include "optim/saved.h"
 
 static const char format[] = "cotangent checkpoint 1";
 
@@ -36,31 +34,16 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 
 /* ---- collecting ---- */
 
-static bool gather_optim(cti_nn_state *state, ct_optim *optim, int64_t at) {
-    char key[PREFIX], prefix[PREFIX + 32];
-    optim_key(at, key);
-    snprintf(prefix, sizeof prefix, "%s.", key);
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
-        if (!cti_nn_state_add_number(state, prefix, number->name, number->dtype,
-                                     (char *)optim + number->offset))
-            return false;
-    for (int64_t i = 0; i < optim->count; i++) {
-        cti_nn_slot *slot = &optim->slots[i];
-        snprintf(prefix, sizeof prefix, "%s.step.", key);
-        if (!cti_nn_state_add_number(state, prefix, slot->name, CT_I64, &slot->step)) return false;
-        for (int k = 0; k < CTI_NN_STATES && slot->state[k]; k++) {
-            snprintf(prefix, sizeof prefix, "%s.%s.", key, optim->rule->state[k]);
-            if (!cti_nn_state_add(state, prefix, slot->name, slot->state[k])) return false;
-        }
-    }
-    return true;
-}
-
-/* Collects everything except the metadata. */
-static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint) {
+/* Collects everything except the metadata; to load from a file, drafts in the optimisers' place. */
+static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *drafts,
+                   const cti_shards *file) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
-    for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++)
-        if (!gather_optim(state, optim_at(checkpoint, i), i)) return false;
+    const int64_t first = first_optim(checkpoint);
+    for (int64_t i = first; i < checkpoint->n_optims; i++) {
+        char key[PREFIX];
+        ct_optim *optim = drafts ? &drafts[i - first] : optim_at(checkpoint, i);
+        if (!cti_nn_optim_gather(state, optim_key(i, key), optim, file)) return false;
+    }
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
         const ct_named *named = &checkpoint->tensors[i];
         if (!cti_nn_state_add(state, "tensor.", named->name, named->tensor)) return false;
@@ -131,9 +114,9 @@ static bool save(ct_context *context, const char *op, const char *path,
     cti_nn_state state = {.context = context};
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    bool ok =
-        gather(&state, checkpoint) && cti_safetensors_save(context, op, path, state.named, state.n,
-                                                           (ct_save_opts){.metadata = metadata});
+    bool ok = gather(&state, checkpoint, NULL, NULL) &&
+              cti_safetensors_save(context, op, path, state.named, state.n,
+                                   (ct_save_opts){.metadata = metadata});
     cti_frame_close(context, &frame);
     cti_nn_state_free(&state);
     return ok;
@@ -223,40 +206,21 @@ static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoin
            read_decimal(file, "stream", UINT64_MAX, &rng->stream);
 }
 
-/* Every step count, the only i64 among the optimisers' numbers, is in [0, CTI_NN_LAST_STEP]. */
-static bool check_steps(const cti_nn_state *state, const cti_shards *file) {
-    for (int64_t i = 0; i < state->n; i++) {
-        const cti_nn_item *item = &state->item[i];
-        int64_t step = 0;
-        if (item->value && item->read->dtype == CT_I64) cti_number_get(item->read, &step);
-        if (step < 0 || step > CTI_NN_LAST_STEP)
-            return ct_fail(file->context, CT_ERR_FORMAT,
-                           "%s: %s: %s is %" PRId64 ", must be at least 0 and at most %" PRId64,
-                           file->op, file->path, state->named[i].name, step, CTI_NN_LAST_STEP);
-    }
-    return true;
-}
-
-/* The optimiser's numbers in the file pass the same checks as in its constructor. */
-static bool check_numbers(const cti_nn_state *state, const cti_shards *file, const ct_optim *optim,
-                          int64_t at) {
-    ct_optim changed = *optim;
+/* Reads everything: the optimisers into their drafts, the rest into new tensors. */
+static bool read_all(cti_nn_state *state, const cti_nn_match *match,
+                     const ct_checkpoint *checkpoint, ct_optim *drafts) {
+    const int64_t first = first_optim(checkpoint);
     char key[PREFIX];
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
-        for (int64_t i = 0; i < state->n; i++)
-            if (state->item[i].value == (const char *)optim + number->offset)
-                cti_number_get(state->item[i].read, (char *)&changed + number->offset);
-    const cti_nn_fault fault = cti_nn_optim_fault(&changed);
-    if (!fault.name) return true;
-    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s.%s is %g, must be %s", file->op,
-                   file->path, optim_key(at, key), fault.name, fault.value, fault.must);
-}
-
-static bool check_read(const cti_nn_state *state, const cti_shards *file,
-                       const ct_checkpoint *checkpoint) {
-    if (!check_steps(state, file)) return false;
-    for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++)
-        if (!check_numbers(state, file, optim_at(checkpoint, i), i)) return false;
+    for (int64_t i = first; i < checkpoint->n_optims; i++)
+        if (!cti_nn_draft_begin(&drafts[i - first], optim_at(checkpoint, i), optim_key(i, key),
+                                match->file))
+            return false;
+    if (!gather(state, checkpoint, drafts, match->file) || !cti_nn_state_match(state, match) ||
+        !cti_nn_state_read(state))
+        return false;
+    cti_nn_state_write_numbers(state);
+    for (int64_t i = first; i < checkpoint->n_optims; i++)
+        if (!cti_nn_draft_check(&drafts[i - first], optim_key(i, key), match->file)) return false;
     return true;
 }
 
@@ -268,18 +232,24 @@ static bool load(const cti_shards *file, ct_checkpoint *checkpoint) {
     const bool inference = is_for_inference(file, checkpoint);
     const cti_nn_match match = {
         .file = file, .module = checkpoint->module, .prefix = "model.", .ignore_others = inference};
+    const int64_t first = first_optim(checkpoint), optims = checkpoint->n_optims - first;
+    const size_t bytes = cti_bytes(optims, sizeof(ct_optim));
+    ct_optim *drafts = cti_take_zeroed(context, bytes);
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    bool ok = read_metadata(file, checkpoint, &rng, &step) && gather(&state, checkpoint) &&
-              cti_nn_state_match(&state, &match) && cti_nn_state_read(&state) &&
-              check_read(&state, file, checkpoint);
+    const bool ok = drafts && read_metadata(file, checkpoint, &rng, &step) &&
+                    read_all(&state, &match, checkpoint, drafts);
     if (ok) {
         cti_nn_state_commit(&state);
+        for (int64_t i = 0; i < optims; i++)
+            cti_nn_draft_adopt(&drafts[i], optim_at(checkpoint, first + i));
         if (!inference) ct_rng_set(context, rng);
         checkpoint->step = (int64_t)step;
     }
+    for (int64_t i = 0; drafts && i < optims; i++) cti_nn_draft_end(&drafts[i]);
     cti_frame_close(context, &frame);
     cti_nn_state_free(&state);
+    cti_give(context, drafts, bytes);
     return ok;
 }
 

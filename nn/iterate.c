@@ -40,13 +40,14 @@ static bool named_before(const ct_module *root, const cti_nn_entry *entry, list 
 }
 
 /* position[0]: the entry returned last; position[1]: whether the iteration is over. */
-static bool next(const ct_module *module, ct_param *param, list of, const char *function) {
+static bool next(const ct_module *module, ct_param *param, list of, bool every_name,
+                 const char *function) {
     if (!module || !param || param->position[1]) return false;
     if (!cti_object_is_open(&module->object, function)) return false;
     cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];
     if (!entry) param->owner = (ct_module *)module;
     do entry = entry_after(module, entry, &param->owner, of);
-    while (entry && named_before(module, entry, of));
+    while (entry && !every_name && named_before(module, entry, of));
     param->position[0] = (uintptr_t)entry;
     param->position[1] = !entry;
     param->tensor = entry ? entry->tensor : NULL;
@@ -55,11 +56,15 @@ static bool next(const ct_module *module, ct_param *param, list of, const char *
 }
 
 bool ct_module_next(const ct_module *module, ct_param *param) {
-    return next(module, param, PARAMS, "ct_module_next");
+    return next(module, param, PARAMS, false, "ct_module_next");
+}
+
+bool cti_nn_next_name(const ct_module *module, ct_param *param) {
+    return next(module, param, PARAMS, true, "cti_nn_next_name");
 }
 
 bool ct_module_next_buffer(const ct_module *module, ct_param *buffer) {
-    return next(module, buffer, BUFFERS, "ct_module_next_buffer");
+    return next(module, buffer, BUFFERS, false, "ct_module_next_buffer");
 }
 
 int64_t ct_module_count(const ct_module *module) {

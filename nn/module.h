@@ -13,6 +13,7 @@
 
 #include "../ops/update/update.h"
 #include "../src/core/context.h"
+#include "../src/core/option.h"
 #include "../src/autograd/tape.h"
 
 /* A kind of module, like a class: one static instance for Linear, one for LayerNorm, ... */
@@ -134,6 +135,8 @@ static inline void cti_nn_enter(ct_module *module, cti_frame *frame) {
 /* The name below root of what is called `name` in its owner, at the end of the buffer. */
 const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, const char *name,
                              char buffer[CTI_NN_NAME_SIZE]);
+/* As ct_module_next, but a parameter comes once for each of its names. */
+bool cti_nn_next_name(const ct_module *module, ct_param *param);
 /* Whether the buffer that an iteration has reached is saved. */
 static inline bool cti_nn_is_persistent(const ct_param *buffer) {
     return ((const cti_nn_entry *)(uintptr_t)buffer->position[0])->persistent;

@@ -2,7 +2,7 @@
 #include "module.h"
 
 static bool check(ct_context *context, const cti_nn_kind *kind, int64_t dim, double *eps) {
-    if (*eps == 0) *eps = 1e-5;
+    *eps = cti_option(*eps, 1e-5);
     return cti_nn_check_size(context, kind, "dim", dim, 1) &&
            cti_nn_check_number(context, kind->name, "eps", *eps);
 }

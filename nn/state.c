@@ -125,8 +125,9 @@ bool cti_nn_state_read(cti_nn_state *state) {
     for (int64_t i = 0; i < state->n; i++) {
         cti_nn_item *item = &state->item[i];
         if (!item->from && !item->pieces) continue;
-        const ct_tensor *tensor = state->named[i].tensor;
-        item->read = cti_tensor_new(state->context, tensor->dtype, tensor->shape);
+        ct_tensor *tensor = state->named[i].tensor;
+        item->read =
+            item->direct ? tensor : cti_tensor_new(state->context, tensor->dtype, tensor->shape);
         if (!item->read) return false;
         if (item->from && !cti_safetensors_read(item->from, 0, item->from->numel, item->read, 0))
             return false;
@@ -136,16 +137,19 @@ bool cti_nn_state_read(cti_nn_state *state) {
     return true;
 }
 
+void cti_nn_state_write_numbers(cti_nn_state *state) {
+    for (int64_t i = 0; i < state->n; i++) {
+        const cti_nn_item *item = &state->item[i];
+        if (item->read && item->value) cti_number_get(item->read, item->value);
+    }
+}
+
 void cti_nn_state_commit(cti_nn_state *state) {
     for (int64_t i = 0; i < state->n; i++) {
         const cti_nn_item *item = &state->item[i];
         ct_tensor *tensor = state->named[i].tensor;
-        if (!item->read) continue;
-        if (item->value) {
-            cti_number_get(item->read, item->value);
-        } else {
-            cti_tensor_copy(tensor, item->read, false);
-            cti_tensor_wrote(tensor);
-        }
+        if (!item->read || item->value || item->direct) continue;
+        cti_tensor_copy(tensor, item->read, false);
+        cti_tensor_wrote(tensor);
     }
 }

@@ -8,6 +8,7 @@
 /* What loads one tensor of the state. */
 typedef struct {
     void *value;                 /* of a number: where the program has it */
+    bool direct;                 /* nobody else has the tensor: it is read without a copy */
     bool exact;                  /* dtypes must be equal, not only fit */
     bool mapped;                 /* pieces fill it, and not a tensor of its own name */
     const cti_file_tensor *from; /* the file's tensor of that name; NULL: none, or pieces */
@@ -35,7 +36,7 @@ typedef struct {
 /* Adds a tensor under the name prefix + name. cti_nn_state_add_module adds every parameter, then
  * every persistent buffer, a shared one once, under its first name. */
 bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name, ct_tensor *tensor);
-/* Adds a number as a scalar tensor of the innermost scope; a commit writes it to *value. */
+/* Adds a number as a scalar tensor of the innermost scope, to write to *value. */
 bool cti_nn_state_add_number(cti_nn_state *state, const char *prefix, const char *name,
                              ct_dtype dtype, void *value);
 bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module);
@@ -47,8 +48,10 @@ void cti_nn_state_free(cti_nn_state *state);
 int64_t cti_nn_item_named(const cti_nn_state *state, const ct_module *module, const char *name);
 
 /* Reads the values into new tensors of the innermost scope, so that a failed read changes nothing;
- * then commit copies them into the module, which cannot fail. */
+ * then numbers are written to their places, and commit copies tensors into the module. These two
+ * cannot fail. */
 bool cti_nn_state_read(cti_nn_state *state);
+void cti_nn_state_write_numbers(cti_nn_state *state);
 void cti_nn_state_commit(cti_nn_state *state);
 
 #endif

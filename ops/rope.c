@@ -100,7 +100,7 @@ static const ct_op rope = {.name = "rope",
 
 ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts) {
     if (!cti_tensor_ready(x, "rope")) return NULL;
-    if (opts.base == 0) opts.base = 10000;
+    opts.base = cti_option(opts.base, 10000);
     if (!(opts.base > 0) || isinf(opts.base))
         return ct_fail(x->context, CT_ERR_ARGUMENT, "rope: the base is %g", opts.base);
     return ct_apply(&rope, (ct_tensor *[]){x}, 1, &opts);

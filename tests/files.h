@@ -100,6 +100,36 @@ static inline const char *put_numbers(const char *header, const void *number, si
     return put(header, strlen(header), -1, bytes, n * size);
 }
 
+/* The file's bytes; how many. */
+static inline size_t read_all(const char *path, char *bytes, size_t room) {
+    FILE *file = fopen(path, "rb");
+    const size_t size = fread(bytes, 1, room, file);
+    fclose(file);
+    return size;
+}
+
+/* The offset of a tensor's data in a file. */
+static inline size_t place_of(const char *bytes, const char *name) {
+    uint64_t header = 0;
+    put_little(&header, bytes, 8); /* and back: the same swap */
+    char quoted[64], text[1 << 13];
+    ck_assert_uint_lt(header, sizeof text);
+    memcpy(text, bytes + 8, header);
+    text[header] = 0;
+    snprintf(quoted, sizeof quoted, "\"%s\":", name);
+    const char *at = strstr(text, quoted);
+    ck_assert_msg(at != NULL, "no %s in %s", quoted, text);
+    unsigned long long begin = 0;
+    ck_assert_int_eq(sscanf(strstr(at, "\"data_offsets\":["), "\"data_offsets\":[%llu", &begin), 1);
+    return (size_t)(8 + header + begin);
+}
+
+static inline void write_all(const char *path, const char *bytes, size_t size) {
+    FILE *file = fopen(path, "wb");
+    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+}
+
 #define GOOD "{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}"
 #define W(dtype, shape, offsets)                                                                   \
     "{\"w\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"

@@ -88,7 +88,7 @@ START_TEST(checkpoint_refuses) {
                "the optimiser is SGD, the file's is AdamW");
     ct_checkpoint without = {.module = plain.module, .optim = plain.optim, .step = 3};
     ck_refused(ct_checkpoint_load(before, &without), CT_ERR_FORMAT, before,
-               "unexpected: optim.momentum.unused, optim.momentum.fc.weight, ");
+               "unexpected: optim.momentum.fc.weight, optim.momentum.fc.bias, ");
     training small = begin(context, 1);
     small.module = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 4});
     small.optim = ct_sgd_new(small.module, (ct_sgd_opts){.momentum = 0.9});
@@ -163,14 +163,6 @@ START_TEST(checkpoint_refuses) {
     ck_assert_int_eq(memcmp(now, bytes, size), 0);
 }
 END_TEST
-
-/* The file's bytes; how many. */
-static size_t read_all(const char *path, char *bytes, size_t room) {
-    FILE *file = fopen(path, "rb");
-    const size_t size = fread(bytes, 1, room, file);
-    fclose(file);
-    return size;
-}
 
 START_TEST(what_a_checkpoint_holds) {
     static const char *const names[][9] = {
@@ -260,28 +252,6 @@ END_TEST
 
 /* ---- numbers that constructors refuse ---- */
 
-/* The offset of a tensor's data in a file. */
-static size_t place_of(const char *bytes, const char *name) {
-    uint64_t header = 0;
-    put_little(&header, bytes, 8); /* and back: the same swap */
-    char quoted[64], text[1 << 13];
-    ck_assert_uint_lt(header, sizeof text);
-    memcpy(text, bytes + 8, header);
-    text[header] = 0;
-    snprintf(quoted, sizeof quoted, "\"%s\":", name);
-    const char *at = strstr(text, quoted);
-    ck_assert_msg(at != NULL, "no %s in %s", quoted, text);
-    unsigned long long begin = 0;
-    ck_assert_int_eq(sscanf(strstr(at, "\"data_offsets\":["), "\"data_offsets\":[%llu", &begin), 1);
-    return (size_t)(8 + header + begin);
-}
-
-static void write_all(const char *path, const char *bytes, size_t size) {
-    FILE *file = fopen(path, "wb");
-    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
-    fclose(file);
-}
-
 static const struct {
     int kind; /* of begin */
     const char *name;
@@ -308,7 +278,6 @@ static const struct {
     {2, "optim.beta2", 7, "optim.beta2 is 7, "},
     {2, "optim.beta2", NAN, "optim.beta2 is nan, "},
     {2, "optim.eps", -1, "optim.eps is -1, "},
-    {2, "optim.eps", 0, "optim.eps is 0, must be a number greater than 0"},
     {3, "optim.eps", INFINITY, "optim.eps is inf, "},
     {3, "optim.weight_decay", NAN, "optim.weight_decay is nan, "},
     {3, "optim.clip_norm", -1, "optim.clip_norm is -1, "},

@@ -212,6 +212,10 @@ START_TEST(freed_optimisers_and_caches) {
     freed("ct_optim_set_lr", "optimiser");
     ck_assert(isnan(ct_optim_grad_norm(optim)));
     freed("ct_optim_grad_norm", "optimiser");
+    ck_assert(!ct_optim_group(optim, "*", (ct_group_opts){0}));
+    freed("ct_optim_group", "optimiser");
+    ck_assert_int_eq(ct_optim_skipped(optim), 0);
+    freed("ct_optim_skipped", "optimiser");
     ck_assert(!ct_checkpoint_save("nowhere", &(ct_checkpoint){.module = m, .optim = optim}));
     freed("checkpoint_save", "optimiser");
     ck_assert_int_eq(ct_kv_cache_length(cache), 0);

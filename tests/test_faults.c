@@ -137,19 +137,23 @@ static bool train(ct_context *c, result *out) {
     ct_scope scope = ct_scope_open(c);
     ct_seed(c, 5);
     ct_module *model = model_new(c);
-    ct_optim *optim = ct_adamw_new(model, (ct_adamw_opts){.lr = 0.01, .weight_decay = 0.1});
+    const ct_adamw_opts opts = {.lr = 0.01, .weight_decay = 0.1, .skip_nonfinite = true};
+    ct_optim *optim = ct_adamw_new(model, opts);
     bool done = optim != NULL;
     for (int step = 0; step < 2 && done; step++) {
         ct_scope inner = ct_scope_open(c);
         ct_optim_zero_grad(optim);
+        ct_optim_group(optim, "layers.*", (ct_group_opts){.frozen = step == 0});
         bool back = ct_backward(model_loss(model, ct_from_i64(c, CT_SHAPE(2, 5), ids),
                                            ct_from_i64(c, CT_SHAPE(10), targets)));
         ct_clip_grad_norm(model, 1);
         parameters(model, &before);
+        const int64_t live = ct_memory(c).live;
         done = ct_optim_step(optim);
         parameters(model, out);
         ck_assert_msg(done || !memcmp(&before, out, sizeof before),
                       "a failed step changed parameters");
+        ck_assert_msg(done || ct_memory(c).live == live, "a failed step has kept states");
         ck_assert(!done || back);
         ct_scope_close(inner);
     }
@@ -489,15 +493,19 @@ static bool checkpoint(ct_context *c, result *out) {
     ct_scope scope = ct_scope_open(c);
     ct_backward(ct_sum(ct_forward(model, ct_ones(c, CT_F32, CT_SHAPE(2, 3))), CT_ALL, false));
     ct_optim_step(optim);
+    ct_optim_group(optim, "fc.*", (ct_group_opts){.lr_scale = 2});
     bool done =
         ct_checkpoint_save(path, &(ct_checkpoint){.module = model, .optim = optim, .step = 17});
     for (ct_param p = {0}; model && ct_module_next(model, &p);) ct_init_constant(p.tensor, 9);
+    ct_optim_group(optim, "*", (ct_group_opts){.frozen = true}); /* no states, until it loads */
+    const int64_t live = ct_memory(c).live;
     ct_checkpoint read = {.module = model, .optim = optim};
     bool loaded = done && ct_checkpoint_load(path, &read);
     if (model) parameters(model, out);
     ck_assert(!loaded || (read.step == 17 && out->value[0] != 9));
     if (done && !loaded) {
         ck_assert_int_eq(read.step, 0);
+        ck_assert_int_eq(ct_memory(c).live, live);
         for (int64_t i = 0; i < out->count && !ct_error(c); i++) ck_assert(out->value[i] == 9);
     }
     ct_scope_close(scope);

@@ -223,7 +223,12 @@ END_TEST
 START_TEST(a_failed_optimiser_leaves_nothing) {
     budget b = {1000000};
     ct_context *c = budget_context(&b);
-    ct_module *m = ct_mlp_new(c, (ct_mlp_opts){.dim = 40});
+    ct_module *m = ct_module_new(c, "Many");
+    for (int i = 0; i < 300; i++) { /* blocks that the allocator is asked for one by one */
+        char name[8];
+        snprintf(name, sizeof name, "p%d", i);
+        ct_module_add_param(m, name, ct_ones(c, CT_F32, CT_SHAPE(1)));
+    }
     int64_t before = ct_memory(c).live, failures = 0;
     ct_optim *optim = NULL;
     for (int64_t n = 0; n < 100 && !optim; n++) {
@@ -434,7 +439,8 @@ START_TEST(training_asks_the_allocator_nothing_from_the_third_step_on) {
         ct_memory_reset_peak(context);
         const int64_t before = ct_memory(context).live;
         ck_assert(ct_optim_step(optim));
-        ck_assert_int_eq(ct_memory(context).peak, before); /* a step takes no memory */
+        /* a step takes no memory, but for the states of the first */
+        ck_assert((ct_memory(context).peak > before) == (step == 0));
         ct_optim_zero_grad(optim);
         last = ct_item(loss);
         ct_scope_close(scope);

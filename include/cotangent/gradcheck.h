@@ -16,8 +16,8 @@ typedef ct_tensor *(*ct_fn)(ct_tensor *const *in, int n, void *arg);
 
 typedef struct {
     double eps;  /* step of the difference; 0: 1e-6, or 1e-2 where f32 takes part */
-    double atol; /* 0: 1e-8, or 1e-3 where f32 takes part */
-    double rtol; /* 0: 1e-6, or 1e-2 where f32 takes part */
+    double atol; /* or CT_ZERO; 0: 1e-8, or 1e-3 where f32 takes part */
+    double rtol; /* or CT_ZERO; 0: 1e-6, or 1e-2 where f32 takes part */
     /* three random directions of each input instead of every element: for large inputs */
     bool fast;
     uint64_t seed;      /* of the cotangents and directions */

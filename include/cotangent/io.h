@@ -149,7 +149,9 @@ CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *
  * parameters and persistent buffers, the optimisers' state and options (lr, weight decay, ...), the
  * tensors, the random generator, and `step`, which is in 0 ... INT64_MAX - 1. There must be as many
  * optimisers as were saved, each of the kind that was; options that its constructor would refuse
- * are CT_ERR_FORMAT.
+ * are CT_ERR_FORMAT. The group of each parameter is that of the file too, whatever ct_optim_group
+ * has set before: none, where the file has none. A frozen parameter of the file has no state, and
+ * a group that is set after the load holds.
  *
  * A load without any optimiser of what was saved with one is for inference: it reads the module,
  * `step`, and those tensors that are given, and leaves the generator as it is. A save needs an

@@ -32,7 +32,7 @@ CT_API ct_module *ct_embedding_new(ct_context *context, ct_embedding_opts opts);
 /* ---- norms over the last dim: weight ones, bias zeros ---- */
 typedef struct {
     int64_t dim;
-    double eps; /* 0: 1e-5 */
+    double eps; /* 0: 1e-5; or CT_ZERO */
     bool no_bias;
     ct_dtype dtype;
 } ct_layer_norm_opts;
@@ -40,7 +40,7 @@ CT_API ct_module *ct_layer_norm_new(ct_context *context, ct_layer_norm_opts opts
 
 typedef struct {
     int64_t dim;
-    double eps; /* 0: 1e-5 */
+    double eps; /* 0: 1e-5; or CT_ZERO */
     ct_dtype dtype;
 } ct_rms_norm_opts;
 CT_API ct_module *ct_rms_norm_new(ct_context *context, ct_rms_norm_opts opts);
@@ -103,7 +103,7 @@ typedef struct {
      * q_norm.weight and k_norm.weight (head_dim), initially ones. Not applied to the keys of
      * add_bias_kv and add_zero_attn */
     bool qk_norm;
-    double qk_norm_eps; /* 0: 1e-5 */
+    double qk_norm_eps; /* 0: 1e-5; or CT_ZERO */
     /* children q_proj, k_proj and v_proj, each a Linear, instead of in_proj_weight (or
      * q_proj_weight, k_proj_weight, v_proj_weight) and in_proj_bias. Each matrix is
      * xavier_uniform, biases zero */
@@ -169,7 +169,7 @@ typedef struct {
     ct_activation activation;
     double dropout; /* of attention weights, after each sublayer and inside the feed-forward */
     bool norm_first;
-    double eps; /* 0: 1e-5 */
+    double eps; /* 0: 1e-5; or CT_ZERO */
     bool no_bias;
     ct_dtype dtype;
     bool rms_norm; /* RMSNorm instead of LayerNorm */

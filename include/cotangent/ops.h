@@ -273,7 +273,7 @@ typedef struct {
     ct_tensor *key_mask; /* bool (B, S), true = a real key */
     bool causal;         /* query i may attend to keys 0 ... i */
     double dropout;      /* of the weights; applied whenever it is not 0 */
-    double scale;        /* 0: 1 / sqrt(d) */
+    double scale;        /* 0: 1 / sqrt(d); or CT_ZERO */
     bool need_weights;   /* also return the weights (B, H, T, S) ... */
     bool mean_weights;   /* ... or with this too, their mean over heads (B, T, S) */
 } ct_attention_opts;

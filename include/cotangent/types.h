@@ -16,6 +16,12 @@
 
 #define CT_API __attribute__((visibility("default")))
 
+/* In a field of options in which 0 means a default: the number 0. {.lr = CT_ZERO} is a learning
+ * rate of 0, {.lr = 0} the default one. Fields that take it are marked "or CT_ZERO". In any other
+ * field of options it is 0 or an error. It is -DBL_MIN: no value of its own for any option, and
+ * lost in every sum. */
+#define CT_ZERO (-2.2250738585072014e-308)
+
 #ifdef __cplusplus
 extern "C" {
 #endif

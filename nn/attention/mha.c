@@ -28,6 +28,7 @@ static int64_t kv_width(const ct_mha_opts *o) {
 
 static bool check_options(ct_context *context, ct_mha_opts *o) {
     const cti_nn_kind *kind = &cti_nn_mha_kind;
+    o->rope_base = cti_option(o->rope_base, 10000);
     if (!cti_nn_check_size(context, kind, "embed_dim", o->embed_dim, 1) ||
         !cti_nn_check_size(context, kind, "num_heads", o->num_heads, 1) ||
         !cti_nn_check_size(context, kind, "num_kv_heads", o->num_kv_heads, 0) ||
@@ -36,12 +37,14 @@ static bool check_options(ct_context *context, ct_mha_opts *o) {
         !cti_nn_check_chance(context, kind, "dropout", o->dropout) ||
         !cti_nn_check_chance(context, kind, "out_dropout", o->out_dropout) ||
         !cti_nn_check_number(context, kind->name, "rope_base", o->rope_base) ||
-        !cti_nn_check_number(context, kind->name, "qk_norm_eps", o->qk_norm_eps))
+        !cti_nn_check_number(context, kind->name, "qk_norm_eps", cti_option(o->qk_norm_eps, 1e-5)))
         return false;
+    if (o->rope_base == 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: rope_base is 0, must be greater than 0",
+                       kind->name);
     if (!o->num_kv_heads) o->num_kv_heads = o->num_heads;
     if (!o->kdim) o->kdim = o->embed_dim;
     if (!o->vdim) o->vdim = o->embed_dim;
-    if (o->rope_base == 0) o->rope_base = 10000;
     if (o->embed_dim % o->num_heads)
         ct_fail(context, CT_ERR_ARGUMENT,
                 "%s: embed_dim %" PRId64 " is not divisible by num_heads %" PRId64, kind->name,

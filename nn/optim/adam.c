@@ -15,18 +15,20 @@ static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *
     n->weight_decay = cti_nn_decay(optim, slot, n->weight_decay);
     n->bias1 = 1 - pow(n->beta1, (double)(slot->step + 1));
     n->bias2 = 1 - pow(n->beta2, (double)(slot->step + 1));
-    n->lr = optim->lr;
+    n->lr = cti_nn_lr(optim, slot);
     n->grad_scale = optim->grad_scale;
 }
 
+/* As in torch eps may be 0, where v = 0 gives NaN. */
 static const cti_nn_number numbers[] = {
-    {"lr", CT_F64, offsetof(ct_optim, lr), CTI_NN_AT_LEAST_0},
-    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), CTI_NN_BELOW_1},
-    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), CTI_NN_BELOW_1},
-    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), CTI_NN_OVER_0},
-    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), CTI_NN_AT_LEAST_0},
-    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, decay_matrices_only), CTI_NN_BOOL},
-    {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm), CTI_NN_AT_LEAST_0},
+    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), CTI_NN_BELOW_1, false},
+    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), CTI_NN_BELOW_1, false},
+    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), CTI_NN_AT_LEAST_0, false},
+    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), CTI_NN_AT_LEAST_0,
+     false},
+    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, opts.decay_matrices_only), CTI_NN_BOOL,
+     false},
+    CTI_NN_COMMON_NUMBERS,
     {0},
 };
 static const cti_nn_rule adam_rule = {
@@ -36,14 +38,16 @@ static const cti_nn_rule adamw_rule = {
 
 static ct_optim *make(ct_module *module, const cti_nn_rule *rule, ct_adamw_opts o) {
     if (!cti_nn_ready(module, rule->name, NULL)) return NULL;
-    if (o.lr == 0) o.lr = 1e-3;
-    if (o.beta1 == 0) o.beta1 = 0.9;
-    if (o.beta2 == 0) o.beta2 = 0.999;
-    if (o.eps == 0) o.eps = 1e-8;
-    cti_op_numbers all = {
-        .adam = {.beta1 = o.beta1, .beta2 = o.beta2, .eps = o.eps, .weight_decay = o.weight_decay}};
-    all.adam.decoupled = rule == &adamw_rule;
-    return cti_nn_optim_new(module, rule, o.lr, all, o.decay_matrices_only, o.clip_norm);
+    const cti_adam_numbers adam = {.beta1 = cti_option(o.beta1, 0.9),
+                                   .beta2 = cti_option(o.beta2, 0.999),
+                                   .eps = cti_option(o.eps, 1e-8),
+                                   .weight_decay = cti_option(o.weight_decay, 0),
+                                   .decoupled = rule == &adamw_rule};
+    const cti_nn_optim_opts opts = {.lr = cti_option(o.lr, 1e-3),
+                                    .clip_norm = cti_option(o.clip_norm, 0),
+                                    .skip_nonfinite = o.skip_nonfinite,
+                                    .decay_matrices_only = o.decay_matrices_only};
+    return cti_nn_optim_new(module, rule, opts, (cti_op_numbers){.adam = adam});
 }
 
 ct_optim *ct_adam_new(ct_module *module, ct_adam_opts opts) {

@@ -5,24 +5,77 @@
 #include <math.h>
 #include <string.h>
 
-static bool slot_init(ct_optim *optim, cti_nn_slot *slot, const ct_param *param) {
-    ct_context *context = optim->context;
-    slot->param = param->tensor;
-    slot->param->parameter++;
-    slot->name = cti_take_string(context, param->name);
-    for (int i = 0; i < CTI_NN_STATES && optim->rule->state[i]; i++) {
-        slot->state[i] = ct_zeros(context, param->tensor->dtype, param->tensor->shape);
-        if (slot->state[i]) cti_tensor_disown(slot->state[i]);
+/* ---- parameters and their state ---- */
+
+bool cti_nn_slot_start(const cti_nn_rule *rule, cti_nn_slot *slot) {
+    for (int i = 0; i < CTI_NN_STATES && rule->state[i]; i++) {
+        slot->state[i] = ct_zeros(slot->param->context, slot->param->dtype, slot->param->shape);
+        if (!slot->state[i]) {
+            cti_nn_slot_reset(slot);
+            return false;
+        }
+        cti_tensor_disown(slot->state[i]);
     }
-    return cti_ready(context);
+    return true;
+}
+
+void cti_nn_slot_reset(cti_nn_slot *slot) {
+    for (int i = 0; i < CTI_NN_STATES; i++)
+        if (slot->state[i]) cti_tensor_end(slot->state[i]);
+    memset(slot->state, 0, sizeof slot->state);
+    slot->step = 0;
 }
 
 static void slot_end(ct_context *context, cti_nn_slot *slot) {
     if (slot->param && --slot->param->parameter == 0) cti_tensor_end(slot->param);
-    for (int i = 0; i < CTI_NN_STATES; i++)
-        if (slot->state[i]) cti_tensor_end(slot->state[i]);
-    if (slot->name) cti_give(context, slot->name, strlen(slot->name) + 1);
+    cti_nn_slot_reset(slot);
+    for (cti_nn_name *name = slot->names, *next; name; name = next) {
+        next = name->next;
+        cti_give(context, name, sizeof *name + strlen(name->text) + 1);
+    }
 }
+
+/* Appends a name to the slot's. */
+static bool add_name(ct_context *context, cti_nn_slot *slot, const char *text) {
+    const size_t size = strlen(text) + 1;
+    cti_nn_name *name = cti_take(context, sizeof *name + size), **end = &slot->names;
+    if (!name) return false;
+    name->next = NULL;
+    memcpy(name->text, text, size);
+    while (*end) end = &(*end)->next;
+    *end = name;
+    return true;
+}
+
+/* Fills in parameters and names. In a walk over all names the first ones come in the order of the
+ * slots, and further ones after the first of their slot. */
+static bool add_params(ct_optim *optim, const ct_module *module) {
+    cti_nn_slot *slots = optim->slots;
+    int64_t made = 0;
+    for (ct_param param = {0}; ct_module_next(module, &param); made++) {
+        slots[made] = (cti_nn_slot){.param = param.tensor, .lr_scale = 1};
+        param.tensor->parameter++;
+    }
+    int64_t named = 0;
+    for (ct_param param = {0}; cti_nn_next_name(module, &param);) {
+        cti_nn_slot *slot = &slots[named];
+        if (named < made && slot->param == param.tensor) named++;
+        else do
+                slot--;
+            while (slot->param != param.tensor);
+        if (!add_name(optim->context, slot, param.name)) return false;
+    }
+    return true;
+}
+
+/* ---- checks of numbers ---- */
+
+const cti_nn_number cti_nn_slot_numbers[CTI_NN_SLOT_NUMBERS] = {
+    {"step", CT_I64, offsetof(cti_nn_slot, step), CTI_NN_COUNT, false},
+    {"lr_scale", CT_F64, offsetof(cti_nn_slot, lr_scale), CTI_NN_AT_LEAST_0, false},
+    {"weight_decay", CT_F64, offsetof(cti_nn_slot, weight_decay), CTI_NN_AT_LEAST_0, false},
+    {"frozen", CT_BOOL, offsetof(cti_nn_slot, frozen), CTI_NN_BOOL, false},
+};
 
 static bool in_range(cti_nn_range range, double x) {
     switch (range) {
@@ -30,43 +83,70 @@ static bool in_range(cti_nn_range range, double x) {
     case CTI_NN_OVER_0: return x > 0 && isfinite(x);
     case CTI_NN_BELOW_1: return x >= 0 && x < 1;
     case CTI_NN_IS_0: return x == 0;
+    case CTI_NN_COUNT:
     case CTI_NN_BOOL: return true;
     }
     return false;
 }
 
-cti_nn_fault cti_nn_optim_fault(const ct_optim *optim) {
+/* Checks a number of an object. */
+static cti_nn_fault number_fault(const cti_nn_number *number, const void *object) {
     static const char *const must[] = {
         [CTI_NN_AT_LEAST_0] = "a number of at least 0",
         [CTI_NN_OVER_0] = "a number greater than 0",
         [CTI_NN_BELOW_1] = "at least 0 and less than 1",
         [CTI_NN_IS_0] = "0, as this optimiser was made without it",
+        [CTI_NN_COUNT] = "at least 0 and at most 9223372036854775806",
+        [CTI_NN_BOOL] = NULL, /* either value is valid */
     };
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++) {
+    const char *at = (const char *)object + number->offset;
+    cti_nn_fault fault = {.name = number->name, .must = must[number->range]};
+    if (number->dtype == CT_F64) {
         double value;
-        if (number->dtype != CT_F64) continue;
-        memcpy(&value, (const char *)optim + number->offset, sizeof value);
-        if (!in_range(number->range, value))
-            return (cti_nn_fault){
-                .name = number->name, .value = value, .must = must[number->range]};
+        memcpy(&value, at, sizeof value);
+        if (in_range(number->range, value)) return (cti_nn_fault){0};
+        snprintf(fault.value, sizeof fault.value, "%g", value);
+    } else {
+        int64_t count = 0;
+        if (number->dtype == CT_I64) memcpy(&count, at, sizeof count);
+        if (count >= 0 && count <= CTI_NN_LAST_STEP) return (cti_nn_fault){0};
+        snprintf(fault.value, sizeof fault.value, "%" PRId64, count);
+    }
+    return fault;
+}
+
+cti_nn_fault cti_nn_optim_fault(const ct_optim *optim) {
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++) {
+        const cti_nn_fault fault = number_fault(number, optim);
+        if (fault.name) return fault;
     }
     return optim->rule->conflict ? optim->rule->conflict(optim) : (cti_nn_fault){0};
+}
+
+cti_nn_fault cti_nn_slot_fault(const cti_nn_slot *slot) {
+    for (int i = 0; i < CTI_NN_SLOT_NUMBERS; i++) {
+        const cti_nn_fault fault = number_fault(&cti_nn_slot_numbers[i], slot);
+        if (fault.name) return fault;
+    }
+    return (cti_nn_fault){0};
 }
 
 /* The error of a constructor or of ct_optim_set_lr. */
 static bool check(const ct_optim *optim) {
     const cti_nn_fault fault = cti_nn_optim_fault(optim);
     if (!fault.name) return true;
-    return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %g, must be %s", optim->rule->name,
+    return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %s, must be %s", optim->rule->name,
                    fault.name, fault.value, fault.must);
 }
+
+/* ---- making and freeing ---- */
 
 static void end(cti_nn_dependent *self) {
     ct_optim_free((ct_optim *)((char *)self - offsetof(ct_optim, dependent)));
 }
 
-ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr,
-                           cti_op_numbers numbers, bool decay_matrices_only, double clip_norm) {
+ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_optim_opts opts,
+                           cti_op_numbers numbers) {
     ct_context *context = module->context;
     ct_optim made = {
         .object = {.context = context},
@@ -74,10 +154,8 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr
         .changes = module->changes,
         .dependent = {module->dependents, end},
         .rule = rule,
-        .lr = lr,
+        .opts = opts,
         .numbers = numbers,
-        .decay_matrices_only = decay_matrices_only,
-        .clip_norm = clip_norm,
         .grad_norm = NAN,
         .grad_scale = 1,
     };
@@ -93,10 +171,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr
     made.steps = cti_take(context, cti_bytes(made.count, sizeof(cti_op_step)));
     *optim = made;
     module->dependents = &optim->dependent;
-    int64_t i = 0;
-    for (ct_param param = {0}; optim->slots && optim->steps && ct_module_next(module, &param); i++)
-        if (!slot_init(optim, &optim->slots[i], &param)) break;
-    if (cti_ready(context)) return optim;
+    if (optim->slots && optim->steps && add_params(optim, module)) return optim;
     ct_optim_free(optim);
     return NULL;
 }
@@ -115,6 +190,8 @@ void ct_optim_free(ct_optim *optim) {
     cti_object_end(&optim->object, optim->rule->name);
 }
 
+/* ---- a step ---- */
+
 /* Whether the optimiser has every parameter that its module has now. */
 static bool is_complete(ct_optim *optim) {
     if (optim->changes == optim->module->changes) return true;
@@ -132,36 +209,76 @@ static bool is_complete(ct_optim *optim) {
     return true;
 }
 
-/* rule->step checks all parameters before it changes any, does nothing while an error is pending
- * (as after a failed norm), and allocates nothing: a step changes either everything or nothing. */
+/* Collects the parameters to update, which have a gradient and are not frozen; how many. */
+static int64_t collect(ct_optim *optim) {
+    int64_t n = 0;
+    for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
+        slot->grad = slot->frozen ? NULL : ct_grad(slot->param);
+        if (slot->grad)
+            optim->steps[n++] =
+                (cti_op_step){.p = slot->param, .g = slot->grad, .numbers = optim->numbers};
+    }
+    return n;
+}
+
+/* Computes the norm of the gradients where an option needs it. */
+static bool measure(ct_optim *optim, int64_t n) {
+    const bool clips = optim->opts.clip_norm > 0; /* loading a checkpoint may change it */
+    optim->grad_norm = NAN;
+    optim->grad_scale = 1;
+    if (!clips && !optim->opts.skip_nonfinite) return true;
+    optim->grad_norm = sqrt(cti_op_sum_squares(optim->steps, n));
+    if (clips) optim->grad_scale = cti_nn_clip_scale(optim->grad_norm, optim->opts.clip_norm);
+    return cti_ready(optim->context);
+}
+
+/* Fills in the states, new ones at a parameter's first step, and what the rule needs. */
+static bool prepare(ct_optim *optim) {
+    cti_op_step *step = optim->steps;
+    for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
+        if (!slot->grad) continue;
+        if (slot->step == 0 && !cti_nn_slot_start(optim->rule, slot)) return false;
+        memcpy(step->state, slot->state, sizeof step->state);
+        optim->rule->set(optim, slot, &step->numbers);
+        step++;
+    }
+    return true;
+}
+
+/* Counts the step. A parameter that has stopped requiring a gradient loses its state. */
+static void finish(ct_optim *optim) {
+    for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
+        if (slot->grad) slot->step += slot->step < CTI_NN_LAST_STEP;
+        else if (slot->step > 0 && !ct_requires_grad(slot->param)) cti_nn_slot_reset(slot);
+    }
+}
+
+/* rule->step checks all parameters before it changes any and allocates nothing, and new states are
+ * given back if it fails: a step changes either everything or nothing. */
 bool ct_optim_step(ct_optim *optim) {
     if (!cti_nn_optim_ready(optim, "ct_optim_step") || !is_complete(optim)) return false;
-    cti_nn_slot *const slots = optim->slots, *const end = slots + optim->count;
-    cti_op_step *all = optim->steps;
-    int64_t n = 0;
-    for (cti_nn_slot *slot = slots; slot < end; slot++) {
-        slot->grad = ct_grad(slot->param);
-        if (slot->grad)
-            all[n++] = (cti_op_step){.p = slot->param,
-                                     .g = slot->grad,
-                                     .state = {slot->state[0], slot->state[1]},
-                                     .numbers = optim->numbers};
+    const int64_t n = collect(optim);
+    if (!measure(optim, n)) return false;
+    if (optim->opts.skip_nonfinite && !isfinite(optim->grad_norm)) {
+        optim->skipped += optim->skipped < CTI_NN_LAST_STEP;
+        return true;
     }
-    const bool clips = optim->clip_norm > 0; /* read at each step: loading a checkpoint sets it */
-    optim->grad_norm = clips ? sqrt(cti_op_sum_squares(all, n)) : NAN;
-    optim->grad_scale = clips ? cti_nn_clip_scale(optim->grad_norm, optim->clip_norm) : 1;
-    n = 0;
-    for (cti_nn_slot *slot = slots; slot < end; slot++)
-        if (slot->grad) optim->rule->set(optim, slot, &all[n++].numbers);
-    if (!optim->rule->step(all, n)) return false;
-    for (cti_nn_slot *slot = slots; slot < end; slot++)
-        slot->step += slot->grad && slot->step < CTI_NN_LAST_STEP;
-    return true;
+    if (prepare(optim) && optim->rule->step(optim->steps, n)) {
+        finish(optim);
+        return true;
+    }
+    for (int64_t i = 0; i < optim->count; i++)
+        if (optim->slots[i].step == 0) cti_nn_slot_reset(&optim->slots[i]);
+    return false;
 }
 
 double ct_optim_grad_norm(const ct_optim *optim) {
     return optim && cti_object_is_open(&optim->object, "ct_optim_grad_norm") ? optim->grad_norm
                                                                              : NAN;
+}
+
+int64_t ct_optim_skipped(const ct_optim *optim) {
+    return optim && cti_object_is_open(&optim->object, "ct_optim_skipped") ? optim->skipped : 0;
 }
 
 void ct_optim_zero_grad(ct_optim *optim) {
@@ -172,6 +289,6 @@ void ct_optim_zero_grad(ct_optim *optim) {
 void ct_optim_set_lr(ct_optim *optim, double lr) {
     if (!cti_nn_optim_ready(optim, "ct_optim_set_lr")) return;
     ct_optim changed = *optim;
-    changed.lr = lr;
-    if (check(&changed)) optim->lr = lr;
+    changed.opts.lr = cti_option(lr, 0);
+    if (check(&changed)) optim->opts.lr = changed.opts.lr;
 }

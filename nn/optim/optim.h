@@ -1,4 +1,4 @@
-/* The struct behind ct_optim: parameters, each with its state and step count, and the update
+/* The struct behind ct_optim: parameters, each with its state, step count and group, and the update
  * rule. */
 #ifndef CTI_NN_OPTIM_OPTIM_H
 #define CTI_NN_OPTIM_OPTIM_H
@@ -7,39 +7,56 @@
 
 enum { CTI_NN_STATES = 2 };
 
+/* A full name of a parameter under the optimiser's module when the optimiser was made. */
+typedef struct cti_nn_name cti_nn_name;
+struct cti_nn_name {
+    cti_nn_name *next;
+    char text[];
+};
+
 /* A parameter and its state. The optimiser holds a reference, so the tensor outlives its module. */
 typedef struct {
     ct_tensor *param;
-    /* one for each name in rule->state, of the parameter's shape and dtype, initially zero; NULL:
-     * the rule has fewer */
+    /* one for each name in rule->state, of the parameter's shape and dtype, initially zero. They
+     * are there while step > 0 and the rule has such a state, else NULL */
     ct_tensor *state[CTI_NN_STATES];
-    ct_tensor *grad; /* valid only while a step runs; NULL: no gradient */
+    ct_tensor *grad; /* valid only while a step runs; NULL: it is not updated */
     int64_t step;    /* number of updates so far */
-    char *name;      /* the full name under the optimiser's module when the optimiser was made */
+    /* of its group; without one 1, not used, and false */
+    double lr_scale, weight_decay;
+    bool frozen;
+    bool grouped;
+    cti_nn_name *names; /* its first one, by which checkpoints call it, and further ones */
 } cti_nn_slot;
 
 /* The allowed range of a number, which must be finite. A bool has no range. */
 typedef enum {
     CTI_NN_AT_LEAST_0,
-    CTI_NN_OVER_0,
     CTI_NN_BELOW_1,
+    CTI_NN_OVER_0,
     CTI_NN_IS_0,
+    CTI_NN_COUNT, /* of an i64: [0, CTI_NN_LAST_STEP] */
     CTI_NN_BOOL
 } cti_nn_range;
 
-/* A field of ct_optim, f64 or bool, that is checked and stored in a checkpoint. */
+/* The largest step count, chosen so that step + 1 does not overflow; counting stops there. */
+#define CTI_NN_LAST_STEP (INT64_MAX - 1)
+
+/* A field of ct_optim or of cti_nn_slot, f64, i64 or bool, that is checked and stored in a
+ * checkpoint. */
 typedef struct {
     const char *name;
     ct_dtype dtype;
     size_t offset;
     cti_nn_range range;
+    bool later; /* checkpoints of version 0.1.0 lack it, which means 0 or false */
 } cti_nn_number;
 
 /* The first number out of its range, and the words for what it must be. */
 typedef struct {
     const char *name; /* NULL: all numbers are valid */
-    double value;
     const char *must;
+    char value[32];
 } cti_nn_fault;
 
 typedef struct {
@@ -49,13 +66,18 @@ typedef struct {
     /* fills in what the slot's next step needs beyond the optimiser's numbers */
     void (*set)(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers);
     bool (*step)(cti_op_step *all, int64_t n);
-    const cti_nn_number *numbers; /* including lr and clip_norm; ends with a NULL name */
+    const cti_nn_number *numbers; /* including CTI_NN_COMMON_NUMBERS; ends with a NULL name */
     /* checks combinations of numbers that are valid one by one; NULL: any combination is valid */
     cti_nn_fault (*conflict)(const ct_optim *optim);
 } cti_nn_rule;
 
-/* The largest step count, chosen so that step + 1 does not overflow; counting stops there. */
-#define CTI_NN_LAST_STEP (INT64_MAX - 1)
+/* The options of every optimiser. */
+typedef struct {
+    double lr;
+    double clip_norm; /* 0: no clipping */
+    bool skip_nonfinite;
+    bool decay_matrices_only; /* of parameters without a group */
+} cti_nn_optim_opts;
 
 struct ct_optim {
     union {
@@ -65,39 +87,61 @@ struct ct_optim {
     cti_nn_dependent dependent;
     ct_module *module;
     const cti_nn_rule *rule;
-    double lr;
+    cti_nn_optim_opts opts;
     cti_op_numbers numbers; /* lr and what depends on the step are filled in at each step */
-    bool decay_matrices_only;
-    double clip_norm; /* 0: no clipping */
-    /* of the current or last step; NaN and 1 without clip_norm */
+    int64_t skipped;        /* steps, by skip_nonfinite */
+    /* of the current or last step; NaN and 1 where no norm was needed */
     double grad_norm, grad_scale;
     int64_t changes; /* the module's when its parameters were last looked at */
     int64_t count;   /* of slots */
     cti_nn_slot *slots;
-    cti_op_step *steps; /* scratch of count elements: the parameters with a gradient */
+    cti_op_step *steps; /* scratch of count elements: the parameters that a step updates */
 };
 _Static_assert(sizeof(ct_optim) <= CTI_OBJECT_BYTES, "an optimiser is an object");
+
+#define CTI_NN_COMMON_NUMBERS                                                                      \
+    {"lr", CT_F64, offsetof(ct_optim, opts.lr), CTI_NN_AT_LEAST_0, false},                         \
+        {"clip_norm", CT_F64, offsetof(ct_optim, opts.clip_norm), CTI_NN_AT_LEAST_0, false},       \
+        {"skip_nonfinite", CT_BOOL, offsetof(ct_optim, opts.skip_nonfinite), CTI_NN_BOOL, true}, { \
+        "skipped", CT_I64, offsetof(ct_optim, skipped), CTI_NN_COUNT, true                         \
+    }
 
 /* Whether a function may begin with an optimiser that a caller hands in. */
 static inline bool cti_nn_optim_ready(const ct_optim *optim, const char *function) {
     return cti_object_is_ready(optim ? &optim->object : NULL, function, "optimiser", NULL);
 }
 
-/* Checks the numbers in rule->numbers. Used by constructors, ct_optim_set_lr and checkpoints. */
+/* Check the numbers in rule->numbers, or those of a slot. Used by constructors, ct_optim_set_lr,
+ * ct_optim_group and checkpoints. */
 cti_nn_fault cti_nn_optim_fault(const ct_optim *optim);
+cti_nn_fault cti_nn_slot_fault(const cti_nn_slot *slot);
+
+/* The numbers of a slot: step, and then those of its group. */
+enum { CTI_NN_SLOT_NUMBERS = 4, CTI_NN_GROUP_NUMBERS = 1 };
+extern const cti_nn_number cti_nn_slot_numbers[CTI_NN_SLOT_NUMBERS];
 
 /* An optimiser of the module's parameters, each once, in ct_module_next's order. NULL with an error
  * recorded. */
-ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, double lr,
-                           cti_op_numbers numbers, bool decay_matrices_only, double clip_norm);
+ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_optim_opts opts,
+                           cti_op_numbers numbers);
+
+/* New states of zeros in the innermost scope. False with an error recorded: none is there. */
+bool cti_nn_slot_start(const cti_nn_rule *rule, cti_nn_slot *slot);
+/* Gives the states back; the slot's next update is a first one. */
+void cti_nn_slot_reset(cti_nn_slot *slot);
 
 /* The factor that clipping multiplies gradients of this norm by. */
 double cti_nn_clip_scale(double norm, double max_norm);
 
-/* The weight decay of this parameter: 0 for a vector under decay_matrices_only. */
+/* The learning rate and the weight decay of this parameter: those of its group, or the optimiser's,
+ * of a vector 0 under decay_matrices_only. */
+static inline double cti_nn_lr(const ct_optim *optim, const cti_nn_slot *slot) {
+    return optim->opts.lr * slot->lr_scale;
+}
 static inline double cti_nn_decay(const ct_optim *optim, const cti_nn_slot *slot,
                                   double weight_decay) {
-    return optim->decay_matrices_only && slot->param->shape.ndim < 2 ? 0 : weight_decay;
+    if (slot->grouped) return slot->weight_decay;
+    return optim->opts.decay_matrices_only && slot->param->shape.ndim < 2 ? 0 : weight_decay;
 }
 
 #endif

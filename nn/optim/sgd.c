@@ -8,19 +8,21 @@
 static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers) {
     cti_sgd_numbers *n = &numbers->sgd;
     n->first = slot->step == 0;
-    n->lr = optim->lr;
+    n->weight_decay = cti_nn_decay(optim, slot, n->weight_decay);
+    n->lr = cti_nn_lr(optim, slot);
     n->grad_scale = optim->grad_scale;
 }
 
 /* Made without momentum, an optimiser has no buffer, so its momentum must stay 0. */
 #define NUMBERS(momentum_range)                                                                    \
     {                                                                                              \
-        {"lr", CT_F64, offsetof(ct_optim, lr), CTI_NN_AT_LEAST_0},                                 \
-        {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), momentum_range},            \
-        {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},       \
-        {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0}, \
-        {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},              \
-        {"clip_norm", CT_F64, offsetof(ct_optim, clip_norm), CTI_NN_AT_LEAST_0},                   \
+        {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), momentum_range, false},     \
+        {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0,        \
+         false},                                                                                   \
+        {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0,  \
+         false},                                                                                   \
+        {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL, false},       \
+        CTI_NN_COMMON_NUMBERS,                                                                     \
         {0},                                                                                       \
     }
 static const cti_nn_number plain_numbers[] = NUMBERS(CTI_NN_IS_0),
@@ -30,7 +32,7 @@ static cti_nn_fault conflict(const ct_optim *optim) {
     const cti_sgd_numbers *n = &optim->numbers.sgd;
     if (!n->nesterov || (n->momentum > 0 && n->dampening == 0)) return (cti_nn_fault){0};
     return (cti_nn_fault){
-        .name = "nesterov", .value = 1, .must = "0 without a momentum, and with a dampening"};
+        .name = "nesterov", .value = "1", .must = "0 without a momentum, and with a dampening"};
 }
 
 static const cti_nn_rule plain_rule = {.name = "SGD",
@@ -48,11 +50,13 @@ static const cti_nn_rule momentum_rule = {.name = "SGD",
 
 ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
     if (!cti_nn_ready(module, "SGD", NULL)) return NULL;
-    if (o.lr == 0) o.lr = 1e-3;
-    cti_op_numbers all = {.sgd = {.momentum = o.momentum,
-                                  .dampening = o.dampening,
-                                  .weight_decay = o.weight_decay,
-                                  .nesterov = o.nesterov}};
-    return cti_nn_optim_new(module, o.momentum == 0 ? &plain_rule : &momentum_rule, o.lr, all,
-                            false, o.clip_norm);
+    const cti_sgd_numbers sgd = {.momentum = cti_option(o.momentum, 0),
+                                 .dampening = cti_option(o.dampening, 0),
+                                 .weight_decay = cti_option(o.weight_decay, 0),
+                                 .nesterov = o.nesterov};
+    const cti_nn_optim_opts opts = {.lr = cti_option(o.lr, 1e-3),
+                                    .clip_norm = cti_option(o.clip_norm, 0),
+                                    .skip_nonfinite = o.skip_nonfinite};
+    return cti_nn_optim_new(module, sgd.momentum == 0 ? &plain_rule : &momentum_rule, opts,
+                            (cti_op_numbers){.sgd = sgd});
 }

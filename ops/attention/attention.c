@@ -116,7 +116,7 @@ static bool is_composed(const ct_attention_opts *opts, int64_t t, int64_t s) {
 }
 
 static double scale_or_default(double scale, int64_t d) {
-    return scale != 0 ? scale : d > 0 ? 1 / sqrt((double)d) : 1;
+    return cti_option(scale, d > 0 ? 1 / sqrt((double)d) : 1);
 }
 
 /* Closes the scope, and moves the results to the outer one. */

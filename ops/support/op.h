@@ -5,6 +5,7 @@
 #include <cotangent/ops.h>
 
 #include "../../src/core/context.h"
+#include "../../src/core/option.h"
 #include "../../src/autograd/tape.h"
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))

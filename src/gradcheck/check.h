@@ -5,6 +5,7 @@
 #define CTI_GRADCHECK_CHECK_H
 
 #include "../core/context.h"
+#include "../core/option.h"
 
 #include <cotangent/gradcheck.h>
 

@@ -88,9 +88,12 @@ static bool prepare(cti_check *k) {
 static bool run(cti_check *k) {
     ct_gradcheck_opts *o = &k->opts;
     if (!copy_inputs(k) || !cti_check_fingerprints(k) || !first_call(k)) return false;
-    if (o->eps == 0) o->eps = k->coarse ? 1e-2 : 1e-6;
-    if (o->atol == 0) o->atol = k->coarse ? 1e-3 : 1e-8;
-    if (o->rtol == 0) o->rtol = k->coarse ? 1e-2 : 1e-6;
+    o->eps = cti_option(o->eps, k->coarse ? 1e-2 : 1e-6);
+    o->atol = cti_option(o->atol, k->coarse ? 1e-3 : 1e-8);
+    o->rtol = cti_option(o->rtol, k->coarse ? 1e-2 : 1e-6);
+    if (!(o->eps > 0))
+        return ct_fail(k->context, CT_ERR_ARGUMENT, "gradcheck: eps is %g, must be greater than 0",
+                       o->eps);
     if (!prepare(k) || !cti_check_value(k, k->y) || !cti_check_backwards(k, k->checked, k->count))
         return false;
     for (int q = 0; q < k->count; q++)

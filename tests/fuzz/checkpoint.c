@@ -1,6 +1,7 @@
-/* A checkpoint with changed bytes. The input is a list of edits of a valid one, four bytes each, so
- * that most inputs are nearly valid; the header's length is corrected unless an edit changes it. A
- * load that is refused changes nothing; after one that is accepted, training and saving work. */
+/* A checkpoint of two optimisers with groups, with changed bytes. The input is a list of edits of a
+ * valid one, four bytes each, so that most inputs are nearly valid; the header's length is
+ * corrected unless an edit changes it. A load that is refused changes nothing; after one that is
+ * accepted, training and saving work. */
 #include "fuzz.h"
 
 #include "../../nn/optim/optim.h"
@@ -10,7 +11,7 @@ enum { ROOM = 1 << 15, KINDS = 4 };
 typedef struct {
     ct_context *context;
     ct_module *module;
-    ct_optim *optim;
+    ct_optim *optim, *other; /* the other one steps part of the module too */
     uint8_t good[ROOM];
     size_t size;
 } training;
@@ -20,10 +21,27 @@ static bool step(training *t) {
     ct_scope scope = ct_scope_open(t->context);
     ct_tensor *x = ct_randn(t->context, CT_F32, CT_SHAPE(2, 3));
     ct_optim_zero_grad(t->optim);
-    const bool done =
-        ct_backward(ct_mse_loss(ct_forward(t->module, x), x)) && ct_optim_step(t->optim);
+    const bool done = ct_backward(ct_mse_loss(ct_forward(t->module, x), x)) &&
+                      ct_optim_step(t->optim) && ct_optim_step(t->other);
     ct_scope_close(scope);
     return done;
+}
+
+static ct_checkpoint all(training *t) {
+    return (ct_checkpoint){
+        .module = t->module, .optim = t->optim, .optims = &t->other, .n_optims = 1, .step = 2};
+}
+
+/* Whether an optimiser is as constructors and groups make one. */
+static bool is_valid(const ct_optim *optim) {
+    bool valid = !cti_nn_optim_fault(optim).name && optim->skipped >= 0;
+    for (int64_t i = 0; i < optim->count; i++) {
+        const cti_nn_slot *slot = &optim->slots[i];
+        const bool has_state = optim->rule->state[0] && slot->step > 0;
+        valid &= !cti_nn_slot_fault(slot).name && (slot->state[0] != NULL) == has_state &&
+                 !(slot->frozen && slot->step) && (slot->grouped || slot->lr_scale == 1);
+    }
+    return valid;
 }
 
 static training *begin(int kind) {
@@ -36,10 +54,15 @@ static training *begin(int kind) {
         t->optim = ct_sgd_new(t->module, (ct_sgd_opts){.momentum = 0.9, .nesterov = true});
     if (kind == 2) t->optim = ct_adam_new(t->module, (ct_adam_opts){.weight_decay = 0.01});
     if (kind == 3) t->optim = ct_adamw_new(t->module, (ct_adamw_opts){.decay_matrices_only = true});
+    t->other = ct_adam_new(ct_module_child(t->module, "proj"),
+                           (ct_adam_opts){.clip_norm = 1, .skip_nonfinite = true});
+    MUST(ct_optim_group(t->optim, "*.bias", (ct_group_opts){.lr_scale = 0.5}));
+    MUST(ct_optim_group(t->optim, "fc.*", (ct_group_opts){.frozen = kind & 1}));
+    MUST(ct_optim_group(t->other, "bias", (ct_group_opts){.weight_decay = 0.1}));
     MUST(step(t) && step(t));
     const char *path = fuzz_path("saved");
-    MUST(ct_checkpoint_save(path,
-                            &(ct_checkpoint){.module = t->module, .optim = t->optim, .step = 2}));
+    ct_checkpoint checkpoint = all(t);
+    MUST(ct_checkpoint_save(path, &checkpoint));
     t->size = fuzz_read(path, t->good, sizeof t->good);
     return t;
 }
@@ -131,12 +154,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_write(path, file, n);
 
     const int64_t live = ct_memory(t->context).live;
-    ct_checkpoint checkpoint = {.module = t->module, .optim = t->optim, .step = 2};
+    ct_checkpoint checkpoint = all(t);
     const bool done = ct_checkpoint_load(path, &checkpoint);
     MUST(done == (ct_error(t->context) == CT_OK));
     if (done) {
-        MUST(checkpoint.step >= 0 && checkpoint.step < INT64_MAX &&
-             !cti_nn_optim_fault(t->optim).name);
+        MUST(checkpoint.step >= 0 && checkpoint.step < INT64_MAX && is_valid(t->optim) &&
+             is_valid(t->other));
         MUST(ct_checkpoint_save(saved, &checkpoint) && ct_checkpoint_load(saved, &checkpoint));
         MUST(step(t));
         MUST(ct_checkpoint_save(saved, &checkpoint) && ct_checkpoint_load(saved, &checkpoint));

@@ -336,7 +336,9 @@ static void module_call(void) {
         switch (below(3)) {
         case 0: o = ct_sgd_new(m, (ct_sgd_opts){.momentum = number(), .nesterov = below(2)}); break;
         case 1: o = ct_adam_new(m, (ct_adam_opts){.beta1 = number(), .clip_norm = number()}); break;
-        case 2: o = ct_adamw_new(m, (ct_adamw_opts){.lr = number()}); break;
+        case 2:
+            o = ct_adamw_new(m, (ct_adamw_opts){.lr = number(), .skip_nonfinite = below(2)});
+            break;
         }
         MUST(o ? ok() : !ok());
         p.trained[i].optim = o;
@@ -345,7 +347,16 @@ static void module_call(void) {
     case 8:
         if (o) done(ct_optim_step(o));
         break;
-    case 9: ct_optim_zero_grad(o); break;
+    case 9:
+        if (below(2)) {
+            static const char *const patterns[] = {"*", "*weight", "?ias", "own0"};
+            const ct_group_opts group = {
+                .lr_scale = number(), .weight_decay = number(), .frozen = below(2)};
+            if (o) done(ct_optim_group(o, patterns[below(4)], group));
+        } else {
+            ct_optim_zero_grad(o);
+        }
+        break;
     case 10: ct_clip_grad_norm(m, number()); break;
     case 11:
         ct_optim_free(o);

@@ -80,7 +80,7 @@ declare(
     ct_attention=(AttentionOut, P, P, P, AttentionOpts), ct_transpose=(P, P, I, I), ct_narrow=(P, P, I, L, L), ct_expand=(P, P, Shape),
     ct_module_train=(None, P, B), ct_module_next=(B, P, P), ct_module_get=(P, P, S), ct_module_free=(None, P), ct_init_normal=(B, P, D, D),
     ct_sgd_new=(P, P, SgdOpts), ct_adam_new=(P, P, AdamwOpts), ct_adamw_new=(P, P, AdamwOpts), ct_optim_step=(B, P),
-    ct_optim_set_lr=(None, P, D), ct_optim_zero_grad=(None, P), ct_clip_grad_norm=(D, P, D), ct_lr_cosine=(D, LrCosineOpts, L),
+    ct_optim_set_lr=(None, P, D), ct_optim_group=(B, P, S, GroupOpts), ct_optim_zero_grad=(None, P), ct_optim_grad_norm=(D, P), ct_clip_grad_norm=(D, P, D), ct_lr_cosine=(D, LrCosineOpts, L),
     ct_save=(B, P, S, SaveOpts), ct_load=(B, P, S, LoadOpts), ct_tensors_save=(B, P, S, P, L, SaveOpts),
     ct_safetensors_open=(P, P, S), ct_safetensors_next=(B, P, P), ct_safetensors_read=(P, P, S), ct_safetensors_metadata=(S, P, S),
     ct_safetensors_close=(None, P),

@@ -1,4 +1,5 @@
 """Modules, optimisers and state dicts against PyTorch's, on given and on random sizes."""
+import fnmatch
 import random
 
 import pytest
@@ -276,6 +277,64 @@ def test_optimiser(context, tmp_path, kind, opts, extra, clip, dtype):
                 ct.compare("clip_grad_norm", name, context.grad(names[name]), p.grad, dtype, clip)
         theirs.step()
         assert context.check(lib.ct_optim_step(ours))
+        lib.ct_scope_close(scope)
+    for name, p in leaves.items():
+        ct.compare(kind, name, context.value(names[name]), p.detach(), dtype)
+
+
+# Patterns with ct_group_opts, in order: the last match wins.
+GROUPS = [
+    ("*.bias", dict(lr_scale=2.0)),
+    ("proj.*", dict(lr_scale=0.5, weight_decay=0.3)),
+    ("fc.w*", dict(weight_decay=0.05)),
+]
+
+
+@DTYPES
+@pytest.mark.parametrize("clip", [0, 0.05])
+@pytest.mark.parametrize("kind, opts", [
+    ("sgd", dict(momentum=0.9, weight_decay=0.1)), ("adam", dict(weight_decay=0.1)), ("adamw", dict(weight_decay=0.1)),
+])
+def test_parameter_groups(context, tmp_path, kind, opts, clip, dtype):
+    """Against torch's param_groups, one for each parameter; proj.weight is frozen in steps 3 to 5, when torch forgets its state."""
+    case, params, inputs, module = two_layers(context, dtype)
+    set_parameters(context, module, params, tmp_path)
+    leaves = {k: v.double().requires_grad_() for k, v in params.items()}
+    groups = []
+    for name, p in leaves.items():
+        last = [group for pattern, group in GROUPS if fnmatch.fnmatchcase(name, pattern)][-1]
+        groups.append(dict(params=[p], weight_decay=last.get("weight_decay", 0), scale=last.get("lr_scale", 1)))
+    extra = dict(momentum=0.9) if kind == "sgd" else {}
+    theirs = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind](groups, lr=1.0, **extra)
+    struct = ct.SgdOpts if kind == "sgd" else ct.AdamwOpts
+    ours = context.check(getattr(lib, f"ct_{kind}_new")(module, struct(clip_norm=clip, **opts)))
+    for pattern, group in GROUPS:
+        assert context.check(lib.ct_optim_group(ours, pattern.encode(), ct.GroupOpts(**group)))
+    names = context.parameters(module)
+    generator = torch.Generator().manual_seed(6)
+    for step in range(9):
+        lib.ct_optim_set_lr(ours, 0.02 / (step + 1))
+        for group in theirs.param_groups:
+            group["lr"] = 0.02 / (step + 1) * group["scale"]
+        frozen = 3 <= step < 6
+        if step in (3, 6):
+            proj = dict(GROUPS)["proj.*"] | dict(frozen=frozen)
+            assert context.check(lib.ct_optim_group(ours, b"proj.weight", ct.GroupOpts(**proj)))
+        x = torch.randn(4, 3, 5, generator=generator)
+        g = torch.randn(4, 3, 5, generator=generator)
+        theirs.zero_grad()
+        modules.forward(case, leaves, {"x": x.double()})["out"].backward(g.double())
+        scope = lib.ct_scope_open(context.pointer)
+        lib.ct_optim_zero_grad(ours)
+        context.backward([lib.ct_forward(module, context.tensor(x.to(dtype)))], [g.to(dtype)])
+        if frozen:
+            leaves["proj.weight"].grad = None
+            theirs.state.pop(leaves["proj.weight"], None)
+        norm = torch.nn.utils.clip_grad_norm_(leaves.values(), clip) if clip else None
+        theirs.step()
+        assert context.check(lib.ct_optim_step(ours))
+        if clip:
+            ct.compare("clip_norm", "norm", torch.tensor(lib.ct_optim_grad_norm(ours), dtype=dtype), norm.detach(), dtype)
         lib.ct_scope_close(scope)
     for name, p in leaves.items():
         ct.compare(kind, name, context.value(names[name]), p.detach(), dtype)

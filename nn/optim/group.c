@@ -1,0 +1,70 @@
+/* Parameter groups: what a pattern of names decides for the parameters it matches. */
+#include "optim.h"
+
+/* The rest of a name behind its first character, which in UTF-8 may be several bytes. */
+static const char *behind(const char *name) {
+    do name++;
+    while ((*name & 0xC0) == 0x80);
+    return name;
+}
+
+/* Whether the pattern matches the whole name: * any text, ? one character. Each * first matches
+ * nothing. Where what follows does not match, the last * alone takes one byte more, as an earlier
+ * one that took more would leave less to the later ones. So the time is at most that of the product
+ * of both lengths. */
+static bool matches(const char *pattern, const char *name) {
+    const char *star = NULL, *from = NULL; /* the last *, and behind what it matches */
+    while (*name) {
+        if (*pattern == '*') {
+            star = pattern++;
+            from = name;
+        } else if (*pattern == '?') {
+            pattern++;
+            name = behind(name);
+        } else if (*pattern == *name) {
+            pattern++, name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+static bool matches_any(const char *pattern, const cti_nn_name *name) {
+    while (name && !matches(pattern, name->text)) name = name->next;
+    return name;
+}
+
+static void join(cti_nn_slot *slot, const cti_nn_slot *group) {
+    slot->lr_scale = group->lr_scale;
+    slot->weight_decay = group->weight_decay;
+    slot->frozen = group->frozen;
+    slot->grouped = true;
+    if (slot->frozen) cti_nn_slot_reset(slot);
+}
+
+bool ct_optim_group(ct_optim *optim, const char *pattern, ct_group_opts opts) {
+    if (!cti_nn_optim_ready(optim, "ct_optim_group")) return false;
+    const char *op = optim->rule->name;
+    if (!pattern)
+        return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: the pattern of a group is NULL", op);
+    const cti_nn_slot group = {.lr_scale = cti_option(opts.lr_scale, 1),
+                               .weight_decay = cti_option(opts.weight_decay, 0),
+                               .frozen = opts.frozen};
+    const cti_nn_fault fault = cti_nn_slot_fault(&group);
+    if (fault.name)
+        return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s of \"%s\" is %s, must be %s", op,
+                       fault.name, pattern, fault.value, fault.must);
+    bool any = false;
+    for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
+        if (!matches_any(pattern, slot->names)) continue;
+        join(slot, &group);
+        any = true;
+    }
+    return any || ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: no parameter is called \"%s\"", op,
+                          pattern);
+}

@@ -1,0 +1,148 @@
+/* The tensors of an optimiser in a checkpoint, and its load through a draft. */
+#include "saved.h"
+
+#include <string.h>
+
+/* Room for "optims.123.", a number's or a state's name, ".", and a parameter's. */
+enum { NAME_ROOM = 64 + CTI_NN_NAME_SIZE };
+
+/* ---- collecting ---- */
+
+/* Whether the file has the tensor KEY.FIELD, or KEY.FIELD.NAME. */
+static bool has(const cti_shards *file, const char *key, const char *field, const char *name) {
+    char full[NAME_ROOM];
+    snprintf(full, sizeof full, "%s.%s%s%s", key, field, name ? "." : "", name ? name : "");
+    return cti_shards_find(file, cti_text_of(full)) >= 0;
+}
+
+/* Whether a load does without the number, as the file is of a version before it. */
+static bool is_lacking(const cti_nn_number *number, const char *key, const cti_shards *file) {
+    return file && number->later && !has(file, key, number->name, NULL);
+}
+
+static bool gather_number(cti_nn_state *state, const char *key, const cti_nn_number *number,
+                          void *object, const char *name) {
+    char prefix[64];
+    snprintf(prefix, sizeof prefix, name ? "%s.%s." : "%s.%s", key, number->name);
+    return cti_nn_state_add_number(state, prefix, name ? name : "", number->dtype,
+                                   (char *)object + number->offset);
+}
+
+static bool gather_slot(cti_nn_state *state, const char *key, const cti_nn_rule *rule,
+                        cti_nn_slot *slot) {
+    const char *name = slot->names->text;
+    const int numbers = slot->grouped ? CTI_NN_SLOT_NUMBERS : CTI_NN_GROUP_NUMBERS;
+    for (int i = 0; i < numbers; i++)
+        if (!gather_number(state, key, &cti_nn_slot_numbers[i], slot, name)) return false;
+    for (int k = 0; k < CTI_NN_STATES && slot->state[k]; k++) {
+        char prefix[64];
+        snprintf(prefix, sizeof prefix, "%s.%s.", key, rule->state[k]);
+        if (!cti_nn_state_add(state, prefix, name, slot->state[k])) return false;
+        state->item[state->n - 1].direct = true;
+    }
+    return true;
+}
+
+bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
+                         const cti_shards *file) {
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+        if (!is_lacking(number, key, file) && !gather_number(state, key, number, optim, NULL))
+            return false;
+    for (int64_t i = 0; i < optim->count; i++)
+        if (!gather_slot(state, key, optim->rule, &optim->slots[i])) return false;
+    return true;
+}
+
+/* ---- drafts ---- */
+
+static bool has_group(const cti_shards *file, const char *key, const char *name) {
+    bool any = false;
+    for (int i = CTI_NN_GROUP_NUMBERS; i < CTI_NN_SLOT_NUMBERS; i++)
+        any |= has(file, key, cti_nn_slot_numbers[i].name, name);
+    return any;
+}
+
+static bool has_state(const cti_shards *file, const char *key, const cti_nn_rule *rule,
+                      const char *name) {
+    bool any = false;
+    for (int k = 0; k < CTI_NN_STATES && rule->state[k]; k++)
+        any |= has(file, key, rule->state[k], name);
+    return any;
+}
+
+bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const char *key,
+                        const cti_shards *file) {
+    *draft = *optim;
+    draft->slots = cti_take_zeroed(optim->context, cti_bytes(optim->count, sizeof(cti_nn_slot)));
+    if (!draft->slots) return false;
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+        if (is_lacking(number, key, file))
+            memset((char *)draft + number->offset, 0, cti_dtype_size(number->dtype));
+    for (int64_t i = 0; i < optim->count; i++) {
+        cti_nn_slot *slot = &draft->slots[i];
+        const char *name = optim->slots[i].names->text;
+        *slot = (cti_nn_slot){.param = optim->slots[i].param,
+                              .names = optim->slots[i].names,
+                              .lr_scale = 1,
+                              .grouped = has_group(file, key, name)};
+        if (has_state(file, key, optim->rule, name) && !cti_nn_slot_start(optim->rule, slot))
+            return false;
+    }
+    return true;
+}
+
+static bool refuse(const cti_shards *file, const char *key, const char *field, const char *name,
+                   const char *says) {
+    return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: %s.%s%s%s %s", file->op, file->path, key,
+                   field, name ? "." : "", name ? name : "", says);
+}
+
+static bool refuse_fault(const cti_shards *file, const char *key, const char *name,
+                         const cti_nn_fault *fault) {
+    char says[128];
+    snprintf(says, sizeof says, "is %s, must be %s", fault->value, fault->must);
+    return refuse(file, key, fault->name, name, says);
+}
+
+static bool check_slot(const ct_optim *draft, const cti_nn_slot *slot, const char *key,
+                       const cti_shards *file) {
+    const char *name = slot->names->text, *state = draft->rule->state[0];
+    const cti_nn_fault fault = cti_nn_slot_fault(slot);
+    if (fault.name) return refuse_fault(file, key, name, &fault);
+    if (slot->frozen && slot->state[0])
+        return refuse(file, key, state, name, "is there, but the parameter is frozen");
+    if (slot->frozen && slot->step > 0)
+        return refuse(file, key, "step", name, "is not 0, but the parameter is frozen");
+    if (state && slot->step > 0 && !slot->state[0])
+        return refuse(file, key, state, name, "is missing, but the parameter was updated");
+    return true;
+}
+
+bool cti_nn_draft_check(const ct_optim *draft, const char *key, const cti_shards *file) {
+    const cti_nn_fault fault = cti_nn_optim_fault(draft);
+    if (fault.name) return refuse_fault(file, key, NULL, &fault);
+    for (int64_t i = 0; i < draft->count; i++)
+        if (!check_slot(draft, &draft->slots[i], key, file)) return false;
+    return true;
+}
+
+/* Version 0.1.0 wrote states before the first step too, which were zeros. */
+void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim) {
+    optim->opts = draft->opts;
+    optim->numbers = draft->numbers;
+    optim->skipped = draft->skipped;
+    for (int64_t i = 0; i < optim->count; i++) {
+        cti_nn_slot *from = &draft->slots[i], *to = &optim->slots[i];
+        if (from->step == 0) cti_nn_slot_reset(from);
+        cti_nn_slot_reset(to);
+        *to = *from;
+        memset(from->state, 0, sizeof from->state);
+    }
+}
+
+void cti_nn_draft_end(ct_optim *draft) {
+    if (!draft->slots) return;
+    for (int64_t i = 0; i < draft->count; i++) cti_nn_slot_reset(&draft->slots[i]);
+    cti_give(draft->context, draft->slots, cti_bytes(draft->count, sizeof(cti_nn_slot)));
+    draft->slots = NULL;
+}
