@@ -2,8 +2,7 @@
  * gradient has arrived in one of its slots. Invariant: the nodes of a node's inputs are older than
  * it. So when the loop reaches a pending node, all its gradients have arrived, and when none is
  * pending the loop ends. It takes no memory. */
-#include "debug.h"
-#include "tape.h"
+#include "observe.h"
 
 /* ---- one node ---- */
 
@@ -106,9 +105,11 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph) {
     cti_frame_open(context, &frame, true);
     context->op = context->backward = c->op->name;
     node->last = !retain_graph;
-    const bool watched = context->debug && cti_debug_watches(node);
+    cti_span span;
+    const bool watched = context->observed && cti_observe_node(node, &span);
     const bool done = call_backward(node, cotangent, grad, &frame, pending) &&
                       (!watched || cti_debug_gradients(node));
+    if (context->observed) cti_span_end(context, &span);
     for (int i = 0; i < n; i++)
         if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
     context->op = "backward";
