@@ -104,13 +104,8 @@ static inline int64_t cti_profile_bytes(const ct_tensor *t) {
     return t->numel * (int64_t)cti_dtype_size(t->dtype);
 }
 
-/* Counts the work of a product, 2 m n k, in the innermost span. */
+/* Counts multiplications and additions of products in the innermost span. */
 void cti_profile_add_flops(ct_context *context, double flops);
-static inline void cti_profile_product(ct_context *context, int64_t batch, int64_t m, int64_t n,
-                                       int64_t k) {
-    if (context->observed)
-        cti_profile_add_flops(context, 2.0 * (double)batch * (double)m * (double)n * (double)k);
-}
 
 /* Around an update in place, which reads and writes so many bytes. */
 void cti_update_ended(ct_context *context, cti_span *span, int64_t bytes);
