@@ -119,20 +119,28 @@ START_TEST(bytes_made_and_kept) {
     ck_assert_int_eq(op("add")->bytes, 3 * n);
     ck_assert_int_eq(op("add")->made, n);
     ck_assert_int_eq(op("add")->kept, 0);
-    ck_assert_int_eq(op("exp")->kept, n);     /* its output */
-    ck_assert_int_eq(op("mul")->kept, n);     /* y for dx alone, and nothing without a gradient */
+    ck_assert_int_eq(op("exp")->kept, n); /* its output */
+    ck_assert_int_eq(op("mul")->kept, n); /* y for dx alone, and nothing without a gradient */
     ck_assert_int_eq(op("mul")->made, 2 * n);
-    ck_assert_int_eq(op("transpose")->made + op("transpose")->bytes, 0);
-    ck_assert_int_eq(op("reshape")->made, n);
-    ck_assert_int_eq(op("reshape")->bytes, 2 * n);
+    ck_assert_int_eq(op("view")->made + op("view")->bytes, 0);
+    calls(op("view"), 2, 0);
+    ck_assert_int_eq(op("contiguous")->made, n);
+    ck_assert_int_eq(op("contiguous")->bytes, 2 * n);
     ck_assert_int_eq(op("argmax")->made, 4 * 8);
     ck_assert_int_eq(op("linear")->made, 4 * 5 * 4);
     ck_assert_int_eq(op("linear")->kept, n); /* x, and the weight, which is a parameter */
     start();
     ck_assert(ct_backward(total(z)));
     stop();
-    /* the cotangent, x and W that were saved, the gradients of all three */
+    /* linear reads the cotangent, x and W, and writes three gradients
+     */
     ck_assert_int_eq(op("linear")->bytes, 4 * (20 + 12 + 15 + 12 + 15 + 5));
+    start();
+    ck_assert(ct_backward(total(ct_exp(ct_view(ct_add(x, y), CT_SHAPE(12))))));
+    stop();
+    ck_assert_int_eq(op("view")->bytes, 0); /* their backwards hand on the cotangent */
+    ck_assert_int_eq(op("add")->bytes, 3 * n);
+    ck_assert_int_eq(op("exp")->bytes, 2 * n + 3 * n);
     no_error();
 }
 END_TEST
@@ -165,11 +173,12 @@ START_TEST(flops_of_attention) {
         bool causal;
         int64_t pairs;
     } cases[] = {
-        {6, 9, false, 54}, {6, 9, true, 21}, {9, 6, true, 21 + 3 * 6}, {7, 7, true, 28},
-        {1, 5, false, 5}, /* decoding keeps the scores for backward */
+        {6, 9, false, 54}, {6, 9, true, 21}, {9, 6, true, 21 + 3 * 6},
+        {7, 7, true, 28},  {1, 5, false, 5}, /* decoding keeps the scores for backward */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ct_tensor *q = leaf(CT_SHAPE(2, 4, cases[i].t, 8)), *k = leaf(CT_SHAPE(2, 4, cases[i].s, 8));
+        ct_tensor *q = leaf(CT_SHAPE(2, 4, cases[i].t, 8)),
+                  *k = leaf(CT_SHAPE(2, 4, cases[i].s, 8));
         ct_tensor *v = leaf(CT_SHAPE(2, 4, cases[i].s, 8));
         start();
         const ct_attention_opts opts = {.causal = cases[i].causal};

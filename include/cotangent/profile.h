@@ -52,10 +52,11 @@ CT_API bool ct_profile_stop(ct_context *context);
  * the times of all that is inside, and beside them its own, which add up. */
 CT_API void ct_profile_print(ct_context *context, FILE *file);
 
-/* Writes the events as Chrome's trace-event JSON, which https://ui.perfetto.dev and chrome://tracing
- * open: ops inside modules, with shapes, forward and backward as categories, and memory in use. The
- * file is replaced when all is written, or not at all. How many events did not fit is in the file,
- * under otherData, and printed by ct_profile_print. CT_ERR_ARGUMENT: no profile was started. */
+/* Writes the events as Chrome's trace-event JSON, which https://ui.perfetto.dev and
+ * chrome://tracing open: ops inside modules, with shapes, forward and backward as categories, and
+ * memory in use. The file is replaced when all is written, or not at all. How many events did not
+ * fit is in the file, under otherData, and printed by ct_profile_print. CT_ERR_ARGUMENT: no profile
+ * was started. */
 CT_API bool ct_profile_trace(ct_context *context, const char *path);
 
 #ifdef __cplusplus

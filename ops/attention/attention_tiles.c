@@ -201,8 +201,7 @@ void cti_attention_count(ct_context *context, const cti_attention_params *a, int
     const double triangle = (double)(t - seeing_all) * (double)(t - seeing_all + 1) / 2;
     const double causal = triangle + (double)seeing_all * (double)s;
     const double pairs = a->attrs.causal ? causal : (double)t * (double)s;
-    cti_profile_add_flops(context,
-                          2 * (double)(a->batch * a->heads) * pairs * (double)per_pair);
+    cti_profile_add_flops(context, 2 * (double)(a->batch * a->heads) * pairs * (double)per_pair);
 }
 
 /* One macro-kernel call for each micro-kernel tile of rows: so few rows share a range of columns

@@ -77,7 +77,8 @@ static int64_t step_at(const row *r, int64_t unit) {
 static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
     const row *r = arg;
     (void)worker;
-    for (int64_t i = step_at(r, begin), count; begin < end; i++, begin += units(count, r->job->unit)) {
+    for (int64_t i = step_at(r, begin), count; begin < end;
+         i++, begin += units(count, r->job->unit)) {
         const cti_op_step *s = &r->all[i];
         const int64_t at = (begin - s->first) * r->job->unit, left = s->g->numel - at,
                       most = (end - begin) * r->job->unit;

@@ -51,9 +51,9 @@ bool cti_op_step_is_ready(const cti_op_step *step, int states, const char *name)
 void cti_op_step_wrote(const cti_op_step *step, int states);
 
 /* One parallel job for all gradients, which a profile calls `name`. It reads and writes each of so
- * many arrays as large as the gradients once. Each is divided into units of `unit` elements, the last one
- * shorter, and units are numbered through all gradients. The task gets a range of one gradient,
- * `count` elements from element `at`; the range begins with unit number `first`. */
+ * many arrays as large as the gradients once. Each is divided into units of `unit` elements, the
+ * last one shorter, and units are numbered through all gradients. The task gets a range of one
+ * gradient, `count` elements from element `at`; the range begins with unit number `first`. */
 typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first, int64_t at,
                               int64_t count);
 typedef struct {

@@ -68,6 +68,7 @@ static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **gra
     }
     if (!c->op->backward(c, cotangent, grad) || c->context->status)
         return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
+    if (c->context->observed) cti_observe_gradients(node, cotangent, grad);
     for (int k = 0; k < node->call.n_outs; k++) {
         if (!cotangent[k] || cotangent[k] != node->slot[k].sum) continue;
         /* The frame owns it now: if backward returned it as a gradient, it has one owner, and the
@@ -106,9 +107,8 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     context->op = context->backward = c->op->name;
     node->last = !retain_graph;
     const bool watched = context->observed && cti_observe_node(node, span);
-    const bool done = call_backward(node, cotangent, grad, &frame, pending) &&
-                      (!watched || cti_debug_gradients(node));
-    if (context->observed) cti_span_end(context, span);
+    bool done = call_backward(node, cotangent, grad, &frame, pending);
+    if (context->observed) done = cti_observe_node_end(node, span, watched, done);
     for (int i = 0; i < n; i++)
         if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
     context->op = "backward";
@@ -146,7 +146,8 @@ static bool give_up(cti_node *node, int pending) {
 
 /* Runs backward of the pending nodes, from `node` to older ones. The span is the caller's, and this
  * is not inlined, so that GCC inlines node_backward: some 20 instructions a node. */
-__attribute__((noinline)) static bool run_pending(cti_node *node, int pending, bool retain_graph, cti_span *span) {
+__attribute__((noinline)) static bool run_pending(cti_node *node, int pending, bool retain_graph,
+                                                  cti_span *span) {
     while (pending) {
         cti_node *older;
         if (node->pending) {

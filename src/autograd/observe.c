@@ -12,7 +12,7 @@ void cti_observe_leave(ct_context *context, cti_span *span) {
     if (context->debug) cti_debug_leave(context);
 }
 
-static bool is_view_of_input(const ct_tensor *out, ct_tensor *const *given, int n) {
+static bool is_view_of_one(const ct_tensor *out, ct_tensor *const *given, int n) {
     bool is = false;
     for (int i = 0; i < n; i++) is |= given[i] && given[i]->storage == out->storage;
     return is;
@@ -22,7 +22,7 @@ static bool is_view_of_input(const ct_tensor *out, ct_tensor *const *given, int 
  * none. */
 static void measure_call(cti_span *span, const ct_call *c, ct_tensor *const *given) {
     for (int k = 0; k < c->n_outs; k++)
-        if (!is_view_of_input(c->outs[k], given, c->n)) span->made += cti_profile_bytes(c->outs[k]);
+        if (!is_view_of_one(c->outs[k], given, c->n)) span->made += cti_profile_bytes(c->outs[k]);
     if (!span->made) return;
     span->bytes = span->made;
     for (int i = 0; i < c->n; i++)
@@ -54,19 +54,6 @@ bool cti_observe_result(const ct_call *c, ct_tensor *const *given) {
     return !c->context->debug || cti_debug_result(c);
 }
 
-/* Bytes that a backward reads and writes: cotangents, what was saved, and gradients. */
-static int64_t bytes_of_backward(const cti_node *node) {
-    const ct_call *c = &node->call;
-    int64_t bytes = 0;
-    for (int k = 0; k < c->n_outs; k++)
-        if (node->slot[k].sum) bytes += cti_profile_bytes(node->slot[k].sum);
-    for (int i = 0; i < node->saved_count; i++)
-        if (node->saved[i].storage) bytes += cti_profile_bytes(&node->saved[i]);
-    for (int i = 0; i < c->n; i++)
-        if (c->wants[i]) bytes += cti_profile_bytes(c->in[i]);
-    return bytes;
-}
-
 bool cti_observe_node(const cti_node *node, cti_span *span) {
     const ct_call *c = &node->call;
     const bool watched = c->context->debug && cti_debug_watches(node);
@@ -74,8 +61,31 @@ bool cti_observe_node(const cti_node *node, cti_span *span) {
         ct_tensor *out[CT_MAX_OUTPUTS];
         for (int k = 0; k < c->n_outs; k++) out[k] = node->slot[k].sum;
         cti_span_begin_backward(c->context, span, c->op->name, node->mark);
-        span->bytes = bytes_of_backward(node);
         cti_span_shapes(c->context, span, c->in, c->n, out, c->n_outs);
     }
     return watched;
+}
+
+void cti_observe_gradients(const cti_node *node, ct_tensor *const *cotangents,
+                           ct_tensor *const *grad) {
+    const ct_call *c = &node->call;
+    cti_span *span = cti_span_open(c->context);
+    int64_t written = 0, read = 0;
+    if (!span) return;
+    for (int i = 0; i < c->n; i++) {
+        const ct_tensor *g = c->wants[i] ? grad[i] : NULL;
+        if (g && g->self == g && !is_view_of_one(g, cotangents, c->n_outs))
+            written += cti_profile_bytes(g);
+    }
+    for (int k = 0; k < c->n_outs; k++)
+        if (cotangents[k]) read += cti_profile_bytes(cotangents[k]);
+    for (int i = 0; i < node->saved_count; i++)
+        if (node->saved[i].storage) read += cti_profile_bytes(&node->saved[i]);
+    if (written) span->bytes = read + written;
+}
+
+bool cti_observe_node_end(const cti_node *node, cti_span *span, bool watched, bool done) {
+    if (done && watched) done = cti_debug_gradients(node);
+    cti_span_end(node->call.context, span);
+    return done;
 }

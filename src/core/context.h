@@ -56,11 +56,11 @@ struct ct_context {
     int64_t l1d_ways; /* associativity of its L1d cache */
     int threads;
     bool debug;
-    bool observed; /* debug mode, or a profile runs: the slow path around each op */
-    cti_workers *workers;             /* made when first needed */
-    cti_frame *frame, root;           /* the innermost scope, and the outermost */
-    const cti_running *running;       /* the innermost, or NULL */
-    uint64_t scopes;                  /* the last id of a frame */
+    bool observed;              /* debug mode, or a profile runs: the slow path around each op */
+    cti_workers *workers;       /* made when first needed */
+    cti_frame *frame, root;     /* the innermost scope, and the outermost */
+    const cti_running *running; /* the innermost, or NULL */
+    uint64_t scopes;            /* the last id of a frame */
     cti_node *tape_first, *tape_last; /* live nodes in the order they were recorded */
     uint64_t sequence;                /* of the last node recorded */
     cti_node *to_free;                /* nodes without references: see cti_node_unref */

@@ -12,7 +12,12 @@
 
 #include "context.h"
 
-typedef enum { CTI_SPAN_FORWARD, CTI_SPAN_BACKWARD, CTI_SPAN_UPDATE, CTI_SPAN_MODULE } cti_span_kind;
+typedef enum {
+    CTI_SPAN_FORWARD,
+    CTI_SPAN_BACKWARD,
+    CTI_SPAN_UPDATE,
+    CTI_SPAN_MODULE
+} cti_span_kind;
 
 typedef struct cti_span cti_span;
 struct cti_span {

@@ -171,6 +171,5 @@ void ct_profile_print(ct_context *context, FILE *file) {
             fprintf(file, "\nThe trace has the first %lld calls; %lld later ones did not fit.\n",
                     (long long)p->events_count, (long long)p->dropped);
     }
-    if (ferror(file))
-        ct_fail(context, CT_ERR_IO, "profile_print: the file cannot be written to");
+    if (ferror(file)) ct_fail(context, CT_ERR_IO, "profile_print: the file cannot be written to");
 }
