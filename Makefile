@@ -48,7 +48,7 @@ KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
-OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core autograd gemm io gradcheck,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
@@ -131,6 +131,7 @@ $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)

@@ -2,7 +2,9 @@
  * line of JSON; at the end of the input prints memory. So a script can run two such programs in
  * turns:
  *
- *     echo 10 | build/bench/rows toy --threads 2 */
+ *     echo 10 | build/bench/rows toy --threads 2
+ *
+ * --profile prints where the time of all steps from the third on went, and writes a trace. */
 #include "row.h"
 #include "timing.h"
 
@@ -73,19 +75,21 @@ static const row *find(const char *name, int64_t *number) {
 
 static int usage(const char *wrong) {
     fprintf(stderr,
-            "rows: %s\nusage: rows ROW [--threads N] [--names FILE]   and on stdin, a line a "
-            "round: how many steps\n",
+            "rows: %s\nusage: rows ROW [--threads N] [--names FILE] [--profile TRACE]   and on "
+            "stdin, a "
+            "line a round: how many steps\n",
             wrong);
     return 2;
 }
 
 int main(int argc, char **argv) {
-    const char *names = "bench/names.txt";
+    const char *names = "bench/names.txt", *profile = NULL;
     int threads = 1;
     int64_t number = 0, steps = 0, calls = 0;
     for (int i = 2; i < argc; i += 2) {
         if (i + 1 < argc && !strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
         else if (i + 1 < argc && !strcmp(argv[i], "--names")) names = argv[i + 1];
+        else if (i + 1 < argc && !strcmp(argv[i], "--profile")) profile = argv[i + 1];
         else return usage(argv[i]);
     }
     const row *r = argc > 1 ? find(argv[1], &number) : NULL;
@@ -108,11 +112,16 @@ int main(int argc, char **argv) {
         double start = now();
         for (long long i = 0; i < n; i++, steps++) {
             if (steps == 2) calls = ct_memory(context).allocator_calls;
+            if (steps == 3 && profile) ct_profile_start(context);
             r->step(context);
         }
         double seconds = now() - start;
         printf("{\"steps\": %lld, \"seconds\": %.9f, \"value\": %.9g}\n", n, seconds, r->value());
         fflush(stdout);
+    }
+    if (profile && steps > 3 && ct_profile_stop(context)) {
+        ct_profile_print(context, stdout);
+        ct_profile_trace(context, profile);
     }
     ct_memory_stats memory = ct_memory(context);
     printf("{\"memory\": %lld, \"memory_before\": %lld, \"peak\": %lld, ", peak_memory(), before,

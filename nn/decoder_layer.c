@@ -19,15 +19,15 @@ ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor 
         !cti_nn_cache_is_open(cross.cache, "ct_decoder_layer_forward"))
         return y;
     const int64_t length = ct_kv_cache_length(self.cache);
-    cti_frame frame;
-    cti_nn_enter(layer, &frame);
+    cti_nn_scope scope;
+    cti_nn_enter(layer, &scope);
     if (!cti_nn_layer_takes(layer, x, "x") || !cti_nn_layer_takes(layer, memory, "memory"))
-        return cti_nn_layer_return(layer->context, &frame, self.cache, length, y);
+        return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
     x = cti_nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
     if (self.cache && x && !cross.cache)
         cross.cache = cti_nn_cache_of_memory(self.cache, cti_nn_child(layer, "multihead_attn"),
                                              memory, length == 0);
     x = cti_nn_layer_attend(layer, "multihead_attn", "norm2", x, memory, cross, &y.cross_weights);
     y.out = cti_nn_layer_feed(layer, "norm3", x);
-    return cti_nn_layer_return(layer->context, &frame, self.cache, length, y);
+    return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
 }

@@ -21,11 +21,11 @@ ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_cal
         !cti_nn_cache_is_open(self.cache, "ct_encoder_layer_forward"))
         return y;
     const int64_t length = ct_kv_cache_length(self.cache);
-    cti_frame frame;
-    cti_nn_enter(layer, &frame);
+    cti_nn_scope scope;
+    cti_nn_enter(layer, &scope);
     if (cti_nn_layer_takes(layer, x, "x")) {
         x = cti_nn_layer_attend(layer, "self_attn", "norm1", x, NULL, self, &y.self_weights);
         y.out = cti_nn_layer_feed(layer, "norm2", x);
     }
-    return cti_nn_layer_return(layer->context, &frame, self.cache, length, y);
+    return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
 }

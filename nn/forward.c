@@ -15,8 +15,8 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
     if (!cti_nn_ready(module, "ct_forward", x)) return NULL;
     ct_context *context = module->context;
     const char *name = cti_nn_kind_name(module);
-    cti_frame frame;
-    cti_nn_enter(module, &frame);
+    cti_nn_scope scope;
+    cti_nn_enter(module, &scope);
     ct_tensor *y = NULL;
     if (!x) ct_fail(context, CT_ERR_ARGUMENT, "%s: the input is NULL", name);
     else if (!module->forward && !module->kind->forward)
@@ -26,7 +26,7 @@ ct_tensor *ct_forward(ct_module *module, ct_tensor *x) {
         if (!y) ct_fail(context, CT_ERR_ARGUMENT, "%s: its forward returned nothing", name);
         else cti_tensor_in(y, context, name);
     }
-    return cti_frame_return(context, &frame, cti_ready(context) ? y : NULL);
+    return cti_nn_leave(context, &scope, cti_ready(context) ? y : NULL);
 }
 
 ct_tensor *cti_nn_forward(ct_module *module, const char *child, ct_tensor *x, int64_t width) {

@@ -110,14 +110,14 @@ bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *
     return false;
 }
 
-ct_layer_out cti_nn_layer_return(ct_context *context, cti_frame *frame, ct_kv_cache *cache,
+ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv_cache *cache,
                                  int64_t length, ct_layer_out y) {
     if (!cti_ready(context)) {
         y = (ct_layer_out){0};
         if (cache) cache->length = length;
     }
-    cti_nn_hand_out(context, frame, y.self_weights);
-    cti_nn_hand_out(context, frame, y.cross_weights);
-    cti_frame_return(context, frame, y.out);
+    cti_nn_hand_out(context, scope, y.self_weights);
+    cti_nn_hand_out(context, scope, y.cross_weights);
+    cti_nn_leave(context, scope, y.out);
     return y;
 }

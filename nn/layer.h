@@ -28,7 +28,7 @@ bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *
 
 /* Moves the results out of the frame and closes it. While an error is pending all results are NULL
  * and the cache gets its earlier `length` back. */
-ct_layer_out cti_nn_layer_return(ct_context *context, cti_frame *frame, ct_kv_cache *cache,
+ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv_cache *cache,
                                  int64_t length, ct_layer_out y);
 
 #endif

@@ -154,6 +154,14 @@ static const char *path_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
                           : "";
 }
 
+void cti_nn_begin_span(const ct_module *module, cti_span *span) {
+    if (!cti_profile_is_running(module->context)) return;
+    char buffer[CTI_NAME_SIZE];
+    const char *name = path_of(&module->namer, buffer);
+    cti_span_begin_module(module->context, span, &module->namer,
+                          *name ? name : cti_nn_kind_name(module));
+}
+
 /* ---- ending ---- */
 
 /* Debug mode calls a module that has ended by its kind and full name: "Linear layers.2.linear1". */

@@ -12,8 +12,8 @@
 #include <cotangent/optim.h>
 
 #include "../ops/update/update.h"
-#include "../src/core/context.h"
 #include "../src/core/option.h"
+#include "../src/core/profile.h"
 #include "../src/autograd/tape.h"
 
 /* A kind of module, like a class: one static instance for Linear, one for LayerNorm, ... */
@@ -126,10 +126,24 @@ ct_module *cti_nn_child(const ct_module *module, const char *name);
  * none. */
 ct_tensor *cti_nn_find(const ct_module *module, const char *name);
 
-/* Opens a frame for the module's forward: errors inside begin with the module's full name. */
-static inline void cti_nn_enter(ct_module *module, cti_frame *frame) {
-    cti_frame_open(module->context, frame, false);
-    frame->module = &module->namer;
+/* Around a module's forward: a frame, in which errors begin with the module's full name, and a span
+ * of the profile. */
+typedef struct {
+    cti_frame frame;
+    cti_span span; /* undefined unless a profile runs */
+} cti_nn_scope;
+void cti_nn_begin_span(const ct_module *module, cti_span *span);
+static inline void cti_nn_enter(ct_module *module, cti_nn_scope *scope) {
+    cti_frame_open(module->context, &scope->frame, false);
+    scope->frame.module = &module->namer;
+    if (module->context->observed) cti_nn_begin_span(module, &scope->span);
+}
+
+/* Moves y (or NULL) out of the frame and closes it. */
+static inline ct_tensor *cti_nn_leave(ct_context *context, cti_nn_scope *scope, ct_tensor *y) {
+    cti_frame_return(context, &scope->frame, y);
+    if (context->observed) cti_span_end(context, &scope->span);
+    return y;
 }
 
 /* The name below root of what is called `name` in its owner, at the end of the buffer. */
@@ -163,10 +177,10 @@ typedef struct {
 } cti_nn_feed_forward;
 ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x, ct_tensor *residual);
 
-/* Moves a tensor to the scope outside a frame, which stays open. */
-static inline ct_tensor *cti_nn_hand_out(ct_context *context, const cti_frame *frame,
+/* Moves a tensor out of the frame, which stays open. */
+static inline ct_tensor *cti_nn_hand_out(ct_context *context, const cti_nn_scope *scope,
                                          ct_tensor *tensor) {
-    return ct_scope_keep((ct_scope){context, frame->id}, tensor);
+    return ct_scope_keep((ct_scope){context, scope->frame.id}, tensor);
 }
 
 static inline const char *cti_nn_bool(bool value) { return value ? "True" : "False"; }

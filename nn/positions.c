@@ -38,12 +38,12 @@ static const cti_nn_kind positions_kind = {.name = "Positions",
 ct_tensor *ct_positions_forward(ct_module *positions, ct_tensor *x, int64_t first) {
     if (!cti_nn_is(positions, &positions_kind, "ct_positions_forward", x)) return NULL;
     ct_context *context = positions->context;
-    cti_frame frame;
-    cti_nn_enter(positions, &frame);
+    cti_nn_scope scope;
+    cti_nn_enter(positions, &scope);
     ct_tensor *y = NULL;
     if (!x) ct_fail(context, CT_ERR_ARGUMENT, "Positions: x is NULL");
     else if (cti_tensor_in(x, context, "Positions")) y = add(positions, x, first);
-    return cti_frame_return(context, &frame, y);
+    return cti_nn_leave(context, &scope, y);
 }
 
 static void add_sinusoidal(ct_module *module) {

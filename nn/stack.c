@@ -132,8 +132,8 @@ static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stac
     ct_context *context = stack->context;
     if (!check(stack, &call)) return NULL;
     const int64_t length = call.caches && first_layer(stack) ? call.caches[0]->length : 0;
-    cti_frame frame;
-    cti_nn_enter(stack, &frame);
+    cti_nn_scope scope;
+    cti_nn_enter(stack, &scope);
     ct_tensor *y = run_layers(stack, x, memory, &call);
     const bool good = cti_ready(context);
     int64_t i = 0;
@@ -141,12 +141,12 @@ static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stac
         if (!good && call.caches) call.caches[i]->length = length;
         if (call.self_weights)
             call.self_weights[i] =
-                good ? cti_nn_hand_out(context, &frame, call.self_weights[i]) : NULL;
+                good ? cti_nn_hand_out(context, &scope, call.self_weights[i]) : NULL;
         if (call.cross_weights)
             call.cross_weights[i] =
-                good ? cti_nn_hand_out(context, &frame, call.cross_weights[i]) : NULL;
+                good ? cti_nn_hand_out(context, &scope, call.cross_weights[i]) : NULL;
     }
-    return cti_frame_return(context, &frame, good ? y : NULL);
+    return cti_nn_leave(context, &scope, good ? y : NULL);
 }
 
 ct_tensor *ct_encoder_forward(ct_module *encoder, ct_tensor *x, ct_stack_call call) {

@@ -97,6 +97,10 @@ CT_API void ct_memory_trim(ct_context *context);
 /* Sets the number of threads, including the caller's: 1 to 1024. Results are the same bits for any
  * number. */
 CT_API bool ct_set_threads(ct_context *context, int threads);
+CT_API int ct_threads(const ct_context *context); /* 0 for NULL */
+
+/* The instruction set of the kernels: "scalar", "avx2", "avx512", "neon"; "" for NULL. */
+CT_API const char *ct_isa_name(const ct_context *context);
 
 /* The random generator is Philox 4x32-10 (Salmon et al. 2011), which is counter-based. Each random
  * tensor, initialisation and active dropout uses the next stream; its element i is a function of

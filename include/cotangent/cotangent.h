@@ -14,5 +14,6 @@
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 #include <cotangent/io.h>
+#include <cotangent/profile.h>
 
 #endif

@@ -344,12 +344,12 @@ ct_mha_out ct_mha_forward(ct_module *mha, ct_tensor *q, ct_tensor *k, ct_tensor 
     const ct_mha_out none = {0};
     if (!cti_nn_is(mha, &cti_nn_mha_kind, "ct_mha_forward", q)) return none;
     ct_context *context = mha->context;
-    cti_frame frame;
-    cti_nn_enter(mha, &frame);
+    cti_nn_scope scope;
+    cti_nn_enter(mha, &scope);
     ct_mha_out y = check_and_attend(mha, q, k, v, call);
     if (!cti_ready(context)) y = none;
-    cti_nn_hand_out(context, &frame, y.weights);
-    cti_frame_return(context, &frame, y.out);
+    cti_nn_hand_out(context, &scope, y.weights);
+    cti_nn_leave(context, &scope, y.out);
     return y;
 }
 

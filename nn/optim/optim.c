@@ -152,7 +152,6 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
         .object = {.context = context},
         .module = module,
         .changes = module->changes,
-        .dependent = {module->dependents, end},
         .rule = rule,
         .opts = opts,
         .numbers = numbers,
@@ -170,7 +169,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
     made.slots = cti_take_zeroed(context, cti_bytes(made.count, sizeof(cti_nn_slot)));
     made.steps = cti_take(context, cti_bytes(made.count, sizeof(cti_op_step)));
     *optim = made;
-    module->dependents = &optim->dependent;
+    cti_nn_dependent_add(module, &optim->dependent, end);
     if (optim->slots && optim->steps && add_params(optim, module)) return optim;
     ct_optim_free(optim);
     return NULL;
@@ -179,9 +178,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
 void ct_optim_free(ct_optim *optim) {
     if (!optim || optim->object.self != &optim->object) return;
     ct_context *context = optim->context;
-    cti_nn_dependent **link = &optim->module->dependents;
-    while (*link != &optim->dependent) link = &(*link)->next;
-    *link = optim->dependent.next;
+    cti_nn_dependent_remove(optim->module, &optim->dependent);
     if (optim->slots) {
         for (int64_t i = 0; i < optim->count; i++) slot_end(context, &optim->slots[i]);
         cti_give(context, optim->slots, cti_bytes(optim->count, sizeof(cti_nn_slot)));

@@ -208,6 +208,10 @@ void cti_attention_band_product(const cti_attention_params *a, const cti_attenti
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row);
 
+/* Counts for a profile the work of products that take `per_pair` multiplications for each pair of a
+ * query and a key, without the pairs that the causal mask hides. */
+void cti_attention_count(ct_context *context, const cti_attention_params *a, int64_t per_pair);
+
 /* ---- masks ---- */
 
 /* Applies all masks to the scores of a tile that is one panel: hidden scores become -inf, and a

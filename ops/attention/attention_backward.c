@@ -437,6 +437,7 @@ static bool run_steps(ct_context *context, backward *f) {
         cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
     f->workspaces = cti_take(context, bytes);
     if (!f->workspaces) return false;
+    if (context->observed) cti_attention_count(context, a, 2 * a->dv + (a->scores ? 2 : 3) * a->d);
     for (f->step = 0; f->step < f->schedule.k_ranges; f->step++)
         cti_parallel(context, items, grain, pairs_task, f);
     cti_give(context, f->workspaces, bytes);

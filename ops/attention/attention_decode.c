@@ -161,6 +161,7 @@ bool cti_attention_decode(ct_context *context, const cti_attention_params *a) {
     const size_t bytes = cti_bytes(cti_parallel_width(context), f.workspace_bytes);
     f.workspaces = cti_take(context, bytes);
     if (!f.workspaces) return false;
+    if (context->observed) cti_attention_count(context, a, a->d + a->dv);
     cti_parallel(context, queries, grain, attend_task, &f);
     cti_give(context, f.workspaces, bytes);
     return true;

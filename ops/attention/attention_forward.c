@@ -155,6 +155,7 @@ static bool attend_all(ct_context *context, forward *f) {
     const size_t bytes = cti_bytes(cti_parallel_width(context), f->workspace_bytes);
     f->workspaces = cti_take(context, bytes);
     if (!f->workspaces) return false;
+    if (context->observed) cti_attention_count(context, &f->a, f->a.d + f->a.dv);
     cti_parallel(context, heads * f->schedule.q_ranges, f->schedule.grain, attend_task, f);
     cti_give(context, f->workspaces, bytes);
     return true;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../../src/core/cache_sets.h"
+#include "../../src/core/profile.h"
 
 /* ---- the call ---- */
 
@@ -193,6 +194,14 @@ void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64
                                  char *panel) {
     const matrix x = {.data = rows->data, .row = rows->stride, .col = 1};
     gemm(a, m, width, k, alpha, &x, b, a->nr, false, panel, a->nr);
+}
+
+void cti_attention_count(ct_context *context, const cti_attention_params *a, int64_t per_pair) {
+    const int64_t t = a->t, s = a->s, seeing_all = cti_max(0, t - s);
+    const double triangle = (double)(t - seeing_all) * (double)(t - seeing_all + 1) / 2;
+    const double causal = triangle + (double)seeing_all * (double)s;
+    const double pairs = a->attrs.causal ? causal : (double)t * (double)s;
+    cti_profile_add_flops(context, 2 * (double)(a->batch * a->heads) * pairs * (double)per_pair);
 }
 
 /* One macro-kernel call for each micro-kernel tile of rows: so few rows share a range of columns

@@ -125,6 +125,7 @@ static bool compute_tiles(ct_context *context, weights *f) {
         cti_bytes(items > grain ? cti_parallel_width(context) : 1, f->workspace_bytes);
     f->workspaces = cti_take(context, bytes);
     if (!f->workspaces) return false;
+    if (context->observed) cti_attention_count(context, a, a->d);
     cti_parallel(context, items, grain, tiles_task, f);
     cti_give(context, f->workspaces, bytes);
     return true;

@@ -16,8 +16,12 @@ static void step(void *arg, const cti_op_step *s, int64_t first, int64_t at, int
 bool cti_op_adam_step(cti_op_step *all, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!cti_op_step_is_ready(&all[i], STATES, "adam_step")) return false;
-    /* four arrays are read and three written */
-    cti_op_step_all(all, n, UNIT, cti_op_grain(4 * UNIT), step, NULL);
+    cti_op_step_all(all, n,
+                    (cti_op_step_job){.name = "adam_step",
+                                      .arrays = 7, /* four are read and three written */
+                                      .unit = UNIT,
+                                      .grain = cti_op_grain(4 * UNIT),
+                                      .task = step});
     for (int64_t i = 0; i < n; i++) cti_op_step_wrote(&all[i], STATES);
     return true;
 }

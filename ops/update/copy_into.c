@@ -14,6 +14,6 @@ bool ct_copy_into(ct_tensor *to, const ct_tensor *from) {
         cti_tensor_copy(to, values, false);
         cti_tensor_wrote(to);
     }
-    cti_op_update_close(context, &update);
+    cti_op_update_close(context, &update, 2 * cti_profile_bytes(to));
     return values != NULL;
 }

@@ -1,4 +1,5 @@
 /* t = value, in place. */
+#include "../../src/core/profile.h"
 #include "../support/op.h"
 #include "update.h"
 
@@ -17,7 +18,10 @@ static void fill_piece(void *arg, int64_t begin, int64_t end, int worker) {
 
 bool cti_op_fill(ct_tensor *t, double value) {
     if (!cti_op_updatable(t, "fill", false)) return false;
+    cti_span span;
+    cti_update_begin(t->context, &span, "fill");
     cti_parallel(t->context, t->numel, cti_op_grain(1), fill_piece, &(filling){t, value});
     cti_tensor_wrote(t);
+    cti_update_end(t->context, &span, cti_profile_bytes(t));
     return true;
 }

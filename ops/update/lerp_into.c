@@ -72,6 +72,6 @@ bool ct_lerp_into(ct_tensor *to, const ct_tensor *from, double w) {
     cti_op_update update;
     if (!cti_op_update_open(context, &update, "lerp_into")) return false;
     const bool done = to->numel == 0 || run(to, from, w);
-    cti_op_update_close(context, &update);
+    cti_op_update_close(context, &update, 3 * cti_profile_bytes(to));
     return done;
 }

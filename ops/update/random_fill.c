@@ -1,5 +1,6 @@
 /* t = random numbers, in place: element i is a function of (seed, stream, i) only, so the number of
  * threads does not matter. */
+#include "../../src/core/profile.h"
 #include "../support/op.h"
 #include "update.h"
 
@@ -20,8 +21,11 @@ static void fill_piece(void *arg, int64_t begin, int64_t end, int worker) {
 static bool fill(filling f) {
     const ct_rng next = cti_rng_next(f.t->context);
     f.random = (cti_random){next.seed, next.stream};
+    cti_span span;
+    cti_update_begin(f.t->context, &span, "random_fill");
     cti_parallel(f.t->context, f.t->numel, cti_op_grain(1), fill_piece, &f);
     cti_tensor_wrote(f.t);
+    cti_update_end(f.t->context, &span, cti_profile_bytes(f.t));
     return true;
 }
 

@@ -1,4 +1,5 @@
 /* t = a t, in place. */
+#include "../../src/core/profile.h"
 #include "../support/op.h"
 #include "update.h"
 
@@ -16,7 +17,10 @@ static void scale_piece(void *arg, int64_t begin, int64_t end, int worker) {
 
 bool cti_op_scale_in_place(ct_tensor *t, double a) {
     if (!cti_op_updatable(t, "scale_in_place", true)) return false;
+    cti_span span;
+    cti_update_begin(t->context, &span, "scale_in_place");
     cti_parallel(t->context, t->numel, cti_op_grain(1), scale_piece, &(scaling){t, a});
     cti_tensor_wrote(t);
+    cti_update_end(t->context, &span, 2 * cti_profile_bytes(t));
     return true;
 }

@@ -18,7 +18,12 @@ static void step(void *arg, const cti_op_step *s, int64_t first, int64_t at, int
 bool cti_op_sgd_step(cti_op_step *all, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (!cti_op_step_is_ready(&all[i], states(&all[i]), "sgd_step")) return false;
-    cti_op_step_all(all, n, UNIT, cti_op_grain(UNIT), step, NULL);
+    cti_op_step_all(all, n,
+                    (cti_op_step_job){.name = "sgd_step",
+                                      .arrays = n && states(all) ? 5 : 3,
+                                      .unit = UNIT,
+                                      .grain = cti_op_grain(UNIT),
+                                      .task = step});
     for (int64_t i = 0; i < n; i++) cti_op_step_wrote(&all[i], states(&all[i]));
     return true;
 }

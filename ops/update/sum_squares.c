@@ -21,7 +21,13 @@ double cti_op_sum_squares(cti_op_step *all, int64_t n) {
     const size_t bytes = cti_bytes(pieces, sizeof(double));
     double *sums = cti_take(context, bytes), total = 0;
     if (!sums) return NAN;
-    cti_op_step_all(all, n, PIECE, 1, sum_piece, sums);
+    cti_op_step_all(all, n,
+                    (cti_op_step_job){.name = "sum_squares",
+                                      .arrays = 1,
+                                      .unit = PIECE,
+                                      .grain = 1,
+                                      .task = sum_piece,
+                                      .arg = sums});
     for (int64_t i = 0; i < pieces; i++) total += sums[i];
     cti_give(context, sums, bytes);
     return total;

@@ -1,4 +1,5 @@
 /* Checks before an update in place, and the loop over many tensors as one parallel job. */
+#include "../../src/core/profile.h"
 #include "../support/op.h"
 #include "update.h"
 
@@ -49,9 +50,8 @@ void cti_op_step_wrote(const cti_op_step *s, int states) {
 
 typedef struct {
     const cti_op_step *all;
-    int64_t n, unit;
-    cti_op_step_task *task;
-    void *arg;
+    int64_t n;
+    const cti_op_step_job *job;
 } row;
 
 static int64_t units(int64_t count, int64_t unit) { return count / unit + (count % unit != 0); }
@@ -77,24 +77,34 @@ static int64_t step_at(const row *r, int64_t unit) {
 static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
     const row *r = arg;
     (void)worker;
-    for (int64_t i = step_at(r, begin), count; begin < end; i++, begin += units(count, r->unit)) {
+    for (int64_t i = step_at(r, begin), count; begin < end;
+         i++, begin += units(count, r->job->unit)) {
         const cti_op_step *s = &r->all[i];
-        const int64_t at = (begin - s->first) * r->unit, left = s->g->numel - at,
-                      most = (end - begin) * r->unit;
+        const int64_t at = (begin - s->first) * r->job->unit, left = s->g->numel - at,
+                      most = (end - begin) * r->job->unit;
         count = left < most ? left : most;
-        if (count > 0) r->task(r->arg, s, begin, at, count);
+        if (count > 0) r->job->task(r->job->arg, s, begin, at, count);
     }
 }
 
-void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain,
-                     cti_op_step_task *task, void *arg) {
+static int64_t bytes_of(const cti_op_step *all, int64_t n) {
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < n; i++) bytes += cti_profile_bytes(all[i].g);
+    return bytes;
+}
+
+void cti_op_step_all(cti_op_step *all, int64_t n, cti_op_step_job job) {
     int64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         all[i].first = sum;
-        sum += units(all[i].g->numel, unit);
+        sum += units(all[i].g->numel, job.unit);
     }
-    if (sum < grain + grain / 2)
-        grain = sum; /* less than half a piece more is not worth another thread */
-    if (sum > 0)
-        cti_parallel(all[0].g->context, sum, grain, row_task, &(row){all, n, unit, task, arg});
+    if (sum < job.grain + job.grain / 2)
+        job.grain = sum; /* less than half a piece more is not worth another thread */
+    if (sum == 0) return;
+    ct_context *context = all[0].g->context;
+    cti_span span;
+    cti_update_begin(context, &span, job.name);
+    cti_parallel(context, sum, job.grain, row_task, &(row){all, n, &job});
+    if (context->observed) cti_update_ended(context, &span, job.arrays * bytes_of(all, n));
 }

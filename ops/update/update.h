@@ -48,13 +48,20 @@ bool cti_op_updates_with(ct_tensor *t, ct_tensor *u, const char *name);
 bool cti_op_step_is_ready(const cti_op_step *step, int states, const char *name);
 void cti_op_step_wrote(const cti_op_step *step, int states);
 
-/* One parallel job for all gradients. Each is divided into units of `unit` elements, the last one
- * shorter, and units are numbered through all gradients. The task gets a range of one gradient,
- * `count` elements from element `at`; the range begins with unit number `first`. */
+/* One parallel job for all gradients, which a profile calls `name`. It reads and writes each of so
+ * many arrays as large as the gradients once. Each is divided into units of `unit` elements, the
+ * last one shorter, and units are numbered through all gradients. The task gets a range of one
+ * gradient, `count` elements from element `at`; the range begins with unit number `first`. */
 typedef void cti_op_step_task(void *arg, const cti_op_step *step, int64_t first, int64_t at,
                               int64_t count);
+typedef struct {
+    const char *name;
+    int64_t arrays;
+    int64_t unit, grain; /* elements of a unit, units of a piece */
+    cti_op_step_task *task;
+    void *arg;
+} cti_op_step_job;
 int64_t cti_op_step_units(const cti_op_step *all, int64_t n, int64_t unit);
-void cti_op_step_all(cti_op_step *all, int64_t n, int64_t unit, int64_t grain,
-                     cti_op_step_task *task, void *arg);
+void cti_op_step_all(cti_op_step *all, int64_t n, cti_op_step_job job);
 
 #endif

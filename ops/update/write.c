@@ -72,10 +72,12 @@ bool cti_op_update_open(ct_context *context, cti_op_update *update, const char *
     update->outer = context->op;
     context->op = name;
     cti_frame_open(context, &update->frame, true);
+    cti_update_begin(context, &update->span, name);
     return true;
 }
 
-void cti_op_update_close(ct_context *context, cti_op_update *update) {
+void cti_op_update_close(ct_context *context, cti_op_update *update, int64_t bytes) {
+    cti_update_end(context, &update->span, bytes);
     cti_frame_close(context, &update->frame);
     context->op = update->outer;
     cti_leave(context);

@@ -2,7 +2,7 @@
 #ifndef CTI_OPS_UPDATE_WRITE_H
 #define CTI_OPS_UPDATE_WRITE_H
 
-#include "../../src/core/context.h"
+#include "../../src/core/profile.h"
 
 /* Is no error pending, does `from` broadcast to `to`, and have to's elements an address each? Both
  * may have any strides, and dtypes may differ. */
@@ -14,13 +14,14 @@ bool cti_op_may_overlap(const ct_tensor *to, const ct_tensor *from);
 /* A row-major copy in the innermost frame. */
 ct_tensor *cti_op_copy_of(const ct_tensor *t);
 
-/* Around an update that makes temporary tensors: a frame without a gradient, and the update's name
- * in errors. Open is false, with nothing to close, if another thread is in the context. */
+/* Around an update that makes temporary tensors: a frame without a gradient, the update's name in
+ * errors, and a span of the profile, of an update that reads and writes so many bytes. Open is false, with nothing to close, if another thread is in the context. */
 typedef struct {
     cti_frame frame;
     const char *outer;
+    cti_span span;
 } cti_op_update;
 bool cti_op_update_open(ct_context *context, cti_op_update *update, const char *name);
-void cti_op_update_close(ct_context *context, cti_op_update *update);
+void cti_op_update_close(ct_context *context, cti_op_update *update, int64_t bytes);
 
 #endif

@@ -1,6 +1,5 @@
 /* ct_apply: runs an op's forward and, where a gradient is wanted, records the call. */
-#include "debug.h"
-#include "tape.h"
+#include "observe.h"
 
 /* Records why an input cannot be taken; false. */
 static bool refuse_input(const ct_call *c, int i, const ct_tensor *input) {
@@ -89,7 +88,7 @@ static bool run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants
     context->op = c->op->name;
     bool done = prepare(c, given, in, wants, recording, &wanted) && compute(c, given, &frame);
     if (done && wanted && has_gradient(c)) done = cti_tape_record(c, given);
-    if (done && context->debug) done = cti_debug_result(c);
+    if (done && context->observed) done = cti_observe_result(c, given);
     for (int k = 1; k < c->n_outs; k++) {
         if (done) cti_tensor_lift(c->outs[k], frame.outer);
         else c->outs[k] = NULL;
@@ -117,11 +116,12 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
     ct_tensor *stack_in[ON_STACK], **call_in = stack_in;
     bool stack_wants[ON_STACK], *wants = stack_wants;
     const size_t bytes = n > ON_STACK ? cti_bytes(n, sizeof *in + sizeof *wants) : 0;
-    if (!cti_enter(context)) return false;
+    cti_span span;
+    if (context->observed && !cti_observe_enter(context, op, &span)) return false;
     if (bytes) {
         call_in = cti_take(context, bytes);
         if (!call_in) {
-            cti_leave(context);
+            if (context->observed) cti_observe_leave(context, &span);
             return false;
         }
         wants = (bool *)(call_in + n);
@@ -136,7 +136,7 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
                     .n_outs = op->outputs > 1 ? op->outputs : 1};
     const bool done = run(&call, in, call_in, wants);
     if (bytes) cti_give(context, call_in, bytes);
-    cti_leave(context);
+    if (context->observed) cti_observe_leave(context, &span);
     return done;
 }
 

@@ -2,8 +2,7 @@
  * gradient has arrived in one of its slots. Invariant: the nodes of a node's inputs are older than
  * it. So when the loop reaches a pending node, all its gradients have arrived, and when none is
  * pending the loop ends. It takes no memory. */
-#include "debug.h"
-#include "tape.h"
+#include "observe.h"
 
 /* ---- one node ---- */
 
@@ -69,6 +68,7 @@ static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **gra
     }
     if (!c->op->backward(c, cotangent, grad) || c->context->status)
         return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
+    if (c->context->observed) cti_observe_gradients(node, cotangent, grad);
     for (int k = 0; k < node->call.n_outs; k++) {
         if (!cotangent[k] || cotangent[k] != node->slot[k].sum) continue;
         /* The frame owns it now: if backward returned it as a gradient, it has one owner, and the
@@ -83,7 +83,7 @@ static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **gra
     return true;
 }
 
-static bool node_backward(cti_node *node, int *pending, bool retain_graph) {
+static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_span *span) {
     const ct_call *c = &node->call;
     ct_context *context = c->context;
     if (node->released) {
@@ -106,9 +106,9 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph) {
     cti_frame_open(context, &frame, true);
     context->op = context->backward = c->op->name;
     node->last = !retain_graph;
-    const bool watched = context->debug && cti_debug_watches(node);
-    const bool done = call_backward(node, cotangent, grad, &frame, pending) &&
-                      (!watched || cti_debug_gradients(node));
+    const bool watched = context->observed && cti_observe_node(node, span);
+    bool done = call_backward(node, cotangent, grad, &frame, pending);
+    if (context->observed) done = cti_observe_node_end(node, span, watched, done);
     for (int i = 0; i < n; i++)
         if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
     context->op = "backward";
@@ -144,12 +144,14 @@ static bool give_up(cti_node *node, int pending) {
     return false;
 }
 
-/* Runs backward of the pending nodes, from `node` to older ones. */
-static bool run_pending(cti_node *node, int pending, bool retain_graph) {
+/* Runs backward of the pending nodes, from `node` to older ones. The span is the caller's, and this
+ * is not inlined, so that GCC inlines node_backward: some 20 instructions a node. */
+__attribute__((noinline)) static bool run_pending(cti_node *node, int pending, bool retain_graph,
+                                                  cti_span *span) {
     while (pending) {
         cti_node *older;
         if (node->pending) {
-            if (!node_backward(node, &pending, retain_graph)) return give_up(node, pending);
+            if (!node_backward(node, &pending, retain_graph, span)) return give_up(node, pending);
             clear_pending(node, &pending);
             older = node->prev; /* read only now, as node_backward may have freed older nodes */
             cti_node_unref(node);
@@ -215,6 +217,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     const char *outer_op = context->op;
     context->op = "backward";
     cti_frame frame;
+    cti_span span; /* of the node that is running */
     cti_frame_open(context, &frame, true);
     context->backward = "backward";
     int pending = 0;
@@ -225,7 +228,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
                               : ct_ones(context, outs[i]->dtype, outs[i]->shape);
         ok = seed && receive(outs[i]->slot, seed, &frame, &pending);
     }
-    ok = ok ? run_pending(newest, pending, opts.retain_graph) : give_up(newest, pending);
+    ok = ok ? run_pending(newest, pending, opts.retain_graph, &span) : give_up(newest, pending);
     cti_frame_close(context, &frame);
     context->backward = NULL;
     context->op = outer_op;

@@ -27,6 +27,7 @@ struct cti_node {
     };
     ct_tensor *saved;     /* [saved_count] saved tensors: what call.in, outs and saved point to */
     int number;           /* while graph.c writes the graph: from 1; else 0 */
+    uint32_t mark;        /* cti_profile_mark when it was recorded; 0: no profile ran */
     cti_grad_slot slot[]; /* [call.n_outs]; of a leaf one */
 };
 _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");

@@ -75,6 +75,7 @@ ct_context *ct_context_new(ct_context_opts opts) {
                             .rng = {.seed = opts.seed},
                             .threads = 1,
                             .debug = debug,
+                            .observed = debug,
                             .l2_bytes = l2_bytes(),
                             .l1d_ways = l1d_ways()};
     context->frame = &context->root;
@@ -115,6 +116,10 @@ bool ct_set_threads(ct_context *context, int threads) {
     context->threads = threads;
     return true;
 }
+
+int ct_threads(const ct_context *context) { return context ? context->threads : 0; }
+
+const char *ct_isa_name(const ct_context *context) { return context ? context->isa->name : ""; }
 
 ct_memory_stats ct_memory(const ct_context *context) {
     if (!context) return (ct_memory_stats){0};

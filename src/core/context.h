@@ -38,6 +38,8 @@ struct cti_frame {
     ct_tensor *tensors;
 };
 
+typedef struct cti_profile cti_profile;
+
 enum { CTI_MESSAGE_SIZE = 1024 };
 
 struct ct_context {
@@ -54,10 +56,11 @@ struct ct_context {
     int64_t l1d_ways; /* associativity of its L1d cache */
     int threads;
     bool debug;
-    cti_workers *workers;             /* made when first needed */
-    cti_frame *frame, root;           /* the innermost scope, and the outermost */
-    const cti_running *running;       /* the innermost, or NULL */
-    uint64_t scopes;                  /* the last id of a frame */
+    bool observed;              /* debug mode, or a profile runs: the slow path around each op */
+    cti_workers *workers;       /* made when first needed */
+    cti_frame *frame, root;     /* the innermost scope, and the outermost */
+    const cti_running *running; /* the innermost, or NULL */
+    uint64_t scopes;            /* the last id of a frame */
     cti_node *tape_first, *tape_last; /* live nodes in the order they were recorded */
     uint64_t sequence;                /* of the last node recorded */
     cti_node *to_free;                /* nodes without references: see cti_node_unref */
@@ -68,7 +71,8 @@ struct ct_context {
     int depth;                /* of its calls inside each other */
     cti_handles handles;
     cti_objects objects;
-    cti_closer *closers; /* closed with the context */
+    cti_closer *closers;  /* closed with the context */
+    cti_profile *profile; /* profile.h; NULL: none was started */
 };
 
 /* A block of at least size bytes (size 0 too), its content undefined. NULL with CT_ERR_MEMORY

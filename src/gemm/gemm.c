@@ -109,6 +109,10 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
     return true;
 }
 
+void cti_gemm_count(ct_context *context, int64_t batch, int64_t m, int64_t n, int64_t k) {
+    cti_profile_add_flops(context, 2 * (double)batch * (double)m * (double)n * (double)k);
+}
+
 /* ---- planned products ---- */
 
 /* Sets every row of the caller's C, not of C', to the bias. */

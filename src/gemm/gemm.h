@@ -7,7 +7,7 @@
 #ifndef CTI_GEMM_GEMM_H
 #define CTI_GEMM_GEMM_H
 
-#include "../core/context.h"
+#include "../core/profile.h"
 
 /* A batch of matrices: element (i, j) of matrix b is data[b batch + i row + j col]. Strides are in
  * elements and may be negative or 0; with batch 0 all b are the same matrix. dtype is the type of
@@ -96,6 +96,10 @@ static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const 
  * dense, dot products) go to cti_gemm_planned. */
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
 
+/* Counts the work of a product for a profile. */
+__attribute__((cold)) void cti_gemm_count(ct_context *context, int64_t batch, int64_t m, int64_t n,
+                                          int64_t k);
+
 /* Computes a product. The order in which an element of C is summed follows from sizes and strides,
  * never from threads, from caches or from which of the three functions computes it. False:
  * CT_ERR_MEMORY.
@@ -104,6 +108,7 @@ bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
  * only the other branches copy them to memory. Against args that are always in memory an
  * 8 x 8 x 8 product is 1.01 times as fast, with AVX-512 1.05. */
 static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
+    if (context->observed) cti_gemm_count(context, g->batch, g->m, g->n, g->k);
     const bool small = g->batch == 1 && g->k > 0 && g->k < CTI_GEMM_DEEP &&
                        cti_gemm_is_small(g->m, g->n, g->k); /* one K block */
     if (!small || g->m <= 1 || g->n <= 1 || g->b.col != 1 || g->c.col != 1) {
