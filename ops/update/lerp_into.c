@@ -3,7 +3,7 @@
 #include "../support/op.h"
 #include "../../src/core/int_math.h"
 #include "../../src/core/strided_loop.h"
-#include "write.h"
+#include "in_place.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* Checks before a tensor is written from another, and whether they overlap. */
-#include "write.h"
+#include "in_place.h"
 
 /* Sorts the dims of more than one element by the distance of their elements: a dim whose distance
  * is more than all nearer ones reach has no address twice. A caller's strides (ct_wrap) that are
