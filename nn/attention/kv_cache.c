@@ -104,9 +104,8 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
 
 static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
     int64_t t = ct_dim(x, 2);
-    return ct_copy_into(ct_narrow(buffer, 2, length, t), x)
-               ? ct_narrow(buffer, 2, 0, length + t)
-               : NULL;
+    return ct_copy_into(ct_narrow(buffer, 2, length, t), x) ? ct_narrow(buffer, 2, 0, length + t)
+                                                            : NULL;
 }
 
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {

@@ -1,6 +1,6 @@
 /* What ct_copy_into and ct_lerp_into share: an update of a tensor of any strides from another. */
-#ifndef CTI_OPS_UPDATE_WRITE_H
-#define CTI_OPS_UPDATE_WRITE_H
+#ifndef CTI_OPS_UPDATE_INTO_H
+#define CTI_OPS_UPDATE_INTO_H
 
 #include "../../src/core/context.h"
 
