@@ -187,6 +187,11 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_decoder_layer_forward(decoder, y, three, plain, plain).out, "TransformerDecoderLayer");
     USE(ct_decoder_layer_forward(decoder, three, y, plain, plain).out, "TransformerDecoderLayer");
     USE(ct_positions_forward(positions, y, 0), "Positions");
+    ct_kv_cache *cache = ct_kv_cache_new_of(c, CT_F32, 1, 1, 4, 3);
+    ct_tensor *k = y, *v = q;
+    USE(ct_kv_cache_append(cache, &k, &v), "ct_kv_cache_append");
+    USE(ct_kv_cache_append(cache, &v, &k), "ct_kv_cache_append");
+    ct_kv_cache_free(cache);
 #undef USE
 }
 

@@ -30,9 +30,9 @@ static ct_tensor *own_forward(own *a, ct_kv_cache *cache, ct_tensor *x) {
     part[1] = ct_rope(part[1], (ct_rope_opts){.offset = before});
     if (!ct_kv_cache_append(cache, &part[1], &part[2])) return NULL;
     ct_tensor *mask = ct_narrow(ct_causal_mask(context, before + t, before + t), 0, before, t);
-    ct_tensor *y = ct_attention(part[0], part[1], part[2],
-                                (ct_attention_opts){.mask = t > 1 ? mask : NULL})
-                       .out;
+    ct_tensor *y =
+        ct_attention(part[0], part[1], part[2], (ct_attention_opts){.mask = t > 1 ? mask : NULL})
+            .out;
     return ct_forward(a->out, ct_combine_heads(y));
 }
 
@@ -90,16 +90,17 @@ START_TEST(all_so_far) {
                 ct_tensor *all[2];
                 for (int kv = 0; kv < 2; kv++) {
                     ct_tensor *x =
-                        layout == 0   ? ct_empty(context, (ct_dtype)dtype, CT_SHAPE(2, 3, t, 5))
-                        : layout == 1 ? ct_split_heads(
-                                            ct_empty(context, (ct_dtype)dtype, CT_SHAPE(2, t, 15)), 3)
-                                      : ct_narrow(ct_empty(context, (ct_dtype)dtype,
-                                                           CT_SHAPE(2, 3, t, 9)),
-                                                  3, 2, 5);
+                        layout == 0 ? ct_empty(context, (ct_dtype)dtype, CT_SHAPE(2, 3, t, 5))
+                        : layout == 1
+                            ? ct_split_heads(ct_empty(context, (ct_dtype)dtype, CT_SHAPE(2, t, 15)),
+                                             3)
+                            : ct_narrow(ct_empty(context, (ct_dtype)dtype, CT_SHAPE(2, 3, t, 9)), 3,
+                                        2, 5);
                     double now[2][3][3][5];
-                    for (int64_t i = 0; i < 2 * 3 * t * 5; i++) ((double *)now)[i] = (double)value++;
-                    ck_assert(ct_copy_into(
-                        x, ct_from_f64(context, CT_SHAPE(2, 3, t, 5), (double *)now)));
+                    for (int64_t i = 0; i < 2 * 3 * t * 5; i++)
+                        ((double *)now)[i] = (double)value++;
+                    ck_assert(
+                        ct_copy_into(x, ct_from_f64(context, CT_SHAPE(2, 3, t, 5), (double *)now)));
                     for (int64_t i = 0; i < 2 * 3 * t * 5; i++)
                         want[kv][i / (15 * t)][i / (5 * t) % 3][at + i / 5 % t][i % 5] =
                             ((double *)now)[i];
@@ -149,7 +150,7 @@ START_TEST(who_owns_them) {
     ct_tensor *k = ct_set_requires_grad(ct_full(context, CT_F64, CT_SHAPE(1, 1, 1, 2), 3), true),
               *v = k, *new = k;
     ck_assert(ct_kv_cache_append(cache, &k, &v));
-    ck_assert(k != new && v != new && k != v && !ct_requires_grad(k) && !ct_requires_grad(v));
+    ck_assert(k != new &&v != new &&k != v && !ct_requires_grad(k) && !ct_requires_grad(v));
     ct_scope_keep(scope, k);
     ct_scope_close(scope);
     ct_kv_cache_free(cache);
@@ -199,7 +200,8 @@ START_TEST(appends_are_checked) {
     ct_release(gone);
     refuses(cache, zeros(1, 3, 2, 5), x, CT_ERR_SHAPE,
             "expected key (2, 3, T, 5), got (1, 3, 2, 5)");
-    refuses(cache, x, zeros(2, 2, 2, 5), CT_ERR_SHAPE, "expected value (2, 3, T, 5), got (2, 2, 2, 5)");
+    refuses(cache, x, zeros(2, 2, 2, 5), CT_ERR_SHAPE,
+            "expected value (2, 3, T, 5), got (2, 2, 2, 5)");
     refuses(cache, x, zeros(2, 3, 2, 1), CT_ERR_SHAPE, "got (2, 3, 2, 1)");
     refuses(cache, ct_select(x, 0, 0), x, CT_ERR_SHAPE, "got (3, 2, 5)");
     refuses(cache, x, zeros(2, 3, 1, 5), CT_ERR_SHAPE, "key (2, 3, 2, 5) with value (2, 3, 1, 5)");
@@ -218,7 +220,8 @@ START_TEST(appends_are_checked) {
     ct_tensor *k = x, *v = x;
     ck_assert(ct_kv_cache_append(cache, &k, &v));
     refuses(cache, x, k, CT_ERR_ARGUMENT, "value is a view of the cache's keys");
-    refuses(cache, zeros(2, 3, 3, 5), zeros(2, 3, 3, 5), CT_ERR_SHAPE, "3 positions more than the 2 of 4");
+    refuses(cache, zeros(2, 3, 3, 5), zeros(2, 3, 3, 5), CT_ERR_SHAPE,
+            "3 positions more than the 2 of 4");
     ct_fail(context, CT_ERR_IO, "pending");
     ck_assert(!ct_kv_cache_append(cache, &k, &v));
     expect(CT_ERR_IO, "pending", "");
@@ -343,7 +346,8 @@ START_TEST(a_failed_append_changes_nothing) {
 }
 END_TEST
 
-/* From the second token on decoding takes no memory from the allocator, and no more at any token. */
+/* From the second token on decoding takes no memory from the allocator, and no more at any token.
+ */
 START_TEST(a_token_allocates_nothing) {
     enum { LENGTH = 400 };
     for (int threads = 1; threads <= 2; threads++)

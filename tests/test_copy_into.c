@@ -129,8 +129,7 @@ START_TEST(into_views) {
         for (int v = 0; v < VIEWS; v++)
             for (int s = 0; s < SOURCES; s++)
                 for (int i = 0; i < 10; i++)
-                    write_one(sizes(4, 5, 7), v, s, (ct_dtype)dtype,
-                              i ? weights[i] : copying);
+                    write_one(sizes(4, 5, 7), v, s, (ct_dtype)dtype, i ? weights[i] : copying);
 }
 END_TEST
 
@@ -152,8 +151,8 @@ START_TEST(threads_write_the_same_bits) {
             ck_assert(ct_set_threads(context, threads));
             ct_seed(context, 3);
             ct_scope scope = ct_scope_open(context);
-            ct_tensor *base = ct_randn(context, CT_F32, sizes(3, 101, 229)),
-                      *to = view_of(base, v), *from = source_for(ct_shape_of(to), 0, CT_F32);
+            ct_tensor *base = ct_randn(context, CT_F32, sizes(3, 101, 229)), *to = view_of(base, v),
+                      *from = source_for(ct_shape_of(to), 0, CT_F32);
             ck_assert(ct_lerp_into(to, from, 0.3) && ct_lerp_into(to, from, 0.7));
             ck_assert(ct_to_f32(base, threads == 1 ? first[v] : now, N));
             ct_scope_close(scope);
@@ -208,13 +207,13 @@ static ct_tensor *wrapped(int64_t start, int64_t rows, int64_t row, int64_t colu
 START_TEST(from_is_read_first) {
     const struct {
         int64_t to[4], from[4];
-    } pairs[] = {{{1, ROWS, ROWS, 1}, {0, ROWS, ROWS, 1}},         /* a column on */
-                 {{0, ROWS, ROWS, 1}, {1, ROWS, ROWS, 1}},         /* and back */
+    } pairs[] = {{{1, ROWS, ROWS, 1}, {0, ROWS, ROWS, 1}},            /* a column on */
+                 {{0, ROWS, ROWS, 1}, {1, ROWS, ROWS, 1}},            /* and back */
                  {{0, ROWS - 1, ROWS, 1}, {ROWS, ROWS - 1, ROWS, 1}}, /* rows */
-                 {{0, ROWS - 1, ROWS, 1}, {0, ROWS - 1, 1, ROWS}}, /* transposed */
+                 {{0, ROWS - 1, ROWS, 1}, {0, ROWS - 1, 1, ROWS}},    /* transposed */
                  {{0, ROWS - 1, 1, ROWS}, {0, ROWS - 1, ROWS, 1}},
-                 {{0, ROWS, ROWS, 1}, {0, ROWS, ROWS, 1}}, /* itself */
-                 {{0, ROWS, ROWS, 1}, {70 * ROWS, 1, ROWS, 1}}, /* one of its rows */
+                 {{0, ROWS, ROWS, 1}, {0, ROWS, ROWS, 1}},          /* itself */
+                 {{0, ROWS, ROWS, 1}, {70 * ROWS, 1, ROWS, 1}},     /* one of its rows */
                  {{0, ROWS, ROWS, 1}, {ROWS - 2, ROWS, ROWS, -1}}}; /* backwards */
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         for (int weight = 0; weight < 3; weight++) {
@@ -228,9 +227,10 @@ START_TEST(from_is_read_first) {
             ck_assert(weight ? ct_lerp_into(to, from, w) : ct_copy_into(to, from));
             double *got = numbers(to);
             for (int64_t k = 0; k < ct_numel(to); k++)
-                same_to(got[k],
-                        expected(a[k], b[broadcast_index(k, ct_shape_of(to), ct_shape_of(from))], w),
-                        1e-12, "shared", k);
+                same_to(
+                    got[k],
+                    expected(a[k], b[broadcast_index(k, ct_shape_of(to), ct_shape_of(from))], w),
+                    1e-12, "shared", k);
             free(a), free(b), free(got);
             ct_scope_close(scope);
         }
@@ -258,7 +258,8 @@ START_TEST(elements_of_to_have_an_address_each) {
     for (int i = 0; i < 8; i++) ck_assert(own[i] == 0);
     /* of one element, or of none, no two do */
     ck_assert(ct_copy_into(ct_expand(x, CT_SHAPE(3, 1)), ct_narrow(y, 1, 0, 1)));
-    ck_assert(ct_copy_into(ct_expand(of(CT_F32, CT_SHAPE(0, 1)), CT_SHAPE(0, 4)), y = of(CT_F32, CT_SHAPE(0, 4))));
+    ck_assert(ct_copy_into(ct_expand(of(CT_F32, CT_SHAPE(0, 1)), CT_SHAPE(0, 4)),
+                           y = of(CT_F32, CT_SHAPE(0, 4))));
     ck_assert(ct_copy_into(ct_wrap(context, CT_F32, CT_SHAPE(2, 4), (int64_t[]){-4, 1}, own + 4),
                            ct_arange(context, CT_F32, 0, 4, 1)));
     for (int i = 0; i < 8; i++) ck_assert(own[i] == i % 4);
@@ -274,8 +275,7 @@ START_TEST(what_is_refused) {
     refused(ct_lerp_into(to, NULL, 0.5), CT_ERR_ARGUMENT, "lerp_into: from is NULL");
     refused(ct_lerp_into(NULL, to, 0.5), CT_ERR_ARGUMENT, "lerp_into: to is NULL");
     ck_assert(!ct_copy_into(NULL, NULL) && !ct_lerp_into(NULL, NULL, 1) && !ct_clone(NULL));
-    refused(ct_copy_into(row, to), CT_ERR_SHAPE,
-            "copy_into: (2, 3) does not broadcast to (3)");
+    refused(ct_copy_into(row, to), CT_ERR_SHAPE, "copy_into: (2, 3) does not broadcast to (3)");
     refused(ct_copy_into(to, of(CT_F64, CT_SHAPE(3, 2))), CT_ERR_SHAPE,
             "copy_into: (3, 2) does not broadcast to (2, 3)");
     refused(ct_copy_into(row, of(CT_F64, CT_SHAPE(1, 3))), CT_ERR_SHAPE, "(1, 3)");

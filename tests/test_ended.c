@@ -222,6 +222,9 @@ START_TEST(freed_optimisers_and_caches) {
     freed("ct_kv_cache_length", "cache");
     ck_assert(!ct_kv_cache_truncate(cache, 0));
     freed("ct_kv_cache_truncate", "cache");
+    ct_tensor *k = ct_ones(context, CT_F32, CT_SHAPE(1, 1, 1, 3)), *v = k;
+    ck_assert(!ct_kv_cache_append(cache, &k, &v));
+    freed("ct_kv_cache_append", "cache");
     ck_assert_ptr_null(ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.cache = cache}).out);
     freed("ct_mha_forward", "cache");
     ct_module_free(m); /* and its optimisers */

@@ -515,6 +515,54 @@ static bool checkpoint(ct_context *c, result *out) {
 START_TEST(a_checkpoint) { sweep(checkpoint, 1); }
 END_TEST
 
+/* ---- changes in place ---- */
+
+/* What fails changes nothing; what is done is copied out. */
+static bool write_in_place(ct_context *c, result *out, int which) {
+    ct_tensor *x = ct_arange(c, CT_F32, 0, 60, 1), *base = ct_view(x, CT_SHAPE(6, 10));
+    ct_tensor *columns = ct_transpose(base, 0, 1), *all = ct_narrow(columns, 0, 1, 6),
+              *from = ct_narrow(base, 1, 2, 6);
+    if (!x || !from || !all) return false;
+    const bool done = which == 0   ? ct_copy_into(all, from)
+                      : which == 1 ? ct_lerp_into(all, from, 0.25)
+                      : which == 2 ? ct_copy_into(all, ct_causal_mask(c, 6, 6))
+                                   : ct_lerp_into(all, ct_clone(ct_select(from, 0, 2)), 0.75);
+    for (int i = 0; !done && i < 60; i++) ck_assert(ct_data_f32(x)[i] == (float)i);
+    out->count += 60;
+    memcpy(out->value + out->count - 60, ct_data_f32(x), 60 * sizeof(float));
+    return done;
+}
+
+static bool in_place(ct_context *c, result *out) {
+    memset(out, 0, sizeof *out);
+    for (int which = 0; which < 4; which++)
+        if (!write_in_place(c, out, which)) return false;
+    return true;
+}
+
+START_TEST(changes_in_place) { sweep(in_place, 1); }
+END_TEST
+
+/* Two appends, the second of views of the first. */
+static bool append(ct_context *c, result *out) {
+    memset(out, 0, sizeof *out);
+    ct_kv_cache *cache = ct_kv_cache_new_of(c, CT_F32, 1, 2, 8, 3);
+    ct_tensor *k = ct_view(ct_arange(c, CT_F32, 0, 24, 1), CT_SHAPE(1, 2, 4, 3)), *v = ct_neg(k);
+    for (int i = 0; i < 2 && cache && v && !ct_error(c); i++) {
+        ct_tensor *const given[2] = {k, v};
+        if (ct_kv_cache_append(cache, &k, &v)) continue;
+        ck_assert(k == given[0] && v == given[1]);
+        ck_assert_int_eq(ct_kv_cache_length(cache), 4 * i);
+    }
+    const bool done = !ct_error(c) && ct_to_f32(k, out->value, 48) &&
+                      ct_to_f32(v, out->value + 48, 48) && ct_kv_cache_length(cache) == 8;
+    ct_kv_cache_free(cache);
+    return done;
+}
+
+START_TEST(appends_to_a_cache) { sweep(append, 1); }
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("faults");
     TCase *memory = tcase_create("memory"), *alone = tcase_create("memory of a step"),
@@ -524,6 +572,8 @@ int main(void) {
     suite_add_tcase(suite, alone);
     tcase_add_test(memory, work_on_three_threads);
     tcase_add_test(memory, weights_of_attention);
+    tcase_add_test(memory, changes_in_place);
+    tcase_add_test(memory, appends_to_a_cache);
     tcase_add_loop_test(memory, an_op, 0, case_count());
     tcase_add_loop_test(memory, an_op_asks_for_no_more, 0, case_count());
     tcase_add_loop_test(memory, a_constructor, 0, 11);

@@ -410,6 +410,45 @@ START_TEST(scalars) {
 }
 END_TEST
 
+/* In long double, but with the weight and the choice of the formula in the table's dtype. */
+static wide of_lerp(table t, wide a, wide b, double w) {
+    const wide weight = t.dtype ? (wide)w : (wide)(float)w;
+    return fabsl(weight) < 0.5L ? a + weight * (b - a) : b - (1 - weight) * (b - a);
+}
+
+START_TEST(lerps) {
+    enum { LONGEST = 70 };
+    const double weights[] = {0, 0.1, 0.499999999, 0.5, -0.5, 0.9, 1, -0.2, -2, 3};
+    table t;
+    for (int i = 0; table_at(i, &t); i++)
+        for (int64_t n = 0; n <= LONGEST; n++)
+            for (int se = 0; se < 2; se++)
+                for (int k = 0; k < COUNT(weights); k++) {
+                    const double w = weights[k];
+                    array x = filled(t, n, -2, 2), end = filled(t, se || !n ? n : 1, -2, 2),
+                          y = output(t, n), z = output(t, n);
+                    for (int64_t j = 0; j < n; j += 1 + j % 7) { /* NaN and infinities, too */
+                        put(t, x.p, j, whole());
+                        if (se) put(t, end.p, n - 1 - j, whole());
+                    }
+                    t.k->lerp(n, x.p, end.p, se, w, y.p);
+                    for (int64_t j = 0; j < n; j++) {
+                        const wide a = (wide)get(t, x.p, j), b = (wide)get(t, end.p, se ? j : 0);
+                        const double error = error_in_ulp(t, get(t, y.p, j), of_lerp(t, a, b, w),
+                                                          20 * (1 + fabs(w)));
+                        EXPECT(error <= 2, "%s lerp(%Lg, %Lg, %g) = %g: %g ulp", t.isa, a, b, w,
+                               get(t, y.p, j), error);
+                        t.k->lerp(1, at(t, x.p, j), at(t, end.p, se ? j : 0), se, w, at(t, z.p, j));
+                    }
+                    EXPECT(memcmp(y.p, z.p, y.bytes) == 0, "%s lerp: bits depend on the place",
+                           t.isa);
+                    t.k->lerp(n, x.p, end.p, se, w, x.p);
+                    EXPECT(memcmp(y.p, x.p, y.bytes) == 0, "%s lerp: in place differs", t.isa);
+                    release(x, "x"), release(end, "end"), release(y, "lerp"), release(z, "lerp");
+                }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("kernels");
     TCase *tcase = tcase_create("elementwise");
@@ -423,6 +462,7 @@ int main(void) {
     tcase_add_loop_test(tcase, zip_all, 0, COUNT(zips));
     tcase_add_test(tcase, picked_backward);
     tcase_add_test(tcase, scalars);
+    tcase_add_test(tcase, lerps);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

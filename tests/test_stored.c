@@ -119,6 +119,10 @@ START_TEST(with_a_number) {
         same_numbers(&y, N, "arange");
         stored_apart.axpy(N, e, x.s, y.s), of_f64()->axpy(N, e, x.d, y.d);
         close_numbers(&y, N, "axpy");
+        for (int se = 0; se < 2; se++) {
+            stored_apart.lerp(N, x.s, g.s, se, e, y.s), of_f64()->lerp(N, x.d, g.d, se, e, y.d);
+            same_numbers(&y, N, "lerp");
+        }
     }
 }
 END_TEST

@@ -37,15 +37,13 @@ START_TEST(filling_and_copying) {
               *from = ct_view(I64(1, 2, 3, 4, 5, 6), CT_SHAPE(3, 2));
     ck_assert(ct_copy_into(to, ct_transpose(from, 0, 1)));
     IS(to, 1, 3, 5, 2, 4, 6);
-    ck_assert(
-        ct_copy_into(ct_narrow(to, 1, 1, 2), ct_narrow(ct_transpose(from, 0, 1), 1, 0, 2)));
+    ck_assert(ct_copy_into(ct_narrow(to, 1, 1, 2), ct_narrow(ct_transpose(from, 0, 1), 1, 0, 2)));
     IS(to, 1, 1, 3, 2, 2, 4);
     ck_assert(cti_op_scale_in_place(to, 10));
     IS(to, 10, 10, 30, 20, 20, 40);
     ck_assert_double_eq(squares_of(to), 100 + 100 + 900 + 400 + 400 + 1600);
     ck_assert_double_eq(squares_of(of(CT_F32, CT_SHAPE(0))), 0);
-    refused(ct_copy_into(to, from), CT_ERR_SHAPE,
-            "copy_into: (3, 2) does not broadcast to (2, 3)");
+    refused(ct_copy_into(to, from), CT_ERR_SHAPE, "copy_into: (3, 2) does not broadcast to (2, 3)");
     refused(cti_op_fill(ct_transpose(to, 0, 1), 0), CT_ERR_ARGUMENT,
             "fill: the tensor (3, 2) is not contiguous");
     refused(cti_op_fill_normal(from, 0, 1), CT_ERR_DTYPE, "fill_normal");

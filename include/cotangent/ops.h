@@ -244,7 +244,7 @@ CT_API ct_tensor *ct_squeeze(ct_tensor *x, int dim);
 CT_API ct_tensor *ct_unsqueeze(ct_tensor *x, int dim);
 /* x itself (another handle) if it is contiguous, otherwise a copy */
 CT_API ct_tensor *ct_contiguous(ct_tensor *x);
-/* always a copy, row-major; the gradient passes */
+/* a tensor of its own memory, whatever the strides of x; in place: ct_copy_into (tensor.h) */
 CT_API ct_tensor *ct_clone(ct_tensor *x);
 /* as a C cast; to bool by != 0. Differentiable between f32 and f64 */
 CT_API ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype);

@@ -181,8 +181,7 @@ static bool weights_backward(const ct_call *c, ct_tensor *const *cotangents, ct_
         ct_tensor *third[3];
         grad[0] = ct_zeros(c->context, g->dtype, c->in[CTI_ATTENTION_Q]->shape);
         if (!grad[0] || !cti_attention_unpack(grad[0], attrs->packed_heads, third)) return false;
-        if (!ct_copy_into(third[0], dqk[0]) || !ct_copy_into(third[1], dqk[1]))
-            return false;
+        if (!ct_copy_into(third[0], dqk[0]) || !ct_copy_into(third[1], dqk[1])) return false;
     } else {
         grad[CTI_ATTENTION_Q] = dqk[0];
         grad[CTI_ATTENTION_K] = dqk[1];

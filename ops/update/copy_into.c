@@ -1,6 +1,6 @@
 /* to = from, in place: from broadcasts and is converted to to's dtype; any strides. */
 #include "../support/op.h"
-#include "in_place.h"
+#include "into.h"
 
 bool ct_copy_into(ct_tensor *to, const ct_tensor *from) {
     if (!cti_op_writes_from(to, from, "copy_into")) return false;

@@ -3,7 +3,7 @@
 #include "../support/op.h"
 #include "../../src/core/int_math.h"
 #include "../../src/core/strided_loop.h"
-#include "in_place.h"
+#include "into.h"
 
 #include <math.h>
 
@@ -67,8 +67,7 @@ bool ct_lerp_into(ct_tensor *to, const ct_tensor *from, double w) {
         return ct_fail(context, CT_ERR_DTYPE,
                        "lerp_into: dtypes differ: %s and %s; ct_cast converts",
                        cti_dtype_name(to->dtype), cti_dtype_name(from->dtype));
-    if (!isfinite(w))
-        return ct_fail(context, CT_ERR_ARGUMENT, "lerp_into: a weight of %g", w);
+    if (!isfinite(w)) return ct_fail(context, CT_ERR_ARGUMENT, "lerp_into: a weight of %g", w);
     cti_op_update update;
     if (!cti_op_update_open(context, &update, "lerp_into")) return false;
     const bool done = to->numel == 0 || run(to, from, w);

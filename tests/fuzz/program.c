@@ -4,6 +4,8 @@
  * an error pending, and at the end all memory is freed. */
 #include "fuzz.h"
 
+#include <math.h>
+
 #include "../cases.h"
 #include "../memory_faults.h"
 
@@ -22,6 +24,7 @@ static struct {
         ct_module *module;
         ct_optim *optim;
     } trained[MODULES];
+    ct_kv_cache *cache;
     ct_scope scope[DEPTH];
     int depth;
     int names;
@@ -210,6 +213,138 @@ static void math_op(void) {
             below(2) ? ct_attention(x, y, z, opts) : ct_packed_attention(x, below(4), opts);
         put(out.out);
         put(out.weights);
+        break;
+    }
+    }
+}
+
+static void create_more(void) {
+    ct_context *c = p.context;
+    ct_tensor *x = any();
+    switch (below(4)) {
+    case 0: made(ct_randperm(c, size())); break;
+    case 1: made(ct_linspace(c, dtype(), number(), number(), size())); break;
+    case 2: made(ct_causal_mask(c, size(), size())); break;
+    case 3: put(ct_one_hot(x, size(), dtype())); break;
+    }
+}
+
+static void elementwise_op(void) {
+    ct_tensor *x = any(), *y = any();
+    switch (below(12)) {
+    case 0: put(ct_clamp(x, number(), below(2) ? (double)INFINITY : number())); break;
+    case 1: put(ct_sin(x)); break;
+    case 2: put(ct_cos(x)); break;
+    case 3: put(ct_sign(x)); break;
+    case 4: put(ct_floor(x)); break;
+    case 5: put(ct_isnan(x)); break;
+    case 6: put(ct_minimum(x, y)); break;
+    case 7: put(ct_pow(x, number())); break;
+    case 8: put(ct_masked_fill(x, y, number())); break;
+    case 9: put(ct_gt(x, y)); break;
+    case 10: put(ct_logical_and(x, y)); break;
+    case 11: put(ct_rope(x, (ct_rope_opts){.offset = size(), .interleaved = below(2)})); break;
+    }
+}
+
+static void reduce_op(void) {
+    ct_tensor *x = any(), *y = any();
+    switch (below(11)) {
+    case 0: put(ct_min(x, dims(), below(2))); break;
+    case 1: put(ct_var(x, dims(), number(), below(2))); break;
+    case 2: put(ct_any(x, dims(), below(2))); break;
+    case 3: put(ct_all(x, dims(), below(2))); break;
+    case 4: put(ct_cumsum(x, dim())); break;
+    case 5: put(ct_argsort(x, dim(), below(2))); break;
+    case 6: {
+        const ct_topk_out top = ct_topk(x, size(), dim());
+        MUST(!top.values == !top.indices);
+        put(top.values);
+        put(top.indices);
+        break;
+    }
+    case 7: put(ct_argmax(x, dim())); break;
+    case 8: put(ct_logsumexp(x, dim())); break;
+    case 9: put(ct_masked_softmax(x, y, dim())); break;
+    case 10: put(ct_log_softmax(x, dim())); break;
+    }
+}
+
+static void index_op(void) {
+    static const char *const equations[] = {"ij,jk->ik", "ij,ij->", "i,j->ij",  "bij,bjk",
+                                            "ij,kj->ki", "ii,i",    "ij,jk->z", "->"};
+    ct_tensor *x = any(), *y = any(), *z = any();
+    switch (below(8)) {
+    case 0: put(ct_index_select(x, dim(), y)); break;
+    case 1: put(ct_index_add(x, dim(), y, z)); break;
+    case 2: put(ct_pad(x, dim(), size(), size(), number())); break;
+    case 3: put(ct_pad(x, dim(), -below(4), below(4), number())); break;
+    case 4: put(ct_roll(x, size(), dim())); break;
+    case 5: put(ct_tril(x, below(9) - 4)); break;
+    case 6: put(ct_clone(x)); break;
+    case 7: put(ct_einsum(equations[below(8)], x, y)); break;
+    }
+}
+
+static void loss_op(void) {
+    ct_tensor *x = any(), *y = any(), *z = any();
+    const ct_reduction reduction = (ct_reduction)below(5);
+    const ct_cross_entropy_opts opts = {.reduction = reduction, .weight = below(2) ? z : NULL};
+    switch (below(5)) {
+    case 0: put(ct_mse_loss(x, y)); break;
+    case 1:
+        put(ct_bce_with_logits(
+            x, y, (ct_bce_opts){.reduction = reduction, .pos_weight = below(2) ? z : NULL}));
+        break;
+    case 2:
+        put(ct_kl_div(x, y, (ct_kl_div_opts){.reduction = reduction, .log_target = below(2)}));
+        break;
+    case 3: put(ct_cross_entropy(x, y, opts)); break;
+    case 4: put(ct_linear_cross_entropy(x, z, y, opts)); break;
+    }
+}
+
+/* Half of the sources are views of the destination's tensor, of which they may overlap it. */
+static void write_call(void) {
+    ct_tensor *to = any(), *from = below(2) ? any() : to;
+    if (below(2)) to = ct_narrow(to, dim(), below(3), below(3));
+    if (below(2)) from = ct_transpose(from, dim(), dim());
+    if (!to || !from) return;
+    const bool copies = below(2);
+    done(copies ? ct_copy_into(to, from) : ct_lerp_into(to, from, number()));
+}
+
+static void cache_call(void) {
+    ct_kv_cache *cache = p.cache;
+    const int64_t length = cache ? ct_kv_cache_length(cache) : 0;
+    ct_tensor *k = any(), *v = any();
+    switch (below(8)) {
+    case 0:
+    case 1:
+        if (cache) break;
+        p.cache = below(4) ? ct_kv_cache_new_of(p.context, CT_F32, 1, 2, 6, 2)
+                           : ct_kv_cache_new_of(p.context, dtype(), size(), size(), size(), size());
+        MUST(p.cache ? ok() : !ok());
+        break;
+    case 2:
+        if (cache) ct_kv_cache_truncate(cache, below(8) - 1);
+        break;
+    case 3:
+        ct_kv_cache_free(cache);
+        p.cache = NULL;
+        break;
+    case 4: k = v = ct_randn(p.context, CT_F32, CT_SHAPE(1, 2, below(4), 2)); /* fall through */
+    default: {
+        ct_tensor *const given[2] = {k, v};
+        if (!cache) break;
+        const bool appended = ct_kv_cache_append(cache, &k, &v);
+        done(appended);
+        if (appended) {
+            MUST(ct_dim(k, 2) == ct_kv_cache_length(cache));
+            MUST(ct_dim(v, 2) == ct_kv_cache_length(cache));
+            put(k);
+            put(v);
+        } else MUST(k == given[0] && v == given[1] && ct_kv_cache_length(cache) == length);
         break;
     }
     }
@@ -413,12 +548,30 @@ static void trace(void) {
         if (p.slot[i].tensor)
             fprintf(stderr, " %d (scope %d) %s", i, p.slot[i].depth,
                     SHAPE(ct_shape_of(p.slot[i].tensor)));
-    fprintf(stderr, "; call %d\n", *p.at % 16);
+    fprintf(stderr, "; call %d\n", *p.at);
+}
+
+static void call_more(int which) {
+    switch (which) {
+    case 0: create_more(); break;
+    case 1: elementwise_op(); break;
+    case 2: reduce_op(); break;
+    case 3: index_op(); break;
+    case 4: loss_op(); break;
+    case 5: write_call(); break;
+    case 6:
+    case 7: cache_call(); break;
+    }
 }
 
 static void call(void) {
     if (getenv("FUZZ_TRACE")) trace();
-    switch (below(16)) {
+    const uint8_t which = next();
+    if (which >= 192) { /* the other bytes are calls that they were in programs found before */
+        call_more(which % 8);
+        return;
+    }
+    switch (which % 16) {
     case 0:
     case 1:
     case 2: create(); break;

@@ -1,5 +1,5 @@
 /* Checks before a tensor is written from another, and whether they overlap. */
-#include "in_place.h"
+#include "into.h"
 
 /* Sorts the dims of more than one element by the distance of their elements: a dim whose distance
  * is more than all nearer ones reach has no address twice. A caller's strides (ct_wrap) that are
@@ -27,8 +27,8 @@ static bool has_an_address_each(const ct_tensor *t) {
 bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name) {
     ct_context *context = ct_context_of(to ? to : from);
     if (!to || !from)
-        return context && ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", name,
-                                  to ? "from" : "to");
+        return context &&
+               ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", name, to ? "from" : "to");
     if (!cti_tensor_has_values(to, name) || !cti_ready(context) ||
         !cti_tensor_in(from, context, name) || !cti_tensor_has_values(from, name))
         return false;

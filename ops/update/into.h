@@ -1,6 +1,6 @@
 /* What ct_copy_into and ct_lerp_into share: an update of a tensor of any strides from another. */
-#ifndef CTI_OPS_UPDATE_IN_PLACE_H
-#define CTI_OPS_UPDATE_IN_PLACE_H
+#ifndef CTI_OPS_UPDATE_INTO_H
+#define CTI_OPS_UPDATE_INTO_H
 
 #include "../../src/core/profile.h"
 
@@ -15,7 +15,8 @@ bool cti_op_may_overlap(const ct_tensor *to, const ct_tensor *from);
 ct_tensor *cti_op_copy_of(const ct_tensor *t);
 
 /* Around an update that makes temporary tensors: a frame without a gradient, the update's name in
- * errors, and a span of the profile, of an update that reads and writes so many bytes. Open is false, with nothing to close, if another thread is in the context. */
+ * errors, and a span of the profile, of an update that reads and writes so many bytes. Open is
+ * false, with nothing to close, if another thread is in the context. */
 typedef struct {
     cti_frame frame;
     const char *outer;
