@@ -94,7 +94,7 @@ START_TEST(bytes_of_updates) {
     ct_tensor *x = ct_rand(context, CT_F32, CT_SHAPE(4, 3)),
               *y = ct_zeros(context, CT_F32, x->shape);
     start();
-    ck_assert(ct_init_constant(x, 1) && ct_init_uniform(x, 0, 1) && cti_op_copy_into(y, x));
+    ck_assert(ct_init_constant(x, 1) && ct_init_uniform(x, 0, 1) && ct_copy_into(y, x));
     ck_assert(cti_op_scale_in_place(x, 2));
     stop();
     ck_assert_int_eq(op("fill")->bytes, 4 * 12);
