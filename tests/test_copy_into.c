@@ -237,6 +237,11 @@ START_TEST(from_is_read_first) {
     ct_tensor *x = I64(1, 2, 3, 4, 5); /* views of one storage; bits read as another dtype */
     ck_assert(ct_copy_into(ct_narrow(x, 0, 1, 4), ct_narrow(x, 0, 0, 4)));
     IS(x, 1, 1, 2, 3, 4);
+    double line[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}; /* only the ends meet, one backwards */
+    ct_tensor *back = ct_wrap(context, CT_F64, CT_SHAPE(6), (int64_t[]){-1}, line + 9),
+              *front = ct_wrap(context, CT_F64, CT_SHAPE(6), NULL, line);
+    ck_assert(ct_copy_into(front, back));
+    IS(front, 9, 8, 7, 6, 5, 4);
     ct_tensor *bits = ct_wrap(context, CT_F64, CT_SHAPE(4), NULL, ct_data_i64(x));
     ck_assert(ct_copy_into(bits, ct_narrow(x, 0, 1, 4)));
     IS(bits, 1, 2, 3, 4);
