@@ -18,6 +18,21 @@ extern const int course_test_count;
  * returns. */
 void course_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
+/* The test has failed, but gets that many of its points: from 0 to one less than it is worth (more
+ * or fewer are taken for these). */
+void course_partial(int points, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+
+/* A sentence that is appended to that of this test's failure, should it fail from here on: what the
+ * mistake looks like. Each call replaces the last one's; an empty one takes it back. */
+void course_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Whether shape, dtype and values are the same, as course_value compares them. With course_hint:
+ *     if (course_same(y, ct_sigmoid(x), 1e-9)) course_hint("this is what a sigmoid gives");
+ *     course_value("softmax of x", y, ct_softmax(x, -1), 1e-12);
+ * False if one of them is NULL; an error of either is left as it is. */
+bool course_same(ct_tensor *got, ct_tensor *other, double tolerance);
+
 /* Shape, dtype and values: |got - expected| <= tolerance max(1, |expected|) for each element; NaN
  * and infinities must be the same. */
 void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double tolerance);

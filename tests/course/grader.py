@@ -1,4 +1,6 @@
 """What a submission may try and what a teacher may mistype: each must end as it says here."""
+import contextlib
+import io
 import json
 import re
 import subprocess
@@ -69,6 +71,66 @@ FORGED = [
     ("exit before the tests", "__attribute__((constructor)) static void early(void) { _exit(0); }", "", "ended with exit code 0"),
     ("a process that stays", "", "if (fork() == 0) for (;;) {} _exit(0);", ""),
 ]
+
+
+# An exercise that is none of the course's: it asks the submission which test it wants to be.
+TOY = {"exercise.h": "int chosen(void);\nextern int chosen(void);\n", "allowed": "", "exercise.c": "int chosen(void) { return 0; }\n",
+       "test.c": """#include "../course.h"
+#include "exercise.h"
+static void some(ct_context *context) { (void)context, course_partial(chosen(), "%d of three", chosen()); }
+static void hint(ct_context *context) {
+    ct_tensor *two = ct_full(context, CT_F64, CT_SHAPE(1), 2), *four = ct_full(context, CT_F64, CT_SHAPE(1), 4);
+    course_hint("never seen"), course_hint("%s", "");
+    if (course_same(two, four, 1e-9)) course_hint("the same");
+    if (course_same(ct_add(two, two), four, 1e-9)) course_hint("twice is what addition gives");
+    course_value("two", two, ct_full(context, CT_F64, CT_SHAPE(1), chosen() > 9 ? 2 : 3), 1e-9);
+}
+static void nothing(ct_context *context) { (void)context, course_fail("worth nothing"); }
+const course_test course_tests[] = {{"some", 3, some}, {"hint", 1, hint}, {"nothing", 0, nothing}};
+const int course_test_count = sizeof course_tests / sizeof *course_tests;
+"""}
+
+
+def toy(grade, build, submission):
+    """What the toy exercise says of a submission."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "toy"
+        folder.mkdir()
+        for name, text in TOY.items():
+            (folder / name).write_text(text)
+        (Path(place) / "course.h").write_bytes((GRADE.parent / "course.h").read_bytes())
+        file = Path(place) / "submission.c"
+        file.write_text(submission)
+        done = subprocess.run([*build.compiler, "-std=gnu11", f"-I{ROOT / 'include'}", "-c", "test.c"], cwd=folder, capture_output=True,
+                              text=True)
+        if done.returncode:
+            raise grade.Trouble(done.stderr)
+        of_toy = type("OfToy", (), dict(vars(build), object=lambda self, path: folder / "test.o" if path.name == "test.c" else
+                                        build.object(path)))()
+        return grade.grade(grade.Exercise(folder), of_toy, file, 10, 1024)
+
+
+def partly(grade, build):
+    """course_partial gives from nothing to less than all; 0 points are no pass."""
+    wrong = []
+    for asked, score in ((-1000, 0), (0, 0), (1, 1), (2, 2), (3, 2), (4, 2), (2147483647, 2)):
+        graded = toy(grade, build, f"int chosen(void);\nint chosen(void) {{ return {asked}; }}\n")
+        test, json_test = graded["tests"][0], grade.gradescope([graded])["tests"][0]
+        with contextlib.redirect_stdout(io.StringIO()) as table:
+            grade.show(graded)
+        end = f"some      {score}/3  {'partly' if score else 'failed'}\n"
+        if (test["score"], test["passed"], json_test["score"], json_test["status"], test["sentence"]) != (
+                score, False, score, "failed", f"{asked} of three") or end not in table.getvalue() or graded["tests"][2]["passed"]:
+            wrong.append(f"{asked}: {test}, {json_test}, {table.getvalue()}")
+    return "; ".join(wrong) or None
+
+
+def hinted(grade, build):
+    of = lambda number: toy(grade, build, f"int chosen(void);\nint chosen(void) {{ return {number}; }}\n")["tests"][1]
+    failed, passed = of(1), of(10)
+    said = failed["sentence"]
+    right = said.startswith("two: element") and said.endswith("wrong; twice is what addition gives") and passed["passed"]
+    return None if right else f"{failed} {passed}"
 
 
 def source(before, inside):
@@ -144,6 +206,8 @@ def tasks(grade, without_rules, build):
         yield f"at run time: {name}", lambda b=before, i=inside, w=words: attack(grade, build, b, i, w, False)
     for name, before, inside, words in FORGED:
         yield f"forged: {name}", lambda b=before, i=inside, w=words: attack(without_rules, build, b, i, w, False)
+    yield "grade: some of a test's points", lambda: partly(grade, build)
+    yield "grade: a hint", lambda: hinted(grade, build)
     folder = build.folder
     yield "grade: results.json", lambda: with_json(folder)
     yield "grade: no folder for results.json", lambda: json_not_written(folder, "{place}/none/results.json", "grade: cannot write")
