@@ -214,7 +214,7 @@ def tasks(grade, without_rules, build):
     yield "grade: a folder for results.json", lambda: json_not_written(folder, "{place}", "grade: cannot write")
     yield "grade: a full disk", lambda: json_not_written(folder, "/dev/full", "grade: cannot write /dev/full: No space left")
     yield "grade: standard output is full", lambda: full_output(folder)
-    yield "grade: an unknown exercise", lambda: command(folder, 2, "grade: there is no exercise 11; there are: 01_broadcasting, 02", "11")
+    yield "grade: an unknown exercise", lambda: command(folder, 2, "grade: there is no exercise 99; there are: 01_broadcasting, 02", "99")
     yield "grade: an unknown file", lambda: command(folder, 2, "grade: cannot read nowhere.c: No such file", "1", "nowhere.c")
     yield "grade: a folder as the file", lambda: command(folder, 2, "grade: cannot read /: Is a directory", "1", "/")
     yield "grade: one file for all", lambda: command(folder, 2, "one file is one exercise", "all", SOLUTION)

@@ -232,29 +232,27 @@ static const char *list_of(unsigned steps, char text[160]) {
 }
 
 /* A few kinds of mistake that the numbers show. */
-static const char *kind_of(ct_tensor *got, ct_tensor *expected, char text[96]) {
-    *text = 0;
-    double gg = 0, ge = 0, ee = 0;
+static void hint(ct_tensor *got, ct_tensor *expected) {
+    double product = 0, square = 0;
     const double *g = ct_data_f64(got), *e = ct_data_f64(expected);
-    for (int64_t i = 0; i < ct_numel(got); i++)
-        gg += g[i] * g[i], ge += g[i] * e[i], ee += e[i] * e[i];
-    const int last = ct_ndim(got) - 1;
-    if (ct_numel(got) > 1 && ee > 0 && equal(got, ct_scale(expected, ge / ee)))
-        snprintf(text, 96, " (a constant factor: it is %.6g times what it must be)", ge / ee);
-    else if (last > 0 && ct_dim(got, -1) == ct_dim(got, -2) &&
-             equal(got, ct_scale(ct_transpose(expected, -1, -2), 1)))
-        snprintf(text, 96, " (it is transposed: its last two dims are exchanged)");
-    return text;
+    for (int64_t i = 0; i < ct_numel(got); i++) product += g[i] * e[i], square += e[i] * e[i];
+    course_hint("%s", "");
+    if (ct_numel(got) > 1 && square > 0 && equal(got, ct_scale(expected, product / square)))
+        course_hint("a constant factor: it is %.6g times what it must be", product / square);
+    else if (ct_ndim(got) > 1 && ct_dim(got, -1) == ct_dim(got, -2) &&
+             equal(got, ct_contiguous(ct_transpose(expected, -1, -2))))
+        course_hint("it is transposed: its last two dims are exchanged");
 }
 
 static void check_step(const problem *p, int step) {
-    char text[160], kind[96], what[400];
+    char text[160], what[320];
     if (!is_there(p, step)) course_fail("%s is not written yet: it holds NaN alone", names[step]);
     ct_tensor *right = wanted(p, step);
     const unsigned before = wrong_before(p, step);
-    snprintf(what, sizeof what, "%s of %s%s%s%s%s", names[step], p->what,
+    snprintf(what, sizeof what, "%s of %s%s%s%s", names[step], p->what,
              before ? ", given your own " : "", list_of(before, text),
-             before ? " (wrong itself)" : "", kind_of(p->yours[step], right, kind));
+             before ? " (wrong itself)" : "");
+    hint(p->yours[step], right);
     course_value(what, p->yours[step], right, 1e-10);
 }
 
