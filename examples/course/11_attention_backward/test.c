@@ -93,17 +93,18 @@ static ct_tensor *back(ct_tensor *out, ct_tensor *cotangent, ct_tensor *leaf) {
 static ct_tensor *step_given(const problem *p, int step, ct_tensor *const *before) {
     ct_tensor *of;
     switch (step) {
-    case DW_OUT: return of = leaf_of(p->w_out), back(ct_linear(p->O, of, NULL), p->dy, of);
+    case DW_OUT: of = leaf_of(p->w_out); return back(ct_linear(p->O, of, NULL), p->dy, of);
     case DB_OUT:
-        return of = leaf(p, CT_SHAPE(p->e)), back(ct_linear(p->O, p->w_out, of), p->dy, of);
-    case DO: return of = leaf_of(p->O), back(ct_linear(of, p->w_out, NULL), p->dy, of);
-    case DO_HEADS: return of = leaf_of(p->q), back(ct_combine_heads(of), before[DO], of);
-    case DV: return of = leaf_of(p->v), back(ct_matmul(p->P, of), before[DO_HEADS], of);
-    case DP: return of = leaf_of(p->P), back(ct_matmul(of, p->v), before[DO_HEADS], of);
+        of = leaf(p, CT_SHAPE(p->e));
+        return back(ct_linear(p->O, p->w_out, of), p->dy, of);
+    case DO: of = leaf_of(p->O); return back(ct_linear(of, p->w_out, NULL), p->dy, of);
+    case DO_HEADS: of = leaf_of(p->q); return back(ct_combine_heads(of), before[DO], of);
+    case DV: of = leaf_of(p->v); return back(ct_matmul(p->P, of), before[DO_HEADS], of);
+    case DP: of = leaf_of(p->P); return back(ct_matmul(of, p->v), before[DO_HEADS], of);
     case D: return ct_sum(ct_mul(p->P, before[DP]), CT_DIMS(-1), false);
     case DS: return ct_mul(p->P, ct_sub(before[DP], ct_unsqueeze(before[D], -1)));
-    case DQ: return of = leaf_of(p->q), back(scores(p, of, p->k), before[DS], of);
-    case DK: return of = leaf_of(p->k), back(scores(p, p->q, of), before[DS], of);
+    case DQ: of = leaf_of(p->q); return back(scores(p, of, p->k), before[DS], of);
+    case DK: of = leaf_of(p->k); return back(scores(p, p->q, of), before[DS], of);
     case DQKV: {
         of = leaf(p, CT_SHAPE(p->b, p->t, 3 * p->e));
         ct_tensor *parts[3], *cotangents[] = {before[DQ], before[DK], before[DV]};
@@ -111,10 +112,10 @@ static ct_tensor *step_given(const problem *p, int step, ct_tensor *const *befor
         ct_backward_with(parts, cotangents, 3, (ct_backward_opts){false});
         return ct_grad(of);
     }
-    case DW_IN: return of = leaf_of(p->w_in), back(ct_linear(p->x, of, NULL), before[DQKV], of);
+    case DW_IN: of = leaf_of(p->w_in); return back(ct_linear(p->x, of, NULL), before[DQKV], of);
     case DB_IN:
-        return of = leaf(p, CT_SHAPE(3 * p->e)),
-               back(ct_linear(p->x, p->w_in, of), before[DQKV], of);
+        of = leaf(p, CT_SHAPE(3 * p->e));
+        return back(ct_linear(p->x, p->w_in, of), before[DQKV], of);
     case DX_PATHS: {
         ct_tensor *paths[3];
         for (int i = 0; i < 3; i++) {
@@ -154,12 +155,35 @@ static void solve(problem *p, bool causal) {
     }
     if (ct_error(p->context))
         course_fail("the test could not make its tensors: %s", ct_error_message(p->context));
-    attention_backward(
-        &(attention_values){p->b, p->t, p->e, p->h, array[0], array[1], array[2], array[3],
-                            array[4], array[5], array[6], array[7], array[8]},
-        &(attention_gradients){out[DW_OUT], out[DB_OUT], out[DO], out[DO_HEADS], out[DV], out[DP],
-                               out[D], out[DS], out[DQ], out[DK], out[DQKV], out[DW_IN], out[DB_IN],
-                               out[DX_PATHS], out[DX]});
+    const attention_values values = {.batch = p->b,
+                                     .tokens = p->t,
+                                     .width = p->e,
+                                     .heads = p->h,
+                                     .x = array[0],
+                                     .w_in = array[1],
+                                     .q = array[2],
+                                     .k = array[3],
+                                     .v = array[4],
+                                     .P = array[5],
+                                     .O = array[6],
+                                     .w_out = array[7],
+                                     .dy = array[8]};
+    const attention_gradients gradients = {.dW_out = out[DW_OUT],
+                                           .db_out = out[DB_OUT],
+                                           .dO = out[DO],
+                                           .dO_heads = out[DO_HEADS],
+                                           .dv = out[DV],
+                                           .dP = out[DP],
+                                           .D = out[D],
+                                           .dS = out[DS],
+                                           .dq = out[DQ],
+                                           .dk = out[DK],
+                                           .dqkv = out[DQKV],
+                                           .dW_in = out[DW_IN],
+                                           .db_in = out[DB_IN],
+                                           .dx_paths = out[DX_PATHS],
+                                           .dx = out[DX]};
+    attention_backward(&values, &gradients);
     for (int i = 0; i < 9; i++) free(array[i]);
 }
 
@@ -178,7 +202,8 @@ static problem random_problem(ct_context *context, const char *what, int64_t b, 
 
 /* The example of README.md: B = E = H = 1, T = 2. */
 static problem example(ct_context *context) {
-    problem p = {.context = context, .what = "the statement's example", 1, 2, 1, 1};
+    problem p = {
+        .context = context, .what = "the statement's example", .b = 1, .t = 2, .e = 1, .h = 1};
     p.x = course_f64(context, CT_SHAPE(1, 2, 1), (double[]){1, 2});
     p.w_in = course_f64(context, CT_SHAPE(3, 1), (double[]){log(3), 1, 4});
     p.b_in = course_f64(context, CT_SHAPE(3), (double[]){0, 0, 0});
@@ -277,7 +302,7 @@ static void out_projection(ct_context *context) {
     check(context, BIT(DW_OUT) | BIT(DB_OUT) | BIT(DO));
 }
 static void heads_back(ct_context *context) { check(context, BIT(DO_HEADS)); }
-static void values(ct_context *context) { check(context, BIT(DV)); }
+static void value_gradient(ct_context *context) { check(context, BIT(DV)); }
 static void weights(ct_context *context) { check(context, BIT(DP)); }
 static void softmax(ct_context *context) { check(context, BIT(D) | BIT(DS)); }
 static void queries_keys(ct_context *context) { check(context, BIT(DQ) | BIT(DK)); }
@@ -367,7 +392,7 @@ static void whole(ct_context *context) {
 const course_test course_tests[] = {
     {"out_projection", 1, out_projection},
     {"heads_back", 1, heads_back},
-    {"values", 1, values},
+    {"values", 1, value_gradient},
     {"weights", 1, weights},
     {"softmax", 1, softmax},
     {"queries_keys", 1, queries_keys},

@@ -60,7 +60,8 @@ static void check_mended(const program *p) {
 /* ---- the five ---- */
 
 static program silu_program(ct_context *context) {
-    program p = {"silu", &silu, .n = 1, .answer = silu_mistake, .right = DERIVATIVE_AT_OUTPUT};
+    program p = {
+        .name = "silu", .op = &silu, .n = 1, .answer = silu_mistake, .right = DERIVATIVE_AT_OUTPUT};
     p.in[0] = ct_scale(course_randn(context, CT_SHAPE(3, 4)), 2);
     p.expected = ct_silu(p.in[0]);
     return p;
@@ -68,7 +69,11 @@ static program silu_program(ct_context *context) {
 
 /* Row 2 is used three times, row 1 not at all. */
 static program embedding_program(ct_context *context) {
-    program p = {"embedding", &embedding, .n = 2, .answer = embedding_mistake, .right = ASSIGNED};
+    program p = {.name = "embedding",
+                 .op = &embedding,
+                 .n = 2,
+                 .answer = embedding_mistake,
+                 .right = ASSIGNED};
     p.in[0] = course_randn(context, CT_SHAPE(5, 3));
     p.in[1] = ct_from_i64(context, CT_SHAPE(6), (int64_t[]){2, 0, 2, 4, 3, 2});
     p.expected = ct_index_select(p.in[0], 0, p.in[1]);
@@ -76,7 +81,10 @@ static program embedding_program(ct_context *context) {
 }
 
 static program rms_norm_program(ct_context *context) {
-    program p = {"rms_norm", &rms_norm, .n = 2, .answer = rms_norm_mistake,
+    program p = {.name = "rms_norm",
+                 .op = &rms_norm,
+                 .n = 2,
+                 .answer = rms_norm_mistake,
                  .right = TAKEN_FOR_CONSTANT};
     p.in[0] = course_randn(context, CT_SHAPE(3, 5)), p.in[1] = course_randn(context, CT_SHAPE(5));
     p.expected = ct_rms_norm(p.in[0], p.in[1], 1e-6);
@@ -85,7 +93,10 @@ static program rms_norm_program(ct_context *context) {
 
 /* Two of five rows are ignored. */
 static program cross_entropy_program(ct_context *context) {
-    program p = {"cross_entropy", &cross_entropy, .n = 2, .answer = cross_entropy_mistake,
+    program p = {.name = "cross_entropy",
+                 .op = &cross_entropy,
+                 .n = 2,
+                 .answer = cross_entropy_mistake,
                  .right = WRONG_COUNT};
     p.in[0] = course_randn(context, CT_SHAPE(5, 4));
     p.in[1] = ct_from_i64(context, CT_SHAPE(5), (int64_t[]){3, -100, 0, 2, -100});
@@ -94,7 +105,10 @@ static program cross_entropy_program(ct_context *context) {
 }
 
 static program causal_attention_program(ct_context *context) {
-    program p = {"causal_attention", &causal_attention, .n = 3, .answer = causal_attention_mistake,
+    program p = {.name = "causal_attention",
+                 .op = &causal_attention,
+                 .n = 3,
+                 .answer = causal_attention_mistake,
                  .right = NOT_TRANSPOSED};
     ct_tensor *head[3];
     for (int i = 0; i < 3; i++) {
