@@ -1,6 +1,11 @@
-/* Runs one test of an exercise: program TEST FD SECONDS MIB [sanitized]. `grade` sends a nonce on
- * standard input, and believes what comes back on FD only if it begins with it, so that nothing the
- * submission prints counts. Limits are set here, before the submission's code runs. */
+/* Runs one test of an exercise:
+ *     program TEST FD SECONDS MIB SEED SANITIZED NAMESPACES     the last two are 0 or 1
+ *     program --list                                            the tests, with points and hidden
+ *     program --namespaces                                      whether namespaces can be had
+ * The verdict goes to FD. First "over" is sent there, once the test has returned or failed; `grade`
+ * answers with a nonce on standard input and believes only what begins with it: the submission's
+ * code, which no longer runs then, cannot have read it. Limits are set before that code runs. */
+#define _GNU_SOURCE /* unshare, syscall */
 #include "course.h"
 
 #include <math.h>
@@ -8,11 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#endif
 
 enum { NONCE = 32 };
-static char nonce[NONCE];
 static int result;
+static bool sanitized;
 static unsigned long memory_mib;
 static ct_context *context;
 static const course_test *running;
@@ -29,7 +40,15 @@ static void put(const char *text, size_t size) {
 }
 
 static void end(const char *verdict, const char *sentence, const char *report) {
+    char nonce[NONCE];
+    size_t size = 0;
     fflush(NULL);
+    put("over\n", 5);
+    while (size < NONCE) {
+        const ssize_t got = read(STDIN_FILENO, nonce + size, NONCE - size);
+        if (got <= 0) _exit(3);
+        size += (size_t)got;
+    }
     put(nonce, NONCE), put(verdict, strlen(verdict)), put(sentence, strlen(sentence));
     if (*report) put("\n", 1), put(report, strlen(report));
     _exit(0);
@@ -279,28 +298,61 @@ static bool limit(int what, unsigned long soft, unsigned long hard) {
     return setrlimit(what, &(struct rlimit){soft, hard}) == 0;
 }
 
+/* No network, and every file system read-only, for this process alone. */
+static bool namespaces(void) {
+#ifdef __linux__
+    enum { MOUNT_SETATTR = 442, RECURSIVE = 0x8000 };
+    const struct {
+        uint64_t set, clear, propagation, userns;
+    } read_only = {.set = 1, .propagation = MS_PRIVATE};
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC) == 0 &&
+           syscall(MOUNT_SETATTR, -1, "/", RECURSIVE, &read_only, sizeof read_only) == 0;
+#else
+    return false;
+#endif
+}
+
+/* A thread of the submission could answer for this one. A sanitizer has threads of its own. */
+static bool other_threads(void) {
+    struct stat tasks; /* as many links as threads, and two */
+    return !sanitized && stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3;
+}
+
+static int list(void) {
+    for (int i = 0; i < course_test_count; i++)
+        printf("%s %d %d\n", course_tests[i].name, course_tests[i].points, course_tests[i].hidden);
+    return fflush(stdout) == 0 ? 0 : 2;
+}
+
 int main(int count, char **args) {
-    if ((count != 5 && count != 6) || read(STDIN_FILENO, nonce, NONCE) != NONCE) {
+    if (count == 2 && strcmp(args[1], "--list") == 0) return list();
+    if (count == 2 && strcmp(args[1], "--namespaces") == 0) return namespaces() ? 0 : 1;
+    if (count != 8) {
         fprintf(stderr, "this program is run by examples/course/grade\n");
         return 2;
     }
     const char *name = args[1];
     const unsigned long seconds = strtoul(args[3], NULL, 10);
+    const uint64_t seed = strtoull(args[5], NULL, 10);
     result = atoi(args[2]), memory_mib = strtoul(args[4], NULL, 10);
+    sanitized = *args[6] == '1';
     setvbuf(stdout, NULL, _IOLBF, 0); /* a crash loses no line */
+    if (*args[7] == '1' && !namespaces()) course_fail("the namespaces cannot be had");
     if (!limit(RLIMIT_CORE, 0, 0) || !limit(RLIMIT_FSIZE, 0, 0) ||
         !limit(RLIMIT_CPU, seconds, seconds + 1) ||
-        /* a sanitizer's shadow is larger than any limit */
-        (count == 5 && !limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20)))
+        /* a sanitizer's shadow is larger than any limit, and it has threads */
+        (!sanitized &&
+         (!limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20) || !limit(RLIMIT_NPROC, 0, 0))))
         course_fail("the limits cannot be set");
     for (int i = 0; i < course_test_count; i++) {
         if (strcmp(course_tests[i].name, name)) continue;
-        context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
+        context = ct_context_new((ct_context_opts){.seed = seed, .threads = 1});
         if (!context || ct_error(context)) course_fail("no context: %s", ct_error_message(context));
         running = &course_tests[i];
         running->run(context);
         if (ct_error(context)) course_fail("an error is left: %s", ct_error_message(context));
         ct_context_free(context);
+        if (other_threads()) course_fail("a thread is left");
         end("passed\n", "", "");
     }
     course_fail("there is no test %s", name);
