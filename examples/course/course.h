@@ -46,6 +46,15 @@ void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_te
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                         ct_gradcheck_opts opts);
 
+/* The gradients of two functions at the same inputs, with one random cotangent: they must agree to
+ * `tolerance` of an input's largest. For tens of thousands of inputs, where a backward that takes
+ * differences of its own forward runs out of time: a fifth of the test's, and a hundred forwards;
+ * or for inputs where differences lose more digits than `tolerance` allows. Inputs that are NULL or
+ * not f64 have no gradient. Where the functions themselves differ (another test's matter) only the
+ * time counts. */
+void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
+                        ct_tensor *const *in, int n, double tolerance);
+
 /* `got` must be NULL, with an error of this status whose message contains the words; the error is
  * cleared. */
 void course_refused(const char *what, ct_context *context, ct_tensor *got, ct_status status,

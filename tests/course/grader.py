@@ -123,8 +123,8 @@ for (char *p = near - 96; p < near + 1024; p++)
 """
 MEMORY = [
     ("the nonce in memory", SEND, SCAN + "return ct_fail(call->context, CT_ERR_ARGUMENT, \"scanned\");", "scanned"),
-    ("the nonce asked for too early", SEND, "send(\"over\\n\");", "ended with exit code 0"),
-    ("a verdict without a nonce", SEND, "send(\"over\\npassed\\n\");", "ended with exit code 3"),
+    ("the nonce asked for too early", SEND, "send(\"over\\n\");", "ended with exit code "),
+    ("a verdict without a nonce", SEND, "send(\"over\\npassed\\n\");", "ended with exit code "),
 ]
 
 # With the rules switched off: the verdict itself must not be forged.
@@ -198,6 +198,53 @@ def hinted(grade, build):
     said = failed["sentence"]
     right = said.startswith("two: element") and said.endswith("wrong; twice is what addition gives") and passed["passed"]
     return None if right else f"{failed} {passed}"
+
+
+DIFFERENTIATED = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "10")
+# Backward by central differences of forward, for whatever the op is.
+DIFFERENCES = """
+static double weighted(ct_tensor *y, ct_tensor *g) {
+    double sum = 0;
+    for (int64_t i = 0; i < ct_numel(y); i++) sum += ct_data_f64(y)[i] * ct_data_f64(g)[i];
+    return sum;
+}
+static bool differences(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    for (int i = 0; i < call->n; i++) {
+        if (!call->in[i] || ct_dtype_of(call->in[i]) != CT_F64) continue;
+        grad[i] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[i]));
+        double *x = ct_data_f64(call->in[i]);
+        for (int64_t j = 0; j < ct_numel(call->in[i]); j++) {
+            const double old = x[j], h = 1e-5 * fmax(1e-6, fabs(old));
+            ct_call up = *call, down = *call;
+            x[j] = old + h;
+            ct_tensor *y = call->op->forward(&up);
+            const double above = weighted(y, cotangents[0]);
+            if (y != call->in[i]) ct_release(y);
+            x[j] = old - h;
+            y = call->op->forward(&down);
+            const double below = weighted(y, cotangents[0]);
+            if (y != call->in[i]) ct_release(y);
+            x[j] = old;
+            ct_data_f64(grad[i])[j] = (above - below) / (2 * h);
+        }
+    }
+    return true;
+}
+"""
+
+
+def by_differences(grade, build, number):
+    """The solution of an exercise with differences for its backward: no test of a gradient is passed."""
+    exercise = grade.exercises(number)[0]
+    solution = (SOLUTION.parent.parent / exercise.name / "solution.c").read_text()
+    head, body = solution.split("#include \"exercise.h\"\n")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "exercise.c"
+        file.write_text(head + "#include \"exercise.h\"\n#include <math.h>\n" + DIFFERENCES + re.sub(r"\.backward = \w+", ".backward = differences",
+                                                                                                  body))
+        graded = grade.grade(exercise, build, file, 1, 1024)
+    wrong = [f"{test['name']} has passed" for test in graded["tests"] if test["passed"] and "gradient" in test["name"]]
+    return "; ".join(wrong) or (None if any(test["passed"] for test in graded["tests"]) else f"{graded['note']} {graded['tests'][0]}")
 
 
 def hidden(grade, build):
@@ -394,6 +441,8 @@ def tasks(grade, without_rules, build):
         yield f"forged: {name}", lambda b=before, i=inside, w=words: attack(grade, build, b, i, w, False)
     for name, before, inside, words in FORGED:
         yield f"forged: {name}", lambda b=before, i=inside, w=words: attack(without_rules, build, b, i, w, False)
+    for number in DIFFERENTIATED:
+        yield f"differences: exercise {number}", lambda number=number: by_differences(grade, build, number)
     yield "grade: some of a test's points", lambda: partly(grade, build)
     yield "grade: a hidden test", lambda: hidden(grade, build)
     yield "grade: a hint", lambda: hinted(grade, build)
