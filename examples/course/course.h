@@ -9,8 +9,11 @@ typedef struct {
     const char *name; /* "backward", an identifier */
     int points;
     void (*run)(ct_context *context); /* passed when it returns with no error pending */
+    bool hidden; /* students do not see how it ends; may be left out, as the next line allows */
 } course_test;
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
+/* Names are identifiers, each once. */
 extern const course_test course_tests[];
 extern const int course_test_count;
 
@@ -42,6 +45,15 @@ void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_te
                      int n, ct_gradcheck_opts opts);
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                         ct_gradcheck_opts opts);
+
+/* The gradients of two functions at the same inputs, with one random cotangent: they must agree to
+ * `tolerance` of an input's largest. For tens of thousands of inputs, where a backward that takes
+ * differences of its own forward runs out of time: a fifth of the test's, and a hundred forwards;
+ * or for inputs where differences lose more digits than `tolerance` allows. Inputs that are NULL or
+ * not f64 have no gradient. Where the functions themselves differ (another test's matter) only the
+ * time counts. */
+void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
+                        ct_tensor *const *in, int n, double tolerance);
 
 /* `got` must be NULL, with an error of this status whose message contains the words; the error is
  * cleared. */
