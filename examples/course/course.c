@@ -1,20 +1,37 @@
-/* Runs one test of an exercise: program TEST FD SECONDS MIB [sanitized]. `grade` sends a nonce on
- * standard input, and believes what comes back on FD only if it begins with it, so that nothing the
- * submission prints counts. Limits are set here, before the submission's code runs. */
+/* Runs one test of an exercise:
+ *     program TEST FD SECONDS MIB SEED SANITIZED NAMESPACES     the last two are 0 or 1
+ *     program --list                                            the tests, with points and hidden
+ *     program --namespaces                                      whether namespaces can be had
+ * The verdict goes to FD. First "over" is sent there, once the test has returned or failed; `grade`
+ * answers with a nonce on standard input and believes only what begins with it: the submission's
+ * code, which no longer runs then, cannot have read it. Limits are set before that code runs. */
+#define _GNU_SOURCE /* unshare, syscall */
 #include "course.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#endif
 
 enum { NONCE = 32 };
-static char nonce[NONCE];
 static int result;
+static double seconds; /* of work that the test may take */
+static bool sanitized;
 static unsigned long memory_mib;
 static ct_context *context;
+static const course_test *running;
+static char hint[512];
 
 /* ---- how a test ends ---- */
 
@@ -27,16 +44,32 @@ static void put(const char *text, size_t size) {
 }
 
 static void end(const char *verdict, const char *sentence, const char *report) {
+    char nonce[NONCE];
+    size_t size = 0;
     fflush(NULL);
+    put("over\n", 5);
+    while (size < NONCE) {
+        const ssize_t got = read(STDIN_FILENO, nonce + size, NONCE - size);
+        if (got <= 0) _exit(3);
+        size += (size_t)got;
+    }
     put(nonce, NONCE), put(verdict, strlen(verdict)), put(sentence, strlen(sentence));
     if (*report) put("\n", 1), put(report, strlen(report));
     _exit(0);
 }
 
-static void fail_with(const char *report, const char *format, va_list args) {
-    char sentence[2048];
-    vsnprintf(sentence, sizeof sentence, format, args);
-    end("failed\n", sentence, report);
+/* The sentence, then the hint. */
+static void fail_with(int points, const char *report, const char *format, va_list args) {
+    char verdict[32], sentence[3072];
+    const int most = running ? running->points - 1 : 0;
+    const int length = vsnprintf(sentence, 2048, format, args);
+    const size_t at = length < 0 ? 0 : length < 2048 ? (size_t)length : 2047;
+    snprintf(sentence + at, sizeof sentence - at, "%s%s", *hint ? "; " : "", hint);
+    snprintf(verdict, sizeof verdict, "failed %d\n",
+             points < 0      ? 0
+             : points < most ? points
+                             : most);
+    end(verdict, sentence, report);
 }
 
 static void fail_reporting(const char *report, const char *format, ...)
@@ -44,16 +77,31 @@ static void fail_reporting(const char *report, const char *format, ...)
 static void fail_reporting(const char *report, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fail_with(report, format, args);
+    fail_with(0, report, format, args);
     va_end(args);
 }
 
 void course_fail(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fail_with("", format, args);
+    fail_with(0, "", format, args);
     va_end(args);
     _exit(0);
+}
+
+void course_partial(int points, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fail_with(points, "", format, args);
+    va_end(args);
+    _exit(0);
+}
+
+void course_hint(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(hint, sizeof hint, format, args);
+    va_end(args);
 }
 
 /* ---- memory ---- */
@@ -178,6 +226,20 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
     free(a), free(b);
 }
 
+bool course_same(ct_tensor *got, ct_tensor *other, double tolerance) {
+    if (!got || !other || ct_dtype_of(got) != ct_dtype_of(other)) return false;
+    const ct_shape shape = ct_shape_of(got), right = ct_shape_of(other);
+    if (shape.ndim != right.ndim ||
+        memcmp(shape.dim, right.dim, (size_t)shape.ndim * sizeof *shape.dim))
+        return false;
+    const int64_t n = ct_numel(got);
+    double *a = values_of("comparing", got), *b = values_of("comparing", other);
+    int64_t same = 0;
+    while (same < n && excess(a[same], b[same], tolerance) == 0) same++;
+    free(a), free(b);
+    return same == n;
+}
+
 void course_refused(const char *what, ct_context *of, ct_tensor *got, ct_status status,
                     const char *words) {
     static const char *const names[] = {"CT_OK",           "CT_ERR_SHAPE",  "CT_ERR_DTYPE",
@@ -227,6 +289,71 @@ void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_te
     course_gradient_of(what, apply, &(applied){op, attrs}, in, n, opts);
 }
 
+enum { MOST_INPUTS = 8 };
+static const char *timed; /* what of which backward runs */
+static double allowed_seconds;
+
+static void too_long(int signal) {
+    (void)signal;
+    course_fail("%s: backward has not ended after %.1f s of work: does it take differences of "
+                "forward?",
+                timed, allowed_seconds);
+}
+
+/* Seconds of work from which on `too_long` ends the test; 0: never. */
+static void time_limit(double after) {
+    const struct itimerval timer = {
+        .it_value = {(time_t)after, (suseconds_t)((after - floor(after)) * 1e6)}};
+    if (setitimer(ITIMER_PROF, &timer, NULL)) course_fail("the timer cannot be set");
+}
+
+static double work(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+/* fn(in), and grad[i] of sum(weights fn(in)), NULL where there is none; weights are made if there
+ * are none. */
+static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
+                               ct_tensor **weights, bool limited, ct_tensor *grad[MOST_INPUTS]) {
+    ct_tensor *leaf[MOST_INPUTS];
+    for (int i = 0; i < n; i++) {
+        leaf[i] = in[i];
+        if (in[i] && ct_dtype_of(in[i]) == CT_F64)
+            leaf[i] = ct_set_requires_grad(made(ct_scale(ct_detach(in[i]), 1)), true);
+    }
+    const double start = work();
+    ct_tensor *out = fn(leaf, n, arg);
+    if (!out) course_fail("%s: %s", what, ct_error_message(context));
+    timed = what, allowed_seconds = fmin(seconds / 5 + 100 * (work() - start), seconds / 2.5);
+    if (!*weights) *weights = course_randn(context, ct_shape_of(out));
+    ct_tensor *loss = made(ct_sum(ct_mul(out, *weights), CT_ALL, false));
+    if (limited) signal(SIGPROF, too_long), time_limit(allowed_seconds);
+    if (!ct_backward(loss)) course_fail("%s: %s", what, ct_error_message(context));
+    if (limited) time_limit(0);
+    for (int i = 0; i < n; i++) grad[i] = leaf[i] == in[i] ? NULL : ct_grad(leaf[i]);
+    return out;
+}
+
+void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
+                        ct_tensor *const *in, int n, double tolerance) {
+    ct_tensor *weights = NULL, *expected[MOST_INPUTS], *got[MOST_INPUTS];
+    ct_tensor *right = gradients_of(what, librarys, arg, in, n, &weights, false, expected),
+              *out = gradients_of(what, yours, arg, in, n, &weights, true, got);
+    if (!course_same(out, right, 1e-9)) return;
+    for (int i = 0; i < n; i++) {
+        if (!expected[i]) continue;
+        if (!got[i]) course_fail("%s: input %d has no gradient", what, i);
+        const int64_t count = ct_numel(in[i]);
+        double *a = values_of(what, got[i]), *b = values_of(what, expected[i]), largest = 0;
+        for (int64_t j = 0; j < count; j++) largest = fmax(largest, fabs(b[j]));
+        for (int64_t j = 0; j < count; j++)
+            if (!(fabs(a[j] - b[j]) <= tolerance * largest))
+                course_fail("%s: the gradient of input %d is %.16g at %s and must be %.16g, to "
+                            "%.0e of the largest: differences of forward are not as exact",
+                            what, i, number(a[j]), TEXT(place(ct_shape_of(in[i]), j)), b[j],
+                            tolerance);
+        free(a), free(b);
+    }
+}
+
 ct_tensor *course_f64(ct_context *of, ct_shape shape, const double *values) {
     return made(ct_from_f64(of, shape, values));
 }
@@ -240,27 +367,61 @@ static bool limit(int what, unsigned long soft, unsigned long hard) {
     return setrlimit(what, &(struct rlimit){soft, hard}) == 0;
 }
 
+/* No network, and every file system read-only, for this process alone. */
+static bool namespaces(void) {
+#ifdef __linux__
+    enum { MOUNT_SETATTR = 442, RECURSIVE = 0x8000 };
+    const struct {
+        uint64_t set, clear, propagation, userns;
+    } read_only = {.set = 1, .propagation = MS_PRIVATE};
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC) == 0 &&
+           syscall(MOUNT_SETATTR, -1, "/", RECURSIVE, &read_only, sizeof read_only) == 0;
+#else
+    return false;
+#endif
+}
+
+/* A thread of the submission could answer for this one. A sanitizer has threads of its own. */
+static bool other_threads(void) {
+    struct stat tasks; /* as many links as threads, and two */
+    return !sanitized && stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > 3;
+}
+
+static int list(void) {
+    for (int i = 0; i < course_test_count; i++)
+        printf("%s %d %d\n", course_tests[i].name, course_tests[i].points, course_tests[i].hidden);
+    return fflush(stdout) == 0 ? 0 : 2;
+}
+
 int main(int count, char **args) {
-    if ((count != 5 && count != 6) || read(STDIN_FILENO, nonce, NONCE) != NONCE) {
+    if (count == 2 && strcmp(args[1], "--list") == 0) return list();
+    if (count == 2 && strcmp(args[1], "--namespaces") == 0) return namespaces() ? 0 : 1;
+    if (count != 8) {
         fprintf(stderr, "this program is run by examples/course/grade\n");
         return 2;
     }
     const char *name = args[1];
-    const unsigned long seconds = strtoul(args[3], NULL, 10);
+    const unsigned long whole_seconds = strtoul(args[3], NULL, 10);
+    const uint64_t seed = strtoull(args[5], NULL, 10);
     result = atoi(args[2]), memory_mib = strtoul(args[4], NULL, 10);
+    seconds = (double)whole_seconds, sanitized = *args[6] == '1';
     setvbuf(stdout, NULL, _IOLBF, 0); /* a crash loses no line */
+    if (*args[7] == '1' && !namespaces()) course_fail("the namespaces cannot be had");
     if (!limit(RLIMIT_CORE, 0, 0) || !limit(RLIMIT_FSIZE, 0, 0) ||
-        !limit(RLIMIT_CPU, seconds, seconds + 1) ||
-        /* a sanitizer's shadow is larger than any limit */
-        (count == 5 && !limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20)))
+        !limit(RLIMIT_CPU, whole_seconds, whole_seconds + 1) ||
+        /* a sanitizer's shadow is larger than any limit, and it has threads */
+        (!sanitized &&
+         (!limit(RLIMIT_AS, memory_mib << 20, memory_mib << 20) || !limit(RLIMIT_NPROC, 0, 0))))
         course_fail("the limits cannot be set");
     for (int i = 0; i < course_test_count; i++) {
         if (strcmp(course_tests[i].name, name)) continue;
-        context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
+        context = ct_context_new((ct_context_opts){.seed = seed, .threads = 1});
         if (!context || ct_error(context)) course_fail("no context: %s", ct_error_message(context));
-        course_tests[i].run(context);
+        running = &course_tests[i];
+        running->run(context);
         if (ct_error(context)) course_fail("an error is left: %s", ct_error_message(context));
         ct_context_free(context);
+        if (other_threads()) course_fail("a thread is left");
         end("passed\n", "", "");
     }
     course_fail("there is no test %s", name);

@@ -9,14 +9,32 @@ typedef struct {
     const char *name; /* "backward", an identifier */
     int points;
     void (*run)(ct_context *context); /* passed when it returns with no error pending */
+    bool hidden; /* students do not see how it ends; may be left out, as the next line allows */
 } course_test;
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
+/* Names are identifiers, each once. */
 extern const course_test course_tests[];
 extern const int course_test_count;
 
 /* Each of these ends the test as failed, with a sentence, unless all is as it should be; then it
  * returns. */
 void course_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* The test has failed, but gets that many of its points: from 0 to one less than it is worth (more
+ * or fewer are taken for these). */
+void course_partial(int points, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+
+/* A sentence that is appended to that of this test's failure, should it fail from here on: what the
+ * mistake looks like. Each call replaces the last one's; an empty one takes it back. */
+void course_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Whether shape, dtype and values are the same, as course_value compares them. With course_hint:
+ *     if (course_same(y, ct_sigmoid(x), 1e-9)) course_hint("this is what a sigmoid gives");
+ *     course_value("softmax of x", y, ct_softmax(x, -1), 1e-12);
+ * False if one of them is NULL; an error of either is left as it is. */
+bool course_same(ct_tensor *got, ct_tensor *other, double tolerance);
 
 /* Shape, dtype and values: |got - expected| <= tolerance max(1, |expected|) for each element; NaN
  * and infinities must be the same. */
@@ -27,6 +45,15 @@ void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_te
                      int n, ct_gradcheck_opts opts);
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                         ct_gradcheck_opts opts);
+
+/* The gradients of two functions at the same inputs, with one random cotangent: they must agree to
+ * `tolerance` of an input's largest. For tens of thousands of inputs, where a backward that takes
+ * differences of its own forward runs out of time: a fifth of the test's, and a hundred forwards;
+ * or for inputs where differences lose more digits than `tolerance` allows. Inputs that are NULL or
+ * not f64 have no gradient. Where the functions themselves differ (another test's matter) only the
+ * time counts. */
+void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg,
+                        ct_tensor *const *in, int n, double tolerance);
 
 /* `got` must be NULL, with an error of this status whose message contains the words; the error is
  * cleared. */

@@ -1,5 +1,8 @@
 """What a submission may try and what a teacher may mistype: each must end as it says here."""
+import contextlib
+import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,14 +19,16 @@ PROTOTYPES = "#include <unistd.h>\n#include <stdlib.h>\n#include <stdio.h>\n#inc
 REFUSED = [
     ("a missing brace", "static int f(void) {", "", "does not compile"),
     ("no declaration", "", "no_such_function();", "does not compile"),
-    ("not a program", "\x00\x01\xff", "", "does not compile"),
+    ("not a program", "\x00\x01\xff", "", "it is no text"),
     ("too large", "//" + "x" * (1 << 20), "", "larger than 1 MiB"),
     ("an array that no machine holds", "", "static double a[1ull << 60]; a[call->n] = 1;", "does not"),
     ("the library's op", "", "if (call->op == &mul) return ct_mul(call->in[0], call->in[1]);", "it calls ct_mul,"),
     ("through a pointer", "#include <cotangent/cotangent.h>\nstatic ct_tensor *(*volatile f)(ct_tensor *, ct_tensor *) = ct_mul;",
      "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
     ("under another name", "#include <cotangent/cotangent.h>\nct_tensor *f(ct_tensor *, ct_tensor *) __asm__(\"ct_mul\");",
-     "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
+     "return f(call->in[0], call->in[1]);", "assembly"),
+    ("under another name, by a pragma", "#pragma redefine_extname f ct_mul\n#include <cotangent/cotangent.h>\n"
+     "ct_tensor *f(ct_tensor *, ct_tensor *);", "return f(call->in[0], call->in[1]);", "it calls ct_mul,"),
     ("through assembly", "", "__asm__ volatile(\"call ct_mul\");", "assembly"),
     ("through assembly outside of functions", "__asm__(\".globl f\\nf: jmp ct_mul\");", "", "assembly"),
     ("the checker", "", "ct_gradcheck(0, 0, 0, 0, (ct_gradcheck_opts){0});", "it calls ct_gradcheck,"),
@@ -40,6 +45,32 @@ REFUSED = [
     ("code before the tests", "__attribute__((constructor)) static void early(void) { puts(\"early\"); }", "", "a section .init_array"),
     ("the library's source", f"#include \"{ROOT}/ops/mul.c\"", "", "it includes"),
     ("the solution", f"#include \"{SOLUTION}\"", None, "it includes"),
+    # what is read before it is known to be wrong must not be shown
+    ("a header said to be the system's", f"# 1 \"/usr/include/x.h\" 1 3\n#include \"{SOLUTION}\"", None, "a directive #1"),
+    ("the same behind a comment", f"/* */ # /*\n*/ 1 \"/usr/include/x.h\" 1 3\n#include \"{SOLUTION}\"", None, "a directive #1"),
+    ("the same in digraphs and two lines", f"%:\\\n1 \"/usr/include/x.h\" 1 3\n#include \"{SOLUTION}\"", None, "a directive #1"),
+    ("the same behind what looks like a comment", f"char c = '/*';\n# 1 \"/usr/include/x.h\" 1 3\n#include \"{SOLUTION}\"\n/* '*/", None,
+     "a directive #1"),
+    ("the same behind a raw string", f"char c[] = R\"(/*)\";\n# 1 \"/usr/include/x.h\" 1 3\n#include \"{SOLUTION}\"\n/* */", None,
+     "a raw string"),
+    ("a path from a system's folder", "#include <../../etc/passwd>", None, "it includes <../../etc/passwd>"),
+    ("a header by a macro", f"#define F \"{SOLUTION}\"\n#include F", None, "it includes F"),
+    ("the next header", "#include_next </etc/passwd>", None, "a directive #include_next"),
+    ("embedded bytes", "const char c[] = {\n#embed \"/etc/passwd\"\n};", None, "a directive #embed"),
+    ("an import", "#import \"/etc/passwd\"", None, "a directive #import"),
+    ("which files there are", "#if __has_include(\"/etc/passwd\")\nint x = ;\n#endif", None, "asks which files"),
+    ("itself", "#include \"exercise.c\"", None, "it includes exercise.c"),
+    ("the tests", "#include \"test.c\"", None, "it includes"),
+    ("a file that is no C", "#include \"/etc/passwd\"", None, "it includes"),
+    ("another file's lines in a message", "#line 1 \"/etc/passwd\"\nint x = ;", None, "a directive #line"),
+    ("an assembler's file", "__asm__(\".include \\\"/etc/passwd\\\"\");", None, "assembly"),
+    ("assembly in a name", "int x __asm__(\"x\\n.incbin \\\"/etc/passwd\\\"\\n\");", None, "assembly"),
+    ("assembly by a macro of a header", "#include <sys/cdefs.h>\nint __REDIRECT(f, (void), ct_mul);", None, "assembly"),
+    ("machine code", "__attribute__((section(\".text\"))) static const unsigned char code[] = {0xc3};",
+     "((void (*)(void))(long)code)();", "a section of its own"),
+    ("a jump to a caller", "static void *frame[5];", "__builtin_longjmp(frame, 1);", "__builtin_longjmp"),
+    ("nothing", "", None, "it is empty"),
+    ("UTF-16", "\xff\xfei\0n\0t\0", None, "it is in UTF-16"),
 ]
 
 # The same, but what is said of add_broadcast alone; None: it passes.
@@ -56,7 +87,44 @@ AT_RUN_TIME = [
      "needed more memory than the limit of 1024 MiB"),
     ("a flood of output", "", "for (int i = 0; i < 20000; i++) puts(\"here I am\");", None),
     ("no new line, and what moves a cursor", "", "printf(\"\\033[2J\\xff\");", None),
+    ("a byte order mark, lines that end as in Windows", "\xef\xbb\xbf/* */\r\n#define TWO \\\r\n 2\r\nint helper[TWO];\r\n".replace(
+        "int", "static int"), "(void)helper;", None),
+    ("directives that are right", "# /* null */\n#include /* here */ <math.h> // C's\n#if 0\nit's \"wrong\n#else\n#pragma GCC diagnostic push\n"
+     "#endif\n#ifndef X\n#error no\n#elif 1\n#undef Y\n#endif\n".replace("#ifndef X", "#define X \"asm(\\\"\"\n#ifndef X"),
+     "puts(\"# 1 __asm__\");", None),
     ("a cry of success", "", "puts(\"passed\"); fflush(stdout); *(volatile int *)0 = 1;", "crashed: "),
+]
+
+# printf to another descriptor: what could be done with a nonce that lies in memory near a variable of the submission.
+SEND = """
+static char near[64];
+static int hex(const char *p) {
+    for (int i = 0; i < 32; i++)
+        if (!((p[i] >= '0' && p[i] <= '9') || (p[i] >= 'a' && p[i] <= 'f'))) return 0;
+    return 1;
+}
+static void send(const char *text) {
+    for (int fd = 3; fd < 12; fd++) {
+        fflush(stdout);
+        const int old = stdout->_fileno;
+        stdout->_fileno = fd;
+        printf("%s", text), fflush(stdout);
+        stdout->_fileno = old;
+    }
+}
+"""
+SCAN = """
+for (char *p = near - 96; p < near + 1024; p++)
+    if (hex(p)) {
+        char text[48] = "";
+        memcpy(text, p, 32), memcpy(text + 32, "passed\\n", 8), send(text);
+        break;
+    }
+"""
+MEMORY = [
+    ("the nonce in memory", SEND, SCAN + "return ct_fail(call->context, CT_ERR_ARGUMENT, \"scanned\");", "scanned"),
+    ("the nonce asked for too early", SEND, "send(\"over\\n\");", "ended with exit code "),
+    ("a verdict without a nonce", SEND, "send(\"over\\npassed\\n\");", "ended with exit code "),
 ]
 
 # With the rules switched off: the verdict itself must not be forged.
@@ -71,10 +139,131 @@ FORGED = [
 ]
 
 
+# An exercise that is none of the course's: it asks the submission which test it wants to be.
+TOY = {"exercise.h": "int chosen(void);\nextern int chosen(void);\n", "allowed": "", "exercise.c": "int chosen(void) { return 0; }\n",
+       "test.c": """#include "../course.h"
+#include "exercise.h"
+static void some(ct_context *context) { (void)context, course_partial(chosen(), "%d of three", chosen()); }
+static void hint(ct_context *context) {
+    ct_tensor *two = ct_full(context, CT_F64, CT_SHAPE(1), 2), *four = ct_full(context, CT_F64, CT_SHAPE(1), 4);
+    course_hint("never seen"), course_hint("%s", "");
+    if (course_same(two, four, 1e-9)) course_hint("the same");
+    if (course_same(ct_add(two, two), four, 1e-9)) course_hint("twice is what addition gives");
+    course_value("two", two, ct_full(context, CT_F64, CT_SHAPE(1), chosen() > 9 ? 2 : 3), 1e-9);
+}
+static void nothing(ct_context *context) { (void)context, course_fail("worth nothing"); }
+const course_test course_tests[] = {{"some", 3, some}, {.run = hint, .points = 1, .name = "hint"},
+                                    {"nothing", 0, nothing, .hidden = true}};
+const int course_test_count = sizeof course_tests / sizeof *course_tests;
+"""}
+
+
+def toy(grade, build, submission, seed=1):
+    """What the toy exercise says of a submission."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "toy"
+        folder.mkdir()
+        for name, text in TOY.items():
+            (folder / name).write_text(text)
+        (Path(place) / "course.h").write_bytes((GRADE.parent / "course.h").read_bytes())
+        file = Path(place) / "submission.c"
+        file.write_text(submission)
+        done = subprocess.run([*build.compiler, "-std=gnu11", f"-I{ROOT / 'include'}", "-c", "test.c"], cwd=folder, capture_output=True,
+                              text=True)
+        if done.returncode:
+            raise grade.Trouble(done.stderr)
+        of_toy = grade.Build(build.folder)
+        of_toy.object = lambda path: folder / "test.o" if path.name == "test.c" else build.object(path)
+        return grade.grade(grade.Exercise(folder), of_toy, file, 10, 1024, seed=seed)
+
+
+def partly(grade, build):
+    """course_partial gives from nothing to less than all; 0 points are no pass."""
+    wrong = []
+    for asked, score in ((-1000, 0), (0, 0), (1, 1), (2, 2), (3, 2), (4, 2), (2147483647, 2)):
+        graded = toy(grade, build, f"int chosen(void);\nint chosen(void) {{ return {asked}; }}\n")
+        test, json_test = graded["tests"][0], grade.gradescope([graded])["tests"][0]
+        with contextlib.redirect_stdout(io.StringIO()) as table:
+            grade.show(graded)
+        end = f"some      {score}/3  {'partly' if score else 'failed'}\n"
+        if (test["score"], test["passed"], json_test["score"], json_test["status"], test["sentence"]) != (
+                score, False, score, "failed", f"{asked} of three") or end not in table.getvalue() or graded["tests"][2]["passed"]:
+            wrong.append(f"{asked}: {test}, {json_test}, {table.getvalue()}")
+    return "; ".join(wrong) or None
+
+
+def hinted(grade, build):
+    of = lambda number: toy(grade, build, f"int chosen(void);\nint chosen(void) {{ return {number}; }}\n")["tests"][1]
+    failed, passed = of(1), of(10)
+    said = failed["sentence"]
+    right = said.startswith("two: element") and said.endswith("wrong; twice is what addition gives") and passed["passed"]
+    return None if right else f"{failed} {passed}"
+
+
+DIFFERENTIATED = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "10")
+# Backward by central differences of forward, for whatever the op is.
+DIFFERENCES = """
+static double weighted(ct_tensor *y, ct_tensor *g) {
+    double sum = 0;
+    for (int64_t i = 0; i < ct_numel(y); i++) sum += ct_data_f64(y)[i] * ct_data_f64(g)[i];
+    return sum;
+}
+static bool differences(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
+    for (int i = 0; i < call->n; i++) {
+        if (!call->in[i] || ct_dtype_of(call->in[i]) != CT_F64) continue;
+        grad[i] = ct_zeros(call->context, CT_F64, ct_shape_of(call->in[i]));
+        double *x = ct_data_f64(call->in[i]);
+        for (int64_t j = 0; j < ct_numel(call->in[i]); j++) {
+            const double old = x[j], h = 1e-5 * fmax(1e-6, fabs(old));
+            ct_call up = *call, down = *call;
+            x[j] = old + h;
+            ct_tensor *y = call->op->forward(&up);
+            const double above = weighted(y, cotangents[0]);
+            if (y != call->in[i]) ct_release(y);
+            x[j] = old - h;
+            y = call->op->forward(&down);
+            const double below = weighted(y, cotangents[0]);
+            if (y != call->in[i]) ct_release(y);
+            x[j] = old;
+            ct_data_f64(grad[i])[j] = (above - below) / (2 * h);
+        }
+    }
+    return true;
+}
+"""
+
+
+def by_differences(grade, build, number):
+    """The solution of an exercise with differences for its backward: no test of a gradient is passed."""
+    exercise = grade.exercises(number)[0]
+    solution = (SOLUTION.parent.parent / exercise.name / "solution.c").read_text()
+    head, body = solution.split("#include \"exercise.h\"\n")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "exercise.c"
+        file.write_text(head + "#include \"exercise.h\"\n#include <math.h>\n" + DIFFERENCES + re.sub(r"\.backward = \w+", ".backward = differences",
+                                                                                                  body))
+        graded = grade.grade(exercise, build, file, 1, 1024)
+    wrong = [f"{test['name']} has passed" for test in graded["tests"] if test["passed"] and "gradient" in test["name"]]
+    return "; ".join(wrong) or (None if any(test["passed"] for test in graded["tests"]) else f"{graded['note']} {graded['tests'][0]}")
+
+
+def hidden(grade, build):
+    """A hidden test counts, and is told to Gradescope as hidden, but not to a student."""
+    graded = toy(grade, build, "int chosen(void);\nint chosen(void) { return 10; }\n")
+    student = grade.shown_to_student(graded)
+    kinds = [[test["visibility"] for test in grade.gradescope([graded], *args)["tests"]] for args in ((), ("after_published",))]
+    with contextlib.redirect_stdout(io.StringIO()) as table:
+        grade.show(student)
+    right = (kinds == [["visible", "visible", "hidden"], ["visible", "visible", "after_published"]] and "nothing" not in table.getvalue()
+             and "and 1 hidden" in table.getvalue() and len(student["tests"]) == 2 and len(graded["tests"]) == 3)
+    return None if right else f"{kinds} {table.getvalue()}"
+
+
 def source(before, inside):
     if inside is None:
-        return before + "\n"
-    return PROTOTYPES + before + "\n" + re.sub(re.escape(ADD), lambda found: found[0] + inside + "\n", SOLUTION.read_text(), count=1)
+        return before
+    mark = "\xef\xbb\xbf" if before.startswith("\xef") else ""
+    return mark + PROTOTYPES + before.removeprefix(mark) + "\n" + re.sub(re.escape(ADD), lambda found: found[0] + inside + "\n", SOLUTION.read_text(), count=1)
 
 
 def attack(grade, build, before, inside, words, every):
@@ -89,6 +278,8 @@ def attack(grade, build, before, inside, words, every):
         said = grade.told(test)
         if test["passed"] != (words is None) or (words or "") not in said:
             wrong.append(f"{test['name']}, {'passed' if test['passed'] else 'failed'}: {said[:500]}")
+        if "root:" in said or "daemon" in said:
+            wrong.append(f"{test['name']} shows a file: {said[:500]}")
         if len(said) > 10000 or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", said):
             wrong.append(f"{test['name']} says too much, or control characters: {said[:80]!r}")
     return "; ".join(wrong) or None
@@ -119,6 +310,103 @@ def with_json(folder):
     return said or stub
 
 
+def handed_in(folder, make, words, code=2):
+    """Whatever is handed in, results.json says why it gets no points; `make` makes it in a folder and returns what is graded."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "results.json"
+        there = Path(place) / "submission"
+        there.mkdir()
+        said = command(folder, code, words, "1", make(there), "--json", path)
+        results = json.loads(path.read_text()) if path.exists() else {"tests": []}
+        told = [test["output"] for test in results["tests"]]
+    if said:
+        return said
+    right = len(told) == 9 and all(words.removeprefix("grade: ") in text for text in told) and results["score"] == 0 and words.removeprefix(
+        "grade: ") in results["output"]
+    return None if right else f"{results}"
+
+
+def named(name, text=b"int x;\n"):
+    def make(place):
+        (place / name).write_bytes(text)
+        return place
+    return make
+
+
+def link(place):
+    (place / "exercise.c").symlink_to(SOLUTION)
+    return place
+
+
+def pipe(place):
+    os.mkfifo(place / "exercise.c")
+    return place
+
+
+def locked(place):
+    (place / "exercise.c").write_bytes(b"")
+    (place / "exercise.c").chmod(0)
+    return place
+
+
+def in_a_folder(folder):
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "exercise.c").write_bytes(SOLUTION.read_bytes())
+        return command(folder, 0, "10/10", "1", place)
+
+
+def seeds(folder):
+    """Another seed is another set of inputs; it is told, and gives the same again."""
+    with tempfile.TemporaryDirectory() as place:
+        wrong, path = Path(place) / "wrong.c", Path(place) / "results.json"
+        wrong.write_text(SOLUTION.read_text().replace(ADD, ADD + "printf(\"%a\", ct_numel(call->in[0]) ? *ct_data_f64(call->in[0]) : 0);"
+                                                      "if (ct_ndim(call->in[0]) == 2) return NULL;\n").replace("#include", "#include <stdio.h>\n#include", 1))
+        told = []
+        for seed in ("1", "2", "2", "random"):
+            run = subprocess.run([GRADE, "--build", str(folder), "1", wrong, "--seed", seed, "--json", path], capture_output=True, text=True,
+                                 timeout=1200)
+            results = json.loads(path.read_text())
+            used = results["extra_data"]["seed"]
+            if seed != "1" and (f"with SEED={used}\n" not in run.stdout or f"SEED={used}" not in results["output"]):
+                return f"the seed is not told: {run.stdout} {results['output']}"
+            told.append([test["output"] for test in results["tests"]])
+    return None if told[1] == told[2] and len({str(t) for t in told}) == 3 else f"{told}"
+
+
+WORLD = """
+int s = socket(2, 1, 0), c;
+struct { unsigned short family, port; unsigned address; char rest[8]; } here = {2, 0x0900, 0x0100007f, ""};
+c = connect(s, (void *)&here, sizeof here);
+printf("network %d\\n", c < 0 ? errno : 0);
+printf("file %d\\n", open("/tmp/cotangent-course-world", 0101, 0600) < 0 ? errno : 0);
+unlink("/tmp/cotangent-course-world");
+printf("user %d\\n", (int)getuid());
+"""
+
+
+def sandboxed(without_rules, build, kind):
+    """What a submission that is past all rules can reach."""
+    exercise = without_rules.exercises("01")[0]
+    try:
+        with tempfile.TemporaryDirectory() as place:
+            Path(place).chmod(0o711)
+            build.sandbox(kind, exercise, Path(place))
+    except Exception as error:  # of the other module, whose build it is
+        if "there is no sandbox" in str(error):
+            return None  # not to be had here
+        raise
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "exercise.c"
+        file.write_text("#include <errno.h>\n#include <fcntl.h>\n#include <sys/socket.h>\n" + source("", WORLD))
+        graded = without_rules.grade(exercise, build, file, 10, 1024, sandbox=kind)
+    test = next(test for test in graded["tests"] if test["name"] == "add_broadcast")
+    unreachable, refused, read_only = "network 101", "network 111", "file 30"
+    wanted = ([refused], "file 0") if kind == "none" else ([unreachable, refused], read_only)
+    right = test["passed"] and any(word in test["printed"] for word in wanted[0]) and wanted[1] in test["printed"]
+    right = right and "user 0" not in test["printed"]  # root leaves tests to nobody
+    return None if right and graded["sandbox"] == kind else f"{kind}: {test}, {graded['sandbox']}"
+
+
 def json_not_written(folder, path, words):
     with tempfile.TemporaryDirectory() as place:
         said = command(folder, 2, words, "1", SOLUTION, "--json", path.format(place=place))
@@ -129,6 +417,18 @@ def full_output(folder):
     with open("/dev/full", "w") as full:
         done = subprocess.run([GRADE, "--build", str(folder), "1"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=1200)
     return None if done.returncode == 2 and re.fullmatch("grade: .*No space left.*\n", done.stderr) else f"{done.returncode}: {done.stderr}"
+
+
+def no_bubblewrap(folder, code, words, kind):
+    """As where user namespaces are disabled: bwrap is there, and fails."""
+    with tempfile.TemporaryDirectory() as place:
+        bwrap = Path(place) / "bwrap"
+        bwrap.write_text("#!/bin/sh\necho no permission to create a namespace >&2\nexit 1\n")
+        bwrap.chmod(0o755)
+        done = subprocess.run([GRADE, "--build", str(folder), "--sandbox", kind, "--verbose", "1", SOLUTION], capture_output=True, text=True,
+                              env=dict(os.environ, PATH=f"{place}:{os.environ['PATH']}"), timeout=1200)
+    right = done.returncode == code and words in done.stdout + done.stderr and "permission" not in done.stdout + done.stderr
+    return None if right else f"{done.returncode}: {done.stdout} {done.stderr}"
 
 
 def no_compiler():
@@ -142,17 +442,39 @@ def tasks(grade, without_rules, build):
         yield f"refused: {name}", lambda b=before, i=inside, w=words: attack(grade, build, b, i, w, True)
     for name, before, inside, words in AT_RUN_TIME:
         yield f"at run time: {name}", lambda b=before, i=inside, w=words: attack(grade, build, b, i, w, False)
+    for name, before, inside, words in MEMORY:
+        yield f"forged: {name}", lambda b=before, i=inside, w=words: attack(grade, build, b, i, w, False)
     for name, before, inside, words in FORGED:
         yield f"forged: {name}", lambda b=before, i=inside, w=words: attack(without_rules, build, b, i, w, False)
+    for number in DIFFERENTIATED:
+        yield f"differences: exercise {number}", lambda number=number: by_differences(grade, build, number)
+    yield "grade: some of a test's points", lambda: partly(grade, build)
+    yield "grade: a hidden test", lambda: hidden(grade, build)
+    yield "grade: a hint", lambda: hinted(grade, build)
     folder = build.folder
     yield "grade: results.json", lambda: with_json(folder)
     yield "grade: no folder for results.json", lambda: json_not_written(folder, "{place}/none/results.json", "grade: cannot write")
     yield "grade: a folder for results.json", lambda: json_not_written(folder, "{place}", "grade: cannot write")
     yield "grade: a full disk", lambda: json_not_written(folder, "/dev/full", "grade: cannot write /dev/full: No space left")
     yield "grade: standard output is full", lambda: full_output(folder)
-    yield "grade: an unknown exercise", lambda: command(folder, 2, "grade: there is no exercise 11; there are: 01_broadcasting, 02", "11")
-    yield "grade: an unknown file", lambda: command(folder, 2, "grade: cannot read nowhere.c: No such file", "1", "nowhere.c")
-    yield "grade: a folder as the file", lambda: command(folder, 2, "grade: cannot read /: Is a directory", "1", "/")
+    yield "grade: an unknown exercise", lambda: command(folder, 2, "grade: there is no exercise 99; there are: 01_broadcasting, 02", "99")
+    yield "grade: an unknown file", lambda: handed_in(folder, lambda place: place / "no.c", "no.c: No such file")
+    yield "grade: a folder without it", lambda: handed_in(folder, named("wrong.c"), "grade: there is no exercise.c in ")
+    yield "grade: a link to another file", lambda: handed_in(folder, link, "exercise.c: Too many levels")
+    yield "grade: a pipe", lambda: handed_in(folder, pipe, "exercise.c: it is no file")
+    yield "grade: a folder of its name", lambda: handed_in(folder, lambda place: (place / "exercise.c").mkdir() or place, "")
+    yield "grade: a file that may not be read", lambda: os.getuid() and handed_in(folder, locked, "exercise.c: Permission denied") or None
+    yield "grade: nothing in it", lambda: handed_in(folder, named("exercise.c", b" \n"), "refused: it is empty", 1)
+    yield "grade: UTF-16", lambda: handed_in(folder, named("exercise.c", "int x;".encode("utf-16")), "refused: it is in UTF-16", 1)
+    yield "grade: an object file", lambda: handed_in(folder, named("exercise.c", b"\x7fELF\0\1"), "refused: it is no text", 1)
+    yield "grade: more than 1 MiB", lambda: handed_in(folder, named("exercise.c", b"/" * (1 << 20) + b"/"), "it is larger than 1 MiB", 1)
+    yield "grade: a folder with it", lambda: in_a_folder(folder)
+    yield "grade: seeds", lambda: seeds(folder)
+    for kind in ("none", "namespaces", "bwrap"):
+        yield f"sandbox: {kind}", lambda kind=kind: sandboxed(without_rules, build, kind)
+    yield "sandbox: which", lambda: command(folder, 0, "sandbox: none", "--sandbox", "none", "--verbose", "1", SOLUTION)
+    yield "sandbox: a bubblewrap that may not", lambda: no_bubblewrap(folder, 2, "grade: there is no sandbox of bwrap", "bwrap")
+    yield "sandbox: silently none", lambda: no_bubblewrap(folder, 0, "sandbox: ", "auto")
     yield "grade: one file for all", lambda: command(folder, 2, "one file is one exercise", "all", SOLUTION)
     yield "grade: no time", lambda: command(folder, 2, "0 is no whole number", "--time", "0", "1")
     yield "grade: an unknown flag", lambda: command(folder, 2, "usage:", "--points", "10")

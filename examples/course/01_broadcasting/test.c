@@ -26,12 +26,23 @@ static void neuron_by_hand(ct_context *context) {
                  scalar(context, 0.6), 1e-15);
 }
 
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *op) {
+    return ct_apply(op, in, n, NULL);
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *op) {
+    if (n == 3) return ct_tanh(ct_add(ct_mul(in[0], in[1]), in[2]));
+    return librarys(op, in[0], in[1]);
+}
+
 static void neuron_gradient(ct_context *context) {
     ct_tensor *in[] = {scalar(context, 0.7), scalar(context, -1.3), scalar(context, 0.4)};
     course_value("the forward that is differentiated", ct_apply(&neuron, in, 3, NULL),
                  scalar(context, tanh(0.7 * -1.3 + 0.4)), 1e-15);
     course_gradient("w = 0.7, x = -1.3, b = 0.4 (inputs 0, 1, 2)", &neuron, NULL, in, 3,
                     (ct_gradcheck_opts){0});
+    in[0] = scalar(context, 3e5), in[1] = scalar(context, 1e-6), in[2] = scalar(context, 0.2);
+    course_gradient_as("w = 300000, x = 0.000001, b = 0.2 (inputs 0, 1, 2)", by_you, by_library,
+                       (void *)&neuron, in, 3, 1e-14);
 }
 
 /* Shapes that broadcast; what each shows stands beside it. */
@@ -79,11 +90,29 @@ static void add_broadcast(ct_context *context) {
     EACH(&add, different, false);
 }
 static void mul_broadcast(ct_context *context) { EACH(&mul, different, false); }
+
+/* 90,000 numbers and those of shape b. */
+static void large_gradient(ct_context *context, const ct_op *op, ct_shape b) {
+    char what[80];
+    snprintf(what, sizeof what, "%s of (300, 300) and %s", op->name,
+             b.ndim == 1 ? "(300)" : "(300, 300)");
+    ct_tensor *in[] = {course_randn(context, CT_SHAPE(300, 300)), course_randn(context, b)};
+    course_gradient_as(what, by_you, by_library, (void *)op, in, 2, 1e-9);
+}
+
 static void same_shapes_gradient(ct_context *context) {
     EACH(&add, same, true), EACH(&mul, same, true);
+    large_gradient(context, &add, CT_SHAPE(300, 300));
+    large_gradient(context, &mul, CT_SHAPE(300, 300));
 }
-static void add_gradient(ct_context *context) { EACH(&add, different, true); }
-static void mul_gradient(ct_context *context) { EACH(&mul, different, true); }
+static void add_gradient(ct_context *context) {
+    EACH(&add, different, true);
+    large_gradient(context, &add, CT_SHAPE(300));
+}
+static void mul_gradient(ct_context *context) {
+    EACH(&mul, different, true);
+    large_gradient(context, &mul, CT_SHAPE(300));
+}
 
 static void refused(ct_context *context) {
     const struct {

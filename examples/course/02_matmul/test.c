@@ -48,15 +48,36 @@ static const pair batched[] = {{"(3, 2, 4) by (3, 4, 2)", {3, {3, 2, 4}}, {3, {3
     for (unsigned i = 0; i < sizeof pairs / sizeof *pairs; i++)                                    \
     try(context, pairs[i], transpose, gradient)
 
+/* transpose points at a bool */
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *transpose) {
+    (void)n;
+    return yours(in[0], in[1], *(bool *)transpose);
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
+    (void)n;
+    return librarys(in[0], in[1], *(bool *)transpose);
+}
+static void large_gradient(ct_context *context, const char *what, ct_shape a, bool transpose) {
+    ct_tensor *in[] = {course_randn(context, a), course_randn(context, CT_SHAPE(200, 200))};
+    course_gradient_as(what, by_you, by_library, &transpose, in, 2, 1e-9);
+}
+
 static void shapes(ct_context *context) { EACH(plain, false, false); }
 static void transposed(ct_context *context) { EACH(turned, true, false); }
 static void batches(ct_context *context) { EACH(batched, false, false); }
-static void gradient(ct_context *context) { EACH(plain, false, true); }
-static void gradient_transposed(ct_context *context) { EACH(turned, true, true); }
+static void gradient(ct_context *context) {
+    EACH(plain, false, true);
+    large_gradient(context, "(200, 200) by (200, 200)", CT_SHAPE(200, 200), false);
+}
+static void gradient_transposed(ct_context *context) {
+    EACH(turned, true, true);
+    large_gradient(context, "(200, 200) by (200, 200)^T", CT_SHAPE(200, 200), true);
+}
 static void gradient_batches(ct_context *context) {
     EACH(batched, false, true);
     try(context, (pair){"(2, 3, 4) by (5, 4)^T, shared", CT_SHAPE(2, 3, 4), CT_SHAPE(5, 4)}, true,
         true);
+    large_gradient(context, "(2, 100, 200) by (200, 200), shared", CT_SHAPE(2, 100, 200), false);
 }
 
 static void refused(ct_context *context) {

@@ -43,6 +43,15 @@ static void softmax_large(ct_context *context) {
         soft, course_f64(context, CT_SHAPE(4, 3), rows));
 }
 
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *p) {
+    (void)n;
+    return apply(*(const pair *)p, in[0]);
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *p) {
+    (void)n;
+    return ((const pair *)p)->library(in[0], -1);
+}
+
 /* A gradient is worth something only if the function is the right one. */
 static void gradient(ct_context *context, pair p) {
     const ct_shape shapes[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 1, 4), CT_SHAPE(4, 1)};
@@ -52,6 +61,8 @@ static void gradient(ct_context *context, pair p) {
         course_gradient(p.op->name, p.op, NULL, (ct_tensor *[]){course_randn(context, shapes[i])},
                         1, (ct_gradcheck_opts){0});
     }
+    ct_tensor *large = course_randn(context, CT_SHAPE(1, 20000));
+    course_gradient_as("a row of 20,000", by_you, by_library, &p, &large, 1, 1e-9);
 }
 static void softmax_gradient(ct_context *context) { gradient(context, soft); }
 static void log_softmax_gradient(ct_context *context) { gradient(context, log_soft); }

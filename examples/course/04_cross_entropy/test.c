@@ -36,6 +36,23 @@ static void value(const char *what, batch b) {
     course_value(what, loss(b), expected, 1e-12);
 }
 
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *arg) {
+    batch b = *(const batch *)arg;
+    (void)n;
+    b.logits = in[0];
+    return loss(b);
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+    batch b = *(const batch *)arg;
+    (void)n;
+    b.logits = in[0];
+    return library_loss(b);
+}
+static void large_gradient(ct_context *context, const char *what, const int64_t *targets) {
+    batch b = batch_of(context, course_randn(context, CT_SHAPE(3, 20000)), targets, 3, IGNORE);
+    course_gradient_as(what, by_you, by_library, &b, &b.logits, 1, 1e-9);
+}
+
 /* A gradient is worth something only if the function is the right one. */
 static void check_gradient(const char *what, batch b) {
     value("the forward whose gradient is asked for", b);
@@ -87,6 +104,7 @@ static void gradient(ct_context *context) {
                                            (int64_t[]){2, 0, 4, 2}, 4, IGNORE));
     check_gradient("3 rows of 1", batch_of(context, course_randn(context, CT_SHAPE(3, 1)),
                                            (int64_t[]){0, 0, 0}, 3, IGNORE));
+    large_gradient(context, "3 rows of 20,000", (int64_t[]){7, 19999, 0});
 }
 
 /* Also an index that is a class, as that of a padding token. */
@@ -104,6 +122,7 @@ static void ignored_rows_gradient(ct_context *context) {
     check_gradient(
         "rows 1 and 3 ignored by 0",
         batch_of(context, course_randn(context, CT_SHAPE(5, 4)), (int64_t[]){1, 0, 3, 0, 2}, 5, 0));
+    large_gradient(context, "3 rows of 20,000, one ignored", (int64_t[]){7, IGNORE, 0});
 }
 
 static void nothing_counts(ct_context *context) {

@@ -68,6 +68,17 @@ static ct_tensor *of_one_input(ct_tensor *const *in, int n, void *arg) {
     return apply(f.o);
 }
 
+static ct_tensor *of_one_input_by_library(ct_tensor *const *in, int n, void *arg) {
+    one_input f = *(const one_input *)arg;
+    (void)n;
+    f.o.in[f.which] = in[0];
+    return ct_layer_norm(f.o.in[0], f.o.in[1], f.o.in[2], f.o.attrs.eps);
+}
+static void large_gradient(ct_context *context, int which, const char *what) {
+    one_input f = {random_operands(context, CT_SHAPE(2, 20000)), which};
+    course_gradient_as(what, of_one_input, of_one_input_by_library, &f, &f.o.in[which], 1, 1e-9);
+}
+
 /* A result that does not depend on an input has the gradient 0, which is right and worth
  * nothing. */
 static void must_depend(ct_context *context, one_input f, const char *what) {
@@ -87,8 +98,14 @@ static void gradient(ct_context *context, int which, const char *what) {
         course_gradient_of(what, of_one_input, &f, &f.o.in[which], 1, (ct_gradcheck_opts){0});
     }
 }
-static void gradient_of_bias(ct_context *context) { gradient(context, 2, "bias"); }
-static void gradient_of_weight(ct_context *context) { gradient(context, 1, "weight"); }
+static void gradient_of_bias(ct_context *context) {
+    gradient(context, 2, "bias");
+    large_gradient(context, 2, "bias of rows of 20,000");
+}
+static void gradient_of_weight(ct_context *context) {
+    gradient(context, 1, "weight");
+    large_gradient(context, 1, "weight of rows of 20,000");
+}
 
 /* The gradient of x is worth something only if the function is the right one. */
 static void gradient_of_x(ct_context *context) {
@@ -99,6 +116,7 @@ static void gradient_of_x(ct_context *context) {
         one_input f = {random_operands(context, all[i]), 0};
         course_gradient_of("x", of_one_input, &f, &f.o.in[0], 1, (ct_gradcheck_opts){0});
     }
+    large_gradient(context, 0, "x of rows of 20,000");
 }
 
 /* All three at once, as in training: what is set for one must not spoil another. */
@@ -107,6 +125,7 @@ static void gradients_together(ct_context *context) {
                    random_operands(context, CT_SHAPE(3, 5)), 1e-12);
     operands o = random_operands(context, CT_SHAPE(3, 5));
     course_gradient("x, weight and bias", &layer_norm, &o.attrs, o.in, 3, (ct_gradcheck_opts){0});
+    large_gradient(context, 0, "x of rows of 20,000");
 }
 
 static void errors(ct_context *context) {

@@ -100,6 +100,22 @@ static void large(ct_context *context) {
     course_value("attention where every score is minus a million", yours(p), librarys(p), 1e-12);
 }
 
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *causal) {
+    (void)n;
+    return yours((problem){{in[0], in[1], in[2], in[3]}, *(bool *)causal});
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *causal) {
+    (void)n;
+    return librarys((problem){{in[0], in[1], in[2], in[3]}, *(bool *)causal});
+}
+static void large_gradient(ct_context *context, const char *what, bool causal, bool masked) {
+    problem p = random_problem(context, 1, 128, 128, 16, 16);
+    if (masked)
+        p.in[3] = ct_lt(ct_rand(context, CT_F64, CT_SHAPE(1, 128)),
+                        ct_full(context, CT_F64, CT_SCALAR, 0.75));
+    course_gradient_as(what, by_you, by_library, &causal, p.in, 4, 1e-9);
+}
+
 /* A gradient is only worth something of the right function. */
 static void check_gradient(const char *what, problem p) {
     course_value("the forward that is differentiated", yours(p), librarys(p), 1e-12);
@@ -110,6 +126,7 @@ static void check_gradient(const char *what, problem p) {
 static void gradient(ct_context *context) {
     check_gradient("no mask; inputs 0, 1, 2 are q, k, v", random_problem(context, 2, 3, 4, 5, 3));
     check_gradient("no mask; inputs 0, 1, 2 are q, k, v", random_problem(context, 1, 3, 3, 3, 3));
+    large_gradient(context, "128 queries and keys", false, false);
 }
 
 static void gradient_masked(ct_context *context) {
@@ -118,6 +135,7 @@ static void gradient_masked(ct_context *context) {
     check_gradient("a key mask; inputs 0, 1, 2 are q, k, v", p);
     p.causal = true;
     check_gradient("causal and a key mask; inputs 0, 1, 2 are q, k, v", p);
+    large_gradient(context, "128 queries and keys, causal and a key mask", true, true);
 }
 
 const course_test course_tests[] = {

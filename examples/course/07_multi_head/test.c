@@ -55,18 +55,41 @@ static void refused(ct_context *context) {
                    "combine_heads:");
 }
 
+static ct_tensor *split_by_you(ct_tensor *const *in, int n, void *arg) {
+    (void)n, (void)arg;
+    return split(in[0], 2);
+}
+static ct_tensor *split_by_library(ct_tensor *const *in, int n, void *arg) {
+    (void)n, (void)arg;
+    return ct_split_heads(in[0], 2);
+}
+static ct_tensor *combine_by_you(ct_tensor *const *in, int n, void *arg) {
+    (void)n, (void)arg;
+    return combine(in[0]);
+}
+static ct_tensor *combine_by_library(ct_tensor *const *in, int n, void *arg) {
+    (void)n, (void)arg;
+    return ct_combine_heads(in[0]);
+}
+
 /* A gradient is only worth something of the right function. */
 static void split_gradient(ct_context *context) {
     ct_tensor *x = course_randn(context, CT_SHAPE(2, 3, 4));
     course_value("the forward that is differentiated", split(x, 2), ct_split_heads(x, 2), 0);
     course_gradient("split_heads", &split_heads, &(split_heads_attrs){2}, &x, 1,
                     (ct_gradcheck_opts){0});
+    x = course_randn(context, CT_SHAPE(2, 256, 256));
+    course_gradient_as("split_heads of (2, 256, 256)", split_by_you, split_by_library, NULL, &x, 1,
+                       1e-9);
 }
 
 static void combine_gradient(ct_context *context) {
     ct_tensor *x = course_randn(context, CT_SHAPE(2, 3, 4, 2));
     course_value("the forward that is differentiated", combine(x), ct_combine_heads(x), 0);
     course_gradient("combine_heads", &combine_heads, NULL, &x, 1, (ct_gradcheck_opts){0});
+    x = course_randn(context, CT_SHAPE(2, 2, 256, 128));
+    course_gradient_as("combine_heads of (2, 2, 256, 128)", combine_by_you, combine_by_library,
+                       NULL, &x, 1, 1e-9);
 }
 
 /* ---- multi-head attention ---- */
@@ -104,10 +127,24 @@ static ct_tensor *yours(ct_tensor *const *in, int n, void *arg) {
         p->heads, p->causal);
 }
 
+static ct_tensor *librarys(ct_tensor *const *in, int n, void *arg) {
+    const problem *p = arg;
+    (void)n;
+    return ct_mha_forward(p->mha, in[X], NULL, NULL, (ct_mha_call){.causal = p->causal}).out;
+}
+
 static void compare(const char *what, problem p) {
     course_value(what, yours(p.in, INPUTS, &p),
                  ct_mha_forward(p.mha, p.in[X], NULL, NULL, (ct_mha_call){.causal = p.causal}).out,
                  1e-12);
+}
+
+/* The parameters are fixed. */
+static ct_tensor *yours_of_x(ct_tensor *const *in, int n, void *arg) {
+    problem p = *(const problem *)arg;
+    (void)n;
+    p.in[X] = in[0];
+    return yours(p.in, INPUTS, &p);
 }
 
 static void all_see_all(ct_context *context) {
@@ -128,6 +165,8 @@ static void gradient(ct_context *context) {
     course_gradient_of("causal multi-head attention; inputs 0 ... 4 are x, in_weight, in_bias, "
                        "out_weight, out_bias",
                        yours, &p, p.in, INPUTS, (ct_gradcheck_opts){0});
+    p = random_problem(context, 1, 512, 64, 2, true);
+    course_gradient_as("x of 512 tokens", yours_of_x, librarys, &p, &p.in[X], 1, 1e-9);
 }
 
 const course_test course_tests[] = {

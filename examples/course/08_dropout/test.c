@@ -24,6 +24,43 @@ static int64_t zeros_in(ct_tensor *y) {
     return zeros;
 }
 
+/* With the generator as it was when the gradient was asked for. */
+typedef struct {
+    double p;
+    bool training;
+    ct_rng rng;
+} call;
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *arg) {
+    const call *c = arg;
+    ct_context *context = ct_context_of(in[0]);
+    const ct_rng now = ct_rng_get(context);
+    ct_rng_set(context, c->rng);
+    ct_tensor *out = apply(in[0], c->p, c->training);
+    if (n == 2) out = ct_add(out, apply(in[1], c->p, c->training));
+    ct_rng_set(context, now);
+    return out;
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+    const call *c = arg;
+    ct_context *context = ct_context_of(in[0]);
+    const ct_rng now = ct_rng_get(context);
+    ct_rng_set(context, c->rng);
+    ct_tensor *out = NULL;
+    for (int i = 0; i < n; i++) {
+        ct_tensor *one = c->training ? expected_of(context, in[i], c->p) : ct_scale(in[i], 1);
+        ct_rand(context, CT_F64, ct_shape_of(in[i])); /* as apply draws */
+        out = i ? ct_add(out, one) : one;
+    }
+    ct_rng_set(context, now);
+    return out;
+}
+static void large_gradient(ct_context *context, const char *what, int n, double p, bool training) {
+    ct_tensor *in[] = {course_randn(context, CT_SHAPE(256, 256)),
+                       course_randn(context, CT_SHAPE(256, 256))};
+    course_gradient_as(what, by_you, by_library, &(call){p, training, ct_rng_get(context)}, in, n,
+                       1e-9);
+}
+
 static void evaluation(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(2, 3), (double[]){1, -2, 3, 4, 5, -6});
     const ct_rng before = ct_rng_get(context);
@@ -34,6 +71,7 @@ static void evaluation(ct_context *context) {
     course_gradient("evaluation", &dropout, &(dropout_attrs){0.5, false},
                     (ct_tensor *[]){course_randn(context, CT_SHAPE(2, 3))}, 1,
                     (ct_gradcheck_opts){0});
+    large_gradient(context, "evaluation of (256, 256)", 1, 0.5, false);
 }
 
 static void training(ct_context *context) {
@@ -93,6 +131,7 @@ static void gradient(ct_context *context) {
                         (ct_tensor *[]){course_randn(context, shapes[i])}, 1,
                         (ct_gradcheck_opts){0});
     }
+    large_gradient(context, "x of (256, 256)", 1, 0.4, true);
 }
 
 static ct_tensor *two_calls(ct_tensor *const *in, int n, void *arg) {
@@ -106,6 +145,7 @@ static void gradient_of_two_calls(ct_context *context) {
     ct_tensor *in[] = {course_randn(context, CT_SHAPE(3, 5)),
                        course_randn(context, CT_SHAPE(3, 5))};
     course_gradient_of("dropout(a) + dropout(b)", two_calls, NULL, in, 2, (ct_gradcheck_opts){0});
+    large_gradient(context, "dropout(a) + dropout(b) of (256, 256)", 2, 0.3, true);
 }
 
 static void none_and_all(ct_context *context) {

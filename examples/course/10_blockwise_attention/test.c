@@ -119,6 +119,19 @@ static void large(ct_context *context) {
     compare("every score minus a million", p);
 }
 
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *attrs) {
+    (void)n;
+    return yours(&(problem){{in[0], in[1], in[2]}, *(blockwise_attention_attrs *)attrs});
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
+    (void)n;
+    return librarys(&(problem){{in[0], in[1], in[2]}, *(blockwise_attention_attrs *)attrs});
+}
+static void large_gradient(ct_context *context, const char *what, bool causal) {
+    problem p = random_problem(context, 1, 128, 128, 16, 16, 16, causal);
+    course_gradient_as(what, by_you, by_library, &p.attrs, p.in, 3, 1e-9);
+}
+
 /* A gradient is only worth something of the right function. */
 static void check_gradient(const char *what, problem p) {
     compare("the forward that is differentiated", p);
@@ -127,11 +140,13 @@ static void check_gradient(const char *what, problem p) {
 
 static void gradient(ct_context *context) {
     check_gradient("inputs 0, 1, 2 are q, k, v", random_problem(context, 2, 3, 4, 5, 3, 3, false));
+    large_gradient(context, "128 queries and keys", false);
 }
 
 static void gradient_causal(ct_context *context) {
     check_gradient("causal; inputs 0, 1, 2 are q, k, v",
                    random_problem(context, 1, 4, 4, 3, 2, 2, true));
+    large_gradient(context, "128 queries and keys, causal", true);
 }
 
 /* ---- memory ---- */

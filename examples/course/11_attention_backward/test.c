@@ -1,0 +1,404 @@
+/* attention_backward, a step at a time. Each step is compared with the library's gradient of that
+ * step alone, given the student's own results of the steps before it: a mistake costs its own step
+ * and not those that follow. */
+#include "../course.h"
+#include "exercise.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the steps ---- */
+
+enum {
+    DW_OUT,
+    DB_OUT,
+    DO,
+    DO_HEADS,
+    DV,
+    DP,
+    D,
+    DS,
+    DQ,
+    DK,
+    DQKV,
+    DW_IN,
+    DB_IN,
+    DX_PATHS,
+    DX,
+    STEPS
+};
+static const char *const names[STEPS] = {"dW_out", "db_out", "dO",    "dO_heads", "dv",
+                                         "dP",     "D",      "dS",    "dq",       "dk",
+                                         "dqkv",   "dW_in",  "db_in", "dx_paths", "dx"};
+/* the steps that a step reads, as bits */
+#define BIT(step) (1u << (step))
+static const unsigned reads[STEPS] = {
+    [DO_HEADS] = BIT(DO),    [DV] = BIT(DO_HEADS),
+    [DP] = BIT(DO_HEADS),    [D] = BIT(DP),
+    [DS] = BIT(DP) | BIT(D), [DQ] = BIT(DS),
+    [DK] = BIT(DS),          [DQKV] = BIT(DQ) | BIT(DK) | BIT(DV),
+    [DW_IN] = BIT(DQKV),     [DB_IN] = BIT(DQKV),
+    [DX_PATHS] = BIT(DQKV),  [DX] = BIT(DX_PATHS),
+};
+
+typedef struct {
+    ct_context *context;
+    const char *what;
+    int64_t b, t, e, h;
+    ct_tensor *x, *w_in, *b_in, *w_out, *b_out, *q, *k, *v, *P, *O, *dy;
+    ct_tensor *right[STEPS]; /* what each step must be when all are right */
+    ct_tensor *yours[STEPS];
+} problem;
+
+static ct_shape shape_of(const problem *p, int step) {
+    const int64_t b = p->b, t = p->t, e = p->e, h = p->h, d = e / h;
+    switch (step) {
+    case DW_OUT: return CT_SHAPE(e, e);
+    case DB_OUT: return CT_SHAPE(e);
+    case DO:
+    case DX: return CT_SHAPE(b, t, e);
+    case DP:
+    case DS: return CT_SHAPE(b, h, t, t);
+    case D: return CT_SHAPE(b, h, t);
+    case DQKV: return CT_SHAPE(b, t, 3 * e);
+    case DW_IN: return CT_SHAPE(3 * e, e);
+    case DB_IN: return CT_SHAPE(3 * e);
+    case DX_PATHS: return CT_SHAPE(3, b, t, e);
+    default: return CT_SHAPE(b, h, t, d);
+    }
+}
+
+static double scale_of(const problem *p) { return 1 / sqrt((double)p->e / (double)p->h); }
+static ct_tensor *scores(const problem *p, ct_tensor *q, ct_tensor *k) {
+    return ct_scale(ct_matmul(q, ct_transpose(k, -1, -2)), scale_of(p));
+}
+static ct_tensor *part_of(const problem *p, ct_tensor *qkv, int part) {
+    return ct_narrow(qkv, -1, part * p->e, p->e);
+}
+
+static ct_tensor *leaf(const problem *p, ct_shape shape) {
+    return ct_set_requires_grad(ct_zeros(p->context, CT_F64, shape), true);
+}
+static ct_tensor *leaf_of(ct_tensor *values) {
+    return ct_set_requires_grad(ct_scale(ct_detach(values), 1), true);
+}
+/* The gradient of `leaf` when `out` gets `cotangent`. */
+static ct_tensor *back(ct_tensor *out, ct_tensor *cotangent, ct_tensor *leaf) {
+    ct_backward_with(&out, &cotangent, 1, (ct_backward_opts){false});
+    return ct_grad(leaf);
+}
+
+/* What a step must be, given the results of those before it. */
+static ct_tensor *step_given(const problem *p, int step, ct_tensor *const *before) {
+    ct_tensor *of;
+    switch (step) {
+    case DW_OUT: of = leaf_of(p->w_out); return back(ct_linear(p->O, of, NULL), p->dy, of);
+    case DB_OUT:
+        of = leaf(p, CT_SHAPE(p->e));
+        return back(ct_linear(p->O, p->w_out, of), p->dy, of);
+    case DO: of = leaf_of(p->O); return back(ct_linear(of, p->w_out, NULL), p->dy, of);
+    case DO_HEADS: of = leaf_of(p->q); return back(ct_combine_heads(of), before[DO], of);
+    case DV: of = leaf_of(p->v); return back(ct_matmul(p->P, of), before[DO_HEADS], of);
+    case DP: of = leaf_of(p->P); return back(ct_matmul(of, p->v), before[DO_HEADS], of);
+    case D: return ct_sum(ct_mul(p->P, before[DP]), CT_DIMS(-1), false);
+    case DS: return ct_mul(p->P, ct_sub(before[DP], ct_unsqueeze(before[D], -1)));
+    case DQ: of = leaf_of(p->q); return back(scores(p, of, p->k), before[DS], of);
+    case DK: of = leaf_of(p->k); return back(scores(p, p->q, of), before[DS], of);
+    case DQKV: {
+        of = leaf(p, CT_SHAPE(p->b, p->t, 3 * p->e));
+        ct_tensor *parts[3], *cotangents[] = {before[DQ], before[DK], before[DV]};
+        for (int i = 0; i < 3; i++) parts[i] = ct_split_heads(part_of(p, of, i), p->h);
+        ct_backward_with(parts, cotangents, 3, (ct_backward_opts){false});
+        return ct_grad(of);
+    }
+    case DW_IN: of = leaf_of(p->w_in); return back(ct_linear(p->x, of, NULL), before[DQKV], of);
+    case DB_IN:
+        of = leaf(p, CT_SHAPE(3 * p->e));
+        return back(ct_linear(p->x, p->w_in, of), before[DQKV], of);
+    case DX_PATHS: {
+        ct_tensor *paths[3];
+        for (int i = 0; i < 3; i++) {
+            of = leaf_of(p->x);
+            paths[i] = back(ct_linear(of, ct_narrow(p->w_in, 0, i * p->e, p->e), NULL),
+                            part_of(p, before[DQKV], i), of);
+        }
+        return ct_stack(paths, 3, 0);
+    }
+    default: return ct_sum(before[DX_PATHS], CT_DIMS(0), false);
+    }
+}
+
+/* ---- problems ---- */
+
+/* Forward by the library; then every step as it must be, and yours. */
+static void solve(problem *p, bool causal) {
+    ct_tensor *qkv = ct_linear(p->x, p->w_in, p->b_in);
+    p->q = ct_split_heads(part_of(p, qkv, 0), p->h);
+    p->k = ct_split_heads(part_of(p, qkv, 1), p->h);
+    p->v = ct_split_heads(part_of(p, qkv, 2), p->h);
+    p->P = ct_masked_softmax(scores(p, p->q, p->k),
+                             causal ? ct_causal_mask(p->context, p->t, p->t) : NULL, -1);
+    p->O = ct_combine_heads(ct_matmul(p->P, p->v));
+    for (int i = 0; i < STEPS; i++) p->right[i] = step_given(p, i, p->right);
+    ct_tensor *in[] = {p->x, p->w_in, p->q, p->k, p->v, p->P, p->O, p->w_out, p->dy};
+    double *array[9];
+    for (int i = 0; i < 9; i++) {
+        const int64_t n = ct_numel(in[i]);
+        array[i] = malloc((size_t)n * sizeof *array[i]);
+        if (!ct_to_f64(in[i], array[i], n)) course_fail("%s", ct_error_message(p->context));
+    }
+    double *out[STEPS];
+    for (int i = 0; i < STEPS; i++) {
+        p->yours[i] = ct_full(p->context, CT_F64, shape_of(p, i), NAN);
+        out[i] = ct_data_f64(p->yours[i]);
+    }
+    if (ct_error(p->context))
+        course_fail("the test could not make its tensors: %s", ct_error_message(p->context));
+    const attention_values values = {.batch = p->b,
+                                     .tokens = p->t,
+                                     .width = p->e,
+                                     .heads = p->h,
+                                     .x = array[0],
+                                     .w_in = array[1],
+                                     .q = array[2],
+                                     .k = array[3],
+                                     .v = array[4],
+                                     .P = array[5],
+                                     .O = array[6],
+                                     .w_out = array[7],
+                                     .dy = array[8]};
+    const attention_gradients gradients = {.dW_out = out[DW_OUT],
+                                           .db_out = out[DB_OUT],
+                                           .dO = out[DO],
+                                           .dO_heads = out[DO_HEADS],
+                                           .dv = out[DV],
+                                           .dP = out[DP],
+                                           .D = out[D],
+                                           .dS = out[DS],
+                                           .dq = out[DQ],
+                                           .dk = out[DK],
+                                           .dqkv = out[DQKV],
+                                           .dW_in = out[DW_IN],
+                                           .db_in = out[DB_IN],
+                                           .dx_paths = out[DX_PATHS],
+                                           .dx = out[DX]};
+    attention_backward(&values, &gradients);
+    for (int i = 0; i < 9; i++) free(array[i]);
+}
+
+static problem random_problem(ct_context *context, const char *what, int64_t b, int64_t t,
+                              int64_t e, int64_t h, bool causal) {
+    problem p = {.context = context, .what = what, .b = b, .t = t, .e = e, .h = h};
+    p.x = course_randn(context, CT_SHAPE(b, t, e));
+    p.w_in = course_randn(context, CT_SHAPE(3 * e, e));
+    p.b_in = course_randn(context, CT_SHAPE(3 * e));
+    p.w_out = course_randn(context, CT_SHAPE(e, e));
+    p.b_out = course_randn(context, CT_SHAPE(e));
+    p.dy = course_randn(context, CT_SHAPE(b, t, e));
+    solve(&p, causal);
+    return p;
+}
+
+/* The example of README.md: B = E = H = 1, T = 2. */
+static problem example(ct_context *context) {
+    problem p = {
+        .context = context, .what = "the statement's example", .b = 1, .t = 2, .e = 1, .h = 1};
+    p.x = course_f64(context, CT_SHAPE(1, 2, 1), (double[]){1, 2});
+    p.w_in = course_f64(context, CT_SHAPE(3, 1), (double[]){log(3), 1, 4});
+    p.b_in = course_f64(context, CT_SHAPE(3), (double[]){0, 0, 0});
+    p.w_out = course_f64(context, CT_SHAPE(1, 1), (double[]){2});
+    p.b_out = course_f64(context, CT_SHAPE(1), (double[]){0});
+    p.dy = course_f64(context, CT_SHAPE(1, 2, 1), (double[]){1, 5});
+    solve(&p, false);
+    return p;
+}
+
+/* ---- what is said ---- */
+
+static bool is_there(const problem *p, int step) {
+    const double *values = ct_data_f64(p->yours[step]);
+    for (int64_t i = 0; i < ct_numel(p->yours[step]); i++)
+        if (!isnan(values[i])) return true;
+    return false;
+}
+
+static bool equal(ct_tensor *a, ct_tensor *b) {
+    if (!a || !b || ct_numel(a) != ct_numel(b)) return false;
+    const double *x = ct_data_f64(a), *y = ct_data_f64(b);
+    for (int64_t i = 0; i < ct_numel(a); i++)
+        if (!(fabs(x[i] - y[i]) <= 1e-10 * fmax(1, fabs(y[i])))) return false;
+    return true;
+}
+
+/* The steps before this one, of those that it reads, that are not as they must be. */
+static unsigned wrong_before(const problem *p, int step) {
+    unsigned wrong = 0;
+    for (int i = 0; i < step; i++)
+        if ((reads[step] & BIT(i)) && !equal(p->yours[i], p->right[i])) wrong |= BIT(i);
+    return wrong;
+}
+
+/* What a step must be: right, or right given yours. */
+static ct_tensor *wanted(const problem *p, int step) {
+    if (equal(p->yours[step], p->right[step])) return p->right[step];
+    for (int i = 0; i < step; i++)
+        if ((reads[step] & BIT(i)) && !is_there(p, i)) return p->right[step];
+    return step_given(p, step, p->yours);
+}
+
+static const char *list_of(unsigned steps, char text[160]) {
+    int at = 0;
+    *text = 0;
+    for (int i = 0; i < STEPS; i++)
+        if (steps & BIT(i))
+            at += snprintf(text + at, 160 - (size_t)at, "%s%s", at ? ", " : "", names[i]);
+    return text;
+}
+
+/* A few kinds of mistake that the numbers show. */
+static void hint(ct_tensor *got, ct_tensor *expected) {
+    double product = 0, square = 0;
+    const double *g = ct_data_f64(got), *e = ct_data_f64(expected);
+    for (int64_t i = 0; i < ct_numel(got); i++) product += g[i] * e[i], square += e[i] * e[i];
+    course_hint("%s", "");
+    if (ct_numel(got) > 1 && square > 0 && equal(got, ct_scale(expected, product / square)))
+        course_hint("a constant factor: it is %.6g times what it must be", product / square);
+    else if (ct_ndim(got) > 1 && ct_dim(got, -1) == ct_dim(got, -2) &&
+             equal(got, ct_contiguous(ct_transpose(expected, -1, -2))))
+        course_hint("it is transposed: its last two dims are exchanged");
+}
+
+static void check_step(const problem *p, int step) {
+    char text[160], what[320];
+    if (!is_there(p, step)) course_fail("%s is not written yet: it holds NaN alone", names[step]);
+    ct_tensor *right = wanted(p, step);
+    const unsigned before = wrong_before(p, step);
+    snprintf(what, sizeof what, "%s of %s%s%s%s", names[step], p->what,
+             before ? ", given your own " : "", list_of(before, text),
+             before ? " (wrong itself)" : "");
+    hint(p->yours[step], right);
+    course_value(what, p->yours[step], right, 1e-10);
+}
+
+/* ---- tests ---- */
+
+/* These steps of the example, and of random problems. The second has T = d, where what is
+ * transposed has the right shape. */
+static void check(ct_context *context, unsigned steps) {
+    problem problems[] = {
+        example(context),
+        random_problem(context, "B, T, E, H = 1, 3, 2, 1", 1, 3, 2, 1, false),
+        random_problem(context, "B, T, E, H = 1, 3, 6, 2", 1, 3, 6, 2, false),
+        random_problem(context, "B, T, E, H = 2, 4, 6, 3", 2, 4, 6, 3, false),
+        random_problem(context, "B, T, E, H = 3, 1, 4, 4", 3, 1, 4, 4, false),
+        random_problem(context, "B, T, E, H = 2, 5, 4, 2, causal", 2, 5, 4, 2, true)};
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        for (int step = 0; step < STEPS; step++)
+            if (steps & BIT(step)) check_step(&problems[i], step);
+}
+
+static void out_projection(ct_context *context) {
+    check(context, BIT(DW_OUT) | BIT(DB_OUT) | BIT(DO));
+}
+static void heads_back(ct_context *context) { check(context, BIT(DO_HEADS)); }
+static void value_gradient(ct_context *context) { check(context, BIT(DV)); }
+static void weights(ct_context *context) { check(context, BIT(DP)); }
+static void softmax(ct_context *context) { check(context, BIT(D) | BIT(DS)); }
+static void queries_keys(ct_context *context) { check(context, BIT(DQ) | BIT(DK)); }
+static void packed(ct_context *context) { check(context, BIT(DQKV)); }
+static void in_projection(ct_context *context) { check(context, BIT(DW_IN) | BIT(DB_IN)); }
+static void three_paths(ct_context *context) { check(context, BIT(DX_PATHS) | BIT(DX)); }
+
+/* All steps at once, each as it must be: the first that is wrong is named, and what is right given
+ * yours. */
+static void check_all(const problem *p) {
+    unsigned right = 0, wrong = 0, follow = 0, missing = 0;
+    for (int i = 0; i < STEPS; i++)
+        if (!is_there(p, i)) missing |= BIT(i);
+        else if (equal(p->yours[i], p->right[i])) right |= BIT(i);
+        else if (equal(p->yours[i], wanted(p, i))) follow |= BIT(i);
+        else wrong |= BIT(i);
+    char text[4][160];
+    if (missing) course_fail("not written yet: %s", list_of(missing, text[0]));
+    if (wrong | follow) {
+        int first = 0;
+        while (!((wrong | follow) & BIT(first))) first++;
+        course_fail("%s: the first wrong step is %s. Right: %s. Wrong: %s. Right given your own "
+                    "wrong values before it: %s",
+                    p->what, names[first], right ? list_of(right, text[0]) : "none",
+                    wrong ? list_of(wrong, text[1]) : "none",
+                    follow ? list_of(follow, text[2]) : "none");
+    }
+}
+
+/* Also against the library's module and its tape, which know nothing of the steps above. */
+static void check_whole(ct_context *context, problem p, bool causal) {
+    check_all(&p);
+    ct_module *mha =
+        ct_mha_new(context, (ct_mha_opts){.embed_dim = p.e, .num_heads = p.h, .dtype = CT_F64});
+    const char *parameters[] = {"in_proj_weight", "in_proj_bias", "out_proj.weight",
+                                "out_proj.bias"};
+    ct_tensor *values_of[] = {p.w_in, p.b_in, p.w_out, p.b_out}, *x = leaf_of(p.x);
+    const int steps[] = {DW_IN, DB_IN, DW_OUT, DB_OUT};
+    for (int i = 0; i < 4; i++)
+        memcpy(ct_data_f64(ct_module_get(mha, parameters[i])), ct_data_f64(values_of[i]),
+               (size_t)ct_numel(values_of[i]) * sizeof(double));
+    ct_tensor *y = ct_mha_forward(mha, x, NULL, NULL, (ct_mha_call){.causal = causal}).out;
+    ct_backward_with(&y, &p.dy, 1, (ct_backward_opts){false});
+    char what[128];
+    for (int i = 0; i < 4; i++) {
+        snprintf(what, sizeof what, "%s of %s, beside the library's", names[steps[i]], p.what);
+        course_value(what, p.yours[steps[i]], ct_grad(ct_module_get(mha, parameters[i])), 1e-9);
+    }
+    snprintf(what, sizeof what, "dx of %s, beside the library's", p.what);
+    course_value(what, p.yours[DX], ct_grad(x), 1e-9);
+}
+
+static void whole(ct_context *context) {
+    check_whole(context, random_problem(context, "B, T, E, H = 2, 5, 12, 3", 2, 5, 12, 3, false),
+                false);
+    check_whole(context,
+                random_problem(context, "B, T, E, H = 2, 7, 8, 2, causal", 2, 7, 8, 2, true), true);
+    /* the numbers that README.md prints */
+    problem p = example(context);
+    check_all(&p);
+    const double ln3 = log(3);
+    const struct {
+        int step;
+        double values[6];
+    } printed[] = {
+        {DW_OUT, {45}},
+        {DB_OUT, {6}},
+        {DO, {2, 10}},
+        {DO_HEADS, {2, 10}},
+        {DV, {1.5, 10.5}},
+        {DP, {8, 16, 40, 80}},
+        {D, {14, 76}},
+        {DS, {-1.5, 1.5, -3.6, 3.6}},
+        {DQ, {1.5, 3.6}},
+        {DK, {-8.7 * ln3, 8.7 * ln3}},
+        {DQKV, {1.5, -8.7 * ln3, 1.5, 3.6, 8.7 * ln3, 10.5}},
+        {DW_IN, {8.7, 8.7 * ln3, 22.5}},
+        {DB_IN, {5.1, 0, 12}},
+        {DX_PATHS, {1.5 * ln3, 3.6 * ln3, -8.7 * ln3, 8.7 * ln3, 6, 42}},
+        {DX, {6 - 7.2 * ln3, 42 + 12.3 * ln3}},
+    };
+    for (size_t i = 0; i < sizeof printed / sizeof *printed; i++)
+        course_value(names[printed[i].step], p.yours[printed[i].step],
+                     course_f64(context, shape_of(&p, printed[i].step), printed[i].values), 1e-12);
+}
+
+const course_test course_tests[] = {
+    {"out_projection", 1, out_projection},
+    {"heads_back", 1, heads_back},
+    {"values", 1, value_gradient},
+    {"weights", 1, weights},
+    {"softmax", 1, softmax},
+    {"queries_keys", 1, queries_keys},
+    {"packed", 1, packed},
+    {"in_projection", 1, in_projection},
+    {"three_paths", 1, three_paths},
+    {"whole", 1, whole},
+};
+const int course_test_count = sizeof course_tests / sizeof *course_tests;

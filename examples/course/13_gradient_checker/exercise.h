@@ -1,0 +1,32 @@
+/* What your file defines: a checker of gradients. */
+#ifndef EXERCISE_H
+#define EXERCISE_H
+
+#include <cotangent/cotangent.h>
+
+/* A function of n numbers with m results, n and m at least 1, and its backward, which may be wrong.
+ * backward sets dx[i] to the sum over r of g[r] d y[r] / d x[i]. */
+typedef struct {
+    int n, m;
+    void (*forward)(const double *x, double *y);
+    void (*backward)(const double *x, const double *g, double *dx);
+} function;
+
+typedef enum {
+    NO_VERDICT, /* the checker is not written yet */
+    GRADIENT_RIGHT,
+    GRADIENT_WRONG,
+    NOT_DETERMINISTIC /* forward or backward gives different numbers at the same place */
+} verdict;
+
+typedef struct {
+    verdict verdict;
+    /* Where the verdict is GRADIENT_WRONG because entries of the Jacobian are wrong, the worst of
+     * them: d y[output] / d x[input] by backward and by differences. */
+    int output, input;
+    double analytic, numeric;
+} check;
+
+extern check check_gradient(const function *f, const double *x);
+
+#endif

@@ -1,0 +1,43 @@
+/* What your file defines: five ops, of which each backward has one mistake that you mend, and for
+ * each op the name of the mistake that it had. All tensors are f64 where nothing else is said. */
+#ifndef EXERCISE_H
+#define EXERCISE_H
+
+#include <cotangent/cotangent.h>
+
+typedef enum {
+    NOT_ANSWERED,
+    WRONG_SIGN,           /* the gradient is -1 times what it must be */
+    COTANGENT_IGNORED,    /* backward does not multiply by the cotangent */
+    ASSIGNED,             /* of several contributions to a number only the last is kept */
+    DERIVATIVE_AT_OUTPUT, /* f'(y) in place of f'(x) */
+    TAKEN_FOR_CONSTANT,   /* what was computed from the input is differentiated as a constant */
+    NOT_TRANSPOSED,       /* a matrix stands in a product where its transpose belongs */
+    WRONG_COUNT,          /* a mean is divided by the number of something else */
+    SCALE_TWICE,          /* a factor is applied in two places */
+    MASK_FORGOTTEN,       /* what a mask hides gets a gradient */
+    LAST_ROW_MISSED       /* a loop ends one too early */
+} mistake;
+
+extern const ct_op silu; /* y = x / (1 + e^-x), any shape */
+extern const mistake silu_mistake;
+
+/* weight (V, E), ids i64 (N), each below V -> rows ids[0], ids[1], ... of weight, (N, E) */
+extern const ct_op embedding;
+extern const mistake embedding_mistake;
+
+/* x (N, E), weight (E) -> y_ij = weight_j x_ij / sqrt(mean of x_i^2 + 1e-6) */
+extern const ct_op rms_norm;
+extern const mistake rms_norm_mistake;
+
+/* logits (N, C), targets i64 (N), from 0 to C - 1, or -100: the row is ignored -> (): the mean over
+ * the rows that count of -log softmax(logits)[target]. At least one row counts. */
+extern const ct_op cross_entropy;
+extern const mistake cross_entropy_mistake;
+
+/* q, k, v (T, d) -> (T, d): causal attention of one head, softmax(q k^T / sqrt d) v where query i
+ * sees keys 0 ... i */
+extern const ct_op causal_attention;
+extern const mistake causal_attention_mistake;
+
+#endif
