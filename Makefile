@@ -132,6 +132,8 @@ LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread writ
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
+LDFLAGS_test_graph = $(LDFLAGS_test_faults)
+LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))

@@ -344,7 +344,8 @@ void cti_check_html(cti_check *k) {
     if (!file) return;
     put_head(k);
     put_diagnosis(k);
-    if (k->result.ran && k->result.checked) { /* else backward failed before the comparison */
+    /* a backward that failed may have done so before the comparison */
+    if (k->result.ran && (k->result.checked || !*k->refused)) {
         put_counts(k);
         put_maps(k);
         put_worst(k);
