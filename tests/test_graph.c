@@ -375,6 +375,16 @@ START_TEST(values_that_were_not_kept) {
 }
 END_TEST
 
+/* No scope owns a parameter, and add saves none of its values. */
+START_TEST(values_of_parameters) {
+    ct_module *module = ct_module_new(context, "module");
+    ct_tensor *w = ct_module_add_param(module, "w", ones(CT_SHAPE(2)));
+    const char *want = "x1 [label=\"w\\n(2) f32\\n[1, 1]\", fillcolor=\"#d5e8f7\"];";
+    shows(ct_add(w, ones(CT_SHAPE(2))), want);
+    shows(w, want);
+}
+END_TEST
+
 /* A leaf shows what it holds now; what backward of an op has kept of it too. */
 START_TEST(a_leaf_that_has_changed) {
     ct_tensor *x = leaf(CT_SHAPE(2)), *y = ct_mul(x, x);
@@ -406,6 +416,8 @@ START_TEST(several_outputs) {
     ck_assert(ct_backward_with(&y, NULL, 1, (ct_backward_opts){.retain_graph = true}));
     shows(y, "n1 [label=\"a&amp;amp;b\\n2 outputs\\noutput 0: [2]\\noutput 1: [3]\\noutput 1: "
              "|grad| 1\"];");
+    ct_data_f32(outs[0])[0] = INFINITY; /* red, though the other is finite */
+    shows(y, "output 0: [inf]\\noutput 1: [3]\\noutput 1: |grad| 1\", color=red, fontcolor=red];");
     ct_release(outs[0]);
     shows(y, "n1 [label=\"a&amp;amp;b\\n2 outputs\\noutput 0: values not kept\\noutput 1: [3]\\n");
     prints(y, "x1 = leaf (1) f32\n%1 = a&amp;b(x1) (1) f32\n%2 = add(%1.1, x1) (1) f32\n");
@@ -483,6 +495,7 @@ int main(void) {
     tcase_add_test(tcase, nan_and_infinities_are_red);
     tcase_add_test(tcase, norms_of_gradients);
     tcase_add_test(tcase, values_that_were_not_kept);
+    tcase_add_test(tcase, values_of_parameters);
     tcase_add_test(tcase, a_leaf_that_has_changed);
     tcase_add_test(tcase, several_outputs);
     tcase_add_test(tcase, without_options_it_is_graph_dot);
