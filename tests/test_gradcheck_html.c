@@ -268,7 +268,16 @@ START_TEST(a_long_graph) {
 }
 END_TEST
 
+static int reports;
+static void on_error(void *data, ct_status status, const char *message) {
+    (void)data, (void)status, (void)message;
+    reports++;
+}
+
 START_TEST(a_function_that_fails_at_last) {
+    ct_context_free(context);
+    reports = 0;
+    context = ct_context_new((ct_context_opts){.seed = 3, .threads = 1, .on_error = on_error});
     ct_tensor *x = numbers(CT_SHAPE(1));
     square s = {.at = 9, .fails_from = 1000};
     ck_assert(check(&s, &x, 1, (ct_gradcheck_opts){0}).ok);
@@ -276,6 +285,9 @@ START_TEST(a_function_that_fails_at_last) {
     const ct_gradcheck_result r = check(&s, &x, 1, (ct_gradcheck_opts){0});
     ck_assert(r.ran && r.ok && ct_error(context) == CT_OK);
     has("It could not be recorded again.");
+    ck_assert_int_eq(reports, 0); /* on_error is not told, and stays */
+    ct_fail(context, CT_ERR_IO, "later");
+    ck_assert_int_eq(reports, 1);
 }
 END_TEST
 
@@ -348,6 +360,20 @@ START_TEST(names_are_escaped) {
     has("%1 = a&lt;b&gt;&amp;\\&quot;c'?" BAD " " BAD BAD BAD " " BAD BAD BAD " " BAD BAD BAD
         " \xc3\xa9\xf0\x9f\x8c\x8d(x1) (2) f64");
     is_well_formed();
+}
+END_TEST
+
+/* Characters that do not fit into a piece of a line, and a name that looks like a use. */
+START_TEST(odd_names) {
+    ct_tensor *x = numbers(CT_SHAPE(2));
+    char name[1001];
+    for (int i = 0; i < 1000; i += 2) memcpy(name + i, "\xc3\xa9", 3);
+    square s = {.name = name, .factor = 2};
+    check(&s, &x, 1, (ct_gradcheck_opts){0});
+    has(name);
+    s.name = "f(x9) (%400) (x99999999999999999999)";
+    check(&s, &x, 1, (ct_gradcheck_opts){0});
+    ck_assert_int_eq(count_of("<path "), 1);
 }
 END_TEST
 
@@ -439,6 +465,7 @@ int main(void) {
     tcase_add_test(tcase, a_function_that_fails);
     tcase_add_test(tcase, the_result_is_the_same);
     tcase_add_test(tcase, names_are_escaped);
+    tcase_add_test(tcase, odd_names);
     tcase_add_test(tcase, each_page_is_well_formed_and_alone);
     tcase_add_test(tcase, a_file_that_cannot_be_written);
     tcase_add_test(tcase, memory_that_runs_out);
