@@ -371,7 +371,7 @@ START_TEST(odd_names) {
     square s = {.name = name, .factor = 2};
     check(&s, &x, 1, (ct_gradcheck_opts){0});
     has(name);
-    s.name = "f(x9) (%400) (x99999999999999999999)";
+    s.name = "f(x9) (%400) (x90000000)";
     check(&s, &x, 1, (ct_gradcheck_opts){0});
     ck_assert_int_eq(count_of("<path "), 1);
 }
