@@ -1,6 +1,9 @@
 /* The graph of a small transformer layer's loss, as text; with a file's name as an argument, also
- * drawn by Graphviz (dot -Tsvg FILE). */
+ * drawn by Graphviz (dot -Tsvg FILE). With --numbers before the name, backward runs first and the
+ * drawing has values and the norms of gradients. */
 #include <cotangent/cotangent.h>
+
+#include <string.h>
 
 static ct_module *make_model(ct_context *c) {
     ct_mha_opts attn = {.embed_dim = 8, .num_heads = 2};
@@ -13,17 +16,20 @@ static ct_module *make_model(ct_context *c) {
     return m;
 }
 
-/* norm(x + attention(x)), the mean over the tokens, and a linear layer: (B, T, E) -> (B, 4) */
+/* norm(x + attention(x)), the mean over the tokens, and a linear layer: (B, T, E) -> (B, 4). Keeps
+ * the gradient of the norm's result, which is not a leaf. */
 static ct_tensor *classify(ct_module *m, ct_tensor *x) {
     ct_mha_call call = {.causal = true};
     ct_tensor *h = ct_mha_forward(ct_module_child(m, "attn"), x, NULL, NULL, call).out;
-    h = ct_forward(ct_module_child(m, "norm"), ct_add(x, h));
+    h = ct_retain_grad(ct_forward(ct_module_child(m, "norm"), ct_add(x, h)));
     return ct_forward(ct_module_child(m, "head"), ct_mean(h, CT_DIMS(1), false));
 }
 
-static bool write_dot(const ct_tensor *loss, const char *path) {
+static bool write_dot(ct_tensor *loss, const char *path, bool numbers) {
+    /* backward releases the graph, unless it is to be looked at */
+    if (numbers) ct_backward_with(&loss, NULL, 1, (ct_backward_opts){.retain_graph = true});
     FILE *file = fopen(path, "w");
-    if (file) ct_graph_dot(loss, file);
+    if (file) ct_graph_dot_with(loss, file, (ct_graph_opts){.values = numbers, .grads = numbers});
     if (!file || fclose(file) != 0) {
         perror(path);
         return false;
@@ -40,7 +46,8 @@ int main(int argc, char **argv) {
     ct_tensor *loss = ct_cross_entropy(classify(model, x), classes, (ct_cross_entropy_opts){0});
 
     ct_graph_print(loss, stdout);
-    bool good = argc < 2 || write_dot(loss, argv[1]);
+    bool numbers = argc > 2 && strcmp(argv[1], "--numbers") == 0;
+    bool good = argc < 2 || write_dot(loss, argv[argc - 1], numbers);
     ct_context_free(context);
     return good ? 0 : 2;
 }

@@ -1,8 +1,11 @@
 /* The recorded graph as text and for Graphviz: content, order and names. */
 #include "suite.h"
 #include <cotangent/cotangent.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "memory_faults.h"
 
 static ct_context *context;
 static char text[1 << 18];
@@ -236,6 +239,243 @@ START_TEST(what_fails) {
 }
 END_TEST
 
+/* ---- with numbers ---- */
+
+static const ct_graph_opts both = {.values = true, .grads = true};
+
+static void shows_with(const ct_tensor *t, ct_graph_opts opts, const char *part) {
+    FILE *file = fmemopen(text, sizeof text, "w");
+    ck_assert(file && ct_graph_dot_with(t, file, opts));
+    fclose(file);
+    ck_assert_msg(strstr(text, part), "no\n%s\nin\n%s", part, text);
+}
+static void shows(const ct_tensor *t, const char *part) { shows_with(t, both, part); }
+static int count_of(const char *part) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++) count++;
+    return count;
+}
+
+static ct_tensor *f32_of(const float *data, ct_shape shape) {
+    return ct_from_f32(context, shape, data);
+}
+
+START_TEST(values_of_small_tensors) {
+    ct_tensor *x = f32_of((float[]){1, -2.5f, 1e-7f, 4, 5, 12345.6f}, CT_SHAPE(2, 3));
+    ct_set_requires_grad(x, true);
+    ct_tensor *ids = ct_from_i64(context, CT_SHAPE(3), (int64_t[]){1, 0, 1}),
+              *rows = ct_embedding(ids, x), *turned = ct_transpose(x, 0, 1),
+              *all = ct_add(ct_sum(rows, CT_ALL, false), ct_sum(turned, CT_ALL, false));
+    shows(all, "x1 [label=\"leaf\\n(2, 3) f32\\n[[1, -2.5, 1e-07], [4, 5, 1.235e+04]]\", fill");
+    shows(all, "c1 [label=\"(3) i64\\n[1, 0, 1]\", style=dashed");
+    shows(all, "[label=\"transpose\\n(3, 2) f32\\n[[1, 4], [-2.5, 5], [1e-07, 1.235e+04]]\"];");
+    shows(all, "[label=\"add\\n() f32\\n3.706e+04\", penwidth=2];");
+    ck_assert(!strstr(text, "not kept") && !strstr(text, "=red"));
+    shows(ct_ones(context, CT_BOOL, CT_SHAPE(1, 2)),
+          "(1, 2) bool\\n[[true, true]]\", style=dashed");
+    shows(ct_ones(context, CT_F64, CT_SHAPE(2, 1, 2)), "\\n[[[1, 1]], [[1, 1]]]\"");
+    shows(ct_zeros(context, CT_F32, CT_SHAPE(0, 5)), "(0, 5) f32\\nno elements\"");
+    shows(x, "x1 [label=\"leaf\\n(2, 3) f32\\n[[1, -2.5, 1e-07], [4, 5, 1.235e+04]]\"");
+}
+END_TEST
+
+START_TEST(values_of_large_tensors) {
+    double data[12], sum = 0;
+    for (int i = 0; i < 12; i++) sum += data[i] = (i * 7 % 12) * 0.25 - 1;
+    ct_tensor *x = ct_from_f64(context, CT_SHAPE(3, 4), data);
+    char want[128];
+    snprintf(want, sizeof want, "\\nmin -1, mean %.4g, max 1.75\"", sum / 12);
+    shows(x, want);
+    shows(ct_transpose(x, 0, 1), want);
+    shows(ct_expand(ct_narrow(x, 0, 1, 1), CT_SHAPE(5, 4)), "\\nmin -0.75, mean 0.375, max 1.75\"");
+    shows(ct_full(context, CT_F64, CT_SHAPE(9), 1e308), "\\nmin 1e+308, mean 1e+308, max 1e+308\"");
+    shows(ct_full(context, CT_F32, CT_SHAPE(9), 0), "\\nmin 0, mean 0, max 0\"");
+    shows(ct_full(context, CT_I64, CT_SHAPE(3, 3), -4), "\\nmin -4, mean -4, max -4\"");
+}
+END_TEST
+
+START_TEST(nan_and_infinities_are_red) {
+    float data[10] = {NAN, 1, 2, 3, INFINITY, 4, -INFINITY, 5, 6, 7};
+    ct_tensor *x = ct_set_requires_grad(f32_of(data, CT_SHAPE(10)), true), *c = ones(CT_SHAPE(10)),
+              *y = ct_mul(x, c), *z = ct_narrow(y, 0, 1, 3),
+              *bad = f32_of((float[]){-NAN, INFINITY, -INFINITY}, CT_SHAPE(3));
+    shows(ct_mul(z, bad), "x1 [label=\"leaf\\n(10) f32\\n1 nan, 2 inf, min 1, mean 4, max 7\", "
+                          "fillcolor=\"#fdf0c8\", color=red, fontcolor=red];\n");
+    shows(ct_mul(z, bad), "c2 [label=\"(3) f32\\n[nan, inf, -inf]\", style=dashed, color=red, "
+                          "fontcolor=red];\n");
+    ck_assert_int_eq(count_of("fontcolor=red"), 4); /* x, y, bad and the product; not c and z */
+    ck_assert(strstr(text, "Red: NaN or infinite."));
+    shows(z, "n2 [label=\"narrow\\n(3) f32\\n[1, 2, 3]\", penwidth=2];\n");
+    ck_assert(ct_backward(sum(ct_mul(z, bad))));
+    shows(x, "\\n|grad| nan (1 nan)\"");
+    shows_with(x, (ct_graph_opts){.grads = true},
+               "x1 [label=\"leaf\\n(10) f32\\n|grad| nan (1 nan)\", "
+               "fillcolor=\"#fdf0c8\", color=red, fontcolor=red];");
+    ct_zero_grad(x);
+    ck_assert(ct_backward(sum(ct_mul(ct_narrow(x, 0, 1, 2), ct_narrow(bad, 0, 1, 2)))));
+    shows(x, "\\n|grad| inf (2 inf)\"");
+}
+END_TEST
+
+START_TEST(norms_of_gradients) {
+    ct_tensor *x = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(4, 5)), true),
+              *w = ct_set_requires_grad(ct_randn(context, CT_F64, CT_SHAPE(3, 5)), true),
+              *h = ct_retain_grad(ct_silu(ct_linear(x, w, NULL))), *loss = sum(ct_mul(h, h));
+    shows(loss, "n1");
+    ck_assert(!strstr(text, "|grad|"));
+    ck_assert(ct_backward_with(&loss, NULL, 1, (ct_backward_opts){.retain_graph = true}));
+    ct_tensor *const of[] = {x, w, h};
+    static const char *const node[] = {"x1 [label=\"leaf\\n(4, 5) f64",
+                                       "x2 [label=\"leaf\\n(3, 5) f64",
+                                       "n2 [label=\"silu\\n(4, 3) f64"};
+    for (int i = 0; i < 3; i++) {
+        double grad[20], squares = 0;
+        const int64_t n = ct_numel(of[i]);
+        ck_assert(ct_to_f64(ct_grad(of[i]), grad, n));
+        for (int64_t e = 0; e < n; e++) squares += grad[e] * grad[e];
+        char want[128];
+        snprintf(want, sizeof want, "%s\\n|grad| %.6g\"", node[i], sqrt(squares));
+        shows_with(loss, (ct_graph_opts){.grads = true}, want);
+    }
+    ck_assert_int_eq(count_of("|grad|"), 3); /* not of the results whose gradient is not kept */
+    shows_with(loss, (ct_graph_opts){.values = true}, "min");
+    ck_assert(!strstr(text, "|grad|"));
+    ct_zero_grad(h);
+    shows(loss, "|grad|");
+    ck_assert_int_eq(count_of("|grad|"), 2);
+    ct_zero_grad(x);
+    ck_assert(ct_backward(ct_sum(ct_scale(x, 1e200), CT_ALL, false)));
+    char want[64];
+    snprintf(want, sizeof want, "\\n|grad| %.6g\"", 1e200 * sqrt(20));
+    shows(x, want); /* squares of 1e200 overflow */
+}
+END_TEST
+
+/* A result is shown while anything has its values, and never read after that. */
+START_TEST(values_that_were_not_kept) {
+    ct_tensor *x = leaf(CT_SHAPE(2)), *c = ones(CT_SHAPE(2));
+    ct_scope scope = ct_scope_open(context);
+    ct_tensor *h = ct_add(x, c), *y = ct_add(h, c), *e = ct_exp(y), *z = ct_add(e, c);
+    shows(z, "n1 [label=\"add\\n(2) f32\\n[2, 2]\"];");
+    shows(z, "n2 [label=\"add\\n(2) f32\\n[3, 3]\"];");
+    ct_release(h);
+    shows(z, "n1 [label=\"add\\n(2) f32\\nvalues not kept\"];");
+    shows(z, "n2 [label=\"add\\n(2) f32\\n[3, 3]\"];");
+    shows(z, "c1 [label=\"(2) f32\\nvalues not kept\", style=dashed, color=gray50");
+    ct_release(e);
+    z = ct_scope_return(scope, z);
+    for (int i = 0; i < 50; i++) ones(CT_SHAPE(2));
+    shows(z, "n2 [label=\"add\\n(2) f32\\nvalues not kept\"];");
+    shows(z, "n3 [label=\"exp\\n(2) f32\\n[20.09, 20.09]\"];"); /* saved by exp */
+    shows(z, "n4 [label=\"add\\n(2) f32\\n[21.09, 21.09]\", penwidth=2];");
+    ct_release(x);
+    shows(z, "x1 [label=\"leaf\\n(2) f32\\nvalues not kept\", fillcolor");
+    ck_assert(ct_backward(sum(z)));
+    shows(z, "n1 [label=\"add (released)\\n(2) f32\\n[21.09, 21.09]\", penwidth=2];");
+}
+END_TEST
+
+/* No scope owns a parameter, and add saves none of its values. */
+START_TEST(values_of_parameters) {
+    ct_module *module = ct_module_new(context, "module");
+    ct_tensor *w = ct_module_add_param(module, "w", ones(CT_SHAPE(2)));
+    const char *want = "x1 [label=\"w\\n(2) f32\\n[1, 1]\", fillcolor=\"#d5e8f7\"];";
+    shows(ct_add(w, ones(CT_SHAPE(2))), want);
+    shows(w, want);
+}
+END_TEST
+
+/* A leaf shows what it holds now; what backward of an op has kept of it too. */
+START_TEST(a_leaf_that_has_changed) {
+    ct_tensor *x = leaf(CT_SHAPE(2)), *y = ct_mul(x, x);
+    ct_data_f32(x)[0] = ct_data_f32(x)[1] = 3;
+    shows(y, "x1 [label=\"leaf\\n(2) f32\\n[3, 3]\", fillcolor");
+    ct_release(x);
+    shows(y, "x1 [label=\"leaf\\n(2) f32\\n[3, 3]\", fillcolor"); /* saved by mul */
+}
+END_TEST
+
+static ct_tensor *twice(ct_call *c) {
+    c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    c->outs[1] = ct_scale(c->in[0], 3);
+    return ct_scale(c->in[0], 2);
+}
+static bool twice_gradient(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    (void)c;
+    grad[0] = g[0] ? ct_scale(g[0], 2) : ct_scale(g[1], 3);
+    return true;
+}
+
+START_TEST(several_outputs) {
+    const ct_op op = {
+        .name = "a&amp;b", .forward = twice, .backward = twice_gradient, .outputs = 2};
+    ct_tensor *x = leaf(CT_SHAPE(1)), *outs[2];
+    ck_assert(ct_apply_many(&op, &x, 1, NULL, outs));
+    ct_retain_grad(outs[1]);
+    ct_tensor *y = ct_add(outs[1], x);
+    ck_assert(ct_backward_with(&y, NULL, 1, (ct_backward_opts){.retain_graph = true}));
+    shows(y, "n1 [label=\"a&amp;amp;b\\n2 outputs\\noutput 0: [2]\\noutput 1: [3]\\noutput 1: "
+             "|grad| 1\"];");
+    ct_data_f32(outs[0])[0] = INFINITY; /* red, though the other is finite */
+    shows(y, "output 0: [inf]\\noutput 1: [3]\\noutput 1: |grad| 1\", color=red, fontcolor=red];");
+    ct_release(outs[0]);
+    shows(y, "n1 [label=\"a&amp;amp;b\\n2 outputs\\noutput 0: values not kept\\noutput 1: [3]\\n");
+    prints(y, "x1 = leaf (1) f32\n%1 = a&amp;b(x1) (1) f32\n%2 = add(%1.1, x1) (1) f32\n");
+    ct_release(y), ct_release(outs[1]);
+}
+END_TEST
+
+START_TEST(without_options_it_is_graph_dot) {
+    ct_tensor *x = leaf(CT_SHAPE(2)), *loss = sum(ct_mul(ct_exp(x), ones(CT_SHAPE(2))));
+    ck_assert(ct_backward_with(&loss, NULL, 1, (ct_backward_opts){.retain_graph = true}));
+    shows_with(loss, (ct_graph_opts){0}, "digraph");
+    char *plain = strdup(text);
+    ck_assert_str_eq(written(ct_graph_dot, loss), plain);
+    free(plain);
+    ct_fail(context, CT_ERR_IO, "an earlier fault");
+    shows(loss, "\\n[2.718, 2.718]\""); /* works as a reader */
+    ct_error_clear(context);
+}
+END_TEST
+
+START_TEST(what_fails_with_numbers) {
+    ct_tensor *x = leaf(CT_SHAPE(2)), *y = ct_neg(x), *ended = ones(CT_SHAPE(2));
+    ct_release(ended);
+    ck_assert(!ct_graph_dot_with(NULL, stdout, both) && !ct_graph_dot_with(y, NULL, both));
+    ck_assert_int_eq(ct_error(context), CT_ERR_ARGUMENT);
+    ct_error_clear(context);
+    ck_assert(!ct_graph_dot_with(ended, stdout, both));
+    ck_assert(strstr(ct_error_message(context), "graph: the tensor has ended"));
+    ct_error_clear(context);
+    FILE *full = fopen("/dev/full", "w");
+    if (full) {
+        setvbuf(full, NULL, _IONBF, 0);
+        ck_assert(!ct_graph_dot_with(y, full, both));
+        ck_assert_int_eq(ct_error(context), CT_ERR_IO);
+        ct_error_clear(context);
+        fclose(full);
+    }
+    int failures = 0;
+    for (bool failed = true; failed; failures += failed) {
+        FILE *file = fmemopen(text, sizeof text, "w");
+        ck_assert_ptr_nonnull(file);
+        fault.take = true, fault.calls = 0, fault.at = failures + 1;
+        failed = !ct_graph_dot_with(y, file, both);
+        const int64_t at = fault.at;
+        fault.at = 0;
+        fclose(file);
+        ck_assert_int_eq(ct_error(context), failed ? CT_ERR_MEMORY : CT_OK);
+        ct_error_clear(context);
+        ck_assert_msg(at < 10, "it never succeeds");
+        prints(y, "x1 = leaf (2) f32\n%1 = neg(x1) (2) f32\n"); /* nodes' numbers are cleared */
+    }
+    ck_assert_int_eq(failures, 2);
+    const ct_memory_stats before = ct_memory(context);
+    shows(y, "\\n[-1, -1]\"");
+    ck_assert_int_eq(ct_memory(context).live, before.live);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("graph");
     TCase *tcase = tcase_create("graph"), *large = tcase_create("a large graph");
@@ -250,6 +490,16 @@ int main(void) {
     tcase_add_test(tcase, parameters_have_their_full_names);
     tcase_add_test(tcase, a_leaf_whose_parameter_has_gone);
     tcase_add_test(tcase, what_fails);
+    tcase_add_test(tcase, values_of_small_tensors);
+    tcase_add_test(tcase, values_of_large_tensors);
+    tcase_add_test(tcase, nan_and_infinities_are_red);
+    tcase_add_test(tcase, norms_of_gradients);
+    tcase_add_test(tcase, values_that_were_not_kept);
+    tcase_add_test(tcase, values_of_parameters);
+    tcase_add_test(tcase, a_leaf_that_has_changed);
+    tcase_add_test(tcase, several_outputs);
+    tcase_add_test(tcase, without_options_it_is_graph_dot);
+    tcase_add_test(tcase, what_fails_with_numbers);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -58,10 +58,24 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor);
  *     x2 = parameter "fc.weight" (4, 8) f32
  *     %1 = linear(x1, x2, (4) f32) (2, 4) f32
  *
- * Both work while an error is pending. False: out of memory (they allocate two words per node), or
- * writing the file failed (CT_ERR_IO). */
+ * Both work while an error is pending. False: out of memory (they allocate three words per node),
+ * or writing the file failed (CT_ERR_IO). */
 CT_API bool ct_graph_dot(const ct_tensor *tensor, FILE *file);
 CT_API bool ct_graph_print(const ct_tensor *tensor, FILE *file);
+
+/* What ct_graph_dot_with shows at each node besides. A node with a NaN or an infinity is red. */
+typedef struct {
+    /* up to 8 elements as they are; of more the minimum, mean and maximum of the finite ones, and
+     * the counts of NaN and infinities. "values not kept": the tensor has ended, and no backward
+     * needs them. A leaf shows the values it has now */
+    bool values;
+    /* the norm of each gradient that ct_grad would return: of leaves, and of results with
+     * ct_retain_grad. To see these in the whole graph keep it: ct_backward_with, retain_graph */
+    bool grads;
+} ct_graph_opts;
+
+/* ct_graph_dot, with numbers. Reading them allocates nothing but a word for each result. */
+CT_API bool ct_graph_dot_with(const ct_tensor *tensor, FILE *file, ct_graph_opts opts);
 
 /* ---- Ops of your own ---- */
 

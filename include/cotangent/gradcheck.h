@@ -26,6 +26,12 @@ typedef struct {
     /* also compare f32 with f64. Only for functions that take both: one that calls ct_data_f64 gets
      * NULL when it is run in f32 */
     bool both_dtypes;
+    /* where to write the report as a page for a browser, complete in itself: the diagnosis, a map
+     * of the errors of each input, the worst elements, the recorded graph (the function is called
+     * once more). NULL: nowhere. If it cannot be written, the context has CT_ERR_IO and the result
+     * stays
+     */
+    FILE *html;
 } ct_gradcheck_opts;
 
 /* The kind of mistake: the first in this order that explains the whole error. */

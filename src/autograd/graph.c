@@ -1,23 +1,32 @@
 /* The recorded graph as text and for Graphviz, in two passes along the tape: from the root to older
  * nodes, which numbers the nodes that are reached, and back, which writes them. There is no
- * recursion, and a `written` of 16 bytes for each node. */
+ * recursion, and a `written` of 24 bytes for each node.
+ *
+ * A node does not hold its result. Its values are those of any tensor that is alive and has them: a
+ * handle in an open scope, a leaf's tensor, or what the node or a user of the result has saved for
+ * backward. If there is none, they were not kept. */
 #include "../core/context.h"
+#include "../core/summary.h"
 #include "tape.h"
 
 /* Of one node. */
 typedef struct {
     /* the saved tensor of an op that reads its output, for shape and dtype; NULL of the root */
     const ct_tensor *saved;
-    int64_t id; /* in the text, from 1, ops and leaves separately; 0: not written yet */
+    int64_t id;    /* in the text, from 1, ops and leaves separately; 0: not written yet */
+    int64_t first; /* of its outputs, in `value`; 0: not numbered yet */
 } written;
 
 typedef struct {
     const ct_tensor *tensor;
     FILE *file;
     bool dot;
+    ct_graph_opts opts;
     cti_node *root, *oldest;                /* the first and last op that are reached */
     int64_t count;                          /* of nodes that are reached, with leaves */
     written *of;                            /* [count], of node n at n->number - 1 */
+    const ct_tensor **value;                /* [1 + outputs] with opts.values; NULL: not kept */
+    int64_t outputs;                        /* of all nodes; each has a number from 1 */
     int64_t op_ids, leaf_ids, constant_ids; /* the last ones given */
 } graph;
 
@@ -63,11 +72,12 @@ static void clear_numbers(graph *g) {
 
 /* ---- the second pass ---- */
 
-/* A name between double quotes, escaped alike in text and dot. */
-static void put_name(FILE *file, const char *name) {
+/* A name between double quotes. In a label Graphviz also reads HTML's entities. */
+static void put_name(const graph *g, const char *name) {
     for (; *name; name++) {
-        if (*name == '"' || *name == '\\') fputc('\\', file);
-        fputc((unsigned char)*name < ' ' || *name == 127 ? '?' : *name, file);
+        if (*name == '"' || *name == '\\') fputc('\\', g->file);
+        fputc((unsigned char)*name < ' ' || *name == 127 ? '?' : *name, g->file);
+        if (*name == '&' && g->dot) fputs("amp;", g->file);
     }
 }
 
@@ -80,6 +90,53 @@ static const ct_tensor *type_of(const graph *g, const written *w) {
     return w->saved ? w->saved : g->tensor;
 }
 
+/* ---- values and gradients ---- */
+
+/* Two lines of a label at most, each behind its "\n". Returns whether all that is shown is finite.
+ */
+static bool put_value(const graph *g, const ct_tensor *value, const char *name) {
+    if (!g->opts.values) return true;
+    fprintf(g->file, "\\n%s", name);
+    if (!value || !value->storage) {
+        fputs("values not kept", g->file);
+        return true;
+    }
+    const cti_summary summary = cti_summarize(value);
+    cti_summary_print(value, &summary, g->file);
+    return summary.finite == value->numel;
+}
+
+static bool put_grad(const graph *g, const cti_grad_slot *slot, const char *name) {
+    const ct_tensor *grad = cti_node_of(slot)->call.op ? slot->retained : slot->sum;
+    /* a sum that is lent to the backward that is running may be undefined still */
+    if (!g->opts.grads || !grad || slot->lent) return true;
+    const cti_summary summary = cti_summarize(grad);
+    fprintf(g->file, "\\n%s|grad| ", name);
+    if (summary.nans) fprintf(g->file, "nan (%lld nan)", (long long)summary.nans);
+    else if (summary.infinities) fprintf(g->file, "inf (%lld inf)", (long long)summary.infinities);
+    else fprintf(g->file, "%.6g", summary.norm);
+    return summary.finite == grad->numel;
+}
+
+/* Of each output of a node. */
+static bool put_outputs(const graph *g, const cti_node *node) {
+    bool finite = true;
+    for (int k = 0; k < node->call.n_outs; k++) {
+        char name[32] = "";
+        if (node->call.n_outs > 1) snprintf(name, sizeof name, "output %d: ", k);
+        if (g->value) finite &= put_value(g, g->value[g->of[node->number - 1].first + k], name);
+        finite &= put_grad(g, &node->slot[k], name);
+    }
+    return finite;
+}
+
+/* Ends a label, and the node's attributes: NaN and infinities are red. */
+static void put_end(const graph *g, bool finite, const char *attributes) {
+    fprintf(g->file, "\"%s%s];\n", attributes, finite ? "" : ", color=red, fontcolor=red");
+}
+
+/* ---- nodes ---- */
+
 static void put_leaf(graph *g, const cti_node *node) {
     written *w = &g->of[node->number - 1];
     char buffer[CTI_NAME_SIZE];
@@ -88,12 +145,14 @@ static void put_leaf(graph *g, const cti_node *node) {
     w->id = ++g->leaf_ids;
     fprintf(g->file, g->dot ? "    x%lld [label=\"" : "x%lld = ", (long long)w->id);
     if (name && !g->dot) fputs("parameter \"", g->file);
-    put_name(g->file, name ? name : "leaf");
+    put_name(g, name ? name : "leaf");
     if (name && !g->dot) fputc('"', g->file);
     fputs(g->dot ? "\\n" : " ", g->file);
     put_type(g->file, type_of(g, w));
-    fputs(g->dot ? name ? "\", fillcolor=\"#d5e8f7\"];\n" : "\", fillcolor=\"#fdf0c8\"];\n" : "\n",
-          g->file);
+    if (g->dot)
+        put_end(g, put_outputs(g, node),
+                name ? ", fillcolor=\"#d5e8f7\"" : ", fillcolor=\"#fdf0c8\"");
+    else fputc('\n', g->file);
 }
 
 static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
@@ -111,10 +170,10 @@ static void put_input(graph *g, const cti_node *node, int i, int64_t to) {
         const long long id = ++g->constant_ids;
         fprintf(g->file, "    c%lld [label=\"", id);
         put_type(g->file, node->call.in[i]);
-        fprintf(g->file,
-                "\", style=dashed, color=gray50, fontcolor=gray30];\n    c%lld -> n%lld "
-                "[style=dashed, color=gray50];\n",
-                id, (long long)to);
+        const bool finite = put_value(g, node->call.in[i], "");
+        put_end(g, finite,
+                finite ? ", style=dashed, color=gray50, fontcolor=gray30" : ", style=dashed");
+        fprintf(g->file, "    c%lld -> n%lld [style=dashed, color=gray50];\n", id, (long long)to);
     } else if (!g->dot && node->call.in[i]) {
         put_type(g->file, node->call.in[i]);
     } else if (!g->dot) {
@@ -139,11 +198,11 @@ static void put_op(graph *g, const cti_node *node) {
             put_leaf(g, cti_node_of(node->edge[i]));
     w->id = ++g->op_ids;
     fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)w->id);
-    put_name(file, c->op->name);
+    put_name(g, c->op->name);
     if (g->dot) {
         fputs(node->released ? " (released)\\n" : "\\n", file);
         put_result(g, node);
-        fputs(node == g->root ? "\", penwidth=2];\n" : "\"];\n", file);
+        put_end(g, put_outputs(g, node), node == g->root ? ", penwidth=2" : "");
         for (int i = 0; i < c->n; i++) put_input(g, node, i, w->id);
         return;
     }
@@ -160,7 +219,11 @@ static void put_op(graph *g, const cti_node *node) {
 static void put_all(graph *g) {
     if (g->dot)
         fputs("digraph cotangent {\n"
-              "    label=\"Data flows down the arrows. Gradients flow back up the solid ones.\";\n"
+              "    label=\"Data flows down the arrows. Gradients flow back up the solid ones.",
+              g->file);
+    if (g->dot && (g->opts.values || g->opts.grads)) fputs(" Red: NaN or infinite.", g->file);
+    if (g->dot)
+        fputs("\";\n"
               "    fontname=\"Helvetica\"; fontsize=11; ranksep=0.3;\n"
               "    node [shape=box, style=filled, fillcolor=white, fontname=\"Helvetica\", "
               "fontsize=11, height=0.3];\n",
@@ -168,7 +231,8 @@ static void put_all(graph *g) {
     if (!g->root) {
         fputs(g->dot ? "    c1 [label=\"" : "", g->file);
         put_type(g->file, g->tensor);
-        fputs(g->dot ? "\", style=dashed];\n" : ", of no recorded op\n", g->file);
+        if (g->dot) put_end(g, put_value(g, g->tensor, ""), ", style=dashed");
+        else fputs(", of no recorded op\n", g->file);
     } else if (!g->oldest) {
         put_leaf(g, g->root);
     }
@@ -176,34 +240,93 @@ static void put_all(graph *g) {
     if (g->dot) fputs("}\n", g->file);
 }
 
-static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot) {
+/* Finds the nodes' types, and with opts.values their values. */
+static void find_saved(graph *g) {
+    for (cti_node *node = g->oldest; node; node = next_op(g, node)) {
+        for (int i = 0; i < node->call.n; i++) {
+            if (!node->edge[i]) continue;
+            const cti_grad_slot *slot = node->edge[i];
+            written *w = &g->of[cti_node_of(slot)->number - 1];
+            w->saved = node->call.in[i];
+            if (g->value && w->saved->storage) g->value[w->first + slot->index] = w->saved;
+        }
+        for (int k = 0; g->value && k < node->call.n_outs; k++) {
+            const ct_tensor *out = node->call.outs[k];
+            if (out && out->storage) g->value[g->of[node->number - 1].first + k] = out;
+        }
+    }
+}
+
+static void keep_value(graph *g, const ct_tensor *t) {
+    if (!t->slot || !t->storage || !cti_node_of(t->slot)->number) return;
+    g->value[g->of[cti_node_of(t->slot)->number - 1].first + t->slot->index] = t;
+}
+
+/* Values of results and leaves whose handles are alive. */
+static void find_alive(graph *g) {
+    for (const cti_frame *frame = g->tensor->context->frame; frame; frame = frame->outer)
+        for (const ct_tensor *t = frame->tensors; t; t = t->next) keep_value(g, t);
+    for (cti_node *node = g->oldest; node; node = next_op(g, node))
+        for (int i = 0; i < node->call.n; i++) {
+            const cti_node *from = node->edge[i] ? cti_node_of(node->edge[i]) : NULL;
+            if (from && !from->call.op && from->owner) keep_value(g, from->owner);
+        }
+    keep_value(g, g->tensor);
+}
+
+static void number_outputs(graph *g, const cti_node *node) {
+    written *w = &g->of[node->number - 1];
+    if (w->first) return;
+    w->first = g->outputs + 1;
+    g->outputs += node->call.n_outs;
+}
+
+/* Allocates; false: out of memory, recorded. */
+static bool prepare(graph *g) {
+    ct_context *context = g->tensor->context;
+    g->of = cti_take_zeroed(context, cti_bytes(g->count, sizeof *g->of));
+    if (!g->of) return false;
+    if (g->opts.values) {
+        number_outputs(g, g->root);
+        for (cti_node *node = g->oldest; node; node = next_op(g, node)) {
+            number_outputs(g, node);
+            for (int i = 0; i < node->call.n; i++)
+                if (node->edge[i]) number_outputs(g, cti_node_of(node->edge[i]));
+        }
+        g->value = cti_take_zeroed(context, cti_bytes(g->outputs + 1, sizeof *g->value));
+        if (!g->value) return false;
+    }
+    find_saved(g);
+    if (g->value) find_alive(g);
+    return true;
+}
+
+static bool write_graph(const ct_tensor *tensor, FILE *file, bool dot, ct_graph_opts opts) {
     if (!tensor || !cti_tensor_is_open(tensor, "graph")) return false;
     ct_context *context = tensor->context;
     if (!file) return ct_fail(context, CT_ERR_ARGUMENT, "graph: file is NULL");
     graph g = {.tensor = tensor,
                .file = file,
                .dot = dot,
+               .opts = opts,
                .root = tensor->slot ? cti_node_of(tensor->slot) : NULL};
-    if (g.root) {
-        reach(&g);
-        g.of = cti_take_zeroed(context, cti_bytes(g.count, sizeof *g.of));
-    }
-    for (cti_node *node = g.of ? g.oldest : NULL; node; node = next_op(&g, node))
-        for (int i = 0; i < node->call.n; i++)
-            if (node->edge[i])
-                g.of[cti_node_of(node->edge[i])->number - 1].saved = node->call.in[i];
-    const bool able = !g.root || g.of;
+    if (g.root) reach(&g);
+    const bool able = !g.root || prepare(&g);
     if (able) put_all(&g);
-    if (g.root) {
-        clear_numbers(&g);
-        cti_give(context, g.of, cti_bytes(g.count, sizeof *g.of));
-    }
+    if (g.root) clear_numbers(&g);
+    cti_give(context, g.value, cti_bytes(g.outputs + 1, sizeof *g.value));
+    cti_give(context, g.of, cti_bytes(g.count, sizeof *g.of));
     if (able && ferror(file))
         return ct_fail(context, CT_ERR_IO, "graph: the file cannot be written to");
     return able;
 }
 
-bool ct_graph_dot(const ct_tensor *tensor, FILE *file) { return write_graph(tensor, file, true); }
+bool ct_graph_dot_with(const ct_tensor *tensor, FILE *file, ct_graph_opts opts) {
+    return write_graph(tensor, file, true, opts);
+}
+bool ct_graph_dot(const ct_tensor *tensor, FILE *file) {
+    return ct_graph_dot_with(tensor, file, (ct_graph_opts){0});
+}
 bool ct_graph_print(const ct_tensor *tensor, FILE *file) {
-    return write_graph(tensor, file, false);
+    return write_graph(tensor, file, false, (ct_graph_opts){0});
 }

@@ -97,5 +97,13 @@ bool cti_check_diagnose(cti_check *k, cti_checked *c);
 /* report.c: counts wrong entries, finds the worst elements and draws the map; prints the report */
 void cti_check_compare(cti_check *k);
 void cti_check_report(const cti_check *k);
+/* column i at the cotangent where its error is largest; returns that error over the tolerance */
+double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
+                       ct_gradcheck_element *out);
+/* the index of an element along each dim, as "(1, 4)" */
+const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]);
+#define CTI_POSITION(shape, index) cti_check_position((shape), (index), (char[CTI_SHAPE_TEXT]){0})
+/* html.c: the report as a page; CT_ERR_IO where the file cannot be written */
+void cti_check_html(cti_check *k);
 
 #endif

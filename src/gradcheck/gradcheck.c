@@ -1,6 +1,6 @@
 /* Gradient checking by central differences: the entry point and the order of the checks. evaluate.c
  * computes both matrices, properties.c checks everything besides the gradient, diagnose.c explains
- * a wrong gradient, and report.c prints it. */
+ * a wrong gradient, report.c prints it, and html.c makes a page of it. */
 #include "check.h"
 
 #include "../core/message.h"
@@ -148,6 +148,7 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
     }
     if (!k.result.ran) k.result.ok = false;
     cti_check_report(&k);
+    cti_check_html(&k);
     cti_give(k.context, k.in, in_bytes);
     cti_give(k.context, k.checked, checked_bytes);
     cti_give(k.context, k.prints, print_bytes);

@@ -26,9 +26,9 @@ bool cti_check_right(const cti_check *k, const cti_checked *c, int64_t r, int64_
     return excess(k, c, r, i) <= 1;
 }
 
-/* Column i at the cotangent where its error is largest. Rows of single ones take precedence over
- * the summed rows if one of them is wrong, as they are easier to read. */
-static double worst_of(const cti_check *k, const cti_checked *c, int64_t i,
+/* Rows of single ones take precedence over the summed rows if one of them is wrong, as they are
+ * easier to read. */
+double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
                        ct_gradcheck_element *out) {
     double most = -1;
     int64_t row = 0;
@@ -66,7 +66,7 @@ static void draw_map(const cti_check *k, const cti_checked *c, char map[CT_GRADC
     }
     for (int64_t i = 0; i < c->n; i++) {
         ct_gradcheck_element element;
-        double here = worst_of(k, c, i, &element), power = floor(log10(here));
+        double here = cti_check_worst(k, c, i, &element), power = floor(log10(here));
         if (here <= 1) continue;
         char sign = isinf(here) ? 'x' : (char)('1' + (power > 8 ? 8 : (int)power));
         char *cell = map + i / columns * high / rows * (wide + 1) + i % columns * wide / columns;
@@ -82,7 +82,7 @@ void cti_check_compare(cti_check *k) {
         for (int64_t e = 0; e < k->rows * c->n; e++) r->noise = fmax(r->noise, c->noise[e]);
         for (int64_t i = 0; i < c->n; i++) {
             ct_gradcheck_element element;
-            double here = worst_of(k, c, i, &element);
+            double here = cti_check_worst(k, c, i, &element);
             r->checked++;
             r->error = isnan(element.error) ? INFINITY : fmax(r->error, element.error);
             if (here > top) {
@@ -137,13 +137,11 @@ const char *ct_mistake_name(ct_mistake mistake) {
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 
-/* The index of an element along each dim, as "(1, 4)". */
-static const char *position_text(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]) {
+const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]) {
     ct_shape at = shape;
     for (int d = 0; d < shape.ndim; d++) at.dim[d] = cti_suspect_along(shape, index, d);
     return cti_shape_text(at, text);
 }
-#define POSITION(shape, index) position_text((shape), (index), (char[CTI_SHAPE_TEXT]){0})
 
 /* printf shows a NaN's sign, which means nothing */
 static double shown(double x) { return isnan(x) ? (double)NAN : x; }
@@ -170,13 +168,13 @@ void cti_check_report(const cti_check *k) {
         const ct_gradcheck_element *e = &r->worst[w];
         char input[CTI_SHAPE_TEXT + 16], cotangent[CTI_SHAPE_TEXT + 16];
         snprintf(input, sizeof input, "%d %s", e->input,
-                 e->index < 0 ? "a direction" : POSITION(k->in[e->input]->shape, e->index));
+                 e->index < 0 ? "a direction" : CTI_POSITION(k->in[e->input]->shape, e->index));
         snprintf(cotangent, sizeof cotangent, "%s%s",
                  e->output >= 0    ? "1 at "
                  : e->output == -1 ? "random"
                  : e->output == -2 ? "ones"
                                    : "zeros",
-                 e->output >= 0 ? POSITION(k->shape, e->output) : "");
+                 e->output >= 0 ? CTI_POSITION(k->shape, e->output) : "");
         fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent,
                 shown(e->analytic), shown(e->numeric), shown(e->error), shown(e->relative),
                 shown(e->noise));

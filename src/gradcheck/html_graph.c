@@ -1,0 +1,139 @@
+/* The recorded graph in a page: the lines of ct_graph_print, and an arc beside them from each
+ * result to each of its uses. */
+#include "html.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cotangent/autograd.h>
+
+#include "../core/int_math.h"
+
+enum {
+    ROWS = 400,      /* the most lines that are drawn */
+    ROW_HEIGHT = 20, /* in pixels, also in html.c's style */
+    FARTHEST = 20    /* rows; longer arcs do not reach further to the left */
+};
+
+typedef struct {
+    FILE *file; /* NULL: the arcs are only measured */
+    int rows;
+    int gutter;                       /* width beside the text, in pixels */
+    int op[ROWS + 1], leaf[ROWS + 1]; /* the row of %id and of xid; -1: none so far */
+} drawing;
+
+/* Reads "%12" or "x3" and returns its entry; NULL: there is none. */
+static int *entry(drawing *d, const char *text, const char **end) {
+    if ((*text != '%' && *text != 'x') || !isdigit((unsigned char)text[1])) return NULL;
+    char *after;
+    const long id = strtol(text + 1, &after, 10);
+    *end = after;
+    return id > ROWS ? NULL : &(*text == '%' ? d->op : d->leaf)[id];
+}
+
+/* From the row of a result down to that of a use: the longer, the further to the left. */
+static void put_arc(drawing *d, int from, int to) {
+    const int reach = 16 + 8 * (int)cti_min(to - from, FARTHEST), x = d->gutter - 8,
+              y = from * ROW_HEIGHT + ROW_HEIGHT / 2, below = y + (to - from) * ROW_HEIGHT;
+    /* a Bezier curve comes three quarters of the way to its control points */
+    if (!d->file) d->gutter = (int)cti_max(d->gutter, reach * 3 / 4 + 10);
+    else
+        fprintf(d->file, "<path d=\"M%d %dC%d %d %d %d %d %d\"/>\n", x, y, x - reach, y, x - reach,
+                below, x, below);
+}
+
+/* A line's arcs, and its dot. Its inputs are behind the op's name: "%3 = add(%1, x2) (2, 3) f32".
+ */
+static void put_line_arcs(drawing *d, const char *line, int row) {
+    const char *at = line;
+    int *own = entry(d, line, &at);
+    if (d->file)
+        fprintf(d->file, "<circle cx=\"%d\" cy=\"%d\" r=\"3\"/>\n", d->gutter - 8,
+                row * ROW_HEIGHT + ROW_HEIGHT / 2);
+    for (; *line == '%' && *at && *at != '\n'; at++) {
+        if (*at != '(' && *at != ' ') continue;
+        const char *end = at;
+        const int *from = entry(d, at + 1, &end);
+        if (from && *from >= 0 && strchr(",).", *end)) put_arc(d, *from, row);
+    }
+    if (own) *own = row;
+}
+
+static const char *next_line(const char *line) {
+    const char *end = strchr(line, '\n');
+    return end ? end + 1 : line + strlen(line);
+}
+
+static void put_line(FILE *file, const char *line) {
+    char piece[256];
+    const char *end = next_line(line);
+    fprintf(file, "<span%s>", *line == 'x' ? " class=\"leaf\"" : "");
+    while (line < end) {
+        size_t length =
+            (size_t)(end - line) < sizeof piece ? (size_t)(end - line) : sizeof piece - 1;
+        /* a character stays whole */
+        while (length > 1 && line + length < end && ((unsigned char)line[length] & 0xc0) == 0x80)
+            length--;
+        memcpy(piece, line, length);
+        piece[length] = 0;
+        cti_html_put(file, piece);
+        line += length;
+    }
+    fputs("</span>", file);
+}
+
+/* The arcs of all lines. */
+static void put_arcs(drawing *d, const char *line) {
+    for (int i = 0; i <= ROWS; i++) d->op[i] = d->leaf[i] = -1;
+    for (int row = 0; row < d->rows; row++, line = next_line(line)) put_line_arcs(d, line, row);
+}
+
+static void draw(FILE *file, const char *text) {
+    int64_t lines = 0;
+    for (const char *line = text; *line; line = next_line(line)) lines++;
+    drawing d = {.rows = (int)cti_min(lines, ROWS), .gutter = 18};
+    put_arcs(&d, text);
+    d.file = file;
+    fprintf(file,
+            "<div class=\"scroll\"><div class=\"graph\"><svg width=\"%d\" height=\"%d\" "
+            "xmlns=\"http://www.w3.org/2000/svg\">\n",
+            d.gutter, d.rows * ROW_HEIGHT);
+    put_arcs(&d, text);
+    fputs("</svg><pre>", file);
+    const char *line = text;
+    for (int row = 0; row < d.rows; row++, line = next_line(line)) put_line(file, line);
+    fputs("</pre></div></div>\n", file);
+    if (lines > ROWS)
+        fprintf(file, "<p class=\"dim\">%lld lines more.</p>\n", (long long)(lines - ROWS));
+}
+
+/* The text of the graph, from malloc, as a stream in memory is the C library's; NULL: the function
+ * failed, or there is no memory. */
+static char *graph_text(cti_check *k) {
+    cti_frame frame;
+    cti_frame_open(k->context, &frame, false);
+    const ct_tensor *y = cti_check_call(k);
+    char *text = NULL;
+    size_t size;
+    FILE *memory = y ? open_memstream(&text, &size) : NULL;
+    if (y && !memory) ct_fail(k->context, CT_ERR_MEMORY, "gradcheck: no memory for the graph");
+    bool written = memory && ct_graph_print(y, memory);
+    if (memory && fclose(memory) != 0) written = false;
+    cti_frame_close(k->context, &frame);
+    if (written) return text;
+    free(text);
+    return NULL;
+}
+
+void cti_html_graph(cti_check *k) {
+    const cti_held_errors held = cti_check_hold_errors(k);
+    char *text = graph_text(k);
+    cti_check_drop_errors(k, held);
+    fputs("<h2>The recorded graph</h2>\n<p class=\"dim\">One line for each result, in the order of "
+          "computation. An arc goes from a result down to its use; gradients go back up.</p>\n",
+          k->opts.html);
+    if (text) draw(k->opts.html, text);
+    else fputs("<p>It could not be recorded again.</p>\n", k->opts.html);
+    free(text);
+}

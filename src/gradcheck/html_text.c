@@ -1,0 +1,45 @@
+/* Text in a page. */
+#include "html.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The length of the UTF-8 sequence that the text begins with; 0: it is none, or is a character that
+ * XML does not allow. */
+static int sequence(const char *text) {
+    const unsigned char *u = (const unsigned char *)text;
+    if (*u < 0x80) return *u >= ' ' || *u == '\n' || *u == '\t' ? *u != 0x7f : 0;
+    const int length = *u >= 0xf0 ? 4 : *u >= 0xe0 ? 3 : 2;
+    static const uint32_t least[] = {[2] = 0x80, [3] = 0x800, [4] = 0x10000};
+    if (*u < 0xc2 || *u > 0xf4) return 0;
+    uint32_t code = *u & (0x7fu >> length);
+    for (int i = 1; i < length; i++) {
+        if ((u[i] & 0xc0) != 0x80) return 0;
+        code = code << 6 | (u[i] & 0x3fu);
+    }
+    const bool surrogate = code >= 0xd800 && code < 0xe000;
+    return code < least[length] || surrogate || code > 0x10ffff || (code & 0xfffe) == 0xfffe
+               ? 0
+               : length;
+}
+
+void cti_html_put(FILE *file, const char *text) {
+    while (*text) {
+        const int length = sequence(text);
+        if (length == 0) fputs("\xef\xbf\xbd", file); /* U+FFFD */
+        else if (*text == '<') fputs("&lt;", file);
+        else if (*text == '>') fputs("&gt;", file);
+        else if (*text == '&') fputs("&amp;", file);
+        else if (*text == '"') fputs("&quot;", file);
+        else fwrite(text, 1, (size_t)length, file);
+        text += length ? length : 1;
+    }
+}
+
+void cti_html_number(FILE *file, const char *format, double value) {
+    const char *number = strchr(format, '%');
+    if (isnan(value)) /* which printf may write as "-nan" */
+        fprintf(file, "%.*snan%s", (int)(number - format), format,
+                number + strcspn(number, "efg") + 1);
+    else fprintf(file, format, value);
+}
