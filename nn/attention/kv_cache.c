@@ -98,8 +98,14 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
     return cti_ready(context);
 }
 
+/* A child that makes another dtype is an error, as it is without a cache, and is not converted. */
 static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
-    int64_t t = ct_dim(x, 2);
+    if (!x) return NULL;
+    if (x->dtype != buffer->dtype)
+        return ct_fail(buffer->context, CT_ERR_DTYPE,
+                       "MultiheadAttention: the cache is %s, the keys or values are %s",
+                       cti_dtype_name(buffer->dtype), cti_dtype_name(x->dtype));
+    const int64_t t = x->shape.dim[2];
     return ct_copy_into(ct_narrow(buffer, 2, length, t), x) ? ct_narrow(buffer, 2, 0, length + t)
                                                             : NULL;
 }
