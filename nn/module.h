@@ -174,6 +174,7 @@ typedef struct {
     const char *in, *gate, *out; /* names of children; gate NULL: no gate */
     ct_activation activation;
     double dropout;
+    int64_t width; /* of the result; 0: any */
 } cti_nn_feed_forward;
 ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x, ct_tensor *residual);
 
