@@ -301,7 +301,8 @@ CT_API void ct_module_train(ct_module *module, bool training);
 CT_API bool ct_module_training(const ct_module *module);
 /* prints the tree as torch's repr does */
 CT_API void ct_module_print(const ct_module *module, FILE *file);
-/* frees a module with its children; ct_context_free does too */
+/* Frees a module with its children; ct_context_free does too. While a forward of one of them is
+ * running it is CT_ERR_ARGUMENT, and nothing is freed. */
 CT_API void ct_module_free(ct_module *module);
 
 #ifdef __cplusplus
