@@ -184,6 +184,64 @@ START_TEST(projections_of_another_dtype) {
 }
 END_TEST
 
+static ct_kv_cache *freed;
+static ct_tensor *free_cache(void *self, ct_tensor *x) {
+    (void)self;
+    ct_kv_cache_free(freed);
+    return ct_scale(x, 1);
+}
+
+START_TEST(a_cache_freed_by_a_projection) {
+    for (int cross = 0; cross < 2; cross++) {
+        root = ct_mha_new(
+            context,
+            (ct_mha_opts){.embed_dim = 6, .num_heads = 3, .separate = true, .dtype = CT_F64});
+        ct_tensor *x = input(), *k = cross ? input() : NULL;
+        freed = ct_kv_cache_new(root, 2, 8);
+        ct_mha_call call = {.cache = freed};
+        if (cross) ck_assert_ptr_nonnull(ct_mha_forward(root, x, k, k, call).out);
+        put("q_proj", own(free_cache));
+        ck_assert_ptr_null(ct_mha_forward(root, x, k, k, call).out);
+        expect(CT_ERR_ARGUMENT, "MultiheadAttention: the cache", "was freed");
+    }
+}
+END_TEST
+
+/* ---- a walk while the tree changes ---- */
+
+/* Puts another child where the owner of the first parameter with that name stands. */
+static bool next_after_replacing(bool wraps, bool frees) {
+    ct_linear_opts linear = {.in_features = 6, .out_features = 10, .dtype = CT_F64};
+    root = ct_encoder_new(context, opts, 2, false);
+    ct_param p = {0};
+    while (ct_module_next(root, &p) && strcmp(p.name, "layers.0.linear1.weight")) {}
+    ct_module *fresh = wraps ? ct_module_new(context, "Wrapper") : ct_linear_new(context, linear);
+    ct_module *old = ct_module_set_child(root, "layers.0.linear1", fresh);
+    ck_assert_ptr_eq(old, p.owner);
+    if (wraps) ct_module_add_child(fresh, "base", old);
+    if (frees) ct_module_free(old);
+    const bool goes_on = ct_module_next(root, &p);
+    if (goes_on) ck_assert_str_eq(p.name, "layers.0.linear1.base.bias");
+    return goes_on;
+}
+
+START_TEST(a_walk_while_the_tree_changes) {
+    ck_assert(next_after_replacing(true, false)); /* still in the tree, further down */
+    ck_assert(!next_after_replacing(false, false));
+    expect(CT_ERR_ARGUMENT, "ct_module_next: the Linear", "left the tree");
+    ck_assert(!next_after_replacing(false, true));
+    expect(CT_ERR_ARGUMENT, "ct_module_next", "was freed");
+    root = ct_module_new(context, "Net");
+    ct_module *child = ct_module_add_child(root, "child", ct_module_new(context, "Child"));
+    ct_module_add_buffer(child, "b", ct_ones(context, CT_F32, CT_SHAPE(1)), true);
+    ct_param p = {0};
+    ck_assert(ct_module_next_buffer(root, &p));
+    ct_module_free(child);
+    ck_assert(!ct_module_next_buffer(root, &p));
+    expect(CT_ERR_ARGUMENT, "ct_module_next_buffer", "was freed");
+}
+END_TEST
+
 /* ---- clones ---- */
 
 /* One tensor may be a buffer of one module and a parameter of another. */
@@ -224,6 +282,8 @@ int main(void) {
                                   a_feed_forward_has_its_end,
                                   a_narrow_feed_forward_with_dropout,
                                   projections_of_another_dtype,
+                                  a_cache_freed_by_a_projection,
+                                  a_walk_while_the_tree_changes,
                                   clones_of_a_buffer_that_is_a_parameter,
                                   NULL};
     return run_tests("own_children", tests);

@@ -283,7 +283,8 @@ typedef struct {
     char buffer[256];
 } ct_param;
 /* Iterates over all parameters: start with a zeroed ct_param. False, without an error, after the
- * last. */
+ * last. Between two calls modules may be added to the tree; once the owner of the last parameter is
+ * not in it any more, the next call is CT_ERR_ARGUMENT. */
 CT_API bool ct_module_next(const ct_module *module, ct_param *param);
 /* The same over all buffers, persistent or not. */
 CT_API bool ct_module_next_buffer(const ct_module *module, ct_param *buffer);
