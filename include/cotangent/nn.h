@@ -265,8 +265,9 @@ CT_API ct_module *ct_module_add_child(ct_module *module, const char *name, ct_mo
  * order of children. Returns the one that stood there: it has no parent now and is the caller's to
  * free or to add to another module, often to the new child. Built-in layers call what stands in
  * out_proj, linear1, linear2, gate, fc, proj, the norms, q_proj, k_proj and v_proj by ct_forward;
- * one that returns another shape than was there is CT_ERR_SHAPE. An optimiser of the old parameters
- * refuses to step: make it afterwards. NULL: an error, and nothing has changed. */
+ * one that returns another shape than was there is CT_ERR_SHAPE. An optimiser refuses to step when
+ * the tree has parameters that are new to it, and holds the old ones until it is freed: make it
+ * afterwards. NULL: an error, and nothing has changed. */
 CT_API ct_module *ct_module_set_child(ct_module *module, const char *path, ct_module *child);
 /* adds the child to a list: list "h" has children h.0, h.1, ... */
 CT_API ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child);
