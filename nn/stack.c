@@ -150,6 +150,10 @@ static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stac
                   length = call.caches && layers ? call.caches[0]->length : 0;
     cti_nn_scope scope;
     cti_nn_enter(stack, &scope);
+    for (int64_t i = 0; i < layers; i++) { /* also of one that is freed before its turn */
+        if (call.self_weights) call.self_weights[i] = NULL;
+        if (call.cross_weights) call.cross_weights[i] = NULL;
+    }
     ct_tensor *y = run_layers(stack, x, memory, &call, layers);
     const bool good = cti_ready(context);
     for (int64_t i = 0; i < layers; i++) {

@@ -91,6 +91,23 @@ START_TEST(a_layer_replaced_by_its_own_child) {
 }
 END_TEST
 
+static ct_tensor *free_last(void *self, ct_tensor *x) {
+    (void)self;
+    ct_module_free(ct_module_child(root, "layers.2"));
+    return ct_scale(x, 1);
+}
+
+START_TEST(a_layer_freed_before_its_turn) {
+    root = ct_encoder_new(context, opts, 3, false);
+    put("layers.0.norm1", own(free_last));
+    ct_tensor *weights[3] = {lasting, lasting, (ct_tensor *)weights}; /* none of them is read */
+    ck_assert_ptr_nonnull(
+        ct_encoder_forward(root, input(), (ct_stack_call){.self_weights = weights}));
+    ck_assert_double_gt(largest(weights[1]), 0);
+    ck_assert_ptr_null(weights[2]);
+}
+END_TEST
+
 /* ---- tensors of the caller ---- */
 
 static ct_tensor *return_lasting(void *self, ct_tensor *x) {
@@ -277,6 +294,7 @@ END_TEST
 int main(void) {
     const TTest *const tests[] = {a_running_module_stays,
                                   a_layer_replaced_by_its_own_child,
+                                  a_layer_freed_before_its_turn,
                                   tensors_of_the_caller_stay,
                                   a_stack_has_a_list,
                                   a_feed_forward_has_its_end,
