@@ -27,7 +27,8 @@ ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x,
                        ct_tensor *residual) {
     ct_tensor *h = cti_nn_forward(module, f.gate ? f.gate : f.in, x, 0);
     if (!h) return NULL;
-    const ct_module *out = cti_nn_child(module, f.out);
+    const ct_module *out = ct_module_child(module, f.out);
+    if (!out) return NULL;
     const bool drops = f.dropout > 0 && module->training;
     if (!f.gate && !drops && out->kind == &cti_nn_linear_kind) {
         return ct_activated_linear(h, f.activation, cti_nn_param(out, "weight"),
@@ -36,6 +37,6 @@ ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x,
     h = activations[f.activation].apply(h);
     if (f.gate && h) h = ct_mul(h, cti_nn_forward(module, f.in, x, ct_dim(h, -1)));
     if (h && drops) h = ct_dropout(h, f.dropout, true);
-    h = h ? cti_nn_forward(module, f.out, h, residual ? ct_dim(residual, -1) : 0) : NULL;
+    h = h ? cti_nn_forward(module, f.out, h, f.width) : NULL;
     return h && residual ? ct_add(residual, h) : h;
 }

@@ -32,12 +32,11 @@ typedef struct {
 /* The clone's tensor for one that has been copied under an earlier name (tied weights). */
 static ct_tensor *copied_before(const trees *t, const ct_tensor *tensor) {
     if (tensor->parameter == 1) return NULL;
-    ct_param first = {0};
-    while (ct_module_next(t->from, &first) && first.tensor != tensor) {}
-    if (!first.tensor)
-        for (first = (ct_param){0};
-             ct_module_next_buffer(t->from, &first) && first.tensor != tensor;) {}
-    return first.tensor ? cti_nn_find(t->to, first.name) : NULL;
+    ct_param param = {0}, buffer = {0}; /* its first names; it may be both */
+    while (ct_module_next(t->from, &param) && param.tensor != tensor) {}
+    while (ct_module_next_buffer(t->from, &buffer) && buffer.tensor != tensor) {}
+    ct_tensor *copy = param.tensor ? cti_nn_find(t->to, param.name) : NULL;
+    return copy || !buffer.tensor ? copy : cti_nn_find(t->to, buffer.name);
 }
 
 static ct_tensor *copy_of(const trees *t, const ct_tensor *tensor) {
@@ -53,9 +52,13 @@ static bool copy_tensors(const trees *t, ct_module *to, const ct_module *from) {
         ct_tensor *param = ct_module_add_param(to, entry->name, copy_of(t, entry->tensor));
         if (!param || !ct_set_requires_grad(param, ct_requires_grad(entry->tensor))) return false;
     }
-    for (const cti_nn_entry *entry = from->buffers; entry; entry = entry->next)
-        if (!ct_module_add_buffer(to, entry->name, copy_of(t, entry->tensor), entry->persistent))
-            return false;
+    for (const cti_nn_entry *entry = from->buffers; entry; entry = entry->next) {
+        ct_tensor *buffer = copy_of(t, entry->tensor);
+        const bool trained = ct_requires_grad(buffer); /* it has become a parameter too */
+        if (trained) ct_set_requires_grad(buffer, false);
+        if (!ct_module_add_buffer(to, entry->name, buffer, entry->persistent)) return false;
+        if (trained) ct_set_requires_grad(buffer, true);
+    }
     return true;
 }
 

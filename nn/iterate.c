@@ -39,6 +39,20 @@ static bool named_before(const ct_module *root, const cti_nn_entry *entry, list 
     return before != entry;
 }
 
+/* Whether the entry that an iteration has reached is still one of the tree below root: its owner
+ * may have been freed, or taken out of the tree, between two calls. */
+static bool is_below(const ct_module *root, const ct_param *at, list of, const char *function) {
+    const ct_module *module = at->owner;
+    if (!cti_object_is_open(&module->object, function)) return false;
+    const cti_nn_entry *entry = first_of(module, of);
+    while (entry && (uintptr_t)entry != at->position[0]) entry = entry->next;
+    while (entry && module && module != root) module = module->parent;
+    if (entry && module) return true;
+    return ct_fail(root->context, CT_ERR_ARGUMENT,
+                   "%s: the %s of the last call has left the tree of the %s", function,
+                   cti_nn_kind_name(at->owner), cti_nn_kind_name(root));
+}
+
 /* position[0]: the entry returned last; position[1]: whether the iteration is over. */
 static bool next(const ct_module *module, ct_param *param, list of, bool every_name,
                  const char *function) {
@@ -46,6 +60,7 @@ static bool next(const ct_module *module, ct_param *param, list of, bool every_n
     if (!cti_object_is_open(&module->object, function)) return false;
     cti_nn_entry *entry = (cti_nn_entry *)(uintptr_t)param->position[0];
     if (!entry) param->owner = (ct_module *)module;
+    else if (!is_below(module, param, of, function)) return false;
     do entry = entry_after(module, entry, &param->owner, of);
     while (entry && !every_name && named_before(module, entry, of));
     param->position[0] = (uintptr_t)entry;

@@ -90,7 +90,8 @@ ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x) {
                                 .gate = o->gated ? "gate" : NULL,
                                 .out = "linear2",
                                 .activation = o->activation,
-                                .dropout = o->dropout};
+                                .dropout = o->dropout,
+                                .width = o->embed_dim};
     ct_tensor *in = before(layer, norm, x);
     if (o->dropout > 0 && layer->training)
         return after(layer, norm, x, cti_nn_feed(layer, feed, in, NULL));

@@ -148,8 +148,12 @@ static const char *name_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
     return cti_nn_full_name(root_of(entry->module), entry->module, entry->name, buffer);
 }
 
+static const ct_module *module_of(const cti_namer *namer) {
+    return (const ct_module *)((const char *)namer - offsetof(ct_module, namer));
+}
+
 static const char *path_of(const cti_namer *namer, char buffer[CTI_NAME_SIZE]) {
-    const ct_module *module = (const ct_module *)((const char *)namer - offsetof(ct_module, namer));
+    const ct_module *module = module_of(namer);
     return module->parent ? cti_nn_full_name(root_of(module), module->parent, module->name, buffer)
                           : "";
 }
@@ -181,19 +185,35 @@ static void free_entries(ct_context *context, cti_nn_entry *entry) {
     }
 }
 
-void ct_module_free(ct_module *module) {
-    if (!module || module->object.self != &module->object) return;
+/* Whether a forward of the module, or of one below it, has begun and not returned. */
+static bool is_running(const ct_module *module) {
+    for (const cti_frame *frame = module->context->frame; frame; frame = frame->outer)
+        for (const ct_module *m = frame->module ? module_of(frame->module) : NULL; m; m = m->parent)
+            if (m == module) return true;
+    return false;
+}
+
+static void end(ct_module *module) {
     ct_context *context = module->context;
     char text[CTI_OBJECT_NAME] = "";
     if (context->debug) write_name(module, text);
     while (module->dependents) module->dependents->end(module->dependents);
-    while (module->children) ct_module_free(module->children);
+    while (module->children) end(module->children);
     free_entries(context, module->params);
     free_entries(context, module->buffers);
     unlink_child(module);
     give_string(context, module->label);
     cti_give(context, module->kind_data, module->kind->size);
     cti_object_end(&module->object, text);
+}
+
+void ct_module_free(ct_module *module) {
+    if (!module || module->object.self != &module->object) return;
+    if (!is_running(module)) end(module);
+    else
+        ct_fail(module->context, CT_ERR_ARGUMENT,
+                "ct_module_free: the %s is running: free it when its forward has returned",
+                cti_nn_kind_name(module));
 }
 
 /* ---- building a tree ---- */
@@ -321,15 +341,16 @@ ct_module *cti_nn_child_add(ct_module *module, const char *name, ct_module *chil
     return NULL;
 }
 
-static const cti_nn_kind list_kind = {.name = "ModuleList"};
+const cti_nn_kind cti_nn_list_kind = {.name = "ModuleList"};
 
 ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child) {
     if (!can_add(module, "ct_module_append", child)) return NULL;
     ct_module *children = list ? cti_nn_child(module, list) : NULL, *made = NULL;
     if (!children)
-        children = made = cti_nn_child_add(module, list, cti_nn_new(module->context, &list_kind));
+        children = made =
+            cti_nn_child_add(module, list, cti_nn_new(module->context, &cti_nn_list_kind));
     if (!children) return NULL;
-    if (children->kind != &list_kind)
+    if (children->kind != &cti_nn_list_kind)
         return ct_fail(module->context, CT_ERR_ARGUMENT, "%s: \"%s\" is a %s, not a list",
                        cti_nn_kind_name(module), list, cti_nn_kind_name(children));
     int64_t last = -1;

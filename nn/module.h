@@ -164,6 +164,9 @@ ct_tensor *cti_nn_dropout(const ct_module *module, ct_tensor *x, double p); /* i
 /* Linear: a child of that kind may be computed as part of another op, from its weight and bias. */
 extern const cti_nn_kind cti_nn_linear_kind;
 
+/* What ct_module_append makes. */
+extern const cti_nn_kind cti_nn_list_kind;
+
 bool cti_nn_activation_check(ct_context *context, const cti_nn_kind *kind,
                              ct_activation activation);
 const char *cti_nn_activation_name(ct_activation activation);
@@ -174,6 +177,7 @@ typedef struct {
     const char *in, *gate, *out; /* names of children; gate NULL: no gate */
     ct_activation activation;
     double dropout;
+    int64_t width; /* of the result; 0: any */
 } cti_nn_feed_forward;
 ct_tensor *cti_nn_feed(ct_module *module, cti_nn_feed_forward f, ct_tensor *x, ct_tensor *residual);
 

@@ -52,6 +52,14 @@ int64_t cti_nn_stack_layers(const ct_module *stack) {
     return n;
 }
 
+/* Has a caller left the list of layers in its place? */
+static bool has_list(ct_module *stack) {
+    const ct_module *layers = ct_module_child(stack, "layers");
+    if (!layers || layers->kind == &cti_nn_list_kind) return layers;
+    return ct_fail(stack->context, CT_ERR_ARGUMENT, "%s: layers is a %s, not a list of layers",
+                   cti_nn_kind_name(stack), cti_nn_kind_name(layers));
+}
+
 /* ---- caches ---- */
 
 bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv_cache **caches,
@@ -62,6 +70,7 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "ct_kv_caches_new: expected a %s or a %s, got a %s",
                        cti_nn_encoder_kind.name, cti_nn_decoder_kind.name, cti_nn_kind_name(stack));
+    if (!has_list(stack)) return false;
     const int64_t layers = cti_nn_stack_layers(stack);
     int64_t made = 0;
     if (!caches || n != layers)
@@ -78,11 +87,12 @@ bool ct_kv_caches_new(ct_module *stack, int64_t batch, int64_t max_length, ct_kv
     return false;
 }
 
-/* Has every layer a cache, all of the same length, and does the call leave self.cache, cross.cache
- * and need_weights unset, which a stack sets for each layer? */
-static bool check(const ct_module *stack, const ct_stack_call *call) {
+/* Is there a list of layers, has each a cache, all of the same length, and does the call leave
+ * self.cache, cross.cache and need_weights unset, which a stack sets for each layer? */
+static bool check(ct_module *stack, const ct_stack_call *call) {
     ct_context *context = stack->context;
     const char *name = cti_nn_kind_name(stack);
+    if (!has_list(stack)) return false;
     if (call->self.cache || call->cross.cache)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: a cache of one layer; a stack has caches, one for each", name);
@@ -108,20 +118,25 @@ static bool check(const ct_module *stack, const ct_stack_call *call) {
 
 /* ---- running ---- */
 
+/* A child of a caller's may return a tensor that is the caller's, which stays, and may replace the
+ * layer that it runs in, which then has no `next` any more. */
 static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
-                             const ct_stack_call *call) {
+                             const ct_stack_call *call, int64_t layers) {
+    const cti_frame *frame = stack->context->frame;
     ct_mha_call self = call->self, cross = call->cross;
     self.need_weights = call->self_weights != NULL;
     cross.need_weights = call->cross_weights != NULL;
     ct_tensor *y = x;
     int64_t i = 0;
-    for (ct_module *layer = first_layer(stack); layer && y; layer = layer->next, i++) {
+    for (ct_module *layer = first_layer(stack), *next; layer && y && i < layers;
+         layer = next, i++) {
+        next = layer->next;
         if (call->caches) self.cache = call->caches[i];
         ct_layer_out out = memory ? ct_decoder_layer_forward(layer, y, memory, self, cross)
                                   : ct_encoder_layer_forward(layer, y, self);
         if (call->self_weights) call->self_weights[i] = out.self_weights;
         if (call->cross_weights) call->cross_weights[i] = out.cross_weights;
-        if (y != x) ct_release(y);
+        if (y->frame == frame) ct_release(y);
         y = out.out;
     }
     const ct_layer_opts *o = cti_nn_data(stack);
@@ -131,13 +146,17 @@ static ct_tensor *run_layers(ct_module *stack, ct_tensor *x, ct_tensor *memory,
 static ct_tensor *run(ct_module *stack, ct_tensor *x, ct_tensor *memory, ct_stack_call call) {
     ct_context *context = stack->context;
     if (!check(stack, &call)) return NULL;
-    const int64_t length = call.caches && first_layer(stack) ? call.caches[0]->length : 0;
+    const int64_t layers = cti_nn_stack_layers(stack),
+                  length = call.caches && layers ? call.caches[0]->length : 0;
     cti_nn_scope scope;
     cti_nn_enter(stack, &scope);
-    ct_tensor *y = run_layers(stack, x, memory, &call);
+    for (int64_t i = 0; i < layers; i++) { /* also of one that is freed before its turn */
+        if (call.self_weights) call.self_weights[i] = NULL;
+        if (call.cross_weights) call.cross_weights[i] = NULL;
+    }
+    ct_tensor *y = run_layers(stack, x, memory, &call, layers);
     const bool good = cti_ready(context);
-    int64_t i = 0;
-    for (ct_module *layer = first_layer(stack); layer; layer = layer->next, i++) {
+    for (int64_t i = 0; i < layers; i++) {
         if (!good && call.caches) call.caches[i]->length = length;
         if (call.self_weights)
             call.self_weights[i] =

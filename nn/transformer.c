@@ -24,6 +24,13 @@ ct_module *ct_transformer_new(ct_context *context, ct_transformer_opts o) {
     return cti_nn_made(module);
 }
 
+/* Weights of n layers that a caller has asked for; NULL where the forward has failed. */
+static void hand_out_all(ct_context *context, const cti_nn_scope *scope, ct_tensor **weights,
+                         int64_t n, bool good) {
+    for (int64_t i = 0; weights && i < n; i++)
+        weights[i] = good ? cti_nn_hand_out(context, scope, weights[i]) : NULL;
+}
+
 ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_tensor *tgt,
                                   ct_stack_call encoder, ct_stack_call decoder) {
     if (!cti_nn_is(transformer, &transformer_kind, "ct_transformer_forward", src) ||
@@ -37,13 +44,13 @@ ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src, ct_ten
     ct_module *first = ct_module_child(transformer, "encoder"),
               *second = ct_module_child(transformer, "decoder");
     if (!first || !second) return NULL;
+    const int64_t layers[2] = {cti_nn_stack_layers(first), cti_nn_stack_layers(second)};
+    cti_nn_scope scope; /* owns memory, as the tape holds what backward needs */
+    cti_nn_enter(transformer, &scope);
     ct_tensor *memory = ct_encoder_forward(first, src, encoder);
     ct_tensor *y = memory ? ct_decoder_forward(second, tgt, memory, decoder) : NULL;
-    ct_release(memory); /* the tape holds what backward needs */
-    for (int64_t i = 0; memory && !y && encoder.self_weights && i < cti_nn_stack_layers(first);
-         i++) {
-        ct_release(encoder.self_weights[i]);
-        encoder.self_weights[i] = NULL;
-    }
-    return y;
+    hand_out_all(context, &scope, encoder.self_weights, layers[0], y);
+    hand_out_all(context, &scope, decoder.self_weights, layers[1], y);
+    hand_out_all(context, &scope, decoder.cross_weights, layers[1], y);
+    return cti_nn_leave(context, &scope, y);
 }

@@ -265,8 +265,9 @@ CT_API ct_module *ct_module_add_child(ct_module *module, const char *name, ct_mo
  * order of children. Returns the one that stood there: it has no parent now and is the caller's to
  * free or to add to another module, often to the new child. Built-in layers call what stands in
  * out_proj, linear1, linear2, gate, fc, proj, the norms, q_proj, k_proj and v_proj by ct_forward;
- * one that returns another shape than was there is CT_ERR_SHAPE. An optimiser of the old parameters
- * refuses to step: make it afterwards. NULL: an error, and nothing has changed. */
+ * one that returns another shape than was there is CT_ERR_SHAPE. An optimiser refuses to step when
+ * the tree has parameters that are new to it, and holds the old ones until it is freed: make it
+ * afterwards. NULL: an error, and nothing has changed. */
 CT_API ct_module *ct_module_set_child(ct_module *module, const char *path, ct_module *child);
 /* adds the child to a list: list "h" has children h.0, h.1, ... */
 CT_API ct_module *ct_module_append(ct_module *module, const char *list, ct_module *child);
@@ -283,7 +284,8 @@ typedef struct {
     char buffer[256];
 } ct_param;
 /* Iterates over all parameters: start with a zeroed ct_param. False, without an error, after the
- * last. */
+ * last. Between two calls modules may be added to the tree; once the owner of the last parameter is
+ * not in it any more, the next call is CT_ERR_ARGUMENT. */
 CT_API bool ct_module_next(const ct_module *module, ct_param *param);
 /* The same over all buffers, persistent or not. */
 CT_API bool ct_module_next_buffer(const ct_module *module, ct_param *buffer);
@@ -301,7 +303,8 @@ CT_API void ct_module_train(ct_module *module, bool training);
 CT_API bool ct_module_training(const ct_module *module);
 /* prints the tree as torch's repr does */
 CT_API void ct_module_print(const ct_module *module, FILE *file);
-/* frees a module with its children; ct_context_free does too */
+/* Frees a module with its children; ct_context_free does too. While a forward of one of them is
+ * running it is CT_ERR_ARGUMENT, and nothing is freed. */
 CT_API void ct_module_free(ct_module *module);
 
 #ifdef __cplusplus

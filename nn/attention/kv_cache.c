@@ -98,19 +98,27 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
     return cti_ready(context);
 }
 
+/* A child that makes another dtype is an error, as it is without a cache, and is not converted. */
 static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
-    int64_t t = ct_dim(x, 2);
+    if (!x) return NULL;
+    if (x->dtype != buffer->dtype)
+        return ct_fail(buffer->context, CT_ERR_DTYPE,
+                       "MultiheadAttention: the cache is %s, the keys or values are %s",
+                       cti_dtype_name(buffer->dtype), cti_dtype_name(x->dtype));
+    const int64_t t = x->shape.dim[2];
     return ct_copy_into(ct_narrow(buffer, 2, length, t), x) ? ct_narrow(buffer, 2, 0, length + t)
                                                             : NULL;
 }
 
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {
+    if (!cti_nn_cache_is_open(cache, "MultiheadAttention")) return false;
     *k = extend(cache->k, n, *k);
     *v = extend(cache->v, n, *v);
     return *k && *v;
 }
 
 void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
+    if (!cti_nn_cache_is_open(cache, "MultiheadAttention")) return;
     const int64_t rows = cache->length + cti_nn_mha_extra_keys(cti_nn_data(cache->mha));
     *k = ct_narrow(cache->k, 2, 0, rows);
     *v = ct_narrow(cache->v, 2, 0, rows);

@@ -64,7 +64,9 @@ static inline int64_t cti_nn_cache_offset(const ct_kv_cache *cache, const ct_ten
 bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct_tensor *q,
                         const ct_tensor *k);
 
-/* Copies *k and *v (B, H_kv, T + extra, d) to positions n, n + 1, ... of the cache, and sets them
+/* Both are errors where a child of the caller's, which projects, has freed the cache.
+ *
+ * Copies *k and *v (B, H_kv, T + extra, d) to positions n, n + 1, ... of the cache, and sets them
  * to views of all its keys and values, (B, H_kv, n + T + extra, d). Does not change cache->length:
  * the caller does after the whole forward has succeeded. */
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v);
