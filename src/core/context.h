@@ -40,6 +40,22 @@ struct cti_frame {
 
 enum { CTI_MESSAGE_SIZE = 1024 };
 
+/* While gradcheck runs a function on inputs of another layout or dtype: ct_data_* of a tensor that
+ * it refuses notes the error here and gives a dense copy. An op that does not check what it gets
+ * then has a diagnosis, and does not end the process by reading through NULL. */
+enum { CTI_DATA_COPIES = 8 };
+typedef struct {
+    cti_frame *frame; /* owns the copies */
+    char message[256]; /* of the first refusal; "" if there is none */
+    /* the latest copies, so that a call for each element does not make a copy for each */
+    struct {
+        const ct_tensor *of;
+        const char *data;
+        ct_tensor *copy;
+    } made[CTI_DATA_COPIES];
+    int count;
+} cti_data_copies;
+
 struct ct_context {
     cti_pool pool;
     ct_status status;
@@ -57,6 +73,7 @@ struct ct_context {
     cti_workers *workers;             /* made when first needed */
     cti_frame *frame, root;           /* the innermost scope, and the outermost */
     const cti_running *running;       /* the innermost, or NULL */
+    cti_data_copies *data_copies;     /* see above; NULL: ct_data_* refuses */
     uint64_t scopes;                  /* the last id of a frame */
     cti_node *tape_first, *tape_last; /* live nodes in the order they were recorded */
     uint64_t sequence;                /* of the last node recorded */

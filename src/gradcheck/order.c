@@ -87,10 +87,21 @@ static bool operand_is_transposed(cti_suspect *s) {
     return false;
 }
 
+/* P = J^T: the function's derivative along the cotangent instead of its adjoint. */
+static bool jacobian_is_transposed(cti_suspect *s) {
+    if (s->rows != s->n || s->n < 2) return false;
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = s->j[e % s->n * s->n + e / s->n];
+    return cti_suspect_fits(s) &&
+           cti_suspect_say(s, CT_MISTAKE_TRANSPOSED,
+                           "the Jacobian is applied where its transpose is meant: backward goes "
+                           "the same way as the forward");
+}
+
 bool cti_suspect_transposed(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     return dims_are_reordered(s, false) ||
-           (s->k->whole && (dims_are_reordered(s, true) || operand_is_transposed(s)));
+           (s->k->whole &&
+            (dims_are_reordered(s, true) || operand_is_transposed(s) || jacobian_is_transposed(s)));
 }
 
 /* ---- any order ---- */

@@ -91,10 +91,22 @@ bool cti_suspect_assigned(cti_suspect *s) {
 
 /* ---- contributions added to another element ---- */
 
+/* Does each element of the input reach as many of the output? */
+static bool is_broadcast(const cti_suspect *s) {
+    int64_t first = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t here = 0;
+        for (int64_t r = 0; r < s->rows; r++) here += !cti_suspect_is_zero(s, s->j[r * s->n + i]);
+        if (i && here != first) return false;
+        first = here;
+    }
+    return first > 1;
+}
+
 /* Each row of J has one entry (a broadcast), and A has the same value in another column: the sum
  * that undoes the broadcast runs over the wrong dims. */
 static bool sum_is_elsewhere(const cti_suspect *s) {
-    if (s->n < 2 || s->n >= s->rows) return false;
+    if (s->n < 2 || s->n >= s->rows || !is_broadcast(s)) return false;
     for (int64_t r = 0; r < s->rows; r++) {
         int64_t a = -1, j = -1;
         for (int64_t i = 0; i < s->n; i++) {
@@ -156,4 +168,20 @@ bool cti_suspect_spread(cti_suspect *s) {
     return cti_suspect_say(s, CT_MISTAKE_SUM,
                            "a sum runs over too many dims: an element also gets contributions from "
                            "outputs that do not depend on it");
+}
+
+/* P = J where A is not 0, and 0 elsewhere: of the contributions to an element some are lost. */
+bool cti_suspect_lost(cti_suspect *s) {
+    if (!s->k->whole) return false;
+    int64_t lost = 0, all = 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) {
+        const bool there = !cti_suspect_is_zero(s, s->j[e]), gone = s->a[e] == 0;
+        s->p[e] = gone ? 0 : s->j[e];
+        all += there, lost += there && gone;
+    }
+    if (!lost || !cti_suspect_fits(s)) return false;
+    return cti_suspect_say(s, CT_MISTAKE_SUM,
+                           "contributions are lost: %lld of %lld entries of the Jacobian are zero "
+                           "in backward, all others are right",
+                           (long long)lost, (long long)all);
 }
