@@ -15,10 +15,9 @@
  *     |D(h) - D(h/10)| + |D(h) - D(10 h)| / 100 + N / h
  *
  * The first term is the truncation error, the second guards against two noisy differences that
- * agree by chance. N is the rounding error of the output: y(x + h) - 2 y(x) + y(x - h) at the
- * smallest steps, where curvature does not count. */
+ * agree by chance. N is the rounding error of the output. */
 
-enum { STEPS = 16, SMALLEST = 4 };
+enum { STEPS = 16 };
 
 typedef struct {
     double *slope;  /* [STEPS][rows] */
@@ -56,17 +55,31 @@ static bool climb(cti_check *k, const cti_checked *c, int64_t i, ladder *l) {
     return true;
 }
 
+/* The rounding error of output j, seen in S(h) = |y(x + h) - 2 y(x) + y(x - h)|. Curvature makes S
+ * grow with h^2 and a kink with h; rounding makes it as large for one step as for the next. From
+ * the smallest step on, until S begins to grow so: beyond that a periodic function may look like
+ * noise. (Where an intermediate result is large, S is 0 for the smallest steps of all, as these are
+ * lost in it.) */
+static double rounding_seen(const cti_check *k, const ladder *l, int64_t j) {
+    const double least = (k->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(k->y[j]);
+    double most = least;
+    for (int at = l->count - 1; at > 0; at--) {
+        const double here = l->second[at * k->m + j], next = l->second[(at - 1) * k->m + j],
+                     growth = here > 4 * least ? next / here : 0;
+        if (!isfinite(here)) continue;
+        if ((growth > 80 && growth < 125) || (growth > 9 && growth < 11)) break;
+        if (!(next > 3 * here)) most = fmax(most, here);
+    }
+    return isfinite(most) ? most : 0; /* an infinity that does not move is exact */
+}
+
 static void estimate_noise(const cti_check *k, ladder *l) {
-    const double unit = k->coarse ? FLT_EPSILON : DBL_EPSILON;
     double sum[CTI_ROWS_SUMMED] = {0};
     for (int64_t j = 0; j < k->m; j++) {
-        double most = unit * fabs(k->y[j]);
-        for (int at = l->count < SMALLEST ? 0 : l->count - SMALLEST; at < l->count; at++)
-            if (isfinite(l->second[at * k->m + j])) most = fmax(most, l->second[at * k->m + j]);
-        if (!isfinite(most)) most = 0; /* an infinity that does not move */
-        if (k->whole) l->noise[j] = most;
+        const double noise = rounding_seen(k, l, j);
+        if (k->whole) l->noise[j] = noise;
         for (int s = 0; s < CTI_ROWS_SUMMED; s++) {
-            const double part = k->cotangent[s * k->m + j] * most;
+            const double part = k->cotangent[s * k->m + j] * noise;
             sum[s] += part * part;
         }
     }
