@@ -95,6 +95,7 @@ static void hypothesize(cti_suspect *s) {
         cti_suspect_local_factor, cti_suspect_local_term,   cti_suspect_rows,
         cti_suspect_target,       cti_suspect_term,         cti_suspect_product_rule,
         cti_suspect_uniform,      cti_suspect_other_sum,    cti_suspect_lost,
+        cti_suspect_part,         cti_suspect_scattered,    cti_suspect_element,
         cti_suspect_formula};
     for (size_t h = 0; h < sizeof all / sizeof *all; h++)
         if (all[h](s)) return;

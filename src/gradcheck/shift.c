@@ -3,7 +3,7 @@
 #include "suspect.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
 /* Error of P over that of J, on the entries that P says something about: where P leaves the matrix
  * its entry is NaN. False where these have less than a tenth of the error. */
@@ -90,36 +90,72 @@ static bool dim_is_reversed(cti_suspect *s, bool rows) {
     return false;
 }
 
-/* A convolution's entry depends on the distance of both indices, i - t r with t its step. With the
- * kernel reversed it is that of the distance c - (i - t r). */
-static void mirror(const cti_suspect *s, int p, int q, int64_t step, int64_t c) {
-    int64_t of_in[CT_MAX_DIMS];
+/* The middle of the entries of J's row along dim q of the input, times two; -1: it has none. */
+static int64_t middle_of(const cti_suspect *s, int64_t row, int q) {
+    int64_t low = -1, high = -1;
+    for (int64_t i = 0; i < s->n; i++) {
+        if (cti_suspect_is_zero(s, s->j[row * s->n + i])) continue;
+        const int64_t at = cti_suspect_along(s->in, i, q);
+        low = low < 0 || at < low ? at : low, high = at > high ? at : high;
+    }
+    return low < 0 ? -1 : low + high;
+}
+
+/* The rows of J in a convolution are the kernel, centred at c + t r along each dim. Finds 2 c and
+ * 2 t from two rows in the middle, where padding cuts nothing off. */
+static bool find_centre(const cti_suspect *s, int p, int q, int64_t *c, int64_t *t) {
+    int64_t stride[CT_MAX_DIMS], middle = 0;
+    cti_shape_strides(s->out, stride);
+    if (s->out.dim[p] < 3 || s->in.dim[q] < 3) return false;
+    for (int d = 0; d < s->out.ndim; d++) middle += (s->out.dim[d] - 1) / 2 * stride[d];
+    const int64_t here = middle_of(s, middle, q), next = middle_of(s, middle + stride[p], q);
+    if (here < 0 || next < 0) return false;
+    *t = next - here;
+    *c = here - *t * ((s->out.dim[p] - 1) / 2);
+    return true;
+}
+
+/* P = J with each row mirrored about its centre along the dims of a set, counted from the right. */
+static bool mirror(const cti_suspect *s, unsigned set) {
+    int64_t of_in[CT_MAX_DIMS], c[CT_MAX_DIMS] = {0}, t[CT_MAX_DIMS] = {0};
     cti_shape_strides(s->in, of_in);
+    for (int d = 0; d < s->in.ndim; d++)
+        if (set >> d & 1 &&
+            (d >= s->out.ndim ||
+             !find_centre(s, s->out.ndim - 1 - d, s->in.ndim - 1 - d, &c[d], &t[d])))
+            return false;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) {
-            const int64_t at = cti_suspect_along(s->in, i, q),
-                          to = c + 2 * step * cti_suspect_along(s->out, r, p) - at;
-            const bool inside = to >= 0 && to < s->in.dim[q];
-            s->p[r * s->n + i] =
-                inside ? s->j[r * s->n + i + (to - at) * of_in[q]] : (double)NAN;
+            int64_t from = i;
+            bool inside = true;
+            for (int d = 0; d < s->in.ndim; d++) {
+                if (!(set >> d & 1)) continue;
+                const int q = s->in.ndim - 1 - d;
+                const int64_t at = cti_suspect_along(s->in, i, q),
+                              row = cti_suspect_along(s->out, r, s->out.ndim - 1 - d),
+                              to = c[d] + t[d] * row - at;
+                inside = inside && to >= 0 && to < s->in.dim[q];
+                from += (to - at) * of_in[q];
+            }
+            s->p[r * s->n + i] = inside ? s->j[r * s->n + from] : (double)NAN;
         }
+    return true;
 }
 
 static bool kernel_is_reversed(cti_suspect *s) {
-    enum { MOST = 16 };
-    for (int p = s->out.ndim - 1; p >= 0; p--)
-        for (int q = s->in.ndim - 1; q >= 0; q--)
-            for (int64_t step = 1; step <= 2; step++)
-                for (int64_t c = -MOST; c <= MOST; c++) {
-                    if (s->out.dim[p] < 3 || s->in.dim[q] < 3) continue;
-                    mirror(s, p, q, step, c);
-                    if (!fits_inside(s)) continue;
-                    return cti_suspect_say(
-                        s, CT_MISTAKE_REVERSED,
-                        "the kernel is reversed along dim %d: a convolution where a correlation is "
-                        "meant, or the other way round",
-                        q);
-                }
+    for (unsigned set = 1; set < 1u << s->in.ndim; set++) {
+        if (!mirror(s, set) || !fits_inside(s)) continue;
+        char dims[48] = "";
+        int end = 0;
+        for (int d = 0; d < s->in.ndim; d++)
+            if (set >> (s->in.ndim - 1 - d) & 1)
+                end += snprintf(dims + end, sizeof dims - (size_t)end, end ? ", %d" : "%d", d);
+        return cti_suspect_say(
+            s, CT_MISTAKE_REVERSED,
+            "the kernel is reversed along dim %s: a convolution where a correlation is meant, or "
+            "the other way round",
+            dims);
+    }
     return false;
 }
 
@@ -129,6 +165,93 @@ bool cti_suspect_reversed(cti_suspect *s) {
 }
 
 /* ---- contributions at another index ---- */
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Has each row (or column) of A the numbers of J's, at other places? */
+static bool same_numbers(const cti_suspect *s, bool rows) {
+    const int64_t lines = rows ? s->rows : s->n, length = rows ? s->n : s->rows;
+    double *a = cti_check_numbers(s->k, 2, length), *j = a + length;
+    int64_t entries = 0;
+    if (!a) return false;
+    for (int64_t line = 0; line < lines; line++) {
+        double left = 0;
+        for (int64_t e = 0; e < length; e++) {
+            const int64_t at = rows ? line * s->n + e : e * s->n + line;
+            a[e] = s->a[at], j[e] = s->j[at];
+            entries += !cti_suspect_is_zero(s, j[e]);
+        }
+        qsort(a, (size_t)length, sizeof *a, by_size);
+        qsort(j, (size_t)length, sizeof *j, by_size);
+        for (int64_t e = 0; e < length; e++) left = fmax(left, fabs(a[e] - j[e]));
+        if (!(left <= s->tiny + 1e-6 * fmax(fabs(j[0]), fabs(j[length - 1])))) return false;
+    }
+    return entries > lines;
+}
+
+/* The right contributions, each to another element or from another output: a stride, an offset or a
+ * dilation is wrong. */
+bool cti_suspect_scattered(cti_suspect *s) {
+    if (!s->k->whole || s->k->coarse || s->n < 2 || s->rows < 2) return false;
+    for (int rows = 1; rows >= 0; rows--)
+        if (same_numbers(s, rows))
+            return cti_suspect_say(
+                s, CT_MISTAKE_PERMUTED, "an index is wrong: the contributions %s are right, but %s",
+                rows ? "of each output" : "to each element",
+                rows ? "go to other elements" : "come from other outputs");
+    return false;
+}
+
+/* A's entries are elements of a tensor, where an index along a dim of the output or the input
+ * stands for an index of the tensor. */
+static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape, int which) {
+    const int choices = s->out.ndim + s->in.ndim;
+    double top = 0, bottom = 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t e = 0; e < s->rows * s->n; e++) {
+            int64_t at = 0;
+            if (pass) {
+                s->p[e] *= bottom > 0 ? top / bottom : 0;
+                continue;
+            }
+            s->p[e] = 0;
+            if (cti_suspect_is_zero(s, s->j[e]) && cti_suspect_is_zero(s, s->a[e])) continue;
+            for (int d = 0, left = which; d < shape.ndim; d++, left /= choices) {
+                const int of = left % choices;
+                const int64_t index = of < s->out.ndim
+                                          ? cti_suspect_along(s->out, e / s->n, of)
+                                          : cti_suspect_along(s->in, e % s->n, of - s->out.ndim);
+                if (index >= shape.dim[d]) return false;
+                at = at * shape.dim[d] + index;
+            }
+            s->p[e] = v[at];
+            top += s->a[e] * v[at], bottom += v[at] * v[at];
+        }
+    return top != 0 && cti_suspect_fits(s);
+}
+
+bool cti_suspect_element(cti_suspect *s) {
+    if (!s->k->whole || s->rows < 2) return false;
+    const int choices = s->out.ndim + s->in.ndim;
+    for (int q = 0; q < s->k->count; q++) {
+        const ct_tensor *x = s->k->checked[q].x;
+        if (x->numel < 2 || x->shape.ndim > 3) continue;
+        double *v = cti_check_numbers(s->k, 1, x->numel);
+        int all = 1;
+        for (int64_t i = 0; v && i < x->numel; i++) v[i] = cti_check_get(x, i);
+        for (int d = 0; d < x->shape.ndim; d++) all *= choices;
+        for (int which = 0; v && which < all; which++)
+            if (reads_element(s, v, x->shape, which))
+                return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
+                                       "an index is wrong: the cotangent is multiplied by an "
+                                       "element of input %d, but not by the right one",
+                                       s->k->checked[q].input);
+    }
+    return false;
+}
 
 /* Each row of J has at most one entry, and so has A, with the same values. */
 bool cti_suspect_misplaced(cti_suspect *s) {

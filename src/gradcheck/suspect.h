@@ -68,11 +68,12 @@ cti_hypothesis cti_suspect_residual, cti_suspect_exchanged, cti_suspect_local_fa
     cti_suspect_local_term;
 /* routes.c */
 cti_hypothesis cti_suspect_mask, cti_suspect_assigned, cti_suspect_sum, cti_suspect_spread,
-    cti_suspect_lost;
+    cti_suspect_lost, cti_suspect_part;
 /* order.c */
 cti_hypothesis cti_suspect_transposed, cti_suspect_permuted;
 /* shift.c */
-cti_hypothesis cti_suspect_shifted, cti_suspect_reversed, cti_suspect_misplaced;
+cti_hypothesis cti_suspect_shifted, cti_suspect_reversed, cti_suspect_misplaced,
+    cti_suspect_scattered, cti_suspect_element;
 /* experiments.c */
 cti_hypothesis cti_suspect_forward_value, cti_suspect_operand, cti_suspect_formula;
 /* terms.c */
