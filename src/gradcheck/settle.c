@@ -12,10 +12,11 @@
  * Steps from 1000 times the usual one down to what x can represent, each a tenth of the one before.
  * For each entry the difference with the smallest estimated error is taken:
  *
- *     |D(h) - D(h/10)| + |D(h) - D(10 h)| / 100 + N / h
+ *     |D(h) - D(h/10)| + |D(h/10) - D(h/100)| / 10 + |D(h) - D(10 h)| / 100 + N / h
  *
- * The first term is the truncation error, the second guards against two noisy differences that
- * agree by chance. N is the rounding error of the output. */
+ * The first term is the truncation error; where that dominates, the next two are smaller. They
+ * guard against two noisy differences that agree by chance. N is the rounding error of the
+ * output. */
 
 enum { STEPS = 16 };
 
@@ -23,6 +24,7 @@ typedef struct {
     double *slope;  /* [STEPS][rows] */
     double *second; /* [STEPS][m]: |y(x + h) - 2 y(x) + y(x - h)| */
     double *noise;  /* [rows]: N */
+    bool *moved;    /* [m]: does that output depend on x at all? */
     double h[STEPS];
     int count;
 } ladder;
@@ -38,9 +40,11 @@ static bool rung(cti_check *k, const cti_checked *c, int64_t i, double h, ladder
     l->h[at] = h;
     cti_check_weigh(k, k->plus, k->minus, ran ? step : (double)NAN, l->slope + at * k->rows, 1);
     for (int64_t r = 0; r < k->rows && !ran; r++) l->slope[at * k->rows + r] = (double)NAN;
-    for (int64_t j = 0; j < k->m; j++)
+    for (int64_t j = 0; j < k->m; j++) {
         l->second[at * k->m + j] =
             ran ? fabs(k->plus[j] - 2 * k->y[j] + k->minus[j]) : (double)NAN;
+        l->moved[j] |= ran && (k->plus[j] != k->y[j] || k->minus[j] != k->y[j]);
+    }
     return true;
 }
 
@@ -63,6 +67,7 @@ static bool climb(cti_check *k, const cti_checked *c, int64_t i, ladder *l) {
 static double rounding_seen(const cti_check *k, const ladder *l, int64_t j) {
     const double least = (k->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(k->y[j]);
     double most = least;
+    if (!l->moved[j]) return 0;
     for (int at = l->count - 1; at > 0; at--) {
         const double here = l->second[at * k->m + j], next = l->second[(at - 1) * k->m + j],
                      growth = here > 4 * least ? next / here : 0;
@@ -90,17 +95,19 @@ static void estimate_noise(const cti_check *k, ladder *l) {
 /* Takes the best difference of each row into numeric and noise. */
 static void take_best(cti_check *k, cti_checked *c, int64_t i, const ladder *l) {
     for (int64_t r = 0; r < k->rows; r++) {
-        double best = INFINITY, value = 0;
+        double best = INFINITY, value = 0, steepest = 0;
         for (int at = 0; at + 1 < l->count; at++) {
             const double *d = l->slope + at * k->rows + r;
             double error = fabs(d[0] - d[k->rows]) + l->noise[r] / l->h[at];
+            if (at + 2 < l->count) error += fabs(d[k->rows] - d[2 * k->rows]) / 10;
             if (at > 0 && isfinite(d[-k->rows])) error += fabs(d[0] - d[-k->rows]) / 100;
+            if (isfinite(d[0])) steepest = fmax(steepest, fabs(d[0]));
             if (isfinite(d[0]) && error < best) best = error, value = d[0];
         }
-        double *numeric = &c->numeric[r * c->n + i], *noise = &c->noise[r * c->n + i];
-        const double now = *noise + l->noise[r] / cti_check_step(k, c, i);
-        if (isfinite(best) && !(isfinite(*numeric) && now <= best)) *numeric = value, *noise = best;
-        else if (isfinite(now)) *noise = now;
+        /* flat close by and not farther off: a stair, or an addend that swallows small steps */
+        if (value == 0 && isfinite(best)) best = fmax(best, steepest / 2);
+        if (isfinite(best))
+            c->numeric[r * c->n + i] = value, c->noise[r * c->n + i] = best;
     }
 }
 
@@ -109,8 +116,9 @@ static bool refine(cti_check *k, cti_checked *c, int64_t i) {
     cti_frame_open(k->context, &frame, true);
     ladder l = {.slope = cti_check_numbers(k, STEPS, k->rows),
                 .second = cti_check_numbers(k, STEPS, k->m),
-                .noise = cti_check_numbers(k, 1, k->rows)};
-    bool ok = l.slope && l.second && l.noise && climb(k, c, i, &l);
+                .noise = cti_check_numbers(k, 1, k->rows),
+                .moved = cti_check_flags(k, k->m)};
+    bool ok = l.slope && l.second && l.noise && l.moved && climb(k, c, i, &l);
     if (ok) {
         estimate_noise(k, &l);
         take_best(k, c, i, &l);
@@ -124,52 +132,46 @@ static bool refine(cti_check *k, cti_checked *c, int64_t i) {
 /* The slopes to the right and left of x, with the usual step and a quarter of it. */
 typedef struct {
     double *right[2], *left[2]; /* [rows] */
-    double *reach; /* [rows]: sum of |g_j| times the gap of both slopes of output j, usual step */
+    double *gap[2]; /* [rows]: between both slopes; of a sum over outputs j that of |g_j| gap_j */
 } sides;
 
 static bool measure_sides(cti_check *k, const cti_checked *c, int64_t i, sides *s) {
+    const int64_t single = k->rows - CTI_ROWS_SUMMED;
     for (int q = 0; q < 2; q++) {
         double step;
         if (!cti_check_beside(k, c, i, cti_check_step(k, c, i) / (q ? 4 : 1), &step)) return false;
         step /= 2;
         cti_check_weigh(k, k->plus, k->y, step, s->right[q], 1);
         cti_check_weigh(k, k->y, k->minus, step, s->left[q], 1);
-        if (q) continue;
-        const int64_t single = k->rows - CTI_ROWS_SUMMED;
-        for (int t = 0; t < CTI_ROWS_SUMMED; t++) s->reach[single + t] = 0;
+        for (int t = 0; t < CTI_ROWS_SUMMED; t++) s->gap[q][single + t] = 0;
         for (int64_t j = 0; j < k->m; j++) {
             const double gap = fabs(k->plus[j] - 2 * k->y[j] + k->minus[j]) / step;
-            if (k->whole) s->reach[j] = gap;
+            if (k->whole) s->gap[q][j] = gap;
             for (int t = 0; t < CTI_ROWS_SUMMED; t++)
-                s->reach[single + t] += fabs(k->cotangent[t * k->m + j]) * gap;
+                s->gap[q][single + t] += fabs(k->cotangent[t * k->m + j]) * gap;
         }
     }
     return true;
 }
 
-/* Does a slope grow as the step shrinks, as at a jump or a vertical tangent? */
-static bool grows(double of_step, double of_quarter, double least) {
-    return fabs(of_quarter) > 1.5 * fabs(of_step) && fabs(of_step) > least;
-}
-
-/* Is entry r, which is not right, between the slopes of a kink? Their gap does not shrink with the
- * step: for a smooth function it is h f'', so a quarter of the step gives a quarter of the gap. */
-static bool between(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
-                    const sides *s) {
-    const double a = c->analytic[r * c->n + i], right = s->right[0][r], left = s->left[0][r],
-                 gap = fabs(right - left), closer = fabs(s->right[1][r] - s->left[1][r]),
-                 allowed = cti_check_allowed(k, r, a);
+/* How far from the middle of both slopes a gradient may be in row r; 0: there is no kink in that
+ * row. The gap of a kink does not shrink with the step: for a smooth function it is h f'', so a
+ * quarter of the step gives a quarter of the gap. At a jump or a vertical tangent slopes grow as
+ * the step shrinks, and there is no bound. */
+static double room_at_kink(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
+                           const sides *s) {
     const int64_t summed = r - (k->rows - CTI_ROWS_SUMMED);
-    const double rounding =
-        k->rounding / cti_check_step(k, c, i) * (summed < 0 ? 1 : k->length[summed]);
-    const double least = 4 * allowed + 64 * rounding;
-    if (grows(right, s->right[1][r], least) || grows(left, s->left[1][r], least)) return true;
-    if (!isfinite(a)) return false;
-    /* a sum over outputs with kinks of their own may lie beside its two slopes */
-    const double middle = (right + left) / 2, half = summed < 0 ? gap / 2 : s->reach[r] / 2;
-    if (!(2 * half > 2 * allowed + 16 * rounding)) return false;
-    if (fabs(a - middle) > half + 0.02 * half + allowed) return false;
-    return summed >= 0 || !(closer < 0.4 * gap && closer > 0.02 * gap);
+    const double allowed = cti_check_allowed(k, r, c->numeric[r * c->n + i]),
+                 rounding =
+                     k->rounding / cti_check_step(k, c, i) * (summed < 0 ? 1 : k->length[summed]),
+                 gap = s->gap[0][r], closer = s->gap[1][r], least = 4 * allowed + 64 * rounding;
+    const double *slope[] = {s->right[0], s->right[1], s->left[0], s->left[1]};
+    for (int side = 0; side < 4; side += 2)
+        if (fabs(slope[side + 1][r]) > 1.5 * fabs(slope[side][r]) && fabs(slope[side][r]) > least)
+            return INFINITY;
+    if (!(gap > 2 * allowed + 16 * rounding) || (closer < 0.4 * gap && closer > 0.02 * gap))
+        return 0;
+    return (summed < 0 ? 0.51 : 3) * gap + allowed;
 }
 
 /* Sums over outputs are judged only where there are no single ones. */
@@ -177,14 +179,20 @@ static bool is_judged(const cti_check *k, int64_t r) {
     return !k->whole || r < k->rows - CTI_ROWS_SUMMED;
 }
 
+/* Is there a kink at x_i, and every wrong entry between its slopes? Where elements change places,
+ * as equal ones in a sort, an output has another one's slope: one without a kink may be off by the
+ * gap of another. A gradient that is not finite is as good as any where there is no derivative. */
 static bool is_kink(const cti_check *k, const cti_checked *c, int64_t i, const sides *s) {
-    int64_t at_kink = 0;
-    for (int64_t r = 0; r < k->rows; r++) {
-        if (!is_judged(k, r) || cti_check_right(k, c, r, i)) continue;
-        if (!between(k, c, r, i, s)) return false;
-        at_kink++;
+    double widest = 0;
+    for (int64_t r = 0; r < k->rows; r++)
+        if (is_judged(k, r)) widest = fmax(widest, room_at_kink(k, c, r, i, s));
+    for (int64_t r = 0; r < k->rows && widest > 0; r++) {
+        const double a = c->analytic[r * c->n + i], room = room_at_kink(k, c, r, i, s),
+                     middle = (s->right[0][r] + s->left[0][r]) / 2;
+        if (!is_judged(k, r) || cti_check_right(k, c, r, i) || !isfinite(a)) continue;
+        if (!(fabs(a - middle) <= (room > 0 ? room : 2 * widest))) return false;
     }
-    return at_kink > 0;
+    return widest > 0;
 }
 
 /* ---- a column's state ---- */
@@ -220,18 +228,35 @@ static bool is_imprecise(const cti_check *k, const cti_checked *c, int64_t i) {
     return true;
 }
 
+/* Is the function not finite at x or a step beside it? */
 static bool is_undefined(const cti_check *k, const cti_checked *c, int64_t i) {
-    for (int64_t r = 0; r < k->rows; r++)
+    for (int64_t r = 0; r < k->rows; r++) {
         if (!isfinite(c->numeric[r * c->n + i])) return true;
+        if (r < k->m && k->whole && !isfinite(k->y[r]) && !cti_check_right(k, c, r, i)) return true;
+    }
+    for (int64_t j = 0; j < k->m && !k->whole; j++)
+        if (isnan(k->y[j])) return true;
     return false;
 }
 
-static bool settle(cti_check *k, cti_checked *c, int64_t i, sides *s) {
+/* Is each wrong entry off by more than a twentieth? */
+static bool is_gross(const cti_check *k, const cti_checked *c, int64_t i) {
+    for (int64_t r = 0; r < k->rows; r++) {
+        const double a = c->analytic[r * c->n + i], j = c->numeric[r * c->n + i];
+        if (!cti_check_right(k, c, r, i) && fabs(a - j) < 0.05 * fmax(fabs(a), fabs(j)))
+            return false;
+    }
+    return true;
+}
+
+/* *spare: how many columns may yet be measured again though their errors are clear. */
+static bool settle(cti_check *k, cti_checked *c, int64_t i, sides *s, int *spare) {
     cti_state *state = &c->state[i];
     *state = CTI_RIGHT;
     if (is_right(k, c, i)) return true;
     if (!measure_sides(k, c, i, s)) return false;
-    if (!is_clear(k, c, i) || is_kink(k, c, i, s)) {
+    const bool clear = is_clear(k, c, i) && is_gross(k, c, i) && !is_kink(k, c, i, s);
+    if (!clear || (*spare)-- > 0) {
         if (!refine(k, c, i)) return false;
         if (is_right(k, c, i)) return true;
     }
@@ -245,14 +270,16 @@ static bool settle(cti_check *k, cti_checked *c, int64_t i, sides *s) {
 bool cti_check_settle(cti_check *k, cti_checked *c) {
     cti_frame frame;
     cti_frame_open(k->context, &frame, true);
-    sides s = {.reach = cti_check_numbers(k, 1, k->rows)};
-    bool ok = s.reach != NULL;
+    sides s = {0};
+    bool ok = true;
+    int spare = 64;
     for (int q = 0; ok && q < 2; q++) {
         s.right[q] = cti_check_numbers(k, 1, k->rows);
         s.left[q] = cti_check_numbers(k, 1, k->rows);
-        ok = s.right[q] && s.left[q];
+        s.gap[q] = cti_check_numbers(k, 1, k->rows);
+        ok = s.right[q] && s.left[q] && s.gap[q];
     }
-    for (int64_t i = 0; ok && i < c->n; i++) ok = settle(k, c, i, &s);
+    for (int64_t i = 0; ok && i < c->n; i++) ok = settle(k, c, i, &s, &spare);
     cti_frame_close(k->context, &frame);
     return ok;
 }

@@ -207,9 +207,11 @@ bool cti_suspect_scattered(cti_suspect *s) {
 
 /* A's entries are elements of a tensor, where an index along a dim of the output or the input
  * stands for an index of the tensor. */
-static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape, int which) {
+static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape, int which,
+                          bool self) {
     const int choices = s->out.ndim + s->in.ndim;
     double top = 0, bottom = 0;
+    bool own = self; /* the input at its own index */
     for (int pass = 0; pass < 2; pass++)
         for (int64_t e = 0; e < s->rows * s->n; e++) {
             int64_t at = 0;
@@ -227,10 +229,11 @@ static bool reads_element(const cti_suspect *s, const double *v, ct_shape shape,
                 if (index >= shape.dim[d]) return false;
                 at = at * shape.dim[d] + index;
             }
+            own = own && at == e % s->n;
             s->p[e] = v[at];
             top += s->a[e] * v[at], bottom += v[at] * v[at];
         }
-    return top != 0 && cti_suspect_fits(s);
+    return !own && top != 0 && cti_suspect_fits(s);
 }
 
 bool cti_suspect_element(cti_suspect *s) {
@@ -244,7 +247,7 @@ bool cti_suspect_element(cti_suspect *s) {
         for (int64_t i = 0; v && i < x->numel; i++) v[i] = cti_check_get(x, i);
         for (int d = 0; d < x->shape.ndim; d++) all *= choices;
         for (int which = 0; v && which < all; which++)
-            if (reads_element(s, v, x->shape, which))
+            if (reads_element(s, v, x->shape, which, x == s->c->x))
                 return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
                                        "an index is wrong: the cotangent is multiplied by an "
                                        "element of input %d, but not by the right one",
