@@ -8,7 +8,7 @@
 
 #include <cotangent/cotangent.h>
 
-#include "mutants.h"
+#include "mutants_more.h"
 
 typedef void work(numbers *s);
 typedef struct {
@@ -95,6 +95,20 @@ static const mutant_op ops[] = {
     {"rows_of", rows_of, rows_of_back, S2(6, 3), {S2(4, 3)}, 1},
     {"rotary", rotary, rotary_back, S2(3, 4), {S2(3, 4)}, 1},
     {"attention", attention, attention_back, S2(3, 2), {S2(3, 2), S2(3, 2), S2(3, 2)}, 3},
+    {"group_norm", group_norm, group_norm_back, S3(2, 4, 3), {S3(2, 4, 3)}, 1},
+    {"cosine", cosine, cosine_back, S1(3), {S2(3, 4), S2(3, 4)}, 2},
+    {"focal", focal, focal_back, S0, {S2(3, 4)}, 1},
+    {"smoothed", smoothed, smoothed_back, S0, {S2(4, 5)}, 1},
+    {"gru", gru, gru_back, S2(3, 4), {S2(3, 4), S2(3, 4), S2(3, 4)}, 3},
+    {"inverse2", inverse2, inverse2_back, S2(2, 2), {S2(2, 2)}, 1},
+    {"pooled", pooled, pooled_back, S2(2, 4), {S2(2, 9)}, 1},
+    {"plane", plane, plane_back, S2(5, 5), {S2(5, 5), S2(3, 3)}, 2},
+    {"logits", logits, logits_back, S1(3), {S2(3, 4), S2(3, 4)}, 2},
+    {"distances", distances, distances_back, S2(3, 4), {S2(3, 2), S2(4, 2)}, 2},
+    {"running_product", running_product, running_product_back, S2(3, 5), {S2(3, 5)}, 1},
+    {"swiglu", swiglu, swiglu_back, S2(3, 4), {S2(3, 4), S2(3, 4)}, 2},
+    {"divergence", divergence, divergence_back, S0, {S2(4, 3), S2(4, 3)}, 2},
+    {"scattered_mean", scattered_mean, scattered_mean_back, S2(3, 2), {S2(6, 2)}, 1},
 };
 enum { OPS = sizeof ops / sizeof *ops };
 
@@ -131,7 +145,7 @@ static const struct {
     {"exchanged", IS(EXCHANGED) | IS(CHAIN) | IS(OPERAND) | IS(SIGN)},
     {"transposed", IS(TRANSPOSED) | IS(PERMUTED) | IS(OPERAND) | IS(REVERSED)},
     {"reversed", IS(REVERSED) | IS(PERMUTED)},
-    {"mask", IS(MASK) | IS(SUM) | IS(FORMULA)},
+    {"mask", IS(MASK) | IS(SUM) | IS(FORMULA) | IS(EDGES)},
 };
 
 static bool fits(const char *mutation, ct_mistake mistake) {

@@ -165,7 +165,6 @@ static bool name_varying(const cti_suspect *s, double c, double d, double *const
                          const double *y, char *text, size_t size) {
     const cti_check *k = s->k;
     double here[QUANTITIES], there[QUANTITIES];
-    if (k->m == 1 && is_power(c, d, k->y[0], y[0], "", "the output", text, size)) return true;
     for (int q = -1; q < k->count; q++) { /* -1: the output */
         const int64_t n = q < 0 ? k->m : k->checked[q].x->numel;
         double *now = q < 0 ? k->y : copy_of(s->k, k->checked[q].x);
@@ -174,6 +173,9 @@ static bool name_varying(const cti_suspect *s, double c, double d, double *const
         measure_quantities(now, n, here);
         measure_quantities(q < 0 ? y : moved[q], n, there);
         if (q >= 0) snprintf(of, sizeof of, " of input %d", k->checked[q].input);
+        if (n == 1 && is_power(c, d, here[0], there[0], q < 0 ? "the output" : "input ",
+                               q < 0 ? "" : of + sizeof " of input", text, size))
+            return true;
         for (int w = 0; w < QUANTITIES; w++)
             if (is_power(c, d, here[w], there[w], quantity_name[w], of, text, size)) return true;
     }

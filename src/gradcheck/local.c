@@ -119,24 +119,50 @@ typedef struct {
     char name[32];
 } known;
 
-enum { KNOWN = 2 * (CTI_SUSPECT_INPUTS + 1) };
+enum { KNOWN = 2 * (CTI_SUSPECT_INPUTS + 2) };
+
+/* The softmax of the input along its last dim, which is in the gradient of many losses. */
+static double *softmax_of(cti_suspect *s) {
+    const ct_tensor *x = s->c->x;
+    const int64_t n = x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
+    double *p = cti_check_numbers(s->k, 1, x->numel);
+    for (int64_t row = 0; p && row < x->numel; row += n) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t i = row; i < row + n; i++) most = fmax(most, cti_check_get(x, i));
+        for (int64_t i = row; i < row + n; i++) sum += p[i] = exp(cti_check_get(x, i) - most);
+        for (int64_t i = row; i < row + n; i++) p[i] /= sum;
+    }
+    return p;
+}
+
+enum { SOFTMAX = -2, OUTPUT = -1 };
+
+/* The values of input q, or of the above. */
+static double *values_of(cti_suspect *s, int q, int64_t size) {
+    if (q == OUTPUT) return s->k->y;
+    if (q == SOFTMAX) return softmax_of(s);
+    double *values = cti_check_numbers(s->k, 1, size);
+    for (int64_t i = 0; values && i < size; i++)
+        values[i] = cti_check_get(s->k->checked[q].x, i);
+    return values;
+}
 
 static int list_known(cti_suspect *s, known list[KNOWN]) {
     const cti_check *k = s->k;
     int count = 0;
-    for (int q = -1; q < k->count && count + 2 <= KNOWN; q++) { /* -1: the output */
-        const int64_t size = q < 0 ? k->m : k->checked[q].x->numel;
-        double *values = q < 0 ? k->y : NULL;
+    for (int q = SOFTMAX; q < k->count && count + 2 <= KNOWN; q++) {
+        const int64_t size = q == OUTPUT    ? k->m
+                             : q == SOFTMAX ? s->c->x->numel
+                                            : k->checked[q].x->numel;
         if (size < 2) continue;
-        if (q >= 0) values = cti_check_numbers(s->k, 1, size);
+        const double *values = values_of(s, q, size);
         if (!values) return 0;
-        for (int64_t i = 0; q >= 0 && i < size; i++)
-            values[i] = cti_check_get(k->checked[q].x, i);
         for (int rows = 0; rows < 2; rows++) {
             if ((rows ? s->rows : s->n) % size || (rows && s->rows == s->n)) continue;
             known *one = &list[count++];
             *one = (known){.v = values, .count = size, .rows = rows};
-            if (q < 0) snprintf(one->name, sizeof one->name, "the output");
+            if (q == OUTPUT) snprintf(one->name, sizeof one->name, "the output");
+            else if (q == SOFTMAX) snprintf(one->name, sizeof one->name, "the input's softmax");
             else if (&k->checked[q] == s->c) snprintf(one->name, sizeof one->name, "the input");
             else snprintf(one->name, sizeof one->name, "input %d", k->checked[q].input);
         }

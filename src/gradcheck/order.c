@@ -67,6 +67,7 @@ static bool dims_are_reordered(cti_suspect *s, bool rows) {
  * exchanged, which is what B in place of B^T gives. */
 static bool operand_is_transposed(cti_suspect *s) {
     int64_t of_out[CT_MAX_DIMS], of_in[CT_MAX_DIMS];
+    if (s->out.ndim == 1 && s->in.ndim == 1) return false; /* that is the whole Jacobian */
     cti_shape_strides(s->out, of_out);
     cti_shape_strides(s->in, of_in);
     for (int p = 0; p < s->out.ndim; p++)

@@ -117,13 +117,17 @@ static bool find_centre(const cti_suspect *s, int p, int q, int64_t *c, int64_t 
 
 /* P = J with each row mirrored about its centre along the dims of a set, counted from the right. */
 static bool mirror(const cti_suspect *s, unsigned set) {
+    bool moves = false; /* does the kernel move with the output at all? */
     int64_t of_in[CT_MAX_DIMS], c[CT_MAX_DIMS] = {0}, t[CT_MAX_DIMS] = {0};
     cti_shape_strides(s->in, of_in);
-    for (int d = 0; d < s->in.ndim; d++)
-        if (set >> d & 1 &&
-            (d >= s->out.ndim ||
-             !find_centre(s, s->out.ndim - 1 - d, s->in.ndim - 1 - d, &c[d], &t[d])))
+    for (int d = 0; d < s->in.ndim; d++) {
+        if (!(set >> d & 1)) continue;
+        if (d >= s->out.ndim ||
+            !find_centre(s, s->out.ndim - 1 - d, s->in.ndim - 1 - d, &c[d], &t[d]))
             return false;
+        moves |= t[d] != 0;
+    }
+    if (!moves) return false;
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t i = 0; i < s->n; i++) {
             int64_t from = i;
@@ -142,7 +146,9 @@ static bool mirror(const cti_suspect *s, unsigned set) {
     return true;
 }
 
-static bool kernel_is_reversed(cti_suspect *s) {
+/* Before other orders, as the Jacobian of a padded convolution has several that are the same. */
+bool cti_suspect_kernel(cti_suspect *s) {
+    if (!s->k->whole) return false;
     for (unsigned set = 1; set < 1u << s->in.ndim; set++) {
         if (!mirror(s, set) || !fits_inside(s)) continue;
         char dims[48] = "";
@@ -161,7 +167,7 @@ static bool kernel_is_reversed(cti_suspect *s) {
 
 bool cti_suspect_reversed(cti_suspect *s) {
     if (!s->k->whole) return false;
-    return dim_is_reversed(s, false) || dim_is_reversed(s, true) || kernel_is_reversed(s);
+    return dim_is_reversed(s, false) || dim_is_reversed(s, true);
 }
 
 /* ---- contributions at another index ---- */

@@ -72,7 +72,7 @@ cti_hypothesis cti_suspect_mask, cti_suspect_assigned, cti_suspect_sum, cti_susp
 /* order.c */
 cti_hypothesis cti_suspect_transposed, cti_suspect_permuted;
 /* shift.c */
-cti_hypothesis cti_suspect_shifted, cti_suspect_reversed, cti_suspect_misplaced,
+cti_hypothesis cti_suspect_shifted, cti_suspect_kernel, cti_suspect_reversed, cti_suspect_misplaced,
     cti_suspect_scattered, cti_suspect_element;
 /* experiments.c */
 cti_hypothesis cti_suspect_forward_value, cti_suspect_operand, cti_suspect_formula;
