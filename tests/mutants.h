@@ -29,9 +29,8 @@ static bool mutated(const char *name) {
     return at == chosen;
 }
 #define M(name, right, wrong) (mutated(name) ? (wrong) : (right))
-/* A statement that a mutation leaves out, or does instead. */
-#define IF_NOT(name) if (!mutated(name))
-#define IF(name)     if (mutated(name))
+/* A statement that a mutation adds. */
+#define IF(name) if (mutated(name))
 
 #define EACH(i, n) for (int64_t i = 0; i < (n); i++)
 #define OP(name)   static void name(numbers *s)
@@ -72,42 +71,40 @@ static void unary(numbers *s, double (*derivative)(double x, double y)) {
         const double d = elementwise(s, i, derivative(x, y));
         const int64_t to = M("index: written one further", i, i + 1);
         if (to >= s->n) continue;
-        IF_NOT("bounds: the last is left out") DX[to] = d;
-        else DX[to] = i + 1 < s->n ? d : 0;
+        DX[to] = M("bounds: the last is left out", d, i + 1 < s->n ? d : 0);
     }
 }
 #define UNARY(name, value, slope)                                                                  \
     static double name##_of(double x) { return value; }                                            \
-    static double name##_slope(double x, double y) {                                               \
-        return (void)x, (void)y, slope;                                                            \
-    }                                                                                              \
+    static double name##_slope(double x, double y) { return (void)x, (void)y, slope; }             \
     OP(name) { EACH(i, s->n) Y[i] = name##_of(X[i]); }                                             \
     OP(name##_back) { unary(s, name##_slope); }
 
 static double logistic(double x) { return 1 / (1 + exp(-x)); }
 
-UNARY(sigmoid, logistic(x), y *(1 - M("formula: y for y^2", y, sqrt(y))) * M("sign: 1 + y", 1, (1 + y) / (1 - y)))
+UNARY(sigmoid, logistic(x),
+      y * (1 - M("formula: y for y^2", y, sqrt(y))) * M("sign: 1 + y", 1, (1 + y) / (1 - y)))
 UNARY(tangent, tanh(x), 1 - M("chain: y for its square", y *y, y) * M("sign: 1 + y^2", 1, -1))
 UNARY(silu, x *logistic(x),
       M("product: one factor is constant", logistic(x), 0) +
           M("product: the other is", x *logistic(x) * (1 - logistic(x)), 0) *
               M("sign: of a term", 1, -1))
-UNARY(gelu,
-      0.5 * x *(1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))),
+UNARY(gelu, 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))),
       0.5 * (1 + tanh(0.7978845608028654 *
                       (x + M("constant: 0.044715", 0.044715, 0.0447) * x * x * x))) +
           M("term: the second half", 0.5, 0) * x *
               (1 - pow(tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)), 2)) *
               0.7978845608028654 *
-              (1 + M("constant: 3", 3, 2) * M("constant: 0.044715 again", 0.044715, 0.44715) * x *
-                       x))
+              (1 +
+               M("constant: 3", 3, 2) * M("constant: 0.044715 again", 0.044715, 0.44715) * x * x))
 UNARY(elu, x > 0 ? x : exp(x) - 1,
       x > 0 ? M("threshold: slope on the right", 1, 1.5)
             : M("threshold: slope on the left", exp(x), exp(x) - 1))
 UNARY(cubed, x *x *x, M("constant: 3", 3, 2) * M("constant: power", x *x, fabs(x) * sqrt(fabs(x))))
-UNARY(arctan, atan(x), 1 / (M("constant: 1", 1, 1.25) + x * x) * M("sign: 1 - x^2", 1, (1 + x * x) / (1.0001 - x * x)))
-UNARY(softplus, log(1 + exp(2 * x)) / 2,
-      1 / (1 + exp(M("constant: beta", -2, -1) * x)))
+UNARY(arctan, atan(x),
+      1 / (M("constant: 1", 1, 1.25) + x * x) *
+          M("sign: 1 - x^2", 1, (1 + x * x) / (1.0001 - x * x)))
+UNARY(softplus, log(1 + exp(2 * x)) / 2, 1 / (1 + exp(M("constant: beta", -2, -1) * x)))
 UNARY(wave, sin(3 * x) + x, M("constant: 3", 3, 1) * cos(3 * x) + M("residual: forgotten", 1, 0))
 UNARY(rooted, sqrt(1 + x * x), x / M("chain: the root", y, 1) * M("constant: two", 1, 2))
 UNARY(huber, fabs(x) < 0.5 ? x * x / 2 : 0.5 * (fabs(x) - 0.25),
@@ -131,7 +128,8 @@ OP(ratio) { EACH(i, s->n) Y[i] = X[i] / (2 + B[i] * B[i]); }
 OP(ratio_back) {
     EACH(i, s->n) {
         const double d = 2 + B[i] * B[i];
-        DX[i] = G[i] / M("chain: not squared", d, d * d) * M("rows: by index", 1, (double)(i / 4 + 1));
+        DX[i] =
+            G[i] / M("chain: not squared", d, d * d) * M("rows: by index", 1, (double)(i / 4 + 1));
         DB[i] = M("sign: of the second", -2.0, 2.0) * G[i] * B[i] *
                 M("operand: y for x", X[i], Y[i]) / M("chain: the square is missing", d * d, d);
         DB[i] *= M("constant: 2", 1, 0.5);
@@ -154,12 +152,10 @@ OP(affine_back) {
     EACH(i, 20) {
         const int64_t r = i / 5, c = i % 5;
         DX[i] = G[i] * B[M("index: of the row", c, (c + 1) % 5)];
-        IF_NOT("sum: only the first row") DB[c] += G[i] * X[i];
-        else if (r == 0) DB[c] += G[i] * X[i];
+        DB[c] += M("sum: only the first row", 1, r == 0) * G[i] * X[i];
         IF("sum: assigned") DB[c] = G[i] * X[i];
         IF("bounds: the last row is left out") if (r == 3) DB[c] -= G[i] * X[i];
-        IF_NOT("sum: of the other dim") DC[r] += G[i];
-        else DC[c % 4] += G[i];
+        DC[M("sum: of the other dim", r, c % 4)] += G[i];
         IF("sum: only the last") DC[r] = G[i];
     }
     EACH(c, 5) DB[c] *= M("factor: a mean of rows", 1, 0.25);
@@ -173,9 +169,7 @@ static double mean_of(const double *x, int64_t n) {
     EACH(i, n) sum += x[i];
     return sum / (double)n;
 }
-OP(variance) {
-    EACH(r, 4) EACH(c, 5) Y[r] += pow(X[r * 5 + c] - mean_of(X + r * 5, 5), 2) / 4;
-}
+OP(variance) { EACH(r, 4) EACH(c, 5) Y[r] += pow(X[r * 5 + c] - mean_of(X + r * 5, 5), 2) / 4; }
 OP(variance_back) {
     EACH(i, 20) {
         const int64_t r = i / 5;
@@ -280,7 +274,8 @@ OP(log_softmax_back) {
         EACH(k, 5) sum += G[i / 5 * 5 + k];
         DX[i] = G[i] - M("term: the sum", 1, 0) * M("value: y for e^y", exp(Y[i]), Y[i]) * sum *
                            M("factor: a mean", 1, 0.2);
-        DX[i] = M("term: p", DX[i], G[i] - sum), DX[i] = M("sign: of the sum", DX[i], G[i] + exp(Y[i]) * sum);
+        DX[i] = M("term: p", DX[i], G[i] - sum),
+        DX[i] = M("sign: of the sum", DX[i], G[i] + exp(Y[i]) * sum);
     }
 }
 OP(layer_norm) { /* with weight b (5) and bias c (5) */
@@ -305,8 +300,7 @@ OP(layer_norm_back) {
             DX[r * 5 + c] = (h[c] - M("term: the mean", a, 0) -
                              M("term: the projection", b, 0) * z[c] * M("sign: of it", 1, -1)) /
                             M("rows: not divided", sqrt(var), 1);
-            IF_NOT("sum: the last row alone") DB[c] += g[c] * z[c];
-            else DB[c] = g[c] * z[c];
+            DB[c] = M("sum: the last row alone", DB[c], 0) + g[c] * z[c];
             DC[c] += M("value: dw for db", g[c], g[c] * z[c]);
         }
         IF("exchanged: weight and bias") if (r == 3) EACH(c, 5) {
@@ -326,9 +320,12 @@ OP(rms_norm_back) {
     EACH(i, 20) {
         const int64_t r = i / 5 * 5;
         double square = 0, dot = 0;
-        EACH(k, 5) square += X[r + k] * X[r + k] / 5, dot += G[r + k] * Y[r + k] / M("constant: a mean", 5, 1);
+        EACH(k, 5)
+        square += X[r + k] * X[r + k] / 5,
+            dot += G[r + k] * Y[r + k] / M("constant: a mean", 5, 1);
         const double scale = M("rows: not divided", sqrt(square), 1);
-        DX[i] = (G[i] - M("term: the projection", dot, 0) * M("value: x for y", Y[i], X[i])) / scale;
+        DX[i] =
+            (G[i] - M("term: the projection", dot, 0) * M("value: x for y", Y[i], X[i])) / scale;
         DX[i] /= M("rows: divided twice", 1, sqrt(square));
     }
 }
@@ -345,7 +342,8 @@ OP(cross_entropy_back) {
         softmax_row(X + r * 5, 5, p);
         EACH(c, 5) {
             const int64_t target = M("index: another target", 2 * r % 5, (2 * r + 1) % 5);
-            DX[r * 5 + c] = G[0] * (p[c] - M("term: the target", c == target, 0)) / M("factor: a sum", 4, 1);
+            DX[r * 5 + c] =
+                G[0] * (p[c] - M("term: the target", c == target, 0)) / M("factor: a sum", 4, 1);
             IF("sign: all") DX[r * 5 + c] *= -1;
             IF("factor: elements for rows") DX[r * 5 + c] /= 5;
             IF("term: the target twice") DX[r * 5 + c] -= G[0] * (c == target) / 4;
@@ -361,17 +359,18 @@ OP(product) { /* (3, 4) (4, 4) */
 OP(product_back) {
     EACH(m, 3) EACH(n, 4) EACH(k, 4) {
         const double g = G[m * 4 + M("index: of the cotangent", n, (n + 1) % 4)];
-        DX[m * 4 + k] += M("bounds: n stops early", 1, n < 3) * g *
-                         B[M("transposed: b", k * 4 + n, n * 4 + k)];
+        DX[m * 4 + k] +=
+            M("bounds: n stops early", 1, n < 3) * g * B[M("transposed: b", k * 4 + n, n * 4 + k)];
         DB[M("transposed: the result", k * 4 + n, n * 4 + k)] +=
-            M("bounds: m begins late", 1, m > 0) * g * X[m * 4 + k] * M("factor: a mean", 1, 1. / 3);
+            M("bounds: m begins late", 1, m > 0) * g * X[m * 4 + k] *
+            M("factor: a mean", 1, 1. / 3);
         IF("sum: assigned") DB[k * 4 + n] = g * X[m * 4 + k];
         IF("index: k is shifted") DX[m * 4 + k] += g * (B[(k + 1) % 4 * 4 + n] - B[k * 4 + n]);
     }
 }
 OP(batched) { /* 3 of (2, 3) by one (3, 2) */
-    EACH(b, 3) EACH(m, 2) EACH(n, 2) EACH(k, 3)
-    Y[b * 4 + m * 2 + n] += X[b * 6 + m * 3 + k] * B[k * 2 + n];
+    EACH(b, 3)
+    EACH(m, 2) EACH(n, 2) EACH(k, 3) Y[b * 4 + m * 2 + n] += X[b * 6 + m * 3 + k] * B[k * 2 + n];
 }
 OP(batched_back) {
     EACH(b, 3) EACH(m, 2) EACH(n, 2) EACH(k, 3) {
@@ -380,14 +379,15 @@ OP(batched_back) {
         const double part = g * X[b * 6 + m * 3 + k];
         DB[k * 2 + n] += M("sum: the first of the batch", part, b == 0 ? part : 0);
         IF("factor: a mean of the batch") DB[k * 2 + n] -= part * 2 / 3;
-        IF("index: the other batch") DX[b * 6 + m * 3 + k] +=
-            (G[(b + 1) % 3 * 4 + m * 2 + n] - g) * B[k * 2 + n];
+        IF("index: the other batch")
+        DX[b * 6 + m * 3 + k] += (G[(b + 1) % 3 * 4 + m * 2 + n] - g) * B[k * 2 + n];
     }
 }
 OP(outer) { EACH(i, 5) EACH(j, 5) Y[i * 5 + j] = X[i] * B[j]; }
 OP(outer_back) {
     EACH(i, 5) EACH(j, 5) {
-        DX[i] += G[M("transposed: the cotangent", i * 5 + j, j * 5 + i)] * M("operand: itself", B[j], X[j]);
+        DX[i] += G[M("transposed: the cotangent", i * 5 + j, j * 5 + i)] *
+                 M("operand: itself", B[j], X[j]);
         DB[j] += G[i * 5 + j] * X[M("index: i for j", i, j)];
     }
     IF("exchanged: both") EACH(i, 5) {
@@ -415,39 +415,47 @@ OP(convolve_back) {
 OP(strided) { EACH(t, 4) EACH(k, 3) Y[t] += X[2 * t + k] * B[k]; } /* step 2 */
 OP(strided_back) {
     EACH(t, 4) EACH(k, 3) {
-        DX[M("index: without the step", 2 * t + k, t + k)] += G[t] * B[M("reversed: the kernel", k, 2 - k)];
-        DB[k] += G[t] * X[2 * t + k] * M("factor: 2", 1, 2) * M("bounds: the last output", 1, t < 3);
+        DX[M("index: without the step", 2 * t + k, t + k)] +=
+            G[t] * B[M("reversed: the kernel", k, 2 - k)];
+        DB[k] +=
+            G[t] * X[2 * t + k] * M("factor: 2", 1, 2) * M("bounds: the last output", 1, t < 3);
     }
 }
 OP(running_sum) { EACH(r, 3) EACH(i, 6) EACH(j, i + 1) Y[r * 6 + i] += X[r * 6 + j]; }
 OP(running_sum_back) {
     EACH(r, 3) EACH(i, 6) EACH(j, i + 1) {
-        DX[r * 6 + M("transposed: the same way", j, i)] += G[r * 6 + M("transposed: the same way", i, j)];
+        DX[r * 6 + M("transposed: the same way", j, i)] +=
+            G[r * 6 + M("transposed: the same way", i, j)];
         IF("bounds: without itself") if (i == j) DX[r * 6 + j] -= G[r * 6 + i];
         IF("sum: assigned") DX[r * 6 + j] = G[r * 6 + i];
         IF("mask: all of the row") if (i == 5) EACH(k, 5 - j) DX[r * 6 + 5 - k] += G[r * 6 + j];
     }
 }
 static const int64_t chosen_row[] = {2, 0, 2, 3, 2, 1};
-OP(rows_of) { EACH(t, 6) EACH(c, 3) Y[t * 3 + c] = X[chosen_row[t] * 3 + c] * X[chosen_row[t] * 3 + c]; }
+OP(rows_of) {
+    EACH(t, 6) EACH(c, 3) Y[t * 3 + c] = X[chosen_row[t] * 3 + c] * X[chosen_row[t] * 3 + c];
+}
 OP(rows_of_back) {
     EACH(t, 6) EACH(c, 3) {
         const int64_t row = M("index: one further", chosen_row[t], (chosen_row[t] + 1) % 4);
         DX[row * 3 + c] += 2 * X[chosen_row[t] * 3 + c] * G[t * 3 + c];
         IF("sum: assigned") DX[row * 3 + c] = 2 * X[chosen_row[t] * 3 + c] * G[t * 3 + c];
-        IF("bounds: the last is not read") if (t == 5) DX[row * 3 + c] -= 2 * X[chosen_row[t] * 3 + c] * G[t * 3 + c];
+        IF("bounds: the last is not read")
+        if (t == 5) DX[row * 3 + c] -= 2 * X[chosen_row[t] * 3 + c] * G[t * 3 + c];
         IF("factor: of repeats") DX[row * 3 + c] -= X[chosen_row[t] * 3 + c] * G[t * 3 + c];
     }
 }
 OP(rotary) { /* pairs (j, j + 2) of 3 rows of 4 */
     EACH(r, 3) EACH(j, 2) {
         const double a = 0.7 * (double)(r + 1) / (double)(j + 1), *x = X + r * 4 + j;
-        Y[r * 4 + j] = x[0] * cos(a) - x[2] * sin(a), Y[r * 4 + j + 2] = x[0] * sin(a) + x[2] * cos(a);
+        Y[r * 4 + j] = x[0] * cos(a) - x[2] * sin(a),
+                  Y[r * 4 + j + 2] = x[0] * sin(a) + x[2] * cos(a);
     }
 }
 OP(rotary_back) {
     EACH(r, 3) EACH(j, 2) {
-        const double a = 0.7 * (double)(r + M("index: position", 1, 0)) / (double)(j + 1), *g = G + r * 4 + j;
+        const double a = 0.7 * (double)(r + M("index: position", 1, 0)) / (double)(j + 1),
+                     *g = G + r * 4 + j;
         const double sign = M("transposed: the same way", 1, -1);
         DX[r * 4 + j] = g[0] * cos(a) + sign * g[2] * sin(a);
         DX[r * 4 + j + 2] = -sign * g[0] * sin(a) + g[2] * cos(a) * M("sign: of one", 1, -1);

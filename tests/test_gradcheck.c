@@ -281,7 +281,8 @@ typedef struct {
 } kinked;
 static ct_tensor *kinked_forward(ct_call *c) { return ct_relu(c->in[0]); }
 static bool kinked_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    grad[0] = ct_mul(g[0], ct_cast(ct_gt(c->in[0], ct_zeros(c->context, CT_F64, CT_SCALAR)), CT_F64));
+    grad[0] =
+        ct_mul(g[0], ct_cast(ct_gt(c->in[0], ct_zeros(c->context, CT_F64, CT_SCALAR)), CT_F64));
     for (int64_t i = 0; i < ct_numel(grad[0]); i++)
         if (ct_data_f64(c->in[0])[i] == 0)
             ct_data_f64(grad[0])[i] = ct_data_f64(g[0])[i] * ((const kinked *)c->attrs)->at_zero;

@@ -355,12 +355,8 @@ static const wrong_op ops[] = {
      filter_reversed},
     {"forward in place of backward", CT_MISTAKE_TRANSPOSED, "the same way as the forward",
      SAME(FLAT(6)), steps, steps_same_way},
-    {"one element",
-     CT_MISTAKE_CHAIN,
-     "0.666667 times input 0 to the power -1",
-     SAME(FLAT(1)),
-     cubic,
-     cubic_square},
+    {"one element", CT_MISTAKE_CHAIN, "0.666667 times input 0 to the power -1", SAME(FLAT(1)),
+     cubic, cubic_square},
     {"not finite", CT_MISTAKE_NOT_FINITE, "gradient is not finite", SAME(SHAPE2), square,
      square_nan},
     {"nonsense", CT_MISTAKE_UNKNOWN, "no known mistake", SAME(SHAPE2), square, square_random},
@@ -405,9 +401,9 @@ START_TEST(fast_mode_finds_them_too) {
     ct_gradcheck_result r =
         ct_gradcheck(apply, (void *)op, in, n, (ct_gradcheck_opts){.fast = true});
     /* f32's rounding is not looked for in directions */
-    ck_assert_msg(r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE ||
-                                    op->mistake == CT_MISTAKE_ROUNDING),
-                  "%s: %s", op->name, r.diagnosis);
+    ck_assert_msg(
+        r.ran && r.ok == (op->mistake == CT_MISTAKE_NONE || op->mistake == CT_MISTAKE_ROUNDING),
+        "%s: %s", op->name, r.diagnosis);
     if (r.ok) return;
     switch (op->mistake) {
     case CT_MISTAKE_SIGN:

@@ -51,10 +51,19 @@ static ct_tensor *apply(ct_tensor *const *in, int n, void *arg) {
     return ct_apply(&user_op, in, n, &arg);
 }
 
-#define S0         {.ndim = 0}
-#define S1(a)      {.ndim = 1, .dim = {a}}
-#define S2(a, b)   {.ndim = 2, .dim = {a, b}}
-#define S3(a, b, c) {.ndim = 3, .dim = {a, b, c}}
+#define S0 {.ndim = 0}
+#define S1(a)                                                                                      \
+    {                                                                                              \
+        .ndim = 1, .dim = { a }                                                                    \
+    }
+#define S2(a, b)                                                                                   \
+    {                                                                                              \
+        .ndim = 2, .dim = { a, b }                                                                 \
+    }
+#define S3(a, b, c)                                                                                \
+    {                                                                                              \
+        .ndim = 3, .dim = { a, b, c }                                                              \
+    }
 #define UNARY_OP(name) {#name, name, name##_back, S2(3, 5), {S2(3, 5)}, 1}
 
 static const mutant_op ops[] = {
@@ -108,6 +117,7 @@ static const mutant_op ops[] = {
     {"running_product", running_product, running_product_back, S2(3, 5), {S2(3, 5)}, 1},
     {"swiglu", swiglu, swiglu_back, S2(3, 4), {S2(3, 4), S2(3, 4)}, 2},
     {"divergence", divergence, divergence_back, S0, {S2(4, 3), S2(4, 3)}, 2},
+    {"layer", layer, layer_back, S2(3, 3), {S2(3, 4), S2(4, 3)}, 2},
     {"scattered_mean", scattered_mean, scattered_mean_back, S2(3, 2), {S2(6, 2)}, 1},
 };
 enum { OPS = sizeof ops / sizeof *ops };
@@ -166,9 +176,8 @@ static bool is_held_out(const char *op, const char *mutation) {
 
 /* A derivative that is a function of the output alone is the same whatever x is. */
 static bool is_equivalent(const char *op, const char *mutation) {
-    return !strcmp(mutation, "value: y for x") && (!strcmp(op, "tangent") ||
-                                                   !strcmp(op, "sigmoid") ||
-                                                   !strcmp(op, "exponential"));
+    return !strcmp(mutation, "value: y for x") &&
+           (!strcmp(op, "tangent") || !strcmp(op, "sigmoid") || !strcmp(op, "exponential"));
 }
 
 /* ---- the test ---- */
@@ -182,21 +191,24 @@ static ct_gradcheck_result check(const mutant_op *op, int mutation) {
     ct_seed(context, 7);
     for (int i = 0; i < op->inputs; i++) in[i] = ct_randn(context, CT_F64, op->in[i]);
     chosen = mutation;
-    ct_gradcheck_result r =
-        ct_gradcheck(apply, (void *)op, in, op->inputs, (ct_gradcheck_opts){0});
+    ct_gradcheck_result r = ct_gradcheck(apply, (void *)op, in, op->inputs, (ct_gradcheck_opts){0});
     ck_assert_msg(r.ran, "%s: %s", op->name, ct_error_message(context));
     return r;
 }
 
-static void count(tally *t, const mutant_op *op, const char *mutation,
-                  const ct_gradcheck_result *r, bool held) {
+static void count(tally *t, const mutant_op *op, const char *mutation, const ct_gradcheck_result *r,
+                  bool held) {
     const char *show = getenv("MUTANTS");
     const bool caught = r->verdict == CT_VERDICT_WRONG,
                named = caught && r->mistake != CT_MISTAKE_UNKNOWN,
                fit = named && fits(mutation, r->mistake);
     t->all++, t->caught += caught, t->named += named, t->fit += fit;
     if (show && (!held || !strcmp(show, "held")))
-        printf("%s %s | %s | %s: %s\n", fit ? "     " : named ? "UNFIT" : caught ? "UNNAM" : "LOST ",
+        printf("%s %s | %s | %s: %s\n",
+               fit      ? "     "
+               : named  ? "UNFIT"
+               : caught ? "UNNAM"
+                        : "LOST ",
                op->name, mutation, ct_mistake_name(r->mistake), r->diagnosis);
 }
 

@@ -91,13 +91,13 @@ static ct_tensor *drawn(ct_tensor *const *in, int n, void *arg) {
 
 #define CURVE(name, y, dy)                                                                         \
     static double name##_value(double x) { return y; }                                             \
-    static double name##_slope(double x) { return (void)x, (dy); }                                           \
+    static double name##_slope(double x) { return (void)x, (dy); }                                 \
     static const curve name = {name##_value, name##_slope};
 CURVE(power, pow(x, 1.7), 1.7 * pow(x, 0.7))
 CURVE(third, cbrt(x), 1 / (3 * pow(cbrt(x), 2)))
 CURVE(inverse, 1 / x, -1 / (x * x))
 CURVE(entropy, x *log(x), log(x) + 1)
-CURVE(bell, exp(-x * x * 1e6), -2e6 * x * exp(-x * x * 1e6))
+CURVE(bell, exp(-x *x * 1e6), -2e6 * x * exp(-x * x * 1e6))
 CURVE(quick, sin(1e4 * x), 1e4 * cos(1e4 * x))
 CURVE(leaky, x > 0 ? x : 0.01 * x, x > 0 ? 1 : 0.01)
 CURVE(leaky_left, x > 0 ? x : 0.01 * x, x >= 0 ? 1 : 0.01)
@@ -106,7 +106,7 @@ CURVE(shrunk, fabs(x) > 0.5 ? x : 0, fabs(x) > 0.5)
 CURVE(stairs, round(2 * x), 0)
 CURVE(tiny, 1e-12 * x * x, 2e-12 * x)
 CURVE(huge, 1e12 * x * x, 2e12 * x)
-CURVE(smooth_root, sqrt(x * x + 1e-12), x / sqrt(x * x + 1e-12))
+CURVE(smooth_root, sqrt(x *x + 1e-12), x / sqrt(x * x + 1e-12))
 CURVE(softplus, x > 30 ? x : log1p(exp(x)), 1 / (1 + exp(-x)))
 CURVE(late_log, log1p(x), 1 / (1 + x))
 CURVE(linear, 0.25 * x, 0.25)
@@ -122,14 +122,20 @@ typedef struct {
     const curve *curve;
     wanted wanted;
     ct_shape shape;
-    double x[6];      /* all elements of a smaller shape, else repeated; NAN first: random */
-    double other[6];  /* of the second input */
+    double x[6];     /* all elements of a smaller shape, else repeated; NAN first: random */
+    double other[6]; /* of the second input */
     int inputs;
 } point;
 
-#define SIX         {.ndim = 1, .dim = {6}}
-#define TWO_ROWS    {.ndim = 2, .dim = {2, 3}}
-#define AT(...)     {__VA_ARGS__}
+#define SIX                                                                                        \
+    {                                                                                              \
+        .ndim = 1, .dim = { 6 }                                                                    \
+    }
+#define TWO_ROWS                                                                                   \
+    {                                                                                              \
+        .ndim = 2, .dim = { 2, 3 }                                                                 \
+    }
+#define AT(...)                      {__VA_ARGS__}
 #define ONE(f, want, shape, at)      {#f " " #at, f, NULL, want, shape, at, {0}, 1}
 #define TWO(f, want, shape, at, and) {#f " " #at, f, NULL, want, shape, at, and, 2}
 #define DRAWN(f, want, at)           {#f " " #at, drawn, &f, want, SIX, at, {0}, 1}
@@ -206,8 +212,8 @@ static const point points[] = {
 };
 
 static ct_tensor *values(const point *p, const double *x) {
-    ct_tensor *t = isnan(x[0]) ? ct_randn(context, CT_F64, p->shape)
-                               : ct_zeros(context, CT_F64, p->shape);
+    ct_tensor *t =
+        isnan(x[0]) ? ct_randn(context, CT_F64, p->shape) : ct_zeros(context, CT_F64, p->shape);
     for (int64_t i = 0; !isnan(x[0]) && i < ct_numel(t); i++) ct_data_f64(t)[i] = x[i % 6];
     return t;
 }

@@ -115,7 +115,7 @@ typedef struct {
     bool ran; /* false: the function failed; the context has the error */
     /* no mistake was found, and |analytic - numeric| <= atol max(1, |g|) + rtol |numeric|
      * everywhere, with |g| the norm of the cotangent */
-    bool ok;            /* verdict is CT_VERDICT_OK */
+    bool ok; /* verdict is CT_VERDICT_OK */
     ct_verdict verdict;
     int input;     /* input of the worst element */
     int64_t index; /* index of the worst element, row-major; -1 in fast mode */

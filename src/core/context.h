@@ -45,7 +45,7 @@ enum { CTI_MESSAGE_SIZE = 1024 };
  * then has a diagnosis, and does not end the process by reading through NULL. */
 enum { CTI_DATA_COPIES = 8 };
 typedef struct {
-    cti_frame *frame; /* owns the copies */
+    cti_frame *frame;  /* owns the copies */
     char message[256]; /* of the first refusal; "" if there is none */
     /* the latest copies, so that a call for each element does not make a copy for each */
     struct {

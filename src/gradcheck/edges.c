@@ -110,8 +110,7 @@ static double common_factor(cti_suspect *s, const bool *wrong) {
     for (int64_t e = 0; e < s->rows * s->n; e++)
         if (wrong[e % s->n]) top += s->a[e] * s->j[e], bottom += s->j[e] * s->j[e];
     const double c = bottom > 0 ? top / bottom : 0;
-    for (int64_t e = 0; e < s->rows * s->n; e++)
-        s->p[e] = wrong[e % s->n] ? c * s->j[e] : s->j[e];
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = wrong[e % s->n] ? c * s->j[e] : s->j[e];
     return cti_suspect_fits(s) ? c : 0;
 }
 
@@ -120,7 +119,9 @@ bool cti_suspect_threshold(cti_suspect *s) {
     if (s->k->opts.fast || !sort_columns(s, &wrong, &right)) return false;
     enum { INPUT, SIZE, OUTPUT, OTHER };
     for (int of = INPUT; of < OTHER + s->k->count; of++) {
-        const ct_tensor *x = of < OUTPUT ? s->c->x : of == OUTPUT ? NULL : s->k->checked[of - OTHER].x;
+        const ct_tensor *x = of < OUTPUT    ? s->c->x
+                             : of == OUTPUT ? NULL
+                                            : s->k->checked[of - OTHER].x;
         if (x ? x->numel != s->n || (of >= OTHER && x == s->c->x) : s->k->m != s->n) continue;
         double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY}; /* right, wrong */
         for (int64_t i = 0; i < s->n; i++) {
@@ -132,10 +133,11 @@ bool cti_suspect_threshold(cti_suspect *s) {
         const bool above = low[1] > high[0], below = high[1] < low[0];
         if (!above && !below) continue;
         char name[32], there[48] = "";
-        snprintf(name, sizeof name, of == INPUT    ? "the input"
-                                    : of == SIZE   ? "the input's size"
-                                    : of == OUTPUT ? "the output"
-                                                   : "input %d",
+        snprintf(name, sizeof name,
+                 of == INPUT    ? "the input"
+                 : of == SIZE   ? "the input's size"
+                 : of == OUTPUT ? "the output"
+                                : "input %d",
                  of >= OTHER ? s->k->checked[of - OTHER].input : 0);
         const double c = common_factor(s, wrong);
         if (c != 0) snprintf(there, sizeof there, ", and there %.6g times what it must be", c);
@@ -178,7 +180,8 @@ static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double ran
     int64_t telling = 0;
     for (int64_t g = 0; g < groups; g++) {
         if (bottom[g] == 0) continue;
-        range[0] = fmin(range[0], top[g] / bottom[g]), range[1] = fmax(range[1], top[g] / bottom[g]);
+        range[0] = fmin(range[0], top[g] / bottom[g]),
+        range[1] = fmax(range[1], top[g] / bottom[g]);
         telling += entries[g] >= 2;
     }
     return telling >= 2 && cti_suspect_fits(s);
@@ -201,5 +204,43 @@ bool cti_suspect_rows(cti_suspect *s) {
                     d, rows ? "output" : "input", range[0], range[1]);
             }
     }
+    return false;
+}
+
+/* Is each column (or row) of A a multiple of J's? Sets the range of the factors. */
+static bool lines_are_scaled(cti_suspect *s, bool rows, double range[2]) {
+    const int64_t lines = rows ? s->rows : s->n, length = rows ? s->n : s->rows;
+    int64_t telling = 0;
+    range[0] = INFINITY, range[1] = -INFINITY;
+    for (int64_t line = 0; line < lines; line++) {
+        double top = 0, bottom = 0;
+        int64_t entries = 0;
+        for (int64_t e = 0; e < length; e++) {
+            const int64_t at = rows ? line * s->n + e : e * s->n + line;
+            top += s->a[at] * s->j[at], bottom += s->j[at] * s->j[at];
+            entries += !cti_suspect_is_zero(s, s->j[at]);
+        }
+        const double c = bottom > 0 ? top / bottom : 0;
+        for (int64_t e = 0; e < length; e++) {
+            const int64_t at = rows ? line * s->n + e : e * s->n + line;
+            s->p[at] = c * s->j[at];
+        }
+        if (bottom > 0) range[0] = fmin(range[0], c), range[1] = fmax(range[1], c);
+        telling += entries > 1;
+    }
+    return telling > 1 && cti_suspect_fits(s);
+}
+
+/* As of an activation in front of a product, or behind it. */
+bool cti_suspect_scaled(cti_suspect *s) {
+    double range[2];
+    if (!s->k->whole) return false;
+    for (int rows = 0; rows < 2; rows++)
+        if (lines_are_scaled(s, rows, range))
+            return cti_suspect_say(
+                s, CT_MISTAKE_FORMULA,
+                "a constant or a factor of a local derivative is wrong: %s is off by a factor of "
+                "its own, from %.4g to %.4g",
+                rows ? "what comes from each output" : "each element", range[0], range[1]);
     return false;
 }

@@ -52,10 +52,10 @@ bool cti_suspect_not_linear(cti_suspect *s) {
     const double grown = row_size(large, s->n) / (row_size(random, s->n) * CTI_LARGE);
     return cti_suspect_say(
         s, CT_MISTAKE_COTANGENT, "backward does not use the cotangent linearly: %s",
-        grown < 0.9      ? "a large one gives too little, as where it is clipped"
-        : grown > 1.1    ? "a large one gives too much, as where it is squared"
+        grown < 0.9        ? "a large one gives too little, as where it is clipped"
+        : grown > 1.1      ? "a large one gives too much, as where it is squared"
         : off_small > part ? "a small one, or one of another sign, is answered in another way"
-        : single ? "single ones are answered right, a mixture of them is not"
+        : single           ? "single ones are answered right, a mixture of them is not"
                  : "the answer to a mixture is not the sum of the answers to single ones");
 }
 
@@ -75,8 +75,8 @@ static bool is_all_f32(const cti_check *k, const cti_checked *c, int64_t rows) {
         const double v = fabs(c->analytic[e]);
         if (!is_f32(v)) return false;
         bool new = v != 0;
-        for (int q = 0; q < different && q < 4; q++) new = new && v != seen[q];
-        if (new && different < 4) seen[different++] = v;
+        for (int q = 0; q < different && q < 4; q++) new = new &&v != seen[q];
+        if (new &&different < 4) seen[different++] = v;
     }
     return different == 4 && k->dtype == CT_F64;
 }

@@ -98,8 +98,7 @@ static bool is_at(cti_suspect *s, int q, double *instead) {
     cti_frame frame;
     cti_frame_open(s->k->context, &frame, false);
     values[q] = instead;
-    const bool yes =
-        measure(s, (point){values, NULL}, &other) && agree(s, s->a, other.numeric);
+    const bool yes = measure(s, (point){values, NULL}, &other) && agree(s, s->a, other.numeric);
     cti_frame_close(s->k->context, &frame);
     return yes;
 }
@@ -137,8 +136,7 @@ static void measure_quantities(const double *x, int64_t n, double out[QUANTITIES
     double sum = 0, square = 0, most = 0, spread = 0;
     for (int64_t i = 0; i < n; i++)
         sum += x[i], square += x[i] * x[i], most = fmax(most, fabs(x[i]));
-    for (int64_t i = 0; i < n; i++)
-        spread += (x[i] - sum / (double)n) * (x[i] - sum / (double)n);
+    for (int64_t i = 0; i < n; i++) spread += (x[i] - sum / (double)n) * (x[i] - sum / (double)n);
     out[0] = sqrt(square), out[1] = sum, out[2] = sum / (double)n, out[3] = most;
     out[4] = sqrt(spread / (double)n);
 }

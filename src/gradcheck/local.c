@@ -26,8 +26,7 @@ static bool is_number_of_each_row(cti_suspect *s, double *c) {
     for (int64_t r = 0; r < s->rows; r++) {
         int64_t here = 0;
         for (int64_t i = 0; i < s->n; i++)
-            if (cti_suspect_wrong(s, r, i))
-                here++, sum += s->a[r * s->n + i] - s->j[r * s->n + i];
+            if (cti_suspect_wrong(s, r, i)) here++, sum += s->a[r * s->n + i] - s->j[r * s->n + i];
         if (here != (s->rows == 1 ? s->n : 1)) return false;
         entries += here;
     }
@@ -85,11 +84,21 @@ bool cti_suspect_exchanged(cti_suspect *s) {
 /* ---- known functions ---- */
 
 enum { FUNCTIONS = 15 };
-static const char *const function_name[FUNCTIONS] = {
-    "%s",          "the square of %s",  "the root of %s", "one plus %s", "one minus %s",
-    "1 - v^2 with v %s", "1 + v^2 with v %s", "v (1 - v) with v %s", "the exponential of %s",
-    "the logarithm of %s", "the sign of %s", "the cube of %s", "one over %s",
-    "the sine of %s", "the cosine of %s"};
+static const char *const function_name[FUNCTIONS] = {"%s",
+                                                     "the square of %s",
+                                                     "the root of %s",
+                                                     "one plus %s",
+                                                     "one minus %s",
+                                                     "1 - v^2 with v %s",
+                                                     "1 + v^2 with v %s",
+                                                     "v (1 - v) with v %s",
+                                                     "the exponential of %s",
+                                                     "the logarithm of %s",
+                                                     "the sign of %s",
+                                                     "the cube of %s",
+                                                     "one over %s",
+                                                     "the sine of %s",
+                                                     "the cosine of %s"};
 
 static double known_function(int f, double v) {
     switch (f) {
@@ -142,8 +151,7 @@ static double *values_of(cti_suspect *s, int q, int64_t size) {
     if (q == OUTPUT) return s->k->y;
     if (q == SOFTMAX) return softmax_of(s);
     double *values = cti_check_numbers(s->k, 1, size);
-    for (int64_t i = 0; values && i < size; i++)
-        values[i] = cti_check_get(s->k->checked[q].x, i);
+    for (int64_t i = 0; values && i < size; i++) values[i] = cti_check_get(s->k->checked[q].x, i);
     return values;
 }
 
@@ -206,9 +214,8 @@ bool cti_suspect_local_factor(cti_suspect *s) {
                 snprintf(what, sizeof what, function_name[f], list[q].name);
                 if (fabs(c - 1) > 1e-4) snprintf(times, sizeof times, ", and all times %.6g", c);
                 return cti_suspect_say(s, CT_MISTAKE_CHAIN,
-                                       over
-                                           ? "a factor of the local derivative is missing: %s%s"
-                                           : "the local derivative has a factor too many: %s%s",
+                                       over ? "a factor of the local derivative is missing: %s%s"
+                                            : "the local derivative has a factor too many: %s%s",
                                        what, times);
             }
     return false;

@@ -41,9 +41,9 @@ static double worst_of(const cti_check *k, const cti_checked *c, int64_t i,
     int64_t summed = row - (k->rows - CTI_ROWS_SUMMED);
     *out = (ct_gradcheck_element){.input = c->input,
                                   .index = c->direction ? -1 : i,
-                                  .output = summed < 0               ? row
-                                            : summed < CTI_ROW_ONES  ? -1
-                                            : summed == CTI_ROW_ONES ? -2
+                                  .output = summed < 0                ? row
+                                            : summed < CTI_ROW_ONES   ? -1
+                                            : summed == CTI_ROW_ONES  ? -2
                                             : summed == CTI_ROW_ZEROS ? -3
                                                                       : -4,
                                   .analytic = analytic,

@@ -41,8 +41,7 @@ static bool rung(cti_check *k, const cti_checked *c, int64_t i, double h, ladder
     cti_check_weigh(k, k->plus, k->minus, ran ? step : (double)NAN, l->slope + at * k->rows, 1);
     for (int64_t r = 0; r < k->rows && !ran; r++) l->slope[at * k->rows + r] = (double)NAN;
     for (int64_t j = 0; j < k->m; j++) {
-        l->second[at * k->m + j] =
-            ran ? fabs(k->plus[j] - 2 * k->y[j] + k->minus[j]) : (double)NAN;
+        l->second[at * k->m + j] = ran ? fabs(k->plus[j] - 2 * k->y[j] + k->minus[j]) : (double)NAN;
         l->moved[j] |= ran && (k->plus[j] != k->y[j] || k->minus[j] != k->y[j]);
     }
     return true;
@@ -106,8 +105,7 @@ static void take_best(cti_check *k, cti_checked *c, int64_t i, const ladder *l) 
         }
         /* flat close by and not farther off: a stair, or an addend that swallows small steps */
         if (value == 0 && isfinite(best)) best = fmax(best, steepest / 2);
-        if (isfinite(best))
-            c->numeric[r * c->n + i] = value, c->noise[r * c->n + i] = best;
+        if (isfinite(best)) c->numeric[r * c->n + i] = value, c->noise[r * c->n + i] = best;
     }
 }
 
@@ -228,15 +226,17 @@ static bool is_imprecise(const cti_check *k, const cti_checked *c, int64_t i) {
     return true;
 }
 
-/* Is the function not finite at x or a step beside it? */
+/* Is the function not finite at x or a step beside it? An infinity that does not move has slope 0,
+ * but where the gradient is not finite either nothing is to be said against it. */
 static bool is_undefined(const cti_check *k, const cti_checked *c, int64_t i) {
+    bool finite = true, defined = true;
     for (int64_t r = 0; r < k->rows; r++) {
         if (!isfinite(c->numeric[r * c->n + i])) return true;
+        finite = finite && isfinite(c->analytic[r * c->n + i]);
         if (r < k->m && k->whole && !isfinite(k->y[r]) && !cti_check_right(k, c, r, i)) return true;
     }
-    for (int64_t j = 0; j < k->m && !k->whole; j++)
-        if (isnan(k->y[j])) return true;
-    return false;
+    for (int64_t j = 0; j < k->m; j++) defined = defined && isfinite(k->y[j]);
+    return !finite && !defined;
 }
 
 /* Is each wrong entry off by more than a twentieth? */

@@ -57,10 +57,9 @@ bool cti_suspect_shifted(cti_suspect *s) {
                     if ((part == COTANGENT ? s->out : s->in).dim[d] < by + 2) continue;
                     shift(s, (shifted_part)part, d, back ? -by : by);
                     if (fits_inside(s))
-                        return cti_suspect_say(
-                            s, CT_MISTAKE_PERMUTED,
-                            "%s shifted by %d along dim %d: an index is off", what[part],
-                            back ? -by : by, d);
+                        return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
+                                               "%s shifted by %d along dim %d: an index is off",
+                                               what[part], back ? -by : by, d);
                 }
             }
     return false;
@@ -204,10 +203,10 @@ bool cti_suspect_scattered(cti_suspect *s) {
     if (!s->k->whole || s->k->coarse || s->n < 2 || s->rows < 2) return false;
     for (int rows = 1; rows >= 0; rows--)
         if (same_numbers(s, rows))
-            return cti_suspect_say(
-                s, CT_MISTAKE_PERMUTED, "an index is wrong: the contributions %s are right, but %s",
-                rows ? "of each output" : "to each element",
-                rows ? "go to other elements" : "come from other outputs");
+            return cti_suspect_say(s, CT_MISTAKE_PERMUTED,
+                                   "an index is wrong: the contributions %s are right, but %s",
+                                   rows ? "of each output" : "to each element",
+                                   rows ? "go to other elements" : "come from other outputs");
     return false;
 }
 

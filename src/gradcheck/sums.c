@@ -85,13 +85,14 @@ static void describe(const sum_term *terms, int count, char *text, size_t size) 
         char over[32] = "all elements";
         if (terms[t].dim >= 0) snprintf(over, sizeof over, "dim %d", terms[t].dim);
         if (terms[t].dim == -2)
-            end += (size_t)snprintf(text + end, size - end, "%sthe cotangent%s%s",
-                                    t ? ", and " : "", vector_name[terms[t].u],
-                                    vector_name[terms[t].v]);
+            end +=
+                (size_t)snprintf(text + end, size - end, "%sthe cotangent%s%s", t ? ", and " : "",
+                                 vector_name[terms[t].u], vector_name[terms[t].v]);
         else
-            end += (size_t)snprintf(text + end, size - end, "%sthe sum over %s of the cotangent%s%s%s",
-                                    t ? ", and " : "", over, vector_name[terms[t].u],
-                                    terms[t].v ? "," : "", vector_name[terms[t].v]);
+            end +=
+                (size_t)snprintf(text + end, size - end, "%sthe sum over %s of the cotangent%s%s%s",
+                                 t ? ", and " : "", over, vector_name[terms[t].u],
+                                 terms[t].v ? "," : "", vector_name[terms[t].v]);
     }
 }
 

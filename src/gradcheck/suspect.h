@@ -77,11 +77,10 @@ cti_hypothesis cti_suspect_shifted, cti_suspect_kernel, cti_suspect_reversed, ct
 /* experiments.c */
 cti_hypothesis cti_suspect_forward_value, cti_suspect_operand, cti_suspect_formula;
 /* terms.c */
-cti_hypothesis cti_suspect_product_rule, cti_suspect_target, cti_suspect_term,
-    cti_suspect_row_sum;
+cti_hypothesis cti_suspect_product_rule, cti_suspect_target, cti_suspect_term, cti_suspect_row_sum;
 /* sums.c */
 cti_hypothesis cti_suspect_other_sum;
 /* edges.c */
-cti_hypothesis cti_suspect_edges, cti_suspect_threshold, cti_suspect_rows;
+cti_hypothesis cti_suspect_edges, cti_suspect_threshold, cti_suspect_rows, cti_suspect_scaled;
 
 #endif
