@@ -104,8 +104,8 @@ typedef struct {
     int64_t output;
     double analytic, numeric;
     double error, relative; /* |analytic - numeric|, and that over |numeric| */
-    /* the difference between the numeric values with steps eps and 2 eps, an estimate of their
-     * error */
+    /* an estimate of the error of `numeric`: its difference to that with twice the step, or that of
+     * the best of many steps */
     double noise;
 } ct_gradcheck_element;
 
@@ -138,15 +138,20 @@ typedef struct {
 } ct_gradcheck_result;
 
 /* Checks the gradients of every f32 or f64 input; others are passed through. For several cotangents
- * g and each element i, <g, dy/dx_i> from backward must equal <g, y(x + eps e_i) - y(x - eps e_i)>
- * / (2 eps). The cotangents are: 1 at one element of the output, for each element (unless there are
- * more than 1,024, or output times inputs have more than 2^18); two random ones; ones; zeros. Each
- * output element is differenced before the sum with g, so elements that do not depend on x_i cancel
- * exactly. A second difference with step 2 eps estimates the error of the first.
+ * g and each element i, <g, dy/dx_i> from backward must equal <g, y(x + h e_i) - y(x - h e_i)>
+ * / (2 h), with h = eps max(1, |x_i|). The cotangents are: 1 at one element of the output, for each
+ * element (unless there are more than 1,024, or output times inputs have more than 2^18); two
+ * random ones; ones; zeros; a very large and a very small one. Each output element is differenced
+ * before the sum with g, so elements that do not depend on x_i cancel exactly. A second difference
+ * with step 2 h estimates the error of the first. An element that disagrees is looked at with other
+ * steps, and on both sides of x, before it is called wrong or, at a kink, a jump or in the noise,
+ * undecided.
  *
  * Unless opts.gradient_only it also checks that results are the same bits for two runs, two
  * backwards of one run, any number of threads and any content of new memory; that inputs and
- * cotangent are not written to; and that strided, expanded and shared inputs work.
+ * cotangent are not written to; and that strided, expanded and shared inputs work. While it runs
+ * the function on strided inputs, or in the other dtype, ct_data_* of these gives a dense copy
+ * where it would refuse, and the refusal is the diagnosis.
  *
  * A wrong gradient is a result, not an error of the context; so is a backward that fails for any
  * reason except memory. The inputs' own gradients and flags stay as they were. Other leaves that

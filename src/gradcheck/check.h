@@ -33,6 +33,7 @@ typedef struct {
     double *direction;                  /* [n][numel] in fast mode, else NULL */
     cti_state *state;                   /* [n] */
     int64_t wrong, undecided;           /* how many columns are wrong, or KINK and the like */
+    bool rounded;                       /* off by the rounding of f32 */
     char diagnosis[256];                /* "" if none is */
 } cti_checked;
 
@@ -104,6 +105,9 @@ bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, b
 /* settle.c: sets the state of every column, after better differences where the first ones are not
  * accurate enough */
 bool cti_check_settle(cti_check *k, cti_checked *c);
+/* The best differences of column i by any step into numeric, estimates of their errors into noise.
+ */
+bool cti_check_refine(cti_check *k, cti_checked *c, int64_t i);
 
 /* The tolerance of an entry in row r: atol max(1, |g_r|) + rtol |numeric|. It grows with |g_r|
  * because a sum over many outputs has the noise of all of them. */

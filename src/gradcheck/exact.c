@@ -81,8 +81,9 @@ static bool is_all_f32(const cti_check *k, const cti_checked *c, int64_t rows) {
     return different == 4 && k->dtype == CT_F64;
 }
 
-/* The errors have the size that f32 gives, and are far above those of the differences. */
-static bool has_f32_errors(const cti_check *k, const cti_checked *c, double least) {
+/* The errors have the size that f32 gives, and are `least` times those of the differences.
+ * `refined`: noise is all there is to say of the latter. */
+static bool has_f32_errors(const cti_check *k, const cti_checked *c, double least, bool refined) {
     const int64_t rows = k->whole ? k->m : CTI_ROW_ZEROS;
     double errors = 0, doubts = 0, size = 0, most = 0, top = 0;
     int64_t off = 0;
@@ -91,33 +92,43 @@ static bool has_f32_errors(const cti_check *k, const cti_checked *c, double leas
             const int64_t e = r * c->n + i;
             if (c->state[i] > CTI_WRONG || !isfinite(c->analytic[e])) continue;
             const double error = fabs(c->analytic[e] - c->numeric[e]),
-                         doubt = c->noise[e] + k->rounding / cti_check_step(k, c, i);
+                         doubt =
+                             c->noise[e] + (refined ? 0 : k->rounding / cti_check_step(k, c, i));
             errors += error * error, size += c->numeric[e] * c->numeric[e];
             top = fmax(top, fabs(c->numeric[e])), most = fmax(most, error);
             if (c->analytic[e] == c->numeric[e]) continue;
             doubts += doubt * doubt, off += error > 8 * doubt;
         }
-    if (!(size > 0) || off < 3) return false;
+    if (!(size > 0) || off < 2) return false;
     const double relative = sqrt(errors / size);
-    return errors > least * least * doubts && relative > 0x1p-30 && relative < 0x1p-20 &&
+    return errors > least * least * doubts && relative > 0x1p-31 && relative < 0x1p-20 &&
            most < 0x1p-18 * top;
 }
 
-static bool is_rounded(const cti_check *k, const cti_checked *c) {
-    if (k->coarse || c->direction || k->dtype != CT_F64) return false;
+static bool may_be_rounded(const cti_check *k, const cti_checked *c) {
+    return !k->coarse && !c->direction && k->dtype == CT_F64;
+}
+
+static bool is_rounded(const cti_check *k, const cti_checked *c, bool refined) {
     const int64_t rows = k->whole ? k->m : CTI_ROW_ZEROS;
-    return has_f32_errors(k, c, is_all_f32(k, c, rows) ? 4 : 20);
+    return may_be_rounded(k, c) && has_f32_errors(k, c, is_all_f32(k, c, rows) ? 4 : 20, refined);
 }
 
 bool cti_check_rounded(cti_check *k, cti_checked *c) {
-    if (k->opts.rtol > 1e-6 || k->opts.atol > 1e-8 || !is_rounded(k, c)) return true;
-    for (int64_t i = 0; i < c->n; i++)
+    enum { MOST = 256 };
+    if (k->opts.rtol > 1e-6 || k->opts.atol > 1e-8 || !may_be_rounded(k, c)) return true;
+    /* the usual differences raise the suspicion, better ones confirm it */
+    if (!has_f32_errors(k, c, 2, false)) return true;
+    for (int64_t i = 0; i < c->n && c->n <= MOST; i++)
+        if (!cti_check_refine(k, c, i)) return false;
+    c->rounded = is_rounded(k, c, c->n <= MOST);
+    for (int64_t i = 0; i < c->n && c->rounded; i++)
         if (c->state[i] == CTI_RIGHT) c->state[i] = CTI_WRONG;
     return true;
 }
 
 bool cti_suspect_rounded(cti_suspect *s) {
-    if (!is_rounded(s->k, s->c)) return false;
+    if (!s->c->rounded && !is_rounded(s->k, s->c, false)) return false;
     return cti_suspect_say(s, CT_MISTAKE_ROUNDING,
                            "the errors are of the size of f32's rounding, %.2g of the gradient: "
                            "something is computed or stored in f32",

@@ -109,7 +109,7 @@ static void take_best(cti_check *k, cti_checked *c, int64_t i, const ladder *l) 
     }
 }
 
-static bool refine(cti_check *k, cti_checked *c, int64_t i) {
+bool cti_check_refine(cti_check *k, cti_checked *c, int64_t i) {
     cti_frame frame;
     cti_frame_open(k->context, &frame, true);
     ladder l = {.slope = cti_check_numbers(k, STEPS, k->rows),
@@ -257,7 +257,7 @@ static bool settle(cti_check *k, cti_checked *c, int64_t i, sides *s, int *spare
     if (!measure_sides(k, c, i, s)) return false;
     const bool clear = is_clear(k, c, i) && is_gross(k, c, i) && !is_kink(k, c, i, s);
     if (!clear || (*spare)-- > 0) {
-        if (!refine(k, c, i)) return false;
+        if (!cti_check_refine(k, c, i)) return false;
         if (is_right(k, c, i)) return true;
     }
     *state = is_undefined(k, c, i)   ? CTI_NOT_FINITE
