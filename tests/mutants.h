@@ -321,8 +321,7 @@ OP(rms_norm_back) {
         const int64_t r = i / 5 * 5;
         double square = 0, dot = 0;
         EACH(k, 5)
-        square += X[r + k] * X[r + k] / 5,
-            dot += G[r + k] * Y[r + k] / M("constant: a mean", 5, 1);
+        square += X[r + k] * X[r + k] / 5, dot += G[r + k] * Y[r + k] / M("constant: a mean", 5, 1);
         const double scale = M("rows: not divided", sqrt(square), 1);
         DX[i] =
             (G[i] - M("term: the projection", dot, 0) * M("value: x for y", Y[i], X[i])) / scale;

@@ -102,9 +102,9 @@ OP(inverse2_back) { /* -Y^T G Y^T */
     EACH(i, 2)
     EACH(j, 2)
     EACH(k, 2)
-    EACH(l, 2) DX[i * 2 + j] +=
-        M("sign: all", -1, 1) * Y[M("transposed: the left", k * 2 + i, i * 2 + k)] * G[k * 2 + l] *
-        Y[M("transposed: the right", j * 2 + l, l * 2 + j)];
+    EACH(l, 2)
+    DX[i * 2 + j] += M("sign: all", -1, 1) * Y[M("transposed: the left", k * 2 + i, i * 2 + k)] *
+                     G[k * 2 + l] * Y[M("transposed: the right", j * 2 + l, l * 2 + j)];
     EACH(i, 4) DX[i] = M("product: one side", DX[i], -G[i] * Y[i]);
 }
 OP(pooled) { /* the mean of windows of 3 with step 2 of (2, 9) */
@@ -178,9 +178,9 @@ OP(running_product_back) {
     EACH(r, 3)
     EACH(i, 5)
     EACH(j, M("bounds: without itself", i + 1, i))
-    DX[r * 5 + j] +=
-        G[r * 5 + i] * Y[r * 5 + i] / M("operand: the last for it", X[r * 5 + j], X[r * 5 + i]) *
-        M("chain: y twice", 1, Y[r * 5 + i]);
+    DX[r * 5 + j] += G[r * 5 + i] * Y[r * 5 + i] /
+                     M("operand: the last for it", X[r * 5 + j], X[r * 5 + i]) *
+                     M("chain: y twice", 1, Y[r * 5 + i]);
     IF("term: only itself")
     EACH(r, 3) EACH(i, 5) DX[r * 5 + i] = G[r * 5 + i] * Y[r * 5 + i] / X[r * 5 + i];
 }
