@@ -152,6 +152,51 @@ START_TEST(what_else_is_wrong_is_found) {
 }
 END_TEST
 
+/* ---- ops that do not look at what they get ---- */
+
+static ct_tensor *unchecked_forward(ct_call *c) {
+    ct_tensor *y = ct_zeros(c->context, CT_F64, ct_shape_of(c->in[0]));
+    for (int64_t i = 0; i < ct_numel(y); i++)
+        ct_data_f64(y)[i] = ct_data_f64(c->in[0])[i] * ct_data_f64(c->in[0])[i];
+    return y;
+}
+static bool unchecked_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    grad[0] = ct_zeros(c->context, CT_F64, ct_shape_of(c->in[0]));
+    for (int64_t i = 0; i < ct_numel(grad[0]); i++)
+        ct_data_f64(grad[0])[i] = 2 * ct_data_f64(c->in[0])[i] * ct_data_f64(g[0])[i];
+    return true;
+}
+static ct_tensor *unchecked(ct_tensor *const *in, int n, void *arg) {
+    const ct_op careless = {.name = "careless",
+                            .forward = unchecked_forward,
+                            .backward = unchecked_backward,
+                            .flags = arg ? CT_OP_STRIDED : 0};
+    static ct_op kept[2];
+    kept[arg != NULL] = careless;
+    return ct_apply(&kept[arg != NULL], in, n, NULL);
+}
+
+/* Outside of the check ct_data_* gives NULL for them; during it they get copies and a diagnosis. */
+START_TEST(unchecked_reads_are_named) {
+    ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(2, 3));
+    int strided = 1;
+    const ct_gradcheck_opts both = {.both_dtypes = true};
+    ck_assert(ct_gradcheck(unchecked, NULL, &x, 1, (ct_gradcheck_opts){0}).ok);
+    ct_gradcheck_result r = ct_gradcheck(unchecked, &strided, &x, 1, (ct_gradcheck_opts){0});
+    ck_assert_msg(r.ran && r.mistake == CT_MISTAKE_LAYOUT && r.verdict == CT_VERDICT_WRONG &&
+                      strstr(r.diagnosis, "data_f64: (2, 3) is not contiguous"),
+                  "%s", r.diagnosis);
+    r = ct_gradcheck(unchecked, NULL, &x, 1, both);
+    ck_assert_msg(r.ran && r.mistake == CT_MISTAKE_DTYPE &&
+                      strstr(r.diagnosis, "in f32: data_f64: the tensor is f32"),
+                  "%s", r.diagnosis);
+    no_error();
+    ck_assert_ptr_null(ct_data_f64(ct_transpose(x, 0, 1)));
+    ck_assert_int_eq(ct_error(context), CT_ERR_ARGUMENT);
+    ct_error_clear(context);
+}
+END_TEST
+
 static int told;
 static void tell(void *data, ct_status status, const char *message) {
     (void)data, (void)status, (void)message, told++;
@@ -217,16 +262,53 @@ static ct_tensor *by_a_parameter(ct_tensor *const *in, int n, void *arg) {
 START_TEST(a_kink_is_named) {
     ct_tensor *x = ct_from_f64(context, CT_SHAPE(4), (double[]){1, 0, -2, 3});
     ct_gradcheck_result r = ct_gradcheck(first_relu, NULL, &x, 1, (ct_gradcheck_opts){0});
-    ck_assert_msg(!r.ok && r.mistake == CT_MISTAKE_KINK && r.index == 1 && r.wrong == 1, "%s",
-                  r.diagnosis);
+    ck_assert_msg(!r.ok && r.mistake == CT_MISTAKE_KINK && r.index == 1 && r.wrong == 1 &&
+                      r.undecided == 1 && r.verdict == CT_VERDICT_CANNOT_TELL,
+                  "%s", r.diagnosis);
     ck_assert(strstr(r.diagnosis, "at 1 element "));
-    ct_data_f64(x)[1] = 3e-7; /* within eps of a kink counts as at the kink */
+    ct_data_f64(x)[1] = 3e-7; /* within eps of a kink: smaller steps do not meet it */
     r = ct_gradcheck(first_relu, NULL, &x, 1, (ct_gradcheck_opts){0});
-    ck_assert_msg(!r.ok && r.mistake == CT_MISTAKE_KINK, "%s", r.diagnosis);
+    ck_assert_msg(r.ok && r.verdict == CT_VERDICT_OK, "%s", r.diagnosis);
     ct_data_f64(x)[1] = 0.1;
     ck_assert(ct_gradcheck(first_relu, NULL, &x, 1, (ct_gradcheck_opts){0}).ok);
     r = ct_gradcheck(wrong_square, NULL, &x, 1, (ct_gradcheck_opts){0});
     ck_assert_msg(r.mistake == CT_MISTAKE_FACTOR, "a wrong gradient is no kink: %s", r.diagnosis);
+}
+END_TEST
+
+typedef struct {
+    double at_zero; /* what a relu's backward gives there */
+} kinked;
+static ct_tensor *kinked_forward(ct_call *c) { return ct_relu(c->in[0]); }
+static bool kinked_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    grad[0] =
+        ct_mul(g[0], ct_cast(ct_gt(c->in[0], ct_zeros(c->context, CT_F64, CT_SCALAR)), CT_F64));
+    for (int64_t i = 0; i < ct_numel(grad[0]); i++)
+        if (ct_data_f64(c->in[0])[i] == 0)
+            ct_data_f64(grad[0])[i] = ct_data_f64(g[0])[i] * ((const kinked *)c->attrs)->at_zero;
+    return true;
+}
+static const ct_op kinked_op = {.name = "kinked",
+                                .attrs_size = sizeof(kinked),
+                                .forward = kinked_forward,
+                                .backward = kinked_backward};
+static ct_tensor *relu_with(ct_tensor *const *in, int n, void *arg) {
+    return ct_apply(&kinked_op, in, n, arg);
+}
+
+/* Between the slopes of a kink nothing can be told, outside of them a gradient is wrong. */
+START_TEST(a_kink_has_bounds) {
+    ct_tensor *x = ct_from_f64(context, CT_SHAPE(4), (double[]){1, 0, -2, 3});
+    const double inside[] = {0, 0.3, 1}, outside[] = {-0.2, 1.2, 5};
+    for (int i = 0; i < 3; i++) {
+        ct_gradcheck_result r =
+            ct_gradcheck(relu_with, &(kinked){inside[i]}, &x, 1, (ct_gradcheck_opts){0});
+        ck_assert_msg(r.verdict == CT_VERDICT_CANNOT_TELL && r.undecided == 1, "%g: %s", inside[i],
+                      r.diagnosis);
+        r = ct_gradcheck(relu_with, &(kinked){outside[i]}, &x, 1, (ct_gradcheck_opts){0});
+        ck_assert_msg(r.verdict == CT_VERDICT_WRONG && r.index == 1, "%g: %s", outside[i],
+                      r.diagnosis);
+    }
 }
 END_TEST
 
@@ -254,7 +336,10 @@ END_TEST
 START_TEST(a_function_that_is_not_finite_is_named) {
     ct_tensor *x = ct_from_f64(context, CT_SHAPE(2), (double[]){1e-7, 1});
     ct_gradcheck_result r = ct_gradcheck(logarithm, NULL, &x, 1, (ct_gradcheck_opts){0});
-    ck_assert_msg(!r.ok && r.mistake == CT_MISTAKE_NOT_FINITE &&
+    ck_assert_msg(r.ok, "%s", r.diagnosis); /* steps that stay in the domain are found */
+    ct_data_f64(x)[0] = 0;
+    r = ct_gradcheck(logarithm, NULL, &x, 1, (ct_gradcheck_opts){0});
+    ck_assert_msg(r.verdict == CT_VERDICT_CANNOT_TELL && r.mistake == CT_MISTAKE_NOT_FINITE &&
                       strstr(r.diagnosis, "move the point"),
                   "%s", r.diagnosis);
     ck_assert_ptr_nonnull(strchr(r.map, 'x'));
@@ -423,7 +508,7 @@ START_TEST(the_report_is_for_people) {
 END_TEST
 
 START_TEST(every_mistake_has_a_name) {
-    for (int m = CT_MISTAKE_NONE; m <= CT_MISTAKE_UNIFORM; m++)
+    for (int m = CT_MISTAKE_NONE; m <= CT_MISTAKE_FORMULA; m++)
         for (int other = 0; other < m; other++)
             ck_assert_str_ne(ct_mistake_name((ct_mistake)m), ct_mistake_name((ct_mistake)other));
     ck_assert_str_eq(ct_mistake_name((ct_mistake)99), "unknown");
@@ -460,7 +545,9 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, what_else_is_wrong_is_found, 0, 17);
     const TTest *const tests[] = {an_error_is_the_functions_or_none,
+                                  unchecked_reads_are_named,
                                   a_kink_is_named,
+                                  a_kink_has_bounds,
                                   noise_is_named,
                                   a_function_that_is_not_finite_is_named,
                                   the_generator_is_restored,

@@ -80,6 +80,71 @@ WORK(square_permuted) {
     s->dx[0][(c * 2 + a) * 3 + b] = 2 * s->x[0][(a * 3 + b) * 4 + c] * s->g[(a * 3 + b) * 4 + c];
 }
 
+WORK(square_in_f32) {
+    EACH(i, s->n) s->dx[0][i] = (double)((float)(2 * s->x[0][i]) * (float)s->g[i]);
+}
+WORK(square_clipped) {
+    EACH(i, s->n) {
+        const double g = s->g[i];
+        s->dx[0][i] = 2 * s->x[0][i] * (g > 20 ? 20 : g < -20 ? -20 : g);
+    }
+}
+WORK(square_above) {
+    EACH(i, s->n) s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (s->x[0][i] > 0.2 ? 0.5 : 1);
+}
+WORK(square_by_rows) {
+    EACH(i, s->n)
+    s->dx[0][i] = 2 * s->x[0][i] * s->g[i] * (1 + (double)(i / s->columns));
+}
+WORK(square_beside) {
+    EACH(i, s->n)
+    s->dx[0][i] = i + 1 < s->n ? 2 * s->x[0][i + 1] * s->g[i] : 2 * s->x[0][i] * s->g[i];
+}
+WORK(bend) { EACH(i, s->n) s->y[i] = s->x[0][i] + sin(3 * s->x[0][i]); }
+WORK(bend_right) { EACH(i, s->n) s->dx[0][i] = s->g[i] * (1 + 3 * cos(3 * s->x[0][i])); }
+WORK(bend_without_x) { EACH(i, s->n) s->dx[0][i] = s->g[i] * 3 * cos(3 * s->x[0][i]); }
+WORK(bend_slower) { EACH(i, s->n) s->dx[0][i] = s->g[i] * (1 + 3 * cos(2.5 * s->x[0][i])); }
+WORK(length) {
+    EACH(i, s->n) s->y[0] += s->x[0][i] * s->x[0][i];
+    s->y[0] = sqrt(s->y[0]);
+}
+WORK(length_right) { EACH(i, s->n) s->dx[0][i] = s->g[0] * s->x[0][i] / s->y[0]; }
+WORK(length_undivided) { EACH(i, s->n) s->dx[0][i] = s->g[0] * s->x[0][i]; }
+WORK(spread_of) { /* the variance of all, with n - 1 */
+    double mean_ = 0;
+    EACH(i, s->n) mean_ += s->x[0][i] / (double)s->n;
+    EACH(i, s->n) s->y[0] += (s->x[0][i] - mean_) * (s->x[0][i] - mean_) / (double)(s->n - 1);
+}
+WORK(spread_over_n) {
+    double mean_ = 0;
+    EACH(i, s->n) mean_ += s->x[0][i] / (double)s->n;
+    EACH(i, s->n) s->dx[0][i] = 2 * (s->x[0][i] - mean_) / (double)s->n * s->g[0];
+}
+WORK(times) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[1][i] * s->x[1][i]; }
+WORK(times_exchanged) {
+    EACH(i, s->n) {
+        s->dx[1][i] = s->g[i] * s->x[1][i] * s->x[1][i];
+        s->dx[0][i] = s->g[i] * 2 * s->x[0][i] * s->x[1][i];
+    }
+}
+WORK(times_itself) {
+    EACH(i, s->n) {
+        s->dx[0][i] = s->g[i] * s->x[0][i] * s->x[0][i];
+        s->dx[1][i] = s->g[i] * 2 * s->x[0][i] * s->x[1][i];
+    }
+}
+WORK(filter) { EACH(t, 7) EACH(k, 3) s->y[t] += s->x[0][t + k] * s->x[1][k]; }
+WORK(filter_reversed) {
+    EACH(t, 7) EACH(k, 3) {
+        s->dx[0][t + k] += s->g[t] * s->x[1][2 - k];
+        s->dx[1][k] += s->g[t] * s->x[0][t + k];
+    }
+}
+WORK(steps) { EACH(i, s->n) EACH(j, i + 1) s->y[i] += s->x[0][j]; }
+WORK(steps_same_way) { EACH(i, s->n) EACH(j, i + 1) s->dx[0][i] += s->g[j]; }
+WORK(cubic) { s->y[0] = s->x[0][0] * s->x[0][0] * s->x[0][0]; }
+WORK(cubic_square) { s->dx[0][0] = 2 * s->x[0][0] * s->g[0]; }
+
 WORK(cube) { EACH(i, s->n) s->y[i] = s->x[0][i] * s->x[0][i] * s->x[0][i]; }
 WORK(cube_less) { EACH(i, s->n) s->dx[0][i] = 3 * s->x[0][i] * s->g[i]; }
 WORK(cube_more) { EACH(i, s->n) s->dx[0][i] = 3 * pow(s->x[0][i], 5) * s->g[i]; }

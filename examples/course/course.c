@@ -268,8 +268,12 @@ void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const 
     if (!r.ok) {
         /* its first line is the diagnosis */
         const char *rest = report ? strchr(report, '\n') : NULL;
-        fail_reporting(rest ? rest + 1 : "", "%s: the gradient is wrong (%s): %s", what,
-                       ct_mistake_name(r.mistake), r.diagnosis);
+        rest = rest ? rest + 1 : "";
+        if (r.verdict == CT_VERDICT_CANNOT_TELL)
+            fail_reporting(rest, "%s: it cannot be told whether the gradient is right (%s): %s",
+                           what, ct_mistake_name(r.mistake), r.diagnosis);
+        fail_reporting(rest, "%s: the gradient is wrong (%s): %s", what, ct_mistake_name(r.mistake),
+                       r.diagnosis);
     }
     free(report);
 }

@@ -15,7 +15,9 @@ extern "C" {
 typedef ct_tensor *(*ct_fn)(ct_tensor *const *in, int n, void *arg);
 
 typedef struct {
-    double eps;  /* step of the difference; 0: 1e-6, or 1e-2 where f32 takes part */
+    /* step of the difference, for an element above 1 times its size; 0: 1e-6, or 1e-2 where f32
+     * takes part. Where the error of a difference is too large other steps are tried */
+    double eps;
     double atol; /* or CT_ZERO; 0: 1e-8, or 1e-3 where f32 takes part */
     double rtol; /* or CT_ZERO; 0: 1e-6, or 1e-2 where f32 takes part */
     /* three random directions of each input instead of every element: for large inputs */
@@ -23,8 +25,7 @@ typedef struct {
     uint64_t seed;      /* of the cotangents and directions */
     FILE *report;       /* where to print a report; NULL: nowhere */
     bool gradient_only; /* check only gradients, not threads, memory, strides, ... */
-    /* also compare f32 with f64. Only for functions that take both: one that calls ct_data_f64 gets
-     * NULL when it is run in f32 */
+    /* also compare f32 with f64: only for functions that take both */
     bool both_dtypes;
     /* where to write the report as a page for a browser, complete in itself: the diagnosis, a map
      * of the errors of each input, the worst elements, the recorded graph (the function is called
@@ -33,6 +34,14 @@ typedef struct {
      */
     FILE *html;
 } ct_gradcheck_opts;
+
+typedef enum {
+    CT_VERDICT_OK,
+    CT_VERDICT_WRONG,
+    /* nothing is known to be wrong, but some elements are at a kink or a jump, where the function
+     * is not finite, or so noisy that their differences do not say; or the check did not run */
+    CT_VERDICT_CANNOT_TELL
+} ct_verdict;
 
 /* The kind of mistake: the first in this order that explains the whole error. */
 typedef enum {
@@ -76,7 +85,17 @@ typedef enum {
     CT_MISTAKE_TERM,
     CT_MISTAKE_PRODUCT_RULE, /* one factor of a product is taken for a constant */
     /* right only if all elements of the cotangent are equal */
-    CT_MISTAKE_UNIFORM
+    CT_MISTAKE_UNIFORM,
+    CT_MISTAKE_ROUNDING, /* something is computed in f32 where all else is f64 */
+    /* the cotangent itself, as of a residual connection, is missing or too many */
+    CT_MISTAKE_RESIDUAL,
+    CT_MISTAKE_EXCHANGED, /* two inputs have each other's gradients */
+    CT_MISTAKE_OPERAND,   /* one operand is used where another is meant */
+    CT_MISTAKE_REVERSED,  /* a dim, or the kernel of a convolution, is reversed */
+    CT_MISTAKE_THRESHOLD, /* wrong exactly above or below a threshold of the input */
+    CT_MISTAKE_ROWS,      /* each row along a dim is off by a factor of its own */
+    /* a constant, a factor or a term is wrong in the same way at every index */
+    CT_MISTAKE_FORMULA
 } ct_mistake;
 
 /* "sign", "product rule"; a static string */
@@ -87,12 +106,12 @@ typedef struct {
     int input;
     int64_t index; /* row-major; -1 in fast mode */
     /* which cotangent: 1 at this element of the output and 0 elsewhere; -1: random, -2: ones, -3:
-     * zeros */
+     * zeros, -4: random, but very large or very small */
     int64_t output;
     double analytic, numeric;
     double error, relative; /* |analytic - numeric|, and that over |numeric| */
-    /* the difference between the numeric values with steps eps and 2 eps, an estimate of their
-     * error */
+    /* an estimate of the error of `numeric`: its difference to that with twice the step, or that of
+     * the best of many steps */
     double noise;
 } ct_gradcheck_element;
 
@@ -102,7 +121,8 @@ typedef struct {
     bool ran; /* false: the function failed; the context has the error */
     /* no mistake was found, and |analytic - numeric| <= atol max(1, |g|) + rtol |numeric|
      * everywhere, with |g| the norm of the cotangent */
-    bool ok;
+    bool ok; /* verdict is CT_VERDICT_OK */
+    ct_verdict verdict;
     int input;     /* input of the worst element */
     int64_t index; /* index of the worst element, row-major; -1 in fast mode */
     double analytic, numeric;
@@ -110,8 +130,9 @@ typedef struct {
     ct_mistake mistake;
     /* analytic / numeric for SIGN, FACTOR or SCALE, otherwise 0 */
     double factor;
-    /* counts of input elements, in fast mode of directions */
-    int64_t checked, wrong;
+    /* counts of input elements, in fast mode of directions: all, those that differ, and those of
+     * these whose differences cannot tell */
+    int64_t checked, wrong, undecided;
     /* the largest |analytic - numeric|, and the largest noise of an element */
     double error, noise;
     /* sorted by error / tolerance, the worst first */
@@ -123,15 +144,20 @@ typedef struct {
 } ct_gradcheck_result;
 
 /* Checks the gradients of every f32 or f64 input; others are passed through. For several cotangents
- * g and each element i, <g, dy/dx_i> from backward must equal <g, y(x + eps e_i) - y(x - eps e_i)>
- * / (2 eps). The cotangents are: 1 at one element of the output, for each element (unless there are
- * more than 1,024, or output times inputs have more than 2^18); two random ones; ones; zeros. Each
- * output element is differenced before the sum with g, so elements that do not depend on x_i cancel
- * exactly. A second difference with step 2 eps estimates the error of the first.
+ * g and each element i, <g, dy/dx_i> from backward must equal <g, y(x + h e_i) - y(x - h e_i)>
+ * / (2 h), with h = eps max(1, |x_i|). The cotangents are: 1 at one element of the output, for each
+ * element (unless there are more than 1,024, or output times inputs have more than 2^18); two
+ * random ones; ones; zeros; a very large and a very small one. Each output element is differenced
+ * before the sum with g, so elements that do not depend on x_i cancel exactly. A second difference
+ * with step 2 h estimates the error of the first. An element that disagrees is looked at with other
+ * steps, and on both sides of x, before it is called wrong or, at a kink, a jump or in the noise,
+ * undecided.
  *
  * Unless opts.gradient_only it also checks that results are the same bits for two runs, two
  * backwards of one run, any number of threads and any content of new memory; that inputs and
- * cotangent are not written to; and that strided, expanded and shared inputs work.
+ * cotangent are not written to; and that strided, expanded and shared inputs work. While it runs
+ * the function on strided inputs, or in the other dtype, ct_data_* of these gives a dense copy
+ * where it would refuse, and the refusal is the diagnosis.
  *
  * A wrong gradient is a result, not an error of the context; so is a backward that fails for any
  * reason except memory. The inputs' own gradients and flags stay as they were. Other leaves that

@@ -42,6 +42,22 @@ typedef struct cti_profile cti_profile;
 
 enum { CTI_MESSAGE_SIZE = 1024 };
 
+/* While gradcheck runs a function on inputs of another layout or dtype: ct_data_* of a tensor that
+ * it refuses notes the error here and gives a dense copy. An op that does not check what it gets
+ * then has a diagnosis, and does not end the process by reading through NULL. */
+enum { CTI_DATA_COPIES = 8 };
+typedef struct {
+    cti_frame *frame;  /* owns the copies */
+    char message[256]; /* of the first refusal; "" if there is none */
+    /* the latest copies, so that a call for each element does not make a copy for each */
+    struct {
+        const ct_tensor *of;
+        const char *data;
+        ct_tensor *copy;
+    } made[CTI_DATA_COPIES];
+    int count;
+} cti_data_copies;
+
 struct ct_context {
     cti_pool pool;
     ct_status status;
@@ -56,11 +72,12 @@ struct ct_context {
     int64_t l1d_ways; /* associativity of its L1d cache */
     int threads;
     bool debug;
-    bool observed;              /* debug mode, or a profile runs: the slow path around each op */
-    cti_workers *workers;       /* made when first needed */
-    cti_frame *frame, root;     /* the innermost scope, and the outermost */
-    const cti_running *running; /* the innermost, or NULL */
-    uint64_t scopes;            /* the last id of a frame */
+    bool observed;                /* debug mode, or a profile runs: the slow path around each op */
+    cti_workers *workers;         /* made when first needed */
+    cti_frame *frame, root;       /* the innermost scope, and the outermost */
+    const cti_running *running;   /* the innermost, or NULL */
+    cti_data_copies *data_copies; /* see above; NULL: ct_data_* refuses */
+    uint64_t scopes;              /* the last id of a frame */
     cti_node *tape_first, *tape_last; /* live nodes in the order they were recorded */
     uint64_t sequence;                /* of the last node recorded */
     cti_node *to_free;                /* nodes without references: see cti_node_unref */

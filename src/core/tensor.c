@@ -1,6 +1,7 @@
 /* Handles and storages; copying between any two layouts; reading values. */
 #include "context.h"
 #include "int_math.h"
+#include "message.h"
 #include "strided_loop.h"
 
 #include <math.h>
@@ -255,16 +256,42 @@ int64_t ct_dim(const ct_tensor *t, int dim) {
     return d < 0 ? -1 : t->shape.dim[d];
 }
 
+/* Notes the pending refusal in the context's data_copies, and gives a dense copy in that dtype. */
+static void *data_of_copy(ct_tensor *t, ct_dtype dtype) {
+    ct_context *context = t->context;
+    cti_data_copies *copies = context->data_copies;
+    if (!*copies->message)
+        cti_shorten(copies->message, sizeof copies->message - 1, context->message,
+                    strlen(context->message));
+    ct_error_clear(context);
+    for (int i = 0; i < CTI_DATA_COPIES; i++) {
+        ct_tensor *made = copies->made[i].copy;
+        if (made && copies->made[i].of == t && copies->made[i].data == t->data &&
+            made->dtype == dtype && cti_shape_same(&made->shape, &t->shape))
+            return made->data;
+    }
+    ct_tensor *dense = cti_tensor_dense(t),
+              *fresh = dense ? cti_tensor_new(context, dtype, t->shape) : NULL;
+    if (!fresh) return NULL;
+    context->isa->of[t->dtype]->cast[dtype](t->numel, dense->data, fresh->data);
+    cti_tensor_lift(fresh, copies->frame);
+    const int at = copies->count++ % CTI_DATA_COPIES;
+    copies->made[at].of = t, copies->made[at].data = t->data, copies->made[at].copy = fresh;
+    return fresh->data;
+}
+
 static void *data_of(ct_tensor *t, ct_dtype dtype) {
     if (!t || !cti_tensor_has_values(t, "data")) return NULL;
+    if (t->dtype == dtype && t->contiguous) return t->data;
+    const bool first = cti_ready(t->context);
     if (t->dtype != dtype)
-        return ct_fail(t->context, CT_ERR_DTYPE, "data_%s: the tensor is %s", cti_dtype_name(dtype),
-                       cti_dtype_name(t->dtype));
-    if (!t->contiguous)
-        return ct_fail(t->context, CT_ERR_ARGUMENT,
-                       "data_%s: %s is not contiguous; take ct_contiguous of it",
-                       cti_dtype_name(dtype), SHAPE(t->shape));
-    return t->data;
+        ct_fail(t->context, CT_ERR_DTYPE, "data_%s: the tensor is %s", cti_dtype_name(dtype),
+                cti_dtype_name(t->dtype));
+    else
+        ct_fail(t->context, CT_ERR_ARGUMENT,
+                "data_%s: %s is not contiguous; take ct_contiguous of it", cti_dtype_name(dtype),
+                SHAPE(t->shape));
+    return first && t->context->data_copies ? data_of_copy(t, dtype) : NULL;
 }
 
 float *ct_data_f32(ct_tensor *t) { return data_of(t, CT_F32); }

@@ -9,9 +9,22 @@
 
 #include <cotangent/gradcheck.h>
 
-/* The rows of the matrices: if k->whole one for each element of the output, then these. */
-enum { CTI_ROW_RANDOM, CTI_ROW_RANDOM_2, CTI_ROW_ONES, CTI_ROW_ZEROS, CTI_ROWS_SUMMED };
+/* The rows of the matrices: if k->whole one for each element of the output, then these. LARGE and
+ * SMALL are the first random cotangent times 2^13 and -2^-13. */
+enum {
+    CTI_ROW_RANDOM,
+    CTI_ROW_RANDOM_2,
+    CTI_ROW_ONES,
+    CTI_ROW_ZEROS,
+    CTI_ROW_LARGE,
+    CTI_ROW_SMALL,
+    CTI_ROWS_SUMMED
+};
 enum { CTI_DIRECTIONS = 3 };
+#define CTI_LARGE 8192.0
+
+/* What is known of a column. The last three: its differences cannot tell. */
+typedef enum { CTI_RIGHT, CTI_WRONG, CTI_KINK, CTI_IMPRECISE, CTI_NOT_FINITE } cti_state;
 
 typedef struct {
     int input;                          /* which of the function's inputs */
@@ -19,7 +32,9 @@ typedef struct {
     int64_t n;                          /* columns */
     double *analytic, *numeric, *noise; /* [rows][n] */
     double *direction;                  /* [n][numel] in fast mode, else NULL */
-    int64_t wrong;                      /* how many columns are wrong */
+    cti_state *state;                   /* [n] */
+    int64_t wrong, undecided;           /* how many columns are wrong, or KINK and the like */
+    bool rounded;                       /* off by the rounding of f32 */
     char diagnosis[256];                /* "" if none is */
 } cti_checked;
 
@@ -46,6 +61,7 @@ typedef struct {
     double *cotangent;              /* [CTI_ROWS_SUMMED][m] */
     double length[CTI_ROWS_SUMMED]; /* max(1, |g|) of each of these */
     double *plus, *minus;           /* [m] scratch */
+    double rounding; /* error of an element of the output by its own rounding: u max|y| */
     bool wrote_cotangent;
     uint64_t *prints;  /* [n] fingerprints of the inputs' values before the first call */
     char refused[256]; /* the error of a failed backward; "" if none failed */
@@ -77,9 +93,22 @@ bool cti_check_value(cti_check *k, double *y);
 bool cti_check_differences(cti_check *k, cti_checked *c);
 /* fills analytic of `count` inputs */
 bool cti_check_backwards(cti_check *k, cti_checked *c, int count);
-/* the one-sided difference (y(x + h e_i) - y(x)) / h, one number for each row */
-bool cti_check_side(cti_check *k, const cti_checked *c, int64_t i, double h, double *row);
+/* The step of the differences of column i: eps times max(1, |x_i|). Directions are scaled so. */
+double cti_check_step(const cti_check *k, const cti_checked *c, int64_t i);
+/* k->plus = y(x + h v) and k->minus = y(x - h v) for column i; *step: the distance of both points
+ * after rounding */
+bool cti_check_beside(cti_check *k, const cti_checked *c, int64_t i, double h, double *step);
+/* row[r * stride] = <g_r, plus - minus> / step for every row */
+void cti_check_weigh(const cti_check *k, const double *plus, const double *minus, double step,
+                     double *row, int64_t stride);
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain);
+
+/* settle.c: sets the state of every column, after better differences where the first ones are not
+ * accurate enough */
+bool cti_check_settle(cti_check *k, cti_checked *c);
+/* The best differences of column i by any step into numeric, estimates of their errors into noise.
+ */
+bool cti_check_refine(cti_check *k, cti_checked *c, int64_t i);
 
 /* The tolerance of an entry in row r: atol max(1, |g_r|) + rtol |numeric|. It grows with |g_r|
  * because a sum over many outputs has the noise of all of them. */
@@ -92,7 +121,9 @@ void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence);
  * correct op does, including that the inputs are unchanged. */
 bool cti_check_fingerprints(cti_check *k);
 bool cti_check_properties(cti_check *k);
-/* diagnose.c: sets the diagnosis of an input with wrong columns */
+/* exact.c: a gradient within the tolerance, and yet off by the rounding of f32 */
+bool cti_check_rounded(cti_check *k, cti_checked *c);
+/* diagnose.c: sets the diagnosis of an input with columns that are wrong or undecided */
 bool cti_check_diagnose(cti_check *k, cti_checked *c);
 /* report.c: counts wrong entries, finds the worst elements and draws the map; prints the report */
 void cti_check_compare(cti_check *k);
@@ -102,6 +133,10 @@ double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
                        ct_gradcheck_element *out);
 /* the index of an element along each dim, as "(1, 4)" */
 const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAPE_TEXT]);
+/* "1 at ", whose position follows, "random", "ones" ... */
+const char *cti_check_cotangent(int64_t output);
+/* "ok", "wrong" or "cannot tell" */
+const char *cti_check_verdict(const ct_gradcheck_result *result);
 #define CTI_POSITION(shape, index) cti_check_position((shape), (index), (char[CTI_SHAPE_TEXT]){0})
 /* html.c: the report as a page; CT_ERR_IO where the file cannot be written */
 void cti_check_html(cti_check *k);

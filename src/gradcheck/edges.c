@@ -1,6 +1,9 @@
-/* Hypothesis: exactly those elements are wrong that lie at an edge of the blocks of a blocked
- * loop. */
+/* Hypotheses about which elements are wrong: those at an edge of the blocks of a blocked loop,
+ * those beyond a threshold, or each row by a factor of its own. */
 #include "suspect.h"
+
+#include <math.h>
+#include <string.h>
 
 typedef enum { TAIL, BEYOND, FIRST, LAST, KINDS } edge;
 
@@ -80,4 +83,164 @@ static bool edges_of(cti_suspect *s, bool rows) {
 
 bool cti_suspect_edges(cti_suspect *s) {
     return !s->k->opts.fast && (edges_of(s, false) || (s->k->whole && edges_of(s, true)));
+}
+
+/* ---- beyond a threshold ---- */
+
+/* Columns that are wrong, and those that are right and not zero in both matrices. */
+static bool sort_columns(cti_suspect *s, bool **wrong, bool **right) {
+    *wrong = cti_check_flags(s->k, s->n), *right = cti_check_flags(s->k, s->n);
+    if (!*wrong || !*right) return false;
+    int64_t off = 0, good = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        bool any = false;
+        for (int64_t r = 0; r < s->rows; r++) {
+            (*wrong)[i] |= cti_suspect_wrong(s, r, i);
+            any |= !cti_suspect_is_zero(s, s->j[r * s->n + i]);
+        }
+        (*right)[i] = any && !(*wrong)[i] && s->c->state[i] <= CTI_WRONG;
+        off += (*wrong)[i], good += (*right)[i];
+    }
+    return off >= 2 && good >= 2 && off + good >= 6;
+}
+
+/* The factor by which all wrong columns are off; 0: they have none in common. */
+static double common_factor(cti_suspect *s, const bool *wrong) {
+    double top = 0, bottom = 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++)
+        if (wrong[e % s->n]) top += s->a[e] * s->j[e], bottom += s->j[e] * s->j[e];
+    const double c = bottom > 0 ? top / bottom : 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = wrong[e % s->n] ? c * s->j[e] : s->j[e];
+    return cti_suspect_fits(s) ? c : 0;
+}
+
+bool cti_suspect_threshold(cti_suspect *s) {
+    bool *wrong, *right;
+    if (s->k->opts.fast || !sort_columns(s, &wrong, &right)) return false;
+    enum { INPUT, SIZE, OUTPUT, OTHER };
+    for (int of = INPUT; of < OTHER + s->k->count; of++) {
+        const ct_tensor *x = of < OUTPUT    ? s->c->x
+                             : of == OUTPUT ? NULL
+                                            : s->k->checked[of - OTHER].x;
+        if (x ? x->numel != s->n || (of >= OTHER && x == s->c->x) : s->k->m != s->n) continue;
+        double low[2] = {INFINITY, INFINITY}, high[2] = {-INFINITY, -INFINITY}; /* right, wrong */
+        for (int64_t i = 0; i < s->n; i++) {
+            double v = x ? cti_check_get(x, i) : s->k->y[i];
+            if (of == SIZE) v = fabs(v);
+            if (!wrong[i] && !right[i]) continue;
+            low[wrong[i]] = fmin(low[wrong[i]], v), high[wrong[i]] = fmax(high[wrong[i]], v);
+        }
+        const bool above = low[1] > high[0], below = high[1] < low[0];
+        if (!above && !below) continue;
+        char name[32], there[48] = "";
+        snprintf(name, sizeof name,
+                 of == INPUT    ? "the input"
+                 : of == SIZE   ? "the input's size"
+                 : of == OUTPUT ? "the output"
+                                : "input %d",
+                 of >= OTHER ? s->k->checked[of - OTHER].input : 0);
+        const double c = common_factor(s, wrong);
+        if (c != 0) snprintf(there, sizeof there, ", and there %.6g times what it must be", c);
+        return cti_suspect_say(s, CT_MISTAKE_THRESHOLD,
+                               "wrong exactly where %s is %s a threshold between %.4g and %.4g%s",
+                               name, above ? "above" : "below", above ? high[0] : high[1],
+                               above ? low[1] : low[0], there);
+    }
+    return false;
+}
+
+/* ---- each row by a factor of its own ---- */
+
+/* P = J with a factor for each group of entries: those of one index along dim d of the input (or
+ * output), or with `others` those that differ along d alone. Sets the range of the factors. */
+static bool groups_fit(cti_suspect *s, bool rows, int d, bool others, double range[2]) {
+    const ct_shape shape = rows ? s->out : s->in;
+    const int64_t count = rows ? s->rows : s->n, length = shape.dim[d];
+    const int64_t groups = others ? count / length : length;
+    double *top = cti_check_numbers(s->k, 3, groups);
+    int64_t stride[CT_MAX_DIMS];
+    if (!top || groups < 2 || groups == count) return false;
+    double *bottom = top + groups, *entries = bottom + groups;
+    memset(top, 0, (size_t)(3 * groups) * sizeof *top);
+    cti_shape_strides(shape, stride);
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t r = 0; r < s->rows; r++)
+            for (int64_t i = 0; i < s->n; i++) {
+                const int64_t at = rows ? r : i, e = r * s->n + i,
+                              along = cti_suspect_along(shape, at, d),
+                              rest = at / (stride[d] * length) * stride[d] + at % stride[d],
+                              g = others ? rest : along;
+                if (pass) s->p[e] = bottom[g] > 0 ? top[g] / bottom[g] * s->j[e] : 0;
+                else {
+                    top[g] += s->a[e] * s->j[e], bottom[g] += s->j[e] * s->j[e];
+                    entries[g] += !cti_suspect_is_zero(s, s->j[e]);
+                }
+            }
+    range[0] = INFINITY, range[1] = -INFINITY;
+    int64_t telling = 0;
+    for (int64_t g = 0; g < groups; g++) {
+        if (bottom[g] == 0) continue;
+        range[0] = fmin(range[0], top[g] / bottom[g]),
+        range[1] = fmax(range[1], top[g] / bottom[g]);
+        telling += entries[g] >= 2;
+    }
+    return telling >= 2 && cti_suspect_fits(s);
+}
+
+bool cti_suspect_rows(cti_suspect *s) {
+    double range[2];
+    if (s->k->opts.fast) return false;
+    for (int rows = 0; rows < (s->k->whole ? 2 : 1); rows++) {
+        const ct_shape shape = rows ? s->out : s->in;
+        for (int d = 0; d < shape.ndim; d++)
+            for (int others = 0; others < (shape.ndim > 2 ? 2 : 1); others++) {
+                if (shape.dim[d] < 2 || !groups_fit(s, rows, d, others, range)) continue;
+                return cti_suspect_say(
+                    s, CT_MISTAKE_ROWS,
+                    others ? "each row along dim %d of the %s is off by a factor of its own, from "
+                             "%.4g to %.4g"
+                           : "each index along dim %d of the %s is off by a factor of its own, "
+                             "from %.4g to %.4g",
+                    d, rows ? "output" : "input", range[0], range[1]);
+            }
+    }
+    return false;
+}
+
+/* Is each column (or row) of A a multiple of J's? Sets the range of the factors. */
+static bool lines_are_scaled(cti_suspect *s, bool rows, double range[2]) {
+    const int64_t lines = rows ? s->rows : s->n, length = rows ? s->n : s->rows;
+    int64_t telling = 0;
+    range[0] = INFINITY, range[1] = -INFINITY;
+    for (int64_t line = 0; line < lines; line++) {
+        double top = 0, bottom = 0;
+        int64_t entries = 0;
+        for (int64_t e = 0; e < length; e++) {
+            const int64_t at = rows ? line * s->n + e : e * s->n + line;
+            top += s->a[at] * s->j[at], bottom += s->j[at] * s->j[at];
+            entries += !cti_suspect_is_zero(s, s->j[at]);
+        }
+        const double c = bottom > 0 ? top / bottom : 0;
+        for (int64_t e = 0; e < length; e++) {
+            const int64_t at = rows ? line * s->n + e : e * s->n + line;
+            s->p[at] = c * s->j[at];
+        }
+        if (bottom > 0) range[0] = fmin(range[0], c), range[1] = fmax(range[1], c);
+        telling += entries > 1;
+    }
+    return telling > 1 && cti_suspect_fits(s);
+}
+
+/* As of an activation in front of a product, or behind it. */
+bool cti_suspect_scaled(cti_suspect *s) {
+    double range[2];
+    if (!s->k->whole) return false;
+    for (int rows = 0; rows < 2; rows++)
+        if (lines_are_scaled(s, rows, range))
+            return cti_suspect_say(
+                s, CT_MISTAKE_FORMULA,
+                "a constant or a factor of a local derivative is wrong: %s is off by a factor of "
+                "its own, from %.4g to %.4g",
+                rows ? "what comes from each output" : "each element", range[0], range[1]);
+    return false;
 }

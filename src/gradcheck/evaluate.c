@@ -93,9 +93,9 @@ static bool value_beside(cti_check *k, const cti_checked *c, int64_t i, double a
     return ok;
 }
 
-/* row[r] = <g_r, plus - minus> / step. Equal infinities differ by 0, not by NaN. */
-static void weigh(const cti_check *k, const double *plus, const double *minus, double step,
-                  double *row, int64_t stride) {
+/* Equal infinities differ by 0, not by NaN. */
+void cti_check_weigh(const cti_check *k, const double *plus, const double *minus, double step,
+                     double *row, int64_t stride) {
     double sum[CTI_ROWS_SUMMED] = {0};
     for (int64_t j = 0; j < k->m; j++) {
         double slope = plus[j] == minus[j] ? 0 : (plus[j] - minus[j]) / step;
@@ -107,28 +107,33 @@ static void weigh(const cti_check *k, const double *plus, const double *minus, d
         row[(k->rows - CTI_ROWS_SUMMED + s) * stride] = s == CTI_ROW_ZEROS ? 0 : sum[s];
 }
 
-static bool central(cti_check *k, const cti_checked *c, int64_t i, double eps, double *row) {
+double cti_check_step(const cti_check *k, const cti_checked *c, int64_t i) {
+    const double x = c->direction ? 1 : fabs(cti_check_get(c->x, i));
+    return k->opts.eps * (x > 1 && isfinite(x) ? x : 1);
+}
+
+bool cti_check_beside(cti_check *k, const cti_checked *c, int64_t i, double h, double *step) {
     double up, down;
-    if (!value_beside(k, c, i, eps, k->plus, &up) || !value_beside(k, c, i, -eps, k->minus, &down))
+    if (!value_beside(k, c, i, h, k->plus, &up) || !value_beside(k, c, i, -h, k->minus, &down))
         return false;
-    weigh(k, k->plus, k->minus, up - down, row, c->n);
+    *step = up - down;
+    return true;
+}
+
+static bool central(cti_check *k, const cti_checked *c, int64_t i, double h, double *row) {
+    double step;
+    if (!cti_check_beside(k, c, i, h, &step)) return false;
+    cti_check_weigh(k, k->plus, k->minus, step, row, c->n);
     return true;
 }
 
 bool cti_check_differences(cti_check *k, cti_checked *c) {
     for (int64_t i = 0; i < c->n; i++) {
+        const double h = cti_check_step(k, c, i);
         double *value = c->numeric + i, *noise = c->noise + i;
-        if (!central(k, c, i, k->opts.eps, value) || !central(k, c, i, 2 * k->opts.eps, noise))
-            return false;
+        if (!central(k, c, i, h, value) || !central(k, c, i, 2 * h, noise)) return false;
         for (int64_t r = 0; r < k->rows * c->n; r += c->n) noise[r] = fabs(noise[r] - value[r]);
     }
-    return true;
-}
-
-bool cti_check_side(cti_check *k, const cti_checked *c, int64_t i, double h, double *row) {
-    double moved;
-    if (!value_beside(k, c, i, h, k->plus, &moved)) return false;
-    weigh(k, k->plus, k->y, moved, row, 1);
     return true;
 }
 

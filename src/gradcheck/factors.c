@@ -88,6 +88,38 @@ static bool name_factor(const cti_suspect *s, double c, char *text, size_t size)
     return false;
 }
 
+/* c is a ratio of two known sizes, or n over n - 1, as where a mean or a variance divides by
+ * another count. */
+static bool name_ratio(const cti_suspect *s, double c, char *text, size_t size) {
+    enum { MOST = 32 };
+    const double part = s->k->coarse ? 0.005 : 1e-6;
+    int64_t sizes[MOST];
+    int count = 0;
+    const ct_shape shapes[] = {s->in, s->out};
+    for (int t = 0; t < 2; t++)
+        for (int d = 0; d < shapes[t].ndim; d++) sizes[count++] = shapes[t].dim[d];
+    sizes[count++] = s->c->x->numel, sizes[count++] = s->k->m;
+    for (int a = 0; a < count; a++) {
+        const double n = (double)sizes[a];
+        if (n > 2 && (close_to(c, n / (n - 1), part) || close_to(c, (n - 1) / n, part))) {
+            const bool more = c > 1;
+            snprintf(text, size, "n / (n - 1)%s with n = %g, a size", more ? "" : " upside down",
+                     n);
+            return true;
+        }
+        if (n > 2 && (close_to(c, n - 1, part) || close_to(c, 1 / (n - 1), part))) {
+            snprintf(text, size, "%sn - 1 with n = %g, a size", c > 1 ? "" : "one over ", n);
+            return true;
+        }
+        for (int b = 0; b < count; b++)
+            if (sizes[b] > 1 && n > 1 && close_to(c, n / (double)sizes[b], part)) {
+                snprintf(text, size, "the ratio of two sizes, %g / %lld", n, (long long)sizes[b]);
+                return true;
+            }
+    }
+    return false;
+}
+
 /* Does J have at most one entry in each column, always the same v, and columns without any? That is
  * a mask with a scale, as of dropout. */
 static bool is_scaled_mask(const cti_suspect *s, double *v) {
@@ -108,27 +140,42 @@ static bool is_scaled_mask(const cti_suspect *s, double *v) {
     return kept > 1 && hidden > 0;
 }
 
+static bool say_constant(cti_suspect *s, double c) {
+    const double size = fabs(c), part = s->k->coarse ? 0.02 : 1e-5;
+    char name[160] = "", number[64];
+    if (close_to(round(1 / size), 1 / size, part) && size < 1)
+        snprintf(number, sizeof number, "1/%.0f", round(1 / size));
+    else snprintf(number, sizeof number, "%.6g", size);
+    const bool known =
+        name_factor(s, size, name, sizeof name) || name_ratio(s, size, name, sizeof name);
+    return cti_suspect_say(s, CT_MISTAKE_FACTOR,
+                           "a constant factor: it is %s times what it must be%s%s%s", number,
+                           known ? ": " : "", name, c < 0 ? ", with the sign flipped" : "");
+}
+
+/* A = c J. Where c changes with the point it is no constant but a factor of the derivative. */
 bool cti_suspect_factor(cti_suspect *s) {
-    const double c = cti_suspect_ratio(s, s->a, s->j), size = fabs(c);
+    const double c = cti_suspect_ratio(s, s->a, s->j);
     for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = c * s->j[e];
     if (c == 0 || !cti_suspect_fits(s)) return false;
-    s->factor = c;
     const double part = s->k->coarse ? 0.02 : 1e-5;
+    char what[128];
+    const cti_constancy constancy = cti_suspect_constancy(s, c, what, sizeof what);
+    if (constancy == CTI_NEITHER) return false;
+    if (constancy == CTI_VARYING)
+        return cti_suspect_say(s, CT_MISTAKE_CHAIN,
+                               "a factor that depends on the input, the same for all elements: it "
+                               "is %.6g times what it must be%s%s",
+                               c, *what ? ": " : "", what);
+    s->factor = c;
     if (close_to(c, -1, part)) return cti_suspect_say(s, CT_MISTAKE_SIGN, "the sign is flipped");
-    const char *sign = c < 0 ? ", with the sign flipped" : "";
     double scale;
     if (s->k->whole && is_scaled_mask(s, &scale) &&
         (close_to(c * scale, 1, part) || close_to(c, scale, part)))
         return cti_suspect_say(s, CT_MISTAKE_SCALE,
                                "the scale of the mask, %.6g (as of a dropout), is %s", scale,
                                close_to(c * scale, 1, part) ? "forgotten" : "applied twice");
-    char name[160] = "", number[64];
-    if (close_to(round(1 / size), 1 / size, part) && size < 1)
-        snprintf(number, sizeof number, "1/%.0f", round(1 / size));
-    else snprintf(number, sizeof number, "%.6g", size);
-    return cti_suspect_say(s, CT_MISTAKE_FACTOR,
-                           "a constant factor: it is %s times what it must be%s%s%s", number,
-                           name_factor(s, size, name, sizeof name) ? ": " : "", name, sign);
+    return say_constant(s, c);
 }
 
 /* ---- factors that are not constant ---- */

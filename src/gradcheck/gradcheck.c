@@ -64,6 +64,9 @@ static bool prepare(cti_check *k) {
         k->cotangent[CTI_ROW_ZEROS * k->m + j] = 0;
         for (int s = 0; s < 2 && k->dtype == CT_F32; s++)
             k->cotangent[s * k->m + j] = (float)k->cotangent[s * k->m + j];
+        const double random = k->cotangent[CTI_ROW_RANDOM * k->m + j];
+        k->cotangent[CTI_ROW_LARGE * k->m + j] = CTI_LARGE * random;
+        k->cotangent[CTI_ROW_SMALL * k->m + j] = -random / CTI_LARGE;
     }
     for (int s = 0; s < CTI_ROWS_SUMMED; s++) {
         double sum = 0;
@@ -76,11 +79,15 @@ static bool prepare(cti_check *k) {
         c->analytic = cti_check_numbers(k, k->rows, c->n);
         c->numeric = cti_check_numbers(k, k->rows, c->n);
         c->noise = cti_check_numbers(k, k->rows, c->n);
-        if (!c->analytic || !c->numeric || !c->noise) return false;
+        ct_tensor *state = cti_tensor_new(k->context, CT_I64, CT_SHAPE(c->n));
+        if (!c->analytic || !c->numeric || !c->noise || !state) return false;
+        c->state = (cti_state *)(void *)state->data;
         if (!k->opts.fast) continue;
         c->direction = cti_check_numbers(k, c->n, c->x->numel);
         if (!c->direction) return false;
         normal(k, 2 + (uint64_t)q, c->n * c->x->numel, c->direction);
+        for (int64_t e = 0; e < c->n * c->x->numel; e++)
+            c->direction[e] *= fmax(1, fabs(cti_check_get(c->x, e % c->x->numel)));
     }
     return true;
 }
@@ -96,13 +103,31 @@ static bool run(cti_check *k) {
                        o->eps);
     if (!prepare(k) || !cti_check_value(k, k->y) || !cti_check_backwards(k, k->checked, k->count))
         return false;
-    for (int q = 0; q < k->count; q++)
-        if (!cti_check_differences(k, &k->checked[q])) return false;
+    for (int64_t j = 0; j < k->m; j++)
+        if (isfinite(k->y[j])) k->rounding = fmax(k->rounding, fabs(k->y[j]));
+    k->rounding *= k->coarse ? 0x1p-24 : 0x1p-53;
+    for (int q = 0; q < k->count; q++) {
+        cti_checked *c = &k->checked[q];
+        if (!cti_check_differences(k, c) || !cti_check_settle(k, c) || !cti_check_rounded(k, c))
+            return false;
+    }
     cti_check_compare(k);
     if (!cti_check_properties(k)) return false;
-    for (int q = 0; q < k->count; q++)
-        if (k->checked[q].wrong && !cti_check_diagnose(k, &k->checked[q])) return false;
+    for (int wrong = 1; wrong >= 0; wrong--) /* what is wrong before what is undecided */
+        for (int q = 0; q < k->count; q++) {
+            cti_checked *c = &k->checked[q];
+            if ((wrong ? c->wrong > 0 : !c->wrong && c->undecided) && !cti_check_diagnose(k, c))
+                return false;
+        }
     return true;
+}
+
+static bool cannot_tell(const cti_check *k) {
+    bool wrong = false;
+    for (int q = 0; q < k->count; q++) wrong |= k->checked[q].wrong > 0;
+    const ct_mistake mistake = k->result.mistake;
+    return !wrong && (mistake == CT_MISTAKE_KINK || mistake == CT_MISTAKE_PRECISION ||
+                      mistake == CT_MISTAKE_NOT_FINITE);
 }
 
 void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
@@ -128,6 +153,7 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
     if (!together || !cti_ready(k.context) || !fn) {
         if (k.context && !fn) ct_fail(k.context, CT_ERR_ARGUMENT, "gradcheck: no function");
         k.result.ok = false;
+        k.result.verdict = CT_VERDICT_CANNOT_TELL;
         return k.result;
     }
     k.rng = k.context->rng;
@@ -147,6 +173,9 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
         cti_check_found(&k, CT_MISTAKE_REFUSED, k.refused);
     }
     if (!k.result.ran) k.result.ok = false;
+    if (!k.result.ok)
+        k.result.verdict =
+            !k.result.ran || cannot_tell(&k) ? CT_VERDICT_CANNOT_TELL : CT_VERDICT_WRONG;
     cti_check_report(&k);
     cti_check_html(&k);
     cti_give(k.context, k.in, in_bytes);

@@ -29,23 +29,34 @@ static const char *const look_for[] = {
     [CT_MISTAKE_NOT_FINITE] = "0 times infinity; a log or a root at the end of its domain",
     [CT_MISTAKE_KINK] = "move the point",
     [CT_MISTAKE_PRECISION] = "f64; another eps",
+    [CT_MISTAKE_ROUNDING] = "a float in between",
     [CT_MISTAKE_ZERO] = "a detach, a path that is not summed, grad[i] never written",
-    [CT_MISTAKE_COTANGENT] = "g is not multiplied in, or is squared",
-    [CT_MISTAKE_SIGN] = "mean or sum; 1/sqrt(d)",
-    [CT_MISTAKE_FACTOR] = "mean or sum; 1/sqrt(d)",
+    [CT_MISTAKE_COTANGENT] = "g is not multiplied in, or not once",
+    [CT_MISTAKE_SIGN] = "mean or sum; 1/sqrt(d); one term of several",
+    [CT_MISTAKE_FACTOR] = "mean or sum; 1/sqrt(d); one term of several",
     [CT_MISTAKE_SCALE] = "1/(1 - p) of a dropout forgotten, or applied twice",
-    [CT_MISTAKE_MASK] = "the mask of relu, dropout, a masked fill",
+    [CT_MISTAKE_RESIDUAL] = "x in x + f(x), whose gradient is the cotangent itself",
+    [CT_MISTAKE_MASK] = "the mask of relu, dropout, a masked fill; inverted: c = 0",
     [CT_MISTAKE_ASSIGNED] = "= for += with repeated indices or broadcast rows",
-    [CT_MISTAKE_SUM] = "the sum that undoes a broadcast; softmax treated like a sigmoid",
-    [CT_MISTAKE_TRANSPOSED] = "a view instead of a transpose; B instead of B^T; a shift",
-    [CT_MISTAKE_PERMUTED] = "a view instead of a transpose; B instead of B^T; a shift",
+    [CT_MISTAKE_SUM] =
+        "the sum that undoes a broadcast; softmax treated like a sigmoid; the wrong dim",
+    [CT_MISTAKE_EXCHANGED] = "grad[0] for grad[1]",
+    [CT_MISTAKE_REVERSED] = "convolution for correlation",
+    [CT_MISTAKE_TRANSPOSED] =
+        "a view instead of a transpose; B instead of B^T; an index that is off by one",
+    [CT_MISTAKE_PERMUTED] =
+        "a view instead of a transpose; B instead of B^T; an index that is off by one",
     [CT_MISTAKE_CHAIN] = "the local derivative, or a factor of it",
     [CT_MISTAKE_FORWARD_VALUE] = "f'(y) instead of f'(x); x in a formula for y",
+    [CT_MISTAKE_OPERAND] = "a for b",
     [CT_MISTAKE_EDGES] = "the tail of a loop",
+    [CT_MISTAKE_ROWS] = "a row's scale, 1/sigma",
+    [CT_MISTAKE_THRESHOLD] = "a branch of a piecewise function",
     [CT_MISTAKE_TERM] =
         "softmax's sum, also inside attention; layer norm's means; the target of a cross-entropy",
     [CT_MISTAKE_PRODUCT_RULE] = "one of two factors taken for a constant",
-    [CT_MISTAKE_UNIFORM] = "mean(g) instead of g"};
+    [CT_MISTAKE_UNIFORM] = "mean(g) instead of g",
+    [CT_MISTAKE_FORMULA] = "a constant in the formula: the mistake is the same at every index"};
 
 /* Colours of levels are a red over the page's own background, so that they serve dark and light. */
 static const char style[] =
@@ -96,11 +107,7 @@ static const char script[] =
     "    });\n";
 
 static void put_cotangent(const cti_check *k, int64_t output) {
-    fputs(output >= 0    ? "1 at "
-          : output == -1 ? "random"
-          : output == -2 ? "ones"
-                         : "zeros",
-          k->opts.html);
+    fputs(cti_check_cotangent(output), k->opts.html);
     if (output >= 0) fputs(CTI_POSITION(k->shape, output), k->opts.html);
 }
 
@@ -291,7 +298,7 @@ static void put_worst(const cti_check *k) {
 static void put_head(const cti_check *k) {
     const ct_gradcheck_result *r = &k->result;
     FILE *file = k->opts.html;
-    const char *verdict = !r->ran ? "failed" : r->ok ? "ok" : "wrong";
+    const char *verdict = r->ran ? cti_check_verdict(r) : "failed";
     fputs("<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
           "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n",
           file);
@@ -330,9 +337,10 @@ static void put_diagnosis(const cti_check *k) {
 static void put_counts(const cti_check *k) {
     const ct_gradcheck_result *r = &k->result;
     FILE *file = k->opts.html;
-    fprintf(file, "<p>%lld of %lld %s wrong; the output is %s %s. ", (long long)r->wrong,
-            (long long)r->checked, k->opts.fast ? "directions are" : "elements are",
-            SHAPE(k->shape), cti_dtype_name(k->dtype));
+    fprintf(file, "<p>%lld of %lld %s wrong", (long long)(r->wrong - r->undecided),
+            (long long)r->checked, k->opts.fast ? "directions are" : "elements are");
+    if (r->undecided) fprintf(file, ", %lld undecided", (long long)r->undecided);
+    fprintf(file, "; the output is %s %s. ", SHAPE(k->shape), cti_dtype_name(k->dtype));
     cti_html_number(file, "The largest error is %.2g", r->error);
     cti_html_number(file, ", the largest noise of a difference %.2g", r->noise);
     fprintf(file, "; the step is %g, allowed is %g |g| + %g |numeric|.</p>\n", k->opts.eps,

@@ -67,6 +67,7 @@ static bool dims_are_reordered(cti_suspect *s, bool rows) {
  * exchanged, which is what B in place of B^T gives. */
 static bool operand_is_transposed(cti_suspect *s) {
     int64_t of_out[CT_MAX_DIMS], of_in[CT_MAX_DIMS];
+    if (s->out.ndim == 1 && s->in.ndim == 1) return false; /* that is the whole Jacobian */
     cti_shape_strides(s->out, of_out);
     cti_shape_strides(s->in, of_in);
     for (int p = 0; p < s->out.ndim; p++)
@@ -87,10 +88,21 @@ static bool operand_is_transposed(cti_suspect *s) {
     return false;
 }
 
+/* P = J^T: the function's derivative along the cotangent instead of its adjoint. */
+static bool jacobian_is_transposed(cti_suspect *s) {
+    if (s->rows != s->n || s->n < 2) return false;
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = s->j[e % s->n * s->n + e / s->n];
+    return cti_suspect_fits(s) &&
+           cti_suspect_say(s, CT_MISTAKE_TRANSPOSED,
+                           "the Jacobian is applied where its transpose is meant: backward goes "
+                           "the same way as the forward");
+}
+
 bool cti_suspect_transposed(cti_suspect *s) {
     if (s->k->opts.fast) return false;
     return dims_are_reordered(s, false) ||
-           (s->k->whole && (dims_are_reordered(s, true) || operand_is_transposed(s)));
+           (s->k->whole &&
+            (dims_are_reordered(s, true) || operand_is_transposed(s) || jacobian_is_transposed(s)));
 }
 
 /* ---- any order ---- */

@@ -41,10 +41,11 @@ double cti_check_worst(const cti_check *k, const cti_checked *c, int64_t i,
     int64_t summed = row - (k->rows - CTI_ROWS_SUMMED);
     *out = (ct_gradcheck_element){.input = c->input,
                                   .index = c->direction ? -1 : i,
-                                  .output = summed < 0               ? row
-                                            : summed < CTI_ROW_ONES  ? -1
-                                            : summed == CTI_ROW_ONES ? -2
-                                                                     : -3,
+                                  .output = summed < 0                ? row
+                                            : summed < CTI_ROW_ONES   ? -1
+                                            : summed == CTI_ROW_ONES  ? -2
+                                            : summed == CTI_ROW_ZEROS ? -3
+                                                                      : -4,
                                   .analytic = analytic,
                                   .numeric = numeric,
                                   .error = error,
@@ -67,37 +68,52 @@ static void draw_map(const cti_check *k, const cti_checked *c, char map[CT_GRADC
     for (int64_t i = 0; i < c->n; i++) {
         ct_gradcheck_element element;
         double here = cti_check_worst(k, c, i, &element), power = floor(log10(here));
-        if (here <= 1) continue;
+        if (here <= 1 && c->state[i] == CTI_RIGHT) continue;
+        if (here <= 1) power = 0; /* wrong though within the tolerance */
         char sign = isinf(here) ? 'x' : (char)('1' + (power > 8 ? 8 : (int)power));
         char *cell = map + i / columns * high / rows * (wide + 1) + i % columns * wide / columns;
         if (*cell == '.' || sign > *cell) *cell = sign;
     }
 }
 
+/* Puts an element into worst[], which is sorted by excess[]. */
+static void insert_worst(ct_gradcheck_result *r, double excess_of[CT_GRADCHECK_WORST], double here,
+                         const ct_gradcheck_element *element) {
+    int at = r->worst_count < CT_GRADCHECK_WORST ? r->worst_count++ : CT_GRADCHECK_WORST;
+    for (; at > 0 && here > excess_of[at - 1]; at--)
+        if (at < CT_GRADCHECK_WORST)
+            excess_of[at] = excess_of[at - 1], r->worst[at] = r->worst[at - 1];
+    if (at < CT_GRADCHECK_WORST) excess_of[at] = here, r->worst[at] = *element;
+}
+
+/* Elements that are wrong come before those that are undecided, which come before others. */
+static int rank_of(cti_state state) { return state == CTI_WRONG ? 2 : state != CTI_RIGHT; }
+
 void cti_check_compare(cti_check *k) {
     ct_gradcheck_result *r = &k->result;
-    double most[CT_GRADCHECK_WORST], top = -1;
+    double excess_of[CT_GRADCHECK_WORST], top = -1;
+    int most = 0;
+    for (int q = 0; q < k->count; q++)
+        for (int64_t i = 0; i < k->checked[q].n; i++)
+            most = rank_of(k->checked[q].state[i]) > most ? rank_of(k->checked[q].state[i]) : most;
     for (int q = 0; q < k->count; q++) {
         cti_checked *c = &k->checked[q];
         for (int64_t e = 0; e < k->rows * c->n; e++) r->noise = fmax(r->noise, c->noise[e]);
         for (int64_t i = 0; i < c->n; i++) {
             ct_gradcheck_element element;
-            double here = cti_check_worst(k, c, i, &element);
+            const double here = cti_check_worst(k, c, i, &element);
+            const int rank = rank_of(c->state[i]);
             r->checked++;
             r->error = isnan(element.error) ? INFINITY : fmax(r->error, element.error);
-            if (here > top) {
+            c->wrong += rank == 2, c->undecided += rank == 1;
+            if (rank == most && here > top) {
                 top = here;
                 r->input = c->input, r->index = element.index, r->analytic = element.analytic,
                 r->numeric = element.numeric;
             }
-            if (here <= 1) continue;
-            r->wrong++, c->wrong++;
-            int at = r->worst_count < CT_GRADCHECK_WORST ? r->worst_count++ : CT_GRADCHECK_WORST;
-            for (; at > 0 && here > most[at - 1]; at--)
-                if (at < CT_GRADCHECK_WORST)
-                    most[at] = most[at - 1], r->worst[at] = r->worst[at - 1];
-            if (at < CT_GRADCHECK_WORST) most[at] = here, r->worst[at] = element;
+            if (rank == most && rank) insert_worst(r, excess_of, here, &element);
         }
+        r->wrong += c->wrong + c->undecided, r->undecided += c->undecided;
     }
     if (r->wrong) r->ok = false;
     for (int q = 0; q < k->count && r->wrong && !k->opts.fast; q++)
@@ -133,7 +149,15 @@ const char *ct_mistake_name(ct_mistake mistake) {
                                        [CT_MISTAKE_PRODUCT_RULE] = "product rule",
                                        [CT_MISTAKE_EDGES] = "edges",
                                        [CT_MISTAKE_TERM] = "term",
-                                       [CT_MISTAKE_UNIFORM] = "uniform"};
+                                       [CT_MISTAKE_UNIFORM] = "uniform",
+                                       [CT_MISTAKE_ROUNDING] = "rounding",
+                                       [CT_MISTAKE_RESIDUAL] = "residual",
+                                       [CT_MISTAKE_EXCHANGED] = "exchanged",
+                                       [CT_MISTAKE_OPERAND] = "operand",
+                                       [CT_MISTAKE_REVERSED] = "reversed",
+                                       [CT_MISTAKE_THRESHOLD] = "threshold",
+                                       [CT_MISTAKE_ROWS] = "rows",
+                                       [CT_MISTAKE_FORMULA] = "formula"};
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 
@@ -141,6 +165,18 @@ const char *cti_check_position(ct_shape shape, int64_t index, char text[CTI_SHAP
     ct_shape at = shape;
     for (int d = 0; d < shape.ndim; d++) at.dim[d] = cti_suspect_along(shape, index, d);
     return cti_shape_text(at, text);
+}
+
+const char *cti_check_cotangent(int64_t output) {
+    static const char *const name[] = {"random", "ones", "zeros", "scaled"}; /* -1, -2, ... */
+    return output >= 0 ? "1 at " : name[-1 - output];
+}
+
+const char *cti_check_verdict(const ct_gradcheck_result *r) {
+    static const char *const name[] = {[CT_VERDICT_OK] = "ok",
+                                       [CT_VERDICT_WRONG] = "wrong",
+                                       [CT_VERDICT_CANNOT_TELL] = "cannot tell"};
+    return name[r->verdict];
 }
 
 /* printf shows a NaN's sign, which means nothing */
@@ -154,14 +190,16 @@ void cti_check_report(const cti_check *k) {
         fprintf(file, "gradcheck: ok: %lld %s, error at most %.2g, noise of the differences %.2g\n",
                 (long long)r->checked, k->opts.fast ? "directions" : "elements", r->error,
                 r->noise);
-    else fprintf(file, "gradcheck: wrong: %s\n", r->diagnosis);
+    else fprintf(file, "gradcheck: %s: %s\n", cti_check_verdict(r), r->diagnosis);
     for (int q = 0; q < k->count; q++)
         if (*k->checked[q].diagnosis && strcmp(k->checked[q].diagnosis, r->diagnosis))
             fprintf(file, "  and %s\n", k->checked[q].diagnosis);
     if (!r->wrong) return;
-    fprintf(file, "  %lld of %lld %s wrong; allowed is %.2g |g| + %.2g |numeric|; the worst:\n",
-            (long long)r->wrong, (long long)r->checked,
-            k->opts.fast ? "directions are" : "elements are", k->opts.atol, k->opts.rtol);
+    fprintf(file, "  %lld of %lld %s wrong", (long long)(r->wrong - r->undecided),
+            (long long)r->checked, k->opts.fast ? "directions are" : "elements are");
+    if (r->undecided) fprintf(file, ", %lld undecided", (long long)r->undecided);
+    fprintf(file, "; allowed is %.2g |g| + %.2g |numeric|; the worst:\n", k->opts.atol,
+            k->opts.rtol);
     fprintf(file, "  %-16s %-16s %15s %15s %9s %9s %9s\n", "input", "cotangent", "analytic",
             "numeric", "error", "relative", "noise");
     for (int w = 0; w < r->worst_count; w++) {
@@ -169,11 +207,7 @@ void cti_check_report(const cti_check *k) {
         char input[CTI_SHAPE_TEXT + 16], cotangent[CTI_SHAPE_TEXT + 16];
         snprintf(input, sizeof input, "%d %s", e->input,
                  e->index < 0 ? "a direction" : CTI_POSITION(k->in[e->input]->shape, e->index));
-        snprintf(cotangent, sizeof cotangent, "%s%s",
-                 e->output >= 0    ? "1 at "
-                 : e->output == -1 ? "random"
-                 : e->output == -2 ? "ones"
-                                   : "zeros",
+        snprintf(cotangent, sizeof cotangent, "%s%s", cti_check_cotangent(e->output),
                  e->output >= 0 ? CTI_POSITION(k->shape, e->output) : "");
         fprintf(file, "  %-16s %-16s %15.9g %15.9g %9.2g %9.2g %9.2g\n", input, cotangent,
                 shown(e->analytic), shown(e->numeric), shown(e->error), shown(e->relative),

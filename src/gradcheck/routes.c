@@ -31,6 +31,10 @@ bool cti_suspect_mask(cti_suspect *s) {
         for (int64_t i = 0; i < s->n; i++)
             s->p[r * s->n + i] = row[r] && column[i] ? c * s->j[r * s->n + i] : s->a[r * s->n + i];
     if (hidden == 0 || !cti_suspect_fits(s)) return false;
+    if (bottom > 0 && fabs(c) < 1e-9)
+        return cti_suspect_say(s, CT_MISTAKE_MASK,
+                               "the mask is inverted: what reaches the output has no gradient, and "
+                               "what does not has one");
     if (!(bottom > 0))
         return cti_suspect_say(s, CT_MISTAKE_MASK,
                                "the output does not depend on it, and yet it has a gradient");
@@ -91,10 +95,22 @@ bool cti_suspect_assigned(cti_suspect *s) {
 
 /* ---- contributions added to another element ---- */
 
+/* Does each element of the input reach as many of the output? */
+static bool is_broadcast(const cti_suspect *s) {
+    int64_t first = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t here = 0;
+        for (int64_t r = 0; r < s->rows; r++) here += !cti_suspect_is_zero(s, s->j[r * s->n + i]);
+        if (i && here != first) return false;
+        first = here;
+    }
+    return first > 1;
+}
+
 /* Each row of J has one entry (a broadcast), and A has the same value in another column: the sum
  * that undoes the broadcast runs over the wrong dims. */
 static bool sum_is_elsewhere(const cti_suspect *s) {
-    if (s->n < 2 || s->n >= s->rows) return false;
+    if (s->n < 2 || s->n >= s->rows || !is_broadcast(s)) return false;
     for (int64_t r = 0; r < s->rows; r++) {
         int64_t a = -1, j = -1;
         for (int64_t i = 0; i < s->n; i++) {
@@ -156,4 +172,50 @@ bool cti_suspect_spread(cti_suspect *s) {
     return cti_suspect_say(s, CT_MISTAKE_SUM,
                            "a sum runs over too many dims: an element also gets contributions from "
                            "outputs that do not depend on it");
+}
+
+/* P = J where A is not 0, and 0 elsewhere: of the contributions to an element some are lost. */
+bool cti_suspect_lost(cti_suspect *s) {
+    if (!s->k->whole) return false;
+    int64_t lost = 0, all = 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) {
+        const bool there = !cti_suspect_is_zero(s, s->j[e]), gone = s->a[e] == 0;
+        s->p[e] = gone ? 0 : s->j[e];
+        all += there, lost += there && gone;
+    }
+    if (!lost || !cti_suspect_fits(s)) return false;
+    return cti_suspect_say(s, CT_MISTAKE_SUM,
+                           "contributions are lost: %lld of %lld entries of the Jacobian are zero "
+                           "in backward, all others are right",
+                           (long long)lost, (long long)all);
+}
+
+/* Some entries are c times what they must be, the same c for all of them, and the others are right:
+ * one of several terms of a sum. */
+bool cti_suspect_part(cti_suspect *s) {
+    double top = 0, bottom = 0, low = INFINITY, high = 0;
+    int64_t off = 0, all = 0;
+    if (!s->k->whole) return false;
+    for (int64_t e = 0; e < s->rows * s->n; e++) {
+        const bool wrong = cti_suspect_wrong(s, e / s->n, e % s->n);
+        all += !cti_suspect_is_zero(s, s->j[e]);
+        if (!wrong) continue;
+        off++, top += s->a[e] * s->j[e], bottom += s->j[e] * s->j[e];
+        low = fmin(low, fabs(s->j[e])), high = fmax(high, fabs(s->j[e]));
+    }
+    const double c = bottom > 0 ? top / bottom : 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++)
+        s->p[e] = cti_suspect_wrong(s, e / s->n, e % s->n) ? c * s->j[e] : s->j[e];
+    /* numbers of one size would be fitted by accident */
+    if (off < 3 || high < 1.01 * low || !cti_suspect_fits(s)) return false;
+    s->factor = c;
+    if (fabs(c + 1) <= 1e-4)
+        return cti_suspect_say(s, CT_MISTAKE_SIGN,
+                               "the sign of some contributions is flipped: of %lld of %lld entries "
+                               "of the Jacobian",
+                               (long long)off, (long long)all);
+    return cti_suspect_say(s, CT_MISTAKE_FACTOR,
+                           "some contributions are %.6g times what they must be: %lld of %lld "
+                           "entries of the Jacobian, all others are right",
+                           c, (long long)off, (long long)all);
 }

@@ -22,7 +22,6 @@ typedef struct {
     double *p;               /* [rows][n] */
     double size, error, fit; /* ||J||, ||A - J|| */
     double tiny;             /* entries up to this count as zero */
-    double rounding;         /* error of a difference by rounding of the output: u max|y| / eps */
     ct_mistake mistake;
     double factor;
     char text[256];
@@ -46,22 +45,42 @@ static inline int64_t cti_suspect_along(ct_shape shape, int64_t i, int d) {
     return i % shape.dim[d];
 }
 
+/* Experiments at other points are made for functions of at most so many inputs. */
+enum { CTI_SUSPECT_INPUTS = 16 };
+
+/* Is a factor c, with A = c J, the same at another point? If it changes there, `text` names what it
+ * is, or is "". NEITHER: that is not known, and A has too few entries to say. */
+typedef enum { CTI_CONSTANT, CTI_VARYING, CTI_NEITHER } cti_constancy;
+cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t size);
+
 /* The hypotheses; true if one is the diagnosis. Those that need single elements are false in fast
  * mode; those that need a row for each element of the output are false unless k->whole. */
 typedef bool cti_hypothesis(cti_suspect *s);
 /* diagnose.c */
-cti_hypothesis cti_suspect_not_finite, cti_suspect_kink, cti_suspect_precision;
+cti_hypothesis cti_suspect_not_finite, cti_suspect_undecided;
+/* exact.c */
+cti_hypothesis cti_suspect_not_linear, cti_suspect_rounded;
 /* factors.c */
 cti_hypothesis cti_suspect_zero, cti_suspect_factor, cti_suspect_cotangent, cti_suspect_chain,
     cti_suspect_uniform;
+/* local.c */
+cti_hypothesis cti_suspect_residual, cti_suspect_exchanged, cti_suspect_local_factor,
+    cti_suspect_local_term;
 /* routes.c */
-cti_hypothesis cti_suspect_mask, cti_suspect_assigned, cti_suspect_sum, cti_suspect_spread;
+cti_hypothesis cti_suspect_mask, cti_suspect_assigned, cti_suspect_sum, cti_suspect_spread,
+    cti_suspect_lost, cti_suspect_part;
 /* order.c */
 cti_hypothesis cti_suspect_transposed, cti_suspect_permuted;
+/* shift.c */
+cti_hypothesis cti_suspect_shifted, cti_suspect_kernel, cti_suspect_reversed, cti_suspect_misplaced,
+    cti_suspect_scattered, cti_suspect_element;
+/* experiments.c */
+cti_hypothesis cti_suspect_forward_value, cti_suspect_operand, cti_suspect_formula;
 /* terms.c */
-cti_hypothesis cti_suspect_forward_value, cti_suspect_product_rule, cti_suspect_target,
-    cti_suspect_term, cti_suspect_row_sum;
+cti_hypothesis cti_suspect_product_rule, cti_suspect_target, cti_suspect_term, cti_suspect_row_sum;
+/* sums.c */
+cti_hypothesis cti_suspect_other_sum;
 /* edges.c */
-cti_hypothesis cti_suspect_edges;
+cti_hypothesis cti_suspect_edges, cti_suspect_threshold, cti_suspect_rows, cti_suspect_scaled;
 
 #endif

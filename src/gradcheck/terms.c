@@ -1,64 +1,8 @@
-/* Hypotheses: the derivative is taken at another point, or of one factor of a product only, or
- * lacks a term. */
+/* Hypotheses: the derivative is that of one factor of a product only, or lacks a term. */
 #include "suspect.h"
 
 #include <math.h>
 #include <string.h>
-
-/* ---- the output used for the input, or the reverse ----
- *
- * The derivative of y = f(x) can be written as F(x) or as G(y). A backward that computes F(y) gives
- * the derivative at the point y, so A equals the differences at y. A backward that computes G(x)
- * gives the right derivative when it runs at the point y, so its result there equals J at x. */
-
-/* Computes J and A at x := y into `other`. False: the function fails there. */
-static bool measure_at_output(cti_suspect *s, cti_checked *other) {
-    cti_check *k = s->k;
-    ct_tensor *x = s->c->x;
-    double *before = cti_check_numbers(k, 1, x->numel);
-    *other = *s->c;
-    other->analytic = cti_check_numbers(k, k->rows, s->n);
-    other->numeric = cti_check_numbers(k, k->rows, s->n);
-    other->noise = cti_check_numbers(k, k->rows, s->n);
-    if (!before || !other->analytic || !other->numeric || !other->noise) return false;
-    for (int64_t i = 0; i < x->numel; i++)
-        before[i] = cti_check_get(x, i), cti_check_set(x, i, k->y[i]);
-    cti_held_errors held = cti_check_hold_errors(k);
-    bool ok = cti_check_backwards(k, other, 1) && cti_check_differences(k, other);
-    ok = cti_check_drop_errors(k, held) && ok;
-    k->refused[0] = 0;
-    for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
-    for (int64_t i = 0; i < x->numel; i++) cti_check_set(x, i, before[i]);
-    return ok;
-}
-
-/* Are the columns of a those of j, apart from columns that are not finite (fewer than half)? */
-static bool agree(const cti_suspect *s, const double *a, const double *j) {
-    double left = 0;
-    int64_t finite = 0;
-    for (int64_t i = 0; i < s->n; i++) {
-        double here = 0;
-        for (int64_t r = 0; r < s->rows; r++)
-            here += (a[r * s->n + i] - j[r * s->n + i]) * (a[r * s->n + i] - j[r * s->n + i]);
-        if (isfinite(here)) left += here, finite++;
-    }
-    return 2 * finite > s->n && sqrt(left) <= s->fit * s->error;
-}
-
-bool cti_suspect_forward_value(cti_suspect *s) {
-    cti_checked other;
-    if (s->k->opts.fast || s->c->x->dtype != s->k->dtype || !cti_shape_same(&s->in, &s->out) ||
-        !measure_at_output(s, &other))
-        return false;
-    if (agree(s, s->a, other.numeric))
-        return cti_suspect_say(
-            s, CT_MISTAKE_FORWARD_VALUE,
-            "the output is used where the input is meant: this is the derivative at x = y");
-    if (!agree(s, other.analytic, s->j)) return false;
-    return cti_suspect_say(s, CT_MISTAKE_FORWARD_VALUE,
-                           "the input is used where the output is meant: at x = y this backward "
-                           "gives what is right here");
-}
 
 /* ---- products ----
  *

@@ -1,0 +1,136 @@
+/* What the numbers from backward show by themselves: a backward that is not linear in the
+ * cotangent, and one that computes in f32. */
+#include "suspect.h"
+
+#include <math.h>
+
+/* ---- linear in the cotangent ---- */
+
+/* The largest |got - expected| of two rows over the size of what is expected. */
+static double row_differs(const double *got, const double *expected, int64_t n, double scale) {
+    double off = 0, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        off = fmax(off, fabs(got[i] - scale * expected[i]));
+        most = fmax(most, fmax(fabs(got[i]), fabs(scale * expected[i])));
+    }
+    return most > 0 ? off / most : 0;
+}
+
+static double row_size(const double *row, int64_t n) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += row[i] * row[i];
+    return sqrt(sum);
+}
+
+/* How far the row of the random cotangent is from the sum of the rows of single ones. */
+static double sum_differs(const cti_suspect *s, const double *random) {
+    const cti_check *k = s->k;
+    double off = 0, most = 0;
+    for (int64_t i = 0; k->whole && i < s->n; i++) {
+        double sum = 0, size = 0;
+        for (int64_t r = 0; r < k->m; r++) {
+            const double part =
+                k->cotangent[CTI_ROW_RANDOM * k->m + r] * s->c->analytic[r * s->n + i];
+            sum += part, size += fabs(part);
+        }
+        off = fmax(off, fabs(random[i] - sum)), most = fmax(most, size);
+    }
+    return most > 0 ? off / most : 0;
+}
+
+bool cti_suspect_not_linear(cti_suspect *s) {
+    const cti_check *k = s->k;
+    const double *summed = s->c->analytic + (k->rows - CTI_ROWS_SUMMED) * s->n,
+                 *random = summed + CTI_ROW_RANDOM * s->n, *large = summed + CTI_ROW_LARGE * s->n,
+                 *small = summed + CTI_ROW_SMALL * s->n, part = k->coarse ? 1e-3 : 1e-5;
+    const double off_large = row_differs(large, random, s->n, CTI_LARGE),
+                 off_small = row_differs(small, random, s->n, -1 / CTI_LARGE);
+    if (off_large <= part && off_small <= part && sum_differs(s, random) <= part) return false;
+    bool single = k->whole;
+    for (int64_t r = 0; r < s->rows && single; r++)
+        for (int64_t i = 0; i < s->n; i++) single = single && !cti_suspect_wrong(s, r, i);
+    const double grown = row_size(large, s->n) / (row_size(random, s->n) * CTI_LARGE);
+    return cti_suspect_say(
+        s, CT_MISTAKE_COTANGENT, "backward does not use the cotangent linearly: %s",
+        grown < 0.9        ? "a large one gives too little, as where it is clipped"
+        : grown > 1.1      ? "a large one gives too much, as where it is squared"
+        : off_small > part ? "a small one, or one of another sign, is answered in another way"
+        : single           ? "single ones are answered right, a mixture of them is not"
+                 : "the answer to a mixture is not the sum of the answers to single ones");
+}
+
+/* ---- computed in f32 ----
+ *
+ * Rounding to f32 gives errors of 1e-8 to 1e-6 of the gradient's size, which is often within the
+ * tolerance. In f64 differences are mostly accurate to 1e-9, so such errors can be told from theirs
+ * if the estimates of the latter are believed. */
+
+static bool is_f32(double v) { return (double)(float)v == v; }
+
+/* Is every entry of A a number of f32, with at least four different ones? */
+static bool is_all_f32(const cti_check *k, const cti_checked *c, int64_t rows) {
+    double seen[4];
+    int different = 0;
+    for (int64_t e = 0; e < rows * c->n; e++) {
+        const double v = fabs(c->analytic[e]);
+        if (!is_f32(v)) return false;
+        bool new = v != 0;
+        for (int q = 0; q < different && q < 4; q++) new = new &&v != seen[q];
+        if (new &&different < 4) seen[different++] = v;
+    }
+    return different == 4 && k->dtype == CT_F64;
+}
+
+/* The errors have the size that f32 gives, and are `least` times those of the differences.
+ * `refined`: noise is all there is to say of the latter. */
+static bool has_f32_errors(const cti_check *k, const cti_checked *c, double least, bool refined) {
+    const int64_t rows = k->whole ? k->m : CTI_ROW_ZEROS;
+    double errors = 0, doubts = 0, size = 0, most = 0, top = 0;
+    int64_t off = 0;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < c->n; i++) {
+            const int64_t e = r * c->n + i;
+            if (c->state[i] > CTI_WRONG || !isfinite(c->analytic[e])) continue;
+            const double error = fabs(c->analytic[e] - c->numeric[e]),
+                         doubt =
+                             c->noise[e] + (refined ? 0 : k->rounding / cti_check_step(k, c, i));
+            errors += error * error, size += c->numeric[e] * c->numeric[e];
+            top = fmax(top, fabs(c->numeric[e])), most = fmax(most, error);
+            if (c->analytic[e] == c->numeric[e]) continue;
+            doubts += doubt * doubt, off += error > 8 * doubt;
+        }
+    if (!(size > 0) || off < 2) return false;
+    const double relative = sqrt(errors / size);
+    return errors > least * least * doubts && relative > 0x1p-31 && relative < 0x1p-20 &&
+           most < 0x1p-18 * top;
+}
+
+static bool may_be_rounded(const cti_check *k, const cti_checked *c) {
+    return !k->coarse && !c->direction && k->dtype == CT_F64;
+}
+
+static bool is_rounded(const cti_check *k, const cti_checked *c, bool refined) {
+    const int64_t rows = k->whole ? k->m : CTI_ROW_ZEROS;
+    return may_be_rounded(k, c) && has_f32_errors(k, c, is_all_f32(k, c, rows) ? 4 : 20, refined);
+}
+
+bool cti_check_rounded(cti_check *k, cti_checked *c) {
+    enum { MOST = 256 };
+    if (k->opts.rtol > 1e-6 || k->opts.atol > 1e-8 || !may_be_rounded(k, c)) return true;
+    /* the usual differences raise the suspicion, better ones confirm it */
+    if (!has_f32_errors(k, c, 2, false)) return true;
+    for (int64_t i = 0; i < c->n && c->n <= MOST; i++)
+        if (!cti_check_refine(k, c, i)) return false;
+    c->rounded = is_rounded(k, c, c->n <= MOST);
+    for (int64_t i = 0; i < c->n && c->rounded; i++)
+        if (c->state[i] == CTI_RIGHT) c->state[i] = CTI_WRONG;
+    return true;
+}
+
+bool cti_suspect_rounded(cti_suspect *s) {
+    if (!s->c->rounded && !is_rounded(s->k, s->c, false)) return false;
+    return cti_suspect_say(s, CT_MISTAKE_ROUNDING,
+                           "the errors are of the size of f32's rounding, %.2g of the gradient: "
+                           "something is computed or stored in f32",
+                           s->error / s->size);
+}

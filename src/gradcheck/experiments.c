@@ -1,0 +1,325 @@
+/* Hypotheses that need A and J at another point: the output or another input is used where this
+ * input is meant; a factor depends on the input; or the mistake is the same at every index. */
+#include "suspect.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- A and J elsewhere ---- */
+
+/* A point: values of each checked input; NULL: as they are. */
+typedef struct {
+    double *const *values; /* [k->count] */
+    double *y;             /* the output there; NULL: not wanted */
+} point;
+
+static void set_values(const cti_check *k, double *const *values) {
+    for (int q = 0; q < k->count; q++)
+        for (int64_t i = 0; values[q] && i < k->checked[q].x->numel; i++)
+            cti_check_set(k->checked[q].x, i, values[q][i]);
+}
+
+static double *copy_of(cti_check *k, const ct_tensor *x) {
+    double *values = cti_check_numbers(k, 1, x->numel);
+    for (int64_t i = 0; values && i < x->numel; i++) values[i] = cti_check_get(x, i);
+    return values;
+}
+
+/* Computes J and A at that point into `other`. False: the function fails there. */
+static bool measure(cti_suspect *s, point at, cti_checked *other) {
+    cti_check *k = s->k;
+    double *before[CTI_SUSPECT_INPUTS] = {0};
+    *other = *s->c;
+    other->analytic = cti_check_numbers(k, k->rows, s->n);
+    other->numeric = cti_check_numbers(k, k->rows, s->n);
+    other->noise = cti_check_numbers(k, k->rows, s->n);
+    bool ok = other->analytic && other->numeric && other->noise;
+    for (int q = 0; q < k->count && ok; q++)
+        if (at.values[q]) ok = (before[q] = copy_of(k, k->checked[q].x)) != NULL;
+    if (!ok) return false;
+    set_values(k, at.values);
+    cti_held_errors held = cti_check_hold_errors(k);
+    ok = cti_check_backwards(k, other, 1) && cti_check_differences(k, other) &&
+         (!at.y || cti_check_value(k, at.y));
+    ok = cti_check_drop_errors(k, held) && ok;
+    k->refused[0] = 0;
+    for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
+    set_values(k, before);
+    return ok;
+}
+
+static bool can_move(const cti_suspect *s) {
+    return !s->k->opts.fast && s->k->count <= CTI_SUSPECT_INPUTS;
+}
+
+/* Are the columns of a those of j, apart from columns that are not finite (fewer than half)? */
+static bool agree(const cti_suspect *s, const double *a, const double *j) {
+    double left = 0;
+    int64_t finite = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        double here = 0;
+        for (int64_t r = 0; r < s->rows; r++)
+            here += (a[r * s->n + i] - j[r * s->n + i]) * (a[r * s->n + i] - j[r * s->n + i]);
+        if (isfinite(here)) left += here, finite++;
+    }
+    return 2 * finite > s->n && sqrt(left) <= s->fit * s->error;
+}
+
+/* ---- one tensor used for another ----
+ *
+ * The derivative of y = f(x) can be written as F(x) or as G(y). A backward that computes F(y) gives
+ * the derivative at the point y, so A equals the differences at y. A backward that computes G(x)
+ * gives the right derivative when it runs at the point y, so its result there equals J at x.
+ * Likewise with another operand in place of x or y. */
+
+bool cti_suspect_forward_value(cti_suspect *s) {
+    cti_check *k = s->k;
+    double *values[CTI_SUSPECT_INPUTS] = {0};
+    cti_checked other;
+    const int self = (int)(s->c - k->checked);
+    values[self] = k->y;
+    if (!can_move(s) || s->c->x->dtype != k->dtype || !cti_shape_same(&s->in, &s->out) ||
+        !measure(s, (point){values, NULL}, &other))
+        return false;
+    if (agree(s, s->a, other.numeric))
+        return cti_suspect_say(
+            s, CT_MISTAKE_FORWARD_VALUE,
+            "the output is used where the input is meant: this is the derivative at x = y");
+    if (!agree(s, other.analytic, s->j)) return false;
+    return cti_suspect_say(s, CT_MISTAKE_FORWARD_VALUE,
+                           "the input is used where the output is meant: at x = y this backward "
+                           "gives what is right here");
+}
+
+/* A is J at the point where input q has the values `instead`. */
+static bool is_at(cti_suspect *s, int q, double *instead) {
+    double *values[CTI_SUSPECT_INPUTS] = {0};
+    cti_checked other;
+    cti_frame frame;
+    cti_frame_open(s->k->context, &frame, false);
+    values[q] = instead;
+    const bool yes = measure(s, (point){values, NULL}, &other) && agree(s, s->a, other.numeric);
+    cti_frame_close(s->k->context, &frame);
+    return yes;
+}
+
+bool cti_suspect_operand(cti_suspect *s) {
+    cti_check *k = s->k;
+    if (!can_move(s) || k->count < 2) return false;
+    for (int q = 0; q < k->count; q++) {
+        const int input = k->checked[q].input;
+        if (&k->checked[q] != s->c && cti_shape_same(&k->checked[q].x->shape, &s->out) &&
+            is_at(s, q, k->y))
+            return cti_suspect_say(s, CT_MISTAKE_OPERAND,
+                                   "the output is used where input %d is meant", input);
+        for (int p = 0; p < k->count; p++) {
+            if (p == q || k->checked[p].x->numel != k->checked[q].x->numel) continue;
+            double *other = copy_of(k, k->checked[p].x);
+            if (!other || !is_at(s, q, other)) continue;
+            return cti_suspect_say(s, CT_MISTAKE_OPERAND,
+                                   "the wrong operand: input %d is used where input %d is meant",
+                                   k->checked[p].input, input);
+        }
+    }
+    return false;
+}
+
+/* ---- a factor that is one number ---- */
+
+/* Quantities that a factor may be: of a tensor its norm, sum, mean, largest size, and standard
+ * deviation. */
+enum { QUANTITIES = 5 };
+static const char *const quantity_name[QUANTITIES] = {"the norm", "the sum", "the mean",
+                                                      "the largest element", "the deviation"};
+
+static void measure_quantities(const double *x, int64_t n, double out[QUANTITIES]) {
+    double sum = 0, square = 0, most = 0, spread = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i], square += x[i] * x[i], most = fmax(most, fabs(x[i]));
+    for (int64_t i = 0; i < n; i++) spread += (x[i] - sum / (double)n) * (x[i] - sum / (double)n);
+    out[0] = sqrt(square), out[1] = sum, out[2] = sum / (double)n, out[3] = most;
+    out[4] = sqrt(spread / (double)n);
+}
+
+/* If the factor is c at one point and d at another, where the quantity is v and w: is it a power of
+ * the quantity, times a constant? Writes it in words. */
+static bool is_power(double c, double d, double v, double w, const char *what, const char *of,
+                     char *text, size_t size) {
+    static const double powers[] = {1, -1, 2, -2, 0.5, -0.5, 3, -3};
+    for (size_t p = 0; p < sizeof powers / sizeof *powers; p++) {
+        const double grown = pow(fabs(v / w), powers[p]);
+        if (!(fabs(fabs(c / d) - grown) <= 1e-5 * grown) || fabs(grown - 1) < 1e-3) continue;
+        const double constant = c / pow(fabs(v), powers[p]);
+        char times[32] = "";
+        if (fabs(constant - 1) > 1e-5) snprintf(times, sizeof times, "%.6g times ", constant);
+        if (powers[p] == 1) snprintf(text, size, "%s%s%s", times, what, of);
+        else snprintf(text, size, "%s%s%s to the power %g", times, what, of, powers[p]);
+        return true;
+    }
+    return false;
+}
+
+static bool name_varying(const cti_suspect *s, double c, double d, double *const *moved,
+                         const double *y, char *text, size_t size) {
+    const cti_check *k = s->k;
+    double here[QUANTITIES], there[QUANTITIES];
+    for (int q = -1; q < k->count; q++) { /* -1: the output */
+        const int64_t n = q < 0 ? k->m : k->checked[q].x->numel;
+        double *now = q < 0 ? k->y : copy_of(s->k, k->checked[q].x);
+        char of[32] = " of the output";
+        if (!now || n < 1) continue;
+        measure_quantities(now, n, here);
+        measure_quantities(q < 0 ? y : moved[q], n, there);
+        if (q >= 0) snprintf(of, sizeof of, " of input %d", k->checked[q].input);
+        if (n == 1 && is_power(c, d, here[0], there[0], q < 0 ? "the output" : "input ",
+                               q < 0 ? "" : of + sizeof " of input", text, size))
+            return true;
+        for (int w = 0; w < QUANTITIES; w++)
+            if (is_power(c, d, here[w], there[w], quantity_name[w], of, text, size)) return true;
+    }
+    return false;
+}
+
+static int64_t entries_of(const cti_suspect *s) {
+    int64_t count = 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) count += !cti_suspect_is_zero(s, s->j[e]);
+    return count;
+}
+
+cti_constancy cti_suspect_constancy(cti_suspect *s, double c, char *text, size_t size) {
+    cti_check *k = s->k;
+    double *moved[CTI_SUSPECT_INPUTS] = {0}, *y = cti_check_numbers(k, 1, k->m);
+    cti_checked other;
+    *text = 0;
+    const cti_constancy unknown = entries_of(s) < 3 && !k->opts.fast ? CTI_NEITHER : CTI_CONSTANT;
+    if (!can_move(s) || !y) return unknown;
+    for (int q = 0; q < k->count; q++) {
+        moved[q] = copy_of(k, k->checked[q].x);
+        if (!moved[q]) return unknown;
+        /* a few per cent, so that signs, order and domain mostly stay */
+        for (int64_t i = 0; i < k->checked[q].x->numel; i++)
+            moved[q][i] *= 1 + 0.07 * sin(1.7 * (double)(i + 3 * q + 1));
+    }
+    if (!measure(s, (point){moved, y}, &other)) return unknown;
+    const double d = cti_suspect_ratio(s, other.analytic, other.numeric);
+    double off = 0, error = 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) {
+        const double a = other.analytic[e], j = other.numeric[e];
+        off += (a - d * j) * (a - d * j), error += (a - j) * (a - j);
+    }
+    if (!(d != 0 && sqrt(off) <= 0.01 * sqrt(error))) return unknown;
+    if (fabs(c - d) <= (k->coarse ? 0.02 : 1e-4) * fabs(c)) return CTI_CONSTANT;
+    name_varying(s, c, d, moved, y, text, size);
+    return CTI_VARYING;
+}
+
+/* ---- the same mistake at every index ----
+ *
+ * If all inputs are rotated along a dim and J is rotated with them, the function does the same at
+ * every index of it. If A rotates too, so does backward: its mistake is none of indices, but in the
+ * formula. */
+
+/* values[q] := input q rotated by one along dim d from the right. False: none has it. */
+static bool rotate_inputs(cti_check *k, int from_right, int64_t size, double **values) {
+    bool any = false;
+    for (int q = 0; q < k->count; q++) {
+        const ct_tensor *x = k->checked[q].x;
+        const int d = x->shape.ndim - 1 - from_right;
+        values[q] = NULL;
+        if (d < 0 || x->shape.dim[d] != size) continue;
+        int64_t stride[CT_MAX_DIMS];
+        cti_shape_strides(x->shape, stride);
+        values[q] = cti_check_numbers(k, 1, x->numel);
+        if (!values[q]) return false;
+        for (int64_t i = 0; i < x->numel; i++) {
+            const int64_t at = cti_suspect_along(x->shape, i, d),
+                          to = i + ((at + 1) % size - at) * stride[d];
+            values[q][to] = cti_check_get(x, i);
+        }
+        any = true;
+    }
+    return any;
+}
+
+/* Is `there` the matrix `here` with columns rotated along dim d, and rows along dim p (-1: not)? */
+static bool is_rotated(const cti_suspect *s, const double *here, const double *there, int d, int p,
+                       double allowed) {
+    int64_t of_in[CT_MAX_DIMS], of_out[CT_MAX_DIMS];
+    cti_shape_strides(s->in, of_in);
+    cti_shape_strides(s->out, of_out);
+    double off = 0;
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t i = 0; i < s->n; i++) {
+            const int64_t at = cti_suspect_along(s->in, i, d);
+            int64_t to = i + ((at + 1) % s->in.dim[d] - at) * of_in[d], row = r;
+            if (p >= 0) {
+                const int64_t up = cti_suspect_along(s->out, r, p);
+                row += ((up + 1) % s->out.dim[p] - up) * of_out[p];
+            }
+            const double e = here[r * s->n + i] - there[row * s->n + to];
+            off += e * e;
+        }
+    return sqrt(off) <= allowed;
+}
+
+typedef enum { NO_SYMMETRY, SAME, DEPENDS } symmetry;
+
+static symmetry symmetry_along(cti_suspect *s, int d) {
+    double *values[CTI_SUSPECT_INPUTS] = {0};
+    cti_checked other;
+    symmetry found = NO_SYMMETRY;
+    cti_frame frame;
+    cti_frame_open(s->k->context, &frame, false);
+    if (rotate_inputs(s->k, s->in.ndim - 1 - d, s->in.dim[d], values) &&
+        measure(s, (point){values, NULL}, &other))
+        for (int p = s->out.ndim - 1; p >= -1 && found == NO_SYMMETRY; p--) {
+            if (p >= 0 && s->out.dim[p] != s->in.dim[d]) continue;
+            const double allowed = 10 * s->fit * s->error;
+            if (is_rotated(s, s->j, other.numeric, d, p, allowed))
+                found = is_rotated(s, s->a, other.analytic, d, p, allowed) ? SAME : DEPENDS;
+        }
+    cti_frame_close(s->k->context, &frame);
+    return found;
+}
+
+/* Does every row of J and A have at most one entry, in the same column? Sets the range of A / J. */
+static bool is_local(const cti_suspect *s, double *low, double *high) {
+    *low = INFINITY, *high = -INFINITY;
+    for (int64_t r = 0; r < s->rows; r++) {
+        int64_t entries = 0;
+        for (int64_t i = 0; i < s->n; i++) {
+            const double a = s->a[r * s->n + i], j = s->j[r * s->n + i];
+            const bool none = cti_suspect_is_zero(s, j);
+            if (none && !cti_suspect_is_zero(s, a)) return false;
+            if (none) continue;
+            entries++;
+            *low = fmin(*low, a / j), *high = fmax(*high, a / j);
+        }
+        if (entries > 1) return false;
+    }
+    return *low <= *high;
+}
+
+bool cti_suspect_formula(cti_suspect *s) {
+    if (!can_move(s) || !s->k->whole) return false;
+    int along = -1, missing = 0;
+    for (int d = 0; d < s->in.ndim; d++) {
+        if (s->in.dim[d] < 2) continue;
+        const symmetry of = symmetry_along(s, d);
+        if (of == DEPENDS) return false;
+        if (of == SAME) along = d;
+        else missing++;
+    }
+    double low, high;
+    if (!missing && is_local(s, &low, &high))
+        return cti_suspect_say(s, CT_MISTAKE_FORMULA,
+                               "a constant or a factor of the local derivative is wrong: its ratio "
+                               "to the right one depends on the input's element, and is from %.4g "
+                               "to %.4g",
+                               low, high);
+    if (along < 0) return false;
+    return cti_suspect_say(s, CT_MISTAKE_FORMULA,
+                           "a constant, a factor or a term of the formula is wrong, in the same "
+                           "way at every index along dim %d",
+                           along);
+}

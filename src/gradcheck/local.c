@@ -1,0 +1,247 @@
+/* Hypotheses about the error of an op whose Jacobian has few entries: the cotangent itself is
+ * missing or added, the gradients of two inputs are exchanged, or the local derivative has a wrong
+ * factor or term that is a known function of the input, the output or another input. */
+#include "suspect.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- a residual ---- */
+
+/* A - J is the same number c in one entry of each row and of each column. */
+static bool is_number_times_identity(cti_suspect *s, double *c) {
+    *c = 0;
+    if (s->rows != s->n || s->n < 2) return false;
+    for (int64_t i = 0; i < s->n; i++) *c += (s->a[i * s->n + i] - s->j[i * s->n + i]);
+    *c /= (double)s->n;
+    memcpy(s->p, s->j, (size_t)(s->rows * s->n) * sizeof *s->p);
+    for (int64_t i = 0; i < s->n; i++) s->p[i * s->n + i] += *c;
+    return *c != 0 && cti_suspect_fits(s);
+}
+
+/* A - J is c in one entry of each row (a broadcast input), or in every entry of a single row. */
+static bool is_number_of_each_row(cti_suspect *s, double *c) {
+    double sum = 0;
+    int64_t entries = 0;
+    for (int64_t r = 0; r < s->rows; r++) {
+        int64_t here = 0;
+        for (int64_t i = 0; i < s->n; i++)
+            if (cti_suspect_wrong(s, r, i)) here++, sum += s->a[r * s->n + i] - s->j[r * s->n + i];
+        if (here != (s->rows == 1 ? s->n : 1)) return false;
+        entries += here;
+    }
+    if (entries < 3) return false;
+    *c = sum / (double)entries;
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t i = 0; i < s->n; i++)
+            s->p[r * s->n + i] = s->j[r * s->n + i] + (cti_suspect_wrong(s, r, i) ? *c : 0);
+    return cti_suspect_fits(s);
+}
+
+bool cti_suspect_residual(cti_suspect *s) {
+    double c;
+    if (!s->k->whole || !(is_number_times_identity(s, &c) || is_number_of_each_row(s, &c)))
+        return false;
+    const double part = s->k->coarse ? 0.02 : 1e-4;
+    if (fabs(fabs(c) - 1) <= part)
+        return cti_suspect_say(
+            s, CT_MISTAKE_RESIDUAL, "%s: the error is the cotangent itself",
+            c < 0 ? "the cotangent is not passed on, as by a residual connection that is forgotten"
+                  : "the cotangent is passed on once too often, as by a residual connection that "
+                    "is not there");
+    return cti_suspect_say(s, CT_MISTAKE_RESIDUAL,
+                           "a term is missing or wrong that passes the cotangent on unchanged: the "
+                           "error is %.6g times the cotangent",
+                           c);
+}
+
+/* ---- exchanged ---- */
+
+static double apart(const double *a, const double *b, int64_t count) {
+    double sum = 0;
+    for (int64_t e = 0; e < count; e++) sum += (a[e] - b[e]) * (a[e] - b[e]);
+    return sqrt(sum);
+}
+
+bool cti_suspect_exchanged(cti_suspect *s) {
+    const cti_check *k = s->k;
+    for (int q = 0; q < k->count && !k->opts.fast; q++) {
+        const cti_checked *other = &k->checked[q];
+        if (other == s->c || other->n != s->n ||
+            apart(s->a, other->numeric, s->rows * s->n) > s->fit * s->error)
+            continue;
+        const double error = apart(other->analytic, other->numeric, s->rows * s->n);
+        if (other->wrong && apart(other->analytic, s->j, s->rows * s->n) <= s->fit * error)
+            return cti_suspect_say(s, CT_MISTAKE_EXCHANGED,
+                                   "the gradients of inputs %d and %d are exchanged", s->c->input,
+                                   other->input);
+        return cti_suspect_say(s, CT_MISTAKE_EXCHANGED, "it has the gradient of input %d",
+                               other->input);
+    }
+    return false;
+}
+
+/* ---- known functions ---- */
+
+enum { FUNCTIONS = 15 };
+static const char *const function_name[FUNCTIONS] = {"%s",
+                                                     "the square of %s",
+                                                     "the root of %s",
+                                                     "one plus %s",
+                                                     "one minus %s",
+                                                     "1 - v^2 with v %s",
+                                                     "1 + v^2 with v %s",
+                                                     "v (1 - v) with v %s",
+                                                     "the exponential of %s",
+                                                     "the logarithm of %s",
+                                                     "the sign of %s",
+                                                     "the cube of %s",
+                                                     "one over %s",
+                                                     "the sine of %s",
+                                                     "the cosine of %s"};
+
+static double known_function(int f, double v) {
+    switch (f) {
+    case 0: return v;
+    case 1: return v * v;
+    case 2: return sqrt(fabs(v));
+    case 3: return 1 + v;
+    case 4: return 1 - v;
+    case 5: return 1 - v * v;
+    case 6: return 1 + v * v;
+    case 7: return v * (1 - v);
+    case 8: return exp(v);
+    case 9: return log(fabs(v));
+    case 10: return v > 0 ? 1 : -1;
+    case 11: return v * v * v;
+    case 12: return 1 / v;
+    case 13: return sin(v);
+    default: return cos(v);
+    }
+}
+
+/* A tensor whose elements belong to the rows or columns of the Jacobian. */
+typedef struct {
+    const double *v;
+    int64_t count;
+    bool rows;
+    char name[32];
+} known;
+
+enum { KNOWN = 2 * (CTI_SUSPECT_INPUTS + 2) };
+
+/* The softmax of the input along its last dim, which is in the gradient of many losses. */
+static double *softmax_of(cti_suspect *s) {
+    const ct_tensor *x = s->c->x;
+    const int64_t n = x->shape.ndim ? x->shape.dim[x->shape.ndim - 1] : 1;
+    double *p = cti_check_numbers(s->k, 1, x->numel);
+    for (int64_t row = 0; p && row < x->numel; row += n) {
+        double most = -INFINITY, sum = 0;
+        for (int64_t i = row; i < row + n; i++) most = fmax(most, cti_check_get(x, i));
+        for (int64_t i = row; i < row + n; i++) sum += p[i] = exp(cti_check_get(x, i) - most);
+        for (int64_t i = row; i < row + n; i++) p[i] /= sum;
+    }
+    return p;
+}
+
+enum { SOFTMAX = -2, OUTPUT = -1 };
+
+/* The values of input q, or of the above. */
+static double *values_of(cti_suspect *s, int q, int64_t size) {
+    if (q == OUTPUT) return s->k->y;
+    if (q == SOFTMAX) return softmax_of(s);
+    double *values = cti_check_numbers(s->k, 1, size);
+    for (int64_t i = 0; values && i < size; i++) values[i] = cti_check_get(s->k->checked[q].x, i);
+    return values;
+}
+
+static int list_known(cti_suspect *s, known list[KNOWN]) {
+    const cti_check *k = s->k;
+    int count = 0;
+    for (int q = SOFTMAX; q < k->count && count + 2 <= KNOWN; q++) {
+        const int64_t size = q == OUTPUT    ? k->m
+                             : q == SOFTMAX ? s->c->x->numel
+                                            : k->checked[q].x->numel;
+        if (size < 2) continue;
+        const double *values = values_of(s, q, size);
+        if (!values) return 0;
+        for (int rows = 0; rows < 2; rows++) {
+            if ((rows ? s->rows : s->n) % size || (rows && s->rows == s->n)) continue;
+            known *one = &list[count++];
+            *one = (known){.v = values, .count = size, .rows = rows};
+            if (q == OUTPUT) snprintf(one->name, sizeof one->name, "the output");
+            else if (q == SOFTMAX) snprintf(one->name, sizeof one->name, "the input's softmax");
+            else if (&k->checked[q] == s->c) snprintf(one->name, sizeof one->name, "the input");
+            else snprintf(one->name, sizeof one->name, "input %d", k->checked[q].input);
+        }
+    }
+    return count;
+}
+
+/* p[e] := base[e] times or over f(v); NaN where that is not finite. Then c such that a is c p. */
+static bool explains(cti_suspect *s, const double *base, const known *of, int f, bool over,
+                     bool added, double *c) {
+    double top = 0, bottom = 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) {
+        const double v = known_function(f, of->v[(of->rows ? e / s->n : e % s->n) % of->count]),
+                     target = added ? s->a[e] - s->j[e] : s->a[e];
+        s->p[e] = base[e] == 0 ? 0 : over ? base[e] / v : base[e] * v;
+        if (!isfinite(s->p[e])) return false;
+        top += target * s->p[e], bottom += s->p[e] * s->p[e];
+    }
+    *c = bottom > 0 ? top / bottom : 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) s->p[e] = *c * s->p[e] + (added ? s->j[e] : 0);
+    return *c != 0 && cti_suspect_fits(s);
+}
+
+/* Has J enough entries that a fit of one number is no accident? */
+static bool has_entries(const cti_suspect *s) {
+    int64_t entries = 0;
+    for (int64_t e = 0; e < s->rows * s->n; e++) entries += !cti_suspect_is_zero(s, s->j[e]);
+    return !s->k->opts.fast && entries >= 4;
+}
+
+bool cti_suspect_local_factor(cti_suspect *s) {
+    known list[KNOWN];
+    if (!has_entries(s)) return false;
+    const int count = list_known(s, list);
+    for (int f = 0; f < FUNCTIONS; f++)
+        for (int q = 0; q < count; q++)
+            for (int over = 1; over >= 0; over--) {
+                double c;
+                char what[96], times[32] = "";
+                if (!explains(s, s->j, &list[q], f, over, false, &c)) continue;
+                snprintf(what, sizeof what, function_name[f], list[q].name);
+                if (fabs(c - 1) > 1e-4) snprintf(times, sizeof times, ", and all times %.6g", c);
+                return cti_suspect_say(s, CT_MISTAKE_CHAIN,
+                                       over ? "a factor of the local derivative is missing: %s%s"
+                                            : "the local derivative has a factor too many: %s%s",
+                                       what, times);
+            }
+    return false;
+}
+
+/* The error is a known function times the cotangent, on the entries of J alone. */
+bool cti_suspect_local_term(cti_suspect *s) {
+    known list[KNOWN];
+    if (!has_entries(s) || !s->k->whole) return false;
+    const int count = list_known(s, list);
+    double *base = cti_check_numbers(s->k, s->rows, s->n);
+    if (!base) return false;
+    for (int of_j = 0; of_j < 2; of_j++) {
+        for (int64_t e = 0; e < s->rows * s->n; e++)
+            base[e] = cti_suspect_is_zero(s, s->j[e]) ? 0 : of_j ? s->j[e] : 1;
+        for (int f = 0; f < FUNCTIONS; f++)
+            for (int q = 0; q < count; q++) {
+                double c;
+                char what[96];
+                if (!explains(s, base, &list[q], f, false, true, &c)) continue;
+                snprintf(what, sizeof what, function_name[f], list[q].name);
+                return cti_suspect_say(s, CT_MISTAKE_TERM,
+                                       "a term of the local derivative is missing or wrong: the "
+                                       "error is %.6g times %s%s",
+                                       c, what, of_j ? ", times the derivative" : "");
+            }
+    }
+    return false;
+}
