@@ -115,9 +115,14 @@ demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minut
 # ---- the course ----
 
 EX ?= all
-grade: $(STATIC) $(COURSE) ## grade exercises of examples/course/: EX=05, all without it; FILE=a submission elsewhere, JSON=results.json
+course: $(STATIC) $(COURSE) ## what grading needs, built
+grade: course ## grade exercises of examples/course/: EX=05, all without it; FILE=a submission elsewhere, JSON=results.json, SEED=7
 	@command -v python3 >/dev/null || { echo "make grade needs python3"; exit 2; }
-	@examples/course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(EX) $(if $(FILE),'$(FILE)')
+	@examples/course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') $(EX) $(if $(FILE),'$(FILE)')
+handout: course ## the course for students, without solutions, in build/cotangent-course.tar.gz
+	@examples/course/kit handout --build $(BUILD)
+autograder: course ## an exercise for Gradescope, EX=05, in build/autograder-05_....zip
+	@examples/course/kit autograder $(EX) --build $(BUILD)
 
 # ---- tests ----
 
@@ -329,4 +334,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE
+.PHONY: course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install bench gradcheck-plot format clean FORCE
