@@ -63,7 +63,7 @@ REFUSED = [
     ("embedded bytes", "const char c[] = {\n#embed \"/etc/passwd\"\n};", None, "a directive #embed"),
     ("an import", "#import \"/etc/passwd\"", None, "a directive #import"),
     ("which files there are", "#if __has_include(\"/etc/passwd\")\nint x = ;\n#endif", None, "asks which files"),
-    ("itself", "#include \"exercise.c\"", None, "it includes exercise.c"),
+    ("itself", "#include \"exercise.c\"", None, "exercise.c; only exercise.h"),
     ("the tests", "#include \"test.c\"", None, "it includes"),
     ("a file that is no C", "#include \"/etc/passwd\"", None, "it includes"),
     ("another file's lines in a message", "#line 1 \"/etc/passwd\"\nint x = ;", None, "a directive #line"),
@@ -126,7 +126,7 @@ for (char *p = near - 96; p < near + 1024; p++)
     }
 """
 MEMORY = [
-    ("the nonce in memory", SEND, SCAN + "return ct_fail(call->context, CT_ERR_ARGUMENT, \"scanned\");", "scanned"),
+    ("the nonce in memory", SEND, SCAN + "return ct_fail(call->context, CT_ERR_ARGUMENT, \"scanned\");", ""),
     ("the nonce asked for too early", SEND, "send(\"over\\n\");", "ended with exit code "),
     ("a verdict without a nonce", SEND, "send(\"over\\npassed\\n\");", "ended with exit code "),
 ]
@@ -267,7 +267,8 @@ def source(before, inside):
     if inside is None:
         return before
     mark = "\xef\xbb\xbf" if before.startswith("\xef") else ""
-    return mark + PROTOTYPES + before.removeprefix(mark) + "\n" + re.sub(re.escape(ADD), lambda found: found[0] + inside + "\n", SOLUTION.read_text(), count=1)
+    solution = re.sub(re.escape(ADD), lambda found: found[0] + inside + "\n", SOLUTION.read_text(), count=1)
+    return mark + PROTOTYPES + before.removeprefix(mark) + "\n" + solution
 
 
 def attack(grade, build, before, inside, words, every):
