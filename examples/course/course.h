@@ -40,6 +40,50 @@ bool course_same(ct_tensor *got, ct_tensor *other, double tolerance);
  * and infinities must be the same. */
 void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double tolerance);
 
+/* ---- wrong forwards that have a name ---- */
+
+/* A mistake that a forward may have: mistakes[i] is bit i. */
+typedef struct {
+    const char
+        *what;   /* continues "this is what comes out ", as in "without the scale 1 / sqrt d" */
+    bool easier; /* the gradient is then easier than the right one: it gets no points */
+} course_mistake;
+
+/* The right forward (0), or what the mistakes of the bits make of it, by the library's ops, so that
+ * it can be differentiated. NULL where these inputs do not allow the mistake; an error is
+ * cleared. */
+typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, uint64_t mistakes);
+
+typedef struct {
+    ct_fn yours;
+    course_variant variant;
+    const course_mistake *mistakes;
+    int count;
+} course_function;
+#define COURSE_FUNCTION(yours, variant, mistakes)                                                  \
+    {yours, variant, mistakes, sizeof(mistakes) / sizeof *(mistakes)}
+
+/* As course_value of f->yours(in) and f->variant(in, 0), with the same random numbers. Where they
+ * differ it is said which mistake, or which two, give the same to nine digits, if no others do. */
+void course_forward(const char *what, const course_function *f, void *arg, ct_tensor *const *in,
+                    int n, double tolerance);
+
+/* The same at the beginning of a gradient's test. A forward whose mistakes have a name, none of
+ * them one that makes the gradient easier, does not end the test: it goes on with the gradient of
+ * what was written, and ends with about half of its points if that is right.
+ *
+ * This cannot be had for less work: an op that gives its input, zeros, or anything that is not
+ * known by name gets nothing, and the gradient is compared with that of the variant
+ * (course_wrongs) at the same large inputs. */
+void course_forward_first(const char *what, const course_function *f, void *arg,
+                          ct_tensor *const *in, int n, double tolerance);
+
+/* The mistakes that course_forward_first has found, else 0: what the library's side of
+ * course_gradient_as gives to the variant. */
+uint64_t course_wrongs(void);
+
+/* ---- gradients ---- */
+
 /* The gradients of ct_apply(op, in, n, attrs), or of a function, by ct_gradcheck. */
 void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in,
                      int n, ct_gradcheck_opts opts);

@@ -17,27 +17,147 @@ static ct_tensor *librarys(const ct_op *op, ct_tensor *a, ct_tensor *b) {
     return op == &add ? ct_add(a, b) : ct_mul(a, b);
 }
 
-static void neuron_by_hand(ct_context *context) {
-    ct_tensor *in[] = {scalar(context, 2), scalar(context, 0.5), scalar(context, -1)};
-    course_value("w = 2, x = 0.5, b = -1", ct_apply(&neuron, in, 3, NULL), scalar(context, 0),
-                 1e-15);
-    in[2] = scalar(context, log(2) - 1);
-    course_value("w = 2, x = 0.5, b = ln 2 - 1", ct_apply(&neuron, in, 3, NULL),
-                 scalar(context, 0.6), 1e-15);
-}
-
 static ct_tensor *by_you(ct_tensor *const *in, int n, void *op) {
     return ct_apply(op, in, n, NULL);
 }
+
+enum {
+    BIAS_OUTSIDE,
+    NO_BIAS,
+    BIAS_SUBTRACTED,
+    BIAS_TIMES_X,
+    BIAS_TIMES_W,
+    ALL_MULTIPLIED,
+    ADDED,
+    HALVED,
+    DOUBLED,
+    SIGMOID,
+    RELU,
+    SINE,
+    NO_TANH
+};
+static const course_mistake neuron_mistakes[] = {
+    [BIAS_OUTSIDE] = {"when b is added after tanh: tanh(w x) + b"},
+    [NO_BIAS] = {"without b: tanh(w x)"},
+    [BIAS_SUBTRACTED] = {"when b is subtracted: tanh(w x - b)"},
+    [BIAS_TIMES_X] = {"when b is multiplied by x: tanh((w + b) x)"},
+    [BIAS_TIMES_W] = {"when b is multiplied by w: tanh(w (x + b))"},
+    [ALL_MULTIPLIED] = {"when b is multiplied, too: tanh(w x b)"},
+    [ADDED] = {"when w and x are added, not multiplied"},
+    [HALVED] = {"with (e^z - 1) / (e^z + 1), which is tanh(z / 2)"},
+    [DOUBLED] = {"with tanh of twice what is inside"},
+    [SIGMOID] = {"with a sigmoid, 1 / (1 + e^-z), in place of tanh"},
+    [RELU] = {"with max(z, 0) in place of tanh", true},
+    [SINE] = {"with a sine in place of tanh"},
+    [NO_TANH] = {"without tanh: w x + b", true},
+};
+
+static ct_tensor *neuron_variant(ct_tensor *const *in, int n, void *op, uint64_t bits) {
+    (void)n, (void)op;
+    ct_tensor *w = in[0], *x = in[1], *b = in[2];
+    const bool outside = bits >> BIAS_OUTSIDE & 1;
+    if (bits >> NO_BIAS & 1) b = ct_scale(b, 0);
+    if (bits >> BIAS_SUBTRACTED & 1) b = ct_neg(b);
+    if (bits >> BIAS_TIMES_X & 1) b = ct_mul(b, x);
+    if (bits >> BIAS_TIMES_W & 1) b = ct_mul(b, w);
+    ct_tensor *z = bits >> ADDED & 1 ? ct_add(w, x) : ct_mul(w, x);
+    if (bits >> ALL_MULTIPLIED & 1) z = ct_mul(z, b);
+    else if (!outside) z = ct_add(z, b);
+    if (bits >> HALVED & 1) z = ct_scale(z, 0.5);
+    if (bits >> DOUBLED & 1) z = ct_scale(z, 2);
+    ct_tensor *y = bits >> SIGMOID & 1   ? ct_sigmoid(z)
+                   : bits >> RELU & 1    ? ct_relu(z)
+                   : bits >> SINE & 1    ? ct_sin(z)
+                   : bits >> NO_TANH & 1 ? z
+                                         : ct_tanh(z);
+    return outside ? ct_add(y, b) : y;
+}
+static const course_function neuron_function =
+    COURSE_FUNCTION(by_you, neuron_variant, neuron_mistakes);
+
+enum {
+    OTHER_OP,
+    SUBTRACTED,
+    DIVIDED,
+    FIRST_ALONE,
+    SECOND_ALONE,
+    NUMBER_OF_FIRST,
+    ALIGNED_LEFT,
+    MODULO,
+    IN_RUNS,
+    FIRST_FOR_ALL,
+    LAST_FOR_REST
+};
+static const course_mistake mistakes[] = {
+    [OTHER_OP] = {"when add multiplies, or mul adds"},
+    [SUBTRACTED] = {"when b is subtracted"},
+    [DIVIDED] = {"when a is divided by b"},
+    [FIRST_ALONE] = {"when the result is a alone", true},
+    [SECOND_ALONE] = {"when the result is b alone", true},
+    [NUMBER_OF_FIRST] = {"when a is multiplied by itself, or added to itself"},
+    [ALIGNED_LEFT] = {"when the shapes are aligned at the left"},
+    [MODULO] =
+        {"when element e of the result takes number e % size of an input: right for rows that "
+         "are repeated, not for columns"},
+    [IN_RUNS] = {"when each number of an input is repeated in a run, before the next one comes"},
+    [FIRST_FOR_ALL] = {"when only the first number of what is repeated is used"},
+    [LAST_FOR_REST] = {"when an input's last number is taken where it has no more"},
+};
+
+/* x in the result's shape, as the mistakes have it. */
+static ct_tensor *spread(ct_tensor *x, ct_shape shape, uint64_t bits) {
+    int64_t from[512], n = ct_numel(x), count = 1;
+    for (int d = 0; d < shape.ndim; d++) count *= shape.dim[d];
+    if (bits >> ALIGNED_LEFT & 1) {
+        while (ct_ndim(x) < shape.ndim) x = ct_unsqueeze(x, -1);
+        return ct_expand(x, shape);
+    }
+    if (!(bits & (1u << MODULO | 1u << IN_RUNS | 1u << FIRST_FOR_ALL | 1u << LAST_FOR_REST)) ||
+        n == count || n == 0 || count > 512)
+        return x;
+    for (int64_t e = 0; e < count; e++)
+        from[e] = bits >> MODULO & 1          ? e % n
+                  : bits >> IN_RUNS & 1       ? e * n / count
+                  : bits >> LAST_FOR_REST & 1 ? (e < n ? e : n - 1)
+                                              : 0;
+    x = ct_index_select(ct_reshape(x, CT_SHAPE(-1)), 0,
+                        ct_from_i64(ct_context_of(x), CT_SHAPE(count), from));
+    return ct_reshape(x, shape);
+}
+
+static ct_tensor *variant(ct_tensor *const *in, int n, void *op, uint64_t bits) {
+    (void)n;
+    ct_tensor *right = librarys(op, in[0], in[1]);
+    if (!bits || !right) return right;
+    const ct_shape shape = ct_shape_of(right);
+    ct_tensor *a = spread(in[0], shape, bits), *b = spread(in[1], shape, bits);
+    if (bits >> FIRST_ALONE & 1) return ct_expand(a, shape);
+    if (bits >> SECOND_ALONE & 1) return ct_expand(b, shape);
+    if (bits >> NUMBER_OF_FIRST & 1) b = a;
+    if (bits >> SUBTRACTED & 1) b = ct_neg(b);
+    if (bits >> DIVIDED & 1) return ct_div(a, b);
+    return librarys((op == &add) != (bits >> OTHER_OP & 1) ? &add : &mul, a, b);
+}
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *op) {
-    if (n == 3) return ct_tanh(ct_add(ct_mul(in[0], in[1]), in[2]));
-    return librarys(op, in[0], in[1]);
+    return (n == 3 ? neuron_variant : variant)(in, n, op, course_wrongs());
+}
+
+static void neuron_by_hand(ct_context *context) {
+    ct_tensor *in[] = {scalar(context, 2), scalar(context, 0.5), scalar(context, log(2) - 1)};
+    course_forward("w = 2, x = 0.5, b = ln 2 - 1", &neuron_function, (void *)&neuron, in, 3, 1e-15);
+    course_value("w = 2, x = 0.5, b = ln 2 - 1", ct_apply(&neuron, in, 3, NULL),
+                 scalar(context, 0.6), 1e-15);
+    in[2] = scalar(context, -1);
+    course_value("w = 2, x = 0.5, b = -1", ct_apply(&neuron, in, 3, NULL), scalar(context, 0),
+                 1e-15);
 }
 
 static void neuron_gradient(ct_context *context) {
     ct_tensor *in[] = {scalar(context, 0.7), scalar(context, -1.3), scalar(context, 0.4)};
-    course_value("the forward that is differentiated", ct_apply(&neuron, in, 3, NULL),
-                 scalar(context, tanh(0.7 * -1.3 + 0.4)), 1e-15);
+    course_forward_first("the forward that is differentiated", &neuron_function, (void *)&neuron,
+                         in, 3, 1e-15);
     course_gradient("w = 0.7, x = -1.3, b = 0.4 (inputs 0, 1, 2)", &neuron, NULL, in, 3,
                     (ct_gradcheck_opts){0});
     in[0] = scalar(context, 3e5), in[1] = scalar(context, 1e-6), in[2] = scalar(context, 0.2);
@@ -75,7 +195,8 @@ static void each(ct_context *context, const ct_op *op, const pair *pairs, int co
         char what[80];
         snprintf(what, sizeof what, "%s of %s", op->name, pairs[i].what);
         ct_tensor *in[] = {course_randn(context, pairs[i].a), course_randn(context, pairs[i].b)};
-        course_value(what, yours(op, in[0], in[1]), librarys(op, in[0], in[1]), 1e-15);
+        (gradient ? course_forward_first : course_forward)(what, &function, (void *)op, in, 2,
+                                                           1e-15);
         if (gradient) course_gradient(what, op, NULL, in, 2, (ct_gradcheck_opts){0});
     }
 }

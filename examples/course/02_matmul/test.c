@@ -15,10 +15,112 @@ typedef struct {
     ct_shape a, b;
 } pair;
 
+/* transpose points at a bool */
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *transpose) {
+    (void)n;
+    return yours(in[0], in[1], *(bool *)transpose);
+}
+
+enum {
+    TRANSPOSE_IGNORED,
+    A_TRANSPOSED,
+    Y_TRANSPOSED,
+    A_OF_MEMORY,
+    B_OF_MEMORY,
+    Y_OF_MEMORY,
+    LAST_LOST,
+    FIRST_LOST,
+    LAST_ALONE,
+    FIRST_ALONE,
+    A_OF_FIRST,
+    B_OF_FIRST,
+    ORDER,
+    SUM_GOES_ON,
+    SUM_OF_ROW,
+    BATCHES_ADDED,
+    SUMMANDS,
+    ABSOLUTE,
+    INTO_FIRST
+};
+static const course_mistake mistakes[] = {
+    [TRANSPOSE_IGNORED] = {"when `transpose` is not looked at"},
+    [A_TRANSPOSED] = {"with a^T in place of a"},
+    [Y_TRANSPOSED] = {"when rows and columns of the result are exchanged"},
+    [A_OF_MEMORY] = {"when a is read column by column (index k M + m)"},
+    [B_OF_MEMORY] = {"when b is read with the wrong step between its rows: the index is row times "
+                     "number of columns, plus column, of b as it is stored"},
+    [Y_OF_MEMORY] = {"when the result is written column by column (index n M + m)"},
+    [LAST_LOST] = {"when the sum ends one too early: without the last k"},
+    [FIRST_LOST] = {"when the sum begins one too late: without k = 0"},
+    [LAST_ALONE] = {"when only the last product of each sum is left: = in place of +=", true},
+    [FIRST_ALONE] = {"when only the first product of each sum is there", true},
+    [A_OF_FIRST] = {"when all products of a batch use the first matrix of a"},
+    [B_OF_FIRST] = {"when all products of a batch use the first matrix of b"},
+    [ORDER] = {"with b a in place of a b"},
+    [SUM_GOES_ON] = {"when the sum is not set back to 0 for each element"},
+    [SUM_OF_ROW] = {"when the sum is set back to 0 for each row alone, not for each element"},
+    [BATCHES_ADDED] = {"when the products of the batch are added up"},
+    [SUMMANDS] = {"when a_mk and b_kn are added, not multiplied", true},
+    [INTO_FIRST] = {"when all products of a batch are written to, or added in, the first matrix"},
+    [ABSOLUTE] = {"when signs are lost: |a| and |b|"},
+};
+
+/* x's memory read as the transpose of its last two dims would be stored */
+static ct_tensor *of_memory(ct_tensor *x) {
+    ct_shape shape = ct_shape_of(x);
+    const int64_t rows = ct_dim(x, -2);
+    shape.dim[shape.ndim - 2] = ct_dim(x, -1), shape.dim[shape.ndim - 1] = rows;
+    return ct_transpose(ct_reshape(x, shape), -1, -2);
+}
+static ct_tensor *first_of(ct_tensor *x) {
+    return ct_ndim(x) == 3 && ct_dim(x, 0) > 1 ? ct_expand(ct_narrow(x, 0, 0, 1), ct_shape_of(x))
+                                               : x;
+}
+
+/* bits == 0: the library's product */
+static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, uint64_t bits) {
+    (void)n;
+    const bool turn = *(bool *)transpose;
+    ct_tensor *a = in[0], *b = in[1];
+    if (!bits) return librarys(a, b, turn);
+    const ct_shape shape = ct_shape_of(librarys(a, b, turn));
+    if (bits >> A_TRANSPOSED & 1) a = ct_transpose(a, -1, -2);
+    if (bits >> A_OF_MEMORY & 1) a = of_memory(a);
+    if (bits >> B_OF_MEMORY & 1) b = of_memory(b);
+    if (turn && !(bits >> TRANSPOSE_IGNORED & 1)) b = ct_transpose(b, -1, -2);
+    if (bits >> A_OF_FIRST & 1) a = first_of(a);
+    if (bits >> B_OF_FIRST & 1) b = first_of(b);
+    if (bits >> ABSOLUTE & 1) a = ct_abs(a), b = ct_abs(b);
+    const int64_t k = ct_dim(a, -1),
+                  from = bits >> LAST_ALONE & 1 ? k - 1 : (int64_t)(bits >> FIRST_LOST & 1),
+                  to = bits >> FIRST_ALONE & 1 ? 1 : k - (bits >> LAST_LOST & 1);
+    if (from != 0 || to != k)
+        a = ct_narrow(a, -1, from, to - from), b = ct_narrow(b, -2, from, to - from);
+    ct_tensor *y;
+    if (bits >> ORDER & 1) y = ct_matmul(b, a);
+    else if (bits >> SUMMANDS & 1)
+        y = ct_add(ct_scale(ct_sum(a, CT_DIMS(-1), true), 1), ct_sum(b, CT_DIMS(-2), true));
+    else y = ct_matmul(a, b);
+    if (bits >> SUM_OF_ROW & 1) y = ct_cumsum(y, -1);
+    if (bits >> SUM_GOES_ON & 1) y = ct_reshape(ct_cumsum(ct_reshape(y, CT_SHAPE(-1)), 0), shape);
+    if (bits >> BATCHES_ADDED & 1) y = ct_expand(ct_sum(y, CT_DIMS(0), true), shape);
+    if (bits >> INTO_FIRST & 1) {
+        if (ct_ndim(y) < 3) return NULL;
+        y = ct_pad(ct_sum(y, CT_DIMS(0), true), 0, 0, shape.dim[0] - 1, 0);
+    }
+    if (bits >> Y_TRANSPOSED & 1) y = ct_transpose(y, -1, -2);
+    if (bits >> Y_OF_MEMORY & 1) y = ct_reshape(ct_contiguous(ct_transpose(y, -1, -2)), shape);
+    return y;
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
+    return variant(in, n, transpose, course_wrongs());
+}
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
 /* Values, and where asked for the gradient: that of another function would say nothing. */
 static void try(ct_context *context, pair p, bool transpose, bool gradient) {
     ct_tensor *in[] = {course_randn(context, p.a), course_randn(context, p.b)};
-    course_value(p.what, yours(in[0], in[1], transpose), librarys(in[0], in[1], transpose), 1e-13);
+    (gradient ? course_forward_first : course_forward)(p.what, &function, &transpose, in, 2, 1e-13);
     if (gradient)
         course_gradient(p.what, &matmul, &(matmul_attrs){transpose}, in, 2, (ct_gradcheck_opts){0});
 }
@@ -26,6 +128,8 @@ static void try(ct_context *context, pair p, bool transpose, bool gradient) {
 static void by_hand(ct_context *context) {
     ct_tensor *a = course_f64(context, CT_SHAPE(2, 3), (double[]){1, 2, 3, 4, 5, 6}),
               *b = course_f64(context, CT_SHAPE(3, 1), (double[]){1, 0, -1});
+    course_forward("the statement's example", &function, &(bool){false}, (ct_tensor *[]){a, b}, 2,
+                   1e-13);
     course_value("the statement's example", yours(a, b, false),
                  course_f64(context, CT_SHAPE(2, 1), (double[]){-2, -2}), 0);
 }
@@ -48,15 +152,6 @@ static const pair batched[] = {{"(3, 2, 4) by (3, 4, 2)", {3, {3, 2, 4}}, {3, {3
     for (unsigned i = 0; i < sizeof pairs / sizeof *pairs; i++)                                    \
     try(context, pairs[i], transpose, gradient)
 
-/* transpose points at a bool */
-static ct_tensor *by_you(ct_tensor *const *in, int n, void *transpose) {
-    (void)n;
-    return yours(in[0], in[1], *(bool *)transpose);
-}
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
-    (void)n;
-    return librarys(in[0], in[1], *(bool *)transpose);
-}
 static void large_gradient(ct_context *context, const char *what, ct_shape a, bool transpose) {
     ct_tensor *in[] = {course_randn(context, a), course_randn(context, CT_SHAPE(200, 200))};
     course_gradient_as(what, by_you, by_library, &transpose, in, 2, 1e-9);

@@ -31,22 +31,152 @@ static ct_tensor *library_loss(batch b) {
                             (ct_cross_entropy_opts){0});
 }
 
-static void value(const char *what, batch b) {
-    ct_tensor *expected = library_loss(b); /* first: what writes to the logits cannot change it */
-    course_value(what, loss(b), expected, 1e-12);
-}
-
 static ct_tensor *by_you(ct_tensor *const *in, int n, void *arg) {
     batch b = *(const batch *)arg;
     (void)n;
     b.logits = in[0];
     return loss(b);
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+
+enum {
+    SUM_FOR_MEAN,
+    OVER_ALL_ROWS,
+    OVER_CLASSES,
+    OVER_LOGITS,
+    OVER_COUNT_MORE,
+    IGNORED_COUNTED,
+    PROBABILITY,
+    REST,
+    BASE_2,
+    BASE_10,
+    NO_LOGARITHM,
+    MAXIMUM_LOST,
+    LOGIT_ALONE,
+    SUM_ALONE,
+    NEXT_TARGET,
+    TARGET_BEFORE,
+    ALL_CLASSES,
+    BINARY,
+    SQUARES,
+    DOWN_COLUMNS,
+    TWICE,
+    FIRST_ROW,
+    LAST_ROW,
+    FIRST_TARGET,
+    NO_MAXIMUM,
+    MAXIMUM_FROM_ZERO,
+    LOG_OF_SOFTMAX,
+    NEGATED,
+    NOT_ADVANCED
+};
+static const course_mistake mistakes[] = {
+    [SUM_FOR_MEAN] = {"with the sum of the losses in place of their mean"},
+    [OVER_ALL_ROWS] = {"when the sum is divided by N, all rows, and not by those that count"},
+    [OVER_CLASSES] = {"when the sum is divided by the number of classes"},
+    [OVER_LOGITS] = {"when the sum is divided by the number of all logits that count, rows times "
+                     "classes"},
+    [OVER_COUNT_MORE] = {"when the sum is divided by the count of rows and one more"},
+    [IGNORED_COUNTED] = {"when ignored rows count as others do"},
+    [PROBABILITY] = {"with -p of the target in place of -ln p"},
+    [REST] = {"with 1 - p of the target in place of -ln p"},
+    [BASE_2] = {"with a logarithm to base 2"},
+    [BASE_10] = {"with a logarithm to base 10"},
+    [NO_LOGARITHM] = {"without the logarithm of the sum of exponentials"},
+    [MAXIMUM_LOST] = {"when the maximum that is taken off in the exponentials is not added again"},
+    [LOGIT_ALONE] = {"with -x of the target alone: no softmax", true},
+    [SUM_ALONE] = {"without x of the target: ln sum e^x alone", true},
+    [NEXT_TARGET] = {"with the class behind the target"},
+    [TARGET_BEFORE] = {"with the class before the target"},
+    [ALL_CLASSES] = {"when -ln p is summed over all classes, not of the target alone"},
+    [BINARY] = {"when -ln (1 - p) of the other classes is added"},
+    [SQUARES] = {"with squares of softmax minus target in place of a logarithm"},
+    [DOWN_COLUMNS] = {"when the softmax is over the rows of a column, and not over classes"},
+    [TWICE] = {"when the softmax is applied twice"},
+    [FIRST_ROW] = {"with the loss of the first row alone"},
+    [LAST_ROW] = {"with the loss of the last row alone: = in place of +="},
+    [FIRST_TARGET] = {"with the first row's target for all rows"},
+    [NO_MAXIMUM] = {"when no maximum is taken off before e^x"},
+    [MAXIMUM_FROM_ZERO] = {"when the search for the maximum begins with 0"},
+    [LOG_OF_SOFTMAX] = {"when the logarithm is taken of a softmax that is 0 already"},
+    [NOT_ADVANCED] = {"when an ignored row is not stepped over: the next one takes its logits"},
+    [NEGATED] = {"with the sign of the logits reversed"},
+};
+
+/* -ln p of all classes, (N, C), or what is there in its place */
+static ct_tensor *losses(ct_tensor *x, uint64_t bits) {
+    const ct_shape dims = bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0) : CT_DIMS(-1);
+    if (bits >> NEGATED & 1) x = ct_neg(x);
+    if (bits >> LOGIT_ALONE & 1) return ct_neg(x);
+    ct_tensor *max = ct_max(ct_detach(x), dims, true);
+    if (bits >> NO_MAXIMUM & 1) max = ct_scale(max, 0);
+    if (bits >> MAXIMUM_FROM_ZERO & 1) max = ct_relu(max);
+    ct_tensor *e = ct_exp(ct_sub(x, max)), *sum = ct_sum(e, dims, true);
+    if (bits >> TWICE & 1) return ct_neg(ct_log_softmax(ct_div(e, sum), -1));
+    if (bits >> LOG_OF_SOFTMAX & 1) return ct_neg(ct_log(ct_div(e, sum)));
+    if (bits >> PROBABILITY & 1) return ct_neg(ct_div(e, sum));
+    if (bits >> REST & 1) return ct_add_scalar(ct_neg(ct_div(e, sum)), 1);
+    if (!(bits >> NO_LOGARITHM & 1)) sum = ct_log(sum);
+    if (bits >> BASE_2 & 1) sum = ct_scale(sum, 1 / log(2));
+    if (bits >> BASE_10 & 1) sum = ct_scale(sum, 1 / log(10));
+    if (!(bits >> MAXIMUM_LOST & 1)) sum = ct_add(sum, max);
+    return bits >> SUM_ALONE & 1 ? ct_expand(sum, ct_shape_of(x)) : ct_sub(sum, x);
+}
+
+/* bits == 0: the library's loss */
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
     batch b = *(const batch *)arg;
     (void)n;
     b.logits = in[0];
-    return library_loss(b);
+    if (!bits) return library_loss(b);
+    ct_context *context = ct_context_of(in[0]);
+    const int64_t rows = ct_dim(in[0], 0), classes = ct_dim(in[0], 1);
+    int64_t target[8], count = 0, last = 0;
+    double counts[8];
+    if (rows > 8 || rows == 0 || !ct_to_i64(b.targets, target, rows)) return NULL;
+    for (int64_t i = 0; i < rows; i++) {
+        const bool in_range = target[i] >= 0 && target[i] < classes;
+        counts[i] = target[i] != b.attrs.ignore_index || (bits >> IGNORED_COUNTED & 1 && in_range);
+        if (counts[i] != 0) last = i, count++;
+        if (bits >> FIRST_TARGET & 1) target[i] = target[0];
+        target[i] += (bits >> NEXT_TARGET & 1) - (bits >> TARGET_BEFORE & 1);
+        target[i] = ((target[i] % classes) + classes) % classes;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        if ((bits >> FIRST_ROW & 1 && i != 0) || (bits >> LAST_ROW & 1 && i != last)) counts[i] = 0;
+    ct_tensor *hot = ct_one_hot(ct_from_i64(context, CT_SHAPE(rows), target), classes, CT_F64);
+    ct_tensor *x = in[0];
+    if (bits >> NOT_ADVANCED & 1) {
+        int64_t from[8];
+        for (int64_t i = 0, next = 0; i < rows; i++) from[i] = counts[i] != 0 ? next++ : i;
+        x = ct_index_select(x, 0, ct_from_i64(context, CT_SHAPE(rows), from));
+    }
+    ct_tensor *all = losses(x, bits);
+    if (bits >> SQUARES & 1) all = ct_sub(ct_softmax(in[0], -1), hot), all = ct_mul(all, all);
+    else if (bits >> BINARY & 1) {
+        ct_tensor *p = ct_softmax(in[0], -1),
+                  *off = ct_sub(ct_ones(context, CT_F64, CT_SCALAR), hot);
+        all = ct_sub(ct_mul(all, hot), ct_mul(off, ct_log(ct_add_scalar(ct_neg(p), 1))));
+    } else if (!(bits >> ALL_CLASSES & 1))
+        all = ct_masked_fill(all, ct_eq(hot, ct_scale(hot, 0)), 0);
+    ct_tensor *sum = ct_sum(
+        ct_mul(ct_sum(all, CT_DIMS(-1), false), ct_from_f64(context, CT_SHAPE(rows), counts)),
+        CT_ALL, false);
+    const double over = bits >> SUM_FOR_MEAN & 1      ? 1
+                        : bits >> OVER_ALL_ROWS & 1   ? (double)rows
+                        : bits >> OVER_CLASSES & 1    ? (double)classes
+                        : bits >> OVER_LOGITS & 1     ? (double)(count * classes)
+                        : bits >> OVER_COUNT_MORE & 1 ? (double)count + 1
+                        : bits >> FIRST_ROW & 1       ? 1
+                                                      : (double)count;
+    return ct_scale(sum, 1 / over);
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+    return variant(in, n, arg, course_wrongs());
+}
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
+static void value(const char *what, batch b) {
+    course_forward(what, &function, &b, &b.logits, 1, 1e-12);
 }
 static void large_gradient(ct_context *context, const char *what, const int64_t *targets) {
     batch b = batch_of(context, course_randn(context, CT_SHAPE(3, 20000)), targets, 3, IGNORE);
@@ -55,7 +185,8 @@ static void large_gradient(ct_context *context, const char *what, const int64_t 
 
 /* A gradient is worth something only if the function is the right one. */
 static void check_gradient(const char *what, batch b) {
-    value("the forward whose gradient is asked for", b);
+    course_forward_first("the forward whose gradient is asked for", &function, &b, &b.logits, 1,
+                         1e-12);
     course_gradient(what, &cross_entropy, &b.attrs, (ct_tensor *[]){b.logits, b.targets}, 2,
                     (ct_gradcheck_opts){0});
 }
@@ -63,6 +194,7 @@ static void check_gradient(const char *what, batch b) {
 static void one_row_by_hand(ct_context *context) {
     batch b = batch_of(context, course_f64(context, CT_SHAPE(1, 3), (double[]){0, log(2), log(5)}),
                        (int64_t[]){1}, 1, IGNORE);
+    value("the loss of (0, ln 2, ln 5) with target 1", b);
     course_value("the loss of (0, ln 2, ln 5) with target 1", loss(b),
                  course_f64(context, CT_SCALAR, (double[]){log(4)}), 1e-12);
 }
@@ -71,6 +203,7 @@ static void mean_of_rows(ct_context *context) {
     const double logits[] = {0, log(2), log(5), log(3), 0, 0};
     batch b = batch_of(context, course_f64(context, CT_SHAPE(2, 3), logits), (int64_t[]){1, 0}, 2,
                        IGNORE);
+    value("the loss of (0, ln 2, ln 5) and (ln 3, 0, 0) with targets 1 and 0", b);
     course_value("the loss of (0, ln 2, ln 5) and (ln 3, 0, 0) with targets 1 and 0", loss(b),
                  course_f64(context, CT_SCALAR, (double[]){log(20.0 / 3) / 2}), 1e-12);
     value("the loss of 5 rows", batch_of(context, course_randn(context, CT_SHAPE(5, 7)),

@@ -16,10 +16,130 @@ static operands random_operands(ct_context *context, ct_shape x) {
 
 static ct_tensor *apply(operands o) { return ct_apply(&layer_norm, o.in, 3, &o.attrs); }
 
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *attrs) {
+    (void)n;
+    return apply((operands){{in[0], in[1], in[2]}, *(layer_norm_attrs *)attrs});
+}
+
+enum {
+    EPS_OUTSIDE,
+    EPS_MISSING,
+    EPS_FIXED,
+    BESSEL,
+    NO_ROOT,
+    MEAN_KEPT,
+    NO_MEAN,
+    ABOUT_ZERO,
+    SQUARES_SUMMED,
+    MEAN_SUMMED,
+    OVER_ALL,
+    DOWN_COLUMNS,
+    FIRST_ROW,
+    NO_WEIGHT,
+    NO_BIAS,
+    BIAS_INSIDE,
+    EXCHANGED,
+    WEIGHT_MORE,
+    BIAS_SUBTRACTED,
+    ABSOLUTE,
+    MULTIPLIED,
+    NO_VARIANCE,
+    WEIGHT_FIRST,
+    LAST_LOST,
+    MEAN_LESS,
+    EPS_SQUARED,
+    FIRST_WEIGHT,
+    WEIGHT_OF_ROW
+};
+static const course_mistake mistakes[] = {
+    [EPS_OUTSIDE] = {"when eps is added to the root, and not to the variance under it"},
+    [EPS_MISSING] = {"without eps"},
+    [EPS_FIXED] = {"with 1e-5 in place of the attribute eps"},
+    [BESSEL] = {"when the variance is divided by D - 1, not D"},
+    [NO_ROOT] = {"when it is divided by var + eps, and not by the root of that"},
+    [MEAN_KEPT] = {"when the mean is not taken off x above the line"},
+    [NO_MEAN] = {"without the mean: x / sqrt(mean x^2 + eps), which is RMS norm"},
+    [ABOUT_ZERO] = {"with the mean of x^2 for the variance"},
+    [SQUARES_SUMMED] = {"when the squares are summed and not divided by D"},
+    [MEAN_SUMMED] = {"with the sum for the mean: it is not divided by D"},
+    [OVER_ALL] = {"with one mean and variance of all rows together"},
+    [DOWN_COLUMNS] = {"with mean and variance of columns, not rows"},
+    [FIRST_ROW] = {"with mean and variance of the first row for all rows"},
+    [NO_WEIGHT] = {"without the weight", true},
+    [NO_BIAS] = {"without the bias", true},
+    [BIAS_INSIDE] = {"when the bias is added before the weight multiplies: (z + b) w"},
+    [EXCHANGED] = {"with weight and bias exchanged: z b + w"},
+    [WEIGHT_MORE] = {"with 1 + w in place of w"},
+    [BIAS_SUBTRACTED] = {"when the bias is subtracted"},
+    [ABSOLUTE] = {"with the mean of |x - mean| in place of the root of the variance"},
+    [MULTIPLIED] = {"when z is multiplied by the root, and not divided"},
+    [NO_VARIANCE] = {"when x - mean is not divided by anything", true},
+    [WEIGHT_FIRST] = {"when x is multiplied by the weight before it is normed"},
+    [LAST_LOST] = {"when mean and variance lack the row's last number"},
+    [MEAN_LESS] = {"when the sum is divided by D - 1 for the mean, too"},
+    [FIRST_WEIGHT] = {"with the first weight and bias for all columns"},
+    [WEIGHT_OF_ROW] = {"with weight and bias of the row's number, not of the column's"},
+    [EPS_SQUARED] = {"with eps^2 under the root"},
+};
+
+/* bits == 0: the library's own */
+static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, uint64_t bits) {
+    double eps = ((layer_norm_attrs *)attrs)->eps;
+    ct_tensor *x = in[0], *w = in[1], *b = in[2], *from = x;
+    (void)n;
+    if (!bits) return ct_layer_norm(x, w, b, eps);
+    const ct_shape dims = bits >> OVER_ALL & 1       ? CT_ALL
+                          : bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0)
+                                                     : CT_DIMS(-1);
+    if (bits >> EPS_MISSING & 1) eps = 0;
+    if (bits >> EPS_FIXED & 1) eps = 1e-5;
+    if (bits >> EPS_SQUARED & 1) eps *= eps;
+    if (bits >> WEIGHT_FIRST & 1) from = x = ct_mul(x, w);
+    if (bits >> FIRST_ROW & 1)
+        from = ct_narrow(ct_reshape(x, CT_SHAPE(-1, ct_dim(x, -1))), 0, 0, 1);
+    if (bits >> LAST_LOST & 1) from = ct_narrow(from, -1, 0, ct_dim(from, -1) - 1);
+    const double size = (double)ct_dim(from, -1);
+    ct_tensor *mean = ct_mean(from, dims, true);
+    if (bits >> MEAN_SUMMED & 1) mean = ct_sum(from, dims, true);
+    if (bits >> MEAN_LESS & 1) mean = ct_scale(mean, size / (size - 1));
+    if (bits >> NO_MEAN & 1) mean = ct_scale(mean, 0);
+    ct_tensor *off = ct_sub(from, mean);
+    ct_tensor *var = ct_mean(ct_mul(off, off), dims, true);
+    if (bits >> ABOUT_ZERO & 1) var = ct_mean(ct_mul(from, from), dims, true);
+    if (bits & (1u << BESSEL | 1u << MEAN_LESS)) var = ct_scale(var, size / (size - 1));
+    if (bits >> SQUARES_SUMMED & 1) var = ct_scale(var, size);
+    const bool outside = bits >> EPS_OUTSIDE & 1;
+    ct_tensor *divisor = bits >> NO_ROOT & 1 ? ct_add_scalar(var, eps)
+                         : outside           ? ct_add_scalar(ct_sqrt(var), eps)
+                                             : ct_sqrt(ct_add_scalar(var, eps));
+    if (bits >> ABSOLUTE & 1) divisor = ct_add_scalar(ct_mean(ct_abs(off), dims, true), eps);
+    ct_tensor *z = bits >> MEAN_KEPT & 1 ? x : ct_sub(x, mean);
+    if (bits >> MULTIPLIED & 1) z = ct_mul(z, divisor);
+    else if (!(bits >> NO_VARIANCE & 1)) z = ct_div(z, divisor);
+    if (bits >> EXCHANGED & 1) w = in[2], b = in[1];
+    if (bits >> FIRST_WEIGHT & 1) w = ct_narrow(w, 0, 0, 1), b = ct_narrow(b, 0, 0, 1);
+    if (bits >> WEIGHT_OF_ROW & 1) {
+        const int64_t count = ct_numel(x) / ct_dim(x, -1);
+        ct_shape rows = ct_shape_of(x);
+        rows.dim[rows.ndim - 1] = 1;
+        if (count > ct_dim(x, -1)) return NULL;
+        w = ct_reshape(ct_narrow(w, 0, 0, count), rows);
+        b = ct_reshape(ct_narrow(b, 0, 0, count), rows);
+    }
+    if (bits >> WEIGHT_MORE & 1) w = ct_add_scalar(w, 1);
+    if (bits >> BIAS_SUBTRACTED & 1) b = ct_neg(b);
+    if (bits >> BIAS_INSIDE & 1) b = ct_mul(b, w);
+    if (!(bits & (1u << NO_WEIGHT | 1u << WEIGHT_FIRST))) z = ct_mul(z, w);
+    return bits >> NO_BIAS & 1 ? z : ct_add(z, b);
+}
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
 static void as_the_library(const char *what, operands o, double tolerance) {
-    /* first: what writes to an input cannot change it */
-    ct_tensor *expected = ct_layer_norm(o.in[0], o.in[1], o.in[2], o.attrs.eps);
-    course_value(what, apply(o), expected, tolerance);
+    course_forward(what, &function, &o.attrs, o.in, 3, tolerance);
+}
+static void first_as_the_library(operands o) {
+    course_forward_first("the forward whose gradient is asked for", &function, &o.attrs, o.in, 3,
+                         1e-12);
 }
 
 static void by_hand(ct_context *context) {
@@ -27,6 +147,9 @@ static void by_hand(ct_context *context) {
                    course_f64(context, CT_SHAPE(4), (double[]){1, 2, 3, 4}),
                    course_f64(context, CT_SHAPE(4), (double[]){0, 0, 10, 10})},
                   {9}};
+    as_the_library(
+        "layer_norm of (-3, -3, 5, 5) with weight (1, 2, 3, 4), bias (0, 0, 10, 10) and eps 9", o,
+        1e-12);
     course_value(
         "layer_norm of (-3, -3, 5, 5) with weight (1, 2, 3, 4), bias (0, 0, 10, 10) and eps 9",
         apply(o), course_f64(context, CT_SHAPE(4), (double[]){-0.8, -1.6, 12.4, 13.2}), 1e-12);
@@ -72,7 +195,7 @@ static ct_tensor *of_one_input_by_library(ct_tensor *const *in, int n, void *arg
     one_input f = *(const one_input *)arg;
     (void)n;
     f.o.in[f.which] = in[0];
-    return ct_layer_norm(f.o.in[0], f.o.in[1], f.o.in[2], f.o.attrs.eps);
+    return variant(f.o.in, 3, &f.o.attrs, course_wrongs());
 }
 static void large_gradient(ct_context *context, int which, const char *what) {
     one_input f = {random_operands(context, CT_SHAPE(2, 20000)), which};
@@ -111,8 +234,7 @@ static void gradient_of_weight(ct_context *context) {
 static void gradient_of_x(ct_context *context) {
     const ct_shape all[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 1, 4), CT_SHAPE(4, 1)};
     for (int i = 0; i < 3; i++) {
-        as_the_library("the forward whose gradient is asked for", random_operands(context, all[i]),
-                       1e-12);
+        first_as_the_library(random_operands(context, all[i]));
         one_input f = {random_operands(context, all[i]), 0};
         course_gradient_of("x", of_one_input, &f, &f.o.in[0], 1, (ct_gradcheck_opts){0});
     }
@@ -121,8 +243,7 @@ static void gradient_of_x(ct_context *context) {
 
 /* All three at once, as in training: what is set for one must not spoil another. */
 static void gradients_together(ct_context *context) {
-    as_the_library("the forward whose gradient is asked for",
-                   random_operands(context, CT_SHAPE(3, 5)), 1e-12);
+    first_as_the_library(random_operands(context, CT_SHAPE(3, 5)));
     operands o = random_operands(context, CT_SHAPE(3, 5));
     course_gradient("x, weight and bias", &layer_norm, &o.attrs, o.in, 3, (ct_gradcheck_opts){0});
     large_gradient(context, 0, "x of rows of 20,000");

@@ -8,15 +8,6 @@ static ct_tensor *apply(ct_tensor *x, double p, bool training) {
     return ct_apply(&dropout, &x, 1, &(dropout_attrs){p, training});
 }
 
-/* What training must give, from the generator as it is now; it is left as it was. */
-static ct_tensor *expected_of(ct_context *context, ct_tensor *x, double p) {
-    const ct_rng now = ct_rng_get(context);
-    ct_tensor *u = ct_rand(context, CT_F64, ct_shape_of(x));
-    ct_rng_set(context, now);
-    ct_tensor *dropped = ct_lt(u, ct_full(context, CT_F64, CT_SCALAR, p));
-    return ct_masked_fill(ct_scale(x, 1 / (1 - p)), dropped, 0);
-}
-
 static int64_t zeros_in(ct_tensor *y) {
     const double *numbers = ct_data_f64(ct_contiguous(y));
     int64_t zeros = 0;
@@ -24,7 +15,7 @@ static int64_t zeros_in(ct_tensor *y) {
     return zeros;
 }
 
-/* With the generator as it was when the gradient was asked for. */
+/* With the generator as it was when the value or the gradient was asked for. */
 typedef struct {
     double p;
     bool training;
@@ -40,19 +31,106 @@ static ct_tensor *by_you(ct_tensor *const *in, int n, void *arg) {
     ct_rng_set(context, now);
     return out;
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+
+enum {
+    NOT_SCALED,
+    SCALE_P,
+    SCALE_TIMES,
+    SCALE_ROOT,
+    SCALE_SUM,
+    SCALE_SQUARE,
+    KEPT_WITH_P,
+    DRAWN_TWICE,
+    DRAWN_BY_ONE,
+    ONE_FOR_ALL,
+    ONE_A_ROW,
+    TRAINING_IGNORED,
+    EVALUATION_SCALED,
+    EVALUATION_DROPS,
+    LARGE_DROPPED,
+    MULTIPLIED,
+    P_ADDED,
+    ONLY_KEPT_LEFT
+};
+static const course_mistake mistakes[] = {
+    [NOT_SCALED] = {"when what is kept is not divided by 1 - p"},
+    [SCALE_P] = {"when what is kept is divided by p, and not by 1 - p"},
+    [SCALE_TIMES] = {"when what is kept is multiplied by 1 - p, and not divided"},
+    [SCALE_ROOT] = {"when what is kept is divided by the root of 1 - p"},
+    [SCALE_SUM] = {"when what is kept is multiplied by 1 + p"},
+    [SCALE_SQUARE] = {"when what is kept is divided by 1 - p twice"},
+    [KEPT_WITH_P] = {"when those with u < p are kept, and the others dropped"},
+    [DRAWN_TWICE] = {"when numbers are drawn twice, and the second ones used"},
+    [DRAWN_BY_ONE] = {"when each element has a ct_rand of its own, in place of one for all"},
+    [ONE_FOR_ALL] = {"when one number is drawn for all elements"},
+    [ONE_A_ROW] = {"when one number is drawn for each row"},
+    [TRAINING_IGNORED] = {"when nothing is dropped, as in evaluation", true},
+    [EVALUATION_SCALED] = {"when evaluation multiplies by 1 - p"},
+    [EVALUATION_DROPS] = {"when evaluation drops as training does"},
+    [LARGE_DROPPED] = {"when those with u > 1 - p are dropped, and not those with u < p"},
+    [MULTIPLIED] =
+        {"when what is dropped is multiplied by 0 and by 1 / (1 - p), which is infinite"},
+    [P_ADDED] = {"when what is dropped becomes x p"},
+    [ONLY_KEPT_LEFT] = {"when the mask is given, and not x times the mask"},
+};
+
+static ct_tensor *draw(ct_tensor *x, uint64_t bits) {
+    ct_context *context = ct_context_of(x);
+    ct_shape shape = ct_shape_of(x);
+    double u[256];
+    if (bits >> DRAWN_TWICE & 1) ct_rand(context, CT_F64, shape);
+    if (bits >> ONE_FOR_ALL & 1) return ct_expand(ct_rand(context, CT_F64, CT_SCALAR), shape);
+    if (bits >> ONE_A_ROW & 1 && shape.ndim) shape.dim[shape.ndim - 1] = 1;
+    if (!(bits >> DRAWN_BY_ONE & 1)) return ct_rand(context, CT_F64, shape);
+    if (ct_numel(x) > 256) return NULL;
+    for (int64_t i = 0; i < ct_numel(x); i++) u[i] = ct_item(ct_rand(context, CT_F64, CT_SCALAR));
+    return ct_from_f64(context, shape, u);
+}
+
+static ct_tensor *dropped(ct_tensor *x, double p, bool training, uint64_t bits) {
+    ct_context *context = ct_context_of(x);
+    if (bits >> TRAINING_IGNORED & 1) training = false;
+    if (bits >> EVALUATION_DROPS & 1) training = true;
+    if (!training) return ct_scale(x, bits >> EVALUATION_SCALED & 1 ? 1 - p : 1);
+    double scale = 1 / (1 - p);
+    if (bits >> NOT_SCALED & 1) scale = 1;
+    if (bits >> SCALE_P & 1) scale = 1 / p;
+    if (bits >> SCALE_TIMES & 1) scale = 1 - p;
+    if (bits >> SCALE_ROOT & 1) scale = 1 / sqrt(1 - p);
+    if (bits >> SCALE_SUM & 1) scale = 1 + p;
+    if (bits >> SCALE_SQUARE & 1) scale *= scale;
+    ct_tensor *u = draw(x, bits);
+    if (!u) return NULL;
+    ct_tensor *gone = bits >> LARGE_DROPPED & 1
+                          ? ct_gt(u, ct_full(context, CT_F64, CT_SCALAR, 1 - p))
+                          : ct_lt(u, ct_full(context, CT_F64, CT_SCALAR, p));
+    if (bits >> KEPT_WITH_P & 1) gone = ct_logical_not(gone);
+    if (bits >> P_ADDED & 1) return ct_where(gone, ct_scale(x, p), ct_scale(x, scale));
+    if (bits >> ONLY_KEPT_LEFT & 1)
+        return ct_masked_fill(ct_full(context, CT_F64, ct_shape_of(x), scale), gone, 0);
+    return bits >> MULTIPLIED & 1 ? ct_scale(ct_masked_fill(x, gone, 0), scale)
+                                  : ct_masked_fill(ct_scale(x, scale), gone, 0);
+}
+
+/* bits == 0: what must come out */
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
     const call *c = arg;
     ct_context *context = ct_context_of(in[0]);
     const ct_rng now = ct_rng_get(context);
     ct_rng_set(context, c->rng);
-    ct_tensor *out = NULL;
-    for (int i = 0; i < n; i++) {
-        ct_tensor *one = c->training ? expected_of(context, in[i], c->p) : ct_scale(in[i], 1);
-        ct_rand(context, CT_F64, ct_shape_of(in[i])); /* as apply draws */
-        out = i ? ct_add(out, one) : one;
-    }
+    ct_tensor *out = dropped(in[0], c->p, c->training, bits);
+    if (n == 2) out = ct_add(out, dropped(in[1], c->p, c->training, bits));
     ct_rng_set(context, now);
     return out;
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+    return variant(in, n, arg, 0);
+}
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
+static void compare(ct_context *context, const char *what, ct_tensor *x, double p, bool training,
+                    double tolerance) {
+    course_forward(what, &function, &(call){p, training, ct_rng_get(context)}, &x, 1, tolerance);
 }
 static void large_gradient(ct_context *context, const char *what, int n, double p, bool training) {
     ct_tensor *in[] = {course_randn(context, CT_SHAPE(256, 256)),
@@ -64,6 +142,8 @@ static void large_gradient(ct_context *context, const char *what, int n, double 
 static void evaluation(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(2, 3), (double[]){1, -2, 3, 4, 5, -6});
     const ct_rng before = ct_rng_get(context);
+    compare(context, "x, as nothing is dropped", x, 0.5, false, 0);
+    ct_rng_set(context, before);
     course_value("x, as nothing is dropped", apply(x, 0.5, false), x, 0);
     const ct_rng after = ct_rng_get(context);
     if (after.seed != before.seed || after.stream != before.stream)
@@ -76,13 +156,11 @@ static void evaluation(ct_context *context) {
 
 static void training(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(2, 4), (double[]){1, 2, 3, 4, 5, 6, 7, 8});
-    ct_tensor *expected = expected_of(context, x, 0.25);
-    course_value("0 where u < 0.25, else x / 0.75, for x = 1 ... 8", apply(x, 0.25, true), expected,
-                 1e-12);
-    x = course_randn(context, CT_SHAPE(3, 5, 7)), expected = expected_of(context, x, 0.6);
-    course_value("0 where u < 0.6, else x / 0.4", apply(x, 0.6, true), expected, 1e-12);
-    x = course_f64(context, CT_SCALAR, (double[]){3}), expected = expected_of(context, x, 0.1);
-    course_value("of a scalar", apply(x, 0.1, true), expected, 1e-12);
+    compare(context, "0 where u < 0.25, else x / 0.75, for x = 1 ... 8", x, 0.25, true, 1e-12);
+    x = course_randn(context, CT_SHAPE(3, 5, 7));
+    compare(context, "0 where u < 0.6, else x / 0.4", x, 0.6, true, 1e-12);
+    x = course_f64(context, CT_SCALAR, (double[]){3});
+    compare(context, "of a scalar", x, 0.1, true, 1e-12);
     x = course_randn(context, CT_SHAPE(0, 3));
     course_value("of no elements", apply(x, 0.1, true), x, 0);
 }
@@ -150,8 +228,8 @@ static void gradient_of_two_calls(ct_context *context) {
 
 static void none_and_all(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(3), (double[]){1, -2, 3});
-    course_value("p = 0", apply(x, 0, true), x, 1e-12);
-    course_value("p = 1", apply(x, 1, true), ct_zeros(context, CT_F64, CT_SHAPE(3)), 0);
+    compare(context, "p = 0", x, 0, true, 1e-12);
+    compare(context, "p = 1", x, 1, true, 0);
     course_gradient("p = 0", &dropout, &(dropout_attrs){0, true}, &x, 1, (ct_gradcheck_opts){0});
     course_gradient("p = 1", &dropout, &(dropout_attrs){1, true}, &x, 1, (ct_gradcheck_opts){0});
 }

@@ -1,5 +1,6 @@
 /* blockwise_attention: its step by hand, its values and gradients against the library's attention,
  * its memory, and a transformer of it. */
+#include "../attention_variants.h"
 #include "../course.h"
 #include "exercise.h"
 
@@ -17,17 +18,180 @@ static void attend(attention_state *state, int64_t n, const double *score, int64
                     state->max);
 }
 
+/* ---- what goes wrong ---- */
+
+enum {
+    SUM_NOT_MOVED = ATTENTION_MISTAKES,
+    OUT_NOT_MOVED,
+    NOTHING_MOVED,
+    MOVED_BACK,
+    MAXIMUM_KEPT,
+    SUM_ASSIGNED,
+    OUT_ASSIGNED,
+    DIVIDED_IN_BLOCKS,
+    NEVER_DIVIDED,
+    FIRST_BLOCK_ALONE,
+    LAST_BLOCK_ALONE,
+    PARTIAL_BLOCK_LOST,
+    LAST_OF_BLOCK_LOST,
+    FIRST_OF_BLOCK_LOST,
+    VALUES_OF_FIRST_BLOCK,
+    SCORES_OF_FIRST_BLOCK,
+    CAUSAL_BY_BLOCK,
+    CAUSAL_WHOLE_BLOCKS,
+    OVER_BLOCKS,
+    MEAN_OF_BLOCKS,
+    FIRST_OF_BATCH,
+    UNSUMMED_VALUES,
+    OWN_MAXIMUM,
+    STRICT_IN_LOOP,
+    STRICT_BUT_FIRST
+};
+static const course_mistake mistakes[] = {
+    ATTENTION_MISTAKES_SAID,
+    [SUM_NOT_MOVED] = {"when `sum` is not moved to the new maximum", true},
+    [OUT_NOT_MOVED] = {"when `out` is not moved to the new maximum", true},
+    [NOTHING_MOVED] = {"when neither `sum` nor `out` is moved to a new maximum", true},
+    [MOVED_BACK] = {"when `sum` and `out` are moved by e^(new - old) in place of e^(old - new)",
+                    true},
+    [MAXIMUM_KEPT] = {"when a new block's maximum is taken although the old one is larger", true},
+    [SUM_ASSIGNED] = {"when a block's sum takes the place of the one before it: = for +=", true},
+    [OUT_ASSIGNED] = {"when a block's out takes the place of the one before it: = for +=", true},
+    [DIVIDED_IN_BLOCKS] = {"when `out` is divided by `sum` after each block, not once at the end",
+                           true},
+    [NEVER_DIVIDED] = {"when out is not divided by the sum at the end", true},
+    [FIRST_BLOCK_ALONE] = {"with the first block of keys alone", true},
+    [LAST_BLOCK_ALONE] = {"with the last block of keys alone", true},
+    [PARTIAL_BLOCK_LOST] = {"when a last block that is shorter than others is left out", true},
+    [LAST_OF_BLOCK_LOST] = {"when the last key of each block is left out", true},
+    [FIRST_OF_BLOCK_LOST] = {"when the first key of each block is left out", true},
+    [VALUES_OF_FIRST_BLOCK] = {"when every block takes the values of the first: v + first * e is "
+                               "where a block's begin",
+                               true},
+    [SCORES_OF_FIRST_BLOCK] = {"when every block takes the keys of the first", true},
+    [CAUSAL_BY_BLOCK] = {"when a causal query sees the whole of the block that it stands in", true},
+    [CAUSAL_WHOLE_BLOCKS] =
+        {"when a causal query sees whole blocks alone, and not the begin of its "
+         "own",
+         true},
+    [OVER_BLOCKS] = {"when the result is divided by the number of blocks", true},
+    [MEAN_OF_BLOCKS] = {"when each block has a softmax of its own and their results are added",
+                        true},
+    [FIRST_OF_BATCH] = {"when every sequence of the batch takes the keys and values of the first",
+                        true},
+    [OWN_MAXIMUM] = {"when each block's own maximum is taken off its scores, and nothing is moved",
+                     true},
+    [STRICT_IN_LOOP] =
+        {"when a causal query i sees keys j < i alone, and not j = i: the first sees "
+         "none, which is 0 / 0",
+         true},
+    [STRICT_BUT_FIRST] = {"when a causal query i sees keys j < i alone, and not j = i, but for the "
+                          "first",
+                          true},
+    [UNSUMMED_VALUES] = {"when out gets v, and not e^(score - max) v", true},
+};
+static bool has(uint64_t bits, int mistake) { return bits >> mistake & 1; }
+
+/* One query that sees `keys` of S keys, in blocks, with mistakes. */
+static void simulate(const double *score, const double *v, int64_t keys, int64_t all, int64_t e,
+                     int64_t block, double *out, uint64_t bits) {
+    double max = has(bits, MAXIMUM_FROM_ZERO) ? 0 : -INFINITY, sum = 0;
+    int64_t blocks = 0;
+    memset(out, 0, (size_t)e * sizeof *out);
+    if (has(bits, CAUSAL_BY_BLOCK)) keys = (keys + block - 1) / block * block;
+    if (has(bits, CAUSAL_WHOLE_BLOCKS) && keys < all) keys = keys / block * block;
+    if (has(bits, PARTIAL_BLOCK_LOST)) keys = keys / block * block;
+    if (keys > all) keys = all;
+    for (int64_t first = 0; first < keys; first += block, blocks++) {
+        int64_t n = keys - first < block ? keys - first : block;
+        if (has(bits, FIRST_BLOCK_ALONE) && first > 0) break;
+        if (has(bits, LAST_BLOCK_ALONE) && first + block < keys) continue;
+        const double *s = has(bits, SCORES_OF_FIRST_BLOCK) ? score : score + first,
+                     *x = has(bits, VALUES_OF_FIRST_BLOCK) ? v : v + first * e;
+        double new = max, sums = 0;
+        if (has(bits, MAXIMUM_KEPT) || has(bits, MEAN_OF_BLOCKS) || has(bits, OWN_MAXIMUM))
+            new = -INFINITY;
+        for (int64_t j = 0; j < n; j++) new = fmax(new, s[j]);
+        if (has(bits, NO_MAXIMUM)) new = 0;
+        double move = exp(has(bits, MOVED_BACK) && isfinite(max) ? new - max : max - new);
+        if (has(bits, NOTHING_MOVED) || has(bits, MEAN_OF_BLOCKS) || has(bits, OWN_MAXIMUM))
+            move = 1;
+        if (!has(bits, SUM_NOT_MOVED)) sum *= move;
+        for (int64_t c = 0; c < e && !has(bits, OUT_NOT_MOVED); c++) out[c] *= move;
+        if (has(bits, SUM_ASSIGNED)) sum = 0;
+        for (int64_t c = 0; c < e && has(bits, OUT_ASSIGNED); c++) out[c] = 0;
+        const int64_t to = n - (has(bits, LAST_OF_BLOCK_LOST) ? 1 : 0);
+        for (int64_t j = has(bits, FIRST_OF_BLOCK_LOST); j < to; j++) sums += exp(s[j] - new);
+        for (int64_t j = has(bits, FIRST_OF_BLOCK_LOST); j < to; j++)
+            for (int64_t c = 0; c < e; c++)
+                out[c] += (has(bits, UNSUMMED_VALUES)  ? 1
+                           : has(bits, MEAN_OF_BLOCKS) ? exp(s[j] - new) / sums
+                                                       : exp(s[j] - new)) *
+                          x[j * e + c];
+        sum += sums, max = new;
+        for (int64_t c = 0; c < e && has(bits, DIVIDED_IN_BLOCKS); c++) out[c] /= sum;
+    }
+    double over = has(bits, OVER_BLOCKS) ? sum * (double)blocks : sum;
+    if (has(bits, DIVIDED_IN_BLOCKS) || has(bits, MEAN_OF_BLOCKS) || has(bits, NEVER_DIVIDED) ||
+        has(bits, NOT_DIVIDED))
+        over = 1;
+    for (int64_t c = 0; c < e; c++) out[c] /= over;
+}
+
+/* scores (B, T, S) and v (B, S, e) -> (B, T, e), without a gradient */
+static ct_tensor *in_blocks(ct_tensor *scores, ct_tensor *v, int64_t block, bool causal,
+                            uint64_t bits) {
+    const int64_t batch = ct_dim(scores, 0), queries = ct_dim(scores, 1), keys = ct_dim(scores, 2),
+                  e = ct_dim(v, 2);
+    ct_tensor *out = ct_empty(ct_context_of(v), CT_F64, CT_SHAPE(batch, queries, e));
+    const double *s = ct_data_f64(ct_contiguous(scores)), *x = ct_data_f64(v);
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t i = 0; i < queries; i++) {
+            int64_t seen = i + !has(bits, CAUSAL_STRICT) + has(bits, CAUSAL_ONE_MORE);
+            if (has(bits, STRICT_IN_LOOP)) seen = i;
+            if (has(bits, STRICT_BUT_FIRST)) seen = i ? i : 1;
+            if (has(bits, CAUSAL_AT_END)) seen = i + 1 + keys - queries;
+            if (has(bits, CAUSAL_IGNORED) || !causal || seen > keys) seen = keys;
+            simulate(s + (b * queries + i) * keys, x + b * keys * e, seen, keys, e, block,
+                     ct_data_f64(out) + (b * queries + i) * e, bits);
+        }
+    return out;
+}
+
+/* Scores (1, KEYS) and values (KEYS, e), a block at a time: out / sum. */
+static ct_tensor *steps_by_you(ct_tensor *const *in, int n, void *block) {
+    const int64_t keys = ct_dim(in[0], 1), e = ct_dim(in[1], 1);
+    ct_tensor *out = ct_zeros(ct_context_of(in[0]), CT_F64, CT_SHAPE(1, e));
+    attention_state state = {-INFINITY, 0, ct_data_f64(out)};
+    (void)n;
+    for (int64_t j = 0; j < keys; j += *(int64_t *)block)
+        attend(&state, *(int64_t *)block, ct_data_f64(in[0]) + j, e, ct_data_f64(in[1]) + j * e);
+    for (int64_t c = 0; c < e; c++) state.out[c] /= state.sum;
+    return out;
+}
+static ct_tensor *steps_variant(ct_tensor *const *in, int n, void *block, uint64_t bits) {
+    (void)n;
+    if (!bits) return ct_matmul(ct_softmax(in[0], -1), in[1]);
+    if (bits >> SUM_NOT_MOVED == 0 && !has(bits, MAXIMUM_FROM_ZERO) && !has(bits, NO_MAXIMUM))
+        return NULL;
+    return ct_select(
+        in_blocks(ct_unsqueeze(in[0], 0), ct_unsqueeze(in[1], 0), *(int64_t *)block, false, bits),
+        0, 0);
+}
+static const course_function steps_function =
+    COURSE_FUNCTION(steps_by_you, steps_variant, mistakes);
+
 /* The example of README.md: scores 1, 3 and then 4. */
 static void step_by_hand(ct_context *context) {
     double out[2] = {0, 0};
     attention_state state = {-INFINITY, 0, out};
     attend(&state, 2, (double[]){1, 3}, 2, (double[]){5, 0, 0, 7});
-    course_value("max, sum and out after scores 1 and 3",
+    course_value("max, sum and out (elements 0, 1, and 2 to 3) after scores 1 and 3",
                  course_f64(context, CT_SHAPE(4), (double[]){state.max, state.sum, out[0], out[1]}),
                  course_f64(context, CT_SHAPE(4), (double[]){3, exp(-2) + 1, 5 * exp(-2), 7}),
                  1e-14);
     attend(&state, 1, (double[]){4}, 2, (double[]){2, 2});
-    course_value("max, sum and out after score 4, too",
+    course_value("max, sum and out (elements 0, 1, and 2 to 3) after score 4, too",
                  course_f64(context, CT_SHAPE(4), (double[]){state.max, state.sum, out[0], out[1]}),
                  course_f64(context, CT_SHAPE(4),
                             (double[]){4, exp(-3) + exp(-1) + 1, 5 * exp(-3) + 2, 7 * exp(-1) + 2}),
@@ -39,20 +203,14 @@ static void check_steps(ct_context *context, int64_t block, double center) {
     enum { KEYS = 12, E = 3 };
     ct_tensor *s = ct_add_scalar(ct_scale(course_randn(context, CT_SHAPE(1, KEYS)), 3), center),
               *v = course_randn(context, CT_SHAPE(KEYS, E));
-    double score[KEYS], value[KEYS * E], out[E] = {0};
-    ct_tensor *expected = ct_matmul(ct_softmax(s, -1), v);
-    if (!ct_to_f64(s, score, KEYS) || !ct_to_f64(v, value, KEYS * E))
-        course_fail("%s", ct_error_message(context));
-    attention_state state = {-INFINITY, 0, out};
-    for (int64_t j = 0; j < KEYS; j += block) attend(&state, block, score + j, E, value + j * E);
-    for (int c = 0; c < E; c++) out[c] /= state.sum;
     char what[96];
     snprintf(what, sizeof what, "out / sum after 12 keys in blocks of %d, scores around %g",
              (int)block, center);
-    course_value(what, course_f64(context, CT_SHAPE(1, E), out), expected, 1e-12);
+    course_forward(what, &steps_function, &block, (ct_tensor *[]){s, v}, 2, 1e-12);
 }
 
 static void steps(ct_context *context) {
+    check_steps(context, 4, 0);
     for (int64_t block = 1; block <= 12; block++)
         if (12 % block == 0)
             for (int i = -1; i <= 1; i++) check_steps(context, block, 2000 * i);
@@ -69,12 +227,38 @@ static ct_tensor *yours(const problem *p) {
     return ct_apply(&blockwise_attention, p->in, 3, &p->attrs);
 }
 
-static ct_tensor *librarys(const problem *p) {
-    /* one head */
-    ct_tensor *q = ct_unsqueeze(p->in[0], 1), *k = ct_unsqueeze(p->in[1], 1),
-              *v = ct_unsqueeze(p->in[2], 1);
-    return ct_squeeze(ct_attention(q, k, v, (ct_attention_opts){.causal = p->attrs.causal}).out, 1);
+/* bits == 0: the library's attention of one head */
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+    const blockwise_attention_attrs *attrs = arg;
+    ct_tensor *q = in[0], *k = in[1], *v = in[2];
+    (void)n;
+    if (!bits)
+        return ct_squeeze(ct_attention(ct_unsqueeze(q, 1), ct_unsqueeze(k, 1), ct_unsqueeze(v, 1),
+                                       (ct_attention_opts){.causal = attrs->causal})
+                              .out,
+                          1);
+    if (bits >> SUM_NOT_MOVED == 0) return course_attention(q, k, v, NULL, attrs->causal, bits);
+    if (has(bits, FIRST_OF_BATCH)) {
+        k = ct_expand(ct_narrow(k, 0, 0, 1), ct_shape_of(k));
+        v = ct_expand(ct_narrow(v, 0, 0, 1), ct_shape_of(v));
+    }
+    return in_blocks(course_scores(q, k, v, bits), ct_contiguous(v), attrs->block, attrs->causal,
+                     bits);
 }
+
+static ct_tensor *librarys(const problem *p) {
+    blockwise_attention_attrs attrs = p->attrs;
+    return variant(p->in, 3, &attrs, 0);
+}
+
+static ct_tensor *by_you(ct_tensor *const *in, int n, void *attrs) {
+    (void)n;
+    return yours(&(problem){{in[0], in[1], in[2]}, *(blockwise_attention_attrs *)attrs});
+}
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
+    return variant(in, n, attrs, course_wrongs());
+}
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
 
 static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t s, int64_t d,
                               int64_t e, int64_t block, bool causal) {
@@ -87,7 +271,7 @@ static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t
 static void compare(const char *what, problem p) {
     char whole[128];
     snprintf(whole, sizeof whole, "%s, in blocks of %d", what, (int)p.attrs.block);
-    course_value(whole, yours(&p), librarys(&p), 1e-12);
+    course_forward(whole, &function, &p.attrs, p.in, 3, 1e-12);
 }
 
 static void one_block(ct_context *context) {
@@ -99,11 +283,14 @@ static void one_block(ct_context *context) {
 }
 
 static void blocks(ct_context *context) {
+    /* first one where most mistakes differ from each other */
+    compare("12 keys", random_problem(context, 2, 5, 12, 3, 2, 5, false));
     for (int64_t block = 1; block <= 13; block++)
         compare("12 keys", random_problem(context, 2, 5, 12, 3, 2, block, false));
 }
 
 static void causal(ct_context *context) {
+    compare("7 causal queries, 7 keys", random_problem(context, 2, 7, 7, 3, 2, 3, true));
     for (int64_t block = 1; block <= 8; block++)
         compare("7 causal queries, 7 keys", random_problem(context, 2, 7, 7, 3, 2, block, true));
     compare("7 causal queries, 4 keys", random_problem(context, 2, 7, 4, 3, 2, 3, true));
@@ -119,14 +306,6 @@ static void large(ct_context *context) {
     compare("every score minus a million", p);
 }
 
-static ct_tensor *by_you(ct_tensor *const *in, int n, void *attrs) {
-    (void)n;
-    return yours(&(problem){{in[0], in[1], in[2]}, *(blockwise_attention_attrs *)attrs});
-}
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
-    (void)n;
-    return librarys(&(problem){{in[0], in[1], in[2]}, *(blockwise_attention_attrs *)attrs});
-}
 static void large_gradient(ct_context *context, const char *what, bool causal) {
     problem p = random_problem(context, 1, 128, 128, 16, 16, 16, causal);
     course_gradient_as(what, by_you, by_library, &p.attrs, p.in, 3, 1e-9);
@@ -134,18 +313,18 @@ static void large_gradient(ct_context *context, const char *what, bool causal) {
 
 /* A gradient is only worth something of the right function. */
 static void check_gradient(const char *what, problem p) {
-    compare("the forward that is differentiated", p);
+    course_forward_first("the forward that is differentiated", &function, &p.attrs, p.in, 3, 1e-12);
     course_gradient(what, &blockwise_attention, &p.attrs, p.in, 3, (ct_gradcheck_opts){0});
 }
 
 static void gradient(ct_context *context) {
-    check_gradient("inputs 0, 1, 2 are q, k, v", random_problem(context, 2, 3, 4, 5, 3, 3, false));
+    check_gradient("inputs 0, 1, 2 are q, k, v", random_problem(context, 2, 3, 8, 5, 4, 3, false));
     large_gradient(context, "128 queries and keys", false);
 }
 
 static void gradient_causal(ct_context *context) {
     check_gradient("causal; inputs 0, 1, 2 are q, k, v",
-                   random_problem(context, 1, 4, 4, 3, 2, 2, true));
+                   random_problem(context, 1, 5, 5, 3, 2, 2, true));
     large_gradient(context, "128 queries and keys, causal", true);
 }
 
