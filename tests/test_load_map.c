@@ -188,6 +188,7 @@ START_TEST(map_refuses) {
     ck_map(w, path, MAP(AS("w", "a"), AS("w", "gone", .param_start = 2)), CT_ERR_FORMAT,
            "missing: gone for w");
     ck_map(w, path, MAP(AS("w", "b")), CT_ERR_FORMAT, "w is f32 (4, 3), file has F32 (3, 2)");
+    ck_map(CT_SHAPE(2, 3, 1), path, MAP(AS("w", "a")), CT_ERR_FORMAT, "w is f32 (2, 3, 1)");
     ck_map(w, path, MAP(AS("w", "a", .transposed = true)), CT_ERR_FORMAT, "(2, 3) transposed");
     ck_map(w, path, MAP(AS("w", "a", .param_start = 3)), CT_ERR_FORMAT, "for rows from 3 on");
     ck_map(w, path, MAP(AS("w", "a", .param_start = INT64_MAX, .rows = INT64_MAX)), CT_ERR_FORMAT,

@@ -409,6 +409,7 @@ START_TEST(schedule) {
     ck_assert_double_eq_tol(ct_lr_cosine(o, 13), 0.1 + 0.9 * (1 + cos(acos(-1) * 0.9)) / 2, 1e-15);
     ck_assert_double_eq(ct_lr_cosine(o, 14), 0.1);
     ck_assert_double_eq(ct_lr_cosine(o, 1000), 0.1);
+    ck_assert_double_eq(ct_lr_cosine((ct_lr_cosine_opts){.peak = 1, .total = 14}, 14), 0);
     for (int64_t step = 4; step < 14; step++)
         ck_assert_double_gt(ct_lr_cosine(o, step), ct_lr_cosine(o, step + 1));
     o.warmup = 0, o.total = 1;
