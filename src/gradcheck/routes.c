@@ -112,15 +112,8 @@ static bool is_broadcast(const cti_suspect *s) {
 static bool sum_is_elsewhere(const cti_suspect *s) {
     if (s->n < 2 || s->n >= s->rows || !is_broadcast(s)) return false;
     for (int64_t r = 0; r < s->rows; r++) {
-        int64_t a = -1, j = -1;
-        for (int64_t i = 0; i < s->n; i++) {
-            const bool in_a = !cti_suspect_is_zero(s, s->a[r * s->n + i]),
-                       in_j = !cti_suspect_is_zero(s, s->j[r * s->n + i]);
-            if ((in_a && a >= 0) || (in_j && j >= 0)) return false;
-            if (in_a) a = i;
-            if (in_j) j = i;
-            s->p[r * s->n + i] = 0;
-        }
+        int64_t a, j;
+        if (!cti_suspect_one_entry(s, r, &a, &j)) return false;
         if ((a < 0) != (j < 0)) return false;
         if (a >= 0) s->p[r * s->n + a] = s->j[r * s->n + j];
     }

@@ -83,4 +83,19 @@ cti_hypothesis cti_suspect_other_sum;
 /* edges.c */
 cti_hypothesis cti_suspect_edges, cti_suspect_threshold, cti_suspect_rows, cti_suspect_scaled;
 
+/* Whether row r of A and of J has at most one entry that is not 0; sets their columns, -1 where
+ * there is none, and clears the row of P. */
+static inline bool cti_suspect_one_entry(const cti_suspect *s, int64_t r, int64_t *a, int64_t *j) {
+    *a = *j = -1;
+    for (int64_t i = 0; i < s->n; i++) {
+        const bool in_a = !cti_suspect_is_zero(s, s->a[r * s->n + i]),
+                   in_j = !cti_suspect_is_zero(s, s->j[r * s->n + i]);
+        if ((in_a && *a >= 0) || (in_j && *j >= 0)) return false;
+        if (in_a) *a = i;
+        if (in_j) *j = i;
+        s->p[r * s->n + i] = 0;
+    }
+    return true;
+}
+
 #endif

@@ -212,7 +212,7 @@ static void add_broadcast(ct_context *context) {
 }
 static void mul_broadcast(ct_context *context) { EACH(&mul, different, false); }
 
-/* 90,000 numbers and those of shape b. */
+/* A random tensor of 90,000 elements, and one of shape b. */
 static void large_gradient(ct_context *context, const ct_op *op, ct_shape b) {
     char what[80];
     snprintf(what, sizeof what, "%s of (300, 300) and %s", op->name,

@@ -102,7 +102,7 @@ static const course_mistake mistakes[] = {
     [NEGATED] = {"with the sign of the logits reversed"},
 };
 
-/* -ln p of all classes, (N, C), or what is there in its place */
+/* -ln p of every class, (N, C); with a mistake, what is computed instead of it */
 static ct_tensor *losses(ct_tensor *x, uint64_t bits) {
     const ct_shape dims = bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0) : CT_DIMS(-1);
     if (bits >> NEGATED & 1) x = ct_neg(x);

@@ -1,6 +1,6 @@
 /* attention_backward, a step at a time. Each step is compared with the library's gradient of that
- * step alone, given the student's own results of the steps before it: a mistake costs its own step
- * and not those that follow. */
+ * step alone, given the student's own results of the steps before it: a mistake costs the
+ * points of its own step only. */
 #include "../course.h"
 #include "exercise.h"
 
@@ -89,7 +89,7 @@ static ct_tensor *back(ct_tensor *out, ct_tensor *cotangent, ct_tensor *leaf) {
     return ct_grad(leaf);
 }
 
-/* What a step must be, given the results of those before it. */
+/* The right result of a step, computed from the student's results of the steps before it. */
 static ct_tensor *step_given(const problem *p, int step, ct_tensor *const *before) {
     ct_tensor *of;
     switch (step) {
@@ -231,7 +231,7 @@ static bool equal(ct_tensor *a, ct_tensor *b) {
     return true;
 }
 
-/* The steps before this one, of those that it reads, that are not as they must be. */
+/* The wrong ones among the earlier steps whose results this step reads. */
 static unsigned wrong_before(const problem *p, int step) {
     unsigned wrong = 0;
     for (int i = 0; i < step; i++)

@@ -16,7 +16,7 @@ typedef enum {
     NO_VERDICT, /* the checker is not written yet */
     GRADIENT_RIGHT,
     GRADIENT_WRONG,
-    NOT_DETERMINISTIC /* forward or backward gives different numbers at the same place */
+    NOT_DETERMINISTIC /* two runs of forward, or of backward, on the same inputs differ */
 } verdict;
 
 typedef struct {

@@ -130,7 +130,7 @@ static void softmax_alone(const double *x, const double *g, double *dx) {
 static void softmax_nothing(const double *x, const double *g, double *dx) {
     softmax_with(x, g, dx, 0, 0);
 }
-/* the mean of the cotangent in place of the cotangent, in y[i] = x[i]^2 */
+/* y[i] = x[i]^2 with a wrong backward: it uses the mean of the cotangent, not its element i */
 static void squares(const double *x, double *y) {
     for (int i = 0; i < ROW; i++) y[i] = x[i] * x[i];
 }
@@ -268,8 +268,8 @@ static void large(ct_context *context) {
 /* ---- not a function ---- */
 
 static int calls;
-/* a dropout whose mask is drawn anew in each call; of four numbers, so that the same mask may come
- * twice: it is another in each third call */
+/* a dropout of four elements that drops another one in each third call: two runs may give the same
+ * numbers, three do not */
 static void dropout(const double *x, double *y) {
     const int dropped = ++calls % 3 == 0 ? 1 : 0;
     for (int i = 0; i < ROW; i++) y[i] = i == dropped ? 0 : 2 * x[i];
