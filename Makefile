@@ -100,7 +100,7 @@ $(BUILD)/flags: FORCE
 
 # ---- programs ----
 
-$(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora: $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
@@ -137,6 +137,7 @@ LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread writ
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)

@@ -131,7 +131,8 @@ static bool is_unchanged(const cti_token_file *file, long long offset) {
         snprintf(what, sizeof what, "cannot find it any more, for the ids at byte %lld", offset);
         return cti_file_fail(context, op, file->path, what);
     }
-    if (now.st_dev != then->st_dev || now.st_ino != then->st_ino)
+    /* the number of an inode is used again: that of a file that was closed, perhaps by a folder */
+    if (now.st_dev != then->st_dev || now.st_ino != then->st_ino || !S_ISREG(now.st_mode))
         return ct_fail(context, CT_ERR_IO,
                        "%s: %s: has been replaced since it was opened, found when the ids at byte "
                        "%lld were read",
