@@ -186,10 +186,10 @@ tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged 
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
-FUZZ     = load checkpoint program
+FUZZ     = load checkpoint program tokens
 FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \
            SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
-fuzz: ## hostile files, checkpoints and programs of calls, SECONDS=60 each; needs clang
+fuzz: ## hostile files, checkpoints, token files and programs of calls, SECONDS=60 each; needs clang
 	$(MAKE) $(FUZZING) $(FUZZ:%=$(BUILD)/fuzz/fuzz_%)
 	@folder=$$(mktemp -d /dev/shm/cotangent-fuzz-XXXXXX 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT INT TERM && \
 	for target in $(FUZZ); do \
