@@ -151,6 +151,10 @@ static void write_into(void) { /* the same size */
     FILE *file = fopen(changed, "r+b");
     ck_assert(putc(1, file) == 1 && fclose(file) == 0);
 }
+static void touch(void) { /* a second later than it was */
+    const struct timeval later[2] = {{.tv_sec = 1000000001}, {.tv_sec = 1000000001}};
+    ck_assert_int_eq(utimes(changed, later), 0);
+}
 
 static const struct {
     void (*change)(void);
@@ -167,6 +171,7 @@ static const struct {
     {become_fifo, CT_ERR_IO, "has been replaced"},
     {become_link_to_nothing, CT_ERR_IO, "cannot find it any more"},
     {write_into, CT_ERR_IO, "has been written to"},
+    {touch, CT_ERR_IO, "has been written to"},
 };
 enum { CHANGES = sizeof changes / sizeof *changes };
 
