@@ -180,41 +180,39 @@ static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int
     return true;
 }
 
-/* What is wrong with the numbers of a batch, if anything. */
-static bool check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t T) {
+/* The windows of an epoch. 0: something is wrong with the numbers of a batch, and recorded. */
+static int64_t check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t T) {
     ct_context *context = tokens->context;
     const char *op = context->op;
     if (B < 1 || T < 1)
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: a batch (%lld, %lld), and not at least (1, 1)", op, (long long)B,
-                       (long long)T);
-    if (index < 0)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the index is %lld", op, (long long)index);
-    if (index > (INT64_MAX - (B - 1)) / B)
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: batch %lld of %lld windows is too far: a window's number overflows", op,
-                       (long long)index, (long long)B);
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a batch (%lld, %lld), and not at least (1, 1)", op,
+                (long long)B, (long long)T);
+    else if (index < 0)
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: the index is %lld", op, (long long)index);
+    else if (index > (INT64_MAX - (B - 1)) / B)
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: batch %lld of %lld windows is too far: a window's number overflows", op,
+                (long long)index, (long long)B);
+    if (!cti_ready(context)) return 0;
     count_windows(tokens, T);
-    if (tokens->before[tokens->n] == 0) {
-        int64_t most = 0;
-        for (int i = 0; i < tokens->n; i++) most = cti_max(most, tokens->file[i].ids);
-        return ct_fail(
-            context, CT_ERR_ARGUMENT,
-            "%s: %s: the longest of %d file%s has %lld ids, and a window of T = %lld has "
-            "one more than T",
+    const int64_t windows = tokens->before[tokens->n];
+    if (windows > 0) return windows;
+    int64_t most = 0;
+    for (int i = 0; i < tokens->n; i++) most = cti_max(most, tokens->file[i].ids);
+    ct_fail(context, CT_ERR_ARGUMENT,
+            "%s: %s: the longest of %d file%s has %lld ids, and a window of T = %lld has one more "
+            "than T",
             op, tokens->file[0].path, tokens->n, tokens->n == 1 ? "" : "s", (long long)most,
             (long long)T);
-    }
-    return true;
+    return 0;
 }
 
-static bool read_batch(ct_tokens *tokens, uint64_t seed, int64_t index, ct_tensor *x,
-                       ct_tensor *y) {
-    const int64_t B = x->shape.dim[0], T = x->shape.dim[1], windows = tokens->before[tokens->n];
+static bool read_batch(ct_tokens *tokens, int64_t windows, uint64_t seed, int64_t index,
+                       ct_tensor *x, ct_tensor *y) {
+    const int64_t B = x->shape.dim[0], T = x->shape.dim[1];
     for (int64_t b = 0; b < B; b++) {
-        const int64_t number = index * B + b;
-        const int64_t w =
-            cti_shuffle(seed, (uint64_t)(number / windows), windows, number % windows);
+        const int64_t number = index * B + b, epoch = number / windows;
+        const int64_t w = cti_shuffle(seed, (uint64_t)epoch, windows, number % windows);
         if (!read_window(tokens, w, T, (int64_t *)x->data + b * T, (int64_t *)y->data + b * T))
             return false;
     }
@@ -234,9 +232,10 @@ bool ct_tokens_batch(ct_tokens *tokens, uint64_t seed, int64_t index, int64_t B,
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     ct_tensor *ids = NULL, *next = NULL;
-    if (check_batch(tokens, index, B, T)) ids = cti_tensor_new(context, CT_I64, CT_SHAPE(B, T));
+    const int64_t windows = check_batch(tokens, index, B, T);
+    if (windows > 0) ids = cti_tensor_new(context, CT_I64, CT_SHAPE(B, T));
     if (ids) next = cti_tensor_new(context, CT_I64, CT_SHAPE(B, T));
-    const bool done = next && read_batch(tokens, seed, index, ids, next);
+    const bool done = next && read_batch(tokens, windows, seed, index, ids, next);
     if (done) {
         cti_tensor_lift(ids, frame.outer);
         cti_tensor_lift(next, frame.outer);
