@@ -14,6 +14,7 @@
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
 #include <cotangent/io.h>
+#include <cotangent/tokens.h>
 #include <cotangent/profile.h>
 
 #endif

@@ -68,11 +68,16 @@ bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size)
         const size_t want = size - got < AT_ONCE ? size - got : AT_ONCE;
         ssize_t n = pread(file->fd, (char *)out + got, want, (off_t)(offset + (int64_t)got));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return cti_file_fail(file->context, file->op, file->path, "cannot read");
+        const long long at = offset + (int64_t)got;
+        if (n < 0) {
+            char what[48];
+            snprintf(what, sizeof what, "cannot read at byte %lld", at);
+            return cti_file_fail(file->context, file->op, file->path, what);
+        }
         if (n == 0) {
             return ct_fail(file->context, CT_ERR_FORMAT,
                            "%s: %s: the file ends at byte %lld, while being read", file->op,
-                           file->path, (long long)(offset + (int64_t)got));
+                           file->path, at);
         }
         got += (size_t)n;
     }
