@@ -133,7 +133,7 @@ $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
 
-LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
+LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
