@@ -49,7 +49,7 @@ KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KER
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 STATIC   = $(BUILD)/libcotangent.a
@@ -101,6 +101,7 @@ $(BUILD)/flags: FORCE
 # ---- programs ----
 
 $(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora: $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
@@ -226,6 +227,11 @@ cross-help:
 	@echo "For TARGET=$(TARGET), on Debian:"
 	@echo "  dpkg --add-architecture $(lastword $(CROSS_$(TARGET))) && apt-get update"
 	@echo "  apt-get install gcc-$(tools) qemu-user pkg-config check:$(lastword $(CROSS_$(TARGET)))"
+
+KILLS ?= 1000
+kill: $(BUILD)/char_lm ## KILLS=1000 times SIGKILL to trainings at random moments, SEED=1: each goes on and ends with the same bytes
+	@command -v python3 >/dev/null || { echo "make kill needs python3"; exit 2; }
+	@KILLS=$(KILLS) SEED=$(or $(SEED),1) tests/kill/run $(BUILD)/char_lm
 
 valgrind: $(or $(CHOSEN),$(TESTS)) ## the suite under valgrind (slow)
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $^
@@ -373,4 +379,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
