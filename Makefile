@@ -138,12 +138,14 @@ LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread writ
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_disk_model = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite ftruncate close fsync rename mkdir unlink unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
+$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
 
 EXAMPLES_TEST = $(BUILD)/tests/test_examples
 COURSE_TEST   = $(BUILD)/tests/test_course

@@ -178,7 +178,7 @@ bool sync_entry(const char *path) {
     }
     snprintf(folder, sizeof folder, "%.*s.", (int)length, path);
     const int fd = open_retrying(folder, O_RDONLY | O_DIRECTORY);
-    if (fd < 0) return false;
+    if (fd < 0) return errno == EACCES; /* one that cannot be read cannot be synced */
     const bool ok = sync_fd(fd);
     const int error = errno;
     close(fd);

@@ -218,9 +218,9 @@ bool cti_file_new_sync(const cti_file_new *file) {
            cti_file_fail(file->context, file->op, file->path, "cannot sync");
 }
 
-/* Opens the folder of target; -1: an error was recorded. */
-static int open_folder(ct_context *context, const char *op, const char *path, const char *target) {
-    size_t length = folder_length(target);
+/* Opens the folder that the first `length` bytes of target name; -1: an error was recorded. */
+static int open_folder(ct_context *context, const char *op, const char *path, const char *target,
+                       size_t length) {
     char *folder = cti_take(context, length + 2);
     if (!folder) return -1;
     memcpy(folder, target, length);
@@ -241,7 +241,8 @@ static bool sync_folder(int fd) {
  * until the rename. */
 static bool commit(cti_file_new *file) {
     if (!keep_access(file) || !cti_file_new_sync(file)) return false;
-    int fd = open_folder(file->context, file->op, file->path, file->target);
+    int fd =
+        open_folder(file->context, file->op, file->path, file->target, folder_length(file->target));
     if (fd < 0) return false;
     bool ok = rename(file->temporary, file->target) == 0;
     if (!ok) {
@@ -257,8 +258,19 @@ static bool commit(cti_file_new *file) {
     return ok;
 }
 
+bool cti_file_sync_folder(ct_context *context, const char *op, const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--; /* of a path that is a folder itself */
+    while (length > 0 && path[length - 1] != '/') length--;
+    const int fd = open_folder(context, op, path, path, length);
+    if (fd < 0) return false;
+    const bool ok = sync_folder(fd) || cti_file_fail(context, op, path, "cannot sync its folder");
+    close(fd);
+    return ok;
+}
+
 bool cti_file_remove(ct_context *context, const char *op, const char *path) {
-    int fd = open_folder(context, op, path, path);
+    int fd = open_folder(context, op, path, path, folder_length(path));
     if (fd < 0) return false;
     bool ok = unlink(path) == 0 || cti_file_fail(context, op, path, "cannot remove it");
     if (ok && !sync_folder(fd)) ok = cti_file_fail(context, op, path, "cannot sync its folder");

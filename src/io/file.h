@@ -60,6 +60,8 @@ bool cti_file_new_sync(const cti_file_new *file);
 bool cti_file_new_commit(cti_file_new *file);
 void cti_file_new_drop(cti_file_new *file);
 
+/* Syncs the folder of a path, so that the path's entry in it stays. */
+bool cti_file_sync_folder(ct_context *context, const char *op, const char *path);
 /* Removes a file, and syncs its folder. */
 bool cti_file_remove(ct_context *context, const char *op, const char *path);
 

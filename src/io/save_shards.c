@@ -98,8 +98,10 @@ static bool divide(shard_set *set, const ct_named *named, int64_t n, ct_save_opt
 }
 
 static bool make_folder(const shard_set *set) {
-    return mkdir(set->path, 0777) == 0 || errno == EEXIST ||
-           cti_file_fail(set->context, set->op, set->path, "cannot make the folder");
+    if (mkdir(set->path, 0777) != 0)
+        return errno == EEXIST ||
+               cti_file_fail(set->context, set->op, set->path, "cannot make the folder");
+    return cti_file_sync_folder(set->context, set->op, set->path);
 }
 
 /* Writes the shards under temporary names. */
