@@ -142,6 +142,7 @@ LDFLAGS_test_disk_model = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread wri
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
+$(BUILD)/tests/test_run_log: $(BUILD)/obj/examples/run_log.o
 $(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)
@@ -188,10 +189,10 @@ tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged 
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
-FUZZ     = load checkpoint program
+FUZZ     = load checkpoint program log
 FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \
            SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
-fuzz: ## hostile files, checkpoints and programs of calls, SECONDS=60 each; needs clang
+fuzz: ## hostile files, checkpoints, logs of runs and programs of calls, SECONDS=60 each; needs clang
 	$(MAKE) $(FUZZING) $(FUZZ:%=$(BUILD)/fuzz/fuzz_%)
 	@folder=$$(mktemp -d /dev/shm/cotangent-fuzz-XXXXXX 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT INT TERM && \
 	for target in $(FUZZ); do \
@@ -204,9 +205,10 @@ FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
 $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $^ -o $@ $(LIBS) $(LDFLAGS_$(@F))
+	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
 
 # Other machines: what their tools are named after, and Debian's name of the architecture. A
 # program's tests are one process, as qemu translates each process anew. qemu 7.2 aborts in a child
