@@ -204,7 +204,7 @@ static void train(gpt *m, const contents *t, run *r, const char *model_path,
     if (step > 0) printf("Goes on after step %lld\n", (long long)step);
     else h.measured[0] = measured = measure(m, validation, sample, false);
 
-    run_profile_start(m->context);
+    ct_profile_start(m->context);
     progress bar = {
         .total = option.steps,
         .first = step,
@@ -391,6 +391,7 @@ int main(int argc, char **argv) {
         "[flags] FILE...\n\n"
         "Trains a GPT on text files, or with --sample writes text from a trained one.\n\n"
         "The model:";
+    run_profile_catch();
     const int n_flags = sizeof flags / sizeof *flags;
     int files = read_flags(argc, argv, flags, n_flags, usage);
     if (option.sample && files)

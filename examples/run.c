@@ -158,7 +158,7 @@ static int64_t *list_steps(const run *r, int *n) {
     return steps;
 }
 
-/* ---- going on ---- */
+/* ---- loading ---- */
 
 /* Whether the file of this step is whole; its numbers are in the tensors then. A module without
  * parameters takes nothing else from it, but the load compares the checksum of the whole file. */
@@ -225,41 +225,6 @@ static void resume_log(run *r, lines *l) {
              r->log.path, (long long)r->all.step, l->loss, r->loss);
 }
 
-int64_t run_start(run *r, ct_module *module, ct_optim *optim,
-                  void (*each)(void *to, const log_line *line), void *to) {
-    r->all.module = module;
-    r->all.optim = optim;
-    r->saved = -1;
-    r->log.fd = -1;
-    bool goes_on = false;
-    if (r->folder) {
-        const char *log_path = output_path(r->folder, "log.jsonl"); /* makes the folder */
-        if (!r->log_path) r->log_path = log_path;
-        if (!sync_entry(r->folder))
-            fail(EXIT_FAILED, "cannot sync the folder of %s: %s", r->folder, strerror(errno));
-        run_restore(r, "loss", &r->loss);
-        make_tensors(r);
-        goes_on = load_newest(r);
-    }
-    if (r->log_path) {
-        lines l = {.each = each, .to = to};
-        if (!run_log_open(&r->log, r->log_path)) fail(EXIT_USAGE, "%s", r->log.fault);
-        if (goes_on) resume_log(r, &l);
-        else if (!run_log_is_new(&r->log)) fail(EXIT_USAGE, "%s", r->log.fault);
-    }
-    run_save(r, r->all.step);
-    return r->all.step;
-}
-
-bool run_is_logged(const run *r) { return r->log.fd >= 0; }
-
-void run_end(run *r) {
-    run_log_close(&r->log);
-    free(r->damaged);
-    r->damaged = NULL;
-    r->n_damaged = 0;
-}
-
 /* ---- saving ---- */
 
 static bool is_damaged(const run *r, int64_t step) {
@@ -311,17 +276,63 @@ void run_step(run *r, const log_line *line) {
     if (r->folder && isfinite(line->loss) && line->step % r->every == 0) run_save(r, line->step);
 }
 
+/* ---- the run ---- */
+
+/* Removes what a run that was killed behind its last save has left to remove. Its save may not be
+ * on the disk yet. */
+static void tidy(run *r) {
+    char path[PATH];
+    checkpoint_path(r, r->saved, path);
+    if (!sync_entry(path))
+        fail(EXIT_FAILED, "cannot sync the folder %s: %s", r->folder, strerror(errno));
+    remove_old(r);
+}
+
+int64_t run_start(run *r, ct_module *module, ct_optim *optim,
+                  void (*each)(void *to, const log_line *line), void *to) {
+    r->all.module = module;
+    r->all.optim = optim;
+    r->saved = -1;
+    r->log.fd = -1;
+    bool goes_on = false;
+    if (r->folder) {
+        const char *log_path = output_path(r->folder, "log.jsonl"); /* makes the folder */
+        if (!r->log_path) r->log_path = log_path;
+        if (!sync_entry(r->folder))
+            fail(EXIT_FAILED, "cannot sync the folder of %s: %s", r->folder, strerror(errno));
+        run_restore(r, "loss", &r->loss);
+        make_tensors(r);
+        goes_on = load_newest(r);
+    }
+    if (r->log_path) {
+        lines l = {.each = each, .to = to};
+        if (!run_log_open(&r->log, r->log_path)) fail(EXIT_USAGE, "%s", r->log.fault);
+        if (goes_on) resume_log(r, &l);
+        else if (!run_log_is_new(&r->log)) fail(EXIT_USAGE, "%s", r->log.fault);
+    }
+    if (goes_on) tidy(r);
+    else run_save(r, 0);
+    return r->all.step;
+}
+
+bool run_is_logged(const run *r) { return r->log.fd >= 0; }
+
+void run_end(run *r) {
+    run_log_close(&r->log);
+    free(r->damaged);
+    r->damaged = NULL;
+    r->n_damaged = 0;
+}
+
 /* ---- the profile ---- */
 
 static volatile sig_atomic_t asked;
 
 static void on_signal(int number) { asked = number; }
 
-void run_profile_start(ct_context *context) {
+void run_profile_catch(void) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGUSR1, &action, NULL);
-    ct_profile_start(context);
-    check(context, EXIT_FAILED);
 }
 
 void run_profile_show(ct_context *context) {

@@ -60,7 +60,7 @@ void run_end(run *r);
 
 /* ---- SIGUSR1 ---- */
 
-void run_profile_start(ct_context *context); /* from here on the signal kills no more */
-void run_profile_show(ct_context *context);  /* prints the profile so far, if it was asked for */
+void run_profile_catch(void);               /* from here on the signal does not kill */
+void run_profile_show(ct_context *context); /* prints the profile so far, if it was asked for */
 
 #endif

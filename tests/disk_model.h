@@ -75,6 +75,9 @@ static struct {
     int64_t fail_at;                   /* this call of all calls fails; 0: none */
     int64_t fail_calls;                /* so far */
     int fail_errno;
+    int64_t kill_at; /* kill is called before this fsync; 0: none */
+    int64_t syncs;
+    void (*kill)(void);
     const char *failed;
 } disk;
 
@@ -269,6 +272,8 @@ static inline void crash_points(void) {
 
 /* ---- begin and end ---- */
 
+int __real_close(int fd);
+
 static inline void import_folder(int folder, const char *path) {
     DIR *list = opendir(path);
     ck_assert_ptr_nonnull(list);
@@ -311,6 +316,14 @@ static inline void disk_begin(const char *root, int outcomes, uint64_t seed,
     new_inode(true);
     import_folder(0, root);
     disk.on = true;
+}
+
+/* What the system does for a process that has ended. */
+static inline void close_all(void) {
+    for (int fd = 0; fd < MOST_FDS; fd++) {
+        if (disk.fd_inode[fd] >= 0) __real_close(fd);
+        disk.fd_inode[fd] = -1;
+    }
 }
 
 /* The last states: after the last call. */
@@ -429,13 +442,13 @@ int __wrap_fsync(int fd) { /* does not sync, which would take long */
     const int i = modelled(fd);
     if (i < 0) return 0;
     crash_points();
+    if (++disk.syncs == disk.kill_at) disk.kill();
     if (call_fails("fsync")) return -1;
     if (disk.inode[i].is_folder && !disk.no_folder_sync) sync_folder_entries(i);
     if (!disk.inode[i].is_folder && !disk.no_file_sync) sync_file(&disk.inode[i]);
     return 0;
 }
 
-int __real_close(int fd);
 int __wrap_close(int fd);
 int __wrap_close(int fd) {
     if (modelled(fd) >= 0) disk.fd_inode[fd] = -1;

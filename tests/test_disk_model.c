@@ -82,7 +82,8 @@ static void ruin(const char *format, ...) {
 
 typedef enum { FILE_NEW, FILE_OVER, CHECKPOINT_OVER, SHARDS_NEW, SHARDS_OVER, SHARDS_FEWER } kind;
 static kind saved_kind;
-static bool returned; /* the save has */
+static bool returned;      /* the save has */
+static bool log_elsewhere; /* of a run: in another folder than the checkpoints */
 
 static bool is_shards(kind k) { return k >= SHARDS_NEW; }
 
@@ -127,7 +128,7 @@ static void begin(void) {
     snprintf(path, sizeof path, "%s/model", root);
     context = ct_context_new((ct_context_opts){.seed = 1, .threads = 1});
     ruined = 0;
-    returned = false;
+    returned = log_elsewhere = false;
 }
 
 static void end(void) {
@@ -183,7 +184,7 @@ typedef struct {
     ct_module *module;
     ct_optim *optim;
     double mark;
-    char folder[MODEL_PATH];
+    char folder[MODEL_PATH], log[MODEL_PATH];
     int64_t lines; /* that were read */
 } training;
 
@@ -203,6 +204,8 @@ static int64_t start(training *t, ct_context *c, const char *top, int keep) {
     *t = (training){.mark = -1};
     snprintf(t->folder, sizeof t->folder, "%s/run", top);
     t->r = (run){.folder = t->folder, .every = EVERY, .keep = keep, .context = c};
+    snprintf(t->log, sizeof t->log, "%s/run.jsonl", top);
+    if (log_elsewhere) t->r.log_path = t->log;
     t->module = module_of(c, 0);
     t->optim = ct_sgd_new(t->module, (ct_sgd_opts){0});
     run_restore(&t->r, "mark", &t->mark);
@@ -264,6 +267,7 @@ static void run_and_crash(int keep, int outcomes, bool no_file_sync, bool no_fol
 }
 
 START_TEST(a_run) {
+    log_elsewhere = _i == 1;
     run_and_crash(1 + _i, 4, false, false);
     ck_assert_msg(ruined == 0, "%lld of %lld: %s", (long long)ruined, (long long)disk.tried,
                   first_ruin);
@@ -273,7 +277,7 @@ START_TEST(a_run) {
     int files = 0;
     while (readdir(list)) files++;
     closedir(list);
-    ck_assert_int_eq(files, 2 + 1 + 1 + _i); /* ., .., the log, as many as are kept */
+    ck_assert_int_eq(files, 2 + !log_elsewhere + 1 + _i); /* ., .., the log, what is kept */
 }
 END_TEST
 
@@ -302,6 +306,40 @@ START_TEST(a_run_that_goes_on) {
     disk_end();
     run_end(&t.r);
     ck_assert_msg(ruined == 0, "%s", first_ruin);
+}
+END_TEST
+
+static jmp_buf killed;
+static void kill_now(void) { longjmp(killed, 1); }
+
+/* Killed before each sync, then started again, all without a loss of power in between: what the
+ * first process has not synced is still not durable. */
+START_TEST(killed_and_started_again) {
+    bool more = true;
+    log_elsewhere = _i == 1;
+    for (int64_t at = 1; more; at++) {
+        static training t;
+        remove_tree(root);
+        ck_assert_int_eq(mkdir(root, 0777), 0);
+        acknowledged = -1;
+        disk_begin(root, 2, (uint64_t)at, look_at_run);
+        disk.kill_at = at, disk.kill = kill_now;
+        if (setjmp(failed)) ck_abort_msg("%s", said);
+        ct_context *c = ct_context_new((ct_context_opts){.threads = 1});
+        if (!setjmp(killed)) train(&t, start(&t, c, root, 1), STEPS);
+        more = disk.syncs >= at;
+        if (more) close_all();
+        else run_end(&t.r);
+        ct_context_free(c);
+        disk.kill_at = 0;
+        c = ct_context_new((ct_context_opts){.threads = 1});
+        const int64_t step = start(&t, c, root, 1);
+        train(&t, step, step + 2);
+        disk_end();
+        run_end(&t.r);
+        ct_context_free(c);
+        ck_assert_msg(ruined == 0, "killed at sync %lld: %s", (long long)at, first_ruin);
+    }
 }
 END_TEST
 
@@ -386,6 +424,7 @@ int main(void) {
     tcase_add_loop_test(crashes, a_run, 0, 3);
     tcase_add_loop_test(crashes, a_run_without_syncs, 0, 2);
     tcase_add_test(crashes, a_run_that_goes_on);
+    tcase_add_loop_test(crashes, killed_and_started_again, 0, 2);
     tcase_add_loop_test(crashes, every_call_of_a_run_fails, 0, 4);
     tcase_add_loop_test(crashes, a_folder_in_the_way, 0, 3);
     suite_add_tcase(suite, crashes);
