@@ -49,7 +49,7 @@ KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KER
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 STATIC   = $(BUILD)/libcotangent.a
@@ -101,6 +101,7 @@ $(BUILD)/flags: FORCE
 # ---- programs ----
 
 $(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
@@ -133,17 +134,20 @@ $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
 
-LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
+LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_disk_model = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite ftruncate close fsync rename mkdir unlink unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
+$(BUILD)/tests/test_run_log: $(BUILD)/obj/examples/run_log.o
+$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
 
 EXAMPLES_TEST = $(BUILD)/tests/test_examples
 COURSE_TEST   = $(BUILD)/tests/test_course
@@ -186,10 +190,10 @@ tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged 
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
-FUZZ     = load checkpoint program tokens
+FUZZ     = load checkpoint program tokens log
 FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \
            SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
-fuzz: ## hostile files, checkpoints, token files and programs of calls, SECONDS=60 each; needs clang
+fuzz: ## hostile files, checkpoints, token files, logs of runs and programs of calls, SECONDS=60 each; needs clang
 	$(MAKE) $(FUZZING) $(FUZZ:%=$(BUILD)/fuzz/fuzz_%)
 	@folder=$$(mktemp -d /dev/shm/cotangent-fuzz-XXXXXX 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT INT TERM && \
 	for target in $(FUZZ); do \
@@ -202,9 +206,10 @@ FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
 $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $^ -o $@ $(LIBS) $(LDFLAGS_$(@F))
+	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
 
 # Other machines: what their tools are named after, and Debian's name of the architecture. A
 # program's tests are one process, as qemu translates each process anew. qemu 7.2 aborts in a child
@@ -227,6 +232,11 @@ cross-help:
 	@echo "For TARGET=$(TARGET), on Debian:"
 	@echo "  dpkg --add-architecture $(lastword $(CROSS_$(TARGET))) && apt-get update"
 	@echo "  apt-get install gcc-$(tools) qemu-user pkg-config check:$(lastword $(CROSS_$(TARGET)))"
+
+KILLS ?= 1000
+kill: $(BUILD)/char_lm ## KILLS=1000 times SIGKILL to trainings at random moments, SEED=1: each goes on and ends with the same bytes
+	@command -v python3 >/dev/null || { echo "make kill needs python3"; exit 2; }
+	@KILLS=$(KILLS) SEED=$(or $(SEED),1) tests/kill/run $(BUILD)/char_lm
 
 valgrind: $(or $(CHOSEN),$(TESTS)) ## the suite under valgrind (slow)
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $^
@@ -374,4 +384,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

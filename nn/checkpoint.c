@@ -5,11 +5,13 @@
  *     optim.lr, ...         the optimiser: optim/saved.h lists its tensors
  *     optims.0.lr, ...      the same of each further optimiser
  *     tensor.NAME           the caller's tensors
- *     __metadata__          each optimiser's name; step, seed and stream as decimals */
+ *     __metadata__          the checksum; each optimiser's name; step, seed and stream as decimals
+ */
 #include <cotangent/io.h>
 
 #include <string.h>
 
+#include "../src/io/checksum.h"
 #include "match.h"
 #include "optim/saved.h"
 
@@ -115,8 +117,7 @@ static bool save(ct_context *context, const char *op, const char *path,
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     bool ok = gather(&state, checkpoint, NULL, NULL) &&
-              cti_safetensors_save(context, op, path, state.named, state.n,
-                                   (ct_save_opts){.metadata = metadata});
+              cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     cti_frame_close(context, &frame);
     cti_nn_state_free(&state);
     return ok;
@@ -139,14 +140,14 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     snprintf(stream, sizeof stream, "%" PRIu64, rng.stream);
 
     const int64_t first = first_optim(checkpoint), optims = checkpoint->n_optims - first;
-    const size_t bytes = cti_bytes(2 * optims + 9, sizeof(char *)),
+    const size_t bytes = cti_bytes(2 * optims + 11, sizeof(char *)),
                  names = cti_bytes(optims, sizeof(optim_name));
     const char **metadata = cti_take(context, bytes);
     optim_name *name = metadata ? cti_take(context, names) : NULL;
     bool ok = name;
     if (ok) {
         const char **at = metadata;
-        *at++ = "format", *at++ = format;
+        *at++ = CTI_CHECKSUM_KEY, *at++ = CTI_CHECKSUM_ZEROS, *at++ = "format", *at++ = format;
         for (int64_t i = 0; i < optims; i++) {
             *at++ = optim_key(first + i, name[i].key);
             *at++ = optim_at(checkpoint, first + i)->rule->name;
@@ -191,6 +192,12 @@ static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoin
     if (!kind || cti_text_compare(*kind, cti_text_of(format)) != 0)
         return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"",
                        file->op, file->path, format);
+    for (int64_t i = 0; i < file->files; i++)
+        if (!file->file[i].checked)
+            return ct_fail(file->context, CT_ERR_FORMAT,
+                           "%s: %s: metadata does not begin with \"" CTI_CHECKSUM_KEY
+                           "\", as a checkpoint's does",
+                           file->op, file->file[i].file.path);
     for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
         char key[PREFIX];
         const char *ours = optim_at(checkpoint, i)->rule->name;
@@ -258,7 +265,7 @@ bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     ct_context *context = check(op, path, checkpoint);
     if (!cti_ready(context)) return false;
     cti_shards file;
-    if (!cti_shards_open(context, op, path, &file)) return false;
+    if (!cti_shards_open_checked(context, op, path, &file)) return false;
     const bool ok = load(&file, checkpoint);
     cti_shards_close(&file);
     return ok;
