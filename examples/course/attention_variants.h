@@ -74,10 +74,10 @@ enum {
     [SCORES_TURNED] = {"with queries and keys exchanged: k q^T"}
 /* clang-format on */
 
-static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, uint64_t bits) {
+static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, course_set bits) {
     const double d = (double)ct_dim(q, -1);
     double scale = 1 / sqrt(d);
-    if (bits & (1u << NO_SCALE | 1u << SCALE_AFTER)) scale = 1;
+    if (bits & (COURSE_BIT(NO_SCALE) | COURSE_BIT(SCALE_AFTER))) scale = 1;
     if (bits >> SCALE_1_D & 1) scale = 1 / d;
     if (bits >> SCALE_SQRT_D & 1) scale = sqrt(d);
     if (bits >> SCALE_VALUES & 1) scale = 1 / sqrt((double)ct_dim(v, -1));
@@ -89,14 +89,14 @@ static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, uint64
 }
 
 /* bool (T, S), true where query i sees key j; NULL: everywhere. */
-static ct_tensor *course_causal(ct_tensor *scores, bool causal, uint64_t bits) {
+static ct_tensor *course_causal(ct_tensor *scores, bool causal, course_set bits) {
     const int64_t t = ct_dim(scores, -2), s = ct_dim(scores, -1);
     bool seen[4096], keep;
     if (bits >> CAUSAL_IGNORED & 1) causal = false;
     else if (bits >> CAUSAL_FORCED & 1) causal = true;
     if (!causal) return NULL;
-    if (!(bits & (1u << CAUSAL_STRICT | 1u << CAUSAL_FUTURE | 1u << CAUSAL_ONE_MORE |
-                  1u << CAUSAL_AT_END)) ||
+    if (!(bits & (COURSE_BIT(CAUSAL_STRICT) | COURSE_BIT(CAUSAL_FUTURE) | COURSE_BIT(CAUSAL_ONE_MORE) |
+                  COURSE_BIT(CAUSAL_AT_END))) ||
         t * s > 4096)
         return ct_causal_mask(ct_context_of(scores), t, s);
     for (int64_t i = 0; i < t; i++)
@@ -112,7 +112,7 @@ static ct_tensor *course_causal(ct_tensor *scores, bool causal, uint64_t bits) {
 }
 
 /* Numbers before the division, and their sum: softmax with a maximum taken off or not. */
-static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, uint64_t bits) {
+static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, course_set bits) {
     ct_tensor *from = seen ? ct_masked_fill(s, ct_logical_not(seen), -INFINITY) : s;
     ct_tensor *max = ct_max(ct_detach(from), CT_DIMS(-1), true);
     if (bits >> NO_MAXIMUM & 1) max = ct_scale(max, 0);
@@ -121,13 +121,13 @@ static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, uint64_t bi
     return seen ? ct_masked_fill(e, ct_logical_not(seen), 0) : e;
 }
 
-static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, uint64_t bits) {
+static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, course_set bits) {
     ct_tensor *hidden = seen ? ct_logical_not(seen) : NULL;
-    const unsigned fills = 1u << HIDDEN_ZERO | 1u << HIDDEN_LARGE | 1u << HIDDEN_INFINITE;
+    const unsigned fills = COURSE_BIT(HIDDEN_ZERO) | COURSE_BIT(HIDDEN_LARGE) | COURSE_BIT(HIDDEN_INFINITE);
     if (bits >> NO_SOFTMAX & 1) return hidden ? ct_masked_fill(s, hidden, 0) : s;
-    if ((bits & (fills | 1u << HIDDEN_ADDED | 1u << MASK_AFTER)) && !hidden) return NULL;
+    if ((bits & (fills | COURSE_BIT(HIDDEN_ADDED) | COURSE_BIT(MASK_AFTER))) && !hidden) return NULL;
     if (bits >> OVER_QUERIES & 1) return ct_masked_softmax(s, seen, -2);
-    if (bits & (1u << NO_MAXIMUM | 1u << MAXIMUM_FROM_ZERO | 1u << NOT_DIVIDED)) {
+    if (bits & (COURSE_BIT(NO_MAXIMUM) | COURSE_BIT(MAXIMUM_FROM_ZERO) | COURSE_BIT(NOT_DIVIDED))) {
         ct_tensor *e = course_exponentials(s, seen, bits);
         if (bits >> NOT_DIVIDED & 1) return e;
         e = ct_div(e, ct_sum(e, CT_DIMS(-1), true));
@@ -152,7 +152,7 @@ static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, uint64_t bits) {
 
 /* key_seen: bool that broadcasts to the scores, or NULL. */
 static ct_tensor *course_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_tensor *key_seen,
-                                   bool causal, uint64_t bits) {
+                                   bool causal, course_set bits) {
     ct_tensor *s = course_scores(q, k, v, bits), *seen = s ? course_causal(s, causal, bits) : NULL;
     if (!s) return NULL;
     seen = seen && key_seen ? ct_logical_and(seen, key_seen) : key_seen ? key_seen : seen;

@@ -52,7 +52,7 @@ static const course_mistake neuron_mistakes[] = {
     [NO_TANH] = {"without tanh: w x + b", true},
 };
 
-static ct_tensor *neuron_variant(ct_tensor *const *in, int n, void *op, uint64_t bits) {
+static ct_tensor *neuron_variant(ct_tensor *const *in, int n, void *op, course_set bits) {
     (void)n, (void)op;
     ct_tensor *w = in[0], *x = in[1], *b = in[2];
     const bool outside = bits >> BIAS_OUTSIDE & 1;
@@ -105,14 +105,14 @@ static const course_mistake mistakes[] = {
 };
 
 /* x in the result's shape, as the mistakes have it. */
-static ct_tensor *spread(ct_tensor *x, ct_shape shape, uint64_t bits) {
+static ct_tensor *spread(ct_tensor *x, ct_shape shape, course_set bits) {
     int64_t from[512], n = ct_numel(x), count = 1;
     for (int d = 0; d < shape.ndim; d++) count *= shape.dim[d];
     if (bits >> ALIGNED_LEFT & 1) {
         while (ct_ndim(x) < shape.ndim) x = ct_unsqueeze(x, -1);
         return ct_expand(x, shape);
     }
-    if (!(bits & (1u << MODULO | 1u << IN_RUNS | 1u << FIRST_FOR_ALL | 1u << LAST_FOR_REST)) ||
+    if (!(bits & (COURSE_BIT(MODULO) | COURSE_BIT(IN_RUNS) | COURSE_BIT(FIRST_FOR_ALL) | COURSE_BIT(LAST_FOR_REST))) ||
         n == count || n == 0 || count > 512)
         return x;
     for (int64_t e = 0; e < count; e++)
@@ -125,7 +125,7 @@ static ct_tensor *spread(ct_tensor *x, ct_shape shape, uint64_t bits) {
     return ct_reshape(x, shape);
 }
 
-static ct_tensor *variant(ct_tensor *const *in, int n, void *op, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *op, course_set bits) {
     (void)n;
     ct_tensor *right = librarys(op, in[0], in[1]);
     if (!bits || !right) return right;
@@ -141,7 +141,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *op, uint64_t bits) 
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *op) {
-    return (n == 3 ? neuron_variant : variant)(in, n, op, course_wrongs());
+    return course_as_yours(n == 3 ? &neuron_function : &function, in, n, op);
 }
 
 static void neuron_by_hand(ct_context *context) {

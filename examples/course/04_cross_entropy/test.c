@@ -103,7 +103,7 @@ static const course_mistake mistakes[] = {
 };
 
 /* -ln p of every class, (N, C); with a mistake, what is computed instead of it */
-static ct_tensor *losses(ct_tensor *x, uint64_t bits) {
+static ct_tensor *losses(ct_tensor *x, course_set bits) {
     const ct_shape dims = bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0) : CT_DIMS(-1);
     if (bits >> NEGATED & 1) x = ct_neg(x);
     if (bits >> LOGIT_ALONE & 1) return ct_neg(x);
@@ -123,7 +123,7 @@ static ct_tensor *losses(ct_tensor *x, uint64_t bits) {
 }
 
 /* bits == 0: the library's loss */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     batch b = *(const batch *)arg;
     (void)n;
     b.logits = in[0];
@@ -170,10 +170,11 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits)
                                                       : (double)count;
     return ct_scale(sum, 1 / over);
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
-    return variant(in, n, arg, course_wrongs());
-}
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+    return course_as_yours(&function, in, n, arg);
+}
 
 static void value(const char *what, batch b) {
     course_forward(what, &function, &b, &b.logits, 1, 1e-12);

@@ -83,7 +83,7 @@ static const course_mistake mistakes[] = {
 };
 
 /* bits == 0: the library's own */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set bits) {
     double eps = ((layer_norm_attrs *)attrs)->eps;
     ct_tensor *x = in[0], *w = in[1], *b = in[2], *from = x;
     (void)n;
@@ -106,7 +106,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, uint64_t bit
     ct_tensor *off = ct_sub(from, mean);
     ct_tensor *var = ct_mean(ct_mul(off, off), dims, true);
     if (bits >> ABOUT_ZERO & 1) var = ct_mean(ct_mul(from, from), dims, true);
-    if (bits & (1u << BESSEL | 1u << MEAN_LESS)) var = ct_scale(var, size / (size - 1));
+    if (bits & (COURSE_BIT(BESSEL) | COURSE_BIT(MEAN_LESS))) var = ct_scale(var, size / (size - 1));
     if (bits >> SQUARES_SUMMED & 1) var = ct_scale(var, size);
     const bool outside = bits >> EPS_OUTSIDE & 1;
     ct_tensor *divisor = bits >> NO_ROOT & 1 ? ct_add_scalar(var, eps)
@@ -129,7 +129,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, uint64_t bit
     if (bits >> WEIGHT_MORE & 1) w = ct_add_scalar(w, 1);
     if (bits >> BIAS_SUBTRACTED & 1) b = ct_neg(b);
     if (bits >> BIAS_INSIDE & 1) b = ct_mul(b, w);
-    if (!(bits & (1u << NO_WEIGHT | 1u << WEIGHT_FIRST))) z = ct_mul(z, w);
+    if (!(bits & (COURSE_BIT(NO_WEIGHT) | COURSE_BIT(WEIGHT_FIRST)))) z = ct_mul(z, w);
     return bits >> NO_BIAS & 1 ? z : ct_add(z, b);
 }
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
@@ -195,7 +195,7 @@ static ct_tensor *of_one_input_by_library(ct_tensor *const *in, int n, void *arg
     one_input f = *(const one_input *)arg;
     (void)n;
     f.o.in[f.which] = in[0];
-    return variant(f.o.in, 3, &f.o.attrs, course_wrongs());
+    return course_as_yours(&function, f.o.in, 3, &f.o.attrs);
 }
 static void large_gradient(ct_context *context, int which, const char *what) {
     one_input f = {random_operands(context, CT_SHAPE(2, 20000)), which};

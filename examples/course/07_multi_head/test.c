@@ -30,7 +30,7 @@ static ct_tensor *turned(ct_tensor *x, int dim) {
 }
 
 /* heads points at an int64_t */
-static ct_tensor *split_variant(ct_tensor *const *in, int n, void *heads, uint64_t bits) {
+static ct_tensor *split_variant(ct_tensor *const *in, int n, void *heads, course_set bits) {
     ct_tensor *x = in[0];
     (void)n;
     const int64_t h = *(int64_t *)heads, b = ct_dim(x, 0), t = ct_dim(x, 1), d = ct_dim(x, 2) / h;
@@ -45,7 +45,7 @@ static ct_tensor *split_variant(ct_tensor *const *in, int n, void *heads, uint64
     return y;
 }
 
-static ct_tensor *combine_variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *combine_variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     ct_tensor *x = in[0];
     (void)n, (void)arg;
     const ct_shape shape = ct_shape_of(x);
@@ -64,20 +64,21 @@ static ct_tensor *split_by_you(ct_tensor *const *in, int n, void *heads) {
     (void)n;
     return split(in[0], *(int64_t *)heads);
 }
-static ct_tensor *split_by_library(ct_tensor *const *in, int n, void *heads) {
-    return split_variant(in, n, heads, course_wrongs());
-}
 static ct_tensor *combine_by_you(ct_tensor *const *in, int n, void *arg) {
     (void)n, (void)arg;
     return combine(in[0]);
-}
-static ct_tensor *combine_by_library(ct_tensor *const *in, int n, void *arg) {
-    return combine_variant(in, n, arg, course_wrongs());
 }
 static const course_function split_function =
                                  COURSE_FUNCTION(split_by_you, split_variant, move_mistakes),
                              combine_function =
                                  COURSE_FUNCTION(combine_by_you, combine_variant, move_mistakes);
+
+static ct_tensor *split_by_library(ct_tensor *const *in, int n, void *heads) {
+    return course_as_yours(&split_function, in, n, heads);
+}
+static ct_tensor *combine_by_library(ct_tensor *const *in, int n, void *arg) {
+    return course_as_yours(&combine_function, in, n, arg);
+}
 
 /* (1, 2, 4) and (1, 2, 2, 2) */
 static const double together[] = {1, 2, 3, 4, 5, 6, 7, 8}, apart[] = {1, 2, 5, 6, 3, 4, 7, 8};
@@ -231,7 +232,7 @@ static const course_mistake mistakes[] = {
     [COMBINED + BATCH_AND_HEADS] = {"when combine_heads exchanges batch and heads"},
 };
 
-static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     static const int orders[6][3] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0},
                                      {0, 2, 1}, {1, 2, 0}, {2, 0, 1}};
     const problem *p = arg;
@@ -256,7 +257,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits)
     if (bits >> SCALE_WIDTH & 1) scale = sqrt((double)(e / h) / (double)e);
     if (bits >> SCALE_HEADS & 1) scale = sqrt((double)(e / h) / (double)h);
     ct_tensor *out = course_attention(ct_scale(part[0], scale), part[1], part[2], NULL, p->causal,
-                                      bits & ((1u << ATTENTION_MISTAKES) - 1));
+                                      bits & ((COURSE_BIT(ATTENTION_MISTAKES)) - 1));
     if (!out) return NULL;
     out = combine_variant(&out, 1, NULL, bits >> COMBINED & ((1u << MOVES) - 1));
     if (bits >> NO_OUT_PROJECTION & 1) return out;
@@ -282,7 +283,7 @@ static ct_tensor *librarys_of_x(ct_tensor *const *in, int n, void *arg) {
     problem p = *(const problem *)arg;
     (void)n;
     p.in[X] = in[0];
-    return variant(p.in, INPUTS, &p, course_wrongs());
+    return course_as_yours(&function, p.in, INPUTS, &p);
 }
 
 static void all_see_all(ct_context *context) {

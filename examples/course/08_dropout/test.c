@@ -74,7 +74,7 @@ static const course_mistake mistakes[] = {
     [ONLY_KEPT_LEFT] = {"when the mask is given, and not x times the mask"},
 };
 
-static ct_tensor *draw(ct_tensor *x, uint64_t bits) {
+static ct_tensor *draw(ct_tensor *x, course_set bits) {
     ct_context *context = ct_context_of(x);
     ct_shape shape = ct_shape_of(x);
     double u[256];
@@ -87,7 +87,7 @@ static ct_tensor *draw(ct_tensor *x, uint64_t bits) {
     return ct_from_f64(context, shape, u);
 }
 
-static ct_tensor *dropped(ct_tensor *x, double p, bool training, uint64_t bits) {
+static ct_tensor *dropped(ct_tensor *x, double p, bool training, course_set bits) {
     ct_context *context = ct_context_of(x);
     if (bits >> TRAINING_IGNORED & 1) training = false;
     if (bits >> EVALUATION_DROPS & 1) training = true;
@@ -113,7 +113,7 @@ static ct_tensor *dropped(ct_tensor *x, double p, bool training, uint64_t bits) 
 }
 
 /* bits == 0: what must come out */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const call *c = arg;
     ct_context *context = ct_context_of(in[0]);
     const ct_rng now = ct_rng_get(context);

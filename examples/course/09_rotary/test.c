@@ -71,7 +71,7 @@ static const course_mistake mistakes[] = {
 };
 
 static double angle(int64_t row, int64_t rows, int64_t j, int64_t d, const rotary_attrs *attrs,
-                    uint64_t bits) {
+                    course_set bits) {
     int64_t at = bits >> POSITIONS_GO_ON & 1 ? row : row % rows;
     if (bits >> SAME_POSITION & 1) at = 0;
     at += bits >> FROM_ONE & 1;
@@ -95,7 +95,7 @@ static ct_tensor *columns(ct_tensor *x, const int64_t *which, int64_t n) {
 enum { MOST = 2048 };
 
 /* bits == 0: the library's */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const rotary_attrs *a = arg;
     (void)n;
     if (!bits)
@@ -134,10 +134,11 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits)
     out[1] = ct_add(ct_mul(u, sine), ct_scale(ct_mul(v, cosine), bits >> REFLECTED & 1 ? -1 : 1));
     return ct_reshape(columns(ct_cat(out, 2, 1), place, d), ct_shape_of(in[0]));
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
-    return variant(in, n, attrs, course_wrongs());
-}
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
+    return course_as_yours(&function, in, n, attrs);
+}
 
 static void compare(const char *what, ct_tensor *x, rotary_attrs a, double tolerance) {
     course_forward(what, &function, &a, &x, 1, tolerance);

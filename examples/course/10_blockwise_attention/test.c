@@ -90,11 +90,11 @@ static const course_mistake mistakes[] = {
                           true},
     [UNSUMMED_VALUES] = {"when out gets v, and not e^(score - max) v", true},
 };
-static bool has(uint64_t bits, int mistake) { return bits >> mistake & 1; }
+static bool has(course_set bits, int mistake) { return bits >> mistake & 1; }
 
 /* One query that sees `keys` of S keys, in blocks, with mistakes. */
 static void simulate(const double *score, const double *v, int64_t keys, int64_t all, int64_t e,
-                     int64_t block, double *out, uint64_t bits) {
+                     int64_t block, double *out, course_set bits) {
     double max = has(bits, MAXIMUM_FROM_ZERO) ? 0 : -INFINITY, sum = 0;
     int64_t blocks = 0;
     memset(out, 0, (size_t)e * sizeof *out);
@@ -140,7 +140,7 @@ static void simulate(const double *score, const double *v, int64_t keys, int64_t
 
 /* scores (B, T, S) and v (B, S, e) -> (B, T, e), without a gradient */
 static ct_tensor *in_blocks(ct_tensor *scores, ct_tensor *v, int64_t block, bool causal,
-                            uint64_t bits) {
+                            course_set bits) {
     const int64_t batch = ct_dim(scores, 0), queries = ct_dim(scores, 1), keys = ct_dim(scores, 2),
                   e = ct_dim(v, 2);
     ct_tensor *out = ct_empty(ct_context_of(v), CT_F64, CT_SHAPE(batch, queries, e));
@@ -169,7 +169,7 @@ static ct_tensor *steps_by_you(ct_tensor *const *in, int n, void *block) {
     for (int64_t c = 0; c < e; c++) state.out[c] /= state.sum;
     return out;
 }
-static ct_tensor *steps_variant(ct_tensor *const *in, int n, void *block, uint64_t bits) {
+static ct_tensor *steps_variant(ct_tensor *const *in, int n, void *block, course_set bits) {
     (void)n;
     if (!bits) return ct_matmul(ct_softmax(in[0], -1), in[1]);
     if (bits >> SUM_NOT_MOVED == 0 && !has(bits, MAXIMUM_FROM_ZERO) && !has(bits, NO_MAXIMUM))
@@ -228,7 +228,7 @@ static ct_tensor *yours(const problem *p) {
 }
 
 /* bits == 0: the library's attention of one head */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const blockwise_attention_attrs *attrs = arg;
     ct_tensor *q = in[0], *k = in[1], *v = in[2];
     (void)n;
@@ -255,10 +255,11 @@ static ct_tensor *by_you(ct_tensor *const *in, int n, void *attrs) {
     (void)n;
     return yours(&(problem){{in[0], in[1], in[2]}, *(blockwise_attention_attrs *)attrs});
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
-    return variant(in, n, attrs, course_wrongs());
-}
 static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
+    return course_as_yours(&function, in, n, attrs);
+}
 
 static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t s, int64_t d,
                               int64_t e, int64_t block, bool causal) {
