@@ -219,6 +219,12 @@ static void draw_inputs(suspicion *s) {
 }
 
 
+static bool is_easier(const course_function *f, guess g) {
+    for (int i = 0; i < f->count; i++)
+        if (course_has(g.mistakes, i) && f->mistakes[i].easier) return true;
+    return false;
+}
+
 /* Two mistakes, of which one may be hidden at these inputs but not at the probe's. */
 static void suspect_pairs(suspicion *s, course_set with) {
     for (int i = 0; i < s->f->count; i++)
@@ -263,7 +269,8 @@ static guess mistake_of(suspicion *s) {
     name_guess(s, s->found[s->count - 1], second, sizeof second);
     if (s->count == 1) course_hint("%s %s", begin, first);
     else course_hint("%s %s; or %s", begin, first, second);
-    return s->count == 1 ? s->found[0] : none;
+    /* two that give the same everywhere are one as far as the gradient is concerned */
+    return s->count == 1 || (sure && !is_easier(s->f, s->found[1])) ? s->found[0] : none;
 }
 
 /* The same numbers in any shape: an input as it was. */
@@ -414,10 +421,7 @@ static guess forward(const char *what, const course_function *f, void *arg, ct_t
     ct_rng_set(context, rng);
     ct_tensor *got = f->yours(kept, n, arg);
     const guess found = look_at(f, arg, in, n, rng, kept, got, right, tolerance);
-    bool easier = false;
-    for (int i = 0; i < f->count; i++)
-        easier |= course_has(found.mistakes, i) && f->mistakes[i].easier;
-    if (nothing(found) || easier || !go_on) course_value(what, got, right, tolerance);
+    if (nothing(found) || is_easier(f, found) || !go_on) course_value(what, got, right, tolerance);
     *about = *depends = 0;
     return found;
 }
