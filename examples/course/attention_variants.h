@@ -254,7 +254,8 @@ static ct_tensor *course_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_
 
 /* What the weights are, which a unit matrix for the values shows: `in` are queries, keys and
  * values (B, S, e). Of the first query whose weights are wrong. */
-static void course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in, int n,
+__attribute__((unused)) static void
+course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in, int n,
                                    char *said, size_t size) {
     const int64_t batch = ct_dim(in[2], 0), keys = ct_dim(in[2], 1), queries = ct_dim(in[0], 1);
     ct_context *context = ct_context_of(in[0]);
