@@ -268,16 +268,18 @@ course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in
     ct_tensor *weights = yours(with_unit, n, arg), *must = right(with_unit, n, arg);
     if (!weights || !must || ct_numel(weights) != ct_numel(must)) return;
     const double *p = ct_data_f64(ct_contiguous(weights)), *q = ct_data_f64(ct_contiguous(must));
+    bool unknown = false;
     for (int64_t row = 0; row < batch * queries; row++, p += keys, q += keys) {
         double sum = 0, wrong = 0;
-        int64_t extra = -1, missing = -1, largest = 0, other = -1;
+        int64_t extra = -1, missing = -1, largest = 0, others = 0;
         for (int64_t j = 0; j < keys; j++) {
             sum += p[j], wrong = fmax(wrong, fabs(p[j] - q[j]));
             if (q[j] == 0 && p[j] != 0 && extra < 0) extra = j;
             if (p[j] == 0 && q[j] > 1e-9 && missing < 0) missing = j;
             if (q[j] > q[largest]) largest = j;
         }
-        if (!(wrong > 1e-9)) continue;
+        unknown = unknown || !isfinite(sum);
+        if (!(wrong > 1e-9) || !isfinite(sum)) continue;
         const int at = snprintf(said, size, "with a unit matrix for v, which shows the weights: "
                                 "query %d of sequence %d ", (int)(row % queries),
                                 (int)(row / queries));
@@ -287,7 +289,7 @@ course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in
         for (int64_t j = 0; j < keys; j++) {
             if (j == largest || q[j] <= 0 || q[j] >= q[largest] * (1 - 1e-9)) continue;
             const double here = log(p[j] / p[largest]) / log(q[j] / q[largest]);
-            if (other < 0) ratio = here, other = j;
+            if (others++ == 0) ratio = here;
             else same = same && fabs(here - ratio) < 1e-7;
         }
         if (extra >= 0)
@@ -298,7 +300,7 @@ course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in
         else if (fabs(sum - 1) > 1e-9)
             snprintf(said, size, "has weights that sum to %.8g, and not to 1%s", sum,
                      same && fabs(ratio - 1) < 1e-7 ? "; but for that they are right" : "");
-        else if (same && isfinite(ratio))
+        else if (same && others > 1 && isfinite(ratio))
             snprintf(said, size, "has the weights of scores that are %.8g times what they must be",
                      ratio);
         else
@@ -306,7 +308,8 @@ course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in
                      "at the scores", (int)largest, p[largest], q[largest]);
         return;
     }
-    snprintf(said, size, "the weights are right, as a unit matrix for v shows: look at how they "
+    if (!unknown)
+        snprintf(said, size, "the weights are right, as a unit matrix for v shows: look at how they "
              "multiply v");
 }
 

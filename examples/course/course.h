@@ -62,8 +62,7 @@ typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, cou
 typedef void (*course_probe)(ct_context *context, ct_tensor **in, void **arg);
 
 /* Writes what is found out of a wrong forward that no mistake of the table explains, or nothing:
- * which quantity within it is wrong, and by how much. All of `got` is finite, and has the right
- * shape. */
+ * which quantity within it is wrong, and by how much. `got` has the right shape; it may hold NaN. */
 typedef void (*course_explain)(ct_tensor *const *in, int n, void *arg, ct_tensor *got,
                                ct_tensor *right, char *said, size_t size);
 

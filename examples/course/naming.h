@@ -111,6 +111,8 @@ typedef struct {
 
 static guess wrongs; /* of the forward whose gradient is asked for */
 static char wrongs_hint[sizeof hint];
+/* What fits here, but not at the probe: said where nothing else can be. */
+static char only_here[sizeof hint];
 
 static bool nothing(guess g) { return g.mistakes == 0 && g.reading == 0; }
 
@@ -203,6 +205,9 @@ static void name_guess(const suspicion *s, guess g, char *said, size_t size) {
 static bool tells_nothing(ct_tensor *got) {
     return ct_numel(got) == 1 && ct_item(got) == rint(ct_item(got));
 }
+static bool all_zero(ct_tensor *got) {
+    return ct_numel(got) == 0 || ct_item(ct_max(ct_abs(got), CT_ALL, false)) == 0;
+}
 static bool is_finite(ct_tensor *got) { return isfinite(ct_item(ct_sum(got, CT_ALL, false))); }
 
 static void draw_inputs(suspicion *s) {
@@ -238,6 +243,7 @@ static void suspect_pairs(suspicion *s, course_set with) {
 static bool search(suspicion *s) {
     for (int i = 0; i < s->f->count; i++) suspect(s, (guess){COURSE_BIT(i), 0});
     if (keep_probed(s) || (s->count && !s->got_of_probe)) return true;
+    if (all_zero(s->got)) return false; /* two mistakes that make zeros of anything */
     for (int i = 0; i < readings_of(s->n); i++) suspect(s, (guess){0, i + 1});
     if (keep_probed(s) || (s->count && !s->got_of_probe)) return true;
     const suspicion alone = *s;
@@ -254,23 +260,23 @@ static bool search(suspicion *s) {
 static guess mistake_of(suspicion *s) {
     char first[320], second[320];
     const guess none = {0, 0};
-    if (tells_nothing(s->got)) return none;
-    draw_inputs(s);
     if (!nothing(wrongs)) { /* of several that fit, those that other inputs have shown */
         suspect(s, wrongs);
         if (s->count) course_hint("%s", wrongs_hint);
         if (s->count) return wrongs;
     }
+    if (tells_nothing(s->got)) return none;
     const bool sure = search(s);
     if (s->count == 0 || s->count > MOST_SAID) return none;
     const char *begin = sure && is_finite(s->got) ? "this is what comes out"
                                                   : "the same comes out, for example,";
+    char *said = sure ? hint : only_here;
     name_guess(s, s->found[0], first, sizeof first);
     name_guess(s, s->found[s->count - 1], second, sizeof second);
-    if (s->count == 1) course_hint("%s %s", begin, first);
-    else course_hint("%s %s; or %s", begin, first, second);
+    snprintf(said, sizeof hint, s->count == 1 ? "%s %s" : "%s %s; or %s", begin, first, second);
+    if (!sure) return none;
     /* two that give the same everywhere are one as far as the gradient is concerned */
-    return s->count == 1 || (sure && !is_easier(s->f, s->found[1])) ? s->found[0] : none;
+    return s->count == 1 || !is_easier(s->f, s->found[1]) ? s->found[0] : none;
 }
 
 /* The same numbers in any shape: an input as it was. */
@@ -284,7 +290,8 @@ static bool is_input(ct_tensor *got, ct_tensor *in) {
 
 enum { MOST_MOVED = 256 };
 
-/* Moves one number of an input: what moves in your result and in the right one. */
+/* Moves one number of an input: what moves in your result and in the right one. The inputs are the
+ * random ones, where nothing is as large, or as equal, that it would make no difference. */
 typedef struct {
     const suspicion *s;
     const double *got, *right; /* before */
@@ -296,8 +303,8 @@ typedef struct {
 static double *moved_values(const dependence *d, bool yours) {
     const suspicion *s = d->s;
     ct_tensor *in[MOST_INPUTS];
-    memcpy(in, s->in, (size_t)s->n * sizeof *in);
-    in[d->input] = ct_scale(ct_detach(s->in[d->input]), 1);
+    memcpy(in, s->random, (size_t)s->n * sizeof *in);
+    in[d->input] = ct_scale(ct_detach(s->random[d->input]), 1);
     ct_data_f64(in[d->input])[d->at] += 0.6180339887;
     ct_tensor *out = yours ? again(s, in, s->arg) : guessed_again(s, in, s->arg, (guess){0, 0});
     if (!out || ct_numel(out) != d->n || ct_dtype_of(out) != CT_F64) return NULL;
@@ -336,8 +343,10 @@ static void find_dependence(const suspicion *s, char *said, size_t size) {
     unsigned char *way[MOST_INPUTS] = {NULL};
     int64_t first = n;
     *said = 0;
-    if (n > 1024 || !is_finite(s->got)) return;
-    dependence d = {s, values_of("comparing", s->got), values_of("comparing", s->right), n, 0, 0};
+    ct_tensor *got = s->got_of_random,
+              *right = guessed_again(s, s->random, s->arg, (guess){0, 0});
+    if (n > 1024 || !got || !right || ct_dtype_of(got) != CT_F64 || ct_numel(got) != n) return;
+    dependence d = {s, values_of("comparing", got), values_of("comparing", right), n, 0, 0};
     for (d.input = 0; d.input < s->n; d.input++) {
         ct_tensor *in = s->in[d.input];
         if (!in || ct_dtype_of(in) != CT_F64 || ct_numel(in) > MOST_MOVED) continue;
@@ -374,7 +383,7 @@ static void find_dependence(const suspicion *s, char *said, size_t size) {
 /* What can be said where no mistake is known: what `explain` finds, and what depends on what. */
 static void explain(const suspicion *s) {
     if (ct_numel(s->got) == 0 || !same_shape(s->got, s->right)) return;
-    if (s->f->explain && is_finite(s->got)) {
+    if (s->f->explain) {
         ct_rng_set(context, s->rng);
         s->f->explain(s->in, s->n, s->arg, s->got, s->right, about, sizeof about);
         if (ct_error(context)) ct_error_clear(context);
@@ -386,7 +395,7 @@ static void explain(const suspicion *s) {
 static guess look_at(const course_function *f, void *arg, ct_tensor *const *in, int n, ct_rng rng,
                      ct_tensor *const *now, ct_tensor *got, ct_tensor *right, double tolerance) {
     const guess none = {0, 0};
-    *about = *depends = 0;
+    *about = *depends = *only_here = 0;
     if (!got || ct_error(context) || course_same(got, right, tolerance)) return none;
     if (ct_dtype_of(got) != CT_F64) return none;
     const ct_rng after = ct_rng_get(context);
@@ -398,6 +407,7 @@ static guess look_at(const course_function *f, void *arg, ct_tensor *const *in, 
                    .tolerance = fmax(tolerance, 1e-9),
                    .got = got,
                    .right = right};
+    draw_inputs(&s);
     const guess found = mistake_of(&s);
     for (int i = 0; i < n; i++) {
         if (!*hint && is_input(got, in[i])) course_hint("these are the numbers of input %d", i);
@@ -405,6 +415,7 @@ static guess look_at(const course_function *f, void *arg, ct_tensor *const *in, 
             course_hint("forward has changed its input %d, which others may still read", i);
     }
     if (!*hint) explain(&s);
+    if (!*hint && !*about && !*depends) course_hint("%s", only_here);
     ct_rng_set(context, after);
     return found;
 }

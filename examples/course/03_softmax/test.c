@@ -271,6 +271,17 @@ static void probe(ct_context *context, ct_tensor **in, void **arg) {
     in[0] = ct_scale(course_randn(context, CT_SHAPE(2, 3, 4)), 2);
 }
 
+/* a where y is e^(a x - c), or a x - c; NAN where it is neither, or two numbers alone would fit. */
+static double slope_of(const double *x, const double *y, int64_t columns, bool logarithm) {
+    double slope = NAN;
+    for (int64_t i = 1; i < columns; i++) {
+        const double up = logarithm ? y[i] - y[0] : log(y[i] / y[0]), here = up / (x[i] - x[0]);
+        if (i > 1 && !(fabs(here - slope) < 1e-7)) return NAN;
+        slope = here;
+    }
+    return columns > 2 ? slope : NAN;
+}
+
 /* Of which row e^x, or x, has another divisor, or another number taken off: y = e^(x - c) or x - c.
  */
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
@@ -291,14 +302,22 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
         }
         if (columns < 2 || wrong == 0 || finite < columns) continue;
         const char *form = logarithm ? "x" : "e^x";
-        if (same == columns)
+        if (same == columns && !logarithm && off > 700)
+            snprintf(said, size, "row %d is e^x divided by e^%.8g, and must be divided by e^%.8g",
+                     (int)row, off, must);
+        else if (same == columns)
             snprintf(said, size, "row %d is %s %s one number, %.8g, and must be %s %.8g: look at what "
                      "is %s", (int)row, form, logarithm ? "minus" : "divided by",
                      logarithm ? off : exp(off), logarithm ? "minus" : "divided by",
                      logarithm ? must : exp(must), logarithm ? "subtracted" : "summed");
-        else
-            snprintf(said, size, "row %d is not %s %s one number for all of the row", (int)row, form,
-                     logarithm ? "minus" : "divided by");
+        else {
+            const double slope = slope_of(x, y, columns, logarithm);
+            if (isfinite(slope))
+                snprintf(said, size, "row %d is that of %.8g x in place of x", (int)row, slope);
+            else
+                snprintf(said, size, "row %d is not %s %s one number for all of the row", (int)row,
+                         form, logarithm ? "minus" : "divided by");
+        }
         return;
     }
 }

@@ -102,7 +102,6 @@ enum {
     LARGEST_LOSS,
     ROOT,
     SQUARED,
-    MEAN_OVER_CLASSES_TOO,
     COUNT_OF_IGNORED,
     ONLY_TARGETS_MAXIMUM
 };
@@ -171,7 +170,6 @@ static const course_mistake mistakes[] = {
     [LARGEST_LOSS] = {"with the largest loss of a row, and not their mean"},
     [ROOT] = {"when the sum is divided by the root of the count of rows"},
     [SQUARED] = {"with the square of each row's loss"},
-    [MEAN_OVER_CLASSES_TOO] = {"when the mean is divided by the number of classes, too"},
     [COUNT_OF_IGNORED] = {"when the sum is divided by the number of ignored rows"},
     [ONLY_TARGETS_MAXIMUM] = {"when all rows share one maximum"},
 };
@@ -310,7 +308,6 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
                         : bits >> ROOT & 1             ? sqrt(number)
                         : bits >> MEAN_TWICE & 1       ? number * number
                         : bits >> COUNT_OF_IGNORED & 1 ? (double)(rows - count)
-                        : bits >> MEAN_OVER_CLASSES_TOO & 1 ? number * (double)classes
                         : bits & (COURSE_BIT(FIRST_ROW) | COURSE_BIT(DIVIDED_AS_COUNTED) |
                                   COURSE_BIT(RUNNING_HALVES))
                             ? 1
@@ -343,6 +340,7 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
     for (int64_t i = 0; i < rows; i++) {
         double weight = 0;
         const bool valid = target[i] >= 0 && target[i] < classes;
+        int ways = 0;
         for (int64_t way = 0; way < 3 && valid; way++) {
             b.logits = ct_scale(ct_detach(in[0]), 1);
             double *x = ct_data_f64(b.logits) + i * classes;
@@ -351,14 +349,17 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
             const double moved = loss_of(x, classes, target[i]) - before;
             ct_tensor *now = loss(b);
             if (!now) return;
+            if (fabs(moved) < 1e-6) continue; /* all of p is another class's */
             const double here = (ct_item(now) - ct_item(got)) / moved;
-            if (way == 0) weight = here;
+            if (!isfinite(here)) return;
+            if (ways++ == 0) weight = here;
             if (fabs(here - weight) > 1e-9) {
                 snprintf(said, size, "what row %d adds is no multiple of -ln p of its target, %d",
                          (int)i, (int)target[i]);
                 return;
             }
         }
+        if (valid && ways == 0) return;
         const double wanted = target[i] == b.attrs.ignore_index ? 0 : 1 / (double)count;
         all_right = all_right && fabs(weight - wanted) < 1e-9;
         if (valid) total += weight * loss_of(ct_data_f64(in[0]) + i * classes, classes, target[i]);

@@ -255,6 +255,7 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
             const int64_t a = attrs->interleaved ? 2 * j : j,
                           b = attrs->interleaved ? 2 * j + 1 : j + half;
             if (fabs(y[a] - must[a]) < 1e-9 && fabs(y[b] - must[b]) < 1e-9) continue;
+            if (!isfinite(y[a]) || !isfinite(y[b])) continue;
             const double before = x[a] * x[a] + x[b] * x[b], after = y[a] * y[a] + y[b] * y[b],
                          by = atan2(x[a] * y[b] - x[b] * y[a], x[a] * y[a] + x[b] * y[b]),
                          wanted = atan2(x[a] * must[b] - x[b] * must[a],

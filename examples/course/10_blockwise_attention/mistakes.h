@@ -60,6 +60,8 @@ enum {
     CARRIED_ON,
     CARRIED_SUM,
     STOPS_EARLY,
+    SUM_OF_LAST_KEY,
+    OUT_OF_LAST_KEY,
     CAUSAL_BEGIN_OF_BLOCK
 };
 static const course_mistake mistakes[] = {
@@ -129,6 +131,9 @@ static const course_mistake mistakes[] = {
     [MAXIMUM_NOT_STORED] = {"when the new maximum is not stored in max", true},
     [CARRIED_ON] = {"when max, sum and out are not set back for each query", true},
     [CARRIED_SUM] = {"when sum is not set back to 0 for each query", true},
+    [SUM_OF_LAST_KEY] = {"when each key's e^(score - max) takes the place of the sum: = for +=",
+                         true},
+    [OUT_OF_LAST_KEY] = {"when what each key adds to out takes its place: = for +=", true},
     [STOPS_EARLY] = {"when the loop over blocks ends one key too early: first < keys - 1", true},
     [CAUSAL_BEGIN_OF_BLOCK] =
         {"when a causal query sees a whole block if it sees the block's first key", true},
@@ -145,6 +150,7 @@ static const course_mistake mistakes[] = {
      COURSE_BIT(SUM_MOVED_TWICE) | COURSE_BIT(OUT_MOVED_TWICE) | COURSE_BIT(MOVED_BY_MAXIMA) |     \
      COURSE_BIT(MOVED_NEGATED) | COURSE_BIT(OUT_MOVED_FIRST_COLUMN) |                              \
      COURSE_BIT(WEIGHTED_BY_SCORES) | COURSE_BIT(SUM_OF_SCORES) | COURSE_BIT(SUM_OF_COUNT) |       \
+     COURSE_BIT(SUM_OF_LAST_KEY) | COURSE_BIT(OUT_OF_LAST_KEY) |                                   \
      COURSE_BIT(MAXIMUM_OF_FIRST) | COURSE_BIT(MAXIMUM_OF_LAST) |                                  \
      COURSE_BIT(MAXIMUM_NOT_STORED) | COURSE_BIT(NO_MAXIMUM))
 
@@ -184,8 +190,10 @@ static void simulate_block(simulated *state, int64_t n, const double *s, int64_t
     for (int64_t c = 0; c < e && has(bits, OUT_ASSIGNED); c++) out[c] = 0;
     const double off = has(bits, OLD_MAXIMUM) && isfinite(old) ? old : new;
     const int64_t from = has(bits, FIRST_OF_BLOCK_LOST), to = n - has(bits, LAST_OF_BLOCK_LOST);
-    for (int64_t j = from; j < to; j++)
+    for (int64_t j = from; j < to; j++) {
+        if (has(bits, SUM_OF_LAST_KEY)) state->sum = sums = 0;
         sums += has(bits, SUM_OF_SCORES) ? s[j] : has(bits, SUM_OF_COUNT) ? 1 : exp(s[j] - off);
+    }
     for (int64_t j = from; j < to; j++)
         for (int64_t c = 0; c < e; c++) {
             const int64_t key = has(bits, VALUE_OF_FIRST_KEY)  ? 0
@@ -194,6 +202,7 @@ static void simulate_block(simulated *state, int64_t n, const double *s, int64_t
             const double value = has(bits, VALUES_BY_COLUMN) ? x[c * n + j]
                                  : has(bits, FIRST_COLUMN)   ? x[key * e]
                                                              : x[key * e + c];
+            if (has(bits, OUT_OF_LAST_KEY)) out[c] = 0;
             out[c] += (has(bits, UNSUMMED_VALUES)      ? 1
                        : has(bits, WEIGHTED_BY_SCORES) ? s[j]
                        : has(bits, MEAN_OF_BLOCKS)     ? exp(s[j] - off) / sums

@@ -15,7 +15,8 @@ static void attend(attention_state *state, int64_t n, const double *score, int64
                    const double *v) {
     attend_block(state, n, score, e, v);
     if (isinf(state->max))
-        course_fail("attend_block is not written yet: after %d keys max is still %g", (int)n,
+        course_fail("attend_block %s: after %d keys max is still %g",
+                    state->sum == 0 ? "is not written yet" : "does not store the new maximum", (int)n,
                     state->max);
 }
 
@@ -69,13 +70,13 @@ static const char *const steps_inputs[] = {"the scores: query, key", "v: key, co
 static const course_function steps_function =
     COURSE_FUNCTION(steps_by_you, steps_variant, mistakes, .inputs = steps_inputs);
 
-/* Scores (1, 3) and values (3, 2), of which two come first: max, sum, and two numbers of out. */
+/* Scores (1, K) and values (K, 2), of which two come first: max, sum, and two numbers of out. */
 static ct_tensor *state_by_you(ct_tensor *const *in, int n, void *arg) {
     double out[4] = {0};
     attention_state state = {-INFINITY, 0, out + 2};
     (void)n, (void)arg;
     attend(&state, 2, ct_data_f64(in[0]), 2, ct_data_f64(in[1]));
-    attend(&state, 1, ct_data_f64(in[0]) + 2, 2, ct_data_f64(in[1]) + 4);
+    attend(&state, ct_dim(in[0], 1) - 2, ct_data_f64(in[0]) + 2, 2, ct_data_f64(in[1]) + 4);
     out[0] = state.max, out[1] = state.sum;
     return course_f64(ct_context_of(in[0]), CT_SHAPE(4), out);
 }
@@ -86,14 +87,31 @@ static ct_tensor *state_variant(ct_tensor *const *in, int n, void *arg, course_s
     if (!(bits & STEP_MISTAKES) && bits) return NULL;
     simulate_begin(&state, 2, 0);
     simulate_block(&state, 2, ct_data_f64(in[0]), 2, ct_data_f64(in[1]), bits);
-    simulate_block(&state, 1, ct_data_f64(in[0]) + 2, 2, ct_data_f64(in[1]) + 4, bits);
+    simulate_block(&state, ct_dim(in[0], 1) - 2, ct_data_f64(in[0]) + 2, 2,
+                   ct_data_f64(in[1]) + 4, bits);
     out[0] = state.max, out[1] = state.sum;
     return course_f64(ct_context_of(in[0]), CT_SHAPE(4), out);
+}
+static void state_probe(ct_context *context, ct_tensor **in, void **arg) {
+    (void)arg;
+    in[0] = course_randn(context, CT_SHAPE(1, 6)), in[1] = course_randn(context, CT_SHAPE(6, 2));
+}
+
+/* Which of the three is wrong. */
+static void explain_state(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
+                          char *said, size_t size) {
+    const double *a = ct_data_f64(got), *b = ct_data_f64(right);
+    const bool max = fabs(a[0] - b[0]) < 1e-9, sum = fabs(a[1] - b[1]) < 1e-9,
+               out = fabs(a[2] - b[2]) < 1e-9 && fabs(a[3] - b[3]) < 1e-9;
+    (void)in, (void)n, (void)arg;
+    snprintf(said, size, "max is %s, sum is %s, out is %s", max ? "right" : "wrong",
+             sum ? "right" : "wrong", out ? "right" : "wrong");
 }
 static const char *const state_inputs[] = {"the scores: query, key", "v: key, column",
                                            "max, sum and out: number"};
 static const course_function state_function =
-    COURSE_FUNCTION(state_by_you, state_variant, mistakes, .inputs = state_inputs);
+    COURSE_FUNCTION(state_by_you, state_variant, mistakes, .inputs = state_inputs,
+                    .probe = state_probe, .explain = explain_state);
 
 /* The example of README.md: scores 1, 3 and then 4. */
 static void step_by_hand(ct_context *context) {
