@@ -57,6 +57,8 @@ enum {
     MAXIMUM_OF_FIRST,
     MAXIMUM_OF_LAST,
     MAXIMUM_NOT_STORED,
+    MAXIMUM_WITHOUT_LAST,
+    OUT_MOVED_BUT_FIRST,
     CARRIED_ON,
     CARRIED_SUM,
     STOPS_EARLY,
@@ -128,6 +130,8 @@ static const course_mistake mistakes[] = {
     [DIVIDED_BY_MAXIMUM] = {"when out is divided by max, and not by sum", true},
     [MAXIMUM_OF_FIRST] = {"when only a block's first score is looked at for the maximum", true},
     [MAXIMUM_OF_LAST] = {"when only a block's last score is looked at for the maximum", true},
+    [MAXIMUM_WITHOUT_LAST] = {"when the search for the maximum leaves out a block's last score", true},
+    [OUT_MOVED_BUT_FIRST] = {"when the first column of out is not moved to the new maximum", true},
     [MAXIMUM_NOT_STORED] = {"when the new maximum is not stored in max", true},
     [CARRIED_ON] = {"when max, sum and out are not set back for each query", true},
     [CARRIED_SUM] = {"when sum is not set back to 0 for each query", true},
@@ -151,6 +155,7 @@ static const course_mistake mistakes[] = {
      COURSE_BIT(MOVED_NEGATED) | COURSE_BIT(OUT_MOVED_FIRST_COLUMN) |                              \
      COURSE_BIT(WEIGHTED_BY_SCORES) | COURSE_BIT(SUM_OF_SCORES) | COURSE_BIT(SUM_OF_COUNT) |       \
      COURSE_BIT(SUM_OF_LAST_KEY) | COURSE_BIT(OUT_OF_LAST_KEY) |                                   \
+     COURSE_BIT(MAXIMUM_WITHOUT_LAST) | COURSE_BIT(OUT_MOVED_BUT_FIRST) |                          \
      COURSE_BIT(MAXIMUM_OF_FIRST) | COURSE_BIT(MAXIMUM_OF_LAST) |                                  \
      COURSE_BIT(MAXIMUM_NOT_STORED) | COURSE_BIT(NO_MAXIMUM))
 
@@ -178,13 +183,15 @@ static void simulate_block(simulated *state, int64_t n, const double *s, int64_t
     if (has(bits, MAXIMUM_KEPT) || has(bits, MEAN_OF_BLOCKS) || has(bits, OWN_MAXIMUM))
         new = -INFINITY;
     for (int64_t j = 0; j < n; j++)
-        if (!(has(bits, MAXIMUM_OF_FIRST) && j) && !(has(bits, MAXIMUM_OF_LAST) && j < n - 1))
+        if (!(has(bits, MAXIMUM_OF_FIRST) && j) && !(has(bits, MAXIMUM_OF_LAST) && j < n - 1) &&
+            !(has(bits, MAXIMUM_WITHOUT_LAST) && j == n - 1))
             new = fmax(new, s[j]);
     if (has(bits, NO_MAXIMUM)) new = 0;
     const double move = moved_by(old, new, bits);
     if (!has(bits, SUM_NOT_MOVED)) state->sum *= has(bits, SUM_MOVED_TWICE) ? move * move : move;
     for (int64_t c = 0; c < e && !has(bits, OUT_NOT_MOVED); c++)
-        if (!has(bits, OUT_MOVED_FIRST_COLUMN) || c == 0 || isinf(old))
+        if (isinf(old) || ((!has(bits, OUT_MOVED_FIRST_COLUMN) || c == 0) &&
+                           (!has(bits, OUT_MOVED_BUT_FIRST) || c > 0)))
             out[c] *= has(bits, OUT_MOVED_TWICE) ? move * move : move;
     if (has(bits, SUM_ASSIGNED)) state->sum = 0;
     for (int64_t c = 0; c < e && has(bits, OUT_ASSIGNED); c++) out[c] = 0;
