@@ -134,9 +134,9 @@ static ct_tensor *course_causal(ct_tensor *scores, bool causal, course_set bits)
     if (bits >> CAUSAL_IGNORED & 1) causal = false;
     else if (bits >> CAUSAL_FORCED & 1) causal = true;
     if (!causal) return NULL;
-    if (!(bits & (COURSE_BIT(CAUSAL_STRICT) | COURSE_BIT(CAUSAL_FUTURE) | COURSE_BIT(CAUSAL_ONE_MORE) |
-                  COURSE_BIT(CAUSAL_AT_END) | COURSE_BIT(DIAGONAL) |
-                  COURSE_BIT(CAUSAL_FROM_END))) ||
+    if (!(bits &
+          (COURSE_BIT(CAUSAL_STRICT) | COURSE_BIT(CAUSAL_FUTURE) | COURSE_BIT(CAUSAL_ONE_MORE) |
+           COURSE_BIT(CAUSAL_AT_END) | COURSE_BIT(DIAGONAL) | COURSE_BIT(CAUSAL_FROM_END))) ||
         t * s > 4096)
         return ct_causal_mask(ct_context_of(scores), t, s);
     for (int64_t i = 0; i < t; i++)
@@ -174,7 +174,8 @@ static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, course_set 
 static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bits) {
     const int64_t keys = ct_dim(s, -1);
     ct_tensor *hidden = seen ? ct_logical_not(seen) : NULL;
-    if (bits >> SOFTMAX_TWICE & 1) return ct_masked_softmax(ct_masked_softmax(s, seen, -1), seen, -1);
+    if (bits >> SOFTMAX_TWICE & 1)
+        return ct_masked_softmax(ct_masked_softmax(s, seen, -1), seen, -1);
     if (bits >> EQUAL_WEIGHTS & 1) return ct_masked_softmax(ct_scale(s, 0), seen, -1);
     if (bits >> SIGMOID_WEIGHTS & 1)
         return hidden ? ct_masked_fill(ct_sigmoid(s), hidden, 0) : ct_sigmoid(s);
@@ -203,9 +204,11 @@ static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bi
 
 static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, course_set bits) {
     ct_tensor *hidden = seen ? ct_logical_not(seen) : NULL;
-    const course_set fills = COURSE_BIT(HIDDEN_ZERO) | COURSE_BIT(HIDDEN_LARGE) | COURSE_BIT(HIDDEN_INFINITE);
+    const course_set fills =
+        COURSE_BIT(HIDDEN_ZERO) | COURSE_BIT(HIDDEN_LARGE) | COURSE_BIT(HIDDEN_INFINITE);
     if (bits >> NO_SOFTMAX & 1) return hidden ? ct_masked_fill(s, hidden, 0) : s;
-    if ((bits & (fills | COURSE_BIT(HIDDEN_ADDED) | COURSE_BIT(MASK_AFTER))) && !hidden) return NULL;
+    if ((bits & (fills | COURSE_BIT(HIDDEN_ADDED) | COURSE_BIT(MASK_AFTER))) && !hidden)
+        return NULL;
     if (bits >> OVER_QUERIES & 1) return ct_masked_softmax(s, seen, -2);
     if (bits & (COURSE_BIT(NO_MAXIMUM) | COURSE_BIT(MAXIMUM_FROM_ZERO) | COURSE_BIT(NOT_DIVIDED))) {
         ct_tensor *e = course_exponentials(s, seen, bits);
@@ -254,9 +257,9 @@ static ct_tensor *course_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_
 
 /* What the weights are, which a unit matrix for the values shows: `in` are queries, keys and
  * values (B, S, e). Of the first query whose weights are wrong. */
-__attribute__((unused)) static void
-course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in, int n,
-                                   char *said, size_t size) {
+__attribute__((unused)) static void course_explain_weights(ct_fn yours, ct_fn right, void *arg,
+                                                           ct_tensor *const *in, int n, char *said,
+                                                           size_t size) {
     const int64_t batch = ct_dim(in[2], 0), keys = ct_dim(in[2], 1), queries = ct_dim(in[0], 1);
     ct_context *context = ct_context_of(in[0]);
     ct_tensor *with_unit[8];
@@ -280,9 +283,10 @@ course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in
         }
         unknown = unknown || !isfinite(sum);
         if (!(wrong > 1e-9) || !isfinite(sum)) continue;
-        const int at = snprintf(said, size, "with a unit matrix for v, which shows the weights: "
-                                "query %d of sequence %d ", (int)(row % queries),
-                                (int)(row / queries));
+        const int at = snprintf(said, size,
+                                "with a unit matrix for v, which shows the weights: "
+                                "query %d of sequence %d ",
+                                (int)(row % queries), (int)(row / queries));
         said += at, size -= (size_t)at;
         double ratio = NAN;
         bool same = true;
@@ -304,13 +308,16 @@ course_explain_weights(ct_fn yours, ct_fn right, void *arg, ct_tensor *const *in
             snprintf(said, size, "has the weights of scores that are %.8g times what they must be",
                      ratio);
         else
-            snprintf(said, size, "gives key %d the weight %.8g and must %.8g; weights sum to 1: look "
-                     "at the scores", (int)largest, p[largest], q[largest]);
+            snprintf(said, size,
+                     "gives key %d the weight %.8g and must %.8g; weights sum to 1: look "
+                     "at the scores",
+                     (int)largest, p[largest], q[largest]);
         return;
     }
     if (!unknown)
-        snprintf(said, size, "the weights are right, as a unit matrix for v shows: look at how they "
-             "multiply v");
+        snprintf(said, size,
+                 "the weights are right, as a unit matrix for v shows: look at how they "
+                 "multiply v");
 }
 
 #endif

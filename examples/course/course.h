@@ -62,7 +62,8 @@ typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, cou
 typedef void (*course_probe)(ct_context *context, ct_tensor **in, void **arg);
 
 /* Writes what is found out of a wrong forward that no mistake of the table explains, or nothing:
- * which quantity within it is wrong, and by how much. `got` has the right shape; it may hold NaN. */
+ * which quantity within it is wrong, and by how much. `got` has the right shape; it may hold NaN.
+ */
 typedef void (*course_explain)(ct_tensor *const *in, int n, void *arg, ct_tensor *got,
                                ct_tensor *right, char *said, size_t size);
 
@@ -73,8 +74,8 @@ typedef struct {
     int count;
     const char *const *inputs; /* "k: sequence, key, column", the name and what its last dims count;
                                 * of each input, then of the result. NULL: they have numbers */
-    course_probe probe; /* or NULL */
-    course_explain explain; /* or NULL */
+    course_probe probe;        /* or NULL */
+    course_explain explain;    /* or NULL */
 } course_function;
 #define COURSE_FUNCTION(yours, variant, mistakes, ...)                                             \
     {yours, variant, mistakes, sizeof(mistakes) / sizeof *(mistakes), __VA_ARGS__}

@@ -38,19 +38,20 @@ static const struct {
     double (*of)(double);
     const char *what;
     bool whole;
-} functions[] = {{minus, "the negative of what it must be"},
-                 {fabs, "right but for the sign: the absolute value of what it must be"},
-                 {in_float, "rounded to float: there is a variable or a function of float (expf)"},
-                 {trunc, "cut to a whole number: is there an int, or a division of integers?", true},
-                 {floor, "rounded down to a whole number", true},
-                 {rint, "rounded to a whole number: is there an int?", true},
-                 {positive, "0 where it must be negative"},
-                 {inverse, "1 divided by what it must be"},
-                 {rest, "1 minus what it must be"},
-                 {square, "the square of what it must be"},
-                 {sqrt, "the square root of what it must be"},
-                 {exp, "e to the power of what it must be: a logarithm is missing"},
-                 {log, "the logarithm of what it must be: one too many"}};
+} functions[] = {
+    {minus, "the negative of what it must be"},
+    {fabs, "right but for the sign: the absolute value of what it must be"},
+    {in_float, "rounded to float: there is a variable or a function of float (expf)"},
+    {trunc, "cut to a whole number: is there an int, or a division of integers?", true},
+    {floor, "rounded down to a whole number", true},
+    {rint, "rounded to a whole number: is there an int?", true},
+    {positive, "0 where it must be negative"},
+    {inverse, "1 divided by what it must be"},
+    {rest, "1 minus what it must be"},
+    {square, "the square of what it must be"},
+    {sqrt, "the square root of what it must be"},
+    {exp, "e to the power of what it must be: a logarithm is missing"},
+    {log, "the logarithm of what it must be: one too many"}};
 
 /* Two numbers that differ, or one that no formula gives by chance. */
 static bool telling(const likeness *l) {

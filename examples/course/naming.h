@@ -80,26 +80,28 @@ static const char *word_of(const course_function *f, int input, int dim, char wo
     int count = 0;
     for (; end && *end && count < 8; end = strchr(end + 1, ',')) words[count++] = end + 2;
     if (dim > count) snprintf(word, 64, "index of dim -%d", dim);
-    else
-        snprintf(word, 64, "%.*s", (int)strcspn(words[count - dim], ","), words[count - dim]);
+    else snprintf(word, 64, "%.*s", (int)strcspn(words[count - dim], ","), words[count - dim]);
     return word;
 }
 #define WORD(f, input, dim) word_of(f, input, dim, (char[64]){0})
 
 static void name_reading(const course_function *f, int number, int n, char *said, size_t size) {
     static const char *const sentences[] = {
-        "when the first %s of %s is taken for every one", "when the last %s of %s is taken for every one",
+        "when the first %s of %s is taken for every one",
+        "when the last %s of %s is taken for every one",
         "when each %s of %s is taken from the other end, in reversed order",
         "when the first %s of %s is left out, or taken for 0",
         "when the last %s of %s is left out, or taken for 0",
         "when each %s of %s is taken for a %s: these two dims are exchanged in memory"};
     const reading r = reading_of(number, n);
     char whose[160];
-    snprintf(whose, sizeof whose, "%s%s%s", WORD(f, r.first, 0), r.second == r.first ? "" : " and of ",
+    snprintf(whose, sizeof whose, "%s%s%s", WORD(f, r.first, 0),
+             r.second == r.first ? "" : " and of ",
              r.second == r.first ? "" : WORD(f, r.second, 0));
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-    snprintf(said, size, sentences[r.kind], WORD(f, r.first, r.dim), whose, WORD(f, r.first, r.other));
+    snprintf(said, size, sentences[r.kind], WORD(f, r.first, r.dim), whose,
+             WORD(f, r.first, r.other));
 #pragma GCC diagnostic pop
 }
 
@@ -121,8 +123,8 @@ static bool nothing(guess g) { return g.mistakes == 0 && g.reading == 0; }
 /* NULL where there is none. */
 static ct_tensor *guessed(const course_function *f, void *arg, ct_tensor *const *in, int n,
                           guess g) {
-    ct_tensor *out = g.reading ? with_reading(f, in, n, arg, g.reading - 1)
-                               : f->variant(in, n, arg, g.mistakes);
+    ct_tensor *out =
+        g.reading ? with_reading(f, in, n, arg, g.reading - 1) : f->variant(in, n, arg, g.mistakes);
     if (!ct_error(context)) return out;
     ct_error_clear(context);
     return NULL;
@@ -165,8 +167,8 @@ static ct_tensor *guessed_again(const suspicion *s, ct_tensor *const *in, void *
 }
 
 static bool fits_probe(const suspicion *s, guess g) {
-    return s->got_of_probe && course_same(s->got_of_probe,
-                                          guessed_again(s, s->probe, s->probe_arg, g), s->tolerance);
+    return s->got_of_probe &&
+           course_same(s->got_of_probe, guessed_again(s, s->probe, s->probe_arg, g), s->tolerance);
 }
 
 /* Adds the guess to those found, where it gives `got` and not what is right; and what was got for
@@ -204,7 +206,8 @@ static void name_guess(const suspicion *s, guess g, char *said, size_t size) {
     }
 }
 
-/* A single whole number says little: much is 0 or 1 by chance. And NaN comes of several mistakes. */
+/* A single whole number says little: much is 0 or 1 by chance. And NaN comes of several mistakes.
+ */
 static bool tells_nothing(ct_tensor *got) {
     return ct_numel(got) == 1 && ct_item(got) == rint(ct_item(got));
 }
@@ -230,7 +233,6 @@ static void draw_inputs(suspicion *s) {
     s->f->probe(context, s->probe, &s->probe_arg);
     s->got_of_probe = again(s, s->probe, s->probe_arg);
 }
-
 
 static bool is_easier(const course_function *f, guess g) {
     for (int i = 0; i < f->count; i++)
@@ -276,8 +278,8 @@ static guess mistake_of(suspicion *s) {
     if (tells_nothing(s->got)) return none;
     const bool sure = search(s);
     if (s->count == 0 || s->count > MOST_SAID) return none;
-    const char *begin = sure && is_finite(s->got) ? "this is what comes out"
-                                                  : "the same comes out, for example,";
+    const char *begin =
+        sure && is_finite(s->got) ? "this is what comes out" : "the same comes out, for example,";
     char *said = sure ? hint : only_here;
     name_guess(s, s->found[0], first, sizeof first);
     name_guess(s, s->found[s->count - 1], second, sizeof second);
@@ -342,7 +344,8 @@ static bool each_dependence(const dependence *d, unsigned char *way) {
 
 static void add_place(char *list, size_t size, ct_shape shape, int64_t at) {
     const size_t end = strlen(list);
-    if (end < size / 2) snprintf(list + end, size - end, "%s%s", end ? ", " : "", TEXT(place(shape, at)));
+    if (end < size / 2)
+        snprintf(list + end, size - end, "%s%s", end ? ", " : "", TEXT(place(shape, at)));
     else if (list[end - 1] != '.') snprintf(list + end, size - end, " ...");
 }
 
@@ -352,8 +355,7 @@ static void find_dependence(const suspicion *s, char *said, size_t size) {
     unsigned char *way[MOST_INPUTS] = {NULL};
     int64_t first = n;
     *said = 0;
-    ct_tensor *got = s->got_of_random,
-              *right = guessed_again(s, s->random, s->arg, (guess){0, 0});
+    ct_tensor *got = s->got_of_random, *right = guessed_again(s, s->random, s->arg, (guess){0, 0});
     if (n > 1024 || !got || !right || ct_dtype_of(got) != CT_F64 || ct_numel(got) != n) return;
     dependence d = {s, values_of("comparing", got), values_of("comparing", right), n, 0, 0};
     for (d.input = 0; d.input < s->n; d.input++) {

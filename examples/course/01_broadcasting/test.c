@@ -131,9 +131,8 @@ static void explain_neuron(ct_tensor *const *in, int n, void *op, ct_tensor *got
                  atanh(ct_item(right)));
 }
 static const char *const neuron_inputs[] = {"w:", "x:", "b:", "the result:"};
-static const course_function neuron_function =
-    COURSE_FUNCTION(by_you, neuron_variant, neuron_mistakes, .inputs = neuron_inputs,
-                    .explain = explain_neuron);
+static const course_function neuron_function = COURSE_FUNCTION(
+    by_you, neuron_variant, neuron_mistakes, .inputs = neuron_inputs, .explain = explain_neuron);
 
 enum {
     OTHER_OP,
@@ -195,7 +194,8 @@ static ct_tensor *spread(ct_tensor *x, ct_shape shape, course_set bits) {
         while (ct_ndim(x) < shape.ndim) x = ct_unsqueeze(x, -1);
         return ct_expand(x, shape);
     }
-    if (!(bits & (COURSE_BIT(PLACE_PLUS_ONE) | COURSE_BIT(MODULO) | COURSE_BIT(IN_RUNS) | COURSE_BIT(FIRST_FOR_ALL) | COURSE_BIT(LAST_FOR_REST))) ||
+    if (!(bits & (COURSE_BIT(PLACE_PLUS_ONE) | COURSE_BIT(MODULO) | COURSE_BIT(IN_RUNS) |
+                  COURSE_BIT(FIRST_FOR_ALL) | COURSE_BIT(LAST_FOR_REST))) ||
         n == count || n == 0 || count > 512)
         return x;
     if (bits >> PLACE_PLUS_ONE & 1)
@@ -256,17 +256,18 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *op, course_set bits
         int64_t from[512];
         const int64_t count = ct_numel(y);
         for (int64_t e = 0; e < count && count <= 512; e++) from[e] = count - 1 - e;
-        y = count > 512 ? NULL
-                        : ct_reshape(ct_index_select(
-                                         ct_reshape(y, CT_SHAPE(-1)), 0,
-                                         ct_from_i64(ct_context_of(y), CT_SHAPE(count), from)),
-                                     shape);
+        y = count > 512
+                ? NULL
+                : ct_reshape(ct_index_select(ct_reshape(y, CT_SHAPE(-1)), 0,
+                                             ct_from_i64(ct_context_of(y), CT_SHAPE(count), from)),
+                             shape);
     }
     return y;
 }
 static const char *const inputs[] = {"a: matrix, row, column", "b: matrix, row, column",
                                      "the result: matrix, row, column"};
-static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs);
+static const course_function function =
+    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *op) {
     return course_as_yours(n == 3 ? &neuron_function : &function, in, n, op);
@@ -283,7 +284,8 @@ static void neuron_by_hand(ct_context *context) {
 }
 
 static void neuron_gradient(ct_context *context) {
-    ct_tensor *in[] = {scalar(context, 0.71828), scalar(context, -1.31415), scalar(context, 0.41421)};
+    ct_tensor *in[] = {scalar(context, 0.71828), scalar(context, -1.31415),
+                       scalar(context, 0.41421)};
     course_forward_first("the forward that is differentiated", &neuron_function, (void *)&neuron,
                          in, 3, 1e-15);
     course_gradient("w = 0.71828, x = -1.31415, b = 0.41421 (inputs 0, 1, 2)", &neuron, NULL, in, 3,

@@ -3,6 +3,7 @@
 #include "exercise.h"
 
 #include <math.h>
+#include <string.h>
 
 static ct_tensor *yours(ct_tensor *a, ct_tensor *b, bool transpose) {
     return ct_apply(&matmul, (ct_tensor *[]){a, b}, 2, &(matmul_attrs){transpose});
@@ -89,7 +90,8 @@ static const course_mistake mistakes[] = {
     [INTO_FIRST] = {"when all products of a batch are written to, or added in, the first matrix"},
     [ABSOLUTE] = {"when signs are lost: |a| and |b|"},
     [B_TRANSPOSED] = {"with b^T although `transpose` is false"},
-    [A_STEP_ROWS] = {"when a's rows are taken to begin M numbers apart (index m M + k): they have K"},
+    [A_STEP_ROWS] =
+        {"when a's rows are taken to begin M numbers apart (index m M + k): they have K"},
     [A_STEP_COLUMNS] = {"when a's rows are taken to begin N numbers apart (index m N + k): they "
                         "have K"},
     [B_STEP_ROWS] = {"when b's rows are taken to begin M numbers apart"},
@@ -219,8 +221,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_s
     if (bits >> SUM_FROM_ONE & 1) y = ct_add_scalar(y, 1);
     if (bits >> ONE_COLUMN_FOR_ALL & 1) y = ct_expand(ct_narrow(y, -1, 0, 1), shape);
     if (bits >> ADDED_TO_A & 1) y = ct_add(a, y);
-    if (bits & (COURSE_BIT(DIAGONAL) | COURSE_BIT(INTO_LAST_ROW) |
-                COURSE_BIT(LAST_OF_BATCH_ALONE))) {
+    if (bits &
+        (COURSE_BIT(DIAGONAL) | COURSE_BIT(INTO_LAST_ROW) | COURSE_BIT(LAST_OF_BATCH_ALONE))) {
         ct_tensor *kept = left(ct_context_of(y), shape, bits);
         if (!kept) return NULL;
         y = ct_mul(y, kept);
@@ -240,6 +242,45 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_s
     if (bits >> Y_OF_MEMORY & 1) y = ct_reshape(ct_contiguous(ct_transpose(y, -1, -2)), shape);
     return y;
 }
+static double element(ct_tensor *a, ct_tensor *b, bool turn, int64_t e) {
+    ct_tensor *y = yours(a, b, turn);
+    return y ? ct_data_f64(ct_contiguous(y))[e] : NAN;
+}
+
+/* With which factor each product a_mk b_kn is in the first element that is wrong: by how much that
+ * moves when both do, and not when one does. */
+static void explain(ct_tensor *const *in, int n, void *transpose, ct_tensor *got, ct_tensor *right,
+                    char *said, size_t size) {
+    const bool turn = *(bool *)transpose;
+    const int64_t inner = ct_dim(in[0], -1), rows = ct_dim(in[0], -2), columns = ct_dim(right, -1);
+    const double *y = ct_data_f64(ct_contiguous(got)), *must = ct_data_f64(ct_contiguous(right));
+    int64_t e = 0;
+    bool all_one = true;
+    char factors[96] = "";
+    (void)n;
+    while (e < ct_numel(got) && fabs(y[e] - must[e]) < 1e-9) e++;
+    if (inner > 8 || e == ct_numel(got) || !isfinite(y[e])) return;
+    const int64_t batch = e / (rows * columns), row = e / columns % rows, column = e % columns;
+    const int64_t a_from = ct_numel(in[0]) > rows * inner ? batch * rows * inner : 0,
+                  b_from = ct_numel(in[1]) > inner * columns ? batch * inner * columns : 0;
+    for (int64_t k = 0; k < inner; k++) {
+        ct_tensor *a = ct_scale(in[0], 1), *b = ct_scale(in[1], 1);
+        ct_data_f64(a)[a_from + row * inner + k] += 1;
+        ct_data_f64(b)[b_from + (turn ? column * inner + k : k * columns + column)] += 1;
+        const double factor =
+            element(a, b, turn, e) - element(a, in[1], turn, e) - element(in[0], b, turn, e) + y[e];
+        if (!isfinite(factor)) return;
+        all_one = all_one && fabs(factor - 1) < 1e-9;
+        snprintf(factors + strlen(factors), sizeof factors - strlen(factors), "%s%.4g",
+                 k ? ", " : "", fabs(factor) < 1e-9 ? 0 : factor);
+    }
+    if (!all_one)
+        snprintf(said, size,
+                 "in the first that is wrong the products of k = 0, 1 ... have the "
+                 "factors %s, and must have 1",
+                 factors);
+}
+
 static void probe(ct_context *context, ct_tensor **in, void **transpose) {
     const bool turn = *(bool *)*transpose;
     in[0] = course_randn(context, CT_SHAPE(3, 2, 4));
@@ -247,8 +288,8 @@ static void probe(ct_context *context, ct_tensor **in, void **transpose) {
 }
 static const char *const inputs[] = {"a: matrix, row, column", "b: matrix, row, column",
                                      "the result: matrix, row, column"};
-static const course_function function =
-    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs, .probe = probe);
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
     return course_as_yours(&function, in, n, transpose);

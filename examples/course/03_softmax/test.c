@@ -306,10 +306,12 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
             snprintf(said, size, "row %d is e^x divided by e^%.8g, and must be divided by e^%.8g",
                      (int)row, off, must);
         else if (same == columns)
-            snprintf(said, size, "row %d is %s %s one number, %.8g, and must be %s %.8g: look at what "
-                     "is %s", (int)row, form, logarithm ? "minus" : "divided by",
-                     logarithm ? off : exp(off), logarithm ? "minus" : "divided by",
-                     logarithm ? must : exp(must), logarithm ? "subtracted" : "summed");
+            snprintf(said, size,
+                     "row %d is %s %s one number, %.8g, and must be %s %.8g: look at what "
+                     "is %s",
+                     (int)row, form, logarithm ? "minus" : "divided by", logarithm ? off : exp(off),
+                     logarithm ? "minus" : "divided by", logarithm ? must : exp(must),
+                     logarithm ? "subtracted" : "summed");
         else {
             const double slope = slope_of(x, y, columns, logarithm);
             if (isfinite(slope))
@@ -322,8 +324,8 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
     }
 }
 static const char *const inputs[] = {"x: matrix, row, column", "the result: matrix, row, column"};
-static const course_function function = 
-    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs, .probe = probe, .explain = explain);
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *p) {
     return course_as_yours(&function, in, n, p);

@@ -141,7 +141,8 @@ static const course_mistake mistakes[] = {
     [FIRST_ROW_LOST] = {"when the first row is left out"},
     [LAST_ROW_LOST] = {"when the last row is left out"},
     [MEAN_TWICE] = {"when the sum is divided by the count of rows twice"},
-    [RUNNING_HALVES] = {"when each row's loss is averaged with the result so far: (sum + loss) / 2"},
+    [RUNNING_HALVES] =
+        {"when each row's loss is averaged with the result so far: (sum + loss) / 2"},
     [IGNORE_NEGATIVE] = {"when rows with a target below 0 are ignored, and not those of "
                          "ignore_index"},
     [IGNORE_FIRST_CLASS] = {"when rows with target 0 are ignored, too"},
@@ -207,7 +208,8 @@ static ct_tensor *losses(ct_tensor *x, course_set bits) {
     else if (!(bits >> MAXIMUM_LOST & 1)) sum = ct_add(sum, max);
     if (bits >> MAXIMUM_TWICE & 1) sum = ct_add(sum, max);
     if (bits >> MAXIMUM_ALONE & 1) sum = max;
-    if (bits >> LARGEST_FOR_TARGET & 1) x = ct_expand(ct_max(x, dims, true), CT_SHAPE(rows, classes));
+    if (bits >> LARGEST_FOR_TARGET & 1)
+        x = ct_expand(ct_max(x, dims, true), CT_SHAPE(rows, classes));
     if (bits >> TARGET_ADDED & 1) x = ct_neg(x);
     return bits >> SUM_ALONE & 1 ? ct_expand(sum, ct_shape_of(x)) : ct_sub(sum, x);
 }
@@ -221,8 +223,8 @@ static ct_tensor *by_column(batch b, const double *counts, double count) {
     for (int64_t i = 0; i < rows; i++) target[i] = counts[i] != 0 ? target[i] * rows + i : 0;
     ct_tensor *x = ct_index_select(ct_reshape(b.logits, CT_SHAPE(-1)), 0,
                                    ct_from_i64(context, CT_SHAPE(rows), target));
-    ct_tensor *all = ct_mul(ct_sub(ct_logsumexp(b.logits, -1), x),
-                            ct_from_f64(context, CT_SHAPE(rows), counts));
+    ct_tensor *all =
+        ct_mul(ct_sub(ct_logsumexp(b.logits, -1), x), ct_from_f64(context, CT_SHAPE(rows), counts));
     return ct_scale(ct_sum(all, CT_ALL, false), 1 / count);
 }
 
@@ -273,7 +275,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
             counts[i] = 0;
         so_far += counts[i] != 0;
         if (bits >> DIVIDED_AS_COUNTED & 1 && counts[i] != 0) counts[i] = 1 / (double)so_far;
-        if (bits >> RUNNING_HALVES & 1 && counts[i] != 0) counts[i] = pow(0.5, (double)(count - so_far + 1));
+        if (bits >> RUNNING_HALVES & 1 && counts[i] != 0)
+            counts[i] = pow(0.5, (double)(count - so_far + 1));
     }
     ct_tensor *hot = ct_one_hot(ct_from_i64(context, CT_SHAPE(rows), target), classes, CT_F64);
     ct_tensor *x = in[0];
@@ -368,8 +371,10 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
         snprintf(must + strlen(must), sizeof must - strlen(must), "%s%.4g", i ? ", " : "", wanted);
     }
     if (!all_right)
-        at = (size_t)snprintf(said, size, "the losses of rows 0, 1 ... are in it with weights %s, "
-                              "and must be with %s", weights, must);
+        at = (size_t)snprintf(said, size,
+                              "the losses of rows 0, 1 ... are in it with weights %s, "
+                              "and must be with %s",
+                              weights, must);
     if (fabs(ct_item(got) - total) > 1e-9)
         snprintf(said + at, size - at, "%s%.8g is added that does not depend on the logits",
                  at ? ", and " : "every row counts as it must, but ", ct_item(got) - total);
@@ -377,13 +382,13 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
 
 static void probe(ct_context *context, ct_tensor **in, void **arg) {
     static batch b;
-    b = batch_of(context, course_randn(context, CT_SHAPE(7, 5)),
-                 (int64_t[]){1, 3, 2, 4, 0, 2, 3}, 7, 2);
+    b = batch_of(context, course_randn(context, CT_SHAPE(7, 5)), (int64_t[]){1, 3, 2, 4, 0, 2, 3},
+                 7, 2);
     in[0] = b.logits, *arg = &b;
 }
 static const char *const inputs[] = {"the logits: row, class", "the result:"};
-static const course_function function =
-    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs, .probe = probe, .explain = explain);
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
     return course_as_yours(&function, in, n, arg);

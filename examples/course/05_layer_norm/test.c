@@ -162,7 +162,8 @@ static const course_mistake mistakes[] = {
     [MEAN_MORE] = {"when the sum for the mean is divided by D + 1"},
 };
 
-/* (..., 1): what the row before has, the first row its own; or the first, or last, row's for all. */
+/* (..., 1): what the row before has, the first row its own; or the first, or last, row's for all.
+ */
 static ct_tensor *of_row(ct_tensor *x, int64_t before, bool last) {
     const ct_shape shape = ct_shape_of(x);
     ct_tensor *flat = ct_reshape(x, CT_SHAPE(-1));
@@ -314,7 +315,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set b
         if (!mean || !divisor) return NULL;
     }
     if (bits >> MEAN_ADDED & 1) mean = ct_neg(mean);
-    ct_tensor *z = bits & (COURSE_BIT(MEAN_KEPT) | COURSE_BIT(MEAN_TAKEN_LAST)) ? x : ct_sub(x, mean);
+    ct_tensor *z =
+        bits & (COURSE_BIT(MEAN_KEPT) | COURSE_BIT(MEAN_TAKEN_LAST)) ? x : ct_sub(x, mean);
     if (bits >> NEGATED & 1) z = ct_neg(z);
     if (bits >> MULTIPLIED & 1) z = ct_mul(z, divisor);
     else if (!(bits >> NO_VARIANCE & 1)) z = ct_div(z, divisor);
@@ -352,19 +354,23 @@ static void explain(ct_tensor *const *in, int n, void *attrs, ct_tensor *got, ct
         for (int64_t i = 0; i < d; i++)
             worst = fmax(worst, fabs((x[i] - m) * r * w[i] + b[i] - y[i]));
         if (worst > 1e-7)
-            snprintf(said, size, "row %d is not (x - m) r w + b with one m and one r for all of the "
-                     "row: look at where weight and bias are applied", (int)row);
+            snprintf(said, size,
+                     "row %d is not (x - m) r w + b with one m and one r for all of the "
+                     "row: look at where weight and bias are applied",
+                     (int)row);
         else
-            snprintf(said, size, "row %d is (x - m) r w + b with m = %.8g%s and r = %.8g%s", (int)row,
-                     m, fabs(m - mean) < 1e-7 ? ", the mean," : "", r,
+            snprintf(said, size, "row %d is (x - m) r w + b with m = %.8g%s and r = %.8g%s",
+                     (int)row, m, fabs(m - mean) < 1e-7 ? ", the mean," : "", r,
                      fabs(r - root) < 1e-7 ? ", which is right" : "");
         const size_t at = strlen(said);
         if (worst <= 1e-7 && fabs(m - mean) >= 1e-7)
             snprintf(said + at, size - at, "; m must be the mean, %.8g", mean);
         const size_t more = strlen(said);
         if (worst <= 1e-7 && fabs(r - root) >= 1e-7)
-            snprintf(said + more, size - more, "; r must be 1 / sqrt(var + eps), %.8g (yours is 1 / "
-                     "sqrt of %.8g, var is %.8g)", root, 1 / (r * r), var);
+            snprintf(said + more, size - more,
+                     "; r must be 1 / sqrt(var + eps), %.8g (yours is 1 / "
+                     "sqrt of %.8g, var is %.8g)",
+                     root, 1 / (r * r), var);
         return;
     }
 }
@@ -376,8 +382,8 @@ static void probe(ct_context *context, ct_tensor **in, void **attrs) {
 }
 static const char *const inputs[] = {"x: matrix, row, column", "the weight: column",
                                      "the bias: column", "the result: matrix, row, column"};
-static const course_function function =
-    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs, .probe = probe, .explain = explain);
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static void as_the_library(const char *what, operands o, double tolerance) {
     course_forward(what, &function, &o.attrs, o.in, 3, tolerance);

@@ -120,7 +120,9 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *causal, course_set 
     }
     if (mask && bits >> HIDDEN_IF_BOTH & 1) {
         if (!causal_now) mask = NULL;
-        else mask = ct_logical_or(mask, ct_causal_mask(ct_context_of(q), ct_dim(q, 1), ct_dim(k, 1)));
+        else
+            mask =
+                ct_logical_or(mask, ct_causal_mask(ct_context_of(q), ct_dim(q, 1), ct_dim(k, 1)));
         causal_now = false;
     }
     ct_tensor *out = course_attention(q, k, v, mask, causal_now, bits);
@@ -149,8 +151,8 @@ static void probe(ct_context *context, ct_tensor **in, void **causal) {
 static const char *const inputs[] = {"q: sequence, query, column", "k: sequence, key, column",
                                      "v: sequence, key, column", "the key mask: sequence, key",
                                      "the result: sequence, query, column"};
-static const course_function function =
-    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs, .probe = probe, .explain = explain);
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *causal) {
     return course_as_yours(&function, in, n, causal);

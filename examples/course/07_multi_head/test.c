@@ -101,8 +101,8 @@ static ct_tensor *combine_by_you(ct_tensor *const *in, int n, void *arg) {
 }
 static const char *const split_inputs[] = {"x: sequence, token, column",
                                            "the result: sequence, head, token, column"},
-                  *const combine_inputs[] = {"x: sequence, head, token, column",
-                                             "the result: sequence, token, column"};
+                         *const combine_inputs[] = {"x: sequence, head, token, column",
+                                                    "the result: sequence, token, column"};
 static const course_function split_function =
                                  COURSE_FUNCTION(split_by_you, split_variant, move_mistakes,
                                                  .inputs = split_inputs),
@@ -344,7 +344,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     (void)n;
     bool own = true; /* the module has the parameters */
     for (int i = IN_WEIGHT; i < INPUTS; i++) own = own && in[i] == p->in[i];
-    if (!bits && own) return ct_mha_forward(p->mha, x, NULL, NULL, (ct_mha_call){.causal = p->causal}).out;
+    if (!bits && own)
+        return ct_mha_forward(p->mha, x, NULL, NULL, (ct_mha_call){.causal = p->causal}).out;
     int64_t b = ct_dim(x, 0), t = ct_dim(x, 1), e = ct_dim(x, 2), h = p->heads;
     if (bits >> ONE_HEAD & 1) h = 1;
     ct_tensor *qkv = projected(in, bits);
@@ -392,7 +393,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
     return bits >> RESIDUAL & 1 ? ct_add(x, out) : out;
 }
 
-/* Tries simpler parameters: where it is right with these, the mistake is in what they make simple. */
+/* Tries simpler parameters: where it is right with these, the mistake is in what they make simple.
+ */
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     static const char *const found[] = {
@@ -440,9 +442,9 @@ static void probe(ct_context *context, ct_tensor **in, void **arg) {
     for (int i = 0; i < INPUTS; i++) in[i] = p.in[i];
     *arg = &p;
 }
-static const char *const inputs[] = {"x: sequence, token, column", "in_weight: row, column",
-                                     "in_bias: row", "out_weight: row, column", "out_bias: row",
-                                     "the result: sequence, token, column"};
+static const char *const inputs[] = {
+    "x: sequence, token, column", "in_weight: row, column", "in_bias: row",
+    "out_weight: row, column",    "out_bias: row",          "the result: sequence, token, column"};
 static const course_function function =
     COURSE_FUNCTION(yours, variant, mistakes, .inputs = inputs, .probe = probe, .explain = explain);
 

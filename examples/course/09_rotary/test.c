@@ -165,7 +165,8 @@ static double angle(int64_t row, int64_t rows, int64_t j, int64_t d, const rotar
     if (bits >> LAST_PAIR_LOST & 1 && j == d / 2 - 1) return 0;
     at += bits >> FROM_ONE & 1;
     if (bits >> POSITION_OF_PAIR & 1)
-        return (double)(j + offset) * frequency(row % rows, d, attrs, bits & ~COURSE_BIT(POSITION_OF_PAIR));
+        return (double)(j + offset) *
+               frequency(row % rows, d, attrs, bits & ~COURSE_BIT(POSITION_OF_PAIR));
     if (bits >> OFFSET_MULTIPLIED & 1) at *= offset ? offset : 1;
     else if (!(bits & (COURSE_BIT(OFFSET_IGNORED) | COURSE_BIT(OFFSET_TO_ANGLE) |
                        COURSE_BIT(OFFSET_TO_PAIR))))
@@ -247,7 +248,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
 static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     const rotary_attrs *attrs = arg;
-    const int64_t d = ct_dim(got, -1), half = d / 2, rows = ct_dim(got, -2), count = ct_numel(got) / d;
+    const int64_t d = ct_dim(got, -1), half = d / 2, rows = ct_dim(got, -2),
+                  count = ct_numel(got) / d;
     const double *x = ct_data_f64(in[0]), *y = ct_data_f64(got), *must = ct_data_f64(right);
     (void)n;
     for (int64_t row = 0; row < count; row++, x += d, y += d, must += d)
@@ -262,26 +264,29 @@ static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_t
                                         x[a] * must[a] + x[b] * must[b]);
             const int at = (int)(row % rows);
             if (fabs(before - after) > 1e-7 * before)
-                snprintf(said, size, "pair %d of row %d (columns %d and %d) is not turned: a'^2 + "
-                         "b'^2 is %.6g, and a^2 + b^2 is %.6g", (int)j, at, (int)a, (int)b, after,
-                         before);
+                snprintf(said, size,
+                         "pair %d of row %d (columns %d and %d) is not turned: a'^2 + "
+                         "b'^2 is %.6g, and a^2 + b^2 is %.6g",
+                         (int)j, at, (int)a, (int)b, after, before);
             else
-                snprintf(said, size, "pair %d of row %d, at position %lld, is turned, but by %.8g "
-                         "radians, and must be by %.8g (or 2 pi more or less)", (int)j, at,
-                         (long long)(at + attrs->offset), by, wanted);
+                snprintf(said, size,
+                         "pair %d of row %d, at position %lld, is turned, but by %.8g "
+                         "radians, and must be by %.8g (or 2 pi more or less)",
+                         (int)j, at, (long long)(at + attrs->offset), by, wanted);
             return;
         }
 }
 
 static void probe(ct_context *context, ct_tensor **in, void **arg) {
     static rotary_attrs attrs;
-    attrs = (rotary_attrs){.base = 50, .offset = 3, .interleaved = ((rotary_attrs *)*arg)->interleaved};
+    attrs =
+        (rotary_attrs){.base = 50, .offset = 3, .interleaved = ((rotary_attrs *)*arg)->interleaved};
     in[0] = course_randn(context, CT_SHAPE(2, 5, 8)), *arg = &attrs;
 }
 static const char *const inputs[] = {"x: head, sequence, row, column",
                                      "the result: head, sequence, row, column"};
-static const course_function function =
-    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs, .probe = probe, .explain = explain);
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
     return course_as_yours(&function, in, n, attrs);

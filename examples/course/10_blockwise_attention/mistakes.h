@@ -111,7 +111,8 @@ static const course_mistake mistakes[] = {
     [FINAL_BLOCK_LOST] = {"when the last block of keys is left out", true},
     [BLOCKS_OVERLAP] = {"when the last key of a block is the first of the next one, too", true},
     [BLOCKS_APART] = {"when a key is left out between two blocks", true},
-    [VALUES_STEP_ONE] = {"when a block's values begin at v + first, and not at v + first * e", true},
+    [VALUES_STEP_ONE] = {"when a block's values begin at v + first, and not at v + first * e",
+                         true},
     [VALUES_BY_COLUMN] = {"when v is read column by column within a block: v[c n + j]", true},
     [VALUE_OF_FIRST_KEY] = {"when all keys of a block have the values of its first", true},
     [VALUE_OF_NEXT_KEY] = {"when a key of a block has the values of the next one", true},
@@ -120,7 +121,8 @@ static const course_mistake mistakes[] = {
     [OLD_MAXIMUM] = {"with e^(score - the old maximum) for a block's keys", true},
     [SUM_MOVED_TWICE] = {"when sum is moved to the new maximum twice", true},
     [OUT_MOVED_TWICE] = {"when out is moved to the new maximum twice", true},
-    [MOVED_BY_MAXIMA] = {"when what is there is multiplied by old / new maximum, without e^x", true},
+    [MOVED_BY_MAXIMA] = {"when what is there is multiplied by old / new maximum, without e^x",
+                         true},
     [MOVED_NEGATED] = {"when what is there is multiplied by old - new maximum, without e^x", true},
     [OUT_MOVED_FIRST_COLUMN] = {"when only the first column of out is moved to the new maximum",
                                 true},
@@ -130,7 +132,8 @@ static const course_mistake mistakes[] = {
     [DIVIDED_BY_MAXIMUM] = {"when out is divided by max, and not by sum", true},
     [MAXIMUM_OF_FIRST] = {"when only a block's first score is looked at for the maximum", true},
     [MAXIMUM_OF_LAST] = {"when only a block's last score is looked at for the maximum", true},
-    [MAXIMUM_WITHOUT_LAST] = {"when the search for the maximum leaves out a block's last score", true},
+    [MAXIMUM_WITHOUT_LAST] = {"when the search for the maximum leaves out a block's last score",
+                              true},
     [OUT_MOVED_BUT_FIRST] = {"when the first column of out is not moved to the new maximum", true},
     [MAXIMUM_NOT_STORED] = {"when the new maximum is not stored in max", true},
     [CARRIED_ON] = {"when max, sum and out are not set back for each query", true},
@@ -156,8 +159,8 @@ static const course_mistake mistakes[] = {
      COURSE_BIT(WEIGHTED_BY_SCORES) | COURSE_BIT(SUM_OF_SCORES) | COURSE_BIT(SUM_OF_COUNT) |       \
      COURSE_BIT(SUM_OF_LAST_KEY) | COURSE_BIT(OUT_OF_LAST_KEY) |                                   \
      COURSE_BIT(MAXIMUM_WITHOUT_LAST) | COURSE_BIT(OUT_MOVED_BUT_FIRST) |                          \
-     COURSE_BIT(MAXIMUM_OF_FIRST) | COURSE_BIT(MAXIMUM_OF_LAST) |                                  \
-     COURSE_BIT(MAXIMUM_NOT_STORED) | COURSE_BIT(NO_MAXIMUM))
+     COURSE_BIT(MAXIMUM_OF_FIRST) | COURSE_BIT(MAXIMUM_OF_LAST) | COURSE_BIT(MAXIMUM_NOT_STORED) | \
+     COURSE_BIT(NO_MAXIMUM))
 
 static bool has(course_set bits, int mistake) { return bits >> mistake & 1; }
 
@@ -236,7 +239,8 @@ static int64_t simulated_keys(int64_t keys, int64_t all, int64_t block, course_s
     return keys > all ? all : keys;
 }
 
-/* One query that sees `keys` of S keys, in blocks, with mistakes; `state` is of the query before. */
+/* One query that sees `keys` of S keys, in blocks, with mistakes; `state` is of the query before.
+ */
 static void simulate(simulated *state, const double *score, const double *v, int64_t keys,
                      int64_t all, int64_t e, int64_t block, course_set bits) {
     int64_t blocks = 0;

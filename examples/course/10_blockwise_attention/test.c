@@ -16,8 +16,8 @@ static void attend(attention_state *state, int64_t n, const double *score, int64
     attend_block(state, n, score, e, v);
     if (isinf(state->max))
         course_fail("attend_block %s: after %d keys max is still %g",
-                    state->sum == 0 ? "is not written yet" : "does not store the new maximum", (int)n,
-                    state->max);
+                    state->sum == 0 ? "is not written yet" : "does not store the new maximum",
+                    (int)n, state->max);
 }
 
 /* scores (B, T, S) and v (B, S, e) -> (B, T, e), without a gradient */
@@ -87,8 +87,8 @@ static ct_tensor *state_variant(ct_tensor *const *in, int n, void *arg, course_s
     if (!(bits & STEP_MISTAKES) && bits) return NULL;
     simulate_begin(&state, 2, 0);
     simulate_block(&state, 2, ct_data_f64(in[0]), 2, ct_data_f64(in[1]), bits);
-    simulate_block(&state, ct_dim(in[0], 1) - 2, ct_data_f64(in[0]) + 2, 2,
-                   ct_data_f64(in[1]) + 4, bits);
+    simulate_block(&state, ct_dim(in[0], 1) - 2, ct_data_f64(in[0]) + 2, 2, ct_data_f64(in[1]) + 4,
+                   bits);
     out[0] = state.max, out[1] = state.sum;
     return course_f64(ct_context_of(in[0]), CT_SHAPE(4), out);
 }
@@ -126,8 +126,7 @@ static void step_by_hand(ct_context *context) {
     ct_tensor *got = course_f64(context, CT_SHAPE(4), first),
               *right = course_f64(context, CT_SHAPE(4), must);
     /* what is wrong after one block may have a name after two */
-    if (!course_same(got, right, 1e-14))
-        course_forward(what, &state_function, NULL, in, 2, 1e-14);
+    if (!course_same(got, right, 1e-14)) course_forward(what, &state_function, NULL, in, 2, 1e-14);
     course_value("max, sum and out (elements 0, 1, and 2 to 3) after scores 1 and 3", got, right,
                  1e-14);
     course_forward(what, &state_function, NULL, in, 2, 1e-14);
@@ -214,8 +213,8 @@ static void probe(ct_context *context, ct_tensor **in, void **arg) {
 static const char *const inputs[] = {"q: sequence, query, column", "k: sequence, key, column",
                                      "v: sequence, key, column",
                                      "the result: sequence, query, column"};
-static const course_function function =
-    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs, .probe = probe, .explain = explain);
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
     return course_as_yours(&function, in, n, attrs);
