@@ -58,7 +58,7 @@ SHARED   = $(BUILD)/libcotangent.so.$(VERSION)
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) mpi/mpi.mk
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
 	@echo "test, asan, ubsan, tsan, valgrind and cross: only these test programs."
 
@@ -336,6 +336,8 @@ bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW
 gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
+include mpi/mpi.mk
+
 # For clangd. Kernels as for the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
 COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCTI_RANDOM=cti_random_$(WIDEST)_f32
@@ -358,7 +360,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	$(STYLE)/bin/pip install -q -r $<
 	@touch $@
 
-C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench,$(wildcard $(d)/*.c $(d)/*.h))
+C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests,$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place
 	$(STYLE)/bin/clang-format -i $(C_FILES)
 format-check: $(STYLE)/ready ## fail where clang-format would change something

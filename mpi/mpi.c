@@ -17,7 +17,7 @@ enum {
 };
 
 /* MPI is one for the process, so this is too; only the thread that started MPI comes here. */
-static cti_mpi *open_comms;
+static cti_mpi *open_comms, *failed_comms; /* the latter are closed, but have not parted */
 static bool started_here;
 static bool abandoned; /* a collective call has not ended, so MPI_Finalize would not either */
 static bool aborting;
@@ -42,7 +42,7 @@ static void abort_all(MPI_Comm comm) {
 static void end_mpi(void) {
     int over = 0;
     MPI_Finalized(&over);
-    if (!started_here || open_comms || over) return;
+    if (!started_here || open_comms || failed_comms || over) return;
     if (abandoned) abort_all(MPI_COMM_WORLD);
     MPI_Finalize();
 }
@@ -50,40 +50,63 @@ static void end_mpi(void) {
 static void free_comm(cti_mpi *m) {
     if (!m) return;
     free(m->left);
-    free(m->leaves);
+    free(m->leaving);
+    free(m->parting);
     free(m);
 }
 
-/* Returns once all have left, or not at all. */
+/* Returns once all have parted, or not at all. */
 static void part(cti_mpi *m, bool failed) {
-    if (!cti_mpi_leave(m, failed || m->failed)) abort_all(m->comm);
+    if (!cti_mpi_part(m, failed)) abort_all(m->comm);
     MPI_Comm_free(&m->comm);
 }
 
 void cti_mpi_close(cti_mpi *m, bool failed) {
-    int over = 0;
-    if (m->process != getpid()) return; /* the parent's */
+    if (m->process != getpid()) return; /* it is the parent's */
+    if (m->comm == MPI_COMM_NULL) {     /* MPI has ended before */
+        free_comm(m);
+        return;
+    }
     cti_mpi **link = &open_comms;
-    while (*link && *link != m) link = &(*link)->next;
-    bool open = *link; /* else at_exit has closed it */
-    if (open) *link = m->next;
-    MPI_Finalized(&over);
-    if (open && !over) part(m, failed);
+    while (*link != m) link = &(*link)->next;
+    *link = m->next;
+    if (failed || m->failed) {
+        m->next = failed_comms;
+        failed_comms = m;
+        cti_mpi_leave(m);
+        return;
+    }
+    part(m, false);
     free_comm(m);
     end_mpi();
 }
 
-/* Others wait for the leave of a rank that exits without closing its comm, as ct_error_die does. */
+/* The program ends, or its MPI_Finalize begins. Others wait for a rank with an open comm, as when
+ * ct_error_die has ended the program. */
+static void part_all(void) {
+    if (started_by != getpid() || aborting) return;
+    for (cti_mpi *m = open_comms; m; m = m->next) part(m, m->failed); /* freed when it is closed */
+    open_comms = NULL;
+    while (failed_comms) {
+        cti_mpi *m = failed_comms;
+        failed_comms = m->next;
+        part(m, true);
+        free_comm(m);
+    }
+}
+
 static void at_exit(void) {
     int over = 0;
     if (started_by != getpid() || aborting) return;
     MPI_Finalized(&over);
-    while (open_comms && !over) {
-        cti_mpi *m = open_comms;
-        open_comms = m->next;
-        part(m, false); /* a later ct_context_free frees it */
-    }
-    if (!over) end_mpi();
+    if (!over) part_all();
+    end_mpi();
+}
+
+static int at_finalize(MPI_Comm self, int key, void *value, void *state) {
+    (void)self, (void)key, (void)value, (void)state;
+    part_all();
+    return MPI_SUCCESS;
 }
 
 /* ---- the start ---- */
@@ -102,10 +125,19 @@ static bool start_mpi(ct_context *context) {
         started_here = true;
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     }
-    if (started_by != getpid()) {
+    if (!started_by) {
+        int key = MPI_KEYVAL_INVALID;
         started_by = getpid();
         atexit(at_exit);
+        /* MPI_Finalize first frees MPI_COMM_SELF, which calls this. */
+        MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, NULL);
+        MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
     }
+    if (started_by != getpid())
+        return ct_fail(context, CT_ERR_ARGUMENT, "ct_mpi_comm: a child of fork has no MPI");
+    if (failed_comms)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "ct_mpi_comm: the ranks have failed before; start the program again");
     MPI_Is_thread_main(&main_thread);
     return main_thread || ct_fail(context, CT_ERR_ARGUMENT,
                                   "ct_mpi_comm: called from another thread than the one that "
@@ -121,6 +153,12 @@ static bool wait_for(MPI_Request *request, double until) {
     }
 }
 
+static MPI_Request *no_requests(int n) {
+    MPI_Request *requests = malloc((size_t)n * sizeof *requests);
+    for (int i = 0; requests && i < n; i++) requests[i] = MPI_REQUEST_NULL;
+    return requests;
+}
+
 static cti_mpi *new_comm(ct_context *context) {
     int size = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -131,11 +169,11 @@ static cti_mpi *new_comm(ct_context *context) {
                        .staying = size - 1,
                        .discard = MPI_REQUEST_NULL,
                        .left = calloc((size_t)size, sizeof *m->left),
-                       .leaves = malloc((size_t)size * sizeof *m->leaves)};
+                       .leaving = no_requests(size),
+                       .parting = no_requests(size)};
         MPI_Comm_rank(MPI_COMM_WORLD, &m->rank);
-        for (int r = 0; m->leaves && r < size; r++) m->leaves[r] = MPI_REQUEST_NULL;
     }
-    if (m && m->left && m->leaves) return m;
+    if (m && m->left && m->leaving && m->parting) return m;
     free_comm(m);
     return ct_fail(context, CT_ERR_MEMORY, "ct_mpi_comm: out of memory");
 }

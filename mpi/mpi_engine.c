@@ -1,9 +1,7 @@
 /* Transfers by MPI_Isend and MPI_Irecv, and how ranks part; see the header. */
 #include "mpi_engine.h"
 
-#include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,18 +10,22 @@
 #define CTI_MPI_PIECE ((size_t)1 << 30)
 #endif
 
-enum { LEAVE = 256 }; /* the tag after those of transfers */
+enum { LEAVE = 256, OVER }; /* tags after those of transfers */
 
-static const double patience[2] = {5, 60}; /* s */
-static const double waiting = 50e-6; /* s between two tests of a rank that does nothing else */
+static const double patience[2] = {5, 60}; /* s, for others to part after a failure */
+static const double moment = 1;            /* s, for a message that is under way */
+static const double glance = 0.02;         /* s, to find one that has come */
 
-typedef struct {
+/* A transfer's state. */
+struct cti_mpi_pieces {
+    cti_mpi_pieces *next; /* of those that are lost */
     double started;
     bool cancelled;
-    int n; /* pieces */
+    int n;
     MPI_Status *statuses;
     MPI_Request requests[];
-} pieces;
+};
+typedef cti_mpi_pieces pieces;
 
 /* ---- reasons ---- */
 
@@ -60,26 +62,32 @@ static bool test_all(int n, MPI_Request *requests, MPI_Status *statuses, int *er
 
 void cti_mpi_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); }
 
-/* Takes the leaves that have come. */
+static void has_left(cti_mpi *m, int rank, int tag) {
+    m->left[rank] = true;
+    if (tag == OVER) m->staying--;
+}
+
+/* Looks who has left, once in a millisecond, as transfers that are pending are tested often. */
 static void take_leaves(cti_mpi *m) {
-    MPI_Status status;
-    int there = 0;
-    while (m->staying > 0 &&
-           MPI_Iprobe(MPI_ANY_SOURCE, LEAVE, m->comm, &there, &status) == MPI_SUCCESS && there) {
-        MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, LEAVE, m->comm, MPI_STATUS_IGNORE);
-        m->left[status.MPI_SOURCE] = true;
-        m->staying--;
+    const double now = MPI_Wtime();
+    if (now - m->looked < 1e-3) return;
+    m->looked = now;
+    for (int tag = LEAVE; tag <= OVER; tag++) {
+        MPI_Status status;
+        int there = 0;
+        while (MPI_Iprobe(MPI_ANY_SOURCE, tag, m->comm, &there, &status) == MPI_SUCCESS && there) {
+            MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, tag, m->comm, MPI_STATUS_IGNORE);
+            has_left(m, status.MPI_SOURCE, tag);
+        }
     }
 }
 
-static void send_leaves(cti_mpi *m) {
-    if (m->leaving) return;
-    m->leaving = true;
+static void tell(cti_mpi *m, int tag, MPI_Request *requests) {
     for (int r = 0; r < m->size; r++)
-        if (r != m->rank) MPI_Isend(NULL, 0, MPI_BYTE, r, LEAVE, m->comm, &m->leaves[r]);
+        if (r != m->rank) MPI_Isend(NULL, 0, MPI_BYTE, r, tag, m->comm, &requests[r]);
 }
 
-/* Receives what no transfer waits for, one message at a time, and leaves. */
+/* Receives what no transfer waits for, one message at a time. */
 static void discard(cti_mpi *m) {
     for (;;) {
         int there = 0, size = 0, ended = 0;
@@ -100,31 +108,63 @@ static void discard(cti_mpi *m) {
         m->discarded = size > 0 ? malloc((size_t)size) : NULL;
         if (!m->discarded) size = 0;
         MPI_Imrecv(m->discarded, size, MPI_BYTE, &message, &m->discard);
-        if (status.MPI_TAG == LEAVE) {
-            m->left[status.MPI_SOURCE] = true;
-            m->staying--;
-        }
+        if (status.MPI_TAG >= LEAVE) has_left(m, status.MPI_SOURCE, status.MPI_TAG);
     }
 }
 
-/* How long others get to leave after a failure. Without an answer that was waited for, they may be
+static void free_pieces(pieces *p) {
+    free(p->statuses);
+    free(p);
+}
+
+static void end_lost(cti_mpi *m) {
+    int error = MPI_SUCCESS;
+    for (pieces **link = &m->lost; *link;) {
+        pieces *p = *link;
+        if (test_all(p->n, p->requests, NULL, &error)) {
+            *link = p->next;
+            free_pieces(p);
+        } else link = &p->next;
+    }
+}
+
+/* Others cancel what they were sending here as soon as they see that this rank has left, and what
+ * this rank has cancelled may end, as the memory of its data is still there. */
+void cti_mpi_leave(cti_mpi *m) {
+    double until = MPI_Wtime() + moment;
+    bool all = false;
+    m->leaves = true;
+    tell(m, LEAVE, m->leaving);
+    while (!all && MPI_Wtime() < until) {
+        cti_mpi_nap();
+        discard(m);
+        end_lost(m);
+        all = !m->lost;
+        for (int r = 0; r < m->size; r++) all = all && (m->left[r] || r == m->rank);
+    }
+}
+
+/* How long others get to part after a failure. Without an answer that was waited for, they may be
  * computing, for as long as that takes. */
-static double seconds_to_leave(const cti_mpi *m) {
+static double seconds_to_part(const cti_mpi *m) {
     if (m->waited == 0 || m->waited > patience[1]) return patience[1];
     return m->waited > patience[0] ? m->waited : patience[0];
 }
 
-bool cti_mpi_leave(cti_mpi *m, bool failed) {
-    double end = MPI_Wtime() + seconds_to_leave(m);
+bool cti_mpi_part(cti_mpi *m, bool failed) {
+    double until = MPI_Wtime() + seconds_to_part(m);
     int error = MPI_SUCCESS;
-    if (m->lost) return false;
-    send_leaves(m);
-    for (;;) {
+    m->parts = true;
+    tell(m, OVER, m->parting);
+    for (;; cti_mpi_nap()) {
+        /* With a transfer lost MPI is not called any more: it could use data that is gone by now.
+         */
+        if (failed && MPI_Wtime() > until) return false;
+        if (m->lost) continue;
         discard(m);
-        bool sent = test_all(m->size, m->leaves, NULL, &error);
+        bool sent = test_all(m->size, m->leaving, NULL, &error) &&
+                    test_all(m->size, m->parting, NULL, &error);
         if (sent && m->staying == 0 && m->discard == MPI_REQUEST_NULL) return true;
-        if (failed && MPI_Wtime() > end) return false;
-        cti_mpi_nap();
     }
 }
 
@@ -133,8 +173,7 @@ bool cti_mpi_leave(cti_mpi *m, bool failed) {
 static void release(ct_transfer *t) {
     pieces *p = t->state;
     t->state = NULL;
-    free(p->statuses);
-    free(p);
+    free_pieces(p);
 }
 
 static size_t piece_size(const ct_transfer *t, int i) {
@@ -148,32 +187,45 @@ static void cancel_receives(pieces *p) {
     p->cancelled = true;
 }
 
-/* Ends what is pending of a transfer. A receive that is not matched ends at once. All else ends
- * when its peer receives it, or discards it as it has left too; that it does once it sees that this
- * rank leaves. */
+/* Ends what is pending of a transfer. A receive that is not matched ends at once, and one that is
+ * matched with the rest of its message. A send ends when its peer takes it, or discards it as it
+ * has left. If the peer does not answer, MPI has the transfer until the program ends, and could
+ * still use its data if the peer comes back before that. */
 static void end(cti_mpi *m, ct_transfer *t) {
     pieces *p = t->state;
-    double now = MPI_Wtime();
+    const double start = MPI_Wtime();
+    double now = start;
     int error = MPI_SUCCESS;
     if (now - p->started > m->waited) m->waited = now - p->started;
     if (t->receives && !p->cancelled) cancel_receives(p);
     bool done = test_all(p->n, p->requests, NULL, &error);
-    for (double until = now + seconds_to_leave(m); !done && now < until; now = MPI_Wtime()) {
-        send_leaves(m);
-        discard(m);
+    for (; !done; now = MPI_Wtime()) {
+        take_leaves(m);
+        if (now - start > (t->receives || m->left[t->peer] ? moment : glance)) break;
         cti_mpi_nap();
         done = test_all(p->n, p->requests, NULL, &error);
     }
-    m->lost = !done;
-    if (done) release(t); /* else MPI has it still */
+    if (done) {
+        release(t);
+    } else {
+        p->next = m->lost;
+        m->lost = p;
+        t->state = NULL;
+    }
+}
+
+/* MPI may be called. */
+static bool has_mpi(const cti_mpi *m) {
+    int over = 0;
+    if (m->process == getpid()) MPI_Finalized(&over);
+    return m->process == getpid() && !over;
 }
 
 static bool usable(cti_mpi *m) {
-    int over = 0;
-    if (m->process != getpid()) return fail(m, "a child of fork has no MPI");
-    MPI_Finalized(&over);
-    if (over) return fail(m, "MPI has been ended");
-    if (m->lost || m->leaving) return fail(m, "this rank has left after a failure");
+    if (!has_mpi(m))
+        return fail(m,
+                    m->process == getpid() ? "MPI has been ended" : "a child of fork has no MPI");
+    if (m->leaves || m->parts) return fail(m, "this rank has left");
     m->reason[0] = 0;
     return true;
 }
@@ -229,21 +281,11 @@ static ct_transfer_state outcome(cti_mpi *m, const ct_transfer *t) {
     return CT_TRANSFER_DONE;
 }
 
-/* A rank that only waits gives its core to those that it waits for; one that looks between two
- * pieces of work keeps it. */
-static void yield_if_waiting(cti_mpi *m) {
-    double now = MPI_Wtime();
-    if (now - m->tested < waiting) sched_yield();
-    m->tested = MPI_Wtime();
-}
-
 static void cancel(ct_comm *comm, ct_transfer *t) {
     cti_mpi *m = ct_comm_data(comm);
-    int over = 0;
-    if (!t->state || m->process != getpid() || m->lost) return;
-    MPI_Finalized(&over);
-    if (over) release(t);
-    else end(m, t);
+    if (!t->state) return;
+    if (has_mpi(m)) end(m, t);
+    else release(t);
 }
 
 static ct_transfer_state test(ct_comm *comm, ct_transfer *t) {
@@ -268,10 +310,7 @@ static ct_transfer_state test(ct_comm *comm, ct_transfer *t) {
         end(m, t);
         return CT_TRANSFER_FAILED;
     }
-    if (!done) {
-        yield_if_waiting(m);
-        return CT_TRANSFER_PENDING;
-    }
+    if (!done) return CT_TRANSFER_PENDING;
     ct_transfer_state state = outcome(m, t);
     release(t);
     return state;
