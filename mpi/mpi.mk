@@ -44,8 +44,14 @@ $(MPI)/%: $(BUILD)/obj/mpi/tests/%.o $(MPI_STATIC) $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
-test-mpi: $(MPI_TESTS) ## what several ranks compute and how they fail, under mpiexec; needs mpicc
-	@MPI=$(MPI) MPICC='$(MPICC)' mpi/tests/run
+test-mpi: $(MPI_TESTS) mpi ## what several ranks compute and how they fail, under mpiexec; needs mpicc
+	@BUILD=$(BUILD) MPI=$(MPI) MPICC='$(MPICC)' CC='$(CC)' SANITIZE='$(SANITIZE)' mpi/tests/run
+
+$(MPI)/steps: $(BUILD)/obj/mpi/bench/steps.o $(MPI_STATIC) $(STATIC)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
+bench-mpi: $(MPI)/steps ## what several ranks cost, in time and bytes; needs mpicc and python3
+	@MPI=$(MPI) MPICC='$(MPICC)' mpi/bench/run
 
 # The core's install does not know of these.
 MPI_HEADERS = $(notdir $(wildcard mpi/include/cotangent/*.h))
@@ -64,4 +70,4 @@ mpi-uninstall: ## remove what mpi-install put there
 	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(MPI_HEADERS) || true
 	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(MPI_STATIC)) $(MPI_SHARED) $(MPI_SONAME) libcotangent_mpi.so pkgconfig/cotangent_mpi.pc || true
 
-.PHONY: mpi mpi-install mpi-uninstall test-mpi
+.PHONY: bench-mpi mpi mpi-install mpi-uninstall test-mpi
