@@ -60,8 +60,8 @@ typedef struct {
     cti_agreement head;
     cti_dist_numbers numbers, other; /* of the lowest rank, and of the first that differs */
     int32_t differs;                 /* that rank; -1: none does */
-    int32_t words;                   /* of data: a bit for each parameter */
-    uint64_t data[];                 /* [words], and then units as f64, in which 0 is not mine */
+    int32_t words;                   /* of bits: one bit for each parameter */
+    uint64_t bits[];                 /* [words], and then units as f64, in which 0 is not mine */
 } cti_dist_block;
 
 struct ct_dist {
@@ -114,6 +114,9 @@ void cti_dist_layout_free(ct_dist *dist);
 /* Elements [*from, *to) of a bucket that rank r has before stage k of the exchange. */
 void cti_dist_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
                     int64_t *from, int64_t *to);
+/* Elements [*start, *start + *length) of the parameter are rank r's. */
+void cti_dist_part(const ct_dist *dist, const cti_dist_param *param, int rank, int64_t *start,
+                   int64_t *length);
 
 /* ---- gradients.c: sums of shares, and their exchange ---- */
 
@@ -147,8 +150,11 @@ void cti_dist_broadcast_bytes(ct_dist *dist, void *data, size_t size);
 
 /* ---- meet.c ---- */
 
+/* Whether this rank has the file of a checkpoint; also without a dist. */
+static inline bool cti_dist_is_first(const ct_dist *dist) { return !dist || dist->rank == 0; }
+
 /* Whether all ranks are in this call with the same count, and all are `ok`. Else all have the
- * error. Without other ranks: ok. */
+ * error. Without other ranks, or a dist: ok. */
 bool cti_dist_meet(ct_dist *dist, cti_comm_call call, int64_t count, bool ok);
 /* Whether a call may begin that all ranks take part in: neither the dist (not NULL) nor its comm
  * has ended, and no rank was lost. */

@@ -102,9 +102,9 @@ static void merge_block(void *mine, const void *theirs, size_t size) {
         head.other = second->other;
     }
     a->numbers = head.numbers, a->other = head.other, a->differs = head.differs;
-    for (int32_t i = 0; i < a->words; i++) a->data[i] |= b->data[i];
-    double *squares = (double *)(a->data + a->words);
-    const double *add = (const double *)(b->data + a->words);
+    for (int32_t i = 0; i < a->words; i++) a->bits[i] |= b->bits[i];
+    double *squares = (double *)(a->bits + a->words);
+    const double *add = (const double *)(b->bits + a->words);
     const size_t units = (size - sizeof *a) / sizeof(uint64_t) - (size_t)a->words;
     for (size_t i = 0; i < units; i++) squares[i] += add[i];
 }
@@ -141,8 +141,8 @@ static bool agree(ct_dist *dist, double *norm) {
     block->differs = -1;
     block->words = (int32_t)cti_dist_words(dist);
     for (int64_t i = 0; i < dist->params; i++)
-        block->data[i / 64] |= (uint64_t)dist->param[i].present << i % 64;
-    double *squares = (double *)(block->data + block->words);
+        block->bits[i / 64] |= (uint64_t)dist->param[i].present << i % 64;
+    double *squares = (double *)(block->bits + block->words);
     if (measures) fill_squares(dist, squares);
     dist->sent.other += cti_agree(dist->comm, CTI_DIST_CONTROL, &block->head,
                                   &dist->peer_block->head, dist->block_bytes, merge_block);
@@ -162,7 +162,7 @@ static bool agree(ct_dist *dist, double *norm) {
                        "rank 0",
                        block->differs);
     for (int64_t i = 0; i < dist->params; i++)
-        dist->param[i].part.present = block->data[i / 64] >> i % 64 & 1;
+        dist->param[i].part.present = block->bits[i / 64] >> i % 64 & 1;
     *norm = measures ? sqrt(cti_op_add_units(squares, dist->units)) : (double)NAN;
     return true;
 }

@@ -87,6 +87,16 @@ void cti_dist_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank
     *to = bucket->cut[low + width];
 }
 
+void cti_dist_part(const ct_dist *dist, const cti_dist_param *param, int rank, int64_t *start,
+                   int64_t *length) {
+    int64_t from, to;
+    cti_dist_range(dist, &dist->bucket[param->bucket], rank, dist->stages, &from, &to);
+    const int64_t begin = cti_min(cti_max(from, param->at), to),
+                  end = cti_max(begin, cti_min(to, param->at + param->slot->param->numel));
+    *start = end > begin ? begin - param->at : 0;
+    *length = end - begin;
+}
+
 /* ---- memory ---- */
 
 static void end_tensor(ct_tensor **tensor) {
@@ -132,12 +142,10 @@ static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
     cti_dist_range(dist, bucket, dist->rank, dist->stages, &from, &to);
     for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
         cti_dist_param *p = &dist->param[i];
-        const int64_t begin = cti_min(cti_max(from, p->at), to),
-                      end = cti_max(begin, cti_min(to, p->at + p->slot->param->numel));
-        p->part.start = end > begin ? begin - p->at : 0;
-        p->part.length = end - begin;
-        p->part.param = own_range(bucket->work, begin, end - begin);
-        p->part.grad = p->part.param ? own_range(bucket->scratch, begin - from, end - begin) : NULL;
+        cti_dist_part(dist, p, dist->rank, &p->part.start, &p->part.length);
+        const int64_t length = p->part.length, at = length ? p->at + p->part.start : from;
+        p->part.param = own_range(bucket->work, at, length);
+        p->part.grad = p->part.param ? own_range(bucket->scratch, at - from, length) : NULL;
         if (!p->part.grad) return false;
     }
     return true;
