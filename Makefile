@@ -48,7 +48,7 @@ KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
-OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core comm autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
@@ -140,9 +140,11 @@ LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
+DIST_TESTS = $(filter $(BUILD)/tests/test_dist%,$(TESTS))
+$(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $^ -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
 
 EXAMPLES_TEST = $(BUILD)/tests/test_examples
 COURSE_TEST   = $(BUILD)/tests/test_course
