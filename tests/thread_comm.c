@@ -180,7 +180,8 @@ static const ct_comm_engine engine = {.name = "threads",
                                       .close = close_rank};
 
 ct_comm *thread_comm_new(thread_world *world, ct_context *context, int rank) {
-    return ct_comm_new(context, &engine, rank, world->size, &world->ranks[rank]);
+    const bool known = rank >= 0 && rank < world->size;
+    return ct_comm_new(context, &engine, rank, world->size, known ? &world->ranks[rank] : NULL);
 }
 
 /* ---- running ---- */
