@@ -74,7 +74,13 @@ static bool start(ct_comm *comm, ct_transfer *t) {
     rank_data *own = ct_comm_data(comm);
     thread_world *world = own->world;
     *own->reason = '\0';
-    if (++own->starts == world->opts.fail_at && ct_comm_rank(comm) == world->opts.fail_rank) {
+    const int64_t at = world->opts.fail_at;
+    own->starts++;
+    if (at && ct_comm_rank(comm) == world->opts.fail_rank &&
+        (own->starts == at || (world->opts.dies && own->starts > at))) {
+        pthread_mutex_lock(&world->lock);
+        world->closed[ct_comm_rank(comm)] |= world->opts.dies;
+        pthread_mutex_unlock(&world->lock);
         snprintf(own->reason, sizeof own->reason, "the wire was cut");
         return false;
     }
@@ -174,7 +180,8 @@ static const ct_comm_engine engine = {.name = "threads",
                                       .close = close_rank};
 
 ct_comm *thread_comm_new(thread_world *world, ct_context *context, int rank) {
-    return ct_comm_new(context, &engine, rank, world->size, &world->ranks[rank]);
+    const bool known = rank >= 0 && rank < world->size;
+    return ct_comm_new(context, &engine, rank, world->size, known ? &world->ranks[rank] : NULL);
 }
 
 /* ---- running ---- */

@@ -13,6 +13,7 @@ typedef struct {
     /* Call number `fail_at` of start, from 1, of rank `fail_rank` fails; 0: none does. */
     int64_t fail_at;
     int fail_rank;
+    bool dies; /* all later ones fail too, and to others the rank has left, as one that is killed */
 } thread_world_opts;
 
 /* The comms must be closed before the world is freed. */

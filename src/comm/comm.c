@@ -93,6 +93,8 @@ static void lose(ct_comm *comm, int peer, const char *says) {
     }
 }
 
+/* The peer may be there still and wait for this rank, and others for the peer, so that going on
+ * could be a circle: this rank leaves. */
 static void fail(ct_comm *comm, int peer) {
     char says[CTI_FAULT_SIZE];
     const char *reason = comm->engine->reason(comm);
@@ -101,6 +103,7 @@ static void fail(ct_comm *comm, int peer) {
              : comm->engine->name ? comm->engine->name
                                   : "no reason");
     lose(comm, peer, says);
+    cti_comm_break(comm, NULL);
 }
 
 int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int peer,

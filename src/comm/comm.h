@@ -1,9 +1,10 @@
 /* Messages between ranks: transfers that are under way, and the one loop that waits for them.
  *
- * A peer that has left, fails or does not answer is *lost*: its transfers end with undefined data,
- * later ones with it do at once, and the comm has a fault, the sentence that says so. So a caller
+ * A peer that has left or does not answer is *lost*: its transfers end with undefined data, later
+ * ones with it do at once, and the comm has a fault, the sentence that says so. So a caller
  * exchanges what it has to without looking, and all ranks then agree on whether any had a fault
- * (agree.h). After that the comm is broken: it is closed, and only says why. */
+ * (agree.h). After that the comm is broken: it is closed, which the other ranks see, and only says
+ * why. Where the engine fails it is broken at once. */
 #ifndef CTI_COMM_COMM_H
 #define CTI_COMM_COMM_H
 
