@@ -247,10 +247,10 @@ layers: $(STATIC) $(SHARED) ## fail on an include, a circle of calls or a global
 	@! nm -D --defined-only $(SHARED) | awk '{print $$3}' | grep -v '^ct_\|^_' || { echo "layers: the shared library exports these"; exit 1; }
 
 headers: $(BUILD)/flags ## every public header compiles alone, as C11, C++11 and C++20, and the README's program as C++20
-	@for h in include/cotangent/*.h; do \
-	    printf '#include <cotangent/%s>\n' $${h##*/} | $(CC) -std=c11 $(WARN) -Wpedantic -Werror -Iinclude -fsyntax-only -x c - || exit 1; \
+	@for h in include/cotangent/*.h mpi/include/cotangent/*.h; do \
+	    printf '#include <cotangent/%s>\n' $${h##*/} | $(CC) -std=c11 $(WARN) -Wpedantic -Werror -Iinclude -Impi/include -fsyntax-only -x c - || exit 1; \
 	    ! command -v c++ >/dev/null || for std in c++11 c++20; do \
-	        printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=$$std -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c++ - || exit 1; done; \
+	        printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=$$std -Wall -Wextra -Wpedantic -Werror -Iinclude -Impi/include -fsyntax-only -x c++ - || exit 1; done; \
 	done
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
@@ -273,6 +273,7 @@ docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out 
 	    grep -q '^goes on after step 3$$' out && grep -q '^step 6 ' out && [ -s best.safetensors ] && \
 	    ! $(RUN) ./training missing 1 2> err && grep -qx 'cotangent: cannot open missing' err || { echo "the program of docs/training.md does not run"; cat out; exit 1; }
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Wpedantic -Werror -Iinclude -fsyntax-only $(BUILD)/docs/training.cpp
+	@! docs/scaling_table | grep -vxFf docs/scaling.md || { echo "docs/scaling.md does not have these lines of docs/scaling_table"; exit 1; }
 	@docs/check_names README.md docs/*.md
 	@echo "docs: the pages are up to date, and their programs compile"
 

@@ -4,7 +4,8 @@
  *     echo 3 | build/mpi/steps char_baby plain threads=2 batch=8 micro=2
  *     echo 3 | mpiexec -n 2 build/mpi/steps char_baby dist threads=1 batch=8 micro=2 shares=2
  *
- * A step has `micro` micro-batches of `batch` windows of `length` tokens. */
+ * "cpu" is the processor time of all ranks. A step has `micro` micro-batches of `batch` windows of
+ * `length` tokens. */
 #include <cotangent/cotangent.h>
 #include <cotangent/mpi.h>
 
@@ -84,9 +85,9 @@ static double step_dist(ct_dist *dist) {
     return loss / (double)micro;
 }
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -129,15 +130,17 @@ int main(int argc, char **argv) {
         if (ct_comm_rank(comm) == 0 && fgets(line, sizeof line, stdin)) steps = atof(line);
         if (dist) ct_dist_sum(dist, &steps, 1);
         if (steps < 1) break;
-        double start = now();
+        double start = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
         for (int i = 0; i < (int)steps; i++) loss = plain ? step_plain(optim) : step_dist(dist);
-        double seconds = now() - start;
-        if (ct_comm_rank(comm) != 0) continue;
+        double seconds = now(CLOCK_MONOTONIC) - start;
+        cpu = now(CLOCK_PROCESS_CPUTIME_ID) - cpu;
         ct_dist_traffic sent = ct_dist_sent(dist);
-        printf("{\"ranks\": %d, \"steps\": %.0f, \"seconds\": %.6f, \"loss\": %.9g, "
+        if (dist) ct_dist_sum(dist, &cpu, 1);
+        if (ct_comm_rank(comm) != 0) continue;
+        printf("{\"ranks\": %d, \"steps\": %.0f, \"seconds\": %.6f, \"cpu\": %.6f, \"loss\": %.9g, "
                "\"parameters\": %.0f, \"gradients\": %lld, \"parameters_sent\": %lld, \"other\": "
                "%lld}\n",
-               ct_comm_size(comm), steps, seconds, loss, parameters, (long long)sent.gradients,
+               ct_comm_size(comm), steps, seconds, cpu, loss, parameters, (long long)sent.gradients,
                (long long)sent.parameters, (long long)sent.other);
         fflush(stdout);
     }
