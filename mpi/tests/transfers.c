@@ -180,6 +180,18 @@ static void exits(void) {
     exit(4);
 }
 
+/* Both fail, and rank 0 takes its time to say so. */
+static void both_fail(void) {
+    if (!one()) {
+        ct_transfer never = begin(true, 1, 0, large[1], 1);
+        require(wait_for(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
+    }
+    engine->close(comm, true);
+    if (!one()) sleep(2);
+    say("has failed");
+    exit(3);
+}
+
 static void twice(void) {
     ct_comm *second = ct_mpi_comm(context);
     require(second && ct_comm_rank(second) == rank && ct_comm_size(second) == ranks, "a second");
@@ -229,8 +241,9 @@ static const struct {
     {"left_late", left_late}, {"sent_to_left", sent_to_left},
     {"cancelled", cancelled}, {"cancelled_receive", cancelled_receive},
     {"stuck", stuck},         {"sizes_differ", sizes_differ},
-    {"exits", exits},         {"twice", twice},
-    {"threads", threads},     {"forks", forks},
+    {"exits", exits},         {"both_fail", both_fail},
+    {"twice", twice},         {"threads", threads},
+    {"forks", forks},
 };
 
 /* Contexts in turn in a program that has started MPI itself; the third has an error. */
