@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LARGE = 9000001 }; /* bytes: sent only once its receiver is there; several pieces */
@@ -43,6 +44,10 @@ static ct_transfer_state wait_for(ct_transfer *t) {
     do state = engine->test(comm, t);
     while (state == CT_TRANSFER_PENDING);
     return state;
+}
+
+static void wait_ms(int ms) {
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
 static bool one(void) { return rank == 1; }
@@ -96,7 +101,7 @@ static void left_late(void) {
         ct_comm_close(comm);
         (void)t;
     } else {
-        usleep(300000);
+        wait_ms(300);
         ct_transfer last = begin(true, 1, 3, large[1], LARGE),
                     never = begin(true, 1, 3, rank + large[0], 1);
         require(wait_for(&never) == CT_TRANSFER_LEFT, "rank 1 has left");
@@ -124,7 +129,7 @@ static void cancelled(void) {
                 in = begin(true, peer, 2, large[1], LARGE);
     require(engine->test(comm, &in) == CT_TRANSFER_PENDING, "nothing comes");
     require(engine->test(comm, &out) == CT_TRANSFER_PENDING, "nobody takes it");
-    usleep(300000 + 300000 * (unsigned)rank);
+    wait_ms(300 + 300 * rank);
     engine->cancel(comm, &in);
     engine->cancel(comm, &out);
     const cti_mpi *m = ct_comm_data(comm);
