@@ -261,7 +261,9 @@ static void saves_in_step(rank_state *s) {
     int64_t i;
     if (s->bad) ct_dist_next(s->dist, &i);
     ct_checkpoint k = checkpoint_of(s);
-    ct_checkpoint_save(in_folder("x"), &k);
+    char path[100];
+    snprintf(path, sizeof path, "%s/x%d", folder, s->rank);
+    ct_checkpoint_save(path, &k);
 }
 static void save_is_refused(rank_state *s) {
     make_and_step(s);
