@@ -135,7 +135,7 @@ static bool start_mpi(ct_context *context) {
     }
     if (started_by != getpid())
         return ct_fail(context, CT_ERR_ARGUMENT, "ct_mpi_comm: a child of fork has no MPI");
-    if (failed_comms)
+    if (failed_comms || abandoned)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "ct_mpi_comm: the ranks have failed before; start the program again");
     MPI_Is_thread_main(&main_thread);

@@ -214,11 +214,12 @@ static void end(cti_mpi *m, ct_transfer *t) {
     }
 }
 
-/* MPI may be called. */
+/* MPI may be called with the comm. */
 static bool has_mpi(const cti_mpi *m) {
     int over = 0;
-    if (m->process == getpid()) MPI_Finalized(&over);
-    return m->process == getpid() && !over;
+    if (m->process != getpid() || m->comm == MPI_COMM_NULL) return false;
+    MPI_Finalized(&over);
+    return !over;
 }
 
 static bool usable(cti_mpi *m) {
