@@ -11,6 +11,7 @@
 
 #include <cotangent/types.h>
 #include <cotangent/context.h>
+#include <cotangent/dist.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -171,6 +172,12 @@ typedef struct {
      * dtypes must be those of the file */
     const ct_named *tensors;
     int64_t n_tensors;
+    /* of an optimiser that has one, else CT_ERR_ARGUMENT. Then all ranks save or load together,
+     * between two steps, and all have the error of one. Rank 0 writes the file, which is that of a
+     * process alone: the same bytes whatever the number of ranks is, with ct_dist_steps. Rank 0
+     * reads it; the others need no path to the file. The number of ranks may change from a save to
+     * a load, shares and micro_batches should not */
+    ct_dist *dist;
 } ct_checkpoint;
 CT_API bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint);
 CT_API bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint);
