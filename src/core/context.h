@@ -83,6 +83,8 @@ struct ct_context {
     cti_node *to_free;                /* nodes without references: see cti_node_unref */
     bool freeing;
     const char *backward;     /* name of the op whose backward is running, or NULL */
+    int *pending;             /* how many nodes of that backward are pending */
+    bool draft;               /* what is recorded is dropped soon: see autograd/recompute.c */
     _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */
     _Atomic bool intruded;    /* and whether another one has called meanwhile */
     int depth;                /* of its calls inside each other */
