@@ -130,15 +130,29 @@ ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv
 enum { X, MEMORY, SELF_MASK, SELF_KEY_MASK, CROSS_MASK, CROSS_KEY_MASK, INPUTS };
 _Static_assert(sizeof(cti_nn_layer_call) <= CTI_RECOMPUTE_ARG, "the node has room for a copy");
 
+static void inputs(const cti_nn_layer_call *c, ct_tensor *in[INPUTS]) {
+    in[X] = c->x, in[MEMORY] = c->memory;
+    in[SELF_MASK] = c->self.mask, in[SELF_KEY_MASK] = c->self.key_mask;
+    in[CROSS_MASK] = c->cross.mask, in[CROSS_KEY_MASK] = c->cross.key_mask;
+}
+
+/* Not with a tensor that the layer refuses, as the layer's message is the better one. */
 bool cti_nn_layer_recomputes(const cti_nn_layer_call *c) {
     const ct_layer_opts *o = cti_nn_data(c->layer);
-    return o->recompute && c->layer->training && c->x && !c->self.cache && !c->cross.cache &&
-           !c->self.need_weights && !c->cross.need_weights;
+    if (!o->recompute || !c->layer->training || !c->x || c->self.cache || c->cross.cache ||
+        c->self.need_weights || c->cross.need_weights)
+        return false;
+    ct_tensor *in[INPUTS];
+    inputs(c, in);
+    bool good = true;
+    for (int i = 0; i < INPUTS; i++)
+        good &= !in[i] || (in[i]->self == in[i] && in[i]->context == c->layer->context);
+    return good;
 }
 
 ct_layer_out cti_nn_layer_recompute(ct_fn run, cti_nn_layer_call c) {
-    ct_tensor *in[INPUTS] = {c.x,          c.memory,        c.self.mask, c.self.key_mask,
-                             c.cross.mask, c.cross.key_mask};
+    ct_tensor *in[INPUTS];
+    inputs(&c, in);
     return (ct_layer_out){.out = cti_recompute(run, &c, sizeof c, in, INPUTS)};
 }
 

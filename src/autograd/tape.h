@@ -19,8 +19,9 @@ struct cti_node {
     bool pending;  /* a slot has a gradient to run backward on; holds a reference */
     bool released; /* by a backward: saved tensors are gone */
     bool last;     /* the backward that is running will release it */
-    bool tainted;  /* debug mode: an input or an output had a NaN */
-    bool moved;    /* by cti_tape_move */
+    /* one byte, as a fifth one would make each node longer */
+    bool tainted : 1; /* debug mode: an input or an output had a NaN */
+    bool moved : 1;   /* by cti_tape_move */
     int saved_count;
     union {
         cti_grad_slot **edge; /* [call.n] the input's slot; NULL: no gradient is wanted */
