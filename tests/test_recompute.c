@@ -270,7 +270,7 @@ static ct_tensor *keeps(ct_tensor *const *in, int n, void *arg) {
     (void)n;
     part *p = arg;
     p->kept = ct_keep(ct_retain_grad(ct_mul(in[0], p->w)));
-    return ct_exp(p->kept);
+    return ct_retain_grad(ct_exp(p->kept));
 }
 START_TEST(kept_handles) {
     part p = part_of(2);
@@ -279,6 +279,8 @@ START_TEST(kept_handles) {
     ck_assert(ct_backward_with(&y, &after, 1, (ct_backward_opts){.retain_graph = true}));
     ck_assert(p.kept != first && !ct_grad(first) && ct_grad(p.kept));
     float g[4], a[4], v[4];
+    ck_assert(ct_to_f32(ct_grad(y), g, 4) && ct_to_f32(after, a, 4));
+    ck_assert(!memcmp(g, a, sizeof g));
     ck_assert(ct_to_f32(ct_grad(p.kept), g, 4) && ct_to_f32(after, a, 4) && ct_to_f32(y, v, 4));
     for (int i = 0; i < 4; i++) ck_assert(g[i] == a[i] * v[i]);
     /* the first has a graph of its own; the second's was moved, and is older than `after` */

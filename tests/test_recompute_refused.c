@@ -42,6 +42,7 @@ typedef enum {
     ZERO_GRAD,
     CLOSES_SCOPE,
     WRITES_INPUT,
+    WRITES_LEAF,
     LEAVES_SCOPE,
     RELEASES_INPUT,
     MAKES_LEAF,
@@ -74,6 +75,10 @@ static ct_tensor *acts(ct_tensor *const *in, int n, void *arg) {
     case ZERO_GRAD: ct_zero_grad(in[0]); return y;
     case CLOSES_SCOPE: ct_scope_close(a->scope); return y;
     case WRITES_INPUT: ct_copy_into(in[0], w); return y;
+    case WRITES_LEAF:
+        y = ct_mul(y, a->leaf);
+        ct_copy_into(a->leaf, w);
+        return y;
     case LEAVES_SCOPE: ct_scope_open(context); return ct_add(y, ct_scale(y, 0));
     case RELEASES_INPUT: ct_release(in[0]); return ct_mul(ct_exp(in[0]), w);
     case MAKES_LEAF:
@@ -145,7 +150,8 @@ START_TEST(a_first_run_that_fails) {
         {BACKWARD, CT_ERR_GRAD, "called inside a function of ct_recompute"},
         {ZERO_GRAD, CT_ERR_GRAD, "called inside a function of ct_recompute"},
         {CLOSES_SCOPE, CT_ERR_ARGUMENT, "closed a scope"},
-        {WRITES_INPUT, CT_ERR_GRAD, "changed an input in place"},
+        {WRITES_INPUT, CT_ERR_GRAD, "changed an input, or a leaf"},
+        {WRITES_LEAF, CT_ERR_GRAD, "changed an input, or a leaf"},
     };
     actor a;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -169,6 +175,21 @@ START_TEST(what_a_run_may_do) {
             ct_scope_close(a.scope);
             ck_assert_ptr_null(context->tape_first);
         }
+}
+END_TEST
+
+/* Where nothing is recorded fn is called once, and may do all that it may without. */
+START_TEST(nothing_is_refused_where_nothing_is_recorded) {
+    static const act any[] = {ZERO_GRAD, WRITES_INPUT, WRITES_LEAF};
+    for (size_t i = 0; i < sizeof any / sizeof *any; i++) {
+        actor a = {.part = part_of(3), .act = any[i], .leaf = parameter(CT_SHAPE(2, 3))};
+        a.part.w = parameter(CT_SHAPE(2, 3)), a.part.odd_run = 1;
+        ct_scope scope = ct_scope_open_no_grad(context);
+        ct_tensor *x = ct_ones(context, CT_F32, CT_SHAPE(2, 3));
+        ck_assert_ptr_nonnull(ct_recompute(acts, &a, &x, 1));
+        no_error();
+        ct_scope_close(scope);
+    }
 }
 END_TEST
 
@@ -240,6 +261,7 @@ int main(void) {
                                   a_second_run_that_differs,
                                   a_first_run_that_fails,
                                   what_a_run_may_do,
+                                  nothing_is_refused_where_nothing_is_recorded,
                                   changes_in_place,
                                   other_values_in_debug_mode,
                                   an_error_is_reported_once,

@@ -65,11 +65,11 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor);
  *
  * Until backward is done with the graph, arg and what fn finds by it must stay: fn must compute
  * from them and its inputs what it did before. Inputs, leaves and results of outside that were
- * changed in place since are CT_ERR_GRAD, as for saved tensors, also if fn itself changes an input.
- * So is a second run that fails (the status is that of its error), returns another shape or dtype,
- * or uses other tensors with a gradient than the first; in debug mode also one that returns other
- * values. What fn changes besides, such as a count, it changes at each run: once in forward, and
- * once for each backward.
+ * changed in place since are CT_ERR_GRAD, as for saved tensors, also if fn itself changes an input
+ * or, after its use, a leaf. So is a second run that fails (the status is that of its error),
+ * returns another shape or dtype, or uses other tensors with a gradient than the first; in debug
+ * mode also one that returns other values. What fn changes besides, such as a count, it changes at
+ * each run: once in forward, and once for each backward.
  *
  * Handles made in fn end with it, but for its result. One that it keeps by ct_keep is made anew by
  * the second run; so ct_retain_grad of it, in fn, makes ct_grad of the second handle show its

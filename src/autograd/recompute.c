@@ -133,10 +133,13 @@ static void add_given(cti_node *node, ct_tensor *const *in, int n) {
  * place is found; of a result what `used`, the input of a node inside, has of it. */
 static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_tensor *used) {
     const cti_node *from = cti_node_of(slot);
-    const ct_tensor *leaf = from->call.op ? NULL : from->owner;
-    if (leaf || used->storage) {
-        add_input(node, i, leaf ? leaf : used, slot);
-        if (used->storage == node->saved[i].storage) node->saved[i].writes = used->writes;
+    if (!from->call.op && from->owner) {
+        add_input(node, i, from->owner, slot);
+        return;
+    }
+    if (used->storage) {
+        add_input(node, i, used, slot);
+        node->saved[i].writes = used->writes;
         return;
     }
     node->saved[i] = *used;
@@ -162,14 +165,22 @@ static void add_all_outside(cti_node *node, const ct_tensor *y, extent e, int n)
     }
 }
 
-/* Records the node that stands for all nodes inside, and makes y its result. */
-static cti_node *record(ct_context *context, const attributes *a, ct_tensor *const *in,
-                        ct_tensor *y, extent e) {
-    for (int i = 0; i < a->n; i++)
+/* Gets to know the slots outside but for those of the inputs; returns how many. */
+static int64_t reach_others(const ct_tensor *y, extent e, ct_tensor *const *in, int n) {
+    for (int i = 0; i < n; i++)
         if (in[i] && in[i]->slot) know(in[i]->slot);
     const int64_t others = reach(y, e);
-    for (int i = 0; i < a->n; i++)
+    for (int i = 0; i < n; i++)
         if (in[i] && in[i]->slot) forget(in[i]->slot);
+    return others;
+}
+
+/* Records the node that stands for all nodes inside, and makes y its result. Nothing is known while
+ * it allocates: on_error may draw a graph, which needs the numbers too. */
+static cti_node *record(ct_context *context, const attributes *a, ct_tensor *const *in,
+                        ct_tensor *y, extent e) {
+    const int64_t others = reach_others(y, e, in, a->n);
+    add_all_outside(NULL, y, e, 0);
     const bool fits = others <= INT_MAX - a->n;
     const ct_call call = {.context = context,
                           .op = &cti_op_recompute,
@@ -178,9 +189,10 @@ static cti_node *record(ct_context *context, const attributes *a, ct_tensor *con
                           .drop = CT_DROP_OUT};
     cti_node *node = fits ? cti_tape_node(&call) : NULL;
     if (!fits) ct_fail(context, CT_ERR_MEMORY, "recompute: more than %d tensors", INT_MAX);
-    if (node) add_given(node, in, a->n);
-    add_all_outside(node, y, e, a->n);
     if (!node) return NULL;
+    add_given(node, in, a->n);
+    reach_others(y, e, in, a->n);
+    add_all_outside(node, y, e, a->n);
     memset((bool *)node->call.wants, 0, (size_t)call.n * sizeof(bool));
     node->slot[0] = (cti_grad_slot){.retain = y->slot->retain};
     cti_tape_append(node);
@@ -209,6 +221,21 @@ static uint64_t writes_to(ct_tensor *const *in, int n) {
     return writes;
 }
 
+/* Whether a leaf was changed in place after a node of this run has used it. One that is strided is
+ * left out, as the node may have used a copy. */
+static bool wrote_to_leaf(const ct_context *context, extent e) {
+    bool wrote = false;
+    for (const cti_node *node = context->tape_last; node && node->sequence > e.mark;
+         node = node->prev)
+        for (int i = 0; i < node->call.n; i++) {
+            const cti_grad_slot *slot = outside(node->edge[i], e);
+            const cti_node *from = slot ? cti_node_of(slot) : NULL;
+            if (from && !from->call.op && from->owner && from->owner->contiguous)
+                wrote |= node->call.in[i]->writes != from->owner->storage->writes;
+        }
+    return wrote;
+}
+
 static ct_tensor *first_run(ct_context *context, attributes *a, ct_tensor *const *in,
                             cti_frame *frame) {
     if (frame->no_grad) return run(context, a, in, frame);
@@ -220,10 +247,10 @@ static ct_tensor *first_run(ct_context *context, attributes *a, ct_tensor *const
     context->draft = draft;
     /* nothing inside has a gradient, or fn returns a tensor of outside: as without ct_recompute */
     if (!y || !y->slot || !is_inside(y->slot, e)) return y;
-    if (writes_to(in, a->n) != writes)
+    if (writes_to(in, a->n) != writes || wrote_to_leaf(context, e))
         return ct_fail(context, CT_ERR_GRAD,
-                       "recompute: the function has changed an input in place, so its second run "
-                       "would begin with other values");
+                       "recompute: the function has changed an input, or a leaf that it uses, in "
+                       "place, so its second run would begin with other values");
     a->hash = hash_of(y);
     cti_node *node = cti_ready(context) ? record(context, a, in, y, e) : NULL;
     if (node && context->observed) observe(node, in, a->n, y);
