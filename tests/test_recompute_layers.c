@@ -72,6 +72,7 @@ static void layer(int which, bool decoder, bool recompute, result *out) {
                              : ct_encoder_layer_forward(m, tanh, self);
     no_error();
     ck_assert_int_eq(recomputed(), recompute);
+    ct_release(self.mask), ct_release(self.key_mask), ct_release(cross.key_mask);
     finish(out, m, ct_add(y.out, tanh), in, decoder ? 3 : 2);
     ct_module_free(m);
     ct_scope_close(scope);
