@@ -87,6 +87,8 @@ typedef struct {
     double min_useful;
     int64_t row_task_flops, gemv_columns, dots_columns, zero_task_elements, sum_task_elements;
     int64_t mc_min_tiles, nc_min_panels, mc_min_tiles_private_b, split_k_pass_bytes;
+    /* Of kernels that round: the least M and N, and multiply-adds, of a product that is rounded. */
+    int64_t rounded_lines, rounded_flops;
 } cti_gemm_tuning;
 
 /* C = A B or C += A B: the kernels that src/gemm calls. The micro-kernels are not here: the
@@ -98,6 +100,11 @@ typedef struct {
      * threads. */
     int64_t kc;
     cti_gemm_tuning tuning;
+    /* Of a panel, for each of its rows of A or columns of B: bytes for each k, and the power of two
+     * to a multiple of which K is padded with zeros. */
+    int64_t packed_bytes, k_unit;
+    /* Called by a thread before and after its calls of the macro-kernel; NULL: nothing to do. */
+    void (*begin)(void), (*end)(void);
     /* Packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels
      * of k rows of nr. The matrix is of the table's dtype, the panels are of the computed type. */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride,
@@ -290,6 +297,11 @@ typedef struct cti_kernels {
     void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const cti_sgd_numbers *);
 
     cti_gemm_kernels gemm;
+    /* f32's table only: products of f32 whose operands are rounded while they are packed, to bf16,
+     * or to sums of two or three bf16 of which three or six products are computed (ct_set_matmul).
+     * Panels are of bf16, C of f32. The macro-kernel reads packed panels alone; dots and gemv are
+     * NULL. NULL: not faster than gemm on this instruction set. */
+    const cti_gemm_kernels *bf16, *bf16x3, *bf16x6;
     cti_attention_kernels attention;
 } cti_kernels;
 
