@@ -125,7 +125,9 @@ static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args
 bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     if (args->batch <= 0 || args->m <= 0 || args->n <= 0) return true;
     const cti_kernels *kernels = context->isa->of[cti_gemm_computed_type(args)];
+    const bool f32 = args->a.dtype == CT_F32;
     const cti_gemm_machine machine = {.kernels = &kernels->gemm,
+                                      .rounded = f32 ? context->rounded : NULL,
                                       .l2_bytes = context->l2_bytes,
                                       .l1d_ways = context->l1d_ways,
                                       .threads = cti_parallel_width(context)};

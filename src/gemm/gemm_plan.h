@@ -8,6 +8,7 @@
 
 typedef struct {
     const cti_gemm_kernels *kernels; /* of the computed type: mr, nr, kc and the tuning table */
+    const cti_gemm_kernels *rounded; /* those that may round A and B while packing; or NULL */
     int64_t l2_bytes, l1d_ways;      /* of a core */
     int threads;
 } cti_gemm_machine;
@@ -33,6 +34,10 @@ typedef enum {
  * The loops over passes are outside of the loop over tasks. */
 typedef struct {
     cti_gemm_kind kind;
+    /* The machine's kernels or, where A and B are rounded (blocked and split-K only), those that
+     * round. */
+    const cti_gemm_kernels *kernels;
+    bool rounded;
     /* C' = B' A' is computed: so a single column becomes a row, and a C dense by columns one dense
      * by rows. m, n, A and B below are then those of this product. */
     bool transposed;
@@ -62,6 +67,10 @@ const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_mac
 /* How many copies of packed B the workspace holds. */
 static inline int cti_gemm_b_copies(const cti_gemm_plan *p) {
     return p->b == CTI_B_PER_WORKER ? p->workers : p->b == CTI_B_SHARED;
+}
+/* Bytes of packed K for each row of A or column of B. */
+static inline int64_t cti_gemm_packed(const cti_gemm_kernels *kernels, int64_t k) {
+    return ((k + kernels->k_unit - 1) & -kernels->k_unit) * kernels->packed_bytes;
 }
 static inline int64_t cti_gemm_workspace(const cti_gemm_plan *p) {
     return p->a_bytes + cti_gemm_b_copies(p) * p->b_bytes + p->sum_bytes;
