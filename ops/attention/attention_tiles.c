@@ -60,6 +60,9 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         .k = cti_attention_operand_of(x->k, x->k->shape),
     };
     a.score_scale = a.attrs.scale * 1.44269504088896340736;
+    a.rounded = a.attrs.rounded;
+    a.row_unit = a.rounded ? a.rounded->mr : 1;
+    a.mr_narrow = cti_max(a.mr_narrow, a.row_unit);
     if (x->stats) {
         a.max = x->stats->data;
         a.inverse_sum = a.max + a.batch * a.heads * a.t * a.size;
@@ -192,6 +195,10 @@ void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, con
 void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
                                  const cti_attention_rows *rows, const char *b, double alpha,
                                  char *panel) {
+    if (a->rounded) {
+        cti_attention_rounded_panel(a, m, width, k, rows, b, alpha, panel);
+        return;
+    }
     const matrix x = {.data = rows->data, .row = rows->stride, .col = 1};
     gemm(a, m, width, k, alpha, &x, b, a->nr, false, panel, a->nr);
 }
@@ -210,6 +217,10 @@ void cti_attention_band_product(const cti_attention_params *a, const cti_attenti
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row) {
     if (band->m <= 0) return;
+    if (a->rounded) {
+        cti_attention_rounded_band(a, band, cols, b, alpha, accumulate, c, c_row);
+        return;
+    }
     const int64_t most = cols > a->kernels->attention.lanes ? a->mr : a->mr_narrow;
     const int64_t share = cti_ceil_div(band->m, cti_ceil_div(band->m, most));
     for (int64_t i = 0; i < band->m; i += share) {

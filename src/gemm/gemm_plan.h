@@ -68,10 +68,6 @@ const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_mac
 static inline int cti_gemm_b_copies(const cti_gemm_plan *p) {
     return p->b == CTI_B_PER_WORKER ? p->workers : p->b == CTI_B_SHARED;
 }
-/* Bytes of packed K for each row of A or column of B. */
-static inline int64_t cti_gemm_packed(const cti_gemm_kernels *kernels, int64_t k) {
-    return ((k + kernels->k_unit - 1) & -kernels->k_unit) * kernels->packed_bytes;
-}
 static inline int64_t cti_gemm_workspace(const cti_gemm_plan *p) {
     return p->a_bytes + cti_gemm_b_copies(p) * p->b_bytes + p->sum_bytes;
 }

@@ -130,6 +130,11 @@ typedef struct {
                  int64_t b_row, int64_t b_col, double alpha, bool add, void *y, int64_t y_stride);
 } cti_gemm_kernels;
 
+/* Bytes that K takes in a panel, for each of its rows of A or columns of B. */
+static inline int64_t cti_gemm_packed(const cti_gemm_kernels *kernels, int64_t k) {
+    return ((k + kernels->k_unit - 1) & -kernels->k_unit) * kernels->packed_bytes;
+}
+
 /* What attention does to scores between its matrix products, for ops/attention/. A score panel has
  * rows of gemm.nr numbers (lanes), of which the first `width` are computed: `lanes` or gemm.nr.
  * Scores are divided by log 2, so that a weight is 2^score before it is normalised. max, sum,
