@@ -200,7 +200,7 @@ cti_attention_rows_from(const cti_attention_params *a, const cti_attention_rows 
 const cti_gemm_kernels *cti_attention_rounded(const ct_context *context, ct_dtype dtype, int64_t t,
                                               int64_t s, int64_t d, int64_t dv);
 
-/* x, n rows of `cols` numbers, as a left or a right factor. Not rounded: x itself. */
+/* Packs x, n rows of `cols` numbers, as a left or a right factor. Only if products are rounded. */
 cti_attention_rows cti_attention_left(const cti_attention_params *a, const cti_attention_rows *x,
                                       int64_t n, int64_t cols, char *buffer);
 cti_attention_rows cti_attention_right(const cti_attention_params *a, const cti_attention_rows *x,
@@ -211,16 +211,16 @@ static inline int64_t cti_attention_right_panel(const cti_attention_params *a) {
     return a->nr * CTI_ATTENTION_RIGHT_ROWS * a->rounded->packed_bytes;
 }
 
-/* Reserve their buffers: nothing if products are not rounded. */
+/* Reserve their buffers. */
 static inline char *cti_attention_reserve_left(const cti_attention_params *a, char *base,
                                                size_t *used, int64_t n, int64_t cols) {
-    const int64_t row = a->rounded ? cti_gemm_packed(a->rounded, cols) / a->size : 0;
-    return cti_attention_reserve(a, base, used, cti_round_up(n, a->row_unit), row);
+    return cti_attention_reserve(a, base, used, cti_round_up(n, a->row_unit),
+                                 cti_gemm_packed(a->rounded, cols) / a->size);
 }
 static inline char *cti_attention_reserve_right(const cti_attention_params *a, char *base,
                                                 size_t *used, int64_t cols) {
-    const int64_t panel = a->rounded ? cti_attention_right_panel(a) / a->size : 0;
-    return cti_attention_reserve(a, base, used, cti_ceil_div(cols, a->nr), panel);
+    return cti_attention_reserve(a, base, used, cti_ceil_div(cols, a->nr),
+                                 cti_attention_right_panel(a) / a->size);
 }
 
 /* Bytes of a packed column: of K^T, Q^T, V^T, whose panels of nr columns are B of a panel of
@@ -230,12 +230,22 @@ static inline int64_t cti_attention_column(const cti_attention_params *a, int64_
 }
 static inline char *cti_attention_reserve_columns(const cti_attention_params *a, char *base,
                                                   size_t *used, int64_t n, int64_t k) {
-    return cti_attention_reserve(a, base, used, n, cti_attention_column(a, k) / a->size);
+    return cti_attention_reserve(a, base, used, n,
+                                 a->rounded ? cti_gemm_packed(a->rounded, k) / a->size : k);
 }
+/* Packs B (k, n), whose element (i, j) is at i row + j col, into panels (k, nr) of the computed
+ * type. The panel of columns [j, j + nr) begins at element j k of `packed`. */
+void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
+                        int64_t row, int64_t col, char *packed);
+
 /* Packs the columns of B (k, n) so: column j, a multiple of nr, begins j cti_attention_column
  * further. */
-void cti_attention_pack_columns(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
-                                int64_t row, int64_t col, char *packed);
+static inline void cti_attention_pack_columns(const cti_attention_params *a, int64_t k, int64_t n,
+                                              const char *b, int64_t row, int64_t col,
+                                              char *packed) {
+    if (a->rounded) a->rounded->pack_b(k, n, b, row, col, packed);
+    else cti_attention_pack(a, k, n, b, row, col, packed);
+}
 
 /* Around a thread's products. */
 static inline void cti_attention_begin(const cti_attention_params *a) {
@@ -246,11 +256,6 @@ static inline void cti_attention_end(const cti_attention_params *a) {
 }
 
 /* ---- products ---- */
-
-/* Packs B (k, n), whose element (i, j) is at i row + j col, into panels (k, nr) of the computed
- * type. The panel of columns [j, j + nr) begins at element j k of `packed`. */
-void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
-                        int64_t row, int64_t col, char *packed);
 
 /* panel (m, width) = alpha A B: A (m, k) a left factor, B a panel of packed columns (k, nr). */
 void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,

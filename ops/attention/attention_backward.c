@@ -80,12 +80,6 @@ static workspace workspace_at(const backward *f, char *base, size_t *used) {
     w.vt_panels = cti_attention_reserve_columns(a, base, used, padded, a->dv);
     w.q = cti_attention_reserve(a, base, used, queries, a->d);
     w.dout = cti_attention_reserve(a, base, used, queries, a->dv);
-    w.q_left = cti_attention_reserve_left(a, base, used, queries, a->d);
-    w.q_right = cti_attention_reserve_right(a, base, used, a->d);
-    w.dout_left = cti_attention_reserve_left(a, base, used, queries, a->dv);
-    w.dout_right = cti_attention_reserve_right(a, base, used, a->dv);
-    w.k_right = cti_attention_reserve_right(
-        a, base, used, cti_ceil_div(range, k_block) * cti_round_up(a->d, a->nr));
     w.kv = cti_attention_reserve(a, base, used, range, cti_max(a->d, a->dv));
     w.dq = cti_attention_reserve(a, base, used, queries, a->d);
     w.dk = cti_attention_reserve(a, base, used, range, a->d);
@@ -97,6 +91,13 @@ static workspace workspace_at(const backward *f, char *base, size_t *used) {
     w.bias = cti_attention_reserve(a, base, used, masked ? queries : 0, a->nr);
     w.ones = cti_attention_reserve(a, base, used, dropout ? k_block : 0, 1);
     w.factors = cti_attention_reserve(a, base, used, dropout ? queries : 0, k_block);
+    if (!a->rounded) return w;
+    w.q_left = cti_attention_reserve_left(a, base, used, queries, a->d);
+    w.q_right = cti_attention_reserve_right(a, base, used, a->d);
+    w.dout_left = cti_attention_reserve_left(a, base, used, queries, a->dv);
+    w.dout_right = cti_attention_reserve_right(a, base, used, a->dv);
+    w.k_right = cti_attention_reserve_right(
+        a, base, used, cti_ceil_div(range, k_block) * cti_round_up(a->d, a->nr));
     return w;
 }
 
@@ -157,11 +158,11 @@ typedef struct {
 /* A block of one head's queries. */
 typedef struct {
     int64_t q0;
-    int64_t mask_sum;           /* the partial sum of dmask that it adds to */
-    cti_attention_rows q, dout; /* (queries, d), (queries, dv), left factors */
-    cti_attention_rows q_right, dout_right;
-    sum_rows dq; /* (queries, d) */
-    bool begun;  /* has dq been written? */
+    int64_t mask_sum;                       /* the partial sum of dmask that it adds to */
+    cti_attention_rows q, dout;             /* (queries, d), (queries, dv), left factors */
+    cti_attention_rows q_right, dout_right; /* right factors; only if products are rounded */
+    sum_rows dq;                            /* (queries, d) */
+    bool begun;                             /* has dq been written? */
 } query_block;
 
 /* dmask += dS, summed over the dims in which the mask is broadcast: there dmask's stride is 0. */
@@ -252,8 +253,6 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
     const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0);
     const cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
     const cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
-    const cti_attention_rows q_right = cti_attention_rows_from(a, &queries->q_right, row);
-    const cti_attention_rows dout_right = cti_attention_rows_from(a, &queries->dout_right, row);
     const char *vt = w->vt_panels + key * cti_attention_column(a, a->dv);
     const char *dot = w->dot + row * a->size;
     const char *factors =
@@ -266,6 +265,11 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
                                            a->inverse_sum + stat, dot, ds, ds_row(f));
     if (factors) apply_dropout(f, t, factors, w->s);
     if (f->dmask.data) add_mask_gradient(f, w, t, queries->mask_sum, ds);
+    cti_attention_rows q_right = q, dout_right = dout;
+    if (a->rounded) {
+        q_right = cti_attention_rows_from(a, &queries->q_right, row);
+        dout_right = cti_attention_rows_from(a, &queries->dout_right, row);
+    }
     add_key_gradients(f, w, keys, t, &q_right, &dout_right, ds);
 }
 
@@ -347,16 +351,18 @@ static void backprop_query_block(const backward *f, const workspace *w, key_rang
     const cti_attention_params *a = &f->a;
     const int64_t end = cti_attention_causal_keys(a, t);
     query_block queries = {.q0 = t->q0, .mask_sum = mask_sum};
-    const cti_attention_rows q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
-    const cti_attention_rows dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
-    queries.q = cti_attention_left(a, &q, t->nq, a->d, w->q_left);
-    queries.q_right = cti_attention_right(a, &q, t->nq, a->d, w->q_right);
-    queries.dout = cti_attention_left(a, &dout, t->nq, a->dv, w->dout_left);
-    queries.dout_right = cti_attention_right(a, &dout, t->nq, a->dv, w->dout_right);
+    queries.q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
+    queries.dout = cti_attention_gather_queries(a, &f->dout, t, a->dv, w->dout);
     queries.dq = sum_begin(f, &f->dq, t->b, t->h, t->q0, t->nq, a->d, w->dq);
-    a->kernels->attention.row_dots(t->nq, a->dv, dout.data, dout.stride,
+    a->kernels->attention.row_dots(t->nq, a->dv, queries.dout.data, queries.dout.stride,
                                    cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0),
                                    a->out.stride[2], w->dot);
+    if (a->rounded) {
+        queries.q_right = cti_attention_right(a, &queries.q, t->nq, a->d, w->q_right);
+        queries.q = cti_attention_left(a, &queries.q, t->nq, a->d, w->q_left);
+        queries.dout_right = cti_attention_right(a, &queries.dout, t->nq, a->dv, w->dout_right);
+        queries.dout = cti_attention_left(a, &queries.dout, t->nq, a->dv, w->dout_left);
+    }
     for (int64_t k = 0; k < end; k += f->schedule.k_block) {
         const cti_attention_tile part =
             cti_attention_tile_part(t, 0, t->nq, k, f->schedule.k_block);

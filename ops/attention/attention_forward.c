@@ -54,12 +54,13 @@ static workspace workspace_at(const forward *f, char *base, size_t *used) {
     w.sum = cti_attention_reserve(a, base, used, queries, 1);
     w.k = cti_attention_reserve(a, base, used, keys, a->d);
     w.v = cti_attention_reserve(a, base, used, keys, a->dv);
-    w.k_left = cti_attention_reserve_left(a, base, used, keys, a->d);
-    w.v_right = cti_attention_reserve_right(a, base, used, a->dv);
     w.s = cti_attention_reserve(a, base, used, keys, a->nr);
     w.bias = cti_attention_reserve(a, base, used, keys, a->nr);
     w.rows = cti_attention_reserve(a, base, used, has_rows ? a->nr : 0, keys);
     w.ones = cti_attention_reserve(a, base, used, dropout ? keys : 0, 1);
+    if (!a->rounded) return w;
+    w.k_left = cti_attention_reserve_left(a, base, used, keys, a->d);
+    w.v_right = cti_attention_reserve_right(a, base, used, a->dv);
     return w;
 }
 
@@ -102,10 +103,12 @@ static void attend_panel(const cti_attention_params *a, const workspace *w,
 /* A range of queries against a block of keys. */
 static void attend_keys(const cti_attention_params *a, const workspace *w,
                         const cti_attention_tile *t) {
-    const cti_attention_rows of_k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
-    const cti_attention_rows of_v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
-    const cti_attention_rows k = cti_attention_left(a, &of_k, t->nk, a->d, w->k_left);
-    const cti_attention_rows v = cti_attention_right(a, &of_v, t->nk, a->dv, w->v_right);
+    cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
+    cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
+    if (a->rounded) {
+        k = cti_attention_left(a, &k, t->nk, a->d, w->k_left);
+        v = cti_attention_right(a, &v, t->nk, a->dv, w->v_right);
+    }
     for (int64_t i = 0; i < t->nq; i += a->nr) {
         cti_attention_tile part = cti_attention_tile_part(t, i, a->nr, 0, t->nk);
         part.nk = cti_attention_causal_keys(a, &part);

@@ -22,7 +22,6 @@ const cti_gemm_kernels *cti_attention_rounded(const ct_context *context, ct_dtyp
 
 cti_attention_rows cti_attention_left(const cti_attention_params *a, const cti_attention_rows *x,
                                       int64_t n, int64_t cols, char *buffer) {
-    if (!a->rounded) return *x;
     a->rounded->pack_a(n, cols, x->data, x->stride, 1, buffer);
     return (cti_attention_rows){.data = buffer,
                                 .stride = cti_gemm_packed(a->rounded, cols) / a->size};
@@ -30,18 +29,11 @@ cti_attention_rows cti_attention_left(const cti_attention_params *a, const cti_a
 
 cti_attention_rows cti_attention_right(const cti_attention_params *a, const cti_attention_rows *x,
                                        int64_t n, int64_t cols, char *buffer) {
-    if (!a->rounded) return *x;
     for (int64_t j = 0; j < cols; j += a->nr)
         a->rounded->pack_b(n, cti_min(a->nr, cols - j), x->data + j * a->size, x->stride, 1,
                            buffer + j / a->nr * cti_attention_right_panel(a));
     return (cti_attention_rows){.data = buffer,
                                 .stride = a->nr * a->rounded->packed_bytes / a->size};
-}
-
-void cti_attention_pack_columns(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
-                                int64_t row, int64_t col, char *packed) {
-    if (a->rounded) a->rounded->pack_b(k, n, b, row, col, packed);
-    else cti_attention_pack(a, k, n, b, row, col, packed);
 }
 
 /* ---- products ---- */

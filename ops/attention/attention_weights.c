@@ -44,10 +44,10 @@ static workspace workspace_at(const cti_attention_params *a, char *base, size_t 
     workspace w;
     w.kt_panels = cti_attention_reserve_columns(a, base, used, cti_round_up(keys, a->nr), a->d);
     w.q = cti_attention_reserve(a, base, used, queries, a->d);
-    w.q_left = cti_attention_reserve_left(a, base, used, queries, a->d);
     w.k = cti_attention_reserve(a, base, used, keys, a->d);
     w.s = cti_attention_reserve(a, base, used, queries, a->nr);
     w.bias = cti_attention_reserve(a, base, used, masked ? queries : 0, a->nr);
+    if (a->rounded) w.q_left = cti_attention_reserve_left(a, base, used, queries, a->d);
     return w;
 }
 
@@ -70,8 +70,8 @@ static void add_panel(const weights *f, const workspace *w, const cti_attention_
 /* A block of queries against the tile's keys. */
 static void add_block(const weights *f, const workspace *w, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
-    const cti_attention_rows of_q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
-    const cti_attention_rows q = cti_attention_left(a, &of_q, t->nq, a->d, w->q_left);
+    cti_attention_rows q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
+    if (a->rounded) q = cti_attention_left(a, &q, t->nq, a->d, w->q_left);
     for (int64_t k = 0; k < t->nk; k += a->nr) {
         cti_attention_tile panel = cti_attention_tile_part(t, 0, t->nq, k, a->nr);
         const int64_t hidden = cti_attention_causal_hidden_queries(a, &panel);
