@@ -41,7 +41,8 @@ avx2_FLAGS   = -DCTI_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma -mprfchw
 avx512_FLAGS = -DCTI_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprfchw -mprefer-vector-width=512
 # These inherit avx512's kernels and add a file of their own, where the compiler knows the instructions.
 avx512bf16_FLAGS = $(avx512_FLAGS) -ffp-contract=off -mavx512bf16
-HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,avx512bf16,$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
+amx_FLAGS    = $(avx512bf16_FLAGS) -mamx-tile -mamx-bf16
+HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,avx512bf16 amx,$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
 endif
 ifneq (,$(filter $(ARCH),aarch64 arm64))
 ISAS += neon
@@ -50,7 +51,7 @@ endif
 HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
 KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
-       $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
+       $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/amx_permitted.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))

@@ -12,17 +12,6 @@ static uint32_t random_bits(void) {
 }
 static float noise(void) { return (float)(int32_t)random_bits() * 0x1p-31f; }
 
-static float of_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-static uint32_t bits_of(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* The bf16 nearest to x as a float, by its definition: 8 bits of mantissa, ties to even, what is
  * half a unit or more above the largest is infinite, and below the least normal number zero. */
 static float nearest_bf16(float x) {
@@ -49,7 +38,8 @@ typedef struct {
     double alpha;
 } rounded_case;
 
-static cti_matrix stored(float *data, int64_t rows, int64_t cols, bool by_columns, int64_t apart) {
+static cti_matrix laid_out(float *data, int64_t rows, int64_t cols, bool by_columns,
+                           int64_t apart) {
     return (cti_matrix){.data = data,
                         .row = (by_columns ? 1 : cols) * apart,
                         .col = (by_columns ? rows : 1) * apart,
@@ -72,9 +62,9 @@ static operands operands_of(const rounded_case *p) {
                   .b = noise_of(p->batch * p->k * p->n * apart),
                   .c = noise_of(p->batch * p->m * p->n),
                   .bias = noise_of(p->n)};
-    o.ma = stored(o.a, p->m, p->k, p->ta, apart);
-    o.mb = stored(o.b, p->k, p->n, p->tb, apart);
-    o.mc = stored(o.c, p->m, p->n, p->tc, 1);
+    o.ma = laid_out(o.a, p->m, p->k, p->ta, apart);
+    o.mb = laid_out(o.b, p->k, p->n, p->tb, apart);
+    o.mc = laid_out(o.c, p->m, p->n, p->tc, 1);
     return o;
 }
 

@@ -2,6 +2,17 @@
  * against their specification bit by bit, and the products that are made of them. */
 #include "rounded_check.h"
 
+static float of_bits(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static uint32_t bits_of(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 /* Kernels that round: the specification, and those of this machine's instruction sets. */
 static int rounding_isas(rounding_isa list[4]) {
     int n = 0;

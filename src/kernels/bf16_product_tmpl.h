@@ -31,15 +31,9 @@ static void bf16_pack_b(int64_t k, int64_t n, const void *b, int64_t row, int64_
     pack_panels(&p, n, k, b, col, row, packed, (k + 1) / 2 * 2 * BF16_NR);
 }
 
-/* C = base + alpha sum for a tile whose sums lie in rows of BF16_NR. */
 static void bf16_store_tile(const cti_gemm_params *params, int64_t m, int64_t n, const float *sum,
                             const float *base, float *c) {
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            const int64_t at = j * params->col;
-            const float x = (float)params->alpha * sum[i * BF16_NR + j];
-            c[i * params->row + at] = base ? base[i * params->base_row + at] + x : x;
-        }
+    bf16_store_sums(params, m, n, sum, BF16_NR, base, c);
 }
 
 /* The macro-kernel: all panels of B for one panel of A. `tile` computes one of them. */

@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "kernels.h"
 #include "simd.h"
 
 typedef uint16_t bf16;
@@ -232,6 +233,24 @@ INLINE void pack_panels(const bf16_panels *p, int64_t n, int64_t k, const float 
         for (int64_t j = 0; j < k; j += CHUNK, to += p->chunk * p->width)
             pack_chunk(p, lines, k - j < CHUNK ? k - j : CHUNK, x + i * line + j * step, line, step,
                        to);
+    }
+}
+
+/* ---- the end of a tile ---- */
+
+/* C = base + alpha sum, rounded twice; rows of sums are `width` apart. */
+INLINE void bf16_store_sums(const cti_gemm_params *params, int64_t m, int64_t n, const float *sum,
+                            const int width, const float *base, float *c) {
+    const float alpha = (float)params->alpha;
+    const int64_t col = params->col;
+    for (int64_t i = 0; i < m; i++, sum += width, c += params->row) {
+        if (base && col == 1)
+            for (int64_t j = 0; j < n; j++) c[j] = base[j] + alpha * sum[j];
+        else if (base)
+            for (int64_t j = 0; j < n; j++) c[j * col] = base[j * col] + alpha * sum[j];
+        else
+            for (int64_t j = 0; j < n; j++) c[j * col] = alpha * sum[j];
+        if (base) base += params->base_row;
     }
 }
 

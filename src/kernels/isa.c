@@ -40,6 +40,10 @@ static bool runs_avx512(void) {
 static bool runs_avx512bf16(void) { return __builtin_cpu_supports("avx512bf16") && runs_avx512(); }
 #endif
 
+#ifdef CTI_HAVE_amx
+static bool runs_amx(void) { return runs_avx512bf16() && cti_amx_permitted(); }
+#endif
+
 enum { REAL_DTYPES = 2 }; /* f32 and f64, which have tables for each ISA; others have one for all */
 
 typedef struct {
@@ -67,6 +71,12 @@ static built_isa built[] = {
      .runs = runs_avx512bf16,
      .parent = "avx512",
      .replace = {cti_kernels_avx512bf16}},
+#endif
+#ifdef CTI_HAVE_amx
+    {.isa = {.name = "amx"},
+     .runs = runs_amx,
+     .parent = "avx512bf16",
+     .replace = {cti_kernels_amx}},
 #endif
 #ifdef CTI_MORE_ISAS /* tests/test_isa.c */
     CTI_MORE_ISAS
@@ -132,6 +142,9 @@ const char *cti_isa_names(void) {
 #endif
 #ifdef CTI_HAVE_avx512bf16
            ", avx512bf16"
+#endif
+#ifdef CTI_HAVE_amx
+           ", amx"
 #endif
         ;
 }

@@ -96,8 +96,8 @@ typedef struct {
 typedef struct {
     int64_t mr, nr;           /* the micro-kernel's tile of C */
     int64_t lanes, mr_narrow; /* a tile of at most `lanes` columns has up to mr_narrow rows */
-    /* The longest K block, at least CTI_GEMM_DEEP: a constant, so no sum depends on caches or
-     * threads. */
+    /* The longest K block, at least CTI_GEMM_DEEP but for kernels that round: a constant, so no sum
+     * depends on caches or threads. */
     int64_t kc;
     cti_gemm_tuning tuning;
     /* Of a panel, for each of its rows of A or columns of B: bytes for each k, and the power of two
@@ -105,6 +105,10 @@ typedef struct {
     int64_t packed_bytes, k_unit;
     /* Called by a thread before and after its calls of the macro-kernel; NULL: nothing to do. */
     void (*begin)(void), (*end)(void);
+    /* Of kernels that split operands into pieces (bf16x3, bf16x6); else NULL. Lowers *least to the
+     * bits of the least magnitude of n numbers that is not 0, and raises *most to the greatest. The
+     * smallest piece of a product must not vanish and no sum overflow: cti_gemm_in_range. */
+    void (*magnitudes)(int64_t n, const void *x, int64_t step, uint32_t *least, uint32_t *most);
     /* Packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels
      * of k rows of nr. The matrix is of the table's dtype, the panels are of the computed type. */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride,
