@@ -53,7 +53,8 @@ typedef struct {
     int64_t mr_narrow; /* its rows if it has at most kernels->attention.lanes columns; >= mr */
     const cti_gemm_kernels *rounded; /* attrs.rounded */
     int64_t row_unit; /* a tile's first row in its range is a multiple of it: 1, or rounded's mr */
-    int64_t size;     /* bytes of an element */
+    int64_t d_bytes, dv_bytes;                          /* of a packed column of d, of dv numbers */
+    int64_t size;                                       /* bytes of an element */
     int64_t batch, heads, kv_heads, group, t, s, d, dv; /* B, H, H_kv, G, T, S, d, dv */
     cti_attention_operand q, k, v, out;
     cti_attention_operand mask, key_mask; /* (B, H, T, S), (B, 1, 1, S) */
@@ -223,23 +224,19 @@ static inline char *cti_attention_reserve_right(const cti_attention_params *a, c
                                  cti_attention_right_panel(a) / a->size);
 }
 
-/* Bytes of a packed column: of K^T, Q^T, V^T, whose panels of nr columns are B of a panel of
- * scores. */
-static inline int64_t cti_attention_column(const cti_attention_params *a, int64_t k) {
-    return a->rounded ? cti_gemm_packed(a->rounded, k) : k * a->size;
-}
+/* K^T, Q^T and V^T are packed as columns, whose panels of nr are B of a panel of scores; a column
+ * takes d_bytes or dv_bytes. */
 static inline char *cti_attention_reserve_columns(const cti_attention_params *a, char *base,
-                                                  size_t *used, int64_t n, int64_t k) {
-    return cti_attention_reserve(a, base, used, n,
-                                 a->rounded ? cti_gemm_packed(a->rounded, k) / a->size : k);
+                                                  size_t *used, int64_t n, int64_t bytes) {
+    return cti_attention_reserve(a, base, used, n, (int64_t)((size_t)bytes / (size_t)a->size));
 }
+
 /* Packs B (k, n), whose element (i, j) is at i row + j col, into panels (k, nr) of the computed
  * type. The panel of columns [j, j + nr) begins at element j k of `packed`. */
 void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
                         int64_t row, int64_t col, char *packed);
 
-/* Packs the columns of B (k, n) so: column j, a multiple of nr, begins j cti_attention_column
- * further. */
+/* Packs the n columns of B (k, n). */
 static inline void cti_attention_pack_columns(const cti_attention_params *a, int64_t k, int64_t n,
                                               const char *b, int64_t row, int64_t col,
                                               char *packed) {

@@ -76,8 +76,8 @@ static workspace workspace_at(const backward *f, char *base, size_t *used) {
     const int64_t queries = cti_min(CTI_ATTENTION_QUERY_BLOCK, f->schedule.q_range);
     const bool dropout = a->attrs.dropout > 0, masked = a->mask.data || a->key_mask.data;
     workspace w;
-    w.kt_panels = cti_attention_reserve_columns(a, base, used, padded, a->d);
-    w.vt_panels = cti_attention_reserve_columns(a, base, used, padded, a->dv);
+    w.kt_panels = cti_attention_reserve_columns(a, base, used, padded, a->d_bytes);
+    w.vt_panels = cti_attention_reserve_columns(a, base, used, padded, a->dv_bytes);
     w.q = cti_attention_reserve(a, base, used, queries, a->d);
     w.dout = cti_attention_reserve(a, base, used, queries, a->dv);
     w.kv = cti_attention_reserve(a, base, used, range, cti_max(a->d, a->dv));
@@ -210,7 +210,7 @@ static void compute_scores(const cti_attention_params *a, const workspace *w,
     if (a->scores) {
         load_scores(a, t, width, w->s);
     } else {
-        const char *kt = w->kt_panels + key * cti_attention_column(a, a->d);
+        const char *kt = w->kt_panels + key * a->d_bytes;
         cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
         cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
     }
@@ -251,9 +251,9 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
     const int64_t key = t->k0 - keys->k0;    /* in the range of keys */
     const int64_t col = key % k_block;       /* in the block of keys */
     const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0);
-    const cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
-    const cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
-    const char *vt = w->vt_panels + key * cti_attention_column(a, a->dv);
+    cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
+    cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
+    const char *vt = w->vt_panels + key * a->dv_bytes;
     const char *dot = w->dot + row * a->size;
     const char *factors =
         a->attrs.dropout > 0 ? w->factors + (row * k_block + col) * a->size : NULL;
@@ -265,12 +265,11 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
                                            a->inverse_sum + stat, dot, ds, ds_row(f));
     if (factors) apply_dropout(f, t, factors, w->s);
     if (f->dmask.data) add_mask_gradient(f, w, t, queries->mask_sum, ds);
-    cti_attention_rows q_right = q, dout_right = dout;
     if (a->rounded) {
-        q_right = cti_attention_rows_from(a, &queries->q_right, row);
-        dout_right = cti_attention_rows_from(a, &queries->dout_right, row);
+        q = cti_attention_rows_from(a, &queries->q_right, row);
+        dout = cti_attention_rows_from(a, &queries->dout_right, row);
     }
-    add_key_gradients(f, w, keys, t, &q_right, &dout_right, ds);
+    add_key_gradients(f, w, keys, t, &q, &dout, ds);
 }
 
 /* ---- a block of queries against a block of keys ---- */
@@ -308,7 +307,7 @@ static void backprop_key_block(const backward *f, const workspace *w, key_range 
     for (int64_t p = 0; p < t->nk; p += a->nr) {
         cti_attention_tile part = cti_attention_tile_part(t, 0, t->nq, p, a->nr);
         const int64_t hidden = cti_attention_causal_hidden_queries(a, &part);
-        const int64_t skip = hidden / a->row_unit * a->row_unit;
+        const int64_t skip = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
         if (hidden >= t->nq) break;
         /* The band product of dS reads these columns of a few rows before `skip` too, as one
          * micro-kernel computes them together: memory must hold zeros there. */

@@ -48,7 +48,7 @@ static workspace workspace_at(const forward *f, char *base, size_t *used) {
     const bool dropout = a->attrs.dropout > 0;
     const bool has_rows = dropout || (a->mask.data && a->mask_is_bool);
     workspace w;
-    w.q = cti_attention_reserve_columns(a, base, used, queries, a->d);
+    w.q = cti_attention_reserve_columns(a, base, used, queries, a->d_bytes);
     w.o = cti_attention_reserve(a, base, used, queries, a->dv);
     w.max = cti_attention_reserve(a, base, used, queries, 1);
     w.sum = cti_attention_reserve(a, base, used, queries, 1);
@@ -84,8 +84,8 @@ static void attend_panel(const cti_attention_params *a, const workspace *w,
                          const cti_attention_rows *v) {
     const int64_t width = cti_attention_width(a, t->nq), at = panel * a->size;
     char *o = w->o + at * a->dv;
-    cti_attention_panel_product(a, t->nk, width, a->d, k,
-                                w->q + panel * cti_attention_column(a, a->d), a->score_scale, w->s);
+    cti_attention_panel_product(a, t->nk, width, a->d, k, w->q + panel * a->d_bytes, a->score_scale,
+                                w->s);
     cti_attention_mask_panel(a, t, true, w->s, w->bias, w->rows);
     const bool begun = a->kernels->attention.online_softmax_update(t->nk, width, w->s, w->max + at,
                                                                    w->sum + at, a->dv, o);

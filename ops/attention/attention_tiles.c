@@ -60,9 +60,6 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
         .k = cti_attention_operand_of(x->k, x->k->shape),
     };
     a.score_scale = a.attrs.scale * 1.44269504088896340736;
-    a.rounded = a.attrs.rounded;
-    a.row_unit = a.rounded ? a.rounded->mr : 1;
-    a.mr_narrow = cti_max(a.mr_narrow, a.row_unit);
     if (x->stats) {
         a.max = x->stats->data;
         a.inverse_sum = a.max + a.batch * a.heads * a.t * a.size;
@@ -70,6 +67,16 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
     if (x->scores) a.scores = x->scores->data;
     if (x->v) a.v = cti_attention_operand_of(x->v, x->v->shape);
     if (x->v) a.dv = x->v->shape.dim[3];
+    a.rounded = a.attrs.rounded;
+    a.row_unit = 1;
+    a.d_bytes = a.d * a.size;
+    a.dv_bytes = a.dv * a.size;
+    if (a.rounded) {
+        a.row_unit = a.rounded->mr;
+        a.mr_narrow = cti_max(a.mr_narrow, a.row_unit);
+        a.d_bytes = cti_gemm_packed(a.rounded, a.d);
+        a.dv_bytes = cti_gemm_packed(a.rounded, a.dv);
+    }
     if (x->out) a.out = cti_attention_operand_of(x->out, x->out->shape);
     if (x->mask) a.mask = cti_attention_operand_of(x->mask, CT_SHAPE(a.batch, a.heads, a.t, a.s));
     a.mask_is_bool = x->mask && x->mask->dtype == CT_BOOL;

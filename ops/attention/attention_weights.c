@@ -42,7 +42,8 @@ static workspace workspace_at(const cti_attention_params *a, char *base, size_t 
     const int64_t queries = cti_min(BLOCK_QUERIES, a->t), keys = cti_min(TILE_KEYS, a->s);
     const bool masked = a->mask.data || a->key_mask.data;
     workspace w;
-    w.kt_panels = cti_attention_reserve_columns(a, base, used, cti_round_up(keys, a->nr), a->d);
+    w.kt_panels =
+        cti_attention_reserve_columns(a, base, used, cti_round_up(keys, a->nr), a->d_bytes);
     w.q = cti_attention_reserve(a, base, used, queries, a->d);
     w.k = cti_attention_reserve(a, base, used, keys, a->d);
     w.s = cti_attention_reserve(a, base, used, queries, a->nr);
@@ -58,7 +59,7 @@ static void add_panel(const weights *f, const workspace *w, const cti_attention_
     const int64_t width = cti_attention_width(a, t->nk);
     const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0), *stride = f->y.stride;
     const double factor = a->attrs.mean_weights ? 1 / (double)a->heads : 1;
-    const char *kt = w->kt_panels + key * cti_attention_column(a, a->d);
+    const char *kt = w->kt_panels + key * a->d_bytes;
     char *y = cti_attention_at(a, &f->y, t->b, t->h, t->q0, t->k0);
     cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
     cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
@@ -75,7 +76,7 @@ static void add_block(const weights *f, const workspace *w, const cti_attention_
     for (int64_t k = 0; k < t->nk; k += a->nr) {
         cti_attention_tile panel = cti_attention_tile_part(t, 0, t->nq, k, a->nr);
         const int64_t hidden = cti_attention_causal_hidden_queries(a, &panel);
-        const int64_t first = hidden / a->row_unit * a->row_unit;
+        const int64_t first = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
         if (hidden >= t->nq) break;
         const cti_attention_rows rows = cti_attention_rows_from(a, &q, first);
         panel.q0 += first;
