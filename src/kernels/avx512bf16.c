@@ -7,6 +7,13 @@
     const cti_gemm_params *params, int64_t n, const uint32_t *a, const char *b, const float *base, \
         float *c
 
+/* How many pairs one iteration of the micro-kernel's loop does. */
+#if defined __clang__
+enum { PAIRS = 1 }; /* clang interleaves several, and spills */
+#else
+enum { PAIRS = 4 };
+#endif
+
 /* One pair of k. The barrier keeps GCC from interleaving two, which needs more registers than there
  * are. */
 INLINE void add_pair(const int rows, const int vectors, const uint32_t *a, const char *b,
@@ -25,10 +32,12 @@ INLINE void add_pair(const int rows, const int vectors, const uint32_t *a, const
 
 /* rows and vectors are compile-time constants. */
 INLINE void micro_kernel(const int rows, const int vectors, TILE_ARGUMENTS) {
-    enum { PAIRS = 4 };
     __m512 sum[BF16_MR][BF16_NV];
     UNROLL
-    for (int i = 0; i < rows * vectors; i++) sum[i / vectors][i % vectors] = _mm512_setzero_ps();
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_setzero_ps();
+    }
     int64_t pairs = (params->k + 1) / 2;
     for (; pairs >= PAIRS; pairs -= PAIRS) {
         UNROLL
