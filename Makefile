@@ -39,14 +39,19 @@ ifeq ($(ARCH),x86_64)
 ISAS += avx2 avx512
 avx2_FLAGS   = -DCTI_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma -mprfchw
 avx512_FLAGS = -DCTI_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprfchw -mprefer-vector-width=512
+# These inherit avx512's kernels and add a file of their own, where the compiler knows the instructions.
+avx512bf16_FLAGS = $(avx512_FLAGS) -ffp-contract=off -mavx512bf16
+amx_FLAGS    = $(avx512bf16_FLAGS) -mamx-tile -mamx-bf16
+HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,avx512bf16 amx,$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
 endif
 ifneq (,$(filter $(ARCH),aarch64 arm64))
 ISAS += neon
 neon_FLAGS   = -DCTI_VECTOR_BYTES=16 -ffp-contract=fast
 endif
+HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
 KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
-       $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
+       $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/amx_permitted.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core comm autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
@@ -70,7 +75,18 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 
 $(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(ISAS:%=-DCTI_HAVE_%) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(HAVE) -MMD -MP -c $< -o $@
+
+$(KERNELS)/bf16_scalar.o: src/kernels/bf16_scalar.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(KERNEL_CFLAGS) $(scalar_FLAGS) -MMD -MP -c $< -o $@
+
+define heir_kernels
+$(KERNELS)/$(1).o: src/kernels/$(1).c $(BUILD)/flags
+	@mkdir -p $$(@D)
+	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) -MMD -MP -c $$< -o $$@
+endef
+$(foreach i,$(HEIRS),$(eval $(call heir_kernels,$(i))))
 
 # random.c never makes one instruction of a b + c: its results are the same bits on every ISA.
 f64_FLAGS = -DCTI_F64_KERNELS
@@ -96,7 +112,7 @@ $(SHARED): $(OBJ)
 # A change of compiler or flags rebuilds.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS)' > $@
+	@echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)' > $@
 
 # ---- programs ----
 
@@ -359,7 +375,8 @@ COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCT
 COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$(1)),$(COMMANDS_KERNELS)) \
-           $(if $(filter src/kernels/isa.c,$(1)),$(ISAS:%=-DCTI_HAVE_%)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
+           $(if $(filter src/kernels/isa.c,$(1)),$(HAVE)) $(if $(filter $(HEIRS:%=src/kernels/%.c),$(1)),$($(patsubst src/kernels/%.c,%,$(1))_FLAGS)) \
+           $(if $(filter src/kernels/bf16_scalar.c,$(1)),$(scalar_FLAGS)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
 command_of = {"directory": "$(call json,$(CURDIR))", "file": "$(1)", "command": "$(strip $(call json,$(CC) $(call flags_of,$(1)) -c $(1)))"}
 compile_commands.json: CHECK_CFLAGS := $(shell pkg-config --cflags check 2>/dev/null)
 compile_commands.json: FORCE
