@@ -14,7 +14,7 @@
 #define TILE_MODEL
 
 typedef struct {
-    uint32_t element[16][16]; /* rows of 64 bytes: f32, or pairs of bf16, the even one below */
+    uint32_t element[16][16]; /* rows of 64 bytes: f32, or pairs of bf16 */
 } model_tile;
 
 static _Thread_local bool model_configured;
@@ -62,12 +62,18 @@ static void tile_store(int t, void *to, int64_t stride) {
     for (int i = 0; i < 16; i++) memcpy((char *)to + i * stride, model_tiles[t].element[i], 64);
 }
 
-static float model_number(uint32_t bits) { /* subnormal numbers are zeros */
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
-}
 static float model_flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+static float model_f32(const uint32_t *element) {
+    float x;
+    memcpy(&x, element, sizeof x);
+    return model_flushed(x); /* subnormal numbers are zeros */
+}
+static float model_bf16(const uint32_t *element, int of_pair) {
+    uint16_t pair[2];
+    memcpy(pair, element, sizeof pair);
+    const uint32_t bits = (uint32_t)pair[of_pair] << 16;
+    return model_f32(&bits);
+}
 
 /* c += a b: even and odd elements are summed apart, then added, and that is added to c. */
 static void tile_multiply(int c, int a, int b) {
@@ -76,13 +82,13 @@ static void tile_multiply(int c, int a, int b) {
         for (int n = 0; n < 16; n++) {
             float sum[2] = {0, 0};
             for (int k = 0; k < 16; k++) {
-                const uint32_t x = model_tiles[a].element[m][k], y = model_tiles[b].element[k][n];
-                sum[0] = model_flushed(fmaf(model_number(x << 16), model_number(y << 16), sum[0]));
-                sum[1] = model_flushed(
-                    fmaf(model_number(x & 0xFFFF0000), model_number(y & 0xFFFF0000), sum[1]));
+                const uint32_t *x = &model_tiles[a].element[m][k];
+                const uint32_t *y = &model_tiles[b].element[k][n];
+                for (int i = 0; i < 2; i++)
+                    sum[i] = model_flushed(fmaf(model_bf16(x, i), model_bf16(y, i), sum[i]));
             }
             const float both = model_flushed(sum[0] + sum[1]);
-            const float y = model_flushed(model_number(model_tiles[c].element[m][n]) + both);
+            const float y = model_flushed(model_f32(&model_tiles[c].element[m][n]) + both);
             memcpy(&model_tiles[c].element[m][n], &y, sizeof y);
         }
 }

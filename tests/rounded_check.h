@@ -160,7 +160,7 @@ static void check_threads(const rounding_isa *isa, ct_matmul_precision precision
         operands o = operands_of(p);
         const size_t bytes = (size_t)(p->batch * p->m * p->n) * sizeof(float);
         float *first = malloc(bytes), *c = malloc(bytes);
-        for (int threads = 1; threads <= 16; threads += threads < 4 ? 1 : 4) {
+        for (int threads = 1; threads <= 16; threads += threads < 3 ? 1 : 13) {
             ct_context *context = rounding_context(isa, threads, precision);
             context->l2_bytes = (int64_t)(64 << 10) << threads % 5;
             context->l1d_ways = threads % 2 ? 8 : 12;

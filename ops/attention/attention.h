@@ -16,13 +16,11 @@
 typedef struct {
     bool causal;       /* query i attends to keys 0 ... i */
     bool mean_weights; /* attention_weights.c: return the mean over heads */
+    bool rounded;      /* products round, by forward's setting: backward computes the same scores */
     double scale;      /* of q k^T */
     double dropout;
     cti_random random;    /* of dropout */
     int64_t packed_heads; /* H if q, k and v are one tensor (B, T, 3E); else 0 */
-    /* The kernels that round the operands of products, as forward has found them, so that backward
-     * computes the same scores whatever is set by then; NULL: none are rounded. */
-    const cti_gemm_kernels *rounded;
 } cti_attention_attrs;
 
 /* A call's tensors with a dim of heads: if q, k and v are packed in one tensor, views of it. */
@@ -51,7 +49,7 @@ typedef struct {
     int64_t nr;        /* lanes of a panel: columns of the micro-kernel */
     int64_t mr;        /* rows of the micro-kernel */
     int64_t mr_narrow; /* its rows if it has at most kernels->attention.lanes columns; >= mr */
-    const cti_gemm_kernels *rounded; /* attrs.rounded */
+    const cti_gemm_kernels *rounded; /* the kernels that round products; NULL: none does */
     int64_t row_unit; /* a tile's first row in its range is a multiple of it: 1, or rounded's mr */
     int64_t d_bytes, dv_bytes;                          /* of a packed column of d, of dv numbers */
     int64_t size;                                       /* bytes of an element */
@@ -197,9 +195,9 @@ cti_attention_rows_from(const cti_attention_params *a, const cti_attention_rows 
  * cti_attention_rows_from finds a later row as well, a caller need not know. A left factor's row is
  * a row of A, and `first` a multiple of row_unit; a right one's is a row of B, of the same. */
 
-/* The kernels that round products of such an attention; NULL: its products are not rounded. */
-const cti_gemm_kernels *cti_attention_rounded(const ct_context *context, ct_dtype dtype, int64_t t,
-                                              int64_t s, int64_t d, int64_t dv);
+/* Do products of such an attention round now? */
+bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t t, int64_t s,
+                              int64_t d, int64_t dv);
 
 /* Packs x, n rows of `cols` numbers, as a left or a right factor. Only if products are rounded. */
 cti_attention_rows cti_attention_left(const cti_attention_params *a, const cti_attention_rows *x,

@@ -6,16 +6,16 @@
 /* Bytes of the rows of a band's A that are packed at once. */
 enum { BAND_BYTES = 32 * CTI_ATTENTION_RIGHT_ROWS * 2 };
 
-const cti_gemm_kernels *cti_attention_rounded(const ct_context *context, ct_dtype dtype, int64_t t,
-                                              int64_t s, int64_t d, int64_t dv) {
+bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t t, int64_t s,
+                              int64_t d, int64_t dv) {
     const cti_gemm_kernels *rounded = context->rounded;
-    if (!rounded || context->matmul != CT_MATMUL_BF16 || dtype != CT_F32) return NULL;
+    if (!rounded || context->matmul != CT_MATMUL_BF16 || dtype != CT_F32) return false;
     const int64_t lines = rounded->tuning.rounded_lines;
     const bool large = cti_min(t, s) >= lines && cti_min(d, dv) >= lines;
     /* A panel of scores is a block of C of both. */
     const bool fits = rounded->nr == context->isa->of[dtype]->gemm.nr &&
                       rounded->mr * CTI_ATTENTION_RIGHT_ROWS * rounded->packed_bytes <= BAND_BYTES;
-    return large && fits ? rounded : NULL;
+    return large && fits;
 }
 
 /* ---- factors ---- */

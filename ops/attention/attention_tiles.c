@@ -67,7 +67,7 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
     if (x->scores) a.scores = x->scores->data;
     if (x->v) a.v = cti_attention_operand_of(x->v, x->v->shape);
     if (x->v) a.dv = x->v->shape.dim[3];
-    a.rounded = a.attrs.rounded;
+    a.rounded = a.attrs.rounded ? f->bf16 : NULL;
     a.row_unit = 1;
     a.d_bytes = a.d * a.size;
     a.dv_bytes = a.dv * a.size;
