@@ -196,6 +196,17 @@ INLINE ivec load_mask(const bool *p, int64_t n) {
     return mask;
 }
 
+/* x as a number that no FMA makes part of a b + c. Of a b + c d compilers fuse either product, and
+ * which one depends on what stands around it; rounded(a * b) + c * d is one only. */
+INLINE vec rounded(vec x) {
+#if CTI_VECTOR_BYTES && defined __x86_64__
+    __asm__("" : "+v"(x));
+#elif CTI_VECTOR_BYTES && defined __aarch64__
+    __asm__("" : "+w"(x));
+#endif
+    return x;
+}
+
 /* mask ? a : b, and mask ? a : 0 */
 INLINE vec select(ivec mask, vec a, vec b) { return (vec)((mask & (ivec)a) | (~mask & (ivec)b)); }
 INLINE vec keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }

@@ -34,7 +34,7 @@ static void adam(int64_t n, void *parameter, const void *gradient, void *first, 
         if (decay != 0) g += decay * p;
         p *= shrink;
         m = flushed(m + keep1 * (g - m));
-        v = flushed(beta2 * v + keep2 * g * g);
+        v = flushed(beta2 * v + rounded(keep2 * g * g));
         p -= step * (m / (v_sqrt(v) * root + eps));
         store_part(moment1 + i, m, left);
         store_part(moment2 + i, v, left);
@@ -58,7 +58,7 @@ static void sgd(int64_t n, void *parameter, const void *gradient, void *velocity
         if (decay != 0) g += decay * p;
         if (buffer) {
             fetch_to_write(buffer + i);
-            vec b = a->first ? g : momentum * load_part(buffer + i, left) + fresh * g;
+            vec b = a->first ? g : momentum * load_part(buffer + i, left) + rounded(fresh * g);
             store_part(buffer + i, b, left);
             g = a->nesterov ? g + momentum * b : b;
         }
