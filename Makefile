@@ -31,19 +31,14 @@ comma := ,
 V ?= 0
 if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
-# Kernels are one source, compiled for each instruction set and each of f32 and f64.
-ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
-ISAS  = scalar
-scalar_FLAGS = -DCTI_VECTOR_BYTES=0
-ifeq ($(ARCH),x86_64)
-ISAS += avx2 avx512
-avx2_FLAGS   = -DCTI_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma -mprfchw
-avx512_FLAGS = -DCTI_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprfchw -mprefer-vector-width=512
-endif
-ifneq (,$(filter $(ARCH),aarch64 arm64))
-ISAS += neon
-neon_FLAGS   = -DCTI_VECTOR_BYTES=16 -ffp-contract=fast
-endif
+# Kernels are one source, compiled for each instruction set of this machine in the table and each of f32 and f64.
+ARCH := $(patsubst arm64,aarch64,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
+SETS := src/kernels/sets.txt
+ISAS ?= $(shell awk '$$2 == "any" || $$2 == "$(ARCH)" {print $$1}' $(SETS))
+define kernel_flags
+$(1)_FLAGS := $(shell awk '$$1 == "$(1)" {printf "-DCTI_VECTOR_BYTES=%s", $$3; for (i = 4; i <= NF; i++) printf " %s", $$i}' $(SETS))
+endef
+$(foreach i,$(ISAS),$(eval $(call kernel_flags,$(i))))
 KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o

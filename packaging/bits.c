@@ -48,11 +48,13 @@ static void line_bits(ct_context *context, const char *isa, const case_line *lin
 /* Some steps of a layer of attention. */
 static void training_bits(ct_context *context, const char *isa, ct_dtype dtype, bool adam) {
     ct_seed(context, 3);
-    const ct_layer_opts layer = {.embed_dim = 40, .num_heads = 4, .hidden = 96, .dropout = 0.1, .dtype = dtype};
+    const ct_layer_opts layer = {
+        .embed_dim = 40, .num_heads = 4, .hidden = 96, .dropout = 0.1, .dtype = dtype};
     ct_module *encoder = ct_encoder_new(context, layer, 2, true);
     ct_optim *optim =
-        adam ? ct_adamw_new(encoder, (ct_adamw_opts){.weight_decay = 0.1, .clip_norm = 1})
-             : ct_sgd_new(encoder, (ct_sgd_opts){.momentum = 0.9, .nesterov = true, .clip_norm = 1});
+        adam
+            ? ct_adamw_new(encoder, (ct_adamw_opts){.weight_decay = 0.1, .clip_norm = 1})
+            : ct_sgd_new(encoder, (ct_sgd_opts){.momentum = 0.9, .nesterov = true, .clip_norm = 1});
     for (int step = 0; step < 4; step++) {
         ct_scope scope = ct_scope_open(context);
         ct_tensor *x = ct_randn(context, dtype, CT_SHAPE(3, 70, 40));
