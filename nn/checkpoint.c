@@ -5,11 +5,16 @@
  *     optim.lr, ...         the optimiser: optim/saved.h lists its tensors
  *     optims.0.lr, ...      the same of each further optimiser
  *     tensor.NAME           the caller's tensors
- *     __metadata__          each optimiser's name; step, seed and stream as decimals */
+ *     __metadata__          the checksum; each optimiser's name; step, seed and stream as decimals;
+ *                           optim.dist etc., the steps of an optimiser's ct_dist
+ *
+ * With a ct_dist rank 0 alone has a file. */
 #include <cotangent/io.h>
 
 #include <string.h>
 
+#include "../src/io/checksum.h"
+#include "dist/dist_checkpoint.h"
 #include "match.h"
 #include "optim/saved.h"
 
@@ -34,15 +39,17 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 
 /* ---- collecting ---- */
 
-/* Collects everything except the metadata; to load from a file, drafts in the optimisers' place. */
-static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *drafts,
-                   const cti_shards *file) {
+/* Collects everything except the metadata. In the optimisers' place are copies of them, NULL: none,
+ * to load what was found drafts. */
+static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies,
+                   const unsigned char *found) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
     const int64_t first = first_optim(checkpoint);
     for (int64_t i = first; i < checkpoint->n_optims; i++) {
         char key[PREFIX];
-        ct_optim *optim = drafts ? &drafts[i - first] : optim_at(checkpoint, i);
-        if (!cti_nn_optim_gather(state, optim_key(i, key), optim, file)) return false;
+        ct_optim *optim = copies ? &copies[i - first] : optim_at(checkpoint, i);
+        if (!cti_nn_optim_gather(state, optim_key(i, key), optim, found)) return false;
+        if (found) found += cti_nn_found_size(optim);
     }
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
         const ct_named *named = &checkpoint->tensors[i];
@@ -57,7 +64,8 @@ static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_opti
 static ct_context *context_of(const ct_checkpoint *checkpoint) {
     if (!checkpoint) return NULL;
     if (checkpoint->module) return checkpoint->module->context;
-    return checkpoint->optim ? checkpoint->optim->context : NULL;
+    if (checkpoint->optim) return checkpoint->optim->context;
+    return checkpoint->dist ? checkpoint->dist->context : NULL;
 }
 
 static bool check_optims(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
@@ -89,6 +97,23 @@ static bool check_tensors(ct_context *context, const char *op, const ct_checkpoi
     return true;
 }
 
+/* An optimiser with a ct_dist is saved and loaded by all ranks, between two steps. */
+static bool check_dist(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
+    const ct_dist *dist = checkpoint->dist;
+    bool found = !dist;
+    for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
+        const ct_dist *its = optim_at(checkpoint, i)->dist;
+        found |= its == dist;
+        if (its && (!dist || its->comm != dist->comm))
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: an optimiser has a ct_dist%s", op,
+                           dist ? " of another comm" : ", which .dist must be");
+        if (its && (its->next > 0 || its->finished))
+            return ct_fail(context, CT_ERR_ARGUMENT, "%s: step %" PRId64 " has not ended", op,
+                           its->steps);
+    }
+    return found || ct_fail(context, CT_ERR_ARGUMENT, "%s: .dist is of none of the optimisers", op);
+}
+
 /* Checks the arguments. Returns the context; NULL if one is wrong, with an error recorded if module
  * or optim gives a context to record it in. */
 static ct_context *check(const char *op, const char *path, const ct_checkpoint *checkpoint) {
@@ -98,65 +123,110 @@ static ct_context *check(const char *op, const char *path, const ct_checkpoint *
     if (checkpoint->optim && !cti_object_is_open(&checkpoint->optim->object, op)) return NULL;
     if (!path || !checkpoint->module)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: path or module is NULL", op);
-    return check_optims(context, op, checkpoint) && check_tensors(context, op, checkpoint) ? context
-                                                                                           : NULL;
+    return check_optims(context, op, checkpoint) && check_dist(context, op, checkpoint) &&
+                   check_tensors(context, op, checkpoint)
+               ? context
+               : NULL;
+}
+
+/* ---- lists of the optimisers ---- */
+
+/* Pointers to them, and room for a copy and for a count of each. */
+typedef struct {
+    ct_optim *copy;
+    ct_optim **optim;
+    uint64_t *steps; /* of its ct_dist */
+    int64_t n;
+    size_t bytes;
+} optim_list;
+
+static bool list_optims(ct_context *context, const ct_checkpoint *checkpoint, optim_list *list) {
+    const int64_t first = first_optim(checkpoint), n = checkpoint->n_optims - first;
+    *list = (optim_list){
+        .n = n, .bytes = cti_bytes(n, sizeof(ct_optim) + sizeof(ct_optim *) + sizeof(uint64_t))};
+    list->copy = cti_take_zeroed(context, list->bytes);
+    if (!list->copy) {
+        list->n = 0;
+        return false;
+    }
+    list->steps = (uint64_t *)(list->copy + n);
+    list->optim = (ct_optim **)(list->steps + n);
+    for (int64_t i = 0; i < n; i++) list->optim[i] = optim_at(checkpoint, first + i);
+    return true;
 }
 
 /* ---- saving ---- */
 
-/* The optimisers' keys and names, as metadata. */
+/* Numbers as texts, of metadata. */
 typedef struct {
-    char key[PREFIX];
-} optim_name;
+    char key[PREFIX], dist_key[PREFIX + 8], dist[24];
+} optim_texts;
 
-static bool save(ct_context *context, const char *op, const char *path,
-                 const ct_checkpoint *checkpoint, const char *const *metadata) {
-    cti_nn_state state = {.context = context};
-    cti_frame frame;
-    cti_frame_open(context, &frame, true);
-    bool ok = gather(&state, checkpoint, NULL, NULL) &&
-              cti_safetensors_save(context, op, path, state.named, state.n,
-                                   (ct_save_opts){.metadata = metadata});
-    cti_frame_close(context, &frame);
-    cti_nn_state_free(&state);
-    return ok;
-}
-
-bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
-    static const char op[] = "checkpoint_save";
-    ct_context *context = check(op, path, checkpoint);
-    if (!context) return false;
-    if (!has_optim(checkpoint) && !checkpoint->n_tensors)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: optim and optims are NULL", op, path);
-    if (checkpoint->step < 0 || checkpoint->step > CTI_NN_LAST_STEP)
-        return ct_fail(context, CT_ERR_ARGUMENT,
-                       "%s: %s: step is %" PRId64 ", must be at least 0 and at most %" PRId64, op,
-                       path, checkpoint->step, CTI_NN_LAST_STEP);
-    ct_rng rng = ct_rng_get(context);
+static bool write(ct_context *context, const char *op, const char *path,
+                  const ct_checkpoint *checkpoint, const optim_list *list) {
+    const ct_rng rng = ct_rng_get(context);
     char step[24], seed[24], stream[24];
     snprintf(step, sizeof step, "%" PRId64, checkpoint->step);
     snprintf(seed, sizeof seed, "%" PRIu64, rng.seed);
     snprintf(stream, sizeof stream, "%" PRIu64, rng.stream);
 
-    const int64_t first = first_optim(checkpoint), optims = checkpoint->n_optims - first;
-    const size_t bytes = cti_bytes(2 * optims + 9, sizeof(char *)),
-                 names = cti_bytes(optims, sizeof(optim_name));
+    const size_t bytes = cti_bytes(4 * list->n + 11, sizeof(char *)),
+                 names = cti_bytes(list->n, sizeof(optim_texts));
     const char **metadata = cti_take(context, bytes);
-    optim_name *name = metadata ? cti_take(context, names) : NULL;
-    bool ok = name;
+    optim_texts *texts = metadata ? cti_take(context, names) : NULL;
+    cti_nn_state state = {.context = context};
+    bool ok = texts;
     if (ok) {
         const char **at = metadata;
-        *at++ = "format", *at++ = format;
-        for (int64_t i = 0; i < optims; i++) {
-            *at++ = optim_key(first + i, name[i].key);
-            *at++ = optim_at(checkpoint, first + i)->rule->name;
+        *at++ = CTI_CHECKSUM_KEY, *at++ = CTI_CHECKSUM_ZEROS, *at++ = "format", *at++ = format;
+        for (int64_t i = 0; i < list->n; i++) {
+            const ct_optim *optim = list->optim[i];
+            *at++ = optim_key(first_optim(checkpoint) + i, texts[i].key);
+            *at++ = optim->rule->name;
+            if (!optim->dist) continue;
+            snprintf(texts[i].dist_key, sizeof texts->dist_key, "%s.dist", texts[i].key);
+            snprintf(texts[i].dist, sizeof texts->dist, "%" PRId64, optim->dist->steps);
+            *at++ = texts[i].dist_key, *at++ = texts[i].dist;
         }
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
         *at++ = "stream", *at++ = stream, *at++ = NULL;
-        ok = save(context, op, path, checkpoint, metadata);
+        ok = gather(&state, checkpoint, list->copy, NULL) &&
+             cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     }
+    cti_nn_state_free(&state);
     cti_give(context, metadata, bytes);
-    cti_give(context, name, names);
+    cti_give(context, texts, names);
+    return ok;
+}
+
+static ct_context *check_save(const char *op, const char *path, const ct_checkpoint *checkpoint) {
+    ct_context *context = check(op, path, checkpoint);
+    if (!context) return NULL;
+    if (!has_optim(checkpoint) && !checkpoint->n_tensors)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: optim and optims are NULL", op, path);
+    if (checkpoint->step >= 0 && checkpoint->step <= CTI_NN_LAST_STEP) return context;
+    return ct_fail(context, CT_ERR_ARGUMENT,
+                   "%s: %s: step is %" PRId64 ", must be at least 0 and at most %" PRId64, op, path,
+                   checkpoint->step, CTI_NN_LAST_STEP);
+}
+
+bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
+    static const char op[] = "checkpoint_save";
+    ct_dist *dist = checkpoint ? checkpoint->dist : NULL;
+    if (dist && !cti_dist_is_usable(dist, CTI_CALL_SAVE)) return false;
+    ct_context *context = check_save(op, path, checkpoint);
+    if (!context && !dist) return false;
+    optim_list list = {0};
+    bool ok = context && list_optims(context, checkpoint, &list);
+    if (!context) context = dist->context;
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    ok = cti_dist_gather(dist, list.optim, list.n, list.copy, ok);
+    if (ok && cti_dist_is_first(dist)) ok = write(context, op, path, checkpoint, &list);
+    if (dist) ok = cti_dist_meet(dist, CTI_CALL_SAVE, 1, ok);
+    cti_dist_gathered_free(list.optim, list.n, list.copy);
+    cti_give(context, list.copy, list.bytes);
+    cti_frame_close(context, &frame);
     return ok;
 }
 
@@ -185,81 +255,146 @@ static bool is_for_inference(const cti_shards *file, const ct_checkpoint *checkp
                                       cti_shards_metadata(file, cti_text_of("optims.0")));
 }
 
-static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoint, ct_rng *rng,
-                          uint64_t *step) {
+/* What rank 0 has read besides tensors. */
+typedef struct {
+    ct_rng rng;
+    uint64_t step, found_bytes;
+} read_numbers;
+
+static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoint,
+                          const optim_list *list, read_numbers *numbers) {
     const cti_text *kind = cti_shards_metadata(file, cti_text_of("format"));
     if (!kind || cti_text_compare(*kind, cti_text_of(format)) != 0)
         return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"",
                        file->op, file->path, format);
-    for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
-        char key[PREFIX];
-        const char *ours = optim_at(checkpoint, i)->rule->name;
+    for (int64_t i = 0; i < file->files; i++)
+        if (!file->file[i].checked)
+            return ct_fail(file->context, CT_ERR_FORMAT,
+                           "%s: %s: metadata does not begin with \"" CTI_CHECKSUM_KEY
+                           "\", as a checkpoint's does",
+                           file->op, file->file[i].file.path);
+    for (int64_t i = first_optim(checkpoint), n = 0; i < checkpoint->n_optims; i++, n++) {
+        char key[PREFIX], dist[PREFIX + 8];
+        const ct_optim *optim = list->optim[n];
+        const char *ours = optim->rule->name;
         const cti_text *name = cti_shards_metadata(file, cti_text_of(optim_key(i, key)));
         if (!name || cti_text_compare(*name, cti_text_of(ours)) != 0)
             return ct_fail(file->context, CT_ERR_FORMAT,
                            "%s: %s: the optimiser%s%s is %s, the file's is %s", file->op,
                            file->path, i < 0 ? "" : " ", i < 0 ? "" : key, ours,
                            name ? NAME(*name) : "missing");
+        snprintf(dist, sizeof dist, "%s.dist", key);
+        if (optim->dist && cti_shards_metadata(file, cti_text_of(dist)) &&
+            !read_decimal(file, dist, CTI_NN_LAST_STEP, &list->steps[n]))
+            return false;
     }
-    return read_decimal(file, "step", CTI_NN_LAST_STEP, step) &&
-           read_decimal(file, "seed", UINT64_MAX, &rng->seed) &&
-           read_decimal(file, "stream", UINT64_MAX, &rng->stream);
+    return read_decimal(file, "step", CTI_NN_LAST_STEP, &numbers->step) &&
+           read_decimal(file, "seed", UINT64_MAX, &numbers->rng.seed) &&
+           read_decimal(file, "stream", UINT64_MAX, &numbers->rng.stream);
+}
+
+/* Makes the drafts, and collects all that is to be loaded. */
+static bool make_drafts(cti_nn_state *state, const ct_checkpoint *checkpoint,
+                        const optim_list *list, const unsigned char *found, bool parts) {
+    const unsigned char *at = found;
+    for (int64_t i = 0; i < list->n; i++) {
+        if (!cti_nn_draft_begin(&list->copy[i], list->optim[i], at, parts)) return false;
+        at += cti_nn_found_size(list->optim[i]);
+    }
+    return gather(state, checkpoint, list->copy, found);
 }
 
 /* Reads everything: the optimisers into their drafts, the rest into new tensors. */
 static bool read_all(cti_nn_state *state, const cti_nn_match *match,
-                     const ct_checkpoint *checkpoint, ct_optim *drafts) {
+                     const ct_checkpoint *checkpoint, const optim_list *list,
+                     unsigned char *found) {
     const int64_t first = first_optim(checkpoint);
     char key[PREFIX];
-    for (int64_t i = first; i < checkpoint->n_optims; i++)
-        if (!cti_nn_draft_begin(&drafts[i - first], optim_at(checkpoint, i), optim_key(i, key),
-                                match->file))
-            return false;
-    if (!gather(state, checkpoint, drafts, match->file) || !cti_nn_state_match(state, match) ||
+    unsigned char *at = found;
+    for (int64_t i = 0; i < list->n; i++) {
+        cti_nn_look_up(list->optim[i], optim_key(first + i, key), match->file, at);
+        at += cti_nn_found_size(list->optim[i]);
+    }
+    if (!make_drafts(state, checkpoint, list, found, false) || !cti_nn_state_match(state, match) ||
         !cti_nn_state_read(state))
         return false;
     cti_nn_state_write_numbers(state);
-    for (int64_t i = first; i < checkpoint->n_optims; i++)
-        if (!cti_nn_draft_check(&drafts[i - first], optim_key(i, key), match->file)) return false;
+    for (int64_t i = 0; i < list->n; i++)
+        if (!cti_nn_draft_check(&list->copy[i], optim_key(first + i, key), match->file))
+            return false;
     return true;
 }
 
-static bool load(const cti_shards *file, ct_checkpoint *checkpoint) {
-    ct_context *context = file->context;
-    ct_rng rng;
-    uint64_t step;
+/* The ranks that have read nothing prepare for what rank 0 has found. */
+static bool receive_found(ct_dist *dist, cti_nn_state *state, const ct_checkpoint *checkpoint,
+                          const optim_list *list, read_numbers *numbers, unsigned char *found,
+                          bool ok) {
+    const uint64_t mine = numbers->found_bytes;
+    if (!cti_dist_meet(dist, CTI_CALL_LOAD, 0, ok)) return false;
+    cti_dist_broadcast_bytes(dist, numbers, sizeof *numbers);
+    if (numbers->found_bytes != mine)
+        ct_fail(dist->context, CT_ERR_ARGUMENT,
+                "checkpoint_load: rank %d has other optimisers than rank 0", dist->rank);
+    if (!cti_dist_meet(dist, CTI_CALL_LOAD, 0, numbers->found_bytes == mine)) return false;
+    cti_dist_broadcast_bytes(dist, found, (size_t)mine);
+    cti_dist_broadcast_bytes(dist, list->steps, (size_t)list->n * sizeof *list->steps);
+    ok = cti_dist_is_first(dist) || make_drafts(state, checkpoint, list, found, true);
+    return cti_dist_scatter(dist, list->optim, list->n, list->copy, state, ok);
+}
+
+/* file NULL: rank 0 has it. `ok`: whether this rank has got so far. */
+static bool load(ct_context *context, const cti_shards *file, ct_checkpoint *checkpoint, bool ok) {
+    ct_dist *dist = checkpoint->dist;
+    read_numbers numbers = {0};
+    optim_list list = {0};
     cti_nn_state state = {.context = context};
-    const bool inference = is_for_inference(file, checkpoint);
+    ok = ok && list_optims(context, checkpoint, &list);
+    for (int64_t i = 0; i < list.n && ok; i++)
+        numbers.found_bytes += (uint64_t)cti_nn_found_size(list.optim[i]);
+    const size_t found_bytes = (size_t)numbers.found_bytes;
+    unsigned char *found = ok ? cti_take_zeroed(context, found_bytes) : NULL;
+    ok = ok && found;
+    const bool inference = file && is_for_inference(file, checkpoint);
     const cti_nn_match match = {
         .file = file, .module = checkpoint->module, .prefix = "model.", .ignore_others = inference};
-    const int64_t first = first_optim(checkpoint), optims = checkpoint->n_optims - first;
-    const size_t bytes = cti_bytes(optims, sizeof(ct_optim));
-    ct_optim *drafts = cti_take_zeroed(context, bytes);
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    const bool ok = drafts && read_metadata(file, checkpoint, &rng, &step) &&
-                    read_all(&state, &match, checkpoint, drafts);
+    if (file)
+        ok = ok && read_metadata(file, checkpoint, &list, &numbers) &&
+             read_all(&state, &match, checkpoint, &list, found);
+    if (dist && dist->comm)
+        ok = receive_found(dist, &state, checkpoint, &list, &numbers, found, ok);
     if (ok) {
         cti_nn_state_commit(&state);
-        for (int64_t i = 0; i < optims; i++)
-            cti_nn_draft_adopt(&drafts[i], optim_at(checkpoint, first + i));
-        if (!inference) ct_rng_set(context, rng);
-        checkpoint->step = (int64_t)step;
+        for (int64_t i = 0; i < list.n; i++) {
+            cti_nn_draft_adopt(&list.copy[i], list.optim[i]);
+            if (list.optim[i]->dist) list.optim[i]->dist->steps = (int64_t)list.steps[i];
+        }
+        if (!inference) ct_rng_set(context, numbers.rng);
+        checkpoint->step = (int64_t)numbers.step;
     }
-    for (int64_t i = 0; drafts && i < optims; i++) cti_nn_draft_end(&drafts[i]);
+    for (int64_t i = 0; list.copy && i < list.n; i++)
+        if (list.copy[i].context) cti_nn_draft_end(&list.copy[i]);
     cti_frame_close(context, &frame);
     cti_nn_state_free(&state);
-    cti_give(context, drafts, bytes);
+    cti_give(context, found, found_bytes);
+    cti_give(context, list.copy, list.bytes);
     return ok;
 }
 
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_load";
-    ct_context *context = check(op, path, checkpoint);
-    if (!cti_ready(context)) return false;
+    ct_dist *dist = checkpoint ? checkpoint->dist : NULL;
+    if (dist && !cti_dist_is_usable(dist, CTI_CALL_LOAD)) return false;
+    const bool reads = cti_dist_is_first(dist);
+    ct_context *context = check(op, path || reads ? path : "", checkpoint);
+    bool ok = cti_ready(context);
+    if (!ok && !dist) return false;
+    if (!context) context = dist->context;
     cti_shards file;
-    if (!cti_shards_open(context, op, path, &file)) return false;
-    const bool ok = load(&file, checkpoint);
-    cti_shards_close(&file);
+    const bool opened = ok && reads && cti_shards_open_checked(context, op, path, &file);
+    ok = ok && opened == reads;
+    if (ok || dist) ok = load(context, opened ? &file : NULL, checkpoint, ok);
+    if (opened) cti_shards_close(&file);
     return ok;
 }

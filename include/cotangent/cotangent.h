@@ -13,7 +13,9 @@
 #include <cotangent/init.h>
 #include <cotangent/nn.h>
 #include <cotangent/optim.h>
+#include <cotangent/dist.h>
 #include <cotangent/io.h>
+#include <cotangent/tokens.h>
 #include <cotangent/profile.h>
 
 #endif

@@ -11,6 +11,7 @@
 
 #include <cotangent/types.h>
 #include <cotangent/context.h>
+#include <cotangent/dist.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -153,6 +154,11 @@ CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *
  * has set before: none, where the file has none. A frozen parameter of the file has no state, and
  * a group that is set after the load holds.
  *
+ * The file has a checksum of all its bytes, which a load compares before it changes anything: a
+ * flipped bit anywhere, a file that was cut or that something was appended to, is CT_ERR_FORMAT
+ * with both numbers; so is a file without one. It is the CRC-64 of xz, in the metadata "checksum"
+ * as 16 hex digits, and computed with '0' in the place of each of these. Other files have none.
+ *
  * A load without any optimiser of what was saved with one is for inference: it reads the module,
  * `step`, and those tensors that are given, and leaves the generator as it is. A save needs an
  * optimiser or a tensor. */
@@ -166,6 +172,12 @@ typedef struct {
      * dtypes must be those of the file */
     const ct_named *tensors;
     int64_t n_tensors;
+    /* of an optimiser that has one, else CT_ERR_ARGUMENT. Then all ranks save or load together,
+     * between two steps, and all have the error of one. Rank 0 writes the file, which is that of a
+     * process alone: the same bytes whatever the number of ranks is, with ct_dist_steps. Rank 0
+     * reads it; the others need no path to the file. The number of ranks may change from a save to
+     * a load, shares and micro_batches should not */
+    ct_dist *dist;
 } ct_checkpoint;
 CT_API bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint);
 CT_API bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint);

@@ -8,8 +8,9 @@
 /* ---- parameters and their state ---- */
 
 bool cti_nn_slot_start(const cti_nn_rule *rule, cti_nn_slot *slot) {
+    const ct_tensor *of = slot->part ? slot->part->param : slot->param;
     for (int i = 0; i < CTI_NN_STATES && rule->state[i]; i++) {
-        slot->state[i] = ct_zeros(slot->param->context, slot->param->dtype, slot->param->shape);
+        slot->state[i] = ct_zeros(of->context, of->dtype, of->shape);
         if (!slot->state[i]) {
             cti_nn_slot_reset(slot);
             return false;
@@ -178,6 +179,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
 void ct_optim_free(ct_optim *optim) {
     if (!optim || optim->object.self != &optim->object) return;
     ct_context *context = optim->context;
+    if (optim->dist) optim->end_dist(optim->dist);
     cti_nn_dependent_remove(optim->module, &optim->dependent);
     if (optim->slots) {
         for (int64_t i = 0; i < optim->count; i++) slot_end(context, &optim->slots[i]);
@@ -189,8 +191,7 @@ void ct_optim_free(ct_optim *optim) {
 
 /* ---- a step ---- */
 
-/* Whether the optimiser has every parameter that its module has now. */
-static bool is_complete(ct_optim *optim) {
+bool cti_nn_step_is_complete(ct_optim *optim) {
     if (optim->changes == optim->module->changes) return true;
     int64_t i = 0;
     for (ct_param param = {0}; ct_module_next(optim->module, &param);) {
@@ -206,31 +207,34 @@ static bool is_complete(ct_optim *optim) {
     return true;
 }
 
-/* Collects the parameters to update, which have a gradient and are not frozen; how many. */
-static int64_t collect(ct_optim *optim) {
+static ct_tensor *grad_of(const cti_nn_slot *slot) {
+    if (slot->frozen) return NULL;
+    if (!slot->part) return ct_grad(slot->param);
+    return slot->part->present ? slot->part->grad : NULL;
+}
+
+void cti_nn_step_collect(ct_optim *optim) {
     int64_t n = 0;
     for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
-        slot->grad = slot->frozen ? NULL : ct_grad(slot->param);
+        slot->grad = grad_of(slot);
         if (slot->grad)
-            optim->steps[n++] =
-                (cti_op_step){.p = slot->param, .g = slot->grad, .numbers = optim->numbers};
+            optim->steps[n++] = (cti_op_step){.p = slot->part ? slot->part->param : slot->param,
+                                              .g = slot->grad,
+                                              .numbers = optim->numbers};
     }
-    return n;
+    optim->n_steps = n;
 }
 
-/* Computes the norm of the gradients where an option needs it. */
-static bool measure(ct_optim *optim, int64_t n) {
-    const bool clips = optim->opts.clip_norm > 0; /* loading a checkpoint may change it */
-    optim->grad_norm = NAN;
-    optim->grad_scale = 1;
-    if (!clips && !optim->opts.skip_nonfinite) return true;
-    optim->grad_norm = sqrt(cti_op_sum_squares(optim->steps, n));
-    if (clips) optim->grad_scale = cti_nn_clip_scale(optim->grad_norm, optim->opts.clip_norm);
-    return cti_ready(optim->context);
+bool cti_nn_step_measured(ct_optim *optim, double norm) {
+    const double clip_norm = optim->opts.clip_norm;
+    optim->grad_norm = norm;
+    optim->grad_scale = clip_norm > 0 ? cti_nn_clip_scale(norm, clip_norm) : 1;
+    if (!optim->opts.skip_nonfinite || isfinite(norm)) return true;
+    optim->skipped += optim->skipped < CTI_NN_LAST_STEP;
+    return false;
 }
 
-/* Fills in the states, new ones at a parameter's first step, and what the rule needs. */
-static bool prepare(ct_optim *optim) {
+bool cti_nn_step_prepare(ct_optim *optim) {
     cti_op_step *step = optim->steps;
     for (cti_nn_slot *slot = optim->slots, *end = slot + optim->count; slot < end; slot++) {
         if (!slot->grad) continue;
@@ -250,22 +254,33 @@ static void finish(ct_optim *optim) {
     }
 }
 
-/* rule->step checks all parameters before it changes any and allocates nothing, and new states are
- * given back if it fails: a step changes either everything or nothing. */
-bool ct_optim_step(ct_optim *optim) {
-    if (!cti_nn_optim_ready(optim, "ct_optim_step") || !is_complete(optim)) return false;
-    const int64_t n = collect(optim);
-    if (!measure(optim, n)) return false;
-    if (optim->opts.skip_nonfinite && !isfinite(optim->grad_norm)) {
-        optim->skipped += optim->skipped < CTI_NN_LAST_STEP;
-        return true;
-    }
-    if (prepare(optim) && optim->rule->step(optim->steps, n)) {
-        finish(optim);
-        return true;
-    }
+bool cti_nn_step_run(ct_optim *optim) {
+    if (!optim->rule->step(optim->steps, optim->n_steps)) return false;
+    finish(optim);
+    return true;
+}
+
+void cti_nn_step_undo(ct_optim *optim) {
     for (int64_t i = 0; i < optim->count; i++)
         if (optim->slots[i].step == 0) cti_nn_slot_reset(&optim->slots[i]);
+}
+
+/* A step changes either everything or nothing. */
+bool ct_optim_step(ct_optim *optim) {
+    if (!cti_nn_optim_ready(optim, "ct_optim_step")) return false;
+    if (optim->dist)
+        return ct_fail(optim->context, CT_ERR_ARGUMENT,
+                       "%s: the optimiser has a ct_dist, and is stepped by ct_dist_step",
+                       optim->rule->name);
+    if (!cti_nn_step_is_complete(optim)) return false;
+    cti_nn_step_collect(optim);
+    const double norm = cti_nn_step_needs_norm(optim)
+                            ? sqrt(cti_op_sum_squares(optim->steps, optim->n_steps))
+                            : NAN;
+    if (!cti_ready(optim->context)) return false;
+    if (!cti_nn_step_measured(optim, norm)) return true;
+    if (cti_nn_step_prepare(optim) && cti_nn_step_run(optim)) return true;
+    cti_nn_step_undo(optim);
     return false;
 }
 

@@ -3,6 +3,8 @@
 #ifndef CTI_NN_OPTIM_OPTIM_H
 #define CTI_NN_OPTIM_OPTIM_H
 
+#include <cotangent/dist.h>
+
 #include "../module.h"
 
 enum { CTI_NN_STATES = 2 };
@@ -14,11 +16,20 @@ struct cti_nn_name {
     char text[];
 };
 
+/* Under a ct_dist of several ranks: elements [start, start + length) of a parameter, which this
+ * rank steps, as one dim. It has the states of those elements. */
+typedef struct {
+    int64_t start, length;
+    ct_tensor *param, *grad; /* the part of a copy, and the mean of all ranks' gradients of it */
+    bool present;            /* whether any rank has a gradient in this step */
+} cti_nn_part;
+
 /* A parameter and its state. The optimiser holds a reference, so the tensor outlives its module. */
 typedef struct {
     ct_tensor *param;
-    /* one for each name in rule->state, of the parameter's shape and dtype, initially zero. They
-     * are there while step > 0 and the rule has such a state, else NULL */
+    cti_nn_part *part; /* ct_dist's; NULL: all of it */
+    /* one for each name in rule->state, of the parameter's shape and dtype, of a part (length),
+     * initially zero. They are there while step > 0 and the rule has such a state, else NULL */
     ct_tensor *state[CTI_NN_STATES];
     ct_tensor *grad; /* valid only while a step runs; NULL: it is not updated */
     int64_t step;    /* number of updates so far */
@@ -90,12 +101,15 @@ struct ct_optim {
     cti_nn_optim_opts opts;
     cti_op_numbers numbers; /* lr and what depends on the step are filled in at each step */
     int64_t skipped;        /* steps, by skip_nonfinite */
+    ct_dist *dist;          /* that alone may step it, and ends with it; NULL: none */
+    void (*end_dist)(ct_dist *dist);
     /* of the current or last step; NaN and 1 where no norm was needed */
     double grad_norm, grad_scale;
     int64_t changes; /* the module's when its parameters were last looked at */
     int64_t count;   /* of slots */
     cti_nn_slot *slots;
-    cti_op_step *steps; /* scratch of count elements: the parameters that a step updates */
+    cti_op_step *steps; /* scratch of count elements: the parameters, or parts, of a step */
+    int64_t n_steps;    /* how many it updates */
 };
 _Static_assert(sizeof(ct_optim) <= CTI_OBJECT_BYTES, "an optimiser is an object");
 
@@ -129,6 +143,27 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
 bool cti_nn_slot_start(const cti_nn_rule *rule, cti_nn_slot *slot);
 /* Gives the states back; the slot's next update is a first one. */
 void cti_nn_slot_reset(cti_nn_slot *slot);
+
+/* ---- a step in its parts, in this order ---- */
+
+/* Whether the optimiser has every parameter that its module has now; else an error. */
+bool cti_nn_step_is_complete(ct_optim *optim);
+/* Collects the parameters to update: those with a gradient that are not frozen. */
+void cti_nn_step_collect(ct_optim *optim);
+/* Whether an option needs the norm of the gradients. */
+static inline bool cti_nn_step_needs_norm(const ct_optim *optim) {
+    return optim->opts.clip_norm > 0 || optim->opts.skip_nonfinite; /* a load may change them */
+}
+/* Takes the norm, NaN where none is needed. False, without an error: the step is left out, by
+ * skip_nonfinite, and has been counted. */
+bool cti_nn_step_measured(ct_optim *optim, double norm);
+/* Fills in the states, new ones at a parameter's first step, and what the rule needs. */
+bool cti_nn_step_prepare(ct_optim *optim);
+/* Runs and counts the step. It checks everything before it changes anything, and takes no
+ * memory. */
+bool cti_nn_step_run(ct_optim *optim);
+/* Gives back the new states of a step that is not run. */
+void cti_nn_step_undo(ct_optim *optim);
 
 /* The factor that clipping multiplies gradients of this norm by. */
 double cti_nn_clip_scale(double norm, double max_norm);

@@ -15,11 +15,6 @@ static bool has(const cti_shards *file, const char *key, const char *field, cons
     return cti_shards_find(file, cti_text_of(full)) >= 0;
 }
 
-/* Whether a load does without the number, as the file is of a version before it. */
-static bool is_lacking(const cti_nn_number *number, const char *key, const cti_shards *file) {
-    return file && number->later && !has(file, key, number->name, NULL);
-}
-
 static bool gather_number(cti_nn_state *state, const char *key, const cti_nn_number *number,
                           void *object, const char *name) {
     char prefix[64];
@@ -44,9 +39,10 @@ static bool gather_slot(cti_nn_state *state, const char *key, const cti_nn_rule 
 }
 
 bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
-                         const cti_shards *file) {
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
-        if (!is_lacking(number, key, file) && !gather_number(state, key, number, optim, NULL))
+                         const unsigned char *found) {
+    const cti_nn_number *all = optim->rule->numbers;
+    for (const cti_nn_number *number = all; number->name; number++)
+        if ((!found || found[number - all]) && !gather_number(state, key, number, optim, NULL))
             return false;
     for (int64_t i = 0; i < optim->count; i++)
         if (!gather_slot(state, key, optim->rule, &optim->slots[i])) return false;
@@ -54,6 +50,16 @@ bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
 }
 
 /* ---- drafts ---- */
+
+static int64_t count_numbers(const cti_nn_rule *rule) {
+    int64_t n = 0;
+    while (rule->numbers[n].name) n++;
+    return n;
+}
+
+int64_t cti_nn_found_size(const ct_optim *optim) {
+    return count_numbers(optim->rule) + optim->count;
+}
 
 static bool has_group(const cti_shards *file, const char *key, const char *name) {
     bool any = false;
@@ -70,23 +76,34 @@ static bool has_state(const cti_shards *file, const char *key, const cti_nn_rule
     return any;
 }
 
-bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const char *key,
-                        const cti_shards *file) {
+/* A load does without a number that is `later`, as the file may be of a version before it. */
+void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
+                    unsigned char *found) {
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+        *found++ = !number->later || has(file, key, number->name, NULL) ? CTI_NN_HAS_NUMBER : 0;
+    for (int64_t i = 0; i < optim->count; i++) {
+        const char *name = optim->slots[i].names->text;
+        *found++ =
+            (unsigned char)((has_group(file, key, name) ? CTI_NN_HAS_GROUP : 0) |
+                            (has_state(file, key, optim->rule, name) ? CTI_NN_HAS_STATE : 0));
+    }
+}
+
+bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned char *found,
+                        bool parts) {
     *draft = *optim;
     draft->slots = cti_take_zeroed(optim->context, cti_bytes(optim->count, sizeof(cti_nn_slot)));
     if (!draft->slots) return false;
     for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
-        if (is_lacking(number, key, file))
-            memset((char *)draft + number->offset, 0, cti_dtype_size(number->dtype));
+        if (!*found++) memset((char *)draft + number->offset, 0, cti_dtype_size(number->dtype));
     for (int64_t i = 0; i < optim->count; i++) {
         cti_nn_slot *slot = &draft->slots[i];
-        const char *name = optim->slots[i].names->text;
         *slot = (cti_nn_slot){.param = optim->slots[i].param,
+                              .part = parts ? optim->slots[i].part : NULL,
                               .names = optim->slots[i].names,
                               .lr_scale = 1,
-                              .grouped = has_group(file, key, name)};
-        if (has_state(file, key, optim->rule, name) && !cti_nn_slot_start(optim->rule, slot))
-            return false;
+                              .grouped = found[i] & CTI_NN_HAS_GROUP};
+        if (found[i] & CTI_NN_HAS_STATE && !cti_nn_slot_start(optim->rule, slot)) return false;
     }
     return true;
 }
@@ -135,6 +152,7 @@ void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim) {
         cti_nn_slot *from = &draft->slots[i], *to = &optim->slots[i];
         if (from->step == 0) cti_nn_slot_reset(from);
         cti_nn_slot_reset(to);
+        from->part = to->part;
         *to = *from;
         memset(from->state, 0, sizeof from->state);
     }

@@ -15,13 +15,21 @@
 #include "../state.h"
 #include "optim.h"
 
-/* Adds all tensors of an optimiser to save, or of a draft to load from the file (NULL: to save). */
-bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
-                         const cti_shards *file);
+/* What a file has of an optimiser, a byte for each number of its rule, and then for each slot. */
+enum { CTI_NN_HAS_NUMBER = 1, CTI_NN_HAS_GROUP = 1, CTI_NN_HAS_STATE = 2 };
+int64_t cti_nn_found_size(const ct_optim *optim);
+void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
+                    unsigned char *found);
 
-/* Makes a draft of the optimiser. Ended by cti_nn_draft_end, also where this fails. */
-bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const char *key,
-                        const cti_shards *file);
+/* Adds all tensors of an optimiser to save, or of a draft to load what was found (NULL: to
+ * save). */
+bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
+                         const unsigned char *found);
+
+/* Makes a draft of the optimiser for what was found. With `parts` its states are those of the
+ * slots' parts. Ended by cti_nn_draft_end, also where this fails. */
+bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned char *found,
+                        bool parts);
 /* Whether what was read passes the checks of the constructor and of ct_optim_group, and states,
  * steps and groups agree. False with CT_ERR_FORMAT. */
 bool cti_nn_draft_check(const ct_optim *draft, const char *key, const cti_shards *file);

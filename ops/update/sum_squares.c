@@ -4,12 +4,26 @@
 
 #include <math.h>
 
-enum { PIECE = 16384 };
-
 static void sum_piece(void *arg, const cti_op_step *s, int64_t first, int64_t at, int64_t count) {
     const ct_tensor *g = s->g;
     ((double *)arg)[first] = g->context->isa->of[g->dtype]->sum_squares(
         count, g->data + (size_t)at * cti_dtype_size(g->dtype));
+}
+
+void cti_op_unit_squares(cti_op_step *all, int64_t n, double *sums) {
+    cti_op_step_all(all, n,
+                    (cti_op_step_job){.name = "sum_squares",
+                                      .arrays = 1,
+                                      .unit = CTI_OP_SQUARES_UNIT,
+                                      .grain = 1,
+                                      .task = sum_piece,
+                                      .arg = sums});
+}
+
+double cti_op_add_units(const double *sums, int64_t units) {
+    double total = 0;
+    for (int64_t i = 0; i < units; i++) total += sums[i];
+    return total;
 }
 
 double cti_op_sum_squares(cti_op_step *all, int64_t n) {
@@ -17,18 +31,12 @@ double cti_op_sum_squares(cti_op_step *all, int64_t n) {
         if (!cti_op_updatable(all[i].g, "sum_squares", true)) return NAN;
     if (n == 0) return 0;
     ct_context *context = all[0].g->context;
-    const int64_t pieces = cti_op_step_units(all, n, PIECE);
-    const size_t bytes = cti_bytes(pieces, sizeof(double));
-    double *sums = cti_take(context, bytes), total = 0;
+    const int64_t units = cti_op_step_units(all, n, CTI_OP_SQUARES_UNIT);
+    const size_t bytes = cti_bytes(units, sizeof(double));
+    double *sums = cti_take(context, bytes);
     if (!sums) return NAN;
-    cti_op_step_all(all, n,
-                    (cti_op_step_job){.name = "sum_squares",
-                                      .arrays = 1,
-                                      .unit = PIECE,
-                                      .grain = 1,
-                                      .task = sum_piece,
-                                      .arg = sums});
-    for (int64_t i = 0; i < pieces; i++) total += sums[i];
+    cti_op_unit_squares(all, n, sums);
+    const double total = cti_op_add_units(sums, units);
     cti_give(context, sums, bytes);
     return total;
 }

@@ -114,6 +114,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     context->op = "backward";
     cti_frame_close(context, &frame);
     if (n > ON_STACK) cti_give(context, grad, bytes);
+    if (done && context->watch) context->watch->ran(context->watch, node);
     if (done && !retain_graph) cti_node_release(node);
     return done;
 }
@@ -220,6 +221,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     cti_span span; /* of the node that is running */
     cti_frame_open(context, &frame, true);
     context->backward = "backward";
+    if (context->watch) context->watch->begin(context->watch, opts.retain_graph);
     int pending = 0;
     bool ok = true;
     for (int i = 0; ok && i < n; i++) {

@@ -32,6 +32,8 @@ struct cti_grad_slot {
     bool fresh;          /* sum was made for the first of these loans: undefined until returned */
     bool retain;         /* ct_retain_grad of an op's output */
     unsigned char index; /* of the output, and of this slot in its node */
+    /* of a leaf: a number that the context's cti_backward_watch has given it; 0: none */
+    unsigned watched;
     ct_tensor *retained; /* with retain: what ct_grad shows */
 };
 

@@ -32,6 +32,20 @@ struct cti_node {
 };
 _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 
+/* In ct_op.flags: this backward runs a backward of its own, and may add to leaves that are no input
+ * of its node. */
+#define CTI_OP_HIDES_LEAVES (1u << 8)
+
+/* Told of each backward, to see which leaves have their whole gradient before it ends: a leaf does
+ * when no node that is left has an edge to it. It takes no memory and records no error. */
+typedef struct cti_backward_watch cti_backward_watch;
+struct cti_backward_watch {
+    /* before the first node runs, with the whole tape there */
+    void (*begin)(cti_backward_watch *watch, bool retain_graph);
+    /* a node has run, and added its gradients; its edges are there still */
+    void (*ran)(cti_backward_watch *watch, const cti_node *node);
+};
+
 static inline cti_node *cti_node_of(const cti_grad_slot *slot) {
     return (cti_node *)((char *)(slot - slot->index) - offsetof(cti_node, slot));
 }

@@ -82,10 +82,11 @@ struct ct_context {
     uint64_t sequence;                /* of the last node recorded */
     cti_node *to_free;                /* nodes without references: see cti_node_unref */
     bool freeing;
-    const char *backward;     /* name of the op whose backward is running, or NULL */
-    _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */
-    _Atomic bool intruded;    /* and whether another one has called meanwhile */
-    int depth;                /* of its calls inside each other */
+    const char *backward;             /* name of the op whose backward is running, or NULL */
+    struct cti_backward_watch *watch; /* of the tape; NULL: none */
+    _Atomic uintptr_t inside;         /* debug mode: the thread that is inside a call, or 0 */
+    _Atomic bool intruded;            /* and whether another one has called meanwhile */
+    int depth;                        /* of its calls inside each other */
     cti_handles handles;
     cti_objects objects;
     cti_closer *closers;  /* closed with the context */

@@ -63,6 +63,9 @@ ct_tensor *cti_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *sh
 /* shares of's storage; stride NULL: row-major */
 ct_tensor *cti_tensor_view(ct_tensor *of, char *data, ct_shape shape, const int64_t *stride);
 
+/* elements [start, start + n) of a row-major tensor as one dim */
+ct_tensor *cti_tensor_range(ct_tensor *of, int64_t start, int64_t n);
+
 /* Counts a write. Everything that changes a tensor's values in place calls it. */
 static inline void cti_tensor_wrote(ct_tensor *tensor) { tensor->storage->writes++; }
 

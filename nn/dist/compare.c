@@ -1,0 +1,162 @@
+/* What must be the same on all ranks, as a list of items in words. Rank 0 sends a hash of each; the
+ * lowest rank that has another one, and rank 0's words for that item, make the error. */
+#include "dist.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+typedef struct {
+    char key[CTI_NN_NAME_SIZE + 32], value[CTI_SHAPE_TEXT + 64];
+} item;
+
+static item *say(item *it, const char *key, const char *name, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static item *say(item *it, const char *key, const char *name, const char *format, ...) {
+    va_list args;
+    snprintf(it->key, sizeof it->key, "%s%s", key, name);
+    va_start(args, format);
+    vsnprintf(it->value, sizeof it->value, format, args);
+    va_end(args);
+    return it;
+}
+
+/* ---- the list ---- */
+
+enum { OPTIONS = 4, PER_PARAM = 4, PER_BUFFER = 2 };
+
+static const char *name_of(const cti_nn_slot *slot) { return slot->names->text; }
+
+static item *say_option(const ct_dist *dist, int64_t i, item *it) {
+    const ct_dist_opts *o = &dist->opts;
+    switch (i) {
+    case 0: return say(it, "shares", "", "%" PRId64, o->shares);
+    case 1: return say(it, "micro_batches", "", "%" PRId64, o->micro_batches);
+    case 2: return say(it, "bucket_bytes", "", "%" PRId64, o->bucket_bytes);
+    default: return say(it, "the optimiser", "", "%s", dist->optim->rule->name);
+    }
+}
+
+static item *say_number(const ct_optim *optim, const cti_nn_number *number, item *it) {
+    const char *at = (const char *)optim + number->offset;
+    double value = 0;
+    int64_t count = 0;
+    bool flag = false;
+    switch (number->dtype) {
+    case CT_F64: memcpy(&value, at, sizeof value); return say(it, number->name, "", "%.17g", value);
+    case CT_I64:
+        memcpy(&count, at, sizeof count);
+        return say(it, number->name, "", "%" PRId64, count);
+    case CT_BOOL: memcpy(&flag, at, sizeof flag); return say(it, number->name, "", "%d", flag);
+    case CT_F32: break;
+    }
+    return it;
+}
+
+static item *say_param(const cti_nn_slot *slot, int64_t i, item *it) {
+    const ct_tensor *t = slot->param;
+    switch (i) {
+    case 0: return say(it, "the parameter ", name_of(slot), "%s", SHAPE(t->shape));
+    case 1: return say(it, "the dtype of ", name_of(slot), "%s", cti_dtype_name(t->dtype));
+    case 2:
+        return say(it, "the step of ", name_of(slot), "%" PRId64 "%s", slot->step,
+                   t->slot ? "" : ", and it requires no gradient");
+    default:
+        return say(it, "the group of ", name_of(slot), "(lr_scale %.17g, weight_decay %.17g%s%s)",
+                   slot->lr_scale, slot->weight_decay, slot->frozen ? ", frozen" : "",
+                   slot->grouped ? "" : ", none");
+    }
+}
+
+static item *say_buffer(const ct_module *module, int64_t i, item *it) {
+    ct_param buffer = {0};
+    for (int64_t at = i / PER_BUFFER; ct_module_next_buffer(module, &buffer) && at > 0;) at--;
+    const ct_tensor *t = buffer.tensor;
+    if (!t) return NULL;
+    return i % PER_BUFFER ? say(it, "the dtype of ", buffer.name, "%s", cti_dtype_name(t->dtype))
+                          : say(it, "the buffer ", buffer.name, "%s", SHAPE(t->shape));
+}
+
+/* Item i; NULL after the last. */
+static item *item_at(const ct_dist *dist, int64_t i, item *it) {
+    const ct_optim *optim = dist->optim;
+    if (i < OPTIONS) return say_option(dist, i, it);
+    i -= OPTIONS;
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+        if (i-- == 0) return say_number(optim, number, it);
+    if (i < PER_PARAM * optim->count)
+        return say_param(&optim->slots[i / PER_PARAM], i % PER_PARAM, it);
+    return say_buffer(optim->module, i - PER_PARAM * optim->count, it);
+}
+
+/* FNV-1a. */
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return hash;
+}
+static uint64_t hash_of(const item *it) {
+    return hash_text(hash_text(UINT64_C(0xcbf29ce484222325), it->key) ^ '=', it->value);
+}
+
+/* ---- comparing ---- */
+
+/* The error of this rank's item against rank 0's words for it, "" where it has none. */
+static bool refuse(const ct_dist *dist, int64_t i, const item *first) {
+    item it;
+    const int rank = dist->rank;
+    if (!item_at(dist, i, &it))
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_new: rank 0 has %s %s, rank %d has not", first->key, first->value,
+                       rank);
+    if (!strcmp(it.key, first->key))
+        return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_new: rank %d has %s %s, rank 0 has %s",
+                       rank, it.key, it.value, first->value);
+    return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_new: rank %d has %s %s, rank 0 has %s %s",
+                   rank, it.key, it.value, *first->key ? first->key : "none",
+                   *first->key ? first->value : "");
+}
+
+/* The lowest rank with a difference, and its item. */
+typedef struct {
+    cti_agreement head;
+    int64_t rank, item; /* rank -1: none */
+} difference;
+
+static void merge_difference(void *mine, const void *theirs, size_t size) {
+    difference *a = mine;
+    const difference *b = theirs;
+    (void)size;
+    if (b->rank >= 0 && (a->rank < 0 || b->rank < a->rank)) a->rank = b->rank, a->item = b->item;
+}
+
+bool cti_dist_compare(ct_dist *dist) {
+    ct_context *context = dist->context;
+    const cti_place place = {.call = CTI_CALL_NEW, .dist = dist->number};
+    int64_t count = 0, first;
+    item it;
+    while (item_at(dist, count, &it)) count++;
+    first = count;
+    cti_dist_broadcast_bytes(dist, &first, sizeof first);
+    const size_t bytes = cti_bytes(first, sizeof(uint64_t));
+    uint64_t *hash = cti_take_zeroed(context, bytes);
+    if (!cti_dist_meet(dist, CTI_CALL_NEW, 0, hash)) {
+        cti_give(context, hash, bytes);
+        return false;
+    }
+    for (int64_t i = 0; dist->rank == 0 && item_at(dist, i, &it); i++) hash[i] = hash_of(&it);
+    cti_dist_broadcast_bytes(dist, hash, bytes);
+    int64_t same = 0;
+    while (same < first && item_at(dist, same, &it) && hash[same] == hash_of(&it)) same++;
+    cti_give(context, hash, bytes);
+    difference all = {.rank = -1}, room;
+    if (same < first || count != first) all.rank = dist->rank, all.item = same;
+    cti_agreement_begin(&all.head, dist->comm, place, true);
+    dist->sent.other += cti_agree(dist->comm, CTI_DIST_CONTROL, &all.head, &room.head, sizeof all,
+                                  merge_difference);
+    if (!cti_agreement_holds(dist->comm, &all.head, place)) return false;
+    if (all.rank < 0) return true;
+    memset(&it, 0, sizeof it);
+    if (dist->rank == 0) item_at(dist, all.item, &it);
+    cti_dist_broadcast_bytes(dist, &it, sizeof it);
+    return cti_dist_meet(dist, CTI_CALL_NEW, 0,
+                         dist->rank != all.rank || refuse(dist, all.item, &it));
+}

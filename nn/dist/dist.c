@@ -1,0 +1,179 @@
+/* Making a ct_dist and its end, and which micro-batch comes next. */
+#include "dist.h"
+
+enum { MOST_MICRO_BATCHES = 1 << 18 }; /* each has random streams of its own: see stream_of */
+
+/* ---- options ---- */
+
+static bool is_power_of_two(int64_t n) { return n > 0 && !(n & (n - 1)); }
+
+static bool check(ct_context *context, int ranks, const ct_dist_opts *o) {
+    if (!is_power_of_two(o->shares) || o->shares % ranks)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "dist_new: shares is %" PRId64
+                       ", must be a power of two that %d ranks divide",
+                       o->shares, ranks);
+    if (o->micro_batches < 1 || o->micro_batches > MOST_MICRO_BATCHES ||
+        o->micro_batches % o->shares)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "dist_new: micro_batches is %" PRId64
+                       ", must be a multiple of shares, %" PRId64 ", and at most %d",
+                       o->micro_batches, o->shares, MOST_MICRO_BATCHES);
+    if (o->bucket_bytes < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "dist_new: bucket_bytes is %" PRId64,
+                       o->bucket_bytes);
+    return (o->timeout >= 0 && o->timeout <= 1e9) ||
+           ct_fail(context, CT_ERR_ARGUMENT, "dist_new: timeout is %g", o->timeout);
+}
+
+static ct_dist_opts with_defaults(ct_dist_opts o, int ranks) {
+    if (!o.shares) o.shares = ranks;
+    if (!o.micro_batches) o.micro_batches = o.shares;
+    if (!o.bucket_bytes) o.bucket_bytes = 4 << 20;
+    if (o.timeout == 0) o.timeout = 600;
+    return o;
+}
+
+static int log2_of(int64_t n) {
+    int k = 0;
+    while (n >> k > 1) k++;
+    return k;
+}
+
+/* ---- making and ending ---- */
+
+static void end(ct_dist *dist) {
+    ct_comm *comm = dist->comm;
+    cti_dist_watch(dist, false);
+    /* A closed comm has cancelled its transfers. */
+    bool pending = false;
+    for (int64_t i = 0; dist->bucket && i < dist->buckets; i++)
+        pending |= dist->bucket[i].send.pending || dist->bucket[i].receive.pending;
+    if (pending) cti_comm_break(comm, "the optimiser of a step was freed before its end");
+    for (int64_t i = 0; i < dist->optim->count; i++) dist->optim->slots[i].part = NULL;
+    dist->optim->dist = NULL;
+    cti_dist_layout_free(dist);
+    cti_object_end(&dist->object, "");
+}
+
+/* All of a ct_dist that needs no other rank. NULL with an error recorded. */
+static ct_dist *make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
+    const int ranks = comm ? comm->size : 1;
+    if (!cti_object_is_ready(optim ? &optim->object : NULL, "ct_dist_new", "optimiser",
+                             comm ? comm->context : NULL) ||
+        !cti_nn_step_is_complete(optim))
+        return NULL;
+    if (comm && comm->context != optim->context) {
+        ct_fail(comm->context, CT_ERR_ARGUMENT, "dist_new: comm and optimiser are of two contexts");
+        return ct_fail(optim->context, CT_ERR_ARGUMENT,
+                       "dist_new: comm and optimiser are of two contexts");
+    }
+    if (optim->dist)
+        return ct_fail(optim->context, CT_ERR_ARGUMENT,
+                       "dist_new: the optimiser has a ct_dist already");
+    opts = with_defaults(opts, ranks);
+    if (!check(optim->context, ranks, &opts)) return NULL;
+    ct_dist *dist = cti_object_new(optim->context, sizeof *dist, "ct_dist");
+    if (!dist) return NULL;
+    dist->optim = optim;
+    dist->comm = ranks > 1 ? comm : NULL;
+    dist->ranks = ranks;
+    dist->rank = comm ? comm->rank : 0;
+    dist->stages = log2_of(ranks);
+    dist->levels = log2_of(opts.shares / ranks);
+    dist->opts = opts;
+    optim->dist = dist;
+    optim->end_dist = end;
+    if (cti_dist_layout(dist)) return dist;
+    end(dist);
+    return NULL;
+}
+
+/* The other ranks wait for this one even where it has none. */
+static bool meet_without(ct_comm *comm, ct_dist_opts opts) {
+    ct_dist none = {.object = {.context = comm->context},
+                    .comm = comm,
+                    .number = comm->dists,
+                    .opts = with_defaults(opts, comm->size)};
+    if (!(none.opts.timeout >= 0)) none.opts.timeout = 600;
+    return cti_dist_meet(&none, CTI_CALL_NEW, 0, false);
+}
+
+ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
+    if (comm && !cti_comm_is_usable(comm, CTI_CALL_NEW)) return NULL;
+    if (comm && !is_power_of_two(comm->size))
+        return ct_fail(comm->context, CT_ERR_ARGUMENT,
+                       "dist_new: %d ranks, their number must be a power of two", comm->size);
+    ct_dist *dist = make(optim, comm, opts);
+    if (!comm || comm->size == 1) return dist;
+    bool ok;
+    if (dist) {
+        dist->number = comm->dists;
+        ok = cti_dist_meet(dist, CTI_CALL_NEW, 0, true) && cti_dist_compare(dist) &&
+             cti_dist_share(dist);
+    } else {
+        ok = meet_without(comm, opts);
+    }
+    comm->dists++;
+    if (ok) {
+        for (int64_t i = 0; i < dist->params; i++) dist->param[i].slot->part = &dist->param[i].part;
+        return dist;
+    }
+    if (dist) end(dist);
+    return NULL;
+}
+
+/* ---- the next micro-batch ---- */
+
+/* The first random stream of a micro-batch. Bit 63 keeps them apart from the others; a micro-batch
+ * has 2^20, there are 2^18 of them in a step, and steps begin anew after 2^25. */
+static uint64_t stream_of(int64_t step, int64_t micro_batch) {
+    return UINT64_C(1) << 63 | ((uint64_t)step & 0x1ffffff) << 38 | (uint64_t)micro_batch << 20;
+}
+
+static void begin_step(ct_dist *dist) {
+    ct_optim_zero_grad(dist->optim);
+    for (int64_t i = 0; i < dist->params; i++) dist->param[i].present = false;
+    for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].stage = 0;
+    dist->staged = 0;
+    dist->sent = (ct_dist_traffic){0};
+    dist->rng = dist->context->rng;
+    dist->begun = true;
+}
+
+bool ct_dist_next(ct_dist *dist, int64_t *micro_batch) {
+    if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP) || !cti_ready(dist->context))
+        return false;
+    if (!micro_batch)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_next: micro_batch is NULL");
+    if (dist->context->backward)
+        return ct_fail(dist->context, CT_ERR_GRAD, "dist_next: called inside a backward");
+    const int64_t count = cti_dist_micro_batches(dist),
+                  share = dist->opts.micro_batches / dist->opts.shares;
+    if (dist->finished) return false;
+    if (dist->next == count) {
+        dist->context->rng = dist->rng;
+        dist->begun = false;
+        dist->finished = true;
+        cti_dist_watch(dist, false);
+        return false;
+    }
+    if (dist->next == 0) begin_step(dist);
+    else if (dist->next % share == 0) cti_dist_carry(dist, dist->next / share - 1);
+    const int64_t i = dist->rank * count + dist->next++;
+    if (dist->next == count && dist->comm) cti_dist_watch(dist, true);
+    dist->context->rng = (ct_rng){.seed = dist->rng.seed, .stream = stream_of(dist->steps, i)};
+    *micro_batch = i;
+    return true;
+}
+
+/* ---- reading ---- */
+
+int64_t ct_dist_steps(const ct_dist *dist) {
+    return dist && cti_object_is_open(&dist->object, "ct_dist_steps") ? dist->steps : -1;
+}
+
+ct_dist_traffic ct_dist_sent(const ct_dist *dist) {
+    return dist && cti_object_is_open(&dist->object, "ct_dist_sent") ? dist->last_sent
+                                                                     : (ct_dist_traffic){0};
+}

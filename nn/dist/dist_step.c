@@ -1,0 +1,256 @@
+/* The end of a step: agreement, the optimiser's step of this rank's parts, and parameters to all.
+ *
+ *     all ranks are here, perhaps with an error
+ *     gradients are added up; that is also done after an error, as others wait for them
+ *     numbers that must be equal, presence of gradients and squares
+ *     states, new ones at a first step; all ranks have them
+ *     the step
+ *     parameters, which are written when all have come */
+#include "dist.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- whether the step may begin ---- */
+
+static const char *name_of(const cti_dist_param *p) { return p->slot->names->text; }
+
+/* A parameter that requires a gradient now is one of dist's. */
+static bool trains_what_it_did(const ct_dist *dist) {
+    int64_t next = 0;
+    for (int64_t i = 0; i < dist->optim->count; i++) {
+        const cti_nn_slot *slot = &dist->optim->slots[i];
+        if (next < dist->params && dist->param[next].slot == slot) next++;
+        else if (slot->param->slot && !slot->frozen)
+            return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                           "dist_step: %s requires a gradient since ct_dist_new; make the "
+                           "optimiser and its ct_dist anew",
+                           slot->names->text);
+    }
+    return true;
+}
+
+/* What was sent in backward has no gradient now. */
+static bool has_late_gradient(const ct_dist *dist) {
+    for (int64_t b = 0; b < dist->staged; b++) {
+        const cti_dist_bucket *bucket = &dist->bucket[b];
+        for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+            const cti_dist_param *p = &dist->param[i];
+            if (!p->slot->param->slot || !p->slot->param->slot->sum) continue;
+            ct_fail(dist->context, CT_ERR_ARGUMENT,
+                    "dist_step: %s has got a gradient after its sum was sent: the last "
+                    "micro-batch of a step has one backward, of one loss",
+                    name_of(p));
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool may_begin(const ct_dist *dist) {
+    if (!cti_ready(dist->context)) return false;
+    if (!dist->finished)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_step: %" PRId64 " of %" PRId64
+                       " micro-batches were asked for; it comes after ct_dist_next has returned "
+                       "false",
+                       dist->next, cti_dist_micro_batches(dist));
+    return cti_nn_step_is_complete(dist->optim) && trains_what_it_did(dist) &&
+           !has_late_gradient(dist);
+}
+
+/* ---- agreement on the step ---- */
+
+static uint64_t add_hash(uint64_t hash, const void *bytes, size_t size) { /* FNV-1a */
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < size; i++) hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t add_number(uint64_t hash, const cti_nn_number *number, const void *object) {
+    return add_hash(hash, (const char *)object + number->offset, cti_dtype_size(number->dtype));
+}
+
+static cti_dist_numbers numbers_of(const ct_dist *dist) {
+    const ct_optim *optim = dist->optim;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+        hash = add_number(hash, number, optim);
+    for (int64_t i = 0; i < optim->count; i++) {
+        const cti_nn_slot *slot = &optim->slots[i];
+        const bool flags[] = {slot->grouped, slot->param->slot != NULL};
+        for (int k = 0; k < CTI_NN_SLOT_NUMBERS; k++)
+            hash = add_number(hash, &cti_nn_slot_numbers[k], slot);
+        hash = add_hash(hash, flags, sizeof flags);
+    }
+    return (cti_dist_numbers){
+        .digest = hash, .seed = dist->context->rng.seed, .lr = optim->opts.lr};
+}
+
+static void merge_block(void *mine, const void *theirs, size_t size) {
+    cti_dist_block *a = mine;
+    const cti_dist_block *b = theirs;
+    const bool lower = a->head.rank < b->head.rank;
+    const cti_dist_block *first = lower ? a : b, *second = lower ? b : a;
+    cti_dist_block head = {
+        .numbers = first->numbers, .other = first->other, .differs = first->differs};
+    if (head.differs < 0 && memcmp(&first->numbers, &second->numbers, sizeof head.numbers) != 0) {
+        head.differs = second->head.rank;
+        head.other = second->numbers;
+    } else if (head.differs < 0) {
+        head.differs = second->differs;
+        head.other = second->other;
+    }
+    a->numbers = head.numbers, a->other = head.other, a->differs = head.differs;
+    for (int32_t i = 0; i < a->words; i++) a->bits[i] |= b->bits[i];
+    double *squares = (double *)(a->bits + a->words);
+    const double *add = (const double *)(b->bits + a->words);
+    const size_t units = (size - sizeof *a) / sizeof(uint64_t) - (size_t)a->words;
+    for (size_t i = 0; i < units; i++) squares[i] += add[i];
+}
+
+/* Squares of this rank's parts, at the places of their units. */
+static void fill_squares(ct_dist *dist, double *squares) {
+    ct_optim *optim = dist->optim;
+    int64_t n = 0;
+    for (int64_t i = 0; i < dist->params; i++)
+        if (!dist->param[i].slot->frozen)
+            optim->steps[n++] = (cti_op_step){.g = dist->param[i].part.grad};
+    const double *own = dist->own_squares;
+    cti_op_unit_squares(optim->steps, n, dist->own_squares);
+    for (int64_t i = 0; i < dist->params; i++) {
+        const cti_dist_param *p = &dist->param[i];
+        if (p->slot->frozen) continue;
+        const int64_t units = cti_op_squares_units(p->part.length);
+        if (units) /* at element 0 where there is none */
+            memcpy(squares + p->unit + p->part.start / CTI_OP_SQUARES_UNIT, own,
+                   (size_t)units * sizeof *own);
+        own += units;
+    }
+}
+
+/* Whether all ranks have the same numbers; then which parameters have a gradient is known, and the
+ * norm. */
+static bool agree(ct_dist *dist, double *norm) {
+    cti_dist_block *block = dist->block;
+    const cti_place place = {.call = CTI_CALL_STEP, .dist = dist->number, .step = dist->steps};
+    const bool measures = cti_nn_step_needs_norm(dist->optim);
+    memset(block, 0, dist->block_bytes);
+    cti_agreement_begin(&block->head, dist->comm, place, true);
+    block->numbers = numbers_of(dist);
+    block->differs = -1;
+    block->words = (int32_t)cti_dist_words(dist);
+    for (int64_t i = 0; i < dist->params; i++)
+        block->bits[i / 64] |= (uint64_t)dist->param[i].present << i % 64;
+    double *squares = (double *)(block->bits + block->words);
+    if (measures) fill_squares(dist, squares);
+    dist->sent.other += cti_agree(dist->comm, CTI_DIST_CONTROL, &block->head,
+                                  &dist->peer_block->head, dist->block_bytes, merge_block);
+    if (!cti_agreement_holds(dist->comm, &block->head, place)) return false;
+    const cti_dist_numbers *a = &block->numbers, *b = &block->other;
+    if (block->differs >= 0 && a->lr != b->lr)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_step: rank %d has a learning rate of %.17g, rank 0 of %.17g",
+                       block->differs, b->lr, a->lr);
+    if (block->differs >= 0 && a->seed != b->seed)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_step: rank %d has the seed %" PRIu64 ", rank 0 %" PRIu64,
+                       block->differs, b->seed, a->seed);
+    if (block->differs >= 0)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_step: rank %d has other groups or numbers of the optimiser than "
+                       "rank 0",
+                       block->differs);
+    for (int64_t i = 0; i < dist->params; i++)
+        dist->param[i].part.present = block->bits[i / 64] >> i % 64 & 1;
+    *norm = measures ? sqrt(cti_op_add_units(squares, dist->units)) : (double)NAN;
+    return true;
+}
+
+/* ---- parameters ---- */
+
+/* This rank's parts of the parameters, as the step changes a copy of them. */
+static void copy_parts(ct_dist *dist) {
+    for (int64_t i = 0; i < dist->params; i++) {
+        const cti_dist_param *p = &dist->param[i];
+        cti_op_range_copy(p->part.param, 0, p->slot->param, p->part.start, p->part.length);
+    }
+}
+
+static void write_params(ct_dist *dist) {
+    for (int64_t i = 0; i < dist->params; i++) {
+        const cti_dist_param *p = &dist->param[i];
+        if (!p->slot->grad) continue;
+        cti_op_range_copy(p->slot->param, 0, dist->bucket[p->bucket].work, p->at,
+                          p->slot->param->numel);
+    }
+}
+
+/* ---- the step ---- */
+
+/* Of several ranks, when gradients are there. */
+static bool step_together(ct_dist *dist) {
+    ct_optim *optim = dist->optim;
+    double norm = (double)NAN;
+    if (!agree(dist, &norm)) return false;
+    cti_nn_step_collect(optim);
+    if (!cti_nn_step_measured(optim, norm)) return true;
+    copy_parts(dist);
+    const bool prepared = cti_nn_step_prepare(optim);
+    if (!cti_dist_meet(dist, CTI_CALL_STEP, 1, prepared)) {
+        cti_nn_step_undo(optim);
+        return false;
+    }
+    if (!cti_nn_step_run(optim)) {
+        cti_comm_break(dist->comm, "the optimiser has failed on one of them");
+        return false;
+    }
+    cti_dist_finish(dist, 2 * dist->stages);
+    if (*dist->comm->fault) { /* others see that this rank has left */
+        ct_fail(dist->context, CT_ERR_IO, "dist_step: %s; this rank is in step %" PRId64,
+                dist->comm->fault, dist->steps);
+        cti_comm_break(dist->comm, NULL);
+        return false;
+    }
+    write_params(dist);
+    return true;
+}
+
+static bool several(ct_dist *dist) {
+    const bool met = cti_dist_meet(dist, CTI_CALL_STEP, 0, may_begin(dist));
+    while (dist->staged < dist->buckets) {
+        cti_dist_stage(dist);
+        cti_dist_advance(dist, dist->stages);
+    }
+    cti_dist_finish(dist, dist->stages);
+    return met && step_together(dist);
+}
+
+static bool alone(ct_dist *dist) {
+    ct_optim *optim = dist->optim;
+    if (!may_begin(dist) || !cti_dist_carry_last(dist)) return false;
+    cti_nn_step_collect(optim);
+    const double norm = cti_nn_step_needs_norm(optim)
+                            ? sqrt(cti_op_sum_squares(optim->steps, optim->n_steps))
+                            : (double)NAN;
+    if (!cti_ready(dist->context)) return false;
+    if (!cti_nn_step_measured(optim, norm)) return true;
+    if (cti_nn_step_prepare(optim) && cti_nn_step_run(optim)) return true;
+    cti_nn_step_undo(optim);
+    return false;
+}
+
+bool ct_dist_step(ct_dist *dist) {
+    if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP)) return false;
+    ct_context *context = dist->context;
+    if (context->backward)
+        return ct_fail(context, CT_ERR_GRAD, "dist_step: called inside a backward");
+    cti_dist_watch(dist, false);
+    if (dist->begun) context->rng = dist->rng;
+    const bool ok = dist->comm ? several(dist) : alone(dist);
+    dist->begun = dist->finished = false;
+    dist->next = 0;
+    dist->last_sent = dist->sent;
+    if (ok) dist->steps++;
+    return ok;
+}

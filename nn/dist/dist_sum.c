@@ -1,0 +1,42 @@
+/* Numbers added up over the ranks. */
+#include "dist.h"
+
+#include <string.h>
+
+/* Rank r begins with its own values at r n, and after round k has those of 2^(k + 1) ranks. */
+static void gather(ct_dist *dist, double *all, int64_t n) {
+    ct_comm *comm = dist->comm;
+    for (int bit = 1; bit < comm->size; bit *= 2) {
+        const int mine = comm->rank & -bit, peer = comm->rank ^ bit, theirs = peer & -bit;
+        const size_t bytes = (size_t)(bit * n) * sizeof *all;
+        cti_transfer send, receive;
+        cti_comm_start_bytes(comm, &send, CTI_DIST_BULK, peer, false, all + mine * n, bytes);
+        cti_comm_start_bytes(comm, &receive, CTI_DIST_BULK, peer, true, all + theirs * n, bytes);
+        cti_comm_wait(comm, &receive);
+        cti_comm_wait(comm, &send);
+    }
+}
+
+bool ct_dist_sum(ct_dist *dist, double *values, int64_t n) {
+    if (!dist || !cti_dist_is_usable(dist, CTI_CALL_SUM)) return false;
+    ct_context *context = dist->context;
+    bool ok = cti_ready(context);
+    if (ok && (n < 0 || (n > 0 && !values)))
+        ok = ct_fail(context, CT_ERR_ARGUMENT, "dist_sum: values is NULL, or n negative");
+    if (!dist->comm) return ok;
+    const size_t bytes = ok ? cti_bytes(n, dist->ranks * sizeof(double)) : 0;
+    double *all = ok ? cti_take_zeroed(context, bytes) : NULL;
+    if (cti_dist_meet(dist, CTI_CALL_SUM, n, all)) {
+        if (n) memcpy(all + dist->rank * n, values, (size_t)n * sizeof *all);
+        gather(dist, all, n);
+        ok = cti_dist_meet(dist, CTI_CALL_SUM, n, true);
+        for (int64_t i = 0; ok && i < n; i++) {
+            values[i] = 0;
+            for (int rank = 0; rank < dist->ranks; rank++) values[i] += all[rank * n + i];
+        }
+    } else {
+        ok = false;
+    }
+    cti_give(context, all, bytes);
+    return ok;
+}

@@ -1,0 +1,207 @@
+/* Gradients: the sums of this rank's shares, and the exchange of buckets. */
+#include "dist.h"
+
+/* ---- shares ---- */
+
+/* The gradient of the shares so far is in set[k] of a bucket where bit k of their number is 1, as a
+ * binary counter. A gradient that is missing is -0, to which x is added as x: so it changes no bit
+ * where it is left out. */
+
+static ct_tensor *grad_of(const cti_dist_param *p) {
+    return p->slot->param->slot ? ct_grad(p->slot->param) : NULL;
+}
+
+/* to[at ...] = or += the gradient. */
+static void take(cti_dist_param *p, ct_tensor *to, bool add) {
+    ct_tensor *grad = grad_of(p);
+    const int64_t n = p->slot->param->numel;
+    p->present |= grad != NULL;
+    if (grad && add) cti_op_range_add(to, p->at, grad, 0, n);
+    else if (grad) cti_op_range_copy(to, p->at, grad, 0, n);
+    else if (!add) cti_op_range_fill(to, p->at, n, -0.0);
+}
+
+static void drop(cti_dist_param *p) {
+    if (p->slot->param->slot) cti_grad_slot_empty(p->slot->param->slot);
+}
+
+void cti_dist_carry(ct_dist *dist, int64_t share) {
+    int ones = 0; /* at the end of share in binary: sums to add up */
+    while (share >> ones & 1) ones++;
+    for (int64_t b = 0; b < dist->buckets; b++) {
+        cti_dist_bucket *bucket = &dist->bucket[b];
+        for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+            take(&dist->param[i], bucket->set[0], ones > 0);
+            drop(&dist->param[i]);
+        }
+        for (int k = 1; k < ones; k++)
+            cti_op_range_add(bucket->set[k], 0, bucket->set[k - 1], 0, bucket->numel);
+        if (!ones) continue;
+        ct_tensor *sum = bucket->set[ones - 1];
+        bucket->set[ones - 1] = bucket->set[ones];
+        bucket->set[ones] = sum;
+    }
+}
+
+/* A gradient of -0 for a parameter that had one in earlier shares only. */
+static bool make_grad(cti_dist_param *p) {
+    ct_tensor *param = p->slot->param;
+    ct_context *context = param->context;
+    if (!p->present || !param->slot) return true;
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    ct_tensor *zeros = ct_full(context, param->dtype, param->shape, -0.0);
+    const bool ok = zeros && cti_grad_slot_receive(param->slot, zeros, &frame);
+    cti_frame_close(context, &frame);
+    return ok;
+}
+
+bool cti_dist_carry_last(ct_dist *dist) {
+    const double mean = 1 / (double)dist->opts.micro_batches;
+    for (int64_t i = 0; i < dist->params; i++) {
+        cti_dist_param *p = &dist->param[i];
+        const cti_dist_bucket *bucket = &dist->bucket[p->bucket];
+        const int64_t n = p->slot->param->numel;
+        if (!grad_of(p) && !make_grad(p)) return false;
+        ct_tensor *grad = grad_of(p);
+        if (!grad) continue;
+        for (int k = 0; k < dist->levels; k++) cti_op_range_add(grad, 0, bucket->set[k], p->at, n);
+        if (dist->opts.micro_batches > 1) cti_op_range_scale(grad, 0, n, mean);
+    }
+    return true;
+}
+
+void cti_dist_stage(ct_dist *dist) {
+    cti_dist_bucket *bucket = &dist->bucket[dist->staged++];
+    for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+        take(&dist->param[i], bucket->work, false);
+        drop(&dist->param[i]); /* what is left of the backward has its memory */
+    }
+    for (int k = 0; k < dist->levels; k++)
+        cti_op_range_add(bucket->work, 0, bucket->set[k], 0, bucket->numel);
+}
+
+/* ---- the exchange of a bucket: dist.h has the figure ---- */
+
+typedef struct {
+    int64_t from, to;
+} range;
+static range at_stage(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage) {
+    range r;
+    cti_dist_range(dist, bucket, rank, stage, &r.from, &r.to);
+    return r;
+}
+
+static void start(ct_dist *dist, cti_dist_bucket *bucket) {
+    const bool sums = bucket->stage < dist->stages;
+    const int k = sums ? bucket->stage : 2 * dist->stages - 1 - bucket->stage,
+              peer = dist->rank ^ 1 << k, tag = cti_dist_tag(dist, !sums);
+    const range mine = at_stage(dist, bucket, dist->rank, k + 1),
+                theirs = at_stage(dist, bucket, peer, k + 1);
+    const range out = sums ? theirs : mine, in = sums ? mine : theirs;
+    const int64_t sent = cti_comm_start(dist->comm, &bucket->send, tag, peer, false, bucket->work,
+                                        out.from, out.to - out.from);
+    cti_comm_start(dist->comm, &bucket->receive, tag, peer, true,
+                   sums ? bucket->scratch : bucket->work, sums ? 0 : in.from, in.to - in.from);
+    *(sums ? &dist->sent.gradients : &dist->sent.parameters) += sent;
+    bucket->runs = true;
+}
+
+/* Adds what has been received. The last sum stays in scratch, and becomes the mean. */
+static void end(ct_dist *dist, cti_dist_bucket *bucket) {
+    bucket->runs = false;
+    if (bucket->stage++ >= dist->stages) return;
+    const range r = at_stage(dist, bucket, dist->rank, bucket->stage);
+    const int64_t n = r.to - r.from;
+    if (bucket->stage < dist->stages) {
+        cti_op_range_add(bucket->work, r.from, bucket->scratch, 0, n);
+        return;
+    }
+    cti_op_range_add(bucket->scratch, 0, bucket->work, r.from, n);
+    if (dist->opts.micro_batches > 1)
+        cti_op_range_scale(bucket->scratch, 0, n, 1 / (double)dist->opts.micro_batches);
+}
+
+/* Whether the bucket has begun a stage. All ranks begin the stages of one number in the order of
+ * the buckets, as messages between two ranks have no other order. */
+static bool has_begun(const cti_dist_bucket *bucket, int stage) {
+    return bucket->stage > stage || (bucket->stage == stage && bucket->runs);
+}
+
+bool cti_dist_advance(ct_dist *dist, int stage) {
+    bool all = dist->staged == dist->buckets;
+    for (int64_t b = 0; b < dist->staged; b++) {
+        cti_dist_bucket *bucket = &dist->bucket[b];
+        while (bucket->stage < stage) {
+            if (bucket->runs && (bucket->send.pending || bucket->receive.pending)) break;
+            if (bucket->runs) end(dist, bucket);
+            else if (b == 0 || has_begun(bucket - 1, bucket->stage)) start(dist, bucket);
+            else break;
+        }
+        all &= bucket->stage >= stage;
+    }
+    return all;
+}
+
+void cti_dist_finish(ct_dist *dist, int stage) {
+    cti_wait wait = cti_wait_begin(cti_dist_tag(dist, stage > dist->stages));
+    while (!cti_dist_advance(dist, stage)) cti_wait_turn(dist->comm, &wait);
+}
+
+/* ---- in backward ---- */
+
+/* Parameters are numbered from 1 in their leaves' slots, where another ct_dist may have left a
+ * number of its own. */
+static cti_dist_param *param_of(const ct_dist *dist, const cti_grad_slot *slot) {
+    if (!slot || !slot->watched || slot->watched > dist->params) return NULL;
+    cti_dist_param *p = &dist->param[slot->watched - 1];
+    return p->slot->param->slot == slot ? p : NULL;
+}
+
+static ct_dist *dist_of(cti_backward_watch *watch) {
+    return (ct_dist *)((char *)watch - offsetof(ct_dist, watch));
+}
+
+/* Stages the buckets whose gradients are final, in their order. */
+static void stage_finished(ct_dist *dist) {
+    while (dist->staged < dist->buckets && !dist->bucket[dist->staged].unfinished)
+        cti_dist_stage(dist);
+    if (dist->comm->pending) cti_comm_poll(dist->comm);
+    cti_dist_advance(dist, dist->stages);
+}
+
+static void begin(cti_backward_watch *watch, bool retain_graph) {
+    ct_dist *dist = dist_of(watch);
+    dist->early = !retain_graph; /* another backward may come */
+    for (int64_t i = 0; i < dist->params; i++) {
+        dist->param[i].uses = 0;
+        if (dist->param[i].slot->param->slot)
+            dist->param[i].slot->param->slot->watched = (unsigned)i + 1;
+    }
+    for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].unfinished = 0;
+    for (const cti_node *node = dist->context->tape_last; node; node = node->prev) {
+        if (node->call.op->flags & CTI_OP_HIDES_LEAVES) dist->early = false;
+        for (int i = 0; i < node->call.n; i++) {
+            cti_dist_param *p = param_of(dist, node->edge[i]);
+            if (p && !p->uses++) dist->bucket[p->bucket].unfinished++;
+        }
+    }
+}
+
+static void ran(cti_backward_watch *watch, const cti_node *node) {
+    ct_dist *dist = dist_of(watch);
+    bool finished = false;
+    if (!dist->early) return;
+    for (int i = 0; i < node->call.n; i++) {
+        cti_dist_param *p = param_of(dist, node->edge[i]);
+        if (p && !--p->uses) finished |= !--dist->bucket[p->bucket].unfinished;
+    }
+    if (finished || dist->comm->pending) stage_finished(dist);
+}
+
+void cti_dist_watch(ct_dist *dist, bool on) {
+    ct_context *context = dist->context;
+    dist->watch = (cti_backward_watch){.begin = begin, .ran = ran};
+    if (on && !context->watch) context->watch = &dist->watch;
+    if (!on && context->watch == &dist->watch) context->watch = NULL;
+}

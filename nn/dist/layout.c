@@ -1,0 +1,193 @@
+/* Which parameter lies in which bucket, where buckets are cut, and their memory. */
+#include "dist.h"
+
+#include "../../src/core/int_math.h"
+
+/* ---- parameters and buckets ---- */
+
+static size_t bytes_of(const ct_tensor *t) { return (size_t)t->numel * cti_dtype_size(t->dtype); }
+
+/* Fills in param, or counts them. Units are numbered in order of the slots, as the sum of all
+ * squares adds them. */
+static void list_params(ct_dist *dist) {
+    dist->params = dist->units = 0;
+    for (int64_t i = 0; i < dist->optim->count; i++) {
+        cti_nn_slot *slot = &dist->optim->slots[i];
+        if (!slot->param->slot) continue;
+        if (dist->param)
+            dist->param[dist->params] = (cti_dist_param){.slot = slot, .unit = dist->units};
+        dist->params++;
+        dist->units += cti_op_squares_units(slot->param->numel);
+    }
+}
+
+/* Divides the parameters from the last to the first, or counts the buckets. One with one dtype is
+ * full when another parameter would make it larger than opts.bucket_bytes. */
+static void list_buckets(ct_dist *dist) {
+    int64_t n = 0, end = dist->params;
+    while (end > 0) {
+        const ct_tensor *last = dist->param[end - 1].slot->param;
+        size_t bytes = bytes_of(last);
+        int64_t first = end - 1;
+        for (; first > 0; first--) {
+            const ct_tensor *more = dist->param[first - 1].slot->param;
+            if (more->dtype != last->dtype) break;
+            bytes += bytes_of(more);
+            if (bytes > (size_t)dist->opts.bucket_bytes) break;
+        }
+        if (dist->bucket) {
+            cti_dist_bucket *bucket = &dist->bucket[n];
+            *bucket = (cti_dist_bucket){.first = first, .count = end - first};
+            for (int64_t i = first; i < end; i++) {
+                dist->param[i].bucket = n;
+                dist->param[i].at = bucket->numel;
+                bucket->numel += dist->param[i].slot->param->numel;
+            }
+        }
+        n++;
+        end = first;
+    }
+    dist->buckets = n;
+}
+
+/* ---- cuts ---- */
+
+/* The boundary of a unit that is nearest to an element of the bucket. */
+static int64_t nearest_unit(const ct_dist *dist, const cti_dist_bucket *bucket, int64_t at) {
+    for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+        const cti_dist_param *p = &dist->param[i];
+        const int64_t numel = p->slot->param->numel, inside = at - p->at;
+        if (inside >= numel) continue;
+        const int64_t below = inside / CTI_OP_SQUARES_UNIT * CTI_OP_SQUARES_UNIT,
+                      above = cti_min(below + CTI_OP_SQUARES_UNIT, numel);
+        return p->at + (inside - below <= above - inside ? below : above);
+    }
+    return bucket->numel;
+}
+
+/* Cuts between two that are there, each time nearest to the middle. */
+static void cut_between(const ct_dist *dist, cti_dist_bucket *bucket, int low, int high) {
+    if (high - low < 2) return;
+    const int middle = low + (high - low) / 2;
+    const int64_t from = bucket->cut[low], to = bucket->cut[high];
+    const int64_t at = nearest_unit(dist, bucket, from + (to - from) / 2);
+    bucket->cut[middle] = cti_min(cti_max(at, from), to);
+    cut_between(dist, bucket, low, middle);
+    cut_between(dist, bucket, middle, high);
+}
+
+void cti_dist_range(const ct_dist *dist, const cti_dist_bucket *bucket, int rank, int stage,
+                    int64_t *from, int64_t *to) {
+    int low = 0, width = dist->ranks;
+    for (int k = 0; k < stage; k++) {
+        width /= 2;
+        if (rank >> k & 1) low += width;
+    }
+    *from = bucket->cut[low];
+    *to = bucket->cut[low + width];
+}
+
+void cti_dist_part(const ct_dist *dist, const cti_dist_param *param, int rank, int64_t *start,
+                   int64_t *length) {
+    int64_t from, to;
+    cti_dist_range(dist, &dist->bucket[param->bucket], rank, dist->stages, &from, &to);
+    const int64_t begin = cti_min(cti_max(from, param->at), to),
+                  end = cti_max(begin, cti_min(to, param->at + param->slot->param->numel));
+    *start = end > begin ? begin - param->at : 0;
+    *length = end - begin;
+}
+
+/* ---- memory ---- */
+
+static void end_tensor(ct_tensor **tensor) {
+    if (*tensor) cti_tensor_free(*tensor);
+    *tensor = NULL;
+}
+
+/* Zeros that no scope owns. The memory is sent before it is written where a rank has failed. */
+static ct_tensor *own_zeros(ct_dist *dist, ct_dtype dtype, int64_t numel) {
+    ct_tensor *t = ct_zeros(dist->context, dtype, CT_SHAPE(numel));
+    if (t) cti_tensor_disown(t);
+    return t;
+}
+static ct_tensor *own_range(ct_tensor *of, int64_t start, int64_t n) {
+    ct_tensor *t = cti_tensor_range(of, start, n);
+    if (t) cti_tensor_disown(t);
+    return t;
+}
+
+static bool make_sets(ct_dist *dist, cti_dist_bucket *bucket, ct_dtype dtype) {
+    if (!dist->levels) return true;
+    bucket->set = cti_take_zeroed(dist->context, cti_bytes(dist->levels, sizeof(ct_tensor *)));
+    for (int k = 0; bucket->set && k < dist->levels; k++) {
+        bucket->set[k] = own_zeros(dist, dtype, bucket->numel);
+        if (!bucket->set[k]) return false;
+    }
+    return bucket->set;
+}
+
+static bool make_bucket(ct_dist *dist, cti_dist_bucket *bucket) {
+    const ct_dtype dtype = dist->param[bucket->first].slot->param->dtype;
+    if (!make_sets(dist, bucket, dtype)) return false;
+    if (dist->ranks == 1) return true;
+    int64_t from, to;
+    bucket->cut = cti_take_zeroed(dist->context, cti_bytes(dist->ranks + 1, sizeof(int64_t)));
+    if (!bucket->cut) return false;
+    bucket->cut[dist->ranks] = bucket->numel;
+    cut_between(dist, bucket, 0, dist->ranks);
+    cti_dist_range(dist, bucket, dist->rank, 1, &from, &to);
+    bucket->work = own_zeros(dist, dtype, bucket->numel);
+    bucket->scratch = bucket->work ? own_zeros(dist, dtype, to - from) : NULL;
+    if (!bucket->scratch) return false;
+    cti_dist_range(dist, bucket, dist->rank, dist->stages, &from, &to);
+    for (int64_t i = bucket->first; i < bucket->first + bucket->count; i++) {
+        cti_dist_param *p = &dist->param[i];
+        cti_dist_part(dist, p, dist->rank, &p->part.start, &p->part.length);
+        const int64_t length = p->part.length, at = length ? p->at + p->part.start : from;
+        p->part.param = own_range(bucket->work, at, length);
+        p->part.grad = p->part.param ? own_range(bucket->scratch, at - from, length) : NULL;
+        if (!p->part.grad) return false;
+    }
+    return true;
+}
+
+bool cti_dist_layout(ct_dist *dist) {
+    ct_context *context = dist->context;
+    list_params(dist);
+    dist->param = cti_take_zeroed(context, cti_bytes(dist->params, sizeof(cti_dist_param)));
+    if (!dist->param) return false;
+    list_params(dist);
+    list_buckets(dist);
+    dist->bucket = cti_take_zeroed(context, cti_bytes(dist->buckets, sizeof(cti_dist_bucket)));
+    if (!dist->bucket) return false;
+    list_buckets(dist);
+    for (int64_t i = 0; i < dist->buckets; i++)
+        if (!make_bucket(dist, &dist->bucket[i])) return false;
+    if (dist->ranks == 1) return true;
+    dist->block_bytes = cti_dist_block_bytes(dist);
+    dist->own_squares = cti_take_zeroed(context, cti_bytes(dist->units, sizeof(double)));
+    dist->block = dist->own_squares ? cti_take_zeroed(context, dist->block_bytes) : NULL;
+    dist->peer_block = dist->block ? cti_take_zeroed(context, dist->block_bytes) : NULL;
+    return dist->peer_block;
+}
+
+void cti_dist_layout_free(ct_dist *dist) {
+    ct_context *context = dist->context;
+    for (int64_t i = 0; dist->param && i < dist->params; i++) {
+        end_tensor(&dist->param[i].part.param);
+        end_tensor(&dist->param[i].part.grad);
+    }
+    for (int64_t i = 0; dist->bucket && i < dist->buckets; i++) {
+        cti_dist_bucket *bucket = &dist->bucket[i];
+        for (int k = 0; bucket->set && k < dist->levels; k++) end_tensor(&bucket->set[k]);
+        cti_give(context, bucket->set, cti_bytes(dist->levels, sizeof(ct_tensor *)));
+        cti_give(context, bucket->cut, cti_bytes(dist->ranks + 1, sizeof(int64_t)));
+        end_tensor(&bucket->work);
+        end_tensor(&bucket->scratch);
+    }
+    cti_give(context, dist->param, cti_bytes(dist->params, sizeof(cti_dist_param)));
+    cti_give(context, dist->bucket, cti_bytes(dist->buckets, sizeof(cti_dist_bucket)));
+    cti_give(context, dist->own_squares, cti_bytes(dist->units, sizeof(double)));
+    cti_give(context, dist->block, dist->block_bytes);
+    cti_give(context, dist->peer_block, dist->block_bytes);
+}

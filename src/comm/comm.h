@@ -1,0 +1,72 @@
+/* Messages between ranks: transfers that are under way, and the one loop that waits for them.
+ *
+ * A peer that has left or does not answer is *lost*: its transfers end with undefined data, later
+ * ones with it do at once, and the comm has a fault, the sentence that says so. So a caller
+ * exchanges what it has to without looking, and all ranks then agree on whether any had a fault
+ * (agree.h). After that the comm is broken: it is closed, which the other ranks see, and only says
+ * why. Where the engine fails it is broken at once. */
+#ifndef CTI_COMM_COMM_H
+#define CTI_COMM_COMM_H
+
+#include <cotangent/dist.h>
+
+#include "../core/context.h"
+
+typedef struct cti_transfer cti_transfer;
+struct cti_transfer {
+    ct_transfer transfer;
+    cti_transfer *next, *prev; /* on comm->pending */
+    bool pending;
+};
+
+enum { CTI_FAULT_SIZE = 200 };
+
+struct ct_comm {
+    union {
+        cti_object object; /* must be first */
+        ct_context *context;
+    };
+    cti_closer closer;
+    const ct_comm_engine *engine; /* NULL: the comm is broken */
+    void *data;                   /* the engine's */
+    cti_transfer *pending, *last; /* in the order in which they were started */
+    bool *lost;                   /* [size] */
+    double timeout;
+    int rank, size;
+    int dists;                  /* how many ct_dist it has had */
+    char fault[CTI_FAULT_SIZE]; /* "rank 3 has left the run"; "" if there is none */
+};
+_Static_assert(sizeof(ct_comm) <= CTI_OBJECT_BYTES, "a comm is an object");
+
+/* Starts the transfer of elements [at, at + n) of a row-major tensor, or of bytes. Returns how many
+ * bytes that is. It is not pending afterwards if it has no bytes or the peer is lost. */
+int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer, bool receives,
+                       ct_tensor *tensor, int64_t at, int64_t n);
+int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
+                             bool receives, void *data, size_t size);
+
+/* Tests every transfer once, without waiting. Whether any has ended. */
+bool cti_comm_poll(ct_comm *comm);
+
+/* A wait for transfers of one tag, which the caller sees to be pending:
+ *
+ *     for (cti_wait wait = cti_wait_begin(tag); transfer.pending; cti_wait_turn(comm, &wait)) {}
+ *
+ * Each turn polls. Where nothing has ended it lets other threads run, and after comm->timeout
+ * seconds in a row it gives up the peers of that tag. */
+typedef struct {
+    int tag;
+    int64_t turns, since; /* without any end; nanoseconds */
+} cti_wait;
+cti_wait cti_wait_begin(int tag);
+void cti_wait_turn(ct_comm *comm, cti_wait *wait);
+void cti_comm_wait(ct_comm *comm, const cti_transfer *transfer); /* for this one */
+
+/* Takes a transfer back that is pending, if it is. */
+void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer);
+
+/* Closes the engine, with its transfers: from now on the comm only says this fault, or if it is
+ * NULL the one that it has. */
+void cti_comm_break(ct_comm *comm, const char *fault);
+
+#endif

@@ -1,0 +1,183 @@
+/* Request number n for memory fails on one rank, for every n, while it makes a ct_dist, trains,
+ * adds numbers, saves or loads: then all ranks have the error, none has changed anything, and after
+ * ct_error_clear all go on to the same bits as without it. */
+#include "../src/core/context.h"
+
+#include "dist_model.h"
+#include "files.h"
+
+/* ---- requests that fail, of the thread that arms them ---- */
+
+static _Thread_local struct {
+    int64_t calls, at; /* at 0: none fails */
+} fault;
+
+static bool refuses(ct_context *c) {
+    if (!fault.at || ++fault.calls != fault.at) return false;
+    ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
+    return true;
+}
+
+void *__real_cti_take_any(ct_context *context, size_t size);
+void *__real_cti_take_zeroed(ct_context *context, size_t size);
+char *__real_cti_take_string(ct_context *context, const char *string);
+ct_tensor *__real_cti_handle_take_any(ct_context *context);
+void *__wrap_cti_take_any(ct_context *context, size_t size);
+void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
+char *__wrap_cti_take_string(ct_context *context, const char *string);
+ct_tensor *__wrap_cti_handle_take_any(ct_context *context);
+
+void *__wrap_cti_take_any(ct_context *c, size_t size) {
+    return refuses(c) ? NULL : __real_cti_take_any(c, size);
+}
+void *__wrap_cti_take_zeroed(ct_context *c, size_t size) {
+    return refuses(c) ? NULL : __real_cti_take_zeroed(c, size);
+}
+char *__wrap_cti_take_string(ct_context *c, const char *string) {
+    return refuses(c) ? NULL : __real_cti_take_string(c, string);
+}
+ct_tensor *__wrap_cti_handle_take_any(ct_context *c) {
+    return refuses(c) ? NULL : __real_cti_handle_take_any(c);
+}
+
+/* ---- a run of which one phase fails ---- */
+
+typedef enum { NONE, NEW, STEP, SECOND_STEP, SUM, SAVE, LOAD, PHASES } phase;
+
+static struct {
+    phase phase;
+    bool files; /* it saves and loads */
+    int64_t at;
+    int bad;
+    bool reached[MOST_RANKS]; /* the fault */
+    bool failed[MOST_RANKS];  /* the phase */
+    uint64_t hash[MOST_RANKS];
+    char wrong[MOST_RANKS][1200]; /* "" if all is well */
+} run;
+
+typedef struct {
+    ct_context *c;
+    int rank;
+    bool done; /* of the last try */
+} attempt;
+
+static void complain(int rank, const char *says, const char *more) {
+    if (!*run.wrong[rank]) snprintf(run.wrong[rank], sizeof run.wrong[0], "%s: %s", says, more);
+}
+
+/* Before what is to fail, and behind it. */
+static void arm(const attempt *a, phase p) {
+    fault.calls = 0;
+    fault.at = p == run.phase && a->rank == run.bad ? run.at : 0;
+}
+static bool fails(attempt *a, phase p, bool done) {
+    run.reached[a->rank] |= fault.at && fault.calls >= fault.at;
+    fault.at = 0;
+    if (done == (ct_error(a->c) != CT_OK)) complain(a->rank, "a result without its error", "");
+    if (done) return false;
+    run.failed[a->rank] = true;
+    if (p != run.phase) complain(a->rank, "an error without a fault", ct_error_message(a->c));
+    if (ct_error(a->c) != CT_ERR_MEMORY) complain(a->rank, "not", ct_error_message(a->c));
+    ct_error_clear(a->c);
+    return true;
+}
+
+static void train(ct_context *c, ct_comm *comm, int rank, void *arg) {
+    attempt a = {.c = c, .rank = rank};
+    const plan *p = arg;
+    char path[200];
+    double loss, values[20] = {1, rank};
+    snprintf(path, sizeof path, "%s/checkpoint", folder);
+    c->pool.plain = false; /* so that the wrappers see every request */
+    model m = model_new(c);
+    ct_optim *optim = model_optim(&m, p);
+    const int64_t live = ct_memory(c).live;
+    arm(&a, NEW);
+    ct_dist *dist = ct_dist_new(optim, comm, model_dist(p));
+    if (fails(&a, NEW, dist)) {
+        if (ct_memory(c).live != live) complain(rank, "memory is left of a ct_dist", "");
+        dist = ct_dist_new(optim, comm, model_dist(p));
+    }
+    for (phase s = STEP; s <= SECOND_STEP; s++) {
+        const uint64_t before = model_hash(m.root);
+        arm(&a, s);
+        if (!fails(&a, s, model_step(&m, dist, p, &loss))) continue;
+        const bool in_sum = ct_dist_steps(dist) == (int64_t)(s - STEP + 1);
+        if (in_sum != (model_hash(m.root) != before)) complain(rank, "the step was half done", "");
+        if (!in_sum && !model_step(&m, dist, p, &loss))
+            complain(rank, "afterwards", ct_error_message(c));
+    }
+    arm(&a, SUM);
+    if (fails(&a, SUM, ct_dist_sum(dist, values, 20)) && values[0] != 1)
+        complain(rank, "values have changed", "");
+    if (!run.files) {
+        if (!model_step(&m, dist, p, &loss)) complain(rank, "a third step", ct_error_message(c));
+        run.hash[rank] = model_hash(m.root);
+        return;
+    }
+    ct_checkpoint k = {.module = m.root, .optim = optim, .dist = dist, .step = 5};
+    arm(&a, SAVE);
+    if (fails(&a, SAVE, ct_checkpoint_save(path, &k)) && !ct_checkpoint_save(path, &k))
+        complain(rank, "afterwards", ct_error_message(c));
+    if (!model_step(&m, dist, p, &loss)) complain(rank, "a third step", ct_error_message(c));
+    const uint64_t before = model_hash(m.root);
+    k.step = 9;
+    arm(&a, LOAD);
+    if (fails(&a, LOAD, ct_checkpoint_load(path, &k))) {
+        if (model_hash(m.root) != before || k.step != 9 || ct_dist_steps(dist) != 3)
+            complain(rank, "half loaded", "");
+        if (!ct_checkpoint_load(path, &k)) complain(rank, "afterwards", ct_error_message(c));
+    }
+    if (!model_step(&m, dist, p, &loss)) complain(rank, "a step", ct_error_message(c));
+    run.hash[rank] = model_hash(m.root);
+}
+
+static void run_phase(const plan *p, phase at_phase, int64_t at, int bad, bool files) {
+    memset(&run, 0, sizeof run);
+    run.files = files;
+    run.phase = at_phase, run.at = at, run.bad = bad;
+    thread_run(p->ranks, (thread_world_opts){0}, (ct_context_opts){.seed = 7, .threads = 1}, train,
+               (void *)p);
+}
+
+START_TEST(memory_runs_out) {
+    const phase at_phase = (phase)(NEW + _i / 2);
+    const plan p = {.ranks = 2,
+                    .threads = 1,
+                    .shares = 4,
+                    .micro_batches = 4,
+                    .rule = ADAMW,
+                    .bucket_bytes = 100000,
+                    .clip = 1,
+                    .groups = true};
+    run_phase(&p, NONE, 0, 0, at_phase >= SAVE);
+    ck_assert_msg(!*run.wrong[0] && !*run.wrong[1], "%s%s", run.wrong[0], run.wrong[1]);
+    const uint64_t want = run.hash[0];
+    int64_t failures = 0;
+    bool reached = true;
+    for (int64_t at = 1; reached; at += 1 + at / 24) {
+        run_phase(&p, at_phase, at, _i % 2, at_phase >= SAVE);
+        reached = run.reached[_i % 2];
+        failures += run.failed[0];
+        for (int r = 0; r < p.ranks; r++) {
+            ck_assert_msg(!*run.wrong[r], "phase %d, request %d, rank %d: %s", (int)at_phase,
+                          (int)at, r, run.wrong[r]);
+            ck_assert_msg(run.failed[r] == run.failed[0], "phase %d, request %d: one rank alone",
+                          (int)at_phase, (int)at);
+            ck_assert_msg(run.hash[r] == want, "phase %d, request %d: other parameters",
+                          (int)at_phase, (int)at);
+        }
+    }
+    /* what a rank that is not the first needs for a save, it has */
+    ck_assert_int_ge(failures, at_phase == SUM || at_phase == SAVE ? 1 : 5);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("dist_faults");
+    TCase *tcase = tcase_create("dist_faults");
+    suite_add_tcase(suite, tcase);
+    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(tcase, memory_runs_out, 0, 2 * (PHASES - NEW));
+    return run_suite(suite);
+}

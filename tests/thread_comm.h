@@ -1,0 +1,30 @@
+/* An engine of ct_comm whose ranks are threads of one process, each with a context of its own. */
+#ifndef THREAD_COMM_H
+#define THREAD_COMM_H
+
+#include <cotangent/cotangent.h>
+
+typedef struct thread_world thread_world;
+
+typedef struct {
+    /* A message of up to so many bytes is copied at once; a larger one is pending until it is
+     * received, as with MPI. */
+    size_t eager;
+    /* Call number `fail_at` of start, from 1, of rank `fail_rank` fails; 0: none does. */
+    int64_t fail_at;
+    int fail_rank;
+    bool dies; /* all later ones fail too, and to others the rank has left, as one that is killed */
+} thread_world_opts;
+
+/* The comms must be closed before the world is freed. */
+thread_world *thread_world_new(int size, thread_world_opts opts);
+void thread_world_free(thread_world *world);
+ct_comm *thread_comm_new(thread_world *world, ct_context *context, int rank);
+
+/* Runs fn for each rank in a thread of its own, with a comm of a new context, which is freed at the
+ * end; then frees the world. */
+typedef void thread_rank(ct_context *context, ct_comm *comm, int rank, void *arg);
+void thread_run(int size, thread_world_opts world, ct_context_opts context, thread_rank *fn,
+                void *arg);
+
+#endif
