@@ -43,7 +43,12 @@ KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
-OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core comm autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/%,$(wildcard src/*/*.c)) $(wildcard ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
+# The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Two files are compiled by
+# themselves, as tests make their functions fail by the linker.
+ifdef AMALGAMATED
+OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/core/,memory.o handle.o)
+endif
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
@@ -62,6 +67,15 @@ help: ## this list
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+AMALGAMATION = $(BUILD)/amalgamation
+amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/amalgamation/
+$(AMALGAMATION)/cotangent.c: packaging/amalgamate src/kernels/sets.txt $(wildcard include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch])
+	CC='$(CC)' packaging/amalgamate $(@D)
+$(AMALGAMATION)/cotangent.o: $(AMALGAMATION)/cotangent.c $(BUILD)/flags
+	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -c $< -o $@
+packaging-check: all $(BUILD)/obj/tests/cases.o ## the amalgamation, find_package and FetchContent, from projects outside of this tree; needs cmake
+	BUILD=$(abspath $(BUILD)) CC='$(CC)' packaging/check
 
 $(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -385,4 +399,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: amalgamation packaging-check kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

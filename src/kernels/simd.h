@@ -217,14 +217,25 @@ INLINE ivec sign_bit(vec x) { return (ivec)x & (ivec)splat(REAL(-0.0)); }
 INLINE vec v_abs(vec x) { return (vec)((ivec)x & ~(ivec)splat(REAL(-0.0))); }
 INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); } /* of an x >= 0 */
 
-/* f lane by lane. The compiler makes one instruction of it where there is one, as for sqrt. */
+/* f lane by lane. Where one instruction does it and errno is not asked for, compilers take that. */
 INLINE vec lanes(vec x, real (*f)(real)) {
     for (int l = 0; l < LANES; l++) x[l] = f(x[l]);
     return x;
 }
+/* By name where there is an instruction: of a loop over sqrt compilers make one only where sqrt may
+ * leave errno as it is. */
 INLINE vec v_sqrt(vec x) {
-    for (int l = 0; l < LANES; l++) x[l] = LIBM(sqrt)(x[l]);
-    return x;
+#if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
+    return (vec)_mm512_sqrt_pd((__m512d)x);
+#elif CTI_VECTOR_BYTES == 64
+    return (vec)_mm512_sqrt_ps((__m512)x);
+#elif CTI_VECTOR_BYTES == 32 && defined CTI_F64_KERNELS
+    return (vec)_mm256_sqrt_pd((__m256d)x);
+#elif CTI_VECTOR_BYTES == 32
+    return (vec)_mm256_sqrt_ps((__m256)x);
+#else
+    return lanes(x, LIBM(sqrt));
+#endif
 }
 
 INLINE bool any_lane(ivec mask) {
