@@ -31,17 +31,21 @@ comma := ,
 V ?= 0
 if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
-# Kernels are one source, compiled for each instruction set of this machine in the table and each of f32 and f64.
+# Kernels are one source, compiled for each instruction set of this machine in the table and each of f32 and f64; and what heirs add.
 ARCH := $(patsubst arm64,aarch64,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
 SETS := src/kernels/sets.txt
-ISAS ?= $(shell awk '$$2 == "any" || $$2 == "$(ARCH)" {print $$1}' $(SETS))
+sets_of = $(shell awk '($$2 == "any" || $$2 == "$(ARCH)") && $$4 == "$(1)" {print $$1}' $(SETS))
+ISAS ?= $(call sets_of,real)
 define kernel_flags
-$(1)_FLAGS := $(shell awk '$$1 == "$(1)" {printf "-DCTI_VECTOR_BYTES=%s", $$3; for (i = 4; i <= NF; i++) printf " %s", $$i}' $(SETS))
+$(1)_FLAGS := $(shell awk '$$1 == "$(1)" {printf "-DCTI_VECTOR_BYTES=%s", $$3; for (i = 5; i <= NF; i++) printf " %s", $$i}' $(SETS))
 endef
-$(foreach i,$(ISAS),$(eval $(call kernel_flags,$(i))))
+HEIRS_OF_ARCH := $(call sets_of,heir)
+$(foreach i,$(ISAS) $(HEIRS_OF_ARCH),$(eval $(call kernel_flags,$(i))))
+HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
+HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
 KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
-       $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
+       $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/amx_permitted.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/%,$(wildcard src/*/*.c)) $(wildcard ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
 # The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Two files are compiled by
@@ -79,7 +83,18 @@ packaging-check: all $(BUILD)/obj/tests/cases.o ## the amalgamation, find_packag
 
 $(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(ISAS:%=-DCTI_HAVE_%) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(HAVE) -MMD -MP -c $< -o $@
+
+$(KERNELS)/bf16_scalar.o: src/kernels/bf16_scalar.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(KERNEL_CFLAGS) $(scalar_FLAGS) -MMD -MP -c $< -o $@
+
+define heir_kernels
+$(KERNELS)/$(1).o: src/kernels/$(1).c $(BUILD)/flags
+	@mkdir -p $$(@D)
+	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) -MMD -MP -c $$< -o $$@
+endef
+$(foreach i,$(HEIRS),$(eval $(call heir_kernels,$(i))))
 
 # random.c never makes one instruction of a b + c: its results are the same bits on every ISA.
 f64_FLAGS = -DCTI_F64_KERNELS
@@ -105,7 +120,7 @@ $(SHARED): $(OBJ)
 # A change of compiler or flags rebuilds.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS)' > $@
+	@echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)' > $@
 
 # ---- programs ----
 
@@ -368,7 +383,8 @@ COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCT
 COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$(1)),$(COMMANDS_KERNELS)) \
-           $(if $(filter src/kernels/isa.c,$(1)),$(ISAS:%=-DCTI_HAVE_%)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
+           $(if $(filter src/kernels/isa.c,$(1)),$(HAVE)) $(if $(filter $(HEIRS:%=src/kernels/%.c),$(1)),$($(patsubst src/kernels/%.c,%,$(1))_FLAGS)) \
+           $(if $(filter src/kernels/bf16_scalar.c,$(1)),$(scalar_FLAGS)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
 command_of = {"directory": "$(call json,$(CURDIR))", "file": "$(1)", "command": "$(strip $(call json,$(CC) $(call flags_of,$(1)) -c $(1)))"}
 compile_commands.json: CHECK_CFLAGS := $(shell pkg-config --cflags check 2>/dev/null)
 compile_commands.json: FORCE

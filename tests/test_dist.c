@@ -321,6 +321,61 @@ START_TEST(comms_are_checked) {
 }
 END_TEST
 
+/* ---- buckets that are sent in backward ---- */
+
+typedef enum { PLAIN, RETAINED, HIDING, LATER_GRAPH } way;
+static int64_t staged[MOST_RANKS], buckets;
+
+static ct_tensor *same_forward(ct_call *call) { return ct_scale(call->in[0], 1); }
+static bool same_backward(const ct_call *call, ct_tensor *const *g, ct_tensor **grad) {
+    (void)call;
+    return (grad[0] = ct_scale(g[0], 1)) != NULL;
+}
+static const ct_op hiding = {.name = "hiding",
+                             .forward = same_forward,
+                             .backward = same_backward,
+                             .flags = CTI_OP_HIDES_LEAVES};
+
+static void backward_in(ct_context *c, ct_comm *comm, int rank, void *arg) {
+    const plan p = {.threads = 1, .shares = 4, .micro_batches = 4, .rule = ADAMW};
+    const way w = *(const way *)arg;
+    model m = model_new(c);
+    ct_dist *dist = ct_dist_new(model_optim(&m, &p), comm,
+                                (ct_dist_opts){.shares = 4, .bucket_bytes = 500, .timeout = 60});
+    for (int step = 0; step < STEPS; step++) {
+        for (int64_t i; ct_dist_next(dist, &i);) {
+            ct_scope scope = ct_scope_open(c);
+            ct_tensor *loss = model_loss(&m, i, false),
+                      *more = w == LATER_GRAPH ? ct_sum(m.bias, CT_ALL, false) : NULL;
+            if (w == HIDING) loss = ct_apply(&hiding, &loss, 1, NULL);
+            ct_backward_with(&loss, NULL, 1, (ct_backward_opts){.retain_graph = w == RETAINED});
+            staged[rank] = dist->staged;
+            if (more) ct_backward(ct_scale(more, 0)); /* it was there before: nothing is late */
+            ct_scope_close(scope);
+        }
+        ct_dist_step(dist);
+    }
+    buckets = dist->buckets;
+    first.out[rank].hash = model_hash(m.root);
+    first.out[rank].steps = ct_dist_steps(dist);
+}
+
+START_TEST(sent_early) {
+    uint64_t want = 0;
+    for (way w = PLAIN; w <= LATER_GRAPH; w++) {
+        thread_run(4, (thread_world_opts){0}, (ct_context_opts){.seed = 7, .threads = 1},
+                   backward_in, &w);
+        if (w == PLAIN) want = first.out[0].hash;
+        for (int r = 0; r < 4; r++) {
+            ck_assert(first.out[r].hash == want && first.out[r].steps == STEPS);
+            if (w == PLAIN) ck_assert(buckets > 5 && staged[r] == buckets);
+            else if (w == LATER_GRAPH) ck_assert(staged[r] > 0 && staged[r] < buckets);
+            else ck_assert_int_eq(staged[r], 0);
+        }
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("dist");
     TCase *tcase = tcase_create("dist");
@@ -331,5 +386,6 @@ int main(void) {
     tcase_add_test(tcase, options_are_checked);
     tcase_add_test(tcase, several_ranks);
     tcase_add_test(tcase, comms_are_checked);
+    tcase_add_test(tcase, sent_early);
     return run_suite(suite);
 }

@@ -18,7 +18,11 @@
  * shares, a subtree, so who computes what changes no sum.
  *
  * Errors: what one rank does wrong is an error on every rank, with that rank's number, and not a
- * hang. */
+ * hang. So all ranks make the same calls of ct_dist_new, ct_dist_step, ct_dist_sum and of
+ * checkpoints with .dist in the same order, also while an error is pending: a rank that has one
+ * tells the others. After ct_error_clear on all they may go on. Where ranks are in different calls,
+ * or one has left, failed or not answered, all that is left to them is that error (CT_ERR_ARGUMENT,
+ * CT_ERR_IO). */
 #ifndef CT_DIST_H
 #define CT_DIST_H
 
@@ -47,15 +51,18 @@ typedef struct {
 typedef enum {
     CT_TRANSFER_PENDING,
     CT_TRANSFER_DONE,
-    CT_TRANSFER_LEFT,  /* the peer has closed its comm, or has died: it will never come */
-    CT_TRANSFER_FAILED /* anything else; ct_comm_engine.reason says what */
+    /* the peer has closed its comm, or has died: it will never come. What it had sent before does
+     * come */
+    CT_TRANSFER_LEFT,
+    CT_TRANSFER_FAILED /* anything else; ct_comm_engine.reason says what. The comm is closed */
 } ct_transfer_state;
 
 /* A table of functions, each called by the context's thread alone. None records an error: the
- * library does, as it knows what was going on. */
+ * library does, as it knows what was going on. A transfer that has started is tested until it is
+ * not pending any more, or cancelled; its struct does not move meanwhile. */
 typedef struct {
     const char *name; /* "MPI" */
-    /* False: as CT_TRANSFER_FAILED. */
+    /* False: as CT_TRANSFER_FAILED, and neither tested nor cancelled. A size is never 0. */
     bool (*start)(ct_comm *comm, ct_transfer *transfer);
     /* Makes progress, of all transfers, and returns without waiting. */
     ct_transfer_state (*test)(ct_comm *comm, ct_transfer *transfer);
@@ -82,7 +89,7 @@ CT_API void ct_comm_close(ct_comm *comm); /* before its context; NULL or closed:
 typedef struct ct_dist ct_dist;
 
 typedef struct {
-    int64_t micro_batches; /* of a step; 0: as many as shares */
+    int64_t micro_batches; /* of a step, at most 2^18; 0: as many as shares */
     /* A power of two that ranks divide and that divides micro_batches. It fixes the order of sums,
      * so keep it when the number of ranks changes. 0: the number of ranks */
     int64_t shares;
@@ -93,10 +100,13 @@ typedef struct {
 } ct_dist_opts;
 
 /* Trains the optimiser's module with the comm's ranks; comm NULL: with this process alone. Call it
- * on every rank; parameters and buffers of rank 0 are copied to all. It ends with its optimiser.
+ * on every rank; parameters and buffers of rank 0 are copied to all, with the optimiser's states
+ * where it has been stepped, and the random generator. It ends with its optimiser.
  *
- * The optimiser keeps its options, groups and clipping, but is stepped by ct_dist_step alone. With
- * several ranks it has the states of this rank's part only.
+ * Parameters that require a gradient now are trained; one that does so later is an error in
+ * ct_dist_step. The optimiser keeps its options, groups and clipping, but is stepped by
+ * ct_dist_step alone. With several ranks it has the states of this rank's part only. Memory: the
+ * gradients once more, half of them to receive, and once for each doubling of the shares of a rank.
  *
  * Errors, on every rank: CT_ERR_ARGUMENT where the number of ranks is no power of two, or it,
  * shares and micro_batches do not divide each other, or ranks differ in options, in the names,
@@ -107,16 +117,24 @@ CT_API ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts);
  * is none left, or an error is pending. Within it the generator's streams depend on (seed, step,
  * *micro_batch) alone; after the last one the generator stands where it stood before the first, so
  * what is drawn between steps is the same on all ranks. Begins by zeroing gradients when the step
- * does. */
+ * does.
+ *
+ * In the last micro-batch, while its backward runs, gradients that are complete are sent to other
+ * ranks and end. So with several ranks that micro-batch has one ct_backward; a second one that
+ * reaches a parameter again is an error in ct_dist_step. (With retain_graph nothing is sent
+ * early.) */
 CT_API bool ct_dist_next(ct_dist *dist, int64_t *micro_batch);
 
 /* Ends the step: the mean of gradients, clipping by the norm over all of them, the optimiser's
  * step, and parameters to all ranks. A parameter without a gradient in every micro-batch of all
- * ranks is left out; in some of them, it is 0 there. Afterwards ct_grad of a parameter is
- * undefined where there are several ranks. Call it too where the loop broke off with an error: it
+ * ranks is left out; in some of them, it is 0 there. Afterwards ct_grad of a parameter is the mean
+ * with one rank, and undefined with several. Call it too where the loop broke off with an error: it
  * tells the other ranks. Before the last ct_dist_next has returned false it is CT_ERR_ARGUMENT.
  *
- * A step that fails changes nothing, on any rank. */
+ * A step that fails changes nothing, on any rank. (A rank that is lost in the last moment, when
+ * parameters are handed over, may be noticed by some after others have finished.) Ranks must have
+ * the same learning rate, groups and seed; others are CT_ERR_ARGUMENT. ct_optim_grad_norm and
+ * ct_optim_skipped are those of the whole. */
 CT_API bool ct_dist_step(ct_dist *dist);
 
 /* Adds up values[i] over the ranks, in order of the ranks, for logs: on return all have the sums.
