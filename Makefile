@@ -31,29 +31,28 @@ comma := ,
 V ?= 0
 if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
-# Kernels are one source, compiled for each instruction set and each of f32 and f64.
-ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
-ISAS  = scalar
-scalar_FLAGS = -DCTI_VECTOR_BYTES=0
-ifeq ($(ARCH),x86_64)
-ISAS += avx2 avx512
-avx2_FLAGS   = -DCTI_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma -mprfchw
-avx512_FLAGS = -DCTI_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprfchw -mprefer-vector-width=512
-# These inherit avx512's kernels and add a file of their own, where the compiler knows the instructions.
-avx512bf16_FLAGS = $(avx512_FLAGS) -ffp-contract=off -mavx512bf16
-amx_FLAGS    = $(avx512bf16_FLAGS) -mamx-tile -mamx-bf16
-HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,avx512bf16 amx,$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
-endif
-ifneq (,$(filter $(ARCH),aarch64 arm64))
-ISAS += neon
-neon_FLAGS   = -DCTI_VECTOR_BYTES=16 -ffp-contract=fast
-endif
+# Kernels are one source, compiled for each instruction set of this machine in the table and each of f32 and f64; and what heirs add.
+ARCH := $(patsubst arm64,aarch64,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
+SETS := src/kernels/sets.txt
+sets_of = $(shell awk '($$2 == "any" || $$2 == "$(ARCH)") && $$4 == "$(1)" {print $$1}' $(SETS))
+ISAS ?= $(call sets_of,real)
+define kernel_flags
+$(1)_FLAGS := $(shell awk '$$1 == "$(1)" {printf "-DCTI_VECTOR_BYTES=%s", $$3; for (i = 5; i <= NF; i++) printf " %s", $$i}' $(SETS))
+endef
+HEIRS_OF_ARCH := $(call sets_of,heir)
+$(foreach i,$(ISAS) $(HEIRS_OF_ARCH),$(eval $(call kernel_flags,$(i))))
+HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
 HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
 KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
        $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/amx_permitted.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
-OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core comm autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/%,$(wildcard src/*/*.c)) $(wildcard ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
+# The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Two files are compiled by
+# themselves, as tests make their functions fail by the linker.
+ifdef AMALGAMATED
+OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/core/,memory.o handle.o)
+endif
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
@@ -72,6 +71,15 @@ help: ## this list
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+AMALGAMATION = $(BUILD)/amalgamation
+amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/amalgamation/
+$(AMALGAMATION)/cotangent.c: packaging/amalgamate src/kernels/sets.txt $(wildcard include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch])
+	CC='$(CC)' packaging/amalgamate $(@D)
+$(AMALGAMATION)/cotangent.o: $(AMALGAMATION)/cotangent.c $(BUILD)/flags
+	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -c $< -o $@
+packaging-check: all $(BUILD)/obj/tests/cases.o ## the amalgamation, find_package and FetchContent, from projects outside of this tree; needs cmake
+	BUILD=$(abspath $(BUILD)) CC='$(CC)' packaging/check
 
 $(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -407,4 +415,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: amalgamation packaging-check kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

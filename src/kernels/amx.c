@@ -185,9 +185,9 @@ INLINE void product(int products, const cti_gemm_params *params, int64_t m, int6
                                const void *b, int64_t panel, const void *base, void *c) {          \
         product(its.count, params, m, n, a, b, panel, base, c);                                    \
     }
-PRODUCTS(bf16, one_product)
-PRODUCTS(bf16x3, three_products)
-PRODUCTS(bf16x6, six_products)
+PRODUCTS(x1, one_product)
+PRODUCTS(x3, three_products)
+PRODUCTS(x6, six_products)
 
 /* K blocks of the same 64 KB a panel, but for multiples of chunks: a third panel fits L2. */
 #define TABLE(name, products, its_kc, its_magnitudes)                                              \
@@ -205,9 +205,9 @@ PRODUCTS(bf16x6, six_products)
      .pack_a = pack_a_##name,                                                                      \
      .pack_b = pack_b_##name,                                                                      \
      .macro_kernel = product_##name}
-static const cti_gemm_kernels of_bf16 = TABLE(bf16, 1, 1024, NULL);
-static const cti_gemm_kernels of_bf16x3 = TABLE(bf16x3, 3, 512, magnitudes);
-static const cti_gemm_kernels of_bf16x6 = TABLE(bf16x6, 6, 256, magnitudes);
+static const cti_gemm_kernels of_bf16 = TABLE(x1, 1, 1024, NULL);
+static const cti_gemm_kernels of_bf16x3 = TABLE(x3, 3, 512, magnitudes);
+static const cti_gemm_kernels of_bf16x6 = TABLE(x6, 6, 256, magnitudes);
 
 void cti_kernels_amx(cti_kernels *table) {
     table->bf16 = &of_bf16;
