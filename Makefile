@@ -49,7 +49,7 @@ KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KER
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core comm autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 STATIC   = $(BUILD)/libcotangent.a
@@ -58,7 +58,7 @@ SHARED   = $(BUILD)/libcotangent.so.$(VERSION)
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) mpi/mpi.mk
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
 	@echo "test, asan, ubsan, tsan, valgrind and cross: only these test programs."
 
@@ -100,7 +100,8 @@ $(BUILD)/flags: FORCE
 
 # ---- programs ----
 
-$(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora: $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
@@ -133,14 +134,18 @@ $(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
 	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
 
-LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
+LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_disk_model = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite ftruncate close fsync rename mkdir unlink unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_dist_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
+$(BUILD)/tests/test_run_log: $(BUILD)/obj/examples/run_log.o
+$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
 DIST_TESTS = $(filter $(BUILD)/tests/test_dist%,$(TESTS))
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
@@ -188,10 +193,10 @@ tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged 
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
-FUZZ     = load checkpoint program dist
+FUZZ     = load checkpoint program tokens log dist
 FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \
            SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
-fuzz: ## hostile files, checkpoints and programs of calls, SECONDS=60 each; needs clang
+fuzz: ## hostile files, checkpoints, token files, logs of runs and programs of calls, SECONDS=60 each; needs clang
 	$(MAKE) $(FUZZING) $(FUZZ:%=$(BUILD)/fuzz/fuzz_%)
 	@folder=$$(mktemp -d /dev/shm/cotangent-fuzz-XXXXXX 2>/dev/null || mktemp -d) && trap 'rm -rf "$$folder"' EXIT INT TERM && \
 	for target in $(FUZZ); do \
@@ -204,6 +209,7 @@ FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
 $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
 $(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
@@ -231,6 +237,11 @@ cross-help:
 	@echo "  dpkg --add-architecture $(lastword $(CROSS_$(TARGET))) && apt-get update"
 	@echo "  apt-get install gcc-$(tools) qemu-user pkg-config check:$(lastword $(CROSS_$(TARGET)))"
 
+KILLS ?= 1000
+kill: $(BUILD)/char_lm ## KILLS=1000 times SIGKILL to trainings at random moments, SEED=1: each goes on and ends with the same bytes
+	@command -v python3 >/dev/null || { echo "make kill needs python3"; exit 2; }
+	@KILLS=$(KILLS) SEED=$(or $(SEED),1) tests/kill/run $(BUILD)/char_lm
+
 valgrind: $(or $(CHOSEN),$(TESTS)) ## the suite under valgrind (slow)
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $^
 
@@ -249,10 +260,10 @@ layers: $(STATIC) $(SHARED) ## fail on an include, a circle of calls or a global
 	@! nm -D --defined-only $(SHARED) | awk '{print $$3}' | grep -v '^ct_\|^_' || { echo "layers: the shared library exports these"; exit 1; }
 
 headers: $(BUILD)/flags ## every public header compiles alone, as C11, C++11 and C++20, and the README's program as C++20
-	@for h in include/cotangent/*.h; do \
-	    printf '#include <cotangent/%s>\n' $${h##*/} | $(CC) -std=c11 $(WARN) -Wpedantic -Werror -Iinclude -fsyntax-only -x c - || exit 1; \
+	@for h in include/cotangent/*.h mpi/include/cotangent/*.h; do \
+	    printf '#include <cotangent/%s>\n' $${h##*/} | $(CC) -std=c11 $(WARN) -Wpedantic -Werror -Iinclude -Impi/include -fsyntax-only -x c - || exit 1; \
 	    ! command -v c++ >/dev/null || for std in c++11 c++20; do \
-	        printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=$$std -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c++ - || exit 1; done; \
+	        printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=$$std -Wall -Wextra -Wpedantic -Werror -Iinclude -Impi/include -fsyntax-only -x c++ - || exit 1; done; \
 	done
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
@@ -275,6 +286,7 @@ docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out 
 	    grep -q '^goes on after step 3$$' out && grep -q '^step 6 ' out && [ -s best.safetensors ] && \
 	    ! $(RUN) ./training missing 1 2> err && grep -qx 'cotangent: cannot open missing' err || { echo "the program of docs/training.md does not run"; cat out; exit 1; }
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Wpedantic -Werror -Iinclude -fsyntax-only $(BUILD)/docs/training.cpp
+	@! docs/scaling_table | grep -vxFf docs/scaling.md || { echo "docs/scaling.md does not have these lines of docs/scaling_table"; exit 1; }
 	@docs/check_names README.md docs/*.md
 	@echo "docs: the pages are up to date, and their programs compile"
 
@@ -341,6 +353,8 @@ bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW
 gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
+include mpi/mpi.mk
+
 # For clangd. Kernels as for the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
 COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCTI_RANDOM=cti_random_$(WIDEST)_f32
@@ -363,7 +377,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	$(STYLE)/bin/pip install -q -r $<
 	@touch $@
 
-C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench,$(wildcard $(d)/*.c $(d)/*.h))
+C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests,$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place
 	$(STYLE)/bin/clang-format -i $(C_FILES)
 format-check: $(STYLE)/ready ## fail where clang-format would change something
@@ -378,4 +392,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

@@ -9,14 +9,16 @@ enum { MAX_LAYERS = 12, BATCHES = 8 };
 
 typedef struct {
     int64_t layers, heads, width, vocabulary, batch, length, positions;
-    bool no_bias;
+    bool no_bias, recompute;
 } gpt_size;
 
-static const gpt_size toy = {2, 4, 64, 16, 32, 32, 32, false};
+static const gpt_size toy = {2, 4, 64, 16, 32, 32, 32, false, false};
 /* nanoGPT's recipe for a CPU */
-static const gpt_size char_small = {4, 4, 128, 65, 12, 64, 64, true};
-static const gpt_size char_baby = {6, 6, 384, 65, 8, 256, 256, false};
-static const gpt_size gpt2_124m = {12, 12, 768, 50257, 4, 64, 1024, false};
+static const gpt_size char_small = {4, 4, 128, 65, 12, 64, 64, true, false};
+static const gpt_size char_baby = {6, 6, 384, 65, 8, 256, 256, false, false};
+static const gpt_size gpt2_124m = {12, 12, 768, 50257, 4, 64, 1024, false, false};
+static const gpt_size gpt2_whole = {12, 12, 768, 50257, 8, 1024, 1024, false, false};
+static const gpt_size gpt2_recompute = {12, 12, 768, 50257, 8, 1024, 1024, false, true};
 
 static gpt_size size;
 static ct_module *root, *wte, *wpe, *h[MAX_LAYERS], *ln_f;
@@ -55,7 +57,8 @@ static bool make(const row *r, ct_context *c, int64_t number, const char *names)
                            .num_heads = s->heads,
                            .activation = CT_GELU,
                            .norm_first = true,
-                           .no_bias = s->no_bias};
+                           .no_bias = s->no_bias,
+                           .recompute = s->recompute};
     wte = ct_module_add_child(root, "wte", ct_embedding_new(c, embedding));
     wpe = ct_module_add_child(root, "wpe", ct_positions_new(c, positions));
     for (int64_t i = 0; i < s->layers; i++)
@@ -96,5 +99,7 @@ const row gpt_rows[] = {
     {"char_small", make, step, value, &char_small},
     {"char_baby", make, step, value, &char_baby},
     {"gpt2_124m", make, step, value, &gpt2_124m},
+    {"gpt2_whole", make, step, value, &gpt2_whole},
+    {"gpt2_recompute", make, step, value, &gpt2_recompute},
     {NULL, NULL, NULL, NULL, NULL},
 };

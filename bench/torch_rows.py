@@ -15,6 +15,7 @@ import numpy
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 BATCHES = 8  # used in turns
 END = 26  # microgpt's: before and after every name
@@ -23,6 +24,8 @@ GPT = {  # layers, heads, width, vocabulary, batch, length, positions, bias
     "char_small": (4, 4, 128, 65, 12, 64, 64, False),
     "char_baby": (6, 6, 384, 65, 8, 256, 256, True),
     "gpt2_124m": (12, 12, 768, 50257, 4, 64, 1024, True),
+    "gpt2_whole": (12, 12, 768, 50257, 8, 1024, 1024, True),
+    "gpt2_recompute": (12, 12, 768, 50257, 8, 1024, 1024, True),
 }
 MHA = {"mha_tiny": (3, 4, 8, 2, False), "mha_seed": (2, 10, 512, 8, False)}  # batch, length, width, heads, causal
 
@@ -90,8 +93,9 @@ class Block(nn.Module):
 class Model(nn.Module):
     """A GPT with a tied head; forward gives the loss."""
 
-    def __init__(self, layers, heads, width, vocabulary, positions, bias):
+    def __init__(self, layers, heads, width, vocabulary, positions, bias, recompute):
         super().__init__()
+        self.recompute = recompute
         self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
         self.h = nn.ModuleList(Block(width, heads, bias) for _ in range(layers))
         self.ln_f = nn.LayerNorm(width, bias=bias)
@@ -99,7 +103,7 @@ class Model(nn.Module):
     def forward(self, ids, targets):
         x = self.wte(ids) + self.wpe.weight[: ids.shape[1]]
         for block in self.h:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
         return F.cross_entropy(F.linear(self.ln_f(x), self.wte.weight).flatten(0, 1), targets)
 
 
@@ -143,7 +147,7 @@ def training(model, optim, batches, clip, options):
 
 def gpt_row(options):
     layers, heads, width, vocabulary, batch, length, positions, bias = GPT[options.row]
-    model = Model(layers, heads, width, vocabulary, positions, bias)
+    model = Model(layers, heads, width, vocabulary, positions, bias, options.row == "gpt2_recompute")
     fill_module(model, 0.02, 0.02 / math.sqrt(2 * layers))
     optim = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1, fused=True)
     ids = name_bits("tokens", 0, BATCHES * batch * (length + 1)) % numpy.uint32(vocabulary)

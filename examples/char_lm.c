@@ -3,6 +3,7 @@
  * the id of a byte is its index in the alphabet. The last tenth of the text is not trained on: it
  * is for validation. */
 #include "gpt.h"
+#include "run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -39,8 +40,9 @@ static struct {
 /* ---- the text ---- */
 
 /* Reads the files one after the other, makes the alphabet, and replaces each byte by its id. */
-static contents read_text(gpt *m, int files, char **paths) {
+static contents read_text(gpt *m, run *r, int files, char **paths) {
     contents t = read_files(files, paths);
+    run_same_text(r, &t);
 
     bool occurs[256] = {false};
     for (int64_t i = 0; i < t.length; i++) occurs[t.bytes[i]] = true;
@@ -58,20 +60,22 @@ static contents read_text(gpt *m, int files, char **paths) {
 
 /* ---- the loss ---- */
 
-/* Where the next training window begins, 0 ... n - 1. Steps of the golden ratio cover a text more
- * evenly than random starts do. */
-static int64_t next_start(uint64_t *phase, int64_t n) {
-    *phase += 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio; the sum wraps around */
-    double share = (double)(*phase >> 32) / 4294967296.0;
+/* Where training window i of all steps begins, 0 ... n - 1. Steps of the golden ratio cover a text
+ * more evenly than random starts do, and a run that goes on need not draw the earlier ones. */
+static int64_t window_start(uint64_t phase, int64_t i, int64_t n) {
+    uint64_t at = phase + (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio */
+    double share = (double)(at >> 32) / 4294967296.0;              /* the sum wraps around */
     return (int64_t)(share * (double)n);
 }
 
-/* Forward and backward of one batch from ids (n). Returns the loss; the gradients are in the
- * model. */
-static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t *phase) {
+/* Forward and backward of the batch of a step from ids (n). Returns the loss; the gradients are in
+ * the model. */
+static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t phase,
+                    int64_t step) {
     ct_scope scope = ct_scope_open(m->context);
     gpt_batch b = gpt_batch_make(m, option.batch, m->window);
-    for (int64_t i = 0; i < b.k; i++) gpt_batch_set(&b, i, ids + next_start(phase, n - b.t));
+    for (int64_t i = 0; i < b.k; i++)
+        gpt_batch_set(&b, i, ids + window_start(phase, step * b.k + i, n - b.t));
     ct_tensor *loss = gpt_loss(m, &b);
     ct_backward(loss);
     double value = ct_item(loss);
@@ -92,12 +96,12 @@ static double measure_windows(const gpt *m, const unsigned char *ids, int64_t k,
     return value;
 }
 
-/* The mean loss over ids (n). NaN if Ctrl-C came first. */
-static double measure(const gpt *m, const unsigned char *ids, int64_t n) {
+/* The mean loss over ids (n). NaN if it may be interrupted, and Ctrl-C came first. */
+static double measure(const gpt *m, const unsigned char *ids, int64_t n, bool may_end) {
     double sum = 0;
     int64_t done = 0;
     ct_module_train(m->root, false); /* without dropout */
-    while (done < n - 1 && !interrupted()) {
+    while (done < n - 1 && !(may_end && interrupted())) {
         int64_t left = n - 1 - done; /* the last id has none that follows it */
         int64_t t = m->window;
         int64_t k = left / t;
@@ -120,6 +124,7 @@ typedef struct {
     double *losses;        /* of each training step */
     double *at, *measured; /* validation: after how many steps, and the loss */
     int64_t points;        /* how many of these */
+    double seconds;        /* of the run so far, without pauses */
 } history;
 
 static history make_history(ct_context *context) {
@@ -128,15 +133,21 @@ static history make_history(ct_context *context) {
         .losses = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
         .at = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
         .measured = ct_data_f64(ct_zeros(context, CT_F64, CT_SHAPE(room))),
+        .points = 1, /* the first is of the untrained model */
     };
     check(context, EXIT_FAILED);
     return h; /* the context frees it */
 }
 
-static void add_point(history *h, int64_t step, double loss) {
-    if (isnan(loss)) return; /* Ctrl-C */
-    h->at[h->points] = (double)step;
-    h->measured[h->points] = loss;
+/* What a step adds, also one of a run that goes on, from its log. */
+static void add_step(void *to, const log_line *line) {
+    history *h = to;
+    if (line->step > option.steps) return;
+    h->losses[line->step - 1] = line->loss;
+    h->seconds = line->seconds;
+    if (isnan(line->validation)) return;
+    h->at[h->points] = (double)line->step;
+    h->measured[h->points] = line->validation;
     h->points++;
 }
 
@@ -154,7 +165,7 @@ static ct_optim *make_optim(const gpt *m) {
         .beta2 = option.beta2,
         .weight_decay = option.weight_decay,
         .decay_matrices_only = true,
-        .clip_norm = option.clip,
+        .clip_norm = option.clip > 0 ? option.clip : 1e300, /* so that a step has a norm to log */
     };
     return ct_adamw_new(m->root, adamw);
 }
@@ -171,7 +182,8 @@ static double learning_rate(int64_t step) {
 }
 
 /* Trains until all steps are done or Ctrl-C; saves the model and draws its loss. */
-static void train(gpt *m, const contents *t, const char *model_path, const char *picture_path) {
+static void train(gpt *m, const contents *t, run *r, const char *model_path,
+                  const char *picture_path) {
     int64_t held = t->length / 10; /* the last tenth */
     int64_t n = t->length - held;
     int64_t sample = held; /* for the validations during training, a part of a long text */
@@ -185,38 +197,59 @@ static void train(gpt *m, const contents *t, const char *model_path, const char 
            (long long)ct_module_count(m->root), (long long)t->length, m->letters);
 
     catch_interrupts();
+    double measured = NAN;
+    run_restore(r, "untrained", &h.measured[0]);
+    run_restore(r, "validation", &measured);
+    int64_t step = run_start(r, m->root, optim, add_step, &h);
+    if (step > 0) printf("Goes on after step %lld\n", (long long)step);
+    else h.measured[0] = measured = measure(m, validation, sample, false);
+
+    ct_profile_start(m->context);
     progress bar = {
         .total = option.steps,
+        .first = step,
         .per_step = (double)(option.batch * m->window),
         .unit = "tokens/s",
         .begun = now(),
     };
-    int64_t step = 0;
-    double measured = NAN;
+    double earlier = h.seconds;
     while (step < option.steps && !interrupted()) {
-        if (step % option.eval_every == 0) {
-            measured = measure(m, validation, sample);
-            add_point(&h, step, measured);
-        }
+        double begun = now();
         ct_optim_zero_grad(optim);
-        double loss = learn(m, t->bytes, n, &phase);
+        double loss = learn(m, t->bytes, n, phase, step);
         ct_optim_set_lr(optim, learning_rate(step));
         ct_optim_step(optim);
         check(m->context, EXIT_FAILED);
-        h.losses[step] = loss;
         step++;
+
+        log_line line = {
+            .step = step,
+            .loss = loss,
+            .validation = NAN,
+            .lr = learning_rate(step - 1),
+            .grad_norm = ct_optim_grad_norm(optim),
+            .tokens_per_s = bar.per_step / (now() - begun),
+            .peak_bytes = ct_memory(m->context).peak,
+        };
+        if (step % option.eval_every == 0 || step == option.steps)
+            line.validation = measured = measure(m, validation, sample, false);
+        line.seconds = earlier + now() - bar.begun;
+        add_step(&h, &line);
+        run_step(r, &line);
         if (!isfinite(loss))
             fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr",
                  (long long)step);
         progress_show(&bar, step, "loss %.3f  validation %.3f", loss, measured);
+        run_profile_show(m->context);
     }
     progress_end();
+    ct_profile_stop(m->context);
 
     bool complete = step == option.steps;
+    run_save(r, step);
     gpt_save(m, model_path);
     if (complete) {
-        add_point(&h, step, measure(m, validation, sample));
-        measured = measure(m, validation, held);
+        measured = measure(m, validation, held, true);
         if (!isnan(measured))
             printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", m->window,
                    measured);
@@ -224,6 +257,7 @@ static void train(gpt *m, const contents *t, const char *model_path, const char 
     draw(&h, step, picture_path);
     printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
            model_path, picture_path);
+    run_end(r);
 }
 
 /* ---- writing ---- */
@@ -312,6 +346,7 @@ static void write_text(const gpt *m) {
 
 int main(int argc, char **argv) {
     gpt m = {.layers = 4, .heads = 4, .width = 128, .window = 64};
+    run r = {.every = 100, .keep = 3};
     const flag flags[] = {
         flag_integer("layers", &m.layers, 1, MAX_LAYERS, "blocks of attention and feed-forward"),
         flag_integer("heads", &m.heads, 1, 1024, "of attention; a divisor of the width"),
@@ -347,12 +382,18 @@ int main(int argc, char **argv) {
         flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
         flag_text("out", &option.out, "DIR", "where the loss curve goes, and the model"),
         flag_text("save", &option.save, "FILE", "where the model goes instead"),
+        flag_text("checkpoint", &r.folder, "DIR", "for checkpoints; goes on from the newest"),
+        flag_integer("every", &r.every, 1, 1e9, "steps from one checkpoint to the next"),
+        flag_integer("keep", &r.keep, 1, 1e9, "checkpoints that stay, the newest"),
+        flag_text("log", &r.log_path, "FILE", "a line of JSON for each step"),
     };
     const char *usage =
         "[flags] FILE...\n\n"
         "Trains a GPT on text files, or with --sample writes text from a trained one.\n\n"
         "The model:";
-    int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
+    run_profile_catch();
+    const int n_flags = sizeof flags / sizeof *flags;
+    int files = read_flags(argc, argv, flags, n_flags, usage);
     if (option.sample && files)
         fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
     if (!option.sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
@@ -367,10 +408,14 @@ int main(int argc, char **argv) {
         const char *model_path = option.save ? output_path(NULL, option.save)
                                              : output_path(option.out, "char_lm.safetensors");
         const char *picture_path = output_path(option.out, "char_lm_loss.svg");
-        contents t = read_text(&m, files, argv + 1);
+        r.context = m.context;
+        run_same_flags(&r, flags, n_flags,
+                       "layers heads width context bias dropout steps batch lr min-lr warmup beta1 "
+                       "beta2 weight-decay clip eval-every seed");
+        contents t = read_text(&m, &r, files, argv + 1);
         gpt_prompt(&m, option.prompt);
         gpt_make(&m);
-        train(&m, &t, model_path, picture_path);
+        train(&m, &t, &r, model_path, picture_path);
         free(t.bytes);
     }
     if (!interrupted()) write_text(&m);

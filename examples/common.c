@@ -16,16 +16,27 @@ static const char *program = "example";
 static bool bar_shown;             /* the cursor stands behind a progress bar */
 static volatile sig_atomic_t stop; /* Ctrl-C was pressed */
 
-_Noreturn void fail(int exit_code, const char *format, ...) {
+static void say(const char *format, va_list args) {
     progress_end();
     fflush(stdout);
     fprintf(stderr, "%s: ", program);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+_Noreturn void fail(int exit_code, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    say(format, args);
     va_end(args);
-    fputc('\n', stderr);
     exit(exit_code);
+}
+
+void warn(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
 }
 
 void check(const ct_context *context, int exit_code) {
@@ -283,7 +294,7 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
     const char *term = getenv("TERM");
     bool bar = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb");
     double time = now();
-    if (done != 1 && done != p->total) {
+    if (done != p->first + 1 && done != p->total) {
         int64_t every = p->total < 20 ? 1 : p->total / 20;
         if (bar && time - p->drawn < 0.1) return;
         if (!bar && done % every) return;
@@ -296,7 +307,7 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
 
-    double steps_per_second = (double)done / (time - p->begun + 1e-9);
+    double steps_per_second = (double)(done - p->first) / (time - p->begun + 1e-9);
     double rate = steps_per_second * p->per_step;
     int left = (int)((double)(p->total - done) / steps_per_second);
     char total[24];

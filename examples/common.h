@@ -11,6 +11,8 @@ enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* ---- ending. Each prints "program: message" to stderr. ---- */
 _Noreturn void fail(int exit_code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* and goes on */
+
 /* Fails with the pending error, if there is one. */
 void check(const ct_context *context, int exit_code);
 
@@ -56,8 +58,8 @@ bool interrupted(void);
 
 /* ---- progress: a bar with the time left on a terminal, else a line now and then ---- */
 typedef struct {
-    int64_t total;
-    double per_step; /* units a step, for the rate */
+    int64_t total, first; /* first: done already before it began */
+    double per_step;      /* units a step, for the rate */
     const char *unit;
     double begun; /* now() */
     double drawn; /* when the bar was last drawn; starts as 0 */

@@ -5,14 +5,15 @@
  *     optim.lr, ...         the optimiser: optim/saved.h lists its tensors
  *     optims.0.lr, ...      the same of each further optimiser
  *     tensor.NAME           the caller's tensors
- *     __metadata__          each optimiser's name; step, seed and stream as decimals; optim.dist
- *                           etc., the steps of an optimiser's ct_dist
+ *     __metadata__          the checksum; each optimiser's name; step, seed and stream as decimals;
+ *                           optim.dist etc., the steps of an optimiser's ct_dist
  *
  * With a ct_dist rank 0 alone has a file. */
 #include <cotangent/io.h>
 
 #include <string.h>
 
+#include "../src/io/checksum.h"
 #include "dist/dist_checkpoint.h"
 #include "match.h"
 #include "optim/saved.h"
@@ -169,7 +170,7 @@ static bool write(ct_context *context, const char *op, const char *path,
     snprintf(seed, sizeof seed, "%" PRIu64, rng.seed);
     snprintf(stream, sizeof stream, "%" PRIu64, rng.stream);
 
-    const size_t bytes = cti_bytes(4 * list->n + 9, sizeof(char *)),
+    const size_t bytes = cti_bytes(4 * list->n + 11, sizeof(char *)),
                  names = cti_bytes(list->n, sizeof(optim_texts));
     const char **metadata = cti_take(context, bytes);
     optim_texts *texts = metadata ? cti_take(context, names) : NULL;
@@ -177,7 +178,7 @@ static bool write(ct_context *context, const char *op, const char *path,
     bool ok = texts;
     if (ok) {
         const char **at = metadata;
-        *at++ = "format", *at++ = format;
+        *at++ = CTI_CHECKSUM_KEY, *at++ = CTI_CHECKSUM_ZEROS, *at++ = "format", *at++ = format;
         for (int64_t i = 0; i < list->n; i++) {
             const ct_optim *optim = list->optim[i];
             *at++ = optim_key(first_optim(checkpoint) + i, texts[i].key);
@@ -190,8 +191,7 @@ static bool write(ct_context *context, const char *op, const char *path,
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
         *at++ = "stream", *at++ = stream, *at++ = NULL;
         ok = gather(&state, checkpoint, list->copy, NULL) &&
-             cti_safetensors_save(context, op, path, state.named, state.n,
-                                  (ct_save_opts){.metadata = metadata});
+             cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     }
     cti_nn_state_free(&state);
     cti_give(context, metadata, bytes);
@@ -267,6 +267,12 @@ static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoin
     if (!kind || cti_text_compare(*kind, cti_text_of(format)) != 0)
         return ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: metadata \"format\" is not \"%s\"",
                        file->op, file->path, format);
+    for (int64_t i = 0; i < file->files; i++)
+        if (!file->file[i].checked)
+            return ct_fail(file->context, CT_ERR_FORMAT,
+                           "%s: %s: metadata does not begin with \"" CTI_CHECKSUM_KEY
+                           "\", as a checkpoint's does",
+                           file->op, file->file[i].file.path);
     for (int64_t i = first_optim(checkpoint), n = 0; i < checkpoint->n_optims; i++, n++) {
         char key[PREFIX], dist[PREFIX + 8];
         const ct_optim *optim = list->optim[n];
@@ -386,7 +392,7 @@ bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     if (!ok && !dist) return false;
     if (!context) context = dist->context;
     cti_shards file;
-    const bool opened = ok && reads && cti_shards_open(context, op, path, &file);
+    const bool opened = ok && reads && cti_shards_open_checked(context, op, path, &file);
     ok = ok && opened == reads;
     if (ok || dist) ok = load(context, opened ? &file : NULL, checkpoint, ok);
     if (opened) cti_shards_close(&file);

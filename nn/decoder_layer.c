@@ -11,13 +11,9 @@ ct_module *ct_decoder_layer_new(ct_context *context, ct_layer_opts opts) {
     return cti_nn_layer_new(context, &decoder_kind, opts, true);
 }
 
-ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory,
-                                      ct_mha_call self, ct_mha_call cross) {
+static ct_layer_out run(ct_module *layer, ct_tensor *x, ct_tensor *memory, ct_mha_call self,
+                        ct_mha_call cross) {
     ct_layer_out y = {0};
-    if (!cti_nn_is(layer, &decoder_kind, "ct_decoder_layer_forward", x) ||
-        !cti_nn_cache_is_open(self.cache, "ct_decoder_layer_forward") ||
-        !cti_nn_cache_is_open(cross.cache, "ct_decoder_layer_forward"))
-        return y;
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_nn_scope scope;
     cti_nn_enter(layer, &scope);
@@ -30,4 +26,23 @@ ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor 
     x = cti_nn_layer_attend(layer, "multihead_attn", "norm2", x, memory, cross, &y.cross_weights);
     y.out = cti_nn_layer_feed(layer, "norm3", x);
     return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
+}
+
+static ct_tensor *run_recomputed(ct_tensor *const *in, int n, void *arg) {
+    cti_nn_layer_call call;
+    return cti_nn_layer_unpack(&call, &decoder_kind, in, n, arg)
+               ? run(call.layer, call.x, call.memory, call.self, call.cross).out
+               : NULL;
+}
+
+ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory,
+                                      ct_mha_call self, ct_mha_call cross) {
+    if (!cti_nn_is(layer, &decoder_kind, "ct_decoder_layer_forward", x) ||
+        !cti_nn_cache_is_open(self.cache, "ct_decoder_layer_forward") ||
+        !cti_nn_cache_is_open(cross.cache, "ct_decoder_layer_forward"))
+        return (ct_layer_out){0};
+    const cti_nn_layer_call call = {
+        .layer = layer, .x = x, .memory = memory, .self = self, .cross = cross};
+    return cti_nn_layer_recomputes(&call) ? cti_nn_layer_recompute(run_recomputed, call)
+                                          : run(layer, x, memory, self, cross);
 }

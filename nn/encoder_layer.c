@@ -15,11 +15,8 @@ ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {
     return cti_nn_layer_new(context, &encoder_kind, opts, false);
 }
 
-ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
+static ct_layer_out run(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     ct_layer_out y = {0};
-    if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward", x) ||
-        !cti_nn_cache_is_open(self.cache, "ct_encoder_layer_forward"))
-        return y;
     const int64_t length = ct_kv_cache_length(self.cache);
     cti_nn_scope scope;
     cti_nn_enter(layer, &scope);
@@ -28,4 +25,20 @@ ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_cal
         y.out = cti_nn_layer_feed(layer, "norm2", x);
     }
     return cti_nn_layer_return(layer->context, &scope, self.cache, length, y);
+}
+
+static ct_tensor *run_recomputed(ct_tensor *const *in, int n, void *arg) {
+    cti_nn_layer_call call;
+    return cti_nn_layer_unpack(&call, &encoder_kind, in, n, arg)
+               ? run(call.layer, call.x, call.self).out
+               : NULL;
+}
+
+ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
+    if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward", x) ||
+        !cti_nn_cache_is_open(self.cache, "ct_encoder_layer_forward"))
+        return (ct_layer_out){0};
+    const cti_nn_layer_call call = {.layer = layer, .x = x, .self = self};
+    return cti_nn_layer_recomputes(&call) ? cti_nn_layer_recompute(run_recomputed, call)
+                                          : run(layer, x, self);
 }

@@ -1,6 +1,7 @@
 /* What torch's TransformerEncoderLayer and TransformerDecoderLayer have in common: options,
  * children, and sublayers with their residual and norm. */
 #include "layer.h"
+#include "../src/autograd/recompute.h"
 #include "attention/mha.h"
 
 ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_layer_opts o,
@@ -121,4 +122,51 @@ ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv
     cti_nn_hand_out(context, scope, y.cross_weights);
     cti_nn_leave(context, scope, y.out);
     return y;
+}
+
+/* ---- recompute ---- */
+
+/* The inputs of the function that runs again. */
+enum { X, MEMORY, SELF_MASK, SELF_KEY_MASK, CROSS_MASK, CROSS_KEY_MASK, INPUTS };
+_Static_assert(sizeof(cti_nn_layer_call) <= CTI_RECOMPUTE_ARG, "the node has room for a copy");
+
+static void inputs(const cti_nn_layer_call *c, ct_tensor *in[INPUTS]) {
+    in[X] = c->x, in[MEMORY] = c->memory;
+    in[SELF_MASK] = c->self.mask, in[SELF_KEY_MASK] = c->self.key_mask;
+    in[CROSS_MASK] = c->cross.mask, in[CROSS_KEY_MASK] = c->cross.key_mask;
+}
+
+/* Not with a tensor that the layer refuses, as the layer's message is the better one. */
+bool cti_nn_layer_recomputes(const cti_nn_layer_call *c) {
+    const ct_layer_opts *o = cti_nn_data(c->layer);
+    if (!o->recompute || !c->layer->training || !c->x || c->self.cache || c->cross.cache ||
+        c->self.need_weights || c->cross.need_weights)
+        return false;
+    ct_tensor *in[INPUTS];
+    inputs(c, in);
+    bool good = true;
+    for (int i = 0; i < INPUTS; i++)
+        good &= !in[i] || (in[i]->self == in[i] && in[i]->context == c->layer->context);
+    return good;
+}
+
+ct_layer_out cti_nn_layer_recompute(ct_fn run, cti_nn_layer_call c) {
+    ct_tensor *in[INPUTS];
+    inputs(&c, in);
+    return (ct_layer_out){.out = cti_recompute(run, &c, sizeof c, in, INPUTS)};
+}
+
+bool cti_nn_layer_unpack(cti_nn_layer_call *c, const cti_nn_kind *kind, ct_tensor *const *in, int n,
+                         const void *arg) {
+    (void)n;
+    *c = *(const cti_nn_layer_call *)arg;
+    if (!cti_nn_is(c->layer, kind, kind->name, in[X])) return false;
+    if (!c->layer->training)
+        return ct_fail(c->layer->context, CT_ERR_GRAD,
+                       "%s: with recompute a layer must be in training until backward has run",
+                       cti_nn_kind_name(c->layer));
+    c->x = in[X], c->memory = in[MEMORY];
+    c->self.mask = in[SELF_MASK], c->self.key_mask = in[SELF_KEY_MASK];
+    c->cross.mask = in[CROSS_MASK], c->cross.key_mask = in[CROSS_KEY_MASK];
+    return true;
 }

@@ -26,6 +26,22 @@ ct_tensor *cti_nn_layer_feed(ct_module *layer, const char *norm, ct_tensor *x);
  * stack or a transformer. `what` names x in the error. */
 bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *what);
 
+/* ---- ct_layer_opts.recompute ---- */
+
+/* A call of a layer; of an encoder's memory and cross are empty. */
+typedef struct {
+    ct_module *layer;
+    ct_tensor *x, *memory;
+    ct_mha_call self, cross;
+} cti_nn_layer_call;
+
+bool cti_nn_layer_recomputes(const cti_nn_layer_call *call);
+/* `run` is called with the call's tensors as inputs, and gets the call back by cti_nn_layer_unpack.
+ * That is false, with an error recorded, if the layer cannot do again what it did. */
+ct_layer_out cti_nn_layer_recompute(ct_fn run, cti_nn_layer_call call);
+bool cti_nn_layer_unpack(cti_nn_layer_call *call, const cti_nn_kind *kind, ct_tensor *const *in,
+                         int n, const void *arg);
+
 /* Moves the results out of the frame and closes it. While an error is pending all results are NULL
  * and the cache gets its earlier `length` back. */
 ct_layer_out cti_nn_layer_return(ct_context *context, cti_nn_scope *scope, ct_kv_cache *cache,

@@ -21,14 +21,16 @@
 
 /* ---- the calls ---- */
 
-/* SHORT: reads and writes transfer one byte; SHRINK: the file is truncated before a read */
-typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK } fault_mode;
+/* INTERRUPT: every other call that a signal can interrupt; INTERRUPT_ONCE: call `at` of these;
+ * SHORT: reads and writes transfer one byte; SHRINK: the file is truncated before a read */
+typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK, INTERRUPT_ONCE } fault_mode;
 static struct {
     fault_mode mode;
     int64_t calls, at;  /* calls so far, and the number of the one that fails */
     bool memory;        /* cti_take fails, not the system */
     const char *failed; /* name of the call that failed */
     int interrupts;
+    int error; /* errno of what fails; 0: EIO */
 } fault;
 
 static char folder[64], path[128], link_path[128], stale_path[128];
@@ -40,13 +42,14 @@ static int no_locks; /* 1: no locks of open file descriptions; 2: no locks at al
 static inline bool fails(const char *call) {
     if (fault.mode != FAIL || fault.memory || ++fault.calls != fault.at) return false;
     fault.failed = call;
-    errno = EIO;
+    errno = fault.error ? fault.error : EIO;
     return true;
 }
 
-/* Every other call is interrupted first. */
 static inline bool interrupted(void) {
-    if (fault.mode != INTERRUPT || fault.interrupts++ % 2) return false;
+    if (fault.mode != INTERRUPT && fault.mode != INTERRUPT_ONCE) return false;
+    const int before = fault.interrupts++;
+    if (fault.mode == INTERRUPT ? before % 2 : before + 1 != fault.at) return false;
     errno = EINTR;
     return true;
 }
@@ -81,6 +84,13 @@ ssize_t __wrap_write(int fd, const void *data, size_t size) {
     if (hook) hook(fd);
     if (fails("write") || interrupted()) return -1;
     return __real_write(fd, data, fault.mode == SHORT && size > 1 ? 1 : size);
+}
+
+ssize_t __real_pwrite(int fd, const void *data, size_t size, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset);
+ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset) {
+    if (fails("pwrite") || interrupted()) return -1;
+    return __real_pwrite(fd, data, fault.mode == SHORT && size > 1 ? 1 : size, offset);
 }
 
 int __real_openat(int at, const char *name, int flags, ...);

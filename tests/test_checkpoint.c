@@ -103,26 +103,36 @@ START_TEST(checkpoint_refuses) {
             const char *value[] = {"7", "7", "7"},
                        *texts[] = {NULL, "", "-1", "7x", "18446744073709551616", "/"};
             value[i] = texts[wrong];
-            const char *metadata[11] = {"format", "cotangent checkpoint 1", "optim", "SGD"};
-            for (int k = 0, at = 4; k < 3; k++)
+            const char *metadata[13] = {CHECKSUM, "format", "cotangent checkpoint 1", "optim",
+                                        "SGD"};
+            for (int k = 0, at = 6; k < 3; k++)
                 if (value[k]) metadata[at++] = numbers[k], metadata[at++] = value[k];
             ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = metadata}));
+            seal_file(path);
             char says[64];
             snprintf(says, sizeof says, "metadata \"%s\" is no whole number", numbers[i]);
             ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path, says);
         }
-    static const char *large[] = {"format", "cotangent checkpoint 1",
-                                  "optim",  "SGD",
-                                  "step",   "9223372036854775807",
-                                  "seed",   "7",
-                                  "stream", "7",
+    static const char *large[] = {CHECKSUM,
+                                  "format",
+                                  "cotangent checkpoint 1",
+                                  "optim",
+                                  "SGD",
+                                  "step",
+                                  "9223372036854775807",
+                                  "seed",
+                                  "7",
+                                  "stream",
+                                  "7",
                                   NULL};
     ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = large}));
+    seal_file(path);
     ck_refused(
         ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
         "metadata \"step\" is no whole number of at most 9223372036854775806: 9223372036854775807");
-    static const char *unnamed[] = {"format", "cotangent checkpoint 1", NULL};
+    static const char *unnamed[] = {CHECKSUM, "format", "cotangent checkpoint 1", NULL};
     ck_assert(ct_save(momentum.module, path, (ct_save_opts){.metadata = unnamed}));
+    seal_file(path);
     ck_refused(ct_checkpoint_load(path, &to), CT_ERR_FORMAT, path,
                "the optimiser is SGD, the file's is missing");
     ck_refused(ct_checkpoint_load(in_folder("none"), &to), CT_ERR_IO, "none", "No such file");
@@ -206,6 +216,7 @@ START_TEST(what_a_checkpoint_holds) {
             wrong[8 + header] = kept;
             memset(wrong + 8 + header + begins, 0xff, 8);
             FILE *file = fopen(path, "wb");
+            seal(wrong, size);
             fwrite(wrong, 1, size, file);
             fclose(file);
             ck_refused(ct_checkpoint_load(path, &read), CT_ERR_FORMAT, path,
@@ -294,6 +305,7 @@ static void refuse_bytes(training t, const char *path, const char *name, const v
     memcpy(wrong, good, n);
     put_little(wrong + place_of(good, name), value, size);
     wrong[place_of(good, "model.fc.bias")] ^= 1; /* a value that a load would change */
+    seal(wrong, n);
     write_all(path, wrong, n);
     ck_refused(ct_checkpoint_load(path, &checkpoint), CT_ERR_FORMAT, path, says);
     ck_assert_int_eq(checkpoint.step, 4);
@@ -344,6 +356,7 @@ START_TEST(the_last_count) {
         ck_assert(ct_checkpoint_save(path, &checkpoint));
         const size_t n = read_all(path, bytes, sizeof bytes);
         put_little(bytes + place_of(bytes, "optim.step.fc.weight"), &(int64_t){INT64_MAX - 1}, 8);
+        seal(bytes, n);
         write_all(path, bytes, n);
         for (int again = 0; again < 3; again++) {
             ck_assert_msg(ct_checkpoint_load(path, &checkpoint), "%s", ct_error_message(context));

@@ -84,6 +84,8 @@ static void sweep(program *run, int threads) {
 
 /* ---- a training step ---- */
 
+static bool recompute; /* the layers */
+
 static ct_module *model_new(ct_context *c) {
     ct_module *model = ct_module_new(c, "model");
     ct_module_add_child(
@@ -97,12 +99,14 @@ static ct_module *model_new(ct_context *c) {
                                                              .num_heads = 2,
                                                              .hidden = 12,
                                                              .dropout = 0.1,
-                                                             .norm_first = true}));
-    ct_module_append(
-        model, "layers",
-        ct_decoder_layer_new(
-            c,
-            (ct_layer_opts){.embed_dim = 8, .num_heads = 2, .hidden = 12, .activation = CT_GELU}));
+                                                             .norm_first = true,
+                                                             .recompute = recompute}));
+    ct_module_append(model, "layers",
+                     ct_decoder_layer_new(c, (ct_layer_opts){.embed_dim = 8,
+                                                             .num_heads = 2,
+                                                             .hidden = 12,
+                                                             .activation = CT_GELU,
+                                                             .recompute = recompute}));
     ct_module_add_child(model, "head",
                         ct_linear_new(c, (ct_linear_opts){.in_features = 8, .out_features = 7}));
     if (!ct_error(c)) return model;
@@ -117,7 +121,8 @@ static ct_tensor *model_loss(ct_module *model, ct_tensor *ids, ct_tensor *target
                                                  (ct_mha_call){.causal = true})
                             .out;
     x = ct_decoder_layer_forward(ct_module_child(model, "layers.1"), x, memory,
-                                 (ct_mha_call){.causal = true}, (ct_mha_call){.need_weights = true})
+                                 (ct_mha_call){.causal = true},
+                                 (ct_mha_call){.need_weights = !recompute})
             .out;
     ct_tensor *logits = ct_forward(ct_module_child(model, "head"), x);
     return ct_cross_entropy(ct_view(logits, CT_SHAPE(-1, 7)), targets,
@@ -165,6 +170,41 @@ static bool train(ct_context *c, result *out) {
 }
 
 START_TEST(a_training_step) { sweep(train, 1); }
+END_TEST
+
+START_TEST(a_training_step_with_recompute) {
+    recompute = true;
+    sweep(train, 1);
+}
+END_TEST
+
+/* More inputs than a call has on the stack, one inside the other, and a result from outside. */
+static ct_tensor *sum_of_ten(ct_tensor *const *in, int n, void *arg) {
+    ct_tensor *y = ct_tanh(in[0]);
+    for (int i = 1; i < n; i++) y = ct_mul(y, ct_exp(in[i]));
+    return ct_linear(y, *(ct_tensor **)arg, NULL);
+}
+static ct_tensor *twice(ct_tensor *const *in, int n, void *arg) {
+    ct_tensor *y = ct_recompute(sum_of_ten, arg, in, n);
+    return ct_add(in[0], ct_recompute(sum_of_ten, arg, &y, 1));
+}
+static bool recompute_twice(ct_context *c, result *out) {
+    memset(out, 0, sizeof *out);
+    ct_scope scope = ct_scope_open(c);
+    ct_seed(c, 5);
+    ct_tensor *w = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(3, 3)), true),
+              *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(2, 3)), true),
+              *outside = ct_scale(ct_transpose(w, 0, 1), 2), *in[10];
+    for (int i = 0; i < 10; i++) in[i] = ct_scale(x, 0.1 * i);
+    ct_tensor *y = ct_recompute(twice, &outside, in, 10);
+    const bool done = ct_backward(ct_sum(y, CT_ALL, false)) &&
+                      ct_to_f32(ct_grad(x), out->value, 6) &&
+                      ct_to_f32(ct_grad(w), out->value + 6, 9);
+    ct_scope_close(scope);
+    return done;
+}
+
+START_TEST(recompute_inside_of_recompute) { sweep(recompute_twice, 1); }
 END_TEST
 
 static bool multiply(ct_context *c, result *out) {
@@ -569,6 +609,8 @@ int main(void) {
           *io = tcase_create("files");
     tcase_set_tags(alone, "one-thread");
     tcase_add_test(alone, a_training_step);
+    tcase_add_test(alone, a_training_step_with_recompute);
+    tcase_add_test(alone, recompute_inside_of_recompute);
     suite_add_tcase(suite, alone);
     tcase_add_test(memory, work_on_three_threads);
     tcase_add_test(memory, weights_of_attention);

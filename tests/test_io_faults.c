@@ -5,7 +5,7 @@
 
 static content now;
 
-static void sweep(int i, bool memory) {
+static void sweep(int i, bool memory, int error) {
     int64_t failures = 0;
     for (int64_t at = 1;; at++) {
         begin(i);
@@ -14,7 +14,7 @@ static void sweep(int i, bool memory) {
         int files = count_entries(folder), fds = count_entries("/proc/self/fd");
         if (operations[i].writes) touch(stale_path);
         fault.calls = 0, fault.at = at, fault.memory = memory, fault.failed = NULL,
-        fault.mode = FAIL;
+        fault.error = error, fault.mode = FAIL;
         bool done = operations[i].run();
         fault.mode = NONE;
         const char *failed = fault.failed, *message = ct_error_message(context);
@@ -50,7 +50,7 @@ static void sweep(int i, bool memory) {
         CK(harmless ? done : !done);
         CK(done || ct_error(context) == (memory ? CT_ERR_MEMORY : CT_ERR_IO));
         CK(done || memory || strstr(message, folder) != NULL);
-        CK(done || memory || strstr(message, "Input/output error") != NULL);
+        CK(done || memory || strstr(message, strerror(error)) != NULL);
         if (!done && !after) {
             if (operations[i].prepare) {
                 CK(count_entries(folder) == files);
@@ -68,9 +68,16 @@ static void sweep(int i, bool memory) {
     ck_assert_int_ge(failures, 5);
 }
 
-START_TEST(every_call_fails) { sweep(_i, false); }
+START_TEST(every_call_fails) { sweep(_i, false, EIO); }
 END_TEST
-START_TEST(every_request_for_memory_fails) { sweep(_i, true); }
+START_TEST(every_request_for_memory_fails) { sweep(_i, true, EIO); }
+END_TEST
+
+/* A full disk, a quota, and a file system that cannot be written. */
+START_TEST(no_room) {
+    static const int errors[] = {ENOSPC, EDQUOT, EROFS};
+    for (int i = 0; i < 3; i++) sweep(_i, false, errors[i]);
+}
 END_TEST
 
 /* Interrupted calls are repeated, and short reads and writes are continued. */
@@ -91,6 +98,23 @@ START_TEST(interrupted_and_short) {
         snapshot(&now);
         ck_assert(equal(&now, &old_state));
     }
+}
+END_TEST
+
+START_TEST(each_call_is_interrupted) {
+    int64_t at = 1;
+    for (bool more = true; more; at++) {
+        begin(_i);
+        fault.interrupts = 0, fault.at = at, fault.mode = INTERRUPT_ONCE;
+        const bool done = operations[_i].run();
+        fault.mode = NONE;
+        more = fault.interrupts >= at;
+        ck_assert_msg(done, "%s, call %lld: %s", operations[_i].name, (long long)at,
+                      ct_error_message(context));
+        snapshot(&now);
+        if (operations[_i].writes) ck_assert(equal(&now, &old_state));
+    }
+    ck_assert_int_ge(at, 4);
 }
 END_TEST
 
@@ -121,7 +145,9 @@ int main(void) {
     tcase_add_checked_fixture(faults, setup, teardown);
     tcase_add_loop_test(faults, every_call_fails, 0, OPERATIONS);
     tcase_add_loop_test(faults, every_request_for_memory_fails, 0, OPERATIONS);
+    tcase_add_loop_test(faults, no_room, 0, OPERATIONS);
     tcase_add_loop_test(faults, interrupted_and_short, 0, OPERATIONS);
+    tcase_add_loop_test(faults, each_call_is_interrupted, 0, OPERATIONS);
     tcase_add_test(faults, file_shrinks_while_it_is_read);
     suite_add_tcase(suite, faults);
     return run_suite(suite);

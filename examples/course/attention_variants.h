@@ -35,6 +35,25 @@ enum {
     QUERIES_FOR_VALUES,
     WEIGHTS_TURNED,
     SCORES_TURNED,
+    FIRST_KEY_LOST,
+    LAST_KEY_LOST,
+    KEYS_AS_QUERIES,
+    FIRST_NOT_DIVIDED,
+    LAST_NOT_DIVIDED,
+    SUM_WITHOUT_FIRST,
+    SUM_WITHOUT_LAST,
+    SUM_GOES_ON,
+    SUM_OF_ALL,
+    SUM_OF_SO_FAR,
+    DIVIDED_BY_KEYS,
+    SOFTMAX_TWICE,
+    NEGATED_SCORES,
+    EQUAL_WEIGHTS,
+    LARGEST_ALONE,
+    SIGMOID_WEIGHTS,
+    DIAGONAL,
+    CAUSAL_FROM_END,
+    ROOT_OF_SUM,
     ATTENTION_MISTAKES
 };
 
@@ -71,32 +90,53 @@ enum {
     [QUERIES_FOR_VALUES] = {"with the queries in place of the values"},                            \
     [WEIGHTS_TURNED] = {"when the weights are transposed before they are multiplied by v"},        \
     [KEYS_FOR_VALUES] = {"with the keys in place of the values"},                                  \
+    [FIRST_KEY_LOST] = {"when the first key is left out"},                                         \
+    [LAST_KEY_LOST] = {"when the last key is left out"},                                           \
+    [KEYS_AS_QUERIES] = {"when the loop over keys ends with the number of queries"},               \
+    [FIRST_NOT_DIVIDED] = {"when a row's first weight is not divided by the sum"},                 \
+    [LAST_NOT_DIVIDED] = {"when a row's last weight is not divided by the sum"},                   \
+    [SUM_WITHOUT_FIRST] = {"when the sum that divides the weights lacks the first key"},           \
+    [SUM_WITHOUT_LAST] = {"when the sum that divides the weights lacks the last key"},             \
+    [SUM_GOES_ON] = {"when the sum of weights is not set back to 0 for each query"},               \
+    [SUM_OF_ALL] = {"when weights are divided by the sum of all queries' weights"},                \
+    [SUM_OF_SO_FAR] = {"when each weight is divided by the sum as it is so far"},                  \
+    [DIVIDED_BY_KEYS] = {"when weights are divided by the number of keys, and not by their sum"},  \
+    [SOFTMAX_TWICE] = {"when softmax is applied twice"},                                           \
+    [NEGATED_SCORES] = {"with the sign of the scores reversed"},                                   \
+    [EQUAL_WEIGHTS] = {"when all keys that are seen have the same weight", true},                  \
+    [LARGEST_ALONE] = {"when only the key of the largest score has a weight", true},               \
+    [SIGMOID_WEIGHTS] = {"with a sigmoid of each score in place of the softmax"},                  \
+    [DIAGONAL] = {"when a causal query i sees key i alone"},                                       \
+    [CAUSAL_FROM_END] = {"when a causal query i sees keys j <= S - 1 - i: counted from the end"},  \
+    [ROOT_OF_SUM] = {"when weights are divided by the root of the sum of their squares"},          \
     [SCORES_TURNED] = {"with queries and keys exchanged: k q^T"}
 /* clang-format on */
 
-static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, uint64_t bits) {
+static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, course_set bits) {
     const double d = (double)ct_dim(q, -1);
     double scale = 1 / sqrt(d);
-    if (bits & (1u << NO_SCALE | 1u << SCALE_AFTER)) scale = 1;
+    if (bits & (COURSE_BIT(NO_SCALE) | COURSE_BIT(SCALE_AFTER))) scale = 1;
     if (bits >> SCALE_1_D & 1) scale = 1 / d;
     if (bits >> SCALE_SQRT_D & 1) scale = sqrt(d);
     if (bits >> SCALE_VALUES & 1) scale = 1 / sqrt((double)ct_dim(v, -1));
     if (bits >> SCALE_KEYS & 1) scale = 1 / sqrt((double)ct_dim(k, -2));
     if (bits >> SCALE_QUERIES & 1) scale = 1 / sqrt((double)ct_dim(q, -2));
+    if (bits >> NEGATED_SCORES & 1) scale = -scale;
     return ct_scale(bits >> SCORES_TURNED & 1 ? ct_matmul(k, ct_transpose(q, -1, -2))
                                               : ct_matmul(q, ct_transpose(k, -1, -2)),
                     scale);
 }
 
 /* bool (T, S), true where query i sees key j; NULL: everywhere. */
-static ct_tensor *course_causal(ct_tensor *scores, bool causal, uint64_t bits) {
+static ct_tensor *course_causal(ct_tensor *scores, bool causal, course_set bits) {
     const int64_t t = ct_dim(scores, -2), s = ct_dim(scores, -1);
     bool seen[4096], keep;
     if (bits >> CAUSAL_IGNORED & 1) causal = false;
     else if (bits >> CAUSAL_FORCED & 1) causal = true;
     if (!causal) return NULL;
-    if (!(bits & (1u << CAUSAL_STRICT | 1u << CAUSAL_FUTURE | 1u << CAUSAL_ONE_MORE |
-                  1u << CAUSAL_AT_END)) ||
+    if (!(bits &
+          (COURSE_BIT(CAUSAL_STRICT) | COURSE_BIT(CAUSAL_FUTURE) | COURSE_BIT(CAUSAL_ONE_MORE) |
+           COURSE_BIT(CAUSAL_AT_END) | COURSE_BIT(DIAGONAL) | COURSE_BIT(CAUSAL_FROM_END))) ||
         t * s > 4096)
         return ct_causal_mask(ct_context_of(scores), t, s);
     for (int64_t i = 0; i < t; i++)
@@ -106,13 +146,15 @@ static ct_tensor *course_causal(ct_tensor *scores, bool causal, uint64_t bits) {
             if (bits >> CAUSAL_ONE_MORE & 1) keep = j <= i + 1;
             if (bits >> CAUSAL_STRICT & 1) keep = j < i;
             if (bits >> CAUSAL_FUTURE & 1) keep = bits >> CAUSAL_STRICT & 1 ? j > i : j >= i;
+            if (bits >> DIAGONAL & 1) keep = j == i;
+            if (bits >> CAUSAL_FROM_END & 1) keep = j <= s - 1 - i;
             seen[i * s + j] = keep;
         }
     return ct_from_bool(ct_context_of(scores), CT_SHAPE(t, s), seen);
 }
 
 /* Numbers before the division, and their sum: softmax with a maximum taken off or not. */
-static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, uint64_t bits) {
+static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, course_set bits) {
     ct_tensor *from = seen ? ct_masked_fill(s, ct_logical_not(seen), -INFINITY) : s;
     ct_tensor *max = ct_max(ct_detach(from), CT_DIMS(-1), true);
     if (bits >> NO_MAXIMUM & 1) max = ct_scale(max, 0);
@@ -121,18 +163,60 @@ static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, uint64_t bi
     return seen ? ct_masked_fill(e, ct_logical_not(seen), 0) : e;
 }
 
-static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, uint64_t bits) {
+#define COURSE_OTHER_SUMS                                                                          \
+    (COURSE_BIT(FIRST_NOT_DIVIDED) | COURSE_BIT(LAST_NOT_DIVIDED) |                                \
+     COURSE_BIT(SUM_WITHOUT_FIRST) | COURSE_BIT(SUM_WITHOUT_LAST) | COURSE_BIT(SUM_GOES_ON) |      \
+     COURSE_BIT(SUM_OF_ALL) | COURSE_BIT(SUM_OF_SO_FAR) | COURSE_BIT(DIVIDED_BY_KEYS) |            \
+     COURSE_BIT(SOFTMAX_TWICE) | COURSE_BIT(EQUAL_WEIGHTS) | COURSE_BIT(LARGEST_ALONE) |           \
+     COURSE_BIT(SIGMOID_WEIGHTS) | COURSE_BIT(ROOT_OF_SUM))
+
+/* Weights that are divided by another sum, or are no exponentials. */
+static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bits) {
+    const int64_t keys = ct_dim(s, -1);
     ct_tensor *hidden = seen ? ct_logical_not(seen) : NULL;
-    const unsigned fills = 1u << HIDDEN_ZERO | 1u << HIDDEN_LARGE | 1u << HIDDEN_INFINITE;
+    if (bits >> SOFTMAX_TWICE & 1)
+        return ct_masked_softmax(ct_masked_softmax(s, seen, -1), seen, -1);
+    if (bits >> EQUAL_WEIGHTS & 1) return ct_masked_softmax(ct_scale(s, 0), seen, -1);
+    if (bits >> SIGMOID_WEIGHTS & 1)
+        return hidden ? ct_masked_fill(ct_sigmoid(s), hidden, 0) : ct_sigmoid(s);
+    if (bits >> LARGEST_ALONE & 1)
+        return ct_one_hot(ct_argmax(hidden ? ct_masked_fill(s, hidden, -INFINITY) : s, -1), keys,
+                          CT_F64);
+    ct_tensor *e = course_exponentials(s, seen, bits), *counted = e;
+    if (keys > 1 && bits >> SUM_WITHOUT_FIRST & 1) counted = ct_narrow(e, -1, 1, keys - 1);
+    if (keys > 1 && bits >> SUM_WITHOUT_LAST & 1) counted = ct_narrow(e, -1, 0, keys - 1);
+    ct_tensor *sum = ct_sum(counted, CT_DIMS(-1), true);
+    if (bits >> ROOT_OF_SUM & 1) sum = ct_sqrt(ct_sum(ct_mul(e, e), CT_DIMS(-1), true));
+    if (bits >> SUM_OF_ALL & 1) sum = ct_sum(sum, CT_ALL, true);
+    if (bits >> SUM_OF_SO_FAR & 1) sum = ct_cumsum(e, -1);
+    if (bits >> SUM_GOES_ON & 1)
+        sum = ct_reshape(ct_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), ct_shape_of(sum));
+    if (bits >> DIVIDED_BY_KEYS & 1) return ct_scale(e, 1 / (double)keys);
+    ct_tensor *p = ct_div(e, sum);
+    if (hidden) p = ct_masked_fill(p, hidden, 0);
+    if (bits >> LAST_NOT_DIVIDED & 1)
+        p = ct_cat((ct_tensor *[]){ct_narrow(p, -1, 0, keys - 1), ct_narrow(e, -1, keys - 1, 1)}, 2,
+                   -1);
+    if (bits >> FIRST_NOT_DIVIDED & 1)
+        p = ct_cat((ct_tensor *[]){ct_narrow(e, -1, 0, 1), ct_narrow(p, -1, 1, keys - 1)}, 2, -1);
+    return p;
+}
+
+static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, course_set bits) {
+    ct_tensor *hidden = seen ? ct_logical_not(seen) : NULL;
+    const course_set fills =
+        COURSE_BIT(HIDDEN_ZERO) | COURSE_BIT(HIDDEN_LARGE) | COURSE_BIT(HIDDEN_INFINITE);
     if (bits >> NO_SOFTMAX & 1) return hidden ? ct_masked_fill(s, hidden, 0) : s;
-    if ((bits & (fills | 1u << HIDDEN_ADDED | 1u << MASK_AFTER)) && !hidden) return NULL;
+    if ((bits & (fills | COURSE_BIT(HIDDEN_ADDED) | COURSE_BIT(MASK_AFTER))) && !hidden)
+        return NULL;
     if (bits >> OVER_QUERIES & 1) return ct_masked_softmax(s, seen, -2);
-    if (bits & (1u << NO_MAXIMUM | 1u << MAXIMUM_FROM_ZERO | 1u << NOT_DIVIDED)) {
+    if (bits & (COURSE_BIT(NO_MAXIMUM) | COURSE_BIT(MAXIMUM_FROM_ZERO) | COURSE_BIT(NOT_DIVIDED))) {
         ct_tensor *e = course_exponentials(s, seen, bits);
         if (bits >> NOT_DIVIDED & 1) return e;
         e = ct_div(e, ct_sum(e, CT_DIMS(-1), true));
         return seen ? ct_masked_fill(e, ct_logical_not(ct_any(seen, CT_DIMS(-1), true)), 0) : e;
     }
+    if (bits & COURSE_OTHER_SUMS) return course_other_sums(s, seen, bits);
     if (bits >> MASK_AFTER & 1) return ct_masked_fill(ct_softmax(s, -1), hidden, 0);
     if (bits >> HIDDEN_ADDED & 1) {
         ct_tensor *zero = ct_scale(ct_detach(s), 0);
@@ -152,7 +236,14 @@ static ct_tensor *course_weights(ct_tensor *s, ct_tensor *seen, uint64_t bits) {
 
 /* key_seen: bool that broadcasts to the scores, or NULL. */
 static ct_tensor *course_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_tensor *key_seen,
-                                   bool causal, uint64_t bits) {
+                                   bool causal, course_set bits) {
+    int64_t first = bits >> FIRST_KEY_LOST & 1, keys = ct_dim(k, -2) - (bits >> LAST_KEY_LOST & 1);
+    if (bits >> KEYS_AS_QUERIES & 1 && keys > ct_dim(q, -2)) keys = ct_dim(q, -2);
+    if (first > 0 || keys < ct_dim(k, -2)) {
+        if (first >= keys || (causal && first > 0)) return NULL;
+        k = ct_narrow(k, -2, first, keys - first), v = ct_narrow(v, -2, first, keys - first);
+        if (key_seen) key_seen = ct_narrow(key_seen, -1, first, keys - first);
+    }
     ct_tensor *s = course_scores(q, k, v, bits), *seen = s ? course_causal(s, causal, bits) : NULL;
     if (!s) return NULL;
     seen = seen && key_seen ? ct_logical_and(seen, key_seen) : key_seen ? key_seen : seen;
@@ -162,6 +253,71 @@ static ct_tensor *course_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_
     if (bits >> WEIGHTS_TURNED & 1) weights = ct_transpose(weights, -1, -2);
     if (bits >> QUERIES_FOR_VALUES & 1) v = q;
     return ct_matmul(weights, bits >> KEYS_FOR_VALUES & 1 ? k : v);
+}
+
+/* What the weights are, which a unit matrix for the values shows: `in` are queries, keys and
+ * values (B, S, e). Of the first query whose weights are wrong. */
+__attribute__((unused)) static void course_explain_weights(ct_fn yours, ct_fn right, void *arg,
+                                                           ct_tensor *const *in, int n, char *said,
+                                                           size_t size) {
+    const int64_t batch = ct_dim(in[2], 0), keys = ct_dim(in[2], 1), queries = ct_dim(in[0], 1);
+    ct_context *context = ct_context_of(in[0]);
+    ct_tensor *with_unit[8];
+    if (n > 8) return;
+    for (int i = 0; i < n; i++) with_unit[i] = in[i];
+    ct_tensor *one = ct_zeros(context, CT_F64, CT_SHAPE(batch, keys, keys));
+    for (int64_t e = 0; e < batch * keys; e++) ct_data_f64(one)[e * keys + e % keys] = 1;
+    with_unit[2] = one;
+    ct_tensor *weights = yours(with_unit, n, arg), *must = right(with_unit, n, arg);
+    if (!weights || !must || ct_numel(weights) != ct_numel(must)) return;
+    const double *p = ct_data_f64(ct_contiguous(weights)), *q = ct_data_f64(ct_contiguous(must));
+    bool unknown = false;
+    for (int64_t row = 0; row < batch * queries; row++, p += keys, q += keys) {
+        double sum = 0, wrong = 0;
+        int64_t extra = -1, missing = -1, largest = 0, others = 0;
+        for (int64_t j = 0; j < keys; j++) {
+            sum += p[j], wrong = fmax(wrong, fabs(p[j] - q[j]));
+            if (q[j] == 0 && p[j] != 0 && extra < 0) extra = j;
+            if (p[j] == 0 && q[j] > 1e-9 && missing < 0) missing = j;
+            if (q[j] > q[largest]) largest = j;
+        }
+        unknown = unknown || !isfinite(sum);
+        if (!(wrong > 1e-9) || !isfinite(sum)) continue;
+        const int at = snprintf(said, size,
+                                "with a unit matrix for v, which shows the weights: "
+                                "query %d of sequence %d ",
+                                (int)(row % queries), (int)(row / queries));
+        said += at, size -= (size_t)at;
+        double ratio = NAN;
+        bool same = true;
+        for (int64_t j = 0; j < keys; j++) {
+            if (j == largest || q[j] <= 0 || q[j] >= q[largest] * (1 - 1e-9)) continue;
+            const double here = log(p[j] / p[largest]) / log(q[j] / q[largest]);
+            if (others++ == 0) ratio = here;
+            else same = same && fabs(here - ratio) < 1e-7;
+        }
+        if (extra >= 0)
+            snprintf(said, size, "gives key %d the weight %.4g, and must not see it", (int)extra,
+                     p[extra]);
+        else if (missing >= 0)
+            snprintf(said, size, "gives key %d no weight, and must see it", (int)missing);
+        else if (fabs(sum - 1) > 1e-9)
+            snprintf(said, size, "has weights that sum to %.8g, and not to 1%s", sum,
+                     same && fabs(ratio - 1) < 1e-7 ? "; but for that they are right" : "");
+        else if (same && others > 1 && isfinite(ratio))
+            snprintf(said, size, "has the weights of scores that are %.8g times what they must be",
+                     ratio);
+        else
+            snprintf(said, size,
+                     "gives key %d the weight %.8g and must %.8g; weights sum to 1: look "
+                     "at the scores",
+                     (int)largest, p[largest], q[largest]);
+        return;
+    }
+    if (!unknown)
+        snprintf(said, size,
+                 "the weights are right, as a unit matrix for v shows: look at how they "
+                 "multiply v");
 }
 
 #endif

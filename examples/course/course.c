@@ -32,7 +32,9 @@ static bool sanitized;
 static unsigned long memory_mib;
 static ct_context *context;
 static const course_test *running;
-static char hint[512];
+static char hint[1024];
+/* Of the forward that is compared, where the hint is empty. */
+static char about[512], depends[512];
 enum { MOST_INPUTS = 8 };
 
 /* ---- how a test ends ---- */
@@ -62,7 +64,7 @@ static void end(const char *verdict, const char *sentence, const char *report) {
 
 /* The sentence, then the hint. */
 static void fail_with(int points, const char *report, const char *format, va_list args) {
-    char verdict[32], sentence[3072];
+    char verdict[32], sentence[4096];
     const int most = running ? running->points - 1 : 0;
     const int length = vsnprintf(sentence, 2048, format, args);
     const size_t at = length < 0 ? 0 : length < 2048 ? (size_t)length : 2047;
@@ -212,10 +214,12 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
         if (here > 0 && !wrong++) first = worst = i;
         if (here > excess(a[worst], b[worst], tolerance)) worst = i;
     }
-    char alike[sizeof hint];
+    char alike[512];
     looks_like(a, b, shape, is_wrong, wrong, alike, sizeof alike);
     if (wrong) {
-        if (!*hint) course_hint("%s", alike);
+        if (!*hint)
+            course_hint("%s%s%s%s%s", about, *about && *alike ? "; " : "", alike,
+                        (*about || *alike) && *depends ? "; " : "", depends);
         char *report = NULL, also[256] = "";
         size_t size;
         FILE *file = open_memstream(&report, &size);
@@ -233,12 +237,15 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
     free(a), free(b), free(is_wrong);
 }
 
+static bool same_shape(ct_tensor *a, ct_tensor *b) {
+    const ct_shape one = ct_shape_of(a), other = ct_shape_of(b);
+    return one.ndim == other.ndim &&
+           !memcmp(one.dim, other.dim, (size_t)one.ndim * sizeof *one.dim);
+}
+
 bool course_same(ct_tensor *got, ct_tensor *other, double tolerance) {
     if (!got || !other || ct_dtype_of(got) != ct_dtype_of(other)) return false;
-    const ct_shape shape = ct_shape_of(got), right = ct_shape_of(other);
-    if (shape.ndim != right.ndim ||
-        memcmp(shape.dim, right.dim, (size_t)shape.ndim * sizeof *shape.dim))
-        return false;
+    if (!same_shape(got, other)) return false;
     const int64_t n = ct_numel(got);
     double *a = values_of("comparing", got), *b = values_of("comparing", other);
     int64_t same = 0;
@@ -264,163 +271,7 @@ void course_refused(const char *what, ct_context *of, ct_tensor *got, ct_status 
 
 /* ---- wrong forwards that have a name ---- */
 
-static uint64_t wrongs; /* of the forward whose gradient is asked for */
-static char wrongs_hint[sizeof hint];
-
-uint64_t course_wrongs(void) { return wrongs; }
-
-/* f->variant, or NULL. */
-static ct_tensor *variant_of(const course_function *f, void *arg, ct_tensor *const *in, int n,
-                             ct_rng rng, uint64_t mistakes) {
-    ct_rng_set(context, rng);
-    ct_tensor *out = f->variant(in, n, arg, mistakes);
-    if (!ct_error(context)) return out;
-    ct_error_clear(context);
-    return NULL;
-}
-
-enum { MOST_FOUND = 2 };
-
-/* A forward that gave a wrong value, and what it gives for random inputs of the same shapes. */
-typedef struct {
-    const course_function *f;
-    void *arg;
-    ct_tensor *const *in;
-    int n;
-    ct_rng rng;
-    double tolerance;
-    ct_tensor *got, *right, *random[MOST_INPUTS], *got_of_random;
-    uint64_t found[MOST_FOUND];
-    int count;
-} suspicion;
-
-/* Adds `mistakes` to those found, where they give `got` and not what is right; and what was got for
- * random inputs, too: in an example's numbers much is the same by chance. */
-static void suspect(suspicion *s, uint64_t mistakes) {
-    ct_scope scope = ct_scope_open(context);
-    ct_tensor *other = variant_of(s->f, s->arg, s->in, s->n, s->rng, mistakes);
-    if (course_same(s->got, other, s->tolerance) && !course_same(s->right, other, s->tolerance) &&
-        course_same(s->got_of_random, variant_of(s->f, s->arg, s->random, s->n, s->rng, mistakes),
-                    s->tolerance)) {
-        if (s->count < MOST_FOUND) s->found[s->count] = mistakes;
-        s->count++;
-    }
-    ct_scope_close(scope);
-}
-
-static void name_mistakes(const course_function *f, uint64_t mistakes, char *said, size_t size) {
-    size_t at = 0;
-    for (int i = 0; i < f->count; i++) {
-        if (!(mistakes >> i & 1)) continue;
-        const int length =
-            snprintf(said + at, size - at, "%s%s", at ? ", and " : "", f->mistakes[i].what);
-        at += (size_t)length < size - at ? (size_t)length : size - at - 1;
-    }
-}
-
-/* A single whole number says little: much is 0 or 1 by chance. And NaN comes of several mistakes.
- */
-static bool tells_nothing(ct_tensor *got) {
-    return ct_numel(got) == 1 && ct_item(got) == rint(ct_item(got));
-}
-static bool not_finite(ct_tensor *got) { return !isfinite(ct_item(ct_sum(got, CT_ALL, false))); }
-
-/* Which mistakes, or which two, give what was got; 0 where none do, or several. The hint says
- * which. */
-static uint64_t mistakes_of(suspicion *s) {
-    char first[240], second[240];
-    if (tells_nothing(s->got)) return 0;
-    for (int i = 0; i < s->n; i++)
-        s->random[i] = s->in[i] && ct_dtype_of(s->in[i]) == CT_F64
-                           ? course_randn(context, ct_shape_of(s->in[i]))
-                           : s->in[i];
-    ct_rng_set(context, s->rng);
-    s->got_of_random = s->f->yours(s->random, s->n, s->arg);
-    if (ct_error(context)) ct_error_clear(context);
-    if (wrongs) { /* of several that fit, those that other inputs have shown */
-        suspect(s, wrongs);
-        if (s->count) course_hint("%s", wrongs_hint);
-        if (s->count) return wrongs;
-    }
-    for (int i = 0; i < s->f->count; i++) suspect(s, 1ull << i);
-    for (int i = 0; i < s->f->count && s->count == 0; i++)
-        for (int j = 0; j < i; j++) suspect(s, 1ull << i | 1ull << j);
-    if (s->count == 0 || s->count > MOST_FOUND) return 0;
-    const char *begin =
-        not_finite(s->got) ? "the same comes out, for example," : "this is what comes out";
-    name_mistakes(s->f, s->found[0], first, sizeof first);
-    name_mistakes(s->f, s->found[s->count - 1], second, sizeof second);
-    if (s->count == 1) course_hint("%s %s", begin, first);
-    else course_hint("%s %s; or %s", begin, first, second);
-    return s->count == 1 ? s->found[0] : 0;
-}
-
-/* The same numbers in any shape: an input as it was. */
-static bool is_input(ct_tensor *got, ct_tensor *in) {
-    if (!in || ct_dtype_of(in) != CT_F64 || ct_numel(in) != ct_numel(got) || ct_numel(in) < 2)
-        return false;
-    return course_same(ct_reshape(got, CT_SHAPE(-1)), ct_reshape(in, CT_SHAPE(-1)), 0);
-}
-
-/* The mistakes found where `got` is wrong, and a hint. */
-static uint64_t look_at(const course_function *f, void *arg, ct_tensor *const *in, int n,
-                        ct_rng rng, ct_tensor *const *now, ct_tensor *got, ct_tensor *right,
-                        double tolerance) {
-    if (!got || ct_error(context) || course_same(got, right, tolerance)) return 0;
-    if (ct_dtype_of(got) != CT_F64) return 0;
-    const ct_rng after = ct_rng_get(context);
-    suspicion s = {f, arg, in, n, rng, fmax(tolerance, 1e-9), got, right, {NULL}, NULL, {0}, 0};
-    const uint64_t found = mistakes_of(&s);
-    for (int i = 0; i < n; i++) {
-        if (!*hint && is_input(got, in[i])) course_hint("these are the numbers of input %d", i);
-        if (in[i] && !course_same(in[i], now[i], 0) && ct_dtype_of(in[i]) == CT_F64)
-            course_hint("forward has changed its input %d, which others may still read", i);
-    }
-    ct_rng_set(context, after);
-    return found;
-}
-
-static uint64_t forward(const char *what, const course_function *f, void *arg, ct_tensor *const *in,
-                        int n, double tolerance, bool go_on) {
-    const ct_rng rng = ct_rng_get(context);
-    ct_tensor *kept[MOST_INPUTS];
-    for (int i = 0; i < n; i++) /* for yours to write to, if it does */
-        kept[i] =
-            in[i] && ct_dtype_of(in[i]) == CT_F64 ? made(ct_scale(ct_detach(in[i]), 1)) : in[i];
-    ct_tensor *right = made(f->variant(in, n, arg, 0));
-    right = made(ct_scale(ct_detach(right), 1));
-    ct_rng_set(context, rng);
-    ct_tensor *got = f->yours(kept, n, arg);
-    const uint64_t found = look_at(f, arg, in, n, rng, kept, got, right, tolerance);
-    bool easier = false;
-    for (int i = 0; i < f->count; i++) easier |= (found >> i & 1) && f->mistakes[i].easier;
-    if (!found || easier || !go_on) course_value(what, got, right, tolerance);
-    return found;
-}
-
-void course_forward(const char *what, const course_function *f, void *arg, ct_tensor *const *in,
-                    int n, double tolerance) {
-    forward(what, f, arg, in, n, tolerance, false);
-    course_hint("%s", ""); /* what was found is of this forward */
-}
-
-void course_forward_first(const char *what, const course_function *f, void *arg,
-                          ct_tensor *const *in, int n, double tolerance) {
-    const uint64_t found = forward(what, f, arg, in, n, tolerance, true);
-    if (!found) return;
-    wrongs |= found; /* another of them shows in these inputs */
-    snprintf(wrongs_hint, sizeof wrongs_hint, "%s", hint);
-    course_hint("the forward is wrong, too: %s", wrongs_hint);
-}
-
-/* The test has found nothing else wrong. */
-static void end_with_wrongs(void) {
-    if (!wrongs) return;
-    course_hint("%s", wrongs_hint);
-    course_partial(
-        (running->points + 1) / 2,
-        "the forward is wrong; this is the right gradient of the forward as you have it");
-}
+#include "naming.h"
 
 /* ---- gradients ---- */
 

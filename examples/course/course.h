@@ -42,29 +42,49 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
 
 /* ---- wrong forwards that have a name ---- */
 
-/* A mistake that a forward may have: mistakes[i] is bit i. */
+/* A mistake that a forward may have: mistakes[i] is in a set where its bit i is. */
 typedef struct {
     const char
         *what;   /* continues "this is what comes out ", as in "without the scale 1 / sqrt d" */
     bool easier; /* the gradient is then easier than the right one: it gets no points */
 } course_mistake;
+__extension__ typedef unsigned __int128 course_set;
+#define COURSE_BIT(mistake) ((course_set)1 << (mistake))
+static inline bool course_has(course_set set, int mistake) { return set >> mistake & 1; }
 
-/* The right forward (0), or what the mistakes of the bits make of it, by the library's ops, so that
- * it can be differentiated. NULL where these inputs do not allow the mistake; an error is
- * cleared. */
-typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, uint64_t mistakes);
+/* The right forward (the empty set, 0), or what the mistakes of the set make of it, by the
+ * library's ops, so that it can be differentiated. NULL where these inputs do not allow the
+ * mistake; an error is cleared. */
+typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, course_set mistakes);
+
+/* Inputs at which most mistakes differ, for `arg` as it is or another that is put in its place:
+ * there it is decided between mistakes that give the same elsewhere. */
+typedef void (*course_probe)(ct_context *context, ct_tensor **in, void **arg);
+
+/* Writes what is found out of a wrong forward that no mistake of the table explains, or nothing:
+ * which quantity within it is wrong, and by how much. `got` has the right shape; it may hold NaN.
+ */
+typedef void (*course_explain)(ct_tensor *const *in, int n, void *arg, ct_tensor *got,
+                               ct_tensor *right, char *said, size_t size);
 
 typedef struct {
     ct_fn yours;
     course_variant variant;
     const course_mistake *mistakes;
     int count;
+    const char *const *inputs; /* "k: sequence, key, column", the name and what its last dims count;
+                                * of each input, then of the result. NULL: they have numbers */
+    course_probe probe;        /* or NULL */
+    course_explain explain;    /* or NULL */
 } course_function;
-#define COURSE_FUNCTION(yours, variant, mistakes)                                                  \
-    {yours, variant, mistakes, sizeof(mistakes) / sizeof *(mistakes)}
+#define COURSE_FUNCTION(yours, variant, mistakes, ...)                                             \
+    {yours, variant, mistakes, sizeof(mistakes) / sizeof *(mistakes), __VA_ARGS__}
 
 /* As course_value of f->yours(in) and f->variant(in, 0), with the same random numbers. Where they
- * differ it is said which mistake, or which two, give the same to nine digits, if no others do. */
+ * differ it is said which mistake gives the same to nine digits: one of the table; an input, or the
+ * result, of which only the first or last of a dim is read, or whose dims are exchanged; or two of
+ * the table. Else it is said what `explain` finds, and which elements depend on what they must
+ * not, or do not on what they must. */
 void course_forward(const char *what, const course_function *f, void *arg, ct_tensor *const *in,
                     int n, double tolerance);
 
@@ -74,13 +94,13 @@ void course_forward(const char *what, const course_function *f, void *arg, ct_te
  *
  * This cannot be had for less work: an op that gives its input, zeros, or anything that is not
  * known by name gets nothing, and the gradient is compared with that of the variant
- * (course_wrongs) at the same large inputs. */
+ * (course_as_yours) at the same large inputs. */
 void course_forward_first(const char *what, const course_function *f, void *arg,
                           ct_tensor *const *in, int n, double tolerance);
 
-/* The mistakes that course_forward_first has found, else 0: what the library's side of
- * course_gradient_as gives to the variant. */
-uint64_t course_wrongs(void);
+/* f->variant with the mistakes that course_forward_first has found, or none: the library's side of
+ * course_gradient_as. */
+ct_tensor *course_as_yours(const course_function *f, ct_tensor *const *in, int n, void *arg);
 
 /* ---- gradients ---- */
 

@@ -46,6 +46,43 @@ CT_API bool ct_zero_grad(ct_tensor *tensor);
 /* a view of the same values, without a gradient */
 CT_API ct_tensor *ct_detach(ct_tensor *tensor);
 
+/* ---- Memory for time ---- */
+
+/* fn(in, n, arg), of which backward keeps in[0] ... in[n - 1] alone: it runs fn again for what is
+ * between them and the result (activation checkpointing: Chen et al. 2016, arXiv:1604.06174). For a
+ * stack of layers see ct_layer_opts.recompute.
+ *
+ *     static ct_tensor *block(ct_tensor *const *in, int n, void *arg) {
+ *         return ct_forward(arg, in[0]);
+ *     }
+ *     ct_tensor *y = ct_recompute(block, module, &x, 1);
+ *
+ * Results and gradients are the same bits as of fn alone. The second run finds the random generator
+ * as the first did, and gradients go where they would have gone, in the same order: also to what fn
+ * uses besides its inputs, parameters or results from outside, even if no input requires a
+ * gradient. A tensor may come several times in `in`; NULLs are passed on. n is at least 1, and one
+ * tensor is not NULL.
+ *
+ * Until backward is done with the graph, arg and what fn finds by it must stay: fn must compute
+ * from them and its inputs what it did before. Inputs, leaves and results of outside that were
+ * changed in place since are CT_ERR_GRAD, as for saved tensors, also if fn itself changes an input
+ * or, after its use, a leaf. So is a second run that fails (the status is that of its error),
+ * returns another shape or dtype, or uses other tensors with a gradient than the first; in debug
+ * mode also one that returns other values. What fn changes besides, such as a count, it changes at
+ * each run: once in forward, and once for each backward.
+ *
+ * Handles made in fn end with it, but for its result. One that it keeps by ct_keep is made anew by
+ * the second run; so ct_retain_grad of it, in fn, makes ct_grad of the second handle show its
+ * gradient, and not that of the first. Of the result it works as ever. If fn returns a tensor from
+ * outside, an input for one, or one without a gradient, so does ct_recompute, and keeps nothing.
+ *
+ * fn may call ct_recompute. It may not call ct_backward or ct_zero_grad (CT_ERR_GRAD). Where
+ * nothing is recorded, in ct_scope_open_no_grad, ct_recompute only calls fn. With retain_graph each
+ * backward runs fn again. The first run takes as much memory as the second, until it returns. In a
+ * graph that is drawn it is one node, "recompute". A profile counts the second run as a part of
+ * backward. */
+CT_API ct_tensor *ct_recompute(ct_fn fn, void *arg, ct_tensor *const *in, int n);
+
 /* ---- The recorded graph, to look at ---- */
 
 /* Writes the graph that the tensor was computed by: ops, results, leaves (parameters with their

@@ -15,6 +15,7 @@
 #include <cotangent/optim.h>
 #include <cotangent/dist.h>
 #include <cotangent/io.h>
+#include <cotangent/tokens.h>
 #include <cotangent/profile.h>
 
 #endif

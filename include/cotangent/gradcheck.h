@@ -10,10 +10,6 @@
 extern "C" {
 #endif
 
-/* The function under test: n tensors to one. It is called many times, each time in its own scope
- * and with the random generator reset to its initial state. */
-typedef ct_tensor *(*ct_fn)(ct_tensor *const *in, int n, void *arg);
-
 typedef struct {
     /* step of the difference, for an element above 1 times its size; 0: 1e-6, or 1e-2 where f32
      * takes part. Where the error of a difference is too large other steps are tried */
@@ -143,7 +139,9 @@ typedef struct {
     char map[CT_GRADCHECK_MAP];
 } ct_gradcheck_result;
 
-/* Checks the gradients of every f32 or f64 input; others are passed through. For several cotangents
+/* Checks the gradients of every f32 or f64 input; others are passed through. The function is called
+ * many times, each time in its own scope and with the random generator reset to its initial state.
+ * For several cotangents
  * g and each element i, <g, dy/dx_i> from backward must equal <g, y(x + h e_i) - y(x - h e_i)>
  * / (2 h), with h = eps max(1, |x_i|). The cotangents are: 1 at one element of the output, for each
  * element (unless there are more than 1,024, or output times inputs have more than 2^18); two

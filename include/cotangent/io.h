@@ -154,6 +154,11 @@ CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *
  * has set before: none, where the file has none. A frozen parameter of the file has no state, and
  * a group that is set after the load holds.
  *
+ * The file has a checksum of all its bytes, which a load compares before it changes anything: a
+ * flipped bit anywhere, a file that was cut or that something was appended to, is CT_ERR_FORMAT
+ * with both numbers; so is a file without one. It is the CRC-64 of xz, in the metadata "checksum"
+ * as 16 hex digits, and computed with '0' in the place of each of these. Other files have none.
+ *
  * A load without any optimiser of what was saved with one is for inference: it reads the module,
  * `step`, and those tensors that are given, and leaves the generator as it is. A save needs an
  * optimiser or a tensor. */

@@ -181,6 +181,11 @@ typedef struct {
     double rope_base;            /* 0: 10000 */
     bool qk_norm;                /* of every attention, with the eps above */
     bool separate;               /* q_proj, k_proj, v_proj of every attention: see ct_mha_opts */
+    /* each layer by ct_recompute: the tape keeps what it is given and not what it computes, and
+     * backward runs it again, for the same bits in less memory. In training alone, and not where a
+     * call has a cache or asks for weights. Masks are inputs of the layer; its modules must stay,
+     * and stay in training, until backward */
+    bool recompute;
 } ct_layer_opts;
 /* children self_attn, linear1, linear2, norm1, norm2 */
 CT_API ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts);

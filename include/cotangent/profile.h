@@ -15,7 +15,9 @@
  *
  * A module is named as in messages of errors, "layers.2.linear1", or by its kind if it has no name.
  * A backward belongs to the module in which its forward ran while the profile ran, an op that a
- * backward calls to the module of that backward. An op outside of any module is listed under "-".
+ * backward calls to the module of that backward. What ct_recompute runs again counts as backward,
+ * and what its first run would save counts as kept only if it stays. An op outside of any module is
+ * listed under "-".
  *
  * While no profile runs this costs one comparison where an op checks for debug mode anyway, one for
  * a product and one for a module. Results are the same bits with and without.

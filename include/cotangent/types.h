@@ -51,6 +51,9 @@ typedef enum {
 /* The activations that a feed-forward may have; GELU by erf, or by torch's approximate="tanh". */
 typedef enum { CT_RELU, CT_GELU, CT_GELU_TANH, CT_SILU } ct_activation;
 
+/* A function of n tensors, for ct_gradcheck and ct_recompute; arg is the caller's. */
+typedef ct_tensor *(*ct_fn)(ct_tensor *const *in, int n, void *arg);
+
 #define CT_MAX_DIMS 8
 
 /* The sizes of a tensor's dims, or a list of dims. */

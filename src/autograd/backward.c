@@ -3,6 +3,7 @@
  * it. So when the loop reaches a pending node, all its gradients have arrived, and when none is
  * pending the loop ends. It takes no memory. */
 #include "observe.h"
+#include "recompute.h"
 
 /* ---- one node ---- */
 
@@ -49,6 +50,11 @@ static bool receive(cti_grad_slot *slot, ct_tensor *grad, const cti_frame *frame
         ++*pending;
     }
     return true;
+}
+
+bool cti_backward_continue(cti_grad_slot *slot, ct_tensor *grad) {
+    ct_context *context = grad->context;
+    return receive(slot, grad, context->frame, context->pending);
 }
 
 /* Calls the op's backward with the gradients in the node's slots, and adds the gradients that it
@@ -149,12 +155,14 @@ static bool give_up(cti_node *node, int pending) {
  * is not inlined, so that GCC inlines node_backward: some 20 instructions a node. */
 __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, bool retain_graph,
                                                   cti_span *span) {
+    node->call.context->pending = &pending;
     while (pending) {
         cti_node *older;
         if (node->pending) {
             if (!node_backward(node, &pending, retain_graph, span)) return give_up(node, pending);
             clear_pending(node, &pending);
-            older = node->prev; /* read only now, as node_backward may have freed older nodes */
+            /* read only now, as node_backward may have freed older nodes, or put some here */
+            older = node->prev;
             cti_node_unref(node);
         } else {
             older = node->prev;
@@ -208,11 +216,14 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     if (context->backward)
         return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s",
                        context->backward);
+    if (context->draft)
+        return ct_fail(context, CT_ERR_GRAD, "backward: called inside a function of ct_recompute");
     cti_node *newest = NULL;
     for (int i = 0; i < n; i++) {
         if (!check_seed(context, outs[i], cotangents ? cotangents[i] : NULL, i)) return false;
         cti_node *node = cti_node_of(outs[i]->slot);
-        if (!newest || node->sequence > newest->sequence) newest = node;
+        if (node->moved) newest = context->tape_last; /* where it stands is not known */
+        else if (!newest || node->sequence > newest->sequence) newest = node;
     }
     if (!cti_enter(context)) return false;
     const char *outer_op = context->op;
@@ -293,6 +304,9 @@ bool ct_zero_grad(ct_tensor *t) {
     if (t->context->backward)
         return ct_fail(t->context, CT_ERR_GRAD, "zero_grad: called inside the backward of %s",
                        t->context->backward);
+    if (t->context->draft)
+        return ct_fail(t->context, CT_ERR_GRAD,
+                       "zero_grad: called inside a function of ct_recompute");
     ct_tensor **grad = t->slot ? shown(t->slot) : NULL;
     if (grad && *grad) {
         cti_tensor_end(*grad);

@@ -40,39 +40,30 @@ static bool can_save(const ct_call *c, const ct_tensor *saved) {
     return false;
 }
 
-/* Inlined for one output, which most ops have, so that its loops over outputs fold: 0.3 % of the
- * instructions of a step of small ops. */
-static inline bool record(const ct_call *c, ct_tensor *const *given, int n_outs) {
-    ct_context *context = c->context;
-    const bool with_outs = !(c->drop & CT_DROP_OUT);
-    const size_t n = (size_t)c->n, outs = (size_t)n_outs,
-                 attrs = aligned(c->attrs ? c->op->attrs_size : 0);
-    size_t saved = n + (with_outs ? outs : 0);
-    for (int k = 0; k < 4; k++) {
-        if (c->saved[k] && !can_save(c, c->saved[k])) return false;
-        saved += c->saved[k] != NULL;
-    }
+/* A node of c's op that is not on the tape, with room for its arrays: in, edge, wants, the saved
+ * tensors and the slots are undefined. attrs is copied. NULL: out of memory, recorded. */
+static inline cti_node *new_node(const ct_call *c, size_t attrs_size, size_t saved, int n_outs) {
+    const size_t n = (size_t)c->n, outs = (size_t)n_outs, attrs = aligned(attrs_size);
     const size_t per_input = sizeof(ct_tensor *) + sizeof(cti_grad_slot *) + sizeof(bool);
     const size_t head = aligned(sizeof(cti_node) + outs * sizeof(cti_grad_slot)),
                  out_list = outs > 1 ? outs * sizeof(ct_tensor *) : 0;
     const uint64_t bytes =
         head + attrs + (uint64_t)saved * sizeof(ct_tensor) + out_list + (uint64_t)n * per_input;
-    cti_node *node = cti_take(context, bytes > CTI_MOST_BYTES ? SIZE_MAX : (size_t)bytes);
-    if (!node) return false;
+    cti_node *node = cti_take(c->context, bytes > CTI_MOST_BYTES ? SIZE_MAX : (size_t)bytes);
+    if (!node) return NULL;
     char *attrs_copy = (char *)node + head;
     ct_tensor *tensor = (ct_tensor *)(attrs_copy + attrs);
     ct_tensor **out = (ct_tensor **)(tensor + saved);
     ct_tensor **in = out_list ? out + outs : out;
     cti_grad_slot **edge = (cti_grad_slot **)(in + n);
-    bool *wants = (bool *)(edge + n);
 
     memset((char *)node + sizeof node->call, 0, sizeof *node - sizeof node->call);
-    node->call.context = context;
+    node->call.context = c->context;
     node->call.op = c->op;
-    node->call.attrs = c->attrs ? memcpy(attrs_copy, c->attrs, c->op->attrs_size) : NULL;
+    node->call.attrs = c->attrs ? memcpy(attrs_copy, c->attrs, attrs_size) : NULL;
     node->call.in = in;
     node->call.n = c->n;
-    node->call.wants = wants;
+    node->call.wants = (bool *)(edge + n);
     node->call.outs = out_list ? out : &node->call.out;
     node->call.n_outs = n_outs;
     node->call.out = NULL;
@@ -81,6 +72,31 @@ static inline bool record(const ct_call *c, ct_tensor *const *given, int n_outs)
     node->edge = edge;
     node->saved = tensor;
     node->saved_count = (int)saved;
+    return node;
+}
+
+static inline void append(cti_node *node) {
+    ct_context *context = node->call.context;
+    node->sequence = ++context->sequence;
+    node->prev = context->tape_last;
+    *(node->prev ? &node->prev->next : &context->tape_first) = node;
+    context->tape_last = node;
+}
+
+/* Inlined for one output, which most ops have, so that its loops over outputs fold: 0.3 % of the
+ * instructions of a step of small ops. */
+static inline bool record(const ct_call *c, ct_tensor *const *given, int n_outs) {
+    const bool with_outs = !(c->drop & CT_DROP_OUT);
+    size_t saved = (size_t)c->n + (with_outs ? (size_t)n_outs : 0);
+    for (int k = 0; k < 4; k++) {
+        if (c->saved[k] && !can_save(c, c->saved[k])) return false;
+        saved += c->saved[k] != NULL;
+    }
+    cti_node *node = new_node(c, c->attrs ? c->op->attrs_size : 0, saved, n_outs);
+    if (!node) return false;
+    ct_tensor *tensor = node->saved, **in = (ct_tensor **)node->call.in;
+    cti_grad_slot **edge = node->edge;
+    bool *wants = (bool *)node->call.wants;
     for (int i = 0; i < c->n; i++) {
         const bool drop = c->drop & CT_DROP_INPUTS || (i < 30 && c->drop & CT_DROP_IN(i));
         in[i] = NULL;
@@ -103,16 +119,37 @@ static inline bool record(const ct_call *c, ct_tensor *const *given, int n_outs)
         node->call.saved[k] = NULL;
         if (c->saved[k]) save(node->call.saved[k] = tensor++, c->saved[k], true);
     }
-
-    node->sequence = ++context->sequence;
-    node->prev = context->tape_last;
-    *(node->prev ? &node->prev->next : &context->tape_first) = node;
-    context->tape_last = node;
+    append(node);
     return true;
 }
 
 bool cti_tape_record(const ct_call *call, ct_tensor *const *given) {
     return call->n_outs == 1 ? record(call, given, 1) : record(call, given, call->n_outs);
+}
+
+cti_node *cti_tape_node(const ct_call *call) {
+    return new_node(call, call->op->attrs_size, (size_t)call->n, 1);
+}
+
+void cti_tape_save(ct_tensor *to, const ct_tensor *tensor) { save(to, tensor, true); }
+
+void cti_tape_append(cti_node *node) { append(node); }
+
+/* Takes a node out of the tape. */
+static void unlink_node(cti_node *node) {
+    ct_context *context = node->call.context;
+    if (node->next) node->next->prev = node->prev;
+    else context->tape_last = node->prev;
+    *(node->prev ? &node->prev->next : &context->tape_first) = node->next;
+}
+
+void cti_tape_move(cti_node *node, cti_node *before) {
+    unlink_node(node);
+    node->next = before;
+    node->prev = before->prev;
+    *(node->prev ? &node->prev->next : &node->call.context->tape_first) = node;
+    before->prev = node;
+    node->moved = true;
 }
 
 cti_node *cti_tape_leaf(ct_tensor *owner) {
@@ -150,11 +187,7 @@ void cti_node_release(cti_node *node) {
 void cti_node_unref(cti_node *node) {
     if (--node->refs) return;
     ct_context *context = node->call.context;
-    if (node->sequence) {
-        if (node->next) node->next->prev = node->prev;
-        else context->tape_last = node->prev;
-        *(node->prev ? &node->prev->next : &context->tape_first) = node->next;
-    }
+    if (node->sequence) unlink_node(node);
     node->next = context->to_free;
     context->to_free = node;
     if (context->freeing) return;

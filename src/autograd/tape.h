@@ -1,6 +1,7 @@
-/* The tape: nodes in the order they were recorded. A node is one call of an op: the tensors that
- * its backward may read, the grad slots of its outputs, and pointers to the grad slots of its
- * inputs. A leaf has a node with one slot and no op, which is not on the tape. */
+/* The tape: nodes in the order they were recorded, but for those that recompute.c moves. A node is
+ * one call of an op: the tensors that its backward may read, the grad slots of its outputs, and
+ * pointers to the grad slots of its inputs. A leaf has a node with one slot and no op, which is not
+ * on the tape. */
 #ifndef CTI_AUTOGRAD_TAPE_H
 #define CTI_AUTOGRAD_TAPE_H
 
@@ -12,13 +13,15 @@ struct cti_node {
     /* backward's argument; first, so that a ct_call * is its node. Of a leaf: a context, no op */
     ct_call call;
     cti_node *prev, *next; /* on the tape; of a freed node: next on context->to_free */
-    uint64_t sequence;
+    uint64_t sequence;     /* grows along the tape, but for nodes that were moved; of a leaf 0 */
     int64_t refs;
     size_t bytes;  /* of this block */
     bool pending;  /* a slot has a gradient to run backward on; holds a reference */
     bool released; /* by a backward: saved tensors are gone */
     bool last;     /* the backward that is running will release it */
-    bool tainted;  /* debug mode: an input or an output had a NaN */
+    /* one byte, as a fifth one would make each node longer */
+    bool tainted : 1; /* debug mode: an input or an output had a NaN */
+    bool moved : 1;   /* by cti_tape_move */
     int saved_count;
     union {
         cti_grad_slot **edge; /* [call.n] the input's slot; NULL: no gradient is wanted */
@@ -26,14 +29,14 @@ struct cti_node {
         const ct_tensor *owner;
     };
     ct_tensor *saved;     /* [saved_count] saved tensors: what call.in, outs and saved point to */
-    int number;           /* while graph.c writes the graph: from 1; else 0 */
+    int number;           /* while graph.c or recompute.c walks along the tape; else 0 */
     uint32_t mark;        /* cti_profile_mark when it was recorded; 0: no profile ran */
     cti_grad_slot slot[]; /* [call.n_outs]; of a leaf one */
 };
 _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 
-/* In ct_op.flags: this backward runs a backward of its own, and may add to leaves that are no input
- * of its node. */
+/* In ct_op.flags: what this op's backward puts on the tape may add to leaves after its node has
+ * run: see recompute.h. */
 #define CTI_OP_HIDES_LEAVES (1u << 8)
 
 /* Told of each backward, to see which leaves have their whole gradient before it ends: a leaf does
@@ -53,6 +56,21 @@ static inline cti_node *cti_node_of(const cti_grad_slot *slot) {
 /* Records a call as the newest node, and points the outputs to its slots. `given` are the inputs of
  * ct_apply. False, with an error recorded: out of memory, or a tensor that cannot be saved. */
 bool cti_tape_record(const ct_call *call, ct_tensor *const *given);
+
+/* ---- for recompute.c, whose nodes have more edges than inputs ---- */
+
+/* A node of one output, with room for as many saved tensors as call->n, and not on the tape: in,
+ * edge, wants, saved and slot are undefined. call->attrs is copied. NULL: out of memory, recorded.
+ */
+cti_node *cti_tape_node(const ct_call *call);
+/* Makes a saved tensor, with the values. */
+void cti_tape_save(ct_tensor *to, const ct_tensor *tensor);
+/* Puts it on the tape as the newest node. */
+void cti_tape_append(cti_node *node);
+/* Moves a node along the tape to the older side of another. */
+void cti_tape_move(cti_node *node, cti_node *before);
+
+/* ---- nodes ---- */
 
 /* A leaf: a node without an op. NULL: out of memory, recorded. */
 cti_node *cti_tape_leaf(ct_tensor *owner);

@@ -82,7 +82,9 @@ struct ct_context {
     uint64_t sequence;                /* of the last node recorded */
     cti_node *to_free;                /* nodes without references: see cti_node_unref */
     bool freeing;
-    const char *backward;             /* name of the op whose backward is running, or NULL */
+    const char *backward; /* name of the op whose backward is running, or NULL */
+    int *pending;         /* how many nodes of that backward are pending */
+    bool draft;           /* what is recorded is dropped soon: see autograd/recompute.c */
     struct cti_backward_watch *watch; /* of the tape; NULL: none */
     _Atomic uintptr_t inside;         /* debug mode: the thread that is inside a call, or 0 */
     _Atomic bool intruded;            /* and whether another one has called meanwhile */

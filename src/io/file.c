@@ -17,6 +17,7 @@
 #include <cotangent/autograd.h>
 
 #include "../core/context.h"
+#include "crc64.h"
 
 #ifndef PATH_MAX
 #define PATH_MAX 4096
@@ -68,11 +69,16 @@ bool cti_file_read(const cti_file *file, int64_t offset, void *out, size_t size)
         const size_t want = size - got < AT_ONCE ? size - got : AT_ONCE;
         ssize_t n = pread(file->fd, (char *)out + got, want, (off_t)(offset + (int64_t)got));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return cti_file_fail(file->context, file->op, file->path, "cannot read");
+        const long long at = offset + (int64_t)got;
+        if (n < 0) {
+            char what[48];
+            snprintf(what, sizeof what, "cannot read at byte %lld", at);
+            return cti_file_fail(file->context, file->op, file->path, what);
+        }
         if (n == 0) {
             return ct_fail(file->context, CT_ERR_FORMAT,
                            "%s: %s: the file ends at byte %lld, while being read", file->op,
-                           file->path, (long long)(offset + (int64_t)got));
+                           file->path, at);
         }
         got += (size_t)n;
     }
@@ -135,13 +141,35 @@ void cti_file_new_remove_dead(const cti_file_new *file) {
     cti_temporary_remove_dead(file->temporary, folder_length(file->temporary), file->lock);
 }
 
+/* What a write of `size` bytes has returned, as the bytes that are done; -1: an error was recorded.
+ */
+static ssize_t written(const cti_file_new *file, ssize_t n) {
+    if (n > 0) return n;
+    if (n < 0 && errno == EINTR) return 0;
+    if (n == 0) errno = EIO;
+    cti_file_fail(file->context, file->op, file->path, "cannot write");
+    return -1;
+}
+
 bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size) {
+    const char *at = data;
+    if (file->crc) cti_crc64_add(file->crc, data, size);
     for (size_t done = 0; done < size;) {
-        size_t want = size - done < AT_ONCE ? size - done : AT_ONCE;
-        ssize_t n = write(file->fd, (const char *)data + done, want);
-        if (n < 0 && errno == EINTR) continue;
-        if (n == 0) errno = EIO;
-        if (n <= 0) return cti_file_fail(file->context, file->op, file->path, "cannot write");
+        const size_t want = size - done < AT_ONCE ? size - done : AT_ONCE;
+        const ssize_t n = written(file, write(file->fd, at + done, want));
+        if (n < 0) return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+bool cti_file_new_write_at(const cti_file_new *file, int64_t offset, const void *data,
+                           size_t size) {
+    const char *at = data;
+    for (size_t done = 0; done < size;) {
+        const off_t to = (off_t)(offset + (int64_t)done);
+        const ssize_t n = written(file, pwrite(file->fd, at + done, size - done, to));
+        if (n < 0) return false;
         done += (size_t)n;
     }
     return true;
@@ -195,9 +223,9 @@ bool cti_file_new_sync(const cti_file_new *file) {
            cti_file_fail(file->context, file->op, file->path, "cannot sync");
 }
 
-/* Opens the folder of target; -1: an error was recorded. */
-static int open_folder(ct_context *context, const char *op, const char *path, const char *target) {
-    size_t length = folder_length(target);
+/* Opens the folder that the first `length` bytes of target name; -1: an error was recorded. */
+static int open_folder(ct_context *context, const char *op, const char *path, const char *target,
+                       size_t length) {
     char *folder = cti_take(context, length + 2);
     if (!folder) return -1;
     memcpy(folder, target, length);
@@ -218,7 +246,8 @@ static bool sync_folder(int fd) {
  * until the rename. */
 static bool commit(cti_file_new *file) {
     if (!keep_access(file) || !cti_file_new_sync(file)) return false;
-    int fd = open_folder(file->context, file->op, file->path, file->target);
+    int fd =
+        open_folder(file->context, file->op, file->path, file->target, folder_length(file->target));
     if (fd < 0) return false;
     bool ok = rename(file->temporary, file->target) == 0;
     if (!ok) {
@@ -234,8 +263,19 @@ static bool commit(cti_file_new *file) {
     return ok;
 }
 
+bool cti_file_sync_folder(ct_context *context, const char *op, const char *path) {
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--; /* of a path that is a folder itself */
+    while (length > 0 && path[length - 1] != '/') length--;
+    const int fd = open_folder(context, op, path, path, length);
+    if (fd < 0) return false;
+    const bool ok = sync_folder(fd) || cti_file_fail(context, op, path, "cannot sync its folder");
+    close(fd);
+    return ok;
+}
+
 bool cti_file_remove(ct_context *context, const char *op, const char *path) {
-    int fd = open_folder(context, op, path, path);
+    int fd = open_folder(context, op, path, path, folder_length(path));
     if (fd < 0) return false;
     bool ok = unlink(path) == 0 || cti_file_fail(context, op, path, "cannot remove it");
     if (ok && !sync_folder(fd)) ok = cti_file_fail(context, op, path, "cannot sync its folder");
@@ -254,6 +294,8 @@ void cti_file_new_drop(cti_file_new *file) {
     if (file->fd >= 0) close(file->fd);
     cti_give(file->context, file->target, file->capacity);
     cti_give(file->context, file->temporary, file->capacity);
+    cti_give(file->context, file->crc, sizeof *file->crc);
+    file->crc = NULL;
     file->target = file->temporary = NULL;
     file->exists = false;
     file->fd = -1;

@@ -44,7 +44,8 @@ typedef struct {
     cti_lock lock;   /* on the temporary file */
     bool replaces;   /* there is an old file */
     struct stat old;
-    int fd; /* of the temporary file; -1: not open */
+    int fd;                /* of the temporary file; -1: not open */
+    struct cti_crc64 *crc; /* of all that was written, but for write_at; or NULL */
 } cti_file_new;
 
 bool cti_file_new_open(ct_context *context, const char *op, const char *path, cti_file_new *file);
@@ -52,11 +53,15 @@ bool cti_file_new_open(ct_context *context, const char *op, const char *path, ct
  * where locks are not what they should be, its own files could be taken for dead. */
 void cti_file_new_remove_dead(const cti_file_new *file);
 bool cti_file_new_write(const cti_file_new *file, const void *data, size_t size);
+/* Writes over what was written. */
+bool cti_file_new_write_at(const cti_file_new *file, int64_t offset, const void *data, size_t size);
 /* Syncs what was written, which commit does too; so that commit is quick. */
 bool cti_file_new_sync(const cti_file_new *file);
 bool cti_file_new_commit(cti_file_new *file);
 void cti_file_new_drop(cti_file_new *file);
 
+/* Syncs the folder of a path, so that the path's entry in it stays. */
+bool cti_file_sync_folder(ct_context *context, const char *op, const char *path);
 /* Removes a file, and syncs its folder. */
 bool cti_file_remove(ct_context *context, const char *op, const char *path);
 

@@ -7,6 +7,7 @@
 
 #include "../core/context.h"
 #include "../core/int_math.h"
+#include "checksum.h"
 #include "sort.h"
 
 typedef struct {
@@ -321,6 +322,18 @@ bool cti_safetensors_open(ct_context *context, const char *op, const char *path,
     *header = (cti_safetensors){0};
     if (!cti_file_open(context, op, path, &header->file)) return false;
     if (read_header(header)) return true;
+    cti_safetensors_close(header);
+    return false;
+}
+
+bool cti_safetensors_open_checked(ct_context *context, const char *op, const char *path,
+                                  cti_safetensors *header) {
+    *header = (cti_safetensors){0};
+    if (!cti_file_open(context, op, path, &header->file)) return false;
+    bool ok = true;
+    header->checked = cti_checksum_is_there(&header->file, &ok);
+    if (ok && (!header->checked || cti_checksum_compare(&header->file)) && read_header(header))
+        return true;
     cti_safetensors_close(header);
     return false;
 }

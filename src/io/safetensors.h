@@ -63,10 +63,15 @@ struct cti_safetensors {
     cti_file_pair *pair;     /* [pairs] metadata */
     int64_t tensors, pairs, tensor_capacity, pair_capacity;
     int64_t data, data_size; /* the data part's offset in the file, and its bytes */
+    bool checked;            /* the file has a checksum, which is right */
 };
 
 bool cti_safetensors_open(ct_context *context, const char *op, const char *path,
                           cti_safetensors *header);
+/* The same; of a file that begins with a checksum (checksum.h) all bytes are compared first, and
+ * .checked is true. */
+bool cti_safetensors_open_checked(ct_context *context, const char *op, const char *path,
+                                  cti_safetensors *header);
 void cti_safetensors_close(cti_safetensors *header);
 
 /* The two steps of open, which read no file, for the fuzzer. */
@@ -110,6 +115,11 @@ int64_t cti_file_bytes(const ct_tensor *tensor, ct_file_float floats);
  * of their elements, largest first, so that each is aligned. */
 bool cti_safetensors_write(const cti_file_new *file, const ct_named *named, int64_t n,
                            ct_save_opts opts);
+
+/* Checks and writes one file with a checksum; metadata begins with the pair that checksum.h says.
+ */
+bool cti_safetensors_save_checked(ct_context *context, const char *op, const char *path,
+                                  const ct_named *named, int64_t n, const char *const *metadata);
 
 /* Checks and writes a file or, by opts.shard_bytes, a folder of shards, atomically as
  * <cotangent/io.h> says. */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "../core/context.h"
+#include "checksum.h"
 #include "shards.h"
 
 /* ---- one file ---- */
@@ -18,6 +19,21 @@ static bool save_file(ct_context *context, const char *op, const char *path, con
     if (!cti_file_new_open(context, op, path, &file)) return false;
     cti_file_new_remove_dead(&file);
     if (cti_safetensors_write(&file, named, n, opts)) return cti_file_new_commit(&file);
+    cti_file_new_drop(&file);
+    return false;
+}
+
+bool cti_safetensors_save_checked(ct_context *context, const char *op, const char *path,
+                                  const ct_named *named, int64_t n, const char *const *metadata) {
+    const ct_save_opts opts = {.metadata = metadata};
+    cti_file_new file;
+    if (!cti_safetensors_check(context, op, path, named, n, opts) ||
+        !cti_file_new_open(context, op, path, &file))
+        return false;
+    cti_file_new_remove_dead(&file);
+    if (cti_checksum_begin(&file) && cti_safetensors_write(&file, named, n, opts) &&
+        cti_checksum_end(&file))
+        return cti_file_new_commit(&file);
     cti_file_new_drop(&file);
     return false;
 }
@@ -82,8 +98,10 @@ static bool divide(shard_set *set, const ct_named *named, int64_t n, ct_save_opt
 }
 
 static bool make_folder(const shard_set *set) {
-    return mkdir(set->path, 0777) == 0 || errno == EEXIST ||
-           cti_file_fail(set->context, set->op, set->path, "cannot make the folder");
+    if (mkdir(set->path, 0777) != 0)
+        return errno == EEXIST ||
+               cti_file_fail(set->context, set->op, set->path, "cannot make the folder");
+    return cti_file_sync_folder(set->context, set->op, set->path);
 }
 
 /* Writes the shards under temporary names. */

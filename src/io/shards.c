@@ -102,7 +102,8 @@ static bool open_file(cti_shards *shards, char *path) {
     if (!path) return false;
     shards->file_path[shards->files] = path;
     cti_safetensors *file = &shards->file[shards->files++];
-    return cti_safetensors_open(shards->context, shards->op, path, file);
+    return (shards->checks ? cti_safetensors_open_checked
+                           : cti_safetensors_open)(shards->context, shards->op, path, file);
 }
 
 static int by_name(const void *a, const void *b) {
@@ -226,12 +227,14 @@ static void give_all(cti_shards *shards) {
     cti_give(context, shards->file_path, (size_t)shards->room * sizeof *shards->file_path);
     cti_give(context, shards->tensor, names);
     cti_give(context, shards->by_name, names);
-    *shards = (cti_shards){.context = context, .op = shards->op, .path = shards->path};
+    *shards = (cti_shards){
+        .context = context, .op = shards->op, .path = shards->path, .checks = shards->checks};
 }
 
-bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_shards *shards) {
+static bool open_shards(ct_context *context, const char *op, const char *path, bool checks,
+                        cti_shards *shards) {
     enum { ATTEMPTS = 5 };
-    *shards = (cti_shards){.context = context, .op = op};
+    *shards = (cti_shards){.context = context, .op = op, .checks = checks};
     shards->path = is_folder(path) ? find_in(context, op, path) : cti_take_string(context, path);
     if (!shards->path) return false;
     bool ok = false, again = true;
@@ -249,6 +252,15 @@ bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_
                 shards->path);
     if (!ok) cti_shards_close(shards);
     return ok;
+}
+
+bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_shards *shards) {
+    return open_shards(context, op, path, false, shards);
+}
+
+bool cti_shards_open_checked(ct_context *context, const char *op, const char *path,
+                             cti_shards *shards) {
+    return open_shards(context, op, path, true, shards);
 }
 
 void cti_shards_close(cti_shards *shards) {

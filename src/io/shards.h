@@ -23,12 +23,17 @@ typedef struct {
     const cti_file_tensor **tensor; /* [tensors] in the order of the header, or of the index */
     const void **by_name;           /* [tensors] sorted pointers into .tensor */
     int64_t tensors;
+    bool checks; /* by cti_shards_open_checked */
 } cti_shards;
 
 /* Opens a file, an index (a name that ends in .json) or a folder with one of them. If files of a
  * set are replaced meanwhile, it starts again, so that all are of one save. False: an error was
  * recorded, and nothing is open. */
 bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_shards *shards);
+/* The same by cti_safetensors_open_checked; CT_ERR_FORMAT where a file has no checksum is left to
+ * the caller, who may know better what is wrong: see .file[i].checked. */
+bool cti_shards_open_checked(ct_context *context, const char *op, const char *path,
+                             cti_shards *shards);
 void cti_shards_close(cti_shards *shards);
 
 /* The number of a tensor in .tensor; -1, with no error: none of the name. */

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "philox_block.h"
+
 #if defined __AVX512F__ || defined __AVX2__
 #include <immintrin.h>
 #endif
@@ -43,8 +45,8 @@ static inline void philox(uint64_t seed, uint64_t stream, uint64_t first,
         for (int l = 0; l < WORDS; l++) count[l] = first + (uint64_t)(at + l);
         words c[4] = {count, count >> 32, (words){0} + stream, (words){0} + (stream >> 32)};
         uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
-        for (int round = 0; round < 10; round++, key0 += 0x9E3779B9, key1 += 0xBB67AE85) {
-            const words p = multiply(c[0], 0xD2511F53), q = multiply(c[2], 0xCD9E8D57);
+        for (int round = 0; round < PHILOX_ROUNDS; round++, key0 += PHILOX_W0, key1 += PHILOX_W1) {
+            const words p = multiply(c[0], PHILOX_M0), q = multiply(c[2], PHILOX_M1);
             c[0] = (q >> 32) ^ c[1] ^ key0;
             c[1] = q;
             c[2] = (p >> 32) ^ c[3] ^ key1;

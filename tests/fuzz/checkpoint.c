@@ -1,10 +1,12 @@
 /* A checkpoint of two optimisers with groups, with changed bytes. The input is a list of edits of a
  * valid one, four bytes each, so that most inputs are nearly valid; the header's length is
- * corrected unless an edit changes it. A load that is refused changes nothing; after one that is
- * accepted, training and saving work. */
+ * corrected unless an edit changes it, and so is the checksum, unless the first byte says not to:
+ * then whatever differs from the valid file is refused. A load that is refused changes nothing;
+ * after one that is accepted, training and saving work. */
 #include "fuzz.h"
 
 #include "../../nn/optim/optim.h"
+#include "../../src/io/crc64.h"
 
 enum { ROOM = 1 << 15, KINDS = 4 };
 
@@ -138,6 +140,19 @@ static size_t edit(uint8_t *file, size_t size, const uint8_t e[4]) {
     return size;
 }
 
+/* Makes the checksum right where the file begins as one with a checksum. */
+static void seal(uint8_t *file, size_t size) {
+    static const char begin[] = "{\"__metadata__\":{\"checksum\":\"";
+    static cti_crc64 crc;
+    enum { AT = 8 + sizeof begin - 1 };
+    if (size < AT + 16 || memcmp(file + 8, begin, sizeof begin - 1)) return;
+    memset(file + AT, '0', 16);
+    cti_crc64_begin(&crc);
+    cti_crc64_add(&crc, file, size);
+    for (int i = 0; i < 16; i++)
+        file[AT + i] = (uint8_t) "0123456789abcdef"[cti_crc64_value(&crc) >> 4 * (15 - i) & 15];
+}
+
 /* ---- loading ---- */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -150,6 +165,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t n = t->size;
     memcpy(file, t->good, n);
     for (size_t i = 1; i + 4 <= size; i += 4) n = edit(file, n, data + i);
+    const bool sealed = data[0] < 128, changed = n != t->size || memcmp(file, t->good, n);
+    if (sealed) seal(file, n);
     const char *path = fuzz_path("input"), *saved = fuzz_path("saved");
     fuzz_write(path, file, n);
 
@@ -157,6 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     ct_checkpoint checkpoint = all(t);
     const bool done = ct_checkpoint_load(path, &checkpoint);
     MUST(done == (ct_error(t->context) == CT_OK));
+    MUST(sealed || !(done && changed));
     if (done) {
         MUST(checkpoint.step >= 0 && checkpoint.step < INT64_MAX && is_valid(t->optim) &&
              is_valid(t->other));

@@ -294,10 +294,59 @@ static void scope_call(void) {
     }
 }
 
+/* A function of ct_recompute. What it does depends on *arg, and so may its second run on calls in
+ * between, which change that, its other tensor and its module. */
+static ct_tensor *run_twice(ct_tensor *const *in, int n, void *arg) {
+    const int what = *(const uint8_t *)arg;
+    ct_tensor *x = in[0], *y = in[n - 1], *other = p.slot[what % TENSORS].tensor;
+    switch (what / TENSORS) {
+    case 0: return ct_mul(x, y);
+    case 1: return ct_dropout(ct_exp(x), 0.5, true);
+    case 2: return ct_add(x, other);
+    case 3: return other;
+    case 4: return x ? ct_transpose(x, 0, -1) : NULL;
+    case 5: return ct_forward(p.trained[0].module, x);
+    case 6: {
+        static uint8_t inner[TENSORS];
+        inner[what % TENSORS] = (uint8_t)(what % TENSORS * 21);
+        return ct_add(ct_recompute(run_twice, &inner[what % TENSORS], in, n), y);
+    }
+    case 7: {
+        ct_tensor *kept = ct_keep(ct_retain_grad(ct_neg(x)));
+        for (int i = 0; kept && i < TENSORS; i++)
+            if (i == what % TENSORS) p.slot[i].tensor = kept, p.slot[i].depth = 0;
+        return ct_sigmoid(kept);
+    }
+    case 8: ct_backward(ct_sum(x, CT_ALL, false)); break;
+    case 9:
+        ct_release(other);
+        forget(other);
+        break;
+    case 10: ct_scope_close(p.scope[0]); break;
+    case 11: ct_scope_open(p.context); break;
+    case 12: ct_copy_into(x, y); break;
+    case 13: return ct_sum(ct_mul(x, x), CT_ALL, false);
+    case 14: return ct_set_requires_grad(ct_ones(p.context, CT_F32, CT_SHAPE(2)), true);
+    case 15: return ct_detach(x);
+    case 16: ct_error_clear(p.context); break;
+    case 17: ct_zero_grad(x); break;
+    case 18: return NULL;
+    }
+    return ct_silu(x);
+}
+
+static void recompute_call(void) {
+    static uint8_t what[4];
+    ct_tensor *in[] = {any(), any(), any()};
+    uint8_t *arg = &what[below(4)];
+    *arg = next();
+    put(ct_recompute(run_twice, arg, in, 1 + below(3)));
+}
+
 static void grad_call(void) {
     ct_tensor *x = any(), *y = any();
     ct_tensor *both[2] = {x, y};
-    switch (below(10)) {
+    switch (below(13)) {
     case 0:
     case 1: ct_set_requires_grad(x, below(4)); break;
     case 2: ct_retain_grad(x); break;
@@ -318,6 +367,7 @@ static void grad_call(void) {
         break;
     case 8: ct_zero_grad(x); break;
     case 9: put(ct_detach(x)); break;
+    default: recompute_call(); break;
     }
 }
 
@@ -341,9 +391,11 @@ static void module_call(void) {
             m = ct_linear_new(c, (ct_linear_opts){.in_features = e, .out_features = size()});
             break;
         case 2:
-            m = ct_encoder_layer_new(
-                c, (ct_layer_opts){
-                       .embed_dim = e, .num_heads = below(3), .hidden = 3, .rope = below(2)});
+            m = ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = e,
+                                                        .num_heads = below(3),
+                                                        .hidden = 3,
+                                                        .rope = below(2),
+                                                        .recompute = below(2)});
             break;
         case 3:
             m = ct_mha_new(c, (ct_mha_opts){.embed_dim = e,

@@ -34,7 +34,22 @@ enum {
     SIGMOID,
     RELU,
     SINE,
-    NO_TANH
+    NO_TANH,
+    NO_W,
+    NO_X,
+    PRODUCT_SUBTRACTED,
+    TANH_OF_X,
+    TANH_OF_W,
+    TANH_TWICE,
+    TANGENT,
+    SINH,
+    NEGATED,
+    X_SQUARED,
+    W_SQUARED,
+    BIAS_TWICE,
+    DERIVATIVE,
+    TANH_SQUARED,
+    TANH_ABSOLUTE
 };
 static const course_mistake neuron_mistakes[] = {
     [BIAS_OUTSIDE] = {"when b is added after tanh: tanh(w x) + b"},
@@ -50,9 +65,24 @@ static const course_mistake neuron_mistakes[] = {
     [RELU] = {"with max(z, 0) in place of tanh", true},
     [SINE] = {"with a sine in place of tanh"},
     [NO_TANH] = {"without tanh: w x + b", true},
+    [NO_W] = {"without w: tanh(x + b)", true},
+    [NO_X] = {"without x: tanh(w + b)", true},
+    [PRODUCT_SUBTRACTED] = {"when w x is subtracted: tanh(b - w x)"},
+    [TANH_OF_X] = {"with a tanh of x before w multiplies it"},
+    [TANH_OF_W] = {"with a tanh of w before it multiplies x"},
+    [TANH_TWICE] = {"when tanh is applied twice"},
+    [TANGENT] = {"with the tangent of an angle, tan, in place of tanh"},
+    [SINH] = {"with sinh, (e^z - e^-z) / 2, in place of tanh"},
+    [NEGATED] = {"with the sign of the result reversed"},
+    [X_SQUARED] = {"with x^2 in place of x"},
+    [W_SQUARED] = {"with w^2 in place of w"},
+    [BIAS_TWICE] = {"when b is added twice"},
+    [DERIVATIVE] = {"with 1 - tanh^2, the derivative, in place of tanh"},
+    [TANH_SQUARED] = {"with tanh^2 in place of tanh"},
+    [TANH_ABSOLUTE] = {"with tanh of the absolute value"},
 };
 
-static ct_tensor *neuron_variant(ct_tensor *const *in, int n, void *op, uint64_t bits) {
+static ct_tensor *neuron_variant(ct_tensor *const *in, int n, void *op, course_set bits) {
     (void)n, (void)op;
     ct_tensor *w = in[0], *x = in[1], *b = in[2];
     const bool outside = bits >> BIAS_OUTSIDE & 1;
@@ -60,20 +90,49 @@ static ct_tensor *neuron_variant(ct_tensor *const *in, int n, void *op, uint64_t
     if (bits >> BIAS_SUBTRACTED & 1) b = ct_neg(b);
     if (bits >> BIAS_TIMES_X & 1) b = ct_mul(b, x);
     if (bits >> BIAS_TIMES_W & 1) b = ct_mul(b, w);
-    ct_tensor *z = bits >> ADDED & 1 ? ct_add(w, x) : ct_mul(w, x);
+    if (bits >> BIAS_TWICE & 1) b = ct_scale(b, 2);
+    if (bits >> X_SQUARED & 1) x = ct_mul(x, x);
+    if (bits >> W_SQUARED & 1) w = ct_mul(w, w);
+    if (bits >> TANH_OF_X & 1) x = ct_tanh(x);
+    if (bits >> TANH_OF_W & 1) w = ct_tanh(w);
+    ct_tensor *z = bits >> ADDED & 1  ? ct_add(w, x)
+                   : bits >> NO_W & 1 ? x
+                   : bits >> NO_X & 1 ? w
+                                      : ct_mul(w, x);
+    if (bits >> PRODUCT_SUBTRACTED & 1) z = ct_neg(z);
     if (bits >> ALL_MULTIPLIED & 1) z = ct_mul(z, b);
     else if (!outside) z = ct_add(z, b);
     if (bits >> HALVED & 1) z = ct_scale(z, 0.5);
     if (bits >> DOUBLED & 1) z = ct_scale(z, 2);
+    if (bits >> TANH_ABSOLUTE & 1) z = ct_abs(z);
     ct_tensor *y = bits >> SIGMOID & 1   ? ct_sigmoid(z)
                    : bits >> RELU & 1    ? ct_relu(z)
                    : bits >> SINE & 1    ? ct_sin(z)
+                   : bits >> TANGENT & 1 ? ct_div(ct_sin(z), ct_cos(z))
+                   : bits >> SINH & 1    ? ct_scale(ct_sub(ct_exp(z), ct_exp(ct_neg(z))), 0.5)
                    : bits >> NO_TANH & 1 ? z
                                          : ct_tanh(z);
+    if (bits >> TANH_TWICE & 1) y = ct_tanh(y);
+    if (bits & (COURSE_BIT(TANH_SQUARED) | COURSE_BIT(DERIVATIVE))) y = ct_mul(y, y);
+    if (bits >> DERIVATIVE & 1) y = ct_add_scalar(ct_neg(y), 1);
+    if (bits >> NEGATED & 1) y = ct_neg(y);
     return outside ? ct_add(y, b) : y;
 }
-static const course_function neuron_function =
-    COURSE_FUNCTION(by_you, neuron_variant, neuron_mistakes);
+
+/* What stands inside, if there is a tanh around it. */
+static void explain_neuron(ct_tensor *const *in, int n, void *op, ct_tensor *got, ct_tensor *right,
+                           char *said, size_t size) {
+    (void)in, (void)n, (void)op;
+    const double y = ct_item(got);
+    if (isnan(y)) return;
+    if (fabs(y) >= 1) snprintf(said, size, "no tanh is %.10g: it lies between -1 and 1", y);
+    else
+        snprintf(said, size, "it is tanh of %.10g, and must be tanh of w x + b, %.10g", atanh(y),
+                 atanh(ct_item(right)));
+}
+static const char *const neuron_inputs[] = {"w:", "x:", "b:", "the result:"};
+static const course_function neuron_function = COURSE_FUNCTION(
+    by_you, neuron_variant, neuron_mistakes, .inputs = neuron_inputs, .explain = explain_neuron);
 
 enum {
     OTHER_OP,
@@ -86,7 +145,18 @@ enum {
     MODULO,
     IN_RUNS,
     FIRST_FOR_ALL,
-    LAST_FOR_REST
+    LAST_FOR_REST,
+    FROM_LEFT,
+    REVERSED,
+    MAXIMUM,
+    MINIMUM,
+    NEGATED_A,
+    OVER_A,
+    ABSOLUTE,
+    A_TWICE,
+    B_TWICE,
+    MEAN,
+    PLACE_PLUS_ONE
 };
 static const course_mistake mistakes[] = {
     [OTHER_OP] = {"when add multiplies, or mul adds"},
@@ -102,19 +172,34 @@ static const course_mistake mistakes[] = {
     [IN_RUNS] = {"when each number of an input is repeated in a run, before the next one comes"},
     [FIRST_FOR_ALL] = {"when only the first number of what is repeated is used"},
     [LAST_FOR_REST] = {"when an input's last number is taken where it has no more"},
+    [FROM_LEFT] = {"when the indices of element e are taken from the first dim on: e % size is "
+                   "that of the last dim"},
+    [REVERSED] = {"when the result is written from its end"},
+    [MAXIMUM] = {"with the larger of the two"},
+    [MINIMUM] = {"with the smaller of the two"},
+    [NEGATED_A] = {"when a is subtracted"},
+    [OVER_A] = {"when b is divided by a"},
+    [ABSOLUTE] = {"when signs are lost: |a| and |b|"},
+    [A_TWICE] = {"when a is taken twice"},
+    [B_TWICE] = {"when b is taken twice"},
+    [MEAN] = {"when the result is halved"},
+    [PLACE_PLUS_ONE] = {"when each number of what is repeated is the next one, the first last"},
 };
 
 /* x in the result's shape, as the mistakes have it. */
-static ct_tensor *spread(ct_tensor *x, ct_shape shape, uint64_t bits) {
+static ct_tensor *spread(ct_tensor *x, ct_shape shape, course_set bits) {
     int64_t from[512], n = ct_numel(x), count = 1;
     for (int d = 0; d < shape.ndim; d++) count *= shape.dim[d];
     if (bits >> ALIGNED_LEFT & 1) {
         while (ct_ndim(x) < shape.ndim) x = ct_unsqueeze(x, -1);
         return ct_expand(x, shape);
     }
-    if (!(bits & (1u << MODULO | 1u << IN_RUNS | 1u << FIRST_FOR_ALL | 1u << LAST_FOR_REST)) ||
+    if (!(bits & (COURSE_BIT(PLACE_PLUS_ONE) | COURSE_BIT(MODULO) | COURSE_BIT(IN_RUNS) |
+                  COURSE_BIT(FIRST_FOR_ALL) | COURSE_BIT(LAST_FOR_REST))) ||
         n == count || n == 0 || count > 512)
         return x;
+    if (bits >> PLACE_PLUS_ONE & 1)
+        return ct_reshape(ct_roll(ct_reshape(x, CT_SHAPE(-1)), -1, 0), ct_shape_of(x));
     for (int64_t e = 0; e < count; e++)
         from[e] = bits >> MODULO & 1          ? e % n
                   : bits >> IN_RUNS & 1       ? e * n / count
@@ -125,7 +210,32 @@ static ct_tensor *spread(ct_tensor *x, ct_shape shape, uint64_t bits) {
     return ct_reshape(x, shape);
 }
 
-static ct_tensor *variant(ct_tensor *const *in, int n, void *op, uint64_t bits) {
+/* y as it is where element e is taken for the one whose first index runs fastest. */
+static ct_tensor *from_left(ct_tensor *y) {
+    const ct_shape shape = ct_shape_of(y);
+    int64_t from[512], step[CT_MAX_DIMS], next = 1;
+    if (ct_numel(y) > 512) return NULL;
+    for (int d = shape.ndim - 1; d >= 0; next *= shape.dim[d--]) step[d] = next;
+    for (int64_t e = 0; e < ct_numel(y); e++) {
+        int64_t rest = e;
+        from[e] = 0;
+        for (int d = 0; d < shape.ndim; rest /= shape.dim[d++])
+            from[e] += rest % shape.dim[d] * step[d];
+    }
+    return ct_reshape(ct_index_select(ct_reshape(y, CT_SHAPE(-1)), 0,
+                                      ct_from_i64(ct_context_of(y), CT_SHAPE(ct_numel(y)), from)),
+                      shape);
+}
+
+static ct_tensor *combined(const ct_op *op, ct_tensor *a, ct_tensor *b, course_set bits) {
+    if (bits >> DIVIDED & 1) return ct_div(a, b);
+    if (bits >> OVER_A & 1) return ct_div(b, a);
+    if (bits >> MAXIMUM & 1) return ct_maximum(a, b);
+    if (bits >> MINIMUM & 1) return ct_minimum(a, b);
+    return librarys((op == &add) != (bits >> OTHER_OP & 1) ? &add : &mul, a, b);
+}
+
+static ct_tensor *variant(ct_tensor *const *in, int n, void *op, course_set bits) {
     (void)n;
     ct_tensor *right = librarys(op, in[0], in[1]);
     if (!bits || !right) return right;
@@ -135,13 +245,32 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *op, uint64_t bits) 
     if (bits >> SECOND_ALONE & 1) return ct_expand(b, shape);
     if (bits >> NUMBER_OF_FIRST & 1) b = a;
     if (bits >> SUBTRACTED & 1) b = ct_neg(b);
-    if (bits >> DIVIDED & 1) return ct_div(a, b);
-    return librarys((op == &add) != (bits >> OTHER_OP & 1) ? &add : &mul, a, b);
+    if (bits >> NEGATED_A & 1) a = ct_neg(a);
+    if (bits >> ABSOLUTE & 1) a = ct_abs(a), b = ct_abs(b);
+    if (bits >> A_TWICE & 1) a = librarys(op, a, a);
+    if (bits >> B_TWICE & 1) b = librarys(op, b, b);
+    ct_tensor *y = combined(op, a, b, bits);
+    if (y && bits >> MEAN & 1) y = ct_scale(y, 0.5);
+    if (y && bits >> FROM_LEFT & 1) y = from_left(y);
+    if (y && bits >> REVERSED & 1) {
+        int64_t from[512];
+        const int64_t count = ct_numel(y);
+        for (int64_t e = 0; e < count && count <= 512; e++) from[e] = count - 1 - e;
+        y = count > 512
+                ? NULL
+                : ct_reshape(ct_index_select(ct_reshape(y, CT_SHAPE(-1)), 0,
+                                             ct_from_i64(ct_context_of(y), CT_SHAPE(count), from)),
+                             shape);
+    }
+    return y;
 }
-static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+static const char *const inputs[] = {"a: matrix, row, column", "b: matrix, row, column",
+                                     "the result: matrix, row, column"};
+static const course_function function =
+    COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs);
 
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *op) {
-    return (n == 3 ? neuron_variant : variant)(in, n, op, course_wrongs());
+    return course_as_yours(n == 3 ? &neuron_function : &function, in, n, op);
 }
 
 static void neuron_by_hand(ct_context *context) {
@@ -155,10 +284,11 @@ static void neuron_by_hand(ct_context *context) {
 }
 
 static void neuron_gradient(ct_context *context) {
-    ct_tensor *in[] = {scalar(context, 0.7), scalar(context, -1.3), scalar(context, 0.4)};
+    ct_tensor *in[] = {scalar(context, 0.71828), scalar(context, -1.31415),
+                       scalar(context, 0.41421)};
     course_forward_first("the forward that is differentiated", &neuron_function, (void *)&neuron,
                          in, 3, 1e-15);
-    course_gradient("w = 0.7, x = -1.3, b = 0.4 (inputs 0, 1, 2)", &neuron, NULL, in, 3,
+    course_gradient("w = 0.71828, x = -1.31415, b = 0.41421 (inputs 0, 1, 2)", &neuron, NULL, in, 3,
                     (ct_gradcheck_opts){0});
     in[0] = scalar(context, 3e5), in[1] = scalar(context, 1e-6), in[2] = scalar(context, 0.2);
     course_gradient_as("w = 300000, x = 0.000001, b = 0.2 (inputs 0, 1, 2)", by_you, by_library,
@@ -204,9 +334,10 @@ static void each(ct_context *context, const ct_op *op, const pair *pairs, int co
 
 static void same_shapes(ct_context *context) { EACH(&add, same, false), EACH(&mul, same, false); }
 static void add_broadcast(ct_context *context) {
-    course_value("the statement's example",
-                 yours(&add, course_f64(context, CT_SHAPE(2, 3), (double[]){1, 2, 3, 4, 5, 6}),
-                       course_f64(context, CT_SHAPE(3), (double[]){10, 20, 30})),
+    ct_tensor *in[] = {course_f64(context, CT_SHAPE(2, 3), (double[]){1, 2, 3, 4, 5, 6}),
+                       course_f64(context, CT_SHAPE(3), (double[]){10, 20, 30})};
+    course_forward("the statement's example", &function, (void *)&add, in, 2, 0);
+    course_value("the statement's example", yours(&add, in[0], in[1]),
                  course_f64(context, CT_SHAPE(2, 3), (double[]){11, 22, 33, 14, 25, 36}), 0);
     EACH(&add, different, false);
 }
@@ -253,7 +384,9 @@ static void refused(ct_context *context) {
             if (wrong[i].words)
                 course_refused(wrong[i].what, context, yours(ops[o], a, b), CT_ERR_SHAPE,
                                wrong[i].words);
-            else course_value(wrong[i].what, yours(ops[o], a, b), librarys(ops[o], a, b), 1e-15);
+            else
+                course_forward(wrong[i].what, &function, (void *)ops[o], (ct_tensor *[]){a, b}, 2,
+                               1e-15);
         }
 }
 

@@ -2,6 +2,9 @@
 #include "../course.h"
 #include "exercise.h"
 
+#include <math.h>
+#include <string.h>
+
 static ct_tensor *yours(ct_tensor *a, ct_tensor *b, bool transpose) {
     return ct_apply(&matmul, (ct_tensor *[]){a, b}, 2, &(matmul_attrs){transpose});
 }
@@ -40,7 +43,30 @@ enum {
     BATCHES_ADDED,
     SUMMANDS,
     ABSOLUTE,
-    INTO_FIRST
+    INTO_FIRST,
+    B_TRANSPOSED,
+    A_STEP_ROWS,
+    A_STEP_COLUMNS,
+    B_STEP_ROWS,
+    B_STEP_INNER,
+    BATCH_STEP_ROWS,
+    BATCH_STEP_INNER,
+    MIDDLE_LOST,
+    MEAN_OF_PRODUCTS,
+    ROOT_OF_INNER,
+    LARGEST,
+    SQUARED,
+    ELEMENTS,
+    NEGATED,
+    SUM_FROM_ONE,
+    ONE_COLUMN_FOR_ALL,
+    DIAGONAL,
+    ADDED_TO_A,
+    LAST_OF_BATCH_ALONE,
+    SUM_OF_MATRIX,
+    INTO_LAST_ROW,
+    NOT_ADVANCED_A,
+    NOT_ADVANCED_B
 };
 static const course_mistake mistakes[] = {
     [TRANSPOSE_IGNORED] = {"when `transpose` is not looked at"},
@@ -63,6 +89,33 @@ static const course_mistake mistakes[] = {
     [SUMMANDS] = {"when a_mk and b_kn are added, not multiplied", true},
     [INTO_FIRST] = {"when all products of a batch are written to, or added in, the first matrix"},
     [ABSOLUTE] = {"when signs are lost: |a| and |b|"},
+    [B_TRANSPOSED] = {"with b^T although `transpose` is false"},
+    [A_STEP_ROWS] =
+        {"when a's rows are taken to begin M numbers apart (index m M + k): they have K"},
+    [A_STEP_COLUMNS] = {"when a's rows are taken to begin N numbers apart (index m N + k): they "
+                        "have K"},
+    [B_STEP_ROWS] = {"when b's rows are taken to begin M numbers apart"},
+    [B_STEP_INNER] = {"when b's rows are taken to begin as many numbers apart as it has rows, and "
+                      "not columns"},
+    [BATCH_STEP_ROWS] = {"when the matrices of a batch are taken to begin a row apart, and not a "
+                         "matrix"},
+    [BATCH_STEP_INNER] = {"when the matrices of a batch are taken to begin one number apart"},
+    [MIDDLE_LOST] = {"when the sum goes over every second k alone"},
+    [MEAN_OF_PRODUCTS] = {"with the mean over k in place of the sum"},
+    [ROOT_OF_INNER] = {"when the sum is divided by sqrt K"},
+    [LARGEST] = {"with the largest product of each sum"},
+    [SQUARED] = {"when a is taken twice: a a_mk b_kn"},
+    [ELEMENTS] = {"with products of elements that stand at the same place, and no sum", true},
+    [NEGATED] = {"with the sign of the result reversed"},
+    [SUM_FROM_ONE] = {"when each sum begins with 1, and not 0"},
+    [ONE_COLUMN_FOR_ALL] = {"when every column of the result is its first"},
+    [DIAGONAL] = {"when only elements (m, m) of the result are written, and others are 0"},
+    [ADDED_TO_A] = {"when a is added to the result"},
+    [LAST_OF_BATCH_ALONE] = {"when only the last matrix of the batch is written, and others are 0"},
+    [SUM_OF_MATRIX] = {"when the sum is set back to 0 for each matrix alone"},
+    [INTO_LAST_ROW] = {"when only the last row of each result is written, and others are 0"},
+    [NOT_ADVANCED_A] = {"when a does not go on to the next matrix where b has no batch"},
+    [NOT_ADVANCED_B] = {"when b does not go on to the next matrix where a has no batch"},
 };
 
 /* x's memory read as the transpose of its last two dims would be stored */
@@ -77,8 +130,38 @@ static ct_tensor *first_of(ct_tensor *x) {
                                                : x;
 }
 
+/* x with rows that begin `row` numbers apart, and matrices `matrix`; NULL where that leaves it. */
+static ct_tensor *by_steps(ct_tensor *x, int64_t row, int64_t matrix) {
+    const int64_t rows = ct_dim(x, -2), columns = ct_dim(x, -1), n = ct_numel(x);
+    int64_t from[1024];
+    if (n > 1024 || n == 0) return NULL;
+    for (int64_t e = 0; e < n; e++) {
+        from[e] = e / (rows * columns) * matrix + e / columns % rows * row + e % columns;
+        if (from[e] >= n) return NULL;
+    }
+    return ct_reshape(ct_index_select(ct_reshape(x, CT_SHAPE(-1)), 0,
+                                      ct_from_i64(ct_context_of(x), CT_SHAPE(n), from)),
+                      ct_shape_of(x));
+}
+
+/* 1 for what is left, else 0, in the last dims (rows, columns). */
+static ct_tensor *left(ct_context *context, ct_shape shape, course_set bits) {
+    double one[1024];
+    int64_t n = 1;
+    for (int d = 0; d < shape.ndim; d++) n *= shape.dim[d];
+    if (n > 1024 || n == 0) return NULL;
+    const int64_t rows = shape.dim[shape.ndim - 2], columns = shape.dim[shape.ndim - 1];
+    for (int64_t e = 0; e < n; e++) {
+        const int64_t row = e / columns % rows;
+        one[e] = bits >> DIAGONAL & 1        ? row == e % columns
+                 : bits >> INTO_LAST_ROW & 1 ? row == rows - 1
+                                             : e >= n - rows * columns;
+    }
+    return ct_from_f64(context, shape, one);
+}
+
 /* bits == 0: the library's product */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, course_set bits) {
     (void)n;
     const bool turn = *(bool *)transpose;
     ct_tensor *a = in[0], *b = in[1];
@@ -87,7 +170,27 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, uint64_t
     if (bits >> A_TRANSPOSED & 1) a = ct_transpose(a, -1, -2);
     if (bits >> A_OF_MEMORY & 1) a = of_memory(a);
     if (bits >> B_OF_MEMORY & 1) b = of_memory(b);
+    const int64_t rows = ct_dim(a, -2), inner = ct_dim(a, -1),
+                  b_size = ct_dim(b, -1) * ct_dim(b, -2);
+    if (bits >> B_STEP_ROWS & 1) b = by_steps(b, rows, b_size);
+    if (b && bits >> B_STEP_INNER & 1) b = by_steps(b, ct_dim(b, -2), b_size);
+    if (b && bits & (COURSE_BIT(BATCH_STEP_ROWS) | COURSE_BIT(BATCH_STEP_INNER))) {
+        const bool row = bits >> BATCH_STEP_ROWS & 1;
+        a = by_steps(a, inner, row ? inner : 1);
+        b = by_steps(b, ct_dim(b, -1), row ? ct_dim(b, -1) : 1);
+    }
+    if (!a || !b) return NULL;
     if (turn && !(bits >> TRANSPOSE_IGNORED & 1)) b = ct_transpose(b, -1, -2);
+    if (bits >> A_STEP_ROWS & 1) a = by_steps(a, rows, rows * inner);
+    if (bits >> A_STEP_COLUMNS & 1) a = by_steps(a, shape.dim[shape.ndim - 1], rows * inner);
+    if (bits >> B_TRANSPOSED & 1) b = turn ? NULL : ct_transpose(b, -1, -2);
+    if (!a || !b) return NULL;
+    if (bits >> NOT_ADVANCED_A & 1) a = ct_ndim(b) == 3 && ct_dim(b, 0) > 1 ? NULL : first_of(a);
+    if (a && bits >> NOT_ADVANCED_B & 1)
+        b = ct_ndim(a) == 3 && ct_dim(a, 0) > 1 ? NULL : first_of(b);
+    if (!a || !b) return NULL;
+    if (bits >> SQUARED & 1) a = ct_mul(a, a);
+    if (bits >> ELEMENTS & 1) return ct_mul(a, b);
     if (bits >> A_OF_FIRST & 1) a = first_of(a);
     if (bits >> B_OF_FIRST & 1) b = first_of(b);
     if (bits >> ABSOLUTE & 1) a = ct_abs(a), b = ct_abs(b);
@@ -97,10 +200,37 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, uint64_t
     if (from != 0 || to != k)
         a = ct_narrow(a, -1, from, to - from), b = ct_narrow(b, -2, from, to - from);
     ct_tensor *y;
+    if (bits >> MIDDLE_LOST & 1) {
+        double one[256];
+        if (inner > 256) return NULL;
+        for (int64_t i = 0; i < inner; i++) one[i] = i % 2 == 0;
+        a = ct_mul(a, ct_from_f64(ct_context_of(a), CT_SHAPE(inner), one));
+    }
+    if (bits >> LARGEST & 1) {
+        y = ct_max(ct_mul(ct_unsqueeze(a, -1), ct_unsqueeze(b, -3)), CT_DIMS(-2), false);
+        return y;
+    }
     if (bits >> ORDER & 1) y = ct_matmul(b, a);
     else if (bits >> SUMMANDS & 1)
         y = ct_add(ct_scale(ct_sum(a, CT_DIMS(-1), true), 1), ct_sum(b, CT_DIMS(-2), true));
     else y = ct_matmul(a, b);
+    if (!y) return NULL;
+    if (bits >> MEAN_OF_PRODUCTS & 1) y = ct_scale(y, 1 / (double)inner);
+    if (bits >> ROOT_OF_INNER & 1) y = ct_scale(y, 1 / sqrt((double)inner));
+    if (bits >> NEGATED & 1) y = ct_neg(y);
+    if (bits >> SUM_FROM_ONE & 1) y = ct_add_scalar(y, 1);
+    if (bits >> ONE_COLUMN_FOR_ALL & 1) y = ct_expand(ct_narrow(y, -1, 0, 1), shape);
+    if (bits >> ADDED_TO_A & 1) y = ct_add(a, y);
+    if (bits &
+        (COURSE_BIT(DIAGONAL) | COURSE_BIT(INTO_LAST_ROW) | COURSE_BIT(LAST_OF_BATCH_ALONE))) {
+        ct_tensor *kept = left(ct_context_of(y), shape, bits);
+        if (!kept) return NULL;
+        y = ct_mul(y, kept);
+    }
+    if (bits >> SUM_OF_MATRIX & 1 && ct_ndim(y) == 3) {
+        ct_tensor *flat = ct_reshape(y, CT_SHAPE(shape.dim[0], shape.dim[1] * shape.dim[2]));
+        y = ct_reshape(ct_cumsum(flat, -1), shape);
+    }
     if (bits >> SUM_OF_ROW & 1) y = ct_cumsum(y, -1);
     if (bits >> SUM_GOES_ON & 1) y = ct_reshape(ct_cumsum(ct_reshape(y, CT_SHAPE(-1)), 0), shape);
     if (bits >> BATCHES_ADDED & 1) y = ct_expand(ct_sum(y, CT_DIMS(0), true), shape);
@@ -112,10 +242,58 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *transpose, uint64_t
     if (bits >> Y_OF_MEMORY & 1) y = ct_reshape(ct_contiguous(ct_transpose(y, -1, -2)), shape);
     return y;
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
-    return variant(in, n, transpose, course_wrongs());
+static double element(ct_tensor *a, ct_tensor *b, bool turn, int64_t e) {
+    ct_tensor *y = yours(a, b, turn);
+    return y ? ct_data_f64(ct_contiguous(y))[e] : NAN;
 }
-static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
+/* With which factor each product a_mk b_kn is in the first element that is wrong: by how much that
+ * moves when both do, and not when one does. */
+static void explain(ct_tensor *const *in, int n, void *transpose, ct_tensor *got, ct_tensor *right,
+                    char *said, size_t size) {
+    const bool turn = *(bool *)transpose;
+    const int64_t inner = ct_dim(in[0], -1), rows = ct_dim(in[0], -2), columns = ct_dim(right, -1);
+    const double *y = ct_data_f64(ct_contiguous(got)), *must = ct_data_f64(ct_contiguous(right));
+    int64_t e = 0;
+    bool all_one = true;
+    char factors[96] = "";
+    (void)n;
+    while (e < ct_numel(got) && fabs(y[e] - must[e]) < 1e-9) e++;
+    if (inner > 8 || e == ct_numel(got) || !isfinite(y[e])) return;
+    const int64_t batch = e / (rows * columns), row = e / columns % rows, column = e % columns;
+    const int64_t a_from = ct_numel(in[0]) > rows * inner ? batch * rows * inner : 0,
+                  b_from = ct_numel(in[1]) > inner * columns ? batch * inner * columns : 0;
+    for (int64_t k = 0; k < inner; k++) {
+        ct_tensor *a = ct_scale(in[0], 1), *b = ct_scale(in[1], 1);
+        ct_data_f64(a)[a_from + row * inner + k] += 1;
+        ct_data_f64(b)[b_from + (turn ? column * inner + k : k * columns + column)] += 1;
+        const double factor =
+            element(a, b, turn, e) - element(a, in[1], turn, e) - element(in[0], b, turn, e) + y[e];
+        if (!isfinite(factor)) return;
+        all_one = all_one && fabs(factor - 1) < 1e-9;
+        snprintf(factors + strlen(factors), sizeof factors - strlen(factors), "%s%.4g",
+                 k ? ", " : "", fabs(factor) < 1e-9 ? 0 : factor);
+    }
+    if (!all_one)
+        snprintf(said, size,
+                 "in the first that is wrong the products of k = 0, 1 ... have the "
+                 "factors %s, and must have 1",
+                 factors);
+}
+
+static void probe(ct_context *context, ct_tensor **in, void **transpose) {
+    const bool turn = *(bool *)*transpose;
+    in[0] = course_randn(context, CT_SHAPE(3, 2, 4));
+    in[1] = course_randn(context, turn ? CT_SHAPE(3, 5, 4) : CT_SHAPE(3, 4, 5));
+}
+static const char *const inputs[] = {"a: matrix, row, column", "b: matrix, row, column",
+                                     "the result: matrix, row, column"};
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
+
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *transpose) {
+    return course_as_yours(&function, in, n, transpose);
+}
 
 /* Values, and where asked for the gradient: that of another function would say nothing. */
 static void try(ct_context *context, pair p, bool transpose, bool gradient) {

@@ -3,6 +3,7 @@
 #include "exercise.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { IGNORE = -100 };
 
@@ -67,7 +68,42 @@ enum {
     MAXIMUM_FROM_ZERO,
     LOG_OF_SOFTMAX,
     NEGATED,
-    NOT_ADVANCED
+    NOT_ADVANCED,
+    DIVIDED_AS_COUNTED,
+    STOPS_AT_IGNORED,
+    FIRST_ROW_LOST,
+    LAST_ROW_LOST,
+    MEAN_TWICE,
+    RUNNING_HALVES,
+    IGNORE_NEGATIVE,
+    IGNORE_FIRST_CLASS,
+    IGNORED_ALONE,
+    AFTER_IGNORED_LOST,
+    WITHOUT_TARGET,
+    SUM_WITHOUT_FIRST,
+    SUM_WITHOUT_LAST,
+    SUM_GOES_ON,
+    MAXIMUM_TWICE,
+    MAXIMUM_SUBTRACTED,
+    MAXIMUM_ALONE,
+    DOUBLED,
+    WEIGHTED,
+    SIGN,
+    LOG1P,
+    LOG_OF_MEAN,
+    OVER_ONE_LESS,
+    TARGET_BY_COLUMN,
+    TARGET_OF_ROW_NUMBER,
+    TARGET_OF_NEXT_ROW,
+    TARGET_OF_ROW_BEFORE,
+    TARGET_FROM_END,
+    TARGET_ADDED,
+    LARGEST_FOR_TARGET,
+    LARGEST_LOSS,
+    ROOT,
+    SQUARED,
+    COUNT_OF_IGNORED,
+    ONLY_TARGETS_MAXIMUM
 };
 static const course_mistake mistakes[] = {
     [SUM_FOR_MEAN] = {"with the sum of the losses in place of their mean"},
@@ -100,17 +136,67 @@ static const course_mistake mistakes[] = {
     [LOG_OF_SOFTMAX] = {"when the logarithm is taken of a softmax that is 0 already"},
     [NOT_ADVANCED] = {"when an ignored row is not stepped over: the next one takes its logits"},
     [NEGATED] = {"with the sign of the logits reversed"},
+    [DIVIDED_AS_COUNTED] = {"when each loss is divided by the rows counted so far, in the loop"},
+    [STOPS_AT_IGNORED] = {"when the loop ends at the first ignored row: break for continue"},
+    [FIRST_ROW_LOST] = {"when the first row is left out"},
+    [LAST_ROW_LOST] = {"when the last row is left out"},
+    [MEAN_TWICE] = {"when the sum is divided by the count of rows twice"},
+    [RUNNING_HALVES] =
+        {"when each row's loss is averaged with the result so far: (sum + loss) / 2"},
+    [IGNORE_NEGATIVE] = {"when rows with a target below 0 are ignored, and not those of "
+                         "ignore_index"},
+    [IGNORE_FIRST_CLASS] = {"when rows with target 0 are ignored, too"},
+    [IGNORED_ALONE] = {"when only the rows count that must be ignored"},
+    [AFTER_IGNORED_LOST] = {"when the row behind an ignored one is left out, too"},
+    [WITHOUT_TARGET] = {"when the sum of exponentials is over the other classes alone"},
+    [SUM_WITHOUT_FIRST] = {"when the sum of exponentials lacks class 0"},
+    [SUM_WITHOUT_LAST] = {"when the sum of exponentials lacks the last class"},
+    [SUM_GOES_ON] = {"when the sum of exponentials is not set back to 0 for each row"},
+    [MAXIMUM_TWICE] = {"when the maximum is added twice"},
+    [MAXIMUM_SUBTRACTED] = {"when the maximum is subtracted where it must be added again"},
+    [MAXIMUM_ALONE] = {"with the maximum in place of the logarithm of the sum of exponentials"},
+    [DOUBLED] = {"when it is twice what it must be"},
+    [WEIGHTED] = {"with -p ln p in place of -ln p"},
+    [SIGN] = {"with ln p in place of -ln p: the sign is reversed"},
+    [LOG1P] = {"with ln(1 + sum) in place of ln sum"},
+    [LOG_OF_MEAN] = {"with the logarithm of the mean of the exponentials, not of their sum"},
+    [OVER_ONE_LESS] = {"when the sum is divided by the count of rows less one"},
+    [TARGET_BY_COLUMN] = {"when x of the target is read at target N + row: column by column"},
+    [TARGET_OF_ROW_NUMBER] = {"with the row's number for its target"},
+    [TARGET_OF_NEXT_ROW] = {"with the next row's target"},
+    [TARGET_OF_ROW_BEFORE] = {"with the target of the row before"},
+    [TARGET_FROM_END] = {"when targets count from the last class"},
+    [TARGET_ADDED] = {"when x of the target is added, and not subtracted"},
+    [LARGEST_FOR_TARGET] = {"with the largest logit in place of the target's"},
+    [LARGEST_LOSS] = {"with the largest loss of a row, and not their mean"},
+    [ROOT] = {"when the sum is divided by the root of the count of rows"},
+    [SQUARED] = {"with the square of each row's loss"},
+    [COUNT_OF_IGNORED] = {"when the sum is divided by the number of ignored rows"},
+    [ONLY_TARGETS_MAXIMUM] = {"when all rows share one maximum"},
 };
 
 /* -ln p of every class, (N, C); with a mistake, what is computed instead of it */
-static ct_tensor *losses(ct_tensor *x, uint64_t bits) {
+static ct_tensor *losses(ct_tensor *x, course_set bits) {
     const ct_shape dims = bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0) : CT_DIMS(-1);
     if (bits >> NEGATED & 1) x = ct_neg(x);
     if (bits >> LOGIT_ALONE & 1) return ct_neg(x);
-    ct_tensor *max = ct_max(ct_detach(x), dims, true);
+    const int64_t rows = ct_dim(x, 0), classes = ct_dim(x, 1);
+    ct_tensor *max = ct_max(ct_detach(x), bits >> ONLY_TARGETS_MAXIMUM & 1 ? CT_ALL : dims, true);
     if (bits >> NO_MAXIMUM & 1) max = ct_scale(max, 0);
     if (bits >> MAXIMUM_FROM_ZERO & 1) max = ct_relu(max);
-    ct_tensor *e = ct_exp(ct_sub(x, max)), *sum = ct_sum(e, dims, true);
+    ct_tensor *e = ct_exp(ct_sub(x, max)), *counted = e;
+    if (bits >> SUM_WITHOUT_FIRST & 1) counted = ct_narrow(e, 1, 1, classes - 1);
+    if (bits >> SUM_WITHOUT_LAST & 1) counted = ct_narrow(e, 1, 0, classes - 1);
+    ct_tensor *sum = ct_sum(counted, dims, true);
+    if (bits >> SUM_GOES_ON & 1)
+        sum = ct_reshape(ct_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), CT_SHAPE(rows, 1));
+    if (bits >> LOG_OF_MEAN & 1) sum = ct_scale(sum, 1 / (double)classes);
+    if (bits >> LOG1P & 1) sum = ct_add_scalar(sum, 1);
+    if (bits >> WITHOUT_TARGET & 1) sum = ct_sub(sum, e);
+    if (bits >> WEIGHTED & 1) {
+        ct_tensor *p = ct_div(e, sum);
+        return ct_neg(ct_mul(p, ct_log(p)));
+    }
     if (bits >> TWICE & 1) return ct_neg(ct_log_softmax(ct_div(e, sum), -1));
     if (bits >> LOG_OF_SOFTMAX & 1) return ct_neg(ct_log(ct_div(e, sum)));
     if (bits >> PROBABILITY & 1) return ct_neg(ct_div(e, sum));
@@ -118,12 +204,32 @@ static ct_tensor *losses(ct_tensor *x, uint64_t bits) {
     if (!(bits >> NO_LOGARITHM & 1)) sum = ct_log(sum);
     if (bits >> BASE_2 & 1) sum = ct_scale(sum, 1 / log(2));
     if (bits >> BASE_10 & 1) sum = ct_scale(sum, 1 / log(10));
-    if (!(bits >> MAXIMUM_LOST & 1)) sum = ct_add(sum, max);
+    if (bits >> MAXIMUM_SUBTRACTED & 1) sum = ct_sub(sum, max);
+    else if (!(bits >> MAXIMUM_LOST & 1)) sum = ct_add(sum, max);
+    if (bits >> MAXIMUM_TWICE & 1) sum = ct_add(sum, max);
+    if (bits >> MAXIMUM_ALONE & 1) sum = max;
+    if (bits >> LARGEST_FOR_TARGET & 1)
+        x = ct_expand(ct_max(x, dims, true), CT_SHAPE(rows, classes));
+    if (bits >> TARGET_ADDED & 1) x = ct_neg(x);
     return bits >> SUM_ALONE & 1 ? ct_expand(sum, ct_shape_of(x)) : ct_sub(sum, x);
 }
 
+/* The logarithms of the rows' sums less the x that stand at target N + row. */
+static ct_tensor *by_column(batch b, const double *counts, double count) {
+    ct_context *context = ct_context_of(b.logits);
+    const int64_t rows = ct_dim(b.logits, 0);
+    int64_t target[8];
+    if (!ct_to_i64(b.targets, target, rows)) return NULL;
+    for (int64_t i = 0; i < rows; i++) target[i] = counts[i] != 0 ? target[i] * rows + i : 0;
+    ct_tensor *x = ct_index_select(ct_reshape(b.logits, CT_SHAPE(-1)), 0,
+                                   ct_from_i64(context, CT_SHAPE(rows), target));
+    ct_tensor *all =
+        ct_mul(ct_sub(ct_logsumexp(b.logits, -1), x), ct_from_f64(context, CT_SHAPE(rows), counts));
+    return ct_scale(ct_sum(all, CT_ALL, false), 1 / count);
+}
+
 /* bits == 0: the library's loss */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     batch b = *(const batch *)arg;
     (void)n;
     b.logits = in[0];
@@ -132,19 +238,49 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits)
     const int64_t rows = ct_dim(in[0], 0), classes = ct_dim(in[0], 1);
     int64_t target[8], count = 0, last = 0;
     double counts[8];
+    bool other_rows = false;
     if (rows > 8 || rows == 0 || !ct_to_i64(b.targets, target, rows)) return NULL;
+    const bool negative = bits >> IGNORE_NEGATIVE & 1;
+    bool ended = false;
+    int64_t given[8], so_far = 0;
+    memcpy(given, target, sizeof given);
     for (int64_t i = 0; i < rows; i++) {
-        const bool in_range = target[i] >= 0 && target[i] < classes;
-        counts[i] = target[i] != b.attrs.ignore_index || (bits >> IGNORED_COUNTED & 1 && in_range);
+        const bool in_range = given[i] >= 0 && given[i] < classes;
+        bool ignored = negative ? given[i] < 0 : given[i] == b.attrs.ignore_index;
+        if (bits >> IGNORED_COUNTED & 1 && in_range) ignored = false;
+        if (bits >> IGNORED_ALONE & 1) ignored = !ignored;
+        if (ignored && !in_range && bits >> IGNORED_ALONE & 1) return NULL;
+        if (!ignored && !in_range) return NULL;
+        if (bits >> AFTER_IGNORED_LOST & 1 && i && given[i - 1] == b.attrs.ignore_index)
+            ignored = true;
+        if (bits >> IGNORE_FIRST_CLASS & 1 && given[i] == 0) ignored = true;
+        ended |= ignored && bits >> STOPS_AT_IGNORED & 1;
+        counts[i] = !ignored && !ended;
         if (counts[i] != 0) last = i, count++;
         if (bits >> FIRST_TARGET & 1) target[i] = target[0];
+        if (bits >> TARGET_OF_NEXT_ROW & 1 && i + 1 < rows) target[i] = given[i + 1];
+        if (bits >> TARGET_OF_ROW_BEFORE & 1 && i) target[i] = given[i - 1];
+        if (bits >> TARGET_OF_ROW_NUMBER & 1) target[i] = i;
+        if (bits >> TARGET_FROM_END & 1) target[i] = classes - 1 - given[i];
+        if (bits >> TARGET_BY_COLUMN & 1) {
+            target[i] = given[i] * rows + i - i * classes; /* its place in this row */
+            if (counts[i] != 0 && (target[i] < 0 || target[i] >= classes)) other_rows = true;
+        }
         target[i] += (bits >> NEXT_TARGET & 1) - (bits >> TARGET_BEFORE & 1);
         target[i] = ((target[i] % classes) + classes) % classes;
     }
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < rows; i++) {
         if ((bits >> FIRST_ROW & 1 && i != 0) || (bits >> LAST_ROW & 1 && i != last)) counts[i] = 0;
+        if ((bits >> FIRST_ROW_LOST & 1 && i == 0) || (bits >> LAST_ROW_LOST & 1 && i == rows - 1))
+            counts[i] = 0;
+        so_far += counts[i] != 0;
+        if (bits >> DIVIDED_AS_COUNTED & 1 && counts[i] != 0) counts[i] = 1 / (double)so_far;
+        if (bits >> RUNNING_HALVES & 1 && counts[i] != 0)
+            counts[i] = pow(0.5, (double)(count - so_far + 1));
+    }
     ct_tensor *hot = ct_one_hot(ct_from_i64(context, CT_SHAPE(rows), target), classes, CT_F64);
     ct_tensor *x = in[0];
+    if (other_rows) return by_column(b, counts, (double)count);
     if (bits >> NOT_ADVANCED & 1) {
         int64_t from[8];
         for (int64_t i = 0, next = 0; i < rows; i++) from[i] = counts[i] != 0 ? next++ : i;
@@ -158,22 +294,105 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits)
         all = ct_sub(ct_mul(all, hot), ct_mul(off, ct_log(ct_add_scalar(ct_neg(p), 1))));
     } else if (!(bits >> ALL_CLASSES & 1))
         all = ct_masked_fill(all, ct_eq(hot, ct_scale(hot, 0)), 0);
-    ct_tensor *sum = ct_sum(
-        ct_mul(ct_sum(all, CT_DIMS(-1), false), ct_from_f64(context, CT_SHAPE(rows), counts)),
-        CT_ALL, false);
-    const double over = bits >> SUM_FOR_MEAN & 1      ? 1
-                        : bits >> OVER_ALL_ROWS & 1   ? (double)rows
-                        : bits >> OVER_CLASSES & 1    ? (double)classes
-                        : bits >> OVER_LOGITS & 1     ? (double)(count * classes)
-                        : bits >> OVER_COUNT_MORE & 1 ? (double)count + 1
-                        : bits >> FIRST_ROW & 1       ? 1
-                                                      : (double)count;
+    ct_tensor *row = ct_sum(all, CT_DIMS(-1), false),
+              *weights = ct_from_f64(context, CT_SHAPE(rows), counts);
+    if (bits >> SQUARED & 1) row = ct_mul(row, row);
+    if (bits >> LARGEST_LOSS & 1) return ct_max(ct_mul(row, weights), CT_ALL, false);
+    ct_tensor *sum = ct_sum(ct_mul(row, weights), CT_ALL, false);
+    if (bits >> SIGN & 1) sum = ct_neg(sum);
+    if (bits >> DOUBLED & 1) sum = ct_scale(sum, 2);
+    const double number = (double)count;
+    const double over = bits >> SUM_FOR_MEAN & 1       ? 1
+                        : bits >> OVER_ALL_ROWS & 1    ? (double)rows
+                        : bits >> OVER_CLASSES & 1     ? (double)classes
+                        : bits >> OVER_LOGITS & 1      ? (double)(count * classes)
+                        : bits >> OVER_COUNT_MORE & 1  ? number + 1
+                        : bits >> OVER_ONE_LESS & 1    ? number - 1
+                        : bits >> ROOT & 1             ? sqrt(number)
+                        : bits >> MEAN_TWICE & 1       ? number * number
+                        : bits >> COUNT_OF_IGNORED & 1 ? (double)(rows - count)
+                        : bits & (COURSE_BIT(FIRST_ROW) | COURSE_BIT(DIVIDED_AS_COUNTED) |
+                                  COURSE_BIT(RUNNING_HALVES))
+                            ? 1
+                            : number;
     return ct_scale(sum, 1 / over);
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
-    return variant(in, n, arg, course_wrongs());
+
+/* -ln softmax of a row at its target */
+static double loss_of(const double *x, int64_t classes, int64_t target) {
+    double max = x[0], sum = 0;
+    for (int64_t i = 1; i < classes; i++) max = fmax(max, x[i]);
+    for (int64_t i = 0; i < classes; i++) sum += exp(x[i] - max);
+    return max + log(sum) - x[target];
 }
-static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
+/* With which weight each row's loss is in the result: by how much that moves when the row's loss
+ * does. Three ways to move it must agree. */
+static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
+                    char *said, size_t size) {
+    batch b = *(const batch *)arg;
+    const int64_t rows = ct_dim(in[0], 0), classes = ct_dim(in[0], 1);
+    int64_t target[8], count = 0;
+    size_t at = 0;
+    char weights[160] = "", must[160] = "";
+    double total = 0;
+    bool all_right = true;
+    (void)n, (void)right;
+    if (rows > 8 || classes < 2 || !ct_to_i64(b.targets, target, rows)) return;
+    for (int64_t i = 0; i < rows; i++) count += target[i] != b.attrs.ignore_index;
+    for (int64_t i = 0; i < rows; i++) {
+        double weight = 0;
+        const bool valid = target[i] >= 0 && target[i] < classes;
+        int ways = 0;
+        for (int64_t way = 0; way < 3 && valid; way++) {
+            b.logits = ct_scale(ct_detach(in[0]), 1);
+            double *x = ct_data_f64(b.logits) + i * classes;
+            const double before = loss_of(x, classes, target[i]);
+            x[way % classes] += 0.5 + 0.25 * (double)way;
+            const double moved = loss_of(x, classes, target[i]) - before;
+            ct_tensor *now = loss(b);
+            if (!now) return;
+            if (fabs(moved) < 1e-6) continue; /* all of p is another class's */
+            const double here = (ct_item(now) - ct_item(got)) / moved;
+            if (!isfinite(here)) return;
+            if (ways++ == 0) weight = here;
+            if (fabs(here - weight) > 1e-9) {
+                snprintf(said, size, "what row %d adds is no multiple of -ln p of its target, %d",
+                         (int)i, (int)target[i]);
+                return;
+            }
+        }
+        if (valid && ways == 0) return;
+        const double wanted = target[i] == b.attrs.ignore_index ? 0 : 1 / (double)count;
+        all_right = all_right && fabs(weight - wanted) < 1e-9;
+        if (valid) total += weight * loss_of(ct_data_f64(in[0]) + i * classes, classes, target[i]);
+        snprintf(weights + strlen(weights), sizeof weights - strlen(weights), "%s%.4g",
+                 i ? ", " : "", weight);
+        snprintf(must + strlen(must), sizeof must - strlen(must), "%s%.4g", i ? ", " : "", wanted);
+    }
+    if (!all_right)
+        at = (size_t)snprintf(said, size,
+                              "the losses of rows 0, 1 ... are in it with weights %s, "
+                              "and must be with %s",
+                              weights, must);
+    if (fabs(ct_item(got) - total) > 1e-9)
+        snprintf(said + at, size - at, "%s%.8g is added that does not depend on the logits",
+                 at ? ", and " : "every row counts as it must, but ", ct_item(got) - total);
+}
+
+static void probe(ct_context *context, ct_tensor **in, void **arg) {
+    static batch b;
+    b = batch_of(context, course_randn(context, CT_SHAPE(7, 5)), (int64_t[]){1, 3, 2, 4, 0, 2, 3},
+                 7, 2);
+    in[0] = b.logits, *arg = &b;
+}
+static const char *const inputs[] = {"the logits: row, class", "the result:"};
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
+
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
+    return course_as_yours(&function, in, n, arg);
+}
 
 static void value(const char *what, batch b) {
     course_forward(what, &function, &b, &b.logits, 1, 1e-12);

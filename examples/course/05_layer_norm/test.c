@@ -2,6 +2,9 @@
 #include "../course.h"
 #include "exercise.h"
 
+#include <math.h>
+#include <string.h>
+
 /* x, weight and bias, with eps. */
 typedef struct {
     ct_tensor *in[3];
@@ -49,7 +52,44 @@ enum {
     MEAN_LESS,
     EPS_SQUARED,
     FIRST_WEIGHT,
-    WEIGHT_OF_ROW
+    WEIGHT_OF_ROW,
+    MEAN_GOES_ON,
+    VARIANCE_GOES_ON,
+    MEAN_SUM_GOES_ON,
+    VARIANCE_SUM_GOES_ON,
+    MEAN_WITHOUT_FIRST,
+    MEAN_WITHOUT_LAST,
+    VARIANCE_WITHOUT_FIRST,
+    VARIANCE_WITHOUT_LAST,
+    FIRST_MEAN,
+    FIRST_VARIANCE,
+    ROW_BEFORE,
+    MEAN_OVER_ROWS,
+    VARIANCE_OVER_ROWS,
+    MEAN_ADDED,
+    MEAN_HALVED,
+    MEAN_TAKEN_LAST,
+    EPS_TWICE,
+    EPS_TIMES_D,
+    EPS_SUBTRACTED,
+    EPS_ROOT,
+    EPS_INSTEAD,
+    EPS_LARGEST,
+    WEIGHT_TWICE,
+    WEIGHT_DIVIDES,
+    BIAS_TWICE,
+    BIAS_SCALED,
+    ROOT_TWICE,
+    LARGEST_SIZE,
+    RANGE,
+    SUM_OF_SIZES,
+    LAST_ROW,
+    NEGATED,
+    MEAN_OF_SIZES,
+    BETWEEN_EXTREMES,
+    MEAN_PLUS_EPS,
+    LAST_COLUMN_UNNORMED,
+    MEAN_MORE
 };
 static const course_mistake mistakes[] = {
     [EPS_OUTSIDE] = {"when eps is added to the root, and not to the variance under it"},
@@ -80,43 +120,152 @@ static const course_mistake mistakes[] = {
     [FIRST_WEIGHT] = {"with the first weight and bias for all columns"},
     [WEIGHT_OF_ROW] = {"with weight and bias of the row's number, not of the column's"},
     [EPS_SQUARED] = {"with eps^2 under the root"},
+    [MEAN_GOES_ON] = {"when a row's sum for the mean begins with the mean of the row before, and "
+                      "not with 0"},
+    [VARIANCE_GOES_ON] = {"when a row's sum of squares begins with the variance of the row before, "
+                          "and not with 0"},
+    [MEAN_SUM_GOES_ON] = {"when the sum for the mean is not set back to 0 for each row"},
+    [VARIANCE_SUM_GOES_ON] = {"when the sum of squares is not set back to 0 for each row"},
+    [MEAN_WITHOUT_FIRST] = {"when the sum for the mean lacks the row's first number"},
+    [MEAN_WITHOUT_LAST] = {"when the sum for the mean lacks the row's last number"},
+    [VARIANCE_WITHOUT_FIRST] = {"when the sum of squares lacks the row's first number"},
+    [VARIANCE_WITHOUT_LAST] = {"when the sum of squares lacks the row's last number"},
+    [FIRST_MEAN] = {"with the mean of the first row for all rows"},
+    [FIRST_VARIANCE] = {"with the variance of the first row for all rows"},
+    [ROW_BEFORE] = {"with mean and variance of the row before"},
+    [MEAN_OVER_ROWS] = {"when the sum for the mean is divided by the number of rows, not D"},
+    [VARIANCE_OVER_ROWS] = {"when the sum of squares is divided by the number of rows, not D"},
+    [MEAN_ADDED] = {"when the mean is added, and not subtracted, above the line"},
+    [MEAN_HALVED] = {"when half of the mean is subtracted"},
+    [MEAN_TAKEN_LAST] = {"when the mean is subtracted after the division by the root"},
+    [EPS_TWICE] = {"when eps is added twice"},
+    [EPS_TIMES_D] = {"when eps is added to each square of the sum, D times, or before the division "
+                     "by D"},
+    [EPS_SUBTRACTED] = {"when eps is subtracted"},
+    [EPS_ROOT] = {"with the root of eps in place of eps"},
+    [EPS_INSTEAD] = {"when eps is under the root alone, without the variance"},
+    [EPS_LARGEST] = {"with the larger of variance and eps in place of their sum"},
+    [WEIGHT_TWICE] = {"when the weight multiplies twice"},
+    [WEIGHT_DIVIDES] = {"when z is divided by the weight"},
+    [BIAS_TWICE] = {"when the bias is added twice"},
+    [BIAS_SCALED] = {"when the bias is divided by the root, too"},
+    [ROOT_TWICE] = {"when the root is taken twice"},
+    [LARGEST_SIZE] = {"when x - mean is divided by its largest absolute value"},
+    [RANGE] = {"when x - mean is divided by the difference of the largest and the smallest"},
+    [SUM_OF_SIZES] = {"when x - mean is divided by the sum of |x - mean|"},
+    [LAST_ROW] = {"with mean and variance of the last row for all rows"},
+    [NEGATED] = {"with mean - x in place of x - mean"},
+    [MEAN_OF_SIZES] = {"with the mean of |x| in place of the mean of x"},
+    [BETWEEN_EXTREMES] = {"with the middle between smallest and largest in place of the mean"},
+    [MEAN_PLUS_EPS] = {"when eps is added to the mean"},
+    [LAST_COLUMN_UNNORMED] = {"when the last column is not normed: it is x w + b"},
+    [MEAN_MORE] = {"when the sum for the mean is divided by D + 1"},
 };
 
-/* bits == 0: the library's own */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, uint64_t bits) {
-    double eps = ((layer_norm_attrs *)attrs)->eps;
-    ct_tensor *x = in[0], *w = in[1], *b = in[2], *from = x;
-    (void)n;
-    if (!bits) return ct_layer_norm(x, w, b, eps);
-    const ct_shape dims = bits >> OVER_ALL & 1       ? CT_ALL
-                          : bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0)
-                                                     : CT_DIMS(-1);
-    if (bits >> EPS_MISSING & 1) eps = 0;
-    if (bits >> EPS_FIXED & 1) eps = 1e-5;
-    if (bits >> EPS_SQUARED & 1) eps *= eps;
-    if (bits >> WEIGHT_FIRST & 1) from = x = ct_mul(x, w);
-    if (bits >> FIRST_ROW & 1)
-        from = ct_narrow(ct_reshape(x, CT_SHAPE(-1, ct_dim(x, -1))), 0, 0, 1);
-    if (bits >> LAST_LOST & 1) from = ct_narrow(from, -1, 0, ct_dim(from, -1) - 1);
+/* (..., 1): what the row before has, the first row its own; or the first, or last, row's for all.
+ */
+static ct_tensor *of_row(ct_tensor *x, int64_t before, bool last) {
+    const ct_shape shape = ct_shape_of(x);
+    ct_tensor *flat = ct_reshape(x, CT_SHAPE(-1));
+    const int64_t n = ct_numel(x);
+    if (n < 2) return NULL;
+    if (before) {
+        ct_tensor *parts[] = {ct_narrow(flat, 0, 0, 1), ct_narrow(flat, 0, 0, n - 1)};
+        return ct_reshape(ct_cat(parts, 2, 0), shape);
+    }
+    return ct_expand(ct_reshape(ct_narrow(flat, 0, last ? n - 1 : 0, 1), CT_SHAPE(1)), shape);
+}
+
+/* A sum over each row, divided by `over`, as what stands in it at the begin has it: the result of
+ * the row before, or its sum. */
+static ct_tensor *carried(ct_tensor *sum, double over, bool result) {
+    const ct_shape shape = ct_shape_of(sum);
+    ct_tensor *flat = ct_reshape(sum, CT_SHAPE(-1)), *row[64];
+    const int64_t n = ct_numel(sum);
+    if (!result) return ct_scale(ct_reshape(ct_cumsum(flat, 0), shape), 1 / over);
+    if (n > 64 || n < 2) return NULL;
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = ct_narrow(flat, 0, i, 1);
+        if (i) row[i] = ct_add(row[i], row[i - 1]);
+        row[i] = ct_scale(row[i], 1 / over);
+    }
+    return ct_reshape(ct_cat(row, (int)n, 0), shape);
+}
+
+/* What a sum over the row leaves out, and what its sum is divided by. */
+static ct_tensor *row_mean(ct_tensor *x, ct_shape dims, bool no_first, bool no_last, bool over_rows,
+                           bool goes_on, bool sum_goes_on) {
+    const int64_t n = ct_dim(x, -1);
+    const double over = over_rows ? (double)(ct_numel(x) / n) : (double)n;
+    if ((no_first || no_last) && n < 2) return NULL;
+    if (no_first) x = ct_narrow(x, -1, 1, n - 1);
+    if (no_last) x = ct_narrow(x, -1, 0, n - 1);
+    if (!no_first && !no_last && !over_rows && !goes_on && !sum_goes_on)
+        return ct_mean(x, dims, true);
+    ct_tensor *sum = ct_sum(x, dims, true);
+    return goes_on || sum_goes_on ? carried(sum, over, goes_on) : ct_scale(sum, 1 / over);
+}
+
+static ct_tensor *extreme(ct_tensor *x, double sign) {
+    return ct_scale(ct_max(ct_scale(x, sign), CT_DIMS(-1), true), sign);
+}
+
+static ct_tensor *mean_of(ct_tensor *from, ct_shape dims, double eps, course_set bits) {
     const double size = (double)ct_dim(from, -1);
-    ct_tensor *mean = ct_mean(from, dims, true);
+    ct_tensor *mean = row_mean(from, dims, bits >> MEAN_WITHOUT_FIRST & 1,
+                               bits >> MEAN_WITHOUT_LAST & 1, bits >> MEAN_OVER_ROWS & 1,
+                               bits >> MEAN_GOES_ON & 1, bits >> MEAN_SUM_GOES_ON & 1);
     if (bits >> MEAN_SUMMED & 1) mean = ct_sum(from, dims, true);
-    if (bits >> MEAN_LESS & 1) mean = ct_scale(mean, size / (size - 1));
-    if (bits >> NO_MEAN & 1) mean = ct_scale(mean, 0);
-    ct_tensor *off = ct_sub(from, mean);
-    ct_tensor *var = ct_mean(ct_mul(off, off), dims, true);
+    if (bits >> MEAN_OF_SIZES & 1) mean = ct_mean(ct_abs(from), dims, true);
+    if (bits >> BETWEEN_EXTREMES & 1)
+        mean = ct_scale(ct_add(extreme(from, 1), extreme(from, -1)), 0.5);
+    if (mean && bits >> MEAN_LESS & 1) mean = ct_scale(mean, size / (size - 1));
+    if (mean && bits >> MEAN_MORE & 1) mean = ct_scale(mean, size / (size + 1));
+    if (mean && bits >> NO_MEAN & 1) mean = ct_scale(mean, 0);
+    if (mean && bits >> MEAN_HALVED & 1) mean = ct_scale(mean, 0.5);
+    if (mean && bits >> MEAN_PLUS_EPS & 1) mean = ct_add_scalar(mean, eps);
+    if (mean && bits >> FIRST_MEAN & 1) mean = of_row(mean, 0, false);
+    return mean;
+}
+
+static ct_tensor *variance_of(ct_tensor *from, ct_tensor *off, ct_shape dims, course_set bits) {
+    const double size = (double)ct_dim(from, -1);
+    ct_tensor *var = row_mean(ct_mul(off, off), dims, bits >> VARIANCE_WITHOUT_FIRST & 1,
+                              bits >> VARIANCE_WITHOUT_LAST & 1, bits >> VARIANCE_OVER_ROWS & 1,
+                              bits >> VARIANCE_GOES_ON & 1, bits >> VARIANCE_SUM_GOES_ON & 1);
     if (bits >> ABOUT_ZERO & 1) var = ct_mean(ct_mul(from, from), dims, true);
-    if (bits & (1u << BESSEL | 1u << MEAN_LESS)) var = ct_scale(var, size / (size - 1));
-    if (bits >> SQUARES_SUMMED & 1) var = ct_scale(var, size);
-    const bool outside = bits >> EPS_OUTSIDE & 1;
-    ct_tensor *divisor = bits >> NO_ROOT & 1 ? ct_add_scalar(var, eps)
-                         : outside           ? ct_add_scalar(ct_sqrt(var), eps)
-                                             : ct_sqrt(ct_add_scalar(var, eps));
-    if (bits >> ABSOLUTE & 1) divisor = ct_add_scalar(ct_mean(ct_abs(off), dims, true), eps);
-    ct_tensor *z = bits >> MEAN_KEPT & 1 ? x : ct_sub(x, mean);
-    if (bits >> MULTIPLIED & 1) z = ct_mul(z, divisor);
-    else if (!(bits >> NO_VARIANCE & 1)) z = ct_div(z, divisor);
-    if (bits >> EXCHANGED & 1) w = in[2], b = in[1];
+    if (var && bits & (COURSE_BIT(BESSEL) | COURSE_BIT(MEAN_LESS)))
+        var = ct_scale(var, size / fmax(1, size - 1));
+    if (var && bits >> SQUARES_SUMMED & 1) var = ct_scale(var, size);
+    if (var && bits >> EPS_INSTEAD & 1) var = ct_scale(var, 0);
+    if (var && bits >> FIRST_VARIANCE & 1) var = of_row(var, 0, false);
+    return var;
+}
+
+static ct_tensor *divisor_of(ct_tensor *var, ct_tensor *off, ct_shape dims, double eps,
+                             course_set bits) {
+    if (bits >> EPS_TWICE & 1) eps *= 2;
+    if (bits >> EPS_TIMES_D & 1) eps *= (double)ct_dim(off, -1);
+    if (bits >> EPS_SUBTRACTED & 1) eps = -eps;
+    if (bits >> EPS_ROOT & 1) eps = sqrt(eps);
+    if (bits >> ABSOLUTE & 1) return ct_add_scalar(ct_mean(ct_abs(off), dims, true), eps);
+    if (bits >> SUM_OF_SIZES & 1) return ct_sum(ct_abs(off), dims, true);
+    if (bits >> LARGEST_SIZE & 1) return ct_max(ct_abs(off), dims, true);
+    if (bits >> RANGE & 1) return ct_sub(extreme(off, 1), extreme(off, -1));
+    if (bits >> NO_ROOT & 1) return ct_add_scalar(var, eps);
+    if (bits >> EPS_LARGEST & 1) return ct_sqrt(ct_clamp(var, eps, INFINITY));
+    if (bits >> EPS_OUTSIDE & 1) return ct_add_scalar(ct_sqrt(var), eps);
+    ct_tensor *root = ct_sqrt(ct_add_scalar(var, eps));
+    return bits >> ROOT_TWICE & 1 ? ct_sqrt(root) : root;
+}
+
+/* z w + b */
+static ct_tensor *with_weights(ct_tensor *x, ct_tensor *z, ct_tensor *divisor, ct_tensor *w,
+                               ct_tensor *b, course_set bits) {
+    if (bits >> EXCHANGED & 1) {
+        ct_tensor *other = w;
+        w = b, b = other;
+    }
     if (bits >> FIRST_WEIGHT & 1) w = ct_narrow(w, 0, 0, 1), b = ct_narrow(b, 0, 0, 1);
     if (bits >> WEIGHT_OF_ROW & 1) {
         const int64_t count = ct_numel(x) / ct_dim(x, -1);
@@ -128,11 +277,113 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, uint64_t bit
     }
     if (bits >> WEIGHT_MORE & 1) w = ct_add_scalar(w, 1);
     if (bits >> BIAS_SUBTRACTED & 1) b = ct_neg(b);
+    if (bits >> BIAS_TWICE & 1) b = ct_scale(b, 2);
     if (bits >> BIAS_INSIDE & 1) b = ct_mul(b, w);
-    if (!(bits & (1u << NO_WEIGHT | 1u << WEIGHT_FIRST))) z = ct_mul(z, w);
+    if (bits >> BIAS_SCALED & 1) b = ct_div(b, divisor);
+    if (bits >> WEIGHT_TWICE & 1) w = ct_mul(w, w);
+    if (bits >> WEIGHT_DIVIDES & 1) z = ct_div(z, w);
+    else if (!(bits & (COURSE_BIT(NO_WEIGHT) | COURSE_BIT(WEIGHT_FIRST)))) z = ct_mul(z, w);
     return bits >> NO_BIAS & 1 ? z : ct_add(z, b);
 }
-static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+
+/* bits == 0: the library's own */
+static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set bits) {
+    double eps = ((layer_norm_attrs *)attrs)->eps;
+    ct_tensor *x = in[0], *w = in[1], *from = x;
+    (void)n;
+    if (!bits) return ct_layer_norm(x, w, in[2], eps);
+    const ct_shape dims = bits >> OVER_ALL & 1       ? CT_ALL
+                          : bits >> DOWN_COLUMNS & 1 ? CT_DIMS(0)
+                                                     : CT_DIMS(-1);
+    if (bits >> EPS_MISSING & 1) eps = 0;
+    if (bits >> EPS_FIXED & 1) eps = 1e-5;
+    if (bits >> EPS_SQUARED & 1) eps *= eps;
+    if (bits >> WEIGHT_FIRST & 1) from = x = ct_mul(x, w);
+    const bool last = bits >> LAST_ROW & 1;
+    if (last || bits >> FIRST_ROW & 1) {
+        from = ct_reshape(x, CT_SHAPE(-1, ct_dim(x, -1)));
+        from = ct_narrow(from, 0, last ? ct_dim(from, 0) - 1 : 0, 1);
+    }
+    if (bits >> LAST_LOST & 1) from = ct_narrow(from, -1, 0, ct_dim(from, -1) - 1);
+    ct_tensor *mean = mean_of(from, dims, eps, bits);
+    if (!mean) return NULL;
+    ct_tensor *off = ct_sub(from, mean), *var = variance_of(from, off, dims, bits);
+    if (!var) return NULL;
+    ct_tensor *divisor = divisor_of(var, off, dims, eps, bits);
+    if (bits >> ROW_BEFORE & 1) {
+        mean = of_row(mean, 1, false), divisor = of_row(divisor, 1, false);
+        if (!mean || !divisor) return NULL;
+    }
+    if (bits >> MEAN_ADDED & 1) mean = ct_neg(mean);
+    ct_tensor *z =
+        bits & (COURSE_BIT(MEAN_KEPT) | COURSE_BIT(MEAN_TAKEN_LAST)) ? x : ct_sub(x, mean);
+    if (bits >> NEGATED & 1) z = ct_neg(z);
+    if (bits >> MULTIPLIED & 1) z = ct_mul(z, divisor);
+    else if (!(bits >> NO_VARIANCE & 1)) z = ct_div(z, divisor);
+    if (bits >> MEAN_TAKEN_LAST & 1) z = ct_sub(z, mean);
+    if (bits >> LAST_COLUMN_UNNORMED & 1) {
+        const int64_t size = ct_dim(x, -1);
+        ct_tensor *parts[] = {ct_narrow(z, -1, 0, size - 1), ct_narrow(x, -1, size - 1, 1)};
+        z = ct_cat(parts, 2, -1);
+    }
+    return with_weights(x, z, divisor, w, in[2], bits);
+}
+
+/* Each row of y as (x - m) r w + b: m and r by least squares. Of the first row whose m or r is
+ * wrong, or that has none. */
+static void explain(ct_tensor *const *in, int n, void *attrs, ct_tensor *got, ct_tensor *right,
+                    char *said, size_t size) {
+    const double eps = ((layer_norm_attrs *)attrs)->eps;
+    const int64_t d = ct_dim(got, -1), rows = d ? ct_numel(got) / d : 0;
+    const double *x = ct_data_f64(in[0]), *w = ct_data_f64(in[1]), *b = ct_data_f64(in[2]),
+                 *y = ct_data_f64(got), *must = ct_data_f64(right);
+    (void)n;
+    for (int64_t row = 0; row < rows; row++, x += d, y += d, must += d) {
+        double mean = 0, var = 0, zs = 0, zx = 0, worst = 0, wrong = 0;
+        for (int64_t i = 0; i < d; i++) mean += x[i] / (double)d;
+        for (int64_t i = 0; i < d; i++) {
+            const double z = (y[i] - b[i]) / w[i];
+            var += (x[i] - mean) * (x[i] - mean) / (double)d;
+            zs += z / (double)d, zx += z * (x[i] - mean) / (double)d;
+            wrong = fmax(wrong, fabs(y[i] - must[i]));
+        }
+        const double r = zx / var, m = mean - zs / r, root = 1 / sqrt(var + eps);
+        int64_t others = 0; /* two numbers alone fit any m and r */
+        for (int64_t i = 0; i < d; i++) others += x[i] != x[0] && x[i] != x[d - 1];
+        if (wrong < 1e-9 || others == 0 || !isfinite(m)) continue;
+        for (int64_t i = 0; i < d; i++)
+            worst = fmax(worst, fabs((x[i] - m) * r * w[i] + b[i] - y[i]));
+        if (worst > 1e-7)
+            snprintf(said, size,
+                     "row %d is not (x - m) r w + b with one m and one r for all of the "
+                     "row: look at where weight and bias are applied",
+                     (int)row);
+        else
+            snprintf(said, size, "row %d is (x - m) r w + b with m = %.8g%s and r = %.8g%s",
+                     (int)row, m, fabs(m - mean) < 1e-7 ? ", the mean," : "", r,
+                     fabs(r - root) < 1e-7 ? ", which is right" : "");
+        const size_t at = strlen(said);
+        if (worst <= 1e-7 && fabs(m - mean) >= 1e-7)
+            snprintf(said + at, size - at, "; m must be the mean, %.8g", mean);
+        const size_t more = strlen(said);
+        if (worst <= 1e-7 && fabs(r - root) >= 1e-7)
+            snprintf(said + more, size - more,
+                     "; r must be 1 / sqrt(var + eps), %.8g (yours is 1 / "
+                     "sqrt of %.8g, var is %.8g)",
+                     root, 1 / (r * r), var);
+        return;
+    }
+}
+
+static void probe(ct_context *context, ct_tensor **in, void **attrs) {
+    static layer_norm_attrs other = {0.3};
+    const operands o = random_operands(context, CT_SHAPE(2, 3, 7));
+    memcpy(in, o.in, sizeof o.in), *attrs = &other;
+}
+static const char *const inputs[] = {"x: matrix, row, column", "the weight: column",
+                                     "the bias: column", "the result: matrix, row, column"};
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static void as_the_library(const char *what, operands o, double tolerance) {
     course_forward(what, &function, &o.attrs, o.in, 3, tolerance);
@@ -173,6 +424,8 @@ static void far_from_zero(ct_context *context) {
     for (int i = 0; i < 8; i++) x[i] = near[i] + far;
     o.in[0] = course_f64(context, CT_SHAPE(2, 4), near);
     ct_tensor *expected = ct_layer_norm(o.in[0], o.in[1], o.in[2], o.attrs.eps);
+    as_the_library("layer_norm of (1, 2, 4, 8) and (3, 1, 4, 1)", o, 1e-12);
+    course_hint("the same rows near 0 are right: far from 0 nothing is left of mean(x^2) - mean^2");
     o.in[0] = course_f64(context, CT_SHAPE(2, 4), x);
     course_value("layer_norm of (1, 2, 4, 8) and (3, 1, 4, 1), each plus 2^30", apply(o), expected,
                  1e-9);
@@ -195,7 +448,7 @@ static ct_tensor *of_one_input_by_library(ct_tensor *const *in, int n, void *arg
     one_input f = *(const one_input *)arg;
     (void)n;
     f.o.in[f.which] = in[0];
-    return variant(f.o.in, 3, &f.o.attrs, course_wrongs());
+    return course_as_yours(&function, f.o.in, 3, &f.o.attrs);
 }
 static void large_gradient(ct_context *context, int which, const char *what) {
     one_input f = {random_operands(context, CT_SHAPE(2, 20000)), which};

@@ -33,8 +33,16 @@ enum {
     KEY_MASK_INVERTED,
     KEY_MASK_OF_FIRST,
     KEY_MASK_OF_QUERIES,
-    LAST_KEY_LOST,
-    ONE_MASK
+    ONE_MASK,
+    CAUSAL_LOST,
+    HIDDEN_IF_BOTH,
+    KEY_MASK_AFTER,
+    KEY_MASK_SHIFTED,
+    KEY_MASK_SHIFTED_BACK,
+    KEY_MASK_COUNTED,
+    KEY_MASK_HIDES_BOTH,
+    KEY_MASK_ZEROES,
+    KEY_MASK_FORCED_FIRST
 };
 static const course_mistake mistakes[] = {
     ATTENTION_MISTAKES_SAID,
@@ -43,30 +51,112 @@ static const course_mistake mistakes[] = {
     [KEY_MASK_OF_FIRST] = {"with the key mask of the first sequence for all of the batch"},
     [KEY_MASK_OF_QUERIES] = {"when the key mask hides queries (rows), and not keys (columns)"},
     [ONE_MASK] = {"when a causal call does not look at the key mask"},
-    [LAST_KEY_LOST] = {"when the last key is left out"},
+    [CAUSAL_LOST] = {"when a call with a key mask does not look at `causal`"},
+    [HIDDEN_IF_BOTH] = {"when a key is hidden only if both masks hide it: one is enough"},
+    [KEY_MASK_AFTER] = {"when the key mask is applied after the softmax, or to the values alone: "
+                        "weights of what is seen must sum to 1"},
+    [KEY_MASK_SHIFTED] = {"with key j + 1 of the key mask for key j"},
+    [KEY_MASK_SHIFTED_BACK] = {"with key j - 1 of the key mask for key j"},
+    [KEY_MASK_COUNTED] = {"when as many first keys are seen as the key mask has true ones"},
+    [KEY_MASK_HIDES_BOTH] = {"when the key mask hides queries, too"},
+    [KEY_MASK_ZEROES] = {"when the scores of keys that the key mask hides are set to 0: e^0 is 1"},
+    [KEY_MASK_FORCED_FIRST] = {"when the first key is always seen"},
 };
 
+#define OTHER_KEYS                                                                                 \
+    (COURSE_BIT(KEY_MASK_SHIFTED) | COURSE_BIT(KEY_MASK_SHIFTED_BACK) |                            \
+     COURSE_BIT(KEY_MASK_COUNTED) | COURSE_BIT(KEY_MASK_FORCED_FIRST))
+
+/* bool (B, S) */
+static ct_tensor *other_keys(ct_tensor *mask, course_set bits) {
+    const int64_t batch = ct_dim(mask, 0), keys = ct_dim(mask, 1);
+    bool given[512], other[512];
+    if (batch * keys > 512 || !ct_to_bool(mask, given, batch * keys)) return NULL;
+    for (int64_t b = 0; b < batch; b++) {
+        int64_t count = 0;
+        for (int64_t j = 0; j < keys; j++) count += given[b * keys + j];
+        for (int64_t j = 0; j < keys; j++) {
+            const int64_t at = b * keys + j;
+            other[at] = given[at];
+            if (bits >> KEY_MASK_SHIFTED & 1 && at + 1 < batch * keys) other[at] = given[at + 1];
+            if (bits >> KEY_MASK_SHIFTED_BACK & 1 && at) other[at] = given[at - 1];
+            if (bits >> KEY_MASK_COUNTED & 1) other[at] = j < count;
+            if (bits >> KEY_MASK_FORCED_FIRST & 1 && j == 0) other[at] = true;
+        }
+    }
+    return ct_from_bool(ct_context_of(mask), CT_SHAPE(batch, keys), other);
+}
+
 /* bits == 0: the library's own attention */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *causal, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *causal, course_set bits) {
     (void)n;
     ct_tensor *q = in[0], *k = in[1], *v = in[2], *mask = in[3];
     if (!bits) return librarys((problem){{q, k, v, mask}, *(bool *)causal});
     if (bits >> ONE_MASK & 1 && *(bool *)causal) mask = NULL;
     if (bits >> KEY_MASK_IGNORED & 1) mask = NULL;
+    ct_tensor *hides = NULL; /* after the softmax */
+    bool causal_now = *(bool *)causal;
+    if (mask && bits & OTHER_KEYS) mask = other_keys(mask, bits);
     if (mask && bits >> KEY_MASK_INVERTED & 1) mask = ct_logical_not(mask);
     if (mask && bits >> KEY_MASK_OF_FIRST & 1) mask = ct_narrow(mask, 0, 0, 1);
-    if (mask) mask = ct_unsqueeze(mask, bits >> KEY_MASK_OF_QUERIES & 1 ? 2 : 1);
-    if (bits >> LAST_KEY_LOST & 1) {
-        const int64_t keys = ct_dim(k, 1) - 1;
-        k = ct_narrow(k, 1, 0, keys), v = ct_narrow(v, 1, 0, keys);
-        if (mask) mask = ct_narrow(mask, 2, 0, keys);
+    if (mask && bits >> CAUSAL_LOST & 1) causal_now = false;
+    if (bits & (COURSE_BIT(KEY_MASK_OF_QUERIES) | COURSE_BIT(KEY_MASK_HIDES_BOTH)) &&
+        (!mask || ct_dim(q, 1) > ct_dim(k, 1)))
+        return NULL;
+    if (mask && bits >> KEY_MASK_HIDES_BOTH & 1)
+        hides = ct_logical_not(ct_unsqueeze(ct_narrow(mask, 1, 0, ct_dim(q, 1)), 2));
+    if (mask && bits >> KEY_MASK_OF_QUERIES & 1)
+        mask = ct_unsqueeze(ct_narrow(mask, 1, 0, ct_dim(q, 1)), 2);
+    else if (mask) mask = ct_unsqueeze(mask, 1);
+    if (mask && bits >> KEY_MASK_ZEROES & 1) {
+        ct_tensor *real = ct_transpose(ct_where(mask, ct_ones(ct_context_of(q), CT_F64, CT_SCALAR),
+                                                ct_zeros(ct_context_of(q), CT_F64, CT_SCALAR)),
+                                       1, 2);
+        k = ct_mul(k, real), mask = NULL;
     }
-    return course_attention(q, k, v, mask, *(bool *)causal, bits);
+    if (mask && bits >> KEY_MASK_AFTER & 1) {
+        ct_tensor *gone = ct_logical_not(ct_transpose(mask, 1, 2));
+        v = ct_masked_fill(v, gone, 0), mask = NULL;
+    }
+    if (mask && bits >> HIDDEN_IF_BOTH & 1) {
+        if (!causal_now) mask = NULL;
+        else
+            mask =
+                ct_logical_or(mask, ct_causal_mask(ct_context_of(q), ct_dim(q, 1), ct_dim(k, 1)));
+        causal_now = false;
+    }
+    ct_tensor *out = course_attention(q, k, v, mask, causal_now, bits);
+    return out && hides ? ct_masked_fill(out, hides, 0) : out;
 }
+
+static ct_tensor *right_one(ct_tensor *const *in, int n, void *causal) {
+    return variant(in, n, causal, 0);
+}
+static void explain(ct_tensor *const *in, int n, void *causal, ct_tensor *got, ct_tensor *right,
+                    char *said, size_t size) {
+    (void)got, (void)right;
+    course_explain_weights(by_you, right_one, causal, in, n, said, size);
+}
+
+/* Fewer queries than keys, as many columns of v as of neither; a key mask where there is one. */
+static void probe(ct_context *context, ct_tensor **in, void **causal) {
+    (void)causal;
+    in[0] = course_randn(context, CT_SHAPE(2, 4, 3));
+    in[1] = course_randn(context, CT_SHAPE(2, 6, 3));
+    in[2] = course_randn(context, CT_SHAPE(2, 6, 2));
+    const bool real[] = {true, true,  false, true, false, true,
+                         true, false, true,  true, true,  false};
+    if (in[3]) in[3] = ct_from_bool(context, CT_SHAPE(2, 6), real);
+}
+static const char *const inputs[] = {"q: sequence, query, column", "k: sequence, key, column",
+                                     "v: sequence, key, column", "the key mask: sequence, key",
+                                     "the result: sequence, query, column"};
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
+
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *causal) {
-    return variant(in, n, causal, course_wrongs());
+    return course_as_yours(&function, in, n, causal);
 }
-static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
 
 static void compare(const char *what, problem p) {
     course_forward(what, &function, &p.causal, p.in, 4, 1e-12);

@@ -3,6 +3,7 @@
 #include "exercise.h"
 
 #include <math.h>
+#include <string.h>
 
 static ct_tensor *apply(ct_tensor *x, double p, bool training) {
     return ct_apply(&dropout, &x, 1, &(dropout_attrs){p, training});
@@ -50,7 +51,30 @@ enum {
     LARGE_DROPPED,
     MULTIPLIED,
     P_ADDED,
-    ONLY_KEPT_LEFT
+    ONLY_KEPT_LEFT,
+    ONE_A_COLUMN,
+    DRAWN_TRANSPOSED,
+    DRAWN_IN_REVERSE,
+    DRAWN_LATER,
+    DRAWN_BY_ROWS,
+    COUNT_KEPT,
+    COUNT_KEPT_IN_ROW,
+    NORMAL,
+    HALF_P,
+    P_SQUARED,
+    X_COMPARED,
+    SIZE_COMPARED,
+    FIRST_DROPPED,
+    LAST_KEPT,
+    FIRST_KEPT,
+    DROPPED_ONE,
+    DROPPED_NEGATED,
+    DROPPED_KEPT,
+    DROPPED_MEAN,
+    TIMES_U,
+    P_SUBTRACTED,
+    EVALUATION_DIVIDES,
+    NEXT_DRAWN
 };
 static const course_mistake mistakes[] = {
     [NOT_SCALED] = {"when what is kept is not divided by 1 - p"},
@@ -72,26 +96,118 @@ static const course_mistake mistakes[] = {
         {"when what is dropped is multiplied by 0 and by 1 / (1 - p), which is infinite"},
     [P_ADDED] = {"when what is dropped becomes x p"},
     [ONLY_KEPT_LEFT] = {"when the mask is given, and not x times the mask"},
+    [ONE_A_COLUMN] = {"when one number is drawn for each column, and all rows drop the same"},
+    [DRAWN_TRANSPOSED] = {"when the numbers drawn are read column by column"},
+    [DRAWN_IN_REVERSE] = {"when the numbers drawn are read from their end"},
+    [DRAWN_LATER] = {"when something else is drawn before"},
+    [DRAWN_BY_ROWS] = {"when each row has a ct_rand of its own, in place of one for all"},
+    [COUNT_KEPT] = {"when what is kept is divided by the part that was kept by chance, and not by "
+                    "1 - p"},
+    [COUNT_KEPT_IN_ROW] = {"when what is kept is divided by the part of its row that was kept by "
+                           "chance, and not by 1 - p"},
+    [NORMAL] = {"with normal numbers (ct_randn) in place of uniform ones"},
+    [HALF_P] = {"when those with u < p / 2 are dropped"},
+    [P_SQUARED] = {"when those with u < p^2 are dropped"},
+    [X_COMPARED] = {"when x < p decides, and not a number drawn"},
+    [SIZE_COMPARED] = {"when |x| < p decides, and not a number drawn"},
+    [FIRST_DROPPED] = {"when the first ones are dropped, p of all, and not those with u < p"},
+    [LAST_KEPT] = {"when the last element is not looked at, and x is copied"},
+    [FIRST_KEPT] = {"when the first element is not looked at, and x is copied"},
+    [DROPPED_ONE] = {"when what is dropped becomes 1"},
+    [DROPPED_NEGATED] = {"when what is dropped becomes -x"},
+    [DROPPED_KEPT] = {"when what is dropped keeps its x, and is not set to 0"},
+    [DROPPED_MEAN] = {"when what is dropped becomes the mean of x"},
+    [TIMES_U] = {"when x is multiplied by the number drawn"},
+    [P_SUBTRACTED] = {"when what is kept has p subtracted, and is not divided by 1 - p"},
+    [EVALUATION_DIVIDES] = {"when evaluation divides by 1 - p"},
+    [NEXT_DRAWN] = {"when each element is decided by the next one's number"},
 };
 
-static ct_tensor *draw(ct_tensor *x, uint64_t bits) {
+static ct_tensor *draw(ct_tensor *x, course_set bits) {
     ct_context *context = ct_context_of(x);
     ct_shape shape = ct_shape_of(x);
     double u[256];
+    const int64_t n = ct_numel(x), columns = shape.ndim ? shape.dim[shape.ndim - 1] : 1;
     if (bits >> DRAWN_TWICE & 1) ct_rand(context, CT_F64, shape);
+    if (bits >> DRAWN_LATER & 1) ct_rand(context, CT_F64, CT_SCALAR);
+    if (bits >> NORMAL & 1) return ct_randn(context, CT_F64, shape);
     if (bits >> ONE_FOR_ALL & 1) return ct_expand(ct_rand(context, CT_F64, CT_SCALAR), shape);
+    if (bits >> ONE_A_COLUMN & 1) {
+        if (n == 0 || columns == n) return NULL;
+        ct_tensor *flat = ct_reshape(ct_rand(context, CT_F64, shape), CT_SHAPE(-1, columns));
+        return ct_reshape(ct_expand(ct_narrow(flat, 0, 0, 1), CT_SHAPE(n / columns, columns)),
+                          shape);
+    }
+    if (bits >> DRAWN_TRANSPOSED & 1) {
+        if (shape.ndim < 2) return NULL;
+        ct_shape other = shape;
+        other.dim[shape.ndim - 1] = shape.dim[shape.ndim - 2];
+        other.dim[shape.ndim - 2] = columns;
+        return ct_transpose(ct_rand(context, CT_F64, other), -1, -2);
+    }
     if (bits >> ONE_A_ROW & 1 && shape.ndim) shape.dim[shape.ndim - 1] = 1;
-    if (!(bits >> DRAWN_BY_ONE & 1)) return ct_rand(context, CT_F64, shape);
-    if (ct_numel(x) > 256) return NULL;
-    for (int64_t i = 0; i < ct_numel(x); i++) u[i] = ct_item(ct_rand(context, CT_F64, CT_SCALAR));
+    const bool by_rows = bits >> DRAWN_BY_ROWS & 1;
+    if (!(bits &
+          (COURSE_BIT(DRAWN_BY_ONE) | COURSE_BIT(DRAWN_IN_REVERSE) | COURSE_BIT(NEXT_DRAWN))) &&
+        !by_rows)
+        return ct_rand(context, CT_F64, shape);
+    if (n > 256 || n == 0) return NULL;
+    if (bits >> DRAWN_BY_ONE & 1)
+        for (int64_t i = 0; i < n; i++) u[i] = ct_item(ct_rand(context, CT_F64, CT_SCALAR));
+    else if (by_rows)
+        for (int64_t i = 0; i < n; i += columns)
+            ct_to_f64(ct_rand(context, CT_F64, CT_SHAPE(columns)), u + i, columns);
+    else ct_to_f64(ct_rand(context, CT_F64, shape), u, n);
+    for (int64_t i = 0; i < n / 2 && bits >> DRAWN_IN_REVERSE & 1; i++) {
+        const double other = u[i];
+        u[i] = u[n - 1 - i], u[n - 1 - i] = other;
+    }
+    if (bits >> NEXT_DRAWN & 1) {
+        const double first = u[0];
+        memmove(u, u + 1, (size_t)(n - 1) * sizeof *u), u[n - 1] = first;
+    }
     return ct_from_f64(context, shape, u);
 }
 
-static ct_tensor *dropped(ct_tensor *x, double p, bool training, uint64_t bits) {
+/* bool, true where x is dropped */
+static ct_tensor *gone_of(ct_tensor *x, double p, course_set bits) {
+    ct_context *context = ct_context_of(x);
+    ct_tensor *u = draw(x, bits);
+    if (!u) return NULL;
+    if (bits >> HALF_P & 1) p /= 2;
+    if (bits >> P_SQUARED & 1) p *= p;
+    if (bits >> X_COMPARED & 1) u = x;
+    if (bits >> SIZE_COMPARED & 1) u = ct_abs(x);
+    const int64_t n = ct_numel(x);
+    bool gone[256];
+    if (bits & (COURSE_BIT(FIRST_DROPPED) | COURSE_BIT(FIRST_KEPT) | COURSE_BIT(LAST_KEPT))) {
+        if (n > 256 || n == 0 || ct_numel(u) != n) return NULL;
+        for (int64_t i = 0; i < n; i++)
+            gone[i] = bits >> FIRST_DROPPED & 1 ? (double)i < p * (double)n
+                                                : ct_data_f64(ct_contiguous(u))[i] < p &&
+                                                      i != (bits >> FIRST_KEPT & 1 ? 0 : n - 1);
+        return ct_from_bool(context, ct_shape_of(x), gone);
+    }
+    return bits >> LARGE_DROPPED & 1 ? ct_gt(u, ct_full(context, CT_F64, CT_SCALAR, 1 - p))
+                                     : ct_lt(u, ct_full(context, CT_F64, CT_SCALAR, p));
+}
+
+/* What is kept, divided by the part that was kept: of all, or of its row. */
+static ct_tensor *over_count(ct_tensor *x, ct_tensor *gone, bool of_row) {
+    ct_context *context = ct_context_of(x);
+    ct_tensor *kept = ct_where(gone, ct_zeros(context, CT_F64, ct_shape_of(x)),
+                               ct_ones(context, CT_F64, ct_shape_of(x)));
+    return ct_div(ct_mul(x, kept), ct_mean(kept, of_row ? CT_DIMS(-1) : CT_ALL, true));
+}
+
+static ct_tensor *dropped(ct_tensor *x, double p, bool training, course_set bits) {
     ct_context *context = ct_context_of(x);
     if (bits >> TRAINING_IGNORED & 1) training = false;
     if (bits >> EVALUATION_DROPS & 1) training = true;
-    if (!training) return ct_scale(x, bits >> EVALUATION_SCALED & 1 ? 1 - p : 1);
+    if (!training)
+        return ct_scale(x, bits >> EVALUATION_SCALED & 1    ? 1 - p
+                           : bits >> EVALUATION_DIVIDES & 1 ? 1 / (1 - p)
+                                                            : 1);
     double scale = 1 / (1 - p);
     if (bits >> NOT_SCALED & 1) scale = 1;
     if (bits >> SCALE_P & 1) scale = 1 / p;
@@ -99,21 +215,59 @@ static ct_tensor *dropped(ct_tensor *x, double p, bool training, uint64_t bits) 
     if (bits >> SCALE_ROOT & 1) scale = 1 / sqrt(1 - p);
     if (bits >> SCALE_SUM & 1) scale = 1 + p;
     if (bits >> SCALE_SQUARE & 1) scale *= scale;
-    ct_tensor *u = draw(x, bits);
-    if (!u) return NULL;
-    ct_tensor *gone = bits >> LARGE_DROPPED & 1
-                          ? ct_gt(u, ct_full(context, CT_F64, CT_SCALAR, 1 - p))
-                          : ct_lt(u, ct_full(context, CT_F64, CT_SCALAR, p));
+    if (bits >> TIMES_U & 1) return ct_mul(x, ct_rand(context, CT_F64, ct_shape_of(x)));
+    ct_tensor *gone = gone_of(x, p, bits);
+    if (!gone) return NULL;
     if (bits >> KEPT_WITH_P & 1) gone = ct_logical_not(gone);
-    if (bits >> P_ADDED & 1) return ct_where(gone, ct_scale(x, p), ct_scale(x, scale));
+    gone = ct_expand(gone, ct_shape_of(x));
+    ct_tensor *kept = ct_scale(x, scale);
+    if (bits >> P_SUBTRACTED & 1) kept = ct_add_scalar(x, -p);
+    if (bits >> P_ADDED & 1) return ct_where(gone, ct_scale(x, p), kept);
+    if (bits >> DROPPED_NEGATED & 1) return ct_where(gone, ct_neg(x), kept);
+    if (bits >> DROPPED_KEPT & 1) return ct_where(gone, x, kept);
+    if (bits >> DROPPED_MEAN & 1)
+        return ct_where(gone, ct_expand(ct_mean(x, CT_ALL, true), ct_shape_of(x)), kept);
+    if (bits >> COUNT_KEPT & 1) return over_count(x, gone, false);
+    if (bits >> COUNT_KEPT_IN_ROW & 1) return ct_ndim(x) ? over_count(x, gone, true) : NULL;
     if (bits >> ONLY_KEPT_LEFT & 1)
         return ct_masked_fill(ct_full(context, CT_F64, ct_shape_of(x), scale), gone, 0);
     return bits >> MULTIPLIED & 1 ? ct_scale(ct_masked_fill(x, gone, 0), scale)
-                                  : ct_masked_fill(ct_scale(x, scale), gone, 0);
+                                  : ct_masked_fill(kept, gone, bits >> DROPPED_ONE & 1 ? 1 : 0);
+}
+
+/* Which are dropped, and what the others are multiplied by. */
+static void explain(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
+                    char *said, size_t size) {
+    const call *c = arg;
+    const double *x = ct_data_f64(in[0]), *y = ct_data_f64(ct_contiguous(got)),
+                 *must = ct_data_f64(ct_contiguous(right));
+    int64_t count = ct_numel(got), zeros = 0, wanted = 0, first = -1, same = 0, kept = 0;
+    double factor = 0;
+    if (n != 1 || !c->training) return;
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(y[i])) return;
+        zeros += y[i] == 0, wanted += must[i] == 0;
+        if ((y[i] == 0) != (must[i] == 0) && first < 0) first = i;
+        if (y[i] == 0) continue;
+        if (kept++ == 0) factor = y[i] / x[i];
+        same += fabs(y[i] / x[i] - factor) < 1e-9;
+    }
+    size_t at;
+    if (first < 0) at = (size_t)snprintf(said, size, "the right ones are dropped");
+    else
+        at = (size_t)snprintf(said, size,
+                              "of %d elements %d are 0, and %d must be: number %d is%s, "
+                              "and must%s",
+                              (int)count, (int)zeros, (int)wanted, (int)first,
+                              y[first] == 0 ? "" : " not", y[first] == 0 ? " not" : "");
+    if (kept && same == kept)
+        snprintf(said + at, size - at, "; what is not 0 is x times %.8g, %s", factor,
+                 fabs(factor - 1 / (1 - c->p)) < 1e-9 ? "as it must" : "and must be x / (1 - p)");
+    else if (kept) snprintf(said + at, size - at, "; what is not 0 is not x times one number");
 }
 
 /* bits == 0: what must come out */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const call *c = arg;
     ct_context *context = ct_context_of(in[0]);
     const ct_rng now = ct_rng_get(context);
@@ -126,7 +280,16 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits)
 static ct_tensor *by_library(ct_tensor *const *in, int n, void *arg) {
     return variant(in, n, arg, 0);
 }
-static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+/* Other numbers drawn: with few of them much is the same by chance. */
+static void probe(ct_context *context, ct_tensor **in, void **arg) {
+    static call c;
+    c = *(const call *)*arg;
+    c.p = c.p > 0 && c.p < 1 ? 0.45 : c.p;
+    in[0] = course_randn(context, CT_SHAPE(6, 7)), *arg = &c;
+}
+static const char *const inputs[] = {"x: matrix, row, column", "the result: matrix, row, column"};
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
 
 static void compare(ct_context *context, const char *what, ct_tensor *x, double p, bool training,
                     double tolerance) {
@@ -158,7 +321,7 @@ static void training(ct_context *context) {
     ct_tensor *x = course_f64(context, CT_SHAPE(2, 4), (double[]){1, 2, 3, 4, 5, 6, 7, 8});
     compare(context, "0 where u < 0.25, else x / 0.75, for x = 1 ... 8", x, 0.25, true, 1e-12);
     x = course_randn(context, CT_SHAPE(3, 5, 7));
-    compare(context, "0 where u < 0.6, else x / 0.4", x, 0.6, true, 1e-12);
+    compare(context, "0 where u < 0.57, else x / 0.43", x, 0.57, true, 1e-12);
     x = course_f64(context, CT_SCALAR, (double[]){3});
     compare(context, "of a scalar", x, 0.1, true, 1e-12);
     x = course_randn(context, CT_SHAPE(0, 3));

@@ -3,6 +3,7 @@
 #include "../attention_variants.h"
 #include "../course.h"
 #include "exercise.h"
+#include "mistakes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,136 +15,20 @@ static void attend(attention_state *state, int64_t n, const double *score, int64
                    const double *v) {
     attend_block(state, n, score, e, v);
     if (isinf(state->max))
-        course_fail("attend_block is not written yet: after %d keys max is still %g", (int)n,
-                    state->max);
-}
-
-/* ---- what goes wrong ---- */
-
-enum {
-    SUM_NOT_MOVED = ATTENTION_MISTAKES,
-    OUT_NOT_MOVED,
-    NOTHING_MOVED,
-    MOVED_BACK,
-    MAXIMUM_KEPT,
-    SUM_ASSIGNED,
-    OUT_ASSIGNED,
-    DIVIDED_IN_BLOCKS,
-    NEVER_DIVIDED,
-    FIRST_BLOCK_ALONE,
-    LAST_BLOCK_ALONE,
-    PARTIAL_BLOCK_LOST,
-    LAST_OF_BLOCK_LOST,
-    FIRST_OF_BLOCK_LOST,
-    VALUES_OF_FIRST_BLOCK,
-    SCORES_OF_FIRST_BLOCK,
-    CAUSAL_BY_BLOCK,
-    CAUSAL_WHOLE_BLOCKS,
-    OVER_BLOCKS,
-    MEAN_OF_BLOCKS,
-    FIRST_OF_BATCH,
-    UNSUMMED_VALUES,
-    OWN_MAXIMUM,
-    STRICT_IN_LOOP,
-    STRICT_BUT_FIRST
-};
-static const course_mistake mistakes[] = {
-    ATTENTION_MISTAKES_SAID,
-    [SUM_NOT_MOVED] = {"when `sum` is not moved to the new maximum", true},
-    [OUT_NOT_MOVED] = {"when `out` is not moved to the new maximum", true},
-    [NOTHING_MOVED] = {"when neither `sum` nor `out` is moved to a new maximum", true},
-    [MOVED_BACK] = {"when `sum` and `out` are moved by e^(new - old) in place of e^(old - new)",
-                    true},
-    [MAXIMUM_KEPT] = {"when a new block's maximum is taken although the old one is larger", true},
-    [SUM_ASSIGNED] = {"when a block's sum takes the place of the one before it: = for +=", true},
-    [OUT_ASSIGNED] = {"when a block's out takes the place of the one before it: = for +=", true},
-    [DIVIDED_IN_BLOCKS] = {"when `out` is divided by `sum` after each block, not once at the end",
-                           true},
-    [NEVER_DIVIDED] = {"when out is not divided by the sum at the end", true},
-    [FIRST_BLOCK_ALONE] = {"with the first block of keys alone", true},
-    [LAST_BLOCK_ALONE] = {"with the last block of keys alone", true},
-    [PARTIAL_BLOCK_LOST] = {"when a last block that is shorter than others is left out", true},
-    [LAST_OF_BLOCK_LOST] = {"when the last key of each block is left out", true},
-    [FIRST_OF_BLOCK_LOST] = {"when the first key of each block is left out", true},
-    [VALUES_OF_FIRST_BLOCK] = {"when every block takes the values of the first: v + first * e is "
-                               "where a block's begin",
-                               true},
-    [SCORES_OF_FIRST_BLOCK] = {"when every block takes the keys of the first", true},
-    [CAUSAL_BY_BLOCK] = {"when a causal query sees the whole of the block that it stands in", true},
-    [CAUSAL_WHOLE_BLOCKS] =
-        {"when a causal query sees whole blocks alone, and not the begin of its "
-         "own",
-         true},
-    [OVER_BLOCKS] = {"when the result is divided by the number of blocks", true},
-    [MEAN_OF_BLOCKS] = {"when each block has a softmax of its own and their results are added",
-                        true},
-    [FIRST_OF_BATCH] = {"when every sequence of the batch takes the keys and values of the first",
-                        true},
-    [OWN_MAXIMUM] = {"when each block's own maximum is taken off its scores, and nothing is moved",
-                     true},
-    [STRICT_IN_LOOP] =
-        {"when a causal query i sees keys j < i alone, and not j = i: the first sees "
-         "none, which is 0 / 0",
-         true},
-    [STRICT_BUT_FIRST] = {"when a causal query i sees keys j < i alone, and not j = i, but for the "
-                          "first",
-                          true},
-    [UNSUMMED_VALUES] = {"when out gets v, and not e^(score - max) v", true},
-};
-static bool has(uint64_t bits, int mistake) { return bits >> mistake & 1; }
-
-/* One query that sees `keys` of S keys, in blocks, with mistakes. */
-static void simulate(const double *score, const double *v, int64_t keys, int64_t all, int64_t e,
-                     int64_t block, double *out, uint64_t bits) {
-    double max = has(bits, MAXIMUM_FROM_ZERO) ? 0 : -INFINITY, sum = 0;
-    int64_t blocks = 0;
-    memset(out, 0, (size_t)e * sizeof *out);
-    if (has(bits, CAUSAL_BY_BLOCK)) keys = (keys + block - 1) / block * block;
-    if (has(bits, CAUSAL_WHOLE_BLOCKS) && keys < all) keys = keys / block * block;
-    if (has(bits, PARTIAL_BLOCK_LOST)) keys = keys / block * block;
-    if (keys > all) keys = all;
-    for (int64_t first = 0; first < keys; first += block, blocks++) {
-        int64_t n = keys - first < block ? keys - first : block;
-        if (has(bits, FIRST_BLOCK_ALONE) && first > 0) break;
-        if (has(bits, LAST_BLOCK_ALONE) && first + block < keys) continue;
-        const double *s = has(bits, SCORES_OF_FIRST_BLOCK) ? score : score + first,
-                     *x = has(bits, VALUES_OF_FIRST_BLOCK) ? v : v + first * e;
-        double new = max, sums = 0;
-        if (has(bits, MAXIMUM_KEPT) || has(bits, MEAN_OF_BLOCKS) || has(bits, OWN_MAXIMUM))
-            new = -INFINITY;
-        for (int64_t j = 0; j < n; j++) new = fmax(new, s[j]);
-        if (has(bits, NO_MAXIMUM)) new = 0;
-        double move = exp(has(bits, MOVED_BACK) && isfinite(max) ? new - max : max - new);
-        if (has(bits, NOTHING_MOVED) || has(bits, MEAN_OF_BLOCKS) || has(bits, OWN_MAXIMUM))
-            move = 1;
-        if (!has(bits, SUM_NOT_MOVED)) sum *= move;
-        for (int64_t c = 0; c < e && !has(bits, OUT_NOT_MOVED); c++) out[c] *= move;
-        if (has(bits, SUM_ASSIGNED)) sum = 0;
-        for (int64_t c = 0; c < e && has(bits, OUT_ASSIGNED); c++) out[c] = 0;
-        const int64_t to = n - (has(bits, LAST_OF_BLOCK_LOST) ? 1 : 0);
-        for (int64_t j = has(bits, FIRST_OF_BLOCK_LOST); j < to; j++) sums += exp(s[j] - new);
-        for (int64_t j = has(bits, FIRST_OF_BLOCK_LOST); j < to; j++)
-            for (int64_t c = 0; c < e; c++)
-                out[c] += (has(bits, UNSUMMED_VALUES)  ? 1
-                           : has(bits, MEAN_OF_BLOCKS) ? exp(s[j] - new) / sums
-                                                       : exp(s[j] - new)) *
-                          x[j * e + c];
-        sum += sums, max = new;
-        for (int64_t c = 0; c < e && has(bits, DIVIDED_IN_BLOCKS); c++) out[c] /= sum;
-    }
-    double over = has(bits, OVER_BLOCKS) ? sum * (double)blocks : sum;
-    if (has(bits, DIVIDED_IN_BLOCKS) || has(bits, MEAN_OF_BLOCKS) || has(bits, NEVER_DIVIDED) ||
-        has(bits, NOT_DIVIDED))
-        over = 1;
-    for (int64_t c = 0; c < e; c++) out[c] /= over;
+        course_fail("attend_block %s: after %d keys max is still %g",
+                    state->sum == 0 ? "is not written yet" : "does not store the new maximum",
+                    (int)n, state->max);
 }
 
 /* scores (B, T, S) and v (B, S, e) -> (B, T, e), without a gradient */
 static ct_tensor *in_blocks(ct_tensor *scores, ct_tensor *v, int64_t block, bool causal,
-                            uint64_t bits) {
+                            course_set bits) {
     const int64_t batch = ct_dim(scores, 0), queries = ct_dim(scores, 1), keys = ct_dim(scores, 2),
                   e = ct_dim(v, 2);
-    ct_tensor *out = ct_empty(ct_context_of(v), CT_F64, CT_SHAPE(batch, queries, e));
+    ct_tensor *out = ct_zeros(ct_context_of(v), CT_F64, CT_SHAPE(batch, queries, e));
+    double *states = calloc((size_t)e + 1, sizeof *states);
+    simulated state = {-INFINITY, 0, states};
+    simulate_begin(&state, e, bits);
     const double *s = ct_data_f64(ct_contiguous(scores)), *x = ct_data_f64(v);
     for (int64_t b = 0; b < batch; b++)
         for (int64_t i = 0; i < queries; i++) {
@@ -152,9 +37,11 @@ static ct_tensor *in_blocks(ct_tensor *scores, ct_tensor *v, int64_t block, bool
             if (has(bits, STRICT_BUT_FIRST)) seen = i ? i : 1;
             if (has(bits, CAUSAL_AT_END)) seen = i + 1 + keys - queries;
             if (has(bits, CAUSAL_IGNORED) || !causal || seen > keys) seen = keys;
-            simulate(s + (b * queries + i) * keys, x + b * keys * e, seen, keys, e, block,
-                     ct_data_f64(out) + (b * queries + i) * e, bits);
+            simulate(&state, s + (b * queries + i) * keys, x + b * keys * e, seen, keys, e, block,
+                     bits);
+            memcpy(ct_data_f64(out) + (b * queries + i) * e, states, (size_t)e * sizeof *states);
         }
+    free(states);
     return out;
 }
 
@@ -169,7 +56,7 @@ static ct_tensor *steps_by_you(ct_tensor *const *in, int n, void *block) {
     for (int64_t c = 0; c < e; c++) state.out[c] /= state.sum;
     return out;
 }
-static ct_tensor *steps_variant(ct_tensor *const *in, int n, void *block, uint64_t bits) {
+static ct_tensor *steps_variant(ct_tensor *const *in, int n, void *block, course_set bits) {
     (void)n;
     if (!bits) return ct_matmul(ct_softmax(in[0], -1), in[1]);
     if (bits >> SUM_NOT_MOVED == 0 && !has(bits, MAXIMUM_FROM_ZERO) && !has(bits, NO_MAXIMUM))
@@ -178,21 +65,72 @@ static ct_tensor *steps_variant(ct_tensor *const *in, int n, void *block, uint64
         in_blocks(ct_unsqueeze(in[0], 0), ct_unsqueeze(in[1], 0), *(int64_t *)block, false, bits),
         0, 0);
 }
+static const char *const steps_inputs[] = {"the scores: query, key", "v: key, column",
+                                           "the result: query, column"};
 static const course_function steps_function =
-    COURSE_FUNCTION(steps_by_you, steps_variant, mistakes);
+    COURSE_FUNCTION(steps_by_you, steps_variant, mistakes, .inputs = steps_inputs);
+
+/* Scores (1, K) and values (K, 2), of which two come first: max, sum, and two numbers of out. */
+static ct_tensor *state_by_you(ct_tensor *const *in, int n, void *arg) {
+    double out[4] = {0};
+    attention_state state = {-INFINITY, 0, out + 2};
+    (void)n, (void)arg;
+    attend(&state, 2, ct_data_f64(in[0]), 2, ct_data_f64(in[1]));
+    attend(&state, ct_dim(in[0], 1) - 2, ct_data_f64(in[0]) + 2, 2, ct_data_f64(in[1]) + 4);
+    out[0] = state.max, out[1] = state.sum;
+    return course_f64(ct_context_of(in[0]), CT_SHAPE(4), out);
+}
+static ct_tensor *state_variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
+    double out[4] = {0};
+    simulated state = {-INFINITY, 0, out + 2};
+    (void)n, (void)arg;
+    if (!(bits & STEP_MISTAKES) && bits) return NULL;
+    simulate_begin(&state, 2, 0);
+    simulate_block(&state, 2, ct_data_f64(in[0]), 2, ct_data_f64(in[1]), bits);
+    simulate_block(&state, ct_dim(in[0], 1) - 2, ct_data_f64(in[0]) + 2, 2, ct_data_f64(in[1]) + 4,
+                   bits);
+    out[0] = state.max, out[1] = state.sum;
+    return course_f64(ct_context_of(in[0]), CT_SHAPE(4), out);
+}
+static void state_probe(ct_context *context, ct_tensor **in, void **arg) {
+    (void)arg;
+    in[0] = course_randn(context, CT_SHAPE(1, 6)), in[1] = course_randn(context, CT_SHAPE(6, 2));
+}
+
+/* Which of the three is wrong. */
+static void explain_state(ct_tensor *const *in, int n, void *arg, ct_tensor *got, ct_tensor *right,
+                          char *said, size_t size) {
+    const double *a = ct_data_f64(got), *b = ct_data_f64(right);
+    const bool max = fabs(a[0] - b[0]) < 1e-9, sum = fabs(a[1] - b[1]) < 1e-9,
+               out = fabs(a[2] - b[2]) < 1e-9 && fabs(a[3] - b[3]) < 1e-9;
+    (void)in, (void)n, (void)arg;
+    snprintf(said, size, "max is %s, sum is %s, out is %s", max ? "right" : "wrong",
+             sum ? "right" : "wrong", out ? "right" : "wrong");
+}
+static const char *const state_inputs[] = {"the scores: query, key", "v: key, column",
+                                           "max, sum and out: number"};
+static const course_function state_function =
+    COURSE_FUNCTION(state_by_you, state_variant, mistakes, .inputs = state_inputs,
+                    .probe = state_probe, .explain = explain_state);
 
 /* The example of README.md: scores 1, 3 and then 4. */
 static void step_by_hand(ct_context *context) {
+    const char *what = "max, sum and out (elements 0, 1, and 2 to 3) after scores 1 and 3, then 4";
+    ct_tensor *in[] = {course_f64(context, CT_SHAPE(1, 3), (double[]){1, 3, 4}),
+                       course_f64(context, CT_SHAPE(3, 2), (double[]){5, 0, 0, 7, 2, 2})};
     double out[2] = {0, 0};
     attention_state state = {-INFINITY, 0, out};
     attend(&state, 2, (double[]){1, 3}, 2, (double[]){5, 0, 0, 7});
-    course_value("max, sum and out (elements 0, 1, and 2 to 3) after scores 1 and 3",
-                 course_f64(context, CT_SHAPE(4), (double[]){state.max, state.sum, out[0], out[1]}),
-                 course_f64(context, CT_SHAPE(4), (double[]){3, exp(-2) + 1, 5 * exp(-2), 7}),
+    const double first[] = {state.max, state.sum, out[0], out[1]},
+                 must[] = {3, exp(-2) + 1, 5 * exp(-2), 7};
+    ct_tensor *got = course_f64(context, CT_SHAPE(4), first),
+              *right = course_f64(context, CT_SHAPE(4), must);
+    /* what is wrong after one block may have a name after two */
+    if (!course_same(got, right, 1e-14)) course_forward(what, &state_function, NULL, in, 2, 1e-14);
+    course_value("max, sum and out (elements 0, 1, and 2 to 3) after scores 1 and 3", got, right,
                  1e-14);
-    attend(&state, 1, (double[]){4}, 2, (double[]){2, 2});
-    course_value("max, sum and out (elements 0, 1, and 2 to 3) after score 4, too",
-                 course_f64(context, CT_SHAPE(4), (double[]){state.max, state.sum, out[0], out[1]}),
+    course_forward(what, &state_function, NULL, in, 2, 1e-14);
+    course_value(what, state_by_you(in, 2, NULL),
                  course_f64(context, CT_SHAPE(4),
                             (double[]){4, exp(-3) + exp(-1) + 1, 5 * exp(-3) + 2, 7 * exp(-1) + 2}),
                  1e-14);
@@ -228,7 +166,7 @@ static ct_tensor *yours(const problem *p) {
 }
 
 /* bits == 0: the library's attention of one head */
-static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, uint64_t bits) {
+static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bits) {
     const blockwise_attention_attrs *attrs = arg;
     ct_tensor *q = in[0], *k = in[1], *v = in[2];
     (void)n;
@@ -255,10 +193,32 @@ static ct_tensor *by_you(ct_tensor *const *in, int n, void *attrs) {
     (void)n;
     return yours(&(problem){{in[0], in[1], in[2]}, *(blockwise_attention_attrs *)attrs});
 }
-static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
-    return variant(in, n, attrs, course_wrongs());
+static ct_tensor *right_one(ct_tensor *const *in, int n, void *attrs) {
+    return variant(in, n, attrs, 0);
 }
-static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes);
+static void explain(ct_tensor *const *in, int n, void *attrs, ct_tensor *got, ct_tensor *right,
+                    char *said, size_t size) {
+    (void)got, (void)right;
+    course_explain_weights(by_you, right_one, attrs, in, n, said, size);
+}
+
+static void probe(ct_context *context, ct_tensor **in, void **arg) {
+    static blockwise_attention_attrs attrs;
+    attrs = (blockwise_attention_attrs){3, ((blockwise_attention_attrs *)*arg)->causal};
+    in[0] = course_randn(context, CT_SHAPE(2, 6, 5));
+    in[1] = course_randn(context, CT_SHAPE(2, 8, 5));
+    in[2] = course_randn(context, CT_SHAPE(2, 8, 2));
+    *arg = &attrs;
+}
+static const char *const inputs[] = {"q: sequence, query, column", "k: sequence, key, column",
+                                     "v: sequence, key, column",
+                                     "the result: sequence, query, column"};
+static const course_function function = COURSE_FUNCTION(by_you, variant, mistakes, .inputs = inputs,
+                                                        .probe = probe, .explain = explain);
+
+static ct_tensor *by_library(ct_tensor *const *in, int n, void *attrs) {
+    return course_as_yours(&function, in, n, attrs);
+}
 
 static problem random_problem(ct_context *context, int64_t b, int64_t t, int64_t s, int64_t d,
                               int64_t e, int64_t block, bool causal) {

@@ -1,0 +1,344 @@
+/* Checkpoints of a run, its log and its profile; see run.h. */
+#include "run.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH = 1200 };
+
+/* ---- numbers in checkpoints ---- */
+
+static run_item *add_item(run *r, const char *prefix, const char *name, void *number) {
+    if (r->n_items == RUN_ITEMS) fail(EXIT_FAILED, "a run has more than %d numbers", RUN_ITEMS);
+    run_item *item = &r->items[r->n_items];
+    r->n_items++;
+    snprintf(item->name, sizeof item->name, "%s%s", prefix, name);
+    item->number = number;
+    return item;
+}
+
+/* Whether names, which have spaces between them, have this one. */
+static bool is_listed(const char *names, const char *name) {
+    const size_t length = strlen(name);
+    const char *at = names;
+    while (*at) {
+        const size_t next = strcspn(at, " ");
+        if (next == length && !strncmp(at, name, length)) return true;
+        at += next;
+        at += *at == ' ';
+    }
+    return false;
+}
+
+void run_same_flags(run *r, const flag *flags, int n, const char *names) {
+    for (int i = 0; i < n; i++) {
+        if (flags[i].kind == HEADING || !is_listed(names, flags[i].name)) continue;
+        run_item *item = add_item(r, "--", flags[i].name, flags[i].value);
+        item->whole = flags[i].kind != REAL;
+        item->same = true;
+    }
+}
+
+/* FNV-1a. */
+static uint64_t hash(const contents *text) {
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int64_t i = 0; i < text->length; i++) h = (h ^ text->bytes[i]) * 0x100000001b3u;
+    return h;
+}
+
+void run_same_text(run *r, const contents *text) {
+    r->text_bytes = text->length;
+    r->text_hash = (int64_t)(hash(text) >> 1);
+    run_item *bytes = add_item(r, "", "bytes of text", &r->text_bytes);
+    bytes->whole = bytes->same = true;
+    run_item *sum = add_item(r, "", "a text of hash", &r->text_hash);
+    sum->whole = sum->same = true;
+}
+
+void run_restore(run *r, const char *name, double *number) { add_item(r, "", name, number); }
+
+static void *data_of(const run_item *item) {
+    return item->whole ? (void *)ct_data_i64(item->tensor) : (void *)ct_data_f64(item->tensor);
+}
+
+static void make_tensors(run *r) {
+    for (int i = 0; i < r->n_items; i++) {
+        run_item *item = &r->items[i];
+        item->tensor = ct_zeros(r->context, item->whole ? CT_I64 : CT_F64, CT_SCALAR);
+        check(r->context, EXIT_FAILED);
+        r->tensors[i] = (ct_named){.name = item->name, .tensor = item->tensor};
+    }
+    r->all.tensors = r->tensors;
+    r->all.n_tensors = r->n_items;
+}
+
+static void put_numbers(const run *r) {
+    for (int i = 0; i < r->n_items; i++)
+        memcpy(data_of(&r->items[i]), r->items[i].number, sizeof(double));
+}
+
+static void restore_numbers(const run *r) {
+    for (int i = 0; i < r->n_items; i++)
+        memcpy(r->items[i].number, data_of(&r->items[i]), sizeof(double));
+}
+
+static void print_number(const run_item *item, const void *number, char text[40]) {
+    double real;
+    int64_t whole;
+    memcpy(&real, number, sizeof real);
+    memcpy(&whole, number, sizeof whole);
+    if (item->whole) snprintf(text, 40, "%lld", (long long)whole);
+    else snprintf(text, 40, "%.10g", real);
+}
+
+/* Fails where the tensors, read from a checkpoint, have another number that must be the same. */
+static void check_same(const run *r, const char *path) {
+    for (int i = 0; i < r->n_items; i++) {
+        const run_item *item = &r->items[i];
+        if (!item->same || !memcmp(data_of(item), item->number, sizeof(double))) continue;
+        char was[40], is[40];
+        print_number(item, data_of(item), was);
+        print_number(item, item->number, is);
+        fail(EXIT_USAGE,
+             "%s is of a run with %s %s, not %s: start it with the same flags and text, or use "
+             "another folder",
+             path, item->name, was, is);
+    }
+}
+
+/* ---- the folder ---- */
+
+static void checkpoint_path(const run *r, int64_t step, char path[PATH]) {
+    snprintf(path, PATH, "%s/step-%08lld.safetensors", r->folder, (long long)step);
+}
+
+/* The step in the name of a checkpoint; -1: it is none. */
+static int64_t step_of(const char *name) {
+    long long step = -1;
+    char again[64];
+    if (sscanf(name, "step-%18lld", &step) != 1 || step < 0) return -1;
+    snprintf(again, sizeof again, "step-%08lld.safetensors", step);
+    return strcmp(name, again) ? -1 : step;
+}
+
+static int newest_first(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x < y) - (x > y);
+}
+
+/* The steps of the checkpoints in the folder, the newest first, for free(). */
+static int64_t *list_steps(const run *r, int *n) {
+    DIR *folder = opendir(r->folder);
+    if (!folder) fail(EXIT_FAILED, "cannot read the folder %s: %s", r->folder, strerror(errno));
+    int64_t *steps = NULL;
+    int room = 0;
+    *n = 0;
+    errno = 0;
+    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+        const int64_t step = step_of(entry->d_name);
+        if (step < 0) continue;
+        if (*n == room) {
+            room = 2 * room + 16;
+            int64_t *more = realloc(steps, (size_t)room * sizeof *steps);
+            if (!more) fail(EXIT_FAILED, "out of memory");
+            steps = more;
+        }
+        steps[*n] = step;
+        *n += 1;
+        errno = 0;
+    }
+    if (errno) fail(EXIT_FAILED, "cannot read the folder %s: %s", r->folder, strerror(errno));
+    closedir(folder);
+    if (*n) qsort(steps, (size_t)*n, sizeof *steps, newest_first);
+    return steps;
+}
+
+/* ---- loading ---- */
+
+/* Whether the file of this step is whole; its numbers are in the tensors then. A module without
+ * parameters takes nothing else from it, but the load compares the checksum of the whole file. */
+static bool is_whole(run *r, const char *path) {
+    ct_module *nothing = ct_module_new(r->context, "Nothing");
+    ct_checkpoint numbers = {
+        .module = nothing,
+        .tensors = r->tensors,
+        .n_tensors = r->n_items,
+    };
+    const bool whole = ct_checkpoint_load(path, &numbers);
+    const ct_status status = ct_error(r->context);
+    if (!whole && status != CT_ERR_FORMAT && status != CT_ERR_IO) check(r->context, EXIT_FAILED);
+    if (!whole) {
+        warn("passed over, as it is not whole: %s", ct_error_message(r->context));
+        ct_error_clear(r->context);
+    }
+    ct_module_free(nothing);
+    return whole;
+}
+
+/* Loads the newest checkpoint that is whole. False: there is none at all. */
+static bool load_newest(run *r) {
+    int n = 0;
+    char path[PATH] = "";
+    int64_t *steps = list_steps(r, &n);
+    r->damaged = steps;
+    for (r->n_damaged = 0; r->n_damaged < n; r->n_damaged++) {
+        checkpoint_path(r, steps[r->n_damaged], path);
+        if (is_whole(r, path)) break;
+    }
+    if (n == 0) return false;
+    if (r->n_damaged == n)
+        fail(EXIT_FAILED, "%s: no checkpoint is whole; to begin anew use another folder",
+             r->folder);
+    check_same(r, path);
+    if (!ct_checkpoint_load(path, &r->all)) check(r->context, EXIT_FAILED);
+    if (r->all.step != steps[r->n_damaged])
+        fail(EXIT_FAILED, "%s is of step %lld", path, (long long)r->all.step);
+    restore_numbers(r);
+    r->saved = r->all.step;
+    return true;
+}
+
+/* Hands lines on, and keeps the loss of the last one. */
+typedef struct {
+    void (*each)(void *to, const log_line *line);
+    void *to;
+    double loss;
+} lines;
+
+static void take_line(void *to, const log_line *line) {
+    lines *l = to;
+    l->loss = line->loss;
+    l->each(l->to, line);
+}
+
+static void resume_log(run *r, lines *l) {
+    if (!run_log_resume(&r->log, r->all.step, take_line, l)) fail(EXIT_FAILED, "%s", r->log.fault);
+    if (r->all.step > 0 && l->loss != r->loss)
+        fail(EXIT_FAILED,
+             "%s:%lld: the loss is %.17g, that of the checkpoint %.17g: this is not "
+             "its log",
+             r->log.path, (long long)r->all.step, l->loss, r->loss);
+}
+
+/* ---- saving ---- */
+
+static bool is_damaged(const run *r, int64_t step) {
+    for (int i = 0; i < r->n_damaged; i++)
+        if (r->damaged[i] == step) return true;
+    return false;
+}
+
+static void mark_whole(run *r, int64_t step) {
+    for (int i = 0; i < r->n_damaged; i++)
+        if (r->damaged[i] == step) r->damaged[i] = -1;
+}
+
+/* Removes all up to the step that was saved but the newest of those that are whole. One that cannot
+ * be removed does no harm. */
+static void remove_old(const run *r) {
+    int n = 0;
+    int64_t *steps = list_steps(r, &n);
+    int64_t whole = 0;
+    for (int i = 0; i < n; i++) {
+        char path[PATH];
+        if (steps[i] > r->saved) continue;
+        const bool damaged = is_damaged(r, steps[i]);
+        whole += !damaged;
+        if (!damaged && whole <= r->keep) continue;
+        checkpoint_path(r, steps[i], path);
+        if (unlink(path) && errno != ENOENT) warn("cannot remove %s: %s", path, strerror(errno));
+    }
+    free(steps);
+}
+
+void run_save(run *r, int64_t step) {
+    if (!r->folder || step == r->saved) return;
+    char path[PATH];
+    checkpoint_path(r, step, path);
+    put_numbers(r);
+    r->all.step = step;
+    /* lines up to here must be there whenever the checkpoint is */
+    if (!run_log_sync(&r->log)) fail(EXIT_FAILED, "%s", r->log.fault);
+    if (!ct_checkpoint_save(path, &r->all)) check(r->context, EXIT_FAILED);
+    r->saved = step;
+    mark_whole(r, step);
+    remove_old(r); /* not earlier: the new one is on the disk now */
+}
+
+void run_step(run *r, const log_line *line) {
+    r->loss = line->loss;
+    if (run_is_logged(r) && !run_log_append(&r->log, line)) fail(EXIT_FAILED, "%s", r->log.fault);
+    if (r->folder && isfinite(line->loss) && line->step % r->every == 0) run_save(r, line->step);
+}
+
+/* ---- the run ---- */
+
+/* Removes what a run that was killed behind its last save has left to remove. Its save may not be
+ * on the disk yet. */
+static void tidy(run *r) {
+    char path[PATH];
+    checkpoint_path(r, r->saved, path);
+    if (!sync_entry(path))
+        fail(EXIT_FAILED, "cannot sync the folder %s: %s", r->folder, strerror(errno));
+    remove_old(r);
+}
+
+int64_t run_start(run *r, ct_module *module, ct_optim *optim,
+                  void (*each)(void *to, const log_line *line), void *to) {
+    r->all.module = module;
+    r->all.optim = optim;
+    r->saved = -1;
+    r->log.fd = -1;
+    bool goes_on = false;
+    if (r->folder) {
+        const char *log_path = output_path(r->folder, "log.jsonl"); /* makes the folder */
+        if (!r->log_path) r->log_path = log_path;
+        if (!sync_entry(r->folder))
+            fail(EXIT_FAILED, "cannot sync the folder of %s: %s", r->folder, strerror(errno));
+        run_restore(r, "loss", &r->loss);
+        make_tensors(r);
+        goes_on = load_newest(r);
+    }
+    if (r->log_path) {
+        lines l = {.each = each, .to = to};
+        if (!run_log_open(&r->log, r->log_path)) fail(EXIT_USAGE, "%s", r->log.fault);
+        if (goes_on) resume_log(r, &l);
+        else if (!run_log_is_new(&r->log)) fail(EXIT_USAGE, "%s", r->log.fault);
+    }
+    if (goes_on) tidy(r);
+    else run_save(r, 0);
+    return r->all.step;
+}
+
+bool run_is_logged(const run *r) { return r->log.fd >= 0; }
+
+void run_end(run *r) {
+    run_log_close(&r->log);
+    free(r->damaged);
+    r->damaged = NULL;
+    r->n_damaged = 0;
+}
+
+/* ---- the profile ---- */
+
+static volatile sig_atomic_t asked;
+
+static void on_signal(int number) { asked = number; }
+
+void run_profile_catch(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+void run_profile_show(ct_context *context) {
+    if (!asked) return;
+    asked = 0;
+    progress_end();
+    ct_profile_print(context, stdout);
+    fflush(stdout);
+}

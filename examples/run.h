@@ -1,0 +1,66 @@
+/* A run that cannot be lost: checkpoints in a folder, a log with a line for each step, and what
+ * SIGUSR1 asks for. A program that is started again with the same flags goes on from the newest
+ * checkpoint that is whole, and ends with the same bits as one that was never stopped. */
+#ifndef EXAMPLES_RUN_H
+#define EXAMPLES_RUN_H
+
+#include "common.h"
+#include "run_log.h"
+
+enum { RUN_ITEMS = 48 };
+
+/* A number in the checkpoints beside model and optimiser. */
+typedef struct {
+    char name[40];
+    void *number; /* an int64_t or a double */
+    bool whole;   /* it is an int64_t */
+    bool same;    /* it must be the same when the run goes on; else it is restored */
+    ct_tensor *tensor;
+} run_item;
+
+typedef struct {
+    /* What flags say: NULL folder: no checkpoints; NULL log_path: folder/log.jsonl, or no log. */
+    const char *folder, *log_path;
+    long long every, keep;
+
+    ct_context *context;
+    run_item items[RUN_ITEMS];
+    int n_items;
+    ct_checkpoint all;
+    ct_named tensors[RUN_ITEMS];
+    run_log log;
+    int64_t text_bytes, text_hash;
+    double loss;      /* of the last step; tells this run's log from another's */
+    int64_t saved;    /* the step of the newest checkpoint; -1: there is none */
+    int64_t *damaged; /* [n_damaged] steps of checkpoints that are not whole */
+    int n_damaged;
+} run;
+
+/* ---- before the start: the numbers in checkpoints ---- */
+
+/* Flags that decide what is learned, by their names with spaces between them. A run does not go on
+ * with others. */
+void run_same_flags(run *r, const flag *flags, int n, const char *names);
+void run_same_text(run *r, const contents *text); /* nor with another text */
+void run_restore(run *r, const char *name, double *number);
+
+/* ---- the run. Each fails with a message ---- */
+
+/* Loads the newest checkpoint that is whole, says on stderr which are not, hands the lines of the
+ * log up to there to `each`, and cuts the log behind. Returns the step after which the run goes on.
+ * Where there is no checkpoint it makes one of step 0, so that the run begins the same way again,
+ * and returns 0; a log that is there then is not written over. */
+int64_t run_start(run *r, ct_module *module, ct_optim *optim,
+                  void (*each)(void *to, const log_line *line), void *to);
+bool run_is_logged(const run *r);
+void run_step(run *r, const log_line *line); /* appends the line; saves every so many steps */
+/* Saves a checkpoint unless there is one of this step, and then removes all but the newest. */
+void run_save(run *r, int64_t step);
+void run_end(run *r);
+
+/* ---- SIGUSR1 ---- */
+
+void run_profile_catch(void);               /* from here on the signal does not kill */
+void run_profile_show(ct_context *context); /* prints the profile so far, if it was asked for */
+
+#endif

@@ -1,0 +1,330 @@
+/* The log of a run; see run_log.h. */
+#include "run_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- lines ---- */
+
+static const struct {
+    const char *key;
+    bool whole; /* an int64_t, and never null */
+    size_t at;  /* of the field in log_line */
+} fields[] = {
+    {"step", true, offsetof(log_line, step)},
+    {"loss", false, offsetof(log_line, loss)},
+    {"validation", false, offsetof(log_line, validation)},
+    {"lr", false, offsetof(log_line, lr)},
+    {"grad_norm", false, offsetof(log_line, grad_norm)},
+    {"tokens_per_s", false, offsetof(log_line, tokens_per_s)},
+    {"peak_bytes", true, offsetof(log_line, peak_bytes)},
+    {"seconds", false, offsetof(log_line, seconds)},
+};
+enum { FIELDS = sizeof fields / sizeof *fields, NUMBER = 32 /* bytes of the longest number */ };
+
+/* With 15 digits, or 16 or 17 where fewer are another double. */
+static void print_real(double value, char text[NUMBER]) {
+    if (!isfinite(value)) {
+        strcpy(text, "null");
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, NUMBER, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) return;
+    }
+}
+
+int log_line_print(const log_line *line, char text[LOG_LINE]) {
+    int end = 0;
+    for (int i = 0; i < FIELDS; i++) {
+        const char *field = (const char *)line + fields[i].at;
+        char number[NUMBER];
+        if (fields[i].whole) snprintf(number, NUMBER, "%lld", (long long)*(const int64_t *)field);
+        else print_real(*(const double *)field, number);
+        end += snprintf(text + end, (size_t)(LOG_LINE - end), "%c\"%s\":%s", i ? ',' : '{',
+                        fields[i].key, number);
+    }
+    return end + snprintf(text + end, (size_t)(LOG_LINE - end), "}\n");
+}
+
+static const char *skip_spaces(const char *at) { return at + strspn(at, " \t\r"); }
+
+/* JSON's numbers: strtod takes more, such as 0x1p3, inf and 01. Returns the end; NULL: none. */
+static const char *number_end(const char *at) {
+    const char *digits = "0123456789";
+    at += *at == '-';
+    size_t n = strspn(at, digits);
+    if (n == 0 || (n > 1 && *at == '0')) return NULL;
+    at += n;
+    if (*at == '.') {
+        n = strspn(at + 1, digits);
+        if (n == 0) return NULL;
+        at += 1 + n;
+    }
+    if (*at == 'e' || *at == 'E') {
+        at++;
+        at += *at == '-' || *at == '+';
+        n = strspn(at, digits);
+        if (n == 0) return NULL;
+        at += n;
+    }
+    return at;
+}
+
+/* Reads the value of field i. Returns the end; NULL: it is no such value. */
+static const char *read_value(const char *at, int i, log_line *line) {
+    char *field = (char *)line + fields[i].at;
+    if (!fields[i].whole && !strncmp(at, "null", 4)) {
+        *(double *)field = NAN;
+        return at + 4;
+    }
+    const char *end = number_end(at);
+    if (!end) return NULL;
+    if (!fields[i].whole) {
+        *(double *)field = strtod(at, NULL);
+        return isfinite(*(double *)field) ? end : NULL;
+    }
+    errno = 0;
+    const long long value = strtoll(at, NULL, 10);
+    if (errno || value < 0 || strcspn(at, ".eE") < (size_t)(end - at)) return NULL;
+    *(int64_t *)field = value;
+    return end;
+}
+
+/* The field whose key is next, in quotes; -1: another, or none. */
+static int find_field(const char **at) {
+    for (int i = 0; i < FIELDS; i++) {
+        const size_t length = strlen(fields[i].key);
+        if (**at == '"' && !strncmp(*at + 1, fields[i].key, length) && (*at)[1 + length] == '"') {
+            *at += length + 2;
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Reads one key and its value; returns what is wrong, or NULL. */
+static const char *read_member(const char **at, bool seen[FIELDS], log_line *line) {
+    const int i = find_field(at);
+    if (i < 0) return "a key that is no log's";
+    if (seen[i]) return "a key is there twice";
+    seen[i] = true;
+    *at = skip_spaces(*at);
+    if (**at != ':') return "':' is expected";
+    const char *end = read_value(skip_spaces(*at + 1), i, line);
+    if (!end) return fields[i].whole ? "a value is no whole number" : "a value is no number";
+    *at = skip_spaces(end);
+    return NULL;
+}
+
+bool log_line_parse(const char *text, log_line *line, const char **fault) {
+    bool seen[FIELDS] = {false};
+    const char *at = skip_spaces(text);
+    *fault = *at == '{' ? NULL : "'{' is expected";
+    for (int i = 0; i < FIELDS && !*fault; i++) {
+        at = skip_spaces(at + 1); /* behind '{' or ',' */
+        *fault = read_member(&at, seen, line);
+        if (!*fault && *at != (i == FIELDS - 1 ? '}' : ','))
+            *fault = *at == '}' ? "a key is missing" : "',' or '}' is expected";
+    }
+    if (!*fault && *skip_spaces(at + 1)) *fault = "something is behind '}'";
+    return !*fault;
+}
+
+/* ---- the file ---- */
+
+__attribute__((format(printf, 2, 3))) static bool refuse(run_log *log, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(log->fault, sizeof log->fault, format, args);
+    va_end(args);
+    return false;
+}
+
+static bool refuse_call(run_log *log, const char *what) {
+    return refuse(log, "%s: cannot %s the log: %s", log->path, what, strerror(errno));
+}
+
+/* A file system that cannot sync such a file says EINVAL. */
+static bool sync_fd(int fd) {
+    int status;
+    do status = fsync(fd);
+    while (status != 0 && errno == EINTR);
+    return status == 0 || errno == EINVAL;
+}
+
+static int open_retrying(const char *path, int flags) {
+    int fd;
+    do fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0666);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+bool sync_entry(const char *path) {
+    char folder[1200];
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') length--; /* of a folder */
+    while (length > 0 && path[length - 1] != '/') length--;
+    if (length + 2 > sizeof folder) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    snprintf(folder, sizeof folder, "%.*s.", (int)length, path);
+    const int fd = open_retrying(folder, O_RDONLY | O_DIRECTORY);
+    if (fd < 0) return errno == EACCES; /* one that cannot be read cannot be synced */
+    const bool ok = sync_fd(fd);
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return ok;
+}
+
+/* The lock of fcntl ends with the process, however it ends. */
+static bool lock(run_log *log) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(log->fd, F_SETLK, &whole) == 0) return true;
+    if (errno != EAGAIN && errno != EACCES) return true; /* a file system without locks */
+    return refuse(log, "%s: another run is writing this log", log->path);
+}
+
+static bool open_file(run_log *log) {
+    log->fd = open_retrying(log->path, O_RDWR | O_APPEND | O_CREAT);
+    if (log->fd < 0) return refuse_call(log, "open");
+    struct stat about;
+    if (fstat(log->fd, &about) != 0) return refuse_call(log, "look at");
+    log->ordinary = S_ISREG(about.st_mode);
+    log->size = about.st_size;
+    if (!log->ordinary) return true;
+    return lock(log) && (sync_entry(log->path) || refuse_call(log, "sync the folder of"));
+}
+
+bool run_log_open(run_log *log, const char *path) {
+    *log = (run_log){.path = path, .fd = -1};
+    if (open_file(log)) return true;
+    run_log_close(log);
+    return false;
+}
+
+void run_log_close(run_log *log) {
+    if (log->fd >= 0) close(log->fd);
+    log->fd = -1;
+}
+
+bool run_log_is_new(run_log *log) {
+    if (!log->ordinary || log->size == 0) return true;
+    return refuse(log,
+                  "%s: this log of an earlier run is not written over: remove it, or log to "
+                  "another file",
+                  log->path);
+}
+
+bool run_log_sync(run_log *log) { return sync_fd(log->fd) || refuse_call(log, "sync"); }
+
+static bool cut(run_log *log, int64_t size) {
+    int status;
+    do status = ftruncate(log->fd, (off_t)size);
+    while (status != 0 && errno == EINTR);
+    return status == 0;
+}
+
+bool run_log_append(run_log *log, const log_line *line) {
+    char text[LOG_LINE];
+    const int length = log_line_print(line, text);
+    for (int done = 0; done < length;) {
+        const ssize_t n = write(log->fd, text + done, (size_t)(length - done));
+        if (n < 0 && errno == EINTR) continue;
+        if (n == 0) errno = EIO;
+        if (n <= 0) {
+            refuse_call(log, "write");
+            /* if this fails too, the torn line is cut when the run goes on */
+            if (log->ordinary && done > 0) cut(log, log->size);
+            return false;
+        }
+        done += (int)n;
+    }
+    log->size += length;
+    return true;
+}
+
+/* ---- going on ---- */
+
+/* The file from its begin, by pread: another descriptor, once closed, would end the lock. */
+typedef struct {
+    run_log *log;
+    int64_t offset; /* in the file, of what is read next */
+    size_t used, filled;
+    char bytes[1 << 16];
+} reader;
+
+static bool fill(reader *r) {
+    ssize_t n;
+    do n = pread(r->log->fd, r->bytes, sizeof r->bytes, (off_t)r->offset);
+    while (n < 0 && errno == EINTR);
+    if (n < 0) return refuse_call(r->log, "read");
+    r->offset += n;
+    r->used = 0;
+    r->filled = (size_t)n;
+    return true;
+}
+
+/* Reads line `number` up to its newline, which is left out. */
+static bool read_text(reader *r, int64_t number, int64_t steps, char text[LOG_LINE]) {
+    for (int length = 0;; length++) {
+        if (r->used == r->filled && !fill(r)) return false;
+        if (r->filled == 0)
+            return refuse(r->log,
+                          "%s:%lld: the line of step %lld is %s, but the checkpoint is of step "
+                          "%lld: this is not its log",
+                          r->log->path, (long long)number, (long long)number,
+                          length ? "torn" : "missing", (long long)steps);
+        const char byte = r->bytes[r->used++];
+        text[length] = '\0';
+        if (byte == '\n') return true;
+        if (byte == '\0' || length == LOG_LINE - 1)
+            return refuse(r->log, "%s:%lld: is no line of a log: %s", r->log->path,
+                          (long long)number, byte ? "it is too long" : "a NUL");
+        text[length] = byte;
+    }
+}
+
+static bool read_line(reader *r, int64_t number, int64_t steps, log_line *line) {
+    char text[LOG_LINE];
+    const char *fault;
+    if (!read_text(r, number, steps, text)) return false;
+    if (!log_line_parse(text, line, &fault))
+        return refuse(r->log, "%s:%lld: is no line of a log: %s", r->log->path, (long long)number,
+                      fault);
+    if (line->step == number) return true;
+    return refuse(r->log, "%s:%lld: is of step %lld, where step %lld belongs", r->log->path,
+                  (long long)number, (long long)line->step, (long long)number);
+}
+
+bool run_log_resume(run_log *log, int64_t steps, void (*each)(void *to, const log_line *line),
+                    void *to) {
+    if (!log->ordinary)
+        return refuse(log, "%s: is no ordinary file, so a run cannot go on with it", log->path);
+    reader *r = malloc(sizeof *r);
+    if (!r) return refuse(log, "%s: out of memory", log->path);
+    r->log = log;
+    r->offset = 0;
+    r->used = r->filled = 0;
+    bool ok = true;
+    for (int64_t i = 1; ok && i <= steps; i++) {
+        log_line line;
+        ok = read_line(r, i, steps, &line);
+        if (ok) each(to, &line);
+    }
+    const int64_t end = r->offset - (int64_t)(r->filled - r->used);
+    free(r);
+    if (!ok) return false;
+    if (log->size > end && !cut(log, end)) return refuse_call(log, "cut");
+    log->size = end;
+    return true;
+}

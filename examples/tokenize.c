@@ -1,0 +1,150 @@
+/* Writes files of text as one file of token ids, for ct_tokens_open, nanoGPT or llm.c: each byte is
+ * an id, 0 to 255. Reads and writes in pieces, so that neither side has to fit in memory; the input
+ * "-" is standard input. The ids go to a temporary file that is renamed when it is complete. */
+#define _XOPEN_SOURCE 700 /* realpath */
+#include "common.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIECE = 1 << 16, HEADER = 256, MOST_IN_HEADER = 2147483647 };
+
+static struct {
+    const char *path;                   /* as in --out */
+    char target[4096], temporary[4104]; /* without links; beside it, "" while there is none */
+    int fd;
+    long long bytes, header; /* flags */
+    long long ids;           /* written so far */
+} out = {.path = "tokens.bin", .bytes = 2};
+
+/* ---- the end, however it comes ---- */
+
+static void remove_temporary(void) {
+    if (*out.temporary) unlink(out.temporary);
+}
+
+static void on_signal(int number) { /* calls only what a handler may */
+    remove_temporary();
+    _exit(128 + number);
+}
+
+static _Noreturn void fail_to_write(void) {
+    fail(EXIT_FAILED, "cannot write %s: %s", out.path, strerror(errno)); /* calls exit */
+}
+
+/* ---- writing ---- */
+
+/* Makes the temporary file with the mode that the file has, or is to have. */
+static void begin(void) {
+    char *resolved = realpath(out.path, NULL); /* NULL: no such file yet */
+    const int length =
+        snprintf(out.target, sizeof out.target, "%s", resolved ? resolved : out.path);
+    free(resolved);
+    if (length >= (int)sizeof out.target) fail(EXIT_USAGE, "the path %s is too long", out.path);
+    struct stat old;
+    const bool replaces = stat(out.target, &old) == 0;
+    if (replaces && !S_ISREG(old.st_mode))
+        fail(EXIT_USAGE, "cannot write %s: it is not an ordinary file", out.path);
+
+    char name[sizeof out.temporary];
+    snprintf(name, sizeof name, "%s.XXXXXX", out.target);
+    atexit(remove_temporary);
+    out.fd = mkstemp(name);
+    if (out.fd < 0) fail(EXIT_USAGE, "cannot write %s: %s", out.path, strerror(errno));
+    strcpy(out.temporary, name);
+    const struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails and says so */
+
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(out.fd, replaces ? old.st_mode & 0777 : 0666 & ~mask) != 0) fail_to_write();
+}
+
+static void put(const unsigned char *data, size_t size) {
+    while (size > 0) {
+        const ssize_t n = write(out.fd, data, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) fail_to_write();
+        data += n;
+        size -= (size_t)n;
+    }
+}
+
+/* Little-endian numbers of out.bytes bytes. */
+static void put_ids(const unsigned char *text, size_t n) {
+    static unsigned char ids[4 * PIECE];
+    const size_t bytes = (size_t)out.bytes;
+    for (size_t i = 0; i < n; i++) ids[i * bytes] = text[i]; /* the other bytes stay 0 */
+    put(ids, n * bytes);
+    out.ids += (long long)n;
+    if (out.header && out.ids > MOST_IN_HEADER)
+        fail(EXIT_FAILED,
+             "more than %d ids, the most that llm.c's header can say: use several files",
+             MOST_IN_HEADER);
+}
+
+/* llm.c's header: 256 numbers of 4 bytes, little-endian: magic, version, how many ids follow. Of
+ * GPT-2's kind with ids of 2 bytes, of Llama 3's with ids of 4. */
+static void put_header(void) {
+    const uint32_t numbers[] = {out.bytes == 2 ? 20240520 : 20240801, out.bytes == 2 ? 1 : 7,
+                                (uint32_t)out.ids};
+    unsigned char header[4 * HEADER] = {0};
+    for (int i = 0; i < 12; i++) header[i] = (unsigned char)(numbers[i / 4] >> 8 * (i % 4));
+    put(header, sizeof header);
+}
+
+/* The count is known at the end only. */
+static void finish(void) {
+    if (out.header) {
+        if (lseek(out.fd, 0, SEEK_SET) != 0) fail_to_write();
+        put_header();
+    }
+    if (fsync(out.fd) != 0 || close(out.fd) != 0) fail_to_write();
+    if (rename(out.temporary, out.target) != 0) fail_to_write();
+    *out.temporary = '\0';
+}
+
+/* ---- reading ---- */
+
+static void add_file(const char *path) {
+    const bool standard = !strcmp(path, "-");
+    const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY);
+    if (fd < 0) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
+    static unsigned char text[PIECE];
+    ssize_t n = -1;
+    while (n != 0) {
+        n = read(fd, text, sizeof text);
+        if (n < 0 && errno != EINTR)
+            fail(EXIT_USAGE, "cannot read %s: %s", standard ? "standard input" : path,
+                 strerror(errno));
+        if (n > 0) put_ids(text, (size_t)n);
+    }
+    if (!standard) close(fd);
+}
+
+int main(int argc, char **argv) {
+    const flag flags[] = {
+        flag_text("out", &out.path, "FILE", "where the ids go"),
+        flag_integer("bytes", &out.bytes, 2, 4, "of an id: 2 or 4"),
+        flag_switch("header", &out.header, "begin with llm.c's header"),
+    };
+    const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags,
+                                 "[flags] FILE...\n\nWrites text as token ids, one for each byte; "
+                                 "the file - is standard input:");
+    if (!files) fail(EXIT_USAGE, "no text (--help says more)");
+    if (out.bytes == 3) fail(EXIT_USAGE, "--bytes must be 2 or 4, not 3");
+    begin();
+    if (out.header) put_header();
+    for (int i = 1; i <= files; i++) add_file(argv[i]);
+    if (!out.ids) fail(EXIT_USAGE, "there is no text in the input");
+    finish();
+    printf("%s: %lld ids of %lld bytes, vocabulary 256\n", out.path, out.ids, out.bytes);
+    return fflush(stdout) ? EXIT_FAILED : 0;
+}

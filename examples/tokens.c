@@ -1,0 +1,97 @@
+/* Trains a GPT on files of token ids that may be larger than memory: tokenize writes such files,
+ * and so do nanoGPT and llm.c. Prints loss, tokens a second and resident memory, which stays the
+ * same however long the files are. With --checkpoint a run that was stopped goes on with the same
+ * bits: a batch is a function of the step, so the step is all that it has to remember of the
+ * data. */
+#include "gpt.h"
+
+#include <math.h>
+#include <sys/resource.h>
+
+static struct {
+    long long vocabulary, bytes, batch, steps, seed, threads;
+    double lr;
+    const char *checkpoint;
+} option = {.vocabulary = 256, .batch = 12, .steps = 500, .seed = 1, .lr = 1e-3};
+
+/* The most memory that was resident, in MB; Linux counts in KiB. */
+static double resident(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (double)usage.ru_maxrss * 1.024e-3 : NAN;
+}
+
+static double train_step(const gpt *m, ct_tokens *tokens, ct_optim *optim, int64_t step) {
+    ct_scope scope = ct_scope_open(m->context);
+    ct_tensor *x = NULL, *y = NULL; /* (B, T) */
+    ct_tokens_batch(tokens, (uint64_t)option.seed, step, option.batch, m->window, &x, &y);
+    ct_tensor *rows = ct_reshape(gpt_features(m, x, (ct_stack_call){0}), CT_SHAPE(-1, m->width));
+    ct_tensor *loss =
+        ct_linear_cross_entropy(rows, ct_module_get(m->wte, "weight"), ct_reshape(y, CT_SHAPE(-1)),
+                                (ct_cross_entropy_opts){0});
+    ct_optim_zero_grad(optim);
+    ct_backward(loss);
+    ct_optim_set_lr(optim, option.lr * fmin(1, (double)(step + 1) / 100)); /* a warm-up */
+    ct_optim_step(optim);
+    const double value = ct_item(loss);
+    check(m->context, EXIT_FAILED); /* of all these calls; of the data with file and offset */
+    ct_scope_close(scope);
+    return value;
+}
+
+int main(int argc, char **argv) {
+    gpt m = {.layers = 4, .heads = 4, .width = 128, .window = 64};
+    const flag flags[] = {
+        flag_integer("vocabulary", &option.vocabulary, 1, 1e9, "ids are below it"),
+        flag_integer("bytes", &option.bytes, 0, 4, "of an id, 2 or 4; 0: as the header says, or 2"),
+        flag_integer("layers", &m.layers, 1, MAX_LAYERS, "blocks of attention and feed-forward"),
+        flag_integer("heads", &m.heads, 1, 1024, "of attention; a divisor of the width"),
+        flag_integer("width", &m.width, 1, 65536, "numbers that stand for a token"),
+        flag_integer("context", &m.window, 1, 65536, "tokens it sees at once"),
+        flag_integer("batch", &option.batch, 1, 65536, "windows a step"),
+        flag_integer("steps", &option.steps, 1, 1e9, "training steps"),
+        flag_real("lr", &option.lr, "X", 0, 10, "learning rate after the warm-up"),
+        flag_integer("seed", &option.seed, 0, 1e18, "of the model and the order of windows"),
+        flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
+        flag_text("checkpoint", &option.checkpoint, "FILE", "go on from it, and write it"),
+    };
+    const char *usage = "[flags] FILE...\n\nTrains a GPT on files of token ids (see tokenize):";
+    const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
+    if (!files) fail(EXIT_USAGE, "no files of token ids (--help says more)");
+    ct_context_opts opts = {.seed = (uint64_t)option.seed, .threads = (int)option.threads};
+    m.context = ct_context_new(opts);
+    check(m.context, EXIT_USAGE);
+    ct_tokens_opts ids = {.vocabulary = option.vocabulary, .bytes = (int)option.bytes};
+    ct_tokens *tokens = ct_tokens_open(m.context, (const char *const *)argv + 1, files, ids);
+    check(m.context, EXIT_USAGE);
+    m.letters = (int)option.vocabulary;
+    gpt_make(&m);
+    ct_optim *optim = ct_adamw_new(
+        m.root, (ct_adamw_opts){.weight_decay = 0.1, .decay_matrices_only = true, .clip_norm = 1});
+    ct_checkpoint run = {.module = m.root, .optim = optim};
+    FILE *earlier = option.checkpoint ? fopen(option.checkpoint, "rb") : NULL;
+    if (earlier) {
+        fclose(earlier);
+        ct_checkpoint_load(option.checkpoint, &run);
+    }
+    check(m.context, EXIT_USAGE);
+    const double windows = (double)ct_tokens_windows(tokens, m.window);
+    printf("%lld parameters; %lld tokens, %.0f batches an epoch; from step %lld\n",
+           (long long)ct_module_count(m.root), (long long)ct_tokens_count(tokens),
+           ceil(windows / (double)option.batch), (long long)run.step);
+
+    catch_interrupts();
+    const int64_t begun = run.step, a_step = option.batch * m.window;
+    const double start = now();
+    for (double loss = NAN; run.step < option.steps && !interrupted(); run.step++) {
+        loss = train_step(&m, tokens, optim, run.step);
+        if ((run.step + 1) % 50 && run.step + 1 < option.steps) continue;
+        printf("step %lld  epoch %.2f  loss %.4f  %.0f tokens/s  %.0f MB resident\n",
+               (long long)run.step + 1, (double)((run.step + 1) * option.batch) / windows, loss,
+               (double)((run.step + 1 - begun) * a_step) / (now() - start), resident());
+        fflush(stdout);
+    }
+    if (option.checkpoint) ct_checkpoint_save(option.checkpoint, &run);
+    check(m.context, EXIT_FAILED);
+    ct_context_free(m.context);
+    return 0;
+}

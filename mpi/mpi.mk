@@ -1,0 +1,73 @@
+# libcotangent_mpi, which the Makefile includes. MPICC=mpicc.mpich for another MPI; with the same
+# BUILD it rebuilds what is MPI's.
+MPICC    ?= mpicc
+MPI       = $(BUILD)/mpi
+MPI_OBJ   = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard mpi/*.c))
+MPI_STATIC = $(BUILD)/libcotangent_mpi.a
+MPI_SONAME = $(subst libcotangent,libcotangent_mpi,$(SONAME))
+MPI_SHARED = libcotangent_mpi.so.$(VERSION)
+MPI_TESTS = $(patsubst mpi/tests/%.c,$(MPI)/%,$(wildcard mpi/tests/*.c))
+# Both names of the variable that says which compiler mpicc runs.
+mpicc     = OMPI_CC='$(CC)' MPICH_CC='$(CC)' $(MPICC)
+has_mpi   = command -v $(MPICC) >/dev/null || { echo "$@ needs $(MPICC): apt-get install libopenmpi-dev openmpi-bin"; exit 1; }
+# What a program is linked with besides, where it is linked statically: mpicc's own line, but for the compiler.
+mpi_libs  = $(filter -L% -l% -Wl%,$(shell $(MPICC) -show 2>/dev/null))
+
+mpi: $(MPI_STATIC) $(BUILD)/$(MPI_SHARED) ## libcotangent_mpi, ranks as processes of MPI, in build/; needs mpicc, or MPICC=mpicc.mpich
+
+$(BUILD)/mpi_flags: FORCE
+	@$(has_mpi)
+	@mkdir -p $(@D)
+	@flags='$(MPICC) $(shell $(MPICC) -show 2>/dev/null) $(ALL_CFLAGS)'; echo "$$flags" | cmp -s - $@ || echo "$$flags" > $@
+
+$(BUILD)/obj/mpi/%.o: mpi/%.c $(BUILD)/mpi_flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(mpicc) $(ALL_CFLAGS) -Impi/include -MMD -MP -c $< -o $@
+
+$(MPI_STATIC): $(MPI_OBJ)
+	@rm -f $@
+	$(call if_quiet,AR)$(AR) rcs $@ $(MPI_OBJ)
+
+$(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
+	$(call if_quiet,LD)$(mpicc) -shared -Wl,-soname,$(MPI_SONAME) -Wl,--no-undefined $(SANITIZE) $(MPI_OBJ) -o $@ -L$(BUILD) -lcotangent $(LIBS)
+	@ln -sf $(@F) $(BUILD)/$(MPI_SONAME)
+	@ln -sf $(MPI_SONAME) $(BUILD)/libcotangent_mpi.so
+
+# The engine once more, with messages cut so small that the tests have several pieces.
+MPI_SMALL = $(BUILD)/obj/mpi/tests/small_engine.o
+$(MPI_SMALL): mpi/mpi_engine.c $(BUILD)/mpi_flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(mpicc) $(ALL_CFLAGS) -DCTI_MPI_PIECE=100000 -Impi/include -MMD -MP -c $< -o $@
+$(MPI)/transfers: $(MPI_SMALL) $(BUILD)/obj/mpi/mpi.o
+
+$(MPI)/%: $(BUILD)/obj/mpi/tests/%.o $(MPI_STATIC) $(STATIC)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
+
+test-mpi: $(MPI_TESTS) mpi ## what several ranks compute and how they fail, under mpiexec; needs mpicc
+	@BUILD=$(BUILD) MPI=$(MPI) MPICC='$(MPICC)' CC='$(CC)' SANITIZE='$(SANITIZE)' mpi/tests/run
+
+$(MPI)/steps: $(BUILD)/obj/mpi/bench/steps.o $(MPI_STATIC) $(STATIC)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
+bench-mpi: $(MPI)/steps ## what several ranks cost, in time and bytes; needs mpicc and python3
+	@MPI=$(MPI) MPICC='$(MPICC)' mpi/bench/run
+
+# The core's install does not know of these.
+MPI_HEADERS = $(notdir $(wildcard mpi/include/cotangent/*.h))
+mpi-install: mpi ## libcotangent_mpi, its header and cotangent_mpi.pc, beside what install has put there (PREFIX, DESTDIR)
+	@$(absolute)install -d "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"
+	install -m 644 mpi/include/cotangent/*.h "$(TO_INCLUDE)"
+	install -m 644 $(MPI_STATIC) "$(TO_LIB)"
+	install -m 755 $(BUILD)/$(MPI_SHARED) "$(TO_LIB)"
+	$(STRIP) --strip-debug "$(TO_LIB)/$(notdir $(MPI_STATIC))" "$(TO_LIB)/$(MPI_SHARED)"
+	ln -sf $(MPI_SHARED) "$(TO_LIB)/$(MPI_SONAME)"
+	ln -sf $(MPI_SONAME) "$(TO_LIB)/libcotangent_mpi.so"
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent_mpi' \
+	    'Description: ranks of MPI for cotangent' 'Version: $(VERSION)' 'Requires: cotangent = $(VERSION)' \
+	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent_mpi$(RPATH)' 'Libs.private: $(mpi_libs) $(LIBS)' > "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
+mpi-uninstall: ## remove what mpi-install put there
+	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(MPI_HEADERS) || true
+	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(MPI_STATIC)) $(MPI_SHARED) $(MPI_SONAME) libcotangent_mpi.so pkgconfig/cotangent_mpi.pc || true
+
+.PHONY: bench-mpi mpi mpi-install mpi-uninstall test-mpi

@@ -1,0 +1,334 @@
+/* Transfers by MPI_Isend and MPI_Irecv, and how ranks part; see the header. */
+#include "mpi_engine.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* MPI counts in int, so more bytes are sent in pieces. */
+#ifndef CTI_MPI_PIECE
+#define CTI_MPI_PIECE ((size_t)1 << 30)
+#endif
+
+enum { LEAVE = 256, OVER }; /* tags after those of transfers */
+
+static const double patience[2] = {5, 60}; /* s, for others to part after a failure */
+static const double moment = 1;            /* s, for a message that is under way */
+static const double glance = 0.02;         /* s, to find one that has come */
+
+/* A transfer's state. */
+struct cti_mpi_pieces {
+    cti_mpi_pieces *next; /* of those that are lost */
+    double started;
+    bool cancelled;
+    int n;
+    MPI_Status *statuses;
+    MPI_Request requests[];
+};
+typedef cti_mpi_pieces pieces;
+
+/* ---- reasons ---- */
+
+static bool fail(cti_mpi *m, const char *reason) {
+    snprintf(m->reason, sizeof m->reason, "%s", reason);
+    m->failed = true;
+    return false;
+}
+
+static bool fail_mpi(cti_mpi *m, int error) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (MPI_Error_string(error, text, &length) != MPI_SUCCESS || !*text)
+        snprintf(text, sizeof text, "MPI error %d", error);
+    for (char *c = text; *c; c++)
+        if (*c == '\n') *c = ' '; /* MPICH's have lines */
+    return fail(m, text);
+}
+
+/* One by one, as MPI_Testall leaves open which have ended when one fails. True: all have ended. */
+static bool test_all(int n, MPI_Request *requests, MPI_Status *statuses, int *error) {
+    bool all = true;
+    for (int i = 0; i < n; i++) {
+        int done = 0, own;
+        if (requests[i] == MPI_REQUEST_NULL) continue;
+        own = MPI_Test(&requests[i], &done, statuses ? &statuses[i] : MPI_STATUS_IGNORE);
+        if (own != MPI_SUCCESS) *error = own;
+        all = all && requests[i] == MPI_REQUEST_NULL;
+    }
+    return all;
+}
+
+/* ---- how ranks part ---- */
+
+void cti_mpi_nap(void) { nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); }
+
+static void has_left(cti_mpi *m, int rank, int tag) {
+    m->left[rank] = true;
+    if (tag == OVER) m->staying--;
+}
+
+/* Looks who has left, once in a millisecond, as transfers that are pending are tested often. */
+static void take_leaves(cti_mpi *m) {
+    const double now = MPI_Wtime();
+    if (now - m->looked < 1e-3) return;
+    m->looked = now;
+    for (int tag = LEAVE; tag <= OVER; tag++) {
+        MPI_Status status;
+        int there = 0;
+        while (MPI_Iprobe(MPI_ANY_SOURCE, tag, m->comm, &there, &status) == MPI_SUCCESS && there) {
+            MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, tag, m->comm, MPI_STATUS_IGNORE);
+            has_left(m, status.MPI_SOURCE, tag);
+        }
+    }
+}
+
+static void tell(cti_mpi *m, int tag, MPI_Request *requests) {
+    for (int r = 0; r < m->size; r++)
+        if (r != m->rank) MPI_Isend(NULL, 0, MPI_BYTE, r, tag, m->comm, &requests[r]);
+}
+
+/* Receives what no transfer waits for, one message at a time. */
+static void discard(cti_mpi *m) {
+    for (;;) {
+        int there = 0, size = 0, ended = 0;
+        MPI_Message message;
+        MPI_Status status;
+        if (m->discard != MPI_REQUEST_NULL) {
+            MPI_Test(&m->discard, &ended, MPI_STATUS_IGNORE);
+            if (m->discard != MPI_REQUEST_NULL) return;
+            free(m->discarded);
+            m->discarded = NULL;
+        }
+        if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, m->comm, &there, &message, &status) !=
+                MPI_SUCCESS ||
+            !there)
+            return;
+        MPI_Get_count(&status, MPI_BYTE, &size);
+        /* Without memory it is cut to nothing, which ends it too. */
+        m->discarded = size > 0 ? malloc((size_t)size) : NULL;
+        if (!m->discarded) size = 0;
+        MPI_Imrecv(m->discarded, size, MPI_BYTE, &message, &m->discard);
+        if (status.MPI_TAG >= LEAVE) has_left(m, status.MPI_SOURCE, status.MPI_TAG);
+    }
+}
+
+static void free_pieces(pieces *p) {
+    free(p->statuses);
+    free(p);
+}
+
+static void end_lost(cti_mpi *m) {
+    int error = MPI_SUCCESS;
+    for (pieces **link = &m->lost; *link;) {
+        pieces *p = *link;
+        if (test_all(p->n, p->requests, NULL, &error)) {
+            *link = p->next;
+            free_pieces(p);
+        } else link = &p->next;
+    }
+}
+
+/* Others cancel what they were sending here as soon as they see that this rank has left, and what
+ * this rank has cancelled may end, as the memory of its data is still there. */
+void cti_mpi_leave(cti_mpi *m) {
+    double until = MPI_Wtime() + moment;
+    bool all = false;
+    m->leaves = true;
+    tell(m, LEAVE, m->leaving);
+    while (!all && MPI_Wtime() < until) {
+        cti_mpi_nap();
+        discard(m);
+        end_lost(m);
+        all = !m->lost;
+        for (int r = 0; r < m->size; r++) all = all && (m->left[r] || r == m->rank);
+    }
+}
+
+/* How long others get to part after a failure. Without an answer that was waited for, they may be
+ * computing, for as long as that takes. */
+static double seconds_to_part(const cti_mpi *m) {
+    if (m->waited == 0 || m->waited > patience[1]) return patience[1];
+    return m->waited > patience[0] ? m->waited : patience[0];
+}
+
+bool cti_mpi_part(cti_mpi *m, bool failed) {
+    double until = MPI_Wtime() + seconds_to_part(m);
+    int error = MPI_SUCCESS;
+    m->parts = true;
+    tell(m, OVER, m->parting);
+    for (;; cti_mpi_nap()) {
+        /* With a transfer lost MPI is not called any more: it could use data that is gone by now.
+         */
+        if (failed && MPI_Wtime() > until) return false;
+        if (m->lost) continue;
+        discard(m);
+        bool sent = test_all(m->size, m->leaving, NULL, &error) &&
+                    test_all(m->size, m->parting, NULL, &error);
+        if (sent && m->staying == 0 && m->discard == MPI_REQUEST_NULL) return true;
+    }
+}
+
+/* ---- transfers ---- */
+
+static void release(ct_transfer *t) {
+    pieces *p = t->state;
+    t->state = NULL;
+    free_pieces(p);
+}
+
+static size_t piece_size(const ct_transfer *t, int i) {
+    size_t left = t->size - (size_t)i * CTI_MPI_PIECE;
+    return left < CTI_MPI_PIECE ? left : CTI_MPI_PIECE;
+}
+
+static void cancel_receives(pieces *p) {
+    for (int i = 0; i < p->n; i++)
+        if (p->requests[i] != MPI_REQUEST_NULL) MPI_Cancel(&p->requests[i]);
+    p->cancelled = true;
+}
+
+/* Ends what is pending of a transfer. A receive that is not matched ends at once, and one that is
+ * matched with the rest of its message. A send ends when its peer takes it, or discards it as it
+ * has left. If the peer does not answer, MPI has the transfer until the program ends, and could
+ * still use its data if the peer comes back before that. */
+static void end(cti_mpi *m, ct_transfer *t) {
+    pieces *p = t->state;
+    const double start = MPI_Wtime();
+    double now = start;
+    int error = MPI_SUCCESS;
+    if (now - p->started > m->waited) m->waited = now - p->started;
+    if (t->receives && !p->cancelled) cancel_receives(p);
+    bool done = test_all(p->n, p->requests, NULL, &error);
+    for (; !done; now = MPI_Wtime()) {
+        take_leaves(m);
+        if (now - start > (t->receives || m->left[t->peer] ? moment : glance)) break;
+        cti_mpi_nap();
+        done = test_all(p->n, p->requests, NULL, &error);
+    }
+    if (done) {
+        release(t);
+    } else {
+        p->next = m->lost;
+        m->lost = p;
+        t->state = NULL;
+    }
+}
+
+/* MPI may be called with the comm. */
+static bool has_mpi(const cti_mpi *m) {
+    int over = 0;
+    if (m->process != getpid() || m->comm == MPI_COMM_NULL) return false;
+    MPI_Finalized(&over);
+    return !over;
+}
+
+static bool usable(cti_mpi *m) {
+    if (!has_mpi(m))
+        return fail(m,
+                    m->process == getpid() ? "MPI has been ended" : "a child of fork has no MPI");
+    if (m->leaves || m->parts) return fail(m, "this rank has left");
+    m->reason[0] = 0;
+    return true;
+}
+
+static bool start(ct_comm *comm, ct_transfer *t) {
+    cti_mpi *m = ct_comm_data(comm);
+    if (!usable(m)) return false;
+    size_t n = t->size / CTI_MPI_PIECE + (t->size % CTI_MPI_PIECE != 0 || t->size == 0);
+    pieces *p = malloc(sizeof *p + n * sizeof *p->requests);
+    MPI_Status *statuses = malloc(n * sizeof *statuses);
+    if (!p || !statuses) {
+        free(p);
+        free(statuses);
+        return fail(m, "out of memory");
+    }
+    *p = (pieces){.started = MPI_Wtime(), .statuses = statuses};
+    t->state = p;
+    for (size_t i = 0; i < n; i++) {
+        char *data = t->size ? (char *)t->data + i * CTI_MPI_PIECE : NULL;
+        int size = (int)piece_size(t, (int)i);
+        MPI_Request *request = &p->requests[i];
+        int error = t->receives
+                        ? MPI_Irecv(data, size, MPI_BYTE, t->peer, t->tag, m->comm, request)
+                        : MPI_Isend(data, size, MPI_BYTE, t->peer, t->tag, m->comm, request);
+        if (error != MPI_SUCCESS) {
+            fail_mpi(m, error);
+            end(m, t);
+            return false;
+        }
+        p->n++;
+    }
+    return true;
+}
+
+/* All pieces have ended. */
+static ct_transfer_state outcome(cti_mpi *m, const ct_transfer *t) {
+    const pieces *p = t->state;
+    for (int i = 0; t->receives && i < p->n; i++) {
+        int cancelled = 0, size = 0;
+        MPI_Test_cancelled(&p->statuses[i], &cancelled);
+        if (cancelled) {
+            m->failed = true;
+            return CT_TRANSFER_LEFT;
+        }
+        MPI_Get_count(&p->statuses[i], MPI_BYTE, &size);
+        if ((size_t)size != piece_size(t, i)) {
+            snprintf(m->reason, sizeof m->reason, "it sent %d bytes where %zu were expected", size,
+                     piece_size(t, i));
+            m->failed = true;
+            return CT_TRANSFER_FAILED;
+        }
+    }
+    return CT_TRANSFER_DONE;
+}
+
+static void cancel(ct_comm *comm, ct_transfer *t) {
+    cti_mpi *m = ct_comm_data(comm);
+    if (!t->state) return;
+    if (has_mpi(m)) end(m, t);
+    else release(t);
+}
+
+static ct_transfer_state test(ct_comm *comm, ct_transfer *t) {
+    cti_mpi *m = ct_comm_data(comm);
+    pieces *p = t->state;
+    int error = MPI_SUCCESS;
+    bool done;
+    if (!usable(m)) {
+        cancel(comm, t);
+        return CT_TRANSFER_FAILED;
+    }
+    done = test_all(p->n, p->requests, p->statuses, &error);
+    if (!done && error == MPI_SUCCESS && t->receives && !p->cancelled) {
+        take_leaves(m);
+        if (m->left[t->peer]) {
+            cancel_receives(p);
+            done = test_all(p->n, p->requests, p->statuses, &error);
+        }
+    }
+    if (error != MPI_SUCCESS) {
+        fail_mpi(m, error);
+        end(m, t);
+        return CT_TRANSFER_FAILED;
+    }
+    if (!done) return CT_TRANSFER_PENDING;
+    ct_transfer_state state = outcome(m, t);
+    release(t);
+    return state;
+}
+
+static const char *reason(ct_comm *comm) {
+    const cti_mpi *m = ct_comm_data(comm);
+    return m->reason;
+}
+
+static void close_comm(ct_comm *comm, bool failed) { cti_mpi_close(ct_comm_data(comm), failed); }
+
+const ct_comm_engine cti_mpi_engine = {
+    .name = "MPI",
+    .start = start,
+    .test = test,
+    .cancel = cancel,
+    .reason = reason,
+    .close = close_comm,
+};

@@ -1,0 +1,402 @@
+/* ct_recompute, also called activation checkpointing (Chen et al. 2016, arXiv:1604.06174).
+ *
+ * Forward runs fn as if nothing were special, then drops what that has recorded but for one node:
+ *
+ *     tape   ... x | linear  gelu  linear | ...        what fn records
+ *            ... x | recompute            | ...        what is left of it, with x saved
+ *            ... x | linear  gelu  linear  recompute | ...     during backward
+ *
+ * The node's backward runs fn again from the saved inputs, with recording on and the generator as
+ * it was, and moves what is recorded now from the end of the tape to the older side of its node.
+ * There the loop of backward comes to these nodes next, in the order and with the grad slots that
+ * they would have had without ct_recompute. So there is no backward inside a backward, and every
+ * sum of gradients has the same terms in the same order: the same bits.
+ *
+ * Running the first time with recording on costs no more memory at its peak than the second run
+ * will, and it tells whether the result has a gradient, and through which leaves and results of
+ * outside (parameters, most often) gradients will leave. */
+#include "recompute.h"
+#include "observe.h"
+
+#include <limits.h>
+#include <string.h>
+
+typedef struct {
+    ct_fn fn;
+    void *arg;
+    bool copied; /* arg is `copy` */
+    int n;       /* inputs of fn; of the node, those behind them are used by fn besides */
+    ct_rng rng;  /* as the first run has found it */
+    uint64_t hash;
+    _Alignas(16) char copy[CTI_RECOMPUTE_ARG];
+} attributes;
+
+/* ---- a run ---- */
+
+static ct_tensor *run(ct_context *context, const attributes *a, ct_tensor *const *in,
+                      cti_frame *frame) {
+    const cti_running running = {.outer = context->running, .given = in, .n = a->n, .frame = frame};
+    context->running = &running;
+    ct_tensor *y = a->fn(in, a->n, a->copied ? (void *)a->copy : a->arg);
+    context->running = running.outer;
+    if (!y) ct_fail(context, CT_ERR_ARGUMENT, "recompute: the function returned nothing");
+    else if (cti_tensor_in(y, context, "recompute")) cti_tensor_has_values(y, "recompute");
+    return cti_ready(context) ? y : NULL;
+}
+
+/* Debug mode compares the two runs by it: FNV-1a of the result's bytes. */
+static uint64_t hash_of(ct_tensor *y) {
+    const ct_tensor *dense = y->context->debug ? cti_tensor_dense(y) : NULL;
+    const size_t bytes = dense ? (size_t)dense->numel * cti_dtype_size(y->dtype) : 0;
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ (unsigned char)dense->data[i]) * 0x100000001b3;
+    return hash;
+}
+
+/* ---- what a run has recorded ---- */
+
+/* The nodes that a result was computed by in a run are inside; all others that these have edges to
+ * are outside. While the tape is walked along, the number of a node inside is 1 once it is reached,
+ * and that of one outside has a bit for each of its slots that is known. */
+typedef struct {
+    uint64_t mark; /* sequence of the last node before the run */
+    const cti_frame *frame;
+} extent;
+
+static bool is_inside(const cti_grad_slot *slot, extent e) {
+    return cti_node_of(slot)->sequence > e.mark;
+}
+
+/* Outside, or NULL: a leaf that the run has made and that ends with it. */
+static cti_grad_slot *outside(cti_grad_slot *slot, extent e) {
+    const cti_node *node = slot ? cti_node_of(slot) : NULL;
+    if (!node || node->sequence > e.mark) return NULL;
+    const ct_tensor *leaf = node->call.op ? NULL : node->owner;
+    return leaf && leaf->frame && leaf->frame->id >= e.frame->id ? NULL : slot;
+}
+
+static bool is_known(const cti_grad_slot *slot) {
+    return cti_node_of(slot)->number & 1 << slot->index;
+}
+static void know(const cti_grad_slot *slot) { cti_node_of(slot)->number |= 1 << slot->index; }
+static void forget(const cti_grad_slot *slot) { cti_node_of(slot)->number &= ~(1 << slot->index); }
+
+/* The next older node inside; NULL: none. */
+static cti_node *next_inside(const cti_node *node, extent e) {
+    cti_node *older = node->prev;
+    while (older && older->sequence > e.mark && !older->number) older = older->prev;
+    return older && older->sequence > e.mark ? older : NULL;
+}
+
+/* Reaches the nodes inside, and gets to know the slots outside. Returns how many of these were not
+ * known before. */
+static int64_t reach(const ct_tensor *y, extent e) {
+    int64_t found = 0;
+    cti_node_of(y->slot)->number = 1;
+    for (cti_node *node = cti_node_of(y->slot); node; node = next_inside(node, e))
+        for (int i = 0; i < node->call.n; i++) {
+            cti_grad_slot *edge = node->edge[i], *slot = outside(edge, e);
+            if (edge && is_inside(edge, e)) cti_node_of(edge)->number = 1;
+            if (!slot || is_known(slot)) continue;
+            know(slot);
+            found++;
+        }
+    return found;
+}
+
+/* ---- the first run ---- */
+
+/* Saves a tensor as input i of the node, with an edge to the slot, if there is one. */
+static void add_input(cti_node *node, int i, const ct_tensor *tensor, cti_grad_slot *slot) {
+    cti_tape_save(&node->saved[i], tensor);
+    ((ct_tensor **)node->call.in)[i] = &node->saved[i];
+    node->edge[i] = slot;
+    if (slot) cti_node_ref(cti_node_of(slot));
+}
+
+/* Adds the inputs of fn. One that is given twice is saved once, so that fn sees that again. */
+static void add_given(cti_node *node, ct_tensor *const *in, int n) {
+    ct_tensor **saved = (ct_tensor **)node->call.in;
+    for (int i = 0; i < n; i++) {
+        int first = 0;
+        while (in[first] != in[i]) first++;
+        node->saved[i].storage = NULL;
+        node->edge[i] = NULL;
+        saved[i] = NULL;
+        if (in[i] && first == i) add_input(node, i, in[i], in[i]->slot);
+        else if (in[i]) saved[i] = saved[first];
+    }
+}
+
+/* Adds a slot outside that fn has used. Of a leaf the tensor is saved, so that a change of it in
+ * place is found; of a result what `used`, the input of a node inside, has of it. */
+static void add_outside(cti_node *node, int i, cti_grad_slot *slot, const ct_tensor *used) {
+    const cti_node *from = cti_node_of(slot);
+    if (!from->call.op && from->owner) {
+        add_input(node, i, from->owner, slot);
+        return;
+    }
+    if (used->storage) {
+        add_input(node, i, used, slot);
+        node->saved[i].writes = used->writes;
+        return;
+    }
+    node->saved[i] = *used;
+    node->saved[i].self = &node->saved[i];
+    ((ct_tensor **)node->call.in)[i] = &node->saved[i];
+    node->edge[i] = slot;
+    cti_node_ref(cti_node_of(slot));
+}
+
+/* Walks along again: adds the slots that are still known to the node, from input n on, and forgets
+ * all. node NULL: only forgets. */
+static void add_all_outside(cti_node *node, const ct_tensor *y, extent e, int n) {
+    cti_node *next;
+    for (cti_node *inside = cti_node_of(y->slot); inside; inside = next) {
+        for (int i = 0; i < inside->call.n; i++) {
+            cti_grad_slot *slot = outside(inside->edge[i], e);
+            if (!slot || !is_known(slot)) continue;
+            forget(slot);
+            if (node) add_outside(node, n++, slot, inside->call.in[i]);
+        }
+        next = next_inside(inside, e);
+        inside->number = 0;
+    }
+}
+
+/* Gets to know the slots outside but for those of the inputs; returns how many. */
+static int64_t reach_others(const ct_tensor *y, extent e, ct_tensor *const *in, int n) {
+    for (int i = 0; i < n; i++)
+        if (in[i] && in[i]->slot) know(in[i]->slot);
+    const int64_t others = reach(y, e);
+    for (int i = 0; i < n; i++)
+        if (in[i] && in[i]->slot) forget(in[i]->slot);
+    return others;
+}
+
+/* Records the node that stands for all nodes inside, and makes y its result. Nothing is known while
+ * it allocates: on_error may draw a graph, which needs the numbers too. */
+static cti_node *record(ct_context *context, const attributes *a, ct_tensor *const *in,
+                        ct_tensor *y, extent e) {
+    const int64_t others = reach_others(y, e, in, a->n);
+    add_all_outside(NULL, y, e, 0);
+    const bool fits = others <= INT_MAX - a->n;
+    const ct_call call = {.context = context,
+                          .op = &cti_op_recompute,
+                          .attrs = a,
+                          .n = fits ? a->n + (int)others : 0,
+                          .drop = CT_DROP_OUT};
+    cti_node *node = fits ? cti_tape_node(&call) : NULL;
+    if (!fits) ct_fail(context, CT_ERR_MEMORY, "recompute: more than %d tensors", INT_MAX);
+    if (!node) return NULL;
+    add_given(node, in, a->n);
+    reach_others(y, e, in, a->n);
+    add_all_outside(node, y, e, a->n);
+    memset((bool *)node->call.wants, 0, (size_t)call.n * sizeof(bool));
+    node->slot[0] = (cti_grad_slot){.retain = y->slot->retain};
+    cti_tape_append(node);
+    cti_node_ref(node);
+    cti_grad_slot_disown(y->slot);
+    y->slot = &node->slot[0];
+    return node;
+}
+
+static void observe(cti_node *node, ct_tensor *const *in, int n, ct_tensor *y) {
+    ct_context *context = node->call.context;
+    cti_span *span = cti_span_open(context);
+    if (!span) return;
+    for (int i = 0; i < n && !context->draft; i++)
+        if (node->saved[i].storage && !in[i]->parameter)
+            span->kept += cti_profile_bytes(&node->saved[i]);
+    node->mark = cti_profile_mark(context);
+    cti_span_shapes(context, span, in, n, &y, 1);
+}
+
+/* Changes in place of all inputs so far. */
+static uint64_t writes_to(ct_tensor *const *in, int n) {
+    uint64_t writes = 0;
+    for (int i = 0; i < n; i++)
+        if (in[i]) writes += in[i]->storage->writes;
+    return writes;
+}
+
+/* Whether a leaf was changed in place after a node of this run has used it. One that is strided is
+ * left out, as the node may have used a copy. */
+static bool wrote_to_leaf(const ct_context *context, extent e) {
+    bool wrote = false;
+    for (const cti_node *node = context->tape_last; node && node->sequence > e.mark;
+         node = node->prev)
+        for (int i = 0; i < node->call.n; i++) {
+            const cti_grad_slot *slot = outside(node->edge[i], e);
+            const cti_node *from = slot ? cti_node_of(slot) : NULL;
+            if (from && !from->call.op && from->owner && from->owner->contiguous)
+                wrote |= node->call.in[i]->writes != from->owner->storage->writes;
+        }
+    return wrote;
+}
+
+static ct_tensor *first_run(ct_context *context, attributes *a, ct_tensor *const *in,
+                            cti_frame *frame) {
+    if (frame->no_grad) return run(context, a, in, frame);
+    const extent e = {.mark = context->sequence, .frame = frame};
+    const uint64_t writes = writes_to(in, a->n);
+    const bool draft = context->draft;
+    context->draft = true;
+    ct_tensor *y = run(context, a, in, frame);
+    context->draft = draft;
+    /* nothing inside has a gradient, or fn returns a tensor of outside: as without ct_recompute */
+    if (!y || !y->slot || !is_inside(y->slot, e)) return y;
+    if (writes_to(in, a->n) != writes || wrote_to_leaf(context, e))
+        return ct_fail(context, CT_ERR_GRAD,
+                       "recompute: the function has changed an input, or a leaf that it uses, in "
+                       "place, so its second run would begin with other values");
+    a->hash = hash_of(y);
+    cti_node *node = cti_ready(context) ? record(context, a, in, y, e) : NULL;
+    if (node && context->observed) observe(node, in, a->n, y);
+    return node ? y : NULL;
+}
+
+ct_tensor *cti_recompute(ct_fn fn, void *arg, size_t arg_size, ct_tensor *const *in, int n) {
+    ct_context *context = NULL;
+    for (int i = 0; in && i < n && !context; i++)
+        if (in[i]) context = cti_handle_context(in[i]);
+    for (int i = 0; context && i < n; i++)
+        if (in[i] && (!cti_tensor_in(in[i], context, "recompute") ||
+                      !cti_tensor_has_values(in[i], "recompute")))
+            return NULL;
+    if (!cti_ready(context)) return NULL;
+    if (!fn) return ct_fail(context, CT_ERR_ARGUMENT, "recompute: the function is NULL");
+    attributes a = {.fn = fn, .arg = arg, .copied = arg_size > 0, .n = n, .rng = context->rng};
+    if (arg_size) memcpy(a.copy, arg, arg_size);
+    cti_span span;
+    if (context->observed && !cti_observe_enter(context, &cti_op_recompute, &span)) return NULL;
+    cti_frame frame;
+    cti_frame_open(context, &frame, false);
+    ct_tensor *y = first_run(context, &a, in, &frame);
+    y = cti_frame_return(context, &frame, y);
+    if (context->observed) cti_observe_leave(context, &span);
+    return y;
+}
+
+ct_tensor *ct_recompute(ct_fn fn, void *arg, ct_tensor *const *in, int n) {
+    return cti_recompute(fn, arg, 0, in, n);
+}
+
+/* ---- the second run ---- */
+
+/* A handle for input i, with its gradient going to the slot it had. A leaf is itself again. */
+static ct_tensor *input_again(const cti_node *node, int i) {
+    ct_tensor *saved = node->call.in[i];
+    cti_grad_slot *slot = node->edge[i];
+    cti_node *from = slot ? cti_node_of(slot) : NULL;
+    if (from && !from->call.op && from->owner) return (ct_tensor *)from->owner;
+    ct_tensor *t = cti_tensor_view(saved, saved->data, saved->shape, saved->stride);
+    if (!t || !slot) return t;
+    t->slot = slot;
+    cti_node_ref(from);
+    return t;
+}
+
+static ct_tensor *run_again(const cti_node *node, cti_frame *frame) {
+    enum { ON_STACK = 8 };
+    const attributes *a = node->call.attrs;
+    ct_context *context = node->call.context;
+    ct_tensor *const *saved = node->call.in;
+    ct_tensor *stack_in[ON_STACK], **in = stack_in;
+    const size_t bytes = cti_bytes(a->n, sizeof *in);
+    if (a->n > ON_STACK) in = cti_take(context, bytes);
+    bool able = in;
+    for (int i = 0; able && i < a->n; i++) {
+        int first = 0;
+        while (saved[first] != saved[i]) first++;
+        in[i] = first < i ? in[first] : NULL;
+        if (!saved[i] || first < i) continue;
+        in[i] = input_again(node, i);
+        able = in[i];
+    }
+    const ct_rng rng = context->rng;
+    context->rng = a->rng;
+    ct_tensor *y = able ? run(context, a, in, frame) : NULL;
+    context->rng = rng;
+    if (a->n > ON_STACK) cti_give(context, in, bytes);
+    return y;
+}
+
+/* Runs fn again. An error in it says so; on_error is held back until it does. */
+static ct_tensor *second_run(const cti_node *node, cti_frame *frame) {
+    ct_context *context = node->call.context;
+    const ct_error_fn on_error = context->on_error;
+    context->on_error = NULL;
+    ct_tensor *y = run_again(node, frame);
+    context->on_error = on_error;
+    if (y) return y;
+    const ct_status status = context->status;
+    char message[CTI_MESSAGE_SIZE];
+    memcpy(message, context->message, sizeof message);
+    context->status = CT_OK;
+    return ct_fail(context, status, "recompute: in the function's second run: %s", message);
+}
+
+/* Whether the second run has made what the first has. */
+static bool is_same(const attributes *a, ct_tensor *y, const ct_tensor *cotangent, extent e) {
+    ct_context *context = y->context;
+    if (!cti_shape_same(&y->shape, &cotangent->shape) || y->dtype != cotangent->dtype)
+        return ct_fail(context, CT_ERR_GRAD,
+                       "recompute: the function returned %s %s in its second run, and %s %s in its "
+                       "first",
+                       SHAPE(y->shape), cti_dtype_name(y->dtype), SHAPE(cotangent->shape),
+                       cti_dtype_name(cotangent->dtype));
+    if (!y->slot || !is_inside(y->slot, e))
+        return ct_fail(context, CT_ERR_GRAD,
+                       "recompute: the result %s of the function's second run was not computed "
+                       "from anything that requires a gradient, and that of the first was",
+                       SHAPE(y->shape));
+    if (hash_of(y) == a->hash) return true;
+    return ct_fail(context, CT_ERR_GRAD,
+                   "recompute: the function returned other values in its second run than in its "
+                   "first: something that it reads besides its inputs has changed");
+}
+
+/* Moves the nodes inside to the older side of this one. Where their edges lead must be older still,
+ * or the loop of backward would not come to it: that is so for what the first run has used. */
+static bool move_nodes(cti_node *node, const ct_tensor *y, extent e) {
+    for (int i = 0; i < node->call.n; i++)
+        if (node->edge[i]) know(node->edge[i]);
+    const int64_t others = reach(y, e);
+    cti_node *next, *before = node;
+    for (cti_node *inside = cti_node_of(y->slot); inside; inside = next) {
+        for (int i = 0; others && i < inside->call.n; i++)
+            if (outside(inside->edge[i], e)) forget(inside->edge[i]);
+        next = next_inside(inside, e);
+        inside->number = 0;
+        if (others) continue;
+        cti_tape_move(inside, before);
+        before = inside;
+    }
+    for (int i = 0; i < node->call.n; i++)
+        if (node->edge[i]) forget(node->edge[i]);
+    return !others || ct_fail(node->call.context, CT_ERR_GRAD,
+                              "recompute: the function's second run has used %lld "
+                              "tensors with a gradient that its first run has not used",
+                              (long long)others);
+}
+
+static bool backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    (void)grad; /* c->wants says that none is wanted */
+    cti_node *node = (cti_node *)c;
+    cti_frame frame;
+    cti_frame_open(c->context, &frame, false);
+    frame.no_grad = false; /* although the frame of backward around it records nothing */
+    const extent e = {.mark = c->context->sequence, .frame = &frame};
+    ct_tensor *y = second_run(node, &frame);
+    const bool done = y && is_same(c->attrs, y, cotangents[0], e) && move_nodes(node, y, e) &&
+                      cti_backward_continue(y->slot, cotangents[0]);
+    cti_frame_close(c->context, &frame);
+    return done;
+}
+
+const ct_op cti_op_recompute = {.name = "recompute",
+                                .attrs_size = sizeof(attributes),
+                                .backward = backward,
+                                .flags = CT_OP_STRIDED | CTI_OP_HIDES_LEAVES};

@@ -1,0 +1,76 @@
+#include "checksum.h"
+
+#include <string.h>
+
+#include "../core/context.h"
+#include "../core/int_math.h"
+#include "crc64.h"
+
+/* What is between the header's length and the digits. */
+static const char before[] = "{\"__metadata__\":{\"" CTI_CHECKSUM_KEY "\":\"";
+enum {
+    LENGTH = 8, /* bytes of the header's length */
+    BEFORE = sizeof before - 1,
+    AT = LENGTH + BEFORE, /* of the first digit */
+    DIGITS = sizeof CTI_CHECKSUM_ZEROS - 1,
+    CHUNK = 1 << 16 /* bytes that are read at a time */
+};
+
+static void write_digits(const cti_crc64 *crc, char digits[DIGITS]) {
+    const uint64_t value = cti_crc64_value(crc);
+    for (int i = 0; i < DIGITS; i++)
+        digits[i] = "0123456789abcdef"[value >> 4 * (DIGITS - 1 - i) & 15];
+}
+
+/* ---- writing ---- */
+
+bool cti_checksum_begin(cti_file_new *file) {
+    file->crc = cti_take(file->context, sizeof *file->crc);
+    if (file->crc) cti_crc64_begin(file->crc);
+    return file->crc;
+}
+
+bool cti_checksum_end(const cti_file_new *file) {
+    char digits[DIGITS];
+    write_digits(file->crc, digits);
+    return cti_file_new_write_at(file, AT, digits, sizeof digits);
+}
+
+/* ---- reading ---- */
+
+bool cti_checksum_is_there(const cti_file *file, bool *ok) {
+    char found[BEFORE];
+    if (file->size < AT + DIGITS) return false;
+    *ok = cti_file_read(file, LENGTH, found, sizeof found);
+    return *ok && memcmp(found, before, sizeof found) == 0;
+}
+
+static bool compare(const cti_file *file, cti_crc64 *crc, char *chunk) {
+    char expected[DIGITS], found[DIGITS];
+    cti_crc64_begin(crc);
+    for (int64_t at = 0; at < file->size; at += CHUNK) {
+        const size_t size = (size_t)cti_min(file->size - at, CHUNK);
+        if (!cti_file_read(file, at, chunk, size)) return false;
+        if (at == 0) {
+            memcpy(expected, chunk + AT, sizeof expected);
+            memcpy(chunk + AT, CTI_CHECKSUM_ZEROS, sizeof expected);
+        }
+        cti_crc64_add(crc, chunk, size);
+    }
+    write_digits(crc, found);
+    if (memcmp(expected, found, sizeof found) == 0) return true;
+    for (int i = 0; i < DIGITS; i++) /* for the message */
+        if (expected[i] < ' ' || expected[i] > '~') expected[i] = '?';
+    return ct_fail(file->context, CT_ERR_FORMAT,
+                   "%s: %s: is damaged: checksum %.16s expected, %.16s found", file->op, file->path,
+                   expected, found);
+}
+
+bool cti_checksum_compare(const cti_file *file) {
+    cti_crc64 *crc = cti_take(file->context, sizeof *crc);
+    char *chunk = crc ? cti_take(file->context, CHUNK) : NULL;
+    const bool ok = chunk && compare(file, crc, chunk);
+    cti_give(file->context, chunk, CHUNK);
+    cti_give(file->context, crc, sizeof *crc);
+    return ok;
+}

@@ -1,0 +1,162 @@
+/* Files of token ids: header, size, and reads of what must not have changed meanwhile. */
+#ifndef __LP64__
+#define _FILE_OFFSET_BITS 64
+#endif
+#include "token_file.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../core/context.h"
+
+static const char op[] = "tokens";
+
+/* ---- the header ---- */
+
+/* llm.c's header: 256 little-endian i32, of which the first three say something. The first one is
+ * MAGIC_GPT2 or MAGIC_LLAMA3. A file of u16 that begins so without being one would begin with the
+ * ids 55432 or 55713, which GPT-2's vocabulary of 50257 does not have. */
+enum { HEADER = 1024, MAGIC_GPT2 = 20240520, MAGIC_LLAMA3 = 20240801 };
+
+static bool has_header(const unsigned char first[12]) {
+    const int64_t magic = cti_token_at(first, 4, 0);
+    return magic == MAGIC_GPT2 || magic == MAGIC_LLAMA3;
+}
+
+static bool read_header(cti_token_file *file, const unsigned char first[12], int asked) {
+    ct_context *context = file->file.context;
+    const long long version = cti_token_at(first, 4, 1), count = cti_token_at(first, 4, 2),
+                    rest = file->file.size - HEADER;
+    if (rest < 0)
+        return ct_fail(context, CT_ERR_FORMAT,
+                       "%s: %s: the file ends at byte %lld, inside llm.c's header of %d bytes", op,
+                       file->path, (long long)file->file.size, HEADER);
+    if (version != 1 && version != 7)
+        return ct_fail(context, CT_ERR_FORMAT,
+                       "%s: %s: byte 4: version %lld of llm.c's header, not 1 (ids of 2 bytes) or "
+                       "7 (ids of 4)",
+                       op, file->path, version);
+    file->bytes = version == 1 ? 2 : 4;
+    if (asked && asked != file->bytes)
+        return ct_fail(context, CT_ERR_FORMAT,
+                       "%s: %s: byte 4: ids of %d bytes by llm.c's header, of %d by .bytes", op,
+                       file->path, file->bytes, asked);
+    if (count * file->bytes != rest)
+        return ct_fail(context, CT_ERR_FORMAT,
+                       "%s: %s: byte 8: llm.c's header says %lld ids of %d bytes, and %lld bytes "
+                       "follow it",
+                       op, file->path, count, file->bytes, rest);
+    file->data = HEADER;
+    file->ids = count;
+    return true;
+}
+
+static bool read_layout(cti_token_file *file, int asked) {
+    unsigned char first[12] = {0};
+    const int64_t size = file->file.size, most = sizeof first;
+    if (!cti_file_read(&file->file, 0, first, (size_t)(size < most ? size : most))) return false;
+    if (has_header(first)) return read_header(file, first, asked);
+    file->bytes = asked ? asked : 2;
+    file->data = 0;
+    file->ids = size / file->bytes;
+    if (size % file->bytes == 0) return true;
+    return ct_fail(file->file.context, CT_ERR_FORMAT,
+                   "%s: %s: its %lld bytes are no whole number of ids of %d bytes: the last one is "
+                   "cut at byte %lld",
+                   op, file->path, (long long)size, file->bytes,
+                   (long long)(file->ids * file->bytes));
+}
+
+/* ---- open ---- */
+
+/* The folder that the program is in, a block of *size bytes of cti_take. NULL: no memory, with an
+ * error recorded, or the folder has no name any more. */
+static char *current_folder(ct_context *context, size_t *size) {
+    int failed = ERANGE;
+    for (*size = 1024; failed == ERANGE; *size *= 2) {
+        char *folder = cti_take(context, *size);
+        if (!folder || getcwd(folder, *size)) return folder;
+        failed = errno;
+        cti_give(context, folder, *size);
+    }
+    return NULL;
+}
+
+/* A copy of a path, to be given back with strlen + 1. A relative one is made absolute, as files are
+ * opened again later, when the program may be in another folder. */
+static char *absolute(ct_context *context, const char *path) {
+    if (*path == '/' || !*path) return cti_take_string(context, path);
+    size_t size;
+    char *folder = current_folder(context, &size);
+    if (!folder) return cti_ready(context) ? cti_take_string(context, path) : NULL;
+    const size_t length = strlen(folder) + 1 + strlen(path) + 1;
+    char *whole = cti_take(context, length);
+    if (whole) snprintf(whole, length, "%s/%s", folder, path);
+    cti_give(context, folder, size);
+    return whole;
+}
+
+bool cti_token_file_open(ct_context *context, const char *path, int bytes, cti_token_file *file) {
+    *file = (cti_token_file){.file = {.context = context, .fd = -1}};
+    file->path = absolute(context, path);
+    if (!file->path) return false;
+    bool ok = cti_file_open(context, op, file->path, &file->file);
+    if (ok && fstat(file->file.fd, &file->about) != 0)
+        ok = cti_file_fail(context, op, file->path, "cannot read its size");
+    if (ok) {
+        file->file.size = file->about.st_size;
+        ok = read_layout(file, bytes);
+    }
+    if (!ok) cti_token_file_free(file);
+    return ok;
+}
+
+void cti_token_file_free(cti_token_file *file) {
+    cti_file_close(&file->file);
+    if (file->path) cti_give(file->file.context, file->path, strlen(file->path) + 1);
+    file->path = NULL;
+}
+
+/* ---- reading ---- */
+
+/* Whether the path still names the file that was opened, and nobody has written to it. `offset` is
+ * that of what is read, for the message. */
+static bool is_unchanged(const cti_token_file *file, long long offset) {
+    ct_context *context = file->file.context;
+    const struct stat *then = &file->about;
+    struct stat now;
+    if (stat(file->path, &now) != 0) {
+        char what[80];
+        snprintf(what, sizeof what, "cannot find it any more, for the ids at byte %lld", offset);
+        return cti_file_fail(context, op, file->path, what);
+    }
+    /* the number of an inode is used again: that of a file that was closed, perhaps by a folder */
+    if (now.st_dev != then->st_dev || now.st_ino != then->st_ino || !S_ISREG(now.st_mode))
+        return ct_fail(context, CT_ERR_IO,
+                       "%s: %s: has been replaced since it was opened, found when the ids at byte "
+                       "%lld were read",
+                       op, file->path, offset);
+    if (now.st_size != then->st_size)
+        return ct_fail(context, CT_ERR_FORMAT,
+                       "%s: %s: had %lld bytes when it was opened and has %lld now, found when the "
+                       "ids at byte %lld were read",
+                       op, file->path, (long long)then->st_size, (long long)now.st_size, offset);
+    if (now.st_mtim.tv_sec != then->st_mtim.tv_sec || now.st_mtim.tv_nsec != then->st_mtim.tv_nsec)
+        return ct_fail(context, CT_ERR_IO,
+                       "%s: %s: has been written to since it was opened, found when the ids at "
+                       "byte %lld were read",
+                       op, file->path, offset);
+    return true;
+}
+
+/* It is compared before it is opened again, so that a FIFO or a device in its place is not, and
+ * after each read, so that what was read is what the file had when it was opened. */
+bool cti_token_file_read(cti_token_file *file, int64_t first, int64_t count, void *out) {
+    const int64_t offset = file->data + first * file->bytes;
+    if (file->file.fd < 0 && (!is_unchanged(file, offset) ||
+                              !cti_file_open(file->file.context, op, file->path, &file->file)))
+        return false;
+    return cti_file_read(&file->file, offset, out, (size_t)(count * file->bytes)) &&
+           is_unchanged(file, offset);
+}

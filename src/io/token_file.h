@@ -1,0 +1,35 @@
+/* A file of token ids, with or without llm.c's header, that must stay as it was when it was
+ * opened. */
+#ifndef CTI_IO_TOKEN_FILE_H
+#define CTI_IO_TOKEN_FILE_H
+
+#include "file.h"
+
+typedef struct {
+    cti_file file; /* .fd is -1 while it is closed */
+    char *path;    /* absolute */
+    int bytes;     /* of an id, 2 or 4 */
+    int64_t data;  /* the offset of the first id */
+    int64_t ids;
+    struct stat about; /* when it was opened */
+} cti_token_file;
+
+/* Opens it and checks its header and size; bytes is 2, 4 or 0, as in ct_tokens_opts. False: an
+ * error was recorded, and nothing is left to free. */
+bool cti_token_file_open(ct_context *context, const char *path, int bytes, cti_token_file *file);
+
+/* Reads ids [first, first + count), which the file has, into out, count * file->bytes bytes as they
+ * are in the file. Opens the file where it is closed. Anything that has changed since
+ * cti_token_file_open is an error. */
+bool cti_token_file_read(cti_token_file *file, int64_t first, int64_t count, void *out);
+
+/* The id at index i of what was read. */
+static inline int64_t cti_token_at(const unsigned char *raw, int bytes, int64_t i) {
+    const unsigned char *at = raw + i * bytes;
+    const uint32_t low = (uint32_t)at[0] | (uint32_t)at[1] << 8;
+    return bytes == 2 ? low : low | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+void cti_token_file_free(cti_token_file *file); /* closes it and frees its path */
+
+#endif

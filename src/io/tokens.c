@@ -1,0 +1,249 @@
+/* ct_tokens: batches of windows from files of token ids, in the order of a keyed permutation. */
+#include <cotangent/tokens.h>
+
+#include <string.h>
+
+#include "../core/context.h"
+#include "../core/int_math.h"
+#include "shuffle.h"
+#include "token_file.h"
+
+/* Files that stay open: file i while no other one with the same i % SLOTS has been read since. */
+enum { SLOTS = 64 };
+
+struct ct_tokens {
+    union {
+        cti_object object; /* must be first */
+        ct_context *context;
+    };
+    cti_closer closer; /* closes it with the context */
+    int64_t vocabulary;
+    int64_t count; /* ids in all files */
+    int n;
+    cti_token_file *file; /* [n] */
+    int open[SLOTS];      /* which file each slot has; valid where it is below n */
+    /* before[i]: windows of `window` + 1 ids in the files before file i; [n + 1] */
+    int64_t window, *before;
+};
+_Static_assert(sizeof(ct_tokens) <= CTI_OBJECT_BYTES, "a set of files is an object");
+
+/* As long as T + 1 could be, without adding 1 to it. */
+static int64_t windows_of(const cti_token_file *file, int64_t T) {
+    return file->ids ? (file->ids - 1) / T : 0;
+}
+
+/* ---- open and close ---- */
+
+/* Gives back what the struct holds, of which it has read the first `opened` files. */
+static void release(ct_context *context, ct_tokens *tokens, int opened) {
+    for (int i = 0; i < opened; i++) cti_token_file_free(&tokens->file[i]);
+    cti_give(context, tokens->file, cti_bytes(tokens->n, sizeof *tokens->file));
+    cti_give(context, tokens->before, cti_bytes((int64_t)tokens->n + 1, sizeof *tokens->before));
+}
+
+static void end(cti_closer *closer) {
+    ct_tokens_close((ct_tokens *)((char *)closer - offsetof(struct ct_tokens, closer)));
+}
+
+void ct_tokens_close(ct_tokens *tokens) {
+    if (!tokens || tokens->object.self != &tokens->object) return;
+    char name[CTI_OBJECT_NAME];
+    snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, tokens->file[0].path);
+    cti_closer_remove(&tokens->context->closers, &tokens->closer);
+    release(tokens->context, tokens, tokens->n);
+    cti_object_end(&tokens->object, name);
+}
+
+/* Closes the file that is in the slot of file i, unless it is file i. */
+static void take_slot(ct_tokens *tokens, int i) {
+    int *slot = &tokens->open[i % SLOTS];
+    if (*slot != i) cti_file_close(&tokens->file[*slot].file);
+    *slot = i;
+}
+
+/* Fills in the fields of files; *opened is how many there are to free. */
+static bool open_all(ct_context *context, const char *const *paths, ct_tokens_opts opts,
+                     ct_tokens *tokens, int *opened) {
+    tokens->file = cti_take(context, cti_bytes(tokens->n, sizeof *tokens->file));
+    if (!tokens->file) return false;
+    tokens->before = cti_take(context, cti_bytes((int64_t)tokens->n + 1, sizeof *tokens->before));
+    if (!tokens->before) return false;
+    for (int i = 0; i < tokens->n; i++) {
+        cti_token_file *file = &tokens->file[i];
+        if (!paths[i])
+            return ct_fail(context, CT_ERR_ARGUMENT, "tokens_open: path %d of %d is NULL", i,
+                           tokens->n);
+        if (i < SLOTS) tokens->open[i] = i;
+        else take_slot(tokens, i);
+        if (!cti_token_file_open(context, paths[i], opts.bytes, file)) return false;
+        ++*opened;
+        if (__builtin_add_overflow(tokens->count, file->ids, &tokens->count))
+            return ct_fail(context, CT_ERR_FORMAT,
+                           "tokens: %s: with it the number of ids overflows", file->path);
+    }
+    return true;
+}
+
+ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
+                          ct_tokens_opts opts) {
+    static const char function[] = "tokens_open";
+    if (!cti_ready(context)) return NULL;
+    if (!paths) return ct_fail(context, CT_ERR_ARGUMENT, "%s: paths is NULL", function);
+    if (n < 1)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %d files, and not at least one", function, n);
+    if (opts.bytes != 0 && opts.bytes != 2 && opts.bytes != 4)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: ids of %d bytes, and not of 2 or 4", function,
+                       opts.bytes);
+    if (opts.vocabulary < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: a vocabulary of %lld", function,
+                       (long long)opts.vocabulary);
+    ct_tokens files = {.vocabulary = opts.vocabulary, .n = n};
+    int opened = 0;
+    ct_tokens *tokens = NULL;
+    if (open_all(context, paths, opts, &files, &opened))
+        tokens = cti_object_new(context, sizeof *tokens, "set of token files");
+    if (!tokens) {
+        release(context, &files, opened);
+        return NULL;
+    }
+    files.object = tokens->object;
+    files.closer.close = end;
+    *tokens = files;
+    cti_closer_add(&context->closers, &tokens->closer);
+    return tokens;
+}
+
+/* ---- sizes ---- */
+
+int64_t ct_tokens_count(const ct_tokens *tokens) {
+    if (!tokens || !cti_object_is_open(&tokens->object, "ct_tokens_count")) return 0;
+    return tokens->count;
+}
+
+int64_t ct_tokens_windows(const ct_tokens *tokens, int64_t T) {
+    if (!tokens || !cti_object_is_open(&tokens->object, "ct_tokens_windows")) return 0;
+    if (T < 1) {
+        ct_fail(tokens->context, CT_ERR_ARGUMENT, "tokens_windows: T is %lld, and not at least 1",
+                (long long)T);
+        return 0;
+    }
+    int64_t windows = 0;
+    for (int i = 0; i < tokens->n; i++) windows += windows_of(&tokens->file[i], T);
+    return windows;
+}
+
+/* ---- batches ---- */
+
+static void count_windows(ct_tokens *tokens, int64_t T) {
+    if (tokens->window == T) return;
+    tokens->before[0] = 0;
+    for (int i = 0; i < tokens->n; i++)
+        tokens->before[i + 1] = tokens->before[i] + windows_of(&tokens->file[i], T);
+    tokens->window = T;
+}
+
+/* The file that has window w of all. */
+static int file_of(const ct_tokens *tokens, int64_t w) {
+    int low = 0, high = tokens->n; /* before[low] <= w < before[high] */
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        if (tokens->before[middle] <= w) low = middle;
+        else high = middle;
+    }
+    return low;
+}
+
+static bool refuse_id(const ct_tokens *tokens, const cti_token_file *file, int64_t i, int64_t id) {
+    return ct_fail(tokens->context, CT_ERR_FORMAT,
+                   "tokens: %s: byte %lld: id %lld is not in the vocabulary of %lld", file->path,
+                   (long long)(file->data + i * file->bytes), (long long)id,
+                   (long long)tokens->vocabulary);
+}
+
+/* Reads window w of all into a row each of x and y, T ids. */
+static bool read_window(ct_tokens *tokens, int64_t w, int64_t T, int64_t *x, int64_t *y) {
+    const int i = file_of(tokens, w);
+    cti_token_file *file = &tokens->file[i];
+    const int64_t first = (w - tokens->before[i]) * T;
+    take_slot(tokens, i);
+    /* The row of x has space for the window as it is in the file: 4 (T + 1) <= 8 T bytes. */
+    const unsigned char *raw = (unsigned char *)x;
+    if (!cti_token_file_read(file, first, T + 1, x)) return false;
+    const int64_t id = cti_token_at(raw, file->bytes, 0);
+    for (int64_t t = 0; t < T; t++) y[t] = cti_token_at(raw, file->bytes, t + 1);
+    x[0] = id;
+    memcpy(x + 1, y, (size_t)(T - 1) * sizeof *x);
+    if (!tokens->vocabulary) return true;
+    if (id >= tokens->vocabulary) return refuse_id(tokens, file, first, id);
+    for (int64_t t = 0; t < T; t++)
+        if (y[t] >= tokens->vocabulary) return refuse_id(tokens, file, first + t + 1, y[t]);
+    return true;
+}
+
+/* The windows of an epoch. 0: something is wrong with the numbers of a batch, and recorded. */
+static int64_t check_batch(ct_tokens *tokens, int64_t index, int64_t B, int64_t T) {
+    ct_context *context = tokens->context;
+    const char *op = context->op;
+    if (B < 1 || T < 1)
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: a batch (%lld, %lld), and not at least (1, 1)", op,
+                (long long)B, (long long)T);
+    else if (index < 0)
+        ct_fail(context, CT_ERR_ARGUMENT, "%s: the index is %lld", op, (long long)index);
+    else if (index > (INT64_MAX - (B - 1)) / B)
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: batch %lld of %lld windows is too far: a window's number overflows", op,
+                (long long)index, (long long)B);
+    if (!cti_ready(context)) return 0;
+    count_windows(tokens, T);
+    const int64_t windows = tokens->before[tokens->n];
+    if (windows > 0) return windows;
+    int64_t most = 0;
+    for (int i = 0; i < tokens->n; i++) most = cti_max(most, tokens->file[i].ids);
+    ct_fail(context, CT_ERR_ARGUMENT,
+            "%s: %s: the longest of %d file%s has %lld ids, and a window of T = %lld has one more "
+            "than T",
+            op, tokens->file[0].path, tokens->n, tokens->n == 1 ? "" : "s", (long long)most,
+            (long long)T);
+    return 0;
+}
+
+static bool read_batch(ct_tokens *tokens, int64_t windows, uint64_t seed, int64_t index,
+                       ct_tensor *x, ct_tensor *y) {
+    const int64_t B = x->shape.dim[0], T = x->shape.dim[1];
+    for (int64_t b = 0; b < B; b++) {
+        const int64_t number = index * B + b, epoch = number / windows;
+        const int64_t w = cti_shuffle(seed, (uint64_t)epoch, windows, number % windows);
+        if (!read_window(tokens, w, T, (int64_t *)x->data + b * T, (int64_t *)y->data + b * T))
+            return false;
+    }
+    return true;
+}
+
+bool ct_tokens_batch(ct_tokens *tokens, uint64_t seed, int64_t index, int64_t B, int64_t T,
+                     ct_tensor **x, ct_tensor **y) {
+    static const char op[] = "tokens_batch";
+    if (!tokens || !cti_object_is_ready(&tokens->object, "ct_tokens_batch", "tokens", NULL))
+        return false;
+    ct_context *context = tokens->context;
+    if (!x || !y) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", op, x ? "y" : "x");
+    if (!cti_enter(context)) return false;
+    const char *outer = context->op;
+    context->op = op;
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    ct_tensor *ids = NULL, *next = NULL;
+    const int64_t windows = check_batch(tokens, index, B, T);
+    if (windows > 0) ids = cti_tensor_new(context, CT_I64, CT_SHAPE(B, T));
+    if (ids) next = cti_tensor_new(context, CT_I64, CT_SHAPE(B, T));
+    const bool done = next && read_batch(tokens, windows, seed, index, ids, next);
+    if (done) {
+        cti_tensor_lift(ids, frame.outer);
+        cti_tensor_lift(next, frame.outer);
+        *x = ids;
+        *y = next;
+    }
+    cti_frame_close(context, &frame);
+    context->op = outer;
+    cti_leave(context);
+    return done;
+}
