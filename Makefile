@@ -217,7 +217,7 @@ tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged 
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
-FUZZ     = load checkpoint program tokens log
+FUZZ     = load checkpoint program tokens log dist
 FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \
            SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
 fuzz: ## hostile files, checkpoints, token files, logs of runs and programs of calls, SECONDS=60 each; needs clang
@@ -235,6 +235,7 @@ $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
+$(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
 
@@ -356,7 +357,8 @@ $(BENCH): $(BUILD)/bench/%: $(BUILD)/obj/bench/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -ldl
 
-$(BUILD)/obj/bench/cases.o: tests/cases.c $(BUILD)/flags # without Check, which the rule for tests asks for
+WITHOUT_CHECK = $(call bench_object,cases thread_comm)
+$(WITHOUT_CHECK): $(BUILD)/obj/bench/%.o: tests/%.c $(BUILD)/flags # which the rule for tests asks for
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 

@@ -83,7 +83,8 @@ static inline ct_tensor *model_loss(const model *m, int64_t i, bool nan) {
     ct_tensor *loss =
         ct_cross_entropy(ct_view(logits, CT_SHAPE(B * T, 11)),
                          ct_from_i64(c, CT_SHAPE(B * T), targets), (ct_cross_entropy_opts){0});
-    ct_tensor *more = ct_mean(ct_mul(m->big, m->big), CT_ALL, false);
+    /* a gradient as large as the others', so that the norm has all its digits */
+    ct_tensor *more = ct_scale(ct_mean(ct_mul(m->big, m->big), CT_ALL, false), 300);
     more = ct_add(more, ct_sum(ct_sin(ct_scale(m->odd, 1 + 0.1 * (double)i)), CT_ALL, false));
     ct_tensor *wide = ct_mean(ct_dropout(ct_mul(m->wide, m->wide), 0.5, true), CT_ALL, false);
     more = ct_add(more, ct_cast(wide, CT_F32));

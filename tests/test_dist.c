@@ -227,6 +227,44 @@ START_TEST(options_are_checked) {
 }
 END_TEST
 
+/* ---- what it begins with ---- */
+
+/* Each rank has its own parameters, buffers, states and generator. */
+static void begin_apart(ct_context *c, ct_comm *comm, int rank, void *arg) {
+    const plan *p = arg;
+    double loss;
+    ct_seed(c, 100 + (uint64_t)rank);
+    model m = model_new(c);
+    ct_optim *optim = model_optim(&m, p);
+    ct_tensor *count = ct_module_get(m.root, "count");
+    ct_copy_into(count, ct_full(c, CT_I64, CT_SCALAR, 5 + rank));
+    ct_backward(model_loss(&m, 3 * rank, false)); /* the same parameters on all */
+    ct_optim_step(optim);
+    ct_dist *dist = ct_dist_new(optim, comm, model_dist(p));
+    first.out[rank].skipped = (int64_t)ct_rng_get(c).stream;
+    for (int step = 0; step < 2; step++) model_step(&m, dist, p, &loss);
+    first.out[rank].hash = model_hash(m.root) + (uint64_t)ct_item(ct_sum(count, CT_ALL, false));
+    first.out[rank].steps = ct_dist_steps(dist);
+}
+
+START_TEST(begins_as_rank_0) {
+    for (rule r = MOMENTUM; r <= ADAMW; r++) {
+        plan p = {.shares = 4, .micro_batches = 4, .rule = r, .bucket_bytes = 10000};
+        uint64_t want = 0;
+        int64_t stream = 0;
+        for (p.ranks = 1; p.ranks <= 4; p.ranks *= 2) {
+            thread_run(p.ranks, (thread_world_opts){0}, (ct_context_opts){.threads = 1},
+                       begin_apart, &p);
+            if (p.ranks == 1) want = first.out[0].hash, stream = first.out[0].skipped;
+            for (int rank = 0; rank < p.ranks; rank++) {
+                ck_assert(first.out[rank].steps == 2 && first.out[rank].hash == want);
+                ck_assert_int_eq(first.out[rank].skipped, stream);
+            }
+        }
+    }
+}
+END_TEST
+
 /* ---- several ranks: three of them are refused, what is sent, states, and another ct_dist ---- */
 
 static struct {
@@ -384,6 +422,7 @@ int main(void) {
     tcase_add_loop_test(tcase, as_by_hand, 0, 5);
     tcase_add_test(tcase, without_a_comm);
     tcase_add_test(tcase, options_are_checked);
+    tcase_add_test(tcase, begins_as_rank_0);
     tcase_add_test(tcase, several_ranks);
     tcase_add_test(tcase, comms_are_checked);
     tcase_add_test(tcase, sent_early);

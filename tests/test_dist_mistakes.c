@@ -153,6 +153,12 @@ static void step_is_early(rank_state *s) {
     else micro_batches(s);
     ct_dist_step(s->dist);
 }
+/* One rank has no error, the other comes without a micro-batch. */
+static void step_without_a_batch(rank_state *s) {
+    make_and_step(s);
+    if (!s->bad) micro_batches(s);
+    ct_dist_step(s->dist);
+}
 static void stepped_alone(rank_state *s) {
     make_and_step(s);
     micro_batches(s);
@@ -334,6 +340,8 @@ static const mistake mistakes[] = {
     {MISTAKE(all_fail), .status = CT_ERR_FORMAT, .says = "everybody fails", .goes_on = true},
     {MISTAKE(step_is_early), .status = CT_ERR_ARGUMENT, .says = "rank %d: dist_step: 1 of ",
      .says_bad = "dist_step: 1 of ", .goes_on = true},
+    {MISTAKE(step_without_a_batch), .status = CT_ERR_ARGUMENT, .says = "rank %d: dist_step: 0 of ",
+     .says_bad = "dist_step: 0 of ", .goes_on = true},
     {MISTAKE(stepped_alone), .status = CT_ERR_ARGUMENT,
      .says = "rank %d: AdamW: the optimiser has a ct_dist, and is stepped by ct_dist_step",
      .says_bad = "AdamW: the", .goes_on = true},
@@ -379,7 +387,7 @@ enum { MISTAKES = sizeof mistakes / sizeof *mistakes };
 static struct {
     ct_status status;
     char message[1100], later[1100];
-    uint64_t before, after, next;
+    uint64_t before, after, next, stream; /* stream: where the generator stands */
     bool done;
 } got[MOST_RANKS];
 
@@ -402,6 +410,7 @@ static void run_mistake(ct_context *c, ct_comm *comm, int rank, void *arg) {
     if (current->goes_on) {
         got[rank].done = model_step(&s.m, s.dist, &s.p, &s.loss);
         got[rank].next = model_hash(s.m.root);
+        got[rank].stream = ct_rng_get(c).stream;
     } else if (s.dist && (!s.bad || got[rank].status)) {
         ct_dist_sum(s.dist, &value, 1);
     }
@@ -430,6 +439,7 @@ static void try_mistake(const mistake *m, int ranks) {
         ck_assert_msg(got[r].done, "%s, rank %d of %d: afterwards: %s", m->name, r, ranks,
                       got[r].later);
         ck_assert(got[r].next == got[0].next && got[r].next != got[r].before);
+        ck_assert(got[r].stream == got[0].stream && got[r].stream < 1000);
     }
 }
 

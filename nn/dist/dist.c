@@ -133,10 +133,7 @@ static uint64_t stream_of(int64_t step, int64_t micro_batch) {
 
 static void begin_step(ct_dist *dist) {
     ct_optim_zero_grad(dist->optim);
-    for (int64_t i = 0; i < dist->params; i++) dist->param[i].present = false;
-    for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].stage = 0;
-    dist->staged = 0;
-    dist->sent = (ct_dist_traffic){0};
+    dist->sent = (ct_dist_traffic){0}; /* by then of other calls */
     dist->rng = dist->context->rng;
     dist->begun = true;
 }

@@ -240,6 +240,17 @@ static bool alone(ct_dist *dist) {
     return false;
 }
 
+/* All is as before the first micro-batch. The next call may be ct_dist_step again, where a rank
+ * comes with an error. */
+static void end_step(ct_dist *dist) {
+    for (int64_t i = 0; i < dist->params; i++) dist->param[i].present = false;
+    for (int64_t b = 0; b < dist->buckets; b++) dist->bucket[b].stage = 0;
+    dist->staged = 0;
+    dist->begun = dist->finished = false;
+    dist->next = 0;
+    dist->last_sent = dist->sent;
+}
+
 bool ct_dist_step(ct_dist *dist) {
     if (!dist || !cti_dist_is_usable(dist, CTI_CALL_STEP)) return false;
     ct_context *context = dist->context;
@@ -248,9 +259,7 @@ bool ct_dist_step(ct_dist *dist) {
     cti_dist_watch(dist, false);
     if (dist->begun) context->rng = dist->rng;
     const bool ok = dist->comm ? several(dist) : alone(dist);
-    dist->begun = dist->finished = false;
-    dist->next = 0;
-    dist->last_sent = dist->sent;
+    end_step(dist);
     if (ok) dist->steps++;
     return ok;
 }
