@@ -60,7 +60,7 @@ all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
-	@echo "test, asan, ubsan, tsan, valgrind and cross: only these test programs."
+	@echo "test, asan, ubsan, tsan, coverage, valgrind and cross: only these test programs."
 
 # ---- the library ----
 
@@ -183,6 +183,24 @@ ubsan: ## the suite under UndefinedBehaviorSanitizer alone
 	CK_FORK=no $(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged as of one thread
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
+# Branches are counted as the source has them: without optimisation, which merges some, and without inlining, as each copy of a function would
+# count its branches again. What is compiled per instruction set and dtype counts as one, over those that this machine runs. gcc and its gcov.
+LINES    = 97
+BRANCHES = 90
+COVERAGE = --coverage -fprofile-update=atomic -Dalways_inline=
+COVERED  = $(foreach d,src ops nn,-d $(BUILD)/coverage/obj/$(d))
+BRANCH   = --rc lcov_branch_coverage=1 --rc genhtml_branch_coverage=1
+coverage: ## lines and branches that the suite reaches, but for the course: build/coverage/html; needs lcov; SUITES=io KEEP=1 adds those of io
+	@command -v lcov >/dev/null || { echo "make coverage needs lcov: apt-get install lcov"; exit 1; }
+	@$(if $(KEEP),,rm -rf $(BUILD)/coverage/html; ! [ -d $(BUILD)/coverage ] || find $(BUILD)/coverage -name '*.gcda' -delete)
+	CK_FORK=no $(MAKE) BUILD=$(BUILD)/coverage OPT="-O0 -g1" SANITIZE="$(COVERAGE)" COURSE_TEST= run-suite
+	@lcov -q --capture $(BRANCH) $(COVERED) -b . --no-external -o $(BUILD)/coverage/trace.info 2> $(BUILD)/coverage/lcov.log && \
+	    genhtml -q $(BRANCH) -p $(CURDIR) -o $(BUILD)/coverage/html $(BUILD)/coverage/trace.info 2>> $(BUILD)/coverage/lcov.log || \
+	    { cat $(BUILD)/coverage/lcov.log; exit 1; }
+	@python3 tests/coverage/report.py $(BUILD)/coverage/trace.info $(if $(SUITES),,$(LINES) $(BRANCHES))
+run-suite: $(SUITE)
+	@BUILD=$(BUILD) tests/run $(SUITE)
+
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
 FUZZ     = load checkpoint program
@@ -373,4 +391,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: coverage run-suite course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
