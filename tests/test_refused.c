@@ -169,6 +169,70 @@ START_TEST(scopes) {
 }
 END_TEST
 
+/* Four times the width is the usual hidden size. */
+START_TEST(modules_that_are_too_wide) {
+    const int64_t wide = INT64_MAX / 4 + 1;
+#define LAYER .embed_dim = wide, .num_heads = 1
+    FAILS((void *)ct_mlp_new(context, (ct_mlp_opts){.dim = wide}), CT_ERR_MEMORY,
+          "MLP: 4 dim overflows");
+    FAILS((void *)ct_encoder_layer_new(context, (ct_layer_opts){LAYER}), CT_ERR_MEMORY,
+          "EncoderLayer: 4 embed_dim overflows");
+    FAILS((void *)ct_decoder_layer_new(context, (ct_layer_opts){LAYER}), CT_ERR_MEMORY,
+          "DecoderLayer: 4 embed_dim overflows");
+#undef LAYER
+    FAILS((void *)ct_mlp_new(context, (ct_mlp_opts){.dim = wide - 1}), CT_ERR_MEMORY, "overflows");
+}
+END_TEST
+
+/* Names of a caller's own ops are printed without their control characters. */
+START_TEST(names_in_a_profile) {
+    static const ct_op bell = {.name = "bell\a\x7f\tb", .forward = copied};
+    char text[4096] = "";
+    ck_assert(ct_profile_start(context));
+    ct_tensor *x = of(CT_F32, CT_SHAPE(2));
+    ck_assert_ptr_nonnull(ct_apply(&bell, &x, 1, NULL));
+    ck_assert(ct_profile_stop(context));
+    FILE *file = fmemopen(text, sizeof text, "w");
+    ct_profile_print(context, file);
+    fclose(file);
+    ck_assert_msg(strstr(text, "bell???b") != NULL, "%s", text);
+}
+END_TEST
+
+/* Each variable of the environment, where it is empty, as if it were not set, and with what is no
+ * value. */
+START_TEST(variables) {
+    static const char *const wrong[] = {"0", "-1", "1025", "2x", "x", "99999999999999999999"};
+    ct_context *usual = ct_context_new((ct_context_opts){.seed = 1});
+    setenv("CT_NUM_THREADS", "", 1), setenv("CT_ISA", "", 1), setenv("CT_DEBUG", "", 1);
+    ct_context *c = ct_context_new((ct_context_opts){.seed = 1});
+    ck_assert(ct_error(c) == CT_OK && ct_threads(c) == ct_threads(usual) && !c->debug);
+    ck_assert_str_eq(ct_isa_name(c), ct_isa_name(usual));
+    ct_context_free(c);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        setenv("CT_NUM_THREADS", wrong[i], 1);
+        c = ct_context_new((ct_context_opts){.seed = 1});
+        ck_assert_msg(ct_error(c) == CT_ERR_ARGUMENT && strstr(ct_error_message(c), wrong[i]) &&
+                          strstr(ct_error_message(c), "is not a number from 1 to 1024"),
+                      "%s: %s", wrong[i], ct_error_message(c));
+        ct_context_free(c);
+        c = ct_context_new((ct_context_opts){.seed = 1, .threads = 3}); /* not read then */
+        ck_assert(ct_error(c) == CT_OK && ct_threads(c) == 3);
+        ct_context_free(c);
+    }
+    setenv("CT_NUM_THREADS", "1024", 1), setenv("CT_ISA", "scalar", 1), setenv("CT_DEBUG", "1", 1);
+    c = ct_context_new((ct_context_opts){.seed = 1});
+    ck_assert(ct_error(c) == CT_OK && ct_threads(c) == 1024 && c->debug);
+    ck_assert_str_eq(ct_isa_name(c), "scalar");
+    ct_context_free(c);
+    c = ct_context_new((ct_context_opts){.seed = 1, .threads = 1, .isa = ""});
+    ck_assert(ct_error(c) == CT_ERR_ARGUMENT);
+    ct_context_free(c);
+    unsetenv("CT_NUM_THREADS"), unsetenv("CT_ISA"), unsetenv("CT_DEBUG");
+    ct_context_free(usual);
+}
+END_TEST
+
 /* Each element is printed in its own way, at both ends of what is not scientific. */
 START_TEST(printing) {
     const struct {
@@ -210,6 +274,9 @@ int main(void) {
     tcase_add_test(tcase, no_memory_for_the_inputs);
     tcase_add_test(tcase, inside_a_backward);
     tcase_add_test(tcase, scopes);
+    tcase_add_test(tcase, modules_that_are_too_wide);
+    tcase_add_test(tcase, names_in_a_profile);
+    tcase_add_test(tcase, variables);
     tcase_add_test(tcase, printing);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
