@@ -39,8 +39,54 @@ START_TEST(what_is_no_function) {
 }
 END_TEST
 
-/* a b with both gradients wrong: a's has the wrong sign, b's is doubled. */
+/* ---- mistakes that only one input, or a part of a sum, shows ---- */
+
+/* a b, whose gradient to a is halved where b is above 0.1. */
 static ct_tensor *product(ct_call *c) { return ct_mul(c->in[0], c->in[1]); }
+static bool product_halved(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    ct_tensor *b = c->in[1], *limit = ct_full(c->context, CT_F64, CT_SCALAR, 0.1);
+    ct_tensor *right = ct_mul(g[0], b);
+    grad[0] = ct_where(ct_gt(b, limit), ct_scale(right, 0.5), right);
+    grad[1] = ct_mul(g[0], c->in[0]);
+    return true;
+}
+
+/* w x, (3, 4) times (4), whose gradient to x has three of the twelve products a quarter as large.
+ */
+static ct_tensor *applied(ct_call *c) { return ct_matmul(c->in[1], c->in[0]); }
+static bool applied_in_part(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    static const double part[12] = {1, 0.25, 1, 1, 1, 1, 0.25, 1, 0.25, 1, 1, 1};
+    ct_tensor *w = ct_mul(c->in[1], ct_from_f64(c->context, CT_SHAPE(3, 4), part));
+    grad[0] = ct_matmul(ct_transpose(w, 0, 1), g[0]);
+    grad[1] = ct_mul(ct_view(g[0], CT_SHAPE(3, 1)), ct_view(c->in[0], CT_SHAPE(1, 4)));
+    return true;
+}
+
+static ct_tensor *run(ct_tensor *const *in, int n, void *op) { return ct_apply(op, in, n, NULL); }
+
+START_TEST(mistakes_in_part) {
+    ct_op op = {.name = "halved", .forward = product, .backward = product_halved};
+    ct_tensor *in[2] = {F64(0.3, -1.2, 0.8, 2.1, -0.4, 1.7, 0.9, -2),
+                        F64(1.1, -0.7, 0.05, -1.3, 0.6, 2.2, -0.2, 0.9)};
+    ct_gradcheck_result r =
+        ct_gradcheck(run, &op, in, 2, (ct_gradcheck_opts){.gradient_only = true});
+    ck_assert_msg(
+        r.mistake == CT_MISTAKE_THRESHOLD && r.input == 0 &&
+            strstr(r.diagnosis, "wrong exactly where input 1 is above a threshold between") &&
+            strstr(r.diagnosis, "0.5 times"),
+        "%s", r.diagnosis);
+    op = (ct_op){.name = "in_part", .forward = applied, .backward = applied_in_part};
+    in[0] = F64(0.3, -1.2, 0.8, 2.1);
+    in[1] = ct_detach(
+        ct_view(F64(0.3, -1.2, 0.8, 2.1, -0.4, 1.7, 0.9, -2, 1.5, 0.2, -0.6, 1.1), CT_SHAPE(3, 4)));
+    r = ct_gradcheck(run, &op, in, 2, (ct_gradcheck_opts){.gradient_only = true});
+    ck_assert_msg(
+        strstr(r.diagnosis, "some contributions are 0.25 times what they must be: 3 of 12"), "%s",
+        r.diagnosis);
+}
+END_TEST
+
+/* a b with both gradients wrong: a's has the wrong sign, b's is doubled. */
 static bool product_wrong(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
     grad[0] = ct_scale(ct_mul(g[0], c->in[1]), -1);
     grad[1] = ct_scale(ct_mul(g[0], c->in[0]), 2);
@@ -79,6 +125,7 @@ int main(void) {
     TCase *tcase = tcase_create("gradcheck_refused");
     tcase_add_checked_fixture(tcase, open_context, close_context);
     tcase_add_test(tcase, what_is_no_function);
+    tcase_add_test(tcase, mistakes_in_part);
     tcase_add_test(tcase, both_are_wrong);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -30,6 +30,19 @@ START_TEST(attention) {
 }
 END_TEST
 
+/* Keys of no numbers: all scores are 0, so that each query gets the mean of the values, however
+ * many queries there are. */
+START_TEST(attention_without_a_width) {
+    for (int64_t t = 1; t <= 4; t++) {
+        ct_tensor *q = of(CT_F64, CT_SHAPE(1, 1, t, 0)), *k = of(CT_F64, CT_SHAPE(1, 1, 4, 0));
+        ct_tensor *v = ct_view(F64(1, 10, 2, 20, 4, 40, 9, 90), CT_SHAPE(1, 1, 4, 2));
+        ct_tensor *y = ct_attention(q, k, v, (ct_attention_opts){.scale = 1}).out;
+        has_shape(y, CT_SHAPE(1, 1, t, 2));
+        IS(ct_view(ct_narrow(y, 2, t - 1, 1), CT_SHAPE(2)), 4, 40);
+    }
+}
+END_TEST
+
 START_TEST(products) {
     ct_tensor *x = REAL(2, 3), *w = REAL(4, 3), *scalar = of(CT_F32, CT_SCALAR);
     FAILS(ct_linear(scalar, w, NULL), CT_ERR_SHAPE, "inner sizes differ: () with weight (4, 3)");
@@ -220,6 +233,7 @@ int main(void) {
     TCase *tcase = tcase_create("ops_refused");
     tcase_add_checked_fixture(tcase, open_context, close_context);
     tcase_add_test(tcase, attention);
+    tcase_add_test(tcase, attention_without_a_width);
     tcase_add_test(tcase, products);
     tcase_add_test(tcase, losses);
     tcase_add_test(tcase, shapes);
