@@ -185,22 +185,26 @@ ubsan: ## the suite under UndefinedBehaviorSanitizer alone
 tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged as of one thread
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
 # Branches are counted as the source has them: without optimisation, which merges some, and without inlining, as each copy of a function would
-# count its branches again. What is compiled per instruction set and dtype counts as one, over those that this machine runs. gcc and its gcov.
+# count its branches again. A program's tests are one process, as each process writes the counters of all files; test_engine, which has one
+# that ends its process, runs once more. What is compiled per instruction set and dtype counts as one, over those that this machine runs. gcc and its gcov.
 LINES    = 97
 BRANCHES = 90
 COVERAGE = --coverage -fprofile-update=atomic -Dalways_inline=
+# Left out: the course, and what trains or compiles programs, which unoptimised takes longer than all else.
+UNCOVERING = COURSE_TEST= EXAMPLES_TEST= INSTALL_TEST=
 COVERED  = $(foreach d,src ops nn,-d $(BUILD)/coverage/obj/$(d))
 BRANCH   = --rc lcov_branch_coverage=1 --rc genhtml_branch_coverage=1
-coverage: ## lines and branches that the suite reaches, but for the course: build/coverage/html; needs lcov; SUITES=io KEEP=1 adds those of io
+coverage: ## lines and branches that the Check suites reach: build/coverage/html; needs lcov; SUITES=io KEEP=1 adds those of io
 	@command -v lcov >/dev/null || { echo "make coverage needs lcov: apt-get install lcov"; exit 1; }
 	@$(if $(KEEP),,rm -rf $(BUILD)/coverage/html; ! [ -d $(BUILD)/coverage ] || find $(BUILD)/coverage -name '*.gcda' -delete)
-	CK_FORK=no $(MAKE) BUILD=$(BUILD)/coverage OPT="-O0 -g1" SANITIZE="$(COVERAGE)" COURSE_TEST= run-suite
+	CK_FORK=no $(MAKE) BUILD=$(BUILD)/coverage OPT="-O0 -g1" SANITIZE="$(COVERAGE)" $(UNCOVERING) run-suite
 	@lcov -q --capture $(BRANCH) $(COVERED) -b . --no-external -o $(BUILD)/coverage/trace.info 2> $(BUILD)/coverage/lcov.log && \
 	    genhtml -q $(BRANCH) -p $(CURDIR) -o $(BUILD)/coverage/html $(BUILD)/coverage/trace.info 2>> $(BUILD)/coverage/lcov.log || \
 	    { cat $(BUILD)/coverage/lcov.log; exit 1; }
 	@python3 tests/coverage/report.py $(BUILD)/coverage/trace.info $(if $(SUITES),,$(LINES) $(BRANCHES))
 run-suite: $(SUITE)
 	@BUILD=$(BUILD) tests/run $(SUITE)
+	@$(if $(filter %/test_engine,$(SUITE)),CK_FORK=yes $(BUILD)/tests/test_engine > $(BUILD)/tests/test_engine.log || { cat $(BUILD)/tests/test_engine.log; exit 1; })
 
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60

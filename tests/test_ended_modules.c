@@ -15,6 +15,7 @@ static ct_module *make(void) {
 
 /* As many objects as are queued, and some more, twice: the second time takes no memory. */
 START_TEST(their_memory_is_used_again) {
+    static ct_module *all[2 * QUEUED];
     int64_t held = 0;
     const int64_t before = live();
     for (int round = 0; round < 3; round++) {
@@ -25,6 +26,11 @@ START_TEST(their_memory_is_used_again) {
         if (round > 0) ck_assert_int_eq(now, held);
         held = now;
     }
+    for (int i = 0; i < 2 * QUEUED; i++) all[i] = make(); /* more than are queued, at once */
+    no_error();
+    for (int i = 0; i < 2 * QUEUED; i++) ck_assert_ptr_nonnull(ct_module_child(all[i], "child"));
+    for (int i = 0; i < 2 * QUEUED; i++) ct_module_free(all[i]);
+    ck_assert_int_eq(live(), before);
     ct_module *m = make(); /* of memory that had others in it: like new */
     ck_assert(ct_module_training(m) && ct_module_count(m) == 0 && ct_module_child(m, "child"));
     ck_assert_int_gt(live(), before);

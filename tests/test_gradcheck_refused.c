@@ -62,6 +62,22 @@ static bool applied_in_part(const ct_call *c, ct_tensor *const *g, ct_tensor **g
     return true;
 }
 
+/* The mean over two dims whose backward forgets to divide, and the sum that repeating asks for
+ * taken as a mean. */
+static ct_tensor *averaged(ct_call *c) { return ct_mean(c->in[0], CT_DIMS(1, 2), true); }
+static bool averaged_undivided(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    grad[0] = ct_contiguous(ct_expand(g[0], ct_shape_of(c->in[0])));
+    return true;
+}
+static ct_tensor *repeated(ct_call *c) {
+    return ct_contiguous(ct_expand(c->in[0], CT_SHAPE(2, 3, 4)));
+}
+static bool repeated_averaged(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    (void)c;
+    grad[0] = ct_mean(g[0], CT_DIMS(1, 2), true);
+    return true;
+}
+
 static ct_tensor *run(ct_tensor *const *in, int n, void *op) { return ct_apply(op, in, n, NULL); }
 
 START_TEST(mistakes_in_part) {
@@ -83,6 +99,23 @@ START_TEST(mistakes_in_part) {
     ck_assert_msg(
         strstr(r.diagnosis, "some contributions are 0.25 times what they must be: 3 of 12"), "%s",
         r.diagnosis);
+}
+END_TEST
+
+START_TEST(factors_of_several_dims) {
+    ct_op op = {.name = "averaged", .forward = averaged, .backward = averaged_undivided};
+    ct_tensor *x = ct_randn(context, CT_F64, CT_SHAPE(2, 3, 4));
+    ct_gradcheck_result r =
+        ct_gradcheck(run, &op, &x, 1, (ct_gradcheck_opts){.gradient_only = true});
+    ck_assert_msg(r.mistake == CT_MISTAKE_FACTOR && fabs(r.factor - 12) < 1e-6 &&
+                      strstr(r.diagnosis, "how many elements make one of the output"),
+                  "%s", r.diagnosis);
+    op = (ct_op){.name = "repeated", .forward = repeated, .backward = repeated_averaged};
+    x = ct_randn(context, CT_F64, CT_SHAPE(2, 1, 1));
+    r = ct_gradcheck(run, &op, &x, 1, (ct_gradcheck_opts){.gradient_only = true});
+    ck_assert_msg(r.mistake == CT_MISTAKE_FACTOR && fabs(r.factor - 1.0 / 12) < 1e-6 &&
+                      strstr(r.diagnosis, "how often it is repeated"),
+                  "%s", r.diagnosis);
 }
 END_TEST
 
@@ -126,6 +159,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, open_context, close_context);
     tcase_add_test(tcase, what_is_no_function);
     tcase_add_test(tcase, mistakes_in_part);
+    tcase_add_test(tcase, factors_of_several_dims);
     tcase_add_test(tcase, both_are_wrong);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

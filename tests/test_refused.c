@@ -203,6 +203,7 @@ END_TEST
  * value. */
 START_TEST(variables) {
     static const char *const wrong[] = {"0", "-1", "1025", "2x", "x", "99999999999999999999"};
+    unsetenv("CT_NUM_THREADS"), unsetenv("CT_ISA"), unsetenv("CT_DEBUG");
     ct_context *usual = ct_context_new((ct_context_opts){.seed = 1});
     setenv("CT_NUM_THREADS", "", 1), setenv("CT_ISA", "", 1), setenv("CT_DEBUG", "", 1);
     ct_context *c = ct_context_new((ct_context_opts){.seed = 1});
