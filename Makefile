@@ -64,7 +64,7 @@ all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) mpi/mpi.mk
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
-	@echo "test, asan, ubsan, tsan, valgrind and cross: only these test programs."
+	@echo "test, asan, ubsan, tsan, coverage, valgrind and cross: only these test programs."
 
 # ---- the library ----
 
@@ -166,6 +166,7 @@ LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_disk_model = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite ftruncate close fsync rename mkdir unlink unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_dist_faults = $(LDFLAGS_test_faults)
+LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 $(BUILD)/tests/test_run_log: $(BUILD)/obj/examples/run_log.o
@@ -215,6 +216,32 @@ ubsan: ## the suite under UndefinedBehaviorSanitizer alone
 	CK_FORK=no $(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged as of one thread
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
+# Branches are counted as the source has them: without optimisation, which merges some, and without inlining, as each copy of a function would
+# count its branches again. A program's tests are one process, as each process writes the counters of all files; test_engine, which has one
+# that ends its process, runs once more. What is compiled per instruction set and dtype counts as one, over those that this machine runs.
+# Needs gcc, and the gcov of its version.
+LINES    = 97
+BRANCHES = 90
+COVERAGE = --coverage -fprofile-update=atomic -Dalways_inline=
+# Left out: the course, and what trains or compiles programs, which unoptimised takes longer than all else.
+COVERING = CK_FORK=no $(MAKE) BUILD=$(BUILD)/coverage OPT="-O0 -g1" SANITIZE="$(COVERAGE)" COURSE_TEST= EXAMPLES_TEST= INSTALL_TEST=
+COVERED  = $(foreach d,src ops nn,-d $(BUILD)/coverage/obj/$(d))
+BRANCH   = --rc lcov_branch_coverage=1 --rc genhtml_branch_coverage=1
+coverage: ## lines and branches that the Check suites reach: build/coverage/html; needs lcov; SUITES=io KEEP=1 adds those of io
+	@command -v lcov >/dev/null || { echo "make coverage needs lcov: apt-get install lcov"; exit 1; }
+	+$(COVERING) build-suite
+	@rm -rf $(BUILD)/coverage/html; find $(BUILD)/coverage/obj -name '*.gcda' | while read -r counters; do \
+	    [ -n "$(KEEP)" ] && [ "$$counters" -nt "$${counters%.gcda}.gcno" ] || rm "$$counters"; done
+	+$(COVERING) run-suite
+	@lcov -q --capture $(BRANCH) $(COVERED) -b . --no-external -o $(BUILD)/coverage/trace.info 2> $(BUILD)/coverage/lcov.log && \
+	    genhtml -q $(BRANCH) -p $(CURDIR) -o $(BUILD)/coverage/html $(BUILD)/coverage/trace.info 2>> $(BUILD)/coverage/lcov.log || \
+	    { cat $(BUILD)/coverage/lcov.log; exit 1; }
+	@python3 tests/coverage/report.py $(BUILD)/coverage/trace.info $(if $(SUITES),,$(LINES) $(BRANCHES))
+build-suite: $(SUITE)
+run-suite: $(SUITE)
+	@BUILD=$(BUILD) tests/run $(SUITE)
+	@$(if $(filter %/test_engine,$(SUITE)),CK_FORK=yes $(BUILD)/tests/test_engine > $(BUILD)/tests/test_engine.log 2>&1 || { cat $(BUILD)/tests/test_engine.log; exit 1; })
+
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
 FUZZ     = load checkpoint program tokens log dist
@@ -418,3 +445,4 @@ clean: ## remove build/
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
 .PHONY: amalgamation packaging-check kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: coverage build-suite run-suite course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
