@@ -93,44 +93,41 @@ static double learn(const gpt *m, const training_text *text, int64_t step, int64
     return value;
 }
 
-/* The mean loss over k windows of t ids that follow each other. Nothing is recorded for
- * backward. */
-static double measure_windows(const gpt *m, const unsigned char *ids, int64_t k, int64_t t) {
+/* The sum of the losses over `size` ids, which are some windows or a shorter one. Nothing is
+ * recorded for backward. */
+static double measure_batch(const gpt *m, const unsigned char *ids, int64_t size) {
     ct_scope scope = ct_scope_open_no_grad(m->context);
-    gpt_batch b = gpt_batch_make(m, k, t);
-    for (int64_t i = 0; i < k; i++) gpt_batch_set(&b, i, ids + i * t);
-    double value = ct_item(gpt_loss(m, &b));
+    int64_t t = size < m->window ? size : m->window;
+    gpt_batch b = gpt_batch_make(m, size / t, t);
+    for (int64_t i = 0; i < b.k; i++) gpt_batch_set(&b, i, ids + i * t);
+    double mean = ct_item(gpt_loss(m, &b));
     ct_scope_close(scope);
-    return value;
+    return mean * (double)size;
 }
 
 /* The mean loss over ids (n); each rank measures some of the batches. NaN if it may be interrupted,
  * and Ctrl-C came first. */
 static double measure(const gpt *m, const run *r, const unsigned char *ids, int64_t n,
                       bool may_end) {
-    const int64_t t = m->window;
-    const int64_t room = (n - 1) / (MEASURED * t) + 2;
+    int64_t room = (n - 1) / (MEASURED * m->window) + 2;
     ct_scope scope = ct_scope_open(m->context);
-    double *losses = ct_data_f64(ct_zeros(m->context, CT_F64, CT_SHAPE(room))); /* of each batch */
-    ct_module_train(m->root, false); /* without dropout */
+    double *sums = ct_data_f64(ct_zeros(m->context, CT_F64, CT_SHAPE(room))); /* of each batch */
+    ct_module_train(m->root, false);                                          /* no dropout */
     int64_t batches = 0, done = 0;
-    while (losses && done < n - 1) { /* the last id has none that follows it */
-        int64_t left = n - 1 - done;
-        int64_t k = left / t < MEASURED ? left / t : MEASURED;
-        int64_t size = k > 0 ? k * t : left; /* the last window is shorter */
-        bool mine = batches % ct_comm_size(r->world) == ct_comm_rank(r->world);
-        if (mine && may_end && interrupted()) losses[batches] = NAN;
-        else if (mine)
-            losses[batches] =
-                (double)size * measure_windows(m, ids + done, k > 0 ? k : 1, k > 0 ? t : left);
+    while (sums && done < n - 1) {
+        int64_t size = n - 1 - done; /* the last id has none that follows it */
+        if (size > MEASURED * m->window) size = MEASURED * m->window;
+        if (size > m->window) size -= size % m->window; /* whole windows, at last a shorter one */
+        if (batches % ct_comm_size(r->world) == ct_comm_rank(r->world))
+            sums[batches] = may_end && interrupted() ? NAN : measure_batch(m, ids + done, size);
         batches++;
         done += size;
     }
     ct_module_train(m->root, true);
-    ct_dist_sum(r->dist, losses, batches); /* now all ranks have all of them */
+    ct_dist_sum(r->dist, sums, batches); /* now all ranks have all of them */
     check(m->context, EXIT_FAILED);
     double sum = 0;
-    for (int64_t i = 0; i < batches; i++) sum += losses[i];
+    for (int64_t i = 0; i < batches; i++) sum += sums[i];
     ct_scope_close(scope);
     return sum / (double)(n - 1);
 }
@@ -219,7 +216,7 @@ static double train_step(const gpt *m, ct_dist *dist, const training_text *text,
 }
 
 /* Trains until all steps are done or Ctrl-C; saves the model and draws its loss. Returns whether
- * all steps are done. */
+ * there was no Ctrl-C. */
 static bool train(gpt *m, const contents *t, run *r, const char *model_path,
                   const char *picture_path) {
     int64_t held = t->length / 10; /* the last tenth */
@@ -296,9 +293,11 @@ static bool train(gpt *m, const contents *t, run *r, const char *model_path,
             printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", m->window,
                    measured);
     }
-    if (run_is_first(r)) draw(&h, step, picture_path);
-    printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
-           model_path, picture_path);
+    if (run_is_first(r)) {
+        draw(&h, step, picture_path);
+        printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
+               model_path, picture_path);
+    }
     run_end(r);
     return complete && !ends;
 }
