@@ -53,7 +53,9 @@ OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/%,$(wildcard
 ifdef AMALGAMATED
 OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/core/,memory.o handle.o)
 endif
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c,$(wildcard examples/*.c)))
+# What char_lm is linked with, besides common.o and either world_one.o or world_mpi.o.
+CHAR_LM  = gpt gpt_write run run_log
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 STATIC   = $(BUILD)/libcotangent.a
@@ -124,8 +126,8 @@ $(BUILD)/flags: FORCE
 
 # ---- programs ----
 
-$(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
-$(BUILD)/char_lm: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
+$(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm: $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
