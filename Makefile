@@ -192,7 +192,7 @@ $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST):
 tests: $(TESTS)
 CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%)
 SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST))
-test: $(SUITE) layers headers docs-check ## the whole suite, or SUITES="nn io"; needs Check and python3
+test: $(SUITE) $(if $(AMALGAMATED),,layers headers docs-check) ## the whole suite, or SUITES="nn io"; needs Check and python3
 	@BUILD=$(BUILD) tests/run $(SUITE)
 
 $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
