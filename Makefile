@@ -31,25 +31,31 @@ comma := ,
 V ?= 0
 if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
-# Kernels are one source, compiled for each instruction set and each of f32 and f64.
-ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
-ISAS  = scalar
-scalar_FLAGS = -DCTI_VECTOR_BYTES=0
-ifeq ($(ARCH),x86_64)
-ISAS += avx2 avx512
-avx2_FLAGS   = -DCTI_VECTOR_BYTES=32 -ffp-contract=fast -mavx2 -mfma -mprfchw
-avx512_FLAGS = -DCTI_VECTOR_BYTES=64 -ffp-contract=fast -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprfchw -mprefer-vector-width=512
-endif
-ifneq (,$(filter $(ARCH),aarch64 arm64))
-ISAS += neon
-neon_FLAGS   = -DCTI_VECTOR_BYTES=16 -ffp-contract=fast
-endif
+# Kernels are one source, compiled for each instruction set of this machine in the table and each of f32 and f64; and what heirs add.
+ARCH := $(patsubst arm64,aarch64,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
+SETS := src/kernels/sets.txt
+sets_of = $(shell awk '($$2 == "any" || $$2 == "$(ARCH)") && $$4 == "$(1)" {print $$1}' $(SETS))
+ISAS ?= $(call sets_of,real)
+define kernel_flags
+$(1)_FLAGS := $(shell awk '$$1 == "$(1)" {printf "-DCTI_VECTOR_BYTES=%s", $$3; for (i = 5; i <= NF; i++) printf " %s", $$i}' $(SETS))
+endef
+HEIRS_OF_ARCH := $(call sets_of,heir)
+$(foreach i,$(ISAS) $(HEIRS_OF_ARCH),$(eval $(call kernel_flags,$(i))))
+HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
+HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
 KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
-       $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
+       $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/amx_permitted.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
-OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core comm autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/%,$(wildcard src/*/*.c)) $(wildcard ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
+# The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Two files are compiled by
+# themselves, as tests make their functions fail by the linker.
+ifdef AMALGAMATED
+OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/core/,memory.o handle.o)
+endif
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c,$(wildcard examples/*.c)))
+# What char_lm is linked with, besides common.o and either world_one.o or world_mpi.o.
+CHAR_LM  = gpt gpt_write run run_log
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 STATIC   = $(BUILD)/libcotangent.a
@@ -60,7 +66,7 @@ all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) mpi/mpi.mk
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
-	@echo "test, asan, ubsan, tsan, valgrind and cross: only these test programs."
+	@echo "test, asan, ubsan, tsan, coverage, valgrind and cross: only these test programs."
 
 # ---- the library ----
 
@@ -68,9 +74,29 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
+AMALGAMATION = $(BUILD)/amalgamation
+amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/amalgamation/
+$(AMALGAMATION)/cotangent.c: packaging/amalgamate src/kernels/sets.txt $(wildcard include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch])
+	CC='$(CC)' packaging/amalgamate $(@D)
+$(AMALGAMATION)/cotangent.o: $(AMALGAMATION)/cotangent.c $(BUILD)/flags
+	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -c $< -o $@
+packaging-check: all $(BUILD)/obj/tests/cases.o ## the amalgamation, find_package and FetchContent, from projects outside of this tree; needs cmake
+	BUILD=$(abspath $(BUILD)) CC='$(CC)' packaging/check
+
 $(KERNELS)/isa.o: src/kernels/isa.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(ISAS:%=-DCTI_HAVE_%) -MMD -MP -c $< -o $@
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $(HAVE) -MMD -MP -c $< -o $@
+
+$(KERNELS)/bf16_scalar.o: src/kernels/bf16_scalar.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call if_quiet,CC)$(CC) $(KERNEL_CFLAGS) $(scalar_FLAGS) -MMD -MP -c $< -o $@
+
+define heir_kernels
+$(KERNELS)/$(1).o: src/kernels/$(1).c $(BUILD)/flags
+	@mkdir -p $$(@D)
+	$$(call if_quiet,CC)$$(CC) $$(KERNEL_CFLAGS) $$($(1)_FLAGS) -MMD -MP -c $$< -o $$@
+endef
+$(foreach i,$(HEIRS),$(eval $(call heir_kernels,$(i))))
 
 # random.c never makes one instruction of a b + c: its results are the same bits on every ISA.
 f64_FLAGS = -DCTI_F64_KERNELS
@@ -96,12 +122,12 @@ $(SHARED): $(OBJ)
 # A change of compiler or flags rebuilds.
 $(BUILD)/flags: FORCE
 	@mkdir -p $(@D)
-	@echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS)' > $@
+	@echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS) $(KERNEL_SANITIZE) $(ISAS) $(HEIRS)' > $@
 
 # ---- programs ----
 
-$(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
-$(BUILD)/char_lm: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
+$(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm: $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
@@ -142,6 +168,7 @@ LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_disk_model = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite ftruncate close fsync rename mkdir unlink unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_dist_faults = $(LDFLAGS_test_faults)
+LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 $(BUILD)/tests/test_run_log: $(BUILD)/obj/examples/run_log.o
@@ -191,6 +218,32 @@ ubsan: ## the suite under UndefinedBehaviorSanitizer alone
 	CK_FORK=no $(MAKE) BUILD=$(BUILD)/ubsan OPT="-O1 -g1" SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" test
 tsan: ## the suite under ThreadSanitizer, but for the course and what is tagged as of one thread
 	CK_FORK=no CK_EXCLUDE_TAGS=one-thread $(MAKE) BUILD=$(BUILD)/tsan OPT="-O2 -g1" SANITIZE="-fsanitize=thread" COURSE_TEST= test
+# Branches are counted as the source has them: without optimisation, which merges some, and without inlining, as each copy of a function would
+# count its branches again. A program's tests are one process, as each process writes the counters of all files; test_engine, which has one
+# that ends its process, runs once more. What is compiled per instruction set and dtype counts as one, over those that this machine runs.
+# Needs gcc, and the gcov of its version.
+LINES    = 97
+BRANCHES = 90
+COVERAGE = --coverage -fprofile-update=atomic -Dalways_inline=
+# Left out: the course, and what trains or compiles programs, which unoptimised takes longer than all else.
+COVERING = CK_FORK=no $(MAKE) BUILD=$(BUILD)/coverage OPT="-O0 -g1" SANITIZE="$(COVERAGE)" COURSE_TEST= EXAMPLES_TEST= INSTALL_TEST=
+COVERED  = $(foreach d,src ops nn,-d $(BUILD)/coverage/obj/$(d))
+BRANCH   = --rc lcov_branch_coverage=1 --rc genhtml_branch_coverage=1
+coverage: ## lines and branches that the Check suites reach: build/coverage/html; needs lcov; SUITES=io KEEP=1 adds those of io
+	@command -v lcov >/dev/null || { echo "make coverage needs lcov: apt-get install lcov"; exit 1; }
+	+$(COVERING) build-suite
+	@rm -rf $(BUILD)/coverage/html; find $(BUILD)/coverage/obj -name '*.gcda' | while read -r counters; do \
+	    [ -n "$(KEEP)" ] && [ "$$counters" -nt "$${counters%.gcda}.gcno" ] || rm "$$counters"; done
+	+$(COVERING) run-suite
+	@lcov -q --capture $(BRANCH) $(COVERED) -b . --no-external -o $(BUILD)/coverage/trace.info 2> $(BUILD)/coverage/lcov.log && \
+	    genhtml -q $(BRANCH) -p $(CURDIR) -o $(BUILD)/coverage/html $(BUILD)/coverage/trace.info 2>> $(BUILD)/coverage/lcov.log || \
+	    { cat $(BUILD)/coverage/lcov.log; exit 1; }
+	@python3 tests/coverage/report.py $(BUILD)/coverage/trace.info $(if $(SUITES),,$(LINES) $(BRANCHES))
+build-suite: $(SUITE)
+run-suite: $(SUITE)
+	@BUILD=$(BUILD) tests/run $(SUITE)
+	@$(if $(filter %/test_engine,$(SUITE)),CK_FORK=yes $(BUILD)/tests/test_engine > $(BUILD)/tests/test_engine.log 2>&1 || { cat $(BUILD)/tests/test_engine.log; exit 1; })
+
 # Of the kernels the scalar ones alone, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
 FUZZ     = load checkpoint program tokens log dist
@@ -361,7 +414,8 @@ COMMANDS_KERNELS = $($(WIDEST)_FLAGS) -DCTI_TABLE=cti_kernels_$(WIDEST)_f32 -DCT
 COMMANDS_FILES = $(wildcard docs/*.c src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c examples/course/*.c examples/course/*/*.c tests/*.c)
 json = $(subst ",\",$(subst \,\\,$(1)))
 flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$(1)),$(COMMANDS_KERNELS)) \
-           $(if $(filter src/kernels/isa.c,$(1)),$(ISAS:%=-DCTI_HAVE_%)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
+           $(if $(filter src/kernels/isa.c,$(1)),$(HAVE)) $(if $(filter $(HEIRS:%=src/kernels/%.c),$(1)),$($(patsubst src/kernels/%.c,%,$(1))_FLAGS)) \
+           $(if $(filter src/kernels/bf16_scalar.c,$(1)),$(scalar_FLAGS)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
 command_of = {"directory": "$(call json,$(CURDIR))", "file": "$(1)", "command": "$(strip $(call json,$(CC) $(call flags_of,$(1)) -c $(1)))"}
 compile_commands.json: CHECK_CFLAGS := $(shell pkg-config --cflags check 2>/dev/null)
 compile_commands.json: FORCE
@@ -392,4 +446,5 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: amalgamation packaging-check kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: coverage build-suite run-suite course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

@@ -2,7 +2,9 @@
  * between cotangent, the FMA peak and, if libopenblas is found, OpenBLAS; shares and ratios are
  * medians over rounds of figures that were measured next to each other.
  *
- *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.3] [--openblas LIB] */
+ *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.3] [--openblas LIB]
+ *
+ * With --matmul bf16 products of f32 may be rounded; shares are still of the peak of FMA in f32. */
 #include "machine.h"
 #include "timing.h"
 
@@ -150,7 +152,7 @@ static void measure(product *p) {
 static int usage(const char *wrong) {
     fprintf(stderr,
             "gemm: %s\nusage: gemm [--threads N] [--only MxKxN] [--dtype f32|f64] [--seconds S] "
-            "[--openblas PATH|none]\n",
+            "[--openblas PATH|none] [--matmul f32|bf16x6|bf16x3|bf16]\n",
             wrong);
     return 2;
 }
@@ -179,6 +181,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--dtype")) dtype = argv[i + 1];
         else if (!strcmp(argv[i], "--seconds")) budget = atof(argv[i + 1]);
         else if (!strcmp(argv[i], "--openblas")) path = argv[i + 1];
+        else if (!strcmp(argv[i], "--matmul")) setenv("CT_MATMUL", argv[i + 1], 1);
         else return usage(argv[i]);
     }
     isa = isa_in_use();

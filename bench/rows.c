@@ -4,7 +4,8 @@
  *
  *     echo 10 | build/bench/rows toy --threads 2
  *
- * --profile prints where the time of all steps from the third on went, and writes a trace. */
+ * --profile prints where the time of all steps from the third on went, and writes a trace;
+ * --matmul bf16 lets products round (ct_set_matmul), as CT_MATMUL=bf16 does. */
 #include "row.h"
 #include "timing.h"
 
@@ -75,9 +76,8 @@ static const row *find(const char *name, int64_t *number) {
 
 static int usage(const char *wrong) {
     fprintf(stderr,
-            "rows: %s\nusage: rows ROW [--threads N] [--names FILE] [--profile TRACE]   and on "
-            "stdin, a "
-            "line a round: how many steps\n",
+            "rows: %s\nusage: rows ROW [--threads N] [--names FILE] [--profile TRACE] "
+            "[--matmul f32|bf16x6|bf16x3|bf16]   and on stdin, a line a round: how many steps\n",
             wrong);
     return 2;
 }
@@ -90,6 +90,7 @@ int main(int argc, char **argv) {
         if (i + 1 < argc && !strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
         else if (i + 1 < argc && !strcmp(argv[i], "--names")) names = argv[i + 1];
         else if (i + 1 < argc && !strcmp(argv[i], "--profile")) profile = argv[i + 1];
+        else if (i + 1 < argc && !strcmp(argv[i], "--matmul")) setenv("CT_MATMUL", argv[i + 1], 1);
         else return usage(argv[i]);
     }
     const row *r = argc > 1 ? find(argv[1], &number) : NULL;

@@ -1,26 +1,30 @@
 /* A GPT on the bytes of text files: trains it, measures its loss, and writes text with it. The
  * defaults are nanoGPT's recipe for a CPU. The alphabet is the set of bytes that occur in the text;
  * the id of a byte is its index in the alphabet. The last tenth of the text is not trained on: it
- * is for validation. */
+ * is for validation.
+ *
+ * One process trains, or several that share the work (ranks: see world.h); both end with the same
+ * bits. All of them run this program. Rank 0 alone prints, logs and writes files. */
 #include "gpt.h"
+#include "gpt_write.h"
 #include "run.h"
+#include "world.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MEASURED = 32 }; /* windows in a batch of a validation */
 
-/* The values of the flags, except the model's sizes. */
+/* The values of the flags, except the model's sizes and those of writing. */
 static struct {
-    long long batch, steps, warmup, eval_every;
+    long long batch, micro_batches, shares, steps, warmup, eval_every;
     double lr, min_lr, beta1, beta2, weight_decay, clip;
-    long long length, top_k, cached;
-    double temperature, top_p;
     long long seed, threads;
-    const char *out, *save, *sample, *prompt;
+    const char *out, *save, *sample;
 } option = {
     .batch = 12,
+    .micro_batches = 1,
+    .shares = 1,
     .steps = 2000,
     .warmup = 100,
     .eval_every = 100,
@@ -30,9 +34,6 @@ static struct {
     .beta2 = 0.99,
     .weight_decay = 0.1,
     .clip = 1,
-    .length = 500,
-    .cached = 1,
-    .temperature = 0.8,
     .seed = 1,
     .out = ".",
 };
@@ -60,61 +61,75 @@ static contents read_text(gpt *m, run *r, int files, char **paths) {
 
 /* ---- the loss ---- */
 
-/* Where training window i of all steps begins, 0 ... n - 1. Steps of the golden ratio cover a text
- * more evenly than random starts do, and a run that goes on need not draw the earlier ones. */
-static int64_t window_start(uint64_t phase, int64_t i, int64_t n) {
-    uint64_t at = phase + (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio */
-    double share = (double)(at >> 32) / 4294967296.0;              /* the sum wraps around */
-    return (int64_t)(share * (double)n);
+/* What is trained on. */
+typedef struct {
+    const unsigned char *ids;
+    int64_t n;      /* how many */
+    uint64_t phase; /* where the first window begins, in 2^-64 of the text */
+} training_text;
+
+/* Window i of all steps: t ids and the one behind them. Steps of the golden ratio cover a text more
+ * evenly than random starts do. As a window depends on i alone, ranks need not talk about who reads
+ * which, and a run that goes on need not draw the earlier ones. */
+static const unsigned char *window_at(const training_text *text, int64_t i, int64_t t) {
+    uint64_t at =
+        text->phase + (uint64_t)(i + 1) * 0x9e3779b97f4a7c15u; /* 2^64 over the golden ratio */
+    double share = (double)(at >> 32) / 4294967296.0;          /* the sum wraps around */
+    return text->ids + (int64_t)(share * (double)(text->n - t));
 }
 
-/* Forward and backward of the batch of a step from ids (n). Returns the loss; the gradients are in
- * the model. */
-static double learn(const gpt *m, const unsigned char *ids, int64_t n, uint64_t phase,
-                    int64_t step) {
+/* Forward and backward of micro-batch i of a step. Returns the loss; the gradients are in the
+ * model. An error stays pending until the step ends, where all ranks hear of it. */
+static double learn(const gpt *m, const training_text *text, int64_t step, int64_t i) {
     ct_scope scope = ct_scope_open(m->context);
-    gpt_batch b = gpt_batch_make(m, option.batch, m->window);
-    for (int64_t i = 0; i < b.k; i++)
-        gpt_batch_set(&b, i, ids + window_start(phase, step * b.k + i, n - b.t));
+    int64_t k = option.batch / option.micro_batches;
+    int64_t first = step * option.batch + i * k;
+    gpt_batch b = gpt_batch_make(m, k, m->window);
+    for (int64_t j = 0; j < k; j++) gpt_batch_set(&b, j, window_at(text, first + j, b.t));
     ct_tensor *loss = gpt_loss(m, &b);
     ct_backward(loss);
     double value = ct_item(loss);
-    check(m->context, EXIT_FAILED); /* errors are sticky, so one check covers all of these calls */
     ct_scope_close(scope);
     return value;
 }
 
-/* The mean loss over k windows of t ids that follow each other. Nothing is recorded for
- * backward. */
-static double measure_windows(const gpt *m, const unsigned char *ids, int64_t k, int64_t t) {
+/* The sum of the losses over `size` ids, which are some windows or a shorter one. Nothing is
+ * recorded for backward. */
+static double measure_batch(const gpt *m, const unsigned char *ids, int64_t size) {
     ct_scope scope = ct_scope_open_no_grad(m->context);
-    gpt_batch b = gpt_batch_make(m, k, t);
-    for (int64_t i = 0; i < k; i++) gpt_batch_set(&b, i, ids + i * t);
-    double value = ct_item(gpt_loss(m, &b));
-    check(m->context, EXIT_FAILED);
+    int64_t t = size < m->window ? size : m->window;
+    gpt_batch b = gpt_batch_make(m, size / t, t);
+    for (int64_t i = 0; i < b.k; i++) gpt_batch_set(&b, i, ids + i * t);
+    double mean = ct_item(gpt_loss(m, &b));
     ct_scope_close(scope);
-    return value;
+    return mean * (double)size;
 }
 
-/* The mean loss over ids (n). NaN if it may be interrupted, and Ctrl-C came first. */
-static double measure(const gpt *m, const unsigned char *ids, int64_t n, bool may_end) {
-    double sum = 0;
-    int64_t done = 0;
-    ct_module_train(m->root, false); /* without dropout */
-    while (done < n - 1 && !(may_end && interrupted())) {
-        int64_t left = n - 1 - done; /* the last id has none that follows it */
-        int64_t t = m->window;
-        int64_t k = left / t;
-        if (k > MEASURED) k = MEASURED;
-        if (k == 0) { /* the last window is shorter */
-            k = 1;
-            t = left;
-        }
-        sum += measure_windows(m, ids + done, k, t) * (double)(k * t);
-        done += k * t;
+/* The mean loss over ids (n); each rank measures some of the batches. NaN if it may be interrupted,
+ * and Ctrl-C came first. */
+static double measure(const gpt *m, const run *r, const unsigned char *ids, int64_t n,
+                      bool may_end) {
+    int64_t room = (n - 1) / (MEASURED * m->window) + 2;
+    ct_scope scope = ct_scope_open(m->context);
+    double *sums = ct_data_f64(ct_zeros(m->context, CT_F64, CT_SHAPE(room))); /* of each batch */
+    ct_module_train(m->root, false);                                          /* no dropout */
+    int64_t batches = 0, done = 0;
+    while (sums && done < n - 1) {
+        int64_t size = n - 1 - done; /* the last id has none that follows it */
+        if (size > MEASURED * m->window) size = MEASURED * m->window;
+        if (size > m->window) size -= size % m->window; /* whole windows, at last a shorter one */
+        if (batches % ct_comm_size(r->world) == ct_comm_rank(r->world))
+            sums[batches] = may_end && interrupted() ? NAN : measure_batch(m, ids + done, size);
+        batches++;
+        done += size;
     }
     ct_module_train(m->root, true);
-    return done < n - 1 ? NAN : sum / (double)(n - 1);
+    ct_dist_sum(r->dist, sums, batches); /* now all ranks have all of them */
+    check(m->context, EXIT_FAILED);
+    double sum = 0;
+    for (int64_t i = 0; i < batches; i++) sum += sums[i];
+    ct_scope_close(scope);
+    return sum / (double)(n - 1);
 }
 
 /* ---- training ---- */
@@ -181,18 +196,44 @@ static double learning_rate(int64_t step) {
     return ct_lr_cosine(schedule, step);
 }
 
-/* Trains until all steps are done or Ctrl-C; saves the model and draws its loss. */
-static void train(gpt *m, const contents *t, run *r, const char *model_path,
+/* A step of all ranks: each learns from its micro-batches, then the parameters move. Returns the
+ * loss; *ends is whether a rank was interrupted. Both are the same on all ranks. */
+static double train_step(const gpt *m, ct_dist *dist, const training_text *text, int64_t step,
+                         bool *ends) {
+    const int64_t n = option.micro_batches;
+    ct_scope scope = ct_scope_open(m->context);
+    double *shared = ct_data_f64(ct_zeros(m->context, CT_F64, CT_SHAPE(n + 1)));
+    for (int64_t i; ct_dist_next(dist, &i);) shared[i] = learn(m, text, step, i);
+    ct_dist_step(dist);
+    if (shared) shared[n] = interrupted();
+    ct_dist_sum(dist, shared, n + 1); /* each rank has filled in its own */
+    check(m->context, EXIT_FAILED);   /* errors are sticky, so one check covers the whole step */
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += shared[i];
+    *ends = shared[n] > 0;
+    ct_scope_close(scope);
+    return sum / (double)n;
+}
+
+/* Trains until all steps are done or Ctrl-C; saves the model and draws its loss. Returns whether
+ * there was no Ctrl-C. */
+static bool train(gpt *m, const contents *t, run *r, const char *model_path,
                   const char *picture_path) {
     int64_t held = t->length / 10; /* the last tenth */
-    int64_t n = t->length - held;
-    int64_t sample = held; /* for the validations during training, a part of a long text */
+    int64_t sample = held;         /* for the validations during training, a part of a long text */
     if (sample > 128 * m->window) sample = 128 * m->window;
-    const unsigned char *validation = t->bytes + n;
+    const unsigned char *validation = t->bytes + t->length - held;
 
     ct_optim *optim = make_optim(m);
+    ct_dist_opts parts = {.micro_batches = option.micro_batches, .shares = option.shares};
+    r->dist = ct_dist_new(optim, r->world, parts);
+    check(m->context, EXIT_USAGE);
     history h = make_history(m->context);
-    uint64_t phase = (uint64_t)ct_random_below(m->context, INT64_MAX);
+    training_text text = {
+        .ids = t->bytes,
+        .n = t->length - held,
+        .phase = (uint64_t)ct_random_below(m->context, INT64_MAX),
+    };
     printf("%lld parameters; %lld bytes of text, %d different ones\n",
            (long long)ct_module_count(m->root), (long long)t->length, m->letters);
 
@@ -202,7 +243,7 @@ static void train(gpt *m, const contents *t, run *r, const char *model_path,
     run_restore(r, "validation", &measured);
     int64_t step = run_start(r, m->root, optim, add_step, &h);
     if (step > 0) printf("Goes on after step %lld\n", (long long)step);
-    else h.measured[0] = measured = measure(m, validation, sample, false);
+    else h.measured[0] = measured = measure(m, r, validation, sample, false);
 
     ct_profile_start(m->context);
     progress bar = {
@@ -213,13 +254,11 @@ static void train(gpt *m, const contents *t, run *r, const char *model_path,
         .begun = now(),
     };
     double earlier = h.seconds;
-    while (step < option.steps && !interrupted()) {
+    bool ends = false;
+    while (step < option.steps && !ends) {
         double begun = now();
-        ct_optim_zero_grad(optim);
-        double loss = learn(m, t->bytes, n, phase, step);
         ct_optim_set_lr(optim, learning_rate(step));
-        ct_optim_step(optim);
-        check(m->context, EXIT_FAILED);
+        double loss = train_step(m, r->dist, &text, step, &ends);
         step++;
 
         log_line line = {
@@ -232,7 +271,7 @@ static void train(gpt *m, const contents *t, run *r, const char *model_path,
             .peak_bytes = ct_memory(m->context).peak,
         };
         if (step % option.eval_every == 0 || step == option.steps)
-            line.validation = measured = measure(m, validation, sample, false);
+            line.validation = measured = measure(m, r, validation, sample, false);
         line.seconds = earlier + now() - bar.begun;
         add_step(&h, &line);
         run_step(r, &line);
@@ -247,99 +286,20 @@ static void train(gpt *m, const contents *t, run *r, const char *model_path,
 
     bool complete = step == option.steps;
     run_save(r, step);
-    gpt_save(m, model_path);
+    if (run_is_first(r)) gpt_save(m, model_path);
     if (complete) {
-        measured = measure(m, validation, held, true);
+        measured = measure(m, r, validation, held, true);
         if (!isnan(measured))
             printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", m->window,
                    measured);
     }
-    draw(&h, step, picture_path);
-    printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
-           model_path, picture_path);
+    if (run_is_first(r)) {
+        draw(&h, step, picture_path);
+        printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
+               model_path, picture_path);
+    }
     run_end(r);
-}
-
-/* ---- writing ---- */
-
-/* The ids of --prompt; without one, of a new line, or of the first letter if there is no new
- * line. */
-static int64_t prompt_ids(const gpt *m, int64_t *ids) {
-    if (!option.prompt || !*option.prompt) {
-        ids[0] = m->id['\n'] < 0 ? 0 : m->id['\n'];
-        return 1;
-    }
-    int64_t n = (int64_t)strlen(option.prompt);
-    for (int64_t i = 0; i < n; i++) ids[i] = m->id[(unsigned char)option.prompt[i]];
-    return n;
-}
-
-/* Draws the id that follows ids[from] ... ids[to - 1]. Ids that are in the caches are not read
- * again. */
-static int64_t draw_next(const gpt *m, const int64_t *ids, int64_t from, int64_t to,
-                         ct_kv_cache **caches) {
-    int64_t first = from;
-    if (caches) first += ct_kv_cache_length(caches[0]);
-    ct_scope scope = ct_scope_open_no_grad(m->context);
-    ct_tensor *input = ct_from_i64(m->context, CT_SHAPE(1, to - first), ids + first); /* (1, t) */
-    ct_tensor *x = gpt_features(m, input, (ct_stack_call){.caches = caches});   /* (1, t, E) */
-    ct_tensor *last = ct_select(x, 1, -1);                                      /* (1, E) */
-    ct_tensor *logits = ct_linear(last, ct_module_get(m->wte, "weight"), NULL); /* (1, letters) */
-    ct_sample_opts opts = {
-        .temperature = option.temperature,
-        .top_k = option.top_k,
-        .top_p = option.top_p,
-    };
-    int64_t id = 0;
-    ct_sample(logits, opts, &id, 1);
-    check(m->context, EXIT_FAILED);
-    ct_scope_close(scope);
-    return id;
-}
-
-static void print_id(const gpt *m, int64_t id) {
-    putchar(m->letter[id]);
-    fflush(stdout);
-}
-
-/* Prints the prompt and what the model makes of it, one character at a time.
- *
- * The model has learned positions, so it reads at most one window. When the window is full, a new
- * one begins with the last half of the old one, which is read again: about one more character for
- * each one written. Without caches the whole window is read for each character. */
-static void write_text(const gpt *m) {
-    int64_t room = option.length + 1;
-    if (option.prompt) room += (int64_t)strlen(option.prompt);
-    int64_t *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(room)));
-    ct_kv_cache *layers[MAX_LAYERS];
-    ct_kv_cache **caches = option.cached ? layers : NULL;
-    if (caches) ct_kv_caches_new(m->h, 1, m->window, caches, m->layers);
-    check(m->context, EXIT_FAILED);
-    ct_module_train(m->root, false);
-
-    int64_t begin = prompt_ids(m, ids);
-    for (int64_t i = 0; i < begin; i++) print_id(m, ids[i]);
-
-    double begun = now();
-    int64_t from = 0; /* where the window begins */
-    int64_t end = begin;
-    while (end < begin + option.length && !interrupted()) {
-        if (end - from > m->window) {
-            from = end - (m->window + 1) / 2;
-            for (int i = 0; caches && i < m->layers; i++) ct_kv_cache_truncate(caches[i], 0);
-        }
-        ids[end] = draw_next(m, ids, from, end, caches);
-        print_id(m, ids[end]);
-        end++;
-    }
-    double seconds = now() - begun;
-    double written = (double)(end - begin);
-    printf("\n");
-    if (end > begin) {
-        printf("%.0f tokens, %.0f tokens/s %s a cache\n", written, written / seconds,
-               caches ? "with" : "without");
-    }
-    for (int i = 0; caches && i < m->layers; i++) ct_kv_cache_free(caches[i]);
+    return complete && !ends;
 }
 
 /* ---- the program ---- */
@@ -347,6 +307,7 @@ static void write_text(const gpt *m) {
 int main(int argc, char **argv) {
     gpt m = {.layers = 4, .heads = 4, .width = 128, .window = 64};
     run r = {.every = 100, .keep = 3};
+    writing w = {.length = 500, .temperature = 0.8, .cached = 1};
     const flag flags[] = {
         flag_integer("layers", &m.layers, 1, MAX_LAYERS, "blocks of attention and feed-forward"),
         flag_integer("heads", &m.heads, 1, 1024, "of attention; a divisor of the width"),
@@ -357,7 +318,11 @@ int main(int argc, char **argv) {
                   "of attention weights, blocks and embeddings"),
         flag_heading("Training"),
         flag_integer("steps", &option.steps, 1, 1e9, "training steps"),
-        flag_integer("batch", &option.batch, 1, 65536, "windows a step"),
+        flag_integer("batch", &option.batch, 1, 65536, "windows a step, of all micro-batches"),
+        flag_integer("micro-batches", &option.micro_batches, 1, 65536,
+                     "parts of the batch; a rank has one at a time in memory"),
+        flag_integer("shares", &option.shares, 1, 65536,
+                     "the most ranks that may train; a power of two that divides them"),
         flag_real("lr", &option.lr, "X", 0, 10, "highest learning rate, after the warm-up"),
         flag_real("min-lr", &option.min_lr, "X", 0, 10, "learning rate at the end, down a cosine"),
         flag_integer("warmup", &option.warmup, 0, 1e9, "steps in which the rate rises"),
@@ -369,13 +334,13 @@ int main(int argc, char **argv) {
                      "steps from one validation to the next"),
         flag_heading("Writing"),
         flag_text("sample", &option.sample, "FILE", "write with this model, train nothing"),
-        flag_text("prompt", &option.prompt, "TEXT", "what the text begins with"),
-        flag_integer("length", &option.length, 0, 1e9, "characters to write"),
-        flag_real("temperature", &option.temperature, "X", 0, 100,
+        flag_text("prompt", &w.prompt, "TEXT", "what the text begins with"),
+        flag_integer("length", &w.length, 0, 1e9, "characters to write"),
+        flag_real("temperature", &w.temperature, "X", 0, 100,
                   "below 1 safer, above 1 wilder; 0: always the likeliest"),
-        flag_integer("top-k", &option.top_k, 0, 256, "choose among the k likeliest; 0: all"),
-        flag_real("top-p", &option.top_p, "P", 0, 1, "among the likeliest that make up p; 0: all"),
-        flag_switch("cache", &option.cached,
+        flag_integer("top-k", &w.top_k, 0, 256, "choose among the k likeliest; 0: all"),
+        flag_real("top-p", &w.top_p, "P", 0, 1, "among the likeliest that make up p; 0: all"),
+        flag_switch("cache", &w.cached,
                     "keep the keys and values of what is written: the same text, sooner"),
         flag_heading("The run"),
         flag_integer("seed", &option.seed, 0, 1e18, "of everything random"),
@@ -397,28 +362,38 @@ int main(int argc, char **argv) {
     if (option.sample && files)
         fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
     if (!option.sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
+    if (option.batch % option.micro_batches)
+        fail(EXIT_USAGE, "--batch %lld is no multiple of --micro-batches %lld", option.batch,
+             option.micro_batches);
 
     ct_context_opts opts = {.seed = (uint64_t)option.seed, .threads = (int)option.threads};
     m.context = ct_context_new(opts);
     check(m.context, EXIT_USAGE);
+    r.context = m.context;
+    r.world = example_world(m.context);
+    check(m.context, EXIT_FAILED);
+    speak_as(ct_comm_rank(r.world), ct_comm_size(r.world));
+    bool writes = run_is_first(&r);
     if (option.sample) {
         gpt_load(&m, option.sample);
-        gpt_prompt(&m, option.prompt);
+        gpt_prompt(&m, w.prompt);
     } else {
-        const char *model_path = option.save ? output_path(NULL, option.save)
-                                             : output_path(option.out, "char_lm.safetensors");
-        const char *picture_path = output_path(option.out, "char_lm_loss.svg");
-        r.context = m.context;
+        const char *model_path = NULL, *picture_path = NULL;
+        if (run_is_first(&r)) {
+            model_path = option.save ? output_path(NULL, option.save)
+                                     : output_path(option.out, "char_lm.safetensors");
+            picture_path = output_path(option.out, "char_lm_loss.svg");
+        }
         run_same_flags(&r, flags, n_flags,
-                       "layers heads width context bias dropout steps batch lr min-lr warmup beta1 "
-                       "beta2 weight-decay clip eval-every seed");
+                       "layers heads width context bias dropout steps batch micro-batches shares "
+                       "lr min-lr warmup beta1 beta2 weight-decay clip eval-every seed");
         contents t = read_text(&m, &r, files, argv + 1);
-        gpt_prompt(&m, option.prompt);
+        gpt_prompt(&m, w.prompt);
         gpt_make(&m);
-        train(&m, &t, &r, model_path, picture_path);
+        writes &= train(&m, &t, &r, model_path, picture_path);
         free(t.bytes);
     }
-    if (!interrupted()) write_text(&m);
+    if (writes && !interrupted()) gpt_write(&m, &w);
     ct_context_free(m.context);
     return 0;
 }

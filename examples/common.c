@@ -13,15 +13,22 @@
 #include <unistd.h>
 
 static const char *program = "example";
+static char rank_text[32];         /* "rank 2: " */
 static bool bar_shown;             /* the cursor stands behind a progress bar */
 static volatile sig_atomic_t stop; /* Ctrl-C was pressed */
 
 static void say(const char *format, va_list args) {
+    char text[4096]; /* written at once, as several ranks may have one stderr */
+    vsnprintf(text, sizeof text, format, args);
     progress_end();
     fflush(stdout);
-    fprintf(stderr, "%s: ", program);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    fprintf(stderr, "%s: %s%s\n", program, rank_text, text);
+}
+
+void speak_as(int rank, int ranks) {
+    if (ranks > 1) snprintf(rank_text, sizeof rank_text, "rank %d: ", rank);
+    if (rank > 0 && !freopen("/dev/null", "w", stdout))
+        fail(EXIT_FAILED, "cannot open /dev/null: %s", strerror(errno));
 }
 
 _Noreturn void fail(int exit_code, const char *format, ...) {

@@ -16,6 +16,10 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2))); /* and
 /* Fails with the pending error, if there is one. */
 void check(const ct_context *context, int exit_code);
 
+/* From here on these messages name the rank, where there are several, and what ranks but 0 print to
+ * stdout goes nowhere. */
+void speak_as(int rank, int ranks);
+
 /* ---- flags: --name value, --name=value, and --name or --no-name for a SWITCH ---- */
 typedef struct {
     enum { HEADING, INTEGER, REAL, TEXT, SWITCH } kind;

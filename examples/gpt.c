@@ -131,16 +131,16 @@ gpt_batch gpt_batch_make(const gpt *m, int64_t k, int64_t t) {
         .k = k,
         .t = t,
     };
-    check(m->context, EXIT_FAILED);
     return b;
 }
 
 void gpt_batch_set(gpt_batch *b, int64_t i, const unsigned char *ids) {
-    int64_t *input = ct_data_i64(b->input) + i * b->t;
-    int64_t *target = ct_data_i64(b->target) + i * b->t;
+    int64_t *input = ct_data_i64(b->input);
+    int64_t *target = ct_data_i64(b->target);
+    if (!input || !target) return;
     for (int64_t j = 0; j < b->t; j++) {
-        input[j] = ids[j];
-        target[j] = ids[j + 1];
+        input[i * b->t + j] = ids[j];
+        target[i * b->t + j] = ids[j + 1];
     }
 }
 

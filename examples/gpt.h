@@ -46,7 +46,7 @@ typedef struct {
     int64_t k, t;
 } gpt_batch;
 gpt_batch gpt_batch_make(const gpt *m, int64_t k, int64_t t);
-/* Window i is ids[0] ... ids[t - 1]; ids[t] is read too. */
+/* Window i is ids[0] ... ids[t - 1]; ids[t] is read too. Does nothing if an error is pending. */
 void gpt_batch_set(gpt_batch *b, int64_t i, const unsigned char *ids);
 /* The mean cross-entropy over all k t characters. */
 ct_tensor *gpt_loss(const gpt *m, const gpt_batch *b);

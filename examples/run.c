@@ -11,6 +11,16 @@
 
 enum { PATH = 1200 };
 
+/* ---- ranks ---- */
+
+bool run_is_first(const run *r) { return ct_comm_rank(r->world) == 0; }
+
+/* Adds values up over the ranks. An error of one is an error of all here. */
+static void share(const run *r, double *values, int64_t n, int exit_code) {
+    ct_dist_sum(r->dist, values, n);
+    check(r->context, exit_code);
+}
+
 /* ---- numbers in checkpoints ---- */
 
 static run_item *add_item(run *r, const char *prefix, const char *name, void *number) {
@@ -94,6 +104,30 @@ static void print_number(const run_item *item, const void *number, char text[40]
     memcpy(&whole, number, sizeof whole);
     if (item->whole) snprintf(text, 40, "%lld", (long long)whole);
     else snprintf(text, 40, "%.10g", real);
+}
+
+/* Whether all ranks have rank 0's flags and text. A number is sent as two of 32 bits, as the sum of
+ * doubles keeps 53. */
+static void compare_ranks(const run *r) {
+    double halves[2 * RUN_ITEMS] = {0};
+    uint64_t bits;
+    for (int i = 0; i < r->n_items && run_is_first(r); i++) {
+        memcpy(&bits, r->items[i].number, sizeof bits);
+        halves[2 * i] = (double)(bits >> 32);
+        halves[2 * i + 1] = (double)(bits & 0xffffffffu);
+    }
+    share(r, halves, 2 * r->n_items, EXIT_USAGE);
+    for (int i = 0; i < r->n_items; i++) {
+        const run_item *item = &r->items[i];
+        bits = (uint64_t)halves[2 * i] << 32 | (uint64_t)halves[2 * i + 1];
+        if (!item->same || !memcmp(&bits, item->number, sizeof bits)) continue;
+        char first[40], here[40];
+        print_number(item, &bits, first);
+        print_number(item, item->number, here);
+        ct_fail(r->context, CT_ERR_ARGUMENT, "has %s %s, where rank 0 has %s", item->name, here,
+                first);
+    }
+    share(r, NULL, 0, EXIT_USAGE);
 }
 
 /* Fails where the tensors, read from a checkpoint, have another number that must be the same. */
@@ -180,23 +214,32 @@ static bool is_whole(run *r, const char *path) {
     return whole;
 }
 
-/* Loads the newest checkpoint that is whole. False: there is none at all. */
-static bool load_newest(run *r) {
+/* The step of the newest checkpoint that is whole, and its path. -1: there is none at all. */
+static int64_t find_newest(run *r, char path[PATH]) {
     int n = 0;
-    char path[PATH] = "";
     int64_t *steps = list_steps(r, &n);
     r->damaged = steps;
     for (r->n_damaged = 0; r->n_damaged < n; r->n_damaged++) {
         checkpoint_path(r, steps[r->n_damaged], path);
         if (is_whole(r, path)) break;
     }
-    if (n == 0) return false;
+    if (n == 0) return -1;
     if (r->n_damaged == n)
         fail(EXIT_FAILED, "%s: no checkpoint is whole; to begin anew use another folder",
              r->folder);
     check_same(r, path);
+    return steps[r->n_damaged];
+}
+
+/* Loads the newest checkpoint that is whole. False: there is none at all. */
+static bool load_newest(run *r) {
+    char path[PATH] = "";
+    const int64_t step = run_is_first(r) ? find_newest(r, path) : -1;
+    double found = step >= 0; /* then rank 0 reads it, and sends it to the others */
+    share(r, &found, 1, EXIT_FAILED);
+    if (found == 0) return false;
     if (!ct_checkpoint_load(path, &r->all)) check(r->context, EXIT_FAILED);
-    if (r->all.step != steps[r->n_damaged])
+    if (run_is_first(r) && r->all.step != step)
         fail(EXIT_FAILED, "%s is of step %lld", path, (long long)r->all.step);
     restore_numbers(r);
     r->saved = r->all.step;
@@ -263,9 +306,10 @@ void run_save(run *r, int64_t step) {
     put_numbers(r);
     r->all.step = step;
     /* lines up to here must be there whenever the checkpoint is */
-    if (!run_log_sync(&r->log)) fail(EXIT_FAILED, "%s", r->log.fault);
+    if (run_is_first(r) && !run_log_sync(&r->log)) fail(EXIT_FAILED, "%s", r->log.fault);
     if (!ct_checkpoint_save(path, &r->all)) check(r->context, EXIT_FAILED);
     r->saved = step;
+    if (!run_is_first(r)) return;
     mark_whole(r, step);
     remove_old(r); /* not earlier: the new one is on the disk now */
 }
@@ -288,30 +332,39 @@ static void tidy(run *r) {
     remove_old(r);
 }
 
+/* Makes the folder, where the log goes too unless it has another place. */
+static void make_folder(run *r) {
+    const char *log_path = output_path(r->folder, "log.jsonl");
+    if (!r->log_path) r->log_path = log_path;
+    if (!sync_entry(r->folder))
+        fail(EXIT_FAILED, "cannot sync the folder of %s: %s", r->folder, strerror(errno));
+}
+
+static void open_log(run *r, bool goes_on, lines *l) {
+    if (!run_log_open(&r->log, r->log_path)) fail(EXIT_USAGE, "%s", r->log.fault);
+    if (goes_on) resume_log(r, l);
+    else if (!run_log_is_new(&r->log)) fail(EXIT_USAGE, "%s", r->log.fault);
+}
+
 int64_t run_start(run *r, ct_module *module, ct_optim *optim,
                   void (*each)(void *to, const log_line *line), void *to) {
     r->all.module = module;
     r->all.optim = optim;
+    r->all.dist = r->dist;
     r->saved = -1;
     r->log.fd = -1;
+    compare_ranks(r);
     bool goes_on = false;
     if (r->folder) {
-        const char *log_path = output_path(r->folder, "log.jsonl"); /* makes the folder */
-        if (!r->log_path) r->log_path = log_path;
-        if (!sync_entry(r->folder))
-            fail(EXIT_FAILED, "cannot sync the folder of %s: %s", r->folder, strerror(errno));
+        if (run_is_first(r)) make_folder(r);
         run_restore(r, "loss", &r->loss);
         make_tensors(r);
         goes_on = load_newest(r);
     }
-    if (r->log_path) {
-        lines l = {.each = each, .to = to};
-        if (!run_log_open(&r->log, r->log_path)) fail(EXIT_USAGE, "%s", r->log.fault);
-        if (goes_on) resume_log(r, &l);
-        else if (!run_log_is_new(&r->log)) fail(EXIT_USAGE, "%s", r->log.fault);
-    }
-    if (goes_on) tidy(r);
-    else run_save(r, 0);
+    lines l = {.each = each, .to = to};
+    if (r->log_path && run_is_first(r)) open_log(r, goes_on, &l);
+    if (!goes_on) run_save(r, 0);
+    else if (run_is_first(r)) tidy(r);
     return r->all.step;
 }
 

@@ -1,6 +1,8 @@
 /* A run that cannot be lost: checkpoints in a folder, a log with a line for each step, and what
  * SIGUSR1 asks for. A program that is started again with the same flags goes on from the newest
- * checkpoint that is whole, and ends with the same bits as one that was never stopped. */
+ * checkpoint that is whole, and ends with the same bits as one that was never stopped.
+ *
+ * Where several ranks train, all make the same calls. Rank 0 alone has the folder and the log. */
 #ifndef EXAMPLES_RUN_H
 #define EXAMPLES_RUN_H
 
@@ -24,6 +26,8 @@ typedef struct {
     long long every, keep;
 
     ct_context *context;
+    ct_comm *world; /* the ranks; NULL: this process alone */
+    ct_dist *dist;  /* of the optimiser; set before run_start */
     run_item items[RUN_ITEMS];
     int n_items;
     ct_checkpoint all;
@@ -44,12 +48,15 @@ void run_same_flags(run *r, const flag *flags, int n, const char *names);
 void run_same_text(run *r, const contents *text); /* nor with another text */
 void run_restore(run *r, const char *name, double *number);
 
-/* ---- the run. Each fails with a message ---- */
+/* ---- the run. Each fails with a message, on one rank too: the others see that it has left ---- */
+
+bool run_is_first(const run *r); /* whether this is rank 0 */
 
 /* Loads the newest checkpoint that is whole, says on stderr which are not, hands the lines of the
  * log up to there to `each`, and cuts the log behind. Returns the step after which the run goes on.
  * Where there is no checkpoint it makes one of step 0, so that the run begins the same way again,
- * and returns 0; a log that is there then is not written over. */
+ * and returns 0; a log that is there then is not written over. A rank whose flags or text are not
+ * those of rank 0 is an error on all. */
 int64_t run_start(run *r, ct_module *module, ct_optim *optim,
                   void (*each)(void *to, const log_line *line), void *to);
 bool run_is_logged(const run *r);

@@ -2,7 +2,7 @@
 # BUILD it rebuilds what is MPI's.
 MPICC    ?= mpicc
 MPI       = $(BUILD)/mpi
-MPI_OBJ   = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard mpi/*.c))
+MPI_OBJ   = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out mpi/world_mpi.c,$(wildcard mpi/*.c)))
 MPI_STATIC = $(BUILD)/libcotangent_mpi.a
 MPI_SONAME = $(subst libcotangent,libcotangent_mpi,$(SONAME))
 MPI_SHARED = libcotangent_mpi.so.$(VERSION)
@@ -13,7 +13,7 @@ has_mpi   = command -v $(MPICC) >/dev/null || { echo "$@ needs $(MPICC): apt-get
 # What a program is linked with besides, where it is linked statically: mpicc's own line, but for the compiler.
 mpi_libs  = $(filter -L% -l% -Wl%,$(shell $(MPICC) -show 2>/dev/null))
 
-mpi: $(MPI_STATIC) $(BUILD)/$(MPI_SHARED) ## libcotangent_mpi, ranks as processes of MPI, in build/; needs mpicc, or MPICC=mpicc.mpich
+mpi: $(MPI_STATIC) $(BUILD)/$(MPI_SHARED) $(BUILD)/char_lm_mpi ## libcotangent_mpi, ranks as processes of MPI, and char_lm_mpi, in build/; needs mpicc, or MPICC=mpicc.mpich
 
 $(BUILD)/mpi_flags: FORCE
 	@$(has_mpi)
@@ -33,6 +33,9 @@ $(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
 	@ln -sf $(@F) $(BUILD)/$(MPI_SONAME)
 	@ln -sf $(MPI_SONAME) $(BUILD)/libcotangent_mpi.so
 
+$(BUILD)/char_lm_mpi: $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/mpi/world_mpi.o $(MPI_STATIC) $(STATIC)
+	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
+
 # The engine once more, with messages cut so small that the tests have several pieces.
 MPI_SMALL = $(BUILD)/obj/mpi/tests/small_engine.o
 $(MPI_SMALL): mpi/mpi_engine.c $(BUILD)/mpi_flags
@@ -44,7 +47,7 @@ $(MPI)/%: $(BUILD)/obj/mpi/tests/%.o $(MPI_STATIC) $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
-test-mpi: $(MPI_TESTS) mpi ## what several ranks compute and how they fail, under mpiexec; needs mpicc
+test-mpi: $(MPI_TESTS) mpi $(BUILD)/char_lm ## what several ranks compute and how they fail, under mpiexec; needs mpicc
 	@BUILD=$(BUILD) MPI=$(MPI) MPICC='$(MPICC)' CC='$(CC)' SANITIZE='$(SANITIZE)' mpi/tests/run
 
 $(MPI)/steps: $(BUILD)/obj/mpi/bench/steps.o $(MPI_STATIC) $(STATIC)

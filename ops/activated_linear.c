@@ -44,11 +44,12 @@ static int64_t rows_of(const ct_tensor *x) {
 
 static bool check(ct_call *c, ct_shape *shape) {
     const ct_tensor *x = c->in[0], *w = c->in[1], *bias = c->in[2], *residual = c->in[3];
+    if (!cti_op_is_real(c, 0)) return false; /* other dtypes have no activations at all */
     if (!functions_of(c).f)
         return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d",
                        (int)((const attributes *)c->attrs)->activation);
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
-    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype(c)) return false;
+    if (!cti_op_same_dtype(c)) return false;
     if (w->shape.ndim != 2 || x->shape.ndim == 0 ||
         x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
         return ct_fail(c->context, CT_ERR_SHAPE,

@@ -37,7 +37,9 @@ static char folder[64], path[128], link_path[128], stale_path[128];
 
 /* Called once during a save: before the next write, before the next lock. */
 static void (*before_write)(int fd), (*before_lock)(int fd, int command);
-static int no_locks; /* 1: no locks of open file descriptions; 2: no locks at all */
+static int names_taken; /* so many new files are refused, as if others had those names */
+static bool no_reading; /* a file in the folder can be opened for writing only */
+static int no_locks;    /* 1: no locks of open file descriptions; 2: no locks at all */
 
 static inline bool fails(const char *call) {
     if (fault.mode != FAIL || fault.memory || ++fault.calls != fault.at) return false;
@@ -58,6 +60,11 @@ int __real_open(const char *name, int flags, ...);
 int __wrap_open(const char *name, int flags, ...);
 int __wrap_open(const char *name, int flags, ...) {
     if (fails("open") || interrupted()) return -1;
+    if (flags & O_EXCL && names_taken > 0) {
+        names_taken--;
+        errno = EEXIST;
+        return -1;
+    }
     mode_t mode = 0;
     if (flags & O_CREAT) {
         va_list args;
@@ -96,7 +103,12 @@ ssize_t __wrap_pwrite(int fd, const void *data, size_t size, off_t offset) {
 int __real_openat(int at, const char *name, int flags, ...);
 int __wrap_openat(int at, const char *name, int flags, ...);
 int __wrap_openat(int at, const char *name, int flags, ...) { /* never to create */
-    return fails("openat") || interrupted() ? -1 : __real_openat(at, name, flags);
+    if (fails("openat") || interrupted()) return -1;
+    if (no_reading && (flags & O_ACCMODE) == O_RDONLY) {
+        errno = EACCES;
+        return -1;
+    }
+    return __real_openat(at, name, flags);
 }
 
 int __real_fcntl(int fd, int command, ...);

@@ -208,6 +208,7 @@ static int64_t start(training *t, ct_context *c, const char *top, int keep) {
     if (log_elsewhere) t->r.log_path = t->log;
     t->module = module_of(c, 0);
     t->optim = ct_sgd_new(t->module, (ct_sgd_opts){0});
+    t->r.dist = ct_dist_new(t->optim, NULL, (ct_dist_opts){0});
     run_restore(&t->r, "mark", &t->mark);
     return run_start(&t->r, t->module, t->optim, take_line, t);
 }

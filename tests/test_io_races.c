@@ -131,6 +131,35 @@ START_TEST(lost_before_it_was_locked) {
 }
 END_TEST
 
+/* Names that others have are passed over; after a hundred of them the save gives up and says so. */
+START_TEST(names_that_are_taken) {
+    ck_assert(save());
+    names_taken = 99;
+    ck_assert_msg(save(), "%s", ct_error_message(context));
+    ck_assert(names_taken == 0 && load());
+    names_taken = 1000000;
+    ck_assert(!save() && ct_error(context) == CT_ERR_IO);
+    ck_assert_msg(strstr(ct_error_message(context), path) &&
+                      strstr(ct_error_message(context), strerror(EEXIST)),
+                  "%s", ct_error_message(context));
+    ct_error_clear(context);
+    ck_assert(names_taken > 0 && load()); /* the old file is whole */
+    names_taken = 0;
+    ck_assert_int_eq(temporary_files(), 0);
+}
+END_TEST
+
+/* A dead writer's file without permission to read it is removed nevertheless. */
+START_TEST(dead_and_not_readable) {
+    no_reading = true;
+    touch(stale_path);
+    const bool saved = save();
+    no_reading = false;
+    ck_assert_msg(saved, "%s", ct_error_message(context));
+    ck_assert_int_eq(temporary_files(), 0);
+}
+END_TEST
+
 /* After a save has listed a temporary file, its writer renames it and another one takes that name.
  */
 static void rename_stale(int fd, int command) {
@@ -259,6 +288,8 @@ int main(void) {
     tcase_add_test(races, killed_saves);
     tcase_add_loop_test(races, live_saves_stay, 0, 3);
     tcase_add_test(races, lost_before_it_was_locked);
+    tcase_add_test(races, names_that_are_taken);
+    tcase_add_test(races, dead_and_not_readable);
     tcase_add_test(races, renamed_before_it_was_locked);
     tcase_add_test(races, modes_are_kept);
     tcase_add_test(races, mode_changes_during_the_save);

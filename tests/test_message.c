@@ -66,6 +66,23 @@ START_TEST(conversions) {
 }
 END_TEST
 
+/* A conversion that this file does not know: printed by printf, and cut off at the end. */
+START_TEST(unknown_conversions) {
+    const char *text = repeated("abcdefgh", 100);
+#define CUT(format, ...)                                                                           \
+    do {                                                                                           \
+        print("%s|" format "|end", text, __VA_ARGS__);                                             \
+        ck_assert_uint_eq(strlen(message), sizeof message - 1);                                    \
+        ck_assert_msg(!strncmp(message, plain, sizeof message - 1), "%s", message);                \
+    } while (0)
+    CUT("%lc", (wint_t)'w');
+    CUT("%C", (wint_t)'w');
+#undef CUT
+    print("%lc and %s|end", (wint_t)'w', "short"); /* what fits is printf's own */
+    ck_assert_str_eq(message, "w and short|end");
+}
+END_TEST
+
 /* The longest text is shortened, to its beginning and its end. */
 START_TEST(the_longest_gives_way) {
     char *path = repeated("/folder", 200), *what = repeated("w", 60);
@@ -284,6 +301,7 @@ int main(void) {
     Suite *suite = suite_create("message");
     TCase *formats = tcase_create("formats");
     tcase_add_test(formats, conversions);
+    tcase_add_test(formats, unknown_conversions);
     tcase_add_test(formats, the_longest_gives_way);
     tcase_add_test(formats, every_length);
     tcase_add_test(formats, nothing_to_shorten);

@@ -39,10 +39,33 @@ typedef struct {
     void *data;
 } ct_allocator;
 
+/* How exactly products of f32 are computed: a permission, like torch.set_float32_matmul_precision,
+ * to round the operands of linear, matmul, einsum, attention and the ops made of them, forward and
+ * backward. Sums are always of f32; tensors, norms, softmax, losses and optimisers stay f32, and
+ * f64 is not concerned. Large products alone are rounded, by their sizes: for others, and on a
+ * machine without such instructions, the results are those of CT_MATMUL_F32, to the bit. With every
+ * setting results are the same bits for any number of threads.
+ *
+ * CT_MATMUL_BF16: operands are rounded to bf16 (nearest even; 8 bits of mantissa, the range of
+ * f32), so each term a b has a relative error of at most 2^-8. NaN stays NaN, infinities stay, and
+ * what is half a unit of bf16 or more above its largest number becomes infinite. Operands and
+ * partial sums smaller than 2^-126 count as zero.
+ * CT_MATMUL_BF16X6, BF16X3: an operand is the sum of three, two numbers of bf16, and a b the sum of
+ * six, three products of these: relative errors of a term of some 2^-24, 2^-16. Products whose
+ * operands are infinite, NaN or near an end of the range are computed as by CT_MATMUL_F32. */
+typedef enum {
+    CT_MATMUL_DEFAULT, /* CT_MATMUL=f32, bf16x6, bf16x3 or bf16 in the environment; else F32 */
+    CT_MATMUL_F32,
+    CT_MATMUL_BF16X6,
+    CT_MATMUL_BF16X3,
+    CT_MATMUL_BF16,
+} ct_matmul_precision;
+
 typedef struct {
     uint64_t seed; /* seed of the random generator */
     int threads;   /* 0: CT_NUM_THREADS, else every core this process may use */
-    /* "scalar", "avx2", "avx512", "neon"; NULL: CT_ISA, else the best this machine runs */
+    /* "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; NULL: CT_ISA, else the best this
+     * machine runs */
     const char *isa;
     ct_error_fn on_error; /* NULL: record only; ct_error_die: print and exit(1) */
     void *on_error_data;
@@ -50,6 +73,7 @@ typedef struct {
     int64_t
         memory_limit; /* most bytes the context may hold, beyond that CT_ERR_MEMORY; 0: no limit */
     bool debug;       /* debug mode, see below; CT_DEBUG=1 sets it too */
+    ct_matmul_precision matmul; /* see ct_set_matmul */
 } ct_context_opts;
 
 /* Debug mode, for finding mistakes, at the cost of some time and memory; results are the same bits.
@@ -99,8 +123,16 @@ CT_API void ct_memory_trim(ct_context *context);
 CT_API bool ct_set_threads(ct_context *context, int threads);
 CT_API int ct_threads(const ct_context *context); /* 0 for NULL */
 
-/* The instruction set of the kernels: "scalar", "avx2", "avx512", "neon"; "" for NULL. */
+/* The instruction set of the kernels: "scalar", "avx2", "avx512", "avx512bf16", "amx", "neon"; ""
+ * for NULL. */
 CT_API const char *ct_isa_name(const ct_context *context);
+
+/* Sets how exactly products are computed from now on. A backward of attention rounds what its
+ * forward has rounded. Not a ct_matmul_precision, or CT_MATMUL_DEFAULT where CT_MATMUL is none of
+ * its values: CT_ERR_ARGUMENT, and nothing changes. */
+CT_API bool ct_set_matmul(ct_context *context, ct_matmul_precision precision);
+/* What is set, never CT_MATMUL_DEFAULT; CT_MATMUL_F32 for NULL. */
+CT_API ct_matmul_precision ct_get_matmul(const ct_context *context);
 
 /* The random generator is Philox 4x32-10 (Salmon et al. 2011), which is counter-based. Each random
  * tensor, initialisation and active dropout uses the next stream; its element i is a function of

@@ -86,6 +86,9 @@ static ct_attention_out fused(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_shape
                                  .dropout = opts->dropout,
                                  .packed_heads = k ? 0 : scores.dim[1],
                                  .mean_weights = opts->mean_weights};
+    const int64_t d = k ? q->shape.dim[3] : q->shape.dim[2] / 3 / scores.dim[1];
+    attrs.rounded = cti_attention_is_rounded(q->context, q->dtype, scores.dim[2], scores.dim[3], d,
+                                             v ? v->shape.dim[3] : d);
     if (opts->dropout > 0) {
         const ct_rng next = cti_rng_next(q->context);
         attrs.random = (cti_random){.seed = next.seed, .stream = next.stream};

@@ -16,6 +16,7 @@
 typedef struct {
     bool causal;       /* query i attends to keys 0 ... i */
     bool mean_weights; /* attention_weights.c: return the mean over heads */
+    bool rounded;      /* products round, by forward's setting: backward computes the same scores */
     double scale;      /* of q k^T */
     double dropout;
     cti_random random;    /* of dropout */
@@ -48,7 +49,10 @@ typedef struct {
     int64_t nr;        /* lanes of a panel: columns of the micro-kernel */
     int64_t mr;        /* rows of the micro-kernel */
     int64_t mr_narrow; /* its rows if it has at most kernels->attention.lanes columns; >= mr */
-    int64_t size;      /* bytes of an element */
+    const cti_gemm_kernels *rounded; /* the kernels that round products; NULL: none does */
+    int64_t row_unit; /* a tile's first row in its range is a multiple of it: 1, or rounded's mr */
+    int64_t d_bytes, dv_bytes;                          /* of a packed column of d, of dv numbers */
+    int64_t size;                                       /* bytes of an element */
     int64_t batch, heads, kv_heads, group, t, s, d, dv; /* B, H, H_kv, G, T, S, d, dv */
     cti_attention_operand q, k, v, out;
     cti_attention_operand mask, key_mask; /* (B, H, T, S), (B, 1, 1, S) */
@@ -153,6 +157,9 @@ char *cti_attention_reserve(const cti_attention_params *a, char *base, size_t *u
 
 /* ---- rows ---- */
 
+/* Rows of a right factor that is packed: blocks of keys or queries are not longer. */
+enum { CTI_ATTENTION_RIGHT_ROWS = 128 };
+
 /* Rows of d or dv consecutive numbers, as products read them. Passed by pointer, as a copy of a
  * struct that has just been written is a store-forwarding stall (docs/design.md). */
 typedef struct {
@@ -181,14 +188,71 @@ cti_attention_rows_from(const cti_attention_params *a, const cti_attention_rows 
     return (cti_attention_rows){.data = x->data + first * x->stride * a->size, .stride = x->stride};
 }
 
-/* ---- products ---- */
+/* ---- factors of products ---- */
 
-/* Packs B (k, n), whose element (i, j) is at i row + j col, into packed panels (k, nr). The panel
- * of columns [j, j + nr) begins at element j k of `packed`. */
+/* A factor that is many rows of a tensor is read in place (cti_attention_rows) or, where products
+ * are rounded, packed to a buffer. As its data and stride then are such that
+ * cti_attention_rows_from finds a later row as well, a caller need not know. A left factor's row is
+ * a row of A, and `first` a multiple of row_unit; a right one's is a row of B, of the same. */
+
+/* Do products of such an attention round now? */
+bool cti_attention_is_rounded(const ct_context *context, ct_dtype dtype, int64_t t, int64_t s,
+                              int64_t d, int64_t dv);
+
+/* Packs x, n rows of `cols` numbers, as a left or a right factor. Only if products are rounded. */
+cti_attention_rows cti_attention_left(const cti_attention_params *a, const cti_attention_rows *x,
+                                      int64_t n, int64_t cols, char *buffer);
+cti_attention_rows cti_attention_right(const cti_attention_params *a, const cti_attention_rows *x,
+                                       int64_t n, int64_t cols, char *buffer);
+
+/* Bytes from one panel of a right factor to its next. */
+static inline int64_t cti_attention_right_panel(const cti_attention_params *a) {
+    return a->nr * CTI_ATTENTION_RIGHT_ROWS * a->rounded->packed_bytes;
+}
+
+/* Reserve their buffers. */
+static inline char *cti_attention_reserve_left(const cti_attention_params *a, char *base,
+                                               size_t *used, int64_t n, int64_t cols) {
+    return cti_attention_reserve(a, base, used, cti_round_up(n, a->row_unit),
+                                 cti_gemm_packed(a->rounded, cols) / a->size);
+}
+static inline char *cti_attention_reserve_right(const cti_attention_params *a, char *base,
+                                                size_t *used, int64_t cols) {
+    return cti_attention_reserve(a, base, used, cti_ceil_div(cols, a->nr),
+                                 cti_attention_right_panel(a) / a->size);
+}
+
+/* K^T, Q^T and V^T are packed as columns, whose panels of nr are B of a panel of scores; a column
+ * takes d_bytes or dv_bytes. */
+static inline char *cti_attention_reserve_columns(const cti_attention_params *a, char *base,
+                                                  size_t *used, int64_t n, int64_t bytes) {
+    return cti_attention_reserve(a, base, used, n, (int64_t)((size_t)bytes / (size_t)a->size));
+}
+
+/* Packs B (k, n), whose element (i, j) is at i row + j col, into panels (k, nr) of the computed
+ * type. The panel of columns [j, j + nr) begins at element j k of `packed`. */
 void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, const char *b,
                         int64_t row, int64_t col, char *packed);
 
-/* panel (m, width) = alpha A B: A (m, k), B one packed panel (k, nr). */
+/* Packs the n columns of B (k, n). */
+static inline void cti_attention_pack_columns(const cti_attention_params *a, int64_t k, int64_t n,
+                                              const char *b, int64_t row, int64_t col,
+                                              char *packed) {
+    if (a->rounded) a->rounded->pack_b(k, n, b, row, col, packed);
+    else cti_attention_pack(a, k, n, b, row, col, packed);
+}
+
+/* Around a thread's products. */
+static inline void cti_attention_begin(const cti_attention_params *a) {
+    if (a->rounded && a->rounded->begin) a->rounded->begin();
+}
+static inline void cti_attention_end(const cti_attention_params *a) {
+    if (a->rounded && a->rounded->end) a->rounded->end();
+}
+
+/* ---- products ---- */
+
+/* panel (m, width) = alpha A B: A (m, k) a left factor, B a panel of packed columns (k, nr). */
 void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
                                  const cti_attention_rows *rows, const char *b, double alpha,
                                  char *panel);
@@ -203,8 +267,18 @@ typedef struct {
     int64_t m, k, low, high;
 } cti_attention_band;
 
-/* C (m, cols) = alpha A B, or C += with accumulate; B (k, cols). C's rows are c_row apart. */
+/* C (m, cols) = alpha A B, or C += with accumulate; B (k, cols) a right factor. C's rows are c_row
+ * apart. Where products are rounded A is packed here; up to row_unit - 1 of its columns before the
+ * first that is not zero are read too. */
 void cti_attention_band_product(const cti_attention_params *a, const cti_attention_band *band,
+                                int64_t cols, const cti_attention_rows *b, double alpha,
+                                bool accumulate, char *c, int64_t c_row);
+
+/* The last two, rounded. */
+void cti_attention_rounded_panel(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
+                                 const cti_attention_rows *rows, const char *b, double alpha,
+                                 char *panel);
+void cti_attention_rounded_band(const cti_attention_params *a, const cti_attention_band *band,
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row);
 

@@ -51,16 +51,18 @@ typedef struct {
     char *kv;        /* V (keys, dv) while it is packed, then K (keys, d); unless read in place */
     char *q;         /* Q (queries, d), unless read in place */
     char *dout;      /* dO (queries, dv), unless read in place */
-    char *dq;        /* dQ (queries, d), unless summed in place */
-    char *dk;        /* dK (keys, d), unless summed in place */
-    char *dv;        /* dV (keys, dv), unless summed in place */
-    char *dot;       /* D (queries) */
-    char *s;         /* a panel (queries, nr): scores, then P */
-    char *dp;        /* a panel (queries, nr): dP */
-    char *ds;        /* dS against a block of keys (queries, k_block), rows ds_row apart */
-    char *bias;      /* a panel (queries, nr) for masks; a row of dmask */
-    char *ones;      /* (k_block): ones, from which the dropout kernel makes its factors */
-    char *factors;   /* dropout's factors against a block of keys (queries, k_block) */
+    /* Factors of products that round: Q, dO of a block of queries, K of each block of keys. */
+    char *q_left, *q_right, *dout_left, *dout_right, *k_right;
+    char *dq;      /* dQ (queries, d), unless summed in place */
+    char *dk;      /* dK (keys, d), unless summed in place */
+    char *dv;      /* dV (keys, dv), unless summed in place */
+    char *dot;     /* D (queries) */
+    char *s;       /* a panel (queries, nr): scores, then P */
+    char *dp;      /* a panel (queries, nr): dP */
+    char *ds;      /* dS against a block of keys (queries, k_block), rows ds_row apart */
+    char *bias;    /* a panel (queries, nr) for masks; a row of dmask */
+    char *ones;    /* (k_block): ones, from which the dropout kernel makes its factors */
+    char *factors; /* dropout's factors against a block of keys (queries, k_block) */
 } workspace;
 
 /* Not k_block, which is 128: rows 512 or 1,024 bytes apart begin in 8 or 4 L1d sets and cause
@@ -74,8 +76,8 @@ static workspace workspace_at(const backward *f, char *base, size_t *used) {
     const int64_t queries = cti_min(CTI_ATTENTION_QUERY_BLOCK, f->schedule.q_range);
     const bool dropout = a->attrs.dropout > 0, masked = a->mask.data || a->key_mask.data;
     workspace w;
-    w.kt_panels = cti_attention_reserve(a, base, used, padded, a->d);
-    w.vt_panels = cti_attention_reserve(a, base, used, padded, a->dv);
+    w.kt_panels = cti_attention_reserve_columns(a, base, used, padded, a->d_bytes);
+    w.vt_panels = cti_attention_reserve_columns(a, base, used, padded, a->dv_bytes);
     w.q = cti_attention_reserve(a, base, used, queries, a->d);
     w.dout = cti_attention_reserve(a, base, used, queries, a->dv);
     w.kv = cti_attention_reserve(a, base, used, range, cti_max(a->d, a->dv));
@@ -89,7 +91,20 @@ static workspace workspace_at(const backward *f, char *base, size_t *used) {
     w.bias = cti_attention_reserve(a, base, used, masked ? queries : 0, a->nr);
     w.ones = cti_attention_reserve(a, base, used, dropout ? k_block : 0, 1);
     w.factors = cti_attention_reserve(a, base, used, dropout ? queries : 0, k_block);
+    if (!a->rounded) return w;
+    w.q_left = cti_attention_reserve_left(a, base, used, queries, a->d);
+    w.q_right = cti_attention_reserve_right(a, base, used, a->d);
+    w.dout_left = cti_attention_reserve_left(a, base, used, queries, a->dv);
+    w.dout_right = cti_attention_reserve_right(a, base, used, a->dv);
+    w.k_right = cti_attention_reserve_right(
+        a, base, used, cti_ceil_div(range, k_block) * cti_round_up(a->d, a->nr));
     return w;
+}
+
+/* Where K's block of keys that begins at row `key` of the range is packed as a right factor. */
+static char *k_right_at(const backward *f, const workspace *w, int64_t key) {
+    const int64_t panels = cti_ceil_div(f->a.d, f->a.nr);
+    return w->k_right + key / f->schedule.k_block * panels * cti_attention_right_panel(&f->a);
 }
 
 /* ---- sums of gradients ---- */
@@ -134,7 +149,7 @@ static void sum_end(const backward *f, const sum_rows *s, int64_t n, int64_t col
 /* A range of one head's keys. */
 typedef struct {
     int64_t k0;
-    cti_attention_rows k; /* (keys, d) */
+    cti_attention_rows k; /* (keys, d); not rounded: a right factor */
     sum_rows dk, dv;      /* (keys, d), (keys, dv) */
     /* For each panel of keys (nr is at least 4): have its rows of dk and dv been written? */
     bool begun[CTI_ATTENTION_MOST_KEYS / 4];
@@ -143,10 +158,11 @@ typedef struct {
 /* A block of one head's queries. */
 typedef struct {
     int64_t q0;
-    int64_t mask_sum;           /* the partial sum of dmask that it adds to */
-    cti_attention_rows q, dout; /* (queries, d), (queries, dv) */
-    sum_rows dq;                /* (queries, d) */
-    bool begun;                 /* has dq been written? */
+    int64_t mask_sum;                       /* the partial sum of dmask that it adds to */
+    cti_attention_rows q, dout;             /* (queries, d), (queries, dv), left factors */
+    cti_attention_rows q_right, dout_right; /* right factors; only if products are rounded */
+    sum_rows dq;                            /* (queries, d) */
+    bool begun;                             /* has dq been written? */
 } query_block;
 
 /* dmask += dS, summed over the dims in which the mask is broadcast: there dmask's stride is 0. */
@@ -194,13 +210,14 @@ static void compute_scores(const cti_attention_params *a, const workspace *w,
     if (a->scores) {
         load_scores(a, t, width, w->s);
     } else {
-        const char *kt = w->kt_panels + key * a->d * a->size;
+        const char *kt = w->kt_panels + key * a->d_bytes;
         cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
         cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
     }
 }
 
-/* dV += P^T dO and dK += scale dS^T Q, of a tile that is one panel, with P in w->s. */
+/* dV += P^T dO and dK += scale dS^T Q, of a tile that is one panel, with P in w->s; q and dout are
+ * right factors. */
 static void add_key_gradients(const backward *f, const workspace *w, key_range *keys,
                               const cti_attention_tile *t, const cti_attention_rows *q,
                               const cti_attention_rows *dout, const char *ds) {
@@ -234,9 +251,10 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
     const int64_t key = t->k0 - keys->k0;    /* in the range of keys */
     const int64_t col = key % k_block;       /* in the block of keys */
     const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0);
-    const cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
-    const cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
-    const char *vt = w->vt_panels + key * a->dv * a->size, *dot = w->dot + row * a->size;
+    cti_attention_rows q = cti_attention_rows_from(a, &queries->q, row);
+    cti_attention_rows dout = cti_attention_rows_from(a, &queries->dout, row);
+    const char *vt = w->vt_panels + key * a->dv_bytes;
+    const char *dot = w->dot + row * a->size;
     const char *factors =
         a->attrs.dropout > 0 ? w->factors + (row * k_block + col) * a->size : NULL;
     char *ds = w->ds + (row * ds_row(f) + col) * a->size;
@@ -247,6 +265,10 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
                                            a->inverse_sum + stat, dot, ds, ds_row(f));
     if (factors) apply_dropout(f, t, factors, w->s);
     if (f->dmask.data) add_mask_gradient(f, w, t, queries->mask_sum, ds);
+    if (a->rounded) {
+        q = cti_attention_rows_from(a, &queries->q_right, row);
+        dout = cti_attention_rows_from(a, &queries->dout_right, row);
+    }
     add_key_gradients(f, w, keys, t, &q, &dout, ds);
 }
 
@@ -258,7 +280,11 @@ static void backprop_panel(const backward *f, const workspace *w, key_range *key
 static void add_query_gradients(const backward *f, const workspace *w, const key_range *keys,
                                 query_block *queries, const cti_attention_tile *t, int64_t first) {
     const cti_attention_params *a = &f->a;
-    const cti_attention_rows k = cti_attention_rows_from(a, &keys->k, t->k0 - keys->k0);
+    const int64_t key = t->k0 - keys->k0; /* in the range */
+    const cti_attention_rows k =
+        a->rounded
+            ? (cti_attention_rows){.data = k_right_at(f, w, key), .stride = queries->q_right.stride}
+            : cti_attention_rows_from(a, &keys->k, key);
     const cti_attention_band band = {
         .data = w->ds + first * ds_row(f) * a->size,
         .row = ds_row(f),
@@ -280,8 +306,9 @@ static void backprop_key_block(const backward *f, const workspace *w, key_range 
     const int64_t first = cti_attention_causal_hidden_queries(a, t);
     for (int64_t p = 0; p < t->nk; p += a->nr) {
         cti_attention_tile part = cti_attention_tile_part(t, 0, t->nq, p, a->nr);
-        const int64_t skip = cti_attention_causal_hidden_queries(a, &part);
-        if (skip >= t->nq) break;
+        const int64_t hidden = cti_attention_causal_hidden_queries(a, &part);
+        const int64_t skip = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
+        if (hidden >= t->nq) break;
         /* The band product of dS reads these columns of a few rows before `skip` too, as one
          * micro-kernel computes them together: memory must hold zeros there. */
         const sum_rows columns = {.data = w->ds + p * a->size, .stride = ds_row(f)};
@@ -329,6 +356,12 @@ static void backprop_query_block(const backward *f, const workspace *w, key_rang
     a->kernels->attention.row_dots(t->nq, a->dv, queries.dout.data, queries.dout.stride,
                                    cti_attention_at(a, &a->out, t->b, t->h, t->q0, 0),
                                    a->out.stride[2], w->dot);
+    if (a->rounded) {
+        queries.q_right = cti_attention_right(a, &queries.q, t->nq, a->d, w->q_right);
+        queries.q = cti_attention_left(a, &queries.q, t->nq, a->d, w->q_left);
+        queries.dout_right = cti_attention_right(a, &queries.dout, t->nq, a->dv, w->dout_right);
+        queries.dout = cti_attention_left(a, &queries.dout, t->nq, a->dv, w->dout_left);
+    }
     for (int64_t k = 0; k < end; k += f->schedule.k_block) {
         const cti_attention_tile part =
             cti_attention_tile_part(t, 0, t->nq, k, f->schedule.k_block);
@@ -351,11 +384,16 @@ static void key_range_begin(const backward *f, const workspace *w, const cti_att
     const cti_attention_params *a = &f->a;
     const int64_t kv = t->h / a->group;
     const cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->kv);
-    cti_attention_pack(a, a->dv, t->nk, v.data, 1, v.stride, w->vt_panels);
+    cti_attention_pack_columns(a, a->dv, t->nk, v.data, 1, v.stride, w->vt_panels);
     keys->k0 = t->k0;
     keys->k = cti_attention_gather_keys(a, &a->k, t, a->d, w->kv);
     if (!a->scores)
-        cti_attention_pack(a, a->d, t->nk, keys->k.data, 1, keys->k.stride, w->kt_panels);
+        cti_attention_pack_columns(a, a->d, t->nk, keys->k.data, 1, keys->k.stride, w->kt_panels);
+    for (int64_t i = 0; i < t->nk && a->rounded; i += f->schedule.k_block) {
+        const cti_attention_rows rows = cti_attention_rows_from(a, &keys->k, i);
+        cti_attention_right(a, &rows, cti_min(f->schedule.k_block, t->nk - i), a->d,
+                            k_right_at(f, w, i));
+    }
     keys->dk = sum_begin(f, &f->dk, t->b, kv, t->k0, t->nk, a->d, w->dk);
     keys->dv = sum_begin(f, &f->dv, t->b, kv, t->k0, t->nk, a->dv, w->dv);
 }
@@ -412,6 +450,7 @@ static void pairs_task(void *arg, int64_t begin, int64_t end, int worker) {
     size_t used = 0;
     const workspace w = workspace_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
     if (a->attrs.dropout > 0) a->kernels->fill(f->schedule.k_block, 1, w.ones);
+    cti_attention_begin(a);
     for (int64_t item = begin; item < end; item++) {
         const int64_t q_range = item % pieces * ranges, sum = item / pieces % f->mask_sums;
         const int64_t group = item / pieces / f->mask_sums;
@@ -425,6 +464,7 @@ static void pairs_task(void *arg, int64_t begin, int64_t end, int worker) {
             for (int64_t i = 0; i < ranges; i++) backprop_pair(f, &w, b, kv, q_range + i, sum);
         }
     }
+    cti_attention_end(a);
 }
 
 static bool run_steps(ct_context *context, backward *f) {

@@ -29,14 +29,15 @@ typedef struct {
 
 /* A worker's buffers. */
 typedef struct {
-    char *q;    /* a range of queries (queries, d), packed in panels */
-    char *o;    /* (queries, dv) */
-    char *max;  /* (queries) */
-    char *sum;  /* (queries) */
-    char *k;    /* a block of keys (k_block, d), unless they are read in place */
-    char *v;    /* its values (k_block, dv), unless they are read in place */
-    char *s;    /* a panel (k_block, nr): scores, then weights */
-    char *bias; /* a panel (k_block, nr): a mask's numbers, or dropout's factors */
+    char *q;                /* a range of queries (queries, d), packed in panels */
+    char *o;                /* (queries, dv) */
+    char *max;              /* (queries) */
+    char *sum;              /* (queries) */
+    char *k;                /* a block of keys (k_block, d), unless they are read in place */
+    char *v;                /* its values (k_block, dv), unless they are read in place */
+    char *k_left, *v_right; /* the same as factors of products that round */
+    char *s;                /* a panel (k_block, nr): scores, then weights */
+    char *bias;             /* a panel (k_block, nr): a mask's numbers, or dropout's factors */
     char *rows; /* (nr, k_block): the same by queries, before it is transposed into bias */
     char *ones; /* (k_block): ones, from which the dropout kernel makes its factors */
 } workspace;
@@ -47,7 +48,7 @@ static workspace workspace_at(const forward *f, char *base, size_t *used) {
     const bool dropout = a->attrs.dropout > 0;
     const bool has_rows = dropout || (a->mask.data && a->mask_is_bool);
     workspace w;
-    w.q = cti_attention_reserve(a, base, used, queries, a->d);
+    w.q = cti_attention_reserve_columns(a, base, used, queries, a->d_bytes);
     w.o = cti_attention_reserve(a, base, used, queries, a->dv);
     w.max = cti_attention_reserve(a, base, used, queries, 1);
     w.sum = cti_attention_reserve(a, base, used, queries, 1);
@@ -57,6 +58,9 @@ static workspace workspace_at(const forward *f, char *base, size_t *used) {
     w.bias = cti_attention_reserve(a, base, used, keys, a->nr);
     w.rows = cti_attention_reserve(a, base, used, has_rows ? a->nr : 0, keys);
     w.ones = cti_attention_reserve(a, base, used, dropout ? keys : 0, 1);
+    if (!a->rounded) return w;
+    w.k_left = cti_attention_reserve_left(a, base, used, keys, a->d);
+    w.v_right = cti_attention_reserve_right(a, base, used, a->dv);
     return w;
 }
 
@@ -80,7 +84,8 @@ static void attend_panel(const cti_attention_params *a, const workspace *w,
                          const cti_attention_rows *v) {
     const int64_t width = cti_attention_width(a, t->nq), at = panel * a->size;
     char *o = w->o + at * a->dv;
-    cti_attention_panel_product(a, t->nk, width, a->d, k, w->q + at * a->d, a->score_scale, w->s);
+    cti_attention_panel_product(a, t->nk, width, a->d, k, w->q + panel * a->d_bytes, a->score_scale,
+                                w->s);
     cti_attention_mask_panel(a, t, true, w->s, w->bias, w->rows);
     const bool begun = a->kernels->attention.online_softmax_update(t->nk, width, w->s, w->max + at,
                                                                    w->sum + at, a->dv, o);
@@ -98,8 +103,12 @@ static void attend_panel(const cti_attention_params *a, const workspace *w,
 /* A range of queries against a block of keys. */
 static void attend_keys(const cti_attention_params *a, const workspace *w,
                         const cti_attention_tile *t) {
-    const cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
-    const cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
+    cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
+    cti_attention_rows v = cti_attention_gather_keys(a, &a->v, t, a->dv, w->v);
+    if (a->rounded) {
+        k = cti_attention_left(a, &k, t->nk, a->d, w->k_left);
+        v = cti_attention_right(a, &v, t->nk, a->dv, w->v_right);
+    }
     for (int64_t i = 0; i < t->nq; i += a->nr) {
         cti_attention_tile part = cti_attention_tile_part(t, i, a->nr, 0, t->nk);
         part.nk = cti_attention_causal_keys(a, &part);
@@ -113,7 +122,7 @@ static void attend(const forward *f, const workspace *w, const cti_attention_til
     const int64_t nq = all->nq, padded = cti_round_up(nq, a->nr);
     const int64_t end = cti_attention_causal_keys(a, all);
     const char *q = cti_attention_at(a, &a->q, all->b, all->h, all->q0, 0);
-    cti_attention_pack(a, a->d, nq, q, a->q.stride[3], a->q.stride[2], w->q);
+    cti_attention_pack_columns(a, a->d, nq, q, a->q.stride[3], a->q.stride[2], w->q);
     a->kernels->fill(padded, -INFINITY, w->max);
     a->kernels->fill(padded, 0, w->sum);
     for (int64_t k0 = 0; k0 < end; k0 += f->schedule.k_block) {
@@ -139,12 +148,14 @@ static void attend_task(void *arg, int64_t begin, int64_t end, int worker) {
     size_t used = 0;
     const workspace w = workspace_at(f, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
     if (a->attrs.dropout > 0) a->kernels->fill(f->schedule.k_block, 1, w.ones);
+    cti_attention_begin(a);
     for (int64_t i = begin; i < end; i++) {
         const int64_t q0 = (ranges - 1 - i % ranges) * range;
         const cti_attention_tile head = cti_attention_head(a, i / ranges);
         const cti_attention_tile t = cti_attention_tile_part(&head, q0, range, 0, a->s);
         attend(f, &w, &t);
     }
+    cti_attention_end(a);
 }
 
 static bool attend_all(ct_context *context, forward *f) {

@@ -67,6 +67,16 @@ cti_attention_params cti_attention_params_of(const ct_call *c, const cti_attenti
     if (x->scores) a.scores = x->scores->data;
     if (x->v) a.v = cti_attention_operand_of(x->v, x->v->shape);
     if (x->v) a.dv = x->v->shape.dim[3];
+    a.rounded = a.attrs.rounded ? f->bf16 : NULL;
+    a.row_unit = 1;
+    a.d_bytes = a.d * a.size;
+    a.dv_bytes = a.dv * a.size;
+    if (a.rounded) {
+        a.row_unit = a.rounded->mr;
+        a.mr_narrow = cti_max(a.mr_narrow, a.row_unit);
+        a.d_bytes = cti_gemm_packed(a.rounded, a.d);
+        a.dv_bytes = cti_gemm_packed(a.rounded, a.dv);
+    }
     if (x->out) a.out = cti_attention_operand_of(x->out, x->out->shape);
     if (x->mask) a.mask = cti_attention_operand_of(x->mask, CT_SHAPE(a.batch, a.heads, a.t, a.s));
     a.mask_is_bool = x->mask && x->mask->dtype == CT_BOOL;
@@ -192,6 +202,10 @@ void cti_attention_pack(const cti_attention_params *a, int64_t k, int64_t n, con
 void cti_attention_panel_product(const cti_attention_params *a, int64_t m, int64_t width, int64_t k,
                                  const cti_attention_rows *rows, const char *b, double alpha,
                                  char *panel) {
+    if (a->rounded) {
+        cti_attention_rounded_panel(a, m, width, k, rows, b, alpha, panel);
+        return;
+    }
     const matrix x = {.data = rows->data, .row = rows->stride, .col = 1};
     gemm(a, m, width, k, alpha, &x, b, a->nr, false, panel, a->nr);
 }
@@ -210,6 +224,10 @@ void cti_attention_band_product(const cti_attention_params *a, const cti_attenti
                                 int64_t cols, const cti_attention_rows *b, double alpha,
                                 bool accumulate, char *c, int64_t c_row) {
     if (band->m <= 0) return;
+    if (a->rounded) {
+        cti_attention_rounded_band(a, band, cols, b, alpha, accumulate, c, c_row);
+        return;
+    }
     const int64_t most = cols > a->kernels->attention.lanes ? a->mr : a->mr_narrow;
     const int64_t share = cti_ceil_div(band->m, cti_ceil_div(band->m, most));
     for (int64_t i = 0; i < band->m; i += share) {

@@ -32,6 +32,7 @@ typedef struct {
 typedef struct {
     char *kt_panels; /* K^T of a tile (d, keys), packed in panels */
     char *q;         /* a block of queries (queries, d), unless they are read in place */
+    char *q_left;    /* the same as a left factor of products that round */
     char *k;         /* a tile's keys (keys, d), unless they are read in place */
     char *s;         /* a panel (queries, nr): scores, then weights */
     char *bias;      /* a panel (queries, nr) for masks */
@@ -41,11 +42,13 @@ static workspace workspace_at(const cti_attention_params *a, char *base, size_t 
     const int64_t queries = cti_min(BLOCK_QUERIES, a->t), keys = cti_min(TILE_KEYS, a->s);
     const bool masked = a->mask.data || a->key_mask.data;
     workspace w;
-    w.kt_panels = cti_attention_reserve(a, base, used, cti_round_up(keys, a->nr), a->d);
+    w.kt_panels =
+        cti_attention_reserve_columns(a, base, used, cti_round_up(keys, a->nr), a->d_bytes);
     w.q = cti_attention_reserve(a, base, used, queries, a->d);
     w.k = cti_attention_reserve(a, base, used, keys, a->d);
     w.s = cti_attention_reserve(a, base, used, queries, a->nr);
     w.bias = cti_attention_reserve(a, base, used, masked ? queries : 0, a->nr);
+    if (a->rounded) w.q_left = cti_attention_reserve_left(a, base, used, queries, a->d);
     return w;
 }
 
@@ -56,7 +59,7 @@ static void add_panel(const weights *f, const workspace *w, const cti_attention_
     const int64_t width = cti_attention_width(a, t->nk);
     const int64_t stat = cti_attention_stat_at(a, t->b, t->h, t->q0), *stride = f->y.stride;
     const double factor = a->attrs.mean_weights ? 1 / (double)a->heads : 1;
-    const char *kt = w->kt_panels + key * a->d * a->size;
+    const char *kt = w->kt_panels + key * a->d_bytes;
     char *y = cti_attention_at(a, &f->y, t->b, t->h, t->q0, t->k0);
     cti_attention_panel_product(a, t->nq, width, a->d, q, kt, a->score_scale, w->s);
     cti_attention_mask_panel(a, t, false, w->s, w->bias, NULL);
@@ -68,11 +71,13 @@ static void add_panel(const weights *f, const workspace *w, const cti_attention_
 /* A block of queries against the tile's keys. */
 static void add_block(const weights *f, const workspace *w, const cti_attention_tile *t) {
     const cti_attention_params *a = &f->a;
-    const cti_attention_rows q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
+    cti_attention_rows q = cti_attention_gather_queries(a, &a->q, t, a->d, w->q);
+    if (a->rounded) q = cti_attention_left(a, &q, t->nq, a->d, w->q_left);
     for (int64_t k = 0; k < t->nk; k += a->nr) {
         cti_attention_tile panel = cti_attention_tile_part(t, 0, t->nq, k, a->nr);
-        const int64_t first = cti_attention_causal_hidden_queries(a, &panel);
-        if (first >= t->nq) break;
+        const int64_t hidden = cti_attention_causal_hidden_queries(a, &panel);
+        const int64_t first = a->rounded ? hidden / a->row_unit * a->row_unit : hidden;
+        if (hidden >= t->nq) break;
         const cti_attention_rows rows = cti_attention_rows_from(a, &q, first);
         panel.q0 += first;
         panel.nq -= first;
@@ -85,7 +90,7 @@ static void add_tile(const weights *f, const workspace *w, const cti_attention_t
     if (cti_attention_visible_keys(a, t) == CTI_KEYS_NONE || cti_attention_causal_keys(a, t) <= 0)
         return;
     const cti_attention_rows k = cti_attention_gather_keys(a, &a->k, t, a->d, w->k);
-    cti_attention_pack(a, a->d, t->nk, k.data, 1, k.stride, w->kt_panels);
+    cti_attention_pack_columns(a, a->d, t->nk, k.data, 1, k.stride, w->kt_panels);
     for (int64_t q = 0; q < t->nq; q += BLOCK_QUERIES) {
         const cti_attention_tile block = cti_attention_tile_part(t, q, BLOCK_QUERIES, 0, t->nk);
         add_block(f, w, &block);
@@ -98,6 +103,7 @@ static void tiles_task(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t summed_heads = a->attrs.mean_weights ? a->heads : 1;
     size_t used = 0;
     const workspace w = workspace_at(a, f->workspaces + (size_t)worker * f->workspace_bytes, &used);
+    cti_attention_begin(a);
     for (int64_t i = begin; i < end; i++) {
         const int64_t q_tile = i / f->k_tiles % f->q_tiles, k_tile = i % f->k_tiles;
         const cti_attention_tile head =
@@ -108,6 +114,7 @@ static void tiles_task(void *arg, int64_t begin, int64_t end, int worker) {
             a->kernels->fill(t.nk, 0, cti_attention_at(a, &f->y, t.b, t.h, q, t.k0));
         for (; t.h < head.h + summed_heads; t.h++) add_tile(f, &w, &t);
     }
+    cti_attention_end(a);
 }
 
 static bool compute_tiles(ct_context *context, weights *f) {

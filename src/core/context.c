@@ -61,6 +61,58 @@ static bool threads_in_range(ct_context *context, int threads) {
     return false;
 }
 
+/* ---- how exactly products are computed ---- */
+
+/* CT_MATMUL's precision, F32 if it is not set. CT_MATMUL_DEFAULT with an error recorded if it is
+ * none. */
+static ct_matmul_precision default_matmul(ct_context *context) {
+    static const char *const names[] = {[CT_MATMUL_F32] = "f32",
+                                        [CT_MATMUL_BF16X6] = "bf16x6",
+                                        [CT_MATMUL_BF16X3] = "bf16x3",
+                                        [CT_MATMUL_BF16] = "bf16"};
+    const char *text = getenv("CT_MATMUL");
+    if (!text || !*text) return CT_MATMUL_F32;
+    for (int i = CT_MATMUL_F32; i <= CT_MATMUL_BF16; i++)
+        if (!strcmp(text, names[i])) return (ct_matmul_precision)i;
+    ct_fail(context, CT_ERR_ARGUMENT, "context: CT_MATMUL=%s is not f32, bf16x6, bf16x3 or bf16",
+            text);
+    return CT_MATMUL_DEFAULT;
+}
+
+/* The fastest kernels that are at least as exact as the setting; NULL: those of f32. */
+static const cti_gemm_kernels *rounded_kernels(const cti_kernels *k,
+                                               ct_matmul_precision precision) {
+    switch (precision) {
+    case CT_MATMUL_DEFAULT:
+    case CT_MATMUL_F32: return NULL;
+    case CT_MATMUL_BF16: return k->bf16;
+    case CT_MATMUL_BF16X3: return k->bf16x3 ? k->bf16x3 : k->bf16x6;
+    case CT_MATMUL_BF16X6: return k->bf16x6;
+    }
+    return NULL;
+}
+
+static bool set_matmul(ct_context *context, ct_matmul_precision precision) {
+    if ((int)precision < CT_MATMUL_DEFAULT || (int)precision > CT_MATMUL_BF16)
+        return ct_fail(context, CT_ERR_ARGUMENT, "context: %d is not a ct_matmul_precision",
+                       (int)precision);
+    if (precision == CT_MATMUL_DEFAULT) precision = default_matmul(context);
+    if (precision == CT_MATMUL_DEFAULT) return false;
+    context->matmul = precision;
+    context->rounded = rounded_kernels(context->isa->of[CT_F32], precision);
+    return true;
+}
+
+bool ct_set_matmul(ct_context *context, ct_matmul_precision precision) {
+    return cti_ready(context) && set_matmul(context, precision);
+}
+
+ct_matmul_precision ct_get_matmul(const ct_context *context) {
+    return context ? context->matmul : CT_MATMUL_F32;
+}
+
+/* ---- making and freeing ---- */
+
 ct_context *ct_context_new(ct_context_opts opts) {
     bool half_allocator = !opts.allocator.alloc != !opts.allocator.free;
     cti_pool pool;
@@ -85,11 +137,14 @@ ct_context *ct_context_new(ct_context_opts opts) {
     const char *isa = opts.isa ? opts.isa : getenv("CT_ISA");
     if (isa && !*isa && !opts.isa) isa = NULL;
     const cti_isa *kernels = cti_isa_find(isa);
+    context->matmul = CT_MATMUL_F32;
     if (kernels) context->isa = kernels;
     else
         ct_fail(context, CT_ERR_ARGUMENT,
                 "context: isa %s is not in this build or not on this machine; the build has %s",
                 isa, cti_isa_names());
+
+    set_matmul(context, opts.matmul);
 
     if (half_allocator)
         ct_fail(context, CT_ERR_ARGUMENT, "context: an allocator needs both alloc and free");

@@ -64,9 +64,11 @@ struct ct_context {
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
-    bool reporting;     /* on_error is running: ct_error_clear does nothing */
-    const char *op;     /* that is running, for messages about shapes and memory; or NULL */
-    const cti_isa *isa; /* the kernels */
+    bool reporting;             /* on_error is running: ct_error_clear does nothing */
+    const char *op;             /* that is running, for messages about shapes and memory; or NULL */
+    const cti_isa *isa;         /* the kernels */
+    ct_matmul_precision matmul; /* as it was set */
+    const cti_gemm_kernels *rounded; /* those of f32 products that are rounded; NULL: none is */
     ct_rng rng;
     int64_t l2_bytes; /* of a core's L2 cache */
     int64_t l1d_ways; /* associativity of its L1d cache */

@@ -4,6 +4,7 @@
 #include "../core/int_math.h"
 #include "gemm_blocked.h"
 #include "gemm_plan.h"
+#include "gemm_range.h"
 
 #include <string.h>
 
@@ -125,14 +126,20 @@ static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args
 bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     if (args->batch <= 0 || args->m <= 0 || args->n <= 0) return true;
     const cti_kernels *kernels = context->isa->of[cti_gemm_computed_type(args)];
-    const cti_gemm_machine machine = {.kernels = &kernels->gemm,
-                                      .l2_bytes = context->l2_bytes,
-                                      .l1d_ways = context->l1d_ways,
-                                      .threads = cti_parallel_width(context)};
+    const bool f32 = args->a.dtype == CT_F32;
+    cti_gemm_machine machine = {.kernels = &kernels->gemm,
+                                .rounded = f32 ? context->rounded : NULL,
+                                .l2_bytes = context->l2_bytes,
+                                .l1d_ways = context->l1d_ways,
+                                .threads = cti_parallel_width(context)};
     cti_gemm_plan plan;
     cti_gemm_args transposed, onto_bias;
     cti_gemm_epilogue add;
     const cti_gemm_args *g = cti_plan_gemm(args, &machine, &plan, &transposed);
+    if (plan.rounded && plan.kernels->magnitudes && !cti_gemm_in_range(context, g, plan.kernels)) {
+        machine.rounded = NULL;
+        g = cti_plan_gemm(args, &machine, &plan, &transposed);
+    }
     if (plan.bias_first) {
         fill_with_bias(kernels, args);
         add = (cti_gemm_epilogue){

@@ -19,8 +19,8 @@
 typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
-    const cti_gemm_kernels *kernels;     /* of the computed type */
-    const cti_gemm_kernels *of_a, *of_b; /* of A's and B's dtype: their pack_a and pack_b */
+    const cti_gemm_kernels *kernels;     /* of the computed type, or those that round */
+    const cti_gemm_kernels *of_a, *of_b; /* of A's and B's dtype, or those that round: they pack */
     cti_binary *add;                     /* y = a + b, of the computed type */
     int64_t size;                        /* bytes of an element of the computed type */
     /* The workspace: packed A; packed B, one for all or one for each worker; partial sums, each a
@@ -41,7 +41,7 @@ static int64_t k_blocks(const gemm_run *r) {
  * mr. */
 static char *packed_rows(const gemm_run *r, int64_t item, int64_t m) {
     return r->packed_a + ((item - r->item0) * cti_round_up(r->ml, r->kernels->mr) + (m - r->m0)) *
-                             r->kl * r->size;
+                             cti_gemm_packed(r->kernels, r->kl);
 }
 
 static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
@@ -63,7 +63,7 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const cti_matrix *b = &r->g->b;
     (void)worker;
     r->of_b->pack_b(r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin), b->row, b->col,
-                    r->packed_b + begin * r->kl * r->size);
+                    r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
 }
 
 /* ---- tasks ---- */
@@ -114,15 +114,12 @@ static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int
                           .n = n,
                           .cols = cols};
     const bool shared = r->plan->b == CTI_B_SHARED;
-    char *packed = r->packed_b + (shared ? n * k->kl * r->size : worker * r->plan->b_bytes);
+    const int64_t column = cti_gemm_packed(r->kernels, k->kl);
+    char *packed = r->packed_b + (shared ? n * column : worker * r->plan->b_bytes);
     if (!shared && (last->source != source || last->cols != cols))
         r->of_b->pack_b(k->kl, cols, source, b->row, b->col, packed);
-    return (b_panels){.data = packed,
-                      .panel = nr * k->kl * r->size,
-                      .row = nr,
-                      .n = n,
-                      .cols = cols,
-                      .source = source};
+    return (b_panels){
+        .data = packed, .panel = nr * column, .row = nr, .n = n, .cols = cols, .source = source};
 }
 
 /* C's rows [m, m + rows), at most mr of them, over the panels' columns. */
@@ -130,8 +127,9 @@ static void multiply_rows(const gemm_run *r, const k_range *k, int64_t item, int
                           int64_t rows, const b_panels *b) {
     const cti_matrix *a = &r->g->a;
     const bool packed = r->plan->pack_a;
-    const char *from = packed ? packed_rows(r, item, m) + k->k * r->kernels->mr * r->size
-                              : cti_matrix_at(a, item, m, r->k0 + k->k);
+    const char *from =
+        packed ? packed_rows(r, item, m) + r->kernels->mr * cti_gemm_packed(r->kernels, k->k)
+               : cti_matrix_at(a, item, m, r->k0 + k->k);
     const cti_gemm_params params = {.k = k->kl,
                                     .a_row = packed ? 1 : a->row,
                                     .a_col = packed ? r->kernels->mr : a->col,
@@ -153,6 +151,7 @@ static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
     const int64_t mr = r->kernels->mr, mc = r->plan->mc, nc = r->plan->nc;
     const int64_t down = cti_ceil_div(r->ml, mc), across = cti_ceil_div(r->g->n, nc);
     b_panels b = {0};
+    if (r->kernels->begin) r->kernels->begin();
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = r->item0 + i / down % r->items, first = i % down * mc,
                       column = i / down / r->items;
@@ -161,6 +160,7 @@ static void tile_task(void *arg, int64_t begin, int64_t end, int worker) {
         for (int64_t m = first, last = cti_min(first + mc, r->ml); m < last; m += mr)
             multiply_rows(r, &k, item, r->m0 + m, cti_min(mr, last - m), &b);
     }
+    if (r->kernels->end) r->kernels->end();
 }
 
 /* Rows [begin, end) of split-K's partial sums are added to C, in the order of the K blocks. */
@@ -216,9 +216,9 @@ bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gem
     if (bytes && !workspace) return false;
     gemm_run run = {.g = g,
                     .plan = plan,
-                    .kernels = &context->isa->of[type]->gemm,
-                    .of_a = &context->isa->of[g->a.dtype]->gemm,
-                    .of_b = &context->isa->of[g->b.dtype]->gemm,
+                    .kernels = plan->kernels,
+                    .of_a = plan->rounded ? plan->kernels : &context->isa->of[g->a.dtype]->gemm,
+                    .of_b = plan->rounded ? plan->kernels : &context->isa->of[g->b.dtype]->gemm,
                     .add = context->isa->of[type]->add,
                     .size = (int64_t)cti_dtype_size(type)};
     if (workspace) {

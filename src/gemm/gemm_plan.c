@@ -42,16 +42,25 @@ static bool is_transposed(const cti_gemm_args *g) {
     return g->m > 1 && (g->n == 1 || (g->c.col != 1 && g->c.row == 1));
 }
 
-/* As few K blocks as the kernels' kc allows, of equal length (a multiple of 8) but the last. A
- * product that split-K could compute has at least two, even on one thread, so that the bits are
- * those of split-K. */
+/* As few K blocks as the kernels' kc allows, of equal length (a multiple of 8 and
+ * of the padding of panels) but the last. A product that split-K could compute has at least two,
+ * even on one thread, so that the bits are those of split-K. */
 static int64_t k_block(const problem *p) {
     const cti_gemm_args *g = p->g;
     const bool may_split = g->k >= CTI_GEMM_DEEP && g->k > g->m && g->k > g->n &&
                            g->m <= p->tuning->split_k_c_bytes / p->size / g->n;
     if (!may_split && g->k <= p->kernels->kc) return g->k;
     const int64_t count = cti_max(cti_ceil_div(g->k, p->kernels->kc), may_split ? 2 : 1);
-    return cti_round_up(cti_ceil_div(g->k, count), 8);
+    return cti_round_up(cti_ceil_div(g->k, count), cti_max(8, p->kernels->k_unit));
+}
+
+/* May A and B be rounded, and does that pay? Both are then packed. A product that is small enough
+ * to be direct is not rounded in a batch either: alone or in a batch it has the same bits. */
+static bool is_rounded(const problem *p) {
+    const cti_gemm_args *g = p->g;
+    const cti_gemm_kernels *rounded = p->machine->rounded;
+    return rounded && cti_min(g->m, g->n) >= rounded->tuning.rounded_lines &&
+           product(g->m, g->n, g->k) > (double)rounded->tuning.rounded_flops;
 }
 
 /* Is C computed as dot products along K? A and B are dense along K, and there are so few rows that
@@ -65,7 +74,7 @@ static bool is_dots(const problem *p) {
 static cti_gemm_kind sum_kind(const problem *p) {
     if (p->g->k <= 0) return CTI_GEMM_ZERO;
     if (p->g->m == 1) return CTI_GEMM_GEMV;
-    return is_dots(p) ? CTI_GEMM_DOTS : CTI_GEMM_BLOCKED;
+    return is_dots(p) && !is_rounded(p) ? CTI_GEMM_DOTS : CTI_GEMM_BLOCKED;
 }
 
 /* ---- gemv, dots ---- */
@@ -171,8 +180,8 @@ static void choose_tile(const problem *p, cti_gemm_plan *plan) {
     plan->nc = cti_round_up(n, nr);
     if (private_b) {
         const int64_t depth = plan->kind == CTI_GEMM_SPLIT_K ? plan->kc : plan->k_pass;
-        const int64_t fits =
-            p->machine->l2_bytes / 8 * t->b_panels_l2_eighths / (depth * p->size) / nr * nr;
+        const int64_t fits = p->machine->l2_bytes / 8 * t->b_panels_l2_eighths /
+                             cti_gemm_packed(p->kernels, depth) / nr * nr;
         plan->nc = cti_round_up(cti_ceil_div(n, cti_ceil_div(n, cti_max(fits, nr))), nr);
     }
     if (p->machine->threads == 1) return;
@@ -201,15 +210,18 @@ static bool is_split_k(const problem *p, int64_t kc, int64_t k_pass) {
 static void plan_packing(const problem *p, bool several_threads, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_tuning *t = p->tuning;
-    const int64_t mr = p->kernels->mr, nr = p->kernels->nr, panel = mr * plan->k_pass * p->size;
+    const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
+    const int64_t row = cti_gemm_packed(p->kernels, plan->k_pass), panel = mr * row;
     const bool split_k = plan->kind == CTI_GEMM_SPLIT_K;
     /* Here a matrix that is stored in another type than the computed one would have to be packed,
      * which converts it. */
-    plan->pack_a = !split_k && a_is_packed(p, plan->kc);
+    plan->pack_a = plan->rounded || (!split_k && a_is_packed(p, plan->kc));
     const bool share = several_threads && !split_k &&
                        g->m >= t->b_shared_tiles * p->machine->threads * mr &&
-                       cti_round_up(g->n, nr) <= t->b_shared_bytes / (plan->k_pass * p->size);
-    plan->b = b_stays_in_place(p) ? CTI_B_IN_PLACE : share ? CTI_B_SHARED : CTI_B_PER_WORKER;
+                       cti_round_up(g->n, nr) <= t->b_shared_bytes / row;
+    plan->b = !plan->rounded && b_stays_in_place(p) ? CTI_B_IN_PLACE
+              : share                               ? CTI_B_SHARED
+                                                    : CTI_B_PER_WORKER;
     plan->m_pass = g->m;
     plan->batch_pass = g->batch;
     if (!plan->pack_a) return;
@@ -224,18 +236,24 @@ static void plan_workspace(const problem *p, cti_gemm_plan *plan) {
     const bool split_k = plan->kind == CTI_GEMM_SPLIT_K;
     if (plan->pack_a)
         plan->a_bytes = cti_round_up(plan->batch_pass * cti_round_up(plan->m_pass, p->kernels->mr) *
-                                         plan->k_pass * p->size,
+                                         cti_gemm_packed(p->kernels, plan->k_pass),
                                      CTI_ALIGN);
     if (plan->b != CTI_B_IN_PLACE) {
         const int64_t columns =
             cti_round_up(plan->b == CTI_B_SHARED ? g->n : plan->nc, p->kernels->nr);
-        plan->b_bytes =
-            cti_round_up(columns * (split_k ? plan->kc : plan->k_pass) * p->size, CTI_ALIGN);
+        plan->b_bytes = cti_round_up(
+            columns * cti_gemm_packed(p->kernels, split_k ? plan->kc : plan->k_pass), CTI_ALIGN);
     }
     if (split_k) plan->sum_bytes = (k_blocks(plan) - 1) * g->m * g->n * p->size;
 }
 
-static void plan_blocked(const problem *p, cti_gemm_plan *plan) {
+static void plan_blocked(problem *p, cti_gemm_plan *plan) {
+    if (is_rounded(p)) {
+        plan->rounded = true;
+        p->kernels = plan->kernels = p->machine->rounded;
+        p->tuning = &p->kernels->tuning;
+        plan->kc = k_block(p);
+    }
     const cti_gemm_args *g = p->g;
     const int threads = p->machine->threads;
     const double least = (double)p->tuning->task_flops;
@@ -260,7 +278,7 @@ static void plan_blocked(const problem *p, cti_gemm_plan *plan) {
  * which takes longer than all of the planning for a vector times a small matrix. */
 static void clear(cti_gemm_plan *plan) {
     plan->kind = CTI_GEMM_ZERO;
-    plan->transposed = plan->bias_first = plan->pack_a = false;
+    plan->transposed = plan->bias_first = plan->rounded = plan->pack_a = false;
     plan->b = CTI_B_IN_PLACE;
     plan->kc = plan->mc = plan->nc = plan->grain = 0;
     plan->k_pass = plan->m_pass = plan->batch_pass = 0;
@@ -276,6 +294,7 @@ const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_mac
                  .tuning = &machine->kernels->tuning,
                  .size = (int64_t)cti_dtype_size(cti_gemm_computed_type(args))};
     clear(plan);
+    plan->kernels = p.kernels;
     plan->transposed = is_transposed(args);
     if (plan->transposed) {
         *transposed = transposed_of(args);
@@ -300,9 +319,9 @@ const char *cti_gemm_plan_text(const cti_gemm_plan *plan, char text[CTI_GEMM_PLA
                                     [CTI_B_ON_STACK] = "on the stack",
                                     [CTI_B_PER_WORKER] = "per worker",
                                     [CTI_B_SHARED] = "shared"};
-    int n =
-        snprintf(text, CTI_GEMM_PLAN_TEXT, "%s%s%s", kind[plan->kind],
-                 plan->transposed ? ", transposed" : "", plan->bias_first ? ", bias first" : "");
+    int n = snprintf(text, CTI_GEMM_PLAN_TEXT, "%s%s%s%s", plan->rounded ? "rounded, " : "",
+                     kind[plan->kind], plan->transposed ? ", transposed" : "",
+                     plan->bias_first ? ", bias first" : "");
 #define APPEND(...) n += snprintf(text + n, (size_t)(CTI_GEMM_PLAN_TEXT - n), __VA_ARGS__)
     switch (plan->kind) {
     case CTI_GEMM_ZERO: break;

@@ -8,6 +8,7 @@
 
 typedef struct {
     const cti_gemm_kernels *kernels; /* of the computed type: mr, nr, kc and the tuning table */
+    const cti_gemm_kernels *rounded; /* those that may round A and B while packing; or NULL */
     int64_t l2_bytes, l1d_ways;      /* of a core */
     int threads;
 } cti_gemm_machine;
@@ -33,6 +34,10 @@ typedef enum {
  * The loops over passes are outside of the loop over tasks. */
 typedef struct {
     cti_gemm_kind kind;
+    /* The machine's kernels or, where A and B are rounded (blocked and split-K only), those that
+     * round. */
+    const cti_gemm_kernels *kernels;
+    bool rounded;
     /* C' = B' A' is computed: so a single column becomes a row, and a C dense by columns one dense
      * by rows. m, n, A and B below are then those of this product. */
     bool transposed;

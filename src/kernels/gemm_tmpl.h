@@ -310,6 +310,8 @@ static void gemm_macro_kernel(const cti_gemm_params *params, int64_t m, int64_t 
      .mr_narrow = MR_NARROW,                                                                       \
      .kc = KC,                                                                                     \
      .tuning = GEMM_TUNING,                                                                        \
+     .packed_bytes = sizeof(real),                                                                 \
+     .k_unit = 1,                                                                                  \
      .pack_a = gemm_pack_a,                                                                        \
      .pack_b = gemm_pack_b,                                                                        \
      .macro_kernel = gemm_macro_kernel,                                                            \

@@ -140,6 +140,12 @@ enum { NEVER = 1 << 30 };
     .mc_min_tiles = 2, .nc_min_panels = 2, .mc_min_tiles_private_b = 20, \
     /* Bytes of one row of A that a pass of split-K sums: bounds the memory of partial sums. */ \
     .split_k_pass_bytes = 8 << 10, \
+    \
+    /* ---- kernels that round to bf16 ---- */ \
+    /* Rounded if M and N are at least this: EPYC (Zen 4), AVX512-BF16, 16 x 512 by 512 1.26, its A \
+     * transposed 1.03 to 1.26; 8 rows .93. And if M N K is more than this: below, a product alone is \
+     * direct, and packs nothing. */ \
+    .rounded_lines = 16, .rounded_flops = CTI_GEMM_SMALL, \
 }
 /* clang-format on */
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "bf16.h"
 #include "kernels.h"
 
 extern const cti_kernels cti_kernels_scalar_f32, cti_kernels_scalar_f64, cti_kernels_i64,
@@ -35,6 +36,14 @@ static bool runs_avx512(void) {
 }
 #endif
 
+#ifdef CTI_HAVE_avx512bf16
+static bool runs_avx512bf16(void) { return __builtin_cpu_supports("avx512bf16") && runs_avx512(); }
+#endif
+
+#ifdef CTI_HAVE_amx
+static bool runs_amx(void) { return runs_avx512bf16() && cti_amx_permitted(); }
+#endif
+
 enum { REAL_DTYPES = 2 }; /* f32 and f64, which have tables for each ISA; others have one for all */
 
 typedef struct {
@@ -56,6 +65,18 @@ static built_isa built[] = {
 #endif
 #ifdef CTI_HAVE_avx512
     {.isa = {"avx512", TABLES(avx512)}, .runs = runs_avx512},
+#endif
+#ifdef CTI_HAVE_avx512bf16
+    {.isa = {.name = "avx512bf16"},
+     .runs = runs_avx512bf16,
+     .parent = "avx512",
+     .replace = {cti_kernels_avx512bf16}},
+#endif
+#ifdef CTI_HAVE_amx
+    {.isa = {.name = "amx"},
+     .runs = runs_amx,
+     .parent = "avx512bf16",
+     .replace = {cti_kernels_amx}},
 #endif
 #ifdef CTI_MORE_ISAS /* tests/test_isa.c */
     CTI_MORE_ISAS
@@ -118,6 +139,12 @@ const char *cti_isa_names(void) {
 #endif
 #ifdef CTI_HAVE_avx512
            ", avx512"
+#endif
+#ifdef CTI_HAVE_avx512bf16
+           ", avx512bf16"
+#endif
+#ifdef CTI_HAVE_amx
+           ", amx"
 #endif
         ;
 }

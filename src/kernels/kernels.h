@@ -87,6 +87,8 @@ typedef struct {
     double min_useful;
     int64_t row_task_flops, gemv_columns, dots_columns, zero_task_elements, sum_task_elements;
     int64_t mc_min_tiles, nc_min_panels, mc_min_tiles_private_b, split_k_pass_bytes;
+    /* Of kernels that round: the least M and N, and multiply-adds, of a product that is rounded. */
+    int64_t rounded_lines, rounded_flops;
 } cti_gemm_tuning;
 
 /* C = A B or C += A B: the kernels that src/gemm calls. The micro-kernels are not here: the
@@ -94,10 +96,19 @@ typedef struct {
 typedef struct {
     int64_t mr, nr;           /* the micro-kernel's tile of C */
     int64_t lanes, mr_narrow; /* a tile of at most `lanes` columns has up to mr_narrow rows */
-    /* The longest K block, at least CTI_GEMM_DEEP: a constant, so no sum depends on caches or
-     * threads. */
+    /* The longest K block, at least CTI_GEMM_DEEP but for kernels that round: a constant, so no sum
+     * depends on caches or threads. */
     int64_t kc;
     cti_gemm_tuning tuning;
+    /* Of a panel, for each of its rows of A or columns of B: bytes for each k, and the power of two
+     * to a multiple of which K is padded with zeros. */
+    int64_t packed_bytes, k_unit;
+    /* Called by a thread before and after its calls of the macro-kernel; NULL: nothing to do. */
+    void (*begin)(void), (*end)(void);
+    /* Of kernels that split operands into pieces (bf16x3, bf16x6); else NULL. Lowers *least to the
+     * bits of the least magnitude of n numbers that is not 0, and raises *most to the greatest. The
+     * smallest piece of a product must not vanish and no sum overflow: cti_gemm_in_range. */
+    void (*magnitudes)(int64_t n, const void *x, int64_t step, uint32_t *least, uint32_t *most);
     /* Packs m x k of A as panels of k columns of mr, the last one zero-padded; k x n of B as panels
      * of k rows of nr. The matrix is of the table's dtype, the panels are of the computed type. */
     void (*pack_a)(int64_t m, int64_t k, const void *a, int64_t row_stride, int64_t col_stride,
@@ -122,6 +133,11 @@ typedef struct {
     void (*gemv)(int64_t n, int64_t k, const void *x, int64_t x_stride, const void *b,
                  int64_t b_row, int64_t b_col, double alpha, bool add, void *y, int64_t y_stride);
 } cti_gemm_kernels;
+
+/* Bytes that K takes in a panel, for each of its rows of A or columns of B. */
+static inline int64_t cti_gemm_packed(const cti_gemm_kernels *kernels, int64_t k) {
+    return ((k + kernels->k_unit - 1) & -kernels->k_unit) * kernels->packed_bytes;
+}
 
 /* What attention does to scores between its matrix products, for ops/attention/. A score panel has
  * rows of gemm.nr numbers (lanes), of which the first `width` are computed: `lanes` or gemm.nr.
@@ -290,6 +306,11 @@ typedef struct cti_kernels {
     void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const cti_sgd_numbers *);
 
     cti_gemm_kernels gemm;
+    /* f32's table only: products of f32 whose operands are rounded while they are packed, to bf16,
+     * or to sums of two or three bf16 of which three or six products are computed (ct_set_matmul).
+     * Panels are of bf16, C of f32. The macro-kernel reads packed panels alone; dots and gemv are
+     * NULL. NULL: not faster than gemm on this instruction set. */
+    const cti_gemm_kernels *bf16, *bf16x3, *bf16x6;
     cti_attention_kernels attention;
 } cti_kernels;
 

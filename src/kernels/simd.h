@@ -196,6 +196,17 @@ INLINE ivec load_mask(const bool *p, int64_t n) {
     return mask;
 }
 
+/* x as a number that no FMA makes part of a b + c. Of a b + c d compilers fuse either product, and
+ * which one depends on what stands around it; rounded(a * b) + c * d is one only. */
+INLINE vec rounded(vec x) {
+#if CTI_VECTOR_BYTES && defined __x86_64__
+    __asm__("" : "+v"(x));
+#elif CTI_VECTOR_BYTES && defined __aarch64__
+    __asm__("" : "+w"(x));
+#endif
+    return x;
+}
+
 /* mask ? a : b, and mask ? a : 0 */
 INLINE vec select(ivec mask, vec a, vec b) { return (vec)((mask & (ivec)a) | (~mask & (ivec)b)); }
 INLINE vec keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }
@@ -206,14 +217,25 @@ INLINE ivec sign_bit(vec x) { return (ivec)x & (ivec)splat(REAL(-0.0)); }
 INLINE vec v_abs(vec x) { return (vec)((ivec)x & ~(ivec)splat(REAL(-0.0))); }
 INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); } /* of an x >= 0 */
 
-/* f lane by lane. The compiler makes one instruction of it where there is one, as for sqrt. */
+/* f lane by lane. Where one instruction does it and errno is not asked for, compilers take that. */
 INLINE vec lanes(vec x, real (*f)(real)) {
     for (int l = 0; l < LANES; l++) x[l] = f(x[l]);
     return x;
 }
+/* By name where there is an instruction: of a loop over sqrt compilers make one only where sqrt may
+ * leave errno as it is. */
 INLINE vec v_sqrt(vec x) {
-    for (int l = 0; l < LANES; l++) x[l] = LIBM(sqrt)(x[l]);
-    return x;
+#if CTI_VECTOR_BYTES == 64 && defined CTI_F64_KERNELS
+    return (vec)_mm512_sqrt_pd((__m512d)x);
+#elif CTI_VECTOR_BYTES == 64
+    return (vec)_mm512_sqrt_ps((__m512)x);
+#elif CTI_VECTOR_BYTES == 32 && defined CTI_F64_KERNELS
+    return (vec)_mm256_sqrt_pd((__m256d)x);
+#elif CTI_VECTOR_BYTES == 32
+    return (vec)_mm256_sqrt_ps((__m256)x);
+#else
+    return lanes(x, LIBM(sqrt));
+#endif
 }
 
 INLINE bool any_lane(ivec mask) {

@@ -29,13 +29,13 @@ static void adam(int64_t n, void *parameter, const void *gradient, void *first, 
         const int64_t left = n - i;
         fetch_to_write(param + i), fetch(grad + i), fetch_to_write(moment1 + i),
             fetch_to_write(moment2 + i);
-        vec p = load_part(param + i, left), g = load_part(grad + i, left) * scale;
+        vec p = load_part(param + i, left), g = rounded(load_part(grad + i, left) * scale);
         vec m = load_part(moment1 + i, left), v = load_part(moment2 + i, left);
         if (decay != 0) g += decay * p;
         p *= shrink;
         m = flushed(m + keep1 * (g - m));
-        v = flushed(beta2 * v + keep2 * g * g);
-        p -= step * (m / (v_sqrt(v) * root + eps));
+        v = flushed(beta2 * v + rounded(keep2 * g * g));
+        p -= rounded(step * (m / (v_sqrt(v) * root + eps)));
         store_part(moment1 + i, m, left);
         store_part(moment2 + i, v, left);
         store_part(param + i, p, left);
@@ -54,11 +54,11 @@ static void sgd(int64_t n, void *parameter, const void *gradient, void *velocity
     for (int64_t i = 0; i < n; i += LANES) {
         const int64_t left = n - i;
         fetch_to_write(param + i), fetch(grad + i);
-        vec p = load_part(param + i, left), g = load_part(grad + i, left) * scale;
+        vec p = load_part(param + i, left), g = rounded(load_part(grad + i, left) * scale);
         if (decay != 0) g += decay * p;
         if (buffer) {
             fetch_to_write(buffer + i);
-            vec b = a->first ? g : momentum * load_part(buffer + i, left) + fresh * g;
+            vec b = a->first ? g : momentum * load_part(buffer + i, left) + rounded(fresh * g);
             store_part(buffer + i, b, left);
             g = a->nesterov ? g + momentum * b : b;
         }

@@ -1,0 +1,85 @@
+/* Writing with a GPT; see gpt_write.h. */
+#include "gpt_write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The ids of the prompt; without one, of a new line, or of the first letter if there is no new
+ * line. */
+static int64_t prompt_ids(const gpt *m, const char *prompt, int64_t *ids) {
+    if (!prompt || !*prompt) {
+        ids[0] = m->id['\n'] < 0 ? 0 : m->id['\n'];
+        return 1;
+    }
+    int64_t n = (int64_t)strlen(prompt);
+    for (int64_t i = 0; i < n; i++) ids[i] = m->id[(unsigned char)prompt[i]];
+    return n;
+}
+
+/* Draws the id that follows ids[from] ... ids[to - 1]. Ids that are in the caches are not read
+ * again. */
+static int64_t draw_next(const gpt *m, const writing *w, const int64_t *ids, int64_t from,
+                         int64_t to, ct_kv_cache **caches) {
+    int64_t first = from;
+    if (caches) first += ct_kv_cache_length(caches[0]);
+    ct_scope scope = ct_scope_open_no_grad(m->context);
+    ct_tensor *input = ct_from_i64(m->context, CT_SHAPE(1, to - first), ids + first); /* (1, t) */
+    ct_tensor *x = gpt_features(m, input, (ct_stack_call){.caches = caches});   /* (1, t, E) */
+    ct_tensor *last = ct_select(x, 1, -1);                                      /* (1, E) */
+    ct_tensor *logits = ct_linear(last, ct_module_get(m->wte, "weight"), NULL); /* (1, letters) */
+    ct_sample_opts opts = {
+        .temperature = w->temperature,
+        .top_k = w->top_k,
+        .top_p = w->top_p,
+    };
+    int64_t id = 0;
+    ct_sample(logits, opts, &id, 1);
+    check(m->context, EXIT_FAILED);
+    ct_scope_close(scope);
+    return id;
+}
+
+static void print_id(const gpt *m, int64_t id) {
+    putchar(m->letter[id]);
+    fflush(stdout);
+}
+
+/* Prints the prompt and what the model makes of it, one character at a time.
+ *
+ * The model has learned positions, so it reads at most one window. When the window is full, a new
+ * one begins with the last half of the old one, which is read again: about one more character for
+ * each one written. Without caches the whole window is read for each character. */
+void gpt_write(const gpt *m, const writing *w) {
+    int64_t room = w->length + 1;
+    if (w->prompt) room += (int64_t)strlen(w->prompt);
+    int64_t *ids = ct_data_i64(ct_zeros(m->context, CT_I64, CT_SHAPE(room)));
+    ct_kv_cache *layers[MAX_LAYERS];
+    ct_kv_cache **caches = w->cached ? layers : NULL;
+    if (caches) ct_kv_caches_new(m->h, 1, m->window, caches, m->layers);
+    check(m->context, EXIT_FAILED);
+    ct_module_train(m->root, false);
+
+    int64_t begin = prompt_ids(m, w->prompt, ids);
+    for (int64_t i = 0; i < begin; i++) print_id(m, ids[i]);
+
+    double begun = now();
+    int64_t from = 0; /* where the window begins */
+    int64_t end = begin;
+    while (end < begin + w->length && !interrupted()) {
+        if (end - from > m->window) {
+            from = end - (m->window + 1) / 2;
+            for (int i = 0; caches && i < m->layers; i++) ct_kv_cache_truncate(caches[i], 0);
+        }
+        ids[end] = draw_next(m, w, ids, from, end, caches);
+        print_id(m, ids[end]);
+        end++;
+    }
+    double seconds = now() - begun;
+    double written = (double)(end - begin);
+    printf("\n");
+    if (end > begin) {
+        printf("%.0f tokens, %.0f tokens/s %s a cache\n", written, written / seconds,
+               caches ? "with" : "without");
+    }
+    for (int i = 0; caches && i < m->layers; i++) ct_kv_cache_free(caches[i]);
+}

@@ -1,0 +1,7 @@
+/* A process that trains alone; see world.h. */
+#include "world.h"
+
+ct_comm *example_world(ct_context *context) {
+    (void)context;
+    return NULL;
+}

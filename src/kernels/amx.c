@@ -1,0 +1,216 @@
+/* AMX-BF16: products of bf16 panels by tiles of 16 rows of 64 bytes. A tile of C is 16 x 16 f32, of
+ * A 16 rows of 32 k, of B 16 pairs of k of 16 columns. The micro-kernel computes 32 x 32 of C in
+ * four tiles, from two tiles of A and two of B for each chunk of 32 k: so each tile that is loaded
+ * is used twice.
+ *
+ * tdpbf16ps sums the even k of a chunk and its odd k apart, each in order and by FMA, adds the two
+ * sums, and adds that to C; each step rounds to nearest, and what is below 2^-126 counts as zero.
+ *
+ * BF16X3 and X6 (Henry, Tang & Heinecke 2019, arXiv:1904.06376): an operand is split into pieces of
+ * bf16, a = a0 + a1 + a2, each the rounding of what those before it leave. Of the nine products of
+ * pieces the three, or six, largest are summed, the smallest first. Panels hold a chunk of k once
+ * for each product, with the pieces that it takes, so that the micro-kernel is the same.
+ *
+ * tests/test_amx.c runs this file on a model of the tiles in plain C. */
+#include "bf16.h"
+#include "bf16_tmpl.h"
+#include "gemm_tuning_tmpl.h"
+
+#ifndef TILE_MODEL
+#include <immintrin.h>
+#define tile_configure(config)     _tile_loadconfig(config)
+#define tile_release()             _tile_release()
+#define tile_zero(t)               _tile_zero(t)
+#define tile_load(t, from, stride) _tile_loadd(t, from, stride)
+#define tile_store(t, to, stride)  _tile_stored(t, to, stride)
+#define tile_multiply(c, a, b)     _tile_dpbf16ps(c, a, b)
+#endif
+
+enum {
+    TILE_ROWS = 16,
+    TILE_BYTES = 64, /* of a row */
+    AMX_ROWS = 32,   /* the micro-kernel's tile of C, mr and nr */
+    CHUNK_BYTES = AMX_ROWS * CHUNK * (int)sizeof(bf16),
+    MOST_PRODUCTS = 6,
+};
+
+/* ---- tiles' registers ---- */
+
+static void begin(void) {
+    static const struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1,
+                .row_bytes = {TILE_BYTES, TILE_BYTES, TILE_BYTES, TILE_BYTES, TILE_BYTES,
+                              TILE_BYTES, TILE_BYTES, TILE_BYTES},
+                .rows = {TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS, TILE_ROWS,
+                         TILE_ROWS, TILE_ROWS}};
+    _Static_assert(sizeof config == 64, "as ldtilecfg reads it");
+    tile_configure(&config);
+}
+
+static void end(void) { tile_release(); }
+
+/* ---- packing ---- */
+
+/* The pieces of A and of B that each product takes, in the order of summation. */
+typedef struct {
+    int count;
+    int a[MOST_PRODUCTS], b[MOST_PRODUCTS];
+} piece_products;
+static const piece_products one_product = {1, {0}, {0}};
+static const piece_products three_products = {3, {1, 0, 0}, {0, 1, 0}};
+static const piece_products six_products = {6, {2, 1, 0, 1, 0, 0}, {0, 1, 2, 0, 1, 0}};
+
+/* Packs one panel of n lines for each product: a piece is computed once, and copied where a later
+ * product takes it again. */
+INLINE void pack_products(const bf16_layout layout, int count, const int *pieces, int64_t n,
+                          int64_t k, const float *x, int64_t line, int64_t step, char *packed) {
+    const int64_t chunks = (k + CHUNK - 1) / CHUNK;
+    const int64_t panel = chunks * count * CHUNK_BYTES;
+    const int64_t panels = (n + AMX_ROWS - 1) / AMX_ROWS;
+    int first[3] = {-1, -1, -1}; /* the product whose chunks have this piece */
+    for (int p = 0; p < count; p++) {
+        char *to = packed + p * CHUNK_BYTES;
+        const int from = first[pieces[p]];
+        for (int64_t i = 0; from >= 0 && i < panels * chunks; i++)
+            memcpy(to + i * count * CHUNK_BYTES, packed + (i * count + from) * CHUNK_BYTES,
+                   CHUNK_BYTES);
+        if (from >= 0) continue;
+        first[pieces[p]] = p;
+#define PACK(its_piece)                                                                            \
+    {                                                                                              \
+        const bf16_panels of = {.width = AMX_ROWS,                                                 \
+                                .layout = layout,                                                  \
+                                .unit = CHUNK,                                                     \
+                                .piece = (its_piece),                                              \
+                                .chunk = count * CHUNK};                                           \
+        pack_panels(&of, n, k, x, line, step, (bf16 *)to, panel / (int64_t)sizeof(bf16));          \
+    }
+        switch (pieces[p]) {
+        case 0: PACK(0); break;
+        case 1: PACK(1); break;
+        case 2: PACK(2); break;
+        }
+#undef PACK
+    }
+}
+
+static void pack_left(const piece_products *of, int64_t m, int64_t k, const void *a, int64_t row,
+                      int64_t col, void *packed) {
+    pack_products(BY_LINE, of->count, of->a, m, k, a, row, col, packed);
+}
+static void pack_right(const piece_products *of, int64_t k, int64_t n, const void *b, int64_t row,
+                       int64_t col, void *packed) {
+    pack_products(BY_PAIR, of->count, of->b, n, k, b, col, row, packed);
+}
+
+/* Split operands must lose nothing to the ends of the range: see cti_gemm_kernels. */
+static void magnitudes(int64_t n, const void *x_, int64_t step, uint32_t *least, uint32_t *most) {
+    const char *x = x_;
+    uint32_t low = *least, high = *most;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i * step * (int64_t)sizeof(float), sizeof bits);
+        bits &= 0x7FFFFFFF;
+        high = bits > high ? bits : high;
+        bits = bits ? bits : UINT32_MAX;
+        low = bits < low ? bits : low;
+    }
+    *least = low;
+    *most = high;
+}
+
+/* ---- the macro-kernel ---- */
+
+/* The sums of rows x cols tiles, 1 or 2 each, into rows of AMX_ROWS numbers. */
+INLINE void multiply_tiles(const int rows, const int cols, int64_t chunks, const char *a,
+                           const char *b, float *sum) {
+    enum { SUM_ROW = AMX_ROWS * (int)sizeof(float), B_ROW = 2 * TILE_BYTES };
+    tile_zero(0);
+    if (cols > 1) tile_zero(1);
+    if (rows > 1) tile_zero(2);
+    if (rows > 1 && cols > 1) tile_zero(3);
+    for (; chunks > 0; chunks--, a += CHUNK_BYTES, b += CHUNK_BYTES) {
+        tile_load(4, a, TILE_BYTES);
+        tile_load(6, b, B_ROW);
+        tile_multiply(0, 4, 6);
+        if (cols > 1) tile_load(7, b + TILE_BYTES, B_ROW);
+        if (cols > 1) tile_multiply(1, 4, 7);
+        if (rows > 1) tile_load(5, a + TILE_ROWS * TILE_BYTES, TILE_BYTES);
+        if (rows > 1) tile_multiply(2, 5, 6);
+        if (rows > 1 && cols > 1) tile_multiply(3, 5, 7);
+    }
+    tile_store(0, sum, SUM_ROW);
+    if (cols > 1) tile_store(1, sum + 16, SUM_ROW);
+    if (rows > 1) tile_store(2, sum + TILE_ROWS * AMX_ROWS, SUM_ROW);
+    if (rows > 1 && cols > 1) tile_store(3, sum + TILE_ROWS * AMX_ROWS + 16, SUM_ROW);
+}
+
+/* m and n are at most AMX_ROWS. */
+static void tile(const cti_gemm_params *params, int64_t chunks, int64_t m, int64_t n, const char *a,
+                 const char *b, const float *base, float *c) {
+    _Alignas(64) float sum[AMX_ROWS * AMX_ROWS];
+    if (m > 16 && n > 16) multiply_tiles(2, 2, chunks, a, b, sum);
+    else if (m > 16) multiply_tiles(2, 1, chunks, a, b, sum);
+    else if (n > 16) multiply_tiles(1, 2, chunks, a, b, sum);
+    else multiply_tiles(1, 1, chunks, a, b, sum);
+    bf16_store_sums(params, m, n, sum, AMX_ROWS, base, c);
+}
+
+INLINE void product(int products, const cti_gemm_params *params, int64_t m, int64_t n,
+                    const void *a, const void *b, int64_t panel, const float *base, float *c) {
+    const int64_t chunks = (params->k + CHUNK - 1) / CHUNK * products;
+    for (int64_t j = 0; j < n; j += AMX_ROWS) {
+        const int64_t at = j * params->col;
+        tile(params, chunks, m, n - j < AMX_ROWS ? n - j : AMX_ROWS, a,
+             (const char *)b + j / AMX_ROWS * panel, base ? base + at : NULL, c + at);
+    }
+}
+
+/* ---- the tables ---- */
+
+/* Functions of `its` products, named by `name`. */
+#define PRODUCTS(name, its)                                                                        \
+    static void pack_a_##name(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,       \
+                              void *packed) {                                                      \
+        pack_left(&its, m, k, a, row, col, packed);                                                \
+    }                                                                                              \
+    static void pack_b_##name(int64_t k, int64_t n, const void *b, int64_t row, int64_t col,       \
+                              void *packed) {                                                      \
+        pack_right(&its, k, n, b, row, col, packed);                                               \
+    }                                                                                              \
+    static void product_##name(const cti_gemm_params *params, int64_t m, int64_t n, const void *a, \
+                               const void *b, int64_t panel, const void *base, void *c) {          \
+        product(its.count, params, m, n, a, b, panel, base, c);                                    \
+    }
+PRODUCTS(x1, one_product)
+PRODUCTS(x3, three_products)
+PRODUCTS(x6, six_products)
+
+/* K blocks of the same 64 KB a panel, but for multiples of chunks: a third panel fits L2. */
+#define TABLE(name, products, its_kc, its_magnitudes)                                              \
+    {.mr = AMX_ROWS,                                                                               \
+     .nr = AMX_ROWS,                                                                               \
+     .lanes = 16,                                                                                  \
+     .mr_narrow = AMX_ROWS,                                                                        \
+     .kc = (its_kc),                                                                               \
+     .tuning = GEMM_TUNING,                                                                        \
+     .packed_bytes = (products) * (int)sizeof(bf16),                                               \
+     .k_unit = CHUNK,                                                                              \
+     .begin = begin,                                                                               \
+     .end = end,                                                                                   \
+     .magnitudes = (its_magnitudes),                                                               \
+     .pack_a = pack_a_##name,                                                                      \
+     .pack_b = pack_b_##name,                                                                      \
+     .macro_kernel = product_##name}
+static const cti_gemm_kernels of_bf16 = TABLE(x1, 1, 1024, NULL);
+static const cti_gemm_kernels of_bf16x3 = TABLE(x3, 3, 512, magnitudes);
+static const cti_gemm_kernels of_bf16x6 = TABLE(x6, 6, 256, magnitudes);
+
+void cti_kernels_amx(cti_kernels *table) {
+    table->bf16 = &of_bf16;
+    table->bf16x3 = &of_bf16x3;
+    table->bf16x6 = &of_bf16x6;
+}

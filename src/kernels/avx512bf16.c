@@ -1,0 +1,116 @@
+/* AVX512-BF16: a micro-kernel of 12 rows by 2 vectors of columns, as with AVX-512, but for each
+ * pair of k a broadcast pair of A and two vectors of pairs of B. */
+#include "bf16.h"
+#include "bf16_product_tmpl.h"
+
+#define TILE_ARGUMENTS                                                                             \
+    const cti_gemm_params *params, int64_t n, const uint32_t *a, const char *b, const float *base, \
+        float *c
+
+/* How many pairs one iteration of the micro-kernel's loop does. */
+#if defined __clang__
+enum { PAIRS = 1 }; /* clang interleaves several, and spills */
+#else
+enum { PAIRS = 4 };
+#endif
+
+/* One pair of k. The barrier keeps GCC from interleaving two, which needs more registers than there
+ * are. */
+INLINE void add_pair(const int rows, const int vectors, const uint32_t *a, const char *b,
+                     __m512 sum[BF16_MR][BF16_NV]) {
+    __m512bh y[BF16_NV];
+    __asm__ volatile("" ::: "memory");
+    UNROLL
+    for (int j = 0; j < vectors; j++) y[j] = (__m512bh)_mm512_loadu_si512(b + j * 64);
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        const __m512bh x = (__m512bh)_mm512_set1_epi32((int)a[i]);
+        UNROLL
+        for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], x, y[j]);
+    }
+}
+
+/* rows and vectors are compile-time constants. */
+INLINE void micro_kernel(const int rows, const int vectors, TILE_ARGUMENTS) {
+    __m512 sum[BF16_MR][BF16_NV];
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_setzero_ps();
+    }
+    int64_t pairs = (params->k + 1) / 2;
+    for (; pairs >= PAIRS; pairs -= PAIRS) {
+        UNROLL
+        for (int u = 0; u < PAIRS; u++)
+            add_pair(rows, vectors, a + u * BF16_MR, b + u * BF16_NV * 64, sum);
+        a += PAIRS * BF16_MR;
+        b += PAIRS * BF16_NV * 64;
+    }
+    for (; pairs > 0; pairs--, a += BF16_MR, b += BF16_NV * 64) add_pair(rows, vectors, a, b, sum);
+
+    const __m512 alpha = _mm512_set1_ps((float)params->alpha);
+    const __mmask16 last = first_of_16(n - (vectors - 1) * 16);
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < vectors; j++) {
+            const __mmask16 mask = j == vectors - 1 ? last : 0xFFFF;
+            __m512 x = _mm512_mul_ps(alpha, sum[i][j]);
+            if (base) x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, base + j * 16), x);
+            _mm512_mask_storeu_ps(c + j * 16, mask, x);
+        }
+        c += params->row;
+        if (base) base += params->base_row;
+        __asm__("" : "+r"(c)); /* one row's addresses at a time */
+    }
+}
+
+#define ROWS(rows)                                                                                 \
+    case rows:                                                                                     \
+        if (n > 16) micro_kernel(rows, 2, params, n, a, b, base, c);                               \
+        else micro_kernel(rows, 1, params, n, a, b, base, c);                                      \
+        break
+__attribute__((noinline)) static void narrow_tile(int64_t m, TILE_ARGUMENTS) {
+    switch (m) {
+        ROWS(1);
+        ROWS(2);
+        ROWS(3);
+        ROWS(4);
+        ROWS(5);
+        ROWS(6);
+        ROWS(7);
+        ROWS(8);
+        ROWS(9);
+        ROWS(10);
+        ROWS(11);
+        ROWS(12);
+    }
+}
+#undef ROWS
+
+__attribute__((noinline)) static void full_tile(TILE_ARGUMENTS) {
+    micro_kernel(BF16_MR, BF16_NV, params, n, a, b, base, c);
+}
+
+__attribute__((noinline)) static void strided_tile(int64_t m, TILE_ARGUMENTS) {
+    float sum[BF16_MR * BF16_NR];
+    const cti_gemm_params dense = {.k = params->k, .row = BF16_NR, .col = 1, .alpha = 1};
+    narrow_tile(m, &dense, n, a, b, NULL, sum);
+    bf16_store_tile(params, m, n, sum, base, c);
+}
+
+static void tile(const cti_gemm_params *params, int64_t m, int64_t n, const void *a, const void *b,
+                 const float *base, float *c) {
+    if (params->col != 1) strided_tile(m, params, n, a, b, base, c);
+    else if (m == BF16_MR && n > 16) full_tile(params, n, a, b, base, c);
+    else narrow_tile(m, params, n, a, b, base, c);
+}
+
+static void product(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
+                    const void *b, int64_t panel, const void *base, void *c) {
+    bf16_panels_of_b(params, m, n, a, b, panel, base, c, tile);
+}
+
+static const cti_gemm_kernels kernels = BF16_KERNELS(product);
+
+void cti_kernels_avx512bf16(cti_kernels *table) { table->bf16 = &kernels; }

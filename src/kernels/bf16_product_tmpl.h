@@ -1,0 +1,64 @@
+/* Products of bf16 panels by pairs of k, and their table: C = base + alpha A B.
+ *
+ * Each element of C is summed over pairs of k in order, as vdpbf16ps does: first the pair's second
+ * product is added to the sum, then its first one, each by an FMA that rounds to nearest and whose
+ * operands and result count as zero below 2^-126. The sum is multiplied by alpha, which rounds, and
+ * added to the base, which rounds again. */
+#ifndef CTI_KERNELS_BF16_PRODUCT_TMPL_H
+#define CTI_KERNELS_BF16_PRODUCT_TMPL_H
+
+#include "bf16_tmpl.h"
+#include "gemm_tuning_tmpl.h"
+#include "kernels.h"
+
+enum {
+    BF16_MR = 12,
+    BF16_NV = 2,
+    BF16_NR = BF16_NV * 16,
+    /* The longest K block. 12 rows of A take 24 KB, and leave some of L1d to B. */
+    BF16_KC = 1024,
+};
+
+static void bf16_pack_a(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,
+                        void *packed) {
+    const bf16_panels p = {.width = BF16_MR, .layout = BY_PAIR, .unit = 2, .chunk = CHUNK};
+    pack_panels(&p, m, k, a, row, col, packed, (k + 1) / 2 * 2 * BF16_MR);
+}
+
+static void bf16_pack_b(int64_t k, int64_t n, const void *b, int64_t row, int64_t col,
+                        void *packed) {
+    const bf16_panels p = {.width = BF16_NR, .layout = BY_PAIR, .unit = 2, .chunk = CHUNK};
+    pack_panels(&p, n, k, b, col, row, packed, (k + 1) / 2 * 2 * BF16_NR);
+}
+
+static void bf16_store_tile(const cti_gemm_params *params, int64_t m, int64_t n, const float *sum,
+                            const float *base, float *c) {
+    bf16_store_sums(params, m, n, sum, BF16_NR, base, c);
+}
+
+/* The macro-kernel: all panels of B for one panel of A. `tile` computes one of them. */
+INLINE void bf16_panels_of_b(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
+                             const char *b, int64_t panel, const float *base, float *c,
+                             void (*tile)(const cti_gemm_params *params, int64_t m, int64_t n,
+                                          const void *a, const void *b, const float *base,
+                                          float *c)) {
+    for (int64_t j = 0; j < n; j += BF16_NR, b += panel) {
+        const int64_t at = j * params->col;
+        tile(params, m, n - j < BF16_NR ? n - j : BF16_NR, a, b, base ? base + at : NULL, c + at);
+    }
+}
+
+#define BF16_KERNELS(product)                                                                      \
+    {.mr = BF16_MR,                                                                                \
+     .nr = BF16_NR,                                                                                \
+     .lanes = 16,                                                                                  \
+     .mr_narrow = BF16_MR,                                                                         \
+     .kc = BF16_KC,                                                                                \
+     .tuning = GEMM_TUNING,                                                                        \
+     .packed_bytes = sizeof(bf16),                                                                 \
+     .k_unit = 2,                                                                                  \
+     .pack_a = bf16_pack_a,                                                                        \
+     .pack_b = bf16_pack_b,                                                                        \
+     .macro_kernel = product}
+
+#endif
