@@ -393,7 +393,7 @@ static void backward_in(ct_context *c, ct_comm *comm, int rank, void *arg) {
         }
         ct_dist_step(dist);
     }
-    buckets = dist->buckets;
+    if (rank == 0) buckets = dist->buckets;
     first.out[rank].hash = model_hash(m.root);
     first.out[rank].steps = ct_dist_steps(dist);
 }

@@ -69,7 +69,7 @@ int64_t cti_agree(ct_comm *comm, int tag, cti_agreement *mine, cti_agreement *th
         cti_comm_wait(comm, &receive);
         cti_comm_wait(comm, &send);
         if (*comm->fault && !mine->lost) add_error(mine, comm, CT_ERR_IO, true, comm->fault);
-        if (!comm->engine || comm->lost[peer]) continue;
+        if (!receive.done) continue;
         if (theirs->version != version) {
             add_error(mine, comm, CT_ERR_ARGUMENT, true,
                       "ranks run different versions of the library");
@@ -86,15 +86,16 @@ int64_t cti_agree(ct_comm *comm, int tag, cti_agreement *mine, cti_agreement *th
 bool cti_agreement_holds(ct_comm *comm, const cti_agreement *all, cti_place place) {
     ct_context *context = comm->context;
     const char *call = cti_call_name(place.call);
-    if (all->lost) {
+    const cti_place *a = &all->place, *b = &all->other;
+    const bool dist = a->dist != b->dist, apart = a->call != b->call || a->step != b->step || dist;
+    /* A rank that sees that ranks are apart leaves, so that others may see both. */
+    if (all->lost && all->elsewhere < 0) {
         ct_fail(context, CT_ERR_IO, "%s: %s; this rank is in step %" PRId64, call, all->message,
                 place.step);
         if (comm->engine) cti_comm_break(comm, all->message);
         return false;
     }
-    const cti_place *a = &all->place, *b = &all->other;
-    const bool dist = a->dist != b->dist, apart = a->call != b->call || a->step != b->step || dist;
-    if (all->elsewhere >= 0 && (apart || all->failed < 0)) {
+    if (all->elsewhere >= 0 && (apart || all->lost || all->failed < 0)) {
         char says[CTI_FAULT_SIZE];
         if (apart)
             snprintf(says, sizeof says,

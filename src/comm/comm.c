@@ -144,6 +144,7 @@ bool cti_comm_poll(ct_comm *comm) {
         }
         const int peer = t->transfer.peer;
         unlink_transfer(comm, t);
+        t->done = state == CT_TRANSFER_DONE;
         ended = true;
         if (state == CT_TRANSFER_LEFT) lose(comm, peer, "has left the run");
         if (state == CT_TRANSFER_FAILED) fail(comm, peer);
