@@ -77,7 +77,8 @@ void ct_comm_close(ct_comm *comm) {
 }
 
 void cti_comm_break(ct_comm *comm, const char *fault) {
-    if (fault) snprintf(comm->fault, sizeof comm->fault, "%.*s", (int)sizeof comm->fault - 1, fault);
+    if (fault)
+        snprintf(comm->fault, sizeof comm->fault, "%.*s", (int)sizeof comm->fault - 1, fault);
     close_engine(comm);
 }
 
