@@ -155,7 +155,7 @@ START_TEST(memory_runs_out) {
     const uint64_t want = run.hash[0];
     int64_t failures = 0;
     bool reached = true;
-    for (int64_t at = 1; reached; at += 1 + at / (at_phase < SAVE ? 24 : 6)) {
+    for (int64_t at = 1; reached; at += 1 + at / (at_phase < SAVE ? 12 : 6)) {
         run_phase(&p, at_phase, at, _i % 2, at_phase >= SAVE);
         reached = run.reached[_i % 2];
         failures += run.failed[0];

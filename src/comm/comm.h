@@ -16,7 +16,7 @@ typedef struct cti_transfer cti_transfer;
 struct cti_transfer {
     ct_transfer transfer;
     cti_transfer *next, *prev; /* on comm->pending */
-    bool pending, done; /* done: it has ended well */
+    bool pending, done;        /* done: it has ended well */
 };
 
 enum { CTI_FAULT_SIZE = 200 };
