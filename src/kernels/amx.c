@@ -175,15 +175,15 @@ INLINE void product(int products, const cti_gemm_params *params, int64_t m, int6
 #define PRODUCTS(name, its)                                                                        \
     static void pack_a_##name(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,       \
                               void *packed) {                                                      \
-        pack_left(&its, m, k, a, row, col, packed);                                                \
+        pack_left(&(its), m, k, a, row, col, packed);                                              \
     }                                                                                              \
     static void pack_b_##name(int64_t k, int64_t n, const void *b, int64_t row, int64_t col,       \
                               void *packed) {                                                      \
-        pack_right(&its, k, n, b, row, col, packed);                                               \
+        pack_right(&(its), k, n, b, row, col, packed);                                             \
     }                                                                                              \
     static void product_##name(const cti_gemm_params *params, int64_t m, int64_t n, const void *a, \
                                const void *b, int64_t panel, const void *base, void *c) {          \
-        product(its.count, params, m, n, a, b, panel, base, c);                                    \
+        product((its).count, params, m, n, a, b, panel, base, c);                                  \
     }
 PRODUCTS(x1, one_product)
 PRODUCTS(x3, three_products)

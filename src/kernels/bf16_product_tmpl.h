@@ -59,6 +59,6 @@ INLINE void bf16_panels_of_b(const cti_gemm_params *params, int64_t m, int64_t n
      .k_unit = 2,                                                                                  \
      .pack_a = bf16_pack_a,                                                                        \
      .pack_b = bf16_pack_b,                                                                        \
-     .macro_kernel = product}
+     .macro_kernel = (product)}
 
 #endif
