@@ -75,7 +75,7 @@ END_TEST
 START_TEST(little_endian) {
     static const unsigned char ids[] = {0x01, 0x02, 0x00, 0x00, 0xff, 0xfe, 0xfd, 0xfc};
     const char *path = in_folder("0.bin");
-    ct_tensor *x, *y;
+    ct_tensor *x = NULL, *y = NULL;
     write_all(path, (const char *)ids, sizeof ids);
     ct_tokens *two = open_ids(context, 1, (ct_tokens_opts){0});
     must(two && ct_tokens_batch(two, 1, 0, 1, 3, &x, &y));
@@ -110,7 +110,7 @@ START_TEST(vocabulary) {
             ck_batch_refused(tokens, 0, 1, T, CT_ERR_FORMAT, path, says);
             ct_tokens_close(tokens);
             tokens = open_ids(context, 1, (ct_tokens_opts){.vocabulary = 50258});
-            ct_tensor *x, *y;
+            ct_tensor *x = NULL, *y = NULL;
             if (bytes == 2) must(ct_tokens_batch(tokens, 1, 0, 1, T, &x, &y));
             else ck_batch_refused(tokens, 0, 1, T, CT_ERR_FORMAT, path, "vocabulary of 50258");
             ct_tokens_close(tokens);
@@ -184,7 +184,7 @@ START_TEST(files_that_change) {
     ck_assert_int_eq(utimes(changed, past), 0);
     ct_tokens *tokens = open_ids(context, files, (ct_tokens_opts){.vocabulary = 4096});
     must(tokens);
-    ct_tensor *x, *y;
+    ct_tensor *x = NULL, *y = NULL;
     if (files == 1) must(ct_tokens_batch(tokens, 1, 0, 3, T, &x, &y));
     changes[k].change();
     char offset[40];

@@ -212,7 +212,7 @@ START_TEST(a_batch_depends_on_its_index_alone) {
     ct_tokens *tokens[2] = {open_kind(context, 0), open_kind(other, 0)};
     must(tokens[0] && tokens[1]);
     static int64_t forward[40][5 * T];
-    ct_tensor *x, *y;
+    ct_tensor *x = NULL, *y = NULL;
     for (int64_t i = 0; i < 40; i++) {
         must(ct_tokens_batch(tokens[0], 3, i, 5, T, &x, &y));
         memcpy(forward[i], ct_data_i64(x), sizeof forward[i]);
@@ -271,7 +271,7 @@ START_TEST(a_resumed_run_has_the_same_bits) {
             if (begin) ck_assert(ct_checkpoint_load(in_folder("checkpoint"), &all));
             for (; all.step < (run ? begin + 5 : 12) && all.step < 12; all.step++) {
                 ct_scope scope = ct_scope_open(c);
-                ct_tensor *x, *y;
+                ct_tensor *x = NULL, *y = NULL;
                 ct_tokens_batch(tokens, 1, all.step, 3, 16, &x, &y);
                 ct_tensor *logits = ct_reshape(ct_forward(model, x), CT_SHAPE(-1, 400));
                 ct_tensor *loss = ct_cross_entropy(logits, ct_reshape(y, CT_SHAPE(-1)),
@@ -318,7 +318,7 @@ START_TEST(many_files) {
     int64_t sum = 0;
     for (int64_t i = 0; i < 2 * MANY; i += 4) {
         ct_scope scope = ct_scope_open(context);
-        ct_tensor *x, *y;
+        ct_tensor *x = NULL, *y = NULL;
         must(ct_tokens_batch(tokens, 1, i / 4, 4, 2, &x, &y));
         for (int b = 0; b < 4; b++) {
             ck_assert_int_eq(ct_data_i64(x)[2 * b + 1], ct_data_i64(x)[2 * b] + 1);
@@ -367,7 +367,7 @@ START_TEST(larger_than_memory) {
     long before = 0;
     for (int64_t i = 0; i < 260; i++) {
         ct_scope scope = ct_scope_open(context);
-        ct_tensor *x, *y;
+        ct_tensor *x = NULL, *y = NULL;
         must(ct_tokens_batch(tokens, 1, i == 3 ? number : i * 4 + windows, i == 3 ? 1 : 4, LONG, &x,
                              &y));
         const int64_t *targets = ct_data_i64(y);
