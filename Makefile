@@ -48,10 +48,10 @@ KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KER
        $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/amx_permitted.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
 OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/%,$(wildcard src/*/*.c)) $(wildcard ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
-# The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Two files are compiled by
-# themselves, as tests make their functions fail by the linker.
+# The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Three files are compiled by
+# themselves, as tests make their functions fail by the linker or have one of their own.
 ifdef AMALGAMATED
-OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/core/,memory.o handle.o)
+OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o kernels/isa.o)
 endif
 EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c,$(wildcard examples/*.c)))
 # What char_lm is linked with, besides common.o and either world_one.o or world_mpi.o.
@@ -79,7 +79,7 @@ amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/
 $(AMALGAMATION)/cotangent.c: packaging/amalgamate src/kernels/sets.txt $(wildcard include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch])
 	CC='$(CC)' packaging/amalgamate $(@D)
 $(AMALGAMATION)/cotangent.o: $(AMALGAMATION)/cotangent.c $(BUILD)/flags
-	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -c $< -o $@
+	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -DCTI_WITHOUT_isa -c $< -o $@
 packaging-check: all $(BUILD)/obj/tests/cases.o ## the amalgamation, find_package and FetchContent, from projects outside of this tree; needs cmake
 	BUILD=$(abspath $(BUILD)) CC='$(CC)' packaging/check
 
