@@ -13,6 +13,11 @@ KERNEL_SANITIZE ?= $(SANITIZE)
 # What the demo trains on; what `make bench` runs.
 TEXT   ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c ops/*/*.h nn/*.c nn/*.h nn/*/*.c examples/*.c)
 
+# The system that is compiled for, as CC says it: what differs is in files named after one of these.
+MACHINE_TRIPLE := $(shell $(CC) -dumpmachine)
+OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACHINE_TRIPLE)),windows,posix)
+OTHER_OS = $(filter-out %_$(OS_NAME).c,$(wildcard src/core/os_*.c examples/system_*.c))
+
 VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" ? "" : ".") $$3} END {print v}' include/cotangent/types.h)
 SONAME  := libcotangent.so.$(firstword $(subst ., ,$(VERSION)))
 
@@ -32,7 +37,7 @@ V ?= 0
 if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
 # Kernels are one source, compiled for each instruction set and each of f32 and f64.
-ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ARCH := $(firstword $(subst -, ,$(MACHINE_TRIPLE)))
 ISAS  = scalar
 scalar_FLAGS = -DCTI_VECTOR_BYTES=0
 ifeq ($(ARCH),x86_64)
@@ -48,8 +53,8 @@ KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
        $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
-OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(foreach d,core autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c,$(wildcard examples/*.c)))
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(OTHER_OS),$(wildcard $(foreach d,core autograd gemm io gradcheck profile,src/$(d)/*.c) ops/*.c ops/*/*.c nn/*.c nn/*/*.c))) $(KOBJ)
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c examples/gpt.c examples/run.c examples/run_log.c examples/system_%.c,$(wildcard examples/*.c)))
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 STATIC   = $(BUILD)/libcotangent.a
@@ -100,9 +105,11 @@ $(BUILD)/flags: FORCE
 
 # ---- programs ----
 
+SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
+
 $(BUILD)/char_lm $(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
 $(BUILD)/char_lm: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
-$(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
+$(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
 demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minute: digits to their reverse, and this project's own source code
@@ -143,8 +150,8 @@ LDFLAGS_test_disk_model = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread wri
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
-$(BUILD)/tests/test_run_log: $(BUILD)/obj/examples/run_log.o
-$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
+$(BUILD)/tests/test_run_log: $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
+$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
@@ -206,7 +213,7 @@ FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
 $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o
+$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))

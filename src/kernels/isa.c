@@ -4,9 +4,9 @@
  * A row of built[] either has tables of its own, for which real.c is compiled with its flags, or it
  * inherits: its tables are copies of its parent's, in which replace[] changes entries. So an
  * instruction set that adds one instruction compiles only the kernels that use it. */
-#include <pthread.h>
 #include <string.h>
 
+#include "../core/os.h"
 #include "kernels.h"
 
 extern const cti_kernels cti_kernels_scalar_f32, cti_kernels_scalar_f64, cti_kernels_i64,
@@ -89,8 +89,8 @@ static void inherit(void) {
 }
 
 static const built_isa *rows(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, inherit);
+    static cti_once once;
+    cti_once_run(&once, inherit);
     return built;
 }
 
