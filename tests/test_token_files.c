@@ -75,7 +75,7 @@ END_TEST
 START_TEST(little_endian) {
     static const unsigned char ids[] = {0x01, 0x02, 0x00, 0x00, 0xff, 0xfe, 0xfd, 0xfc};
     const char *path = in_folder("0.bin");
-    ct_tensor *x, *y;
+    ct_tensor *x = NULL, *y = NULL;
     write_all(path, (const char *)ids, sizeof ids);
     ct_tokens *two = open_ids(context, 1, (ct_tokens_opts){0});
     must(two && ct_tokens_batch(two, 1, 0, 1, 3, &x, &y));
@@ -353,11 +353,15 @@ int main(void) {
     tcase_add_test(files, headers);
     tcase_add_test(files, little_endian);
     tcase_add_test(files, vocabulary);
-    tcase_add_loop_test(files, files_that_change, 0, 2 * CHANGES);
-    tcase_add_test(files, refused_at_open);
     tcase_add_test(files, refused_batches);
     tcase_add_test(files, after_close);
-    tcase_add_test(files, relative_paths);
     suite_add_tcase(suite, files);
+    TCase *posix = tcase_create("links, FIFOs and modes");
+    tcase_set_tags(posix, "posix");
+    tcase_add_checked_fixture(posix, setup, teardown);
+    tcase_add_loop_test(posix, files_that_change, 0, 2 * CHANGES);
+    tcase_add_test(posix, refused_at_open);
+    tcase_add_test(posix, relative_paths);
+    suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* ---- the machine and the process ---- */
 
@@ -25,6 +26,9 @@ uint64_t cti_os_entropy(void); /* a number that differs at each call, of the tim
  * between this process and the one that was first asked. */
 bool cti_os_count_forks(void);
 unsigned cti_os_forks(void);
+
+/* x^e, to an ulp or so: of some systems' pow more are wrong. */
+double cti_os_pow(double x, double e);
 
 /* ---- memory ---- */
 
@@ -109,9 +113,10 @@ int64_t cti_os_write(int fd, const void *data, size_t size);
 int64_t cti_os_write_at(int fd, int64_t offset, const void *data, size_t size);
 
 bool cti_os_sync(int fd); /* of a file or a folder. EINVAL: the file system cannot sync it */
-/* Gives the open file the permission bits, owner and group of another, where the system allows it;
- * no user gains access. NULL, or what has failed. */
-const char *cti_os_keep_access(int fd, const cti_os_about *old);
+/* Gives the open file the access of another, at `path`: permission bits, owner and group, or an
+ * access control list, where the system allows it; no user gains access. NULL, or what has failed.
+ */
+const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old);
 
 bool cti_os_rename(const char *from, const char *to); /* replaces `to`, even while it is read */
 bool cti_os_remove(const char *path);                 /* a file */
@@ -119,6 +124,18 @@ bool cti_os_make_folder(const char *path);            /* EEXIST: something is th
 
 /* The system's words for errno. */
 void cti_os_error(char *words, size_t size);
+
+/* ---- text in memory ---- */
+
+/* A stream that gathers text. Close ends it and sets .text, for free(), also if it returns false.
+ */
+typedef struct {
+    FILE *file;
+    char *text;
+    size_t size;
+} cti_os_text;
+bool cti_os_text_open(cti_os_text *out);
+bool cti_os_text_close(cti_os_text *out);
 
 /* ---- locks, and the files in a folder that nobody locks ---- */
 

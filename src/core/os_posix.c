@@ -10,10 +10,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -95,6 +95,8 @@ bool cti_os_count_forks(void) {
 }
 
 unsigned cti_os_forks(void) { return forks; }
+
+double cti_os_pow(double x, double e) { return pow(x, e); }
 
 /* ---- memory ---- */
 
@@ -300,7 +302,8 @@ static mode_t kept_mode(const cti_os_about *old, const struct stat *made) {
     return owner << 6 | group << 3 | others;
 }
 
-const char *cti_os_keep_access(int fd, const cti_os_about *old) {
+const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old) {
+    (void)path;
     static const char unread[] = "cannot read the mode of the file beside it";
     struct stat made;
     if (fstat(fd, &made) != 0) return unread;
@@ -330,6 +333,16 @@ void cti_os_error(char *words, size_t size) {
     memcpy(words, text, length);
     words[length] = '\0';
 }
+
+/* ---- text in memory ---- */
+
+bool cti_os_text_open(cti_os_text *out) {
+    *out = (cti_os_text){0};
+    out->file = open_memstream(&out->text, &out->size);
+    return out->file != NULL;
+}
+
+bool cti_os_text_close(cti_os_text *out) { return fclose(out->file) == 0; }
 
 /* ---- locks, and the files in a folder that nobody locks ---- */
 

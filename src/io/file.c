@@ -151,7 +151,7 @@ static bool keep_access(cti_file_new *file) {
         return cti_file_fail(file->context, file->op, file->path, "cannot read its mode");
     }
     if (!file->replaces) return true;
-    const char *failed = cti_os_keep_access(file->fd, &file->old);
+    const char *failed = cti_os_keep_access(file->fd, file->target, &file->old);
     return !failed || cti_file_fail(file->context, file->op, file->path, failed);
 }
 
