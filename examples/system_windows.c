@@ -147,7 +147,13 @@ static HANDLE handle_of(int fd) { return (HANDLE)_get_osfhandle(fd); }
 
 static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
     const HANDLE handle = CreateFileW(wide(path), access, share, NULL, how, 0, NULL);
-    if (handle == INVALID_HANDLE_VALUE) return fail(GetLastError()) - 1;
+    if (handle == INVALID_HANDLE_VALUE) {
+        const DWORD error = GetLastError(), attributes = GetFileAttributesW(wide(path));
+        fail(error);
+        if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY))
+            errno = EISDIR;
+        return -1;
+    }
     return _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
 }
 

@@ -243,12 +243,25 @@ enum { AT_ONCE = 1 << 30 }; /* bytes of one read or write */
 
 static HANDLE handle_of(int fd) { return (HANDLE)(intptr_t)fd; }
 
+/* Whether a path is not found because its folder is a file. */
+static DWORD reason(wchar_t *path, DWORD error) {
+    if (error != ERROR_PATH_NOT_FOUND) return error;
+    wchar_t *end = NULL;
+    for (wchar_t *at = path; *at; at++)
+        if (*at == L'/' || *at == L'\\') end = at;
+    if (!end) return error;
+    *end = 0;
+    const DWORD folder = GetFileAttributesW(path);
+    const bool is_file = folder != INVALID_FILE_ATTRIBUTES && !(folder & FILE_ATTRIBUTE_DIRECTORY);
+    return is_file ? ERROR_DIRECTORY : error;
+}
+
 /* -1 with errno: failed. */
 static int open_path(const char *path, DWORD access, DWORD how, DWORD flags) {
     wchar_t *name = wide(path);
     if (!name) return -1;
     const HANDLE handle = CreateFileW(name, access, SHARED, NULL, how, flags, NULL);
-    if (handle == INVALID_HANDLE_VALUE) fail(GetLastError());
+    if (handle == INVALID_HANDLE_VALUE) fail(reason(name, GetLastError()));
     free(name);
     return handle == INVALID_HANDLE_VALUE ? -1 : (int)(intptr_t)handle;
 }
@@ -452,14 +465,13 @@ static bool replace(const wchar_t *from, const wchar_t *to) {
             MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
             return true;
         error = GetLastError();
-        if (error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) break;
         const DWORD attributes = GetFileAttributesW(to);
-        if (attributes == INVALID_FILE_ATTRIBUTES ||
+        if ((error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) ||
+            attributes == INVALID_FILE_ATTRIBUTES ||
             (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY)))
-            break;
-        if (replace_moved(from, to)) return true;
+            return fail(error);
     }
-    return fail(error);
+    return replace_moved(from, to) || fail(error);
 }
 
 bool cti_os_rename(const char *from, const char *to) {

@@ -6,6 +6,7 @@
 
 #define tell portable_old_tell /* a name that tests use for their own */
 #include <direct.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <io.h>
@@ -27,8 +28,6 @@ static inline int portable_setenv(const char *name, const char *value, int repla
 #define setenv      portable_setenv
 #define unsetenv(n) _putenv_s(n, "")
 
-#define mkdir(path, mode) _mkdir(path)
-
 static inline char *portable_mkdtemp(char *path) {
     static unsigned count;
     _mkdir("/tmp");
@@ -41,17 +40,39 @@ static inline char *portable_mkdtemp(char *path) {
 }
 #define mkdtemp portable_mkdtemp
 
-/* of a path in UTF-8, of any length */
+/* of paths in UTF-8, of any length */
 __declspec(dllimport) int __stdcall RemoveDirectoryW(const wchar_t *path);
+__declspec(dllimport) int __stdcall CreateDirectoryW(const wchar_t *path, void *security);
+__declspec(dllimport) int __stdcall DeleteFileW(const wchar_t *path);
 __declspec(dllimport) int __stdcall MultiByteToWideChar(unsigned page, unsigned long flags,
                                                         const char *text, int size, wchar_t *out,
                                                         int room);
-static inline int portable_rmdir(const char *path) {
-    wchar_t name[1024], whole[1100] = L"\\\\?\\";
-    MultiByteToWideChar(65001, 0, path, -1, name, 1024);
-    return _wfullpath(whole + 4, name, 1024) && RemoveDirectoryW(whole) ? 0 : -1;
+enum { PORTABLE_PATH = 8192 };
+static inline const wchar_t *portable_path(const char *path) {
+    static wchar_t name[PORTABLE_PATH], whole[PORTABLE_PATH + 4] = L"\\\\?\\";
+    MultiByteToWideChar(65001, 0, path, -1, name, PORTABLE_PATH);
+    return _wfullpath(whole + 4, name, PORTABLE_PATH) ? whole : L"";
 }
-#define rmdir portable_rmdir
+static inline int portable_mkdir(const char *path) {
+    return CreateDirectoryW(portable_path(path), NULL) ? 0 : -1;
+}
+static inline int portable_rmdir(const char *path) {
+    return RemoveDirectoryW(portable_path(path)) ? 0 : -1;
+}
+static inline int portable_remove(const char *path) {
+    const wchar_t *name = portable_path(path);
+    return DeleteFileW(name) || RemoveDirectoryW(name) ? 0 : -1;
+}
+#define mkdir(path, mode) portable_mkdir(path)
+#define rmdir             portable_rmdir
+#define remove            portable_remove
+#define unlink            portable_remove
+
+/* Wine shows the system that it runs on, whose descriptors are not the program's. */
+static inline DIR *portable_opendir(const char *path) {
+    return strncmp(path, "/proc/", 6) ? opendir(path) : NULL;
+}
+#define opendir portable_opendir
 
 /* A descriptor of the library is a handle, a multiple of 4. */
 __declspec(dllimport) int __stdcall GetHandleInformation(void *handle, unsigned long *flags);
