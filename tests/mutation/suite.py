@@ -1,5 +1,6 @@
 """The C suite, as the mutants meet it: which tests of which programs enter a function, how long each takes, and a run of those with a
 mutant; plainly built, or under sanitizers."""
+import glob
 import hashlib
 import json
 import math
@@ -64,6 +65,12 @@ class Suite:
             objects[program] = f"{self.folder}/{program}.o"
             run(["objcopy", "-g", "--redefine-sym", f"main=main_{program}", f"{build}/obj/tests/{program}.o", objects[program]])
             self.sha[program] = digest(Path(objects[program]).read_bytes())
+        # What some programs are linked with besides: of an archive the linker takes what a program needs.
+        helpers = f"{self.folder}/helpers.a"
+        names = [p for p in glob.glob(f"{build}/obj/tests/*.o") + glob.glob(f"{build}/obj/examples/run*.o")
+                 if not Path(p).stem.startswith("test_") and Path(p).stem != "cases"]
+        Path(helpers).unlink(missing_ok=True)
+        run(["ar", "rcs", helpers, *sorted(names)])
         for program in self.programs:
             self.sha[program] = digest(program, self.sha[program], self.sha["cases"])
         # Most programs are one; those that put themselves in the place of other functions are linked alone.
@@ -77,7 +84,7 @@ class Suite:
             if group == "all":   # two programs may use a name for two things
                 for p in members:
                     run(["objcopy", f"--keep-global-symbol=main_{p}", objects[p]])
-            run([CC, "-r", "-nostdlib", *(objects[p] for p in members), objects["cases"], "-o", joined])
+            run([CC, "-r", "-nostdlib", *(objects[p] for p in members), objects["cases"], helpers, "-o", joined])
             for runner, trace in (self.runner(group), []), (self.runner(group, True), ["-DTRACE"]):
                 run([CC, "-std=c11", "-O1", "-D_POSIX_C_SOURCE=200809L", names, *trace, "-c", "tests/mutation/runner.c", "-o", runner])
             self.link_with[group] = (joined, shlex.split(os.environ.get(f"LDFLAGS_{group}", "")))
