@@ -104,7 +104,7 @@ uint64_t cti_os_entropy(void) {
 bool cti_os_count_forks(void) { return true; } /* there are none */
 unsigned cti_os_forks(void) { return 0; }
 
-/* MinGW's pow multiplies doubles where e is whole, which is off by 2 ulp at e = -3. */
+/* With MinGW's pow of doubles the gradient of x^-2 was off by more than 3 ulp, at x = 0.879. */
 double cti_os_pow(double x, double e) { return (double)powl(x, e); }
 
 /* ---- memory ---- */

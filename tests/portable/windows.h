@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <io.h>
 #undef tell
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,15 +108,6 @@ static inline int portable_rename(const char *from, const char *to) {
     return remove(to), rename(from, to);
 }
 #define rename portable_rename
-
-/* Of small whole exponents, as MinGW's powl of a negative number has the wrong sign or is NaN. */
-static inline long double portable_powl(long double x, long double e) {
-    if (e != (int)e || e < -8 || e > 8) return powl(x, e);
-    long double y = 1;
-    for (int i = e < 0 ? (int)-e : (int)e; i > 0; i--) y *= x;
-    return e < 0 ? 1 / y : y;
-}
-#define powl portable_powl
 
 /* ---- streams in memory: temporary files that are read when they are closed ---- */
 
