@@ -15,7 +15,7 @@
 
 enum { MEASURED = 32 }; /* windows in a batch of a validation */
 
-/* The values of the flags, except the model's sizes and those of writing. */
+/* What the flags set. The model's sizes are in gpt, and the options of writing in gpt_write.c. */
 static struct {
     long long batch, micro_batches, shares, steps, warmup, eval_every;
     double lr, min_lr, beta1, beta2, weight_decay, clip;

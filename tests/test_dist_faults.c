@@ -1,7 +1,7 @@
 /* Request number n for memory fails on one rank, for every n, while it makes a ct_dist, trains,
  * adds numbers, saves or loads: then all ranks have the error, none has changed anything, and after
  * ct_error_clear all go on to the same bits as without it. */
-#include "../src/core/context.h"
+#include "memory_wraps.h"
 
 #include "dist_model.h"
 #include "files.h"
@@ -17,15 +17,6 @@ static bool refuses(ct_context *c) {
     ct_fail(c, CT_ERR_MEMORY, "injected: out of memory");
     return true;
 }
-
-void *__real_cti_take_any(ct_context *context, size_t size);
-void *__real_cti_take_zeroed(ct_context *context, size_t size);
-char *__real_cti_take_string(ct_context *context, const char *string);
-ct_tensor *__real_cti_handle_take_any(ct_context *context);
-void *__wrap_cti_take_any(ct_context *context, size_t size);
-void *__wrap_cti_take_zeroed(ct_context *context, size_t size);
-char *__wrap_cti_take_string(ct_context *context, const char *string);
-ct_tensor *__wrap_cti_handle_take_any(ct_context *context);
 
 void *__wrap_cti_take_any(ct_context *c, size_t size) {
     return refuses(c) ? NULL : __real_cti_take_any(c, size);

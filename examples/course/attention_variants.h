@@ -256,7 +256,8 @@ static ct_tensor *course_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_
 }
 
 /* What the weights are, which a unit matrix for the values shows: `in` are queries, keys and
- * values (B, S, e). Of the first query whose weights are wrong. */
+ * values (B, S, e). Says what is wrong with the first query whose weights are not the right ones.
+ */
 __attribute__((unused)) static void course_explain_weights(ct_fn yours, ct_fn right, void *arg,
                                                            ct_tensor *const *in, int n, char *said,
                                                            size_t size) {

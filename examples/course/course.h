@@ -57,8 +57,8 @@ static inline bool course_has(course_set set, int mistake) { return set >> mista
  * mistake; an error is cleared. */
 typedef ct_tensor *(*course_variant)(ct_tensor *const *in, int n, void *arg, course_set mistakes);
 
-/* Inputs at which most mistakes differ, for `arg` as it is or another that is put in its place:
- * there it is decided between mistakes that give the same elsewhere. */
+/* Makes inputs at which most mistakes give different results, and may replace `arg`. Where several
+ * mistakes explain a wrong result, the results at these inputs decide. */
 typedef void (*course_probe)(ct_context *context, ct_tensor **in, void **arg);
 
 /* Writes what is found out of a wrong forward that no mistake of the table explains, or nothing:

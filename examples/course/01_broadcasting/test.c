@@ -210,7 +210,8 @@ static ct_tensor *spread(ct_tensor *x, ct_shape shape, course_set bits) {
     return ct_reshape(x, shape);
 }
 
-/* y as it is where element e is taken for the one whose first index runs fastest. */
+/* y with its elements in the wrong places: element number e is written as if the first index, and
+ * not the last one, ran fastest. */
 static ct_tensor *from_left(ct_tensor *y) {
     const ct_shape shape = ct_shape_of(y);
     int64_t from[512], step[CT_MAX_DIMS], next = 1;

@@ -263,7 +263,7 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
         if (bits >> TARGET_OF_ROW_NUMBER & 1) target[i] = i;
         if (bits >> TARGET_FROM_END & 1) target[i] = classes - 1 - given[i];
         if (bits >> TARGET_BY_COLUMN & 1) {
-            target[i] = given[i] * rows + i - i * classes; /* its place in this row */
+            target[i] = given[i] * rows + i - i * classes; /* counted from the start of row i */
             if (counts[i] != 0 && (target[i] < 0 || target[i] >= classes)) other_rows = true;
         }
         target[i] += (bits >> NEXT_TARGET & 1) - (bits >> TARGET_BEFORE & 1);

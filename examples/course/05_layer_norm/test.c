@@ -329,8 +329,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *attrs, course_set b
     return with_weights(x, z, divisor, w, in[2], bits);
 }
 
-/* Each row of y as (x - m) r w + b: m and r by least squares. Of the first row whose m or r is
- * wrong, or that has none. */
+/* Fits each row of y by (x - m) r w + b, with m and r by least squares, and says what is wrong with
+ * the first row whose m or r is not the right one, or that no m and r fit. */
 static void explain(ct_tensor *const *in, int n, void *attrs, ct_tensor *got, ct_tensor *right,
                     char *said, size_t size) {
     const double eps = ((layer_norm_attrs *)attrs)->eps;

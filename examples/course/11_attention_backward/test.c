@@ -231,7 +231,7 @@ static bool equal(ct_tensor *a, ct_tensor *b) {
     return true;
 }
 
-/* The wrong ones among the earlier steps whose results this step reads. */
+/* Which earlier steps are wrong, of those whose results this step reads: a bit for each. */
 static unsigned wrong_before(const problem *p, int step) {
     unsigned wrong = 0;
     for (int i = 0; i < step; i++)

@@ -1,0 +1,158 @@
+/* The memory of each line of ops.def, forward and backward: every request that it makes is refused
+ * once, and it makes no more of them than before. */
+#include <cotangent/cotangent.h>
+#include <string.h>
+
+#include "cases.h"
+#include "memory_faults.h"
+#include "suite.h"
+
+/* ---- each line of ops.def, forward and backward ---- */
+
+enum { MOST = 16384 }; /* elements of all gradients together */
+
+/* The gradients of the inputs, as doubles. wanted: compares them with those already there. */
+static bool gradients(ct_tensor *const *in, int n, double *bits, bool wanted) {
+    for (int i = 0, at = 0; i < n; i++) {
+        ct_tensor *grad = in[i] ? ct_grad(in[i]) : NULL;
+        static double own[MOST];
+        const int64_t size = grad ? ct_numel(grad) : 0;
+        ck_assert(at + size <= MOST && (!grad || ct_to_f64(grad, own, size)));
+        if (wanted && memcmp(bits + at, own, (size_t)size * sizeof *own)) return false;
+        memcpy(bits + at, own, (size_t)size * sizeof *own);
+        at += (int)size;
+    }
+    return true;
+}
+
+static void zero_gradients(ct_tensor *const *in, int n) {
+    for (int i = 0; i < n; i++)
+        if (in[i]) ct_zero_grad(in[i]);
+}
+
+/* Value and gradients, with request number `at` refused (0: none). True: all succeeded. */
+static bool op_once(ct_context *c, const case_line *line, ct_tensor *const *in,
+                    ct_tensor *const *cotangent, int64_t at) {
+    fault.calls = 0, fault.at = at;
+    ct_tensor *y = case_run(c, line, in);
+    const bool done =
+        y && (!ct_requires_grad(y) || ct_backward_with(&y, cotangent, 1, (ct_backward_opts){0}));
+    fault.at = 0;
+    return done;
+}
+
+/* Every request of the line on these inputs is refused once. */
+static void refuse_each(ct_context *c, const case_line *line, ct_tensor *const *in, int n) {
+    static double bits[MOST];
+    fault.at = 0, fault.take = true;
+    ct_scope scope = ct_scope_open(c);
+    ct_tensor *y = case_run(c, line, in),
+              *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
+    ck_assert_msg(op_once(c, line, in, &g, 0), "%s: %s", line->call, ct_error_message(c));
+    gradients(in, n, bits, false);
+    for (int mode = 0; mode < 2; mode++) {
+        fault.forever = mode;
+        bool refused = true;
+        for (int64_t at = 1; refused; at++) {
+            zero_gradients(in, n);
+            const int64_t live = ct_memory(c).live;
+            ct_scope inner = ct_scope_open(c);
+            const bool done = op_once(c, line, in, &g, at);
+            refused = fault.calls >= at;
+            ck_assert_msg(done == (ct_error(c) == CT_OK) &&
+                              (done || (refused && ct_error(c) == CT_ERR_MEMORY)),
+                          "%s, request %d %s: %s", line->call, (int)at,
+                          refused ? "refused" : "not reached", ct_error_message(c));
+            ct_error_clear(c);
+            ck_assert_msg(!done || gradients(in, n, bits, true), "%s, request %d: other gradients",
+                          line->call, (int)at);
+            ct_scope_close(inner);
+            zero_gradients(in, n);
+            ck_assert_msg(ct_memory(c).live == live, "%s, request %d: %d bytes are left behind",
+                          line->call, (int)at, (int)(ct_memory(c).live - live));
+        }
+        ck_assert_msg(op_once(c, line, in, &g, 0) && gradients(in, n, bits, true),
+                      "%s: afterwards: %s", line->call, ct_error_message(c));
+    }
+    ct_scope_close(scope);
+}
+
+/* Runs f on each list of inputs of a line: with all gradients wanted, then with that of one input
+ * alone. */
+static void each_wish(int index, ct_context_opts opts,
+                      void (*f)(ct_context *c, const case_line *line, ct_tensor *const *in,
+                                int n)) {
+    const case_line *line = case_at(index);
+    for (int v = 0; v < case_variants(line); v++) {
+        case_input input[CASE_INPUTS];
+        const int n = case_inputs(line, v, 1, input);
+        for (int alone = -1; alone < n; alone++) {
+            ct_tensor *in[CASE_INPUTS] = {0};
+            fault.at = 0;
+            ct_context *c = new_with(opts);
+            ct_scope scope = ct_scope_open(c);
+            ck_assert(case_build(c, input, n, (case_build_opts){.dtype = CT_F64, .seed = 2}, in));
+            const bool any = alone < 0 || (in[alone] && ct_requires_grad(in[alone]));
+            for (int i = 0; i < n && alone >= 0; i++)
+                if (i != alone && in[i] && ct_requires_grad(in[i]))
+                    ct_set_requires_grad(in[i], false);
+            if (any) f(c, line, in, n);
+            ct_scope_close(scope);
+            ct_context_free(c);
+            ck_assert_int_eq(fault.bytes, 0);
+        }
+    }
+}
+
+START_TEST(an_op) {
+    each_wish(_i, (ct_context_opts){.threads = 2, .allocator = {allocate, release, NULL}},
+              refuse_each);
+}
+END_TEST
+
+/* ---- no op allocates more than it did before ---- */
+
+/* tests/golden/memory.txt has a line of bytes, requests and the op for each of ops.def. */
+
+static void run_once(ct_context *c, const case_line *line, ct_tensor *const *in, int n) {
+    (void)n;
+    ct_tensor *y = case_run(c, line, in);
+    const int64_t requests = asked.requests, bytes = asked.bytes;
+    ct_tensor *g = ct_requires_grad(y) ? case_cotangent(y, 3, false) : NULL;
+    asked.requests = requests, asked.bytes = bytes;
+    ck_assert_msg(!g || ct_backward_with(&y, &g, 1, (ct_backward_opts){0}), "%s: %s", line->call,
+                  ct_error_message(c));
+}
+
+START_TEST(an_op_asks_for_no_more) {
+    const case_line *line = case_at(_i);
+    char wanted[4096], row[4096] = "";
+    int64_t bytes = -1, requests = -1;
+    snprintf(wanted, sizeof wanted, "%s on %s\n", line->call, line->inputs);
+    FILE *file = fopen("tests/golden/memory.txt", "r");
+    ck_assert_ptr_nonnull(file);
+    for (int at = 0; bytes < 0 && fgets(row, sizeof row, file);) {
+        long long b, r;
+        if (sscanf(row, "%lld %lld %n", &b, &r, &at) == 2 && !strcmp(row + at, wanted))
+            bytes = b, requests = r;
+    }
+    fclose(file);
+    asked.requests = asked.bytes = 0;
+    each_wish(
+        _i,
+        (ct_context_opts){.threads = 1, .isa = "scalar", .allocator = {allocate, release, NULL}},
+        run_once);
+    ck_assert_msg(asked.bytes <= bytes && asked.requests <= requests,
+                  "if it has to: tests/golden/memory.txt: %lld %lld %s", (long long)asked.bytes,
+                  (long long)asked.requests, wanted);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("op_faults");
+    TCase *memory = tcase_create("memory of ops");
+    tcase_add_loop_test(memory, an_op, 0, case_count());
+    tcase_add_loop_test(memory, an_op_asks_for_no_more, 0, case_count());
+    suite_add_tcase(suite, memory);
+    return run_suite(suite);
+}
