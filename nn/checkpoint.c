@@ -39,17 +39,15 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 
 /* ---- collecting ---- */
 
-/* Collects everything except the metadata. In the optimisers' place are copies of them, NULL: none,
- * to load what was found drafts. */
-static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies,
-                   const unsigned char *found) {
+/* Collects everything except the metadata. In the optimisers' place are copies of them, which are
+ * drafts for a load, or none (NULL). */
+static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_optim *copies) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module)) return false;
     const int64_t first = first_optim(checkpoint);
     for (int64_t i = first; i < checkpoint->n_optims; i++) {
         char key[PREFIX];
         ct_optim *optim = copies ? &copies[i - first] : optim_at(checkpoint, i);
-        if (!cti_nn_optim_gather(state, optim_key(i, key), optim, found)) return false;
-        if (found) found += cti_nn_found_size(optim);
+        if (!cti_nn_optim_gather(state, optim_key(i, key), optim)) return false;
     }
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
         const ct_named *named = &checkpoint->tensors[i];
@@ -190,7 +188,7 @@ static bool write(ct_context *context, const char *op, const char *path,
         }
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
         *at++ = "stream", *at++ = stream, *at++ = NULL;
-        ok = gather(&state, checkpoint, list->copy, NULL) &&
+        ok = gather(&state, checkpoint, list->copy) &&
              cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     }
     cti_nn_state_free(&state);
@@ -299,9 +297,9 @@ static bool make_drafts(cti_nn_state *state, const ct_checkpoint *checkpoint,
     const unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
         if (!cti_nn_draft_begin(&list->copy[i], list->optim[i], at, parts)) return false;
-        at += cti_nn_found_size(list->optim[i]);
+        at += list->optim[i]->count;
     }
-    return gather(state, checkpoint, list->copy, found);
+    return gather(state, checkpoint, list->copy);
 }
 
 /* Reads everything: the optimisers into their drafts, the rest into new tensors. */
@@ -313,7 +311,7 @@ static bool read_all(cti_nn_state *state, const cti_nn_match *match,
     unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
         cti_nn_look_up(list->optim[i], optim_key(first + i, key), match->file, at);
-        at += cti_nn_found_size(list->optim[i]);
+        at += list->optim[i]->count;
     }
     if (!make_drafts(state, checkpoint, list, found, false) || !cti_nn_state_match(state, match) ||
         !cti_nn_state_read(state))
@@ -350,7 +348,7 @@ static bool load(ct_context *context, const cti_shards *file, ct_checkpoint *che
     cti_nn_state state = {.context = context};
     ok = ok && list_optims(context, checkpoint, &list);
     for (int64_t i = 0; i < list.n && ok; i++)
-        numbers.found_bytes += (uint64_t)cti_nn_found_size(list.optim[i]);
+        numbers.found_bytes += (uint64_t)list.optim[i]->count;
     const size_t found_bytes = (size_t)numbers.found_bytes;
     unsigned char *found = ok ? cti_take_zeroed(context, found_bytes) : NULL;
     ok = ok && found;

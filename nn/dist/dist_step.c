@@ -227,17 +227,7 @@ static bool several(ct_dist *dist) {
 }
 
 static bool alone(ct_dist *dist) {
-    ct_optim *optim = dist->optim;
-    if (!may_begin(dist) || !cti_dist_carry_last(dist)) return false;
-    cti_nn_step_collect(optim);
-    const double norm = cti_nn_step_needs_norm(optim)
-                            ? sqrt(cti_op_sum_squares(optim->steps, optim->n_steps))
-                            : (double)NAN;
-    if (!cti_ready(dist->context)) return false;
-    if (!cti_nn_step_measured(optim, norm)) return true;
-    if (cti_nn_step_prepare(optim) && cti_nn_step_run(optim)) return true;
-    cti_nn_step_undo(optim);
-    return false;
+    return may_begin(dist) && cti_dist_carry_last(dist) && cti_nn_step_alone(dist->optim);
 }
 
 /* All is as before the first micro-batch. The next call may be ct_dist_step again, where a rank

@@ -21,13 +21,11 @@ static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *
 
 /* As in torch eps may be 0, where v = 0 gives NaN. */
 static const cti_nn_number numbers[] = {
-    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), CTI_NN_BELOW_1, false},
-    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), CTI_NN_BELOW_1, false},
-    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), CTI_NN_AT_LEAST_0, false},
-    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), CTI_NN_AT_LEAST_0,
-     false},
-    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, opts.decay_matrices_only), CTI_NN_BOOL,
-     false},
+    {"beta1", CT_F64, offsetof(ct_optim, numbers.adam.beta1), CTI_NN_BELOW_1},
+    {"beta2", CT_F64, offsetof(ct_optim, numbers.adam.beta2), CTI_NN_BELOW_1},
+    {"eps", CT_F64, offsetof(ct_optim, numbers.adam.eps), CTI_NN_AT_LEAST_0},
+    {"weight_decay", CT_F64, offsetof(ct_optim, numbers.adam.weight_decay), CTI_NN_AT_LEAST_0},
+    {"decay_matrices_only", CT_BOOL, offsetof(ct_optim, opts.decay_matrices_only), CTI_NN_BOOL},
     CTI_NN_COMMON_NUMBERS,
     {0},
 };

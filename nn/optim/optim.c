@@ -72,10 +72,10 @@ static bool add_params(ct_optim *optim, const ct_module *module) {
 /* ---- checks of numbers ---- */
 
 const cti_nn_number cti_nn_slot_numbers[CTI_NN_SLOT_NUMBERS] = {
-    {"step", CT_I64, offsetof(cti_nn_slot, step), CTI_NN_COUNT, false},
-    {"lr_scale", CT_F64, offsetof(cti_nn_slot, lr_scale), CTI_NN_AT_LEAST_0, false},
-    {"weight_decay", CT_F64, offsetof(cti_nn_slot, weight_decay), CTI_NN_AT_LEAST_0, false},
-    {"frozen", CT_BOOL, offsetof(cti_nn_slot, frozen), CTI_NN_BOOL, false},
+    {"step", CT_I64, offsetof(cti_nn_slot, step), CTI_NN_COUNT},
+    {"lr_scale", CT_F64, offsetof(cti_nn_slot, lr_scale), CTI_NN_AT_LEAST_0},
+    {"weight_decay", CT_F64, offsetof(cti_nn_slot, weight_decay), CTI_NN_AT_LEAST_0},
+    {"frozen", CT_BOOL, offsetof(cti_nn_slot, frozen), CTI_NN_BOOL},
 };
 
 static bool in_range(cti_nn_range range, double x) {
@@ -265,14 +265,7 @@ void cti_nn_step_undo(ct_optim *optim) {
         if (optim->slots[i].step == 0) cti_nn_slot_reset(&optim->slots[i]);
 }
 
-/* A step changes either everything or nothing. */
-bool ct_optim_step(ct_optim *optim) {
-    if (!cti_nn_optim_ready(optim, "ct_optim_step")) return false;
-    if (optim->dist)
-        return ct_fail(optim->context, CT_ERR_ARGUMENT,
-                       "%s: the optimiser has a ct_dist, and is stepped by ct_dist_step",
-                       optim->rule->name);
-    if (!cti_nn_step_is_complete(optim)) return false;
+bool cti_nn_step_alone(ct_optim *optim) {
     cti_nn_step_collect(optim);
     const double norm = cti_nn_step_needs_norm(optim)
                             ? sqrt(cti_op_sum_squares(optim->steps, optim->n_steps))
@@ -282,6 +275,16 @@ bool ct_optim_step(ct_optim *optim) {
     if (cti_nn_step_prepare(optim) && cti_nn_step_run(optim)) return true;
     cti_nn_step_undo(optim);
     return false;
+}
+
+/* A step changes either everything or nothing. */
+bool ct_optim_step(ct_optim *optim) {
+    if (!cti_nn_optim_ready(optim, "ct_optim_step")) return false;
+    if (optim->dist)
+        return ct_fail(optim->context, CT_ERR_ARGUMENT,
+                       "%s: the optimiser has a ct_dist, and is stepped by ct_dist_step",
+                       optim->rule->name);
+    return cti_nn_step_is_complete(optim) && cti_nn_step_alone(optim);
 }
 
 double ct_optim_grad_norm(const ct_optim *optim) {

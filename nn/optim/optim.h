@@ -60,7 +60,6 @@ typedef struct {
     ct_dtype dtype;
     size_t offset;
     cti_nn_range range;
-    bool later; /* checkpoints of version 0.1.0 lack it, which means 0 or false */
 } cti_nn_number;
 
 /* The first number out of its range, and the words for what it must be. */
@@ -114,10 +113,10 @@ struct ct_optim {
 _Static_assert(sizeof(ct_optim) <= CTI_OBJECT_BYTES, "an optimiser is an object");
 
 #define CTI_NN_COMMON_NUMBERS                                                                      \
-    {"lr", CT_F64, offsetof(ct_optim, opts.lr), CTI_NN_AT_LEAST_0, false},                         \
-        {"clip_norm", CT_F64, offsetof(ct_optim, opts.clip_norm), CTI_NN_AT_LEAST_0, false},       \
-        {"skip_nonfinite", CT_BOOL, offsetof(ct_optim, opts.skip_nonfinite), CTI_NN_BOOL, true}, { \
-        "skipped", CT_I64, offsetof(ct_optim, skipped), CTI_NN_COUNT, true                         \
+    {"lr", CT_F64, offsetof(ct_optim, opts.lr), CTI_NN_AT_LEAST_0},                                \
+        {"clip_norm", CT_F64, offsetof(ct_optim, opts.clip_norm), CTI_NN_AT_LEAST_0},              \
+        {"skip_nonfinite", CT_BOOL, offsetof(ct_optim, opts.skip_nonfinite), CTI_NN_BOOL}, {       \
+        "skipped", CT_I64, offsetof(ct_optim, skipped), CTI_NN_COUNT                               \
     }
 
 /* Whether a function may begin with an optimiser that a caller hands in. */
@@ -164,6 +163,9 @@ bool cti_nn_step_prepare(ct_optim *optim);
 bool cti_nn_step_run(ct_optim *optim);
 /* Gives back the new states of a step that is not run. */
 void cti_nn_step_undo(ct_optim *optim);
+
+/* All of these, from collect on, for an optimiser that has whole parameters. */
+bool cti_nn_step_alone(ct_optim *optim);
 
 /* The factor that clipping multiplies gradients of this norm by. */
 double cti_nn_clip_scale(double norm, double max_norm);

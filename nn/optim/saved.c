@@ -8,10 +8,10 @@ enum { NAME_ROOM = 64 + CTI_NN_NAME_SIZE };
 
 /* ---- collecting ---- */
 
-/* Whether the file has the tensor KEY.FIELD, or KEY.FIELD.NAME. */
+/* Whether the file has the tensor KEY.FIELD.NAME. */
 static bool has(const cti_shards *file, const char *key, const char *field, const char *name) {
     char full[NAME_ROOM];
-    snprintf(full, sizeof full, "%s.%s%s%s", key, field, name ? "." : "", name ? name : "");
+    snprintf(full, sizeof full, "%s.%s.%s", key, field, name);
     return cti_shards_find(file, cti_text_of(full)) >= 0;
 }
 
@@ -38,28 +38,15 @@ static bool gather_slot(cti_nn_state *state, const char *key, const cti_nn_rule 
     return true;
 }
 
-bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
-                         const unsigned char *found) {
-    const cti_nn_number *all = optim->rule->numbers;
-    for (const cti_nn_number *number = all; number->name; number++)
-        if ((!found || found[number - all]) && !gather_number(state, key, number, optim, NULL))
-            return false;
+bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim) {
+    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
+        if (!gather_number(state, key, number, optim, NULL)) return false;
     for (int64_t i = 0; i < optim->count; i++)
         if (!gather_slot(state, key, optim->rule, &optim->slots[i])) return false;
     return true;
 }
 
 /* ---- drafts ---- */
-
-static int64_t count_numbers(const cti_nn_rule *rule) {
-    int64_t n = 0;
-    while (rule->numbers[n].name) n++;
-    return n;
-}
-
-int64_t cti_nn_found_size(const ct_optim *optim) {
-    return count_numbers(optim->rule) + optim->count;
-}
 
 static bool has_group(const cti_shards *file, const char *key, const char *name) {
     bool any = false;
@@ -76,11 +63,8 @@ static bool has_state(const cti_shards *file, const char *key, const cti_nn_rule
     return any;
 }
 
-/* A load does without a number that is `later`, as the file may be of a version before it. */
 void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
                     unsigned char *found) {
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
-        *found++ = !number->later || has(file, key, number->name, NULL) ? CTI_NN_HAS_NUMBER : 0;
     for (int64_t i = 0; i < optim->count; i++) {
         const char *name = optim->slots[i].names->text;
         *found++ =
@@ -94,8 +78,6 @@ bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned c
     *draft = *optim;
     draft->slots = cti_take_zeroed(optim->context, cti_bytes(optim->count, sizeof(cti_nn_slot)));
     if (!draft->slots) return false;
-    for (const cti_nn_number *number = optim->rule->numbers; number->name; number++)
-        if (!*found++) memset((char *)draft + number->offset, 0, cti_dtype_size(number->dtype));
     for (int64_t i = 0; i < optim->count; i++) {
         cti_nn_slot *slot = &draft->slots[i];
         *slot = (cti_nn_slot){.param = optim->slots[i].param,

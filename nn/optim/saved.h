@@ -15,16 +15,13 @@
 #include "../state.h"
 #include "optim.h"
 
-/* What a file has of an optimiser, a byte for each number of its rule, and then for each slot. */
-enum { CTI_NN_HAS_NUMBER = 1, CTI_NN_HAS_GROUP = 1, CTI_NN_HAS_STATE = 2 };
-int64_t cti_nn_found_size(const ct_optim *optim);
+/* What a file has of an optimiser's slots, a byte for each. */
+enum { CTI_NN_HAS_GROUP = 1, CTI_NN_HAS_STATE = 2 };
 void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
                     unsigned char *found);
 
-/* Adds all tensors of an optimiser to save, or of a draft to load what was found (NULL: to
- * save). */
-bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
-                         const unsigned char *found);
+/* Adds all tensors of an optimiser to save, or of a draft to load. */
+bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim);
 
 /* Makes a draft of the optimiser for what was found. With `parts` its states are those of the
  * slots' parts. Ended by cti_nn_draft_end, also where this fails. */

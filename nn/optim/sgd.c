@@ -16,12 +16,10 @@ static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *
 /* Made without momentum, an optimiser has no buffer, so its momentum must stay 0. */
 #define NUMBERS(momentum_range)                                                                    \
     {                                                                                              \
-        {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), momentum_range, false},     \
-        {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0,        \
-         false},                                                                                   \
-        {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0,  \
-         false},                                                                                   \
-        {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL, false},       \
+        {"momentum", CT_F64, offsetof(ct_optim, numbers.sgd.momentum), momentum_range},            \
+        {"dampening", CT_F64, offsetof(ct_optim, numbers.sgd.dampening), CTI_NN_AT_LEAST_0},       \
+        {"weight_decay", CT_F64, offsetof(ct_optim, numbers.sgd.weight_decay), CTI_NN_AT_LEAST_0}, \
+        {"nesterov", CT_BOOL, offsetof(ct_optim, numbers.sgd.nesterov), CTI_NN_BOOL},              \
         CTI_NN_COMMON_NUMBERS,                                                                     \
         {0},                                                                                       \
     }
