@@ -57,7 +57,9 @@ static const function maps[] = {
     {FIELD(relu), of_relu, {0, 0}, -9, 9, 0},
     {FIELD(silu), of_silu, {4, 4}, -80, 20, 1e-35},
     {FIELD(gelu), of_gelu, {4, 3}, -12, 8, 0.125},
-    {FIELD(gelu_tanh), of_gelu_tanh, {6, 6}, -10, 8, 0.1},
+    /* The rounding of u is multiplied by 2 u: of 40 million points in f64 the worst, -1.377,
+     * is 7.11 ulp off, 1.4e-5 of them more than 6. */
+    {FIELD(gelu_tanh), of_gelu_tanh, {6, 8}, -10, 8, 0.1},
     {FIELD(sin), of_sin, {0.51, 1}, -1e7, 1e7, 0},
     {FIELD(cos), of_cos, {0.51, 1}, -100, 100, 0},
     {FIELD(sign), of_sign, {0, 0}, -9, 9, 0},
