@@ -4,6 +4,7 @@ CC     ?= cc
 AR     ?= ar
 BUILD  ?= build
 PREFIX ?= /usr/local
+comma  := ,
 LIBDIR ?= $(PREFIX)/lib
 OPT    ?= -O3 -g
 CFLAGS ?=
@@ -13,26 +14,46 @@ KERNEL_SANITIZE ?= $(SANITIZE)
 # What the demo trains on; what `make bench` runs.
 TEXT   ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c ops/*/*.h nn/*.c nn/*.h nn/*/*.c examples/*.c)
 
+# The system that is compiled for, as CC says it: what differs is in files named after one of these.
+MACHINE_TRIPLE := $(shell $(CC) -dumpmachine)
+OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACHINE_TRIPLE)),windows,posix)
+OTHER_OS = $(filter-out %_$(OS_NAME).c,$(wildcard src/core/os_*.c examples/system_*.c))
+IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TRIPLE))
+# Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
+# those of files wrap POSIX.
+POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model
+NOT_HERE = $(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS))$(if $(IS_MACOS),$(POSIX_FAULTS) faults graph gradcheck_html)
+# GCC keeps vectors of 32 and 64 bytes on Windows' stack, which is aligned to 16 (GCC bug 54412), so
+# its assembler makes moves of them unaligned. CTI_BUILD: the public functions are exported.
+ifeq ($(OS_NAME),windows)
+IS_GCC := $(findstring Free Software,$(shell $(CC) --version))
+EXE = .exe
+SYSTEM_FLAGS = -DCTI_BUILD -D__USE_MINGW_ANSI_STDIO=1 -Wno-format $(if $(IS_GCC),-Wa$(comma)-muse-unaligned-vector-move)
+SYSTEM_LIBS  = -static-libgcc -Wl,--stack,1048576
+else
+SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L -fPIC -pthread
+SYSTEM_LIBS  = -pthread
+endif
+
 VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" ? "" : ".") $$3} END {print v}' include/cotangent/types.h)
-SONAME  := libcotangent.so.$(firstword $(subst ., ,$(VERSION)))
+MAJOR   := $(firstword $(subst ., ,$(VERSION)))
 
 WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla -Werror=switch -Werror=incompatible-pointer-types
 # Where expressions of floats are doubles under -std=c11 (s390x, __FLT_EVAL_METHOD__ 1), GCC refuses
 # a vector of floats times a float; with this they are floats, as elsewhere.
 FLT_EVAL := $(shell echo __FLT_EVAL_METHOD__ | $(CC) -std=c11 -E -P -x c - 2>/dev/null)
 EXCESS = $(if $(filter 1 2,$(FLT_EVAL)),-fexcess-precision=fast)
-BASE = -std=c11 $(EXCESS) -D_POSIX_C_SOURCE=200809L -Iinclude -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math -pthread
+BASE = -std=c11 $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
-LIBS = -lm -pthread
-comma := ,
+LIBS = -lm $(SYSTEM_LIBS)
 
 # make V=1 shows whole commands.
 V ?= 0
 if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
 # Kernels are one source, compiled for each instruction set of this machine in the table and each of f32 and f64; and what heirs add.
-ARCH := $(patsubst arm64,aarch64,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
+ARCH := $(patsubst arm64,aarch64,$(firstword $(subst -, ,$(MACHINE_TRIPLE))))
 SETS := src/kernels/sets.txt
 sets_of = $(shell awk '($$2 == "any" || $$2 == "$(ARCH)") && $$4 == "$(1)" {print $$1}' $(SETS))
 ISAS ?= $(call sets_of,real)
@@ -45,21 +66,38 @@ HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(shell $(CC
 HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
 KERNELS = $(BUILD)/obj/src/kernels
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(KERNELS)/real_$(i)_$(t).o $(KERNELS)/random_$(i)_$(t).o)) \
-       $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/amx_permitted.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
+       $(HEIRS:%=$(KERNELS)/%.o) $(KERNELS)/bf16_scalar.o $(KERNELS)/i64.o $(KERNELS)/bool.o $(KERNELS)/isa.o
 
-OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/%,$(wildcard src/*/*.c)) $(wildcard ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
+OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/% $(OTHER_OS),$(wildcard src/*/*.c)) $(wildcard ops/*.c ops/*/*.c nn/*.c nn/*/*.c)) $(KOBJ)
 # The library from its amalgamation, to test that: make BUILD=build/amalgamated AMALGAMATED=1 test. Three files are compiled by
 # themselves, as tests make their functions fail by the linker or have one of their own.
 ifdef AMALGAMATED
 OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o kernels/isa.o)
 endif
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%,$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c examples/system_%.c,$(wildcard examples/*.c)))
 # What char_lm is linked with, besides common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write run run_log
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
-TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),$(filter-out $(NOT_HERE:%=tests/test_%.c),$(wildcard tests/test_*.c)))
 STATIC   = $(BUILD)/libcotangent.a
-SHARED   = $(BUILD)/libcotangent.so.$(VERSION)
+
+# The shared library under its full name, the name that programs ask for, and the name that they link.
+ifeq ($(OS_NAME),windows)
+SHARED = $(BUILD)/libcotangent-$(MAJOR).dll
+SONAME = libcotangent-$(MAJOR).dll
+LINKED = libcotangent.dll.a
+SHARED_FLAGS = -Wl,--out-implib,$(BUILD)/$(LINKED)
+else ifneq (,$(IS_MACOS))
+SHARED = $(BUILD)/libcotangent.$(VERSION).dylib
+SONAME = libcotangent.$(MAJOR).dylib
+LINKED = libcotangent.dylib
+SHARED_FLAGS = -Wl,-install_name,@rpath/$(SONAME) -Wl,-compatibility_version,$(MAJOR).0.0 -Wl,-current_version,$(VERSION)
+else
+SHARED = $(BUILD)/libcotangent.so.$(VERSION)
+SONAME = libcotangent.so.$(MAJOR)
+LINKED = libcotangent.so
+SHARED_FLAGS = -Wl,-soname,$(SONAME) -Wl,--no-undefined
+endif
 
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
@@ -115,9 +153,8 @@ $(STATIC): $(OBJ)
 	$(call if_quiet,AR)$(AR) rcs $@ $(OBJ)
 
 $(SHARED): $(OBJ)
-	$(call if_quiet,LD)$(CC) -shared -Wl,-soname,$(SONAME) -Wl,--no-undefined $(SANITIZE) $(OBJ) -o $@ $(LIBS)
-	@ln -sf $(@F) $(BUILD)/$(SONAME)
-	@ln -sf $(SONAME) $(BUILD)/libcotangent.so
+	$(call if_quiet,LD)$(CC) -shared $(SHARED_FLAGS) $(SANITIZE) $(OBJ) -o $@ $(LIBS)
+	@[ $(@F) = $(SONAME) ] || { ln -sf $(@F) $(BUILD)/$(SONAME) && ln -sf $(SONAME) $(BUILD)/$(LINKED); }
 
 # A change of compiler or flags rebuilds.
 $(BUILD)/flags: FORCE
@@ -126,17 +163,19 @@ $(BUILD)/flags: FORCE
 
 # ---- programs ----
 
-$(BUILD)/attention_map $(BUILD)/lora $(BUILD)/tokens: $(BUILD)/obj/examples/gpt.o
-$(BUILD)/char_lm: $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
-$(BUILD)/%: $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(STATIC)
+SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
+
+$(foreach e,attention_map lora tokens,$(BUILD)/$(e)$(EXE)): $(BUILD)/obj/examples/gpt.o
+$(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
+$(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
 
-demo: $(BUILD)/seq2seq $(BUILD)/char_lm ## train two transformers, about a minute: digits to their reverse, and this project's own source code
+demo: $(BUILD)/seq2seq$(EXE) $(BUILD)/char_lm$(EXE) ## train two transformers, about a minute: digits to their reverse, and this project's own source code
 	@mkdir -p $(BUILD)/demo
 	@echo "== seq2seq: an encoder-decoder learns to write digits in reverse"
-	@$(BUILD)/seq2seq --out $(BUILD)/demo
+	@$(RUN) $(BUILD)/seq2seq$(EXE) --out $(BUILD)/demo
 	@echo; echo "== char_lm: a GPT learns the source code of this project"
-	@$(BUILD)/char_lm --steps 1500 --lr 0.004 --warmup 50 --out $(BUILD)/demo $(TEXT)
+	@$(RUN) $(BUILD)/char_lm$(EXE) --steps 1500 --lr 0.004 --warmup 50 --out $(BUILD)/demo $(TEXT)
 	@echo; echo "Open these in a browser:"; ls $(BUILD)/demo/*.svg
 
 # ---- the course ----
@@ -153,12 +192,24 @@ autograder: course ## an exercise for Gradescope, EX=05, in build/autograder-05_
 
 # ---- tests ----
 
-CHECK = $(shell pkg-config --cflags --libs check)
+# Where there is no Check, OWN_CHECK=1 takes the part of it in tests/portable.
+OWN_CHECK ?= $(if $(filter windows,$(OS_NAME)),1)
+CHECK_CFLAGS = $(if $(OWN_CHECK),-Itests/portable,$(shell pkg-config --cflags check))
+CHECK_LIBS   = $(if $(OWN_CHECK),,$(shell pkg-config --libs check))
+# What POSIX has and the tests use, for Windows.
+ifeq ($(OS_NAME),windows)
+CHECK_CFLAGS += -Itests/portable/windows -include tests/portable/windows.h
+CHECK_LIBS   += -static -lpthread
+else ifneq (,$(IS_MACOS))
+CHECK_CFLAGS += -D_DARWIN_C_SOURCE
+endif
 
-$(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/flags
+# Of each file by name: make 3.81 would take the first rule that fits, $(BUILD)/obj/%.o.
+TEST_OBJ = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/*.c))
+$(TEST_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	@pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
-	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(shell pkg-config --cflags check) -MMD -MP -c $< -o $@
+	@[ -n "$(OWN_CHECK)" ] || pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
+	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(CHECK_CFLAGS) -MMD -MP -c $< -o $@
 
 LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
@@ -172,13 +223,13 @@ LDFLAGS_test_op_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
-$(BUILD)/tests/test_run_log: $(BUILD)/obj/examples/run_log.o
-$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o
+$(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
+$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 DIST_TESTS = $(filter $(BUILD)/tests/test_dist%,$(TESTS))
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
+$(BUILD)/tests/%$(EXE): $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
 	@mkdir -p $(@D)
-	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(shell pkg-config --libs check) $(LIBS) $(LDFLAGS_$(@F))
+	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))
 
 EXAMPLES_TEST = $(BUILD)/tests/test_examples
 COURSE_TEST   = $(BUILD)/tests/test_course
@@ -191,9 +242,18 @@ $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST):
 	@printf '#!/bin/sh\nexec tests/%s/check\n' $(@F:test_%=%) > $@ && chmod +x $@
 
 tests: $(TESTS)
-CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%)
+CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%$(EXE))
+# On macOS and Windows the test programs alone; on Windows without what it cannot have.
+ifeq ($(OS_NAME),windows)
+export CK_EXCLUDE_TAGS ?= forks posix exact-sin
+endif
+ifneq (,$(filter windows,$(OS_NAME))$(IS_MACOS))
+SUITE = $(or $(CHOSEN),$(TESTS))
+else
 SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST))
-test: $(SUITE) $(if $(AMALGAMATED),,layers headers docs-check) ## the whole suite, or SUITES="nn io"; needs Check and python3
+PAGES = $(if $(AMALGAMATED),,layers headers docs-check)
+endif
+test: $(SUITE) $(PAGES) ## the whole suite, or SUITES="nn io"; needs Check and python3
 	@BUILD=$(BUILD) tests/run $(SUITE)
 
 $(BUILD)/tests/libcases.so: $(BUILD)/obj/tests/cases.o $(SHARED)
@@ -263,7 +323,7 @@ FUZZ_OBJ = $(FUZZ:%=$(BUILD)/obj/tests/fuzz/%.o)
 $(FUZZ_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o
+$(BUILD)/fuzz_log: $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 LDFLAGS_fuzz_program = $(LDFLAGS_test_faults)
 $(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
@@ -285,6 +345,31 @@ cross: ## the suite but for the course, for TARGET=aarch64 or s390x in qemu; see
 	RUN=qemu-$(TARGET) CK_FORK=no CK_EXCLUDE_TAGS=forks PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
 	    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC=$(tools)-gcc AR=$(tools)-ar \
 	    COURSE_TEST= test
+
+# Compilers for macOS and Windows, from PyPI.
+ZIG = $(BUILD)/zig/venv
+$(ZIG)/ready: tests/zig/requirements.txt
+	python3 -m venv $(ZIG)
+	$(ZIG)/bin/pip install -q -r $<
+	@touch $@
+zig = $(abspath $(ZIG))/bin/python -m ziglang
+MACS = aarch64-macos x86_64-macos
+macos: $(MACS:%=macos-%) ## build everything for macOS, arm64 and x86_64, with zig; nothing is run
+$(MACS:%=macos-%): macos-%: $(ZIG)/ready
+	$(MAKE) BUILD=$(BUILD)/$* CC="$(zig) cc -target $*" AR="$(zig) ar" OWN_CHECK=1 all tests
+
+MINGW = x86_64-w64-mingw32
+ON_WINDOWS = $(MAKE) BUILD=$(BUILD)/windows CC=$(MINGW)-gcc AR=$(MINGW)-ar
+windows: ## build everything for Windows, x86_64, with MinGW-w64
+	@command -v $(MINGW)-gcc >/dev/null || { echo "make windows needs MinGW-w64: apt-get install gcc-mingw-w64-x86-64"; exit 1; }
+	$(ON_WINDOWS) all tests
+windows-zig: $(ZIG)/ready ## the same with zig
+	$(MAKE) BUILD=$(BUILD)/windows-zig CC="$(zig) cc -target x86_64-windows-gnu" AR="$(zig) ar" all tests
+WINE = WINEDEBUG=-all WINEPREFIX=$(abspath $(BUILD))/windows/wine RUN=wine
+windows-test: windows ## its suite and the demo, in Wine
+	@command -v wine >/dev/null || { echo "make windows-test needs Wine: apt-get install wine wine64"; exit 1; }
+	$(WINE) $(ON_WINDOWS) test
+	$(if $(CHOSEN),,$(WINE) $(ON_WINDOWS) demo)
 cross-help:
 	@$(known_target)
 	@echo "For TARGET=$(TARGET), on Debian:"
@@ -306,7 +391,7 @@ $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
 
 mutate: $(TESTS) $(BUILD)/mutation/venv/ready ## do the tests notice changes of the backward code? See tests/mutation/README.md; SAMPLE=150 SEED=1, or FILE=ops/gelu.c
 	@$(MAKE) BUILD=$(BUILD)/asan OPT="-O1 -g1" SANITIZE="$(ASAN)" tests
-	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' LIBRARIES='$(shell pkg-config --libs check) $(LIBS)' \
+	@BUILD=$(BUILD) CC='$(CC)' FLAGS='$(BASE) $(OPT)' SANITIZED='$(BASE) -O1 -g1 $(ASAN)' WARN='$(WARN)' LIBRARIES='$(CHECK_LIBS) $(LIBS)' \
 	    $(foreach v,$(filter LDFLAGS_test_%,$(.VARIABLES)),$(v)='$($(v))') $(BUILD)/mutation/venv/bin/python tests/mutation/mutate.py
 
 layers: $(STATIC) $(SHARED) ## fail on an include, a circle of calls or a global name that the architecture does not allow
@@ -351,7 +436,7 @@ STRIP ?= $(shell $(CC) -print-prog-name=strip)
 HEADERS = $(notdir $(wildcard include/cotangent/*.h))
 TO_INCLUDE = $(DESTDIR)$(PREFIX)/include/cotangent
 TO_LIB = $(DESTDIR)$(LIBDIR)
-LINKS = $(SONAME) libcotangent.so
+LINKS = $(SONAME) $(LINKED)
 # Where the dynamic linker does not look by itself, programs are linked with the path of the library.
 RPATH = $(if $(filter /lib /lib64 /usr/lib /usr/lib64 /usr/lib/%,$(LIBDIR)),, -Wl$(comma)-rpath$(comma)"$${libdir}")
 absolute = $(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX is not an absolute path: $(PREFIX)))
@@ -360,9 +445,9 @@ install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREF
 	install -m 644 include/cotangent/*.h "$(TO_INCLUDE)"
 	install -m 644 $(STATIC) "$(TO_LIB)"
 	install -m 755 $(SHARED) "$(TO_LIB)"
-	$(STRIP) --strip-debug "$(TO_LIB)/$(notdir $(STATIC))" "$(TO_LIB)/$(notdir $(SHARED))"
+	$(STRIP) -S "$(TO_LIB)/$(notdir $(STATIC))" "$(TO_LIB)/$(notdir $(SHARED))"
 	ln -sf $(notdir $(SHARED)) "$(TO_LIB)/$(SONAME)"
-	ln -sf $(SONAME) "$(TO_LIB)/libcotangent.so"
+	ln -sf $(SONAME) "$(TO_LIB)/$(LINKED)"
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent' \
 	    'Description: tensors, reverse-mode differentiation and transformers' 'Version: $(VERSION)' \
 	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent$(RPATH)' 'Libs.private: $(LIBS)' > "$(TO_LIB)/pkgconfig/cotangent.pc"
@@ -418,7 +503,6 @@ flags_of = $(ALL_CFLAGS) $(if $(filter src/kernels/real.c src/kernels/random.c,$
            $(if $(filter src/kernels/isa.c,$(1)),$(HAVE)) $(if $(filter $(HEIRS:%=src/kernels/%.c),$(1)),$($(patsubst src/kernels/%.c,%,$(1))_FLAGS)) \
            $(if $(filter src/kernels/bf16_scalar.c,$(1)),$(scalar_FLAGS)) $(if $(filter tests/%,$(1)),-I. $(CHECK_CFLAGS))
 command_of = {"directory": "$(call json,$(CURDIR))", "file": "$(1)", "command": "$(strip $(call json,$(CC) $(call flags_of,$(1)) -c $(1)))"}
-compile_commands.json: CHECK_CFLAGS := $(shell pkg-config --cflags check 2>/dev/null)
 compile_commands.json: FORCE
 	$(file >$@,[$(call command_of,$(firstword $(COMMANDS_FILES))))
 	$(foreach f,$(wordlist 2,9999,$(COMMANDS_FILES)),$(file >>$@,$(comma)$(call command_of,$(f))))
@@ -447,5 +531,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: amalgamation packaging-check kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
-.PHONY: coverage build-suite run-suite course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%) amalgamation packaging-check coverage build-suite run-suite kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

@@ -2,6 +2,7 @@
  * The model is one that char_lm saved, or without an argument a small untrained one. A row is a
  * query, a column is a key. */
 #include "gpt.h"
+#include "system.h"
 
 #include <errno.h>
 #include <math.h>
@@ -106,7 +107,7 @@ static void print_scale(FILE *file, int x, int y) {
 
 static void draw(const gpt *m, const char *path, const char *source, int n,
                  ct_tensor *const *weights) {
-    FILE *file = fopen(path, "w");
+    FILE *file = system_fopen(path, "wb");
     if (!file) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
     int step = n * cell_of(n) + GAP;
     int w = LEFT + (int)m->heads * step;

@@ -1,5 +1,6 @@
-/* What the examples share; see common.h. Plain C and POSIX. */
+/* What the examples share; see common.h. Plain C. */
 #include "common.h"
+#include "system.h"
 
 #include <errno.h>
 #include <math.h>
@@ -7,10 +8,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 static const char *program = "example";
 static char rank_text[32];         /* "rank 2: " */
@@ -167,9 +164,16 @@ static int read_flag(int argc, char **argv, int i, const flag *flags, int n) {
     return i + 1;
 }
 
+/* Bytes of a path's folder, with its separator; 0: it has none. */
+static int folder_length(const char *path) {
+    int length = (int)strlen(path);
+    while (length > 0 && !system_is_separator(path[length - 1])) length--;
+    return length;
+}
+
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage) {
-    const char *slash = strrchr(argv[0], '/');
-    program = slash ? slash + 1 : argv[0];
+    system_begin(argc, argv);
+    program = argv[0] + folder_length(argv[0]);
     int others = 0;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) print_help(flags, n, usage);
@@ -198,7 +202,7 @@ static void append_byte(contents *t, int byte) {
 
 static void append_file(contents *t, const char *path) {
     int64_t before = t->length;
-    FILE *file = fopen(path, "rb");
+    FILE *file = system_fopen(path, "rb");
     if (!file) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
     int byte = getc(file);
     while (byte != EOF) {
@@ -221,10 +225,9 @@ contents read_files(int n, char **paths) {
 /* Fails where a file cannot be made: in a folder that is missing or not ours. */
 static void check_writable(const char *path) {
     char folder[1024];
-    const char *slash = strrchr(path, '/');
-    int length = slash ? (int)(slash + 1 - path) : 0;
-    snprintf(folder, sizeof folder, "%.*s.", length, path);
-    if (access(folder, W_OK)) fail(EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
+    snprintf(folder, sizeof folder, "%.*s.", folder_length(path), path);
+    if (!system_may_write_in(folder))
+        fail(EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));
 }
 
 const char *output_path(const char *folder, const char *name) {
@@ -234,7 +237,7 @@ const char *output_path(const char *folder, const char *name) {
     used++;
     int length = 0;
     if (folder) {
-        if (mkdir(folder, 0777) && errno != EEXIST)
+        if (!system_make_folder(folder) && errno != EEXIST)
             fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
         length = snprintf(path, sizeof *paths, "%s/%s", folder, name);
     } else {
@@ -247,22 +250,14 @@ const char *output_path(const char *folder, const char *name) {
 
 bool colours(void) {
     const char *none = getenv("NO_COLOR");
-    return isatty(STDOUT_FILENO) && !(none && *none);
+    return system_is_terminal() && !(none && *none);
 }
 
-double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+double now(void) { return system_seconds(); }
 
 static void on_signal(int number) { stop = number; }
 
-void catch_interrupts(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
+void catch_interrupts(void) { system_on_interrupt(on_signal, true); }
 
 bool interrupted(void) { return stop != 0; }
 
@@ -273,15 +268,10 @@ void progress_end(void) {
     bar_shown = false;
 }
 
-static int terminal_columns(void) {
-    struct winsize window = {0};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) || window.ws_col == 0) return 80;
-    return window.ws_col;
-}
-
 /* " ━━━━━━━━━━──────────  270/600  loss 0.0123  21.3 steps/s  0:12 left", over the one before */
 static void draw_bar(const char *line, int length, double part) {
-    int columns = terminal_columns();
+    int columns = system_columns();
+    if (columns == 0) columns = 80;
     int width = columns - length - 5;
     if (width > 40) width = 40;
     int full = (int)(part * width);
@@ -299,7 +289,7 @@ static void draw_bar(const char *line, int length, double part) {
 
 void progress_show(progress *p, int64_t done, const char *format, ...) {
     const char *term = getenv("TERM");
-    bool bar = isatty(STDOUT_FILENO) && term && strcmp(term, "dumb");
+    bool bar = system_is_terminal() && term && strcmp(term, "dumb");
     double time = now();
     if (done != p->first + 1 && done != p->total) {
         int64_t every = p->total < 20 ? 1 : p->total / 20;
@@ -332,7 +322,7 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
 
 static FILE *svg_begin(const char *path, int w, int h, const char *title, const char *x_label,
                        const char *y_label) {
-    FILE *file = fopen(path, "w");
+    FILE *file = system_fopen(path, "wb");
     if (!file) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
     int width = w + 110, height = h + 120;
     fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-84 -58 %d %d\" ", width,

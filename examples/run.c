@@ -1,13 +1,12 @@
 /* Checkpoints of a run, its log and its profile; see run.h. */
 #include "run.h"
+#include "system.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { PATH = 1200 };
 
@@ -165,31 +164,33 @@ static int newest_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
+typedef struct {
+    int64_t *step; /* [n] */
+    int n, room;
+} step_list;
+
+static void add_step(void *to, const char *name) {
+    step_list *list = to;
+    const int64_t step = step_of(name);
+    if (step < 0) return;
+    if (list->n == list->room) {
+        list->room = 2 * list->room + 16;
+        int64_t *more = realloc(list->step, (size_t)list->room * sizeof *list->step);
+        if (!more) fail(EXIT_FAILED, "out of memory");
+        list->step = more;
+    }
+    list->step[list->n] = step;
+    list->n++;
+}
+
 /* The steps of the checkpoints in the folder, the newest first, for free(). */
 static int64_t *list_steps(const run *r, int *n) {
-    DIR *folder = opendir(r->folder);
-    if (!folder) fail(EXIT_FAILED, "cannot read the folder %s: %s", r->folder, strerror(errno));
-    int64_t *steps = NULL;
-    int room = 0;
-    *n = 0;
-    errno = 0;
-    for (const struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
-        const int64_t step = step_of(entry->d_name);
-        if (step < 0) continue;
-        if (*n == room) {
-            room = 2 * room + 16;
-            int64_t *more = realloc(steps, (size_t)room * sizeof *steps);
-            if (!more) fail(EXIT_FAILED, "out of memory");
-            steps = more;
-        }
-        steps[*n] = step;
-        *n += 1;
-        errno = 0;
-    }
-    if (errno) fail(EXIT_FAILED, "cannot read the folder %s: %s", r->folder, strerror(errno));
-    closedir(folder);
-    if (*n) qsort(steps, (size_t)*n, sizeof *steps, newest_first);
-    return steps;
+    step_list list = {0};
+    if (!system_list(r->folder, add_step, &list))
+        fail(EXIT_FAILED, "cannot read the folder %s: %s", r->folder, strerror(errno));
+    if (list.n) qsort(list.step, (size_t)list.n, sizeof *list.step, newest_first);
+    *n = list.n;
+    return list.step;
 }
 
 /* ---- loading ---- */
@@ -294,7 +295,8 @@ static void remove_old(const run *r) {
         whole += !damaged;
         if (!damaged && whole <= r->keep) continue;
         checkpoint_path(r, steps[i], path);
-        if (unlink(path) && errno != ENOENT) warn("cannot remove %s: %s", path, strerror(errno));
+        if (!system_remove(path) && errno != ENOENT)
+            warn("cannot remove %s: %s", path, strerror(errno));
     }
     free(steps);
 }
@@ -383,10 +385,7 @@ static volatile sig_atomic_t asked;
 
 static void on_signal(int number) { asked = number; }
 
-void run_profile_catch(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGUSR1, &action, NULL);
-}
+void run_profile_catch(void) { system_on_request(on_signal); }
 
 void run_profile_show(ct_context *context) {
     if (!asked) return;

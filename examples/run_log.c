@@ -1,15 +1,13 @@
 /* The log of a run; see run_log.h. */
 #include "run_log.h"
+#include "system.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- lines ---- */
 
@@ -152,57 +150,26 @@ static bool refuse_call(run_log *log, const char *what) {
     return refuse(log, "%s: cannot %s the log: %s", log->path, what, strerror(errno));
 }
 
-/* A file system that cannot sync such a file says EINVAL. */
-static bool sync_fd(int fd) {
-    int status;
-    do status = fsync(fd);
-    while (status != 0 && errno == EINTR);
-    return status == 0 || errno == EINVAL;
-}
-
-static int open_retrying(const char *path, int flags) {
-    int fd;
-    do fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0666);
-    while (fd < 0 && errno == EINTR);
-    return fd;
-}
-
 bool sync_entry(const char *path) {
     char folder[1200];
     size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') length--; /* of a folder */
-    while (length > 0 && path[length - 1] != '/') length--;
+    while (length > 1 && system_is_separator(path[length - 1])) length--; /* of a folder */
+    while (length > 0 && !system_is_separator(path[length - 1])) length--;
     if (length + 2 > sizeof folder) {
         errno = ENAMETOOLONG;
         return false;
     }
     snprintf(folder, sizeof folder, "%.*s.", (int)length, path);
-    const int fd = open_retrying(folder, O_RDONLY | O_DIRECTORY);
-    if (fd < 0) return errno == EACCES; /* one that cannot be read cannot be synced */
-    const bool ok = sync_fd(fd);
-    const int error = errno;
-    close(fd);
-    errno = error;
-    return ok;
-}
-
-/* The lock of fcntl ends with the process, however it ends. */
-static bool lock(run_log *log) {
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    if (fcntl(log->fd, F_SETLK, &whole) == 0) return true;
-    if (errno != EAGAIN && errno != EACCES) return true; /* a file system without locks */
-    return refuse(log, "%s: another run is writing this log", log->path);
+    return system_sync_folder(folder);
 }
 
 static bool open_file(run_log *log) {
-    log->fd = open_retrying(log->path, O_RDWR | O_APPEND | O_CREAT);
+    log->fd = system_open_log(log->path);
     if (log->fd < 0) return refuse_call(log, "open");
-    struct stat about;
-    if (fstat(log->fd, &about) != 0) return refuse_call(log, "look at");
-    log->ordinary = S_ISREG(about.st_mode);
-    log->size = about.st_size;
+    if (!system_look_at(log->fd, &log->ordinary, &log->size)) return refuse_call(log, "look at");
     if (!log->ordinary) return true;
-    return lock(log) && (sync_entry(log->path) || refuse_call(log, "sync the folder of"));
+    if (!system_lock(log->fd)) return refuse(log, "%s: another run is writing this log", log->path);
+    return sync_entry(log->path) || refuse_call(log, "sync the folder of");
 }
 
 bool run_log_open(run_log *log, const char *path) {
@@ -213,7 +180,7 @@ bool run_log_open(run_log *log, const char *path) {
 }
 
 void run_log_close(run_log *log) {
-    if (log->fd >= 0) close(log->fd);
+    if (log->fd >= 0) system_close(log->fd);
     log->fd = -1;
 }
 
@@ -225,26 +192,18 @@ bool run_log_is_new(run_log *log) {
                   log->path);
 }
 
-bool run_log_sync(run_log *log) { return sync_fd(log->fd) || refuse_call(log, "sync"); }
-
-static bool cut(run_log *log, int64_t size) {
-    int status;
-    do status = ftruncate(log->fd, (off_t)size);
-    while (status != 0 && errno == EINTR);
-    return status == 0;
-}
+bool run_log_sync(run_log *log) { return system_sync(log->fd) || refuse_call(log, "sync"); }
 
 bool run_log_append(run_log *log, const log_line *line) {
     char text[LOG_LINE];
     const int length = log_line_print(line, text);
     for (int done = 0; done < length;) {
-        const ssize_t n = write(log->fd, text + done, (size_t)(length - done));
-        if (n < 0 && errno == EINTR) continue;
+        const int64_t n = system_write(log->fd, text + done, (size_t)(length - done));
         if (n == 0) errno = EIO;
         if (n <= 0) {
             refuse_call(log, "write");
             /* if this fails too, the torn line is cut when the run goes on */
-            if (log->ordinary && done > 0) cut(log, log->size);
+            if (log->ordinary && done > 0) system_cut(log->fd, log->size);
             return false;
         }
         done += (int)n;
@@ -255,7 +214,7 @@ bool run_log_append(run_log *log, const log_line *line) {
 
 /* ---- going on ---- */
 
-/* The file from its begin, by pread: another descriptor, once closed, would end the lock. */
+/* The file from its begin, by its descriptor: another one, once closed, would end the lock. */
 typedef struct {
     run_log *log;
     int64_t offset; /* in the file, of what is read next */
@@ -264,9 +223,7 @@ typedef struct {
 } reader;
 
 static bool fill(reader *r) {
-    ssize_t n;
-    do n = pread(r->log->fd, r->bytes, sizeof r->bytes, (off_t)r->offset);
-    while (n < 0 && errno == EINTR);
+    const int64_t n = system_read_at(r->log->fd, r->offset, r->bytes, sizeof r->bytes);
     if (n < 0) return refuse_call(r->log, "read");
     r->offset += n;
     r->used = 0;
@@ -324,7 +281,7 @@ bool run_log_resume(run_log *log, int64_t steps, void (*each)(void *to, const lo
     const int64_t end = r->offset - (int64_t)(r->filled - r->used);
     free(r);
     if (!ok) return false;
-    if (log->size > end && !cut(log, end)) return refuse_call(log, "cut");
+    if (log->size > end && !system_cut(log->fd, end)) return refuse_call(log, "cut");
     log->size = end;
     return true;
 }

@@ -1,22 +1,18 @@
 /* Writes files of text as one file of token ids, for ct_tokens_open, nanoGPT or llm.c: each byte is
  * an id, 0 to 255. Reads and writes in pieces, so that neither side has to fit in memory; the input
  * "-" is standard input. The ids go to a temporary file that is renamed when it is complete. */
-#define _XOPEN_SOURCE 700 /* realpath */
 #include "common.h"
+#include "system.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { PIECE = 1 << 16, HEADER = 256, MOST_IN_HEADER = 2147483647 };
 
 static struct {
     const char *path;                   /* as in --out */
-    char target[4096], temporary[4104]; /* without links; beside it, "" while there is none */
+    char target[4096], temporary[4096]; /* without links; beside it, "" while there is none */
     int fd;
     long long bytes, header; /* flags */
     long long ids;           /* written so far */
@@ -25,12 +21,12 @@ static struct {
 /* ---- the end, however it comes ---- */
 
 static void remove_temporary(void) {
-    if (*out.temporary) unlink(out.temporary);
+    if (*out.temporary) system_remove(out.temporary);
 }
 
 static void on_signal(int number) { /* calls only what a handler may */
     remove_temporary();
-    _exit(128 + number);
+    _Exit(128 + number);
 }
 
 static _Noreturn void fail_to_write(void) {
@@ -41,36 +37,19 @@ static _Noreturn void fail_to_write(void) {
 
 /* Makes the temporary file with the mode that the file has, or is to have. */
 static void begin(void) {
-    char *resolved = realpath(out.path, NULL); /* NULL: no such file yet */
-    const int length =
-        snprintf(out.target, sizeof out.target, "%s", resolved ? resolved : out.path);
-    free(resolved);
-    if (length >= (int)sizeof out.target) fail(EXIT_USAGE, "the path %s is too long", out.path);
-    struct stat old;
-    const bool replaces = stat(out.target, &old) == 0;
-    if (replaces && !S_ISREG(old.st_mode))
-        fail(EXIT_USAGE, "cannot write %s: it is not an ordinary file", out.path);
-
     char name[sizeof out.temporary];
-    snprintf(name, sizeof name, "%s.XXXXXX", out.target);
     atexit(remove_temporary);
-    out.fd = mkstemp(name);
+    out.fd = system_create_beside(out.path, out.target, name, sizeof name);
+    if (out.fd < 0 && !errno)
+        fail(EXIT_USAGE, "cannot write %s: it is not an ordinary file", out.path);
     if (out.fd < 0) fail(EXIT_USAGE, "cannot write %s: %s", out.path, strerror(errno));
     strcpy(out.temporary, name);
-    const struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails and says so */
-
-    const mode_t mask = umask(0);
-    umask(mask);
-    if (fchmod(out.fd, replaces ? old.st_mode & 0777 : 0666 & ~mask) != 0) fail_to_write();
+    system_on_interrupt(on_signal, false);
 }
 
 static void put(const unsigned char *data, size_t size) {
     while (size > 0) {
-        const ssize_t n = write(out.fd, data, size);
-        if (n < 0 && errno == EINTR) continue;
+        const int64_t n = system_write(out.fd, data, size);
         if (n < 0) fail_to_write();
         data += n;
         size -= (size_t)n;
@@ -103,11 +82,11 @@ static void put_header(void) {
 /* The count is known at the end only. */
 static void finish(void) {
     if (out.header) {
-        if (lseek(out.fd, 0, SEEK_SET) != 0) fail_to_write();
+        if (!system_seek_begin(out.fd)) fail_to_write();
         put_header();
     }
-    if (fsync(out.fd) != 0 || close(out.fd) != 0) fail_to_write();
-    if (rename(out.temporary, out.target) != 0) fail_to_write();
+    if (!system_sync(out.fd) || !system_close(out.fd)) fail_to_write();
+    if (!system_rename(out.temporary, out.target)) fail_to_write();
     *out.temporary = '\0';
 }
 
@@ -115,18 +94,17 @@ static void finish(void) {
 
 static void add_file(const char *path) {
     const bool standard = !strcmp(path, "-");
-    const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY);
-    if (fd < 0) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
+    FILE *file = standard ? stdin : system_fopen(path, "rb");
+    if (!file) fail(EXIT_USAGE, "cannot open %s: %s", path, strerror(errno));
     static unsigned char text[PIECE];
-    ssize_t n = -1;
-    while (n != 0) {
-        n = read(fd, text, sizeof text);
-        if (n < 0 && errno != EINTR)
-            fail(EXIT_USAGE, "cannot read %s: %s", standard ? "standard input" : path,
-                 strerror(errno));
-        if (n > 0) put_ids(text, (size_t)n);
-    }
-    if (!standard) close(fd);
+    size_t n;
+    do {
+        n = fread(text, 1, sizeof text, file);
+        put_ids(text, n);
+    } while (n == sizeof text);
+    if (ferror(file))
+        fail(EXIT_USAGE, "cannot read %s: %s", standard ? "standard input" : path, strerror(errno));
+    if (!standard) fclose(file);
 }
 
 int main(int argc, char **argv) {

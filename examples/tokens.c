@@ -4,21 +4,15 @@
  * bits: a batch is a function of the step, so the step is all that it has to remember of the
  * data. */
 #include "gpt.h"
+#include "system.h"
 
 #include <math.h>
-#include <sys/resource.h>
 
 static struct {
     long long vocabulary, bytes, batch, steps, seed, threads;
     double lr;
     const char *checkpoint;
 } option = {.vocabulary = 256, .batch = 12, .steps = 500, .seed = 1, .lr = 1e-3};
-
-/* The most memory that was resident, in MB; Linux counts in KiB. */
-static double resident(void) {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (double)usage.ru_maxrss * 1.024e-3 : NAN;
-}
 
 static double train_step(const gpt *m, ct_tokens *tokens, ct_optim *optim, int64_t step) {
     ct_scope scope = ct_scope_open(m->context);
@@ -68,7 +62,7 @@ int main(int argc, char **argv) {
     ct_optim *optim = ct_adamw_new(
         m.root, (ct_adamw_opts){.weight_decay = 0.1, .decay_matrices_only = true, .clip_norm = 1});
     ct_checkpoint run = {.module = m.root, .optim = optim};
-    FILE *earlier = option.checkpoint ? fopen(option.checkpoint, "rb") : NULL;
+    FILE *earlier = option.checkpoint ? system_fopen(option.checkpoint, "rb") : NULL;
     if (earlier) {
         fclose(earlier);
         ct_checkpoint_load(option.checkpoint, &run);
@@ -87,7 +81,8 @@ int main(int argc, char **argv) {
         if ((run.step + 1) % 50 && run.step + 1 < option.steps) continue;
         printf("step %lld  epoch %.2f  loss %.4f  %.0f tokens/s  %.0f MB resident\n",
                (long long)run.step + 1, (double)((run.step + 1) * option.batch) / windows, loss,
-               (double)((run.step + 1 - begun) * a_step) / (now() - start), resident());
+               (double)((run.step + 1 - begun) * a_step) / (now() - start),
+               system_peak_memory() * 1e-6);
         fflush(stdout);
     }
     if (option.checkpoint) ct_checkpoint_save(option.checkpoint, &run);

@@ -33,7 +33,7 @@ $(BUILD)/$(MPI_SHARED): $(MPI_OBJ) $(SHARED)
 	@ln -sf $(@F) $(BUILD)/$(MPI_SONAME)
 	@ln -sf $(MPI_SONAME) $(BUILD)/libcotangent_mpi.so
 
-$(BUILD)/char_lm_mpi: $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/mpi/world_mpi.o $(MPI_STATIC) $(STATIC)
+$(BUILD)/char_lm_mpi: $(patsubst %,$(BUILD)/obj/examples/%.o,char_lm common $(CHAR_LM)) $(BUILD)/obj/mpi/world_mpi.o $(SYSTEM_OBJ) $(MPI_STATIC) $(STATIC)
 	$(call if_quiet,LD)$(mpicc) $(SANITIZE) $(filter %.o,$^) $(filter %.a,$^) -o $@ $(LIBS)
 
 # The engine once more, with messages cut so small that the tests have several pieces.

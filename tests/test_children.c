@@ -422,7 +422,7 @@ START_TEST(clones) {
     ck_assert_int_eq(ct_module_count(root), ct_module_count(clone));
     ck_assert(ct_module_training(clone) && !ct_module_training(ct_module_child(clone, "h.layers")));
     p = q = (ct_param){0};
-    for (int buffers = 0; ct_module_next_buffer(root, &p); buffers++) {
+    while (ct_module_next_buffer(root, &p)) {
         ck_assert(ct_module_next_buffer(clone, &q));
         ck_assert_str_eq(p.name, q.name);
         ck_assert_ptr_ne(p.tensor, q.tensor);

@@ -464,11 +464,15 @@ int main(void) {
     tcase_add_test(tcase, a_backward_that_fails);
     tcase_add_test(tcase, a_function_that_fails);
     tcase_add_test(tcase, the_result_is_the_same);
-    tcase_add_test(tcase, names_are_escaped);
     tcase_add_test(tcase, odd_names);
-    tcase_add_test(tcase, each_page_is_well_formed_and_alone);
     tcase_add_test(tcase, a_file_that_cannot_be_written);
     tcase_add_test(tcase, memory_that_runs_out);
     suite_add_tcase(suite, tcase);
+    TCase *parsed = tcase_create("pages that Python's parser reads");
+    tcase_set_tags(parsed, "posix");
+    tcase_add_checked_fixture(parsed, setup, teardown);
+    tcase_add_test(parsed, names_are_escaped);
+    tcase_add_test(parsed, each_page_is_well_formed_and_alone);
+    suite_add_tcase(suite, parsed);
     return run_suite(suite);
 }

@@ -490,7 +490,6 @@ int main(void) {
     tcase_add_loop_test(file, malformed_header, 0, (int)(sizeof malformed / sizeof *malformed));
     tcase_add_test(file, malformed_length);
     tcase_add_test(file, hostile_name);
-    tcase_add_test(file, not_an_ordinary_file);
     tcase_add_loop_test(file, accepted_header, 0, (int)(sizeof accepted / sizeof *accepted));
     tcase_add_test(file, metadata);
     tcase_add_test(file, many_tensors);
@@ -502,5 +501,10 @@ int main(void) {
     tcase_add_test(file, tied_names);
     tcase_add_test(file, mismatches_are_all_named);
     suite_add_tcase(suite, file);
+    TCase *posix = tcase_create("links, FIFOs and modes");
+    tcase_set_tags(posix, "posix");
+    tcase_add_checked_fixture(posix, setup, teardown);
+    tcase_add_test(posix, not_an_ordinary_file);
+    suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

@@ -60,12 +60,14 @@ static const function maps[] = {
     /* The rounding of u is multiplied by 2 u: of 40 million points in f64 the worst, -1.377,
      * is 7.11 ulp off, 1.4e-5 of them more than 6. */
     {FIELD(gelu_tanh), of_gelu_tanh, {6, 8}, -10, 8, 0.1},
-    {FIELD(sin), of_sin, {0.51, 1}, -1e7, 1e7, 0},
-    {FIELD(cos), of_cos, {0.51, 1}, -100, 100, 0},
     {FIELD(sign), of_sign, {0, 0}, -9, 9, 0},
     {FIELD(floor), floorl, {0, 0}, -9, 9, 0},
+    /* the last two: see trigonometric */
+    {FIELD(sin), of_sin, {0.51, 1}, -1e7, 1e7, 0},
+    {FIELD(cos), of_cos, {0.51, 1}, -100, 100, 0},
 };
 static const function derivatives[] = {
+    /* in the same order */
     {FIELD(exp_backward), d_exp, {0.5, 0.5}, 0, 9, 0},
     {FIELD(sqrt_backward), d_sqrt, {1, 1}, 0, 9, 0},
     {FIELD(tanh_backward), d_tanh, {2, 2}, -1, 1, 1},
@@ -79,6 +81,15 @@ static const function derivatives[] = {
     {FIELD(sin_backward), of_cos, {1, 1}, -2e6, 2e6, 0},
     {FIELD(cos_backward), d_cos, {1, 1}, -100, 100, 0},
 };
+
+/* How many functions at the ends of these tables have nothing to be compared with: MinGW's sinl is
+ * the processor's, whose pi has 66 bits. Those of sin and cos, 2, are left out then. */
+static int trigonometric(void) {
+    const volatile wide large = 1e22L;
+    const int without = fabsl(sinl(large) + 0.8522008497671888017727L) < 1e-18L ? 0 : 2;
+    if (without) printf("sin and cos are left out: the C library's sinl is not exact\n");
+    return without;
+}
 
 static void *field(table t, const function *f, void *pointer, size_t size) {
     memcpy(pointer, (const char *)t.k + f->field, size);
@@ -454,9 +465,10 @@ END_TEST
 int main(void) {
     Suite *suite = suite_create("kernels");
     TCase *tcase = tcase_create("elementwise");
-    tcase_add_loop_test(tcase, map_accuracy, 0, COUNT(maps));
-    tcase_add_loop_test(tcase, map_of_all_floats, 0, COUNT(maps));
-    tcase_add_loop_test(tcase, derivative_accuracy, 0, COUNT(derivatives));
+    const int without = trigonometric();
+    tcase_add_loop_test(tcase, map_accuracy, 0, COUNT(maps) - without);
+    tcase_add_loop_test(tcase, map_of_all_floats, 0, COUNT(maps) - without);
+    tcase_add_loop_test(tcase, derivative_accuracy, 0, COUNT(derivatives) - without);
     tcase_add_test(tcase, both_at_once);
     tcase_add_test(tcase, derivatives_far_out);
     tcase_add_loop_test(tcase, map_lengths, 0, COUNT(maps));

@@ -233,8 +233,15 @@ START_TEST(large_blocks_stand_in) {
 }
 END_TEST
 
-/* NULL unless AddressSanitizer is there */
-extern int __asan_address_is_poisoned(const void *) __attribute__((weak));
+#if defined __SANITIZE_ADDRESS__
+#define ASAN 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define ASAN 1
+#endif
+#endif
+#if defined ASAN
+extern int __asan_address_is_poisoned(const void *);
 
 /* The byte after a tensor of more than 2 KiB is poisoned, even if the size class rounds up and the
  * next block is in use. */
@@ -254,6 +261,7 @@ START_TEST(address_sanitizer_sees_the_end) {
     }
 }
 END_TEST
+#endif
 
 /* Blocks are freed in another order than they were taken: a slab is returned exactly when all its
  * blocks are free. A refused request trims first, so many refusals with many free blocks must not
@@ -337,7 +345,9 @@ int main(void) {
     tcase_add_loop_test(tcase, blocks_of_every_size, 0, 3);
     tcase_add_test(tcase, small_blocks_inline_or_not);
     tcase_add_test(tcase, large_blocks_stand_in);
-    if (__asan_address_is_poisoned) tcase_add_test(tcase, address_sanitizer_sees_the_end);
+#if defined ASAN
+    tcase_add_test(tcase, address_sanitizer_sees_the_end);
+#endif
     tcase_add_test(tcase, trimming);
     tcase_add_test(tcase, a_memory_limit);
     tcase_add_test(tcase, an_allocator_with_nothing);

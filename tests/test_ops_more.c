@@ -467,7 +467,6 @@ int main(void) {
     tcase_add_checked_fixture(all, open_context, close_context);
     tcase_add_test(all, what_is_refused);
     tcase_add_test(all, bounds_and_steps);
-    tcase_add_test(all, angles);
     tcase_add_test(all, truth);
     tcase_add_test(all, smallest);
     tcase_add_test(all, variances);
@@ -480,5 +479,10 @@ int main(void) {
     tcase_add_test(all, linear_loss_of_each_row);
     tcase_add_test(all, letters);
     suite_add_tcase(suite, all);
+    TCase *exact = tcase_create("against the C library's sin");
+    tcase_set_tags(exact, "exact-sin");
+    tcase_add_checked_fixture(exact, open_context, close_context);
+    tcase_add_test(exact, angles);
+    suite_add_tcase(suite, exact);
     return run_suite(suite);
 }

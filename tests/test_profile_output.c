@@ -183,8 +183,12 @@ int main(void) {
         tcase_add_test(tests, more_names_than_rows);
         tcase_add_test(tests, long_names);
         tcase_add_test(tests, tables_that_are_printed);
-        tcase_add_test(tests, a_trace);
         suite_add_tcase(suite, tests);
+        TCase *parsed = tcase_create("traces that Python's parser reads");
+        tcase_set_tags(parsed, "posix");
+        tcase_add_checked_fixture(parsed, debug ? setup_debug : setup, teardown);
+        tcase_add_test(parsed, a_trace);
+        suite_add_tcase(suite, parsed);
     }
     return run_suite(suite);
 }

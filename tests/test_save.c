@@ -245,10 +245,14 @@ int main(void) {
     tcase_add_test(file, round_trip);
     tcase_add_test(file, save_refuses);
     tcase_add_test(file, while_an_error_is_pending);
-    tcase_add_test(file, target);
-    tcase_add_test(file, leftovers);
     tcase_add_test(file, two_threads_save);
     tcase_add_test(file, a_full_folder);
     suite_add_tcase(suite, file);
+    TCase *posix = tcase_create("links, FIFOs and modes");
+    tcase_set_tags(posix, "posix");
+    tcase_add_checked_fixture(posix, setup, teardown);
+    tcase_add_test(posix, target);
+    tcase_add_test(posix, leftovers);
+    suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

@@ -301,10 +301,14 @@ int main(void) {
     tcase_add_test(file, a_set_of_nothing);
     tcase_add_test(file, a_set_replaces_another);
     tcase_add_test(file, save_refuses);
-    tcase_add_test(file, accepted_index);
     tcase_add_test(file, refused_index);
     tcase_add_test(file, cut_index);
     tcase_add_test(file, a_folder);
     suite_add_tcase(suite, file);
+    TCase *posix = tcase_create("links, FIFOs and modes");
+    tcase_set_tags(posix, "posix");
+    tcase_add_checked_fixture(posix, setup, end);
+    tcase_add_test(posix, accepted_index);
+    suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

@@ -353,11 +353,15 @@ int main(void) {
     tcase_add_test(files, headers);
     tcase_add_test(files, little_endian);
     tcase_add_test(files, vocabulary);
-    tcase_add_loop_test(files, files_that_change, 0, 2 * CHANGES);
-    tcase_add_test(files, refused_at_open);
     tcase_add_test(files, refused_batches);
     tcase_add_test(files, after_close);
-    tcase_add_test(files, relative_paths);
     suite_add_tcase(suite, files);
+    TCase *posix = tcase_create("links, FIFOs and modes");
+    tcase_set_tags(posix, "posix");
+    tcase_add_checked_fixture(posix, setup, teardown);
+    tcase_add_loop_test(posix, files_that_change, 0, 2 * CHANGES);
+    tcase_add_test(posix, refused_at_open);
+    tcase_add_test(posix, relative_paths);
+    suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

@@ -397,7 +397,11 @@ int main(void) {
     tcase_add_test(batches, epochs_differ);
     tcase_add_test(batches, a_resumed_run_has_the_same_bits);
     tcase_add_test(batches, many_files);
-    tcase_add_test(batches, larger_than_memory);
     suite_add_tcase(suite, batches);
+    TCase *posix = tcase_create("links, FIFOs and modes");
+    tcase_set_tags(posix, "posix");
+    tcase_add_checked_fixture(posix, setup, teardown);
+    tcase_add_test(posix, larger_than_memory);
+    suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

@@ -14,7 +14,13 @@
 #define CT_VERSION_MINOR 1
 #define CT_VERSION_PATCH 0
 
+#if defined _WIN32 && defined CTI_BUILD /* of the library itself */
+#define CT_API __declspec(dllexport)
+#elif defined _WIN32
+#define CT_API
+#else
 #define CT_API __attribute__((visibility("default")))
+#endif
 
 /* In a field of options in which 0 means a default: the number 0. {.lr = CT_ZERO} is a learning
  * rate of 0, {.lr = 0} the default one. Fields that take it are marked "or CT_ZERO". In any other

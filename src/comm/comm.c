@@ -1,10 +1,9 @@
 /* Transfers of a comm, its end, and waiting. */
+#include "../core/os.h"
 #include "comm.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- making and closing ---- */
 
@@ -153,12 +152,6 @@ bool cti_comm_poll(ct_comm *comm) {
     return ended;
 }
 
-static int64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 /* Gives up the peers of all transfers of the tag. */
 static void give_up(ct_comm *comm, int tag) {
     char says[CTI_FAULT_SIZE];
@@ -183,15 +176,15 @@ void cti_wait_turn(ct_comm *comm, cti_wait *wait) {
         return;
     }
     const int64_t turn = wait->turns++;
-    if (!turn) wait->since = now();
+    if (!turn) wait->since = cti_os_now();
     if (turn < TESTS) return;
     if (turn < YIELDS) {
-        sched_yield();
+        cti_os_sleep(0);
     } else {
         const int64_t sleep = LEAST * (1 + (turn - YIELDS) / 16);
-        nanosleep(&(struct timespec){.tv_nsec = sleep < MOST ? sleep : MOST}, NULL);
+        cti_os_sleep(sleep < MOST ? sleep : MOST);
     }
-    if ((double)(now() - wait->since) > comm->timeout * 1e9) {
+    if ((double)(cti_os_now() - wait->since) > comm->timeout * 1e9) {
         give_up(comm, wait->tag);
         wait->turns = 0;
     }

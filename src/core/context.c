@@ -1,14 +1,10 @@
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "context.h"
 #include "int_math.h"
+#include "os.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#ifdef __linux__
-#include <sched.h>
-#endif
 
 enum { MAX_THREADS = 1024 };
 
@@ -25,33 +21,21 @@ static int default_threads(ct_context *context) {
                 text, MAX_THREADS);
         return 0;
     }
-#ifdef __linux__
-    cpu_set_t cores;
-    int count = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
-#else
-    int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
-#endif
-    return (int)cti_min(cti_max(count, 1), MAX_THREADS);
+    return (int)cti_min(cti_os_cores(), MAX_THREADS);
 }
 
 /* Bytes of a core's L2 cache. */
 static int64_t l2_bytes(void) {
     enum { LEAST = 256 << 10, USUAL = 1 << 20, MOST = 8 << 20 };
-#ifdef _SC_LEVEL2_CACHE_SIZE
-    const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-    if (bytes > 0) return cti_min(cti_max(bytes, LEAST), MOST);
-#endif
-    return USUAL;
+    const int64_t bytes = cti_os_l2_bytes();
+    return bytes > 0 ? cti_min(cti_max(bytes, LEAST), MOST) : USUAL;
 }
 
 /* Associativity of the L1d cache. */
 static int64_t l1d_ways(void) {
     enum { USUAL = 8 };
-#ifdef _SC_LEVEL1_DCACHE_ASSOC
-    const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
-    if (ways > 0) return ways;
-#endif
-    return USUAL;
+    const int64_t ways = cti_os_l1d_ways();
+    return ways > 0 ? ways : USUAL;
 }
 
 static bool threads_in_range(ct_context *context, int threads) {

@@ -15,14 +15,13 @@
  * debug mode would fill whole slabs with ones.
  *
  * Every block from the allocator, slab or large, has a header and is on one list, pool->blocks. */
-#define _DEFAULT_SOURCE /* madvise */
 
 #include "context.h"
 #include "int_math.h"
+#include "os.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* The header of a block from the allocator: a slab, or a large block. */
 struct cti_block {
@@ -126,19 +125,12 @@ static int first_large_class(const cti_pool *pool) {
 
 static void *default_alloc(void *data, size_t size) {
     (void)data;
-#if defined MADV_HUGEPAGE
-    void *pages;
-    if (size >= HUGE_PAGE && !posix_memalign(&pages, HUGE_PAGE, size)) {
-        madvise(pages, size, MADV_HUGEPAGE); /* a refusal costs speed only */
-        return pages;
-    }
-#endif
-    return malloc(size);
+    return cti_os_alloc(size);
 }
 
 static void default_free(void *data, void *block, size_t size) {
     (void)data, (void)size;
-    free(block);
+    cti_os_free(block);
 }
 
 void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool poison) {

@@ -8,9 +8,8 @@
 #include "parallel.h"
 #include "context.h"
 #include "int_math.h"
+#include "os.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,16 +17,19 @@ enum { LINE = 64 }; /* bytes of a cache line */
 
 typedef struct {
     cti_workers *pool;
-    pthread_t thread;
+    cti_thread thread;
     int index;
     atomic_int_least64_t next; /* the first piece of its share that is not taken; may pass end */
     int64_t end;               /* of its share, in pieces */
     char padding[LINE];        /* against false sharing of `next` */
 } worker;
 
+/* A child of fork has a copy of the pool but not its threads, and a lock in it may be held for
+ * ever. So each fork is counted in the child, and a pool with another count is not used: it is
+ * freed and made again. */
 struct cti_workers {
-    pthread_mutex_t lock;
-    pthread_cond_t wake, idle;
+    cti_mutex lock;
+    cti_cond wake, idle;
     atomic_uint job;   /* number of the job */
     atomic_int inside; /* workers that have joined the job and not left it */
     bool open, stop;   /* guarded by lock: workers may join the job; workers must end */
@@ -39,15 +41,6 @@ struct cti_workers {
     unsigned forks;  /* the global count, when the pool was made */
     worker worker[]; /* [count + 1]; the caller is worker 0 */
 };
-
-/* A child of fork has a copy of the pool but not its threads, and a lock in it may be held for
- * ever. So each fork is counted in the child, and a pool with another count is not used: it is
- * freed and made again. */
-static unsigned forks;
-static bool forks_are_counted;
-static pthread_once_t count_once = PTHREAD_ONCE_INIT;
-static void count_fork(void) { forks++; }
-static void count_forks(void) { forks_are_counted = !pthread_atfork(NULL, NULL, count_fork); }
 
 /* Iterations of the spin loop: 50 us to 1 ms, depending on the machine's pause instruction; longer
  * than the serial parts of a training step. */
@@ -88,7 +81,7 @@ static void divide(cti_workers *pool) {
     }
 }
 
-static void *work(void *arg) {
+static void work(void *arg) {
     worker *self = arg;
     cti_workers *pool = self->pool;
     unsigned last = 0; /* the last job that this thread has seen */
@@ -96,27 +89,26 @@ static void *work(void *arg) {
         for (int i = 0; i < SPINS && atomic_load_explicit(&pool->job, memory_order_relaxed) == last;
              i++)
             pause_core();
-        pthread_mutex_lock(&pool->lock);
+        cti_mutex_lock(&pool->lock);
         while (!pool->stop && atomic_load(&pool->job) == last)
-            pthread_cond_wait(&pool->wake, &pool->lock);
+            cti_cond_wait(&pool->wake, &pool->lock);
         last = atomic_load(&pool->job);
         bool stop = pool->stop, join = pool->open && !stop;
         if (join) atomic_fetch_add(&pool->inside, 1);
-        pthread_mutex_unlock(&pool->lock);
-        if (stop) return NULL;
+        cti_mutex_unlock(&pool->lock);
+        if (stop) return;
         if (!join) continue;
         run_pieces(pool, self->index);
-        pthread_mutex_lock(&pool->lock);
-        if (atomic_fetch_sub(&pool->inside, 1) == 1) pthread_cond_signal(&pool->idle);
-        pthread_mutex_unlock(&pool->lock);
+        cti_mutex_lock(&pool->lock);
+        if (atomic_fetch_sub(&pool->inside, 1) == 1) cti_cond_signal(&pool->idle);
+        cti_mutex_unlock(&pool->lock);
     }
 }
 
-/* The workers start with all signals blocked, so that a caller's handlers run in its own threads.
- * If the system refuses threads there are fewer workers, which changes no result. */
+/* If the system refuses threads there are fewer workers, which changes no result. */
 static cti_workers *start(ct_context *context) {
     const int most = context->threads - 1;
-    if (pthread_once(&count_once, count_forks) || !forks_are_counted) return NULL;
+    if (!cti_os_count_forks()) return NULL;
     size_t bytes = sizeof(cti_workers) + ((size_t)most + 1) * sizeof(worker);
     /* not from cti_take: the pool is no memory that ct_memory should count as live */
     ct_allocator allocator = context->pool.allocator;
@@ -124,48 +116,44 @@ static cti_workers *start(ct_context *context) {
     if (!pool) return NULL;
     memset(pool, 0, bytes);
     pool->bytes = bytes;
-    pool->forks = forks;
-    if (pthread_mutex_init(&pool->lock, NULL)) goto no_lock;
-    if (pthread_cond_init(&pool->wake, NULL)) goto no_wake;
-    if (pthread_cond_init(&pool->idle, NULL)) goto no_idle;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pool->forks = cti_os_forks();
+    if (!cti_mutex_init(&pool->lock)) goto no_lock;
+    if (!cti_cond_init(&pool->wake)) goto no_wake;
+    if (!cti_cond_init(&pool->idle)) goto no_idle;
     for (; pool->count < most; pool->count++) {
         worker *w = &pool->worker[pool->count + 1];
         w->pool = pool;
         w->index = pool->count + 1;
-        if (pthread_create(&w->thread, NULL, work, w)) break;
+        if (!cti_thread_start(&w->thread, work, w)) break;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return pool;
 
 no_idle:
-    pthread_cond_destroy(&pool->wake);
+    cti_cond_free(&pool->wake);
 no_wake:
-    pthread_mutex_destroy(&pool->lock);
+    cti_mutex_free(&pool->lock);
 no_lock:
     allocator.free(allocator.data, pool, bytes);
     return NULL;
 }
 
 static void end_threads(cti_workers *pool) {
-    pthread_mutex_lock(&pool->lock);
+    cti_mutex_lock(&pool->lock);
     pool->stop = true;
     atomic_fetch_add(&pool->job, 1);
-    pthread_cond_broadcast(&pool->wake);
-    pthread_mutex_unlock(&pool->lock);
-    for (int i = 1; i <= pool->count; i++) pthread_join(pool->worker[i].thread, NULL);
-    pthread_cond_destroy(&pool->idle);
-    pthread_cond_destroy(&pool->wake);
-    pthread_mutex_destroy(&pool->lock);
+    cti_cond_broadcast(&pool->wake);
+    cti_mutex_unlock(&pool->lock);
+    for (int i = 1; i <= pool->count; i++) cti_thread_join(&pool->worker[i].thread);
+    cti_cond_free(&pool->idle);
+    cti_cond_free(&pool->wake);
+    cti_mutex_free(&pool->lock);
 }
 
 void cti_workers_free(ct_context *context) {
     cti_workers *pool = context->workers;
     if (!pool) return;
     context->workers = NULL;
-    if (pool->forks == forks) end_threads(pool);
+    if (pool->forks == cti_os_forks()) end_threads(pool);
     context->pool.allocator.free(context->pool.allocator.data, pool, pool->bytes);
 }
 
@@ -174,7 +162,8 @@ int cti_parallel_width(const ct_context *context) { return context->threads; }
 void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task, void *arg) {
     if (grain < 1) grain = 1;
     bool alone = n <= grain || context->threads == 1;
-    if (!alone && context->workers && context->workers->forks != forks) cti_workers_free(context);
+    if (!alone && context->workers && context->workers->forks != cti_os_forks())
+        cti_workers_free(context);
     /* without workers (NULL) the caller does all the work */
     if (!alone && !context->workers) context->workers = start(context);
     cti_workers *pool = context->workers;
@@ -183,7 +172,7 @@ void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task,
             task(arg, begin, begin + cti_min(grain, n - begin), 0);
         return;
     }
-    pthread_mutex_lock(&pool->lock);
+    cti_mutex_lock(&pool->lock);
     pool->task = task;
     pool->arg = arg;
     pool->n = n;
@@ -191,14 +180,14 @@ void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task,
     divide(pool);
     pool->open = true;
     atomic_fetch_add(&pool->job, 1);
-    pthread_cond_broadcast(&pool->wake);
-    pthread_mutex_unlock(&pool->lock);
+    cti_cond_broadcast(&pool->wake);
+    cti_mutex_unlock(&pool->lock);
 
     run_pieces(pool, 0);
 
     for (int i = 0; i < SPINS && atomic_load(&pool->inside); i++) pause_core();
-    pthread_mutex_lock(&pool->lock);
+    cti_mutex_lock(&pool->lock);
     pool->open = false;
-    while (atomic_load(&pool->inside)) pthread_cond_wait(&pool->idle, &pool->lock);
-    pthread_mutex_unlock(&pool->lock);
+    while (atomic_load(&pool->inside)) cti_cond_wait(&pool->idle, &pool->lock);
+    cti_mutex_unlock(&pool->lock);
 }

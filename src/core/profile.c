@@ -1,19 +1,13 @@
 /* Records a profile: spans, the rows that they add to, and the trace's events. */
 #include "profile.h"
+#include "os.h"
 
 #include <string.h>
-#include <time.h>
 
 #include <cotangent/autograd.h>
 
-static int64_t now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int64_t cti_profile_wall(const cti_profile *profile) {
-    return (profile->running ? now() : profile->stop) - profile->start;
+    return (profile->running ? cti_os_now() : profile->stop) - profile->start;
 }
 
 /* ---- tables ---- */
@@ -65,7 +59,7 @@ static void begin(cti_profile *p, cti_span *span, cti_span_kind kind, const char
                        .module = outer ? outer->module : CTI_PROFILE_NONE};
     if (name) span->op = table_find(&p->ops, name, 0);
     p->open = span;
-    span->start = now();
+    span->start = cti_os_now();
 }
 
 void cti_span_begin(ct_context *context, cti_span *span, cti_span_kind kind, const char *name) {
@@ -111,7 +105,7 @@ static void record_event(ct_context *context, const cti_span *span, int64_t dura
 void cti_span_end(ct_context *context, cti_span *span) {
     cti_profile *p = context->profile;
     if (!p || p->open != span) return;
-    const int64_t duration = now() - span->start, time = duration - span->inside;
+    const int64_t duration = cti_os_now() - span->start, time = duration - span->inside;
     const bool is_module = span->kind == CTI_SPAN_MODULE;
     p->open = span->outer;
     if (p->open) p->open->inside += duration;
@@ -187,7 +181,7 @@ bool ct_profile_start(ct_context *context) {
     p->events_count = p->dropped = p->shapes_count = 0;
     p->open = NULL;
     p->running = context->observed = true;
-    p->start = now();
+    p->start = cti_os_now();
     return true;
 }
 
@@ -197,7 +191,7 @@ bool ct_profile_stop(ct_context *context) {
     if (!cti_profile_is_running(context))
         return ct_fail(context, CT_ERR_ARGUMENT, "profile_stop: no profile runs");
     while (p->open) cti_span_end(context, p->open);
-    p->stop = now();
+    p->stop = cti_os_now();
     p->running = false;
     context->observed = context->debug;
     return true;

@@ -9,6 +9,7 @@
 #include <cotangent/autograd.h>
 
 #include "../core/int_math.h"
+#include "../core/os.h"
 
 enum {
     ROWS = 400,      /* the most lines that are drawn */
@@ -114,15 +115,14 @@ static char *graph_text(cti_check *k) {
     cti_frame frame;
     cti_frame_open(k->context, &frame, false);
     const ct_tensor *y = cti_check_call(k);
-    char *text = NULL;
-    size_t size;
-    FILE *memory = y ? open_memstream(&text, &size) : NULL;
-    if (y && !memory) ct_fail(k->context, CT_ERR_MEMORY, "gradcheck: no memory for the graph");
-    bool written = memory && ct_graph_print(y, memory);
-    if (memory && fclose(memory) != 0) written = false;
+    cti_os_text memory = {0};
+    const bool open = y && cti_os_text_open(&memory);
+    if (y && !open) ct_fail(k->context, CT_ERR_MEMORY, "gradcheck: no memory for the graph");
+    bool written = open && ct_graph_print(y, memory.file);
+    if (open && !cti_os_text_close(&memory)) written = false;
     cti_frame_close(k->context, &frame);
-    if (written) return text;
-    free(text);
+    if (written) return memory.text;
+    free(memory.text);
     return NULL;
 }
 

@@ -3,8 +3,6 @@
 #ifndef CTI_IO_FILE_H
 #define CTI_IO_FILE_H
 
-#include <sys/stat.h>
-
 #include <cotangent/context.h>
 
 #include "temporary.h"
@@ -43,7 +41,7 @@ typedef struct {
     bool exists;     /* the temporary file is in the folder */
     cti_lock lock;   /* on the temporary file */
     bool replaces;   /* there is an old file */
-    struct stat old;
+    cti_os_about old;
     int fd;                /* of the temporary file; -1: not open */
     struct cti_crc64 *crc; /* of all that was written, but for write_at; or NULL */
 } cti_file_new;

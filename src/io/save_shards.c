@@ -1,11 +1,7 @@
 /* Writing a file, or a folder of shards with their index. */
-#ifndef __LP64__
-#define _FILE_OFFSET_BITS 64
-#endif
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "../core/context.h"
 #include "checksum.h"
@@ -98,7 +94,7 @@ static bool divide(shard_set *set, const ct_named *named, int64_t n, ct_save_opt
 }
 
 static bool make_folder(const shard_set *set) {
-    if (mkdir(set->path, 0777) != 0)
+    if (!cti_os_make_folder(set->path))
         return errno == EEXIST ||
                cti_file_fail(set->context, set->op, set->path, "cannot make the folder");
     return cti_file_sync_folder(set->context, set->op, set->path);

@@ -1,12 +1,8 @@
 /* Opening what a path stands for: a file, or the files of an index, as one list of tensors. */
-#ifndef __LP64__
-#define _FILE_OFFSET_BITS 64
-#endif
 #include "shards.h"
 
 #include <errno.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "../core/context.h"
 #include "sort.h"
@@ -15,7 +11,7 @@
 
 static char *join(ct_context *context, const char *folder, size_t length, const char *name) {
     const size_t size = strlen(name);
-    const bool slash = length && folder[length - 1] != '/';
+    const bool slash = length && !cti_os_is_separator(folder[length - 1]);
     char *path = cti_take(context, length + slash + size + 1);
     if (!path) return NULL;
     memcpy(path, folder, length);
@@ -33,19 +29,18 @@ void cti_path_free(ct_context *context, char *path) {
 }
 
 static char *beside(ct_context *context, const char *path, const char *name) {
-    const char *slash = strrchr(path, '/');
-    return join(context, path, slash ? (size_t)(slash - path) + 1 : 0, name);
+    return join(context, path, cti_os_folder_length(path), name);
 }
 
 static bool is_folder(const char *path) { /* what cannot be looked at is told by open */
-    struct stat about;
-    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    cti_os_about about;
+    return cti_os_about_path(path, &about) && about.kind == CTI_OS_FOLDER;
 }
 
 /* Whether there is such a file. False with *ok false: an error was recorded. */
 static bool exists(ct_context *context, const char *op, const char *path, bool *ok) {
-    struct stat about;
-    if (stat(path, &about) == 0) return true;
+    cti_os_about about;
+    if (cti_os_about_path(path, &about)) return true;
     if (errno != ENOENT) *ok = cti_file_fail(context, op, path, "cannot look for it");
     return false;
 }
@@ -196,9 +191,9 @@ static bool read_index(cti_shards *shards, const cti_file *file) {
 /* Whether the path is still that of the open file. While it is open no other file can have its
  * number. */
 static bool still_there(const cti_file *file) {
-    struct stat opened, named;
-    return fstat(file->fd, &opened) == 0 && stat(file->path, &named) == 0 &&
-           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+    cti_os_about opened, named;
+    return cti_os_about_file(file->fd, &opened) && cti_os_about_path(file->path, &named) &&
+           opened.device == named.device && opened.number == named.number;
 }
 
 /* A save of a set removes or replaces the index before or after it renames all shards. So if the

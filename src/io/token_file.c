@@ -1,12 +1,8 @@
 /* Files of token ids: header, size, and reads of what must not have changed meanwhile. */
-#ifndef __LP64__
-#define _FILE_OFFSET_BITS 64
-#endif
 #include "token_file.h"
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../core/context.h"
 
@@ -76,7 +72,7 @@ static char *current_folder(ct_context *context, size_t *size) {
     int failed = ERANGE;
     for (*size = 1024; failed == ERANGE; *size *= 2) {
         char *folder = cti_take(context, *size);
-        if (!folder || getcwd(folder, *size)) return folder;
+        if (!folder || cti_os_current_folder(folder, *size)) return folder;
         failed = errno;
         cti_give(context, folder, *size);
     }
@@ -86,7 +82,7 @@ static char *current_folder(ct_context *context, size_t *size) {
 /* A copy of a path, to be given back with strlen + 1. A relative one is made absolute, as files are
  * opened again later, when the program may be in another folder. */
 static char *absolute(ct_context *context, const char *path) {
-    if (*path == '/' || !*path) return cti_take_string(context, path);
+    if (cti_os_is_absolute(path) || !*path) return cti_take_string(context, path);
     size_t size;
     char *folder = current_folder(context, &size);
     if (!folder) return cti_ready(context) ? cti_take_string(context, path) : NULL;
@@ -102,10 +98,10 @@ bool cti_token_file_open(ct_context *context, const char *path, int bytes, cti_t
     file->path = absolute(context, path);
     if (!file->path) return false;
     bool ok = cti_file_open(context, op, file->path, &file->file);
-    if (ok && fstat(file->file.fd, &file->about) != 0)
+    if (ok && !cti_os_about_file(file->file.fd, &file->about))
         ok = cti_file_fail(context, op, file->path, "cannot read its size");
     if (ok) {
-        file->file.size = file->about.st_size;
+        file->file.size = file->about.size;
         ok = read_layout(file, bytes);
     }
     if (!ok) cti_token_file_free(file);
@@ -124,25 +120,25 @@ void cti_token_file_free(cti_token_file *file) {
  * that of what is read, for the message. */
 static bool is_unchanged(const cti_token_file *file, long long offset) {
     ct_context *context = file->file.context;
-    const struct stat *then = &file->about;
-    struct stat now;
-    if (stat(file->path, &now) != 0) {
+    const cti_os_about *then = &file->about;
+    cti_os_about now;
+    if (!cti_os_about_path(file->path, &now)) {
         char what[80];
         snprintf(what, sizeof what, "cannot find it any more, for the ids at byte %lld", offset);
         return cti_file_fail(context, op, file->path, what);
     }
     /* the number of an inode is used again: that of a file that was closed, perhaps by a folder */
-    if (now.st_dev != then->st_dev || now.st_ino != then->st_ino || !S_ISREG(now.st_mode))
+    if (now.device != then->device || now.number != then->number || now.kind != CTI_OS_FILE)
         return ct_fail(context, CT_ERR_IO,
                        "%s: %s: has been replaced since it was opened, found when the ids at byte "
                        "%lld were read",
                        op, file->path, offset);
-    if (now.st_size != then->st_size)
+    if (now.size != then->size)
         return ct_fail(context, CT_ERR_FORMAT,
                        "%s: %s: had %lld bytes when it was opened and has %lld now, found when the "
                        "ids at byte %lld were read",
-                       op, file->path, (long long)then->st_size, (long long)now.st_size, offset);
-    if (now.st_mtim.tv_sec != then->st_mtim.tv_sec || now.st_mtim.tv_nsec != then->st_mtim.tv_nsec)
+                       op, file->path, (long long)then->size, (long long)now.size, offset);
+    if (now.modified_s != then->modified_s || now.modified_ns != then->modified_ns)
         return ct_fail(context, CT_ERR_IO,
                        "%s: %s: has been written to since it was opened, found when the ids at "
                        "byte %lld were read",

@@ -11,7 +11,7 @@ typedef struct {
     int bytes;     /* of an id, 2 or 4 */
     int64_t data;  /* the offset of the first id */
     int64_t ids;
-    struct stat about; /* when it was opened */
+    cti_os_about about; /* when it was opened */
 } cti_token_file;
 
 /* Opens it and checks its header and size; bytes is 2, 4 or 0, as in ct_tokens_opts. False: an

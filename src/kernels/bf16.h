@@ -12,7 +12,4 @@ extern const cti_gemm_kernels cti_bf16_scalar;
 void cti_kernels_avx512bf16(cti_kernels *table);
 void cti_kernels_amx(cti_kernels *table);
 
-/* Asks the system for the tiles' registers, once in a process. False: it does not grant them. */
-bool cti_amx_permitted(void);
-
 #endif

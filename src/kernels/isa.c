@@ -4,9 +4,13 @@
  * A row of built[] either has tables of its own, for which real.c is compiled with its flags, or it
  * inherits: its tables are copies of its parent's, in which replace[] changes entries. So an
  * instruction set that adds one instruction compiles only the kernels that use it. */
-#include <pthread.h>
 #include <string.h>
 
+#ifdef CTI_HAVE_amx
+#include <cpuid.h>
+#endif
+
+#include "../core/os.h"
 #include "bf16.h"
 #include "kernels.h"
 
@@ -41,7 +45,12 @@ static bool runs_avx512bf16(void) { return __builtin_cpu_supports("avx512bf16") 
 #endif
 
 #ifdef CTI_HAVE_amx
-static bool runs_amx(void) { return runs_avx512bf16() && cti_amx_permitted(); }
+static bool runs_amx(void) {
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+    unsigned a, b, c, d = 0;
+    return runs_avx512bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) &&
+           (d & AMX_TILE) && cti_os_grants_amx();
+}
 #endif
 
 enum { REAL_DTYPES = 2 }; /* f32 and f64, which have tables for each ISA; others have one for all */
@@ -110,8 +119,8 @@ static void inherit(void) {
 }
 
 static const built_isa *rows(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, inherit);
+    static cti_once once;
+    cti_once_run(&once, inherit);
     return built;
 }
 

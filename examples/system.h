@@ -1,0 +1,52 @@
+/* What differs between systems: arguments, terminals, signals, files. system_posix.c has it for
+ * Linux and macOS, system_windows.c for Windows. Paths are UTF-8. What fails sets errno. */
+#ifndef EXAMPLES_SYSTEM_H
+#define EXAMPLES_SYSTEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Call it first: makes arguments UTF-8, and output bytes that nothing converts. */
+void system_begin(int argc, char **argv);
+double system_seconds(void);     /* of a clock that only moves forward */
+double system_peak_memory(void); /* the most bytes that were resident; NaN: not known */
+
+bool system_is_terminal(void); /* stdout */
+int system_columns(void);      /* of that terminal; 0: not known */
+
+/* Calls a handler at Ctrl-C or a request to end; once: the next one ends the program. */
+void system_on_interrupt(void (*handler)(int), bool once);
+void system_on_request(void (*handler)(int)); /* at SIGUSR1, or Ctrl-Break on Windows */
+
+/* ---- paths ---- */
+FILE *system_fopen(const char *path, const char *mode);
+bool system_may_write_in(const char *folder);
+bool system_make_folder(const char *path); /* EEXIST: something is there */
+bool system_remove(const char *path);
+bool system_rename(const char *from, const char *to); /* replaces what is there */
+/* Hands each name in the folder on. False: it cannot be read. */
+bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to);
+/* Syncs a folder, so that what was made or renamed in it survives a loss of power. */
+bool system_sync_folder(const char *folder);
+
+/* ---- open files ---- */
+int system_open_log(const char *path); /* to read and append; made where it is missing */
+bool system_look_at(int fd, bool *ordinary, int64_t *size);
+/* A lock that ends with the process. False: another process has it. */
+bool system_lock(int fd);
+int64_t system_read_at(int fd, int64_t offset, void *out, size_t size);
+int64_t system_write(int fd, const void *data, size_t size); /* bytes; -1: failed */
+bool system_seek_begin(int fd);
+bool system_cut(int fd, int64_t size);
+bool system_sync(int fd);
+bool system_close(int fd);
+
+/* A file beside `path`, with the mode that path has or is to have, to be renamed to it. Sets
+ * target, which is path without links, and temporary, each of at most `room` bytes. -1: failed,
+ * with errno 0 where path is no ordinary file. */
+int system_create_beside(const char *path, char *target, char *temporary, size_t room);
+bool system_is_separator(char c);
+
+#endif

@@ -1,0 +1,172 @@
+/* system.h on POSIX systems. */
+#define _XOPEN_SOURCE    700 /* realpath */
+#define _DARWIN_C_SOURCE     /* ioctl's TIOCGWINSZ */
+#define _DEFAULT_SOURCE      /* the same on Linux */
+#include "system.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+void system_begin(int argc, char **argv) { (void)argc, (void)argv; }
+
+double system_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double system_peak_memory(void) {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return NAN;
+#ifdef __APPLE__
+    return (double)usage.ru_maxrss; /* in bytes */
+#else
+    return (double)usage.ru_maxrss * 1024; /* in KiB */
+#endif
+}
+
+bool system_is_terminal(void) { return isatty(STDOUT_FILENO); }
+
+int system_columns(void) {
+    struct winsize window = {0};
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) ? 0 : window.ws_col;
+}
+
+void system_on_interrupt(void (*handler)(int), bool once) {
+    const struct sigaction action = {
+        .sa_handler = handler,
+        .sa_flags = once ? SA_RESTART | (int)SA_RESETHAND : 0,
+    };
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void system_on_request(void (*handler)(int)) {
+    const struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, NULL);
+}
+
+/* ---- paths ---- */
+
+FILE *system_fopen(const char *path, const char *mode) { return fopen(path, mode); }
+bool system_may_write_in(const char *folder) { return access(folder, W_OK) == 0; }
+bool system_make_folder(const char *path) { return mkdir(path, 0777) == 0; }
+bool system_remove(const char *path) { return unlink(path) == 0; }
+bool system_rename(const char *from, const char *to) { return rename(from, to) == 0; }
+bool system_is_separator(char c) { return c == '/'; }
+
+bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to) {
+    DIR *list = opendir(folder);
+    if (!list) return false;
+    errno = 0;
+    for (const struct dirent *entry = readdir(list); entry; entry = readdir(list)) {
+        each(to, entry->d_name);
+        errno = 0;
+    }
+    const int error = errno;
+    closedir(list);
+    errno = error;
+    return error == 0;
+}
+
+static int open_repeated(const char *path, int flags) {
+    int fd;
+    do fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0666);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+bool system_sync_folder(const char *folder) {
+    const int fd = open_repeated(folder, O_RDONLY | O_DIRECTORY);
+    if (fd < 0) return errno == EACCES; /* one that cannot be read cannot be synced */
+    const bool ok = system_sync(fd);
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return ok;
+}
+
+/* ---- open files ---- */
+
+int system_open_log(const char *path) { return open_repeated(path, O_RDWR | O_APPEND | O_CREAT); }
+
+bool system_look_at(int fd, bool *ordinary, int64_t *size) {
+    struct stat about;
+    if (fstat(fd, &about) != 0) return false;
+    *ordinary = S_ISREG(about.st_mode);
+    *size = about.st_size;
+    return true;
+}
+
+bool system_lock(int fd) {
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_SETLK, &whole) == 0 || (errno != EAGAIN && errno != EACCES);
+}
+
+int64_t system_read_at(int fd, int64_t offset, void *out, size_t size) {
+    ssize_t n;
+    do n = pread(fd, out, size, (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+int64_t system_write(int fd, const void *data, size_t size) {
+    ssize_t n;
+    do n = write(fd, data, size);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+bool system_seek_begin(int fd) { return lseek(fd, 0, SEEK_SET) == 0; }
+
+bool system_cut(int fd, int64_t size) {
+    int status;
+    do status = ftruncate(fd, (off_t)size);
+    while (status != 0 && errno == EINTR);
+    return status == 0;
+}
+
+/* A file system that cannot sync such a file says EINVAL. */
+bool system_sync(int fd) {
+    int status;
+    do status = fsync(fd);
+    while (status != 0 && errno == EINTR);
+    return status == 0 || errno == EINVAL;
+}
+
+bool system_close(int fd) { return close(fd) == 0; }
+
+int system_create_beside(const char *path, char *target, char *temporary, size_t room) {
+    char *resolved = realpath(path, NULL); /* NULL: no such file yet */
+    const int length = snprintf(target, room, "%s", resolved ? resolved : path);
+    free(resolved);
+    struct stat old;
+    const bool replaces = stat(target, &old) == 0;
+    errno = 0;
+    if (replaces && !S_ISREG(old.st_mode)) return -1;
+    errno = ENAMETOOLONG;
+    if ((size_t)length + sizeof ".XXXXXX" > room) return -1;
+    memcpy(temporary, target, (size_t)length);
+    strcpy(temporary + length, ".XXXXXX");
+    const int fd = mkstemp(temporary);
+    if (fd < 0) return -1;
+    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails and says so */
+    const mode_t mask = umask(0);
+    umask(mask);
+    if (fchmod(fd, replaces ? old.st_mode & 0777 : 0666 & ~mask) == 0) return fd;
+    const int error = errno;
+    unlink(temporary);
+    close(fd);
+    errno = error;
+    return -1;
+}

@@ -1,0 +1,226 @@
+/* system.h on Windows 10 and later. A descriptor is the C library's. */
+#define WIN32_LEAN_AND_MEAN
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <io.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <windows.h>
+/* behind windows.h */
+#include <psapi.h>
+
+static bool fail(DWORD error) {
+    errno = EIO;
+    if (error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND) errno = ENOENT;
+    if (error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION) errno = EACCES;
+    if (error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS) errno = EEXIST;
+    if (error == ERROR_DISK_FULL || error == ERROR_HANDLE_DISK_FULL) errno = ENOSPC;
+    if (error == ERROR_FILENAME_EXCED_RANGE) errno = ENAMETOOLONG;
+    return false;
+}
+
+enum { PATH = 4096 }; /* units of UTF-16, or bytes of UTF-8 */
+
+/* The path in UTF-16, in one of two buffers in turn. */
+static const wchar_t *wide(const char *path) {
+    static wchar_t paths[2][PATH];
+    static int turn;
+    turn = 1 - turn;
+    if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, paths[turn], PATH))
+        paths[turn][0] = 0; /* no path at all, which nothing opens */
+    return paths[turn];
+}
+
+/* The C library's arguments are in the system's code page, its wide ones are not. */
+void system_begin(int argc, char **argv) {
+    typedef struct {
+        int newmode;
+    } start;
+    extern int __wgetmainargs(int *, wchar_t ***, wchar_t ***, int, start *);
+    extern int _dowildcard;
+    wchar_t **words = NULL, **environment;
+    int n = 0;
+    _setmode(_fileno(stdout), _O_BINARY);
+    _setmode(_fileno(stdin), _O_BINARY);
+    SetConsoleOutputCP(CP_UTF8);
+    DWORD mode;
+    const HANDLE console = GetStdHandle(STD_OUTPUT_HANDLE);
+    enum { ESCAPES = 4 }; /* ENABLE_VIRTUAL_TERMINAL_PROCESSING */
+    if (GetConsoleMode(console, &mode)) SetConsoleMode(console, mode | ESCAPES);
+    __wgetmainargs(&n, &words, &environment, _dowildcard, &(start){0});
+    for (int i = 0; n == argc && i < n; i++) {
+        const int size = WideCharToMultiByte(CP_UTF8, 0, words[i], -1, NULL, 0, NULL, NULL);
+        char *word = size > 0 ? malloc((size_t)size) : NULL;
+        if (!word) continue;
+        WideCharToMultiByte(CP_UTF8, 0, words[i], -1, word, size, NULL, NULL);
+        argv[i] = word;
+    }
+}
+
+double system_seconds(void) {
+    LARGE_INTEGER ticks, a_second;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&a_second);
+    return (double)ticks.QuadPart / (double)a_second.QuadPart;
+}
+
+double system_peak_memory(void) {
+    PROCESS_MEMORY_COUNTERS memory = {.cb = sizeof memory};
+    if (!K32GetProcessMemoryInfo(GetCurrentProcess(), &memory, sizeof memory)) return NAN;
+    return (double)memory.PeakWorkingSetSize;
+}
+
+bool system_is_terminal(void) { return _isatty(_fileno(stdout)); }
+
+int system_columns(void) {
+    CONSOLE_SCREEN_BUFFER_INFO screen;
+    if (!GetConsoleScreenBufferInfo(GetStdHandle(STD_OUTPUT_HANDLE), &screen)) return 0;
+    return screen.srWindow.Right - screen.srWindow.Left + 1;
+}
+
+/* The C library's handlers are for one time; Ctrl-C sets them back by itself. */
+void system_on_interrupt(void (*handler)(int), bool once) {
+    (void)once;
+    signal(SIGINT, handler);
+    signal(SIGTERM, handler);
+}
+
+static void (*on_request)(int);
+
+static BOOL WINAPI on_event(DWORD event) {
+    if (event != CTRL_BREAK_EVENT) return FALSE;
+    on_request((int)event);
+    return TRUE;
+}
+
+void system_on_request(void (*handler)(int)) {
+    on_request = handler;
+    SetConsoleCtrlHandler(on_event, TRUE);
+}
+
+/* ---- paths ---- */
+
+FILE *system_fopen(const char *path, const char *mode) {
+    wchar_t wide_mode[8] = {0};
+    for (int i = 0; i < 7 && mode[i]; i++) wide_mode[i] = (wchar_t)mode[i];
+    return _wfopen(wide(path), wide_mode);
+}
+
+bool system_may_write_in(const char *folder) { return _waccess(wide(folder), 2) == 0; }
+
+static bool done(BOOL ok) { return ok || fail(GetLastError()); }
+
+bool system_make_folder(const char *path) { return done(CreateDirectoryW(wide(path), NULL)); }
+bool system_remove(const char *path) { return done(DeleteFileW(wide(path))); }
+bool system_is_separator(char c) { return c == '/' || c == '\\'; }
+
+bool system_rename(const char *from, const char *to) {
+    const DWORD flags = MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH;
+    return done(MoveFileExW(wide(from), wide(to), flags));
+}
+
+bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to) {
+    char all[PATH], name[3 * MAX_PATH];
+    WIN32_FIND_DATAW found;
+    snprintf(all, sizeof all, "%s/*", folder);
+    const HANDLE find = FindFirstFileW(wide(all), &found);
+    if (find == INVALID_HANDLE_VALUE) return fail(GetLastError());
+    do {
+        if (WideCharToMultiByte(CP_UTF8, 0, found.cFileName, -1, name, sizeof name, NULL, NULL))
+            each(to, name);
+    } while (FindNextFileW(find, &found));
+    const DWORD error = GetLastError();
+    FindClose(find);
+    return error == ERROR_NO_MORE_FILES || fail(error);
+}
+
+/* The system syncs what is made and renamed by itself. */
+bool system_sync_folder(const char *folder) { return (void)folder, true; }
+
+/* ---- open files ---- */
+
+static HANDLE handle_of(int fd) { return (HANDLE)_get_osfhandle(fd); }
+
+static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
+    const HANDLE handle = CreateFileW(wide(path), access, share, NULL, how, 0, NULL);
+    if (handle == INVALID_HANDLE_VALUE) {
+        const DWORD error = GetLastError(), attributes = GetFileAttributesW(wide(path));
+        fail(error);
+        if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY))
+            errno = EISDIR;
+        return -1;
+    }
+    return _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
+}
+
+int system_open_log(const char *path) {
+    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    const int fd = open_file(path, GENERIC_READ | GENERIC_WRITE, share, OPEN_ALWAYS);
+    if (fd >= 0) _lseeki64(fd, 0, SEEK_END);
+    return fd;
+}
+
+bool system_look_at(int fd, bool *ordinary, int64_t *size) {
+    LARGE_INTEGER bytes = {.QuadPart = 0};
+    *ordinary = GetFileType(handle_of(fd)) == FILE_TYPE_DISK;
+    if (*ordinary && !GetFileSizeEx(handle_of(fd), &bytes)) return fail(GetLastError());
+    *size = bytes.QuadPart;
+    return true;
+}
+
+/* Of a byte far behind the end, so that others may read the file. */
+bool system_lock(int fd) {
+    OVERLAPPED beyond = {.OffsetHigh = 1 << 30};
+    const DWORD how = LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY;
+    return LockFileEx(handle_of(fd), how, 0, 1, 0, &beyond) ||
+           GetLastError() != ERROR_LOCK_VIOLATION;
+}
+
+int64_t system_read_at(int fd, int64_t offset, void *out, size_t size) {
+    OVERLAPPED where = {.Offset = (DWORD)offset, .OffsetHigh = (DWORD)(offset >> 32)};
+    const int64_t before = _telli64(fd); /* which the read moves */
+    DWORD n = 0;
+    const bool ok = ReadFile(handle_of(fd), out, (DWORD)size, &n, &where);
+    const DWORD error = ok ? 0 : GetLastError();
+    _lseeki64(fd, before, SEEK_SET);
+    if (ok) return n;
+    return error == ERROR_HANDLE_EOF ? 0 : (int64_t)fail(error) - 1;
+}
+
+int64_t system_write(int fd, const void *data, size_t size) {
+    DWORD n = 0;
+    if (WriteFile(handle_of(fd), data, (DWORD)size, &n, NULL)) return n;
+    return (int64_t)fail(GetLastError()) - 1;
+}
+
+static bool seek(int fd, int64_t offset, DWORD from) {
+    return done(SetFilePointerEx(handle_of(fd), (LARGE_INTEGER){.QuadPart = offset}, NULL, from));
+}
+
+bool system_seek_begin(int fd) { return seek(fd, 0, FILE_BEGIN); }
+
+bool system_cut(int fd, int64_t size) {
+    return seek(fd, size, FILE_BEGIN) && done(SetEndOfFile(handle_of(fd)));
+}
+
+bool system_sync(int fd) {
+    return GetFileType(handle_of(fd)) != FILE_TYPE_DISK || done(FlushFileBuffers(handle_of(fd)));
+}
+
+bool system_close(int fd) { return _close(fd) == 0; }
+
+int system_create_beside(const char *path, char *target, char *temporary, size_t room) {
+    errno = ENAMETOOLONG;
+    if (snprintf(target, room, "%s", path) >= (int)room) return -1;
+    const DWORD attributes = GetFileAttributesW(wide(path));
+    errno = 0;
+    if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY)) return -1;
+    errno = ENAMETOOLONG;
+    const unsigned long long tag = GetCurrentProcessId();
+    if (snprintf(temporary, room, "%s.%06llx", target, tag) >= (int)room) return -1;
+    return open_file(temporary, GENERIC_WRITE, FILE_SHARE_READ, CREATE_NEW);
+}

@@ -1,0 +1,435 @@
+/* os.h on POSIX systems: Linux, macOS and others. */
+#ifndef __LP64__
+#define _FILE_OFFSET_BITS 64
+#endif
+#define _GNU_SOURCE      /* sched_getaffinity, madvise, F_OFD_SETLK */
+#define _DARWIN_C_SOURCE /* sysctlbyname, F_FULLFSYNC */
+#include "os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __APPLE__
+#include <sys/sysctl.h>
+#elif defined __linux__
+#include <sys/syscall.h>
+#endif
+
+/* ---- the machine and the process ---- */
+
+int cti_os_cores(void) {
+#ifdef __linux__
+    cpu_set_t cores;
+    const int count = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+#else
+    const int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+#endif
+    return count < 1 ? 1 : count;
+}
+
+#ifdef __APPLE__
+static int64_t number_of(const char *name) {
+    int64_t value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value > 0 ? value : 0;
+}
+
+int64_t cti_os_l2_bytes(void) {
+    /* of the fast cores, as far as they are told apart; several of them share it */
+    const int64_t bytes = number_of("hw.perflevel0.l2cachesize"),
+                  sharing = number_of("hw.perflevel0.cpusperl2");
+    if (bytes > 0) return sharing > 0 ? bytes / sharing : bytes;
+    return number_of("hw.l2cachesize");
+}
+
+int64_t cti_os_l1d_ways(void) { return 0; }
+#else
+int64_t cti_os_l2_bytes(void) {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+    const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    if (bytes > 0) return bytes;
+#endif
+    return 0;
+}
+
+int64_t cti_os_l1d_ways(void) {
+#ifdef _SC_LEVEL1_DCACHE_ASSOC
+    const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+    if (ways > 0) return ways;
+#endif
+    return 0;
+}
+#endif
+
+int64_t cti_os_now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void cti_os_sleep(int64_t ns) {
+    if (ns == 0) sched_yield();
+    else nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+}
+
+uint64_t cti_os_process(void) { return (uint64_t)getpid(); }
+
+uint64_t cti_os_entropy(void) {
+    struct timespec now = {0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30;
+}
+
+static unsigned forks;
+static bool forks_are_counted;
+static void count_fork(void) { forks++; }
+static void count_forks(void) { forks_are_counted = !pthread_atfork(NULL, NULL, count_fork); }
+
+bool cti_os_count_forks(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    return pthread_once(&once, count_forks) == 0 && forks_are_counted;
+}
+
+unsigned cti_os_forks(void) { return forks; }
+
+/* The tiles' registers are 8 KB of state for each thread, which Linux saves only for a process that
+ * has asked for it. In any other the first tile instruction is SIGILL. */
+bool cti_os_grants_amx(void) {
+#if defined __x86_64__ && defined SYS_arch_prctl
+    enum { GET_PERMITTED = 0x1022, REQUEST = 0x1023, TILE_DATA = 18 }; /* <asm/prctl.h> */
+    unsigned long features = 0;
+    return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0 &&
+           syscall(SYS_arch_prctl, GET_PERMITTED, &features) == 0 &&
+           (features >> TILE_DATA & 1) != 0;
+#else
+    return false;
+#endif
+}
+
+double cti_os_pow(double x, double e) { return pow(x, e); }
+
+/* ---- memory ---- */
+
+void *cti_os_alloc(size_t size) {
+#if defined MADV_HUGEPAGE
+    enum { HUGE_PAGE = 2 << 20 };
+    void *pages;
+    if (size >= HUGE_PAGE && !posix_memalign(&pages, HUGE_PAGE, size)) {
+        madvise(pages, size, MADV_HUGEPAGE); /* a refusal costs speed only */
+        return pages;
+    }
+#endif
+    return malloc(size);
+}
+
+void cti_os_free(void *block) { free(block); }
+
+/* ---- threads ---- */
+
+_Static_assert(sizeof(pthread_mutex_t) <= sizeof(cti_mutex) &&
+                   sizeof(pthread_cond_t) <= sizeof(cti_cond) &&
+                   sizeof(pthread_t) <= sizeof(void *),
+               "the system's objects fit");
+
+static pthread_mutex_t *mutex_of(cti_mutex *mutex) { return (pthread_mutex_t *)mutex->opaque; }
+static pthread_cond_t *cond_of(cti_cond *cond) { return (pthread_cond_t *)cond->opaque; }
+
+bool cti_mutex_init(cti_mutex *mutex) { return pthread_mutex_init(mutex_of(mutex), NULL) == 0; }
+void cti_mutex_lock(cti_mutex *mutex) { pthread_mutex_lock(mutex_of(mutex)); }
+void cti_mutex_unlock(cti_mutex *mutex) { pthread_mutex_unlock(mutex_of(mutex)); }
+void cti_mutex_free(cti_mutex *mutex) { pthread_mutex_destroy(mutex_of(mutex)); }
+
+bool cti_cond_init(cti_cond *cond) { return pthread_cond_init(cond_of(cond), NULL) == 0; }
+void cti_cond_wait(cti_cond *cond, cti_mutex *mutex) {
+    pthread_cond_wait(cond_of(cond), mutex_of(mutex));
+}
+void cti_cond_signal(cti_cond *cond) { pthread_cond_signal(cond_of(cond)); }
+void cti_cond_broadcast(cti_cond *cond) { pthread_cond_broadcast(cond_of(cond)); }
+void cti_cond_free(cti_cond *cond) { pthread_cond_destroy(cond_of(cond)); }
+
+static void *begin(void *arg) {
+    const cti_thread *thread = arg;
+    thread->work(thread->arg);
+    return NULL;
+}
+
+/* Signals are blocked so that a caller's handlers run in its own threads. */
+bool cti_thread_start(cti_thread *thread, void (*work)(void *arg), void *arg) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread->work = work;
+    thread->arg = arg;
+    pthread_t id;
+    const bool ok = pthread_create(&id, NULL, begin, thread) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (ok) memcpy(&thread->opaque, &id, sizeof id);
+    return ok;
+}
+
+void cti_thread_join(const cti_thread *thread) {
+    pthread_t id;
+    memcpy(&id, &thread->opaque, sizeof id);
+    pthread_join(id, NULL);
+}
+
+/* The state is 0, the number of the process that runs the function, or -1: it has run. Where a fork
+ * came between, its thread is not there in the child, which then runs the function itself. */
+void cti_once_run(cti_once *once, void (*run)(void)) {
+    const intptr_t self = getpid();
+    for (intptr_t state = atomic_load(&once->state); state != -1;
+         state = atomic_load(&once->state)) {
+        if (state == self) {
+            sched_yield();
+        } else if (atomic_compare_exchange_strong(&once->state, &state, self)) {
+            run();
+            atomic_store(&once->state, -1);
+        }
+    }
+}
+
+/* ---- paths ---- */
+
+size_t cti_os_folder_length(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
+bool cti_os_is_separator(char c) { return c == '/'; }
+bool cti_os_is_absolute(const char *path) { return *path == '/'; }
+bool cti_os_current_folder(char *out, size_t room) { return getcwd(out, room) != NULL; }
+
+bool cti_os_real_path(const char *path, char *out) {
+#ifdef PATH_MAX
+    _Static_assert(PATH_MAX <= CTI_OS_PATH, "what realpath writes fits");
+#endif
+    return realpath(path, out) != NULL;
+}
+
+/* ---- what a path or an open file is ---- */
+
+#ifdef __APPLE__
+#define MODIFIED st_mtimespec
+#else
+#define MODIFIED st_mtim
+#endif
+
+static cti_os_kind kind_of(mode_t mode) {
+    if (S_ISREG(mode)) return CTI_OS_FILE;
+    if (S_ISDIR(mode)) return CTI_OS_FOLDER;
+    return S_ISLNK(mode) ? CTI_OS_LINK : CTI_OS_OTHER;
+}
+
+static bool tell(int status, const struct stat *from, cti_os_about *to) {
+    if (status != 0) return false;
+    *to = (cti_os_about){.kind = kind_of(from->st_mode),
+                         .size = from->st_size,
+                         .device = (uint64_t)from->st_dev,
+                         .number = (uint64_t)from->st_ino,
+                         .modified_s = from->MODIFIED.tv_sec,
+                         .modified_ns = from->MODIFIED.tv_nsec,
+                         .mode = from->st_mode & 07777,
+                         .owner = from->st_uid,
+                         .group = from->st_gid};
+    return true;
+}
+
+bool cti_os_about_file(int fd, cti_os_about *about) {
+    struct stat found;
+    return tell(fstat(fd, &found), &found, about);
+}
+
+bool cti_os_about_path(const char *path, cti_os_about *about) {
+    struct stat found;
+    return tell(stat(path, &found), &found, about);
+}
+
+bool cti_os_about_link(const char *path, cti_os_about *about) {
+    struct stat found;
+    return tell(lstat(path, &found), &found, about);
+}
+
+/* ---- files ---- */
+
+/* bytes of one read or write; Linux transfers at most 2^31 - 4096, macOS refuses 2^31 */
+enum { AT_ONCE = 1 << 30 };
+static size_t at_once(size_t size) { return size < AT_ONCE ? size : AT_ONCE; }
+
+static int open_repeated(const char *path, int flags, mode_t mode) {
+    int fd;
+    do fd = open(path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+int cti_os_open(const char *path) {
+    return open_repeated(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, 0);
+}
+int cti_os_open_folder(const char *path) { return open_repeated(path, O_RDONLY | O_DIRECTORY, 0); }
+int cti_os_create(const char *path, unsigned mode) {
+    return open_repeated(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, (mode_t)mode);
+}
+void cti_os_close(int fd) { close(fd); }
+
+int64_t cti_os_read_at(int fd, int64_t offset, void *out, size_t size) {
+    ssize_t n;
+    do n = pread(fd, out, at_once(size), (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+int64_t cti_os_write(int fd, const void *data, size_t size) {
+    ssize_t n;
+    do n = write(fd, data, at_once(size));
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+int64_t cti_os_write_at(int fd, int64_t offset, const void *data, size_t size) {
+    ssize_t n;
+    do n = pwrite(fd, data, at_once(size), (off_t)offset);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
+bool cti_os_sync(int fd) {
+#ifdef F_FULLFSYNC /* macOS's fsync leaves what the drive has in its own memory */
+    if (fcntl(fd, F_FULLFSYNC) == 0) return true;
+#endif
+    int status;
+    do status = fsync(fd);
+    while (status != 0 && errno == EINTR);
+    return status == 0;
+}
+
+/* If the new file's owner or group differs from the old one's, a user may have changed class
+ * (owner, group, others), so a class gets only the bits that every class its users may have been in
+ * had. */
+static mode_t kept_mode(const cti_os_about *old, const struct stat *made) {
+    mode_t owner = old->mode >> 6 & 7, group = old->mode >> 3 & 7, others = old->mode & 7;
+    if (made->st_gid != old->group) group = others = group & others;
+    if (made->st_uid != old->owner) group &= owner, others &= owner;
+    return owner << 6 | group << 3 | others;
+}
+
+const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old) {
+    (void)path;
+    static const char unread[] = "cannot read the mode of the file beside it";
+    struct stat made;
+    if (fstat(fd, &made) != 0) return unread;
+    bool changed = made.st_gid != old->group && fchown(fd, (uid_t)-1, old->group) == 0;
+    changed |= made.st_uid != old->owner && fchown(fd, old->owner, (gid_t)-1) == 0;
+    if (changed && fstat(fd, &made) != 0) return unread;
+    const mode_t mode = kept_mode(old, &made);
+    if ((made.st_mode & 07777) == mode || fchmod(fd, mode) == 0) return NULL;
+    return "cannot keep its mode";
+}
+
+bool cti_os_rename(const char *from, const char *to) { return rename(from, to) == 0; }
+bool cti_os_remove(const char *path) { return unlink(path) == 0; }
+bool cti_os_make_folder(const char *path) { return mkdir(path, 0777) == 0; }
+
+/* strerror_r returns a number or, GNU's, the words. */
+static const char *by_number(int failed, const char *words) { return failed ? NULL : words; }
+static const char *by_words(const char *found, const char *words) { return words ? found : NULL; }
+
+void cti_os_error(char *words, size_t size) {
+    char found[128];
+    const char *text = _Generic(strerror_r(errno, found, sizeof found),
+        int: by_number,
+        char *: by_words)(strerror_r(errno, found, sizeof found), found);
+    if (!text) text = "unknown error";
+    const size_t length = strlen(text) < size ? strlen(text) : size - 1;
+    memcpy(words, text, length);
+    words[length] = '\0';
+}
+
+/* ---- text in memory ---- */
+
+bool cti_os_text_open(cti_os_text *out) {
+    *out = (cti_os_text){0};
+    out->file = open_memstream(&out->text, &out->size);
+    return out->file != NULL;
+}
+
+bool cti_os_text_close(cti_os_text *out) { return fclose(out->file) == 0; }
+
+/* ---- locks, and the files in a folder that nobody locks ---- */
+
+/* Locks the whole file, or fails at once. */
+static bool set_lock(int fd, short type, cti_lock kind) {
+    struct flock whole = {.l_type = type, .l_whence = SEEK_SET};
+#ifdef F_OFD_SETLK
+    if (kind == CTI_LOCK_DESCRIPTION) return fcntl(fd, F_OFD_SETLK, &whole) == 0;
+#endif
+    if (kind == CTI_LOCK_PROCESS) return fcntl(fd, F_SETLK, &whole) == 0;
+    errno = EINVAL;
+    return false;
+}
+
+static bool is_held(int error) { return error == EAGAIN || error == EACCES; }
+
+bool cti_os_lock(int fd, cti_lock *lock) {
+    static const cti_lock kinds[] = {CTI_LOCK_DESCRIPTION, CTI_LOCK_PROCESS};
+    for (int i = 0; i < 2; i++) {
+        *lock = kinds[i];
+        if (set_lock(fd, F_WRLCK, *lock)) return true;
+        if (is_held(errno)) return false;
+    }
+    *lock = CTI_LOCK_NONE;
+    return true;
+}
+
+static bool same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Whether `name` in the folder is still the regular file that is open as fd. */
+static bool still_named(int fd, int folder, const char *name) {
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISREG(opened.st_mode) && same_file(&opened, &named);
+}
+
+bool cti_os_still_named(int fd, const char *path) { return still_named(fd, AT_FDCWD, path); }
+
+cti_os_folder *cti_os_folder_open(const char *path) {
+    return (cti_os_folder *)opendir(*path ? path : ".");
+}
+
+const char *cti_os_folder_next(cti_os_folder *folder) {
+    const struct dirent *entry = readdir((DIR *)folder);
+    return entry ? entry->d_name : NULL;
+}
+
+void cti_os_folder_close(cti_os_folder *folder) { closedir((DIR *)folder); }
+
+/* A read lock is enough: it too is refused while a writer holds its lock. */
+bool cti_os_folder_remove_unlocked(cti_os_folder *folder, const char *name, cti_lock lock) {
+    const int flags = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, at = dirfd((DIR *)folder);
+    struct stat about;
+    if (fstatat(at, name, &about, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(about.st_mode))
+        return false;
+    short type = F_RDLCK;
+    int fd = openat(at, name, O_RDONLY | flags);
+    if (fd < 0 && errno == EACCES) {
+        type = F_WRLCK;
+        fd = openat(at, name, O_WRONLY | flags);
+    }
+    if (fd < 0) return false;
+    const bool removed =
+        set_lock(fd, type, lock) && still_named(fd, at, name) && unlinkat(at, name, 0) == 0;
+    close(fd);
+    return removed;
+}

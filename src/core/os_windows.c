@@ -1,0 +1,608 @@
+/* os.h on Windows 10 and later. A descriptor is a handle: these have 32 significant bits.
+ *
+ * Files are opened so that others may read, write, rename and remove them meanwhile, as on POSIX
+ * systems. */
+#define WIN32_LEAN_AND_MEAN
+#include "os.h"
+
+#include <errno.h>
+#include <math.h>
+#include <process.h>
+#include <stdlib.h>
+#include <string.h>
+#include <windows.h>
+
+/* Sets errno from a system's error; false. */
+static bool fail(DWORD error) {
+    static const struct {
+        DWORD error;
+        int number;
+    } numbers[] = {
+        {ERROR_FILE_NOT_FOUND, ENOENT},
+        {ERROR_PATH_NOT_FOUND, ENOENT},
+        {ERROR_INVALID_NAME, ENOENT},
+        {ERROR_BAD_PATHNAME, ENOENT},
+        {ERROR_BAD_NETPATH, ENOENT},
+        {ERROR_INVALID_DRIVE, ENOENT},
+        {ERROR_ACCESS_DENIED, EACCES},
+        {ERROR_SHARING_VIOLATION, EACCES},
+        {ERROR_LOCK_VIOLATION, EACCES},
+        {ERROR_ALREADY_EXISTS, EEXIST},
+        {ERROR_FILE_EXISTS, EEXIST},
+        {ERROR_DISK_FULL, ENOSPC},
+        {ERROR_HANDLE_DISK_FULL, ENOSPC},
+        {ERROR_TOO_MANY_OPEN_FILES, EMFILE},
+        {ERROR_NOT_ENOUGH_MEMORY, ENOMEM},
+        {ERROR_OUTOFMEMORY, ENOMEM},
+        {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
+        {ERROR_DIRECTORY, ENOTDIR},
+        {ERROR_INVALID_PARAMETER, EINVAL},
+        {ERROR_WRITE_PROTECT, EROFS},
+        {ERROR_NOT_SAME_DEVICE, EXDEV},
+        {ERROR_NO_UNICODE_TRANSLATION, EILSEQ},
+    };
+    errno = EIO;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].error == error) errno = numbers[i].number;
+    return false;
+}
+
+static bool done(BOOL ok) { return ok ? true : fail(GetLastError()); }
+
+/* ---- the machine and the process ---- */
+
+int cti_os_cores(void) {
+    DWORD_PTR mine = 0, all = 0;
+    /* of a process in several groups of 64 cores both are 0 */
+    if (GetProcessAffinityMask(GetCurrentProcess(), &mine, &all) && mine)
+        return __builtin_popcountll(mine);
+    const DWORD count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
+    return count ? (int)count : 1;
+}
+
+/* The first core's cache of a level that holds data. */
+static CACHE_DESCRIPTOR cache(int level) {
+    CACHE_DESCRIPTOR found = {0};
+    DWORD bytes = 0;
+    GetLogicalProcessorInformation(NULL, &bytes);
+    SYSTEM_LOGICAL_PROCESSOR_INFORMATION *all = malloc(bytes ? bytes : 1);
+    if (all && bytes && GetLogicalProcessorInformation(all, &bytes))
+        for (DWORD i = bytes / sizeof *all; i-- > 0;)
+            if (all[i].Relationship == RelationCache && all[i].Cache.Level == level &&
+                (all[i].Cache.Type == CacheData || all[i].Cache.Type == CacheUnified))
+                found = all[i].Cache;
+    free(all);
+    return found;
+}
+
+int64_t cti_os_l2_bytes(void) { return cache(2).Size; }
+
+int64_t cti_os_l1d_ways(void) {
+    const BYTE ways = cache(1).Associativity;
+    return ways == CACHE_FULLY_ASSOCIATIVE ? 0 : ways;
+}
+
+int64_t cti_os_now(void) {
+    LARGE_INTEGER ticks, a_second;
+    QueryPerformanceCounter(&ticks);
+    QueryPerformanceFrequency(&a_second);
+    const int64_t rest = ticks.QuadPart % a_second.QuadPart;
+    return ticks.QuadPart / a_second.QuadPart * 1000000000 + rest * 1000000000 / a_second.QuadPart;
+}
+
+void cti_os_sleep(int64_t ns) { Sleep((DWORD)((ns + 999999) / 1000000)); }
+
+uint64_t cti_os_process(void) { return GetCurrentProcessId(); }
+
+uint64_t cti_os_entropy(void) {
+    FILETIME now;
+    GetSystemTimePreciseAsFileTime(&now);
+    LARGE_INTEGER ticks; /* the time may stand still between two calls */
+    QueryPerformanceCounter(&ticks);
+    return ((uint64_t)now.dwHighDateTime << 32 | now.dwLowDateTime) ^ (uint64_t)ticks.QuadPart
+                                                                          << 20;
+}
+
+bool cti_os_count_forks(void) { return true; } /* there are none */
+unsigned cti_os_forks(void) { return 0; }
+
+/* With MinGW's pow of doubles the gradient of x^-2 was off by more than 3 ulp, at x = 0.879. */
+bool cti_os_grants_amx(void) { return false; }
+
+double cti_os_pow(double x, double e) { return (double)powl(x, e); }
+
+/* ---- memory ---- */
+
+/* Large pages need a privilege that users do not have. */
+void *cti_os_alloc(size_t size) { return malloc(size); }
+void cti_os_free(void *block) { free(block); }
+
+/* ---- threads ---- */
+
+_Static_assert(sizeof(SRWLOCK) <= sizeof(cti_mutex) &&
+                   sizeof(CONDITION_VARIABLE) <= sizeof(cti_cond) &&
+                   sizeof(INIT_ONCE) <= sizeof(cti_once),
+               "the system's objects fit");
+
+static SRWLOCK *lock_of(cti_mutex *mutex) { return (SRWLOCK *)mutex->opaque; }
+static CONDITION_VARIABLE *cond_of(cti_cond *cond) { return (CONDITION_VARIABLE *)cond->opaque; }
+
+bool cti_mutex_init(cti_mutex *mutex) {
+    InitializeSRWLock(lock_of(mutex));
+    return true;
+}
+void cti_mutex_lock(cti_mutex *mutex) { AcquireSRWLockExclusive(lock_of(mutex)); }
+void cti_mutex_unlock(cti_mutex *mutex) { ReleaseSRWLockExclusive(lock_of(mutex)); }
+void cti_mutex_free(cti_mutex *mutex) { (void)mutex; }
+
+bool cti_cond_init(cti_cond *cond) {
+    InitializeConditionVariable(cond_of(cond));
+    return true;
+}
+void cti_cond_wait(cti_cond *cond, cti_mutex *mutex) {
+    SleepConditionVariableSRW(cond_of(cond), lock_of(mutex), INFINITE, 0);
+}
+void cti_cond_signal(cti_cond *cond) { WakeConditionVariable(cond_of(cond)); }
+void cti_cond_broadcast(cti_cond *cond) { WakeAllConditionVariable(cond_of(cond)); }
+void cti_cond_free(cti_cond *cond) { (void)cond; }
+
+/* MinGW's exp, log and tanh of doubles are computed by the x87, which rounds to 64 bits in a
+ * program's first thread and to 53 in others; results would depend on the number of threads. */
+static unsigned __stdcall begin(void *arg) {
+#if defined __x86_64__
+    __asm__ volatile("fninit"); /* 64 bits */
+#endif
+    const cti_thread *thread = arg;
+    thread->work(thread->arg);
+    return 0;
+}
+
+bool cti_thread_start(cti_thread *thread, void (*work)(void *arg), void *arg) {
+    thread->work = work;
+    thread->arg = arg;
+    thread->opaque = (void *)_beginthreadex(NULL, 0, begin, thread, 0, NULL);
+    return thread->opaque != NULL;
+}
+
+void cti_thread_join(const cti_thread *thread) {
+    WaitForSingleObject(thread->opaque, INFINITE);
+    CloseHandle(thread->opaque);
+}
+
+static BOOL CALLBACK run_once(INIT_ONCE *once, void *run, void **result) {
+    (void)once, (void)result;
+    void (*function)(void);
+    memcpy(&function, run, sizeof function);
+    function();
+    return TRUE;
+}
+
+void cti_once_run(cti_once *once, void (*run)(void)) {
+    InitOnceExecuteOnce((INIT_ONCE *)&once->state, run_once, &run, NULL);
+}
+
+/* ---- paths ---- */
+
+/* A path in UTF-16, for free(). Longer ones than MAX_PATH are made absolute, and get the prefix
+ * with which they are allowed. NULL: failed. */
+static wchar_t *wide(const char *path) {
+    const int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
+    wchar_t *out = units > 0 ? malloc((size_t)units * sizeof *out) : NULL;
+    if (!out) {
+        fail(units > 0 ? ERROR_OUTOFMEMORY : GetLastError());
+        return NULL;
+    }
+    MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, units);
+    enum { LONG = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
+    static const wchar_t prefix[] = L"\\\\?\\";
+    enum { PREFIX = sizeof prefix / sizeof *prefix - 1 };
+    if (units <= LONG || wcsncmp(out, L"\\\\", 2) == 0) return out;
+    const DWORD room = GetFullPathNameW(out, 0, NULL, NULL);
+    wchar_t *whole = room ? malloc((PREFIX + (size_t)room) * sizeof *whole) : NULL;
+    if (whole) {
+        memcpy(whole, prefix, sizeof prefix);
+        GetFullPathNameW(out, room, whole + PREFIX, NULL);
+    } else {
+        fail(room ? ERROR_OUTOFMEMORY : GetLastError());
+    }
+    free(out);
+    return whole;
+}
+
+/* UTF-16 as UTF-8; false with ERANGE where it is longer than `room` bytes. */
+static bool narrow(const wchar_t *path, char *out, size_t room) {
+    const int most = room > INT_MAX ? INT_MAX : (int)room;
+    if (WideCharToMultiByte(CP_UTF8, 0, path, -1, out, most, NULL, NULL) > 0) return true;
+    errno = ERANGE;
+    return false;
+}
+
+bool cti_os_is_separator(char c) { return c == '/' || c == '\\'; }
+
+static bool has_drive(const char *path) {
+    return ((*path >= 'A' && *path <= 'Z') || (*path >= 'a' && *path <= 'z')) && path[1] == ':';
+}
+
+size_t cti_os_folder_length(const char *path) {
+    size_t length = strlen(path);
+    const size_t least = has_drive(path) ? 2 : 0;
+    while (length > least && !cti_os_is_separator(path[length - 1])) length--;
+    return length;
+}
+
+bool cti_os_is_absolute(const char *path) { return cti_os_is_separator(*path) || has_drive(path); }
+
+bool cti_os_current_folder(char *out, size_t room) {
+    wchar_t folder[CTI_OS_PATH];
+    const DWORD units = GetCurrentDirectoryW(CTI_OS_PATH, folder);
+    if (units == 0) return fail(GetLastError());
+    if (units >= CTI_OS_PATH) return fail(ERROR_FILENAME_EXCED_RANGE);
+    return narrow(folder, out, room);
+}
+
+/* ---- files ---- */
+
+enum { SHARED = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE };
+enum { AT_ONCE = 1 << 30 }; /* bytes of one read or write */
+
+static HANDLE handle_of(int fd) { return (HANDLE)(intptr_t)fd; }
+
+/* Whether a path is not found because its folder is a file. */
+static DWORD reason(wchar_t *path, DWORD error) {
+    if (error != ERROR_PATH_NOT_FOUND) return error;
+    wchar_t *end = NULL;
+    for (wchar_t *at = path; *at; at++)
+        if (*at == L'/' || *at == L'\\') end = at;
+    if (!end) return error;
+    *end = 0;
+    const DWORD folder = GetFileAttributesW(path);
+    const bool is_file = folder != INVALID_FILE_ATTRIBUTES && !(folder & FILE_ATTRIBUTE_DIRECTORY);
+    return is_file ? ERROR_DIRECTORY : error;
+}
+
+/* -1 with errno: failed. */
+static int open_path(const char *path, DWORD access, DWORD how, DWORD flags) {
+    wchar_t *name = wide(path);
+    if (!name) return -1;
+    const HANDLE handle = CreateFileW(name, access, SHARED, NULL, how, flags, NULL);
+    if (handle == INVALID_HANDLE_VALUE) fail(reason(name, GetLastError()));
+    free(name);
+    return handle == INVALID_HANDLE_VALUE ? -1 : (int)(intptr_t)handle;
+}
+
+/* A folder can be opened too, so that it can be told what it is. */
+int cti_os_open(const char *path) {
+    return open_path(path, GENERIC_READ, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
+}
+
+int cti_os_open_folder(const char *path) {
+    const int fd = cti_os_open(path);
+    cti_os_about about;
+    if (fd < 0 || !cti_os_about_file(fd, &about) || about.kind == CTI_OS_FOLDER) return fd;
+    cti_os_close(fd);
+    errno = ENOTDIR;
+    return -1;
+}
+
+int cti_os_create(const char *path, unsigned mode) {
+    (void)mode; /* it inherits its folder's access control list */
+    const DWORD access = GENERIC_READ | GENERIC_WRITE | DELETE;
+    const int fd = open_path(path, access | WRITE_DAC, CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
+    return fd >= 0 || errno != EACCES ? fd
+                                      : open_path(path, access, CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
+}
+
+void cti_os_close(int fd) { CloseHandle(handle_of(fd)); }
+
+static OVERLAPPED at(int64_t offset) {
+    return (OVERLAPPED){.Offset = (DWORD)offset, .OffsetHigh = (DWORD)(offset >> 32)};
+}
+
+static DWORD at_once(size_t size) { return size < AT_ONCE ? (DWORD)size : AT_ONCE; }
+
+int64_t cti_os_read_at(int fd, int64_t offset, void *out, size_t size) {
+    OVERLAPPED where = at(offset);
+    DWORD n = 0;
+    if (ReadFile(handle_of(fd), out, at_once(size), &n, &where)) return n;
+    const DWORD error = GetLastError();
+    return error == ERROR_HANDLE_EOF ? 0 : (int64_t)fail(error) - 1;
+}
+
+int64_t cti_os_write(int fd, const void *data, size_t size) {
+    DWORD n = 0;
+    if (WriteFile(handle_of(fd), data, at_once(size), &n, NULL)) return n;
+    return (int64_t)fail(GetLastError()) - 1;
+}
+
+/* The position of cti_os_write stays where it is. */
+int64_t cti_os_write_at(int fd, int64_t offset, const void *data, size_t size) {
+    OVERLAPPED where = at(offset);
+    LARGE_INTEGER before;
+    DWORD n = 0;
+    if (SetFilePointerEx(handle_of(fd), (LARGE_INTEGER){.QuadPart = 0}, &before, FILE_CURRENT) &&
+        WriteFile(handle_of(fd), data, at_once(size), &n, &where) &&
+        SetFilePointerEx(handle_of(fd), before, NULL, FILE_BEGIN))
+        return n;
+    return (int64_t)fail(GetLastError()) - 1;
+}
+
+bool cti_os_sync(int fd) {
+    if (FlushFileBuffers(handle_of(fd))) return true;
+    fail(GetLastError());
+    cti_os_about about;
+    const int error = errno;
+    /* of a folder the system syncs renames by itself */
+    errno = cti_os_about_file(fd, &about) && about.kind == CTI_OS_FOLDER ? EINVAL : error;
+    return false;
+}
+
+/* ---- what a path or an open file is ---- */
+
+static cti_os_kind kind_of(HANDLE handle, DWORD attributes) {
+    FILE_ATTRIBUTE_TAG_INFO tag;
+    if ((attributes & FILE_ATTRIBUTE_REPARSE_POINT) &&
+        GetFileInformationByHandleEx(handle, FileAttributeTagInfo, &tag, sizeof tag) &&
+        (tag.ReparseTag == IO_REPARSE_TAG_SYMLINK || tag.ReparseTag == IO_REPARSE_TAG_MOUNT_POINT))
+        return CTI_OS_LINK;
+    return attributes & FILE_ATTRIBUTE_DIRECTORY ? CTI_OS_FOLDER : CTI_OS_FILE;
+}
+
+bool cti_os_about_file(int fd, cti_os_about *about) {
+    BY_HANDLE_FILE_INFORMATION info;
+    *about = (cti_os_about){.kind = CTI_OS_OTHER};
+    if (GetFileType(handle_of(fd)) != FILE_TYPE_DISK) return true;
+    if (!GetFileInformationByHandle(handle_of(fd), &info)) return fail(GetLastError());
+    const uint64_t time =
+        (uint64_t)info.ftLastWriteTime.dwHighDateTime << 32 | info.ftLastWriteTime.dwLowDateTime;
+    enum { TICKS = 10000000 }; /* a second */
+    *about =
+        (cti_os_about){.kind = kind_of(handle_of(fd), info.dwFileAttributes),
+                       .size = (int64_t)((uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow),
+                       .device = info.dwVolumeSerialNumber,
+                       .number = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow,
+                       .modified_s = (int64_t)(time / TICKS),
+                       .modified_ns = (int64_t)(time % TICKS) * 100,
+                       .mode = 0600};
+    return true;
+}
+
+static bool about_opened(const char *path, DWORD flags, cti_os_about *about) {
+    const int fd =
+        open_path(path, FILE_READ_ATTRIBUTES, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS | flags);
+    const bool ok = fd >= 0 && cti_os_about_file(fd, about);
+    if (fd >= 0) cti_os_close(fd);
+    return ok;
+}
+
+bool cti_os_about_path(const char *path, cti_os_about *about) {
+    return about_opened(path, 0, about);
+}
+
+bool cti_os_about_link(const char *path, cti_os_about *about) {
+    return about_opened(path, FILE_FLAG_OPEN_REPARSE_POINT, about);
+}
+
+bool cti_os_real_path(const char *path, char *out) {
+    const int fd = open_path(path, FILE_READ_ATTRIBUTES, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
+    if (fd < 0) return false;
+    wchar_t name[CTI_OS_PATH];
+    const DWORD units = GetFinalPathNameByHandleW(handle_of(fd), name, CTI_OS_PATH, 0);
+    if (units == 0) fail(GetLastError());
+    if (units >= CTI_OS_PATH) fail(ERROR_FILENAME_EXCED_RANGE);
+    cti_os_close(fd);
+    return units > 0 && units < CTI_OS_PATH && narrow(name, out, CTI_OS_PATH);
+}
+
+/* ---- replacing and removing ---- */
+
+/* The new file gets the old one's access control list. */
+const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old) {
+    (void)old;
+    static const char failed[] = "cannot keep its access control list";
+    const int from = open_path(path, READ_CONTROL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
+    if (from < 0) return failed;
+    DWORD bytes = 0;
+    GetKernelObjectSecurity(handle_of(from), DACL_SECURITY_INFORMATION, NULL, 0, &bytes);
+    const bool has_list = bytes > 0; /* FAT has none */
+    SECURITY_DESCRIPTOR *list = has_list ? malloc(bytes) : NULL;
+    bool ok = !has_list;
+    if (has_list && !list) fail(ERROR_OUTOFMEMORY);
+    if (list)
+        ok = done(GetKernelObjectSecurity(handle_of(from), DACL_SECURITY_INFORMATION, list, bytes,
+                                          &bytes) &&
+                  SetKernelObjectSecurity(handle_of(fd), DACL_SECURITY_INFORMATION, list));
+    free(list);
+    cti_os_close(from);
+    return ok ? NULL : failed;
+}
+
+/* By the rename of POSIX, which NTFS has: programs that have the old file open keep it. */
+static bool rename_open(const wchar_t *from, const wchar_t *to) {
+    enum { INFO_EX = 22, REPLACES = 1, POSIX = 2 }; /* FileRenameInfoEx */
+    const size_t length = wcslen(to) * sizeof *to, bytes = sizeof(FILE_RENAME_INFO) + length;
+    FILE_RENAME_INFO *info = calloc(1, bytes);
+    const HANDLE handle = info ? CreateFileW(from, DELETE | GENERIC_WRITE, SHARED, NULL,
+                                             OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT, NULL)
+                               : INVALID_HANDLE_VALUE;
+    bool ok = false;
+    if (handle != INVALID_HANDLE_VALUE) {
+        const DWORD flags = REPLACES | POSIX;
+        memcpy(info, &flags, sizeof flags); /* older headers have a BOOLEAN there */
+        info->FileNameLength = (DWORD)length;
+        memcpy(info->FileName, to, length);
+        ok = SetFileInformationByHandle(handle, (FILE_INFO_BY_HANDLE_CLASS)INFO_EX, info,
+                                        (DWORD)bytes);
+        if (ok) FlushFileBuffers(handle); /* and so the rename */
+        CloseHandle(handle);
+    }
+    free(info);
+    return ok;
+}
+
+/* In two steps, between which the old file is `to`.replaced. */
+static bool replace_moved(const wchar_t *from, const wchar_t *to) {
+    static const wchar_t end[] = L".replaced";
+    const size_t length = wcslen(to);
+    wchar_t *aside = malloc(length * sizeof *to + sizeof end);
+    if (!aside) return false;
+    memcpy(aside, to, length * sizeof *to);
+    memcpy(aside + length, end, sizeof end);
+    bool ok = MoveFileExW(to, aside, 0);
+    if (ok) {
+        ok = MoveFileExW(from, to, MOVEFILE_WRITE_THROUGH);
+        if (ok) DeleteFileW(aside);
+        else MoveFileExW(aside, to, 0);
+    }
+    free(aside);
+    return ok;
+}
+
+/* FAT, network file systems and Wine have no such rename, and refuse to replace an open file; there
+ * it is moved away first. Another program, such as a virus scanner, may have it open for a moment.
+ */
+static bool replace(const wchar_t *from, const wchar_t *to) {
+    enum { ATTEMPTS = 10, PAUSE = 20 /* ms */ };
+    DWORD error = 0;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        if (i > 0) Sleep(PAUSE);
+        if (rename_open(from, to) ||
+            MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
+            return true;
+        error = GetLastError();
+        const DWORD attributes = GetFileAttributesW(to);
+        if ((error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) ||
+            attributes == INVALID_FILE_ATTRIBUTES ||
+            (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY)))
+            return fail(error);
+    }
+    return replace_moved(from, to) || fail(error);
+}
+
+bool cti_os_rename(const char *from, const char *to) {
+    wchar_t *source = wide(from), *target = source ? wide(to) : NULL;
+    const bool ok = target && replace(source, target);
+    const int error = errno;
+    free(source);
+    free(target);
+    errno = error;
+    return ok;
+}
+
+bool cti_os_remove(const char *path) {
+    wchar_t *name = wide(path);
+    const bool ok = name && done(DeleteFileW(name));
+    free(name);
+    return ok;
+}
+
+bool cti_os_make_folder(const char *path) {
+    wchar_t *name = wide(path);
+    const bool ok = name && done(CreateDirectoryW(name, NULL));
+    free(name);
+    return ok;
+}
+
+void cti_os_error(char *words, size_t size) {
+    const char *text = strerror(errno);
+    if (!text) text = "unknown error";
+    const size_t length = strlen(text) < size ? strlen(text) : size - 1;
+    memcpy(words, text, length);
+    words[length] = '\0';
+}
+
+/* ---- text in memory ---- */
+
+/* A temporary file that is gone when it is closed. */
+bool cti_os_text_open(cti_os_text *out) {
+    wchar_t folder[MAX_PATH + 1], name[MAX_PATH];
+    *out = (cti_os_text){0};
+    if (!GetTempPathW(MAX_PATH + 1, folder) || !GetTempFileNameW(folder, L"ct", 0, name))
+        return fail(GetLastError());
+    out->file = _wfopen(name, L"w+bTD");
+    if (!out->file) DeleteFileW(name);
+    return out->file != NULL;
+}
+
+bool cti_os_text_close(cti_os_text *out) {
+    const bool whole = !ferror(out->file) && fseek(out->file, 0, SEEK_END) == 0;
+    const long size = whole ? ftell(out->file) : -1;
+    if (size >= 0) out->text = malloc((size_t)size + 1);
+    rewind(out->file);
+    bool ok = out->text && fread(out->text, 1, (size_t)size, out->file) == (size_t)size;
+    if (out->text) out->text[ok ? size : 0] = '\0';
+    out->size = ok ? (size_t)size : 0;
+    return (fclose(out->file) == 0) & ok;
+}
+
+/* ---- locks, and the files in a folder that nobody locks ---- */
+
+/* An open file is locked by that: it cannot be opened without sharing, until it is closed. */
+bool cti_os_lock(int fd, cti_lock *lock) {
+    (void)fd;
+    *lock = CTI_LOCK_DESCRIPTION;
+    return true;
+}
+
+bool cti_os_still_named(int fd, const char *path) {
+    cti_os_about opened, named;
+    return cti_os_about_file(fd, &opened) && cti_os_about_link(path, &named) &&
+           named.kind == CTI_OS_FILE && opened.device == named.device &&
+           opened.number == named.number;
+}
+
+enum { NAME = 3 * MAX_PATH };
+
+struct cti_os_folder {
+    HANDLE find;
+    WIN32_FIND_DATAW next;
+    bool found;      /* next is to be handed out */
+    char name[NAME]; /* of the last one */
+    char path[];     /* with a separator */
+};
+
+cti_os_folder *cti_os_folder_open(const char *path) {
+    const size_t length = strlen(path);
+    cti_os_folder *folder = malloc(sizeof *folder + length + NAME + 2);
+    if (!folder) {
+        fail(ERROR_OUTOFMEMORY);
+        return NULL;
+    }
+    memcpy(folder->path, path, length + 1);
+    if (length && !cti_os_is_separator(path[length - 1])) strcat(folder->path, "/");
+    const size_t end = strlen(folder->path);
+    strcpy(folder->path + end, "*");
+    wchar_t *name = wide(folder->path);
+    folder->path[end] = '\0';
+    folder->find = name ? FindFirstFileW(name, &folder->next) : INVALID_HANDLE_VALUE;
+    folder->found = folder->find != INVALID_HANDLE_VALUE;
+    if (name && !folder->found) fail(GetLastError());
+    free(name);
+    if (folder->found) return folder;
+    free(folder);
+    return NULL;
+}
+
+const char *cti_os_folder_next(cti_os_folder *folder) {
+    if (!folder->found && !FindNextFileW(folder->find, &folder->next)) return NULL;
+    folder->found = false;
+    return narrow(folder->next.cFileName, folder->name, NAME) ? folder->name : "";
+}
+
+void cti_os_folder_close(cti_os_folder *folder) {
+    FindClose(folder->find);
+    free(folder);
+}
+
+bool cti_os_folder_remove_unlocked(cti_os_folder *folder, const char *name, cti_lock lock) {
+    (void)lock;
+    const size_t end = strlen(folder->path);
+    if (strlen(name) >= NAME) return false;
+    strcpy(folder->path + end, name);
+    wchar_t *path = wide(folder->path);
+    folder->path[end] = '\0';
+    const DWORD flags = FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_OPEN_REPARSE_POINT;
+    const HANDLE handle = path ? CreateFileW(path, DELETE, 0, NULL, OPEN_EXISTING, flags, NULL)
+                               : INVALID_HANDLE_VALUE;
+    free(path);
+    return handle != INVALID_HANDLE_VALUE && CloseHandle(handle);
+}
