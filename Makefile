@@ -489,6 +489,9 @@ bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW
 	@command -v python3 >/dev/null || { echo "make bench needs python3. Without it, try: echo 10 | $(BUILD)/bench/rows toy"; exit 1; }
 	@BUILD=$(BUILD) bench/run
 
+losses: $(BUILD)/char_lm ## what rounding does to learning: char_lm in f32 and bf16, three seeds each: TEXT=FILE JOBS=2; see bench/losses
+	@BUILD=$(BUILD) TEXT="$(TEXT)" bench/losses
+
 gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
@@ -531,4 +534,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%) amalgamation packaging-check coverage build-suite run-suite kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%) amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

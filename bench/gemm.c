@@ -4,7 +4,8 @@
  *
  *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.3] [--openblas LIB]
  *
- * With --matmul bf16 products of f32 may be rounded; shares are still of the peak of FMA in f32. */
+ * With --matmul bf16 products of f32 may be rounded; shares are then of the peak of vdpbf16ps,
+ * where the machine has it, also of those too small to be rounded. */
 #include "machine.h"
 #include "timing.h"
 
@@ -100,6 +101,13 @@ static double rate(const product *p, void (*multiply)(const product *), int64_t 
     return 2 * (double)p->m * (double)p->n * (double)p->k * (double)n / (now() - start);
 }
 
+/* The peak of which a round's share is taken. */
+static double peak_beside(bool f64, double seconds) {
+    bool rounded = !f64 && ct_get_matmul(context) == CT_MATMUL_BF16;
+    double peak = rounded ? peak_bf16(threads, seconds) : 0;
+    return peak > 0 ? peak : peak_flops(isa, f64, threads, seconds);
+}
+
 /* With several threads each side runs for a while before it is timed: OpenBLAS's threads spin for
  * 2^26 ticks (some 30 ms) after a product, on the cores that ours need, and a thread that has slept
  * may start on the core of the thread that wakes it. */
@@ -131,7 +139,7 @@ static void measure(product *p) {
         /* alternate which side is first */
         if (openblas.sgemm && i % 2) blas[i] = rate_warm(p, theirs, repeat);
         speed[i] = rate_warm(p, ours, repeat);
-        share[i] = speed[i] / peak_flops(isa, p->f64, threads, beside);
+        share[i] = speed[i] / peak_beside(p->f64, beside);
         if (openblas.sgemm && i % 2 == 0) blas[i] = rate_warm(p, theirs, repeat);
         if (openblas.sgemm) ratio[i] = speed[i] / blas[i];
     }

@@ -6,6 +6,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined __x86_64__
+#include <immintrin.h>
+#endif
 
 enum { MAX_THREADS = 64 };
 
@@ -85,14 +88,47 @@ static double (*find_loop(const char *isa, bool f64))(int64_t) {
     return NULL;
 }
 
-double peak_flops(const char *isa, bool f64, int threads, double seconds) {
-    fma_args a = {find_loop(isa, f64), threads > 1 ? 0.01 : 0, seconds, {0}};
+#if defined __x86_64__ && (defined __clang__ || __GNUC__ >= 10)
+/* As the loops of fma.c: twelve accumulators. Each instruction adds two products to each of 16
+ * sums.
+ */
+__attribute__((target("avx512f,avx512bf16"))) static double fma_bf16(int64_t n) {
+    static const volatile uint32_t pair = 0x3A833A83; /* 0.001 twice */
+    const __m512bh a = (__m512bh)_mm512_set1_epi32((int)pair), b = a;
+    __m512 sum[12];
+    for (int i = 0; i < 12; i++) sum[i] = _mm512_set1_ps((float)i);
+    for (int64_t j = 0; j < n; j++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < 12; i++) sum[i] = _mm512_dpbf16_ps(sum[i], a, b);
+    }
+    for (int i = 1; i < 12; i++) sum[0] = _mm512_add_ps(sum[0], sum[i]);
+    volatile float sink = _mm512_cvtss_f32(sum[0]);
+    (void)sink;
+    return (double)n * 12 * 2 * 32;
+}
+#define FMA_BF16 fma_bf16
+#else
+#define FMA_BF16 NULL
+#endif
+
+static double peak_of(double (*loop)(int64_t), int threads, double seconds) {
+    fma_args a = {loop, threads > 1 ? 0.01 : 0, seconds, {0}};
     double sum = 0;
     if (threads > MAX_THREADS) threads = MAX_THREADS;
     if (!a.loop) return 0;
     run_all(fma_work, &a, threads);
     for (int i = 0; i < threads; i++) sum += a.rate[i];
     return sum;
+}
+
+double peak_flops(const char *isa, bool f64, int threads, double seconds) {
+    return peak_of(find_loop(isa, f64), threads, seconds);
+}
+
+double peak_bf16(int threads, double seconds) {
+    static int has = -1;
+    if (has < 0) has = runs("avx512bf16");
+    return has ? peak_of(FMA_BF16, threads, seconds) : 0;
 }
 
 /* ---- memory ---- */

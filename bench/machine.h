@@ -16,6 +16,9 @@ const char *isa_in_use(void);
  * as two. */
 double peak_flops(const char *isa, bool f64, int threads, double seconds);
 
+/* The same of products rounded to bf16, by vdpbf16ps; 0 where the machine or compiler lacks it. */
+double peak_bf16(int threads, double seconds);
+
 /* Bytes per second of a[i] = b[i] + s c[i] on arrays larger than most caches, the best of some
  * passes; three elements count as moved for each i. */
 double peak_bandwidth(int threads, int64_t count, int passes);

@@ -33,9 +33,9 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         int threads = atoi(argv[i]);
         if (threads < 1) return fprintf(stderr, "peak: not a number of threads: %s\n", argv[i]), 2;
-        printf(", \"%d\": {\"f32\": %.4g, \"f64\": %.4g, \"bytes\": %.4g}", threads,
+        printf(", \"%d\": {\"f32\": %.4g, \"f64\": %.4g, \"bf16\": %.4g, \"bytes\": %.4g}", threads,
                median_peak(isa, false, threads), median_peak(isa, true, threads),
-               peak_bandwidth(threads, COUNT, 5));
+               peak_bf16(threads, 0.1), peak_bandwidth(threads, COUNT, 5));
     }
     printf("}\n");
     return 0;

@@ -56,6 +56,7 @@ def short(value):
 # What the picture of steps shows, and what it calls it.
 STEPS = {
     "micro": "microgpt, 4,192 parameters",
+    "micro_16": "the same, 16 names a step",
     "toy": "GPT, 2 layers, width 64",
     "char_small": "GPT, 4 layers, width 128",
     "char_baby": "GPT, 6 layers, width 384",

@@ -155,13 +155,19 @@ def gpt_row(options):
     return training(model, optim, [(b[:, :-1].contiguous(), b[:, 1:].flatten()) for b in ids], 1.0, options)
 
 
-def micro_row(options):
-    batches = []
+def micro_row(options, batch):
+    names = []
     for line in open(options.names):
         ids = [END] + [ord(c) - ord("a") for c in line if "a" <= c <= "z"] + [END]
         t = min(16, len(ids) - 1)
         if len(ids) > 2:
-            batches.append((torch.tensor([ids[:t]]), torch.tensor(ids[1 : t + 1])))
+            names.append((ids[:t], ids[1 : t + 1]))
+    batches = []
+    for i in range(0, len(names) - batch + 1, batch):  # padded to the longest; causality hides what comes last, and it has no loss
+        t = max(len(ids) for ids, _ in names[i : i + batch])
+        pad = lambda ids, value: ids + [value] * (t - len(ids))
+        inputs, targets = zip(*((pad(ids, END), pad(next_ids, -100)) for ids, next_ids in names[i : i + batch]))
+        batches.append((torch.tensor(inputs), torch.tensor(targets).flatten()))
     model = Micro()
     fill_module(model, 0.08, 0.08)
     return training(model, torch.optim.Adam(model.parameters(), lr=0.01, betas=(0.85, 0.99), fused=True), batches, 0, options)
@@ -215,9 +221,11 @@ def make(options):
     if options.row in GPT:
         return gpt_row(options)
     if options.row == "micro":
-        return micro_row(options)
+        return micro_row(options, 1)
     weights = "_weights" in options.row
     kind, _, number = options.row.replace("_weights", "").rpartition("_")
+    if kind == "micro":
+        return micro_row(options, int(number))
     if kind == "mha_long" and number.isdigit():
         return mha_row(options, 1, int(number), 512, 8, True, weights)
     if kind == "attention" and number.isdigit():

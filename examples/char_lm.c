@@ -19,7 +19,7 @@ enum { MEASURED = 32 }; /* windows in a batch of a validation */
 static struct {
     long long batch, micro_batches, shares, steps, warmup, eval_every;
     double lr, min_lr, beta1, beta2, weight_decay, clip;
-    long long seed, threads;
+    long long seed, threads, matmul;
     const char *out, *save, *sample;
 } option = {
     .batch = 12,
@@ -345,9 +345,11 @@ int main(int argc, char **argv) {
         flag_heading("The run"),
         flag_integer("seed", &option.seed, 0, 1e18, "of everything random"),
         flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
+        flag_matmul(&option.matmul),
         flag_text("out", &option.out, "DIR", "where the loss curve goes, and the model"),
         flag_text("save", &option.save, "FILE", "where the model goes instead"),
-        flag_text("checkpoint", &r.folder, "DIR", "for checkpoints; goes on from the newest"),
+        flag_text("checkpoint", &r.folder, "DIR",
+                  "for checkpoints; goes on from the newest, if --lr, --matmul ... are the same"),
         flag_integer("every", &r.every, 1, 1e9, "steps from one checkpoint to the next"),
         flag_integer("keep", &r.keep, 1, 1e9, "checkpoints that stay, the newest"),
         flag_text("log", &r.log_path, "FILE", "a line of JSON for each step"),
@@ -366,9 +368,14 @@ int main(int argc, char **argv) {
         fail(EXIT_USAGE, "--batch %lld is no multiple of --micro-batches %lld", option.batch,
              option.micro_batches);
 
-    ct_context_opts opts = {.seed = (uint64_t)option.seed, .threads = (int)option.threads};
+    ct_context_opts opts = {
+        .seed = (uint64_t)option.seed,
+        .threads = (int)option.threads,
+        .matmul = (ct_matmul_precision)option.matmul,
+    };
     m.context = ct_context_new(opts);
     check(m.context, EXIT_USAGE);
+    option.matmul = ct_get_matmul(m.context); /* what checkpoints say, also if CT_MATMUL set it */
     r.context = m.context;
     r.world = example_world(m.context);
     check(m.context, EXIT_FAILED);
@@ -386,7 +393,7 @@ int main(int argc, char **argv) {
         }
         run_same_flags(&r, flags, n_flags,
                        "layers heads width context bias dropout steps batch micro-batches shares "
-                       "lr min-lr warmup beta1 beta2 weight-decay clip eval-every seed");
+                       "lr min-lr warmup beta1 beta2 weight-decay clip eval-every seed matmul");
         contents t = read_text(&m, &r, files, argv + 1);
         gpt_prompt(&m, w.prompt);
         gpt_make(&m);

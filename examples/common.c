@@ -79,12 +79,36 @@ flag flag_switch(const char *name, long long *value, const char *help) {
     return (flag){.kind = SWITCH, .name = name, .value = value, .word = "(or --no-)", .help = help};
 }
 
+flag flag_choice(const char *name, long long *value, const char *words, const char *help) {
+    return (flag){
+        .kind = CHOICE, .name = name, .value = value, .word = "WORD", .words = words, .help = help};
+}
+
+flag flag_matmul(long long *value) {
+    return flag_choice("matmul", value, "f32|bf16x6|bf16x3|bf16",
+                       "how products may round; else CT_MATMUL says it, else f32");
+}
+
+int flag_word(const char *words, long long i, const char **word) {
+    *word = words;
+    for (; i > 1 && **word; i--) {
+        *word += strcspn(*word, "|");
+        *word += **word == '|';
+    }
+    return i == 1 ? (int)strcspn(*word, "|") : 0;
+}
+
 flag flag_heading(const char *help) { return (flag){.kind = HEADING, .help = help}; }
 
 static void print_default(const flag *f) {
     if (f->kind == INTEGER) printf(" (%lld)", *(const long long *)f->value);
     if (f->kind == REAL) printf(" (%g)", *(const double *)f->value);
     if (f->kind == TEXT && *(const char **)f->value) printf(" (%s)", *(const char **)f->value);
+    if (f->kind == CHOICE) {
+        const char *word;
+        int length = flag_word(f->words, *(const long long *)f->value, &word);
+        if (length) printf(" (%.*s)", length, word);
+    }
 }
 
 static _Noreturn void print_help(const flag *flags, int n, const char *usage) {
@@ -94,7 +118,9 @@ static _Noreturn void print_help(const flag *flags, int n, const char *usage) {
         if (f->kind == HEADING) {
             printf("\n%s:\n", f->help);
         } else {
-            printf("  --%s %-*s  %s", f->name, 18 - (int)strlen(f->name), f->word, f->help);
+            printf("  --%s %-*s  ", f->name, 18 - (int)strlen(f->name), f->word);
+            if (f->kind == CHOICE) printf("%s: ", f->words);
+            printf("%s", f->help);
             print_default(f);
             printf("\n");
         }
@@ -112,6 +138,32 @@ static void check_number(const flag *f, const char *text, const char *end, doubl
              text);
 }
 
+/* "f32, bf16x3 or bf16" for f32|bf16x3|bf16 */
+static void list_words(const char *words, char *text, size_t size) {
+    const char *word, *between = "";
+    int length = 0;
+    text[0] = 0;
+    for (int i = 1; (length = flag_word(words, i, &word)) > 0; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "%s%.*s", between, length, word);
+        between = word[length] && strchr(word + length + 1, '|') ? ", " : " or ";
+    }
+}
+
+static void set_choice(const flag *f, const char *text) {
+    const char *word;
+    int length = 0;
+    for (int i = 1; (length = flag_word(f->words, i, &word)) > 0; i++) {
+        if ((int)strlen(text) == length && !strncmp(text, word, (size_t)length)) {
+            *(long long *)f->value = i;
+            return;
+        }
+    }
+    char words[200];
+    list_words(f->words, words, sizeof words);
+    fail(EXIT_USAGE, "--%s is %s, not '%s'", f->name, words, text);
+}
+
 static void set_flag(const flag *f, const char *text) {
     char *end = NULL;
     errno = 0;
@@ -123,6 +175,8 @@ static void set_flag(const flag *f, const char *text) {
         double value = strtod(text, &end);
         check_number(f, text, end, value);
         *(double *)f->value = value;
+    } else if (f->kind == CHOICE) {
+        set_choice(f, text);
     } else {
         *(const char **)f->value = text;
     }

@@ -22,10 +22,11 @@ void speak_as(int rank, int ranks);
 
 /* ---- flags: --name value, --name=value, and --name or --no-name for a SWITCH ---- */
 typedef struct {
-    enum { HEADING, INTEGER, REAL, TEXT, SWITCH } kind;
+    enum { HEADING, INTEGER, REAL, TEXT, SWITCH, CHOICE } kind;
     const char *name;
-    void *value;      /* the default, and what the flag sets */
-    const char *word; /* what --help calls the value */
+    void *value;       /* the default, and what the flag sets */
+    const char *word;  /* what --help calls the value */
+    const char *words; /* of a CHOICE: "reverse|sort" */
     const char *help;
     double low, high; /* of a number, both included */
 } flag;
@@ -35,7 +36,14 @@ flag flag_real(const char *name, double *value, const char *word, double low, do
                const char *help);
 flag flag_text(const char *name, const char **value, const char *word, const char *help);
 flag flag_switch(const char *name, long long *value, const char *help);
+/* One of some words with | between them; sets *value to its place, the first word's being 1. */
+flag flag_choice(const char *name, long long *value, const char *words, const char *help);
+flag flag_matmul(long long *value);  /* --matmul; the value is a ct_matmul_precision */
 flag flag_heading(const char *help); /* a line of --help */
+
+/* The length of word i of a CHOICE's words, from 1 on, and where it begins; 0 where there is none.
+ */
+int flag_word(const char *words, long long i, const char **word);
 
 /* Sets the values and moves what is no flag to the front of argv + 1; returns how many those are.
  * --help prints and exits with 0; anything wrong is a message and exit code 2. */

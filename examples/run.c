@@ -49,6 +49,7 @@ void run_same_flags(run *r, const flag *flags, int n, const char *names) {
         if (flags[i].kind == HEADING || !is_listed(names, flags[i].name)) continue;
         run_item *item = add_item(r, "--", flags[i].name, flags[i].value);
         item->whole = flags[i].kind != REAL;
+        if (flags[i].kind == CHOICE) item->words = flags[i].words;
         item->same = true;
     }
 }
@@ -101,7 +102,10 @@ static void print_number(const run_item *item, const void *number, char text[40]
     int64_t whole;
     memcpy(&real, number, sizeof real);
     memcpy(&whole, number, sizeof whole);
-    if (item->whole) snprintf(text, 40, "%lld", (long long)whole);
+    const char *word = NULL;
+    int length = item->words ? flag_word(item->words, whole, &word) : 0;
+    if (length) snprintf(text, 40, "%.*s", length, word);
+    else if (item->whole) snprintf(text, 40, "%lld", (long long)whole);
     else snprintf(text, 40, "%.10g", real);
 }
 

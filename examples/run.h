@@ -14,9 +14,10 @@ enum { RUN_ITEMS = 48 };
 /* A number in the checkpoints beside model and optimiser. */
 typedef struct {
     char name[40];
-    void *number; /* an int64_t or a double */
-    bool whole;   /* it is an int64_t */
-    bool same;    /* it must be the same when the run goes on; else it is restored */
+    void *number;      /* an int64_t or a double */
+    bool whole;        /* it is an int64_t */
+    bool same;         /* it must be the same when the run goes on; else it is restored */
+    const char *words; /* of a flag that is one of some words; else NULL */
     ct_tensor *tensor;
 } run_item;
 

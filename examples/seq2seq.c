@@ -322,14 +322,18 @@ static void test(ct_context *context, const model *m, bool sort, const char *map
 
 /* ---- the program ---- */
 
+enum { REVERSE = 1, SORT }; /* the places of their words */
+static const char tasks[] = "reverse|sort";
+
 int main(int argc, char **argv) {
-    const char *task = "reverse", *out = ".", *save = NULL;
-    long long seed = 1, steps = 600, threads = 0;
+    const char *out = ".", *save = NULL;
+    long long task = REVERSE, seed = 1, steps = 600, threads = 0, matmul = CT_MATMUL_DEFAULT;
     const flag flags[] = {
-        flag_text("task", &task, "reverse|sort", "what to learn"),
+        flag_choice("task", &task, tasks, "what to learn"),
         flag_integer("steps", &steps, 1, 1e6, "training steps"),
         flag_integer("seed", &seed, 0, 1e18, "of everything random"),
         flag_integer("threads", &threads, 0, 1024, "that compute; 0: every core"),
+        flag_matmul(&matmul),
         flag_text("out", &out, "DIR", "where the pictures go, and the model"),
         flag_text("save", &save, "FILE", "where the model goes instead"),
     };
@@ -338,26 +342,30 @@ int main(int argc, char **argv) {
                         "and tests it on sequences it never saw.\n";
     int others = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
     if (others) fail(EXIT_USAGE, "takes flags only, not %s", argv[1]);
-    bool sort = !strcmp(task, "sort");
-    if (!sort && strcmp(task, "reverse"))
-        fail(EXIT_USAGE, "--task is reverse or sort, not '%s'", task);
+    const bool sort = task == SORT;
+    const char *task_name = sort ? "sort" : "reverse";
     const char *loss_path = output_path(out, "seq2seq_loss.svg");
     const char *map_path = output_path(out, "seq2seq_attention.svg");
     const char *model_path =
         save ? output_path(NULL, save) : output_path(out, "seq2seq.safetensors");
 
-    ct_context_opts opts = {.seed = (uint64_t)seed, .threads = (int)threads};
+    ct_context_opts opts = {
+        .seed = (uint64_t)seed,
+        .threads = (int)threads,
+        .matmul = (ct_matmul_precision)matmul,
+    };
     ct_context *context = ct_context_new(opts);
     check(context, EXIT_USAGE);
     model m = make_model(context);
     ct_tensor *losses = ct_zeros(context, CT_F64, CT_SHAPE(steps)); /* freed with the context */
     check(context, EXIT_FAILED);
-    printf("Learning to %s digits: %lld parameters, %lld steps of %d sequences\n", task,
+    printf("Learning to %s digits: %lld parameters, %lld steps of %d sequences\n", task_name,
            (long long)ct_module_count(m.root), steps, BATCH);
 
     catch_interrupts();
     int64_t done = train(context, &m, sort, steps, ct_data_f64(losses));
-    ct_save(m.root, model_path, (ct_save_opts){.metadata = (const char *[]){"task", task, NULL}});
+    ct_save(m.root, model_path,
+            (ct_save_opts){.metadata = (const char *[]){"task", task_name, NULL}});
     check(context, EXIT_FAILED);
     curve loss = {
         .name = "loss", .colour = "#1f6fb4", .y = ct_data_f64(losses), .n = done, .noisy = true};

@@ -1,15 +1,15 @@
 /* Trains a GPT on files of token ids that may be larger than memory: tokenize writes such files,
  * and so do nanoGPT and llm.c. Prints loss, tokens a second and resident memory, which stays the
- * same however long the files are. With --checkpoint a run that was stopped goes on with the same
- * bits: a batch is a function of the step, so the step is all that it has to remember of the
- * data. */
+ * same however long the files are. With --checkpoint and the same flags a run that was stopped
+ * goes on with the same bits: a batch is a function of the step, so the step is all that it has to
+ * remember of the data. */
 #include "gpt.h"
 #include "system.h"
 
 #include <math.h>
 
 static struct {
-    long long vocabulary, bytes, batch, steps, seed, threads;
+    long long vocabulary, bytes, batch, steps, seed, threads, matmul;
     double lr;
     const char *checkpoint;
 } option = {.vocabulary = 256, .batch = 12, .steps = 500, .seed = 1, .lr = 1e-3};
@@ -46,12 +46,17 @@ int main(int argc, char **argv) {
         flag_real("lr", &option.lr, "X", 0, 10, "learning rate after the warm-up"),
         flag_integer("seed", &option.seed, 0, 1e18, "of the model and the order of windows"),
         flag_integer("threads", &option.threads, 0, 1024, "that compute; 0: every core"),
+        flag_matmul(&option.matmul),
         flag_text("checkpoint", &option.checkpoint, "FILE", "go on from it, and write it"),
     };
     const char *usage = "[flags] FILE...\n\nTrains a GPT on files of token ids (see tokenize):";
     const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
     if (!files) fail(EXIT_USAGE, "no files of token ids (--help says more)");
-    ct_context_opts opts = {.seed = (uint64_t)option.seed, .threads = (int)option.threads};
+    ct_context_opts opts = {
+        .seed = (uint64_t)option.seed,
+        .threads = (int)option.threads,
+        .matmul = (ct_matmul_precision)option.matmul,
+    };
     m.context = ct_context_new(opts);
     check(m.context, EXIT_USAGE);
     ct_tokens_opts ids = {.vocabulary = option.vocabulary, .bytes = (int)option.bytes};
