@@ -10,11 +10,18 @@
 
 #include <math.h>
 
-static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers) {
+static void set(const ct_optim *optim, const cti_nn_slot *slot, const cti_op_numbers *before,
+                cti_op_numbers *numbers) {
     cti_adam_numbers *n = &numbers->adam;
+    n->t = slot->step + 1;
+    if (before && before->adam.t == n->t) { /* mostly: two powers take 250 instructions */
+        n->bias1 = before->adam.bias1;
+        n->bias2 = before->adam.bias2;
+    } else {
+        n->bias1 = 1 - pow(n->beta1, (double)n->t);
+        n->bias2 = 1 - pow(n->beta2, (double)n->t);
+    }
     n->weight_decay = cti_nn_decay(optim, slot, n->weight_decay);
-    n->bias1 = 1 - pow(n->beta1, (double)(slot->step + 1));
-    n->bias2 = 1 - pow(n->beta2, (double)(slot->step + 1));
     n->lr = cti_nn_lr(optim, slot);
     n->grad_scale = optim->grad_scale;
 }

@@ -240,7 +240,8 @@ bool cti_nn_step_prepare(ct_optim *optim) {
         if (!slot->grad) continue;
         if (slot->step == 0 && !cti_nn_slot_start(optim->rule, slot)) return false;
         memcpy(step->state, slot->state, sizeof step->state);
-        optim->rule->set(optim, slot, &step->numbers);
+        optim->rule->set(optim, slot, step > optim->steps ? &step[-1].numbers : NULL,
+                         &step->numbers);
         step++;
     }
     return true;

@@ -73,8 +73,10 @@ typedef struct {
     const char *name; /* "AdamW" */
     /* "m", "v"; a checkpoint writes "m.<the parameter's name>". NULL: no such state */
     const char *state[CTI_NN_STATES];
-    /* fills in what the slot's next step needs beyond the optimiser's numbers */
-    void (*set)(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers);
+    /* fills in what the slot's next step needs beyond the optimiser's numbers. before: the numbers
+     * of the slot before it in this step; NULL: it is the first */
+    void (*set)(const ct_optim *optim, const cti_nn_slot *slot, const cti_op_numbers *before,
+                cti_op_numbers *numbers);
     bool (*step)(cti_op_step *all, int64_t n);
     const cti_nn_number *numbers; /* including CTI_NN_COMMON_NUMBERS; ends with a NULL name */
     /* checks combinations of numbers that are valid one by one; NULL: any combination is valid */

@@ -5,8 +5,10 @@
  *     p -= lr (nesterov ? g + momentum b : b) */
 #include "optim.h"
 
-static void set(const ct_optim *optim, const cti_nn_slot *slot, cti_op_numbers *numbers) {
+static void set(const ct_optim *optim, const cti_nn_slot *slot, const cti_op_numbers *before,
+                cti_op_numbers *numbers) {
     cti_sgd_numbers *n = &numbers->sgd;
+    (void)before;
     n->first = slot->step == 0;
     n->weight_decay = cti_nn_decay(optim, slot, n->weight_decay);
     n->lr = cti_nn_lr(optim, slot);
