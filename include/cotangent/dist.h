@@ -110,7 +110,8 @@ typedef struct {
  *
  * Errors, on every rank: CT_ERR_ARGUMENT where the number of ranks is no power of two, or it,
  * shares and micro_batches do not divide each other, or ranks differ in options, in the names,
- * shapes or dtypes of parameters, or in the optimiser's kind and numbers. */
+ * shapes or dtypes of parameters, in the optimiser's kind and numbers, or in what fixes the bits of
+ * a kernel's results: ct_isa_name (CT_ISA sets it) and ct_get_matmul. */
 CT_API ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts);
 
 /* The next micro-batch of this step that is this rank's, 0 ... micro_batches - 1; false when there
@@ -133,7 +134,7 @@ CT_API bool ct_dist_next(ct_dist *dist, int64_t *micro_batch);
  *
  * A step that fails changes nothing, on any rank. (A rank that is lost in the last moment, when
  * parameters are handed over, may be noticed by some after others have finished.) Ranks must have
- * the same learning rate, groups and seed; others are CT_ERR_ARGUMENT. ct_optim_grad_norm and
+ * the same learning rate, groups, seed and ct_set_matmul; others are CT_ERR_ARGUMENT. ct_optim_grad_norm and
  * ct_optim_skipped are those of the whole. */
 CT_API bool ct_dist_step(ct_dist *dist);
 

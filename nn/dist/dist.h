@@ -55,6 +55,7 @@ typedef struct {
     uint64_t digest; /* of the optimiser's numbers, groups and step counts */
     uint64_t seed;
     double lr;
+    int64_t matmul; /* ct_matmul_precision */
 } cti_dist_numbers;
 typedef struct {
     cti_agreement head;

@@ -63,17 +63,22 @@ static bool threads_in_range(ct_context *context, int threads) {
 
 /* ---- how exactly products are computed ---- */
 
-/* CT_MATMUL's precision, F32 if it is not set. CT_MATMUL_DEFAULT with an error recorded if it is
- * none. */
-static ct_matmul_precision default_matmul(ct_context *context) {
-    static const char *const names[] = {[CT_MATMUL_F32] = "f32",
+const char *cti_matmul_name(ct_matmul_precision precision) {
+    static const char *const names[] = {[CT_MATMUL_DEFAULT] = "default",
+                                        [CT_MATMUL_F32] = "f32",
                                         [CT_MATMUL_BF16X6] = "bf16x6",
                                         [CT_MATMUL_BF16X3] = "bf16x3",
                                         [CT_MATMUL_BF16] = "bf16"};
+    return names[precision];
+}
+
+/* CT_MATMUL's precision, F32 if it is not set. CT_MATMUL_DEFAULT with an error recorded if it is
+ * none. */
+static ct_matmul_precision default_matmul(ct_context *context) {
     const char *text = getenv("CT_MATMUL");
     if (!text || !*text) return CT_MATMUL_F32;
     for (int i = CT_MATMUL_F32; i <= CT_MATMUL_BF16; i++)
-        if (!strcmp(text, names[i])) return (ct_matmul_precision)i;
+        if (!strcmp(text, cti_matmul_name((ct_matmul_precision)i))) return (ct_matmul_precision)i;
     ct_fail(context, CT_ERR_ARGUMENT, "context: CT_MATMUL=%s is not f32, bf16x6, bf16x3 or bf16",
             text);
     return CT_MATMUL_DEFAULT;
