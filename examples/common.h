@@ -40,6 +40,7 @@ flag flag_heading(const char *help); /* a line of --help */
 /* Sets the values and moves what is no flag to the front of argv + 1; returns how many those are.
  * --help prints and exits with 0; anything wrong is a message and exit code 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
+bool flag_was_read(const char *name); /* whether the program was started with it */
 
 /* ---- input ---- */
 typedef struct {

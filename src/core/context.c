@@ -97,7 +97,7 @@ static const cti_gemm_kernels *rounded_kernels(const cti_kernels *k,
     return NULL;
 }
 
-static bool set_matmul(ct_context *context, ct_matmul_precision precision) {
+bool cti_set_matmul(ct_context *context, ct_matmul_precision precision) {
     if ((int)precision < CT_MATMUL_DEFAULT || (int)precision > CT_MATMUL_BF16)
         return ct_fail(context, CT_ERR_ARGUMENT, "context: %d is not a ct_matmul_precision",
                        (int)precision);
@@ -109,7 +109,7 @@ static bool set_matmul(ct_context *context, ct_matmul_precision precision) {
 }
 
 bool ct_set_matmul(ct_context *context, ct_matmul_precision precision) {
-    return cti_ready(context) && set_matmul(context, precision);
+    return cti_ready(context) && cti_set_matmul(context, precision);
 }
 
 ct_matmul_precision ct_get_matmul(const ct_context *context) {
@@ -149,7 +149,7 @@ ct_context *ct_context_new(ct_context_opts opts) {
                 "context: isa %s is not in this build or not on this machine; the build has %s",
                 isa, cti_isa_names());
 
-    set_matmul(context, opts.matmul);
+    cti_set_matmul(context, opts.matmul);
 
     if (half_allocator)
         ct_fail(context, CT_ERR_ARGUMENT, "context: an allocator needs both alloc and free");
