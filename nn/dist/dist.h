@@ -19,6 +19,7 @@
 #define CTI_NN_DIST_DIST_H
 
 #include "../../src/comm/agree.h"
+#include "../../src/comm/wait.h"
 #include "../optim/optim.h"
 
 /* Tags of messages. Control has one tag for all of a comm's ct_dist, so that two that are in calls
