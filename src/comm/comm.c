@@ -60,7 +60,6 @@ void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer) {
 }
 
 void cti_comm_hush(ct_comm *comm) {
-    comm->listens = false;
     for (int r = 0; r < comm->size; r++) {
         cti_comm_cancel(comm, &comm->roll[r].receive);
         cti_comm_cancel(comm, &comm->roll[r].send);
@@ -145,6 +144,10 @@ bool cti_comm_poll(ct_comm *comm) {
     bool ended = false;
     cti_transfer *t = comm->pending;
     while (t) {
+        if (t->transfer.tag == CTI_ROLL_TAG && !comm->listens) {
+            t = t->next;
+            continue;
+        }
         const ct_transfer_state state = comm->engine->test(comm, &t->transfer);
         cti_transfer *next = t->next;
         if (state == CT_TRANSFER_PENDING) {

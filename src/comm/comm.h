@@ -30,6 +30,7 @@ typedef struct {
 typedef struct {
     cti_transfer send, receive;
     cti_roll_note note; /* of that rank; of the own one what it has sent */
+    bool posted;        /* the receive, once: an engine need not give its message to another */
     bool reached;
 } cti_roll;
 

@@ -7,7 +7,8 @@ void cti_roll_listen(ct_comm *comm) {
     comm->listens = true;
     for (int r = 0; r < comm->size && comm->engine; r++) {
         cti_roll *roll = &comm->roll[r];
-        if (r == comm->rank || has_said(roll)) continue;
+        if (r == comm->rank || roll->posted) continue;
+        roll->posted = true;
         cti_comm_start_bytes(comm, &roll->receive, CTI_ROLL_TAG, r, true, &roll->note,
                              sizeof roll->note);
     }

@@ -40,8 +40,8 @@ static void give_up(ct_comm *comm, int tag) {
     }
 }
 
-/* A wait of so many seconds listens. Whoever has called the roll waits twice as long for answers,
- * as another rank may have begun to wait just before. */
+/* A wait of so many seconds listens. Whoever has called the roll waits four times as long for
+ * answers, as another rank may have begun to wait just before, and be slow. */
 static double moment(const ct_comm *comm) { return comm->timeout < 8 ? comm->timeout / 8 : 1; }
 
 /* What a wait of so many seconds does besides waiting. */
@@ -52,7 +52,7 @@ static void look_around(ct_comm *comm, cti_wait *wait, double waited) {
         cti_roll_call(comm, wait->tag);
         wait->called = now();
     } else if (!comm->settled) {
-        if ((double)(now() - wait->called) <= 2 * moment(comm) * 1e9) return;
+        if ((double)(now() - wait->called) <= 4 * moment(comm) * 1e9) return;
         settle(comm);
         wait->turns = 0;
     } else if (waited > comm->timeout) {
@@ -64,7 +64,7 @@ static void look_around(ct_comm *comm, cti_wait *wait, double waited) {
 /* ---- waiting ---- */
 
 cti_wait cti_wait_begin(ct_comm *comm, int tag) {
-    if (comm->listens && !comm->called) cti_comm_hush(comm); /* of a wait that has ended */
+    comm->listens = comm->called; /* no longer, after a wait that has ended */
     return (cti_wait){.tag = tag};
 }
 
