@@ -415,6 +415,7 @@ docs: $(BUILD)/make_parameters ## make docs/ops.md from the headers and the ops,
 	$(RUN) $(BUILD)/make_parameters > $(BUILD)/parameters.md && mv $(BUILD)/parameters.md docs/parameters.md
 
 # The blocks of C in docs/training.md, as one program, are compiled and run: a short run, one that goes on, and a mistake. Its C++ is compiled.
+# That of docs/scaling.md runs without MPI, to its end and once more.
 docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out of date, names what is not there, or shows what does not compile
 	@docs/make_ops > $(BUILD)/ops.md && cmp -s $(BUILD)/ops.md docs/ops.md || { echo "docs/ops.md is out of date: make docs"; exit 1; }
 	@$(RUN) $(BUILD)/make_parameters | cmp -s - docs/parameters.md || { echo "docs/parameters.md is out of date: make docs"; exit 1; }
@@ -425,6 +426,10 @@ docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out 
 	    grep -q '^goes on after step 3$$' out && grep -q '^step 6 ' out && [ -s best.safetensors ] && \
 	    ! $(RUN) ./training missing 1 2> err && grep -qx 'cotangent: cannot open missing' err || { echo "the program of docs/training.md does not run"; cat out; exit 1; }
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Wpedantic -Werror -Iinclude -fsyntax-only $(BUILD)/docs/training.cpp
+	@docs/blocks c docs/scaling.md > $(BUILD)/docs/scaling.c && echo 'ct_comm *ct_mpi_comm(ct_context *context) {(void)context; return NULL;} /* one process */' >> $(BUILD)/docs/scaling.c
+	@$(CC) $(ALL_CFLAGS) -Werror -Impi/include $(BUILD)/docs/scaling.c $(STATIC) -o $(BUILD)/docs/scaling $(LIBS)
+	@cd $(BUILD)/docs && rm -f run.safetensors && $(RUN) ./scaling > out && grep -q '^step 200: loss 0' out && [ -s run.safetensors ] && $(RUN) ./scaling > out && [ ! -s out ] || \
+	    { echo "the program of docs/scaling.md does not run"; cat $(BUILD)/docs/out; exit 1; }
 	@! docs/scaling_table | grep -vxFf docs/scaling.md || { echo "docs/scaling.md does not have these lines of docs/scaling_table"; exit 1; }
 	@docs/check_names README.md docs/*.md
 	@echo "docs: the pages are up to date, and their programs compile"

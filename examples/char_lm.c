@@ -364,6 +364,15 @@ int main(int argc, char **argv) {
     if (option.sample && files)
         fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
     if (!option.sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
+    if (option.sample && (r.folder || r.log_path))
+        fail(EXIT_USAGE, "--sample trains nothing, so it takes no %s",
+             r.folder ? "--checkpoint" : "--log");
+    for (int i = 0; i < 2 && !r.folder; i++) {
+        const char *name = i ? "keep" : "every";
+        if (flag_was_read(name))
+            fail(EXIT_USAGE, "--%s is about checkpoints: --checkpoint DIR says where they go",
+                 name);
+    }
     if (option.batch % option.micro_batches)
         fail(EXIT_USAGE, "--batch %lld is no multiple of --micro-batches %lld", option.batch,
              option.micro_batches);

@@ -189,6 +189,20 @@ static const flag *find_flag(const flag *flags, int n, const char *name) {
     return NULL;
 }
 
+enum { MOST_READ = 128 };
+static const flag *were_read[MOST_READ]; /* each once */
+static int n_read;
+
+bool flag_was_read(const char *name) {
+    for (int i = 0; i < n_read; i++)
+        if (!strcmp(were_read[i]->name, name)) return true;
+    return false;
+}
+
+static void note_read(const flag *f) {
+    if (n_read < MOST_READ && !flag_was_read(f->name)) were_read[n_read++] = f;
+}
+
 /* Reads the flag argv[i], and its value; returns the index of the last argument that it took. */
 static int read_flag(int argc, char **argv, int i, const flag *flags, int n) {
     const char *equals = strchr(argv[i], '=');
@@ -204,6 +218,7 @@ static int read_flag(int argc, char **argv, int i, const flag *flags, int n) {
         if (f && f->kind != SWITCH) f = NULL;
     }
     if (!f) fail(EXIT_USAGE, "unknown flag %s (--help lists them)", name);
+    note_read(f);
     if (f->kind == SWITCH) {
         if (equals) fail(EXIT_USAGE, "%s takes no value", name);
         *(long long *)f->value = on;

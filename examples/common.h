@@ -48,6 +48,7 @@ int flag_word(const char *words, long long i, const char **word);
 /* Sets the values and moves what is no flag to the front of argv + 1; returns how many those are.
  * --help prints and exits with 0; anything wrong is a message and exit code 2. */
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
+bool flag_was_read(const char *name); /* whether the program was started with it */
 
 /* ---- input ---- */
 typedef struct {

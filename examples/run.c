@@ -346,6 +346,16 @@ static void make_folder(run *r) {
         fail(EXIT_FAILED, "cannot sync the folder of %s: %s", r->folder, strerror(errno));
 }
 
+/* Two runs in one folder would go on from each other's checkpoints, and remove them. The lock ends
+ * with the process, however it ends, and leaves no file. */
+static void lock_folder(run *r) {
+    r->folder_fd = system_lock_folder(r->folder);
+    if (r->folder_fd >= 0) return;
+    if (errno == EAGAIN)
+        fail(EXIT_USAGE, "%s: another run has its checkpoints in this folder", r->folder);
+    fail(EXIT_FAILED, "cannot read the folder %s: %s", r->folder, strerror(errno));
+}
+
 static void open_log(run *r, bool goes_on, lines *l) {
     if (!run_log_open(&r->log, r->log_path)) fail(EXIT_USAGE, "%s", r->log.fault);
     if (goes_on) resume_log(r, l);
@@ -358,11 +368,14 @@ int64_t run_start(run *r, ct_module *module, ct_optim *optim,
     r->all.optim = optim;
     r->all.dist = r->dist;
     r->saved = -1;
-    r->log.fd = -1;
+    r->log.fd = r->folder_fd = -1;
     compare_ranks(r);
     bool goes_on = false;
     if (r->folder) {
-        if (run_is_first(r)) make_folder(r);
+        if (run_is_first(r)) {
+            make_folder(r);
+            lock_folder(r);
+        }
         run_restore(r, "loss", &r->loss);
         make_tensors(r);
         goes_on = load_newest(r);
@@ -378,6 +391,8 @@ bool run_is_logged(const run *r) { return r->log.fd >= 0; }
 
 void run_end(run *r) {
     run_log_close(&r->log);
+    if (r->folder_fd >= 0) system_close(r->folder_fd);
+    r->folder_fd = -1;
     free(r->damaged);
     r->damaged = NULL;
     r->n_damaged = 0;

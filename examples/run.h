@@ -34,6 +34,7 @@ typedef struct {
     ct_checkpoint all;
     ct_named tensors[RUN_ITEMS];
     run_log log;
+    int folder_fd; /* locked; -1: not open */
     int64_t text_bytes, text_hash;
     double loss;      /* of the last step; tells this run's log from another's */
     int64_t saved;    /* the step of the newest checkpoint; -1: there is none */
@@ -56,7 +57,8 @@ bool run_is_first(const run *r); /* whether this is rank 0 */
 /* Loads the newest checkpoint that is whole, says on stderr which are not, hands the lines of the
  * log up to there to `each`, and cuts the log behind. Returns the step after which the run goes on.
  * Where there is no checkpoint it makes one of step 0, so that the run begins the same way again,
- * and returns 0; a log that is there then is not written over. A rank whose flags or text are not
+ * and returns 0; a log that is there then is not written over. A folder that another run has locked
+ * is refused. A rank whose flags or text are not
  * those of rank 0 is an error on all. */
 int64_t run_start(run *r, ct_module *module, ct_optim *optim,
                   void (*each)(void *to, const log_line *line), void *to);

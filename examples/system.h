@@ -30,6 +30,9 @@ bool system_rename(const char *from, const char *to); /* replaces what is there 
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to);
 /* Syncs a folder, so that what was made or renamed in it survives a loss of power. */
 bool system_sync_folder(const char *folder);
+/* A descriptor that locks the folder until it is closed, or the process ends; no lock where the
+ * file system has none. -1: the folder cannot be opened, or EAGAIN: another one has locked it. */
+int system_lock_folder(const char *folder);
 
 /* ---- open files ---- */
 int system_open_log(const char *path); /* to read and append; made where it is missing */

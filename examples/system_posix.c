@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -84,6 +85,14 @@ static int open_repeated(const char *path, int flags) {
     do fd = open(path, flags | O_CLOEXEC | O_NOCTTY, 0666);
     while (fd < 0 && errno == EINTR);
     return fd;
+}
+
+int system_lock_folder(const char *folder) {
+    const int fd = open_repeated(folder, O_RDONLY | O_DIRECTORY);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;
+    close(fd);
+    errno = EAGAIN;
+    return -1;
 }
 
 bool system_sync_folder(const char *folder) {

@@ -157,6 +157,17 @@ static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
     return _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
 }
 
+/* Who may delete it, and lets nobody else do that, is alone. */
+int system_lock_folder(const char *folder) {
+    const HANDLE handle = CreateFileW(wide(folder), DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE,
+                                      NULL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    if (handle != INVALID_HANDLE_VALUE)
+        return _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
+    fail(GetLastError());
+    if (GetLastError() == ERROR_SHARING_VIOLATION) errno = EAGAIN;
+    return -1;
+}
+
 int system_open_log(const char *path) {
     const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
     const int fd = open_file(path, GENERIC_READ | GENERIC_WRITE, share, OPEN_ALWAYS);

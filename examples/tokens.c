@@ -6,7 +6,9 @@
 #include "gpt.h"
 #include "system.h"
 
+#include <errno.h>
 #include <math.h>
+#include <string.h>
 
 static struct {
     long long vocabulary, bytes, batch, steps, seed, threads, matmul;
@@ -68,6 +70,8 @@ int main(int argc, char **argv) {
         m.root, (ct_adamw_opts){.weight_decay = 0.1, .decay_matrices_only = true, .clip_norm = 1});
     ct_checkpoint run = {.module = m.root, .optim = optim};
     FILE *earlier = option.checkpoint ? system_fopen(option.checkpoint, "rb") : NULL;
+    if (option.checkpoint && !earlier && errno != ENOENT) /* it would be written over */
+        fail(EXIT_USAGE, "cannot read %s: %s", option.checkpoint, strerror(errno));
     if (earlier) {
         fclose(earlier);
         ct_checkpoint_load(option.checkpoint, &run);

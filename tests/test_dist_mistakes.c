@@ -88,6 +88,10 @@ static void lr_differs(rank_state *s) {
     if (s->bad) ct_optim_set_lr(s->optim, 0.5);
     make_dist(s);
 }
+static void matmul_differs(rank_state *s) {
+    if (s->bad) ct_set_matmul(s->c, CT_MATMUL_BF16X3);
+    make(s);
+}
 static void rule_differs(rank_state *s) {
     if (s->bad) s->p.rule = ADAM;
     make(s);
@@ -172,6 +176,13 @@ static void lr_changes(rank_state *s) {
     ct_dist_step(s->dist);
 }
 static void mend_lr_changes(rank_state *s) { ct_optim_set_lr(s->optim, 0.5); }
+static void matmul_changes(rank_state *s) {
+    make_and_step(s);
+    if (s->bad) ct_set_matmul(s->c, CT_MATMUL_BF16);
+    micro_batches(s);
+    ct_dist_step(s->dist);
+}
+static void mend_matmul_changes(rank_state *s) { ct_set_matmul(s->c, CT_MATMUL_F32); }
 static void group_changes(rank_state *s) {
     make_and_step(s);
     if (s->bad) ct_optim_group(s->optim, "one", (ct_group_opts){.lr_scale = 3});
@@ -319,6 +330,8 @@ static const mistake mistakes[] = {
      .says = "rank %d: dist_new: micro_batches is 12, must be a multiple of shares, 8",
      .says_bad = "micro_batches"},
     {MISTAKE(lr_differs), .status = CT_ERR_ARGUMENT, .says = "rank %d has lr 0.5, rank 0 has 0.02"},
+    {MISTAKE(matmul_differs), .status = CT_ERR_ARGUMENT,
+     .says = "rank %d has the matmul precision bf16x3, rank 0 has f32"},
     {MISTAKE(rule_differs), .status = CT_ERR_ARGUMENT,
      .says = "rank %d has the optimiser Adam, rank 0 has AdamW"},
     {MISTAKE(group_differs), .status = CT_ERR_ARGUMENT,
@@ -348,6 +361,9 @@ static const mistake mistakes[] = {
     {MISTAKE(lr_changes), .status = CT_ERR_ARGUMENT,
      .says = "dist_step: rank %d has a learning rate of 0.25, rank 0 of 0.5", .goes_on = true,
      .mend = mend_lr_changes},
+    {MISTAKE(matmul_changes), .status = CT_ERR_ARGUMENT,
+     .says = "rank %d has the matmul precision bf16, rank 0 has f32", .goes_on = true,
+     .mend = mend_matmul_changes},
     {MISTAKE(group_changes), .status = CT_ERR_ARGUMENT,
      .says = "rank %d has other groups or numbers", .goes_on = true, .mend = mend_group_changes},
     {MISTAKE(seed_changes), .status = CT_ERR_ARGUMENT, .says = "rank %d has the seed 99, rank 0 7",
@@ -449,6 +465,24 @@ START_TEST(each_mistake) {
 }
 END_TEST
 
+/* Kernels of another instruction set round differently. The message has both. */
+START_TEST(instruction_sets_differ) {
+    static char says[200];
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1});
+    snprintf(says, sizeof says, "dist_new: rank 3 has the instruction set scalar, rank 0 has %s",
+             ct_isa_name(c));
+    const bool has_one = !strcmp(ct_isa_name(c), "scalar");
+    ct_context_free(c);
+    if (has_one) return;
+    static model_run run;
+    const plan p = {.shares = 4, .micro_batches = 4};
+    run.plan = &p;
+    thread_run(4, (thread_world_opts){.last_isa = "scalar"},
+               (ct_context_opts){.seed = 7, .threads = 1}, run_rank, &run);
+    for (int r = 0; r < 4; r++) ck_assert_ptr_nonnull(strstr(run.out[r].message, says));
+}
+END_TEST
+
 /* A rank whose message number n is lost, or that is killed there, for each n: all ranks end, with
  * an error unless n is past the end. Where one has none, those without have the same parameters. */
 START_TEST(lost_anywhere) {
@@ -490,6 +524,7 @@ int main(void) {
     suite_add_tcase(suite, tcase);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, each_mistake, 0, MISTAKES);
+    tcase_add_test(tcase, instruction_sets_differ);
     tcase_add_loop_test(tcase, lost_anywhere, 0, 4);
     return run_suite(suite);
 }

@@ -65,6 +65,38 @@ START_TEST(the_same_bits) {
 }
 END_TEST
 
+/* Where the setting of products changes between forward and backward, the second run has that of
+ * the first; the products of backward itself have the new one. */
+static void set_between(ct_matmul_precision first, ct_matmul_precision then, result *out) {
+    ct_seed(context, 5);
+    ct_set_matmul(context, first);
+    ct_scope scope = ct_scope_open(context);
+    part p = part_of(128);
+    ct_tensor *x = parameter(CT_SHAPE(64, 128)), *y = apply(block, &p, &x, 1);
+    ct_tensor *loss = ct_mean(ct_mul(y, y), CT_ALL, false);
+    ct_set_matmul(context, then);
+    ck_assert_msg(ct_backward(loss), "%s", ct_error_message(context));
+    ck_assert(ct_get_matmul(context) == then);
+    result_clear(out);
+    ct_tensor *of[] = {loss, ct_grad(x), ct_grad(p.w), ct_grad(p.b)};
+    for (int i = 0; i < 4; i++) result_add(out, of[i]);
+    ct_scope_close(scope);
+    ct_set_matmul(context, CT_MATMUL_DEFAULT);
+}
+START_TEST(the_same_bits_by_another_precision) {
+    static result want, got;
+    for (int i = 0; i < 2; i++) {
+        const ct_matmul_precision first = i ? CT_MATMUL_BF16 : CT_MATMUL_F32,
+                                  then = i ? CT_MATMUL_F32 : CT_MATMUL_BF16;
+        plainly = true;
+        set_between(first, then, &want);
+        plainly = false;
+        set_between(first, then, &got);
+        result_same(&want, &got);
+    }
+}
+END_TEST
+
 /* A gradient that arrives in slices, and is strided: through narrow and transpose. */
 static ct_tensor *doubled(ct_tensor *const *in, int n, void *arg) {
     (void)n, (void)arg;
@@ -388,6 +420,7 @@ END_TEST
 int main(void) {
     const TTest *const tests[] = {the_same_bits,
                                   the_same_bits_in_debug_mode,
+                                  the_same_bits_by_another_precision,
                                   slices_and_strides,
                                   inputs_twice_and_none,
                                   parameters_where_no_input_requires_a_gradient,

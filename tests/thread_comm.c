@@ -210,6 +210,7 @@ void thread_run(int size, thread_world_opts opts, ct_context_opts context, threa
     runner *all = calloc((size_t)size, sizeof *all);
     for (int i = 0; i < size; i++) {
         all[i] = (runner){.world = world, .context = context, .fn = fn, .arg = arg, .rank = i};
+        if (opts.last_isa && i == size - 1) all[i].context.isa = opts.last_isa;
         if (pthread_create(&all[i].thread, NULL, run, &all[i])) abort();
     }
     for (int i = 0; i < size; i++) pthread_join(all[i].thread, NULL);

@@ -14,6 +14,7 @@ typedef struct {
     int64_t fail_at;
     int fail_rank;
     bool dies; /* all later ones fail too, and to others the rank has left, as one that is killed */
+    const char *last_isa; /* of the last rank's context; NULL: that of all */
 } thread_world_opts;
 
 /* The comms must be closed before the world is freed. */

@@ -58,10 +58,10 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor);
  *     ct_tensor *y = ct_recompute(block, module, &x, 1);
  *
  * Results and gradients are the same bits as of fn alone. The second run finds the random generator
- * as the first did, and gradients go where they would have gone, in the same order: also to what fn
- * uses besides its inputs, parameters or results from outside, even if no input requires a
- * gradient. A tensor may come several times in `in`; NULLs are passed on. n is at least 1, and one
- * tensor is not NULL.
+ * and ct_get_matmul as the first did, and gradients go where they would have gone, in the same
+ * order: also to what fn uses besides its inputs, parameters or results from outside, even if no
+ * input requires a gradient. A tensor may come several times in `in`; NULLs are passed on. n is at
+ * least 1, and one tensor is not NULL.
  *
  * Until backward is done with the graph, arg and what fn finds by it must stay: fn must compute
  * from them and its inputs what it did before. Inputs, leaves and results of outside that were

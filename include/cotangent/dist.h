@@ -96,7 +96,10 @@ typedef struct {
     /* Gradients are sent in buckets of about so many bytes, each as soon as the backward of the
      * last micro-batch has finished them. 0: 4 MiB. */
     int64_t bucket_bytes;
-    double timeout; /* seconds without an answer after which a rank is given up; 0: 600 */
+    /* Seconds without an answer after which a rank is given up; 0: 600. Up to 4 seconds more go by
+     * until ranks have told each other for whom they wait, so that the error names a rank that is
+     * silent and none that only waits. */
+    double timeout;
 } ct_dist_opts;
 
 /* Trains the optimiser's module with the comm's ranks; comm NULL: with this process alone. Call it
@@ -110,7 +113,8 @@ typedef struct {
  *
  * Errors, on every rank: CT_ERR_ARGUMENT where the number of ranks is no power of two, or it,
  * shares and micro_batches do not divide each other, or ranks differ in options, in the names,
- * shapes or dtypes of parameters, or in the optimiser's kind and numbers. */
+ * shapes or dtypes of parameters, in the optimiser's kind and numbers, or in what fixes the bits of
+ * a kernel's results: ct_isa_name (CT_ISA sets it) and ct_get_matmul. */
 CT_API ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts);
 
 /* The next micro-batch of this step that is this rank's, 0 ... micro_batches - 1; false when there
@@ -133,8 +137,8 @@ CT_API bool ct_dist_next(ct_dist *dist, int64_t *micro_batch);
  *
  * A step that fails changes nothing, on any rank. (A rank that is lost in the last moment, when
  * parameters are handed over, may be noticed by some after others have finished.) Ranks must have
- * the same learning rate, groups and seed; others are CT_ERR_ARGUMENT. ct_optim_grad_norm and
- * ct_optim_skipped are those of the whole. */
+ * the same learning rate, groups, seed and ct_set_matmul; others are CT_ERR_ARGUMENT.
+ * ct_optim_grad_norm and ct_optim_skipped are those of the whole. */
 CT_API bool ct_dist_step(ct_dist *dist);
 
 /* Adds up values[i] over the ranks, in order of the ranks, for logs: on return all have the sums.

@@ -22,16 +22,19 @@ static item *say(item *it, const char *key, const char *name, const char *format
 
 /* ---- the list ---- */
 
-enum { OPTIONS = 4, PER_PARAM = 4, PER_BUFFER = 2 };
+enum { OPTIONS = 6, PER_PARAM = 4, PER_BUFFER = 2 };
 
 static const char *name_of(const cti_nn_slot *slot) { return slot->names->text; }
 
 static item *say_option(const ct_dist *dist, int64_t i, item *it) {
+    const ct_context *context = dist->context;
     const ct_dist_opts *o = &dist->opts;
     switch (i) {
     case 0: return say(it, "shares", "", "%" PRId64, o->shares);
     case 1: return say(it, "micro_batches", "", "%" PRId64, o->micro_batches);
     case 2: return say(it, "bucket_bytes", "", "%" PRId64, o->bucket_bytes);
+    case 3: return say(it, "the instruction set", "", "%s", context->isa->name);
+    case 4: return say(it, "the matmul precision", "", "%s", cti_matmul_name(context->matmul));
     default: return say(it, "the optimiser", "", "%s", dist->optim->rule->name);
     }
 }

@@ -19,6 +19,7 @@
 #define CTI_NN_DIST_DIST_H
 
 #include "../../src/comm/agree.h"
+#include "../../src/comm/wait.h"
 #include "../optim/optim.h"
 
 /* Tags of messages. Control has one tag for all of a comm's ct_dist, so that two that are in calls
@@ -55,6 +56,7 @@ typedef struct {
     uint64_t digest; /* of the optimiser's numbers, groups and step counts */
     uint64_t seed;
     double lr;
+    int64_t matmul; /* ct_matmul_precision */
 } cti_dist_numbers;
 typedef struct {
     cti_agreement head;

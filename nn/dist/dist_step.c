@@ -83,8 +83,10 @@ static cti_dist_numbers numbers_of(const ct_dist *dist) {
             hash = add_number(hash, &cti_nn_slot_numbers[k], slot);
         hash = add_hash(hash, flags, sizeof flags);
     }
-    return (cti_dist_numbers){
-        .digest = hash, .seed = dist->context->rng.seed, .lr = optim->opts.lr};
+    return (cti_dist_numbers){.digest = hash,
+                              .seed = dist->context->rng.seed,
+                              .lr = optim->opts.lr,
+                              .matmul = dist->context->matmul};
 }
 
 static void merge_block(void *mine, const void *theirs, size_t size) {
@@ -156,6 +158,11 @@ static bool agree(ct_dist *dist, double *norm) {
         return ct_fail(dist->context, CT_ERR_ARGUMENT,
                        "dist_step: rank %d has the seed %" PRIu64 ", rank 0 %" PRIu64,
                        block->differs, b->seed, a->seed);
+    if (block->differs >= 0 && a->matmul != b->matmul)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_step: rank %d has the matmul precision %s, rank 0 has %s",
+                       block->differs, cti_matmul_name((ct_matmul_precision)b->matmul),
+                       cti_matmul_name((ct_matmul_precision)a->matmul));
     if (block->differs >= 0)
         return ct_fail(dist->context, CT_ERR_ARGUMENT,
                        "dist_step: rank %d has other groups or numbers of the optimiser than "

@@ -144,7 +144,7 @@ bool cti_dist_advance(ct_dist *dist, int stage) {
 }
 
 void cti_dist_finish(ct_dist *dist, int stage) {
-    cti_wait wait = cti_wait_begin(cti_dist_tag(dist, stage > dist->stages));
+    cti_wait wait = cti_wait_begin(dist->comm, cti_dist_tag(dist, stage > dist->stages));
     while (!cti_dist_advance(dist, stage)) cti_wait_turn(dist->comm, &wait);
 }
 

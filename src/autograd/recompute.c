@@ -27,6 +27,7 @@ typedef struct {
     bool copied; /* arg is `copy` */
     int n;       /* inputs of fn; of the node, those behind them are used by fn besides */
     ct_rng rng;  /* as the first run has found it */
+    ct_matmul_precision matmul;
     uint64_t hash;
     _Alignas(16) char copy[CTI_RECOMPUTE_ARG];
 } attributes;
@@ -267,7 +268,12 @@ ct_tensor *cti_recompute(ct_fn fn, void *arg, size_t arg_size, ct_tensor *const 
             return NULL;
     if (!cti_ready(context)) return NULL;
     if (!fn) return ct_fail(context, CT_ERR_ARGUMENT, "recompute: the function is NULL");
-    attributes a = {.fn = fn, .arg = arg, .copied = arg_size > 0, .n = n, .rng = context->rng};
+    attributes a = {.fn = fn,
+                    .arg = arg,
+                    .copied = arg_size > 0,
+                    .n = n,
+                    .rng = context->rng,
+                    .matmul = context->matmul};
     if (arg_size) memcpy(a.copy, arg, arg_size);
     cti_span span;
     if (context->observed && !cti_observe_enter(context, &cti_op_recompute, &span)) return NULL;
@@ -316,9 +322,12 @@ static ct_tensor *run_again(const cti_node *node, cti_frame *frame) {
         able = in[i];
     }
     const ct_rng rng = context->rng;
+    const ct_matmul_precision matmul = context->matmul;
     context->rng = a->rng;
+    cti_set_matmul(context, a->matmul);
     ct_tensor *y = able ? run(context, a, in, frame) : NULL;
     context->rng = rng;
+    cti_set_matmul(context, matmul);
     if (a->n > ON_STACK) cti_give(context, in, bytes);
     return y;
 }

@@ -1,5 +1,6 @@
 /* Agreement of all ranks, by recursive doubling. */
 #include "agree.h"
+#include "wait.h"
 
 #include <inttypes.h>
 #include <stdio.h>

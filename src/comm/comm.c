@@ -1,5 +1,4 @@
-/* Transfers of a comm, its end, and waiting. */
-#include "../core/os.h"
+/* Transfers of a comm, and its end. */
 #include "comm.h"
 
 #include <stdio.h>
@@ -20,8 +19,10 @@ ct_comm *ct_comm_new(ct_context *context, const ct_comm_engine *engine, int rank
     if (size < 1 || rank < 0 || rank >= size)
         return ct_fail(context, CT_ERR_ARGUMENT, "comm: rank %d of %d", rank, size);
     bool *lost = cti_take_zeroed(context, cti_bytes(size, sizeof *lost));
-    ct_comm *comm = lost ? cti_object_new(context, sizeof *comm, "comm") : NULL;
+    cti_roll *roll = lost ? cti_take(context, cti_bytes(size, sizeof *roll)) : NULL;
+    ct_comm *comm = roll ? cti_object_new(context, sizeof *comm, "comm") : NULL;
     if (!comm) {
+        cti_give(context, roll, cti_bytes(size, sizeof *roll));
         cti_give(context, lost, cti_bytes(size, sizeof *lost));
         return NULL;
     }
@@ -29,8 +30,10 @@ ct_comm *ct_comm_new(ct_context *context, const ct_comm_engine *engine, int rank
     comm->engine = engine;
     comm->data = data;
     comm->lost = lost;
+    comm->roll = roll;
     comm->rank = rank;
     comm->size = size;
+    for (int r = 0; r < size; r++) roll[r] = (cti_roll){.note = {.n = -1}};
     cti_closer_add(&context->closers, &comm->closer);
     return comm;
 }
@@ -56,8 +59,16 @@ void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer) {
     unlink_transfer(comm, transfer);
 }
 
+void cti_comm_hush(ct_comm *comm) {
+    for (int r = 0; r < comm->size; r++) {
+        cti_comm_cancel(comm, &comm->roll[r].receive);
+        cti_comm_cancel(comm, &comm->roll[r].send);
+    }
+}
+
 static void close_engine(ct_comm *comm) {
     if (!comm->engine) return;
+    cti_comm_hush(comm);
     const bool failed = comm->pending || *comm->fault;
     while (comm->pending) cti_comm_cancel(comm, comm->pending);
     const ct_comm_engine *engine = comm->engine;
@@ -71,6 +82,7 @@ void ct_comm_close(ct_comm *comm) {
     ct_context *context = comm->context;
     close_engine(comm);
     cti_closer_remove(&context->closers, &comm->closer);
+    cti_give(context, comm->roll, cti_bytes(comm->size, sizeof *comm->roll));
     cti_give(context, comm->lost, cti_bytes(comm->size, sizeof *comm->lost));
     cti_object_end(&comm->object, "");
 }
@@ -83,8 +95,7 @@ void cti_comm_break(ct_comm *comm, const char *fault) {
 
 /* ---- transfers ---- */
 
-/* Ends all transfers with a peer. The first fault stays. */
-static void lose(ct_comm *comm, int peer, const char *says) {
+void cti_comm_lose(ct_comm *comm, int peer, const char *says) {
     comm->lost[peer] = true;
     if (!*comm->fault) snprintf(comm->fault, sizeof comm->fault, "rank %d %s", peer, says);
     for (cti_transfer *t = comm->pending, *next; t; t = next) {
@@ -102,7 +113,7 @@ static void fail(ct_comm *comm, int peer) {
              reason && *reason    ? reason
              : comm->engine->name ? comm->engine->name
                                   : "no reason");
-    lose(comm, peer, says);
+    cti_comm_lose(comm, peer, says);
     cti_comm_break(comm, NULL);
 }
 
@@ -129,12 +140,14 @@ int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
                                 tensor->data + (size_t)at * size, (size_t)n * size);
 }
 
-/* ---- waiting ---- */
-
 bool cti_comm_poll(ct_comm *comm) {
     bool ended = false;
     cti_transfer *t = comm->pending;
     while (t) {
+        if (t->transfer.tag == CTI_ROLL_TAG && !comm->listens) {
+            t = t->next;
+            continue;
+        }
         const ct_transfer_state state = comm->engine->test(comm, &t->transfer);
         cti_transfer *next = t->next;
         if (state == CT_TRANSFER_PENDING) {
@@ -142,55 +155,18 @@ bool cti_comm_poll(ct_comm *comm) {
             continue;
         }
         const int peer = t->transfer.peer;
+        const bool roll = t->transfer.tag == CTI_ROLL_TAG; /* one that has left says nothing */
         unlink_transfer(comm, t);
         t->done = state == CT_TRANSFER_DONE;
+        if (roll && state != CT_TRANSFER_FAILED) {
+            t = next;
+            continue;
+        }
         ended = true;
-        if (state == CT_TRANSFER_LEFT) lose(comm, peer, "has left the run");
+        if (state == CT_TRANSFER_LEFT) cti_comm_lose(comm, peer, "has left the run");
         if (state == CT_TRANSFER_FAILED) fail(comm, peer);
-        t = state == CT_TRANSFER_DONE ? next : comm->pending; /* lose() may have ended `next` */
+        t = state == CT_TRANSFER_DONE ? next
+                                      : comm->pending; /* cti_comm_lose() may have ended `next` */
     }
     return ended;
-}
-
-/* Gives up the peers of all transfers of the tag. */
-static void give_up(ct_comm *comm, int tag) {
-    char says[CTI_FAULT_SIZE];
-    snprintf(says, sizeof says, "has not answered for %g s", comm->timeout);
-    cti_transfer *t = comm->pending;
-    while (t) {
-        const bool lost = t->transfer.tag == tag;
-        if (lost) lose(comm, t->transfer.peer, says);
-        t = lost ? comm->pending : t->next;
-    }
-}
-
-cti_wait cti_wait_begin(int tag) { return (cti_wait){.tag = tag}; }
-
-/* A message between two processes of a machine takes about a microsecond, so a few turns only
- * test. Then whoever else has work gets the core, and after some milliseconds this rank sleeps: 20
- * us, up to a millisecond in the end. */
-void cti_wait_turn(ct_comm *comm, cti_wait *wait) {
-    enum { TESTS = 64, YIELDS = 4096, LEAST = 20000, MOST = 1000000 };
-    if (cti_comm_poll(comm)) {
-        wait->turns = 0;
-        return;
-    }
-    const int64_t turn = wait->turns++;
-    if (!turn) wait->since = cti_os_now();
-    if (turn < TESTS) return;
-    if (turn < YIELDS) {
-        cti_os_sleep(0);
-    } else {
-        const int64_t sleep = LEAST * (1 + (turn - YIELDS) / 16);
-        cti_os_sleep(sleep < MOST ? sleep : MOST);
-    }
-    if ((double)(cti_os_now() - wait->since) > comm->timeout * 1e9) {
-        give_up(comm, wait->tag);
-        wait->turns = 0;
-    }
-}
-
-void cti_comm_wait(ct_comm *comm, const cti_transfer *transfer) {
-    cti_wait wait = cti_wait_begin(transfer->transfer.tag);
-    while (transfer->pending) cti_wait_turn(comm, &wait);
 }

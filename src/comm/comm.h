@@ -1,4 +1,4 @@
-/* Messages between ranks: transfers that are under way, and the one loop that waits for them.
+/* Messages between ranks: transfers that are under way. wait.h waits for them.
  *
  * A peer that has left or does not answer is *lost*: its transfers end with undefined data, later
  * ones with it do at once, and the comm has a fault, the sentence that says so. So a caller
@@ -21,16 +21,31 @@ struct cti_transfer {
 
 enum { CTI_FAULT_SIZE = 200 };
 
+/* What a rank that waits says when the roll is called: see roll_call.h. */
+enum { CTI_ROLL_TAG = 255, CTI_ROLL_PEERS = 8 };
+typedef struct {
+    int32_t n; /* -1: nothing yet */
+    int32_t peer[CTI_ROLL_PEERS];
+} cti_roll_note;
+typedef struct {
+    cti_transfer send, receive;
+    cti_roll_note note; /* of that rank; of the own one what it has sent */
+    bool posted;        /* the receive, once: an engine need not give its message to another */
+    bool reached;
+} cti_roll;
+
 struct ct_comm {
     union {
         cti_object object; /* must be first */
         ct_context *context;
     };
     cti_closer closer;
-    const ct_comm_engine *engine; /* NULL: the comm is broken */
-    void *data;                   /* the engine's */
-    cti_transfer *pending, *last; /* in the order in which they were started */
-    bool *lost;                   /* [size] */
+    const ct_comm_engine *engine;  /* NULL: the comm is broken */
+    void *data;                    /* the engine's */
+    cti_transfer *pending, *last;  /* in the order in which they were started */
+    bool *lost;                    /* [size] */
+    cti_roll *roll;                /* [size] */
+    bool listens, called, settled; /* to the roll; has called it; has given up whom it has shown */
     double timeout;
     int rank, size;
     int dists;                  /* how many ct_dist it has had */
@@ -48,22 +63,14 @@ int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int
 /* Tests every transfer once, without waiting. Whether any has ended. */
 bool cti_comm_poll(ct_comm *comm);
 
-/* A wait for transfers of one tag, which the caller sees to be pending:
- *
- *     for (cti_wait wait = cti_wait_begin(tag); transfer.pending; cti_wait_turn(comm, &wait)) {}
- *
- * Each turn polls. Where nothing has ended it lets other threads run, and after comm->timeout
- * seconds in a row it gives up the peers of that tag. */
-typedef struct {
-    int tag;
-    int64_t turns, since; /* without any end; nanoseconds */
-} cti_wait;
-cti_wait cti_wait_begin(int tag);
-void cti_wait_turn(ct_comm *comm, cti_wait *wait);
-void cti_comm_wait(ct_comm *comm, const cti_transfer *transfer); /* for this one */
-
 /* Takes a transfer back that is pending, if it is. */
 void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer);
+
+/* Ends all transfers with a peer. The first fault stays; says: "has left the run". */
+void cti_comm_lose(ct_comm *comm, int peer, const char *says);
+
+/* Takes back what is pending of the roll call. */
+void cti_comm_hush(ct_comm *comm);
 
 /* Closes the engine, with its transfers: from now on the comm only says this fault, or if it is
  * NULL the one that it has. */

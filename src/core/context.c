@@ -47,17 +47,22 @@ static bool threads_in_range(ct_context *context, int threads) {
 
 /* ---- how exactly products are computed ---- */
 
-/* CT_MATMUL's precision, F32 if it is not set. CT_MATMUL_DEFAULT with an error recorded if it is
- * none. */
-static ct_matmul_precision default_matmul(ct_context *context) {
-    static const char *const names[] = {[CT_MATMUL_F32] = "f32",
+const char *cti_matmul_name(ct_matmul_precision precision) {
+    static const char *const names[] = {[CT_MATMUL_DEFAULT] = "default",
+                                        [CT_MATMUL_F32] = "f32",
                                         [CT_MATMUL_BF16X6] = "bf16x6",
                                         [CT_MATMUL_BF16X3] = "bf16x3",
                                         [CT_MATMUL_BF16] = "bf16"};
+    return names[precision];
+}
+
+/* CT_MATMUL's precision, F32 if it is not set. CT_MATMUL_DEFAULT with an error recorded if it is
+ * none. */
+static ct_matmul_precision default_matmul(ct_context *context) {
     const char *text = getenv("CT_MATMUL");
     if (!text || !*text) return CT_MATMUL_F32;
     for (int i = CT_MATMUL_F32; i <= CT_MATMUL_BF16; i++)
-        if (!strcmp(text, names[i])) return (ct_matmul_precision)i;
+        if (!strcmp(text, cti_matmul_name((ct_matmul_precision)i))) return (ct_matmul_precision)i;
     ct_fail(context, CT_ERR_ARGUMENT, "context: CT_MATMUL=%s is not f32, bf16x6, bf16x3 or bf16",
             text);
     return CT_MATMUL_DEFAULT;
@@ -76,7 +81,7 @@ static const cti_gemm_kernels *rounded_kernels(const cti_kernels *k,
     return NULL;
 }
 
-static bool set_matmul(ct_context *context, ct_matmul_precision precision) {
+bool cti_set_matmul(ct_context *context, ct_matmul_precision precision) {
     if ((int)precision < CT_MATMUL_DEFAULT || (int)precision > CT_MATMUL_BF16)
         return ct_fail(context, CT_ERR_ARGUMENT, "context: %d is not a ct_matmul_precision",
                        (int)precision);
@@ -88,7 +93,7 @@ static bool set_matmul(ct_context *context, ct_matmul_precision precision) {
 }
 
 bool ct_set_matmul(ct_context *context, ct_matmul_precision precision) {
-    return cti_ready(context) && set_matmul(context, precision);
+    return cti_ready(context) && cti_set_matmul(context, precision);
 }
 
 ct_matmul_precision ct_get_matmul(const ct_context *context) {
@@ -128,7 +133,7 @@ ct_context *ct_context_new(ct_context_opts opts) {
                 "context: isa %s is not in this build or not on this machine; the build has %s",
                 isa, cti_isa_names());
 
-    set_matmul(context, opts.matmul);
+    cti_set_matmul(context, opts.matmul);
 
     if (half_allocator)
         ct_fail(context, CT_ERR_ARGUMENT, "context: an allocator needs both alloc and free");

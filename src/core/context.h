@@ -97,6 +97,10 @@ struct ct_context {
     cti_profile *profile; /* profile.h; NULL: none was started */
 };
 
+/* "bf16x3", as CT_MATMUL has it. */
+const char *cti_matmul_name(ct_matmul_precision precision);
+bool cti_set_matmul(ct_context *context, ct_matmul_precision precision); /* also with an error */
+
 /* A block of at least size bytes (size 0 too), its content undefined. NULL with CT_ERR_MEMORY
  * recorded. */
 static inline void *cti_take(ct_context *context, size_t size) {

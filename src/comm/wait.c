@@ -1,0 +1,89 @@
+/* Waiting for transfers; see the header. */
+#include "wait.h"
+
+#include <stdio.h>
+
+#include "../core/os.h"
+#include "roll_call.h"
+
+/* ---- whom to give up ---- */
+
+static void lose(ct_comm *comm, int peer) {
+    char says[CTI_FAULT_SIZE];
+    snprintf(says, sizeof says, "has not answered for %g s", comm->timeout);
+    cti_comm_lose(comm, peer, says);
+}
+
+/* Gives up the ranks that the roll call has shown: not those that only wait for them. Without any,
+ * as one has answered meanwhile, it is the first that was waited for. */
+static void settle(ct_comm *comm) {
+    comm->settled = true;
+    for (int r = cti_roll_silent(comm, -1); r >= 0; r = cti_roll_silent(comm, r)) lose(comm, r);
+    const cti_roll_note *own = &comm->roll[comm->rank].note;
+    if (!*comm->fault && own->n > 0) lose(comm, own->peer[0]);
+}
+
+/* Gives up the peers of all transfers of the tag. */
+static void give_up(ct_comm *comm, int tag) {
+    cti_transfer *t = comm->pending;
+    while (t) {
+        const bool lost = t->transfer.tag == tag;
+        if (lost) lose(comm, t->transfer.peer);
+        t = lost ? comm->pending : t->next;
+    }
+}
+
+/* A wait of so many seconds listens. Whoever has called the roll waits four times as long for
+ * answers, as another rank may have begun to wait just before, and be slow. */
+static double moment(const ct_comm *comm) { return comm->timeout < 8 ? comm->timeout / 8 : 1; }
+
+/* What a wait of so many seconds does besides waiting. */
+static void look_around(ct_comm *comm, cti_wait *wait, double waited) {
+    if (!comm->called) {
+        if (waited > moment(comm) && !comm->listens) cti_roll_listen(comm);
+        if (waited <= comm->timeout && !(comm->listens && cti_roll_is_called(comm))) return;
+        cti_roll_call(comm, wait->tag);
+        wait->called = cti_os_now();
+    } else if (!comm->settled) {
+        if ((double)(cti_os_now() - wait->called) <= 4 * moment(comm) * 1e9) return;
+        settle(comm);
+        wait->turns = 0;
+    } else if (waited > comm->timeout) {
+        give_up(comm, wait->tag);
+        wait->turns = 0;
+    }
+}
+
+/* ---- waiting ---- */
+
+cti_wait cti_wait_begin(ct_comm *comm, int tag) {
+    comm->listens = comm->called; /* no longer, after a wait that has ended */
+    return (cti_wait){.tag = tag};
+}
+
+/* A message between two processes of a machine takes about a microsecond, so a few turns only
+ * test. Then whoever else has work gets the core, and after some milliseconds this rank sleeps: 20
+ * us, up to a millisecond in the end. */
+void cti_wait_turn(ct_comm *comm, cti_wait *wait) {
+    enum { TESTS = 64, YIELDS = 4096, LEAST = 20000, MOST = 1000000 };
+    if (cti_comm_poll(comm)) {
+        wait->turns = 0;
+        if (comm->called && !comm->settled) settle(comm);
+        return;
+    }
+    const int64_t turn = wait->turns++;
+    if (!turn) wait->since = cti_os_now();
+    if (turn < TESTS) return;
+    if (turn < YIELDS) {
+        cti_os_sleep(0);
+    } else {
+        const int64_t sleep = LEAST * (1 + (turn - YIELDS) / 16);
+        cti_os_sleep(sleep < MOST ? sleep : MOST);
+    }
+    look_around(comm, wait, (double)(cti_os_now() - wait->since) * 1e-9);
+}
+
+void cti_comm_wait(ct_comm *comm, const cti_transfer *transfer) {
+    cti_wait wait = cti_wait_begin(comm, transfer->transfer.tag);
+    while (transfer->pending) cti_wait_turn(comm, &wait);
+}
