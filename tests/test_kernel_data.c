@@ -256,9 +256,15 @@ START_TEST(adam_steps) {
                     want[j] = get(t, p.p, j), put(t, m.p, j, 0), put(t, v.p, j, 0);
                 for (int step = 1; step <= 5; step++) {
                     for (int64_t j = 0; j < n; j++) put(t, g.p, j, noise(-1, 1));
-                    const cti_adam_numbers a = {
-                        lr,  b1,          b2, eps, wd, 1 - pow(b1, step), 1 - pow(b2, step),
-                        0.5, variant >> 1};
+                    const cti_adam_numbers a = {.lr = lr,
+                                                .beta1 = b1,
+                                                .beta2 = b2,
+                                                .eps = eps,
+                                                .weight_decay = wd,
+                                                .bias1 = 1 - pow(b1, step),
+                                                .bias2 = 1 - pow(b2, step),
+                                                .grad_scale = 0.5,
+                                                .decoupled = variant >> 1};
                     t.k->adam(n, p.p, g.p, m.p, v.p, &a);
                     for (int64_t j = 0; j < n; j++) {
                         double *q = &want[j], *m1 = &want[n + j], *m2 = &want[2 * n + j],
