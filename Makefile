@@ -379,7 +379,7 @@ uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
 BENCH = $(addprefix $(BUILD)/bench/,rows gemm ops peak vmath gradcheck_eps)
 bench_object = $(addprefix $(BUILD)/obj/bench/,$(addsuffix .o,$(1)))
 MACHINE = $(call bench_object,machine timing $(ISAS:%=fma_%))
-$(BUILD)/bench/rows: $(call bench_object,timing gpt micro attention)
+$(BUILD)/bench/rows: $(call bench_object,timing gpt micro attention decode)
 $(BUILD)/bench/gemm: $(MACHINE)
 $(BUILD)/bench/ops: $(call bench_object,timing cases)
 $(BUILD)/bench/peak: $(MACHINE)
