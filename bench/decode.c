@@ -75,6 +75,7 @@ static bool make(const row *r, ct_context *c, int64_t number, const char *names)
     for (int64_t i = 0; i < size.layers; i++)
         caches[i] = ct_kv_cache_new(ct_module_child(h[i], "self_attn"), batch, LENGTH);
     ct_scope scope = ct_scope_open_no_grad(c);
+    if (size.bf16) ct_module_to_bf16(root);
     ct_tensor *z = logits(c, PROMPT);
     ct_scope_close(scope);
     return z;
