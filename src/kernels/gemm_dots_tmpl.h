@@ -40,11 +40,18 @@ INLINE void gemm_dots_step(const gemm_source of, const int rows, const bool mask
     }
 }
 
+/* Prefetches, of each column of the tile after this one, the cache line of element p. The columns
+ * are as many streams as the hardware prefetcher has to find anew for each tile. */
+INLINE void gemm_dots_prefetch(const char *const b[DOT_COLS], int64_t at, int64_t b_bytes) {
+    UNROLL
+    for (int j = 0; j < DOT_COLS; j++) __builtin_prefetch(b[j] + DOT_COLS * b_bytes + at);
+}
+
 /* rows is a compile-time constant of the caller. If n < DOT_COLS, the first column is computed
  * again in place of the missing ones, and not stored. */
 INLINE void gemm_dots_tile(const gemm_source of, const int rows, int64_t n, int64_t k,
                            const real *a, int64_t a_row, const char *b, int64_t b_bytes, real alpha,
-                           bool add, real *c, int64_t row, int64_t col) {
+                           bool add, bool ahead, real *c, int64_t row, int64_t col) {
     enum { ALL = (DOT_ROWS * DOT_COLS + LANES - 1) / LANES * LANES };
     gemm_vec sum[ALL] = {0};
     const char *columns[DOT_COLS];
@@ -52,8 +59,11 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, int64_t n, int6
     int64_t p = 0;
     UNROLL
     for (int j = 0; j < DOT_COLS; j++) columns[j] = j < n ? b + j * b_bytes : b;
-    for (; p + LANES <= k; p += LANES)
+    for (; p + LANES <= k; p += LANES) {
+        const int64_t at = p * gemm_source_size(of);
+        if (ahead && at % 64 == 0) gemm_dots_prefetch(columns, at, b_bytes);
         gemm_dots_step(of, rows, false, LANES, a, a_row, columns, p, sum);
+    }
     if (p < k) gemm_dots_step(of, rows, true, k - p, a, a_row, columns, p, sum);
     UNROLL
     for (int i = 0; i < rows * DOT_COLS; i += LANES) gemm_store(out + i, gemm_sums(sum + i));
@@ -78,7 +88,8 @@ INLINE void gemm_dots_of(const gemm_source of, int64_t m, int64_t n, int64_t k, 
 #define DOTS(rows)                                                                                 \
     case rows:                                                                                     \
         if ((rows) <= DOT_ROWS)                                                                    \
-            gemm_dots_tile(of, rows, columns, k, a, a_row, b, b_bytes, alpha, add, c, row, col);   \
+            gemm_dots_tile(of, rows, columns, k, a, a_row, b, b_bytes, alpha, add, i == 0, c, row, \
+                           col);                                                               \
         break
             switch (m - i < share ? m - i : share) {
                 DOTS(1);
