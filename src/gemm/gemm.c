@@ -124,6 +124,14 @@ static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args
                         cti_matrix_at(&args->c, i, 0, 0), args->c.row, args->c.col, false);
 }
 
+static bool planned_widened(ct_context *context, const cti_gemm_args *args) {
+    cti_gemm_widened wide;
+    if (!cti_gemm_widen(context, args, &wide)) return false;
+    const bool done = cti_gemm_planned(context, &wide.args);
+    cti_gemm_widened_end(context, &wide);
+    return done;
+}
+
 bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     if (args->batch <= 0 || args->m <= 0 || args->n <= 0) return true;
     const cti_kernels *kernels = context->isa->of[cti_gemm_computed_type(args)];
@@ -139,7 +147,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     const cti_gemm_args *g = cti_plan_gemm(args, &machine, &plan, &transposed);
     if (cti_gemm_has_bf16(args) &&
         (args->a.dtype == CT_BF16 || plan.transposed || plan.rounded))
-        return cti_gemm_widened(context, args);
+        return planned_widened(context, args);
     if (plan.rounded && plan.kernels->magnitudes && !cti_gemm_in_range(context, g, plan.kernels)) {
         machine.rounded = NULL;
         g = cti_plan_gemm(args, &machine, &plan, &transposed);

@@ -46,9 +46,10 @@ static bool widen(ct_context *context, cti_matrix *x, int64_t batch, int64_t row
         x->dtype = CT_F32;
         return true;
     }
-    *bytes = cti_bytes(numel, sizeof(float));
-    float *data = cti_take(context, *bytes);
+    const size_t size = cti_bytes(numel, sizeof(float));
+    float *data = cti_take(context, size);
     if (!data) return false;
+    *bytes = size;
     w.lines = w.by_columns ? cols : rows;
     w.length = w.by_columns ? rows : cols;
     w.to = (cti_matrix){.data = data,
@@ -62,13 +63,16 @@ static bool widen(ct_context *context, cti_matrix *x, int64_t batch, int64_t row
     return true;
 }
 
-bool cti_gemm_widened(ct_context *context, const cti_gemm_args *g) {
-    cti_gemm_args wide = *g;
-    size_t a_bytes = 0, b_bytes = 0;
-    bool ok = widen(context, &wide.a, g->batch, g->m, g->k, &a_bytes) &&
-              widen(context, &wide.b, g->batch, g->k, g->n, &b_bytes);
-    if (ok) ok = cti_gemm_planned(context, &wide);
-    if (a_bytes && wide.a.dtype == CT_F32) cti_give(context, wide.a.data, a_bytes);
-    if (b_bytes && wide.b.dtype == CT_F32) cti_give(context, wide.b.data, b_bytes);
-    return ok;
+bool cti_gemm_widen(ct_context *context, const cti_gemm_args *g, cti_gemm_widened *wide) {
+    *wide = (cti_gemm_widened){.args = *g};
+    if (widen(context, &wide->args.a, g->batch, g->m, g->k, &wide->a_bytes) &&
+        widen(context, &wide->args.b, g->batch, g->k, g->n, &wide->b_bytes))
+        return true;
+    cti_gemm_widened_end(context, wide);
+    return false;
+}
+
+void cti_gemm_widened_end(ct_context *context, const cti_gemm_widened *wide) {
+    if (wide->a_bytes) cti_give(context, wide->args.a.data, wide->a_bytes);
+    if (wide->b_bytes) cti_give(context, wide->args.b.data, wide->b_bytes);
 }
