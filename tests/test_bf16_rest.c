@@ -202,7 +202,7 @@ START_TEST(half_the_memory) {
     ck_assert(ct_module_to_bf16(m));
     const int64_t narrow = ct_memory(context).live - before;
     ck_assert_int_ge(wide, 4 << 20);
-    ck_assert_int_le(narrow, (2 << 20) + (16 << 10));
+    ck_assert_int_le(2 * narrow, wide + (64 << 10)); /* blocks may be an eighth larger */
     ck_assert(ct_module_to_f32(m));
     ck_assert_int_le(ct_memory(context).live - before, wide + (1 << 10));
 }
@@ -407,14 +407,14 @@ START_TEST(not_trained) {
 }
 END_TEST
 
-/* Every line of ops.def with inputs of bf16, one of them and all: an error about dtypes, or a
- * result. Under a sanitizer a misread of memory ends the test. */
+/* Every line of ops.def with inputs of bf16, one of them and all: an error about dtypes, or
+ * the result that f32 gives. Under a sanitizer a misread of memory ends the test. */
 START_TEST(every_op_takes_it_or_says_so) {
     for (int line = 0; line < case_count(); line++) {
         const case_line *l = case_at(line);
         for (int which = -1; which < 4; which++) {
             case_input specs[CASE_INPUTS];
-            ct_tensor *in[CASE_INPUTS] = {0};
+            ct_tensor *in[CASE_INPUTS] = {0}, *wide[CASE_INPUTS] = {0};
             const int n = case_inputs(l, 0, 1, specs);
             ct_scope scope = ct_scope_open_no_grad(context);
             ck_assert(which >= n ||
@@ -426,12 +426,15 @@ START_TEST(every_op_takes_it_or_says_so) {
                     in[i] = ct_cast(in[i], CT_BF16);
                     any = true;
                 }
+            for (int i = 0; i < n && which < n; i++)
+                wide[i] = in[i] && ct_dtype_of(in[i]) == CT_BF16 ? ct_cast(in[i], CT_F32) : in[i];
             if (any) {
                 ct_tensor *y = l->run(context, in);
                 ck_assert_msg(y ? ct_error(context) == CT_OK : ct_error(context) == CT_ERR_DTYPE,
                               "%s: %d, %s", l->call, (int)ct_error(context),
                               ct_error_message(context));
                 ck_assert(y || strstr(ct_error_message(context), "bf16"));
+                if (y) same_tensors(l->call, l->run(context, wide), y);
                 ct_error_clear(context);
             }
             ct_scope_close(scope);

@@ -122,6 +122,29 @@ INLINE void gemv_columns(const gemm_source of, const int count, int64_t k, const
     }
 }
 
+/* The sum of x[p] b[p step]. Not inlined, as of a loop whose terms are added one by one compilers
+ * may make FMAs or not: a B of bf16 is converted first and has the same bits. */
+__attribute__((noinline)) static real gemv_plain(int64_t k, const real *x, const stored *b,
+                                                 int64_t step) {
+    real sum = 0;
+    for (int64_t p = 0; p < k; p++) sum += x[p] * get(b + p * step);
+    return sum;
+}
+
+/* One column of any strides. */
+INLINE real gemv_column(const gemm_source of, int64_t k, const real *x, const char *b,
+                        int64_t step) {
+#ifndef CTI_F64_KERNELS
+    if (of == OF_BF16) {
+        real wide[KC];
+        for (int64_t p = 0; p < k; p++) wide[p] = gemm_get_b(of, b, p * step);
+        return gemv_plain(k, x, wide, 1);
+    }
+#endif
+    (void)of;
+    return gemv_plain(k, x, (const stored *)(const void *)b, step);
+}
+
 INLINE void gemm_gemv_of(const gemm_source of, int64_t n, int64_t k, const real *x,
                          int64_t x_stride, const char *b, int64_t b_row, int64_t b_col, real alpha,
                          bool add, real *y, int64_t y_stride) {
@@ -142,8 +165,7 @@ INLINE void gemm_gemv_of(const gemm_source of, int64_t n, int64_t k, const real 
         return;
     }
     for (; j < n; j++) {
-        real sum = 0;
-        for (int64_t p = 0; p < k; p++) sum += x[p] * gemm_get_b(of, b, p * b_row + j * b_col);
+        const real sum = gemv_column(of, k, x, b + j * b_col * size, b_row);
         y[j * y_stride] = add ? y[j * y_stride] + alpha * sum : alpha * sum;
     }
 }
