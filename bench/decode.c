@@ -43,7 +43,7 @@ static void step(ct_context *c) {
         for (int64_t i = 0; i < size.layers; i++) ct_kv_cache_truncate(caches[i], PROMPT);
     ct_scope scope = ct_scope_open_no_grad(c);
     ct_tensor *z = logits(c, 1);
-    sum = steps++ % 3 == 0 ? sum_of_sizes(z) : NAN; /* not at each step, as it takes time */
+    sum = steps++ < 3 ? sum_of_sizes(z) : NAN; /* of those that are compared */
     ct_scope_close(scope);
 }
 
