@@ -56,18 +56,16 @@ static bool make(const row *r, ct_context *c, int64_t number, const char *names)
         root, "wte",
         ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = size.vocabulary,
                                                 .embedding_dim = size.width}));
-    wpe = ct_module_add_child(
-        root, "wpe",
-        ct_positions_new(c, (ct_positions_opts){.max_length = POSITIONS,
-                                                .embed_dim = size.width,
-                                                .learned = true}));
+    wpe = ct_module_add_child(root, "wpe",
+                              ct_positions_new(c, (ct_positions_opts){.max_length = POSITIONS,
+                                                                      .embed_dim = size.width,
+                                                                      .learned = true}));
     for (int64_t i = 0; i < size.layers; i++)
-        h[i] = ct_module_append(
-            root, "h",
-            ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = size.width,
-                                                    .num_heads = size.heads,
-                                                    .activation = CT_GELU,
-                                                    .norm_first = true}));
+        h[i] = ct_module_append(root, "h",
+                                ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = size.width,
+                                                                        .num_heads = size.heads,
+                                                                        .activation = CT_GELU,
+                                                                        .norm_first = true}));
     ln_f = ct_module_add_child(root, "ln_f",
                                ct_layer_norm_new(c, (ct_layer_norm_opts){.dim = size.width}));
     fill_module(root, 0.02, 0.02 / sqrt(2 * (double)size.layers));

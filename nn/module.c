@@ -249,7 +249,7 @@ static cti_nn_entry *append(ct_module *module, cti_nn_entry **list, const char *
                             .tensor = tensor,
                             .name = cti_take_string(context, name)};
     if (!entry->name || (list == &module->params && cti_is_real(tensor->dtype) &&
-         !ct_set_requires_grad(tensor, true))) {
+                         !ct_set_requires_grad(tensor, true))) {
         give_string(context, entry->name);
         cti_give(context, entry, sizeof *entry);
         return NULL;
@@ -269,8 +269,8 @@ ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *t
     if (!can_hold(module, "parameter", name, tensor)) return NULL;
     if (!cti_is_real(tensor->dtype) && tensor->dtype != CT_BF16)
         return ct_fail(module->context, CT_ERR_DTYPE,
-                       "%s: %s is %s; a parameter is f32, f64 or bf16",
-                       cti_nn_kind_name(module), name, cti_dtype_name(tensor->dtype));
+                       "%s: %s is %s; a parameter is f32, f64 or bf16", cti_nn_kind_name(module),
+                       name, cti_dtype_name(tensor->dtype));
     if (!append(module, &module->params, name, tensor)) return NULL;
     cti_nn_changed(module);
     return tensor;

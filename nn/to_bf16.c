@@ -66,8 +66,8 @@ static bool convert(ct_module *module, const char *function, ct_dtype from, ct_d
     pair *pairs = cti_take(context, bytes);
     if (!pairs) return false;
     const ct_scope scope = ct_scope_open_no_grad(context);
-    const bool done = make_copies(module, from, to, pairs) &&
-                      exchange_with_gradients(pairs, n, to == CT_F32);
+    const bool done =
+        make_copies(module, from, to, pairs) && exchange_with_gradients(pairs, n, to == CT_F32);
     for (int64_t i = 0; done && i < n; i++) cti_nn_changed(pairs[i].owner);
     ct_scope_close(scope);
     cti_give(context, pairs, bytes);

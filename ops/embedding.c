@@ -14,7 +14,7 @@ typedef struct {
     const int64_t *ids;
     int64_t tokens, n;
     size_t size;
-    char *weight, *rows; /* W or dW; y or g */
+    char *weight, *rows;                              /* W or dW; y or g */
     void (*widen)(int64_t n, const void *x, void *y); /* of a W of bf16, to f32; or NULL */
 } lookup;
 

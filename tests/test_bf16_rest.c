@@ -17,10 +17,10 @@ static ct_module *gpt(ct_context *c) {
     ct_module_add_child(
         m, "wte",
         ct_embedding_new(c, (ct_embedding_opts){.num_embeddings = V, .embedding_dim = E}));
-    ct_module_add_child(m, "wpe",
-                        ct_positions_new(c, (ct_positions_opts){.max_length = POSITIONS,
-                                                                .embed_dim = E,
-                                                                .learned = true}));
+    ct_module_add_child(
+        m, "wpe",
+        ct_positions_new(
+            c, (ct_positions_opts){.max_length = POSITIONS, .embed_dim = E, .learned = true}));
     for (int i = 0; i < LAYERS; i++)
         ct_module_append(m, "h",
                          ct_encoder_layer_new(c, (ct_layer_opts){.embed_dim = E,
@@ -77,10 +77,9 @@ static int64_t run(ct_module *m, int64_t batch, int64_t length, bool cached, flo
         ck_assert_msg(ct_error(c) == CT_OK, "%s", ct_error_message(c));
         ck_assert(n + ct_numel(y) < MOST && ct_to_f32(y, out + n, ct_numel(y)));
         n += ct_numel(y);
-        ct_tensor *loss =
-            ct_linear_cross_entropy(ct_reshape(x, CT_SHAPE(batch * step, E)), head,
-                                    ct_reshape(ids, CT_SHAPE(batch * step)),
-                                    (ct_cross_entropy_opts){0});
+        ct_tensor *loss = ct_linear_cross_entropy(ct_reshape(x, CT_SHAPE(batch * step, E)), head,
+                                                  ct_reshape(ids, CT_SHAPE(batch * step)),
+                                                  (ct_cross_entropy_opts){0});
         out[n++] = (float)ct_item(loss);
     }
     for (int i = 0; i < LAYERS && cached; i++) ct_kv_cache_free(caches[i]);
@@ -140,9 +139,9 @@ static void same_tensors(const char *what, ct_tensor *a, ct_tensor *b) {
 }
 
 START_TEST(linear_of_any_size) {
-    static const int64_t sizes[][3] = {{1, 1, 1},     {1, 17, 5},     {5, 3, 1},    {70, 40, 1},
+    static const int64_t sizes[][3] = {{1, 1, 1},     {1, 17, 5},     {5, 3, 1},     {70, 40, 1},
                                        {1, 800, 33},  {7, 800, 33},   {33, 1700, 3}, {2, 6, 9},
-                                       {40, 100, 65}, {200, 130, 90}, {8, 8, 8},    {0, 4, 3},
+                                       {40, 100, 65}, {200, 130, 90}, {8, 8, 8},     {0, 4, 3},
                                        {3, 0, 4},     {64, 1600, 16}, {13, 512, 600}};
     for (int i = 0; cti_isa_at(i); i++) {
         ct_context_free(context);
@@ -163,8 +162,9 @@ START_TEST(linear_of_any_size) {
             same_tensors(what, ct_activated_linear(x, CT_SILU, w, b, r),
                          ct_activated_linear(x, CT_SILU, half, b, r));
             /* W strided: of every other row, and transposed */
-            same_tensors(what, ct_linear(x, ct_transpose(ct_clone(ct_transpose(w, 0, 1)), 0, 1), b),
-                         ct_linear(x, ct_transpose(ct_contiguous(ct_transpose(half, 0, 1)), 0, 1), b));
+            same_tensors(
+                what, ct_linear(x, ct_transpose(ct_clone(ct_transpose(w, 0, 1)), 0, 1), b),
+                ct_linear(x, ct_transpose(ct_contiguous(ct_transpose(half, 0, 1)), 0, 1), b));
             ct_scope_close(scope);
         }
     }
@@ -177,13 +177,13 @@ START_TEST(gradients_pass_to_x) {
     w = rounded(w);
     ct_tensor *grad[2];
     for (int i = 0; i < 2; i++) {
-        ct_tensor *y = ct_linear(ct_activated_linear(x, CT_GELU, ct_narrow(i ? half : w, 0, 0, 24),
-                                                     NULL, NULL),
-                                 i ? half : w, NULL);
+        ct_tensor *y = ct_linear(
+            ct_activated_linear(x, CT_GELU, ct_narrow(i ? half : w, 0, 0, 24), NULL, NULL),
+            i ? half : w, NULL);
         ct_tensor *ids = ct_arange(context, CT_I64, 0, 5, 1);
-        ct_tensor *loss = ct_add(ct_sum(ct_mul(y, y), CT_ALL, false),
-                                 ct_linear_cross_entropy(x, i ? half : w, ids,
-                                                         (ct_cross_entropy_opts){0}));
+        ct_tensor *loss =
+            ct_add(ct_sum(ct_mul(y, y), CT_ALL, false),
+                   ct_linear_cross_entropy(x, i ? half : w, ids, (ct_cross_entropy_opts){0}));
         ck_assert(ct_backward(loss));
         grad[i] = ct_clone(ct_grad(x));
         ct_zero_grad(x);
@@ -196,8 +196,8 @@ END_TEST
 
 START_TEST(half_the_memory) {
     const int64_t before = ct_memory(context).live;
-    ct_module *m = ct_linear_new(context, (ct_linear_opts){.in_features = 1 << 10,
-                                                           .out_features = 1 << 10});
+    ct_module *m =
+        ct_linear_new(context, (ct_linear_opts){.in_features = 1 << 10, .out_features = 1 << 10});
     const int64_t wide = ct_memory(context).live - before;
     ck_assert(ct_module_to_bf16(m));
     const int64_t narrow = ct_memory(context).live - before;
@@ -249,8 +249,8 @@ END_TEST
 /* ---- rounding, reading, printing ---- */
 
 START_TEST(cast_rounds_to_nearest_even) {
-    const float x[] = {1, 1.00390625F, 1.01171875F, -3.14159F, 0x1p-133F, 0x1.8p-134F,
-                       3.4e38F, 3.39e38F, INFINITY, -0.0F, NAN};
+    const float x[] = {1,       1.00390625F, 1.01171875F, -3.14159F, 0x1p-133F, 0x1.8p-134F,
+                       3.4e38F, 3.39e38F,    INFINITY,    -0.0F,     NAN};
     const uint16_t bits[] = {0x3F80, 0x3F80, 0x3F82, 0xC049, 0x0001, 0x0001,
                              0x7F80, 0x7F7F, 0x7F80, 0x8000, 0x7FC0};
     enum { N = sizeof x / sizeof *x };
@@ -384,13 +384,11 @@ START_TEST(not_trained) {
     ck_assert(ct_module_to_f32(m) && ct_optim_step(before));
     refused(ct_cast(ct_module_get(m, "wte.weight"), CT_BF16), CT_ERR_GRAD,
             "no gradient flows through bf16");
-    refused(ct_module_to_bf16(ct_linear_new(context, (ct_linear_opts){.in_features = 2,
-                                                                      .out_features = 2,
-                                                                      .dtype = CT_F64})),
+    refused(ct_module_to_bf16(ct_linear_new(
+                context, (ct_linear_opts){.in_features = 2, .out_features = 2, .dtype = CT_F64})),
             CT_ERR_DTYPE, "the parameter weight is f64");
-    refused(ct_linear_new(context, (ct_linear_opts){.in_features = 2,
-                                                    .out_features = 2,
-                                                    .dtype = CT_BF16}),
+    refused(ct_linear_new(context,
+                          (ct_linear_opts){.in_features = 2, .out_features = 2, .dtype = CT_BF16}),
             CT_ERR_DTYPE, "bf16");
     ct_tensor *wide = ct_ones(context, CT_F64, CT_SHAPE(2, 2)),
               *half = ct_ones(context, CT_BF16, CT_SHAPE(2, 2)),
@@ -417,9 +415,8 @@ START_TEST(every_op_takes_it_or_says_so) {
             ct_tensor *in[CASE_INPUTS] = {0}, *wide[CASE_INPUTS] = {0};
             const int n = case_inputs(l, 0, 1, specs);
             ct_scope scope = ct_scope_open_no_grad(context);
-            ck_assert(which >= n ||
-                      case_build(context, specs, n, (case_build_opts){.dtype = CT_F32, .seed = 3},
-                                 in));
+            ck_assert(which >= n || case_build(context, specs, n,
+                                               (case_build_opts){.dtype = CT_F32, .seed = 3}, in));
             bool any = false;
             for (int i = 0; i < n && which < n; i++)
                 if (in[i] && ct_dtype_of(in[i]) == CT_F32 && (which < 0 || which == i)) {

@@ -299,7 +299,8 @@ START_TEST(rotation_and_steps) {
 }
 END_TEST
 
-/* ---- products: A and B are stored, what is packed and C are computed; so is A in dots and gemv ---- */
+/* ---- products: A and B are stored, what is packed and C are computed; so is A in dots and gemv
+ * ---- */
 
 START_TEST(products) {
     enum { M = 11, K = 13, COLS = 9 };

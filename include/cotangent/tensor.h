@@ -1,5 +1,5 @@
-/* Tensors: up to 8 dims of f32, f64, i64, bool or bf16, with arbitrary strides. Functions that make, read
- * and write them.
+/* Tensors: up to 8 dims of f32, f64, i64, bool or bf16, with arbitrary strides. Functions that
+ * make, read and write them.
  *
  * A size is an int64_t and may be 0; a scalar has no dims and one element. A size in bytes
  * that overflows is CT_ERR_MEMORY; negative sizes or more than 8 dims are CT_ERR_SHAPE. */

@@ -271,8 +271,7 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
         return ct_fail(context, CT_ERR_GRAD,
                        "set_requires_grad: a result of %s is not a leaf; detach it first",
                        cti_node_of(t->slot)->call.op->name);
-    if (requires_grad && !cti_is_real(t->dtype))
-        return refuse_dtype(t);
+    if (requires_grad && !cti_is_real(t->dtype)) return refuse_dtype(t);
     if (requires_grad && !t->slot) {
         cti_node *leaf = cti_tape_leaf(t);
         if (!leaf) return NULL;

@@ -114,7 +114,8 @@ void ct_print(const ct_tensor *tensor, FILE *file) {
         return;
     }
     printer p = {.tensor = tensor, .file = file, .digits = 4, .brief = tensor->numel > LONG};
-    if ((cti_is_real(tensor->dtype) || tensor->dtype == CT_BF16) && tensor->numel) visit(&p, 0, 0, find_scale);
+    if ((cti_is_real(tensor->dtype) || tensor->dtype == CT_BF16) && tensor->numel)
+        visit(&p, 0, 0, find_scale);
     if (tensor->numel) visit(&p, 0, 0, find_width);
     fputs("tensor(", file);
     if (tensor->numel) print_dim(&p, 0, 0, 7);

@@ -145,8 +145,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     cti_gemm_args transposed, onto_bias;
     cti_gemm_epilogue add;
     const cti_gemm_args *g = cti_plan_gemm(args, &machine, &plan, &transposed);
-    if (cti_gemm_has_bf16(args) &&
-        (args->a.dtype == CT_BF16 || plan.transposed || plan.rounded))
+    if (cti_gemm_has_bf16(args) && (args->a.dtype == CT_BF16 || plan.transposed || plan.rounded))
         return planned_widened(context, args);
     if (plan.rounded && plan.kernels->magnitudes && !cti_gemm_in_range(context, g, plan.kernels)) {
         machine.rounded = NULL;

@@ -101,8 +101,8 @@ static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const 
 }
 
 /* Small products that cti_gemm does not compute inline: gemv for a row times a matrix, and the
- * macro-kernel with B packed on the stack where rows of B are not dense, or are of bf16. Others (columns of C not
- * dense, dot products) go to cti_gemm_planned. */
+ * macro-kernel with B packed on the stack where rows of B are not dense, or are of bf16. Others
+ * (columns of C not dense, dot products) go to cti_gemm_planned. */
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
 
 /* Counts the work of a product for a profile. */

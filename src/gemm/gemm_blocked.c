@@ -51,8 +51,8 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = r->item0 + i / tasks, at = i % tasks * rows, m = r->m0 + at;
-        r->kernels->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, item, m, r->k0), a->row,
-                        a->col, packed_rows(r, item, m));
+        r->kernels->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, item, m, r->k0),
+                           a->row, a->col, packed_rows(r, item, m));
     }
 }
 
@@ -62,7 +62,7 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const cti_matrix *b = &r->g->b;
     (void)worker;
     r->kernels->pack_b(r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin), b->row, b->col,
-                    r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
+                       r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
 }
 
 /* ---- tasks ---- */

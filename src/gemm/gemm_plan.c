@@ -104,8 +104,9 @@ static bool plan_direct(const problem *p, cti_gemm_plan *plan) {
 
 /* ---- blocked, split-K ---- */
 
-/* Is B read in place? It must be of the computed type, and its rows dense. Then packing does not pay if few tiles of rows of A
- * read it, or if all of it stays in L2 and its rows do not cause conflict misses in L1d. */
+/* Is B read in place? It must be of the computed type, and its rows dense. Then packing does not
+ * pay if few tiles of rows of A read it, or if all of it stays in L2 and its rows do not cause
+ * conflict misses in L1d. */
 static bool b_stays_in_place(const problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_tuning *t = p->tuning;

@@ -40,8 +40,7 @@ static void gemm_pack_b_bf16(int64_t k, int64_t n, const void *b, int64_t row_st
     }
 }
 
-#define GEMM_KERNELS_OF_BF16                                                                       \
-    GEMM_KERNELS_WITH(gemm_pack_b_bf16, gemm_dots_bf16, gemm_gemv_bf16)
+#define GEMM_KERNELS_OF_BF16 GEMM_KERNELS_WITH(gemm_pack_b_bf16, gemm_dots_bf16, gemm_gemv_bf16)
 #endif
 
 #endif

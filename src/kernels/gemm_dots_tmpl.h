@@ -89,7 +89,7 @@ INLINE void gemm_dots_of(const gemm_source of, int64_t m, int64_t n, int64_t k, 
     case rows:                                                                                     \
         if ((rows) <= DOT_ROWS)                                                                    \
             gemm_dots_tile(of, rows, columns, k, a, a_row, b, b_bytes, alpha, add, i == 0, c, row, \
-                           col);                                                               \
+                           col);                                                                   \
         break
             switch (m - i < share ? m - i : share) {
                 DOTS(1);
