@@ -41,7 +41,8 @@ INLINE void gemm_dots_step(const gemm_source of, const int rows, const bool mask
 }
 
 /* Prefetches, of each column of the tile after this one, the cache line of element p. The columns
- * are as many streams as the hardware prefetcher has to find anew for each tile. */
+ * are as many streams as the hardware prefetcher has to find anew for each tile. For bf16 only: f32
+ * was not faster for it (docs/performance.md, Decoding). */
 INLINE void gemm_dots_prefetch(const char *const b[DOT_COLS], int64_t at, int64_t b_bytes) {
     UNROLL
     for (int j = 0; j < DOT_COLS; j++) __builtin_prefetch(b[j] + DOT_COLS * b_bytes + at);
@@ -61,7 +62,7 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, int64_t n, int6
     for (int j = 0; j < DOT_COLS; j++) columns[j] = j < n ? b + j * b_bytes : b;
     for (; p + LANES <= k; p += LANES) {
         const int64_t at = p * gemm_source_size(of);
-        if (ahead && at % 64 == 0) gemm_dots_prefetch(columns, at, b_bytes);
+        if (of == OF_BF16 && ahead && at % 64 == 0) gemm_dots_prefetch(columns, at, b_bytes);
         gemm_dots_step(of, rows, false, LANES, a, a_row, columns, p, sum);
     }
     if (p < k) gemm_dots_step(of, rows, true, k - p, a, a_row, columns, p, sum);
