@@ -62,7 +62,7 @@ static long long peak_memory(void) {
 }
 
 static const row *find(const char *name, int64_t *number) {
-    const row *all[] = {gpt_rows, micro_rows, attention_rows};
+    const row *all[] = {gpt_rows, micro_rows, attention_rows, decode_rows};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (const row *r = all[i]; r->name; r++) {
             size_t n = strlen(r->name);

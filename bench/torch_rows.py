@@ -27,6 +27,11 @@ GPT = {  # layers, heads, width, vocabulary, batch, length, positions, bias
     "gpt2_whole": (12, 12, 768, 50257, 8, 1024, 1024, True),
     "gpt2_recompute": (12, 12, 768, 50257, 8, 1024, 1024, True),
 }
+DECODE = {  # layers, heads, width, vocabulary; see decode.c
+    "decode": (12, 12, 768, 50257),
+    "decode_384": (6, 6, 384, 65),
+}
+PROMPT, LENGTH = 64, 128
 MHA = {"mha_tiny": (3, 4, 8, 2, False), "mha_seed": (2, 10, 512, 8, False)}  # batch, length, width, heads, causal
 
 
@@ -155,6 +160,44 @@ def gpt_row(options):
     return training(model, optim, [(b[:, :-1].contiguous(), b[:, 1:].flatten()) for b in ids], 1.0, options)
 
 
+def decode_row(options, kind, batch):
+    """A token of each sequence a step, with keys and values in tensors that are made before; bf16: the whole model."""
+    layers, heads, width, vocabulary = DECODE[kind.replace("_bf16", "")]
+    model = Model(layers, heads, width, vocabulary, 1024, True, False)
+    fill_module(model, 0.02, 0.02 / math.sqrt(2 * layers))
+    dtype = torch.bfloat16 if "_bf16" in kind else torch.float32
+    model = model.to(dtype).eval()
+    k, v = (torch.zeros(layers, batch, heads, LENGTH, width // heads, dtype=dtype) for _ in range(2))
+    all_ids = torch.from_numpy((name_bits("tokens", 0, batch * LENGTH) % numpy.uint32(vocabulary)).astype(numpy.int64)).view(batch, LENGTH)
+    state = {"length": 0, "steps": 0, "sum": math.nan}
+
+    def logits(count):
+        first, end = state["length"], state["length"] + count
+        x = model.wte(all_ids[:, first:end]) + model.wpe.weight[first:end]
+        for i, block in enumerate(model.h):
+            attention = block.self_attn
+            qkv = F.linear(block.norm1(x), attention.in_proj_weight, attention.in_proj_bias)
+            q, new_k, new_v = qkv.view(batch, count, 3, heads, width // heads).permute(2, 0, 3, 1, 4).unbind(0)
+            k[i, :, :, first:end], v[i, :, :, first:end] = new_k, new_v
+            y = F.scaled_dot_product_attention(q, k[i, :, :, :end], v[i, :, :, :end], is_causal=count > 1)
+            x = x + attention.out_proj(y.transpose(1, 2).reshape(batch, count, width))
+            x = x + block.linear2(F.gelu(block.linear1(block.norm2(x))))
+        state["length"] = end
+        return F.linear(model.ln_f(x), model.wte.weight)
+
+    @torch.inference_mode()
+    def step():
+        if state["length"] == LENGTH:
+            state["length"] = PROMPT
+        z = logits(1)
+        state["sum"] = sum_of_sizes(z.float()) if state["steps"] < 3 else math.nan
+        state["steps"] += 1
+
+    with torch.inference_mode():
+        logits(PROMPT)
+    return step, lambda: state["sum"]
+
+
 def micro_row(options, batch):
     names = []
     for line in open(options.names):
@@ -226,6 +269,8 @@ def make(options):
     kind, _, number = options.row.replace("_weights", "").rpartition("_")
     if kind == "micro":
         return micro_row(options, int(number))
+    if kind.startswith("decode") and number.isdigit():
+        return decode_row(options, kind, int(number))
     if kind == "mha_long" and number.isdigit():
         return mha_row(options, 1, int(number), 512, 8, True, weights)
     if kind == "attention" and number.isdigit():

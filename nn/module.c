@@ -31,13 +31,13 @@ static void give_string(ct_context *context, char *string) {
     if (string) cti_give(context, string, strlen(string) + 1);
 }
 
-static void changed(ct_module *module) {
+void cti_nn_changed(ct_module *module) {
     for (; module; module = module->parent) module->changes++;
 }
 
 static void unlink_child(ct_module *child) {
     if (!child->parent) return;
-    changed(child->parent);
+    cti_nn_changed(child->parent);
     ct_module **link = &child->parent->children;
     while (*link != child) link = &(*link)->next;
     *link = child->next;
@@ -248,7 +248,8 @@ static cti_nn_entry *append(ct_module *module, cti_nn_entry **list, const char *
                             .module = module,
                             .tensor = tensor,
                             .name = cti_take_string(context, name)};
-    if (!entry->name || (list == &module->params && !ct_set_requires_grad(tensor, true))) {
+    if (!entry->name || (list == &module->params && cti_is_real(tensor->dtype) &&
+                         !ct_set_requires_grad(tensor, true))) {
         give_string(context, entry->name);
         cti_give(context, entry, sizeof *entry);
         return NULL;
@@ -266,11 +267,12 @@ static cti_nn_entry *append(ct_module *module, cti_nn_entry **list, const char *
 ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
     if (!cti_nn_ready(module, "ct_module_add_param", tensor)) return NULL;
     if (!can_hold(module, "parameter", name, tensor)) return NULL;
-    if (!cti_is_real(tensor->dtype))
-        return ct_fail(module->context, CT_ERR_DTYPE, "%s: %s is %s; a parameter is f32 or f64",
-                       cti_nn_kind_name(module), name, cti_dtype_name(tensor->dtype));
+    if (!cti_is_real(tensor->dtype) && tensor->dtype != CT_BF16)
+        return ct_fail(module->context, CT_ERR_DTYPE,
+                       "%s: %s is %s; a parameter is f32, f64 or bf16", cti_nn_kind_name(module),
+                       name, cti_dtype_name(tensor->dtype));
     if (!append(module, &module->params, name, tensor)) return NULL;
-    changed(module);
+    cti_nn_changed(module);
     return tensor;
 }
 
@@ -331,7 +333,7 @@ ct_module *ct_module_add_child(ct_module *module, const char *name, ct_module *c
     ct_module **end = &module->children;
     while (*end) end = &(*end)->next;
     *end = child;
-    changed(module);
+    cti_nn_changed(module);
     return child;
 }
 
@@ -396,7 +398,7 @@ ct_module *ct_module_set_child(ct_module *module, const char *path, ct_module *c
     *link = child;
     child->name = old->name, child->parent = owner, child->next = old->next;
     old->name = NULL, old->parent = old->next = NULL;
-    changed(owner);
+    cti_nn_changed(owner);
     return old;
 }
 

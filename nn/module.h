@@ -62,9 +62,13 @@ struct ct_module {
     void *self;
     void *kind_data; /* kind->size bytes */
     bool training;
-    int64_t changes; /* of the tree under it: parameters and children added, children removed */
+    /* of the tree under it: parameters and children added, children removed, dtypes */
+    int64_t changes;
 };
 _Static_assert(sizeof(ct_module) <= CTI_OBJECT_BYTES, "a module is an object");
+
+/* Counts a change of the module's parameters or children, for it and those above. */
+void cti_nn_changed(ct_module *module);
 
 enum { CTI_NN_NAME_SIZE = sizeof(((ct_param *)0)->buffer) };
 

@@ -18,8 +18,9 @@ static ct_tensor *add(ct_module *module, ct_tensor *x, int64_t first) {
                        "Positions: %s from position %" PRId64 " exceeds max_length %" PRId64,
                        SHAPE(x->shape), first, o->max_length);
     ct_tensor *table = ct_module_get(module, o->learned ? "weight" : "table");
-    return cti_nn_dropout(module, ct_add(x, ct_narrow(table, 0, first, x->shape.dim[n - 2])),
-                          o->dropout);
+    ct_tensor *rows = ct_narrow(table, 0, first, x->shape.dim[n - 2]);
+    if (rows && rows->dtype == CT_BF16) rows = ct_cast(rows, CT_F32);
+    return cti_nn_dropout(module, ct_add(x, rows), o->dropout);
 }
 
 static ct_tensor *forward(ct_module *module, ct_tensor *x) { return add(module, x, 0); }

@@ -49,7 +49,7 @@ static bool check(ct_call *c, ct_shape *shape) {
         return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: no activation %d",
                        (int)((const attributes *)c->attrs)->activation);
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
-    if (!cti_op_same_dtype(c)) return false;
+    if (!cti_op_same_dtype_or_bf16(c, 1)) return false;
     if (w->shape.ndim != 2 || x->shape.ndim == 0 ||
         x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
         return ct_fail(c->context, CT_ERR_SHAPE,

@@ -12,6 +12,7 @@ typedef struct {
 static ct_tensor *argsort_forward(ct_call *c) {
     const order *o = c->attrs;
     const ct_tensor *x = c->in[0];
+    if (x->dtype == CT_BF16) return cti_op_refuse(c, x->dtype), NULL;
     const int dim = cti_op_dim_or_scalar("argsort", x, o->dim);
     if (dim < 0) return NULL;
     ct_tensor *y = cti_op_new(c, CT_I64, x->shape);

@@ -1,5 +1,5 @@
 /* cast: each element converted to another dtype as in C, to bool by != 0;
- * dx = g cast back, between f32 and f64 */
+ * dx = g cast back, between f32 and f64. bf16 is rounded to nearest even, and has no gradient. */
 #include "support/op.h"
 
 typedef struct {
@@ -43,6 +43,10 @@ static const ct_op cast_to_whole = {.name = "cast",
 ct_tensor *ct_cast(ct_tensor *x, ct_dtype dtype) {
     if (!cti_tensor_ready(x, "cast")) return NULL;
     if (!cti_dtype_check(x->context, "cast", dtype)) return NULL;
+    if (dtype == CT_BF16 && x->slot && !x->context->frame->no_grad)
+        return ct_fail(x->context, CT_ERR_GRAD,
+                       "cast: no gradient flows through bf16, and %s requires one: ct_detach",
+                       SHAPE(x->shape));
     return ct_apply(cti_is_real(dtype) ? &cast_to_real : &cast_to_whole, (ct_tensor *[]){x}, 1,
                     &dtype);
 }

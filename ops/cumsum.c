@@ -36,6 +36,7 @@ static ct_tensor *sums(const ct_call *c, ct_tensor *x, bool reverse) {
 static ct_tensor *cumsum_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
+    if (x->dtype == CT_BF16) return cti_op_refuse(c, x->dtype), NULL;
     if (x->dtype == CT_BOOL) x = ct_cast(x, CT_I64);
     return x ? sums(c, x, false) : NULL;
 }

@@ -1,4 +1,5 @@
-/* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in increasing i */
+/* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in increasing i.
+ * Of a W of bf16 y is f32. */
 #include "support/index.h"
 #include "support/shape_ops.h"
 
@@ -13,14 +14,17 @@ typedef struct {
     const int64_t *ids;
     int64_t tokens, n;
     size_t size;
-    char *weight, *rows; /* W or dW; y or g */
+    char *weight, *rows;                              /* W or dW; y or g */
+    void (*widen)(int64_t n, const void *x, void *y); /* of a W of bf16, to f32; or NULL */
 } lookup;
 
 static void copy_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const lookup *a = arg;
     const size_t row = (size_t)a->n * a->size;
-    for (int64_t i = begin; i < end; i++)
+    for (int64_t i = begin; a->widen && i < end; i++)
+        a->widen(a->n, a->weight + (size_t)a->ids[i] * row, a->rows + (size_t)i * 2 * row);
+    for (int64_t i = begin; !a->widen && i < end; i++)
         memcpy(a->rows + (size_t)i * row, a->weight + (size_t)a->ids[i] * row, row);
 }
 
@@ -36,7 +40,9 @@ static void add_columns(void *arg, int64_t begin, int64_t end, int worker) {
 static ct_tensor *embedding_forward(ct_call *c) {
     ct_tensor *ids = c->in[0], *weight = c->in[1];
     c->drop = CT_DROP_IN(1) | CT_DROP_OUT;
-    if (!cti_op_is(c, 0, CT_I64) || !cti_op_is_real(c, 1)) return NULL;
+    if (!cti_op_is(c, 0, CT_I64)) return NULL;
+    const bool bf16 = weight->dtype == CT_BF16;
+    if (!bf16 && !cti_op_is_real(c, 1)) return NULL;
     if (weight->shape.ndim != 2)
         return ct_fail(c->context, CT_ERR_SHAPE, "embedding: the weight %s is not (V, D)",
                        SHAPE(weight->shape));
@@ -46,12 +52,13 @@ static ct_tensor *embedding_forward(ct_call *c) {
     if (!cti_op_indices_inside(c, ids, "index", weight->shape.dim[0], 0)) return NULL;
     ct_shape shape = ids->shape;
     shape.dim[shape.ndim++] = weight->shape.dim[1];
-    ct_tensor *y = cti_op_new(c, weight->dtype, shape);
+    ct_tensor *y = cti_op_new(c, cti_dtype_computed(weight->dtype), shape);
     if (y)
         cti_parallel(c->context, ids->numel, cti_op_grain(weight->shape.dim[1]), copy_rows,
                      &(lookup){.ids = (const int64_t *)ids->data,
                                .n = weight->shape.dim[1],
                                .size = cti_dtype_size(weight->dtype),
+                               .widen = bf16 ? c->context->isa->of[CT_BF16]->cast[CT_F32] : NULL,
                                .weight = weight->data,
                                .rows = y->data});
     return y;

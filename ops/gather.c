@@ -73,6 +73,9 @@ static void look_up(void *arg, int64_t begin, int64_t end, int worker) {
             if (size == 4)
                 for (int64_t j = 0; j < r.n; j++)
                     memcpy(y + j * 4, x + (index[j] * a->x_step + j * r.x_step) * 4, 4);
+            else if (size == 2)
+                for (int64_t j = 0; j < r.n; j++)
+                    memcpy(y + j * 2, x + (index[j] * a->x_step + j * r.x_step) * 2, 2);
             else if (size == 8)
                 for (int64_t j = 0; j < r.n; j++)
                     memcpy(y + j * 8, x + (index[j] * a->x_step + j * r.x_step) * 8, 8);

@@ -17,7 +17,7 @@ enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 128 };
 static bool check(const ct_call *c) {
     const ct_tensor *x = c->in[0], *weight = c->in[1];
     if (!cti_op_is_real(c, 0)) return false;
-    if (x->dtype != weight->dtype)
+    if (x->dtype != weight->dtype && !(x->dtype == CT_F32 && weight->dtype == CT_BF16))
         return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s",
                        cti_dtype_name(x->dtype), cti_dtype_name(weight->dtype));
     if (x->shape.ndim != 2 || weight->shape.ndim != 2 || x->shape.dim[1] != weight->shape.dim[1])

@@ -9,7 +9,8 @@ ct_tensor *ct_linspace(ct_context *context, ct_dtype dtype, double start, double
     if (!cti_ready(context) || !cti_dtype_check(context, "linspace", dtype) ||
         !cti_shape_check(context, "linspace", shape, cti_dtype_size(dtype)))
         return NULL;
-    if (dtype == CT_BOOL) return ct_fail(context, CT_ERR_DTYPE, "linspace: does not take bool");
+    if (dtype == CT_BOOL || dtype == CT_BF16)
+        return ct_fail(context, CT_ERR_DTYPE, "linspace: does not take %s", cti_dtype_name(dtype));
     if (!isfinite(start) || !isfinite(end))
         return ct_fail(context, CT_ERR_ARGUMENT, "linspace: from %g to %g there are no steps",
                        start, end);

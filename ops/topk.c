@@ -19,7 +19,7 @@ static ct_tensor *topk_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     const int dim = cti_op_dim_or_scalar("topk", x, a->dim);
     if (dim < 0) return NULL;
-    if (x->dtype == CT_BOOL) return cti_op_refuse(c, x->dtype), NULL;
+    if (x->dtype == CT_BOOL || x->dtype == CT_BF16) return cti_op_refuse(c, x->dtype), NULL;
     ct_shape shape = x->shape;
     const int64_t n = shape.ndim ? shape.dim[dim] : 1;
     if (a->k < 0 || a->k > n)

@@ -164,6 +164,7 @@ static void put(void *data, ct_dtype dtype, int64_t at, double value) {
     case CT_F64: ((double *)data)[at] = value; break;
     case CT_I64: ((int64_t *)data)[at] = isnan(value) ? 1 << 20 : (int64_t)value; break;
     case CT_BOOL: ((bool *)data)[at] = value != 0; break;
+    case CT_BF16: break; /* no input of ops.def */
     }
 }
 
@@ -173,6 +174,7 @@ static void *data_of(ct_tensor *t) {
     case CT_F64: return ct_data_f64(t);
     case CT_I64: return ct_data_i64(t);
     case CT_BOOL: return ct_data_bool(t);
+    case CT_BF16: return ct_data_bf16(t);
     }
     return NULL;
 }

@@ -28,6 +28,10 @@ void check(const ct_context *context, int exit_code) {
     if (ct_error(context) != CT_OK) fail(exit_code, "%s", ct_error_message(context));
 }
 void progress_end(void) {}
+int flag_word(const char *words, long long i, const char **word) { /* no flag here has words */
+    *word = words;
+    return (void)i, 0;
+}
 const char *output_path(const char *folder, const char *name) {
     static char paths[2][MODEL_PATH]; /* of the run under the model, and of one after a crash */
     char *path = paths[disk.on];

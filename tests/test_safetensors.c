@@ -29,6 +29,9 @@ static void ck_same(ct_tensor *a, ct_tensor *b) {
     case CT_F64: ck_assert(ct_to_f64(a, (double *)p, n) && ct_to_f64(b, (double *)q, n)); break;
     case CT_I64: ck_assert(ct_to_i64(a, (int64_t *)p, n) && ct_to_i64(b, (int64_t *)q, n)); break;
     case CT_BOOL: ck_assert(ct_to_bool(a, (bool *)p, n) && ct_to_bool(b, (bool *)q, n)); break;
+    case CT_BF16:
+        memcpy(p, ct_data_bf16(a), 2 * (size_t)n), memcpy(q, ct_data_bf16(b), 2 * (size_t)n);
+        break;
     }
     ck_assert(!memcmp(p, q, (size_t)n * size));
     free(p);

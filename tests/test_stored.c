@@ -299,7 +299,8 @@ START_TEST(rotation_and_steps) {
 }
 END_TEST
 
-/* ---- products: A and B are stored, what is packed and C are computed ---- */
+/* ---- products: A and B are stored, what is packed and C are computed; so is A in dots and gemv
+ * ---- */
 
 START_TEST(products) {
     enum { M = 11, K = 13, COLS = 9 };
@@ -330,10 +331,10 @@ START_TEST(products) {
                             f->nr * K * (int64_t)sizeof(real), NULL, c + i * COLS);
         }
         for (int i = 0; i < M * COLS; i++) ck_assert(fabs(c[i] - want[i]) < 1e-13);
-        f->gemv(COLS, K, a.s, a_col, b.s, b_row, b_col, 1, false, row_, 1);
+        f->gemv(COLS, K, a.d, a_col, b.s, b_row, b_col, 1, false, row_, 1);
         for (int i = 0; i < COLS; i++) ck_assert(fabs(row_[i] - want[i]) < 1e-13);
         if (a_col != 1 || b_row != 1) continue;
-        f->dots(M, COLS, K, a.s, a_row, b.s, b_col, 1, false, c, COLS, 1);
+        f->dots(M, COLS, K, a.d, a_row, b.s, b_col, 1, false, c, COLS, 1);
         for (int i = 0; i < M * COLS; i++) ck_assert(fabs(c[i] - want[i]) < 1e-13);
     }
 }

@@ -302,6 +302,31 @@ CT_API bool ct_module_next_buffer(const ct_module *module, ct_param *buffer);
  * would lead to the original. For a moving average of the weights see ct_lerp_into. */
 CT_API ct_module *ct_module_clone(const ct_module *module);
 
+/* ---- weights at rest ---- */
+
+/* ct_module_to_bf16: every f32 parameter of two dims of the tree, rounded to bf16 (to nearest even,
+ * as torch's .to(torch.bfloat16)), in half the memory, for inference. Parameters of other dims,
+ * such as biases and those of norms, and buffers stay as they are; an f64 matrix is CT_ERR_DTYPE.
+ *
+ * A result is what the same module in f32 with those rounded values gives, bit for bit, for any
+ * number of threads: activations and sums are f32, and ct_set_matmul rounds what it would round
+ * there. ct_linear, ct_activated_linear, ct_linear_cross_entropy and ct_embedding (whose result is
+ * f32) read bf16, and so do all modules of this header; gradients pass to x. Other ops say that
+ * they do not take bf16, or that dtypes differ.
+ *
+ * A parameter is the same tensor as before, tied ones too; its gradient is gone, and none can be
+ * required: ct_set_requires_grad of it, an optimiser over it and the step of one that was made
+ * before are CT_ERR_DTYPE with its name. The f32 values are freed unless something else holds them,
+ * such as a recorded graph. ct_save writes BF16, and ct_load of BF16 is exact; F32, F64 and F16 of
+ * a file are rounded, as others are converted.
+ *
+ * ct_module_to_f32: every bf16 matrix as f32, exactly; it requires a gradient again. An optimiser
+ * that was made before both holds its parameters still.
+ *
+ * False: an error, and nothing has changed. */
+CT_API bool ct_module_to_bf16(ct_module *module);
+CT_API bool ct_module_to_f32(ct_module *module);
+
 /* number of elements of all parameters, shared ones counted once */
 CT_API int64_t ct_module_count(const ct_module *module);
 CT_API void ct_module_train(ct_module *module, bool training);

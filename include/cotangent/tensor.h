@@ -1,5 +1,5 @@
-/* Tensors: up to 8 dims of f32, f64, i64 or bool, with arbitrary strides. Functions that make, read
- * and write them.
+/* Tensors: up to 8 dims of f32, f64, i64, bool or bf16, with arbitrary strides. Functions that
+ * make, read and write them.
  *
  * A size is an int64_t and may be 0; a scalar has no dims and one element. A size in bytes
  * that overflows is CT_ERR_MEMORY; negative sizes or more than 8 dims are CT_ERR_SHAPE. */
@@ -57,6 +57,7 @@ CT_API float *ct_data_f32(ct_tensor *tensor);
 CT_API double *ct_data_f64(ct_tensor *tensor);
 CT_API int64_t *ct_data_i64(ct_tensor *tensor);
 CT_API bool *ct_data_bool(ct_tensor *tensor);
+CT_API uint16_t *ct_data_bf16(ct_tensor *tensor); /* the bits: the upper half of an f32's */
 
 /* Copies the elements in row-major order, cast to the pointer's type, from any strides. count must
  * be the tensor's. */

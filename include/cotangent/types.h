@@ -39,7 +39,9 @@ typedef struct ct_module ct_module;     /* a tree of parameters with a forward *
 typedef struct ct_optim ct_optim;       /* an optimiser of one module's parameters */
 typedef struct ct_kv_cache ct_kv_cache; /* keys and values of earlier positions */
 
-typedef enum { CT_F32, CT_F64, CT_I64, CT_BOOL } ct_dtype;
+/* bf16 (bfloat16: f32 with 8 bits of fraction, 2 bytes) is for weights at rest: see
+ * ct_module_to_bf16. An op that does not read it says so. */
+typedef enum { CT_F32, CT_F64, CT_I64, CT_BOOL, CT_BF16 } ct_dtype;
 
 typedef enum {
     CT_OK,

@@ -50,7 +50,8 @@ static item *say_number(const ct_optim *optim, const cti_nn_number *number, item
         memcpy(&count, at, sizeof count);
         return say(it, number->name, "", "%" PRId64, count);
     case CT_BOOL: memcpy(&flag, at, sizeof flag); return say(it, number->name, "", "%d", flag);
-    case CT_F32: break;
+    case CT_F32:
+    case CT_BF16: break;
     }
     return it;
 }

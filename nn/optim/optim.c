@@ -140,6 +140,13 @@ static bool check(const ct_optim *optim) {
                    fault.name, fault.value, fault.must);
 }
 
+static bool can_train(const ct_optim *optim, const ct_param *param) {
+    if (param->tensor->dtype != CT_BF16) return true;
+    return ct_fail(optim->context, CT_ERR_DTYPE,
+                   "%s: the parameter %s is bf16, which is not trained: ct_module_to_f32",
+                   optim->rule->name, param->name);
+}
+
 /* ---- making and freeing ---- */
 
 static void end(cti_nn_dependent *self) {
@@ -160,7 +167,8 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
         .grad_scale = 1,
     };
     if (!cti_ready(context) || !check(&made)) return NULL;
-    for (ct_param param = {0}; ct_module_next(module, &param);) made.count++;
+    for (ct_param param = {0}; ct_module_next(module, &param); made.count++)
+        if (!can_train(&made, &param)) return NULL;
     if (!made.count)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has no parameter", rule->name,
                        cti_nn_kind_name(module));
@@ -195,6 +203,7 @@ bool cti_nn_step_is_complete(ct_optim *optim) {
     if (optim->changes == optim->module->changes) return true;
     int64_t i = 0;
     for (ct_param param = {0}; ct_module_next(optim->module, &param);) {
+        if (!can_train(optim, &param)) return false;
         int64_t tried = 0; /* from where the last one was, as the order is mostly the same */
         while (tried < optim->count && optim->slots[i % optim->count].param != param.tensor)
             tried++, i++;

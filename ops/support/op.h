@@ -79,6 +79,9 @@ static inline bool cti_op_same_dtype(const ct_call *c) {
     return true;
 }
 
+/* The same, but in[weight] may be bf16 where the others are f32. */
+bool cti_op_same_dtype_or_bf16(const ct_call *c, int weight);
+
 /* Sums a gradient to the shape of in[i], the last step in the backward of every broadcast. In
  * sum_to.c. */
 bool cti_op_sum_to_input(const ct_call *c, int i, ct_tensor *g, ct_tensor **grad);

@@ -31,6 +31,7 @@ static uint64_t key_of(ct_dtype dtype, const char *x, int64_t i) {
     case CT_F64: return key_of_real(cti_real_get(dtype, x, i));
     case CT_I64: return (uint64_t)((const int64_t *)x)[i] ^ TOP_BIT;
     case CT_BOOL: return ((const bool *)x)[i];
+    case CT_BF16: break; /* refused before */
     }
     return 0;
 }

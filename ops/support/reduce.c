@@ -144,6 +144,7 @@ ct_tensor *cti_reduce_dims(const ct_call *c, cti_reduce *f, cti_reduce *again, c
 ct_tensor *cti_reduce_sum(const ct_call *c, ct_tensor *x, unsigned set, bool keepdim) {
     const cti_kernels *const *of = c->context->isa->of;
     ct_dtype dtype = x->dtype == CT_BOOL ? CT_I64 : x->dtype;
+    if (!of[x->dtype]->sum) return cti_op_refuse(c, x->dtype), NULL;
     return cti_reduce_dims(c, of[x->dtype]->sum, of[dtype]->sum, dtype, x, set, keepdim);
 }
 

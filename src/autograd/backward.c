@@ -255,6 +255,15 @@ bool ct_backward(ct_tensor *loss) {
 
 /* ---- leaves and gradients ---- */
 
+/* A parameter of bf16 by its name. */
+static ct_tensor *refuse_dtype(const ct_tensor *t) {
+    char buffer[CTI_NAME_SIZE];
+    const bool named = t->parameter && t->namer;
+    return ct_fail(t->context, CT_ERR_DTYPE, "set_requires_grad: %s%s%s has no gradient",
+                   named ? t->namer->name(t->namer, buffer) : "", named ? " is bf16, which" : "",
+                   named ? "" : cti_dtype_name(t->dtype));
+}
+
 ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
     if (!t || !cti_tensor_has_values(t, "set_requires_grad") || !cti_ready(t->context)) return NULL;
     ct_context *context = t->context;
@@ -262,9 +271,7 @@ ct_tensor *ct_set_requires_grad(ct_tensor *t, bool requires_grad) {
         return ct_fail(context, CT_ERR_GRAD,
                        "set_requires_grad: a result of %s is not a leaf; detach it first",
                        cti_node_of(t->slot)->call.op->name);
-    if (requires_grad && !cti_is_real(t->dtype))
-        return ct_fail(context, CT_ERR_DTYPE, "set_requires_grad: %s has no gradient",
-                       cti_dtype_name(t->dtype));
+    if (requires_grad && !cti_is_real(t->dtype)) return refuse_dtype(t);
     if (requires_grad && !t->slot) {
         cti_node *leaf = cti_tape_leaf(t);
         if (!leaf) return NULL;

@@ -37,7 +37,8 @@ ct_tensor *ct_full(ct_context *context, ct_dtype dtype, ct_shape shape, double v
 
 ct_tensor *ct_arange(ct_context *context, ct_dtype dtype, double start, double end, double step) {
     if (!cti_ready(context) || !cti_dtype_check(context, "arange", dtype)) return NULL;
-    if (dtype == CT_BOOL) return ct_fail(context, CT_ERR_DTYPE, "arange: does not take bool");
+    if (dtype == CT_BOOL || dtype == CT_BF16)
+        return ct_fail(context, CT_ERR_DTYPE, "arange: does not take %s", cti_dtype_name(dtype));
     if (!isfinite(start) || !isfinite(end) || !isfinite(step) || step == 0 ||
         (step > 0 ? end < start : end > start))
         return ct_fail(context, CT_ERR_ARGUMENT, "arange: no way from %g to %g in steps of %g",

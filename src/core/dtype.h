@@ -7,13 +7,13 @@
 
 #include <math.h>
 
-enum { CTI_DTYPES = CT_BOOL + 1 };
+enum { CTI_DTYPES = CT_BF16 + 1 };
 
 typedef struct {
     const char *name;   /* "f32": in messages and names of functions */
     const char *file;   /* "F32": in a safetensors file */
     unsigned char size; /* of an element, in bytes */
-    bool real;          /* floating point: tensors of it can have gradients */
+    bool real;          /* what ops compute in: tensors of it can have gradients */
     ct_dtype computed;  /* the type that products compute in: itself, or a wider one */
 } cti_dtype_info;
 
@@ -32,7 +32,8 @@ static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
     case CT_F32: return (double)((const float *)x)[i];
     case CT_F64: return ((const double *)x)[i];
     case CT_I64:
-    case CT_BOOL: break;
+    case CT_BOOL:
+    case CT_BF16: break;
     }
     return (double)NAN;
 }
@@ -43,7 +44,8 @@ static inline void cti_real_add(ct_dtype dtype, void *to, int64_t i, const void 
     case CT_F32: ((float *)to)[i] += ((const float *)from)[j]; break;
     case CT_F64: ((double *)to)[i] += ((const double *)from)[j]; break;
     case CT_I64:
-    case CT_BOOL: break;
+    case CT_BOOL:
+    case CT_BF16: break;
     }
 }
 
@@ -52,7 +54,8 @@ static inline void cti_real_set(ct_dtype dtype, void *x, int64_t i, double value
     case CT_F32: ((float *)x)[i] = (float)value; break;
     case CT_F64: ((double *)x)[i] = value; break;
     case CT_I64:
-    case CT_BOOL: break;
+    case CT_BOOL:
+    case CT_BF16: break;
     }
 }
 

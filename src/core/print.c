@@ -28,6 +28,7 @@ static int text_of(const printer *p, double value, int64_t offset, char *text, s
                         (long long)((const int64_t *)(const void *)p->tensor->data)[offset]);
     case CT_F32:
     case CT_F64:
+    case CT_BF16:
         if (isnan(value)) return snprintf(text, size, "nan"); /* printf may write "-nan" */
         return snprintf(text, size, isfinite(value) && p->scientific ? "%.*e" : "%.*f", p->digits,
                         value);
@@ -113,7 +114,8 @@ void ct_print(const ct_tensor *tensor, FILE *file) {
         return;
     }
     printer p = {.tensor = tensor, .file = file, .digits = 4, .brief = tensor->numel > LONG};
-    if (cti_is_real(tensor->dtype) && tensor->numel) visit(&p, 0, 0, find_scale);
+    if ((cti_is_real(tensor->dtype) || tensor->dtype == CT_BF16) && tensor->numel)
+        visit(&p, 0, 0, find_scale);
     if (tensor->numel) visit(&p, 0, 0, find_width);
     fputs("tensor(", file);
     if (tensor->numel) print_dim(&p, 0, 0, 7);

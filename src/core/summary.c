@@ -69,6 +69,7 @@ static void print_element(const ct_tensor *t, int64_t offset, FILE *file) {
         return;
     case CT_F32:
     case CT_F64:
+    case CT_BF16:
         if (isnan(value)) fputs("nan", file); /* printf may write "-nan" */
         else fprintf(file, "%.4g", value);
         return;

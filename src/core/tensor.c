@@ -176,6 +176,14 @@ bool cti_tensor_is_sole(const ct_tensor *tensor) {
            storage->data == (const char *)storage + HEADER;
 }
 
+void cti_tensor_exchange(ct_tensor *a, ct_tensor *b) {
+    cti_storage *storage = a->storage;
+    char *data = a->data;
+    const ct_dtype dtype = a->dtype;
+    a->storage = b->storage, a->data = b->data, a->dtype = b->dtype;
+    b->storage = storage, b->data = data, b->dtype = dtype;
+}
+
 /* ---- copying ---- */
 
 /* The strided loop over both tensors goes by single rows, or if it has dims besides the row by 2-d
@@ -303,6 +311,7 @@ float *ct_data_f32(ct_tensor *t) { return data_of(t, CT_F32); }
 double *ct_data_f64(ct_tensor *t) { return data_of(t, CT_F64); }
 int64_t *ct_data_i64(ct_tensor *t) { return data_of(t, CT_I64); }
 bool *ct_data_bool(ct_tensor *t) { return data_of(t, CT_BOOL); }
+uint16_t *ct_data_bf16(ct_tensor *t) { return data_of(t, CT_BF16); }
 
 /* Copies strided rows through a small buffer on the stack, as reading must not fail for want of
  * memory. */

@@ -108,6 +108,9 @@ static inline bool cti_tensor_in(const ct_tensor *tensor, ct_context *context, c
            cti_tensor_not_in(tensor, context, op);
 }
 
+/* Exchanges the storages, and so values and dtypes, of two row-major tensors of one shape. */
+void cti_tensor_exchange(ct_tensor *a, ct_tensor *b);
+
 /* Whether the tensor is row-major and nothing else holds its memory, which its owner may then
  * overwrite. */
 bool cti_tensor_is_sole(const ct_tensor *tensor);

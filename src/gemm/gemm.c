@@ -5,6 +5,7 @@
 #include "gemm_blocked.h"
 #include "gemm_plan.h"
 #include "gemm_range.h"
+#include "gemm_widened.h"
 
 #include <string.h>
 
@@ -80,10 +81,9 @@ static void direct(const gemm_run *r) {
 __attribute__((noinline)) static void direct_packed(const cti_isa *isa, const cti_gemm_args *g,
                                                     int64_t kc) {
     _Alignas(CTI_ALIGN) char packed[CTI_GEMM_STACK_B];
-    const ct_dtype type = cti_gemm_computed_type(g);
-    const cti_gemm_kernels *kernels = &isa->of[type]->gemm;
-    const int64_t nr = kernels->nr, row = nr * (int64_t)cti_dtype_size(type);
-    isa->of[g->b.dtype]->gemm.pack_b(g->k, g->n, g->b.data, g->b.row, g->b.col, packed);
+    const cti_gemm_kernels *kernels = cti_gemm_kernels_of(isa, g);
+    const int64_t nr = kernels->nr, row = nr * kernels->packed_bytes;
+    kernels->pack_b(g->k, g->n, g->b.data, g->b.row, g->b.col, packed);
     for (int64_t k = 0; k < g->k; k += kc)
         cti_gemm_macro_kernel(kernels, g, k, cti_min(kc, g->k - k), packed + k * row, nr,
                               row * g->k, k > 0 || adds(g));
@@ -92,7 +92,8 @@ __attribute__((noinline)) static void direct_packed(const cti_isa *isa, const ct
 /* ---- small products ---- */
 
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
-    const cti_gemm_kernels *kernels = &context->isa->of[cti_gemm_computed_type(g)]->gemm;
+    if (g->a.dtype == CT_BF16) return cti_gemm_planned(context, g);
+    const cti_gemm_kernels *kernels = cti_gemm_kernels_of(context->isa, g);
     const cti_gemm_tuning *t = &kernels->tuning;
     const cti_gemm_epilogue *e = g->epilogue;
     const int64_t size = (int64_t)cti_dtype_size(cti_gemm_computed_type(g));
@@ -123,11 +124,19 @@ static void fill_with_bias(const cti_kernels *kernels, const cti_gemm_args *args
                         cti_matrix_at(&args->c, i, 0, 0), args->c.row, args->c.col, false);
 }
 
+static bool planned_widened(ct_context *context, const cti_gemm_args *args) {
+    cti_gemm_widened wide;
+    if (!cti_gemm_widen(context, args, &wide)) return false;
+    const bool done = cti_gemm_planned(context, &wide.args);
+    cti_gemm_widened_end(context, &wide);
+    return done;
+}
+
 bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     if (args->batch <= 0 || args->m <= 0 || args->n <= 0) return true;
     const cti_kernels *kernels = context->isa->of[cti_gemm_computed_type(args)];
-    const bool f32 = args->a.dtype == CT_F32;
-    cti_gemm_machine machine = {.kernels = &kernels->gemm,
+    const bool f32 = cti_gemm_computed_type(args) == CT_F32;
+    cti_gemm_machine machine = {.kernels = cti_gemm_kernels_of(context->isa, args),
                                 .rounded = f32 ? context->rounded : NULL,
                                 .l2_bytes = context->l2_bytes,
                                 .l1d_ways = context->l1d_ways,
@@ -136,6 +145,8 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     cti_gemm_args transposed, onto_bias;
     cti_gemm_epilogue add;
     const cti_gemm_args *g = cti_plan_gemm(args, &machine, &plan, &transposed);
+    if (cti_gemm_has_bf16(args) && (args->a.dtype == CT_BF16 || plan.transposed || plan.rounded))
+        return planned_widened(context, args);
     if (plan.rounded && plan.kernels->magnitudes && !cti_gemm_in_range(context, g, plan.kernels)) {
         machine.rounded = NULL;
         g = cti_plan_gemm(args, &machine, &plan, &transposed);
@@ -148,7 +159,7 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
         onto_bias.epilogue = &add;
         g = &onto_bias;
     }
-    gemm_run run = {.g = g, .plan = &plan, .kernels = &kernels->gemm};
+    gemm_run run = {.g = g, .plan = &plan, .kernels = machine.kernels};
     switch (plan.kind) {
     case CTI_GEMM_ZERO:
         cti_parallel(context, g->batch * g->m,

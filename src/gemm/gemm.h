@@ -55,12 +55,21 @@ typedef struct {
     const cti_gemm_epilogue *epilogue; /* NULL: C starts from zero, and nothing is called */
 } cti_gemm_args;
 
-/* The type of the arithmetic, f32 or f64, and so of packed panels and partial sums. A matrix that
- * is read in place is addressed by its own dtype. Today A, B and C all have the computed type. A
- * matrix of another one, such as bf16, would have to be packed, which converts it: that is for
- * plan_packing in gemm_plan.c to decide. */
+/* The type of the arithmetic, f32 or f64, and so of packed panels and partial sums. C has it, and A
+ * and B have it or are of bf16, computed in f32. */
 static inline ct_dtype cti_gemm_computed_type(const cti_gemm_args *g) {
     return cti_dtype_computed(g->a.dtype);
+}
+
+static inline bool cti_gemm_has_bf16(const cti_gemm_args *g) {
+    return g->a.dtype == CT_BF16 || g->b.dtype == CT_BF16;
+}
+
+/* The kernels for A of the computed type and B of its own. */
+static inline const cti_gemm_kernels *cti_gemm_kernels_of(const cti_isa *isa,
+                                                          const cti_gemm_args *g) {
+    const cti_kernels *kernels = isa->of[cti_gemm_computed_type(g)];
+    return g->b.dtype == CT_BF16 ? &kernels->gemm_of_bf16 : &kernels->gemm;
 }
 
 /* Computes a product of any size by a plan. False: CT_ERR_MEMORY. */
@@ -92,15 +101,16 @@ static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const 
 }
 
 /* Small products that cti_gemm does not compute inline: gemv for a row times a matrix, and the
- * macro-kernel with B packed on the stack where rows of B are not dense. Others (columns of C not
- * dense, dot products) go to cti_gemm_planned. */
+ * macro-kernel with B packed on the stack where rows of B are not dense, or are of bf16. Others
+ * (columns of C not dense, dot products) go to cti_gemm_planned. */
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
 
 /* Counts the work of a product for a profile. */
 __attribute__((cold)) void cti_gemm_count(ct_context *context, int64_t batch, int64_t m, int64_t n,
                                           int64_t k);
 
-/* Computes a product. The order in which an element of C is summed follows from sizes and strides,
+/* Computes a product. A matrix of bf16 is what the same numbers in f32 would be: C has the same
+ * bits. The order in which an element of C is summed follows from sizes and strides,
  * never from threads, from caches or from which of the three functions computes it. False:
  * CT_ERR_MEMORY.
  *
@@ -111,7 +121,8 @@ static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
     if (context->observed) cti_gemm_count(context, g->batch, g->m, g->n, g->k);
     const bool small = g->batch == 1 && g->k > 0 && g->k < CTI_GEMM_DEEP &&
                        cti_gemm_is_small(g->m, g->n, g->k); /* one K block */
-    if (!small || g->m <= 1 || g->n <= 1 || g->b.col != 1 || g->c.col != 1) {
+    if (!small || g->m <= 1 || g->n <= 1 || g->b.col != 1 || g->c.col != 1 ||
+        cti_gemm_has_bf16(g)) {
         const cti_gemm_args args = *g;
         return small ? cti_gemm_small(context, &args) : cti_gemm_planned(context, &args);
     }

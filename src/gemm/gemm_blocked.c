@@ -19,10 +19,9 @@
 typedef struct {
     const cti_gemm_args *g;
     const cti_gemm_plan *plan;
-    const cti_gemm_kernels *kernels;     /* of the computed type, or those that round */
-    const cti_gemm_kernels *of_a, *of_b; /* of A's and B's dtype, or those that round: they pack */
-    cti_binary *add;                     /* y = a + b, of the computed type */
-    int64_t size;                        /* bytes of an element of the computed type */
+    const cti_gemm_kernels *kernels; /* the plan's */
+    cti_binary *add;                 /* y = a + b, of the computed type */
+    int64_t size;                    /* bytes of an element of the computed type */
     /* The workspace: packed A; packed B, one for all or one for each worker; partial sums, each a
      * dense m x n matrix. */
     char *packed_a, *packed_b, *sums;
@@ -52,8 +51,8 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     for (int64_t i = begin; i < end; i++) {
         const int64_t item = r->item0 + i / tasks, at = i % tasks * rows, m = r->m0 + at;
-        r->of_a->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, item, m, r->k0), a->row,
-                        a->col, packed_rows(r, item, m));
+        r->kernels->pack_a(cti_min(rows, r->ml - at), r->kl, cti_matrix_at(a, item, m, r->k0),
+                           a->row, a->col, packed_rows(r, item, m));
     }
 }
 
@@ -62,8 +61,8 @@ static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const gemm_run *r = arg;
     const cti_matrix *b = &r->g->b;
     (void)worker;
-    r->of_b->pack_b(r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin), b->row, b->col,
-                    r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
+    r->kernels->pack_b(r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin), b->row, b->col,
+                       r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
 }
 
 /* ---- tasks ---- */
@@ -117,7 +116,7 @@ static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int
     const int64_t column = cti_gemm_packed(r->kernels, k->kl);
     char *packed = r->packed_b + (shared ? n * column : worker * r->plan->b_bytes);
     if (!shared && (last->source != source || last->cols != cols))
-        r->of_b->pack_b(k->kl, cols, source, b->row, b->col, packed);
+        r->kernels->pack_b(k->kl, cols, source, b->row, b->col, packed);
     return (b_panels){
         .data = packed, .panel = nr * column, .row = nr, .n = n, .cols = cols, .source = source};
 }
@@ -217,8 +216,6 @@ bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gem
     gemm_run run = {.g = g,
                     .plan = plan,
                     .kernels = plan->kernels,
-                    .of_a = plan->rounded ? plan->kernels : &context->isa->of[g->a.dtype]->gemm,
-                    .of_b = plan->rounded ? plan->kernels : &context->isa->of[g->b.dtype]->gemm,
                     .add = context->isa->of[type]->add,
                     .size = (int64_t)cti_dtype_size(type)};
     if (workspace) {

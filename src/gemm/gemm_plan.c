@@ -95,7 +95,7 @@ static void plan_rows(const problem *p, cti_gemm_plan *plan) {
 static bool plan_direct(const problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     if (g->batch != 1 || !cti_gemm_is_small(g->m, g->n, g->k)) return false;
-    if (g->b.col == 1) plan->b = CTI_B_IN_PLACE;
+    if (g->b.col == 1 && g->b.dtype != CT_BF16) plan->b = CTI_B_IN_PLACE;
     else if ((g->n + p->kernels->nr) * g->k * p->size <= CTI_GEMM_STACK_B) plan->b = CTI_B_ON_STACK;
     else return false;
     plan->kind = CTI_GEMM_DIRECT;
@@ -104,12 +104,13 @@ static bool plan_direct(const problem *p, cti_gemm_plan *plan) {
 
 /* ---- blocked, split-K ---- */
 
-/* Is B read in place? Its rows must be dense. Then packing does not pay if few tiles of rows of A
- * read it, or if all of it stays in L2 and its rows do not cause conflict misses in L1d. */
+/* Is B read in place? It must be of the computed type, and its rows dense. Then packing does not
+ * pay if few tiles of rows of A read it, or if all of it stays in L2 and its rows do not cause
+ * conflict misses in L1d. */
 static bool b_stays_in_place(const problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_tuning *t = p->tuning;
-    if (g->b.col != 1) return false;
+    if (g->b.col != 1 || g->b.dtype == CT_BF16) return false;
     if (g->m <= t->b_in_place_tiles * p->kernels->mr) return true;
     const int64_t stride = magnitude(g->b.row) * (int64_t)cti_dtype_size(g->b.dtype);
     const int64_t offsets = cti_l1d_offsets(stride);
@@ -213,8 +214,6 @@ static void plan_packing(const problem *p, bool several_threads, cti_gemm_plan *
     const int64_t mr = p->kernels->mr, nr = p->kernels->nr;
     const int64_t row = cti_gemm_packed(p->kernels, plan->k_pass), panel = mr * row;
     const bool split_k = plan->kind == CTI_GEMM_SPLIT_K;
-    /* Here a matrix that is stored in another type than the computed one would have to be packed,
-     * which converts it. */
     plan->pack_a = plan->rounded || (!split_k && a_is_packed(p, plan->kc));
     const bool share = several_threads && !split_k &&
                        g->m >= t->b_shared_tiles * p->machine->threads * mr &&

@@ -7,7 +7,7 @@
 #include "gemm.h"
 
 typedef struct {
-    const cti_gemm_kernels *kernels; /* of the computed type: mr, nr, kc and the tuning table */
+    const cti_gemm_kernels *kernels; /* for B's dtype: mr, nr, kc and the tuning table */
     const cti_gemm_kernels *rounded; /* those that may round A and B while packing; or NULL */
     int64_t l2_bytes, l1d_ways;      /* of a core */
     int threads;

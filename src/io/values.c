@@ -4,7 +4,7 @@
 
 #include "../core/context.h"
 #include "../core/int_math.h"
-#include "half.h"
+#include "../kernels/half.h"
 #include "safetensors.h"
 
 enum { CHUNK = 1 << 16 }; /* bytes read and converted at a time */
@@ -13,6 +13,7 @@ bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to) {
     switch (to) {
     case CT_F32:
     case CT_F64:
+    case CT_BF16:
         return from == CTI_FILE_F16 || from == CTI_FILE_BF16 || from == CTI_FILE_F32 ||
                from == CTI_FILE_F64;
     case CT_I64:
@@ -56,18 +57,30 @@ static void to_f32(cti_file_dtype from, const unsigned char *in, char *out, int6
     }
 }
 
+static double real_of(cti_file_dtype from, const unsigned char *in) {
+    switch (from) {
+    case CTI_FILE_F16: return (double)as_float(cti_f16_widen((uint32_t)little(in, 2)));
+    case CTI_FILE_BF16: return (double)as_float(cti_bf16_widen((uint32_t)little(in, 2)));
+    case CTI_FILE_F32: return (double)as_float((uint32_t)little(in, 4));
+    default: return as_double(little(in, 8));
+    }
+}
+
 static void to_f64(cti_file_dtype from, const unsigned char *in, char *out, int64_t n) {
+    const int64_t size = cti_file_dtype_bits(from) / 8;
     for (int64_t i = 0; i < n; i++) {
-        double value;
-        switch (from) {
-        case CTI_FILE_F16: value = as_float(cti_f16_widen((uint32_t)little(in + 2 * i, 2))); break;
-        case CTI_FILE_BF16:
-            value = as_float(cti_bf16_widen((uint32_t)little(in + 2 * i, 2)));
-            break;
-        case CTI_FILE_F32: value = as_float((uint32_t)little(in + 4 * i, 4)); break;
-        default: value = as_double(little(in + 8 * i, 8));
-        }
+        const double value = real_of(from, in + size * i);
         memcpy(out + 8 * i, &value, 8);
+    }
+}
+
+/* bf16 as it is, others rounded once, to nearest even. */
+static void to_bf16(cti_file_dtype from, const unsigned char *in, char *out, int64_t n) {
+    const int64_t size = cti_file_dtype_bits(from) / 8;
+    for (int64_t i = 0; i < n; i++) {
+        const uint16_t bits = from == CTI_FILE_BF16 ? (uint16_t)little(in + 2 * i, 2)
+                                                    : cti_bf16_narrow(real_of(from, in + size * i));
+        memcpy(out + 2 * i, &bits, 2);
     }
 }
 
@@ -130,6 +143,7 @@ bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t co
         switch (to->dtype) {
         case CT_F32: to_f32(from->dtype, chunk, out, n); break;
         case CT_F64: to_f64(from->dtype, chunk, out, n); break;
+        case CT_BF16: to_bf16(from->dtype, chunk, out, n); break;
         case CT_I64:
             wrong = to_i64(from->dtype, chunk, out, n);
             ok = wrong == n || refuse_u64(from, little(chunk + 8 * wrong, 8), i + wrong);

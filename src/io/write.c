@@ -3,7 +3,7 @@
 
 #include "../core/context.h"
 #include "../core/int_math.h"
-#include "half.h"
+#include "../kernels/half.h"
 #include "safetensors.h"
 #include "sort.h"
 
@@ -97,7 +97,8 @@ bool cti_safetensors_check(ct_context *context, const char *op, const char *path
 static cti_file_dtype stored_as(ct_dtype dtype, ct_file_float floats) {
     switch (dtype) {
     case CT_F32:
-    case CT_F64: break;
+    case CT_F64:
+    case CT_BF16: break;
     case CT_I64: return CTI_FILE_I64;
     case CT_BOOL: return CTI_FILE_BOOL;
     }
@@ -107,7 +108,7 @@ static cti_file_dtype stored_as(ct_dtype dtype, ct_file_float floats) {
     case CT_FILE_F16: return CTI_FILE_F16;
     case CT_FILE_BF16: return CTI_FILE_BF16;
     }
-    return dtype == CT_F32 ? CTI_FILE_F32 : CTI_FILE_F64;
+    return dtype == CT_F32 ? CTI_FILE_F32 : dtype == CT_F64 ? CTI_FILE_F64 : CTI_FILE_BF16;
 }
 
 static int64_t stored_size(const ct_tensor *tensor, ct_file_float floats) { /* of an element */
@@ -236,6 +237,13 @@ static double real_at(ct_dtype dtype, const char *at) {
         memcpy(&wide, at, sizeof wide);
         return wide;
     }
+    if (dtype == CT_BF16) {
+        uint16_t half;
+        memcpy(&half, at, sizeof half);
+        const uint32_t bits = cti_bf16_widen(half);
+        memcpy(&narrow, &bits, sizeof narrow);
+        return (double)narrow;
+    }
     memcpy(&narrow, at, sizeof narrow);
     return (double)narrow;
 }
@@ -244,10 +252,14 @@ static double real_at(ct_dtype dtype, const char *at) {
 static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
     uint64_t bits = 0;
     uint32_t low;
+    uint16_t half;
     float value;
     switch (to) {
     case CTI_FILE_F16: return cti_f16_narrow(real_at(from, at));
-    case CTI_FILE_BF16: return cti_bf16_narrow(real_at(from, at));
+    case CTI_FILE_BF16:
+        if (from != CT_BF16) return cti_bf16_narrow(real_at(from, at));
+        memcpy(&half, at, sizeof half); /* as it is, a NaN too */
+        return half;
     case CTI_FILE_F32:
         memcpy(&low, at, sizeof low); /* a float passes as it is, a NaN too */
         if (from == CT_F32) return low;
@@ -259,18 +271,20 @@ static uint64_t encode(ct_dtype from, cti_file_dtype to, const char *at) {
     }
 }
 
-/* Converts in the chunk, upwards: an element never becomes larger. */
+/* Converts in the chunk: upwards, or where elements become larger (bf16) from the last one on. */
 static bool write_converted(const cti_file_new *file, const ct_tensor *tensor, cti_file_dtype to) {
     char *chunk = cti_take(file->context, CHUNK);
     bool ok = chunk != NULL;
     const int64_t size = (int64_t)cti_dtype_size(tensor->dtype),
-                  bytes = cti_file_dtype_bits(to) / 8, step = CHUNK / size;
+                  bytes = cti_file_dtype_bits(to) / 8, step = CHUNK / cti_max(size, bytes);
     for (int64_t i = 0; ok && i < tensor->numel; i += step) {
         const int64_t n = cti_min(tensor->numel - i, step);
         gather(tensor, i, n, chunk);
         for (int64_t j = 0; j < n; j++) {
-            const uint64_t bits = encode(tensor->dtype, to, chunk + j * size);
-            for (int64_t b = 0; b < bytes; b++) chunk[j * bytes + b] = (char)(bits >> 8 * b & 0xFF);
+            const int64_t at = bytes > size ? n - 1 - j : j;
+            const uint64_t bits = encode(tensor->dtype, to, chunk + at * size);
+            for (int64_t b = 0; b < bytes; b++)
+                chunk[at * bytes + b] = (char)(bits >> 8 * b & 0xFF);
         }
         ok = cti_file_new_write(file, chunk, (size_t)(n * bytes));
     }

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "half.h"
+
 static void data_fill(int64_t n, double value, void *y) {
     const element e = element_of(value);
     element *to = y;
@@ -104,6 +106,13 @@ static void cast_bool(int64_t n, const void *x, void *y) {
     const element *from = x;
     bool *to = y;
     for (int64_t i = 0; i < n; i++) to[i] = NUMBER(from[i]) != 0;
+}
+static void cast_bf16(int64_t n, const void *x, void *y) {
+    const element *from = x;
+    uint16_t *to = y;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = sizeof NUMBER(from[i]) == sizeof(float) ? cti_bf16_of_f32((float)NUMBER(from[i]))
+                                                        : cti_bf16_narrow((double)NUMBER(from[i]));
 }
 
 #endif

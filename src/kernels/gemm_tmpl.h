@@ -303,7 +303,7 @@ static void gemm_macro_kernel(const cti_gemm_params *params, int64_t m, int64_t 
     else gemm_tiles(params, m, n, a, b, panel, base, c);
 }
 
-#define GEMM_KERNELS                                                                               \
+#define GEMM_KERNELS_WITH(pack, dots_, gemv_)                                                      \
     {.mr = MR,                                                                                     \
      .nr = NR,                                                                                     \
      .lanes = LANES,                                                                               \
@@ -313,9 +313,10 @@ static void gemm_macro_kernel(const cti_gemm_params *params, int64_t m, int64_t 
      .packed_bytes = sizeof(real),                                                                 \
      .k_unit = 1,                                                                                  \
      .pack_a = gemm_pack_a,                                                                        \
-     .pack_b = gemm_pack_b,                                                                        \
+     .pack_b = pack,                                                                               \
      .macro_kernel = gemm_macro_kernel,                                                            \
-     .dots = gemm_dots,                                                                            \
-     .gemv = gemm_gemv}
+     .dots = dots_,                                                                                \
+     .gemv = gemv_}
+#define GEMM_KERNELS GEMM_KERNELS_WITH(gemm_pack_b, gemm_dots, gemm_gemv)
 
 #endif

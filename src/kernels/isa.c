@@ -15,9 +15,10 @@
 #include "kernels.h"
 
 extern const cti_kernels cti_kernels_scalar_f32, cti_kernels_scalar_f64, cti_kernels_i64,
-    cti_kernels_bool;
+    cti_kernels_bool, cti_kernels_bf16;
 #define TABLES(isa)                                                                                \
-    {&cti_kernels_##isa##_f32, &cti_kernels_##isa##_f64, &cti_kernels_i64, &cti_kernels_bool}
+    {&cti_kernels_##isa##_f32, &cti_kernels_##isa##_f64, &cti_kernels_i64, &cti_kernels_bool,      \
+     &cti_kernels_bf16}
 
 static bool always(void) { return true; }
 

@@ -124,7 +124,7 @@ typedef struct {
     void (*macro_kernel)(const cti_gemm_params *params, int64_t m, int64_t n, const void *a,
                          const void *b, int64_t panel, const void *base, void *c);
     /* C[m x n] = alpha A B, or += with add, any m and n: dot products of A's rows and B's
-     * columns, both dense along K. In dots and gemv A and B are of the table's dtype, C of the
+     * columns, both dense along K. In dots and gemv B is of the table's dtype, A and C of the
      * computed type. */
     void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row, const void *b,
                  int64_t b_col, double alpha, bool add, void *c, int64_t row_stride,
@@ -217,8 +217,9 @@ typedef struct cti_kernels {
     /* y = x, or y += x; an m x n block, element (i, j) at i row + j col */
     void (*copy2d)(int64_t m, int64_t n, const void *x, int64_t x_row, int64_t x_col, void *y,
                    int64_t y_row, int64_t y_col, bool add);
-    /* from this dtype to the ct_dtype of the index, as in C; to bool: != 0 */
-    void (*cast[4])(int64_t n, const void *x, void *y);
+    /* from this dtype to the ct_dtype of the index, as in C; to bool: != 0, to bf16: to
+     * nearest even */
+    void (*cast[5])(int64_t n, const void *x, void *y);
 
     /* ---- reductions; sums keep the error of a pairwise sum or better ---- */
     /* short rows */
@@ -307,6 +308,10 @@ typedef struct cti_kernels {
     void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const cti_sgd_numbers *);
 
     cti_gemm_kernels gemm;
+    /* f32's table only: the same with a B of bf16 in pack_b, dots and gemv; A and C are f32. The
+     * macro-kernel reads packed panels alone. Each has the bits that gemm has where B is the same
+     * numbers in f32. */
+    cti_gemm_kernels gemm_of_bf16;
     /* f32's table only: products of f32 whose operands are rounded while they are packed, to bf16,
      * or to sums of two or three bf16 of which three or six products are computed (ct_set_matmul).
      * Panels are of bf16, C of f32. The macro-kernel reads packed panels alone; dots and gemv are
@@ -318,7 +323,7 @@ typedef struct cti_kernels {
 /* The tables of one instruction set. */
 typedef struct {
     const char *name;
-    const cti_kernels *of[4]; /* by ct_dtype */
+    const cti_kernels *of[5]; /* by ct_dtype */
 } cti_isa;
 
 /* The ISA of that name, or the best for NULL. NULL: no such name in this build, or this machine

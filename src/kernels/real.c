@@ -14,6 +14,7 @@ INLINE element plus(element a, element b) { return to_stored(to_real(a) + to_rea
 #include "compare_tmpl.h"
 #include "data_tmpl.h"
 #include "gemm_tmpl.h"
+#include "gemm_bf16_tmpl.h"
 #include "unary_tmpl.h"
 #include "norm_tmpl.h"
 #include "reduce_tmpl.h"
@@ -128,7 +129,7 @@ const cti_kernels CTI_TABLE = {
     .axpy = axpy,
     .lerp = lerp,
     .copy2d = data_copy2d,
-    .cast = {cast_f32, cast_f64, cast_i64, cast_bool},
+    .cast = {cast_f32, cast_f64, cast_i64, cast_bool, cast_bf16},
 
     /* reductions */
     .sum_rows = reduce_sum_rows,
@@ -179,5 +180,8 @@ const cti_kernels CTI_TABLE = {
 
     /* matrix products and attention */
     .gemm = GEMM_KERNELS,
+#ifndef CTI_F64_KERNELS
+    .gemm_of_bf16 = GEMM_KERNELS_OF_BF16,
+#endif
     .attention = ATTENTION_KERNELS,
 };

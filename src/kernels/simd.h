@@ -174,6 +174,43 @@ INLINE void store_stored(stored *p, vec v) { store_real(p, v); }
 INLINE void store_stored_part(stored *p, vec v, int64_t n) { store_real_part(p, v, n); }
 #endif
 
+/* bf16 in memory, which only a B of f32's products is (gemm_of_bf16). */
+typedef struct {
+    uint16_t bits;
+} bf16_stored;
+#ifndef CTI_F64_KERNELS
+INLINE real get_bf16(const bf16_stored *p) {
+    const uint32_t bits = (uint32_t)p->bits << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+/* The upper half of each lane; the lower half is 0. */
+INLINE vec load_bf16(const bf16_stored *p) {
+#if CTI_VECTOR_BYTES == 64
+    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16);
+#elif CTI_VECTOR_BYTES == 32
+    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16);
+#else
+    vec v;
+    for (int l = 0; l < LANES; l++) v[l] = get_bf16(p + l);
+    return v;
+#endif
+}
+/* Of n elements, 0 <= n < LANES, from memory that may end with them. */
+INLINE vec load_bf16_part(const bf16_stored *p, int64_t n) {
+#if CTI_VECTOR_BYTES == 64
+    const __mmask16 first = (__mmask16)((1u << n) - 1);
+    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, p)), 16);
+#else
+    vec v = {0};
+    for (int l = 0; l < LANES - 1; l++)
+        if (l < n) v[l] = get_bf16(p + l);
+    return v;
+#endif
+}
+#endif
+
 /* f_real for a pointer to real, else f_stored. */
 #define BY_POINTER(p, f)                                                                           \
     _Generic((p), real *: f##_real, const real *: f##_real, default: f##_stored)

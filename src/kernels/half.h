@@ -1,6 +1,6 @@
 /* IEEE binary16 (f16) and bfloat16 (bf16), from and to wider floats, on their bits. */
-#ifndef CTI_IO_HALF_H
-#define CTI_IO_HALF_H
+#ifndef CTI_KERNELS_HALF_H
+#define CTI_KERNELS_HALF_H
 
 #include <stdint.h>
 #include <string.h>
@@ -43,5 +43,13 @@ static inline uint16_t cti_narrow(double value, int fraction, int bias) {
 }
 static inline uint16_t cti_f16_narrow(double value) { return cti_narrow(value, 10, 15); }
 static inline uint16_t cti_bf16_narrow(double value) { return cti_narrow(value, 7, 127); }
+
+/* The same from f32, by its upper half, which compilers make vectors of. */
+static inline uint16_t cti_bf16_of_f32(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
+    return (uint16_t)((bits & INT32_MAX) > 0x7F800000 ? quiet : rounded);
+}
 
 #endif

@@ -1,0 +1,83 @@
+/* to_bf16, to_f32: the matrices of a tree of modules, in half the memory and back. A parameter
+ * stays the tensor that it is and exchanges its storage with a converted copy, so whoever holds it
+ * (a name, tied weights, a caller) sees the new values. All copies are made before any exchange. */
+#include "module.h"
+
+typedef struct {
+    ct_tensor *param, *copy;
+    ct_module *owner; /* under its first name */
+} pair;
+
+static bool is_matrix(const ct_tensor *t, ct_dtype dtype) {
+    return t->shape.ndim == 2 && t->dtype == dtype;
+}
+
+/* How many parameters are converted; -1: an error. */
+static int64_t count(const ct_module *module, const char *function, ct_dtype from) {
+    int64_t n = 0;
+    for (ct_param p = {0}; ct_module_next(module, &p);) {
+        if (is_matrix(p.tensor, CT_F64))
+            return ct_fail(module->context, CT_ERR_DTYPE,
+                           "%s: the parameter %s is f64; bf16 stands for f32", function, p.name),
+                   -1;
+        n += is_matrix(p.tensor, from);
+    }
+    return cti_ready(module->context) ? n : -1;
+}
+
+static bool make_copies(const ct_module *module, ct_dtype from, ct_dtype to, pair *pairs) {
+    for (ct_param p = {0}; ct_module_next(module, &p);) {
+        if (!is_matrix(p.tensor, from)) continue;
+        *pairs = (pair){.param = p.tensor, .copy = ct_cast(p.tensor, to), .owner = p.owner};
+        if (!pairs++->copy) return false;
+    }
+    return true;
+}
+
+static void exchange(const pair *pairs, int64_t n) {
+    for (int64_t i = 0; i < n; i++) cti_tensor_exchange(pairs[i].param, pairs[i].copy);
+}
+
+/* Those of f32 require a gradient again, those of bf16 have none. Refused memory: all are as they
+ * were. */
+static bool exchange_with_gradients(const pair *pairs, int64_t n, bool required) {
+    exchange(pairs, n);
+    for (int64_t i = 0; i < n; i++) {
+        if (ct_set_requires_grad(pairs[i].param, required)) continue;
+        while (i-- > 0) {
+            cti_grad_slot_disown(pairs[i].param->slot);
+            pairs[i].param->slot = NULL;
+        }
+        exchange(pairs, n);
+        return false;
+    }
+    return true;
+}
+
+static bool convert(ct_module *module, const char *function, ct_dtype from, ct_dtype to) {
+    if (!cti_nn_ready(module, function, NULL)) return false;
+    ct_context *context = module->context;
+    if (context->running)
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "%s: an op is running, which may read the parameters", function);
+    const int64_t n = count(module, function, from);
+    if (n <= 0) return n == 0;
+    const size_t bytes = cti_bytes(n, sizeof(pair));
+    pair *pairs = cti_take(context, bytes);
+    if (!pairs) return false;
+    const ct_scope scope = ct_scope_open_no_grad(context);
+    const bool done =
+        make_copies(module, from, to, pairs) && exchange_with_gradients(pairs, n, to == CT_F32);
+    for (int64_t i = 0; done && i < n; i++) cti_nn_changed(pairs[i].owner);
+    ct_scope_close(scope);
+    cti_give(context, pairs, bytes);
+    return done;
+}
+
+bool ct_module_to_bf16(ct_module *module) {
+    return convert(module, "ct_module_to_bf16", CT_F32, CT_BF16);
+}
+
+bool ct_module_to_f32(ct_module *module) {
+    return convert(module, "ct_module_to_f32", CT_BF16, CT_F32);
+}
