@@ -224,7 +224,7 @@ LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,pthread_mutex_in
 LDFLAGS_test_graph = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 $(BUILD)/tests/test_run_log$(EXE): $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
-$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ)
+$(BUILD)/tests/test_disk_model: $(BUILD)/obj/examples/run.o $(BUILD)/obj/examples/run_log.o $(SYSTEM_OBJ)
 DIST_TESTS = $(filter $(BUILD)/tests/test_dist%,$(TESTS))
 $(DIST_TESTS): $(BUILD)/obj/tests/thread_comm.o
 $(BUILD)/tests/%$(EXE): $(BUILD)/obj/tests/%.o $(BUILD)/obj/tests/cases.o $(STATIC)
