@@ -17,11 +17,11 @@ ON_MACHINE = $(if $(CROSS_RUN),RUN="$(CROSS_RUN)" CK_EXCLUDE_TAGS=forks) CK_FORK
 zig_if_asked = $(if $(findstring ZIG,$(call machine_column,2)),$(ZIG)/ready)
 
 cross: cross-tools ## the suite but for the course on another machine: TARGET=aarch64, arm, i386, musl, riscv64 or s390x; see make cross-help
-	$(ON_MACHINE) test
+	+$(ON_MACHINE) test
 cross-build: cross-tools ## everything built for TARGET, nothing run
-	$(ON_MACHINE) all tests
+	+$(ON_MACHINE) all tests
 cross-demo: cross-tools ## the demo on TARGET: for musl static programs, which run here
-	$(ON_MACHINE) demo
+	+$(ON_MACHINE) demo
 cross-tools:
 	@$(known_target)
 	@$(if $(zig_if_asked),$(MAKE) -s $(zig_if_asked),command -v $(firstword $(CROSS_CC)) >/dev/null)$(if $(CROSS_RUN), && command -v $(firstword $(CROSS_RUN)) >/dev/null) || { $(MAKE) -s cross-help; exit 1; }
@@ -44,3 +44,7 @@ cross-part: ## a few suites, PART=6, on each machine of CROSS_PART="arm musl"; S
 LONG_SUITES = op_faults faults ops ops_more attention_fused gemm gradcheck_mutants gradcheck_right disk_model io_faults
 
 .PHONY: cross cross-build cross-demo cross-tools cross-help cross-part
+
+compilers: ## everything by every installed GCC and clang, -O0 to -O3, C11 and C23, LTO, -m32, without warnings: COMPILERS="gcc-11" WAYS="O3-c11"; hours
+	+@BUILD=$(BUILD) $(if $(wildcard $(ZIG)/ready),ZIG="$(zig)") $(if $(WAYS),WAYS="$(WAYS)") TESTS="$(TESTS_RUN)" packaging/compilers $(COMPILERS)
+.PHONY: compilers
