@@ -35,11 +35,11 @@ CROSS_PART ?= $(MACHINES)
 PART ?= 6
 SEED_OF_COMMIT = $(shell git rev-parse HEAD 2>/dev/null | cksum | cut -d ' ' -f 1)
 cross-part: ## a few suites, PART=6, on each machine of CROSS_PART="arm musl"; SEED chooses them, by default the commit
-	@seed=$(or $(SEED),$(SEED_OF_COMMIT),1); for target in $(CROSS_PART); do \
+	+@seed=$(or $(SEED),$(SEED_OF_COMMIT),1); for target in $(CROSS_PART); do \
 	    suites=$$(for file in $(filter-out $(LONG_SUITES:%=tests/test_%.c),$(wildcard tests/test_*.c)); do echo $${file#tests/test_}; done | \
 	        awk -v seed=$$seed$${#target} 'BEGIN {srand(seed)} {sub(/\.c$$/, ""); print rand(), $$0}' | sort | awk -v n=$(PART) 'NR <= n {print $$2}'); \
 	    echo "== $$target, SEED=$$seed:" $$suites; \
-	    $(MAKE) cross TARGET=$$target SUITES="$$(echo $$suites)" OPT="-O1 -g" || exit 1; done
+	    $(MAKE) BUILD=$(BUILD)/part ZIG=$(ZIG) PAGES= cross TARGET=$$target SUITES="$$(echo $$suites)" OPT=-O1 || exit 1; done
 # Each takes longer than a minute in qemu.
 LONG_SUITES = op_faults faults ops ops_more attention_fused gemm gradcheck_mutants gradcheck_right disk_model io_faults
 
