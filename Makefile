@@ -31,7 +31,7 @@ EXE = .exe
 SYSTEM_FLAGS = -DCTI_BUILD -D__USE_MINGW_ANSI_STDIO=1 -Wno-format $(if $(IS_GCC),-Wa$(comma)-muse-unaligned-vector-move)
 SYSTEM_LIBS  = -static-libgcc -Wl,--stack,1048576
 else
-SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L -fPIC -pthread
+SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -fPIC -pthread
 SYSTEM_LIBS  = -pthread
 endif
 
@@ -39,11 +39,14 @@ VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" 
 MAJOR   := $(firstword $(subst ., ,$(VERSION)))
 
 WARN = -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Werror=vla -Werror=switch -Werror=incompatible-pointer-types
-# Where expressions of floats are doubles under -std=c11 (s390x, __FLT_EVAL_METHOD__ 1), GCC refuses
-# a vector of floats times a float; with this they are floats, as elsewhere.
-FLT_EVAL := $(shell echo __FLT_EVAL_METHOD__ | $(CC) -std=c11 -E -P -x c - 2>/dev/null)
-EXCESS = $(if $(filter 1 2,$(FLT_EVAL)),-fexcess-precision=fast)
-BASE = -std=c11 $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math
+# What the compiler takes for granted. Where expressions of floats are doubles under -std=c11 (s390x,
+# __FLT_EVAL_METHOD__ 1), GCC refuses a vector of floats times a float; with -fexcess-precision=fast they
+# are floats, as elsewhere. The x87 keeps 64 bits of a double's 53 until it stores it: SSE2 instead.
+FACTS := $(shell echo __FLT_EVAL_METHOD__ __SIZEOF_POINTER__ __i386__ | $(CC) -std=c11 -E -P -x c - 2>/dev/null)
+IS_I386 := $(filter 1,$(word 3,$(FACTS)))
+EXCESS = $(if $(IS_I386),-msse2 -mfpmath=sse,$(if $(filter 1 2,$(firstword $(FACTS))),-fexcess-precision=fast))
+STD ?= c11
+BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden -ffp-contract=off -fno-math-errno -fno-trapping-math
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm $(SYSTEM_LIBS)
@@ -53,7 +56,7 @@ V ?= 0
 if_quiet = $(if $(filter 0,$(V)),@echo "  $(1) $@";)
 
 # Kernels are one source, compiled for each instruction set of this machine in the table and each of f32 and f64; and what heirs add.
-ARCH := $(patsubst arm64,aarch64,$(firstword $(subst -, ,$(MACHINE_TRIPLE))))
+ARCH := $(if $(IS_I386),i386,$(patsubst arm64,aarch64,$(firstword $(subst -, ,$(MACHINE_TRIPLE)))))
 SETS := src/kernels/sets.txt
 sets_of = $(shell awk '($$2 == "any" || $$2 == "$(ARCH)") && $$4 == "$(1)" {print $$1}' $(SETS))
 ISAS ?= $(call sets_of,real)
@@ -102,7 +105,7 @@ endif
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) mpi/mpi.mk
+	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) $(wildcard packaging/*.mk) mpi/mpi.mk
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
 	@echo "test, asan, ubsan, tsan, coverage, valgrind and cross: only these test programs."
 
@@ -211,12 +214,17 @@ $(TEST_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@[ -n "$(OWN_CHECK)" ] || pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(CHECK_CFLAGS) -MMD -MP -c $< -o $@
 
-LDFLAGS_test_io_faults = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
+# glibc's names of calls with offsets, where a long has 32 bits (_FILE_OFFSET_BITS).
+WIDE_OFFSETS := $(if $(filter 4,$(word 2,$(FACTS))),$(findstring linux-gnu,$(MACHINE_TRIPLE)))
+OFFSETS := $(if $(WIDE_OFFSETS),open openat pread pwrite ftruncate fstat fstatat lstat stat fcntl)
+wrapped = $(foreach f,$(1),-Wl$(comma)--wrap=$(f) $(if $(filter $(f),$(OFFSETS)),-Wl$(comma)--wrap=$(f)64))
+CHECK_CFLAGS += $(if $(OFFSETS),-include tests/portable/wide_offsets.h)
+LDFLAGS_test_io_faults = $(call wrapped,open openat pread write pwrite close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_token_faults = $(LDFLAGS_test_io_faults)
-LDFLAGS_test_disk_model = $(patsubst %,-Wl$(comma)--wrap=%,open openat pread write pwrite ftruncate close fsync rename mkdir unlink unlinkat fstat lstat stat)
+LDFLAGS_test_disk_model = $(call wrapped,open openat pread write pwrite ftruncate close fsync rename mkdir unlink unlinkat fstat lstat stat)
 LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,cti_take_any cti_take_zeroed cti_take_string cti_handle_take_any)
 LDFLAGS_test_dist_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_op_faults = $(LDFLAGS_test_faults)
@@ -329,22 +337,7 @@ $(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
 
-# Other machines: what their tools are named after, and Debian's name of the architecture. A
-# program's tests are one process, as qemu translates each process anew. qemu 7.2 aborts in a child
-# of fork that starts threads (cpu_exec: cpu == current_cpu), so the tests of that are left out.
-CROSS_aarch64 = aarch64-linux-gnu arm64
-CROSS_s390x   = s390x-linux-gnu s390x
-TARGET ?= aarch64
-tools = $(firstword $(CROSS_$(TARGET)))
-targets = $(sort $(patsubst CROSS_%,%,$(filter CROSS_%,$(.VARIABLES))))
-known_target = $(if $(tools),true,echo "TARGET is one of $(targets)"; exit 1)
-cross: ## the suite but for the course, for TARGET=aarch64 or s390x in qemu; see make cross-help
-	@$(known_target)
-	@command -v $(tools)-gcc >/dev/null && command -v qemu-$(TARGET) >/dev/null && \
-	    [ -e /usr/lib/$(tools)/pkgconfig/check.pc ] || { $(MAKE) -s cross-help; exit 1; }
-	RUN=qemu-$(TARGET) CK_FORK=no CK_EXCLUDE_TAGS=forks PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
-	    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC=$(tools)-gcc AR=$(tools)-ar \
-	    COURSE_TEST= test
+include packaging/cross.mk
 
 # Compilers for macOS and Windows, from PyPI.
 ZIG = $(BUILD)/zig/venv
@@ -370,11 +363,6 @@ windows-test: windows ## its suite and the demo, in Wine
 	@command -v wine >/dev/null || { echo "make windows-test needs Wine: apt-get install wine wine64"; exit 1; }
 	$(WINE) $(ON_WINDOWS) test
 	$(if $(CHOSEN),,$(WINE) $(ON_WINDOWS) demo)
-cross-help:
-	@$(known_target)
-	@echo "For TARGET=$(TARGET), on Debian:"
-	@echo "  dpkg --add-architecture $(lastword $(CROSS_$(TARGET))) && apt-get update"
-	@echo "  apt-get install gcc-$(tools) qemu-user pkg-config check:$(lastword $(CROSS_$(TARGET)))"
 
 KILLS ?= 1000
 kill: $(BUILD)/char_lm ## KILLS=1000 times SIGKILL to trainings at random moments, SEED=1: each goes on and ends with the same bytes
@@ -539,4 +527,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%) amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%) amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder format-check tidy mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

@@ -43,9 +43,9 @@ void cti_os_free(void *block);
 
 /* ---- threads ---- */
 
-/* The system's own objects lie in .opaque. */
+/* The system's own objects lie in .opaque: up to 64 bytes, also where a pointer has 4. */
 typedef struct {
-    void *opaque[8];
+    uint64_t opaque[8];
 } cti_mutex, cti_cond;
 typedef struct {
     void *opaque;

@@ -139,7 +139,9 @@ void cti_os_free(void *block) { free(block); }
 
 _Static_assert(sizeof(pthread_mutex_t) <= sizeof(cti_mutex) &&
                    sizeof(pthread_cond_t) <= sizeof(cti_cond) &&
-                   sizeof(pthread_t) <= sizeof(void *),
+                   sizeof(pthread_t) <= sizeof(void *) &&
+                   _Alignof(pthread_mutex_t) <= _Alignof(cti_mutex) &&
+                   _Alignof(pthread_cond_t) <= _Alignof(cti_cond),
                "the system's objects fit");
 
 static pthread_mutex_t *mutex_of(cti_mutex *mutex) { return (pthread_mutex_t *)mutex->opaque; }

@@ -106,7 +106,7 @@ static const cti_isa *row_above(int row, const char *name) {
 }
 
 static void inherit(void) {
-    for (int i = 0; i < BUILT; i++) {
+    for (int i = 1; i < BUILT; i++) { /* the first has nothing above it */
         built_isa *child = &built[i];
         if (!child->parent) continue;
         const cti_isa *parent = row_above(i, child->parent);

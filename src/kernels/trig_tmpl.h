@@ -37,9 +37,22 @@ static inline angle reduce_near(double x) {
     return (angle){n == 0 ? x : high, n == 0 ? 0 : (b.sum - high) + rest, bits_of(shifted)};
 }
 
+/* A product of two numbers of 64 bits, and a sum that stays below 2^128. */
+typedef struct {
+    uint64_t high, low;
+} wide;
+static inline wide wide_product(uint64_t a, uint64_t b) {
+    const uint64_t half = 0xffffffff, a1 = a >> 32, a0 = a & half, b1 = b >> 32, b0 = b & half;
+    const uint64_t low = a0 * b0, mid = a1 * b0 + (low >> 32), cross = a0 * b1 + (mid & half);
+    return (wide){a1 * b1 + (mid >> 32) + (cross >> 32), cross << 32 | (low & half)};
+}
+static inline wide wide_sum(wide a, uint64_t b) {
+    const uint64_t low = a.low + b;
+    return (wide){a.high + (low < b), low};
+}
+
 /* Any other x. Payne and Hanek 1983: x = m 2^e, m < 2^53, times those 192 bits of 2/pi that are
  * behind the ones whose products are multiples of 4 turns of a quarter. */
-__extension__ typedef unsigned __int128 natural_128;
 static angle reduce_far(double x) {
     /* 64 bits of zeros, and 2/pi */
     static const uint64_t bits[21] = {0,
@@ -72,10 +85,9 @@ static angle reduce_far(double x) {
         window[i] = skip % 64 ? from[i] << skip % 64 | from[i + 1] >> (64 - skip % 64) : from[i];
 
     /* m window modulo 2^192: two bits of quarters, 190 of a fraction */
-    const natural_128 low = (natural_128)m * window[2],
-                      mid = (natural_128)m * window[1] + (uint64_t)(low >> 64);
-    const uint64_t w0 = m * window[0] + (uint64_t)(mid >> 64), w1 = (uint64_t)mid,
-                   w2 = (uint64_t)low;
+    const wide low = wide_product(m, window[2]),
+               mid = wide_sum(wide_product(m, window[1]), low.high);
+    const uint64_t w0 = m * window[0] + mid.high, w1 = mid.low, w2 = low.low;
     uint64_t f0 = w0 << 2 | w1 >> 62, f1 = w1 << 2 | w2 >> 62, f2 = w2 << 2;
     const bool over = f0 >> 63; /* a half or more: to the next quarter, less 1 - fraction */
     uint64_t quarter = (w0 >> 62) + over;
@@ -93,9 +105,9 @@ static angle reduce_far(double x) {
 
     /* times pi/2, of which the first 128 bits are 2^-127 each; the upper 128 bits of the product */
     const uint64_t half_pi = 0xc90fdaa22168c234u, more = 0xc4c6628b80dc1cd1u;
-    const natural_128 cross = ((natural_128)f0 * more >> 64) + ((natural_128)f1 * half_pi >> 64),
-                      product = (natural_128)f0 * half_pi + cross;
-    const uint64_t upper = (uint64_t)(product >> 64), rest = (uint64_t)product;
+    const wide product = wide_sum(wide_sum(wide_product(f0, half_pi), wide_product(f0, more).high),
+                                  wide_product(f1, half_pi).high);
+    const uint64_t upper = product.high, rest = product.low;
     const double unit = double_of((uint64_t)(1023 - 63 - zeros) << 52); /* of upper's last bit */
     const double a = (double)(upper >> 11) * 0x1p11,
                  b = (double)(upper & 0x7ff) + (double)(rest >> 11) * 0x1p-53;

@@ -1,0 +1,50 @@
+# Linux on other machines, each a line of packaging/cross.txt. A program's tests are one process, as
+# qemu translates each process anew. qemu 7.2 aborts in a child of fork that starts threads
+# (cpu_exec: cpu == current_cpu), so the tests of that are left out there.
+
+TARGET ?= aarch64
+MACHINES := $(shell awk '/^[a-z]/ {print $$1}' packaging/cross.txt)
+machine_column = $(shell awk -F ' *[|] *' '$$1 == "$(TARGET)" {print $$$(1)}' packaging/cross.txt)
+known_target = $(if $(filter $(MACHINES),$(TARGET)),true,echo "TARGET is one of $(MACHINES)"; exit 1)
+CROSS_CC  = $(patsubst ZIG,$(zig),$(call machine_column,2))
+CROSS_AR  = $(patsubst ZIG,$(zig),$(call machine_column,3))
+CROSS_RUN = $(call machine_column,4)
+# Where Debian has Check for the machine.
+CROSS_CHECK = /usr/lib/$(patsubst %-gcc,%,$(firstword $(call machine_column,2)))/pkgconfig
+ON_MACHINE = $(if $(CROSS_RUN),RUN="$(CROSS_RUN)" CK_EXCLUDE_TAGS=forks) CK_FORK=no PKG_CONFIG_LIBDIR=$(CROSS_CHECK) \
+    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC="$(CROSS_CC)" AR="$(CROSS_AR)" CFLAGS="$(strip $(call machine_column,6) $(CFLAGS))" \
+    $(if $(wildcard $(CROSS_CHECK)/check.pc),,OWN_CHECK=1) COURSE_TEST=
+zig_if_asked = $(if $(findstring ZIG,$(call machine_column,2)),$(ZIG)/ready)
+
+cross: cross-tools ## the suite but for the course on another machine: TARGET=aarch64, arm, i386, musl, riscv64 or s390x; see make cross-help
+	+$(ON_MACHINE) test
+cross-build: cross-tools ## everything built for TARGET, nothing run
+	+$(ON_MACHINE) all tests
+cross-demo: cross-tools ## the demo on TARGET: for musl static programs, which run here
+	+$(ON_MACHINE) demo
+cross-tools:
+	@$(known_target)
+	@$(if $(zig_if_asked),$(MAKE) -s $(zig_if_asked),command -v $(firstword $(CROSS_CC)) >/dev/null)$(if $(CROSS_RUN), && command -v $(firstword $(CROSS_RUN)) >/dev/null) || { $(MAKE) -s cross-help; exit 1; }
+cross-help:
+	@$(known_target)
+	@echo "For TARGET=$(TARGET), on Debian:"
+	@echo "  apt-get install $(strip $(call machine_column,5) $(if $(CROSS_RUN),qemu-user) make python3 python3-venv)"
+
+# A part of the suite, PART programs that SEED chooses, on every machine of CROSS_PART: what CI has time for.
+CROSS_PART ?= $(MACHINES)
+PART ?= 6
+SEED_OF_COMMIT = $(shell git rev-parse HEAD 2>/dev/null | cksum | cut -d ' ' -f 1)
+cross-part: ## a few suites, PART=6, on each machine of CROSS_PART="arm musl"; SEED chooses them, by default the commit
+	+@seed=$(or $(SEED),$(SEED_OF_COMMIT),1); for target in $(CROSS_PART); do \
+	    suites=$$(for file in $(filter-out $(LONG_SUITES:%=tests/test_%.c),$(wildcard tests/test_*.c)); do echo $${file#tests/test_}; done | \
+	        awk -v seed=$$seed$${#target} 'BEGIN {srand(seed)} {sub(/\.c$$/, ""); print rand(), $$0}' | sort | awk -v n=$(PART) 'NR <= n {print $$2}'); \
+	    echo "== $$target, SEED=$$seed:" $$suites; \
+	    $(MAKE) BUILD=$(BUILD)/part ZIG=$(ZIG) PAGES= cross TARGET=$$target SUITES="$$(echo $$suites)" OPT=-O1 || exit 1; done
+# Each takes longer than a minute in qemu.
+LONG_SUITES = op_faults faults ops ops_more attention_fused gemm gradcheck_mutants gradcheck_right disk_model io_faults
+
+.PHONY: cross cross-build cross-demo cross-tools cross-help cross-part
+
+compilers: ## everything by every installed GCC and clang, -O0 to -O3, C11 and C23, LTO, -m32, without warnings: COMPILERS="gcc-11" WAYS="O3-c11"; hours
+	+@BUILD=$(BUILD) $(if $(wildcard $(ZIG)/ready),ZIG="$(zig)") $(if $(WAYS),WAYS="$(WAYS)") TESTS="$(TESTS_RUN)" packaging/compilers $(COMPILERS)
+.PHONY: compilers
