@@ -20,9 +20,10 @@ OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACH
 OTHER_OS = $(filter-out %_$(OS_NAME).c,$(wildcard src/core/os_*.c examples/system_*.c))
 IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TRIPLE))
 # Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
-# those of files wrap POSIX.
-POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model
-NOT_HERE = $(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS))$(if $(IS_MACOS),$(POSIX_FAULTS) faults graph gradcheck_html)
+# those of files and threads wrap POSIX.
+POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
+WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
+NOT_HERE = $(if $(IS_MACOS),$(WRAPPED),$(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS)))
 # GCC keeps vectors of 32 and 64 bytes on Windows' stack, which is aligned to 16 (GCC bug 54412), so
 # its assembler makes moves of them unaligned. CTI_BUILD: the public functions are exported.
 ifeq ($(OS_NAME),windows)
@@ -60,7 +61,8 @@ ISAS ?= $(call sets_of,real)
 define kernel_flags
 $(1)_FLAGS := $(shell awk '$$1 == "$(1)" {printf "-DCTI_VECTOR_BYTES=%s", $$3; for (i = 5; i <= NF; i++) printf " %s", $$i}' $(SETS))
 endef
-HEIRS_OF_ARCH := $(call sets_of,heir)
+# AMX is not asked for on Windows, where GCC's tile loads have a long for a stride: 32 bits.
+HEIRS_OF_ARCH := $(filter-out $(if $(filter windows,$(OS_NAME)),amx),$(call sets_of,heir))
 $(foreach i,$(ISAS) $(HEIRS_OF_ARCH),$(eval $(call kernel_flags,$(i))))
 HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
 HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
@@ -102,7 +104,7 @@ endif
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) mpi/mpi.mk
+	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) mpi/mpi.mk packaging/systems.mk
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
 	@echo "test, asan, ubsan, tsan, coverage, valgrind and cross: only these test programs."
 
@@ -345,31 +347,6 @@ cross: ## the suite but for the course, for TARGET=aarch64 or s390x in qemu; see
 	RUN=qemu-$(TARGET) CK_FORK=no CK_EXCLUDE_TAGS=forks PKG_CONFIG_LIBDIR=/usr/lib/$(tools)/pkgconfig \
 	    $(MAKE) BUILD=$(BUILD)/$(TARGET) CC=$(tools)-gcc AR=$(tools)-ar \
 	    COURSE_TEST= test
-
-# Compilers for macOS and Windows, from PyPI.
-ZIG = $(BUILD)/zig/venv
-$(ZIG)/ready: tests/zig/requirements.txt
-	python3 -m venv $(ZIG)
-	$(ZIG)/bin/pip install -q -r $<
-	@touch $@
-zig = $(abspath $(ZIG))/bin/python -m ziglang
-MACS = aarch64-macos x86_64-macos
-macos: $(MACS:%=macos-%) ## build everything for macOS, arm64 and x86_64, with zig; nothing is run
-$(MACS:%=macos-%): macos-%: $(ZIG)/ready
-	$(MAKE) BUILD=$(BUILD)/$* CC="$(zig) cc -target $*" AR="$(zig) ar" OWN_CHECK=1 all tests
-
-MINGW = x86_64-w64-mingw32
-ON_WINDOWS = $(MAKE) BUILD=$(BUILD)/windows CC=$(MINGW)-gcc AR=$(MINGW)-ar
-windows: ## build everything for Windows, x86_64, with MinGW-w64
-	@command -v $(MINGW)-gcc >/dev/null || { echo "make windows needs MinGW-w64: apt-get install gcc-mingw-w64-x86-64"; exit 1; }
-	$(ON_WINDOWS) all tests
-windows-zig: $(ZIG)/ready ## the same with zig
-	$(MAKE) BUILD=$(BUILD)/windows-zig CC="$(zig) cc -target x86_64-windows-gnu" AR="$(zig) ar" all tests
-WINE = WINEDEBUG=-all WINEPREFIX=$(abspath $(BUILD))/windows/wine RUN=wine
-windows-test: windows ## its suite and the demo, in Wine
-	@command -v wine >/dev/null || { echo "make windows-test needs Wine: apt-get install wine wine64"; exit 1; }
-	$(WINE) $(ON_WINDOWS) test
-	$(if $(CHOSEN),,$(WINE) $(ON_WINDOWS) demo)
 cross-help:
 	@$(known_target)
 	@echo "For TARGET=$(TARGET), on Debian:"
@@ -492,7 +469,7 @@ bench: $(BENCH) ## speed and memory, beside PyTorch where build/venv has it: ROW
 gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
-include mpi/mpi.mk
+include mpi/mpi.mk packaging/systems.mk
 
 # For clangd. Kernels as for the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
@@ -531,4 +508,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%) amalgamation packaging-check coverage build-suite run-suite kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: amalgamation packaging-check coverage build-suite run-suite kill course grade handout autograder format-check tidy cross cross-help mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
