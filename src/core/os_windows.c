@@ -393,7 +393,7 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     (void)old;
     static const char failed[] = "cannot keep its access control list";
     const int from = open_path(path, READ_CONTROL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
-    if (from < 0) return failed;
+    if (from < 0) return errno == ENOENT ? NULL : failed; /* an index is gone before its set */
     DWORD bytes = 0;
     GetKernelObjectSecurity(handle_of(from), DACL_SECURITY_INFORMATION, NULL, 0, &bytes);
     SECURITY_DESCRIPTOR *list = bytes ? malloc(bytes) : NULL;
