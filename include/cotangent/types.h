@@ -22,12 +22,12 @@
 #define CT_API __attribute__((visibility("default")))
 #endif
 
-/* Of a function whose format is printf's: which parameter that is, and the first of its arguments.
- * GCC for Windows takes printf for that of an old C library, without %zu. */
+/* Of a function whose format is printf's: which parameter that text is, and the first of its
+ * arguments. GCC for Windows takes printf for that of an old C library, without %zu. */
 #if defined __MINGW32__ && !defined __clang__
-#define CT_FORMAT(format, arguments) __attribute__((format(gnu_printf, format, arguments)))
+#define CT_FORMAT(text, first) __attribute__((format(gnu_printf, text, first)))
 #else
-#define CT_FORMAT(format, arguments) __attribute__((format(printf, format, arguments)))
+#define CT_FORMAT(text, first) __attribute__((format(printf, text, first)))
 #endif
 
 /* In a field of options in which 0 means a default: the number 0. {.lr = CT_ZERO} is a learning
