@@ -212,7 +212,7 @@ START_TEST(too_long_paths) {
     static char path[8192];
     ct_module *module = two_module();
     ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){0});
-    const ct_checkpoint checkpoint = {.module = module, .optim = optim};
+    ct_checkpoint checkpoint = {.module = module, .optim = optim};
     deep_path(path, 5000, false); /* longer than the system allows */
     ck_assert(!ct_load(module, path, (ct_load_opts){0}));
     ends_with("load: /tmp/cotangent-io-", "dd/file: cannot open: File name too long");
