@@ -20,9 +20,10 @@ OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACH
 OTHER_OS = $(filter-out %_$(OS_NAME).c,$(wildcard src/core/os_*.c examples/system_*.c))
 IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TRIPLE))
 # Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
-# those of files wrap POSIX.
-POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model
-NOT_HERE = $(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS))$(if $(IS_MACOS),$(POSIX_FAULTS) faults graph gradcheck_html)
+# those of files and threads wrap POSIX.
+POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
+WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
+NOT_HERE = $(if $(IS_MACOS),$(WRAPPED),$(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS)))
 # GCC keeps vectors of 32 and 64 bytes on Windows' stack, which is aligned to 16 (GCC bug 54412), so
 # its assembler makes moves of them unaligned. CTI_BUILD: the public functions are exported.
 ifeq ($(OS_NAME),windows)
@@ -63,7 +64,8 @@ ISAS ?= $(call sets_of,real)
 define kernel_flags
 $(1)_FLAGS := $(shell awk '$$1 == "$(1)" {printf "-DCTI_VECTOR_BYTES=%s", $$3; for (i = 5; i <= NF; i++) printf " %s", $$i}' $(SETS))
 endef
-HEIRS_OF_ARCH := $(call sets_of,heir)
+# AMX is not asked for on Windows, where GCC's tile loads have a long for a stride: 32 bits.
+HEIRS_OF_ARCH := $(filter-out $(if $(filter windows,$(OS_NAME)),amx),$(call sets_of,heir))
 $(foreach i,$(ISAS) $(HEIRS_OF_ARCH),$(eval $(call kernel_flags,$(i))))
 HEIRS := $(if $(filter avx512,$(ISAS)),$(foreach i,$(HEIRS_OF_ARCH),$(shell $(CC) $($(i)_FLAGS) -E -x c /dev/null >/dev/null 2>&1 && echo $(i))))
 HAVE = $(ISAS:%=-DCTI_HAVE_%) $(HEIRS:%=-DCTI_HAVE_%)
@@ -339,31 +341,6 @@ $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC
 
 include packaging/cross.mk
 
-# Compilers for macOS and Windows, from PyPI.
-ZIG = $(BUILD)/zig/venv
-$(ZIG)/ready: tests/zig/requirements.txt
-	python3 -m venv $(ZIG)
-	$(ZIG)/bin/pip install -q -r $<
-	@touch $@
-zig = $(abspath $(ZIG))/bin/python -m ziglang
-MACS = aarch64-macos x86_64-macos
-macos: $(MACS:%=macos-%) ## build everything for macOS, arm64 and x86_64, with zig; nothing is run
-$(MACS:%=macos-%): macos-%: $(ZIG)/ready
-	$(MAKE) BUILD=$(BUILD)/$* CC="$(zig) cc -target $*" AR="$(zig) ar" OWN_CHECK=1 all tests
-
-MINGW = x86_64-w64-mingw32
-ON_WINDOWS = $(MAKE) BUILD=$(BUILD)/windows CC=$(MINGW)-gcc AR=$(MINGW)-ar
-windows: ## build everything for Windows, x86_64, with MinGW-w64
-	@command -v $(MINGW)-gcc >/dev/null || { echo "make windows needs MinGW-w64: apt-get install gcc-mingw-w64-x86-64"; exit 1; }
-	$(ON_WINDOWS) all tests
-windows-zig: $(ZIG)/ready ## the same with zig
-	$(MAKE) BUILD=$(BUILD)/windows-zig CC="$(zig) cc -target x86_64-windows-gnu" AR="$(zig) ar" all tests
-WINE = WINEDEBUG=-all WINEPREFIX=$(abspath $(BUILD))/windows/wine RUN=wine
-windows-test: windows ## its suite and the demo, in Wine
-	@command -v wine >/dev/null || { echo "make windows-test needs Wine: apt-get install wine wine64"; exit 1; }
-	$(WINE) $(ON_WINDOWS) test
-	$(if $(CHOSEN),,$(WINE) $(ON_WINDOWS) demo)
-
 KILLS ?= 1000
 kill: $(BUILD)/char_lm ## KILLS=1000 times SIGKILL to trainings at random moments, SEED=1: each goes on and ends with the same bytes
 	@command -v python3 >/dev/null || { echo "make kill needs python3"; exit 2; }
@@ -488,7 +465,7 @@ losses: $(BUILD)/char_lm ## what rounding does to learning: char_lm in f32 and b
 gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
-include mpi/mpi.mk
+include mpi/mpi.mk packaging/systems.mk
 
 # For clangd. Kernels as for the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))
@@ -527,4 +504,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%) amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder format-check tidy mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder format-check tidy mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

@@ -177,7 +177,12 @@ START_TEST(long_paths) {
     ct_module_add_param(other, "v", ct_zeros(context, CT_F32, CT_SHAPE(3)));
     ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){0});
     ct_checkpoint checkpoint = {.module = module, .optim = optim};
-    for (int size = 900; size <= 3600; size += 300) {
+#ifdef __APPLE__
+    enum { LONGEST = 900 }; /* of 1024 that the system allows */
+#else
+    enum { LONGEST = 3600 };
+#endif
+    for (int size = 900; size <= LONGEST; size += 300) {
         deep_path(path, (size_t)size, true);
         ck_assert(!ct_load(module, path, (ct_load_opts){0}));
         ends_with("load: /tmp/cotangent-io-", "dd/file: cannot open: No such file or directory");
@@ -200,6 +205,14 @@ START_TEST(long_paths) {
                   "dd/file: is not a safetensors file: header: '{' is expected at byte 8");
         remove_deep(path);
     }
+}
+END_TEST
+
+START_TEST(too_long_paths) {
+    static char path[8192];
+    ct_module *module = two_module();
+    ct_optim *optim = ct_sgd_new(module, (ct_sgd_opts){0});
+    ct_checkpoint checkpoint = {.module = module, .optim = optim};
     deep_path(path, 5000, false); /* longer than the system allows */
     ck_assert(!ct_load(module, path, (ct_load_opts){0}));
     ends_with("load: /tmp/cotangent-io-", "dd/file: cannot open: File name too long");
@@ -313,5 +326,10 @@ int main(void) {
     tcase_add_test(texts, long_names);
     tcase_add_test(texts, long_name_in_a_diagnosis);
     suite_add_tcase(suite, texts);
+    TCase *posix = tcase_create("longer than POSIX systems allow");
+    tcase_set_tags(posix, "posix");
+    tcase_add_checked_fixture(posix, setup, teardown);
+    tcase_add_test(posix, too_long_paths);
+    suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

@@ -234,6 +234,10 @@ START_TEST(a_new_run) {
     ck_assert_msg(strstr(the_log.fault, "is not written over"), "%s", the_log.fault);
     run_log_close(&the_log);
     ck_assert(!run_log_open(&the_log, folder) && strstr(the_log.fault, "Is a directory"));
+}
+END_TEST
+
+START_TEST(what_is_no_file) {
     ck_assert(!run_log_open(&the_log, "/dev/null/log") && strstr(the_log.fault, "Not a directory"));
     /* what is no file can be written by a run that begins */
     ck_assert_msg(run_log_open(&the_log, "/dev/null"), "%s", the_log.fault);
@@ -279,5 +283,10 @@ int main(void) {
     tcase_add_checked_fixture(forks, setup, teardown);
     tcase_add_test(forks, locked);
     suite_add_tcase(suite, forks);
+    TCase *posix = tcase_create("what is no file");
+    tcase_set_tags(posix, "posix");
+    tcase_add_checked_fixture(posix, setup, teardown);
+    tcase_add_test(posix, what_is_no_file);
+    suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

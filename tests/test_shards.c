@@ -142,7 +142,8 @@ START_TEST(a_set_replaces_another) {
         clear_set();
         ck_assert(ct_save(old, in_folder("set"), shards_of(before)));
         ct_safetensors *reader = ct_safetensors_open(context, in_folder("set"));
-        ck_assert(ct_save(new, in_folder("set"), shards_of(after)));
+        ck_assert_msg(ct_save(new, in_folder("set"), shards_of(after)), "round %d: %s", round,
+                      ct_error_message(context));
         ck_assert(ct_load(to, in_folder("set"), (ct_load_opts){0}) && same(new, to));
         const ct_tensor *d = ct_safetensors_read(reader, "d");
         ck_assert_int_eq(

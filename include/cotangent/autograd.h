@@ -180,7 +180,7 @@ CT_API bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const vo
 /* Records an error with a message in printf's format, unless one is pending. For a forward or
  * backward of your own. Returns NULL. */
 CT_API void *ct_fail(ct_context *context, ct_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+    CT_FORMAT(3, 4);
 
 #ifdef __cplusplus
 }

@@ -22,6 +22,14 @@
 #define CT_API __attribute__((visibility("default")))
 #endif
 
+/* Of a function whose format is printf's: which parameter that text is, and the first of its
+ * arguments. GCC for Windows takes printf for that of an old C library, without %zu. */
+#if defined __MINGW32__ && !defined __clang__
+#define CT_FORMAT(text, first) __attribute__((format(gnu_printf, text, first)))
+#else
+#define CT_FORMAT(text, first) __attribute__((format(printf, text, first)))
+#endif
+
 /* In a field of options in which 0 means a default: the number 0. {.lr = CT_ZERO} is a learning
  * rate of 0, {.lr = 0} the default one. Fields that take it are marked "or CT_ZERO". In any other
  * field of options it is 0 or an error. It is -DBL_MIN: no value of its own for any option, and

@@ -10,7 +10,7 @@ typedef struct {
 } item;
 
 static item *say(item *it, const char *key, const char *name, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+    CT_FORMAT(4, 5);
 static item *say(item *it, const char *key, const char *name, const char *format, ...) {
     va_list args;
     snprintf(it->key, sizeof it->key, "%s%s", key, name);

@@ -32,8 +32,9 @@ unsigned cti_os_forks(void);
 /* Asks for the registers of AMX's tiles. False: the system does not grant them to this process. */
 bool cti_os_grants_amx(void);
 
-/* x^e, to an ulp or so: of some systems' pow more are wrong. */
+/* x^e to an ulp or so, tanh to two: some systems' functions are further off. */
 double cti_os_pow(double x, double e);
+double cti_os_tanh(double x);
 
 /* ---- memory ---- */
 

@@ -118,6 +118,7 @@ bool cti_os_grants_amx(void) {
 }
 
 double cti_os_pow(double x, double e) { return pow(x, e); }
+double cti_os_tanh(double x) { return tanh(x); }
 
 /* ---- memory ---- */
 

@@ -15,37 +15,32 @@
 /* Sets errno from a system's error; false. */
 static bool fail(DWORD error) {
     static const struct {
-        DWORD error;
         int number;
-    } numbers[] = {
-        {ERROR_FILE_NOT_FOUND, ENOENT},
-        {ERROR_PATH_NOT_FOUND, ENOENT},
-        {ERROR_INVALID_NAME, ENOENT},
-        {ERROR_BAD_PATHNAME, ENOENT},
-        {ERROR_BAD_NETPATH, ENOENT},
-        {ERROR_INVALID_DRIVE, ENOENT},
-        {ERROR_ACCESS_DENIED, EACCES},
-        {ERROR_SHARING_VIOLATION, EACCES},
-        {ERROR_LOCK_VIOLATION, EACCES},
-        {ERROR_ALREADY_EXISTS, EEXIST},
-        {ERROR_FILE_EXISTS, EEXIST},
-        {ERROR_DISK_FULL, ENOSPC},
-        {ERROR_HANDLE_DISK_FULL, ENOSPC},
-        {ERROR_TOO_MANY_OPEN_FILES, EMFILE},
-        {ERROR_NOT_ENOUGH_MEMORY, ENOMEM},
-        {ERROR_OUTOFMEMORY, ENOMEM},
-        {ERROR_FILENAME_EXCED_RANGE, ENAMETOOLONG},
-        {ERROR_DIRECTORY, ENOTDIR},
-        {ERROR_INVALID_PARAMETER, EINVAL},
-        {ERROR_WRITE_PROTECT, EROFS},
-        {ERROR_NOT_SAME_DEVICE, EXDEV},
-        {ERROR_NO_UNICODE_TRANSLATION, EILSEQ},
+        DWORD errors[6];
+    } causes[] = {
+        {ENOENT,
+         {ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND, ERROR_INVALID_NAME, ERROR_BAD_PATHNAME,
+          ERROR_BAD_NETPATH, ERROR_INVALID_DRIVE}},
+        {EACCES, {ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION}},
+        {EEXIST, {ERROR_ALREADY_EXISTS, ERROR_FILE_EXISTS}},
+        {ENOSPC, {ERROR_DISK_FULL, ERROR_HANDLE_DISK_FULL}},
+        {ENOMEM, {ERROR_NOT_ENOUGH_MEMORY, ERROR_OUTOFMEMORY}},
+        {EMFILE, {ERROR_TOO_MANY_OPEN_FILES}},
+        {ENAMETOOLONG, {ERROR_FILENAME_EXCED_RANGE}},
+        {ENOTDIR, {ERROR_DIRECTORY}},
+        {EINVAL, {ERROR_INVALID_PARAMETER}},
+        {EROFS, {ERROR_WRITE_PROTECT}},
+        {EXDEV, {ERROR_NOT_SAME_DEVICE}},
+        {EILSEQ, {ERROR_NO_UNICODE_TRANSLATION}},
     };
     errno = EIO;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (numbers[i].error == error) errno = numbers[i].number;
+    for (size_t i = 0; error && i < sizeof causes / sizeof *causes; i++)
+        for (int j = 0; j < 6; j++)
+            if (causes[i].errors[j] == error) errno = causes[i].number;
     return false;
 }
+
+static uint64_t join(DWORD high, DWORD low) { return (uint64_t)high << 32 | low; }
 
 static bool done(BOOL ok) { return ok ? true : fail(GetLastError()); }
 
@@ -99,17 +94,17 @@ uint64_t cti_os_entropy(void) {
     GetSystemTimePreciseAsFileTime(&now);
     LARGE_INTEGER ticks; /* the time may stand still between two calls */
     QueryPerformanceCounter(&ticks);
-    return ((uint64_t)now.dwHighDateTime << 32 | now.dwLowDateTime) ^ (uint64_t)ticks.QuadPart
-                                                                          << 20;
+    return join(now.dwHighDateTime, now.dwLowDateTime) ^ (uint64_t)ticks.QuadPart << 20;
 }
 
 bool cti_os_count_forks(void) { return true; } /* there are none */
 unsigned cti_os_forks(void) { return 0; }
 
-/* With MinGW's pow of doubles the gradient of x^-2 was off by more than 3 ulp, at x = 0.879. */
 bool cti_os_grants_amx(void) { return false; }
 
+/* By MinGW's of doubles the gradient of x^-2 was off by over 3 ulp, tanh by 2.004 at -0.2159. */
 double cti_os_pow(double x, double e) { return (double)powl(x, e); }
+double cti_os_tanh(double x) { return (double)tanhl(x); }
 
 /* ---- memory ---- */
 
@@ -186,21 +181,17 @@ void cti_once_run(cti_once *once, void (*run)(void)) {
 /* A path in UTF-16, for free(). Longer ones than MAX_PATH are made absolute, and get the prefix
  * with which they are allowed. NULL: failed. */
 static wchar_t *wide(const char *path) {
+    enum { PREFIX = 4, SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
     const int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
-    wchar_t *out = units > 0 ? malloc((size_t)units * sizeof *out) : NULL;
-    if (!out) {
-        fail(units > 0 ? ERROR_OUTOFMEMORY : GetLastError());
-        return NULL;
-    }
+    if (units <= 0) return done(FALSE), NULL;
+    wchar_t *out = malloc((size_t)units * sizeof *out), *whole = NULL;
+    if (!out) return fail(ERROR_OUTOFMEMORY), NULL;
     MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, units);
-    enum { LONG = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
-    static const wchar_t prefix[] = L"\\\\?\\";
-    enum { PREFIX = sizeof prefix / sizeof *prefix - 1 };
-    if (units <= LONG || wcsncmp(out, L"\\\\", 2) == 0) return out;
+    if (units <= SHORT_PATH || wcsncmp(out, L"\\\\", 2) == 0) return out;
     const DWORD room = GetFullPathNameW(out, 0, NULL, NULL);
-    wchar_t *whole = room ? malloc((PREFIX + (size_t)room) * sizeof *whole) : NULL;
+    if (room) whole = malloc((PREFIX + (size_t)room) * sizeof *whole);
     if (whole) {
-        memcpy(whole, prefix, sizeof prefix);
+        wcscpy(whole, L"\\\\?\\");
         GetFullPathNameW(out, room, whole + PREFIX, NULL);
     } else {
         fail(room ? ERROR_OUTOFMEMORY : GetLastError());
@@ -215,6 +206,13 @@ static bool narrow(const wchar_t *path, char *out, size_t room) {
     if (WideCharToMultiByte(CP_UTF8, 0, path, -1, out, most, NULL, NULL) > 0) return true;
     errno = ERANGE;
     return false;
+}
+
+/* The same of a system's answer of so many units; 0: it failed; CTI_OS_PATH or more: no room. */
+static bool narrow_answer(const wchar_t *path, DWORD units, char *out, size_t room) {
+    if (units == 0) return fail(GetLastError());
+    if (units >= CTI_OS_PATH) return fail(ERROR_FILENAME_EXCED_RANGE);
+    return narrow(path, out, room);
 }
 
 bool cti_os_is_separator(char c) { return c == '/' || c == '\\'; }
@@ -235,9 +233,7 @@ bool cti_os_is_absolute(const char *path) { return cti_os_is_separator(*path) ||
 bool cti_os_current_folder(char *out, size_t room) {
     wchar_t folder[CTI_OS_PATH];
     const DWORD units = GetCurrentDirectoryW(CTI_OS_PATH, folder);
-    if (units == 0) return fail(GetLastError());
-    if (units >= CTI_OS_PATH) return fail(ERROR_FILENAME_EXCED_RANGE);
-    return narrow(folder, out, room);
+    return narrow_answer(folder, units, out, room);
 }
 
 /* ---- files ---- */
@@ -353,16 +349,15 @@ bool cti_os_about_file(int fd, cti_os_about *about) {
     if (GetFileType(handle_of(fd)) != FILE_TYPE_DISK) return true;
     if (!GetFileInformationByHandle(handle_of(fd), &info)) return fail(GetLastError());
     const uint64_t time =
-        (uint64_t)info.ftLastWriteTime.dwHighDateTime << 32 | info.ftLastWriteTime.dwLowDateTime;
+        join(info.ftLastWriteTime.dwHighDateTime, info.ftLastWriteTime.dwLowDateTime);
     enum { TICKS = 10000000 }; /* a second */
-    *about =
-        (cti_os_about){.kind = kind_of(handle_of(fd), info.dwFileAttributes),
-                       .size = (int64_t)((uint64_t)info.nFileSizeHigh << 32 | info.nFileSizeLow),
-                       .device = info.dwVolumeSerialNumber,
-                       .number = (uint64_t)info.nFileIndexHigh << 32 | info.nFileIndexLow,
-                       .modified_s = (int64_t)(time / TICKS),
-                       .modified_ns = (int64_t)(time % TICKS) * 100,
-                       .mode = 0600};
+    *about = (cti_os_about){.kind = kind_of(handle_of(fd), info.dwFileAttributes),
+                            .size = (int64_t)join(info.nFileSizeHigh, info.nFileSizeLow),
+                            .device = info.dwVolumeSerialNumber,
+                            .number = join(info.nFileIndexHigh, info.nFileIndexLow),
+                            .modified_s = (int64_t)(time / TICKS),
+                            .modified_ns = (int64_t)(time % TICKS) * 100,
+                            .mode = 0600};
     return true;
 }
 
@@ -387,10 +382,9 @@ bool cti_os_real_path(const char *path, char *out) {
     if (fd < 0) return false;
     wchar_t name[CTI_OS_PATH];
     const DWORD units = GetFinalPathNameByHandleW(handle_of(fd), name, CTI_OS_PATH, 0);
-    if (units == 0) fail(GetLastError());
-    if (units >= CTI_OS_PATH) fail(ERROR_FILENAME_EXCED_RANGE);
+    const bool ok = narrow_answer(name, units, out, CTI_OS_PATH);
     cti_os_close(fd);
-    return units > 0 && units < CTI_OS_PATH && narrow(name, out, CTI_OS_PATH);
+    return ok;
 }
 
 /* ---- replacing and removing ---- */
@@ -400,17 +394,16 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     (void)old;
     static const char failed[] = "cannot keep its access control list";
     const int from = open_path(path, READ_CONTROL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
-    if (from < 0) return failed;
+    if (from < 0) return errno == ENOENT ? NULL : failed; /* an index is gone before its set */
     DWORD bytes = 0;
     GetKernelObjectSecurity(handle_of(from), DACL_SECURITY_INFORMATION, NULL, 0, &bytes);
-    const bool has_list = bytes > 0; /* FAT has none */
-    SECURITY_DESCRIPTOR *list = has_list ? malloc(bytes) : NULL;
-    bool ok = !has_list;
-    if (has_list && !list) fail(ERROR_OUTOFMEMORY);
+    SECURITY_DESCRIPTOR *list = bytes ? malloc(bytes) : NULL;
+    bool ok = bytes == 0; /* FAT has no lists */
     if (list)
         ok = done(GetKernelObjectSecurity(handle_of(from), DACL_SECURITY_INFORMATION, list, bytes,
                                           &bytes) &&
                   SetKernelObjectSecurity(handle_of(fd), DACL_SECURITY_INFORMATION, list));
+    else if (!ok) fail(ERROR_OUTOFMEMORY);
     free(list);
     cti_os_close(from);
     return ok ? NULL : failed;
@@ -420,21 +413,20 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
 static bool rename_open(const wchar_t *from, const wchar_t *to) {
     enum { INFO_EX = 22, REPLACES = 1, POSIX = 2 }; /* FileRenameInfoEx */
     const size_t length = wcslen(to) * sizeof *to, bytes = sizeof(FILE_RENAME_INFO) + length;
+    const HANDLE file = CreateFileW(from, DELETE | GENERIC_WRITE, SHARED, NULL, OPEN_EXISTING,
+                                    FILE_FLAG_OPEN_REPARSE_POINT, NULL);
+    if (file == INVALID_HANDLE_VALUE) return false;
     FILE_RENAME_INFO *info = calloc(1, bytes);
-    const HANDLE handle = info ? CreateFileW(from, DELETE | GENERIC_WRITE, SHARED, NULL,
-                                             OPEN_EXISTING, FILE_FLAG_OPEN_REPARSE_POINT, NULL)
-                               : INVALID_HANDLE_VALUE;
-    bool ok = false;
-    if (handle != INVALID_HANDLE_VALUE) {
+    if (info) {
         const DWORD flags = REPLACES | POSIX;
         memcpy(info, &flags, sizeof flags); /* older headers have a BOOLEAN there */
         info->FileNameLength = (DWORD)length;
         memcpy(info->FileName, to, length);
-        ok = SetFileInformationByHandle(handle, (FILE_INFO_BY_HANDLE_CLASS)INFO_EX, info,
-                                        (DWORD)bytes);
-        if (ok) FlushFileBuffers(handle); /* and so the rename */
-        CloseHandle(handle);
     }
+    const bool ok = info && SetFileInformationByHandle(file, (FILE_INFO_BY_HANDLE_CLASS)INFO_EX,
+                                                       info, (DWORD)bytes);
+    if (ok) FlushFileBuffers(file); /* and so the rename */
+    CloseHandle(file);
     free(info);
     return ok;
 }
@@ -525,7 +517,7 @@ bool cti_os_text_open(cti_os_text *out) {
 
 bool cti_os_text_close(cti_os_text *out) {
     const bool whole = !ferror(out->file) && fseek(out->file, 0, SEEK_END) == 0;
-    const long size = whole ? ftell(out->file) : -1;
+    const int64_t size = whole ? _ftelli64(out->file) : -1;
     if (size >= 0) out->text = malloc((size_t)size + 1);
     rewind(out->file);
     bool ok = out->text && fread(out->text, 1, (size_t)size, out->file) == (size_t)size;
@@ -560,19 +552,22 @@ struct cti_os_folder {
     char path[];     /* with a separator */
 };
 
+/* The path of what is called so in the folder; as wide. */
+static wchar_t *wide_in(cti_os_folder *folder, const char *name) {
+    const size_t end = strlen(folder->path);
+    strcpy(folder->path + end, name);
+    wchar_t *path = wide(folder->path);
+    folder->path[end] = '\0';
+    return path;
+}
+
 cti_os_folder *cti_os_folder_open(const char *path) {
     const size_t length = strlen(path);
     cti_os_folder *folder = malloc(sizeof *folder + length + NAME + 2);
-    if (!folder) {
-        fail(ERROR_OUTOFMEMORY);
-        return NULL;
-    }
+    if (!folder) return fail(ERROR_OUTOFMEMORY), NULL;
     memcpy(folder->path, path, length + 1);
     if (length && !cti_os_is_separator(path[length - 1])) strcat(folder->path, "/");
-    const size_t end = strlen(folder->path);
-    strcpy(folder->path + end, "*");
-    wchar_t *name = wide(folder->path);
-    folder->path[end] = '\0';
+    wchar_t *name = wide_in(folder, "*");
     folder->find = name ? FindFirstFileW(name, &folder->next) : INVALID_HANDLE_VALUE;
     folder->found = folder->find != INVALID_HANDLE_VALUE;
     if (name && !folder->found) fail(GetLastError());
@@ -595,11 +590,7 @@ void cti_os_folder_close(cti_os_folder *folder) {
 
 bool cti_os_folder_remove_unlocked(cti_os_folder *folder, const char *name, cti_lock lock) {
     (void)lock;
-    const size_t end = strlen(folder->path);
-    if (strlen(name) >= NAME) return false;
-    strcpy(folder->path + end, name);
-    wchar_t *path = wide(folder->path);
-    folder->path[end] = '\0';
+    wchar_t *path = strlen(name) < NAME ? wide_in(folder, name) : NULL;
     const DWORD flags = FILE_FLAG_DELETE_ON_CLOSE | FILE_FLAG_OPEN_REPARSE_POINT;
     const HANDLE handle = path ? CreateFileW(path, DELETE, 0, NULL, OPEN_EXISTING, flags, NULL)
                                : INVALID_HANDLE_VALUE;

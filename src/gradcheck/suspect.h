@@ -28,8 +28,7 @@ typedef struct {
 } cti_suspect;
 
 /* Sets the diagnosis. Returns true. */
-bool cti_suspect_say(cti_suspect *s, ct_mistake mistake, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+bool cti_suspect_say(cti_suspect *s, ct_mistake mistake, const char *format, ...) CT_FORMAT(3, 4);
 /* Does s->p explain the whole error? */
 bool cti_suspect_fits(const cti_suspect *s);
 /* The c that minimises ||of - c to||. */

@@ -37,8 +37,7 @@ const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
 
 /* ---- faults ---- */
 
-__attribute__((format(printf, 2, 3))) static bool refuse(const cti_file *file, const char *format,
-                                                         ...) {
+CT_FORMAT(2, 3) static bool refuse(const cti_file *file, const char *format, ...) {
     char what[CTI_NAME_TEXT + 256];
     va_list args;
     va_start(args, format);

@@ -3,6 +3,22 @@
 #include "bf16_product_tmpl.h"
 
 #include <math.h>
+#include <string.h>
+
+/* x y + s, rounded once, of x and y in bf16: fmaf, which in MinGW's libm overflows between. In f64
+ * the product is exact. The sum is rounded to odd, so that to round it again to f32 is right (Boldo
+ * and Melquiond, 2008). */
+static float fused(float x, float y, float s) {
+    const double product = (double)x * (double)y, sum = product + (double)s;
+    const double part = sum - product, error = (product - (sum - part)) + ((double)s - part);
+    if (!(error < 0 || error > 0)) return (float)sum; /* exact, infinite or NaN */
+    int64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    if (bits % 2 == 0) bits += (error > 0) == (sum > 0) ? 1 : -1;
+    double odd;
+    memcpy(&odd, &bits, sizeof odd);
+    return (float)odd;
+}
 
 static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
 
@@ -15,8 +31,8 @@ static void tile(const cti_gemm_params *params, int64_t m, int64_t n, const void
             for (int64_t j = 0; j < n; j++) {
                 const bf16 *x = a + (pair * BF16_MR + i) * 2, *y = b + (pair * BF16_NR + j) * 2;
                 float s = sum[i * BF16_NR + j];
-                s = flushed(fmaf(float_of(x[1]), float_of(y[1]), s));
-                s = flushed(fmaf(float_of(x[0]), float_of(y[0]), s));
+                s = flushed(fused(float_of(x[1]), float_of(y[1]), s));
+                s = flushed(fused(float_of(x[0]), float_of(y[0]), s));
                 sum[i * BF16_NR + j] = s;
             }
     bf16_store_tile(params, m, n, sum, base, c);

@@ -6,6 +6,7 @@
 #ifndef CTI_KERNELS_VMATH_H
 #define CTI_KERNELS_VMATH_H
 
+#include "../core/os.h"
 #include "simd.h"
 
 /* Phi(x), the normal distribution's, and the slope of x Phi(x), which is Phi(x) + x phi(x) */
@@ -18,7 +19,8 @@ typedef struct {
 static real libm_exp(real x) { return LIBM(exp)(x); }
 static real libm_exp2(real x) { return LIBM(exp2)(x); }
 static real libm_log(real x) { return LIBM(log)(x); }
-static real libm_tanh(real x) { return (real)tanh((double)x); } /* glibc's tanhf is over 2 ulp */
+/* glibc's tanhf is off by over 2 ulp */
+static real libm_tanh(real x) { return (real)cti_os_tanh((double)x); }
 /* Not inline: its product is never made one instruction with a sum elsewhere, so that it is the
  * same bits everywhere. */
 __attribute__((noinline)) static real libm_normal_cdf(real x) {

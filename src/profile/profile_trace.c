@@ -28,7 +28,7 @@ static void flush(trace *t) {
     t->out.used = 0;
 }
 
-__attribute__((format(printf, 2, 3))) static void put(trace *t, const char *format, ...) {
+CT_FORMAT(2, 3) static void put(trace *t, const char *format, ...) {
     char text[128];
     va_list args;
     va_start(args, format);

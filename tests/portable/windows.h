@@ -67,11 +67,44 @@ static inline int portable_remove(const char *path) {
 #define remove            portable_remove
 #define unlink            portable_remove
 
-/* Wine shows the system that it runs on, whose descriptors are not the program's. */
-static inline DIR *portable_opendir(const char *path) {
-    return strncmp(path, "/proc/", 6) ? opendir(path) : NULL;
+/* Names in UTF-8. Wine shows the system that it runs on, whose descriptors are not the program's.
+ */
+__declspec(dllimport) int __stdcall WideCharToMultiByte(unsigned page, unsigned long flags,
+                                                        const wchar_t *text, int size, char *out,
+                                                        int room, const char *other, int *used);
+typedef struct {
+    _WDIR *list;
+    struct portable_entry {
+        char d_name[3 * 260];
+    } entry;
+} portable_dir;
+static inline portable_dir *portable_opendir(const char *path) {
+    wchar_t name[PORTABLE_PATH];
+    if (!strncmp(path, "/proc/", 6)) return NULL;
+    MultiByteToWideChar(65001, 0, path, -1, name, PORTABLE_PATH);
+    portable_dir *dir = calloc(1, sizeof *dir);
+    if (dir) dir->list = _wopendir(name);
+    if (dir && dir->list) return dir;
+    free(dir);
+    return NULL;
 }
-#define opendir portable_opendir
+static inline struct portable_entry *portable_readdir(portable_dir *dir) {
+    const struct _wdirent *found = _wreaddir(dir->list);
+    if (!found) return NULL;
+    WideCharToMultiByte(65001, 0, found->d_name, -1, dir->entry.d_name, sizeof dir->entry.d_name,
+                        NULL, NULL);
+    return &dir->entry;
+}
+static inline int portable_closedir(portable_dir *dir) {
+    const int status = _wclosedir(dir->list);
+    free(dir);
+    return status;
+}
+#define DIR      portable_dir
+#define dirent   portable_entry
+#define opendir  portable_opendir
+#define readdir  portable_readdir
+#define closedir portable_closedir
 
 /* A descriptor of the library is a handle, a multiple of 4. */
 __declspec(dllimport) int __stdcall GetHandleInformation(void *handle, unsigned long *flags);

@@ -1,0 +1,35 @@
+# macOS and Windows, built on Linux; docs/platforms.md says what was seen. `+`: the make below takes
+# part in -j of the one above.
+
+# Compilers for both, from PyPI.
+ZIG = $(BUILD)/zig/venv
+$(ZIG)/ready: tests/zig/requirements.txt
+	python3 -m venv $(ZIG)
+	$(ZIG)/bin/pip install -q -r $<
+	@touch $@
+zig = $(abspath $(ZIG))/bin/python -m ziglang
+
+MACS = aarch64-macos x86_64-macos
+macos: $(MACS:%=macos-%) ## everything for macOS, arm64 and x86_64, linked by zig; nothing is run
+$(MACS:%=macos-%): macos-%: $(ZIG)/ready
+	+$(MAKE) BUILD=$(BUILD)/$* CC="$(zig) cc -target $*" AR="$(zig) ar" OWN_CHECK=1 all tests
+
+MINGW = x86_64-w64-mingw32
+ON_WINDOWS = $(MAKE) BUILD=$(BUILD)/windows CC=$(MINGW)-gcc AR=$(MINGW)-ar
+windows: ## everything for Windows, x86_64, with MinGW-w64
+	@command -v $(MINGW)-gcc >/dev/null || { echo "make windows needs MinGW-w64: apt-get install gcc-mingw-w64-x86-64"; exit 1; }
+	+$(ON_WINDOWS) all tests
+windows-zig: $(ZIG)/ready ## the same with zig
+	+$(MAKE) BUILD=$(BUILD)/windows-zig CC="$(zig) cc -target x86_64-windows-gnu" AR="$(zig) ar" all tests
+
+# PART=20 chooses suites by SEED, and takes those of files and threads in any case.
+ALWAYS = os io save shards tokens engine
+OTHERS = $(filter-out $(ALWAYS) $(POSIX_FAULTS),$(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)))
+chosen_part = $(ALWAYS) $(shell printf '%s\n' $(OTHERS) | awk 'BEGIN {srand($(or $(SEED),1))} {print rand(), $$1}' | sort -n | awk 'NR <= $(PART) {print $$2}')
+WINE = WINEDEBUG=-all WINEPREFIX=$(abspath $(BUILD))/windows/wine RUN=wine
+windows-test: windows ## its suite and the demo in Wine; PART=20 SEED=1: some suites
+	@command -v wine >/dev/null || { echo "make windows-test needs Wine: apt-get install wine wine64"; exit 1; }
+	+$(WINE) $(ON_WINDOWS) test $(if $(PART),SUITES="$(chosen_part)")
+	$(if $(CHOSEN)$(PART),,+$(WINE) $(ON_WINDOWS) demo)
+
+.PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%)
