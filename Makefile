@@ -16,13 +16,13 @@ TEXT   ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c
 
 # The system that is compiled for, as CC says it: what differs is in files named after one of these.
 MACHINE_TRIPLE := $(shell $(CC) -dumpmachine)
-OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACHINE_TRIPLE)),windows,posix)
+OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACHINE_TRIPLE)),windows,$(if $(findstring wasi,$(MACHINE_TRIPLE)),wasi,posix))
 OTHER_OS = $(filter-out %_$(OS_NAME).c,$(wildcard src/core/os_*.c examples/system_*.c))
 IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TRIPLE))
 # Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
 # those of files wrap POSIX.
 POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model
-NOT_HERE = $(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS))$(if $(IS_MACOS),$(POSIX_FAULTS) faults graph gradcheck_html)
+NOT_HERE = $(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS))$(WASI_NOT_HERE)$(if $(IS_MACOS),$(POSIX_FAULTS) faults graph gradcheck_html)
 # GCC keeps vectors of 32 and 64 bytes on Windows' stack, which is aligned to 16 (GCC bug 54412), so
 # its assembler makes moves of them unaligned. CTI_BUILD: the public functions are exported.
 ifeq ($(OS_NAME),windows)
@@ -30,7 +30,7 @@ IS_GCC := $(findstring Free Software,$(shell $(CC) --version))
 EXE = .exe
 SYSTEM_FLAGS = -DCTI_BUILD -D__USE_MINGW_ANSI_STDIO=1 -Wno-format $(if $(IS_GCC),-Wa$(comma)-muse-unaligned-vector-move)
 SYSTEM_LIBS  = -static-libgcc -Wl,--stack,1048576
-else
+else ifneq ($(OS_NAME),wasi)
 SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L -fPIC -pthread
 SYSTEM_LIBS  = -pthread
 endif
@@ -98,11 +98,12 @@ SONAME = libcotangent.so.$(MAJOR)
 LINKED = libcotangent.so
 SHARED_FLAGS = -Wl,-soname,$(SONAME) -Wl,--no-undefined
 endif
+include packaging/wasm.mk
 
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) mpi/mpi.mk
+	@awk -F ':.*## ' '/^[a-z_.-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST)) $(filter packaging/%.mk,$(MAKEFILE_LIST)) mpi/mpi.mk
 	@echo "Variables: CC, OPT, CFLAGS, BUILD (default build), PREFIX (/usr/local), DESTDIR, STRIP; SUITES=\"nn io\" for"
 	@echo "test, asan, ubsan, tsan, coverage, valgrind and cross: only these test programs."
 
@@ -202,6 +203,8 @@ CHECK_CFLAGS += -Itests/portable/windows -include tests/portable/windows.h
 CHECK_LIBS   += -static -lpthread
 else ifneq (,$(IS_MACOS))
 CHECK_CFLAGS += -D_DARWIN_C_SOURCE
+else ifeq ($(OS_NAME),wasi)
+CHECK_CFLAGS += $(WASI_CHECK)
 endif
 
 # Of each file by name: make 3.81 would take the first rule that fits, $(BUILD)/obj/%.o.
@@ -247,7 +250,7 @@ CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%$(EXE))
 ifeq ($(OS_NAME),windows)
 export CK_EXCLUDE_TAGS ?= forks posix exact-sin
 endif
-ifneq (,$(filter windows,$(OS_NAME))$(IS_MACOS))
+ifneq (,$(filter windows wasi,$(OS_NAME))$(IS_MACOS))
 SUITE = $(or $(CHOSEN),$(TESTS))
 else
 SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST))
