@@ -74,7 +74,7 @@ OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/% $(OTHER_OS
 ifdef AMALGAMATED
 OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o kernels/isa.o)
 endif
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c examples/system_%.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c examples/seq2seq_model.c examples/system_%.c,$(wildcard examples/*.c)))
 # What char_lm is linked with, besides common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write run run_log
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
@@ -167,6 +167,7 @@ $(BUILD)/flags: FORCE
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 
 $(foreach e,attention_map lora tokens,$(BUILD)/$(e)$(EXE)): $(BUILD)/obj/examples/gpt.o
+$(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o
 $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
@@ -205,6 +206,7 @@ else ifneq (,$(IS_MACOS))
 CHECK_CFLAGS += -D_DARWIN_C_SOURCE
 else ifeq ($(OS_NAME),wasi)
 CHECK_CFLAGS += $(WASI_CHECK)
+CHECK_LIBS   += -mexception-handling
 endif
 
 # Of each file by name: make 3.81 would take the first rule that fits, $(BUILD)/obj/%.o.

@@ -33,6 +33,10 @@ web-test: web ## that page in a headless Chromium: it learns to 99 %, without an
 	python3 tests/wasm/web $(BUILD)/web
 .PHONY: wasm wasm-test web web-test
 
+ifeq ($(OS_NAME),wasi)
+$(BUILD)/obj/examples/%.o: ALL_CFLAGS += -D_WASI_EMULATED_SIGNAL # for sig_atomic_t; no signal comes
+endif
+
 # A module without main, whose functions the page calls.
 $(BUILD)/seq2seq_web.wasm: $(BUILD)/obj/examples/web/seq2seq_web.o $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/common.o $(BUILD)/obj/examples/system_wasi.o $(STATIC)
 	$(call if_quiet,LD)$(CC) -mexec-model=reactor $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -Wl,--strip-debug

@@ -39,6 +39,8 @@ static inline FILE *portable_tmpfile(void) {
 #define mkfifo(path, mode) ((void)(path), errno = ENOSYS, -1)
 #define fchdir(fd)         ((void)(fd), errno = ENOSYS, -1)
 #define umask(mode)        ((void)(mode), 0)
+#define mkstemp(path)      ((void)(path), errno = ENOSYS, -1)
+#define waitpid(id, status, how) ((void)(status), errno = ECHILD, -1)
 #define fork()             (-1)
 #define dup(fd)            ((void)(fd), errno = ENOSYS, -1)
 #define dup2(fd, to)       ((void)(fd), (void)(to), errno = ENOSYS, -1)
