@@ -86,7 +86,15 @@ size_t cti_os_folder_length(const char *path) {
 
 bool cti_os_is_separator(char c) { return c == '/'; }
 bool cti_os_is_absolute(const char *path) { return *path == '/'; }
-bool cti_os_current_folder(char *out, size_t room) { return getcwd(out, room) != NULL; }
+bool cti_os_current_folder(char *out, size_t room) {
+    char *here = getcwd(NULL, 0);
+    if (!here) return false;
+    const size_t size = strlen(here) + 1;
+    if (size <= room) memcpy(out, here, size);
+    free(here);
+    if (size > room) errno = ERANGE;
+    return size <= room;
+}
 
 bool cti_os_real_path(const char *path, char *out) {
     char *found = realpath(path, NULL);
@@ -96,6 +104,13 @@ bool cti_os_real_path(const char *path, char *out) {
     free(found);
     if (size > CTI_OS_PATH) errno = ENAMETOOLONG;
     return size <= CTI_OS_PATH;
+}
+
+/* wasi-libc takes an empty path for the current folder. */
+static bool is_named(const char *path) {
+    if (*path) return true;
+    errno = ENOENT;
+    return false;
 }
 
 /* ---- what a path or an open file is ---- */
@@ -124,19 +139,24 @@ bool cti_os_about_file(int fd, cti_os_about *about) {
 
 bool cti_os_about_path(const char *path, cti_os_about *about) {
     struct stat found;
-    return tell(stat(path, &found), &found, about);
+    return is_named(path) && tell(stat(path, &found), &found, about);
 }
 
 bool cti_os_about_link(const char *path, cti_os_about *about) {
     struct stat found;
-    return tell(lstat(path, &found), &found, about);
+    return is_named(path) && tell(lstat(path, &found), &found, about);
 }
 
 /* ---- files ---- */
 
-int cti_os_open(const char *path) { return open(path, O_RDONLY | O_NONBLOCK); }
-int cti_os_open_folder(const char *path) { return open(path, O_RDONLY | O_DIRECTORY); }
+int cti_os_open(const char *path) {
+    return is_named(path) ? open(path, O_RDONLY | O_NONBLOCK) : -1;
+}
+int cti_os_open_folder(const char *path) {
+    return is_named(path) ? open(path, O_RDONLY | O_DIRECTORY) : -1;
+}
 int cti_os_create(const char *path, unsigned mode) {
+    if (!is_named(path)) return -1;
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, (mode_t)mode);
 }
 void cti_os_close(int fd) { close(fd); }
@@ -166,7 +186,7 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
 
 bool cti_os_rename(const char *from, const char *to) { return rename(from, to) == 0; }
 bool cti_os_remove(const char *path) { return unlink(path) == 0; }
-bool cti_os_make_folder(const char *path) { return mkdir(path, 0777) == 0; }
+bool cti_os_make_folder(const char *path) { return is_named(path) && mkdir(path, 0777) == 0; }
 
 void cti_os_error(char *words, size_t size) {
     const char *text = strerror(errno);
