@@ -99,6 +99,7 @@ async function work() {
 
 // ---- the page ----
 
+const count = (n) => n.toLocaleString("en");
 const $ = (id) => document.getElementById(id);
 
 function page() {
@@ -111,7 +112,7 @@ function page() {
   function say() {
     $("run").textContent = state.running ? "Stop" : state.done ? "Done" : state.losses.length ? "Go on" : "Start";
     $("run").disabled = state.done;
-    const what = `${state.parameters.toLocaleString("en")} parameters, 64 sequences a step`;
+    const what = `${count(state.parameters)} parameters, 64 sequences a step`;
     $("state").textContent = state.error ?? (state.done ? `Trained: ${what}.` : state.running ? `Training: ${what}.` : `Stopped: ${what}.`);
   }
   function begin() {
@@ -133,7 +134,7 @@ function page() {
     ready() { begin(); run(true); },
     begun({ parameters, steps }) {
       Object.assign(state, { parameters, steps, losses: [], exact: [] });
-      $("step").innerHTML = `0 <small>of ${steps}</small>`;
+      $("step").innerHTML = `0 <small>of ${count(steps)}</small>`;
       curve(state);
       say();
     },
@@ -141,7 +142,7 @@ function page() {
       state.losses.push(...losses);
       state.exact.push(...exact);
       state.speed = step / seconds;
-      $("step").innerHTML = `${step} <small>of ${state.steps}</small>`;
+      $("step").innerHTML = `${step} <small>of ${count(state.steps)}</small>`;
       $("loss").textContent = mean(state.losses, 20).toFixed(4);
       $("speed").innerHTML = `${state.speed.toFixed(1)} <small>steps/s</small>`;
       $("exact").innerHTML = percent(mean(state.exact, 20));
@@ -150,7 +151,7 @@ function page() {
     map(data) { state.map = data; state.stale = true; },
     test({ right, of }) {
       state.tested = right / of;
-      $("tested").innerHTML = `${percent(state.tested)} <small>of ${of}</small>`;
+      $("tested").innerHTML = `${percent(state.tested)} <small>of ${count(of)}</small>`;
     },
     done() { state.running = false; state.done = true; say(); },
     failed({ message }) { state.running = false; state.error = `It failed: ${message}`; console.error(message); say(); },
@@ -187,17 +188,17 @@ function curve({ losses, steps }) {
 
 function map({ length, digits, answer, written, weights }) {
   const END = 11, name = (token) => (token === END ? "end" : token > 9 ? "·" : String(token));
-  const left = 58, top = 40, cell = Math.min((448 - left) / length, (392 - top) / (length + 1)), gap = 2;
+  const left = 58, top = 40, wide = (456 - left) / length, high = (392 - top) / (length + 1), gap = 2;
   let out = `<text x="${left}" y="12">read</text><text x="4" y="${top - 6}">written</text>`;
-  for (let j = 0; j < length; j++) out += `<text class="token" x="${left + cell * (j + 0.5)}" y="${top - 6}">${name(digits[j])}</text>`;
+  for (let j = 0; j < length; j++) out += `<text class="token" x="${left + wide * (j + 0.5)}" y="${top - 6}">${name(digits[j])}</text>`;
   for (let i = 0; i <= length; i++) {
-    const y = top + cell * i, right = written[i] === answer[i];
-    out += `<text class="token ${right ? "right" : "wrong"}" x="28" y="${y + cell / 2 + 5}">${name(written[i])}</text>`;
+    const y = top + high * i, right = written[i] === answer[i];
+    out += `<text class="token ${right ? "right" : "wrong"}" x="28" y="${y + high / 2 + 5}">${name(written[i])}</text>`;
     for (let j = 0; j < length; j++) {
       const w = weights[i * length + j], value = Math.round(100 * w);
-      out += `<rect x="${left + cell * j}" y="${y}" width="${cell - gap}" height="${cell - gap}" rx="2" fill="rgba(var(--cell), ${(0.05 + 0.95 * w).toFixed(3)})"/>`;
+      out += `<rect x="${left + wide * j}" y="${y}" width="${wide - gap}" height="${high - gap}" rx="2" fill="rgba(var(--cell), ${(0.05 + 0.95 * w).toFixed(3)})"/>`;
       if (value >= 5)
-        out += `<text x="${left + cell * j + (cell - gap) / 2}" y="${y + cell / 2 + 3}" text-anchor="middle" style="fill:var(--${w > 0.5 ? "ground" : "ink"})">${value}</text>`;
+        out += `<text x="${left + wide * j + (wide - gap) / 2}" y="${y + high / 2 + 3}" text-anchor="middle" style="fill:var(--${w > 0.5 ? "ground" : "ink"})">${value}</text>`;
     }
   }
   $("map").innerHTML = out;
