@@ -521,7 +521,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	$(STYLE)/bin/pip install -q -r $<
 	@touch $@
 
-C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests,$(wildcard $(d)/*.c $(d)/*.h))
+C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/web examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests,$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place
 	$(STYLE)/bin/clang-format -i $(C_FILES)
 format-check: $(STYLE)/ready ## fail where clang-format would change something
