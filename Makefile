@@ -16,14 +16,14 @@ TEXT   ?= $(wildcard include/cotangent/*.h src/*/*.c src/*/*.h ops/*.c ops/*/*.c
 
 # The system that is compiled for, as CC says it: what differs is in files named after one of these.
 MACHINE_TRIPLE := $(shell $(CC) -dumpmachine)
-OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACHINE_TRIPLE)),windows,posix)
+OS_NAME  = $(if $(findstring mingw,$(MACHINE_TRIPLE))$(findstring windows,$(MACHINE_TRIPLE)),windows,$(if $(findstring wasi,$(MACHINE_TRIPLE)),wasi,posix))
 OTHER_OS = $(filter-out %_$(OS_NAME).c,$(wildcard src/core/os_*.c examples/system_*.c))
 IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TRIPLE))
 # Test programs that a system cannot have: without --wrap of a linker nothing fails on purpose, and
 # those of files and threads wrap POSIX.
 POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
-NOT_HERE = $(if $(IS_MACOS),$(WRAPPED),$(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS)))
+NOT_HERE = $(WASI_NOT_HERE)$(if $(IS_MACOS),$(WRAPPED),$(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS)))
 # GCC keeps vectors of 32 and 64 bytes on Windows' stack, which is aligned to 16 (GCC bug 54412), so
 # its assembler makes moves of them unaligned. CTI_BUILD: the public functions are exported.
 ifeq ($(OS_NAME),windows)
@@ -31,7 +31,7 @@ IS_GCC := $(findstring Free Software,$(shell $(CC) --version))
 EXE = .exe
 SYSTEM_FLAGS = -DCTI_BUILD -D__USE_MINGW_ANSI_STDIO=1 -Wno-format $(if $(IS_GCC),-Wa$(comma)-muse-unaligned-vector-move)
 SYSTEM_LIBS  = -static-libgcc -Wl,--stack,1048576
-else
+else ifneq ($(OS_NAME),wasi)
 SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -fPIC -pthread
 SYSTEM_LIBS  = -pthread
 endif
@@ -79,7 +79,7 @@ OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/% $(OTHER_OS
 ifdef AMALGAMATED
 OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o kernels/isa.o)
 endif
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c examples/system_%.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c examples/seq2seq_model.c examples/system_%.c,$(wildcard examples/*.c)))
 # What char_lm is linked with, besides common.o and either world_one.o or world_mpi.o.
 CHAR_LM  = gpt gpt_write run run_log
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
@@ -103,6 +103,7 @@ SONAME = libcotangent.so.$(MAJOR)
 LINKED = libcotangent.so
 SHARED_FLAGS = -Wl,-soname,$(SONAME) -Wl,--no-undefined
 endif
+include packaging/wasm.mk
 
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
@@ -171,6 +172,7 @@ $(BUILD)/flags: FORCE
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 
 $(foreach e,attention_map lora tokens,$(BUILD)/$(e)$(EXE)): $(BUILD)/obj/examples/gpt.o
+$(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o
 $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
@@ -207,6 +209,9 @@ CHECK_CFLAGS += -Itests/portable/windows -include tests/portable/windows.h
 CHECK_LIBS   += -static -lpthread
 else ifneq (,$(IS_MACOS))
 CHECK_CFLAGS += -D_DARWIN_C_SOURCE
+else ifeq ($(OS_NAME),wasi)
+CHECK_CFLAGS += $(WASI_CHECK)
+CHECK_LIBS   += -mexception-handling
 endif
 
 # Of each file by name: make 3.81 would take the first rule that fits, $(BUILD)/obj/%.o.
@@ -257,7 +262,7 @@ CHOSEN = $(SUITES:%=$(BUILD)/tests/test_%$(EXE))
 ifeq ($(OS_NAME),windows)
 export CK_EXCLUDE_TAGS ?= forks posix exact-sin
 endif
-ifneq (,$(filter windows,$(OS_NAME))$(IS_MACOS))
+ifneq (,$(filter windows wasi,$(OS_NAME))$(IS_MACOS))
 SUITE = $(or $(CHOSEN),$(TESTS))
 else
 SUITE = $(or $(CHOSEN),$(TESTS) $(EXAMPLES_TEST) $(COURSE_TEST) $(INSTALL_TEST))
@@ -339,6 +344,7 @@ $(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
 
+include packaging/systems.mk
 include packaging/cross.mk
 
 KILLS ?= 1000
@@ -489,7 +495,7 @@ $(STYLE)/ready: tests/style/requirements.txt
 	$(STYLE)/bin/pip install -q -r $<
 	@touch $@
 
-C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests,$(wildcard $(d)/*.c $(d)/*.h))
+C_FILES = $(foreach d,docs include/cotangent src/* ops ops/* nn nn/* examples examples/web examples/course examples/course/* tests tests/fuzz tests/mutation tests/course/* bench mpi mpi/include/cotangent mpi/tests,$(wildcard $(d)/*.c $(d)/*.h))
 format: $(STYLE)/ready ## clang-format in place
 	$(STYLE)/bin/clang-format -i $(C_FILES)
 format-check: $(STYLE)/ready ## fail where clang-format would change something

@@ -532,7 +532,6 @@ int main(void) {
     Suite *suite = suite_create("debug");
     TCase *tcase = tcase_create("debug");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, two_threads_at_once);
     tcase_add_test(tcase, what_is_freed_is_all_ones);
     tcase_add_test(tcase, what_is_new_is_all_ones);
     tcase_add_test(tcase, what_the_tape_saved_stays);
@@ -551,5 +550,10 @@ int main(void) {
     tcase_add_loop_test(tcase, no_op_takes_an_ended_handle, 0, case_count());
     tcase_add_test(tcase, training_gives_the_same_bits);
     suite_add_tcase(suite, tcase);
+    TCase *threads = tcase_create("threads");
+    tcase_set_tags(threads, "threads");
+    tcase_add_checked_fixture(threads, setup, teardown);
+    tcase_add_test(threads, two_threads_at_once);
+    suite_add_tcase(suite, threads);
     return run_suite(suite);
 }

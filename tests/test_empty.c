@@ -5,7 +5,8 @@
 
 #include "cases.h"
 
-static const int64_t HUGE_SIZE = (int64_t)1 << 45;
+static const int64_t HUGE_SIZE =
+    (int64_t)(PTRDIFF_MAX >> 18) + 1; /* 2^45, or 2^13 where sizes have 32 bits */
 
 /* With a memory limit, so that a huge result that is not empty is CT_ERR_MEMORY even if the system
  * overcommits. */

@@ -339,7 +339,6 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_context_of_another_machine);
     tcase_add_test(tcase, numbers_of_threads);
-    tcase_add_test(tcase, two_contexts_in_two_threads_never_meet);
     tcase_add_test(tcase, closing_a_scope_ends_what_is_in_it);
     tcase_add_test(tcase, keeping_returning_releasing);
     tcase_add_test(tcase, a_view_holds_the_memory_it_needs);
@@ -350,5 +349,10 @@ int main(void) {
     const char *fork = getenv("CK_FORK");
     if (!fork || strcmp(fork, "no") != 0) tcase_add_exit_test(tcase, dying_with_a_message, 1);
     suite_add_tcase(suite, tcase);
+    TCase *threads = tcase_create("threads");
+    tcase_set_tags(threads, "threads");
+    tcase_add_checked_fixture(threads, setup, teardown);
+    tcase_add_test(threads, two_contexts_in_two_threads_never_meet);
+    suite_add_tcase(suite, threads);
     return run_suite(suite);
 }

@@ -309,7 +309,7 @@ START_TEST(a_memory_limit) {
         ck_assert_ptr_nonnull(ct_zeros(c, CT_F32, CT_SHAPE(100, 400 + i)));
         ct_scope_close(scope);
     }
-    int64_t huge = INT64_C(1) << (sizeof(size_t) == 8 ? 60 : 28); /* fits a size_t, not the limit */
+    int64_t huge = (int64_t)(PTRDIFF_MAX / 8) + 1; /* does not overflow, but exceeds any machine */
     ck_assert_ptr_null(ct_empty(c, CT_BOOL, CT_SHAPE(huge)));
     expect_in(c, CT_ERR_MEMORY, "empty", "limit");
     ck_assert_ptr_null(ct_contiguous(ct_expand(ct_ones(c, CT_BOOL, CT_SHAPE(1)), CT_SHAPE(huge))));
@@ -318,6 +318,41 @@ START_TEST(a_memory_limit) {
     ct_context_free(c);
     c = ct_context_new((ct_context_opts){.memory_limit = -1});
     expect_in(c, CT_ERR_ARGUMENT, "limit", "-1");
+    ct_context_free(c);
+}
+END_TEST
+
+/* Bytes that are a little more than 2^32, and so few in a number of 32 bits, are refused: by the
+ * limit, or because they overflow. */
+START_TEST(sizes_beyond_32_bits) {
+    ct_context *c = ct_context_new((ct_context_opts){.threads = 1, .memory_limit = 32 << 20});
+    enum { ROWS = 1 << 16, COLS = (1 << 14) + 1 }; /* of f32: 2^32 + 2^18 bytes */
+    ct_tensor *one = ct_ones(c, CT_F32, CT_SHAPE(1)), *rows = ct_ones(c, CT_F32, CT_SHAPE(ROWS, 1)),
+              *cols = ct_ones(c, CT_F32, CT_SHAPE(1, COLS)),
+              *ids = ct_zeros(c, CT_I64, CT_SHAPE(ROWS));
+    const int64_t live = ct_memory(c).live;
+    for (int call = 0; call < 12; call++) {
+        ct_tensor *x = NULL;
+        ct_scope scope = ct_scope_open(c);
+        switch (call) {
+        case 0: x = ct_empty(c, CT_F32, CT_SHAPE(ROWS, COLS)); break;
+        case 1: x = ct_zeros(c, CT_F64, CT_SHAPE((INT64_C(1) << 29) + 1)); break;
+        case 2: x = ct_zeros(c, CT_BOOL, CT_SHAPE((INT64_C(1) << 32) + 1)); break;
+        case 3: x = ct_contiguous(ct_expand(one, CT_SHAPE(ROWS, COLS))); break;
+        case 4: x = ct_add(rows, cols); break;
+        case 5: x = ct_matmul(rows, cols); break;
+        case 6: x = ct_one_hot(ids, COLS, CT_F32); break;
+        case 7: x = ct_causal_mask(c, ROWS, ROWS + 1); break;
+        case 8: x = ct_arange(c, CT_I64, 0, (1 << 29) + 1, 1); break;
+        case 9: x = ct_full(c, CT_I64, CT_SHAPE(2, (1 << 28) + 1), 7); break;
+        case 10: x = ct_embedding(ids, ct_expand(one, CT_SHAPE(1, COLS))); break;
+        default: x = ct_linspace(c, CT_F64, 0, 1, (1 << 29) + 1); break;
+        }
+        ck_assert_msg(!x && ct_error(c) == CT_ERR_MEMORY, "call %d: %s", call, ct_error_message(c));
+        ct_error_clear(c);
+        ct_scope_close(scope);
+        ck_assert_int_eq(ct_memory(c).live, live);
+    }
     ct_context_free(c);
 }
 END_TEST
@@ -350,6 +385,7 @@ int main(void) {
 #endif
     tcase_add_test(tcase, trimming);
     tcase_add_test(tcase, a_memory_limit);
+    tcase_add_test(tcase, sizes_beyond_32_bits);
     tcase_add_test(tcase, an_allocator_with_nothing);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -331,7 +331,7 @@ START_TEST(instruction_sets_agree) {
     ct_context *scalar = context_of("scalar", 1);
     name_case(_i, 0);
     no_error(scalar);
-    const char *isa[] = {"avx2", "avx512", "neon"};
+    const char *isa[] = {"avx2", "avx512", "neon", "simd128"};
     for (int k = 0; k < 3; k++) {
         ct_context *context = context_of(isa[k], 1);
         if (ct_error(context) == CT_OK) {

@@ -272,7 +272,7 @@ START_TEST(permutations) {
     FAILS(ct_randperm(context, INT64_MAX), CT_ERR_MEMORY, "randperm: the size of");
     ck_assert_uint_eq(ct_rng_get(context).stream, stream + 1);
     ck_assert_ptr_null(ct_randperm(NULL, 3));
-    const char *isa[] = {"scalar", "avx2", "avx512", "neon"}; /* the same on each */
+    const char *isa[] = {"scalar", "avx2", "avx512", "neon", "simd128"}; /* the same on each */
     for (int k = 0; k < 4; k++) {
         ct_context *other = ct_context_new((ct_context_opts){.seed = 1, .isa = isa[k]});
         ct_rng_set(other, (ct_rng){ct_rng_get(context).seed, stream});

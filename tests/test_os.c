@@ -104,7 +104,7 @@ START_TEST(parts_of_paths) {
     ck_assert_uint_eq(cti_os_folder_length("file"), 0);
     ck_assert_uint_eq(cti_os_folder_length("/file"), 1);
     ck_assert(cti_os_is_absolute("/a") && !cti_os_is_absolute("a/b") && !cti_os_is_absolute(""));
-    char here[CTI_OS_PATH], small[2];
+    char here[CTI_OS_PATH], small[1]; /* "/" takes 2 */
     ck_assert(cti_os_current_folder(here, sizeof here) && cti_os_is_absolute(here));
     ck_assert(!cti_os_current_folder(small, sizeof small) && errno == ERANGE);
     char real[CTI_OS_PATH];
@@ -331,13 +331,20 @@ int main(void) {
     tcase_add_test(files, over_2_gib);
     tcase_add_test(files, replaced_while_open);
     tcase_add_test(files, saved_while_read);
-    tcase_add_test(files, locked_files_stay);
     tcase_add_test(files, refusals);
     suite_add_tcase(suite, files);
+    TCase *locks = tcase_create("locks");
+    tcase_set_tags(locks, "locks");
+    tcase_add_checked_fixture(locks, setup, teardown);
+    tcase_add_test(locks, locked_files_stay);
+    suite_add_tcase(suite, locks);
     TCase *rest = tcase_create("machine, text and threads");
     tcase_add_test(rest, text_in_memory);
     tcase_add_test(rest, the_machine);
-    tcase_add_test(rest, threads);
     suite_add_tcase(suite, rest);
+    TCase *parallel = tcase_create("parallel");
+    tcase_set_tags(parallel, "threads");
+    tcase_add_test(parallel, threads);
+    suite_add_tcase(suite, parallel);
     return run_suite(suite);
 }

@@ -396,8 +396,12 @@ int main(void) {
     tcase_add_test(batches, a_batch_depends_on_its_index_alone);
     tcase_add_test(batches, epochs_differ);
     tcase_add_test(batches, a_resumed_run_has_the_same_bits);
-    tcase_add_test(batches, many_files);
     suite_add_tcase(suite, batches);
+    TCase *descriptors = tcase_create("descriptors");
+    tcase_set_tags(descriptors, "proc");
+    tcase_add_checked_fixture(descriptors, setup, teardown);
+    tcase_add_test(descriptors, many_files);
+    suite_add_tcase(suite, descriptors);
     TCase *posix = tcase_create("links, FIFOs and modes");
     tcase_set_tags(posix, "posix");
     tcase_add_checked_fixture(posix, setup, teardown);

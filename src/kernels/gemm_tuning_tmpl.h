@@ -14,7 +14,8 @@
 
 #if CTI_VECTOR_BYTES == 64
 #define BY_ISA(scalar, neon, avx2, avx512) avx512
-#elif CTI_VECTOR_BYTES == 32
+#elif CTI_VECTOR_BYTES == 32 || (CTI_VECTOR_BYTES && defined __wasm_simd128__)
+/* engines keep vectors of WebAssembly in the 16 registers that AVX has, too */
 #define BY_ISA(scalar, neon, avx2, avx512) avx2
 #elif CTI_VECTOR_BYTES == 16
 #define BY_ISA(scalar, neon, avx2, avx512) neon

@@ -26,6 +26,10 @@ static bool always(void) { return true; }
 extern const cti_kernels cti_kernels_neon_f32, cti_kernels_neon_f64;
 #endif
 
+#ifdef CTI_HAVE_simd128 /* a module is checked as a whole, so one that runs has it */
+extern const cti_kernels cti_kernels_simd128_f32, cti_kernels_simd128_f64;
+#endif
+
 #ifdef CTI_HAVE_avx2
 extern const cti_kernels cti_kernels_avx2_f32, cti_kernels_avx2_f64;
 static bool runs_avx2(void) {
@@ -69,6 +73,9 @@ static built_isa built[] = {
     {.isa = {"scalar", TABLES(scalar)}, .runs = always},
 #ifdef CTI_HAVE_neon
     {.isa = {"neon", TABLES(neon)}, .runs = always},
+#endif
+#ifdef CTI_HAVE_simd128
+    {.isa = {"simd128", TABLES(simd128)}, .runs = always},
 #endif
 #ifdef CTI_HAVE_avx2
     {.isa = {"avx2", TABLES(avx2)}, .runs = runs_avx2},
@@ -143,6 +150,9 @@ const char *cti_isa_names(void) {
     return "scalar"
 #ifdef CTI_HAVE_neon
            ", neon"
+#endif
+#ifdef CTI_HAVE_simd128
+           ", simd128"
 #endif
 #ifdef CTI_HAVE_avx2
            ", avx2"

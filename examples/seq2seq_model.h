@@ -1,0 +1,52 @@
+/* An encoder-decoder that reads 4 to 12 digits and writes them reversed, or sorted (Vaswani et al.
+ * 2017, arXiv:1706.03762).
+ *
+ *     source  7 2 9 4 . .     read by the encoder; a key mask hides the padding
+ *     input   > 4 9 2 7 .     given to the decoder: the answer shifted by one, so that it sees only
+ * what is already written
+ *     target  4 9 2 7 < .     the correct output: the next digit, and the end */
+#ifndef EXAMPLES_SEQ2SEQ_MODEL_H
+#define EXAMPLES_SEQ2SEQ_MODEL_H
+
+#include <cotangent/cotangent.h>
+
+enum { START = 10, END = 11, PAD = 12, TOKENS = 13 }; /* 0 ... 9 are the digits */
+enum { SHORTEST = 4, LONGEST = 12 };                  /* digits of a sequence */
+enum { S = LONGEST, T = LONGEST + 1 };                /* lengths of source and target */
+enum { WIDTH = 64, HEADS = 4, LAYERS = 2 };
+enum { BATCH = 64, TESTS = 1000, IGNORED = -100 /* a target that counts for no loss */ };
+
+typedef struct {
+    int length;
+    int64_t digits[LONGEST], answer[LONGEST];
+} sequence;
+
+void set_answer(sequence *s, bool sort); /* of its digits */
+
+/* A sequence for the test, or one for training, which never sees those of the test. */
+sequence draw_sequence(ct_context *context, bool sort, bool test);
+
+typedef struct {
+    ct_module *root; /* all the others are in its tree: it counts, trains and saves them as one */
+    ct_module *embedding, *positions, *encoder, *decoder, *head;
+} model;
+
+model make_model(ct_context *context);
+ct_optim *make_optim(const model *m);
+double learning_rate(int64_t step, int64_t steps);
+
+/* One step of teacher forcing. Returns the loss; *exact is the share of sequences with every token
+ * right. */
+double train_step(ct_context *context, const model *m, ct_optim *optim, bool sort, double *exact);
+
+/* Greedy decoding of n answers: the likeliest token is written and becomes the next input. Keys and
+ * values of earlier tokens are in the caches. said (n, T). */
+void write_answers(ct_context *context, const model *m, const sequence *tests, int n,
+                   int64_t *said);
+bool is_right(const sequence *s, const int64_t *said);
+
+/* The decoder's attention to the source while it writes the right answer, and its end: weights
+ * (length + 1, length), the last layer's, the mean of its heads. */
+void attention_of(ct_context *context, const model *m, const sequence *s, double *weights);
+
+#endif

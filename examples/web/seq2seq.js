@@ -1,0 +1,208 @@
+"use strict";
+// The page and, in a Web Worker, the training: one file for both. The worker alone has the WebAssembly.
+
+// ---- the worker ----
+
+// What WASI asks of its host. There is a console, a clock and randomness; there are no files.
+function wasi(memory) {
+  const BAD_FD = 8, view = () => new DataView(memory().buffer);
+  let line = "";
+  const calls = {
+    fd_write(fd, vectors, count, written) {
+      let bytes = 0;
+      for (let i = 0; i < count; i++) {
+        const at = view().getUint32(vectors + 8 * i, true), size = view().getUint32(vectors + 8 * i + 4, true);
+        line += new TextDecoder().decode(new Uint8Array(memory().buffer, at, size));
+        bytes += size;
+      }
+      view().setUint32(written, bytes, true);
+      return 0;
+    },
+    clock_time_get(id, precision, out) {
+      const ms = id === 0 ? Date.now() : performance.now();
+      view().setBigUint64(out, BigInt(Math.round(ms * 1e6)), true);
+      return 0;
+    },
+    random_get(at, size) {
+      crypto.getRandomValues(new Uint8Array(memory().buffer, at, size));
+      return 0;
+    },
+    environ_sizes_get(count, size) {
+      view().setUint32(count, 0, true);
+      view().setUint32(size, 0, true);
+      return 0;
+    },
+    environ_get: () => 0,
+    proc_exit(code) { throw new Error(line.trim() || `the program ended with ${code}`); },
+  };
+  return new Proxy(calls, { get: (of, name) => of[name] ?? (() => BAD_FD) });
+}
+
+async function work() {
+  const bytes = await (await fetch("seq2seq_web.wasm")).arrayBuffer();
+  const module = await WebAssembly.compile(bytes);
+  let to = null;
+  const given = wasi(() => to.memory), imports = {};
+  for (const { module: from, name } of WebAssembly.Module.imports(module)) (imports[from] ??= {})[name] = given[name];
+  to = (await WebAssembly.instantiate(module, imports)).exports;
+  to._initialize();
+
+  const TESTED = 200, TESTED_LAST = 1000, T = 13;
+  let running = false, step = 0, seconds = 0;
+
+  const numbers = (at, n) => Array.from(new Float64Array(to.memory.buffer, at, n));
+  function show() {
+    const length = to.web_show(), shown = numbers(to.web_shown(), 3 * T);
+    postMessage({ kind: "map", length, digits: shown.slice(0, length), answer: shown.slice(T, T + length + 1),
+      written: shown.slice(2 * T, 2 * T + length + 1), weights: numbers(to.web_attention(), (length + 1) * length) });
+  }
+  function test(n) { postMessage({ kind: "test", right: to.web_test(n), of: n, step }); }
+  function begin(sort) {
+    step = seconds = 0;
+    postMessage({ kind: "begun", parameters: to.web_begin(1, sort), steps: to.web_steps() });
+    show();
+  }
+  // Steps for some 60 ms, then a turn for messages: stop, or begin anew.
+  function slice() {
+    if (!running) return;
+    const losses = [], begun = performance.now();
+    let exact = [];
+    while (step < to.web_steps() && performance.now() - begun < 60) {
+      losses.push(to.web_step());
+      exact.push(to.web_exact());
+      step++;
+      if (step % 50 === 0) break;
+    }
+    seconds += (performance.now() - begun) / 1000;
+    postMessage({ kind: "steps", step, losses, exact, seconds });
+    if (step % 10 === 0 || losses.length > 1) show();
+    const done = step === to.web_steps();
+    if (step % 50 === 0) test(done ? TESTED_LAST : TESTED);
+    if (done) {
+      running = false;
+      postMessage({ kind: "done" });
+    } else setTimeout(slice, 0);
+  }
+  onmessage = ({ data }) => {
+    try {
+      if (data.begin !== undefined) begin(data.begin === "sort" ? 1 : 0);
+      if (data.run !== undefined && data.run !== running) {
+        running = data.run;
+        if (running) setTimeout(guarded, 0);
+      }
+    } catch (error) { failed(error); }
+  };
+  function guarded() { try { slice(); } catch (error) { failed(error); } }
+  function failed(error) { running = false; postMessage({ kind: "failed", message: error.message }); }
+  postMessage({ kind: "ready" });
+}
+
+// ---- the page ----
+
+const count = (n) => n.toLocaleString("en");
+const $ = (id) => document.getElementById(id);
+
+function page() {
+  const worker = new Worker("seq2seq.js");
+  const state = { running: false, done: false, steps: 600, losses: [], exact: [], parameters: 0 };
+  globalThis.seq2seq = state; // what the page knows, for tests
+  const mean = (list, n) => { const last = list.slice(-n); return last.reduce((a, b) => a + b, 0) / last.length; };
+  const percent = (share) => `${(100 * share).toFixed(1)} <small>%</small>`;
+
+  function say() {
+    $("run").textContent = state.running ? "Stop" : state.done ? "Done" : state.losses.length ? "Go on" : "Start";
+    $("run").disabled = state.done;
+    const what = `${count(state.parameters)} parameters, 64 sequences a step`;
+    $("state").textContent = state.error ?? (state.done ? `Trained: ${what}.` : state.running ? `Training: ${what}.` : `Stopped: ${what}.`);
+  }
+  function begin() {
+    Object.assign(state, { running: false, done: false, losses: [], exact: [], tested: undefined, error: undefined });
+    for (const id of ["loss", "speed", "exact", "tested"]) $(id).textContent = "–";
+    worker.postMessage({ run: false });
+    worker.postMessage({ begin: $("task").value });
+  }
+  function run(on) {
+    state.running = on;
+    worker.postMessage({ run: on });
+    say();
+  }
+  $("run").onclick = () => run(!state.running);
+  $("again").onclick = () => { begin(); run(true); };
+  $("task").onchange = () => { begin(); run(true); };
+
+  const on = {
+    ready() { begin(); run(true); },
+    begun({ parameters, steps }) {
+      Object.assign(state, { parameters, steps, losses: [], exact: [] });
+      $("step").innerHTML = `0 <small>of ${count(steps)}</small>`;
+      curve(state);
+      say();
+    },
+    steps({ step, losses, exact, seconds }) {
+      state.losses.push(...losses);
+      state.exact.push(...exact);
+      state.speed = step / seconds;
+      $("step").innerHTML = `${step} <small>of ${count(state.steps)}</small>`;
+      $("loss").textContent = mean(state.losses, 20).toFixed(4);
+      $("speed").innerHTML = `${state.speed.toFixed(1)} <small>steps/s</small>`;
+      $("exact").innerHTML = percent(mean(state.exact, 20));
+      state.stale = true;
+    },
+    map(data) { state.map = data; state.stale = true; },
+    test({ right, of }) {
+      state.tested = right / of;
+      $("tested").innerHTML = `${percent(state.tested)} <small>of ${count(of)}</small>`;
+    },
+    done() { state.running = false; state.done = true; say(); },
+    failed({ message }) { state.running = false; state.error = `It failed: ${message}`; console.error(message); say(); },
+  };
+  worker.onmessage = ({ data }) => on[data.kind](data);
+  worker.onerror = (event) => on.failed({ message: event.message ?? "the worker did not start" });
+  (function frame() { // at most once a frame, however fast the steps come
+    if (state.stale) {
+      state.stale = false;
+      curve(state);
+      if (state.map) map(state.map);
+    }
+    requestAnimationFrame(frame);
+  })();
+}
+
+// ---- pictures ----
+
+function curve({ losses, steps }) {
+  const left = 36, right = 548, top = 10, bottom = 358, most = Math.max(2.5, ...losses.slice(0, 5));
+  const x = (step) => left + (right - left) * step / steps, y = (loss) => bottom - (bottom - top) * Math.min(loss, most) / most;
+  let out = "";
+  for (let v = 0; v <= most; v += 0.5)
+    out += `<path class="axis" d="M${left} ${y(v)}H${right}"/><text x="${left - 8}" y="${y(v) + 4}" text-anchor="end">${v.toFixed(1)}</text>`;
+  for (let s = 0; s <= steps; s += 100)
+    out += `<text x="${x(s)}" y="${bottom + 18}" text-anchor="middle">${s}</text>`;
+  out += `<text x="${(left + right) / 2}" y="${bottom + 38}" text-anchor="middle">training step</text>`;
+  const line = (value) => losses.map((_, i) => `${i ? "L" : "M"}${x(i + 1).toFixed(1)} ${y(value(i)).toFixed(1)}`).join("");
+  let sum = 0;
+  const running = losses.map((loss, i) => (sum += loss - (i >= 20 ? losses[i - 20] : 0)) / Math.min(i + 1, 20));
+  out += `<path class="raw" d="${line((i) => losses[i])}"/><path class="mean" d="${line((i) => running[i])}"/>`;
+  $("curve").innerHTML = out;
+}
+
+function map({ length, digits, answer, written, weights }) {
+  const END = 11, name = (token) => (token === END ? "end" : token > 9 ? "·" : String(token));
+  const left = 58, top = 40, wide = (456 - left) / length, high = (392 - top) / (length + 1), gap = 2;
+  let out = `<text x="${left}" y="12">read</text><text x="4" y="${top - 6}">written</text>`;
+  for (let j = 0; j < length; j++) out += `<text class="token" x="${left + wide * (j + 0.5)}" y="${top - 6}">${name(digits[j])}</text>`;
+  for (let i = 0; i <= length; i++) {
+    const y = top + high * i, right = written[i] === answer[i];
+    out += `<text class="token ${right ? "right" : "wrong"}" x="28" y="${y + high / 2 + 5}">${name(written[i])}</text>`;
+    for (let j = 0; j < length; j++) {
+      const w = weights[i * length + j], value = Math.round(100 * w);
+      out += `<rect x="${left + wide * j}" y="${y}" width="${wide - gap}" height="${high - gap}" rx="2" fill="rgba(var(--cell), ${(0.05 + 0.95 * w).toFixed(3)})"/>`;
+      if (value >= 5)
+        out += `<text x="${left + wide * j + (wide - gap) / 2}" y="${y + high / 2 + 3}" text-anchor="middle" style="fill:var(--${w > 0.5 ? "ground" : "ink"})">${value}</text>`;
+    }
+  }
+  $("map").innerHTML = out;
+}
+
+if (typeof document === "undefined") work().catch((error) => postMessage({ kind: "failed", message: error.message }));
+else page();

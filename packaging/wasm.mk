@@ -1,0 +1,43 @@
+# WebAssembly: 32 bits, SIMD128, WASI preview 1, one thread. docs/platforms.md says what it has.
+# `make wasm` compiles with zig by this Makefile, which includes this file before its first rule.
+.DEFAULT_GOAL := all
+
+# Here the assertions' longjmp is an exception, which compilers have to be told.
+ifeq ($(OS_NAME),wasi)
+EXE = .wasm
+SHARED =
+OWN_CHECK = 1
+export CK_EXCLUDE_TAGS ?= forks posix threads locks full-folder proc
+SYSTEM_FLAGS = -D_GNU_SOURCE
+SYSTEM_LIBS = -Wl,-z,stack-size=8388608
+WASI_CHECK = -Itests/portable/wasi -include tests/portable/wasi.h -mexception-handling -mllvm -wasm-enable-sjlj -mllvm -wasm-use-legacy-eh=false
+WASI_NOT_HERE = $(WRAPPED) $(patsubst tests/test_%.c,%,$(wildcard tests/test_dist*.c))
+endif
+
+WASM_ZIG = $(BUILD)/zig/venv# that of systems.mk, which is included later
+WASM_TOOLS = $(WASM_ZIG)/wasmtime
+$(WASM_TOOLS): tests/wasm/requirements.txt $(WASM_ZIG)/ready
+	$(WASM_ZIG)/bin/pip install -q -r $<
+	@touch $@
+WASM = $(BUILD)/wasm
+ON_WASM = $(MAKE) BUILD=$(WASM) CC="$(zig) cc -Wno-deprecated -target wasm32-wasi -msimd128" AR="$(zig) ar"
+wasm: $(WASM_ZIG)/ready ## build library, examples and tests for WebAssembly (wasm32, SIMD128, WASI) with zig
+	$(ON_WASM) all tests
+wasm-test: wasm $(WASM_TOOLS) ## the suite in wasmtime, or SUITES="nn io"
+	RUN="$(abspath $(WASM_ZIG))/bin/python tests/wasm/run" $(ON_WASM) test
+web: $(WASM_ZIG)/ready ## examples/web: a page that trains in the browser, in build/web/
+	@mkdir -p $(BUILD)/web
+	$(ON_WASM) $(WASM)/seq2seq_web.wasm
+	cp $(WASM)/seq2seq_web.wasm examples/web/index.html examples/web/seq2seq.js $(BUILD)/web
+	@echo "python3 -m http.server -d $(BUILD)/web, then http://localhost:8000"
+web-test: web ## that page in a headless Chromium: it learns to 99 %, without an error; build/web/page.png
+	python3 tests/wasm/web $(BUILD)/web
+.PHONY: wasm wasm-test web web-test
+
+ifeq ($(OS_NAME),wasi)
+$(BUILD)/obj/examples/%.o: ALL_CFLAGS += -D_WASI_EMULATED_SIGNAL # for sig_atomic_t; no signal comes
+endif
+
+# A module without main, whose functions the page calls.
+$(BUILD)/seq2seq_web.wasm: $(BUILD)/obj/examples/web/seq2seq_web.o $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/common.o $(BUILD)/obj/examples/system_wasi.o $(STATIC)
+	$(call if_quiet,LD)$(CC) -mexec-model=reactor $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -Wl,--strip-debug

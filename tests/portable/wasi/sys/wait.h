@@ -1,0 +1,1 @@
+/* Tests that wait for a child are left out on WASI. */
