@@ -344,7 +344,6 @@ $(BUILD)/fuzz_dist: $(BUILD)/obj/bench/thread_comm.o
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) -fsanitize=fuzzer $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) $(LDFLAGS_$(@F))
 
-include packaging/systems.mk
 include packaging/cross.mk
 
 KILLS ?= 1000
