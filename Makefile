@@ -32,7 +32,7 @@ EXE = .exe
 SYSTEM_FLAGS = -DCTI_BUILD -D__USE_MINGW_ANSI_STDIO=1 -Wno-format $(if $(IS_GCC),-Wa$(comma)-muse-unaligned-vector-move)
 SYSTEM_LIBS  = -static-libgcc -Wl,--stack,1048576
 else ifneq ($(OS_NAME),wasi)
-SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L -D_FILE_OFFSET_BITS=64 -fPIC -pthread
+SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L $(if $(filter 4,$(word 2,$(FACTS))),-D_FILE_OFFSET_BITS=64) -fPIC -pthread
 SYSTEM_LIBS  = -pthread
 endif
 

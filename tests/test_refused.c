@@ -8,7 +8,7 @@ START_TEST(wrapping) {
     float numbers[8] = {0};
 #define WRAP(dtype, shape, strides, data) ct_wrap(context, dtype, shape, strides, data)
     ck_assert_ptr_null(ct_wrap(NULL, CT_F32, CT_SHAPE(2), NULL, numbers));
-    FAILS(WRAP((ct_dtype)4, CT_SHAPE(2), NULL, numbers), CT_ERR_DTYPE, "wrap");
+    FAILS(WRAP((ct_dtype)5, CT_SHAPE(2), NULL, numbers), CT_ERR_DTYPE, "wrap");
     FAILS(WRAP((ct_dtype)-1, CT_SHAPE(2), NULL, numbers), CT_ERR_DTYPE, "wrap");
     FAILS(WRAP(CT_F32, CT_SHAPE(2, -1), NULL, numbers), CT_ERR_SHAPE,
           "a size is negative: (2, -1)");
