@@ -55,12 +55,12 @@ void cti_os_free(void *block) { free(block); }
 
 /* ---- threads: every one is refused, so nobody holds a lock and nobody waits ---- */
 
-bool cti_mutex_init(cti_mutex *mutex) { return *mutex = (cti_mutex){{NULL}}, true; }
+bool cti_mutex_init(cti_mutex *mutex) { return *mutex = (cti_mutex){{0}}, true; }
 void cti_mutex_lock(cti_mutex *mutex) { (void)mutex; }
 void cti_mutex_unlock(cti_mutex *mutex) { (void)mutex; }
 void cti_mutex_free(cti_mutex *mutex) { (void)mutex; }
 
-bool cti_cond_init(cti_cond *cond) { return *cond = (cti_cond){{NULL}}, true; }
+bool cti_cond_init(cti_cond *cond) { return *cond = (cti_cond){{0}}, true; }
 void cti_cond_wait(cti_cond *cond, cti_mutex *mutex) { (void)cond, (void)mutex; }
 void cti_cond_signal(cti_cond *cond) { (void)cond; }
 void cti_cond_broadcast(cti_cond *cond) { (void)cond; }
