@@ -22,12 +22,12 @@ $(WASM_TOOLS): tests/wasm/requirements.txt $(WASM_ZIG)/ready
 WASM = $(BUILD)/wasm
 ON_WASM = $(MAKE) BUILD=$(WASM) CC="$(zig) cc -Wno-deprecated -target wasm32-wasi -msimd128" AR="$(zig) ar"
 wasm: $(WASM_ZIG)/ready ## build library, examples and tests for WebAssembly (wasm32, SIMD128, WASI) with zig
-	$(ON_WASM) all tests
+	+$(ON_WASM) all tests
 wasm-test: wasm $(WASM_TOOLS) ## the suite in wasmtime, or SUITES="nn io"
-	RUN="$(abspath $(WASM_ZIG))/bin/python tests/wasm/run" $(ON_WASM) test
+	+RUN="$(abspath $(WASM_ZIG))/bin/python tests/wasm/run" $(ON_WASM) test
 web: $(WASM_ZIG)/ready ## examples/web: a page that trains in the browser, in build/web/
 	@mkdir -p $(BUILD)/web
-	$(ON_WASM) $(WASM)/seq2seq_web.wasm
+	+$(ON_WASM) $(WASM)/seq2seq_web.wasm
 	cp $(WASM)/seq2seq_web.wasm examples/web/index.html examples/web/seq2seq.js $(BUILD)/web
 	@echo "python3 -m http.server -d $(BUILD)/web, then http://localhost:8000"
 web-test: web ## that page in a headless Chromium: it learns to 99 %, without an error; build/web/page.png
