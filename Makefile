@@ -23,7 +23,7 @@ IS_MACOS = $(findstring macos,$(MACHINE_TRIPLE))$(findstring darwin,$(MACHINE_TR
 # those of files and threads wrap POSIX.
 POSIX_FAULTS = io_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults dist_faults graph gradcheck_html
-NOT_HERE = $(WASI_NOT_HERE)$(if $(IS_MACOS),$(WRAPPED),$(if $(filter windows,$(OS_NAME)),$(POSIX_FAULTS)))
+NOT_HERE = $(WASI_NOT_HERE)$(if $(filter windows,$(OS_NAME)),$(if $(IS_GCC),$(POSIX_FAULTS),$(WRAPPED)),$(if $(IS_MACOS),$(WRAPPED)))
 # GCC keeps vectors of 32 and 64 bytes on Windows' stack, which is aligned to 16 (GCC bug 54412), so
 # its assembler makes moves of them unaligned. CTI_BUILD: the public functions are exported.
 ifeq ($(OS_NAME),windows)
