@@ -23,7 +23,7 @@ WASM = $(BUILD)/wasm
 ON_WASM = $(MAKE) BUILD=$(WASM) CC="$(zig) cc -Wno-deprecated -target wasm32-wasi -msimd128" AR="$(zig) ar"
 wasm: $(WASM_ZIG)/ready ## build library, examples and tests for WebAssembly (wasm32, SIMD128, WASI) with zig
 	+$(ON_WASM) all tests
-wasm-test: wasm $(WASM_TOOLS) ## the suite in wasmtime, or SUITES="nn io"
+wasm-test: $(WASM_TOOLS) ## the suite in wasmtime, or SUITES="nn io"
 	+RUN="$(abspath $(WASM_ZIG))/bin/python tests/wasm/run" $(ON_WASM) test
 web: $(WASM_ZIG)/ready ## examples/web: a page that trains in the browser, in build/web/
 	@mkdir -p $(BUILD)/web
