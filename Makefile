@@ -501,7 +501,7 @@ format-check: $(STYLE)/ready ## fail where clang-format would change something
 	@$(STYLE)/bin/clang-format --dry-run -Werror $(C_FILES) && echo "format: as .clang-format says"
 
 tidy: $(STYLE)/ready compile_commands.json ## clang-tidy, the checks of .clang-tidy, which are errors
-	@printf '%s\n' $(wildcard src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c) | \
+	@printf '%s\n' $(filter-out $(OTHER_OS),$(wildcard src/*/*.c ops/*.c ops/*/*.c nn/*.c nn/*/*.c examples/*.c)) | \
 	    xargs -P $(shell nproc) -n 8 $(STYLE)/bin/clang-tidy --quiet -p . && echo "tidy: clean"
 
 clean: ## remove build/

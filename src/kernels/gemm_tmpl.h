@@ -313,10 +313,10 @@ static void gemm_macro_kernel(const cti_gemm_params *params, int64_t m, int64_t 
      .packed_bytes = sizeof(real),                                                                 \
      .k_unit = 1,                                                                                  \
      .pack_a = gemm_pack_a,                                                                        \
-     .pack_b = pack,                                                                               \
+     .pack_b = (pack),                                                                             \
      .macro_kernel = gemm_macro_kernel,                                                            \
-     .dots = dots_,                                                                                \
-     .gemv = gemv_}
+     .dots = (dots_),                                                                              \
+     .gemv = (gemv_)}
 #define GEMM_KERNELS GEMM_KERNELS_WITH(gemm_pack_b, gemm_dots, gemm_gemv)
 
 #endif
