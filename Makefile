@@ -103,7 +103,8 @@ SONAME = libcotangent.so.$(MAJOR)
 LINKED = libcotangent.so
 SHARED_FLAGS = -Wl,-soname,$(SONAME) -Wl,--no-undefined
 endif
-include packaging/wasm.mk
+.DEFAULT_GOAL := all
+include packaging/systems.mk packaging/wasm.mk
 
 all: $(STATIC) $(SHARED) $(EXAMPLES) ## the library, static and shared, and the examples, in build/
 
@@ -470,7 +471,7 @@ losses: $(BUILD)/char_lm ## what rounding does to learning: char_lm in f32 and b
 gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
 	$< | python3 bench/gradcheck_plot.py docs/gradcheck_eps.svg
 
-include mpi/mpi.mk packaging/systems.mk
+include mpi/mpi.mk
 
 # For clangd. Kernels as for the widest instruction set, in f32.
 WIDEST = $(lastword $(ISAS))

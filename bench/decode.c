@@ -1,7 +1,8 @@
 /* Rows that decode with a GPT, one token of each sequence a step: embedding, positions, blocks with
  * caches of keys and values, final norm, and the logits of the next token. decode_8 is GPT-2 with
  * 124 M parameters and a batch of 8; decode_384_8 has width 384; decode_bf16_8 has its matrices in
- * bf16. The caches begin with PROMPT positions and, when they are full, are cut to those again. */
+ * bf16. The caches begin with PROMPT positions; full ones are truncated to
+ * that length. */
 #include "row.h"
 
 #include <math.h>
@@ -43,7 +44,7 @@ static void step(ct_context *c) {
         for (int64_t i = 0; i < size.layers; i++) ct_kv_cache_truncate(caches[i], PROMPT);
     ct_scope scope = ct_scope_open_no_grad(c);
     ct_tensor *z = logits(c, 1);
-    sum = steps++ < 3 ? sum_of_sizes(z) : NAN; /* of those that are compared */
+    sum = steps++ < 3 ? sum_of_sizes(z) : NAN; /* PyTorch compares the first three steps */
     ct_scope_close(scope);
 }
 

@@ -4,8 +4,9 @@
  *
  *     build/bench/gemm --threads 2 [--only 768x128x384] [--seconds 0.3] [--openblas LIB]
  *
- * With --matmul bf16 products of f32 may be rounded; shares are then of the peak of vdpbf16ps,
- * where the machine has it, also of those too small to be rounded. */
+ * With --matmul bf16 products of f32 may round their operands to bf16. All shares are then of the
+ * peak of vdpbf16ps, where the machine has it, also of products that are too small to be rounded.
+ */
 #include "machine.h"
 #include "timing.h"
 

@@ -36,7 +36,7 @@ flag flag_real(const char *name, double *value, const char *word, double low, do
                const char *help);
 flag flag_text(const char *name, const char **value, const char *word, const char *help);
 flag flag_switch(const char *name, long long *value, const char *help);
-/* One of some words with | between them; sets *value to its place, the first word's being 1. */
+/* The value is one of the words of a list such as "reverse|sort"; *value is its number, from 1. */
 flag flag_choice(const char *name, long long *value, const char *words, const char *help);
 flag flag_matmul(long long *value);  /* --matmul; the value is a ct_matmul_precision */
 flag flag_heading(const char *help); /* a line of --help */

@@ -115,7 +115,7 @@ static void test(ct_context *context, const model *m, bool sort, const char *map
 
 /* ---- the program ---- */
 
-enum { REVERSE = 1, SORT }; /* the places of their words */
+enum { REVERSE = 1, SORT }; /* the numbers of the words in tasks */
 static const char tasks[] = "reverse|sort";
 
 int main(int argc, char **argv) {

@@ -23,7 +23,7 @@ typedef struct {
 
 void set_answer(sequence *s, bool sort); /* of its digits */
 
-/* A sequence for the test, or one for training, which never sees those of the test. */
+/* Draws a sequence of the test set, or of the training set, which has none of the test set's. */
 sequence draw_sequence(ct_context *context, bool sort, bool test);
 
 typedef struct {

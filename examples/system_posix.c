@@ -18,13 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-void system_begin(int argc, char **argv) { (void)argc, (void)argv; }
-
-double system_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "system_unix_tmpl.h"
 
 double system_peak_memory(void) {
     struct rusage usage;
@@ -35,8 +29,6 @@ double system_peak_memory(void) {
     return (double)usage.ru_maxrss * 1024; /* in KiB */
 #endif
 }
-
-bool system_is_terminal(void) { return isatty(STDOUT_FILENO); }
 
 int system_columns(void) {
     struct winsize window = {0};
@@ -58,27 +50,6 @@ void system_on_request(void (*handler)(int)) {
 }
 
 /* ---- paths ---- */
-
-FILE *system_fopen(const char *path, const char *mode) { return fopen(path, mode); }
-bool system_may_write_in(const char *folder) { return access(folder, W_OK) == 0; }
-bool system_make_folder(const char *path) { return mkdir(path, 0777) == 0; }
-bool system_remove(const char *path) { return unlink(path) == 0; }
-bool system_rename(const char *from, const char *to) { return rename(from, to) == 0; }
-bool system_is_separator(char c) { return c == '/'; }
-
-bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to) {
-    DIR *list = opendir(folder);
-    if (!list) return false;
-    errno = 0;
-    for (const struct dirent *entry = readdir(list); entry; entry = readdir(list)) {
-        each(to, entry->d_name);
-        errno = 0;
-    }
-    const int error = errno;
-    closedir(list);
-    errno = error;
-    return error == 0;
-}
 
 static int open_repeated(const char *path, int flags) {
     int fd;
@@ -109,14 +80,6 @@ bool system_sync_folder(const char *folder) {
 
 int system_open_log(const char *path) { return open_repeated(path, O_RDWR | O_APPEND | O_CREAT); }
 
-bool system_look_at(int fd, bool *ordinary, int64_t *size) {
-    struct stat about;
-    if (fstat(fd, &about) != 0) return false;
-    *ordinary = S_ISREG(about.st_mode);
-    *size = about.st_size;
-    return true;
-}
-
 bool system_lock(int fd) {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return fcntl(fd, F_SETLK, &whole) == 0 || (errno != EAGAIN && errno != EACCES);
@@ -136,8 +99,6 @@ int64_t system_write(int fd, const void *data, size_t size) {
     return n;
 }
 
-bool system_seek_begin(int fd) { return lseek(fd, 0, SEEK_SET) == 0; }
-
 bool system_cut(int fd, int64_t size) {
     int status;
     do status = ftruncate(fd, (off_t)size);
@@ -152,8 +113,6 @@ bool system_sync(int fd) {
     while (status != 0 && errno == EINTR);
     return status == 0 || errno == EINVAL;
 }
-
-bool system_close(int fd) { return close(fd) == 0; }
 
 int system_create_beside(const char *path, char *target, char *temporary, size_t room) {
     char *resolved = realpath(path, NULL); /* NULL: no such file yet */

@@ -11,44 +11,16 @@
 #include <time.h>
 #include <unistd.h>
 
-void system_begin(int argc, char **argv) { (void)argc, (void)argv; }
-
-double system_seconds(void) {
-    struct timespec t = {0};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "system_unix_tmpl.h"
 
 /* Linear memory never shrinks, so its size is the most that was in use. */
 double system_peak_memory(void) { return 65536.0 * (double)__builtin_wasm_memory_size(0); }
 
-bool system_is_terminal(void) { return isatty(STDOUT_FILENO); }
 int system_columns(void) { return 0; }
 void system_on_interrupt(void (*handler)(int), bool once) { (void)handler, (void)once; }
 void system_on_request(void (*handler)(int)) { (void)handler; }
 
 /* ---- paths ---- */
-
-FILE *system_fopen(const char *path, const char *mode) { return fopen(path, mode); }
-bool system_may_write_in(const char *folder) { return access(folder, W_OK) == 0; }
-bool system_make_folder(const char *path) { return mkdir(path, 0777) == 0; }
-bool system_remove(const char *path) { return unlink(path) == 0; }
-bool system_rename(const char *from, const char *to) { return rename(from, to) == 0; }
-bool system_is_separator(char c) { return c == '/'; }
-
-bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to) {
-    DIR *list = opendir(folder);
-    if (!list) return false;
-    errno = 0;
-    for (const struct dirent *entry = readdir(list); entry; entry = readdir(list)) {
-        each(to, entry->d_name);
-        errno = 0;
-    }
-    const int error = errno;
-    closedir(list);
-    errno = error;
-    return error == 0;
-}
 
 /* A runtime need not sync folders. */
 bool system_sync_folder(const char *folder) { return (void)folder, true; }
@@ -57,14 +29,6 @@ bool system_sync_folder(const char *folder) { return (void)folder, true; }
 
 int system_open_log(const char *path) { return open(path, O_RDWR | O_APPEND | O_CREAT, 0666); }
 
-bool system_look_at(int fd, bool *ordinary, int64_t *size) {
-    struct stat about;
-    if (fstat(fd, &about) != 0) return false;
-    *ordinary = S_ISREG(about.st_mode);
-    *size = about.st_size;
-    return true;
-}
-
 int system_lock_folder(const char *folder) { return open(folder, O_RDONLY | O_DIRECTORY); }
 bool system_lock(int fd) { return (void)fd, true; }
 
@@ -72,10 +36,8 @@ int64_t system_read_at(int fd, int64_t offset, void *out, size_t size) {
     return pread(fd, out, size, offset);
 }
 int64_t system_write(int fd, const void *data, size_t size) { return write(fd, data, size); }
-bool system_seek_begin(int fd) { return lseek(fd, 0, SEEK_SET) == 0; }
 bool system_cut(int fd, int64_t size) { return ftruncate(fd, size) == 0; }
 bool system_sync(int fd) { return fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP; }
-bool system_close(int fd) { return close(fd) == 0; }
 
 int system_create_beside(const char *path, char *target, char *temporary, size_t room) {
     char *resolved = realpath(path, NULL); /* NULL: no such file yet */

@@ -157,7 +157,7 @@ static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
     return _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
 }
 
-/* Who may delete it, and lets nobody else do that, is alone. */
+/* The handle asks for the right to delete and does not share it, so a second one is refused. */
 int system_lock_folder(const char *folder) {
     const HANDLE handle = CreateFileW(wide(folder), DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE,
                                       NULL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);

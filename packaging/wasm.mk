@@ -1,6 +1,5 @@
 # WebAssembly: 32 bits, SIMD128, WASI preview 1, one thread. docs/platforms.md says what it has.
 # `make wasm` compiles with zig by this Makefile, which includes this file before its first rule.
-.DEFAULT_GOAL := all
 
 # Here the assertions' longjmp is an exception, which compilers have to be told.
 ifeq ($(OS_NAME),wasi)
@@ -14,18 +13,17 @@ WASI_CHECK = -Itests/portable/wasi -include tests/portable/wasi.h -mexception-ha
 WASI_NOT_HERE = $(WRAPPED) $(patsubst tests/test_%.c,%,$(wildcard tests/test_dist*.c))
 endif
 
-WASM_ZIG = $(BUILD)/zig/venv# that of systems.mk, which is included later
-WASM_TOOLS = $(WASM_ZIG)/wasmtime
-$(WASM_TOOLS): tests/wasm/requirements.txt $(WASM_ZIG)/ready
-	$(WASM_ZIG)/bin/pip install -q -r $<
+WASM_TOOLS = $(ZIG)/wasmtime
+$(WASM_TOOLS): tests/wasm/requirements.txt $(ZIG)/ready
+	$(ZIG)/bin/pip install -q -r $<
 	@touch $@
 WASM = $(BUILD)/wasm
 ON_WASM = $(MAKE) BUILD=$(WASM) CC="$(zig) cc -Wno-deprecated -target wasm32-wasi -msimd128" AR="$(zig) ar"
-wasm: $(WASM_ZIG)/ready ## build library, examples and tests for WebAssembly (wasm32, SIMD128, WASI) with zig
+wasm: $(ZIG)/ready ## build library, examples and tests for WebAssembly (wasm32, SIMD128, WASI) with zig
 	+$(ON_WASM) all tests
 wasm-test: $(WASM_TOOLS) ## the suite in wasmtime, or SUITES="nn io"
-	+RUN="$(abspath $(WASM_ZIG))/bin/python tests/wasm/run" $(ON_WASM) test
-web: $(WASM_ZIG)/ready ## examples/web: a page that trains in the browser, in build/web/
+	+RUN="$(abspath $(ZIG))/bin/python tests/wasm/run" $(ON_WASM) test
+web: $(ZIG)/ready ## examples/web: a page that trains in the browser, in build/web/
 	@mkdir -p $(BUILD)/web
 	+$(ON_WASM) $(WASM)/seq2seq_web.wasm
 	cp $(WASM)/seq2seq_web.wasm examples/web/index.html examples/web/seq2seq.js $(BUILD)/web

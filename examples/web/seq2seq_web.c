@@ -1,5 +1,5 @@
-/* The functions of examples/web/seq2seq.js: seq2seq.c's task and model, a step at a time. What they
- * hand over lies in arrays, whose addresses they return. */
+/* The functions of examples/web/seq2seq.js: seq2seq.c's task and model, a step at a time. Those
+ * that return several numbers return the address of an array. */
 #include "../common.h"
 #include "../seq2seq_model.h"
 

@@ -1,6 +1,7 @@
 /* What differs between systems: cores and caches, memory, clocks, threads, files. os_posix.c has it
- * for Linux and macOS, os_windows.c for Windows; everything else in the library is C11, knows no
- * system and includes none of its headers.
+ * for Linux and macOS, os_windows.c for Windows, os_wasi.c for WebAssembly, and os_unix_tmpl.h what
+ * the first and the last have alike. Everything else in the library is C11, knows no system and
+ * includes none of its headers.
  *
  * Paths are UTF-8 on every system. A function that fails sets errno. Calls that a signal interrupts
  * are repeated. */

@@ -26,6 +26,8 @@
 #include <sys/syscall.h>
 #endif
 
+#include "os_unix_tmpl.h"
+
 /* ---- the machine and the process ---- */
 
 int cti_os_cores(void) {
@@ -72,24 +74,12 @@ int64_t cti_os_l1d_ways(void) {
 }
 #endif
 
-int64_t cti_os_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 void cti_os_sleep(int64_t ns) {
     if (ns == 0) sched_yield();
     else nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 
 uint64_t cti_os_process(void) { return (uint64_t)getpid(); }
-
-uint64_t cti_os_entropy(void) {
-    struct timespec now = {0};
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30;
-}
 
 static unsigned forks;
 static bool forks_are_counted;
@@ -204,13 +194,6 @@ void cti_once_run(cti_once *once, void (*run)(void)) {
 
 /* ---- paths ---- */
 
-size_t cti_os_folder_length(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? (size_t)(slash - path) + 1 : 0;
-}
-
-bool cti_os_is_separator(char c) { return c == '/'; }
-bool cti_os_is_absolute(const char *path) { return *path == '/'; }
 bool cti_os_current_folder(char *out, size_t room) { return getcwd(out, room) != NULL; }
 
 bool cti_os_real_path(const char *path, char *out) {
@@ -227,12 +210,6 @@ bool cti_os_real_path(const char *path, char *out) {
 #else
 #define MODIFIED st_mtim
 #endif
-
-static cti_os_kind kind_of(mode_t mode) {
-    if (S_ISREG(mode)) return CTI_OS_FILE;
-    if (S_ISDIR(mode)) return CTI_OS_FOLDER;
-    return S_ISLNK(mode) ? CTI_OS_LINK : CTI_OS_OTHER;
-}
 
 static bool tell(int status, const struct stat *from, cti_os_about *to) {
     if (status != 0) return false;
@@ -339,8 +316,6 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     return "cannot keep its mode";
 }
 
-bool cti_os_rename(const char *from, const char *to) { return rename(from, to) == 0; }
-bool cti_os_remove(const char *path) { return unlink(path) == 0; }
 bool cti_os_make_folder(const char *path) { return mkdir(path, 0777) == 0; }
 
 /* strerror_r returns a number or, GNU's, the words. */
@@ -357,16 +332,6 @@ void cti_os_error(char *words, size_t size) {
     memcpy(words, text, length);
     words[length] = '\0';
 }
-
-/* ---- text in memory ---- */
-
-bool cti_os_text_open(cti_os_text *out) {
-    *out = (cti_os_text){0};
-    out->file = open_memstream(&out->text, &out->size);
-    return out->file != NULL;
-}
-
-bool cti_os_text_close(cti_os_text *out) { return fclose(out->file) == 0; }
 
 /* ---- locks, and the files in a folder that nobody locks ---- */
 
@@ -406,17 +371,6 @@ static bool still_named(int fd, int folder, const char *name) {
 }
 
 bool cti_os_still_named(int fd, const char *path) { return still_named(fd, AT_FDCWD, path); }
-
-cti_os_folder *cti_os_folder_open(const char *path) {
-    return (cti_os_folder *)opendir(*path ? path : ".");
-}
-
-const char *cti_os_folder_next(cti_os_folder *folder) {
-    const struct dirent *entry = readdir((DIR *)folder);
-    return entry ? entry->d_name : NULL;
-}
-
-void cti_os_folder_close(cti_os_folder *folder) { closedir((DIR *)folder); }
 
 /* A read lock is enough: it too is refused while a writer holds its lock. */
 bool cti_os_folder_remove_unlocked(cti_os_folder *folder, const char *name, cti_lock lock) {

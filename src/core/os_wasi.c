@@ -12,17 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "os_unix_tmpl.h"
+
 /* ---- the machine and the process ---- */
 
 int cti_os_cores(void) { return 1; }
 int64_t cti_os_l2_bytes(void) { return 0; }
 int64_t cti_os_l1d_ways(void) { return 0; }
-
-int64_t cti_os_now(void) {
-    struct timespec t = {0};
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 void cti_os_sleep(int64_t ns) {
     if (ns > 0) nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
@@ -34,12 +30,6 @@ uint64_t cti_os_process(void) {
     if (number == 0 && getentropy(&number, sizeof number) != 0) number = (uint32_t)cti_os_entropy();
     number |= number == 0;
     return number;
-}
-
-uint64_t cti_os_entropy(void) {
-    struct timespec now = {0};
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 30;
 }
 
 bool cti_os_count_forks(void) { return true; }
@@ -80,13 +70,6 @@ void cti_once_run(cti_once *once, void (*run)(void)) {
 
 /* ---- paths ---- */
 
-size_t cti_os_folder_length(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? (size_t)(slash - path) + 1 : 0;
-}
-
-bool cti_os_is_separator(char c) { return c == '/'; }
-bool cti_os_is_absolute(const char *path) { return *path == '/'; }
 bool cti_os_current_folder(char *out, size_t room) {
     char *here = getcwd(NULL, 0);
     if (!here) return false;
@@ -115,12 +98,6 @@ static bool is_named(const char *path) {
 }
 
 /* ---- what a path or an open file is ---- */
-
-static cti_os_kind kind_of(mode_t mode) {
-    if (S_ISREG(mode)) return CTI_OS_FILE;
-    if (S_ISDIR(mode)) return CTI_OS_FOLDER;
-    return S_ISLNK(mode) ? CTI_OS_LINK : CTI_OS_OTHER;
-}
 
 static bool tell(int status, const struct stat *from, cti_os_about *to) {
     if (status != 0) return false;
@@ -185,8 +162,6 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     return NULL;
 }
 
-bool cti_os_rename(const char *from, const char *to) { return rename(from, to) == 0; }
-bool cti_os_remove(const char *path) { return unlink(path) == 0; }
 bool cti_os_make_folder(const char *path) { return is_named(path) && mkdir(path, 0777) == 0; }
 
 void cti_os_error(char *words, size_t size) {
@@ -195,16 +170,6 @@ void cti_os_error(char *words, size_t size) {
     memcpy(words, text, length);
     words[length] = '\0';
 }
-
-/* ---- text in memory ---- */
-
-bool cti_os_text_open(cti_os_text *out) {
-    *out = (cti_os_text){0};
-    out->file = open_memstream(&out->text, &out->size);
-    return out->file != NULL;
-}
-
-bool cti_os_text_close(cti_os_text *out) { return fclose(out->file) == 0; }
 
 /* ---- locks: there are none, so a writer that ended leaves its temporary file ---- */
 
@@ -219,17 +184,6 @@ bool cti_os_still_named(int fd, const char *path) {
     return fstat(fd, &opened) == 0 && lstat(path, &named) == 0 && S_ISREG(opened.st_mode) &&
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
-
-cti_os_folder *cti_os_folder_open(const char *path) {
-    return (cti_os_folder *)opendir(*path ? path : ".");
-}
-
-const char *cti_os_folder_next(cti_os_folder *folder) {
-    const struct dirent *entry = readdir((DIR *)folder);
-    return entry ? entry->d_name : NULL;
-}
-
-void cti_os_folder_close(cti_os_folder *folder) { closedir((DIR *)folder); }
 
 bool cti_os_folder_remove_unlocked(cti_os_folder *folder, const char *name, cti_lock lock) {
     (void)folder, (void)name, (void)lock;
