@@ -1,6 +1,7 @@
 /* What differs between systems: arguments, terminals, signals, files. system_posix.c has it for
  * Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly, and
- * system_unix_tmpl.h what the first and the last have alike. Paths are UTF-8. What fails sets errno. */
+ * system_unix_tmpl.h what the first and the last have alike. Paths are UTF-8. What fails sets
+ * errno. */
 #ifndef EXAMPLES_SYSTEM_H
 #define EXAMPLES_SYSTEM_H
 
