@@ -26,10 +26,17 @@ windows-zig: $(ZIG)/ready ## the same with zig
 ALWAYS = os io save shards tokens engine
 OTHERS = $(filter-out $(ALWAYS) $(POSIX_FAULTS),$(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)))
 chosen_part = $(ALWAYS) $(shell printf '%s\n' $(OTHERS) | awk 'BEGIN {srand($(or $(SEED),1))} {print rand(), $$1}' | sort -n | awk 'NR <= $(PART) {print $$2}')
-WINE = WINEDEBUG=-all WINEPREFIX=$(abspath $(BUILD))/windows/wine RUN=wine
-windows-test: windows ## its suite and the demo in Wine; PART=20 SEED=1: some suites
+WINE_PREFIX = $(BUILD)/windows/wine
+WINE = WINEDEBUG=-all WINEPREFIX=$(abspath $(WINE_PREFIX))
+# Made before the tests: two first programs at once would each make it, and one of them fail.
+$(WINE_PREFIX)/ready:
 	@command -v wine >/dev/null || { echo "make windows-test needs Wine: apt-get install wine wine64"; exit 1; }
-	+$(WINE) $(ON_WINDOWS) test $(if $(PART),SUITES="$(chosen_part)")
-	$(if $(CHOSEN)$(PART),,+$(WINE) $(ON_WINDOWS) demo)
+	@mkdir -p $(@D)
+	$(WINE) wine wineboot -i
+	$(WINE) wineserver -w
+	@touch $@
+windows-test: windows $(WINE_PREFIX)/ready ## its suite and the demo in Wine; PART=20 SEED=1: some suites
+	+RUN=wine $(WINE) $(ON_WINDOWS) test $(if $(PART),SUITES="$(chosen_part)")
+	$(if $(CHOSEN)$(PART),,+RUN=wine $(WINE) $(ON_WINDOWS) demo)
 
 .PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%)
