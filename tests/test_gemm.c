@@ -448,6 +448,42 @@ START_TEST(part_of_whole) {
 }
 END_TEST
 
+/* Few rows, A and B dense along K: a row has the same bits alone, among any number of others, and
+ * whether columns of B follow each other or have a gap between them. */
+START_TEST(few_rows) {
+    enum { M = 32, N = 83, K = 701, GAP = 5 };
+    for (int i = 0; cti_isa_at(i / 2); i++) {
+        ct_context *context = context_of(cti_isa_at(i / 2)->name, 2);
+        const ct_dtype dtype = dtype_of(i);
+        const size_t size = size_of(dtype);
+        char *a = filled(dtype, M * K), *b = filled(dtype, N * K), *c = filled(dtype, M * N),
+             *part = filled(dtype, M * N), *apart = malloc(N * (K + GAP) * size);
+        for (int64_t n = 0; n < N; n++)
+            memcpy(apart + n * (K + GAP) * (int64_t)size, b + n * K * (int64_t)size, K * size);
+        cti_matrix ma = laid_out(a, M, K, false), mc = laid_out(c, M, N, false);
+        ck_assert(multiply(context, dtype, (problem){1, M, N, K, .alpha = 0.7}, ma,
+                           laid_out(b, K, N, true), mc));
+        for (int m = 1; m <= M; m++) {
+            const int n = m % 3 ? N : N - 13;
+            cti_matrix mb = laid_out(m % 2 ? b : apart, K, N, true);
+            if (m % 2 == 0) mb.col = K + GAP;
+            mc.data = part;
+            ck_assert(multiply(context, dtype, (problem){1, m, n, K, .alpha = 0.7}, ma, mb, mc));
+            for (int64_t row = 0; row < m; row++)
+                ck_assert_msg(!memcmp(part + row * N * (int64_t)size, c + row * N * (int64_t)size,
+                                      (size_t)n * size),
+                              "%s: row %d of %d", context->isa->name, (int)row, m);
+        }
+        free(a);
+        free(b);
+        free(c);
+        free(part);
+        free(apart);
+        ct_context_free(context);
+    }
+}
+END_TEST
+
 /* NaN and infinity of A and B come through, and do not leak out of the padding; old values of C do
  * not come through without add. */
 START_TEST(not_finite) {
@@ -535,6 +571,7 @@ int main(void) {
     tcase_add_test(tcase, alone);
     tcase_add_test(tcase, threads);
     tcase_add_test(tcase, part_of_whole);
+    tcase_add_test(tcase, few_rows);
     tcase_add_test(tcase, not_finite);
     tcase_add_test(tcase, steady_memory);
     tcase_add_test(tcase, end_of_sum);

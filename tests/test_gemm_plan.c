@@ -30,7 +30,7 @@ static const row table[] = {
     {"scalar", CT_F32, "NNN",     1,  500,  1100,   3,  1024,   8, 1, 0,
      "gemv: kc 500, tasks of 256 columns, grain 1"},
     {"scalar", CT_F32, "NNN",   400,   70,     1,   1,  1024,   8, 1, 0,
-     "gemv, transposed: kc 70, tasks of 512 columns, grain 2"},
+     "dots, transposed: kc 70, tasks of 512 columns, grain 2"},
     {"scalar", CT_F32, "NNN",     1,   64,    64,   1,  1024,   8, 1, BIAS,
      "gemv, bias first: kc 64, tasks of 256 columns, grain 16"},
     {"scalar", CT_F32, "NTN",    20,  512,   512,   1,  1024,   8, 1, 0,
@@ -39,7 +39,11 @@ static const row table[] = {
      "blocked: A packed, B per worker; "
      "kc 512, 26 rows x 1 at once, tasks of 26 x 88, grain 1; 1 workers, 475136 bytes"},
     {"scalar", CT_F32, "NTN",     2, 1100,    40,   1,  1024,   8, 2, 0,
-     "dots: kc 552, tasks of 64 columns, grain 1"},
+     "dots: kc 1100, tasks of 64 columns, grain 1"},
+    {"scalar", CT_F32, "NTN",     1,  768, 50257,   1,  1024,   8, 2, 0,
+     "dots: kc 768, tasks of 1024 columns, grain 1"},
+    {"scalar", CT_F32, "TTN",     1,   16,   300,   1,  1024,   8, 2, 0,
+     "gemv: kc 16, tasks of 512 columns, grain 13"},
     /* small: B in place, on the stack; too large for it; a batch is not small */
     {"scalar", CT_F32, "NNN",    16,   16,    16,   1,  1024,   8, 1, 0,
      "direct: B in place; kc 16"},

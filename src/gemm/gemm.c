@@ -52,7 +52,7 @@ static void row_task(void *arg, int64_t begin, int64_t end, int worker) {
             const int64_t kl = cti_min(r->plan->kc, g->k - k);
             const void *from = cti_matrix_at(a, item, 0, k), *by = cti_matrix_at(b, item, k, n);
             const bool add = k > 0 || adds(g);
-            if (g->m == 1)
+            if (r->plan->kind == CTI_GEMM_GEMV)
                 r->kernels->gemv(cols, kl, from, a->col, by, b->row, b->col, g->alpha, add, to,
                                  c->col);
             else

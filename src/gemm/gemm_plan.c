@@ -73,8 +73,8 @@ static bool is_dots(const problem *p) {
 
 static cti_gemm_kind sum_kind(const problem *p) {
     if (p->g->k <= 0) return CTI_GEMM_ZERO;
-    if (p->g->m == 1) return CTI_GEMM_GEMV;
-    return is_dots(p) && !is_rounded(p) ? CTI_GEMM_DOTS : CTI_GEMM_BLOCKED;
+    if (is_dots(p) && !is_rounded(p)) return CTI_GEMM_DOTS;
+    return p->g->m == 1 ? CTI_GEMM_GEMV : CTI_GEMM_BLOCKED;
 }
 
 /* ---- gemv, dots ---- */
@@ -84,8 +84,11 @@ static cti_gemm_kind sum_kind(const problem *p) {
 static void plan_rows(const problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     const double least = (double)p->tuning->row_task_flops;
-    plan->nc = g->m == 1 ? p->tuning->gemv_columns : p->tuning->dots_columns;
+    const bool dots = plan->kind == CTI_GEMM_DOTS;
+    const int64_t share = g->n / (p->tuning->dots_tasks_per_thread * p->machine->threads);
+    plan->nc = dots ? p->tuning->dots_columns : p->tuning->gemv_columns;
     while (plan->nc < g->n && product(plan->nc, g->m, g->k) < least) plan->nc *= 2;
+    while (dots && plan->nc <= share / 2) plan->nc *= 2;
     const double flops = product(cti_min(plan->nc, g->n), g->m, g->k);
     plan->grain = flops < least ? (int64_t)(least / flops) : 1;
 }
@@ -301,6 +304,7 @@ const cti_gemm_args *cti_plan_gemm(const cti_gemm_args *args, const cti_gemm_mac
     }
     plan->kc = k_block(&p);
     plan->kind = sum_kind(&p);
+    if (plan->kind == CTI_GEMM_DOTS) plan->kc = p.g->k;
     const bool bias = args->epilogue && args->epilogue->bias && !args->epilogue->add;
     plan->bias_first =
         bias && (plan->transposed || p.g->c.col != 1 || plan->kind != CTI_GEMM_BLOCKED);

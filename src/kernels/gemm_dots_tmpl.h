@@ -8,8 +8,16 @@
 
 /* ---- dot products ---- */
 
-/* A tile is DOT_ROWS rows of A by DOT_COLS columns of B. Its accumulators are vectors of partial
- * sums along K, whose lanes are added at the end. */
+/* B is read from memory once, in the order of its addresses where its columns follow each other
+ * without a gap: a column alone is too short for a hardware prefetcher to help, and several side by
+ * side are as many short streams. docs/performance.md (Decoding) has the measurements. */
+
+/* A tile is `rows` rows of A by `cols` columns of B. Its accumulators are vectors of partial sums
+ * along K, whose lanes are added at the end. Few rows take up to DOT_COLS columns, so that a vector
+ * of A is loaded once for all of them; more rows take fewer, DOT_SUMS accumulators in all. */
+INLINE int64_t gemm_dots_cols(int64_t rows) {
+    return DOT_SUMS / rows < DOT_COLS ? DOT_SUMS / rows : DOT_COLS;
+}
 
 /* Lane i of the result is the sum of x[i]'s lanes, added in the same order for each i. x is
  * overwritten. */
@@ -26,81 +34,125 @@ INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
 }
 
 /* sum[i][j] += a[i] b[j] lane by lane: one vector of K, or its first n lanes where masked. */
-INLINE void gemm_dots_step(const gemm_source of, const int rows, const bool masked, int64_t n,
-                           const real *a, int64_t a_row, const char *const b[DOT_COLS], int64_t p,
+INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols, const bool masked,
+                           int64_t n, const gemm_lines *a, const char *const b[DOT_COLS], int64_t p,
                            gemm_vec *sum) {
     gemm_vec bp[DOT_COLS];
     UNROLL
-    for (int j = 0; j < DOT_COLS; j++) bp[j] = gemm_load_b(of, b[j], p, masked, n);
+    for (int j = 0; j < cols; j++) bp[j] = gemm_load_b(of, b[j], p, masked, n);
     UNROLL
     for (int i = 0; i < rows; i++) {
-        gemm_vec x = gemm_load_if(a + i * a_row + p, masked, n);
+        const gemm_vec x = gemm_in_register(gemm_load_if(gemm_real_line(4, a, i), masked, n));
         UNROLL
-        for (int j = 0; j < DOT_COLS; j++) sum[i * DOT_COLS + j] += x * bp[j];
+        for (int j = 0; j < cols; j++) sum[i * cols + j] += x * bp[j];
     }
 }
 
-/* Prefetches, of each column of the tile after this one, the cache line of element p. The columns
- * are as many streams as the hardware prefetcher has to find anew for each tile. For bf16 only: f32
- * was not faster for it (docs/performance.md, Decoding). */
-INLINE void gemm_dots_prefetch(const char *const b[DOT_COLS], int64_t at, int64_t b_bytes) {
-    UNROLL
-    for (int j = 0; j < DOT_COLS; j++) __builtin_prefetch(b[j] + DOT_COLS * b_bytes + at);
-}
+/* What all tiles of a product have alike. */
+typedef struct {
+    int64_t k, a_row, b_bytes; /* b_bytes: from a column of B to the next */
+    real alpha;
+    bool add;
+    int64_t row, col; /* of C */
+} gemm_dots_args;
 
-/* rows is a compile-time constant of the caller. If n < DOT_COLS, the first column is computed
- * again in place of the missing ones, and not stored. */
-INLINE void gemm_dots_tile(const gemm_source of, const int rows, int64_t n, int64_t k,
-                           const real *a, int64_t a_row, const char *b, int64_t b_bytes, real alpha,
-                           bool add, bool ahead, real *c, int64_t row, int64_t col) {
-    enum { ALL = (DOT_ROWS * DOT_COLS + LANES - 1) / LANES * LANES };
+/* rows and cols are compile-time constants of the caller. If n < cols, the first column is computed
+ * again in place of the missing ones, and not stored. ahead: each step prefetches into L2 as many
+ * cache lines from there on as it reads of B; or NULL. */
+INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
+                           const gemm_dots_args *g, int64_t n, const real *a, const char *b,
+                           const char *ahead, real *c) {
+    enum { ALL = (DOT_SUMS + LANES - 1) / LANES * LANES, LINE = 64, INTO_L2 = 2 };
     gemm_vec sum[ALL] = {0};
     const char *columns[DOT_COLS];
+    gemm_lines of_a = gemm_lines_of(4, rows, a, g->a_row * (int64_t)sizeof(real));
     real out[ALL];
     int64_t p = 0;
     UNROLL
-    for (int j = 0; j < DOT_COLS; j++) columns[j] = j < n ? b + j * b_bytes : b;
-    for (; p + LANES <= k; p += LANES) {
+    for (int j = 0; j < cols; j++) columns[j] = j < n ? b + j * g->b_bytes : b;
+    for (; p + LANES <= g->k; p += LANES) {
         const int64_t at = p * gemm_source_size(of);
-        if (of == OF_BF16 && ahead && at % 64 == 0) gemm_dots_prefetch(columns, at, b_bytes);
-        gemm_dots_step(of, rows, false, LANES, a, a_row, columns, p, sum);
+        UNROLL
+        for (int j = 0; ahead && at % LINE == 0 && j < cols; j++)
+            __builtin_prefetch(ahead + cols * at + j * LINE, 0, INTO_L2);
+        gemm_dots_step(of, rows, cols, false, LANES, &of_a, columns, p, sum);
+        gemm_advance(4, rows, &of_a, LANES * (int64_t)sizeof(real));
     }
-    if (p < k) gemm_dots_step(of, rows, true, k - p, a, a_row, columns, p, sum);
+    if (p < g->k) gemm_dots_step(of, rows, cols, true, g->k - p, &of_a, columns, p, sum);
     UNROLL
-    for (int i = 0; i < rows * DOT_COLS; i += LANES) gemm_store(out + i, gemm_sums(sum + i));
+    for (int i = 0; i < rows * cols; i += LANES) gemm_store(out + i, gemm_sums(sum + i));
     for (int i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) {
-            real *to = c + i * row + j * col, x = alpha * out[i * DOT_COLS + j];
-            *to = add ? *to + x : x;
+            real *to = c + i * g->row + j * g->col, x = g->alpha * out[i * cols + j];
+            *to = g->add ? *to + x : x;
         }
     }
 }
 
-INLINE void gemm_dots_of(const gemm_source of, int64_t m, int64_t n, int64_t k, const real *a_,
-                         int64_t a_row, const char *b, int64_t b_col, real alpha, bool add,
-                         real *c_, int64_t row, int64_t col) {
-    const int64_t blocks = (m + DOT_ROWS - 1) / DOT_ROWS, share = (m + blocks - 1) / blocks,
-                  b_bytes = b_col * gemm_source_size(of);
-    for (int64_t j = 0; j < n; j += DOT_COLS, b += DOT_COLS * b_bytes) {
-        const int64_t columns = n - j < DOT_COLS ? n - j : DOT_COLS;
-        for (int64_t i = 0; i < m; i += share) {
-            const real *a = a_ + i * a_row;
-            real *c = c_ + i * row + j * col;
+/* One row of A: one column of B after the other, and LANES columns' accumulators are added at once.
+ * The sums are those of a tile. */
+INLINE void gemm_dots_row(const gemm_source of, const gemm_dots_args *g, int64_t n, const real *a,
+                          const char *b, real *c) {
+    for (int64_t first = 0; first < n; first += LANES) {
+        const int64_t columns = n - first < LANES ? n - first : LANES;
+        gemm_vec sum[LANES] = {0};
+        real out[LANES];
+        for (int64_t j = 0; j < columns; j++, b += g->b_bytes) {
+            int64_t p = 0;
+            gemm_vec v = sum[j];
+            for (; p + LANES <= g->k; p += LANES)
+                v += gemm_load(a + p) * gemm_load_b(of, b, p, false, LANES);
+            if (p < g->k)
+                v += gemm_load_if(a + p, true, g->k - p) * gemm_load_b(of, b, p, true, g->k - p);
+            sum[j] = v;
+        }
+        gemm_store(out, gemm_sums(sum));
+        for (int64_t j = 0; j < columns; j++, c += g->col) {
+            const real x = g->alpha * out[j];
+            *c = g->add ? *c + x : x;
+        }
+    }
+}
+
+/* The rows of A are cut into parts of at most DOT_ROWS. With several parts a group of columns that
+ * stays in L2 goes through all of them, each of which stays in L1d meanwhile; the first part
+ * prefetches the next group. */
+INLINE void gemm_dots_of(const gemm_source of, int64_t m, int64_t n, const gemm_dots_args *g,
+                         const real *a, const char *b, real *c) {
+    const int64_t parts = (m + DOT_ROWS - 1) / DOT_ROWS, rows = (m + parts - 1) / parts,
+                  cols = gemm_dots_cols(rows), tile = cols * g->b_bytes;
+    if (m == 1 && LANES * gemm_source_size(of) >= DOT_ROW_BYTES) {
+        gemm_dots_row(of, g, n, a, b, c);
+        return;
+    }
+    const bool dense = g->b_bytes == g->k * gemm_source_size(of);
+    const int64_t group = parts == 1 || !dense ? n : cols * (1 + DOT_GROUP / (tile + 1)),
+                  lead = parts == 1 ? tile + DOT_AHEAD : group * g->b_bytes;
+    for (int64_t first = 0; first < n; first += group) {
+        const int64_t end = n - first < group ? n : first + group;
+        for (int64_t i = 0; i < m; i += rows) {
+            for (int64_t j = first; j < end; j += cols) {
+                const int64_t columns = end - j < cols ? end - j : cols;
+                const real *ai = a + i * g->a_row;
+                const char *bj = b + j * g->b_bytes, *ahead = dense && i == 0 ? bj + lead : NULL;
+                real *to = c + i * g->row + j * g->col;
 #define DOTS(rows)                                                                                 \
     case rows:                                                                                     \
         if ((rows) <= DOT_ROWS)                                                                    \
-            gemm_dots_tile(of, rows, columns, k, a, a_row, b, b_bytes, alpha, add, i == 0, c, row, \
-                           col);                                                                   \
+            gemm_dots_tile(of, rows, (int)gemm_dots_cols(rows), g, columns, ai, bj, ahead, to);    \
         break
-            switch (m - i < share ? m - i : share) {
-                DOTS(1);
-                DOTS(2);
-                DOTS(3);
-                DOTS(4);
-                DOTS(5);
-                DOTS(6);
-            }
+                switch (m - i < rows ? m - i : rows) {
+                    DOTS(1);
+                    DOTS(2);
+                    DOTS(3);
+                    DOTS(4);
+                    DOTS(5);
+                    DOTS(6);
+                    DOTS(7);
+                    DOTS(8);
+                }
 #undef DOTS
+            }
         }
     }
 }
@@ -162,7 +214,9 @@ INLINE void gemm_gemv_of(const gemm_source of, int64_t n, int64_t k, const real 
         for (; j + LANES <= n; j += LANES)
             gemv_columns(of, 1, k, x, b + j * size, b_row * size, alpha, add, y + j);
     } else if (b_row == 1) {
-        gemm_dots_of(of, 1, n, k, x, 0, b, b_col, alpha, add, y, 0, y_stride);
+        const gemm_dots_args g = {
+            .k = k, .b_bytes = b_col * size, .alpha = alpha, .add = add, .col = y_stride};
+        gemm_dots_of(of, 1, n, &g, x, b, y);
         return;
     }
     for (; j < n; j++) {
@@ -177,7 +231,14 @@ INLINE void gemm_gemv_of(const gemm_source of, int64_t n, int64_t k, const real 
     static void gemm_dots##name(int64_t m, int64_t n, int64_t k, const void *a, int64_t a_row,     \
                                 const void *b, int64_t b_col, double alpha, bool add, void *c,     \
                                 int64_t row, int64_t col) {                                        \
-        gemm_dots_of(of, m, n, k, a, a_row, b, b_col, (real)alpha, add, c, row, col);              \
+        const gemm_dots_args g = {.k = k,                                                          \
+                                  .a_row = a_row,                                                  \
+                                  .b_bytes = b_col * gemm_source_size(of),                         \
+                                  .alpha = (real)alpha,                                            \
+                                  .add = add,                                                      \
+                                  .row = row,                                                      \
+                                  .col = col};                                                     \
+        gemm_dots_of(of, m, n, &g, a, b, c);                                                       \
     }                                                                                              \
     static void gemm_gemv##name(int64_t n, int64_t k, const void *x, int64_t x_stride,             \
                                 const void *b, int64_t b_row, int64_t b_col, double alpha,         \

@@ -41,6 +41,15 @@ INLINE void gemm_store_if(real *p, gemm_vec v, bool by_part, int64_t n) {
 }
 #endif
 
+/* x, which is loaded once: else GCC may load it anew as an operand of each of the FMAs it is in. */
+INLINE gemm_vec gemm_in_register(gemm_vec x) {
+#if CTI_VECTOR_BYTES
+    return rounded(x);
+#else
+    return x;
+#endif
+}
+
 /* Addresses of `count` lines (rows or columns) of a matrix that are the same distance apart. An x86
  * address is base + index, so one base pointer serves per_base lines (1 or 4): 16 lines take 4
  * registers for bases and 3 for the distances 1, 2 and 3 lines. per_base and count are compile-time
