@@ -145,9 +145,10 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     cti_gemm_args transposed, onto_bias;
     cti_gemm_epilogue add;
     const cti_gemm_args *g = cti_plan_gemm(args, &machine, &plan, &transposed);
-    if (cti_gemm_has_bf16(args) && (args->a.dtype == CT_BF16 || plan.transposed || plan.rounded))
+    const bool in_range_only = plan.rounded && plan.kernels->magnitudes;
+    if (cti_gemm_has_bf16(args) && (args->a.dtype == CT_BF16 || plan.transposed || in_range_only))
         return planned_widened(context, args);
-    if (plan.rounded && plan.kernels->magnitudes && !cti_gemm_in_range(context, g, plan.kernels)) {
+    if (in_range_only && !cti_gemm_in_range(context, g, plan.kernels)) {
         machine.rounded = NULL;
         g = cti_plan_gemm(args, &machine, &plan, &transposed);
     }

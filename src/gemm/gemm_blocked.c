@@ -21,7 +21,9 @@ typedef struct {
     const cti_gemm_plan *plan;
     const cti_gemm_kernels *kernels; /* the plan's */
     cti_binary *add;                 /* y = a + b, of the computed type */
-    int64_t size;                    /* bytes of an element of the computed type */
+    void (*widen)(int64_t n, const void *x,
+                  void *y); /* for a B of bf16 that is rounded; else NULL */
+    int64_t size;           /* bytes of an element of the computed type */
     /* The workspace: packed A; packed B, one for all or one for each worker; partial sums, each a
      * dense m x n matrix. */
     char *packed_a, *packed_b, *sums;
@@ -56,13 +58,43 @@ static void pack_a_task(void *arg, int64_t begin, int64_t end, int worker) {
     }
 }
 
+/* Packs k x n of a B of bf16 by kernels that round f32: a part of a panel at a time is converted to
+ * f32, which stays in L1d, and packed from there. */
+static void pack_widened(const gemm_run *r, int64_t k, int64_t n, const char *from, char *packed) {
+    enum { K_CHUNK = 128 }; /* a multiple of every k_unit, so that a chunk is a part of a panel */
+    const cti_matrix *b = &r->g->b;
+    const int64_t nr = r->kernels->nr, row = b->row * (int64_t)sizeof(uint16_t),
+                  col = b->col * (int64_t)sizeof(uint16_t);
+    float wide[CTI_GEMM_ROUNDED_NR * K_CHUNK];
+    for (int64_t j = 0; j < n; j += nr, packed += nr * cti_gemm_packed(r->kernels, k)) {
+        const int64_t columns = cti_min(nr, n - j);
+        for (int64_t p = 0; p < k; p += K_CHUNK) {
+            const int64_t chunk = cti_min(K_CHUNK, k - p);
+            const char *at = from + p * row + j * col;
+            for (int64_t i = 0; b->row == 1 && i < columns; i++)
+                r->widen(chunk, at + i * col, wide + i * K_CHUNK);
+            for (int64_t q = 0; b->row != 1 && q < chunk; q++)
+                for (int64_t i = 0; i < columns; i += b->col == 1 ? columns : 1)
+                    r->widen(b->col == 1 ? columns : 1, at + q * row + i * col, wide + q * nr + i);
+            r->kernels->pack_b(chunk, columns, wide, b->row == 1 ? 1 : nr,
+                               b->row == 1 ? K_CHUNK : 1,
+                               packed + nr * cti_gemm_packed(r->kernels, p));
+        }
+    }
+}
+
+static void pack_b(const gemm_run *r, int64_t k, int64_t n, const char *from, char *packed) {
+    if (r->widen) pack_widened(r, k, n, from, packed);
+    else r->kernels->pack_b(k, n, from, r->g->b.row, r->g->b.col, packed);
+}
+
 /* Columns [begin, end) of the B that all threads share; begin is a multiple of nr. */
 static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const gemm_run *r = arg;
     const cti_matrix *b = &r->g->b;
     (void)worker;
-    r->kernels->pack_b(r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin), b->row, b->col,
-                       r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
+    pack_b(r, r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin),
+           r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
 }
 
 /* ---- tasks ---- */
@@ -116,7 +148,7 @@ static b_panels panels_of(const gemm_run *r, const k_range *k, int64_t item, int
     const int64_t column = cti_gemm_packed(r->kernels, k->kl);
     char *packed = r->packed_b + (shared ? n * column : worker * r->plan->b_bytes);
     if (!shared && (last->source != source || last->cols != cols))
-        r->kernels->pack_b(k->kl, cols, source, b->row, b->col, packed);
+        pack_b(r, k->kl, cols, source, packed);
     return (b_panels){
         .data = packed, .panel = nr * column, .row = nr, .n = n, .cols = cols, .source = source};
 }
@@ -217,6 +249,9 @@ bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gem
                     .plan = plan,
                     .kernels = plan->kernels,
                     .add = context->isa->of[type]->add,
+                    .widen = plan->rounded && g->b.dtype == CT_BF16
+                                 ? context->isa->of[CT_BF16]->cast[CT_F32]
+                                 : NULL,
                     .size = (int64_t)cti_dtype_size(type)};
     if (workspace) {
         run.packed_a = workspace;

@@ -1,5 +1,4 @@
-/* Copies matrices of bf16 to f32. What remains for that is rare: a single row of A is a vector; a
- * product that is rounded (ct_set_matmul) has at least 16 rows, and its kernels round from f32. */
+/* Copies matrices of bf16 to f32. What remains for that is rare. */
 #include "gemm_widened.h"
 
 #include "../core/int_math.h"

@@ -1,5 +1,6 @@
-/* Products with a matrix of bf16 that no kernel reads: A, and a B that is rounded or in a product
- * that is computed transposed. They are computed from copies in f32. */
+/* Products with a matrix of bf16 that no kernel reads: A, and a B that is split into pieces
+ * (CT_MATMUL_BF16X3, X6) or in a product that is computed transposed. They are computed from copies
+ * in f32. */
 #ifndef CTI_GEMM_GEMM_WIDENED_H
 #define CTI_GEMM_GEMM_WIDENED_H
 

@@ -33,6 +33,7 @@ enum {
     CHUNK_BYTES = AMX_ROWS * CHUNK * (int)sizeof(bf16),
     MOST_PRODUCTS = 6,
 };
+_Static_assert((int)AMX_ROWS <= (int)CTI_GEMM_ROUNDED_NR, "src/gemm has so wide a buffer");
 
 /* ---- tiles' registers ---- */
 

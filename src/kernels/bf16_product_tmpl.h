@@ -18,6 +18,7 @@ enum {
     /* The longest K block. 12 rows of A take 24 KB, and leave some of L1d to B. */
     BF16_KC = 1024,
 };
+_Static_assert((int)BF16_NR <= (int)CTI_GEMM_ROUNDED_NR, "src/gemm has so wide a buffer");
 
 static void bf16_pack_a(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,
                         void *packed) {

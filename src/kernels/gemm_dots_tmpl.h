@@ -72,9 +72,11 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
     for (int j = 0; j < cols; j++) columns[j] = j < n ? b + j * g->b_bytes : b;
     for (; p + LANES <= g->k; p += LANES) {
         const int64_t at = p * gemm_source_size(of);
-        UNROLL
-        for (int j = 0; ahead && at % LINE == 0 && j < cols; j++)
-            __builtin_prefetch(ahead + cols * at + j * LINE, 0, INTO_L2);
+        if (ahead && at % LINE == 0) {
+            UNROLL
+            for (int j = 0; j < cols; j++)
+                __builtin_prefetch(ahead + cols * at + j * LINE, 0, INTO_L2);
+        }
         gemm_dots_step(of, rows, cols, false, LANES, &of_a, columns, p, sum);
         gemm_advance(4, rows, &of_a, LANES * (int64_t)sizeof(real));
     }

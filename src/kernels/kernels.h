@@ -60,7 +60,8 @@ enum {
     /* Multiply-adds of a small product, at most: one thread has done them before another wakes. */
     CTI_GEMM_SMALL = 1 << 18,
     /* Bytes of B packed on the stack, at most: 16 cubed with B transposed 461 -> 360 cycles. */
-    CTI_GEMM_STACK_B = 20 << 10
+    CTI_GEMM_STACK_B = 20 << 10,
+    CTI_GEMM_ROUNDED_NR = 32, /* the largest nr of kernels that round */
 };
 
 /* A is packed if C has more panels of nr columns than the field for A's strides says. "Sets": at
