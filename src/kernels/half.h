@@ -5,8 +5,11 @@
 #include <stdint.h>
 #include <string.h>
 
+/* The amalgamation has these once for each file that includes them, and no such file uses all. */
+#define HALF_INLINE static inline __attribute__((unused))
+
 /* The bits of the binary32 of the same value; a NaN keeps its payload. */
-static inline uint32_t cti_f16_widen(uint32_t half) {
+HALF_INLINE uint32_t cti_f16_widen(uint32_t half) {
     uint32_t sign = (half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 0x3FF;
     if (exponent == 31) return sign | 0x7F800000 | fraction << 13;
     if (exponent == 0) {
@@ -16,12 +19,12 @@ static inline uint32_t cti_f16_widen(uint32_t half) {
     }
     return sign | (exponent + 112) << 23 | (fraction & 0x3FF) << 13;
 }
-static inline uint32_t cti_bf16_widen(uint32_t brain) { return brain << 16; }
+HALF_INLINE uint32_t cti_bf16_widen(uint32_t brain) { return brain << 16; }
 
 /* The nearest number with so many bits of fraction and an exponent of that bias, in 16 bits;
  * between two the even one. What rounds beyond the largest is an infinity; a NaN is quiet and keeps
  * the first bits of its payload. From f64, so that nothing is rounded twice. */
-static inline uint16_t cti_narrow(double value, int fraction, int bias) {
+HALF_INLINE uint16_t cti_narrow(double value, int fraction, int bias) {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     const uint64_t sign = bits >> 63 << 15, magnitude = bits & INT64_MAX;
@@ -41,11 +44,11 @@ static inline uint16_t cti_narrow(double value, int fraction, int bias) {
     if (exponent > 1) kept += (uint64_t)(exponent - 1) << fraction;
     return (uint16_t)(sign | (kept < infinity ? kept : infinity));
 }
-static inline uint16_t cti_f16_narrow(double value) { return cti_narrow(value, 10, 15); }
-static inline uint16_t cti_bf16_narrow(double value) { return cti_narrow(value, 7, 127); }
+HALF_INLINE uint16_t cti_f16_narrow(double value) { return cti_narrow(value, 10, 15); }
+HALF_INLINE uint16_t cti_bf16_narrow(double value) { return cti_narrow(value, 7, 127); }
 
 /* The same from f32, by its upper half, which compilers make vectors of. */
-static inline uint16_t cti_bf16_of_f32(float value) {
+HALF_INLINE uint16_t cti_bf16_of_f32(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;

@@ -39,17 +39,21 @@ static void axpy(int64_t n, double a, const void *x, void *y) {
         store_part(to + i, load_part(to + i, n - i) + scale * load_part(from + i, n - i), n - i);
 }
 
-static void lerp(int64_t n, const void *x, const void *end, int64_t se, double w, void *y) {
-    const stored *from = x, *other = end;
-    const real weight = (real)w;
-    const bool near = weight > REAL(-0.5) && weight < REAL(0.5);
-    const real factor = near ? weight : weight - 1;
-    stored *to = y;
+/* The choice of the formula is outside the loop: inside, it may become a branch between product and
+ * sum. GCC makes an FMA only of what is in one basic block, so whole vectors and the last, partial
+ * one would differ in bits. */
+INLINE void lerp_near(const bool near, int64_t n, const stored *x, const stored *end, int64_t se,
+                      real factor, stored *y) {
     for (int64_t i = 0; i < n; i += LANES) {
-        const vec a = load_part(from + i, n - i),
-                  b = se ? load_part(other + i, n - i) : splat(get(other));
-        store_part(to + i, (near ? a : b) + factor * (b - a), n - i);
+        const vec a = load_part(x + i, n - i),
+                  b = se ? load_part(end + i, n - i) : splat(get(end));
+        store_part(y + i, (near ? a : b) + factor * (b - a), n - i);
     }
+}
+static void lerp(int64_t n, const void *x, const void *end, int64_t se, double w, void *y) {
+    const real weight = (real)w;
+    if (weight > REAL(-0.5) && weight < REAL(0.5)) lerp_near(true, n, x, end, se, weight, y);
+    else lerp_near(false, n, x, end, se, weight - 1, y);
 }
 
 extern const cti_random_kernels CTI_RANDOM;
