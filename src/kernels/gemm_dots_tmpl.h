@@ -15,9 +15,7 @@
 /* A tile is `rows` rows of A by `cols` columns of B. Its accumulators are vectors of partial sums
  * along K, whose lanes are added at the end. Few rows take up to DOT_COLS columns, so that a vector
  * of A is loaded once for all of them; more rows take fewer, DOT_SUMS accumulators in all. */
-INLINE int64_t gemm_dots_cols(int64_t rows) {
-    return DOT_SUMS / rows < DOT_COLS ? DOT_SUMS / rows : DOT_COLS;
-}
+#define GEMM_DOTS_COLS(rows) (DOT_SUMS / (rows) < DOT_COLS ? DOT_SUMS / (rows) : DOT_COLS)
 
 /* Lane i of the result is the sum of x[i]'s lanes, added in the same order for each i. x is
  * overwritten. */
@@ -122,7 +120,7 @@ INLINE void gemm_dots_row(const gemm_source of, const gemm_dots_args *g, int64_t
 INLINE void gemm_dots_of(const gemm_source of, int64_t m, int64_t n, const gemm_dots_args *g,
                          const real *a, const char *b, real *c) {
     const int64_t parts = (m + DOT_ROWS - 1) / DOT_ROWS, rows = (m + parts - 1) / parts,
-                  cols = gemm_dots_cols(rows), tile = cols * g->b_bytes;
+                  cols = GEMM_DOTS_COLS(rows), tile = cols * g->b_bytes;
     if (m == 1 && LANES * gemm_source_size(of) >= DOT_ROW_BYTES) {
         gemm_dots_row(of, g, n, a, b, c);
         return;
@@ -141,7 +139,7 @@ INLINE void gemm_dots_of(const gemm_source of, int64_t m, int64_t n, const gemm_
 #define DOTS(rows)                                                                                 \
     case rows:                                                                                     \
         if ((rows) <= DOT_ROWS)                                                                    \
-            gemm_dots_tile(of, rows, (int)gemm_dots_cols(rows), g, columns, ai, bj, ahead, to);    \
+            gemm_dots_tile(of, rows, GEMM_DOTS_COLS(rows), g, columns, ai, bj, ahead, to);         \
         break
                 switch (m - i < rows ? m - i : rows) {
                     DOTS(1);

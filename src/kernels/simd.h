@@ -203,10 +203,9 @@ INLINE vec load_bf16_part(const bf16_stored *p, int64_t n) {
     const __mmask16 first = (__mmask16)((1u << n) - 1);
     return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first, p)), 16);
 #else
-    vec v = {0};
-    for (int l = 0; l < LANES - 1; l++)
-        if (l < n) v[l] = get_bf16(p + l);
-    return v;
+    bf16_stored part[LANES] = {0};
+    for (int64_t l = 0; l < n; l++) part[l] = p[l];
+    return load_bf16(part);
 #endif
 }
 #endif
