@@ -30,14 +30,13 @@ cross-help:
 	@echo "For TARGET=$(TARGET), on Debian:"
 	@echo "  apt-get install $(strip $(call machine_column,5) $(if $(CROSS_RUN),qemu-user) make python3 python3-venv)"
 
-# A part of the suite, PART programs that SEED chooses, on every machine of CROSS_PART: what CI has time for.
+# A part of the suite, PART programs (6) that SEED chooses, on every machine of CROSS_PART: what CI has time for.
 CROSS_PART ?= $(MACHINES)
-PART ?= 6
 SEED_OF_COMMIT = $(shell git rev-parse HEAD 2>/dev/null | cksum | cut -d ' ' -f 1)
 cross-part: ## a few suites, PART=6, on each machine of CROSS_PART="arm musl"; SEED chooses them, by default the commit
 	+@seed=$(or $(SEED),$(SEED_OF_COMMIT),1); for target in $(CROSS_PART); do \
 	    suites=$$(for file in $(filter-out $(LONG_SUITES:%=tests/test_%.c),$(wildcard tests/test_*.c)); do echo $${file#tests/test_}; done | \
-	        awk -v seed=$$seed$${#target} 'BEGIN {srand(seed)} {sub(/\.c$$/, ""); print rand(), $$0}' | sort | awk -v n=$(PART) 'NR <= n {print $$2}'); \
+	        awk -v seed=$$seed$${#target} 'BEGIN {srand(seed)} {sub(/\.c$$/, ""); print rand(), $$0}' | sort | awk -v n=$(or $(PART),6) 'NR <= n {print $$2}'); \
 	    echo "== $$target, SEED=$$seed:" $$suites; \
 	    $(MAKE) BUILD=$(BUILD)/part ZIG=$(ZIG) PAGES= cross TARGET=$$target SUITES="$$(echo $$suites)" OPT=-O1 || exit 1; done
 # Each takes longer than a minute in qemu.
