@@ -93,6 +93,14 @@ bool cti_os_count_forks(void) {
 
 unsigned cti_os_forks(void) { return forks; }
 
+bool cti_os_saves_avx512_late(void) {
+#ifdef __APPLE__
+    return true;
+#else
+    return false;
+#endif
+}
+
 /* The tiles' registers are 8 KB of state for each thread, which Linux saves only for a process that
  * has asked for it. In any other the first tile instruction is SIGILL. */
 bool cti_os_grants_amx(void) {

@@ -60,11 +60,7 @@ static bool runs_avx2(void) {
 extern const cti_kernels cti_kernels_avx512_f32, cti_kernels_avx512_f64;
 static bool runs_avx512(void) {
     const unsigned f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
-#ifdef __APPLE__
-    const unsigned masks_zmm = 0; /* saved from a thread's first use on, and not said before */
-#else
-    const unsigned masks_zmm = 0xe0;
-#endif
+    const unsigned masks_zmm = cti_os_saves_avx512_late() ? 0 : 0xe0;
     return runs_avx2() && cpuid_has(7, 0, CPUID_B, f | dq | bw | vl) && system_saves(masks_zmm);
 }
 #endif
