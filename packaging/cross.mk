@@ -16,11 +16,11 @@ ON_MACHINE = $(if $(CROSS_RUN),RUN="$(CROSS_RUN)" CK_EXCLUDE_TAGS=forks) CK_FORK
     $(if $(wildcard $(CROSS_CHECK)/check.pc),,OWN_CHECK=1) COURSE_TEST=
 zig_if_asked = $(if $(findstring ZIG,$(call machine_column,2)),$(ZIG)/ready)
 
-cross: cross-tools ## the suite but for the course on another machine: TARGET=aarch64, arm, i386, musl, riscv64 or s390x; see make cross-help
+cross: cross-tools ## the suite but for the course on another machine: TARGET=aarch64, arm, i386, musl, musl-static, riscv64 or s390x; see make cross-help
 	+$(ON_MACHINE) test
 cross-build: cross-tools ## everything built for TARGET, nothing run
 	+$(ON_MACHINE) all tests
-cross-demo: cross-tools ## the demo on TARGET: for musl static programs, which run here
+cross-demo: cross-tools ## the demo on TARGET=musl-static: programs that no other library belongs to
 	+$(ON_MACHINE) demo
 cross-tools:
 	@$(known_target)

@@ -138,10 +138,10 @@ END_TEST
 /* ---- texts of callers ---- */
 
 /* ENAMETOOLONG in the words of the C library: musl's (and WASI's) are others. */
-#ifdef __wasi__
-#define TOO_LONG "Filename too long"
-#else
+#if defined __GLIBC__ || defined __APPLE__
 #define TOO_LONG "File name too long"
+#else
+#define TOO_LONG "Filename too long"
 #endif
 
 static void ends_with(const char *begins, const char *ends) {

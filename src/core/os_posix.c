@@ -116,7 +116,12 @@ bool cti_os_grants_amx(void) {
 }
 
 double cti_os_pow(double x, double e) { return pow(x, e); }
+
+#if defined __GLIBC__ || defined __APPLE__
 double cti_os_tanh(double x) { return tanh(x); }
+#else /* musl's is off by 2.004 ulp at -0.2159 */
+double cti_os_tanh(double x) { return (double)tanhl(x); }
+#endif
 
 /* ---- memory ---- */
 
