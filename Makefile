@@ -371,7 +371,7 @@ layers: $(STATIC) $(SHARED) ## fail on an include, a circle of calls or a global
 
 headers: $(BUILD)/flags ## every public header compiles alone, as C11, C++11 and C++20, and the README's program as C++20
 	@for h in include/cotangent/*.h mpi/include/cotangent/*.h; do \
-	    printf '#include <cotangent/%s>\n' $${h##*/} | $(CC) -std=c11 $(WARN) -Wpedantic -Werror -Iinclude -Impi/include -fsyntax-only -x c - || exit 1; \
+	    printf '#include <cotangent/%s>\n' $${h##*/} | $(CC) -std=c11 $(WARN) -Wpedantic -Werror -Iinclude -Impi/include -c -x c - -o $(BUILD)/header.o || exit 1; \
 	    ! command -v c++ >/dev/null || for std in c++11 c++20; do \
 	        printf '#include <cotangent/%s>\n' $${h##*/} | c++ -std=$$std -Wall -Wextra -Wpedantic -Werror -Iinclude -Impi/include -fsyntax-only -x c++ - || exit 1; done; \
 	done

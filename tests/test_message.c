@@ -52,7 +52,8 @@ START_TEST(conversions) {
     SAME("%hhd %hd %hhu %hu", (signed char)-3, (short)-4, (unsigned char)200,
          (unsigned short)60000);
     SAME("%ld %lld %jd %zd %td", -5L, -6LL, (intmax_t)-7, (ssize_t)-8, (ptrdiff_t)-9);
-    SAME("%lu %llx %ju %zu %to", ULONG_MAX, ULLONG_MAX, UINTMAX_MAX, SIZE_MAX, (ptrdiff_t)8);
+    SAME("%lu %llx %ju %zu %to", ULONG_MAX, ULLONG_MAX, UINTMAX_MAX, (size_t)SIZE_MAX,
+         (ptrdiff_t)8);
     SAME("%g %e %f %a %G %E %F %A", 1.5, -2e300, 3.25, 4.5, NAN, 1e-9, -INFINITY, 0.1);
     SAME("%Lg %Lf", LDBL_MAX, 0.5L);
     SAME("%5d|%-5d|%05d|%+d|% d|%#x|%*d|%-*d", 1, 2, 3, 4, 5, 6u, 7, 8, 9, 10);
@@ -137,10 +138,10 @@ END_TEST
 /* ---- texts of callers ---- */
 
 /* ENAMETOOLONG in the words of the C library: musl's (and WASI's) are others. */
-#ifdef __wasi__
-#define TOO_LONG "Filename too long"
-#else
+#if defined __GLIBC__ || defined __APPLE__
 #define TOO_LONG "File name too long"
+#else
+#define TOO_LONG "Filename too long"
 #endif
 
 static void ends_with(const char *begins, const char *ends) {

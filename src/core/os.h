@@ -32,6 +32,8 @@ unsigned cti_os_forks(void);
 
 /* Asks for the registers of AMX's tiles. False: the system does not grant them to this process. */
 bool cti_os_grants_amx(void);
+/* AVX-512's registers are saved from a thread's first use of them on, and not in XCR0 before. */
+bool cti_os_saves_avx512_late(void);
 
 /* x^e to an ulp or so, tanh to two: some systems' functions are further off. */
 double cti_os_pow(double x, double e);

@@ -101,6 +101,7 @@ bool cti_os_count_forks(void) { return true; } /* there are none */
 unsigned cti_os_forks(void) { return 0; }
 
 bool cti_os_grants_amx(void) { return false; }
+bool cti_os_saves_avx512_late(void) { return false; }
 
 /* By MinGW's of doubles the gradient of x^-2 was off by over 3 ulp, tanh by 2.004 at -0.2159. */
 double cti_os_pow(double x, double e) { return (double)powl(x, e); }

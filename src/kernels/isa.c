@@ -6,7 +6,7 @@
  * instruction set that adds one instruction compiles only the kernels that use it. */
 #include <string.h>
 
-#ifdef CTI_HAVE_amx
+#ifdef CTI_HAVE_avx2
 #include <cpuid.h>
 #endif
 
@@ -31,30 +31,52 @@ extern const cti_kernels cti_kernels_simd128_f32, cti_kernels_simd128_f64;
 #endif
 
 #ifdef CTI_HAVE_avx2
+/* By CPUID itself: zig's run-time library answers no to every __builtin_cpu_supports. */
+enum { CPUID_A, CPUID_B, CPUID_C, CPUID_D };
+
+/* Whether a register of CPUID's answer has all of these bits. */
+static bool cpuid_has(unsigned leaf, unsigned subleaf, int reg, unsigned bits) {
+    unsigned r[4] = {0};
+    return __get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3]) && (r[reg] & bits) == bits;
+}
+
+/* Whether the system saves this state of vector registers when it changes threads. */
+static bool system_saves(unsigned state) {
+    enum { OSXSAVE = 1 << 27 };
+    unsigned low, high;
+    if (!cpuid_has(1, 0, CPUID_C, OSXSAVE)) return false;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & state) == state;
+}
+
 extern const cti_kernels cti_kernels_avx2_f32, cti_kernels_avx2_f64;
 static bool runs_avx2(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    enum { FMA = 1 << 12, AVX2 = 1 << 5, XMM_YMM = 0x06 };
+    return cpuid_has(1, 0, CPUID_C, FMA) && cpuid_has(7, 0, CPUID_B, AVX2) && system_saves(XMM_YMM);
 }
 #endif
 
 #ifdef CTI_HAVE_avx512
 extern const cti_kernels cti_kernels_avx512_f32, cti_kernels_avx512_f64;
 static bool runs_avx512(void) {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") && runs_avx2();
+    const unsigned f = 1u << 16, dq = 1u << 17, bw = 1u << 30, vl = 1u << 31;
+    const unsigned masks_zmm = cti_os_saves_avx512_late() ? 0 : 0xe0;
+    return runs_avx2() && cpuid_has(7, 0, CPUID_B, f | dq | bw | vl) && system_saves(masks_zmm);
 }
 #endif
 
 #ifdef CTI_HAVE_avx512bf16
-static bool runs_avx512bf16(void) { return __builtin_cpu_supports("avx512bf16") && runs_avx512(); }
+static bool runs_avx512bf16(void) {
+    enum { AVX512_BF16 = 1 << 5 };
+    return runs_avx512() && cpuid_has(7, 1, CPUID_A, AVX512_BF16);
+}
 #endif
 
 #ifdef CTI_HAVE_amx
 static bool runs_amx(void) {
     enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
-    unsigned a, b, c, d = 0;
-    return runs_avx512bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) &&
-           (d & AMX_TILE) && cti_os_grants_amx();
+    return runs_avx512bf16() && cpuid_has(7, 0, CPUID_D, AMX_BF16 | AMX_TILE) &&
+           cti_os_grants_amx();
 }
 #endif
 
@@ -65,6 +87,7 @@ typedef struct {
     bool (*runs)(void);
     const char *parent;                               /* a row above; NULL: isa.of[] are its own */
     void (*replace[REAL_DTYPES])(cti_kernels *table); /* changes a copy of the parent's; or NULL */
+    bool here;                                        /* what runs() has said, once */
 } built_isa;
 
 /* From the plainest to the best. */
@@ -102,7 +125,7 @@ static built_isa built[] = {
 };
 enum { BUILT = sizeof built / sizeof *built };
 
-/* ---- inheritance: done once, before the first row is handed out ---- */
+/* ---- before the first row is handed out, once: what runs here, and inheritance ---- */
 
 static cti_kernels inherited[BUILT][REAL_DTYPES];
 
@@ -112,7 +135,8 @@ static const cti_isa *row_above(int row, const char *name) {
     return NULL;
 }
 
-static void inherit(void) {
+static void prepare(void) {
+    for (int i = 0; i < BUILT; i++) built[i].here = built[i].runs();
     for (int i = 1; i < BUILT; i++) { /* the first has nothing above it */
         built_isa *child = &built[i];
         if (!child->parent) continue;
@@ -128,21 +152,21 @@ static void inherit(void) {
 
 static const built_isa *rows(void) {
     static cti_once once;
-    cti_once_run(&once, inherit);
+    cti_once_run(&once, prepare);
     return built;
 }
 
 const cti_isa *cti_isa_at(int index) {
     const built_isa *row = rows();
     for (int i = 0; i < BUILT; i++)
-        if (row[i].runs() && index-- == 0) return &row[i].isa;
+        if (row[i].here && index-- == 0) return &row[i].isa;
     return NULL;
 }
 
 const cti_isa *cti_isa_find(const char *name) {
     const built_isa *row = rows();
     for (int i = BUILT - 1; i >= 0; i--)
-        if (row[i].runs() && (!name || strcmp(name, row[i].isa.name) == 0)) return &row[i].isa;
+        if (row[i].here && (!name || strcmp(name, row[i].isa.name) == 0)) return &row[i].isa;
     return NULL;
 }
 
