@@ -45,8 +45,7 @@ static void axpy(int64_t n, double a, const void *x, void *y) {
 INLINE void lerp_near(const bool near, int64_t n, const stored *x, const stored *end, int64_t se,
                       real factor, stored *y) {
     for (int64_t i = 0; i < n; i += LANES) {
-        const vec a = load_part(x + i, n - i),
-                  b = se ? load_part(end + i, n - i) : splat(get(end));
+        const vec a = load_part(x + i, n - i), b = se ? load_part(end + i, n - i) : splat(get(end));
         store_part(y + i, (near ? a : b) + factor * (b - a), n - i);
     }
 }
