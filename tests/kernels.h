@@ -122,7 +122,9 @@ static inline double error_in_ulp(table t, double got, wide want, double magnitu
         return INFINITY;
     }
     if (isnan(got)) return INFINITY;
-    const wide unit = spacing(t, fabsl(want) > (wide)magnitude ? want : (wide)magnitude);
+    /* Of fabsl(want) > m ? want : m, clang 19 loses the fabsl that spacing() takes of it. */
+    const wide size = fabsl(want);
+    const wide unit = spacing(t, size > (wide)magnitude ? size : (wide)magnitude);
     return (double)(fabsl((wide)got - want) / unit) / (t.dtype && !wide_is_wider() ? 8192 : 1);
 }
 

@@ -14,6 +14,13 @@ enum { PAIRS = 1 }; /* clang interleaves several, and spills */
 enum { PAIRS = 4 };
 #endif
 
+/* clang 16 recurses without end on a splat that is cast to bf16 (VectorCombine): hide the splat. */
+#if defined __clang_major__ && __clang_major__ == 16
+#define HIDE(x) __asm__("" : "+v"(x))
+#else
+#define HIDE(x) ((void)0)
+#endif
+
 /* One pair of k. The barrier keeps GCC from interleaving two, which needs more registers than there
  * are. */
 INLINE void add_pair(const int rows, const int vectors, const uint32_t *a, const char *b,
@@ -24,7 +31,9 @@ INLINE void add_pair(const int rows, const int vectors, const uint32_t *a, const
     for (int j = 0; j < vectors; j++) y[j] = (__m512bh)_mm512_loadu_si512(b + j * 64);
     UNROLL
     for (int i = 0; i < rows; i++) {
-        const __m512bh x = (__m512bh)_mm512_set1_epi32((int)a[i]);
+        __m512i pair = _mm512_set1_epi32((int)a[i]);
+        HIDE(pair);
+        const __m512bh x = (__m512bh)pair;
         UNROLL
         for (int j = 0; j < vectors; j++) sum[i][j] = _mm512_dpbf16_ps(sum[i][j], x, y[j]);
     }
