@@ -175,12 +175,16 @@ INLINE void gemv_columns(const gemm_source of, const int count, int64_t k, const
     }
 }
 
-/* The sum of x[p] b[p step]. Not inlined, as of a loop whose terms are added one by one compilers
- * may make FMAs or not: a B of bf16 is converted first and has the same bits. */
+/* The sum of x[p] b[p step]. A B of bf16 is converted first and must have the same bits, so the
+ * loop is not inlined, and an asm keeps GCC from a version of it for step 1 that multiplies
+ * vectors, where the other makes FMAs (on aarch64). */
 __attribute__((noinline)) static real gemv_plain(int64_t k, const real *x, const stored *b,
                                                  int64_t step) {
     real sum = 0;
-    for (int64_t p = 0; p < k; p++) sum += x[p] * get(b + p * step);
+    for (int64_t p = 0; p < k; p++) {
+        __asm__("");
+        sum += x[p] * get(b + p * step);
+    }
     return sum;
 }
 
