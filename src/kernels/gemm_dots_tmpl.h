@@ -46,6 +46,8 @@ INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols,
     }
 }
 
+enum { LINE = 64, INTO_L2 = 2 }; /* of a prefetch: bytes, and its hint */
+
 /* What all tiles of a product have alike. */
 typedef struct {
     int64_t k, a_row, b_bytes; /* b_bytes: from a column of B to the next */
@@ -60,7 +62,7 @@ typedef struct {
 INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
                            const gemm_dots_args *g, int64_t n, const real *a, const char *b,
                            const char *ahead, real *c) {
-    enum { ALL = (DOT_SUMS + LANES - 1) / LANES * LANES, LINE = 64, INTO_L2 = 2 };
+    enum { ALL = (DOT_SUMS + LANES - 1) / LANES * LANES };
     gemm_vec sum[ALL] = {0};
     const char *columns[DOT_COLS];
     gemm_lines of_a = gemm_lines_of(4, rows, a, g->a_row * (int64_t)sizeof(real));
@@ -100,8 +102,12 @@ INLINE void gemm_dots_row(const gemm_source of, const gemm_dots_args *g, int64_t
         for (int64_t j = 0; j < columns; j++, b += g->b_bytes) {
             int64_t p = 0;
             gemm_vec v = sum[j];
-            for (; p + LANES <= g->k; p += LANES)
+            for (; p + LANES <= g->k; p += LANES) {
+                const int64_t at = p * gemm_source_size(of);
+                if (of == OF_BF16 && at % LINE == 0) /* f32 is as fast without */
+                    __builtin_prefetch(b + at + DOT_AHEAD, 0, INTO_L2);
                 v += gemm_load(a + p) * gemm_load_b(of, b, p, false, LANES);
+            }
             if (p < g->k)
                 v += gemm_load_if(a + p, true, g->k - p) * gemm_load_b(of, b, p, true, g->k - p);
             sum[j] = v;
