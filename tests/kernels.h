@@ -122,7 +122,8 @@ static inline double error_in_ulp(table t, double got, wide want, double magnitu
         return INFINITY;
     }
     if (isnan(got)) return INFINITY;
-    /* Of fabsl(want) > m ? want : m, clang 19 loses the fabsl that spacing() takes of it. */
+    /* The absolute value is taken here: clang 19 drops the fabsl in spacing() if a signed value is
+     * passed (a bug of its optimiser). */
     const wide size = fabsl(want);
     const wide unit = spacing(t, size > (wide)magnitude ? size : (wide)magnitude);
     return (double)(fabsl((wide)got - want) / unit) / (t.dtype && !wide_is_wider() ? 8192 : 1);

@@ -92,7 +92,7 @@ INLINE void gemm_dots_tile(const gemm_source of, const int rows, const int cols,
 }
 
 /* One row of A: one column of B after the other, and LANES columns' accumulators are added at once.
- * The sums are those of a tile. */
+ * Each sum adds the same terms in the same order as in gemm_dots_tile. */
 INLINE void gemm_dots_row(const gemm_source of, const gemm_dots_args *g, int64_t n, const real *a,
                           const char *b, real *c) {
     for (int64_t first = 0; first < n; first += LANES) {

@@ -37,17 +37,17 @@ enum {
     /* The most rows of a tile that has one vector of columns: with MR rows it would have too few
      * accumulators to hide the latency of FMA. */
     MR_NARROW = BY_ISA(   4,   16,  12,  16),
-    /* The tile of dot products: at most so many rows of A, columns of B, and accumulators, which are
-     * vectors along K. EPYC (Zen 4), B of 50,257 columns and K 768 in f32: 8 x 3 1.1 against twice
-     * 4 x 4, with AVX2 6 x 2 2.0 against twice 3 x 4. */
+    /* The tile of dot products: the most rows of A, columns of B and accumulators (vectors along
+     * K). EPYC (Zen 4), B of 50,257 columns and K 768 in f32: 8 x 3 1.1 against twice 4 x 4, with
+     * AVX2 6 x 2 2.0 against twice 3 x 4. */
     DOT_ROWS =  BY_ISA(   4,    8,   6,   8),
     DOT_COLS =  BY_ISA(   4,    4,   3,   4),
     DOT_SUMS =  BY_ISA(  12,   24,  12,  24),
-    /* Bytes of B behind the next tile that are prefetched: 6 KB 1.0 to 1.25 against none, 1.0 to 1.1
-     * against 48 KB. Of one row too, for bf16: GPT-2 decodes 1.03 to 1.18 times as fast, width 384
-     * .95. With more than DOT_ROWS rows, the bytes of a group of columns: 16 rows 1.12 to 1.2 against
-     * none. */
+    /* How far behind the next tile B is prefetched, in bytes: 6 KB 1.0 to 1.25 against 0, 1.0 to
+     * 1.1 against 48 KB. For one row and a B of bf16 too: GPT-2 decodes 1.03 to 1.18 times as fast,
+     * width 384 .95. */
     DOT_AHEAD = 6 << 10,
+    /* With more than DOT_ROWS rows: bytes of a group of columns. 16 rows 1.12 to 1.2 against none. */
     DOT_GROUP = 64 << 10,
     /* One row of A takes one column of B after the other, a chain of FMAs, where each reads so many
      * bytes: f32 1.6 (AVX2 1.3) against DOT_COLS columns; bf16 with AVX2 .65 to .75. */
@@ -143,7 +143,9 @@ enum { NEVER = 1 << 30 };
     .task_flops = 1 << 18, \
     /* The same of gemv and dots, which are bound by memory; and the columns of a task before it is \
      * doubled, a multiple of every vector. */ \
-    .row_task_flops = 1 << 16, .gemv_columns = 256, .dots_columns = 64, .dots_tasks_per_thread = 16, \
+    .row_task_flops = 1 << 16, .gemv_columns = 256, .dots_columns = 64, \
+    /* Of dots, if that many columns are more: each thread then reads long parts of B. */ \
+    .dots_tasks_per_thread = 16, \
     /* Elements of C that a task clears (K = 0), or adds partial sums to (split-K); not measured. */ \
     .zero_task_elements = 1 << 16, .sum_task_elements = 1 << 14, \
     /* A task's tile of C shrinks until there are at least so many tasks for each thread and at \
