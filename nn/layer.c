@@ -11,8 +11,9 @@ ct_module *cti_nn_layer_new(ct_context *context, const cti_nn_kind *kind, ct_lay
         !cti_nn_check_chance(context, kind, "dropout", o.dropout) ||
         !cti_nn_activation_check(context, kind, o.activation))
         return NULL;
-    if (!o.hidden && __builtin_mul_overflow(4, o.embed_dim, &o.hidden))
+    if (!o.hidden && o.embed_dim > INT64_MAX / 4)
         return ct_fail(context, CT_ERR_MEMORY, "%s: 4 embed_dim overflows", kind->name);
+    if (!o.hidden) o.hidden = 4 * o.embed_dim;
     ct_module *layer = cti_nn_new(context, kind);
     if (!layer) return NULL;
     *(ct_layer_opts *)cti_nn_data(layer) = o;

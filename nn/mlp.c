@@ -27,8 +27,9 @@ ct_module *ct_mlp_new(ct_context *context, ct_mlp_opts o) {
         !cti_nn_check_chance(context, &mlp_kind, "dropout", o.dropout) ||
         !cti_nn_activation_check(context, &mlp_kind, o.activation))
         return NULL;
-    if (!o.hidden && __builtin_mul_overflow(4, o.dim, &o.hidden))
+    if (!o.hidden && o.dim > INT64_MAX / 4)
         return ct_fail(context, CT_ERR_MEMORY, "MLP: 4 dim overflows");
+    if (!o.hidden) o.hidden = 4 * o.dim;
     ct_module *module = cti_nn_new(context, &mlp_kind);
     if (!module) return NULL;
     *(ct_mlp_opts *)cti_nn_data(module) = o;

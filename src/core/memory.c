@@ -46,8 +46,8 @@ enum {
 _Static_assert(sizeof(cti_block) <= HEADER, "data begins HEADER bytes behind an aligned address");
 _Static_assert(offsetof(cti_block, link) == 0, "sort_by_address sorts blocks by their links");
 _Static_assert(sizeof(cti_free_block) <= CTI_ALIGN, "a free block of any class holds its link");
-_Static_assert(SMALL_MAX <= (int)CTI_LINEAR_MAX && SMALL_MAX % CTI_ALIGN == 0,
-               "small blocks have linear classes");
+_Static_assert(SMALL_MAX <= (int)CTI_LINEAR_MAX, "small blocks have linear classes");
+_Static_assert(SMALL_MAX % CTI_ALIGN == 0, "the largest small block fills its class");
 
 static cti_block *next_of(const cti_block *block) { return (cti_block *)block->link.next; }
 static char *data_of(cti_block *block) { return (char *)block + HEADER; }
@@ -95,9 +95,9 @@ _Static_assert(MEDIUM_MAX + GUARD + OVERHEAD <= HUGE_PAGE, "a huge page holds an
 /* Blocks of a geometric class have m << s units of 64 bytes, with m = 9 ... 16 and s >= 3: eight
  * classes to a doubling. The first has 9 << 3 = 72 units, 4,608 bytes. */
 _Static_assert(CTI_LINEAR_CLASSES == 8 << 3, "the geometric classes continue the linear ones");
-_Static_assert(CTI_MOST_BYTES <= (uint64_t)1 << 61 && CTI_LINEAR_MAX == 1 << 12 &&
-                   CTI_LINEAR_CLASSES + 8 * (61 - 12) <= CTI_SIZE_CLASSES,
-               "every request has a class");
+_Static_assert(CTI_LINEAR_MAX == 1 << 12, "log2 of the largest linear class, below, is 12");
+_Static_assert(CTI_MOST_BYTES <= (uint64_t)1 << 61, "log2 of the largest request, below, is 61");
+_Static_assert(CTI_LINEAR_CLASSES + 8 * (61 - 12) <= CTI_SIZE_CLASSES, "every request has a class");
 
 static int class_of(size_t size, size_t *bytes) {
     if (size <= CTI_LINEAR_MAX) return cti_linear_class(size ? size : 1, bytes);
@@ -140,7 +140,7 @@ void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool p
         .allocator = allocator,
         .limit = limit,
         .poison = poison,
-        .plain = !poison && !GUARD,
+        .plain = !(poison || GUARD),
         .slab_max = callers || limit || poison ? SMALL_MAX : MEDIUM_MAX,
     };
 }
@@ -335,7 +335,7 @@ void cti_give_any(ct_context *context, void *block, size_t size) {
 
 size_t cti_bytes(int64_t count, size_t size) {
     size_t bytes;
-    return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
+    return __builtin_mul_overflow((uint64_t)count, size, &bytes) ? SIZE_MAX : bytes;
 }
 
 char *cti_take_string(ct_context *context, const char *string) {

@@ -141,12 +141,11 @@ void cti_os_free(void *block) { free(block); }
 
 /* ---- threads ---- */
 
-_Static_assert(sizeof(pthread_mutex_t) <= sizeof(cti_mutex) &&
-                   sizeof(pthread_cond_t) <= sizeof(cti_cond) &&
-                   sizeof(pthread_t) <= sizeof(void *) &&
-                   _Alignof(pthread_mutex_t) <= _Alignof(cti_mutex) &&
-                   _Alignof(pthread_cond_t) <= _Alignof(cti_cond),
-               "the system's objects fit");
+_Static_assert(sizeof(pthread_mutex_t) <= sizeof(cti_mutex), "a mutex fits");
+_Static_assert(_Alignof(pthread_mutex_t) <= _Alignof(cti_mutex), "a mutex is aligned");
+_Static_assert(sizeof(pthread_cond_t) <= sizeof(cti_cond), "a condition variable fits");
+_Static_assert(_Alignof(pthread_cond_t) <= _Alignof(cti_cond), "a condition variable is aligned");
+_Static_assert(sizeof(pthread_t) <= sizeof(void *), "a thread's name fits");
 
 static pthread_mutex_t *mutex_of(cti_mutex *mutex) { return (pthread_mutex_t *)mutex->opaque; }
 static pthread_cond_t *cond_of(cti_cond *cond) { return (pthread_cond_t *)cond->opaque; }

@@ -115,10 +115,9 @@ void cti_os_free(void *block) { free(block); }
 
 /* ---- threads ---- */
 
-_Static_assert(sizeof(SRWLOCK) <= sizeof(cti_mutex) &&
-                   sizeof(CONDITION_VARIABLE) <= sizeof(cti_cond) &&
-                   sizeof(INIT_ONCE) <= sizeof(cti_once),
-               "the system's objects fit");
+_Static_assert(sizeof(SRWLOCK) <= sizeof(cti_mutex), "a mutex fits");
+_Static_assert(sizeof(CONDITION_VARIABLE) <= sizeof(cti_cond), "a condition variable fits");
+_Static_assert(sizeof(INIT_ONCE) <= sizeof(cti_once), "a once fits");
 
 static SRWLOCK *lock_of(cti_mutex *mutex) { return (SRWLOCK *)mutex->opaque; }
 static CONDITION_VARIABLE *cond_of(cti_cond *cond) { return (CONDITION_VARIABLE *)cond->opaque; }

@@ -98,13 +98,14 @@ ct_tensor *ct_wrap(ct_context *context, ct_dtype dtype, ct_shape shape, const in
     if ((uintptr_t)data % size)
         return ct_fail(context, CT_ERR_ARGUMENT, "wrap: data is not aligned for %s",
                        cti_dtype_name(dtype));
-    int64_t step[CT_MAX_DIMS], reach = 1, bytes; /* reach: size * stride of dim d + 1 */
+    int64_t step[CT_MAX_DIMS];
+    uint64_t reach = 1, bytes; /* reach: size * |stride| of dim d + 1 */
     for (int d = shape.ndim - 1; strides && d >= 0; d--) {
         /* the stride of a dim of size 1 means nothing, but could overflow where it is multiplied */
-        step[d] = shape.dim[d] > 1 ? strides[d] : reach;
-        if (__builtin_mul_overflow(shape.dim[d], step[d], &reach) ||
-            __builtin_mul_overflow(reach, (int64_t)size, &bytes) ||
-            bytes > (int64_t)CTI_MOST_BYTES || bytes < -(int64_t)CTI_MOST_BYTES)
+        step[d] = shape.dim[d] > 1 ? strides[d] : (int64_t)reach;
+        const uint64_t stride = step[d] < 0 ? 0 - (uint64_t)step[d] : (uint64_t)step[d];
+        if (__builtin_mul_overflow((uint64_t)shape.dim[d], stride, &reach) ||
+            __builtin_mul_overflow(reach, size, &bytes) || bytes > CTI_MOST_BYTES)
             return ct_fail(context, CT_ERR_MEMORY, "wrap: the stride %lld of dim %d overflows",
                            (long long)strides[d], d);
     }

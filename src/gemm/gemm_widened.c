@@ -37,9 +37,10 @@ static bool widen(ct_context *context, cti_matrix *x, int64_t batch, int64_t row
     widening w = {.from = &from,
                   .by_columns = x->col != 1 && x->row == 1,
                   .kernels = context->isa->of[CT_BF16]};
+    const ct_shape shape = CT_SHAPE(items, rows, cols);
     int64_t numel;
-    if (__builtin_mul_overflow(rows, cols, &numel) || __builtin_mul_overflow(numel, items, &numel))
-        return ct_fail(context, CT_ERR_MEMORY, "a product: a copy of its operand overflows");
+    if (!cti_shape_fits(context, "a product's copy of an operand", &shape, sizeof(float), &numel))
+        return false;
     if (numel == 0) {
         x->dtype = CT_F32;
         return true;

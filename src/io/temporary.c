@@ -7,9 +7,8 @@
  * and an end. */
 static const char stem[] = ".cotangent-", locked_end[] = ".tmp", unlocked_end[] = ".part";
 enum { STEM = sizeof stem - 1, TAG = 8, DIGITS = 16 };
-_Static_assert(STEM + DIGITS + sizeof unlocked_end <= CTI_TEMPORARY_NAME &&
-                   STEM + DIGITS + sizeof locked_end <= CTI_TEMPORARY_NAME,
-               "every name fits");
+_Static_assert(STEM + DIGITS + sizeof locked_end <= CTI_TEMPORARY_NAME, "a locked name fits");
+_Static_assert(STEM + DIGITS + sizeof unlocked_end <= CTI_TEMPORARY_NAME, "an unlocked one fits");
 
 enum {
     ATTEMPTS = 100,  /* at a name that is free */

@@ -61,8 +61,7 @@ INLINE void micro_kernel(const int rows, const int vectors, TILE_ARGUMENTS) {
     const __mmask16 last = first_of_16(n - (vectors - 1) * 16);
     UNROLL
     for (int i = 0; i < rows; i++) {
-        UNROLL
-        for (int j = 0; j < vectors; j++) {
+        for (int j = 0; j < vectors; j++) { /* unrolled: clang 14 to 16 warn where UNROLL asks */
             const __mmask16 mask = j == vectors - 1 ? last : 0xFFFF;
             __m512 x = _mm512_mul_ps(alpha, sum[i][j]);
             if (base) x = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, base + j * 16), x);

@@ -35,8 +35,7 @@ INLINE gemm_vec gemm_sums(gemm_vec x[LANES]) {
 INLINE void gemm_dots_step(const gemm_source of, const int rows, const int cols, const bool masked,
                            int64_t n, const gemm_lines *a, const char *const b[DOT_COLS], int64_t p,
                            gemm_vec *sum) {
-    gemm_vec bp[DOT_COLS];
-    UNROLL
+    gemm_vec bp[DOT_COLS]; /* this loop is unrolled; clang 14 and 15 warn where UNROLL asks */
     for (int j = 0; j < cols; j++) bp[j] = gemm_load_b(of, b[j], p, masked, n);
     UNROLL
     for (int i = 0; i < rows; i++) {

@@ -86,8 +86,9 @@ INLINE void gemm_rank_1(const int rows, const int vectors, const bool masked,
  * prefetches delay the loads of A and B (Xeon: 1.00 to 1.08 without them). */
 INLINE void gemm_prefetch_c(const int rows, const int vectors, const cti_gemm_params *params,
                             real *c) {
+    if (CTI_VECTOR_BYTES == 64) return;
     UNROLL
-    for (int i = 0; i < rows && CTI_VECTOR_BYTES < 64; i++) {
+    for (int i = 0; i < rows; i++) {
         UNROLL
         for (int at = 0; at < vectors * (int)sizeof(gemm_vec); at += 64)
             __builtin_prefetch((char *)(c + i * params->row) + at, 1);

@@ -58,7 +58,7 @@ typedef struct {
     const char *base[(MR_NARROW + 3) / 4];
     int64_t to[4];
 } gemm_lines;
-_Static_assert(CTI_VECTOR_BYTES != 64 || (int)UNROLL_K <= ((int)MR_NARROW + 3) / 4,
+_Static_assert((int)UNROLL_K <= (CTI_VECTOR_BYTES == 64 ? ((int)MR_NARROW + 3) / 4 : (int)UNROLL_K),
                "a base for each k of an unrolled iteration");
 
 INLINE gemm_lines gemm_lines_of(const int per_base, const int count, const void *x, int64_t bytes) {

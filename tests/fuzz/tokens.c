@@ -112,10 +112,9 @@ static outcome check_row(int n, int changed, int64_t vocabulary, int64_t w, int6
 
 static outcome check_batch(int n, int changed, int64_t vocabulary, uint64_t seed, int64_t index,
                            int64_t B, int64_t T, const int64_t *x, const int64_t *y) {
-    int64_t windows = 0, last;
+    int64_t windows = 0;
     if (B < 1 || T < 1 || index < 0) return REFUSED;
-    if (__builtin_mul_overflow(index, B, &last) || __builtin_add_overflow(last, B - 1, &last))
-        return REFUSED;
+    if (index > (INT64_MAX - (B - 1)) / B) return REFUSED; /* the last window's number overflows */
     for (int f = 0; f < n; f++) windows += windows_of(&files[f], T);
     if (!windows) return REFUSED;
     if (B > 4096) return ANY; /* too slow to look at, or no memory */
