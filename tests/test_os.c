@@ -99,6 +99,21 @@ START_TEST(long_paths) {
 }
 END_TEST
 
+/* A path without links is what a save of a link goes on with: on Windows \\?\ stands before it. */
+START_TEST(real_paths) {
+    char path[CTI_OS_PATH + 64];
+    ck_assert(cti_os_real_path(folder, path));
+    ct_module *module = two_numbers();
+    ck_assert_msg(ct_save(module, path, (ct_save_opts){.shard_bytes = 4}), "%s",
+                  ct_error_message(context));
+    ck_assert_msg(ct_load(module, path, (ct_load_opts){0}), "%s", ct_error_message(context));
+    strcat(path, "/file");
+    ck_assert_msg(ct_save(module, path, (ct_save_opts){0}), "%s", ct_error_message(context));
+    ck_assert_msg(ct_load(module, path, (ct_load_opts){0}), "%s", ct_error_message(context));
+    ck_assert(is_listed("file"));
+}
+END_TEST
+
 START_TEST(parts_of_paths) {
     ck_assert_uint_eq(cti_os_folder_length("a/b/file"), 4);
     ck_assert_uint_eq(cti_os_folder_length("file"), 0);
@@ -204,6 +219,29 @@ START_TEST(saved_while_read) {
     ck_assert(ct_load(module, path, (ct_load_opts){0}));
     ck_assert(ct_data_f32(ct_module_get(module, "w"))[0] == 11);
     ck_assert_int_eq(files_in_folder(), 1);
+}
+END_TEST
+
+/* Several readers, each of what was there when it opened, and what a killed program left beside. */
+START_TEST(saved_while_several_read) {
+    enum { READERS = 4 };
+    ct_module *module = two_numbers();
+    const char *path = in_folder("file");
+    ct_safetensors *reader[READERS];
+    make(in_folder("file.replaced"), "left by a killed program");
+    for (int i = 0; i <= READERS; i++) {
+        ct_data_f32(ct_module_get(module, "w"))[0] = (float)i;
+        ck_assert_msg(ct_save(module, path, (ct_save_opts){0}), "save %d: %s", i,
+                      ct_error_message(context));
+        if (i < READERS) ck_assert_ptr_nonnull(reader[i] = ct_safetensors_open(context, path));
+    }
+    for (int i = 0; i < READERS; i++) {
+        ct_tensor *old = ct_safetensors_read(reader[i], "w");
+        ck_assert_msg(old && ct_data_f32(old)[0] == (float)i, "%s", ct_error_message(context));
+        ct_safetensors_close(reader[i]);
+    }
+    ck_assert_int_eq(size_of(in_folder("file.replaced")), 24);
+    ck_assert_int_eq(files_in_folder(), 2);
 }
 END_TEST
 
@@ -326,11 +364,13 @@ int main(void) {
     tcase_add_checked_fixture(files, setup, teardown);
     tcase_add_test(files, names_beyond_ascii);
     tcase_add_test(files, long_paths);
+    tcase_add_test(files, real_paths);
     tcase_add_test(files, parts_of_paths);
     tcase_add_test(files, any_bytes);
     tcase_add_test(files, over_2_gib);
     tcase_add_test(files, replaced_while_open);
     tcase_add_test(files, saved_while_read);
+    tcase_add_test(files, saved_while_several_read);
     tcase_add_test(files, refusals);
     suite_add_tcase(suite, files);
     TCase *locks = tcase_create("locks");

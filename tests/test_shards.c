@@ -5,6 +5,8 @@
 #include "files.h"
 #include "suite.h"
 
+#include "../src/core/os.h"
+
 #define INDEX "model.safetensors.index.json"
 
 static const char *in_set(const char *name) {
@@ -263,6 +265,23 @@ START_TEST(refused_index) {
 }
 END_TEST
 
+/* Where \ separates folders too, an index names no file by it, nor on a drive. Elsewhere these are
+ * names like others. */
+START_TEST(names_of_windows) {
+    static const char *const names[] = {"..\\\\gone", "a\\\\gone", "\\\\gone", "\\\\\\\\host\\\\gone",
+                                        "C:\\\\gone", "C:gone"};
+    const bool is_windows = cti_os_is_separator('\\');
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char index[128];
+        snprintf(index, sizeof index, "{\"weight_map\":{\"w\":\"%s\"}}", names[i]);
+        make_set(index);
+        ck_refused(ct_load(two_numbers(), in_folder("set"), (ct_load_opts){0}),
+                   is_windows ? CT_ERR_FORMAT : CT_ERR_IO, "set",
+                   is_windows ? "which is no name of a file beside" : "cannot open: No such file");
+    }
+}
+END_TEST
+
 /* Cut off at every byte, an index is refused. */
 START_TEST(cut_index) {
     static const char whole[] = "{\"m\":{\"a\":[1,{}]},\"weight_map\":{\"w\":\"shard\"}}";
@@ -303,6 +322,7 @@ int main(void) {
     tcase_add_test(file, a_set_replaces_another);
     tcase_add_test(file, save_refuses);
     tcase_add_test(file, refused_index);
+    tcase_add_test(file, names_of_windows);
     tcase_add_test(file, cut_index);
     tcase_add_test(file, a_folder);
     suite_add_tcase(suite, file);

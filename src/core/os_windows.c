@@ -176,65 +176,7 @@ void cti_once_run(cti_once *once, void (*run)(void)) {
     InitOnceExecuteOnce((INIT_ONCE *)&once->state, run_once, &run, NULL);
 }
 
-/* ---- paths ---- */
-
-/* A path in UTF-16, for free(). Longer ones than MAX_PATH are made absolute, and get the prefix
- * with which they are allowed. NULL: failed. */
-static wchar_t *wide(const char *path) {
-    enum { PREFIX = 4, SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
-    const int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
-    if (units <= 0) return done(FALSE), NULL;
-    wchar_t *out = malloc((size_t)units * sizeof *out), *whole = NULL;
-    if (!out) return fail(ERROR_OUTOFMEMORY), NULL;
-    MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, units);
-    if (units <= SHORT_PATH || wcsncmp(out, L"\\\\", 2) == 0) return out;
-    const DWORD room = GetFullPathNameW(out, 0, NULL, NULL);
-    if (room) whole = malloc((PREFIX + (size_t)room) * sizeof *whole);
-    if (whole) {
-        wcscpy(whole, L"\\\\?\\");
-        GetFullPathNameW(out, room, whole + PREFIX, NULL);
-    } else {
-        fail(room ? ERROR_OUTOFMEMORY : GetLastError());
-    }
-    free(out);
-    return whole;
-}
-
-/* UTF-16 as UTF-8; false with ERANGE where it is longer than `room` bytes. */
-static bool narrow(const wchar_t *path, char *out, size_t room) {
-    const int most = room > INT_MAX ? INT_MAX : (int)room;
-    if (WideCharToMultiByte(CP_UTF8, 0, path, -1, out, most, NULL, NULL) > 0) return true;
-    errno = ERANGE;
-    return false;
-}
-
-/* The same of a system's answer of so many units; 0: it failed; CTI_OS_PATH or more: no room. */
-static bool narrow_answer(const wchar_t *path, DWORD units, char *out, size_t room) {
-    if (units == 0) return fail(GetLastError());
-    if (units >= CTI_OS_PATH) return fail(ERROR_FILENAME_EXCED_RANGE);
-    return narrow(path, out, room);
-}
-
-bool cti_os_is_separator(char c) { return c == '/' || c == '\\'; }
-
-static bool has_drive(const char *path) {
-    return ((*path >= 'A' && *path <= 'Z') || (*path >= 'a' && *path <= 'z')) && path[1] == ':';
-}
-
-size_t cti_os_folder_length(const char *path) {
-    size_t length = strlen(path);
-    const size_t least = has_drive(path) ? 2 : 0;
-    while (length > least && !cti_os_is_separator(path[length - 1])) length--;
-    return length;
-}
-
-bool cti_os_is_absolute(const char *path) { return cti_os_is_separator(*path) || has_drive(path); }
-
-bool cti_os_current_folder(char *out, size_t room) {
-    wchar_t folder[CTI_OS_PATH];
-    const DWORD units = GetCurrentDirectoryW(CTI_OS_PATH, folder);
-    return narrow_answer(folder, units, out, room);
-}
+#include "os_windows_path_tmpl.h"
 
 /* ---- files ---- */
 
@@ -431,15 +373,20 @@ static bool rename_open(const wchar_t *from, const wchar_t *to) {
     return ok;
 }
 
-/* In two steps, between which the old file is `to`.replaced. */
+/* In two steps, between which the old file is `to`.replaced, or that and a digit: a program that was
+ * killed may have left such a file, and one that is still read keeps its name until it is closed. */
 static bool replace_moved(const wchar_t *from, const wchar_t *to) {
     static const wchar_t end[] = L".replaced";
     const size_t length = wcslen(to);
-    wchar_t *aside = malloc(length * sizeof *to + sizeof end);
+    wchar_t *aside = malloc((length + 1) * sizeof *to + sizeof end);
     if (!aside) return false;
     memcpy(aside, to, length * sizeof *to);
     memcpy(aside + length, end, sizeof end);
     bool ok = MoveFileExW(to, aside, 0);
+    for (wchar_t digit = L'1'; !ok && digit <= L'9'; digit++) {
+        wcscpy(aside + length + sizeof end / sizeof *end - 1, (wchar_t[]){digit, 0});
+        ok = MoveFileExW(to, aside, 0);
+    }
     if (ok) {
         ok = MoveFileExW(from, to, MOVEFILE_WRITE_THROUGH);
         if (ok) DeleteFileW(aside);

@@ -14,6 +14,7 @@ static bool refuse(const cti_index *index, const cti_json *json) {
 /* Only a name in the index's own folder: hostile indices name other files. */
 static bool is_plain_name(cti_text file) {
     return file.size > 0 && strlen(file.at) == file.size && !strchr(file.at, '/') &&
+           cti_os_folder_length(file.at) == 0 && /* on Windows: no ..\x, no C:x */
            strcmp(file.at, ".") != 0 && strcmp(file.at, "..") != 0;
 }
 

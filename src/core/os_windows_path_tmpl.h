@@ -1,0 +1,91 @@
+/* Paths on Windows: os_windows.c includes it behind its headers, fail and done. They are UTF-8, with
+ * / or \, of any length, of drives, shares (\\server\share) and with the prefix \\?\. */
+
+/* Whether a path is handed to the file system as it is (\\?\), or names a device (\\.\). */
+static bool is_literal(const wchar_t *path) {
+    return wcsncmp(path, L"\\\\?\\", 4) == 0 || wcsncmp(path, L"\\\\.\\", 4) == 0;
+}
+
+/* A path as an absolute one, with the prefix with which more than MAX_PATH units are allowed; for
+ * free(). NULL: failed. */
+static wchar_t *prefixed(const wchar_t *path) {
+    static const wchar_t drive[] = L"\\\\?\\", share[] = L"\\\\?\\UNC";
+    enum { PREFIX = sizeof share / sizeof *share - 1 };
+    const DWORD room = GetFullPathNameW(path, 0, NULL, NULL);
+    if (room == 0) return fail(GetLastError()), NULL;
+    wchar_t *out = malloc((PREFIX + (size_t)room) * sizeof *out);
+    if (!out) return fail(ERROR_OUTOFMEMORY), NULL;
+    wchar_t *whole = out + PREFIX;
+    const DWORD units = GetFullPathNameW(path, room, whole, NULL);
+    if (units == 0 || units >= room) { /* another thread has changed the current folder */
+        free(out);
+        return fail(ERROR_PATH_NOT_FOUND), NULL;
+    }
+    const wchar_t *prefix = drive;
+    if (is_literal(whole)) { /* \\.\NUL of a name of a device */
+        prefix = L"";
+    } else if (wcsncmp(whole, L"\\\\", 2) == 0) {
+        prefix = share;
+        whole++; /* \\?\UNC, then one backslash */
+    }
+    const size_t length = wcslen(prefix);
+    memmove(out + length, whole, (wcslen(whole) + 1) * sizeof *out);
+    memcpy(out, prefix, length * sizeof *out);
+    return out;
+}
+
+/* A path in UTF-16, for free(). NULL: failed. */
+static wchar_t *wide(const char *path) {
+    enum { SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
+    const int units = MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, NULL, 0);
+    if (units <= 0) return done(FALSE), NULL;
+    wchar_t *out = malloc((size_t)units * sizeof *out);
+    if (!out) return fail(ERROR_OUTOFMEMORY), NULL;
+    MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, units);
+    if (is_literal(out)) { /* a slash is no separator there, and in no name */
+        for (wchar_t *at = out; *at; at++)
+            if (*at == L'/') *at = L'\\';
+        return out;
+    }
+    /* also a short one is too long behind a long current folder */
+    if (units <= SHORT_PATH && GetFullPathNameW(out, 0, NULL, NULL) <= SHORT_PATH) return out;
+    wchar_t *whole = prefixed(out);
+    free(out);
+    return whole;
+}
+
+/* UTF-16 as UTF-8; false with ERANGE where it is longer than `room` bytes. */
+static bool narrow(const wchar_t *path, char *out, size_t room) {
+    const int most = room > INT_MAX ? INT_MAX : (int)room;
+    if (WideCharToMultiByte(CP_UTF8, 0, path, -1, out, most, NULL, NULL) > 0) return true;
+    errno = ERANGE;
+    return false;
+}
+
+/* The same of a system's answer of so many units; 0: it failed; CTI_OS_PATH or more: no room. */
+static bool narrow_answer(const wchar_t *path, DWORD units, char *out, size_t room) {
+    if (units == 0) return fail(GetLastError());
+    if (units >= CTI_OS_PATH) return fail(ERROR_FILENAME_EXCED_RANGE);
+    return narrow(path, out, room);
+}
+
+bool cti_os_is_separator(char c) { return c == '/' || c == '\\'; }
+
+static bool has_drive(const char *path) {
+    return ((*path >= 'A' && *path <= 'Z') || (*path >= 'a' && *path <= 'z')) && path[1] == ':';
+}
+
+size_t cti_os_folder_length(const char *path) {
+    size_t length = strlen(path);
+    const size_t least = has_drive(path) ? 2 : 0;
+    while (length > least && !cti_os_is_separator(path[length - 1])) length--;
+    return length;
+}
+
+bool cti_os_is_absolute(const char *path) { return cti_os_is_separator(*path) || has_drive(path); }
+
+bool cti_os_current_folder(char *out, size_t room) {
+    wchar_t folder[CTI_OS_PATH];
+    const DWORD units = GetCurrentDirectoryW(CTI_OS_PATH, folder);
+    return narrow_answer(folder, units, out, room);
+}
