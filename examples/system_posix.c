@@ -1,6 +1,9 @@
 /* system.h on POSIX systems. */
+#ifndef __LP64__
+#define _FILE_OFFSET_BITS 64
+#endif
 #define _XOPEN_SOURCE    700 /* realpath */
-#define _DARWIN_C_SOURCE     /* ioctl's TIOCGWINSZ */
+#define _DARWIN_C_SOURCE     /* ioctl's TIOCGWINSZ, F_FULLFSYNC */
 #define _DEFAULT_SOURCE      /* the same on Linux */
 #include "system.h"
 
@@ -108,6 +111,9 @@ bool system_cut(int fd, int64_t size) {
 
 /* A file system that cannot sync such a file says EINVAL. */
 bool system_sync(int fd) {
+#ifdef F_FULLFSYNC /* macOS's fsync leaves what the drive has in its own memory */
+    if (fcntl(fd, F_FULLFSYNC) == 0) return true;
+#endif
     int status;
     do status = fsync(fd);
     while (status != 0 && errno == EINTR);

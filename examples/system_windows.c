@@ -15,7 +15,9 @@
 
 static bool fail(DWORD error) {
     errno = EIO;
-    if (error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND) errno = ENOENT;
+    if (error == ERROR_FILE_NOT_FOUND || error == ERROR_PATH_NOT_FOUND ||
+        error == ERROR_INVALID_NAME)
+        errno = ENOENT;
     if (error == ERROR_ACCESS_DENIED || error == ERROR_SHARING_VIOLATION) errno = EACCES;
     if (error == ERROR_ALREADY_EXISTS || error == ERROR_FILE_EXISTS) errno = EEXIST;
     if (error == ERROR_DISK_FULL || error == ERROR_HANDLE_DISK_FULL) errno = ENOSPC;
@@ -25,14 +27,22 @@ static bool fail(DWORD error) {
 
 enum { PATH = 4096 }; /* units of UTF-16, or bytes of UTF-8 */
 
-/* The path in UTF-16, in one of two buffers in turn. */
+/* The path in UTF-16, in one of two buffers in turn; a long one on a drive is made absolute, with the
+ * prefix with which it may be longer than MAX_PATH. */
 static const wchar_t *wide(const char *path) {
+    enum { PREFIX = 4, SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
     static wchar_t paths[2][PATH];
     static int turn;
     turn = 1 - turn;
-    if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, paths[turn], PATH))
-        paths[turn][0] = 0; /* no path at all, which nothing opens */
-    return paths[turn];
+    wchar_t *out = paths[turn], whole[PATH];
+    if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, PATH))
+        *out = 0; /* no path at all, which nothing opens */
+    const DWORD units = *out ? GetFullPathNameW(out, PATH, whole, NULL) : 0;
+    if (units >= SHORT_PATH && units < PATH - PREFIX && *whole != L'\\') {
+        wcscpy(out, L"\\\\?\\");
+        wcscpy(out + PREFIX, whole);
+    }
+    return out;
 }
 
 /* The C library's arguments are in the system's code page, its wide ones are not. */
@@ -110,9 +120,16 @@ FILE *system_fopen(const char *path, const char *mode) {
     return _wfopen(wide(path), wide_mode);
 }
 
-bool system_may_write_in(const char *folder) { return _waccess(wide(folder), 2) == 0; }
-
 static bool done(BOOL ok) { return ok || fail(GetLastError()); }
+
+/* Asks for the right itself: the C library looks at an attribute alone, which says nothing of a
+ * folder. */
+bool system_may_write_in(const char *folder) {
+    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    const HANDLE handle = CreateFileW(wide(folder), FILE_ADD_FILE, share, NULL, OPEN_EXISTING,
+                                      FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    return done(handle != INVALID_HANDLE_VALUE) && done(CloseHandle(handle));
+}
 
 bool system_make_folder(const char *path) { return done(CreateDirectoryW(wide(path), NULL)); }
 bool system_remove(const char *path) { return done(DeleteFileW(wide(path))); }
@@ -230,8 +247,16 @@ int system_create_beside(const char *path, char *target, char *temporary, size_t
     const DWORD attributes = GetFileAttributesW(wide(path));
     errno = 0;
     if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY)) return -1;
-    errno = ENAMETOOLONG;
+    /* shared so that it can be removed while it is open; a process of this number may have left one */
     const unsigned long long tag = GetCurrentProcessId();
-    if (snprintf(temporary, room, "%s.%06llx", target, tag) >= (int)room) return -1;
-    return open_file(temporary, GENERIC_WRITE, FILE_SHARE_READ, CREATE_NEW);
+    int fd = -1;
+    errno = EEXIST;
+    for (unsigned i = 0; i < 16 && fd < 0 && errno == EEXIST; i++) {
+        if (snprintf(temporary, room, "%s.%06llx%x", target, tag, i) >= (int)room) {
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        fd = open_file(temporary, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_DELETE, CREATE_NEW);
+    }
+    return fd;
 }

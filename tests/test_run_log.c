@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../examples/run_log.h"
+#include "../examples/system.h"
 
 static char folder[64], path[128];
 static run_log the_log;
@@ -267,6 +268,58 @@ START_TEST(locked) {
 }
 END_TEST
 
+/* ---- what differs between systems ---- */
+
+static bool is_there(const char *file) {
+    FILE *found = system_fopen(file, "rb");
+    if (found) fclose(found);
+    return found != NULL;
+}
+
+/* A program that is stopped removes its temporary file while that is open; where one could not, a
+ * later program, which may have the same number, takes another name. */
+START_TEST(a_file_beside) {
+    char target[256], left[256], name[256];
+    const int other = system_create_beside(path, target, left, sizeof left),
+              fd = system_create_beside(path, target, name, sizeof name);
+    ck_assert_msg(other >= 0 && fd >= 0, "%s", strerror(errno));
+    ck_assert_str_ne(left, name);
+    ck_assert_int_eq(system_write(fd, "x", 1), 1);
+    ck_assert_msg(system_remove(name), "%s", strerror(errno));
+    ck_assert(system_close(fd) && !is_there(name));
+    ck_assert(system_close(other) && is_there(left) && system_rename(left, target));
+    ck_assert(is_there(path) && !is_there(left));
+}
+END_TEST
+
+START_TEST(folders) {
+    ck_assert(system_may_write_in(folder));
+    char none[128];
+    snprintf(none, sizeof none, "%s/none", folder);
+    ck_assert(!system_may_write_in(none) && errno == ENOENT);
+}
+END_TEST
+
+/* Beyond the 260 characters that old programs of Windows are held to. */
+START_TEST(long_paths) {
+    enum { FOLDERS = 5 };
+    char deep[512], file[600], target[600], name[600];
+    size_t length = (size_t)snprintf(deep, sizeof deep, "%s", folder), ends[FOLDERS];
+    for (int i = 0; i < FOLDERS; i++) {
+        ends[i] = length;
+        length += (size_t)snprintf(deep + length, sizeof deep - length, "/%060d", i);
+        ck_assert_msg(system_make_folder(deep), "%s: %s", deep, strerror(errno));
+    }
+    ck_assert(system_may_write_in(deep));
+    snprintf(file, sizeof file, "%s/file", deep);
+    const int fd = system_create_beside(file, target, name, sizeof name);
+    ck_assert_msg(fd >= 0, "%s", strerror(errno));
+    ck_assert(system_close(fd) && system_rename(name, target) && is_there(file));
+    ck_assert(system_remove(file));
+    for (int i = FOLDERS; i-- > 0; deep[ends[i]] = 0) ck_assert_int_eq(rmdir(deep), 0);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("run log");
     TCase *log = tcase_create("logs");
@@ -278,6 +331,12 @@ int main(void) {
     tcase_add_test(log, many_lines);
     tcase_add_test(log, a_new_run);
     suite_add_tcase(suite, log);
+    TCase *systems = tcase_create("systems");
+    tcase_add_checked_fixture(systems, setup, teardown);
+    tcase_add_test(systems, a_file_beside);
+    tcase_add_test(systems, folders);
+    tcase_add_test(systems, long_paths);
+    suite_add_tcase(suite, systems);
     TCase *forks = tcase_create("locks");
     tcase_set_tags(forks, "forks");
     tcase_add_checked_fixture(forks, setup, teardown);
