@@ -32,7 +32,7 @@ EXE = .exe
 SYSTEM_FLAGS = -DCTI_BUILD -D__USE_MINGW_ANSI_STDIO=1 -Wno-format $(if $(IS_GCC),-Wa$(comma)-muse-unaligned-vector-move)
 SYSTEM_LIBS  = -static-libgcc -Wl,--stack,1048576
 else ifneq ($(OS_NAME),wasi)
-SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L $(if $(filter 4,$(word 2,$(FACTS))),-D_FILE_OFFSET_BITS=64) -fPIC -pthread
+SYSTEM_FLAGS = -D_POSIX_C_SOURCE=200809L $(if $(filter 4,$(word 2,$(FACTS))),-D_FILE_OFFSET_BITS=64 -D_TIME_BITS=64) -fPIC -pthread
 SYSTEM_LIBS  = -pthread
 endif
 
@@ -222,10 +222,11 @@ $(TEST_OBJ): $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@[ -n "$(OWN_CHECK)" ] || pkg-config --exists check || { echo "The tests need Check: apt-get install check pkg-config"; exit 1; }
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -I. $(CHECK_CFLAGS) -MMD -MP -c $< -o $@
 
-# glibc's names of calls with offsets, where a long has 32 bits (_FILE_OFFSET_BITS).
+# glibc's names of calls with offsets and times, where a long has 32 bits (_FILE_OFFSET_BITS, _TIME_BITS).
 WIDE_OFFSETS := $(if $(filter 4,$(word 2,$(FACTS))),$(findstring linux-gnu,$(MACHINE_TRIPLE)))
 OFFSETS := $(if $(WIDE_OFFSETS),open openat pread pwrite ftruncate fstat fstatat lstat stat fcntl)
-wrapped = $(foreach f,$(1),-Wl$(comma)--wrap=$(f) $(if $(filter $(f),$(OFFSETS)),-Wl$(comma)--wrap=$(f)64))
+TIMES := $(if $(WIDE_OFFSETS),fstat fstatat lstat stat)
+wrapped = $(foreach f,$(1),-Wl$(comma)--wrap=$(f) $(if $(filter $(f),$(OFFSETS)),-Wl$(comma)--wrap=$(f)64) $(if $(filter $(f),$(TIMES)),-Wl$(comma)--wrap=__$(f)64_time64) $(if $(filter fcntl,$(f)),-Wl$(comma)--wrap=__fcntl_time64))
 CHECK_CFLAGS += $(if $(OFFSETS),-include tests/portable/wide_offsets.h)
 LDFLAGS_test_io_faults = $(call wrapped,open openat pread write pwrite close fsync rename mkdir unlink unlinkat fstat fstatat lstat stat fchmod fchown fcntl realpath cti_take_any cti_take_zeroed cti_handle_take_any)
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)

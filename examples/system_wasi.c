@@ -1,4 +1,7 @@
 /* system.h on WASI: no terminal's width, no signals, no locks. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* realpath, getentropy */
+#endif
 #include "system.h"
 
 #include <dirent.h>

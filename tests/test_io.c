@@ -2,6 +2,7 @@
  * nothing changes; numbers of every dtype are converted as specified. Writing is in test_save.c. */
 #include <math.h>
 #include <sys/stat.h>
+#include <utime.h>
 
 #include "files.h"
 #include "suite.h"
@@ -483,6 +484,19 @@ START_TEST(mismatches_are_all_named) {
 }
 END_TEST
 
+/* Where a long has 32 bits, times have 64 all the same. */
+START_TEST(of_after_2038) {
+    const time_t then = (time_t)INT64_C(2208988800); /* 2040 */
+    if (sizeof(time_t) < 8) return; /* glibc before 2.34 */
+    ct_module *module = two_numbers();
+    const char *path = in_folder("file");
+    ck_assert(ct_save(module, path, (ct_save_opts){0}));
+    ck_assert_int_eq(utime(path, &(struct utimbuf){then, then}), 0);
+    ck_assert_msg(ct_load(module, path, (ct_load_opts){0}), "%s", ct_error_message(context));
+    ck_assert_msg(ct_save(module, path, (ct_save_opts){0}), "%s", ct_error_message(context));
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("io");
     TCase *file = tcase_create("files");
@@ -505,6 +519,7 @@ int main(void) {
     tcase_set_tags(posix, "posix");
     tcase_add_checked_fixture(posix, setup, teardown);
     tcase_add_test(posix, not_an_ordinary_file);
+    tcase_add_test(posix, of_after_2038);
     suite_add_tcase(suite, posix);
     return run_suite(suite);
 }

@@ -1,5 +1,8 @@
 /* os.h on WASI, preview 1: WebAssembly outside of a browser, or in one that hands in its functions.
  * One thread, no processes, no signals, and files without owner, mode and locks. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* realpath, getentropy */
+#endif
 #include "os.h"
 
 #include <dirent.h>
