@@ -324,7 +324,7 @@ bool cti_os_real_path(const char *path, char *out) {
     if (fd < 0) return false;
     wchar_t name[CTI_OS_PATH];
     const DWORD units = GetFinalPathNameByHandleW(handle_of(fd), name, CTI_OS_PATH, 0);
-    const bool ok = narrow_answer(name, units, out, CTI_OS_PATH);
+    const bool ok = answer_to_utf8(name, units, out, CTI_OS_PATH);
     cti_os_close(fd);
     return ok;
 }
@@ -527,7 +527,7 @@ cti_os_folder *cti_os_folder_open(const char *path) {
 const char *cti_os_folder_next(cti_os_folder *folder) {
     if (!folder->found && !FindNextFileW(folder->find, &folder->next)) return NULL;
     folder->found = false;
-    return narrow(folder->next.cFileName, folder->name, NAME) ? folder->name : "";
+    return to_utf8(folder->next.cFileName, folder->name, NAME) ? folder->name : "";
 }
 
 void cti_os_folder_close(cti_os_folder *folder) {

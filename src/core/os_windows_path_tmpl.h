@@ -55,7 +55,7 @@ static wchar_t *wide(const char *path) {
 }
 
 /* UTF-16 as UTF-8; false with ERANGE where it is longer than `room` bytes. */
-static bool narrow(const wchar_t *path, char *out, size_t room) {
+static bool to_utf8(const wchar_t *path, char *out, size_t room) {
     const int most = room > INT_MAX ? INT_MAX : (int)room;
     if (WideCharToMultiByte(CP_UTF8, 0, path, -1, out, most, NULL, NULL) > 0) return true;
     errno = ERANGE;
@@ -63,10 +63,10 @@ static bool narrow(const wchar_t *path, char *out, size_t room) {
 }
 
 /* The same of a system's answer of so many units; 0: it failed; CTI_OS_PATH or more: no room. */
-static bool narrow_answer(const wchar_t *path, DWORD units, char *out, size_t room) {
+static bool answer_to_utf8(const wchar_t *path, DWORD units, char *out, size_t room) {
     if (units == 0) return fail(GetLastError());
     if (units >= CTI_OS_PATH) return fail(ERROR_FILENAME_EXCED_RANGE);
-    return narrow(path, out, room);
+    return to_utf8(path, out, room);
 }
 
 bool cti_os_is_separator(char c) { return c == '/' || c == '\\'; }
@@ -87,5 +87,5 @@ bool cti_os_is_absolute(const char *path) { return cti_os_is_separator(*path) ||
 bool cti_os_current_folder(char *out, size_t room) {
     wchar_t folder[CTI_OS_PATH];
     const DWORD units = GetCurrentDirectoryW(CTI_OS_PATH, folder);
-    return narrow_answer(folder, units, out, room);
+    return answer_to_utf8(folder, units, out, room);
 }
