@@ -140,18 +140,30 @@ bool system_rename(const char *from, const char *to) {
     return done(MoveFileExW(wide(from), wide(to), flags));
 }
 
+/* Not by FindFirstFile, which need not share the right that system_lock_folder has. */
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to) {
-    char all[PATH], name[3 * MAX_PATH];
-    WIN32_FIND_DATAW found;
-    snprintf(all, sizeof all, "%s/*", folder);
-    const HANDLE find = FindFirstFileW(wide(all), &found);
-    if (find == INVALID_HANDLE_VALUE) return fail(GetLastError());
-    do {
-        if (WideCharToMultiByte(CP_UTF8, 0, found.cFileName, -1, name, sizeof name, NULL, NULL))
-            each(to, name);
-    } while (FindNextFileW(find, &found));
+    union {
+        FILE_ID_BOTH_DIR_INFO first;
+        char bytes[8192];
+    } list;
+    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    const HANDLE handle = CreateFileW(wide(folder), FILE_LIST_DIRECTORY, share, NULL, OPEN_EXISTING,
+                                      FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    if (handle == INVALID_HANDLE_VALUE) return fail(GetLastError());
+    while (GetFileInformationByHandleEx(handle, FileIdBothDirectoryInfo, &list, sizeof list)) {
+        const FILE_ID_BOTH_DIR_INFO *at = &list.first;
+        for (DWORD next = 1; next; at = (const void *)((const char *)at + next)) {
+            char name[3 * MAX_PATH];
+            const int units = (int)(at->FileNameLength / sizeof(wchar_t)),
+                      size = WideCharToMultiByte(CP_UTF8, 0, at->FileName, units, name,
+                                                 sizeof name - 1, NULL, NULL);
+            name[size] = 0;
+            if (size > 0) each(to, name);
+            next = at->NextEntryOffset;
+        }
+    }
     const DWORD error = GetLastError();
-    FindClose(find);
+    CloseHandle(handle);
     return error == ERROR_NO_MORE_FILES || fail(error);
 }
 

@@ -292,11 +292,25 @@ START_TEST(a_file_beside) {
 }
 END_TEST
 
+static void see(void *to, const char *name) { *(bool *)to |= strcmp(name, "run.jsonl") == 0; }
+
 START_TEST(folders) {
     ck_assert(system_may_write_in(folder));
     char none[128];
     snprintf(none, sizeof none, "%s/none", folder);
     ck_assert(!system_may_write_in(none) && errno == ENOENT);
+    /* who has locked a folder lists it, and writes, renames and removes in it */
+    const int lock = system_lock_folder(folder);
+    put("x", 1);
+    bool found = false;
+    ck_assert_msg(lock >= 0 && system_list(folder, see, &found), "%s", strerror(errno));
+    ck_assert(found && system_may_write_in(folder));
+    char other[128];
+    snprintf(other, sizeof other, "%s/other", folder);
+    ck_assert_msg(system_rename(path, other), "%s", strerror(errno));
+    ck_assert_msg(system_remove(other), "%s", strerror(errno));
+    system_close(lock);
+    ck_assert(!system_list(none, see, &found) && errno == ENOENT);
 }
 END_TEST
 
