@@ -1,7 +1,7 @@
 /* system.h on POSIX systems. */
 #ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
-#define _TIME_BITS         64
+#define _TIME_BITS        64
 #endif
 #define _XOPEN_SOURCE    700 /* realpath */
 #define _DARWIN_C_SOURCE     /* ioctl's TIOCGWINSZ, F_FULLFSYNC */

@@ -27,8 +27,8 @@ static bool fail(DWORD error) {
 
 enum { PATH = 4096 }; /* units of UTF-16, or bytes of UTF-8 */
 
-/* The path in UTF-16, in one of two buffers in turn; a long one on a drive is made absolute, with the
- * prefix with which it may be longer than MAX_PATH. */
+/* The path in UTF-16, in one of two buffers in turn; a long one on a drive is made absolute, with
+ * the prefix with which it may be longer than MAX_PATH. */
 static const wchar_t *wide(const char *path) {
     enum { PREFIX = 4, SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
     static wchar_t paths[2][PATH];
@@ -259,7 +259,8 @@ int system_create_beside(const char *path, char *target, char *temporary, size_t
     const DWORD attributes = GetFileAttributesW(wide(path));
     errno = 0;
     if (attributes != INVALID_FILE_ATTRIBUTES && (attributes & FILE_ATTRIBUTE_DIRECTORY)) return -1;
-    /* shared so that it can be removed while it is open; a process of this number may have left one */
+    /* shared so that it can be removed while it is open; a process of this number may have left one
+     */
     const unsigned long long tag = GetCurrentProcessId();
     int fd = -1;
     errno = EEXIST;

@@ -23,7 +23,7 @@ windows-zig: $(ZIG)/ready ## the same with zig
 	+$(MAKE) BUILD=$(BUILD)/windows-zig CC="$(zig) cc -target x86_64-windows-gnu" AR="$(zig) ar" all tests
 
 # PART=20 chooses suites by SEED, and takes those of files and threads in any case.
-ALWAYS = os io save shards tokens engine
+ALWAYS = os io save shards tokens engine run_log
 OTHERS = $(filter-out $(ALWAYS) $(POSIX_FAULTS),$(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)))
 chosen_part = $(ALWAYS) $(shell printf '%s\n' $(OTHERS) | awk 'BEGIN {srand($(or $(SEED),1))} {print rand(), $$1}' | sort -n | awk 'NR <= $(PART) {print $$2}')
 WINE_PREFIX = $(BUILD)/windows/wine

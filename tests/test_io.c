@@ -487,7 +487,7 @@ END_TEST
 /* Where a long has 32 bits, times have 64 all the same. */
 START_TEST(of_after_2038) {
     const time_t then = (time_t)INT64_C(2208988800); /* 2040 */
-    if (sizeof(time_t) < 8) return; /* glibc before 2.34 */
+    if (sizeof(time_t) < 8) return;                  /* glibc before 2.34 */
     ct_module *module = two_numbers();
     const char *path = in_folder("file");
     ck_assert(ct_save(module, path, (ct_save_opts){0}));

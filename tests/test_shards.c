@@ -268,8 +268,8 @@ END_TEST
 /* Where \ separates folders too, an index names no file by it, nor on a drive. Elsewhere these are
  * names like others. */
 START_TEST(names_of_windows) {
-    static const char *const names[] = {"..\\\\gone", "a\\\\gone", "\\\\gone", "\\\\\\\\host\\\\gone",
-                                        "C:\\\\gone", "C:gone"};
+    static const char *const names[] = {"..\\\\gone",           "a\\\\gone",  "\\\\gone",
+                                        "\\\\\\\\host\\\\gone", "C:\\\\gone", "C:gone"};
     const bool is_windows = cti_os_is_separator('\\');
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char index[128];

@@ -1,7 +1,7 @@
 /* os.h on POSIX systems: Linux, macOS and others. */
 #ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
-#define _TIME_BITS         64 /* a file is no error in 2038 */
+#define _TIME_BITS        64 /* a file is no error in 2038 */
 #endif
 #define _GNU_SOURCE      /* sched_getaffinity, madvise, F_OFD_SETLK */
 #define _DARWIN_C_SOURCE /* sysctlbyname, F_FULLFSYNC */

@@ -373,8 +373,9 @@ static bool rename_open(const wchar_t *from, const wchar_t *to) {
     return ok;
 }
 
-/* In two steps, between which the old file is `to`.replaced, or that and a digit: a program that was
- * killed may have left such a file, and one that is still read keeps its name until it is closed. */
+/* In two steps, between which the old file is `to`.replaced, or that and a digit: a program that
+ * was killed may have left such a file, and one that is still read keeps its name until it is
+ * closed. */
 static bool replace_moved(const wchar_t *from, const wchar_t *to) {
     static const wchar_t end[] = L".replaced";
     const size_t length = wcslen(to);

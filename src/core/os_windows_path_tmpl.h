@@ -1,5 +1,5 @@
-/* Paths on Windows: os_windows.c includes it behind its headers, fail and done. They are UTF-8, with
- * / or \, of any length, of drives, shares (\\server\share) and with the prefix \\?\. */
+/* Paths on Windows: os_windows.c includes it behind its headers, fail and done. They are UTF-8,
+ * with / or \, of any length, of drives, shares (\\server\share) and with the prefix \\?\. */
 
 /* Whether a path is handed to the file system as it is (\\?\), or names a device (\\.\). */
 static bool is_literal(const wchar_t *path) {
