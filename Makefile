@@ -427,6 +427,7 @@ install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREF
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent' \
 	    'Description: tensors, reverse-mode differentiation and transformers' 'Version: $(VERSION)' \
 	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent$(RPATH)' 'Libs.private: $(LIBS)' > "$(TO_LIB)/pkgconfig/cotangent.pc"
+	@chmod 644 "$(TO_LIB)/pkgconfig/cotangent.pc"
 
 # Folders that are left empty go too; lib and include stay where they are the system's.
 uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
