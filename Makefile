@@ -51,6 +51,7 @@ BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden -ffp-
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm $(SYSTEM_LIBS)
+$(if $(filter -ffast-math -Ofast -ffinite-math-only -funsafe-math-optimizations,$(CC) $(OPT) $(CFLAGS)),$(error cotangent cannot be compiled with -ffast-math or -Ofast: masks are infinities$(comma) and sums have an order))
 
 # make V=1 shows whole commands.
 V ?= 0
