@@ -51,6 +51,7 @@ BASE = -std=$(STD) $(EXCESS) $(SYSTEM_FLAGS) -Iinclude -fvisibility=hidden -ffp-
 ALL_CFLAGS = $(BASE) $(OPT) $(WARN) $(SANITIZE) $(CFLAGS)
 KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CFLAGS)
 LIBS = -lm $(SYSTEM_LIBS)
+$(if $(filter -ffast-math -Ofast -ffinite-math-only -funsafe-math-optimizations,$(CC) $(OPT) $(CFLAGS)),$(error cotangent cannot be compiled with -ffast-math or -Ofast: masks are infinities$(comma) and sums have an order))
 
 # make V=1 shows whole commands.
 V ?= 0
@@ -428,6 +429,7 @@ install: $(STATIC) $(SHARED) ## headers, libraries and the pkg-config file (PREF
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent' \
 	    'Description: tensors, reverse-mode differentiation and transformers' 'Version: $(VERSION)' \
 	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent$(RPATH)' 'Libs.private: $(LIBS)' > "$(TO_LIB)/pkgconfig/cotangent.pc"
+	@chmod 644 "$(TO_LIB)/pkgconfig/cotangent.pc"
 
 # Folders that are left empty go too; lib and include stay where they are the system's.
 uninstall: ## remove what install put there, with the same PREFIX and DESTDIR

@@ -63,12 +63,13 @@ mpi-install: mpi ## libcotangent_mpi, its header and cotangent_mpi.pc, beside wh
 	install -m 644 mpi/include/cotangent/*.h "$(TO_INCLUDE)"
 	install -m 644 $(MPI_STATIC) "$(TO_LIB)"
 	install -m 755 $(BUILD)/$(MPI_SHARED) "$(TO_LIB)"
-	$(STRIP) --strip-debug "$(TO_LIB)/$(notdir $(MPI_STATIC))" "$(TO_LIB)/$(MPI_SHARED)"
+	$(STRIP) -S "$(TO_LIB)/$(notdir $(MPI_STATIC))" "$(TO_LIB)/$(MPI_SHARED)"
 	ln -sf $(MPI_SHARED) "$(TO_LIB)/$(MPI_SONAME)"
 	ln -sf $(MPI_SONAME) "$(TO_LIB)/libcotangent_mpi.so"
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent_mpi' \
 	    'Description: ranks of MPI for cotangent' 'Version: $(VERSION)' 'Requires: cotangent = $(VERSION)' \
 	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent_mpi$(RPATH)' 'Libs.private: $(mpi_libs) $(LIBS)' > "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
+	@chmod 644 "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
 mpi-uninstall: ## remove what mpi-install put there
 	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(MPI_HEADERS) || true
 	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(MPI_STATIC)) $(MPI_SHARED) $(MPI_SONAME) libcotangent_mpi.so pkgconfig/cotangent_mpi.pc || true
