@@ -262,7 +262,8 @@ START_TEST(never_mixed) {
     ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
     char set[200];
     snprintf(set, sizeof set, "%s/set", folder);
-    written = false, loaded = 0;
+    written = false;
+    loaded = 0;
     pthread_t writer;
     ck_assert_int_eq(pthread_create(&writer, NULL, save_often, NULL), 0);
     while (!written) {
