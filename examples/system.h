@@ -1,7 +1,8 @@
-/* What differs between systems: arguments, terminals, signals, files. system_posix.c has it for
- * Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly, and
- * system_unix_tmpl.h what the first and the last have alike. Paths are UTF-8. What fails sets
- * errno. */
+/* What differs between systems: arguments, terminals, signals, files. system_posix.c implements it
+ * for Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly;
+ * system_unix_tmpl.h is what POSIX and WASI share. Paths are UTF-8. A function that fails sets
+ * errno.
+ */
 #ifndef EXAMPLES_SYSTEM_H
 #define EXAMPLES_SYSTEM_H
 
@@ -28,7 +29,7 @@ bool system_may_write_in(const char *folder);
 bool system_make_folder(const char *path); /* EEXIST: something is there */
 bool system_remove(const char *path);
 bool system_rename(const char *from, const char *to); /* replaces what is there */
-/* Hands each name in the folder on. False: it cannot be read. */
+/* Calls each(to, name) for every name in the folder. False: it cannot be read. */
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to);
 /* Syncs a folder, so that what was made or renamed in it survives a loss of power. */
 bool system_sync_folder(const char *folder);
@@ -48,9 +49,9 @@ bool system_cut(int fd, int64_t size);
 bool system_sync(int fd);
 bool system_close(int fd);
 
-/* A file beside `path`, with the mode that path has or is to have, to be renamed to it. Sets
- * target, which is path without links, and temporary, each of at most `room` bytes. -1: failed,
- * with errno 0 where path is no ordinary file. */
+/* Makes a file beside `path`, to be renamed to it, with the mode that path has, or that a new file
+ * gets. Sets target, which is path without links (on Windows path itself), and temporary, each of
+ * at most `room` bytes. -1: failed, with errno 0 where path is no ordinary file. */
 int system_create_beside(const char *path, char *target, char *temporary, size_t room);
 bool system_is_separator(char c);
 

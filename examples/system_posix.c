@@ -125,12 +125,12 @@ int system_create_beside(const char *path, char *target, char *temporary, size_t
     char *resolved = realpath(path, NULL); /* NULL: no such file yet */
     const int length = snprintf(target, room, "%s", resolved ? resolved : path);
     free(resolved);
+    errno = ENAMETOOLONG;
+    if (length < 0 || (size_t)length + sizeof ".XXXXXX" > room) return -1;
     struct stat old;
     const bool replaces = stat(target, &old) == 0;
     errno = 0;
     if (replaces && !S_ISREG(old.st_mode)) return -1;
-    errno = ENAMETOOLONG;
-    if ((size_t)length + sizeof ".XXXXXX" > room) return -1;
     memcpy(temporary, target, (size_t)length);
     strcpy(temporary + length, ".XXXXXX");
     const int fd = mkstemp(temporary);

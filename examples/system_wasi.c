@@ -46,12 +46,12 @@ int system_create_beside(const char *path, char *target, char *temporary, size_t
     char *resolved = realpath(path, NULL); /* NULL: no such file yet */
     const int length = snprintf(target, room, "%s", resolved ? resolved : path);
     free(resolved);
+    errno = ENAMETOOLONG;
+    if (length < 0 || (size_t)length + sizeof ".ffffffff" > room) return -1;
     struct stat old;
     const bool replaces = stat(target, &old) == 0;
     errno = 0;
     if (replaces && !S_ISREG(old.st_mode)) return -1;
-    errno = ENAMETOOLONG;
-    if ((size_t)length + sizeof ".ffffffff" > room) return -1;
     uint32_t tag = 0;
     int fd = -1;
     for (int i = 0; i < 16 && fd < 0 && (i == 0 || errno == EEXIST); i++) {

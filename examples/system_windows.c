@@ -27,8 +27,8 @@ static bool fail(DWORD error) {
 
 enum { PATH = 4096 }; /* units of UTF-16, or bytes of UTF-8 */
 
-/* The path in UTF-16, in one of two buffers in turn; a long one on a drive is made absolute, with
- * the prefix with which it may be longer than MAX_PATH. */
+/* The path in UTF-16, in one of two buffers in turn. A long one on a drive is made absolute, behind
+ * the prefix \\?\, with which it may be longer than MAX_PATH. */
 static const wchar_t *wide(const char *path) {
     enum { PREFIX = 4, SHORT_PATH = MAX_PATH - 13 }; /* folders leave room for a name of 8.3 */
     static wchar_t paths[2][PATH];
@@ -36,7 +36,7 @@ static const wchar_t *wide(const char *path) {
     turn = 1 - turn;
     wchar_t *out = paths[turn], whole[PATH];
     if (!MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, PATH))
-        *out = 0; /* no path at all, which nothing opens */
+        *out = 0; /* the empty path, which nothing opens */
     const DWORD units = *out ? GetFullPathNameW(out, PATH, whole, NULL) : 0;
     if (units >= SHORT_PATH && units < PATH - PREFIX && *whole != L'\\') {
         wcscpy(out, L"\\\\?\\");
@@ -45,7 +45,7 @@ static const wchar_t *wide(const char *path) {
     return out;
 }
 
-/* The C library's arguments are in the system's code page, its wide ones are not. */
+/* main's arguments are in the system's code page, so they are made again from those in UTF-16. */
 void system_begin(int argc, char **argv) {
     typedef struct {
         int newmode;
@@ -92,7 +92,7 @@ int system_columns(void) {
     return screen.srWindow.Right - screen.srWindow.Left + 1;
 }
 
-/* The C library's handlers are for one time; Ctrl-C sets them back by itself. */
+/* The C library resets a handler before it calls it, so each is for one time. */
 void system_on_interrupt(void (*handler)(int), bool once) {
     (void)once;
     signal(SIGINT, handler);
@@ -122,8 +122,8 @@ FILE *system_fopen(const char *path, const char *mode) {
 
 static bool done(BOOL ok) { return ok || fail(GetLastError()); }
 
-/* Asks for the right itself: the C library looks at an attribute alone, which says nothing of a
- * folder. */
+/* Opens the folder with the right to make files in it: _waccess looks at the read-only attribute
+ * alone, which says nothing of a folder. */
 bool system_may_write_in(const char *folder) {
     const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
     const HANDLE handle = CreateFileW(wide(folder), FILE_ADD_FILE, share, NULL, OPEN_EXISTING,
@@ -140,7 +140,7 @@ bool system_rename(const char *from, const char *to) {
     return done(MoveFileExW(wide(from), wide(to), flags));
 }
 
-/* Not by FindFirstFile, which need not share the right that system_lock_folder has. */
+/* Not by FindFirstFile, which may refuse a folder that system_lock_folder has open. */
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to) {
     union {
         FILE_ID_BOTH_DIR_INFO first;
@@ -167,12 +167,19 @@ bool system_list(const char *folder, void (*each)(void *to, const char *name), v
     return error == ERROR_NO_MORE_FILES || fail(error);
 }
 
-/* The system syncs what is made and renamed by itself. */
+/* The system syncs by itself what is made and renamed in a folder. */
 bool system_sync_folder(const char *folder) { return (void)folder, true; }
 
 /* ---- open files ---- */
 
 static HANDLE handle_of(int fd) { return (HANDLE)_get_osfhandle(fd); }
+
+/* The handle as a descriptor of the C library, which closes it. -1: there are too many. */
+static int descriptor_of(HANDLE handle) {
+    const int fd = _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
+    if (fd < 0) CloseHandle(handle);
+    return fd;
+}
 
 static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
     const HANDLE handle = CreateFileW(wide(path), access, share, NULL, how, 0, NULL);
@@ -183,17 +190,17 @@ static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
             errno = EISDIR;
         return -1;
     }
-    return _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
+    return descriptor_of(handle);
 }
 
 /* The handle asks for the right to delete and does not share it, so a second one is refused. */
 int system_lock_folder(const char *folder) {
     const HANDLE handle = CreateFileW(wide(folder), DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE,
                                       NULL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL);
-    if (handle != INVALID_HANDLE_VALUE)
-        return _open_osfhandle((intptr_t)handle, _O_BINARY | _O_NOINHERIT);
-    fail(GetLastError());
-    if (GetLastError() == ERROR_SHARING_VIOLATION) errno = EAGAIN;
+    if (handle != INVALID_HANDLE_VALUE) return descriptor_of(handle);
+    const DWORD error = GetLastError();
+    fail(error);
+    if (error == ERROR_SHARING_VIOLATION) errno = EAGAIN;
     return -1;
 }
 
@@ -212,7 +219,7 @@ bool system_look_at(int fd, bool *ordinary, int64_t *size) {
     return true;
 }
 
-/* Of a byte far behind the end, so that others may read the file. */
+/* Locks one byte far behind the end: others cannot read bytes that are locked. */
 bool system_lock(int fd) {
     OVERLAPPED beyond = {.OffsetHigh = 1 << 30};
     const DWORD how = LOCKFILE_EXCLUSIVE_LOCK | LOCKFILE_FAIL_IMMEDIATELY;
@@ -228,13 +235,14 @@ int64_t system_read_at(int fd, int64_t offset, void *out, size_t size) {
     const DWORD error = ok ? 0 : GetLastError();
     _lseeki64(fd, before, SEEK_SET);
     if (ok) return n;
-    return error == ERROR_HANDLE_EOF ? 0 : (int64_t)fail(error) - 1;
+    if (error == ERROR_HANDLE_EOF) return 0;
+    return fail(error), -1;
 }
 
 int64_t system_write(int fd, const void *data, size_t size) {
     DWORD n = 0;
     if (WriteFile(handle_of(fd), data, (DWORD)size, &n, NULL)) return n;
-    return (int64_t)fail(GetLastError()) - 1;
+    return fail(GetLastError()), -1;
 }
 
 static bool seek(int fd, int64_t offset, DWORD from) {

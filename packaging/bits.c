@@ -1,12 +1,14 @@
-/* Prints a hash of the values and gradients of every line of ops.def, of attention and of both
- * optimisers, for each instruction set and dtype. Linked with the library and with the
- * amalgamation, it has to print the same. */
+/* Prints hashes of the values and gradients of every line of ops.def, and of the parameters of a
+ * small encoder after some steps of each optimiser, for each instruction set and dtype. Linked with
+ * the library and with the amalgamation, it has to print the same. */
 #include <cotangent/cotangent.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../tests/cases.h"
 
+/* FNV-1a: begins with BASIS, and goes on with each byte of a tensor. */
+#define BASIS UINT64_C(14695981039346656037)
 static uint64_t hash(uint64_t h, ct_tensor *t) {
     if (!t) return h;
     t = ct_contiguous(t);
@@ -28,7 +30,7 @@ static void line_bits(ct_context *context, const char *isa, const case_line *lin
     ct_tensor *in[CASE_INPUTS] = {0};
     const int n = case_inputs(line, variant, 3, inputs);
     const case_build_opts opts = {.dtype = dtype, .seed = 11};
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = BASIS;
     if (n >= 0 && case_build(context, inputs, n, opts, in)) {
         ct_tensor *y = case_run(context, line, in);
         h = hash(h, y);
@@ -45,7 +47,7 @@ static void line_bits(ct_context *context, const char *isa, const case_line *lin
     ct_scope_close(scope);
 }
 
-/* Some steps of a layer of attention. */
+/* Some steps of an encoder of two layers. */
 static void training_bits(ct_context *context, const char *isa, ct_dtype dtype, bool adam) {
     ct_seed(context, 3);
     const ct_layer_opts layer = {
@@ -63,7 +65,7 @@ static void training_bits(ct_context *context, const char *isa, ct_dtype dtype, 
         ct_optim_step(optim);
         ct_scope_close(scope);
     }
-    uint64_t h = 14695981039346656037u;
+    uint64_t h = BASIS;
     for (ct_param param = {0}; ct_module_next(encoder, &param);) h = hash(h, param.tensor);
     printf("%s %s %s %016llx\n", isa, adam ? "adamw" : "sgd", dtype == CT_F32 ? "f32" : "f64",
            ct_error(context) ? 0ull : (unsigned long long)h);

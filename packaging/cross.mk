@@ -1,6 +1,6 @@
-# Linux on other machines, each a line of packaging/cross.txt. A program's tests are one process, as
-# qemu translates each process anew. qemu 7.2 aborts in a child of fork that starts threads
-# (cpu_exec: cpu == current_cpu), so the tests of that are left out there.
+# Linux on other machines, each a line of packaging/cross.txt. The tests of a program run in one
+# process (CK_FORK=no), as qemu translates the code of each process anew. qemu 7.2 aborts in a child
+# of fork that starts threads (cpu_exec: cpu == current_cpu), so tests tagged "forks" are left out.
 
 TARGET ?= aarch64
 MACHINES := $(shell awk '/^[a-z]/ {print $$1}' packaging/cross.txt)
@@ -15,8 +15,8 @@ ON_MACHINE = $(if $(CROSS_RUN),RUN="$(CROSS_RUN)" CK_EXCLUDE_TAGS=forks) CK_FORK
     $(MAKE) BUILD=$(BUILD)/$(TARGET) CC="$(CROSS_CC)" AR="$(CROSS_AR)" CFLAGS="$(strip $(call machine_column,6) $(CFLAGS))" \
     $(if $(wildcard $(CROSS_CHECK)/check.pc),,OWN_CHECK=1) COURSE_TEST= \
     $(if $(zig_if_asked),NOT_HERE="$(ON_STATIC_NOT)" EXAMPLES_TEST= INSTALL_TEST=)
-# In a static program --wrap also reaches the C library's own calls (opendir's open fails), and zig's linker
-# wraps calls inside of a file. zig's strtoll stops in a number beyond 64 bits, which the examples' test finds.
+# In a static program --wrap also catches calls inside the C library (opendir's open fails), and zig's linker
+# also those inside one object file. The strtoll of zig's musl stops in a number beyond 64 bits, on which the examples' test fails.
 ON_STATIC_NOT = io_faults shard_faults disk_model op_faults
 zig_if_asked = $(if $(findstring ZIG,$(call machine_column,2)),$(ZIG)/ready)
 
@@ -24,7 +24,7 @@ cross: cross-tools ## the suite but for the course on another machine: TARGET=aa
 	+$(ON_MACHINE) test
 cross-build: cross-tools ## everything built for TARGET, nothing run
 	+$(ON_MACHINE) all tests
-cross-demo: cross-tools ## the demo on TARGET=musl-static: programs that no other library belongs to
+cross-demo: cross-tools ## the demo on TARGET=musl-static: programs that need no shared library
 	+$(ON_MACHINE) demo
 cross-tools:
 	@$(known_target)

@@ -1,5 +1,5 @@
-# macOS and Windows, built on Linux; docs/platforms.md says what was seen. `+`: the make below takes
-# part in -j of the one above.
+# macOS and Windows, built on Linux; docs/platforms.md says what was built and run. A recipe begins
+# with + so that the make that it starts shares the jobs of -j.
 
 # Compilers for both, from PyPI.
 ZIG = $(BUILD)/zig/venv
@@ -22,13 +22,13 @@ windows: ## everything for Windows, x86_64, with MinGW-w64
 windows-zig: $(ZIG)/ready ## the same with zig
 	+$(MAKE) BUILD=$(BUILD)/windows-zig CC="$(zig) cc -target x86_64-windows-gnu" AR="$(zig) ar" all tests
 
-# PART=20 chooses suites by SEED, and takes those of files and threads in any case.
+# PART=20: that many suites, chosen by SEED, and always those of files and threads.
 ALWAYS = os io save shards tokens engine run_log
 OTHERS = $(filter-out $(ALWAYS) $(POSIX_FAULTS),$(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)))
 chosen_part = $(ALWAYS) $(shell printf '%s\n' $(OTHERS) | awk 'BEGIN {srand($(or $(SEED),1))} {print rand(), $$1}' | sort -n | awk 'NR <= $(PART) {print $$2}')
 WINE_PREFIX = $(BUILD)/windows/wine
 WINE = WINEDEBUG=-all WINEPREFIX=$(abspath $(WINE_PREFIX))
-# Made before the tests: two first programs at once would each make it, and one of them fail.
+# Made before the tests: if two programs were the first at the same time, both would make it, and one would fail.
 $(WINE_PREFIX)/ready:
 	@command -v wine >/dev/null || { echo "make windows-test needs Wine: apt-get install wine wine64"; exit 1; }
 	@mkdir -p $(@D)

@@ -1,7 +1,7 @@
-# WebAssembly: 32 bits, SIMD128, WASI preview 1, one thread. docs/platforms.md says what it has.
-# `make wasm` compiles with zig by this Makefile, which includes this file before its first rule.
+# WebAssembly: 32 bits, SIMD128, WASI preview 1, one thread; docs/platforms.md. `make wasm` calls make
+# again with zig as CC, and then OS_NAME is wasi.
 
-# Here the assertions' longjmp is an exception, which compilers have to be told.
+# setjmp and longjmp, which the tests' assertions use, are exceptions of WebAssembly and need flags.
 ifeq ($(OS_NAME),wasi)
 EXE = .wasm
 SHARED =
@@ -36,6 +36,6 @@ ifeq ($(OS_NAME),wasi)
 $(BUILD)/obj/examples/%.o: ALL_CFLAGS += -D_WASI_EMULATED_SIGNAL # for sig_atomic_t; no signal comes
 endif
 
-# A module without main, whose functions the page calls.
+# A module without main (reactor): the page calls its exported functions.
 $(BUILD)/seq2seq_web.wasm: $(BUILD)/obj/examples/web/seq2seq_web.o $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/common.o $(BUILD)/obj/examples/system_wasi.o $(STATIC)
 	$(call if_quiet,LD)$(CC) -mexec-model=reactor $(filter %.o,$^) $(STATIC) -o $@ $(LIBS) -Wl,--strip-debug

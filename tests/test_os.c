@@ -135,6 +135,27 @@ START_TEST(parts_of_paths) {
 }
 END_TEST
 
+/* On Windows C: is the current folder of the drive, and C:/ is its root. */
+START_TEST(current_folder_of_a_drive) {
+    char here[CTI_OS_PATH], path[] = "C:.cotangent-test";
+    ck_assert(cti_os_current_folder(here, sizeof here));
+    if (here[1] != ':') return;
+    path[0] = here[0];
+    ck_assert_uint_eq(cti_os_folder_length(path), 2);
+    ck_assert(cti_os_is_absolute(path));
+    make(path, "x");
+    path[2] = '\0';
+    cti_os_folder *list = cti_os_folder_open(path);
+    path[2] = '.';
+    ck_assert_ptr_nonnull(list);
+    bool found = false;
+    for (const char *at = cti_os_folder_next(list); at; at = cti_os_folder_next(list))
+        found |= strcmp(at, path + 2) == 0;
+    cti_os_folder_close(list);
+    ck_assert(cti_os_remove(path) && found);
+}
+END_TEST
+
 /* ---- contents ---- */
 
 START_TEST(any_bytes) {
@@ -366,6 +387,7 @@ int main(void) {
     tcase_add_test(files, long_paths);
     tcase_add_test(files, real_paths);
     tcase_add_test(files, parts_of_paths);
+    tcase_add_test(files, current_folder_of_a_drive);
     tcase_add_test(files, any_bytes);
     tcase_add_test(files, over_2_gib);
     tcase_add_test(files, replaced_while_open);

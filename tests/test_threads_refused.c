@@ -1,8 +1,11 @@
-/* A system that gives no mutex, condition or thread: the caller does the work, with the same bits,
- * and nothing leaks. The Makefile wraps the calls of pthread.h. */
+/* Threads of POSIX. A system that gives no mutex, condition or thread: the caller does the work,
+ * with the same bits, and nothing leaks; the Makefile wraps the calls of pthread.h. And the signals
+ * of a thread that is given. */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 
+#include "../src/core/os.h"
 #include "op_check.h"
 
 static int calls, fails_at, fails_from; /* of the call that is watched; 0: never */
@@ -76,10 +79,32 @@ START_TEST(no_help) {
 }
 END_TEST
 
+/* A caller's handlers run in its own threads, but that of a fault runs where the fault is. */
+static void get_mask(void *arg) { pthread_sigmask(SIG_SETMASK, NULL, arg); }
+
+START_TEST(signals_of_a_thread) {
+    sigset_t before, after, mask;
+    cti_thread thread;
+    fails_at = fails_from = 0;
+    get_mask(&before);
+    ck_assert(cti_thread_start(&thread, get_mask, &mask));
+    cti_thread_join(&thread);
+    get_mask(&after);
+    static const int blocked[] = {SIGINT, SIGTERM, SIGUSR1, SIGALRM, SIGCHLD, SIGPIPE},
+                     faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    for (int i = 0; i < 6; i++) {
+        ck_assert(sigismember(&mask, blocked[i]));
+        ck_assert(sigismember(&before, blocked[i]) == sigismember(&after, blocked[i]));
+    }
+    for (int i = 0; i < 4; i++) ck_assert(!sigismember(&mask, faults[i]));
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("threads_refused");
     TCase *tcase = tcase_create("threads_refused");
     tcase_add_test(tcase, no_help);
+    tcase_add_test(tcase, signals_of_a_thread);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

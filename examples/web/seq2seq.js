@@ -1,9 +1,9 @@
 "use strict";
-// The page and, in a Web Worker, the training: one file for both. The worker alone has the WebAssembly.
+// One file for the page and for its Web Worker, which trains: only the worker loads the WebAssembly.
 
 // ---- the worker ----
 
-// What WASI asks of its host. There is a console, a clock and randomness; there are no files.
+// The functions of WASI that the module imports: a console, a clock and random bytes. There are no files, so all others fail.
 function wasi(memory) {
   const BAD_FD = 8, view = () => new DataView(memory().buffer);
   let line = "";
@@ -39,8 +39,9 @@ function wasi(memory) {
 }
 
 async function work() {
-  const bytes = await (await fetch("seq2seq_web.wasm")).arrayBuffer();
-  const module = await WebAssembly.compile(bytes);
+  const response = await fetch("seq2seq_web.wasm");
+  if (!response.ok) throw new Error(`seq2seq_web.wasm: ${response.status} ${response.statusText}`);
+  const module = await WebAssembly.compile(await response.arrayBuffer());
   let to = null;
   const given = wasi(() => to.memory), imports = {};
   for (const { module: from, name } of WebAssembly.Module.imports(module)) (imports[from] ??= {})[name] = given[name];
@@ -48,7 +49,7 @@ async function work() {
   to._initialize();
 
   const TESTED = 200, TESTED_LAST = 1000, T = 13;
-  let running = false, step = 0, seconds = 0;
+  let running = false, step = 0, seconds = 0, timer = 0;
 
   const numbers = (at, n) => Array.from(new Float64Array(to.memory.buffer, at, n));
   function show() {
@@ -62,7 +63,7 @@ async function work() {
     postMessage({ kind: "begun", parameters: to.web_begin(1, sort), steps: to.web_steps() });
     show();
   }
-  // Steps for some 60 ms, then a turn for messages: stop, or begin anew.
+  // Trains for some 60 ms, then lets messages in: stop, or begin anew.
   function slice() {
     if (!running) return;
     const losses = [], begun = performance.now();
@@ -81,18 +82,22 @@ async function work() {
     if (done) {
       running = false;
       postMessage({ kind: "done" });
-    } else setTimeout(slice, 0);
+    } else schedule();
+  }
+  // One timer: a second "run" while the last slice's is pending must not make two chains of slices.
+  function schedule() {
+    clearTimeout(timer);
+    timer = setTimeout(() => { try { slice(); } catch (error) { failed(error); } }, 0);
   }
   onmessage = ({ data }) => {
     try {
       if (data.begin !== undefined) begin(data.begin === "sort" ? 1 : 0);
       if (data.run !== undefined && data.run !== running) {
         running = data.run;
-        if (running) setTimeout(guarded, 0);
+        if (running) schedule();
       }
     } catch (error) { failed(error); }
   };
-  function guarded() { try { slice(); } catch (error) { failed(error); } }
   function failed(error) { running = false; postMessage({ kind: "failed", message: error.message }); }
   postMessage({ kind: "ready" });
 }

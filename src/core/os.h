@@ -1,7 +1,7 @@
-/* What differs between systems: cores and caches, memory, clocks, threads, files. os_posix.c has it
- * for Linux and macOS, os_windows.c for Windows, os_wasi.c for WebAssembly, and os_unix_tmpl.h what
- * the first and the last have alike. Everything else in the library is C11, knows no system and
- * includes none of its headers.
+/* What differs between systems: cores and caches, memory, clocks, threads, files. os_posix.c
+ * implements it for Linux and macOS, os_windows.c for Windows, os_wasi.c for WebAssembly;
+ * os_unix_tmpl.h is what POSIX and WASI share. Everything else in the library is C11 and includes
+ * no header of a system.
  *
  * Paths are UTF-8 on every system. A function that fails sets errno. Calls that a signal interrupts
  * are repeated. */
@@ -23,19 +23,19 @@ int64_t cti_os_now(void);      /* nanoseconds of a clock that only moves forward
 /* Lets others have the core for so many nanoseconds, below 1 s, or as the system sees fit: 0. */
 void cti_os_sleep(int64_t ns);
 uint64_t cti_os_process(void); /* the process's number */
-uint64_t cti_os_entropy(void); /* a number that differs at each call, of the time of day */
+uint64_t cti_os_entropy(void); /* from the time of day, so that it differs from call to call */
 
-/* Whether forks of the process are counted from here on (where it can fork), and how many lie
- * between this process and the one that was first asked. */
+/* Begins to count the forks of the process. False: the system refuses. */
 bool cti_os_count_forks(void);
+/* How many forks lie between this process and the one that began to count. */
 unsigned cti_os_forks(void);
 
 /* Asks for the registers of AMX's tiles. False: the system does not grant them to this process. */
 bool cti_os_grants_amx(void);
-/* AVX-512's registers are saved from a thread's first use of them on, and not in XCR0 before. */
+/* Whether XCR0 names AVX-512's registers only after a thread has used them. */
 bool cti_os_saves_avx512_late(void);
 
-/* x^e to an ulp or so, tanh to two: some systems' functions are further off. */
+/* x^e to about 1 ulp, tanh to 2: the functions of some C libraries are further off. */
 double cti_os_pow(double x, double e);
 double cti_os_tanh(double x);
 
@@ -68,26 +68,27 @@ void cti_cond_signal(cti_cond *cond);
 void cti_cond_broadcast(cti_cond *cond);
 void cti_cond_free(cti_cond *cond);
 
-/* A thread that runs work(arg) with all signals blocked; *thread stays where it is until it is
- * joined. False: the system refuses it. */
+/* Starts a thread that runs work(arg), with all signals blocked but those of faults (SIGSEGV,
+ * SIGBUS, SIGFPE, SIGILL). *thread must not move until it is joined. False: the system refuses. */
 bool cti_thread_start(cti_thread *thread, void (*work)(void *arg), void *arg);
 void cti_thread_join(const cti_thread *thread);
 
-/* Runs a function at the first call, and returns when it has run. Starts as zeros. */
+/* Runs a function at the first call, and returns when it has run. */
 typedef struct {
-    _Atomic intptr_t state;
+    _Atomic intptr_t state; /* 0 at first */
 } cti_once;
 void cti_once_run(cti_once *once, void (*run)(void));
 
 /* ---- paths ---- */
 
-size_t
-cti_os_folder_length(const char *path); /* of its folder with the separator; 0: it has none */
+/* How many bytes of a path name its folder, with the separator; 0: none. */
+size_t cti_os_folder_length(const char *path);
 bool cti_os_is_separator(char c);
+/* Whether no folder can be put before it. */
 bool cti_os_is_absolute(const char *path);
 /* Each writes a path of at most `room` bytes with its NUL. ERANGE: it is longer. */
 bool cti_os_current_folder(char *out, size_t room);
-/* Without links. out has room for CTI_OS_PATH bytes. */
+/* The path without links; out has room for CTI_OS_PATH bytes. */
 bool cti_os_real_path(const char *path, char *out);
 enum { CTI_OS_PATH = 4096 };
 
@@ -105,13 +106,13 @@ typedef struct {
 
 bool cti_os_about_file(int fd, cti_os_about *about);
 bool cti_os_about_path(const char *path, cti_os_about *about);
-bool cti_os_about_link(const char *path, cti_os_about *about); /* of a link, not what it names */
+bool cti_os_about_link(const char *path, cti_os_about *about); /* a link itself, not its target */
 
-/* ---- files. A descriptor is not inherited by other programs. Bytes are never changed ---- */
+/* ---- files: bytes, never text; a descriptor is not inherited by other programs ---- */
 
 /* To read. Does not wait for a writer of a FIFO. -1: failed. */
 int cti_os_open(const char *path);
-int cti_os_open_folder(const char *path); /* ENOTDIR: it is none */
+int cti_os_open_folder(const char *path); /* ENOTDIR: it is no folder */
 /* A new file, to write; mode is reduced by the umask. EEXIST: something is there. */
 int cti_os_create(const char *path, unsigned mode);
 void cti_os_close(int fd);

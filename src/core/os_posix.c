@@ -1,10 +1,14 @@
 /* os.h on POSIX systems: Linux, macOS and others. */
 #ifndef __LP64__
 #define _FILE_OFFSET_BITS 64
-#define _TIME_BITS        64 /* a file is no error in 2038 */
+#define _TIME_BITS        64 /* files of 2038 and later can be opened */
 #endif
-#define _GNU_SOURCE      /* sched_getaffinity, madvise, F_OFD_SETLK */
+#ifndef _GNU_SOURCE /* a project around this one may define it for all its files */
+#define _GNU_SOURCE /* sched_getaffinity, madvise, F_OFD_SETLK */
+#endif
+#ifndef _DARWIN_C_SOURCE
 #define _DARWIN_C_SOURCE /* sysctlbyname, F_FULLFSYNC */
+#endif
 #include "os.h"
 
 #include <dirent.h>
@@ -33,12 +37,11 @@
 
 int cti_os_cores(void) {
 #ifdef __linux__
-    cpu_set_t cores;
-    const int count = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
-#else
-    const int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t cores; /* of 1,024; it fails on a machine with more */
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
 #endif
-    return count < 1 ? 1 : count;
+    const long count = sysconf(_SC_NPROCESSORS_ONLN);
+    return count < 1 ? 1 : (int)count;
 }
 
 #ifdef __APPLE__
@@ -49,7 +52,7 @@ static int64_t number_of(const char *name) {
 }
 
 int64_t cti_os_l2_bytes(void) {
-    /* of the fast cores, as far as they are told apart; several of them share it */
+    /* of the fast cores, if the system tells fast from slow ones; several cores share it */
     const int64_t bytes = number_of("hw.perflevel0.l2cachesize"),
                   sharing = number_of("hw.perflevel0.cpusperl2");
     if (bytes > 0) return sharing > 0 ? bytes / sharing : bytes;
@@ -120,7 +123,7 @@ double cti_os_pow(double x, double e) { return pow(x, e); }
 
 #if defined __GLIBC__ || defined __APPLE__
 double cti_os_tanh(double x) { return tanh(x); }
-#else /* that of zig for musl is off by 2.004 ulp at -0.2159 */
+#else /* the tanh of zig's musl is off by 2.004 ulp at -0.2159 */
 double cti_os_tanh(double x) { return (double)tanhl(x); }
 #endif
 
@@ -146,7 +149,7 @@ _Static_assert(sizeof(pthread_mutex_t) <= sizeof(cti_mutex), "a mutex fits");
 _Static_assert(_Alignof(pthread_mutex_t) <= _Alignof(cti_mutex), "a mutex is aligned");
 _Static_assert(sizeof(pthread_cond_t) <= sizeof(cti_cond), "a condition variable fits");
 _Static_assert(_Alignof(pthread_cond_t) <= _Alignof(cti_cond), "a condition variable is aligned");
-_Static_assert(sizeof(pthread_t) <= sizeof(void *), "a thread's name fits");
+_Static_assert(sizeof(pthread_t) <= sizeof(void *), "a thread's identifier fits");
 
 static pthread_mutex_t *mutex_of(cti_mutex *mutex) { return (pthread_mutex_t *)mutex->opaque; }
 static pthread_cond_t *cond_of(cti_cond *cond) { return (pthread_cond_t *)cond->opaque; }
@@ -170,11 +173,15 @@ static void *begin(void *arg) {
     return NULL;
 }
 
-/* Signals are blocked so that a caller's handlers run in its own threads. */
+/* Signals are blocked so that a caller's handlers run in its own threads. Those of a fault are not:
+ * they come to the thread with the fault, and if it blocks them, the process ends without the
+ * handler of a sanitizer or a crash reporter. */
 bool cti_thread_start(cti_thread *thread, void (*work)(void *arg), void *arg) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (int i = 0; i < 4; i++) sigdelset(&blocked, faults[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
     thread->work = work;
     thread->arg = arg;
     pthread_t id;
@@ -190,8 +197,9 @@ void cti_thread_join(const cti_thread *thread) {
     pthread_join(id, NULL);
 }
 
-/* The state is 0, the number of the process that runs the function, or -1: it has run. Where a fork
- * came between, its thread is not there in the child, which then runs the function itself. */
+/* The state is 0, the number of the process in which a thread runs the function, or -1: it has run.
+ * A child of a fork has no copy of its parent's other threads, so if one of these was running the
+ * function, the child runs it anew. */
 void cti_once_run(cti_once *once, void (*run)(void)) {
     const intptr_t self = getpid();
     for (intptr_t state = atomic_load(&once->state); state != -1;

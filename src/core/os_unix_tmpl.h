@@ -1,5 +1,4 @@
-/* What POSIX systems and WASI have alike: os_posix.c and os_wasi.c include it after their headers.
- */
+/* What POSIX systems and WASI share; os_posix.c and os_wasi.c include it after their headers. */
 
 /* ---- the clock ---- */
 

@@ -1,5 +1,6 @@
-/* os.h on WASI, preview 1: WebAssembly outside of a browser, or in one that hands in its functions.
- * One thread, no processes, no signals, and files without owner, mode and locks. */
+/* os.h on WASI, preview 1: WebAssembly in a runtime such as wasmtime, or in a browser whose page
+ * provides WASI's functions. One thread, no processes, no signals, and files without owner, mode
+ * and locks. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* realpath, getentropy */
 #endif
@@ -27,7 +28,8 @@ void cti_os_sleep(int64_t ns) {
     if (ns > 0) nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 
-/* Instances have no numbers, so one draws its own; it names temporary files. */
+/* There are no process numbers, so each instance draws one at random, for temporary files' names.
+ */
 uint64_t cti_os_process(void) {
     static uint32_t number;
     if (number == 0 && getentropy(&number, sizeof number) != 0) number = (uint32_t)cti_os_entropy();
@@ -47,7 +49,7 @@ double cti_os_tanh(double x) { return tanh(x); }
 void *cti_os_alloc(size_t size) { return malloc(size); }
 void cti_os_free(void *block) { free(block); }
 
-/* ---- threads: every one is refused, so nobody holds a lock and nobody waits ---- */
+/* ---- threads: there is one, so no lock is held and nothing is waited for ---- */
 
 bool cti_mutex_init(cti_mutex *mutex) { return *mutex = (cti_mutex){{0}}, true; }
 void cti_mutex_lock(cti_mutex *mutex) { (void)mutex; }
@@ -151,7 +153,7 @@ int64_t cti_os_write_at(int fd, int64_t offset, const void *data, size_t size) {
     return pwrite(fd, data, size, offset);
 }
 
-/* A runtime may lack what syncs a folder, and says EBADF or ENOTSUP then. */
+/* A runtime that cannot sync a folder says EBADF, ENOTSUP or EACCES. */
 bool cti_os_sync(int fd) {
     if (fsync(fd) == 0) return true;
     struct stat about;
@@ -175,7 +177,7 @@ void cti_os_error(char *words, size_t size) {
     words[length] = '\0';
 }
 
-/* ---- locks: there are none, so a writer that ended leaves its temporary file ---- */
+/* ---- locks: there are none, so the temporary file of a killed writer stays ---- */
 
 bool cti_os_lock(int fd, cti_lock *lock) {
     (void)fd;

@@ -1,4 +1,4 @@
-/* os.h on Windows 10 and later. A descriptor is a handle: these have 32 significant bits.
+/* os.h on Windows 10 and later. A descriptor is a HANDLE, of which the system uses 32 bits alone.
  *
  * Files are opened so that others may read, write, rename and remove them meanwhile, as on POSIX
  * systems. */
@@ -12,15 +12,16 @@
 #include <string.h>
 #include <windows.h>
 
-/* Sets errno from a system's error; false. */
+/* Sets errno from an error of the system; false. */
 static bool fail(DWORD error) {
+    enum { MOST = 7 };
     static const struct {
         int number;
-        DWORD errors[6];
+        DWORD errors[MOST];
     } causes[] = {
         {ENOENT,
          {ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND, ERROR_INVALID_NAME, ERROR_BAD_PATHNAME,
-          ERROR_BAD_NETPATH, ERROR_INVALID_DRIVE}},
+          ERROR_BAD_NETPATH, ERROR_BAD_NET_NAME, ERROR_INVALID_DRIVE}},
         {EACCES, {ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION}},
         {EEXIST, {ERROR_ALREADY_EXISTS, ERROR_FILE_EXISTS}},
         {ENOSPC, {ERROR_DISK_FULL, ERROR_HANDLE_DISK_FULL}},
@@ -35,7 +36,7 @@ static bool fail(DWORD error) {
     };
     errno = EIO;
     for (size_t i = 0; error && i < sizeof causes / sizeof *causes; i++)
-        for (int j = 0; j < 6; j++)
+        for (int j = 0; j < MOST; j++)
             if (causes[i].errors[j] == error) errno = causes[i].number;
     return false;
 }
@@ -48,7 +49,7 @@ static bool done(BOOL ok) { return ok ? true : fail(GetLastError()); }
 
 int cti_os_cores(void) {
     DWORD_PTR mine = 0, all = 0;
-    /* of a process in several groups of 64 cores both are 0 */
+    /* both masks are 0 for a process with cores in several groups, each of at most 64 */
     if (GetProcessAffinityMask(GetCurrentProcess(), &mine, &all) && mine)
         return __builtin_popcountll(mine);
     const DWORD count = GetActiveProcessorCount(ALL_PROCESSOR_GROUPS);
@@ -103,7 +104,8 @@ unsigned cti_os_forks(void) { return 0; }
 bool cti_os_grants_amx(void) { return false; }
 bool cti_os_saves_avx512_late(void) { return false; }
 
-/* By MinGW's of doubles the gradient of x^-2 was off by over 3 ulp, tanh by 2.004 at -0.2159. */
+/* With MinGW's pow of doubles the gradient of x^-2 is off by over 3 ulp; its tanh is off by 2.004
+ * at -0.2159. */
 double cti_os_pow(double x, double e) { return (double)powl(x, e); }
 double cti_os_tanh(double x) { return (double)tanhl(x); }
 
@@ -185,7 +187,8 @@ enum { AT_ONCE = 1 << 30 }; /* bytes of one read or write */
 
 static HANDLE handle_of(int fd) { return (HANDLE)(intptr_t)fd; }
 
-/* Whether a path is not found because its folder is a file. */
+/* The error of a path that could not be opened, or ERROR_DIRECTORY: its folder is a file, which the
+ * system calls ERROR_PATH_NOT_FOUND. Cuts the path at its folder. */
 static DWORD reason(wchar_t *path, DWORD error) {
     if (error != ERROR_PATH_NOT_FOUND) return error;
     wchar_t *end = NULL;
@@ -215,10 +218,13 @@ int cti_os_open(const char *path) {
 
 int cti_os_open_folder(const char *path) {
     const int fd = cti_os_open(path);
+    if (fd < 0) return -1;
     cti_os_about about;
-    if (fd < 0 || !cti_os_about_file(fd, &about) || about.kind == CTI_OS_FOLDER) return fd;
+    const bool known = cti_os_about_file(fd, &about);
+    if (known && about.kind == CTI_OS_FOLDER) return fd;
+    const int error = known ? ENOTDIR : errno;
     cti_os_close(fd);
-    errno = ENOTDIR;
+    errno = error;
     return -1;
 }
 
@@ -226,8 +232,9 @@ int cti_os_create(const char *path, unsigned mode) {
     (void)mode; /* it inherits its folder's access control list */
     const DWORD access = GENERIC_READ | GENERIC_WRITE | DELETE;
     const int fd = open_path(path, access | WRITE_DAC, CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
-    return fd >= 0 || errno != EACCES ? fd
-                                      : open_path(path, access, CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
+    if (fd >= 0 || errno != EACCES) return fd;
+    /* a file system may grant all but the change of that list (cti_os_keep_access) */
+    return open_path(path, access, CREATE_NEW, FILE_ATTRIBUTE_NORMAL);
 }
 
 void cti_os_close(int fd) { CloseHandle(handle_of(fd)); }
@@ -243,13 +250,14 @@ int64_t cti_os_read_at(int fd, int64_t offset, void *out, size_t size) {
     DWORD n = 0;
     if (ReadFile(handle_of(fd), out, at_once(size), &n, &where)) return n;
     const DWORD error = GetLastError();
-    return error == ERROR_HANDLE_EOF ? 0 : (int64_t)fail(error) - 1;
+    if (error == ERROR_HANDLE_EOF) return 0;
+    return fail(error), -1;
 }
 
 int64_t cti_os_write(int fd, const void *data, size_t size) {
     DWORD n = 0;
     if (WriteFile(handle_of(fd), data, at_once(size), &n, NULL)) return n;
-    return (int64_t)fail(GetLastError()) - 1;
+    return fail(GetLastError()), -1;
 }
 
 /* The position of cti_os_write stays where it is. */
@@ -261,7 +269,7 @@ int64_t cti_os_write_at(int fd, int64_t offset, const void *data, size_t size) {
         WriteFile(handle_of(fd), data, at_once(size), &n, &where) &&
         SetFilePointerEx(handle_of(fd), before, NULL, FILE_BEGIN))
         return n;
-    return (int64_t)fail(GetLastError()) - 1;
+    return fail(GetLastError()), -1;
 }
 
 bool cti_os_sync(int fd) {
@@ -269,7 +277,7 @@ bool cti_os_sync(int fd) {
     fail(GetLastError());
     cti_os_about about;
     const int error = errno;
-    /* of a folder the system syncs renames by itself */
+    /* the system syncs what is made and renamed in a folder by itself */
     errno = cti_os_about_file(fd, &about) && about.kind == CTI_OS_FOLDER ? EINVAL : error;
     return false;
 }
@@ -336,7 +344,8 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     (void)old;
     static const char failed[] = "cannot keep its access control list";
     const int from = open_path(path, READ_CONTROL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS);
-    if (from < 0) return errno == ENOENT ? NULL : failed; /* an index is gone before its set */
+    /* a save of shards has removed the old index by the time it replaces it */
+    if (from < 0) return errno == ENOENT ? NULL : failed;
     DWORD bytes = 0;
     GetKernelObjectSecurity(handle_of(from), DACL_SECURITY_INFORMATION, NULL, 0, &bytes);
     SECURITY_DESCRIPTOR *list = bytes ? malloc(bytes) : NULL;
@@ -351,7 +360,7 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     return ok ? NULL : failed;
 }
 
-/* By the rename of POSIX, which NTFS has: programs that have the old file open keep it. */
+/* By a rename as in POSIX, which NTFS has: who has the old file open goes on with it. */
 static bool rename_open(const wchar_t *from, const wchar_t *to) {
     enum { INFO_EX = 22, REPLACES = 1, POSIX = 2 }; /* FileRenameInfoEx */
     const size_t length = wcslen(to) * sizeof *to, bytes = sizeof(FILE_RENAME_INFO) + length;
@@ -367,16 +376,16 @@ static bool rename_open(const wchar_t *from, const wchar_t *to) {
     }
     const bool ok = info && SetFileInformationByHandle(file, (FILE_INFO_BY_HANDLE_CLASS)INFO_EX,
                                                        info, (DWORD)bytes);
-    if (ok) FlushFileBuffers(file); /* and so the rename */
+    if (ok) FlushFileBuffers(file); /* syncs the rename too; the contents are synced before */
     CloseHandle(file);
     free(info);
     return ok;
 }
 
-/* In two steps, between which the old file is `to`.replaced, or that and a digit: a program that
- * was killed may have left such a file, and one that is still read keeps its name until it is
- * closed. */
-static bool replace_moved(const wchar_t *from, const wchar_t *to) {
+/* In two steps, between which the old file is called `to`.replaced. A program that was killed
+ * between them may have left a file of that name, and one that is still open keeps it until it is
+ * closed; then a digit is added. */
+static bool replace_in_two_steps(const wchar_t *from, const wchar_t *to) {
     static const wchar_t end[] = L".replaced";
     const size_t length = wcslen(to);
     wchar_t *aside = malloc((length + 1) * sizeof *to + sizeof end);
@@ -397,9 +406,9 @@ static bool replace_moved(const wchar_t *from, const wchar_t *to) {
     return ok;
 }
 
-/* FAT, network file systems and Wine have no such rename, and refuse to replace an open file; there
- * it is moved away first. Another program, such as a virus scanner, may have it open for a moment.
- */
+/* FAT, network file systems and Wine have no such rename, and refuse to replace a file that is
+ * open. Some programs, such as virus scanners, have it open for a moment alone, so this tries again
+ * before the old file is moved away. */
 static bool replace(const wchar_t *from, const wchar_t *to) {
     enum { ATTEMPTS = 10, PAUSE = 20 /* ms */ };
     DWORD error = 0;
@@ -415,7 +424,7 @@ static bool replace(const wchar_t *from, const wchar_t *to) {
             (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY)))
             return fail(error);
     }
-    return replace_moved(from, to) || fail(error);
+    return replace_in_two_steps(from, to) || fail(error);
 }
 
 bool cti_os_rename(const char *from, const char *to) {
@@ -452,7 +461,7 @@ void cti_os_error(char *words, size_t size) {
 
 /* ---- text in memory ---- */
 
-/* A temporary file that is gone when it is closed. */
+/* In a temporary file, which the C library removes at its close (D). */
 bool cti_os_text_open(cti_os_text *out) {
     wchar_t folder[MAX_PATH + 1], name[MAX_PATH];
     *out = (cti_os_text){0};
@@ -476,7 +485,8 @@ bool cti_os_text_close(cti_os_text *out) {
 
 /* ---- locks, and the files in a folder that nobody locks ---- */
 
-/* An open file is locked by that: it cannot be opened without sharing, until it is closed. */
+/* An open file needs no further lock: until it is closed, nobody can open it without sharing, as
+ * cti_os_folder_remove_unlocked does. */
 bool cti_os_lock(int fd, cti_lock *lock) {
     (void)fd;
     *lock = CTI_LOCK_DESCRIPTION;
@@ -495,12 +505,12 @@ enum { NAME = 3 * MAX_PATH };
 struct cti_os_folder {
     HANDLE find;
     WIN32_FIND_DATAW next;
-    bool found;      /* next is to be handed out */
-    char name[NAME]; /* of the last one */
-    char path[];     /* with a separator */
+    bool found;      /* next has not been handed out */
+    char name[NAME]; /* what cti_os_folder_next has returned last */
+    char path[];     /* of the folder, to put a name behind, which has room here */
 };
 
-/* The path of what is called so in the folder; as wide. */
+/* The path of a name in the folder, in UTF-16, as from wide. */
 static wchar_t *wide_in(cti_os_folder *folder, const char *name) {
     const size_t end = strlen(folder->path);
     strcpy(folder->path + end, name);
@@ -514,7 +524,8 @@ cti_os_folder *cti_os_folder_open(const char *path) {
     cti_os_folder *folder = malloc(sizeof *folder + length + NAME + 2);
     if (!folder) return fail(ERROR_OUTOFMEMORY), NULL;
     memcpy(folder->path, path, length + 1);
-    if (length && !cti_os_is_separator(path[length - 1])) strcat(folder->path, "/");
+    /* none behind C:, which is not C:\, the root, but the drive's current folder */
+    if (cti_os_folder_length(path) != length) strcat(folder->path, "/");
     wchar_t *name = wide_in(folder, "*");
     folder->find = name ? FindFirstFileW(name, &folder->next) : INVALID_HANDLE_VALUE;
     folder->found = folder->find != INVALID_HANDLE_VALUE;

@@ -1,13 +1,14 @@
-/* Paths on Windows: os_windows.c includes it behind its headers, fail and done. They are UTF-8,
- * with / or \, of any length, of drives, shares (\\server\share) and with the prefix \\?\. */
+/* Paths on Windows; os_windows.c includes it after its headers and its functions fail and done. A
+ * path is UTF-8, with / or \, of any length: on a drive, on a share (\\server\share), or with the
+ * prefix \\?\. */
 
 /* Whether a path is handed to the file system as it is (\\?\), or names a device (\\.\). */
 static bool is_literal(const wchar_t *path) {
     return wcsncmp(path, L"\\\\?\\", 4) == 0 || wcsncmp(path, L"\\\\.\\", 4) == 0;
 }
 
-/* A path as an absolute one, with the prefix with which more than MAX_PATH units are allowed; for
- * free(). NULL: failed. */
+/* The path, made absolute, behind the prefix \\?\, with which it may have more than MAX_PATH units;
+ * for free(). NULL: failed. */
 static wchar_t *prefixed(const wchar_t *path) {
     static const wchar_t drive[] = L"\\\\?\\", share[] = L"\\\\?\\UNC";
     enum { PREFIX = sizeof share / sizeof *share - 1 };
@@ -22,7 +23,7 @@ static wchar_t *prefixed(const wchar_t *path) {
         return fail(ERROR_PATH_NOT_FOUND), NULL;
     }
     const wchar_t *prefix = drive;
-    if (is_literal(whole)) { /* \\.\NUL of a name of a device */
+    if (is_literal(whole)) { /* the name of a device becomes \\.\NUL */
         prefix = L"";
     } else if (wcsncmp(whole, L"\\\\", 2) == 0) {
         prefix = share;
@@ -42,12 +43,12 @@ static wchar_t *wide(const char *path) {
     wchar_t *out = malloc((size_t)units * sizeof *out);
     if (!out) return fail(ERROR_OUTOFMEMORY), NULL;
     MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path, -1, out, units);
-    if (is_literal(out)) { /* a slash is no separator there, and in no name */
+    if (is_literal(out)) { /* only \ separates there; no name contains a slash */
         for (wchar_t *at = out; *at; at++)
             if (*at == L'/') *at = L'\\';
         return out;
     }
-    /* also a short one is too long behind a long current folder */
+    /* a short relative path may be long when the current folder stands before it */
     if (units <= SHORT_PATH && GetFullPathNameW(out, 0, NULL, NULL) <= SHORT_PATH) return out;
     wchar_t *whole = prefixed(out);
     free(out);
@@ -62,7 +63,8 @@ static bool to_utf8(const wchar_t *path, char *out, size_t room) {
     return false;
 }
 
-/* The same of a system's answer of so many units; 0: it failed; CTI_OS_PATH or more: no room. */
+/* The same for a path that a call of the system has written to an array of CTI_OS_PATH units;
+ * `units` is what it returned: 0: it failed; CTI_OS_PATH or more: the path did not fit. */
 static bool answer_to_utf8(const wchar_t *path, DWORD units, char *out, size_t room) {
     if (units == 0) return fail(GetLastError());
     if (units >= CTI_OS_PATH) return fail(ERROR_FILENAME_EXCED_RANGE);
@@ -82,6 +84,7 @@ size_t cti_os_folder_length(const char *path) {
     return length;
 }
 
+/* C:file depends on the drive's current folder, but no folder can be put before it. */
 bool cti_os_is_absolute(const char *path) { return cti_os_is_separator(*path) || has_drive(path); }
 
 bool cti_os_current_folder(char *out, size_t room) {
