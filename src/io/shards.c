@@ -9,9 +9,9 @@
 
 /* ---- paths ---- */
 
-static char *join(ct_context *context, const char *folder, size_t length, const char *name) {
+static char *join(ct_context *context, const char *folder, size_t length, bool slash,
+                  const char *name) {
     const size_t size = strlen(name);
-    const bool slash = length && !cti_os_is_separator(folder[length - 1]);
     char *path = cti_take(context, length + slash + size + 1);
     if (!path) return NULL;
     memcpy(path, folder, length);
@@ -21,7 +21,8 @@ static char *join(ct_context *context, const char *folder, size_t length, const 
 }
 
 char *cti_path_in(ct_context *context, const char *folder, const char *name) {
-    return join(context, folder, strlen(folder), name);
+    const size_t length = strlen(folder);
+    return join(context, folder, length, length != cti_os_folder_length(folder), name);
 }
 
 void cti_path_free(ct_context *context, char *path) {
@@ -29,7 +30,7 @@ void cti_path_free(ct_context *context, char *path) {
 }
 
 static char *beside(ct_context *context, const char *path, const char *name) {
-    return join(context, path, cti_os_folder_length(path), name);
+    return join(context, path, cti_os_folder_length(path), false, name);
 }
 
 static bool is_folder(const char *path) { /* what cannot be looked at is told by open */

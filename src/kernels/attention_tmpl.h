@@ -43,8 +43,8 @@ INLINE void add_bias_rows(const int vectors, int64_t rows, real *s, const real *
     for (int64_t i = 0; i < rows; i++, s += NR, bias += bias_row)
         for (int j = 0; j < vectors; j++) {
             const vec b = load(bias + j * LANES), scaled = b * REAL(1.44269504088896340736);
-            const vec sum = load(s + j * LANES) + select(scaled < lowest, lowest, scaled);
-            store(s + j * LANES, select(b == minus_inf, minus_inf, sum));
+            const vec sum = load(s + j * LANES) + blend(scaled < lowest, lowest, scaled);
+            store(s + j * LANES, blend(b == minus_inf, minus_inf, sum));
         }
 }
 
@@ -59,7 +59,7 @@ INLINE void mask_causal_rows(const int vectors, int64_t rows, int64_t first, boo
         const int64_t count = first + i < 0 ? 0 : first + i > NR ? NR : first + i;
         for (int j = 0; j < vectors; j++) {
             const ivec below = lane < splat((real)(count - j * LANES));
-            store(s + j * LANES, select(before ? below : ~below, minus_inf, load(s + j * LANES)));
+            store(s + j * LANES, blend(before ? below : ~below, minus_inf, load(s + j * LANES)));
         }
     }
 }
@@ -97,8 +97,8 @@ INLINE bool online_softmax_update_rows(const int vectors, int64_t keys, real *s,
     for (int j = 0; j < vectors; j++) {
         const vec old_max = load(max + j * LANES);
         grown = grown || any_lane(old_max != new_max[j]);
-        shift[j] = select(new_max[j] == -(real)INFINITY, splat(0),
-                          new_max[j]); /* -inf - -inf would be NaN */
+        shift[j] = blend(new_max[j] == -(real)INFINITY, splat(0),
+                         new_max[j]); /* -inf - -inf would be NaN */
         rescale[j] = v_exp2_below(old_max - shift[j]);
         added[j] = splat(0);
         store(max + j * LANES, new_max[j]);

@@ -52,7 +52,7 @@ static void zip_minimum(int64_t n, const void *a, int64_t sa, const void *b, int
 
 /* da = g df/da where f picks a or b: all of g where a is picked or either is NaN, half at a tie */
 INLINE vec d_picked(ivec lost, ivec tie, vec g) {
-    return select(lost, splat(0), select(tie, g * REAL(0.5), g));
+    return blend(lost, splat(0), blend(tie, g * REAL(0.5), g));
 }
 INLINE vec d_maximum(vec a, vec b, vec g) { return d_picked(a < b, a == b, g); }
 INLINE vec d_minimum(vec a, vec b, vec g) { return d_picked(a > b, a == b, g); }

@@ -15,7 +15,7 @@ INLINE vec one_or_each(const stored *p, int64_t step, int64_t i, int64_t n) {
 INLINE vec softplus_of_minus(vec x, vec e) {
     const vec sum = REAL(1.0) + e;
     const vec log_1p = v_log(sum) + (e - (sum - REAL(1.0))) / sum;
-    return select(x < REAL(0.0), -x, splat(0)) + log_1p;
+    return blend(x < REAL(0.0), -x, splat(0)) + log_1p;
 }
 
 /* (1 - t) x + (1 + (w - 1) t) log(1 + e^-x) */
@@ -58,13 +58,13 @@ INLINE void pairs(int64_t n, const void *a, int64_t sa, const void *b, int64_t s
 
 /* t (log t - x), 0 log 0 = 0 */
 INLINE vec v_kl_div(vec x, vec t) {
-    const vec t_log_t = select(t == REAL(0.0), splat(0), t * v_log(t));
+    const vec t_log_t = blend(t == REAL(0.0), splat(0), t * v_log(t));
     return t_log_t - t * x;
 }
 /* e^t (t - x) */
 INLINE vec v_kl_div_log(vec x, vec t) { return v_exp(t) * (t - x); }
 /* the slope of t log t, as torch has it: log t + t / t */
-INLINE vec v_entropy_slope(vec t) { return select(t == REAL(0.0), splat(0), v_log(t)) + t / t; }
+INLINE vec v_entropy_slope(vec t) { return blend(t == REAL(0.0), splat(0), v_log(t)) + t / t; }
 
 static void kl_div(int64_t n, const void *x, int64_t sx, const void *t, int64_t st, void *y) {
     pairs(n, x, sx, t, st, y, v_kl_div);

@@ -71,7 +71,7 @@ static void reduce_min(int64_t n, int64_t inner, const void *x, int64_t stride, 
     if (inner == 1 && stride == 1) {
         vec least = splat((real)INFINITY);
         for (int64_t i = 0; i < n; i += LANES)
-            least = v_min(least, select(first_lanes(n - i), load_part(from + i, n - i), least));
+            least = v_min(least, blend(first_lanes(n - i), load_part(from + i, n - i), least));
         put(to, fold_lanes(least, v_min));
         return;
     }

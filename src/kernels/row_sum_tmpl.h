@@ -98,7 +98,7 @@ INLINE vec max_vector(int64_t n, const terms *t, term *f) {
                      v_max(top.v3, q.v3)};
     }
     for (; i < n; i += LANES)
-        top.v0 = v_max(top.v0, select(first_lanes(n - i), term_at(t, i, n - i, f), least));
+        top.v0 = v_max(top.v0, blend(first_lanes(n - i), term_at(t, i, n - i, f), least));
     return v_max(v_max(top.v0, top.v1), v_max(top.v2, top.v3));
 }
 INLINE real max_terms(int64_t n, const terms *t, term *f) { return max_lanes(max_vector(n, t, f)); }

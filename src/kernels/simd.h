@@ -244,11 +244,11 @@ INLINE vec rounded(vec x) {
 }
 
 /* mask ? a : b, and mask ? a : 0 */
-INLINE vec select(ivec mask, vec a, vec b) { return (vec)((mask & (ivec)a) | (~mask & (ivec)b)); }
+INLINE vec blend(ivec mask, vec a, vec b) { return (vec)((mask & (ivec)a) | (~mask & (ivec)b)); }
 INLINE vec keep(ivec mask, vec a) { return (vec)(mask & (ivec)a); }
 
-INLINE vec v_max(vec a, vec b) { return select((a > b) | (a != a), a, b); } /* NaN wins */
-INLINE vec v_min(vec a, vec b) { return select((a < b) | (a != a), a, b); }
+INLINE vec v_max(vec a, vec b) { return blend((a > b) | (a != a), a, b); } /* NaN wins */
+INLINE vec v_min(vec a, vec b) { return blend((a < b) | (a != a), a, b); }
 INLINE ivec sign_bit(vec x) { return (ivec)x & (ivec)splat(REAL(-0.0)); }
 INLINE vec v_abs(vec x) { return (vec)((ivec)x & ~(ivec)splat(REAL(-0.0))); }
 INLINE vec copy_sign(vec x, vec sign) { return (vec)((ivec)x | sign_bit(sign)); } /* of an x >= 0 */

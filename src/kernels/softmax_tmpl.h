@@ -180,7 +180,7 @@ static void logsumexp_backward(int64_t n, const void *x, const void *max_, const
 
 /* x where the mask is true, else -inf: also where x is NaN. */
 INLINE vec kept(const stored *x, const bool *mask, int64_t i, int64_t n) {
-    return select(load_mask(mask + i, n - i), load_part(x + i, n - i), splat(-(real)INFINITY));
+    return blend(load_mask(mask + i, n - i), load_part(x + i, n - i), splat(-(real)INFINITY));
 }
 
 static void masked_softmax(int64_t n, const void *x, const bool *mask, int64_t sk, void *y) {

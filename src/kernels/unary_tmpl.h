@@ -53,7 +53,7 @@ INLINE void map_both(int64_t n, const void *x, const void *g, void *y, void *dx,
 
 /* NaN and -0 stay, as in torch. */
 INLINE both b_relu(vec x, vec g) {
-    return (both){select(x < REAL(0.0), splat(0), x), select(x <= REAL(0.0), splat(0), g)};
+    return (both){blend(x < REAL(0.0), splat(0), x), blend(x <= REAL(0.0), splat(0), g)};
 }
 
 INLINE both b_gelu(vec x, vec g) {
@@ -70,7 +70,7 @@ INLINE both b_silu(vec x, vec g) {
 /* 0.5 x (1 + tanh u) = x s,  s = sigmoid(2 u),  u = sqrt(2/pi) (x + 0.044715 x^3);  s + x s (1 - s)
  * 2u'.  Beyond 30 s is 0 or 1, and the factors must not overflow */
 INLINE both b_gelu_tanh(vec x, vec g) {
-    const vec c = select(x > REAL(30.0), splat(30), select(x < REAL(-30.0), splat(-30), x));
+    const vec c = blend(x > REAL(30.0), splat(30), blend(x < REAL(-30.0), splat(-30), x));
     const vec u2 = REAL(1.5957691216057307) * (c + REAL(0.044715) * c * c * c);
     const vec slope = REAL(1.5957691216057307) * (REAL(1.0) + REAL(0.134145) * c * c);
     const sigmoid_pair p = v_sigmoid_pair(u2);
@@ -119,7 +119,7 @@ INLINE vec d_relu(vec y, vec g) { return b_relu(y, g).dx; } /* y is positive whe
 /* ---- dx = g f', from x ---- */
 INLINE vec d_log(vec x, vec g) { return g / x; }
 INLINE vec d_abs(vec x, vec g) { /* g sign x */
-    return select(x > REAL(0.0), g, select(x < REAL(0.0), -g, x * REAL(0.0)));
+    return blend(x > REAL(0.0), g, blend(x < REAL(0.0), -g, x * REAL(0.0)));
 }
 
 INLINE vec d_silu(vec x, vec g) { return b_silu(x, g).dx; }
@@ -255,7 +255,7 @@ INLINE vec v_floor(vec x) {
     const real much = REAL(1.0) / (sizeof(real) == 4 ? (real)FLT_EPSILON : (real)DBL_EPSILON);
     const vec nearest = copy_sign((v_abs(x) + much) - much, x);
     const vec lower = nearest - keep(nearest > x, splat(1));
-    return select((v_abs(x) < much) & (lower != x), lower, x); /* -0 and NaN stay */
+    return blend((v_abs(x) < much) & (lower != x), lower, x); /* -0 and NaN stay */
 }
 
 static void map_sign(int64_t n, const void *x, void *y) { map(n, x, y, v_sign); }

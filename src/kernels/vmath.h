@@ -76,7 +76,7 @@ INLINE exp_parts v_exp_parts(vec x) {
 INLINE vec v_exp(vec x) {
     const ivec live = ~(x < -104.0f); /* NaN lives */
     const vec y = keep(live, x);
-    const exp_parts e = v_exp_parts(select(y > 89.0f, splat(89.0f), y));
+    const exp_parts e = v_exp_parts(blend(y > 89.0f, splat(89.0f), y));
     return keep(live, v_scale_2(e.less + 1.0f, e.n, e.k));
 }
 
@@ -120,9 +120,9 @@ INLINE vec v_log(vec x) {
     const ivec common = (x >= FLT_MIN) & (x <= FLT_MAX);
     if (!any_lane(~common)) return v_log_normal(x, splat(0));
     const ivec tiny = x < FLT_MIN;
-    const vec y = v_log_normal(select(tiny, x * 0x1p23f, x), keep(tiny, splat(-23)));
-    const vec special = select(x < 0.0f, splat(NAN), select(x == 0.0f, splat(-INFINITY), x));
-    return select((x > 0.0f) & (x <= FLT_MAX), y, special);
+    const vec y = v_log_normal(blend(tiny, x * 0x1p23f, x), keep(tiny, splat(-23)));
+    const vec special = blend(x < 0.0f, splat(NAN), blend(x == 0.0f, splat(-INFINITY), x));
+    return blend((x > 0.0f) & (x <= FLT_MAX), y, special);
 }
 
 /* |x| < 0.6:  x + x^3 P(x^2);  else  1 - 2 / (e^2|x| + 1).  1.34 ulp */
@@ -134,10 +134,10 @@ INLINE vec v_tanh(vec x) {
     p = p * s + 1.333142072e-01f;
     p = p * s - 3.333328068e-01f;
     const vec near = (p * s) * x + x;
-    const exp_parts e = v_exp_parts(2.0f * select(t > 10.0f, splat(10.0f), t));
+    const exp_parts e = v_exp_parts(2.0f * blend(t > 10.0f, splat(10.0f), t));
     const vec power = (vec)((e.k + 127) << 23);
     const vec far = 1.0f - 2.0f / ((power * e.less + power) + 1.0f);
-    return select(t < 0.6f, near, copy_sign(far, x));
+    return blend(t < 0.6f, near, copy_sign(far, x));
 }
 
 /* With t = |x|:  log2 Phi(-t) is nearly a parabola, a polynomial fitted to 6.5 that to 10.5 goes on
@@ -167,7 +167,7 @@ INLINE normal_pair v_normal_pair(vec x) {
     even = even * s + 1.0f;
     const ivec live = ~(t > 10.5f), left = x < 0.0f;
     const vec cdf = keep(live, power), slope = keep(live, power * (odd * t + even));
-    return (normal_pair){select(left, cdf, 1.0f - cdf), select(left, slope, 1.0f - slope)};
+    return (normal_pair){blend(left, cdf, 1.0f - cdf), blend(left, slope, 1.0f - slope)};
 }
 
 #endif
@@ -176,7 +176,7 @@ INLINE normal_pair v_normal_pair(vec x) {
  * e^-|x| is made good. 1.97 ulp */
 INLINE vec v_sigmoid(vec x) {
     const vec e = v_exp(-v_abs(x)), sum = REAL(1.0) + e, lost = e - (sum - REAL(1.0));
-    const vec y = select(x < REAL(0.0), e, splat(1)) / sum;
+    const vec y = blend(x < REAL(0.0), e, splat(1)) / sum;
     return y - y * lost;
 }
 
@@ -187,7 +187,7 @@ typedef struct {
 INLINE sigmoid_pair v_sigmoid_pair(vec x) {
     vec e = v_exp(-v_abs(x)), near = REAL(1.0) / (REAL(1.0) + e), far = e * near;
     ivec negative = x < REAL(0.0);
-    return (sigmoid_pair){select(negative, far, near), select(negative, near, far)};
+    return (sigmoid_pair){blend(negative, far, near), blend(negative, near, far)};
 }
 
 #endif
