@@ -156,10 +156,10 @@ INLINE void store_real_part(real *p, vec v, int64_t n) {
 
 #ifdef CTI_STORED_APART
 INLINE vec load_stored_part(const stored *p, int64_t n) {
-    vec v = {0};
+    real lanes[LANES] = {0};
     for (int l = 0; l < LANES; l++)
-        if (l < n) v[l] = get(p + l);
-    return v;
+        if (l < n) lanes[l] = get(p + l);
+    return load_real(lanes);
 }
 INLINE void store_stored_part(stored *p, vec v, int64_t n) {
     for (int l = 0; l < LANES; l++)
