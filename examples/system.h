@@ -1,8 +1,6 @@
 /* What differs between systems: arguments, terminals, signals, files. system_posix.c implements it
- * for Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly;
- * system_unix_tmpl.h is what POSIX and WASI share. Paths are UTF-8. A function that fails sets
- * errno.
- */
+ * for Linux and macOS, system_windows.c for Windows, system_wasi.c for WebAssembly. POSIX and WASI
+ * share system_unix_tmpl.h. Paths are UTF-8. A function that fails sets errno. */
 #ifndef EXAMPLES_SYSTEM_H
 #define EXAMPLES_SYSTEM_H
 

@@ -1,6 +1,4 @@
-/* What POSIX systems and WASI share; system_posix.c and system_wasi.c include it after their
- * headers.
- */
+/* What POSIX and WASI share. system_posix.c and system_wasi.c include it after their headers. */
 
 void system_begin(int argc, char **argv) { (void)argc, (void)argv; }
 

@@ -45,7 +45,8 @@ static const wchar_t *wide(const char *path) {
     return out;
 }
 
-/* main's arguments are in the system's code page, so they are made again from those in UTF-16. */
+/* Windows converts main's arguments to the system's code page, which may lack a letter. This
+ * replaces them by the command line's UTF-16, converted to UTF-8. */
 void system_begin(int argc, char **argv) {
     typedef struct {
         int newmode;

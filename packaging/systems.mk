@@ -22,10 +22,6 @@ windows: ## everything for Windows, x86_64, with MinGW-w64
 windows-zig: $(ZIG)/ready ## the same with zig
 	+$(MAKE) BUILD=$(BUILD)/windows-zig CC="$(zig) cc -target x86_64-windows-gnu" AR="$(zig) ar" all tests
 
-# PART=20: that many suites, chosen by SEED, and always those of files and threads.
-ALWAYS = os io save shards tokens engine run_log
-OTHERS = $(filter-out $(ALWAYS) $(POSIX_FAULTS),$(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)))
-chosen_part = $(ALWAYS) $(shell printf '%s\n' $(OTHERS) | awk 'BEGIN {srand($(or $(SEED),1))} {print rand(), $$1}' | sort -n | awk 'NR <= $(PART) {print $$2}')
 WINE_PREFIX = $(BUILD)/windows/wine
 WINE = WINEDEBUG=-all WINEPREFIX=$(abspath $(WINE_PREFIX))
 # Made before the tests: if two programs were the first at the same time, both would make it, and one would fail.
@@ -35,8 +31,8 @@ $(WINE_PREFIX)/ready:
 	$(WINE) wine wineboot -i
 	$(WINE) wineserver -w
 	@touch $@
-windows-test: windows $(WINE_PREFIX)/ready ## its suite and the demo in Wine; PART=20 SEED=1: some suites
-	+RUN=wine $(WINE) $(ON_WINDOWS) test $(if $(PART),SUITES="$(chosen_part)")
-	$(if $(CHOSEN)$(PART),,+RUN=wine $(WINE) $(ON_WINDOWS) demo)
+windows-test: windows $(WINE_PREFIX)/ready ## its suite and the demo in Wine; SUITES="nn io": these alone
+	+RUN=wine $(WINE) $(ON_WINDOWS) test
+	$(if $(CHOSEN),,+RUN=wine $(WINE) $(ON_WINDOWS) demo)
 
 .PHONY: windows windows-zig windows-test macos $(MACS:%=macos-%)

@@ -236,11 +236,11 @@ END_TEST
 
 /* ---- a set that is replaced while it is opened ---- */
 
+/* The writer makes SAVES saves, and goes on, up to MOST_SAVES, until the reader has loaded one. */
 enum { SAVES = 400, MOST_SAVES = 100 * SAVES };
-static atomic_bool written;
-static atomic_int
-    loaded; /* as long as nothing is, saves go on: a slow reader meets a fast writer */
-static int saved;
+static atomic_bool written; /* the writer has ended */
+static atomic_int loaded;   /* how many loads have succeeded */
+static int saved;           /* how many saves the writer has made */
 
 static void *save_often(void *unused) {
     (void)unused;

@@ -312,6 +312,24 @@ START_TEST(a_folder) {
 }
 END_TEST
 
+/* On Windows C: is the drive's current folder, and C:/ its root. */
+START_TEST(in_the_current_folder_of_a_drive) {
+    char here[CTI_OS_PATH], there[CTI_OS_PATH], drive[] = "C:";
+    ck_assert(cti_os_current_folder(here, sizeof here));
+    if (here[1] != ':') return;
+    ck_assert(cti_os_make_folder(in_folder("set")) && chdir(in_folder("set")) == 0);
+    ck_assert(cti_os_current_folder(there, sizeof there));
+    drive[0] = there[0];
+    ct_module *from = some(), *to = some(), *again = some();
+    const bool saved = ct_save(from, drive, shards_of(64)),
+               loaded = ct_load(to, drive, (ct_load_opts){0});
+    ck_assert_int_eq(chdir(here), 0);
+    ck_assert_msg(saved && loaded, "%s", ct_error_message(context));
+    ck_assert(ct_load(again, in_folder("set"), (ct_load_opts){0}));
+    ck_assert(same(from, to) && same(from, again));
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("shards");
     TCase *file = tcase_create("sets");
@@ -323,6 +341,7 @@ int main(void) {
     tcase_add_test(file, save_refuses);
     tcase_add_test(file, refused_index);
     tcase_add_test(file, names_of_windows);
+    tcase_add_test(file, in_the_current_folder_of_a_drive);
     tcase_add_test(file, cut_index);
     tcase_add_test(file, a_folder);
     suite_add_tcase(suite, file);

@@ -68,8 +68,8 @@ void cti_cond_signal(cti_cond *cond);
 void cti_cond_broadcast(cti_cond *cond);
 void cti_cond_free(cti_cond *cond);
 
-/* Starts a thread that runs work(arg), with all signals blocked but those of faults (SIGSEGV,
- * SIGBUS, SIGFPE, SIGILL). *thread must not move until it is joined. False: the system refuses. */
+/* Starts a thread that runs work(arg). It blocks all signals except SIGSEGV, SIGBUS, SIGFPE and
+ * SIGILL. *thread must not move until it is joined. False: the system refuses. */
 bool cti_thread_start(cti_thread *thread, void (*work)(void *arg), void *arg);
 void cti_thread_join(const cti_thread *thread);
 

@@ -173,9 +173,9 @@ static void *begin(void *arg) {
     return NULL;
 }
 
-/* Signals are blocked so that a caller's handlers run in its own threads. Those of a fault are not:
- * they come to the thread with the fault, and if it blocks them, the process ends without the
- * handler of a sanitizer or a crash reporter. */
+/* The thread blocks signals, so that a caller's handlers run in the caller's own threads. It does
+ * not block the four that its own faults raise: a thread that blocks those ends the process before
+ * the handler of a sanitizer or a crash reporter has run. */
 bool cti_thread_start(cti_thread *thread, void (*work)(void *arg), void *arg) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     sigset_t blocked, before;

@@ -1,6 +1,6 @@
-/* os.h on WASI, preview 1: WebAssembly in a runtime such as wasmtime, or in a browser whose page
- * provides WASI's functions. One thread, no processes, no signals, and files without owner, mode
- * and locks. */
+/* os.h on WASI, preview 1: for WebAssembly that wasmtime runs, or a browser whose page provides the
+ * functions of WASI. A program has one thread, no processes and no signals. Files have no owner, no
+ * mode and no locks. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* realpath, getentropy */
 #endif
@@ -28,8 +28,7 @@ void cti_os_sleep(int64_t ns) {
     if (ns > 0) nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 
-/* There are no process numbers, so each instance draws one at random, for temporary files' names.
- */
+/* WASI has no process numbers: each instance draws one at random. Temporary files are named so. */
 uint64_t cti_os_process(void) {
     static uint32_t number;
     if (number == 0 && getentropy(&number, sizeof number) != 0) number = (uint32_t)cti_os_entropy();

@@ -360,7 +360,8 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     return ok ? NULL : failed;
 }
 
-/* By a rename as in POSIX, which NTFS has: who has the old file open goes on with it. */
+/* Renames as POSIX does, which NTFS can: a program that has the old file open still reads the old
+ * contents. */
 static bool rename_open(const wchar_t *from, const wchar_t *to) {
     enum { INFO_EX = 22, REPLACES = 1, POSIX = 2 }; /* FileRenameInfoEx */
     const size_t length = wcslen(to) * sizeof *to, bytes = sizeof(FILE_RENAME_INFO) + length;
