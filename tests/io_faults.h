@@ -22,8 +22,9 @@
 /* ---- the calls ---- */
 
 /* INTERRUPT: every other call that a signal can interrupt; INTERRUPT_ONCE: call `at` of these;
- * SHORT: reads and writes transfer one byte; SHRINK: the file is truncated before a read */
-typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK, INTERRUPT_ONCE } fault_mode;
+ * SHORT: reads and writes transfer one byte; SHRINK: the file is truncated before a read;
+ * MEANWHILE: meanwhile() is called before call `at`, as another program may do something there */
+typedef enum { NONE, FAIL, INTERRUPT, SHORT, SHRINK, INTERRUPT_ONCE, MEANWHILE } fault_mode;
 static struct {
     fault_mode mode;
     int64_t calls, at;  /* calls so far, and the number of the one that fails */
@@ -41,7 +42,13 @@ static int names_taken; /* so many new files are refused, as if others had those
 static bool no_reading; /* a file in the folder can be opened for writing only */
 static int no_locks;    /* 1: no locks of open file descriptions; 2: no locks at all */
 
+static void (*meanwhile)(void);
+
 static inline bool fails(const char *call) {
+    if (fault.mode == MEANWHILE && ++fault.calls == fault.at) {
+        fault.mode = NONE;
+        meanwhile();
+    }
     if (fault.mode != FAIL || fault.memory || ++fault.calls != fault.at) return false;
     fault.failed = call;
     errno = fault.error ? fault.error : EIO;

@@ -236,6 +236,55 @@ END_TEST
 
 /* ---- a set that is replaced while it is opened ---- */
 
+static ct_module *writer; /* of another context */
+static int64_t writer_bytes;
+
+static void fill(ct_module *m, double value) {
+    for (ct_param p = {0}; ct_module_next(m, &p);) ct_init_constant(p.tensor, value);
+}
+static void save_by_writer(void) {
+    char set[200];
+    snprintf(set, sizeof set, "%s/set", folder);
+    ck_assert(ct_save(writer, set, (ct_save_opts){.shard_bytes = writer_bytes}));
+}
+/* The one value of all elements. */
+static float value_of(ct_module *m) {
+    const float value = first_of(m);
+    for (ct_param p = {0}; ct_module_next(m, &p);)
+        for (int64_t k = 0; k < ct_numel(p.tensor); k++)
+            ck_assert(ct_data_f32(p.tensor)[k] == value);
+    return value;
+}
+
+/* A set is replaced before each call of a load in turn. The load has the old set or the new one. */
+START_TEST(replaced_meanwhile) {
+    ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
+    ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 5});
+    char set[200];
+    snprintf(set, sizeof set, "%s/set", folder);
+    writer = ct_mlp_new(other, (ct_mlp_opts){.dim = 3, .hidden = 5});
+    meanwhile = save_by_writer;
+    int seen[3] = {0};
+    for (int64_t at = 1;; at++) {
+        clear_set();
+        fill(writer, 1);
+        writer_bytes = 64;
+        save_by_writer();
+        fill(writer, 2);
+        writer_bytes = _i ? 64 : 1000; /* as many shards, or fewer */
+        fault.calls = 0, fault.at = at;
+        fault.mode = MEANWHILE;
+        const bool done = ct_load(m, set, (ct_load_opts){0}), replaced = fault.mode == NONE;
+        fault.mode = NONE;
+        ck_assert_msg(done, "call %d: %s", (int)at, ct_error_message(context));
+        seen[(int)value_of(m)]++;
+        if (!replaced) break;
+    }
+    ck_assert(seen[1] > 1 && seen[2] > 5);
+    ct_context_free(other);
+}
+END_TEST
+
 /* The writer makes SAVES saves, and goes on, up to MOST_SAVES, until the reader has loaded one. */
 enum { SAVES = 400, MOST_SAVES = 100 * SAVES };
 static atomic_bool written; /* the writer has ended */
@@ -249,7 +298,7 @@ static void *save_often(void *unused) {
     char set[200];
     snprintf(set, sizeof set, "%s/set", folder);
     for (saved = 0; saved < SAVES || (!loaded && saved < MOST_SAVES); saved++) {
-        for (ct_param p = {0}; ct_module_next(m, &p);) ct_init_constant(p.tensor, saved);
+        fill(m, saved);
         ct_save(m, set, (ct_save_opts){.shard_bytes = saved % 3 ? 64 : 1000});
     }
     ct_context_free(mine);
@@ -264,8 +313,8 @@ START_TEST(never_mixed) {
     snprintf(set, sizeof set, "%s/set", folder);
     written = false;
     loaded = 0;
-    pthread_t writer;
-    ck_assert_int_eq(pthread_create(&writer, NULL, save_often, NULL), 0);
+    pthread_t saver;
+    ck_assert_int_eq(pthread_create(&saver, NULL, save_often, NULL), 0);
     while (!written) {
         if (!ct_load(m, set, (ct_load_opts){0})) {
             ck_assert_msg(ct_error(context) == CT_ERR_IO, "%s", ct_error_message(context));
@@ -273,12 +322,9 @@ START_TEST(never_mixed) {
             continue;
         }
         loaded++;
-        const float first = first_of(m);
-        for (ct_param p = {0}; ct_module_next(m, &p);)
-            for (int64_t k = 0; k < ct_numel(p.tensor); k++)
-                ck_assert(ct_data_f32(p.tensor)[k] == first);
+        value_of(m);
     }
-    ck_assert_int_eq(pthread_join(writer, NULL), 0);
+    ck_assert_int_eq(pthread_join(saver, NULL), 0);
     ck_assert(ct_load(m, set, (ct_load_opts){0}) && first_of(m) == (float)(saved - 1));
     ck_assert_int_gt(loaded, 0);
 }
@@ -292,6 +338,7 @@ int main(void) {
     tcase_add_loop_test(faults, every_request_for_memory_fails, 0, RUNS);
     tcase_add_test(faults, a_buffer_without_memory);
     tcase_add_loop_test(faults, interrupted_and_short, 0, RUNS);
+    tcase_add_loop_test(faults, replaced_meanwhile, 0, 2);
     tcase_add_test(faults, never_mixed);
     suite_add_tcase(suite, faults);
     return run_suite(suite);
