@@ -201,12 +201,52 @@ static DWORD reason(wchar_t *path, DWORD error) {
     return is_file ? ERROR_DIRECTORY : error;
 }
 
+/* While a file is replaced in two steps the old one has the name of `path` with this behind it, and
+ * perhaps a digit. */
+static const wchar_t aside_end[] = L".replaced";
+enum { ATTEMPTS = 10, PAUSE = 20 /* ms */ }; /* for what another program does in a moment */
+
+/* The path with aside_end and one more character, for free(). NULL: no memory. */
+static wchar_t *aside_path(const wchar_t *path, wchar_t last) {
+    const size_t length = wcslen(path), end = sizeof aside_end / sizeof *aside_end - 1;
+    wchar_t *aside = malloc((length + end + 2) * sizeof *aside);
+    if (!aside) return NULL;
+    memcpy(aside, path, length * sizeof *aside);
+    memcpy(aside + length, aside_end, sizeof aside_end);
+    aside[length + end] = last;
+    aside[length + end + 1] = 0;
+    return aside;
+}
+
+static bool is_moved_aside(const wchar_t *path) {
+    wchar_t *any = aside_path(path, L'*');
+    WIN32_FIND_DATAW data;
+    const HANDLE find = any ? FindFirstFileW(any, &data) : INVALID_HANDLE_VALUE;
+    free(any);
+    return find != INVALID_HANDLE_VALUE && FindClose(find);
+}
+
+static bool exists(const wchar_t *path) {
+    return GetFileAttributesW(path) != INVALID_FILE_ATTRIBUTES;
+}
+
+/* Whether a file that was not there is back, or will be in a moment. */
+static bool reappears(const wchar_t *path) { return is_moved_aside(path) || exists(path); }
+
 /* -1 with errno: failed. */
 static int open_path(const char *path, DWORD access, DWORD how, DWORD flags) {
     wchar_t *name = wide(path);
     if (!name) return -1;
-    const HANDLE handle = CreateFileW(name, access, SHARED, NULL, how, flags, NULL);
-    if (handle == INVALID_HANDLE_VALUE) fail(reason(name, GetLastError()));
+    HANDLE handle = INVALID_HANDLE_VALUE;
+    DWORD error = 0;
+    for (int i = 0; i < ATTEMPTS; i++) {
+        if (i > 0) Sleep(PAUSE);
+        handle = CreateFileW(name, access, SHARED, NULL, how, flags, NULL);
+        error = GetLastError();
+        if (handle != INVALID_HANDLE_VALUE || error != ERROR_FILE_NOT_FOUND || !reappears(name))
+            break;
+    }
+    if (handle == INVALID_HANDLE_VALUE) fail(reason(name, error));
     free(name);
     return handle == INVALID_HANDLE_VALUE ? -1 : (int)(intptr_t)handle;
 }
@@ -383,49 +423,52 @@ static bool rename_open(const wchar_t *from, const wchar_t *to) {
     return ok;
 }
 
-/* In two steps, between which the old file is called `to`.replaced. A program that was killed
- * between them may have left a file of that name, and one that is still open keeps it until it is
- * closed; then a digit is added. */
+static bool rename_over(const wchar_t *from, const wchar_t *to) {
+    return rename_open(from, to) ||
+           MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
+}
+
+/* Moves the old file away first. A program that was killed between the steps may have left a file
+ * of that name, and one that is still open keeps it until it is closed; then a digit is added. */
 static bool replace_in_two_steps(const wchar_t *from, const wchar_t *to) {
-    static const wchar_t end[] = L".replaced";
-    const size_t length = wcslen(to);
-    wchar_t *aside = malloc((length + 1) * sizeof *to + sizeof end);
+    wchar_t *aside = aside_path(to, 0);
     if (!aside) return false;
-    memcpy(aside, to, length * sizeof *to);
-    memcpy(aside + length, end, sizeof end);
+    wchar_t *last = aside + wcslen(aside);
     bool ok = MoveFileExW(to, aside, 0);
     for (wchar_t digit = L'1'; !ok && digit <= L'9'; digit++) {
-        wcscpy(aside + length + sizeof end / sizeof *end - 1, (wchar_t[]){digit, 0});
+        *last = digit;
         ok = MoveFileExW(to, aside, 0);
     }
     if (ok) {
-        ok = MoveFileExW(from, to, MOVEFILE_WRITE_THROUGH);
-        if (ok) DeleteFileW(aside);
-        else MoveFileExW(aside, to, 0);
+        ok = rename_over(from, to);
+        /* it cannot be moved back when another program's new file has its name: it is old then */
+        if (ok || (!MoveFileExW(aside, to, 0) && exists(to))) DeleteFileW(aside);
     }
     free(aside);
     return ok;
 }
 
-/* FAT, network file systems and Wine have no such rename, and refuse to replace a file that is
- * open. Some programs, such as virus scanners, have it open for a moment alone, so this tries again
- * before the old file is moved away. */
+/* Whether rename_over may succeed in a moment: another program has `to` open, or replaces it. */
+static bool is_held(const wchar_t *to, DWORD error) {
+    if (error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) return false;
+    const DWORD attributes = GetFileAttributesW(to);
+    if (attributes == INVALID_FILE_ATTRIBUTES) return reappears(to);
+    return !(attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY));
+}
+
+/* FAT, network file systems and Wine have no such rename as NTFS, and refuse to replace a file that
+ * is open. Some programs, such as virus scanners, have it open for a moment alone, so this tries
+ * again before the old file is moved away. */
 static bool replace(const wchar_t *from, const wchar_t *to) {
-    enum { ATTEMPTS = 10, PAUSE = 20 /* ms */ };
     DWORD error = 0;
-    for (int i = 0; i < ATTEMPTS; i++) {
+    for (int i = 0; i < 2 * ATTEMPTS; i++) {
         if (i > 0) Sleep(PAUSE);
-        if (rename_open(from, to) ||
-            MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH))
-            return true;
+        if (rename_over(from, to)) return true;
         error = GetLastError();
-        const DWORD attributes = GetFileAttributesW(to);
-        if ((error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) ||
-            attributes == INVALID_FILE_ATTRIBUTES ||
-            (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY)))
-            return fail(error);
+        if (!is_held(to, error)) break;
+        if (i + 1 >= ATTEMPTS && replace_in_two_steps(from, to)) return true;
     }
-    return replace_in_two_steps(from, to) || fail(error);
+    return fail(error);
 }
 
 bool cti_os_rename(const char *from, const char *to) {
