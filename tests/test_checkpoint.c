@@ -437,7 +437,7 @@ START_TEST(many_tensors) {
     const char *path = in_folder("many");
     ct_module *m = ct_module_new(context, "Many"), *n = ct_module_new(context, "Many");
     for (int i = 0; i < 300; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "p%d", i);
         ck_assert(ct_module_add_param(m, name, ct_full(context, CT_F32, CT_SHAPE(2), i)));
         ck_assert(ct_module_add_param(n, name, ct_zeros(context, CT_F32, CT_SHAPE(2))));

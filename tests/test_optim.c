@@ -225,7 +225,7 @@ START_TEST(a_failed_optimiser_leaves_nothing) {
     ct_context *c = budget_context(&b);
     ct_module *m = ct_module_new(c, "Many");
     for (int i = 0; i < 300; i++) { /* blocks that the allocator is asked for one by one */
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "p%d", i);
         ct_module_add_param(m, name, ct_ones(c, CT_F32, CT_SHAPE(1)));
     }

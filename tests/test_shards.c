@@ -165,7 +165,7 @@ START_TEST(save_refuses) {
     ct_tensor *one = ct_ones(context, CT_BOOL, CT_SHAPE(1));
     enum { N = 100001 };
     ct_named *named = calloc(N, sizeof *named);
-    char(*name)[8] = calloc(N, sizeof *name);
+    char(*name)[16] = calloc(N, sizeof *name);
     for (int i = 0; i < N; i++) {
         snprintf(name[i], sizeof name[i], "%d", i);
         named[i] = (ct_named){name[i], one};

@@ -140,7 +140,7 @@ void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool p
         .allocator = allocator,
         .limit = limit,
         .poison = poison,
-        .plain = !(poison || GUARD),
+        .plain = !poison && GUARD == 0,
         .slab_max = callers || limit || poison ? SMALL_MAX : MEDIUM_MAX,
     };
 }
