@@ -24,8 +24,8 @@ typedef struct {
     /* in the message on the ranks that did nothing wrong, and on the one that did, NULL: the same;
      * %d is that rank */
     const char *says, *says_bad;
-    /* The rank leaves the run. A rank that sees this leaves too, so a slow rank may name one of
-     * those; but the first that leaves names the right one. */
+    /* The rank leaves the run. Each other rank leaves when it sees that a rank has left, and names
+     * the rank that it saw. One of them at least names the right rank. */
     bool leaves;
     bool goes_on; /* after ct_error_clear, and mend, all ranks make a step more */
     void (*mend)(rank_state *s);

@@ -192,8 +192,8 @@ START_TEST(leftovers) {
 }
 END_TEST
 
-/* Threads that save into one folder do not remove each other's temporary files. Where a file cannot
- * be replaced in one step, none of those that save and load it sees that it is missing. */
+/* Threads save into one folder and load from it. No save removes another thread's temporary file,
+ * and each load finds its file, even if the system cannot replace a file in one step. */
 static void *save_often(void *path) {
     ct_context *mine = ct_context_new((ct_context_opts){.threads = 1});
     ct_module *module = ct_mlp_new(mine, (ct_mlp_opts){.dim = 2, .hidden = 3});

@@ -1,6 +1,6 @@
-/* os.h on WASI, preview 1: for WebAssembly that wasmtime runs, or a browser whose page provides the
- * functions of WASI. A program has one thread, no processes and no signals. Files have no owner, no
- * mode and no locks. */
+/* os.h on WASI, preview 1. wasmtime runs such a program, and so does a browser if the page provides
+ * WASI's functions. The program has one thread, no processes and no signals. Files have no owner,
+ * no mode and no locks. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* realpath, getentropy */
 #endif

@@ -178,11 +178,13 @@ void cti_once_run(cti_once *once, void (*run)(void)) {
     InitOnceExecuteOnce((INIT_ONCE *)&once->state, run_once, &run, NULL);
 }
 
-#include "os_windows_path_tmpl.h"
-
 /* ---- files ---- */
 
 enum { SHARED = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE };
+
+#include "os_windows_path_tmpl.h"
+#include "os_windows_replace_tmpl.h"
+
 enum { AT_ONCE = 1 << 30 }; /* bytes of one read or write */
 
 static HANDLE handle_of(int fd) { return (HANDLE)(intptr_t)fd; }
@@ -200,38 +202,6 @@ static DWORD reason(wchar_t *path, DWORD error) {
     const bool is_file = folder != INVALID_FILE_ATTRIBUTES && !(folder & FILE_ATTRIBUTE_DIRECTORY);
     return is_file ? ERROR_DIRECTORY : error;
 }
-
-/* While a file is replaced in two steps the old one has the name of `path` with this behind it, and
- * perhaps a digit. */
-static const wchar_t aside_end[] = L".replaced";
-enum { ATTEMPTS = 10, PAUSE = 20 /* ms */ }; /* for what another program does in a moment */
-
-/* The path with aside_end and one more character, for free(). NULL: no memory. */
-static wchar_t *aside_path(const wchar_t *path, wchar_t last) {
-    const size_t length = wcslen(path), end = sizeof aside_end / sizeof *aside_end - 1;
-    wchar_t *aside = malloc((length + end + 2) * sizeof *aside);
-    if (!aside) return NULL;
-    memcpy(aside, path, length * sizeof *aside);
-    memcpy(aside + length, aside_end, sizeof aside_end);
-    aside[length + end] = last;
-    aside[length + end + 1] = 0;
-    return aside;
-}
-
-static bool is_moved_aside(const wchar_t *path) {
-    wchar_t *any = aside_path(path, L'*');
-    WIN32_FIND_DATAW data;
-    const HANDLE find = any ? FindFirstFileW(any, &data) : INVALID_HANDLE_VALUE;
-    free(any);
-    return find != INVALID_HANDLE_VALUE && FindClose(find);
-}
-
-static bool exists(const wchar_t *path) {
-    return GetFileAttributesW(path) != INVALID_FILE_ATTRIBUTES;
-}
-
-/* Whether a file that was not there is back, or will be in a moment. */
-static bool reappears(const wchar_t *path) { return is_moved_aside(path) || exists(path); }
 
 /* -1 with errno: failed. */
 static int open_path(const char *path, DWORD access, DWORD how, DWORD flags) {
@@ -398,77 +368,6 @@ const char *cti_os_keep_access(int fd, const char *path, const cti_os_about *old
     free(list);
     cti_os_close(from);
     return ok ? NULL : failed;
-}
-
-/* Renames as POSIX does, which NTFS can: a program that has the old file open still reads the old
- * contents. */
-static bool rename_open(const wchar_t *from, const wchar_t *to) {
-    enum { INFO_EX = 22, REPLACES = 1, POSIX = 2 }; /* FileRenameInfoEx */
-    const size_t length = wcslen(to) * sizeof *to, bytes = sizeof(FILE_RENAME_INFO) + length;
-    const HANDLE file = CreateFileW(from, DELETE | GENERIC_WRITE, SHARED, NULL, OPEN_EXISTING,
-                                    FILE_FLAG_OPEN_REPARSE_POINT, NULL);
-    if (file == INVALID_HANDLE_VALUE) return false;
-    FILE_RENAME_INFO *info = calloc(1, bytes);
-    if (info) {
-        const DWORD flags = REPLACES | POSIX;
-        memcpy(info, &flags, sizeof flags); /* older headers have a BOOLEAN there */
-        info->FileNameLength = (DWORD)length;
-        memcpy(info->FileName, to, length);
-    }
-    const bool ok = info && SetFileInformationByHandle(file, (FILE_INFO_BY_HANDLE_CLASS)INFO_EX,
-                                                       info, (DWORD)bytes);
-    if (ok) FlushFileBuffers(file); /* syncs the rename too; the contents are synced before */
-    CloseHandle(file);
-    free(info);
-    return ok;
-}
-
-static bool rename_over(const wchar_t *from, const wchar_t *to) {
-    return rename_open(from, to) ||
-           MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
-}
-
-/* Moves the old file away first. A program that was killed between the steps may have left a file
- * of that name, and one that is still open keeps it until it is closed; then a digit is added. */
-static bool replace_in_two_steps(const wchar_t *from, const wchar_t *to) {
-    wchar_t *aside = aside_path(to, 0);
-    if (!aside) return false;
-    wchar_t *last = aside + wcslen(aside);
-    bool ok = MoveFileExW(to, aside, 0);
-    for (wchar_t digit = L'1'; !ok && digit <= L'9'; digit++) {
-        *last = digit;
-        ok = MoveFileExW(to, aside, 0);
-    }
-    if (ok) {
-        ok = rename_over(from, to);
-        /* it cannot be moved back when another program's new file has its name: it is old then */
-        if (ok || (!MoveFileExW(aside, to, 0) && exists(to))) DeleteFileW(aside);
-    }
-    free(aside);
-    return ok;
-}
-
-/* Whether rename_over may succeed in a moment: another program has `to` open, or replaces it. */
-static bool is_held(const wchar_t *to, DWORD error) {
-    if (error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) return false;
-    const DWORD attributes = GetFileAttributesW(to);
-    if (attributes == INVALID_FILE_ATTRIBUTES) return reappears(to);
-    return !(attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY));
-}
-
-/* FAT, network file systems and Wine have no such rename as NTFS, and refuse to replace a file that
- * is open. Some programs, such as virus scanners, have it open for a moment alone, so this tries
- * again before the old file is moved away. */
-static bool replace(const wchar_t *from, const wchar_t *to) {
-    DWORD error = 0;
-    for (int i = 0; i < 2 * ATTEMPTS; i++) {
-        if (i > 0) Sleep(PAUSE);
-        if (rename_over(from, to)) return true;
-        error = GetLastError();
-        if (!is_held(to, error)) break;
-        if (i + 1 >= ATTEMPTS && replace_in_two_steps(from, to)) return true;
-    }
-    return fail(error);
 }
 
 bool cti_os_rename(const char *from, const char *to) {

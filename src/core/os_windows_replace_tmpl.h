@@ -1,0 +1,109 @@
+/* Replacing a file on Windows; os_windows.c includes it after its headers, its function fail and
+ * SHARED. `path`, `from` and `to` are as from wide.
+ *
+ * NTFS renames over a file that is open. FAT, network file systems and Wine do not: there the old
+ * file is moved aside, the new one gets its name, and the old one is removed. In between there is
+ * no file of that name, for which this waits. */
+
+/* A file that was moved aside has this behind its name, and perhaps a digit. */
+static const wchar_t aside_end[] = L".replaced";
+enum { ATTEMPTS = 10, PAUSE = 20 /* ms */ }; /* to wait for another program */
+
+/* The path with aside_end and one more character (0: none) behind it, and room for that; for
+ * free(). NULL: no memory. */
+static wchar_t *aside_path(const wchar_t *path, wchar_t last) {
+    const size_t length = wcslen(path), end = sizeof aside_end / sizeof *aside_end - 1;
+    wchar_t *aside = malloc((length + end + 2) * sizeof *aside);
+    if (!aside) return NULL;
+    memcpy(aside, path, length * sizeof *aside);
+    memcpy(aside + length, aside_end, sizeof aside_end);
+    aside[length + end] = last;
+    aside[length + end + 1] = 0;
+    return aside;
+}
+
+static bool is_moved_aside(const wchar_t *path) {
+    wchar_t *any = aside_path(path, L'*');
+    WIN32_FIND_DATAW data;
+    const HANDLE find = any ? FindFirstFileW(any, &data) : INVALID_HANDLE_VALUE;
+    free(any);
+    return find != INVALID_HANDLE_VALUE && FindClose(find);
+}
+
+static bool exists(const wchar_t *path) {
+    return GetFileAttributesW(path) != INVALID_FILE_ATTRIBUTES;
+}
+
+/* Whether a file that was not there is back, or will be in a moment. */
+static bool reappears(const wchar_t *path) { return is_moved_aside(path) || exists(path); }
+
+/* Renames as POSIX does, which NTFS can: a program that has the old file open still reads the old
+ * contents. */
+static bool rename_open(const wchar_t *from, const wchar_t *to) {
+    enum { INFO_EX = 22, REPLACES = 1, POSIX = 2 }; /* FileRenameInfoEx */
+    const size_t length = wcslen(to) * sizeof *to, bytes = sizeof(FILE_RENAME_INFO) + length;
+    const HANDLE file = CreateFileW(from, DELETE | GENERIC_WRITE, SHARED, NULL, OPEN_EXISTING,
+                                    FILE_FLAG_OPEN_REPARSE_POINT, NULL);
+    if (file == INVALID_HANDLE_VALUE) return false;
+    FILE_RENAME_INFO *info = calloc(1, bytes);
+    if (info) {
+        const DWORD flags = REPLACES | POSIX;
+        memcpy(info, &flags, sizeof flags); /* older headers have a BOOLEAN there */
+        info->FileNameLength = (DWORD)length;
+        memcpy(info->FileName, to, length);
+    }
+    const bool ok = info && SetFileInformationByHandle(file, (FILE_INFO_BY_HANDLE_CLASS)INFO_EX,
+                                                       info, (DWORD)bytes);
+    if (ok) FlushFileBuffers(file); /* syncs the rename too; the contents are synced before */
+    CloseHandle(file);
+    free(info);
+    return ok;
+}
+
+static bool rename_over(const wchar_t *from, const wchar_t *to) {
+    return rename_open(from, to) ||
+           MoveFileExW(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH);
+}
+
+/* Moves the old file away first. A program that was killed between the steps may have left a file
+ * of that name, and one that is still open keeps it until it is closed; then a digit is added. */
+static bool replace_in_two_steps(const wchar_t *from, const wchar_t *to) {
+    wchar_t *aside = aside_path(to, 0);
+    if (!aside) return false;
+    wchar_t *last = aside + wcslen(aside);
+    bool ok = MoveFileExW(to, aside, 0);
+    for (wchar_t digit = L'1'; !ok && digit <= L'9'; digit++) {
+        *last = digit;
+        ok = MoveFileExW(to, aside, 0);
+    }
+    if (ok) {
+        ok = rename_over(from, to);
+        /* it cannot be moved back when another program's new file has its name: it is old then */
+        if (ok || (!MoveFileExW(aside, to, 0) && exists(to))) DeleteFileW(aside);
+    }
+    free(aside);
+    return ok;
+}
+
+/* Whether rename_over may succeed in a moment: another program has `to` open, or replaces it. */
+static bool is_held(const wchar_t *to, DWORD error) {
+    if (error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) return false;
+    const DWORD attributes = GetFileAttributesW(to);
+    if (attributes == INVALID_FILE_ATTRIBUTES) return reappears(to);
+    return !(attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_READONLY));
+}
+
+/* A virus scanner or the like has a file open for a moment alone, so this tries ATTEMPTS times
+ * before it moves the old file aside. As many attempts follow, since another program may be
+ * replacing the file too. */
+static bool replace(const wchar_t *from, const wchar_t *to) {
+    DWORD error = 0;
+    for (int i = 0; i < 2 * ATTEMPTS; i++) {
+        if (i > 0) Sleep(PAUSE);
+        if (rename_over(from, to)) return true;
+        error = GetLastError();
+        if (!is_held(to, error)) break;
+        if (i + 1 >= ATTEMPTS && replace_in_two_steps(from, to)) return true;
+    }
+    return fail(error);
+}
