@@ -30,12 +30,10 @@ static bool is_moved_aside(const wchar_t *path) {
     return find != INVALID_HANDLE_VALUE && FindClose(find);
 }
 
-static bool exists(const wchar_t *path) {
-    return GetFileAttributesW(path) != INVALID_FILE_ATTRIBUTES;
-}
-
 /* Whether a file that was not there is back, or will be in a moment. */
-static bool reappears(const wchar_t *path) { return is_moved_aside(path) || exists(path); }
+static bool reappears(const wchar_t *path) {
+    return is_moved_aside(path) || GetFileAttributesW(path) != INVALID_FILE_ATTRIBUTES;
+}
 
 /* Renames as POSIX does, which NTFS can: a program that has the old file open still reads the old
  * contents. */
@@ -78,8 +76,9 @@ static bool replace_in_two_steps(const wchar_t *from, const wchar_t *to) {
     }
     if (ok) {
         ok = rename_over(from, to);
-        /* it cannot be moved back when another program's new file has its name: it is old then */
-        if (ok || (!MoveFileExW(aside, to, 0) && exists(to))) DeleteFileW(aside);
+        /* the old file is moved back, unless another program's new file has its name */
+        if (ok || (!MoveFileExW(aside, to, 0) && GetLastError() == ERROR_ALREADY_EXISTS))
+            DeleteFileW(aside);
     }
     free(aside);
     return ok;
