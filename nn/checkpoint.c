@@ -59,24 +59,71 @@ static bool gather(cti_nn_state *state, const ct_checkpoint *checkpoint, ct_opti
 
 /* ---- arguments ---- */
 
+/* The objects have the numbers MODULE, DIST, -1 for .optim, and 0 ... n_optims - 1. */
+enum { MODULE = -3, DIST };
+
+static const cti_object *object_at(const ct_checkpoint *checkpoint, int64_t i) {
+    if (i == MODULE) return checkpoint->module ? &checkpoint->module->object : NULL;
+    if (i == DIST) return checkpoint->dist ? &checkpoint->dist->object : NULL;
+    const ct_optim *optim = optim_at(checkpoint, i);
+    return optim ? &optim->object : NULL;
+}
+static int64_t objects_end(const ct_checkpoint *checkpoint) {
+    return checkpoint->optims ? checkpoint->n_optims : 0;
+}
+static int64_t tensors_end(const ct_checkpoint *checkpoint) {
+    return checkpoint->tensors ? checkpoint->n_tensors : 0;
+}
+
+/* Of the first object; NULL: there is none. */
 static ct_context *context_of(const ct_checkpoint *checkpoint) {
-    if (!checkpoint) return NULL;
-    if (checkpoint->module) return checkpoint->module->context;
-    if (checkpoint->optim) return checkpoint->optim->context;
-    return checkpoint->dist ? checkpoint->dist->context : NULL;
+    const cti_object *first = NULL;
+    for (int64_t i = MODULE; checkpoint && !first && i < objects_end(checkpoint); i++)
+        first = object_at(checkpoint, i);
+    return first ? first->context : NULL;
+}
+
+/* Whether an object (or else a tensor) is of the contexts of all arguments. */
+static bool is_in_all(const ct_checkpoint *checkpoint, const char *op, const cti_object *object,
+                      const ct_tensor *tensor) {
+    bool in = true;
+    for (int64_t i = MODULE; i < objects_end(checkpoint); i++) {
+        const cti_object *beside = object_at(checkpoint, i);
+        if (!beside) continue;
+        in &= object ? cti_object_in(object, beside->context, op)
+                     : cti_tensor_in(tensor, beside->context, op);
+    }
+    for (int64_t i = 0; i < tensors_end(checkpoint); i++) {
+        ct_context *beside = ct_context_of(checkpoint->tensors[i].tensor);
+        if (!beside) continue;
+        in &= object ? cti_object_in(object, beside, op) : cti_tensor_in(tensor, beside, op);
+    }
+    return in;
+}
+
+/* Whether no argument has ended and all are of one context; else the error is recorded in the
+ * contexts of all. */
+static bool are_together(const char *op, const ct_checkpoint *checkpoint) {
+    const ct_context *context = context_of(checkpoint);
+    for (int64_t i = MODULE; context && i < objects_end(checkpoint); i++) {
+        const cti_object *object = object_at(checkpoint, i);
+        if (object && (object->self != object || object->context != context))
+            return is_in_all(checkpoint, op, object, NULL);
+    }
+    for (int64_t i = 0; context && i < tensors_end(checkpoint); i++) {
+        const ct_tensor *tensor = checkpoint->tensors[i].tensor;
+        if (tensor && !cti_tensor_is_of(tensor, context))
+            return is_in_all(checkpoint, op, NULL, tensor);
+    }
+    return true;
 }
 
 static bool check_optims(ct_context *context, const char *op, const ct_checkpoint *checkpoint) {
     if (checkpoint->n_optims < 0 || (checkpoint->n_optims > 0 && !checkpoint->optims))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: optims is NULL, or n_optims negative", op);
     for (int64_t i = first_optim(checkpoint); i < checkpoint->n_optims; i++) {
-        const ct_optim *optim = optim_at(checkpoint, i);
-        if (!optim)
+        if (!optim_at(checkpoint, i))
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: optims[%" PRId64 "] is NULL", op, i);
-        if (!cti_object_is_open(&optim->object, op)) return false;
-        if (optim->context != context)
-            return ct_fail(context, CT_ERR_ARGUMENT, "%s: module and optim are of two contexts",
-                           op);
     }
     return true;
 }
@@ -89,8 +136,7 @@ static bool check_tensors(ct_context *context, const char *op, const ct_checkpoi
         if (!named->name || !named->tensor)
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: tensors[%" PRId64 "]: %s is NULL", op, i,
                            named->name ? "the tensor" : "the name");
-        if (!cti_tensor_in(named->tensor, context, op) || !cti_tensor_has_values(named->tensor, op))
-            return false;
+        if (!cti_tensor_has_values(named->tensor, op)) return false;
     }
     return true;
 }
@@ -112,13 +158,11 @@ static bool check_dist(ct_context *context, const char *op, const ct_checkpoint 
     return found || ct_fail(context, CT_ERR_ARGUMENT, "%s: .dist is of none of the optimisers", op);
 }
 
-/* Checks the arguments. Returns the context; NULL if one is wrong, with an error recorded if module
- * or optim gives a context to record it in. */
+/* Checks the arguments. Returns the context; NULL if one is wrong, with an error recorded if an
+ * object gives a context to record it in. */
 static ct_context *check(const char *op, const char *path, const ct_checkpoint *checkpoint) {
     ct_context *context = context_of(checkpoint);
-    if (!context) return NULL;
-    if (checkpoint->module && !cti_object_is_open(&checkpoint->module->object, op)) return NULL;
-    if (checkpoint->optim && !cti_object_is_open(&checkpoint->optim->object, op)) return NULL;
+    if (!context || !are_together(op, checkpoint)) return NULL;
     if (!path || !checkpoint->module)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: path or module is NULL", op);
     return check_optims(context, op, checkpoint) && check_dist(context, op, checkpoint) &&
@@ -211,7 +255,10 @@ static ct_context *check_save(const char *op, const char *path, const ct_checkpo
 bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_save";
     ct_dist *dist = checkpoint ? checkpoint->dist : NULL;
-    if (dist && !cti_dist_is_usable(dist, CTI_CALL_SAVE)) return false;
+    if (dist && !cti_dist_is_usable(dist, CTI_CALL_SAVE)) {
+        are_together(op, checkpoint); /* the contexts of other arguments have the error too */
+        return false;
+    }
     ct_context *context = check_save(op, path, checkpoint);
     if (!context && !dist) return false;
     optim_list list = {0};
@@ -383,7 +430,10 @@ static bool load(ct_context *context, const cti_shards *file, ct_checkpoint *che
 bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint) {
     static const char op[] = "checkpoint_load";
     ct_dist *dist = checkpoint ? checkpoint->dist : NULL;
-    if (dist && !cti_dist_is_usable(dist, CTI_CALL_LOAD)) return false;
+    if (dist && !cti_dist_is_usable(dist, CTI_CALL_LOAD)) {
+        are_together(op, checkpoint);
+        return false;
+    }
     const bool reads = cti_dist_is_first(dist);
     ct_context *context = check(op, path || reads ? path : "", checkpoint);
     bool ok = cti_ready(context);

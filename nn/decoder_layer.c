@@ -38,8 +38,8 @@ static ct_tensor *run_recomputed(ct_tensor *const *in, int n, void *arg) {
 ct_layer_out ct_decoder_layer_forward(ct_module *layer, ct_tensor *x, ct_tensor *memory,
                                       ct_mha_call self, ct_mha_call cross) {
     if (!cti_nn_is(layer, &decoder_kind, "ct_decoder_layer_forward", x) ||
-        !cti_nn_cache_is_open(self.cache, "ct_decoder_layer_forward") ||
-        !cti_nn_cache_is_open(cross.cache, "ct_decoder_layer_forward"))
+        !cti_nn_cache_in(self.cache, layer, "ct_decoder_layer_forward") ||
+        !cti_nn_cache_in(cross.cache, layer, "ct_decoder_layer_forward"))
         return (ct_layer_out){0};
     const cti_nn_layer_call call = {
         .layer = layer, .x = x, .memory = memory, .self = self, .cross = cross};

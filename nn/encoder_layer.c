@@ -36,7 +36,7 @@ static ct_tensor *run_recomputed(ct_tensor *const *in, int n, void *arg) {
 
 ct_layer_out ct_encoder_layer_forward(ct_module *layer, ct_tensor *x, ct_mha_call self) {
     if (!cti_nn_is(layer, &encoder_kind, "ct_encoder_layer_forward", x) ||
-        !cti_nn_cache_is_open(self.cache, "ct_encoder_layer_forward"))
+        !cti_nn_cache_in(self.cache, layer, "ct_encoder_layer_forward"))
         return (ct_layer_out){0};
     const cti_nn_layer_call call = {.layer = layer, .x = x, .self = self};
     return cti_nn_layer_recomputes(&call) ? cti_nn_layer_recompute(run_recomputed, call)

@@ -226,8 +226,8 @@ static bool can_hold(const ct_module *module, const char *noun, const char *name
     if (!tensor)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s \"%s\" is NULL", kind, noun,
                        name ? name : "NULL");
-    if (!name_is_free(module, name, 0) || !cti_tensor_has_values(tensor, kind)) return false;
-    if (!cti_tensor_in(tensor, context, kind)) return false;
+    if (!cti_tensor_in(tensor, context, kind) || !cti_tensor_has_values(tensor, kind)) return false;
+    if (!name_is_free(module, name, 0)) return false;
     if (!tensor->contiguous)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s %s is not contiguous", kind, name,
                        SHAPE(tensor->shape));
@@ -301,9 +301,11 @@ ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype,
 /* Whether neither has ended and no error is pending; a NULL module is an error in the child's
  * context. */
 static bool can_add(const ct_module *module, const char *function, const ct_module *child) {
+    ct_context *beside = child ? child->context : NULL;
+    if (module && child && child->object.self != &child->object)
+        return cti_object_in(&child->object, module->context, function);
     return (!child || cti_object_is_open(&child->object, function)) &&
-           cti_object_is_ready(module ? &module->object : NULL, function, "module",
-                               child ? child->context : NULL);
+           cti_object_is_ready(module ? &module->object : NULL, function, "module", beside);
 }
 
 /* Whether the child belongs to no module yet, and may to this one. */
@@ -314,7 +316,8 @@ static bool can_own(const ct_module *module, const char *name, const ct_module *
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child \"%s\" is NULL", kind,
                        name ? name : "NULL");
     if (child->context != context)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the child is of another context", kind);
+        return cti_fail_in_both(context, child->context, CT_ERR_ARGUMENT,
+                                "%s: the child is of another context", kind);
     if (child->parent)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s has a parent already", kind,
                        cti_nn_kind_name(child));

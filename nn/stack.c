@@ -106,7 +106,7 @@ static bool check(ct_module *stack, const ct_stack_call *call) {
         if (!call->caches[i])
             return ct_fail(context, CT_ERR_ARGUMENT, "%s: the cache of layer %" PRId64 " is NULL",
                            name, i);
-        if (!cti_nn_cache_is_open(call->caches[i], name)) return false;
+        if (!cti_nn_cache_in(call->caches[i], stack, name)) return false;
         if (call->caches[i]->length != call->caches[0]->length)
             return ct_fail(context, CT_ERR_ARGUMENT,
                            "%s: the caches of layers 0 and %" PRId64 " have lengths %" PRId64

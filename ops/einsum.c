@@ -195,13 +195,11 @@ static bool check(ct_context *context, const char *equation, const letters *l,
 ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b) {
     ct_tensor *x[2] = {a, b}, *sum[2];
     letters l = {{{0}}};
-    ct_context *context = a ? a->context : b ? b->context : NULL;
-    if (!a || !b || !cti_ready(context) || a->context != b->context)
-        return ct_apply(&einsum, x, 2, &l); /* which says so */
+    ct_context *context = cti_tensors_context(x, 2);
+    if (!a || !b) return ct_apply(&einsum, x, 2, &l); /* which says so */
+    if (!cti_tensors_in(x, 2, context, "einsum") || !cti_ready(context)) return NULL;
     if (!equation) return ct_fail(context, CT_ERR_ARGUMENT, "einsum: the equation is NULL");
-    if (!cti_tensor_is_open(a, "einsum") || !cti_tensor_is_open(b, "einsum") ||
-        !read_equation(context, equation, &l) || !check(context, equation, &l, x))
-        return NULL;
+    if (!read_equation(context, equation, &l) || !check(context, equation, &l, x)) return NULL;
     cti_frame frame;
     cti_frame_open(context, &frame, false);
     for (int i = A; i <= B; i++) sum[i] = without_lone(x[i], &l, i);

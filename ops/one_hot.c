@@ -34,7 +34,8 @@ static const ct_op one_hot = {
     .name = "one_hot", .attrs_size = sizeof(width), .forward = one_hot_forward};
 
 ct_tensor *ct_one_hot(ct_tensor *ids, int64_t n, ct_dtype dtype) {
-    if (ids && cti_ready(ids->context) && !cti_dtype_check(ids->context, "one_hot", dtype))
+    if (ids &&
+        (!cti_tensor_ready(ids, "one_hot") || !cti_dtype_check(ids->context, "one_hot", dtype)))
         return NULL;
     return ct_apply(&one_hot, (ct_tensor *[]){ids}, 1, &(width){n, dtype});
 }

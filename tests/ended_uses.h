@@ -9,6 +9,39 @@ static inline ct_tensor *first_input(ct_tensor *const *in, int n, void *arg) {
     return (void)n, (void)arg, in[0];
 }
 
+static inline ct_tensor *the_argument(ct_tensor *const *in, int n, void *arg) {
+    return (void)in, (void)n, arg;
+}
+static inline ct_tensor *the_users(void *self, ct_tensor *x) { return (void)x, self; }
+
+/* Ops that hand over the tensor that is their attribute, at each place where an op can. */
+static inline ct_tensor *pass(ct_call *c) { return c->in[0]; }
+static inline ct_tensor *return_it(ct_call *c) { return *(ct_tensor *const *)c->attrs; }
+static inline ct_tensor *save_it(ct_call *c) {
+    c->saved[1] = *(ct_tensor *const *)c->attrs;
+    return ct_clone(c->in[0]);
+}
+static inline bool pass_back(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    (void)c, grad[0] = g[0];
+    return true;
+}
+static inline bool give_it(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
+    (void)g, grad[0] = *(ct_tensor *const *)c->attrs;
+    return true;
+}
+static const ct_op passing = {.name = "passing", .forward = pass},
+                   returning = {.name = "returning",
+                                .attrs_size = sizeof(ct_tensor *),
+                                .forward = return_it},
+                   saving = {.name = "saving",
+                             .attrs_size = sizeof(ct_tensor *),
+                             .forward = save_it,
+                             .backward = pass_back},
+                   differentiating = {.name = "differentiating",
+                                      .attrs_size = sizeof(ct_tensor *),
+                                      .forward = pass,
+                                      .backward = give_it};
+
 /* y is ended; it was f32 (2, 3). After each call `check` is handed its text and the name that its
  * error begins with, and clears the error. */
 static inline void each_use_of(ct_tensor *y,
@@ -31,7 +64,11 @@ static inline void each_use_of(ct_tensor *y,
     ct_module *linear = ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 3}),
               *mha = ct_mha_new(c, (ct_mha_opts){.embed_dim = 3, .num_heads = 1}),
               *encoder = ct_encoder_layer_new(c, layer), *decoder = ct_decoder_layer_new(c, layer),
-              *module = ct_module_new(c, "mine"),
+              *module = ct_module_new(c, "mine"), *encoders = ct_encoder_new(c, layer, 1, false),
+              *decoders = ct_decoder_new(c, layer, 1, false),
+              *both = ct_transformer_new(c, (ct_transformer_opts){.layer = layer,
+                                                                  .num_encoder_layers = 1,
+                                                                  .num_decoder_layers = 1}),
               *positions =
                   ct_positions_new(c, (ct_positions_opts){.max_length = 4, .embed_dim = 3});
     float out[6];
@@ -53,16 +90,46 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_add_scalar(y, 2), "add_scalar");
     USE(ct_exp(y), "exp");
     USE(ct_gelu(y), "gelu");
+    USE(ct_neg(y), "neg");
+    USE(ct_log(y), "log");
+    USE(ct_sqrt(y), "sqrt");
+    USE(ct_abs(y), "abs");
+    USE(ct_tanh(y), "tanh");
+    USE(ct_sigmoid(y), "sigmoid");
+    USE(ct_relu(y), "relu");
+    USE(ct_silu(y), "silu");
+    USE(ct_gelu_tanh(y), "gelu_tanh");
+    USE(ct_sin(y), "sin");
+    USE(ct_cos(y), "cos");
+    USE(ct_sign(y), "sign");
+    USE(ct_floor(y), "floor");
+    USE(ct_isnan(y), "isnan");
+    USE(ct_clamp(y, 0, 1), "clamp");
     USE(ct_where(mask, x, y), "where");
     USE(ct_where(y, x, x), "where");
     USE(ct_masked_fill(y, mask, 1), "masked_fill");
     USE(ct_masked_fill(x, y, 1), "masked_fill");
     USE(ct_lt(x, y), "lt");
+    USE(ct_eq(y, x), "eq");
+    USE(ct_ne(x, y), "ne");
+    USE(ct_le(y, x), "le");
+    USE(ct_gt(x, y), "gt");
+    USE(ct_ge(y, x), "ge");
+    USE(ct_logical_and(mask, y), "logical_and");
+    USE(ct_logical_or(y, mask), "logical_or");
+    USE(ct_where(mask, y, x), "where");
     USE(ct_logical_not(y), "logical_not");
     /* reductions, softmax */
     USE(ct_sum(y, CT_ALL, false), "sum");
     USE(ct_mean(y, CT_DIMS(0), true), "mean");
     USE(ct_max(y, CT_ALL, false), "max");
+    USE(ct_min(y, CT_DIMS(1), false), "min");
+    USE(ct_var(y, CT_DIMS(1), 1, false), "var");
+    USE(ct_any(y, CT_ALL, false), "any");
+    USE(ct_all(y, CT_ALL, false), "all");
+    USE(ct_cumsum(y, 0), "cumsum");
+    USE(ct_argsort(y, 0, true), "argsort");
+    USE(ct_topk(y, 1, 0).values, "topk");
     USE(ct_sum_to(y, CT_SHAPE(3)), "sum_to");
     USE(ct_argmax(y, 0), "argmax");
     USE(ct_logsumexp(y, 1), "logsumexp");
@@ -73,13 +140,18 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_masked_softmax(y, mask, 0), "masked_softmax");
     USE(ct_masked_softmax(x, y, 1), "masked_softmax");
     USE(ct_masked_softmax(y, NULL, 1), "masked_softmax");
+    USE(ct_masked_softmax(x, y, 0), "masked_softmax");
     /* products, norms, losses */
     USE(ct_matmul(y, x), "matmul");
-    USE(ct_matmul(x, ct_transpose(y, 0, 1)), "transpose");
     USE(ct_linear(x, y, NULL), "linear");
     USE(ct_linear(y, x, NULL), "linear");
     USE(ct_linear(x, ct_ones(c, CT_F32, CT_SHAPE(3, 3)), y), "linear");
     USE(ct_activated_linear(y, CT_RELU, x, NULL, NULL), "activated_linear");
+    USE(ct_activated_linear(x, CT_RELU, y, NULL, NULL), "activated_linear");
+    USE(ct_activated_linear(x, CT_RELU, x, NULL, y), "activated_linear");
+    USE(ct_matmul(x, y), "matmul");
+    USE(ct_einsum("ab,ab->ab", y, x), "einsum");
+    USE(ct_einsum("ab,ab->ab", x, y), "einsum");
     USE(ct_layer_norm(y, row, row, 1e-5), "layer_norm");
     USE(ct_layer_norm(x, row, y, 1e-5), "layer_norm");
     USE(ct_rms_norm(x, y, 1e-5), "rms_norm");
@@ -87,11 +159,29 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_embedding(y, x), "embedding");
     USE(ct_gather(y, 0, index), "gather");
     USE(ct_gather(x, 0, y), "gather");
+    USE(ct_index_select(y, 0, ids), "index_select");
+    USE(ct_index_select(x, 0, y), "index_select");
+    USE(ct_index_add(y, 0, ids, x), "index_add");
+    USE(ct_index_add(x, 0, y, x), "index_add");
+    USE(ct_index_add(x, 0, ids, y), "index_add");
+    USE(ct_one_hot(y, 3, CT_F32), "one_hot");
+    USE(ct_embedding(ids, y), "embedding");
     USE(ct_dropout(y, 0.5, true), "dropout");
     USE(ct_dropout(y, 0, false), "dropout");
     USE(ct_mse_loss(x, y), "mse_loss");
     USE(ct_cross_entropy(y, ids, (ct_cross_entropy_opts){0}), "cross_entropy");
     USE(ct_cross_entropy(x, y, (ct_cross_entropy_opts){0}), "cross_entropy");
+    USE(ct_cross_entropy(x, ids, (ct_cross_entropy_opts){.weight = y}), "cross_entropy");
+    USE(ct_linear_cross_entropy(y, x, ids, (ct_cross_entropy_opts){0}), "linear_cross_entropy");
+    USE(ct_linear_cross_entropy(x, x, y, (ct_cross_entropy_opts){0}), "linear_cross_entropy");
+    USE(ct_linear_cross_entropy(x, x, ids, (ct_cross_entropy_opts){.weight = y}),
+        "linear_cross_entropy");
+    USE(ct_mse_loss(y, x), "mse_loss");
+    USE(ct_bce_with_logits(y, x, (ct_bce_opts){0}), "bce_with_logits");
+    USE(ct_bce_with_logits(x, y, (ct_bce_opts){0}), "bce_with_logits");
+    USE(ct_bce_with_logits(x, x, (ct_bce_opts){.pos_weight = y}), "bce_with_logits");
+    USE(ct_kl_div(y, x, (ct_kl_div_opts){0}), "kl_div");
+    USE(ct_kl_div(x, y, (ct_kl_div_opts){0}), "kl_div");
     USE(ct_linear_cross_entropy(x, y, ids, (ct_cross_entropy_opts){0}), "linear_cross_entropy");
     USE(ct_rope(y, (ct_rope_opts){0}), "rope");
     USE(ct_sample(y, (ct_sample_opts){0}, whole, 2), "sample");
@@ -111,6 +201,10 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_cat((ct_tensor *[]){x, y}, 2, 0), "cat");
     USE(ct_cat((ct_tensor *[]){y, x}, 2, 0), "cat");
     USE(ct_stack((ct_tensor *[]){x, y}, 2, 0), "stack");
+    USE(ct_stack((ct_tensor *[]){y, x}, 2, 0), "stack");
+    USE(ct_pad(y, 0, 1, 1, 0), "pad");
+    USE(ct_roll(y, 1, 0), "roll");
+    USE(ct_tril(y, 0), "tril");
     USE(ct_split(y, 1, 1, parts, 3), "split");
     USE(ct_split_heads(y, 1), "split_heads");
     USE(ct_combine_heads(y), "combine_heads");
@@ -121,10 +215,15 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_attention(q, q, q, (ct_attention_opts){.mask = y}).out, "attention");
     USE(ct_attention(q, q, q, (ct_attention_opts){.key_mask = y}).out, "attention");
     USE(ct_packed_attention(y, 1, none).out, "packed_attention");
-    USE(ct_packed_attention(three, 1, (ct_attention_opts){.mask = y}).out, "attention");
+    USE(ct_packed_attention(three, 1, (ct_attention_opts){.mask = y}).out, "packed_attention");
+    USE(ct_packed_attention(three, 1, (ct_attention_opts){.key_mask = y}).out, "packed_attention");
+    USE(ct_attention(y, q, q, (ct_attention_opts){.need_weights = true}).out, "attention");
     /* what reads a tensor */
     USE(ct_data_f32(y), "data");
     USE(ct_data_i64(y), "data");
+    USE(ct_data_f64(y), "data");
+    USE(ct_data_bool(y), "data");
+    USE(ct_data_bf16(y), "data");
     USE(ct_to_f32(y, out, 6), "to");
     USE(ct_to_f64(y, wide, 6), "to");
     USE(ct_to_i64(y, whole, 6), "to");
@@ -141,6 +240,8 @@ static inline void each_use_of(ct_tensor *y,
     /* differentiation */
     USE(ct_backward(y), "backward");
     USE(ct_backward_with(&loss, &y, 1, (ct_backward_opts){0}), "backward");
+    USE(ct_backward_with(&y, &leaf, 1, (ct_backward_opts){0}), "backward");
+    USE(ct_backward_with((ct_tensor *[]){loss, y}, NULL, 2, (ct_backward_opts){0}), "backward");
     USE(ct_set_requires_grad(y, true), "set_requires_grad");
     USE(ct_requires_grad(y), "requires_grad");
     USE(ct_retain_grad(y), "retain_grad");
@@ -148,6 +249,18 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_zero_grad(y), "zero_grad");
     USE(ct_detach(y), "detach");
     USE(ct_gradcheck(first_input, NULL, &y, 1, (ct_gradcheck_opts){0}).ok, "gradcheck");
+    USE(ct_gradcheck(first_input, NULL, (ct_tensor *[]){y, x}, 2, (ct_gradcheck_opts){0}).ok,
+        "gradcheck");
+    USE(ct_gradcheck(the_argument, y, &leaf, 1, (ct_gradcheck_opts){0}).ok, "gradcheck");
+    USE(ct_recompute(first_input, NULL, &y, 1), "recompute");
+    USE(ct_recompute(first_input, NULL, (ct_tensor *[]){x, y}, 2), "recompute");
+    USE(ct_recompute(first_input, NULL, (ct_tensor *[]){y, x}, 2), "recompute");
+    USE(ct_recompute(the_argument, y, &leaf, 1), "recompute");
+    USE(ct_apply(&passing, (ct_tensor *[]){y, x}, 2, NULL), "passing");
+    USE(ct_apply_many(&passing, (ct_tensor *[]){x, y}, 2, NULL, parts), "passing");
+    USE(ct_apply(&returning, &x, 1, &y), "returning");
+    USE(ct_apply(&saving, &leaf, 1, &y), "saving");
+    USE(ct_backward(ct_apply(&differentiating, &leaf, 1, &y)), "differentiating");
     file = fmemopen(text, sizeof text, "w");
     USE(ct_graph_print(y, file), "graph");
     USE(ct_graph_dot(y, file), "graph");
@@ -162,6 +275,7 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_init_constant(y, 1), "fill");
     USE(ct_init_uniform(y, 0, 1), "init_uniform");
     USE(ct_init_normal(y, 0, 1), "init_normal");
+    USE(ct_init_xavier_normal(y, 1), "xavier_normal");
     USE(ct_init_xavier_uniform(y, 1), "xavier_uniform");
     USE(ct_init_kaiming_uniform(y, 1), "kaiming_uniform");
     USE(ct_copy_into(y, x), "copy_into");
@@ -174,6 +288,8 @@ static inline void each_use_of(ct_tensor *y,
         "sgd_step");
     /* modules */
     USE(ct_module_add_param(module, "weight", y), "mine");
+    USE(ct_module_add_buffer(module, "table", y, true), "mine");
+    USE(ct_forward(ct_module_set_forward(module, the_users, y), x), "mine");
     USE(ct_forward(linear, y), "Linear");
     USE(ct_mha_forward(mha, y, NULL, NULL, plain).out, "MultiheadAttention");
     USE(ct_mha_forward(mha, three, y, three, plain).out, "MultiheadAttention");
@@ -187,6 +303,26 @@ static inline void each_use_of(ct_tensor *y,
     USE(ct_decoder_layer_forward(decoder, y, three, plain, plain).out, "TransformerDecoderLayer");
     USE(ct_decoder_layer_forward(decoder, three, y, plain, plain).out, "TransformerDecoderLayer");
     USE(ct_positions_forward(positions, y, 0), "Positions");
+    USE(ct_encoder_forward(encoders, y, (ct_stack_call){0}), "TransformerEncoder");
+    USE(ct_encoder_forward(encoders, three, (ct_stack_call){.self.mask = y}),
+        "layers.0.self_attn: MultiheadAttention");
+    USE(ct_decoder_forward(decoders, y, three, (ct_stack_call){0}), "TransformerDecoder");
+    USE(ct_decoder_forward(decoders, three, y, (ct_stack_call){0}), "TransformerDecoder");
+    USE(ct_transformer_forward(both, y, three, (ct_stack_call){0}, (ct_stack_call){0}),
+        "Transformer");
+    USE(ct_transformer_forward(both, three, y, (ct_stack_call){0}, (ct_stack_call){0}),
+        "Transformer");
+    USE(ct_decoder_layer_forward(decoder, three, three, plain, (ct_mha_call){.key_mask = y}).out,
+        "multihead_attn: MultiheadAttention");
+    /* files: nothing is written */
+    const ct_named named = {"y", y};
+    USE(ct_tensors_save(c, "nowhere", &named, 1, (ct_save_opts){0}), "tensors_save");
+    USE(ct_checkpoint_save("nowhere",
+                           &(ct_checkpoint){.module = linear, .tensors = &named, .n_tensors = 1}),
+        "checkpoint_save");
+    USE(ct_checkpoint_load("nowhere",
+                           &(ct_checkpoint){.module = linear, .tensors = &named, .n_tensors = 1}),
+        "checkpoint_load");
     ct_kv_cache *cache = ct_kv_cache_new_of(c, CT_F32, 1, 1, 4, 3);
     ct_tensor *k = y, *v = q;
     USE(ct_kv_cache_append(cache, &k, &v), "ct_kv_cache_append");

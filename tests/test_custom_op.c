@@ -194,8 +194,11 @@ START_TEST(every_way_to_do_it) {
                 ck_assert_msg(ct_error(context) == faults[fault].status &&
                                   strstr(message, "mine") && strstr(message, faults[fault].words),
                               "way %d: %d, \"%s\"", (int)w, (int)ct_error(context), message);
+                const bool foreign = strstr(message, "another context");
+                ck_assert_msg(!ct_error(other) == !foreign, "way %d: \"%s\"", (int)w,
+                              ct_error_message(other));
             }
-            ct_error_clear(context);
+            ct_error_clear(context), ct_error_clear(other);
             if (w == GRAD_IS_KEPT) continue; /* keeps a tensor */
         }
     ck_assert_int_le(ct_memory(context).live, live + 2 * 1024); /* the kept ones */

@@ -122,7 +122,8 @@ START_TEST(several_outputs_refused) {
             ck_assert(!outs[0] && !outs[1] && !outs[2] && !outs[3]);
             ck_assert_msg(strstr(ct_error_message(context), faults_of[i].words), "%s",
                           ct_error_message(context));
-            ct_error_clear(context);
+            ck_assert_int_eq(ct_error(other), i == 1 ? CT_ERR_ARGUMENT : CT_OK);
+            ct_error_clear(context), ct_error_clear(other);
             ck_assert_int_eq(ct_memory(context).live, live);
         }
     ct_op many_outs = several;

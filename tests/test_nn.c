@@ -263,6 +263,7 @@ START_TEST(no_cycles_and_one_parent) {
     ct_context *other = ct_context_new((ct_context_opts){.threads = 1});
     ck_assert_ptr_null(ct_module_add_child(a, "o", ct_module_new(other, "O")));
     expect(CT_ERR_ARGUMENT, "A", "context");
+    expect_in(other, CT_ERR_ARGUMENT, "A", "context");
     ck_assert_ptr_null(ct_module_add_param(a, "o", ct_zeros(other, CT_F32, CT_SHAPE(1))));
     expect(CT_ERR_ARGUMENT, "A", "context");
     ct_context_free(other);

@@ -2,8 +2,8 @@
  * random generator and the pending error. There is no global state.
  *
  * A context is used by one thread at a time; its own pool of threads does the parallel work. Two
- * threads with a context each share nothing. Mixing tensors of different contexts is
- * CT_ERR_ARGUMENT.
+ * threads with a context each share nothing. A call whose arguments are of different contexts, or
+ * one of whose arguments has ended, is CT_ERR_ARGUMENT in the contexts of all its arguments.
  *
  * Errors are values, and they are sticky. The first error is recorded with a code and a message;
  * until it is cleared, every function that computes or changes something does nothing and returns

@@ -111,14 +111,14 @@ static ct_tensor *extend(ct_tensor *buffer, int64_t length, ct_tensor *x) {
 }
 
 bool cti_nn_cache_extend(ct_kv_cache *cache, int64_t n, ct_tensor **k, ct_tensor **v) {
-    if (!cti_nn_cache_is_open(cache, "MultiheadAttention")) return false;
+    if (!cti_object_is_open(&cache->object, "MultiheadAttention")) return false;
     *k = extend(cache->k, n, *k);
     *v = extend(cache->v, n, *v);
     return *k && *v;
 }
 
 void cti_nn_cache_read(const ct_kv_cache *cache, ct_tensor **k, ct_tensor **v) {
-    if (!cti_nn_cache_is_open(cache, "MultiheadAttention")) return;
+    if (!cti_object_is_open(&cache->object, "MultiheadAttention")) return;
     const int64_t rows = cache->length + cti_nn_mha_extra_keys(cti_nn_data(cache->mha));
     *k = ct_narrow(cache->k, 2, 0, rows);
     *v = ct_narrow(cache->v, 2, 0, rows);

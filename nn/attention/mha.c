@@ -324,7 +324,7 @@ static ct_mha_out check_and_attend(ct_module *mha, ct_tensor *q, ct_tensor *k, c
         return none;
     }
     if (!k) k = v = q;
-    if (!cti_nn_cache_is_open(call.cache, "ct_mha_forward") || !check_inputs(mha, q, k, v))
+    if (!cti_nn_cache_in(call.cache, mha, "ct_mha_forward") || !check_inputs(mha, q, k, v))
         return none;
     const int64_t t = q->shape.dim[1], s = k->shape.dim[1],
                   offset = cti_nn_cache_offset(call.cache, q, k);

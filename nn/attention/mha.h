@@ -45,10 +45,11 @@ struct ct_kv_cache {
 ct_kv_cache *cti_nn_cache_new(ct_context *context, const char *function, ct_dtype dtype,
                               ct_shape shape, int64_t max_length);
 
-/* Whether a cache that a caller hands in, or NULL, has not been freed; else the function's error.
- */
-static inline bool cti_nn_cache_is_open(const ct_kv_cache *cache, const char *function) {
-    return !cache || cti_object_is_open(&cache->object, function);
+/* Whether a cache that a caller hands in, or NULL, has not been freed and is of the module's
+ * context; else the function's error. */
+static inline bool cti_nn_cache_in(const ct_kv_cache *cache, const ct_module *module,
+                                   const char *function) {
+    return !cache || cti_object_in(&cache->object, module->context, function);
 }
 
 /* How many keys of a cache, or of NULL, come before those of this call: in self-attention, where k

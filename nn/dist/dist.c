@@ -63,11 +63,9 @@ static ct_dist *make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
                              comm ? comm->context : NULL) ||
         !cti_nn_step_is_complete(optim))
         return NULL;
-    if (comm && comm->context != optim->context) {
-        ct_fail(comm->context, CT_ERR_ARGUMENT, "dist_new: comm and optimiser are of two contexts");
-        return ct_fail(optim->context, CT_ERR_ARGUMENT,
-                       "dist_new: comm and optimiser are of two contexts");
-    }
+    if (comm && comm->context != optim->context)
+        return cti_fail_in_both(comm->context, optim->context, CT_ERR_ARGUMENT,
+                                "dist_new: comm and optimiser are of two contexts");
     if (optim->dist)
         return ct_fail(optim->context, CT_ERR_ARGUMENT,
                        "dist_new: the optimiser has a ct_dist already");
@@ -100,6 +98,10 @@ static bool meet_without(ct_comm *comm, ct_dist_opts opts) {
 }
 
 ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
+    if (comm && optim && comm->object.self != &comm->object) {
+        cti_object_in(&comm->object, optim->context, "ct_dist_new");
+        return NULL;
+    }
     if (comm && !cti_comm_is_usable(comm, CTI_CALL_NEW)) return NULL;
     if (comm && !is_power_of_two(comm->size))
         return ct_fail(comm->context, CT_ERR_ARGUMENT,

@@ -13,12 +13,6 @@
 
 /* ---- checks; false: an error ---- */
 
-static bool check_contexts(ct_context *context, ct_tensor *const *given, int n) {
-    for (int i = 0; i < n; i++)
-        if (given[i] && !cti_tensor_in(given[i], context, "attention")) return false;
-    return true;
-}
-
 static bool check_qkv(ct_context *context, const ct_tensor *q, const ct_tensor *k,
                       const ct_tensor *v) {
     const int64_t *nq = q->shape.dim, *nk = k->shape.dim, *nv = v->shape.dim;
@@ -134,14 +128,16 @@ static ct_attention_out close_scope(ct_scope scope, ct_attention_out y) {
 
 ct_attention_out ct_attention(ct_tensor *q, ct_tensor *k, ct_tensor *v, ct_attention_opts opts) {
     const ct_attention_out none = {0};
-    ct_context *context = ct_context_of(q ? q : k ? k : v);
-    if (!cti_ready(context)) return none;
+    ct_tensor *const given[] = {q, k, v, opts.mask, opts.key_mask};
+    ct_context *context = cti_tensors_context(given, COUNT(given));
+    if (!context || !cti_tensors_in(given, COUNT(given), context, "attention") ||
+        !cti_ready(context))
+        return none;
     if (!q || !k || !v) {
         ct_fail(context, CT_ERR_ARGUMENT, "attention: %s is NULL", !q ? "q" : !k ? "k" : "v");
         return none;
     }
-    ct_tensor *const given[] = {q, k, v, opts.mask, opts.key_mask};
-    if (!check_contexts(context, given, COUNT(given)) || !check_qkv(context, q, k, v)) return none;
+    if (!check_qkv(context, q, k, v)) return none;
     const int64_t *n = q->shape.dim, t = n[2], s = k->shape.dim[2];
     const ct_shape scores = CT_SHAPE(n[0], n[1], t, s);
     if (!check_opts(context, &opts, q->dtype, scores)) return none;
@@ -165,16 +161,16 @@ static ct_attention_out packed_composed(ct_tensor *x, int64_t heads,
 
 ct_attention_out ct_packed_attention(ct_tensor *x, int64_t num_heads, ct_attention_opts opts) {
     const ct_attention_out none = {0};
-    ct_context *context = ct_context_of(x ? x : opts.mask ? opts.mask : opts.key_mask);
-    if (!cti_ready(context)) return none;
+    ct_tensor *const given[] = {x, opts.mask, opts.key_mask};
+    ct_context *context = cti_tensors_context(given, COUNT(given));
+    if (!context || !cti_tensors_in(given, COUNT(given), context, "packed_attention") ||
+        !cti_ready(context))
+        return none;
     if (!x) {
         ct_fail(context, CT_ERR_ARGUMENT, "packed_attention: x is NULL");
         return none;
     }
-    if (!cti_tensor_in(x, context, "packed_attention")) return none;
-    ct_tensor *const masks[] = {opts.mask, opts.key_mask};
-    if (!check_packed(context, x, num_heads) || !check_contexts(context, masks, COUNT(masks)))
-        return none;
+    if (!check_packed(context, x, num_heads)) return none;
     const int64_t b = x->shape.dim[0], t = x->shape.dim[1];
     const ct_shape scores = CT_SHAPE(b, num_heads, t, t);
     if (!check_opts(context, &opts, x->dtype, scores)) return none;

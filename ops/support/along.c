@@ -42,10 +42,11 @@ ct_tensor *cti_op_along(const ct_op *op, ct_tensor *x, int dim) {
 }
 
 ct_tensor *cti_op_along_masked(const ct_op *op, ct_tensor *x, ct_tensor *mask, int dim) {
-    if (x && mask && !cti_tensor_ready(x, op->name)) return NULL;
-    if (x && mask && !cti_tensor_in(mask, x->context, op->name)) return NULL;
+    ct_tensor *const in[2] = {x, mask};
+    if (x && !cti_tensors_in(in, 2, cti_handle_context(x), op->name)) return NULL;
+    if (x && !cti_ready(x->context)) return NULL;
     if (x && mask && !cti_shape_broadcasts_to(mask->shape, x->shape))
         return ct_fail(x->context, CT_ERR_SHAPE, "%s: the mask %s does not broadcast to %s",
                        op->name, SHAPE(mask->shape), SHAPE(x->shape));
-    return along(op, (ct_tensor *[]){x, mask}, 2, dim);
+    return along(op, in, 2, dim);
 }

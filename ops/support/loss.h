@@ -14,9 +14,11 @@ bool cti_op_reduction_check(const ct_call *c, ct_reduction reduction, bool batch
 ct_tensor *cti_op_loss_reduced(const ct_call *c, ct_tensor *losses, ct_reduction reduction);
 double cti_op_loss_share(const ct_call *c, int64_t losses, ct_reduction reduction);
 
-/* A weight has no gradient: t detached, or t itself where it requires none. */
+/* A weight has no gradient: t detached, or t itself if it requires none. One that cannot be used
+ * stays, so that ct_apply says why. */
 static inline ct_tensor *cti_op_constant(ct_tensor *t) {
-    return t && ct_requires_grad(t) ? ct_detach(t) : t;
+    ct_tensor *constant = t && t->self == t && t->slot ? ct_detach(t) : NULL;
+    return constant ? constant : t;
 }
 
 /* ---- cross_entropy and linear_cross_entropy ---- */

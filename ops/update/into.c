@@ -25,12 +25,14 @@ static bool has_an_address_each(const ct_tensor *t) {
 }
 
 bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name) {
-    ct_context *context = ct_context_of(to ? to : from);
+    ct_tensor *const given[] = {to, (ct_tensor *)from};
+    ct_context *context = cti_tensors_context(given, 2);
+    if (context && !cti_tensors_in(given, 2, context, name)) return false;
     if (!to || !from)
         return context &&
                ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", name, to ? "from" : "to");
     if (!cti_tensor_has_values(to, name) || !cti_ready(context) ||
-        !cti_tensor_in(from, context, name) || !cti_tensor_has_values(from, name))
+        !cti_tensor_has_values(from, name))
         return false;
     if (!cti_shape_broadcasts_to(from->shape, to->shape))
         return ct_fail(context, CT_ERR_SHAPE, "%s: %s does not broadcast to %s", name,

@@ -1,14 +1,6 @@
 /* ct_apply: runs an op's forward and, where a gradient is wanted, records the call. */
 #include "observe.h"
 
-/* Records why an input cannot be taken; false. */
-static bool refuse_input(const ct_call *c, int i, const ct_tensor *input) {
-    char name[24];
-    snprintf(name, sizeof name, "input %d", i);
-    if (input->self != input) return cti_tensor_refuse(input, c->op->name, name);
-    return cti_tensor_in(input, c->context, c->op->name);
-}
-
 /* Checks the inputs `given`. Sets in[i] to each or, for an op without CT_OP_STRIDED, to a dense
  * copy; wants[i] to whether its gradient is wanted, and *wanted to whether any is. */
 static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants,
@@ -24,7 +16,7 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
             ct_fail(context, CT_ERR_ARGUMENT, "%s: input %d is NULL", op->name, i);
             return false;
         }
-        if (t->self != t || t->context != context) return refuse_input(c, i, t);
+        if (!cti_tensor_is_of(t, context)) return cti_tensors_in(given, n, context, op->name);
         wants[i] = recording && t->slot;
         *wanted |= wants[i];
         if (t->contiguous) continue;
@@ -45,13 +37,11 @@ static ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
         return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned nothing", c->op->name);
     if (!out)
         return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward set no output %d", c->op->name, k);
-    if (out->context != c->context)
-        return ct_fail(c->context, CT_ERR_ARGUMENT,
-                       "%s: forward returned a tensor of another context", c->op->name);
-    bool own = out->frame == frame && !out->slot;
+    bool own = out->frame == frame && !out->slot; /* an ended handle is in no frame */
     for (int before = 0; own && before < k; before++) own = c->outs[before] != out;
     if (own) return out;
-    return cti_tensor_has_values(out, c->op->name)
+    return cti_call_owns(c, out, CT_ERR_ARGUMENT, "forward returned a tensor") &&
+                   cti_tensor_has_values(out, c->op->name)
                ? cti_tensor_view(out, out->data, out->shape, out->stride)
                : NULL;
 }
@@ -104,8 +94,7 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = cti_handle_context(in[i]);
     if (!cti_ready(context)) { /* an input's context may be another, which has no error yet */
-        for (int i = 0; context && i < n; i++)
-            if (in[i]) cti_tensor_in(in[i], context, op && op->name ? op->name : "apply");
+        if (context) cti_tensors_in(in, n, context, op && op->name ? op->name : "apply");
         return false;
     }
     if (!op || !op->forward || !op->name)

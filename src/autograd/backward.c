@@ -20,15 +20,18 @@ static bool values_are_unchanged(const cti_node *node) {
     return true;
 }
 
+static bool refuse_gradient(const ct_call *c, int i, const ct_tensor *grad) {
+    char what[48];
+    snprintf(what, sizeof what, "backward's gradient for input %d is", i);
+    return cti_call_owns(c, grad, CT_ERR_GRAD, what);
+}
+
 static bool is_gradient_of(const ct_call *c, int i, const ct_tensor *grad) {
     const ct_tensor *in = c->in[i];
     if (!grad)
         ct_fail(c->context, CT_ERR_GRAD, "%s: backward set no gradient for input %d", c->op->name,
                 i);
-    else if (!cti_tensor_is_open(grad, c->op->name)) return false;
-    else if (grad->context != c->context)
-        ct_fail(c->context, CT_ERR_GRAD,
-                "%s: backward's gradient for input %d is of another context", c->op->name, i);
+    else if (!cti_tensor_is_of(grad, c->context)) return refuse_gradient(c, i, grad);
     else if (!cti_shape_same(&grad->shape, &in->shape))
         ct_fail(c->context, CT_ERR_GRAD,
                 "%s: backward's gradient for input %d has shape %s, the input %s", c->op->name, i,
@@ -202,17 +205,34 @@ static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tenso
     return false;
 }
 
+/* Output i / 2, or for odd i its cotangent; NULL: there is none. */
+static const ct_tensor *seed_at(ct_tensor *const *outs, ct_tensor *const *cotangents, int64_t i) {
+    ct_tensor *const *list = i % 2 ? cotangents : outs;
+    return list ? list[i / 2] : NULL;
+}
+
+/* Whether outputs and cotangents are of the context; else the error is recorded in the contexts of
+ * all. */
+static bool are_seeds_in(ct_context *context, ct_tensor *const *outs, ct_tensor *const *cotangents,
+                         int n) {
+    const ct_tensor *bad = NULL;
+    const int64_t count = 2 * (int64_t)n;
+    for (int64_t i = 0; i < count && !bad; i++) {
+        const ct_tensor *t = seed_at(outs, cotangents, i);
+        if (t && !cti_tensor_is_of(t, context)) bad = t;
+    }
+    for (int64_t i = 0; i < count && bad; i++)
+        cti_tensor_refuse_in(ct_context_of(seed_at(outs, cotangents, i)), bad, "backward",
+                             "the tensor");
+    return !bad;
+}
+
 bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int n,
                       ct_backward_opts opts) {
-    ct_context *context = NULL;
-    for (int i = 0; outs && i < n; i++) {
-        ct_tensor *given[] = {outs[i], cotangents ? cotangents[i] : NULL};
-        for (int j = 0; j < 2; j++) {
-            if (!context) context = ct_context_of(given[j]);
-            if (given[j] && !cti_tensor_in(given[j], context, "backward")) return false;
-        }
-    }
-    if (!cti_ready(context)) return false;
+    ct_context *context = cti_tensors_context(outs, n);
+    if (!context && outs) context = cti_tensors_context(cotangents, n);
+    if (!context || !are_seeds_in(context, outs, cotangents, n) || !cti_ready(context))
+        return false;
     if (context->backward)
         return ct_fail(context, CT_ERR_GRAD, "backward: called inside the backward of %s",
                        context->backward);

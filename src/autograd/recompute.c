@@ -259,13 +259,10 @@ static ct_tensor *first_run(ct_context *context, attributes *a, ct_tensor *const
 }
 
 ct_tensor *cti_recompute(ct_fn fn, void *arg, size_t arg_size, ct_tensor *const *in, int n) {
-    ct_context *context = NULL;
-    for (int i = 0; in && i < n && !context; i++)
-        if (in[i]) context = cti_handle_context(in[i]);
+    ct_context *context = cti_tensors_context(in, n);
+    if (context && !cti_tensors_in(in, n, context, "recompute")) return NULL;
     for (int i = 0; context && i < n; i++)
-        if (in[i] && (!cti_tensor_in(in[i], context, "recompute") ||
-                      !cti_tensor_has_values(in[i], "recompute")))
-            return NULL;
+        if (in[i] && !cti_tensor_has_values(in[i], "recompute")) return NULL;
     if (!cti_ready(context)) return NULL;
     if (!fn) return ct_fail(context, CT_ERR_ARGUMENT, "recompute: the function is NULL");
     attributes a = {.fn = fn,

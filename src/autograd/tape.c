@@ -33,11 +33,16 @@ static void save(ct_tensor *to, const ct_tensor *tensor, bool with_values) {
     if (with_values) to->storage->refs++;
 }
 
+bool cti_call_owns(const ct_call *c, const ct_tensor *tensor, ct_status status, const char *what) {
+    if (tensor->self != tensor) return cti_tensor_in(tensor, c->context, c->op->name);
+    return tensor->context == c->context ||
+           cti_fail_in_both(c->context, tensor->context, status, "%s: %s of another context",
+                            c->op->name, what);
+}
+
 static bool can_save(const ct_call *c, const ct_tensor *saved) {
-    if (saved->context == c->context) return cti_tensor_has_values(saved, c->op->name);
-    ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward saved a tensor of another context",
-            c->op->name);
-    return false;
+    return cti_call_owns(c, saved, CT_ERR_ARGUMENT, "forward saved a tensor") &&
+           cti_tensor_has_values(saved, c->op->name);
 }
 
 /* A node of c's op that is not on the tape, with room for its arrays: in, edge, wants, the saved

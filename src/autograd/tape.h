@@ -53,6 +53,12 @@ static inline cti_node *cti_node_of(const cti_grad_slot *slot) {
     return (cti_node *)((char *)(slot - slot->index) - offsetof(cti_node, slot));
 }
 
+/* Whether a tensor that an op's forward or backward hands over has not ended and is of the call's
+ * context; else the error is recorded in both contexts. `what` begins the error's text "... of
+ * another context", which has that status. */
+bool cti_call_owns(const ct_call *call, const ct_tensor *tensor, ct_status status,
+                   const char *what);
+
 /* Records a call as the newest node, and points the outputs to its slots. `given` are the inputs of
  * ct_apply. False, with an error recorded: out of memory, or a tensor that cannot be saved. */
 bool cti_tape_record(const ct_call *call, ct_tensor *const *given);

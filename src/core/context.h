@@ -216,6 +216,11 @@ static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
     return tensor;
 }
 
+/* ct_fail in the contexts of two arguments of a call, as the caller may look at either. Each keeps
+ * an error that it has already; NULL, and twice the same, are harmless. */
+void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const char *format, ...)
+    CT_FORMAT(4, 5);
+
 /* Calls on_error with the error that is pending. */
 void cti_error_report(ct_context *context);
 

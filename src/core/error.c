@@ -17,15 +17,30 @@ static size_t write_module(ct_context *context) {
     return *name ? (size_t)snprintf(context->message, CTI_NAME_SIZE + 2, "%s: ", name) : 0;
 }
 
-void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
-    if (!cti_ready(context) || status == CT_OK) return NULL;
+static void fail(ct_context *context, ct_status status, const char *format, va_list args) {
+    if (!cti_ready(context) || status == CT_OK) return;
     context->status = status;
     const size_t used = write_module(context);
+    cti_message(context->message + used, sizeof context->message - used, format, args);
+    cti_error_report(context);
+}
+
+void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    cti_message(context->message + used, sizeof context->message - used, format, args);
+    fail(context, status, format, args);
     va_end(args);
-    cti_error_report(context);
+    return NULL;
+}
+
+void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    fail(a, status, format, args);
+    va_end(args);
+    va_start(args, format);
+    fail(b, status, format, args);
+    va_end(args);
     return NULL;
 }
 

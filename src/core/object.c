@@ -44,19 +44,39 @@ void cti_object_end(cti_object *object, const char *name) {
     context->pool.live -= CTI_OBJECT_BYTES;
 }
 
-bool cti_object_is_open(const cti_object *object, const char *function) {
-    if (object->self == object) return true;
+/* Records that an object has ended, or is of another context, in its own and in `beside`. */
+static void refuse(const cti_object *object, ct_context *beside, const char *function) {
     ct_context *context = object->context;
-    if (context->debug)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s %s has ended: it was freed", function,
-                       object->noun, name_of(object));
-    return ct_fail(context, CT_ERR_ARGUMENT,
-                   "%s: the %s has ended: it was freed; CT_DEBUG=1 says which it was", function,
-                   object->noun);
+    if (object->self == object)
+        cti_fail_in_both(context, beside, CT_ERR_ARGUMENT,
+                         "%s: the %s and another argument are of two contexts", function,
+                         object->noun);
+    else if (context->debug)
+        cti_fail_in_both(context, beside, CT_ERR_ARGUMENT, "%s: the %s %s has ended: it was freed",
+                         function, object->noun, name_of(object));
+    else
+        cti_fail_in_both(context, beside, CT_ERR_ARGUMENT,
+                         "%s: the %s has ended: it was freed; CT_DEBUG=1 says which it was",
+                         function, object->noun);
+}
+
+bool cti_object_is_open(const cti_object *object, const char *function) {
+    if (object->self != object) refuse(object, NULL, function);
+    return object->self == object;
+}
+
+bool cti_object_in(const cti_object *object, ct_context *context, const char *function) {
+    if (object->self == object && object->context == context) return true;
+    refuse(object, context, function);
+    return false;
 }
 
 bool cti_object_is_ready(const cti_object *object, const char *function, const char *noun,
                          ct_context *beside) {
-    if (object) return cti_object_is_open(object, function) && cti_ready(object->context);
-    return beside && ct_fail(beside, CT_ERR_ARGUMENT, "%s: %s is NULL", function, noun);
+    if (!object)
+        return beside && ct_fail(beside, CT_ERR_ARGUMENT, "%s: %s is NULL", function, noun);
+    const bool open = object->self == object;
+    if (open && cti_ready(object->context)) return true;
+    if (!open || (beside && beside != object->context)) refuse(object, beside, function);
+    return false;
 }

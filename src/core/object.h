@@ -31,9 +31,14 @@ void cti_object_end(cti_object *object, const char *name);
 /* Whether it has not ended. If it has, the function's error is recorded. */
 bool cti_object_is_open(const cti_object *object, const char *function);
 
+/* Whether it has not ended, and is of the context, which another argument of the call has. If not,
+ * the function's error is recorded in both contexts, as the caller may look at either. */
+bool cti_object_in(const cti_object *object, ct_context *context, const char *function);
+
 /* Whether a function may begin with an object that a caller hands in: it is not NULL, has not
- * ended, and its context has no error pending. That it is NULL is recorded in the context of
- * another argument, `beside`, or if that is NULL nowhere. */
+ * ended, and its context has no error pending. `beside` is the context of another argument, or
+ * NULL: the function's error is recorded there too, also if it is that the object is NULL. Whether
+ * an object that is ready is of the context `beside` is the caller's to check. */
 bool cti_object_is_ready(const cti_object *object, const char *function, const char *noun,
                          ct_context *beside);
 

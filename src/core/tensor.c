@@ -146,28 +146,54 @@ void cti_tensor_end(ct_tensor *tensor) {
     cti_tensor_own(frame, tensor);
 }
 
-bool cti_tensor_refuse(const ct_tensor *t, const char *op, const char *name) {
+void cti_tensor_refuse_in(ct_context *context, const ct_tensor *t, const char *op,
+                          const char *name) {
+    const bool debug = cti_handle_context(t)->debug;
+    if (t->self == t) ct_fail(context, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
+    else if (debug && t->self == cti_handle_ended(t))
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: a tensor %s made by %s has ended: its scope was closed, or it was released",
+                op, SHAPE(t->shape), t->maker ? t->maker : "the library");
+    else
+        ct_fail(context, CT_ERR_ARGUMENT,
+                "%s: %s has ended: its scope was closed, or it was released; CT_DEBUG=1 says what "
+                "made it",
+                op, name);
+}
+
+bool cti_tensor_refuse(const ct_tensor *t, const char *op) {
     ct_context *c = cti_handle_context(t);
     if (t->self == t)
-        return ct_fail(c, CT_ERR_GRAD,
-                       "%s: the values of a tensor %s were not kept for the backward of %s, which "
-                       "drops them",
-                       op, SHAPE(t->shape), c->backward ? c->backward : "an op");
-    if (c->debug && t->self == cti_handle_ended(t))
-        return ct_fail(c, CT_ERR_ARGUMENT,
-                       "%s: a tensor %s made by %s has ended: its scope was closed, or it was "
-                       "released",
-                       op, SHAPE(t->shape), t->maker ? t->maker : "the library");
-    return ct_fail(c, CT_ERR_ARGUMENT,
-                   "%s: %s has ended: its scope was closed, or it was released; CT_DEBUG=1 says "
-                   "what made it",
-                   op, name);
+        ct_fail(c, CT_ERR_GRAD,
+                "%s: the values of a tensor %s were not kept for the backward of %s, which drops "
+                "them",
+                op, SHAPE(t->shape), c->backward ? c->backward : "an op");
+    else cti_tensor_refuse_in(c, t, op, "the tensor");
+    return false;
 }
 
 bool cti_tensor_not_in(const ct_tensor *tensor, ct_context *context, const char *op) {
-    if (!cti_tensor_is_open(tensor, op)) return false;
-    ct_fail(context, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
-    ct_fail(tensor->context, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
+    cti_tensor_refuse_in(context, tensor, op, "the tensor");
+    cti_tensor_refuse_in(cti_handle_context(tensor), tensor, op, "the tensor");
+    return false;
+}
+
+ct_context *cti_tensors_context(ct_tensor *const *tensors, int n) {
+    int first = 0;
+    while (tensors && first < n && !tensors[first]) first++;
+    return tensors && first < n ? cti_handle_context(tensors[first]) : NULL;
+}
+
+bool cti_tensors_in(ct_tensor *const *tensors, int n, ct_context *context, const char *op) {
+    int bad = 0;
+    while (bad < n && (!tensors[bad] || cti_tensor_is_of(tensors[bad], context))) bad++;
+    if (bad == n) return true;
+    char name[24];
+    snprintf(name, sizeof name, "input %d", bad);
+    cti_tensor_refuse_in(context, tensors[bad], op, name);
+    for (int i = 0; i < n; i++)
+        if (tensors[i])
+            cti_tensor_refuse_in(cti_handle_context(tensors[i]), tensors[bad], op, name);
     return false;
 }
 

@@ -86,27 +86,43 @@ void cti_tensor_free(ct_tensor *tensor);
  * ends when the op returns. */
 void cti_tensor_end(ct_tensor *tensor);
 
-/* Records why `op` cannot read the tensor: it has ended, or its values were not kept; false. Of an
- * op's input `name` is "input 0" or the like, else "the tensor". */
-bool cti_tensor_refuse(const ct_tensor *tensor, const char *op, const char *name);
+/* Records in the tensor's context why `op` cannot read it: it has ended, or its values were not
+ * kept; false. */
+bool cti_tensor_refuse(const ct_tensor *tensor, const char *op);
 /* Whether the handle has not ended: its sizes can be read, its values perhaps not. What a caller
  * hands in is asked this before anything of it is read. */
 static inline bool cti_tensor_is_open(const ct_tensor *tensor, const char *op) {
-    return tensor->self == tensor || cti_tensor_refuse(tensor, op, "the tensor");
+    return tensor->self == tensor || cti_tensor_refuse(tensor, op);
 }
 /* Whether values can be read. */
 static inline bool cti_tensor_has_values(const ct_tensor *tensor, const char *op) {
-    return (tensor->self == tensor && tensor->storage) ||
-           cti_tensor_refuse(tensor, op, "the tensor");
+    return (tensor->self == tensor && tensor->storage) || cti_tensor_refuse(tensor, op);
 }
 
-/* Whether a tensor that a caller hands in has not ended, and is of the context. If it is of another
- * one, the op's error is recorded in both, as the caller may look at either. */
+/* Whether a tensor has not ended and is of the context. */
+static inline bool cti_tensor_is_of(const ct_tensor *tensor, const ct_context *context) {
+    return tensor->self == tensor && tensor->context == context;
+}
+
+/* Records in `context` why a tensor is not of the context of its call: it has ended, or it is of
+ * another one. `name` is what the message calls it. */
+void cti_tensor_refuse_in(ct_context *context, const ct_tensor *tensor, const char *op,
+                          const char *name);
+
+/* Whether a tensor that a caller hands in has not ended, and is of the context, which another
+ * argument of the call has. If not, the op's error is recorded in both contexts, as the caller may
+ * look at either. */
 bool cti_tensor_not_in(const ct_tensor *tensor, ct_context *context, const char *op); /* false */
 static inline bool cti_tensor_in(const ct_tensor *tensor, ct_context *context, const char *op) {
-    return (tensor->self == tensor && tensor->context == context) ||
-           cti_tensor_not_in(tensor, context, op);
+    return cti_tensor_is_of(tensor, context) || cti_tensor_not_in(tensor, context, op);
 }
+
+/* The same for all tensors of a call (NULL: not given), each error in the contexts of all: messages
+ * call the tensors "input 0", "input 1", ... */
+bool cti_tensors_in(ct_tensor *const *tensors, int n, ct_context *context, const char *op);
+
+/* The context of the first that is given, also if it has ended; NULL: none is. */
+ct_context *cti_tensors_context(ct_tensor *const *tensors, int n);
 
 /* Exchanges the storages, and so values and dtypes, of two row-major tensors of one shape. */
 void cti_tensor_exchange(ct_tensor *a, ct_tensor *b);

@@ -145,11 +145,8 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
                    .n = n,
                    .opts = opts,
                    .result = {.ok = true, .index = -1, .input = -1}};
-    bool together = true;
-    for (int i = 0; in && i < n; i++) {
-        if (!k.context) k.context = ct_context_of(in[i]);
-        if (in[i] && !cti_tensor_in(in[i], k.context, "gradcheck")) together = false;
-    }
+    k.context = cti_tensors_context(in, n);
+    const bool together = k.context && cti_tensors_in(in, n, k.context, "gradcheck");
     if (!together || !cti_ready(k.context) || !fn) {
         if (k.context && !fn) ct_fail(k.context, CT_ERR_ARGUMENT, "gradcheck: no function");
         k.result.ok = false;
