@@ -34,6 +34,28 @@ static double train_step(const gpt *m, ct_tokens *tokens, ct_optim *optim, int64
     return value;
 }
 
+/* Ids that are read as narrower ones than they are have zeros between them: ids of 4 bytes that are
+ * read as ids of 2, or NumPy's int64. */
+static void warn_of_zeros(const gpt *m, ct_tokens *tokens) {
+    enum { WINDOWS = 16, LEAST = 16 };
+    int64_t windows = ct_tokens_windows(tokens, m->window), ids = 0;
+    bool every_second = true;
+    for (int64_t i = 0; m->window > 1 && i < windows && i < WINDOWS; i++) {
+        ct_scope scope = ct_scope_open(m->context);
+        ct_tensor *x = NULL, *y = NULL;
+        ct_tokens_batch(tokens, (uint64_t)option.seed, i, 1, m->window, &x, &y);
+        check(m->context, EXIT_FAILED);
+        bool others[2] = {false, false}; /* in even and in odd places: ids other than 0 */
+        for (int64_t t = 0; t < m->window; t++) others[t % 2] |= ct_data_i64(x)[t] != 0;
+        every_second = every_second && others[0] != others[1];
+        ids += m->window;
+        ct_scope_close(scope);
+    }
+    if (every_second && ids >= LEAST)
+        fprintf(stderr, "tokens: warning: every second id is 0. Has the file ids of 4 bytes "
+                        "(--bytes 4), or NumPy's int64, to be written as uint16 or uint32?\n");
+}
+
 int main(int argc, char **argv) {
     gpt m = {.layers = 4, .heads = 4, .width = 128, .window = 64};
     const flag flags[] = {
@@ -82,6 +104,7 @@ int main(int argc, char **argv) {
            (long long)ct_module_count(m.root), (long long)ct_tokens_count(tokens),
            ceil(windows / (double)option.batch), (long long)run.step);
 
+    warn_of_zeros(&m, tokens);
     catch_interrupts();
     const int64_t begun = run.step, a_step = option.batch * m.window;
     const double start = now();

@@ -6,6 +6,8 @@
 #include "../src/io/json.h"
 #include "suite.h"
 
+#include <stdio.h>
+
 /* The text in a block of just its size and the byte that the parser may write behind it. */
 static cti_json json_of(const char *text, size_t size, char **block) {
     *block = malloc(size + 1);
@@ -86,7 +88,7 @@ START_TEST(strings_that_are_none) {
         bool first = true;
         ck_assert(!cti_json_open(&json, '{') && !cti_json_next(&json, '}', &first) &&
                   !cti_json_key(&json, &text) && !cti_json_natural(&json, &number) &&
-                  !cti_json_skip(&json) && !cti_json_fail(&json, "another"));
+                  !cti_json_skip(&json, NULL, NULL) && !cti_json_fail(&json, "another"));
         ck_assert_str_eq(json.fault, cases[i].fault);
         free(block);
     }
@@ -156,11 +158,41 @@ START_TEST(skipping) {
         {"[\"\\x\"]", "an unknown escape"},
         {"", "a value is expected"},
         {"*", "a value is expected"},
+        {"0", NULL},
+        {"-0", NULL},
+        {"10.250e-07", NULL},
+        {"1E9", NULL},
+        {"[0.5,-12,3e0,false,null,\"\\uD83D\\uDE00\"]", NULL},
+        {"-", "a digit is expected"},
+        {"+1", "a value is expected"},
+        {".5", "a value is expected"},
+        {"1.", "a digit is expected"},
+        {"1.e5", "a digit is expected"},
+        {"1e", "a digit is expected"},
+        {"1e+", "a digit is expected"},
+        {"01", "a number begins with 0"},
+        {"-00.5", "a number begins with 0"},
+        {"[1.5.5]", "',' or ']' is expected"},
+        {"[0x10]", "',' or ']' is expected"},
+        {"[1-]", "',' or ']' is expected"},
+        {"nonsense.+E-9", "a value is expected"},
+        {"[tru]", "a value is expected"},
+        {"[True]", "a value is expected"},
+        {"[nullnull]", "',' or ']' is expected"},
+        {"NaN", "a value is expected"},
+        {"Infinity", "a value is expected"},
+        {"[,1]", "a value is expected"},
+        {"{\"a\":1,}", "a string is expected"},
+        {"{\"a\":}", "a value is expected"},
+        {"{\"a\":{\"b\":[nan]}}", "a value is expected"},
+        {"[\"\\uD83D\"]", "half a surrogate pair"},
+        {"[\"\n\"]", "a control character in a string"},
+        {"[1}", "',' or ']' is expected"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *block;
         cti_json json = json_of(cases[i].json, strlen(cases[i].json), &block);
-        const bool taken = cti_json_skip(&json);
+        const bool taken = cti_json_skip(&json, NULL, NULL);
         ck_assert_msg(taken == !cases[i].fault, "%s: %s", cases[i].json, json.fault);
         if (taken) ck_assert_msg(json.at == json.end, "%s: \"%s\" is left", block, json.at);
         else ck_assert_msg(!strcmp(json.fault, cases[i].fault), "%s: %s", block, json.fault);
@@ -172,9 +204,34 @@ START_TEST(skipping) {
         memset(deep + depth, ']', (size_t)depth);
         char *block;
         cti_json json = json_of(deep, 2 * (size_t)depth, &block);
-        ck_assert_msg(cti_json_skip(&json) == (depth == 64), "%d deep: %s", depth, json.fault);
+        ck_assert_msg(cti_json_skip(&json, NULL, NULL) == (depth == 64), "%d deep: %s", depth,
+                      json.fault);
         free(block);
     }
+}
+END_TEST
+
+static char visited[256];
+static bool visit_key(void *arg, int64_t object, cti_text key) {
+    const size_t used = strlen(visited);
+    snprintf(visited + used, sizeof visited - used, "%d%s ", (int)object, key.at);
+    return strcmp(key.at, arg) != 0;
+}
+
+/* Each key comes with the number of its object, unescaped; false ends the skip without a fault. */
+START_TEST(keys_that_are_skipped) {
+    char *block;
+    const char *text = "{\"a\":{\"b\":[{\"c\":1},{}],\"\\u0061\":2},\"a\":[{\"d\":0}]}";
+    cti_json json = json_of(text, strlen(text), &block);
+    visited[0] = 0;
+    ck_assert(cti_json_skip(&json, visit_key, (char[]){"none"}) && json.at == json.end);
+    ck_assert_str_eq(visited, "1a 2b 3c 2a 1a 5d ");
+    free(block);
+    json = json_of(text, strlen(text), &block);
+    visited[0] = 0;
+    ck_assert(!cti_json_skip(&json, visit_key, (char[]){"c"}) && !json.fault);
+    ck_assert_str_eq(visited, "1a 2b 3c ");
+    free(block);
 }
 END_TEST
 
@@ -229,6 +286,7 @@ int main(void) {
     tcase_add_test(tcase, strings_that_are_none);
     tcase_add_test(tcase, numbers);
     tcase_add_test(tcase, skipping);
+    tcase_add_test(tcase, keys_that_are_skipped);
     tcase_add_test(tcase, utf8);
     tcase_add_test(tcase, order_of_texts);
     suite_add_tcase(suite, tcase);

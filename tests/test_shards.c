@@ -196,6 +196,7 @@ START_TEST(accepted_index) {
         " \n{ \"weight_map\" : { \"w\" : \"sh\\u0061rd\" } ,\"metadata\":{\"total_size\":8.0}} \n",
         ("{\"metadata\":null,\"x\":[1,-2e9,[],{},\"]\",{\"a\":[true,{\"b\":{}}]}],"
          "\"weight_map\":{\"w\":\"shard\"},\"y\":\"z\"}"),
+        "{\"a\":{\"a\":{\"b\":1}},\"b\":[{\"a\":1},{\"a\":1}],\"weight_map\":{\"w\":\"shard\"}}",
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         make_set(good[i]);
@@ -241,8 +242,20 @@ START_TEST(refused_index) {
         {"{\"weight_map\":{\"w\":\"gone\"}}", CT_ERR_IO, "set/gone: cannot open: No such file"},
         {"{\"weight_map\":{\"v\":\"shard\"}}", CT_ERR_FORMAT,
          "set/shard: has no tensor \"v\", which the index puts there"},
-        {"{\"weight_map\":{\"w\":\"" INDEX "\"}}", CT_ERR_FORMAT, "is not a safetensors file: "},
+        {"{\"weight_map\":{\"w\":\"" INDEX "\"}}", CT_ERR_FORMAT, "not a safetensors file"},
         {"{\"weight_map\":{\"w\":\"\xe9\"}}", CT_ERR_FORMAT, "not UTF-8 at byte 20"},
+        {"{\"metadata\":nonsense.+E-9,\"weight_map\":{}}", CT_ERR_FORMAT,
+         "a value is expected at byte 12"},
+        {"{\"weight_map\":{\"w\":\"shard\"},\"metadata\":{\"total_size\":08}}", CT_ERR_FORMAT,
+         "a number begins with 0"},
+        {"{\"weight_map\":{\"w\":\"shard\"},\"x\":\"\\ud800\"}", CT_ERR_FORMAT,
+         "half a surrogate pair"},
+        {"{\"weight_map\":{\"w\":\"shard\"},}", CT_ERR_FORMAT, "a string is expected"},
+        {"{\"weight_map\":{\"w\":\"shard\",}}", CT_ERR_FORMAT, "a string is expected"},
+        {"{\"m\":1,\"weight_map\":{\"w\":\"shard\"},\"\\u006d\":1}", CT_ERR_FORMAT,
+         "\"m\" is there twice"},
+        {"{\"m\":[{\"a\":1},{\"a\":{\"b\":1,\"c\":2,\"b\":1}}],\"weight_map\":{\"w\":\"shard\"}}",
+         CT_ERR_FORMAT, "\"b\" is there twice"},
         {"{\"x\":}", CT_ERR_FORMAT, "a value is expected"},
         {"{\"x\":[1 2]}", CT_ERR_FORMAT, "',' or ']' is expected"},
         {"{\"x\":{\"a\" 1}}", CT_ERR_FORMAT, "':' is expected"},

@@ -64,7 +64,10 @@ CT_API bool ct_tensors_save(ct_context *context, const char *path, const ct_name
 /* In all that loads, path is a safetensors file; an index of shards, whose name ends in .json; or a
  * folder with either model.safetensors or model.safetensors.index.json, not both. An index may name
  * files of its own folder only (else CT_ERR_FORMAT); a shard that is missing is CT_ERR_IO, and a
- * tensor that its shard lacks CT_ERR_FORMAT. A tensor that the index does not name is not there. */
+ * tensor that its shard lacks CT_ERR_FORMAT. A tensor that the index does not name is not there. An
+ * index is JSON in which no object has a key twice. A file of another format is CT_ERR_FORMAT with
+ * its name if its first bytes tell it: a git-lfs pointer, a pickle (PyTorch's .pt and .bin), an
+ * HTML page, GGUF, gzip, .npy, ... */
 typedef struct ct_safetensors ct_safetensors;
 
 /* Reads and checks the headers; the files stay open. Close it, or ct_context_free does. NULL:

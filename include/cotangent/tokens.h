@@ -51,7 +51,10 @@ typedef struct {
  * NULL: CT_ERR_ARGUMENT for a NULL, n < 1, a negative vocabulary, other bytes; CT_ERR_IO for what
  * cannot be opened or is not an ordinary file; CT_ERR_FORMAT, with the offset, for a header of
  * another version, one whose count or width is not that of the file or of .bytes, and a size that
- * is no whole number of ids. */
+ * is no whole number of ids. A file without llm.c's header that is of another format by its first
+ * bytes (.npy, a zip archive, gzip, a pickle, safetensors, Parquet, Arrow, a text, ...) is
+ * CT_ERR_FORMAT with its name. NumPy's `ids.astype(numpy.uint16).tofile(path)` writes ids alone; of
+ * a file of int64, which no header tells, every second id and more is 0. */
 CT_API ct_tokens *ct_tokens_open(ct_context *context, const char *const *paths, int n,
                                  ct_tokens_opts opts);
 

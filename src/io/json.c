@@ -181,21 +181,51 @@ bool cti_json_natural(cti_json *json, int64_t *number) {
     return true;
 }
 
-/* A string, a number, true, false or null. */
-static bool skip_scalar(cti_json *json) {
-    cti_text string;
-    if (peek(json) == '"') return cti_json_string(json, &string);
+/* Passes over decimal digits; there must be one. */
+static bool skip_digits(cti_json *json) {
     const char *start = json->at;
-    while (json->at < json->end && *json->at &&
-           strchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", *json->at))
-        json->at++;
-    return json->at > start || cti_json_fail(json, "a value is expected");
+    while (json->at < json->end && *json->at >= '0' && *json->at <= '9') json->at++;
+    return json->at > start || cti_json_fail(json, "a digit is expected");
 }
 
-bool cti_json_skip(cti_json *json) {
+static bool skip_one_of(cti_json *json, const char *characters) {
+    const bool is_there = json->at < json->end && *json->at && strchr(characters, *json->at);
+    json->at += is_there;
+    return is_there;
+}
+
+static bool skip_number(cti_json *json) {
+    skip_one_of(json, "-");
+    const char *start = json->at;
+    if (!skip_digits(json)) return false;
+    if (*start == '0' && json->at - start > 1) return cti_json_fail(json, "a number begins with 0");
+    if (skip_one_of(json, ".") && !skip_digits(json)) return false;
+    if (!skip_one_of(json, "eE")) return true;
+    skip_one_of(json, "+-");
+    return skip_digits(json);
+}
+
+/* A string, a number, true, false or null. What follows it is for cti_json_next to judge. */
+static bool skip_scalar(cti_json *json) {
+    static const char *const literals[] = {"true", "false", "null"};
+    cti_text string;
+    const char c = peek(json);
+    if (c == '"') return cti_json_string(json, &string);
+    if (c == '-' || (c >= '0' && c <= '9')) return skip_number(json);
+    for (int i = 0; i < 3; i++) {
+        const size_t size = strlen(literals[i]);
+        if ((size_t)(json->end - json->at) < size || memcmp(json->at, literals[i], size)) continue;
+        json->at += size;
+        return true;
+    }
+    return cti_json_fail(json, "a value is expected");
+}
+
+bool cti_json_skip(cti_json *json, cti_json_visit *visit, void *arg) {
     enum { DEEPEST = 64 };
-    char bracket[DEEPEST]; /* that ends each open array or object */
-    bool first = true;     /* of the innermost: nothing of it has been read */
+    char bracket[DEEPEST];   /* that ends each open array or object */
+    int64_t object[DEEPEST]; /* the number of each open object */
+    bool first = true;       /* of the innermost: nothing of it has been read */
     int depth = 0;
     cti_text key;
     do {
@@ -203,6 +233,8 @@ bool cti_json_skip(cti_json *json) {
         if (c == '{' || c == '[') {
             if (depth == DEEPEST) return cti_json_fail(json, "nested too deep");
             json->at++;
+            json->skipped += c == '{';
+            object[depth] = json->skipped;
             bracket[depth++] = c == '{' ? '}' : ']';
             first = true;
         } else if (!json->fault && !skip_scalar(json)) {
@@ -213,7 +245,9 @@ bool cti_json_skip(cti_json *json) {
             depth--;
             first = false;
         }
-        if (depth && bracket[depth - 1] == '}' && !cti_json_key(json, &key)) return false;
+        if (depth && bracket[depth - 1] == '}' &&
+            (!cti_json_key(json, &key) || (visit && !visit(arg, object[depth - 1], key))))
+            return false;
     } while (depth && !json->fault);
     return !json->fault;
 }

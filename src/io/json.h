@@ -20,6 +20,7 @@ int cti_text_compare(cti_text a, cti_text b); /* as memcmp: negative, 0 or posit
 typedef struct {
     char *text, *at, *end;
     const char *fault; /* the first one, found at `at`; from then on every function returns false */
+    int64_t skipped;   /* objects that cti_json_skip has passed over */
 } cti_json;
 
 /* The index of the first byte that is not valid UTF-8; size if there is none. Overlong forms and
@@ -39,9 +40,12 @@ bool cti_json_key(cti_json *json, cti_text *key); /* and its colon */
 bool cti_json_string(cti_json *json, cti_text *string);
 /* 0, 1, 2, ... INT64_MAX: no sign, point, exponent or leading zero */
 bool cti_json_natural(cti_json *json, int64_t *number);
-/* Passes over any value; arrays and objects may be nested 64 deep. Numbers and literals are only
- * looked over, not checked. */
-bool cti_json_skip(cti_json *json);
+/* Passes over any value, which is checked like one that is read; arrays and objects may be nested
+ * 64 deep. `key`, or NULL, is called with each key of each object, whose number counts the objects
+ * that were skipped, from 1: a key that an object has twice is for the caller to find. It may
+ * return false, without a fault, which ends the skip. */
+typedef bool cti_json_visit(void *arg, int64_t object, cti_text key);
+bool cti_json_skip(cti_json *json, cti_json_visit *key, void *arg);
 bool cti_json_fail(cti_json *json, const char *fault); /* records it, unless there is one; false */
 
 /* Appends to a buffer of `size` bytes. What does not fit is counted in `used` but not written, so a

@@ -8,6 +8,7 @@
 #include "../core/context.h"
 #include "../core/int_math.h"
 #include "checksum.h"
+#include "kind.h"
 #include "sort.h"
 
 typedef struct {
@@ -284,9 +285,14 @@ bool cti_safetensors_parse(cti_safetensors *header) {
     return ok;
 }
 
-int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8]) {
+static uint64_t length_of(const unsigned char first[8]) {
     uint64_t length = 0;
     for (int i = 8; i-- > 0;) length = length << 8 | first[i];
+    return length;
+}
+
+int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8]) {
+    const uint64_t length = length_of(first);
     if (length > CTI_LARGEST_HEADER) {
         refuse(file, NO_FILE "its header's length is %llu, over %d", (unsigned long long)length,
                CTI_LARGEST_HEADER);
@@ -300,14 +306,28 @@ int64_t cti_safetensors_length(const cti_file *file, const unsigned char first[8
     return (int64_t)length;
 }
 
+/* Whether a header may begin the file. If not, a file of another kind is refused by its name, and
+ * what is wrong with one of no known kind is for the caller to say. */
+static bool check_kind(const cti_file *file, const unsigned char first[9]) {
+    if (file->size > 8 && first[8] == '{' && length_of(first) <= CTI_LARGEST_HEADER &&
+        (int64_t)length_of(first) <= file->size - 8)
+        return true;
+    unsigned char begin[CTI_KIND_BYTES];
+    const size_t n = (size_t)cti_min(file->size, CTI_KIND_BYTES);
+    return cti_file_read(file, 0, begin, n) &&
+           !cti_kind_refuse(file, begin, n, "a safetensors file");
+}
+
 static bool read_header(cti_safetensors *header) {
     const cti_file *file = &header->file;
+    unsigned char first[9] = {0};
     if (file->size == 0) return refuse(file, NO_FILE "the file is empty");
+    if (!cti_file_read(file, 0, first, (size_t)cti_min(file->size, sizeof first)) ||
+        !check_kind(file, first))
+        return false;
     if (file->size < 8)
         return refuse(file, NO_FILE "the file has %lld bytes, the header's length alone takes 8",
                       (long long)file->size);
-    unsigned char first[8];
-    if (!cti_file_read(file, 0, first, 8)) return false;
     int64_t length = cti_safetensors_length(file, first);
     if (length < 0) return false;
     header->text_size = (size_t)length;

@@ -3,6 +3,7 @@
 
 #include "../core/context.h"
 #include "shards.h"
+#include "sort.h"
 
 static bool refuse(const cti_index *index, const cti_json *json) {
     const cti_file *file = index->file;
@@ -18,6 +19,20 @@ static bool is_plain_name(cti_text file) {
            strcmp(file.at, ".") != 0 && strcmp(file.at, "..") != 0;
 }
 
+/* An array with space for one more than n items, as a copy if there is none; NULL: no memory. */
+static void *index_room(const cti_index *index, void *items, int64_t n, int64_t *room,
+                        size_t size) {
+    if (n < *room) return items;
+    ct_context *context = index->file->context;
+    const int64_t more = *room ? 2 * *room : 64;
+    void *block = cti_take(context, cti_bytes(more, size));
+    if (!block) return NULL;
+    if (n) memcpy(block, items, (size_t)n * size);
+    cti_give(context, items, (size_t)*room * size);
+    *room = more;
+    return block;
+}
+
 static bool add(cti_index *index, cti_index_entry entry) {
     const cti_file *file = index->file;
     if (!is_plain_name(entry.file))
@@ -25,17 +40,47 @@ static bool add(cti_index *index, cti_index_entry entry) {
                        "%s: %s: tensor \"%s\" is in \"%s\", which is no name of a file beside the "
                        "index",
                        file->op, file->path, NAME(entry.name), NAME(entry.file));
-    if (index->entries == index->room) {
-        const int64_t room = index->room ? 2 * index->room : 64;
-        cti_index_entry *more = cti_take(file->context, cti_bytes(room, sizeof *more));
-        if (!more) return false;
-        if (index->entries) memcpy(more, index->entry, (size_t)index->entries * sizeof *more);
-        cti_give(file->context, index->entry, (size_t)index->room * sizeof *more);
-        index->entry = more;
-        index->room = room;
-    }
+    cti_index_entry *more =
+        index_room(index, index->entry, index->entries, &index->room, sizeof *more);
+    if (!more) return false;
+    index->entry = more;
     index->entry[index->entries++] = entry;
     return true;
+}
+
+static bool index_visit(void *arg, int64_t object, cti_text key) {
+    cti_index *index = arg;
+    cti_index_key *more =
+        index_room(index, index->key, index->keys, &index->key_room, sizeof *more);
+    if (!more) return false;
+    index->key = more;
+    index->key[index->keys++] = (cti_index_key){object, key};
+    return true;
+}
+
+static int by_object(const void *a, const void *b) {
+    const cti_index_key *x = a, *y = b;
+    if (x->object != y->object) return x->object < y->object ? -1 : 1;
+    return cti_text_compare(x->key, y->key);
+}
+
+/* No object has a key twice. */
+static bool index_check_keys(const cti_index *index) {
+    const cti_file *file = index->file;
+    const size_t bytes = cti_bytes(index->keys, sizeof(void *));
+    const void **key = cti_take(file->context, bytes),
+               **scratch = key ? cti_take(file->context, bytes) : NULL;
+    bool ok = scratch != NULL;
+    for (int64_t i = 0; ok && i < index->keys; i++) key[i] = &index->key[i];
+    if (ok) cti_sort(key, scratch, index->keys, by_object);
+    for (int64_t i = 1; ok && i < index->keys; i++)
+        if (by_object(key[i - 1], key[i]) == 0)
+            ok = ct_fail(file->context, CT_ERR_FORMAT,
+                         "%s: %s: is not an index of safetensors files: \"%s\" is there twice",
+                         file->op, file->path, NAME(((const cti_index_key *)key[i])->key));
+    cti_give(file->context, key, bytes);
+    cti_give(file->context, scratch, bytes);
+    return ok;
 }
 
 static bool read_map(cti_index *index, cti_json *json) {
@@ -58,8 +103,9 @@ bool cti_index_parse(cti_index *index) {
     for (bool first = cti_json_open(&json, '{'); cti_json_next(&json, '}', &first);) {
         cti_text key;
         if (!cti_json_key(&json, &key)) break;
+        if (!index_visit(index, 0, key)) return false;
         if (cti_text_compare(key, cti_text_of("weight_map")) != 0) {
-            if (!cti_json_skip(&json)) break;
+            if (!cti_json_skip(&json, index_visit, index) && !json.fault) return false;
             continue;
         }
         if (map) cti_json_fail(&json, "weight_map is there twice");
@@ -69,11 +115,13 @@ bool cti_index_parse(cti_index *index) {
     while (json.at < json.end && strchr(" \n\t\r", *json.at) && *json.at) json.at++;
     if (json.at < json.end) cti_json_fail(&json, "something behind the index");
     if (!map) cti_json_fail(&json, "weight_map is missing");
-    return !json.fault || refuse(index, &json);
+    return json.fault ? refuse(index, &json) : index_check_keys(index);
 }
 
 void cti_index_free(cti_index *index) {
     cti_give(index->file->context, index->entry, (size_t)index->room * sizeof *index->entry);
+    cti_give(index->file->context, index->key, (size_t)index->key_room * sizeof *index->key);
     index->entry = NULL;
-    index->entries = index->room = 0;
+    index->key = NULL;
+    index->entries = index->room = index->keys = index->key_room = 0;
 }

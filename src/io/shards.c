@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../core/context.h"
+#include "kind.h"
 #include "sort.h"
 
 /* ---- paths ---- */
@@ -46,6 +47,19 @@ static bool exists(ct_context *context, const char *op, const char *path, bool *
     return false;
 }
 
+#define PICKLE_THERE                                                                               \
+    "; its pytorch_model.bin is a pickle: in Python, "                                             \
+    "safetensors.torch.save_file(torch.load(...), "                                                \
+    "path) writes it as safetensors"
+
+static bool has_pickle(ct_context *context, const char *folder) {
+    char *path = cti_path_in(context, folder, "pytorch_model.bin");
+    cti_os_about about;
+    const bool found = path && cti_os_about_path(path, &about);
+    cti_path_free(context, path);
+    return found;
+}
+
 /* The file or index in a folder. */
 static char *find_in(ct_context *context, const char *op, const char *folder) {
     char *file = cti_path_in(context, folder, CTI_MODEL_FILE),
@@ -61,8 +75,8 @@ static char *find_in(ct_context *context, const char *op, const char *folder) {
         found = file_there ? file : index;
     } else if (ok) {
         ct_fail(context, CT_ERR_IO,
-                "%s: %s: is a folder with neither " CTI_MODEL_FILE " nor " CTI_MODEL_INDEX, op,
-                folder);
+                "%s: %s: is a folder with neither " CTI_MODEL_FILE " nor " CTI_MODEL_INDEX "%s", op,
+                folder, has_pickle(context, folder) ? PICKLE_THERE : "");
     }
     if (found != file) cti_path_free(context, file);
     if (found != index) cti_path_free(context, index);
@@ -175,6 +189,16 @@ static bool open_listed(cti_shards *shards, const cti_index *index) {
     return ok;
 }
 
+/* A file of another kind is refused by its name. A text that is not known better is for the parser,
+ * which says at which byte it is no index. */
+static bool check_begin(const cti_index *index) {
+    const unsigned char *begin = (unsigned char *)index->text;
+    const size_t n = index->size < CTI_KIND_BYTES ? index->size : CTI_KIND_BYTES;
+    const cti_kind *kind = cti_kind_of(begin, n, index->file->size, false);
+    return !kind || !*kind->tensors ||
+           !cti_kind_refuse(index->file, begin, n, "an index of safetensors files");
+}
+
 static bool read_index(cti_shards *shards, const cti_file *file) {
     if (file->size > CTI_LARGEST_HEADER)
         return ct_fail(shards->context, CT_ERR_FORMAT,
@@ -183,7 +207,7 @@ static bool read_index(cti_shards *shards, const cti_file *file) {
     cti_index index = {.file = file, .size = (size_t)file->size};
     index.text = cti_take(shards->context, index.size + 1);
     const bool ok = index.text && cti_file_read(file, 0, index.text, index.size) &&
-                    cti_index_parse(&index) && open_listed(shards, &index);
+                    check_begin(&index) && cti_index_parse(&index) && open_listed(shards, &index);
     cti_index_free(&index);
     cti_give(shards->context, index.text, index.size + 1);
     return ok;

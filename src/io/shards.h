@@ -42,19 +42,26 @@ int64_t cti_shards_find(const cti_shards *shards, cti_text name);
 const cti_text *cti_shards_metadata(const cti_shards *shards, cti_text key);
 
 /* An index: {"weight_map": {"the tensor's name": "its file", ...}, "metadata": ...}; other members
- * may be there. Visits each tensor by `each`, which may refuse. The text is parsed in place and
- * overwritten. False with CT_ERR_FORMAT. */
+ * may be there. All of it must be JSON in which no object has a key twice (a tensor that is there
+ * twice is found when the files are open). The text is parsed in place and overwritten. False with
+ * CT_ERR_FORMAT. */
 typedef struct {
     cti_text name, file;
 } cti_index_entry;
+typedef struct {
+    int64_t object; /* its number; 0: the index itself */
+    cti_text key;
+} cti_index_key; /* of what is not read */
 typedef struct {
     const cti_file *file; /* for messages */
     char *text;           /* [size + 1] */
     size_t size;
     cti_index_entry *entry;
     int64_t entries, room;
+    cti_index_key *key;
+    int64_t keys, key_room;
 } cti_index;
 bool cti_index_parse(cti_index *index);
-void cti_index_free(cti_index *index); /* its entries */
+void cti_index_free(cti_index *index); /* its entries and keys */
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../core/context.h"
+#include "kind.h"
 
 static const char op[] = "tokens";
 
@@ -49,10 +50,14 @@ static bool read_header(cti_token_file *file, const unsigned char first[12], int
 }
 
 static bool read_layout(cti_token_file *file, int asked) {
-    unsigned char first[12] = {0};
-    const int64_t size = file->file.size, most = sizeof first;
-    if (!cti_file_read(&file->file, 0, first, (size_t)(size < most ? size : most))) return false;
+    unsigned char first[CTI_KIND_BYTES] = {0};
+    const int64_t size = file->file.size, n = size < CTI_KIND_BYTES ? size : CTI_KIND_BYTES;
+    if (!cti_file_read(&file->file, 0, first, (size_t)n)) return false;
     if (has_header(first)) return read_header(file, first, asked);
+    const cti_kind *kind = cti_kind_of(first, (size_t)n, size, true);
+    if (kind)
+        return ct_fail(file->file.context, CT_ERR_FORMAT, "%s: %s: is %s, not a file of ids%s", op,
+                       file->path, kind->name, kind->ids);
     file->bytes = asked ? asked : 2;
     file->data = 0;
     file->ids = size / file->bytes;

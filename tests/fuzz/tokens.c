@@ -7,6 +7,7 @@
 #include "fuzz.h"
 
 #include "../../src/core/context.h"
+#include "../../src/io/kind.h"
 #include "../../src/io/shuffle.h"
 
 enum { FILES = 3, ROOM = 8192 };
@@ -65,7 +66,8 @@ static void make(content *file, int more) {
         file->bytes[file->size++] = byte();
 }
 
-/* Whether it is a file of ids, and its fields. */
+/* Whether it is a file of ids, and its fields. test_file_kinds says which files are of another
+ * kind. */
 static bool understand(content *file, int asked) {
     const uint32_t magic = file->size < 4 ? 0 : little(file->bytes, 4);
     file->width = asked ? asked : 2;
@@ -79,6 +81,8 @@ static bool understand(content *file, int asked) {
         if ((uint64_t)little(file->bytes + 8, 4) * (uint64_t)file->width != file->size - 1024)
             return false;
     }
+    const size_t begin = file->size < CTI_KIND_BYTES ? file->size : CTI_KIND_BYTES;
+    if (!file->data && cti_kind_of(file->bytes, begin, (int64_t)file->size, true)) return false;
     file->ids = ((int64_t)file->size - file->data) / file->width;
     return ((int64_t)file->size - file->data) % file->width == 0;
 }

@@ -1,0 +1,213 @@
+/* Other formats by their magic bytes; texts by what they begin with. */
+#include "kind.h"
+
+#include <string.h>
+
+#include "../core/context.h"
+#include "json.h"
+
+/* ---- binary formats ---- */
+
+#define SAVE_FILE     ": in Python, safetensors.torch.save_file(tensors, path) writes one"
+#define FROM_PYTORCH  ": in Python, safetensors.torch.save_file(torch.load(this), path) writes one"
+#define UNPACK        ": unpack it first"
+#define WRONG_ADDRESS ": perhaps the address was wrong, or asks for a login"
+#define GIT_LFS       ": `git lfs pull` fetches the file that it stands for"
+#define IDS_BY_TOFILE ": in Python, ids.astype(numpy.uint16).tofile(path) writes one"
+
+typedef struct {
+    cti_kind kind;
+    const char *magic;
+    size_t size, offset;
+    /* a 32-bit version below 256 follows: with it four bytes are enough to be sure */
+    bool version;
+    bool sure; /* no ids begin so */
+} binary_kind;
+#define KIND(bytes, ...) .magic = (bytes), .size = sizeof(bytes) - 1, .kind = {__VA_ARGS__}
+#define SURE             .sure = true
+
+static const binary_kind binary_kinds[] = {
+    {KIND("\x93NUMPY", "a NumPy file (.npy)", SAVE_FILE, IDS_BY_TOFILE), SURE},
+    {KIND("PK\5\6\0\0\0\0", "an empty zip archive", "", ""), SURE},
+    {KIND("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9", "a pickle (an old PyTorch file)", FROM_PYTORCH, ""),
+     SURE},
+    {KIND("\x1f\x8b\x08", "a gzip file", UNPACK, UNPACK)},
+    {KIND("BZh", "a bzip2 file", UNPACK, UNPACK)},
+    {KIND("\xfd"
+          "7zXZ\0",
+          "an xz file", UNPACK, UNPACK),
+     SURE},
+    {KIND("7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACK, UNPACK), SURE},
+    {KIND("\x28\xb5\x2f\xfd", "a Zstandard file", UNPACK, UNPACK), SURE}, /* id 64815 */
+    {KIND("\x04\x22\x4d\x18", "an LZ4 file", UNPACK, UNPACK)},
+    {KIND("ustar", "a tar archive", UNPACK, UNPACK), .offset = 257, SURE},
+    {KIND("\x89HDF\r\n\x1a\n", "an HDF5 file (.h5)", SAVE_FILE, IDS_BY_TOFILE), SURE},
+    {KIND("PAR1\x15", "a Parquet file", "", IDS_BY_TOFILE), SURE},
+    {KIND("ARROW1\0\0", "an Arrow file", "", IDS_BY_TOFILE), SURE},
+    {KIND("SQLite format 3", "an SQLite database", "", ""), SURE},
+    {KIND("MMIDIDX\0\0", "an index of Megatron-LM (.idx)", "",
+          ": the ids are in the .bin beside it"),
+     SURE},
+    {KIND("GGUF", "a GGUF file (of llama.cpp)", SAVE_FILE, ""), .version = true},
+    {KIND("\xc6\xd7\x34\x01", "a model of llm.c", "", ""), .version = true},
+    {KIND("\xc7\xd7\x34\x01", "a state of llm.c", "", ""), .version = true},
+    {KIND("\xc8\xd7\x34\x01", "a tokenizer of llm.c", "", ""), .version = true},
+    {KIND("\x8a\xd8\x34\x01", "a HellaSwag file of llm.c", "", ""), .version = true},
+};
+
+static uint64_t kind_little(const unsigned char *at, int bytes) {
+    uint64_t number = 0;
+    for (int i = bytes; i-- > 0;) number = number << 8 | at[i];
+    return number;
+}
+
+/* gzip: no reserved flag, and a level and a system that RFC 1952 knows. bzip2: the first block's
+ * mark. LZ4: version 1, no reserved bit, a size of blocks that is defined. */
+static bool kind_is_sure(const binary_kind *kind, const unsigned char *at, size_t n) {
+    const unsigned char *rest = at + kind->size;
+    if (kind->sure) return true;
+    if (kind->version) return n >= 8 && kind_little(rest, 4) < 256;
+    if (at[0] == 0x1f)
+        return n >= 18 && rest[0] < 0x20 && (rest[5] == 0 || rest[5] == 2 || rest[5] == 4) &&
+               (rest[6] < 14 || rest[6] == 255);
+    if (at[0] == 'B') return n >= 10 && !memcmp(rest + 1, "1AY&SY", 6);
+    return n >= 7 && (rest[0] & 0xc2) == 0x40 && (rest[1] & 0x8f) == 0 && rest[1] >= 0x40;
+}
+
+static const cti_kind *kind_by_magic(const unsigned char *at, size_t n, bool sure) {
+    for (size_t i = 0; i < sizeof binary_kinds / sizeof *binary_kinds; i++) {
+        const binary_kind *kind = &binary_kinds[i];
+        if (n >= kind->offset + kind->size && !memcmp(at + kind->offset, kind->magic, kind->size) &&
+            (!sure || kind_is_sure(kind, at, n)))
+            return &kind->kind;
+    }
+    return NULL;
+}
+
+/* ---- formats that no magic alone tells ---- */
+
+static bool kind_contains(const unsigned char *at, size_t n, const char *text) {
+    const size_t size = strlen(text);
+    for (size_t i = 0; i + size <= n; i++)
+        if (!memcmp(at + i, text, size)) return true;
+    return false;
+}
+
+/* PyTorch's files have a pickle in a folder of any name, an .npz files that end in .npy. */
+static const cti_kind *zip_kind(const unsigned char *at, size_t n) {
+    static const cti_kind torch = {"a pickle in a zip archive (a PyTorch file)", FROM_PYTORCH, ""},
+                          npz = {"a NumPy archive (.npz)", SAVE_FILE, IDS_BY_TOFILE},
+                          other = {"a zip archive, as PyTorch's .pt and .bin are (pickles)",
+                                   FROM_PYTORCH, UNPACK};
+    if (n < 30 || memcmp(at, "PK\3\4", 4) || kind_little(at + 4, 2) > 63) return NULL;
+    const size_t name = (size_t)kind_little(at + 26, 2), shown = name < n - 30 ? name : n - 30;
+    if (kind_contains(at, n, "data.pkl")) return &torch;
+    return shown == name && name > 4 && !memcmp(at + 30 + name - 4, ".npy", 4) ? &npz : &other;
+}
+
+/* A pickle begins with its protocol. From 4 on a frame and its size follow. */
+static const cti_kind *pickle_kind(const unsigned char *at, size_t n, int64_t size, bool sure) {
+    static const cti_kind pickle = {"a pickle", FROM_PYTORCH, IDS_BY_TOFILE};
+    if (n < 2 || at[0] != 0x80 || at[1] < 2 || at[1] > 5) return NULL;
+    const bool framed =
+        n >= 11 && at[1] >= 4 && at[2] == 0x95 && kind_little(at + 3, 8) <= (uint64_t)size - 11;
+    return framed || !sure ? &pickle : NULL;
+}
+
+static const cti_kind *safetensors_kind(const unsigned char *at, size_t n, int64_t size) {
+    static const cti_kind safetensors = {"a safetensors file", "", ""};
+    const bool header = n >= 10 && kind_little(at, 8) >= 2 &&
+                        kind_little(at, 8) <= (uint64_t)size - 8 && at[8] == '{' &&
+                        strchr("\"} \n", at[9]) && at[9];
+    return header ? &safetensors : NULL;
+}
+
+/* A message of Arrow's stream: a mark, its size, and the offset of a root that is inside. */
+static const cti_kind *arrow_kind(const unsigned char *at, size_t n, int64_t size) {
+    static const cti_kind arrow = {"an Arrow stream", "", IDS_BY_TOFILE};
+    if (n < 16 || kind_little(at, 4) != UINT32_MAX) return NULL;
+    const uint64_t length = kind_little(at + 4, 4);
+    const bool message = length > 8 && length % 8 == 0 && length <= (uint64_t)size - 8 &&
+                         kind_little(at + 8, 4) >= 4 && kind_little(at + 8, 4) < length &&
+                         at[8] % 2 == 0;
+    return message ? &arrow : NULL;
+}
+
+static const cti_kind *zeros_kind(const unsigned char *at, size_t n) {
+    static const cti_kind zeros = {"a file that begins with zeros",
+                                   ": perhaps its download did not end", ""};
+    size_t i = 0;
+    while (i < n && !at[i]) i++;
+    return n >= 64 && i == n ? &zeros : NULL;
+}
+
+/* ---- texts ---- */
+
+/* UTF-8 without control characters but white space; its last character may be cut off. */
+static bool kind_is_text(const unsigned char *at, size_t n, int64_t size) {
+    for (size_t i = 0; i < n; i++)
+        if ((at[i] < 0x20 && (at[i] < '\t' || at[i] > '\r')) || at[i] == 0x7f) return false;
+    const size_t valid = cti_json_utf8((const char *)at, n);
+    return n > 0 && (valid == n || ((int64_t)n < size && valid + 4 > n));
+}
+
+/* Latin letters in UTF-16, with its mark at the beginning. */
+static bool kind_is_utf16(const unsigned char *at, size_t n) {
+    if (n < 4 || !((at[0] == 0xff && at[1] == 0xfe) || (at[0] == 0xfe && at[1] == 0xff)))
+        return false;
+    for (size_t i = 2, high = at[0] == 0xff; i + 1 < n; i += 2)
+        if (at[i + high] || !at[i + !high]) return false;
+    return true;
+}
+
+/* Whether the text begins so; letters in `begin` are small. */
+static bool kind_begins(const unsigned char *at, size_t n, const char *begin) {
+    for (; *begin; begin++, at++, n--) {
+        const int small = n && *at >= 'A' && *at <= 'Z' ? *at - 'A' + 'a' : n ? *at : 0;
+        if (small != *begin) return false;
+    }
+    return true;
+}
+
+enum { SURE_TEXT = 32 }; /* so many bytes of text are no ids */
+
+static const cti_kind *text_kind(const unsigned char *at, size_t n, int64_t size, bool sure) {
+    static const cti_kind utf16 = {"a text (UTF-16)", "", ": a tokenizer makes ids of it"};
+    static const struct {
+        const char *begin;
+        cti_kind kind;
+    } kinds[] = {
+        {"version https://git-lfs", {"a git-lfs pointer", GIT_LFS, GIT_LFS}},
+        {"<!doctype html", {"an HTML page", WRONG_ADDRESS, WRONG_ADDRESS}},
+        {"<html", {"an HTML page", WRONG_ADDRESS, WRONG_ADDRESS}},
+        {"<?xml", {"an XML text", WRONG_ADDRESS, WRONG_ADDRESS}},
+        {"{", {"a JSON text", "", ": a tokenizer makes ids of it"}},
+        {"", {"a text", "", ": a tokenizer makes ids of it"}},
+    };
+    if (sure && n < SURE_TEXT) return NULL;
+    if (kind_is_utf16(at, n)) return &utf16;
+    if (!kind_is_text(at, n, size)) return NULL;
+    size_t i = n >= 3 && !memcmp(at, "\xef\xbb\xbf", 3) ? 3 : 0; /* a mark of UTF-8 */
+    while (i < n && strchr(" \t\n\v\f\r", at[i])) i++;
+    for (size_t k = 0;; k++)
+        if (kind_begins(at + i, n - i, kinds[k].begin)) return &kinds[k].kind;
+}
+
+const cti_kind *cti_kind_of(const unsigned char *at, size_t n, int64_t size, bool sure) {
+    const cti_kind *kind = kind_by_magic(at, n, sure);
+    if (!kind) kind = zip_kind(at, n);
+    if (!kind) kind = pickle_kind(at, n, size, sure);
+    if (!kind) kind = safetensors_kind(at, n, size);
+    if (!kind) kind = arrow_kind(at, n, size);
+    if (!kind && !sure) kind = zeros_kind(at, n);
+    return kind ? kind : text_kind(at, n, size, sure);
+}
+
+bool cti_kind_refuse(const cti_file *file, const unsigned char *at, size_t n,
+                     const char *expected) {
+    const cti_kind *kind = cti_kind_of(at, n, file->size, false);
+    if (kind)
+        ct_fail(file->context, CT_ERR_FORMAT, "%s: %s: is %s, not %s%s", file->op, file->path,
+                kind->name, expected, kind->tensors);
+    return kind;
+}
