@@ -193,11 +193,16 @@ EX ?= all
 course: $(STATIC) $(COURSE) ## what grading needs, built
 grade: course ## grade exercises of examples/course/: EX=05, all without it; FILE=a submission elsewhere, JSON=results.json, SEED=7
 	@command -v python3 >/dev/null || { echo "make grade needs python3"; exit 2; }
-	@examples/course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') $(EX) $(if $(FILE),'$(FILE)')
+	@examples/course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]
 handout: course ## the course for students, without solutions, in build/cotangent-course.tar.gz
 	@examples/course/kit handout --build $(BUILD)
 autograder: course ## an exercise for Gradescope, EX=05, in build/autograder-05_....zip
 	@examples/course/kit autograder $(EX) --build $(BUILD)
+# What both need to build the library: each makefile that was read, the folders of headers, and those of the sources of OBJ.
+kit-files:
+	@printf 'makefile %s\n' $(filter-out $(BUILD)/%,$(MAKEFILE_LIST))
+	@printf 'headers %s\n' $(patsubst -I%,%,$(filter -I%,$(BASE)))
+	@printf 'sources %s\n' $(sort $(foreach o,$(OBJ:$(BUILD)/obj/%=%),$(firstword $(subst /, ,$(o)))))
 
 # ---- tests ----
 
@@ -513,4 +518,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder format-check tidy mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder kit-files format-check tidy mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

@@ -3,7 +3,7 @@
 # of fork that starts threads (cpu_exec: cpu == current_cpu), so tests tagged "forks" are left out.
 
 TARGET ?= aarch64
-MACHINES := $(shell awk '/^[a-z]/ {print $$1}' packaging/cross.txt)
+MACHINES = $(shell awk '/^[a-z]/ {print $$1}' packaging/cross.txt)
 machine_column = $(shell awk -F ' *[|] *' '$$1 == "$(TARGET)" {print $$$(1)}' packaging/cross.txt)
 known_target = $(if $(filter $(MACHINES),$(TARGET)),true,echo "TARGET is one of $(MACHINES)"; exit 1)
 CROSS_CC  = $(patsubst ZIG,$(zig),$(call machine_column,2))

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -424,51 +423,6 @@ def full_output(folder):
     return None if done.returncode == 2 and re.fullmatch("grade: .*No space left.*\n", done.stderr) else f"{done.returncode}: {done.stderr}"
 
 
-def load_kit():
-    loader = importlib.machinery.SourceFileLoader("kit", str(GRADE.with_name("kit")))
-    kit = importlib.util.module_from_spec(importlib.util.spec_from_loader("kit", loader))
-    loader.exec_module(kit)
-    return kit
-
-
-def kit(build):
-    """No solution leaves the house, by autograder or handout; hidden.c goes into the autograder alone; an exercise.c with points stops both."""
-    kit = load_kit()
-    with tempfile.TemporaryDirectory() as place:
-        target, course = Path(place) / "target", Path(place) / "course"
-        shutil.copytree(GRADE.parent / "03_softmax", course / "03_softmax")
-        (course / "03_softmax/hidden.c").write_text("/* nothing */\n")
-        has = {}
-        for name, to_read, hidden in (("handout", kit.TO_READ, False), ("autograder", [], True)):
-            kit.lay_out(target, [course / "03_softmax"], build.folder, to_read, hidden)
-            has[name] = {str(path.relative_to(target)) for path in target.rglob("*")}
-        solution = SOLUTION.parent.parent / "03_softmax/solution.c"
-        texts = [path for path in target.rglob("*.c") if path.read_bytes() == solution.read_bytes()]
-        shutil.copy(solution, course / "03_softmax/exercise.c")
-        try:
-            kit.lay_out(target, [course / "03_softmax"], build.folder, [], True)
-            stopped = False
-        except kit.Trouble as trouble:
-            stopped = "gets points" in str(trouble)
-        wrong = [f"{name}: {file}" for name, files in has.items() for file in files if re.search(r"solution|wrong_|\.change|^tests|^bench", file)]
-    needed = {"Makefile", "examples/course/grade", "examples/course/03_softmax/test.c", "include/cotangent/cotangent.h"}
-    hidden = [name for name, files in has.items() if "examples/course/03_softmax/hidden.c" in files]
-    right = stopped and not texts and not wrong and all(needed <= files for files in has.values()) and hidden == ["autograder"]
-    return None if right else f"stopped {stopped}; {texts}; {wrong}; hidden.c in {hidden}"
-
-
-def autograder(build):
-    done = subprocess.run([GRADE.with_name("kit"), "autograder", "3", "--build", str(build.folder)], capture_output=True, text=True, timeout=1200)
-    path = build.folder / "autograder-03_softmax.zip"
-    if done.returncode or not path.exists():
-        return f"{done.returncode}: {done.stdout} {done.stderr}"
-    with zipfile.ZipFile(path) as packed:
-        names = set(packed.namelist())
-        modes = [packed.getinfo(name).external_attr >> 16 & 0o111 for name in ("setup.sh", "run_autograder", "cotangent/examples/course/grade")]
-    path.unlink()
-    return None if all(modes) and not any("solution" in name for name in names) else f"{modes} {sorted(names)}"
-
-
 def no_bubblewrap(folder, code, words, kind):
     """As where user namespaces are disabled: bwrap is there, and fails."""
     with tempfile.TemporaryDirectory() as place:
@@ -522,8 +476,6 @@ def tasks(grade, without_rules, build):
     yield "grade: seeds", lambda: seeds(folder)
     for kind in ("none", "namespaces", "bwrap"):
         yield f"sandbox: {kind}", lambda kind=kind: sandboxed(without_rules, build, kind)
-    yield "kit: what is given away", lambda: kit(build)
-    yield "kit: an autograder", lambda: autograder(build)
     yield "sandbox: which", lambda: command(folder, 0, "sandbox: none", "--sandbox", "none", "--verbose", "1", SOLUTION)
     yield "sandbox: a bubblewrap that may not", lambda: no_bubblewrap(folder, 2, "grade: there is no sandbox of bwrap", "bwrap")
     yield "sandbox: silently none", lambda: no_bubblewrap(folder, 0, "sandbox: ", "auto")
