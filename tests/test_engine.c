@@ -1,6 +1,10 @@
 /* The engine under the ops: contexts, scopes, errors, processes. Memory is in test_memory.c. */
+#include <fenv.h>
+#include <float.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +91,108 @@ START_TEST(two_contexts_in_two_threads_never_meet) {
     for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
     ck_assert(isfinite(result[2]));
     ck_assert(result[0] == result[2] && result[1] == result[2]);
+}
+END_TEST
+
+/* ---- the caller's floating-point mode ---- */
+
+/* What each of two threads computes at the same time: a piece waits until both have begun. */
+typedef struct {
+    atomic_int begun;
+    int rounding[2], worker[2];
+    double third[2], tiny[2];
+} two_pieces;
+
+static void compute_piece(void *arg, int64_t begin, int64_t end, int worker) {
+    two_pieces *p = arg;
+    volatile double one = 1, least = DBL_MIN;
+    (void)end;
+    atomic_fetch_add(&p->begun, 1);
+    while (atomic_load(&p->begun) < 2) sched_yield();
+    p->worker[begin] = worker;
+    p->rounding[begin] = fegetround();
+    p->third[begin] = one / 3;
+    p->tiny[begin] = least / 4; /* 0 where denormals count as zero */
+}
+
+static void both_compute(double third, double tiny) {
+    two_pieces p = {.rounding = {-1, -2}};
+    cti_parallel(context, 2, 1, compute_piece, &p);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(p.rounding[i], fegetround());
+        ck_assert(p.third[i] == third && p.tiny[i] == tiny);
+    }
+    ck_assert_int_ne(p.worker[0], p.worker[1]);
+}
+
+static const int roundings[] = {
+    FE_TONEAREST,
+#ifdef FE_UPWARD
+    FE_UPWARD,
+#endif
+#ifdef FE_DOWNWARD
+    FE_DOWNWARD,
+#endif
+#ifdef FE_TOWARDZERO
+    FE_TOWARDZERO,
+#endif
+};
+enum { ROUNDINGS = sizeof roundings / sizeof *roundings };
+
+/* Threads that were there before the mode was set, and threads that begin afterwards. */
+START_TEST(workers_round_as_their_caller) {
+    volatile double one = 1, least = DBL_MIN;
+    for (int i = 0; i < 2 * ROUNDINGS; i++) {
+        ck_assert(ct_set_threads(context, 1 + i % 2) && ct_set_threads(context, 2));
+        if (i % 2) both_compute(one / 3, least / 4);
+        fesetround(roundings[i / 2]);
+        both_compute(one / 3, least / 4);
+        fesetround(FE_TONEAREST);
+        both_compute(one / 3, least / 4);
+    }
+}
+END_TEST
+
+#ifdef __SSE__
+/* As plug-in hosts and start-up code of -ffast-math do. */
+START_TEST(workers_flush_denormals_as_their_caller) {
+    enum { FLUSH_TO_ZERO = 1 << 15, DENORMALS_ARE_ZERO = 1 << 6 };
+    const unsigned plain = __builtin_ia32_stmxcsr();
+    ck_assert(ct_set_threads(context, 2));
+    volatile double one = 1, least = DBL_MIN;
+    both_compute(one / 3, least / 4);
+    __builtin_ia32_ldmxcsr(plain | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO);
+    both_compute(one / 3, least / 4); /* 0 on every machine; not under valgrind */
+    __builtin_ia32_ldmxcsr(plain);
+    ck_assert(least / 4 > 0);
+    both_compute(one / 3, least / 4);
+}
+END_TEST
+#endif
+
+/* All of a step, in each mode: the same bits for one thread and three. */
+static uint64_t bits_of_a_step(int threads) {
+    ct_context *c = ct_context_new((ct_context_opts){.seed = 3, .threads = threads});
+    ct_tensor *x = ct_set_requires_grad(ct_randn(c, CT_F32, CT_SHAPE(2, 3, 70, 32)), true);
+    ct_tensor *y = ct_attention(x, x, x, (ct_attention_opts){.causal = true}).out;
+    y = ct_matmul(ct_gelu(ct_view(y, CT_SHAPE(420, 32))), ct_randn(c, CT_F32, CT_SHAPE(32, 300)));
+    ct_backward(ct_mean(ct_mul(ct_softmax(y, 1), y), CT_ALL, false));
+    uint64_t hash = 1469598103934665603u;
+    const unsigned char *at = (const unsigned char *)ct_data_f32(ct_grad(x));
+    for (int64_t i = 0; i < 4 * ct_numel(x); i++) hash = (hash ^ at[i]) * 1099511628211u;
+    ck_assert_int_eq(ct_error(c), CT_OK);
+    ct_context_free(c);
+    return hash;
+}
+
+START_TEST(the_same_bits_in_each_mode) {
+    uint64_t one[ROUNDINGS];
+    for (int i = 0; i < ROUNDINGS; i++) {
+        fesetround(roundings[i]);
+        one[i] = bits_of_a_step(1);
+        for (int again = 0; again < 3; again++) ck_assert(bits_of_a_step(3) == one[i]);
+    }
+    fesetround(FE_TONEAREST);
 }
 END_TEST
 
@@ -353,6 +459,11 @@ int main(void) {
     tcase_set_tags(threads, "threads");
     tcase_add_checked_fixture(threads, setup, teardown);
     tcase_add_test(threads, two_contexts_in_two_threads_never_meet);
+    tcase_add_test(threads, workers_round_as_their_caller);
+#ifdef __SSE__
+    tcase_add_test(threads, workers_flush_denormals_as_their_caller);
+#endif
+    tcase_add_test(threads, the_same_bits_in_each_mode);
     suite_add_tcase(suite, threads);
     return run_suite(suite);
 }

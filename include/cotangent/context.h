@@ -1,7 +1,8 @@
 /* The context owns everything that a computation needs besides tensors: memory, tape, threads,
  * random generator and the pending error. There is no global state.
  *
- * A context is used by one thread at a time; its own pool of threads does the parallel work. Two
+ * A context is used by one thread at a time; its own pool of threads does the parallel work, in the
+ * floating-point mode (rounding, denormals that count as zero) of the thread that calls. Two
  * threads with a context each share nothing. A call whose arguments are of different contexts, or
  * one of whose arguments has ended, is CT_ERR_ARGUMENT in the contexts of all its arguments.
  *

@@ -7,6 +7,7 @@
  * not each pay for a wake-up. */
 #include "parallel.h"
 #include "context.h"
+#include "float_mode.h"
 #include "int_math.h"
 #include "os.h"
 
@@ -36,10 +37,11 @@ struct cti_workers {
     cti_task *task;
     void *arg;
     int64_t n, grain;
-    int count;       /* of workers besides the caller */
-    size_t bytes;    /* of this block */
-    unsigned forks;  /* the global count, when the pool was made */
-    worker worker[]; /* [count + 1]; the caller is worker 0 */
+    cti_float_mode mode; /* the mode of the job's caller */
+    int count;           /* of workers besides the caller */
+    size_t bytes;        /* of this block */
+    unsigned forks;      /* the global count, when the pool was made */
+    worker worker[];     /* [count + 1]; the caller is worker 0 */
 };
 
 /* Iterations of the spin loop: 50 us to 1 ms, depending on the machine's pause instruction; longer
@@ -98,6 +100,7 @@ static void work(void *arg) {
         cti_mutex_unlock(&pool->lock);
         if (stop) return;
         if (!join) continue;
+        cti_float_mode_set(&pool->mode);
         run_pieces(pool, self->index);
         cti_mutex_lock(&pool->lock);
         if (atomic_fetch_sub(&pool->inside, 1) == 1) cti_cond_signal(&pool->idle);
@@ -177,6 +180,7 @@ void cti_parallel(ct_context *context, int64_t n, int64_t grain, cti_task *task,
     pool->arg = arg;
     pool->n = n;
     pool->grain = grain;
+    pool->mode = cti_float_mode_get();
     divide(pool);
     pool->open = true;
     atomic_fetch_add(&pool->job, 1);
