@@ -21,7 +21,8 @@ static bool add_scalar_backward(const ct_call *c, ct_tensor *const *g, ct_tensor
 static const ct_op add_scalar_op = {.name = "add_scalar",
                                     .attrs_size = sizeof(double),
                                     .forward = add_scalar_forward,
-                                    .backward = add_scalar_backward};
+                                    .backward = add_scalar_backward,
+                                    .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_add_scalar(ct_tensor *x, double a) {
     return ct_apply(&add_scalar_op, (ct_tensor *[]){x}, 1, &a);

@@ -34,7 +34,7 @@ static const ct_op cast_to_real = {.name = "cast",
                                    .attrs_size = sizeof(ct_dtype),
                                    .forward = cast_forward,
                                    .backward = cast_backward,
-                                   .flags = CT_OP_STRIDED};
+                                   .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 static const ct_op cast_to_whole = {.name = "cast",
                                     .attrs_size = sizeof(ct_dtype),
                                     .forward = cast_forward,

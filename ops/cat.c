@@ -53,7 +53,7 @@ static const ct_op cat = {.name = "cat",
                           .attrs_size = sizeof(int),
                           .forward = cat_forward,
                           .backward = cat_backward,
-                          .flags = CT_OP_STRIDED};
+                          .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_cat(ct_tensor *const *tensors, int n, int dim) {
     return tensors && n > 0 ? ct_apply(&cat, tensors, n, &dim) : NULL;

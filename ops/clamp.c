@@ -58,7 +58,8 @@ static bool clamp_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 static const ct_op clamp = {.name = "clamp",
                             .attrs_size = sizeof(bounds),
                             .forward = clamp_forward,
-                            .backward = clamp_backward};
+                            .backward = clamp_backward,
+                            .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_clamp(ct_tensor *x, double lo, double hi) {
     return ct_apply(&clamp, (ct_tensor *[]){x}, 1, &(bounds){lo, hi});

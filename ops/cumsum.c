@@ -48,7 +48,8 @@ static bool cumsum_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
 static const ct_op cumsum = {.name = "cumsum",
                              .attrs_size = sizeof(int),
                              .forward = cumsum_forward,
-                             .backward = cumsum_backward};
+                             .backward = cumsum_backward,
+                             .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_cumsum(ct_tensor *x, int dim) {
     return ct_apply(&cumsum, (ct_tensor *[]){x}, 1, &dim);

@@ -4,8 +4,7 @@
 #include "support/op.h"
 
 typedef struct {
-    bool active; /* false: y is x itself */
-    double p;
+    double p; /* 0: y is x itself */
     cti_random random;
 } noise;
 
@@ -37,26 +36,26 @@ static ct_tensor *dropout_forward(ct_call *c) {
     ct_tensor *x = c->in[0];
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (!cti_op_is_real(c, 0)) return NULL;
-    return ((const noise *)c->attrs)->active ? drop(c, x)
-                                             : cti_tensor_view(x, x->data, x->shape, x->stride);
+    return ((const noise *)c->attrs)->p > 0 ? drop(c, x)
+                                            : cti_tensor_view(x, x->data, x->shape, x->stride);
 }
 
 static bool dropout_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {
-    return (grad[0] = ((const noise *)c->attrs)->active ? drop(c, g[0]) : g[0]) != NULL;
+    return (grad[0] = ((const noise *)c->attrs)->p > 0 ? drop(c, g[0]) : g[0]) != NULL;
 }
 
 static const ct_op dropout = {.name = "dropout",
                               .attrs_size = sizeof(noise),
                               .forward = dropout_forward,
                               .backward = dropout_backward,
-                              .flags = CT_OP_STRIDED};
+                              .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_dropout(ct_tensor *x, double p, bool training) {
     if (!cti_tensor_ready(x, "dropout")) return NULL;
     if (!(p >= 0 && p <= 1))
         return ct_fail(x->context, CT_ERR_ARGUMENT, "dropout: p is %g, not in [0, 1]", p);
-    noise a = {.active = training && p > 0, .p = p};
-    if (a.active && cti_is_real(x->dtype)) {
+    noise a = {.p = training ? p : 0};
+    if (a.p > 0 && cti_is_real(x->dtype)) {
         const ct_rng next = cti_rng_next(x->context);
         a.random = (cti_random){next.seed, next.stream};
     }

@@ -162,7 +162,8 @@ static bool gather_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
 static const ct_op gather = {.name = "gather",
                              .attrs_size = sizeof(int),
                              .forward = gather_forward,
-                             .backward = gather_backward};
+                             .backward = gather_backward,
+                             .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index) {
     return ct_apply(&gather, (ct_tensor *[]){x, index}, 2, &dim);

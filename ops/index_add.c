@@ -39,7 +39,8 @@ static bool index_add_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
 static const ct_op index_add = {.name = "index_add",
                                 .attrs_size = sizeof(int),
                                 .forward = index_add_forward,
-                                .backward = index_add_backward};
+                                .backward = index_add_backward,
+                                .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_index_add(ct_tensor *x, int dim, ct_tensor *index, ct_tensor *src) {
     return ct_apply(&index_add, (ct_tensor *[]){x, index, src}, 3, &dim);

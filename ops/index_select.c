@@ -28,7 +28,8 @@ static bool index_select_backward(const ct_call *c, ct_tensor *const *g, ct_tens
 static const ct_op index_select = {.name = "index_select",
                                    .attrs_size = sizeof(int),
                                    .forward = index_select_forward,
-                                   .backward = index_select_backward};
+                                   .backward = index_select_backward,
+                                   .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_index_select(ct_tensor *x, int dim, ct_tensor *index) {
     return ct_apply(&index_select, (ct_tensor *[]){x, index}, 2, &dim);

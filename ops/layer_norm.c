@@ -48,7 +48,7 @@ static const ct_op layer_norm = {.name = "layer_norm",
                                  .attrs_size = sizeof(double),
                                  .forward = layer_norm_forward,
                                  .backward = layer_norm_backward,
-                                 .flags = CT_OP_OPTIONAL};
+                                 .flags = CT_OP_OPTIONAL | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_layer_norm(ct_tensor *x, ct_tensor *weight, ct_tensor *bias, double eps) {
     return ct_apply(&layer_norm, (ct_tensor *[]){x, weight, bias}, 3, &eps);

@@ -31,7 +31,10 @@ static bool pow_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
     return true;
 }
 
-static const ct_op pow_op = {
-    .name = "pow", .attrs_size = sizeof(double), .forward = pow_forward, .backward = pow_backward};
+static const ct_op pow_op = {.name = "pow",
+                             .attrs_size = sizeof(double),
+                             .forward = pow_forward,
+                             .backward = pow_backward,
+                             .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_pow(ct_tensor *x, double e) { return ct_apply(&pow_op, (ct_tensor *[]){x}, 1, &e); }

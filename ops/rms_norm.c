@@ -43,7 +43,7 @@ static const ct_op rms_norm = {.name = "rms_norm",
                                .attrs_size = sizeof(double),
                                .forward = rms_norm_forward,
                                .backward = rms_norm_backward,
-                               .flags = CT_OP_OPTIONAL};
+                               .flags = CT_OP_OPTIONAL | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) {
     return ct_apply(&rms_norm, (ct_tensor *[]){x, weight}, 2, &eps);

@@ -18,7 +18,8 @@ static bool scale_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 static const ct_op scale_op = {.name = "scale",
                                .attrs_size = sizeof(double),
                                .forward = scale_forward,
-                               .backward = scale_backward};
+                               .backward = scale_backward,
+                               .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_scale(ct_tensor *x, double a) {
     return ct_apply(&scale_op, (ct_tensor *[]){x}, 1, &a);

@@ -70,7 +70,8 @@ static bool columns_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **
 static const ct_op softmax_columns = {.name = "softmax",
                                       .attrs_size = sizeof(int),
                                       .forward = columns_forward,
-                                      .backward = columns_backward};
+                                      .backward = columns_backward,
+                                      .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_softmax(ct_tensor *x, int dim) {
     /* which records the error */

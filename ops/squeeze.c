@@ -27,7 +27,7 @@ static const ct_op squeeze = {.name = "squeeze",
                               .attrs_size = sizeof(int),
                               .forward = squeeze_forward,
                               .backward = squeeze_backward,
-                              .flags = CT_OP_STRIDED};
+                              .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_squeeze(ct_tensor *x, int dim) {
     return ct_apply(&squeeze, (ct_tensor *[]){x}, 1, &dim);

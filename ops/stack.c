@@ -38,7 +38,7 @@ static const ct_op stack = {.name = "stack",
                             .attrs_size = sizeof(int),
                             .forward = stack_forward,
                             .backward = stack_backward,
-                            .flags = CT_OP_STRIDED};
+                            .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_stack(ct_tensor *const *tensors, int n, int dim) {
     return tensors && n > 0 ? ct_apply(&stack, tensors, n, &dim) : NULL;

@@ -56,7 +56,8 @@ static bool tril_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
 static const ct_op tril = {.name = "tril",
                            .attrs_size = sizeof(int64_t),
                            .forward = tril_forward,
-                           .backward = tril_backward};
+                           .backward = tril_backward,
+                           .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_tril(ct_tensor *x, int64_t diagonal) {
     return ct_apply(&tril, (ct_tensor *[]){x}, 1, &diagonal);

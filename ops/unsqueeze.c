@@ -27,7 +27,7 @@ static const ct_op unsqueeze = {.name = "unsqueeze",
                                 .attrs_size = sizeof(int),
                                 .forward = unsqueeze_forward,
                                 .backward = unsqueeze_backward,
-                                .flags = CT_OP_STRIDED};
+                                .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_unsqueeze(ct_tensor *x, int dim) {
     return ct_apply(&unsqueeze, (ct_tensor *[]){x}, 1, &dim);

@@ -64,12 +64,15 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor);
  * least 1, and one tensor is not NULL.
  *
  * Until backward is done with the graph, arg and what fn finds by it must stay: fn must compute
- * from them and its inputs what it did before. Inputs, leaves and results of outside that were
- * changed in place since are CT_ERR_GRAD, as for saved tensors, also if fn itself changes an input
- * or, after its use, a leaf. So is a second run that fails (the status is that of its error),
- * returns another shape or dtype, or uses other tensors with a gradient than the first; in debug
- * mode also one that returns other values. What fn changes besides, such as a count, it changes at
- * each run: once in forward, and once for each backward.
+ * from them and its inputs what it did before, by the same ops. A second run is compared with the
+ * first by fingerprints of the result's values and of the recorded ops: their kinds, shapes,
+ * dtypes, the tensors with a gradient that they use, and the values of all others that their
+ * backward reads. A second run that differs is CT_ERR_GRAD: for example, because a module that fn
+ * calls was converted (ct_module_to_bf16), loaded, given another child or taken out of training.
+ * Inputs, leaves and results of outside that were changed in place since are CT_ERR_GRAD too, as
+ * for saved tensors, also if fn itself changes an input or, after its use, a leaf. A second run
+ * that fails is an error with the status of its own. What fn changes besides, such as a count, it
+ * changes at each run: once in forward, and once for each backward.
  *
  * Handles made in fn end with it, but for its result. One that it keeps by ct_keep is made anew by
  * the second run; so ct_retain_grad of it, in fn, makes ct_grad of the second handle show its

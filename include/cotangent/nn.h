@@ -317,7 +317,8 @@ CT_API ct_module *ct_module_clone(const ct_module *module);
  * A parameter is the same tensor as before, tied ones too; its gradient is gone, and none can be
  * required: ct_set_requires_grad of it, an optimiser over it and the step of one that was made
  * before are CT_ERR_DTYPE with its name. The f32 values are freed unless something else holds them,
- * such as a recorded graph. ct_save writes BF16, and ct_load of BF16 is exact; F32, F64 and F16 of
+ * such as a recorded graph; backward through a ct_recompute before the conversion is CT_ERR_GRAD.
+ * ct_save writes BF16, and ct_load of BF16 is exact; F32, F64 and F16 of
  * a file are rounded, as others are converted.
  *
  * ct_module_to_f32: every bf16 matrix as f32, exactly; it requires a gradient again. An optimiser

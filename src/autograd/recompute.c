@@ -16,6 +16,7 @@
  * will, and it tells whether the result has a gradient, and through which leaves and results of
  * outside (parameters, most often) gradients will leave. */
 #include "recompute.h"
+#include "fingerprint.h"
 #include "observe.h"
 
 #include <limits.h>
@@ -28,7 +29,8 @@ typedef struct {
     int n;       /* inputs of fn; of the node, those behind them are used by fn besides */
     ct_rng rng;  /* as the first run has found it */
     ct_matmul_precision matmul;
-    uint64_t hash;
+    uint64_t values; /* fingerprint of the first run's result */
+    uint64_t graph;  /* fingerprint of the nodes by which the first run computed it */
     _Alignas(16) char copy[CTI_RECOMPUTE_ARG];
 } attributes;
 
@@ -45,21 +47,12 @@ static ct_tensor *run(ct_context *context, const attributes *a, ct_tensor *const
     return cti_ready(context) ? y : NULL;
 }
 
-/* Debug mode compares the two runs by it: FNV-1a of the result's bytes. */
-static uint64_t hash_of(ct_tensor *y) {
-    const ct_tensor *dense = y->context->debug ? cti_tensor_dense(y) : NULL;
-    const size_t bytes = dense ? (size_t)dense->numel * cti_dtype_size(y->dtype) : 0;
-    uint64_t hash = 0xcbf29ce484222325;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ (unsigned char)dense->data[i]) * 0x100000001b3;
-    return hash;
-}
-
 /* ---- what a run has recorded ---- */
 
 /* The nodes that a result was computed by in a run are inside; all others that these have edges to
- * are outside. While the tape is walked along, the number of a node inside is 1 once it is reached,
- * and that of one outside has a bit for each of its slots that is known. */
+ * are outside. While the tape is walked along, nodes inside are numbered from 1 on in the order in
+ * which they are reached, and the number of a node outside has a bit for each of its slots that is
+ * known. */
 typedef struct {
     uint64_t mark; /* sequence of the last node before the run */
     const cti_frame *frame;
@@ -94,16 +87,55 @@ static cti_node *next_inside(const cti_node *node, extent e) {
  * known before. */
 static int64_t reach(const ct_tensor *y, extent e) {
     int64_t found = 0;
-    cti_node_of(y->slot)->number = 1;
+    int reached = 1;
+    cti_node_of(y->slot)->number = reached;
     for (cti_node *node = cti_node_of(y->slot); node; node = next_inside(node, e))
         for (int i = 0; i < node->call.n; i++) {
             cti_grad_slot *edge = node->edge[i], *slot = outside(edge, e);
-            if (edge && is_inside(edge, e)) cti_node_of(edge)->number = 1;
+            if (edge && is_inside(edge, e) && !cti_node_of(edge)->number)
+                cti_node_of(edge)->number = ++reached;
             if (!slot || is_known(slot)) continue;
             know(slot);
             found++;
         }
     return found;
+}
+
+/* Fingerprint of one input of a node inside. A gradient goes on to another node inside, or to a
+ * slot outside, which is the same in both runs. Other inputs are constants: backward reads the
+ * values of those that were saved. */
+static uint64_t print_input(uint64_t print, const ct_tensor *in, cti_grad_slot *edge, extent e) {
+    if (!in) return cti_fingerprint_add(print, 0);
+    print = cti_fingerprint_type(print, in);
+    if (edge && is_inside(edge, e)) {
+        print = cti_fingerprint_add(print, (uint64_t)cti_node_of(edge)->number);
+        return cti_fingerprint_add(print, edge->index);
+    }
+    if (outside(edge, e)) return cti_fingerprint_add(print, (uintptr_t)edge);
+    return in->storage ? cti_fingerprint_values(print, in) : print;
+}
+
+static uint64_t print_attrs(uint64_t print, const ct_call *c) {
+    const size_t size = c->op->flags & CTI_OP_EXACT_ATTRS ? c->op->attrs_size : 0;
+    for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        memcpy(&word, (const char *)c->attrs + i, size - i < sizeof word ? size - i : sizeof word);
+        print = cti_fingerprint_add(print, word);
+    }
+    return print;
+}
+
+/* Fingerprint of the nodes inside, while they are numbered. */
+static uint64_t print_graph(const ct_tensor *y, extent e) {
+    uint64_t print = cti_fingerprint_add(CTI_FINGERPRINT, y->slot->index);
+    for (const cti_node *node = cti_node_of(y->slot); node; node = next_inside(node, e)) {
+        print = cti_fingerprint_add(print, (uintptr_t)node->call.op);
+        print = print_attrs(print, &node->call);
+        print = cti_fingerprint_add(print, (uint64_t)node->call.n);
+        for (int i = 0; i < node->call.n; i++)
+            print = print_input(print, node->call.in[i], node->edge[i], e);
+    }
+    return print;
 }
 
 /* ---- the first run ---- */
@@ -178,9 +210,10 @@ static int64_t reach_others(const ct_tensor *y, extent e, ct_tensor *const *in, 
 
 /* Records the node that stands for all nodes inside, and makes y its result. Nothing is known while
  * it allocates: on_error may draw a graph, which needs the numbers too. */
-static cti_node *record(ct_context *context, const attributes *a, ct_tensor *const *in,
-                        ct_tensor *y, extent e) {
+static cti_node *record(ct_context *context, attributes *a, ct_tensor *const *in, ct_tensor *y,
+                        extent e) {
     const int64_t others = reach_others(y, e, in, a->n);
+    a->graph = print_graph(y, e);
     add_all_outside(NULL, y, e, 0);
     const bool fits = others <= INT_MAX - a->n;
     const ct_call call = {.context = context,
@@ -252,8 +285,8 @@ static ct_tensor *first_run(ct_context *context, attributes *a, ct_tensor *const
         return ct_fail(context, CT_ERR_GRAD,
                        "recompute: the function has changed an input, or a leaf that it uses, in "
                        "place, so its second run would begin with other values");
-    a->hash = hash_of(y);
-    cti_node *node = cti_ready(context) ? record(context, a, in, y, e) : NULL;
+    a->values = cti_fingerprint_values(CTI_FINGERPRINT, y);
+    cti_node *node = record(context, a, in, y, e);
     if (node && context->observed) observe(node, in, a->n, y);
     return node ? y : NULL;
 }
@@ -344,8 +377,8 @@ static ct_tensor *second_run(const cti_node *node, cti_frame *frame) {
     return ct_fail(context, status, "recompute: in the function's second run: %s", message);
 }
 
-/* Whether the second run has made what the first has. */
-static bool is_same(const attributes *a, ct_tensor *y, const ct_tensor *cotangent, extent e) {
+/* Whether the second run's result is of the first's shape and dtype, and was recorded. */
+static bool is_same(const ct_tensor *y, const ct_tensor *cotangent, extent e) {
     ct_context *context = y->context;
     if (!cti_shape_same(&y->shape, &cotangent->shape) || y->dtype != cotangent->dtype)
         return ct_fail(context, CT_ERR_GRAD,
@@ -358,34 +391,81 @@ static bool is_same(const attributes *a, ct_tensor *y, const ct_tensor *cotangen
                        "recompute: the result %s of the function's second run was not computed "
                        "from anything that requires a gradient, and that of the first was",
                        SHAPE(y->shape));
-    if (hash_of(y) == a->hash) return true;
-    return ct_fail(context, CT_ERR_GRAD,
-                   "recompute: the function returned other values in its second run than in its "
-                   "first: something that it reads besides its inputs has changed");
+    return true;
 }
 
-/* Moves the nodes inside to the older side of this one. Where their edges lead must be older still,
- * or the loop of backward would not come to it: that is so for what the first run has used. */
+/* Whether each leaf that the first run used has the storage that it had then, as far as the leaf is
+ * still there. (Changes in place are found as for any node.) */
+static bool leaves_have_their_storage(const cti_node *node) {
+    for (int i = 0; i < node->call.n; i++) {
+        const cti_node *from = node->edge[i] ? cti_node_of(node->edge[i]) : NULL;
+        if (!from || from->call.op || !from->owner) continue;
+        if (from->owner->storage == node->call.in[i]->storage) continue;
+        return ct_fail(node->call.context, CT_ERR_GRAD,
+                       "recompute: the values of a leaf %s, which the function has used, have been "
+                       "exchanged since",
+                       SHAPE(from->owner->shape));
+    }
+    return true;
+}
+
+/* Forgets the slots that the nodes inside have edges to. Returns how many of the node's slots are
+ * not among them; those of fn's inputs, which it need not use, are not counted. */
+static int64_t forget_used(const cti_node *node, const ct_tensor *y, extent e) {
+    const attributes *a = node->call.attrs;
+    int64_t unused = 0;
+    for (const cti_node *inside = cti_node_of(y->slot); inside; inside = next_inside(inside, e))
+        for (int i = 0; i < inside->call.n; i++)
+            if (outside(inside->edge[i], e)) forget(inside->edge[i]);
+    for (int i = 0; i < node->call.n; i++) {
+        if (!node->edge[i] || !is_known(node->edge[i])) continue;
+        unused += i >= a->n;
+        forget(node->edge[i]);
+    }
+    return unused;
+}
+
+/* Records in what the second run differs from the first; false. `others` tensors with a gradient
+ * were used by the second run only, `unused` by the first only. */
+static bool refuse_run(ct_context *context, int64_t others, int64_t unused, bool same_values) {
+    if (others)
+        return ct_fail(context, CT_ERR_GRAD,
+                       "recompute: the function's second run has used tensors with a gradient that "
+                       "its first run has not used (%lld)",
+                       (long long)others);
+    if (unused)
+        return ct_fail(context, CT_ERR_GRAD,
+                       "recompute: the function's second run has not used tensors with a gradient "
+                       "that its first run has used (%lld)",
+                       (long long)unused);
+    return ct_fail(context, CT_ERR_GRAD,
+                   "recompute: the function %s in its second run than in its first: something that "
+                   "it reads besides its inputs has changed",
+                   same_values ? "has computed its result by other ops or from other constants"
+                               : "returned other values");
+}
+
+/* Moves the nodes inside to the older side of this one, if they are those of the first run. Where
+ * their edges lead is older still, or the loop of backward would not come to it: that is so for
+ * what the first run has used. */
 static bool move_nodes(cti_node *node, const ct_tensor *y, extent e) {
+    const attributes *a = node->call.attrs;
     for (int i = 0; i < node->call.n; i++)
         if (node->edge[i]) know(node->edge[i]);
     const int64_t others = reach(y, e);
+    const bool same_graph = print_graph(y, e) == a->graph;
+    const int64_t unused = forget_used(node, y, e);
+    const bool same_values = cti_fingerprint_values(CTI_FINGERPRINT, y) == a->values;
+    const bool same = same_graph && same_values && !others && !unused;
     cti_node *next, *before = node;
     for (cti_node *inside = cti_node_of(y->slot); inside; inside = next) {
-        for (int i = 0; others && i < inside->call.n; i++)
-            if (outside(inside->edge[i], e)) forget(inside->edge[i]);
         next = next_inside(inside, e);
         inside->number = 0;
-        if (others) continue;
+        if (!same) continue;
         cti_tape_move(inside, before);
         before = inside;
     }
-    for (int i = 0; i < node->call.n; i++)
-        if (node->edge[i]) forget(node->edge[i]);
-    return !others || ct_fail(node->call.context, CT_ERR_GRAD,
-                              "recompute: the function's second run has used %lld "
-                              "tensors with a gradient that its first run has not used",
-                              (long long)others);
+    return same || refuse_run(node->call.context, others, unused, same_values);
 }
 
 static bool backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
@@ -395,8 +475,8 @@ static bool backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor *
     cti_frame_open(c->context, &frame, false);
     frame.no_grad = false; /* although the frame of backward around it records nothing */
     const extent e = {.mark = c->context->sequence, .frame = &frame};
-    ct_tensor *y = second_run(node, &frame);
-    const bool done = y && is_same(c->attrs, y, cotangents[0], e) && move_nodes(node, y, e) &&
+    ct_tensor *y = leaves_have_their_storage(node) ? second_run(node, &frame) : NULL;
+    const bool done = y && is_same(y, cotangents[0], e) && move_nodes(node, y, e) &&
                       cti_backward_continue(y->slot, cotangents[0]);
     cti_frame_close(c->context, &frame);
     return done;

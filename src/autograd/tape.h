@@ -38,6 +38,9 @@ _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 /* In ct_op.flags: what this op's backward puts on the tape may add to leaves after its node has
  * run: see recompute.h. */
 #define CTI_OP_HIDES_LEAVES (1u << 8)
+/* In ct_op.flags: the attributes are a struct without padding or pointers, so that two calls can be
+ * compared by its bytes. */
+#define CTI_OP_EXACT_ATTRS (1u << 9)
 
 /* Told of each backward, to see which leaves have their whole gradient before it ends: a leaf does
  * when no node that is left has an edge to it. It takes no memory and records no error. */

@@ -1,0 +1,24 @@
+/* Fingerprints: numbers of 64 bits by which recompute.c compares its two runs without keeping the
+ * first. Equal runs have equal fingerprints; different ones have equal fingerprints about once in
+ * 2^32 or more. */
+#ifndef CTI_AUTOGRAD_FINGERPRINT_H
+#define CTI_AUTOGRAD_FINGERPRINT_H
+
+#include "../core/context.h"
+
+enum { CTI_FINGERPRINT = 17 }; /* of nothing */
+
+/* The fingerprint of what `print` stands for, followed by a number. */
+static inline uint64_t cti_fingerprint_add(uint64_t print, uint64_t number) {
+    const uint64_t mixed = (print ^ number) * 0x9e3779b97f4a7c15;
+    return mixed ^ mixed >> 29;
+}
+
+/* The same, followed by a tensor's shape and dtype. */
+uint64_t cti_fingerprint_type(uint64_t print, const ct_tensor *t);
+
+/* The same, followed by the tensor's elements in row-major order, bit by bit, except that all NaN
+ * count as one. It takes no memory, and runs on the context's threads. */
+uint64_t cti_fingerprint_values(uint64_t print, const ct_tensor *t);
+
+#endif
