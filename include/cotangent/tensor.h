@@ -73,8 +73,9 @@ CT_API double ct_item(const ct_tensor *tensor);
 
 /* Change the values of `to`, which may be a view: then those of the tensor it is a view of change
  * too. `from` broadcasts to to's shape; both may have any strides. It is read first: where the two
- * share memory, as views of one tensor do, the result is that of a copy of from. A `to` whose
- * elements share memory, as an expanded one's do, is CT_ERR_ARGUMENT. Not recorded: no gradient
+ * share memory, as views of one tensor do, the result is that of a copy of from. A `to` of which
+ * two elements share memory, as an expanded one's do, is CT_ERR_ARGUMENT; every other layout is
+ * written, interleaved ones too (strides 2 and 5 of 4 x 4 elements). Not recorded: no gradient
  * flows to from, and to may require one; it counts as a write, so a backward that would read to's
  * earlier values is an error. False: an error, and nothing has changed. */
 

@@ -1,28 +1,7 @@
 /* Checks before a tensor is written from another, and whether they overlap. */
 #include "into.h"
 
-/* Sorts the dims of more than one element by the distance of their elements: a dim whose distance
- * is more than all nearer ones reach has no address twice. A caller's strides (ct_wrap) that are
- * interleaved otherwise are refused too. */
-static bool has_an_address_each(const ct_tensor *t) {
-    int64_t distance[CT_MAX_DIMS], size[CT_MAX_DIMS], reach = 0;
-    int n = 0;
-    if (t->contiguous || t->numel <= 1) return true;
-    for (int d = 0; d < t->shape.ndim; d++) {
-        const int64_t step = t->stride[d] < 0 ? -t->stride[d] : t->stride[d];
-        int at = n;
-        if (t->shape.dim[d] == 1) continue;
-        for (; at > 0 && distance[at - 1] > step; at--)
-            distance[at] = distance[at - 1], size[at] = size[at - 1];
-        distance[at] = step, size[at] = t->shape.dim[d];
-        n++;
-    }
-    for (int i = 0; i < n; i++) {
-        if (distance[i] <= reach) return false;
-        reach += (size[i] - 1) * distance[i];
-    }
-    return true;
-}
+#include "../../src/core/distinct.h"
 
 bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name) {
     ct_tensor *const given[] = {to, (ct_tensor *)from};
@@ -37,7 +16,7 @@ bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name) 
     if (!cti_shape_broadcasts_to(from->shape, to->shape))
         return ct_fail(context, CT_ERR_SHAPE, "%s: %s does not broadcast to %s", name,
                        SHAPE(from->shape), SHAPE(to->shape));
-    if (!has_an_address_each(to))
+    if (!to->contiguous && !cti_offsets_are_distinct(&to->shape, to->stride))
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: elements of %s share memory, as in an expanded tensor", name,
                        SHAPE(to->shape));

@@ -1,0 +1,169 @@
+/* Two indices have the same offset if their difference d, which is not 0, solves
+ *
+ *     sum of d[i] step[i] = 0,     |d[i]| <= most[i]
+ *
+ * with step the absolute value of a stride and most the size less 1. (A negative stride only turns
+ * a sign of d.) First go axes whose d[i] can only be 0: the step is more than all others reach, or
+ * every multiple of the step that the others can make up for needs a larger d[i]. No usual layout
+ * has axes that stay. Of these the solutions are searched: the axes with large steps are tried one
+ * by one, within what the smaller ones reach and what their common divisor divides, and the last
+ * two are solved at once. */
+#include "distinct.h"
+#include "int_math.h"
+
+#include <stdint.h>
+
+#define MOST_REACH ((int64_t)1 << 61)
+
+typedef struct {
+    int64_t step, most;
+    int64_t reach, divisor; /* of this axis and all behind it: the largest sum, and the gcd */
+} axis;
+
+typedef struct {
+    axis axis[CT_MAX_DIMS]; /* from the largest step to the smallest */
+    int n;
+    int64_t inverse; /* of the last but one step modulo the last, each without their gcd */
+} layout;
+
+static int64_t gcd(int64_t a, int64_t b) {
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static int64_t mod(int64_t a, int64_t m) { return a % m < 0 ? a % m + m : a % m; }
+static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); } /* b > 0 */
+
+/* a b modulo m, for 0 <= a, b < m < 2^62. */
+static int64_t mod_product(int64_t a, int64_t b, int64_t m) {
+    if (m <= INT32_MAX) return a * b % m;
+    int64_t product = 0;
+    for (; b; b >>= 1) {
+        if (b & 1) product = (product + a) % m;
+        a = (a + a) % m;
+    }
+    return product;
+}
+
+/* x with a x = 1 modulo m, for gcd(a, m) = 1: Euclid's algorithm. */
+static int64_t mod_inverse(int64_t a, int64_t m) {
+    int64_t x = 1, next = 0, left = a, right = m;
+    while (right) {
+        const int64_t quotient = left / right, rest = left % right, older = x - quotient * next;
+        left = right;
+        right = rest;
+        x = next;
+        next = older;
+    }
+    return mod(x, m);
+}
+
+/* ---- the axes ---- */
+
+/* Adds an axis at its place by the step. */
+static void insert(layout *l, int64_t step, int64_t most) {
+    int at = l->n++;
+    for (; at > 0 && l->axis[at - 1].step < step; at--) l->axis[at] = l->axis[at - 1];
+    l->axis[at] = (axis){.step = step, .most = most};
+}
+
+/* False: a step of 0, or offsets that are too large. */
+static bool read_layout(layout *l, const ct_shape *shape, const int64_t *stride) {
+    int64_t reach = 0;
+    l->n = 0;
+    for (int d = 0; d < shape->ndim; d++) {
+        const int64_t most = shape->dim[d] - 1, step = stride[d] < 0 ? -stride[d] : stride[d];
+        if (most == 0) continue;
+        if (step == 0 || most > (MOST_REACH - reach) / step) return false;
+        reach += most * step;
+        insert(l, step, most);
+    }
+    return true;
+}
+
+/* Whether d[i] is 0 in every solution. */
+static bool is_fixed(const layout *l, int i) {
+    const int64_t step = l->axis[i].step;
+    int64_t reach = 0, divisor = 0;
+    for (int k = 0; k < l->n; k++)
+        if (k != i) {
+            reach += l->axis[k].most * l->axis[k].step;
+            divisor = gcd(divisor, l->axis[k].step);
+        }
+    return step > reach || divisor / gcd(divisor, step) > l->axis[i].most;
+}
+
+static void drop_fixed(layout *l) {
+    for (int i = 0; i < l->n;) {
+        if (!is_fixed(l, i)) {
+            i++;
+            continue;
+        }
+        l->n--;
+        for (int k = i; k < l->n; k++) l->axis[k] = l->axis[k + 1];
+        i = 0; /* without it others may be */
+    }
+}
+
+/* Whether there are more indices than offsets. */
+static bool is_crowded(const layout *l) {
+    int64_t indices = 1;
+    for (int i = 0; i < l->n; i++) {
+        if (l->axis[i].most >= (l->axis[0].reach + 1) / indices) return true;
+        indices *= l->axis[i].most + 1;
+    }
+    return false;
+}
+
+static void prepare(layout *l) {
+    int64_t reach = 0, divisor = 0;
+    for (int i = l->n - 1; i >= 0; i--) {
+        axis *a = &l->axis[i];
+        a->reach = reach += a->most * a->step;
+        a->divisor = divisor = gcd(divisor, a->step);
+    }
+    const axis *p = &l->axis[l->n - 2], *q = p + 1;
+    l->inverse = mod_inverse(p->step / p->divisor, q->step / p->divisor);
+}
+
+/* ---- the search ---- */
+
+/* Whether sum + x p + y q = 0 has a solution for the last two axes, where p->divisor divides sum.
+ * `zero`: all differences so far are 0, and these must not be. */
+static bool solve_last(const layout *l, int64_t sum, bool zero) {
+    const axis *p = &l->axis[l->n - 2], *q = p + 1;
+    const int64_t a = p->step / p->divisor, b = q->step / p->divisor, c = -sum / p->divisor;
+    if (zero) return b <= p->most && a <= q->most;
+    const int64_t low = cti_max(-p->most, -floor_div(b * q->most - c, a)),
+                  high = cti_min(p->most, floor_div(b * q->most + c, a)),
+                  x = mod_product(mod(c, b), l->inverse, b); /* and all that differ by b */
+    return low <= high && mod(x - low, b) <= high - low;
+}
+
+/* Whether differences of the axes from i on take the sum to 0. */
+static bool solve(const layout *l, int i, int64_t sum, bool zero) {
+    const axis *a = &l->axis[i];
+    if (sum > a->reach || sum < -a->reach || sum % a->divisor) return false;
+    if (i == l->n - 2) return solve_last(l, sum, zero);
+    const int64_t rest = a[1].reach, /* the first difference that is not 0 is positive */
+        low = zero ? 0 : cti_max(-a->most, -floor_div(rest + sum, a->step)),
+                  high = cti_min(a->most, floor_div(rest - sum, a->step));
+    for (int64_t d = low; d <= high; d++)
+        if (solve(l, i + 1, sum + d * a->step, zero && d == 0)) return true;
+    return false;
+}
+
+bool cti_offsets_are_distinct(const ct_shape *shape, const int64_t *stride) {
+    layout l;
+    for (int d = 0; d < shape->ndim; d++)
+        if (shape->dim[d] == 0) return true;
+    if (!read_layout(&l, shape, stride)) return false;
+    drop_fixed(&l);
+    if (l.n == 0) return true;
+    prepare(&l);
+    return !is_crowded(&l) && !solve(&l, 0, 0, true);
+}
