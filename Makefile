@@ -6,7 +6,8 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 comma  := ,
 LIBDIR ?= $(PREFIX)/lib
-OPT    ?= -O3 -g
+# Without -g: line numbers are nine tenths of a library, and of a program that is linked with it. With them: OPT="-O3 -g".
+OPT    ?= -O3
 CFLAGS ?=
 SANITIZE ?=
 # Of kernels: instrumented in full, one takes minutes to compile.
@@ -359,7 +360,7 @@ kill: $(BUILD)/char_lm ## KILLS=1000 times SIGKILL to trainings at random moment
 	@command -v python3 >/dev/null || { echo "make kill needs python3"; exit 2; }
 	@KILLS=$(KILLS) SEED=$(or $(SEED),1) tests/kill/run $(BUILD)/char_lm
 
-valgrind: $(or $(CHOSEN),$(TESTS)) ## the suite under valgrind (slow)
+valgrind: $(or $(CHOSEN),$(TESTS)) ## the suite under valgrind (slow); with line numbers: BUILD=build/debug OPT="-O3 -g1"
 	@BUILD=$(BUILD) VALGRIND=1 tests/run $^
 
 $(BUILD)/mutation/venv/ready: tests/mutation/requirements.txt
@@ -388,13 +389,17 @@ headers: $(BUILD)/flags ## every public header compiles alone, as C11, C++11 and
 $(BUILD)/make_parameters: docs/make_parameters.c $(STATIC)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) $< $(STATIC) -o $@ $(LIBS)
 
-docs: $(BUILD)/make_parameters ## make docs/ops.md from the headers and the ops, docs/parameters.md from the modules
+docs: $(BUILD)/make_parameters ## make docs/api.md from the headers, docs/ops.md from them and the ops, docs/parameters.md from the modules
+	docs/make_api > $(BUILD)/api.md && mv $(BUILD)/api.md docs/api.md
 	docs/make_ops > $(BUILD)/ops.md && mv $(BUILD)/ops.md docs/ops.md
 	$(RUN) $(BUILD)/make_parameters > $(BUILD)/parameters.md && mv $(BUILD)/parameters.md docs/parameters.md
+graph-picture: $(BUILD)/graph$(EXE) ## docs/graph.svg: what build/graph draws; needs Graphviz
+	$(RUN) $< $(BUILD)/graph.dot > $(BUILD)/graph.txt && dot -Tsvg $(BUILD)/graph.dot -o docs/graph.svg
 
 # The blocks of C in docs/training.md, as one program, are compiled and run: a short run, one that goes on, and a mistake. Its C++ is compiled.
 # That of docs/scaling.md runs without MPI, to its end and once more.
-docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out of date, names what is not there, or shows what does not compile
+docs-check: $(BUILD)/make_parameters $(BUILD)/graph$(EXE) $(BUILD)/flags ## fail where a page is out of date, names what is not there, or shows what does not compile
+	@docs/make_api > $(BUILD)/api.md && cmp -s $(BUILD)/api.md docs/api.md || { echo "docs/api.md is out of date: make docs"; exit 1; }
 	@docs/make_ops > $(BUILD)/ops.md && cmp -s $(BUILD)/ops.md docs/ops.md || { echo "docs/ops.md is out of date: make docs"; exit 1; }
 	@$(RUN) $(BUILD)/make_parameters | cmp -s - docs/parameters.md || { echo "docs/parameters.md is out of date: make docs"; exit 1; }
 	@docs/blocks c README.md | awk '/^#line/ && n++ {exit} !/^#line/' | cmp -s - examples/mha.c || { echo "README.md does not show examples/mha.c as it is"; exit 1; }
@@ -409,12 +414,13 @@ docs-check: $(BUILD)/make_parameters $(BUILD)/flags ## fail where a page is out 
 	@cd $(BUILD)/docs && rm -f run.safetensors && $(RUN) ./scaling > out && grep -q '^step 200: loss 0' out && [ -s run.safetensors ] && $(RUN) ./scaling > out && [ ! -s out ] || \
 	    { echo "the program of docs/scaling.md does not run"; cat $(BUILD)/docs/out; exit 1; }
 	@! docs/scaling_table | grep -vxFf docs/scaling.md || { echo "docs/scaling.md does not have these lines of docs/scaling_table"; exit 1; }
+	@$(RUN) $(BUILD)/graph$(EXE) $(BUILD)/docs/graph.dot > $(BUILD)/docs/graph.txt && docs/graph_labels $(BUILD)/docs/graph.dot docs/graph.svg
 	@docs/check_names README.md docs/*.md
 	@echo "docs: the pages are up to date, and their programs compile"
 
 # ---- the rest ----
 
-# Paths may have spaces. Debug information stays in build/: it is nine tenths of the libraries.
+# Paths may have spaces. Of a build with -g the debug information stays in build/.
 STRIP ?= $(shell $(CC) -print-prog-name=strip)
 HEADERS = $(notdir $(wildcard include/cotangent/*.h))
 TO_INCLUDE = $(DESTDIR)$(PREFIX)/include/cotangent
@@ -518,4 +524,4 @@ clean: ## remove build/
 
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder kit-files format-check tidy mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE
+.PHONY: graph-picture amalgamation packaging-check losses coverage build-suite run-suite kill course grade handout autograder kit-files format-check tidy mutate fuzz all help demo tests test test-torch golden asan ubsan tsan valgrind layers headers docs docs-check install uninstall bench gradcheck-plot format clean FORCE

@@ -1,6 +1,7 @@
-/* any, all: y = is any, are all elements of x over dims true, bool;   no gradient.
- * Of no element false, true. What is not bool is true where it is not 0, so NaN is true: it is cast
- * first. */
+/* any: y = whether an element of x over dims is true; of no element false
+ * all: y = whether every element of x over dims is true; of no element true
+ * Each: bool; no gradient. An element of another dtype is true if it is not 0, so NaN is true: x is
+ * cast first */
 #include "support/reduce.h"
 
 #include <string.h>

@@ -1,5 +1,10 @@
-/* eq, ne, lt, le, gt, ge: y = (a = b), ..., broadcast; of any one dtype to bool; no gradient. NaN
- * equals nothing. */
+/* eq: y = (a = b), false where either is NaN
+ * ne: y = (a != b), true where either is NaN
+ * lt: y = (a < b), false where either is NaN
+ * le: y = (a <= b), false where either is NaN
+ * gt: y = (a > b), false where either is NaN
+ * ge: y = (a >= b), false where either is NaN
+ * Each: broadcast; of any one dtype to bool; no gradient */
 #include "support/op.h"
 
 static ct_tensor *eq_forward(ct_call *c) { return cti_op_binary(c, kernels(c)->eq, CT_BOOL); }

@@ -1,4 +1,7 @@
-/* logical_and, logical_or, logical_not: of bool to bool, broadcast; no gradient. */
+/* logical_and: y = a and b, broadcast
+ * logical_or: y = a or b, broadcast
+ * logical_not: y = not x
+ * Each: of bool to bool; no gradient */
 #include "support/op.h"
 
 static ct_tensor *and_forward(ct_call *c) {
