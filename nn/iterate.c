@@ -82,6 +82,10 @@ bool ct_module_next_buffer(const ct_module *module, ct_param *buffer) {
     return next(module, buffer, BUFFERS, false, "ct_module_next_buffer");
 }
 
+bool cti_nn_next_buffer_name(const ct_module *module, ct_param *buffer) {
+    return next(module, buffer, BUFFERS, true, "cti_nn_next_buffer_name");
+}
+
 int64_t ct_module_count(const ct_module *module) {
     int64_t count = 0;
     for (ct_param param = {0}; ct_module_next(module, &param);) count += ct_numel(param.tensor);

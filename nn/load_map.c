@@ -3,70 +3,20 @@
 
 #include <string.h>
 
-/* ---- entries ---- */
-
-static bool refuse(const cti_nn_match *match, int64_t k, const char *what) {
-    const ct_load_map *entry = &match->load.map[k];
-    return ct_fail(match->file->context, CT_ERR_ARGUMENT, "%s: %s: map entry %" PRId64 " (%s): %s",
-                   match->file->op, match->file->path, k, entry->param ? entry->param : "NULL",
-                   what);
-}
-
-static int stars(const char *pattern) {
-    int n = 0;
-    for (; *pattern; pattern++) n += *pattern == '*';
-    return n;
-}
-
-static bool check_entry(const cti_nn_match *match, int64_t k) {
-    const ct_load_map *entry = &match->load.map[k];
-    if (!entry->param || !entry->file) return refuse(match, k, "param or file is NULL");
-    if (stars(entry->param) > 1 || stars(entry->file) > 1)
-        return refuse(match, k, "more than one *");
-    if (stars(entry->file) > stars(entry->param))
-        return refuse(match, k, "a * in file, but none in param");
-    if (entry->param_start < 0 || entry->file_start < 0 || entry->rows < 0)
-        return refuse(match, k, "param_start, file_start or rows is negative");
-    return true;
-}
-
-/* Whether a pattern with a * matches the name; *text is then what the * stands for. */
-static bool matches(const char *pattern, const char *name, cti_text *text) {
-    const char *star = strchr(pattern, '*');
-    const size_t before = (size_t)(star - pattern), after = strlen(star + 1), size = strlen(name);
-    if (size < before + after || memcmp(pattern, name, before) ||
-        memcmp(star + 1, name + size - after, after))
-        return false;
-    *text = (cti_text){name + before, size - before - after};
-    return true;
-}
-
-/* The name in the file: the pattern with the text for its *; of strlen + 1 bytes. */
-static char *name_in_file(ct_context *context, const char *pattern, cti_text text) {
-    const char *star = strchr(pattern, '*');
-    const size_t before = star ? (size_t)(star - pattern) : strlen(pattern);
-    const size_t middle = star ? text.size : 0, after = star ? strlen(star + 1) : 0;
-    char *name = cti_take(context, before + middle + after + 1);
-    if (!name) return NULL;
-    memcpy(name, pattern, before);
-    memcpy(name + before, text.at, middle);
-    if (after) memcpy(name + before + middle, star + 1, after);
-    name[before + middle + after] = 0;
-    return name;
-}
+#include "../src/core/int_math.h"
+#include "../src/io/name_map.h"
 
 /* ---- pieces ---- */
 
 static bool add_piece(cti_nn_state *state, const cti_nn_match *match, const ct_load_map *entry,
-                      int64_t i, cti_text text) {
-    char *name = name_in_file(state->context, entry->file, text);
+                      int64_t source, cti_text text) {
+    char *name = cti_name_map_file(state->context, entry, text);
     if (!name) return false;
     const int64_t j = cti_shards_find(match->file, cti_text_of(name));
     cti_path_free(state->context, name);
-    cti_nn_item *item = &state->item[i];
-    if (!item->pieces) item->piece = state->pieces;
-    item->mapped = true;
-    item->pieces++;
+    cti_nn_source *of = &state->source[source];
+    if (!of->pieces) of->piece = state->pieces;
+    of->pieces++;
     return cti_nn_state_add_piece(state,
                                   (cti_nn_piece){.from = j < 0 ? NULL : match->file->tensor[j],
                                                  .entry = entry,
@@ -76,54 +26,44 @@ static bool add_piece(cti_nn_state *state, const cti_nn_match *match, const ct_l
                                                  .transposed = entry->transposed});
 }
 
-/* Checks the entries. Sets only[k] to the item that entry k names, by any of its names; PATTERN: it
- * has a *, and matches at least one. */
-enum { PATTERN = -1 };
-static bool check_entries(const cti_nn_state *state, const cti_nn_match *match, int64_t *only) {
-    cti_text text;
-    for (int64_t k = 0; k < match->load.n_map; k++) {
-        if (!check_entry(match, k)) return false;
-        const char *param = match->load.map[k].param;
-        int64_t i = 0;
-        if (stars(param)) {
-            while (i < state->n && !matches(param, state->named[i].name, &text)) i++;
-            only[k] = PATTERN;
-        } else {
-            only[k] = i = cti_nn_item_named(state, match->module, param);
-        }
-        if (i < 0 || i == state->n) return refuse(match, k, "no parameter has such a name");
-    }
-    return true;
+/* Whether an entry calls a further name of a shared tensor by that name; then patterns, which mean
+ * other tensors, do not count for it. */
+static bool is_called(const cti_nn_state *state, const cti_nn_match *match, int64_t s) {
+    for (int64_t k = 0; s >= state->n && k < match->load.n_map; k++)
+        if (!strcmp(match->load.map[k].param, state->source[s].name)) return true;
+    return false;
 }
 
-static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, const int64_t *only) {
-    for (int64_t i = 0; i < state->n; i++)
+/* Sets used[k] for each entry that names a tensor, by any of its names. */
+static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, bool *used) {
+    cti_text text;
+    for (int64_t s = 0; s < state->sources; s++) {
+        const bool called = is_called(state, match, s);
         for (int64_t k = 0; k < match->load.n_map; k++) {
             const ct_load_map *entry = &match->load.map[k];
-            cti_text text = {"", 0};
-            if (only[k] != i &&
-                (only[k] != PATTERN || !matches(entry->param, state->named[i].name, &text)))
-                continue;
-            if (!add_piece(state, match, entry, i, text)) return false;
+            if (!cti_name_map_matches(entry, state->source[s].name, &text)) continue;
+            used[k] = true;
+            if (called && strcmp(entry->param, state->source[s].name) != 0) continue;
+            if (!add_piece(state, match, entry, s, text)) return false;
         }
+    }
     return true;
 }
 
 bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
-    const size_t bytes = cti_bytes(match->load.n_map, sizeof(int64_t));
-    int64_t *only = cti_take(state->context, bytes);
-    const bool ok = only && check_entries(state, match, only) && add_pieces(state, match, only);
-    cti_give(state->context, only, bytes);
+    const cti_name_map map = {.context = state->context,
+                              .op = match->file->op,
+                              .path = match->file->path,
+                              .entry = match->load.map,
+                              .n = match->load.n_map};
+    if (!cti_name_map_check(&map)) return false;
+    const size_t bytes = cti_bytes(map.n, sizeof(bool));
+    bool *used = cti_take_zeroed(state->context, bytes);
+    bool ok = used && add_pieces(state, match, used);
+    for (int64_t k = 0; ok && k < map.n; k++)
+        ok = used[k] || cti_name_map_refuse(&map, k, "no parameter has such a name");
+    cti_give(state->context, used, bytes);
     return ok;
-}
-
-void cti_nn_map_mark(const cti_nn_match *match, const cti_nn_state *state, int64_t *taker,
-                     int64_t mark) {
-    for (int64_t k = 0; k < state->pieces; k++) {
-        const cti_file_tensor *from = state->piece[k].from;
-        const int64_t j = from ? cti_shards_find(match->file, from->name) : -1;
-        if (j >= 0 && taker[j] < 0) taker[j] = mark;
-    }
 }
 
 /* ---- do they fill the parameter? ---- */
@@ -140,14 +80,20 @@ static bool shape_of(const cti_nn_piece *piece, ct_shape *shape) {
     return true;
 }
 
+/* Whether the file's rows are those of the tensor but for their number. */
+static bool rows_fit(const cti_nn_piece *piece, const ct_tensor *tensor, ct_shape *shape) {
+    if (!shape_of(piece, shape) || !cti_safetensors_fits(piece->from->dtype, tensor->dtype) ||
+        shape->ndim != tensor->shape.ndim)
+        return false;
+    for (int d = 1; d < shape->ndim; d++)
+        if (shape->dim[d] != tensor->shape.dim[d]) return false;
+    return true;
+}
+
 /* Whether the piece's rows are inside both tensors. Sets rows where the entry means all. */
 static bool piece_fits(cti_nn_piece *piece, const ct_tensor *tensor) {
     ct_shape shape;
-    if (!shape_of(piece, &shape) || !cti_safetensors_fits(piece->from->dtype, tensor->dtype) ||
-        shape.ndim != tensor->shape.ndim)
-        return false;
-    for (int d = 1; d < shape.ndim; d++)
-        if (shape.dim[d] != tensor->shape.dim[d]) return false;
+    if (!rows_fit(piece, tensor, &shape)) return false;
     const int64_t has = rows_of(shape), wants = rows_of(tensor->shape);
     if (piece->file_start > has || piece->param_start > wants) return false;
     if (!piece->rows) piece->rows = has - piece->file_start;
@@ -158,41 +104,90 @@ static bool overlap(const cti_nn_piece *a, const cti_nn_piece *b) {
     return a->param_start < b->param_start + b->rows && b->param_start < a->param_start + a->rows;
 }
 
-cti_nn_map_state cti_nn_map_check(cti_nn_state *state, int64_t i, char what[CTI_NN_MAP_FAULT]) {
-    const cti_nn_item *item = &state->item[i];
-    const ct_tensor *tensor = state->named[i].tensor;
-    const char *name = state->named[i].name;
-    cti_nn_piece *piece = &state->piece[item->piece];
-    for (int64_t k = 0; k < item->pieces; k++)
-        if (!piece[k].from) {
-            snprintf(what, CTI_NN_MAP_FAULT, "%s for %s", NAME(cti_text_of(piece[k].entry->file)),
-                     name);
-            return CTI_NN_MAP_MISSING;
-        }
+/* What would make a piece fit, as the end of a message. */
+static const char *remedy(const cti_nn_piece *piece, const ct_tensor *tensor) {
+    cti_nn_piece other = *piece;
+    other.transposed = !piece->transposed;
+    if (!piece_fits(&other, tensor)) return "";
+    return other.transposed ? ": `.transposed = true` would fit"
+                            : ": it fits without `.transposed`";
+}
+
+static cti_nn_found misfit(const cti_nn_source *source, const cti_nn_piece *piece,
+                           const ct_tensor *tensor, char what[CTI_NN_MAP_FAULT]) {
+    snprintf(what, CTI_NN_MAP_FAULT, "%s is %s %s, file has %s %s%s for rows from %" PRId64 " on%s",
+             source->name, cti_dtype_name(tensor->dtype), SHAPE(tensor->shape),
+             cti_file_dtype_name(piece->from->dtype), SHAPE(piece->from->shape),
+             piece->transposed ? " transposed" : "", piece->param_start, remedy(piece, tensor));
+    return CTI_NN_MISFIT;
+}
+
+/* Whether each piece's tensor is there. */
+static cti_nn_found check_there(const cti_nn_state *state, const cti_nn_source *source,
+                                char what[CTI_NN_MAP_FAULT]) {
+    const cti_nn_piece *piece = &state->piece[source->piece], *missing = NULL;
+    int64_t there = 0;
+    for (int64_t k = 0; k < source->pieces; k++) {
+        there += piece[k].from != NULL;
+        if (!piece[k].from && !missing) missing = &piece[k];
+    }
+    if (!missing) return CTI_NN_GOOD;
+    snprintf(what, CTI_NN_MAP_FAULT, "%s for %s", NAME(cti_text_of(missing->entry->file)),
+             source->name);
+    return there ? CTI_NN_PART : CTI_NN_ABSENT;
+}
+
+cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
+    const cti_nn_source *source = &state->source[s];
+    const ct_tensor *tensor = state->named[source->item].tensor;
+    cti_nn_piece *piece = &state->piece[source->piece];
+    const cti_nn_found there = check_there(state, source, what);
+    if (there != CTI_NN_GOOD) return there;
     int64_t filled = 0;
-    for (int64_t k = 0; k < item->pieces; k++) {
-        const cti_file_tensor *from = piece[k].from;
-        if (!piece_fits(&piece[k], tensor)) {
+    for (int64_t k = 0; k < source->pieces; k++) {
+        if (!piece_fits(&piece[k], tensor)) return misfit(source, &piece[k], tensor, what);
+        for (int64_t before = 0; before < k; before++) {
+            if (!overlap(&piece[before], &piece[k])) continue;
             snprintf(what, CTI_NN_MAP_FAULT,
-                     "%s is %s %s, file has %s %s%s for rows from %" PRId64 " on", name,
-                     cti_dtype_name(tensor->dtype), SHAPE(tensor->shape),
-                     cti_file_dtype_name(from->dtype), SHAPE(from->shape),
-                     piece[k].transposed ? " transposed" : "", piece[k].param_start);
-            return CTI_NN_MAP_MISFIT;
+                     "%s: two entries of the map fill rows from %" PRId64 " on", source->name,
+                     cti_max(piece[before].param_start, piece[k].param_start));
+            return CTI_NN_MISFIT;
         }
-        for (int64_t before = 0; before < k; before++)
-            if (overlap(&piece[before], &piece[k])) {
-                snprintf(what, CTI_NN_MAP_FAULT,
-                         "%s: two entries of the map fill rows from %" PRId64 " on", name,
-                         piece[before].param_start > piece[k].param_start
-                             ? piece[before].param_start
-                             : piece[k].param_start);
-                return CTI_NN_MAP_MISFIT;
-            }
         filled += piece[k].rows;
     }
-    if (filled == rows_of(tensor->shape)) return CTI_NN_MAP_GOOD;
-    snprintf(what, CTI_NN_MAP_FAULT, "%s: the map fills %" PRId64 " of its %" PRId64 " rows", name,
-             filled, rows_of(tensor->shape));
-    return CTI_NN_MAP_MISFIT;
+    if (filled == rows_of(tensor->shape)) return CTI_NN_GOOD;
+    snprintf(what, CTI_NN_MAP_FAULT, "%s: the map fills %" PRId64 " of its %" PRId64 " rows",
+             source->name, filled, rows_of(tensor->shape));
+    return CTI_NN_MISFIT;
+}
+
+/* ---- transposed ---- */
+
+bool cti_nn_is_transpose(const ct_tensor *tensor, const cti_file_tensor *from) {
+    return from->ndim == 2 && tensor->shape.ndim == 2 &&
+           from->shape.dim[0] == tensor->shape.dim[1] && from->shape.dim[1] == tensor->shape.dim[0];
+}
+
+/* Whether a matrix is square, and another one with a side of this length is transposed. */
+static bool has_transposed_sibling(const cti_nn_state *state, const cti_file_tensor *from) {
+    if (!from || from->ndim != 2 || from->shape.dim[0] != from->shape.dim[1]) return false;
+    const int64_t side = from->shape.dim[0];
+    for (int64_t k = 0; side > 1 && k < state->pieces; k++) {
+        const cti_nn_piece *other = &state->piece[k];
+        if (other->transposed && other->from && other->from->ndim == 2 &&
+            (other->from->shape.dim[0] == side || other->from->shape.dim[1] == side))
+            return true;
+    }
+    return false;
+}
+
+bool cti_nn_map_forgets(const cti_nn_state *state, int64_t i) {
+    if (state->item[i].source < 0) return false;
+    const cti_nn_source *source = &state->source[state->item[i].source];
+    if (has_transposed_sibling(state, source->from)) return true;
+    for (int64_t k = 0; k < source->pieces; k++) {
+        const cti_nn_piece *piece = &state->piece[source->piece + k];
+        if (!piece->transposed && has_transposed_sibling(state, piece->from)) return true;
+    }
+    return false;
 }

@@ -4,20 +4,21 @@
 
 #include "match.h"
 
-/* Adds to the state the pieces of each parameter that an entry of the map names. A piece whose
- * tensor the file lacks has from NULL. CT_ERR_ARGUMENT: an entry is wrong in itself, or names no
+/* Adds to the state's sources the pieces by which the map's entries fill them. A piece whose tensor
+ * the file lacks has from NULL. CT_ERR_ARGUMENT: an entry is wrong in itself, or names no
  * parameter. */
 bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match);
 
-/* Sets taker[j] to `mark`, which is negative, for each tensor of the file that a piece takes and no
- * item does (taker[j] < 0). */
-void cti_nn_map_mark(const cti_nn_match *match, const cti_nn_state *state, int64_t *taker,
-                     int64_t mark);
+/* Whether the pieces of a source are there, fit, and fill all of its item once. If not, the text
+ * says why; pieces' rows are set. */
+enum { CTI_NN_MAP_FAULT = CTI_NAME_TEXT + 2 * CTI_SHAPE_TEXT + 256 + 120 };
+cti_nn_found cti_nn_map_check(cti_nn_state *state, int64_t source, char what[CTI_NN_MAP_FAULT]);
 
-/* Whether the pieces of an item are there, fit, and fill all of it once. If not, the text says why;
- * pieces' rows are set. */
-typedef enum { CTI_NN_MAP_GOOD, CTI_NN_MAP_MISSING, CTI_NN_MAP_MISFIT } cti_nn_map_state;
-enum { CTI_NN_MAP_FAULT = CTI_NAME_TEXT + 2 * CTI_SHAPE_TEXT + 256 + 80 };
-cti_nn_map_state cti_nn_map_check(cti_nn_state *state, int64_t i, char what[CTI_NN_MAP_FAULT]);
+/* Whether the file's shape is the tensor's, the other way round. */
+bool cti_nn_is_transpose(const ct_tensor *tensor, const cti_file_tensor *from);
+
+/* Whether the item is loaded from a square matrix as it is, although other matrices with a side of
+ * this length are transposed: a map that leaves this one out would not be noticed. */
+bool cti_nn_map_forgets(const cti_nn_state *state, int64_t i);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "../src/core/message.h"
+#include "../src/io/name_map.h"
 #include "load_map.h"
 
 /* ---- one message with every mismatch ---- */
@@ -57,20 +58,23 @@ static bool fits(const cti_nn_state *state, int64_t i, const cti_file_tensor *fr
            dtype_fits(state, i, from->dtype);
 }
 
-static void add_misfit(mismatches *m, const ct_tensor *tensor, const cti_file_tensor *from) {
-    char what[CTI_NAME_TEXT + 2 * CTI_SHAPE_TEXT + 40];
+static void describe_misfit(const ct_tensor *tensor, const cti_file_tensor *from,
+                            char what[CTI_NN_MAP_FAULT]) {
+    const size_t size = CTI_NN_MAP_FAULT;
     const char *name = NAME(from->name);
     if (from->ndim > CT_MAX_DIMS) {
-        snprintf(what, sizeof what, "%s has shape %s, file has %" PRId64 " dims", name,
+        snprintf(what, size, "%s has shape %s, file has %" PRId64 " dims", name,
                  SHAPE(tensor->shape), from->ndim);
     } else if (!cti_shape_equal(tensor->shape, from->shape)) {
-        snprintf(what, sizeof what, "%s has shape %s, file has %s", name, SHAPE(tensor->shape),
-                 SHAPE(from->shape));
+        snprintf(what, size, "%s has shape %s, file has %s%s", name, SHAPE(tensor->shape),
+                 SHAPE(from->shape),
+                 cti_nn_is_transpose(tensor, from)
+                     ? ": an entry of a map with `.transposed = true` would fit"
+                     : "");
     } else {
-        snprintf(what, sizeof what, "%s is %s, file has %s", name, cti_dtype_name(tensor->dtype),
+        snprintf(what, size, "%s is %s, file has %s", name, cti_dtype_name(tensor->dtype),
                  cti_file_dtype_name(from->dtype));
     }
-    add_mismatch(m, "", what);
 }
 
 /* Records the error; false if there was no mismatch. */
@@ -108,109 +112,249 @@ void ct_load_report_print(const ct_load_report *report, FILE *file) {
     print_line(file, "missing", report->missing, report->missing_names);
     print_line(file, "unexpected", report->unexpected, report->unexpected_names);
     print_line(file, "mismatched", report->mismatched, report->mismatched_names);
+    if (report->ignored) print_line(file, "ignored", report->ignored, report->ignored_names);
+    if (report->square)
+        print_line(file, "square and not transposed, as others are", report->square,
+                   report->square_names);
+}
+
+/* ---- what the file has for each name ---- */
+
+/* Whether tensors of a source are in the file, and fit. `what` says what is wrong: of a source that
+ * is not good, but for one whose tensor is missing. */
+static cti_nn_found check_source(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
+    const cti_nn_source *source = &state->source[s];
+    if (source->pieces) return cti_nn_map_check(state, s, what);
+    if (!source->from) return CTI_NN_ABSENT;
+    if (fits(state, source->item, source->from)) return CTI_NN_GOOD;
+    describe_misfit(state->named[source->item].tensor, source->from, what);
+    return CTI_NN_MISFIT;
+}
+
+static bool is_ignored(const cti_nn_match *match, const cti_file_tensor *tensor) {
+    const char *const *pattern = match->load.ignore;
+    while (pattern && *pattern && !cti_name_matches(*pattern, tensor->name)) pattern++;
+    return pattern && *pattern;
+}
+
+/* Of what the file has for a source: the number of tensors, and of those not to be ignored. */
+static int64_t count_tensors(const cti_nn_state *state, const cti_nn_match *match,
+                             const cti_nn_source *source, int64_t *needed) {
+    int64_t n = source->from != NULL;
+    *needed = n && !is_ignored(match, source->from);
+    for (int64_t k = 0; k < source->pieces; k++) {
+        const cti_file_tensor *from = state->piece[source->piece + k].from;
+        n += from != NULL;
+        *needed += from && !is_ignored(match, from);
+    }
+    return n;
+}
+
+/* Of a shared tensor's names those that the file has but is to ignore are as if they were not
+ * there, if it has another one. */
+static void leave_out_ignored(cti_nn_state *state, const cti_nn_match *match, int64_t i) {
+    int64_t needed;
+    bool any = false;
+    for (int64_t s = i; s >= 0; s = state->source[s].next) {
+        count_tensors(state, match, &state->source[s], &needed);
+        any |= needed > 0;
+    }
+    for (int64_t s = i; any && s >= 0; s = state->source[s].next) {
+        cti_nn_source *source = &state->source[s];
+        if (!count_tensors(state, match, source, &needed) || needed) continue;
+        source->from = NULL;
+        for (int64_t k = 0; k < source->pieces; k++) state->piece[source->piece + k].from = NULL;
+    }
+}
+
+static void mark_taken(const cti_nn_match *match, const cti_file_tensor *from, bool *taken) {
+    const int64_t j = from ? cti_shards_find(match->file, from->name) : -1;
+    if (j >= 0) taken[j] = true;
+}
+
+/* Sets the tensors of sources that no piece fills, and taken[j] for each tensor of the file that
+ * one or more sources have. */
+static void match_names(cti_nn_state *state, const cti_nn_match *match, bool *taken) {
+    for (int64_t s = 0; s < state->sources; s++) {
+        cti_nn_source *source = &state->source[s];
+        const int64_t j =
+            source->pieces ? -1 : cti_shards_find(match->file, cti_text_of(source->name));
+        if (j >= 0) source->from = match->file->tensor[j];
+    }
+    for (int64_t i = 0; i < state->n; i++)
+        if (match->load.ignore && state->source[i].next >= 0) leave_out_ignored(state, match, i);
+    for (int64_t s = 0; s < state->sources; s++) mark_taken(match, state->source[s].from, taken);
+    for (int64_t k = 0; k < state->pieces; k++) mark_taken(match, state->piece[k].from, taken);
 }
 
 /* ---- matching ---- */
 
-/* What takes a tensor of the file. */
-enum { NOBODY = -1, PIECES = -2 };
+typedef struct {
+    cti_nn_state *state;
+    const cti_nn_match *match;
+    mismatches mismatches;
+    ct_load_report *report;
+} matching;
 
-/* The item that a tensor of the file is for by another of the parameter's names. */
-static int64_t other_taker(const cti_nn_state *state, const cti_nn_match *match, cti_text name) {
-    const size_t before = strlen(match->prefix);
-    if (name.size < before || memcmp(name.at, match->prefix, before) ||
-        strlen(name.at) != name.size)
-        return NOBODY;
-    const int64_t i = cti_nn_item_named(state, match->module, name.at + before);
-    return i >= 0 && !state->item[i].mapped ? i : NOBODY;
+/* Sets what was found for each source. The first good one is the item's. */
+static void find_sources(matching *m) {
+    cti_nn_state *state = m->state;
+    char what[CTI_NN_MAP_FAULT];
+    for (int64_t s = 0; s < state->sources; s++)
+        state->source[s].found = check_source(state, s, what);
+    for (int64_t i = 0; i < state->n; i++) {
+        int64_t s = i;
+        while (s >= 0 && state->source[s].found != CTI_NN_GOOD) s = state->source[s].next;
+        state->item[i].source = s;
+    }
 }
 
-static void match_names(cti_nn_state *state, const cti_nn_match *match, int64_t *taker) {
-    const cti_shards *file = match->file;
-    for (int64_t j = 0; j < file->tensors; j++) taker[j] = NOBODY;
-    for (int64_t i = 0; i < state->n; i++) {
-        cti_nn_item *item = &state->item[i];
-        const int64_t j =
-            item->mapped ? -1 : cti_shards_find(file, cti_text_of(state->named[i].name));
-        if (j < 0) continue;
-        item->from = file->tensor[j];
-        taker[j] = i;
+/* How many of an item's sources are so. */
+static int64_t count_found(const cti_nn_state *state, int64_t i, cti_nn_found found) {
+    int64_t n = 0;
+    for (int64_t s = i; s >= 0; s = state->source[s].next) n += state->source[s].found == found;
+    return n;
+}
+
+/* Of an item with several names one is enough, but no other may lack a part. */
+static void check_missing(matching *m, int64_t i) {
+    cti_nn_state *state = m->state;
+    char what[CTI_NN_MAP_FAULT];
+    if (state->item[i].source < 0 && !count_found(state, i, CTI_NN_MISFIT))
+        count(&m->report->missing, m->report->missing_names, state->named[i].name);
+    const bool any = count_found(state, i, CTI_NN_GOOD) || count_found(state, i, CTI_NN_PART) ||
+                     count_found(state, i, CTI_NN_MISFIT);
+    for (int64_t s = i; s >= 0; s = state->source[s].next) {
+        const cti_nn_source *source = &state->source[s];
+        if (source->found != CTI_NN_PART && (any || s != i)) continue;
+        check_source(state, s, what);
+        add_mismatch(&m->mismatches, "missing: ", source->pieces ? what : source->name);
     }
-    cti_nn_map_mark(match, state, taker, PIECES);
+}
+
+/* Partial, a name that fits is enough. */
+static void check_misfits(matching *m, int64_t i) {
+    cti_nn_state *state = m->state;
+    char what[CTI_NN_MAP_FAULT];
+    if (m->match->load.partial && state->item[i].source >= 0) return;
+    for (int64_t s = i; s >= 0; s = state->source[s].next) {
+        if (state->source[s].found != CTI_NN_MISFIT) continue;
+        check_source(state, s, what);
+        add_mismatch(&m->mismatches, "", what);
+        count(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
+    }
+}
+
+static void check_others(matching *m, const bool *taken) {
+    const cti_shards *file = m->match->file;
+    ct_load_report *report = m->report;
     for (int64_t j = 0; j < file->tensors; j++) {
-        const cti_file_tensor *from = file->tensor[j];
-        if (taker[j] == NOBODY) taker[j] = other_taker(state, match, from->name);
-        if (taker[j] < 0) continue;
-        cti_nn_item *item = &state->item[taker[j]];
-        if (!item->from || (match->load.partial && !fits(state, taker[j], item->from)))
-            item->from = from;
-    }
-}
-
-/* Checks items that pieces fill; one that they do not fill is left out. */
-static void check_pieces(cti_nn_state *state, mismatches *m, ct_load_report *report) {
-    for (int64_t i = 0; i < state->n; i++) {
-        if (!state->item[i].mapped) continue;
-        char what[CTI_NN_MAP_FAULT];
-        switch (cti_nn_map_check(state, i, what)) {
-        case CTI_NN_MAP_GOOD: continue;
-        case CTI_NN_MAP_MISSING:
-            add_mismatch(m, "missing: ", what);
-            count(&report->missing, report->missing_names, state->named[i].name);
-            break;
-        case CTI_NN_MAP_MISFIT:
-            add_mismatch(m, "", what);
-            count(&report->mismatched, report->mismatched_names, state->named[i].name);
-            break;
+        if (taken[j] || m->match->ignore_others) continue;
+        const char *name = file->tensor[j]->name.at;
+        if (is_ignored(m->match, file->tensor[j])) {
+            count(&report->ignored, report->ignored_names, name);
+            continue;
         }
-        state->item[i].pieces = 0;
+        add_mismatch(&m->mismatches, "unexpected: ", NAME(file->tensor[j]->name));
+        count(&report->unexpected, report->unexpected_names, name);
     }
 }
 
-static void check_names(cti_nn_state *state, const cti_nn_match *match, const int64_t *taker,
-                        mismatches *m, ct_load_report *report) {
-    const cti_shards *file = match->file;
+/* ---- several tensors for one ---- */
+
+/* Whether a source has the values that were read for its item. */
+static bool compare_source(const cti_nn_state *state, int64_t s, bool *equal) {
+    ct_tensor *values = state->item[state->source[s].item].read;
+    cti_frame frame;
+    cti_frame_open(state->context, &frame, true);
+    ct_tensor *other = cti_tensor_new(state->context, values->dtype, values->shape);
+    const bool ok = other && cti_nn_state_read_source(state, s, other);
+    *equal = ok && cti_safetensors_same_values(values, other);
+    cti_frame_close(state->context, &frame);
+    return ok;
+}
+
+/* "wte.weight", or "transformer.wte.weight for wte.weight". */
+static const char *source_text(const cti_nn_state *state, int64_t s, char text[2 * CTI_NAME_TEXT]) {
+    const cti_nn_source *source = &state->source[s];
+    const cti_file_tensor *from = source->pieces ? state->piece[source->piece].from : NULL;
+    snprintf(text, 2 * CTI_NAME_TEXT, "%s%s%s", from ? NAME(from->name) : "", from ? " for " : "",
+             source->name);
+    return text;
+}
+
+/* The names of a shared tensor must have the same values. Of two, neither is loaded. */
+static bool compare_names(matching *m, int64_t i) {
+    cti_nn_state *state = m->state;
+    cti_nn_item *item = &state->item[i];
+    const ct_tensor *tensor = state->named[i].tensor;
+    const int64_t first = item->source;
+    bool differ = false;
+    for (int64_t s = first < 0 ? -1 : state->source[first].next; s >= 0;
+         s = state->source[s].next) {
+        char what[CTI_NN_MAP_FAULT + 4 * CTI_NAME_TEXT];
+        bool equal;
+        if (state->source[s].found != CTI_NN_GOOD) continue;
+        if (!item->read) {
+            item->read = cti_tensor_new(state->context, tensor->dtype, tensor->shape);
+            if (!item->read || !cti_nn_state_read_source(state, first, item->read)) return false;
+        }
+        if (!compare_source(state, s, &equal)) return false;
+        if (equal) continue;
+        differ = true;
+        char a[2 * CTI_NAME_TEXT], b[2 * CTI_NAME_TEXT];
+        snprintf(what, sizeof what, "%s and %s are one tensor of the module, the file's differ",
+                 source_text(state, first, a), source_text(state, s, b));
+        add_mismatch(&m->mismatches, "", what);
+    }
+    if (differ) {
+        count(&m->report->mismatched, m->report->mismatched_names, state->named[i].name);
+        item->source = -1;
+        item->read = NULL;
+    }
+    return true;
+}
+
+/* ---- all of it ---- */
+
+static bool match_all(matching *m) {
+    cti_nn_state *state = m->state;
+    const size_t bytes = cti_bytes(m->match->file->tensors, sizeof(bool));
+    bool *taken = cti_take_zeroed(state->context, bytes), ok = true;
+    if (!taken) return false;
+    match_names(state, m->match, taken);
+    find_sources(m);
+    for (int64_t i = 0; i < state->n; i++) check_missing(m, i);
+    check_others(m, taken);
+    cti_give(state->context, taken, bytes);
+    for (int64_t i = 0; i < state->n; i++) check_misfits(m, i);
+    for (int64_t i = 0; ok && i < state->n; i++) ok = compare_names(m, i);
+    return ok;
+}
+
+static void report_loaded(const cti_nn_state *state, ct_load_report *report) {
     for (int64_t i = 0; i < state->n; i++) {
-        if (state->item[i].mapped || state->item[i].from) continue;
-        add_mismatch(m, "missing: ", state->named[i].name);
-        count(&report->missing, report->missing_names, state->named[i].name);
-    }
-    for (int64_t j = 0; j < file->tensors; j++) {
-        if (taker[j] != NOBODY || match->ignore_others) continue;
-        add_mismatch(m, "unexpected: ", NAME(file->tensor[j]->name));
-        count(&report->unexpected, report->unexpected_names, file->tensor[j]->name.at);
-    }
-    for (int64_t j = 0; j < file->tensors; j++) {
-        const int64_t i = taker[j];
-        if (i < 0 || fits(state, i, file->tensor[j])) continue;
-        /* of several names, partial takes one that fits */
-        if (match->load.partial && state->item[i].from != file->tensor[j]) continue;
-        add_misfit(m, state->named[i].tensor, file->tensor[j]);
-        count(&report->mismatched, report->mismatched_names, state->named[i].name);
-        state->item[i].from = NULL;
+        if (state->item[i].source < 0) continue;
+        count(&report->loaded, report->loaded_names, state->named[i].name);
+        if (cti_nn_map_forgets(state, i))
+            count(&report->square, report->square_names, state->named[i].name);
     }
 }
 
 bool cti_nn_state_match(cti_nn_state *state, const cti_nn_match *match) {
-    ct_context *context = state->context;
-    ct_load_report none, *report = match->load.report ? match->load.report : &none;
-    *report = (ct_load_report){0};
-    if (!cti_nn_map_apply(state, match)) return false;
-    const size_t bytes = cti_bytes(match->file->tensors, sizeof(int64_t));
-    int64_t *taker = cti_take(context, bytes);
-    if (!taker) return false;
-    match_names(state, match, taker);
-    mismatches m;
-    begin(&m, match->file);
-    check_names(state, match, taker, &m, report);
-    check_pieces(state, &m, report);
-    cti_give(context, taker, bytes);
-    if (!match->load.partial && end(&m, match->file)) return false;
-    for (int64_t i = 0; i < state->n; i++)
-        if (state->item[i].from || state->item[i].pieces)
-            count(&report->loaded, report->loaded_names, state->named[i].name);
-    if (match->load.partial && state->n > 0 && report->loaded == 0)
-        return ct_fail(context, CT_ERR_FORMAT, "%s: %s: nothing in it fits the module",
+    ct_load_report none;
+    matching m = {.state = state, .match = match, .report = &none};
+    if (match->load.report) m.report = match->load.report;
+    *m.report = (ct_load_report){0};
+    if (!cti_nn_state_add_sources(state, match->prefix, match->module) ||
+        !cti_nn_map_apply(state, match))
+        return false;
+    begin(&m.mismatches, match->file);
+    if (!match_all(&m)) return false;
+    report_loaded(state, m.report);
+    if (!match->load.partial && end(&m.mismatches, match->file)) return false;
+    if (match->load.partial && state->n > 0 && m.report->loaded == 0)
+        return ct_fail(state->context, CT_ERR_FORMAT, "%s: %s: nothing in it fits the module",
                        match->file->op, match->file->path);
     return true;
 }

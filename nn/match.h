@@ -13,10 +13,11 @@ typedef struct {
 } cti_nn_match;
 
 /* Finds for each tensor of the state its own in the file, by its name, or what the map says; for a
- * parameter of the module also by any other name that it has there. Unless partial, the file must
- * have exactly these tensors, with the same shapes; otherwise CT_ERR_FORMAT lists all that are
- * missing, unexpected or of another shape. Partial: what does not fit is left out, and if nothing
- * fits that is CT_ERR_FORMAT. Fills in the report. */
+ * shared tensor of the module by any of its names. Unless partial, the file must have exactly these
+ * tensors, with the same shapes, and for several names of one the same values; otherwise
+ * CT_ERR_FORMAT lists all that are missing, unexpected, of another shape or of two values. Partial:
+ * what does not fit is left out, and if nothing fits that is CT_ERR_FORMAT. Fills in the report.
+ * Values that were compared are read already, into tensors of the innermost scope. */
 bool cti_nn_state_match(cti_nn_state *state, const cti_nn_match *match);
 
 #endif

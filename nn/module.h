@@ -153,8 +153,9 @@ static inline ct_tensor *cti_nn_leave(ct_context *context, cti_nn_scope *scope, 
 /* The name below root of what is called `name` in its owner, at the end of the buffer. */
 const char *cti_nn_full_name(const ct_module *root, const ct_module *owner, const char *name,
                              char buffer[CTI_NN_NAME_SIZE]);
-/* As ct_module_next, but a parameter comes once for each of its names. */
+/* As ct_module_next and ct_module_next_buffer, but a tensor comes once for each of its names. */
 bool cti_nn_next_name(const ct_module *module, ct_param *param);
+bool cti_nn_next_buffer_name(const ct_module *module, ct_param *buffer);
 /* Whether the buffer that an iteration has reached is saved. */
 static inline bool cti_nn_is_persistent(const ct_param *buffer) {
     return ((const cti_nn_entry *)(uintptr_t)buffer->position[0])->persistent;

@@ -34,8 +34,6 @@ bool ct_load(ct_module *module, const char *path, ct_load_opts opts) {
     if (!cti_nn_ready(module, "ct_load", NULL)) return false;
     ct_context *context = module->context;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "load: path is NULL");
-    if (opts.n_map < 0 || (opts.n_map > 0 && !opts.map))
-        return ct_fail(context, CT_ERR_ARGUMENT, "load: %s: map is NULL, or n_map negative", path);
     cti_shards file;
     if (!cti_shards_open(context, "load", path, &file)) return false;
     const bool ok = load(module, &file, opts);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "../src/core/int_math.h"
+
 /* ---- collecting ---- */
 
 /* A block for twice the room, with the n items that are there. */
@@ -35,14 +37,21 @@ static bool make_room(cti_nn_state *state) {
     return true;
 }
 
+/* prefix + name, in a block of strlen + 1. */
+static char *full_name(ct_context *context, const char *prefix, const char *name) {
+    const size_t before = strlen(prefix), length = strlen(name);
+    char *full = cti_take(context, before + length + 1);
+    if (!full) return NULL;
+    memcpy(full, prefix, before);
+    memcpy(full + before, name, length + 1);
+    return full;
+}
+
 bool cti_nn_state_add(cti_nn_state *state, const char *prefix, const char *name,
                       ct_tensor *tensor) {
     if (!make_room(state)) return false;
-    size_t before = strlen(prefix), length = strlen(name);
-    char *full = cti_take(state->context, before + length + 1);
+    char *full = full_name(state->context, prefix, name);
     if (!full) return false;
-    memcpy(full, prefix, before);
-    memcpy(full + before, name, length + 1);
     state->named[state->n] = (ct_named){.name = full, .tensor = tensor};
     state->item[state->n++] = (cti_nn_item){0};
     return true;
@@ -66,6 +75,62 @@ bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_m
     return true;
 }
 
+/* ---- the names under which a file may have them ---- */
+
+static bool add_source(cti_nn_state *state, cti_nn_source source) {
+    if (state->sources == state->source_room) {
+        const int64_t more = cti_max(2 * state->source_room, state->n);
+        cti_nn_source *block = grown(state->context, state->source, state->sources,
+                                     state->source_room, more, sizeof *block);
+        if (!block) return false;
+        state->source = block;
+        state->source_room = more;
+    }
+    state->source[state->sources++] = source;
+    return true;
+}
+
+/* Adds a further name of a shared tensor, behind its others. */
+static bool add_other_name(cti_nn_state *state, const char *prefix, const ct_param *param,
+                           int64_t items) {
+    int64_t i = 0;
+    while (i < items && state->named[i].tensor != param->tensor) i++;
+    if (i == items) return true; /* a buffer that is not saved */
+    char *name = full_name(state->context, prefix, param->name);
+    if (!name) return false;
+    if (!add_source(state, (cti_nn_source){.name = name, .item = i, .next = -1})) {
+        cti_path_free(state->context, name);
+        return false;
+    }
+    int64_t last = i;
+    while (state->source[last].next >= 0) last = state->source[last].next;
+    state->source[last].next = state->sources - 1;
+    return true;
+}
+
+/* Items are in the order of the iteration, so each name is either the next item's own or another
+ * name of an item before. */
+static bool add_names(cti_nn_state *state, const char *prefix, const ct_module *module,
+                      bool (*next)(const ct_module *, ct_param *), int64_t *items) {
+    const size_t before = strlen(prefix);
+    for (ct_param param = {0}; next(module, &param);) {
+        if (*items < state->n && !strcmp(state->named[*items].name + before, param.name)) ++*items;
+        else if (!add_other_name(state, prefix, &param, *items)) return false;
+    }
+    return true;
+}
+
+bool cti_nn_state_add_sources(cti_nn_state *state, const char *prefix, const ct_module *module) {
+    for (int64_t i = 0; i < state->n; i++) {
+        const cti_nn_source own = {.name = state->named[i].name, .item = i, .next = -1};
+        if (!add_source(state, own)) return false;
+        state->item[i].source = -1;
+    }
+    int64_t items = 0;
+    return add_names(state, prefix, module, cti_nn_next_name, &items) &&
+           add_names(state, prefix, module, cti_nn_next_buffer_name, &items);
+}
+
 bool cti_nn_state_add_piece(cti_nn_state *state, cti_nn_piece piece) {
     if (state->pieces == state->piece_room) {
         const int64_t more = state->piece_room ? 2 * state->piece_room : 64;
@@ -79,21 +144,19 @@ bool cti_nn_state_add_piece(cti_nn_state *state, cti_nn_piece piece) {
     return true;
 }
 
+/* ---- the end ---- */
+
 void cti_nn_state_free(cti_nn_state *state) {
     ct_context *context = state->context;
     for (int64_t i = 0; i < state->n; i++)
         cti_give(context, (char *)state->named[i].name, strlen(state->named[i].name) + 1);
+    for (int64_t k = state->n; k < state->sources; k++)
+        cti_path_free(context, (char *)state->source[k].name);
     cti_give(context, state->named, (size_t)state->room * sizeof *state->named);
     cti_give(context, state->item, (size_t)state->room * sizeof *state->item);
+    cti_give(context, state->source, (size_t)state->source_room * sizeof *state->source);
     cti_give(context, state->piece, (size_t)state->piece_room * sizeof *state->piece);
     *state = (cti_nn_state){.context = context};
-}
-
-int64_t cti_nn_item_named(const cti_nn_state *state, const ct_module *module, const char *name) {
-    const ct_tensor *tensor = cti_nn_find(module, name);
-    for (int64_t i = 0; tensor && i < state->n; i++)
-        if (state->named[i].tensor == tensor) return i;
-    return -1;
 }
 
 /* ---- reading ---- */
@@ -121,18 +184,22 @@ static bool read_piece(const cti_nn_piece *piece, ct_tensor *to) {
                                 piece->param_start * row);
 }
 
+bool cti_nn_state_read_source(const cti_nn_state *state, int64_t source, ct_tensor *to) {
+    const cti_nn_source *at = &state->source[source];
+    if (at->from) return cti_safetensors_read(at->from, 0, at->from->numel, to, 0);
+    for (int64_t k = 0; k < at->pieces; k++)
+        if (!read_piece(&state->piece[at->piece + k], to)) return false;
+    return true;
+}
+
 bool cti_nn_state_read(cti_nn_state *state) {
     for (int64_t i = 0; i < state->n; i++) {
         cti_nn_item *item = &state->item[i];
-        if (!item->from && !item->pieces) continue;
+        if (item->source < 0 || item->read) continue;
         ct_tensor *tensor = state->named[i].tensor;
         item->read =
             item->direct ? tensor : cti_tensor_new(state->context, tensor->dtype, tensor->shape);
-        if (!item->read) return false;
-        if (item->from && !cti_safetensors_read(item->from, 0, item->from->numel, item->read, 0))
-            return false;
-        for (int64_t k = 0; k < item->pieces; k++)
-            if (!read_piece(&state->piece[item->piece + k], item->read)) return false;
+        if (!item->read || !cti_nn_state_read_source(state, item->source, item->read)) return false;
     }
     return true;
 }

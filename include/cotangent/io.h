@@ -115,15 +115,26 @@ typedef struct {
 } ct_load_map;
 
 /* How many parameters and buffers were loaded, and how many were not found; how many tensors of the
- * file nothing asked for; and how many parameters fit by name but not by shape or dtype. Of each
- * the first four names, longer ones with their middle cut out; an unused one is "". */
+ * file nothing asked for; and how many parameters fit by name but not by shape or dtype, or have
+ * several names (tied weights) for which the file has different values. Of each the first four
+ * names, longer ones with their middle cut out; an unused one is "".
+ *
+ * ignored: tensors of the file that nothing asked for and a pattern of .ignore matches.
+ *
+ * square: parameters that are loaded from a square matrix as it is, although the map transposes
+ * other matrices with a side of that length. Their shapes are right either way, so if .transposed
+ * was forgotten nothing else would say so: GPT-2's c_attn, (768, 2304), does not fit without, but
+ * attn.c_proj, (768, 768), does. */
 typedef struct {
     int64_t loaded, missing, unexpected, mismatched;
     char loaded_names[4][128], missing_names[4][128], unexpected_names[4][128],
         mismatched_names[4][128];
+    int64_t ignored, square;
+    char ignored_names[4][128], square_names[4][128];
 } ct_load_report;
 
-/* Prints "loaded 2: weight, bias" and the like, a line each. */
+/* Prints "loaded 2: weight, bias" and the like, a line each; of ignored and square only if there
+ * are any. */
 CT_API void ct_load_report_print(const ct_load_report *report, FILE *file);
 
 typedef struct {
@@ -133,11 +144,22 @@ typedef struct {
     const ct_load_map *map; /* [n_map] */
     int64_t n_map;
     ct_load_report *report; /* filled in as soon as headers are read, also where the load fails */
+    /* [..., NULL] or NULL: patterns of names of the file's tensors, with * for any text and ? for
+     * one character, as {"h.*.attn.bias", NULL}. Such a tensor that nothing needs is not
+     * unexpected; one that a parameter needs is loaded all the same, and of a shared parameter's
+     * names another one that the file has. A pattern may match nothing */
+    const char *const *ignore;
 } ct_load_opts;
 
 /* Reads parameters and persistent buffers by name. Shapes must be equal; f16 and bf16 are widened,
  * f32 and f64 converted, integers become i64. Without .partial the file must have every parameter
- * (a shared one under any of its names) and nothing else. A load that fails changes nothing.
+ * and nothing else. A load that fails changes nothing.
+ *
+ * A shared parameter (tied weights) is found under any of its names, each by the map's entries for
+ * that name or, without any, by the name itself. If the file has several, their values must be
+ * equal once they are converted: two that differ are an error with both names; with .partial the
+ * parameter is mismatched, and stays as it was.
+ *
  * Errors: CT_ERR_IO or CT_ERR_FORMAT, with the path and every mismatch, of a map also rows that no
  * entry or that two fill; CT_ERR_ARGUMENT: an entry of the map that names no parameter. */
 CT_API bool ct_load(ct_module *module, const char *path, ct_load_opts opts);

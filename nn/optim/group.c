@@ -1,41 +1,9 @@
 /* Parameter groups: what a pattern of names decides for the parameters it matches. */
+#include "../../src/io/name_map.h"
 #include "optim.h"
 
-/* The rest of a name behind its first character, which in UTF-8 may be several bytes. */
-static const char *behind(const char *name) {
-    do name++;
-    while ((*name & 0xC0) == 0x80);
-    return name;
-}
-
-/* Whether the pattern matches the whole name: * any text, ? one character. Each * first matches
- * nothing. Where what follows does not match, the last * alone takes one byte more, as an earlier
- * one that took more would leave less to the later ones. So the time is at most that of the product
- * of both lengths. */
-static bool matches(const char *pattern, const char *name) {
-    const char *star = NULL, *from = NULL; /* the last *, and behind what it matches */
-    while (*name) {
-        if (*pattern == '*') {
-            star = pattern++;
-            from = name;
-        } else if (*pattern == '?') {
-            pattern++;
-            name = behind(name);
-        } else if (*pattern == *name) {
-            pattern++, name++;
-        } else if (star) {
-            pattern = star + 1;
-            name = ++from;
-        } else {
-            return false;
-        }
-    }
-    while (*pattern == '*') pattern++;
-    return !*pattern;
-}
-
 static bool matches_any(const char *pattern, const cti_nn_name *name) {
-    while (name && !matches(pattern, name->text)) name = name->next;
+    while (name && !cti_name_matches(pattern, cti_text_of(name->text))) name = name->next;
     return name;
 }
 

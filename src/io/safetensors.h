@@ -96,6 +96,9 @@ bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to);
 bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t count, ct_tensor *to,
                           int64_t at);
 
+/* Whether two row-major tensors of one shape and dtype have the same bits. */
+bool cti_safetensors_same_values(const ct_tensor *a, const ct_tensor *b);
+
 /* A number of a module or an optimiser as a scalar tensor, and back. Works while an error is
  * pending. */
 ct_tensor *cti_number_new(ct_context *context, ct_dtype dtype, const void *value);

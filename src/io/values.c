@@ -158,6 +158,10 @@ bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t co
     return ok;
 }
 
+bool cti_safetensors_same_values(const ct_tensor *a, const ct_tensor *b) {
+    return a->numel == 0 || !memcmp(a->data, b->data, (size_t)a->numel * cti_dtype_size(a->dtype));
+}
+
 ct_tensor *cti_number_new(ct_context *context, ct_dtype dtype, const void *value) {
     ct_tensor *number = cti_tensor_new(context, dtype, CT_SCALAR);
     if (number) memcpy(number->data, value, cti_dtype_size(dtype));
