@@ -70,10 +70,16 @@ static message **box_of(ct_comm *comm, const ct_transfer *t) {
     return &own->world->box[from * own->world->size + to];
 }
 
+static bool within(ct_comm *comm, const char *function) {
+    const rank_data *own = ct_comm_data(comm);
+    return !own->world->opts.within || own->world->opts.within(comm, function);
+}
+
 static bool start(ct_comm *comm, ct_transfer *t) {
     rank_data *own = ct_comm_data(comm);
     thread_world *world = own->world;
     *own->reason = '\0';
+    if (!within(comm, "start")) return false;
     const int64_t at = world->opts.fail_at;
     own->starts++;
     if (at && ct_comm_rank(comm) == world->opts.fail_rank &&
@@ -142,6 +148,7 @@ static ct_transfer_state test(ct_comm *comm, ct_transfer *t) {
     rank_data *own = ct_comm_data(comm);
     thread_world *world = own->world;
     *own->reason = '\0';
+    within(comm, "test");
     pthread_mutex_lock(&world->lock);
     const ct_transfer_state state = t->receives ? test_receive(world, own, t, box_of(comm, t))
                                                 : test_send(world, t, box_of(comm, t));
@@ -151,6 +158,7 @@ static ct_transfer_state test(ct_comm *comm, ct_transfer *t) {
 
 static void cancel(ct_comm *comm, ct_transfer *t) {
     rank_data *own = ct_comm_data(comm);
+    within(comm, "cancel");
     if (t->receives || !t->state) return;
     pthread_mutex_lock(&own->world->lock);
     for (message **link = box_of(comm, t); *link; link = &(*link)->next)
@@ -162,11 +170,15 @@ static void cancel(ct_comm *comm, ct_transfer *t) {
     pthread_mutex_unlock(&own->world->lock);
 }
 
-static const char *reason(ct_comm *comm) { return ((rank_data *)ct_comm_data(comm))->reason; }
+static const char *reason(ct_comm *comm) {
+    within(comm, "reason");
+    return ((rank_data *)ct_comm_data(comm))->reason;
+}
 
 static void close_rank(ct_comm *comm, bool failed) {
     rank_data *own = ct_comm_data(comm);
     (void)failed;
+    within(comm, "close");
     pthread_mutex_lock(&own->world->lock);
     own->world->closed[ct_comm_rank(comm)] = true;
     pthread_mutex_unlock(&own->world->lock);

@@ -15,6 +15,9 @@ typedef struct {
     int fail_rank;
     bool dies; /* all later ones fail too, and to others the rank has left, as one that is killed */
     const char *last_isa; /* of the last rank's context; NULL: that of all */
+    /* Called at the begin of each of the engine's functions, with its name; false: start fails.
+     * NULL: nothing is called */
+    bool (*within)(ct_comm *comm, const char *function);
 } thread_world_opts;
 
 /* The comms must be closed before the world is freed. */

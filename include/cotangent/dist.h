@@ -59,16 +59,21 @@ typedef enum {
 
 /* A table of functions, each called by the context's thread alone. None records an error: the
  * library does, as it knows what was going on. A transfer that has started is tested until it is
- * not pending any more, or cancelled; its struct does not move meanwhile. */
+ * not pending any more, or cancelled; its struct does not move meanwhile. Of the library a function
+ * calls ct_comm_rank, ct_comm_size and ct_comm_data. In it the comm cannot be used or closed, nor
+ * its ct_dist, optimiser or context freed: CT_ERR_ARGUMENT, the transfer fails, and they stay. It
+ * ends by returning. */
 typedef struct {
     const char *name; /* "MPI" */
     /* False: as CT_TRANSFER_FAILED, and neither tested nor cancelled. A size is never 0. */
     bool (*start)(ct_comm *comm, ct_transfer *transfer);
-    /* Makes progress, of all transfers, and returns without waiting. */
+    /* Makes progress, of all transfers, and returns without waiting. No ct_transfer_state: as
+     * CT_TRANSFER_FAILED. */
     ct_transfer_state (*test)(ct_comm *comm, ct_transfer *transfer);
     /* Ends a transfer that is pending; its data is not touched after that. */
     void (*cancel)(ct_comm *comm, ct_transfer *transfer);
-    /* Why the last transfer failed, as a sentence without a full stop; "" if it did not. */
+    /* Why the last transfer failed, as a sentence without a full stop; "" or NULL: no reason. Of a
+     * long one the middle is left out, and what is no UTF-8 is shown as '?'. */
     const char *(*reason)(ct_comm *comm);
     /* Tells the other ranks that this one leaves, and frees the engine's data. `failed`: transfers
      * were cancelled or lost, so a collective farewell would hang. */

@@ -187,6 +187,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const cti_nn_rule *rule, cti_nn_op
 void ct_optim_free(ct_optim *optim) {
     if (!optim || optim->object.self != &optim->object) return;
     ct_context *context = optim->context;
+    if (optim->dist && cti_in_engine(context, "ct_optim_free")) return;
     if (optim->dist) optim->end_dist(optim->dist);
     cti_nn_dependent_remove(optim->module, &optim->dependent);
     if (optim->slots) {

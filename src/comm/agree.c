@@ -116,10 +116,9 @@ bool cti_agreement_holds(ct_comm *comm, const cti_agreement *all, cti_place plac
     return false;
 }
 
-bool cti_comm_is_usable(const ct_comm *comm, cti_comm_call call) {
-    char name[64];
-    snprintf(name, sizeof name, "%s", cti_call_name(call));
-    if (!cti_object_is_open(&comm->object, name)) return false;
+bool cti_comm_is_usable(ct_comm *comm, cti_comm_call call) {
+    const char *name = cti_call_name(call);
+    if (!cti_object_is_open(&comm->object, name) || cti_comm_is_inside(comm, name)) return false;
     if (comm->engine) return true;
     return ct_fail(comm->context, CT_ERR_IO, "%s: the ranks cannot go on, as %s", name,
                    comm->fault);

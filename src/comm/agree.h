@@ -53,8 +53,8 @@ int64_t cti_agree(ct_comm *comm, int tag, cti_agreement *mine, cti_agreement *th
  * rank was lost or is elsewhere the comm is broken. */
 bool cti_agreement_holds(ct_comm *comm, const cti_agreement *all, cti_place place);
 
-/* Whether a call may begin: the comm is neither closed nor broken. */
-bool cti_comm_is_usable(const ct_comm *comm, cti_comm_call call);
+/* Whether a call may begin: the comm is neither closed nor broken, and its engine does not run. */
+bool cti_comm_is_usable(ct_comm *comm, cti_comm_call call);
 
 const char *cti_call_name(int call); /* "dist_step" */
 

@@ -1,8 +1,112 @@
 /* Transfers of a comm, and its end. */
 #include "comm.h"
 
+#include "../core/message.h"
+
 #include <stdio.h>
 #include <string.h>
+
+/* ---- calls of the engine ---- */
+
+enum { MOST_NAME = 40, MOST_REASON = 120 }; /* bytes of a fault */
+
+/* How many bytes the UTF-8 sequence at `s` has; 0: it is none. */
+static int utf8_length(const unsigned char *s) {
+    const int length = s[0] < 0x80                   ? 1
+                       : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+                       : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+                       : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+                                                     : 0;
+    for (int i = 1; i < length; i++)
+        if ((s[i] & 0xc0) != 0x80) return 0;
+    return length;
+}
+
+/* Copies a text of the engine, of any length and bytes, as a part of a line of UTF-8. */
+static void copy_words(char *out, size_t most, const char *text) {
+    const size_t length = cti_shorten(out, most, text, strlen(text));
+    for (size_t i = 0; i < length;) {
+        const int n = utf8_length((const unsigned char *)out + i);
+        if (n == 0 || (unsigned char)out[i] < ' ' || out[i] == 0x7f) out[i] = n ? ' ' : '?';
+        i += n ? (size_t)n : 1;
+    }
+}
+
+static void copy_name(const ct_comm *comm, char name[MOST_NAME + 1]) {
+    copy_words(name, MOST_NAME, comm->engine->name ? comm->engine->name : "without a name");
+}
+
+/* A function of the engine runs between these two. One that is left otherwise, as by longjmp,
+ * counts as running for ever, so that nothing of the comm is used again. */
+static void engine_enter(ct_comm *comm) {
+    comm->inside = true;
+    comm->context->engines++;
+}
+static void engine_leave(ct_comm *comm) {
+    comm->inside = false;
+    comm->context->engines--;
+}
+
+bool cti_comm_is_inside(ct_comm *comm, const char *function) {
+    if (!comm->inside) return false;
+    char name[MOST_NAME + 1];
+    copy_name(comm, name);
+    comm->context->engine_misuse = function;
+    ct_fail(comm->context, CT_ERR_ARGUMENT, "%s: called by a function of the engine %s", function,
+            name);
+    return true;
+}
+
+/* Of a transfer only the state is the engine's. */
+static bool engine_start(ct_comm *comm, ct_transfer *transfer) {
+    const ct_transfer given = *transfer;
+    comm->context->engine_misuse = NULL;
+    engine_enter(comm);
+    const bool ok = comm->engine->start(comm, transfer);
+    engine_leave(comm);
+    transfer->peer = given.peer, transfer->receives = given.receives, transfer->tag = given.tag;
+    return ok && !comm->context->engine_misuse;
+}
+
+static ct_transfer_state engine_test(ct_comm *comm, ct_transfer *transfer) {
+    const ct_transfer given = *transfer;
+    comm->context->engine_misuse = NULL;
+    engine_enter(comm);
+    const ct_transfer_state state = comm->engine->test(comm, transfer);
+    engine_leave(comm);
+    transfer->peer = given.peer, transfer->receives = given.receives, transfer->tag = given.tag;
+    return comm->context->engine_misuse ? CT_TRANSFER_FAILED : state;
+}
+
+static void engine_cancel(ct_comm *comm, ct_transfer *transfer) {
+    engine_enter(comm);
+    comm->engine->cancel(comm, transfer);
+    engine_leave(comm);
+}
+
+static void engine_close(ct_comm *comm, bool failed) {
+    engine_enter(comm);
+    comm->engine->close(comm, failed);
+    engine_leave(comm);
+    comm->engine = NULL;
+    comm->data = NULL;
+}
+
+/* Why the last transfer failed. */
+static void engine_reason(ct_comm *comm, char words[MOST_REASON + 1]) {
+    char name[MOST_NAME + 1];
+    copy_name(comm, name);
+    const char *misuse = comm->context->engine_misuse;
+    if (misuse) {
+        snprintf(words, MOST_REASON, "the engine %s has called %s", name, misuse);
+        return;
+    }
+    engine_enter(comm);
+    const char *reason = comm->engine->reason(comm);
+    engine_leave(comm);
+    if (reason && *reason) copy_words(words, MOST_REASON, reason);
+    else snprintf(words, MOST_REASON, "the engine %s gives no reason", name);
+}
 
 /* ---- making and closing ---- */
 
@@ -55,7 +159,7 @@ static void unlink_transfer(ct_comm *comm, cti_transfer *transfer) {
 
 void cti_comm_cancel(ct_comm *comm, cti_transfer *transfer) {
     if (!transfer->pending) return;
-    comm->engine->cancel(comm, &transfer->transfer);
+    engine_cancel(comm, &transfer->transfer);
     unlink_transfer(comm, transfer);
 }
 
@@ -71,14 +175,12 @@ static void close_engine(ct_comm *comm) {
     cti_comm_hush(comm);
     const bool failed = comm->pending || *comm->fault;
     while (comm->pending) cti_comm_cancel(comm, comm->pending);
-    const ct_comm_engine *engine = comm->engine;
-    comm->engine = NULL;
-    engine->close(comm, failed);
-    comm->data = NULL;
+    engine_close(comm, failed);
 }
 
 void ct_comm_close(ct_comm *comm) {
-    if (!comm || comm->object.self != &comm->object) return;
+    if (!comm || comm->object.self != &comm->object || cti_comm_is_inside(comm, "ct_comm_close"))
+        return;
     ct_context *context = comm->context;
     close_engine(comm);
     cti_closer_remove(&context->closers, &comm->closer);
@@ -105,14 +207,18 @@ void cti_comm_lose(ct_comm *comm, int peer, const char *says) {
 }
 
 /* The peer may be there still and wait for this rank, and others for the peer, so that going on
- * could be a circle: this rank leaves. */
-static void fail(ct_comm *comm, int peer) {
-    char says[CTI_FAULT_SIZE];
-    const char *reason = comm->engine->reason(comm);
-    snprintf(says, sizeof says, "cannot be reached: %s",
-             reason && *reason    ? reason
-             : comm->engine->name ? comm->engine->name
-                                  : "no reason");
+ * could be a circle: this rank leaves. state: what test has returned. */
+static void fail(ct_comm *comm, int peer, ct_transfer_state state) {
+    char words[MOST_REASON + 1], says[CTI_FAULT_SIZE];
+    if (state == CT_TRANSFER_FAILED) {
+        engine_reason(comm, words);
+    } else {
+        char name[MOST_NAME + 1];
+        copy_name(comm, name);
+        snprintf(words, sizeof words, "test of the engine %s has returned %d, no ct_transfer_state",
+                 name, (int)state);
+    }
+    snprintf(says, sizeof says, "cannot be reached: %s", words);
     cti_comm_lose(comm, peer, says);
     cti_comm_break(comm, NULL);
 }
@@ -122,8 +228,8 @@ int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int
     *transfer = (cti_transfer){
         .transfer = {.peer = peer, .receives = receives, .tag = tag, .data = data, .size = size}};
     if (!size || !comm->engine || comm->lost[peer]) return 0;
-    if (!comm->engine->start(comm, &transfer->transfer)) {
-        fail(comm, peer);
+    if (!engine_start(comm, &transfer->transfer)) {
+        fail(comm, peer, CT_TRANSFER_FAILED);
         return 0;
     }
     transfer->pending = true;
@@ -140,6 +246,25 @@ int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
                                 tensor->data + (size_t)at * size, (size_t)n * size);
 }
 
+/* A transfer has ended so. Whether that is news: not for the roll, as a rank that has left says
+ * nothing. */
+static bool end_transfer(ct_comm *comm, cti_transfer *transfer, ct_transfer_state state) {
+    const int peer = transfer->transfer.peer;
+    const bool roll = transfer->transfer.tag == CTI_ROLL_TAG;
+    unlink_transfer(comm, transfer);
+    transfer->done = state == CT_TRANSFER_DONE;
+    switch (state) {
+    case CT_TRANSFER_PENDING:
+    case CT_TRANSFER_DONE: return !roll;
+    case CT_TRANSFER_LEFT:
+        if (!roll) cti_comm_lose(comm, peer, "has left the run");
+        return !roll;
+    case CT_TRANSFER_FAILED: break;
+    }
+    fail(comm, peer, state);
+    return true;
+}
+
 bool cti_comm_poll(ct_comm *comm) {
     bool ended = false;
     cti_transfer *t = comm->pending;
@@ -148,25 +273,14 @@ bool cti_comm_poll(ct_comm *comm) {
             t = t->next;
             continue;
         }
-        const ct_transfer_state state = comm->engine->test(comm, &t->transfer);
+        const ct_transfer_state state = engine_test(comm, &t->transfer);
         cti_transfer *next = t->next;
-        if (state == CT_TRANSFER_PENDING) {
-            t = next;
-            continue;
+        if (state != CT_TRANSFER_PENDING && end_transfer(comm, t, state)) {
+            ended = true;
+            /* others of the peer may have ended too, `next` among them */
+            if (state != CT_TRANSFER_DONE) next = comm->pending;
         }
-        const int peer = t->transfer.peer;
-        const bool roll = t->transfer.tag == CTI_ROLL_TAG; /* one that has left says nothing */
-        unlink_transfer(comm, t);
-        t->done = state == CT_TRANSFER_DONE;
-        if (roll && state != CT_TRANSFER_FAILED) {
-            t = next;
-            continue;
-        }
-        ended = true;
-        if (state == CT_TRANSFER_LEFT) cti_comm_lose(comm, peer, "has left the run");
-        if (state == CT_TRANSFER_FAILED) fail(comm, peer);
-        t = state == CT_TRANSFER_DONE ? next
-                                      : comm->pending; /* cti_comm_lose() may have ended `next` */
+        t = next;
     }
     return ended;
 }

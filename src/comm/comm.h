@@ -46,6 +46,7 @@ struct ct_comm {
     bool *lost;                    /* [size] */
     cti_roll *roll;                /* [size] */
     bool listens, called, settled; /* to the roll; has called it; has given up whom it has shown */
+    bool inside;                   /* a function of the engine is running */
     double timeout;
     int rank, size;
     int dists;                  /* how many ct_dist it has had */
@@ -59,6 +60,11 @@ int64_t cti_comm_start(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
                        ct_tensor *tensor, int64_t at, int64_t n);
 int64_t cti_comm_start_bytes(ct_comm *comm, cti_transfer *transfer, int tag, int peer,
                              bool receives, void *data, size_t size);
+
+/* Whether a function of the comm's engine is running, which is an error of the function that asks:
+ * the comm cannot be used or closed while it waits for its engine. A transfer that is being started
+ * or tested fails by that. */
+bool cti_comm_is_inside(ct_comm *comm, const char *function);
 
 /* Tests every transfer once, without waiting. Whether any has ended. */
 bool cti_comm_poll(ct_comm *comm);

@@ -145,8 +145,15 @@ ct_context *ct_context_new(ct_context_opts opts) {
     return context;
 }
 
+bool cti_in_engine(ct_context *context, const char *function) {
+    if (!context->engines) return false;
+    context->engine_misuse = function;
+    ct_fail(context, CT_ERR_ARGUMENT, "%s: called by a function of a comm's engine", function);
+    return true;
+}
+
 void ct_context_free(ct_context *context) {
-    if (!context) return;
+    if (!context || cti_in_engine(context, "ct_context_free")) return;
     while (context->closers) context->closers->close(context->closers);
     cti_workers_free(context);
     cti_pool pool = context->pool;

@@ -93,8 +93,10 @@ struct ct_context {
     int depth;                        /* of its calls inside each other */
     cti_handles handles;
     cti_objects objects;
-    cti_closer *closers;  /* closed with the context */
-    cti_profile *profile; /* profile.h; NULL: none was started */
+    cti_closer *closers;       /* closed with the context */
+    int engines;               /* how many functions of comms' engines are running */
+    const char *engine_misuse; /* a function that one has called and must not; or NULL */
+    cti_profile *profile;      /* profile.h; NULL: none was started */
 };
 
 /* "bf16x3", as CT_MATMUL has it. */
@@ -223,6 +225,9 @@ void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const cha
 
 /* Calls on_error with the error that is pending. */
 void cti_error_report(ct_context *context);
+
+/* Whether a function of a comm's engine is running: an error of the function that asks. */
+bool cti_in_engine(ct_context *context, const char *function);
 
 /* Takes the generator's next stream. */
 ct_rng cti_rng_next(ct_context *context);
