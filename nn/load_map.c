@@ -26,21 +26,14 @@ static bool add_piece(cti_nn_state *state, const cti_nn_match *match, const ct_l
                                                  .transposed = entry->transposed});
 }
 
-/* Whether an entry calls a further name of a shared tensor by that name; then patterns, which mean
- * other tensors, do not count for it. */
-static bool is_called(const cti_nn_state *state, const cti_nn_match *match, int64_t s) {
-    for (int64_t k = 0; s >= state->n && k < match->load.n_map; k++)
-        if (!strcmp(match->load.map[k].param, state->source[s].name)) return true;
-    return false;
-}
-
 /* Sets used[k] for each entry that names a tensor, by any of its names. */
-static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, bool *used) {
+static bool add_pieces(cti_nn_state *state, const cti_nn_match *match, const cti_name_map *map,
+                       bool *used) {
     cti_text text;
     for (int64_t s = 0; s < state->sources; s++) {
-        const bool called = is_called(state, match, s);
-        for (int64_t k = 0; k < match->load.n_map; k++) {
-            const ct_load_map *entry = &match->load.map[k];
+        const bool called = s >= state->n && cti_name_map_calls(map, state->source[s].name);
+        for (int64_t k = 0; k < map->n; k++) {
+            const ct_load_map *entry = &map->entry[k];
             if (!cti_name_map_matches(entry, state->source[s].name, &text)) continue;
             used[k] = true;
             if (called && strcmp(entry->param, state->source[s].name) != 0) continue;
@@ -59,7 +52,7 @@ bool cti_nn_map_apply(cti_nn_state *state, const cti_nn_match *match) {
     if (!cti_name_map_check(&map)) return false;
     const size_t bytes = cti_bytes(map.n, sizeof(bool));
     bool *used = cti_take_zeroed(state->context, bytes);
-    bool ok = used && add_pieces(state, match, used);
+    bool ok = used && add_pieces(state, match, &map, used);
     for (int64_t k = 0; ok && k < map.n; k++)
         ok = used[k] || cti_name_map_refuse(&map, k, "no parameter has such a name");
     cti_give(state->context, used, bytes);

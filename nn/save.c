@@ -3,15 +3,35 @@
 
 #include <string.h>
 
+#include "../src/io/save_map.h"
 #include "match.h"
+
+/* The further names of shared tensors are only needed for a map. */
+static bool save(cti_nn_state *state, const ct_module *module, const char *path,
+                 ct_save_opts opts) {
+    ct_context *context = state->context;
+    if (!cti_nn_state_add_module(state, "", module)) return false;
+    if (opts.n_map && !cti_nn_state_add_sources(state, "", module)) return false;
+    const int64_t others = opts.n_map ? state->sources - state->n : 0;
+    const size_t bytes = cti_bytes(others, sizeof(cti_other_name));
+    cti_other_name *other = cti_take(context, bytes);
+    if (!other) return false;
+    for (int64_t k = 0; k < others; k++) {
+        const cti_nn_source *source = &state->source[state->n + k];
+        other[k] = (cti_other_name){source->name, source->item};
+    }
+    const bool ok =
+        cti_save_mapped(context, "save", path, state->named, state->n, other, others, opts);
+    cti_give(context, other, bytes);
+    return ok;
+}
 
 bool ct_save(ct_module *module, const char *path, ct_save_opts opts) {
     if (!module || !cti_object_is_open(&module->object, "ct_save")) return false;
     ct_context *context = module->context;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "save: path is NULL");
     cti_nn_state state = {.context = context};
-    bool ok = cti_nn_state_add_module(&state, "", module) &&
-              cti_safetensors_save(context, "save", path, state.named, state.n, opts);
+    const bool ok = save(&state, module, path, opts);
     cti_nn_state_free(&state);
     return ok;
 }

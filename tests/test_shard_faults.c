@@ -63,6 +63,16 @@ static bool save_set(int64_t bytes) {
 }
 static bool same_number(void) { return save_set(64); }
 static bool other_number(void) { return save_set(1000); }
+/* Rows and transposed matrices, put together to what they were. */
+static bool save_by_map(void) {
+    static const ct_load_map map[] = {
+        {.param = "fc.weight", .file = "fc.weight", .rows = 2},
+        {.param = "fc.weight", .file = "fc.weight", .param_start = 2, .file_start = 2},
+        {.param = "proj.*", .file = "proj.*"}};
+    char set[200];
+    snprintf(set, sizeof set, "%s/set", folder);
+    return ct_save(module, set, (ct_save_opts){.shard_bytes = 64, .map = map, .n_map = 3});
+}
 static bool save_tensors(void) {
     static const char *const names[] = {"a", "b", "c", "d"};
     ct_named named[4];
@@ -138,6 +148,7 @@ static const struct {
     {"save where nothing is", same_number, false, true},
     {"save over as many files", same_number, true, true},
     {"save over fewer files", other_number, true, true},
+    {"save by a map", save_by_map, true, true},
     {"tensors_save", save_tensors, false, true},
     {"load", load_set, true, false},
     {"load by a map", load_mapped, true, false},

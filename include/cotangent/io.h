@@ -17,6 +17,26 @@
 extern "C" {
 #endif
 
+/* ---- maps ---- */
+
+/* An entry of a map between the names of a module and the names of a file. Rows [param_start,
+ * param_start + rows) of a parameter are rows [file_start, file_start + rows) of the file's tensor,
+ * which is transposed first (two dims) if the parameter has it the other way round. rows 0: all
+ * that the file has from file_start on. A row is an element of the first dim; sizes of the other
+ * dims must be equal. One * in param stands for any text, and for the same text where file has a *:
+ *
+ *     {.param = "h.*.in_proj_weight", .file = "layer.*.q.weight"},
+ *     {.param = "h.*.in_proj_weight", .file = "layer.*.k.weight", .param_start = 768}, ...
+ *
+ * Several entries may fill one parameter; they must fill all of it, without overlap. A parameter
+ * (or buffer) without an entry is found by its own name. For a further name of a shared parameter
+ * (tied weights), patterns count only if no entry without a * has that name. */
+typedef struct {
+    const char *param, *file;
+    int64_t param_start, file_start, rows;
+    bool transposed;
+} ct_load_map;
+
 /* ---- saving ---- */
 
 /* How floats are written; other dtypes stay what they are. A number is rounded to the nearest,
@@ -31,11 +51,19 @@ typedef struct {
      * and gets model-00001-of-00003.safetensors, ... and model.safetensors.index.json, as Hugging
      * Face's. A file has at most so many bytes of tensors, or one tensor; all have the metadata */
     int64_t shard_bytes;
+    /* [n_map] of a load, backwards: the file gets tensors of the entries' .file, put together from
+     * rows of parameters and transposed back. So what was loaded by a map is saved under the names
+     * and in the shapes that it had. An entry with .rows 0 has all rows of its parameter up to
+     * those of the next entry. Entries must have all rows of a parameter that they name and fill
+     * all of a tensor of the file, each once; parameters that they do not name keep their names */
+    const ct_load_map *map;
+    int64_t n_map;
 } ct_save_opts;
 
 /* Writes every parameter and every persistent buffer under its full name, a shared one once under
- * its first name. If path is a symbolic link, the file that it points to is replaced. Works while
- * an error is pending.
+ * its first name; with a map once under the first of its names that an entry has, and besides under
+ * each one that an entry without a * has. If path is a symbolic link, the file that it points to is
+ * replaced. Works while an error is pending.
  *
  * A set of shards: all files are written and synced under temporary names before any is renamed,
  * the index is renamed last, and where a shard of the same name is replaced, the old index is
@@ -45,7 +73,8 @@ typedef struct {
  * set is ever loaded. Shards of an old set of another number of files stay in the folder.
  *
  * Errors: CT_ERR_IO; CT_ERR_ARGUMENT for text that is not UTF-8, a key that is there twice, a
- * parameter named __metadata__. */
+ * parameter named __metadata__, and a map that names no parameter of the module, leaves out rows or
+ * has some twice, or puts rows of different shapes or dtypes into one tensor. */
 CT_API bool ct_save(ct_module *module, const char *path, ct_save_opts opts);
 
 /* A tensor and its name. */
@@ -55,7 +84,8 @@ typedef struct {
 } ct_named;
 
 /* The same for n tensors of the context, of any dtypes and strides; names are any UTF-8, each there
- * once, but __metadata__. F32, F64, I64 and BOOL in the file. */
+ * once, but __metadata__. A map's .param is then one of these names. F32, F64, I64 and BOOL in the
+ * file. */
 CT_API bool ct_tensors_save(ct_context *context, const char *path, const ct_named *tensors,
                             int64_t n, ct_save_opts opts);
 
@@ -96,23 +126,6 @@ CT_API const char *ct_safetensors_metadata(ct_safetensors *file, const char *key
 CT_API void ct_safetensors_close(ct_safetensors *file); /* NULL, or closed already: does nothing */
 
 /* ---- loading ---- */
-
-/* Rows [param_start, param_start + rows) of a parameter are rows [file_start, file_start + rows) of
- * the file's tensor, which is transposed first (two dims) if the parameter has it the other way
- * round. rows 0: all that the file has from file_start on. A row is an element of the first dim;
- * sizes of the other dims must be equal. One * in param stands for any text, and for the same text
- * where file has a *:
- *
- *     {.param = "h.*.in_proj_weight", .file = "layer.*.q.weight"},
- *     {.param = "h.*.in_proj_weight", .file = "layer.*.k.weight", .param_start = 768}, ...
- *
- * Several entries may fill one parameter; they must fill all of it, without overlap. A parameter
- * (or buffer) without an entry is found by its own name. */
-typedef struct {
-    const char *param, *file;
-    int64_t param_start, file_start, rows;
-    bool transposed;
-} ct_load_map;
 
 /* How many parameters and buffers were loaded, and how many were not found; how many tensors of the
  * file nothing asked for; and how many parameters fit by name but not by shape or dtype, or have

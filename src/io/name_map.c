@@ -87,6 +87,12 @@ bool cti_name_map_matches(const ct_load_map *entry, const char *name, cti_text *
     return true;
 }
 
+bool cti_name_map_calls(const cti_name_map *map, const char *name) {
+    for (int64_t k = 0; k < map->n; k++)
+        if (!strcmp(map->entry[k].param, name)) return true;
+    return false;
+}
+
 char *cti_name_map_file(ct_context *context, const ct_load_map *entry, cti_text text) {
     const char *pattern = entry->file, *star = strchr(pattern, '*');
     const size_t before = star ? (size_t)(star - pattern) : strlen(pattern);

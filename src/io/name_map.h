@@ -26,6 +26,9 @@ bool cti_name_map_refuse(const cti_name_map *map, int64_t k, const char *what);
 /* Whether the entry's .param is the name or, with a *, matches it. *text is then the text in the
  * place of the *, or empty. */
 bool cti_name_map_matches(const ct_load_map *entry, const char *name, cti_text *text);
+/* Whether an entry without a * has this .param. For a further name of a shared tensor patterns do
+ * not count then, as they mean other tensors. */
+bool cti_name_map_calls(const cti_name_map *map, const char *name);
 /* The entry's .file with the text for its *, in a block of strlen + 1. NULL: no memory. */
 char *cti_name_map_file(ct_context *context, const ct_load_map *entry, cti_text text);
 

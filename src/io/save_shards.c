@@ -184,15 +184,3 @@ bool cti_safetensors_save(ct_context *context, const char *op, const char *path,
     return cti_safetensors_check(context, op, path, named, n, opts) &&
            (opts.shard_bytes ? save_shards : save_file)(context, op, path, named, n, opts);
 }
-
-bool ct_tensors_save(ct_context *context, const char *path, const ct_named *tensors, int64_t n,
-                     ct_save_opts opts) {
-    static const char op[] = "tensors_save";
-    if (!context) return false;
-    if (!path || (!tensors && n > 0))
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", op, path ? "tensors" : "path");
-    if (n < 0)
-        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: n is %lld, must be at least 0", op, path,
-                       (long long)n);
-    return cti_safetensors_save(context, op, path, tensors, n, opts);
-}

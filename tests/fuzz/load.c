@@ -66,6 +66,13 @@ static void load(const uint8_t *data, size_t size) {
         w[0] = w[1] = 0, b[0] = 0;
         MUST(ct_load(module, saved, (ct_load_opts){0}));
         MUST(!memcmp(w, now, sizeof now) && !memcmp(b, &b_now, sizeof b_now));
+        const ct_load_map rows[] = {{.param = "w", .file = "top", .rows = 1},
+                                    {.param = "w", .file = "rest", .param_start = 1},
+                                    {.param = "child.b", .file = "t", .transposed = true}};
+        MUST(ct_save(module, saved, (ct_save_opts){.map = rows, .n_map = 3}));
+        w[0] = w[1] = 0, b[0] = 0;
+        MUST(ct_load(module, saved, (ct_load_opts){.map = rows, .n_map = 3}));
+        MUST(!memcmp(w, now, sizeof now) && !memcmp(b, &b_now, sizeof b_now));
     }
     static const ct_load_map map[] = {
         {.param = "w", .file = "v", .rows = 1},

@@ -1,0 +1,343 @@
+/* Saving by a map. Each entry gives rows of tensors to tensors of the file, which are put together
+ * from them: as a view of one tensor where that is enough, else as a copy.
+ *
+ * In a load, rows 0 means all rows that the file has; here its tensor is still to be made. As the
+ * entries for a name must have all of its rows, once, such an entry has those up to the next
+ * entry's. */
+#include "save_map.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../core/context.h"
+#include "safetensors.h"
+#include "sort.h"
+
+/* Rows [start, start + rows) of a tensor, which become rows [file_start, ...) of the file's. */
+typedef struct {
+    char *file; /* the name there, a block of strlen + 1 */
+    const char *name;
+    ct_tensor *tensor;
+    int64_t start, file_start, rows;
+    bool transposed; /* the file has the other way round what its pieces make */
+} save_piece;
+
+/* A tensor of the file: pieces [first, first + n) of those sorted. */
+typedef struct {
+    int64_t first, n, turn; /* turn: the number of its first piece before they were sorted */
+    ct_shape shape;         /* before it is transposed */
+} save_group;
+
+typedef struct {
+    ct_context *context;
+    const char *op, *path;
+    cti_name_map map;
+    bool *used;        /* [map.n] by a name */
+    save_piece *piece; /* [pieces] */
+    int64_t pieces, room;
+} saving;
+
+static int64_t save_rows(const ct_tensor *tensor) {
+    return tensor->shape.ndim ? tensor->shape.dim[0] : 1;
+}
+
+/* ---- the pieces of each name ---- */
+
+CT_FORMAT(2, 3) static bool save_refuse(const saving *s, const char *format, ...) {
+    char what[2 * CTI_NAME_TEXT + 2 * CTI_SHAPE_TEXT + 512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return ct_fail(s->context, CT_ERR_ARGUMENT, "%s: %s: %s", s->op, s->path, what);
+}
+
+/* Takes the piece's .file, also if it fails. */
+static bool save_add(saving *s, save_piece piece) {
+    if (piece.file && s->pieces == s->room) {
+        const int64_t room = s->room ? 2 * s->room : 64;
+        save_piece *more = cti_take(s->context, cti_bytes(room, sizeof *more));
+        if (more) {
+            if (s->pieces) memcpy(more, s->piece, (size_t)s->pieces * sizeof *more);
+            cti_give(s->context, s->piece, (size_t)s->room * sizeof *more);
+            s->piece = more;
+            s->room = room;
+        }
+    }
+    if (piece.file && s->pieces < s->room) {
+        s->piece[s->pieces++] = piece;
+        return true;
+    }
+    if (piece.file) cti_give(s->context, piece.file, strlen(piece.file) + 1);
+    return false;
+}
+
+/* Sets the rows of a name's pieces where the entry means all that follow. */
+static void save_set_rows(save_piece *piece, int64_t n, int64_t rows) {
+    for (int64_t k = 0; k < n; k++) {
+        if (piece[k].rows) continue;
+        int64_t end = rows;
+        for (int64_t other = 0; other < n; other++)
+            if (piece[other].start > piece[k].start && piece[other].start < end)
+                end = piece[other].start;
+        piece[k].rows = end > piece[k].start ? end - piece[k].start : 0;
+    }
+}
+
+/* Whether a name's pieces have all rows of its tensor, once. */
+static bool save_check_rows(const saving *s, const save_piece *piece, int64_t n) {
+    const int64_t rows = save_rows(piece->tensor);
+    for (int64_t k = 0; k < n; k++) {
+        const long long start = piece[k].start;
+        if (piece[k].transposed && piece->tensor->shape.ndim != 2)
+            return save_refuse(s, "%s has shape %s, and only a matrix is transposed", piece->name,
+                               SHAPE(piece->tensor->shape));
+        if (piece[k].start > rows || piece[k].rows > rows - piece[k].start)
+            return save_refuse(s,
+                               "%s has %lld rows, and an entry of the map takes %lld from %lld on",
+                               piece->name, (long long)rows, (long long)piece[k].rows, start);
+        for (int64_t other = 0; other < n; other++)
+            if (other != k && piece[other].start >= piece[k].start &&
+                piece[other].start < piece[k].start + piece[k].rows && piece[other].rows)
+                return save_refuse(s, "%s: two entries of the map take its rows from %lld on",
+                                   piece->name, (long long)piece[other].start);
+    }
+    int64_t end = 0;
+    for (int64_t k = 0; k < n; k++)
+        if (piece[k].start == end && piece[k].rows) {
+            end += piece[k].rows;
+            k = -1; /* the next one may be before */
+        }
+    return end == rows || save_refuse(s, "%s: no entry of the map takes its rows from %lld on",
+                                      piece->name, (long long)end);
+}
+
+/* Adds the pieces of one name of a tensor, if entries have it; *mapped is then true. If it was
+ * already, by an earlier name, only entries without a * count. Those count alone for a further name
+ * that they have. */
+static bool save_add_name(saving *s, const char *name, ct_tensor *tensor, bool further,
+                          bool *mapped) {
+    const bool exact = (further || *mapped) && cti_name_map_calls(&s->map, name);
+    const int64_t first = s->pieces;
+    cti_text text;
+    for (int64_t k = 0; k < s->map.n; k++) {
+        const ct_load_map *entry = &s->map.entry[k];
+        if (!cti_name_map_matches(entry, name, &text)) continue;
+        s->used[k] = true;
+        if ((exact || *mapped) && strcmp(entry->param, name) != 0) continue;
+        const save_piece piece = {.file = cti_name_map_file(s->context, entry, text),
+                                  .name = name,
+                                  .tensor = tensor,
+                                  .start = entry->param_start,
+                                  .file_start = entry->file_start,
+                                  .rows = entry->rows,
+                                  .transposed = entry->transposed};
+        if (!save_add(s, piece)) return false;
+    }
+    const int64_t n = s->pieces - first;
+    if (n == 0) return true;
+    *mapped = true;
+    save_set_rows(&s->piece[first], n, save_rows(tensor));
+    return save_check_rows(s, &s->piece[first], n);
+}
+
+static bool save_add_all(saving *s, const ct_named *named, int64_t n, const cti_other_name *other,
+                         int64_t others) {
+    for (int64_t i = 0; i < n; i++) {
+        bool mapped = false;
+        ct_tensor *tensor = named[i].tensor;
+        if (!save_add_name(s, named[i].name, tensor, false, &mapped)) return false;
+        for (int64_t k = 0; k < others; k++)
+            if (other[k].of == i && !save_add_name(s, other[k].name, tensor, true, &mapped))
+                return false;
+        const save_piece whole = {.file =
+                                      mapped ? NULL : cti_take_string(s->context, named[i].name),
+                                  .name = named[i].name,
+                                  .tensor = tensor,
+                                  .rows = save_rows(tensor)};
+        if (!mapped && !save_add(s, whole)) return false;
+    }
+    for (int64_t k = 0; k < s->map.n; k++)
+        if (!s->used[k]) return cti_name_map_refuse(&s->map, k, "no parameter has such a name");
+    return true;
+}
+
+/* ---- the tensors of the file ---- */
+
+/* By name, then by rows; of the same in the order in which they were added. */
+static int by_place(const void *a, const void *b) {
+    const save_piece *x = a, *y = b;
+    const int order = strcmp(x->file, y->file);
+    if (order) return order;
+    if (x->file_start != y->file_start) return x->file_start < y->file_start ? -1 : 1;
+    return (x->rows > y->rows) - (x->rows < y->rows); /* no rows come first */
+}
+
+static int by_turn(const void *a, const void *b) {
+    const save_group *x = a, *y = b;
+    return (x->turn > y->turn) - (x->turn < y->turn);
+}
+
+/* Whether two pieces are rows of one tensor of the file. */
+static bool save_check_pair(const saving *s, const save_piece *a, const save_piece *b) {
+    const ct_shape x = a->tensor->shape, y = b->tensor->shape;
+    bool same = x.ndim == y.ndim && a->tensor->dtype == b->tensor->dtype;
+    for (int d = 1; same && d < x.ndim; d++) same = x.dim[d] == y.dim[d];
+    if (!same)
+        return save_refuse(s, "rows of tensor \"%s\" of the file: %s is %s %s, %s is %s %s",
+                           NAME(cti_text_of(a->file)), a->name, cti_dtype_name(a->tensor->dtype),
+                           SHAPE(x), b->name, cti_dtype_name(b->tensor->dtype), SHAPE(y));
+    return a->transposed == b->transposed ||
+           save_refuse(s, "rows of tensor \"%s\" of the file: of %s and %s one is transposed",
+                       NAME(cti_text_of(a->file)), a->name, b->name);
+}
+
+static bool is_repeated(const save_piece *a, const save_piece *b) {
+    return a->tensor == b->tensor && a->start == b->start && a->file_start == b->file_start &&
+           a->rows == b->rows;
+}
+
+/* Whether the group's pieces have all its rows, once; sets its shape. A piece that is there twice,
+ * by two names of a tensor, is taken out. */
+static bool save_check_group(const saving *s, save_group *group, const save_piece **piece) {
+    int64_t end = 0, n = 0;
+    for (int64_t k = 0; k < group->n; k++) {
+        const save_piece *at = piece[group->first + k],
+                         *before = n ? piece[group->first + n - 1] : NULL;
+        if (before && !save_check_pair(s, before, at)) return false;
+        if (before && is_repeated(before, at)) continue;
+        if (at->file_start < end)
+            return save_refuse(
+                s, "tensor \"%s\" of the file: %s and %s both fill rows from %lld on",
+                NAME(cti_text_of(at->file)), before->name, at->name, (long long)at->file_start);
+        if (at->file_start > end)
+            return save_refuse(s, "tensor \"%s\" of the file: nothing fills its rows from %lld on",
+                               NAME(cti_text_of(at->file)), (long long)end);
+        if (__builtin_add_overflow(end, at->rows, &end))
+            return save_refuse(s, "tensor \"%s\" of the file: its rows overflow",
+                               NAME(cti_text_of(at->file)));
+        piece[group->first + n++] = at;
+    }
+    group->n = n;
+    group->shape = piece[group->first]->tensor->shape;
+    if (group->shape.ndim) group->shape.dim[0] = end;
+    return group->shape.ndim || end == 1 ||
+           save_refuse(s, "tensor \"%s\" of the file: %lld scalars are no rows",
+                       NAME(cti_text_of(piece[group->first]->file)), (long long)end);
+}
+
+/* Rows of a tensor as a view. */
+static ct_tensor *save_view(ct_tensor *of, int64_t start, int64_t rows) {
+    ct_shape shape = of->shape;
+    if (!shape.ndim || (start == 0 && rows == shape.dim[0])) return of;
+    shape.dim[0] = rows;
+    const int64_t offset = rows ? start * of->stride[0] : 0;
+    return cti_tensor_view(of, of->data + offset * (int64_t)cti_dtype_size(of->dtype), shape,
+                           of->stride);
+}
+
+/* The tensor of a group, in the innermost scope or one that was there. */
+static ct_tensor *save_make(const saving *s, const save_group *group, const save_piece **piece) {
+    const save_piece *first = piece[group->first];
+    ct_tensor *made = group->n == 1
+                          ? save_view(first->tensor, first->start, first->rows)
+                          : cti_tensor_new(s->context, first->tensor->dtype, group->shape);
+    for (int64_t k = 0; made && group->n > 1 && k < group->n; k++) {
+        const save_piece *at = piece[group->first + k];
+        ct_tensor *from = save_view(at->tensor, at->start, at->rows),
+                  *to = from ? save_view(made, at->file_start, at->rows) : NULL;
+        if (!to) return NULL;
+        cti_tensor_copy(to, from, false);
+    }
+    if (!made || !first->transposed) return made;
+    return cti_tensor_view(made, made->data, CT_SHAPE(made->shape.dim[1], made->shape.dim[0]),
+                           (int64_t[]){made->stride[1], made->stride[0]});
+}
+
+/* Sorts the pieces into groups, which are then in the order of their first pieces. */
+static int64_t save_find_groups(const saving *s, const save_piece **piece, const void **scratch,
+                                save_group *group) {
+    int64_t n = 0;
+    for (int64_t k = 0; k < s->pieces; k++) piece[k] = &s->piece[k];
+    cti_sort((const void **)piece, scratch, s->pieces, by_place);
+    for (int64_t k = 0; k < s->pieces; k++) {
+        const int64_t turn = piece[k] - s->piece;
+        if (k == 0 || strcmp(piece[k - 1]->file, piece[k]->file) != 0)
+            group[n++] = (save_group){.first = k, .turn = turn};
+        save_group *last = &group[n - 1];
+        last->n++;
+        if (turn < last->turn) last->turn = turn;
+    }
+    return n;
+}
+
+static bool save_groups(const saving *s, const save_piece **piece, save_group *group,
+                        const void **order, ct_named *out, int64_t n, ct_save_opts opts) {
+    const void **scratch = order + n;
+    for (int64_t g = 0; g < n; g++) order[g] = &group[g];
+    cti_sort(order, scratch, n, by_turn);
+    for (int64_t g = 0; g < n; g++) {
+        save_group *at = (save_group *)order[g];
+        if (!save_check_group(s, at, piece)) return false;
+        out[g] = (ct_named){.name = piece[at->first]->file, .tensor = save_make(s, at, piece)};
+        if (!out[g].tensor) return false;
+    }
+    return cti_safetensors_save(s->context, s->op, s->path, out, n, opts);
+}
+
+/* Takes what the groups need, for as many as there are pieces. */
+static bool save_pieces(const saving *s, ct_save_opts opts) {
+    ct_context *context = s->context;
+    const size_t pointers = cti_bytes(s->pieces, sizeof(void *)),
+                 twice = cti_bytes(2 * s->pieces, sizeof(void *)),
+                 groups = cti_bytes(s->pieces, sizeof(save_group)),
+                 names = cti_bytes(s->pieces, sizeof(ct_named));
+    const save_piece **piece = cti_take(context, pointers);
+    const void **order = piece ? cti_take(context, twice) : NULL;
+    save_group *group = order ? cti_take(context, groups) : NULL;
+    ct_named *out = group ? cti_take(context, names) : NULL;
+    cti_frame frame;
+    cti_frame_open(context, &frame, true);
+    bool ok = out != NULL;
+    if (ok) {
+        const int64_t n = save_find_groups(s, piece, order, group);
+        ok = save_groups(s, piece, group, order, out, n, opts);
+    }
+    cti_frame_close(context, &frame);
+    cti_give(context, piece, pointers);
+    cti_give(context, order, twice);
+    cti_give(context, group, groups);
+    cti_give(context, out, names);
+    return ok;
+}
+
+bool cti_save_mapped(ct_context *context, const char *op, const char *path, const ct_named *named,
+                     int64_t n, const cti_other_name *other, int64_t others, ct_save_opts opts) {
+    saving s = {.context = context, .op = op, .path = path};
+    s.map = (cti_name_map){
+        .context = context, .op = op, .path = path, .entry = opts.map, .n = opts.n_map};
+    if (!cti_name_map_check(&s.map)) return false;
+    if (!opts.n_map) return cti_safetensors_save(context, op, path, named, n, opts);
+    if (!cti_safetensors_check(context, op, path, named, n, opts)) return false;
+    const size_t bytes = cti_bytes(opts.n_map, sizeof(bool));
+    s.used = cti_take_zeroed(context, bytes);
+    const bool ok = s.used && save_add_all(&s, named, n, other, others) && save_pieces(&s, opts);
+    for (int64_t k = 0; k < s.pieces; k++)
+        cti_give(context, s.piece[k].file, strlen(s.piece[k].file) + 1);
+    cti_give(context, s.piece, (size_t)s.room * sizeof *s.piece);
+    cti_give(context, s.used, bytes);
+    return ok;
+}
+
+bool ct_tensors_save(ct_context *context, const char *path, const ct_named *tensors, int64_t n,
+                     ct_save_opts opts) {
+    static const char op[] = "tensors_save";
+    if (!context) return false;
+    if (!path || (!tensors && n > 0))
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", op, path ? "tensors" : "path");
+    if (n < 0)
+        return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s: n is %lld, must be at least 0", op, path,
+                       (long long)n);
+    return cti_save_mapped(context, op, path, tensors, n, NULL, 0, opts);
+}
