@@ -33,8 +33,8 @@ static unsigned long memory_mib;
 static ct_context *context;
 static const course_test *running;
 static char hint[1024];
-/* Of the forward that is compared, where the hint is empty. */
-static char about[512], depends[512];
+/* Of the forward that is compared, where the hint is empty; and a line that follows the numbers. */
+static char about[512], depends[512], also[1200];
 enum { MOST_INPUTS = 8 };
 
 /* ---- how a test ends ---- */
@@ -47,7 +47,20 @@ static void put(const char *text, size_t size) {
     }
 }
 
-static void end(const char *verdict, const char *sentence, const char *report) {
+/* In one line, and with its end. */
+static void put_line(const char *text) {
+    for (size_t length = strcspn(text, "\n"); text[length]; length = strcspn(text, "\n"))
+        put(text, length), put(" ", 1), text += length + 1;
+    put(text, strlen(text)), put("\n", 1);
+}
+
+/* How a test that failed is told: the diagnosis in a word or a few, which is also what a list of
+ * many submissions shows; a sentence that begins with it; and lines of numbers. */
+typedef struct {
+    const char *word, *sentence, *numbers, *report;
+} failure;
+
+static void end(const char *verdict, const failure *t) {
     char nonce[NONCE];
     size_t size = 0;
     fflush(NULL);
@@ -57,38 +70,50 @@ static void end(const char *verdict, const char *sentence, const char *report) {
         if (got <= 0) _exit(3);
         size += (size_t)got;
     }
-    put(nonce, NONCE), put(verdict, strlen(verdict)), put(sentence, strlen(sentence));
-    if (*report) put("\n", 1), put(report, strlen(report));
+    put(nonce, NONCE), put(verdict, strlen(verdict));
+    if (t) {
+        put_line(t->word), put_line(t->sentence);
+        if (*t->numbers) put_line(t->numbers);
+        if (*also) put_line(also);
+        put(t->report, strlen(t->report));
+    }
     _exit(0);
 }
 
-/* The sentence, then the hint. */
-static void fail_with(int points, const char *report, const char *format, va_list args) {
-    char verdict[32], sentence[4096];
+static void end_as_failed(int points, const failure *t) {
+    char verdict[32];
     const int most = running ? running->points - 1 : 0;
-    const int length = vsnprintf(sentence, 2048, format, args);
-    const size_t at = length < 0 ? 0 : length < 2048 ? (size_t)length : 2047;
-    snprintf(sentence + at, sizeof sentence - at, "%s%s", *hint ? "; " : "", hint);
     snprintf(verdict, sizeof verdict, "failed %d\n",
              points < 0      ? 0
              : points < most ? points
                              : most);
-    end(verdict, sentence, report);
+    end(verdict, t);
 }
 
-static void fail_reporting(const char *report, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void fail_reporting(const char *report, const char *format, ...) {
+/* The hint is the diagnosis, or else `word`, or else the sentence itself. */
+static void fail_with(int points, const char *word, const char *report, const char *format,
+                      va_list args) {
+    char said[2048], sentence[2048 + 64];
+    vsnprintf(said, sizeof said, format, args);
+    snprintf(sentence, sizeof sentence, "%s%s%s", word ? word : "", word ? ": " : "", said);
+    end_as_failed(points, *hint ? &(failure){hint, hint, said, report}
+                                : &(failure){word ? word : said, sentence, "", report});
+}
+
+/* Fails with a word that is said where there is no hint. */
+static void fail_reporting(const char *word, const char *report, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void fail_reporting(const char *word, const char *report, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fail_with(0, report, format, args);
+    fail_with(0, word, report, format, args);
     va_end(args);
 }
 
 void course_fail(const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fail_with(0, "", format, args);
+    fail_with(0, NULL, "", format, args);
     va_end(args);
     _exit(0);
 }
@@ -96,7 +121,7 @@ void course_fail(const char *format, ...) {
 void course_partial(int points, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fail_with(points, "", format, args);
+    fail_with(points, NULL, "", format, args);
     va_end(args);
     _exit(0);
 }
@@ -191,18 +216,17 @@ static void show(FILE *report, ct_tensor *got, ct_tensor *expected) {
 }
 
 void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double tolerance) {
-    if (!got || ct_error(context))
-        course_fail("%s: %s", what,
-                    ct_error(context) ? ct_error_message(context)
-                                      : "there is no result, and no error");
+    if (ct_error(context)) course_fail("%s: %s", ct_error_message(context), what);
+    if (!got) fail_reporting("no result", "", "%s: NULL, and no error", what);
     made(expected);
     const ct_shape shape = ct_shape_of(got), right = ct_shape_of(expected);
     if (shape.ndim != right.ndim ||
         memcmp(shape.dim, right.dim, (size_t)shape.ndim * sizeof *shape.dim))
-        course_fail("%s: the shape is %s, and must be %s", what, TEXT(shape), TEXT(right));
+        fail_reporting("wrong shape", "", "%s: the shape is %s, and must be %s", what, TEXT(shape),
+                       TEXT(right));
     if (ct_dtype_of(got) != ct_dtype_of(expected))
-        course_fail("%s: the dtype is %s, and must be %s", what, dtype_text(ct_dtype_of(got)),
-                    dtype_text(ct_dtype_of(expected)));
+        fail_reporting("wrong dtype", "", "%s: the dtype is %s, and must be %s", what,
+                       dtype_text(ct_dtype_of(got)), dtype_text(ct_dtype_of(expected)));
 
     const int64_t n = ct_numel(got);
     double *a = values_of(what, got), *b = values_of(what, expected);
@@ -217,22 +241,25 @@ void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double 
     char alike[512];
     looks_like(a, b, shape, is_wrong, wrong, alike, sizeof alike);
     if (wrong) {
-        if (!*hint)
-            course_hint("%s%s%s%s%s", about, *about && *alike ? "; " : "", alike,
-                        (*about || *alike) && *depends ? "; " : "", depends);
-        char *report = NULL, also[256] = "";
+        if (!*hint) {
+            course_hint("%s", alike);
+            if (*about || *depends)
+                snprintf(also, sizeof also, "%s%s%s", about, *about && *depends ? "; " : "",
+                         depends);
+        }
+        char *report = NULL, largest[256] = "";
         size_t size;
         FILE *file = open_memstream(&report, &size);
         show(file, got, expected);
         if (file) fclose(file);
         if (worst != first)
-            snprintf(also, sizeof also, "; the worst, %s, is %.10g and must be %.10g",
+            snprintf(largest, sizeof largest, "; the worst, %s, is %.10g and must be %.10g",
                      TEXT(place(shape, worst)), number(a[worst]), b[worst]);
-        fail_reporting(report ? report : "",
+        fail_reporting("wrong values", report ? report : "",
                        "%s: element %s is %.10g%s and must be %.10g%s; %lld of %lld %s wrong", what,
                        TEXT(place(shape, first)), number(a[first]),
-                       isfinite(a[first]) ? "" : " (not finite)", b[first], also, (long long)wrong,
-                       (long long)n, wrong == 1 ? "is" : "are");
+                       isfinite(a[first]) ? "" : " (not finite)", b[first], largest,
+                       (long long)wrong, (long long)n, wrong == 1 ? "is" : "are");
     }
     free(a), free(b), free(is_wrong);
 }
@@ -260,12 +287,14 @@ void course_refused(const char *what, ct_context *of, ct_tensor *got, ct_status 
                                         "CT_ERR_ARGUMENT", "CT_ERR_MEMORY", "CT_ERR_IO",
                                         "CT_ERR_FORMAT",   "CT_ERR_GRAD"};
     if (got)
-        course_fail("%s: there is a result where there must be an error (%s)", what, names[status]);
+        course_fail("no error: there is a result where there must be an error (%s): %s",
+                    names[status], what);
     if (ct_error(of) != status)
-        course_fail("%s: the error is %s and must be %s: \"%s\"", what, names[ct_error(of)],
-                    names[status], ct_error_message(of));
+        fail_reporting("another error", "", "the error is %s and must be %s: \"%s\"; %s",
+                       names[ct_error(of)], names[status], ct_error_message(of), what);
     if (!strstr(ct_error_message(of), words))
-        course_fail("%s: the error does not say \"%s\": \"%s\"", what, words, ct_error_message(of));
+        fail_reporting("another error", "", "the error does not say \"%s\": \"%s\"; %s", words,
+                       ct_error_message(of), what);
     ct_error_clear(of);
 }
 
@@ -275,6 +304,50 @@ void course_refused(const char *what, ct_context *of, ct_tensor *got, ct_status 
 
 /* ---- gradients ---- */
 
+/* Whether each wrong element is wrong in the same way, so that three show as much as ten. */
+static bool systematic(ct_mistake mistake) {
+    return mistake == CT_MISTAKE_SIGN || mistake == CT_MISTAKE_FACTOR ||
+           mistake == CT_MISTAKE_SCALE || mistake == CT_MISTAKE_ZERO;
+}
+
+/* Leaves three lines of a report's worst elements. */
+static void shorten_worst(char *report) {
+    char *line = strstr(report, "the worst:\n");
+    for (int skipped = 0; line && skipped < 5; skipped++) { /* the heading's two, and three */
+        line = strchr(line, '\n');
+        if (line) line++;
+    }
+    char *rest = line;
+    int left_out = 0;
+    for (; rest && rest[strspn(rest, " ")] >= '0' && rest[strspn(rest, " ")] <= '9'; left_out++)
+        rest = strchr(rest, '\n') + 1;
+    if (left_out < 2) return;
+    line += sprintf(line, "  and %d in the same way\n", left_out);
+    memmove(line, rest, strlen(rest) + 1);
+}
+
+/* Backward's gradient is wrong, or cannot be checked. */
+static void fail_of_gradient(const char *what, const ct_gradcheck_result *r, char *report) {
+    const char *name = ct_mistake_name(r->mistake), *word = name;
+    const bool refused = r->mistake == CT_MISTAKE_REFUSED; /* the diagnosis is backward's error */
+    char sentence[400], numbers[400 + 400], *rest = strchr(report, '\n');
+    if (r->verdict == CT_VERDICT_CANNOT_TELL) word = "cannot tell";
+    else if (r->mistake == CT_MISTAKE_UNKNOWN) word = "wrong gradient";
+    if (systematic(r->mistake)) shorten_worst(report);
+    snprintf(sentence, sizeof sentence, "%s%s%s", refused ? "" : word, refused ? "" : ": ",
+             r->diagnosis);
+    snprintf(numbers, sizeof numbers, "%s: %s (%s)%s%s", what,
+             r->verdict == CT_VERDICT_CANNOT_TELL
+                 ? "it cannot be told whether the gradient is right"
+                 : "the gradient is wrong",
+             name, *hint ? ": " : "", *hint ? r->diagnosis : "");
+    /* the report's first line is the diagnosis */
+    end_as_failed(0, &(failure){*hint     ? hint
+                                : refused ? r->diagnosis
+                                          : word,
+                                *hint ? hint : sentence, numbers, rest ? rest + 1 : ""});
+}
+
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                         ct_gradcheck_opts opts) {
     char *report = NULL;
@@ -282,17 +355,8 @@ void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const 
     opts.report = open_memstream(&report, &size);
     ct_gradcheck_result r = ct_gradcheck(fn, arg, in, n, opts);
     if (opts.report) fclose(opts.report);
-    if (!r.ran) course_fail("%s: %s", what, ct_error_message(context));
-    if (!r.ok) {
-        /* its first line is the diagnosis */
-        const char *rest = report ? strchr(report, '\n') : NULL;
-        rest = rest ? rest + 1 : "";
-        if (r.verdict == CT_VERDICT_CANNOT_TELL)
-            fail_reporting(rest, "%s: it cannot be told whether the gradient is right (%s): %s",
-                           what, ct_mistake_name(r.mistake), r.diagnosis);
-        fail_reporting(rest, "%s: the gradient is wrong (%s): %s", what, ct_mistake_name(r.mistake),
-                       r.diagnosis);
-    }
+    if (!r.ran) course_fail("%s: %s", ct_error_message(context), what);
+    if (!r.ok) fail_of_gradient(what, &r, report ? report : (char[1]){""});
     free(report);
 }
 
@@ -311,13 +375,32 @@ void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_te
     course_gradient_of(what, apply, &(applied){op, attrs}, in, n, opts);
 }
 
+void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in,
+                        int n, ct_tensor *const *expected, double tolerance) {
+    char text[256];
+    ct_tensor *leaf[MOST_INPUTS];
+    for (int i = 0; i < n; i++)
+        leaf[i] =
+            expected[i] ? ct_set_requires_grad(made(ct_scale(ct_detach(in[i]), 1)), true) : in[i];
+    ct_tensor *out = ct_apply(op, leaf, n, attrs);
+    ct_tensor *ones = out ? ct_full(context, CT_F64, ct_shape_of(out), 1) : NULL;
+    if (!out || !ct_backward_with(&out, &ones, 1, (ct_backward_opts){false}))
+        course_fail("%s: %s", ct_error_message(context), what);
+    for (int i = 0; i < n; i++) {
+        if (!expected[i]) continue;
+        snprintf(text, sizeof text, "the gradient of input %d for a cotangent of ones, at %s", i,
+                 what);
+        course_value(text, ct_grad(leaf[i]), expected[i], tolerance);
+    }
+}
+
 static const char *timed; /* what of which backward runs */
 static double allowed_seconds;
 
 static void too_long(int signal) {
     (void)signal;
-    course_fail("%s: backward has not ended after %.1f s of work: does it take differences of "
-                "forward?",
+    course_fail("backward takes too long: does it take differences of forward? %s: it has not "
+                "ended after %.1f s of work",
                 timed, allowed_seconds);
 }
 
@@ -342,12 +425,12 @@ static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor 
     }
     const double start = work();
     ct_tensor *out = fn(leaf, n, arg);
-    if (!out) course_fail("%s: %s", what, ct_error_message(context));
+    if (!out) course_fail("%s: %s", ct_error_message(context), what);
     timed = what, allowed_seconds = fmin(seconds / 5 + 100 * (work() - start), seconds / 2.5);
     if (!*weights) *weights = course_randn(context, ct_shape_of(out));
     ct_tensor *loss = made(ct_sum(ct_mul(out, *weights), CT_ALL, false));
     if (limited) signal(SIGPROF, too_long), time_limit(allowed_seconds);
-    if (!ct_backward(loss)) course_fail("%s: %s", what, ct_error_message(context));
+    if (!ct_backward(loss)) course_fail("%s: %s", ct_error_message(context), what);
     if (limited) time_limit(0);
     for (int i = 0; i < n; i++) grad[i] = leaf[i] == in[i] ? NULL : ct_grad(leaf[i]);
     return out;
@@ -361,14 +444,15 @@ void course_gradient_as(const char *what, ct_fn yours, ct_fn librarys, void *arg
     if (!course_same(out, right, 1e-9)) return;
     for (int i = 0; i < n; i++) {
         if (!expected[i]) continue;
-        if (!got[i]) course_fail("%s: input %d has no gradient", what, i);
+        if (!got[i]) course_fail("no gradient of input %d: %s", i, what);
         const int64_t count = ct_numel(in[i]);
         double *a = values_of(what, got[i]), *b = values_of(what, expected[i]), largest = 0;
         for (int64_t j = 0; j < count; j++) largest = fmax(largest, fabs(b[j]));
         for (int64_t j = 0; j < count; j++)
             if (!(fabs(a[j] - b[j]) <= tolerance * largest))
-                course_fail("%s: the gradient of input %d is %.16g at %s and must be %.16g, to "
-                            "%.0e of the largest: differences of forward are not as exact",
+                course_fail("inexact: differences of forward are not as exact as a gradient must "
+                            "be; %s: that of input %d is %.16g at %s and must be %.16g, to %.0e of "
+                            "the largest",
                             what, i, number(a[j]), TEXT(place(ct_shape_of(in[i]), j)), b[j],
                             tolerance);
         free(a), free(b);
@@ -444,7 +528,7 @@ int main(int count, char **args) {
         if (ct_error(context)) course_fail("an error is left: %s", ct_error_message(context));
         ct_context_free(context);
         if (other_threads()) course_fail("a thread is left");
-        end("passed\n", "", "");
+        end("passed\n", NULL);
     }
     course_fail("there is no test %s", name);
 }

@@ -18,7 +18,7 @@ extern const course_test course_tests[];
 extern const int course_test_count;
 
 /* Each of these ends the test as failed, with a sentence, unless all is as it should be; then it
- * returns. */
+ * returns. The sentence begins with the diagnosis, in a word or a few; numbers come after it. */
 void course_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 /* The test has failed, but gets that many of its points: from 0 to one less than it is worth (more
@@ -26,8 +26,9 @@ void course_fail(const char *format, ...) __attribute__((format(printf, 1, 2), n
 void course_partial(int points, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* A sentence that is appended to that of this test's failure, should it fail from here on: what the
- * mistake looks like. Each call replaces the last one's; an empty one takes it back. */
+/* The diagnosis of this test's failure, should it fail from here on: what the mistake looks like.
+ * It stands before the sentence of that failure. Each call replaces the last one's; an empty one
+ * takes it back. */
 void course_hint(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether shape, dtype and values are the same, as course_value compares them. With course_hint:
@@ -109,6 +110,12 @@ void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_te
                      int n, ct_gradcheck_opts opts);
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                         ct_gradcheck_opts opts);
+
+/* The gradients of ct_apply(op, in, n, attrs) where the cotangent is 1 everywhere, beside the
+ * numbers that a statement prints: as course_value of each, with the hint. NULL: it is not
+ * compared. */
+void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct_tensor *const *in,
+                        int n, ct_tensor *const *expected, double tolerance);
 
 /* The gradients of two functions at the same inputs, with one random cotangent: they must agree to
  * `tolerance` of an input's largest. For tens of thousands of inputs, where a backward that takes

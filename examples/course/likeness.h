@@ -117,10 +117,11 @@ static bool a_factor(likeness *l) {
     const double c = l->got[largest] / l->expected[largest];
     char name[64];
     const bool named = isfinite(c) && name_of(c, name);
-    if (!isfinite(c) || c == 0 || c == 1 || (count < 3 && !named)) return false;
+    if (!isfinite(c) || c == 0 || fabs(c - 1) < 1e-5 || (count < 3 && !named)) return false;
     for (int64_t i = 0; i < l->n; i++)
         if (l->is_wrong[i] && !near(l->got[i], c * l->expected[i])) return false;
-    return SAY(l, "what is wrong is %.6g times what it must be%s%s", c,
+    return SAY(l, "a constant factor: %s %.6g times what it must be%s%s",
+               l->wrong == l->n ? "it is" : "what is wrong is", c,
                named && c != rint(c) ? ", that is " : "", named && c != rint(c) ? name : "");
 }
 
@@ -215,8 +216,7 @@ static bool elsewhere(likeness *l) {
     for (int a = 0; a < dims; a++)
         for (int b = a + 1; b < dims; b++)
             if (exchanged(l, a, b, true) || exchanged(l, a, b, false))
-                return SAY(l,
-                           "the numbers are right, but dims %d and %d are exchanged (transposed)",
+                return SAY(l, "transposed: the numbers are right, but dims %d and %d are exchanged",
                            a, b);
     return same_numbers(l) && SAY(l, "the numbers are right, but they stand in other places");
 }

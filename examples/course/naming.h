@@ -461,7 +461,7 @@ void course_forward_first(const char *what, const course_function *f, void *arg,
     if (found.reading || wrongs.reading) wrongs = found;
     wrongs.mistakes |= found.mistakes; /* another of them shows in these inputs */
     snprintf(wrongs_hint, sizeof wrongs_hint, "%s", hint);
-    course_hint("the forward is wrong, too: %s", wrongs_hint);
+    snprintf(also, sizeof also, "the forward is wrong, too: %s", wrongs_hint);
 }
 
 /* The test has found nothing else wrong. */

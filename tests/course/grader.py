@@ -199,8 +199,26 @@ def hinted(grade, build):
     of = lambda number: toy(grade, build, f"int chosen(void);\nint chosen(void) {{ return {number}; }}\n")["tests"][1]
     failed, passed = of(1), of(10)
     said = failed["sentence"]
-    right = said.startswith("two: element") and said.endswith("wrong; twice is what addition gives") and passed["passed"]
+    right = said == failed["word"] == "twice is what addition gives" and failed["report"].startswith("two: element (0) is 2") and passed["passed"]
     return None if right else f"{failed} {passed}"
+
+
+def shown_once(grade, build):
+    """A factor that all gradients have: each test says it, one shows where; the word comes before all numbers."""
+    exercise = grade.exercises("01")[0]
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place) / "exercise.c"
+        file.write_text(SOLUTION.read_text().replace("&add ? g[e] : g[e] *", "&add ? 3 * g[e] : 3 * g[e] *"))
+        graded = grade.grade(exercise, build, file, 10, 1024)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        grade.show(graded)
+    said = printed.getvalue()
+    failed = [test for test in graded["tests"] if not test["passed"]]
+    first = [said.split(f"\n{test['name']}:\n  ")[1].split("\n")[0] for test in failed]
+    right = (len(failed) == 3 and said.count("the worst:") == 1 and said.count("the same mistake as in same_shapes_gradient") == 2
+             and said.count("and in the same way input") == 1 and all(line.startswith("factor: ") for line in first)
+             and all(re.search("it is 3 times", line) for line in first) and said.count(" 3               1 ") == 3)
+    return None if right else said
 
 
 DIFFERENTIATED = ("01", "02", "03", "04", "05", "06", "07", "08", "09", "10")
@@ -455,6 +473,7 @@ def tasks(grade, without_rules, build):
     yield "grade: some of a test's points", lambda: partly(grade, build)
     yield "grade: a hidden test", lambda: hidden(grade, build)
     yield "grade: a hint", lambda: hinted(grade, build)
+    yield "grade: one mistake, shown once", lambda: shown_once(grade, build)
     folder = build.folder
     yield "grade: results.json", lambda: with_json(folder)
     yield "grade: no folder for results.json", lambda: json_not_written(folder, "{place}/none/results.json", "grade: cannot write")

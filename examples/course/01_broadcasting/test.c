@@ -274,11 +274,91 @@ static ct_tensor *by_library(ct_tensor *const *in, int n, void *op) {
     return course_as_yours(n == 3 ? &neuron_function : &function, in, n, op);
 }
 
+/* ---- the neuron's gradient ---- */
+
+static bool near(double a, double b) { return fabs(a - b) <= 1e-9; }
+
+static double one_minus_z_squared(double z, double y) { return (void)y, 1 - z * z; }
+static double one(double z, double y) { return (void)z, (void)y, 1; }
+static double tanh_once_more(double z, double y) { return (void)z, 1 - tanh(y) * tanh(y); }
+static double one_plus_y_squared(double z, double y) { return (void)z, 1 + y * y; }
+static double one_minus_y(double z, double y) { return (void)z, 1 - y; }
+static double the_result(double z, double y) { return (void)z, y; }
+static double y_squared(double z, double y) { return (void)z, y * y; }
+static double of_sigmoid(double z, double y) { return (void)z, y * (1 - y); }
+static double root(double z, double y) { return (void)z, sqrt(1 - y * y); }
+static double negative(double z, double y) { return (void)z, y * y - 1; }
+static double divided(double z, double y) { return (void)z, 1 / (1 - y * y); }
+static double of_arctangent(double z, double y) { return (void)y, 1 / (1 + z * z); }
+
+/* What stands where 1 - y^2 must, with z = w x + b inside of tanh and y its result. */
+static const struct {
+    const char *what;
+    double (*of)(double z, double y);
+} slopes[] = {
+    {"1 - z^2 is written for 1 - y^2: z = w x + b is inside of tanh, and y is its result",
+     one_minus_z_squared},
+    {"the derivative of tanh, 1 - y^2, is missing: dz = g", one},
+    {"1 - tanh(y)^2 is written for 1 - y^2: y is tanh(z) already", tanh_once_more},
+    {"1 + y^2 is written for 1 - y^2", one_plus_y_squared},
+    {"1 - y is written for 1 - y^2", one_minus_y},
+    {"y is written for 1 - y^2: tanh itself, and not its derivative", the_result},
+    {"y^2 is written for 1 - y^2", y_squared},
+    {"y (1 - y) is written for 1 - y^2: the derivative of a sigmoid, not of tanh", of_sigmoid},
+    {"sqrt(1 - y^2) is written for 1 - y^2", root},
+    {"1 - y^2 has the wrong sign", negative},
+    {"1 - y^2 divides, and must multiply", divided},
+    {"1 / (1 + z^2) is written for 1 - y^2: the derivative of the inverse of a tangent",
+     of_arctangent},
+};
+
+/* Where the neuron's gradient is wrong, a hint that says which mistake gives the same three
+ * numbers. */
+static void name_gradient(ct_context *context) {
+    const double w = 0.71828, x = -1.31415, b = 0.41421, z = w * x + b, y = tanh(z);
+    ct_tensor *leaf[3] = {scalar(context, w), scalar(context, x), scalar(context, b)};
+    for (int i = 0; i < 3; i++) ct_set_requires_grad(leaf[i], true);
+    ct_tensor *out = ct_apply(&neuron, leaf, 3, NULL);
+    const bool ran = course_same(out, scalar(context, y), 1e-9) && ct_backward(out);
+    ct_tensor *grad[3] = {NULL};
+    for (int i = 0; i < 3 && ran; i++) grad[i] = ct_grad(leaf[i]);
+    if (ct_error(context)) ct_error_clear(context);
+    if (!grad[0] || !grad[1] || !grad[2]) return;
+    const double dw = ct_item(grad[0]), dx = ct_item(grad[1]), db = ct_item(grad[2]),
+                 dz = 1 - y * y;
+    const struct {
+        const char *what;
+        double dw, dx, db;
+    } paths[] = {
+        {"dw and dx are exchanged", dz * w, dz * x, dz},
+        {"dw lacks the factor x", dz, dz * w, dz},
+        {"dx lacks the factor w", dz * x, dz, dz},
+        {"dw lacks the factor x, and dx the factor w", dz, dz, dz},
+        {"db has the factor b: the derivative of w x + b by b is 1", dz * x, dz * w, dz * b},
+        {"db lacks the factor 1 - y^2", dz * x, dz * w, 1},
+        {"dw and dx lack the factor 1 - y^2", x, w, dz},
+    };
+    for (size_t i = 0; i < sizeof slopes / sizeof *slopes; i++) {
+        const double slope = slopes[i].of(z, y);
+        if (near(dw, slope * x) && near(dx, slope * w) && near(db, slope))
+            course_hint("%s", slopes[i].what);
+    }
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (near(dw, paths[i].dw) && near(dx, paths[i].dx) && near(db, paths[i].db))
+            course_hint("%s", paths[i].what);
+}
+
 static void neuron_by_hand(ct_context *context) {
     ct_tensor *in[] = {scalar(context, 2), scalar(context, 0.5), scalar(context, log(2) - 1)};
     course_forward("w = 2, x = 0.5, b = ln 2 - 1", &neuron_function, (void *)&neuron, in, 3, 1e-15);
     course_value("w = 2, x = 0.5, b = ln 2 - 1", ct_apply(&neuron, in, 3, NULL),
                  scalar(context, 0.6), 1e-15);
+    name_gradient(context);
+    course_gradient_is(
+        "w = 2, x = 0.5, b = ln 2 - 1 (inputs 0, 1, 2)", &neuron, NULL, in, 3,
+        (ct_tensor *[]){scalar(context, 0.32), scalar(context, 1.28), scalar(context, 0.64)},
+        1e-14);
+    course_hint("%s", "");
     in[2] = scalar(context, -1);
     course_value("w = 2, x = 0.5, b = -1", ct_apply(&neuron, in, 3, NULL), scalar(context, 0),
                  1e-15);
@@ -289,12 +369,15 @@ static void neuron_gradient(ct_context *context) {
                        scalar(context, 0.41421)};
     course_forward_first("the forward that is differentiated", &neuron_function, (void *)&neuron,
                          in, 3, 1e-15);
+    name_gradient(context);
     course_gradient("w = 0.71828, x = -1.31415, b = 0.41421 (inputs 0, 1, 2)", &neuron, NULL, in, 3,
                     (ct_gradcheck_opts){0});
     in[0] = scalar(context, 3e5), in[1] = scalar(context, 1e-6), in[2] = scalar(context, 0.2);
     course_gradient_as("w = 300000, x = 0.000001, b = 0.2 (inputs 0, 1, 2)", by_you, by_library,
                        (void *)&neuron, in, 3, 1e-14);
 }
+
+/* ---- add and mul ---- */
 
 /* Shapes that broadcast; what each shows stands beside it. */
 typedef struct {

@@ -16,7 +16,8 @@ static void attend(attention_state *state, int64_t n, const double *score, int64
     attend_block(state, n, score, e, v);
     if (isinf(state->max))
         course_fail("attend_block %s: after %d keys max is still %g",
-                    state->sum == 0 ? "is not written yet" : "does not store the new maximum",
+                    state->sum == 0 ? "leaves max and sum as they were (is it not written yet?)"
+                                    : "does not store the new maximum",
                     (int)n, state->max);
 }
 

@@ -77,6 +77,26 @@ static ct_tensor *part_of(const problem *p, ct_tensor *qkv, int part) {
     return ct_narrow(qkv, -1, part * p->e, p->e);
 }
 
+/* What an array holds before a step writes to it: a NaN of its own, which arithmetic hands on. So
+ * what was never written, or comes of what was not, differs from a NaN that is 0 / 0. */
+static uint64_t unwritten(int step) { return 0x7ff8c0de00000000u + (uint64_t)step; }
+
+/* The step whose unwritten numbers this one is, or comes of; -1: none. */
+static int step_of_unwritten(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits & ~((uint64_t)1 << 63)) - unwritten(0); /* a sign may have changed */
+    return bits < STEPS ? (int)bits : -1;
+}
+
+static ct_tensor *unwritten_array(ct_context *context, ct_shape shape, int step) {
+    ct_tensor *array = ct_zeros(context, CT_F64, shape);
+    const uint64_t bits = unwritten(step);
+    for (int64_t i = 0; array && i < ct_numel(array); i++)
+        memcpy(ct_data_f64(array) + i, &bits, sizeof bits);
+    return array;
+}
+
 static ct_tensor *leaf(const problem *p, ct_shape shape) {
     return ct_set_requires_grad(ct_zeros(p->context, CT_F64, shape), true);
 }
@@ -150,7 +170,7 @@ static void solve(problem *p, bool causal) {
     }
     double *out[STEPS];
     for (int i = 0; i < STEPS; i++) {
-        p->yours[i] = ct_full(p->context, CT_F64, shape_of(p, i), NAN);
+        p->yours[i] = unwritten_array(p->context, shape_of(p, i), i);
         out[i] = ct_data_f64(p->yours[i]);
     }
     if (ct_error(p->context))
@@ -216,11 +236,40 @@ static problem example(ct_context *context) {
 
 /* ---- what is said ---- */
 
+/* Of the numbers of a step: how many were never written, how many are NaN that come of the
+ * unwritten numbers of other steps, and one of these steps. */
+typedef struct {
+    int64_t left, derived;
+    int from;
+} gaps;
+
+static gaps gaps_of(const problem *p, int step) {
+    gaps g = {0, 0, -1};
+    const double *values = ct_data_f64(p->yours[step]);
+    for (int64_t i = 0; i < ct_numel(p->yours[step]); i++) {
+        const int of = step_of_unwritten(values[i]);
+        if (of == step) g.left++;
+        else if (of >= 0) g.derived++, g.from = of;
+    }
+    return g;
+}
+
+/* Whether the step has written any number. */
 static bool is_there(const problem *p, int step) {
+    return gaps_of(p, step).left < ct_numel(p->yours[step]);
+}
+static bool has_nan(const problem *p, int step) {
     const double *values = ct_data_f64(p->yours[step]);
     for (int64_t i = 0; i < ct_numel(p->yours[step]); i++)
-        if (!isnan(values[i])) return true;
+        if (isnan(values[i])) return true;
     return false;
+}
+/* Which of the steps that this one reads have a NaN: a bit for each. */
+static unsigned nan_before(const problem *p, int step) {
+    unsigned found = 0;
+    for (int i = 0; i < step; i++)
+        if ((reads[step] & BIT(i)) && has_nan(p, i)) found |= BIT(i);
+    return found;
 }
 
 static bool equal(ct_tensor *a, ct_tensor *b) {
@@ -239,11 +288,10 @@ static unsigned wrong_before(const problem *p, int step) {
     return wrong;
 }
 
-/* What a step must be: right, or right given yours. */
+/* What a step must be: right, or right given yours, unless that is NaN: a NaN given a NaN earns
+ * nothing. */
 static ct_tensor *wanted(const problem *p, int step) {
-    if (equal(p->yours[step], p->right[step])) return p->right[step];
-    for (int i = 0; i < step; i++)
-        if ((reads[step] & BIT(i)) && !is_there(p, i)) return p->right[step];
+    if (equal(p->yours[step], p->right[step]) || nan_before(p, step)) return p->right[step];
     return step_given(p, step, p->yours);
 }
 
@@ -256,28 +304,34 @@ static const char *list_of(unsigned steps, char text[160]) {
     return text;
 }
 
-/* A few kinds of mistake that the numbers show. */
-static void hint(ct_tensor *got, ct_tensor *expected) {
-    double product = 0, square = 0;
-    const double *g = ct_data_f64(got), *e = ct_data_f64(expected);
-    for (int64_t i = 0; i < ct_numel(got); i++) product += g[i] * e[i], square += e[i] * e[i];
+/* A hint where numbers were not written, or are NaN because those of a step before are; what else
+ * they look like course_value finds. */
+static void hint(const problem *p, int step) {
+    const gaps g = gaps_of(p, step);
+    char text[160];
     course_hint("%s", "");
-    if (ct_numel(got) > 1 && square > 0 && equal(got, ct_scale(expected, product / square)))
-        course_hint("a constant factor: it is %.6g times what it must be", product / square);
-    else if (ct_ndim(got) > 1 && ct_dim(got, -1) == ct_dim(got, -2) &&
-             equal(got, ct_contiguous(ct_transpose(expected, -1, -2))))
-        course_hint("it is transposed: its last two dims are exchanged");
+    if (g.left)
+        course_hint("not written: %lld of the %lld numbers of %s", (long long)g.left,
+                    (long long)ct_numel(p->yours[step]), names[step]);
+    else if (g.derived)
+        course_hint("computed from what was not written: %s is read before it is written, or never "
+                    "written, and %s is NaN of it",
+                    names[g.from], names[step]);
+    else if (has_nan(p, step) && nan_before(p, step))
+        course_hint("NaN of a step before: %s reads %s", names[step],
+                    list_of(nan_before(p, step), text));
 }
 
 static void check_step(const problem *p, int step) {
     char text[160], what[320];
-    if (!is_there(p, step)) course_fail("%s is not written yet: it holds NaN alone", names[step]);
+    if (!is_there(p, step))
+        course_fail("not written yet: %s holds what it held before", names[step]);
     ct_tensor *right = wanted(p, step);
-    const unsigned before = wrong_before(p, step);
+    const unsigned before = nan_before(p, step) ? 0 : wrong_before(p, step);
     snprintf(what, sizeof what, "%s of %s%s%s%s", names[step], p->what,
              before ? ", given your own " : "", list_of(before, text),
              before ? " (wrong itself)" : "");
-    hint(p->yours[step], right);
+    hint(p, step);
     course_value(what, p->yours[step], right, 1e-10);
 }
 
@@ -310,25 +364,30 @@ static void packed(ct_context *context) { check(context, BIT(DQKV)); }
 static void in_projection(ct_context *context) { check(context, BIT(DW_IN) | BIT(DB_IN)); }
 static void three_paths(ct_context *context) { check(context, BIT(DX_PATHS) | BIT(DX)); }
 
-/* All steps at once, each as it must be: the first that is wrong is named, and what is right given
- * yours. */
+/* All steps at once, each as it must be: the first that is wrong is named, what is right given
+ * yours, and what is NaN only of steps that are not written. */
 static void check_all(const problem *p) {
-    unsigned right = 0, wrong = 0, follow = 0, missing = 0;
+    unsigned right = 0, wrong = 0, follow = 0, missing = 0, derived = 0;
     for (int i = 0; i < STEPS; i++)
         if (!is_there(p, i)) missing |= BIT(i);
         else if (equal(p->yours[i], p->right[i])) right |= BIT(i);
+        else if (has_nan(p, i) && (nan_before(p, i) || gaps_of(p, i).derived)) derived |= BIT(i);
         else if (equal(p->yours[i], wanted(p, i))) follow |= BIT(i);
         else wrong |= BIT(i);
     char text[4][160];
-    if (missing) course_fail("not written yet: %s", list_of(missing, text[0]));
-    if (wrong | follow) {
+    if (missing)
+        course_fail("not written yet: %s%s%s", list_of(missing, text[0]),
+                    derived ? ". NaN because of that: " : "", list_of(derived, text[1]));
+    if (wrong | follow | derived) {
         int first = 0;
-        while (!((wrong | follow) & BIT(first))) first++;
-        course_fail("%s: the first wrong step is %s. Right: %s. Wrong: %s. Right given your own "
-                    "wrong values before it: %s",
-                    p->what, names[first], right ? list_of(right, text[0]) : "none",
+        while (!((wrong | follow | derived) & BIT(first))) first++;
+        hint(p, first);
+        course_fail("the first wrong step is %s. Right: %s. Wrong: %s. Right given your own wrong "
+                    "values before it: %s%s%s. Here %s",
+                    names[first], right ? list_of(right, text[0]) : "none",
                     wrong ? list_of(wrong, text[1]) : "none",
-                    follow ? list_of(follow, text[2]) : "none");
+                    follow ? list_of(follow, text[2]) : "none",
+                    derived ? ". NaN because of them: " : "", list_of(derived, text[3]), p->what);
     }
 }
 

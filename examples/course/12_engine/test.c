@@ -7,12 +7,14 @@
 
 static tape *new_tape(void) {
     tape *t = tape_new();
-    if (!t) course_fail("tape_new is not written yet: it returns NULL");
+    if (!t) course_fail("tape_new returns NULL, as the stub does: is it not written yet?");
     return t;
 }
 
 static value known(const char *name, value v) {
-    if (v < 0) course_fail("%s is not written yet: it returns %lld", name, (long long)v);
+    if (v < 0)
+        course_fail("%s returns %lld, as the stub does: is it not written yet?", name,
+                    (long long)v);
     return v;
 }
 static value leaf(tape *t, double x) { return known("value_leaf", value_leaf(t, x)); }
@@ -26,7 +28,8 @@ static bool close_to(double got, double expected) {
 }
 static void expect(const char *what, double got, double expected) {
     if (!close_to(got, expected))
-        course_fail("%s is %.15g and must be %.15g", what, isnan(got) ? NAN : got, expected);
+        course_fail("wrong value: %s is %.15g and must be %.15g", what, isnan(got) ? NAN : got,
+                    expected);
 }
 static void data(const tape *t, const char *what, value a, double expected) {
     expect(what, value_data(t, a), expected);

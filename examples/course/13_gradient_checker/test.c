@@ -10,15 +10,17 @@ static const char *const verdicts[] = {"NO_VERDICT", "GRADIENT_RIGHT", "GRADIENT
 
 static check judge(const char *what, function f, const double *x, verdict expected) {
     check c = check_gradient(&f, x);
-    if (c.verdict == NO_VERDICT) course_fail("check_gradient is not written yet: NO_VERDICT");
+    if (c.verdict == NO_VERDICT)
+        course_fail("check_gradient returns NO_VERDICT, as the stub does: is it not written yet?");
     if (c.verdict == expected) return c;
     if ((unsigned)c.verdict > NOT_DETERMINISTIC)
-        course_fail("%s: %d is no verdict", what, (int)c.verdict);
+        course_fail("no verdict: %s: %d", what, (int)c.verdict);
     if (c.verdict == GRADIENT_WRONG)
-        course_fail("%s: the verdict is GRADIENT_WRONG (d y[%d] / d x[%d] is %.10g by backward and "
+        course_fail("wrong verdict: %s: the verdict is GRADIENT_WRONG (d y[%d] / d x[%d] is %.10g "
+                    "by backward and "
                     "%.10g by differences) and must be %s",
                     what, c.output, c.input, c.analytic, c.numeric, verdicts[expected]);
-    course_fail("%s: the verdict is %s and must be %s", what, verdicts[c.verdict],
+    course_fail("wrong verdict: %s: the verdict is %s and must be %s", what, verdicts[c.verdict],
                 verdicts[expected]);
 }
 static void right(const char *what, function f, const double *x) {
@@ -83,12 +85,15 @@ static void several_numbers(ct_context *context) {
 static void expect_worst(const char *what, check c, int output, int input, double analytic,
                          double numeric) {
     if (c.output != output || c.input != input)
-        course_fail("%s: the worst entry is said to be d y[%d] / d x[%d], and is d y[%d] / d x[%d]",
+        course_fail("wrong report: %s: the worst entry is said to be d y[%d] / d x[%d], and is d "
+                    "y[%d] / d x[%d]",
                     what, c.output, c.input, output, input);
     if (!(fabs(c.analytic - analytic) < 1e-12))
-        course_fail("%s: analytic is %.10g and must be %.10g", what, c.analytic, analytic);
+        course_fail("wrong report: %s: analytic is %.10g and must be %.10g", what, c.analytic,
+                    analytic);
     if (!(fabs(c.numeric - numeric) < 1e-6))
-        course_fail("%s: numeric is %.10g and must be near %.10g", what, c.numeric, numeric);
+        course_fail("wrong report: %s: numeric is %.10g and must be near %.10g", what, c.numeric,
+                    numeric);
 }
 
 static void worst(ct_context *context) {

@@ -92,7 +92,7 @@ static ct_tensor *yours(ct_context *context, const updates *c) {
     for (int t = 1; t <= c->steps; t++) adamw_step(N, w, c->g[t - 1], m, v, t, c->opts);
     bool moved = false;
     for (int i = 0; i < N; i++) moved = moved || m[i] != 0 || v[i] != 0 || w[i] != c->w[i];
-    if (!moved) course_fail("adamw_step is not written yet: w, m and v are as they were");
+    if (!moved) course_fail("adamw_step leaves w, m and v as they were: is it not written yet?");
     return course_f64(context, CT_SHAPE(N), w);
 }
 
@@ -124,7 +124,7 @@ static void by_hand(ct_context *context) {
     const double g[] = {3, -1};
     adamw_step(1, &w, &g[0], &m, &v, 1, opts);
     if (w == 2 && m == 0 && v == 0)
-        course_fail("adamw_step is not written yet: w, m and v are as they were");
+        course_fail("adamw_step leaves w, m and v as they were: is it not written yet?");
     course_value("w, m and v after the first update",
                  course_f64(context, CT_SHAPE(3), (double[]){w, m, v}),
                  course_f64(context, CT_SHAPE(3), (double[]){1.825, 1.5, 2.25}), 1e-14);
@@ -247,14 +247,15 @@ static void train_as_it_should(moons *p, int n, int steps, adamw_opts opts, doub
 }
 
 static void run(moons *p, int n, int steps, adamw_opts opts, double *losses) {
-    for (int i = 0; i < steps; i++) losses[i] = NAN;
+    memset(losses, 0xff, (size_t)steps * sizeof *losses); /* as new memory: course_value knows it */
     if (!train(p->context, p->param, n, moons_loss, p, steps, opts, losses))
         course_fail("%s", ct_error(p->context) ? ct_error_message(p->context)
                                                : "train returns false, without an error");
     /* a loop that learns nothing may be due to the update */
     double w = 1, g = 1, m = 0, v = 0;
     adamw_step(1, &w, &g, &m, &v, 1, opts);
-    if (w == 1 && m == 0) course_fail("adamw_step is not written yet: w and m are as they were");
+    if (w == 1 && m == 0)
+        course_fail("adamw_step leaves w and m as they were: is it not written yet?");
     if (p->calls != steps)
         course_fail("the loss was computed %d times in %d steps", p->calls, steps);
 }
