@@ -8,7 +8,9 @@
 #include "tape.h"
 
 /* After a forward. False, with an error recorded: an output has a NaN and no input has one. The
- * node, if there is one, is marked as tainted if an output or an input has a NaN. */
+ * node, if there is one, is marked as tainted if an output or an input has a NaN. A call that
+ * another op's forward or backward makes is left to that op: a program knows the op that it has
+ * called, and a NaN on the way need not reach a result. */
 bool cti_debug_result(const ct_call *call);
 
 /* Before an op's backward: whether nothing that it reads or adds to has a NaN. */
