@@ -13,6 +13,10 @@
  *
  *     ct_tensor *y = ct_softmax(ct_matmul(q, ct_transpose(k, -1, -2)), -1);
  *     if (!y) fprintf(stderr, "%s\n", ct_error_message(context));
+ *
+ * An error that nobody has looked at is not lost: if it is pending when the context is freed, and
+ * it was neither returned by ct_error or ct_error_message nor given to on_error since,
+ * ct_context_free prints it to stderr: "cotangent: error never looked at: matmul: ...".
  */
 #ifndef CT_CONTEXT_H
 #define CT_CONTEXT_H
@@ -79,6 +83,10 @@ typedef struct {
 
 /* Debug mode, for finding mistakes, at the cost of some time and memory; results are the same bits.
  *
+ * Every error that is recorded while none is pending is printed to stderr where it happens
+ * ("cotangent: matmul: ..."), unless on_error is ct_error_die. Errors that gradcheck provokes are
+ * not printed.
+ *
  * Free and newly allocated memory has all bits set: NaN as a float, -1 as an integer. That shows
  * elements that an op forgot to write, and reads through a pointer to a tensor that has ended.
  *
@@ -88,8 +96,9 @@ typedef struct {
  *
  * The op that makes the first NaN fails, and the message has the element's index: CT_ERR_ARGUMENT
  * if a result has a NaN and the inputs have none, CT_ERR_GRAD if in backward a gradient has one and
- * neither the inputs, the result nor the cotangent have. Infinities are no error, nor is a NaN in
- * an input. */
+ * neither the inputs, the result nor the cotangent have. The op is the one that the program called
+ * (of its own ops: the name in ct_op), whatever other ops its forward or backward is made of.
+ * Infinities are no error, nor is a NaN in an input. */
 
 /* A new context; free it with ct_context_free. NULL: out of memory. Any other error in the options
  * (an ISA that this machine lacks, a negative number of threads) gives a context with that error
@@ -97,7 +106,7 @@ typedef struct {
 CT_API ct_context *ct_context_new(ct_context_opts opts);
 
 /* Frees the context and everything made in it: tensors, modules, optimisers, threads. NULL does
- * nothing. */
+ * nothing. Prints an error that nobody has looked at. */
 CT_API void ct_context_free(ct_context *context);
 
 /* CT_OK if none is pending; CT_ERR_MEMORY if context is NULL */

@@ -362,13 +362,13 @@ static ct_tensor *run_again(const cti_node *node, cti_frame *frame) {
     return y;
 }
 
-/* Runs fn again. An error in it says so; on_error is held back until it does. */
+/* Runs fn again. An error in it is held until it says so. */
 static ct_tensor *second_run(const cti_node *node, cti_frame *frame) {
     ct_context *context = node->call.context;
-    const ct_error_fn on_error = context->on_error;
-    context->on_error = NULL;
+    const bool held = context->held;
+    context->held = true;
     ct_tensor *y = run_again(node, frame);
-    context->on_error = on_error;
+    context->held = held;
     if (y) return y;
     const ct_status status = context->status;
     char message[CTI_MESSAGE_SIZE];

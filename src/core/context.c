@@ -154,6 +154,7 @@ bool cti_in_engine(ct_context *context, const char *function) {
 
 void ct_context_free(ct_context *context) {
     if (!context || cti_in_engine(context, "ct_context_free")) return;
+    cti_error_print_unseen(context);
     while (context->closers) context->closers->close(context->closers);
     cti_workers_free(context);
     cti_pool pool = context->pool;

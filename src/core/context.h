@@ -64,7 +64,9 @@ struct ct_context {
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
-    bool reporting;             /* on_error is running: ct_error_clear does nothing */
+    bool reporting; /* on_error is running: ct_error_clear does nothing */
+    bool held;   /* nobody is told of an error yet: the call that is running reports or drops it */
+    bool unseen; /* the pending error was not looked at; ct_context_free prints it */
     const char *op;             /* that is running, for messages about shapes and memory; or NULL */
     const cti_isa *isa;         /* the kernels */
     ct_matmul_precision matmul; /* as it was set */
@@ -223,8 +225,11 @@ static inline ct_tensor *cti_frame_return(ct_context *context, cti_frame *frame,
 void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const char *format, ...)
     CT_FORMAT(4, 5);
 
-/* Calls on_error with the error that is pending. */
+/* Tells of the error that is pending, unless the context holds errors: calls on_error, and prints
+ * it in debug mode. */
 void cti_error_report(ct_context *context);
+/* Prints the pending error if the caller has not looked at it. */
+void cti_error_print_unseen(const ct_context *context);
 
 /* Whether a function of a comm's engine is running: an error of the function that asks. */
 bool cti_in_engine(ct_context *context, const char *function);

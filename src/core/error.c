@@ -44,18 +44,39 @@ void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const cha
     return NULL;
 }
 
+/* Debug mode prints the error, unless on_error is ct_error_die, which prints the same line. */
 void cti_error_report(ct_context *context) {
+    if (context->held) return;
+    if (context->debug && context->on_error != ct_error_die)
+        fprintf(stderr, "cotangent: %s\n", context->message);
+    context->unseen = !context->on_error;
     context->reporting = true;
     if (context->on_error)
         context->on_error(context->on_error_data, context->status, context->message);
     context->reporting = false;
 }
 
-ct_status ct_error(const ct_context *context) { return context ? context->status : CT_ERR_MEMORY; }
+void cti_error_print_unseen(const ct_context *context) {
+    if (context->status && context->unseen)
+        fprintf(stderr, "cotangent: error never looked at: %s\n", context->message);
+}
+
+/* The caller has looked at the error. Its context is constant to it, but for this. */
+static void mark_seen(const ct_context *context) {
+    ((ct_context *)(uintptr_t)context)->unseen = false;
+}
+
+ct_status ct_error(const ct_context *context) {
+    if (!context) return CT_ERR_MEMORY;
+    if (context->status) mark_seen(context);
+    return context->status;
+}
 
 const char *ct_error_message(const ct_context *context) {
     if (!context) return "no context: out of memory";
-    return context->status ? context->message : "";
+    if (!context->status) return "";
+    mark_seen(context);
+    return context->message;
 }
 
 void ct_error_clear(ct_context *context) {

@@ -74,11 +74,11 @@ bool *cti_check_flags(cti_check *k, int64_t count); /* likewise, all false */
 double cti_check_get(const ct_tensor *x, int64_t i);
 void cti_check_set(ct_tensor *x, int64_t i, double value);
 
-/* Errors of a trial run are not the caller's. From hold to drop the context's on_error is not
- * called; drop clears a pending error and returns whether there was none. Only an error of memory
- * stays pending: on_error is called for it in drop. */
+/* Errors of a trial run are not the caller's. From hold to drop the context holds errors
+ * (cti_error_report); drop clears a pending error and returns whether there was none. Only an error
+ * of memory stays pending, and is reported in drop. */
 typedef struct {
-    ct_error_fn on_error;
+    bool before; /* whether the context held errors already */
 } cti_held_errors;
 cti_held_errors cti_check_hold_errors(cti_check *k);
 bool cti_check_drop_errors(cti_check *k, cti_held_errors held);

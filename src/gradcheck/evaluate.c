@@ -27,15 +27,15 @@ void cti_check_set(ct_tensor *x, int64_t i, double value) {
 }
 
 cti_held_errors cti_check_hold_errors(cti_check *k) {
-    cti_held_errors held = {k->context->on_error};
-    k->context->on_error = NULL;
+    const cti_held_errors held = {k->context->held};
+    k->context->held = true;
     return held;
 }
 
 bool cti_check_drop_errors(cti_check *k, cti_held_errors held) {
     const ct_status status = k->context->status;
-    k->context->on_error = held.on_error;
-    if (status == CT_ERR_MEMORY) { /* stays pending; on_error is called now */
+    k->context->held = held.before;
+    if (status == CT_ERR_MEMORY) { /* stays pending, and is told of now */
         cti_error_report(k->context);
         return false;
     }
