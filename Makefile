@@ -81,9 +81,9 @@ OBJ      = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out src/kernels/% $(OTHER_OS
 ifdef AMALGAMATED
 OBJ = $(AMALGAMATION)/cotangent.o $(addprefix $(BUILD)/obj/src/,core/memory.o core/handle.o kernels/isa.o)
 endif
-EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out examples/common.c $(CHAR_LM:%=examples/%.c) examples/world_one.c examples/seq2seq_model.c examples/system_%.c,$(wildcard examples/*.c)))
+EXAMPLES = $(patsubst examples/%.c,$(BUILD)/%$(EXE),$(filter-out examples/common.c examples/plot.c $(CHAR_LM:%=examples/%.c) examples/world_one.c examples/seq2seq_model.c examples/system_%.c,$(wildcard examples/*.c)))
 # What char_lm is linked with, besides common.o and either world_one.o or world_mpi.o.
-CHAR_LM  = gpt gpt_write run run_log
+CHAR_LM  = gpt gpt_write plot run run_log
 COURSE   = $(patsubst %.c,$(BUILD)/obj/%.o,examples/course/course.c $(wildcard examples/course/[0-9]*/test.c))
 TESTS    = $(patsubst tests/%.c,$(BUILD)/tests/%$(EXE),$(filter-out $(NOT_HERE:%=tests/test_%.c),$(wildcard tests/test_*.c)))
 STATIC   = $(BUILD)/libcotangent.a
@@ -175,7 +175,7 @@ $(BUILD)/flags: FORCE
 SYSTEM_OBJ = $(BUILD)/obj/examples/system_$(OS_NAME).o
 
 $(foreach e,attention_map lora tokens,$(BUILD)/$(e)$(EXE)): $(BUILD)/obj/examples/gpt.o
-$(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o
+$(BUILD)/seq2seq$(EXE): $(BUILD)/obj/examples/seq2seq_model.o $(BUILD)/obj/examples/plot.o
 $(BUILD)/char_lm$(EXE): $(CHAR_LM:%=$(BUILD)/obj/examples/%.o) $(BUILD)/obj/examples/world_one.o
 $(BUILD)/%$(EXE): $(BUILD)/obj/examples/%.o $(BUILD)/obj/examples/common.o $(SYSTEM_OBJ) $(STATIC)
 	$(call if_quiet,LD)$(CC) $(SANITIZE) $(filter %.o,$^) $(STATIC) -o $@ $(LIBS)
@@ -185,7 +185,7 @@ demo: $(BUILD)/seq2seq$(EXE) $(BUILD)/char_lm$(EXE) ## train two transformers, a
 	@echo "== seq2seq: an encoder-decoder learns to write digits in reverse"
 	@$(RUN) $(BUILD)/seq2seq$(EXE) --out $(BUILD)/demo
 	@echo; echo "== char_lm: a GPT learns the source code of this project"
-	@$(RUN) $(BUILD)/char_lm$(EXE) --steps 1500 --lr 0.004 --warmup 50 --out $(BUILD)/demo $(TEXT)
+	@$(RUN) $(BUILD)/char_lm$(EXE) --steps 1500 --lr 0.004 --warmup 50 --eval-every 75 --out $(BUILD)/demo $(TEXT)
 	@echo; echo "Open these in a browser:"; ls $(BUILD)/demo/*.svg
 
 # ---- the course ----

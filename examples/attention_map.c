@@ -2,11 +2,8 @@
  * The model is one that char_lm saved, or without an argument a small untrained one. A row is a
  * query, a column is a key. */
 #include "gpt.h"
-#include "system.h"
 
-#include <errno.h>
 #include <math.h>
-#include <string.h>
 
 enum { SIDE = 260 };                     /* of one map, at least */
 enum { GAP = 68, LEFT = 96, TOP = 128 }; /* margins */
@@ -32,9 +29,9 @@ static int cell_of(int n) { return n < SIDE / 13 ? SIDE / n : 13; }
 /* White for 0 to dark blue for 1. By the root, as most weights are small. */
 static void print_colour(FILE *file, double weight) {
     double v = sqrt(fmin(fmax(weight, 0), 1));
-    unsigned red = (unsigned)(247 - 239 * v);
-    unsigned green = (unsigned)(249 - 201 * v);
-    unsigned blue = (unsigned)(252 - 145 * v);
+    unsigned red = (unsigned)(255 - 247 * v);
+    unsigned green = (unsigned)(255 - 207 * v);
+    unsigned blue = (unsigned)(255 - 148 * v);
     fprintf(file, "#%02x%02x%02x", red, green, blue);
 }
 
@@ -70,8 +67,7 @@ static void print_head(FILE *file, const gpt *m, int layer, int head, int n, con
     int x = LEFT + head * (side + GAP);
     int y = TOP + layer * (side + GAP);
     fprintf(file, "<g transform=\"translate(%d %d)\">\n", x, y);
-    fprintf(file, "<rect width=\"%d\" height=\"%d\" fill=\"#f7f9fc\" stroke=\"#999\"/>\n", side,
-            side);
+    fprintf(file, "<rect width=\"%d\" height=\"%d\" fill=\"#fff\" stroke=\"#999\"/>\n", side, side);
     fprintf(file, "<text x=\"%d\" y=\"-20\" font-size=\"14\" font-weight=\"bold\" ", side / 2);
     fprintf(file, "text-anchor=\"middle\">layer %d, head %d</text>\n", layer + 1, head + 1);
     for (int i = 0; i < n; i++) print_row(file, i, n, weights);
@@ -107,8 +103,9 @@ static void print_scale(FILE *file, int x, int y) {
 
 static void draw(const gpt *m, const char *path, const char *source, int n,
                  ct_tensor *const *weights) {
-    FILE *file = system_fopen(path, "wb");
-    if (!file) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
+    output o;
+    output_begin(&o, path, false);
+    FILE *file = o.file;
     int step = n * cell_of(n) + GAP;
     int w = LEFT + (int)m->heads * step;
     int h = TOP + (int)m->layers * step;
@@ -127,9 +124,8 @@ static void draw(const gpt *m, const char *path, const char *source, int n,
         for (int head = 0; head < m->heads; head++)
             print_head(file, m, layer, head, n, data + (int64_t)head * n * n);
     }
-    bool bad = fprintf(file, "</svg>\n") < 0 || fflush(file) || ferror(file);
-    bool unclosed = fclose(file) != 0;
-    if (bad || unclosed) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
+    fprintf(file, "</svg>\n");
+    output_end(&o);
 }
 
 /* ---- the program ---- */
@@ -144,6 +140,7 @@ int main(int argc, char **argv) {
                         "or of a random one.\n";
     int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage);
     if (files > 1) fail(EXIT_USAGE, "one model at a time: %s", argv[2]);
+    input_paths(files, argv + 1);
     const char *path = output_path(NULL, out);
 
     gpt m = {.layers = 2, .heads = 4, .width = 64, .window = 64};

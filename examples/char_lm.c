@@ -7,6 +7,7 @@
  * bits. All of them run this program. Rank 0 alone prints, logs and writes files. */
 #include "gpt.h"
 #include "gpt_write.h"
+#include "plot.h"
 #include "run.h"
 #include "world.h"
 
@@ -17,7 +18,7 @@ enum { MEASURED = 32 }; /* windows in a batch of a validation */
 
 /* What the flags set. The model's sizes are in gpt, and the options of writing in gpt_write.c. */
 static struct {
-    long long batch, micro_batches, shares, steps, warmup, eval_every;
+    long long batch, micro_batches, shares, steps, warmup, eval_every, eval_windows;
     double lr, min_lr, beta1, beta2, weight_decay, clip;
     long long seed, threads, matmul;
     const char *out, *save, *sample;
@@ -28,6 +29,7 @@ static struct {
     .steps = 2000,
     .warmup = 100,
     .eval_every = 100,
+    .eval_windows = 128,
     .lr = 1e-3,
     .min_lr = 1e-4,
     .beta1 = 0.9,
@@ -93,35 +95,62 @@ static double learn(const gpt *m, const training_text *text, int64_t step, int64
     return value;
 }
 
-/* The sum of the losses over `size` ids, which are some windows or a shorter one. Nothing is
- * recorded for backward. */
-static double measure_batch(const gpt *m, const unsigned char *ids, int64_t size) {
-    ct_scope scope = ct_scope_open_no_grad(m->context);
-    int64_t t = size < m->window ? size : m->window;
-    gpt_batch b = gpt_batch_make(m, size / t, t);
-    for (int64_t i = 0; i < b.k; i++) gpt_batch_set(&b, i, ids + i * t);
-    double mean = ct_item(gpt_loss(m, &b));
-    ct_scope_close(scope);
-    return mean * (double)size;
+/* What validations measure: the same windows every time. */
+typedef struct {
+    const unsigned char *ids;
+    int64_t n;      /* how many */
+    int64_t spread; /* that many windows, evenly spread; 0: all of the ids, window by window */
+} held_text;
+
+static held_text make_held_text(const contents *t, int64_t window) {
+    held_text h = {.n = t->length / 10, .spread = option.eval_windows};
+    h.ids = t->bytes + t->length - h.n;
+    if (h.spread >= (h.n - 1) / window) h.spread = 0; /* there are no more */
+    return h;
 }
 
-/* The mean loss over ids (n); each rank measures some of the batches. NaN if it may be interrupted,
- * and Ctrl-C came first. */
-static double measure(const gpt *m, const run *r, const unsigned char *ids, int64_t n,
-                      bool may_end) {
-    int64_t room = (n - 1) / (MEASURED * m->window) + 2;
+/* Where window i begins, and how many ids of it are predicted: `window`, or fewer in the last one
+ * of a whole text, as the last id has none that follows it. 0: there is no such window. */
+static int64_t held_window(const held_text *h, int64_t window, int64_t i, int64_t *begin) {
+    if (h->spread > 0) {
+        *begin = (2 * i + 1) * (h->n - 1 - window) / (2 * h->spread);
+        return i < h->spread ? window : 0;
+    }
+    *begin = i * window;
+    const int64_t left = h->n - 1 - *begin;
+    if (left >= window) return window;
+    return left > 0 ? left : 0;
+}
+
+/* The sum of the losses over the windows from `first` on that make up a batch: up to MEASURED of
+ * one length. Adds their ids to *ids and returns the window behind them. Nothing is recorded for
+ * backward. */
+static int64_t measure_batch(const gpt *m, const held_text *h, int64_t first, bool here,
+                             double *sum, int64_t *ids) {
+    int64_t begin[MEASURED], k = 0;
+    const int64_t t = held_window(h, m->window, first, &begin[0]);
+    while (k < MEASURED && t > 0 && held_window(h, m->window, first + k, &begin[k]) == t) k++;
+    *ids += k * t;
+    if (k == 0 || !here) return first + k;
+    ct_scope scope = ct_scope_open_no_grad(m->context);
+    gpt_batch b = gpt_batch_make(m, k, t);
+    for (int64_t i = 0; i < k; i++) gpt_batch_set(&b, i, h->ids + begin[i]);
+    *sum = ct_item(gpt_loss(m, &b)) * (double)(k * t);
+    ct_scope_close(scope);
+    return first + k;
+}
+
+/* The mean loss over the held text; each rank measures some of the batches. */
+static double measure(const gpt *m, const run *r, const held_text *h) {
+    int64_t room = (h->n - 1) / (MEASURED * m->window) + h->spread / MEASURED + 3;
     ct_scope scope = ct_scope_open(m->context);
     double *sums = ct_data_f64(ct_zeros(m->context, CT_F64, CT_SHAPE(room))); /* of each batch */
     ct_module_train(m->root, false);                                          /* no dropout */
-    int64_t batches = 0, done = 0;
-    while (sums && done < n - 1) {
-        int64_t size = n - 1 - done; /* the last id has none that follows it */
-        if (size > MEASURED * m->window) size = MEASURED * m->window;
-        if (size > m->window) size -= size % m->window; /* whole windows, at last a shorter one */
-        if (batches % ct_comm_size(r->world) == ct_comm_rank(r->world))
-            sums[batches] = may_end && interrupted() ? NAN : measure_batch(m, ids + done, size);
-        batches++;
-        done += size;
+    int64_t batches = 0, ids = 0, before = -1;
+    for (int64_t i = 0; sums && i != before; batches++) {
+        before = i;
+        const bool here = batches % ct_comm_size(r->world) == ct_comm_rank(r->world);
+        i = measure_batch(m, h, i, here, &sums[batches], &ids);
     }
     ct_module_train(m->root, true);
     ct_dist_sum(r->dist, sums, batches); /* now all ranks have all of them */
@@ -129,7 +158,16 @@ static double measure(const gpt *m, const run *r, const unsigned char *ids, int6
     double sum = 0;
     for (int64_t i = 0; i < batches; i++) sum += sums[i];
     ct_scope_close(scope);
-    return sum / (double)(n - 1);
+    return sum / (double)ids;
+}
+
+static void print_measured(const held_text *h, int64_t window, double loss) {
+    if (h->spread == 0)
+        printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", (long long)window,
+               loss);
+    else
+        printf("Loss over %lld windows of %lld, evenly spread over the last tenth: %.4f\n",
+               (long long)h->spread, (long long)window, loss);
 }
 
 /* ---- training ---- */
@@ -219,11 +257,7 @@ static double train_step(const gpt *m, ct_dist *dist, const training_text *text,
  * there was no Ctrl-C. */
 static bool train(gpt *m, const contents *t, run *r, const char *model_path,
                   const char *picture_path) {
-    int64_t held = t->length / 10; /* the last tenth */
-    int64_t sample = held;         /* for the validations during training, a part of a long text */
-    if (sample > 128 * m->window) sample = 128 * m->window;
-    const unsigned char *validation = t->bytes + t->length - held;
-
+    const held_text held = make_held_text(t, m->window); /* the last tenth */
     ct_optim *optim = make_optim(m);
     ct_dist_opts parts = {.micro_batches = option.micro_batches, .shares = option.shares};
     r->dist = ct_dist_new(optim, r->world, parts);
@@ -231,7 +265,7 @@ static bool train(gpt *m, const contents *t, run *r, const char *model_path,
     history h = make_history(m->context);
     training_text text = {
         .ids = t->bytes,
-        .n = t->length - held,
+        .n = t->length - held.n,
         .phase = (uint64_t)ct_random_below(m->context, INT64_MAX),
     };
     printf("%lld parameters; %lld bytes of text, %d different ones\n",
@@ -243,7 +277,8 @@ static bool train(gpt *m, const contents *t, run *r, const char *model_path,
     run_restore(r, "validation", &measured);
     int64_t step = run_start(r, m->root, optim, add_step, &h);
     if (step > 0) printf("Goes on after step %lld\n", (long long)step);
-    else h.measured[0] = measured = measure(m, r, validation, sample, false);
+    else h.measured[0] = measured = measure(m, r, &held);
+    int64_t measured_at = step - step % option.eval_every;
 
     ct_profile_start(m->context);
     progress bar = {
@@ -270,15 +305,20 @@ static bool train(gpt *m, const contents *t, run *r, const char *model_path,
             .tokens_per_s = bar.per_step / (now() - begun),
             .peak_bytes = ct_memory(m->context).peak,
         };
-        if (step % option.eval_every == 0 || step == option.steps)
-            line.validation = measured = measure(m, r, validation, sample, false);
+        if (step % option.eval_every == 0 || step == option.steps) {
+            line.validation = measured = measure(m, r, &held);
+            measured_at = step;
+        }
         line.seconds = earlier + now() - bar.begun;
         add_step(&h, &line);
         run_step(r, &line);
         if (!isfinite(loss))
             fail(EXIT_FAILED, "the loss of step %lld is no number: try a smaller --lr",
                  (long long)step);
-        progress_show(&bar, step, "loss %.3f  validation %.3f", loss, measured);
+        char of_step[32] = ""; /* if it was measured earlier */
+        if (measured_at < step)
+            snprintf(of_step, sizeof of_step, " (step %lld)", (long long)measured_at);
+        progress_show(&bar, step, "loss %.3f  validation %.3f%s", loss, measured, of_step);
         run_profile_show(m->context);
     }
     progress_end();
@@ -287,12 +327,7 @@ static bool train(gpt *m, const contents *t, run *r, const char *model_path,
     bool complete = step == option.steps;
     run_save(r, step);
     if (run_is_first(r)) gpt_save(m, model_path);
-    if (complete) {
-        measured = measure(m, r, validation, held, true);
-        if (!isnan(measured))
-            printf("Loss over the whole last tenth, in windows of %lld: %.4f\n", m->window,
-                   measured);
-    }
+    if (complete) print_measured(&held, m->window, measured);
     if (run_is_first(r)) {
         draw(&h, step, picture_path);
         printf("%s the model as %s, its loss as %s\n", complete ? "Saved" : "Interrupted: saved",
@@ -332,6 +367,8 @@ int main(int argc, char **argv) {
         flag_real("clip", &option.clip, "X", 0, 1e9, "largest norm of the gradient; 0: any"),
         flag_integer("eval-every", &option.eval_every, 1, 1e9,
                      "steps from one validation to the next"),
+        flag_integer("eval-windows", &option.eval_windows, 0, 1e9,
+                     "that a validation measures, spread over the last tenth; 0: all of it"),
         flag_heading("Writing"),
         flag_text("sample", &option.sample, "FILE", "write with this model, train nothing"),
         flag_text("prompt", &w.prompt, "TEXT", "what the text begins with"),
@@ -389,6 +426,7 @@ int main(int argc, char **argv) {
     r.world = example_world(m.context);
     check(m.context, EXIT_FAILED);
     speak_as(ct_comm_rank(r.world), ct_comm_size(r.world));
+    input_paths(files, argv + 1);
     bool writes = run_is_first(&r);
     if (option.sample) {
         gpt_load(&m, option.sample);
@@ -399,10 +437,12 @@ int main(int argc, char **argv) {
             model_path = option.save ? output_path(NULL, option.save)
                                      : output_path(option.out, "char_lm.safetensors");
             picture_path = output_path(option.out, "char_lm_loss.svg");
+            run_files(&r);
         }
-        run_same_flags(&r, flags, n_flags,
-                       "layers heads width context bias dropout steps batch micro-batches shares "
-                       "lr min-lr warmup beta1 beta2 weight-decay clip eval-every seed matmul");
+        run_same_flags(
+            &r, flags, n_flags,
+            "layers heads width context bias dropout steps batch micro-batches shares "
+            "lr min-lr warmup beta1 beta2 weight-decay clip eval-every eval-windows seed matmul");
         contents t = read_text(&m, &r, files, argv + 1);
         gpt_prompt(&m, w.prompt);
         gpt_make(&m);

@@ -125,7 +125,7 @@ static _Noreturn void print_help(const flag *flags, int n, const char *usage) {
             printf("\n");
         }
     }
-    exit(fflush(stdout) ? EXIT_FAILED : 0);
+    exit(0);
 }
 
 /* Fails where the text is more than a number, or the number (read as `number`) out of range. */
@@ -240,9 +240,20 @@ static int folder_length(const char *path) {
     return length;
 }
 
+/* The end, however it comes: no part of a file stays, and output that is lost is an error. */
+static void at_exit(void) {
+    output_remove();
+    errno = 0;
+    if (!fflush(stdout) && !ferror(stdout)) return;
+    fprintf(stderr, "%s: %scannot write to standard output%s%s\n", program, rank_text,
+            errno ? ": " : "", errno ? strerror(errno) : "");
+    _Exit(EXIT_FAILED);
+}
+
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage) {
     system_begin(argc, argv);
     program = argv[0] + folder_length(argv[0]);
+    atexit(at_exit);
     int others = 0;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) print_help(flags, n, usage);
@@ -256,14 +267,83 @@ int read_flags(int argc, char **argv, const flag *flags, int n, const char *usag
     return others;
 }
 
-/* ---- input ---- */
+/* ---- files ---- */
+
+/* A file that the program reads or writes, or a folder with a series of outputs. */
+typedef struct {
+    char *path;
+    bool written, known; /* known: the path leads to an ordinary file, or to a place for one */
+    system_file file;
+    bool (*fits)(const char *name); /* of a series: the names of its files; else NULL */
+} named_file;
+
+static named_file *named; /* [n_named] all that were named so far */
+static int n_named;
+
+static void *resized(void *block, size_t size) {
+    void *larger = realloc(block, size);
+    if (!larger) fail(EXIT_FAILED, "out of memory");
+    return larger;
+}
+
+static bool is_in_series(const named_file *f, const named_file *series) {
+    return series->fits && system_same_folder(&f->file, &series->file) &&
+           series->fits(f->file.name);
+}
+
+/* Fails if one of two files would be written over the other. */
+static void compare_files(const named_file *a, const named_file *b) {
+    if (!a->known || !b->known || (!a->written && !b->written) || (a->fits && b->fits)) return;
+    if (a->fits || b->fits) {
+        const named_file *series = a->fits ? a : b, *f = a->fits ? b : a;
+        if (is_in_series(f, series))
+            fail(EXIT_USAGE, "%s has the name of a file that is written or removed in %s", f->path,
+                 series->path);
+        return;
+    }
+    if (!system_same_file(&a->file, &b->file)) return;
+    if (a->written && b->written && !strcmp(a->path, b->path))
+        fail(EXIT_USAGE, "%s would be written twice: name another file for one of the outputs",
+             a->path);
+    if (a->written && b->written)
+        fail(EXIT_USAGE, "the outputs %s and %s are the same file", a->path, b->path);
+    const named_file *out = a->written ? a : b, *in = a->written ? b : a;
+    fail(EXIT_USAGE, "the output %s would replace an input: %s", out->path, in->path);
+}
+
+/* Adds a file and compares it with all others. Returns the copy of its path. */
+static const char *name_file(const char *path, bool written, bool (*fits)(const char *name)) {
+    named = resized(named, (size_t)(n_named + 1) * sizeof *named);
+    named_file *f = &named[n_named];
+    const size_t size = strlen(path) + 1;
+    *f = (named_file){.path = resized(NULL, size), .written = written, .fits = fits};
+    memcpy(f->path, path, size);
+    const bool standard = !written && !strcmp(path, "-");
+    f->known = fits ? system_find_folder(path, &f->file)
+                    : system_find_file(standard ? NULL : path, &f->file);
+    for (int i = 0; i < n_named; i++) compare_files(&named[i], f);
+    n_named++;
+    return f->path;
+}
+
+void input_paths(int n, char **paths) {
+    for (int i = 0; i < n; i++) name_file(paths[i], false, NULL);
+}
+
+static void make_folder(const char *folder) {
+    if (!system_make_folder(folder) && errno != EEXIST)
+        fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
+}
+
+void output_series(const char *folder, bool (*fits)(const char *name)) {
+    make_folder(folder);
+    name_file(folder, true, fits);
+}
 
 static void append_byte(contents *t, int byte) {
     if (t->length == t->capacity) {
         t->capacity = 2 * t->capacity + 65536;
-        unsigned char *larger = realloc(t->bytes, (size_t)t->capacity);
-        if (!larger) fail(EXIT_FAILED, "out of memory");
-        t->bytes = larger;
+        t->bytes = resized(t->bytes, (size_t)t->capacity);
     }
     t->bytes[t->length] = (unsigned char)byte;
     t->length++;
@@ -289,9 +369,7 @@ contents read_files(int n, char **paths) {
     return t;
 }
 
-/* ---- output ---- */
-
-/* Fails where a file cannot be made: in a folder that is missing or not ours. */
+/* Fails if a file cannot be made: in a folder that is missing or not ours. */
 static void check_writable(const char *path) {
     char folder[1024];
     snprintf(folder, sizeof folder, "%.*s.", folder_length(path), path);
@@ -300,22 +378,50 @@ static void check_writable(const char *path) {
 }
 
 const char *output_path(const char *folder, const char *name) {
-    static char paths[8][1024];
-    static int used;
-    char *path = paths[used % 8];
-    used++;
+    char path[1024];
     int length = 0;
     if (folder) {
-        if (!system_make_folder(folder) && errno != EEXIST)
-            fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
-        length = snprintf(path, sizeof *paths, "%s/%s", folder, name);
+        make_folder(folder);
+        length = snprintf(path, sizeof path, "%s/%s", folder, name);
     } else {
-        length = snprintf(path, sizeof *paths, "%s", name);
+        length = snprintf(path, sizeof path, "%s", name);
     }
-    if (length >= (int)sizeof *paths) fail(EXIT_USAGE, "the path %s is too long", path);
+    if (length >= (int)sizeof path) fail(EXIT_USAGE, "the path %s is too long", path);
     check_writable(path);
-    return path;
+    return name_file(path, true, NULL);
 }
+
+static char unfinished[4096]; /* the temporary file that is being written; "": none */
+
+void output_remove(void) {
+    if (*unfinished) system_remove(unfinished);
+}
+
+static _Noreturn void fail_to_write(const output *o) {
+    fail(EXIT_FAILED, "cannot write %s: %s", o->path, strerror(errno)); /* removes it: see exit */
+}
+
+void output_begin(output *o, const char *path, bool only_ordinary) {
+    *o = (output){.path = path};
+    o->fd = system_create_beside(path, o->target, o->temporary, sizeof o->temporary);
+    if (o->fd < 0 && (errno || only_ordinary))
+        fail(EXIT_USAGE, "cannot write %s: %s", path,
+             errno ? strerror(errno) : "it is not an ordinary file");
+    if (o->fd < 0) *o->temporary = '\0';
+    memcpy(unfinished, o->temporary, sizeof unfinished);
+    o->file = o->fd < 0 ? system_fopen(path, "wb") : system_open_stream(o->fd, "wb");
+    if (!o->file) fail_to_write(o);
+}
+
+void output_end(output *o) {
+    if (ferror(o->file) || fflush(o->file)) fail_to_write(o);
+    if (*o->temporary && !system_sync(o->fd)) fail_to_write(o);
+    if (fclose(o->file)) fail_to_write(o);
+    if (*o->temporary && !system_rename(o->temporary, o->target)) fail_to_write(o);
+    *unfinished = '\0';
+}
+
+/* ---- the terminal ---- */
 
 bool colours(void) {
     const char *none = getenv("NO_COLOR");
@@ -385,163 +491,4 @@ void progress_show(progress *p, int64_t done, const char *format, ...) {
     if (bar) draw_bar(line, length, (double)done / (double)p->total);
     else printf("step %s\n", line);
     fflush(stdout);
-}
-
-/* ---- pictures: the plot's corner is the origin, its margins lie at negative coordinates ---- */
-
-static FILE *svg_begin(const char *path, int w, int h, const char *title, const char *x_label,
-                       const char *y_label) {
-    FILE *file = system_fopen(path, "wb");
-    if (!file) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
-    int width = w + 110, height = h + 120;
-    fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-84 -58 %d %d\" ", width,
-            height);
-    fprintf(file, "width=\"%d\" height=\"%d\"\n", width, height);
-    fprintf(file, " font-family=\"Helvetica, Arial, sans-serif\" font-size=\"14\" "
-                  "text-anchor=\"middle\" fill=\"#333\">\n");
-    fprintf(file, "<rect x=\"-84\" y=\"-58\" width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n");
-    fprintf(file, "<text x=\"%d\" y=\"-24\" font-size=\"18\" font-weight=\"bold\">%s</text>\n",
-            w / 2 - 29, title);
-    fprintf(file, "<text x=\"%d\" y=\"%d\">%s</text>\n", w / 2, h + 48, x_label);
-    fprintf(file, "<text transform=\"translate(-58 %d) rotate(-90)\">%s</text>\n", h / 2, y_label);
-    return file;
-}
-
-static void svg_end(FILE *file, const char *path) {
-    bool bad = fprintf(file, "</svg>\n") < 0 || fflush(file) || ferror(file);
-    bool unclosed = fclose(file) != 0;
-    if (bad || unclosed) fail(EXIT_FAILED, "cannot write %s: %s", path, strerror(errno));
-}
-
-/* A range, in steps of 1, 2 or 5 times a power of ten, and where it lies in the picture. */
-typedef struct {
-    double low, high, step, from, to;
-} axis;
-
-static axis make_axis(double low, double high, double from, double to) {
-    if (!isfinite(high - low)) { /* no point at all */
-        low = 0;
-        high = 0;
-    }
-    if (!(high > low)) high = low + 1;
-    double least = (high - low) / 8; /* eight steps or fewer */
-    double ten = pow(10, floor(log10(least)));
-    double step = ten;
-    if (least / ten > 1) step = 2 * ten;
-    if (least / ten > 2) step = 5 * ten;
-    if (least / ten > 5) step = 10 * ten;
-    return (axis){
-        .low = step * floor(low / step + 1e-9),
-        .high = step * ceil(high / step - 1e-9),
-        .step = step,
-        .from = from,
-        .to = to,
-    };
-}
-
-static double position(axis a, double value) {
-    return a.from + (value - a.low) / (a.high - a.low) * (a.to - a.from);
-}
-
-static double x_of(const curve *c, int64_t i) { return c->x ? c->x[i] : (double)(i + 1); }
-
-/* The mean of y[i] and half points to either side, fewer near the ends. */
-static double running_mean(const curve *c, int64_t i, int64_t half) {
-    int64_t reach = half;
-    if (reach > i) reach = i;
-    if (reach > c->n - 1 - i) reach = c->n - 1 - i;
-    double sum = 0;
-    for (int64_t j = i - reach; j <= i + reach; j++) sum += c->y[j];
-    return sum / (double)(2 * reach + 1);
-}
-
-/* A line through the running means, at most two thousand of them. */
-static void svg_line(FILE *file, const curve *c, axis x, axis y, int64_t half, const char *style) {
-    fprintf(file, "<polyline fill=\"none\" stroke=\"%s\" stroke-linejoin=\"round\" %s points=\"",
-            c->colour, style);
-    int64_t every = 1 + c->n / 1000;
-    for (int64_t i = 0; i < c->n; i += every)
-        fprintf(file, "%.1f,%.1f ", position(x, x_of(c, i)), position(y, running_mean(c, i, half)));
-    fprintf(file, "\"/>\n");
-}
-
-static void svg_axes(FILE *file, axis x, axis y) {
-    for (double v = y.low; v < y.high + y.step / 2; v += y.step) {
-        double at = position(y, v);
-        fprintf(file, "<path d=\"M0 %.1fh660\" stroke=\"#e4e4e4\"/>", at);
-        fprintf(file, "<text x=\"-9\" y=\"%.1f\" text-anchor=\"end\">%.6g</text>\n", at + 5, v);
-    }
-    for (double v = x.low; v < x.high + x.step / 2; v += x.step) {
-        double at = position(x, v);
-        fprintf(file, "<path d=\"M%.1f 330v6\" stroke=\"#333\"/>", at);
-        fprintf(file, "<text x=\"%.1f\" y=\"354\">%.8g</text>\n", at, v);
-    }
-    fprintf(file, "<path d=\"M0 0v330h660\" fill=\"none\" stroke=\"#333\"/>\n");
-}
-
-static void svg_curve(FILE *file, const curve *c, axis x, axis y) {
-    if (c->noisy) {
-        svg_line(file, c, x, y, 0, "opacity=\"0.3\"");
-        svg_line(file, c, x, y, c->n / 60, "stroke-width=\"2.2\"");
-        return;
-    }
-    svg_line(file, c, x, y, 0, "stroke-width=\"2.2\"");
-    for (int64_t i = 0; i < c->n; i++) {
-        fprintf(file, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.2\" fill=\"%s\"/>\n",
-                position(x, x_of(c, i)), position(y, c->y[i]), c->colour);
-    }
-}
-
-void plot_curves(const char *path, const char *title, const char *x_label, const char *y_label,
-                 const curve *curves, int n) {
-    double low = INFINITY, high = -INFINITY, last = 0;
-    for (int k = 0; k < n; k++) {
-        for (int64_t i = 0; i < curves[k].n; i++) {
-            low = fmin(low, curves[k].y[i]);
-            high = fmax(high, curves[k].y[i]);
-            last = fmax(last, x_of(&curves[k], i));
-        }
-    }
-    axis x = make_axis(0, last, 0, 660);
-    axis y = make_axis(low, high, 330, 0);
-    FILE *file = svg_begin(path, 660, 330, title, x_label, y_label);
-    svg_axes(file, x, y);
-    for (int k = 0; k < n; k++) {
-        svg_curve(file, &curves[k], x, y);
-        fprintf(file, "<path d=\"M500 %dh26\" stroke=\"%s\" stroke-width=\"3\"/>", 16 + 22 * k,
-                curves[k].colour);
-        fprintf(file, "<text x=\"534\" y=\"%d\" text-anchor=\"start\">%s</text>\n", 21 + 22 * k,
-                curves[k].name);
-    }
-    svg_end(file, path);
-}
-
-enum { CELL = 44 };
-
-static void svg_cell(FILE *file, int row, int column, double value) {
-    double v = fmin(fmax(value, 0), 1);
-    const char *ink = "#234";
-    if (v < 0.005) ink = "#9ab";
-    if (v > 0.4) ink = "#fff";
-    int x = CELL * column, y = CELL * row;
-    fprintf(file, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" ", x, y, CELL - 1, CELL - 1);
-    fprintf(file, "fill=\"rgb(%.0f,%.0f,%.0f)\"/>", 244 - 236 * v, 247 - 190 * v, 251 - 130 * v);
-    fprintf(file, "<text x=\"%d\" y=\"%d\" font-size=\"12\" fill=\"%s\">%.2f</text>\n",
-            x + CELL / 2, y + CELL / 2 + 4, ink, v);
-}
-
-void plot_map(const char *path, const map *m) {
-    int width = CELL * m->n_columns, height = CELL * m->n_rows;
-    FILE *file = svg_begin(path, width, height, m->title, m->x_label, m->y_label);
-    for (int j = 0; j < m->n_columns; j++) {
-        fprintf(file, "<text x=\"%d\" y=\"%d\" font-size=\"16\">%s</text>\n", CELL * j + CELL / 2,
-                height + 20, m->columns[j]);
-    }
-    for (int i = 0; i < m->n_rows; i++) {
-        fprintf(file, "<text x=\"-10\" y=\"%d\" font-size=\"16\" text-anchor=\"end\">%s</text>\n",
-                CELL * i + CELL / 2 + 5, m->rows[i]);
-        for (int j = 0; j < m->n_columns; j++)
-            svg_cell(file, i, j, m->values[i * m->n_columns + j]);
-    }
-    svg_end(file, path);
 }

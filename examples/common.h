@@ -1,9 +1,10 @@
-/* What the examples share: flags, a progress bar, Ctrl-C, and two kinds of picture. None of it is
- * about transformers. */
+/* What the examples share: flags, the files that they read and write, a progress bar and Ctrl-C.
+ * None of it is about transformers. */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
 
 #include <cotangent/cotangent.h>
+#include <stdio.h>
 
 /* Exit codes: a failure; wrong usage. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -50,18 +51,43 @@ int flag_word(const char *words, long long i, const char **word);
 int read_flags(int argc, char **argv, const flag *flags, int n, const char *usage);
 bool flag_was_read(const char *name); /* whether the program was started with it */
 
-/* ---- input ---- */
+/* ---- files ----
+ * A program names every file that it reads and every file that it writes, before it reads any. If
+ * an output is the same file as an input or as another output, it would replace it, so the program
+ * ends with a message. The spelling of a path does not matter, and links are followed. */
+
+void input_paths(int n, char **paths); /* "-" is standard input */
+
+/* The path of an output: folder/name, or name if folder is NULL. Makes the folder if it is missing.
+ * Fails at once if the file cannot be written. */
+const char *output_path(const char *folder, const char *name);
+
+/* A folder in which every file whose name fits is an output, as a run's checkpoints are. Makes the
+ * folder if it is missing. */
+void output_series(const char *folder, bool (*fits)(const char *name));
+
 typedef struct {
     unsigned char *bytes; /* for free() */
     int64_t length, capacity;
 } contents;
 contents read_files(int n, char **paths); /* one after the other; fails if one is empty */
 
-/* ---- output ---- */
+/* A file that is written under a temporary name beside its path, and gets its own name when it is
+ * complete; if the program ends before, the temporary file is removed. What is no ordinary file,
+ * such as /dev/stdout, is written directly; if that is not allowed it is an error. */
+typedef struct {
+    FILE *file; /* to write to */
+    int fd;     /* of the temporary file; -1: there is none */
+    const char *path;
+    char target[4096], temporary[4096]; /* target is path without links; temporary may be "" */
+} output;
+void output_begin(output *o, const char *path, bool only_ordinary);
+void output_end(output *o);
+void output_remove(
+    void); /* the temporary file that is being written; a signal handler may call it */
 
-/* folder/name, or with folder NULL just name. Makes the folder where it is missing. Fails at once
- * if the file cannot be written. */
-const char *output_path(const char *folder, const char *name);
+/* ---- the terminal ---- */
+
 bool colours(void); /* stdout is a terminal, and NO_COLOR is not set */
 double now(void);   /* seconds */
 
@@ -80,24 +106,5 @@ typedef struct {
 void progress_show(progress *p, int64_t done, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void progress_end(void);
-
-/* ---- pictures, as SVG ---- */
-typedef struct {
-    const char *name, *colour;
-    const double *x, *y; /* x NULL: 1, 2, 3 ... */
-    int64_t n;
-    bool noisy; /* drawn faint, under its running mean; else with a dot at each point */
-} curve;
-void plot_curves(const char *path, const char *title, const char *x_label, const char *y_label,
-                 const curve *curves, int n);
-
-/* A table of numbers in [0, 1], each cell coloured by its number. */
-typedef struct {
-    const char *title, *x_label, *y_label;
-    const char *const *columns, *const *rows; /* their names */
-    int n_columns, n_rows;
-    const double *values; /* (n_rows, n_columns) */
-} map;
-void plot_map(const char *path, const map *m);
 
 #endif

@@ -1,9 +1,7 @@
 /* The graph of a small transformer layer's loss, as text; with a file's name as an argument, also
- * drawn by Graphviz (dot -Tsvg FILE). With --numbers before the name, backward runs first and the
- * drawing has values and the norms of gradients. */
-#include <cotangent/cotangent.h>
-
-#include <string.h>
+ * drawn by Graphviz (dot -Tsvg FILE). With --numbers backward runs first, and the drawing has
+ * values and the norms of gradients. */
+#include "common.h"
 
 static ct_module *make_model(ct_context *c) {
     ct_mha_opts attn = {.embed_dim = 8, .num_heads = 2};
@@ -25,19 +23,22 @@ static ct_tensor *classify(ct_module *m, ct_tensor *x) {
     return ct_forward(ct_module_child(m, "head"), ct_mean(h, CT_DIMS(1), false));
 }
 
-static bool write_dot(ct_tensor *loss, const char *path, bool numbers) {
+static void write_dot(ct_tensor *loss, const char *path, bool numbers) {
     /* backward releases the graph, unless it is to be looked at */
     if (numbers) ct_backward_with(&loss, NULL, 1, (ct_backward_opts){.retain_graph = true});
-    FILE *file = fopen(path, "w");
-    if (file) ct_graph_dot_with(loss, file, (ct_graph_opts){.values = numbers, .grads = numbers});
-    if (!file || fclose(file) != 0) {
-        perror(path);
-        return false;
-    }
-    return true;
+    output o;
+    output_begin(&o, path, false);
+    ct_graph_dot_with(loss, o.file, (ct_graph_opts){.values = numbers, .grads = numbers});
+    output_end(&o);
 }
 
 int main(int argc, char **argv) {
+    long long numbers = 0;
+    const flag flags[] = {flag_switch("numbers", &numbers, "draw values and norms of gradients")};
+    const int files =
+        read_flags(argc, argv, flags, 1, "[flags] [FILE]\n\nPrints a graph, and draws it as FILE:");
+    if (files > 1) fail(EXIT_USAGE, "one file at a time: %s", argv[2]);
+    const char *path = files ? output_path(NULL, argv[1]) : NULL;
     ct_context *context = ct_context_new((ct_context_opts){.seed = 1, .on_error = ct_error_die});
     if (!context) return 1;
     ct_module *model = make_model(context);
@@ -46,8 +47,7 @@ int main(int argc, char **argv) {
     ct_tensor *loss = ct_cross_entropy(classify(model, x), classes, (ct_cross_entropy_opts){0});
 
     ct_graph_print(loss, stdout);
-    bool numbers = argc > 2 && strcmp(argv[1], "--numbers") == 0;
-    bool good = argc < 2 || write_dot(loss, argv[argc - 1], numbers);
+    if (path) write_dot(loss, path, numbers);
     ct_context_free(context);
-    return good ? 0 : 2;
+    return 0;
 }

@@ -208,6 +208,7 @@ int main(int argc, char **argv) {
     int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage) - 1;
     if (files < 1) fail(EXIT_USAGE, "a model and a text (--help says more)");
     const char *base_path = argv[1];
+    input_paths(files + 1, argv + 1);
     const char *adapter_path = output_path(option.out, "adapter.safetensors");
     const char *merged_path = output_path(option.out, "merged.safetensors");
 

@@ -338,10 +338,16 @@ static void tidy(run *r) {
     remove_old(r);
 }
 
-/* Makes the folder, where the log goes too unless it has another place. */
-static void make_folder(run *r) {
-    const char *log_path = output_path(r->folder, "log.jsonl");
-    if (!r->log_path) r->log_path = log_path;
+static bool is_checkpoint(const char *name) { return step_of(name) >= 0; }
+
+/* The log goes into the folder too unless it has another place. */
+void run_files(run *r) {
+    if (r->folder) output_series(r->folder, is_checkpoint);
+    if (r->log_path) r->log_path = output_path(NULL, r->log_path);
+    else if (r->folder) r->log_path = output_path(r->folder, "log.jsonl");
+}
+
+static void sync_folder(const run *r) {
     if (!sync_entry(r->folder))
         fail(EXIT_FAILED, "cannot sync the folder of %s: %s", r->folder, strerror(errno));
 }
@@ -373,7 +379,7 @@ int64_t run_start(run *r, ct_module *module, ct_optim *optim,
     bool goes_on = false;
     if (r->folder) {
         if (run_is_first(r)) {
-            make_folder(r);
+            sync_folder(r);
             lock_folder(r);
         }
         run_restore(r, "loss", &r->loss);

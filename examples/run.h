@@ -22,7 +22,8 @@ typedef struct {
 } run_item;
 
 typedef struct {
-    /* What flags say: NULL folder: no checkpoints; NULL log_path: folder/log.jsonl, or no log. */
+    /* What flags say: NULL folder: no checkpoints; NULL log_path: folder/log.jsonl, or no log, once
+     * run_files has been called. */
     const char *folder, *log_path;
     long long every, keep;
 
@@ -49,6 +50,9 @@ typedef struct {
 void run_same_flags(run *r, const flag *flags, int n, const char *names);
 void run_same_text(run *r, const contents *text); /* nor with another text */
 void run_restore(run *r, const char *name, double *number);
+
+/* Names the outputs of the run, makes its folder, and sets log_path; of rank 0 only. */
+void run_files(run *r);
 
 /* ---- the run. Each fails with a message, on one rank too: the others see that it has left ---- */
 

@@ -1,6 +1,6 @@
 /* Trains the encoder-decoder of seq2seq_model.h to reverse or sort digits, and tests it on
  * sequences that it never saw. */
-#include "common.h"
+#include "plot.h"
 #include "seq2seq_model.h"
 
 #include <string.h>

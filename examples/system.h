@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Call it first: makes arguments UTF-8, and output bytes that nothing converts. */
+/* Call it first: makes arguments UTF-8, and output bytes that nothing converts. A write beyond a
+ * limit of a file's size fails, where the system would end the program. */
 void system_begin(int argc, char **argv);
 double system_seconds(void);     /* of a clock that only moves forward */
 double system_peak_memory(void); /* the most bytes that were resident; NaN: not known */
@@ -31,6 +32,20 @@ bool system_rename(const char *from, const char *to); /* replaces what is there 
 bool system_list(const char *folder, void (*each)(void *to, const char *name), void *to);
 /* Syncs a folder, so that what was made or renamed in it survives a loss of power. */
 bool system_sync_folder(const char *folder);
+/* Which file a path leads to, so that two paths can be compared. */
+typedef struct {
+    bool exists;
+    uint64_t device, number;        /* of the file, if it exists */
+    bool in_folder;                 /* the next three are known */
+    uint64_t folder_device, folder; /* of the folder that the file is in, or would be made in */
+    char name[256];                 /* the file's name in that folder */
+} system_file;
+/* Follows all links, also one to a file that does not exist; path NULL: standard input. False: what
+ * is there is no ordinary file, or nothing can be found out. */
+bool system_find_file(const char *path, system_file *file);
+bool system_find_folder(const char *path, system_file *file); /* sets its own as folder; no name */
+bool system_same_file(const system_file *a, const system_file *b);
+bool system_same_folder(const system_file *a, const system_file *b);
 /* A descriptor that locks the folder until it is closed, or the process ends; no lock where the
  * file system has none. -1: the folder cannot be opened, or EAGAIN: another one has locked it. */
 int system_lock_folder(const char *folder);
@@ -42,7 +57,7 @@ bool system_look_at(int fd, bool *ordinary, int64_t *size);
 bool system_lock(int fd);
 int64_t system_read_at(int fd, int64_t offset, void *out, size_t size);
 int64_t system_write(int fd, const void *data, size_t size); /* bytes; -1: failed */
-bool system_seek_begin(int fd);
+FILE *system_open_stream(int fd, const char *mode);          /* fclose closes the descriptor too */
 bool system_cut(int fd, int64_t size);
 bool system_sync(int fd);
 bool system_close(int fd);

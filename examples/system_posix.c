@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -22,7 +23,21 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A file system of macOS has one file for names that differ only by upper and lower case. */
+static bool is_same_name(const char *a, const char *b) {
+#ifdef __APPLE__
+    return strcasecmp(a, b) == 0;
+#else
+    return strcmp(a, b) == 0;
+#endif
+}
+
 #include "system_unix_tmpl.h"
+
+void system_begin(int argc, char **argv) {
+    (void)argc, (void)argv;
+    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails, with errno EFBIG */
+}
 
 double system_peak_memory(void) {
     struct rusage usage;
@@ -135,7 +150,6 @@ int system_create_beside(const char *path, char *target, char *temporary, size_t
     strcpy(temporary + length, ".XXXXXX");
     const int fd = mkstemp(temporary);
     if (fd < 0) return -1;
-    signal(SIGXFSZ, SIG_IGN); /* beyond ulimit -f a write fails and says so */
     const mode_t mask = umask(0);
     umask(mask);
     if (fchmod(fd, replaces ? old.st_mode & 0777 : 0666 & ~mask) == 0) return fd;

@@ -1,7 +1,5 @@
 /* What POSIX and WASI share. system_posix.c and system_wasi.c include it after their headers. */
 
-void system_begin(int argc, char **argv) { (void)argc, (void)argv; }
-
 double system_seconds(void) {
     struct timespec t = {0};
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -33,6 +31,66 @@ bool system_list(const char *folder, void (*each)(void *to, const char *name), v
     return error == 0;
 }
 
+/* Bytes of a path's folder, with its last slash; 0: it has none. */
+static size_t folder_bytes(const char *path) {
+    const char *last = strrchr(path, '/');
+    return last ? (size_t)(last - path) + 1 : 0;
+}
+
+/* Replaces a path whose last part is a symbolic link by the path that the link stands for. False:
+ * it is no link, or the new path is too long. */
+static bool follow_link(char *path, size_t room) {
+    char link[1024];
+    const ssize_t n = readlink(path, link, sizeof link - 1);
+    if (n <= 0) return false;
+    link[n] = '\0';
+    const size_t folder = *link == '/' ? 0 : folder_bytes(path);
+    if (folder + (size_t)n >= room) return false;
+    memcpy(path + folder, link, (size_t)n + 1);
+    return true;
+}
+
+bool system_find_folder(const char *path, system_file *file) {
+    *file = (system_file){0};
+    struct stat about;
+    if (stat(path, &about) != 0) return false;
+    file->in_folder = true;
+    file->folder_device = (uint64_t)about.st_dev;
+    file->folder = (uint64_t)about.st_ino;
+    return true;
+}
+
+bool system_find_file(const char *path, system_file *file) {
+    enum { MOST_LINKS = 40 };
+    char place[4096], folder[4096];
+    *file = (system_file){0};
+    if (path && (size_t)snprintf(place, sizeof place, "%s", path) >= sizeof place) return false;
+    for (int i = 0; path && i < MOST_LINKS && follow_link(place, sizeof place);) i++;
+    if (path) {
+        const size_t length = folder_bytes(place);
+        snprintf(folder, sizeof folder, "%.*s.", (int)length, place);
+        system_find_folder(folder, file);
+        if (strlen(place + length) >= sizeof file->name) return false; /* no file has such a name */
+        strcpy(file->name, place + length);
+    }
+    struct stat about;
+    if ((path ? stat(path, &about) : fstat(STDIN_FILENO, &about)) != 0) return file->in_folder;
+    file->exists = true;
+    file->device = (uint64_t)about.st_dev;
+    file->number = (uint64_t)about.st_ino;
+    return S_ISREG(about.st_mode);
+}
+
+bool system_same_folder(const system_file *a, const system_file *b) {
+    return a->in_folder && b->in_folder && a->folder_device == b->folder_device &&
+           a->folder == b->folder;
+}
+
+bool system_same_file(const system_file *a, const system_file *b) {
+    if (a->exists && b->exists) return a->device == b->device && a->number == b->number;
+    return a->exists == b->exists && system_same_folder(a, b) && is_same_name(a->name, b->name);
+}
+
 /* ---- open files ---- */
 
 bool system_look_at(int fd, bool *ordinary, int64_t *size) {
@@ -43,5 +101,5 @@ bool system_look_at(int fd, bool *ordinary, int64_t *size) {
     return true;
 }
 
-bool system_seek_begin(int fd) { return lseek(fd, 0, SEEK_SET) == 0; }
+FILE *system_open_stream(int fd, const char *mode) { return fdopen(fd, mode); }
 bool system_close(int fd) { return close(fd) == 0; }

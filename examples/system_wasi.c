@@ -14,7 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
+static bool is_same_name(const char *a, const char *b) { return strcmp(a, b) == 0; }
+
 #include "system_unix_tmpl.h"
+
+void system_begin(int argc, char **argv) { (void)argc, (void)argv; }
 
 /* Linear memory never shrinks, so its size is the most that was in use. */
 double system_peak_memory(void) { return 65536.0 * (double)__builtin_wasm_memory_size(0); }

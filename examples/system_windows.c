@@ -194,6 +194,64 @@ static int open_file(const char *path, DWORD access, DWORD share, DWORD how) {
     return descriptor_of(handle);
 }
 
+/* Numbers of an open file or folder. False: nothing is known of it. */
+static bool identify(HANDLE handle, uint64_t *device, uint64_t *number) {
+    BY_HANDLE_FILE_INFORMATION about;
+    if (!GetFileInformationByHandle(handle, &about)) return false;
+    *device = about.dwVolumeSerialNumber;
+    *number = (uint64_t)about.nFileIndexHigh << 32 | about.nFileIndexLow;
+    return true;
+}
+
+/* As above, of a path; `ordinary` is false for a folder or a device. */
+static bool identify_path(const char *path, uint64_t *device, uint64_t *number, bool *ordinary) {
+    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
+    const HANDLE handle = CreateFileW(wide(path), FILE_READ_ATTRIBUTES, share, NULL, OPEN_EXISTING,
+                                      FILE_FLAG_BACKUP_SEMANTICS, NULL);
+    if (handle == INVALID_HANDLE_VALUE) return false;
+    const DWORD attributes = GetFileAttributesW(wide(path));
+    *ordinary = GetFileType(handle) == FILE_TYPE_DISK && !(attributes & FILE_ATTRIBUTE_DIRECTORY);
+    const bool ok = identify(handle, device, number);
+    CloseHandle(handle);
+    return ok;
+}
+
+bool system_find_folder(const char *path, system_file *file) {
+    bool ordinary;
+    *file = (system_file){0};
+    file->in_folder = identify_path(path, &file->folder_device, &file->folder, &ordinary);
+    return file->in_folder;
+}
+
+bool system_find_file(const char *path, system_file *file) {
+    bool ordinary = true;
+    *file = (system_file){0};
+    if (!path) {
+        file->exists = identify((HANDLE)_get_osfhandle(0), &file->device, &file->number);
+        return file->exists;
+    }
+    size_t length = strlen(path);
+    while (length > 0 && !system_is_separator(path[length - 1])) length--;
+    char folder[PATH];
+    if (snprintf(folder, sizeof folder, "%.*s.", (int)length, path) >= PATH) return false;
+    system_find_folder(folder, file);
+    if (strlen(path + length) >= sizeof file->name) return false;
+    strcpy(file->name, path + length);
+    file->exists = identify_path(path, &file->device, &file->number, &ordinary);
+    return ordinary && (file->exists || file->in_folder);
+}
+
+bool system_same_folder(const system_file *a, const system_file *b) {
+    return a->in_folder && b->in_folder && a->folder_device == b->folder_device &&
+           a->folder == b->folder;
+}
+
+/* A file system has one file for names that differ only by upper and lower case. */
+bool system_same_file(const system_file *a, const system_file *b) {
+    if (a->exists && b->exists) return a->device == b->device && a->number == b->number;
+    return a->exists == b->exists && system_same_folder(a, b) && !_stricmp(a->name, b->name);
+}
+
 /* The handle asks for the right to delete and does not share it, so a second one is refused. */
 int system_lock_folder(const char *folder) {
     const HANDLE handle = CreateFileW(wide(folder), DELETE, FILE_SHARE_READ | FILE_SHARE_WRITE,
@@ -250,7 +308,7 @@ static bool seek(int fd, int64_t offset, DWORD from) {
     return done(SetFilePointerEx(handle_of(fd), (LARGE_INTEGER){.QuadPart = offset}, NULL, from));
 }
 
-bool system_seek_begin(int fd) { return seek(fd, 0, FILE_BEGIN); }
+FILE *system_open_stream(int fd, const char *mode) { return _fdopen(fd, mode); }
 
 bool system_cut(int fd, int64_t size) {
     return seek(fd, size, FILE_BEGIN) && done(SetEndOfFile(handle_of(fd)));

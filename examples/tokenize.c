@@ -11,49 +11,22 @@
 enum { PIECE = 1 << 16, HEADER = 256, MOST_IN_HEADER = 2147483647 };
 
 static struct {
-    const char *path;                   /* as in --out */
-    char target[4096], temporary[4096]; /* without links; beside it, "" while there is none */
-    int fd;
+    const char *path;        /* as in --out */
+    output file;             /* where the ids go */
     long long bytes, header; /* flags */
     long long ids;           /* written so far */
 } out = {.path = "tokens.bin", .bytes = 2};
 
-/* ---- the end, however it comes ---- */
-
-static void remove_temporary(void) {
-    if (*out.temporary) system_remove(out.temporary);
-}
+/* ---- writing ---- */
 
 static void on_signal(int number) { /* calls only what a handler may */
-    remove_temporary();
+    output_remove();
     _Exit(128 + number);
 }
 
-static _Noreturn void fail_to_write(void) {
-    fail(EXIT_FAILED, "cannot write %s: %s", out.path, strerror(errno)); /* calls exit */
-}
-
-/* ---- writing ---- */
-
-/* Makes the temporary file with the mode that the file has, or is to have. */
-static void begin(void) {
-    char name[sizeof out.temporary];
-    atexit(remove_temporary);
-    out.fd = system_create_beside(out.path, out.target, name, sizeof name);
-    if (out.fd < 0 && !errno)
-        fail(EXIT_USAGE, "cannot write %s: it is not an ordinary file", out.path);
-    if (out.fd < 0) fail(EXIT_USAGE, "cannot write %s: %s", out.path, strerror(errno));
-    strcpy(out.temporary, name);
-    system_on_interrupt(on_signal, false);
-}
-
 static void put(const unsigned char *data, size_t size) {
-    while (size > 0) {
-        const int64_t n = system_write(out.fd, data, size);
-        if (n < 0) fail_to_write();
-        data += n;
-        size -= (size_t)n;
-    }
+    if (fwrite(data, 1, size, out.file.file) != size)
+        fail(EXIT_FAILED, "cannot write %s: %s", out.path, strerror(errno));
 }
 
 /* Little-endian numbers of out.bytes bytes. */
@@ -82,12 +55,11 @@ static void put_header(void) {
 /* The count is known at the end only. */
 static void finish(void) {
     if (out.header) {
-        if (!system_seek_begin(out.fd)) fail_to_write();
+        if (fseek(out.file.file, 0, SEEK_SET))
+            fail(EXIT_FAILED, "cannot write %s: %s", out.path, strerror(errno));
         put_header();
     }
-    if (!system_sync(out.fd) || !system_close(out.fd)) fail_to_write();
-    if (!system_rename(out.temporary, out.target)) fail_to_write();
-    *out.temporary = '\0';
+    output_end(&out.file);
 }
 
 /* ---- reading ---- */
@@ -118,11 +90,14 @@ int main(int argc, char **argv) {
                                  "the file - is standard input:");
     if (!files) fail(EXIT_USAGE, "no text (--help says more)");
     if (out.bytes == 3) fail(EXIT_USAGE, "--bytes must be 2 or 4, not 3");
-    begin();
+    input_paths(files, argv + 1);
+    out.path = output_path(NULL, out.path);
+    output_begin(&out.file, out.path, true);
+    system_on_interrupt(on_signal, false);
     if (out.header) put_header();
     for (int i = 1; i <= files; i++) add_file(argv[i]);
     if (!out.ids) fail(EXIT_USAGE, "there is no text in the input");
     finish();
     printf("%s: %lld ids of %lld bytes, vocabulary 256\n", out.path, out.ids, out.bytes);
-    return fflush(stdout) ? EXIT_FAILED : 0;
+    return 0;
 }

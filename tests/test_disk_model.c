@@ -32,11 +32,15 @@ int flag_word(const char *words, long long i, const char **word) { /* no flag he
     *word = words;
     return (void)i, 0;
 }
+void output_series(const char *folder, bool (*fits)(const char *name)) {
+    (void)fits;
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
+}
 const char *output_path(const char *folder, const char *name) {
     static char paths[2][MODEL_PATH]; /* of the run under the model, and of one after a crash */
     char *path = paths[disk.on];
-    if (mkdir(folder, 0777) && errno != EEXIST)
-        fail(EXIT_USAGE, "cannot make the folder %s: %s", folder, strerror(errno));
+    if (!folder) return name;
     snprintf(path, MODEL_PATH, "%s/%s", folder, name);
     return path;
 }
@@ -208,12 +212,14 @@ static int64_t start(training *t, ct_context *c, const char *top, int keep) {
     *t = (training){.mark = -1};
     snprintf(t->folder, sizeof t->folder, "%s/run", top);
     t->r = (run){.folder = t->folder, .every = EVERY, .keep = keep, .context = c};
+    t->r.log.fd = t->r.folder_fd = -1;
     snprintf(t->log, sizeof t->log, "%s/run.jsonl", top);
     if (log_elsewhere) t->r.log_path = t->log;
     t->module = module_of(c, 0);
     t->optim = ct_sgd_new(t->module, (ct_sgd_opts){0});
     t->r.dist = ct_dist_new(t->optim, NULL, (ct_dist_opts){0});
     run_restore(&t->r, "mark", &t->mark);
+    run_files(&t->r);
     return run_start(&t->r, t->module, t->optim, take_line, t);
 }
 

@@ -314,6 +314,39 @@ START_TEST(folders) {
 }
 END_TEST
 
+/* Two paths lead to one file, whether it is there or not, or to two. */
+START_TEST(same_files) {
+    static const char *const spellings[] = {"%s/%s", "%s/./%s", "%s/../%s/%s", "%s/x/../%s"};
+    const char *last = strrchr(folder, '/') + 1;
+    char other[256], x[128];
+    system_file a, b;
+    snprintf(x, sizeof x, "%s/x", folder);
+    ck_assert(system_make_folder(x));
+    for (int there = 0; there < 2; there++) {
+        const char *name = there ? "run.jsonl" : "later";
+        snprintf(other, sizeof other, "%s/%s", folder, name);
+        if (there) put("x", 1);
+        ck_assert(system_find_file(other, &a) && a.exists == (there == 1));
+        for (int i = 0; i < 4; i++) {
+            if (i == 2) snprintf(other, sizeof other, spellings[i], folder, last, name);
+            else snprintf(other, sizeof other, spellings[i], folder, name);
+            ck_assert_msg(system_find_file(other, &b) && system_same_file(&a, &b), "%s", other);
+            ck_assert(system_same_folder(&a, &b));
+        }
+        snprintf(other, sizeof other, "%s/x/%s", folder, name);
+        ck_assert(system_find_file(other, &b) && !system_same_file(&a, &b));
+        snprintf(other, sizeof other, "%s/%s2", folder, name);
+        ck_assert(system_find_file(other, &b) && !system_same_file(&a, &b));
+        ck_assert(system_same_folder(&a, &b));
+    }
+    ck_assert(!system_find_file(folder, &a)); /* no ordinary file */
+    ck_assert(system_find_folder(folder, &a) && system_same_folder(&a, &b));
+    snprintf(other, sizeof other, "%s/none/file", folder);
+    ck_assert(!system_find_file(other, &a) && !system_find_folder(other, &b));
+    ck_assert_int_eq(rmdir(x), 0);
+}
+END_TEST
+
 /* Beyond the 260 characters that old programs of Windows are held to. */
 START_TEST(long_paths) {
     enum { FOLDERS = 5 };
@@ -349,6 +382,7 @@ int main(void) {
     tcase_add_checked_fixture(systems, setup, teardown);
     tcase_add_test(systems, a_file_beside);
     tcase_add_test(systems, folders);
+    tcase_add_test(systems, same_files);
     tcase_add_test(systems, long_paths);
     suite_add_tcase(suite, systems);
     TCase *forks = tcase_create("locks");
