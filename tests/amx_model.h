@@ -62,35 +62,59 @@ static void tile_store(int t, void *to, int64_t stride) {
     for (int i = 0; i < 16; i++) memcpy((char *)to + i * stride, model_tiles[t].element[i], 64);
 }
 
-static float model_flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
-static float model_f32(const uint32_t *element) {
+static inline float model_flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+static inline float model_f32(uint32_t bits) {
     float x;
-    memcpy(&x, element, sizeof x);
+    memcpy(&x, &bits, sizeof x);
     return model_flushed(x); /* subnormal numbers are zeros */
 }
-static float model_bf16(const uint32_t *element, int of_pair) {
-    uint16_t pair[2];
-    memcpy(pair, element, sizeof pair);
-    const uint32_t bits = (uint32_t)pair[of_pair] << 16;
-    return model_f32(&bits);
+
+/* The elements of a tile of pairs of bf16: of each row first the 16 even ones, then the odd ones.
+ */
+typedef struct {
+    float element[2][16][16];
+} model_pairs;
+
+static void model_decode(model_pairs *to, const model_tile *from) {
+    for (int row = 0; row < 16; row++)
+        for (int col = 0; col < 16; col++) {
+            uint16_t pair[2];
+            memcpy(pair, &from->element[row][col], sizeof pair);
+            for (int i = 0; i < 2; i++)
+                to->element[i][row][col] = model_f32((uint32_t)pair[i] << 16);
+        }
 }
 
+/* With FMA instructions fmaf is one of them and no call, and the loops over n are vectors. */
+#if defined __x86_64__ && defined __GLIBC__ && !defined __clang__
+#define MODEL_CLONES __attribute__((target_clones("default", "avx512f", "avx2,fma")))
+#else
+#define MODEL_CLONES
+#endif
+
 /* c += a b: even and odd elements are summed apart, then added, and that is added to c. */
+MODEL_CLONES static void model_multiply(model_tile *c, const model_pairs *a, const model_pairs *b) {
+    for (int m = 0; m < 16; m++) {
+        float sum[2][16] = {{0}};
+        for (int k = 0; k < 16; k++)
+            for (int i = 0; i < 2; i++)
+                for (int n = 0; n < 16; n++)
+                    sum[i][n] =
+                        model_flushed(fmaf(a->element[i][m][k], b->element[i][k][n], sum[i][n]));
+        for (int n = 0; n < 16; n++) {
+            const float both = model_flushed(sum[0][n] + sum[1][n]);
+            const float y = model_flushed(model_f32(c->element[m][n]) + both);
+            memcpy(&c->element[m][n], &y, sizeof y);
+        }
+    }
+}
+
 static void tile_multiply(int c, int a, int b) {
     model_check(model_configured, "not configured");
-    for (int m = 0; m < 16; m++)
-        for (int n = 0; n < 16; n++) {
-            float sum[2] = {0, 0};
-            for (int k = 0; k < 16; k++) {
-                const uint32_t *x = &model_tiles[a].element[m][k];
-                const uint32_t *y = &model_tiles[b].element[k][n];
-                for (int i = 0; i < 2; i++)
-                    sum[i] = model_flushed(fmaf(model_bf16(x, i), model_bf16(y, i), sum[i]));
-            }
-            const float both = model_flushed(sum[0] + sum[1]);
-            const float y = model_flushed(model_f32(&model_tiles[c].element[m][n]) + both);
-            memcpy(&model_tiles[c].element[m][n], &y, sizeof y);
-        }
+    model_pairs x, y;
+    model_decode(&x, &model_tiles[a]);
+    model_decode(&y, &model_tiles[b]);
+    model_multiply(&model_tiles[c], &x, &y);
 }
 
 #endif

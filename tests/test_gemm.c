@@ -51,31 +51,46 @@ static ct_context *context_of(const char *isa, int threads) {
     return context;
 }
 
+/* An item of a matrix as dense rows of doubles; the caller frees it. */
+static double *widened(ct_dtype dtype, cti_matrix x, int64_t item, int64_t rows, int64_t cols) {
+    double *to = malloc((size_t)(rows * cols + 1) * sizeof *to);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++)
+            to[i * cols + j] = get(x.data, dtype, item * x.batch + i * x.row + j * x.col);
+    return to;
+}
+
 /* The largest error, in units of what rounding may do: the sum of |a b| and of what was there,
  * times eps. */
 static double error_of(const void *got, const void *before, const void *bias, ct_dtype dtype,
                        problem p, cti_matrix a, cti_matrix b, cti_matrix c) {
     double worst = 0, eps = dtype == CT_F32 ? 0x1p-23 : 0x1p-52;
+    double *sum = malloc((size_t)(2 * p.n + 1) * sizeof *sum), *bound = sum + p.n;
     for (int64_t item = 0; item < p.batch; item++) {
+        double *wide_a = widened(dtype, a, item, p.m, p.k),
+               *wide_b = widened(dtype, b, item, p.k, p.n);
         for (int64_t i = 0; i < p.m; i++) {
+            memset(sum, 0, (size_t)(2 * p.n) * sizeof *sum);
+            for (int64_t q = 0; q < p.k; q++)
+                for (int64_t j = 0; j < p.n; j++) {
+                    const double term = wide_a[i * p.k + q] * wide_b[q * p.n + j];
+                    sum[j] += term;
+                    bound[j] += fabs(term);
+                }
             for (int64_t j = 0; j < p.n; j++) {
                 const int64_t at = item * c.batch + i * c.row + j * c.col;
-                double sum = 0, bound = 0;
-                for (int64_t q = 0; q < p.k; q++) {
-                    double term = get(a.data, dtype, item * a.batch + i * a.row + q * a.col) *
-                                  get(b.data, dtype, item * b.batch + q * b.row + j * b.col);
-                    sum += term;
-                    bound += fabs(term);
-                }
                 const double was = p.add ? get(before, dtype, at) : bias ? get(bias, dtype, j) : 0;
-                const double error = fabs(get(got, dtype, at) - (p.alpha * sum + was));
+                const double error = fabs(get(got, dtype, at) - (p.alpha * sum[j] + was));
                 if (!(error == 0))
-                    worst = fmax(worst, isnan(error)
-                                            ? INFINITY
-                                            : error / (eps * (fabs(p.alpha) * bound + fabs(was))));
+                    worst =
+                        fmax(worst, isnan(error)
+                                        ? INFINITY
+                                        : error / (eps * (fabs(p.alpha) * bound[j] + fabs(was))));
             }
         }
+        free(wide_a), free(wide_b);
     }
+    free(sum);
     return worst;
 }
 
