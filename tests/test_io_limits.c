@@ -15,7 +15,7 @@ START_TEST(long_index) {
     ck_refused(ct_load(m, path, (ct_load_opts){0}), CT_ERR_FORMAT, path,
                "is not an index of safetensors files: it has 100000001 bytes, over 100000000");
     ck_assert(ftruncate(fd, 1000) == 0); /* zeros are not JSON */
-    ck_refused(ct_load(m, path, (ct_load_opts){0}), CT_ERR_FORMAT, path, "an object is expected");
+    ck_refused(ct_load(m, path, (ct_load_opts){0}), CT_ERR_FORMAT, path, "begins with zeros");
     ck_assert_int_eq(close(fd), 0);
 }
 END_TEST
