@@ -94,24 +94,36 @@ static bool kind_contains(const unsigned char *at, size_t n, const char *text) {
 }
 
 /* PyTorch's files have a pickle in a folder of any name, an .npz files that end in .npy. */
-static const cti_kind *zip_kind(const unsigned char *at, size_t n) {
+static const cti_kind *zip_kind(const unsigned char *at, size_t n, bool sure) {
     static const cti_kind torch = {"a pickle in a zip archive (a PyTorch file)", FROM_PYTORCH, ""},
                           npz = {"a NumPy archive (.npz)", SAVE_FILE, IDS_BY_TOFILE},
                           other = {"a zip archive, as PyTorch's .pt and .bin are (pickles)",
                                    FROM_PYTORCH, UNPACK};
-    if (n < 30 || memcmp(at, "PK\3\4", 4) || kind_little(at + 4, 2) > 63) return NULL;
-    const size_t name = (size_t)kind_little(at + 26, 2), shown = name < n - 30 ? name : n - 30;
+    if (n < 4 || memcmp(at, "PK\3\4", 4)) return NULL;
+    const bool whole = n >= 30 && kind_little(at + 4, 2) < 64; /* the version that unpacks it */
+    if (sure && !whole) return NULL;
     if (kind_contains(at, n, "data.pkl")) return &torch;
-    return shown == name && name > 4 && !memcmp(at + 30 + name - 4, ".npy", 4) ? &npz : &other;
+    const size_t name = whole ? (size_t)kind_little(at + 26, 2) : 0;
+    return name > 4 && name <= n - 30 && !memcmp(at + 30 + name - 4, ".npy", 4) ? &npz : &other;
 }
 
-/* A pickle begins with its protocol. From 4 on a frame and its size follow. */
+/* The name of a Python module and a new line, as behind the opcode c. */
+static bool kind_is_module(const unsigned char *at, size_t n) {
+    size_t i = 0;
+    while (i < n && ((at[i] >= 'a' && at[i] <= 'z') || at[i] == '.' || at[i] == '_')) i++;
+    return i > 2 && i < n && at[i] == '\n';
+}
+
+/* A pickle begins with its protocol. From 4 on a frame and its size follow; before, mostly a class
+ * or a list or dict, which is the first object in the memo. */
 static const cti_kind *pickle_kind(const unsigned char *at, size_t n, int64_t size, bool sure) {
     static const cti_kind pickle = {"a pickle", FROM_PYTORCH, IDS_BY_TOFILE};
     if (n < 2 || at[0] != 0x80 || at[1] < 2 || at[1] > 5) return NULL;
-    const bool framed =
-        n >= 11 && at[1] >= 4 && at[2] == 0x95 && kind_little(at + 3, 8) <= (uint64_t)size - 11;
-    return framed || !sure ? &pickle : NULL;
+    if (!sure) return &pickle;
+    if (n >= 11 && at[1] >= 4 && at[2] == 0x95 && kind_little(at + 3, 8) <= (uint64_t)size - 11)
+        return &pickle;
+    if (n >= 5 && (at[2] == ']' || at[2] == '}') && at[3] == 'q' && at[4] == 0) return &pickle;
+    return n >= 3 && at[2] == 'c' && kind_is_module(at + 3, n - 3) ? &pickle : NULL;
 }
 
 static const cti_kind *safetensors_kind(const unsigned char *at, size_t n, int64_t size) {
@@ -195,7 +207,7 @@ static const cti_kind *text_kind(const unsigned char *at, size_t n, int64_t size
 
 const cti_kind *cti_kind_of(const unsigned char *at, size_t n, int64_t size, bool sure) {
     const cti_kind *kind = kind_by_magic(at, n, sure);
-    if (!kind) kind = zip_kind(at, n);
+    if (!kind) kind = zip_kind(at, n, sure);
     if (!kind) kind = pickle_kind(at, n, size, sure);
     if (!kind) kind = safetensors_kind(at, n, size);
     if (!kind) kind = arrow_kind(at, n, size);
