@@ -121,6 +121,9 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
+# Its text says how far this build is optimised: the last -O counts.
+$(BUILD)/obj/src/core/kernel_bits.o: ALL_CFLAGS += $(patsubst %,'-DCTI_OPTIMISED="%"',$(lastword $(filter -O%,$(OPT) $(CFLAGS))))
+
 AMALGAMATION = $(BUILD)/amalgamation
 amalgamation: $(AMALGAMATION)/cotangent.c ## the library as two files, in build/amalgamation/
 $(AMALGAMATION)/cotangent.c: packaging/amalgamate src/kernels/sets.txt $(wildcard include/cotangent/*.h src/*/*.[ch] ops/*.[ch] ops/*/*.[ch] nn/*.[ch] nn/*/*.[ch])

@@ -133,6 +133,20 @@ static void compare_ranks(const run *r) {
     share(r, NULL, 0, EXIT_USAGE);
 }
 
+/* Whether all ranks save, and after the same steps: a save is a call that all make. */
+static void compare_saving(const run *r) {
+    const double mine = r->folder ? (double)r->every : 0; /* 0: it saves nothing */
+    double first = run_is_first(r) ? mine : 0;
+    share(r, &first, 1, EXIT_USAGE);
+    if (first != mine && (first == 0 || mine == 0))
+        ct_fail(r->context, CT_ERR_ARGUMENT, "has %s, where rank 0 has %s",
+                r->folder ? "--checkpoint" : "no --checkpoint", r->folder ? "none" : "one");
+    else if (first != mine)
+        ct_fail(r->context, CT_ERR_ARGUMENT, "has --every %lld, where rank 0 has %.0f", r->every,
+                first);
+    share(r, NULL, 0, EXIT_USAGE);
+}
+
 /* Fails where the tensors, read from a checkpoint, have another number that must be the same. */
 static void check_same(const run *r, const char *path) {
     for (int i = 0; i < r->n_items; i++) {
@@ -246,6 +260,9 @@ static bool load_newest(run *r) {
     if (!ct_checkpoint_load(path, &r->all)) check(r->context, EXIT_FAILED);
     if (run_is_first(r) && r->all.step != step)
         fail(EXIT_FAILED, "%s is of step %lld", path, (long long)r->all.step);
+    if (run_is_first(r) && *r->all.other_bits)
+        warn("%s: the run goes on with another build or instruction set, to other bits: %s", path,
+             r->all.other_bits);
     restore_numbers(r);
     r->saved = r->all.step;
     return true;
@@ -376,6 +393,7 @@ int64_t run_start(run *r, ct_module *module, ct_optim *optim,
     r->saved = -1;
     r->log.fd = r->folder_fd = -1;
     compare_ranks(r);
+    compare_saving(r);
     bool goes_on = false;
     if (r->folder) {
         if (run_is_first(r)) {

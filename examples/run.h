@@ -63,7 +63,8 @@ bool run_is_first(const run *r); /* whether this is rank 0 */
  * Where there is no checkpoint it makes one of step 0, so that the run begins the same way again,
  * and returns 0; a log that is there then is not written over. A folder that another run has locked
  * is refused. A rank whose flags or text are not
- * those of rank 0 is an error on all. */
+ * those of rank 0, or that saves at other steps, is an error on all. Where the checkpoint was saved
+ * by a build or an instruction set that rounds otherwise, a line on stderr says so. */
 int64_t run_start(run *r, ct_module *module, ct_optim *optim,
                   void (*each)(void *to, const log_line *line), void *to);
 bool run_is_logged(const run *r);

@@ -6,18 +6,22 @@
  *     optims.0.lr, ...      the same of each further optimiser
  *     tensor.NAME           the caller's tensors
  *     __metadata__          the checksum; each optimiser's name; step, seed and stream as decimals;
- *                           optim.dist etc., the steps of an optimiser's ct_dist
+ *                           optim.dist etc., the steps of an optimiser's ct_dist; fingerprint,
+ *                           the kernels' number and what made it (src/core/kernel_bits.h)
  *
  * With a ct_dist rank 0 alone has a file. */
 #include <cotangent/io.h>
 
 #include <string.h>
 
+#include "../src/core/kernel_bits.h"
+#include "../src/core/message.h"
 #include "../src/io/checksum.h"
 #include "dist/dist_checkpoint.h"
 #include "match.h"
 #include "optim/saved.h"
 
+static const char fingerprint_key[] = "fingerprint";
 static const char format[] = "cotangent checkpoint 1";
 
 /* ---- the optimisers: .optim, which is number -1, and .optims ---- */
@@ -207,12 +211,13 @@ typedef struct {
 static bool write(ct_context *context, const char *op, const char *path,
                   const ct_checkpoint *checkpoint, const optim_list *list) {
     const ct_rng rng = ct_rng_get(context);
-    char step[24], seed[24], stream[24];
+    char step[24], seed[24], stream[24], fingerprint[CTI_FINGERPRINT_TEXT];
+    cti_fingerprint_text(context, fingerprint);
     snprintf(step, sizeof step, "%" PRId64, checkpoint->step);
     snprintf(seed, sizeof seed, "%" PRIu64, rng.seed);
     snprintf(stream, sizeof stream, "%" PRIu64, rng.stream);
 
-    const size_t bytes = cti_bytes(4 * list->n + 11, sizeof(char *)),
+    const size_t bytes = cti_bytes(4 * list->n + 13, sizeof(char *)),
                  names = cti_bytes(list->n, sizeof(optim_texts));
     const char **metadata = cti_take(context, bytes);
     optim_texts *texts = metadata ? cti_take(context, names) : NULL;
@@ -231,7 +236,8 @@ static bool write(ct_context *context, const char *op, const char *path,
             *at++ = texts[i].dist_key, *at++ = texts[i].dist;
         }
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
-        *at++ = "stream", *at++ = stream, *at++ = NULL;
+        *at++ = "stream", *at++ = stream;
+        *at++ = fingerprint_key, *at++ = fingerprint, *at++ = NULL;
         ok = gather(&state, checkpoint, list->copy) &&
              cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     }
@@ -266,7 +272,7 @@ bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint) {
     if (!context) context = dist->context;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    ok = cti_dist_gather(dist, list.optim, list.n, list.copy, ok);
+    ok = cti_dist_gather(dist, list.optim, list.n, list.copy, checkpoint->step, ok);
     if (ok && cti_dist_is_first(dist)) ok = write(context, op, path, checkpoint, &list);
     if (dist) ok = cti_dist_meet(dist, CTI_CALL_SAVE, 1, ok);
     cti_dist_gathered_free(list.optim, list.n, list.copy);
@@ -304,7 +310,21 @@ static bool is_for_inference(const cti_shards *file, const ct_checkpoint *checkp
 typedef struct {
     ct_rng rng;
     uint64_t step, found_bytes;
+    char other_bits[sizeof((ct_checkpoint *)0)->other_bits];
 } read_numbers;
+
+/* The words for kernels that give other bits than those of the save; none in a file without their
+ * number, as earlier versions wrote. */
+static void compare_fingerprints(const cti_shards *file, read_numbers *numbers) {
+    char here[CTI_FINGERPRINT_TEXT], saved[CTI_FINGERPRINT_TEXT];
+    const cti_text *text = cti_shards_metadata(file, cti_text_of(fingerprint_key));
+    if (!text || text->size < CTI_FINGERPRINT_DIGITS) return;
+    cti_fingerprint_text(file->context, here);
+    if (!memcmp(text->at, here, CTI_FINGERPRINT_DIGITS)) return;
+    cti_shorten(saved, sizeof saved - 1, text->at, text->size);
+    snprintf(numbers->other_bits, sizeof numbers->other_bits, "saved by %s, loaded by %s", saved,
+             here);
+}
 
 static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoint,
                           const optim_list *list, read_numbers *numbers) {
@@ -333,6 +353,7 @@ static bool read_metadata(const cti_shards *file, const ct_checkpoint *checkpoin
             !read_decimal(file, dist, CTI_NN_LAST_STEP, &list->steps[n]))
             return false;
     }
+    compare_fingerprints(file, numbers);
     return read_decimal(file, "step", CTI_NN_LAST_STEP, &numbers->step) &&
            read_decimal(file, "seed", UINT64_MAX, &numbers->rng.seed) &&
            read_decimal(file, "stream", UINT64_MAX, &numbers->rng.stream);
@@ -415,8 +436,10 @@ static bool load(ct_context *context, const cti_shards *file, ct_checkpoint *che
             cti_nn_draft_adopt(&list.copy[i], list.optim[i]);
             if (list.optim[i]->dist) list.optim[i]->dist->steps = (int64_t)list.steps[i];
         }
-        if (!inference) ct_rng_set(context, numbers.rng);
+        if (inference) *numbers.other_bits = '\0';
+        else ct_rng_set(context, numbers.rng);
         checkpoint->step = (int64_t)numbers.step;
+        memcpy(checkpoint->other_bits, numbers.other_bits, sizeof numbers.other_bits);
     }
     for (int64_t i = 0; list.copy && i < list.n; i++)
         if (list.copy[i].context) cti_nn_draft_end(&list.copy[i]);

@@ -2,6 +2,7 @@
 #include "dist_model.h"
 #include "files.h"
 
+#include <fenv.h>
 #include <time.h>
 
 typedef struct {
@@ -94,6 +95,15 @@ static void lr_differs(rank_state *s) {
 static void matmul_differs(rank_state *s) {
     if (s->bad) ct_set_matmul(s->c, CT_MATMUL_BF16X3);
     make(s);
+}
+static void rounding_differs(rank_state *s) {
+#ifdef FE_UPWARD
+    if (s->bad) fesetround(FE_UPWARD); /* of this rank's thread */
+#else
+    if (s->bad) ct_set_matmul(s->c, CT_MATMUL_BF16X3);
+#endif
+    make(s);
+    fesetround(FE_TONEAREST);
 }
 static void rule_differs(rank_state *s) {
     if (s->bad) s->p.rule = ADAM;
@@ -285,6 +295,23 @@ static void saves_in_step(rank_state *s) {
     snprintf(path, sizeof path, "%s/x%d", folder, s->rank);
     ct_checkpoint_save(path, &k);
 }
+static void saves_another_step(rank_state *s) {
+    make_and_step(s);
+    ct_checkpoint k = checkpoint_of(s);
+    char path[100];
+    snprintf(path, sizeof path, "%s/steps%d", folder, s->rank);
+    k.step = s->bad ? 2 : 1;
+    ct_checkpoint_save(path, &k);
+}
+static void saves_more_optimisers(rank_state *s) {
+    make_and_step(s);
+    ct_checkpoint k = checkpoint_of(s);
+    ct_optim *more = ct_sgd_new(s->m.layer, (ct_sgd_opts){0});
+    char path[100];
+    snprintf(path, sizeof path, "%s/optims%d", folder, s->rank);
+    if (s->bad) k.optims = &more, k.n_optims = 1;
+    ct_checkpoint_save(path, &k);
+}
 static void save_is_refused(rank_state *s) {
     make_and_step(s);
     ct_checkpoint k = checkpoint_of(s);
@@ -335,6 +362,11 @@ static const mistake mistakes[] = {
     {MISTAKE(lr_differs), .status = CT_ERR_ARGUMENT, .says = "rank %d has lr 0.5, rank 0 has 0.02"},
     {MISTAKE(matmul_differs), .status = CT_ERR_ARGUMENT,
      .says = "rank %d has the matmul precision bf16x3, rank 0 has f32"},
+#ifdef FE_UPWARD
+    {MISTAKE(rounding_differs), .status = CT_ERR_ARGUMENT, .says = "rank %d has the fingerprint "},
+#else
+    {MISTAKE(rounding_differs), .status = CT_ERR_ARGUMENT, .says = "rank %d has the matmul "},
+#endif
     {MISTAKE(rule_differs), .status = CT_ERR_ARGUMENT,
      .says = "rank %d has the optimiser Adam, rank 0 has AdamW"},
     {MISTAKE(group_differs), .status = CT_ERR_ARGUMENT,
@@ -393,6 +425,10 @@ static const mistake mistakes[] = {
      .timeout = 0.1},
     {MISTAKE(saves_in_step), .status = CT_ERR_ARGUMENT,
      .says = "rank %d: checkpoint_save: step 1 has not ended", .says_bad = "step 1 has not ended"},
+    {MISTAKE(saves_another_step), .status = CT_ERR_ARGUMENT,
+     .says = "checkpoint_save: rank %d has step 2, rank 0 has step 1", .goes_on = true},
+    {MISTAKE(saves_more_optimisers), .status = CT_ERR_ARGUMENT,
+     .says = "checkpoint_save: rank %d has other optimisers than rank 0", .goes_on = true},
     {MISTAKE(save_is_refused), .status = CT_ERR_IO, .says = "/no/such/folder/x", .goes_on = true},
     {MISTAKE(nothing_to_load), .status = CT_ERR_IO, .says = "/no/such/folder/x", .goes_on = true},
     {MISTAKE(loads_other_tensors), .status = CT_ERR_ARGUMENT,

@@ -137,6 +137,14 @@ CT_API int ct_threads(const ct_context *context); /* 0 for NULL */
  * for NULL. */
 CT_API const char *ct_isa_name(const ct_context *context);
 
+/* A number for what fixes the bits of results besides the program and its seed: the instruction
+ * set, the build of the library, its compiler, the C library, ct_set_matmul, and the calling
+ * thread's floating-point mode. It is a hash of what every kernel computes of fixed numbers, a
+ * millisecond's work: two contexts with one number give the same bits, but for differences that
+ * those numbers do not show. Threads and caches have no part in it. 0 for NULL. Checkpoints have
+ * it, and the ranks of a ct_dist must agree on it. */
+CT_API uint64_t ct_fingerprint(const ct_context *context);
+
 /* Sets how exactly products are computed from now on. A backward of attention rounds what its
  * forward has rounded. Not a ct_matmul_precision, or CT_MATMUL_DEFAULT where CT_MATMUL is none of
  * its values: CT_ERR_ARGUMENT, and nothing changes. */

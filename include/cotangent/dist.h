@@ -119,7 +119,7 @@ typedef struct {
  * Errors, on every rank: CT_ERR_ARGUMENT where the number of ranks is no power of two, or it,
  * shares and micro_batches do not divide each other, or ranks differ in options, in the names,
  * shapes or dtypes of parameters, in the optimiser's kind and numbers, or in what fixes the bits of
- * a kernel's results: ct_isa_name (CT_ISA sets it) and ct_get_matmul. */
+ * a kernel's results: ct_isa_name (CT_ISA sets it), ct_get_matmul and ct_fingerprint. */
 CT_API ct_dist *ct_dist_new(ct_optim *optim, ct_comm *comm, ct_dist_opts opts);
 
 /* The next micro-batch of this step that is this rank's, 0 ... micro_batches - 1; false when there

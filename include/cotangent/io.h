@@ -184,13 +184,13 @@ CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *
 
 /* ---- checkpoints ---- */
 
-/* Everything that training needs to resume with the same bits. Load restores the module's
- * parameters and persistent buffers, the optimisers' state and options (lr, weight decay, ...), the
- * tensors, the random generator, and `step`, which is in 0 ... INT64_MAX - 1. There must be as many
- * optimisers as were saved, each of the kind that was; options that its constructor would refuse
- * are CT_ERR_FORMAT. The group of each parameter is that of the file too, whatever ct_optim_group
- * has set before: none, where the file has none. A frozen parameter of the file has no state, and
- * a group that is set after the load holds.
+/* Everything that training needs to resume with the same bits (see other_bits). Load restores the
+ * module's parameters and persistent buffers, the optimisers' state and options (lr, weight decay,
+ * ...), the tensors, the random generator, and `step`, which is in 0 ... INT64_MAX - 1. There must
+ * be as many optimisers as were saved, each of the kind that was; options that its constructor
+ * would refuse are CT_ERR_FORMAT. The group of each parameter is that of the file too, whatever
+ * ct_optim_group has set before: none, where the file has none. A frozen parameter of the file has
+ * no state, and a group that is set after the load holds.
  *
  * The file has a checksum of all its bytes, which a load compares before it changes anything: a
  * flipped bit anywhere, a file that was cut or that something was appended to, is CT_ERR_FORMAT
@@ -214,8 +214,14 @@ typedef struct {
      * between two steps, and all have the error of one. Rank 0 writes the file, which is that of a
      * process alone: the same bytes whatever the number of ranks is, with ct_dist_steps. Rank 0
      * reads it; the others need no path to the file. The number of ranks may change from a save to
-     * a load, shares and micro_batches should not */
+     * a load, shares and micro_batches should not. At a save `step` and the optimisers must be
+     * those of rank 0, else CT_ERR_ARGUMENT on all */
     ct_dist *dist;
+    /* Set by a load: "" if this context computes the same bits as the one that saved (its
+     * ct_fingerprint was that), or the file does not say. Else training goes on to other bits than
+     * it would have had, and this is a line that names the instruction set, compiler and -O of
+     * both. It is no error. */
+    char other_bits[224];
 } ct_checkpoint;
 CT_API bool ct_checkpoint_save(const char *path, ct_checkpoint *checkpoint);
 CT_API bool ct_checkpoint_load(const char *path, ct_checkpoint *checkpoint);

@@ -2,11 +2,14 @@
  * lowest rank that has another one, and rank 0's words for that item, make the error. */
 #include "dist.h"
 
+#include "../../src/core/kernel_bits.h"
+
 #include <stdarg.h>
 #include <string.h>
 
 typedef struct {
     char key[CTI_NN_NAME_SIZE + 32], value[CTI_SHAPE_TEXT + 64];
+    char more[64]; /* for the error, beside the value; it may differ where values are equal */
 } item;
 
 static item *say(item *it, const char *key, const char *name, const char *format, ...)
@@ -17,12 +20,13 @@ static item *say(item *it, const char *key, const char *name, const char *format
     va_start(args, format);
     vsnprintf(it->value, sizeof it->value, format, args);
     va_end(args);
+    *it->more = '\0';
     return it;
 }
 
 /* ---- the list ---- */
 
-enum { OPTIONS = 6, PER_PARAM = 4, PER_BUFFER = 2 };
+enum { OPTIONS = 7, PER_PARAM = 4, PER_BUFFER = 2 };
 
 static const char *name_of(const cti_nn_slot *slot) { return slot->names->text; }
 
@@ -35,7 +39,11 @@ static item *say_option(const ct_dist *dist, int64_t i, item *it) {
     case 2: return say(it, "bucket_bytes", "", "%" PRId64, o->bucket_bytes);
     case 3: return say(it, "the instruction set", "", "%s", context->isa->name);
     case 4: return say(it, "the matmul precision", "", "%s", cti_matmul_name(context->matmul));
-    default: return say(it, "the optimiser", "", "%s", dist->optim->rule->name);
+    case 5: return say(it, "the optimiser", "", "%s", dist->optim->rule->name);
+    default:
+        say(it, "the fingerprint", "", "%016" PRIx64, dist->fingerprint);
+        snprintf(it->more, sizeof it->more, " of %s", cti_build());
+        return it;
     }
 }
 
@@ -112,8 +120,9 @@ static bool refuse(const ct_dist *dist, int64_t i, const item *first) {
                        "dist_new: rank 0 has %s %s, rank %d has not", first->key, first->value,
                        rank);
     if (!strcmp(it.key, first->key))
-        return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_new: rank %d has %s %s, rank 0 has %s",
-                       rank, it.key, it.value, first->value);
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "dist_new: rank %d has %s %s%s, rank 0 has %s%s", rank, it.key, it.value,
+                       it.more, first->value, first->more);
     return ct_fail(dist->context, CT_ERR_ARGUMENT, "dist_new: rank %d has %s %s, rank 0 has %s %s",
                    rank, it.key, it.value, *first->key ? first->key : "none",
                    *first->key ? first->value : "");

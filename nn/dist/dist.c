@@ -80,6 +80,7 @@ static ct_dist *make(ct_optim *optim, ct_comm *comm, ct_dist_opts opts) {
     dist->stages = log2_of(ranks);
     dist->levels = log2_of(opts.shares / ranks);
     dist->opts = opts;
+    if (dist->comm) dist->fingerprint = ct_fingerprint(optim->context);
     optim->dist = dist;
     optim->end_dist = end;
     if (cti_dist_layout(dist)) return dist;

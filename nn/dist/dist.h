@@ -78,6 +78,7 @@ struct ct_dist {
     int ranks, rank, stages; /* stages: log2 ranks */
     int levels;              /* log2 of this rank's shares */
     ct_dist_opts opts;
+    uint64_t fingerprint;    /* ct_fingerprint when it was made */
     cti_dist_param *param;   /* [params], in order of the optimiser's slots */
     cti_dist_bucket *bucket; /* [buckets], from the last parameters to the first */
     int64_t params, buckets, units;

@@ -72,10 +72,34 @@ static bool make_whole(ct_optim *whole, ct_optim *optim) {
     return true;
 }
 
-bool cti_dist_gather(ct_dist *dist, ct_optim *const *optims, int64_t n, ct_optim *whole, bool ok) {
+/* What must be equal on all ranks that save. */
+typedef struct {
+    int64_t step, optims, slots;
+} save_facts;
+
+/* Whether this rank has rank 0's. */
+static bool has_first_facts(ct_dist *dist, ct_optim *const *optims, int64_t n, int64_t step) {
+    save_facts mine = {.step = step, .optims = n};
+    for (int64_t i = 0; i < n; i++) mine.slots += optims[i]->count;
+    save_facts first = mine;
+    cti_dist_broadcast_bytes(dist, &first, sizeof first);
+    if (first.step != mine.step)
+        return ct_fail(dist->context, CT_ERR_ARGUMENT,
+                       "checkpoint_save: rank %d has step %" PRId64 ", rank 0 has step %" PRId64,
+                       dist->rank, mine.step, first.step);
+    return (first.optims == mine.optims && first.slots == mine.slots) ||
+           ct_fail(dist->context, CT_ERR_ARGUMENT,
+                   "checkpoint_save: rank %d has other optimisers than rank 0", dist->rank);
+}
+
+bool cti_dist_gather(ct_dist *dist, ct_optim *const *optims, int64_t n, ct_optim *whole,
+                     int64_t step, bool ok) {
     for (int64_t i = 0; i < n; i++) whole[i].slots = NULL;
     for (int64_t i = 0; ok && i < n; i++) ok = make_whole(&whole[i], optims[i]);
     if (!cti_dist_meet(dist, CTI_CALL_SAVE, 0, ok)) return false;
+    if (dist && dist->comm &&
+        !cti_dist_meet(dist, CTI_CALL_SAVE, 0, has_first_facts(dist, optims, n, step)))
+        return false;
     for (int64_t i = 0; dist && dist->comm && i < n; i++)
         if (optims[i]->dist)
             exchange_states(&(exchange){optims[i]->dist, &whole[i], optims[i], .gathers = true});

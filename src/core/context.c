@@ -1,8 +1,11 @@
+#include "kernel_bits.h"
 #include "context.h"
 #include "int_math.h"
 #include "os.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,6 +173,16 @@ bool ct_set_threads(ct_context *context, int threads) {
 }
 
 int ct_threads(const ct_context *context) { return context ? context->threads : 0; }
+
+uint64_t ct_fingerprint(const ct_context *context) {
+    return context ? cti_fingerprint(context->isa, context->rounded) : 0;
+}
+
+void cti_fingerprint_text(const ct_context *context, char text[CTI_FINGERPRINT_TEXT]) {
+    const char *rounded = context->rounded ? cti_matmul_name(context->matmul) : "";
+    snprintf(text, CTI_FINGERPRINT_TEXT, "%016" PRIx64 " %s%s%s, %s", ct_fingerprint(context),
+             context->isa->name, *rounded ? " with " : "", rounded, cti_build());
+}
 
 const char *ct_isa_name(const ct_context *context) { return context ? context->isa->name : ""; }
 

@@ -1,0 +1,336 @@
+/* What the kernels compute of fixed numbers, hashed. The bits of an exp or a sum depend on the
+ * instruction set, on the compiler, which may make one instruction of a b + c, on its flags, and on
+ * the C library; a name for all of these would differ where the bits are equal. So every kernel
+ * that rounds runs once, on numbers that fill some vectors and a part of one, and two contexts with
+ * one number have the same bits as far as that shows. A NaN is hashed as one number, as its sign
+ * and payload are no result.
+ *
+ * Kernels of one signature are in one list. Kernels that only move, compare or choose numbers are
+ * left out. */
+#include "kernel_bits.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "os.h"
+
+enum { N = 83, ROWS = 3, ROOM = 400 }; /* elements of an input, rows of it, elements of a result */
+
+typedef struct {
+    const cti_kernels *k;
+    size_t size;                              /* of an element: 4 or 8 bytes */
+    double a[N], b[N], positive[N], small[N]; /* inputs, of the table's dtype */
+    double one[ROOM], two[ROOM], three[N];    /* results */
+    uint64_t hash;
+} probe;
+
+/* ---- numbers in, and hashed out ---- */
+
+static void put_number(const probe *p, void *array, int64_t i, double value) {
+    const float narrow = (float)value;
+    if (p->size == sizeof narrow) memcpy((char *)array + i * 4, &narrow, sizeof narrow);
+    else memcpy((char *)array + i * 8, &value, sizeof value);
+}
+
+static void copy_number(const probe *p, void *array, int64_t i, const void *from, int64_t j) {
+    memcpy((char *)array + (size_t)i * p->size, (const char *)from + (size_t)j * p->size, p->size);
+}
+
+/* Sixteen bits of a linear congruential generator. */
+static double next_number(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return (double)(*state >> 16);
+}
+
+static void fill_inputs(probe *p, uint32_t seed) {
+    uint32_t state = seed;
+    for (int64_t i = 0; i < N; i++) {
+        put_number(p, p->a, i, next_number(&state) / 8000 - 4);
+        put_number(p, p->b, i, next_number(&state) / 16000 - 2);
+        put_number(p, p->positive, i, (next_number(&state) + 1) / 66000);
+        put_number(p, p->small, i, next_number(&state) * (p->size == 4 ? 0x1p-145 : 0x1p-1070));
+    }
+    put_number(p, p->a, 7, 40); /* beyond what most functions care about */
+    put_number(p, p->a, 8, -100);
+}
+
+static void zero_results(probe *p) {
+    memset(p->one, 0, sizeof p->one);
+    memset(p->two, 0, sizeof p->two);
+    memset(p->three, 0, sizeof p->three);
+}
+
+static void hash_word(probe *p, uint64_t word) {
+    p->hash = (p->hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    p->hash ^= p->hash >> 29;
+}
+
+static void hash_double(probe *p, double value) {
+    uint64_t word = 1;
+    if (!isnan(value)) memcpy(&word, &value, sizeof word);
+    hash_word(p, word);
+}
+
+static void hash_elements(probe *p, const void *array, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        float narrow = 0;
+        double wide = 0;
+        if (p->size == sizeof narrow) memcpy(&narrow, (const char *)array + i * 4, sizeof narrow);
+        else memcpy(&wide, (const char *)array + i * 8, sizeof wide);
+        hash_double(p, p->size == sizeof narrow ? (double)narrow : wide);
+    }
+}
+static void hash_one(probe *p, int64_t n) { hash_elements(p, p->one, n); }
+static void hash_two(probe *p, int64_t n) { hash_elements(p, p->two, n); }
+static void hash_three(probe *p, int64_t n) { hash_elements(p, p->three, n); }
+
+/* ---- elementwise ---- */
+
+static void probe_unary(probe *p) {
+    const cti_kernels *k = p->k;
+    cti_unary *const f[] = {k->exp,  k->log,       k->sqrt, k->tanh, k->sigmoid,      k->silu,
+                            k->gelu, k->gelu_tanh, k->sin,  k->cos,  k->entropy_slope};
+    cti_unary_backward *const d[] = {k->exp_backward,     k->sqrt_backward,      k->tanh_backward,
+                                     k->sigmoid_backward, k->log_backward,       k->silu_backward,
+                                     k->gelu_backward,    k->gelu_tanh_backward, k->sin_backward,
+                                     k->cos_backward};
+    cti_unary_both *const both[] = {k->silu_both, k->gelu_both, k->gelu_tanh_both};
+    for (size_t i = 0; i < sizeof f / sizeof *f; i++) {
+        f[i](N, p->a, p->one), hash_one(p, N);
+        f[i](N, p->positive, p->one), hash_one(p, N);
+        f[i](N, p->small, p->one), hash_one(p, N);
+    }
+    for (size_t i = 0; i < sizeof d / sizeof *d; i++) d[i](N, p->a, p->b, p->one), hash_one(p, N);
+    for (size_t i = 0; i < sizeof both / sizeof *both; i++)
+        both[i](N, p->a, p->b, p->one, p->two), hash_one(p, N), hash_two(p, N);
+}
+
+static void probe_binary(probe *p) {
+    const cti_kernels *k = p->k;
+    cti_binary *const f[] = {k->add, k->sub, k->mul, k->div, k->kl_div, k->kl_div_log};
+    for (size_t i = 0; i < sizeof f / sizeof *f; i++)
+        for (int step = 0; step < 2; step++) {
+            f[i](N, p->a, 1, p->positive, step, p->one);
+            hash_one(p, N);
+        }
+    k->mul(N, p->small, 1, p->positive, 1, p->one);
+    hash_one(p, N);
+    for (double e = -1.5; e < 4; e += 0.5) {
+        k->pow(N, p->positive, e, p->one), hash_one(p, N);
+        k->pow_backward(N, p->a, e, p->b, p->one), hash_one(p, N);
+        memcpy(p->one, p->b, sizeof p->b);
+        k->axpy(N, 0.3 * e, p->a, p->one), hash_one(p, N);
+        k->lerp(N, p->a, p->b, 1, 0.3 * e, p->one), hash_one(p, N);
+        k->arange(N, 3, 0.1, e, p->one), hash_one(p, N);
+    }
+    k->bce(N, p->a, p->positive, p->b, 1, p->one), hash_one(p, N);
+    k->bce_backward(N, p->a, p->positive, p->b, 1, p->b, 1, 0.3, p->one, p->two);
+    hash_one(p, N), hash_two(p, N);
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        k->rope(N - 1, p->a, p->b, p->positive, interleaved, 1, p->one);
+        hash_one(p, N - 1);
+    }
+}
+
+/* ---- rows and columns: N elements as one row, or ROWS rows; columns as INNER side by side ---- */
+
+static void probe_sums(probe *p) {
+    enum { INNER = 7, LONG = N / INNER };
+    const cti_kernels *k = p->k;
+    double mean[INNER], squares[INNER];
+    k->sum(N, 1, p->a, 1, p->one), hash_one(p, 1);
+    k->sum(LONG, INNER, p->a, INNER, p->one), hash_one(p, INNER);
+    k->sum_rows(ROWS, N / ROWS, p->a, p->one), hash_one(p, ROWS);
+    k->cumsum(LONG, INNER, p->a, INNER, false, p->one), hash_one(p, LONG * INNER);
+    k->cumsum(N, 1, p->a, 1, true, p->one), hash_one(p, N);
+    k->moments(LONG, INNER, p->a, INNER, mean, squares);
+    for (int i = 0; i < INNER; i++) hash_double(p, mean[i]), hash_double(p, squares[i]);
+    k->var_backward(LONG, INNER, p->a, INNER, mean, p->b, 0.3, p->one);
+    hash_one(p, LONG * INNER);
+    k->moments(N, 1, p->a, 1, mean, squares), hash_double(p, *mean), hash_double(p, *squares);
+    hash_double(p, k->sum_squares(N, p->a));
+    hash_double(p, k->weighted_gap(N, p->a, p->b, 5));
+    k->softmax_columns(LONG, INNER, p->a, INNER, p->one), hash_one(p, LONG * INNER);
+    k->softmax_columns_backward(LONG, INNER, p->a, p->b, INNER, p->one);
+    hash_one(p, LONG * INNER);
+}
+
+static void probe_softmax(probe *p) {
+    const cti_kernels *k = p->k;
+    const int64_t target[ROWS] = {2, 0, 7}, n = N / ROWS;
+    bool keep[N];
+    for (int i = 0; i < N; i++) keep[i] = i % 5 != 2;
+    k->softmax(N, p->a, p->one), hash_one(p, N);
+    k->softmax(5, p->a, p->one), hash_one(p, 5);
+    k->log_softmax(N, p->a, p->one), hash_one(p, N);
+    k->softmax_backward(N, p->positive, p->b, p->one), hash_one(p, N);
+    k->log_softmax_backward(N, p->a, p->b, p->one), hash_one(p, N);
+    k->masked_softmax(N, p->a, keep, 1, p->one), hash_one(p, N);
+    k->logsumexp(ROWS, n, p->a, p->one, p->two, p->three);
+    hash_one(p, ROWS), hash_two(p, ROWS), hash_three(p, ROWS);
+    k->logsumexp_backward(n, p->a, p->two, p->three, p->b, p->one), hash_one(p, n);
+    k->cross_entropy(ROWS, n, p->a, target, 0.1, p->one, p->two, p->three);
+    hash_one(p, ROWS), hash_two(p, ROWS), hash_three(p, ROWS);
+    k->cross_entropy_backward(n, p->a, 4, 0.1, p->two, p->three, 0.7, p->one), hash_one(p, n);
+}
+
+/* With few long rows and with many short ones, which are computed otherwise. */
+static void probe_norms(probe *p) {
+    const cti_kernels *k = p->k;
+    for (int64_t rows = 1; rows <= 20; rows = 3 * rows + 1) {
+        const int64_t n = N / rows;
+        zero_results(p);
+        void *dw = p->two, *db = (char *)p->two + N * p->size, *mean = p->three,
+             *rstd = (char *)p->three + (size_t)rows * p->size;
+        k->layer_norm(rows, n, p->a, p->b, p->positive, 1e-5, p->one, mean, rstd);
+        hash_one(p, rows * n), hash_three(p, 2 * rows);
+        k->layer_norm_backward(rows, n, p->a, p->b, p->positive, mean, rstd, p->b, p->one, dw, db);
+        hash_one(p, rows * n), hash_two(p, N + n);
+        k->rms_norm(rows, n, p->a, p->b, 1e-5, p->one, rstd), hash_one(p, rows * n);
+        k->rms_norm_backward(rows, n, p->a, p->b, p->positive, rstd, NULL, p->one, dw);
+        hash_one(p, rows * n), hash_two(p, n);
+    }
+}
+
+/* ---- the rest ---- */
+
+static void probe_updates(probe *p) {
+    const cti_kernels *k = p->k;
+    const cti_random stream = {42, 7};
+    k->uniform(N, 5, stream, -1, 3, p->one), hash_one(p, N);
+    k->normal(N, 5, stream, 1, 2, p->one), hash_one(p, N);
+    k->dropout(N, 5, stream, 0.3, p->a, p->one), hash_one(p, N);
+    for (int kind = 0; kind < 2; kind++) {
+        const cti_adam_numbers adam = {.lr = 0.01,
+                                       .beta1 = 0.9,
+                                       .beta2 = 0.99,
+                                       .eps = 1e-8,
+                                       .weight_decay = 0.1,
+                                       .bias1 = 0.19,
+                                       .bias2 = 0.0199,
+                                       .grad_scale = 0.7,
+                                       .t = 2,
+                                       .decoupled = kind};
+        const cti_sgd_numbers sgd = {.lr = 0.01,
+                                     .momentum = 0.9,
+                                     .dampening = kind ? 0 : 0.3,
+                                     .weight_decay = 0.1,
+                                     .grad_scale = 0.7,
+                                     .nesterov = kind};
+        memcpy(p->one, p->a, sizeof p->a), memcpy(p->two, p->b, sizeof p->b);
+        memcpy(p->three, p->positive, sizeof p->positive);
+        k->adam(N, p->one, p->b, p->two, p->three, &adam);
+        hash_one(p, N), hash_two(p, N), hash_three(p, N);
+        k->sgd(N, p->one, p->a, p->two, &sgd), hash_one(p, N), hash_two(p, N);
+    }
+}
+
+/* A product of M rows and nr columns by each kernel that sums: packed, dots and gemv. */
+static void probe_gemm(probe *p, const cti_gemm_kernels *g) {
+    enum { M = 3, K = 20, MOST_NR = 64, MOST_MR = 32, MOST_PACKED = 8 * (K + 12) };
+    _Static_assert(M * MOST_NR <= ROOM && K * M <= N, "C and A fit");
+    const int64_t nr = g->nr, panel = cti_gemm_packed(g, K), /* and what orders sums: */
+        order[] = {g->kc,
+                   g->k_unit,
+                   g->tuning.dots_max_m,
+                   g->tuning.dots_k_per_m,
+                   g->tuning.split_k_c_bytes,
+                   g->tuning.rounded_lines,
+                   g->tuning.rounded_flops};
+    double a[MOST_MR * MOST_PACKED / 8] = {0}, b[MOST_NR * MOST_PACKED / 8] = {0},
+                                     whole[K * MOST_NR];
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++) hash_word(p, (uint64_t)order[i]);
+    if (nr > MOST_NR || g->mr > MOST_MR || panel > MOST_PACKED) return;
+    for (int64_t i = 0; i < K * nr; i++) copy_number(p, whole, i, p->b, (i * 7 + i / N) % N);
+    g->pack_a(M, K, p->a, K, 1, a);
+    g->pack_b(K, nr, whole, nr, 1, b);
+    const cti_gemm_params packed = {
+        .k = K, .a_row = 1, .a_col = g->mr, .b_row = nr, .row = nr, .col = 1, .alpha = 0.7};
+    if (g->begin) g->begin();
+    g->macro_kernel(&packed, M, nr, a, b, panel * nr, NULL, p->one);
+    if (g->end) g->end();
+    hash_one(p, M * nr);
+    if (!g->dots) return;
+    g->dots(M, M, K, p->a, K, p->a, K, 0.7, false, p->one, M, 1), hash_one(p, M * M);
+    g->gemv(nr, K, p->a, 1, whole, nr, 1, 0.7, false, p->one, 1), hash_one(p, nr);
+}
+
+static void probe_attention(probe *p) {
+    enum { KEYS = 5, D = 3, DOTS = 6, MOST_WIDTH = 64 };
+    _Static_assert(KEYS * MOST_WIDTH <= ROOM && (int)MOST_WIDTH <= (int)N, "panels fit");
+    const cti_attention_kernels *a = &p->k->attention;
+    const int64_t width = p->k->gemm.nr;
+    double max[MOST_WIDTH] = {0}, sum[MOST_WIDTH] = {0}, y[MOST_WIDTH * D];
+    if (width > MOST_WIDTH) return;
+    zero_results(p);
+    for (int64_t i = 0; i < KEYS * width; i++) copy_number(p, p->one, i, p->a, i * 5 % N);
+    for (int64_t i = 0; i < width; i++) put_number(p, max, i, -INFINITY);
+    a->add_bias(KEYS, width, p->one, p->b, 0);
+    a->online_softmax_update(KEYS, width, p->one, max, sum, D, p->two);
+    hash_one(p, KEYS * width), hash_elements(p, sum, width);
+    for (int64_t i = 0; i < width * D; i++) put_number(p, p->two, i, (double)i / 16 - 1);
+    a->online_softmax_finalize(width, D, max, sum, p->two, y, D);
+    hash_elements(p, y, width * D), hash_elements(p, sum, width);
+    a->row_dots(DOTS, D, p->a, D, p->b, D, y), hash_elements(p, y, DOTS);
+    a->softmax_from_stats(1, width, p->one, max, sum, 0.7), hash_one(p, width);
+    a->softmax_backward(1, width, p->a, p->b, max, sum, p->positive, p->two, width);
+    hash_two(p, width);
+}
+
+/* What ops ask the C library for: schedules, angles, corrections of moments. */
+static void probe_library(probe *p) {
+    for (int i = 1; i < N; i++) {
+        volatile double x = 0.013 * i; /* so that it is computed now */
+        hash_double(p, cti_os_pow(x, 1.7)), hash_double(p, pow(0.999, 10 * x));
+        hash_double(p, sin(9 * x)), hash_double(p, cos(9 * x));
+        hash_double(p, exp(x)), hash_double(p, log(x));
+    }
+}
+
+/* ---- all of them ---- */
+
+uint64_t cti_fingerprint(const cti_isa *isa, const cti_gemm_kernels *rounded) {
+    probe p = {.hash = UINT64_C(0xcbf29ce484222325)};
+    for (int wide = 0; wide < 2; wide++) {
+        p.k = isa->of[wide];
+        p.size = wide ? sizeof(double) : sizeof(float);
+        zero_results(&p);
+        /* a function, or one sum, is right to a unit or two in every build: few of its values
+         * differ */
+        for (uint32_t seed = 1; seed <= 8; seed++) {
+            fill_inputs(&p, seed);
+            probe_unary(&p);
+            probe_sums(&p);
+            probe_softmax(&p);
+        }
+        probe_binary(&p);
+        probe_norms(&p);
+        probe_updates(&p);
+        probe_gemm(&p, &p.k->gemm);
+        if (rounded && !wide) probe_gemm(&p, rounded);
+        probe_attention(&p);
+    }
+    probe_library(&p);
+    return p.hash;
+}
+
+#define TEXT_OF(x) #x
+#define VERSION(x) TEXT_OF(x)
+#if defined __clang__
+#define COMPILER "clang " VERSION(__clang_major__) "." VERSION(__clang_minor__)
+#elif defined __GNUC__
+#define COMPILER "GCC " VERSION(__GNUC__) "." VERSION(__GNUC_MINOR__)
+#else
+#define COMPILER "another compiler"
+#endif
+
+/* The Makefile says which -O it is. */
+#ifndef CTI_OPTIMISED
+#ifdef __OPTIMIZE__
+#define CTI_OPTIMISED "optimised"
+#else
+#define CTI_OPTIMISED "not optimised"
+#endif
+#endif
+
+const char *cti_build(void) { return COMPILER ", " CTI_OPTIMISED; }
