@@ -1,4 +1,5 @@
-"""The table of worst errors at the end."""
+"""The table of worst errors at the end, and seeds of random tests."""
+import os
 import sys
 from pathlib import Path
 
@@ -7,6 +8,21 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--seed", type=int, help="run random tests with this seed only")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failed random test ends with the line that runs it again."""
+    report = yield
+    seed = getattr(item, "callspec", None) and item.callspec.params.get("seed")
+    if report.failed and seed is not None:
+        line = f"BUILD={os.environ.get('BUILD', 'build')} {sys.executable} -m pytest '{item.nodeid}' --seed {seed}"
+        report.sections.append(("run it again", line))
+    return report
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -22,7 +22,7 @@ def struct(title, /, **fields):
 
 # The structs as the headers have them, in their order: a new option moves nothing here.
 TYPES = {"int": I, "unsigned": C.c_uint, "int64_t": L, "uint64_t": C.c_uint64, "size_t": C.c_size_t, "double": D, "bool": B}
-TYPES |= {"char": C.c_char, "ct_error_fn": P}
+TYPES |= {"void": None, "char": C.c_char, "ct_error_fn": P, "ct_fn": P}
 
 
 def field(text):
@@ -47,49 +47,30 @@ def structs(path):
         fields = [f for line in body.split(";") if line.strip() for f in field(line.strip())]
         title = name.removeprefix("ct_").title().replace("_", "")
         TYPES[name] = globals()[title] = struct(title, **dict(fields))
+    TYPES.update((name, TYPES[of]) for of, name in re.findall(r"typedef (\w+) (\w+);", text) if of in TYPES)
 
 
-for header in ("types", "context", "scope", "autograd", "ops", "nn", "optim", "io"):
-    structs(ROOT / "include" / "cotangent" / f"{header}.h")
-structs(ROOT / "tests" / "cases.h")
-CASE_INPUTS = 6
-
-
-def declare(library, **functions):
-    for name, (result, *arguments) in functions.items():
+def functions(library, path):
+    """Declares the functions of a header; not those that take a function that has no type's name."""
+    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+    kind = lambda declaration: next(field(declaration))[1]
+    for result, name, arguments in re.findall(r"CT_API\s+([\w\s*]+?)\b(\w+)\(([^()]*)\)", text):
         function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype = kind(result + "_")
+        arguments = [re.sub(r"(\w+)\[\w*\]$", r"*\1", x.strip()) for x in arguments.split(",")]
+        function.argtypes = [kind(x) for x in arguments if x not in ("void", "...")]
 
 
-declare(
-    lib,
-    ct_context_new=(P, ContextOpts), ct_context_free=(None, P), ct_error=(I, P), ct_error_message=(S, P), ct_error_clear=(None, P),
-    ct_scope_open=(Scope, P), ct_scope_close=(None, Scope),
-    ct_from_f32=(P, P, Shape, P), ct_from_f64=(P, P, Shape, P), ct_from_i64=(P, P, Shape, P), ct_from_bool=(P, P, Shape, P),
-    ct_to_f32=(B, P, P, L), ct_to_f64=(B, P, P, L), ct_to_i64=(B, P, P, L), ct_to_bool=(B, P, P, L),
-    ct_dtype_of=(I, P), ct_shape_of=(Shape, P), ct_numel=(L, P), ct_requires_grad=(B, P), ct_set_requires_grad=(P, P, B),
-    ct_grad=(P, P), ct_zero_grad=(B, P), ct_backward_with=(B, P, P, I, BackwardOpts),
-    ct_linear_new=(P, P, LinearOpts), ct_embedding_new=(P, P, EmbeddingOpts), ct_layer_norm_new=(P, P, LayerNormOpts),
-    ct_rms_norm_new=(P, P, RmsNormOpts), ct_mlp_new=(P, P, MlpOpts), ct_positions_new=(P, P, PositionsOpts), ct_mha_new=(P, P, MhaOpts),
-    ct_encoder_layer_new=(P, P, LayerOpts), ct_decoder_layer_new=(P, P, LayerOpts), ct_forward=(P, P, P),
-    ct_mha_forward=(MhaOut, P, P, P, P, MhaCall), ct_encoder_layer_forward=(LayerOut, P, P, MhaCall),
-    ct_decoder_layer_forward=(LayerOut, P, P, P, MhaCall, MhaCall),
-    ct_encoder_new=(P, P, LayerOpts, L, B), ct_decoder_new=(P, P, LayerOpts, L, B), ct_transformer_new=(P, P, TransformerOpts),
-    ct_encoder_forward=(P, P, P, StackCall), ct_decoder_forward=(P, P, P, P, StackCall),
-    ct_transformer_forward=(P, P, P, P, StackCall, StackCall),
-    ct_attention=(AttentionOut, P, P, P, AttentionOpts), ct_transpose=(P, P, I, I), ct_narrow=(P, P, I, L, L), ct_expand=(P, P, Shape),
-    ct_module_train=(None, P, B), ct_module_next=(B, P, P), ct_module_get=(P, P, S), ct_module_free=(None, P), ct_init_normal=(B, P, D, D),
-    ct_sgd_new=(P, P, SgdOpts), ct_adam_new=(P, P, AdamwOpts), ct_adamw_new=(P, P, AdamwOpts), ct_optim_step=(B, P),
-    ct_optim_set_lr=(None, P, D), ct_optim_group=(B, P, S, GroupOpts), ct_optim_zero_grad=(None, P), ct_optim_grad_norm=(D, P), ct_clip_grad_norm=(D, P, D), ct_lr_cosine=(D, LrCosineOpts, L),
-    ct_save=(B, P, S, SaveOpts), ct_load=(B, P, S, LoadOpts), ct_tensors_save=(B, P, S, P, L, SaveOpts),
-    ct_safetensors_open=(P, P, S), ct_safetensors_next=(B, P, P), ct_safetensors_read=(P, P, S), ct_safetensors_metadata=(S, P, S),
-    ct_safetensors_close=(None, P),
-)
-declare(
-    cases,
-    case_count=(I,), case_at=(C.POINTER(CaseLine), I), case_variants=(I, P), case_inputs=(I, P, I, L, P),
-    case_build=(B, P, P, I, CaseBuildOpts, P), case_run=(P, P, P, P),
-)
+HEADERS = [ROOT / "include" / "cotangent" / f"{name}.h" for name in
+           ("types", "context", "scope", "tensor", "autograd", "ops", "nn", "optim", "io")]
+for header in HEADERS:
+    structs(header)
+structs(ROOT / "tests" / "cases.h")
+for header in HEADERS:
+    functions(lib, header)
+functions(cases, ROOT / "tests" / "cases.h")
+FN = C.CFUNCTYPE(P, C.POINTER(P), I, P)   # ct_fn
+CASE_INPUTS = 6
 
 
 class Error(Exception):
@@ -158,21 +139,27 @@ class Context:
 
 
 def case_lines():
-    return [cases.case_at(i).contents for i in range(cases.case_count())]
+    return [CaseLine.from_address(cases.case_at(i)) for i in range(cases.case_count())]
 
 
 def case_text(line, variant):
     return line.inputs.decode().split("|")[variant].strip()
 
 
-def case_inputs(context, line, variant, scale, dtype, seed, single):
-    """The inputs as pointers, and which of them collect a gradient."""
-    specs, pointers = (CaseInput * CASE_INPUTS)(), (P * CASE_INPUTS)()
+def case_specs(line, variant, scale=1):
+    """What each input of a list is: kind, range, shape."""
+    specs = (CaseInput * CASE_INPUTS)()
     n = cases.case_inputs(C.byref(line), variant, scale, specs)
     assert n >= 0, "inputs that cannot be read: " + case_text(line, variant)
-    cases.case_build(context.pointer, specs, n, CaseBuildOpts(dtype, 0, seed, single), pointers)
+    return list(specs[:n])
+
+
+def case_inputs(context, line, variant, scale, dtype, seed, single):
+    """The inputs as pointers, and which of them collect a gradient."""
+    specs, pointers = case_specs(line, variant, scale), (P * CASE_INPUTS)()
+    cases.case_build(context.pointer, (CaseInput * CASE_INPUTS)(*specs), len(specs), CaseBuildOpts(dtype, 0, seed, single), pointers)
     context.check()
-    return pointers, [specs[i].kind in b"RD" for i in range(n)]
+    return pointers, [spec.kind in b"RD" for spec in specs]
 
 
 # ---- comparing ----
