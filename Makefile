@@ -195,9 +195,9 @@ demo: $(BUILD)/seq2seq$(EXE) $(BUILD)/char_lm$(EXE) ## train two transformers, a
 
 EX ?= all
 course: $(STATIC) $(COURSE) ## what grading needs, built
-grade: course ## grade exercises of examples/course/: EX=05, all without it; FILE=a submission elsewhere, JSON=results.json, SEED=7
+grade: course ## grade exercises of examples/course/: EX=05, all without it; FILE=a submission elsewhere, JSON=results.json, SEED=7; ALL=DIR CSV=marks.csv
 	@command -v python3 >/dev/null || { echo "make grade needs python3"; exit 2; }
-	@examples/course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]
+	@examples/course/grade --build $(BUILD) $(if $(JSON),--json '$(JSON)') $(if $(SEED),--seed '$(SEED)') $(if $(ALL),--all '$(ALL)') $(if $(CSV),--csv '$(CSV)') $(EX) $(if $(FILE),'$(FILE)') || [ $$? -eq 1 ]
 handout: course ## the course for students, without solutions, in build/cotangent-course.tar.gz
 	@examples/course/kit handout --build $(BUILD)
 autograder: course ## an exercise for Gradescope, EX=05, in build/autograder-05_....zip

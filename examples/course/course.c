@@ -216,7 +216,7 @@ static void show(FILE *report, ct_tensor *got, ct_tensor *expected) {
 }
 
 void course_value(const char *what, ct_tensor *got, ct_tensor *expected, double tolerance) {
-    if (ct_error(context)) course_fail("%s: %s", ct_error_message(context), what);
+    if (ct_error(context)) fail_reporting(ct_error_message(context), "", "%s", what);
     if (!got) fail_reporting("no result", "", "%s: NULL, and no error", what);
     made(expected);
     const ct_shape shape = ct_shape_of(got), right = ct_shape_of(expected);
@@ -355,7 +355,7 @@ void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const 
     opts.report = open_memstream(&report, &size);
     ct_gradcheck_result r = ct_gradcheck(fn, arg, in, n, opts);
     if (opts.report) fclose(opts.report);
-    if (!r.ran) course_fail("%s: %s", ct_error_message(context), what);
+    if (!r.ran) fail_reporting(ct_error_message(context), "", "%s", what);
     if (!r.ok) fail_of_gradient(what, &r, report ? report : (char[1]){""});
     free(report);
 }
@@ -385,7 +385,7 @@ void course_gradient_is(const char *what, const ct_op *op, const void *attrs, ct
     ct_tensor *out = ct_apply(op, leaf, n, attrs);
     ct_tensor *ones = out ? ct_full(context, CT_F64, ct_shape_of(out), 1) : NULL;
     if (!out || !ct_backward_with(&out, &ones, 1, (ct_backward_opts){false}))
-        course_fail("%s: %s", ct_error_message(context), what);
+        fail_reporting(ct_error_message(context), "", "%s", what);
     for (int i = 0; i < n; i++) {
         if (!expected[i]) continue;
         snprintf(text, sizeof text, "the gradient of input %d for a cotangent of ones, at %s", i,
@@ -425,12 +425,12 @@ static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor 
     }
     const double start = work();
     ct_tensor *out = fn(leaf, n, arg);
-    if (!out) course_fail("%s: %s", ct_error_message(context), what);
+    if (!out) fail_reporting(ct_error_message(context), "", "%s", what);
     timed = what, allowed_seconds = fmin(seconds / 5 + 100 * (work() - start), seconds / 2.5);
     if (!*weights) *weights = course_randn(context, ct_shape_of(out));
     ct_tensor *loss = made(ct_sum(ct_mul(out, *weights), CT_ALL, false));
     if (limited) signal(SIGPROF, too_long), time_limit(allowed_seconds);
-    if (!ct_backward(loss)) course_fail("%s: %s", ct_error_message(context), what);
+    if (!ct_backward(loss)) fail_reporting(ct_error_message(context), "", "%s", what);
     if (limited) time_limit(0);
     for (int i = 0; i < n; i++) grad[i] = leaf[i] == in[i] ? NULL : ct_grad(leaf[i]);
     return out;
