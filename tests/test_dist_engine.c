@@ -60,7 +60,7 @@ enum { CALLS = sizeof calls / sizeof *calls, FUNCTIONS = sizeof functions / size
 
 /* cancel, reason and close are called after a start that fails while others are pending. */
 static bool act_within(ct_comm *comm, const char *function) {
-    if (!bad.at || ct_comm_rank(comm) != RANKS - 1) return true;
+    if (ct_comm_rank(comm) != RANKS - 1 || !bad.at) return true;
     if (!strcmp(function, bad.at)) {
         bad.acted++;
         bad.act();
