@@ -363,7 +363,7 @@ $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/%.o $(BUILD)/obj/bench/cases.o $(STATIC
 include packaging/cross.mk
 
 KILLS ?= 1000
-kill: $(BUILD)/char_lm ## KILLS=1000 times SIGKILL to trainings at random moments, SEED=1: each goes on and ends with the same bytes
+kill: $(BUILD)/char_lm ## ends trainings at random moments, KILLS=1000 times by SIGKILL and some by pipes, limits and second runs, SEED=1: each goes on and ends with the same bytes
 	@command -v python3 >/dev/null || { echo "make kill needs python3"; exit 2; }
 	@KILLS=$(KILLS) SEED=$(or $(SEED),1) tests/kill/run $(BUILD)/char_lm
 
