@@ -209,6 +209,7 @@ static void end(ct_module *module) {
 
 void ct_module_free(ct_module *module) {
     if (!module || module->object.self != &module->object) return;
+    cti_check_callbacks(module->context);
     if (!is_running(module)) end(module);
     else
         ct_fail(module->context, CT_ERR_ARGUMENT,

@@ -12,4 +12,4 @@ static bool abs_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 
 static const ct_op abs_op = {.name = "abs", .forward = abs_forward, .backward = abs_backward};
 
-ct_tensor *ct_abs(ct_tensor *x) { return ct_apply(&abs_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_abs(ct_tensor *x) { return cti_apply(&abs_op, (ct_tensor *[]){x}, 1, NULL); }

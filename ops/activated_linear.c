@@ -199,5 +199,5 @@ static const ct_op op = {.name = "activated_linear",
 
 ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation activation, ct_tensor *weight,
                                ct_tensor *bias, ct_tensor *residual) {
-    return ct_apply(&op, (ct_tensor *[]){x, weight, bias, residual}, 4, &(attributes){activation});
+    return cti_apply(&op, (ct_tensor *[]){x, weight, bias, residual}, 4, &(attributes){activation});
 }

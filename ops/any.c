@@ -29,8 +29,8 @@ static const ct_op all = {
     .name = "all", .attrs_size = sizeof(cti_reduce_attrs), .forward = all_forward};
 
 ct_tensor *ct_any(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return ct_apply(&any, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&any, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }
 ct_tensor *ct_all(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return ct_apply(&all, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&all, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

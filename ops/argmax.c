@@ -18,5 +18,5 @@ static const ct_op argmax = {
     .name = "argmax", .attrs_size = sizeof(int), .forward = argmax_forward};
 
 ct_tensor *ct_argmax(ct_tensor *x, int dim) {
-    return ct_apply(&argmax, (ct_tensor *[]){x}, 1, &dim);
+    return cti_apply(&argmax, (ct_tensor *[]){x}, 1, &dim);
 }

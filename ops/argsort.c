@@ -23,5 +23,5 @@ static const ct_op argsort = {
     .name = "argsort", .attrs_size = sizeof(order), .forward = argsort_forward};
 
 ct_tensor *ct_argsort(ct_tensor *x, int dim, bool descending) {
-    return ct_apply(&argsort, (ct_tensor *[]){x}, 1, &(order){dim, descending});
+    return cti_apply(&argsort, (ct_tensor *[]){x}, 1, &(order){dim, descending});
 }

@@ -86,5 +86,5 @@ static const ct_op bce_with_logits = {.name = "bce_with_logits",
 
 ct_tensor *ct_bce_with_logits(ct_tensor *x, ct_tensor *target, ct_bce_opts opts) {
     ct_tensor *weight = cti_op_constant(opts.pos_weight);
-    return ct_apply(&bce_with_logits, (ct_tensor *[]){x, target, weight}, weight ? 3 : 2, &opts);
+    return cti_apply(&bce_with_logits, (ct_tensor *[]){x, target, weight}, weight ? 3 : 2, &opts);
 }

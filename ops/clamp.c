@@ -62,5 +62,5 @@ static const ct_op clamp = {.name = "clamp",
                             .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_clamp(ct_tensor *x, double lo, double hi) {
-    return ct_apply(&clamp, (ct_tensor *[]){x}, 1, &(bounds){lo, hi});
+    return cti_apply(&clamp, (ct_tensor *[]){x}, 1, &(bounds){lo, hi});
 }

@@ -22,20 +22,20 @@ static const ct_op gt = {.name = "gt", .forward = gt_forward};
 static const ct_op ge = {.name = "ge", .forward = ge_forward};
 
 ct_tensor *ct_eq(ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&eq, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&eq, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_ne(ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&ne, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&ne, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_lt(ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&lt, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&lt, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_le(ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&le, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&le, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_gt(ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&gt, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&gt, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_ge(ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&ge, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&ge, (ct_tensor *[]){a, b}, 2, NULL);
 }

@@ -22,5 +22,5 @@ static const ct_op contiguous = {.name = "contiguous",
                                  .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_contiguous(ct_tensor *x) {
-    return ct_apply(&contiguous, (ct_tensor *[]){x}, 1, NULL);
+    return cti_apply(&contiguous, (ct_tensor *[]){x}, 1, NULL);
 }

@@ -12,4 +12,4 @@ static bool cos_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 
 static const ct_op cos_op = {.name = "cos", .forward = cos_forward, .backward = cos_backward};
 
-ct_tensor *ct_cos(ct_tensor *x) { return ct_apply(&cos_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_cos(ct_tensor *x) { return cti_apply(&cos_op, (ct_tensor *[]){x}, 1, NULL); }

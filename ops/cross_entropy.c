@@ -57,6 +57,6 @@ static const ct_op cross_entropy = {.name = "cross_entropy",
 
 ct_tensor *ct_cross_entropy(ct_tensor *logits, ct_tensor *targets, ct_cross_entropy_opts opts) {
     ct_tensor *weight = cti_op_constant(opts.weight);
-    return ct_apply(&cross_entropy, (ct_tensor *[]){logits, targets, weight}, weight ? 3 : 2,
-                    &opts);
+    return cti_apply(&cross_entropy, (ct_tensor *[]){logits, targets, weight}, weight ? 3 : 2,
+                     &opts);
 }

@@ -59,5 +59,5 @@ ct_tensor *ct_dropout(ct_tensor *x, double p, bool training) {
         const ct_rng next = cti_rng_next(x->context);
         a.random = (cti_random){next.seed, next.stream};
     }
-    return ct_apply(&dropout, (ct_tensor *[]){x}, 1, &a);
+    return cti_apply(&dropout, (ct_tensor *[]){x}, 1, &a);
 }

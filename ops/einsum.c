@@ -196,7 +196,7 @@ ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b) {
     ct_tensor *x[2] = {a, b}, *sum[2];
     letters l = {{{0}}};
     ct_context *context = cti_tensors_context(x, 2);
-    if (!a || !b) return ct_apply(&einsum, x, 2, &l); /* which says so */
+    if (!a || !b) return cti_apply(&einsum, x, 2, &l); /* which says so */
     if (!cti_tensors_in(x, 2, context, "einsum") || !cti_ready(context)) return NULL;
     if (!equation) return ct_fail(context, CT_ERR_ARGUMENT, "einsum: the equation is NULL");
     if (!read_equation(context, equation, &l) || !check(context, equation, &l, x)) return NULL;
@@ -210,5 +210,5 @@ ct_tensor *ct_einsum(const char *equation, ct_tensor *a, ct_tensor *b) {
             if (i == OUT || has(l.of[1 - i], letter) || has(l.of[OUT], letter))
                 left.of[i][n++] = letter;
         }
-    return cti_frame_return(context, &frame, ct_apply(&einsum, sum, 2, &left));
+    return cti_frame_return(context, &frame, cti_apply(&einsum, sum, 2, &left));
 }

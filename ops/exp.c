@@ -12,4 +12,4 @@ static bool exp_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 
 static const ct_op exp_op = {.name = "exp", .forward = exp_forward, .backward = exp_backward};
 
-ct_tensor *ct_exp(ct_tensor *x) { return ct_apply(&exp_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_exp(ct_tensor *x) { return cti_apply(&exp_op, (ct_tensor *[]){x}, 1, NULL); }

@@ -33,5 +33,5 @@ static const ct_op expand = {.name = "expand",
                              .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_expand(ct_tensor *x, ct_shape shape) {
-    return ct_apply(&expand, (ct_tensor *[]){x}, 1, &shape);
+    return cti_apply(&expand, (ct_tensor *[]){x}, 1, &shape);
 }

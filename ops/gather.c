@@ -166,5 +166,5 @@ static const ct_op gather = {.name = "gather",
                              .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index) {
-    return ct_apply(&gather, (ct_tensor *[]){x, index}, 2, &dim);
+    return cti_apply(&gather, (ct_tensor *[]){x, index}, 2, &dim);
 }

@@ -14,4 +14,4 @@ static bool gelu_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
 
 static const ct_op gelu_op = {.name = "gelu", .forward = gelu_forward, .backward = gelu_backward};
 
-ct_tensor *ct_gelu(ct_tensor *x) { return ct_apply(&gelu_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_gelu(ct_tensor *x) { return cti_apply(&gelu_op, (ct_tensor *[]){x}, 1, NULL); }

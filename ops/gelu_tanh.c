@@ -16,5 +16,5 @@ static const ct_op gelu_tanh_op = {
     .name = "gelu_tanh", .forward = gelu_tanh_forward, .backward = gelu_tanh_backward};
 
 ct_tensor *ct_gelu_tanh(ct_tensor *x) {
-    return ct_apply(&gelu_tanh_op, (ct_tensor *[]){x}, 1, NULL);
+    return cti_apply(&gelu_tanh_op, (ct_tensor *[]){x}, 1, NULL);
 }

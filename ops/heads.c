@@ -73,8 +73,8 @@ static const ct_op combining = {.name = "combine_heads",
                                 .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_split_heads(ct_tensor *x, int64_t num_heads) {
-    return ct_apply(&splitting, (ct_tensor *[]){x}, 1, &(count){num_heads});
+    return cti_apply(&splitting, (ct_tensor *[]){x}, 1, &(count){num_heads});
 }
 ct_tensor *ct_combine_heads(ct_tensor *x) {
-    return ct_apply(&combining, (ct_tensor *[]){x}, 1, NULL);
+    return cti_apply(&combining, (ct_tensor *[]){x}, 1, NULL);
 }

@@ -39,5 +39,5 @@ static const ct_op kl_div = {.name = "kl_div",
                              .backward = kl_div_backward};
 
 ct_tensor *ct_kl_div(ct_tensor *input, ct_tensor *target, ct_kl_div_opts opts) {
-    return ct_apply(&kl_div, (ct_tensor *[]){input, target}, 2, &opts);
+    return cti_apply(&kl_div, (ct_tensor *[]){input, target}, 2, &opts);
 }

@@ -138,6 +138,6 @@ static const ct_op linear_cross_entropy = {.name = "linear_cross_entropy",
 ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets,
                                    ct_cross_entropy_opts opts) {
     ct_tensor *of_classes = cti_op_constant(opts.weight);
-    return ct_apply(&linear_cross_entropy, (ct_tensor *[]){x, weight, targets, of_classes},
-                    of_classes ? 4 : 3, &opts);
+    return cti_apply(&linear_cross_entropy, (ct_tensor *[]){x, weight, targets, of_classes},
+                     of_classes ? 4 : 3, &opts);
 }

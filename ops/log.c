@@ -12,4 +12,4 @@ static bool log_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 
 static const ct_op log_op = {.name = "log", .forward = log_forward, .backward = log_backward};
 
-ct_tensor *ct_log(ct_tensor *x) { return ct_apply(&log_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_log(ct_tensor *x) { return cti_apply(&log_op, (ct_tensor *[]){x}, 1, NULL); }

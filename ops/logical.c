@@ -19,11 +19,11 @@ static const ct_op logical_or = {.name = "logical_or", .forward = or_forward};
 static const ct_op logical_not = {.name = "logical_not", .forward = not_forward};
 
 ct_tensor *ct_logical_and(ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&logical_and, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&logical_and, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_logical_or(ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&logical_or, (ct_tensor *[]){a, b}, 2, NULL);
+    return cti_apply(&logical_or, (ct_tensor *[]){a, b}, 2, NULL);
 }
 ct_tensor *ct_logical_not(ct_tensor *a) {
-    return ct_apply(&logical_not, (ct_tensor *[]){a}, 1, NULL);
+    return cti_apply(&logical_not, (ct_tensor *[]){a}, 1, NULL);
 }

@@ -25,5 +25,5 @@ static const ct_op masked_fill = {.name = "masked_fill",
                                   .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_masked_fill(ct_tensor *x, ct_tensor *mask, double value) {
-    return ct_apply(&masked_fill, (ct_tensor *[]){x, mask}, 2, &value);
+    return cti_apply(&masked_fill, (ct_tensor *[]){x, mask}, 2, &value);
 }

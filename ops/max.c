@@ -11,5 +11,5 @@ static const ct_op max = {.name = "max",
                           .backward = cti_reduce_extremum_backward};
 
 ct_tensor *ct_max(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return ct_apply(&max, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&max, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

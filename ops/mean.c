@@ -31,5 +31,5 @@ static const ct_op mean = {.name = "mean",
                            .backward = mean_backward};
 
 ct_tensor *ct_mean(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return ct_apply(&mean, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&mean, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

@@ -23,5 +23,5 @@ static const ct_op mse_loss = {
     .name = "mse_loss", .forward = mse_loss_forward, .backward = mse_loss_backward};
 
 ct_tensor *ct_mse_loss(ct_tensor *x, ct_tensor *target) {
-    return ct_apply(&mse_loss, (ct_tensor *[]){x, target}, 2, NULL);
+    return cti_apply(&mse_loss, (ct_tensor *[]){x, target}, 2, NULL);
 }

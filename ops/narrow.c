@@ -43,5 +43,5 @@ static const ct_op narrow = {.name = "narrow",
                              .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_narrow(ct_tensor *x, int dim, int64_t start, int64_t length) {
-    return ct_apply(&narrow, (ct_tensor *[]){x}, 1, &(part){dim, start, length});
+    return cti_apply(&narrow, (ct_tensor *[]){x}, 1, &(part){dim, start, length});
 }

@@ -63,5 +63,5 @@ static const ct_op pad = {.name = "pad",
                           .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_pad(ct_tensor *x, int dim, int64_t before, int64_t after, double value) {
-    return ct_apply(&pad, (ct_tensor *[]){x}, 1, &(padding){dim, before, after, value});
+    return cti_apply(&pad, (ct_tensor *[]){x}, 1, &(padding){dim, before, after, value});
 }

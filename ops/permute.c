@@ -36,5 +36,5 @@ static const ct_op permute = {.name = "permute",
                               .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_permute(ct_tensor *x, ct_shape dims) {
-    return ct_apply(&permute, (ct_tensor *[]){x}, 1, &dims);
+    return cti_apply(&permute, (ct_tensor *[]){x}, 1, &dims);
 }

@@ -37,4 +37,4 @@ static const ct_op pow_op = {.name = "pow",
                              .backward = pow_backward,
                              .flags = CTI_OP_EXACT_ATTRS};
 
-ct_tensor *ct_pow(ct_tensor *x, double e) { return ct_apply(&pow_op, (ct_tensor *[]){x}, 1, &e); }
+ct_tensor *ct_pow(ct_tensor *x, double e) { return cti_apply(&pow_op, (ct_tensor *[]){x}, 1, &e); }

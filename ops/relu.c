@@ -12,4 +12,4 @@ static bool relu_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
 
 static const ct_op relu_op = {.name = "relu", .forward = relu_forward, .backward = relu_backward};
 
-ct_tensor *ct_relu(ct_tensor *x) { return ct_apply(&relu_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_relu(ct_tensor *x) { return cti_apply(&relu_op, (ct_tensor *[]){x}, 1, NULL); }

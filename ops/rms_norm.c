@@ -46,5 +46,5 @@ static const ct_op rms_norm = {.name = "rms_norm",
                                .flags = CT_OP_OPTIONAL | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps) {
-    return ct_apply(&rms_norm, (ct_tensor *[]){x, weight}, 2, &eps);
+    return cti_apply(&rms_norm, (ct_tensor *[]){x, weight}, 2, &eps);
 }

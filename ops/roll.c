@@ -35,5 +35,5 @@ static const ct_op roll = {.name = "roll",
                            .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_roll(ct_tensor *x, int64_t shift, int dim) {
-    return ct_apply(&roll, (ct_tensor *[]){x}, 1, &(turn){dim, shift});
+    return cti_apply(&roll, (ct_tensor *[]){x}, 1, &(turn){dim, shift});
 }

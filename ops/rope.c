@@ -103,5 +103,5 @@ ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts) {
     opts.base = cti_option(opts.base, 10000);
     if (!(opts.base > 0) || isinf(opts.base))
         return ct_fail(x->context, CT_ERR_ARGUMENT, "rope: the base is %g", opts.base);
-    return ct_apply(&rope, (ct_tensor *[]){x}, 1, &opts);
+    return cti_apply(&rope, (ct_tensor *[]){x}, 1, &opts);
 }

@@ -22,5 +22,5 @@ static const ct_op scale_op = {.name = "scale",
                                .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_scale(ct_tensor *x, double a) {
-    return ct_apply(&scale_op, (ct_tensor *[]){x}, 1, &a);
+    return cti_apply(&scale_op, (ct_tensor *[]){x}, 1, &a);
 }

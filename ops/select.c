@@ -47,5 +47,5 @@ static const ct_op selection = {.name = "select",
                                 .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_select(ct_tensor *x, int dim, int64_t index) {
-    return ct_apply(&selection, (ct_tensor *[]){x}, 1, &(choice){dim, index});
+    return cti_apply(&selection, (ct_tensor *[]){x}, 1, &(choice){dim, index});
 }

@@ -13,4 +13,4 @@ static bool sigmoid_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **
 static const ct_op sigmoid_op = {
     .name = "sigmoid", .forward = sigmoid_forward, .backward = sigmoid_backward};
 
-ct_tensor *ct_sigmoid(ct_tensor *x) { return ct_apply(&sigmoid_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_sigmoid(ct_tensor *x) { return cti_apply(&sigmoid_op, (ct_tensor *[]){x}, 1, NULL); }

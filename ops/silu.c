@@ -14,4 +14,4 @@ static bool silu_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
 
 static const ct_op silu_op = {.name = "silu", .forward = silu_forward, .backward = silu_backward};
 
-ct_tensor *ct_silu(ct_tensor *x) { return ct_apply(&silu_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_silu(ct_tensor *x) { return cti_apply(&silu_op, (ct_tensor *[]){x}, 1, NULL); }

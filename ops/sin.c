@@ -12,4 +12,4 @@ static bool sin_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad
 
 static const ct_op sin_op = {.name = "sin", .forward = sin_forward, .backward = sin_backward};
 
-ct_tensor *ct_sin(ct_tensor *x) { return ct_apply(&sin_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_sin(ct_tensor *x) { return cti_apply(&sin_op, (ct_tensor *[]){x}, 1, NULL); }

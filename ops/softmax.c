@@ -79,5 +79,5 @@ ct_tensor *ct_softmax(ct_tensor *x, int dim) {
     dim = cti_op_dim_or_scalar("softmax", x, dim);
     if (dim < 0) return NULL;
     return dim >= x->shape.ndim - 1 ? cti_op_along(&softmax_rows, x, dim)
-                                    : ct_apply(&softmax_columns, (ct_tensor *[]){x}, 1, &dim);
+                                    : cti_apply(&softmax_columns, (ct_tensor *[]){x}, 1, &dim);
 }

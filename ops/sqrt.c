@@ -12,4 +12,4 @@ static bool sqrt_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
 
 static const ct_op sqrt_op = {.name = "sqrt", .forward = sqrt_forward, .backward = sqrt_backward};
 
-ct_tensor *ct_sqrt(ct_tensor *x) { return ct_apply(&sqrt_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_sqrt(ct_tensor *x) { return cti_apply(&sqrt_op, (ct_tensor *[]){x}, 1, NULL); }

@@ -30,5 +30,5 @@ static const ct_op squeeze = {.name = "squeeze",
                               .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_squeeze(ct_tensor *x, int dim) {
-    return ct_apply(&squeeze, (ct_tensor *[]){x}, 1, &dim);
+    return cti_apply(&squeeze, (ct_tensor *[]){x}, 1, &dim);
 }

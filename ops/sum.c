@@ -25,5 +25,5 @@ static const ct_op sum = {.name = "sum",
                           .backward = sum_backward};
 
 ct_tensor *ct_sum(ct_tensor *x, ct_shape dims, bool keepdim) {
-    return ct_apply(&sum, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
+    return cti_apply(&sum, (ct_tensor *[]){x}, 1, &(cti_reduce_attrs){dims, keepdim});
 }

@@ -12,4 +12,4 @@ static bool tanh_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gra
 
 static const ct_op tanh_op = {.name = "tanh", .forward = tanh_forward, .backward = tanh_backward};
 
-ct_tensor *ct_tanh(ct_tensor *x) { return ct_apply(&tanh_op, (ct_tensor *[]){x}, 1, NULL); }
+ct_tensor *ct_tanh(ct_tensor *x) { return cti_apply(&tanh_op, (ct_tensor *[]){x}, 1, NULL); }

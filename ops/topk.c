@@ -77,6 +77,6 @@ static const ct_op topk = {.name = "topk",
 
 ct_topk_out ct_topk(ct_tensor *x, int64_t k, int dim) {
     ct_tensor *out[2] = {NULL, NULL};
-    ct_apply_many(&topk, (ct_tensor *[]){x}, 1, &(choice){k, dim}, out);
+    cti_apply_many(&topk, (ct_tensor *[]){x}, 1, &(choice){k, dim}, out);
     return (ct_topk_out){out[0], out[1]};
 }

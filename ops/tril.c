@@ -60,5 +60,5 @@ static const ct_op tril = {.name = "tril",
                            .flags = CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_tril(ct_tensor *x, int64_t diagonal) {
-    return ct_apply(&tril, (ct_tensor *[]){x}, 1, &diagonal);
+    return cti_apply(&tril, (ct_tensor *[]){x}, 1, &diagonal);
 }

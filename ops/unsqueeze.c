@@ -30,5 +30,5 @@ static const ct_op unsqueeze = {.name = "unsqueeze",
                                 .flags = CT_OP_STRIDED | CTI_OP_EXACT_ATTRS};
 
 ct_tensor *ct_unsqueeze(ct_tensor *x, int dim) {
-    return ct_apply(&unsqueeze, (ct_tensor *[]){x}, 1, &dim);
+    return cti_apply(&unsqueeze, (ct_tensor *[]){x}, 1, &dim);
 }

@@ -154,5 +154,5 @@ static const ct_op var = {.name = "var",
                           .backward = var_backward};
 
 ct_tensor *ct_var(ct_tensor *x, ct_shape dims, double correction, bool keepdim) {
-    return ct_apply(&var, (ct_tensor *[]){x}, 1, &(var_attrs){dims, correction, keepdim});
+    return cti_apply(&var, (ct_tensor *[]){x}, 1, &(var_attrs){dims, correction, keepdim});
 }

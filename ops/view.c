@@ -27,5 +27,5 @@ static const ct_op view = {.name = "view",
                            .flags = CT_OP_STRIDED};
 
 ct_tensor *ct_view(ct_tensor *x, ct_shape shape) {
-    return ct_apply(&view, (ct_tensor *[]){x}, 1, &shape);
+    return cti_apply(&view, (ct_tensor *[]){x}, 1, &shape);
 }

@@ -61,5 +61,5 @@ static bool where_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
 static const ct_op where = {.name = "where", .forward = where_forward, .backward = where_backward};
 
 ct_tensor *ct_where(ct_tensor *cond, ct_tensor *a, ct_tensor *b) {
-    return ct_apply(&where, (ct_tensor *[]){cond, a, b}, 3, NULL);
+    return cti_apply(&where, (ct_tensor *[]){cond, a, b}, 3, NULL);
 }

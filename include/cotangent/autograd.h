@@ -171,8 +171,8 @@ enum { CT_MAX_OUTPUTS = 16 };
  * tensor of another context; a gradient that is NULL or of another shape, dtype or context; use of
  * values that `drop` dropped; closing a scope that was opened outside. An input that forward
  * releases stays valid until forward has returned. backward may not call ct_backward or
- * ct_zero_grad. For an example see examples/custom_op.c. Returns the output; of several outputs the
- * first, and the others end. */
+ * ct_zero_grad. Both must return (context.h). For an example see examples/custom_op.c. Returns the
+ * output; of several outputs the first, and the others end. */
 CT_API ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs);
 
 /* The same for an op with several outputs, stored in outs. False: all are NULL. An output that is

@@ -14,6 +14,16 @@
  *     ct_tensor *y = ct_softmax(ct_matmul(q, ct_transpose(k, -1, -2)), -1);
  *     if (!y) fprintf(stderr, "%s\n", ct_error_message(context));
  *
+ * Functions of the program that the library calls (on_error, the forward and backward of an op, a
+ * module's forward, the functions of ct_recompute and ct_gradcheck, an allocator, a comm's engine)
+ * must return: no C++ exception and no longjmp may leave them, as what the library was doing is
+ * then half done. One of the first five kinds that is left all the same is no crash: the next call
+ * in the context is CT_ERR_ARGUMENT ("mine: its forward was left by an exception or by longjmp"),
+ * or that call has the error that is pending. It closes the scopes that were opened inside, and
+ * ct_error_clear makes the context usable again, without what was being computed. (The next call
+ * is found if it is made from the stack that the callback was left on, at most some 4 KB further
+ * down; else a later one.)
+ *
  * An error that nobody has looked at is not lost: if it is pending when the context is freed, and
  * it was neither returned by ct_error or ct_error_message nor given to on_error since,
  * ct_context_free prints it to stderr: "cotangent: error never looked at: matmul: ...".
@@ -29,7 +39,7 @@ extern "C" {
 
 /* Called once when an error is recorded. The message is valid only during the call. The function
  * that failed is still running: in here nothing can compute and ct_error_clear does nothing. It
- * must return or end the program (as ct_error_die does), not longjmp. */
+ * must return or end the program (as ct_error_die does), as any callback. */
 typedef void (*ct_error_fn)(void *data, ct_status status, const char *message);
 
 /* An on_error that prints the message to stderr and ends the program with exit code 1. */

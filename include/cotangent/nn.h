@@ -253,6 +253,7 @@ CT_API ct_tensor *ct_transformer_forward(ct_module *transformer, ct_tensor *src,
 
 /* ---- modules of your own ---- */
 CT_API ct_module *ct_module_new(ct_context *context, const char *kind);
+/* forward must return: see context.h */
 CT_API ct_module *ct_module_set_forward(ct_module *module,
                                         ct_tensor *(*forward)(void *self, ct_tensor *x),
                                         void *self);

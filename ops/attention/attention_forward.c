@@ -229,10 +229,10 @@ static const ct_op packed_with_stats = FUSED("packed_attention", 2);
 ct_tensor *cti_attention_fused(ct_tensor *const in[CTI_ATTENTION_INPUTS],
                                const cti_attention_attrs *attrs, ct_tensor **stats) {
     const int n = CTI_ATTENTION_INPUTS;
-    if (!stats) return ct_apply(attrs->packed_heads ? &packed : &separate, in, n, attrs);
+    if (!stats) return cti_apply(attrs->packed_heads ? &packed : &separate, in, n, attrs);
     const ct_op *op = attrs->packed_heads ? &packed_with_stats : &separate_with_stats;
     ct_tensor *outs[2];
-    if (!ct_apply_many(op, in, n, attrs, outs)) return NULL;
+    if (!cti_apply_many(op, in, n, attrs, outs)) return NULL;
     *stats = ct_detach(outs[1]); /* no gradient is to flow through them */
     return *stats ? outs[0] : NULL;
 }

@@ -210,5 +210,5 @@ ct_tensor *cti_attention_weights(ct_tensor *const in[CTI_ATTENTION_INPUTS], ct_t
                                  [CTI_ATTENTION_MASK] = in[CTI_ATTENTION_MASK],
                                  [CTI_ATTENTION_KEY_MASK] = in[CTI_ATTENTION_KEY_MASK],
                                  [STATS] = stats};
-    return ct_apply(&op, inputs, INPUTS, attrs);
+    return cti_apply(&op, inputs, INPUTS, attrs);
 }

@@ -1,10 +1,12 @@
 /* ct_apply: runs an op's forward and, where a gradient is wanted, records the call. */
+#include "../core/callback.h"
 #include "observe.h"
 
 /* Checks the inputs `given`. Sets in[i] to each or, for an op without CT_OP_STRIDED, to a dense
  * copy; wants[i] to whether its gradient is wanted, and *wanted to whether any is. */
-static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants,
-                    bool recording, bool *wanted) {
+static inline __attribute__((always_inline)) bool prepare(ct_call *c, ct_tensor *const *given,
+                                                          ct_tensor **in, bool *wants,
+                                                          bool recording, bool *wanted) {
     const ct_op *op = c->op;
     ct_context *context = c->context;
     for (int i = 0, n = c->n; i < n; i++) {
@@ -31,7 +33,7 @@ static bool prepare(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *w
 
 /* Output k as a new handle of this op's frame: where forward returned an input, another tensor from
  * outside, or one tensor twice, a view of it. */
-static ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
+static inline ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
     ct_tensor *out = c->outs[k];
     if (!out && c->n_outs == 1)
         return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: forward returned nothing", c->op->name);
@@ -46,11 +48,27 @@ static ct_tensor *own_result(const ct_call *c, const cti_frame *frame, int k) {
                : NULL;
 }
 
-static bool compute(ct_call *c, ct_tensor *const *given, cti_frame *frame) {
+/* An op of the program: its forward is a callback. */
+typedef struct {
+    ct_call *call;
+    ct_tensor *out;
+} own_forward_call;
+static void call_own_forward(void *arg) {
+    own_forward_call *own = arg;
+    own->out = own->call->op->forward(own->call);
+}
+static ct_tensor *own_forward(ct_call *c) {
+    own_forward_call own = {.call = c};
+    return cti_callback_run(c->context, "forward", c->op->name, call_own_forward, &own) ? own.out
+                                                                                        : NULL;
+}
+
+static inline __attribute__((always_inline)) bool compute(ct_call *c, ct_tensor *const *given,
+                                                          cti_frame *frame, bool own) {
     const cti_running running = {
         .outer = c->context->running, .given = given, .n = c->n, .call = c, .frame = frame};
     c->context->running = &running;
-    c->outs[0] = c->op->forward(c);
+    c->outs[0] = own ? own_forward(c) : c->op->forward(c);
     c->context->running = running.outer;
     for (int k = 0; k < c->n_outs; k++) {
         ct_tensor *out = own_result(c, frame, k);
@@ -68,7 +86,8 @@ static bool has_gradient(const ct_call *c) {
 
 /* Runs the op in a frame. True: the outputs are in the outer scope. False, with an error recorded:
  * they are NULL. */
-static bool run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants) {
+static inline __attribute__((always_inline)) bool run(ct_call *c, ct_tensor *const *given,
+                                                      ct_tensor **in, bool *wants, bool own) {
     ct_context *context = c->context;
     const bool recording = !context->frame->no_grad && c->op->backward;
     bool wanted = false;
@@ -76,8 +95,9 @@ static bool run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants
     cti_frame frame;
     cti_frame_open(context, &frame, true);
     context->op = c->op->name;
-    bool done = prepare(c, given, in, wants, recording, &wanted) && compute(c, given, &frame);
+    bool done = prepare(c, given, in, wants, recording, &wanted) && compute(c, given, &frame, own);
     if (done && wanted && has_gradient(c)) done = cti_tape_record(c, given);
+    if (own && done && wanted && has_gradient(c)) context->tape_last->special = CTI_NODE_OWN;
     if (done && context->observed) done = cti_observe_result(c, given);
     for (int k = 1; k < c->n_outs; k++) {
         if (done) cti_tensor_lift(c->outs[k], frame.outer);
@@ -88,8 +108,8 @@ static bool run(ct_call *c, ct_tensor *const *given, ct_tensor **in, bool *wants
     return done;
 }
 
-static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
-                  ct_tensor **outs) {
+static inline __attribute__((always_inline)) bool
+apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs, ct_tensor **outs, bool own) {
     ct_context *context = NULL;
     for (int i = 0; in && i < n && !context; i++)
         if (in[i]) context = cti_handle_context(in[i]);
@@ -123,22 +143,42 @@ static bool apply(const ct_op *op, ct_tensor *const *in, int n, const void *attr
                     .wants = wants,
                     .outs = outs,
                     .n_outs = op->outputs > 1 ? op->outputs : 1};
-    const bool done = run(&call, in, call_in, wants);
+    const bool done = run(&call, in, call_in, wants, own);
     if (bytes) cti_give(context, call_in, bytes);
     if (context->observed) cti_observe_leave(context, &span);
     return done;
 }
 
-ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
-    ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
-    if (!op || op->outputs < 2) return apply(op, in, n, attrs, &out) ? out : NULL;
-    if (!ct_apply_many(op, in, n, attrs, outs)) return NULL;
+/* Two copies of all above, so that the library's ops have no test for a callback on their way. */
+static bool apply_library(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                          ct_tensor **outs) {
+    return apply(op, in, n, attrs, outs, false);
+}
+static bool apply_own(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                      ct_tensor **outs) {
+    return apply(op, in, n, attrs, outs, true);
+}
+
+/* The first of several outputs; the others end. */
+static ct_tensor *first_of(const ct_op *op, ct_tensor **outs) {
     for (int k = 1; k < op->outputs; k++) ct_release(outs[k]);
     return outs[0];
 }
 
-bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
-                   ct_tensor **outs) {
+ct_tensor *cti_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
+    ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
+    if (!op || op->outputs < 2) return apply_library(op, in, n, attrs, &out) ? out : NULL;
+    return cti_apply_many(op, in, n, attrs, outs) ? first_of(op, outs) : NULL;
+}
+
+ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
+    ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
+    if (!op || op->outputs < 2) return apply_own(op, in, n, attrs, &out) ? out : NULL;
+    return ct_apply_many(op, in, n, attrs, outs) ? first_of(op, outs) : NULL;
+}
+
+/* Whether `outs` has room for the op's outputs; sets them to NULL. */
+static bool clear_outs(const ct_op *op, ct_tensor *const *in, int n, ct_tensor **outs) {
     if (!outs || (op && op->outputs > CT_MAX_OUTPUTS)) {
         for (int i = 0; in && i < n; i++)
             if (in[i])
@@ -148,5 +188,15 @@ bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *att
         return false;
     }
     for (int k = 0; k < CT_MAX_OUTPUTS && (k < 1 || (op && k < op->outputs)); k++) outs[k] = NULL;
-    return apply(op, in, n, attrs, outs);
+    return true;
+}
+
+bool cti_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                    ct_tensor **outs) {
+    return clear_outs(op, in, n, outs) && apply_library(op, in, n, attrs, outs);
+}
+
+bool ct_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                   ct_tensor **outs) {
+    return clear_outs(op, in, n, outs) && apply_own(op, in, n, attrs, outs);
 }

@@ -2,6 +2,7 @@
  * gradient has arrived in one of its slots. Invariant: the nodes of a node's inputs are older than
  * it. So when the loop reaches a pending node, all its gradients have arrived, and when none is
  * pending the loop ends. It takes no memory. */
+#include "../core/callback.h"
 #include "observe.h"
 #include "recompute.h"
 
@@ -60,10 +61,29 @@ bool cti_backward_continue(cti_grad_slot *slot, ct_tensor *grad) {
     return receive(slot, grad, context->frame, context->pending);
 }
 
-/* Calls the op's backward with the gradients in the node's slots, and adds the gradients that it
- * returns to the slots of the inputs. */
-static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **grad, cti_frame *frame,
-                          int *pending) {
+typedef bool (*backward_fn)(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad);
+
+/* An op of the program: its backward is a callback. */
+typedef struct {
+    const ct_call *call;
+    ct_tensor *const *cotangents;
+    ct_tensor **grad;
+    bool done;
+} own_backward_call;
+static void call_own_backward(void *arg) {
+    own_backward_call *own = arg;
+    own->done = own->call->op->backward(own->call, own->cotangents, own->grad);
+}
+static bool own_backward(const ct_call *c, ct_tensor *const *cotangents, ct_tensor **grad) {
+    own_backward_call own = {.call = c, .cotangents = cotangents, .grad = grad};
+    return cti_callback_run(c->context, "backward", c->op->name, call_own_backward, &own) &&
+           own.done;
+}
+
+/* Calls the op's backward, by `run`, with the gradients in the node's slots, and adds the gradients
+ * that it returns to the slots of the inputs. */
+static bool call_backward(cti_node *node, backward_fn run, ct_tensor **cotangent, ct_tensor **grad,
+                          cti_frame *frame, int *pending) {
     const ct_call *c = &node->call;
     for (int k = 0; k < node->call.n_outs; k++) {
         cti_grad_slot *slot = &node->slot[k];
@@ -75,7 +95,7 @@ static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **gra
         cotangent[k] = cti_tensor_dense(slot->sum);
         if (!cotangent[k]) return false;
     }
-    if (!c->op->backward(c, cotangent, grad) || c->context->status)
+    if (!run(c, cotangent, grad) || c->context->status)
         return ct_fail(c->context, CT_ERR_GRAD, "%s: backward failed", c->op->name);
     if (c->context->observed) cti_observe_gradients(node, cotangent, grad);
     for (int k = 0; k < node->call.n_outs; k++) {
@@ -95,12 +115,14 @@ static bool call_backward(cti_node *node, ct_tensor **cotangent, ct_tensor **gra
 static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_span *span) {
     const ct_call *c = &node->call;
     ct_context *context = c->context;
-    if (node->released) {
-        ct_fail(context, CT_ERR_GRAD,
-                "backward: %s: an earlier backward has released this part of the graph; it can be "
-                "kept with retain_graph",
-                c->op->name);
-        return false;
+    backward_fn run = c->op->backward;
+    if (node->special) {
+        if (cti_node_is_released(node))
+            return ct_fail(context, CT_ERR_GRAD,
+                           "backward: %s: an earlier backward has released this part of the graph; "
+                           "it can be kept with retain_graph",
+                           c->op->name);
+        run = own_backward;
     }
     if (!values_are_unchanged(node)) return false;
     enum { ON_STACK = 8 };
@@ -116,7 +138,7 @@ static bool node_backward(cti_node *node, int *pending, bool retain_graph, cti_s
     context->op = context->backward = c->op->name;
     node->last = !retain_graph;
     const bool watched = context->observed && cti_observe_node(node, span);
-    bool done = call_backward(node, cotangent, grad, &frame, pending);
+    bool done = call_backward(node, run, cotangent, grad, &frame, pending);
     if (context->observed) done = cti_observe_node_end(node, span, watched, done);
     for (int i = 0; i < n; i++)
         if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
@@ -154,6 +176,18 @@ static bool give_up(cti_node *node, int pending) {
     return false;
 }
 
+/* A backward was left by a callback: as after a failure, for all that is on the tape. */
+static void give_up_left(ct_context *context) {
+    int pending = 0;
+    for (cti_node *node = context->tape_first; node; node = node->next) {
+        if (!node->pending) continue;
+        pending++;
+        for (int i = 0; i < node->call.n; i++)
+            if (node->edge[i]) cti_grad_slot_end_loans(node->edge[i]);
+    }
+    if (pending) give_up(context->tape_last, pending);
+}
+
 /* Runs backward of the pending nodes, from `node` to older ones. The span is the caller's, and this
  * is not inlined, so that GCC inlines node_backward: some 20 instructions a node. */
 __attribute__((noinline)) static bool run_pending(cti_node *node, int pending, bool retain_graph,
@@ -185,7 +219,7 @@ static bool check_seed(ct_context *context, const ct_tensor *out, const ct_tenso
         ct_fail(context, CT_ERR_GRAD,
                 "backward: output %d %s was not computed from anything that requires a gradient", i,
                 SHAPE(out->shape));
-    else if (cti_node_of(out->slot)->released)
+    else if (cti_node_is_released(cti_node_of(out->slot)))
         ct_fail(context, CT_ERR_GRAD,
                 "backward: %s: an earlier backward has released this graph; it can be kept with "
                 "retain_graph",
@@ -252,6 +286,7 @@ bool ct_backward_with(ct_tensor *const *outs, ct_tensor *const *cotangents, int 
     cti_span span; /* of the node that is running */
     cti_frame_open(context, &frame, true);
     context->backward = "backward";
+    context->give_up_backward = give_up_left;
     if (context->watch) context->watch->begin(context->watch, opts.retain_graph);
     int pending = 0;
     bool ok = true;

@@ -173,7 +173,7 @@ ct_tensor *cti_saved_writable(const ct_call *call, int k) {
     if (node->last && cti_tensor_is_sole(saved)) {
         ct_tensor *taken = cti_tensor_view(saved, saved->data, saved->shape, NULL);
         if (!taken) return NULL;
-        node->released = true; /* even if this backward fails, it cannot run again */
+        node->special |= CTI_NODE_RELEASED; /* even if this backward fails, it cannot run again */
         cti_storage_unref(call->context, saved->storage);
         saved->storage = NULL;
         return taken;

@@ -200,7 +200,7 @@ static void put_op(graph *g, const cti_node *node) {
     fprintf(file, g->dot ? "    n%lld [label=\"" : "%%%lld = ", (long long)w->id);
     put_name(g, c->op->name);
     if (g->dot) {
-        fputs(node->released ? " (released)\\n" : "\\n", file);
+        fputs(cti_node_is_released(node) ? " (released)\\n" : "\\n", file);
         put_result(g, node);
         put_end(g, put_outputs(g, node), node == g->root ? ", penwidth=2" : "");
         for (int i = 0; i < c->n; i++) put_input(g, node, i, w->id);
@@ -211,7 +211,7 @@ static void put_op(graph *g, const cti_node *node) {
         if (i) fputs(", ", file);
         put_input(g, node, i, 0);
     }
-    fputs(node->released ? "released by backward) " : ") ", file);
+    fputs(cti_node_is_released(node) ? "released by backward) " : ") ", file);
     put_type(file, type_of(g, w));
     fputc('\n', file);
 }

@@ -16,6 +16,7 @@
  * will, and it tells whether the result has a gradient, and through which leaves and results of
  * outside (parameters, most often) gradients will leave. */
 #include "recompute.h"
+#include "../core/callback.h"
 #include "fingerprint.h"
 #include "observe.h"
 
@@ -36,11 +37,25 @@ typedef struct {
 
 /* ---- a run ---- */
 
+typedef struct {
+    const attributes *of;
+    ct_tensor *const *in;
+    ct_tensor *y;
+} run_call;
+static void call_fn(void *arg) {
+    run_call *call = arg;
+    const attributes *a = call->of;
+    call->y = a->fn(call->in, a->n, a->copied ? (void *)a->copy : a->arg);
+}
+
 static ct_tensor *run(ct_context *context, const attributes *a, ct_tensor *const *in,
                       cti_frame *frame) {
     const cti_running running = {.outer = context->running, .given = in, .n = a->n, .frame = frame};
     context->running = &running;
-    ct_tensor *y = a->fn(in, a->n, a->copied ? (void *)a->copy : a->arg);
+    run_call call = {.of = a, .in = in};
+    if (a->copied) call_fn(&call); /* the library's own */
+    else cti_callback_run(context, "function", "recompute", call_fn, &call);
+    ct_tensor *y = call.y;
     context->running = running.outer;
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "recompute: the function returned nothing");
     else if (cti_tensor_in(y, context, "recompute")) cti_tensor_has_values(y, "recompute");

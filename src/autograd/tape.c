@@ -170,7 +170,7 @@ cti_node *cti_tape_leaf(ct_tensor *owner) {
 }
 
 void cti_node_release(cti_node *node) {
-    node->released = true;
+    node->special |= CTI_NODE_RELEASED;
     ct_context *context = node->call.context;
     for (int i = 0; i < node->saved_count; i++) {
         cti_storage_unref(context, node->saved[i].storage);

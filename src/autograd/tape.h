@@ -15,10 +15,10 @@ struct cti_node {
     cti_node *prev, *next; /* on the tape; of a freed node: next on context->to_free */
     uint64_t sequence;     /* grows along the tape, but for nodes that were moved; of a leaf 0 */
     int64_t refs;
-    size_t bytes;  /* of this block */
-    bool pending;  /* a slot has a gradient to run backward on; holds a reference */
-    bool released; /* by a backward: saved tensors are gone */
-    bool last;     /* the backward that is running will release it */
+    size_t bytes;          /* of this block */
+    bool pending;          /* a slot has a gradient to run backward on; holds a reference */
+    unsigned char special; /* a sum of the CTI_NODE_... below; mostly 0 */
+    bool last;             /* the backward that is running will release it */
     /* one byte, as a fifth one would make each node longer */
     bool tainted : 1; /* debug mode: an input or an output had a NaN */
     bool moved : 1;   /* by cti_tape_move */
@@ -33,6 +33,10 @@ struct cti_node {
     uint32_t mark;        /* cti_profile_mark when it was recorded; 0: no profile ran */
     cti_grad_slot slot[]; /* [call.n_outs]; of a leaf one */
 };
+enum {
+    CTI_NODE_RELEASED = 1, /* by a backward: saved tensors are gone */
+    CTI_NODE_OWN = 2       /* its op is the program's, whose backward is a callback */
+};
 _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 
 /* In ct_op.flags: what this op's backward puts on the tape may add to leaves after its node has
@@ -41,6 +45,12 @@ _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 /* In ct_op.flags: the attributes are a struct without padding or pointers, so that two calls can be
  * compared by its bytes. */
 #define CTI_OP_EXACT_ATTRS (1u << 9)
+
+/* ct_apply and ct_apply_many for the library's own ops, whose forward and backward are no callbacks
+ * of the program and return. */
+ct_tensor *cti_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs);
+bool cti_apply_many(const ct_op *op, ct_tensor *const *in, int n, const void *attrs,
+                    ct_tensor **outs);
 
 /* Told of each backward, to see which leaves have their whole gradient before it ends: a leaf does
  * when no node that is left has an edge to it. It takes no memory and records no error. */
@@ -83,6 +93,10 @@ void cti_tape_move(cti_node *node, cti_node *before);
 
 /* A leaf: a node without an op. NULL: out of memory, recorded. */
 cti_node *cti_tape_leaf(ct_tensor *owner);
+
+static inline bool cti_node_is_released(const cti_node *node) {
+    return node->special & CTI_NODE_RELEASED;
+}
 
 static inline void cti_node_ref(cti_node *node) { node->refs++; }
 /* Drops a reference. Frees the node and, without recursion, those that only it referred to. */

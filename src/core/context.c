@@ -157,6 +157,7 @@ bool cti_in_engine(ct_context *context, const char *function) {
 
 void ct_context_free(ct_context *context) {
     if (!context || cti_in_engine(context, "ct_context_free")) return;
+    cti_check_callbacks(context);
     cti_error_print_unseen(context);
     while (context->closers) context->closers->close(context->closers);
     cti_workers_free(context);
@@ -199,9 +200,13 @@ ct_memory_stats ct_memory(const ct_context *context) {
 
 /* ---- debug mode: two threads at once ---- */
 
+uintptr_t cti_this_thread(void) {
+    static _Thread_local char thread;
+    return (uintptr_t)&thread;
+}
+
 bool cti_debug_enter(ct_context *context) {
-    static _Thread_local char thread; /* its address is a number for the thread */
-    const uintptr_t self = (uintptr_t)&thread;
+    const uintptr_t self = cti_this_thread();
     uintptr_t inside = 0;
     if (!atomic_compare_exchange_strong(&context->inside, &inside, self) && inside != self) {
         atomic_store(&context->intruded, true);

@@ -39,6 +39,40 @@ struct cti_frame {
 };
 
 typedef struct cti_profile cti_profile;
+struct cti_span;
+
+/* What a call of the library changes in its context while it runs, and restores at its end. */
+typedef struct {
+    const char *op, *backward;
+    const cti_running *running;
+    int *pending;
+    struct cti_data_copies *data_copies;
+    struct cti_span *span;
+    bool draft, held;
+    int depth, engines;
+} cti_call_state;
+
+/* A frame that lay on the C stack, while a callback runs. */
+typedef struct {
+    cti_frame *home;
+    cti_frame frame;
+} cti_moved_frame;
+
+/* A callback that is running: see callback.h. */
+typedef struct cti_callback cti_callback;
+struct cti_callback {
+    cti_callback *outer;
+    char name[40];    /* of the op or module whose callback it is */
+    const char *what; /* "forward" */
+    uintptr_t stack;  /* below it is the stack of the callback and of its calls */
+    uintptr_t thread; /* cti_this_thread of the callback */
+    cti_call_state inside;
+    const cti_frame *innermost; /* context->frame when the callback began */
+    size_t bytes;               /* of the record's block; of context->report: 0 */
+    int count;
+    cti_moved_frame *moved; /* [count] the innermost first */
+};
+enum { CTI_REPORT_FRAMES = 24 };
 
 enum { CTI_MESSAGE_SIZE = 1024 };
 
@@ -46,7 +80,7 @@ enum { CTI_MESSAGE_SIZE = 1024 };
  * it refuses notes the error here and gives a dense copy. An op that does not check what it gets
  * then has a diagnosis, and does not end the process by reading through NULL. */
 enum { CTI_DATA_COPIES = 8 };
-typedef struct {
+typedef struct cti_data_copies {
     cti_frame *frame;  /* owns the copies */
     char message[256]; /* of the first refusal; "" if there is none */
     /* the latest copies, so that a call for each element does not make a copy for each */
@@ -60,7 +94,14 @@ typedef struct {
 
 struct ct_context {
     cti_pool pool;
-    ct_status status;
+    /* one number, so that cti_ready compares once */
+    union {
+        struct {
+            ct_status status;
+            int callbacks; /* how many are running: the length of the list `callback` */
+        };
+        uint64_t status_or_callbacks;
+    };
     char message[CTI_MESSAGE_SIZE];
     ct_error_fn on_error;
     void *on_error_data;
@@ -93,6 +134,11 @@ struct ct_context {
     _Atomic uintptr_t inside;         /* debug mode: the thread that is inside a call, or 0 */
     _Atomic bool intruded;            /* and whether another one has called meanwhile */
     int depth;                        /* of its calls inside each other */
+    cti_callback *callback;           /* the innermost that is running, or NULL */
+    cti_callback report;              /* of on_error */
+    cti_moved_frame report_moved[CTI_REPORT_FRAMES];
+    /* after a backward was left: no node is pending any more */
+    void (*give_up_backward)(ct_context *context);
     cti_handles handles;
     cti_objects objects;
     cti_closer *closers;       /* closed with the context */
@@ -239,9 +285,20 @@ ct_rng cti_rng_next(ct_context *context);
 
 /* Whether there is a context without a pending error. Every function that computes or changes
  * something checks this first. */
+bool cti_ready_in_callback(const ct_context *context);
 static inline bool cti_ready(const ct_context *context) {
-    return context && context->status == CT_OK;
+    return context && (!context->status_or_callbacks || cti_ready_in_callback(context));
 }
+
+/* Records an error if a callback was left by an exception or longjmp (callback.h). For functions
+ * that also work while an error is pending, before they read anything else. */
+void cti_callback_check(ct_context *context);
+static inline void cti_check_callbacks(const ct_context *context) {
+    if (context->callbacks) cti_callback_check((ct_context *)(uintptr_t)context);
+}
+
+/* A number for the thread that calls. */
+uintptr_t cti_this_thread(void);
 
 /* Around what allocates or changes lists of the context. In debug mode a call from a second thread
  * at the same time is refused (false, with no error: the context is the first one's), and the first

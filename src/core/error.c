@@ -1,5 +1,5 @@
 /* The pending error of a context. The first one stays until it is cleared. */
-#include "context.h"
+#include "callback.h"
 #include "message.h"
 
 #include <cotangent/autograd.h>
@@ -44,15 +44,20 @@ void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const cha
     return NULL;
 }
 
+static void call_on_error(void *arg) {
+    const ct_context *context = arg;
+    context->on_error(context->on_error_data, context->status, context->message);
+}
+
 /* Debug mode prints the error, unless on_error is ct_error_die, which prints the same line. */
 void cti_error_report(ct_context *context) {
     if (context->held) return;
     if (context->debug && context->on_error != ct_error_die)
         fprintf(stderr, "cotangent: %s\n", context->message);
     context->unseen = !context->on_error;
+    if (!context->on_error) return;
     context->reporting = true;
-    if (context->on_error)
-        context->on_error(context->on_error_data, context->status, context->message);
+    cti_callback_report(context, call_on_error, context);
     context->reporting = false;
 }
 
@@ -68,19 +73,23 @@ static void mark_seen(const ct_context *context) {
 
 ct_status ct_error(const ct_context *context) {
     if (!context) return CT_ERR_MEMORY;
+    cti_check_callbacks(context);
     if (context->status) mark_seen(context);
     return context->status;
 }
 
 const char *ct_error_message(const ct_context *context) {
     if (!context) return "no context: out of memory";
+    cti_check_callbacks(context);
     if (!context->status) return "";
     mark_seen(context);
     return context->message;
 }
 
 void ct_error_clear(ct_context *context) {
-    if (context && !context->reporting) context->status = CT_OK;
+    if (!context) return;
+    cti_check_callbacks(context);
+    if (!context->reporting) context->status = CT_OK;
 }
 
 void ct_error_die(void *data, ct_status status, const char *message) {

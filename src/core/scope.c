@@ -22,7 +22,9 @@ void cti_frame_close(ct_context *context, cti_frame *frame) {
 }
 
 static ct_scope open_scope(ct_context *context, bool no_grad) {
-    if (!context || !cti_enter(context)) return (ct_scope){0};
+    if (!context) return (ct_scope){0};
+    cti_check_callbacks(context);
+    if (!cti_enter(context)) return (ct_scope){0};
     ct_scope scope = {.context = context};
     cti_frame *frame = cti_take(context, sizeof *frame);
     if (frame) {
@@ -66,6 +68,7 @@ static bool is_in_use(const ct_context *context, const cti_frame *frame) {
 
 void ct_scope_close(ct_scope scope) {
     ct_context *context = scope.context;
+    if (context) cti_check_callbacks(context);
     cti_frame *frame = frame_of(scope);
     if (frame && is_in_use(context, frame))
         ct_fail(context, context->backward ? CT_ERR_GRAD : CT_ERR_ARGUMENT,
@@ -82,5 +85,6 @@ ct_tensor *ct_keep(ct_tensor *tensor) {
 
 /* A tensor in no scope belongs to a module or the tape (a parameter, a gradient): it stays. */
 void ct_release(ct_tensor *tensor) {
+    if (tensor) cti_check_callbacks(cti_handle_context(tensor));
     if (tensor && cti_tensor_is_open(tensor, "release") && tensor->frame) cti_tensor_end(tensor);
 }

@@ -1,5 +1,5 @@
 /* Handles and storages; copying between any two layouts; reading values. */
-#include "context.h"
+#include "callback.h"
 #include "int_math.h"
 #include "message.h"
 #include "strided_loop.h"
@@ -134,7 +134,8 @@ static bool is_used_by(const cti_running *running, const ct_tensor *tensor) {
     return used;
 }
 
-void cti_tensor_end(ct_tensor *tensor) {
+/* The same while a forward is running. Not inlined, to keep what is called without one short. */
+__attribute__((noinline)) static void end_in_forward(ct_tensor *tensor) {
     cti_frame *frame = NULL; /* of the outermost that uses it */
     for (const cti_running *running = tensor->context->running; running; running = running->outer)
         if (is_used_by(running, tensor)) frame = running->frame;
@@ -143,7 +144,12 @@ void cti_tensor_end(ct_tensor *tensor) {
         return;
     }
     cti_tensor_disown(tensor);
-    cti_tensor_own(frame, tensor);
+    cti_tensor_own(cti_callback_frame(tensor->context, frame), tensor);
+}
+
+void cti_tensor_end(ct_tensor *tensor) {
+    if (tensor->context->running) end_in_forward(tensor);
+    else cti_tensor_free(tensor);
 }
 
 void cti_tensor_refuse_in(ct_context *context, const ct_tensor *t, const char *op,
@@ -314,7 +320,7 @@ static void *data_of_copy(ct_tensor *t, ct_dtype dtype) {
               *fresh = dense ? cti_tensor_new(context, dtype, t->shape) : NULL;
     if (!fresh) return NULL;
     context->isa->of[t->dtype]->cast[dtype](t->numel, dense->data, fresh->data);
-    cti_tensor_lift(fresh, copies->frame);
+    cti_tensor_lift(fresh, cti_callback_frame(context, copies->frame));
     const int at = copies->count++ % CTI_DATA_COPIES;
     copies->made[at].of = t, copies->made[at].data = t->data, copies->made[at].copy = fresh;
     return fresh->data;

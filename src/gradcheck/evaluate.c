@@ -1,6 +1,7 @@
 /* The two matrices of an input: differences of the forward, and gradients from backward. */
 #include "check.h"
 
+#include "../core/callback.h"
 #include "../core/message.h"
 #include "../autograd/tape.h"
 
@@ -43,13 +44,24 @@ bool cti_check_drop_errors(cti_check *k, cti_held_errors held) {
     return status == CT_OK;
 }
 
+typedef struct {
+    const cti_check *of;
+    ct_tensor *y;
+} checked_call;
+static void call_checked(void *arg) {
+    checked_call *call = arg;
+    call->y = call->of->fn(call->of->in, call->of->n, call->of->arg);
+}
+
 ct_tensor *cti_check_call(cti_check *k) {
     ct_context *context = k->context;
     const cti_running running = {
         .outer = context->running, .given = k->in, .n = k->n, .frame = k->frame};
     ct_rng_set(context, k->rng);
     context->running = &running;
-    ct_tensor *y = k->fn(k->in, k->n, k->arg);
+    checked_call call = {.of = k};
+    cti_callback_run(context, "function", "gradcheck", call_checked, &call);
+    ct_tensor *y = call.y;
     context->running = running.outer;
     if (!y) ct_fail(context, CT_ERR_ARGUMENT, "gradcheck: the function returned nothing");
     else if (cti_tensor_in(y, context, "gradcheck")) cti_tensor_has_values(y, "gradcheck");

@@ -1,0 +1,199 @@
+/* Running callbacks, and finding those that were left. */
+#include "callback.h"
+#include "profile.h"
+
+#include <cotangent/autograd.h>
+
+#include <string.h>
+
+/* Bytes of stack between a call and the callback that it runs. */
+enum { GAP = 8192 };
+/* A call that is further from the mark than this is on another stack. */
+enum { FAR = 64 << 20 };
+
+/* Not on the stack that a sanitizer makes up to find uses of variables that have ended. */
+#define ON_THE_REAL_STACK __attribute__((noinline, no_sanitize("address")))
+
+/* ---- frames ---- */
+
+/* The frames of calls that began since the callback around them: all from the innermost out to the
+ * one in which that callback began, but for the program's own scopes, which are blocks. */
+static bool is_last(const ct_context *context, const cti_frame *frame) {
+    return frame == &context->root || (context->callback && frame == context->callback->innermost);
+}
+
+static int count_frames(const ct_context *context) {
+    int count = 0;
+    for (const cti_frame *f = context->frame; !is_last(context, f); f = f->outer)
+        count += !f->pooled;
+    return count;
+}
+
+/* Tells the handles in a frame where it is now. */
+static void settle(cti_frame *frame) {
+    for (ct_tensor *t = frame->tensors; t; t = t->next) t->frame = frame;
+}
+
+static void move_frames(ct_context *context, cti_callback *record) {
+    int i = 0;
+    for (cti_frame **link = &context->frame; !is_last(context, *link); link = &(*link)->outer) {
+        if ((*link)->pooled) continue;
+        cti_moved_frame *moved = &record->moved[i++];
+        *moved = (cti_moved_frame){.home = *link, .frame = **link};
+        *link = &moved->frame;
+        settle(&moved->frame);
+    }
+}
+
+static void move_back(ct_context *context, cti_callback *record) {
+    int i = 0;
+    for (cti_frame **link = &context->frame; i < record->count; link = &(*link)->outer) {
+        if (*link != &record->moved[i].frame) continue;
+        cti_frame *home = record->moved[i++].home;
+        *home = **link;
+        *link = home;
+        settle(home);
+    }
+}
+
+cti_frame *cti_callback_frame(const ct_context *context, cti_frame *frame) {
+    for (cti_callback *record = context->callback; record; record = record->outer)
+        for (int i = 0; i < record->count; i++)
+            if (record->moved[i].home == frame) return &record->moved[i].frame;
+    return frame;
+}
+
+/* ---- state ---- */
+
+static cti_call_state state_of(const ct_context *context) {
+    return (cti_call_state){.op = context->op,
+                            .backward = context->backward,
+                            .running = context->running,
+                            .pending = context->pending,
+                            .data_copies = context->data_copies,
+                            .span = context->profile ? context->profile->open : NULL,
+                            .draft = context->draft,
+                            .held = context->held,
+                            .engines = context->engines,
+                            .depth = context->depth};
+}
+
+/* Sets the state of before the calls that were left. `inside` is that of the innermost callback.
+ * The call that has found it may have counted itself in depth already. */
+static void set_state(ct_context *context, const cti_call_state *state,
+                      const cti_call_state *inside) {
+    if (context->backward && !state->backward) context->give_up_backward(context);
+    context->op = state->op;
+    context->backward = state->backward;
+    context->running = state->running;
+    context->pending = state->pending;
+    context->data_copies = state->data_copies;
+    if (cti_profile_is_running(context)) context->profile->open = state->span;
+    context->draft = state->draft;
+    context->held = state->held;
+    context->engines = state->engines;
+    context->depth += state->depth - inside->depth;
+    if (!context->depth) atomic_store(&context->inside, 0);
+    context->reporting = false;
+}
+
+/* ---- a callback ---- */
+
+static void begin(ct_context *context, cti_callback *record, const char *what, const char *name) {
+    snprintf(record->name, sizeof record->name, "%s", name);
+    record->what = what;
+    record->thread = cti_this_thread();
+    move_frames(context, record);
+    record->innermost = context->frame;
+    record->inside = state_of(context);
+    record->outer = context->callback;
+    context->callback = record;
+    context->callbacks++;
+}
+
+/* Ends a record, whether its callback has returned or was left. */
+static void end(ct_context *context) {
+    cti_callback *record = context->callback;
+    context->callback = record->outer;
+    context->callbacks--;
+    if (record != &context->report) cti_give(context, record, record->bytes);
+}
+
+/* `left` and all callbacks inside it were left: closes the frames of the calls that ran them. */
+static void leave(ct_context *context, const cti_callback *left) {
+    static const cti_call_state none;
+    char name[sizeof left->name];
+    memcpy(name, left->name, sizeof name);
+    const char *what = left->what;
+    const cti_callback *outer = left->outer;
+    if (left->count) cti_frame_close(context, (cti_frame *)&left->moved[left->count - 1].frame);
+    set_state(context, outer ? &outer->inside : &none, &context->callback->inside);
+    while (context->callback != outer) end(context);
+    ct_fail(context, CT_ERR_ARGUMENT,
+            "%s: its %s was left by an exception or by longjmp; a callback must return", name,
+            what);
+}
+
+/* Calls it below the gap. The writes keep the gap on the stack until the call has returned. */
+ON_THE_REAL_STACK static void run_below(cti_callback *record, void (*call)(void *), void *arg) {
+    volatile char gap[GAP];
+    gap[0] = 0;
+    record->stack = (uintptr_t)gap;
+    call(arg);
+    gap[0] = 1;
+    record->stack = UINTPTR_MAX; /* what follows is above the mark, as the callback has returned */
+}
+
+static void run(ct_context *context, cti_callback *record, const char *what, const char *name,
+                void (*call)(void *), void *arg) {
+    begin(context, record, what, name);
+    run_below(record, call, arg);
+    if (context->callback != record) {
+        const cti_callback *left = context->callback;
+        while (left->outer != record) left = left->outer;
+        leave(context, left);
+    }
+    move_back(context, record);
+    end(context);
+}
+
+bool cti_callback_run(ct_context *context, const char *what, const char *name, void (*call)(void *),
+                      void *arg) {
+    const int count = count_frames(context);
+    const size_t bytes = sizeof(cti_callback) + (size_t)count * sizeof(cti_moved_frame);
+    cti_callback *record = cti_take(context, bytes);
+    if (!record) return false;
+    *record = (cti_callback){
+        .bytes = bytes, .count = count, .moved = (cti_moved_frame *)(void *)(record + 1)};
+    run(context, record, what, name, call, arg);
+    return true;
+}
+
+void cti_callback_report(ct_context *context, void (*call)(void *), void *arg) {
+    const int count = count_frames(context);
+    if (count > CTI_REPORT_FRAMES) {
+        call(arg);
+        return;
+    }
+    context->report = (cti_callback){.count = count, .moved = context->report_moved};
+    run(context, &context->report, "on_error", "context", call, arg);
+}
+
+/* ---- callbacks that were left ---- */
+
+static bool was_left(const cti_callback *record, uintptr_t here) {
+    return record->thread == cti_this_thread() && here > record->stack &&
+           here - record->stack < FAR;
+}
+
+ON_THE_REAL_STACK void cti_callback_check(ct_context *context) {
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    const cti_callback *left = NULL, *record = context->callback;
+    for (; record && was_left(record, here); record = record->outer) left = record;
+    if (left) leave(context, left);
+}
+
+bool cti_ready_in_callback(const ct_context *context) {
+    if (context->callbacks) cti_callback_check((ct_context *)(uintptr_t)context);
+    return context->status == CT_OK;
+}
