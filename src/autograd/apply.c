@@ -160,7 +160,7 @@ static bool apply_own(const ct_op *op, ct_tensor *const *in, int n, const void *
 }
 
 /* The first of several outputs; the others end. */
-static ct_tensor *first_of(const ct_op *op, ct_tensor **outs) {
+static ct_tensor *first_output(const ct_op *op, ct_tensor **outs) {
     for (int k = 1; k < op->outputs; k++) ct_release(outs[k]);
     return outs[0];
 }
@@ -168,13 +168,13 @@ static ct_tensor *first_of(const ct_op *op, ct_tensor **outs) {
 ct_tensor *cti_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
     ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
     if (!op || op->outputs < 2) return apply_library(op, in, n, attrs, &out) ? out : NULL;
-    return cti_apply_many(op, in, n, attrs, outs) ? first_of(op, outs) : NULL;
+    return cti_apply_many(op, in, n, attrs, outs) ? first_output(op, outs) : NULL;
 }
 
 ct_tensor *ct_apply(const ct_op *op, ct_tensor *const *in, int n, const void *attrs) {
     ct_tensor *outs[CT_MAX_OUTPUTS], *out = NULL;
     if (!op || op->outputs < 2) return apply_own(op, in, n, attrs, &out) ? out : NULL;
-    return ct_apply_many(op, in, n, attrs, outs) ? first_of(op, outs) : NULL;
+    return ct_apply_many(op, in, n, attrs, outs) ? first_output(op, outs) : NULL;
 }
 
 /* Whether `outs` has room for the op's outputs; sets them to NULL. */

@@ -30,7 +30,7 @@ static int count_frames(const ct_context *context) {
 }
 
 /* Tells the handles in a frame where it is now. */
-static void settle(cti_frame *frame) {
+static void settle_frame(cti_frame *frame) {
     for (ct_tensor *t = frame->tensors; t; t = t->next) t->frame = frame;
 }
 
@@ -41,7 +41,7 @@ static void move_frames(ct_context *context, cti_callback *record) {
         cti_moved_frame *moved = &record->moved[i++];
         *moved = (cti_moved_frame){.home = *link, .frame = **link};
         *link = &moved->frame;
-        settle(&moved->frame);
+        settle_frame(&moved->frame);
     }
 }
 
@@ -52,7 +52,7 @@ static void move_back(ct_context *context, cti_callback *record) {
         cti_frame *home = record->moved[i++].home;
         *home = **link;
         *link = home;
-        settle(home);
+        settle_frame(home);
     }
 }
 
@@ -99,7 +99,8 @@ static void set_state(ct_context *context, const cti_call_state *state,
 
 /* ---- a callback ---- */
 
-static void begin(ct_context *context, cti_callback *record, const char *what, const char *name) {
+static void begin_callback(ct_context *context, cti_callback *record, const char *what,
+                           const char *name) {
     snprintf(record->name, sizeof record->name, "%s", name);
     record->what = what;
     record->thread = cti_this_thread();
@@ -112,7 +113,7 @@ static void begin(ct_context *context, cti_callback *record, const char *what, c
 }
 
 /* Ends a record, whether its callback has returned or was left. */
-static void end(ct_context *context) {
+static void end_callback(ct_context *context) {
     cti_callback *record = context->callback;
     context->callback = record->outer;
     context->callbacks--;
@@ -128,7 +129,7 @@ static void leave(ct_context *context, const cti_callback *left) {
     const cti_callback *outer = left->outer;
     if (left->count) cti_frame_close(context, (cti_frame *)&left->moved[left->count - 1].frame);
     set_state(context, outer ? &outer->inside : &none, &context->callback->inside);
-    while (context->callback != outer) end(context);
+    while (context->callback != outer) end_callback(context);
     ct_fail(context, CT_ERR_ARGUMENT,
             "%s: its %s was left by an exception or by longjmp; a callback must return", name,
             what);
@@ -144,9 +145,9 @@ ON_THE_REAL_STACK static void run_below(cti_callback *record, void (*call)(void 
     record->stack = UINTPTR_MAX; /* what follows is above the mark, as the callback has returned */
 }
 
-static void run(ct_context *context, cti_callback *record, const char *what, const char *name,
-                void (*call)(void *), void *arg) {
-    begin(context, record, what, name);
+static void run_callback(ct_context *context, cti_callback *record, const char *what,
+                         const char *name, void (*call)(void *), void *arg) {
+    begin_callback(context, record, what, name);
     run_below(record, call, arg);
     if (context->callback != record) {
         const cti_callback *left = context->callback;
@@ -154,7 +155,7 @@ static void run(ct_context *context, cti_callback *record, const char *what, con
         leave(context, left);
     }
     move_back(context, record);
-    end(context);
+    end_callback(context);
 }
 
 bool cti_callback_run(ct_context *context, const char *what, const char *name, void (*call)(void *),
@@ -165,7 +166,7 @@ bool cti_callback_run(ct_context *context, const char *what, const char *name, v
     if (!record) return false;
     *record = (cti_callback){
         .bytes = bytes, .count = count, .moved = (cti_moved_frame *)(void *)(record + 1)};
-    run(context, record, what, name, call, arg);
+    run_callback(context, record, what, name, call, arg);
     return true;
 }
 
@@ -176,7 +177,7 @@ void cti_callback_report(ct_context *context, void (*call)(void *), void *arg) {
         return;
     }
     context->report = (cti_callback){.count = count, .moved = context->report_moved};
-    run(context, &context->report, "on_error", "context", call, arg);
+    run_callback(context, &context->report, "on_error", "context", call, arg);
 }
 
 /* ---- callbacks that were left ---- */
