@@ -75,18 +75,22 @@ def show(graded):
         print(f"  with SEED={graded['seed']}\n")
     if graded["note"]:
         print(indented(graded["note"], "  "))
-    said, mistakes = {}, {}
-    for test in graded["tests"]:
-        if test["passed"] or graded["note"].startswith(test["sentence"]):
-            continue
-        print(f"{test['name']}:")
-        first, alike = said.setdefault(told(test), test["name"]), mistakes.setdefault(mistake_of(test), test["name"])
-        if first != test["name"]:
-            print(f"  the same as {first}\n")
-        elif alike != test["name"] and test["word"] not in OF_NO_KIND:
-            print(indented(f"{test['sentence']}\nthe same mistake as in {alike}, which shows it\n{printed_by(test)}", "  "))
-        else:
-            print(indented(told(test), "  "))
+    failed = [test for test in graded["tests"] if not test["passed"] and not graded["note"].startswith(test["sentence"])]
+    shown = {}  # a mistake, and the first of the tests that have it
+    for test in failed:
+        first = shown.setdefault(told(test) if test["word"] in OF_NO_KIND else mistake_of(test), test)
+        alike = [other["name"] for other in failed if other is not test and is_told_by(test, other)]
+        if first is test:
+            same = f"\nthe same mistake: {', '.join(alike)}" if alike else ""
+            print(f"{test['name']}:\n{indented(told(test) + same, '  ')}")
+        elif not is_told_by(first, test):  # it has printed something else
+            print(f"{test['name']}:\n{indented('the same mistake as in ' + first['name'] + chr(10) + printed_by(test), '  ')}")
+
+
+def is_told_by(first, test):
+    """Whether nothing new is to say of a test, once the first that has its mistake is shown."""
+    alike = told(first) == told(test) if test["word"] in OF_NO_KIND else mistake_of(first) == mistake_of(test)
+    return alike and test["printed"] in ("", first["printed"])
 
 
 def gradescope(all_graded, hidden="hidden"):

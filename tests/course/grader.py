@@ -214,10 +214,10 @@ def shown_once(grade, build):
         grade.show(graded)
     said = printed.getvalue()
     failed = [test for test in graded["tests"] if not test["passed"]]
-    first = [said.split(f"\n{test['name']}:\n  ")[1].split("\n")[0] for test in failed]
-    right = (len(failed) == 3 and said.count("the worst:") == 1 and said.count("the same mistake as in same_shapes_gradient") == 2
-             and said.count("and in the same way input") == 1 and all(line.startswith("factor: ") for line in first)
-             and all(re.search("it is 3 times", line) for line in first) and said.count(" 3               1 ") == 3)
+    line = said.split("\nsame_shapes_gradient:\n  ")[1].split("\n")[0]
+    right = (len(failed) == 3 and said.count("the worst:") == 1 and said.count("\n  factor: ") == 1 and "  the same mistake: add_gradient, mul_gradient\n" in said
+             and said.count("and in the same way input") == 1 and re.match("factor: .*it is 3 times what it must be", line)
+             and all(test["word"] == "factor" for test in failed) and said.count(" 3               1 ") == 3)
     return None if right else said
 
 
