@@ -76,13 +76,17 @@ static double running_mean(const curve *c, int64_t i, int64_t half) {
     return sum / (double)(2 * half + 1) + slope * (double)(i - middle);
 }
 
-/* A line through the running means, at most two thousand of them. */
+enum { MOST_POINTS = 2000 };
+
+/* A line through the running means. */
 static void svg_line(FILE *file, const curve *c, axis x, axis y, int64_t half, const char *style) {
     fprintf(file, "<polyline fill=\"none\" stroke=\"%s\" stroke-linejoin=\"round\" %s points=\"",
             c->colour, style);
-    int64_t every = 1 + c->n / 1000;
-    for (int64_t i = 0; i < c->n; i += every)
+    const int64_t points = c->n < MOST_POINTS ? c->n : MOST_POINTS;
+    for (int64_t k = 0; k < points; k++) {
+        const int64_t i = points > 1 ? k * (c->n - 1) / (points - 1) : 0; /* both ends too */
         fprintf(file, "%.1f,%.1f ", position(x, x_of(c, i)), position(y, running_mean(c, i, half)));
+    }
     fprintf(file, "\"/>\n");
 }
 
