@@ -22,6 +22,8 @@ enum {
 };
 enum { CTI_DIRECTIONS = 3 };
 #define CTI_LARGE 8192.0
+/* The random numbers of the directions that settle.c follows; inputs have streams 2, 3, ... */
+#define CTI_STREAM_PROBES ((uint64_t)1 << 32)
 
 /* What is known of a column. The last three: its differences cannot tell. */
 typedef enum { CTI_RIGHT, CTI_WRONG, CTI_KINK, CTI_IMPRECISE, CTI_NOT_FINITE } cti_state;
@@ -82,6 +84,10 @@ typedef struct {
 } cti_held_errors;
 cti_held_errors cti_check_hold_errors(cti_check *k);
 bool cti_check_drop_errors(cti_check *k, cti_held_errors held);
+
+/* gradcheck.c: `count` random directions [count][numel], each element scaled by max(1, |x|). NULL:
+ * out of memory. */
+double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream);
 
 /* evaluate.c. NULL or false: an error is recorded or, for a failed backward, k->refused is set. */
 

@@ -33,6 +33,13 @@ double cti_suspect_ratio(const cti_suspect *s, const double *of, const double *t
     return bottom > 0 ? top / bottom : 0;
 }
 
+const char *cti_suspect_times(double c, char text[32]) {
+    int digits = 6;
+    do snprintf(text, 32, "%.*g", digits++, c);
+    while (digits <= 17 && !strcmp(text, c > 0 ? "1" : "-1") && c != 1 && c != -1);
+    return text;
+}
+
 bool cti_suspect_wrong(const cti_suspect *s, int64_t r, int64_t i) {
     return s->c->state[i] == CTI_WRONG && !cti_check_right(s->k, s->c, r, i);
 }

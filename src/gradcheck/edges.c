@@ -140,7 +140,9 @@ bool cti_suspect_threshold(cti_suspect *s) {
                                 : "input %d",
                  of >= OTHER ? s->k->checked[of - OTHER].input : 0);
         const double c = common_factor(s, wrong);
-        if (c != 0) snprintf(there, sizeof there, ", and there %.6g times what it must be", c);
+        if (c != 0)
+            snprintf(there, sizeof there, ", and there %s times what it must be",
+                     CTI_SUSPECT_TIMES(c));
         return cti_suspect_say(s, CT_MISTAKE_THRESHOLD,
                                "wrong exactly where %s is %s a threshold between %.4g and %.4g%s",
                                name, above ? "above" : "below", above ? high[0] : high[1],

@@ -43,47 +43,55 @@ bool cti_suspect_cotangent(cti_suspect *s) {
 
 static bool close_to(double a, double b, double part) { return fabs(a - b) <= part * fabs(b); }
 
-/* If c is v, sqrt(v), v^2 or the inverse of v or sqrt(v), writes so in words. */
-static bool named(double c, double v, const char *what, double part, char *text, size_t size) {
+/* How a factor c may come from a size v: as v or 1 / v, or also as a root or a square. */
+typedef enum { ITSELF, ANY_FORM } form_of_size;
+
+/* If c has such a form, writes so in words. */
+static bool named(double c, double v, const char *what, form_of_size forms, double part, char *text,
+                  size_t size) {
     if (v <= 1) return false;
     const char *form = close_to(c, v, part)             ? ""
                        : close_to(c, 1 / v, part)       ? "one over "
+                       : forms == ITSELF                ? NULL
                        : close_to(c, sqrt(v), part)     ? "the root of "
                        : close_to(c, 1 / sqrt(v), part) ? "one over the root of "
                        : close_to(c, v * v, part)       ? "the square of "
                                                         : NULL;
-    if (form) snprintf(text, size, "%s%s%s (%g)", v == 2 ? "perhaps " : "", form, what, v);
+    if (form) snprintf(text, size, "%s%s (%g)", form, what, v);
     return form;
 }
 
 /* Names a factor by the known sizes: dims of this input and of the output, their numbers of
  * elements, dims of the other inputs. */
-static bool name_factor(const cti_suspect *s, double c, char *text, size_t size) {
+static bool name_factor(const cti_suspect *s, double c, form_of_size forms, char *text,
+                        size_t size) {
     const double part = s->k->coarse ? 0.02 : 1e-5;
     char what[64];
     for (int d = 0; d < s->in.ndim; d++) {
         snprintf(what, sizeof what, "the size of its dim %d", d);
-        if (named(c, (double)s->in.dim[d], what, part, text, size)) return true;
+        if (named(c, (double)s->in.dim[d], what, forms, part, text, size)) return true;
     }
     for (int d = 0; d < s->out.ndim; d++) {
         snprintf(what, sizeof what, "the size of the output's dim %d", d);
-        if (named(c, (double)s->out.dim[d], what, part, text, size)) return true;
+        if (named(c, (double)s->out.dim[d], what, forms, part, text, size)) return true;
     }
-    if (named(c, (double)s->c->x->numel, "its number of elements", part, text, size) ||
-        named(c, (double)s->k->m, "the output's number of elements", part, text, size))
+    if (named(c, (double)s->c->x->numel, "its number of elements", forms, part, text, size) ||
+        named(c, (double)s->k->m, "the output's number of elements", forms, part, text, size))
         return true;
     const int64_t numel = s->c->x->numel, m = s->k->m;
     const int64_t reduced = m ? numel / m : 0, repeated = numel ? m / numel : 0;
     if (numel > m && m &&
-        named(c, (double)reduced, "how many elements make one of the output", part, text, size))
+        named(c, (double)reduced, "how many elements make one of the output", forms, part, text,
+              size))
         return true;
     if (numel < m && numel &&
-        named(c, (double)repeated, "how often it is repeated", part, text, size))
+        named(c, (double)repeated, "how often it is repeated", forms, part, text, size))
         return true;
     for (int q = 0; q < s->k->n; q++)
         for (int d = 0; s->k->in[q] && d < s->k->in[q]->shape.ndim; d++) {
             snprintf(what, sizeof what, "the size of dim %d of input %d", d, q);
-            if (named(c, (double)s->k->in[q]->shape.dim[d], what, part, text, size)) return true;
+            if (named(c, (double)s->k->in[q]->shape.dim[d], what, forms, part, text, size))
+                return true;
         }
     return false;
 }
@@ -140,17 +148,36 @@ static bool is_scaled_mask(const cti_suspect *s, double *v) {
     return kept > 1 && hidden > 0;
 }
 
+/* The whole number that v is, or 0. */
+static double whole(double v, double part) {
+    return v > 1.5 && close_to(round(v), v, part) ? round(v) : 0;
+}
+
+/* What may have made the factor c, as a possibility. A factor of 2 needs no reason: it is forgotten
+ * or doubled. Other numbers up to 4 are likely to be constants too, so only a size of exactly that
+ * number is named for them. */
+static void guess_reason(const cti_suspect *s, double c, double number, char *text, size_t size) {
+    const form_of_size forms = number && number <= 4 ? ITSELF : ANY_FORM;
+    *text = 0;
+    if (number == 2 || name_factor(s, c, forms, text, size) || forms == ITSELF) return;
+    name_ratio(s, c, text, size);
+}
+
 static bool say_constant(cti_suspect *s, double c) {
-    const double size = fabs(c), part = s->k->coarse ? 0.02 : 1e-5;
-    char name[160] = "", number[64];
-    if (close_to(round(1 / size), 1 / size, part) && size < 1)
-        snprintf(number, sizeof number, "1/%.0f", round(1 / size));
-    else snprintf(number, sizeof number, "%.6g", size);
-    const bool known =
-        name_factor(s, size, name, sizeof name) || name_ratio(s, size, name, sizeof name);
-    return cti_suspect_say(s, CT_MISTAKE_FACTOR,
-                           "a constant factor: it is %s times what it must be%s%s%s", number,
-                           known ? ": " : "", name, c < 0 ? ", with the sign flipped" : "");
+    const double size = fabs(c), part = s->k->coarse ? 0.02 : 1e-5, times = whole(size, part),
+                 over = whole(1 / size, part);
+    char what[128], reason[160];
+    if (over)
+        snprintf(what, sizeof what, "1/%.0f of what it must be: a factor of %.0f is missing", over,
+                 over);
+    else if (times)
+        snprintf(what, sizeof what, "%.0f times what it must be: a factor of %.0f too many", times,
+                 times);
+    else snprintf(what, sizeof what, "%s times what it must be", CTI_SUSPECT_TIMES(size));
+    guess_reason(s, size, over ? over : times, reason, sizeof reason);
+    return cti_suspect_say(s, CT_MISTAKE_FACTOR, "it is %s%s%s%s", what,
+                           *reason ? ", perhaps " : "", reason,
+                           c < 0 ? ", with the sign flipped" : "");
 }
 
 /* A = c J. Where c changes with the point it is no constant but a factor of the derivative. */
@@ -165,8 +192,8 @@ bool cti_suspect_factor(cti_suspect *s) {
     if (constancy == CTI_VARYING)
         return cti_suspect_say(s, CT_MISTAKE_CHAIN,
                                "a factor that depends on the input, the same for all elements: it "
-                               "is %.6g times what it must be%s%s",
-                               c, *what ? ": " : "", what);
+                               "is %s times what it must be%s%s",
+                               CTI_SUSPECT_TIMES(c), *what ? ": " : "", what);
     s->factor = c;
     if (close_to(c, -1, part)) return cti_suspect_say(s, CT_MISTAKE_SIGN, "the sign is flipped");
     double scale;

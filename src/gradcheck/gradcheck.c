@@ -45,6 +45,15 @@ static bool first_call(cti_check *k) {
     return true;
 }
 
+double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream) {
+    double *direction = cti_check_numbers(k, count, c->x->numel);
+    if (!direction) return NULL;
+    normal(k, stream, count * c->x->numel, direction);
+    for (int64_t e = 0; e < count * c->x->numel; e++)
+        direction[e] *= fmax(1, fabs(cti_check_get(c->x, e % c->x->numel)));
+    return direction;
+}
+
 /* Chooses the cotangents and directions, and allocates the matrices. */
 static bool prepare(cti_check *k) {
     /* The limits on a row for each element of the output: rows, and entries of all matrices. */
@@ -83,11 +92,8 @@ static bool prepare(cti_check *k) {
         if (!c->analytic || !c->numeric || !c->noise || !state) return false;
         c->state = (cti_state *)(void *)state->data;
         if (!k->opts.fast) continue;
-        c->direction = cti_check_numbers(k, c->n, c->x->numel);
+        c->direction = cti_check_directions(k, c, c->n, 2 + (uint64_t)q);
         if (!c->direction) return false;
-        normal(k, 2 + (uint64_t)q, c->n * c->x->numel, c->direction);
-        for (int64_t e = 0; e < c->n * c->x->numel; e++)
-            c->direction[e] *= fmax(1, fabs(cti_check_get(c->x, e % c->x->numel)));
     }
     return true;
 }

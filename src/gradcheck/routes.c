@@ -43,10 +43,9 @@ bool cti_suspect_mask(cti_suspect *s) {
         return cti_suspect_say(s, CT_MISTAKE_MASK, "%s, in %lld of %lld elements", what,
                                (long long)extra, (long long)s->n);
     s->factor = c;
-    return cti_suspect_say(
-        s, CT_MISTAKE_MASK,
-        "%s, in %lld of %lld elements, and all else is %.6g times what it must be", what,
-        (long long)extra, (long long)s->n, c);
+    return cti_suspect_say(s, CT_MISTAKE_MASK,
+                           "%s, in %lld of %lld elements, and all else is %s times what it must be",
+                           what, (long long)extra, (long long)s->n, CTI_SUSPECT_TIMES(c));
 }
 
 /* ---- contributions left out ---- */
@@ -208,7 +207,7 @@ bool cti_suspect_part(cti_suspect *s) {
                                "of the Jacobian",
                                (long long)off, (long long)all);
     return cti_suspect_say(s, CT_MISTAKE_FACTOR,
-                           "some contributions are %.6g times what they must be: %lld of %lld "
+                           "some contributions are %s times what they must be: %lld of %lld "
                            "entries of the Jacobian, all others are right",
-                           c, (long long)off, (long long)all);
+                           CTI_SUSPECT_TIMES(c), (long long)off, (long long)all);
 }

@@ -1,199 +1,10 @@
 /* Decides each column whose differences disagree with backward: is backward wrong, or can the
  * differences not tell? They cannot at a kink or a jump, where the function is not finite, and
- * where rounding hides the slope. */
-#include "check.h"
+ * where rounding hides the slope. A gradient is wrong only if it is farther from a difference than
+ * everything that was measured of that difference's own error. */
+#include "steps.h"
 
-#include <float.h>
 #include <math.h>
-#include <string.h>
-
-/* ---- differences with other steps ----
- *
- * Steps from 1000 times the usual one down to what x can represent, each a tenth of the one before.
- * For each entry the difference with the smallest estimated error is taken:
- *
- *     |D(h) - D(h/10)| + |D(h/10) - D(h/100)| / 10 + |D(h) - D(10 h)| / 100 + N / h
- *
- * The first term is the truncation error; where that dominates, the next two are smaller. They
- * guard against two noisy differences that agree by chance. N is the rounding error of the
- * output. */
-
-enum { STEPS = 16 };
-
-typedef struct {
-    double *slope;  /* [STEPS][rows] */
-    double *second; /* [STEPS][m]: |y(x + h) - 2 y(x) + y(x - h)| */
-    double *noise;  /* [rows]: N */
-    bool *moved;    /* [m]: does that output depend on x at all? */
-    double h[STEPS];
-    int count;
-} ladder;
-
-/* A larger step may leave the function's domain: that is no error, and such a step is not used. */
-static bool rung(cti_check *k, const cti_checked *c, int64_t i, double h, ladder *l) {
-    const int at = l->count++;
-    double step = (double)NAN;
-    cti_held_errors held = cti_check_hold_errors(k);
-    const bool ran = cti_check_beside(k, c, i, h, &step);
-    const bool clean = cti_check_drop_errors(k, held);
-    if (!clean && k->context->status) return false;
-    l->h[at] = h;
-    cti_check_weigh(k, k->plus, k->minus, ran ? step : (double)NAN, l->slope + at * k->rows, 1);
-    for (int64_t r = 0; r < k->rows && !ran; r++) l->slope[at * k->rows + r] = (double)NAN;
-    for (int64_t j = 0; j < k->m; j++) {
-        l->second[at * k->m + j] = ran ? fabs(k->plus[j] - 2 * k->y[j] + k->minus[j]) : (double)NAN;
-        l->moved[j] |= ran && (k->plus[j] != k->y[j] || k->minus[j] != k->y[j]);
-    }
-    return true;
-}
-
-static bool climb(cti_check *k, const cti_checked *c, int64_t i, ladder *l) {
-    const double unit = k->coarse ? FLT_EPSILON : DBL_EPSILON,
-                 x = c->direction ? 1 : fabs(cti_check_get(c->x, i));
-    double h = cti_check_step(k, c, i) * (k->coarse ? 10 : 1000);
-    while (l->count < STEPS && h > 32 * unit * fmax(x, DBL_MIN)) {
-        if (!rung(k, c, i, h, l)) return false;
-        h /= 10;
-    }
-    return true;
-}
-
-/* The rounding error of output j, seen in S(h) = |y(x + h) - 2 y(x) + y(x - h)|. Curvature makes S
- * grow with h^2 and a kink with h; rounding makes it as large for one step as for the next. From
- * the smallest step on, until S begins to grow so: beyond that a periodic function may look like
- * noise. (Where an intermediate result is large, S is 0 for the smallest steps of all, as these are
- * lost in it.) */
-static double rounding_seen(const cti_check *k, const ladder *l, int64_t j) {
-    const double least = (k->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(k->y[j]);
-    double most = least;
-    if (!l->moved[j]) return 0;
-    for (int at = l->count - 1; at > 0; at--) {
-        const double here = l->second[at * k->m + j], next = l->second[(at - 1) * k->m + j],
-                     growth = here > 4 * least ? next / here : 0;
-        if (!isfinite(here)) continue;
-        if ((growth > 80 && growth < 125) || (growth > 9 && growth < 11)) break;
-        if (!(next > 3 * here)) most = fmax(most, here);
-    }
-    return isfinite(most) ? most : 0; /* an infinity that does not move is exact */
-}
-
-static void estimate_noise(const cti_check *k, ladder *l) {
-    double sum[CTI_ROWS_SUMMED] = {0};
-    for (int64_t j = 0; j < k->m; j++) {
-        const double noise = rounding_seen(k, l, j);
-        if (k->whole) l->noise[j] = noise;
-        for (int s = 0; s < CTI_ROWS_SUMMED; s++) {
-            const double part = k->cotangent[s * k->m + j] * noise;
-            sum[s] += part * part;
-        }
-    }
-    for (int s = 0; s < CTI_ROWS_SUMMED; s++)
-        l->noise[k->rows - CTI_ROWS_SUMMED + s] = 2 * sqrt(sum[s]);
-}
-
-/* Takes the best difference of each row into numeric and noise. */
-static void take_best(cti_check *k, cti_checked *c, int64_t i, const ladder *l) {
-    for (int64_t r = 0; r < k->rows; r++) {
-        double best = INFINITY, value = 0, steepest = 0;
-        for (int at = 0; at + 1 < l->count; at++) {
-            const double *d = l->slope + at * k->rows + r;
-            double error = fabs(d[0] - d[k->rows]) + l->noise[r] / l->h[at];
-            if (at + 2 < l->count) error += fabs(d[k->rows] - d[2 * k->rows]) / 10;
-            if (at > 0 && isfinite(d[-k->rows])) error += fabs(d[0] - d[-k->rows]) / 100;
-            if (isfinite(d[0])) steepest = fmax(steepest, fabs(d[0]));
-            if (isfinite(d[0]) && error < best) best = error, value = d[0];
-        }
-        /* flat close by and not farther off: a stair, or an addend that swallows small steps */
-        if (value == 0 && isfinite(best)) best = fmax(best, steepest / 2);
-        if (isfinite(best)) c->numeric[r * c->n + i] = value, c->noise[r * c->n + i] = best;
-    }
-}
-
-bool cti_check_refine(cti_check *k, cti_checked *c, int64_t i) {
-    cti_frame frame;
-    cti_frame_open(k->context, &frame, true);
-    ladder l = {.slope = cti_check_numbers(k, STEPS, k->rows),
-                .second = cti_check_numbers(k, STEPS, k->m),
-                .noise = cti_check_numbers(k, 1, k->rows),
-                .moved = cti_check_flags(k, k->m)};
-    bool ok = l.slope && l.second && l.noise && l.moved && climb(k, c, i, &l);
-    if (ok) {
-        estimate_noise(k, &l);
-        take_best(k, c, i, &l);
-    }
-    cti_frame_close(k->context, &frame);
-    return ok;
-}
-
-/* ---- kinks ---- */
-
-/* The slopes to the right and left of x, with the usual step and a quarter of it. */
-typedef struct {
-    double *right[2], *left[2]; /* [rows] */
-    double *gap[2]; /* [rows]: between both slopes; of a sum over outputs j that of |g_j| gap_j */
-} sides;
-
-static bool measure_sides(cti_check *k, const cti_checked *c, int64_t i, sides *s) {
-    const int64_t single = k->rows - CTI_ROWS_SUMMED;
-    for (int q = 0; q < 2; q++) {
-        double step;
-        if (!cti_check_beside(k, c, i, cti_check_step(k, c, i) / (q ? 4 : 1), &step)) return false;
-        step /= 2;
-        cti_check_weigh(k, k->plus, k->y, step, s->right[q], 1);
-        cti_check_weigh(k, k->y, k->minus, step, s->left[q], 1);
-        for (int t = 0; t < CTI_ROWS_SUMMED; t++) s->gap[q][single + t] = 0;
-        for (int64_t j = 0; j < k->m; j++) {
-            const double gap = fabs(k->plus[j] - 2 * k->y[j] + k->minus[j]) / step;
-            if (k->whole) s->gap[q][j] = gap;
-            for (int t = 0; t < CTI_ROWS_SUMMED; t++)
-                s->gap[q][single + t] += fabs(k->cotangent[t * k->m + j]) * gap;
-        }
-    }
-    return true;
-}
-
-/* How far from the middle of both slopes a gradient may be in row r; 0: there is no kink in that
- * row. The gap of a kink does not shrink with the step: for a smooth function it is h f'', so a
- * quarter of the step gives a quarter of the gap. At a jump or a vertical tangent slopes grow as
- * the step shrinks, and there is no bound. */
-static double room_at_kink(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
-                           const sides *s) {
-    const int64_t summed = r - (k->rows - CTI_ROWS_SUMMED);
-    const double allowed = cti_check_allowed(k, r, c->numeric[r * c->n + i]),
-                 rounding =
-                     k->rounding / cti_check_step(k, c, i) * (summed < 0 ? 1 : k->length[summed]),
-                 gap = s->gap[0][r], closer = s->gap[1][r], least = 4 * allowed + 64 * rounding;
-    const double *slope[] = {s->right[0], s->right[1], s->left[0], s->left[1]};
-    for (int side = 0; side < 4; side += 2)
-        if (fabs(slope[side + 1][r]) > 1.5 * fabs(slope[side][r]) && fabs(slope[side][r]) > least)
-            return INFINITY;
-    if (!(gap > 2 * allowed + 16 * rounding) || (closer < 0.4 * gap && closer > 0.02 * gap))
-        return 0;
-    return (summed < 0 ? 0.51 : 3) * gap + allowed;
-}
-
-/* Sums over outputs are judged only where there are no single ones. */
-static bool is_judged(const cti_check *k, int64_t r) {
-    return !k->whole || r < k->rows - CTI_ROWS_SUMMED;
-}
-
-/* Is there a kink at x_i, and every wrong entry between its slopes? Where elements change places,
- * as equal ones in a sort, an output has another one's slope: one without a kink may be off by the
- * gap of another. A gradient that is not finite is as good as any where there is no derivative. */
-static bool is_kink(const cti_check *k, const cti_checked *c, int64_t i, const sides *s) {
-    double widest = 0;
-    for (int64_t r = 0; r < k->rows; r++)
-        if (is_judged(k, r)) widest = fmax(widest, room_at_kink(k, c, r, i, s));
-    for (int64_t r = 0; r < k->rows && widest > 0; r++) {
-        const double a = c->analytic[r * c->n + i], room = room_at_kink(k, c, r, i, s),
-                     middle = (s->right[0][r] + s->left[0][r]) / 2;
-        if (!is_judged(k, r) || cti_check_right(k, c, r, i) || !isfinite(a)) continue;
-        if (!(fabs(a - middle) <= (room > 0 ? room : 2 * widest))) return false;
-    }
-    return widest > 0;
-}
-
-/* ---- a column's state ---- */
 
 static bool is_right(const cti_check *k, const cti_checked *c, int64_t i) {
     for (int64_t r = 0; r < k->rows; r++)
@@ -201,29 +12,157 @@ static bool is_right(const cti_check *k, const cti_checked *c, int64_t i) {
     return true;
 }
 
-/* Is the error of each wrong entry far above that of its difference? */
-static bool is_clear(const cti_check *k, const cti_checked *c, int64_t i) {
-    const double rounding = k->rounding / cti_check_step(k, c, i);
-    for (int64_t r = 0; r < k->rows; r++) {
+/* Is the error of each wrong entry gross (above a twentieth), and far above that of its difference
+ * and above all gaps of the usual step? */
+static bool is_clear(cti_check *k, const cti_checked *c, int64_t i, double *gap, bool *clear) {
+    const double h = cti_check_step(k, c, i);
+    double step, widest = 0;
+    if (!cti_check_beside(k, c, i, h, &step)) return false;
+    cti_steps_gaps(k, step, gap);
+    for (int64_t r = 0; k->whole && r < k->m; r++) widest = fmax(widest, gap[r]);
+    *clear = true;
+    for (int64_t r = 0; r < k->rows && *clear; r++) {
         const int64_t e = r * c->n + i, summed = r - (k->rows - CTI_ROWS_SUMMED);
-        const double doubt = c->noise[e] + rounding * (summed < 0 ? 1 : k->length[summed]);
-        if (!cti_check_right(k, c, r, i) && isfinite(c->analytic[e]) &&
-            !(fabs(c->analytic[e] - c->numeric[e]) > 100 * doubt))
-            return false;
+        const double a = c->analytic[e], j = c->numeric[e], error = fabs(a - j),
+                     doubt = c->noise[e] + k->rounding / h * (summed < 0 ? 1 : k->length[summed]);
+        if (cti_check_right(k, c, r, i)) continue;
+        *clear = isfinite(a) && error > 100 * doubt && error > 0.05 * fmax(fabs(a), fabs(j)) &&
+                 error > 2 * fmax(gap[r], widest);
     }
     return true;
 }
 
-/* Does no error exceed what is estimated of its difference's error? */
-static bool is_imprecise(const cti_check *k, const cti_checked *c, int64_t i) {
-    for (int64_t r = 0; r < k->rows; r++) {
-        const int64_t e = r * c->n + i;
-        if (cti_check_right(k, c, r, i)) continue;
-        if (!(fabs(c->analytic[e] - c->numeric[e]) <=
-              cti_check_allowed(k, r, c->numeric[e]) + 4 * c->noise[e]))
-            return false;
+/* How far kinks and jumps, and what smaller steps say, may put D of step `at`. */
+static double structure_of(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    return cti_steps_room(k, s, r, at) + 4 * cti_steps_refuted(k, s, r, at);
+}
+
+/* What the steps say of entry (r, i), which is not right: CTI_WRONG if it is farther from one of
+ * the differences than that may be off. Otherwise it is a kink if that comes from more than noise,
+ * and does not shrink with the step as it does where a function bends. */
+static cti_state weigh_entry(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
+                             const cti_steps *s, double hidden) {
+    const double a = c->analytic[r * c->n + i];
+    double least = INFINITY;
+    bool kink = true;
+    for (int at = 0; at + 1 < s->count; at++) {
+        const double d = s->slope[at * k->rows + r], allowed = cti_check_allowed(k, r, d),
+                     error = cti_steps_error(k, s, r, at),
+                     rounding = cti_steps_rounding(k, s, r, at),
+                     off = hidden + cti_steps_room(k, s, r, at) + 4 * error + rounding,
+                     structure = structure_of(k, s, r, at);
+        if (!isfinite(error)) continue;
+        if (isfinite(a) && fabs(a - d) > allowed + off && !cti_steps_support(k, s, r, at, a))
+            return CTI_WRONG;
+        if (!(off < least)) continue;
+        least = off;
+        kink = structure > allowed + 2 * rounding && structure > off / 2 &&
+               structure_of(k, s, r, at + 1) > structure / 2;
+        kink = kink || hidden > allowed;
     }
-    return true;
+    return kink ? CTI_KINK : CTI_IMPRECISE;
+}
+
+/* ---- kinks that a column does not show ----
+ *
+ * Where several elements tie, as three equal ones in a sort, an output may be flat in every single
+ * element and yet not in a direction that moves all of them. So before a gradient is called wrong
+ * the function is followed along two directions, u and v, and u + v and u - v. If it has a
+ * derivative, there is no gap in any of these, the slopes add up, and they are sums of those of
+ * single elements. */
+
+enum { PROBES = 4 };
+
+typedef struct {
+    bool measured;
+    double *direction; /* [PROBES][numel] */
+    double *gap;       /* [PROBES][rows]: what lasts */
+} probes;
+
+/* How far the slopes of row r along u + v and u - v are from the sum and the difference of those
+ * along u and v, beyond the noise of all. */
+static double not_additive(const cti_check *k, const cti_checked *along, int64_t r) {
+    const double *d = along->numeric + r * PROBES, *noise = along->noise + r * PROBES,
+                 size = fabs(d[0]) + fabs(d[1]);
+    double all = cti_check_allowed(k, r, size);
+    for (int q = 0; q < PROBES; q++) all += 4 * noise[q];
+    return fmax(0, fmax(fabs(d[2] - d[0] - d[1]), fabs(d[3] - d[0] + d[1])) - all);
+}
+
+/* How far the slope of row r along direction q is from the sum of the columns' differences. */
+static double not_of_columns(const cti_check *k, const cti_checked *c, const cti_checked *along,
+                             int64_t r, int q) {
+    const double *u = along->direction + q * c->x->numel;
+    double off = along->numeric[r * PROBES + q], all = 4 * along->noise[r * PROBES + q];
+    for (int64_t i = 0; i < c->n; i++) {
+        const int64_t e = r * c->n + i;
+        off -= c->numeric[e] * u[i];
+        all += (4 * c->noise[e] + cti_check_allowed(k, r, c->numeric[e])) * fabs(u[i]);
+    }
+    return fmax(0, fabs(off) - all);
+}
+
+static bool probe(cti_check *k, const cti_checked *c, probes *p) {
+    const int64_t n = c->x->numel;
+    cti_steps s;
+    cti_checked along = *c;
+    p->measured = true;
+    along.n = PROBES;
+    along.direction = p->direction = cti_check_directions(k, c, PROBES, CTI_STREAM_PROBES);
+    p->gap = cti_check_numbers(k, PROBES, k->rows);
+    along.numeric = cti_check_numbers(k, k->rows, PROBES);
+    along.noise = cti_check_numbers(k, k->rows, PROBES);
+    bool ok = p->direction && p->gap && along.numeric && along.noise && cti_steps_new(k, &s);
+    for (int64_t e = 0; ok && e < n; e++) {
+        const double u = p->direction[e], v = p->direction[n + e];
+        p->direction[2 * n + e] = u + v, p->direction[3 * n + e] = u - v;
+    }
+    for (int64_t e = 0; ok && e < k->rows * PROBES; e++) along.numeric[e] = along.noise[e] = 0;
+    for (int i = 0; ok && i < PROBES; i++) {
+        ok = cti_steps_measure(k, &along, i, &s);
+        for (int64_t r = 0; ok && r < k->rows; r++)
+            p->gap[i * k->rows + r] = cti_steps_lasting(k, &s, r);
+    }
+    for (int64_t r = 0; ok && r < k->rows; r++)
+        p->gap[r] = fmax(p->gap[r], not_additive(k, &along, r));
+    for (int64_t r = 0; ok && !c->direction && r < k->rows * PROBES; r++) {
+        double *gap = p->gap + r % PROBES * k->rows + r / PROBES;
+        *gap = fmax(*gap, not_of_columns(k, c, &along, r / PROBES, (int)(r % PROBES)));
+    }
+    return ok;
+}
+
+/* How far entry (r, i) may be off because of kinks that directions show and column i does not. */
+static double hidden_from(const cti_check *k, const cti_checked *c, int64_t r, int64_t i,
+                          const cti_steps *s, const probes *p) {
+    const double own = cti_steps_lasting(k, s, r);
+    double most = 0;
+    bool explained = true;
+    for (int q = 0; q < PROBES && p->measured; q++) {
+        const double gap = p->gap[q * k->rows + r];
+        most = fmax(most, gap);
+        if (c->direction) continue;
+        const double from_own = own * fabs(p->direction[q * c->x->numel + i]);
+        explained = explained && fabs(gap - from_own) <= 0.02 * gap;
+    }
+    return c->direction ? 8 * most : explained ? 0 : 64 * most;
+}
+
+/* What the steps say of a column. A gradient that is not finite is as good as any where there is no
+ * derivative. */
+static cti_state weigh(const cti_check *k, const cti_checked *c, int64_t i, const cti_steps *s,
+                       const probes *p) {
+    bool kink = false, finite = true, single = false;
+    for (int64_t r = 0; r < k->rows; r++) {
+        /* sums over outputs are judged only if all single ones are right */
+        if (cti_check_right(k, c, r, i) || (single && r >= k->m)) continue;
+        single = single || (k->whole && r < k->m);
+        const cti_state state = weigh_entry(k, c, r, i, s, hidden_from(k, c, r, i, s, p));
+        if (state == CTI_WRONG) return CTI_WRONG;
+        kink = kink || state == CTI_KINK;
+        finite = finite && isfinite(c->analytic[r * c->n + i]);
+    }
+    return kink ? CTI_KINK : finite ? CTI_IMPRECISE : CTI_WRONG;
 }
 
 /* Is the function not finite at x or a step beside it? An infinity that does not move has slope 0,
@@ -239,47 +178,42 @@ static bool is_undefined(const cti_check *k, const cti_checked *c, int64_t i) {
     return !finite && !defined;
 }
 
-/* Is each wrong entry off by more than a twentieth? */
-static bool is_gross(const cti_check *k, const cti_checked *c, int64_t i) {
-    for (int64_t r = 0; r < k->rows; r++) {
-        const double a = c->analytic[r * c->n + i], j = c->numeric[r * c->n + i];
-        if (!cti_check_right(k, c, r, i) && fabs(a - j) < 0.05 * fmax(fabs(a), fabs(j)))
-            return false;
-    }
+/* The state of a column of which all steps were measured. */
+static bool judge(cti_check *k, cti_checked *c, int64_t i, const cti_steps *s, probes *p) {
+    cti_state *state = &c->state[i];
+    *state = is_right(k, c, i)       ? CTI_RIGHT
+             : is_undefined(k, c, i) ? CTI_NOT_FINITE
+                                     : weigh(k, c, i, s, p);
+    if (*state != CTI_WRONG || p->measured) return true;
+    if (!probe(k, c, p)) return false;
+    *state = weigh(k, c, i, s, p);
     return true;
 }
 
-/* *spare: how many columns may yet be measured again though their errors are clear. */
-static bool settle(cti_check *k, cti_checked *c, int64_t i, sides *s, int *spare) {
-    cti_state *state = &c->state[i];
-    *state = CTI_RIGHT;
+/* *spare: how many clear columns must yet be found wrong by many steps before one is believed to be
+ * without these. */
+static bool settle(cti_check *k, cti_checked *c, int64_t i, cti_steps *s, probes *p, int *spare) {
+    bool clear = false;
+    c->state[i] = CTI_RIGHT;
     if (is_right(k, c, i)) return true;
-    if (!measure_sides(k, c, i, s)) return false;
-    const bool clear = is_clear(k, c, i) && is_gross(k, c, i) && !is_kink(k, c, i, s);
-    if (!clear || (*spare)-- > 0) {
-        if (!cti_check_refine(k, c, i)) return false;
-        if (is_right(k, c, i)) return true;
+    if (*spare == 0 && !is_clear(k, c, i, s->gap, &clear)) return false;
+    if (clear) {
+        c->state[i] = is_undefined(k, c, i) ? CTI_NOT_FINITE : CTI_WRONG;
+        return true;
     }
-    *state = is_undefined(k, c, i)   ? CTI_NOT_FINITE
-             : is_kink(k, c, i, s)   ? CTI_KINK
-             : is_imprecise(k, c, i) ? CTI_IMPRECISE
-                                     : CTI_WRONG;
+    if (!cti_steps_measure(k, c, i, s) || !judge(k, c, i, s, p)) return false;
+    *spare -= *spare > 0 && c->state[i] == CTI_WRONG;
     return true;
 }
 
 bool cti_check_settle(cti_check *k, cti_checked *c) {
     cti_frame frame;
     cti_frame_open(k->context, &frame, true);
-    sides s = {0};
-    bool ok = true;
+    cti_steps s;
+    probes p = {0};
     int spare = 64;
-    for (int q = 0; ok && q < 2; q++) {
-        s.right[q] = cti_check_numbers(k, 1, k->rows);
-        s.left[q] = cti_check_numbers(k, 1, k->rows);
-        s.gap[q] = cti_check_numbers(k, 1, k->rows);
-        ok = s.right[q] && s.left[q] && s.gap[q];
-    }
-    for (int64_t i = 0; ok && i < c->n; i++) ok = settle(k, c, i, &s, &spare);
+    bool ok = cti_steps_new(k, &s);
+    for (int64_t i = 0; ok && i < c->n; i++) ok = settle(k, c, i, &s, &p, &spare);
     cti_frame_close(k->context, &frame);
     return ok;
 }

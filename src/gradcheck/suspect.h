@@ -33,6 +33,9 @@ bool cti_suspect_say(cti_suspect *s, ct_mistake mistake, const char *format, ...
 bool cti_suspect_fits(const cti_suspect *s);
 /* The c that minimises ||of - c to||. */
 double cti_suspect_ratio(const cti_suspect *s, const double *of, const double *to);
+/* A factor in six digits, or in as many as tell it from 1. */
+const char *cti_suspect_times(double c, char text[32]);
+#define CTI_SUSPECT_TIMES(c) cti_suspect_times((c), (char[32]){0})
 bool cti_suspect_wrong(const cti_suspect *s, int64_t r, int64_t i);
 static inline bool cti_suspect_is_zero(const cti_suspect *s, double v) {
     return v <= s->tiny && v >= -s->tiny;

@@ -1,0 +1,335 @@
+/* Differences with many steps, and bounds for their errors; steps.h has the formulas. */
+#include "steps.h"
+
+#include <float.h>
+#include <math.h>
+
+static int64_t first_sum(const cti_check *k) { return k->rows - CTI_ROWS_SUMMED; }
+
+bool cti_steps_new(cti_check *k, cti_steps *s) {
+    double **const tables[] = {&s->slope, &s->steep, &s->gap, &s->bound, &s->others};
+    *s = (cti_steps){.second = cti_check_numbers(k, CTI_STEPS, k->m),
+                     .noise = cti_check_numbers(k, 1, k->rows),
+                     .gap_noise = cti_check_numbers(k, 1, k->rows),
+                     .moved = cti_check_flags(k, CTI_STEPS * k->m),
+                     .ratio = k->coarse ? 4 : 10};
+    bool ok = s->second && s->noise && s->gap_noise && s->moved;
+    for (size_t t = 0; ok && t < sizeof tables / sizeof *tables; t++)
+        ok = (*tables[t] = cti_check_numbers(k, CTI_STEPS, k->rows)) != NULL;
+    return ok;
+}
+
+/* ---- the steps ---- */
+
+static double cotangent_size(const cti_check *k, int g) {
+    double squares = 0;
+    for (int64_t j = 0; j < k->m; j++)
+        squares += k->cotangent[g * k->m + j] * k->cotangent[g * k->m + j];
+    return sqrt(squares);
+}
+
+/* The gap of a sum is |g| times the norm of the gaps. That bounds the sum in whichever order the
+ * gaps meet the elements of g: where two outputs change places, the gap of one is the error of the
+ * other. */
+void cti_steps_gaps(const cti_check *k, double step, double *gap) {
+    double squares = 0;
+    for (int64_t j = 0; j < k->m; j++) {
+        const bool still = k->plus[j] == k->y[j] && k->minus[j] == k->y[j];
+        const double here = still ? 0 : fabs(k->plus[j] - 2 * k->y[j] + k->minus[j]) / (step / 2);
+        if (k->whole) gap[j] = here;
+        squares += here * here;
+    }
+    for (int g = 0; g < CTI_ROWS_SUMMED; g++) {
+        const double size = cotangent_size(k, g);
+        gap[first_sum(k) + g] = size > 0 ? size * sqrt(squares) : 0;
+    }
+}
+
+/* The slopes of every row without their signs; of a sum |g| times the norm of the slopes, as what
+ * cancels in the sum does not cancel in its rounding. */
+static void measure_steepness(const cti_check *k, double step, double *steep) {
+    double squares = 0;
+    for (int64_t j = 0; j < k->m; j++) {
+        const double here = k->plus[j] == k->minus[j] ? 0 : fabs(k->plus[j] - k->minus[j]) / step;
+        if (k->whole) steep[j] = here;
+        squares += here * here;
+    }
+    for (int g = 0; g < CTI_ROWS_SUMMED; g++)
+        steep[first_sum(k) + g] = 2 * cotangent_size(k, g) * sqrt(squares);
+}
+
+/* A larger step may leave the function's domain: that is no error, and such a step is not used. */
+static bool add_step(cti_check *k, const cti_checked *c, int64_t i, double h, cti_steps *s) {
+    const int at = s->count++;
+    const int64_t row = at * k->rows;
+    double step = (double)NAN;
+    cti_held_errors held = cti_check_hold_errors(k);
+    const bool ran = cti_check_beside(k, c, i, h, &step);
+    const bool clean = cti_check_drop_errors(k, held);
+    if (!clean && k->context->status) return false;
+    s->h[at] = h;
+    if (ran) {
+        cti_check_weigh(k, k->plus, k->minus, step, s->slope + row, 1);
+        cti_steps_gaps(k, step, s->gap + row);
+        measure_steepness(k, step, s->steep + row);
+    }
+    for (int64_t r = row; r < row + k->rows && !ran; r++)
+        s->slope[r] = s->gap[r] = s->steep[r] = (double)NAN;
+    for (int64_t j = 0; j < k->m; j++) {
+        s->second[at * k->m + j] = ran ? fabs(k->plus[j] - 2 * k->y[j] + k->minus[j]) : (double)NAN;
+        s->moved[at * k->m + j] = ran && (k->plus[j] != k->y[j] || k->minus[j] != k->y[j]);
+    }
+    return true;
+}
+
+/* The size of x in units in which a step is measured: a direction is scaled by max(1, |x|). */
+static double size_of(const cti_checked *c, int64_t i) {
+    double most = 0;
+    if (!c->direction) return fabs(cti_check_get(c->x, i));
+    for (int64_t e = 0; e < c->x->numel; e++) most = fmax(most, fabs(cti_check_get(c->x, e)));
+    return fmin(most, 1);
+}
+
+static bool take_steps(cti_check *k, const cti_checked *c, int64_t i, cti_steps *s) {
+    const double x = size_of(c, i), epsilon = k->coarse ? FLT_EPSILON : DBL_EPSILON,
+                 least = (k->coarse ? 1 : 32) * epsilon * fmax(x, DBL_MIN);
+    double h = cti_check_step(k, c, i) * (k->coarse ? 10 : 1000);
+    s->count = 0;
+    s->unit = epsilon * x;
+    while (s->count < CTI_STEPS && h > least) {
+        if (!add_step(k, c, i, h, s)) return false;
+        h /= s->ratio;
+    }
+    return true;
+}
+
+/* ---- noise ---- */
+
+/* Whether output j jumps at x: S(h) is the same at the smallest steps, of which noise gives another
+ * each time. */
+static bool is_jump(const cti_check *k, const cti_steps *s, int64_t j, double least) {
+    enum { STEPS = 4 };
+    double low = INFINITY, high = 0;
+    for (int at = s->count - STEPS; at >= 0 && at < s->count; at++) {
+        const double here = s->second[at * k->m + j];
+        if (!(here > 16 * least) || !(here > 64 * k->rounding)) return false;
+        low = fmin(low, here), high = fmax(high, here);
+    }
+    return isfinite(high) && high < 1.1 * low;
+}
+
+/* The rounding error of output j, seen in S(h) = |y(x + h) - 2 y(x) + y(x - h)|. Curvature makes S
+ * grow with h^2 and a kink with h; rounding makes it as large for one step as for the next. From
+ * the smallest step on, until S begins to grow so, or after three steps is much larger than before:
+ * beyond that jumps and waves may look like noise. (Where an intermediate result is large, S is 0
+ * for the smallest steps of all, as these are lost in it.) */
+static bool grows_steadily(const cti_check *k, const cti_steps *s, int64_t j, int at) {
+    const double growth = k->coarse ? 1.7 : 2.5; /* a root grows with the root of 4 or 10 */
+    enum { STEPS = 3 };
+    for (int less = at; less > at - STEPS; less--)
+        if (less < 1 || !(s->second[(less - 1) * k->m + j] > growth * s->second[less * k->m + j]))
+            return false;
+    return true;
+}
+
+static double rounding_seen(const cti_check *k, const cti_steps *s, int64_t j) {
+    const double least = (k->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(k->y[j]), linear = s->ratio,
+                 square = s->ratio * s->ratio;
+    double most = least;
+    bool moved = false, exact = false;
+    int seen = 0;
+    for (int at = 0; at < s->count; at++) moved |= s->moved[at * k->m + j];
+    if (!moved) return 0;
+    if (is_jump(k, s, j, least)) return least;
+    for (int at = s->count - 1; at > 0; at--) {
+        const double here = s->second[at * k->m + j], next = s->second[(at - 1) * k->m + j],
+                     growth = here > 4 * least ? next / here : 0;
+        if (!isfinite(here)) continue;
+        if ((growth > 0.8 * square && growth < 1.25 * square) ||
+            (growth > 0.9 * linear && growth < 1.1 * linear) || grows_steadily(k, s, j, at))
+            break;
+        if (seen >= 3 && here > 8 * most) break;
+        if (exact && here > 16 * least && here > 64 * k->rounding) break;
+        exact = exact || here <= 4 * least;
+        seen += s->moved[at * k->m + j];
+        if (!(next > 3 * here)) most = fmax(most, here);
+    }
+    return isfinite(most) ? most : 0; /* an infinity that does not move is exact */
+}
+
+static void estimate_noise(const cti_check *k, cti_steps *s) {
+    double sum[CTI_ROWS_SUMMED] = {0}, squares = 0;
+    for (int64_t j = 0; j < k->m; j++) {
+        const double noise = rounding_seen(k, s, j);
+        const double of_gap = fmax(noise, k->rounding);
+        if (k->whole) s->noise[j] = noise, s->gap_noise[j] = of_gap;
+        squares += of_gap * of_gap;
+        for (int g = 0; g < CTI_ROWS_SUMMED; g++) {
+            const double part = k->cotangent[g * k->m + j] * noise;
+            sum[g] += part * part;
+        }
+    }
+    for (int g = 0; g < CTI_ROWS_SUMMED; g++) {
+        s->noise[first_sum(k) + g] = 2 * sqrt(sum[g]);
+        s->gap_noise[first_sum(k) + g] = 2 * cotangent_size(k, g) * sqrt(squares);
+    }
+}
+
+/* The rounding error of D(h): that of the output, and that of x and of what is computed from it on
+ * the way, which moves the point. */
+static double noise_at(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    const int64_t e = at * k->rows + r;
+    return (s->noise[r] + 2 * s->unit * (s->steep[e] + s->gap[e])) / s->h[at];
+}
+
+/* ---- bounds ---- */
+
+/* G(h) without the h f'' of a smooth function, which is a part of the gap of the step before. */
+static double bend(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    const double *gap = s->gap + at * k->rows + r, smooth = at > 0 ? gap[-k->rows] / s->ratio : 0;
+    return isfinite(smooth) ? (gap[0] - smooth) / (1 - 1 / s->ratio) : gap[0];
+}
+
+/* The same without noise. */
+static double clean_gap(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    return bend(k, s, r, at) - 8 * s->gap_noise[r] / s->h[at];
+}
+
+/* Do the slopes of row r grow over the smallest steps, each time in the same direction? */
+static bool steepens(const cti_check *k, const cti_steps *s, int64_t r, double allowed) {
+    enum { STEPS = 4 };
+    const double growth = 1.2;
+    if (s->count < STEPS) return false;
+    const double *d = s->slope + (s->count - STEPS) * k->rows + r;
+    for (int at = 1; at < STEPS; at++)
+        if (!(d[at * k->rows] / d[(at - 1) * k->rows] > growth)) return false;
+    return fabs(d[(STEPS - 1) * k->rows]) > allowed + cti_steps_rounding(k, s, r, s->count - 1);
+}
+
+/* At a jump and a vertical tangent there is no bound. Do the gaps of row r still grow where noise
+ * begins to hide them, or its slopes at the smallest steps? */
+static bool is_unbounded(const cti_check *k, const cti_steps *s, int64_t r, double allowed) {
+    const double growth = 1.2;
+    int last = s->count - 1;
+    while (last > 0 && !(clean_gap(k, s, r, last) > allowed)) last--;
+    return steepens(k, s, r, allowed) ||
+           (last > 1 && clean_gap(k, s, r, last) > growth * clean_gap(k, s, r, last - 1) &&
+            clean_gap(k, s, r, last - 1) > growth * clean_gap(k, s, r, last - 2));
+}
+
+static void bound_gaps(const cti_check *k, const cti_checked *c, int64_t i, cti_steps *s) {
+    for (int64_t r = 0; r < k->rows; r++) {
+        const double allowed = cti_check_allowed(k, r, c->numeric[r * c->n + i]);
+        double most = is_unbounded(k, s, r, allowed) ? INFINITY : 0;
+        for (int at = s->count - 1; at >= 0; at--) {
+            const double here = bend(k, s, r, at), clean = clean_gap(k, s, r, at);
+            s->bound[at * k->rows + r] = here > most ? here : most;
+            if (clean > most) most = clean;
+        }
+    }
+    for (int at = 0; at < s->count && k->whole; at++) {
+        const double *bound = s->bound + at * k->rows;
+        double *other = s->others + at * k->rows, first = 0, second = 0;
+        for (int64_t r = 0; r < first_sum(k); r++) {
+            second = fmax(second, fmin(first, bound[r]));
+            first = fmax(first, bound[r]);
+        }
+        for (int64_t r = 0; r < first_sum(k); r++) other[r] = bound[r] == first ? second : first;
+    }
+}
+
+double cti_steps_room(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    const int64_t e = at * k->rows + r;
+    /* Half a gap, and a little for curvature. Where outputs change places, an output that is as
+     * flat on both sides as the next one is steep shows no gap of its own. */
+    enum { OTHERS = 8, SUMS = 4 };
+    return r < first_sum(k) ? 0.55 * s->bound[e] + OTHERS * s->others[e] : SUMS * s->bound[e];
+}
+
+double cti_steps_rounding(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    const int64_t summed = r - first_sum(k);
+    return 4 / s->h[at] *
+           (summed < 0 ? k->rounding : s->gap_noise[r] + k->length[summed] * k->rounding);
+}
+
+double cti_steps_lasting(const cti_check *k, const cti_steps *s, int64_t r) {
+    double least = INFINITY, most = 0;
+    int best = 0;
+    for (int at = 0; at < s->count; at++) {
+        const double here = s->bound[at * k->rows + r] + 8 * s->gap_noise[r] / s->h[at];
+        if (here < least) least = here, best = at;
+    }
+    if (!isfinite(least)) return INFINITY;
+    for (int at = best; at < s->count; at++) most = fmax(most, clean_gap(k, s, r, at));
+    return most;
+}
+
+double cti_steps_refuted(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    double most = 0;
+    for (int less = at + 1; less < s->count; less++) {
+        const double off = fabs(s->slope[less * k->rows + r] - s->slope[at * k->rows + r]) -
+                           4 * noise_at(k, s, r, less);
+        if (off > most) most = off;
+    }
+    return most;
+}
+
+double cti_steps_error(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    const double *d = s->slope + at * k->rows + r;
+    if (at + 1 >= s->count || !isfinite(d[0])) return INFINITY;
+    double error = fabs(d[0] - d[k->rows]) + noise_at(k, s, r, at);
+    if (at + 2 < s->count) error += fabs(d[k->rows] - d[2 * k->rows]) / 10;
+    if (at > 0 && isfinite(d[-k->rows])) error += fabs(d[0] - d[-k->rows]) / 100;
+    if (!isfinite(error)) return INFINITY;
+    error += cti_steps_refuted(k, s, r, at);
+    /* flat close by and not farther off: a stair, or an addend that swallows small steps */
+    for (int more = 0; more < at && d[0] == 0; more++) {
+        const double steep = fabs(s->slope[more * k->rows + r]);
+        if (isfinite(steep)) error = fmax(error, steep / 2);
+    }
+    return error;
+}
+
+bool cti_steps_support(const cti_check *k, const cti_steps *s, int64_t r, int at, double a) {
+    const int64_t summed = r - first_sum(k);
+    const double rounding = k->rounding * (summed < 0 ? 1 : k->length[summed]);
+    int supported = 0;
+    for (int less = at + 1; less < s->count; less++) {
+        const double d = s->slope[less * k->rows + r], off = fabs(d - s->slope[at * k->rows + r]),
+                     h = s->h[less];
+        if (!(fabs(d - a) < 0.25 * off) || !(off > 4 * (rounding + 2 * fabs(d) * s->unit) / h))
+            continue;
+        supported += fabs(d - a) <= cti_check_allowed(k, r, d) ? 2 : 1;
+    }
+    return supported >= 2;
+}
+
+/* ---- the best differences ---- */
+
+static void take_best(const cti_check *k, cti_checked *c, int64_t i, const cti_steps *s) {
+    for (int64_t r = 0; r < k->rows; r++) {
+        double best = INFINITY, value = 0;
+        for (int at = 0; at < s->count; at++) {
+            const double error = cti_steps_error(k, s, r, at);
+            if (error < best) best = error, value = s->slope[at * k->rows + r];
+        }
+        if (isfinite(best)) c->numeric[r * c->n + i] = value, c->noise[r * c->n + i] = best;
+    }
+}
+
+bool cti_steps_measure(cti_check *k, cti_checked *c, int64_t i, cti_steps *s) {
+    if (!take_steps(k, c, i, s)) return false;
+    estimate_noise(k, s);
+    take_best(k, c, i, s);
+    bound_gaps(k, c, i, s);
+    return true;
+}
+
+bool cti_check_refine(cti_check *k, cti_checked *c, int64_t i) {
+    cti_frame frame;
+    cti_frame_open(k->context, &frame, true);
+    cti_steps s;
+    const bool ok = cti_steps_new(k, &s) && cti_steps_measure(k, c, i, &s);
+    cti_frame_close(k->context, &frame);
+    return ok;
+}
