@@ -91,7 +91,10 @@ typedef enum {
     CT_MISTAKE_THRESHOLD, /* wrong exactly above or below a threshold of the input */
     CT_MISTAKE_ROWS,      /* each row along a dim is off by a factor of its own */
     /* a constant, a factor or a term is wrong in the same way at every index */
-    CT_MISTAKE_FORMULA
+    CT_MISTAKE_FORMULA,
+    /* an op keeps something between forward and backward outside of its call, as in a static
+     * variable. It comes before all that is said of the gradient itself */
+    CT_MISTAKE_STATE
 } ct_mistake;
 
 /* "sign", "product rule"; a static string */

@@ -127,6 +127,7 @@ struct ct_context {
     uint64_t sequence;                /* of the last node recorded */
     cti_node *to_free;                /* nodes without references: see cti_node_unref */
     bool freeing;
+    int64_t ended_uses;   /* how often a tensor that has ended was refused */
     const char *backward; /* name of the op whose backward is running, or NULL */
     int *pending;         /* how many nodes of that backward are pending */
     bool draft;           /* what is recorded is dropped soon: see autograd/recompute.c */

@@ -155,6 +155,7 @@ void cti_tensor_end(ct_tensor *tensor) {
 void cti_tensor_refuse_in(ct_context *context, const ct_tensor *t, const char *op,
                           const char *name) {
     const bool debug = cti_handle_context(t)->debug;
+    cti_handle_context(t)->ended_uses += t->self != t;
     if (t->self == t) ct_fail(context, CT_ERR_ARGUMENT, "%s: tensors of different contexts", op);
     else if (debug && t->self == cti_handle_ended(t))
         ct_fail(context, CT_ERR_ARGUMENT,

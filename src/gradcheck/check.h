@@ -67,6 +67,9 @@ typedef struct {
     bool wrote_cotangent;
     uint64_t *prints;  /* [n] fingerprints of the inputs' values before the first call */
     char refused[256]; /* the error of a failed backward; "" if none failed */
+    /* of the failed backward: it used a tensor that has ended; it failed only after others of the
+       same graph */
+    bool used_ended, failed_again;
 } cti_check;
 
 /* A matrix that ends with the innermost frame. NULL: out of memory. */
@@ -127,6 +130,8 @@ void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence);
  * correct op does, including that the inputs are unchanged. */
 bool cti_check_fingerprints(cti_check *k);
 bool cti_check_properties(cti_check *k);
+/* state.c: what an op keeps outside of its call */
+bool cti_check_state(cti_check *k);
 /* exact.c: a gradient within the tolerance, and yet off by the rounding of f32 */
 bool cti_check_rounded(cti_check *k, cti_checked *c);
 /* diagnose.c: sets the diagnosis of an input with columns that are wrong or undecided */

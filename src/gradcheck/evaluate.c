@@ -154,8 +154,10 @@ bool cti_check_differences(cti_check *k, cti_checked *c) {
 /* A backward that fails is a result (k->refused); only running out of memory is an error. */
 bool cti_check_backward_once(cti_check *k, ct_tensor *y, ct_tensor *cotangent, bool retain) {
     if (!y->slot) return true;
+    const int64_t ended_uses = k->context->ended_uses;
     cti_held_errors held = cti_check_hold_errors(k);
     ct_backward_with(&y, &cotangent, 1, (ct_backward_opts){.retain_graph = retain});
+    k->used_ended = k->context->status && k->context->ended_uses > ended_uses;
     if (k->context->status && k->context->status != CT_ERR_MEMORY)
         cti_shorten(k->refused, sizeof k->refused - 1, k->context->message,
                     strlen(k->context->message));
@@ -178,16 +180,39 @@ static bool collect(cti_checked *c, int count, int64_t r) {
     return true;
 }
 
+static void set_cotangent(const cti_check *k, ct_tensor *cotangent, int64_t r) {
+    const int64_t ones = k->rows - CTI_ROWS_SUMMED;
+    for (int64_t j = 0; j < k->m; j++)
+        cti_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
+}
+
+/* The backward for row r failed after those for other rows: does it succeed as the first of a new
+ * graph? k->refused stays. */
+static bool succeeds_alone(cti_check *k, int64_t r) {
+    char refused[sizeof k->refused];
+    memcpy(refused, k->refused, sizeof refused);
+    k->refused[0] = 0;
+    ct_tensor *y = cti_check_call(k),
+              *cotangent = y ? cti_tensor_new(k->context, k->dtype, k->shape) : NULL;
+    if (cotangent) set_cotangent(k, cotangent, r);
+    const bool succeeds =
+        cotangent && cti_check_backward_once(k, y, cotangent, false) && !*k->refused;
+    memcpy(k->refused, refused, sizeof refused);
+    return succeeds;
+}
+
 static bool backwards(cti_check *k, cti_checked *c, int count) {
     ct_tensor *y = cti_check_call(k),
               *cotangent = y ? cti_tensor_new(k->context, k->dtype, k->shape) : NULL;
     if (!cotangent) return false;
     const int64_t ones = k->rows - CTI_ROWS_SUMMED;
     for (int64_t r = 0; r < k->rows; r++) {
-        for (int64_t j = 0; j < k->m; j++)
-            cti_check_set(cotangent, j, r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);
-        if (!cti_check_backward_once(k, y, cotangent, r + 1 < k->rows) || !collect(c, count, r))
+        set_cotangent(k, cotangent, r);
+        if (!cti_check_backward_once(k, y, cotangent, r + 1 < k->rows)) {
+            k->failed_again = r > 0 && !k->used_ended && *k->refused && succeeds_alone(k, r);
             return false;
+        }
+        if (!collect(c, count, r)) return false;
         for (int64_t j = 0; j < k->m; j++)
             k->wrote_cotangent |= cti_check_get(cotangent, j) !=
                                   (r < ones ? j == r : k->cotangent[(r - ones) * k->m + j]);

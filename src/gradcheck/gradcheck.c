@@ -143,6 +143,19 @@ void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
     cti_shorten(k->result.diagnosis, sizeof k->result.diagnosis - 1, sentence, strlen(sentence));
 }
 
+/* Backward failed. */
+static void say_refused(cti_check *k) {
+    const char *why = k->used_ended     ? "backward uses a tensor that has ended, kept outside of "
+                                          "the call, as in a static variable: keep it in "
+                                          "call->saved; "
+                      : k->failed_again ? "the first backward of a graph succeeds and another fails, "
+                                          "as if it took what is kept outside of the call: "
+                                        : "";
+    char text[sizeof k->refused + 160];
+    snprintf(text, sizeof text, "%s%s", why, k->refused);
+    cti_check_found(k, *why ? CT_MISTAKE_STATE : CT_MISTAKE_REFUSED, text);
+}
+
 ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int n,
                                  ct_gradcheck_opts opts) {
     cti_check k = {.fn = fn,
@@ -173,7 +186,7 @@ ct_gradcheck_result ct_gradcheck(ct_fn fn, void *arg, ct_tensor *const *in, int 
     k.result.ran = k.in && k.checked && k.prints && run(&k);
     if (*k.refused) {
         k.result.ran = true;
-        cti_check_found(&k, CT_MISTAKE_REFUSED, k.refused);
+        say_refused(&k);
     }
     if (!k.result.ran) k.result.ok = false;
     if (!k.result.ok)

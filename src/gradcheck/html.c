@@ -56,7 +56,8 @@ static const char *const look_for[] = {
         "softmax's sum, also inside attention; layer norm's means; the target of a cross-entropy",
     [CT_MISTAKE_PRODUCT_RULE] = "one of two factors taken for a constant",
     [CT_MISTAKE_UNIFORM] = "mean(g) instead of g",
-    [CT_MISTAKE_FORMULA] = "a constant in the formula: the mistake is the same at every index"};
+    [CT_MISTAKE_FORMULA] = "a constant in the formula: the mistake is the same at every index",
+    [CT_MISTAKE_STATE] = "a static variable, or what attrs point to: keep it in call->saved"};
 
 /* Colours of levels are a red over the page's own background, so that they serve dark and light. */
 static const char style[] =

@@ -326,6 +326,7 @@ bool cti_check_properties(cti_check *k) {
     bool ok = new_outcome(k, &usual) && new_outcome(k, &a) && new_outcome(k, &b);
     if (ok && outcome_of(k, &usual)) {
         check_again(k, &usual, &a);
+        if (k->result.mistake == CT_MISTAKE_NONE) ok = cti_check_state(k);
         if (k->result.mistake == CT_MISTAKE_NONE) check_memory(k, &usual, &a);
         if (k->result.mistake == CT_MISTAKE_NONE) check_threads(k, &usual, &a);
         if (k->result.mistake == CT_MISTAKE_NONE) check_layouts(k, &usual, &a, &b);

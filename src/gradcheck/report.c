@@ -157,7 +157,8 @@ const char *ct_mistake_name(ct_mistake mistake) {
                                        [CT_MISTAKE_REVERSED] = "reversed",
                                        [CT_MISTAKE_THRESHOLD] = "threshold",
                                        [CT_MISTAKE_ROWS] = "rows",
-                                       [CT_MISTAKE_FORMULA] = "formula"};
+                                       [CT_MISTAKE_FORMULA] = "formula",
+                                       [CT_MISTAKE_STATE] = "state"};
     return (unsigned)mistake < sizeof name / sizeof *name ? name[mistake] : "unknown";
 }
 

@@ -145,7 +145,7 @@ static double hidden_from(const cti_check *k, const cti_checked *c, int64_t r, i
         const double from_own = own * fabs(p->direction[q * c->x->numel + i]);
         explained = explained && fabs(gap - from_own) <= 0.02 * gap;
     }
-    return c->direction ? 8 * most : explained ? 0 : 64 * most;
+    return c->direction ? 16 * most : explained ? 0 : 64 * most;
 }
 
 /* What the steps say of a column. A gradient that is not finite is as good as any where there is no

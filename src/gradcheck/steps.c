@@ -175,11 +175,15 @@ static void estimate_noise(const cti_check *k, cti_steps *s) {
     }
 }
 
-/* The rounding error of D(h): that of the output, and that of x and of what is computed from it on
- * the way, which moves the point. */
+/* What the rounding of x, and of what is computed from it on the way, may put D(h) off: it moves the
+ * point. */
+static double moved_by(const cti_steps *s, int64_t e, int at) {
+    return 2 * s->unit * (s->steep[e] + s->gap[e]) / s->h[at];
+}
+
+/* The rounding error of D(h). */
 static double noise_at(const cti_check *k, const cti_steps *s, int64_t r, int at) {
-    const int64_t e = at * k->rows + r;
-    return (s->noise[r] + 2 * s->unit * (s->steep[e] + s->gap[e])) / s->h[at];
+    return s->noise[r] / s->h[at] + moved_by(s, at * k->rows + r, at);
 }
 
 /* ---- bounds ---- */
@@ -248,8 +252,9 @@ double cti_steps_room(const cti_check *k, const cti_steps *s, int64_t r, int at)
 
 double cti_steps_rounding(const cti_check *k, const cti_steps *s, int64_t r, int at) {
     const int64_t summed = r - first_sum(k);
-    return 4 / s->h[at] *
-           (summed < 0 ? k->rounding : s->gap_noise[r] + k->length[summed] * k->rounding);
+    const double output = summed < 0 ? k->rounding
+                                     : s->gap_noise[r] + k->length[summed] * k->rounding;
+    return 4 * (output / s->h[at] + moved_by(s, at * k->rows + r, at));
 }
 
 double cti_steps_lasting(const cti_check *k, const cti_steps *s, int64_t r) {
@@ -277,7 +282,7 @@ double cti_steps_refuted(const cti_check *k, const cti_steps *s, int64_t r, int 
 double cti_steps_error(const cti_check *k, const cti_steps *s, int64_t r, int at) {
     const double *d = s->slope + at * k->rows + r;
     if (at + 1 >= s->count || !isfinite(d[0])) return INFINITY;
-    double error = fabs(d[0] - d[k->rows]) + noise_at(k, s, r, at);
+    double error = fabs(d[0] - d[k->rows]) + s->noise[r] / s->h[at];
     if (at + 2 < s->count) error += fabs(d[k->rows] - d[2 * k->rows]) / 10;
     if (at > 0 && isfinite(d[-k->rows])) error += fabs(d[0] - d[-k->rows]) / 100;
     if (!isfinite(error)) return INFINITY;

@@ -1,0 +1,182 @@
+/* State that an op keeps between forward and backward outside of its call: in a static variable, in
+ * what attrs or a module's data point to. Two forwards at different inputs, with different random
+ * numbers, come before the backward of the first, whose gradient must be the one that it has when
+ * its backward follows at once. And the gradient must be right at the other inputs too, or backward
+ * uses what the first call of all has left. */
+#include "check.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The other inputs: the elements in reversed order, those of checked inputs times 3/4. What these
+ * do to a function's domain is not known, so other choices follow. */
+typedef enum { REVERSED, REVERSED_CHECKED, SCALED, CHOICES } choice;
+
+static const double shrunk = 0.75;
+
+static void reverse_bytes(char *data, int64_t count, size_t size) {
+    char one[sizeof(double)];
+    for (int64_t i = 0; i < count / 2; i++) {
+        char *low = data + (size_t)i * size, *high = data + (size_t)(count - 1 - i) * size;
+        memcpy(one, low, size);
+        memcpy(low, high, size);
+        memcpy(high, one, size);
+    }
+}
+
+static bool is_checked(const cti_check *k, int input) {
+    for (int q = 0; q < k->count; q++)
+        if (k->checked[q].input == input) return true;
+    return false;
+}
+
+/* NULL: out of memory. */
+static ct_tensor *other_input(cti_check *k, int input, choice how) {
+    ct_tensor *given = k->in[input];
+    const bool checked = is_checked(k, input);
+    if (!given || (!checked && how != REVERSED)) return given;
+    ct_tensor *x = cti_tensor_new(k->context, given->dtype, given->shape);
+    if (!x) return NULL;
+    cti_tensor_copy(x, given, false);
+    if (how != SCALED) reverse_bytes((char *)x->data, x->numel, cti_dtype_size(x->dtype));
+    for (int64_t i = 0; checked && i < x->numel; i++)
+        cti_check_set(x, i, shrunk * cti_check_get(x, i));
+    return checked ? ct_set_requires_grad(x, true) : x;
+}
+
+static ct_rng other_rng(const cti_check *k) {
+    return (ct_rng){k->rng.seed ^ 0x9e3779b97f4a7c15, k->rng.stream};
+}
+
+/* Calls the function at the inputs `other`, with other random numbers. */
+static ct_tensor *call_at(cti_check *k, ct_tensor **other) {
+    ct_tensor **const in = k->in;
+    const ct_rng rng = k->rng;
+    k->in = other;
+    k->rng = other_rng(k);
+    ct_tensor *y = cti_check_call(k);
+    k->in = in;
+    k->rng = rng;
+    return y;
+}
+
+/* The backward of y for the first random cotangent. */
+static bool backward(cti_check *k, ct_tensor *y) {
+    ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
+    if (!cotangent) return false;
+    for (int64_t j = 0; j < y->numel; j++) cti_check_set(cotangent, j, k->cotangent[j]);
+    return cti_check_backward_once(k, y, cotangent, false) && !*k->refused;
+}
+
+/* The gradients of the checked inputs, which are taken away. */
+static void take_gradients(cti_check *k, double *out) {
+    for (int q = 0; q < k->count; q++) {
+        ct_tensor *x = k->checked[q].x, *grad = ct_grad(x);
+        for (int64_t i = 0; i < x->numel; i++) *out++ = grad ? cti_check_get(grad, i) : 0;
+        ct_zero_grad(x);
+    }
+}
+
+/* What runs between the forward and the backward that is looked at. */
+typedef enum { NOTHING, FORWARD, FORWARD_AND_BACKWARD } between;
+
+/* RAN: the gradients are in `out`. NOT_THERE: the function fails at the other inputs. */
+typedef enum { RAN, FAILED, NOT_THERE } outcome_of_run;
+
+static outcome_of_run run_with(cti_check *k, ct_tensor **other, between what, double *out) {
+    cti_frame frame;
+    outcome_of_run outcome = NOT_THERE;
+    cti_held_errors held = cti_check_hold_errors(k);
+    cti_frame_open(k->context, &frame, false);
+    ct_tensor *y = cti_check_call(k), *z = y && what != NOTHING ? call_at(k, other) : NULL;
+    const bool there = y && cti_shape_same(&y->shape, &k->shape) &&
+                       (what == NOTHING || (z && cti_shape_same(&z->shape, &k->shape))) &&
+                       (what != FORWARD_AND_BACKWARD || backward(k, z));
+    if (there) outcome = backward(k, y) ? RAN : FAILED;
+    if (outcome == RAN) take_gradients(k, out);
+    else
+        for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
+    cti_frame_close(k->context, &frame);
+    k->refused[0] = 0;
+    return cti_check_drop_errors(k, held) || outcome != RAN ? outcome : FAILED;
+}
+
+static bool same_gradients(const double *a, const double *b, int64_t n) {
+    for (int64_t i = 0; i < n; i++)
+        if (a[i] != b[i] && !(isnan(a[i]) && isnan(b[i]))) return false;
+    return true;
+}
+
+/* Sets *decided if the function could be run at these inputs. */
+static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual, double *now,
+                       bool *decided) {
+    *decided = run_with(k, other, NOTHING, usual) != RAN;
+    for (between what = FORWARD; !*decided && what <= FORWARD_AND_BACKWARD; what++) {
+        const outcome_of_run outcome = run_with(k, other, what, now);
+        if (outcome == NOT_THERE) {
+            *decided = what == FORWARD_AND_BACKWARD;
+            return;
+        }
+        if (outcome == RAN && same_gradients(usual, now, n)) continue;
+        cti_check_found(k, CT_MISTAKE_STATE,
+                        what == FORWARD
+                            ? "after another forward this call's backward gives another gradient: "
+                              "it uses what the last forward left outside of the call, as in a "
+                              "static variable; keep it in call->saved"
+                            : "after another call's backward this call's gives another gradient: "
+                              "it uses what is kept outside of the call, as in a static variable; "
+                              "keep it in call->saved");
+        *decided = true;
+    }
+    *decided = true;
+}
+
+/* The whole check at the other inputs, along directions. */
+static void check_gradient_at(cti_check *k, ct_tensor **other) {
+    const ct_gradcheck_opts *o = &k->opts;
+    const ct_rng rng = k->context->rng;
+    cti_held_errors held = cti_check_hold_errors(k);
+    k->context->rng = other_rng(k);
+    const ct_gradcheck_result there =
+        ct_gradcheck(k->fn, k->arg, other, k->n,
+                     (ct_gradcheck_opts){.eps = o->eps,
+                                         .atol = o->atol > 0 ? o->atol : CT_ZERO,
+                                         .rtol = o->rtol > 0 ? o->rtol : CT_ZERO,
+                                         .seed = o->seed,
+                                         .fast = true,
+                                         .gradient_only = true});
+    k->context->rng = rng;
+    if (!cti_check_drop_errors(k, held) || !there.ran) return;
+    if (there.verdict == CT_VERDICT_WRONG)
+        cti_check_found(k, CT_MISTAKE_STATE,
+                        "the gradient is right here and wrong at other inputs (reversed, times "
+                        "3/4): backward uses what an earlier call left outside of this one, as in "
+                        "a static variable, or has a part that these inputs do not reach");
+}
+
+bool cti_check_state(cti_check *k) {
+    int64_t n = 0;
+    bool wrong = false, decided = false;
+    for (int q = 0; q < k->count; q++) n += k->checked[q].x->numel;
+    for (int q = 0; q < k->count; q++) wrong |= k->checked[q].wrong > 0;
+    if (n == 0) return true;
+    cti_frame frame;
+    cti_frame_open(k->context, &frame, false);
+    double *usual = cti_check_numbers(k, 1, n), *now = cti_check_numbers(k, 1, n);
+    const size_t bytes = cti_bytes(k->n, sizeof *k->in);
+    ct_tensor **other = usual && now ? cti_take(k->context, bytes) : NULL;
+    bool ok = other != NULL;
+    for (choice how = 0; ok && how < CHOICES && !decided; how++) {
+        for (int i = 0; ok && i < k->n; i++) {
+            other[i] = other_input(k, i, how);
+            ok = other[i] || !k->in[i];
+        }
+        if (!ok) break;
+        interleave(k, other, n, usual, now, &decided);
+        if (decided && !wrong && k->result.mistake == CT_MISTAKE_NONE) check_gradient_at(k, other);
+        ok = cti_ready(k->context);
+    }
+    if (other) cti_give(k->context, other, bytes);
+    cti_frame_close(k->context, &frame);
+    return ok;
+}
