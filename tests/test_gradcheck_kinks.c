@@ -51,10 +51,10 @@ FN(deviation, ct_sqrt(ct_var(x, CT_DIMS(-1), 1, false)))
 FN(quick, ct_sin(ct_scale(ct_abs(x), 100)))
 
 static ct_tensor *(*const functions[])(ct_tensor *) = {
-    relu,   absolute, largest,    spread, clamped, two_largest, weighted_order, sums_of_order,
-    median, steps,    by_argsort, saw,    jump,    huber,       masked,         pairs,
-    norm,   directed, root,       layer,  loss,    cube_root,   offset_root,    normalized,
-    quick,  deviation};
+    relu,          absolute,    largest,    spread,     clamped,  two_largest, weighted_order,
+    sums_of_order, median,      steps,      by_argsort, saw,      jump,        huber,
+    masked,        pairs,       norm,       directed,   root,     layer,       loss,
+    cube_root,     offset_root, normalized, quick,      deviation};
 enum { FUNCTIONS = sizeof functions / sizeof *functions };
 
 /* x, whose gradient is one and a half times what it must be. */
@@ -98,8 +98,8 @@ START_TEST(right_near_a_kink) {
     for (int where = 0; where < PLACES; where++)
         for (int mode = 0; mode < 4; mode++)
             for (uint64_t seed = 1; seed <= 8; seed++) {
-                const ct_gradcheck_result r = check(right_of, _i, mode % 2 ? CT_F64 : CT_F32,
-                                                    places[where], mode / 2, seed);
+                const ct_gradcheck_result r =
+                    check(right_of, _i, mode % 2 ? CT_F64 : CT_F32, places[where], mode / 2, seed);
                 ck_assert_msg(r.verdict != CT_VERDICT_WRONG,
                               "function %d, place %d, %s%s, seed %d: %s: %s", _i, where,
                               mode % 2 ? "f64" : "f32", mode / 2 ? ", fast" : "", (int)seed,
@@ -116,9 +116,9 @@ START_TEST(wrong_near_a_kink) {
                 check(wrong_of, _i, mode % 2 ? CT_F64 : CT_F32, places[0], mode / 2, seed);
             if (functions[_i] == steps || (functions[_i] == loss && r.ok)) continue;
             /* along a direction in f32 a kink may be nearer than any step that can be told */
-            ck_assert_msg(mode == 2 ? !r.ok : r.verdict == CT_VERDICT_WRONG, "function %d, %s%s, seed %d: %s", _i,
-                          mode % 2 ? "f64" : "f32", mode / 2 ? ", fast" : "", (int)seed,
-                          r.diagnosis);
+            ck_assert_msg(mode == 2 ? !r.ok : r.verdict == CT_VERDICT_WRONG,
+                          "function %d, %s%s, seed %d: %s", _i, mode % 2 ? "f64" : "f32",
+                          mode / 2 ? ", fast" : "", (int)seed, r.diagnosis);
         }
 }
 END_TEST

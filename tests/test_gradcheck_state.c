@@ -51,18 +51,17 @@ static ct_tensor *state_forward(ct_call *c) {
     if (a->kind == IN_ATTRS) *a->there = kept_now(square);
     if (a->kind == MASK) kept.tensor = kept_now(mask);
     if (a->kind == MASK_OF_FIRST && !kept.tensor) kept.tensor = kept_now(mask);
-    if (a->kind == STACK || a->kind == QUEUE)
-        kept.list[kept.count++ % DEEP] = kept_now(square);
+    if (a->kind == STACK || a->kind == QUEUE) kept.list[kept.count++ % DEEP] = kept_now(square);
     ct_tensor *y = ct_mul(c->in[0], square);
     return mask ? ct_mul(y, mask) : y;
 }
 
 static ct_tensor *state_read(const state_attrs *a, const ct_call *c) {
-    ct_tensor *t = a->kind == SAVED                       ? ct_mul(c->in[1], c->in[1])
-                   : a->kind == IN_ATTRS                  ? *a->there
-                   : a->kind == STACK && kept.count > 0   ? kept.list[--kept.count % DEEP]
-                   : a->kind == QUEUE                     ? kept.list[kept.first++ % DEEP]
-                                                          : kept.tensor;
+    ct_tensor *t = a->kind == SAVED                     ? ct_mul(c->in[1], c->in[1])
+                   : a->kind == IN_ATTRS                ? *a->there
+                   : a->kind == STACK && kept.count > 0 ? kept.list[--kept.count % DEEP]
+                   : a->kind == QUEUE                   ? kept.list[kept.first++ % DEEP]
+                                                        : kept.tensor;
     if (a->kind == TAKEN) kept.tensor = NULL;
     return t;
 }
@@ -102,8 +101,8 @@ static ct_gradcheck_result check(ct_fn fn, state_kind kind, ct_shape shape) {
     return ct_gradcheck(fn, &kind, in, 2, (ct_gradcheck_opts){0});
 }
 
-/* A list that grows with every forward is not deterministic either; and where the op stands twice in
- * a graph, its gradient may be wrong in any way, or its backward fail. */
+/* A list that grows with every forward is not deterministic either; and where the op stands twice
+ * in a graph, its gradient may be wrong in any way, or its backward fail. */
 static bool is_named(state_kind kind, const ct_gradcheck_result *r, bool one) {
     if (kind == STACK || kind == QUEUE) return true;
     if (!one && (kind == FIRST || kind == MASK_OF_FIRST || kind == TAKEN)) return true;
@@ -121,8 +120,8 @@ START_TEST(state_is_found_and_named) {
             if (s == 2 && (_i == MASK || _i == MASK_OF_FIRST)) continue;
             ck_assert_msg(_i == SAVED ? r.ok : r.verdict == CT_VERDICT_WRONG, "%d %d %d: %s", _i, f,
                           s, r.diagnosis);
-            ck_assert_msg(_i == SAVED || is_named((state_kind)_i, &r, f != 1),
-                          "%d %d %d: %s: %s", _i, f, s, ct_mistake_name(r.mistake), r.diagnosis);
+            ck_assert_msg(_i == SAVED || is_named((state_kind)_i, &r, f != 1), "%d %d %d: %s: %s",
+                          _i, f, s, ct_mistake_name(r.mistake), r.diagnosis);
         }
 }
 END_TEST
@@ -185,8 +184,7 @@ START_TEST(a_module) {
     ct_tensor *there = NULL, *x = ct_randn(context, CT_F64, CT_SHAPE(2, 3));
     ct_module *module =
         ct_module_set_forward(ct_module_new(context, "own"), module_forward, (void *)&there);
-    const ct_gradcheck_result r =
-        ct_gradcheck(call_module, module, &x, 1, (ct_gradcheck_opts){0});
+    const ct_gradcheck_result r = ct_gradcheck(call_module, module, &x, 1, (ct_gradcheck_opts){0});
     ck_assert_msg(r.mistake == CT_MISTAKE_STATE, "%s", r.diagnosis);
     ct_module_free(module);
 }
@@ -213,7 +211,8 @@ END_TEST
 
 /* The mask depends on the shape only, and is made once. */
 static ct_tensor *masked_forward(ct_call *c) {
-    if (!kept.tensor) kept.tensor = ct_keep(ct_tril(ct_ones(c->context, CT_F64, CT_SHAPE(4, 4)), 0));
+    if (!kept.tensor)
+        kept.tensor = ct_keep(ct_tril(ct_ones(c->context, CT_F64, CT_SHAPE(4, 4)), 0));
     return ct_mul(c->in[0], kept.tensor);
 }
 static bool masked_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **grad) {

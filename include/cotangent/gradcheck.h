@@ -34,7 +34,7 @@ typedef struct {
 typedef enum {
     CT_VERDICT_OK,
     CT_VERDICT_WRONG,
-    /* nothing is known to be wrong, but some elements are at a kink or a jump, where the function
+    /* nothing is known to be wrong, but some elements are near a kink or a jump, where the function
      * is not finite, or so noisy that their differences do not say; or the check did not run */
     CT_VERDICT_CANNOT_TELL
 } ct_verdict;
@@ -56,7 +56,8 @@ typedef enum {
     CT_MISTAKE_SHARED,     /* a tensor passed twice does not get the sum of two gradients */
     CT_MISTAKE_DTYPE,      /* f32 and f64 do not agree */
     CT_MISTAKE_NOT_FINITE, /* the gradient is infinite or not a number */
-    /* slopes to the left and to the right differ: there is no derivative; use another point */
+    /* slopes to both sides, or with several steps, disagree by as much as the gradient is off:
+     * there is no derivative, or none that differences can tell; use another point */
     CT_MISTAKE_KINK,
     CT_MISTAKE_PRECISION, /* the error is within the differences' own noise */
     CT_MISTAKE_ZERO,      /* no gradient at all */
@@ -150,13 +151,17 @@ typedef struct {
  * element (unless there are more than 1,024, or output times inputs have more than 2^18); two
  * random ones; ones; zeros; a very large and a very small one. Each output element is differenced
  * before the sum with g, so elements that do not depend on x_i cancel exactly. A second difference
- * with step 2 h estimates the error of the first. An element that disagrees is looked at with other
- * steps, and on both sides of x, before it is called wrong or, at a kink, a jump or in the noise,
- * undecided.
+ * with step 2 h estimates the error of the first. An element that disagrees is measured
+ * with up to 24 steps, on both sides of x and along directions. It is wrong if it is farther from a
+ * difference than these differ from each other, the slopes to both sides from one another, and
+ * rounding allows. Else it is right or, near a kink or a jump or in the noise, undecided.
  *
  * Unless opts.gradient_only it also checks that results are the same bits for two runs, two
- * backwards of one run, any number of threads and any content of new memory; that inputs and
- * cotangent are not written to; and that strided, expanded and shared inputs work. While it runs
+ * backwards of one run, any number of threads and any content of new memory; that a backward gives
+ * the same if the function was called at other inputs since its forward, and that the gradient is
+ * right there too; that inputs and cotangent are not written to; and that strided, expanded and
+ * shared inputs work. The other inputs have their elements in reversed order, those that are
+ * checked times 3/4. While it runs
  * the function on strided inputs, or in the other dtype, ct_data_* of these gives a dense copy
  * where it would refuse, and the refusal is the diagnosis.
  *

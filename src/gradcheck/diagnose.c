@@ -73,10 +73,12 @@ bool cti_suspect_undecided(cti_suspect *s) {
                                "differences say nothing; move the point");
     if (count[CTI_KINK])
         return cti_suspect_say(s, CT_MISTAKE_KINK,
-                               "a kink or a jump at this point: the slopes on both sides of it "
-                               "disagree at %lld element%s and the gradient lies between; move "
-                               "the point",
-                               (long long)count[CTI_KINK], count[CTI_KINK] > 1 ? "s" : "");
+                               "a kink or a jump near this point: at %lld %s%s the slopes to both "
+                               "sides, or with several steps, disagree by as much as the gradient "
+                               "is off; move the point",
+                               (long long)count[CTI_KINK],
+                               s->k->opts.fast ? "direction" : "element",
+                               count[CTI_KINK] > 1 ? "s" : "");
     return cti_suspect_say(
         s, CT_MISTAKE_PRECISION,
         s->k->coarse

@@ -145,12 +145,13 @@ void cti_check_found(cti_check *k, ct_mistake mistake, const char *sentence) {
 
 /* Backward failed. */
 static void say_refused(cti_check *k) {
-    const char *why = k->used_ended     ? "backward uses a tensor that has ended, kept outside of "
-                                          "the call, as in a static variable: keep it in "
-                                          "call->saved; "
-                      : k->failed_again ? "the first backward of a graph succeeds and another fails, "
-                                          "as if it took what is kept outside of the call: "
-                                        : "";
+    const char *why = k->used_ended ? "backward uses a tensor that has ended, kept outside of "
+                                      "the call, as in a static variable: keep it in "
+                                      "call->saved; "
+                      : k->failed_again
+                          ? "the first backward of a graph succeeds and another fails, "
+                            "as if it took what is kept outside of the call: "
+                          : "";
     char text[sizeof k->refused + 160];
     snprintf(text, sizeof text, "%s%s", why, k->refused);
     cti_check_found(k, *why ? CT_MISTAKE_STATE : CT_MISTAKE_REFUSED, text);

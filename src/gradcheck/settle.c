@@ -51,7 +51,7 @@ static cti_state weigh_entry(const cti_check *k, const cti_checked *c, int64_t r
                      rounding = cti_steps_rounding(k, s, r, at),
                      off = hidden + cti_steps_room(k, s, r, at) + 4 * error + rounding,
                      structure = structure_of(k, s, r, at);
-        if (!isfinite(error)) continue;
+        if (!isfinite(error) || cti_steps_saturated(k, s, r, at)) continue;
         if (isfinite(a) && fabs(a - d) > allowed + off && !cti_steps_support(k, s, r, at, a))
             return CTI_WRONG;
         if (!(off < least)) continue;

@@ -61,7 +61,7 @@ static ct_tensor *call_at(cti_check *k, ct_tensor **other) {
 }
 
 /* The backward of y for the first random cotangent. */
-static bool backward(cti_check *k, ct_tensor *y) {
+static bool run_backward(cti_check *k, ct_tensor *y) {
     ct_tensor *cotangent = cti_tensor_new(k->context, y->dtype, y->shape);
     if (!cotangent) return false;
     for (int64_t j = 0; j < y->numel; j++) cti_check_set(cotangent, j, k->cotangent[j]);
@@ -81,18 +81,18 @@ static void take_gradients(cti_check *k, double *out) {
 typedef enum { NOTHING, FORWARD, FORWARD_AND_BACKWARD } between;
 
 /* RAN: the gradients are in `out`. NOT_THERE: the function fails at the other inputs. */
-typedef enum { RAN, FAILED, NOT_THERE } outcome_of_run;
+typedef enum { RAN, FAILED, NOT_THERE } run_outcome;
 
-static outcome_of_run run_with(cti_check *k, ct_tensor **other, between what, double *out) {
+static run_outcome run_with(cti_check *k, ct_tensor **other, between what, double *out) {
     cti_frame frame;
-    outcome_of_run outcome = NOT_THERE;
+    run_outcome outcome = NOT_THERE;
     cti_held_errors held = cti_check_hold_errors(k);
     cti_frame_open(k->context, &frame, false);
     ct_tensor *y = cti_check_call(k), *z = y && what != NOTHING ? call_at(k, other) : NULL;
     const bool there = y && cti_shape_same(&y->shape, &k->shape) &&
                        (what == NOTHING || (z && cti_shape_same(&z->shape, &k->shape))) &&
-                       (what != FORWARD_AND_BACKWARD || backward(k, z));
-    if (there) outcome = backward(k, y) ? RAN : FAILED;
+                       (what != FORWARD_AND_BACKWARD || run_backward(k, z));
+    if (there) outcome = run_backward(k, y) ? RAN : FAILED;
     if (outcome == RAN) take_gradients(k, out);
     else
         for (int q = 0; q < k->count; q++) ct_zero_grad(k->checked[q].x);
@@ -112,12 +112,13 @@ static void interleave(cti_check *k, ct_tensor **other, int64_t n, double *usual
                        bool *decided) {
     *decided = run_with(k, other, NOTHING, usual) != RAN;
     for (between what = FORWARD; !*decided && what <= FORWARD_AND_BACKWARD; what++) {
-        const outcome_of_run outcome = run_with(k, other, what, now);
+        const run_outcome outcome = run_with(k, other, what, now);
         if (outcome == NOT_THERE) {
             *decided = what == FORWARD_AND_BACKWARD;
             return;
         }
-        if (outcome == RAN && same_gradients(usual, now, n)) continue;
+        *decided = !cti_ready(k->context);
+        if (*decided || (outcome == RAN && same_gradients(usual, now, n))) continue;
         cti_check_found(k, CT_MISTAKE_STATE,
                         what == FORWARD
                             ? "after another forward this call's backward gives another gradient: "

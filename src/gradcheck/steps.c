@@ -59,7 +59,7 @@ static void measure_steepness(const cti_check *k, double step, double *steep) {
 }
 
 /* A larger step may leave the function's domain: that is no error, and such a step is not used. */
-static bool add_step(cti_check *k, const cti_checked *c, int64_t i, double h, cti_steps *s) {
+static bool add_difference(cti_check *k, const cti_checked *c, int64_t i, double h, cti_steps *s) {
     const int at = s->count++;
     const int64_t row = at * k->rows;
     double step = (double)NAN;
@@ -83,7 +83,7 @@ static bool add_step(cti_check *k, const cti_checked *c, int64_t i, double h, ct
 }
 
 /* The size of x in units in which a step is measured: a direction is scaled by max(1, |x|). */
-static double size_of(const cti_checked *c, int64_t i) {
+static double size_of_point(const cti_checked *c, int64_t i) {
     double most = 0;
     if (!c->direction) return fabs(cti_check_get(c->x, i));
     for (int64_t e = 0; e < c->x->numel; e++) most = fmax(most, fabs(cti_check_get(c->x, e)));
@@ -91,13 +91,13 @@ static double size_of(const cti_checked *c, int64_t i) {
 }
 
 static bool take_steps(cti_check *k, const cti_checked *c, int64_t i, cti_steps *s) {
-    const double x = size_of(c, i), epsilon = k->coarse ? FLT_EPSILON : DBL_EPSILON,
+    const double x = size_of_point(c, i), epsilon = k->coarse ? FLT_EPSILON : DBL_EPSILON,
                  least = (k->coarse ? 1 : 32) * epsilon * fmax(x, DBL_MIN);
     double h = cti_check_step(k, c, i) * (k->coarse ? 10 : 1000);
     s->count = 0;
     s->unit = epsilon * x;
     while (s->count < CTI_STEPS && h > least) {
-        if (!add_step(k, c, i, h, s)) return false;
+        if (!add_difference(k, c, i, h, s)) return false;
         h /= s->ratio;
     }
     return true;
@@ -118,11 +118,7 @@ static bool is_jump(const cti_check *k, const cti_steps *s, int64_t j, double le
     return isfinite(high) && high < 1.1 * low;
 }
 
-/* The rounding error of output j, seen in S(h) = |y(x + h) - 2 y(x) + y(x - h)|. Curvature makes S
- * grow with h^2 and a kink with h; rounding makes it as large for one step as for the next. From
- * the smallest step on, until S begins to grow so, or after three steps is much larger than before:
- * beyond that jumps and waves may look like noise. (Where an intermediate result is large, S is 0
- * for the smallest steps of all, as these are lost in it.) */
+/* Does S grow with every step from `at` on, three times, as that of a root does? */
 static bool grows_steadily(const cti_check *k, const cti_steps *s, int64_t j, int at) {
     const double growth = k->coarse ? 1.7 : 2.5; /* a root grows with the root of 4 or 10 */
     enum { STEPS = 3 };
@@ -132,6 +128,12 @@ static bool grows_steadily(const cti_check *k, const cti_steps *s, int64_t j, in
     return true;
 }
 
+/* The rounding error of output j, seen in S(h) = |y(x + h) - 2 y(x) + y(x - h)|. Curvature makes S
+ * grow with h^2 and a kink with h; rounding makes it as large for one step as for the next. So the
+ * error is the largest S from the smallest step on, until S begins to grow so, or after three steps
+ * is much larger than before, or jumps where smaller steps were exact: what comes then may look
+ * like noise and is the function. (Where an intermediate result is large, S is 0 for the smallest
+ * steps of all, as these are lost in it.) */
 static double rounding_seen(const cti_check *k, const cti_steps *s, int64_t j) {
     const double least = (k->coarse ? FLT_EPSILON : DBL_EPSILON) * fabs(k->y[j]), linear = s->ratio,
                  square = s->ratio * s->ratio;
@@ -175,8 +177,8 @@ static void estimate_noise(const cti_check *k, cti_steps *s) {
     }
 }
 
-/* What the rounding of x, and of what is computed from it on the way, may put D(h) off: it moves the
- * point. */
+/* What the rounding of x, and of what is computed from it on the way, may put D(h) off: it moves
+ * the point. */
 static double moved_by(const cti_steps *s, int64_t e, int at) {
     return 2 * s->unit * (s->steep[e] + s->gap[e]) / s->h[at];
 }
@@ -252,8 +254,8 @@ double cti_steps_room(const cti_check *k, const cti_steps *s, int64_t r, int at)
 
 double cti_steps_rounding(const cti_check *k, const cti_steps *s, int64_t r, int at) {
     const int64_t summed = r - first_sum(k);
-    const double output = summed < 0 ? k->rounding
-                                     : s->gap_noise[r] + k->length[summed] * k->rounding;
+    const double output =
+        summed < 0 ? k->rounding : s->gap_noise[r] + k->length[summed] * k->rounding;
     return 4 * (output / s->h[at] + moved_by(s, at * k->rows + r, at));
 }
 
@@ -293,6 +295,11 @@ double cti_steps_error(const cti_check *k, const cti_steps *s, int64_t r, int at
         if (isfinite(steep)) error = fmax(error, steep / 2);
     }
     return error;
+}
+
+bool cti_steps_saturated(const cti_check *k, const cti_steps *s, int64_t r, int at) {
+    const double *d = s->slope + at * k->rows + r;
+    return at + 1 < s->count && d[0] != 0 && fabs(d[k->rows] / d[0] - s->ratio) < 0.1 * s->ratio;
 }
 
 bool cti_steps_support(const cti_check *k, const cti_steps *s, int64_t r, int at, double a) {

@@ -5,18 +5,20 @@
  * error of the output, so that of D(h) is N / h.
  *
  *     error(h) = |D(h) - D(h/10)| + |D(h/10) - D(h/100)| / 10 + |D(h) - D(10 h)| / 100 + N / h
- *                + max over s < h of (|D(h) - D(s)| - N / s)
+ *                + max over s < h of (|D(h) - D(s)| - 4 N' / s)
  *
  * The first term is the truncation error; where that dominates, the next two are smaller. They
  * guard against two noisy differences that agree by chance. The last term compares with every
  * smaller step: on both sides of |x|, and between two neighbours in a sorted row, differences with
- * large steps agree with each other and not with the derivative.
+ * large steps agree with each other and not with the derivative. N' is N and what the rounding of x
+ * adds, which moves the point.
  *
- *     gap(h) = max over s <= h of (G(s) - 2 N / s)
+ *     gap(h) = max over s <= h of (B(s) - 8 N / s),    B(s) = (G(s) - G(10 s) / 10) 10 / 9
  *
- * The gap of a smooth function is h f'' and shrinks with the step. That of a kink does not, and
- * that of a jump or of a vertical tangent grows without bound. If there is one kink or jump between
- * x - h and x + h and the function is linear otherwise, the derivative is within G / 2 of D. */
+ * The gap of a smooth function is h f'', and B is without it. That of a kink does not shrink with
+ * the step, and that of a jump or of a vertical tangent grows without bound. If there is one kink
+ * or jump between x - h and x + h and the function is linear otherwise, the derivative is within G
+ * / 2 of D. */
 #ifndef CTI_GRADCHECK_STEPS_H
 #define CTI_GRADCHECK_STEPS_H
 
@@ -55,6 +57,9 @@ double cti_steps_rounding(const cti_check *k, const cti_steps *s, int64_t r, int
 /* The gap of row r that is left at the step that shows it best: 0 for a smooth function, infinite
  * at a jump. */
 double cti_steps_lasting(const cti_check *k, const cti_steps *s, int64_t r);
+/* Does the next step move row r as far as this one does? Then what lies between decides, a kink or
+ * a jump on both sides, and not the slope. */
+bool cti_steps_saturated(const cti_check *k, const cti_steps *s, int64_t r, int at);
 /* Do smaller steps speak for the gradient `a` and against D(h)? Two of them must be much closer to
  * `a`. */
 bool cti_steps_support(const cti_check *k, const cti_steps *s, int64_t r, int at, double a);
