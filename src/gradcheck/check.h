@@ -75,6 +75,10 @@ typedef struct {
 /* A matrix that ends with the innermost frame. NULL: out of memory. */
 double *cti_check_numbers(cti_check *k, int64_t rows, int64_t columns);
 bool *cti_check_flags(cti_check *k, int64_t count); /* likewise, all false */
+/* Numbers of a normal distribution, those of opts.seed and the stream. */
+void cti_check_normal(const cti_check *k, uint64_t stream, int64_t count, double *out);
+/* Random directions [count][numel], each element scaled by max(1, |x|). NULL: out of memory. */
+double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream);
 /* Element i of a contiguous f32 or f64 tensor. */
 double cti_check_get(const ct_tensor *x, int64_t i);
 void cti_check_set(ct_tensor *x, int64_t i, double value);
@@ -87,10 +91,6 @@ typedef struct {
 } cti_held_errors;
 cti_held_errors cti_check_hold_errors(cti_check *k);
 bool cti_check_drop_errors(cti_check *k, cti_held_errors held);
-
-/* gradcheck.c: `count` random directions [count][numel], each element scaled by max(1, |x|). NULL:
- * out of memory. */
-double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream);
 
 /* evaluate.c. NULL or false: an error is recorded or, for a failed backward, k->refused is set. */
 

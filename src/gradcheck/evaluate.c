@@ -21,6 +21,19 @@ bool *cti_check_flags(cti_check *k, int64_t count) {
     return t ? memset(t->data, 0, (size_t)count) : NULL;
 }
 
+void cti_check_normal(const cti_check *k, uint64_t stream, int64_t count, double *out) {
+    k->context->isa->of[CT_F64]->normal(count, 0, (cti_random){k->opts.seed, stream}, 0, 1, out);
+}
+
+double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream) {
+    double *direction = cti_check_numbers(k, count, c->x->numel);
+    if (!direction) return NULL;
+    cti_check_normal(k, stream, count * c->x->numel, direction);
+    for (int64_t e = 0; e < count * c->x->numel; e++)
+        direction[e] *= fmax(1, fabs(cti_check_get(c->x, e % c->x->numel)));
+    return direction;
+}
+
 double cti_check_get(const ct_tensor *x, int64_t i) { return cti_real_get(x->dtype, x->data, i); }
 
 void cti_check_set(ct_tensor *x, int64_t i, double value) {

@@ -8,10 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-static void normal(const cti_check *k, uint64_t stream, int64_t count, double *out) {
-    k->context->isa->of[CT_F64]->normal(count, 0, (cti_random){k->opts.seed, stream}, 0, 1, out);
-}
-
 static bool copy_inputs(cti_check *k) {
     for (int i = 0; i < k->n; i++) {
         ct_tensor *given = k->given[i];
@@ -45,15 +41,6 @@ static bool first_call(cti_check *k) {
     return true;
 }
 
-double *cti_check_directions(cti_check *k, const cti_checked *c, int64_t count, uint64_t stream) {
-    double *direction = cti_check_numbers(k, count, c->x->numel);
-    if (!direction) return NULL;
-    normal(k, stream, count * c->x->numel, direction);
-    for (int64_t e = 0; e < count * c->x->numel; e++)
-        direction[e] *= fmax(1, fabs(cti_check_get(c->x, e % c->x->numel)));
-    return direction;
-}
-
 /* Chooses the cotangents and directions, and allocates the matrices. */
 static bool prepare(cti_check *k) {
     /* The limits on a row for each element of the output: rows, and entries of all matrices. */
@@ -67,7 +54,7 @@ static bool prepare(cti_check *k) {
     k->minus = cti_check_numbers(k, 1, k->m);
     k->cotangent = cti_check_numbers(k, CTI_ROWS_SUMMED, k->m);
     if (!k->y || !k->plus || !k->minus || !k->cotangent) return false;
-    for (int s = 0; s < 2; s++) normal(k, (uint64_t)s, k->m, k->cotangent + s * k->m);
+    for (int s = 0; s < 2; s++) cti_check_normal(k, (uint64_t)s, k->m, k->cotangent + s * k->m);
     for (int64_t j = 0; j < k->m; j++) {
         k->cotangent[CTI_ROW_ONES * k->m + j] = 1;
         k->cotangent[CTI_ROW_ZEROS * k->m + j] = 0;
