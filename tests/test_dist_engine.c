@@ -14,29 +14,30 @@ static struct {
     const char *at; /* the function of the engine that does it; NULL: none does */
     void (*act)(void);
     int acted, starts;
-} bad; /* of the last rank */
+    bool worked; /* what must be refused was done */
+} bad;           /* of the last rank */
 
 static void closes(void) { ct_comm_close(bad.comm); }
 static void makes_another(void) { ct_dist_new(bad.optim, bad.comm, (ct_dist_opts){0}); }
 static void steps(void) { ct_dist_step(bad.dist); }
 static void asks_for_the_next(void) {
     int64_t i;
-    ck_assert(!ct_dist_next(bad.dist, &i));
+    bad.worked |= ct_dist_next(bad.dist, &i);
 }
 static void sums(void) {
     double one = 1;
-    ck_assert(!ct_dist_sum(bad.dist, &one, 1) && one == 1);
+    bad.worked |= ct_dist_sum(bad.dist, &one, 1) || one != 1;
 }
 static ct_checkpoint checkpoint(void) {
     return (ct_checkpoint){.module = bad.module, .optim = bad.optim, .dist = bad.dist};
 }
 static void saves(void) {
     ct_checkpoint all = checkpoint();
-    ck_assert(!ct_checkpoint_save("/tmp/never", &all));
+    bad.worked |= ct_checkpoint_save("/tmp/never", &all);
 }
 static void loads(void) {
     ct_checkpoint all = checkpoint();
-    ck_assert(!ct_checkpoint_load("/tmp/never", &all));
+    bad.worked |= ct_checkpoint_load("/tmp/never", &all);
 }
 static void frees_the_optimiser(void) { ct_optim_free(bad.optim); }
 static void frees_the_context(void) { ct_context_free(bad.context); }
@@ -72,7 +73,8 @@ static bool act_within(ct_comm *comm, const char *function) {
 
 static struct {
     ct_status status;
-    bool stepped, later;
+    bool first, stepped, later; /* which steps and the sum behind them succeeded */
+    ct_status after_all;
     uint64_t before, after;
     char message[1100];
 } got[RANKS];
@@ -88,7 +90,7 @@ static void run_misuse(ct_context *c, ct_comm *comm, int rank, void *arg) {
     model mod = model_new(c);
     ct_optim *optim = model_optim(&mod, &p);
     ct_dist *dist = ct_dist_new(optim, comm, model_dist(&p));
-    ck_assert(model_step(&mod, dist, &p, &loss));
+    got[rank].first = model_step(&mod, dist, &p, &loss);
     if (rank == RANKS - 1) {
         bad.context = c, bad.comm = comm, bad.optim = optim, bad.dist = dist, bad.module = mod.root;
         bad.act = calls[m->call].act;
@@ -102,8 +104,7 @@ static void run_misuse(ct_context *c, ct_comm *comm, int rank, void *arg) {
     ct_error_clear(c);
     if (rank == RANKS - 1) bad.at = NULL;
     got[rank].later = ct_dist_sum(dist, &one, 1);
-    ck_assert_msg(ct_error(c) == CT_ERR_IO && one == 1, "rank %d: %d %s, %g", rank,
-                  (int)ct_error(c), ct_error_message(c), one);
+    got[rank].after_all = ct_error(c);
 }
 
 START_TEST(an_engine_calls_the_library) {
@@ -113,8 +114,9 @@ START_TEST(an_engine_calls_the_library) {
     thread_run(RANKS, (thread_world_opts){.within = act_within},
                (ct_context_opts){.seed = 7, .threads = 1}, run_misuse, &m);
     snprintf(says, sizeof says, "%s: called by a function of ", calls[m.call].name);
-    ck_assert_int_gt(bad.acted, 0);
+    ck_assert(bad.acted > 0 && !bad.worked);
     for (int r = 0; r < RANKS; r++) {
+        ck_assert(got[r].first && got[r].after_all == CT_ERR_IO);
         ck_assert(!got[r].stepped && !got[r].later && got[r].before == got[r].after);
         const bool right =
             r == RANKS - 1

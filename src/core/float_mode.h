@@ -3,7 +3,7 @@
  * with -ffast-math), and a new thread of some systems begins in the default mode. So a job of the
  * pool carries its caller's mode, and an element is the same bits whichever thread computes it.
  *
- * The mode is read and compared in some ten cycles by the control words of x86 and ARM. Elsewhere
+ * The mode is read and compared in tens of cycles by the control words of x86 and ARM. Elsewhere
  * it is the environment of <fenv.h>, with its exception flags. */
 #ifndef CTI_CORE_FLOAT_MODE_H
 #define CTI_CORE_FLOAT_MODE_H
