@@ -70,22 +70,21 @@ class Ours:
         call, takes = self.steps[i]
         return call.ours(self.context, self.constants, [values[j] for j in takes])
 
-    def recompute(self, result, values, depth=0):
+    def recompute(self, result, values, around=frozenset()):
         """The result by ct_recompute. Its function is given some of what it takes, sometimes one
-        twice, and finds the others outside. What another function's run has made ends with it, so
-        that is always given."""
+        twice, and finds the others outside. What the runs around it have made or were given ends
+        with them, so that is always given."""
         r = random.Random(self.seed * 1000003 + result)
-        taken = self.segments.taken(self.steps, result)
-        lasting = lambda j: values[j] == self.values.get(j)
-        given = [j for j in taken if not lasting(j) or r.random() < 0.6] or taken[:1]
+        steps, taken = self.segments[result], self.segments.taken(self.steps, result)
+        given = [j for j in taken if r.random() < 0.6 or j in around] or taken[:1]
         given += given[:1] if r.random() < 0.2 else []
+        around = around | set(given) | set(steps)
 
         def run(inputs, n, arg):
             inside = dict(values) | {j: inputs[k] for k, j in enumerate(given)}
-            for i in self.segments[result]:
-                nested = set(self.segments.get(i, [])) < set(self.segments[result])
-                nested = nested and i in self.segments and depth < 3
-                inside[i] = self.recompute(i, inside, depth + 1) if nested else self.step(i, inside)
+            for i in steps:
+                nested = i in self.segments and set(self.segments[i]) < set(steps)
+                inside[i] = self.recompute(i, inside, around) if nested else self.step(i, inside)
             return inside[result]
 
         self.callbacks.append(ct.FN(run))
