@@ -303,6 +303,20 @@ START_TEST(rows_that_do_not_count) {
 }
 END_TEST
 
+START_TEST(a_row_whose_loss_is_nan_has_a_gradient_of_nan) {
+    for (int dtype = CT_F32; dtype <= CT_F64; dtype++) {
+        ct_tensor *x = ct_cast(REALS(CT_SHAPE(2, 3), 0, INFINITY, 1, 0, 0, 0), (ct_dtype)dtype);
+        ct_set_requires_grad(x = ct_detach(x), true);
+        ct_tensor *y = ct_cross_entropy(x, I64(0, 1), (ct_cross_entropy_opts){.reduction = CT_SUM});
+        ck_assert(isnan(ct_item(y)));
+        ct_backward(y);
+        ct_tensor *nan = ct_isnan(ct_grad(x));
+        ck_assert(ct_item(ct_all(ct_select(nan, 0, 0), CT_ALL, false)) == 1);
+        ck_assert(ct_item(ct_any(ct_select(nan, 0, 1), CT_ALL, false)) == 0);
+    }
+}
+END_TEST
+
 START_TEST(errors_of_losses) {
     ct_cross_entropy_opts plain = {0};
     ct_tensor *x = of(CT_F64, CT_SHAPE(2, 3)), *t = I64(0, 2), *w = of(CT_F64, CT_SHAPE(5, 3));
@@ -518,6 +532,7 @@ int main(void) {
     tcase_add_test(all, dropout_drops);
     tcase_add_test(all, dropout_takes_a_stream_when_it_acts);
     tcase_add_test(all, rows_that_do_not_count);
+    tcase_add_test(all, a_row_whose_loss_is_nan_has_a_gradient_of_nan);
     tcase_add_test(all, errors_of_losses);
     tcase_add_test(all, linear_loss_in_blocks);
     tcase_add_test(all, linear_loss_again);

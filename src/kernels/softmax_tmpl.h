@@ -234,15 +234,17 @@ static void cross_entropy(int64_t rows, int64_t n, const void *x, const int64_t 
                   under = fold_rows(below, v_plus);
         double sum[LANES], share[LANES];
         vec shares;
-        for (int l = 0; l < LANES; l++)
+        for (int l = 0; l < LANES; l++) {
             sum[l] = double_log_1p((double)largest[l] - 1 + (double)smaller[l], &share[l]);
+            if (!(fabs((double)top[l]) <= (sizeof(real) == 4 ? (double)FLT_MAX : DBL_MAX)))
+                sum[l] = share[l] = NAN; /* so that the gradient is NaN as well as the loss */
+        }
         for (int l = 0; l < LANES; l++) shares[l] = (real)share[l];
         store_part((real *)max_ + r, top, count);
         store_part((real *)inverse + r, shares, count);
         for (int l = 0; l < count; l++) {
             const double max = (double)top[l];
             const bool counts = target[r + l] >= 0;
-            if (!(fabs(max) <= (sizeof(real) == 4 ? (double)FLT_MAX : DBL_MAX))) sum[l] = NAN;
             const double y =
                 counts ? sum[l] + (1 - smoothing) *
                                       (max - (double)get(from + (r + l) * n + target[r + l]))
