@@ -186,19 +186,31 @@ def draw(name, line, shapes, kind, generator):
     return x
 
 
+def exact_gelu(x):
+    return x * torch.special.erfc(-x * 0.5**0.5) / 2
+
+
+def exact_gelu_tanh(x):
+    return x * torch.sigmoid((8 / math.pi) ** 0.5 * (x + 0.044715 * x**3))
+
+
+def exact_logsumexp(x, dim):
+    if not x.numel():
+        return torch.logsumexp(x, dim)
+    top = x.amax(dim, keepdim=True).detach().nan_to_num(posinf=0, neginf=0)
+    return torch.logsumexp(x - top, dim) + top.squeeze(dim)
+
+
 def exact(line, x):
     """In float64, also where PyTorch's own cancels: 1 + erf and 1 + tanh in a tail, and max + log
     sum of a large max."""
     text = line.torch.decode()
-    gelu = lambda x: x * torch.special.erfc(-x * 0.5**0.5) / 2
-    gelu_tanh = lambda x: x * torch.sigmoid((8 / math.pi) ** 0.5 * (x + 0.044715 * x**3))
-    for call, f in (("F.gelu(x[0])", gelu), ('F.gelu(x[0], approximate="tanh")', gelu_tanh)):
+    for call, f in (("F.gelu(x[0])", exact_gelu),
+                    ('F.gelu(x[0], approximate="tanh")', exact_gelu_tanh)):
         if call in text:
             return eval(text.replace(call, "f(x[0])"), {"torch": torch, "F": F, "x": x, "f": f})
     if line.name == b"logsumexp":
-        dim = -1 if text.endswith("-1)") else 1
-        top = x[0].amax(dim, keepdim=True).detach()
-        return torch.logsumexp(x[0] - top, dim) + top.squeeze(dim)
+        return exact_logsumexp(x[0], -1 if text.endswith("-1)") else 1)
     return reference(line, x)
 
 
