@@ -13,9 +13,10 @@ static ct_tensor *cross_entropy_forward(ct_call *c) {
     ct_tensor *x = c->in[0], *targets = c->in[1];
     c->drop = CT_DROP_OUT;
     if (!cti_op_is_real(c, 0)) return NULL;
+    char hint[CTI_LOSS_HINT];
     if (x->shape.ndim != 2)
-        return ct_fail(c->context, CT_ERR_SHAPE, "cross_entropy: the logits %s are not (N, C)",
-                       SHAPE(x->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "cross_entropy: the logits %s are not (N, C)%s",
+                       SHAPE(x->shape), cti_op_loss_hint(x, hint));
     if (!cti_op_loss_check(c, 1, x->shape.dim[0], x->shape.dim[1])) return NULL;
     ct_tensor *losses = cti_op_new(c, x->dtype, targets->shape);
     ct_tensor *stats = c->saved[0] = cti_op_new(c, x->dtype, CT_SHAPE(2, targets->numel));

@@ -20,10 +20,15 @@ static bool check(const ct_call *c) {
     if (x->dtype != weight->dtype && !(x->dtype == CT_F32 && weight->dtype == CT_BF16))
         return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s",
                        cti_dtype_name(x->dtype), cti_dtype_name(weight->dtype));
-    if (x->shape.ndim != 2 || weight->shape.ndim != 2 || x->shape.dim[1] != weight->shape.dim[1])
+    const int last = x->shape.ndim - 1;
+    const bool inner =
+        last >= 0 && weight->shape.ndim == 2 && x->shape.dim[last] == weight->shape.dim[1];
+    char hint[CTI_LOSS_HINT];
+    if (x->shape.ndim != 2 || !inner)
         return ct_fail(c->context, CT_ERR_SHAPE,
-                       "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)",
-                       SHAPE(x->shape), SHAPE(weight->shape));
+                       "linear_cross_entropy: %s and the weight %s are not (N, D) and (C, D)%s",
+                       SHAPE(x->shape), SHAPE(weight->shape),
+                       inner ? cti_op_loss_hint(x, hint) : "");
     return cti_op_loss_check(c, 2, x->shape.dim[0], weight->shape.dim[0]);
 }
 

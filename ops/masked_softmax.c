@@ -1,5 +1,5 @@
 /* masked_softmax: softmax over the elements where the mask is true, 0 elsewhere; a row without
- * any gives zeros;   dx = y (g - <g, y>)
+ * any gives zeros;   dx = y (g - <g, y>), and 0 where y is 0, also if another element is NaN
  *
  * The mask is read in place by strides: a (T, S) mask of (B, H, T, S) scores is never expanded in
  * memory. */
@@ -63,7 +63,7 @@ static bool masked_softmax_backward(const ct_call *c, ct_tensor *const *cotangen
                                     ct_tensor **grad) {
     ct_tensor *g = cotangents[0];
     g = cti_tensor_dense(g);
-    return g && cti_op_rows_backward(c, c->out, g, kernels(c)->softmax_backward, &grad[0]);
+    return g && cti_op_rows_backward(c, c->out, g, kernels(c)->masked_softmax_backward, &grad[0]);
 }
 
 static const ct_op masked_softmax = {.name = "masked_softmax",

@@ -92,10 +92,13 @@ static bool check(const ct_tensor *logits, const ct_sample_opts *opts, const int
                        SHAPE(logits->shape), (long long)n);
     if (!out && n > 0) return ct_fail(context, CT_ERR_ARGUMENT, "sample: out is NULL");
     if (!(opts->temperature >= 0) || isinf(opts->temperature))
-        return ct_fail(context, CT_ERR_ARGUMENT, "sample: the temperature is %g",
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "sample: the temperature is %g, must be finite and at least 0",
                        opts->temperature);
     if (opts->top_k < 0)
-        return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_k is %lld", (long long)opts->top_k);
+        return ct_fail(context, CT_ERR_ARGUMENT,
+                       "sample: top_k is %lld, must be at least 0 (0: all)",
+                       (long long)opts->top_k);
     if (!(opts->top_p >= 0 && opts->top_p <= 1))
         return ct_fail(context, CT_ERR_ARGUMENT, "sample: top_p is %g, not in [0, 1]", opts->top_p);
     return true;

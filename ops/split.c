@@ -6,7 +6,8 @@ bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n) {
     if (!cti_tensor_ready(x, "split")) return false;
     if (!out) return ct_fail(x->context, CT_ERR_ARGUMENT, "split: out is NULL");
     if (size < 1)
-        return ct_fail(x->context, CT_ERR_ARGUMENT, "split: a part of size %lld", (long long)size);
+        return ct_fail(x->context, CT_ERR_ARGUMENT,
+                       "split: the size of a part is %lld, must be at least 1", (long long)size);
     const int d = cti_dim_index(x->context, "split", dim, x->shape.ndim);
     if (d < 0) return false;
     const int64_t whole = x->shape.dim[d], parts = whole / size + (whole % size != 0);

@@ -44,7 +44,7 @@ static ct_tensor *lower(const ct_call *c, const ct_tensor *x) {
 static ct_tensor *tril_forward(ct_call *c) {
     c->drop = CT_DROP_INPUTS | CT_DROP_OUT;
     if (c->in[0]->shape.ndim < 2)
-        return ct_fail(c->context, CT_ERR_SHAPE, "tril: %s has no two dims",
+        return ct_fail(c->context, CT_ERR_SHAPE, "tril: %s has fewer than two dims",
                        SHAPE(c->in[0]->shape));
     return lower(c, c->in[0]);
 }

@@ -206,7 +206,7 @@ START_TEST(appends_are_checked) {
     refuses(cache, ct_select(x, 0, 0), x, CT_ERR_SHAPE, "got (3, 2, 5)");
     refuses(cache, x, zeros(2, 3, 1, 5), CT_ERR_SHAPE, "key (2, 3, 2, 5) with value (2, 3, 1, 5)");
     refuses(cache, zeros(2, 3, 5, 5), zeros(2, 3, 5, 5), CT_ERR_SHAPE,
-            "5 positions more than the 0 of 4 that the cache has");
+            "the cache has room for 4 positions and holds 0; 5 more do not fit");
     refuses(cache, x, ct_cast(x, CT_F64), CT_ERR_DTYPE, "value is f64 and the cache f32");
     refuses(cache, ct_cast(x, CT_I64), x, CT_ERR_DTYPE, "key is i64 and the cache f32");
     refuses(cache, NULL, x, CT_ERR_ARGUMENT, "key is NULL");
@@ -221,7 +221,7 @@ START_TEST(appends_are_checked) {
     ck_assert(ct_kv_cache_append(cache, &k, &v));
     refuses(cache, x, k, CT_ERR_ARGUMENT, "value is a view of the cache's keys");
     refuses(cache, zeros(2, 3, 3, 5), zeros(2, 3, 3, 5), CT_ERR_SHAPE,
-            "3 positions more than the 2 of 4");
+            "the cache has room for 4 positions and holds 2; 3 more do not fit");
     ct_fail(context, CT_ERR_IO, "pending");
     ck_assert(!ct_kv_cache_append(cache, &k, &v));
     expect(CT_ERR_IO, "pending", "");

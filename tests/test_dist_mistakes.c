@@ -188,6 +188,13 @@ static void lr_changes(rank_state *s) {
     micro_batches(s);
     ct_dist_step(s->dist);
 }
+static void option_changes(rank_state *s) {
+    make_and_step(s);
+    if (s->bad) ct_optim_set(s->optim, "clip_norm", 0.125);
+    micro_batches(s);
+    ct_dist_step(s->dist);
+}
+static void mend_option_changes(rank_state *s) { ct_optim_set(s->optim, "clip_norm", 0.125); }
 static void mend_lr_changes(rank_state *s) { ct_optim_set_lr(s->optim, 0.5); }
 static void matmul_changes(rank_state *s) {
     make_and_step(s);
@@ -401,6 +408,8 @@ static const mistake mistakes[] = {
      .mend = mend_matmul_changes},
     {MISTAKE(group_changes), .status = CT_ERR_ARGUMENT,
      .says = "rank %d has other groups or numbers", .goes_on = true, .mend = mend_group_changes},
+    {MISTAKE(option_changes), .status = CT_ERR_ARGUMENT,
+     .says = "rank %d has other groups or numbers", .goes_on = true, .mend = mend_option_changes},
     {MISTAKE(seed_changes), .status = CT_ERR_ARGUMENT, .says = "rank %d has the seed 99, rank 0 7",
      .goes_on = true, .mend = mend_seed_changes},
     {MISTAKE(backward_twice), .status = CT_ERR_ARGUMENT,

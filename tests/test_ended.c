@@ -210,6 +210,8 @@ START_TEST(freed_optimisers_and_caches) {
     freed("ct_optim_zero_grad", "optimiser");
     ct_optim_set_lr(optim, 1);
     freed("ct_optim_set_lr", "optimiser");
+    ck_assert(!ct_optim_set(optim, "lr", 1));
+    freed("ct_optim_set", "optimiser");
     ck_assert(isnan(ct_optim_grad_norm(optim)));
     freed("ct_optim_grad_norm", "optimiser");
     ck_assert(!ct_optim_group(optim, "*", (ct_group_opts){0}));

@@ -325,7 +325,13 @@ START_TEST(errors_of_losses) {
     FAILS(ct_cross_entropy(x, I64(-1, 3), plain), CT_ERR_ARGUMENT,
           "cross_entropy: target -1 at (0) is outside [0, 3)");
     FAILS(ct_cross_entropy(x, I64(0), plain), CT_ERR_SHAPE,
-          "cross_entropy: targets (1) for the rows of (2, 3)");
+          "cross_entropy: targets (1) for the rows of (2, 3), not (2)");
+    FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2, 5, 8)), t, plain), CT_ERR_SHAPE,
+          "are not (N, C); ct_reshape to (10, 8), and of the targets to (10), would fit");
+    FAILS(ct_linear_cross_entropy(of(CT_F64, CT_SHAPE(2, 4, 3)), w, t, plain), CT_ERR_SHAPE,
+          "(N, D) and (C, D); ct_reshape to (8, 3), and of the targets to (8), would fit");
+    FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2, 5, 0)), t, plain), CT_ERR_SHAPE,
+          "cross_entropy: the logits (2, 5, 0) are not (N, C)");
     FAILS(ct_cross_entropy(of(CT_F64, CT_SHAPE(2)), t, plain), CT_ERR_SHAPE,
           "cross_entropy: the logits (2) are not (N, C)");
     FAILS(ct_cross_entropy(x, x, plain), CT_ERR_DTYPE, "cross_entropy");

@@ -62,7 +62,8 @@ typedef struct {
  * setting results are the same bits for any number of threads.
  *
  * CT_MATMUL_BF16: operands are rounded to bf16 (nearest even; 8 bits of mantissa, the range of
- * f32), so each term a b has a relative error of at most 2^-8. NaN stays NaN, infinities stay, and
+ * f32), so each operand has a relative error of at most 1/257, a bit less than 2^-8, and each
+ * term a b one of at most 2/257 + 1/257^2 < 2^-7. NaN stays NaN, infinities stay, and
  * what is half a unit of bf16 or more above its largest number becomes infinite. Operands and
  * partial sums smaller than 2^-126 count as zero.
  * CT_MATMUL_BF16X6, BF16X3: an operand is the sum of three, two numbers of bf16, and a b the sum of

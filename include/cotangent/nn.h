@@ -152,7 +152,13 @@ CT_API ct_kv_cache *ct_kv_cache_new_of(ct_context *context, ct_dtype dtype, int6
  * far, (B, H_kv, length + T, d): views of the cache in the innermost scope, through which no
  * gradient flows and whose values stay until the cache is truncated. A module's cache takes them
  * too, unless it has add_bias_kv or add_zero_attn. False: an error, and the cache, *k and *v are
- * unchanged. Decoding does not call the allocator, as with a module's. */
+ * unchanged. Decoding does not call the allocator, as with a module's.
+ *
+ * Of these, ct_attention's .causal lets query i see keys 0 ... i: it counts from the first key, and
+ * does not know that query i stands at length + i. So it is right only for the first append to an
+ * empty cache. One query needs no mask, as it sees all; T of them, with n keys before, have
+ *
+ *     .mask = ct_tril(ct_ones(context, CT_BOOL, CT_SHAPE(T, n + T)), n) */
 CT_API bool ct_kv_cache_append(ct_kv_cache *cache, ct_tensor **k, ct_tensor **v);
 CT_API int64_t ct_kv_cache_length(const ct_kv_cache *cache); /* positions in it */
 /* keeps the first `length` positions; more than the cache has: CT_ERR_ARGUMENT */

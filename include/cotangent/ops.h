@@ -271,7 +271,8 @@ CT_API bool ct_split(ct_tensor *x, int64_t size, int dim, ct_tensor **out, int n
 typedef struct {
     ct_tensor *mask;     /* (T, S), or any shape that broadcasts to (B, H, T, S) */
     ct_tensor *key_mask; /* bool (B, S), true = a real key */
-    bool causal;         /* query i may attend to keys 0 ... i */
+    bool causal;         /* query i may attend to keys 0 ... i, also if there are more keys than
+                            queries: see ct_kv_cache_append for keys of earlier calls */
     double dropout;      /* of the weights; applied whenever it is not 0 */
     double scale;        /* 0: 1 / sqrt(d); or CT_ZERO */
     bool need_weights;   /* also return the weights (B, H, T, S) ... */

@@ -77,8 +77,17 @@ CT_API bool ct_optim_group(ct_optim *optim, const char *pattern, ct_group_opts o
  * memory but for the state of a parameter's first step. A parameter that has stopped requiring a
  * gradient loses its state. */
 CT_API bool ct_optim_step(ct_optim *optim);
-CT_API void ct_optim_zero_grad(ct_optim *optim); /* of frozen parameters too */
-CT_API void ct_optim_set_lr(ct_optim *optim, double lr);
+CT_API void ct_optim_zero_grad(ct_optim *optim);         /* of frozen parameters too */
+CT_API void ct_optim_set_lr(ct_optim *optim, double lr); /* ct_optim_set of "lr" */
+/* Sets an option from now on, also after the load of a checkpoint, whose options replace those of
+ * the constructor: "lr", "clip_norm", "skip_nonfinite", "weight_decay"; of Adam and AdamW "beta1",
+ * "beta2", "eps", "decay_matrices_only"; of SGD "momentum", "dampening", "nesterov". These are the
+ * names in checkpoints, and later ones have the new value. The value is what it says: 0 or CT_ZERO
+ * is 0 and no default; an option that is a bool takes 0 and 1. Parameters in a group keep the
+ * group's weight decay. CT_ERR_ARGUMENT, and nothing changes, where the constructor refuses the
+ * value (a momentum of an SGD that was made without one too), or there is no such option. With a
+ * ct_dist every rank sets the same before the same step; else that step is an error. */
+CT_API bool ct_optim_set(ct_optim *optim, const char *number, double value);
 /* the norm before clipping in the last step; NaN if it had neither clip_norm nor skip_nonfinite */
 CT_API double ct_optim_grad_norm(const ct_optim *optim);
 /* how many steps skip_nonfinite has left out */

@@ -92,9 +92,9 @@ bool cti_nn_cache_takes(const ct_kv_cache *cache, const ct_module *mha, const ct
                 SHAPE(k->shape), cache->length);
     if (s > cache->max_length - offset)
         ct_fail(context, CT_ERR_SHAPE,
-                "MultiheadAttention: %" PRId64 " positions more than the %" PRId64 " of %" PRId64
-                " that the cache has",
-                s, offset, cache->max_length);
+                "MultiheadAttention: the cache has room for %" PRId64
+                " positions and holds %" PRId64 "; %" PRId64 " more do not fit",
+                cache->max_length, offset, s);
     return cti_ready(context);
 }
 
@@ -154,9 +154,9 @@ static bool can_append(const ct_kv_cache *cache, const ct_tensor *k, const ct_te
                        SHAPE(v->shape));
     if (k->shape.dim[2] > cache->max_length - cache->length)
         return ct_fail(context, CT_ERR_SHAPE,
-                       "%s: %" PRId64 " positions more than the %" PRId64 " of %" PRId64
-                       " that the cache has",
-                       append, k->shape.dim[2], cache->length, cache->max_length);
+                       "%s: the cache has room for %" PRId64 " positions and holds %" PRId64
+                       "; %" PRId64 " more do not fit",
+                       append, cache->max_length, cache->length, k->shape.dim[2]);
     if (cache->mha && cti_nn_mha_extra_keys(cti_nn_data(cache->mha)))
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "%s: the cache ends with the keys of add_bias_kv or add_zero_attn, which "

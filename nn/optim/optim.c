@@ -132,7 +132,7 @@ cti_nn_fault cti_nn_slot_fault(const cti_nn_slot *slot) {
     return (cti_nn_fault){0};
 }
 
-/* The error of a constructor or of ct_optim_set_lr. */
+/* The error of a constructor or of ct_optim_set. */
 static bool check(const ct_optim *optim) {
     const cti_nn_fault fault = cti_nn_optim_fault(optim);
     if (!fault.name) return true;
@@ -312,9 +312,51 @@ void ct_optim_zero_grad(ct_optim *optim) {
     for (int64_t i = 0; i < optim->count; i++) ct_zero_grad(optim->slots[i].param);
 }
 
+/* ---- options of an optimiser that is made ---- */
+
+/* A count, such as `skipped`, is no option. */
+static const cti_nn_number *option_named(const ct_optim *optim, const char *name) {
+    const cti_nn_number *option = optim->rule->numbers;
+    while (option->name && (option->dtype == CT_I64 || strcmp(option->name, name) != 0)) option++;
+    return option->name ? option : NULL;
+}
+
+/* The error for a name that is no option's, with all that are. */
+static bool refuse_option(const ct_optim *optim, const char *name) {
+    char known[160] = "";
+    size_t used = 0;
+    for (const cti_nn_number *option = optim->rule->numbers; option->name; option++)
+        if (option->dtype != CT_I64 && used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "",
+                                     option->name);
+    return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: no option \"%s\": there are %s",
+                   optim->rule->name, name, known);
+}
+
+static bool set_option(ct_optim *optim, const cti_nn_number *option, double value) {
+    ct_optim changed = *optim;
+    char *at = (char *)&changed + option->offset;
+    value = cti_option(value, 0);
+    if (option->dtype == CT_BOOL && value != 0 && value != 1)
+        return ct_fail(optim->context, CT_ERR_ARGUMENT, "%s: %s is %g, must be 0 or 1",
+                       optim->rule->name, option->name, value);
+    const bool flag = value == 1;
+    if (option->dtype == CT_BOOL) memcpy(at, &flag, sizeof flag);
+    else memcpy(at, &value, sizeof value);
+    if (!check(&changed)) return false;
+    optim->opts = changed.opts;
+    optim->numbers = changed.numbers;
+    return true;
+}
+
+bool ct_optim_set(ct_optim *optim, const char *number, double value) {
+    if (!cti_nn_optim_ready(optim, "ct_optim_set")) return false;
+    const cti_nn_number *option = number ? option_named(optim, number) : NULL;
+    return option ? set_option(optim, option, value)
+                  : refuse_option(optim, number ? number : "NULL");
+}
+
 void ct_optim_set_lr(ct_optim *optim, double lr) {
     if (!cti_nn_optim_ready(optim, "ct_optim_set_lr")) return;
-    ct_optim changed = *optim;
-    changed.opts.lr = cti_option(lr, 0);
-    if (check(&changed)) optim->opts.lr = changed.opts.lr;
+    set_option(optim, option_named(optim, "lr"), lr);
 }

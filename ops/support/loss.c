@@ -51,13 +51,24 @@ static ct_reduction reduction_of(const ct_call *c) {
     return ((const ct_cross_entropy_opts *)c->attrs)->reduction;
 }
 
+const char *cti_op_loss_hint(const ct_tensor *x, char buffer[CTI_LOSS_HINT]) {
+    const int64_t n = x->shape.ndim > 2 ? x->shape.dim[x->shape.ndim - 1] : 0;
+    if (n == 0) return "";
+    const long long rows = (long long)(x->numel / n);
+    snprintf(buffer, CTI_LOSS_HINT,
+             "; ct_reshape to (%lld, %lld), and of the targets to (%lld), would fit", rows,
+             (long long)n, rows);
+    return buffer;
+}
+
 bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes) {
     const ct_tensor *targets = c->in[i];
     const double smoothing = ((const ct_cross_entropy_opts *)c->attrs)->label_smoothing;
     if (!cti_op_is(c, i, CT_I64)) return false;
     if (targets->shape.ndim != 1 || targets->shape.dim[0] != rows)
-        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s", c->op->name,
-                       SHAPE(targets->shape), SHAPE(c->in[0]->shape));
+        return ct_fail(c->context, CT_ERR_SHAPE, "%s: targets %s for the rows of %s, not %s",
+                       c->op->name, SHAPE(targets->shape), SHAPE(c->in[0]->shape),
+                       SHAPE(CT_SHAPE(rows)));
     if (!(smoothing >= 0 && smoothing <= 1))
         return ct_fail(c->context, CT_ERR_ARGUMENT, "%s: the label smoothing is %g, not in [0, 1]",
                        c->op->name, smoothing);

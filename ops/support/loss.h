@@ -25,6 +25,11 @@ static inline ct_tensor *cti_op_constant(ct_tensor *t) {
 
 enum { CTI_IGNORED = -100 }; /* target of a row that is left out of the loss, as in torch */
 
+/* For the error of x that has not two dims: "; ct_reshape to (10, 8), and of the targets to (10),
+ * would fit", or "" if it would not. */
+enum { CTI_LOSS_HINT = 128 };
+const char *cti_op_loss_hint(const ct_tensor *x, char buffer[CTI_LOSS_HINT]);
+
 /* targets, in[i], are i64 (rows), each CTI_IGNORED or in [0, classes), the smoothing is in [0, 1],
  * and in[i + 1], if there is one, the weights of the classes. */
 bool cti_op_loss_check(const ct_call *c, int i, int64_t rows, int64_t classes);

@@ -254,7 +254,7 @@ typedef struct cti_kernels {
     void (*softmax_columns_backward)(int64_t n, int64_t inner, const void *y, const void *g,
                                      int64_t stride, void *dx);
     /* from y: y (g - <g, y>); g - e^y sum g */
-    cti_unary_backward *softmax_backward, *log_softmax_backward;
+    cti_unary_backward *softmax_backward, *masked_softmax_backward, *log_softmax_backward;
     /* sk 0 or 1; nothing kept, or all -inf: zeros. x is not read where keep is false */
     void (*masked_softmax)(int64_t n, const void *x, const bool *keep, int64_t sk, void *y);
     /* of each row of n: one value; all -inf: -inf; and, unless max is NULL, the row's max and

@@ -43,8 +43,11 @@ static void bce_backward(int64_t n, const void *x, const void *t, const void *w,
             store_part((stored *)dx + i, of_g * ((REAL(1.0) - b) * p.s - u * b * p.rest), n - i);
         }
         if (dt) {
+            /* at x = -inf, where the terms cancel, it is -u x */
             const vec plus = softplus_of_minus(a, v_exp(-v_abs(a)));
-            store_part((stored *)dt + i, of_g * ((u - REAL(1.0)) * plus - a), n - i);
+            const vec slope =
+                blend(plus == splat((real)INFINITY), u * plus, (u - REAL(1.0)) * plus - a);
+            store_part((stored *)dt + i, of_g * slope, n - i);
         }
     }
 }

@@ -95,6 +95,39 @@ INLINE void norm_write(const norm_batch *b, stored *y, real *mean, real *rstd) {
     store_part(rstd, load(b->rstd), b->rows);
 }
 
+/* Statistics of a row whose squares overflow: in f64, and of f64 with a scale. What is NaN or
+ * infinite stays so. */
+#define NORM_SCALE (sizeof(real) == 8 ? 0x1p-600 : 1)
+
+static double scaled_squares(int64_t n, const stored *x, double mean, double *sum) {
+    double squares = 0;
+    *sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)get(x + i) * NORM_SCALE - mean;
+        *sum += d;
+        squares += d * d;
+    }
+    return squares;
+}
+static void layer_norm_of_large(int64_t n, const stored *x, double eps, real *mean, real *rest,
+                                real *rstd) {
+    const double share = 1 / (double)n;
+    double sum, squares;
+    scaled_squares(n, x, 0, &sum);
+    *mean = (real)(sum * share / NORM_SCALE);
+    squares = scaled_squares(n, x, (double)*mean * NORM_SCALE, &sum);
+    const double left = sum * share;
+    *rest = (real)(left / NORM_SCALE);
+    *rstd =
+        (real)(NORM_SCALE / sqrt(squares * share - left * left + eps * NORM_SCALE * NORM_SCALE));
+}
+static real rms_norm_of_large(int64_t n, const stored *x, double eps) {
+    double sum;
+    const double squares = scaled_squares(n, x, 0, &sum) / (double)n;
+    return (real)(NORM_SCALE / sqrt(squares + eps * NORM_SCALE * NORM_SCALE));
+}
+static bool overflows(double squares) { return !(squares <= DBL_MAX); }
+
 static void layer_norm(int64_t rows, int64_t n, const void *x, const void *w, const void *b,
                        double eps, void *y, void *mean, void *rstd) {
     const int64_t step = norm_rows(rows, n);
@@ -113,6 +146,8 @@ static void layer_norm(int64_t rows, int64_t n, const void *x, const void *w, co
             const double rest = sum[0][l] * share, variance = sum[1][l] * share - rest * rest;
             a.rest[l] = (real)rest;
             a.rstd[l] = (real)(1 / sqrt((variance > 0 ? variance : variance * 0) + eps));
+            if (overflows(sum[1][l]))
+                layer_norm_of_large(n, a.x + l * n, eps, &a.mean[l], &a.rest[l], &a.rstd[l]);
         }
         norm_write(&a, (stored *)y + i * n, (real *)mean + i, (real *)rstd + i);
     }
@@ -128,7 +163,9 @@ static void rms_norm(int64_t rows, int64_t n, const void *x, const void *w, doub
                         .w = w};
         norm_sums(&a, t_square, a.rstd);
         for (int l = 0; l < LANES; l++)
-            a.rstd[l] = (real)(1 / sqrt((double)(a.rstd[l] / (real)n) + eps));
+            a.rstd[l] = overflows((double)a.rstd[l])
+                            ? rms_norm_of_large(n, a.x + l * n, eps)
+                            : (real)(1 / sqrt((double)(a.rstd[l] / (real)n) + eps));
         norm_write(&a, (stored *)y + i * n, NULL, (real *)rstd + i);
     }
 }

@@ -155,6 +155,7 @@ const cti_kernels CTI_TABLE = {
     .softmax_backward = softmax_backward,
     .log_softmax_backward = log_softmax_backward,
     .masked_softmax = masked_softmax,
+    .masked_softmax_backward = masked_softmax_backward,
     .logsumexp = logsumexp,
     .logsumexp_backward = logsumexp_backward,
     .layer_norm = layer_norm,

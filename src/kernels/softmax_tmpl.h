@@ -108,6 +108,17 @@ static void softmax_backward(int64_t n, const void *y, const void *g, void *dx) 
     row(n, &t, dx, t_softmax_backward);
 }
 
+/* The same, but 0 for a weight of 0, as a hidden element's is, also if the row has a NaN. */
+INLINE vec t_masked_softmax_backward(vec y, vec g, vec c, const terms *t) {
+    const vec dx = t_softmax_backward(y, g, c, t);
+    return keep((y != REAL(0.0)) | (dx == dx), dx);
+}
+static void masked_softmax_backward(int64_t n, const void *y, const void *g, void *dx) {
+    terms t = {.a = y, .b = g};
+    t.s = splat(sum_terms(n, &t, t_dot));
+    row(n, &t, dx, t_masked_softmax_backward);
+}
+
 static void softmax_columns_backward(int64_t n, int64_t inner, const void *y, const void *g,
                                      int64_t stride, void *dx) {
     for (int64_t j = 0; j < inner; j += QUAD) {
