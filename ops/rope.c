@@ -102,6 +102,7 @@ ct_tensor *ct_rope(ct_tensor *x, ct_rope_opts opts) {
     if (!cti_tensor_ready(x, "rope")) return NULL;
     opts.base = cti_option(opts.base, 10000);
     if (!(opts.base > 0) || isinf(opts.base))
-        return ct_fail(x->context, CT_ERR_ARGUMENT, "rope: the base is %g", opts.base);
+        return ct_fail(x->context, CT_ERR_ARGUMENT,
+                       "rope: the base is %g, must be finite and more than 0", opts.base);
     return cti_apply(&rope, (ct_tensor *[]){x}, 1, &opts);
 }
