@@ -401,9 +401,11 @@ int main(int argc, char **argv) {
     if (option.sample && files)
         fail(EXIT_USAGE, "--sample trains nothing, so it takes no text: %s", argv[1]);
     if (!option.sample && !files) fail(EXIT_USAGE, "no text to train on (--help says more)");
-    if (option.sample && (r.folder || r.log_path))
+    if (option.sample && (r.folder || r.log_path || option.save))
         fail(EXIT_USAGE, "--sample trains nothing, so it takes no %s",
-             r.folder ? "--checkpoint" : "--log");
+             r.folder     ? "--checkpoint"
+             : r.log_path ? "--log"
+                          : "--save");
     for (int i = 0; i < 2 && !r.folder; i++) {
         const char *name = i ? "keep" : "every";
         if (flag_was_read(name))

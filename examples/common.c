@@ -369,9 +369,13 @@ contents read_files(int n, char **paths) {
     return t;
 }
 
-/* Fails if a file cannot be made: in a folder that is missing or not ours. */
+/* Fails if a file cannot be made: in a folder that is missing or not ours, or under the name of a
+ * folder. */
 static void check_writable(const char *path) {
-    char folder[1024];
+    char folder[1024 + 2];
+    snprintf(folder, sizeof folder, "%s/.", path);
+    if (*path && system_may_write_in(folder))
+        fail(EXIT_USAGE, "cannot write %s: is a folder", path);
     snprintf(folder, sizeof folder, "%.*s.", folder_length(path), path);
     if (!system_may_write_in(folder))
         fail(EXIT_USAGE, "cannot write %s: %s", path, strerror(errno));

@@ -56,6 +56,15 @@ static const sample samples[] = {
      "an HTML page", true},
     {BYTES("\xef\xbb\xbf \r\n<HTML><BODY>503 Service Unavailable</BODY></HTML>"), 0, "an HTML page",
      true},
+    {BYTES("<!-- generated -->\n<html><body>Please sign in</body></html>\n"), 0, "an HTML page",
+     true},
+    {BYTES("<HEAD><TITLE>403 Forbidden</TITLE></HEAD>"), 0, "an HTML page", true},
+    {BYTES("<!doctype html><title>Connexion refus\xe9"
+           "e</title>"),
+     0, "an HTML page", true}, /* Latin-1 */
+    {BYTES(
+         "version https://git-lfs.github.com/spec/v1\r\noid sha256:0123456789abcdef\r\nsize 3\r\n"),
+     0, "a git-lfs pointer", true},
     {BYTES("<?xml version=\"1.0\"?><Error><Code>AccessDenied</Code></Error>"), 0, "an XML text",
      true},
     {BYTES(" \n{\"error\": \"Repository not found, or not yours\"}"), 0, "a JSON text", true},
@@ -125,6 +134,15 @@ START_TEST(in_sets) {
             ck_refused(ct_load(two_numbers(), in_folder("set"), (ct_load_opts){0}), CT_ERR_FORMAT,
                        "not an index of safetensors files", others[k]);
         }
+    write_all(in_folder("set/model.safetensors.index.json"), "", 0);
+    ck_refused(ct_load(two_numbers(), in_folder("set"), (ct_load_opts){0}), CT_ERR_FORMAT,
+               "not an index of safetensors files", "the file is empty");
+    ct_tensor *w = ct_zeros(context, CT_F32, CT_SHAPE(2));
+    ck_assert(ct_tensors_save(context, in_folder("set/model.safetensors.index.json"),
+                              &(ct_named){"w", w}, 1, (ct_save_opts){0}));
+    ck_refused(ct_load(two_numbers(), in_folder("set"), (ct_load_opts){0}), CT_ERR_FORMAT,
+               "is a safetensors file, not an index of safetensors files",
+               "model.safetensors.index.json");
     remove(in_folder("set/model.safetensors.index.json"));
     remove(in_folder("set/model-1"));
     /* a folder as PyTorch's, without safetensors */

@@ -155,10 +155,15 @@ static const cti_kind *zeros_kind(const unsigned char *at, size_t n) {
 
 /* ---- texts ---- */
 
-/* UTF-8 without control characters but white space; its last character may be cut off. */
-static bool kind_is_text(const unsigned char *at, size_t n, int64_t size) {
+/* Whether there are control characters, other than white space. */
+static bool kind_has_controls(const unsigned char *at, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if ((at[i] < 0x20 && (at[i] < '\t' || at[i] > '\r')) || at[i] == 0x7f) return false;
+        if ((at[i] < 0x20 && (at[i] < '\t' || at[i] > '\r')) || at[i] == 0x7f) return true;
+    return false;
+}
+
+/* UTF-8, of which the last character may be cut off. */
+static bool kind_is_utf8(const unsigned char *at, size_t n, int64_t size) {
     const size_t valid = cti_json_utf8((const char *)at, n);
     return n > 0 && (valid == n || ((int64_t)n < size && valid + 4 > n));
 }
@@ -183,26 +188,36 @@ static bool kind_begins(const unsigned char *at, size_t n, const char *begin) {
 
 enum { SURE_TEXT = 32 }; /* so many bytes of text are no ids */
 
+/* A pointer or a page by its first word, whatever its encoding is: of pages some of the tags with
+ * which browsers tell one. */
+static const cti_kind *marked_text_kind(const unsigned char *at, size_t n) {
+    static const cti_kind git_lfs = {"a git-lfs pointer", GIT_LFS, GIT_LFS},
+                          html = {"an HTML page", WRONG_ADDRESS, WRONG_ADDRESS},
+                          xml = {"an XML text", WRONG_ADDRESS, WRONG_ADDRESS};
+    static const char *const tags[] = {"<!doctype html", "<html",   "<head>", "<title>",
+                                       "<body",          "<script", "<!--"};
+    if (kind_begins(at, n, "version https://git-lfs")) return &git_lfs;
+    if (kind_begins(at, n, "<?xml")) return &xml;
+    for (size_t k = 0; k < sizeof tags / sizeof *tags; k++)
+        if (kind_begins(at, n, tags[k])) return &html;
+    return NULL;
+}
+
+static const cti_kind json_text = {"a JSON text", "", ": a tokenizer makes ids of it"},
+                      plain_text = {"a text", "", ": a tokenizer makes ids of it"};
+
+bool cti_kind_is_text(const cti_kind *kind) { return kind == &json_text || kind == &plain_text; }
+
 static const cti_kind *text_kind(const unsigned char *at, size_t n, int64_t size, bool sure) {
     static const cti_kind utf16 = {"a text (UTF-16)", "", ": a tokenizer makes ids of it"};
-    static const struct {
-        const char *begin;
-        cti_kind kind;
-    } kinds[] = {
-        {"version https://git-lfs", {"a git-lfs pointer", GIT_LFS, GIT_LFS}},
-        {"<!doctype html", {"an HTML page", WRONG_ADDRESS, WRONG_ADDRESS}},
-        {"<html", {"an HTML page", WRONG_ADDRESS, WRONG_ADDRESS}},
-        {"<?xml", {"an XML text", WRONG_ADDRESS, WRONG_ADDRESS}},
-        {"{", {"a JSON text", "", ": a tokenizer makes ids of it"}},
-        {"", {"a text", "", ": a tokenizer makes ids of it"}},
-    };
     if (sure && n < SURE_TEXT) return NULL;
     if (kind_is_utf16(at, n)) return &utf16;
-    if (!kind_is_text(at, n, size)) return NULL;
+    if (kind_has_controls(at, n)) return NULL;
     size_t i = n >= 3 && !memcmp(at, "\xef\xbb\xbf", 3) ? 3 : 0; /* a mark of UTF-8 */
     while (i < n && strchr(" \t\n\v\f\r", at[i])) i++;
-    for (size_t k = 0;; k++)
-        if (kind_begins(at + i, n - i, kinds[k].begin)) return &kinds[k].kind;
+    const cti_kind *marked = marked_text_kind(at + i, n - i);
+    if (marked || !kind_is_utf8(at, n, size)) return marked;
+    return i < n && at[i] == '{' ? &json_text : &plain_text;
 }
 
 const cti_kind *cti_kind_of(const unsigned char *at, size_t n, int64_t size, bool sure) {

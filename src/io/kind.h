@@ -18,6 +18,9 @@ typedef struct {
  * of them; else a mark of two bytes is enough, for a file that is refused anyway. */
 const cti_kind *cti_kind_of(const unsigned char *at, size_t n, int64_t size, bool sure);
 
+/* Whether it is JSON or a text of no known kind: of these a parser of texts says more. */
+bool cti_kind_is_text(const cti_kind *kind);
+
 /* Records as CT_ERR_FORMAT that the file, which begins with these n bytes, is of another kind than
  * `expected` ("a safetensors file"). False, without an error, if its kind is not known. */
 bool cti_kind_refuse(const cti_file *file, const unsigned char *at, size_t n, const char *expected);

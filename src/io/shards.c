@@ -194,8 +194,12 @@ static bool open_listed(cti_shards *shards, const cti_index *index) {
 static bool check_begin(const cti_index *index) {
     const unsigned char *begin = (unsigned char *)index->text;
     const size_t n = index->size < CTI_KIND_BYTES ? index->size : CTI_KIND_BYTES;
+    if (n == 0)
+        return ct_fail(index->file->context, CT_ERR_FORMAT,
+                       "%s: %s: is not an index of safetensors files: the file is empty",
+                       index->file->op, index->file->path);
     const cti_kind *kind = cti_kind_of(begin, n, index->file->size, false);
-    return !kind || !*kind->tensors ||
+    return !kind || cti_kind_is_text(kind) ||
            !cti_kind_refuse(index->file, begin, n, "an index of safetensors files");
 }
 
