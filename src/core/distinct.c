@@ -72,7 +72,7 @@ static void insert(layout *l, int64_t step, int64_t most) {
 }
 
 /* False: a step of 0, or offsets that are too large. */
-static bool read_layout(layout *l, const ct_shape *shape, const int64_t *stride) {
+static bool read_axes(layout *l, const ct_shape *shape, const int64_t *stride) {
     int64_t reach = 0;
     l->n = 0;
     for (int d = 0; d < shape->ndim; d++) {
@@ -119,7 +119,7 @@ static bool is_crowded(const layout *l) {
     return false;
 }
 
-static void prepare(layout *l) {
+static void prepare_axes(layout *l) {
     int64_t reach = 0, divisor = 0;
     for (int i = l->n - 1; i >= 0; i--) {
         axis *a = &l->axis[i];
@@ -161,9 +161,9 @@ bool cti_offsets_are_distinct(const ct_shape *shape, const int64_t *stride) {
     layout l;
     for (int d = 0; d < shape->ndim; d++)
         if (shape->dim[d] == 0) return true;
-    if (!read_layout(&l, shape, stride)) return false;
+    if (!read_axes(&l, shape, stride)) return false;
     drop_fixed(&l);
     if (l.n == 0) return true;
-    prepare(&l);
+    prepare_axes(&l);
     return !is_crowded(&l) && !solve(&l, 0, 0, true);
 }

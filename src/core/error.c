@@ -17,7 +17,7 @@ static size_t write_module(ct_context *context) {
     return *name ? (size_t)snprintf(context->message, CTI_NAME_SIZE + 2, "%s: ", name) : 0;
 }
 
-static void fail(ct_context *context, ct_status status, const char *format, va_list args) {
+static void record_error(ct_context *context, ct_status status, const char *format, va_list args) {
     if (!cti_ready(context) || status == CT_OK) return;
     context->status = status;
     const size_t used = write_module(context);
@@ -28,7 +28,7 @@ static void fail(ct_context *context, ct_status status, const char *format, va_l
 void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fail(context, status, format, args);
+    record_error(context, status, format, args);
     va_end(args);
     return NULL;
 }
@@ -36,10 +36,10 @@ void *ct_fail(ct_context *context, ct_status status, const char *format, ...) {
 void *cti_fail_in_both(ct_context *a, ct_context *b, ct_status status, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    fail(a, status, format, args);
+    record_error(a, status, format, args);
     va_end(args);
     va_start(args, format);
-    fail(b, status, format, args);
+    record_error(b, status, format, args);
     va_end(args);
     return NULL;
 }

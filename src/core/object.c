@@ -45,7 +45,7 @@ void cti_object_end(cti_object *object, const char *name) {
 }
 
 /* Records that an object has ended, or is of another context, in its own and in `beside`. */
-static void refuse(const cti_object *object, ct_context *beside, const char *function) {
+static void refuse_object(const cti_object *object, ct_context *beside, const char *function) {
     ct_context *context = object->context;
     if (object->self == object)
         cti_fail_in_both(context, beside, CT_ERR_ARGUMENT,
@@ -61,13 +61,13 @@ static void refuse(const cti_object *object, ct_context *beside, const char *fun
 }
 
 bool cti_object_is_open(const cti_object *object, const char *function) {
-    if (object->self != object) refuse(object, NULL, function);
+    if (object->self != object) refuse_object(object, NULL, function);
     return object->self == object;
 }
 
 bool cti_object_in(const cti_object *object, ct_context *context, const char *function) {
     if (object->self == object && object->context == context) return true;
-    refuse(object, context, function);
+    refuse_object(object, context, function);
     return false;
 }
 
@@ -77,6 +77,6 @@ bool cti_object_is_ready(const cti_object *object, const char *function, const c
         return beside && ct_fail(beside, CT_ERR_ARGUMENT, "%s: %s is NULL", function, noun);
     const bool open = object->self == object;
     if (open && cti_ready(object->context)) return true;
-    if (!open || (beside && beside != object->context)) refuse(object, beside, function);
+    if (!open || (beside && beside != object->context)) refuse_object(object, beside, function);
     return false;
 }
