@@ -278,6 +278,7 @@ static bool compare_source(const cti_nn_state *state, int64_t s, bool *equal) {
 static const char *source_text(const cti_nn_state *state, int64_t s, char text[2 * CTI_NAME_TEXT]) {
     const cti_nn_source *source = &state->source[s];
     const cti_file_tensor *from = source->pieces ? state->piece[source->piece].from : NULL;
+    if (from && !cti_text_compare(from->name, cti_text_of(source->name))) from = NULL;
     snprintf(text, 2 * CTI_NAME_TEXT, "%s%s%s", from ? NAME(from->name) : "", from ? " for " : "",
              source->name);
     return text;
@@ -303,8 +304,10 @@ static bool compare_names(matching *m, int64_t i) {
         if (equal) continue;
         differ = true;
         char a[2 * CTI_NAME_TEXT], b[2 * CTI_NAME_TEXT];
-        snprintf(what, sizeof what, "%s and %s are one tensor of the module, the file's differ",
-                 source_text(state, first, a), source_text(state, s, b));
+        snprintf(
+            what, sizeof what,
+            "%s and %s are one tensor of the module, but the file has different values for them",
+            source_text(state, first, a), source_text(state, s, b));
         add_mismatch(&m->mismatches, "", what);
     }
     if (differ) {
