@@ -123,11 +123,33 @@ START_TEST(wrong_near_a_kink) {
 }
 END_TEST
 
+/* The middle one of seven, whose neighbours are so near that all steps but a few pass both. */
+START_TEST(between_two_neighbours) {
+    int which = 0;
+    while (functions[which] != median) which++;
+    for (int ulps = 1; ulps <= 64; ulps++) {
+        ct_context *context = ct_context_new((ct_context_opts){.threads = 1});
+        const double ulp = 0x1p-18, d = ulps * ulp;
+        ct_tensor *x =
+            ct_cast(ct_from_f64(context, CT_SHAPE(1, 7),
+                                (double[]){50 - 3 * d, 50 + d, 50.001, 50, 50 - d, 49.999, 50.002}),
+                    CT_F32);
+        for (int fast = 0; fast < 2; fast++) {
+            const ct_gradcheck_result r = ct_gradcheck(
+                right_of, &which, &x, 1, (ct_gradcheck_opts){.fast = fast, .gradient_only = true});
+            ck_assert_msg(r.ran && r.verdict != CT_VERDICT_WRONG, "%d ulps: %s", ulps, r.diagnosis);
+        }
+        ct_context_free(context);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("gradcheck_kinks");
     TCase *tcase = tcase_create("kinks");
     tcase_add_loop_test(tcase, right_near_a_kink, 0, FUNCTIONS);
     tcase_add_loop_test(tcase, wrong_near_a_kink, 0, FUNCTIONS);
+    tcase_add_test(tcase, between_two_neighbours);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

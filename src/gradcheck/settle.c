@@ -52,8 +52,7 @@ static cti_state weigh_entry(const cti_check *k, const cti_checked *c, int64_t r
                      off = hidden + cti_steps_room(k, s, r, at) + 4 * error + rounding,
                      structure = structure_of(k, s, r, at);
         if (!isfinite(error) || cti_steps_saturated(k, s, r, at)) continue;
-        if (isfinite(a) && fabs(a - d) > allowed + off && !cti_steps_support(k, s, r, at, a))
-            return CTI_WRONG;
+        if (isfinite(a) && fabs(a - d) > allowed + off) return CTI_WRONG;
         if (!(off < least)) continue;
         least = off;
         kink = structure > allowed + 2 * rounding && structure > off / 2 &&

@@ -183,11 +183,6 @@ static double moved_by(const cti_steps *s, int64_t e, int at) {
     return 2 * s->unit * (s->steep[e] + s->gap[e]) / s->h[at];
 }
 
-/* The rounding error of D(h). */
-static double noise_at(const cti_check *k, const cti_steps *s, int64_t r, int at) {
-    return s->noise[r] / s->h[at] + moved_by(s, at * k->rows + r, at);
-}
-
 /* ---- bounds ---- */
 
 /* G(h) without the h f'' of a smooth function, which is a part of the gap of the step before. */
@@ -275,7 +270,7 @@ double cti_steps_refuted(const cti_check *k, const cti_steps *s, int64_t r, int 
     double most = 0;
     for (int less = at + 1; less < s->count; less++) {
         const double off = fabs(s->slope[less * k->rows + r] - s->slope[at * k->rows + r]) -
-                           4 * noise_at(k, s, r, less);
+                           4 * s->noise[r] / s->h[less] - 2 * moved_by(s, less * k->rows + r, less);
         if (off > most) most = off;
     }
     return most;
@@ -300,20 +295,6 @@ double cti_steps_error(const cti_check *k, const cti_steps *s, int64_t r, int at
 bool cti_steps_saturated(const cti_check *k, const cti_steps *s, int64_t r, int at) {
     const double *d = s->slope + at * k->rows + r;
     return at + 1 < s->count && d[0] != 0 && fabs(d[k->rows] / d[0] - s->ratio) < 0.1 * s->ratio;
-}
-
-bool cti_steps_support(const cti_check *k, const cti_steps *s, int64_t r, int at, double a) {
-    const int64_t summed = r - first_sum(k);
-    const double rounding = k->rounding * (summed < 0 ? 1 : k->length[summed]);
-    int supported = 0;
-    for (int less = at + 1; less < s->count; less++) {
-        const double d = s->slope[less * k->rows + r], off = fabs(d - s->slope[at * k->rows + r]),
-                     h = s->h[less];
-        if (!(fabs(d - a) < 0.25 * off) || !(off > 4 * (rounding + 2 * fabs(d) * s->unit) / h))
-            continue;
-        supported += fabs(d - a) <= cti_check_allowed(k, r, d) ? 2 : 1;
-    }
-    return supported >= 2;
 }
 
 /* ---- the best differences ---- */

@@ -5,13 +5,13 @@
  * error of the output, so that of D(h) is N / h.
  *
  *     error(h) = |D(h) - D(h/10)| + |D(h/10) - D(h/100)| / 10 + |D(h) - D(10 h)| / 100 + N / h
- *                + max over s < h of (|D(h) - D(s)| - 4 N' / s)
+ *                + max over s < h of (|D(h) - D(s)| - 4 N / s - 2 X / s)
  *
  * The first term is the truncation error; where that dominates, the next two are smaller. They
  * guard against two noisy differences that agree by chance. The last term compares with every
  * smaller step: on both sides of |x|, and between two neighbours in a sorted row, differences with
- * large steps agree with each other and not with the derivative. N' is N and what the rounding of x
- * adds, which moves the point.
+ * large steps agree with each other and not with the derivative. X / s is what the rounding
+ * of x may change, which moves the point.
  *
  *     gap(h) = max over s <= h of (B(s) - 8 N / s),    B(s) = (G(s) - G(10 s) / 10) 10 / 9
  *
@@ -60,9 +60,6 @@ double cti_steps_lasting(const cti_check *k, const cti_steps *s, int64_t r);
 /* Does the next step move row r as far as this one does? Then what lies between decides, a kink or
  * a jump on both sides, and not the slope. */
 bool cti_steps_saturated(const cti_check *k, const cti_steps *s, int64_t r, int at);
-/* Do smaller steps speak for the gradient `a` and against D(h)? Two of them must be much closer to
- * `a`. */
-bool cti_steps_support(const cti_check *k, const cti_steps *s, int64_t r, int at, double a);
 /* The gaps of every row for the values beside x in k->plus and k->minus, whose distance is `step`.
  */
 void cti_steps_gaps(const cti_check *k, double step, double *gap);
