@@ -297,7 +297,7 @@ $(BUILD)/venv/ready: tests/torch/requirements.txt
 	@touch $@
 
 test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## values and gradients against PyTorch, live; makes build/venv
-	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider tests/torch
+	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
 
 golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## make tests/golden/ anew from PyTorch
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py

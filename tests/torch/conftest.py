@@ -44,3 +44,9 @@ def context():
 
     with ct.Context(threads=2) as context:
         yield context
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """For files that only their test reads: making and removing a folder for each takes longer than some tests."""
+    return tmp_path_factory.mktemp("files")

@@ -23,16 +23,18 @@ EPS, TINY, LARGEST = torch.finfo(torch.float32).eps, 2.0**-149, torch.finfo(torc
 
 def errors(got, want, each, scale=None):
     """The differences in units of the last place: of the largest value, with `each` of each value
-    of its own, or of `scale`."""
+    of its own, or of `scale`. Of one answer or of several, stacked: a row each."""
+    rows = got.shape[: got.ndim - want.ndim]
     if not want.numel():
-        return torch.zeros(1)
+        return torch.zeros(*rows, 1)
     got, want = got.double(), want.double()
-    beyond = want.abs() > LARGEST * (1 + EPS / 4)   # rounds to infinity
+    size = want.abs()
+    beyond = size > LARGEST * (1 + EPS / 4)   # rounds to infinity
     same = (got == want) | (got.isnan() & want.isnan()) | (beyond & (got == want.sign() * math.inf))
-    finite = torch.where(want.isfinite() & ~beyond, want.abs(), 0.0)
+    finite = torch.where(want.isfinite() & ~beyond, size, 0.0)
     unit = EPS * (scale if scale is not None else finite if each else finite.max())
     off = torch.where(same, 0.0, (got - want).abs() / unit.clamp(min=TINY))
-    return off.nan_to_num(math.inf, math.inf).flatten()
+    return off.nan_to_num(math.inf, math.inf).reshape(*rows, -1)
 
 
 class Judge:
@@ -43,18 +45,15 @@ class Judge:
         self.each, self.quantile, self.heard = each, quantile, {}
 
     def hear(self, what, ours, theirs, want, scale=None):
-        for who, got in enumerate((ours, theirs)):
-            heard = self.heard.setdefault(what, ([], []))
-            heard[who].append(errors(got, want, self.each, scale))
-
-    def worst(self, heard):
-        every = torch.cat(heard).sort()[0]
-        return every[math.ceil(self.quantile * (len(every) - 1))].item()
+        both = torch.stack([ours.double(), theirs.double()])
+        self.heard.setdefault(what, []).append(errors(both, want, self.each, scale))
 
     def passes(self):
         worse = {}
         for what, heard in self.heard.items():
-            ours, theirs = map(self.worst, heard)
+            every = torch.cat(heard, 1)
+            place = 1 + math.ceil(self.quantile * (every.shape[1] - 1))
+            ours, theirs = every.kthvalue(place).values.tolist()
             if not ours <= 2 * theirs + FLOOR:
                 worse[what] = f"{ours:.3g}, PyTorch's {theirs:.3g}"
         assert not worse, worse
@@ -362,12 +361,12 @@ MODULES = [MHA | dict(B=4, T=9), MHA | dict(B=8, T=1, S=40, cross=1),
 @pytest.mark.parametrize("kind", ["normal", "offset 100", "offset -10000", "times 3000",
                                   "times 1e-20", "times 1e-38", "times 1e+15"])
 @pytest.mark.parametrize("case", MODULES, ids=modules.text)
-def test_module(context, tmp_path, case, kind):
+def test_module(context, folder, case, kind):
     judge = Judge(quantile=0.9)
     module = ours_new(context, case, torch.float32)
     for seed in range(4):
         params, inputs = modules.draw(case, seed, modules.make(case).named_parameters())
-        set_parameters(context, module, params, tmp_path)
+        set_parameters(context, module, params, folder)
         first = next(iter(inputs))
         inputs[first] = KINDS[kind](inputs[first].shape, torch.Generator().manual_seed(seed))
         for pointer in context.parameters(module).values():
@@ -381,13 +380,13 @@ def test_module(context, tmp_path, case, kind):
 @pytest.mark.parametrize("size", [1.0, 1e-8, 1e-12, 1e-18, 1e-20, 1e-25, 1e-38, 1e-42, 1e4, 1e18])
 @pytest.mark.parametrize("eps", [1e-8, 1e-15])
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
-def test_step(context, tmp_path, kind, eps, size):
+def test_step(context, folder, kind, eps, size):
     n, lr = 24, 1e-2
     generator = torch.Generator().manual_seed(1)
     start = normal((n, n), generator)
     case = dict(kind="linear", in_features=n, out_features=n, no_bias=1)
     module = ours_new(context, case, torch.float32)
-    set_parameters(context, module, {"weight": start}, tmp_path)
+    set_parameters(context, module, {"weight": start}, folder)
     weight = context.parameters(module)["weight"]
     optim = context.check(getattr(lib, f"ct_{kind}_new")(module, ct.AdamwOpts(lr=lr, eps=eps)))
     make = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[kind]

@@ -269,7 +269,7 @@ class Judge:
     def hear(self, what, seed, got, single, want, each, scale, beyond, nudged):
         if not want.numel():
             return
-        off, others = [accuracy.errors(x, want, each, scale) for x in (got, single)]
+        off, others = accuracy.errors(torch.stack([got, single]), want, each, scale)
         if each and what == "value":   # of a function of each element a zero has PyTorch's sign
             zero = (want == 0) & (got == 0) & (single == 0)
             off[(zero & (got.signbit() != single.signbit())).flatten()] = math.inf
@@ -280,8 +280,8 @@ class Judge:
         theirs = torch.where(lost, 0.0, others).max().item()
         self.theirs[what] = max(self.theirs.get(what, 0), theirs)
         if not off.max() <= 2 * theirs + accuracy.FLOOR:
-            moved = [accuracy.errors(x, want, each, scale) for x in nudged()]
-            moved = torch.stack(moved).nan_to_num(posinf=0).max().item() if moved else 0
+            answers = torch.stack([want, *nudged()])
+            moved = accuracy.errors(answers, want, each, scale).nan_to_num(posinf=0).max().item()
             at = off.argmax().item()
             numbers = [x.flatten()[at].item() for x in (got, single, want)]
             self.heard.append((what, seed, off[at].item(), moved, numbers))

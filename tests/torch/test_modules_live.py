@@ -118,9 +118,9 @@ def ours_new(context, case, dtype):
     return module
 
 
-def set_parameters(context, module, params, tmp_path):
+def set_parameters(context, module, params, folder):
     """By way of a file: what torch writes, ct_load reads."""
-    path = str(tmp_path / "torch.safetensors")
+    path = str(folder / "torch.safetensors")
     safetensors.torch.save_file({k: v.contiguous() for k, v in params.items()}, path)
     lib.ct_load(module, path.encode(), ct.LoadOpts())
     context.check()
@@ -171,7 +171,7 @@ def nudged(case, params, inputs):
 
 @DTYPES
 @pytest.mark.parametrize("case", CASES, ids=modules.text)
-def test_module(context, tmp_path, case, dtype):
+def test_module(context, folder, case, dtype):
     params, inputs = modules.draw(case, 1, modules.make(case).named_parameters())
     outputs, cotangents, grads = modules.answer(case, params, inputs, 1)
     float32 = lambda: modules.answer(case, params, inputs, 1, torch.float32)
@@ -179,7 +179,7 @@ def test_module(context, tmp_path, case, dtype):
     what = case["kind"] + (" of large scores" if case.get("large") else "")
     module = ours_new(context, case, dtype)
     if params:
-        set_parameters(context, module, params, tmp_path)
+        set_parameters(context, module, params, folder)
     names = context.parameters(module) if module else {}
     assert sorted(names) == sorted(params)
 
@@ -245,9 +245,9 @@ def torch_optimiser(kind, opts, params, extra):
 @DTYPES
 @pytest.mark.parametrize("clip", [0, 0.05, 100.0])
 @pytest.mark.parametrize("kind, opts, extra", OPTIMISERS)
-def test_optimiser(context, tmp_path, kind, opts, extra, clip, dtype):
+def test_optimiser(context, folder, kind, opts, extra, clip, dtype):
     case, params, inputs, module = two_layers(context, dtype)
-    set_parameters(context, module, params, tmp_path)
+    set_parameters(context, module, params, folder)
     leaves = {k: v.double().requires_grad_() for k, v in params.items()}
     theirs = torch_optimiser(kind, dict(opts), leaves, extra)
     struct = ct.SgdOpts if kind == "sgd" else ct.AdamwOpts
@@ -295,10 +295,10 @@ GROUPS = [
 @pytest.mark.parametrize("kind, opts", [
     ("sgd", dict(momentum=0.9, weight_decay=0.1)), ("adam", dict(weight_decay=0.1)), ("adamw", dict(weight_decay=0.1)),
 ])
-def test_parameter_groups(context, tmp_path, kind, opts, clip, dtype):
+def test_parameter_groups(context, folder, kind, opts, clip, dtype):
     """Against torch's param_groups, one for each parameter; proj.weight is frozen in steps 3 to 5, when torch forgets its state."""
     case, params, inputs, module = two_layers(context, dtype)
-    set_parameters(context, module, params, tmp_path)
+    set_parameters(context, module, params, folder)
     leaves = {k: v.double().requires_grad_() for k, v in params.items()}
     groups = []
     for name, p in leaves.items():
@@ -362,12 +362,12 @@ def test_cosine_schedule():
                                   random_stack("encoder", 4), random_stack("decoder", 6), random_stack("transformer", 2), LLAMA,
                                   dict(kind="mha", embed_dim=8, num_heads=2, kdim=3, vdim=5, add_bias_kv=1), random_small("mlp", 3),
                                   random_small("embedding", 1)], ids=modules.text)
-def test_state_dict_round_trip(context, tmp_path, case, dtype):
+def test_state_dict_round_trip(context, folder, case, dtype):
     theirs = modules.make(case).to(dtype)
     module = ours_new(context, case, dtype)
     for pointer in context.parameters(module).values():
         lib.ct_init_normal(pointer, 0, 1)
-    path = str(tmp_path / "ours.safetensors")
+    path = str(folder / "ours.safetensors")
     metadata = (ct.S * 3)(b"epoch", b"7", None)
     assert context.check(lib.ct_save(module, path.encode(), ct.SaveOpts(metadata=ct.C.addressof(metadata))))
     with safetensors.safe_open(path, "pt") as file:
@@ -377,17 +377,17 @@ def test_state_dict_round_trip(context, tmp_path, case, dtype):
         assert torch.equal(context.value(lib.ct_module_get(module, name.encode())), p)
     for p in theirs.parameters():
         torch.nn.init.normal_(p)
-    set_parameters(context, module, dict(theirs.state_dict()), tmp_path)
+    set_parameters(context, module, dict(theirs.state_dict()), folder)
     for name, p in theirs.named_parameters():
         assert torch.equal(context.value(lib.ct_module_get(module, name.encode())), p)
 
 
 @pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_dtypes_are_converted(context, tmp_path, stored):
+def test_other_dtypes_are_converted(context, folder, stored):
     module = ours_new(context, dict(kind="linear", in_features=33, out_features=5), torch.float32)
     weight = torch.randn(5, 33) * 10.0 ** torch.randint(-7, 4, (5, 33))
     state = {"weight": weight.to(stored), "bias": torch.tensor([0.0, -0.0, float("inf"), float("nan"), 1]).to(stored)}
-    set_parameters(context, module, state, tmp_path)
+    set_parameters(context, module, state, folder)
     for name, v in state.items():
         got = context.value(lib.ct_module_get(module, name.encode()))
         assert torch.equal(got.view(torch.int32), v.float().view(torch.int32)) or torch.equal(got.nan_to_num(9), v.float().nan_to_num(9))
