@@ -374,7 +374,8 @@ contents read_files(int n, char **paths) {
 static void check_writable(const char *path) {
     char folder[1024 + 2];
     snprintf(folder, sizeof folder, "%s/.", path);
-    if (*path && system_may_write_in(folder))
+    if (!*path) fail(EXIT_USAGE, "the name of an output is empty");
+    if (system_may_write_in(folder))
         fail(EXIT_USAGE, "cannot write %s: %s", path, strerror(EISDIR));
     snprintf(folder, sizeof folder, "%.*s.", folder_length(path), path);
     if (!system_may_write_in(folder))
